@@ -1,0 +1,70 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Logical axis names, the only vocabulary in which models speak of sharding.
+
+Modules name the axes of their parameters and activations; one rule table in the
+experiment maps the names to mesh axes. Without a mesh every helper here is a
+no-op, so models run unchanged in a unit test or a notebook.
+"""
+
+from collections.abc import Callable
+
+from flax import linen as nn
+from flax.linen import spmd
+import jax
+
+AXES = frozenset(
+  {
+    'batch',  # examples
+    'length',  # tokens of a sequence
+    'embed',  # model width
+    'heads',  # attention heads times head width (one merged axis)
+    'kv',  # width of one head
+    'mlp',  # feed-forward width
+    'vocab',  # vocabulary entries
+  }
+)
+
+
+def _check(names: tuple[str | None, ...]) -> None:
+  unknown = {name for name in names if name is not None} - AXES
+  if unknown:
+    raise ValueError(
+      f'Unknown logical axes {sorted(unknown)}; known: {sorted(AXES)}.'
+    )
+
+
+def partitioned(init: Callable, *names: str | None) -> Callable:
+  """Attaches logical axis names to an initialiser.
+
+  Args:
+    init: (key, shape, dtype) -> array.
+    *names: one logical axis, or None, for each dimension of the parameter.
+
+  Returns:
+    An initialiser whose result is boxed with its names.
+
+  Raises:
+    ValueError: for a name outside `AXES`.
+  """
+  _check(names)
+  return nn.with_logical_partitioning(init, names)
+
+
+def constrain(x: jax.Array, *names: str | None) -> jax.Array:
+  """Constrains an activation by logical names; a no-op without a mesh.
+
+  Args:
+    x: any array.
+    *names: one logical axis, or None, for each dimension of `x`.
+
+  Returns:
+    `x`, laid out as the rule table says.
+
+  Raises:
+    ValueError: for a name outside `AXES` or without a rule.
+  """
+  _check(names)
+  return nn.with_logical_constraint(
+    x, names, fallback=spmd.RulesFallback.RAISE_ERROR
+  )

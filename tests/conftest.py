@@ -1,0 +1,15 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Eight virtual CPU devices for every test, chosen before JAX starts."""
+
+import os
+
+os.environ.setdefault('JAX_PLATFORMS', 'cpu')
+os.environ['XLA_FLAGS'] = (
+  os.environ.get('XLA_FLAGS', '') + ' --xla_force_host_platform_device_count=8'
+)
+
+from absl import flags  # noqa: E402
+
+# Grain's worker processes read absl flags, which pytest never parses.
+flags.FLAGS.mark_as_parsed()
