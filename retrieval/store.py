@@ -1,0 +1,383 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The on-disk form of everything prepared: .npy shards and a manifest.
+
+A store is a directory of raw .npy shards plus manifest.json (schema version,
+kind, fingerprint, row counts, a checksum for each file). It is written shard by
+shard into a sibling directory and renamed when whole, so a reader never sees
+half a store, and a killed writer continues at its first missing shard and ends
+with the same bytes. Several processes may write different shards of one store.
+Arrays are memory-mapped: memory use does not grow with the store.
+"""
+
+import bisect
+import functools
+import hashlib
+import json
+import os
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from absl import logging
+
+SCHEMA = 1
+_MANIFEST = 'manifest.json'
+_MAX_OPEN_SHARDS = 256
+
+
+def fingerprint(obj: Any) -> str:
+  """Hashes a JSON value; equal values give equal hex strings."""
+  text = json.dumps(obj, sort_keys=True, separators=(',', ':'))
+  return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def hash_files(paths: Sequence[str | os.PathLike]) -> str:
+  """Hashes the bytes of files, in the order given."""
+  digest = hashlib.sha256()
+  for path in paths:
+    with open(path, 'rb') as f:
+      while block := f.read(1 << 20):
+        digest.update(block)
+  return digest.hexdigest()[:32]
+
+
+def write_atomically(path: pathlib.Path, data: bytes) -> None:
+  """Writes a file under a temporary name and renames it when whole."""
+  temporary = path.with_name(f'.{path.name}.{os.getpid()}')
+  with open(temporary, 'wb') as f:
+    f.write(data)
+    f.flush()
+    os.fsync(f.fileno())
+  os.replace(temporary, path)
+
+
+def _dump(obj: Any) -> bytes:
+  return (json.dumps(obj, indent=1, sort_keys=True) + '\n').encode()
+
+
+def _shard_file(name: str, index: int) -> str:
+  return f'{name}-{index:06d}.npy'
+
+
+def _difference(want: Mapping, have: Mapping) -> str:
+  keys = sorted(k for k in {*want, *have} if want.get(k) != have.get(k))
+  return '; '.join(
+    f'{k}: expected {want.get(k)!r}, found {have.get(k)!r}' for k in keys
+  )
+
+
+class StoreWriter:
+  """Writes one store; safe to kill at any moment and to run again.
+
+  Attributes:
+    path: where the store will stand once published.
+    published: whether a store of this very fingerprint stands there already.
+  """
+
+  def __init__(
+    self,
+    path: str | os.PathLike,
+    kind: str,
+    fingerprint_fields: Mapping[str, Any],
+  ):
+    """Prepares to write, or finds what an earlier run has left.
+
+    Args:
+      path: final directory of the store.
+      kind: what the store holds, e.g. 'tokens'.
+      fingerprint_fields: JSON fields that determine every byte of the store.
+
+    Raises:
+      ValueError: when another store stands at `path`.
+    """
+    self.path = pathlib.Path(path)
+    self._kind = kind
+    self._fields = json.loads(json.dumps(dict(fingerprint_fields)))
+    key = fingerprint([SCHEMA, kind, self._fields])
+    self._partial = self.path.with_name(f'{self.path.name}.partial-{key[:12]}')
+    self.published = (self.path / _MANIFEST).exists()
+    if self.published:
+      Store.open(self.path, kind, self._fields)
+      return
+    if self.path.exists():
+      raise ValueError(
+        f'{self.path} exists but holds no {_MANIFEST}: move it away, a '
+        f'{kind} store is to be written there.'
+      )
+    self._partial.mkdir(parents=True, exist_ok=True)
+    for other in self.path.parent.glob(f'{self.path.name}.partial-*'):
+      if other != self._partial:
+        logging.warning(
+          '%s is unfinished and of other settings; it is not used.', other
+        )
+
+  def _sidecar(self, index: int) -> pathlib.Path:
+    return self._partial / f'shard-{index:06d}.json'
+
+  def has(self, index: int) -> bool:
+    """Whether shard `index` is whole on disk."""
+    return self._sidecar(index).exists()
+
+  def missing(self, num_shards: int) -> list[int]:
+    """The shards of [0, num_shards) that are still to be written."""
+    return [i for i in range(num_shards) if not self.has(i)]
+
+  def write(self, index: int, arrays: Mapping[str, np.ndarray]) -> None:
+    """Writes one shard; it counts only when all of its files are whole."""
+    entry = {}
+    for name, array in arrays.items():
+      file = self._partial / _shard_file(name, index)
+      temporary = file.with_name(f'.{file.name}.{os.getpid()}')
+      with open(temporary, 'wb') as f:
+        np.save(f, np.ascontiguousarray(array), allow_pickle=False)
+        f.flush()
+        os.fsync(f.fileno())
+      digest = hash_files([temporary])
+      os.replace(temporary, file)
+      entry[name] = {
+        'rows': int(array.shape[0]),
+        'row_shape': list(array.shape[1:]),
+        'dtype': array.dtype.str,
+        'checksum': digest,
+      }
+    write_atomically(self._sidecar(index), _dump(entry))
+
+  def publish(
+    self, num_shards: int, meta: Mapping[str, Any] | None = None
+  ) -> 'Store':
+    """Makes the store visible by one rename.
+
+    Args:
+      num_shards: how many shards it has.
+      meta: further JSON facts for readers; must not vary between runs.
+
+    Returns:
+      The opened store.
+
+    Raises:
+      ValueError: when a shard is missing.
+    """
+    if self.published or (self.path / _MANIFEST).exists():
+      return Store.open(self.path, self._kind, self._fields)
+    missing = self.missing(num_shards)
+    if missing:
+      raise ValueError(
+        f'{self._partial}: {len(missing)} of {num_shards} shards are missing, '
+        f'the first is {missing[0]}.'
+      )
+    shards = [
+      json.loads(self._sidecar(i).read_text()) for i in range(num_shards)
+    ]
+    manifest = {
+      'schema': SCHEMA,
+      'kind': self._kind,
+      'fingerprint': self._fields,
+      'meta': dict(meta or {}),
+      'shards': shards,
+    }
+    keep = {_MANIFEST}
+    keep |= {_shard_file(n, i) for i, s in enumerate(shards) for n in s}
+    write_atomically(self._partial / _MANIFEST, _dump(manifest))
+    for file in self._partial.iterdir():
+      if file.name not in keep:
+        file.unlink()
+    os.rename(self._partial, self.path)
+    return Store.open(self.path, self._kind, self._fields)
+
+
+class ShardedArray:
+  """Rows of one array over all shards, memory-mapped.
+
+  Attributes:
+    shape: (rows, *row shape).
+    dtype: NumPy type of the rows.
+  """
+
+  def __init__(
+    self,
+    files: Sequence[pathlib.Path],
+    rows: Sequence[int],
+    row_shape: tuple[int, ...],
+    dtype: np.dtype,
+  ):
+    self._files = list(files)
+    self.offsets = np.concatenate([[0], np.cumsum(rows, dtype=np.int64)])
+    self.shape = (int(self.offsets[-1]), *row_shape)
+    self.dtype = np.dtype(dtype)
+    self._map = functools.lru_cache(_MAX_OPEN_SHARDS)(self._open)
+
+  def __reduce__(self):
+    rows = np.diff(self.offsets).tolist()
+    return ShardedArray, (self._files, rows, self.shape[1:], self.dtype)
+
+  def _open(self, shard: int) -> np.ndarray:
+    return np.load(self._files[shard], mmap_mode='r', allow_pickle=False)
+
+  @property
+  def num_shards(self) -> int:
+    return len(self._files)
+
+  @property
+  def ndim(self) -> int:
+    return len(self.shape)
+
+  def shard(self, index: int) -> np.ndarray:
+    """The memory-mapped rows of one shard."""
+    return self._map(index)
+
+  def locate(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Maps row numbers [...] to (shard [...], row within it [...])."""
+    rows = np.asarray(rows, np.int64)
+    if rows.size and (rows.min() < 0 or rows.max() >= len(self)):
+      raise IndexError(
+        f'Rows {rows.min()}..{rows.max()} of an array of {len(self)} rows.'
+      )
+    shards = np.searchsorted(self.offsets, rows, side='right') - 1
+    return shards, rows - self.offsets[shards]
+
+  def __len__(self) -> int:
+    return self.shape[0]
+
+  def __getitem__(self, key):
+    if isinstance(key, slice):
+      start, stop, step = key.indices(len(self))
+      if step != 1:
+        return self[np.arange(start, stop, step)]
+      return self._slice(start, max(start, stop))
+    if isinstance(key, int | np.integer):
+      key = int(key) + (len(self) if key < 0 else 0)
+      shards, rows = self.locate(np.asarray([key]))
+      return self._map(int(shards[0]))[int(rows[0])]
+    shards, rows = self.locate(key)
+    out = np.empty((*rows.shape, *self.shape[1:]), self.dtype)
+    for shard in np.unique(shards):
+      here = shards == shard
+      out[here] = self._map(int(shard))[rows[here]]
+    return out
+
+  def _slice(self, start: int, stop: int) -> np.ndarray:
+    if start == stop:
+      return np.empty((0, *self.shape[1:]), self.dtype)
+    first = bisect.bisect_right(self.offsets, start) - 1
+    parts = []
+    while start < stop:
+      low, high = int(self.offsets[first]), int(self.offsets[first + 1])
+      if high > start:
+        parts.append(self._map(first)[start - low : min(stop, high) - low])
+        start = min(stop, high)
+      first += 1
+    return np.asarray(parts[0]) if len(parts) == 1 else np.concatenate(parts)
+
+  def __array__(self, dtype=None, copy=None):
+    return np.asarray(self[:], dtype)
+
+
+class Store:
+  """A published, immutable store.
+
+  Attributes:
+    path: its directory.
+    meta: the facts its writer added.
+    fields: the fingerprint's fields.
+    fingerprint: hash of what determines every byte of it.
+  """
+
+  def __init__(self, path: str | os.PathLike, manifest: Mapping[str, Any]):
+    self.path = pathlib.Path(path)
+    self._shards = manifest['shards']
+    self.meta = manifest['meta']
+    self.fields = manifest['fingerprint']
+    self.fingerprint = fingerprint(
+      [manifest['schema'], manifest['kind'], self.fields]
+    )
+
+  @classmethod
+  def open(
+    cls,
+    path: str | os.PathLike,
+    kind: str,
+    fingerprint_fields: Mapping[str, Any] | None = None,
+  ) -> 'Store':
+    """Opens a published store and checks that it is the one expected.
+
+    Args:
+      path: its directory.
+      kind: what it must hold.
+      fingerprint_fields: what it must have been made from; None for anything.
+
+    Raises:
+      FileNotFoundError: when no store stands there.
+      ValueError: when it is of another schema, kind or fingerprint.
+    """
+    path = pathlib.Path(path)
+    try:
+      manifest = json.loads((path / _MANIFEST).read_text())
+    except FileNotFoundError:
+      raise FileNotFoundError(
+        f'{path}: no {kind} store here ({_MANIFEST} is missing); prepare the '
+        'data first.'
+      ) from None
+    except json.JSONDecodeError as e:
+      raise ValueError(f'{path / _MANIFEST}: not JSON ({e}).') from None
+    for key, want in (('schema', SCHEMA), ('kind', kind)):
+      if manifest.get(key) != want:
+        raise ValueError(
+          f'{path}: {key} is {manifest.get(key)!r}, expected {want!r}.'
+        )
+    if fingerprint_fields is not None:
+      want = json.loads(json.dumps(dict(fingerprint_fields)))
+      if want != manifest['fingerprint']:
+        raise ValueError(
+          f'{path}: this {kind} store was made from something else ('
+          f'{_difference(want, manifest["fingerprint"])}); choose another '
+          'folder or remove this one.'
+        )
+    return cls(path, manifest)
+
+  @property
+  def num_shards(self) -> int:
+    return len(self._shards)
+
+  def rows(self, name: str) -> list[int]:
+    """Rows of array `name` in each shard."""
+    return [shard[name]['rows'] for shard in self._shards]
+
+  def array(self, name: str) -> ShardedArray:
+    """All rows of one array, memory-mapped."""
+    if not self._shards or name not in self._shards[0]:
+      known = sorted(self._shards[0]) if self._shards else []
+      raise ValueError(f'{self.path}: no array {name!r}, it holds {known}.')
+    first = self._shards[0][name]
+    files = [self.path / _shard_file(name, i) for i in range(len(self._shards))]
+    return ShardedArray(
+      files,
+      self.rows(name),
+      tuple(first['row_shape']),
+      np.dtype(first['dtype']),
+    )
+
+  def shard(self, index: int, name: str) -> np.ndarray:
+    """One shard of one array, memory-mapped afresh and not kept."""
+    return np.load(
+      self.path / _shard_file(name, index), mmap_mode='r', allow_pickle=False
+    )
+
+  def verify(self) -> None:
+    """Reads every byte and compares the checksums.
+
+    Raises:
+      ValueError: naming the first file that is missing or differs.
+    """
+    for i, shard in enumerate(self._shards):
+      for name, entry in shard.items():
+        file = self.path / _shard_file(name, i)
+        if not file.exists():
+          raise ValueError(f'{file}: missing from its store.')
+        found = hash_files([file])
+        if found != entry['checksum']:
+          raise ValueError(
+            f'{file}: damaged (checksum {found}, manifest says '
+            f'{entry["checksum"]}).'
+          )
