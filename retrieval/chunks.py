@@ -57,6 +57,15 @@ def _shard_arrays(
   }
 
 
+def _any_document(
+  source: store.Store, split: str, valid_fraction: float
+) -> bool:
+  return any(
+    in_split(source.shard(i, 'id_hash'), split, valid_fraction).any()
+    for i in range(source.num_shards)
+  )
+
+
 def build_chunk_store(
   path: str | os.PathLike,
   tokens: tokens_lib.TokenStore,
@@ -91,6 +100,12 @@ def build_chunk_store(
     return ChunkStore(path, tokens)
   source = tokens.store
   offsets = np.concatenate([[0], np.cumsum(source.rows('token_end'))])
+  if not _any_document(source, split, valid_fraction):
+    raise ValueError(
+      f'{path}: split {split!r} with valid_fraction {valid_fraction} of '
+      f'{tokens.num_documents} documents holds none; change valid_fraction or '
+      'bring more documents.'
+    )
   for i in writer.missing(source.num_shards):
     id_hash = source.shard(i, 'id_hash')
     chosen = in_split(np.asarray(id_hash), split, valid_fraction)
@@ -99,13 +114,7 @@ def build_chunk_store(
     )
     arrays['id_hash'] = id_hash[arrays['document'] - offsets[i]]
     writer.write(i, arrays)
-  chunks = writer.publish(source.num_shards, {'tokens': tokens.path.name})
-  if not sum(chunks.rows('document')):
-    raise ValueError(
-      f'{path}: split {split!r} with valid_fraction {valid_fraction} of '
-      f'{tokens.num_documents} documents holds none; raise valid_fraction or '
-      'bring more documents.'
-    )
+  writer.publish(source.num_shards, {'tokens': tokens.path.name})
   return ChunkStore(path, tokens)
 
 
@@ -143,6 +152,7 @@ class ChunkStore:
 
   @property
   def fingerprint(self) -> str:
+    """Hash of what determines every byte of the chunks."""
     return self.store.fingerprint
 
   def documents(self, ids: np.ndarray) -> np.ndarray:

@@ -217,10 +217,12 @@ class ShardedArray:
 
   @property
   def num_shards(self) -> int:
+    """How many files the rows are spread over."""
     return len(self._files)
 
   @property
   def ndim(self) -> int:
+    """Number of dimensions, as of a NumPy array."""
     return len(self.shape)
 
   def shard(self, index: int) -> np.ndarray:
@@ -338,6 +340,7 @@ class Store:
 
   @property
   def num_shards(self) -> int:
+    """How many shards each array has."""
     return len(self._shards)
 
   def rows(self, name: str) -> list[int]:

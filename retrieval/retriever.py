@@ -1,0 +1,76 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Text in, neighbors out: embedder, searcher and datastore in one object."""
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from retrieval import chunks as chunks_lib
+from retrieval import embedders, searchers, tokenizers
+
+
+@dataclasses.dataclass(frozen=True)
+class Retrieved:
+  """What was retrieved for a batch of texts.
+
+  Attributes:
+    ids: [b, k] int64 chunk ids, -1 for none.
+    scores: [b, k] float32, larger is better; -inf for none.
+    tokens: [b, k, r] int32: each neighbor chunk and its continuation.
+    mask: [b, k, r] bool, False past the document's end and for none.
+    titles: [b][k] title of each neighbor's document, '' for none.
+  """
+
+  ids: np.ndarray
+  scores: np.ndarray
+  tokens: np.ndarray
+  mask: np.ndarray
+  titles: list[list[str]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Retriever:
+  """Retrieves neighbors for new text.
+
+  Attributes:
+    embedder: the frozen one that made the index.
+    searcher: over the datastore's vectors.
+    datastore: the chunks behind the vectors.
+    tokenizer: of the datastore.
+    neighbor_length: r, tokens of a neighbor with its continuation.
+  """
+
+  embedder: embedders.Embedder
+  searcher: searchers.Searcher
+  datastore: chunks_lib.ChunkStore
+  tokenizer: tokenizers.Tokenizer
+  neighbor_length: int
+
+  def retrieve(self, texts: Sequence[str], k: int) -> Retrieved:
+    """Retrieves the k nearest chunks of each text.
+
+    Args:
+      texts: [b] strings.
+      k: neighbors for each.
+
+    Returns:
+      Neighbors, best first.
+    """
+    vectors = self.embedder.embed_texts(list(texts))
+    ids, scores = self.searcher.search(vectors, k)
+    tokens, mask = self.datastore.gather(ids, self.neighbor_length)
+    return Retrieved(ids, scores, tokens, mask, self._titles(ids))
+
+  def retrieve_tokens(self, rows: Sequence[np.ndarray], k: int) -> Retrieved:
+    """Retrieves for chunks of tokens: [b] arrays of ids, specials allowed."""
+    return self.retrieve([self.tokenizer.decode(row) for row in rows], k)
+
+  def _titles(self, ids: np.ndarray) -> list[list[str]]:
+    documents = self.datastore.documents(np.maximum(ids, 0))
+    title = self.datastore.tokens.title
+    return [
+      [title(int(d)) if i >= 0 else '' for i, d in zip(row, docs, strict=True)]
+      for row, docs in zip(ids, documents, strict=True)
+    ]

@@ -1,0 +1,74 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Vectors of every chunk: the keys of RETRO's database (section 2.2)."""
+
+import os
+from collections.abc import Callable
+
+import numpy as np
+
+from retrieval import chunks as chunks_lib
+from retrieval import embedders, store, tokenizers
+
+KIND = 'vectors'
+
+
+def build_vector_store(
+  path: str | os.PathLike,
+  chunks: chunks_lib.ChunkStore,
+  tokenizer: tokenizers.Tokenizer,
+  embedder: embedders.Embedder,
+  *,
+  dtype: str = 'float32',
+  process_index: int = 0,
+  process_count: int = 1,
+  progress: Callable[[int, int], None] | None = None,
+) -> store.Store | None:
+  """Embeds the text of every chunk; resumes at the first missing shard.
+
+  Each process embeds every `process_count`-th shard; whichever finds all of
+  them written publishes the store.
+
+  Args:
+    path: where the vectors will stand.
+    chunks: what is embedded, shard by shard.
+    tokenizer: the one that made the chunks' tokens.
+    embedder: text -> vector.
+    dtype: of the stored vectors, float32 or float16.
+    process_index: number of this process.
+    process_count: how many processes share the work.
+    progress: called with (chunks done, chunks in all).
+
+  Returns:
+    The published store, or None while other processes still have work.
+
+  Raises:
+    ValueError: when the tokenizer is not the chunks' own.
+  """
+  chunks.tokens.check_tokenizer(tokenizer)
+  fields = {
+    'chunks': chunks.fingerprint,
+    'embedder': embedder.fingerprint,
+    'dtype': dtype,
+  }
+  writer = store.StoreWriter(path, KIND, fields)
+  if writer.published:
+    return store.Store.open(path, KIND)
+  counts = chunks.store.rows('document')
+  offsets = np.concatenate([[0], np.cumsum(counts)])
+  todo = writer.missing(len(counts))[:]
+  mine = [i for i in todo if i % process_count == process_index]
+  total = sum(counts[i] for i in mine)
+  done = 0
+  for i in mine:
+    ids = np.arange(offsets[i], offsets[i + 1])
+    texts = chunks.texts(ids, tokenizer)
+    report = None
+    if progress:
+      report = lambda n, _, base=done: progress(base + n, total)
+    vectors = embedder.embed_texts(texts, progress=report)
+    writer.write(i, {'vectors': vectors.astype(dtype)})
+    done += len(ids)
+  if writer.missing(len(counts)):
+    return None
+  return writer.publish(len(counts), {'dimension': embedder.dimension})
