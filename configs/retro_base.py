@@ -1,0 +1,203 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""What every RETRO experiment shares (Borgeaud et al. 2021, arXiv 2112.04426).
+
+Data stages, model choices that the paper leaves open, optimizer and loop. The
+files retro_pretrain_*.py set sizes. Argument of their get_config:
+
+  base        RETRO
+  twin        the same file with `retrieval` off: no encoder, no chunked
+              cross-attention, equal tokens
+  test        RETRO at a size that runs on a CPU in seconds
+  twin_test   its twin
+"""
+
+import ml_collections
+from ml_collections import config_dict
+
+ARGS = ('base', 'twin', 'test', 'twin_test')
+
+
+def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
+  """Returns the shared configuration; sizes are those of the quickstart."""
+  if arg not in ARGS:
+    raise ValueError(f'Config argument {arg!r}: expected one of {ARGS}.')
+  config = ml_collections.ConfigDict()
+  config.seed = 0
+  config.retrieval = True  # the twin's one difference
+
+  # Data. '' stands for <workdir>/data; give the folder to share it.
+  config.data_dir = ''
+  config.corpus = {
+    'kind': 'vital',  # vital, jsonl, text, wikiextractor, tfds
+    'path': '',  # file, glob or folder; TFDS: name or name/config
+    'split': 'train',  # TFDS only
+    'data_dir': '',  # TFDS only
+    'id_field': 'id',
+    'title_field': 'title',
+    'text_field': 'text',
+    'on_error': 'raise',  # or skip: bad records are counted and passed over
+    'max_documents': 0,  # 0: all
+  }
+  config.tokenizer = {
+    'path': '',  # '' trains a SentencePiece model on the corpus
+    'vocab_size': 8192,
+    'max_documents': 20_000,  # that the tokenizer is trained on; 0: all
+  }
+  config.tokens = {
+    'with_title': True,  # the title heads its document's text
+    'documents_per_shard': 1024,
+    'num_processes': 2,
+  }
+  config.valid_fraction = 0.02  # share of documents held out
+  config.embedder = {
+    'path': '',  # '' is the packaged all-MiniLM-L6-v2
+    'max_length': 128,  # wordpieces of a chunk
+    'normalize': True,
+    'dtype': 'float32',
+    'vectors_dtype': 'float32',  # as stored
+  }
+  config.index = {
+    'searcher': 'auto',  # exact, scann; auto goes by size
+    'metric': 'squared_l2',
+    'recall_floor': 0.95,  # recall@10 against exact search
+    'num_queries': 500,  # that measure it
+    'scann': ml_collections.ConfigDict(),  # overrides of what is chosen
+  }
+  config.neighbors = {
+    'stored': 10,  # neighbors stored for each chunk
+    'validate': 0.01,  # share recomputed and compared
+  }
+  config.prepare = {
+    'stages': 'all',  # or a list: tokenizer,tokens,chunks,vectors,...
+    'process_index': 0,  # several processes may prepare one folder
+    'process_count': 1,
+  }
+
+  # Model: RetroConfig's fields; vocab_size comes from the tokenizer.
+  config.model = {
+    'chunk_length': 64,  # m
+    'neighbor_length': 128,  # r: neighbor and continuation
+    'd_model': 256,
+    'd_ff': 1024,
+    'num_heads': 8,
+    'head_dim': 32,
+    'num_layers': 6,
+    'cca_layers': (3, 6),
+    'encoder_d_model': 256,
+    'encoder_d_ff': 1024,
+    'encoder_num_heads': 8,
+    'encoder_head_dim': 32,
+    'encoder_num_layers': 2,
+    'encoder_ca_layers': (1,),
+    'share_embeddings': True,
+    'dropout_rate': 0.0,
+    'dtype': 'float32',
+    'remat': False,
+  }
+
+  # Batches.
+  config.sequence_chunks = 8  # l; a sequence has l * m tokens
+  config.batch_size = 8  # sequences
+  config.num_neighbors = 2  # k in training
+  config.neighbor_part = 'full'  # [N, F]; or neighbor, continuation
+  config.num_workers = 0  # loader processes
+
+  # Optimizer and schedule (section B.1 of the paper).
+  config.optimizer = {
+    'learning_rate': 1e-3,
+    'warmup_steps': 50,
+    'initial_learning_rate': 1e-7,
+    'final_fraction': 0.1,
+    'weight_decay': 0.1,
+    'b1': 0.9,
+    'b2': 0.95,
+    'eps': 1e-8,
+    'clip_norm': 1.0,
+    'accumulate_steps': 1,
+  }
+
+  # Loop.
+  config.num_steps = 250
+  config.log_every = 10
+  config.eval_every = 100
+  config.eval_batches = 8
+  config.checkpoint_every = 100
+  config.keep_checkpoints = 2
+  config.profile_steps = 0
+  config.mesh = {'data': -1, 'fsdp': 1, 'tensor': 1}
+
+  # Evaluation: whole documents, every token scored once.
+  config.evaluate = {
+    'workdir': config_dict.placeholder(str),  # '' or None: --workdir
+    'twin_workdir': '',
+    'num_neighbors': (2,),
+    'shuffled': True,
+    'stride_chunks': 0,  # 0: half a sequence
+    'max_documents': 0,  # 0: all
+    'batch_size': 8,
+  }
+
+  # Sampling.
+  config.sample = {
+    'max_new_tokens': 128,
+    'temperature': 0.8,
+    'top_p': 0.95,
+    'top_k': 0,
+    'num_neighbors': 2,
+  }
+  return config
+
+
+def finish(
+  config: ml_collections.ConfigDict, arg: str
+) -> ml_collections.ConfigDict:
+  """Applies the argument: the twin's one field, the test size."""
+  if arg.startswith('twin'):
+    config.retrieval = False
+  if arg.endswith('test'):
+    _shrink(config)
+  return config
+
+
+def _shrink(config: ml_collections.ConfigDict) -> None:
+  """Cuts everything to what a CPU does in seconds."""
+  config.corpus.max_documents = 120
+  config.tokenizer.vocab_size = 600
+  config.tokens.documents_per_shard = 50
+  config.tokens.num_processes = 1
+  config.valid_fraction = 0.1
+  config.index.num_queries = 20
+  config.neighbors.stored = 4
+  config.model.update(
+    {
+      'chunk_length': 16,
+      'neighbor_length': 32,
+      'd_model': 32,
+      'd_ff': 64,
+      'num_heads': 2,
+      'head_dim': 16,
+      'num_layers': 3,
+      'cca_layers': (2, 3),
+      'encoder_d_model': 32,
+      'encoder_d_ff': 64,
+      'encoder_num_heads': 2,
+      'encoder_head_dim': 16,
+      'encoder_num_layers': 2,
+      'dtype': 'float32',
+      'share_embeddings': True,
+      'remat': False,
+    }
+  )
+  config.sequence_chunks = 4
+  config.batch_size = 8
+  config.num_steps = 4
+  config.log_every = 1
+  config.eval_every = 2
+  config.eval_batches = 1
+  config.checkpoint_every = 2
+  config.optimizer.warmup_steps = 2
+  config.optimizer.accumulate_steps = 1
+  config.mesh = {'data': -1, 'fsdp': 1, 'tensor': 1}
+  config.evaluate.max_documents = 3
+  config.sample.max_new_tokens = 24

@@ -1,0 +1,56 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""RETRO 172m as published: Borgeaud et al. 2021, Tables 2 and 10.
+
+419 B tokens in sequences of 2048, vocabulary 128,000, CCA in every third layer
+from the sixth (the reading of Table 2). Sized for 8 GPUs of 40 GB;
+not run here. Bring a corpus in shards of JSON lines:
+
+  python -m experiments.retro_prepare --config=configs/retro_pretrain_172m.py \
+    --config.corpus.path='corpus/*.jsonl.gz' --workdir=runs/172m
+  python -m experiments.retro_train --config=configs/retro_pretrain_172m.py \
+    --config.data_dir=runs/172m/data --workdir=runs/172m/retro
+"""
+
+import ml_collections
+
+from configs import retro_base
+
+
+def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
+  """Returns the configuration; see retro_base for `arg`."""
+  config = retro_base.get_config(arg)
+  config.corpus.kind = 'jsonl'
+  config.tokenizer.vocab_size = 128_000
+  config.valid_fraction = 0.001
+  config.model.update(
+    {
+      'd_model': 896,
+      'd_ff': 3584,
+      'num_heads': 16,
+      'head_dim': 64,
+      'num_layers': 12,
+      'cca_layers': (6, 9, 12),
+      'encoder_d_model': 896,
+      'encoder_d_ff': 3584,
+      'encoder_num_heads': 16,
+      'encoder_head_dim': 64,
+      'encoder_num_layers': 2,
+      'encoder_ca_layers': (1,),
+      'share_embeddings': False,
+      'dtype': 'bfloat16',
+      'remat': True,
+    }
+  )
+  config.sequence_chunks = 32
+  config.batch_size = 256
+  config.num_workers = 8
+  config.optimizer.learning_rate = 2e-4
+  config.optimizer.warmup_steps = 750
+  config.num_steps = 800_000
+  config.log_every = 100
+  config.eval_every = 5000
+  config.eval_batches = 64
+  config.checkpoint_every = 5000
+  config.mesh = {'data': -1, 'fsdp': 1, 'tensor': 1}
+  return retro_base.finish(config, arg)

@@ -1,0 +1,25 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""RETRO on the packaged vital articles of Wikipedia, about 1 M tokens.
+
+Paper: Borgeaud et al. 2021. Two CPU cores, under 15 minutes in all.
+
+  make quickstart
+
+or stage by stage:
+
+  python -m experiments.retro_prepare \
+    --config=configs/retro_pretrain_quickstart.py --workdir=runs/quickstart
+"""
+
+import ml_collections
+
+from configs import retro_base
+
+
+def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
+  """Returns the configuration; see retro_base for `arg`."""
+  config = retro_base.get_config(arg)
+  config.tokenizer.vocab_size = 4096
+  config.valid_fraction = 0.03
+  return retro_base.finish(config, arg)

@@ -1,0 +1,29 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""A RETRO of about 12 M parameters for two CPU cores, on any JSON lines.
+
+Paper: Borgeaud et al. 2021, at a hundredth of its size. With the documents of
+Simple English Wikipedia in documents.jsonl.xz:
+
+  python -m experiments.retro_prepare --config=configs/retro_pretrain_small.py \
+    --config.corpus.path=documents.jsonl.xz --workdir=runs/simplewiki
+  python -m experiments.retro_train --config=configs/retro_pretrain_small.py \
+    --config.data_dir=runs/simplewiki/data --workdir=runs/simplewiki/retro
+  python -m experiments.retro_train \
+    --config=configs/retro_pretrain_small.py:twin \
+    --config.data_dir=runs/simplewiki/data --workdir=runs/simplewiki/twin
+"""
+
+import ml_collections
+
+from configs import retro_base
+
+
+def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
+  """Returns the configuration; see retro_base for `arg`."""
+  config = retro_base.get_config(arg)
+  config.corpus.kind = 'jsonl'
+  config.tokenizer.vocab_size = 16_384
+  config.valid_fraction = 0.005
+  config.num_steps = 1500
+  return retro_base.finish(config, arg)
