@@ -1,0 +1,137 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The data folder of a RETRO experiment: where each store lies, and opening it.
+
+tokenizer/model        SentencePiece
+tokens/                every document
+chunks-{train,valid}/  spans of m tokens; the training chunks are the
+                       datastore
+vectors-{train,valid}/ frozen BERT keys
+index/                 of vectors-train
+neighbors-{train,valid}/
+"""
+
+import dataclasses
+import functools
+import os
+import pathlib
+
+import ml_collections
+
+from retrieval import chunks as chunks_lib
+from retrieval import corpus as corpus_lib
+from retrieval import embedders
+from retrieval import index as index_lib
+from retrieval import neighbors as neighbors_lib
+from retrieval import retriever as retriever_lib
+from retrieval import store
+from retrieval import tokenizers
+from retrieval import tokens as tokens_lib
+from retrieval import vectors as vectors_lib
+
+
+def corpus(config: ml_collections.ConfigDict) -> corpus_lib.Corpus:
+  """The corpus that the config names."""
+  return corpus_lib.Corpus(corpus_lib.CorpusConfig(**config.corpus))
+
+
+def embedder(config: ml_collections.ConfigDict) -> embedders.Embedder:
+  """The frozen embedder that the config names."""
+  settings = config.embedder
+  return embedders.Embedder.load(
+    settings.path or 'minilm',
+    max_length=settings.max_length,
+    normalize=settings.normalize,
+    dtype=settings.dtype or None,
+  )
+
+
+@dataclasses.dataclass(frozen=True)
+class DataFolder:
+  """Paths and stores of one data folder; stores open once, on first use.
+
+  Attributes:
+    root: the folder.
+  """
+
+  root: pathlib.Path
+
+  @classmethod
+  def of(
+    cls, config: ml_collections.ConfigDict, workdir: str | os.PathLike
+  ) -> 'DataFolder':
+    """The folder that a config and a workdir name."""
+    return cls(pathlib.Path(config.data_dir or pathlib.Path(workdir) / 'data'))
+
+  def path(self, name: str) -> pathlib.Path:
+    """Where one store lies."""
+    return self.root / name
+
+  @functools.cached_property
+  def tokenizer_path(self) -> pathlib.Path:
+    """The tokenizer's folder."""
+    return self.root / 'tokenizer'
+
+  @functools.cached_property
+  def tokenizer(self) -> tokenizers.Tokenizer:
+    """The tokenizer of the token store."""
+    if not self.tokenizer_path.exists():
+      raise FileNotFoundError(
+        f'{self.tokenizer_path}: no tokenizer here; run '
+        'experiments.retro_prepare for this folder first.'
+      )
+    return tokenizers.load_tokenizer(self.tokenizer_path)
+
+  @functools.cached_property
+  def tokens(self) -> tokens_lib.TokenStore:
+    """Every document."""
+    return tokens_lib.TokenStore(self.path('tokens'))
+
+  @functools.cache  # noqa: B019: one folder lives as long as its command
+  def chunks(self, split: str) -> chunks_lib.ChunkStore:
+    """Chunks of a split; those of 'train' are the datastore."""
+    return chunks_lib.ChunkStore(self.path(f'chunks-{split}'), self.tokens)
+
+  @functools.cache  # noqa: B019
+  def vectors(self, split: str) -> store.Store:
+    """Keys of a split's chunks."""
+    return store.Store.open(self.path(f'vectors-{split}'), vectors_lib.KIND)
+
+  @functools.cached_property
+  def index(self) -> index_lib.Index:
+    """The published index."""
+    return index_lib.open_index(self.path('index'))
+
+  @functools.cache  # noqa: B019
+  def neighbors(self, split: str) -> neighbors_lib.NeighborStore:
+    """Neighbors of a split's chunks in the datastore."""
+    return neighbors_lib.NeighborStore(self.path(f'neighbors-{split}'))
+
+  def fingerprints(self, retrieval: bool) -> dict[str, str]:
+    """What a training run depends on, by name of store."""
+    stores = {
+      'tokenizer': self.tokens.tokenizer_fingerprint,
+      'chunks-train': self.chunks('train').fingerprint,
+    }
+    if retrieval:
+      stores['neighbors-train'] = self.neighbors('train').store.fingerprint
+    return stores
+
+  def retriever(
+    self, config: ml_collections.ConfigDict
+  ) -> retriever_lib.Retriever:
+    """The retriever over this folder's datastore, for new text."""
+    frozen = embedder(config)
+    made_with = self.vectors('train').fields['embedder']
+    if frozen.fingerprint != made_with:
+      raise ValueError(
+        f'{self.path("vectors-train")}: embedded with {made_with}, but the '
+        f'config names embedder {frozen.fingerprint}.'
+      )
+    return retriever_lib.Retriever(
+      frozen,
+      self.index.searcher,
+      self.chunks('train'),
+      self.tokenizer,
+      config.model.neighbor_length,
+    )

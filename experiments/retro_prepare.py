@@ -1,0 +1,214 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Prepares the data of RETRO: tokenize, chunk, embed, index, find neighbors.
+
+  python -m experiments.retro_prepare --config=configs/<name>.py --workdir=DIR
+
+runs every stage that is not done yet; --config.prepare.stages=index,neighbors
+runs those alone. A killed command continues where it stopped when run again.
+Several processes share the work of the long stages with
+--config.prepare.process_count=N --config.prepare.process_index=0..N-1.
+"""
+
+from collections.abc import Callable
+import itertools
+import time
+
+from absl import logging
+import ml_collections
+import rich.console
+import rich.table
+
+from experiments import command
+from experiments import progress
+from experiments import retro_data
+from retrieval import chunks as chunks_lib
+from retrieval import index as index_lib
+from retrieval import neighbors as neighbors_lib
+from retrieval import tokenizers
+from retrieval import tokens as tokens_lib
+from retrieval import vectors as vectors_lib
+
+SPLITS = ('train', 'valid')
+_POLL_SEC = 5.0
+
+Config = ml_collections.ConfigDict
+Rows = list[tuple[str, str]]
+
+
+def train_tokenizer(config: Config, data: retro_data.DataFolder) -> Rows:
+  """Trains a SentencePiece model on the corpus, or copies the one given."""
+  path = data.tokenizer_path
+  settings = config.tokenizer
+  if not path.exists():
+    if settings.path:
+      tokenizers.load_tokenizer(settings.path).save(path)
+    else:
+      limit = settings.max_documents or None
+      documents = itertools.islice(retro_data.corpus(config), limit)
+      texts = (
+        tokens_lib.document_text(document, config.tokens.with_title)
+        for document in documents
+      )
+      tokenizers.train_sentencepiece(texts, path / 'model', settings.vocab_size)
+  return [('vocabulary', f'{data.tokenizer.vocab_size:,}')]
+
+
+def tokenize(config: Config, data: retro_data.DataFolder) -> Rows:
+  """Writes the token store."""
+  with progress.bar('tokenize', 'documents') as update:
+    tokens = tokens_lib.build_token_store(
+      data.path('tokens'),
+      retro_data.corpus(config),
+      data.tokenizer_path,
+      with_title=config.tokens.with_title,
+      documents_per_shard=config.tokens.documents_per_shard,
+      num_processes=config.tokens.num_processes,
+      progress=update,
+    )
+  rows = [
+    ('documents', f'{tokens.num_documents:,}'),
+    ('tokens', f'{len(tokens.tokens):,}'),
+  ]
+  skipped = tokens.store.meta['skipped']
+  rows += [(f'skipped, {reason}', f'{n:,}') for reason, n in skipped.items()]
+  return rows
+
+
+def chunk(config: Config, data: retro_data.DataFolder) -> Rows:
+  """Cuts both splits into chunks."""
+  rows = []
+  for split in SPLITS:
+    chunks = chunks_lib.build_chunk_store(
+      data.path(f'chunks-{split}'),
+      data.tokens,
+      chunk_length=config.model.chunk_length,
+      split=split,
+      valid_fraction=config.valid_fraction,
+    )
+    rows.append((f'chunks, {split}', f'{chunks.num_chunks:,}'))
+  return rows
+
+
+def embed(config: Config, data: retro_data.DataFolder) -> Rows:
+  """Embeds every chunk with the frozen embedder."""
+  embedder = retro_data.embedder(config)
+  for split in SPLITS:
+    with progress.bar(f'embed {split}', 'chunks') as update:
+      _until_whole(
+        lambda split=split, update=update: vectors_lib.build_vector_store(
+          data.path(f'vectors-{split}'),
+          data.chunks(split),
+          data.tokenizer,
+          embedder,
+          dtype=config.embedder.vectors_dtype,
+          process_index=config.prepare.process_index,
+          process_count=config.prepare.process_count,
+          progress=update,
+        )
+      )
+  return [('dimension', str(embedder.dimension))]
+
+
+def build_index(config: Config, data: retro_data.DataFolder) -> Rows:
+  """Builds, measures and publishes the index of the training chunks."""
+  if config.prepare.process_index:
+    _until_whole(lambda: data.path('index').exists() or None)
+  settings = config.index.to_dict()
+  vectors = data.vectors('train')
+  index = index_lib.build_index(
+    data.path('index'),
+    vectors.array('vectors'),
+    vectors.fingerprint,
+    index_lib.IndexConfig(**settings),
+    queries=data.vectors('valid').array('vectors')[: settings['num_queries']],
+  )
+  return [(key, _text(value)) for key, value in index.report.items()]
+
+
+def find_neighbors(config: Config, data: retro_data.DataFolder) -> Rows:
+  """Finds every chunk's neighbors, and checks a sample of them."""
+  rows = []
+  for split in SPLITS:
+    arguments = (
+      data.path(f'neighbors-{split}'),
+      data.chunks(split),
+      data.vectors(split),
+      data.chunks('train'),
+      data.vectors('train'),
+      data.index,
+    )
+    with progress.bar(f'neighbors {split}', 'chunks') as update:
+      neighbors = _until_whole(
+        lambda arguments=arguments, update=update: (
+          neighbors_lib.build_neighbor_store(
+            *arguments,
+            k=config.neighbors.stored,
+            process_index=config.prepare.process_index,
+            process_count=config.prepare.process_count,
+            progress=update,
+          )
+        )
+      )
+    rows.append((f'chunks with neighbors, {split}', f'{len(neighbors):,}'))
+    if config.neighbors.validate:
+      compared = neighbors_lib.validate(
+        *arguments, fraction=config.neighbors.validate
+      )
+      rows.append((f'recomputed and equal, {split}', f'{compared:,}'))
+  return rows
+
+
+STAGES: dict[str, Callable[[Config, retro_data.DataFolder], Rows]] = {
+  'tokenizer': train_tokenizer,
+  'tokens': tokenize,
+  'chunks': chunk,
+  'vectors': embed,
+  'index': build_index,
+  'neighbors': find_neighbors,
+}
+
+
+def _until_whole(build):
+  """Repeats `build` until no other process has work left on its store."""
+  while (built := build()) is None:
+    logging.info('Waiting for the other processes.')
+    time.sleep(_POLL_SEC)
+  return built
+
+
+def _text(value) -> str:
+  if isinstance(value, float):
+    return f'{value:,.4g}'
+  return f'{value:,}' if isinstance(value, int) else str(value)
+
+
+def _stages(config: Config) -> list[str]:
+  if config.prepare.stages == 'all':
+    return list(STAGES)
+  chosen = config.prepare.stages.split(',')
+  unknown = [stage for stage in chosen if stage not in STAGES]
+  if unknown:
+    raise ValueError(
+      f'prepare.stages names {unknown}; expected some of {list(STAGES)}.'
+    )
+  return chosen
+
+
+def run(config: Config, workdir: str) -> None:
+  """Runs the stages asked for and prints what stands afterwards."""
+  data = retro_data.DataFolder.of(config, workdir)
+  table = rich.table.Table('stage', 'what', 'value', 'seconds')
+  for stage in _stages(config):
+    logging.info('Stage %s, in %s.', stage, data.root)
+    start = time.monotonic()
+    rows = STAGES[stage](config, data)
+    sec = f'{time.monotonic() - start:.1f}'
+    for i, (what, value) in enumerate(rows):
+      table.add_row('' if i else stage, what, value, '' if i else sec)
+  rich.console.Console().print(table)
+  logging.info('The data lie in %s.', data.root)
+
+
+if __name__ == '__main__':
+  command.main(run)
