@@ -87,12 +87,10 @@ class DataFolder:
     """Every document."""
     return tokens_lib.TokenStore(self.path('tokens'))
 
-  @functools.cache  # noqa: B019: one folder lives as long as its command
   def chunks(self, split: str) -> chunks_lib.ChunkStore:
     """Chunks of a split; those of 'train' are the datastore."""
     return chunks_lib.ChunkStore(self.path(f'chunks-{split}'), self.tokens)
 
-  @functools.cache  # noqa: B019
   def vectors(self, split: str) -> store.Store:
     """Keys of a split's chunks."""
     return store.Store.open(self.path(f'vectors-{split}'), vectors_lib.KIND)
@@ -102,7 +100,6 @@ class DataFolder:
     """The published index."""
     return index_lib.open_index(self.path('index'))
 
-  @functools.cache  # noqa: B019
   def neighbors(self, split: str) -> neighbors_lib.NeighborStore:
     """Neighbors of a split's chunks in the datastore."""
     return neighbors_lib.NeighborStore(self.path(f'neighbors-{split}'))

@@ -6,15 +6,19 @@ Dimension key: B batch, L length, D model, H heads, K head width, F
 feed-forward, V vocabulary.
 """
 
+from collections.abc import Callable
+from collections.abc import Mapping
 import dataclasses
-from collections.abc import Callable, Mapping
 from typing import Any
 
-import jax
 from flax import linen as nn
 from flax import struct
+import jax
 from jax import numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array
+from jaxtyping import Bool
+from jaxtyping import Float
+from jaxtyping import Int
 
 from retrieval import partitioning
 

@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads BERT checkpoints in the Hugging Face layout: safetensors and JSON."""
 
+from collections.abc import Iterator
+from collections.abc import Mapping
 import dataclasses
 import json
 import pathlib
 import re
-from collections.abc import Iterator, Mapping
 
 import numpy as np
 from safetensors import numpy as safetensors_numpy

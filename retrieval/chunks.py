@@ -7,14 +7,16 @@ so that the chunks of a document are neighbors in id, and l consecutive ids make
 a training sequence.
 """
 
+from collections.abc import Iterator
 import os
 import pathlib
-from collections.abc import Iterator
 
+from jaxtyping import Bool
+from jaxtyping import Int
 import numpy as np
-from jaxtyping import Bool, Int
 
-from retrieval import store, tokenizers
+from retrieval import store
+from retrieval import tokenizers
 from retrieval import tokens as tokens_lib
 
 KIND = 'chunks'

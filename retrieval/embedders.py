@@ -7,6 +7,10 @@ all real tokens, [CLS] and [SEP] included.
 """
 
 import collections
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Sequence
 import concurrent.futures
 import dataclasses
 import functools
@@ -15,17 +19,20 @@ import importlib.util
 import itertools
 import json
 import pathlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import jax
+from jax import numpy as jnp
+from jax.sharding import AxisType
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+from jaxtyping import Array
+from jaxtyping import Bool
+from jaxtyping import Float
 import numpy as np
 import tokenizers
-from jax import numpy as jnp
-from jax.sharding import AxisType, NamedSharding
-from jax.sharding import PartitionSpec as P
-from jaxtyping import Array, Bool, Float
 
-from retrieval import bert, bert_checkpoint
+from retrieval import bert
+from retrieval import bert_checkpoint
 
 Progress = Callable[[int, int], None]
 

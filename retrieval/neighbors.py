@@ -9,16 +9,19 @@ nothing. Documents are compared by the hash of their id, so the chunks that ask
 and the datastore that answers may come from different token stores.
 """
 
-import os
 from collections.abc import Callable
+import os
 
-import numpy as np
 from absl import logging
-from jaxtyping import Float, Int, UInt64
+from jaxtyping import Float
+from jaxtyping import Int
+from jaxtyping import UInt64
+import numpy as np
 
 from retrieval import chunks as chunks_lib
 from retrieval import index as index_lib
-from retrieval import searchers, store
+from retrieval import searchers
+from retrieval import store
 
 KIND = 'neighbors'
 _QUERY_BATCH = 1024

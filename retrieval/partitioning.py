@@ -9,9 +9,9 @@ no-op, so models run unchanged in a unit test or a notebook.
 
 from collections.abc import Callable
 
-import jax
 from flax import linen as nn
 from flax.linen import spmd
+import jax
 
 AXES = frozenset(
   {

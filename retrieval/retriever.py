@@ -2,13 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Text in, neighbors out: embedder, searcher and datastore in one object."""
 
-import dataclasses
 from collections.abc import Sequence
+import dataclasses
 
 import numpy as np
 
 from retrieval import chunks as chunks_lib
-from retrieval import embedders, searchers, tokenizers
+from retrieval import embedders
+from retrieval import searchers
+from retrieval import tokenizers
 
 
 @dataclasses.dataclass(frozen=True)

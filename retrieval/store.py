@@ -11,16 +11,17 @@ Arrays are memory-mapped: memory use does not grow with the store.
 """
 
 import bisect
+from collections.abc import Mapping
+from collections.abc import Sequence
 import functools
 import hashlib
 import json
 import os
 import pathlib
-from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 from absl import logging
+import numpy as np
 
 SCHEMA = 1
 _MANIFEST = 'manifest.json'

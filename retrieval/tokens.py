@@ -6,17 +6,21 @@ Every document's row starts with the tokenizer's BOS, which stands for no bytes:
 it gives the first real token a place from which to be predicted.
 """
 
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Sequence
 import concurrent.futures
 import hashlib
 import itertools
 import multiprocessing
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
 from retrieval import corpus as corpus_lib
-from retrieval import store, tokenizers
+from retrieval import store
+from retrieval import tokenizers
 
 KIND = 'tokens'
 

@@ -2,13 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Vectors of every chunk: the keys of RETRO's database (section 2.2)."""
 
-import os
 from collections.abc import Callable
+import os
 
 import numpy as np
 
 from retrieval import chunks as chunks_lib
-from retrieval import embedders, store, tokenizers
+from retrieval import embedders
+from retrieval import store
+from retrieval import tokenizers
 
 KIND = 'vectors'
 
