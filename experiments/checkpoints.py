@@ -1,0 +1,203 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Checkpoints: the only module that imports Orbax.
+
+One step on disk is `<workdir>/checkpoints/<step>/` = train state, position of the
+data iterator, and metadata: config, pipeline fields, index version. A step is
+written under a temporary name and renamed when whole, so a killed save leaves the
+one before it in place. Resuming continues the very same batches and losses, or
+refuses.
+"""
+
+from collections.abc import Iterator
+from collections.abc import Mapping
+import pathlib
+from typing import Any
+
+from absl import logging
+import jax
+import ml_collections
+from orbax.checkpoint import v1 as ocp
+
+_FOLDER = 'checkpoints'
+
+
+class Checkpoints:
+  """The checkpoints of one run; a context manager that waits for its saves."""
+
+  def __init__(
+    self,
+    workdir: str,
+    *,
+    config: Mapping[str, Any],
+    pipeline: Mapping[str, Any],
+    index_version: str = '',
+    keep: int = 2,
+  ):
+    """Opens the folder, empty or not.
+
+    Args:
+      workdir: the run's folder.
+      config: JSON values, saved with every step.
+      pipeline: what decides the stream of batches (seed, batch size, workers,
+        processes, data set fingerprint), JSON values; must be equal on resume.
+      index_version: fingerprint of the index the data come from.
+      keep: newest steps that stay on disk.
+    """
+    self._path = _folder(workdir)
+    self._metadata = {
+      'config': dict(config),
+      'pipeline': dict(pipeline),
+      'index_version': index_version,
+    }
+    self._checkpointer = ocp.training.Checkpointer(
+      self._path,
+      preservation_policy=ocp.training.preservation_policies.LatestN(keep),
+      cleanup_tmp_directories=True,
+    )
+
+  def __enter__(self) -> 'Checkpoints':
+    return self
+
+  def __exit__(self, *unused_exception) -> None:
+    self._checkpointer.close()
+
+  def latest_step(self) -> int | None:
+    """The newest whole step, if there is one."""
+    latest = self._checkpointer.latest
+    return None if latest is None else latest.step
+
+  def save(self, step: int, state: Any, batches: Iterator) -> None:
+    """Saves in the background; `state` may be donated once this returns."""
+    self._checkpointer.save_checkpointables_async(
+      step,
+      {'state': state, 'data': batches},
+      force=True,
+      custom_metadata=self._metadata,
+    )
+
+  def restore(self, abstract: Any, batches: Iterator) -> Any:
+    """Loads the newest step and moves `batches` to its place.
+
+    Args:
+      abstract: the state, with `params`, as ShapeDtypeStructs with shardings (of any mesh).
+      batches: a fresh iterator of the same pipeline; changed in place.
+
+    Returns:
+      The state.
+
+    Raises:
+      ValueError: if the pipeline, the index or a parameter's shape differs.
+    """
+    path = self._path / str(self.latest_step())
+    saved = _metadata(path)
+    for part in ('pipeline', 'index_version'):
+      _check_same(path, part, saved[part], self._metadata[part])
+    _log_changes(path, saved['config'], self._metadata['config'])
+    _check_shapes(path, abstract)
+    loaded = self._checkpointer.load_checkpointables(
+      self.latest_step(), {'state': abstract, 'data': batches}
+    )
+    return loaded['state']
+
+
+def load_params(
+  workdir: str, *, step: int | None = None, shardings: Any = None
+) -> tuple[Any, ml_collections.ConfigDict, int]:
+  """Loads parameters and config alone, for evaluation and sampling.
+
+  Args:
+    workdir: the run's folder.
+    step: which step; the newest by default.
+    shardings: a sharding, or a tree of them like the parameters (from
+      `sharding.tree_shardings`); by default all is put on the first device.
+
+  Returns:
+    The parameters, the config they were trained with, and their step.
+
+  Raises:
+    FileNotFoundError: if there is no such checkpoint.
+  """
+  folder = _folder(workdir)
+  steps = sorted(int(p.name) for p in folder.glob('*') if p.name.isdigit())
+  if not steps or (step is not None and step not in steps):
+    wanted = 'a checkpoint' if step is None else f'checkpoint {step}'
+    raise FileNotFoundError(
+      f'{folder}: expected {wanted}, found steps {steps or "none"}; '
+      'train first, with the same --workdir.'
+    )
+  step = steps[-1] if step is None else step
+  path = folder / str(step)
+  stored = ocp.metadata(path, checkpointable_name='state').metadata['params']
+  if shardings is None:
+    shardings = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+  if isinstance(shardings, jax.sharding.Sharding):
+    one = shardings
+    shardings = jax.tree.map(lambda x: one, stored, is_leaf=_is_array)
+  abstract = jax.tree.map(
+    lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s),
+    stored,
+    shardings,
+    is_leaf=_is_array,
+  )
+  context = ocp.Context()
+  context.pytree.loading.partial_load = True
+  with context:
+    loaded = ocp.load(path, {'params': abstract}, checkpointable_name='state')
+  config = ml_collections.ConfigDict(_metadata(path)['config'])
+  return loaded['params'], config, step
+
+
+def _folder(workdir: str) -> pathlib.Path:
+  return pathlib.Path(workdir).absolute() / _FOLDER
+
+
+def _is_array(x: Any) -> bool:
+  return hasattr(x, 'shape') and hasattr(x, 'dtype')
+
+
+def _metadata(path: pathlib.Path) -> dict[str, Any]:
+  return ocp.checkpointables_metadata(path).custom_metadata
+
+
+def _differences(saved: Any, now: Any, name: str) -> list[str]:
+  """Lines 'a.b: 1 -> 2' for every leaf in which two JSON values differ."""
+  if isinstance(saved, Mapping) and isinstance(now, Mapping):
+    return [
+      line
+      for key in sorted({*saved, *now})
+      for line in _differences(saved.get(key), now.get(key), f'{name}.{key}')
+    ]
+  return [] if saved == now else [f'{name[1:]}: {saved!r} -> {now!r}']
+
+
+def _check_same(path: pathlib.Path, part: str, saved: Any, now: Any) -> None:
+  changed = _differences(saved, now, f'.{part}')
+  if changed:
+    raise ValueError(
+      f'{path} was made by other data and cannot be continued exactly '
+      f'({"; ".join(changed)}): restore these values, or use a new --workdir.'
+    )
+
+
+def _log_changes(path: pathlib.Path, saved: Any, now: Any) -> None:
+  for line in _differences(saved, now, '.config'):
+    logging.warning('Changed since %s was written: %s', path, line)
+
+
+def _check_shapes(path: pathlib.Path, abstract: Any) -> None:
+  stored = ocp.metadata(path, checkpointable_name='state').metadata['params']
+  saved, wanted = (
+    {
+      jax.tree_util.keystr(key): tuple(x.shape)
+      for key, x in jax.tree_util.tree_leaves_with_path(tree, is_leaf=_is_array)
+    }
+    for tree in (stored, abstract.params)
+  )
+  for name in sorted({*saved, *wanted}):
+    if saved.get(name) != wanted.get(name):
+      raise ValueError(
+        f'{path} does not fit this config: parameter {name} has shape '
+        f'{saved.get(name, "(absent)")} there and '
+        f'{wanted.get(name, "(absent)")} here.'
+      )

@@ -1,0 +1,173 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The train state, the pure step, and both compiled for a mesh."""
+
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Sequence
+import contextlib
+import dataclasses
+import functools
+from typing import Any
+
+from flax import linen as nn
+from flax import struct
+import jax
+import jax.numpy as jnp
+import ml_collections
+import optax
+
+from experiments import optimizers
+from experiments import sharding
+from experiments import tasks
+
+
+@struct.dataclass
+class TrainState:
+  """All that a step changes.
+
+  Attributes:
+    step: [] int32. Steps taken.
+    params: parameters.
+    opt_state: the optimizer's.
+    rng: key from which each step folds in its number.
+  """
+
+  step: jax.Array
+  params: Any
+  opt_state: Any
+  rng: jax.Array
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Program:
+  """A task compiled for a mesh; built by `make_program`.
+
+  Attributes:
+    mesh: the devices.
+    rules: logical to mesh axes.
+    rows: sharding of batches.
+    abstract: the state's shapes, dtypes and shardings.
+    init: key -> state.
+    step: (state, batch) -> state, metrics. The old state is donated.
+    evaluate: (params, batch) -> metrics.
+  """
+
+  mesh: jax.sharding.Mesh
+  rules: Any
+  rows: jax.sharding.NamedSharding
+  abstract: TrainState
+  init: Callable[[jax.Array], TrainState]
+  step: Callable[[TrainState, tasks.Batch], tuple[TrainState, tasks.Metrics]]
+  evaluate: Callable[[tasks.Params, tasks.Batch], tasks.Metrics]
+
+  @contextlib.contextmanager
+  def context(self) -> Iterator[None]:
+    """Makes the mesh and the rules current, as all its functions need."""
+    with jax.set_mesh(self.mesh), nn.logical_axis_rules(self.rules):
+      yield
+
+
+def init_state(
+  key: jax.Array, task: tasks.Task, tx: optax.GradientTransformation
+) -> TrainState:
+  """The state before the first step, boxed with its logical axes."""
+  params_key, rng = jax.random.split(key)
+  params = task.init(params_key)
+  return TrainState(jnp.zeros((), jnp.int32), params, tx.init(params), rng)
+
+
+def train_step(
+  state: TrainState,
+  batch: tasks.Batch,
+  *,
+  task: tasks.Task,
+  tx: optax.GradientTransformation,
+  schedule: optax.Schedule,
+  accumulate_steps: int = 1,
+) -> tuple[TrainState, tasks.Metrics]:
+  """One update; a pure function of state and batch."""
+  metrics, grads = optimizers.value_and_grad(
+    lambda params, batch, key: task.loss(params, batch, key, True),
+    state.params,
+    batch,
+    jax.random.fold_in(state.rng, state.step),
+    accumulate_steps,
+  )
+  updates, opt_state = tx.update(grads, state.opt_state, state.params)
+  metrics |= {
+    'grad_norm': optax.tree.norm(grads),
+    'learning_rate': jnp.asarray(schedule(state.step), jnp.float32),
+  }
+  state = state.replace(
+    step=state.step + 1,
+    params=optax.apply_updates(state.params, updates),
+    opt_state=opt_state,
+  )
+  return state, metrics
+
+
+def eval_step(
+  params: tasks.Params, batch: tasks.Batch, *, task: tasks.Task
+) -> tasks.Metrics:
+  """Loss and metrics of one batch, without dropout."""
+  loss, metrics = task.loss(params, batch, jax.random.key(0), False)
+  return {'loss': loss, **metrics}
+
+
+def make_program(
+  task: tasks.Task,
+  config: ml_collections.ConfigDict,
+  *,
+  devices: Sequence[jax.Device] | None = None,
+) -> Program:
+  """Binds task and optimizer, and jits them beside their shardings.
+
+  Args:
+    task: what to train.
+    config: mesh, optimizer, batch_size, num_steps and, if there,
+      sharding_rules.
+    devices: to use only these.
+
+  Returns:
+    What the loop runs. Nothing is compiled yet.
+
+  Raises:
+    ValueError: for a config that does not fit the devices or the batch.
+  """
+  mesh = sharding.make_mesh(**config.mesh, devices=devices)
+  rules = sharding.make_rules(config.get('sharding_rules'))
+  settings = optimizers.make_config(config.optimizer)
+  parts = settings.accumulate_steps
+  rows = sharding.batch_sharding(mesh, config.batch_size, parts)
+  tx = optimizers.make_optimizer(settings, config.num_steps)
+  init = functools.partial(init_state, task=task, tx=tx)
+  boxed = jax.eval_shape(init, jax.random.key(config.seed))
+  shardings = sharding.tree_shardings(boxed, mesh, rules)
+  everywhere = sharding.replicated(mesh)
+  return Program(
+    mesh=mesh,
+    rules=rules,
+    rows=rows,
+    abstract=sharding.abstract(boxed, shardings),
+    init=jax.jit(
+      lambda key: sharding.unbox(init(key)), out_shardings=shardings
+    ),
+    step=jax.jit(
+      functools.partial(
+        train_step,
+        task=task,
+        tx=tx,
+        schedule=optimizers.learning_rate_schedule(settings, config.num_steps),
+        accumulate_steps=parts,
+      ),
+      in_shardings=(shardings, rows),
+      out_shardings=(shardings, everywhere),
+      donate_argnums=0,
+    ),
+    evaluate=jax.jit(
+      functools.partial(eval_step, task=task),
+      in_shardings=(shardings.params, rows),
+      out_shardings=everywhere,
+    ),
+  )

@@ -1,0 +1,187 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Progress with rate and ETA, and a run's throughput against its machine.
+
+On a terminal progress is a bar; elsewhere it is a log line now and then. The
+libraries take `progress: Callable[[int, int], None]`, which `bar` provides.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterator
+import contextlib
+import sys
+import time
+
+from absl import logging
+import jax
+import rich.console
+import rich.progress
+
+_LOG_EVERY_SEC = 10.0
+
+# Dense bfloat16 FLOP/s of one device, from the makers' data sheets; the longest
+# matching prefix of device_kind counts.
+PEAK_FLOPS_PER_SEC = {
+  'NVIDIA B200': 2250e12,
+  'NVIDIA H200': 989e12,
+  'NVIDIA H100': 989e12,
+  'NVIDIA H100 PCIe': 756e12,
+  'NVIDIA A100': 312e12,
+  'NVIDIA L40S': 362e12,
+  'NVIDIA L4': 121e12,
+  'NVIDIA A10G': 70e12,
+  'Tesla V100': 125e12,
+  'Tesla T4': 65e12,
+  'TPU v3': 123e12,
+  'TPU v4': 275e12,
+  'TPU v5 lite': 197e12,
+  'TPU v5e': 197e12,
+  'TPU v5': 459e12,
+  'TPU v6': 918e12,
+  'TPU7x': 2307e12,
+}
+
+Update = Callable[[int, int], None]
+
+
+@contextlib.contextmanager
+def bar(description: str, unit: str = 'items') -> Iterator[Update]:
+  """Shows progress of one piece of work.
+
+  Args:
+    description: what is being done.
+    unit: plural of what is counted.
+
+  Yields:
+    A function (done, total) to call as often as one likes. The first call's
+    `done` counts as done before, so that a resumed job shows its true rate.
+  """
+  if jax.distributed.is_initialized() and jax.process_index():
+    yield lambda done, total: None
+  elif sys.stderr.isatty():
+    with _rich_bar(unit) as view, _logs_above_bar():
+      yield _drawer(view, description)
+  else:
+    yield _logger(description, unit)
+
+
+@contextlib.contextmanager
+def _logs_above_bar() -> Iterator[None]:
+  """Sends log lines through rich, which keeps them clear of the bar."""
+  handler = logging.get_absl_handler().python_handler
+  before = handler.setStream(sys.stderr)
+  try:
+    yield
+  finally:
+    if before is not None:
+      handler.setStream(before)
+
+
+def _drawer(view: rich.progress.Progress, description: str) -> Update:
+  tasks: list[rich.progress.TaskID] = []
+
+  def update(done: int, total: int) -> None:
+    if not tasks:
+      tasks.append(view.add_task(description, completed=done, total=total))
+    view.update(tasks[0], completed=done, total=total)
+
+  return update
+
+
+def _rich_bar(unit: str) -> rich.progress.Progress:
+  return rich.progress.Progress(
+    rich.progress.TextColumn('{task.description}'),
+    rich.progress.BarColumn(),
+    rich.progress.MofNCompleteColumn(),
+    rich.progress.TextColumn(unit),
+    _RateColumn(),
+    rich.progress.TimeRemainingColumn(),
+    console=rich.console.Console(stderr=True),
+  )
+
+
+class _RateColumn(rich.progress.ProgressColumn):
+  """Counted things a second."""
+
+  def render(self, task: rich.progress.Task) -> str:
+    return f'{_rate(task.finished_speed or task.speed or 0.0)}/s'
+
+
+def _rate(per_sec: float) -> str:
+  return f'{per_sec:,.0f}' if per_sec >= 100 else f'{per_sec:.3g}'
+
+
+def _duration(sec: float) -> str:
+  minutes, sec = divmod(int(sec), 60)
+  hours, minutes = divmod(minutes, 60)
+  return f'{hours}:{minutes:02d}:{sec:02d}'
+
+
+def _logger(description: str, unit: str) -> Update:
+  """A progress function that logs at most every ten seconds, and the end."""
+  first: list[float] = []
+  last = time.monotonic()
+
+  def update(done: int, total: int) -> None:
+    nonlocal last
+    now = time.monotonic()
+    if not first:
+      first.extend((now, done))
+    if now - last < _LOG_EVERY_SEC and done < total:
+      return
+    last = now
+    per_sec = (done - first[1]) / max(now - first[0], 1e-9)
+    left = (total - done) / per_sec if per_sec else 0.0
+    logging.info(
+      '%s: %d/%d %s, %s/s, %s left',
+      *(description, done, total, unit, _rate(per_sec), _duration(left)),
+    )
+
+  return update
+
+
+def peak_flops_per_sec(device_kind: str) -> float | None:
+  """The dense bfloat16 peak of a device, or None if it is not in the table."""
+  known = [name for name in PEAK_FLOPS_PER_SEC if device_kind.startswith(name)]
+  return PEAK_FLOPS_PER_SEC[max(known, key=len)] if known else None
+
+
+class Throughput:
+  """Steps/s and what follows from it, with pauses and compilation left out."""
+
+  def __init__(self, tokens_per_step: int, flops_per_step: float, devices):
+    """Takes a task's counts and the devices it runs on."""
+    self._tokens = tokens_per_step
+    self._flops = flops_per_step
+    peak = peak_flops_per_sec(devices[0].device_kind)
+    self._peak = peak * len(devices) if peak else None
+    self._steps = 0
+    self._sec = 0.0
+    self._last: float | None = None
+
+  def tick(self) -> None:
+    """Counts a finished step; the first one (compilation) only starts time."""
+    now = time.perf_counter()
+    if self._last is not None:
+      self._sec += now - self._last
+      self._steps += 1
+    self._last = now
+
+  def pause(self) -> None:
+    """Forgets the time until the next step ends: it held other work."""
+    self._last = None
+
+  def read(self) -> dict[str, float]:
+    """Rates since the last call; empty if no step was timed."""
+    if not self._steps:
+      return {}
+    steps_per_sec = self._steps / max(self._sec, 1e-9)
+    self._steps, self._sec = 0, 0.0
+    rates = {'steps_per_sec': steps_per_sec}
+    if self._tokens:
+      rates['tokens_per_sec'] = steps_per_sec * self._tokens
+    if self._flops:
+      rates['model_flops_per_sec'] = steps_per_sec * self._flops
+      if self._peak:
+        rates['mfu'] = rates['model_flops_per_sec'] / self._peak
+    return rates
