@@ -1,0 +1,132 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The residual branches of algorithm 1: ATTN, FFW, CA and CCA.
+
+Each normalizes its input, computes, drops out and adds (pre-norm, as GPT-2).
+
+Dimension key: B batch, L tokens, D model width, C chunks, M chunk length,
+N neighbors, R neighbor length, E encoder width.
+"""
+
+from flax import linen as nn
+from jaxtyping import Array
+from jaxtyping import Bool
+from jaxtyping import Float
+
+from retrieval import partitioning
+from retro_jax import attention
+from retro_jax import cca
+from retro_jax.config import ACTIVATIONS
+from retro_jax.config import RetroConfig
+
+
+def rms_norm(config: RetroConfig, name: str) -> attention.RMSNorm:
+  """A norm as the config wants it."""
+  return attention.RMSNorm(
+    config.norm_epsilon, config.dtype, config.param_dtype, name=name
+  )
+
+
+class FeedForward(nn.Module):
+  """The branch FFW: W2 f(W1 norm(x))."""
+
+  config: RetroConfig
+  d_ff: int
+  branches: int
+  dropout_rate: float
+
+  @nn.compact
+  def __call__(
+    self, x: Float[Array, '*B D'], train: bool = False
+  ) -> Float[Array, '*B D']:
+    """Adds the branch to `x`."""
+    c = self.config
+    width = x.shape[-1]
+    out_scale = c.output_scale(self.branches)
+    y = rms_norm(c, 'norm')(x)
+    y = self._linear('w1', y, self.d_ff, ('embed', 'mlp'), c.init_scale)
+    y = ACTIVATIONS[c.activation](y)
+    y = self._linear('w2', y, width, ('mlp', 'embed'), out_scale)
+    return x + nn.Dropout(self.dropout_rate, deterministic=not train)(y)
+
+  def _linear(self, name, x, width, axes, scale):
+    c = self.config
+    init = nn.initializers.normal(scale)
+    shape = (x.shape[-1], width)
+    matrix = self.param(
+      name, partitioning.partitioned(init, *axes), shape, c.param_dtype
+    )
+    y = x @ matrix.astype(c.dtype)
+    if c.ff_biases:
+      zeros = partitioning.partitioned(nn.initializers.zeros, axes[-1])
+      bias = self.param(f'{name}_bias', zeros, (width,), c.param_dtype)
+      y = y + bias.astype(c.dtype)
+    return y
+
+
+class SelfAttention(nn.Module):
+  """The branch ATTN: the decoder's (causal) and the encoder's."""
+
+  config: RetroConfig
+  attention_config: attention.AttentionConfig
+  causal: bool
+  dropout_rate: float
+
+  @nn.compact
+  def __call__(
+    self,
+    x: Float[Array, 'B L D'],
+    mask: Bool[Array, 'B _ L'] | None,
+    train: bool = False,
+  ) -> Float[Array, 'B L D']:
+    """Adds the branch to `x`; `mask` False hides a key."""
+    y = rms_norm(self.config, 'norm')(x)
+    y = attention.RelativeAttention(self.attention_config, name='attention')(
+      y, y, causal=self.causal, mask=mask
+    )
+    return x + nn.Dropout(self.dropout_rate, deterministic=not train)(y)
+
+
+class CrossAttention(nn.Module):
+  """The branch CA of the encoder: neighbors read their chunk."""
+
+  config: RetroConfig
+
+  @nn.compact
+  def __call__(
+    self,
+    x: Float[Array, 'BC NR E'],
+    chunk: Float[Array, 'BC M D'],
+    mask: Bool[Array, 'BC 1 M'] | None,
+    train: bool = False,
+  ) -> Float[Array, 'BC NR E']:
+    """Adds the branch to `x`, a row of which holds a chunk's N neighbors."""
+    c = self.config
+    config = c.encoder_attention(cross=True)
+    y = attention.RelativeAttention(config, name='attention')(
+      rms_norm(c, 'norm')(x), chunk, query_length=c.neighbor_length, mask=mask
+    )
+    dropout = nn.Dropout(c.encoder_dropout_rate, deterministic=not train)
+    return x + dropout(y)
+
+
+class ChunkedCrossAttention(nn.Module):
+  """The branch CCA: tokens read the neighbors of the last complete chunk."""
+
+  config: RetroConfig
+
+  @nn.compact
+  def __call__(
+    self,
+    x: Float[Array, 'B L D'],
+    encoded: Float[Array, 'B C N R E'],
+    neighbor_mask: Bool[Array, 'B C N R'],
+    token_mask: Bool[Array, 'B C M'] | None,
+    train: bool = False,
+  ) -> Float[Array, 'B L D']:
+    """Adds the branch to `x`; see cca.ChunkedCrossAttention."""
+    c = self.config
+    y = cca.ChunkedCrossAttention(c.decoder_attention(cross=True), name='cca')(
+      rms_norm(c, 'norm')(x), encoded, neighbor_mask, token_mask, c.chunk_length
+    )
+    return x + nn.Dropout(c.dropout_rate, deterministic=not train)(y)
