@@ -144,7 +144,7 @@ def load_params(
   context.pytree.loading.partial_load = True
   with context:
     loaded = ocp.load(path, {'params': abstract}, checkpointable_name='state')
-  config = ml_collections.ConfigDict(_metadata(path)['config'])
+  config = ml_collections.ConfigDict(_tuples(_metadata(path)['config']))
   return loaded['params'], config, step
 
 
@@ -158,6 +158,13 @@ def _is_array(x: Any) -> bool:
 
 def _metadata(path: pathlib.Path) -> dict[str, Any]:
   return ocp.checkpointables_metadata(path).custom_metadata
+
+
+def _tuples(value: Any) -> Any:
+  """JSON knows lists alone; configs hold tuples."""
+  if isinstance(value, Mapping):
+    return {name: _tuples(x) for name, x in value.items()}
+  return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
 def _differences(saved: Any, now: Any, name: str) -> list[str]:

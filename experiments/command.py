@@ -43,7 +43,7 @@ def main(run: Run, define_flags: Callable[[], None] | None = None) -> None:
   """
   _define(define_flags)
   try:
-    app.run(lambda argv: _run(run, argv))
+    app.run(lambda argv: _run(run, argv), flags_parser=_parse)
   except KeyboardInterrupt:
     print('interrupted; the same command continues.', file=sys.stderr)
     _exit(130)
@@ -68,6 +68,17 @@ def _define(define_flags: Callable[[], None] | None) -> None:
     define_flags()
   for name in set(flags.FLAGS) - before:  # --help shows the main module's.
     flags.FLAGS.register_key_flag_for_module(sys.argv[0], flags.FLAGS[name])
+
+
+def _parse(argv: list[str]) -> list[str]:
+  """Parses flags; what is wrong with one is an error like any other."""
+  try:
+    return flags.FLAGS(argv)
+  except flags.Error as error:
+    # A config file's own error comes as a traceback, whose end says it.
+    head, *rest = [line for line in str(error).splitlines() if line.strip()]
+    tail = f' {rest[-1].strip()}' if rest else ''
+    raise ValueError(f'{head}{tail} (--help lists the flags)') from error
 
 
 def _run(run: Run, argv: list[str]) -> None:

@@ -1,0 +1,131 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Who may import whom, and that importing starts and defines nothing."""
+
+import ast
+import os
+import pathlib
+import subprocess
+import sys
+
+_ROOT = pathlib.Path(__file__).resolve().parents[1]
+_MAY_IMPORT = {
+  'retrieval': {'retrieval'},
+  'realm_jax': {'realm_jax', 'retrieval'},
+  'retro_jax': {'retro_jax', 'retrieval'},
+  'configs': {'configs'},
+  'experiments': {'experiments', 'realm_jax', 'retro_jax', 'retrieval'},
+}
+_ORBAX_MODULE = 'experiments/checkpoints.py'
+
+
+def _imports(tree):
+  """Dotted names of every module that a syntax tree imports."""
+  for node in ast.walk(tree):
+    if isinstance(node, ast.Import):
+      yield from ((node.lineno, alias.name) for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+      module = '.' * node.level + (node.module or '')
+      yield from (
+        (node.lineno, f'{module}.{alias.name}') for alias in node.names
+      )
+
+
+def _violations(path, source):
+  """Lines that say what a file imports against the rules."""
+  room = path.split('/')[0]
+  for line, name in _imports(ast.parse(source)):
+    top = name.split('.')[0]
+    if not top:
+      yield f'{path}:{line}: relative import {name}'
+    elif top in _MAY_IMPORT and top not in _MAY_IMPORT[room]:
+      yield f'{path}:{line}: {room} may not import {name}'
+    elif top == 'orbax' and path != _ORBAX_MODULE:
+      yield f'{path}:{line}: only {_ORBAX_MODULE} imports Orbax'
+    elif room != 'experiments' and (
+      name.startswith(('absl.flags', 'absl.app'))
+      or name.startswith('ml_collections.config_flags')
+    ):
+      yield f'{path}:{line}: only experiments reads flags'
+
+
+def _sources():
+  for room in _MAY_IMPORT:
+    for path in sorted((_ROOT / room).rglob('*.py')):
+      yield path.relative_to(_ROOT).as_posix(), path
+
+
+def test_imports_run_downward_only():
+  found = [
+    line
+    for name, path in _sources()
+    for line in _violations(name, path.read_text(encoding='utf-8'))
+  ]
+  assert not found, '\n'.join(found)
+
+
+def test_the_checker_sees_violations():
+  for path, source in (
+    ('retrieval/x.py', 'from retro_jax import model'),
+    ('retrieval/x.py', 'def f():\n  import experiments.loop'),
+    ('retro_jax/x.py', 'import realm_jax'),
+    ('realm_jax/x.py', 'from experiments import loop as l'),
+    ('configs/x.py', 'from retrieval import corpus'),
+    ('experiments/x.py', 'from orbax.checkpoint import v1'),
+    ('experiments/x.py', 'from configs import retro_base'),
+    ('experiments/x.py', 'from . import loop'),
+    ('retrieval/x.py', 'from absl import flags'),
+    ('retro_jax/x.py', 'from ml_collections import config_flags'),
+  ):
+    assert list(_violations(path, source)), (path, source)
+  for path, source in (
+    ('retrieval/searchers/x.py', 'from retrieval.searchers import base'),
+    ('retro_jax/x.py', 'from retrieval import bert\nfrom absl import logging'),
+    ('experiments/checkpoints.py', 'from orbax.checkpoint import v1 as ocp'),
+  ):
+    assert not list(_violations(path, source)), (path, source)
+
+
+_IMPORT_ALL = """
+import importlib, sys
+names = sys.argv[1:]
+for name in names:
+  importlib.import_module(name)
+from absl import flags
+from jax._src import xla_bridge
+print('backends', sorted(xla_bridge._backends))
+by_module = flags.FLAGS.flags_by_module_dict()
+ours = [module for module in by_module if module in names]
+print('flags', sorted(f.name for m in ours for f in by_module[m]))
+"""
+
+
+def _import_all(names, path):
+  result = subprocess.run(
+    [sys.executable, '-c', _IMPORT_ALL, *names],
+    cwd=path,
+    env=os.environ | {'JAX_PLATFORMS': 'cpu', 'PYTHONPATH': str(path)},
+    capture_output=True,
+    text=True,
+    timeout=100,
+  )
+  assert result.returncode == 0, result.stderr
+  return result.stdout.splitlines()
+
+
+def test_importing_starts_no_backend_and_defines_no_flag():
+  names = [
+    name.removesuffix('.py').removesuffix('/__init__').replace('/', '.')
+    for name, _ in _sources()
+  ]
+  assert len(names) > 20
+  assert _import_all(names, _ROOT) == ['backends []', 'flags []']
+
+
+def test_the_import_check_sees_backends_and_flags(tmp_path):
+  (tmp_path / 'bad.py').write_text(
+    'import jax\nfrom absl import flags\n'
+    "jax.devices()\nflags.DEFINE_string('evil', '', '')\n"
+  )
+  found = _import_all(['bad'], tmp_path)
+  assert found == ["backends ['cpu']", "flags ['evil']"]
