@@ -13,6 +13,7 @@ import sys
 
 import jax
 import numpy as np
+import optax
 import pytest
 import toy_task
 
@@ -20,6 +21,7 @@ from experiments import checkpoints
 from experiments import loop
 from experiments import metric_writer
 from experiments import program as program_lib
+from experiments import tasks
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 _TIMEOUT_SEC = 100
@@ -105,6 +107,40 @@ def test_finished_run_is_left_alone(whole):
   again = _train(workdir, dropout_rate=0.5, ragged=True)
   assert _rows(workdir) == before
   assert _equal(state.params, again.params)
+
+
+def test_measurements_a_killed_run_owes_are_made(whole, tmp_path):
+  shutil.copytree(whole[0], tmp_path, dirs_exist_ok=True)
+  path = tmp_path / metric_writer.FILE
+  lines = path.read_text().splitlines(keepends=True)
+  assert 'shape/num_leaves' in lines[-1]
+  path.write_text(''.join(lines[:-1]))
+  evals = {'shape': lambda params: {'num_leaves': 7.0}}
+  _train(tmp_path, evals, dropout_rate=0.5, ragged=True)
+  assert _rows(tmp_path) == _rows(whole[0])
+
+
+def test_each_step_has_its_own_randomness():
+  def loss(params, batch, key, train):
+    del batch, train
+    return params**2, {'draw': jax.random.uniform(key)}
+
+  tx = optax.sgd(0.1)
+  state = program_lib.TrainState(
+    np.int32(0), 1.0, tx.init(1.0), jax.random.key(0)
+  )
+  draws = []
+  for _ in range(2):
+    state, metrics = program_lib.train_step(
+      state,
+      np.zeros(4),
+      task=tasks.Task(init=None, loss=loss, dataset=None),
+      tx=tx,
+      schedule=lambda step: 0.1,
+    )
+    draws.append(float(metrics['draw']))
+  assert draws[0] != draws[1]
+  assert float(state.params) == pytest.approx(0.8**2)
 
 
 def test_one_device_equals_eight(whole, tmp_path):
