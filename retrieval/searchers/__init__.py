@@ -1,0 +1,46 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Searchers behind one protocol: vectors to the ids of the best rows."""
+
+import json
+import os
+import pathlib
+
+from retrieval.searchers.base import Searcher as Searcher
+from retrieval.searchers.exact import ExactSearcher as ExactSearcher
+from retrieval.searchers.scann import MIN_ROWS as SCANN_MIN_ROWS
+from retrieval.searchers.scann import ScannConfig as ScannConfig
+from retrieval.searchers.scann import ScannSearcher as ScannSearcher
+from retrieval.searchers.scann import (
+  ScannUnavailableError as ScannUnavailableError,
+)
+from retrieval.searchers.scann import available as scann_available
+
+__all__ = [
+  'SCANN_MIN_ROWS',
+  'ExactSearcher',
+  'ScannConfig',
+  'ScannSearcher',
+  'ScannUnavailableError',
+  'Searcher',
+  'load',
+  'scann_available',
+]
+
+_CLASSES = {'exact': ExactSearcher, 'scann': ScannSearcher}
+
+
+def load(path: str | os.PathLike) -> Searcher:
+  """Loads whichever searcher was saved at `path`.
+
+  Raises:
+    FileNotFoundError: when none was.
+    ValueError: when it is damaged or of an unknown kind.
+  """
+  file = pathlib.Path(path) / 'searcher.json'
+  if not file.exists():
+    raise FileNotFoundError(f'{file}: no searcher was saved here.')
+  name = json.loads(file.read_text()).get('name')
+  if name not in _CLASSES:
+    raise ValueError(f'{file}: searcher {name!r}, expected {list(_CLASSES)}.')
+  return _CLASSES[name].load(path)

@@ -1,0 +1,244 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""ScaNN: partition, anisotropic hashing, rescoring (Guo et al. 2020).
+
+ScaNN aborts, crashes or answers id 0 with NaN on input that it does not expect;
+here such input is refused before it gets there, and what is missing is masked
+afterwards.
+"""
+
+import dataclasses
+import importlib.util
+import json
+import os
+import pathlib
+from typing import Any
+
+import numpy as np
+
+from retrieval.searchers import base
+
+MIN_ROWS = 4096  # below this exact search is as fast and loses nothing
+_MIN_HASHED_ROWS = 16
+
+
+@dataclasses.dataclass(frozen=True)
+class ScannConfig:
+  """Settings; 0 means chosen from the size of the data.
+
+  Attributes:
+    num_leaves: partitions; 0: the square root of the rows.
+    num_leaves_to_search: of them, for each query; 0: a tenth.
+    training_sample_size: rows that train the partition; 0: up to 250,000.
+    dimensions_per_block: of the hashing; 2 is ScaNN's own advice.
+    anisotropic_threshold: of the hashing.
+    num_to_rescore: candidates scored again exactly; 0: 100, more for large k.
+    rescore: type of the vectors kept for that: float32, bfloat16 or int8.
+    soar: spilled partitions, for dot_product only.
+    num_threads: of a search; 0: all cores.
+  """
+
+  num_leaves: int = 0
+  num_leaves_to_search: int = 0
+  training_sample_size: int = 0
+  dimensions_per_block: int = 2
+  anisotropic_threshold: float = 0.2
+  num_to_rescore: int = 0
+  rescore: str = 'float32'
+  soar: bool = False
+  num_threads: int = 0
+
+  def filled(self, num_rows: int, metric: str) -> 'ScannConfig':
+    """Chooses what is 0 and checks the rest.
+
+    Raises:
+      ValueError: for settings that ScaNN would not survive.
+    """
+    leaves = self.num_leaves or max(1, round(num_rows**0.5))
+    chosen = dataclasses.replace(
+      self,
+      num_leaves=leaves,
+      num_leaves_to_search=self.num_leaves_to_search or max(1, leaves // 10),
+      training_sample_size=self.training_sample_size or min(num_rows, 250_000),
+      num_to_rescore=self.num_to_rescore or 100,
+      num_threads=self.num_threads or os.cpu_count() or 1,
+    )
+    chosen._check(num_rows, metric)
+    return chosen
+
+  def _check(self, num_rows: int, metric: str) -> None:
+    for name, low, high in (
+      ('num_leaves', 1, num_rows),
+      ('num_leaves_to_search', 1, self.num_leaves),
+      ('training_sample_size', self.num_leaves, num_rows),
+      ('dimensions_per_block', 1, 16),
+      ('num_to_rescore', 1, num_rows),
+      ('num_threads', 1, 1024),
+    ):
+      value = getattr(self, name)
+      if not low <= value <= high:
+        raise ValueError(
+          f'scann.{name}={value}: expected {low}..{high} for {num_rows} rows.'
+        )
+    if self.rescore not in ('float32', 'bfloat16', 'int8'):
+      raise ValueError(
+        f'scann.rescore={self.rescore!r}: expected float32, bfloat16 or int8.'
+      )
+    if self.soar and metric != 'dot_product':
+      raise ValueError('scann.soar=True: expected metric dot_product.')
+
+
+class ScannUnavailableError(ImportError):
+  """ScaNN is not installed here."""
+
+
+def _import():
+  try:
+    from scann.scann_ops.py import scann_ops_pybind
+  except ImportError as e:
+    raise ScannUnavailableError(
+      f'ScaNN cannot be imported ({e}); it exists for Linux only. '
+      'index.searcher=exact works everywhere.'
+    ) from None
+  return scann_ops_pybind
+
+
+def available() -> bool:
+  """Whether ScaNN is installed here; does not import it."""
+  return importlib.util.find_spec('scann') is not None
+
+
+class ScannSearcher:
+  """An index built by ScaNN.
+
+  Attributes:
+    settings: what it was built with.
+  """
+
+  name = 'scann'
+
+  def __init__(
+    self, searcher: Any, metric: str, shape: tuple[int, int], settings: dict
+  ):
+    """Wraps a built or loaded index; see `build` and `load`."""
+    self._searcher = searcher
+    self.metric = metric
+    self.num_vectors, self.dimension = shape
+    self.settings = settings
+    searcher.set_num_threads(max(1, settings['num_threads']))
+
+  @classmethod
+  def build(
+    cls, vectors, metric: str, config: ScannConfig | None = None
+  ) -> 'ScannSearcher':
+    """Builds an index; two builds of one database are not the same.
+
+    Args:
+      vectors: [n, d] finite floats.
+      metric: 'dot_product' or 'squared_l2'.
+      config: settings.
+
+    Returns:
+      The searcher.
+
+    Raises:
+      ValueError: for bad vectors or settings, and for databases too small.
+      ScannUnavailableError: where ScaNN is not installed.
+    """
+    base.check_metric(metric)
+    base.check_vectors(vectors)
+    num_rows, dimension = (int(n) for n in vectors.shape)
+    if num_rows < _MIN_HASHED_ROWS:
+      raise ValueError(
+        f'ScaNN needs {_MIN_HASHED_ROWS} rows, the database has {num_rows}; '
+        'index.searcher=exact serves any.'
+      )
+    config = (config or ScannConfig()).filled(num_rows, metric)
+    builder = _import().builder(
+      np.asarray(vectors, np.float32), config.num_to_rescore, metric
+    )
+    extra = {}
+    if config.soar:
+      extra = {'soar_lambda': 1.5, 'overretrieve_factor': 2.0}
+    builder = builder.tree(
+      num_leaves=config.num_leaves,
+      num_leaves_to_search=config.num_leaves_to_search,
+      training_sample_size=config.training_sample_size,
+      **extra,
+    ).score_ah(
+      config.dimensions_per_block,
+      anisotropic_quantization_threshold=config.anisotropic_threshold,
+    )
+    if config.rescore == 'float32':
+      builder = builder.reorder(config.num_to_rescore)
+    else:
+      builder = builder.reorder(
+        config.num_to_rescore, quantize=_quantizer(config.rescore)
+      )
+    builder.set_n_training_threads(config.num_threads)
+    settings = dataclasses.asdict(config)
+    return cls(builder.build(), metric, (num_rows, dimension), settings)
+
+  def search(
+    self, queries: np.ndarray, k: int
+  ) -> tuple[np.ndarray, np.ndarray]:
+    """See `base.Searcher`."""
+    queries = base.check_queries(queries, self.dimension, k)
+    if not len(queries):
+      return np.zeros((0, k), np.int64), np.zeros((0, k), np.float32)
+    fetch = min(k, self.num_vectors)
+    rescored = min(
+      max(self.settings['num_to_rescore'], fetch), self.num_vectors
+    )
+    ids, scores = self._searcher.search_batched_parallel(
+      queries,
+      final_num_neighbors=fetch,
+      pre_reorder_num_neighbors=rescored,
+    )
+    scores = np.asarray(scores, np.float32)
+    if self.metric == 'squared_l2':
+      scores = -scores
+    missing = ~np.isfinite(scores)
+    ids = np.where(missing, -1, np.asarray(ids, np.int64))
+    return base.pad(ids, np.where(missing, -np.inf, scores), k)
+
+  def save(self, path: str | os.PathLike) -> None:
+    """Writes ScaNN's files, with relative paths so the folder can move."""
+    path = pathlib.Path(path)
+    path.mkdir(parents=True, exist_ok=True)
+    self._searcher.serialize(str(path), relative_path=True)
+    fields = {
+      'name': self.name,
+      'metric': self.metric,
+      'shape': [self.num_vectors, self.dimension],
+      'settings': self.settings,
+    }
+    (path / 'searcher.json').write_text(json.dumps(fields) + '\n')
+
+  @classmethod
+  def load(cls, path: str | os.PathLike) -> 'ScannSearcher':
+    """Loads what `save` wrote.
+
+    Raises:
+      ValueError: when files are missing or damaged.
+    """
+    path = pathlib.Path(path)
+    fields = json.loads((path / 'searcher.json').read_text())
+    try:
+      searcher = _import().load_searcher(str(path))
+    except (RuntimeError, ValueError, OSError) as e:
+      first = str(e).splitlines()[0] if str(e) else type(e).__name__
+      raise ValueError(
+        f'{path}: ScaNN cannot load this index ({first}); remove the folder '
+        'and build it again.'
+      ) from None
+    settings = fields['settings']
+    shape = tuple(fields['shape'])
+    return cls(searcher, fields['metric'], shape, settings)
+
+
+def _quantizer(name: str):
+  from scann.scann_ops.py import scann_builder
+
+  kinds = scann_builder.ReorderType
+  return {'bfloat16': kinds.BFLOAT16, 'int8': kinds.INT8}[name]
