@@ -329,7 +329,7 @@ def train_sentencepiece(
   Args:
     texts: documents; their lines are what is learned from.
     model_path: file to write.
-    vocab_size: 300 to 128,000; byte pieces and specials included.
+    vocab_size: 270 to 128,000; byte pieces and specials included.
     max_sentences: lines that are sampled from all of them.
     num_threads: of the trainer.
 
@@ -341,9 +341,9 @@ def train_sentencepiece(
   """
   import sentencepiece
 
-  if not 300 <= vocab_size <= MAX_VOCAB_SIZE:
+  if not 270 <= vocab_size <= MAX_VOCAB_SIZE:
     raise ValueError(
-      f'vocab_size {vocab_size}: expected 300 to {MAX_VOCAB_SIZE:,}.'
+      f'vocab_size {vocab_size}: expected 270 to {MAX_VOCAB_SIZE:,}.'
     )
   model_path = pathlib.Path(model_path)
   model_path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,380 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Token store, chunks and neighbors on a tiny corpus, against slow loops."""
+
+import hashlib
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+import types
+
+import numpy as np
+import pytest
+
+from retrieval import chunks as chunks_lib
+from retrieval import corpus as corpus_lib
+from retrieval import neighbors as neighbors_lib
+from retrieval import searchers
+from retrieval import store
+from retrieval import tokenizers
+from retrieval import tokens as tokens_lib
+from retrieval import vectors as vectors_lib
+
+M = 8
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+def _documents(n=40):
+  rng = np.random.default_rng(0)
+  words = ['river', 'queen', 'tensor', 'apple', 'Ünder', '日本', 'moon', 'x']
+  return [
+    {
+      'id': f'd{i}',
+      'title': f'Title {i}',
+      'text': ' '.join(rng.choice(words, rng.integers(1, 60))),
+    }
+    for i in range(n)
+  ]
+
+
+@pytest.fixture(scope='module')
+def data(tmp_path_factory):
+  root = tmp_path_factory.mktemp('data')
+  documents = _documents()
+  lines = [json.dumps(d) for d in documents]
+  (root / 'docs.jsonl').write_text('\n'.join(lines))
+  corpus = corpus_lib.Corpus(
+    corpus_lib.CorpusConfig(kind='jsonl', path=str(root / 'docs.jsonl'))
+  )
+  texts = [d['text'] for d in documents]
+  tokenizers.train_sentencepiece(texts, root / 'tokenizer/model', 290)
+  tokens = tokens_lib.build_token_store(
+    root / 'tokens', corpus, root / 'tokenizer', documents_per_shard=7
+  )
+  chunks = {
+    split: chunks_lib.build_chunk_store(
+      root / f'chunks-{split}',
+      tokens,
+      chunk_length=M,
+      split=split,
+      valid_fraction=0.3,
+    )
+    for split in chunks_lib.SPLITS
+  }
+  tokenizer = tokenizers.load_tokenizer(root / 'tokenizer')
+  return types.SimpleNamespace(
+    root=root,
+    documents=documents,
+    corpus=corpus,
+    tokens=tokens,
+    chunks=chunks,
+    tokenizer=tokenizer,
+  )
+
+
+class LetterEmbedder:
+  """Counts of letters: a deterministic stand-in with the same interface."""
+
+  dimension = 16
+  fingerprint = 'letters'
+
+  def embed_texts(self, texts, progress=None):
+    vectors = np.zeros((len(texts), self.dimension), np.float32)
+    for row, text in zip(vectors, texts, strict=True):
+      for byte in text.encode():
+        row[byte % self.dimension] += 1
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=1), 1)[:, None]
+
+
+@pytest.fixture(scope='module')
+def vectors(data):
+  return {
+    split: vectors_lib.build_vector_store(
+      data.root / f'vectors-{split}',
+      data.chunks[split],
+      data.tokenizer,
+      LetterEmbedder(),
+    )
+    for split in chunks_lib.SPLITS
+  }
+
+
+def _index(vectors, metric='squared_l2'):
+  searcher = searchers.ExactSearcher(vectors.array('vectors'), metric)
+  return types.SimpleNamespace(searcher=searcher, fingerprint='exact')
+
+
+def test_documents_round_trip_with_titles_and_bytes(data):
+  assert data.tokens.num_documents == len(data.documents)
+  for i, document in enumerate(data.documents):
+    text = f'{document["title"]}\n\n{document["text"]}'
+    row = data.tokens.document(i)
+    assert row[0] == data.tokenizer.bos_id
+    assert data.tokenizer.decode(row) == text
+    assert data.tokens.num_bytes[i] == len(text.encode())
+    assert data.tokens.num_words[i] == len(text.split())
+    assert data.tokens.title(i) == document['title']
+    assert data.tokens.document_id(i) == document['id']
+
+
+def test_several_processes_write_the_same_bytes(data, tmp_path):
+  tokens_lib.build_token_store(
+    tmp_path / 'tokens',
+    data.corpus,
+    data.root / 'tokenizer',
+    documents_per_shard=7,
+    num_processes=2,
+  )
+  assert _bytes(tmp_path / 'tokens') == _bytes(data.root / 'tokens')
+
+
+def test_an_empty_corpus_is_refused(data, tmp_path):
+  corpus = types.SimpleNamespace(
+    __iter__=None, fingerprint=lambda: 'none', config='none', skipped={}
+  )
+
+  class Empty(types.SimpleNamespace):
+    def __iter__(self):
+      return iter(())
+
+  corpus = Empty(fingerprint=lambda: 'none', config='nothing', skipped={})
+  with pytest.raises(ValueError, match='holds no document'):
+    tokens_lib.build_token_store(
+      tmp_path / 'tokens', corpus, data.root / 'tokenizer'
+    )
+
+
+def test_chunks_are_spans_of_their_documents(data):
+  chunks = data.chunks['all']
+  ids = np.arange(chunks.num_chunks)
+  documents, starts = chunks.documents(ids), chunks.starts(ids)
+  lengths = chunks.lengths(ids)
+  tokens, mask = chunks.gather(ids, 2 * M)
+  assert (np.diff(documents) >= 0).all()
+  seen = [[] for _ in data.documents]
+  for i in ids:
+    row = data.tokens.document(int(documents[i]))
+    want = row[starts[i] : starts[i] + 2 * M]
+    assert mask[i].sum() == len(want) and mask[i][: len(want)].all()
+    np.testing.assert_array_equal(tokens[i][mask[i]], want)
+    assert (tokens[i][~mask[i]] == 0).all()
+    seen[documents[i]].append(row[starts[i] : starts[i] + lengths[i]])
+  for i, parts in enumerate(seen):
+    np.testing.assert_array_equal(
+      np.concatenate(parts), data.tokens.document(i)
+    )
+
+
+def test_missing_chunks_are_masked(data):
+  tokens, mask = data.chunks['all'].gather(np.array([[0, -1], [-1, 3]]), M)
+  assert mask.shape == (2, 2, M)
+  assert not mask[0, 1].any() and not tokens[0, 1].any()
+  assert mask[0, 0].any() and mask[1, 1].any()
+
+
+def test_splits_share_no_document(data):
+  documents = {
+    split: set(chunks.documents(np.arange(chunks.num_chunks)))
+    for split, chunks in data.chunks.items()
+  }
+  assert not documents['train'] & documents['valid']
+  assert documents['train'] | documents['valid'] == documents['all']
+  assert documents['train'] and documents['valid']
+
+
+def test_a_split_without_documents_is_refused(data, tmp_path):
+  with pytest.raises(ValueError, match="split 'valid'.*holds none"):
+    chunks_lib.build_chunk_store(
+      tmp_path / 'c', data.tokens, split='valid', valid_fraction=0.0
+    )
+  assert not (tmp_path / 'c').exists()
+
+
+def test_chunks_of_another_token_store_are_refused(data, tmp_path):
+  other = tokens_lib.build_token_store(
+    tmp_path / 'tokens',
+    data.corpus,
+    data.root / 'tokenizer',
+    with_title=False,
+  )
+  with pytest.raises(ValueError, match='chunks of token store'):
+    chunks_lib.ChunkStore(data.chunks['all'].path, other)
+
+
+def _slow_neighbors(data, vectors, queries, k, split='train'):
+  """The k nearest chunks of other documents, by plain loops."""
+  database = np.asarray(vectors[split].array('vectors'), np.float64)
+  asking = np.asarray(vectors[queries].array('vectors'), np.float64)
+  owner = data.chunks[split].document_hashes(np.arange(len(database)))
+  own = data.chunks[queries].document_hashes(np.arange(len(asking)))
+  result = np.full((len(asking), k), -1)
+  for i, q in enumerate(asking):
+    distance = ((database - q) ** 2).sum(1)
+    order = [
+      j for j in np.argsort(distance, kind='stable') if owner[j] != own[i]
+    ][:k]
+    result[i, : len(order)] = order
+  return result, database, asking
+
+
+@pytest.mark.parametrize('queries', ['train', 'valid'])
+@pytest.mark.parametrize('max_fetch', [3, 128])
+def test_neighbors_equal_slow_loops(data, vectors, queries, max_fetch):
+  k = 3
+  want, database, asking = _slow_neighbors(data, vectors, queries, k)
+  index = _index(vectors['train'])
+  search = neighbors_lib.NeighborSearch(
+    index.searcher, index.searcher, data.chunks['train'], k, max_fetch
+  )
+  own = data.chunks[queries].document_hashes(np.arange(len(asking)))
+  ids, scores = search.search(asking.astype(np.float32), own)
+  hashes = data.chunks['train'].document_hashes(ids)
+  assert (hashes != own[:, None]).all()
+  distance = ((database[ids] - asking[:, None]) ** 2).sum(-1)
+  best = ((database[want] - asking[:, None]) ** 2).sum(-1)
+  np.testing.assert_allclose(distance, best, atol=1e-5)
+  np.testing.assert_allclose(-scores, best, atol=1e-5)
+
+
+def test_short_rows_are_searched_again_exactly(data, vectors):
+  """An index that only ever finds the query's own document loses nothing."""
+  chunks = data.chunks['train']
+  everything = np.arange(chunks.num_chunks)
+  owner = chunks.document_hashes(everything)
+
+  class OwnOnly:
+    num_vectors, metric = chunks.num_chunks, 'squared_l2'
+
+    def search(self, queries, k):
+      ids = np.full((len(queries), k), -1)
+      for row, query in zip(ids, self.own, strict=True):
+        mine = everything[owner == query][:k]
+        row[: len(mine)] = mine
+      return ids, np.where(ids >= 0, 0.0, -np.inf).astype(np.float32)
+
+  approximate = OwnOnly()
+  approximate.own = owner
+  exact = _index(vectors['train']).searcher
+  search = neighbors_lib.NeighborSearch(approximate, exact, chunks, 2)
+  queries = np.asarray(vectors['train'].array('vectors'))
+  ids, _ = search.search(queries, owner)
+  assert search.num_exact == len(owner)
+  assert (ids >= 0).all()
+  assert (chunks.document_hashes(ids) != owner[:, None]).all()
+
+
+def test_k_larger_than_what_exists_is_padded(data, vectors):
+  chunks = data.chunks['valid']
+  index = _index(vectors['valid'])
+  k = chunks.num_chunks + 5
+  search = neighbors_lib.NeighborSearch(
+    index.searcher, index.searcher, chunks, k
+  )
+  own = chunks.document_hashes(np.arange(chunks.num_chunks))
+  ids, scores = search.search(vectors['valid'].array('vectors')[:], own)
+  others = (own[None] != own[:, None]).sum(1)
+  np.testing.assert_array_equal((ids >= 0).sum(1), others)
+  assert (scores[ids < 0] == -np.inf).all()
+
+
+def _build(data, vectors, path, queries='train', k=3):
+  return neighbors_lib.build_neighbor_store(
+    path,
+    data.chunks[queries],
+    vectors[queries],
+    data.chunks['train'],
+    vectors['train'],
+    _index(vectors['train']),
+    k=k,
+  )
+
+
+def test_store_validates_and_notices_a_change(data, vectors, tmp_path):
+  _build(data, vectors, tmp_path / 'n')
+  arguments = (
+    tmp_path / 'n',
+    data.chunks['train'],
+    vectors['train'],
+    data.chunks['train'],
+    vectors['train'],
+    _index(vectors['train']),
+  )
+  assert neighbors_lib.validate(*arguments, fraction=1.0) == len(
+    neighbors_lib.NeighborStore(tmp_path / 'n')
+  )
+  file = tmp_path / 'n' / 'ids-000000.npy'
+  ids = np.load(file)
+  ids[0, 0] += 1
+  np.save(file, ids)
+  with pytest.raises(ValueError, match='shard 0, row 0: recomputed'):
+    neighbors_lib.validate(*arguments, fraction=1.0)
+
+
+def test_mismatched_vectors_are_refused(data, vectors, tmp_path):
+  with pytest.raises(ValueError, match='embed these chunks first'):
+    neighbors_lib.build_neighbor_store(
+      tmp_path / 'n',
+      data.chunks['train'],
+      vectors['valid'],
+      data.chunks['train'],
+      vectors['train'],
+      _index(vectors['train']),
+      k=2,
+    )
+
+
+def _bytes(path):
+  return {
+    file.name: hashlib.sha256(file.read_bytes()).hexdigest()
+    for file in sorted(pathlib.Path(path).iterdir())
+  }
+
+
+_KILLED = """
+import sys, time
+sys.path[:0] = [{root!r}, {tests!r}]
+import types
+from retrieval import chunks, neighbors, searchers, store
+data = {data!r}
+write = store.StoreWriter.write
+def slow_write(self, *args):
+  write(self, *args)
+  time.sleep(0.2)
+store.StoreWriter.write = slow_write
+queries = chunks.ChunkStore(data + '/chunks-train')
+vectors = store.Store.open(data + '/vectors-train', 'vectors')
+searcher = searchers.ExactSearcher(vectors.array('vectors'), 'squared_l2')
+index = types.SimpleNamespace(searcher=searcher, fingerprint='exact')
+neighbors.build_neighbor_store(
+  {out!r}, queries, vectors, queries, vectors, index, k=3)
+"""
+
+
+def test_killed_job_resumes_and_ends_with_the_same_bytes(
+  data, vectors, tmp_path
+):
+  _build(data, vectors, tmp_path / 'whole')
+  script = textwrap.dedent(_KILLED).format(
+    root=str(ROOT),
+    tests=str(ROOT / 'tests'),
+    data=str(data.root),
+    out=str(tmp_path / 'killed'),
+  )
+  env = {**os.environ, 'JAX_PLATFORMS': 'cpu'}
+  process = subprocess.Popen([sys.executable, '-c', script], env=env)
+  deadline = time.monotonic() + 120
+  while not list(tmp_path.glob('killed.partial-*/shard-*.json')):
+    assert process.poll() is None, 'The job ended before it could be killed.'
+    assert time.monotonic() < deadline
+    time.sleep(0.02)
+  os.kill(process.pid, signal.SIGKILL)
+  process.wait()
+  with pytest.raises(FileNotFoundError):
+    store.Store.open(tmp_path / 'killed', neighbors_lib.KIND)
+  _build(data, vectors, tmp_path / 'killed')
+  assert _bytes(tmp_path / 'killed') == _bytes(tmp_path / 'whole')
