@@ -125,6 +125,11 @@ def shift_to_keys(
   return rows[..., :num_keys]
 
 
+def _block_length(num_queries: int, longest: int = 8) -> int:
+  """The largest divisor up to `longest`."""
+  return max(b for b in range(1, longest + 1) if num_queries % b == 0)
+
+
 class RelativeAttention(nn.Module):
   """Multi-head attention of one stream to another, or to itself.
 
@@ -176,9 +181,17 @@ class RelativeAttention(nn.Module):
       'r', (width, inner), ('embed', 'heads')
     )
     keys = keys.reshape(-1, c.num_heads, c.head_dim)
-    logits = jnp.einsum('NHQK,THK->NHQT', q, keys)
-    shape = (*logits.shape[:2], -1, num_queries, logits.shape[-1])
-    return shift_to_keys(logits.reshape(shape), num_keys)
+    # Short blocks of queries each see few distances; a causal row has no more
+    # distances than keys.
+    block = num_queries if causal else _block_length(num_queries)
+    num_blocks = num_queries // block
+    size = len(keys) - num_queries + block
+    starts = [num_queries - (i + 1) * block for i in range(num_blocks)]
+    keys = jnp.stack([keys[start : start + size] for start in starts])
+    q = q.reshape(*q.shape[:2], -1, num_blocks, block, q.shape[-1])
+    logits = jnp.einsum('NHCIQK,ITHK->NHCIQT', q, keys)
+    logits = shift_to_keys(logits, num_keys)
+    return logits.reshape(*logits.shape[:3], num_queries, num_keys)
 
   @nn.compact
   def __call__(

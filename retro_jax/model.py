@@ -139,7 +139,7 @@ class Retro(nn.Module):
     retrieved = _complete_chunks(c, tokens, neighbors, neighbor_mask)
 
     embedding = self._table('embedding', c.d_model)
-    x = embedding[tokens].astype(c.dtype)
+    x = _look_up(embedding, tokens, c.dtype)
     x = nn.Dropout(c.dropout_rate, deterministic=not train)(x)
     x = partitioning.constrain(x, 'batch', 'length', None)
     mask = None
@@ -202,7 +202,7 @@ class Retro(nn.Module):
       token_mask = (reader_ids == owner) & (owner > 0)
     if not c.share_embeddings:
       embedding = self._table('encoder_embedding', c.encoder_d_model)
-    embedded = embedding[jnp.where(mask, neighbors, 0)].astype(c.dtype)
+    embedded = _look_up(embedding, jnp.where(mask, neighbors, 0), c.dtype)
     encoded = Encoder(c, name='encoder')(
       embedded, mask, split(x), chunk_mask, train
     )
@@ -222,6 +222,10 @@ class Retro(nn.Module):
       preferred_element_type=attention.accumulation_dtype(c.dtype),
     )
     return partitioning.constrain(logits, 'batch', 'length', 'vocab')
+
+
+def _look_up(table, ids, dtype):
+  return jnp.take(table, ids, axis=0, mode='clip').astype(dtype)
 
 
 def _complete_chunks(config, tokens, neighbors, mask):

@@ -2,18 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The model equals an independent float64 implementation."""
 
-import pathlib
-import sys
-
 import jax
 import numpy as np
 import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
-
-import oracle  # noqa: E402
-
-from retro_jax import model  # noqa: E402
+from retro_jax import model
+from tests.retro_jax import oracle
 
 
 @pytest.mark.parametrize(

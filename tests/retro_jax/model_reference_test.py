@@ -1,0 +1,86 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The model equals the slow reference, in float64, whatever the config."""
+
+import jax
+import numpy as np
+import pytest
+
+from tests.retro_jax import reference
+from tests.retro_jax import tiny
+
+CASES = {
+  'ragged': ({}, {}),
+  'whole chunks': ({}, {'length': 12}),
+  'shorter than a chunk': ({}, {'length': 3}),
+  'last token retrieves': ({}, {'length': 4, 'chunks': 1}),
+  'fewer chunks given': ({}, {'length': 15, 'chunks': 2}),
+  'five neighbors': ({}, {'neighbors': 5}),
+  'long neighbors': ({'neighbor_length': 13}, {}),
+  'short neighbors': ({'neighbor_length': 2}, {}),
+  'CCA in layer 1': ({'cca_layers': (1,)}, {}),
+  'CA in all layers': ({'encoder_ca_layers': (1, 2)}, {}),
+  'CA in the last': ({'encoder_ca_layers': (2,)}, {}),
+  'one chunk a token': ({'chunk_length': 1}, {'length': 4}),
+  'shared table': ({'encoder_d_model': 12, 'share_embeddings': True}, {}),
+  'odd width': ({'d_model': 11, 'encoder_d_model': 7}, {}),
+  'untied readout': ({'tie_readout': False}, {}),
+  'biases': ({'projection_biases': True, 'ff_biases': True}, {}),
+  'no u and w': ({'position_biases': False}, {}),
+  'no norms': (
+    {
+      'final_norm': False,
+      'encoder_final_norm': False,
+      'conditioning_norm': False,
+    },
+    {},
+  ),
+  'no conditioning': ({'query_conditioning': False}, {}),
+  'no cross positions': ({'cca_positions': False}, {}),
+  'clamped': ({'max_distance': 3}, {}),
+  'unscaled': ({'scale_logits': False}, {}),
+  'exact gelu': ({'activation': 'gelu', 'norm_epsilon': 1e-3}, {}),
+  'squared relu': ({'activation': 'squared_relu'}, {}),
+  'twin': ({'cca_layers': ()}, {}),
+  'remat': ({'remat': True}, {}),
+}
+
+
+def _compare(overrides, sizes, segments=None):
+  with jax.enable_x64(True):
+    c = tiny.config(dtype='float64', param_dtype='float64', **overrides)
+    p = tiny.params(c)
+    tokens, neighbors, mask = tiny.inputs(c, **sizes)
+    mask[0, -1] = False
+    logits = jax.jit(
+      lambda p: tiny.apply(c, p, tokens, neighbors, mask, segment_ids=segments)
+    )(p)
+  assert logits.dtype == np.float64
+  slow = reference.Reference(c, p)
+  for i in range(len(tokens)):
+    expected = slow(
+      tokens[i],
+      neighbors[i],
+      mask[i],
+      None if segments is None else segments[i],
+    )
+    np.testing.assert_allclose(logits[i], expected, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize('case', CASES)
+def test_equals_reference(case):
+  overrides, sizes = CASES[case]
+  _compare(overrides, {'batch': 1} | sizes)
+
+
+@pytest.mark.parametrize(
+  'rows',
+  [
+    # Three documents, the first and last padded on the right.
+    [[1, 1, 1, 0, 2, 2, 2, 2, 2, 2, 2, 2, 3, 3], [5] * 8 + [7] * 4 + [0] * 2],
+    # Padding on the left, as in question answering, and a row of padding.
+    [[0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1], [0] * 14],
+  ],
+)
+def test_segments_equal_reference(rows):
+  _compare({}, {}, np.array(rows, np.int32))
