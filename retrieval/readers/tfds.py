@@ -1,0 +1,64 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Reader of TFDS data sets prepared as array_record; needs no TensorFlow."""
+
+import importlib
+import pathlib
+
+from retrieval.readers import base
+
+_BATCH = 256
+
+
+def load_builder(name: str, data_dir: str):
+  """Returns the builder of `name` or `name/config`.
+
+  Raises:
+    ValueError: when TFDS knows no such data set.
+  """
+  import tensorflow_datasets as tfds
+
+  _register(name.split('/')[0].split(':')[0], pathlib.Path(tfds.__file__))
+  try:
+    return tfds.builder(
+      name, data_dir=data_dir or None, file_format='array_record'
+    )
+  except tfds.core.DatasetNotFoundError:
+    raise ValueError(
+      f'corpus.path {name!r}: TFDS {tfds.__version__} knows no such data set, '
+      f'and none is prepared in {data_dir or "its default folder"}.'
+    ) from None
+
+
+def _register(name: str, package: pathlib.Path) -> None:
+  """Imports the module of a data set that TFDS leaves out of its list."""
+  for path in sorted(package.parent.glob(f'*/{name}.py')):
+    importlib.import_module(f'tensorflow_datasets.{path.parent.name}.{name}')
+
+
+def data_files(builder) -> list[pathlib.Path]:
+  """Returns a prepared data set's files, sorted."""
+  return sorted(pathlib.Path(builder.data_path).glob('*array_record*'))
+
+
+def read(
+  name: str, split: str, data_dir: str, fields: base.Fields
+) -> base.Records:
+  """Reads one split; prepares the data set first where it is not yet."""
+  builder = load_builder(name, data_dir)
+  builder.download_and_prepare()
+  try:
+    source = builder.as_data_source(split=split)
+  except (KeyError, NotImplementedError, ValueError) as e:
+    raise ValueError(
+      f'corpus.path {name!r}, corpus.split {split!r}: {e} '
+      f'(splits: {sorted(builder.info.splits)}).'
+    ) from None
+  for start in range(0, len(source), _BATCH):
+    rows = range(start, min(start + _BATCH, len(source)))
+    for i, record in zip(rows, source.__getitems__(list(rows)), strict=True):
+      where = f'{name}[{split}]:{i}'
+      try:
+        yield where, fields.document(record, where, where)
+      except base.BadRecord as error:
+        yield where, error
