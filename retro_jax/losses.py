@@ -1,0 +1,95 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The language model's loss (Borgeaud et al. 2021, eq. 1).
+
+Dimension key: B batch, L tokens, V vocabulary.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from flax import linen as nn
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+from jaxtyping import Bool
+from jaxtyping import Float
+from jaxtyping import Int
+
+
+def next_token_nll(
+  logits: Float[Array, 'B L V'],
+  targets: Int[Array, 'B L'],
+  mask: Bool[Array, 'B L'],
+) -> Float[Array, 'B L']:
+  """Negative log-likelihood of each target, 0 where the mask is False.
+
+  Args:
+    logits: [B, L, V] of any float type; the loss is float32 at least.
+    targets: [B, L] next tokens.
+    mask: [B, L] which of them count.
+
+  Returns:
+    [B, L], in nats.
+  """
+  logits = logits.astype(jnp.promote_types(logits.dtype, jnp.float32))
+  chosen = jnp.take_along_axis(logits, targets[..., None], axis=-1)[..., 0]
+  nll = jax.nn.logsumexp(logits, axis=-1) - chosen
+  return jnp.where(mask, nll, 0.0)
+
+
+def batch_nll(
+  model: nn.Module,
+  params: Any,
+  batch: Mapping[str, jax.Array],
+  *,
+  key: jax.Array | None = None,
+  train: bool = False,
+) -> Float[Array, 'B L']:
+  """Negative log-likelihood of each target of a batch.
+
+  Args:
+    model: RETRO or its twin.
+    params: its parameters.
+    batch: see `pipeline.ChunkReader.read`; without neighbors retrieval is off.
+    key: of dropout, when training.
+    train: whether dropout acts.
+
+  Returns:
+    [B, L] nats, 0 where nothing is scored.
+  """
+  logits = model.apply(
+    {'params': params},
+    batch['tokens'],
+    batch.get('neighbors'),
+    batch.get('neighbor_mask'),
+    segment_ids=batch['segment_ids'],
+    train=train,
+    rngs={'dropout': key} if train else None,
+  )
+  return next_token_nll(logits, batch['targets'], batch['loss_mask'])
+
+
+def loss(
+  model: nn.Module,
+  params: Any,
+  batch: Mapping[str, jax.Array],
+  key: jax.Array,
+  train: bool,
+) -> tuple[Float[Array, ''], dict[str, jax.Array]]:
+  """Mean nats of a token.
+
+  Args:
+    model: RETRO or its twin.
+    params: its parameters.
+    batch: see `batch_nll`.
+    key: of dropout.
+    train: whether dropout acts.
+
+  Returns:
+    The mean over scored tokens, 0 if there is none, and {'weight': [] float32
+    their number}.
+  """
+  nll = batch_nll(model, params, batch, key=key, train=train)
+  weight = batch['loss_mask'].sum(dtype=jnp.float32)
+  return nll.sum() / jnp.maximum(weight, 1.0), {'weight': weight}
