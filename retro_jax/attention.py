@@ -27,6 +27,7 @@ from jaxtyping import Float
 import numpy as np
 
 from retrieval import partitioning
+from retro_jax import products
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -45,6 +46,11 @@ class AttentionConfig:
   output_init_scale: float = 0.02  # standard deviation of o
   dtype: str = 'float32'  # compute
   param_dtype: str = 'float32'
+
+  @property
+  def scale(self) -> float:
+    """Factor of the logits."""
+    return self.head_dim**-0.5 if self.scale_logits else 1.0
 
 
 def accumulation_dtype(dtype: str) -> jnp.dtype:
@@ -100,6 +106,7 @@ def position_vectors(
   return vectors[:, :width]
 
 
+@functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
 def shift_to_keys(
   by_distance: Float[Array, '*N Q T'], num_keys: int
 ) -> Float[Array, '*N Q S']:
@@ -110,9 +117,8 @@ def shift_to_keys(
   this is a slice of rows one shorter, and no gather.
 
   Args:
-    by_distance: [*N, Q, T] with T > S.
-    num_keys: S. Where Q - 1 - i + j >= T the result is meaningless (the caller
-      masks it).
+    by_distance: [*N, Q, Q + S].
+    num_keys: S.
 
   Returns:
     [*N, Q, S].
@@ -125,9 +131,72 @@ def shift_to_keys(
   return rows[..., :num_keys]
 
 
-def _block_length(num_queries: int, longest: int = 8) -> int:
-  """The largest divisor up to `longest`."""
-  return max(b for b in range(1, longest + 1) if num_queries % b == 0)
+def _shift_forward(by_distance, num_keys):
+  return shift_to_keys(by_distance, num_keys), None
+
+
+def _shift_backward(num_keys, _, g):
+  """Row by row: the transposed slice would pad every element by division."""
+  num_queries = g.shape[-2]
+  shape = (*g.shape[:-1], num_queries + num_keys)
+  by_distance = jnp.zeros(shape, g.dtype)
+  for i in range(num_queries):
+    start = num_queries - 1 - i
+    by_distance = by_distance.at[..., i, start : start + num_keys].set(
+      g[..., i, :]
+    )
+  return (by_distance,)
+
+
+shift_to_keys.defvjp(_shift_forward, _shift_backward)
+
+
+def position_logits(
+  queries: Float[Array, 'H N Qs K'],
+  relative_keys: Float[Array, 'H T K'],
+  num_queries: int,
+  num_keys: int,
+) -> Float[Array, 'H N Qs S']:
+  """(q + w) . R(d) W_R of each query and key.
+
+  Queries go in short blocks, each of which sees few distances more than keys: so
+  little more is computed than the result.
+
+  Args:
+    queries: [H, N, copies * Q, K].
+    relative_keys: [H, Q + S, K], by falling distance.
+    num_queries: Q.
+    num_keys: S.
+
+  Returns:
+    [H, N, copies * Q, S].
+  """
+  heads, rows, total, head_dim = queries.shape
+  block = max(b for b in range(1, 17) if num_queries % b == 0)
+  num_blocks = num_queries // block
+  starts = range(num_queries - block, -1, -block)
+  by_block = jnp.stack(
+    [relative_keys[:, i : i + block + num_keys] for i in starts], axis=1
+  )
+  q = queries.reshape(heads, -1, num_blocks, block, head_dim)
+  q = q.transpose(0, 2, 1, 3, 4).reshape(heads, num_blocks, -1, head_dim)
+  logits = products.scores(q, by_block)
+  logits = logits.reshape(heads, num_blocks, -1, block, block + num_keys)
+  logits = shift_to_keys(logits, num_keys).transpose(0, 2, 1, 3, 4)
+  return logits.reshape(heads, rows, total, num_keys)
+
+
+def causal_blocks(length: int) -> list[tuple[int, int]]:
+  """Cuts queries so that each block skips the keys after it.
+
+  Args:
+    length: L.
+
+  Returns:
+    (start, stop) of at most four blocks of at least 64 queries but the last.
+  """
+  size = max(64, -(-length // 4))
+  return [(i, min(i + size, length)) for i in range(0, length, size)]
 
 
 class RelativeAttention(nn.Module):
@@ -159,39 +228,34 @@ class RelativeAttention(nn.Module):
     ).astype(self.config.dtype)
 
   def _project(self, name, x):
-    """[N, L, D] -> [N, H, L, K]."""
+    """[N, L, D] -> [H, N, L, K]."""
     c = self.config
     width = c.num_heads * c.head_dim
-    y = x @ self._matrix(name, (x.shape[-1], width), ('embed', 'heads'))
+    matrix = self._matrix(name, (x.shape[-1], width), ('embed', 'heads'))
+    y = products.linear(x, matrix)
     if c.projection_biases:
       y = y + self._vector(f'{name}_bias', width, 'heads')
     y = y.reshape(*x.shape[:-1], c.num_heads, c.head_dim)
-    return y.transpose(0, 2, 1, 3)
+    return y.transpose(2, 0, 1, 3)
 
-  def _position_logits(self, q, width, num_queries, num_keys, offset, causal):
-    """[N, H, copies * Q, K] -> [N, H, copies, Q, S]."""
+  def _biased(self, name, q):
+    """Q plus Transformer-XL's u or w."""
     c = self.config
-    first = offset + num_queries - 1
-    last = offset - 1 if causal else offset - num_keys
+    if not c.position_biases:
+      return q
+    bias = self._vector(name, c.num_heads * c.head_dim, 'heads')
+    return q + (bias * c.scale).reshape(c.num_heads, 1, 1, c.head_dim)
+
+  def _relative_keys(self, first, last, width):
+    """R(d) W_R for d from `first` down to `last`: [H, T, K]."""
+    c = self.config
     vectors = position_vectors(
       first, last, width, c.position_base, c.max_distance
     )
     inner = c.num_heads * c.head_dim
-    keys = vectors.astype(c.dtype) @ self._matrix(
-      'r', (width, inner), ('embed', 'heads')
-    )
-    keys = keys.reshape(-1, c.num_heads, c.head_dim)
-    # Short blocks of queries each see few distances; a causal row has no more
-    # distances than keys.
-    block = num_queries if causal else _block_length(num_queries)
-    num_blocks = num_queries // block
-    size = len(keys) - num_queries + block
-    starts = [num_queries - (i + 1) * block for i in range(num_blocks)]
-    keys = jnp.stack([keys[start : start + size] for start in starts])
-    q = q.reshape(*q.shape[:2], -1, num_blocks, block, q.shape[-1])
-    logits = jnp.einsum('NHCIQK,ITHK->NHCIQT', q, keys)
-    logits = shift_to_keys(logits, num_keys)
-    return logits.reshape(*logits.shape[:3], num_queries, num_keys)
+    matrix = self._matrix('r', (width, inner), ('embed', 'heads'))
+    keys = products.linear(jnp.asarray(vectors, c.dtype), matrix)
+    return keys.reshape(-1, c.num_heads, c.head_dim).transpose(1, 0, 2)
 
   @nn.compact
   def __call__(
@@ -213,7 +277,7 @@ class RelativeAttention(nn.Module):
       query_length: Q, positions in one copy of the queries; default all.
       key_length: S, positions in one copy of the keys; default all.
       offset: d(i, j) = i - j + offset.
-      causal: True allows j <= i only (no copies then).
+      causal: True allows j <= i only (no copies and no offset then).
       mask: [N, 1 or copies * Q, copies * S]. False hides a key. A query without
         any key gets zeros.
 
@@ -221,53 +285,49 @@ class RelativeAttention(nn.Module):
       [N, copies * Q, D]. Without residual.
     """
     c = self.config
-    wide = accumulation_dtype(c.dtype)
-    rows, total_queries, width = queries.shape
-    total_keys = keys.shape[1]
-    query_length = query_length or total_queries
-    key_length = key_length or total_keys
-    q = self._project('q', queries)
+    rows, total, width = queries.shape
+    query_length = query_length or total
+    key_length = key_length or keys.shape[1]
+    q = self._project('q', queries) * c.scale
     k = self._project('k', keys)
     v = self._project('v', keys)
-    if c.scale_logits:
-      q = q * c.head_dim**-0.5
-
-    def biased(name):
-      if not c.position_biases:
-        return q
-      bias = self._vector(name, c.num_heads * c.head_dim, 'heads')
-      if c.scale_logits:
-        bias = bias * c.head_dim**-0.5
-      return q + bias.reshape(c.num_heads, 1, c.head_dim)
-
-    logits = jnp.einsum('NHQK,NHSK->NHQS', biased('u'), k)
+    with_u = self._biased('u', q)
+    blocks = causal_blocks(total) if causal else [(0, total)]
     if c.relative_positions:
-      position = self._position_logits(
-        biased('w'), width, query_length, key_length, offset, causal
+      with_w = self._biased('w', q)
+      last = -blocks[0][1] if causal else offset - key_length
+      relative = self._relative_keys(offset + query_length - 1, last, width)
+    mixed = []
+    for start, stop in blocks:
+      part = slice(start, stop)
+      seen, allowed = k.shape[2], None if mask is None else mask[None]
+      if causal:
+        query_length, key_length, seen = stop - start, stop, stop
+        triangle = np.tri(query_length, stop, start, dtype=bool)
+        allowed = (
+          triangle if mask is None else triangle & mask[None, :, part, :stop]
+        )
+      bias = None
+      if c.relative_positions:
+        skip = total - stop if causal else 0
+        bias = position_logits(
+          with_w[:, :, part],
+          relative[:, skip : skip + query_length + key_length],
+          query_length,
+          key_length,
+        )
+      mixed.append(
+        products.attend(
+          with_u[:, :, part], k[:, :, :seen], v[:, :, :seen], bias, allowed
+        )
       )
-      copies = (
-        rows,
-        c.num_heads,
-        total_queries // query_length,
-        query_length,
-        total_keys // key_length,
-        key_length,
-      )
-      logits = logits.reshape(copies) + position[..., None, :]
-      logits = logits.reshape(rows, c.num_heads, total_queries, total_keys)
-    allowed = None if mask is None else mask[:, None]
-    if causal:
-      triangle = np.tri(total_queries, total_keys, dtype=bool)
-      allowed = triangle if allowed is None else allowed & triangle
-    logits = logits.astype(wide)
-    if allowed is not None:
-      logits = jnp.where(allowed, logits, jnp.finfo(wide).min)
-    weights = jax.nn.softmax(logits, axis=-1).astype(c.dtype)
-    mixed = jnp.einsum('NHQS,NHSK->NHQK', weights, v)
-    mixed = mixed.transpose(0, 2, 1, 3).reshape(rows, total_queries, -1)
-    out = mixed @ self._matrix(
+    mixed = jnp.concatenate(mixed, axis=2)
+
+    mixed = mixed.transpose(1, 2, 0, 3).reshape(rows, total, -1)
+    matrix = self._matrix(
       'o', (mixed.shape[-1], width), ('heads', 'embed'), c.output_init_scale
     )
+    out = products.linear(mixed, matrix)
     if c.projection_biases:
       out = out + self._vector('o_bias', width, 'embed')
     if mask is not None and not causal:

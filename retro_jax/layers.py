@@ -16,6 +16,7 @@ from jaxtyping import Float
 from retrieval import partitioning
 from retro_jax import attention
 from retro_jax import cca
+from retro_jax import products
 from retro_jax.config import ACTIVATIONS
 from retro_jax.config import RetroConfig
 
@@ -56,7 +57,7 @@ class FeedForward(nn.Module):
     matrix = self.param(
       name, partitioning.partitioned(init, *axes), shape, c.param_dtype
     )
-    y = x @ matrix.astype(c.dtype)
+    y = products.linear(x, matrix.astype(c.dtype))
     if c.ff_biases:
       zeros = partitioning.partitioned(nn.initializers.zeros, axes[-1])
       bias = self.param(f'{name}_bias', zeros, (width,), c.param_dtype)

@@ -21,6 +21,27 @@ def test_shift_to_keys(queries, keys):
   np.testing.assert_array_equal(shifted, np.stack([expected] * 2))
 
 
+@pytest.mark.parametrize('queries', [1, 7, 16, 23, 48])
+def test_position_logits_of_every_distance(queries):
+  """The key of distance d is d itself, whatever the blocks."""
+  keys = 5
+  distances = np.arange(queries - 1, -keys - 1, -1.0)[None, :, None]
+  logits = attention.position_logits(
+    np.ones((1, 2, 3 * queries, 1)), distances, queries, keys
+  )
+  expected = np.arange(queries)[:, None] - np.arange(keys)
+  np.testing.assert_array_equal(logits[0, 1], np.concatenate([expected] * 3))
+
+
+@pytest.mark.parametrize('length', [1, 64, 65, 200, 2048])
+def test_causal_blocks_cover_all(length):
+  blocks = attention.causal_blocks(length)
+  assert [i for start, stop in blocks for i in range(start, stop)] == list(
+    range(length)
+  )
+  assert len(blocks) <= 4
+
+
 def test_position_vectors():
   vectors = attention.position_vectors(5, -2, 6, 100.0)
   assert vectors.shape == (8, 6)

@@ -84,3 +84,11 @@ def test_equals_reference(case):
 )
 def test_segments_equal_reference(rows):
   _compare({}, {}, np.array(rows, np.int32))
+
+
+def test_blocks_of_queries_equal_reference():
+  """Longer than one block of causal attention, with two documents."""
+  small = {'num_layers': 1, 'cca_layers': (1,), 'encoder_num_layers': 1}
+  segments = np.repeat([[1, 2]], [72, 62], axis=1)
+  sizes = {'batch': 1, 'length': 134, 'chunks': 1, 'neighbors': 1}
+  _compare(small, sizes, segments)

@@ -1,0 +1,146 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Matrix products with hand-written gradients: the same numbers, sooner.
+
+Left to itself XLA on a CPU makes the gradient of a matrix from operands that it
+transposes first, and that of attention from more arrays of the logits' size than
+needed. Here every product of a backward pass contracts the axis that is cheap,
+and attention keeps nothing of the logits' size but its weights. Forward-mode
+differentiation (jvp) is not supported.
+
+Dimension key: X any leading axes, D in, F out, H heads, N rows, Q queries,
+S keys, K head width.
+"""
+
+import jax
+from jax import lax
+import jax.numpy as jnp
+from jaxtyping import Array
+from jaxtyping import Bool
+from jaxtyping import Float
+
+
+def _transpose_of_product(small, large):
+  """(small^T large)^T: [*, Q, K], [*, Q, S] -> [*, S, K].
+
+  The barrier keeps XLA from turning it into large^T small.
+  """
+  batch = tuple(range(small.ndim - 2))
+  contract = (small.ndim - 2,)
+  product = lax.dot_general(
+    small, large, ((contract, contract), (batch, batch))
+  )
+  return jnp.swapaxes(lax.optimization_barrier(product), -1, -2)
+
+
+@jax.custom_vjp
+def linear(
+  x: Float[Array, '*X D'], matrix: Float[Array, 'D F']
+) -> Float[Array, '*X F']:
+  """X @ matrix."""
+  return x @ matrix
+
+
+def _linear_forward(x, matrix):
+  return x @ matrix, (x, matrix)
+
+
+def _linear_backward(residuals, g):
+  x, matrix = residuals
+  g = lax.optimization_barrier(g)
+  flat_x, flat_g = x.reshape(-1, x.shape[-1]), g.reshape(-1, g.shape[-1])
+  if x.shape[-1] <= g.shape[-1]:
+    d_matrix = lax.dot_general(flat_x, flat_g, (((0,), (0,)), ((), ())))
+  else:
+    d_matrix = _transpose_of_product(flat_g, flat_x)
+  return g @ matrix.T, d_matrix
+
+
+linear.defvjp(_linear_forward, _linear_backward)
+
+
+@jax.custom_vjp
+def scores(
+  queries: Float[Array, '*X Q K'], keys: Float[Array, '*X S K']
+) -> Float[Array, '*X Q S']:
+  """Queries keys^T."""
+  return jnp.einsum('...QK,...SK->...QS', queries, keys)
+
+
+def _scores_forward(queries, keys):
+  return scores(queries, keys), (queries, keys)
+
+
+def _scores_backward(residuals, g):
+  queries, keys = residuals
+  return g @ keys, _transpose_of_product(queries, g)
+
+
+scores.defvjp(_scores_forward, _scores_backward)
+
+
+def _weights(queries, keys, bias, mask):
+  """softmax(q k^T + bias) in float32 or wider, of the dtype of `queries`."""
+  wide = jnp.promote_types(queries.dtype, jnp.float32)
+  logits = jnp.einsum('...QK,...SK->...QS', queries, keys).astype(wide)
+  if bias is not None:
+    copies = logits.shape[-1] // bias.shape[-1]
+    shape = (*logits.shape[:-1], copies, bias.shape[-1])
+    added = logits.reshape(shape) + bias[..., None, :]
+    logits = added.reshape(logits.shape)
+  if mask is not None:
+    logits = jnp.where(mask, logits, jnp.finfo(wide).min)
+  return jax.nn.softmax(logits, axis=-1).astype(queries.dtype)
+
+
+@jax.custom_vjp
+def attend(
+  queries: Float[Array, 'H N Q K'],
+  keys: Float[Array, 'H N S K'],
+  values: Float[Array, 'H N S K'],
+  bias: Float[Array, 'H N Q S1'] | None,
+  mask: Bool[Array, '#H #N #Q S'] | None,
+) -> Float[Array, 'H N Q K']:
+  """softmax(queries keys^T + bias) values.
+
+  Args:
+    queries: [H, N, Q, K]. Already scaled.
+    keys: [H, N, S, K].
+    values: [H, N, S, K].
+    bias: [H, N, Q, S1], S a multiple of S1: the keys are copies of S1 positions
+      that share it.
+    mask: broadcasts to [H, N, Q, S]. False hides a key. A row with no key gets
+      the mean value; what it receives as gradient must be zero.
+
+  Returns:
+    [H, N, Q, K].
+  """
+  return _weights(queries, keys, bias, mask) @ values
+
+
+def _attend_forward(queries, keys, values, bias, mask):
+  weights = _weights(queries, keys, bias, mask)
+  out = weights @ values
+  size = None if bias is None else bias.shape[-1]
+  return out, (queries, keys, values, weights, out, size)
+
+
+def _attend_backward(residuals, g):
+  queries, keys, values, weights, out, size = residuals
+  wide = jnp.promote_types(queries.dtype, jnp.float32)
+  g = lax.optimization_barrier(g)
+  d_values = _transpose_of_product(g, weights)
+  # Sum over keys of weight * d weight, from the small arrays.
+  delta = jnp.sum(g.astype(wide) * out.astype(wide), axis=-1, keepdims=True)
+  d_weights = jnp.einsum('...QK,...SK->...QS', g, values).astype(wide)
+  d_logits = (weights.astype(wide) * (d_weights - delta)).astype(g.dtype)
+  d_logits = lax.optimization_barrier(d_logits)
+  d_bias = None
+  if size is not None:
+    copies = (*d_logits.shape[:-1], -1, size)
+    d_bias = d_logits.reshape(copies).sum(-2)
+  d_keys = _transpose_of_product(queries, d_logits)
+  return d_logits @ keys, d_keys, d_values, d_bias, None
+
+
+attend.defvjp(_attend_forward, _attend_backward)
