@@ -19,10 +19,11 @@ from typing import Any
 from absl import logging
 import numpy as np
 
-from retrieval import metrics
+from retrieval import index_exam
 from retrieval import searchers
 from retrieval import store
 
+SCHEMA = 1
 _MANIFEST = 'index.json'
 
 
@@ -34,7 +35,7 @@ class IndexConfig:
     searcher: 'exact', 'scann', or 'auto': exact for small databases.
     metric: 'dot_product' or 'squared_l2'.
     recall_floor: least agreement with exact search.
-    recall_at: k of that agreement.
+    recall_at: k of that agreement; rows that tie count alike.
     num_queries: queries that measure it.
     scann: fields of ScannConfig.
   """
@@ -80,8 +81,8 @@ def build_index(
     vectors: [n, d] array, memory map or sharded array.
     vectors_fingerprint: identifies `vectors`.
     config: see IndexConfig.
-    queries: [q, d] held-out queries; None takes rows of the database, slightly
-      moved.
+    queries: [q, d] held-out queries; None takes rows of the database, of which
+      each must find its neighbors other than itself.
 
   Returns:
     The published index.
@@ -91,6 +92,7 @@ def build_index(
       stands at `path`, or for bad vectors or settings.
   """
   path = pathlib.Path(path)
+  _check_config(config)
   kind = _choose(config, int(vectors.shape[0]))
   fields = {
     'searcher': kind,
@@ -99,38 +101,60 @@ def build_index(
     'scann': dict(config.scann) if kind == 'scann' else {},
   }
   if path.exists():
-    return _reuse(path, fields)
+    return _reuse(path, fields, config)
   exact = searchers.ExactSearcher(vectors, config.metric)
   start = time.monotonic()
-  searcher = _build(kind, vectors, config) if kind == 'scann' else exact
+  searcher = _build_scann(vectors, config) if kind == 'scann' else exact
   build_sec = time.monotonic() - start
-  report = _measure(searcher, exact, config, queries, vectors)
+  if queries is None or not len(queries):
+    exam = index_exam.Exam.of_rows(
+      vectors, config.num_queries, config.recall_at
+    )
+  else:
+    exam = index_exam.Exam.of_queries(
+      queries, config.num_queries, config.recall_at
+    )
+  report = index_exam.examine(searcher, exact, exam, config.recall_floor)
   report['build_sec'] = round(build_sec, 3)
-  _check_floor(report, config, kind)
   draft = path.with_name(f'{path.name}.partial-{os.getpid()}')
   shutil.rmtree(draft, ignore_errors=True)
   draft.mkdir(parents=True)
+  try:
+    _write(draft, searcher, fields, report)
+    os.rename(draft, path)
+  except OSError:
+    if not path.exists():
+      raise
+    # Another process published first; its index is the one that counts.
+    return _reuse(path, fields, config)
+  finally:
+    shutil.rmtree(draft, ignore_errors=True)
+  logging.info('Published %s: %s.', path, report)
+  return open_index(path, verify=False)
+
+
+def _write(draft: pathlib.Path, searcher, fields, report) -> None:
   searcher.save(draft)
   size = sum(f.stat().st_size for f in draft.rglob('*') if f.is_file())
+  size = max(size, getattr(searcher, 'num_bytes', 0))  # may stand elsewhere
   report['bytes_per_vector'] = round(size / max(searcher.num_vectors, 1), 1)
   manifest = {
+    'schema': SCHEMA,
     'fields': fields,
     'files': _hash_folder(draft),
     'report': report,
   }
   text = json.dumps(manifest, indent=1, sort_keys=True) + '\n'
   store.write_atomically(draft / _MANIFEST, text.encode())
-  os.rename(draft, path)
-  logging.info('Published %s: %s.', path, report)
-  return open_index(path)
 
 
-def open_index(path: str | os.PathLike, *, verify: bool = False) -> Index:
+def open_index(path: str | os.PathLike, *, verify: bool = True) -> Index:
   """Opens a published index.
 
   Args:
     path: its folder.
-    verify: read every byte and compare the hashes.
+    verify: read every byte and compare the hashes. Vectors in a store of their
+      own are only checked to be the same store; `Store.verify` reads those.
 
   Returns:
     The index.
@@ -141,14 +165,13 @@ def open_index(path: str | os.PathLike, *, verify: bool = False) -> Index:
   """
   path = pathlib.Path(path)
   manifest = _read_manifest(path)
-  if verify:
-    found = _hash_folder(path)
-    for name, digest in manifest['files'].items():
-      if found.get(name) != digest:
-        raise ValueError(
-          f'{path / name}: damaged or missing (hash {found.get(name)}, the '
-          f'manifest says {digest}).'
-        )
+  found = _hash_folder(path) if verify else manifest['files']
+  for name, digest in manifest['files'].items():
+    if found.get(name) != digest:
+      raise ValueError(
+        f'{path / name}: damaged or missing (hash {found.get(name)}, the '
+        f'manifest says {digest}); remove {path} and build it again.'
+      )
   return Index(
     path,
     searchers.load(path),
@@ -159,15 +182,25 @@ def open_index(path: str | os.PathLike, *, verify: bool = False) -> Index:
 
 
 def _read_manifest(path: pathlib.Path) -> dict[str, Any]:
+  file = path / _MANIFEST
   try:
-    return json.loads((path / _MANIFEST).read_text())
+    manifest = json.loads(file.read_text())
   except FileNotFoundError:
     raise FileNotFoundError(
       f'{path}: no index here ({_MANIFEST} is missing); build it first.'
     ) from None
+  except ValueError as e:
+    raise ValueError(f'{file}: not JSON ({e}).') from None
+  if manifest.get('schema', SCHEMA) != SCHEMA:
+    raise ValueError(
+      f'{file}: schema {manifest["schema"]!r}, expected {SCHEMA}.'
+    )
+  return manifest
 
 
-def _reuse(path: pathlib.Path, fields: dict[str, Any]) -> Index:
+def _reuse(
+  path: pathlib.Path, fields: dict[str, Any], config: IndexConfig
+) -> Index:
   have = _read_manifest(path)['fields']
   differs = [
     f'{key}: expected {fields[key]!r}, found {have.get(key)!r}'
@@ -179,7 +212,27 @@ def _reuse(path: pathlib.Path, fields: dict[str, Any]) -> Index:
       f'{path}: the index that stands here is another one '
       f'({"; ".join(differs)}); choose another folder or remove it.'
     )
-  return open_index(path)
+  index = open_index(path)
+  recall = index.report.get(f'recall@{config.recall_at}', 1.0)
+  if recall < config.recall_floor:
+    raise ValueError(
+      f'{path}: recall@{config.recall_at} of the index that stands here is '
+      f'{recall}, below index.recall_floor={config.recall_floor}; remove it '
+      'and build it again with other settings.'
+    )
+  return index
+
+
+def _check_config(config: IndexConfig) -> None:
+  for name in ('recall_at', 'num_queries'):
+    if getattr(config, name) < 1:
+      raise ValueError(
+        f'index.{name}={getattr(config, name)}: expected at least 1.'
+      )
+  if not 0 <= config.recall_floor <= 1:
+    raise ValueError(
+      f'index.recall_floor={config.recall_floor}: expected 0..1.'
+    )
 
 
 def _choose(config: IndexConfig, num_rows: int) -> str:
@@ -199,64 +252,18 @@ def _choose(config: IndexConfig, num_rows: int) -> str:
       *(num_rows, searchers.SCANN_MIN_ROWS),
     )
     return 'exact'
-  if config.searcher == 'auto' and not searchers.scann_available():
-    logging.warning('ScaNN is not installed here: exact search serves.')
+  if not searchers.scann_available():
+    logging.warning('Exact search serves instead of ScaNN.')
     return 'exact'
   return 'scann'
 
 
-def _build(kind: str, vectors, config: IndexConfig) -> searchers.Searcher:
-  del kind
+def _build_scann(vectors, config: IndexConfig) -> searchers.ScannSearcher:
   try:
     settings = searchers.ScannConfig(**config.scann)
   except TypeError as e:
     raise ValueError(f'index.scann: {e}.') from None
   return searchers.ScannSearcher.build(vectors, config.metric, settings)
-
-
-def _measure(searcher, exact, config, queries, vectors) -> dict[str, Any]:
-  """Agreement with exact search, and queries a second of both."""
-  if queries is None or not len(queries):
-    queries = _moved_rows(vectors, config.num_queries)
-  queries = np.asarray(queries[: config.num_queries], np.float32)
-  k = min(config.recall_at, searcher.num_vectors)
-  report = {'searcher': searcher.name, 'vectors': searcher.num_vectors}
-  found, per_sec = _timed(searcher, queries, k)
-  if searcher is exact:
-    recall = 1.0
-  else:
-    wanted, exact_per_sec = _timed(exact, queries, k)
-    recall = metrics.agreement_with_exact(found, wanted)
-    report['exact_queries_per_sec'] = round(exact_per_sec, 1)
-  report[f'recall@{config.recall_at}'] = round(recall, 4)
-  report['queries_per_sec'] = round(per_sec, 1)
-  return report
-
-
-def _timed(searcher, queries, k) -> tuple[np.ndarray, float]:
-  searcher.search(queries, k)  # compiles
-  start = time.perf_counter()
-  ids, _ = searcher.search(queries, k)
-  return ids, len(queries) / max(time.perf_counter() - start, 1e-9)
-
-
-def _moved_rows(vectors, count: int) -> np.ndarray:
-  """Rows of the database, moved by a tenth of their distance to another."""
-  rng = np.random.default_rng(0)
-  num_rows = int(vectors.shape[0])
-  rows, others = rng.integers(0, num_rows, (2, min(count, num_rows)))
-  return 0.9 * np.asarray(vectors[rows]) + 0.1 * np.asarray(vectors[others])
-
-
-def _check_floor(report, config: IndexConfig, kind: str) -> None:
-  recall = report[f'recall@{config.recall_at}']
-  if recall < config.recall_floor:
-    raise ValueError(
-      f'recall@{config.recall_at} of the {kind} index is {recall:.4f}, below '
-      f'index.recall_floor={config.recall_floor}. Raise '
-      'index.scann.num_leaves_to_search or index.scann.num_to_rescore, or set '
-      'index.searcher=exact.'
-    )
 
 
 def _hash_folder(path: pathlib.Path) -> dict[str, str]:

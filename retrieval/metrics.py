@@ -2,18 +2,27 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measures of retrieval."""
 
+from jaxtyping import Float
 from jaxtyping import Int
 import numpy as np
 
 
 def agreement_with_exact(
-  found: Int[np.ndarray, 'b k'], exact: Int[np.ndarray, 'b k']
+  found: Int[np.ndarray, 'b k'],
+  exact: Int[np.ndarray, 'b k'],
+  found_scores: Float[np.ndarray, 'b k'] | None = None,
+  exact_scores: Float[np.ndarray, 'b k'] | None = None,
 ) -> float:
   """Share of the exact top k that an approximate search also finds.
+
+  Where a database holds one vector several times, which of them is among the
+  top k is arbitrary. With scores, any row as good as the k-th counts.
 
   Args:
     found: [b, k] ids of the search under test; -1 for none.
     exact: [b, k] ids of exact search; -1 for none.
+    found_scores: [b, k] exact scores of `found`.
+    exact_scores: [b, k] exact scores of `exact`, best first.
 
   Returns:
     Mean over queries, in [0, 1]; 1 where exact search finds nothing either.
@@ -23,16 +32,24 @@ def agreement_with_exact(
   """
   if found.shape != exact.shape:
     raise ValueError(f'Shapes {found.shape} and {exact.shape} differ.')
-  hits = ((exact[:, :, None] == found[:, None]) & (exact >= 0)[..., None]).any(
-    2
-  )
-  wanted = (exact >= 0).sum(1)
-  return float(
-    np.mean(np.where(wanted, hits.sum(1) / np.maximum(wanted, 1), 1))
-  )
+  if not exact.size:
+    return 1.0
+  real = exact >= 0
+  wanted = real.sum(1)
+  if found_scores is None or exact_scores is None:
+    same = exact[:, :, None] == found[:, None]
+    hits = (same & real[..., None]).any(2).sum(1)
+  else:
+    last = np.maximum(wanted - 1, 0)[:, None]
+    least = np.take_along_axis(np.asarray(exact_scores), last, axis=1)
+    hits = ((found_scores >= least) & (found >= 0)).sum(1)
+  shares = np.where(wanted, hits / np.maximum(wanted, 1), 1.0)
+  return float(np.mean(np.minimum(shares, 1.0)))
 
 
-def recall_at_k(ids: Int[np.ndarray, 'b n'], relevant: list[set], k: int):
+def recall_at_k(
+  ids: Int[np.ndarray, 'b n'], relevant: list[set], k: int
+) -> float:
   """Share of queries with a relevant id among the first k.
 
   Args:

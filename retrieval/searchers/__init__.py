@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Searchers behind one protocol: vectors to the ids of the best rows."""
 
-import json
 import os
 import pathlib
 
+from retrieval.searchers import base
 from retrieval.searchers.base import Searcher as Searcher
 from retrieval.searchers.exact import ExactSearcher as ExactSearcher
 from retrieval.searchers.scann import MIN_ROWS as SCANN_MIN_ROWS
@@ -37,10 +37,8 @@ def load(path: str | os.PathLike) -> Searcher:
     FileNotFoundError: when none was.
     ValueError: when it is damaged or of an unknown kind.
   """
-  file = pathlib.Path(path) / 'searcher.json'
-  if not file.exists():
-    raise FileNotFoundError(f'{file}: no searcher was saved here.')
-  name = json.loads(file.read_text()).get('name')
+  path = pathlib.Path(path)
+  name = base.read_fields(path)['name']
   if name not in _CLASSES:
-    raise ValueError(f'{file}: searcher {name!r}, expected {list(_CLASSES)}.')
+    raise ValueError(f'{path}: searcher {name!r}, expected {list(_CLASSES)}.')
   return _CLASSES[name].load(path)

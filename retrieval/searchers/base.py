@@ -2,13 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """What every searcher promises, and the checks that make it true."""
 
+import json
 import os
+import pathlib
+from typing import Any
 from typing import Protocol
 
 import numpy as np
 
 METRICS = ('dot_product', 'squared_l2')
-_CHECK_ROWS = 65_536
+LARGEST = 1e17  # d of its squares still fit in float32
+_CHECK_BYTES = 64 << 20
 
 
 class Searcher(Protocol):
@@ -50,32 +54,44 @@ def check_metric(metric: str) -> None:
     raise ValueError(f'metric {metric!r}: expected one of {METRICS}.')
 
 
-def check_vectors(vectors) -> None:
+def check_vectors(vectors, *, values: bool = True) -> None:
   """Checks a database once, block by block.
 
   Args:
     vectors: [n, d] array, memory map or sharded array.
+    values: whether to read them all.
 
   Raises:
-    ValueError: for another shape or a value that is not finite.
+    ValueError: for another shape, or a value that is not finite or so large
+      that a float32 score could overflow.
   """
   if len(vectors.shape) != 2 or not vectors.shape[1]:
     raise ValueError(
       f'Database of shape {tuple(vectors.shape)}: expected [rows, dimension].'
     )
-  for low in range(0, vectors.shape[0], _CHECK_ROWS):
-    block = np.asarray(vectors[low : low + _CHECK_ROWS])
-    bad = ~np.isfinite(block).all(axis=1)
-    if bad.any():
-      row = low + int(np.flatnonzero(bad)[0])
-      raise ValueError(f'Database row {row} holds NaN or infinity.')
+  step = max(1, _CHECK_BYTES // (4 * vectors.shape[1]))
+  for low in range(0, vectors.shape[0] if values else 0, step):
+    block = np.asarray(vectors[low : low + step])
+    _check_values(block, 'Database row', low)
+
+
+def _check_values(block: np.ndarray, what: str, first: int = 0) -> None:
+  # One pass, without a mask of the whole block; NaN fails the comparison.
+  if np.abs(block.astype(np.float32, copy=False)).max(initial=0) < LARGEST:
+    return
+  bad = ~(np.abs(block) < LARGEST).all(axis=1)
+  row = int(np.flatnonzero(bad)[0])
+  reason = 'NaN or infinity'
+  if np.isfinite(block[row]).all():
+    reason = f'a value beyond {LARGEST:g}, which overflows float32 scores'
+  raise ValueError(f'{what} {first + row} holds {reason}.')
 
 
 def check_queries(queries, dimension: int, k: int) -> np.ndarray:
   """Checks queries and returns them as [b, d] float32.
 
   Raises:
-    ValueError: for another shape, k < 1, or a value that is not finite.
+    ValueError: for another shape, k < 1, or a value that is not finite or too large.
   """
   queries = np.asarray(queries, np.float32)
   if queries.ndim != 2 or queries.shape[1] != dimension:
@@ -84,10 +100,7 @@ def check_queries(queries, dimension: int, k: int) -> np.ndarray:
     )
   if k < 1:
     raise ValueError(f'k={k}: expected at least 1.')
-  bad = ~np.isfinite(queries).all(axis=1)
-  if bad.any():
-    row = int(np.flatnonzero(bad)[0])
-    raise ValueError(f'Query {row} holds NaN or infinity.')
+  _check_values(queries, 'Query')
   return queries
 
 
@@ -100,3 +113,28 @@ def pad(
     np.pad(ids.astype(np.int64), width, constant_values=-1),
     np.pad(scores.astype(np.float32), width, constant_values=-np.inf),
   )
+
+
+def nothing(count: int, k: int) -> tuple[np.ndarray, np.ndarray]:
+  """The answer to `count` queries where there is nothing to find."""
+  return pad(np.zeros((count, 0), np.int64), np.zeros((count, 0)), k)
+
+
+def read_fields(path: pathlib.Path) -> dict[str, Any]:
+  """Reads searcher.json of a saved searcher.
+
+  Raises:
+    FileNotFoundError: when no searcher was saved at `path`.
+    ValueError: when the file is damaged.
+  """
+  file = path / 'searcher.json'
+  try:
+    fields = json.loads(file.read_text())
+  except FileNotFoundError:
+    raise FileNotFoundError(f'{file}: no searcher was saved here.') from None
+  except ValueError as e:
+    raise ValueError(f'{file}: damaged ({e}).') from None
+  missing = {'name', 'metric'} - set(fields)
+  if missing:
+    raise ValueError(f'{file}: damaged, without {sorted(missing)}.')
+  return fields

@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Exact search, block by block, on however many devices there are.
 
-Each block of the database is one matrix product and a two-stage top-k: the best
-value of every group of columns, the best groups, then the best columns within
-them. Rows are split over the devices, and only k candidates of each move. A
-database that does not fit in device memory streams from its memory map.
+Float32 products on the devices choose candidates; their scores are computed
+again in float64. A bound on the rounding of float32 then says whether a row left
+out could belong to the best; where it could, such rows are counted and fetched
+too. So the answer is that of float64, ties by the lower id. A database that does
+not fit in device memory streams from its memory map, once for each call.
 """
 
 from collections.abc import Iterator
@@ -16,69 +17,27 @@ import pathlib
 
 import jax
 import jax.numpy as jnp
-from jax.sharding import AxisType
-from jax.sharding import NamedSharding
-from jax.sharding import PartitionSpec as P
 import numpy as np
 
 from retrieval.searchers import base
+from retrieval.searchers import block_search
+from retrieval.searchers import saved_vectors
 
-_GROUP = 32  # columns whose maximum stands for them in the first stage
-_MARGIN = 16  # candidates beyond k that are scored again in float64
+_MARGIN = 16  # candidates beyond k
 _MAX_BATCH = 1024
-
-
-def _top_k(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
-  """Two-stage top-k of [q, p]; ties go to the lower column, as in lax.top_k."""
-  rows, columns = scores.shape
-  groups = columns // _GROUP
-  if columns % _GROUP or groups <= 2 * k:
-    return jax.lax.top_k(scores, k)
-  grouped = scores.reshape(rows, groups, _GROUP)
-  _, best = jax.lax.top_k(grouped.max(axis=-1), k)
-  best = jnp.sort(best, axis=-1)  # ties again to the lower column
-  within = jnp.take_along_axis(grouped, best[..., None], axis=1)
-  values, at = jax.lax.top_k(within.reshape(rows, k * _GROUP), k)
-  group = jnp.take_along_axis(best, at // _GROUP, axis=1)
-  return values, group * _GROUP + at % _GROUP
-
-
-@functools.partial(jax.jit, static_argnames=('mesh', 'k', 'metric'))
-def _search_block(queries, block, num_rows, *, mesh, k, metric):
-  """The k best rows of one block: scores and rows, each [q, k].
-
-  Args:
-    queries: [q, d] float32, on every device.
-    block: [p, d] float32, rows split over the mesh.
-    num_rows: [] int32; rows from there on are padding.
-    mesh: one axis, 'rows'.
-    k: at most the rows on one device.
-    metric: see base.
-  """
-
-  @jax.shard_map(
-    mesh=mesh, in_specs=(P(), P('rows'), P()), out_specs=(P(), P())
-  )
-  def search(queries, rows, num_rows):
-    scores = jnp.einsum('qd,pd->qp', queries, rows, precision='highest')
-    if metric == 'squared_l2':
-      norms = jnp.einsum('pd,pd->p', rows, rows, precision='highest')
-      scores = 2 * scores - norms[None]
-    first = jax.lax.axis_index('rows') * rows.shape[0]
-    valid = first + jnp.arange(rows.shape[0]) < num_rows
-    scores = jnp.where(valid[None], scores, -jnp.inf)
-    scores, ids = _top_k(scores, k)
-    gather = functools.partial(
-      jax.lax.all_gather, axis_name='rows', axis=1, tiled=True, to='invarying'
-    )
-    scores, best = jax.lax.top_k(gather(scores), k)
-    return scores, jnp.take_along_axis(gather(ids + first), best, axis=1)
-
-  return search(queries, block, num_rows)
+_MAX_CANDIDATES = 1 << 22  # of one pass that fetches unusually many
+_PAIRS = 8192  # of query and row scored in float64 at a time
+_UNIT_ROUNDOFF = 2.0**-24
 
 
 class ExactSearcher:
-  """Exact search over an array, a memory map or a sharded array."""
+  """Exact search over an array, a memory map or a sharded array.
+
+  Attributes:
+    metric: 'dot_product' or 'squared_l2'.
+    num_vectors: rows of the database.
+    dimension: of each.
+  """
 
   name = 'exact'
 
@@ -88,166 +47,242 @@ class ExactSearcher:
     metric: str = 'dot_product',
     *,
     block_rows: int = 65_536,
-    resident_bytes: int = 2 << 30,
+    resident_bytes: int | None = None,
     devices: list[jax.Device] | None = None,
+    check: bool = True,
   ):
     """Checks the database; nothing is copied yet.
 
     Args:
-      vectors: [n, d] floats; slices are read when needed.
+      vectors: [n, d] floats, taken as float32; slices are read when needed.
       metric: 'dot_product' or 'squared_l2'.
       block_rows: rows of one matrix product, over all devices.
-      resident_bytes: a database of at most so many bytes stays on the devices;
-        a larger one streams.
+      resident_bytes: a database of at most so many bytes stays on the devices,
+        a larger one streams. None: two fifths of the devices' free memory, or
+        2 GiB where they do not tell.
       devices: default all of this process's.
+      check: whether to read the database once for values that are not finite.
 
     Raises:
       ValueError: for a bad metric, shape or value.
     """
     base.check_metric(metric)
-    base.check_vectors(vectors)
+    if block_rows < 1:
+      raise ValueError(f'block_rows={block_rows}: expected at least 1.')
+    base.check_vectors(vectors, values=check)
     self._vectors = vectors
     self.metric = metric
     self.num_vectors, self.dimension = (int(n) for n in vectors.shape)
     self._devices = devices
     self._block_rows = block_rows
-    self._resident = 4 * self.num_vectors * self.dimension <= resident_bytes
+    self._resident_bytes = resident_bytes
+    self._largest_norm = 0.0
 
   @functools.cached_property
   def _mesh(self) -> jax.sharding.Mesh:
-    devices = self._devices or jax.local_devices()
-    return jax.make_mesh(
-      (len(devices),), ('rows',), axis_types=(AxisType.Auto,), devices=devices
-    )
+    return block_search.make_mesh(self._devices or jax.local_devices())
 
   @functools.cached_property
   def _rows_per_block(self) -> int:
     """A multiple of devices x group, at most what the database needs."""
-    unit = self._mesh.size * _GROUP
+    unit = self._mesh.size * block_search.GROUP
     wanted = min(self._block_rows, max(self.num_vectors, 1))
     return -(-wanted // unit) * unit
 
-  def _read_block(self, low: int) -> tuple[jax.Array, np.ndarray]:
-    rows = np.asarray(
-      self._vectors[low : low + self._rows_per_block], np.float32
-    )
-    count = np.asarray(len(rows), np.int32)
-    padding = self._rows_per_block - len(rows)
-    if padding:
-      rows = np.pad(rows, ((0, padding), (0, 0)))
-    placed = jax.device_put(rows, NamedSharding(self._mesh, P('rows')))
-    return placed, count
+  @functools.cached_property
+  def _resident(self) -> bool:
+    limit = self._resident_bytes
+    if limit is None:
+      limit = _free_bytes(self._mesh.devices.flat)
+    return 4 * self.num_vectors * self.dimension <= limit
 
   @functools.cached_property
-  def _blocks_on_device(self) -> list[tuple[int, jax.Array, np.ndarray]]:
-    lows = range(0, self.num_vectors, self._rows_per_block)
-    return [(low, *self._read_block(low)) for low in lows]
+  def _blocks_on_device(self) -> list[block_search.Block]:
+    return list(self._read_blocks())
 
-  def _blocks(self) -> Iterator[tuple[int, jax.Array, np.ndarray]]:
-    if self._resident:
-      yield from self._blocks_on_device
-      return
-    # One block ahead: the copy of the next overlaps with work on this one.
-    ahead = None
-    for low in range(0, self.num_vectors, self._rows_per_block):
-      block = (low, *self._read_block(low))
-      if ahead is not None:
-        yield ahead
-      ahead = block
-    if ahead is not None:
-      yield ahead
+  def _read_blocks(self) -> Iterator[block_search.Block]:
+    size = self._rows_per_block
+    for number, low in enumerate(range(0, self.num_vectors, size)):
+      rows = np.asarray(self._vectors[low : low + size], np.float32)
+      yield block_search.place_block(rows, size, number, self._mesh)
+
+  def _blocks(self) -> Iterator[block_search.Block]:
+    yield from self._blocks_on_device if self._resident else self._read_blocks()
 
   def search(
     self, queries: np.ndarray, k: int
   ) -> tuple[np.ndarray, np.ndarray]:
     """See `base.Searcher`; ties go to the lower id."""
     queries = base.check_queries(queries, self.dimension, k)
-    found = [
-      self._search_batch(queries[low : low + _MAX_BATCH], k)
-      for low in range(0, len(queries), _MAX_BATCH)
-    ]
-    found.append((np.zeros((0, k), np.int64), np.zeros((0, k), np.float32)))
-    ids, scores = zip(*found, strict=True)
-    return np.concatenate(ids), np.concatenate(scores)
+    if not len(queries) or not self.num_vectors:
+      return base.nothing(len(queries), k)
+    wanted = min(k, self.num_vectors)
+    # Rounded up, so that few different programs are compiled.
+    fetch = min(self.num_vectors, -(-(wanted + _MARGIN) // 32) * 32)
+    ids, lowest = self._candidates(queries, fetch)
+    ids, scores = self._best_of(queries, ids, wanted)
+    if fetch < self.num_vectors:
+      norms = np.einsum('qd,qd->q', queries, queries, dtype=np.float64)
+      shift = norms if self.metric == 'squared_l2' else 0.0
+      floor, error = scores[:, -1] + shift, self._rounding(norms)
+      unsure = np.flatnonzero(floor <= lowest + error)
+      if len(unsure):
+        threshold = floor[unsure] - 3 * error[unsure]
+        ids[unsure], scores[unsure] = self._search_wider(
+          queries[unsure], threshold, wanted
+        )
+    return base.pad(ids, scores, k)
 
-  def _search_batch(self, queries, k):
-    """Candidates of every block, then exact scores of the best of them."""
-    count = len(queries)
-    bucket = max(8, 1 << (count - 1).bit_length())
-    padded = np.pad(queries, ((0, bucket - count), (0, 0)))
-    fetch = k + _MARGIN
-    keep = min(fetch, self.num_vectors)
-    if fetch > self._rows_per_block // self._mesh.size:
-      # A tiny database: every row is a candidate.
-      everything = np.arange(self.num_vectors)
-      ids = np.broadcast_to(everything, (count, self.num_vectors))
-      return self._rescore(queries, ids, k)
-    placed = jax.device_put(padded, NamedSharding(self._mesh, P()))
-    ids = np.zeros((count, 0), np.int64)
-    scores = np.zeros((count, 0), np.float32)
-    for low, block, num_rows in self._blocks():
-      values, rows = _search_block(
-        placed,
-        block,
-        num_rows,
-        mesh=self._mesh,
-        k=fetch,
-        metric=self.metric,
-      )
-      scores = np.concatenate([scores, np.asarray(values)[:count]], axis=1)
-      ids = np.concatenate(
-        [ids, np.asarray(rows, np.int64)[:count] + low], axis=1
-      )
-      order = np.argsort(-scores, axis=1, kind='stable')[:, :keep]
-      scores = np.take_along_axis(scores, order, 1)
-      ids = np.take_along_axis(ids, order, 1)
-    return self._rescore(queries, ids, k)
+  def score(self, queries: np.ndarray, ids: np.ndarray) -> np.ndarray:
+    """Exact scores of given rows.
 
-  def _rescore(self, queries, ids, k):
-    """Scores candidates in float64, so that equal rows really tie."""
-    unique, at = np.unique(ids, return_inverse=True)
-    rows = np.asarray(self._vectors[unique], np.float64)
-    rows = rows[at.reshape(ids.shape)]
-    wide = queries.astype(np.float64)[:, None]
-    if self.metric == 'squared_l2':
-      scores = -((rows - wide) ** 2).sum(-1)
-    else:
-      scores = (rows * wide).sum(-1)
+    Args:
+      queries: [b, dimension] float32.
+      ids: [b, c] rows of the database; -1 for none.
+
+    Returns:
+      [b, c] float64; -inf where there is no row.
+    """
+    queries = np.asarray(queries, np.float32).astype(np.float64)
+    flat = np.asarray(ids, np.int64).reshape(-1)
+    owners = np.repeat(np.arange(len(queries)), np.shape(ids)[1])
+    scores = np.full(flat.shape, -np.inf)
+    (real,) = np.nonzero(flat >= 0)
+    for low in range(0, len(real), _PAIRS):
+      pairs = real[low : low + _PAIRS]
+      unique, at = np.unique(flat[pairs], return_inverse=True)
+      rows = np.asarray(self._vectors[unique], np.float32)
+      rows = rows.astype(np.float64)[at]
+      wide = queries[owners[pairs]]
+      # Not a matrix product: equal rows must give equal bits wherever they are.
+      if self.metric == 'squared_l2':
+        rows -= wide
+        scores[pairs] = -np.einsum('pd,pd->p', rows, rows)
+      else:
+        scores[pairs] = np.einsum('pd,pd->p', rows, wide)
+    return scores.reshape(np.shape(ids))
+
+  def _best_of(self, queries, ids, k):
+    """The best k of candidates [q, c] in float64; ties by the lower id."""
+    scores = self.score(queries, ids)
     order = np.lexsort((ids, -scores), axis=1)[:, :k]
-    return base.pad(
+    return (
       np.take_along_axis(ids, order, 1),
       np.take_along_axis(scores, order, 1),
-      k,
     )
 
+  def _rounding(self, query_norms):
+    """Most that a float32 score errs, [q] float64, by squared norms [q]."""
+    largest = 1.01 * self._largest_norm  # which is rounded itself
+    scale = np.sqrt(query_norms * largest)
+    if self.metric == 'squared_l2':
+      scale = 2 * scale + largest
+    return (self.dimension + 8) * _UNIT_ROUNDOFF * scale
+
+  def _candidates(self, queries, fetch):
+    """The best `fetch` rows of each query in float32.
+
+    Returns:
+      ids: [q, fetch] int64, -1 for none.
+      lowest: [q] float32. The least score among them.
+    """
+    batches = [
+      queries[low : low + _MAX_BATCH]
+      for low in range(0, len(queries), _MAX_BATCH)
+    ]
+    placed, best = zip(
+      *(block_search.place_queries(b, self._mesh, fetch) for b in batches),
+      strict=True,
+    )
+    largest = []
+    for block in self._blocks():
+      if not self._resident:  # one block is read while one is searched
+        jax.block_until_ready(best)
+      largest.append(block.norms.max())
+      best = [
+        block_search.search_block(
+          batch, block, so_far, mesh=self._mesh, metric=self.metric
+        )
+        for batch, so_far in zip(placed, best, strict=True)
+      ]
+    self._largest_norm = float(max(jax.device_get(largest)))
+    ids, lowest = [], []
+    for batch, found in zip(batches, jax.device_get(best), strict=True):
+      blocks = found.blocks.astype(np.int64)
+      numbers = blocks * self._rows_per_block + found.rows
+      numbers = np.where(np.isneginf(found.scores), -1, numbers)
+      ids.append(numbers[: len(batch)])
+      lowest.append(found.scores[: len(batch), -1])
+    return np.concatenate(ids), np.concatenate(lowest)
+
+  def _search_wider(self, queries, threshold, k):
+    """Fetches every row that may score `threshold` or better, [q] float64."""
+    threshold = np.nextafter(threshold.astype(np.float32), -np.inf)
+    counts = np.zeros(len(queries), np.int64)
+    for low in range(0, len(queries), _MAX_BATCH):
+      rows = slice(low, low + _MAX_BATCH)
+      counts[rows] = self._count(queries[rows], threshold[rows])
+    ids = np.zeros((len(queries), k), np.int64)
+    scores = np.zeros((len(queries), k))
+    order = np.argsort(counts)
+    while len(order):
+      # Those that need the most come last, few at a time.
+      widths = np.maximum.accumulate(counts[order])
+      fits = widths * (1 + np.arange(len(order))) <= _MAX_CANDIDATES
+      take = max(1, int(fits.sum()))
+      rows, order = order[:take], order[take:]
+      fetch = 1 << int(max(widths[take - 1], k) - 1).bit_length()
+      fetch = min(self.num_vectors, fetch)
+      found, _ = self._candidates(queries[rows], fetch)
+      ids[rows], scores[rows] = self._best_of(queries[rows], found, k)
+    return ids, scores
+
+  def _count(self, queries, threshold):
+    placed, _ = block_search.place_queries(queries, self._mesh, 1)
+    padded = np.full(len(placed), np.inf, np.float32)
+    padded[: len(queries)] = threshold
+    counts = jnp.zeros(len(placed), jnp.int32)
+    for block in self._blocks():
+      counts += block_search.count_block(
+        placed, block, padded, mesh=self._mesh, metric=self.metric
+      )
+    return np.asarray(counts, np.int64)[: len(queries)]
+
   def save(self, path: str | os.PathLike) -> None:
-    """Writes a copy of the vectors, block by block."""
+    """Writes a copy of the vectors, or where their published store stands."""
     path = pathlib.Path(path)
     path.mkdir(parents=True, exist_ok=True)
-    copy = np.lib.format.open_memmap(
-      path / 'vectors.npy',
-      mode='w+',
-      dtype=np.float32,
-      shape=(self.num_vectors, self.dimension),
-    )
-    for low in range(0, self.num_vectors, self._block_rows):
-      rows = slice(low, low + self._block_rows)
-      copy[rows] = self._vectors[rows]
-    copy.flush()
-    fields = {'name': self.name, 'metric': self.metric}
+    fields = {
+      'name': self.name,
+      'metric': self.metric,
+      **saved_vectors.save(path, self._vectors),
+    }
     (path / 'searcher.json').write_text(json.dumps(fields) + '\n')
+
+  @property
+  def num_bytes(self) -> int:
+    """Bytes of the vectors on disk."""
+    return saved_vectors.num_bytes(self._vectors)
 
   @classmethod
   def load(cls, path: str | os.PathLike) -> 'ExactSearcher':
     """Loads what `save` wrote, memory-mapped.
 
     Raises:
-      ValueError: when the file is cut short or no array.
+      ValueError: when the vectors are missing, damaged or others.
     """
     path = pathlib.Path(path)
-    fields = json.loads((path / 'searcher.json').read_text())
-    try:
-      vectors = np.load(path / 'vectors.npy', mmap_mode='r')
-    except (ValueError, OSError) as e:
-      raise ValueError(f'{path / "vectors.npy"}: damaged ({e}).') from None
-    return cls(vectors, fields['metric'])
+    fields = base.read_fields(path)
+    vectors = saved_vectors.load(path, fields)
+    return cls(vectors, fields['metric'], check=False)
+
+
+def _free_bytes(devices) -> int:
+  """Device memory that a database may take."""
+  free = 0
+  for device in devices:
+    stats = device.memory_stats() or {}
+    if 'bytes_limit' not in stats:
+      return 2 << 30
+    free += stats['bytes_limit'] - stats.get('bytes_in_use', 0)
+  return free * 2 // 5

@@ -8,18 +8,27 @@ afterwards.
 """
 
 import dataclasses
-import importlib.util
 import json
 import os
 import pathlib
+import sys
 from typing import Any
 
+from absl import logging
 import numpy as np
 
 from retrieval.searchers import base
 
 MIN_ROWS = 4096  # below this exact search is as fast and loses nothing
 _MIN_HASHED_ROWS = 16
+_WHOLE = (
+  'num_leaves',
+  'num_leaves_to_search',
+  'training_sample_size',
+  'dimensions_per_block',
+  'num_to_rescore',
+  'num_threads',
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,14 +37,15 @@ class ScannConfig:
 
   Attributes:
     num_leaves: partitions; 0: the square root of the rows.
-    num_leaves_to_search: of them, for each query; 0: a tenth.
+    num_leaves_to_search: of them, for each query; 0: a tenth, at least 16.
     training_sample_size: rows that train the partition; 0: up to 250,000.
     dimensions_per_block: of the hashing; 2 is ScaNN's own advice.
     anisotropic_threshold: of the hashing.
-    num_to_rescore: candidates scored again exactly; 0: 100, more for large k.
+    num_to_rescore: candidates scored again; 0: 100. A search for more than half
+      as many takes twice its k.
     rescore: type of the vectors kept for that: float32, bfloat16 or int8.
-    soar: spilled partitions, for dot_product only.
-    num_threads: of a search; 0: all cores.
+    soar: spilled partitions (Sun et al. 2023), for dot_product only.
+    num_threads: of building and searching; 0: all cores of the machine.
   """
 
   num_leaves: int = 0
@@ -54,14 +64,17 @@ class ScannConfig:
     Raises:
       ValueError: for settings that ScaNN would not survive.
     """
+    for name, value in dataclasses.asdict(self).items():
+      if name in _WHOLE and not isinstance(value, int):
+        raise ValueError(f'scann.{name}={value!r}: expected a whole number.')
     leaves = self.num_leaves or max(1, round(num_rows**0.5))
     chosen = dataclasses.replace(
       self,
       num_leaves=leaves,
-      num_leaves_to_search=self.num_leaves_to_search or max(1, leaves // 10),
+      num_leaves_to_search=self.num_leaves_to_search
+      or min(leaves, max(16, leaves // 10)),
       training_sample_size=self.training_sample_size or min(num_rows, 250_000),
-      num_to_rescore=self.num_to_rescore or 100,
-      num_threads=self.num_threads or os.cpu_count() or 1,
+      num_to_rescore=self.num_to_rescore or min(num_rows, 100),
     )
     chosen._check(num_rows, metric)
     return chosen
@@ -73,13 +86,18 @@ class ScannConfig:
       ('training_sample_size', self.num_leaves, num_rows),
       ('dimensions_per_block', 1, 16),
       ('num_to_rescore', 1, num_rows),
-      ('num_threads', 1, 1024),
+      ('num_threads', 0, 1024),
     ):
       value = getattr(self, name)
       if not low <= value <= high:
         raise ValueError(
           f'scann.{name}={value}: expected {low}..{high} for {num_rows} rows.'
         )
+    if not 0 <= self.anisotropic_threshold <= 1:
+      raise ValueError(
+        f'scann.anisotropic_threshold={self.anisotropic_threshold}: expected '
+        '0..1.'
+      )
     if self.rescore not in ('float32', 'bfloat16', 'int8'):
       raise ValueError(
         f'scann.rescore={self.rescore!r}: expected float32, bfloat16 or int8.'
@@ -93,19 +111,32 @@ class ScannUnavailableError(ImportError):
 
 
 def _import():
+  # With some versions of TensorFlow installed ScaNN fails to import; it looks
+  # for it only to offer TensorFlow ops.
+  hidden = 'scann' not in sys.modules and 'tensorflow' not in sys.modules
+  if hidden:
+    sys.modules['tensorflow'] = None
   try:
     from scann.scann_ops.py import scann_ops_pybind
   except ImportError as e:
     raise ScannUnavailableError(
-      f'ScaNN cannot be imported ({e}); it exists for Linux only. '
-      'index.searcher=exact works everywhere.'
+      f'ScaNN cannot be imported ({e}); it exists for Linux only; '
+      'searcher exact works everywhere.'
     ) from None
+  finally:
+    if hidden:
+      del sys.modules['tensorflow']
   return scann_ops_pybind
 
 
 def available() -> bool:
-  """Whether ScaNN is installed here; does not import it."""
-  return importlib.util.find_spec('scann') is not None
+  """Whether ScaNN can be imported here."""
+  try:
+    _import()
+  except ScannUnavailableError as e:
+    logging.warning('%s', e)
+    return False
+  return True
 
 
 class ScannSearcher:
@@ -125,7 +156,8 @@ class ScannSearcher:
     self.metric = metric
     self.num_vectors, self.dimension = shape
     self.settings = settings
-    searcher.set_num_threads(max(1, settings['num_threads']))
+    self._num_threads = settings['num_threads'] or os.cpu_count() or 1
+    searcher.set_num_threads(self._num_threads)
 
   @classmethod
   def build(
@@ -175,43 +207,65 @@ class ScannSearcher:
       builder = builder.reorder(
         config.num_to_rescore, quantize=_quantizer(config.rescore)
       )
-    builder.set_n_training_threads(config.num_threads)
+    builder.set_n_training_threads(config.num_threads or os.cpu_count() or 1)
     settings = dataclasses.asdict(config)
     return cls(builder.build(), metric, (num_rows, dimension), settings)
 
   def search(
-    self, queries: np.ndarray, k: int
+    self,
+    queries: np.ndarray,
+    k: int,
+    *,
+    num_leaves_to_search: int = 0,
+    num_to_rescore: int = 0,
   ) -> tuple[np.ndarray, np.ndarray]:
-    """See `base.Searcher`."""
+    """See `base.Searcher`; the last two override settings for this call."""
     queries = base.check_queries(queries, self.dimension, k)
     if not len(queries):
-      return np.zeros((0, k), np.int64), np.zeros((0, k), np.float32)
+      return base.nothing(0, k)
     fetch = min(k, self.num_vectors)
-    rescored = min(
-      max(self.settings['num_to_rescore'], fetch), self.num_vectors
-    )
+    leaves = num_leaves_to_search or self.settings['num_leaves_to_search']
+    most = self.settings['num_leaves']
+    leaves = min(leaves, most)
+    rescore = num_to_rescore or self.settings['num_to_rescore']
+    ids, scores = self._search(queries, fetch, leaves, rescore)
+    short = np.flatnonzero((ids < 0).any(axis=1))
+    if len(short) and leaves < most:
+      # The leaves held too few rows: others can have them.
+      ids[short], scores[short] = self._search(
+        queries[short], fetch, most, rescore
+      )
+    return base.pad(ids, scores, k)
+
+  def _search(self, queries, k, leaves, rescore):
+    """Calls ScaNN, which marks what is missing by id 0 with score NaN."""
+    share = -(-len(queries) // self._num_threads)
     ids, scores = self._searcher.search_batched_parallel(
       queries,
-      final_num_neighbors=fetch,
-      pre_reorder_num_neighbors=rescored,
+      final_num_neighbors=k,
+      pre_reorder_num_neighbors=min(max(rescore, 2 * k), self.num_vectors),
+      leaves_to_search=leaves,
+      batch_size=min(max(share, 1), 256),
     )
     scores = np.asarray(scores, np.float32)
     if self.metric == 'squared_l2':
       scores = -scores
     missing = ~np.isfinite(scores)
     ids = np.where(missing, -1, np.asarray(ids, np.int64))
-    return base.pad(ids, np.where(missing, -np.inf, scores), k)
+    return ids, np.where(missing, np.float32(-np.inf), scores)
 
   def save(self, path: str | os.PathLike) -> None:
     """Writes ScaNN's files, with relative paths so the folder can move."""
     path = pathlib.Path(path)
     path.mkdir(parents=True, exist_ok=True)
     self._searcher.serialize(str(path), relative_path=True)
+    files = [f for f in path.iterdir() if f.name != 'searcher.json']
     fields = {
       'name': self.name,
       'metric': self.metric,
       'shape': [self.num_vectors, self.dimension],
       'settings': self.settings,
+      'files': {f.name: f.stat().st_size for f in sorted(files)},
     }
     (path / 'searcher.json').write_text(json.dumps(fields) + '\n')
 
@@ -223,7 +277,8 @@ class ScannSearcher:
       ValueError: when files are missing or damaged.
     """
     path = pathlib.Path(path)
-    fields = json.loads((path / 'searcher.json').read_text())
+    fields = base.read_fields(path)
+    _check_files(path, fields.get('files', {}))
     try:
       searcher = _import().load_searcher(str(path))
     except (RuntimeError, ValueError, OSError) as e:
@@ -235,6 +290,18 @@ class ScannSearcher:
     settings = fields['settings']
     shape = tuple(fields['shape'])
     return cls(searcher, fields['metric'], shape, settings)
+
+
+def _check_files(path: pathlib.Path, sizes: dict[str, int]) -> None:
+  """ScaNN does not survive every damaged file, so they are looked at first."""
+  for name, size in sizes.items():
+    file = path / name
+    found = file.stat().st_size if file.exists() else 'none'
+    if found != size:
+      raise ValueError(
+        f'{file}: damaged, {found} bytes where {size} were written; remove '
+        f'{path} and build it again.'
+      )
 
 
 def _quantizer(name: str):

@@ -1,0 +1,187 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The product and the top-k of one block of a database, on all devices.
+
+Q queries, P rows of a block, D dimension, F candidates kept of each query.
+"""
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import AxisType
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+import numpy as np
+
+GROUP = 128  # columns whose maximum stands for them in the first stage
+
+
+class Block(NamedTuple):
+  """Some rows of the database on the devices.
+
+  Attributes:
+    rows: [P, D] float32, split over the mesh; zeros after the last row.
+    norms: [P] float32, squared, split likewise.
+    count: [] int32. How many rows are real.
+    number: [] int32. Which block this is.
+  """
+
+  rows: jax.Array
+  norms: jax.Array
+  count: np.ndarray
+  number: np.ndarray
+
+
+class Best(NamedTuple):
+  """The best candidates so far, best first; ties by lower block and row.
+
+  Attributes:
+    scores: [Q, F] float32; -inf where there are fewer.
+    blocks: [Q, F] int32. JAX has no int64, so ids stay in two parts.
+    rows: [Q, F] int32. Row within the block.
+  """
+
+  scores: jax.Array
+  blocks: jax.Array
+  rows: jax.Array
+
+
+def make_mesh(devices: list[jax.Device]) -> jax.sharding.Mesh:
+  """A mesh of one axis, 'rows'."""
+  return jax.make_mesh(
+    (len(devices),), ('rows',), axis_types=(AxisType.Auto,), devices=devices
+  )
+
+
+def place_block(
+  rows: np.ndarray, size: int, number: int, mesh: jax.sharding.Mesh
+) -> Block:
+  """Pads rows to `size` and spreads them over the mesh."""
+  count = len(rows)
+  if count < size:
+    rows = np.pad(rows, ((0, size - count), (0, 0)))
+  placed = jax.device_put(rows, NamedSharding(mesh, P('rows')))
+  return Block(placed, _norms(placed), np.int32(count), np.int32(number))
+
+
+def place_queries(
+  queries: np.ndarray, mesh: jax.sharding.Mesh, fetch: int
+) -> tuple[jax.Array, Best]:
+  """Queries, padded to a power of two, and no candidates yet for each."""
+  size = max(8, 1 << (len(queries) - 1).bit_length())
+  queries = np.pad(queries, ((0, size - len(queries)), (0, 0)))
+  best = Best(
+    np.full((size, fetch), -np.inf, np.float32),
+    np.zeros((size, fetch), np.int32),
+    np.zeros((size, fetch), np.int32),
+  )
+  return jax.device_put((queries, best), NamedSharding(mesh, P()))
+
+
+@jax.jit
+def _norms(rows):
+  return jnp.einsum('pd,pd->p', rows, rows, precision='highest')
+
+
+def _scores(queries, rows, norms, count, metric):
+  """[Q, rows here]; squared L2 lacks the query's own norm."""
+  scores = jnp.einsum('qd,pd->qp', queries, rows, precision='highest')
+  if metric == 'squared_l2':
+    scores = 2 * scores - norms[None]
+  first = jax.lax.axis_index('rows') * rows.shape[0]
+  valid = first + jnp.arange(rows.shape[0]) < count
+  return jnp.where(valid[None], scores, -jnp.inf), first
+
+
+def top_k(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
+  """Two-stage top-k of [Q, P]; ties go to the lower column, as in lax.top_k.
+
+  The k best columns lie within the k groups with the best maxima.
+  """
+  rows, columns = scores.shape
+  groups = columns // GROUP
+  if columns % GROUP or groups <= 2 * k:
+    return jax.lax.top_k(scores, k)
+  grouped = scores.reshape(rows, groups, GROUP)
+  _, best = jax.lax.top_k(grouped.max(axis=-1), k)
+  best = jnp.sort(best, axis=-1)  # ties again to the lower column
+  within = jnp.take_along_axis(grouped, best[..., None], axis=1)
+  values, at = jax.lax.top_k(within.reshape(rows, k * GROUP), k)
+  group = jnp.take_along_axis(best, at // GROUP, axis=1)
+  return values, group * GROUP + at % GROUP
+
+
+@functools.partial(jax.jit, static_argnames=('mesh', 'metric'))
+def search_block(
+  queries: jax.Array,
+  block: Block,
+  best: Best,
+  *,
+  mesh: jax.sharding.Mesh,
+  metric: str,
+) -> Best:
+  """Merges the best rows of one block into the best so far.
+
+  Only the candidates of each device move between devices.
+
+  Args:
+    queries: [Q, D] float32, on every device.
+    block: see Block.
+    best: of the blocks before this one.
+    mesh: see make_mesh.
+    metric: 'dot_product' or 'squared_l2'.
+
+  Returns:
+    The best of all, as many as before.
+  """
+  fetch = best.scores.shape[1]
+
+  @jax.shard_map(
+    mesh=mesh,
+    in_specs=(P(), P('rows'), P('rows'), P()),
+    out_specs=(P(), P()),
+  )
+  def search(queries, rows, norms, count):
+    scores, first = _scores(queries, rows, norms, count, metric)
+    scores, ids = top_k(scores, min(fetch, rows.shape[0]))
+    gather = functools.partial(
+      jax.lax.all_gather, axis_name='rows', axis=1, tiled=True, to='invarying'
+    )
+    return gather(scores), gather(ids + first)
+
+  scores, rows = search(queries, block.rows, block.norms, block.count)
+  joined = Best(
+    jnp.concatenate([best.scores, scores], axis=1),
+    jnp.concatenate([best.blocks, jnp.full_like(rows, block.number)], axis=1),
+    jnp.concatenate([best.rows, rows], axis=1),
+  )
+  scores, at = jax.lax.top_k(joined.scores, fetch)
+  return Best(
+    scores,
+    jnp.take_along_axis(joined.blocks, at, axis=1),
+    jnp.take_along_axis(joined.rows, at, axis=1),
+  )
+
+
+@functools.partial(jax.jit, static_argnames=('mesh', 'metric'))
+def count_block(
+  queries: jax.Array,
+  block: Block,
+  threshold: jax.Array,
+  *,
+  mesh: jax.sharding.Mesh,
+  metric: str,
+) -> jax.Array:
+  """How many rows of a block score at least the threshold, [Q] int32."""
+
+  @jax.shard_map(
+    mesh=mesh, in_specs=(P(), P('rows'), P('rows'), P(), P()), out_specs=P()
+  )
+  def count(queries, rows, norms, count, threshold):
+    scores, _ = _scores(queries, rows, norms, count, metric)
+    above = (scores >= threshold[:, None]).sum(axis=1, dtype=jnp.int32)
+    return jax.lax.psum(above, 'rows')
+
+  return count(queries, block.rows, block.norms, block.count, threshold)

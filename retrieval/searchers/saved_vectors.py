@@ -1,0 +1,132 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Vectors that a saved searcher answers from: a copy, or a checked reference.
+
+The arrays of a published store never change, so a searcher over them keeps
+their place and the hash of the store's manifest, which holds the hash of every
+shard. Any other array is copied.
+"""
+
+import json
+import os
+import pathlib
+from typing import Any
+
+import numpy as np
+
+from retrieval import store
+
+_COPY = 'vectors.npy'
+_MANIFEST = 'manifest.json'
+_COPY_BYTES = 256 << 20
+
+
+def save(path: pathlib.Path, vectors) -> dict[str, Any]:
+  """Saves vectors beside a searcher.
+
+  Args:
+    path: the searcher's folder.
+    vectors: [n, d] array, memory map or sharded array.
+
+  Returns:
+    JSON fields from which `load` finds them again.
+  """
+  shape = [int(n) for n in vectors.shape]
+  if isinstance(vectors, store.ShardedArray) and vectors.num_shards:
+    return {'shape': shape, 'store': _reference(path, vectors)}
+  copy = np.lib.format.open_memmap(
+    path / _COPY, mode='w+', dtype=np.float32, shape=tuple(shape)
+  )
+  step = max(1, _COPY_BYTES // (4 * shape[1]))
+  for low in range(0, shape[0], step):
+    copy[low : low + step] = vectors[low : low + step]
+  copy.flush()
+  return {'shape': shape}
+
+
+def load(path: pathlib.Path, fields: dict[str, Any]):
+  """Opens what `save` kept, memory-mapped.
+
+  Args:
+    path: the searcher's folder.
+    fields: what `save` returned.
+
+  Returns:
+    [n, d] memory map or sharded array.
+
+  Raises:
+    ValueError: when they are missing, damaged, or not the same any more.
+  """
+  if 'store' in fields:
+    vectors = _follow(path, fields['store'])
+  else:
+    vectors = _map(path / _COPY)
+  shape = fields.get('shape', list(vectors.shape))
+  if list(vectors.shape) != shape:
+    raise ValueError(
+      f'{path}: vectors of shape {list(vectors.shape)}, expected {shape}.'
+    )
+  return vectors
+
+
+def verify(path: pathlib.Path, fields: dict[str, Any]) -> None:
+  """Reads every byte of vectors in a store; a copy is its owner's to check.
+
+  Raises:
+    ValueError: naming the first shard that is missing or differs.
+  """
+  if 'store' in fields:
+    folder = _folder(path, fields['store'])
+    kind = fields['store']['kind']
+    store.Store.open(folder, kind).verify()
+
+
+def num_bytes(vectors) -> int:
+  """Bytes that the vectors take on disk when saved."""
+  known = isinstance(vectors, store.ShardedArray)
+  itemsize = vectors.dtype.itemsize if known else 4
+  return int(np.prod(vectors.shape)) * itemsize
+
+
+def _reference(path: pathlib.Path, vectors: store.ShardedArray) -> dict:
+  file = pathlib.Path(vectors.shard(0).filename)
+  manifest = json.loads((file.parent / _MANIFEST).read_text())
+  return {
+    'folder': os.path.relpath(file.parent.resolve(), path.resolve()),
+    'kind': manifest['kind'],
+    'array': file.name.rpartition('-')[0],
+    'manifest': store.hash_files([file.parent / _MANIFEST]),
+  }
+
+
+def _folder(path: pathlib.Path, reference: dict) -> pathlib.Path:
+  return pathlib.Path(os.path.normpath(path.resolve() / reference['folder']))
+
+
+def _follow(path: pathlib.Path, reference: dict) -> store.ShardedArray:
+  folder = _folder(path, reference)
+  manifest = folder / _MANIFEST
+  if not manifest.exists():
+    raise ValueError(
+      f'{path}: the vectors of this searcher stood in {folder} and are not '
+      'there; move both together, or build it again.'
+    )
+  if store.hash_files([manifest]) != reference['manifest']:
+    raise ValueError(
+      f'{path}: the vectors in {folder} are not those that this searcher was '
+      'made from; build it again.'
+    )
+  array = store.Store.open(folder, reference['kind']).array(reference['array'])
+  for shard in range(array.num_shards):
+    try:
+      array.shard(shard)
+    except (ValueError, OSError) as e:
+      raise ValueError(f'{folder}: shard {shard} is damaged ({e}).') from None
+  return array
+
+
+def _map(file: pathlib.Path) -> np.ndarray:
+  try:
+    return np.load(file, mmap_mode='r', allow_pickle=False)
+  except (ValueError, OSError, EOFError) as e:
+    raise ValueError(f'{file}: damaged ({e}).') from None
