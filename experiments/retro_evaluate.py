@@ -1,0 +1,285 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Bits per byte of whole held-out documents, with and without retrieval.
+
+  python -m experiments.retro_evaluate --config=configs/<name>.py \
+    --workdir=DIR --config.evaluate.twin_workdir=TWIN
+
+Evaluates the newest checkpoint of DIR: retrieval on for every k of
+--config.evaluate.num_neighbors, off, and shuffled (a control: each chunk gets the
+neighbors of another document's chunk), and the twin if its folder is given.
+Prints a table and writes DIR/evaluation.json.
+"""
+
+from collections.abc import Sequence
+import contextlib
+import dataclasses
+import functools
+import json
+import math
+import os
+import pathlib
+import sys
+from typing import Any
+
+from absl import logging
+from flax import linen as nn
+import jax
+import ml_collections
+import numpy as np
+import rich.box
+import rich.console
+import rich.table
+
+from experiments import command
+from experiments import progress
+from experiments import retro_task
+from experiments import sharding
+from retrieval import store
+from retro_jax import evaluate
+
+FILE = 'evaluation.json'
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+  """One row of the table.
+
+  Attributes:
+    name: what was evaluated.
+    retrieval: 'on', 'off' or 'shuffled'.
+    num_neighbors: k, 0 without retrieval.
+    step: of the checkpoint.
+    evaluation: what was measured.
+    minus_off: bits per byte minus those of the same RETRO with retrieval off.
+  """
+
+  name: str
+  retrieval: str
+  num_neighbors: int
+  step: int
+  evaluation: evaluate.Evaluation
+  minus_off: evaluate.Difference | None = None
+
+  def to_json(self) -> dict[str, Any]:
+    """JSON values; what is not finite becomes null."""
+    row = {
+      'name': self.name,
+      'retrieval': self.retrieval,
+      'num_neighbors': self.num_neighbors,
+      'step': self.step,
+      **self.evaluation.summary(),
+    }
+    row['minus_off'] = (
+      dataclasses.asdict(self.minus_off) if self.minus_off else None
+    )
+    return {
+      key: None if isinstance(x, float) and not math.isfinite(x) else x
+      for key, x in row.items()
+    }
+
+
+@contextlib.contextmanager
+def _scorer(trained: retro_task.Trained, mesh_sizes, batch_size: int):
+  """Yields the compiled score function, parameters sharded over the mesh."""
+  mesh = sharding.make_mesh(**mesh_sizes)
+  rules = sharding.make_rules(trained.config.get('sharding_rules'))
+  rows = sharding.batch_sharding(mesh, batch_size)
+  init = functools.partial(
+    retro_task.init_params, model_cfg=trained.model.config
+  )
+  shardings = sharding.tree_shardings(
+    jax.eval_shape(init, jax.random.key(0)), mesh, rules
+  )
+  params = jax.tree.map(_place, trained.params, shardings)
+  score = jax.jit(
+    functools.partial(
+      evaluate.score_chunks,
+      trained.model,
+      chunk_length=trained.model.config.chunk_length,
+    ),
+    in_shardings=(shardings, rows),
+    out_shardings=sharding.replicated(mesh),
+  )
+  with jax.set_mesh(mesh), nn.logical_axis_rules(rules):
+    yield lambda row: score(params, sharding.global_batch(row, rows))
+
+
+def _place(x: jax.Array, s: jax.sharding.Sharding) -> jax.Array:
+  host = np.asarray(x)
+  return jax.make_array_from_callback(host.shape, s, lambda i: host[i])
+
+
+def _modes(
+  trained: retro_task.Trained, settings: ml_collections.ConfigDict
+) -> list[tuple[str, str, int]]:
+  """(name, retrieval, k) of every row for one model."""
+  if not trained.model.config.cca_layers:
+    return [('twin', 'off', 0)]
+  ks = tuple(settings.num_neighbors)
+  if not ks or min(ks) < 1:
+    raise ValueError(
+      f'evaluate.num_neighbors {ks}: expected one or more numbers above 0.'
+    )
+  modes = [(f'RETRO, k={k}', 'on', k) for k in ks]
+  modes.append(('RETRO off', 'off', 0))
+  if settings.shuffled:
+    modes.append((f'RETRO shuffled, k={ks[0]}', 'shuffled', ks[0]))
+  return modes
+
+
+def evaluate_trained(
+  trained: retro_task.Trained, config: ml_collections.ConfigDict
+) -> list[Result]:
+  """Evaluates one model in all its modes.
+
+  Args:
+    trained: a RETRO or a twin.
+    config: `evaluate`, `mesh` and `seed` are read from it; the rest comes from
+      the model's own.
+
+  Returns:
+    A row for each mode.
+
+  Raises:
+    ValueError: for settings that do not fit data, model or devices.
+  """
+  settings = config.evaluate
+  modes = _modes(trained, settings)
+  readers = {
+    k: retro_task.chunk_reader(trained.config, trained.data, 'valid', k)
+    for k in {k for _, _, k in modes}
+  }
+  for reader in readers.values():
+    _ = reader.stores  # A k too large is told before any work.
+  found = {}
+  with _scorer(trained, config.mesh, settings.batch_size) as score:
+    for name, retrieval, k in modes:
+      with progress.bar(f'evaluate {name}', 'chunks') as update:
+        found[name] = evaluate.evaluate(
+          score,
+          readers[k],
+          sequence_chunks=trained.config.sequence_chunks,
+          stride_chunks=settings.stride_chunks,
+          batch_size=settings.batch_size,
+          retrieval=retrieval,
+          max_documents=settings.max_documents,
+          seed=config.seed,
+          process_index=jax.process_index(),
+          process_count=jax.process_count(),
+          progress=update,
+        )
+  off = found.get('RETRO off')
+  return [
+    Result(
+      name,
+      retrieval,
+      k,
+      trained.step,
+      found[name],
+      None
+      if off is None or retrieval == 'off'
+      else evaluate.compare(found[name], off),
+    )
+    for name, retrieval, k in modes
+  ]
+
+
+def evaluate_workdir(
+  config: ml_collections.ConfigDict,
+  workdir: str | os.PathLike,
+  twin_workdir: str | os.PathLike = '',
+) -> list[Result]:
+  """Evaluates the newest checkpoint of a run, and of its twin's.
+
+  Args:
+    config: see `evaluate_trained`; data_dir is where the data lie, by default
+      where they lay in training.
+    workdir: of the RETRO, or of any run.
+    twin_workdir: of the twin; '' for none. It reads the same data.
+
+  Returns:
+    The rows of the table; the twin's is compared with RETRO[OFF] too.
+
+  Raises:
+    FileNotFoundError: for a folder without a checkpoint or without data.
+    ValueError: for settings that do not fit.
+  """
+  trained = retro_task.load(workdir, config.data_dir)
+  twin = None
+  if twin_workdir:
+    twin = retro_task.load(twin_workdir, str(trained.data.root))
+    if twin.model.config.cca_layers:
+      raise ValueError(
+        f'{twin_workdir}: evaluate.twin_workdir names a model that retrieves; '
+        'expected one trained with the twin config.'
+      )
+  results = evaluate_trained(trained, config)
+  off = next((r for r in results if r.name == 'RETRO off'), None)
+  for result in evaluate_trained(twin, config) if twin else ():
+    if off is not None:
+      difference = evaluate.compare(result.evaluation, off.evaluation)
+      result = dataclasses.replace(result, minus_off=difference)
+    results.append(result)
+  return results
+
+
+def make_table(results: Sequence[Result]) -> rich.table.Table:
+  """The results as a table for the terminal."""
+  one = results[0].evaluation.summary()
+  steps = sorted({result.step for result in results})
+  table = rich.table.Table(
+    title=f'{one["documents"]:,} held-out documents, {one["tokens"]:,} tokens, '
+    f'{one["bytes"]:,} bytes, step {" and ".join(f"{s:,}" for s in steps)}',
+    caption='Minus off: bits per byte less those of RETRO with retrieval off; '
+    'interval: 95 % of a paired bootstrap over documents.',
+    box=rich.box.SIMPLE_HEAD,
+  )
+  table.add_column('model', no_wrap=True)
+  for name in ('bits/byte', 'minus off', 'interval', 'token ppl', 'word ppl'):
+    table.add_column(name, justify='right', no_wrap=True)
+  for result in results:
+    row, d = result.evaluation.summary(), result.minus_off
+    table.add_row(
+      result.name,
+      f'{row["bits_per_byte"]:.4f}',
+      f'{d.mean:+.4f}' if d else '',
+      f'{d.low:+.4f} {d.high:+.4f}' if d else '',
+      f'{row["token_perplexity"]:,.2f}',
+      f'{row["word_perplexity"]:,.1f}',
+    )
+  return table
+
+
+def write(
+  results: Sequence[Result],
+  config: ml_collections.ConfigDict,
+  workdir: str | os.PathLike,
+) -> pathlib.Path:
+  """Writes evaluation.json, whole or not at all, and returns its path."""
+  path = pathlib.Path(workdir) / FILE
+  path.parent.mkdir(parents=True, exist_ok=True)
+  content = {
+    'rows': [result.to_json() for result in results],
+    'settings': json.loads(config.evaluate.to_json()),
+  }
+  data = json.dumps(content, indent=2, allow_nan=False) + '\n'
+  store.write_atomically(path, data.encode())
+  return path
+
+
+def run(config: ml_collections.ConfigDict, workdir: str) -> None:
+  """Evaluates, prints the table and writes evaluation.json."""
+  source = config.evaluate.workdir or workdir
+  logging.info('Evaluating the newest checkpoint of %s.', source)
+  results = evaluate_workdir(config, source, config.evaluate.twin_workdir)
+  if jax.process_index():
+    return
+  path = write(results, config, workdir)
+  width = None if sys.stdout.isatty() else 100
+  rich.console.Console(width=width).print(make_table(results))
+  logging.info('The figures are in %s.', path)
+
+
+if __name__ == '__main__':
+  command.main(run)

@@ -1,0 +1,197 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The evaluating and the sampling command on a tiny model and data folder."""
+
+import dataclasses
+import io
+import json
+
+import numpy as np
+import pytest
+import rich.console
+
+from configs import retro_base
+from experiments import retro_data
+from experiments import retro_evaluate
+from experiments import retro_sample
+from experiments import retro_task
+from retrieval import retriever as retriever_lib
+from retro_jax import evaluate
+from retro_jax import model
+from retro_jax import windows as windows_lib
+from tests.retro_jax import tiny
+from tests.retro_jax import tiny_data
+
+
+class Folder(retro_data.DataFolder):
+  """A data folder whose retriever needs no embedder."""
+
+  def retriever(self, config):
+    datastore = self.chunks('train')
+
+    class Fixed:
+      def retrieve_tokens(self, rows, k):
+        ids = np.array([[len(row), -1, 7, 9, 11][:k] for row in rows])
+        tokens, mask = datastore.gather(ids, config.model.neighbor_length)
+        titles = [[f'Title {i}' if i >= 0 else '' for i in r] for r in ids]
+        scores = np.where(ids >= 0, -ids / 10, -np.inf)
+        return retriever_lib.Retrieved(ids, scores, tokens, mask, titles)
+
+    return Fixed()
+
+
+@pytest.fixture(scope='module')
+def root(tmp_path_factory):
+  return tiny_data.make(tmp_path_factory.mktemp('data'))
+
+
+def _trained(root, twin=False):
+  sizes = tiny.config(
+    vocab_size=300,
+    chunk_length=tiny_data.M,
+    neighbor_length=tiny_data.R,
+    num_layers=2,
+    cca_layers=() if twin else (2,),
+    encoder_num_layers=1,
+  )
+  config = retro_base.finish(retro_base.get_config('test'), 'test')
+  config.model.chunk_length = tiny_data.M
+  config.model.neighbor_length = tiny_data.R
+  config.retrieval = not twin
+  config.sample.max_new_tokens = 10
+  config.evaluate.max_documents = 4
+  config.evaluate.num_neighbors = (1, 3)
+  return retro_task.Trained(
+    config=config,
+    data=Folder(root),
+    model=model.Retro(sizes),
+    params=tiny.params(sizes),
+    step=20 if twin else 10,
+  )
+
+
+@pytest.fixture
+def runs(root, monkeypatch):
+  """Makes 'retro' and 'twin' loadable."""
+  trained = {name: _trained(root, name == 'twin') for name in ('retro', 'twin')}
+  asked = []
+
+  def load(workdir, data_dir=''):
+    asked.append((str(workdir), data_dir))
+    return trained[str(workdir).split('/')[-1]]
+
+  monkeypatch.setattr(retro_task, 'load', load)
+  return asked
+
+
+def test_evaluates_all_modes_and_the_twin(root, runs, tmp_path, capsys):
+  config = _trained(root).config
+  config.evaluate.twin_workdir = 'twin'
+  workdir = tmp_path / 'retro'
+  retro_evaluate.run(config, str(workdir))
+  found = json.loads((workdir / 'evaluation.json').read_text())
+  rows = {row['name']: row for row in found['rows']}
+  assert list(rows) == [
+    'RETRO, k=1',
+    'RETRO, k=3',
+    'RETRO off',
+    'RETRO shuffled, k=1',
+    'twin',
+  ]
+  assert runs == [(str(workdir), ''), ('twin', str(root))]
+  off = rows['RETRO off']
+  assert off['minus_off'] is None
+  for name, row in rows.items():
+    assert row['documents'] == 4
+    assert row['tokens'] == off['tokens'] > 0
+    assert row['step'] == (20 if name == 'twin' else 10)
+    if name != 'RETRO off':
+      difference = row['bits_per_byte'] - off['bits_per_byte']
+      assert row['minus_off']['mean'] == pytest.approx(difference)
+  assert found['settings']['num_neighbors'] == [1, 3]
+  printed = capsys.readouterr().out
+  assert all(f' {name} ' in printed for name in rows)
+  assert f'{off["bits_per_byte"]:.4f}' in printed
+
+
+def test_sharded_scores_equal_those_of_one_pass(root, runs):
+  """Eight devices and rows of several documents against numpy, one by one."""
+  trained = _trained(root)
+  config = trained.config
+  config.evaluate.num_neighbors = (2,)
+  config.evaluate.max_documents = 0
+  config.mesh.update({'data': 2, 'fsdp': 2, 'tensor': 2})
+  config.evaluate.shuffled = False
+  trained.config.sequence_chunks = 16
+  on = retro_evaluate.evaluate_trained(trained, config)[0]
+  reader = tiny_data.reader(root, 'valid')
+  documents = windows_lib.find_documents(reader.stores.chunks)
+  assert len(on.evaluation.nats) == len(documents.index)
+  for d in np.flatnonzero(documents.count <= 16)[:3]:
+    ids = np.full(16, -1)
+    ids[: documents.count[d]] = documents.first[d] + np.arange(
+      documents.count[d]
+    )
+    row = {name: x[None] for name, x in reader.read(ids).items()}
+    want = evaluate.score_chunks(trained.model, trained.params, row, 4).sum()
+    np.testing.assert_allclose(on.evaluation.nats[d], want, rtol=2e-5)
+
+
+def test_evaluation_errors(root, runs):
+  config = _trained(root).config
+  with pytest.raises(ValueError, match='names a model that retrieves'):
+    retro_evaluate.evaluate_workdir(config, 'retro', 'retro')
+  config.evaluate.num_neighbors = (4,)
+  with pytest.raises(ValueError, match='4 is more than the 3 stored'):
+    retro_evaluate.evaluate_workdir(config, 'retro')
+  config.evaluate.num_neighbors = ()
+  with pytest.raises(ValueError, match='evaluate.num_neighbors'):
+    retro_evaluate.evaluate_workdir(config, 'retro')
+
+
+def test_samples_show_prompt_neighbors_and_titles(root, runs, tmp_path, capsys):
+  config = _trained(root).config
+  config.sample.num_neighbors = 3
+  samples = retro_sample.run(
+    config,
+    'retro',
+    prompt='river queen 日本',
+    num_samples=2,
+    json_path=str(tmp_path / 'samples.json'),
+  )
+  assert len(samples) == 2
+  for sample in samples:
+    assert sample.prompt == 'river queen 日本'
+    assert sample.text.startswith(sample.prompt)
+    for chunk in sample.chunks[:-1]:
+      assert chunk.ids == [tiny_data.M, 7]  # the missing one is left out
+      assert chunk.titles == ['Title 4', 'Title 7']
+      assert len(chunk.neighbors) == 2
+  found = json.loads((tmp_path / 'samples.json').read_text())
+  assert found['samples'] == [dataclasses.asdict(s) for s in samples]
+  printed = capsys.readouterr().out
+  assert '0.400' in printed and 'Title 7' in printed
+  again = retro_sample.run(config, 'retro', prompt='river queen 日本', seed=0)
+  assert again[0].text == samples[0].text
+
+
+def test_samples_without_retrieval(root, runs):
+  for trained, retrieval in (
+    (_trained(root), False),
+    (_trained(root, True), True),
+  ):
+    (sample,) = retro_sample.sample_texts(trained, '', retrieval=retrieval)
+    assert all(chunk.ids == [] for chunk in sample.chunks)
+    assert sample.text
+  with pytest.raises(ValueError, match='num_samples 0'):
+    retro_sample.sample_texts(_trained(root), num_samples=0)
+  with pytest.raises(ValueError, match='top_p 2.0'):
+    retro_sample.sample_texts(_trained(root), top_p=2.0)
+
+
+def test_markup_in_text_is_not_interpreted():
+  chunk = retro_sample.TextChunk('[red]', '[/]', [1], [-1.0], ['[b]'], ['[/b]'])
+  sample = retro_sample.TextSample('[red][/]', '[red]', [chunk])
+  out = io.StringIO()
+  retro_sample.show(rich.console.Console(file=out), [sample], 'squared_l2')
+  assert all(x in out.getvalue() for x in ('[red][/]', '[b]', '[/b]', '1.000'))
