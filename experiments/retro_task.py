@@ -1,0 +1,215 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""RETRO and its twin as a Task for the loop, and trained models to look into."""
+
+import dataclasses
+import functools
+import os
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import ml_collections
+import numpy as np
+
+from experiments import checkpoints
+from experiments import retro_data
+from experiments import tasks
+from retro_jax import config as config_lib
+from retro_jax import losses
+from retro_jax import model as model_lib
+from retro_jax import pipeline
+from retro_jax import presets
+
+
+def model_config(
+  config: ml_collections.ConfigDict, vocab_size: int
+) -> config_lib.RetroConfig:
+  """The model that a config names; the twin is the one without P.
+
+  Raises:
+    ValueError: for a field that RetroConfig does not have.
+  """
+  fields = config.model.to_dict()
+  known = {field.name for field in dataclasses.fields(config_lib.RetroConfig)}
+  unknown = sorted(set(fields) - known)
+  if unknown:
+    raise ValueError(f'config.model: RetroConfig has no fields {unknown}.')
+  if not config.retrieval:
+    fields['cca_layers'] = ()
+  return config_lib.RetroConfig(vocab_size=vocab_size, **fields)
+
+
+def chunk_reader(
+  config: ml_collections.ConfigDict,
+  data: retro_data.DataFolder,
+  split: str,
+  num_neighbors: int | None = None,
+) -> pipeline.ChunkReader:
+  """Reads a split's chunks with their neighbors; the twin's has none.
+
+  Args:
+    config: of the experiment.
+    data: where the stores lie.
+    split: 'train' or 'valid'.
+    num_neighbors: default `config.num_neighbors`.
+
+  Returns:
+    The reader.
+
+  Raises:
+    ValueError: when the data were cut into other chunks than the model's.
+  """
+  if num_neighbors is None:
+    num_neighbors = config.num_neighbors if config.retrieval else 0
+  found = data.chunks(split).chunk_length
+  if found != config.model.chunk_length:
+    raise ValueError(
+      f'{data.path(f"chunks-{split}")}: chunks of {found} tokens, but '
+      f'config.model.chunk_length is {config.model.chunk_length}.'
+    )
+  return pipeline.ChunkReader(
+    chunks=data.path(f'chunks-{split}'),
+    neighbors=data.path(f'neighbors-{split}'),
+    datastore=data.path('chunks-train'),
+    num_neighbors=num_neighbors,
+    neighbor_length=config.model.neighbor_length,
+    neighbor_part=config.neighbor_part,
+  )
+
+
+def init_params(
+  key: jax.Array, model_cfg: config_lib.RetroConfig
+) -> tasks.Params:
+  """Initial parameters, boxed with their logical axes."""
+  c = model_cfg
+  tokens = jnp.zeros((1, c.chunk_length), jnp.int32)
+  neighbors = jnp.zeros((1, 1, 1, c.neighbor_length), jnp.int32)
+  mask = jnp.ones(neighbors.shape, bool)
+  return model_lib.Retro(c).init(key, tokens, neighbors, mask)['params']
+
+
+def make_task(
+  config: ml_collections.ConfigDict, data: retro_data.DataFolder
+) -> tasks.Task:
+  """Binds model, loss and data.
+
+  Args:
+    config: of the experiment.
+    data: where the stores lie.
+
+  Returns:
+    What the loop trains.
+  """
+  model_cfg = model_config(config, data.tokens.vocab_size)
+  model = model_lib.Retro(model_cfg)
+  readers = {s: chunk_reader(config, data, s) for s in ('train', 'valid')}
+  sequence_tokens = config.sequence_chunks * config.model.chunk_length
+  tokens_per_step = config.batch_size * sequence_tokens
+  k = readers['train'].num_neighbors
+  forward = presets.flops_per_token(model_cfg, sequence_tokens, k)
+
+  def dataset(split: str):
+    return pipeline.make_dataset(
+      readers[split],
+      sequence_chunks=config.sequence_chunks,
+      batch_size=config.batch_size,
+      train=split == 'train',
+      seed=config.seed,
+      num_workers=config.num_workers if split == 'train' else 0,
+      process_index=jax.process_index(),
+      process_count=jax.process_count(),
+    )
+
+  return tasks.Task(
+    init=functools.partial(init_params, model_cfg=model_cfg),
+    loss=functools.partial(losses.loss, model),
+    dataset=dataset,
+    pipeline_fingerprint=pipeline.fingerprint(
+      readers,
+      sequence_chunks=config.sequence_chunks,
+      batch_size=config.batch_size,
+      seed=config.seed,
+      num_workers=config.num_workers,
+      process_count=jax.process_count(),
+    ),
+    tokens_per_step=tokens_per_step,
+    flops_per_step=3 * forward * tokens_per_step,
+    index_version=data.index.fingerprint if config.retrieval else '',
+  )
+
+
+@dataclasses.dataclass(frozen=True)
+class Trained:
+  """A trained model with its data.
+
+  Attributes:
+    config: of the experiment.
+    data: where its stores lie.
+    model: RETRO or its twin.
+    params: its parameters, on one device.
+    step: of the checkpoint.
+  """
+
+  config: ml_collections.ConfigDict
+  data: retro_data.DataFolder
+  model: model_lib.Retro
+  params: Any
+  step: int
+
+
+def load(workdir: str | os.PathLike, data_dir: str = '') -> Trained:
+  """Loads the newest checkpoint of a run.
+
+  Args:
+    workdir: of the training run.
+    data_dir: where the data lie now, if they have moved.
+
+  Returns:
+    The model, ready to be applied.
+
+  Raises:
+    FileNotFoundError: when there is no checkpoint or no data.
+    ValueError: when the data are of another tokenizer than the model.
+  """
+  params, config, step = checkpoints.load_params(str(workdir))
+  if data_dir:
+    config.data_dir = data_dir
+  data = retro_data.DataFolder.of(config, workdir)
+  vocab_size = data.tokens.vocab_size
+  rows = params['embedding'].shape[0]
+  if rows != vocab_size:
+    raise ValueError(
+      f'{workdir}: trained with a vocabulary of {rows}, but the tokenizer of '
+      f'{data.root} has {vocab_size}.'
+    )
+  model = model_lib.Retro(model_config(config, vocab_size))
+  return Trained(config, data, model, params, step)
+
+
+def token_losses(
+  trained: Trained, first_chunk: int, split: str = 'valid'
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+  """Loss of each token of one sequence, with retrieval and without.
+
+  Args:
+    trained: a RETRO.
+    first_chunk: the sequence's first chunk; it ends with its document.
+    split: that the chunk belongs to.
+
+  Returns:
+    [tokens] nats with retrieval, [tokens] without, and the [tokens] ids.
+  """
+  reader = chunk_reader(trained.config, trained.data, split)
+  ids = first_chunk + np.arange(trained.config.sequence_chunks)
+  ids = np.where(ids < reader.num_chunks, ids, -1)
+  documents = reader.stores.chunks.documents(np.maximum(ids, 0))
+  row = reader.read(np.where(documents == documents[0], ids, -1)[None])
+  nll = functools.partial(losses.batch_nll, trained.model, trained.params)
+  off = {k: v for k, v in row.items() if not k.startswith('neighbor')}
+  scored = row['loss_mask'][0]
+  return (
+    np.asarray(nll(row))[0][scored],
+    np.asarray(nll(off))[0][scored],
+    row['targets'][0][scored],
+  )
