@@ -1,0 +1,69 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""What every tokenizer shares: the protocol, encodings, finding files."""
+
+from collections.abc import Sequence
+import os
+import pathlib
+from typing import NamedTuple
+from typing import Protocol
+
+import numpy as np
+
+
+class Encoding(NamedTuple):
+  """Tokens of one text.
+
+  Attributes:
+    ids: [n] int32.
+    offsets: [n, 2] int64 first and past-last byte of each token in the text's
+      UTF-8 form.
+  """
+
+  ids: np.ndarray
+  offsets: np.ndarray
+
+
+class Tokenizer(Protocol):
+  """Text to ids and back.
+
+  Attributes:
+    vocab_size: number of ids.
+    fingerprint: hash of everything that decides the ids.
+    pad_id: id that fills up rows.
+    bos_id: id that begins a document.
+    eos_id: id that ends one.
+  """
+
+  vocab_size: int
+  fingerprint: str
+  pad_id: int
+  bos_id: int
+  eos_id: int
+
+  def encode(self, text: str) -> Encoding:
+    """Encodes one text; adds no specials."""
+
+  def encode_batch(self, texts: Sequence[str]) -> list[Encoding]:
+    """Encodes texts."""
+
+  def decode(self, ids: Sequence[int]) -> str:
+    """The text of ids, specials dropped."""
+
+  def save(self, path: str | os.PathLike) -> None:
+    """Writes the tokenizer into the folder `path`."""
+
+
+def find(path: str | os.PathLike, names: Sequence[str]) -> pathlib.Path:
+  """Returns `path` if it is a file, or the first of `names` in that folder.
+
+  Raises:
+    FileNotFoundError: when there is none.
+  """
+  path = pathlib.Path(path)
+  candidates = [path / name for name in names] if path.is_dir() else [path]
+  for candidate in candidates:
+    if candidate.is_file():
+      return candidate
+  expected = ' or '.join(str(c) for c in candidates)
+  raise FileNotFoundError(f'No tokenizer: expected {expected}.')

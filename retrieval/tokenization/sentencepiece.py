@@ -1,0 +1,153 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""A lossless SentencePiece: the text of a token is exactly its bytes.
+
+Unigram pieces (Kudo 2018) with identity normalisation and byte fallback. The one
+character that SentencePiece cannot tell from another, U+2581, its stand-in for a
+blank, goes by its bytes, so decode(encode(text)) == text for every text.
+"""
+
+from collections.abc import Sequence
+import os
+import pathlib
+
+import numpy as np
+
+from retrieval import store
+from retrieval.tokenization import base
+
+FILES = ('model',)
+SPACE = '\u2581'
+# What a model that normalises would change.
+_PROBE = 'x  \ufb01\t e\u0301\r\n '
+
+
+class SentencePieceTokenizer:
+  """A lossless SentencePiece model.
+
+  Attributes:
+    vocab_size: number of ids.
+    fingerprint: hash of the model file.
+    pad_id: id that fills up rows.
+    unk_id: stands for nothing; never comes out of `encode`.
+    bos_id: id that begins a document.
+    eos_id: id that ends one.
+    token_num_bytes: [vocab_size] int32 UTF-8 bytes that each token stands for;
+      0 for specials.
+  """
+
+  def __init__(self, path: str | os.PathLike):
+    """Loads a model.
+
+    Args:
+      path: the model file, or a folder that holds it under the name `model`.
+
+    Raises:
+      FileNotFoundError: when there is no such file.
+      ValueError: when it is no model, or one that loses text.
+    """
+    self._path = base.find(path, FILES)
+    self._model = self._path.read_bytes()
+    self._start()
+    model = self._processor
+    self.vocab_size = model.GetPieceSize()
+    self.pad_id, self.unk_id = model.pad_id(), model.unk_id()
+    self.bos_id, self.eos_id = model.bos_id(), model.eos_id()
+    self.fingerprint = store.hash_files([self._path])
+    self._bytes = [self._piece_bytes(i) for i in range(self.vocab_size)]
+    self.token_num_bytes = np.asarray([len(b) for b in self._bytes], np.int32)
+    self._byte_ids = [model.PieceToId(f'<0x{b:02X}>') for b in range(256)]
+    self._check()
+
+  def _start(self) -> None:
+    import sentencepiece
+
+    try:
+      self._processor = sentencepiece.SentencePieceProcessor(
+        model_proto=self._model
+      )
+    except RuntimeError:
+      raise ValueError(
+        f'{self._path}: not a SentencePiece model ({len(self._model)} bytes).'
+      ) from None
+
+  def __getstate__(self):
+    return {k: v for k, v in self.__dict__.items() if k != '_processor'}
+
+  def __setstate__(self, state):
+    self.__dict__.update(state)
+    self._start()
+
+  def _piece_bytes(self, i: int) -> bytes:
+    model = self._processor
+    if model.IsControl(i) or model.IsUnknown(i):
+      return b''
+    piece = model.IdToPiece(i)
+    if model.IsByte(i):
+      return bytes([int(piece[3:5], 16)])
+    return piece.replace(SPACE, ' ').encode()
+
+  def _check(self) -> None:
+    ids = self._processor.EncodeAsIds(_PROBE)
+    if self._join(ids) != _PROBE.encode() or len(set(self._byte_ids)) != 256:
+      raise ValueError(
+        f'{self._path}: this model normalises text or has no byte fallback, '
+        'and so loses text; train one with experiments.train_tokenizer.'
+      )
+    if min(self.pad_id, self.bos_id, self.eos_id) < 0:
+      raise ValueError(f'{self._path}: the model lacks a pad, bos or eos id.')
+
+  def encode(self, text: str) -> base.Encoding:
+    """Encodes one text; adds no specials."""
+    return self.encode_batch([text])[0]
+
+  def encode_batch(
+    self, texts: Sequence[str], num_threads: int = 1
+  ) -> list[base.Encoding]:
+    """Encodes texts; adds no specials."""
+    if not texts:
+      return []
+    rows = self._processor.EncodeAsIds(list(texts), num_threads=num_threads)
+    return [
+      self._encoding(text, row) for text, row in zip(texts, rows, strict=True)
+    ]
+
+  def _encoding(self, text: str, row: list[int]) -> base.Encoding:
+    if self._join(row) != text.encode():
+      row = self._encode_by_parts(text)
+    ids = np.fromiter(row, np.int32, len(row))
+    offsets = np.empty((len(row), 2), np.int64)
+    lengths = self.token_num_bytes[ids]
+    np.cumsum(lengths, out=offsets[:, 1])
+    np.subtract(offsets[:, 1], lengths, out=offsets[:, 0])
+    return base.Encoding(ids, offsets)
+
+  def _encode_by_parts(self, text: str) -> list[int]:
+    """Encodes what stands between the stand-ins, and these as bytes."""
+    first, *others = text.split(SPACE)
+    row = self._part(first)
+    for part in others:
+      row += self._as_bytes(SPACE)
+      row += self._part(part)
+    return row
+
+  def _part(self, text: str) -> list[int]:
+    row = self._processor.EncodeAsIds(text) if text else []
+    return row if self._join(row) == text.encode() else self._as_bytes(text)
+
+  def _as_bytes(self, text: str) -> list[int]:
+    return [self._byte_ids[b] for b in text.encode()]
+
+  def _join(self, row: Sequence[int]) -> bytes:
+    return b''.join([self._bytes[i] for i in row])
+
+  def decode(self, ids: Sequence[int]) -> str:
+    """The text of ids; a character cut in the middle becomes U+FFFD."""
+    row = np.asarray(ids, np.int64).tolist()
+    return self._join(row).decode(errors='replace')
+
+  def save(self, path: str | os.PathLike) -> None:
+    """Writes the model into the folder `path`."""
+    path = pathlib.Path(path)
+    path.mkdir(parents=True, exist_ok=True)
+    store.write_atomically(path / 'model', self._model)

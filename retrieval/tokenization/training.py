@@ -1,0 +1,150 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Training of a lossless SentencePiece model."""
+
+from collections.abc import Iterable
+from collections.abc import Iterator
+import io
+import os
+import pathlib
+import re
+
+from absl import logging
+
+from retrieval import store
+from retrieval.tokenization import sentencepiece as sentencepiece_lib
+
+MIN_VOCAB_SIZE = 270
+MAX_VOCAB_SIZE = 128_000
+# What no piece may hold: it becomes a piece of its own or goes by its bytes.
+_BREAKS = re.compile(f'[\n\0{sentencepiece_lib.SPACE}]')
+_MAX_LINE_BYTES = 1 << 20
+_MAX_LINE_LENGTH = _MAX_LINE_BYTES // 4  # characters of up to 4 bytes
+
+
+def train_sentencepiece(
+  texts: Iterable[str],
+  model_path: str | os.PathLike,
+  vocab_size: int,
+  *,
+  max_sentences: int = 1_000_000,
+  num_threads: int = 2,
+) -> sentencepiece_lib.SentencePieceTokenizer:
+  """Trains a lossless unigram model on texts.
+
+  Equal texts and arguments give an equal file; a number of threads is an
+  argument too. Texts are streamed, and no more than `max_sentences` lines held.
+
+  Args:
+    texts: documents; their lines are what is learned from.
+    model_path: file to write, whole or not at all.
+    vocab_size: 270 to 128,000; the 256 bytes and 4 specials included.
+    max_sentences: lines that are sampled from all of them.
+    num_threads: of the trainer.
+
+  Returns:
+    The trained tokenizer.
+
+  Raises:
+    ValueError: when the size is out of range, or too large or too small for
+      the texts; whatever the texts' iterator raises.
+  """
+  import sentencepiece
+
+  if not MIN_VOCAB_SIZE <= vocab_size <= MAX_VOCAB_SIZE:
+    raise ValueError(
+      f'tokenizer.vocab_size {vocab_size}: expected {MIN_VOCAB_SIZE} to '
+      f'{MAX_VOCAB_SIZE:,}.'
+    )
+  lines = _Lines(texts)
+  model = io.BytesIO()
+  try:
+    sentencepiece.SentencePieceTrainer.Train(
+      sentence_iterator=iter(lines),
+      model_writer=model,
+      vocab_size=vocab_size,
+      model_type='unigram',
+      normalization_rule_name='identity',
+      byte_fallback=True,
+      add_dummy_prefix=False,
+      remove_extra_whitespaces=False,
+      split_digits=True,
+      user_defined_symbols=['\n'],
+      character_coverage=0.9995,
+      input_sentence_size=max_sentences,
+      max_sentence_length=_MAX_LINE_BYTES,
+      num_threads=num_threads,
+      pad_id=0,
+      unk_id=1,
+      bos_id=2,
+      eos_id=3,
+      minloglevel=2,
+    )
+  except RuntimeError as e:
+    if lines.error:
+      raise lines.error from None
+    raise ValueError(_explained(str(e), vocab_size, lines.count)) from None
+  model_path = pathlib.Path(model_path)
+  model_path.parent.mkdir(parents=True, exist_ok=True)
+  store.write_atomically(model_path, model.getvalue())
+  logging.info(
+    'Trained %s: %s pieces from %s lines.',
+    model_path,
+    f'{vocab_size:,}',
+    f'{lines.count:,}',
+  )
+  return sentencepiece_lib.SentencePieceTokenizer(model_path)
+
+
+class _Lines:
+  """Lines to learn from; keeps what the trainer would swallow.
+
+  Attributes:
+    count: lines handed out.
+    error: what the texts' iterator raised, if anything.
+  """
+
+  def __init__(self, texts: Iterable[str]):
+    self._texts = texts
+    self.count = 0
+    self.error: Exception | None = None
+
+  def __iter__(self) -> Iterator[str]:
+    try:
+      for text in self._texts:
+        for line in _lines(text):
+          self.count += 1
+          yield line
+    except Exception as e:
+      self.error = e
+      raise
+
+
+def _lines(text: str) -> Iterator[str]:
+  """Cuts a text into lines that the trainer does not pass over as too long."""
+  for line in _BREAKS.split(text):
+    while len(line) > _MAX_LINE_LENGTH:
+      cut = line.rfind(' ', 1, _MAX_LINE_LENGTH)
+      cut = cut if cut > 0 else _MAX_LINE_LENGTH
+      yield line[:cut]
+      line = line[cut:]
+    if line:
+      yield line
+
+
+def _explained(message: str, vocab_size: int, num_lines: int) -> str:
+  """The trainer's error in terms of the config."""
+  what = f'tokenizer.vocab_size {vocab_size:,}: '
+  if not num_lines:
+    return f'{what}no text to train a tokenizer on.'
+  if found := re.search(r'too high.*<= (\d+)', message):
+    return (
+      f'{what}too large for this text ({num_lines:,} lines), which allows '
+      f'{int(found[1]):,} at most; lower it or bring more text.'
+    )
+  if found := re.search(r'required_chars. \d+ vs (\d+)', message):
+    return (
+      f"{what}too small for this text's characters; they and the bytes take "
+      f'{int(found[1]):,}.'
+    )
+  return f'{what}the tokenizer could not be trained: {message}'

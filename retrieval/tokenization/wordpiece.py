@@ -1,0 +1,140 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""BERT's WordPiece (Devlin et al. 2018), through the `tokenizers` library."""
+
+from collections.abc import Sequence
+import json
+import os
+import pathlib
+
+import numpy as np
+
+from retrieval import store
+from retrieval.tokenization import base
+
+FILES = ('tokenizer.json', 'vocab.txt')
+_SPECIALS = ('[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]')
+
+
+class WordPieceTokenizer:
+  """WordPiece from vocab.txt, tokenizer.json or a folder with one.
+
+  Attributes:
+    vocab_size: number of ids.
+    fingerprint: hash of vocabulary and settings.
+    pad_id: id of [PAD].
+    unk_id: id of [UNK].
+    cls_id: id of [CLS]; bos_id too.
+    sep_id: id of [SEP]; eos_id too.
+    mask_id: id of [MASK].
+  """
+
+  def __init__(self, path: str | os.PathLike, lowercase: bool | None = None):
+    """Loads the vocabulary.
+
+    Args:
+      path: vocab.txt, tokenizer.json, or a folder that holds either.
+      lowercase: lower case and strip accents. None: as tokenizer_config.json
+        beside vocab.txt says, or True. A tokenizer.json says it itself.
+
+    Raises:
+      FileNotFoundError: when there is no such file.
+      ValueError: when it is none, or lacks one of BERT's special tokens.
+    """
+    path = base.find(path, FILES)
+    self._tokenizer = _load(path, lowercase)
+    self._tokenizer.no_padding()
+    self._tokenizer.no_truncation()
+    ids = {token: self._tokenizer.token_to_id(token) for token in _SPECIALS}
+    missing = [token for token, i in ids.items() if i is None]
+    if missing:
+      raise ValueError(f'{path}: the vocabulary lacks {", ".join(missing)}.')
+    self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (
+      ids.values()
+    )
+    self.bos_id, self.eos_id = self.cls_id, self.sep_id
+    self.vocab_size = self._tokenizer.get_vocab_size()
+    self.fingerprint = store.fingerprint(self._tokenizer.to_str())
+
+  def encode(self, text: str) -> base.Encoding:
+    """Encodes one text; adds no specials."""
+    return self.encode_batch([text])[0]
+
+  def encode_batch(self, texts: Sequence[str]) -> list[base.Encoding]:
+    """Encodes texts on all cores; adds no specials."""
+    encodings = self._tokenizer.encode_batch(
+      list(texts), add_special_tokens=False
+    )
+    return [
+      base.Encoding(
+        np.asarray(encoding.ids, np.int32),
+        _byte_offsets(text, encoding.offsets),
+      )
+      for text, encoding in zip(texts, encodings, strict=True)
+    ]
+
+  def encode_ids_batch(
+    self, texts: Sequence[str], max_length: int
+  ) -> list[list[int]]:
+    """BERT's input: [CLS] text [SEP], the text cut to fit.
+
+    Args:
+      texts: any number of texts.
+      max_length: most ids of a row, the two specials included.
+
+    Returns:
+      A row of ids for each text.
+
+    Raises:
+      ValueError: when not even the specials fit.
+    """
+    if max_length < 2:
+      raise ValueError(f'max_length {max_length}: [CLS] and [SEP] take 2.')
+    encodings = self._tokenizer.encode_batch_fast(
+      list(texts), add_special_tokens=False
+    )
+    keep = max_length - 2
+    return [
+      [self.cls_id, *encoding.ids[:keep], self.sep_id] for encoding in encodings
+    ]
+
+  def decode(self, ids: Sequence[int]) -> str:
+    """The text of ids, specials dropped; blanks are WordPiece's guess."""
+    ids = np.asarray(ids, np.int64).tolist()
+    return self._tokenizer.decode(ids, skip_special_tokens=True)
+
+  def save(self, path: str | os.PathLike) -> None:
+    """Writes tokenizer.json into the folder `path`."""
+    path = pathlib.Path(path)
+    path.mkdir(parents=True, exist_ok=True)
+    text = self._tokenizer.to_str().encode()
+    store.write_atomically(path / 'tokenizer.json', text)
+
+
+def _load(path: pathlib.Path, lowercase: bool | None):
+  import tokenizers
+
+  try:
+    if path.suffix == '.json':
+      return tokenizers.Tokenizer.from_file(str(path))
+    if lowercase is None:
+      config = path.with_name('tokenizer_config.json')
+      settings = json.loads(config.read_text()) if config.is_file() else {}
+      lowercase = settings.get('do_lower_case', True)
+    bert = tokenizers.implementations.BertWordPieceTokenizer(
+      str(path), lowercase=lowercase
+    )
+    return tokenizers.Tokenizer.from_str(bert.to_str())
+  except Exception as e:  # The library raises nothing narrower.
+    raise ValueError(f'{path}: not a WordPiece vocabulary ({e}).') from None
+
+
+def _byte_offsets(text: str, offsets: Sequence[tuple[int, int]]) -> np.ndarray:
+  """Character offsets to offsets in the text's UTF-8 form."""
+  spans = np.asarray(offsets, np.int64).reshape(-1, 2)
+  if text.isascii():
+    return spans
+  points = np.frombuffer(text.encode('utf-32-le'), np.uint32)
+  width = 1 + (points >= 0x80) + (points >= 0x800) + (points >= 0x10000)
+  ends = np.concatenate([[0], np.cumsum(width, dtype=np.int64)])
+  return ends[spans]
