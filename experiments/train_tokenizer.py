@@ -1,0 +1,85 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Trains a lossless SentencePiece tokenizer on a corpus.
+
+  python -m experiments.train_tokenizer --config=configs/<name>.py --workdir=DIR
+
+reads config.corpus and config.tokenizer and writes <data folder>/tokenizer/model,
+where the preparing command finds it. What stands there already is kept.
+"""
+
+import itertools
+import time
+
+from absl import logging
+import ml_collections
+import rich.console
+import rich.table
+
+from experiments import command
+from experiments import retro_data
+from experiments import retro_prepare
+from retrieval import tokenizers
+from retrieval import tokens as tokens_lib
+
+_MEASURED_DOCUMENTS = 2000
+
+
+def _check(
+  config: ml_collections.ConfigDict, tokenizer: tokenizers.Tokenizer
+) -> None:
+  """Refuses to pass off another size's tokenizer for the config's."""
+  wanted = config.tokenizer.vocab_size
+  if not config.tokenizer.path and tokenizer.vocab_size != wanted:
+    raise ValueError(
+      f'A tokenizer of {tokenizer.vocab_size:,} pieces stands there already, '
+      f'but config.tokenizer.vocab_size is {wanted:,}: remove it, or name '
+      'another data_dir.'
+    )
+
+
+def _measure(
+  config: ml_collections.ConfigDict, tokenizer: tokenizers.Tokenizer
+) -> dict[str, str]:
+  """Encodes the first documents and says how well and how fast."""
+  documents = itertools.islice(retro_data.corpus(config), _MEASURED_DOCUMENTS)
+  texts = [
+    tokens_lib.document_text(document, config.tokens.with_title)
+    for document in documents
+  ]
+  start = time.perf_counter()
+  encodings = tokenizer.encode_batch(texts)
+  sec = time.perf_counter() - start
+  num_tokens = sum(len(encoding.ids) for encoding in encodings)
+  num_bytes = sum(len(text.encode()) for text in texts)
+  kept = sum(
+    tokenizer.decode(encoding.ids) == text
+    for text, encoding in zip(texts, encodings, strict=True)
+  )
+  return {
+    'documents measured': f'{len(texts):,}',
+    'of these, equal after decoding': f'{kept:,}',
+    'bytes a token': f'{num_bytes / num_tokens:.3f}',
+    'tokens a second': f'{num_tokens / sec:,.0f}',
+  }
+
+
+def run(config: ml_collections.ConfigDict, workdir: str) -> None:
+  """Trains unless a tokenizer stands there, then measures it."""
+  data = retro_data.DataFolder.of(config, workdir)
+  logging.info('The tokenizer is written to %s.', data.tokenizer_path)
+  start = time.monotonic()
+  retro_prepare.train_tokenizer(config, data)
+  sec = time.monotonic() - start
+  _check(config, data.tokenizer)
+  table = rich.table.Table('tokenizer', 'value')
+  table.add_row('pieces', f'{data.tokenizer.vocab_size:,}')
+  table.add_row('seconds to train', f'{sec:.1f}')
+  for what, value in _measure(config, data.tokenizer).items():
+    table.add_row(what, value)
+  table.add_row('fingerprint', data.tokenizer.fingerprint)
+  rich.console.Console().print(table)
+
+
+if __name__ == '__main__':
+  command.main(run)
