@@ -70,6 +70,8 @@ def test_equals_float64_oracle(kind, metric):
     noise = rng.standard_normal((5, dimension)).astype(np.float32)
     if kind == 'whole numbers':
       noise = np.round(noise)
+    if kind == 'far':
+      noise *= np.float32(0.01)
     queries = database[rng.integers(0, num_rows, 5)] + noise * np.float32(0.5)
     searcher = searchers.ExactSearcher(
       database,
@@ -102,9 +104,18 @@ def test_ids_pass_the_range_of_int32(monkeypatch):
   assert ids.min() >= 1 << 32
 
 
+def test_counts_rows_on_all_devices_and_in_all_blocks():
+  database = np.arange(9000, dtype=np.float32)[:, None]
+  searcher = searchers.ExactSearcher(database, block_rows=4096)
+  threshold = np.array([8999, 4000, -1], np.float32)
+  counts = searcher._count(np.ones((3, 1), np.float32), threshold)
+  np.testing.assert_array_equal(counts, [1, 5000, 9000])
+
+
 def test_two_stage_top_k_breaks_ties_as_one_stage():
   rng = np.random.default_rng(0)
-  scores = rng.integers(0, 40, (6, 64 * block_search.GROUP)).astype(np.float32)
+  scores = rng.standard_normal((6, 64 * block_search.GROUP), np.float32)
+  scores = np.floor(2 * scores)  # groups of different maxima share values
   values, ids = jax.jit(block_search.top_k, static_argnums=1)(scores, 20)
   want_values, want_ids = jax.lax.top_k(scores, 20)
   np.testing.assert_array_equal(values, want_values)
