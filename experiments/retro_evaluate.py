@@ -245,10 +245,14 @@ def make_table(results: Sequence[Result]) -> rich.table.Table:
       f'{row["bits_per_byte"]:.4f}',
       f'{d.mean:+.4f}' if d else '',
       f'{d.low:+.4f} {d.high:+.4f}' if d else '',
-      f'{row["token_perplexity"]:,.2f}',
-      f'{row["word_perplexity"]:,.1f}',
+      _perplexity(row['token_perplexity']),
+      _perplexity(row['word_perplexity']),
     )
   return table
+
+
+def _perplexity(x: float) -> str:
+  return f'{x:,.2f}' if x < 1e5 else f'{x:.3g}'
 
 
 def write(

@@ -23,14 +23,14 @@ from retro_jax import windows as windows_lib
 
 RETRIEVALS = ('on', 'off', 'shuffled')
 
-# Batch of rows -> [B, C] nats of each chunk's scored tokens.
+# Batch of rows -> [B, C] nats of each chunk's targets.
 ScoreFn = Callable[[pipeline.Row], jax.Array]
 
 
 def score_chunks(
   model: nn.Module, params, batch: pipeline.Row, chunk_length: int
 ) -> jax.Array:
-  """Nats of each chunk's scored tokens: [B, C] float32; to be jitted."""
+  """Nats of each chunk's targets: [B, C] float32; to be jitted."""
   nll = losses.batch_nll(model, params, batch)
   return nll.reshape(len(nll), -1, chunk_length).sum(-1)
 
@@ -157,8 +157,7 @@ def evaluate(
         seed,
       )
     row = reader.read(layout.ids[mine], layout.segments[mine], retrieved_by)
-    keep = np.repeat(layout.scored[mine], chunks.chunk_length, axis=1)
-    scores = score(row | {'loss_mask': row['loss_mask'] & keep})
+    scores = score(row)
     if pending is not None:  # Fetched late: the next rows are read meanwhile.
       _add(nats, *pending)
     pending = (layout, scores)

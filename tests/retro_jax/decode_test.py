@@ -5,6 +5,7 @@
 import dataclasses
 import functools
 
+from flax import linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -27,6 +28,28 @@ def _params():
   return tiny.params(CONFIG)
 
 
+class Summing(nn.Module):
+  """Counts modulo V all that a position may see, each thing with its weight."""
+
+  config: model.RetroConfig
+
+  def __call__(self, tokens, neighbors=None, mask=None):
+    weights = 3 * jnp.arange(tokens.shape[1]) + 1
+    seen = jnp.cumsum(tokens * weights, axis=1)
+    if neighbors is not None:
+      weights = (
+        5 * jnp.arange(neighbors[0].size).reshape(neighbors[0].shape) + 1
+      )
+      sums = ((neighbors + 1) * mask * weights).sum((2, 3))
+      sums = jnp.cumsum(sums, axis=1)  # of chunks 0..u
+      u = (jnp.arange(tokens.shape[1]) + 1) // M - 1
+      seen += jnp.where(u >= 0, sums[:, u], 0)
+    return jax.nn.one_hot(seen % self.config.vocab_size, self.config.vocab_size)
+
+
+SUMMING = Summing(CONFIG)
+
+
 class Retriever:
   """Neighbors that depend on every token of the chunk; counts its calls."""
 
@@ -45,33 +68,38 @@ class Retriever:
     return retriever_lib.Retrieved(ids, -1.0 * ids, tokens, mask, titles)
 
 
-def _is_greedy(tokens, start, retrieve, k=2):
+def _is_greedy(apply, tokens, start, retrieve, k=2):
   """Whether each token is the likeliest, by one pass over exactly these."""
   chunks = [tokens[i : i + M] for i in range(0, len(tokens) // M * M, M)]
   neighbors = ()
   if retrieve:
     found = retrieve(chunks, k)
     neighbors = (found.tokens[None], found.mask[None])
-  logits = tiny.apply(CONFIG, _params(), np.array([tokens]), *neighbors)
+  logits = apply(np.array([tokens]), *neighbors)
   likeliest = np.argmax(logits[0], -1)[start - 1 : -1]
   return likeliest.tolist() == list(tokens[start:])
 
 
-@pytest.mark.parametrize('length', [1, 4, 7])
+@pytest.mark.parametrize(
+  ('retro', 'length'),
+  [(model.Retro(CONFIG), 3), *((SUMMING, n) for n in (1, 3, 4, 5, 9))],
+)
 @pytest.mark.parametrize('on', [True, False])
-def test_greedy_draws_the_likeliest_with_all_neighbors_so_far(length, on):
+def test_greedy_draws_the_likeliest_with_all_neighbors_so_far(
+  retro, length, on
+):
   prompt = np.random.default_rng(length).integers(0, 23, length).tolist()
   retrieve = Retriever() if on else None
+  params = _params() if retro is not SUMMING else {}
   config = dataclasses.replace(GREEDY, max_new_tokens=13 - length)
-  (got,) = decode.sample(
-    model.Retro(CONFIG), _params(), [prompt], config, retrieve=retrieve
-  )
+  (got,) = decode.sample(retro, params, [prompt], config, retrieve=retrieve)
   want = got.tokens.tolist()
   assert len(want) == 13 and want[:length] == prompt
-  assert _is_greedy(want, length, Retriever() if on else None)
+  apply = jax.jit(functools.partial(retro.apply, {'params': params}))
+  assert _is_greedy(apply, want, length, Retriever() if on else None)
   assert got.prompt_length == length
   assert got.new_tokens.tolist() == want[length:]
-  assert [len(c) for c in got.chunks()][:-1] == [M] * (len(want) // -M * -1 - 1)
+  assert [len(chunk) for chunk in got.chunks()] == [4, 4, 4, 1]
   complete = [tuple(want[i : i + M]) for i in range(0, len(want) - M + 1, M)]
   if on:  # Each complete chunk asked once, in order.
     assert retrieve.rows == complete
@@ -103,13 +131,19 @@ def test_rows_of_a_batch_do_not_disturb_each_other():
   config = decode.SamplingConfig(
     temperature=0.0, max_new_tokens=9, context_chunks=8
   )
-  run = functools.partial(
-    decode.sample, model.Retro(CONFIG), _params(), config=config
-  )
+  run = functools.partial(decode.sample, SUMMING, {}, config=config)
   together = run(prompts=prompts, retrieve=Retriever())
   for prompt, got in zip(prompts, together, strict=True):
     (alone,) = run(prompts=[prompt], retrieve=Retriever())
     assert got.tokens.tolist() == alone.tokens.tolist()
+  stop = int(together[0].new_tokens[3])
+  config = dataclasses.replace(config, stop_ids=(stop,))
+  stopped = run(prompts=prompts, config=config, retrieve=Retriever())
+  for free, got in zip(together, stopped, strict=True):
+    new = free.new_tokens.tolist()
+    end = new.index(stop) + 1 if stop in new else len(new)
+    assert got.new_tokens.tolist() == new[:end]
+  assert len({len(got.new_tokens) for got in stopped}) > 1
 
 
 def test_a_text_longer_than_the_buffer_goes_on_in_windows():
@@ -118,9 +152,7 @@ def test_a_text_longer_than_the_buffer_goes_on_in_windows():
     temperature=0.0, max_new_tokens=30, context_chunks=4, num_neighbors=2
   )
   retrieve = Retriever()
-  (got,) = decode.sample(
-    model.Retro(CONFIG), _params(), [prompt], config, retrieve=retrieve
-  )
+  (got,) = decode.sample(SUMMING, {}, [prompt], config, retrieve=retrieve)
   tokens, first = list(prompt), 0
   while len(tokens) < 33:  # the same windows, by hand
     if len(tokens) - first * M > 4 * M:
@@ -129,9 +161,8 @@ def test_a_text_longer_than_the_buffer_goes_on_in_windows():
     found = Retriever()(window.reshape(4, M), 2)
     now = len(tokens) - first * M
     complete = (np.arange(4) < now // M)[:, None, None]
-    logits = tiny.apply(
-      CONFIG,
-      _params(),
+    logits = SUMMING.apply(
+      {},
       window[None],
       found.tokens[None],
       (found.mask & complete)[None],
