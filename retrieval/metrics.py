@@ -44,7 +44,7 @@ def agreement_with_exact(
     least = np.take_along_axis(np.asarray(exact_scores), last, axis=1)
     hits = ((found_scores >= least) & (found >= 0)).sum(1)
   shares = np.where(wanted, hits / np.maximum(wanted, 1), 1.0)
-  return float(np.mean(np.minimum(shares, 1.0)))
+  return float(np.mean(shares))
 
 
 def recall_at_k(

@@ -191,6 +191,20 @@ def test_killed_while_writing_leaves_nothing(tmp_path, vectors, monkeypatch):
   index_lib.build_index(path, vectors, 'v', EXACT)
 
 
+def test_is_published_by_one_rename(tmp_path, vectors, monkeypatch):
+  drafts = []
+  write = index_lib._write
+
+  def watched(draft, *args):
+    write(draft, *args)
+    assert not (tmp_path / 'index').exists()
+    drafts.append(draft.stat().st_ino)
+
+  monkeypatch.setattr(index_lib, '_write', watched)
+  index_lib.build_index(tmp_path / 'index', vectors, 'v', EXACT)
+  assert drafts == [(tmp_path / 'index').stat().st_ino]
+
+
 def test_of_two_builders_the_first_one_counts(tmp_path, vectors, monkeypatch):
   path = tmp_path / 'index'
   write = index_lib._write

@@ -176,7 +176,8 @@ def test_empty_database_and_no_queries(metric):
     (1e20, '1e\\+17'),
   ],
 )
-def test_names_the_row_that_cannot_be_searched(value, said):
+def test_names_the_row_that_cannot_be_searched(value, said, monkeypatch):
+  monkeypatch.setattr(searchers.base, '_CHECK_BYTES', 1 << 14)
   rows = np.ones((70_000, 4), np.float32)
   searcher = searchers.ExactSearcher(rows[:9])
   rows[66_000, 2] = value
