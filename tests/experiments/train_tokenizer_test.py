@@ -10,8 +10,15 @@ from configs import retro_pretrain_quickstart
 from experiments import train_tokenizer
 from retrieval import tokenizers
 
+
+def _words(i):
+  # All pairs of two lists of syllables: enough for a few dozen pieces.
+  parts = 'ant bee cow dog elk fox gnu hen'.split()
+  return ' '.join(a + parts[i % 8] + b for a in parts for b in parts)
+
+
 _LINES = [
-  {'id': str(i), 'title': f'Page {i}', 'text': f'The ant saw bee {i}.\n' * 9}
+  {'id': str(i), 'title': f'Page {i}', 'text': f'{_words(i)}\n' * 3}
   for i in range(60)
 ]
 
@@ -23,14 +30,14 @@ def config(tmp_path):
   config = retro_pretrain_quickstart.get_config('test')
   config.corpus.kind = 'jsonl'
   config.corpus.path = str(path)
-  config.tokenizer.vocab_size = 276
+  config.tokenizer.vocab_size = 300
   return config
 
 
 def test_trains_once_and_says_what_came_out(config, tmp_path, capsys):
   train_tokenizer.run(config, str(tmp_path))
   model = tmp_path / 'data/tokenizer/model'
-  assert tokenizers.load_tokenizer(model.parent).vocab_size == 276
+  assert tokenizers.load_tokenizer(model.parent).vocab_size == 300
   out = capsys.readouterr().out
   assert 'equal after decoding' in out and 'bytes a token' in out
   written = model.stat().st_mtime_ns
@@ -40,8 +47,8 @@ def test_trains_once_and_says_what_came_out(config, tmp_path, capsys):
 
 def test_another_size_is_refused(config, tmp_path):
   train_tokenizer.run(config, str(tmp_path))
-  config.tokenizer.vocab_size = 280
-  with pytest.raises(ValueError, match='276 pieces .* vocab_size is 280'):
+  config.tokenizer.vocab_size = 310
+  with pytest.raises(ValueError, match='of 300 pieces .*vocab_size is 310'):
     train_tokenizer.run(config, str(tmp_path))
 
 

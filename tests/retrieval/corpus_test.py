@@ -170,7 +170,7 @@ def test_duplicates_are_found_between_files(tmp_path):
   ('name', 'pack'),
   [('gz', gzip.compress), ('bz2', bz2.compress), ('xz', lzma.compress)],
 )
-@pytest.mark.parametrize('damage', ['cut', 'flipped', 'other'])
+@pytest.mark.parametrize('damage', ['cut', 'flipped', 'start', 'other'])
 def test_damaged_archive(tmp_path, name, pack, damage):
   text = b''.join(
     _line(Document(str(i), '', os.urandom(40).hex())) for i in range(500)
@@ -180,6 +180,8 @@ def test_damaged_archive(tmp_path, name, pack, damage):
     del data[len(data) // 2 :]
   elif damage == 'flipped':
     data[len(data) // 2] ^= 255
+  elif damage == 'start':
+    data[10] = 255  # gzip: a block of no type
   else:
     data = text
   path = tmp_path / f'a.jsonl.{name}'

@@ -194,27 +194,44 @@ def test_a_vocabulary_of_128k_is_within_range(tmp_path):
     tokenizers.train_sentencepiece(_texts(5), tmp_path / 'model', 128_000)
 
 
+_PROBED = ['x', '\ufb01', '\t', 'e', '\u0301', '\r', '\n']
+_FAITHFUL = {
+  'normalization_rule_name': 'identity',
+  'add_dummy_prefix': False,
+  'remove_extra_whitespaces': False,
+  'byte_fallback': True,
+  'pad_id': 3,
+}
+
+
 @pytest.mark.parametrize(
   ('settings', 'message'),
   [
-    ({}, 'loses text'),
-    ({'normalization_rule_name': 'identity'}, 'loses text'),
-    ({'byte_fallback': True}, 'loses text'),
+    ({'normalization_rule_name': 'nmt_nfkc'}, 'loses text'),
+    ({'add_dummy_prefix': True}, 'loses text'),
+    ({'remove_extra_whitespaces': True}, 'loses text'),
+    ({'byte_fallback': False, 'user_defined_symbols': _PROBED}, 'loses text'),
+    ({'pad_id': -1}, 'lacks a pad, bos or eos id'),
+    ({}, ''),
   ],
 )
 def test_models_that_lose_text_are_refused(tmp_path, settings, message):
   model = io.BytesIO()
   sentencepiece.SentencePieceTrainer.Train(
-    sentence_iterator=iter(_texts()),
+    sentence_iterator=iter([*_texts(), *'\ufb01 \t e\u0301 \r \n'.split(' ')]),
     model_writer=model,
-    vocab_size=320,
+    vocab_size=330,
+    character_coverage=1.0,
     hard_vocab_limit=False,
     minloglevel=2,
-    **settings,
+    **_FAITHFUL | settings,
   )
   (tmp_path / 'model').write_bytes(model.getvalue())
-  with pytest.raises(ValueError, match=message):
-    tokenizers.load_tokenizer(tmp_path)
+  if message:
+    with pytest.raises(ValueError, match=message):
+      tokenizers.load_tokenizer(tmp_path)
+  else:
+    _check_lossless(tokenizers.load_tokenizer(tmp_path), HARD[3])
 
 
 def test_not_a_model(tmp_path):
