@@ -22,19 +22,21 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   config = retro_base.get_config(arg)
   config.tokenizer.vocab_size = 4096
   config.valid_fraction = 0.03
-  config.model.update({
-    'd_model': 128,
-    'd_ff': 512,
-    'num_heads': 4,
-    'head_dim': 32,
-    'num_layers': 4,
-    'cca_layers': (2, 4),
-    'encoder_d_model': 128,
-    'encoder_d_ff': 512,
-    'encoder_num_heads': 4,
-    'encoder_head_dim': 32,
-    'encoder_num_layers': 1,
-  })
+  config.model.update(
+    {
+      'd_model': 128,
+      'd_ff': 512,
+      'num_heads': 4,
+      'head_dim': 32,
+      'num_layers': 4,
+      'cca_layers': (2, 4),
+      'encoder_d_model': 128,
+      'encoder_d_ff': 512,
+      'encoder_num_heads': 4,
+      'encoder_head_dim': 32,
+      'encoder_num_layers': 1,
+    }
+  )
   config.index.scann = {'num_leaves_to_search': 40}  # of about 164
   config.optimizer.learning_rate = 3e-3
   return retro_base.finish(config, arg)

@@ -8,7 +8,9 @@ The baseline's environment holds torch, numpy<2, pyarrow<20 and
 retro-pytorch==0.3.9; its model is called directly with neighbor tokens. The two
 take turns, so that neither runs while the other is timed and both see the same
 machine. A training step is the loss and all gradients. Without the flag only
-ours is timed.
+ours is timed. `taskset -c 0` before the command times one core of each, which is
+the steadier figure on a shared machine. GLIBC_TUNABLES=glibc.malloc.hugetlb=1
+before it spares both sides most of the kernel's work for fresh memory.
 """
 
 import json
@@ -191,7 +193,13 @@ def run(baseline_python: str, repeats: int) -> dict:
         ratio = result['ours'][name] / result['baseline'][name]
         result[f'ratio_{name}'] = ratio
     results[step] = result
-  return {'sizes': SIZES, 'num_threads': num_threads, 'steps': results}
+  return {
+    'sizes': SIZES,
+    'num_threads': num_threads,
+    'glibc_tunables': os.environ.get('GLIBC_TUNABLES', ''),
+    'load_average': os.getloadavg()[0],
+    'steps': results,
+  }
 
 
 def _print(results: dict) -> None:

@@ -40,7 +40,7 @@ def train_tokenizer(config: Config, data: retro_data.DataFolder) -> Rows:
   """Trains a SentencePiece model on the corpus, or copies the one given."""
   path = data.tokenizer_path
   settings = config.tokenizer
-  if not path.exists():
+  if not (path / 'model').exists() and not (path / 'tokenizer.json').exists():
     if settings.path:
       tokenizers.load_tokenizer(settings.path).save(path)
     else:
@@ -51,7 +51,13 @@ def train_tokenizer(config: Config, data: retro_data.DataFolder) -> Rows:
         for document in documents
       )
       tokenizers.train_sentencepiece(texts, path / 'model', settings.vocab_size)
-  return [('vocabulary', f'{data.tokenizer.vocab_size:,}')]
+  found = data.tokenizer.vocab_size
+  if not settings.path and found != settings.vocab_size:
+    raise ValueError(
+      f'{path}: the tokenizer here has {found} pieces, but '
+      f'tokenizer.vocab_size is {settings.vocab_size}; choose another folder.'
+    )
+  return [('vocabulary', f'{found:,}')]
 
 
 def tokenize(config: Config, data: retro_data.DataFolder) -> Rows:

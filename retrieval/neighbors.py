@@ -214,8 +214,9 @@ def _neighbor_search(index, datastore, datastore_vectors, k):
       f'The index holds {searcher.num_vectors} vectors, the datastore '
       f'{datastore.path} {datastore.num_chunks} chunks; they must be the same.'
     )
+  # The index has checked these very vectors when it was built.
   exact = searchers.ExactSearcher(
-    datastore_vectors.array('vectors'), searcher.metric
+    datastore_vectors.array('vectors'), searcher.metric, check=False
   )
   return NeighborSearch(searcher, exact, datastore, k)
 

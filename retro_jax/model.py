@@ -225,7 +225,10 @@ class Retro(nn.Module):
 
 
 def _look_up(table, ids, dtype):
-  return jnp.take(table, ids, axis=0, mode='clip').astype(dtype)
+  # Whole rows on every device: a lookup in split ones would be replicated.
+  table = partitioning.constrain(table.astype(dtype), 'vocab', None)
+  rows = jnp.take(table, ids, axis=0, mode='clip')
+  return partitioning.constrain(rows, 'batch', *[None] * ids.ndim)
 
 
 def _complete_chunks(config, tokens, neighbors, mask):

@@ -10,7 +10,7 @@ from tests.retro_jax import reference
 from tests.retro_jax import tiny
 
 CASES = {
-  'ragged': ({}, {}),
+  'ragged': ({'num_layers': 3, 'cca_layers': (2, 3)}, {}),
   'whole chunks': ({}, {'length': 12}),
   'shorter than a chunk': ({}, {'length': 3}),
   'last token retrieves': ({}, {'length': 4, 'chunks': 1}),
@@ -46,7 +46,11 @@ CASES = {
 }
 
 
+SMALL = {'num_layers': 2, 'cca_layers': (2,)}
+
+
 def _compare(overrides, sizes, segments=None):
+  overrides = SMALL | overrides
   with jax.enable_x64(True):
     c = tiny.config(dtype='float64', param_dtype='float64', **overrides)
     p = tiny.params(c)

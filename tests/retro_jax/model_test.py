@@ -65,15 +65,14 @@ def _perturbed(c, p, tokens, neighbors, mask, **kwargs):
   tables is the gradient by position.
   """
   count, size = tokens.size, neighbors.size
-  c = tiny.config(vocab_size=max(count, size))
+  c = dataclasses.replace(c, vocab_size=max(count, size), tie_readout=False)
   rng = np.random.default_rng(3)
   tables = {
     'embedding': rng.standard_normal((c.vocab_size, c.d_model)),
     'encoder_embedding': rng.standard_normal((c.vocab_size, c.encoder_d_model)),
   }
   tables = {k: v.astype(np.float32) for k, v in tables.items()}
-  tables['readout'] = tables['embedding'][: c.vocab_size]
-  c = tiny.config(vocab_size=c.vocab_size, tie_readout=False)
+  tables['readout'] = tables['embedding']
 
   def probe(tables):
     logits = tiny.apply(
@@ -110,11 +109,20 @@ def test_causal_by_gradients():
       assert ((by_neighbor[t, u] > 0) == readable).all()
 
 
-def test_segments_are_isolated_by_gradients():
-  c = tiny.config()
+@pytest.mark.parametrize(
+  ('segments', 'readers'),
+  [
+    # Chunk 1 ends in padding, so nobody reads its neighbors.
+    ([1] * 6 + [0] * 2 + [2] * 8, [range(3, 6), (), range(11, 15), (15,)]),
+    # Chunk 1 ends its document: only its last token reads.
+    ([1] * 8 + [2] * 8, [range(3, 7), (7,), range(11, 15), (15,)]),
+  ],
+)
+def test_segments_are_isolated_by_gradients(segments, readers):
+  c = tiny.config(num_layers=1, cca_layers=(1,))
   tokens, neighbors, _ = tiny.inputs(c, batch=1, length=16)
   mask = np.ones(neighbors.shape, bool)
-  segments = np.array([[1, 1, 1, 1, 1, 1, 0, 0, 2, 2, 2, 2, 2, 2, 2, 2]])
+  segments = np.array([segments])
   by_token, by_neighbor = _perturbed(
     c, tiny.params(c), tokens, neighbors, mask, segment_ids=segments
   )
@@ -122,8 +130,7 @@ def test_segments_are_isolated_by_gradients():
   for t in np.flatnonzero(segments[0]):
     same = (segments[0] == segments[0, t]) & (np.arange(16) <= t)
     np.testing.assert_array_equal(by_token[t] > 0, same)
-    # Chunk 1 ends in padding, so nobody reads its neighbors.
-    reads = [3 <= t < 6, False, t >= 11, t >= 15]
+    reads = [t in tokens for tokens in readers]
     np.testing.assert_array_equal(by_neighbor[t].max(-1) > 0, reads)
 
 
