@@ -54,8 +54,9 @@ def train_tokenizer(config: Config, data: retro_data.DataFolder) -> Rows:
   found = data.tokenizer.vocab_size
   if not settings.path and found != settings.vocab_size:
     raise ValueError(
-      f'{path}: the tokenizer here has {found} pieces, but '
-      f'tokenizer.vocab_size is {settings.vocab_size}; choose another folder.'
+      f'{path}: a tokenizer of {found:,} pieces stands here already, but '
+      f'config.tokenizer.vocab_size is {settings.vocab_size:,}: remove it, or '
+      'name another data_dir.'
     )
   return [('vocabulary', f'{found:,}')]
 

@@ -25,19 +25,6 @@ from retrieval import tokens as tokens_lib
 _MEASURED_DOCUMENTS = 2000
 
 
-def _check(
-  config: ml_collections.ConfigDict, tokenizer: tokenizers.Tokenizer
-) -> None:
-  """Refuses to pass off another size's tokenizer for the config's."""
-  wanted = config.tokenizer.vocab_size
-  if not config.tokenizer.path and tokenizer.vocab_size != wanted:
-    raise ValueError(
-      f'A tokenizer of {tokenizer.vocab_size:,} pieces stands there already, '
-      f'but config.tokenizer.vocab_size is {wanted:,}: remove it, or name '
-      'another data_dir.'
-    )
-
-
 def _measure(
   config: ml_collections.ConfigDict, tokenizer: tokenizers.Tokenizer
 ) -> dict[str, str]:
@@ -71,7 +58,6 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   start = time.monotonic()
   retro_prepare.train_tokenizer(config, data)
   sec = time.monotonic() - start
-  _check(config, data.tokenizer)
   table = rich.table.Table('tokenizer', 'value')
   table.add_row('pieces', f'{data.tokenizer.vocab_size:,}')
   table.add_row('seconds to train', f'{sec:.1f}')
