@@ -71,7 +71,25 @@ def _compare(overrides, sizes, segments=None):
     np.testing.assert_allclose(logits[i], expected, rtol=0, atol=1e-10)
 
 
-@pytest.mark.parametrize('case', CASES)
+# The rest differ in one choice each.
+QUICK = (
+  'ragged',
+  'shorter than a chunk',
+  'last token retrieves',
+  'fewer chunks given',
+  'short neighbors',
+  'shared table',
+  'odd width',
+)
+
+
+@pytest.mark.parametrize(
+  'case',
+  [
+    case if case in QUICK else pytest.param(case, marks=pytest.mark.slow)
+    for case in CASES
+  ],
+)
 def test_equals_reference(case):
   overrides, sizes = CASES[case]
   _compare(overrides, {'batch': 1} | sizes)
