@@ -25,7 +25,7 @@ import rich.console
 import rich.table
 
 _DIMENSION = 64
-_WORDS = 400
+_WORDS = 60
 
 
 def _write_corpus(path: pathlib.Path, num_documents: int) -> None:
@@ -53,7 +53,7 @@ def prepare(root: pathlib.Path, num_documents: int) -> dict[str, float]:
 
   Args:
     root: an empty folder.
-    num_documents: documents of about 400 words.
+    num_documents: documents of about 60 words.
 
   Returns:
     Counts, bytes written and 'peak_bytes' by stage.
@@ -79,7 +79,7 @@ def prepare(root: pathlib.Path, num_documents: int) -> dict[str, float]:
   )
   sample = (d.text for d, _ in zip(corpus, range(500), strict=False))
   tokenizer = tokenizers.train_sentencepiece(
-    sample, root / 'tokenizer' / 'model', 6000
+    sample, root / 'tokenizer' / 'model', 278
   )
   record('tokenizer')
   tokens = tokens_lib.build_token_store(
