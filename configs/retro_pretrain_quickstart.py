@@ -37,6 +37,5 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
       'encoder_num_layers': 1,
     }
   )
-  config.index.scann = {'num_leaves_to_search': 40}  # of about 164
   config.optimizer.learning_rate = 3e-3
   return retro_base.finish(config, arg)

@@ -25,5 +25,21 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   config.corpus.kind = 'jsonl'
   config.tokenizer.vocab_size = 16_384
   config.valid_fraction = 0.005
-  config.num_steps = 1500
+  config.model.update(
+    {
+      'num_layers': 5,
+      'cca_layers': (3, 5),
+      'encoder_d_ff': 512,
+      'encoder_num_layers': 1,
+      'init_scale': 0.06,  # of a matrix of 256 rows: activations keep their size
+    }
+  )
+  config.batch_size = 2
+  config.optimizer.learning_rate = 2e-3
+  config.optimizer.warmup_steps = 200
+  config.num_steps = 4000
+  config.log_every = 50
+  config.eval_every = 500
+  config.eval_batches = 60
+  config.checkpoint_every = 500
   return retro_base.finish(config, arg)

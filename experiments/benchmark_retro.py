@@ -9,8 +9,9 @@ retro-pytorch==0.3.9; its model is called directly with neighbor tokens. The two
 take turns, so that neither runs while the other is timed and both see the same
 machine. A training step is the loss and all gradients. Without the flag only
 ours is timed. `taskset -c 0` before the command times one core of each, which is
-the steadier figure on a shared machine. GLIBC_TUNABLES=glibc.malloc.hugetlb=1
-before it spares both sides most of the kernel's work for fresh memory.
+the steadier figure on a shared machine. Ours keeps its memory between steps
+(allocator.py), as our training does; --baseline_keeps_memory gives the baseline
+the same, by the environment.
 """
 
 import json
@@ -25,6 +26,7 @@ import numpy as np
 import rich.console
 import rich.table
 
+from experiments import allocator
 from retro_jax import model
 from retro_jax import presets
 
@@ -43,6 +45,11 @@ SIZES = {
   'batch': 4,
 }
 STEPS = ('forward', 'train')
+KEEP_MEMORY = {
+  'MALLOC_ARENA_MAX': '1',
+  'MALLOC_MMAP_MAX_': '0',
+  'MALLOC_TRIM_THRESHOLD_': '-1',
+}
 
 
 def retro_config(**overrides) -> model.RetroConfig:
@@ -112,7 +119,7 @@ def build(config: model.RetroConfig):
 class Baseline:
   """The other side, in a process of its own that waits between steps."""
 
-  def __init__(self, python: str, num_threads: int):
+  def __init__(self, python: str, num_threads: int, keep_memory: bool):
     worker = pathlib.Path(__file__).with_name('benchmark_retro_worker.py')
     sizes = json.dumps(SIZES | {'num_threads': num_threads})
     self._process = subprocess.Popen(
@@ -120,6 +127,7 @@ class Baseline:
       stdin=subprocess.PIPE,
       stdout=subprocess.PIPE,
       text=True,
+      env=os.environ | (KEEP_MEMORY if keep_memory else {}),
     )
 
   def measure(self, step: str) -> tuple[float, float]:
@@ -153,12 +161,15 @@ def _summary(times: list[tuple[float, float]]) -> dict[str, float]:
   }
 
 
-def run(baseline_python: str, repeats: int) -> dict:
+def run(
+  baseline_python: str, repeats: int, baseline_keeps_memory: bool = False
+) -> dict:
   """Times both sides in turn.
 
   Args:
     baseline_python: interpreter of the baseline, '' for ours alone.
     repeats: timed rounds after two untimed ones.
+    baseline_keeps_memory: whether its malloc keeps memory between steps, too.
 
   Returns:
     {step: {'ours': summary, 'baseline': summary, 'ratio': of medians, ...}}.
@@ -168,7 +179,7 @@ def run(baseline_python: str, repeats: int) -> dict:
   sides = {'ours': build(config)}
   baseline = None
   if baseline_python:
-    baseline = Baseline(baseline_python, num_threads)
+    baseline = Baseline(baseline_python, num_threads, baseline_keeps_memory)
   times = {}
   for i in range(-2, repeats):
     for step in STEPS:
@@ -196,7 +207,7 @@ def run(baseline_python: str, repeats: int) -> dict:
   return {
     'sizes': SIZES,
     'num_threads': num_threads,
-    'glibc_tunables': os.environ.get('GLIBC_TUNABLES', ''),
+    'baseline_keeps_memory': baseline_keeps_memory,
     'load_average': os.getloadavg()[0],
     'steps': results,
   }
@@ -222,7 +233,12 @@ def _print(results: dict) -> None:
 def main(argv: list[str]) -> None:
   """Measures, prints the table and writes the JSON."""
   del argv
-  results = run(flags.FLAGS.baseline_python, flags.FLAGS.repeats)
+  allocator.keep_memory()
+  results = run(
+    flags.FLAGS.baseline_python,
+    flags.FLAGS.repeats,
+    flags.FLAGS.baseline_keeps_memory,
+  )
   _print(results)
   if flags.FLAGS.output:
     path = pathlib.Path(flags.FLAGS.output)
@@ -231,6 +247,9 @@ def main(argv: list[str]) -> None:
 
 if __name__ == '__main__':
   flags.DEFINE_string('baseline_python', '', 'Python with retro-pytorch 0.3.9.')
+  flags.DEFINE_bool(
+    'baseline_keeps_memory', False, 'Spare the baseline page faults, too.'
+  )
   flags.DEFINE_integer('repeats', 10, 'Timed rounds.')
   flags.DEFINE_string('output', '', 'JSON file to write.')
   app.run(main)

@@ -24,6 +24,8 @@ import jax
 import ml_collections
 from ml_collections import config_flags
 
+from experiments import allocator
+
 Run = Callable[[ml_collections.ConfigDict, str], None]
 
 _USER_ERRORS = (ValueError, KeyError, AttributeError, OSError, ImportError)
@@ -87,6 +89,7 @@ def _run(run: Run, argv: list[str]) -> None:
   logging.set_verbosity(logging.INFO)
   if not flags.FLAGS.debug:
     logging.get_absl_handler().addFilter(_is_worth_showing)
+  allocator.keep_memory()
   config = flags.FLAGS.config
   if config.get('distributed', False):
     _start_distributed()

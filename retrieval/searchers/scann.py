@@ -37,7 +37,7 @@ class ScannConfig:
 
   Attributes:
     num_leaves: partitions; 0: the square root of the rows.
-    num_leaves_to_search: of them, for each query; 0: a tenth, at least 16.
+    num_leaves_to_search: of them, for each query; 0: a tenth, at least 40.
     training_sample_size: rows that train the partition; 0: up to 250,000.
     dimensions_per_block: of the hashing; 2 is ScaNN's own advice.
     anisotropic_threshold: of the hashing.
@@ -72,7 +72,7 @@ class ScannConfig:
       self,
       num_leaves=leaves,
       num_leaves_to_search=self.num_leaves_to_search
-      or min(leaves, max(16, leaves // 10)),
+      or min(leaves, max(40, leaves // 10)),
       training_sample_size=self.training_sample_size or min(num_rows, 250_000),
       num_to_rescore=self.num_to_rescore or min(num_rows, 100),
     )
