@@ -1,17 +1,19 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Embedding speed against sentence-transformers: same chunks, machine and run.
+"""Embedding speed against its peers: same chunks, machine and run.
 
   python -m experiments.benchmark_embed --data=runs/quickstart/data \
     --baseline_python=VENV/bin/python
 
-VENV holds torch and sentence-transformers. The two sides take turns on the same
-64-token chunks, so that neither runs while the other is timed. Prints chunks/s,
-the ratio of medians and the smallest cosine between the two sides' vectors.
-Without --baseline_python only ours is timed.
+VENV holds torch, sentence-transformers, onnx and onnxruntime. The sides take
+turns on the same 64-token chunks, so that none runs while another is timed.
+Prints chunks/s, the ratios of medians and each side's smallest cosine to our
+vectors. Without --baseline_python only ours is timed; --baselines names fewer.
 """
 
+import collections
 import json
+import os
 import pathlib
 import subprocess
 import tempfile
@@ -23,41 +25,30 @@ import numpy as np
 import rich.console
 import rich.table
 
+from experiments import allocator
 from experiments import retro_data
 from retrieval import embedders
 
-_WORKER = """
-import json, sys, time
-import numpy as np, sentence_transformers
-model = sentence_transformers.SentenceTransformer(sys.argv[1], device='cpu')
-model.max_seq_length = 128
-texts = json.load(open(sys.argv[2]))
-encode = lambda: model.encode(texts, batch_size=32, show_progress_bar=False)
-np.save(sys.argv[3], encode())
-print('ready', flush=True)
-for line in sys.stdin:
-  start = time.perf_counter()
-  encode()
-  print(time.perf_counter() - start, flush=True)
-"""
+_WORKER = pathlib.Path(__file__).with_name('benchmark_embed_worker.py')
+BASELINES = ('sentence-transformers', 'onnxruntime')
 
 
 class _Baseline:
-  """sentence-transformers in its own process and environment."""
+  """Another library in its own process and environment."""
 
-  def __init__(self, python: str, model: pathlib.Path, folder: pathlib.Path):
-    self._vectors = folder / 'vectors.npy'
+  def __init__(
+    self, python: str, name: str, model: pathlib.Path, folder: pathlib.Path
+  ):
+    self._vectors = folder / f'{name}.npy'
     self._process = subprocess.Popen(
-      [python, '-c', _WORKER, str(model), folder / 'texts.json', self._vectors],
+      [python, _WORKER, name, model, folder / 'texts.json', self._vectors],
       stdin=subprocess.PIPE,
       stdout=subprocess.PIPE,
       text=True,
-      env={'HF_HUB_OFFLINE': '1'},
+      env=os.environ | {'HF_HUB_OFFLINE': '1'},
     )
     if self._process.stdout.readline().strip() != 'ready':
-      raise ValueError(
-        f'{python}: sentence-transformers does not run there; see above.'
-      )
+      raise ValueError(f'{python}: {name} does not run there; see above.')
 
   def vectors(self) -> np.ndarray:
     """What it computed."""
@@ -83,57 +74,62 @@ def _read_texts(data: str, count: int) -> list[str]:
 
 
 def main(argv: list[str]) -> None:
-  """Times both sides in turn and prints the table."""
+  """Times all sides in turn and prints the table."""
   del argv
+  allocator.keep_memory()
   values = flags.FLAGS
   texts = _read_texts(values.data, values.chunks)
   model = embedders.find_minilm()
   ours = embedders.Embedder.load('minilm', max_length=128)
   vectors = ours.embed_texts(texts)  # compiles
-  seconds: dict[str, list[float]] = {'ours': []}
+  seconds = collections.defaultdict(list)
+  cosines = {}
   with tempfile.TemporaryDirectory() as name:
     folder = pathlib.Path(name)
     (folder / 'texts.json').write_text(json.dumps(texts))
-    baseline = None
-    if values.baseline_python:
-      baseline = _Baseline(values.baseline_python, model, folder)
-      seconds['sentence-transformers'] = []
+    names = values.baselines if values.baseline_python else ()
+    baselines = {
+      name: _Baseline(values.baseline_python, name, model, folder)
+      for name in names
+    }
     for _ in range(values.repeats):
       start = time.perf_counter()
       ours.embed_texts(texts)
       seconds['ours'].append(time.perf_counter() - start)
-      if baseline:
-        seconds['sentence-transformers'].append(baseline.time())
-    cosine = None
-    if baseline:
-      cosine = float((vectors * baseline.vectors()).sum(1).min())
+      for name, baseline in baselines.items():
+        seconds[name].append(baseline.time())
+    for name, baseline in baselines.items():
+      cosines[name] = float((vectors * baseline.vectors()).sum(1).min())
       baseline.close()
-  _print(seconds, len(texts), cosine)
+  _print(seconds, len(texts), cosines)
 
 
 def _print(
-  seconds: dict[str, list[float]], count: int, cosine: float | None
+  seconds: dict[str, list[float]], count: int, cosines: dict[str, float]
 ) -> None:
   table = rich.table.Table(
-    'side', 'chunks/s, median', 'best', title=f'{count:,} chunks'
+    *('side', 'chunks/s, median', 'best', 'ours / side', 'smallest cosine'),
+    title=f'{count:,} chunks',
   )
+  ours = np.median(seconds['ours'])
   for side, times in seconds.items():
     rates = count / np.asarray(times)
-    table.add_row(side, f'{np.median(rates):.1f}', f'{rates.max():.1f}')
-  if cosine is not None:
-    a, b = (np.asarray(times) for times in seconds.values())
     table.add_row(
-      'ours / sentence-transformers',
-      f'{np.median(b) / np.median(a):.2f}',
-      f'{b.min() / a.min():.2f}',
+      side,
+      f'{np.median(rates):.1f}',
+      f'{rates.max():.1f}',
+      f'{np.median(times) / ours:.2f}',
+      f'{cosines[side]:.7f}' if side in cosines else '',
     )
-    table.add_row('smallest cosine', f'{cosine:.7f}', '')
-  rich.console.Console().print(table)
+  rich.console.Console(width=100).print(table)
 
 
 if __name__ == '__main__':
   flags.DEFINE_string('data', 'runs/quickstart/data', 'Prepared data folder.')
   flags.DEFINE_string('baseline_python', '', 'Python with the baseline.')
+  flags.DEFINE_multi_enum(
+    'baselines', BASELINES, BASELINES, 'Which of them, once for each.'
+  )
   flags.DEFINE_integer('chunks', 512, 'Chunks of one pass.')
   flags.DEFINE_integer('repeats', 5, 'Timed rounds.')
   app.run(main)

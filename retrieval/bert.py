@@ -27,7 +27,7 @@ ACTIVATIONS: Mapping[str, Callable[[jax.Array], jax.Array]] = {
   'gelu_tanh': lambda x: jax.nn.gelu(x, approximate=True),
   'relu': jax.nn.relu,
 }
-# Added to the score of a padding key; finite, so an all-padding row is no NaN.
+# The score of a padding key; finite, so an all-padding row is no NaN.
 MASKED_SCORE = -1e9
 
 
@@ -164,19 +164,23 @@ class Attention(nn.Module):
 
     def project(name):
       y = _dense(config, config.d_model, ('embed', 'heads'), name)(x)
-      return y.reshape(heads)
+      # Heads before length: on a CPU products of whole rows are the fast ones.
+      return y.reshape(heads).transpose(0, 2, 1, 3)
 
     query, key, value = project('query'), project('key'), project('value')
     scores = jnp.einsum(
-      'bqhk,bshk->bhqs', query, key, preferred_element_type=jnp.float32
+      'bhqk,bhsk->bhqs',
+      query * heads[-1] ** -0.5,
+      key,
+      preferred_element_type=jnp.float32,
     )
-    scores = scores * heads[-1] ** -0.5
-    scores += jnp.where(mask, 0.0, MASKED_SCORE)[:, None, None, :]
+    scores = jnp.where(mask[:, None, None, :], scores, MASKED_SCORE)
     weights = jax.nn.softmax(scores).astype(config.dtype)
     weights = nn.Dropout(config.attention_dropout_rate)(
       weights, deterministic=not train
     )
-    y = jnp.einsum('bhqs,bshk->bqhk', weights, value).reshape(x.shape)
+    y = jnp.einsum('bhqs,bhsk->bhqk', weights, value)
+    y = y.transpose(0, 2, 1, 3).reshape(x.shape)
     return _dense(config, config.d_model, ('heads', 'embed'), 'output')(y)
 
 

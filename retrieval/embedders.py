@@ -118,7 +118,7 @@ class Embedder:
     *,
     max_length: int = 256,
     normalize: bool = True,
-    batch_tokens: int = 4096,
+    batch_tokens: int = 0,
     devices: Sequence[jax.Device] | None = None,
   ):
     """Places the parameters on the devices.
@@ -129,7 +129,8 @@ class Embedder:
       tokenizer: WordPiece, adding [CLS] and [SEP].
       max_length: tokens kept of a text, [CLS] and [SEP] included.
       normalize: whether vectors are scaled to length 1.
-      batch_tokens: tokens of one batch, padding included, on each device.
+      batch_tokens: tokens of one batch, padding included, on each device; 0 is
+        1,024 on a CPU, whose caches hold them, and 16,384 elsewhere.
       devices: where to run; None is all local devices.
 
     Raises:
@@ -151,7 +152,8 @@ class Embedder:
     self._tokenizer.enable_truncation(max_length)
     devices = jax.local_devices() if devices is None else devices
     self._num_devices = len(devices)
-    self._batch_tokens = batch_tokens
+    on_cpu = devices[0].platform == 'cpu'
+    self._batch_tokens = batch_tokens or (1024 if on_cpu else 16_384)
     mesh = jax.make_mesh(
       (len(devices),), ('data',), axis_types=(AxisType.Auto,), devices=devices
     )

@@ -1,0 +1,41 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Learning curves are read from metrics.jsonl, printed and drawn."""
+
+import io
+
+import pytest
+import rich.console
+
+from experiments import metric_writer
+from experiments import plot_curves
+
+
+def _run(folder, values):
+  with metric_writer.MetricWriter(str(folder)) as writer:
+    for step, loss in values:
+      writer.write(step, {'loss': loss})
+      writer.write(step, {'valid/loss': loss + 0.5})
+  return plot_curves.read(folder.name, folder)
+
+
+def test_curves(tmp_path):
+  long = _run(tmp_path / 'long', [(10, 5.0), (20, 4.0), (30, 3.0)])
+  short = _run(tmp_path / 'short', [(10, 6.0)])
+  assert long.train == [(10, 5.0), (20, 4.0), (30, 3.0)]
+  assert long.valid == [(10, 5.5), (20, 4.5), (30, 3.5)]
+
+  out = io.StringIO()
+  console = rich.console.Console(file=out, width=60)
+  console.print(plot_curves.make_table([long, short]))
+  rows = [line.split() for line in out.getvalue().splitlines()]
+  assert ['10', '5.5000', '6.5000'] in rows
+  assert ['30', '3.5000'] in rows
+
+  plot_curves.plot([long, short], tmp_path / 'made' / 'curves.png')
+  assert (tmp_path / 'made' / 'curves.png').read_bytes()[1:4] == b'PNG'
+
+
+def test_no_run(tmp_path):
+  with pytest.raises(ValueError, match='metrics.jsonl: not found'):
+    plot_curves.read('x', tmp_path)
