@@ -22,10 +22,10 @@ import time
 from absl import app
 from absl import flags
 import numpy as np
-import rich.console
 import rich.table
 
 from experiments import allocator
+from experiments import progress
 from experiments import retro_data
 from retrieval import embedders
 
@@ -121,7 +121,7 @@ def _print(
       f'{np.median(times) / ours:.2f}',
       f'{cosines[side]:.7f}' if side in cosines else '',
     )
-  rich.console.Console(width=100).print(table)
+  progress.console().print(table)
 
 
 if __name__ == '__main__':

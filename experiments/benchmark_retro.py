@@ -23,10 +23,10 @@ import time
 from absl import app
 from absl import flags
 import numpy as np
-import rich.console
 import rich.table
 
 from experiments import allocator
+from experiments import progress
 from retro_jax import model
 from retro_jax import presets
 
@@ -227,7 +227,7 @@ def _print(results: dict) -> None:
       names = ('ratio_median_sec', 'ratio_min_sec', 'ratio_cpu_sec')
       ratios = (f'{result[name]:.2f}' for name in names)
       table.add_row(step, 'ours / baseline', *ratios, end_section=True)
-  rich.console.Console().print(table)
+  progress.console().print(table)
 
 
 def main(argv: list[str]) -> None:

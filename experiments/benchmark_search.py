@@ -24,10 +24,10 @@ from absl import flags
 from absl import logging
 import numpy as np
 import rich.box
-import rich.console
 import rich.table
 
 from experiments import benchmark_search_faiss
+from experiments import progress
 from retrieval import metrics
 from retrieval import searchers
 from retrieval import store
@@ -204,8 +204,7 @@ def _print(rows: list[Row], title: str, k: int, num_queries: int) -> None:
       f'{row.per_cpu_sec(num_queries):,.0f}',
       *(f'{row.build_sec:.1f}', f'{row.bytes_per_vector:,.0f}'),
     )
-  console = rich.console.Console()
-  console = rich.console.Console(width=max(console.width, 100))
+  console = progress.console()
   console.print(table)
   for name, ratio in ratios(rows).items():
     console.print(f'{name}: {ratio:.2f} times the queries/s', highlight=False)

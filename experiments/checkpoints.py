@@ -157,7 +157,7 @@ def _is_array(x: Any) -> bool:
 
 
 def _metadata(path: pathlib.Path) -> dict[str, Any]:
-  return ocp.checkpointables_metadata(path).custom_metadata
+  return ocp.metadata(path, checkpointable_name='state').custom_metadata
 
 
 def _tuples(value: Any) -> Any:

@@ -5,8 +5,7 @@
   python -m experiments.plot_curves --run=retro=runs/simplewiki/retro \
     --run=twin=runs/simplewiki/twin --output=curves.png
 
-Reads each run's metrics.jsonl: training loss as a running mean, validation loss
-as points.
+Reads each run's metrics.jsonl: training loss as a line, validation loss as dots.
 """
 
 from collections.abc import Sequence
@@ -17,12 +16,10 @@ import sys
 from absl import app
 from absl import flags
 import rich.box
-import rich.console
 import rich.table
 
 from experiments import metric_writer
-
-_SMOOTHING = 0.9  # of the training loss, by line of the log
+from experiments import progress
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,16 +85,9 @@ def plot(runs: Sequence[Curves], path: str | pathlib.Path) -> None:
 
   figure, axes = pyplot.subplots(figsize=(7, 4), layout='constrained')
   for run in runs:
-    smooth, mean = [], None
-    for _, loss in run.train:
-      mean = (
-        loss if mean is None else _SMOOTHING * mean + (1 - _SMOOTHING) * loss
-      )
-      smooth.append(mean)
-    steps = [step for step, _ in run.train]
-    (line,) = axes.plot(steps, smooth, alpha=0.4, linewidth=1)
+    (line,) = axes.plot(*_columns(run.train), alpha=0.4, linewidth=1)
     axes.plot(
-      *(zip(*run.valid, strict=True) if run.valid else ((), ())),
+      *_columns(run.valid),
       marker='o',
       color=line.get_color(),
       label=run.name,
@@ -108,6 +98,12 @@ def plot(runs: Sequence[Curves], path: str | pathlib.Path) -> None:
   pathlib.Path(path).parent.mkdir(parents=True, exist_ok=True)
   figure.savefig(path, dpi=110)
   pyplot.close(figure)
+
+
+def _columns(
+  curve: Sequence[tuple[int, float]],
+) -> tuple[list[int], list[float]]:
+  return [step for step, _ in curve], [loss for _, loss in curve]
 
 
 def main(argv: list[str]) -> None:
@@ -122,7 +118,7 @@ def main(argv: list[str]) -> None:
       runs.append(read(name, workdir))
   except ValueError as error:
     sys.exit(f'error: {error}')
-  rich.console.Console().print(make_table(runs))
+  progress.console().print(make_table(runs))
   if flags.FLAGS.output:
     plot(runs, flags.FLAGS.output)
 

@@ -44,6 +44,11 @@ PEAK_FLOPS_PER_SEC = {
 Update = Callable[[int, int], None]
 
 
+def console() -> rich.console.Console:
+  """Standard output for tables; 100 columns where it is no terminal."""
+  return rich.console.Console(width=None if sys.stdout.isatty() else 100)
+
+
 @contextlib.contextmanager
 def bar(description: str, unit: str = 'items') -> Iterator[Update]:
   """Shows progress of one piece of work.
@@ -53,8 +58,9 @@ def bar(description: str, unit: str = 'items') -> Iterator[Update]:
     unit: plural of what is counted.
 
   Yields:
-    A function (done, total) to call as often as one likes. The first call's
-    `done` counts as done before, so that a resumed job shows its true rate.
+    A function (done, total) to call as often as one likes; a total of 0 is one
+    not known yet. The first call's `done` counts as done before, so that a
+    resumed job shows its true rate.
   """
   if jax.distributed.is_initialized() and jax.process_index():
     yield lambda done, total: None
@@ -82,8 +88,8 @@ def _drawer(view: rich.progress.Progress, description: str) -> Update:
 
   def update(done: int, total: int) -> None:
     if not tasks:
-      tasks.append(view.add_task(description, completed=done, total=total))
-    view.update(tasks[0], completed=done, total=total)
+      tasks.append(view.add_task(description, completed=done, total=None))
+    view.update(tasks[0], completed=done, total=total or None)
 
   return update
 
@@ -127,10 +133,13 @@ def _logger(description: str, unit: str) -> Update:
     now = time.monotonic()
     if not first:
       first.extend((now, done))
-    if now - last < _LOG_EVERY_SEC and done < total:
+    if now - last < _LOG_EVERY_SEC and (done < total or not total):
       return
     last = now
     per_sec = (done - first[1]) / max(now - first[0], 1e-9)
+    if not total:
+      logging.info('%s: %d %s, %s/s', description, done, unit, _rate(per_sec))
+      return
     left = (total - done) / per_sec if per_sec else 0.0
     logging.info(
       '%s: %d/%d %s, %s/s, %s left',

@@ -15,9 +15,9 @@ import time
 
 from absl import logging
 import ml_collections
-import rich.console
 
 from experiments import command
+from experiments import progress
 from experiments import retro_evaluate
 from experiments import retro_prepare
 from experiments import retro_sample
@@ -49,7 +49,7 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   retro_evaluate.run(retro, str(root / 'retro'))
   retro_sample.run(retro, str(root / 'retro'))
 
-  console = rich.console.Console()
+  console = progress.console()
   minutes = (time.monotonic() - start) / 60
   console.print(f'Done in {minutes:.1f} minutes. What lies where:')
   for path, what in (

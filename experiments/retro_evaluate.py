@@ -19,7 +19,6 @@ import json
 import math
 import os
 import pathlib
-import sys
 from typing import Any
 
 from absl import logging
@@ -28,7 +27,6 @@ import jax
 import ml_collections
 import numpy as np
 import rich.box
-import rich.console
 import rich.table
 
 from experiments import command
@@ -280,8 +278,7 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   if jax.process_index():
     return
   path = write(results, config, workdir)
-  width = None if sys.stdout.isatty() else 100
-  rich.console.Console(width=width).print(make_table(results))
+  progress.console().print(make_table(results))
   logging.info('The figures are in %s.', path)
 
 

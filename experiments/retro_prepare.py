@@ -16,7 +16,6 @@ import time
 
 from absl import logging
 import ml_collections
-import rich.console
 import rich.table
 
 from experiments import command
@@ -213,7 +212,7 @@ def run(config: Config, workdir: str) -> None:
     sec = f'{time.monotonic() - start:.1f}'
     for i, (what, value) in enumerate(rows):
       table.add_row('' if i else stage, what, value, '' if i else sec)
-  rich.console.Console().print(table)
+  progress.console().print(table)
   logging.info('The data lie in %s.', data.root)
 
 

@@ -223,7 +223,7 @@ def run(
     **config.sample.to_dict(),
   )
   metric = config.index.metric
-  show(rich.console.Console(), samples, metric)
+  show(progress.console(), samples, metric)
   if json_path:
     path = pathlib.Path(json_path)
     path.parent.mkdir(parents=True, exist_ok=True)

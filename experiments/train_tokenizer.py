@@ -13,10 +13,10 @@ import time
 
 from absl import logging
 import ml_collections
-import rich.console
 import rich.table
 
 from experiments import command
+from experiments import progress
 from experiments import retro_data
 from experiments import retro_prepare
 from retrieval import tokenizers
@@ -64,7 +64,7 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   for what, value in _measure(config, data.tokenizer).items():
     table.add_row(what, value)
   table.add_row('fingerprint', data.tokenizer.fingerprint)
-  rich.console.Console().print(table)
+  progress.console().print(table)
 
 
 if __name__ == '__main__':

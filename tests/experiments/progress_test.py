@@ -65,8 +65,22 @@ def test_log_lines_have_rate_and_time_left(clock, caplog):
   ]
 
 
+def test_unknown_total(clock, caplog):
+  with caplog.at_level(logging.INFO, logger='absl'):
+    with progress.bar('tokenize', 'documents') as update:
+      for done in (10, 20, 30):
+        clock[0] += 6.0
+        update(done, 0)
+      update(30, 30)
+  assert [record.getMessage() for record in caplog.records] == [
+    'tokenize: 20 documents, 1.67/s',
+    'tokenize: 30/30 documents, 1.67/s, 0:00:00 left',
+  ]
+
+
 def test_bar_on_a_terminal(monkeypatch):
   monkeypatch.setattr(progress.sys.stderr, 'isatty', lambda: True)
   with progress.bar('embed', 'chunks') as update:
+    update(1, 0)
     update(1, 2)
     update(2, 2)
