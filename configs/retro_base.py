@@ -133,6 +133,7 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
     'twin_workdir': '',
     'num_neighbors': (2,),
     'shuffled': True,
+    'oracle': False,  # a diagnostic: what is to be predicted as neighbor
     'stride_chunks': 0,  # 0: half a sequence
     'max_documents': 0,  # 0: all
     'batch_size': 8,

@@ -8,7 +8,9 @@
 Evaluates the newest checkpoint of DIR: retrieval on for every k of
 --config.evaluate.num_neighbors, off, and shuffled (a control: each chunk gets the
 neighbors of another document's chunk), and the twin if its folder is given.
-Prints a table and writes DIR/evaluation.json.
+--config.evaluate.oracle adds a diagnostic that is no score: each chunk gets
+itself with its continuation, which shows how well the model copies. Prints a
+table and writes DIR/evaluation.json.
 """
 
 from collections.abc import Sequence
@@ -45,7 +47,7 @@ class Result:
 
   Attributes:
     name: what was evaluated.
-    retrieval: 'on', 'off' or 'shuffled'.
+    retrieval: 'on', 'off', 'shuffled' or 'oracle'.
     num_neighbors: k, 0 without retrieval.
     step: of the checkpoint.
     evaluation: what was measured.
@@ -123,6 +125,8 @@ def _modes(
   modes.append(('RETRO off', 'off', 0))
   if settings.shuffled:
     modes.append((f'RETRO shuffled, k={ks[0]}', 'shuffled', ks[0]))
+  if settings.oracle:
+    modes.append(('RETRO oracle', 'oracle', 1))
   return modes
 
 

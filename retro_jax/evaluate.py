@@ -21,7 +21,7 @@ from retro_jax import losses
 from retro_jax import pipeline
 from retro_jax import windows as windows_lib
 
-RETRIEVALS = ('on', 'off', 'shuffled')
+RETRIEVALS = ('on', 'off', 'shuffled', 'oracle')
 
 # Batch of rows -> [B, C] nats of each chunk's targets.
 ScoreFn = Callable[[pipeline.Row], jax.Array]
@@ -112,7 +112,8 @@ def evaluate(
     stride_chunks: see `windows.make_windows`; 0 is half a sequence.
     batch_size: rows that `score` gets from all processes together.
     retrieval: 'on'; 'off'; 'shuffled', a control: each chunk gets the neighbors
-      of a random chunk of another document.
+      of a random chunk of another document; 'oracle', a diagnostic: each chunk
+      gets itself with its continuation, so that all is there to be copied.
     max_documents: at most so many, evenly spread; 0 for all.
     seed: of the shuffled neighbors.
     process_index: of this process.
@@ -156,7 +157,12 @@ def evaluate(
         chunks.num_chunks,
         seed,
       )
-    row = reader.read(layout.ids[mine], layout.segments[mine], retrieved_by)
+    row = reader.read(
+      layout.ids[mine],
+      layout.segments[mine],
+      retrieved_by,
+      oracle=retrieval == 'oracle',
+    )
     scores = score(row)
     if pending is not None:  # Fetched late: the next rows are read meanwhile.
       _add(nats, *pending)

@@ -139,6 +139,7 @@ class ChunkReader:
     ids: Int[np.ndarray, '*batch C'],
     segments: Int[np.ndarray, '*batch C'] | None = None,
     retrieved_by: Int[np.ndarray, '*batch C'] | None = None,
+    oracle: bool = False,
   ) -> Row:
     """Reads rows of chunks.
 
@@ -148,6 +149,8 @@ class ChunkReader:
         default adjacent chunks of one document.
       retrieved_by: [..., C] chunks whose neighbors are read instead of each
         chunk's own, less those from the chunk's own document; -1 reads none.
+      oracle: True gives every chunk one neighbor, itself with its continuation:
+        what the model is to predict. A diagnostic of copying, never a score.
 
     Returns:
       tokens: [..., L] int32.
@@ -170,8 +173,10 @@ class ChunkReader:
       'segment_ids': segment_ids.reshape(flat).astype(np.int32),
     }
     if self.num_neighbors:
-      row['neighbors'], row['neighbor_mask'] = self._read_neighbors(
-        ids, retrieved_by
+      row['neighbors'], row['neighbor_mask'] = (
+        self.stores.chunks.gather(ids[..., None], self.neighbor_length)
+        if oracle
+        else self._read_neighbors(ids, retrieved_by)
       )
     return row
 

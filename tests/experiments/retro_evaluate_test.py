@@ -87,6 +87,7 @@ def runs(root, monkeypatch):
 def test_evaluates_all_modes_and_the_twin(root, runs, tmp_path, capsys):
   config = _trained(root).config
   config.evaluate.twin_workdir = 'twin'
+  config.evaluate.oracle = True
   workdir = tmp_path / 'retro'
   retro_evaluate.run(config, str(workdir))
   found = json.loads((workdir / 'evaluation.json').read_text())
@@ -96,6 +97,7 @@ def test_evaluates_all_modes_and_the_twin(root, runs, tmp_path, capsys):
     'RETRO, k=3',
     'RETRO off',
     'RETRO shuffled, k=1',
+    'RETRO oracle',
     'twin',
   ]
   assert runs == [(str(workdir), ''), ('twin', str(root))]

@@ -174,7 +174,7 @@ def test_retrieval_matters_and_off_equals_none(root, config, score):
   results = {r: run(reader, retrieval=r) for r in evaluate.RETRIEVALS}
   fewer = run(tiny_data.reader(root, 'valid', k=1))
   figures = [x.bits_per_byte for x in (*results.values(), fewer)]
-  assert len({round(x, 6) for x in figures}) == 4
+  assert len({round(x, 6) for x in figures}) == len(figures)
   again = run(reader, retrieval='shuffled')
   np.testing.assert_array_equal(again.nats, results['shuffled'].nats)
   other = run(reader, retrieval='shuffled', seed=1)

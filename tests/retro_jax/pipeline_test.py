@@ -122,6 +122,20 @@ def test_parts_of_neighbors(root):
     np.testing.assert_array_equal(x['neighbors'], kept)
 
 
+def test_oracle_is_the_chunk_and_what_follows_it(root):
+  reader = tiny_data.reader(root, 'valid', k=2)
+  ids = np.array([[0, 1, 2, -1]])
+  row = reader.read(ids, oracle=True)
+  tokens, mask = reader.stores.chunks.gather(ids, reader.neighbor_length)
+  np.testing.assert_array_equal(row['neighbors'][:, :, 0], tokens)
+  np.testing.assert_array_equal(row['neighbor_mask'][:, :, 0], mask)
+  m = reader.chunk_length
+  np.testing.assert_array_equal(
+    row['neighbors'][0, 0, 0, :m], row['tokens'][0, :m]
+  )
+  assert not row['neighbor_mask'][0, 3].any()
+
+
 def test_neighbors_of_other_chunks_never_come_from_ones_own_document(root):
   reader = tiny_data.reader(root, k=3)
   n = reader.num_chunks
