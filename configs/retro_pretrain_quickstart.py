@@ -20,7 +20,7 @@ from configs import retro_base
 def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   """Returns the configuration; see retro_base for `arg`."""
   config = retro_base.get_config(arg)
-  config.tokenizer.vocab_size = 4096
+  config.tokenizer.vocab_size = 1024  # few tokens, each soon well known
   config.valid_fraction = 0.03
   config.model.update(
     {
@@ -35,7 +35,13 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
       'encoder_num_heads': 4,
       'encoder_head_dim': 32,
       'encoder_num_layers': 1,
+      'init_scale': 0.07,  # of a matrix of 128 rows: activations keep their size
     }
   )
   config.optimizer.learning_rate = 3e-3
+  config.batch_size = 4
+  config.num_steps = 800
+  config.log_every = 20
+  config.eval_every = 200
+  config.checkpoint_every = 200
   return retro_base.finish(config, arg)
