@@ -62,7 +62,19 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
     'metric': 'squared_l2',
     'recall_floor': 0.95,  # recall@10 against exact search
     'num_queries': 500,  # that measure it
-    'scann': ml_collections.ConfigDict(),  # overrides of what is chosen
+    # ScannConfig's fields; 0: chosen from the size of the data. What is left as
+    # it is here does not tell one index from another.
+    'scann': {
+      'num_leaves': 0,
+      'num_leaves_to_search': 0,
+      'training_sample_size': 0,
+      'dimensions_per_block': 2,
+      'anisotropic_threshold': 0.2,
+      'num_to_rescore': 0,
+      'rescore': 'float32',  # or bfloat16, int8
+      'soar': False,  # for metric dot_product
+      'num_threads': 0,
+    },
   }
   config.neighbors = {
     'stored': 10,  # neighbors stored for each chunk
@@ -72,9 +84,11 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
     'stages': 'all',  # or a list: tokenizer,tokens,chunks,vectors,...
     'process_index': 0,  # several processes may prepare one folder
     'process_count': 1,
+    'verify': False,  # read every byte of the stores and compare their hashes
   }
 
-  # Model: RetroConfig's fields; vocab_size comes from the tokenizer.
+  # Model: RetroConfig's fields, explained there; vocab_size comes from the
+  # tokenizer. Below the sizes, every default is RetroConfig's.
   config.model = {
     'chunk_length': 64,  # m
     'neighbor_length': 128,  # r: neighbor and continuation
@@ -91,8 +105,29 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
     'encoder_num_layers': 2,
     'encoder_ca_layers': (1,),
     'share_embeddings': True,
+    # Ablations.
+    'query_conditioning': True,
+    'cca_positions': True,
+    # What the paper leaves open.
+    'tie_readout': True,
+    'activation': 'gelu_tanh',  # gelu, relu, squared_relu
+    'norm_epsilon': 1e-6,
+    'final_norm': True,
+    'encoder_final_norm': True,
+    'conditioning_norm': True,
+    'position_biases': True,
+    'projection_biases': False,
+    'ff_biases': False,
+    'scale_logits': True,
+    'max_distance': 0,
+    'position_base': 10000.0,
+    'init_scale': 0.02,
+    'scale_residual_init': True,
     'dropout_rate': 0.0,
+    'encoder_dropout_rate': 0.0,
+    # How it runs.
     'dtype': 'float32',
+    'param_dtype': 'float32',
     'remat': False,
   }
 
@@ -126,6 +161,18 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   config.keep_checkpoints = 2
   config.profile_steps = 0
   config.mesh = {'data': -1, 'fsdp': 1, 'tensor': 1}
+  # Logical axis -> mesh axis, several, or '' for none; experiments.sharding's
+  # own. As a flag: --config.sharding_rules.vocab=fsdp.
+  config.sharding_rules = {
+    'batch': ('data', 'fsdp'),
+    'length': '',
+    'embed': 'fsdp',
+    'heads': 'tensor',
+    'kv': '',
+    'mlp': 'tensor',
+    'vocab': 'tensor',
+  }
+  config.distributed = False  # True: one process of several, each on its host
 
   # Evaluation: whole documents, every token scored once.
   config.evaluate = {
@@ -147,6 +194,47 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
     'top_k': 0,
     'num_neighbors': 2,
   }
+  return config
+
+
+def published(arg: str = 'base') -> ml_collections.ConfigDict:
+  """What the four models of the paper share (Tables 2 and 10, section B.1).
+
+  Sequences of 2048 tokens, a vocabulary of 128,000, one encoder, 419 B tokens.
+  What bounds a device's memory is the logits: 2048 x 128,000 x 4 bytes = 1.05
+  GB for each sequence, and their gradient as much again. Batches are therefore
+  cut into microbatches (`optimizer.accumulate_steps`).
+
+  Args:
+    arg: see the top of this file.
+
+  Returns:
+    A configuration that lacks the decoder's sizes, batch and mesh.
+  """
+  config = get_config(arg)
+  config.corpus.kind = 'jsonl'
+  config.tokenizer.vocab_size = 128_000
+  config.valid_fraction = 0.001
+  config.model.update(
+    {
+      'encoder_d_model': 896,
+      'encoder_d_ff': 3584,
+      'encoder_num_heads': 16,
+      'encoder_head_dim': 64,
+      'share_embeddings': False,
+      'dtype': 'bfloat16',
+      'remat': True,
+    }
+  )
+  config.sequence_chunks = 32
+  config.num_workers = 8
+  config.optimizer.learning_rate = 2e-4
+  config.optimizer.warmup_steps = 750
+  config.num_steps = 800_000
+  config.log_every = 100
+  config.eval_every = 5000
+  config.eval_batches = 64
+  config.checkpoint_every = 5000
   return config
 
 
@@ -192,13 +280,16 @@ def _shrink(config: ml_collections.ConfigDict) -> None:
   )
   config.sequence_chunks = 4
   config.batch_size = 8
+  config.num_workers = 0
   config.num_steps = 4
   config.log_every = 1
   config.eval_every = 2
   config.eval_batches = 1
   config.checkpoint_every = 2
+  config.optimizer.learning_rate = 1e-3
   config.optimizer.warmup_steps = 2
   config.optimizer.accumulate_steps = 1
   config.mesh = {'data': -1, 'fsdp': 1, 'tensor': 1}
   config.evaluate.max_documents = 3
+  config.evaluate.batch_size = 8
   config.sample.max_new_tokens = 24

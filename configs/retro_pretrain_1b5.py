@@ -3,8 +3,13 @@
 """RETRO 1b5 as published: Borgeaud et al. 2021, Tables 2 and 10.
 
 419 B tokens in sequences of 2048, vocabulary 128,000, CCA in every third layer
-from the sixth (the reading of Table 2). Sized for 64 GPUs of 80 GB or a TPU v4-128;
-not run here. Bring a corpus in shards of JSON lines:
+from the sixth (the reading of Table 2). Not run here; sized for 64 GPUs of 80
+GB or a TPU v4-128 (64 chips of 32 GB). In training a device takes 256 / 64 / 2
+= 2 sequences at a time: 2.1 GB of logits and as much of their gradient, beside
+5 GB of parameters, gradients and moments, an eighth of all. Validation takes a
+device's 4 at once: 4.2 GB of logits.
+
+Bring a corpus in shards of JSON lines:
 
   python -m experiments.retro_prepare --config=configs/retro_pretrain_1b5.py \
     --config.corpus.path='corpus/*.jsonl.gz' --workdir=runs/1b5
@@ -19,10 +24,7 @@ from configs import retro_base
 
 def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   """Returns the configuration; see retro_base for `arg`."""
-  config = retro_base.get_config(arg)
-  config.corpus.kind = 'jsonl'
-  config.tokenizer.vocab_size = 128_000
-  config.valid_fraction = 0.001
+  config = retro_base.published(arg)
   config.model.update(
     {
       'd_model': 2048,
@@ -31,26 +33,10 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
       'head_dim': 128,
       'num_layers': 24,
       'cca_layers': (6, 9, 12, 15, 18, 21, 24),
-      'encoder_d_model': 896,
-      'encoder_d_ff': 3584,
-      'encoder_num_heads': 16,
-      'encoder_head_dim': 64,
-      'encoder_num_layers': 2,
-      'encoder_ca_layers': (1,),
-      'share_embeddings': False,
-      'dtype': 'bfloat16',
-      'remat': True,
     }
   )
-  config.sequence_chunks = 32
   config.batch_size = 256
-  config.num_workers = 8
-  config.optimizer.learning_rate = 2e-4
-  config.optimizer.warmup_steps = 750
-  config.num_steps = 800_000
-  config.log_every = 100
-  config.eval_every = 5000
-  config.eval_batches = 64
-  config.checkpoint_every = 5000
+  config.optimizer.accumulate_steps = 2
   config.mesh = {'data': -1, 'fsdp': 8, 'tensor': 1}
+  config.evaluate.batch_size = 64
   return retro_base.finish(config, arg)

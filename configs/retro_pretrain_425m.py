@@ -3,8 +3,12 @@
 """RETRO 425m as published: Borgeaud et al. 2021, Tables 2 and 10.
 
 419 B tokens in sequences of 2048, vocabulary 128,000, CCA in every third layer
-from the sixth (the reading of Table 2). Sized for 8 GPUs of 80 GB;
-not run here. Bring a corpus in shards of JSON lines:
+from the sixth (the reading of Table 2). Not run here; sized for 8 GPUs of 80
+GB. In training a device takes 256 / 8 / 8 = 4 sequences at a time: 4.2 GB of
+logits and as much of their gradient, beside 15 GB of parameters, gradients and
+moments. Validation takes a device's 32 at once: 34 GB of logits.
+
+Bring a corpus in shards of JSON lines:
 
   python -m experiments.retro_prepare --config=configs/retro_pretrain_425m.py \
     --config.corpus.path='corpus/*.jsonl.gz' --workdir=runs/425m
@@ -19,10 +23,7 @@ from configs import retro_base
 
 def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   """Returns the configuration; see retro_base for `arg`."""
-  config = retro_base.get_config(arg)
-  config.corpus.kind = 'jsonl'
-  config.tokenizer.vocab_size = 128_000
-  config.valid_fraction = 0.001
+  config = retro_base.published(arg)
   config.model.update(
     {
       'd_model': 1536,
@@ -31,26 +32,10 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
       'head_dim': 128,
       'num_layers': 12,
       'cca_layers': (6, 9, 12),
-      'encoder_d_model': 896,
-      'encoder_d_ff': 3584,
-      'encoder_num_heads': 16,
-      'encoder_head_dim': 64,
-      'encoder_num_layers': 2,
-      'encoder_ca_layers': (1,),
-      'share_embeddings': False,
-      'dtype': 'bfloat16',
-      'remat': True,
     }
   )
-  config.sequence_chunks = 32
   config.batch_size = 256
-  config.num_workers = 8
-  config.optimizer.learning_rate = 2e-4
-  config.optimizer.warmup_steps = 750
-  config.num_steps = 800_000
-  config.log_every = 100
-  config.eval_every = 5000
-  config.eval_batches = 64
-  config.checkpoint_every = 5000
+  config.optimizer.accumulate_steps = 8
   config.mesh = {'data': -1, 'fsdp': 1, 'tensor': 1}
+  config.evaluate.batch_size = 16
   return retro_base.finish(config, arg)

@@ -5,12 +5,21 @@
   python -m experiments.benchmark_memory --documents=5000
 
 Each size runs in a process of its own: synthetic documents are written,
-tokenized, chunked, given random vectors, searched exactly and stored as
-neighbors. Prints the peak resident memory of each and their ratio; memory that
-grows with the corpus would show as a ratio near ten.
+tokenized by two processes, chunked, given random vectors, searched exactly and
+stored as neighbors; then ScaNN is built over the vectors and finds the neighbors
+too. Prints the peak resident memory of each stage, of the process and of the
+largest of its children so far, and the ratio of the two sizes; memory that grows
+with the corpus would show as a ratio near ten. A child's peak counts what its
+parent had when it started it, so it is an upper bound.
+
+ScaNN's does grow: it has every vector in memory. Its bytes for each chunk are
+printed as measured and as `expected_bytes` foretells; in small databases what
+ScaNN takes whatever their size hides them.
 """
 
+import contextlib
 import json
+import os
 import pathlib
 import resource
 import subprocess
@@ -26,6 +35,7 @@ import rich.table
 
 _DIMENSION = 64
 _WORDS = 60
+_TOKENIZING_PROCESSES = 2
 
 
 def _write_corpus(path: pathlib.Path, num_documents: int) -> None:
@@ -48,6 +58,27 @@ class _RandomEmbedder:
     return rng.standard_normal((len(texts), _DIMENSION)).astype(np.float32)
 
 
+def _reset_peak() -> None:
+  """Starts the peak anew where Linux lets us; elsewhere it is that so far."""
+  with contextlib.suppress(OSError):
+    pathlib.Path('/proc/self/clear_refs').write_text('5')
+
+
+def _peak_bytes() -> int:
+  """Peak resident memory of this process since `_reset_peak`."""
+  status = pathlib.Path('/proc/self/status')
+  if status.exists():
+    for line in status.read_text().splitlines():
+      if line.startswith('VmHWM:'):
+        return int(line.split()[1]) * 1024
+  return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def _current_bytes() -> int:
+  pages = pathlib.Path('/proc/self/statm').read_text().split()[1]
+  return int(pages) * os.sysconf('SC_PAGESIZE')
+
+
 def prepare(root: pathlib.Path, num_documents: int) -> dict[str, float]:
   """Prepares a synthetic corpus and returns the peak memory of this process.
 
@@ -56,7 +87,8 @@ def prepare(root: pathlib.Path, num_documents: int) -> dict[str, float]:
     num_documents: documents of about 60 words.
 
   Returns:
-    Counts, bytes written and 'peak_bytes' by stage.
+    Counts, bytes written, 'peak_bytes' by stage, also of the largest child so
+    far, and 'scann_bytes_per_chunk'.
   """
   from retrieval import chunks as chunks_lib
   from retrieval import corpus as corpus_lib
@@ -66,11 +98,13 @@ def prepare(root: pathlib.Path, num_documents: int) -> dict[str, float]:
   from retrieval import tokens as tokens_lib
   from retrieval import vectors as vectors_lib
 
-  peaks = {}
+  facts = {'documents': num_documents}
 
   def record(stage):
-    kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    peaks[f'peak_bytes_{stage}'] = kib * 1024
+    facts[f'peak_bytes_{stage}'] = _peak_bytes()
+    child = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
+    facts[f'peak_bytes_{stage}_child'] = child
+    _reset_peak()
 
   corpus_file = root / 'documents.jsonl'
   _write_corpus(corpus_file, num_documents)
@@ -83,27 +117,61 @@ def prepare(root: pathlib.Path, num_documents: int) -> dict[str, float]:
   )
   record('tokenizer')
   tokens = tokens_lib.build_token_store(
-    root / 'tokens', corpus, root / 'tokenizer', documents_per_shard=256
+    root / 'tokens',
+    corpus,
+    root / 'tokenizer',
+    documents_per_shard=256,
+    num_processes=_TOKENIZING_PROCESSES,
   )
   record('tokens')
   chunks = chunks_lib.build_chunk_store(root / 'chunks', tokens)
+  facts['chunks'] = chunks.num_chunks
   vectors = vectors_lib.build_vector_store(
     root / 'vectors', chunks, tokenizer, _RandomEmbedder()
   )
   record('vectors')
-  searcher = searchers.ExactSearcher(vectors.array('vectors'), 'squared_l2')
-  index = types.SimpleNamespace(searcher=searcher, fingerprint='exact')
-  neighbors_lib.build_neighbor_store(
-    root / 'neighbors', chunks, vectors, chunks, vectors, index, k=2
+
+  def find_neighbors(searcher):
+    name = searcher.name
+    index = types.SimpleNamespace(searcher=searcher, fingerprint=name)
+    path = root / f'neighbors-{name}'
+    neighbors_lib.build_neighbor_store(
+      path, chunks, vectors, chunks, vectors, index, k=2
+    )
+    record(f'neighbors_{name}')
+
+  array = vectors.array('vectors')
+  find_neighbors(searchers.ExactSearcher(array, 'squared_l2'))
+  if searchers.scann_available():
+    searcher, scann_facts = _build_scann(array)
+    record('index_scann')
+    facts |= scann_facts
+    find_neighbors(searcher)
+  files = (f for f in root.rglob('*') if f.is_file())
+  facts['bytes_on_disk'] = sum(f.stat().st_size for f in files)
+  return facts
+
+
+def _build_scann(array):
+  """Builds ScaNN; returns it and its bytes a vector, measured and foretold."""
+  from retrieval import searchers
+  from retrieval.searchers import scann
+
+  before = _current_bytes()
+  searcher = searchers.ScannSearcher.build(array, 'squared_l2')
+  measured = (
+    _peak_bytes() - before,
+    _current_bytes() - before,
   )
-  record('neighbors')
-  written = sum(f.stat().st_size for f in root.rglob('*') if f.is_file())
-  return {
-    'documents': num_documents,
-    'chunks': chunks.num_chunks,
-    'bytes_on_disk': written,
-    **peaks,
-  }
+  expected = scann.expected_bytes(
+    *array.shape, searchers.ScannConfig(**searcher.settings)
+  )
+  facts = {}
+  for name, pair in (('measured', measured), ('expected', expected)):
+    for when, value in zip(('building', 'searching'), pair, strict=True):
+      key = f'scann_bytes_per_chunk_{when}_{name}'
+      facts[key] = value / len(array)
+  return searcher, facts
 
 
 def _measure(num_documents: int) -> dict[str, float]:
@@ -134,13 +202,13 @@ def main(argv: list[str]) -> None:
   large = _measure(10 * flags.FLAGS.documents)
   table = rich.table.Table('', 'small', 'large', 'ratio', title='Preparing')
   for name in small:
-    scale = 2**20 if 'bytes' in name else 1
-    unit = ' (MiB)' if 'bytes' in name else ''
+    in_mib = 'bytes' in name and 'per_chunk' not in name
+    scale, unit = (2**20, ' (MiB)') if in_mib else (1, '')
     table.add_row(
       name.replace('_', ' ') + unit,
       f'{small[name] / scale:,.0f}',
       f'{large[name] / scale:,.0f}',
-      f'{large[name] / small[name]:.2f}',
+      f'{large[name] / max(small[name], 1):.2f}',
     )
   rich.console.Console().print(table)
 

@@ -3,7 +3,8 @@
 """Checkpoints: the only module that imports Orbax.
 
 One step on disk is `<workdir>/checkpoints/<step>/` = train state, position of the
-data iterator, and metadata: config, pipeline fields, index version. A step is
+data iterator, and metadata: config, pipeline fields, index version, fingerprints
+of the data. A step is
 written under a temporary name and renamed when whole, so a killed save leaves the
 one before it in place. Resuming continues the very same batches and losses, or
 refuses.
@@ -11,6 +12,7 @@ refuses.
 
 from collections.abc import Iterator
 from collections.abc import Mapping
+import dataclasses
 import pathlib
 from typing import Any
 
@@ -32,6 +34,7 @@ class Checkpoints:
     config: Mapping[str, Any],
     pipeline: Mapping[str, Any],
     index_version: str = '',
+    fingerprints: Mapping[str, str] | None = None,
     keep: int = 2,
   ):
     """Opens the folder, empty or not.
@@ -42,6 +45,7 @@ class Checkpoints:
       pipeline: what decides the stream of batches (seed, batch size, workers,
         processes, data set fingerprint), JSON values; must be equal on resume.
       index_version: fingerprint of the index the data come from.
+      fingerprints: of the data by name, for those who load the parameters.
       keep: newest steps that stay on disk.
     """
     self._path = _folder(workdir)
@@ -49,6 +53,7 @@ class Checkpoints:
       'config': dict(config),
       'pipeline': dict(pipeline),
       'index_version': index_version,
+      'fingerprints': dict(fingerprints or {}),
     }
     self._checkpointer = ocp.training.Checkpointer(
       self._path,
@@ -80,7 +85,8 @@ class Checkpoints:
     """Loads the newest step and moves `batches` to its place.
 
     Args:
-      abstract: the state, with `params`, as ShapeDtypeStructs with shardings (of any mesh).
+      abstract: the state, with `params`, as ShapeDtypeStructs with shardings
+        (of any mesh).
       batches: a fresh iterator of the same pipeline; changed in place.
 
     Returns:
@@ -101,19 +107,32 @@ class Checkpoints:
     return loaded['state']
 
 
-def load_params(
-  workdir: str, *, step: int | None = None, shardings: Any = None
-) -> tuple[Any, ml_collections.ConfigDict, int]:
-  """Loads parameters and config alone, for evaluation and sampling.
+@dataclasses.dataclass(frozen=True)
+class Saved:
+  """What a checkpoint says of itself.
+
+  Attributes:
+    config: that it was trained with.
+    step: its number.
+    fingerprints: of the data it was trained on, by name; may be empty.
+    params: tree of the parameters' shapes and dtypes.
+  """
+
+  config: ml_collections.ConfigDict
+  step: int
+  fingerprints: dict[str, str]
+  params: Any
+
+
+def find(workdir: str, *, step: int | None = None) -> Saved:
+  """Reads what a checkpoint says of itself, without its arrays.
 
   Args:
     workdir: the run's folder.
     step: which step; the newest by default.
-    shardings: a sharding, or a tree of them like the parameters (from
-      `sharding.tree_shardings`); by default all is put on the first device.
 
   Returns:
-    The parameters, the config they were trained with, and their step.
+    Config, step, fingerprints and shapes.
 
   Raises:
     FileNotFoundError: if there is no such checkpoint.
@@ -127,25 +146,55 @@ def load_params(
       'train first, with the same --workdir.'
     )
   step = steps[-1] if step is None else step
-  path = folder / str(step)
-  stored = ocp.metadata(path, checkpointable_name='state').metadata['params']
+  found = ocp.metadata(folder / str(step), checkpointable_name='state')
+  return Saved(
+    config=ml_collections.ConfigDict(_tuples(found.custom_metadata['config'])),
+    step=step,
+    # Not every checkpoint has them.
+    fingerprints=dict(found.custom_metadata.get('fingerprints', {})),
+    params=found.metadata['params'],
+  )
+
+
+def load_params(
+  workdir: str, *, step: int | None = None, shardings: Any = None
+) -> tuple[Any, Saved]:
+  """Loads parameters alone, for evaluation and sampling.
+
+  Args:
+    workdir: the run's folder.
+    step: which step; the newest by default.
+    shardings: a sharding, or a tree of them like the parameters (from
+      `sharding.tree_shardings`); by default all is put on this process's first
+      device.
+
+  Returns:
+    The parameters, and what their checkpoint says of itself.
+
+  Raises:
+    FileNotFoundError: if there is no such checkpoint.
+  """
+  saved = find(workdir, step=step)
   if shardings is None:
-    shardings = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+    shardings = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
   if isinstance(shardings, jax.sharding.Sharding):
     one = shardings
-    shardings = jax.tree.map(lambda x: one, stored, is_leaf=_is_array)
+    shardings = jax.tree.map(lambda x: one, saved.params, is_leaf=_is_array)
   abstract = jax.tree.map(
     lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s),
-    stored,
+    saved.params,
     shardings,
     is_leaf=_is_array,
   )
   context = ocp.Context()
   context.pytree.loading.partial_load = True
   with context:
-    loaded = ocp.load(path, {'params': abstract}, checkpointable_name='state')
-  config = ml_collections.ConfigDict(_tuples(_metadata(path)['config']))
-  return loaded['params'], config, step
+    loaded = ocp.load(
+      _folder(workdir) / str(saved.step),
+      {'params': abstract},
+      checkpointable_name='state',
+    )
+  return loaded['params'], saved
 
 
 def _folder(workdir: str) -> pathlib.Path:
@@ -188,6 +237,8 @@ def _check_same(path: pathlib.Path, part: str, saved: Any, now: Any) -> None:
 
 
 def _log_changes(path: pathlib.Path, saved: Any, now: Any) -> None:
+  if jax.process_index():  # Its own number is no change; the first one tells.
+    return
   for line in _differences(saved, now, '.config'):
     logging.warning('Changed since %s was written: %s', path, line)
 

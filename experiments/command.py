@@ -6,9 +6,12 @@
     command.main(run)
 
 Flags are defined inside `main`, so importing a command defines none. Several hosts
-run one command each, with --config.distributed=True; where a cluster manager does
-not tell JAX who is who, JAX_COORDINATOR_ADDRESS (host:port), JAX_NUM_PROCESSES and
-JAX_PROCESS_ID do. JAX_COMPILATION_CACHE_DIR keeps compiled programs between runs.
+run one command each, with --config.distributed=True and one --workdir that all of
+them see; where a cluster manager does not tell JAX who is who,
+JAX_COORDINATOR_ADDRESS (host:port), JAX_NUM_PROCESSES and JAX_PROCESS_ID do. Data
+are then prepared by all of them together (config.prepare.process_index and
+process_count are set). JAX_COMPILATION_CACHE_DIR keeps compiled programs between
+runs.
 """
 
 from collections.abc import Callable
@@ -32,7 +35,12 @@ _USER_ERRORS = (ValueError, KeyError, AttributeError, OSError, ImportError)
 _MAX_MESSAGE = 2000
 
 
-def main(run: Run, define_flags: Callable[[], None] | None = None) -> None:
+def main(
+  run: Run,
+  define_flags: Callable[[], None] | None = None,
+  *,
+  computes: bool = False,
+) -> None:
   """Parses flags, calls `run(config, workdir)` and exits.
 
   Bad input (ValueError, a missing file, field or package) ends in one line on
@@ -42,10 +50,12 @@ def main(run: Run, define_flags: Callable[[], None] | None = None) -> None:
     run: the command.
     define_flags: defines what flags the command has beside --config and
       --workdir; `run` reads them from `flags.FLAGS`.
+    computes: whether the command runs a model step after step: on a CPU the
+      process then keeps freed memory (`allocator`).
   """
   _define(define_flags)
   try:
-    app.run(lambda argv: _run(run, argv), flags_parser=_parse)
+    app.run(lambda argv: _run(run, argv, computes), flags_parser=_parse)
   except KeyboardInterrupt:
     print('interrupted; the same command continues.', file=sys.stderr)
     _exit(130)
@@ -83,20 +93,23 @@ def _parse(argv: list[str]) -> list[str]:
     raise ValueError(f'{head}{tail} (--help lists the flags)') from error
 
 
-def _run(run: Run, argv: list[str]) -> None:
+def _run(run: Run, argv: list[str], computes: bool) -> None:
   if len(argv) > 1:
     raise ValueError(f'Unexpected arguments {argv[1:]}; flags start with --.')
   logging.set_verbosity(logging.INFO)
   if not flags.FLAGS.debug:
     logging.get_absl_handler().addFilter(_is_worth_showing)
-  allocator.keep_memory()
   config = flags.FLAGS.config
   if config.get('distributed', False):
-    _start_distributed()
+    _start_distributed(config)
+  # Asking for the backend starts it, which must come after the other processes.
+  if computes and jax.default_backend() == 'cpu':
+    allocator.keep_memory()
   run(config, flags.FLAGS.workdir)
 
 
-def _start_distributed() -> None:
+def _start_distributed(config: ml_collections.ConfigDict) -> None:
+  """Joins the other processes; the stages of `prepare` learn who is who."""
   names = ('COORDINATOR_ADDRESS', 'NUM_PROCESSES', 'PROCESS_ID')
   address, count, index = (os.environ.get(f'JAX_{name}') for name in names)
   jax.distributed.initialize(
@@ -107,6 +120,9 @@ def _start_distributed() -> None:
     *(jax.process_index(), jax.process_count()),
     *(jax.local_device_count(), jax.device_count()),
   )
+  if 'prepare' in config:
+    config.prepare.process_index = jax.process_index()
+    config.prepare.process_count = jax.process_count()
 
 
 def _is_worth_showing(record: std_logging.LogRecord) -> bool:

@@ -98,16 +98,16 @@ def train(
   """
   program = program_lib.make_program(task, config, devices=devices)
   num_steps = config.num_steps
-  fields = _write_config(config, workdir)
   with contextlib.ExitStack() as stack:
     enter = stack.enter_context
     enter(program.context())
     saver = enter(
       checkpoints.Checkpoints(
         workdir,
-        config=fields,
+        config=json.loads(config.to_json()),
         pipeline=_pipeline(task, config),
         index_version=task.index_version,
+        fingerprints=task.fingerprints,
         keep=config.keep_checkpoints,
       )
     )
@@ -118,6 +118,7 @@ def train(
       state = saver.restore(program.abstract, batches)
     else:
       state = program.init(jax.random.key(config.seed))
+    _write_config(config, workdir)  # not before the restore may refuse
     _log_plan(program, config, state, workdir)
     writer = enter(metric_writer.MetricWriter(workdir, resume_step=start))
     profiler = enter(_Profiler(workdir, config.profile_steps))
@@ -195,18 +196,15 @@ def _pipeline(
   }
 
 
-def _write_config(
-  config: ml_collections.ConfigDict, workdir: str
-) -> dict[str, Any]:
-  """Writes config.json and returns its fields."""
-  text = config.to_json(indent=2)
-  if not jax.process_index():
-    path = pathlib.Path(workdir) / 'config.json'
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(path.name + '.tmp')
-    draft.write_text(text + '\n')
-    os.replace(draft, path)
-  return json.loads(text)
+def _write_config(config: ml_collections.ConfigDict, workdir: str) -> None:
+  """Writes config.json, whole or not at all."""
+  if jax.process_index():
+    return
+  path = pathlib.Path(workdir) / 'config.json'
+  path.parent.mkdir(parents=True, exist_ok=True)
+  draft = path.with_name(path.name + '.tmp')
+  draft.write_text(config.to_json(indent=2) + '\n')
+  os.replace(draft, path)
 
 
 def _log_plan(

@@ -14,6 +14,7 @@ import pathlib
 import time
 
 from absl import logging
+import jax
 import ml_collections
 
 from experiments import command
@@ -49,6 +50,8 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   retro_evaluate.run(retro, str(root / 'retro'))
   retro_sample.run(retro, str(root / 'retro'))
 
+  if jax.process_index():
+    return
   console = progress.console()
   minutes = (time.monotonic() - start) / 60
   console.print(f'Done in {minutes:.1f} minutes. What lies where:')
@@ -62,4 +65,4 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
 
 
 if __name__ == '__main__':
-  command.main(run)
+  command.main(run, computes=True)

@@ -105,14 +105,21 @@ class DataFolder:
     return neighbors_lib.NeighborStore(self.path(f'neighbors-{split}'))
 
   def fingerprints(self, retrieval: bool) -> dict[str, str]:
-    """What a training run depends on, by name of store."""
-    stores = {
-      'tokenizer': self.tokens.tokenizer_fingerprint,
-      'chunks-train': self.chunks('train').fingerprint,
-    }
-    if retrieval:
+    """What a training run depends on, by name of store, of those that stand."""
+    stores = {'tokenizer': self.tokens.tokenizer_fingerprint}
+    if self.path('chunks-train').exists():
+      stores['chunks-train'] = self.chunks('train').fingerprint
+    if retrieval and self.path('neighbors-train').exists():
       stores['neighbors-train'] = self.neighbors('train').store.fingerprint
     return stores
+
+  @property
+  def neighbors_index(self) -> str:
+    """Fingerprint of the index that found the training chunks' neighbors.
+
+    The neighbor store has it, so the index itself stays closed.
+    """
+    return self.neighbors('train').store.fields['index']
 
   def retriever(
     self, config: ml_collections.ConfigDict

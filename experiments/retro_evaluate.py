@@ -27,7 +27,6 @@ from absl import logging
 from flax import linen as nn
 import jax
 import ml_collections
-import numpy as np
 import rich.box
 import rich.table
 
@@ -73,25 +72,25 @@ class Result:
     row['minus_off'] = (
       dataclasses.asdict(self.minus_off) if self.minus_off else None
     )
-    return {
-      key: None if isinstance(x, float) and not math.isfinite(x) else x
-      for key, x in row.items()
-    }
+    return _finite(row)
+
+
+def _finite(value: Any) -> Any:
+  """JSON values, null in place of what JSON cannot say."""
+  if isinstance(value, dict):
+    return {key: _finite(x) for key, x in value.items()}
+  if isinstance(value, float) and not math.isfinite(value):
+    return None
+  return value
 
 
 @contextlib.contextmanager
-def _scorer(trained: retro_task.Trained, mesh_sizes, batch_size: int):
+def _scorer(trained: retro_task.Trained, config: ml_collections.ConfigDict):
   """Yields the compiled score function, parameters sharded over the mesh."""
-  mesh = sharding.make_mesh(**mesh_sizes)
-  rules = sharding.make_rules(trained.config.get('sharding_rules'))
-  rows = sharding.batch_sharding(mesh, batch_size)
-  init = functools.partial(
-    retro_task.init_params, model_cfg=trained.model.config
-  )
-  shardings = sharding.tree_shardings(
-    jax.eval_shape(init, jax.random.key(0)), mesh, rules
-  )
-  params = jax.tree.map(_place, trained.params, shardings)
+  mesh, rules = _mesh_and_rules(config)
+  rows = sharding.batch_sharding(mesh, config.evaluate.batch_size)
+  shardings = retro_task.param_shardings(trained.model.config, mesh, rules)
+  params = jax.device_put(trained.params, shardings)
   score = jax.jit(
     functools.partial(
       evaluate.score_chunks,
@@ -105,9 +104,9 @@ def _scorer(trained: retro_task.Trained, mesh_sizes, batch_size: int):
     yield lambda row: score(params, sharding.global_batch(row, rows))
 
 
-def _place(x: jax.Array, s: jax.sharding.Sharding) -> jax.Array:
-  host = np.asarray(x)
-  return jax.make_array_from_callback(host.shape, s, lambda i: host[i])
+def _mesh_and_rules(config: ml_collections.ConfigDict):
+  mesh = sharding.make_mesh(**config.mesh)
+  return mesh, sharding.make_rules(config.get('sharding_rules'))
 
 
 def _modes(
@@ -137,8 +136,8 @@ def evaluate_trained(
 
   Args:
     trained: a RETRO or a twin.
-    config: `evaluate`, `mesh` and `seed` are read from it; the rest comes from
-      the model's own.
+    config: `evaluate`, `mesh`, `sharding_rules` and `seed` are read from it; the
+      rest comes from the model's own.
 
   Returns:
     A row for each mode.
@@ -155,7 +154,7 @@ def evaluate_trained(
   for reader in readers.values():
     _ = reader.stores  # A k too large is told before any work.
   found = {}
-  with _scorer(trained, config.mesh, settings.batch_size) as score:
+  with _scorer(trained, config) as score:
     for name, retrieval, k in modes:
       with progress.bar(f'evaluate {name}', 'chunks') as update:
         found[name] = evaluate.evaluate(
@@ -207,10 +206,12 @@ def evaluate_workdir(
     FileNotFoundError: for a folder without a checkpoint or without data.
     ValueError: for settings that do not fit.
   """
-  trained = retro_task.load(workdir, config.data_dir)
+  mesh, rules = _mesh_and_rules(config)
+  load = functools.partial(retro_task.load, mesh=mesh, rules=rules)
+  trained = load(workdir, config.data_dir)
   twin = None
   if twin_workdir:
-    twin = retro_task.load(twin_workdir, str(trained.data.root))
+    twin = load(twin_workdir, str(trained.data.root))
     if twin.model.config.cca_layers:
       raise ValueError(
         f'{twin_workdir}: evaluate.twin_workdir names a model that retrieves; '
@@ -287,4 +288,4 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
 
 
 if __name__ == '__main__':
-  command.main(run)
+  command.main(run, computes=True)

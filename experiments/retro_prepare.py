@@ -7,11 +7,15 @@
 runs every stage that is not done yet; --config.prepare.stages=index,neighbors
 runs those alone. A killed command continues where it stopped when run again.
 Several processes share the work of the long stages with
---config.prepare.process_count=N --config.prepare.process_index=0..N-1.
+--config.prepare.process_count=N --config.prepare.process_index=0..N-1; the first
+stages are short or have processes of their own (config.tokens.num_processes), so
+process 0 does them and the others wait. --config.prepare.verify=True first reads
+every store that stands and compares its checksums.
 """
 
 from collections.abc import Callable
 import itertools
+import pathlib
 import time
 
 from absl import logging
@@ -24,12 +28,22 @@ from experiments import retro_data
 from retrieval import chunks as chunks_lib
 from retrieval import index as index_lib
 from retrieval import neighbors as neighbors_lib
+from retrieval import store
 from retrieval import tokenizers
 from retrieval import tokens as tokens_lib
 from retrieval import vectors as vectors_lib
 
 SPLITS = ('train', 'valid')
 _POLL_SEC = 5.0
+_KINDS = {
+  'tokens': tokens_lib.KIND,
+  'chunks-train': chunks_lib.KIND,
+  'chunks-valid': chunks_lib.KIND,
+  'vectors-train': vectors_lib.KIND,
+  'vectors-valid': vectors_lib.KIND,
+  'neighbors-train': neighbors_lib.KIND,
+  'neighbors-valid': neighbors_lib.KIND,
+}
 
 Config = ml_collections.ConfigDict
 Rows = list[tuple[str, str]]
@@ -39,7 +53,9 @@ def train_tokenizer(config: Config, data: retro_data.DataFolder) -> Rows:
   """Trains a SentencePiece model on the corpus, or copies the one given."""
   path = data.tokenizer_path
   settings = config.tokenizer
-  if not (path / 'model').exists() and not (path / 'tokenizer.json').exists():
+  files = (path / 'model', path / 'tokenizer.json')
+  _wait_for_first(config, *files)
+  if not any(file.exists() for file in files):
     if settings.path:
       tokenizers.load_tokenizer(settings.path).save(path)
     else:
@@ -50,6 +66,14 @@ def train_tokenizer(config: Config, data: retro_data.DataFolder) -> Rows:
         for document in documents
       )
       tokenizers.train_sentencepiece(texts, path / 'model', settings.vocab_size)
+  if settings.path:
+    given = tokenizers.load_tokenizer(settings.path).fingerprint
+    if data.tokenizer.fingerprint != given:
+      raise ValueError(
+        f'{path}: tokenizer {data.tokenizer.fingerprint} stands here already, '
+        f'but config.tokenizer.path {settings.path} is {given}: remove it, or '
+        'name another data_dir.'
+      )
   found = data.tokenizer.vocab_size
   if not settings.path and found != settings.vocab_size:
     raise ValueError(
@@ -62,6 +86,7 @@ def train_tokenizer(config: Config, data: retro_data.DataFolder) -> Rows:
 
 def tokenize(config: Config, data: retro_data.DataFolder) -> Rows:
   """Writes the token store."""
+  _wait_for_first(config, data.path('tokens'))
   with progress.bar('tokenize', 'documents') as update:
     tokens = tokens_lib.build_token_store(
       data.path('tokens'),
@@ -85,6 +110,7 @@ def chunk(config: Config, data: retro_data.DataFolder) -> Rows:
   """Cuts both splits into chunks."""
   rows = []
   for split in SPLITS:
+    _wait_for_first(config, data.path(f'chunks-{split}'))
     chunks = chunks_lib.build_chunk_store(
       data.path(f'chunks-{split}'),
       data.tokens,
@@ -118,8 +144,7 @@ def embed(config: Config, data: retro_data.DataFolder) -> Rows:
 
 def build_index(config: Config, data: retro_data.DataFolder) -> Rows:
   """Builds, measures and publishes the index of the training chunks."""
-  if config.prepare.process_index:
-    _until_whole(lambda: data.path('index').exists() or None)
+  _wait_for_first(config, data.path('index'))
   settings = config.index.to_dict()
   vectors = data.vectors('train')
   index = index_lib.build_index(
@@ -127,7 +152,7 @@ def build_index(config: Config, data: retro_data.DataFolder) -> Rows:
     vectors.array('vectors'),
     vectors.fingerprint,
     index_lib.IndexConfig(**settings),
-    queries=data.vectors('valid').array('vectors')[: settings['num_queries']],
+    queries=data.vectors('valid').array('vectors'),
   )
   return [(key, _text(value)) for key, value in index.report.items()]
 
@@ -183,6 +208,35 @@ def _until_whole(build):
   return built
 
 
+def _wait_for_first(config: Config, *paths: pathlib.Path) -> None:
+  """Lets the other processes wait for what process 0 alone makes."""
+  if config.prepare.process_index:
+    _until_whole(lambda: any(path.exists() for path in paths) or None)
+
+
+def verify(data: retro_data.DataFolder) -> Rows:
+  """Reads every byte of what is published and compares the checksums.
+
+  Args:
+    data: the folder; what is not there yet is passed over.
+
+  Returns:
+    Which stores were read.
+
+  Raises:
+    ValueError: naming the first file that is missing or damaged.
+  """
+  rows = []
+  for name, kind in _KINDS.items():
+    if data.path(name).exists():
+      store.Store.open(data.path(name), kind).verify()
+      rows.append((f'checksums, {name}', 'right'))
+  if data.path('index').exists():
+    index_lib.open_index(data.path('index'), verify=True)
+    rows.append(('hashes, index', 'right'))
+  return rows
+
+
 def _text(value) -> str:
   if isinstance(value, float):
     return f'{value:,.4g}'
@@ -205,10 +259,13 @@ def run(config: Config, workdir: str) -> None:
   """Runs the stages asked for and prints what stands afterwards."""
   data = retro_data.DataFolder.of(config, workdir)
   table = rich.table.Table('stage', 'what', 'value', 'seconds')
-  for stage in _stages(config):
+  work = [(stage, STAGES[stage]) for stage in _stages(config)]
+  if config.prepare.get('verify', False):
+    work.insert(0, ('verify', lambda _, data: verify(data)))
+  for stage, do in work:
     logging.info('Stage %s, in %s.', stage, data.root)
     start = time.monotonic()
-    rows = STAGES[stage](config, data)
+    rows = do(config, data)
     sec = f'{time.monotonic() - start:.1f}'
     for i, (what, value) in enumerate(rows):
       table.add_row('' if i else stage, what, value, '' if i else sec)
@@ -217,4 +274,4 @@ def run(config: Config, workdir: str) -> None:
 
 
 if __name__ == '__main__':
-  command.main(run)
+  command.main(run, computes=True)

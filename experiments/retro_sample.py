@@ -18,6 +18,7 @@ from typing import Any
 
 from absl import flags
 from absl import logging
+import jax
 import ml_collections
 import rich.console
 import rich.padding
@@ -222,7 +223,10 @@ def run(
     seed=config.seed if seed is None else seed,
     **config.sample.to_dict(),
   )
-  metric = config.index.metric
+  retrieved = any(chunk.ids for sample in samples for chunk in sample.chunks)
+  metric = trained.data.index.searcher.metric if retrieved else ''
+  if jax.process_index():
+    return samples
   show(progress.console(), samples, metric)
   if json_path:
     path = pathlib.Path(json_path)
@@ -230,7 +234,7 @@ def run(
     content: dict[str, Any] = {
       'step': trained.step,
       'settings': config.sample.to_dict(),
-      'metric': metric,
+      'metric': metric or None,
       'samples': [dataclasses.asdict(sample) for sample in samples],
     }
     data = json.dumps(content, indent=2, ensure_ascii=False) + '\n'
@@ -259,4 +263,4 @@ def _run_with_flags(config: ml_collections.ConfigDict, workdir: str) -> None:
 
 
 if __name__ == '__main__':
-  command.main(_run_with_flags, _define_flags)
+  command.main(_run_with_flags, _define_flags, computes=True)

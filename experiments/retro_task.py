@@ -7,6 +7,7 @@ import functools
 import os
 from typing import Any
 
+from absl import logging
 import jax
 import jax.numpy as jnp
 import ml_collections
@@ -14,6 +15,7 @@ import numpy as np
 
 from experiments import checkpoints
 from experiments import retro_data
+from experiments import sharding
 from experiments import tasks
 from retro_jax import config as config_lib
 from retro_jax import losses
@@ -126,16 +128,12 @@ def make_task(
     loss=functools.partial(losses.loss, model),
     dataset=dataset,
     pipeline_fingerprint=pipeline.fingerprint(
-      readers,
-      sequence_chunks=config.sequence_chunks,
-      batch_size=config.batch_size,
-      seed=config.seed,
-      num_workers=config.num_workers,
-      process_count=jax.process_count(),
+      readers['train'], sequence_chunks=config.sequence_chunks
     ),
     tokens_per_step=tokens_per_step,
     flops_per_step=3 * forward * tokens_per_step,
-    index_version=data.index.fingerprint if config.retrieval else '',
+    index_version=data.neighbors_index if config.retrieval else '',
+    fingerprints=data.fingerprints(config.retrieval),
   )
 
 
@@ -147,7 +145,7 @@ class Trained:
     config: of the experiment.
     data: where its stores lie.
     model: RETRO or its twin.
-    params: its parameters, on one device.
+    params: its parameters, on one device or over a mesh.
     step: of the checkpoint.
   """
 
@@ -158,12 +156,39 @@ class Trained:
   step: int
 
 
-def load(workdir: str | os.PathLike, data_dir: str = '') -> Trained:
+def param_shardings(
+  model_cfg: config_lib.RetroConfig, mesh: jax.sharding.Mesh, rules: Any = None
+) -> Any:
+  """Where each parameter lies on a mesh.
+
+  Args:
+    model_cfg: the model.
+    mesh: from `sharding.make_mesh`.
+    rules: from `sharding.make_rules`.
+
+  Returns:
+    A tree of NamedShardings like the parameters.
+  """
+  init = functools.partial(init_params, model_cfg=model_cfg)
+  boxed = jax.eval_shape(init, jax.random.key(0))
+  return sharding.tree_shardings(boxed, mesh, rules)
+
+
+def load(
+  workdir: str | os.PathLike,
+  data_dir: str = '',
+  *,
+  mesh: jax.sharding.Mesh | None = None,
+  rules: Any = None,
+) -> Trained:
   """Loads the newest checkpoint of a run.
 
   Args:
     workdir: of the training run.
     data_dir: where the data lie now, if they have moved.
+    mesh: devices to shard the parameters over; None puts all of them on this
+      process's first device.
+    rules: logical to mesh axes, from `sharding.make_rules`.
 
   Returns:
     The model, ready to be applied.
@@ -172,19 +197,50 @@ def load(workdir: str | os.PathLike, data_dir: str = '') -> Trained:
     FileNotFoundError: when there is no checkpoint or no data.
     ValueError: when the data are of another tokenizer than the model.
   """
-  params, config, step = checkpoints.load_params(str(workdir))
+  saved = checkpoints.find(str(workdir))
+  config = saved.config
   if data_dir:
     config.data_dir = data_dir
   data = retro_data.DataFolder.of(config, workdir)
-  vocab_size = data.tokens.vocab_size
-  rows = params['embedding'].shape[0]
+  _check_data(workdir, saved, data)
+  model_cfg = model_config(config, data.tokens.vocab_size)
+  params, _ = checkpoints.load_params(
+    str(workdir),
+    step=saved.step,
+    shardings=(
+      None if mesh is None else param_shardings(model_cfg, mesh, rules)
+    ),
+  )
+  return Trained(config, data, model_lib.Retro(model_cfg), params, saved.step)
+
+
+def _check_data(
+  workdir: str | os.PathLike,
+  saved: checkpoints.Saved,
+  data: retro_data.DataFolder,
+) -> None:
+  """Refuses another tokenizer than the model's; names what else differs."""
+  rows, vocab_size = saved.params['embedding'].shape[0], data.tokens.vocab_size
   if rows != vocab_size:
     raise ValueError(
       f'{workdir}: trained with a vocabulary of {rows}, but the tokenizer of '
       f'{data.root} has {vocab_size}.'
     )
-  model = model_lib.Retro(model_config(config, vocab_size))
-  return Trained(config, data, model, params, step)
+  trained_on = saved.fingerprints
+  here = data.fingerprints(saved.config.retrieval) if trained_on else {}
+  for name in sorted({*trained_on} & {*here}):
+    if trained_on[name] == here[name]:
+      continue
+    if name == 'tokenizer':
+      raise ValueError(
+        f'{workdir}: trained with tokenizer {trained_on[name]}, but the data '
+        f'in {data.root} are of tokenizer {here[name]}; expected data_dir to '
+        'name data of the same tokenizer.'
+      )
+    logging.warning(
+      '%s was trained on other data: its %s is %s, that of %s is %s.',
+      *(workdir, name, trained_on[name], data.root, here[name]),
+    )
 
 
 def token_losses(

@@ -26,4 +26,4 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
 
 
 if __name__ == '__main__':
-  command.main(run)
+  command.main(run, computes=True)

@@ -39,6 +39,8 @@ class Task:
     tokens_per_step: tokens in one global batch; 0 where it means nothing.
     flops_per_step: model FLOPs of one step, forward and backward; 0 if unknown.
     index_version: fingerprint of the index that the data come from, if any.
+    fingerprints: of the data by name, saved with every checkpoint so that a
+      trained model can be held against the data it is run with.
   """
 
   init: Callable[[jax.Array], Params]
@@ -51,3 +53,4 @@ class Task:
   tokens_per_step: int = 0
   flops_per_step: float = 0.0
   index_version: str = ''
+  fingerprints: Mapping[str, str] = dataclasses.field(default_factory=dict)

@@ -141,17 +141,10 @@ class Corpus:
       files = [[path.name, _hash_file(path, whole=False)] for path in paths]
       files.append([builder.info.full_name])
     else:
-      # A packed file ends in its checksum; the packaged file has a version.
+      # The packaged file has a version; those that a user gives are read whole.
+      whole = config.kind != 'vital'
       files = [
-        [
-          file.name,
-          _hash_file(
-            file.path,
-            whole=config.kind != 'vital'
-            and file.path.suffix not in base.COMPRESSED,
-          ),
-        ]
-        for file in self._files
+        [file.name, _hash_file(file.path, whole=whole)] for file in self._files
       ]
       is_file = pathlib.Path(config.path).is_file()
       fields['path'] = pathlib.Path(config.path).name if is_file else ''

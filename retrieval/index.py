@@ -98,22 +98,16 @@ def build_index(
     'searcher': kind,
     'metric': config.metric,
     'vectors': vectors_fingerprint,
-    'scann': dict(config.scann) if kind == 'scann' else {},
+    'scann': _changed(config.scann) if kind == 'scann' else {},
   }
+  _remove_dead_drafts(path)
   if path.exists():
-    return _reuse(path, fields, config)
+    return _reuse(path, fields, config, vectors, queries)
   exact = searchers.ExactSearcher(vectors, config.metric)
   start = time.monotonic()
   searcher = _build_scann(vectors, config) if kind == 'scann' else exact
   build_sec = time.monotonic() - start
-  if queries is None or not len(queries):
-    exam = index_exam.Exam.of_rows(
-      vectors, config.num_queries, config.recall_at
-    )
-  else:
-    exam = index_exam.Exam.of_queries(
-      queries, config.num_queries, config.recall_at
-    )
+  exam = _exam(config, vectors, queries)
   report = index_exam.examine(searcher, exact, exam, config.recall_floor)
   report['build_sec'] = round(build_sec, 3)
   draft = path.with_name(f'{path.name}.partial-{os.getpid()}')
@@ -126,11 +120,37 @@ def build_index(
     if not path.exists():
       raise
     # Another process published first; its index is the one that counts.
-    return _reuse(path, fields, config)
+    return _reuse(path, fields, config, vectors, queries)
   finally:
     shutil.rmtree(draft, ignore_errors=True)
   logging.info('Published %s: %s.', path, report)
   return open_index(path, verify=False)
+
+
+def _exam(config: IndexConfig, vectors, queries) -> index_exam.Exam:
+  count, k = config.num_queries, config.recall_at
+  if queries is None or not len(queries):
+    return index_exam.Exam.of_rows(vectors, count, k)
+  return index_exam.Exam.of_queries(queries, count, k)
+
+
+def _remove_dead_drafts(path: pathlib.Path) -> None:
+  """Removes what builders left that were killed on this machine."""
+  for draft in path.parent.glob(f'{path.name}.partial-*'):
+    pid = draft.name.rpartition('-')[2]
+    if pid.isdigit() and not _is_alive(int(pid)):
+      logging.info('Removing %s, which a killed builder left.', draft)
+      shutil.rmtree(draft, ignore_errors=True)
+
+
+def _is_alive(pid: int) -> bool:
+  try:
+    os.kill(pid, 0)
+  except (ProcessLookupError, OverflowError):
+    return False
+  except PermissionError:
+    pass
+  return True
 
 
 def _write(draft: pathlib.Path, searcher, fields, report) -> None:
@@ -199,7 +219,11 @@ def _read_manifest(path: pathlib.Path) -> dict[str, Any]:
 
 
 def _reuse(
-  path: pathlib.Path, fields: dict[str, Any], config: IndexConfig
+  path: pathlib.Path,
+  fields: dict[str, Any],
+  config: IndexConfig,
+  vectors,
+  queries: np.ndarray | None,
 ) -> Index:
   have = _read_manifest(path)['fields']
   differs = [
@@ -213,14 +237,29 @@ def _reuse(
       f'({"; ".join(differs)}); choose another folder or remove it.'
     )
   index = open_index(path)
-  recall = index.report.get(f'recall@{config.recall_at}', 1.0)
+  measured = f'recall@{config.recall_at}'
+  if measured not in index.report:
+    logging.info('%s: %s was not measured yet; measuring.', path, measured)
+    recall = _measure(index.searcher, config, vectors, queries)[measured]
+    index = dataclasses.replace(
+      index, report={**index.report, measured: recall}
+    )
+  recall = index.report[measured]
   if recall < config.recall_floor:
     raise ValueError(
-      f'{path}: recall@{config.recall_at} of the index that stands here is '
+      f'{path}: {measured} of the index that stands here is '
       f'{recall}, below index.recall_floor={config.recall_floor}; remove it '
       'and build it again with other settings.'
     )
   return index
+
+
+def _measure(searcher, config: IndexConfig, vectors, queries) -> dict[str, Any]:
+  exact = searcher
+  if not isinstance(searcher, searchers.ExactSearcher):
+    exact = searchers.ExactSearcher(vectors, config.metric, check=False)
+  exam = _exam(config, vectors, queries)
+  return index_exam.examine(searcher, exact, exam, floor=0.0)
 
 
 def _check_config(config: IndexConfig) -> None:
@@ -256,6 +295,16 @@ def _choose(config: IndexConfig, num_rows: int) -> str:
     logging.warning('Exact search serves instead of ScaNN.')
     return 'exact'
   return 'scann'
+
+
+def _changed(scann: Mapping[str, Any]) -> dict[str, Any]:
+  """What is not ScannConfig's default, and so tells indices apart."""
+  defaults = dataclasses.asdict(searchers.ScannConfig())
+  return {
+    name: value
+    for name, value in scann.items()
+    if name not in defaults or value != defaults[name]
+  }
 
 
 def _build_scann(vectors, config: IndexConfig) -> searchers.ScannSearcher:

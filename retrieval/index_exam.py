@@ -30,8 +30,10 @@ class Exam:
 
   @classmethod
   def of_queries(cls, queries: np.ndarray, count: int, k: int) -> 'Exam':
-    """An exam of the first held-out queries."""
-    queries = np.asarray(queries[:count], np.float32)
+    """An exam of held-out queries, evenly spread over all of them."""
+    count = min(count, len(queries))
+    rows = np.arange(count) * len(queries) // max(count, 1)
+    queries = np.asarray(queries[rows], np.float32)
     return cls(queries, np.full(len(queries), -1), k)
 
   @classmethod

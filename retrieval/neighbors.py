@@ -25,6 +25,8 @@ from retrieval import store
 
 KIND = 'neighbors'
 _QUERY_BATCH = 1024
+# Float32 sums in another order, as another machine may take them.
+_SCORE_RTOL, _SCORE_ATOL = 1e-5, 1e-5
 
 
 def keep_others(
@@ -61,6 +63,24 @@ def keep_others(
   )
 
 
+def _count_by_document(
+  datastore: chunks_lib.ChunkStore,
+) -> tuple[np.ndarray, np.ndarray]:
+  """Hashes of the documents' ids, ascending, and the chunks of each."""
+  # No document spans two shards, so what is kept of a shard is its documents.
+  shards = [
+    np.unique(hashes, return_counts=True) for hashes in datastore.shard_hashes()
+  ]
+  hashes, counts = (
+    np.concatenate(parts) for parts in zip(*shards, strict=True)
+  )
+  order = np.argsort(hashes, kind='stable')
+  hashes, counts = hashes[order], counts[order]
+  # Two documents whose hashes are equal count as one, as they do elsewhere.
+  first = np.flatnonzero(np.r_[True, hashes[1:] != hashes[:-1]])
+  return hashes[first], np.add.reduceat(counts, first)
+
+
 class NeighborSearch:
   """Finds k neighbors of other documents for batches of chunks.
 
@@ -78,6 +98,9 @@ class NeighborSearch:
   ):
     """Counts the datastore's chunks by document.
 
+    That costs 16 bytes of memory for each document, about four times as much
+    while they are counted, and one shard's chunks at a time.
+
     Args:
       searcher: the published index.
       exact: exact search over the same vectors.
@@ -87,10 +110,10 @@ class NeighborSearch:
     """
     self._searcher, self._exact = searcher, exact
     self._datastore, self._k = datastore, k
-    hashes = np.concatenate(list(datastore.shard_hashes()))
-    self._hashes, self._counts = np.unique(hashes, return_counts=True)
+    self._hashes, self._counts = _count_by_document(datastore)
+    self._num_chunks = datastore.num_chunks
     largest = int(self._counts.max())
-    self._fetch = min(k + largest, max(max_fetch, k + 1), len(hashes))
+    self._fetch = min(k + largest, max(max_fetch, k + 1), self._num_chunks)
     self.num_exact = 0
 
   def _own_chunks(self, own: np.ndarray) -> np.ndarray:
@@ -115,11 +138,11 @@ class NeighborSearch:
     ids, scores = self._searcher.search(vectors, self._fetch)
     ids, scores = keep_others(ids, scores, own, self._datastore, self._k)
     mine = self._own_chunks(own)
-    reachable = np.minimum(self._k, self._counts.sum() - mine)
+    reachable = np.minimum(self._k, self._num_chunks - mine)
     short = np.flatnonzero((ids >= 0).sum(1) < reachable)
     if len(short):
       self.num_exact += len(short)
-      fetch = int(min(self._k + mine[short].max(), self._counts.sum()))
+      fetch = int(min(self._k + mine[short].max(), self._num_chunks))
       again = self._exact.search(vectors[short], fetch)
       ids[short], scores[short] = keep_others(
         *again, own[short], self._datastore, self._k
@@ -162,13 +185,7 @@ def build_neighbor_store(
   """
   _check_pair(queries, vectors)
   _check_pair(datastore, datastore_vectors)
-  fields = {
-    'queries': queries.fingerprint,
-    'vectors': vectors.fingerprint,
-    'datastore': datastore.fingerprint,
-    'index': index.fingerprint,
-    'k': k,
-  }
+  fields = {**_fields(queries, vectors, datastore, index), 'k': k}
   writer = store.StoreWriter(path, KIND, fields)
   if writer.published:
     return NeighborStore(path)
@@ -199,6 +216,15 @@ def build_neighbor_store(
   return NeighborStore(path)
 
 
+def _fields(queries, vectors, datastore, index) -> dict[str, str]:
+  return {
+    'queries': queries.fingerprint,
+    'vectors': vectors.fingerprint,
+    'datastore': datastore.fingerprint,
+    'index': index.fingerprint,
+  }
+
+
 def _check_pair(chunks: chunks_lib.ChunkStore, vectors: store.Store) -> None:
   if vectors.fields['chunks'] != chunks.fingerprint:
     raise ValueError(
@@ -214,10 +240,12 @@ def _neighbor_search(index, datastore, datastore_vectors, k):
       f'The index holds {searcher.num_vectors} vectors, the datastore '
       f'{datastore.path} {datastore.num_chunks} chunks; they must be the same.'
     )
-  # The index has checked these very vectors when it was built.
-  exact = searchers.ExactSearcher(
-    datastore_vectors.array('vectors'), searcher.metric, check=False
-  )
+  exact = searcher  # of which the devices hold one copy, not two
+  if not isinstance(searcher, searchers.ExactSearcher):
+    # The index has checked these very vectors when it was built.
+    exact = searchers.ExactSearcher(
+      datastore_vectors.array('vectors'), searcher.metric, check=False
+    )
   return NeighborSearch(searcher, exact, datastore, k)
 
 
@@ -254,15 +282,18 @@ def validate(
     How many chunks were compared.
 
   Raises:
-    ValueError: naming the first chunk whose neighbors differ.
+    ValueError: when the store was made from something else; naming the first
+      chunk whose neighbors or scores differ.
   """
   neighbors = NeighborStore(path)
   stored = neighbors.store
-  if stored.fields['index'] != index.fingerprint:
-    raise ValueError(
-      f'{path}: made with index {stored.fields["index"]}, the published index '
-      f'is {index.fingerprint}.'
-    )
+  made_from = _fields(queries, vectors, datastore, index)
+  for name, want in made_from.items():
+    if stored.fields[name] != want:
+      raise ValueError(
+        f'{path}: made with {name} {stored.fields[name]}, expected {want}; '
+        'remove the folder and run the stage again.'
+      )
   search = _neighbor_search(
     index, datastore, datastore_vectors, neighbors.num_neighbors
   )
@@ -275,13 +306,16 @@ def validate(
   compared = 0
   for b in chosen[: max(1, round(fraction * len(batches)))]:
     shard, rows = batches[b]
-    ids, _ = _search_rows(search, queries, vectors, shard, rows)
+    ids, scores = _search_rows(search, queries, vectors, shard, rows)
     differs = (ids != stored.shard(shard, 'ids')[rows]).any(1)
+    stored_scores = stored.shard(shard, 'scores')[rows]
+    close = np.isclose(scores, stored_scores, _SCORE_RTOL, _SCORE_ATOL)
+    differs |= ~close.all(1)
     if differs.any():
       row = rows.start + int(np.flatnonzero(differs)[0])
       raise ValueError(
-        f'{path}: shard {shard}, row {row}: recomputed neighbors differ from '
-        'the stored ones; remove the folder and run the stage again.'
+        f'{path}: shard {shard}, row {row}: recomputed neighbors or scores '
+        'differ from the stored ones; remove the folder and run the stage again.'
       )
     compared += len(ids)
   return compared

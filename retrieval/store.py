@@ -6,13 +6,16 @@ A store is a directory of raw .npy shards plus manifest.json (schema version,
 kind, fingerprint, row counts, a checksum for each file). It is written shard by
 shard into a sibling directory and renamed when whole, so a reader never sees
 half a store, and a killed writer continues at its first missing shard and ends
-with the same bytes. Several processes may write different shards of one store.
+with the same bytes. Several processes may write one store: of two that write the
+same shard the first one counts, and one of them publishes.
 Arrays are memory-mapped: memory use does not grow with the store.
 """
 
 import bisect
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
+import contextlib
 import functools
 import hashlib
 import json
@@ -22,6 +25,11 @@ from typing import Any
 
 from absl import logging
 import numpy as np
+
+try:
+  import fcntl
+except ImportError:  # Windows; one process prepares there.
+  fcntl = None
 
 SCHEMA = 1
 _MANIFEST = 'manifest.json'
@@ -72,9 +80,12 @@ def _difference(want: Mapping, have: Mapping) -> str:
 class StoreWriter:
   """Writes one store; safe to kill at any moment and to run again.
 
+  Several processes may each have a writer of one store. Shards become part of it
+  under a lock, which a killed process gives back.
+
   Attributes:
     path: where the store will stand once published.
-    published: whether a store of this very fingerprint stands there already.
+    published: whether a store of this very fingerprint stood there already.
   """
 
   def __init__(
@@ -98,52 +109,105 @@ class StoreWriter:
     self._fields = json.loads(json.dumps(dict(fingerprint_fields)))
     key = fingerprint([SCHEMA, kind, self._fields])
     self._partial = self.path.with_name(f'{self.path.name}.partial-{key[:12]}')
-    self.published = (self.path / _MANIFEST).exists()
-    if self.published:
-      Store.open(self.path, kind, self._fields)
-      return
-    if self.path.exists():
+    exists = self.path.exists()
+    # Looked at second: another process may publish in between.
+    if exists and not self._stands():
       raise ValueError(
         f'{self.path} exists but holds no {_MANIFEST}: move it away, a '
         f'{kind} store is to be written there.'
       )
-    self._partial.mkdir(parents=True, exist_ok=True)
+    self.published = exists or self._begin()
+    if self.published:
+      Store.open(self.path, kind, self._fields)
+      return
     for other in self.path.parent.glob(f'{self.path.name}.partial-*'):
       if other != self._partial:
         logging.warning(
           '%s is unfinished and of other settings; it is not used.', other
         )
 
+  def _begin(self) -> bool:
+    """Makes the folder of the shards; returns whether there is no need to."""
+    self.path.parent.mkdir(parents=True, exist_ok=True)
+    with self._locked():
+      if self._stands():
+        return True
+      self._partial.mkdir(exist_ok=True)
+      return False
+
+  def _stands(self) -> bool:
+    return (self.path / _MANIFEST).exists()
+
   def _sidecar(self, index: int) -> pathlib.Path:
     return self._partial / f'shard-{index:06d}.json'
 
+  @contextlib.contextmanager
+  def _locked(self) -> Iterator[None]:
+    """Keeps the other processes from changing what the store consists of.
+
+    Whoever gets the lock looks first whether the store stands, so its file can
+    go once it does.
+    """
+    file = self.path.with_name(f'.{self.path.name}.lock')
+    with open(file, 'w') as f:
+      if fcntl:
+        fcntl.flock(f, fcntl.LOCK_EX)
+      try:
+        yield
+      finally:
+        if self._stands():
+          file.unlink(missing_ok=True)
+
   def has(self, index: int) -> bool:
     """Whether shard `index` is whole on disk."""
-    return self._sidecar(index).exists()
+    # In the order in which publishing moves on: one of them is there.
+    return (
+      self._sidecar(index).exists()
+      or (self._partial / _MANIFEST).exists()
+      or self._stands()
+    )
 
   def missing(self, num_shards: int) -> list[int]:
     """The shards of [0, num_shards) that are still to be written."""
     return [i for i in range(num_shards) if not self.has(i)]
 
   def write(self, index: int, arrays: Mapping[str, np.ndarray]) -> None:
-    """Writes one shard; it counts only when all of its files are whole."""
-    entry = {}
-    for name, array in arrays.items():
-      file = self._partial / _shard_file(name, index)
-      temporary = file.with_name(f'.{file.name}.{os.getpid()}')
-      with open(temporary, 'wb') as f:
-        np.save(f, np.ascontiguousarray(array), allow_pickle=False)
-        f.flush()
-        os.fsync(f.fileno())
-      digest = hash_files([temporary])
-      os.replace(temporary, file)
-      entry[name] = {
-        'rows': int(array.shape[0]),
-        'row_shape': list(array.shape[1:]),
-        'dtype': array.dtype.str,
-        'checksum': digest,
-      }
-    write_atomically(self._sidecar(index), _dump(entry))
+    """Writes one shard; it counts only when all of its files are whole.
+
+    A shard that another process has written in the meantime stays as it is.
+    """
+    try:
+      written = {n: self._write(n, index, array) for n, array in arrays.items()}
+      with self._locked():
+        if self.has(index):
+          for temporary, _ in written.values():
+            temporary.unlink(missing_ok=True)
+          return
+        for name, (temporary, _) in written.items():
+          os.replace(temporary, self._partial / _shard_file(name, index))
+        entry = {name: facts for name, (_, facts) in written.items()}
+        write_atomically(self._sidecar(index), _dump(entry))
+    except FileNotFoundError:
+      with self._locked():  # another process may be publishing right now
+        if not self.has(index):
+          raise
+
+  def _write(
+    self, name: str, index: int, array: np.ndarray
+  ) -> tuple[pathlib.Path, dict[str, Any]]:
+    """Writes one array under a temporary name; returns it and the facts."""
+    file = self._partial / _shard_file(name, index)
+    temporary = file.with_name(f'.{file.name}.{os.getpid()}')
+    with open(temporary, 'wb') as f:
+      np.save(f, np.ascontiguousarray(array), allow_pickle=False)
+      f.flush()
+      os.fsync(f.fileno())
+    return temporary, {
+      'rows': int(array.shape[0]),
+      'row_shape': list(array.shape[1:]),
+      'dtype': array.dtype.str,
+      'checksum': hash_files([temporary]),
+    }
 
   def publish(
     self, num_shards: int, meta: Mapping[str, Any] | None = None
@@ -160,32 +224,50 @@ class StoreWriter:
     Raises:
       ValueError: when a shard is missing.
     """
-    if self.published or (self.path / _MANIFEST).exists():
-      return Store.open(self.path, self._kind, self._fields)
+    if not self._stands():
+      with self._locked():
+        if not self._stands():
+          self._move(self._seal(num_shards, meta or {}))
+    return Store.open(self.path, self._kind, self._fields)
+
+  def _move(self, manifest: Mapping[str, Any]) -> None:
+    _keep_only(self._partial, manifest)
+    os.rename(self._partial, self.path)
+    # What others began to write before the rename.
+    _keep_only(self.path, manifest)
+
+  def _seal(self, num_shards: int, meta: Mapping[str, Any]) -> dict[str, Any]:
+    """Writes the manifest, unless a process that was killed has done so."""
+    file = self._partial / _MANIFEST
+    if file.exists():
+      return json.loads(file.read_text())
     missing = self.missing(num_shards)
     if missing:
       raise ValueError(
         f'{self._partial}: {len(missing)} of {num_shards} shards are missing, '
         f'the first is {missing[0]}.'
       )
-    shards = [
-      json.loads(self._sidecar(i).read_text()) for i in range(num_shards)
-    ]
     manifest = {
       'schema': SCHEMA,
       'kind': self._kind,
       'fingerprint': self._fields,
-      'meta': dict(meta or {}),
-      'shards': shards,
+      'meta': dict(meta),
+      'shards': [
+        json.loads(self._sidecar(i).read_text()) for i in range(num_shards)
+      ],
     }
-    keep = {_MANIFEST}
-    keep |= {_shard_file(n, i) for i, s in enumerate(shards) for n in s}
-    write_atomically(self._partial / _MANIFEST, _dump(manifest))
-    for file in self._partial.iterdir():
-      if file.name not in keep:
-        file.unlink()
-    os.rename(self._partial, self.path)
-    return Store.open(self.path, self._kind, self._fields)
+    write_atomically(file, _dump(manifest))
+    return manifest
+
+
+def _keep_only(folder: pathlib.Path, manifest: Mapping[str, Any]) -> None:
+  """Removes the files that a store does not consist of."""
+  keep = {_MANIFEST}
+  for i, shard in enumerate(manifest['shards']):
+    keep |= {_shard_file(name, i) for name in shard}
+  for file in folder.iterdir():
+    if file.name not in keep:
+      file.unlink(missing_ok=True)
 
 
 class ShardedArray:
@@ -378,10 +460,13 @@ class Store:
       for name, entry in shard.items():
         file = self.path / _shard_file(name, i)
         if not file.exists():
-          raise ValueError(f'{file}: missing from its store.')
+          raise ValueError(
+            f'{file}: missing from its store; remove {self.path} and prepare it '
+            'again.'
+          )
         found = hash_files([file])
         if found != entry['checksum']:
           raise ValueError(
             f'{file}: damaged (checksum {found}, manifest says '
-            f'{entry["checksum"]}).'
+            f'{entry["checksum"]}); remove {self.path} and prepare it again.'
           )

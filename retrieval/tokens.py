@@ -14,7 +14,9 @@ import concurrent.futures
 import hashlib
 import itertools
 import multiprocessing
+import multiprocessing.connection
 import os
+import threading
 
 import numpy as np
 
@@ -81,6 +83,17 @@ def _start_worker(path, kind, fields, tokenizer_path, with_title):
   _WORKER['writer'] = store.StoreWriter(path, kind, fields)
   _WORKER['tokenizer'] = tokenizers.load_tokenizer(tokenizer_path)
   _WORKER['with_title'] = with_title
+
+
+def _start_pool_worker(*setup) -> None:
+  threading.Thread(target=_exit_with_parent, daemon=True).start()
+  _start_worker(*setup)
+
+
+def _exit_with_parent() -> None:
+  """Ends this process once its parent is gone, even if that was killed."""
+  multiprocessing.connection.wait([multiprocessing.parent_process().sentinel])
+  os._exit(1)
 
 
 def _write_shard(index: int, documents: list[corpus_lib.Document]) -> int:
@@ -181,7 +194,7 @@ def _pool(setup, num_processes: int) -> concurrent.futures.Executor:
   return concurrent.futures.ProcessPoolExecutor(
     num_processes,
     mp_context=multiprocessing.get_context('spawn'),
-    initializer=_start_worker,
+    initializer=_start_pool_worker,
     initargs=setup,
   )
 

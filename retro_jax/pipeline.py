@@ -10,7 +10,6 @@ Dimension key: C chunks (l), M chunk length, L = C M tokens, N neighbors (k), R
 neighbor length.
 """
 
-from collections.abc import Mapping
 import dataclasses
 import functools
 import os
@@ -293,38 +292,19 @@ def make_dataset(
   return dataset
 
 
-def fingerprint(
-  readers: Mapping[str, ChunkReader],
-  *,
-  sequence_chunks: int,
-  batch_size: int,
-  seed: int,
-  num_workers: int,
-  process_count: int,
-) -> str:
-  """Hash of everything that determines a stream of batches.
+def fingerprint(reader: ChunkReader, *, sequence_chunks: int) -> str:
+  """Hash of the rows that a reader gives.
 
-  A saved position belongs to exactly this stream: Grain would read on from
-  another one without a word.
+  A saved position belongs to exactly one stream: Grain would read on from
+  another one without a word. Rows, seed, batch size, workers and process count
+  determine it; the latter four are for the caller to compare.
 
   Args:
-    readers: by split, what is read.
-    sequence_chunks: as for `make_dataset`, like the rest.
-    batch_size: rows of a global batch.
-    seed: of the shuffle.
-    num_workers: processes that read ahead.
-    process_count: processes that share a batch.
+    reader: of the chunks.
+    sequence_chunks: l, chunks of a row.
 
   Returns:
     A hex string.
   """
-  return store.fingerprint(
-    {
-      'readers': {name: x.fingerprint for name, x in readers.items()},
-      'sequence_chunks': sequence_chunks,
-      'batch_size': batch_size,
-      'seed': seed,
-      'num_workers': num_workers,
-      'process_count': process_count,
-    }
-  )
+  fields = {'reader': reader.fingerprint, 'sequence_chunks': sequence_chunks}
+  return store.fingerprint(fields)

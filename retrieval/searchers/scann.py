@@ -5,6 +5,10 @@
 ScaNN aborts, crashes or answers id 0 with NaN on input that it does not expect;
 here such input is refused before it gets there, and what is missing is masked
 afterwards.
+
+By its nature ScaNN has every vector in memory, when it builds and when it
+searches: `expected_bytes` says how much that takes. What does not fit is served
+by exact search, which streams, or by more machines.
 """
 
 import dataclasses
@@ -21,6 +25,7 @@ from retrieval.searchers import base
 
 MIN_ROWS = 4096  # below this exact search is as fast and loses nothing
 _MIN_HASHED_ROWS = 16
+_RESCORE_BYTES = {'float32': 4, 'bfloat16': 2, 'int8': 1}
 _WHOLE = (
   'num_leaves',
   'num_leaves_to_search',
@@ -98,12 +103,34 @@ class ScannConfig:
         f'scann.anisotropic_threshold={self.anisotropic_threshold}: expected '
         '0..1.'
       )
-    if self.rescore not in ('float32', 'bfloat16', 'int8'):
+    if self.rescore not in _RESCORE_BYTES:
       raise ValueError(
         f'scann.rescore={self.rescore!r}: expected float32, bfloat16 or int8.'
       )
     if self.soar and metric != 'dot_product':
       raise ValueError('scann.soar=True: expected metric dot_product.')
+
+
+def expected_bytes(
+  num_rows: int, dimension: int, config: ScannConfig
+) -> tuple[int, int]:
+  """Memory that an index is expected to take.
+
+  Args:
+    num_rows: of the database.
+    dimension: of each row.
+    config: settings.
+
+  Returns:
+    building: bytes while it is built. ScaNN copies the float32 vectors that it
+      is given twice.
+    searching: bytes of the index itself: vectors for rescoring and hashes of 4
+      bits for each block of dimensions.
+  """
+  blocks = -(-dimension // config.dimensions_per_block)
+  hashes = num_rows * blocks // 2 * (2 if config.soar else 1)
+  values = num_rows * dimension
+  return 12 * values + hashes, _RESCORE_BYTES[config.rescore] * values + hashes
 
 
 class ScannUnavailableError(ImportError):
@@ -140,7 +167,7 @@ def available() -> bool:
 
 
 class ScannSearcher:
-  """An index built by ScaNN.
+  """An index built by ScaNN; it lies in memory as a whole.
 
   Attributes:
     settings: what it was built with.
@@ -186,6 +213,12 @@ class ScannSearcher:
         'index.searcher=exact serves any.'
       )
     config = (config or ScannConfig()).filled(num_rows, metric)
+    building, searching = expected_bytes(num_rows, dimension, config)
+    logging.info(
+      'ScaNN over %d vectors of dimension %d: expecting %.2f GiB of memory while '
+      'it is built, %.2f GiB while it searches.',
+      *(num_rows, dimension, building / 2**30, searching / 2**30),
+    )
     builder = _import().builder(
       np.asarray(vectors, np.float32), config.num_to_rescore, metric
     )

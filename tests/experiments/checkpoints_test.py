@@ -31,6 +31,7 @@ def _open(folder, index_version='v1', **pipeline):
     config={'model': {'layers': [1, 2]}, 'empty': {}, 'none': None},
     pipeline={'dataset': 'abc', 'batch_size': 2} | pipeline,
     index_version=index_version,
+    fingerprints={'tokenizer': 't1'},
   )
 
 
@@ -79,20 +80,22 @@ def test_half_written_step_is_passed_over(tmp_path):
 
 
 def test_load_params_on_one_device_and_on_a_mesh(folder):
-  params, config, step = checkpoints.load_params(str(folder))
+  params, saved = checkpoints.load_params(str(folder))
   kernel = params['layer']['kernel']
-  assert list(params) == ['layer'] and step == 3
-  assert config.model.layers == (1, 2)
-  assert config.empty.to_dict() == {} and config.none is None
+  assert list(params) == ['layer'] and saved.step == 3
+  assert saved.config.model.layers == (1, 2)
+  assert saved.config.empty.to_dict() == {} and saved.config.none is None
+  assert saved.fingerprints == {'tokenizer': 't1'}
+  assert saved.params['layer']['kernel'].shape == kernel.shape
   assert kernel.devices() == {jax.devices()[0]}
 
   mesh = sharding.make_mesh(1, 4, 2)
   spread = jax.sharding.NamedSharding(mesh, P('fsdp', 'tensor'))
-  params, _, step = checkpoints.load_params(
+  params, saved = checkpoints.load_params(
     str(folder), step=2, shardings={'layer': {'kernel': spread}}
   )
   kernel = params['layer']['kernel']
-  assert step == 2 and float(kernel[0, 0]) == 2.0
+  assert saved.step == 2 and float(kernel[0, 0]) == 2.0
   assert kernel.addressable_shards[0].data.shape == (2, 2)
 
 

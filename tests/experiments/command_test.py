@@ -5,6 +5,7 @@
 import concurrent.futures
 import os
 import pathlib
+import socket
 import subprocess
 import sys
 
@@ -12,7 +13,11 @@ import pytest
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 _COMMAND = """
+import os
+
 from absl import flags
+import jax
+
 from experiments import command
 
 def define():
@@ -30,9 +35,14 @@ def run(config, workdir):
   if config.fail == 'bug':
     None.no_such_method()
   print(workdir, config.size, flags.FLAGS.prompt)
+  print(config.prepare.process_index, config.prepare.process_count)
 
 if __name__ == '__main__':
-  command.main(run, define_flags=define)
+  command.allocator.keep_memory = lambda: print('keeps')
+  backend = os.environ.get('TEST_BACKEND')
+  if backend == 'gpu':
+    jax.default_backend = lambda: backend
+  command.main(run, define_flags=define, computes=bool(backend))
 """
 _CONFIG = """
 import ml_collections
@@ -40,10 +50,17 @@ import ml_collections
 def get_config(arg='base'):
   if arg != 'base':
     raise ValueError(f'Config argument {arg!r}: expected base.')
-  return ml_collections.ConfigDict({'fail': '', 'size': 1})
+  return ml_collections.ConfigDict({
+    'fail': '',
+    'size': 1,
+    'distributed': False,
+    'prepare': {'process_index': 0, 'process_count': 1},
+  })
 """
 _CASES = {
   'good': ['--config.size=3', '--prompt=hello'],
+  'cpu': [],
+  'gpu': [],
   'value': ['--config.fail=value'],
   'debug': ['--config.fail=value', '--debug'],
   'file': ['--config.fail=file'],
@@ -55,7 +72,10 @@ _CASES = {
   'stray': ['size=3'],
   'arg': [],
   'absent': [],
+  'first': ['--config.distributed=True'],
+  'second': ['--config.distributed=True'],
 }
+_PAIR = ('first', 'second')
 
 
 @pytest.fixture(scope='module')
@@ -64,8 +84,19 @@ def results(tmp_path_factory):
   (folder / 'command_x.py').write_text(_COMMAND)
   (folder / 'config_x.py').write_text(_CONFIG)
 
+  with socket.socket() as free:
+    free.bind(('127.0.0.1', 0))
+    address = f'127.0.0.1:{free.getsockname()[1]}'
+
   def run(name):
     config = {'arg': 'config_x.py:large', 'absent': 'no_such_file.py'}
+    environment = os.environ | {'PYTHONPATH': str(_ROOT)}
+    if name in ('cpu', 'gpu'):
+      environment['TEST_BACKEND'] = name
+    if name in _PAIR:
+      environment['JAX_COORDINATOR_ADDRESS'] = address
+      environment['JAX_NUM_PROCESSES'] = '2'
+      environment['JAX_PROCESS_ID'] = str(_PAIR.index(name))
     return subprocess.run(
       [
         sys.executable,
@@ -75,7 +106,7 @@ def results(tmp_path_factory):
         *_CASES[name],
       ],
       cwd=folder,
-      env=os.environ | {'PYTHONPATH': str(_ROOT)},
+      env=environment,
       capture_output=True,
       text=True,
       timeout=60,
@@ -87,7 +118,21 @@ def results(tmp_path_factory):
 
 def test_runs(results):
   assert results['good'].returncode == 0, results['good'].stderr
-  assert results['good'].stdout.split() == ['W', '3', 'hello']
+  assert results['good'].stdout.split() == ['W', '3', 'hello', '0', '1']
+
+
+def test_processes_find_each_other_and_share_the_preparing(results):
+  for i, name in enumerate(_PAIR):
+    assert results[name].returncode == 0, results[name].stderr
+    assert results[name].stdout.split() == ['W', '1', str(i), '2']
+
+
+@pytest.mark.parametrize(
+  'case, keeps', [('cpu', True), ('gpu', False), ('good', False)]
+)
+def test_memory_is_kept_where_a_model_runs_on_a_cpu(results, case, keeps):
+  assert results[case].returncode == 0, results[case].stderr
+  assert ('keeps' in results[case].stdout.split()) == keeps
 
 
 @pytest.mark.parametrize(

@@ -229,8 +229,10 @@ def test_changed_pipeline_is_refused(whole):
     dropout_rate=0.5, ragged=True, batch_size=24, seed=1
   )
   expected = 'batch_size: 16 -> 24; pipeline.seed: 0 -> 1'
+  before = (whole[0] / 'config.json').read_text()
   with pytest.raises(ValueError, match=expected):
     loop.train(toy_task.make_task(config), config, str(whole[0]))
+  assert (whole[0] / 'config.json').read_text() == before
 
 
 def test_nan_stops_and_keeps_the_last_good_checkpoint(tmp_path):
@@ -245,8 +247,8 @@ def test_nan_stops_and_keeps_the_last_good_checkpoint(tmp_path):
   with pytest.raises(loop.NotFiniteError, match='step 4: loss nan.*: 3'):
     _train(tmp_path, nan_at=nan_at, **fields)
   assert [row['step'] for row in metric_writer.read(tmp_path)] == [1, 2, 3]
-  params, config, step = checkpoints.load_params(str(tmp_path))
-  assert step == 3 and config.nan_at == nan_at
+  params, saved = checkpoints.load_params(str(tmp_path))
+  assert saved.step == 3 and saved.config.nan_at == nan_at
   assert all(np.isfinite(x).all() for x in jax.tree.leaves(params))
 
 

@@ -5,6 +5,8 @@
 import dataclasses
 import io
 import json
+import math
+import types
 
 import numpy as np
 import pytest
@@ -24,7 +26,12 @@ from tests.retro_jax import tiny_data
 
 
 class Folder(retro_data.DataFolder):
-  """A data folder whose retriever needs no embedder."""
+  """A data folder whose retriever needs no embedder and no index."""
+
+  @property
+  def index(self):
+    searcher = types.SimpleNamespace(metric='squared_l2')
+    return types.SimpleNamespace(searcher=searcher)
 
   def retriever(self, config):
     datastore = self.chunks('train')
@@ -76,7 +83,7 @@ def runs(root, monkeypatch):
   trained = {name: _trained(root, name == 'twin') for name in ('retro', 'twin')}
   asked = []
 
-  def load(workdir, data_dir=''):
+  def load(workdir, data_dir='', **unused_placement):
     asked.append((str(workdir), data_dir))
     return trained[str(workdir).split('/')[-1]]
 
@@ -151,9 +158,26 @@ def test_evaluation_errors(root, runs):
     retro_evaluate.evaluate_workdir(config, 'retro')
 
 
+def test_what_is_not_finite_is_written_as_null(root, tmp_path):
+  none = np.zeros(1)
+  result = retro_evaluate.Result(
+    'RETRO, k=1',
+    'on',
+    1,
+    10,
+    evaluate.Evaluation(none, none, none, none),
+    evaluate.Difference(math.nan, -math.inf, 0.5),
+  )
+  path = retro_evaluate.write([result], _trained(root).config, tmp_path)
+  (row,) = json.loads(path.read_text())['rows']
+  assert row['bits_per_byte'] is None
+  assert row['minus_off'] == {'mean': None, 'low': None, 'high': 0.5}
+
+
 def test_samples_show_prompt_neighbors_and_titles(root, runs, tmp_path, capsys):
   config = _trained(root).config
   config.sample.num_neighbors = 3
+  config.index.metric = 'dot_product'  # The index knows what it was built with.
   samples = retro_sample.run(
     config,
     'retro',
@@ -170,9 +194,11 @@ def test_samples_show_prompt_neighbors_and_titles(root, runs, tmp_path, capsys):
       assert chunk.titles == ['Title 4', 'Title 7']
       assert len(chunk.neighbors) == 2
   found = json.loads((tmp_path / 'samples.json').read_text())
+  assert found['metric'] == 'squared_l2'
   assert found['samples'] == [dataclasses.asdict(s) for s in samples]
   printed = capsys.readouterr().out
-  assert '0.400' in printed and 'Title 7' in printed
+  assert ' 0.400' in printed and 'Title 7' in printed
+  assert 'distance' in printed
   again = retro_sample.run(config, 'retro', prompt='river queen 日本', seed=0)
   assert again[0].text == samples[0].text
 

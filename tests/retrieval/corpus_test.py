@@ -432,6 +432,26 @@ def test_fingerprint_sees_a_byte_in_the_middle(tmp_path):
   assert _corpus('text', path).fingerprint() != first
 
 
+def test_fingerprint_sees_a_member_in_the_middle_of_a_packed_file(tmp_path):
+  lines = [f'{{"id": "{i}", "text": "{"x" * 1000}"}}\n' for i in range(1500)]
+  end = ''.join(lines).encode()
+
+  def write(name, text):
+    middle = f'{{"id": "middle", "text": "{text}"}}\n'.encode()
+    members = (end, middle, end.replace(b'"id": "', b'"id": "end'))
+    # Stored, not packed, so that equal lengths give equal sizes.
+    path = tmp_path / name / 'a.jsonl.gz'
+    path.parent.mkdir()
+    path.write_bytes(b''.join(gzip.compress(m, 0, mtime=0) for m in members))
+    return _corpus('jsonl', path, title_field='')
+
+  first, second = write('a', 'old'), write('b', 'new')
+  assert first.fingerprint() == write('c', 'old').fingerprint()
+  texts = [{d.text for d in corpus} for corpus in (first, second)]
+  assert texts[0] ^ texts[1] == {'old', 'new'}
+  assert first.fingerprint() != second.fingerprint()
+
+
 def test_memory_does_not_grow_with_the_corpus(tmp_path):
   path = tmp_path / 'a.jsonl'
 

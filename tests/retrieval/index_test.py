@@ -5,6 +5,8 @@ import json
 import os
 import re
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ import pytest
 from retrieval import index as index_lib
 from retrieval import searchers
 from retrieval import store
+from retrieval.searchers import scann
 
 NEEDS_SCANN = pytest.mark.skipif(
   not searchers.scann_available(), reason='ScaNN exists for Linux only.'
@@ -74,10 +77,64 @@ def test_same_inputs_reuse_what_stands(tmp_path, vectors):
       index_lib.build_index(path, vectors, 'v', config)
   with pytest.raises(ValueError, match="vectors: expected 'w', found 'v'"):
     index_lib.build_index(path, vectors, 'w', SCANN)
-  high = dataclasses.replace(SCANN, recall_floor=1.0)
-  if first.report['recall@10'] < 1:
-    with pytest.raises(ValueError, match='below index.recall_floor=1.0'):
-      index_lib.build_index(path, vectors, 'v', high)
+
+
+def _with_report(path, **changes):
+  """Changes what the index at `path` is said to have reached."""
+  manifest = json.loads((path / 'index.json').read_text())
+  manifest['report'].update(changes)
+  (path / 'index.json').write_text(json.dumps(manifest))
+
+
+def test_what_stands_must_reach_the_floor(tmp_path, vectors):
+  path = tmp_path / 'index'
+  index_lib.build_index(path, vectors, 'v', EXACT)
+  _with_report(path, **{'recall@10': 0.96})
+  high = dataclasses.replace(EXACT, recall_floor=0.97)
+  with pytest.raises(ValueError, match='recall@10.*is 0.96, below index'):
+    index_lib.build_index(path, vectors, 'v', high)
+  index_lib.build_index(path, vectors, 'v', EXACT)
+
+
+@NEEDS_SCANN
+def test_a_new_recall_at_is_measured_on_what_stands(tmp_path, vectors):
+  path = tmp_path / 'index'
+  settings = {'num_leaves': 70, 'num_leaves_to_search': 1}
+  config = dataclasses.replace(SCANN, recall_floor=0.0, scann=settings)
+  first = index_lib.build_index(path, vectors, 'v', config)
+  config = dataclasses.replace(config, recall_at=50)
+  again = index_lib.build_index(path, vectors, 'v', config)
+  assert 0 < again.report['recall@50'] < 1
+  assert again.report['recall@10'] == first.report['recall@10']
+  config = dataclasses.replace(config, recall_floor=0.99)
+  with pytest.raises(ValueError, match='recall@50.*below index.recall_floor'):
+    index_lib.build_index(path, vectors, 'v', config)
+
+
+@NEEDS_SCANN
+def test_says_what_memory_scann_takes(tmp_path, vectors, caplog):
+  with caplog.at_level('INFO'):
+    index = index_lib.build_index(tmp_path / 'index', vectors, 'v', SCANN)
+  assert 'over 5000 vectors of dimension 16: expecting 0.00 GiB' in caplog.text
+  settings = searchers.ScannConfig(**index.searcher.settings)
+  building, searching = scann.expected_bytes(5000, 16, settings)
+  assert searching == 5000 * (4 * 16 + 4)
+  assert building == 5000 * (3 * 4 * 16 + 4)
+  on_disk = 5000 * index.report['bytes_per_vector']
+  assert searching <= on_disk < 1.5 * searching
+
+
+def test_drafts_of_killed_builders_go(tmp_path, vectors):
+  gone = subprocess.Popen([sys.executable, '-c', ''])
+  gone.wait()
+  names = {}
+  for pid in (gone.pid, os.getppid()):
+    names[pid] = tmp_path / f'index.partial-{pid}'
+    names[pid].mkdir()
+    (names[pid] / 'vectors.npy').write_bytes(b'half')
+  index_lib.build_index(tmp_path / 'index', vectors, 'v', EXACT)
+  assert not names[gone.pid].exists()
+  assert names[os.getppid()].exists()  # its builder is at work
 
 
 @NEEDS_SCANN
@@ -112,6 +169,9 @@ def test_rows_used_as_queries_do_not_count_themselves(tmp_path, vectors):
   assert not (ids == exam.own[:, None]).any()
   held_out = vectors[:50] + np.float32(0.1)
   exam = index_lib.index_exam.Exam.of_queries(held_out, 20, 10)
+  np.testing.assert_array_equal(  # evenly spread
+    exam.queries, held_out[[5 * i // 2 for i in range(20)]]
+  )
   ids, _ = exam.answer(searchers.ExactSearcher(vectors, 'squared_l2'))
   assert ids.shape == (20, 10)
 

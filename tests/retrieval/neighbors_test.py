@@ -11,6 +11,7 @@ import subprocess
 import sys
 import textwrap
 import time
+import tracemalloc
 import types
 
 import numpy as np
@@ -134,10 +135,6 @@ def test_several_processes_write_the_same_bytes(data, tmp_path):
 
 
 def test_an_empty_corpus_is_refused(data, tmp_path):
-  corpus = types.SimpleNamespace(
-    __iter__=None, fingerprint=lambda: 'none', config='none', skipped={}
-  )
-
   class Empty(types.SimpleNamespace):
     def __iter__(self):
       return iter(())
@@ -313,6 +310,72 @@ def test_store_validates_and_notices_a_change(data, vectors, tmp_path):
   np.save(file, ids)
   with pytest.raises(ValueError, match='shard 0, row 0: recomputed'):
     neighbors_lib.validate(*arguments, fraction=1.0)
+  ids[0, 0] -= 1
+  np.save(file, ids)
+  file = tmp_path / 'n' / 'scores-000000.npy'
+  scores = np.load(file)
+  scores[1, 2] *= 1.001
+  np.save(file, scores)
+  with pytest.raises(ValueError, match='shard 0, row 1: recomputed'):
+    neighbors_lib.validate(*arguments, fraction=1.0)
+
+
+@pytest.mark.parametrize(
+  ('position', 'other', 'said'),
+  [
+    (1, lambda data, vectors: data.chunks['all'], 'made with queries '),
+    (2, lambda data, vectors: vectors['all'], 'made with vectors '),
+    (3, lambda data, vectors: data.chunks['all'], 'made with datastore '),
+    (
+      5,
+      lambda data, vectors: types.SimpleNamespace(fingerprint='other'),
+      'made with index exact, expected other',
+    ),
+  ],
+)
+def test_validating_against_other_inputs_is_refused(
+  data, vectors, tmp_path, position, other, said
+):
+  _build(data, vectors, tmp_path / 'n')
+  chunks = data.chunks['train']
+  arguments = [tmp_path / 'n', chunks, vectors['train'], chunks]
+  arguments += [vectors['train'], _index(vectors['train'])]
+  arguments[position] = other(data, vectors)
+  with pytest.raises(ValueError, match=said):
+    neighbors_lib.validate(*arguments, fraction=1.0)
+
+
+def test_an_exact_index_serves_for_the_second_search_too(data, vectors):
+  index = _index(vectors['train'])
+  search = neighbors_lib._neighbor_search(
+    index, data.chunks['train'], vectors['train'], 2
+  )
+  assert search._exact is index.searcher
+
+
+def test_counting_chunks_takes_memory_for_documents_only():
+  rng = np.random.default_rng(0)
+  documents = rng.integers(0, 1 << 63, 400, dtype=np.uint64)
+  documents[-1] = documents[0]  # two documents whose hashes are equal
+
+  def shards(repeat=1):
+    for part in np.split(documents, 20):
+      counts = repeat * np.arange(1, len(part) + 1)
+      yield np.repeat(part, counts)
+
+  datastore = types.SimpleNamespace(shard_hashes=shards)
+  hashes, counts = neighbors_lib._count_by_document(datastore)
+  want = np.unique(np.concatenate(list(shards())), return_counts=True)
+  np.testing.assert_array_equal(hashes, want[0])
+  np.testing.assert_array_equal(counts, want[1])
+
+  many = types.SimpleNamespace(shard_hashes=lambda: shards(100))
+  chunks_bytes = 8 * 100 * int(counts.sum())
+  tracemalloc.start()
+  neighbors_lib._count_by_document(many)
+  _, peak = tracemalloc.get_traced_memory()
+  tracemalloc.stop()
+  assert peak < chunks_bytes / 2
 
 
 def test_mismatched_vectors_are_refused(data, vectors, tmp_path):

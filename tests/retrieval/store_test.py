@@ -4,7 +4,11 @@
 
 import hashlib
 import json
+import multiprocessing
+import os
 import pickle
+import random
+import time
 
 import numpy as np
 import pytest
@@ -124,3 +128,97 @@ def test_unknown_array_is_named(tmp_path):
   opened = _write(tmp_path / 's').publish(len(ROWS))
   with pytest.raises(ValueError, match="no array 'z', it holds"):
     opened.array('z')
+
+
+def test_a_shard_that_another_process_wrote_stays(tmp_path):
+  first = _write(tmp_path / 's', [0, 1, 2])
+  second = store.StoreWriter(tmp_path / 's', 'test', FIELDS)
+  changed = {name: array + 1 for name, array in _shard(1, ROWS[1]).items()}
+  changed |= {'x': np.full((ROWS[2], 3), 7, np.float32)}
+  second.write(2, changed)
+  first.write(3, _shard(3, ROWS[3]))
+  opened = first.publish(len(ROWS))
+  opened.verify()
+  np.testing.assert_array_equal(opened.shard(2, 'x'), _shard(2, ROWS[2])['x'])
+
+
+def test_writing_what_another_process_has_published(tmp_path):
+  slow = store.StoreWriter(tmp_path / 's', 'test', FIELDS)
+  _write(tmp_path / 's').publish(len(ROWS))
+  assert slow.missing(len(ROWS)) == []
+  slow.write(2, _shard(2, ROWS[2]))
+  assert slow.publish(len(ROWS)).num_shards == len(ROWS)
+  assert os.listdir(tmp_path) == ['s']
+
+
+def test_a_lost_folder_is_not_passed_over(tmp_path):
+  writer = store.StoreWriter(tmp_path / 's', 'test', FIELDS)
+  (partial,) = tmp_path.glob('s.partial-*')
+  partial.rmdir()
+  with pytest.raises(FileNotFoundError):
+    writer.write(0, _shard(0, ROWS[0]))
+
+
+def test_publishing_while_another_process_begins(tmp_path, monkeypatch):
+  exists = type(tmp_path).exists
+
+  def overtaken(path):
+    found = exists(path)
+    if path.name in ('s', 'manifest.json') and not found:
+      monkeypatch.setattr(type(tmp_path), 'exists', exists)
+      _write(tmp_path / 's').publish(len(ROWS))
+    return found
+
+  monkeypatch.setattr(type(tmp_path), 'exists', overtaken)
+  late = store.StoreWriter(tmp_path / 's', 'test', FIELDS)
+  assert late.published and os.listdir(tmp_path) == ['s']
+
+
+def test_killed_while_publishing_loses_no_shard(tmp_path, monkeypatch):
+  _write(tmp_path / 'whole').publish(len(ROWS))
+
+  def killed(*args):
+    raise RuntimeError('killed')
+
+  with monkeypatch.context() as patch:
+    patch.setattr(os, 'rename', killed)
+    with pytest.raises(RuntimeError, match='killed'):
+      _write(tmp_path / 's').publish(len(ROWS))
+  again = store.StoreWriter(tmp_path / 's', 'test', FIELDS)
+  assert not again.published and again.missing(len(ROWS)) == []
+  again.publish(len(ROWS)).verify()
+  assert _bytes(tmp_path / 's') == _bytes(tmp_path / 'whole')
+  assert sorted(os.listdir(tmp_path)) == ['s', 'whole']
+
+
+def _prepare_many(root, barrier, seed):
+  rng = random.Random(seed)
+  for number in range(_STORES):
+    barrier.wait(60)
+    time.sleep(rng.choice((0, 0.003, 0.01)))
+    writer = store.StoreWriter(root / f's{number}', 'test', FIELDS)
+    for i in rng.sample(range(len(ROWS)), len(ROWS)):
+      writer.write(i, _shard(i, ROWS[i]))
+    writer.publish(len(ROWS)).verify()
+
+
+_STORES = 20
+
+
+def test_processes_that_write_one_store_do_not_disturb_each_other(tmp_path):
+  spawn = multiprocessing.get_context('spawn')
+  barrier = spawn.Barrier(2)
+  processes = [
+    spawn.Process(target=_prepare_many, args=(tmp_path, barrier, seed))
+    for seed in range(2)
+  ]
+  for process in processes:
+    process.start()
+  for process in processes:
+    process.join(90)
+  assert [process.exitcode for process in processes] == [0, 0]
+  want = {f's{number}' for number in range(_STORES)}
+  assert set(os.listdir(tmp_path)) == want
+  _write(tmp_path / 'alone').publish(len(ROWS))
+  for name in want:
+    assert _bytes(tmp_path / name) == _bytes(tmp_path / 'alone')

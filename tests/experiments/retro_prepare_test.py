@@ -1,0 +1,198 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Preparing one folder: by several processes, again, and with damage in it."""
+
+import hashlib
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+import types
+
+import numpy as np
+import pytest
+
+from configs import retro_base
+from experiments import retro_data
+from experiments import retro_prepare
+from retrieval import index as index_lib
+from retrieval import store
+from retrieval import tokenizers
+
+ROOT = pathlib.Path(__file__).parents[2]
+STAGES = 'tokenizer,tokens,chunks'
+
+
+def _config(folder, **prepare):
+  config = retro_base.get_config()
+  config.corpus.kind = 'jsonl'
+  config.corpus.path = str(folder / 'documents.jsonl')
+  config.tokenizer.vocab_size = 300
+  config.tokens.num_processes = 1
+  config.tokens.documents_per_shard = 4
+  config.valid_fraction = 0.3
+  config.prepare.stages = STAGES
+  config.prepare.update(prepare)
+  return config
+
+
+@pytest.fixture(scope='module')
+def corpus(tmp_path_factory):
+  folder = tmp_path_factory.mktemp('corpus')
+  words = 'the river ran past an old mill where nobody had ground corn'.split()
+  with open(folder / 'documents.jsonl', 'w') as f:
+    for i in range(60):
+      text = ' '.join(words[(i * j + j // 3) % len(words)] for j in range(80))
+      f.write(json.dumps({'id': i, 'title': f'Mill {i}', 'text': text}) + '\n')
+  return folder
+
+
+@pytest.fixture(scope='module')
+def prepared(corpus, tmp_path_factory):
+  workdir = tmp_path_factory.mktemp('prepared')
+  retro_prepare.run(_config(corpus), str(workdir))
+  return workdir
+
+
+@pytest.fixture
+def copy(prepared, tmp_path):
+  shutil.copytree(prepared / 'data', tmp_path / 'data')
+  return tmp_path
+
+
+def _bytes(folder):
+  return {
+    f.relative_to(folder).as_posix(): hashlib.sha256(f.read_bytes()).hexdigest()
+    for f in folder.rglob('*')
+    if f.is_file()
+  }
+
+
+_PROCESS = """
+import pathlib, sys, time
+sys.path[:0] = [{root!r}, {tests!r}]
+import retro_prepare_test
+from experiments import retro_prepare
+from retrieval import tokens
+def refused(*args):
+  raise AssertionError('The second process tokenizes too.')
+encode_shard = tokens.encode_shard
+def slow(*args):
+  time.sleep(0.1)
+  return encode_shard(*args)
+tokens.encode_shard = refused if {index} else slow
+retro_prepare._POLL_SEC = 0.05
+config = retro_prepare_test._config(
+  pathlib.Path({corpus!r}), process_index={index}, process_count=2)
+started = pathlib.Path({workdir!r}) / 'started'
+if {index}:
+  started.touch()
+while not started.exists():
+  time.sleep(0.02)
+retro_prepare.run(config, {workdir!r})
+"""
+
+
+def test_two_processes_prepare_one_folder(corpus, prepared, tmp_path):
+  processes = []
+  for index in (1, 0):
+    script = _PROCESS.format(
+      root=str(ROOT),
+      tests=str(pathlib.Path(__file__).parent),
+      index=index,
+      corpus=str(corpus),
+      workdir=str(tmp_path),
+    )
+    processes.append(
+      subprocess.Popen(
+        [sys.executable, '-c', script], stderr=subprocess.PIPE, text=True
+      )
+    )
+  for process in processes:
+    _, said = process.communicate(timeout=100)
+    assert process.returncode == 0, said[-2000:]
+  assert _bytes(tmp_path / 'data') == _bytes(prepared / 'data')
+
+
+def test_a_process_waits_for_what_the_first_one_makes(
+  corpus, copy, monkeypatch
+):
+  for name in ('tokens', 'chunks-train', 'chunks-valid'):
+    (copy / 'data' / name).rename(copy / 'data' / f'{name}-away')
+  slept = []
+
+  def sleep(sec):
+    slept.append(sec)
+    # What is waited for comes one after the other.
+    for name in ('tokens', 'chunks-train', 'chunks-valid'):
+      if (copy / 'data' / f'{name}-away').exists():
+        (copy / 'data' / f'{name}-away').rename(copy / 'data' / name)
+        return
+
+  monkeypatch.setattr(retro_prepare.time, 'sleep', sleep)
+  config = _config(corpus, process_index=1, process_count=2)
+  retro_prepare.run(config, str(copy))
+  assert len(slept) == 3
+
+
+@pytest.mark.parametrize('stages', [STAGES, 'chunks'])
+def test_verify_names_what_is_damaged(corpus, copy, stages, capsys):
+  config = _config(corpus, verify=True, stages=stages)
+  retro_prepare.run(config, str(copy))
+  assert 'checksums, chunks-valid' in capsys.readouterr().out
+  file = copy / 'data' / 'tokens' / 'tokens-000001.npy'
+  data = bytearray(file.read_bytes())
+  data[-1] ^= 1
+  file.write_bytes(data)
+  retro_prepare.run(_config(corpus, stages=stages), str(copy))
+  with pytest.raises(ValueError, match='tokens-000001.npy: damaged') as error:
+    retro_prepare.run(config, str(copy))
+  assert '\n' not in str(error.value)
+
+
+def test_another_tokenizer_than_the_one_that_stands(corpus, copy, tmp_path):
+  texts = [
+    f'queen tensor apple moon river {i} ground corn mill' for i in range(50)
+  ]
+  other = tmp_path / 'other'
+  tokenizers.train_sentencepiece(texts, other / 'model', 292)
+  config = _config(corpus)
+  config.tokenizer.path = str(other)
+  with pytest.raises(ValueError, match='stands here already.*other') as error:
+    retro_prepare.run(config, str(copy))
+  assert '\n' not in str(error.value)
+  # The same one from another place is fine, and so is a copied one.
+  shutil.copytree(copy / 'data' / 'tokenizer', tmp_path / 'same')
+  config.tokenizer.path = str(tmp_path / 'same')
+  retro_prepare.run(config, str(copy))
+  data = retro_data.DataFolder.of(config, tmp_path / 'new')
+  config.tokenizer.path = str(other)
+  retro_prepare.train_tokenizer(config, data)
+  retro_prepare.train_tokenizer(config, data)
+
+
+def test_the_exam_asks_all_over_the_held_out_chunks(
+  corpus, tmp_path, monkeypatch
+):
+  stores = {}
+  for split, rows in (('train', 300), ('valid', 100)):
+    writer = store.StoreWriter(tmp_path / split, 'vectors', {'split': split})
+    numbers = np.arange(rows, dtype=np.float32)
+    writer.write(0, {'vectors': np.stack([numbers, numbers % 7], 1)})
+    stores[split] = writer.publish(1)
+  asked = []
+  examine = index_lib.index_exam.examine
+
+  def watched(searcher, exact, exam, floor):
+    asked.append(exam.queries[:, 0])
+    return examine(searcher, exact, exam, floor)
+
+  monkeypatch.setattr(index_lib.index_exam, 'examine', watched)
+  data = types.SimpleNamespace(
+    path=lambda name: tmp_path / name, vectors=stores.get
+  )
+  config = _config(corpus)
+  config.index.num_queries = 20
+  retro_prepare.build_index(config, data)
+  np.testing.assert_array_equal(asked[0], np.arange(0, 100, 5))
