@@ -24,6 +24,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 from jaxtyping import Bool
 from jaxtyping import Float
+from jaxtyping import Int
 import numpy as np
 
 from retrieval import partitioning
@@ -199,6 +200,11 @@ def causal_blocks(length: int) -> list[tuple[int, int]]:
   return [(i, min(i + size, length)) for i in range(0, length, size)]
 
 
+def is_caching(module: nn.Module) -> bool:
+  """Whether `apply` lets the module write to the collection 'cache'."""
+  return module.is_mutable_collection('cache') and not module.is_initializing()
+
+
 class RelativeAttention(nn.Module):
   """Multi-head attention of one stream to another, or to itself.
 
@@ -257,6 +263,19 @@ class RelativeAttention(nn.Module):
     keys = products.linear(jnp.asarray(vectors, c.dtype), matrix)
     return keys.reshape(-1, c.num_heads, c.head_dim).transpose(1, 0, 2)
 
+  def _output(self, mixed, width):
+    """[H, N, L, K] -> [N, L, D]."""
+    c = self.config
+    mixed = mixed.transpose(1, 2, 0, 3)
+    mixed = mixed.reshape(*mixed.shape[:2], -1)
+    matrix = self._matrix(
+      'o', (mixed.shape[-1], width), ('heads', 'embed'), c.output_init_scale
+    )
+    out = products.linear(mixed, matrix)
+    if c.projection_biases:
+      out = out + self._vector('o_bias', width, 'embed')
+    return out
+
   @nn.compact
   def __call__(
     self,
@@ -268,6 +287,7 @@ class RelativeAttention(nn.Module):
     offset: int = 0,
     causal: bool = False,
     mask: Bool[Array, 'N _ Ss'] | None = None,
+    cached_rows: slice | Int[Array, ' _'] | None = None,
   ) -> Float[Array, 'N Qs D']:
     """Attends from `queries` to `keys`.
 
@@ -280,12 +300,14 @@ class RelativeAttention(nn.Module):
       causal: True allows j <= i only (no copies and no offset then).
       mask: [N, 1 or copies * Q, copies * S]. False hides a key. A query without
         any key gets zeros.
+      cached_rows: rows whose keys CachedAttention is to find in the collection
+        'cache', if that may change.
 
     Returns:
       [N, copies * Q, D]. Without residual.
     """
     c = self.config
-    rows, total, width = queries.shape
+    total, width = queries.shape[1:]
     query_length = query_length or total
     key_length = key_length or keys.shape[1]
     q = self._project('q', queries) * c.scale
@@ -297,6 +319,11 @@ class RelativeAttention(nn.Module):
       with_w = self._biased('w', q)
       last = -blocks[0][1] if causal else offset - key_length
       relative = self._relative_keys(offset + query_length - 1, last, width)
+    if cached_rows is not None and is_caching(self):
+      self.put_variable('cache', 'k', k[:, cached_rows])
+      self.put_variable('cache', 'v', v[:, cached_rows])
+      if c.relative_positions:
+        self.put_variable('cache', 'relative', relative)
     mixed = []
     for start, stop in blocks:
       part = slice(start, stop)
@@ -321,15 +348,67 @@ class RelativeAttention(nn.Module):
           with_u[:, :, part], k[:, :, :seen], v[:, :, :seen], bias, allowed
         )
       )
-    mixed = jnp.concatenate(mixed, axis=2)
-
-    mixed = mixed.transpose(1, 2, 0, 3).reshape(rows, total, -1)
-    matrix = self._matrix(
-      'o', (mixed.shape[-1], width), ('heads', 'embed'), c.output_init_scale
-    )
-    out = products.linear(mixed, matrix)
-    if c.projection_biases:
-      out = out + self._vector('o_bias', width, 'embed')
+    out = self._output(jnp.concatenate(mixed, axis=2), width)
     if mask is not None and not causal:
       out = jnp.where(mask.any(axis=-1)[..., None], out, 0)
     return out
+
+
+class CachedAttention(RelativeAttention):
+  """The same attention of one query a row; its keys are in the cache.
+
+  The collection 'cache' holds their projections k and v, and relative keys, as
+  RelativeAttention left them there for a whole sequence. So a query costs its
+  own projections, and a product with each key and each distance.
+  """
+
+  @nn.compact
+  def __call__(
+    self,
+    query: Float[Array, 'B 1 D'],
+    index: Int[Array, ' B'],
+    mask: Bool[Array, 'B 1 S'],
+    *,
+    query_length: int,
+    key_length: int,
+    update: tuple[Float[Array, 'A U E'], tuple] | None = None,
+  ) -> Float[Array, 'B 1 D']:
+    """Attends from `query` to the cached keys.
+
+    Args:
+      query: [B, 1, D]. One position of the query stream, already normalized.
+      index: [B]. Which of the positions 0..Q-1 it is.
+      mask: [B, 1, S]. False hides a key. A query without any key gets zeros.
+      query_length: Q.
+      key_length: positions in one copy of the keys.
+      update: new part [A, U, E] of the key stream, and which rows and keys of
+        the cache it replaces: an index of [B, S].
+
+    Returns:
+      [B, 1, D]. Without residual.
+    """
+    c = self.config
+    if update is not None:
+      keys, place = update
+      for name in ('k', 'v'):
+        cached = self.get_variable('cache', name)
+        new = self._project(name, keys)
+        cached = cached.at[(slice(None), *place)].set(new)
+        self.put_variable('cache', name, cached)
+    q = self._project('q', query) * c.scale
+    bias = None
+    if c.relative_positions:
+      relative = self.get_variable('cache', 'relative')
+      logits = products.scores(self._biased('w', q)[:, :, 0], relative)
+      # As in shift_to_keys, of which this is row `index`.
+      columns = query_length - 1 - index[:, None] + jnp.arange(key_length)
+      bias = jnp.take_along_axis(logits, columns[None], axis=-1)[:, :, None]
+    mixed = products.attend(
+      self._biased('u', q),
+      self.get_variable('cache', 'k'),
+      self.get_variable('cache', 'v'),
+      bias,
+      mask[None],
+    )
+    out = self._output(mixed, query.shape[-1])
+    return jnp.where(mask.any(axis=-1)[..., None], out, 0)

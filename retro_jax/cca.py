@@ -16,9 +16,27 @@ import jax.numpy as jnp
 from jaxtyping import Array
 from jaxtyping import Bool
 from jaxtyping import Float
+from jaxtyping import Int
 from jaxtyping import Shaped
 
 from retro_jax import attention
+
+
+def chunk_to_read(
+  position: Int[Array, ' B'], chunk_length: int, num_chunks: int
+) -> tuple[Int[Array, ' B'], Bool[Array, ' B']]:
+  """The chunk whose neighbors a token reads.
+
+  Args:
+    position: [B].
+    chunk_length: M.
+    num_chunks: C.
+
+  Returns:
+    [B] in 0..C-1, and [B] whether there is such a chunk.
+  """
+  u = (position + 1) // chunk_length - 1
+  return jnp.clip(u, 0, num_chunks - 1), (u >= 0) & (u < num_chunks)
 
 
 def attending_chunks(
@@ -76,6 +94,7 @@ class ChunkedCrossAttention(nn.Module):
     neighbor_mask: Bool[Array, 'B C N R'],
     token_mask: Bool[Array, 'B C M'] | None,
     chunk_length: int,
+    last: Int[Array, ' B'] | None = None,
   ) -> Float[Array, 'B L D']:
     """Reads the neighbors; all of a chunk's share one softmax.
 
@@ -86,6 +105,8 @@ class ChunkedCrossAttention(nn.Module):
       token_mask: [B, C, M]. False for tokens of an attending chunk that may not
         read (they belong to another document); None lets all read.
       chunk_length: M.
+      last: [B]. Tokens whose neighbors CachedCrossAttention is to find in the
+        collection 'cache', if that may change.
 
     Returns:
       [B, L, D]. Without residual; exactly zero where there is nothing to read.
@@ -94,14 +115,63 @@ class ChunkedCrossAttention(nn.Module):
     rows = batch * num_chunks
     num_keys = num_neighbors * neighbor_length
     queries = attending_chunks(x, chunk_length, num_chunks)
+    cached_rows = None
+    if last is not None:
+      u, _ = chunk_to_read(last, chunk_length, num_chunks)
+      cached_rows = jnp.arange(batch) * num_chunks + u
     out = attention.RelativeAttention(self.config, name='attention')(
       queries.reshape(rows, chunk_length, -1),
       encoded.reshape(rows, num_keys, -1),
       key_length=neighbor_length,
       offset=chunk_length - 1,
       mask=neighbor_mask.reshape(rows, 1, num_keys),
+      cached_rows=cached_rows,
     )
     out = out.reshape(queries.shape)
     if token_mask is not None:
       out = jnp.where(token_mask[..., None], out, 0)
     return to_tokens(out, x.shape[1])
+
+
+class CachedCrossAttention(nn.Module):
+  """The same for one token a row; the cache holds its chunk's neighbors."""
+
+  config: attention.AttentionConfig
+
+  @nn.compact
+  def __call__(
+    self,
+    x: Float[Array, 'B 1 D'],
+    position: Int[Array, ' B'],
+    encoded: Float[Array, 'A 1 N R E'] | None,
+    rows: Int[Array, ' A'] | None,
+    neighbor_mask: Bool[Array, 'B N R'],
+    chunk_length: int,
+  ) -> Float[Array, 'B 1 D']:
+    """Reads the neighbors.
+
+    Args:
+      x: [B, 1, D]. The decoder's stream, already normalized.
+      position: [B]. Of the tokens.
+      encoded: [A, 1, N, R, E]. Encoded neighbors of newly complete chunks; None
+        if there are none.
+      rows: [A]. Whose chunks those are.
+      neighbor_mask: [B, N, R]. Of the neighbors in the cache, after this.
+      chunk_length: M.
+
+    Returns:
+      [B, 1, D]. Without residual; exactly zero where there is nothing to read.
+    """
+    batch, _, neighbor_length = neighbor_mask.shape
+    update = None
+    if encoded is not None:
+      keys = encoded.reshape(len(encoded), -1, encoded.shape[-1])
+      update = keys, (rows,)
+    return attention.CachedAttention(self.config, name='attention')(
+      x,
+      (position + 1) % chunk_length,
+      neighbor_mask.reshape(batch, 1, -1),
+      query_length=chunk_length,
+      key_length=neighbor_length,
+      update=update,
+    )

@@ -4,8 +4,9 @@
 
 Borgeaud et al. 2021, section 2.3: as soon as chunk u is complete its neighbors
 are retrieved, before its last token predicts the next: that position is the
-first to read them. The model runs over a buffer of fixed length, compiled once;
-a text that outgrows it goes on in a window moved by whole chunks.
+first to read them. The model runs once over a buffer of fixed length, then one
+token at a time with a cache (model.RetroStep); a text that outgrows the buffer
+goes on in a window moved by whole chunks.
 
 Dimension key: B samples, C chunks, M chunk length, L = C M buffer, N neighbors,
 R neighbor length, V vocabulary.
@@ -16,7 +17,6 @@ from collections.abc import Sequence
 import dataclasses
 import functools
 
-from flax import linen as nn
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array
@@ -26,6 +26,7 @@ from jaxtyping import PRNGKeyArray
 import numpy as np
 
 from retrieval import retriever as retriever_lib
+from retro_jax import model as model_lib
 
 # Token rows of complete chunks, k -> their neighbors.
 RetrieveFn = Callable[[Sequence[np.ndarray], int], retriever_lib.Retrieved]
@@ -157,18 +158,28 @@ def draw(
   return jax.vmap(jax.random.categorical)(keys, logits).astype(jnp.int32)
 
 
-@functools.partial(jax.jit, static_argnames=('model', 'config'))
-def _next_tokens(model, config, params, key, step, buffer, last):
-  """Draws the token after position `last` [B] of each row."""
-  logits = model.apply(
-    {'params': params},
-    buffer['tokens'],
-    buffer.get('neighbors'),
-    buffer.get('neighbor_mask'),
+@functools.partial(jax.jit, static_argnames='model')
+def _first_logits(model, params, buffer, last):
+  """Logits [B, V] after position `last` of the buffer, and the cache."""
+  logits, cache = model.apply(
+    {'params': params}, **buffer, last=last, mutable='cache'
   )
-  logits = jnp.take_along_axis(logits, last[:, None, None], axis=1)[:, 0]
+  return logits[:, 0], cache
+
+
+@functools.partial(jax.jit, static_argnames='model', donate_argnames='cache')
+def _next_logits(model, params, cache, step):
+  """Logits [B, V] after one more token, and the cache."""
+  return model_lib.RetroStep(model.config).apply(
+    {'params': params, **cache}, **step, mutable='cache'
+  )
+
+
+@functools.partial(jax.jit, static_argnames='config')
+def _draw(config, key, step, logits):
+  """Draws a token for each row; the key is that of the step and the row."""
   key = jax.random.fold_in(key, step)
-  rows = jnp.arange(len(last))
+  rows = jnp.arange(len(logits))
   keys = jax.vmap(jax.random.fold_in, (None, 0))(key, rows)
   return draw(keys, logits, config)
 
@@ -214,34 +225,72 @@ def _retrieve(rows, retrieve, chunk_length, k) -> None:
     )
 
 
+def _move_windows(rows, num_chunks, chunk_length) -> bool:
+  """Moves the windows of texts that outgrow the buffer; whether any moved."""
+  moved = False
+  for row in rows:
+    end = (row.first_chunk + num_chunks) * chunk_length
+    if not row.done and len(row.tokens) > end:
+      used = -(-len(row.tokens) // chunk_length)
+      row.first_chunk = used - max(2, -(-num_chunks // 2))
+      moved = True
+  return moved
+
+
 def _fill_buffer(rows, num_chunks, chunk_length, neighbor_shape):
-  """The model's arguments, and the last position of each row."""
+  """The arguments of the model: what the windows hold."""
   size = num_chunks * chunk_length
-  tokens = np.zeros((len(rows), size), np.int32)
-  last = np.zeros(len(rows), np.int32)
-  buffer = {'tokens': tokens}
+  buffer = {'tokens': np.zeros((len(rows), size), np.int32)}
   if neighbor_shape is not None:
     shape = (len(rows), num_chunks, *neighbor_shape)
     buffer['neighbors'] = np.zeros(shape, np.int32)
     buffer['neighbor_mask'] = np.zeros(shape, bool)
   for i, row in enumerate(rows):
-    if not row.done and len(row.tokens) > size + row.first_chunk * chunk_length:
-      used = -(-len(row.tokens) // chunk_length)
-      row.first_chunk = used - max(2, -(-num_chunks // 2))
     window = row.tokens[row.first_chunk * chunk_length :][:size]
-    tokens[i, : len(window)] = window
-    last[i] = len(window) - 1
+    buffer['tokens'][i, : len(window)] = window
     if neighbor_shape is None:
       continue
     seen = row.neighbors[row.first_chunk :][:num_chunks]
     for u, found in enumerate(seen):
       buffer['neighbors'][i, u] = found.tokens
       buffer['neighbor_mask'][i, u] = found.mask
-  return buffer, last
+  return buffer
+
+
+def _last_positions(rows, num_chunks, chunk_length):
+  """Where the last token of each row is in its window: [B]."""
+  # The last of a row that is done may be one too many for its window.
+  size = num_chunks * chunk_length
+  lengths = [len(row.tokens) - row.first_chunk * chunk_length for row in rows]
+  return np.minimum(lengths, size).astype(np.int32) - 1
+
+
+def _step_arguments(rows, position, chunk_length, neighbor_shape):
+  """The arguments of RetroStep for the last token of each row."""
+  m = chunk_length
+  tokens = [
+    row.tokens[row.first_chunk * m + i]
+    for row, i in zip(rows, position, strict=True)
+  ]
+  step = {'tokens': np.array(tokens, np.int32), 'position': position}
+  complete = [
+    i for i, r in enumerate(rows) if len(r.tokens) % m == 0 and not r.done
+  ]
+  if neighbor_shape is None or not complete:
+    return step
+  # Each number of rows is compiled for itself: few, with the last repeated.
+  count = min(1 << (len(complete) - 1).bit_length(), len(rows))
+  complete += complete[-1:] * (count - len(complete))
+  found = [rows[i].neighbors[-1] for i in complete]
+  return step | {
+    'rows': np.array(complete, np.int32),
+    'neighbors': np.stack([f.tokens for f in found]).astype(np.int32),
+    'neighbor_mask': np.stack([f.mask for f in found]),
+  }
 
 
 def sample(
-  model: nn.Module,
+  model: model_lib.Retro,
   params,
   prompts: Sequence[Sequence[int]],
   config: SamplingConfig,
@@ -286,11 +335,19 @@ def sample(
     config, max_new_tokens=0, stop_ids=(), banned_ids=tuple(config.banned_ids)
   )
   key = jax.random.key(seed)
+  cache = None
   for step in range(config.max_new_tokens):
     if k:
       _retrieve(rows, retrieve, c.chunk_length, k)
-    buffer, last = _fill_buffer(rows, num_chunks, c.chunk_length, shape)
-    drawn = _next_tokens(model, static, params, key, step, buffer, last)
+    moved = _move_windows(rows, num_chunks, c.chunk_length)
+    position = _last_positions(rows, num_chunks, c.chunk_length)
+    if moved or not step:
+      buffer = _fill_buffer(rows, num_chunks, c.chunk_length, shape)
+      logits, cache = _first_logits(model, params, buffer, position)
+    else:
+      args = _step_arguments(rows, position, c.chunk_length, shape)
+      logits, cache = _next_logits(model, params, cache, args)
+    drawn = _draw(static, key, step, logits)
     for row, token in zip(rows, np.asarray(drawn).tolist(), strict=True):
       if not row.done:
         row.tokens.append(token)

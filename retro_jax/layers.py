@@ -9,9 +9,11 @@ N neighbors, R neighbor length, E encoder width.
 """
 
 from flax import linen as nn
+import jax.numpy as jnp
 from jaxtyping import Array
 from jaxtyping import Bool
 from jaxtyping import Float
+from jaxtyping import Int
 
 from retrieval import partitioning
 from retro_jax import attention
@@ -83,9 +85,40 @@ class SelfAttention(nn.Module):
     """Adds the branch to `x`; `mask` False hides a key."""
     y = rms_norm(self.config, 'norm')(x)
     y = attention.RelativeAttention(self.attention_config, name='attention')(
-      y, y, causal=self.causal, mask=mask
+      y,
+      y,
+      causal=self.causal,
+      mask=mask,
+      cached_rows=slice(None) if self.causal else None,
     )
     return x + nn.Dropout(self.dropout_rate, deterministic=not train)(y)
+
+
+class CachedSelfAttention(nn.Module):
+  """The decoder's branch ATTN for one token a row, with a cache of L keys."""
+
+  config: RetroConfig
+
+  @nn.compact
+  def __call__(
+    self,
+    x: Float[Array, 'B 1 D'],
+    position: Int[Array, ' B'],
+    length: int,
+  ) -> Float[Array, 'B 1 D']:
+    """Adds the branch to `x`, the tokens at `position` of 0..length-1."""
+    y = rms_norm(self.config, 'norm')(x)
+    place = jnp.arange(len(x))[:, None], position[:, None]
+    mask = jnp.arange(length) <= position[:, None]
+    config = self.config.decoder_attention()
+    return x + attention.CachedAttention(config, name='attention')(
+      y,
+      position,
+      mask[:, None],
+      query_length=length,
+      key_length=length,
+      update=(y, place),
+    )
 
 
 class CrossAttention(nn.Module):
@@ -124,10 +157,38 @@ class ChunkedCrossAttention(nn.Module):
     neighbor_mask: Bool[Array, 'B C N R'],
     token_mask: Bool[Array, 'B C M'] | None,
     train: bool = False,
+    last: Int[Array, ' B'] | None = None,
   ) -> Float[Array, 'B L D']:
     """Adds the branch to `x`; see cca.ChunkedCrossAttention."""
     c = self.config
     y = cca.ChunkedCrossAttention(c.decoder_attention(cross=True), name='cca')(
-      rms_norm(c, 'norm')(x), encoded, neighbor_mask, token_mask, c.chunk_length
+      rms_norm(c, 'norm')(x),
+      encoded,
+      neighbor_mask,
+      token_mask,
+      c.chunk_length,
+      last,
     )
     return x + nn.Dropout(c.dropout_rate, deterministic=not train)(y)
+
+
+class CachedCrossAttention(nn.Module):
+  """The branch CCA for one token a row."""
+
+  config: RetroConfig
+
+  @nn.compact
+  def __call__(
+    self,
+    x: Float[Array, 'B 1 D'],
+    position: Int[Array, ' B'],
+    encoded: Float[Array, 'A 1 N R E'] | None,
+    rows: Int[Array, ' A'] | None,
+    neighbor_mask: Bool[Array, 'B N R'],
+  ) -> Float[Array, 'B 1 D']:
+    """Adds the branch to `x`; see cca.CachedCrossAttention."""
+    c = self.config
+    y = rms_norm(c, 'norm')(x)
+    return x + cca.CachedCrossAttention(
+      c.decoder_attention(cross=True), name='cca'
+    )(y, position, encoded, rows, neighbor_mask, c.chunk_length)

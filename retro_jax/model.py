@@ -105,8 +105,9 @@ class Retro(nn.Module):
     neighbor_mask: Bool[Array, 'B C N R'] | None = None,
     *,
     segment_ids: Int[Array, 'B L'] | None = None,
+    last: Int[Array, ' B'] | None = None,
     train: bool = False,
-  ) -> Float[Array, 'B L V']:
+  ) -> Float[Array, 'B _ V']:
     """Logits of each next token.
 
     Args:
@@ -120,11 +121,15 @@ class Retro(nn.Module):
       segment_ids: [B, L]. 0 for padding, else the document of the token.
         Documents start at chunk boundaries (but may be padded on the left).
         Tokens read their own document and neighbors of its chunks alone.
+      last: [B]. Reads out these positions alone. If the collection 'cache' may
+        change, it then holds what RetroStep needs to go on after them (in rows
+        of one document each); tokens after them do not matter.
       train: whether dropout acts; it then needs the rng 'dropout'.
 
     Returns:
-      [B, L, V] float32. Row t predicts token t + 1. At initialisation L is at
-      least one chunk, so that every parameter is made from any arguments.
+      [B, L, V] float32, or [B, 1, V] with `last`. Row t predicts token t + 1.
+      At initialisation L is at least one chunk, so that every parameter is made
+      from any arguments.
 
     Raises:
       ValueError: for shapes that do not fit each other or the config.
@@ -155,19 +160,23 @@ class Retro(nn.Module):
       )(x, mask, train)
       if retrieved is not None and p == min(c.cca_layers):
         self.sow('intermediates', 'conditioning', x)
+        if last is not None and attention.is_caching(self):
+          self._cache(x, retrieved[1], last)
         encoded, token_mask = self._encode(
           embedding, x, *retrieved, segment_ids, train
         )
         self.sow('intermediates', 'encoded', encoded)
       if encoded is not None and p in c.cca_layers:
         x = chunked_cross_attention(c, name=f'layer_{p}_cca')(
-          x, encoded, retrieved[1], token_mask, train
+          x, encoded, retrieved[1], token_mask, train, last
         )
       x = feed_forward(
         c, c.d_ff, c.branches, c.dropout_rate, name=f'layer_{p}_ffw'
       )(x, train)
       x = partitioning.constrain(x, 'batch', 'length', None)
       self.sow('intermediates', f'layer_{p}', x)
+    if last is not None:
+      x = jnp.take_along_axis(x, last[:, None, None], axis=1)
     return self._read(embedding, x)
 
   def _table(self, name, width):
@@ -208,6 +217,15 @@ class Retro(nn.Module):
     )
     return encoded, token_mask
 
+  def _cache(self, x, neighbor_mask, last):
+    """Leaves H and the mask of the neighbors that the next token reads."""
+    u, exists = cca.chunk_to_read(
+      last, self.config.chunk_length, neighbor_mask.shape[1]
+    )
+    mask = neighbor_mask[jnp.arange(len(x)), u] & exists[:, None, None]
+    self.put_variable('cache', 'conditioning', x)
+    self.put_variable('cache', 'neighbor_mask', mask)
+
   def _read(self, embedding, x):
     """READ of algorithm 1, accumulated in float32."""
     c = self.config
@@ -222,6 +240,74 @@ class Retro(nn.Module):
       preferred_element_type=attention.accumulation_dtype(c.dtype),
     )
     return partitioning.constrain(logits, 'batch', 'length', 'vocab')
+
+
+class RetroStep(Retro):
+  """Retro for one token a row, with the parameters and the cache of Retro.
+
+  The cache holds, for every token of the L that Retro was applied to, keys and
+  values of the decoder's self-attention and the activations that condition the
+  encoder; keys and values of CCA for the chunk that the next token reads.
+  """
+
+  @nn.compact
+  def __call__(
+    self,
+    tokens: Int[Array, ' B'],
+    position: Int[Array, ' B'],
+    rows: Int[Array, ' A'] | None = None,
+    neighbors: Int[Array, 'A N R'] | None = None,
+    neighbor_mask: Bool[Array, 'A N R'] | None = None,
+  ) -> Float[Array, 'B V']:
+    """Logits of each next token; brings the cache up to date.
+
+    Args:
+      tokens: [B].
+      position: [B]. Of the tokens in their rows: one more than in the step
+        before, or the same for a row that does not go on; below L.
+      rows: [A]. The rows in which this token completes a chunk, in any order,
+        maybe repeated; None if there are none or retrieval is off.
+      neighbors: [A, N, R]. Tokens that these chunks retrieved.
+      neighbor_mask: [A, N, R]. False for missing neighbors and padding.
+
+    Returns:
+      [B, V] float32.
+    """
+    c = self.config
+    cache = self.variables['cache']
+    length = cache['layer_1_attn']['attention']['k'].shape[2]
+    cca_layers = c.cca_layers if 'neighbor_mask' in cache else ()
+    embedding = self._table('embedding', c.d_model)
+    x = _look_up(embedding, tokens[:, None], c.dtype)
+    encoded = mask = None
+    for p in range(1, c.num_layers + 1):
+      x = layers.CachedSelfAttention(c, name=f'layer_{p}_attn')(
+        x, position, length
+      )
+      if cca_layers and p == min(cca_layers):
+        h, mask = cache['conditioning'], cache['neighbor_mask']
+        h = h.at[jnp.arange(len(x)), position].set(x[:, 0])
+        if rows is not None:
+          mask = mask.at[rows].set(neighbor_mask)
+          chunk = position[rows, None] + jnp.arange(1 - c.chunk_length, 1)
+          encoded, _ = self._encode(
+            embedding,
+            h[rows[:, None], chunk],
+            neighbors[:, None],
+            neighbor_mask[:, None],
+            None,
+            False,
+          )
+        self.put_variable('cache', 'conditioning', h)
+        self.put_variable('cache', 'neighbor_mask', mask)
+      if p in cca_layers:
+        x = layers.CachedCrossAttention(c, name=f'layer_{p}_cca')(
+          x, position, encoded, rows, mask
+        )
+      x = layers.FeedForward(
+        c, c.d_ff, c.branches, c.dropout_rate, name=f'layer_{p}_ffw'
+      )(x)
+    return self._read(embedding, x)[:, 0]
 
 
 def _look_up(table, ids, dtype):

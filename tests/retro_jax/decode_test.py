@@ -5,7 +5,6 @@
 import dataclasses
 import functools
 
-from flax import linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -28,30 +27,12 @@ def _params():
   return tiny.params(CONFIG)
 
 
-class Summing(nn.Module):
-  """Counts modulo V all that a position may see, each thing with its weight."""
-
-  config: model.RetroConfig
-
-  def __call__(self, tokens, neighbors=None, mask=None):
-    weights = 3 * jnp.arange(tokens.shape[1]) + 1
-    seen = jnp.cumsum(tokens * weights, axis=1)
-    if neighbors is not None:
-      weights = (
-        5 * jnp.arange(neighbors[0].size).reshape(neighbors[0].shape) + 1
-      )
-      sums = ((neighbors + 1) * mask * weights).sum((2, 3))
-      sums = jnp.cumsum(sums, axis=1)  # of chunks 0..u
-      u = (jnp.arange(tokens.shape[1]) + 1) // M - 1
-      seen += jnp.where(u >= 0, sums[:, u], 0)
-    return jax.nn.one_hot(seen % self.config.vocab_size, self.config.vocab_size)
-
-
-SUMMING = Summing(CONFIG)
+def _sample(*args, **kwargs):
+  return decode.sample(model.Retro(CONFIG), _params(), *args, **kwargs)
 
 
 class Retriever:
-  """Neighbors that depend on every token of the chunk; counts its calls."""
+  """Neighbors that depend on every token of the chunk, some of them missing."""
 
   def __init__(self):
     self.rows = []
@@ -63,52 +44,82 @@ class Retriever:
     shape = (k, R)
     tokens = np.stack([r.integers(0, 23, shape, np.int32) for r in rngs])
     mask = np.stack([r.random(shape) < 0.8 for r in rngs])
+    mask &= np.stack([r.random((k, 1)) < 0.7 for r in rngs])
     ids = np.stack([r.integers(0, 99, k) for r in rngs])
     titles = [[f'title {i}' for i in row] for row in ids]
     return retriever_lib.Retrieved(ids, -1.0 * ids, tokens, mask, titles)
 
 
-def _is_greedy(apply, tokens, start, retrieve, k=2):
-  """Whether each token is the likeliest, by one pass over exactly these."""
-  chunks = [tokens[i : i + M] for i in range(0, len(tokens) // M * M, M)]
-  neighbors = ()
-  if retrieve:
-    found = retrieve(chunks, k)
-    neighbors = (found.tokens[None], found.mask[None])
-  logits = apply(np.array([tokens]), *neighbors)
-  likeliest = np.argmax(logits[0], -1)[start - 1 : -1]
-  return likeliest.tolist() == list(tokens[start:])
+def _recomputed(prompts, config, retrieve, seed=0):
+  """The slow way: the whole model over all windows for each token."""
+  rows = [list(prompt) for prompt in prompts]
+  firsts = [0] * len(rows)
+  longest = max(map(len, rows)) + config.max_new_tokens
+  size = min(1 << (-(-longest // M) - 1).bit_length(), config.context_chunks)
+  for step in range(config.max_new_tokens):
+    windows = np.zeros((len(rows), size * M), np.int32)
+    last = np.zeros(len(rows), int)
+    for i, row in enumerate(rows):
+      if len(row) - firsts[i] * M > size * M:
+        firsts[i] = -(-len(row) // M) - max(2, size // 2)
+      window = row[firsts[i] * M :]
+      windows[i, : len(window)] = window
+      last[i] = len(window) - 1
+    neighbors = ()
+    if retrieve:
+      k = config.num_neighbors
+      found = retrieve(windows.reshape(-1, M), k)
+      shape = (len(rows), size, k, R)
+      complete = np.arange(size) < (last + 1)[:, None] // M
+      neighbors = (
+        found.tokens.reshape(shape),
+        found.mask.reshape(shape) & complete[..., None, None],
+      )
+    logits = tiny.apply(CONFIG, _params(), windows, *neighbors)
+    key = jax.random.fold_in(jax.random.key(seed), step)
+    keys = [jax.random.fold_in(key, i) for i in range(len(rows))]
+    drawn = decode.draw(
+      jnp.stack(keys), logits[np.arange(len(rows)), last], config
+    )
+    for row, token in zip(rows, drawn.tolist(), strict=True):
+      row.append(token)
+  return rows
 
 
-@pytest.mark.parametrize(
-  ('retro', 'length'),
-  [(model.Retro(CONFIG), 3), *((SUMMING, n) for n in (1, 3, 4, 5, 9))],
-)
 @pytest.mark.parametrize('on', [True, False])
-def test_greedy_draws_the_likeliest_with_all_neighbors_so_far(
-  retro, length, on
+@pytest.mark.parametrize(
+  ('temperature', 'context_chunks'), [(0.0, 4), (1.3, 8)]
+)
+def test_tokens_are_those_of_the_whole_model_at_every_step(
+  on, temperature, context_chunks
 ):
-  prompt = np.random.default_rng(length).integers(0, 23, length).tolist()
+  """Windows that move or need not; three of four rows end chunks at once."""
+  rng = np.random.default_rng(0)
+  prompts = [rng.integers(0, 23, n).tolist() for n in (9, 2, 6, 10)]
+  config = decode.SamplingConfig(
+    temperature=temperature,
+    max_new_tokens=20,
+    context_chunks=context_chunks,
+  )
   retrieve = Retriever() if on else None
-  params = _params() if retro is not SUMMING else {}
-  config = dataclasses.replace(GREEDY, max_new_tokens=13 - length)
-  (got,) = decode.sample(retro, params, [prompt], config, retrieve=retrieve)
-  want = got.tokens.tolist()
-  assert len(want) == 13 and want[:length] == prompt
-  apply = jax.jit(functools.partial(retro.apply, {'params': params}))
-  assert _is_greedy(apply, want, length, Retriever() if on else None)
-  assert got.prompt_length == length
-  assert got.new_tokens.tolist() == want[length:]
-  assert [len(chunk) for chunk in got.chunks()] == [4, 4, 4, 1]
-  complete = [tuple(want[i : i + M]) for i in range(0, len(want) - M + 1, M)]
-  if on:  # Each complete chunk asked once, in order.
-    assert retrieve.rows == complete
-    assert len(got.neighbors) == len(complete)
-    again = Retriever()([complete[-1]], 2)
-    np.testing.assert_array_equal(got.neighbors[-1].ids, again.ids[0])
-    assert got.neighbors[-1].titles == again.titles[0]
-  else:
-    assert got.neighbors == []
+  got = _sample(prompts, config, retrieve=retrieve, seed=3)
+  expected = _recomputed(prompts, config, Retriever() if on else None, seed=3)
+  assert [sample.tokens.tolist() for sample in got] == expected
+  for prompt, sample in zip(prompts, got, strict=True):
+    tokens = sample.tokens.tolist()
+    assert sample.prompt_length == len(prompt)
+    assert tokens == prompt + sample.new_tokens.tolist()
+    chunks = [tuple(chunk.tolist()) for chunk in sample.chunks()]
+    assert [len(chunk) for chunk in chunks[:-1]] == [M] * (len(chunks) - 1)
+    assert sum(chunks, ()) == tuple(tokens)
+    complete = chunks[: len(tokens) // M]
+    assert len(sample.neighbors) == (len(complete) if on else 0)
+    for chunk, found in zip(complete, sample.neighbors, strict=on):
+      again = Retriever()([chunk], 2)
+      np.testing.assert_array_equal(found.ids, again.ids[0])
+      assert found.titles == again.titles[0]
+  if on:  # Each complete chunk asked once.
+    assert len(retrieve.rows) == sum(len(s.neighbors) for s in got)
 
 
 def test_retrieval_changes_the_continuation_of_a_complete_chunk_at_once():
@@ -127,49 +138,19 @@ def test_retrieval_changes_the_continuation_of_a_complete_chunk_at_once():
 
 def test_rows_of_a_batch_do_not_disturb_each_other():
   rng = np.random.default_rng(0)
-  prompts = [rng.integers(0, 23, n).tolist() for n in (2, 7, 4)]
+  prompts = [rng.integers(0, 23, n).tolist() for n in (2, 7, 4, 9)]
   config = decode.SamplingConfig(
-    temperature=0.0, max_new_tokens=9, context_chunks=8
+    temperature=0.0, max_new_tokens=20, context_chunks=4
   )
-  run = functools.partial(decode.sample, SUMMING, {}, config=config)
-  together = run(prompts=prompts, retrieve=Retriever())
-  for prompt, got in zip(prompts, together, strict=True):
-    (alone,) = run(prompts=[prompt], retrieve=Retriever())
-    assert got.tokens.tolist() == alone.tokens.tolist()
+  together = _sample(prompts, config, retrieve=Retriever())
   stop = int(together[0].new_tokens[3])
   config = dataclasses.replace(config, stop_ids=(stop,))
-  stopped = run(prompts=prompts, config=config, retrieve=Retriever())
+  stopped = _sample(prompts, config, retrieve=Retriever())
   for free, got in zip(together, stopped, strict=True):
     new = free.new_tokens.tolist()
     end = new.index(stop) + 1 if stop in new else len(new)
     assert got.new_tokens.tolist() == new[:end]
   assert len({len(got.new_tokens) for got in stopped}) > 1
-
-
-def test_a_text_longer_than_the_buffer_goes_on_in_windows():
-  prompt = np.random.default_rng(0).integers(0, 23, 3).tolist()
-  config = decode.SamplingConfig(
-    temperature=0.0, max_new_tokens=30, context_chunks=4, num_neighbors=2
-  )
-  retrieve = Retriever()
-  (got,) = decode.sample(SUMMING, {}, [prompt], config, retrieve=retrieve)
-  tokens, first = list(prompt), 0
-  while len(tokens) < 33:  # the same windows, by hand
-    if len(tokens) - first * M > 4 * M:
-      first = -(-len(tokens) // M) - 2
-    window = np.array(tokens[first * M :] + [0] * 4 * M)[: 4 * M]
-    found = Retriever()(window.reshape(4, M), 2)
-    now = len(tokens) - first * M
-    complete = (np.arange(4) < now // M)[:, None, None]
-    logits = SUMMING.apply(
-      {},
-      window[None],
-      found.tokens[None],
-      (found.mask & complete)[None],
-    )
-    tokens.append(int(np.argmax(logits[0, now - 1])))
-  assert got.tokens.tolist() == tokens
-  assert len(got.neighbors) == 33 // M == len(retrieve.rows)
 
 
 def test_seed_decides_the_draws():

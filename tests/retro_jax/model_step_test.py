@@ -1,0 +1,101 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The model one token at a time equals the whole model, and does less."""
+
+import functools
+
+import jax
+import numpy as np
+import pytest
+
+from retro_jax import model
+from tests.retro_jax import tiny
+
+
+@functools.partial(jax.jit, static_argnames='c')
+def _fill(c, p, *args, **kwargs):
+  return model.Retro(c).apply({'params': p}, *args, **kwargs, mutable='cache')
+
+
+@functools.partial(jax.jit, static_argnames='c')
+def _step(c, p, cache, *args):
+  variables = {'params': p, **cache}
+  return model.RetroStep(c).apply(variables, *args, mutable='cache')
+
+
+@pytest.mark.parametrize(
+  'overrides',
+  [
+    {},
+    {'cca_layers': ()},
+    {
+      'cca_layers': (1,),
+      'max_distance': 3,
+      'remat': True,
+      'cca_positions': False,
+      'projection_biases': True,
+      'ff_biases': True,
+      'tie_readout': False,
+      'query_conditioning': False,
+    },
+    {'chunk_length': 1, 'position_biases': False, 'scale_logits': False},
+  ],
+)
+def test_steps_equal_the_whole_model(overrides):
+  """Rows of different lengths; tokens after them are not what follows."""
+  c = tiny.config(**{'num_layers': 2, 'cca_layers': (1, 2)} | overrides)
+  p, m = tiny.params(c), c.chunk_length
+  tokens, neighbors, mask = tiny.inputs(c, batch=4, length=12)
+  mask[0, :2] = mask[2, 1, 0] = False
+  retrieved = (neighbors, mask) if c.cca_layers else ()
+  expected = tiny.apply(c, p, tokens, *retrieved)
+  position = np.array([2, 7, 0, 11])
+  begun = np.where(np.arange(12) <= position[:, None], tokens, 5)
+  logits, cache = _fill(c, p, begun, *retrieved, last=position)
+  assert logits.shape == (4, 1, c.vocab_size)
+  every = np.arange(4)
+  check = functools.partial(np.testing.assert_allclose, rtol=0, atol=1e-5)
+  check(logits[:, 0], expected[every, position])
+  for _ in range(11):
+    complete = (position < 11) & ((position + 2) % m == 0)
+    position = np.minimum(position + 1, 11)
+    rows, chunks = np.flatnonzero(complete), (position + 1) // m - 1
+    found = ()
+    if c.cca_layers and len(rows):
+      rows = np.resize(rows, 4)  # One compilation.
+      found = (rows, *(x[rows, chunks[rows]] for x in retrieved))
+    logits, cache = _step(
+      c, p, cache, tokens[every, position], position, *found
+    )
+    check(logits, expected[every, position])
+
+
+def test_a_step_computes_one_position():
+  """Nothing is encoded within a chunk, and nothing read out but the last."""
+  c = tiny.config(num_layers=2, cca_layers=(1, 2), vocab_size=61)
+  p = tiny.params(c)
+  args = tiny.inputs(c, length=12)
+  last = np.array([4, 8])
+  fill = jax.make_jaxpr(lambda p: _fill(c, p, *args, last=last))(p)
+  whole = jax.make_jaxpr(lambda p: tiny.apply(c, p, *args))(p)
+  assert '12,61]' in str(whole) and '12,61]' not in str(fill)
+  _, cache = _fill(c, p, *args, last=last)
+  del p['encoder'], p['encoder_embedding']
+  step = jax.make_jaxpr(_step, static_argnums=0)(c, p, cache, last, last + 1)
+  # No product with the matrices has 12 tokens: f32[2,12,d].
+  assert 'f32[2,12,20]' in str(fill) and 'f32[2,1,20]' in str(step)
+  assert 'f32[2,12,20]' not in str(step)
+
+
+def test_a_cache_is_made_only_on_request():
+  c = tiny.config(num_layers=2, cca_layers=(1, 2))
+  args = tiny.inputs(c, length=12)
+  last = np.array([4, 8])
+  variables = jax.eval_shape(
+    model.Retro(c).init, jax.random.key(0), *args, last=last
+  )
+  assert set(variables) == {'params'}
+  apply = functools.partial(tiny.apply, c, tiny.params(c), *args)
+  np.testing.assert_allclose(
+    apply(last=last)[:, 0], apply()[np.arange(2), last], atol=1e-6
+  )
