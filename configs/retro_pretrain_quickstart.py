@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""RETRO on the packaged vital articles of Wikipedia, about 1 M tokens.
+"""RETRO on the packaged vital articles of Wikipedia, about 2 M tokens.
 
 Paper: Borgeaud et al. 2021. Two CPU cores, under 15 minutes in all.
 

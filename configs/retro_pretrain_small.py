@@ -7,12 +7,17 @@ matrices and 4.2 M in the embedding. With the documents of Simple English
 Wikipedia in documents.jsonl.xz:
 
   python -m experiments.retro_prepare --config=configs/retro_pretrain_small.py \
-    --config.corpus.path=documents.jsonl.xz --workdir=runs/simplewiki
+    --config.corpus.path=documents.jsonl.xz \
+    --config.corpus.max_documents=32000 --workdir=runs/simplewiki
   python -m experiments.retro_train --config=configs/retro_pretrain_small.py \
     --config.data_dir=runs/simplewiki/data --workdir=runs/simplewiki/retro
   python -m experiments.retro_train \
     --config=configs/retro_pretrain_small.py:twin \
     --config.data_dir=runs/simplewiki/data --workdir=runs/simplewiki/twin
+  python -m experiments.retro_evaluate \
+    --config=configs/retro_pretrain_small.py --workdir=runs/simplewiki/retro \
+    --config.evaluate.twin_workdir=runs/simplewiki/twin \
+    --config.evaluate.oracle=True
 """
 
 import ml_collections
