@@ -44,6 +44,8 @@ _REDUNDANT = re.compile(
   r'|cls\.predictions\.decoder\.(weight|bias)'
 )
 _MLM = 'cls.predictions.'
+# Second names, and what they must be equal to: MlmHead has no decoder of its own.
+_SAME = {f'{_MLM}decoder.weight': _WORD, f'{_MLM}decoder.bias': f'{_MLM}bias'}
 
 
 def read_config(path: str | pathlib.Path, **overrides) -> bert.BertConfig:
@@ -178,7 +180,12 @@ def convert(
     for name, tensor in tensors.items()
   }
   config = dataclasses.replace(config, pooler='pooler.dense.weight' in rest)
-  problems = []
+  problems = [
+    f'{name} differs from {same}: only decoders tied to it are supported'
+    for name, same in _SAME.items()
+    if name in rest and same in rest
+    if not np.array_equal(rest[name], rest[same])
+  ]
   params = _assemble(rest, _encoder(config), problems)
   head = None
   if f'{_MLM}bias' in rest:

@@ -11,12 +11,10 @@ same shard the first one counts, and one of them publishes.
 Arrays are memory-mapped: memory use does not grow with the store.
 """
 
-import bisect
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import contextlib
-import functools
 import hashlib
 import json
 import os
@@ -26,6 +24,8 @@ from typing import Any
 from absl import logging
 import numpy as np
 
+from retrieval import sharded_array
+
 try:
   import fcntl
 except ImportError:  # Windows; one process prepares there.
@@ -33,7 +33,6 @@ except ImportError:  # Windows; one process prepares there.
 
 SCHEMA = 1
 _MANIFEST = 'manifest.json'
-_MAX_OPEN_SHARDS = 256
 
 
 def fingerprint(obj: Any) -> str:
@@ -270,95 +269,6 @@ def _keep_only(folder: pathlib.Path, manifest: Mapping[str, Any]) -> None:
       file.unlink(missing_ok=True)
 
 
-class ShardedArray:
-  """Rows of one array over all shards, memory-mapped.
-
-  Attributes:
-    shape: (rows, *row shape).
-    dtype: NumPy type of the rows.
-  """
-
-  def __init__(
-    self,
-    files: Sequence[pathlib.Path],
-    rows: Sequence[int],
-    row_shape: tuple[int, ...],
-    dtype: np.dtype,
-  ):
-    self._files = list(files)
-    self.offsets = np.concatenate([[0], np.cumsum(rows, dtype=np.int64)])
-    self.shape = (int(self.offsets[-1]), *row_shape)
-    self.dtype = np.dtype(dtype)
-    self._map = functools.lru_cache(_MAX_OPEN_SHARDS)(self._open)
-
-  def __reduce__(self):
-    rows = np.diff(self.offsets).tolist()
-    return ShardedArray, (self._files, rows, self.shape[1:], self.dtype)
-
-  def _open(self, shard: int) -> np.ndarray:
-    return np.load(self._files[shard], mmap_mode='r', allow_pickle=False)
-
-  @property
-  def num_shards(self) -> int:
-    """How many files the rows are spread over."""
-    return len(self._files)
-
-  @property
-  def ndim(self) -> int:
-    """Number of dimensions, as of a NumPy array."""
-    return len(self.shape)
-
-  def shard(self, index: int) -> np.ndarray:
-    """The memory-mapped rows of one shard."""
-    return self._map(index)
-
-  def locate(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Maps row numbers [...] to (shard [...], row within it [...])."""
-    rows = np.asarray(rows, np.int64)
-    if rows.size and (rows.min() < 0 or rows.max() >= len(self)):
-      raise IndexError(
-        f'Rows {rows.min()}..{rows.max()} of an array of {len(self)} rows.'
-      )
-    shards = np.searchsorted(self.offsets, rows, side='right') - 1
-    return shards, rows - self.offsets[shards]
-
-  def __len__(self) -> int:
-    return self.shape[0]
-
-  def __getitem__(self, key):
-    if isinstance(key, slice):
-      start, stop, step = key.indices(len(self))
-      if step != 1:
-        return self[np.arange(start, stop, step)]
-      return self._slice(start, max(start, stop))
-    if isinstance(key, int | np.integer):
-      key = int(key) + (len(self) if key < 0 else 0)
-      shards, rows = self.locate(np.asarray([key]))
-      return self._map(int(shards[0]))[int(rows[0])]
-    shards, rows = self.locate(key)
-    out = np.empty((*rows.shape, *self.shape[1:]), self.dtype)
-    for shard in np.unique(shards):
-      here = shards == shard
-      out[here] = self._map(int(shard))[rows[here]]
-    return out
-
-  def _slice(self, start: int, stop: int) -> np.ndarray:
-    if start == stop:
-      return np.empty((0, *self.shape[1:]), self.dtype)
-    first = bisect.bisect_right(self.offsets, start) - 1
-    parts = []
-    while start < stop:
-      low, high = int(self.offsets[first]), int(self.offsets[first + 1])
-      if high > start:
-        parts.append(self._map(first)[start - low : min(stop, high) - low])
-        start = min(stop, high)
-      first += 1
-    return np.asarray(parts[0]) if len(parts) == 1 else np.concatenate(parts)
-
-  def __array__(self, dtype=None, copy=None):
-    return np.asarray(self[:], dtype)
-
-
 class Store:
   """A published, immutable store.
 
@@ -430,14 +340,14 @@ class Store:
     """Rows of array `name` in each shard."""
     return [shard[name]['rows'] for shard in self._shards]
 
-  def array(self, name: str) -> ShardedArray:
+  def array(self, name: str) -> sharded_array.ShardedArray:
     """All rows of one array, memory-mapped."""
     if not self._shards or name not in self._shards[0]:
       known = sorted(self._shards[0]) if self._shards else []
       raise ValueError(f'{self.path}: no array {name!r}, it holds {known}.')
     first = self._shards[0][name]
     files = [self.path / _shard_file(name, i) for i in range(len(self._shards))]
-    return ShardedArray(
+    return sharded_array.ShardedArray(
       files,
       self.rows(name),
       tuple(first['row_shape']),

@@ -21,6 +21,7 @@ import threading
 import numpy as np
 
 from retrieval import corpus as corpus_lib
+from retrieval import sharded_array
 from retrieval import store
 from retrieval import tokenizers
 
@@ -233,7 +234,7 @@ class TokenStore:
         f'tokenizer given is {tokenizer.fingerprint}.'
       )
 
-  def _span(self, end: store.ShardedArray, i: int) -> tuple[int, slice]:
+  def _span(self, end: sharded_array.ShardedArray, i: int) -> tuple[int, slice]:
     shard, row = (int(x) for x in end.locate(np.asarray(i)))
     ends = end.shard(shard)
     return shard, slice(int(ends[row - 1]) if row else 0, int(ends[row]))

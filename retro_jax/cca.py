@@ -20,6 +20,7 @@ from jaxtyping import Int
 from jaxtyping import Shaped
 
 from retro_jax import attention
+from retro_jax import cached_attention
 
 
 def chunk_to_read(
@@ -167,7 +168,7 @@ class CachedCrossAttention(nn.Module):
     if encoded is not None:
       keys = encoded.reshape(len(encoded), -1, encoded.shape[-1])
       update = keys, (rows,)
-    return attention.CachedAttention(self.config, name='attention')(
+    return cached_attention.CachedAttention(self.config, name='attention')(
       x,
       (position + 1) % chunk_length,
       neighbor_mask.reshape(batch, 1, -1),

@@ -17,6 +17,7 @@ from jaxtyping import Int
 
 from retrieval import partitioning
 from retro_jax import attention
+from retro_jax import cached_attention
 from retro_jax import cca
 from retro_jax import products
 from retro_jax.config import ACTIVATIONS
@@ -111,7 +112,7 @@ class CachedSelfAttention(nn.Module):
     place = jnp.arange(len(x))[:, None], position[:, None]
     mask = jnp.arange(length) <= position[:, None]
     config = self.config.decoder_attention()
-    return x + attention.CachedAttention(config, name='attention')(
+    return x + cached_attention.CachedAttention(config, name='attention')(
       y,
       position,
       mask[:, None],

@@ -14,7 +14,6 @@ from typing import Any
 import zlib
 
 _OPENERS = {'.gz': gzip.open, '.bz2': bz2.open, '.xz': lzma.open}
-COMPRESSED = tuple(_OPENERS)
 
 
 @dataclasses.dataclass(frozen=True)

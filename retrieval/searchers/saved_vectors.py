@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from retrieval import sharded_array
 from retrieval import store
 
 _COPY = 'vectors.npy'
@@ -32,7 +33,7 @@ def save(path: pathlib.Path, vectors) -> dict[str, Any]:
     JSON fields from which `load` finds them again.
   """
   shape = [int(n) for n in vectors.shape]
-  if isinstance(vectors, store.ShardedArray) and vectors.num_shards:
+  if isinstance(vectors, sharded_array.ShardedArray) and vectors.num_shards:
     return {'shape': shape, 'store': _reference(path, vectors)}
   copy = np.lib.format.open_memmap(
     path / _COPY, mode='w+', dtype=np.float32, shape=tuple(shape)
@@ -83,12 +84,12 @@ def verify(path: pathlib.Path, fields: dict[str, Any]) -> None:
 
 def num_bytes(vectors) -> int:
   """Bytes that the vectors take on disk when saved."""
-  known = isinstance(vectors, store.ShardedArray)
+  known = isinstance(vectors, sharded_array.ShardedArray)
   itemsize = vectors.dtype.itemsize if known else 4
   return int(np.prod(vectors.shape)) * itemsize
 
 
-def _reference(path: pathlib.Path, vectors: store.ShardedArray) -> dict:
+def _reference(path: pathlib.Path, vectors: sharded_array.ShardedArray) -> dict:
   file = pathlib.Path(vectors.shard(0).filename)
   manifest = json.loads((file.parent / _MANIFEST).read_text())
   return {
@@ -103,7 +104,7 @@ def _folder(path: pathlib.Path, reference: dict) -> pathlib.Path:
   return pathlib.Path(os.path.normpath(path.resolve() / reference['folder']))
 
 
-def _follow(path: pathlib.Path, reference: dict) -> store.ShardedArray:
+def _follow(path: pathlib.Path, reference: dict) -> sharded_array.ShardedArray:
   folder = _folder(path, reference)
   manifest = folder / _MANIFEST
   if not manifest.exists():

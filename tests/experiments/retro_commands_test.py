@@ -17,6 +17,7 @@ from configs import retro_base
 from experiments import retro_task
 from retrieval import embedders
 from retro_jax import presets
+from tests.experiments import tiny_corpus
 
 ROOT = pathlib.Path(__file__).parents[2]
 NAMES = sorted(
@@ -68,11 +69,7 @@ def workdir(tmp_path_factory):
   """The quickstart, run as a command at test size."""
   _needs_minilm()
   root = tmp_path_factory.mktemp('quickstart')
-  words = 'the river ran past an old mill where nobody had ground corn'.split()
-  with open(root / 'documents.jsonl', 'w') as f:
-    for i in range(60):
-      text = ' '.join(words[(i * j + j // 3) % len(words)] for j in range(150))
-      f.write(json.dumps({'id': i, 'title': f'Mill {i}', 'text': text}) + '\n')
+  tiny_corpus.write(root, 150)
   result = _command(
     'quickstart',
     f'--config={ROOT}/configs/retro_pretrain_quickstart.py:test',

@@ -3,7 +3,6 @@
 """Preparing one folder: by several processes, again, and with damage in it."""
 
 import hashlib
-import json
 import pathlib
 import shutil
 import subprocess
@@ -19,6 +18,7 @@ from experiments import retro_prepare
 from retrieval import index as index_lib
 from retrieval import store
 from retrieval import tokenizers
+from tests.experiments import tiny_corpus
 
 ROOT = pathlib.Path(__file__).parents[2]
 STAGES = 'tokenizer,tokens,chunks'
@@ -40,11 +40,7 @@ def _config(folder, **prepare):
 @pytest.fixture(scope='module')
 def corpus(tmp_path_factory):
   folder = tmp_path_factory.mktemp('corpus')
-  words = 'the river ran past an old mill where nobody had ground corn'.split()
-  with open(folder / 'documents.jsonl', 'w') as f:
-    for i in range(60):
-      text = ' '.join(words[(i * j + j // 3) % len(words)] for j in range(80))
-      f.write(json.dumps({'id': i, 'title': f'Mill {i}', 'text': text}) + '\n')
+  tiny_corpus.write(folder, 80)
   return folder
 
 
