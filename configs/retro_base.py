@@ -84,6 +84,7 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
     'stages': 'all',  # or a list: tokenizer,tokens,chunks,vectors,...
     'process_index': 0,  # several processes may prepare one folder
     'process_count': 1,
+    'wait_hours': 24.0,  # for what another of them makes
     'verify': False,  # read every byte of the stores and compare their hashes
   }
 
@@ -121,6 +122,7 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
     'scale_logits': True,
     'max_distance': 0,
     'position_base': 10000.0,
+    'encoder_local_heads': 0,
     'init_scale': 0.02,
     'scale_residual_init': True,
     'dropout_rate': 0.0,

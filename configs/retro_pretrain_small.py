@@ -29,15 +29,25 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   """Returns the configuration; see retro_base for `arg`."""
   config = retro_base.get_config(arg)
   config.corpus.kind = 'jsonl'
-  config.tokenizer.vocab_size = 16_384
-  config.valid_fraction = 0.005
+  config.tokenizer.vocab_size = 1024  # few tokens, each soon well known
+  config.valid_fraction = 0.01
   config.model.update(
     {
+      'd_model': 384,
+      'd_ff': 1536,
+      'num_heads': 6,
+      'head_dim': 64,
       'num_layers': 5,
       'cca_layers': (3, 5),
-      'encoder_d_ff': 512,
+      'encoder_d_model': 192,
+      'encoder_d_ff': 768,
+      'encoder_num_heads': 3,
+      'encoder_head_dim': 64,
       'encoder_num_layers': 1,
-      'init_scale': 0.06,  # of a matrix of 256 rows: activations keep their size
+      'encoder_local_heads': 2,
+      'share_embeddings': False,
+      'position_base': 100.0,  # wavelengths up to 628 tokens, about a row
+      'init_scale': 0.05,  # of a matrix of 384 rows: activations keep their size
     }
   )
   config.batch_size = 2

@@ -126,10 +126,6 @@ def value_and_grad(
 ) -> tuple[dict[str, jax.Array], Any]:
   """Loss, metrics and gradients of a batch, taken in `num_parts` microbatches.
 
-  Every microbatch takes rows from each device's share of the batch, so nothing
-  moves between devices. Means are weighted by the metric 'weight' (1 where the
-  loss gives none): the result is the whole batch's, whatever the masks.
-
   Args:
     loss: (params, batch, key) -> (scalar, metrics).
     params: any tree.
@@ -138,8 +134,8 @@ def value_and_grad(
     num_parts: microbatches; must divide the batch.
 
   Returns:
-    Metrics, 'loss' among them ('weight' is summed, all else averaged), and the
-    gradients of the mean loss.
+    Metrics, 'loss' among them, and the gradients of the mean loss; see
+    `weighted_mean`.
   """
   grad_fn = jax.value_and_grad(loss, has_aux=True)
 
@@ -147,13 +143,34 @@ def value_and_grad(
     (value, metrics), grads = grad_fn(params, batch, key)
     return {'loss': value, **metrics}, grads
 
+  return weighted_mean(part, batch, key, num_parts)
+
+
+def weighted_mean(
+  part: Callable, batch: Any, key: jax.Array, num_parts: int = 1
+) -> tuple[dict[str, jax.Array], Any]:
+  """Applies `part` to `num_parts` microbatches in turn, and averages.
+
+  Every microbatch takes rows from each device's share of the batch, so nothing
+  moves between devices. Means are weighted by the metric 'weight' (1 where there
+  is none): the result is the whole batch's, whatever the masks.
+
+  Args:
+    part: (batch, key) -> (metrics, tree), both means over its batch.
+    batch: tree of arrays [batch, ...].
+    key: randomness; each microbatch folds in its number.
+    num_parts: microbatches; must divide the batch.
+
+  Returns:
+    Metrics ('weight' is summed, all else averaged) and the averaged tree.
+  """
   if num_parts == 1:
     return part(batch, key)
 
   def weighted(batch, key):
-    metrics, grads = part(batch, key)
+    metrics, tree = part(batch, key)
     weight = jnp.asarray(metrics.pop(WEIGHT, 1.0), jnp.float32)
-    scaled = jax.tree.map(lambda x: x * weight, (metrics, grads))
+    scaled = jax.tree.map(lambda x: x * weight, (metrics, tree))
     return weight, *scaled
 
   def body(total, inputs):
@@ -167,8 +184,8 @@ def value_and_grad(
   shapes = jax.eval_shape(weighted, jax.tree.map(lambda x: x[0], parts), key)
   zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
   total, _ = jax.lax.scan(body, zeros, (jnp.arange(num_parts), parts))
-  weight, metrics, grads = total
-  metrics, grads = jax.tree.map(
-    lambda x: x / jnp.maximum(weight, 1e-9), (metrics, grads)
+  weight, metrics, tree = total
+  metrics, tree = jax.tree.map(
+    lambda x: x / jnp.maximum(weight, 1e-9), (metrics, tree)
   )
-  return {**metrics, WEIGHT: weight}, grads
+  return {**metrics, WEIGHT: weight}, tree

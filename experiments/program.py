@@ -108,11 +108,21 @@ def train_step(
 
 
 def eval_step(
-  params: tasks.Params, batch: tasks.Batch, *, task: tasks.Task
+  params: tasks.Params,
+  batch: tasks.Batch,
+  *,
+  task: tasks.Task,
+  accumulate_steps: int = 1,
 ) -> tasks.Metrics:
-  """Loss and metrics of one batch, without dropout."""
-  loss, metrics = task.loss(params, batch, jax.random.key(0), False)
-  return {'loss': loss, **metrics}
+  """Loss and metrics of one batch, without dropout; in training's microbatches."""
+
+  def part(batch, key):
+    loss, metrics = task.loss(params, batch, key, False)
+    return {'loss': loss, **metrics}, ()
+
+  return optimizers.weighted_mean(
+    part, batch, jax.random.key(0), accumulate_steps
+  )[0]
 
 
 def make_program(
@@ -166,7 +176,7 @@ def make_program(
       donate_argnums=0,
     ),
     evaluate=jax.jit(
-      functools.partial(eval_step, task=task),
+      functools.partial(eval_step, task=task, accumulate_steps=parts),
       in_shardings=(shardings.params, rows),
       out_shardings=everywhere,
     ),

@@ -128,6 +128,8 @@ def embed(config: Config, data: retro_data.DataFolder) -> Rows:
   for split in SPLITS:
     with progress.bar(f'embed {split}', 'chunks') as update:
       _until_whole(
+        config,
+        f'vectors-{split}',
         lambda split=split, update=update: vectors_lib.build_vector_store(
           data.path(f'vectors-{split}'),
           data.chunks(split),
@@ -137,7 +139,7 @@ def embed(config: Config, data: retro_data.DataFolder) -> Rows:
           process_index=config.prepare.process_index,
           process_count=config.prepare.process_count,
           progress=update,
-        )
+        ),
       )
   return [('dimension', str(embedder.dimension))]
 
@@ -171,6 +173,8 @@ def find_neighbors(config: Config, data: retro_data.DataFolder) -> Rows:
     )
     with progress.bar(f'neighbors {split}', 'chunks') as update:
       neighbors = _until_whole(
+        config,
+        f'neighbors-{split}',
         lambda arguments=arguments, update=update: (
           neighbors_lib.build_neighbor_store(
             *arguments,
@@ -179,7 +183,7 @@ def find_neighbors(config: Config, data: retro_data.DataFolder) -> Rows:
             process_count=config.prepare.process_count,
             progress=update,
           )
-        )
+        ),
       )
     rows.append((f'chunks with neighbors, {split}', f'{len(neighbors):,}'))
     if config.neighbors.validate:
@@ -200,10 +204,21 @@ STAGES: dict[str, Callable[[Config, retro_data.DataFolder], Rows]] = {
 }
 
 
-def _until_whole(build):
-  """Repeats `build` until no other process has work left on its store."""
+def _until_whole(config: Config, what: str, build):
+  """Repeats `build` until no other process has work left on `what`.
+
+  Raises:
+    ValueError: after `prepare.wait_hours`.
+  """
+  deadline = time.monotonic() + 3600 * config.prepare.wait_hours
   while (built := build()) is None:
-    logging.info('Waiting for the other processes.')
+    if time.monotonic() > deadline:
+      raise ValueError(
+        f'{what}: not made by the other processes within '
+        f'config.prepare.wait_hours={config.prepare.wait_hours}; look after '
+        'them, and run all again to go on.'
+      )
+    logging.info('Waiting for the other processes to make %s.', what)
     time.sleep(_POLL_SEC)
   return built
 
@@ -211,7 +226,11 @@ def _until_whole(build):
 def _wait_for_first(config: Config, *paths: pathlib.Path) -> None:
   """Lets the other processes wait for what process 0 alone makes."""
   if config.prepare.process_index:
-    _until_whole(lambda: any(path.exists() for path in paths) or None)
+    _until_whole(
+      config,
+      str(paths[0]),
+      lambda: any(path.exists() for path in paths) or None,
+    )
 
 
 def verify(data: retro_data.DataFolder) -> Rows:

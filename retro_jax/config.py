@@ -56,6 +56,7 @@ class RetroConfig:
   scale_logits: bool = True  # [open] attention logits / sqrt(head_dim)
   max_distance: int = 0  # [open] clamp of relative distances, 0: none
   position_base: float = 10000.0  # of the cosine vector's frequencies
+  encoder_local_heads: int = 0  # [open] start at the tokens beside a token
   init_scale: float = 0.02  # [open] standard deviation, GPT-2's
   scale_residual_init: bool = True  # [open] / sqrt(number of residual branches)
   dropout_rate: float = 0.0  # [open] decoder's embeddings and branches
@@ -77,6 +78,13 @@ class RetroConfig:
       raise ValueError(
         f'activation {self.activation!r}; expected one of {list(ACTIVATIONS)}.'
       )
+    if not 0 <= self.encoder_local_heads <= self.encoder_num_heads:
+      raise ValueError(
+        f'encoder_local_heads {self.encoder_local_heads}; expected 0 to '
+        f'encoder_num_heads {self.encoder_num_heads}.'
+      )
+    if self.encoder_local_heads and not self.position_biases:
+      raise ValueError('encoder_local_heads are made by position_biases.')
     if self.share_embeddings and self.encoder_d_model != self.d_model:
       raise ValueError(
         'share_embeddings needs encoder_d_model == d_model; got '
@@ -104,16 +112,17 @@ class RetroConfig:
   ) -> attention.AttentionConfig:
     """The decoder's self-attention, or with `cross` its CCA."""
     heads, head_dim = self.num_heads, self.head_dim
-    return self._attention(heads, head_dim, self.branches, cross)
+    return self._attention(heads, head_dim, self.branches, cross, 0)
 
   def encoder_attention(
     self, *, cross: bool = False
   ) -> attention.AttentionConfig:
     """The encoder's self-attention, or with `cross` its CA."""
     heads, head_dim = self.encoder_num_heads, self.encoder_head_dim
-    return self._attention(heads, head_dim, self.encoder_branches, cross)
+    local = 0 if cross else self.encoder_local_heads
+    return self._attention(heads, head_dim, self.encoder_branches, cross, local)
 
-  def _attention(self, num_heads, head_dim, branches, cross):
+  def _attention(self, num_heads, head_dim, branches, cross, local_heads):
     return attention.AttentionConfig(
       num_heads=num_heads,
       head_dim=head_dim,
@@ -123,6 +132,7 @@ class RetroConfig:
       scale_logits=self.scale_logits,
       max_distance=self.max_distance,
       position_base=self.position_base,
+      local_heads=local_heads,
       init_scale=self.init_scale,
       output_init_scale=self.output_scale(branches),
       dtype=self.dtype,

@@ -12,6 +12,7 @@ import subprocess
 import sys
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
@@ -173,7 +174,7 @@ def test_large_parameters_and_moments_are_sharded(whole):
 
 def test_accumulation_equals_the_large_batch(whole, tmp_path):
   # Dropout differs between microbatches, so this comparison goes without.
-  fields = {'num_steps': 3, 'eval_batches': 0, 'ragged': True}
+  fields = {'num_steps': 3, 'eval_every': 3, 'ragged': True}
   for parts, folder in ((1, 'large'), (4, 'parts')):
     optimizer = {
       'learning_rate': 1e-2,
@@ -185,6 +186,26 @@ def test_accumulation_equals_the_large_batch(whole, tmp_path):
   large, parts = (_rows(tmp_path / f) for f in ('large', 'parts'))
   for a, b in zip(large, parts, strict=True):
     assert a == pytest.approx(b, abs=5e-6, rel=5e-6)
+
+
+def test_validation_is_cut_into_microbatches_too():
+  seen = []
+
+  def loss(params, batch, key, train):
+    del key
+    seen.append((len(batch['x']), train))
+    return jnp.sum(params * batch['x']), {'weight': jnp.sum(batch['x'])}
+
+  task = tasks.Task(init=None, loss=loss, dataset=None)
+  batch = {'x': jnp.arange(1.0, 9.0)}
+  metrics = program_lib.eval_step(
+    jnp.float32(1), batch, task=task, accumulate_steps=4
+  )
+  assert set(seen) == {(2, False)}
+  assert metrics['weight'] == 36
+  # Rows 0 and 4 share a microbatch, and so on: the mean of the sums by weight.
+  sums = np.arange(1, 9).reshape(2, 4).sum(axis=0)
+  assert metrics['loss'] == pytest.approx((sums**2).sum() / 36)
 
 
 def test_killed_run_continues_bit_for_bit(whole, tmp_path):
