@@ -37,8 +37,8 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
       'd_ff': 1536,
       'num_heads': 6,
       'head_dim': 64,
-      'num_layers': 5,
-      'cca_layers': (3, 5),
+      'num_layers': 4,
+      'cca_layers': (2, 4),
       'encoder_d_model': 192,
       'encoder_d_ff': 768,
       'encoder_num_heads': 3,
@@ -52,10 +52,10 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   )
   config.batch_size = 2
   config.optimizer.learning_rate = 2e-3
-  config.optimizer.warmup_steps = 200
-  config.num_steps = 4000
+  config.optimizer.warmup_steps = 100
+  config.num_steps = 3200
   config.log_every = 50
-  config.eval_every = 500
+  config.eval_every = 400
   config.eval_batches = 60
-  config.checkpoint_every = 500
+  config.checkpoint_every = 400
   return retro_base.finish(config, arg)

@@ -16,6 +16,7 @@ import json
 import os
 import pathlib
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -132,4 +133,7 @@ if __name__ == '__main__':
   )
   flags.DEFINE_integer('chunks', 512, 'Chunks of one pass.')
   flags.DEFINE_integer('repeats', 5, 'Timed rounds.')
-  app.run(main)
+  try:
+    app.run(main)
+  except (ValueError, OSError) as error:
+    sys.exit(f'error: {error}')

@@ -18,6 +18,7 @@ import json
 import os
 import pathlib
 import subprocess
+import sys
 import time
 
 from absl import app
@@ -252,4 +253,7 @@ if __name__ == '__main__':
   )
   flags.DEFINE_integer('repeats', 10, 'Timed rounds.')
   flags.DEFINE_string('output', '', 'JSON file to write.')
-  app.run(main)
+  try:
+    app.run(main)
+  except (ValueError, OSError) as error:
+    sys.exit(f'error: {error}')

@@ -96,6 +96,12 @@ def train(
     ValueError: for a config that does not fit devices, batch or checkpoint.
     NotFiniteError: if loss or gradient is NaN; no such state is saved.
   """
+  for name in ('num_steps', 'log_every', 'eval_every', 'checkpoint_every'):
+    if config[name] < 1:
+      raise ValueError(
+        f'{name}={config[name]}: expected at least 1 (eval_batches=0 goes '
+        'without validation).'
+      )
   program = program_lib.make_program(task, config, devices=devices)
   num_steps = config.num_steps
   with contextlib.ExitStack() as stack:

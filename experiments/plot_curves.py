@@ -127,4 +127,7 @@ if __name__ == '__main__':
   flags.DEFINE_multi_string('run', None, 'NAME=WORKDIR; once for each run.')
   flags.DEFINE_string('output', '', 'Picture to write (.png, .svg, .pdf).')
   flags.mark_flag_as_required('run')
-  app.run(main)
+  try:
+    app.run(main)
+  except (ValueError, OSError) as error:
+    sys.exit(f'error: {error}')

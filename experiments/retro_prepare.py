@@ -74,6 +74,11 @@ def train_tokenizer(config: Config, data: retro_data.DataFolder) -> Rows:
         f'but config.tokenizer.path {settings.path} is {given}: remove it, or '
         'name another data_dir.'
       )
+  if isinstance(data.tokenizer, tokenizers.WordPieceTokenizer):
+    logging.warning(
+      'WordPiece loses letter case and spaces, but bits per byte are over the '
+      "documents' bytes: compare them among WordPiece models alone."
+    )
   found = data.tokenizer.vocab_size
   if not settings.path and found != settings.vocab_size:
     raise ValueError(
@@ -276,6 +281,12 @@ def _stages(config: Config) -> list[str]:
 
 def run(config: Config, workdir: str) -> None:
   """Runs the stages asked for and prints what stands afterwards."""
+  index, count = config.prepare.process_index, config.prepare.process_count
+  if not 0 <= index < count:
+    raise ValueError(
+      f'prepare.process_index={index}: expected 0 to process_count - 1 = '
+      f'{count - 1}.'
+    )
   data = retro_data.DataFolder.of(config, workdir)
   table = rich.table.Table('stage', 'what', 'value', 'seconds')
   work = [(stage, STAGES[stage]) for stage in _stages(config)]

@@ -10,6 +10,7 @@ import pathlib
 import re
 
 import numpy as np
+import safetensors
 from safetensors import numpy as safetensors_numpy
 
 from retrieval import bert
@@ -61,7 +62,10 @@ def read_config(path: str | pathlib.Path, **overrides) -> bert.BertConfig:
   Raises:
     ValueError: for a missing field or a variant of BERT that is not supported.
   """
-  fields = json.loads(pathlib.Path(path).read_text(encoding='utf-8'))
+  try:
+    fields = json.loads(pathlib.Path(path).read_text(encoding='utf-8'))
+  except ValueError as e:
+    raise ValueError(f'{path}: not JSON ({e}).') from None
   missing = sorted(set(_FIELDS.values()) - set(fields))
   if missing:
     raise ValueError(f'{path}: missing fields {missing}.')
@@ -218,7 +222,11 @@ def load_mlm(
       raise ValueError(f'{path}: no {name}; expected a BERT checkpoint folder.')
   config = read_config(path / 'config.json', **overrides)
   weights = path / 'model.safetensors'
-  return convert(safetensors_numpy.load_file(weights), config, str(weights))
+  try:
+    tensors = safetensors_numpy.load_file(weights)
+  except safetensors.SafetensorError as e:
+    raise ValueError(f'{weights}: damaged ({e}).') from None
+  return convert(tensors, config, str(weights))
 
 
 def load_bert(

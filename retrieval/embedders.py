@@ -195,7 +195,10 @@ class Embedder:
     config, params = bert_checkpoint.load_bert(path, dtype=dtype)
     if not (path / 'tokenizer.json').is_file():
       raise ValueError(f'{path}: no tokenizer.json beside the checkpoint.')
-    tokenizer = tokenizers.Tokenizer.from_file(str(path / 'tokenizer.json'))
+    try:
+      tokenizer = tokenizers.Tokenizer.from_file(str(path / 'tokenizer.json'))
+    except Exception as e:  # the package raises no class of its own
+      raise ValueError(f'{path / "tokenizer.json"}: damaged ({e}).') from None
     return cls(config, params, tokenizer, **settings)
 
   @property

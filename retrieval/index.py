@@ -94,6 +94,8 @@ def build_index(
   path = pathlib.Path(path)
   _check_config(config)
   kind = _choose(config, int(vectors.shape[0]))
+  if config.searcher == 'auto' and path.exists():
+    kind = _read_manifest(path)['fields'].get('searcher', kind)
   fields = {
     'searcher': kind,
     'metric': config.metric,
@@ -105,7 +107,15 @@ def build_index(
     return _reuse(path, fields, config, vectors, queries)
   exact = searchers.ExactSearcher(vectors, config.metric)
   start = time.monotonic()
-  searcher = _build_scann(vectors, config) if kind == 'scann' else exact
+  searcher = exact
+  if kind == 'scann':
+    try:
+      searcher = _build_scann(vectors, config)
+    except searchers.ScannMemoryError as e:
+      if config.searcher == 'scann':
+        raise
+      logging.warning('%s It does so now.', e)
+      fields |= {'searcher': 'exact', 'scann': {}}
   build_sec = time.monotonic() - start
   exam = _exam(config, vectors, queries)
   report = index_exam.examine(searcher, exact, exam, config.recall_floor)

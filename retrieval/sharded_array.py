@@ -12,6 +12,29 @@ import numpy as np
 _MAX_OPEN_SHARDS = 256
 
 
+def load(
+  file: pathlib.Path, shape: tuple[int, ...], dtype: np.dtype
+) -> np.ndarray:
+  """Memory-maps one shard.
+
+  Raises:
+    ValueError: when it is missing, damaged, or not what its manifest says.
+  """
+  again = f'remove {file.parent} and prepare it again'
+  try:
+    array = np.load(file, mmap_mode='r', allow_pickle=False)
+  except FileNotFoundError:
+    raise ValueError(f'{file}: missing from its store; {again}.') from None
+  except (ValueError, EOFError) as e:
+    raise ValueError(f'{file}: damaged ({e}); {again}.') from None
+  if array.shape != shape or array.dtype != dtype:
+    raise ValueError(
+      f'{file}: holds {array.dtype} {array.shape}, its manifest says {dtype} '
+      f'{shape}; {again}.'
+    )
+  return array
+
+
 class ShardedArray:
   """Rows of one array over all shards, memory-mapped.
 
@@ -38,7 +61,8 @@ class ShardedArray:
     return ShardedArray, (self._files, rows, self.shape[1:], self.dtype)
 
   def _open(self, shard: int) -> np.ndarray:
-    return np.load(self._files[shard], mmap_mode='r', allow_pickle=False)
+    rows = int(self.offsets[shard + 1] - self.offsets[shard])
+    return load(self._files[shard], (rows, *self.shape[1:]), self.dtype)
 
   @property
   def num_shards(self) -> int:

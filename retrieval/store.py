@@ -33,6 +33,7 @@ except ImportError:  # Windows; one process prepares there.
 
 SCHEMA = 1
 _MANIFEST = 'manifest.json'
+_KEYS = {'schema', 'kind', 'fingerprint', 'meta', 'shards'}
 
 
 def fingerprint(obj: Any) -> str:
@@ -316,6 +317,10 @@ class Store:
       ) from None
     except json.JSONDecodeError as e:
       raise ValueError(f'{path / _MANIFEST}: not JSON ({e}).') from None
+    if not isinstance(manifest, dict) or _KEYS - set(manifest):
+      raise ValueError(
+        f'{path / _MANIFEST}: not a manifest, which has {sorted(_KEYS)}.'
+      )
     for key, want in (('schema', SCHEMA), ('kind', kind)):
       if manifest.get(key) != want:
         raise ValueError(
@@ -329,6 +334,13 @@ class Store:
           f'{_difference(want, manifest["fingerprint"])}); choose another '
           'folder or remove this one.'
         )
+    for i, shard in enumerate(manifest['shards']):
+      for name in shard:
+        if not (path / _shard_file(name, i)).exists():
+          raise ValueError(
+            f'{path / _shard_file(name, i)}: missing from its store; remove '
+            f'{path} and prepare it again.'
+          )
     return cls(path, manifest)
 
   @property
@@ -356,8 +368,11 @@ class Store:
 
   def shard(self, index: int, name: str) -> np.ndarray:
     """One shard of one array, memory-mapped afresh and not kept."""
-    return np.load(
-      self.path / _shard_file(name, index), mmap_mode='r', allow_pickle=False
+    entry = self._shards[index][name]
+    return sharded_array.load(
+      self.path / _shard_file(name, index),
+      (entry['rows'], *entry['row_shape']),
+      np.dtype(entry['dtype']),
     )
 
   def verify(self) -> None:
@@ -369,12 +384,10 @@ class Store:
     for i, shard in enumerate(self._shards):
       for name, entry in shard.items():
         file = self.path / _shard_file(name, i)
-        if not file.exists():
-          raise ValueError(
-            f'{file}: missing from its store; remove {self.path} and prepare it '
-            'again.'
-          )
-        found = hash_files([file])
+        try:
+          found = hash_files([file])
+        except FileNotFoundError:
+          raise ValueError(f'{file}: missing from its store.') from None
         if found != entry['checksum']:
           raise ValueError(
             f'{file}: damaged (checksum {found}, manifest says '

@@ -13,6 +13,7 @@ from retrieval import store
 from retrieval import tokenizers
 
 KIND = 'vectors'
+DTYPES = ('float32', 'float16')
 
 
 def _from(progress, base: int, total: int) -> Callable[[int, int], None]:
@@ -50,9 +51,11 @@ def build_vector_store(
     The published store, or None while other processes still have work.
 
   Raises:
-    ValueError: when the tokenizer is not the chunks' own.
+    ValueError: when the tokenizer is not the chunks' own, or for another dtype.
   """
   chunks.tokens.check_tokenizer(tokenizer)
+  if dtype not in DTYPES:
+    raise ValueError(f'Vectors of type {dtype!r}: expected one of {DTYPES}.')
   fields = {
     'chunks': chunks.fingerprint,
     'embedder': embedder.fingerprint,

@@ -17,6 +17,23 @@ ACTIVATIONS = {
   'squared_relu': lambda x: jnp.square(jax.nn.relu(x)),
 }
 
+DTYPES = ('float32', 'bfloat16', 'float16', 'float64')
+_SIZES = (
+  'vocab_size',
+  'd_model',
+  'd_ff',
+  'num_heads',
+  'head_dim',
+  'num_layers',
+  'chunk_length',
+  'neighbor_length',
+  'encoder_d_model',
+  'encoder_d_ff',
+  'encoder_num_heads',
+  'encoder_head_dim',
+  'encoder_num_layers',
+)
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RetroConfig:
@@ -74,6 +91,14 @@ class RetroConfig:
     _check_layers(
       'encoder_ca_layers', self.encoder_ca_layers, self.encoder_num_layers
     )
+    for field in dataclasses.fields(self):
+      value = getattr(self, field.name)
+      if field.name in _SIZES and value < 1:
+        raise ValueError(f'{field.name}={value}; expected at least 1.')
+      if field.name.endswith('dropout_rate') and not 0 <= value < 1:
+        raise ValueError(f'{field.name}={value}; expected 0 <= rate < 1.')
+      if field.name.endswith('dtype') and value not in DTYPES:
+        raise ValueError(f'{field.name}={value!r}; expected one of {DTYPES}.')
     if self.activation not in ACTIVATIONS:
       raise ValueError(
         f'activation {self.activation!r}; expected one of {list(ACTIVATIONS)}.'

@@ -10,6 +10,7 @@ from retrieval.searchers.base import Searcher as Searcher
 from retrieval.searchers.exact import ExactSearcher as ExactSearcher
 from retrieval.searchers.scann import MIN_ROWS as SCANN_MIN_ROWS
 from retrieval.searchers.scann import ScannConfig as ScannConfig
+from retrieval.searchers.scann import ScannMemoryError as ScannMemoryError
 from retrieval.searchers.scann import ScannSearcher as ScannSearcher
 from retrieval.searchers.scann import (
   ScannUnavailableError as ScannUnavailableError,
@@ -20,6 +21,7 @@ __all__ = [
   'SCANN_MIN_ROWS',
   'ExactSearcher',
   'ScannConfig',
+  'ScannMemoryError',
   'ScannSearcher',
   'ScannUnavailableError',
   'Searcher',

@@ -133,6 +133,10 @@ def expected_bytes(
   return 12 * values + hashes, _RESCORE_BYTES[config.rescore] * values + hashes
 
 
+class ScannMemoryError(ValueError):
+  """The database is too large for this machine's memory."""
+
+
 class ScannUnavailableError(ImportError):
   """ScaNN is not installed here."""
 
@@ -154,6 +158,18 @@ def _import():
     if hidden:
       del sys.modules['tensorflow']
   return scann_ops_pybind
+
+
+def available_bytes() -> int | None:
+  """Memory that this machine has left; None where it does not tell."""
+  try:
+    lines = pathlib.Path('/proc/meminfo').read_text().splitlines()
+  except OSError:
+    return None
+  for line in lines:
+    if line.startswith('MemAvailable:'):
+      return 1024 * int(line.split()[1])
+  return None
 
 
 def available() -> bool:
@@ -202,6 +218,7 @@ class ScannSearcher:
 
     Raises:
       ValueError: for bad vectors or settings, and for databases too small.
+      ScannMemoryError: where the machine could not hold it and would end it.
       ScannUnavailableError: where ScaNN is not installed.
     """
     base.check_metric(metric)
@@ -219,6 +236,13 @@ class ScannSearcher:
       'it is built, %.2f GiB while it searches.',
       *(num_rows, dimension, building / 2**30, searching / 2**30),
     )
+    have = available_bytes()
+    if have is not None and building > have:
+      raise ScannMemoryError(
+        f'ScaNN needs {building / 2**30:.1f} GiB to index {num_rows} vectors of '
+        f'dimension {dimension}, {have / 2**30:.1f} GiB are available; '
+        'index.searcher=exact serves any number.'
+      )
     builder = _import().builder(
       np.asarray(vectors, np.float32), config.num_to_rescore, metric
     )

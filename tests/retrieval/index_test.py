@@ -124,6 +124,22 @@ def test_says_what_memory_scann_takes(tmp_path, vectors, caplog):
   assert searching <= on_disk < 1.5 * searching
 
 
+@NEEDS_SCANN
+def test_what_does_not_fit_in_memory_is_searched_exactly(
+  tmp_path, vectors, monkeypatch, caplog
+):
+  monkeypatch.setattr(scann, 'available_bytes', lambda: 10**5)
+  with pytest.raises(ValueError, match=r'needs 0.0 GiB to index 5000'):
+    index_lib.build_index(tmp_path / 'a', vectors, 'v', SCANN)
+  assert not (tmp_path / 'a').exists()
+  auto = dataclasses.replace(SCANN, searcher='auto')
+  small = index_lib.build_index(tmp_path / 'b', vectors, 'v', auto)
+  assert small.searcher.name == 'exact' and 'serves any number' in caplog.text
+  monkeypatch.undo()  # more memory: what stands is still what is used
+  again = index_lib.build_index(tmp_path / 'b', vectors, 'v', auto)
+  assert again.fingerprint == small.fingerprint
+
+
 def test_drafts_of_killed_builders_go(tmp_path, vectors):
   gone = subprocess.Popen([sys.executable, '-c', ''])
   gone.wait()

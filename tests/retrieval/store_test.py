@@ -124,6 +124,35 @@ def test_verify_names_the_damaged_file(tmp_path, damage):
     opened.verify()
 
 
+@pytest.mark.parametrize('damage', ['short', 'type', 'cut', 'remove'])
+def test_a_shard_of_another_size_is_not_read(tmp_path, damage):
+  _write(tmp_path / 's').publish(len(ROWS))
+  file = tmp_path / 's' / 'x-000002.npy'
+  shard = np.load(file)
+  if damage == 'short':
+    np.save(file, shard[:-1])
+  elif damage == 'type':
+    np.save(file, shard.astype(np.float16))
+  elif damage == 'cut':
+    file.write_bytes(file.read_bytes()[:-1])
+  else:
+    file.unlink()
+  with pytest.raises(ValueError, match='x-000002.npy'):
+    opened = store.Store.open(tmp_path / 's', 'test')
+    opened.array('x')[:]
+  if damage != 'remove':
+    with pytest.raises(ValueError, match='x-000002.npy'):
+      opened.shard(2, 'x')
+
+
+@pytest.mark.parametrize('text', ['[1]', '{"schema": 1}', '{'])
+def test_what_is_no_manifest_is_named(tmp_path, text):
+  _write(tmp_path / 's').publish(len(ROWS))
+  (tmp_path / 's' / 'manifest.json').write_text(text)
+  with pytest.raises(ValueError, match='manifest.json: not'):
+    store.Store.open(tmp_path / 's', 'test')
+
+
 def test_unknown_array_is_named(tmp_path):
   opened = _write(tmp_path / 's').publish(len(ROWS))
   with pytest.raises(ValueError, match="no array 'z', it holds"):

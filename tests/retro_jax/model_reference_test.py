@@ -95,6 +95,59 @@ def test_equals_reference(case):
   _compare(overrides, {'batch': 1} | sizes)
 
 
+# Every choice and size, to be drawn from.
+CHOICES = {
+  'd_model': (11, 12),
+  'd_ff': (9, 20),
+  'num_heads': (1, 2, 3),
+  'head_dim': (3, 5),
+  'num_layers': (1, 2),
+  'chunk_length': (1, 3, 4),
+  'neighbor_length': (2, 7),
+  'encoder_d_model': (7, 8),
+  'encoder_num_heads': (1, 3),
+  'encoder_head_dim': (2, 4),
+  'encoder_num_layers': (1, 2),
+  'query_conditioning': (True, False),
+  'cca_positions': (True, False),
+  'tie_readout': (True, False),
+  'activation': ('gelu_tanh', 'gelu', 'relu', 'squared_relu'),
+  'norm_epsilon': (1e-6, 1e-3),
+  'final_norm': (True, False),
+  'encoder_final_norm': (True, False),
+  'conditioning_norm': (True, False),
+  'position_biases': (True, False),
+  'projection_biases': (True, False),
+  'ff_biases': (True, False),
+  'scale_logits': (True, False),
+  'max_distance': (0, 3),
+  'position_base': (100.0, 10000.0),
+  'remat': (True, False),
+}
+
+
+@pytest.mark.parametrize(
+  'seed',
+  [s if s < 4 else pytest.param(s, marks=pytest.mark.slow) for s in range(24)],
+)
+def test_random_configs_equal_reference(seed):
+  rng = np.random.default_rng(seed)
+  c = {name: rng.choice(values).item() for name, values in CHOICES.items()}
+
+  def some(count):
+    return tuple(i for i in range(1, count + 1) if rng.random() < 0.5) or (1,)
+
+  c['cca_layers'] = some(c['num_layers'])
+  c['encoder_ca_layers'] = some(c['encoder_num_layers'])
+  length = int(rng.integers(1, 12))
+  sizes = {
+    'length': length,
+    'chunks': int(rng.integers(1, -(-length // c['chunk_length']) + 1)),
+    'neighbors': int(rng.integers(1, 4)),
+  }
+  _compare(c, {'batch': 1} | sizes)
+
+
 @pytest.mark.parametrize(
   'rows',
   [

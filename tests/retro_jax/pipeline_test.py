@@ -192,8 +192,9 @@ def test_processes_share_the_rows(root, train):
     assert sorted(rows[0][one] + rows[1][one]) == want
 
 
-def test_position_is_saved_and_restored(root):
-  dataset = _dataset(tiny_data.reader(root))
+@pytest.mark.parametrize('num_workers', [0, 2])
+def test_position_is_saved_and_restored(root, num_workers):
+  dataset = _dataset(tiny_data.reader(root), num_workers=num_workers)
   first, fresh = iter(dataset), iter(dataset)
   for _ in range(7):
     next(first)
@@ -203,7 +204,7 @@ def test_position_is_saved_and_restored(root):
     for name in a:
       np.testing.assert_array_equal(a[name], b[name])
   grain.experimental.assert_equal_output_after_checkpoint(
-    _dataset(tiny_data.reader(root), train=False)
+    _dataset(tiny_data.reader(root), train=False, num_workers=num_workers)
   )
 
 
