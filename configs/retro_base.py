@@ -122,9 +122,9 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
     'scale_logits': True,
     'max_distance': 0,
     'position_base': 10000.0,
-    'encoder_local_heads': 0,
     'init_scale': 0.02,
     'scale_residual_init': True,
+    'lookup_init': False,
     'dropout_rate': 0.0,
     'encoder_dropout_rate': 0.0,
     # How it runs.

@@ -33,21 +33,19 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   config.valid_fraction = 0.01
   config.model.update(
     {
-      'd_model': 384,
-      'd_ff': 1536,
-      'num_heads': 6,
-      'head_dim': 64,
-      'num_layers': 4,
-      'cca_layers': (2, 4),
-      'encoder_d_model': 192,
-      'encoder_d_ff': 768,
-      'encoder_num_heads': 3,
-      'encoder_head_dim': 64,
+      'd_model': 320,
+      'd_ff': 1280,
+      'num_heads': 10,
+      'num_layers': 6,
+      'cca_layers': (3, 6),
+      'encoder_d_model': 320,
+      'encoder_d_ff': 640,
+      'encoder_num_heads': 5,
+      'encoder_head_dim': 32,
       'encoder_num_layers': 1,
-      'encoder_local_heads': 2,
-      'share_embeddings': False,
+      'lookup_init': True,  # 10^7 tokens are too few to find this alone
       'position_base': 100.0,  # wavelengths up to 628 tokens, about a row
-      'init_scale': 0.05,  # of a matrix of 384 rows: activations keep their size
+      'init_scale': 0.055,  # of a matrix of 320 rows: activations keep their size
     }
   )
   config.batch_size = 2

@@ -8,6 +8,7 @@ import os
 from typing import Any
 
 from absl import logging
+from flax import linen as nn
 import jax
 import jax.numpy as jnp
 import ml_collections
@@ -18,6 +19,7 @@ from experiments import retro_data
 from experiments import sharding
 from experiments import tasks
 from retro_jax import config as config_lib
+from retro_jax import lookup
 from retro_jax import losses
 from retro_jax import model as model_lib
 from retro_jax import pipeline
@@ -88,7 +90,11 @@ def init_params(
   tokens = jnp.zeros((1, c.chunk_length), jnp.int32)
   neighbors = jnp.zeros((1, 1, 1, c.neighbor_length), jnp.int32)
   mask = jnp.ones(neighbors.shape, bool)
-  return model_lib.Retro(c).init(key, tokens, neighbors, mask)['params']
+  params = model_lib.Retro(c).init(key, tokens, neighbors, mask)['params']
+  if c.lookup_init:
+    start = lookup.apply(jax.random.fold_in(key, 1), nn.unbox(params), c)
+    params = nn.meta.replace_boxed(params, start)
+  return params
 
 
 def make_task(

@@ -30,8 +30,6 @@ import numpy as np
 from retrieval import partitioning
 from retro_jax import products
 
-LOCAL_LOGIT = 6.0  # see local_biases
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AttentionConfig:
@@ -45,7 +43,6 @@ class AttentionConfig:
   scale_logits: bool = True  # divide by sqrt(head_dim)
   max_distance: int = 0  # clamp |d| to this; 0: no clamp
   position_base: float = 10000.0  # longest wavelength / (2 pi)
-  local_heads: int = 0  # heads that start by looking one position back or on
   init_scale: float = 0.02  # standard deviation of every matrix but o
   output_init_scale: float = 0.02  # standard deviation of o
   dtype: str = 'float32'  # compute
@@ -108,40 +105,6 @@ def position_vectors(
   angles = distances[:, None] * frequencies
   vectors = np.concatenate([np.sin(angles), np.cos(angles)], axis=-1)
   return vectors[:, :width]
-
-
-def local_biases(
-  matrix: Float[Array, 'D HK'], config: AttentionConfig
-) -> Float[Array, ' HK']:
-  """Initial w that makes heads look one position back or on, by turns.
-
-  Such heads tell a token what stands beside it, without which nothing can be
-  looked up by content (Olsson et al. 2022, on induction heads). A head's w is
-  the ridge regression of "is this distance 1" (or -1) on R(d) W_R; so sharp a
-  look as K random directions allow.
-
-  Args:
-    matrix: [D, H * K]. W_R as it was drawn.
-    config: `local_heads` of its heads get a bias.
-
-  Returns:
-    [H * K]. Zero for the other heads; for these, the logit at that distance is
-    LOCAL_LOGIT and most others are near 0.
-  """
-  c = config
-  reach, width = 128, len(matrix)
-  vectors = position_vectors(reach, -reach, width, c.position_base)
-  keys = jnp.asarray(vectors, matrix.dtype) @ matrix
-  keys = keys.reshape(-1, c.num_heads, c.head_dim).transpose(1, 0, 2)
-  gram = jnp.einsum('htk,htl->hkl', keys, keys)
-  ridge = 1e-2 * jnp.trace(gram, axis1=1, axis2=2) / c.head_dim
-  gram += ridge[:, None, None] * np.eye(c.head_dim)
-  head = np.arange(c.num_heads)
-  beside = keys[head, np.where(head % 2 == 0, reach - 1, reach + 1)]
-  bias = jnp.linalg.solve(gram, beside[..., None])[..., 0]
-  logit = jnp.sum(bias * beside, axis=-1, keepdims=True) * c.scale
-  bias = jnp.where((head < c.local_heads)[:, None], bias / logit, 0)
-  return (bias * LOCAL_LOGIT).reshape(-1).astype(c.param_dtype)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
@@ -262,10 +225,10 @@ class RelativeAttention(nn.Module):
       self.config.param_dtype,
     ).astype(self.config.dtype)
 
-  def _vector(self, name, size, axis, init=nn.initializers.zeros):
+  def _vector(self, name, size, axis):
     return self.param(
       name,
-      partitioning.partitioned(init, axis),
+      partitioning.partitioned(nn.initializers.zeros, axis),
       (size,),
       self.config.param_dtype,
     ).astype(self.config.dtype)
@@ -281,16 +244,16 @@ class RelativeAttention(nn.Module):
     y = y.reshape(*x.shape[:-1], c.num_heads, c.head_dim)
     return y.transpose(2, 0, 1, 3)
 
-  def _biased(self, name, q, init=nn.initializers.zeros):
+  def _biased(self, name, q):
     """Q plus Transformer-XL's u or w."""
     c = self.config
     if not c.position_biases:
       return q
-    bias = self._vector(name, c.num_heads * c.head_dim, 'heads', init)
+    bias = self._vector(name, c.num_heads * c.head_dim, 'heads')
     return q + (bias * c.scale).reshape(c.num_heads, 1, 1, c.head_dim)
 
   def _relative_keys(self, first, last, width):
-    """R(d) W_R for d from `first` down to `last`, [H, T, K]; and w's init."""
+    """R(d) W_R for d from `first` down to `last`: [H, T, K]."""
     c = self.config
     vectors = position_vectors(
       first, last, width, c.position_base, c.max_distance
@@ -298,8 +261,7 @@ class RelativeAttention(nn.Module):
     inner = c.num_heads * c.head_dim
     matrix = self._matrix('r', (width, inner), ('embed', 'heads'))
     keys = products.linear(jnp.asarray(vectors, c.dtype), matrix)
-    keys = keys.reshape(-1, c.num_heads, c.head_dim).transpose(1, 0, 2)
-    return keys, lambda *_: local_biases(matrix, c)
+    return keys.reshape(-1, c.num_heads, c.head_dim).transpose(1, 0, 2)
 
   def _output(self, mixed, width):
     """[H, N, L, K] -> [N, L, D]."""
@@ -354,11 +316,9 @@ class RelativeAttention(nn.Module):
     with_u = self._biased('u', q)
     blocks = causal_blocks(total) if causal else [(0, total)]
     if c.relative_positions:
+      with_w = self._biased('w', q)
       last = -blocks[0][1] if causal else offset - key_length
-      relative, init = self._relative_keys(
-        offset + query_length - 1, last, width
-      )
-      with_w = self._biased('w', q, init)
+      relative = self._relative_keys(offset + query_length - 1, last, width)
     if cached_rows is not None and is_caching(self):
       self.put_variable('cache', 'k', k[:, cached_rows])
       self.put_variable('cache', 'v', v[:, cached_rows])

@@ -73,9 +73,9 @@ class RetroConfig:
   scale_logits: bool = True  # [open] attention logits / sqrt(head_dim)
   max_distance: int = 0  # [open] clamp of relative distances, 0: none
   position_base: float = 10000.0  # of the cosine vector's frequencies
-  encoder_local_heads: int = 0  # [open] start at the tokens beside a token
   init_scale: float = 0.02  # [open] standard deviation, GPT-2's
   scale_residual_init: bool = True  # [open] / sqrt(number of residual branches)
+  lookup_init: bool = False  # [open] start as a lookup, see retro_jax.lookup
   dropout_rate: float = 0.0  # [open] decoder's embeddings and branches
   encoder_dropout_rate: float = 0.0  # the encoder's own (0 in QA fine-tuning)
   # How it runs.
@@ -103,13 +103,12 @@ class RetroConfig:
       raise ValueError(
         f'activation {self.activation!r}; expected one of {list(ACTIVATIONS)}.'
       )
-    if not 0 <= self.encoder_local_heads <= self.encoder_num_heads:
+    if self.lookup_init and not (
+      self.share_embeddings and self.position_biases
+    ):
       raise ValueError(
-        f'encoder_local_heads {self.encoder_local_heads}; expected 0 to '
-        f'encoder_num_heads {self.encoder_num_heads}.'
+        'lookup_init needs share_embeddings and position_biases.'
       )
-    if self.encoder_local_heads and not self.position_biases:
-      raise ValueError('encoder_local_heads are made by position_biases.')
     if self.share_embeddings and self.encoder_d_model != self.d_model:
       raise ValueError(
         'share_embeddings needs encoder_d_model == d_model; got '
@@ -137,17 +136,16 @@ class RetroConfig:
   ) -> attention.AttentionConfig:
     """The decoder's self-attention, or with `cross` its CCA."""
     heads, head_dim = self.num_heads, self.head_dim
-    return self._attention(heads, head_dim, self.branches, cross, 0)
+    return self._attention(heads, head_dim, self.branches, cross)
 
   def encoder_attention(
     self, *, cross: bool = False
   ) -> attention.AttentionConfig:
     """The encoder's self-attention, or with `cross` its CA."""
     heads, head_dim = self.encoder_num_heads, self.encoder_head_dim
-    local = 0 if cross else self.encoder_local_heads
-    return self._attention(heads, head_dim, self.encoder_branches, cross, local)
+    return self._attention(heads, head_dim, self.encoder_branches, cross)
 
-  def _attention(self, num_heads, head_dim, branches, cross, local_heads):
+  def _attention(self, num_heads, head_dim, branches, cross):
     return attention.AttentionConfig(
       num_heads=num_heads,
       head_dim=head_dim,
@@ -157,7 +155,6 @@ class RetroConfig:
       scale_logits=self.scale_logits,
       max_distance=self.max_distance,
       position_base=self.position_base,
-      local_heads=local_heads,
       init_scale=self.init_scale,
       output_init_scale=self.output_scale(branches),
       dtype=self.dtype,

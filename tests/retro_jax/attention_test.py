@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Relative positions: their vectors, their move to keys, and how much is made."""
 
-from flax import linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -53,30 +52,6 @@ def test_position_vectors():
   np.testing.assert_array_equal(vectors[5], [0, 0, 0, 1, 1, 1])
   clamped = attention.position_vectors(5, -2, 6, 100.0, 1)
   np.testing.assert_array_equal(clamped[0], vectors[4])
-
-
-def test_local_heads_start_beside_the_token():
-  c = tiny.config(
-    neighbor_length=32,
-    encoder_d_model=64,
-    encoder_num_heads=4,
-    encoder_head_dim=32,
-    encoder_local_heads=3,
-    position_base=100.0,
-  )
-  x = jnp.zeros((1, 32, c.encoder_d_model))
-  for seed in range(3):
-    layer = attention.RelativeAttention(c.encoder_attention())
-    p = nn.meta.unbox(layer.init(jax.random.key(seed), x, x))['params']
-    vectors = attention.position_vectors(31, -31, 64, 100.0)
-    keys = (vectors @ p['r']).reshape(63, 4, 32)
-    logits = np.einsum('thk,hk->ht', keys, p['w'].reshape(4, 32)) / 32**0.5
-    beside = [30, 32, 30]  # distances 1, -1, 1
-    np.testing.assert_allclose(logits[range(3), beside], 6, rtol=1e-3)
-    assert np.all(np.abs(logits[:3].argmax(axis=1) - beside) <= 1)
-    far = np.abs(np.arange(63) - 31) > 6
-    assert np.abs(logits[:3, far]).mean() < 1.5
-    np.testing.assert_array_equal(logits[3], 0)
 
 
 def test_rms_norm():
