@@ -6,7 +6,7 @@
 from the sixth (the reading of Table 2). Not run here; sized for 8 GPUs of 80
 GB. In training a device takes 256 / 8 / 16 = 2 sequences at a time: 2.1 GB of
 logits and as much of their gradient, beside 8 GB of parameters, gradients and
-moments. Validation takes a device's 32 at once: 34 GB of logits.
+moments.
 
 Bring a corpus in shards of JSON lines:
 

@@ -6,8 +6,7 @@
 from the sixth (the reading of Table 2). Not run here; sized for 64 GPUs of 80
 GB or a TPU v4-128 (64 chips of 32 GB). In training a device takes 256 / 64 / 2
 = 2 sequences at a time: 2.1 GB of logits and as much of their gradient, beside
-5 GB of parameters, gradients and moments, an eighth of all. Validation takes a
-device's 4 at once: 4.2 GB of logits.
+5 GB of parameters, gradients and moments, an eighth of all.
 
 Bring a corpus in shards of JSON lines:
 

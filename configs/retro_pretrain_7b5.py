@@ -7,7 +7,7 @@ from the sixth (the reading of Table 2). Not run here; sized for 256 TPU v4
 chips of 32 GB, or as many GPUs. Two chips share a sequence and its logits. In
 training they take 1024 / 128 / 4 = 2 sequences at a time: on each 1.0 GB of
 logits and as much of their gradient, beside 3 GB of parameters, gradients and
-moments, a 64th of all. Validation takes their 8 at once: 4.2 GB of logits.
+moments, a 64th of all.
 
 Bring a corpus in shards of JSON lines:
 

@@ -13,6 +13,7 @@ import pytest
 import rich.console
 
 from configs import retro_base
+from experiments import retro_copying
 from experiments import retro_data
 from experiments import retro_evaluate
 from experiments import retro_sample
@@ -121,6 +122,29 @@ def test_evaluates_all_modes_and_the_twin(root, runs, tmp_path, capsys):
   printed = capsys.readouterr().out
   assert all(f' {name} ' in printed for name in rows)
   assert f'{off["bits_per_byte"]:.4f}' in printed
+
+
+@pytest.mark.parametrize('name', ['retro', 'twin'])
+def test_copying_is_mixed_with_the_model_alone(
+  root, runs, tmp_path, capsys, name
+):
+  config = _trained(root, name == 'twin').config
+  workdir = tmp_path / name
+  retro_evaluate.run(config, str(workdir))
+  retro_copying.run(config, str(workdir))
+  evaluated = json.loads((workdir / 'evaluation.json').read_text())['rows']
+  off = {row['name']: row for row in evaluated}[
+    'twin' if name == 'twin' else 'RETRO off'
+  ]
+  alone, mixed, shuffled = json.loads((workdir / 'copying.json').read_text())[
+    'rows'
+  ]
+  assert alone['bits_per_byte'] == pytest.approx(off['bits_per_byte'], rel=1e-5)
+  # Weights that serve best never cost anything.
+  for row in (mixed, shuffled):
+    assert row['bits_per_byte'] <= alone['bits_per_byte'] + 1e-9
+    assert len(row['weights']) == 4
+  assert 'What 1 neighbors of each chunk hold' in capsys.readouterr().out
 
 
 def test_sharded_scores_equal_those_of_one_pass(root, runs):

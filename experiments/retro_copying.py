@@ -1,0 +1,103 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""How much the neighbors hold: what a copier of their n-grams would gain.
+
+  python -m experiments.retro_copying --config=configs/<name>.py --workdir=DIR
+
+Mixes the newest model of DIR, a twin or a RETRO with retrieval off, with the
+n-grams of each chunk's neighbors, and with those of shuffled ones (see
+retro_jax.copying). The few weights of the mixture are fitted on what is scored.
+A RETRO that reads its neighbors well gains as much and more. Prints a table and
+writes DIR/copying.json.
+"""
+
+import dataclasses
+import json
+import pathlib
+
+import jax
+import ml_collections
+import rich.box
+import rich.table
+
+from experiments import command
+from experiments import progress
+from experiments import retro_task
+from retrieval import store
+from retro_jax import copying
+from retro_jax import evaluate
+from retro_jax import losses
+
+FILE = 'copying.json'
+
+
+def run(config: ml_collections.ConfigDict, workdir: str) -> None:
+  """Evaluates the mixtures, prints the table and writes the file."""
+  settings = config.evaluate
+  trained = retro_task.load(settings.workdir or workdir, config.data_dir)
+  k = settings.num_neighbors[0]
+  reader = retro_task.chunk_reader(trained.config, trained.data, 'valid', k)
+  length = trained.model.config.chunk_length
+  nats = jax.jit(
+    lambda row: losses.batch_nll(trained.model, trained.params, row)
+  )
+
+  def measure(score, retrieval):
+    with progress.bar(f'copying, {retrieval}', 'chunks') as update:
+      return evaluate.evaluate(
+        score,
+        reader,
+        sequence_chunks=trained.config.sequence_chunks,
+        stride_chunks=settings.stride_chunks,
+        batch_size=settings.batch_size,
+        retrieval=retrieval,
+        max_documents=settings.max_documents,
+        seed=config.seed,
+        progress=update,
+      )
+
+  rows = []
+  for retrieval, name in (('on', 'neighbors'), ('shuffled', 'shuffled ones')):
+    mixture = copying.Mixture(nats, length)
+    alone = measure(mixture, retrieval)
+    if not rows:
+      rows.append(('model alone', alone, None, []))
+    mixture.fit()
+    mixed = measure(mixture, retrieval)
+    gain = evaluate.compare(mixed, alone)
+    weights = [round(float(w), 2) for w in mixture.weights]
+    rows.append((f'with n-grams of {name}', mixed, gain, weights))
+  _report(rows, k, pathlib.Path(workdir))
+
+
+def _report(rows, k: int, workdir: pathlib.Path) -> None:
+  table = rich.table.Table(
+    title=f'What {k} neighbors of each chunk hold', box=rich.box.SIMPLE_HEAD
+  )
+  table.add_column('model', no_wrap=True)
+  for name in ('bits/byte', 'gain', 'interval', 'weights of n = 0, 1, ...'):
+    table.add_column(name, justify='right')
+  content = []
+  for name, found, gain, weights in rows:
+    table.add_row(
+      name,
+      f'{found.bits_per_byte:.4f}',
+      f'{gain.mean:+.4f}' if gain else '',
+      f'{gain.low:+.4f} {gain.high:+.4f}' if gain else '',
+      ' '.join(map(str, weights)),
+    )
+    content.append(
+      {
+        'name': name,
+        **found.summary(),
+        'minus_alone': dataclasses.asdict(gain) if gain else None,
+        'weights': weights,
+      }
+    )
+  progress.console().print(table)
+  data = json.dumps({'num_neighbors': k, 'rows': content}, indent=2) + '\n'
+  store.write_atomically(workdir / FILE, data.encode())
+
+
+if __name__ == '__main__':
+  command.main(run, computes=True)
