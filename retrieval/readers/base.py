@@ -14,6 +14,7 @@ from typing import Any
 import zlib
 
 _OPENERS = {'.gz': gzip.open, '.bz2': bz2.open, '.xz': lzma.open}
+_FOREIGN = ('.zst', '.zip', '.7z', '.lz4', '.tar', '.tgz', '.parquet')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -150,6 +151,11 @@ def read_lines(path: pathlib.Path) -> Iterator[tuple[int, bytes]]:
   Raises:
     ValueError: when it cannot be read to its end.
   """
+  if path.suffix in _FOREIGN:
+    raise ValueError(
+      f'{path}: {path.suffix} cannot be read; expected plain text, or one of '
+      f'{sorted(_OPENERS)}.'
+    )
   try:
     with _OPENERS.get(path.suffix, open)(path, 'rb') as f:
       yield from enumerate(f, start=1)

@@ -132,6 +132,12 @@ def test_a_process_waits_for_what_the_first_one_makes(
   assert len(slept) == 3
 
 
+def test_a_process_beyond_the_count_is_refused(corpus, tmp_path):
+  config = _config(corpus, process_index=1)
+  with pytest.raises(ValueError, match='process_index=1: expected 0 to'):
+    retro_prepare.run(config, str(tmp_path))
+
+
 def test_a_process_does_not_wait_for_ever(corpus, tmp_path):
   config = _config(corpus, process_index=1, process_count=2, wait_hours=0)
   with pytest.raises(ValueError, match=r'tokenizer.*wait_hours=0'):

@@ -467,3 +467,10 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path):
 
   peak(10)
   assert peak(20_000) < peak(2_000) + 100_000
+
+
+def test_a_packing_that_is_not_known_is_named(tmp_path):
+  (tmp_path / 'a.jsonl.zst').write_bytes(b'\x28\xb5\x2f\xfd')
+  config = corpus.CorpusConfig(kind='jsonl', path=str(tmp_path / 'a.jsonl.zst'))
+  with pytest.raises(ValueError, match=r'\.zst cannot be read'):
+    list(corpus.Corpus(config))

@@ -275,6 +275,12 @@ def test_shapes_that_do_not_fit(change, message):
     ({'encoder_ca_layers': (3,)}, 'encoder_ca_layers'),
     ({'activation': 'mish'}, 'mish'),
     ({'share_embeddings': True}, '8 and 12'),
+    ({'num_heads': 0}, 'num_heads=0'),
+    ({'chunk_length': 0}, 'chunk_length=0'),
+    ({'dropout_rate': 1.5}, 'dropout_rate=1.5'),
+    ({'encoder_dropout_rate': -0.1}, 'encoder_dropout_rate=-0.1'),
+    ({'dtype': 'float33'}, "dtype='float33'"),
+    ({'param_dtype': 'int8'}, "param_dtype='int8'"),
   ],
 )
 def test_configs_that_do_not_fit(fields, message):
