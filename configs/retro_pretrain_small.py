@@ -48,12 +48,13 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
       'init_scale': 0.055,  # of a matrix of 320 rows: activations keep their size
     }
   )
-  config.batch_size = 2
-  config.optimizer.learning_rate = 2e-3
+  config.batch_size = 4
+  config.optimizer.learning_rate = 1.2e-3
   config.optimizer.warmup_steps = 100
-  config.num_steps = 3200
-  config.log_every = 50
-  config.eval_every = 400
-  config.eval_batches = 60
-  config.checkpoint_every = 400
+  config.num_steps = 2000
+  config.log_every = 25
+  config.eval_every = 200
+  config.eval_batches = 30
+  config.checkpoint_every = 200
+  config.evaluate.num_neighbors = (2, 1, 4)
   return retro_base.finish(config, arg)
