@@ -54,7 +54,7 @@ def apply(key: jax.Array, params: Params, config: RetroConfig) -> Params:
   """
   flat = traverse_util.flatten_dict(params)
   new = {
-    path: x.astype(jnp.float32)
+    path: x.astype(attention.accumulation_dtype(x.dtype))
     * (_BRANCH_SCALE if path[-1] in ('o', 'w2') else 1.0)
     for path, x in flat.items()
   }
