@@ -16,16 +16,15 @@ import json
 import os
 import pathlib
 import subprocess
-import sys
 import tempfile
 import time
 
-from absl import app
 from absl import flags
 import numpy as np
 import rich.table
 
 from experiments import allocator
+from experiments import command
 from experiments import progress
 from experiments import retro_data
 from retrieval import embedders
@@ -133,7 +132,4 @@ if __name__ == '__main__':
   )
   flags.DEFINE_integer('chunks', 512, 'Chunks of one pass.')
   flags.DEFINE_integer('repeats', 5, 'Timed rounds.')
-  try:
-    app.run(main)
-  except (ValueError, OSError) as error:
-    sys.exit(f'error: {error}')
+  command.main_of_script(main)

@@ -216,7 +216,7 @@ def main(argv: list[str]) -> None:
 if __name__ == '__main__':
   flags.DEFINE_integer('documents', 2000, 'Documents of the smaller corpus.')
   flags.DEFINE_string('inside', '', 'Measure in this process, in this folder.')
-  try:
+  try:  # without experiments.command: JAX would be in what is measured
     app.run(main)
   except (ValueError, OSError) as error:
     sys.exit(f'error: {error}')

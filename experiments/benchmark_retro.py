@@ -18,15 +18,14 @@ import json
 import os
 import pathlib
 import subprocess
-import sys
 import time
 
-from absl import app
 from absl import flags
 import numpy as np
 import rich.table
 
 from experiments import allocator
+from experiments import command
 from experiments import progress
 from retro_jax import model
 from retro_jax import presets
@@ -253,7 +252,4 @@ if __name__ == '__main__':
   )
   flags.DEFINE_integer('repeats', 10, 'Timed rounds.')
   flags.DEFINE_string('output', '', 'JSON file to write.')
-  try:
-    app.run(main)
-  except (ValueError, OSError) as error:
-    sys.exit(f'error: {error}')
+  command.main_of_script(main)

@@ -15,11 +15,9 @@ import dataclasses
 import json
 import os
 import pathlib
-import sys
 import tempfile
 import time
 
-from absl import app
 from absl import flags
 from absl import logging
 import numpy as np
@@ -27,6 +25,7 @@ import rich.box
 import rich.table
 
 from experiments import benchmark_search_faiss
+from experiments import command
 from experiments import progress
 from retrieval import metrics
 from retrieval import searchers
@@ -287,7 +286,4 @@ if __name__ == '__main__':
   flags.DEFINE_integer('dimension', 128, 'Of the synthetic vectors.')
   flags.DEFINE_integer('rounds', 7, 'Timed rounds.')
   flags.DEFINE_string('output', '', 'Writes OUTPUT.json and OUTPUT.png.')
-  try:
-    app.run(main)
-  except (ValueError, OSError) as error:
-    sys.exit(f'error: {error}')
+  command.main_of_script(main)

@@ -68,6 +68,14 @@ def main(
     _exit(1)
 
 
+def main_of_script(script: Callable[[list[str]], None]) -> None:
+  """Runs what has no --config: bad input ends in one line and exit code 1."""
+  try:
+    app.run(script)
+  except (ValueError, OSError) as error:
+    sys.exit(f'error: {error}')
+
+
 def _define(define_flags: Callable[[], None] | None) -> None:
   before = set(flags.FLAGS)
   config_flags.DEFINE_config_file(

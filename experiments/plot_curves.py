@@ -13,11 +13,11 @@ import dataclasses
 import pathlib
 import sys
 
-from absl import app
 from absl import flags
 import rich.box
 import rich.table
 
+from experiments import command
 from experiments import metric_writer
 from experiments import progress
 
@@ -127,7 +127,4 @@ if __name__ == '__main__':
   flags.DEFINE_multi_string('run', None, 'NAME=WORKDIR; once for each run.')
   flags.DEFINE_string('output', '', 'Picture to write (.png, .svg, .pdf).')
   flags.mark_flag_as_required('run')
-  try:
-    app.run(main)
-  except (ValueError, OSError) as error:
-    sys.exit(f'error: {error}')
+  command.main_of_script(main)

@@ -12,6 +12,7 @@ writes DIR/copying.json.
 """
 
 import dataclasses
+import functools
 import json
 import pathlib
 
@@ -22,6 +23,7 @@ import rich.table
 
 from experiments import command
 from experiments import progress
+from experiments import retro_evaluate
 from experiments import retro_task
 from retrieval import store
 from retro_jax import copying
@@ -33,6 +35,8 @@ FILE = 'copying.json'
 
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   """Evaluates the mixtures, prints the table and writes the file."""
+  if jax.process_count() > 1:
+    raise ValueError('retro_copying runs in one process.')
   settings = config.evaluate
   trained = retro_task.load(settings.workdir or workdir, config.data_dir)
   k = settings.num_neighbors[0]
@@ -42,28 +46,18 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
     lambda row: losses.batch_nll(trained.model, trained.params, row)
   )
 
-  def measure(score, retrieval):
-    with progress.bar(f'copying, {retrieval}', 'chunks') as update:
-      return evaluate.evaluate(
-        score,
-        reader,
-        sequence_chunks=trained.config.sequence_chunks,
-        stride_chunks=settings.stride_chunks,
-        batch_size=settings.batch_size,
-        retrieval=retrieval,
-        max_documents=settings.max_documents,
-        seed=config.seed,
-        progress=update,
-      )
-
   rows = []
   for retrieval, name in (('on', 'neighbors'), ('shuffled', 'shuffled ones')):
     mixture = copying.Mixture(nats, length)
-    alone = measure(mixture, retrieval)
+    measure = functools.partial(
+      retro_evaluate.measure,
+      *(mixture, reader, trained, config, retrieval),
+    )
+    alone = measure(f'alone, {retrieval}')
     if not rows:
       rows.append(('model alone', alone, None, []))
     mixture.fit()
-    mixed = measure(mixture, retrieval)
+    mixed = measure(f'with n-grams, {retrieval}')
     gain = evaluate.compare(mixed, alone)
     weights = [round(float(w), 2) for w in mixture.weights]
     rows.append((f'with n-grams of {name}', mixed, gain, weights))

@@ -36,6 +36,7 @@ from experiments import retro_task
 from experiments import sharding
 from retrieval import store
 from retro_jax import evaluate
+from retro_jax import pipeline
 
 FILE = 'evaluation.json'
 
@@ -129,6 +130,32 @@ def _modes(
   return modes
 
 
+def measure(
+  score: evaluate.ScoreFn,
+  reader: pipeline.ChunkReader,
+  trained: retro_task.Trained,
+  config: ml_collections.ConfigDict,
+  retrieval: str,
+  name: str,
+) -> evaluate.Evaluation:
+  """`evaluate.evaluate` with the config's settings and a progress bar."""
+  settings = config.evaluate
+  with progress.bar(f'evaluate {name}', 'chunks') as update:
+    return evaluate.evaluate(
+      score,
+      reader,
+      sequence_chunks=trained.config.sequence_chunks,
+      stride_chunks=settings.stride_chunks,
+      batch_size=settings.batch_size,
+      retrieval=retrieval,
+      max_documents=settings.max_documents,
+      seed=config.seed,
+      process_index=jax.process_index(),
+      process_count=jax.process_count(),
+      progress=update,
+    )
+
+
 def evaluate_trained(
   trained: retro_task.Trained, config: ml_collections.ConfigDict
 ) -> list[Result]:
@@ -156,20 +183,7 @@ def evaluate_trained(
   found = {}
   with _scorer(trained, config) as score:
     for name, retrieval, k in modes:
-      with progress.bar(f'evaluate {name}', 'chunks') as update:
-        found[name] = evaluate.evaluate(
-          score,
-          readers[k],
-          sequence_chunks=trained.config.sequence_chunks,
-          stride_chunks=settings.stride_chunks,
-          batch_size=settings.batch_size,
-          retrieval=retrieval,
-          max_documents=settings.max_documents,
-          seed=config.seed,
-          process_index=jax.process_index(),
-          process_count=jax.process_count(),
-          progress=update,
-        )
+      found[name] = measure(score, readers[k], trained, config, retrieval, name)
   off = found.get('RETRO off')
   return [
     Result(

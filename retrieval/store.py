@@ -387,7 +387,10 @@ class Store:
         try:
           found = hash_files([file])
         except FileNotFoundError:
-          raise ValueError(f'{file}: missing from its store.') from None
+          raise ValueError(
+            f'{file}: missing from its store; remove {self.path} and prepare it '
+            'again.'
+          ) from None
         if found != entry['checksum']:
           raise ValueError(
             f'{file}: damaged (checksum {found}, manifest says '

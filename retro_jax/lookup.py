@@ -67,8 +67,8 @@ def apply(key: jax.Array, params: Params, config: RetroConfig) -> Params:
     new |= _look_back(new, first, read, written, config)
     for layer in config.cca_layers:
       path = (f'layer_{layer}_cca', 'cca', 'attention')
-      key = jax.random.fold_in(values, layer)
-      new |= _look_up(path, key, read, written, config)
+      own = jax.random.fold_in(values, layer)
+      new |= _look_up(path, own, read, written, config)
   new = {path: x.astype(flat[path].dtype) for path, x in new.items()}
   return traverse_util.unflatten_dict(new)
 

