@@ -6,10 +6,22 @@ import bisect
 from collections.abc import Sequence
 import functools
 import pathlib
+import threading
 
 import numpy as np
 
 _MAX_OPEN_SHARDS = 256
+_header_lock = threading.Lock()
+
+
+def open_npy(file: pathlib.Path) -> np.ndarray:
+  """Memory-maps one .npy file; any number of threads may do so at once.
+
+  NumPy reads the header with `ast`, of which Python 3.11 and 3.12 lose count
+  when two threads are inside it ("recursion depth mismatch").
+  """
+  with _header_lock:
+    return np.load(file, mmap_mode='r', allow_pickle=False)
 
 
 def load(
@@ -22,7 +34,7 @@ def load(
   """
   again = f'remove {file.parent} and prepare it again'
   try:
-    array = np.load(file, mmap_mode='r', allow_pickle=False)
+    array = open_npy(file)
   except FileNotFoundError:
     raise ValueError(f'{file}: missing from its store; {again}.') from None
   except (ValueError, EOFError) as e:

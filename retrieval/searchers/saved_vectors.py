@@ -128,6 +128,6 @@ def _follow(path: pathlib.Path, reference: dict) -> sharded_array.ShardedArray:
 
 def _map(file: pathlib.Path) -> np.ndarray:
   try:
-    return np.load(file, mmap_mode='r', allow_pickle=False)
+    return sharded_array.open_npy(file)
   except (ValueError, OSError, EOFError) as e:
     raise ValueError(f'{file}: damaged ({e}).') from None
