@@ -65,6 +65,10 @@ def train_tokenizer(config: Config, data: retro_data.DataFolder) -> Rows:
         tokens_lib.document_text(document, config.tokens.with_title)
         for document in documents
       )
+      logging.info(
+        'Training SentencePiece: %d pieces, on %s documents.',
+        *(settings.vocab_size, limit or 'all'),
+      )
       tokenizers.train_sentencepiece(texts, path / 'model', settings.vocab_size)
   if settings.path:
     given = tokenizers.load_tokenizer(settings.path).fingerprint

@@ -106,6 +106,7 @@ def build_index(
   if path.exists():
     return _reuse(path, fields, config, vectors, queries)
   exact = searchers.ExactSearcher(vectors, config.metric)
+  logging.info('Building: %s over %d vectors.', kind, int(vectors.shape[0]))
   start = time.monotonic()
   searcher = exact
   if kind == 'scann':
@@ -118,6 +119,7 @@ def build_index(
       fields |= {'searcher': 'exact', 'scann': {}}
   build_sec = time.monotonic() - start
   exam = _exam(config, vectors, queries)
+  logging.info('Built in %.0f s; measuring it against exact search.', build_sec)
   report = index_exam.examine(searcher, exact, exam, config.recall_floor)
   report['build_sec'] = round(build_sec, 3)
   draft = path.with_name(f'{path.name}.partial-{os.getpid()}')

@@ -57,7 +57,10 @@ def test_threads_open_files_at_once(tmp_path):
   # busy garbage collector lets them change places there.
   array, whole = _sharded(tmp_path, *[1] * 400)
   threshold, interval = gc.get_threshold(), sys.getswitchinterval()
-  busy = lambda *_: [_ for _ in range(20)]
+
+  def busy(*_):
+    return list(map(str, range(20)))
+
   gc.callbacks.append(busy)
   gc.set_threshold(20, 1, 1)
   sys.setswitchinterval(1e-6)
