@@ -42,10 +42,8 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   k = settings.num_neighbors[0]
   reader = retro_task.chunk_reader(trained.config, trained.data, 'valid', k)
   length = trained.model.config.chunk_length
-  nats = jax.jit(
-    lambda row: losses.batch_nll(trained.model, trained.params, row)
-  )
-
+  nll = jax.jit(functools.partial(losses.batch_nll, trained.model))
+  nats = functools.partial(nll, jax.device_put(trained.params))
   rows = []
   for retrieval, name in (('on', 'neighbors'), ('shuffled', 'shuffled ones')):
     mixture = copying.Mixture(nats, length)

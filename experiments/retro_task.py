@@ -267,11 +267,11 @@ def token_losses(
   ids = np.where(ids < reader.num_chunks, ids, -1)
   documents = reader.stores.chunks.documents(np.maximum(ids, 0))
   row = reader.read(np.where(documents == documents[0], ids, -1)[None])
-  nll = functools.partial(losses.batch_nll, trained.model, trained.params)
+  nll = jax.jit(functools.partial(losses.batch_nll, trained.model))
   off = {k: v for k, v in row.items() if not k.startswith('neighbor')}
   scored = row['loss_mask'][0]
   return (
-    np.asarray(nll(row))[0][scored],
-    np.asarray(nll(off))[0][scored],
+    np.asarray(nll(trained.params, row))[0][scored],
+    np.asarray(nll(trained.params, off))[0][scored],
     row['targets'][0][scored],
   )

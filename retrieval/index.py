@@ -21,6 +21,7 @@ import numpy as np
 
 from retrieval import index_exam
 from retrieval import searchers
+from retrieval import sharded_array
 from retrieval import store
 
 SCHEMA = 1
@@ -72,7 +73,7 @@ def build_index(
   vectors,
   vectors_fingerprint: str,
   config: IndexConfig,
-  queries: np.ndarray | None = None,
+  queries: sharded_array.Rows | None = None,
 ) -> Index:
   """Builds, measures and publishes an index, or opens the one that stands.
 
@@ -235,7 +236,7 @@ def _reuse(
   fields: dict[str, Any],
   config: IndexConfig,
   vectors,
-  queries: np.ndarray | None,
+  queries: sharded_array.Rows | None,
 ) -> Index:
   have = _read_manifest(path)['fields']
   differs = [
@@ -319,7 +320,7 @@ def _changed(scann: Mapping[str, Any]) -> dict[str, Any]:
   }
 
 
-def _build_scann(vectors, config: IndexConfig) -> searchers.ScannSearcher:
+def _build_scann(vectors, config: IndexConfig) -> searchers.Searcher:
   try:
     settings = searchers.ScannConfig(**config.scann)
   except TypeError as e:

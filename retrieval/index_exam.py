@@ -11,6 +11,7 @@ import numpy as np
 
 from retrieval import metrics
 from retrieval import searchers
+from retrieval import sharded_array
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,7 +30,9 @@ class Exam:
   k: int
 
   @classmethod
-  def of_queries(cls, queries: np.ndarray, count: int, k: int) -> 'Exam':
+  def of_queries(
+    cls, queries: sharded_array.Rows, count: int, k: int
+  ) -> 'Exam':
     """An exam of held-out queries, evenly spread over all of them."""
     count = min(count, len(queries))
     rows = np.arange(count) * len(queries) // max(count, 1)

@@ -10,6 +10,7 @@ and the datastore that answers may come from different token stores.
 """
 
 from collections.abc import Callable
+from collections.abc import Iterable
 import os
 
 from absl import logging
@@ -64,13 +65,11 @@ def keep_others(
 
 
 def _count_by_document(
-  datastore: chunks_lib.ChunkStore,
+  shard_hashes: Iterable[np.ndarray],
 ) -> tuple[np.ndarray, np.ndarray]:
   """Hashes of the documents' ids, ascending, and the chunks of each."""
   # No document spans two shards, so what is kept of a shard is its documents.
-  shards = [
-    np.unique(hashes, return_counts=True) for hashes in datastore.shard_hashes()
-  ]
+  shards = [np.unique(hashes, return_counts=True) for hashes in shard_hashes]
   hashes, counts = (
     np.concatenate(parts) for parts in zip(*shards, strict=True)
   )
@@ -110,7 +109,7 @@ class NeighborSearch:
     """
     self._searcher, self._exact = searcher, exact
     self._datastore, self._k = datastore, k
-    self._hashes, self._counts = _count_by_document(datastore)
+    self._hashes, self._counts = _count_by_document(datastore.shard_hashes())
     self._num_chunks = datastore.num_chunks
     largest = int(self._counts.max())
     self._fetch = min(k + largest, max(max_fetch, k + 1), self._num_chunks)

@@ -9,6 +9,7 @@ import pathlib
 import threading
 
 import numpy as np
+import numpy.typing as npt
 
 _MAX_OPEN_SHARDS = 256
 _header_lock = threading.Lock()
@@ -60,7 +61,7 @@ class ShardedArray:
     files: Sequence[pathlib.Path],
     rows: Sequence[int],
     row_shape: tuple[int, ...],
-    dtype: np.dtype,
+    dtype: npt.DTypeLike,
   ):
     self._files = list(files)
     self.offsets = np.concatenate([[0], np.cumsum(rows, dtype=np.int64)])
@@ -135,3 +136,7 @@ class ShardedArray:
 
   def __array__(self, dtype=None, copy=None):
     return np.asarray(self[:], dtype)
+
+
+# An array whose rows are in memory, mapped, or spread over files.
+Rows = np.ndarray | ShardedArray

@@ -235,7 +235,7 @@ class TokenStore:
       )
 
   def _span(self, end: sharded_array.ShardedArray, i: int) -> tuple[int, slice]:
-    shard, row = (int(x) for x in end.locate(np.asarray(i)))
+    [shard], [row] = (x.tolist() for x in end.locate(np.asarray([i])))
     ends = end.shard(shard)
     return shard, slice(int(ends[row - 1]) if row else 0, int(ends[row]))
 

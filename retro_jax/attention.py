@@ -26,6 +26,7 @@ from jaxtyping import Bool
 from jaxtyping import Float
 from jaxtyping import Int
 import numpy as np
+import numpy.typing as npt
 
 from retrieval import partitioning
 from retro_jax import products
@@ -54,7 +55,7 @@ class AttentionConfig:
     return self.head_dim**-0.5 if self.scale_logits else 1.0
 
 
-def accumulation_dtype(dtype: str) -> jnp.dtype:
+def accumulation_dtype(dtype: npt.DTypeLike) -> jnp.dtype:
   """Type of softmax, norms and losses: float32, or float64 if asked for."""
   return jnp.promote_types(dtype, jnp.float32)
 
@@ -330,7 +331,7 @@ class RelativeAttention(nn.Module):
       seen, allowed = k.shape[2], None if mask is None else mask[None]
       if causal:
         query_length, key_length, seen = stop - start, stop, stop
-        triangle = np.tri(query_length, stop, start, dtype=bool)
+        triangle = jnp.tri(query_length, stop, start, dtype=bool)[None, None]
         allowed = (
           triangle if mask is None else triangle & mask[None, :, part, :stop]
         )

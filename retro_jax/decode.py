@@ -22,7 +22,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 from jaxtyping import Bool
 from jaxtyping import Float
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Key
 import numpy as np
 
 from retrieval import retriever as retriever_lib
@@ -134,7 +134,7 @@ def keep_mask(
 
 
 def draw(
-  keys: PRNGKeyArray, logits: Float[Array, 'B V'], config: SamplingConfig
+  keys: Key[Array, ' B'], logits: Float[Array, 'B V'], config: SamplingConfig
 ) -> Array:
   """Draws one token for each row.
 

@@ -28,7 +28,7 @@ ScoreFn = Callable[[pipeline.Row], jax.Array]
 
 
 def score_chunks(
-  model: nn.Module, params, batch: pipeline.Row, chunk_length: int
+  model: nn.Module, params, batch: dict[str, jax.Array], chunk_length: int
 ) -> jax.Array:
   """Nats of each chunk's targets: [B, C] float32; to be jitted."""
   nll = losses.batch_nll(model, params, batch)
@@ -80,7 +80,7 @@ class Evaluation:
     }
 
 
-def _ratio(a: float, b: float) -> float:
+def _ratio(a: float | np.number, b: float | np.number) -> float:
   return float(a) / float(b) if b else math.nan
 
 
@@ -180,7 +180,7 @@ def evaluate(
 
 
 def _add(
-  nats: np.ndarray, layout: windows_lib.Layout, scores: jax.Array
+  nats: np.ndarray, layout: windows_lib.Layout, scores: jax.typing.ArrayLike
 ) -> None:
   scores = np.asarray(scores, np.float64)[layout.scored]
   np.add.at(nats, layout.owner[layout.scored], scores)

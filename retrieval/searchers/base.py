@@ -7,6 +7,7 @@ import os
 import pathlib
 from typing import Any
 from typing import Protocol
+from typing import runtime_checkable
 
 import numpy as np
 
@@ -15,6 +16,7 @@ LARGEST = 1e17  # d of its squares still fit in float32
 _CHECK_BYTES = 64 << 20
 
 
+@runtime_checkable
 class Searcher(Protocol):
   """Maximum inner product or nearest neighbor search over fixed vectors.
 

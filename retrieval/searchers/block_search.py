@@ -103,7 +103,7 @@ def top_k(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
   rows, columns = scores.shape
   groups = columns // GROUP
   if columns % GROUP or groups <= 2 * k:
-    return jax.lax.top_k(scores, k)
+    return tuple(jax.lax.top_k(scores, k))
   grouped = scores.reshape(rows, groups, GROUP)
   _, best = jax.lax.top_k(grouped.max(axis=-1), k)
   best = jnp.sort(best, axis=-1)  # ties again to the lower column

@@ -7,6 +7,7 @@ import os
 import pathlib
 from typing import NamedTuple
 from typing import Protocol
+from typing import runtime_checkable
 
 import numpy as np
 
@@ -24,6 +25,7 @@ class Encoding(NamedTuple):
   offsets: np.ndarray
 
 
+@runtime_checkable
 class Tokenizer(Protocol):
   """Text to ids and back.
 
@@ -47,7 +49,7 @@ class Tokenizer(Protocol):
   def encode_batch(self, texts: Sequence[str]) -> list[Encoding]:
     """Encodes texts."""
 
-  def decode(self, ids: Sequence[int]) -> str:
+  def decode(self, ids: Sequence[int] | np.ndarray) -> str:
     """The text of ids, specials dropped."""
 
   def save(self, path: str | os.PathLike) -> None:

@@ -8,6 +8,8 @@ import json
 import math
 import types
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import rich.console
@@ -165,8 +167,9 @@ def test_sharded_scores_equal_those_of_one_pass(root, runs):
     ids[: documents.count[d]] = documents.first[d] + np.arange(
       documents.count[d]
     )
-    row = {name: x[None] for name, x in reader.read(ids).items()}
-    want = evaluate.score_chunks(trained.model, trained.params, row, 4).sum()
+    row = {name: jnp.asarray(x)[None] for name, x in reader.read(ids).items()}
+    params = jax.tree.map(jnp.asarray, trained.params)
+    want = evaluate.score_chunks(trained.model, params, row, 4).sum()
     np.testing.assert_allclose(on.evaluation.nats[d], want, rtol=2e-5)
 
 

@@ -161,7 +161,8 @@ def batch():
   rng = np.random.default_rng(1)
   ids = rng.integers(1, V, (3, 8))
   mask = np.arange(8) < np.array([[8], [5], [1]])
-  return ids, mask, (np.arange(8) > 3).astype(int) * np.ones((3, 1), int)
+  types = (np.arange(8) > 3).astype(int) * np.ones((3, 1), int)
+  return tuple(jnp.asarray(x) for x in (ids, mask, types))
 
 
 @functools.partial(jax.jit, static_argnames=('config', 'train'))
@@ -188,7 +189,7 @@ def test_a_checkpoint_with_a_head_equals_numpy(
   assert (config.d_model, config.num_heads, config.pooler) == (D, H, True)
   assert (config.dropout_rate, config.attention_dropout_rate) == (0.2, 0.3)
   reference = Reference(tensors, activation)
-  hidden = reference.encode(*batch)
+  hidden = reference.encode(*map(np.asarray, batch))
   out = bert.Bert(config).apply({'params': params}, *batch)
   np.testing.assert_allclose(out.hidden, hidden, atol=2e-5)
   np.testing.assert_allclose(out.pooled, reference.pool(hidden), atol=2e-5)
@@ -211,17 +212,19 @@ def test_one_layer_equals_numpy(tensors, loaded, batch):
   config, params, _ = loaded
   x = np.random.default_rng(2).standard_normal((3, 8, D)).astype(np.float32)
   found = bert.Layer(config).apply(
-    {'params': params['layer_1']}, x, batch[1], False
+    {'params': params['layer_1']}, jnp.asarray(x), batch[1], False
   )
-  expected = Reference(tensors).layer(1, x.astype(np.float64), batch[1])
+  expected = Reference(tensors).layer(
+    1, x.astype(np.float64), np.asarray(batch[1])
+  )
   np.testing.assert_allclose(found, expected, atol=1e-5)
 
 
 def test_the_head_equals_numpy(tensors, loaded):
   config, params, head = loaded
   x = np.random.default_rng(3).standard_normal((5, D)).astype(np.float32)
-  table = params['embeddings']['word']['embedding']
-  found = bert.MlmHead(config).apply({'params': head}, x, table)
+  table = jnp.asarray(params['embeddings']['word']['embedding'])
+  found = bert.MlmHead(config).apply({'params': head}, jnp.asarray(x), table)
   assert found.dtype == jnp.float32
   np.testing.assert_allclose(found, Reference(tensors).head(x), atol=2e-5)
 
@@ -245,7 +248,7 @@ def test_names_of_tensorflow_and_a_bare_encoder(tensors, loaded, tmp_path):
   }
   found, encoder, none = bert_checkpoint.load_mlm(_save(tmp_path / 'e', bare))
   assert none is None and found == dataclasses.replace(config, pooler=False)
-  ids = np.ones((1, 4), int)
+  ids = jnp.ones((1, 4), int)
   out = bert.Bert(found).apply({'params': encoder}, ids, ids > 0)
   assert out.pooled is None
   whole = bert.Bert(config).apply({'params': params}, ids, ids > 0)

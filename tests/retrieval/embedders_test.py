@@ -85,7 +85,7 @@ def test_the_fingerprint_tells_settings_apart(embedder, folder):
 def test_masked_tokens_do_not_count(folder):
   config, params = bert_checkpoint.load_bert(folder, dtype=jnp.float32)
   model = bert.Bert(config)
-  ids = np.array([[101, 2023, 2003, 102, 0, 0]])
+  ids = jnp.array([[101, 2023, 2003, 102, 0, 0]])
   mask = ids > 0
   long = model.apply({'params': params}, ids, mask).hidden[:, :4]
   short = model.apply({'params': params}, ids[:, :4], mask[:, :4]).hidden

@@ -304,7 +304,7 @@ def test_of_two_builders_the_first_one_counts(tmp_path, vectors, monkeypatch):
     ({'searcher': 'faiss'}, "index.searcher='faiss'"),
     ({'recall_at': 0}, 'index.recall_at=0'),
     ({'num_queries': 0}, 'index.num_queries=0'),
-    ({'recall_floor': 95}, 'index.recall_floor=95'),
+    ({'recall_floor': 95.0}, 'index.recall_floor=95.0'),
     ({'metric': 'cosine'}, "metric 'cosine'"),
     ({'scann': {'leaves': 3}}, 'index.scann: .*leaves'),
   ],

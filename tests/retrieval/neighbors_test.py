@@ -19,6 +19,7 @@ import pytest
 
 from retrieval import chunks as chunks_lib
 from retrieval import corpus as corpus_lib
+from retrieval import embedders
 from retrieval import neighbors as neighbors_lib
 from retrieval import searchers
 from retrieval import store
@@ -78,11 +79,13 @@ def data(tmp_path_factory):
   )
 
 
-class LetterEmbedder:
+class LetterEmbedder(embedders.Embedder):
   """Counts of letters: a deterministic stand-in with the same interface."""
 
   dimension = 16
-  fingerprint = 'letters'
+
+  def __init__(self):
+    self.fingerprint = 'letters'
 
   def embed_texts(self, texts, progress=None):
     vectors = np.zeros((len(texts), self.dimension), np.float32)
@@ -363,16 +366,14 @@ def test_counting_chunks_takes_memory_for_documents_only():
       counts = repeat * np.arange(1, len(part) + 1)
       yield np.repeat(part, counts)
 
-  datastore = types.SimpleNamespace(shard_hashes=shards)
-  hashes, counts = neighbors_lib._count_by_document(datastore)
+  hashes, counts = neighbors_lib._count_by_document(shards())
   want = np.unique(np.concatenate(list(shards())), return_counts=True)
   np.testing.assert_array_equal(hashes, want[0])
   np.testing.assert_array_equal(counts, want[1])
 
-  many = types.SimpleNamespace(shard_hashes=lambda: shards(100))
   chunks_bytes = 8 * 100 * int(counts.sum())
   tracemalloc.start()
-  neighbors_lib._count_by_document(many)
+  neighbors_lib._count_by_document(shards(100))
   _, peak = tracemalloc.get_traced_memory()
   tracemalloc.stop()
   assert peak < chunks_bytes / 2

@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 
 from retro_jax import attention
-from retro_jax import model
 from tests.retro_jax import tiny
 
 
 @pytest.mark.parametrize(('queries', 'keys'), [(1, 1), (3, 5), (6, 2), (4, 4)])
 def test_shift_to_keys(queries, keys):
-  distances = np.arange(queries - 1, -keys - 1, -1)
+  distances = np.arange(queries - 1.0, -keys - 1, -1)
   rows = np.broadcast_to(distances, (2, queries, len(distances)))
   expected = np.arange(queries)[:, None] - np.arange(keys)
   shifted = attention.shift_to_keys(jnp.asarray(rows), keys)
@@ -27,7 +26,7 @@ def test_position_logits_of_every_distance(queries):
   keys = 5
   distances = np.arange(queries - 1, -keys - 1, -1.0)[None, :, None]
   logits = attention.position_logits(
-    np.ones((1, 2, 3 * queries, 1)), distances, queries, keys
+    jnp.ones((1, 2, 3 * queries, 1)), jnp.asarray(distances), queries, keys
   )
   expected = np.arange(queries)[:, None] - np.arange(keys)
   np.testing.assert_array_equal(logits[0, 1], np.concatenate([expected] * 3))
@@ -58,7 +57,7 @@ def test_rms_norm():
   x = np.random.default_rng(0).standard_normal((3, 5)).astype(np.float32)
   norm = attention.RMSNorm(1e-6, 'float32', 'float32')
   scale = np.arange(5, dtype=np.float32)
-  y = norm.apply({'params': {'scale': scale}}, x)
+  y = norm.apply({'params': {'scale': scale}}, jnp.asarray(x))
   expected = x / np.sqrt((x**2).mean(-1, keepdims=True)) * scale
   np.testing.assert_allclose(y, expected, rtol=1e-5)
 
@@ -111,9 +110,7 @@ def test_positions_reach_all_four_attentions():
   args = tiny.inputs(c)
 
   def loss(p):
-    return jnp.sum(
-      jax.nn.log_softmax(model.Retro(c).apply({'params': p}, *args))[..., 3]
-    )
+    return jnp.sum(jax.nn.log_softmax(tiny.apply(c, p, *args))[..., 3])
 
   gradients = jax.jit(jax.grad(loss))(p)
   seen = 0

@@ -8,6 +8,7 @@ import json
 import math
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -36,7 +37,7 @@ def score(config):
     functools.partial(
       evaluate.score_chunks,
       model.Retro(config),
-      tiny.params(config),
+      jax.tree.map(jnp.asarray, tiny.params(config)),
       chunk_length=M,
     )
   )
@@ -262,7 +263,9 @@ def test_paired_bootstrap_covers_the_true_difference():
   want = (-gain.sum() / num_bytes.sum()) / math.log(2)
   assert d.mean == pytest.approx(want)
   with pytest.raises(ValueError, match='different documents'):
-    evaluate.compare(_evaluation(base, num_bytes), _evaluation(base[:3], [1]))
+    evaluate.compare(
+      _evaluation(base, num_bytes), _evaluation(base[:3], num_bytes[:3])
+    )
 
 
 def test_errors_say_what_is_wrong(root):

@@ -3,6 +3,7 @@
 """The model equals an independent float64 implementation."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -20,14 +21,16 @@ def test_oracle(dtype, atol):
   neighbors = arrays['neighbours'][None].astype(np.int32)
   valid = arrays['valid'][None]
   with jax.enable_x64(dtype == 'float64'):
-    params = jax.tree.map(lambda x: x.astype(dtype), oracle.params(arrays))
+    params = jax.tree.map(
+      lambda x: jnp.asarray(x, dtype), oracle.params(arrays)
+    )
     retro = model.Retro(config)
     on, state = jax.jit(
-      lambda p: retro.apply(
-        {'params': p}, tokens, neighbors, valid, mutable=['intermediates']
+      lambda p, *args: retro.apply(
+        {'params': p}, *args, mutable=['intermediates']
       )
-    )(params)
-    off = retro.apply({'params': params}, tokens)
+    )(params, tokens, neighbors, valid)
+    off = retro.apply({'params': params}, jnp.asarray(tokens))
     assert on.dtype == dtype
     scores = jax.nn.log_softmax(on[0, :-1])
     scores = np.take_along_axis(np.array(scores), tokens[0, 1:, None], 1)[:, 0]
