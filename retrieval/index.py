@@ -17,7 +17,6 @@ import time
 from typing import Any
 
 from absl import logging
-import numpy as np
 
 from retrieval import index_exam
 from retrieval import searchers
