@@ -12,6 +12,9 @@ largest of its children so far, and the ratio of the two sizes; memory that grow
 with the corpus would show as a ratio near ten. A child's peak counts what its
 parent had when it started it, so it is an upper bound.
 
+Exact search keeps a small database on its devices (2 GiB on a CPU) and streams a
+larger one; --resident_mib sets that limit, low enough here that both stream.
+
 ScaNN's does grow: it has every vector in memory. Its bytes for each chunk are
 printed as measured and as `expected_bytes` foretells; in small databases what
 ScaNN takes whatever their size hides them.
@@ -79,12 +82,15 @@ def _current_bytes() -> int:
   return int(pages) * os.sysconf('SC_PAGESIZE')
 
 
-def prepare(root: pathlib.Path, num_documents: int) -> dict[str, float]:
+def prepare(
+  root: pathlib.Path, num_documents: int, resident_bytes: int
+) -> dict[str, float]:
   """Prepares a synthetic corpus and returns the peak memory of this process.
 
   Args:
     root: an empty folder.
     num_documents: documents of about 60 words.
+    resident_bytes: what exact search may keep of the database.
 
   Returns:
     Counts, bytes written, 'peak_bytes' by stage, also of the largest child so
@@ -141,7 +147,9 @@ def prepare(root: pathlib.Path, num_documents: int) -> dict[str, float]:
     record(f'neighbors_{name}')
 
   array = vectors.array('vectors')
-  find_neighbors(searchers.ExactSearcher(array, 'squared_l2'))
+  find_neighbors(
+    searchers.ExactSearcher(array, 'squared_l2', resident_bytes=resident_bytes)
+  )
   if searchers.scann_available():
     searcher, scann_facts = _build_scann(array)
     record('index_scann')
@@ -183,6 +191,7 @@ def _measure(num_documents: int) -> dict[str, float]:
         'experiments.benchmark_memory',
         f'--documents={num_documents}',
         f'--inside={root}',
+        f'--resident_mib={flags.FLAGS.resident_mib}',
       ],
       check=True,
       capture_output=True,
@@ -196,7 +205,8 @@ def main(argv: list[str]) -> None:
   del argv
   if flags.FLAGS.inside:
     root = pathlib.Path(flags.FLAGS.inside)
-    print(json.dumps(prepare(root, flags.FLAGS.documents)))
+    limit = flags.FLAGS.resident_mib << 20
+    print(json.dumps(prepare(root, flags.FLAGS.documents, limit)))
     return
   small = _measure(flags.FLAGS.documents)
   large = _measure(10 * flags.FLAGS.documents)
@@ -215,6 +225,7 @@ def main(argv: list[str]) -> None:
 
 if __name__ == '__main__':
   flags.DEFINE_integer('documents', 2000, 'Documents of the smaller corpus.')
+  flags.DEFINE_integer('resident_mib', 1, 'Exact search keeps at most this.')
   flags.DEFINE_string('inside', '', 'Measure in this process, in this folder.')
   try:  # without experiments.command: JAX would be in what is measured
     app.run(main)

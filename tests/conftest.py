@@ -10,6 +10,14 @@ os.environ['XLA_FLAGS'] = (
 )
 
 from absl import flags  # noqa: E402
+import jaxtyping  # noqa: E402
+import pytest  # noqa: E402
 
 # Grain's worker processes read absl flags, which pytest never parses.
 flags.FLAGS.mark_as_parsed()
+
+
+@pytest.fixture
+def unchecked(monkeypatch):
+  """Leaves types unchecked, as they are for users: errors are our own."""
+  monkeypatch.setattr(jaxtyping.config, 'jaxtyping_disable', True)

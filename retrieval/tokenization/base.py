@@ -49,7 +49,7 @@ class Tokenizer(Protocol):
   def encode_batch(self, texts: Sequence[str]) -> list[Encoding]:
     """Encodes texts."""
 
-  def decode(self, ids: Sequence[int] | np.ndarray) -> str:
+  def decode(self, ids: Sequence[int | np.integer] | np.ndarray) -> str:
     """The text of ids, specials dropped."""
 
   def save(self, path: str | os.PathLike) -> None:

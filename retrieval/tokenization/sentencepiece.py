@@ -141,7 +141,7 @@ class SentencePieceTokenizer:
   def _join(self, row: Sequence[int]) -> bytes:
     return b''.join([self._bytes[i] for i in row])
 
-  def decode(self, ids: Sequence[int] | np.ndarray) -> str:
+  def decode(self, ids: Sequence[int | np.integer] | np.ndarray) -> str:
     """The text of ids; a character cut in the middle becomes U+FFFD."""
     row = np.asarray(ids, np.int64).tolist()
     return self._join(row).decode(errors='replace')

@@ -98,7 +98,7 @@ class WordPieceTokenizer:
       [self.cls_id, *encoding.ids[:keep], self.sep_id] for encoding in encodings
     ]
 
-  def decode(self, ids: Sequence[int] | np.ndarray) -> str:
+  def decode(self, ids: Sequence[int | np.integer] | np.ndarray) -> str:
     """The text of ids, specials dropped; blanks are WordPiece's guess."""
     ids = np.asarray(ids, np.int64).tolist()
     return self._tokenizer.decode(ids, skip_special_tokens=True)

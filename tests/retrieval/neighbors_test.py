@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Token store, chunks and neighbors on a tiny corpus, against slow loops."""
 
+import dataclasses
 import hashlib
 import json
 import os
@@ -20,6 +21,7 @@ import pytest
 from retrieval import chunks as chunks_lib
 from retrieval import corpus as corpus_lib
 from retrieval import embedders
+from retrieval import index as index_lib
 from retrieval import neighbors as neighbors_lib
 from retrieval import searchers
 from retrieval import store
@@ -110,7 +112,7 @@ def vectors(data):
 
 def _index(vectors, metric='squared_l2'):
   searcher = searchers.ExactSearcher(vectors.array('vectors'), metric)
-  return types.SimpleNamespace(searcher=searcher, fingerprint='exact')
+  return index_lib.Index(pathlib.Path('index'), searcher, 'exact', '', {})
 
 
 def test_documents_round_trip_with_titles_and_bytes(data):
@@ -138,14 +140,17 @@ def test_several_processes_write_the_same_bytes(data, tmp_path):
 
 
 def test_an_empty_corpus_is_refused(data, tmp_path):
-  class Empty(types.SimpleNamespace):
+  class Empty(corpus_lib.Corpus):
     def __iter__(self):
       return iter(())
 
-  corpus = Empty(fingerprint=lambda: 'none', config='nothing', skipped={})
+  (tmp_path / 'empty.jsonl').write_text('')
+  config = corpus_lib.CorpusConfig(
+    kind='jsonl', path=str(tmp_path / 'empty.jsonl')
+  )
   with pytest.raises(ValueError, match='holds no document'):
     tokens_lib.build_token_store(
-      tmp_path / 'tokens', corpus, data.root / 'tokenizer'
+      tmp_path / 'tokens', Empty(config), data.root / 'tokenizer'
     )
 
 
@@ -247,7 +252,7 @@ def test_short_rows_are_searched_again_exactly(data, vectors):
   everything = np.arange(chunks.num_chunks)
   owner = chunks.document_hashes(everything)
 
-  class OwnOnly:
+  class OwnOnly(searchers.Searcher):
     num_vectors, metric = chunks.num_chunks, 'squared_l2'
 
     def search(self, queries, k):
@@ -331,7 +336,9 @@ def test_store_validates_and_notices_a_change(data, vectors, tmp_path):
     (3, lambda data, vectors: data.chunks['all'], 'made with datastore '),
     (
       5,
-      lambda data, vectors: types.SimpleNamespace(fingerprint='other'),
+      lambda data, vectors: dataclasses.replace(
+        _index(vectors['train']), fingerprint='other'
+      ),
       'made with index exact, expected other',
     ),
   ],

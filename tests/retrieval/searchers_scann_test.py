@@ -125,6 +125,7 @@ def test_no_queries_wrong_shapes_and_k(built):
     searcher.search(vectors[:1], 0)
 
 
+@pytest.mark.usefixtures('unchecked')
 @pytest.mark.parametrize(
   ('settings', 'said'),
   [

@@ -8,7 +8,6 @@ import functools
 from flax import linen as nn
 import jax
 import jax.numpy as jnp
-import jaxtyping
 import numpy as np
 import pytest
 
@@ -258,10 +257,8 @@ def test_all_parameters_carry_logical_axes():
     (lambda t, n, m: (t, None, m), 'no neighbors'),
   ],
 )
-def test_shapes_that_do_not_fit(change, message, monkeypatch):
-  monkeypatch.setattr(
-    jaxtyping.config, 'jaxtyping_disable', True
-  )  # as for users
+@pytest.mark.usefixtures('unchecked')
+def test_shapes_that_do_not_fit(change, message):
   c = tiny.config()
   with pytest.raises(ValueError, match=message):
     tiny.apply(c, tiny.params(c), *change(*tiny.inputs(c)))
