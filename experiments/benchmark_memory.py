@@ -13,7 +13,9 @@ with the corpus would show as a ratio near ten. A child's peak counts what its
 parent had when it started it, so it is an upper bound.
 
 Exact search keeps a small database on its devices (2 GiB on a CPU) and streams a
-larger one; --resident_mib sets that limit, low enough here that both stream.
+larger one in blocks of 65,536 rows, which take what a batch of queries against
+one block takes. Here nothing is kept and blocks have 1,024 rows, so that either
+corpus streams many.
 
 ScaNN's does grow: it has every vector in memory. Its bytes for each chunk are
 printed as measured and as `expected_bytes` foretells; in small databases what
@@ -38,6 +40,7 @@ import rich.table
 
 _DIMENSION = 64
 _WORDS = 60
+_BLOCK_ROWS = 1024
 _TOKENIZING_PROCESSES = 2
 
 
@@ -82,15 +85,12 @@ def _current_bytes() -> int:
   return int(pages) * os.sysconf('SC_PAGESIZE')
 
 
-def prepare(
-  root: pathlib.Path, num_documents: int, resident_bytes: int
-) -> dict[str, float]:
+def prepare(root: pathlib.Path, num_documents: int) -> dict[str, float]:
   """Prepares a synthetic corpus and returns the peak memory of this process.
 
   Args:
     root: an empty folder.
     num_documents: documents of about 60 words.
-    resident_bytes: what exact search may keep of the database.
 
   Returns:
     Counts, bytes written, 'peak_bytes' by stage, also of the largest child so
@@ -148,7 +148,9 @@ def prepare(
 
   array = vectors.array('vectors')
   find_neighbors(
-    searchers.ExactSearcher(array, 'squared_l2', resident_bytes=resident_bytes)
+    searchers.ExactSearcher(
+      array, 'squared_l2', block_rows=_BLOCK_ROWS, resident_bytes=0
+    )
   )
   if searchers.scann_available():
     searcher, scann_facts = _build_scann(array)
@@ -191,7 +193,6 @@ def _measure(num_documents: int) -> dict[str, float]:
         'experiments.benchmark_memory',
         f'--documents={num_documents}',
         f'--inside={root}',
-        f'--resident_mib={flags.FLAGS.resident_mib}',
       ],
       check=True,
       capture_output=True,
@@ -205,8 +206,7 @@ def main(argv: list[str]) -> None:
   del argv
   if flags.FLAGS.inside:
     root = pathlib.Path(flags.FLAGS.inside)
-    limit = flags.FLAGS.resident_mib << 20
-    print(json.dumps(prepare(root, flags.FLAGS.documents, limit)))
+    print(json.dumps(prepare(root, flags.FLAGS.documents)))
     return
   small = _measure(flags.FLAGS.documents)
   large = _measure(10 * flags.FLAGS.documents)
@@ -225,7 +225,6 @@ def main(argv: list[str]) -> None:
 
 if __name__ == '__main__':
   flags.DEFINE_integer('documents', 2000, 'Documents of the smaller corpus.')
-  flags.DEFINE_integer('resident_mib', 1, 'Exact search keeps at most this.')
   flags.DEFINE_string('inside', '', 'Measure in this process, in this folder.')
   try:  # without experiments.command: JAX would be in what is measured
     app.run(main)
