@@ -42,8 +42,8 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   )
   config.optimizer.learning_rate = 3e-3
   config.batch_size = 4
-  config.num_steps = 700
+  config.num_steps = 500
   config.log_every = 20
-  config.eval_every = 175
-  config.checkpoint_every = 175
+  config.eval_every = 125
+  config.checkpoint_every = 125
   return retro_base.finish(config, arg)
