@@ -28,7 +28,6 @@ from experiments import retro_task
 from retrieval import store
 from retro_jax import copying
 from retro_jax import evaluate
-from retro_jax import losses
 
 FILE = 'copying.json'
 
@@ -42,8 +41,8 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   k = settings.num_neighbors[0]
   reader = retro_task.chunk_reader(trained.config, trained.data, 'valid', k)
   length = trained.model.config.chunk_length
-  nll = jax.jit(functools.partial(losses.batch_nll, trained.model))
-  nats = functools.partial(nll, jax.device_put(trained.params))
+  params = jax.device_put(trained.params)
+  nats = functools.partial(retro_task.batch_nll, trained.model, params)
   rows = []
   for retrieval, name in (('on', 'neighbors'), ('shuffled', 'shuffled ones')):
     mixture = copying.Mixture(nats, length)

@@ -25,6 +25,9 @@ from retro_jax import model as model_lib
 from retro_jax import pipeline
 from retro_jax import presets
 
+# Of a module's own, so that asking again does not compile again.
+batch_nll = jax.jit(losses.batch_nll, static_argnames=('model', 'train'))
+
 
 def model_config(
   config: ml_collections.ConfigDict, vocab_size: int
@@ -267,11 +270,10 @@ def token_losses(
   ids = np.where(ids < reader.num_chunks, ids, -1)
   documents = reader.stores.chunks.documents(np.maximum(ids, 0))
   row = reader.read(np.where(documents == documents[0], ids, -1)[None])
-  nll = jax.jit(functools.partial(losses.batch_nll, trained.model))
   off = {k: v for k, v in row.items() if not k.startswith('neighbor')}
   scored = row['loss_mask'][0]
   return (
-    np.asarray(nll(trained.params, row))[0][scored],
-    np.asarray(nll(trained.params, off))[0][scored],
+    np.asarray(batch_nll(trained.model, trained.params, row))[0][scored],
+    np.asarray(batch_nll(trained.model, trained.params, off))[0][scored],
     row['targets'][0][scored],
   )

@@ -319,7 +319,7 @@ def _changed(scann: Mapping[str, Any]) -> dict[str, Any]:
   }
 
 
-def _build_scann(vectors, config: IndexConfig) -> searchers.Searcher:
+def _build_scann(vectors, config: IndexConfig) -> searchers.ScannSearcher:
   try:
     settings = searchers.ScannConfig(**config.scann)
   except TypeError as e:

@@ -9,7 +9,7 @@ import numpy as np
 
 def agreement_with_exact(
   found: Int[np.ndarray, 'b k'],
-  exact: Int[np.ndarray, '_ _'],
+  exact: Int[np.ndarray, 'b k'],
   found_scores: Float[np.ndarray, 'b k'] | None = None,
   exact_scores: Float[np.ndarray, 'b k'] | None = None,
 ) -> float:

@@ -18,8 +18,8 @@ _header_lock = threading.Lock()
 def open_npy(file: pathlib.Path) -> np.ndarray:
   """Memory-maps one .npy file; any number of threads may do so at once.
 
-  NumPy reads the header with `ast`, of which Python 3.11 and 3.12 lose count
-  when two threads are inside it ("recursion depth mismatch").
+  NumPy reads the header with `ast`, whose depth Python 3.11 miscounts when
+  two threads are inside it ("recursion depth mismatch").
   """
   with _header_lock:
     return np.load(file, mmap_mode='r', allow_pickle=False)

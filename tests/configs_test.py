@@ -123,6 +123,7 @@ def test_every_setting_of_scann_is_listed():
   assert listed == dataclasses.asdict(searchers.ScannConfig())
 
 
+@pytest.mark.usefixtures('unchecked')
 def test_settings_of_scann_are_flags(tmp_path, monkeypatch):
   """What a flag says reaches ScannConfig; untouched settings are no change."""
   built = []

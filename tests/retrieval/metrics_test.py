@@ -30,6 +30,7 @@ def test_agreement_with_scores_counts_ties():
   assert metrics.agreement_with_exact(missing, exact, of_found, scores) == 2 / 3
 
 
+@pytest.mark.usefixtures('unchecked')
 def test_agreement_refuses_other_shapes():
   with pytest.raises(ValueError, match='differ'):
     metrics.agreement_with_exact(np.zeros((1, 2), int), np.zeros((1, 3), int))

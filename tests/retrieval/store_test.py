@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The on-disk form: atomic, resumable, checked, memory-mapped."""
 
-import hashlib
 import json
 import multiprocessing
 import os
@@ -14,6 +13,7 @@ import numpy as np
 import pytest
 
 from retrieval import store
+from tests.retrieval import tiny_stores
 
 FIELDS = {'source': 'abc', 'length': 4}
 
@@ -34,12 +34,6 @@ def _write(path, shards=(0, 1, 2, 3)):
   for i in shards:
     writer.write(i, _shard(i, ROWS[i]))
   return writer
-
-
-def _bytes(path):
-  return {
-    f.name: hashlib.sha256(f.read_bytes()).hexdigest() for f in path.iterdir()
-  }
 
 
 def test_reads_back_what_was_written(tmp_path):
@@ -80,7 +74,9 @@ def test_resumes_at_missing_shards_and_ends_with_the_same_bytes(tmp_path):
   again = store.StoreWriter(tmp_path / 'b', 'test', FIELDS)
   assert again.missing(len(ROWS)) == [1, 3]
   _write(tmp_path / 'b', again.missing(len(ROWS))).publish(len(ROWS))
-  assert _bytes(tmp_path / 'a') == _bytes(tmp_path / 'b')
+  assert tiny_stores.file_hashes(tmp_path / 'a') == tiny_stores.file_hashes(
+    tmp_path / 'b'
+  )
   assert not list(tmp_path.glob('*.partial-*'))
 
 
@@ -216,7 +212,9 @@ def test_killed_while_publishing_loses_no_shard(tmp_path, monkeypatch):
   again = store.StoreWriter(tmp_path / 's', 'test', FIELDS)
   assert not again.published and again.missing(len(ROWS)) == []
   again.publish(len(ROWS)).verify()
-  assert _bytes(tmp_path / 's') == _bytes(tmp_path / 'whole')
+  assert tiny_stores.file_hashes(tmp_path / 's') == tiny_stores.file_hashes(
+    tmp_path / 'whole'
+  )
   assert sorted(os.listdir(tmp_path)) == ['s', 'whole']
 
 
@@ -250,4 +248,6 @@ def test_processes_that_write_one_store_do_not_disturb_each_other(tmp_path):
   assert set(os.listdir(tmp_path)) == want
   _write(tmp_path / 'alone').publish(len(ROWS))
   for name in want:
-    assert _bytes(tmp_path / name) == _bytes(tmp_path / 'alone')
+    assert tiny_stores.file_hashes(tmp_path / name) == tiny_stores.file_hashes(
+      tmp_path / 'alone'
+    )

@@ -2,18 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """A data folder of 30 short documents, in chunks of 4 tokens."""
 
-import json
 import pathlib
 
 import numpy as np
 
-from retrieval import chunks as chunks_lib
-from retrieval import corpus as corpus_lib
 from retrieval import neighbors as neighbors_lib
 from retrieval import store
-from retrieval import tokenizers
-from retrieval import tokens as tokens_lib
 from retro_jax import pipeline
+from tests.retrieval import tiny_stores
 
 M, R, K = 4, 7, 3
 WORDS = tuple(
@@ -25,35 +21,16 @@ WORDS = tuple(
 def make(root: pathlib.Path, num_documents: int = 30) -> pathlib.Path:
   """Writes all stores but vectors and index; neighbors are drawn at random."""
   rng = np.random.default_rng(0)
-  documents = [
-    {
-      'id': f'd{i}',
-      'title': f'Title {i}',
-      'text': ' '.join(rng.choice(WORDS, rng.integers(1, 30))),
-    }
-    for i in range(num_documents)
-  ]
-  lines = '\n'.join(json.dumps(document) for document in documents)
-  (root / 'documents.jsonl').write_text(lines)
-  corpus = corpus_lib.Corpus(
-    corpus_lib.CorpusConfig(kind='jsonl', path=str(root / 'documents.jsonl'))
-  )
-  texts = [document['text'] for document in documents]
-  tokenizers.train_sentencepiece(texts, root / 'tokenizer/model', 300)
-  tokens = tokens_lib.build_token_store(
-    root / 'tokens', corpus, root / 'tokenizer', documents_per_shard=7
-  )
-  chunks = {
-    split: chunks_lib.build_chunk_store(
-      root / f'chunks-{split}',
-      tokens,
-      chunk_length=M,
-      split=split,
-      valid_fraction=0.3,
-    )
-    for split in ('train', 'valid')
-  }
-  for split in chunks:
+  chunks = tiny_stores.make(
+    root,
+    rng,
+    num_documents=num_documents,
+    words=WORDS,
+    max_words=30,
+    num_pieces=300,
+    chunk_length=M,
+  ).chunks
+  for split in ('train', 'valid'):
     write_neighbors(root, split, chunks[split], chunks['train'], rng)
   return root
 
