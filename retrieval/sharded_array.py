@@ -48,6 +48,28 @@ def load(
   return array
 
 
+def take_spans(
+  source: np.ndarray, starts: np.ndarray, counts: np.ndarray, width: int
+) -> tuple[np.ndarray, np.ndarray]:
+  """Reads spans of a flat array as the rows of a rectangle.
+
+  Args:
+    source: [total].
+    starts: [n] first element of each span.
+    counts: [n] elements of each; what exceeds `width` is not read.
+    width: of the rectangle.
+
+  Returns:
+    [n, width] int32, 0 past a span's end, and [n, width] bool, False there.
+  """
+  steps = np.arange(width)
+  valid = steps < np.asarray(counts)[:, None]
+  index = np.where(valid, np.asarray(starts)[:, None] + steps, 0)
+  if not len(source):
+    return np.zeros(valid.shape, np.int32), valid
+  return np.where(valid, source[index], 0).astype(np.int32), valid
+
+
 class ShardedArray:
   """Rows of one array over all shards, memory-mapped.
 

@@ -171,6 +171,10 @@ class StoreWriter:
     """The shards of [0, num_shards) that are still to be written."""
     return [i for i in range(num_shards) if not self.has(i)]
 
+  def rows(self, index: int, name: str) -> int:
+    """Rows of one array in a shard that is written but not yet published."""
+    return json.loads(self._sidecar(index).read_text())[name]['rows']
+
   def write(self, index: int, arrays: Mapping[str, np.ndarray]) -> None:
     """Writes one shard; it counts only when all of its files are whole.
 

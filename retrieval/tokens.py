@@ -3,20 +3,18 @@
 """The token store: documents as token rows, with titles and byte counts.
 
 Every document's row starts with the tokenizer's BOS, which stands for no bytes:
-it gives the first real token a place from which to be predicted.
+it gives the first real token a place from which to be predicted. A store may keep
+the texts, too, with the bytes that each token stands for: what tokenizers such as
+WordPiece lose can then be read again.
 """
 
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Sequence
-import concurrent.futures
 import hashlib
 import itertools
-import multiprocessing
-import multiprocessing.connection
 import os
-import threading
 
 import numpy as np
 
@@ -24,6 +22,7 @@ from retrieval import corpus as corpus_lib
 from retrieval import sharded_array
 from retrieval import store
 from retrieval import tokenizers
+from retrieval import workers
 
 KIND = 'tokens'
 
@@ -49,6 +48,7 @@ def encode_shard(
   documents: Sequence[corpus_lib.Document],
   tokenizer: tokenizers.Tokenizer,
   with_title: bool,
+  with_text: bool = False,
 ) -> dict[str, np.ndarray]:
   """Tokenizes documents into the arrays of one shard."""
   texts = [document_text(document, with_title) for document in documents]
@@ -58,7 +58,17 @@ def encode_shard(
   rows = [np.concatenate([bos, e.ids.astype(dtype)]) for e in encodings]
   ids = [document.id.encode() for document in documents]
   titles = [document.title.encode() for document in documents]
-  return {
+  kept = {}
+  if with_text:
+    encoded = [text.encode() for text in texts]
+    none = np.zeros((1, 2), np.int64)  # the BOS
+    spans = [span for e in encodings for span in (none, e.offsets)]
+    kept = {
+      'text': np.frombuffer(b''.join(encoded), np.uint8),
+      'text_end': _ends(encoded),
+      'token_bytes': np.concatenate(spans).astype(np.int32),
+    }
+  return kept | {
     'tokens': np.concatenate(rows),
     'token_end': np.cumsum([len(row) for row in rows], dtype=np.int64),
     'num_bytes': np.asarray([len(t.encode()) for t in texts], np.int64),
@@ -80,25 +90,16 @@ def _batches(items: Iterable, size: int) -> Iterator[list]:
 _WORKER = {}
 
 
-def _start_worker(path, kind, fields, tokenizer_path, with_title):
+def _start_worker(path, kind, fields, tokenizer_path):
   _WORKER['writer'] = store.StoreWriter(path, kind, fields)
   _WORKER['tokenizer'] = tokenizers.load_tokenizer(tokenizer_path)
-  _WORKER['with_title'] = with_title
-
-
-def _start_pool_worker(*setup) -> None:
-  threading.Thread(target=_exit_with_parent, daemon=True).start()
-  _start_worker(*setup)
-
-
-def _exit_with_parent() -> None:
-  """Ends this process once its parent is gone, even if that was killed."""
-  multiprocessing.connection.wait([multiprocessing.parent_process().sentinel])
-  os._exit(1)
+  _WORKER['with_title'] = fields['with_title']
+  _WORKER['with_text'] = fields.get('with_text', False)
 
 
 def _write_shard(index: int, documents: list[corpus_lib.Document]) -> int:
-  arrays = encode_shard(documents, _WORKER['tokenizer'], _WORKER['with_title'])
+  names = ('tokenizer', 'with_title', 'with_text')
+  arrays = encode_shard(documents, *(_WORKER[name] for name in names))
   _WORKER['writer'].write(index, arrays)
   return len(documents)
 
@@ -109,6 +110,7 @@ def build_token_store(
   tokenizer_path: str | os.PathLike,
   *,
   with_title: bool = True,
+  with_text: bool = False,
   documents_per_shard: int = 2048,
   num_processes: int = 1,
   progress: Callable[[int, int], None] | None = None,
@@ -122,6 +124,7 @@ def build_token_store(
     corpus: documents in a fixed order.
     tokenizer_path: a file that `tokenizers.load_tokenizer` reads.
     with_title: whether the title heads the text.
+    with_text: whether texts and the tokens' places in them are kept.
     documents_per_shard: documents in each shard.
     num_processes: tokenizing processes; 1 works in this one.
     progress: called with (documents done, 0: their number is not known).
@@ -139,29 +142,31 @@ def build_token_store(
     'with_title': with_title,
     'documents_per_shard': documents_per_shard,
   }
+  if with_text:
+    fields['with_text'] = True
   writer = store.StoreWriter(path, KIND, fields)
   if writer.published:
     return TokenStore(path)
-  setup = (path, KIND, fields, tokenizer_path, with_title)
   done, num_shards = 0, 0
-  pool = _Inline(setup) if num_processes <= 1 else _pool(setup, num_processes)
-  with pool:
-    pending = set()
+
+  def calls():
+    nonlocal done, num_shards
     for num_shards, batch in enumerate(  # noqa: B007
       _batches(corpus, documents_per_shard), start=1
     ):
       if writer.has(num_shards - 1):
         done += len(batch)
+        if progress:
+          progress(done, 0)
       else:
-        pending.add(pool.submit(_write_shard, num_shards - 1, batch))
-      while len(pending) >= 2 * num_processes:
-        finished, pending = concurrent.futures.wait(
-          pending, return_when=concurrent.futures.FIRST_COMPLETED
-        )
-        done += sum(future.result() for future in finished)
+        yield num_shards - 1, batch
+
+  setup = (path, KIND, fields, tokenizer_path)
+  with workers.start(num_processes, _start_worker, setup) as pool:
+    for count in workers.run(pool, _write_shard, calls(), 2 * num_processes):
+      done += count
       if progress:
         progress(done, 0)
-    done += sum(future.result() for future in pending)
   if progress:
     progress(done, done)
   if not done:
@@ -179,27 +184,6 @@ def build_token_store(
   return TokenStore(path)
 
 
-class _Inline(concurrent.futures.Executor):
-  """Runs tasks at once in this process, behind the pool's interface."""
-
-  def __init__(self, setup):
-    _start_worker(*setup)
-
-  def submit(self, fn, /, *args, **kwargs):
-    future = concurrent.futures.Future()
-    future.set_result(fn(*args, **kwargs))
-    return future
-
-
-def _pool(setup, num_processes: int) -> concurrent.futures.Executor:
-  return concurrent.futures.ProcessPoolExecutor(
-    num_processes,
-    mp_context=multiprocessing.get_context('spawn'),
-    initializer=_start_pool_worker,
-    initargs=setup,
-  )
-
-
 class TokenStore:
   """Documents as token rows, memory-mapped.
 
@@ -208,6 +192,7 @@ class TokenStore:
     num_documents: how many documents it holds.
     vocab_size: of the tokenizer that made it.
     tokenizer_fingerprint: of the tokenizer that made it.
+    with_text: whether it holds the texts, too.
   """
 
   def __init__(self, path: str | os.PathLike):
@@ -225,6 +210,13 @@ class TokenStore:
       name: (self.store.array(f'{name}_end'), self.store.array(f'{name}_text'))
       for name in ('id', 'title')
     }
+    self.with_text = self.store.fields.get('with_text', False)
+    if self.with_text:
+      self._text['text'] = (
+        self.store.array('text_end'),
+        self.store.array('text'),
+      )
+      self._token_bytes = self.store.array('token_bytes')
 
   def check_tokenizer(self, tokenizer: tokenizers.Tokenizer) -> None:
     """Raises ValueError unless `tokenizer` made this store."""
@@ -252,7 +244,36 @@ class TokenStore:
     """The title of document `i`."""
     return self._string('title', i)
 
+  def text_bytes(self, i: int) -> bytes:
+    """The text of document `i` in UTF-8, exactly the source's.
+
+    Raises:
+      ValueError: when the store was made without texts.
+    """
+    self._check_text()
+    return self._bytes('text', i)
+
+  def token_bytes(self, i: int) -> np.ndarray:
+    """First and past-last byte of each token of document `i`: [length, 2].
+
+    Raises:
+      ValueError: when the store was made without texts.
+    """
+    self._check_text()
+    shard, span = self._span(self._token_end, i)
+    return self._token_bytes.shard(shard)[span]
+
+  def _check_text(self) -> None:
+    if not self.with_text:
+      raise ValueError(
+        f'{self.path}: made without texts; expected a token store made with '
+        'with_text=True.'
+      )
+
   def _string(self, name: str, i: int) -> str:
+    return self._bytes(name, i).decode()
+
+  def _bytes(self, name: str, i: int) -> bytes:
     end, text = self._text[name]
     shard, span = self._span(end, i)
-    return bytes(text.shard(shard)[span]).decode()
+    return bytes(text.shard(shard)[span])

@@ -69,3 +69,22 @@ def find(path: str | os.PathLike, names: Sequence[str]) -> pathlib.Path:
       return candidate
   expected = ' or '.join(str(c) for c in candidates)
   raise FileNotFoundError(f'No tokenizer: expected {expected}.')
+
+
+def byte_offsets(text: str, offsets: Sequence[tuple[int, int]]) -> np.ndarray:
+  """Character offsets to offsets in the text's UTF-8 form.
+
+  Args:
+    text: any text.
+    offsets: [n] pairs of character offsets, from 0 to the text's length.
+
+  Returns:
+    [n, 2] int64.
+  """
+  spans = np.asarray(offsets, np.int64).reshape(-1, 2)
+  if text.isascii():
+    return spans
+  points = np.frombuffer(text.encode('utf-32-le'), np.uint32)
+  width = 1 + (points >= 0x80) + (points >= 0x800) + (points >= 0x10000)
+  ends = np.concatenate([[0], np.cumsum(width, dtype=np.int64)])
+  return ends[spans]

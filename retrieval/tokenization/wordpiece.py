@@ -68,7 +68,7 @@ class WordPieceTokenizer:
     return [
       base.Encoding(
         np.asarray(encoding.ids, np.int32),
-        _byte_offsets(text, encoding.offsets),
+        base.byte_offsets(text, encoding.offsets),
       )
       for text, encoding in zip(texts, encodings, strict=True)
     ]
@@ -127,14 +127,3 @@ def _load(path: pathlib.Path, lowercase: bool | None):
     return tokenizers.Tokenizer.from_str(bert.to_str())
   except Exception as e:  # The library raises nothing narrower.
     raise ValueError(f'{path}: not a WordPiece vocabulary ({e}).') from None
-
-
-def _byte_offsets(text: str, offsets: Sequence[tuple[int, int]]) -> np.ndarray:
-  """Character offsets to offsets in the text's UTF-8 form."""
-  spans = np.asarray(offsets, np.int64).reshape(-1, 2)
-  if text.isascii():
-    return spans
-  points = np.frombuffer(text.encode('utf-32-le'), np.uint32)
-  width = 1 + (points >= 0x80) + (points >= 0x800) + (points >= 0x10000)
-  ends = np.concatenate([[0], np.cumsum(width, dtype=np.int64)])
-  return ends[spans]

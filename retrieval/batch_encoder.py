@@ -1,0 +1,167 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of ids of any length to vectors, on all devices, with little padding."""
+
+import collections
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Sequence
+import itertools
+from typing import Any
+
+import jax
+from jax.sharding import AxisType
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+import numpy as np
+
+Progress = Callable[[int, int], None]
+# (params, ids [b, l] int32, lengths [b] int32) -> [b, d] float32
+Encode = Callable[[Any, jax.Array, jax.Array], jax.Array]
+
+# Padded lengths: fine where texts are short, so that little is padding, and few
+# enough that a long job compiles a dozen programs.
+_LENGTHS = (*range(16, 129, 16), 160, 192, 224, 256, 320, 384, 448, 512)
+# Batches dispatched before the first one's vectors are fetched.
+_IN_FLIGHT = 3
+
+
+class BatchEncoder:
+  """Encodes rows of ids in length-bucketed batches, sharded over devices.
+
+  Attributes:
+    dimension: width of a vector.
+    max_length: longest row.
+  """
+
+  def __init__(
+    self,
+    encode: Encode,
+    params: Any,
+    *,
+    dimension: int,
+    max_length: int,
+    batch_tokens: int = 0,
+    devices: Sequence[jax.Device] | None = None,
+  ):
+    """Places the parameters on the devices.
+
+    Args:
+      encode: pure function; see `Encode`.
+      params: its parameters, any tree.
+      dimension: width of a vector.
+      max_length: longest row.
+      batch_tokens: tokens of one batch, padding included, on each device; 0 is
+        1,024 on a CPU, whose caches hold them, and 16,384 elsewhere.
+      devices: where to run; None is all local devices.
+    """
+    self.dimension = dimension
+    self.max_length = max_length
+    devices = jax.local_devices() if devices is None else devices
+    self._num_devices = len(devices)
+    on_cpu = devices[0].platform == 'cpu'
+    self._batch_tokens = batch_tokens or (1024 if on_cpu else 16_384)
+    mesh = jax.make_mesh(
+      (len(devices),), ('data',), axis_types=(AxisType.Auto,), devices=devices
+    )
+    self._replicated = NamedSharding(mesh, P())
+    self._sharding = NamedSharding(mesh, P('data'))
+    self._encode = jax.jit(
+      encode,
+      in_shardings=(self._replicated, self._sharding, self._sharding),
+      out_shardings=self._sharding,
+    )
+    self.load(params)
+
+  def load(self, params: Any) -> None:
+    """Takes other parameters of the same shapes; nothing is compiled again."""
+    self._params = jax.device_put(params, self._replicated)
+
+  def __call__(
+    self,
+    rows: Iterable[Sequence[int]],
+    total: int,
+    progress: Progress | None = None,
+  ) -> np.ndarray:
+    """Encodes rows; order is kept.
+
+    Args:
+      rows: ids of each, at most `max_length`.
+      total: how many there are.
+      progress: called with (rows done, rows in all).
+
+    Returns:
+      [total, dimension] float32.
+
+    Raises:
+      ValueError: if a vector is not finite.
+    """
+    vectors = np.empty((total, self.dimension), np.float32)
+    in_flight = collections.deque()
+    done = 0
+
+    def fetch():
+      indices, result = in_flight.popleft()
+      found = np.asarray(result)[: len(indices)]
+      finite = np.isfinite(found).all(axis=1)
+      if not finite.all():
+        raise ValueError(
+          f'The vector of text {indices[int(finite.argmin())]} is not finite; '
+          'check the parameters of the encoder.'
+        )
+      vectors[list(indices)] = found
+      return len(indices)
+
+    for indices, batch_rows, length in self._batches(rows):
+      batch = jax.device_put(self._pad(batch_rows, length), self._sharding)
+      in_flight.append((indices, self._encode(self._params, *batch)))
+      while len(in_flight) > _IN_FLIGHT:
+        done += fetch()
+        if progress:
+          progress(done, total)
+    while in_flight:
+      done += fetch()
+      if progress:
+        progress(done, total)
+    return vectors
+
+  def _batches(
+    self, texts: Iterable[Sequence[int]]
+  ) -> Iterator[tuple[list[int], list[Sequence[int]], int]]:
+    """Yields (indices, ids, padded length): full buckets, then what is left."""
+    buckets = collections.defaultdict(list)
+    for index, ids in enumerate(texts):
+      length = self._bucket(len(ids))
+      buckets[length].append((index, ids))
+      if len(buckets[length]) == self._num_rows(length):
+        yield *zip(*buckets.pop(length), strict=True), length
+    left = sorted(itertools.chain(*buckets.values()), key=lambda x: len(x[1]))
+    while left:
+      # The longest of the batch, its last, decides how many rows fit.
+      rows = len(left)
+      while rows > self._num_rows(
+        length := self._bucket(len(left[rows - 1][1]))
+      ):
+        rows = self._num_rows(length)
+      yield *zip(*left[:rows], strict=True), length
+      left = left[rows:]
+
+  def _bucket(self, length: int) -> int:
+    padded = next((x for x in _LENGTHS if x >= length), length)
+    return min(padded, self.max_length)
+
+  def _num_rows(self, length: int) -> int:
+    return max(1, self._batch_tokens // length) * self._num_devices
+
+  def _pad(self, rows: Sequence[Sequence[int]], length: int):
+    """Pads to one of a few static shapes: full, or a power of 4 rows."""
+    full, num_rows = self._num_rows(length), self._num_devices
+    while num_rows < len(rows):
+      num_rows = min(4 * num_rows, full)
+    ids = np.zeros((num_rows, length), np.int32)
+    for i, row in enumerate(rows):
+      ids[i, : len(row)] = row
+    lengths = np.zeros(num_rows, np.int32)
+    lengths[: len(rows)] = [len(row) for row in rows]
+    return ids, lengths

@@ -1,0 +1,88 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Processes that write the shards of a store, or this process in their place."""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
+import concurrent.futures
+import multiprocessing
+import multiprocessing.connection
+import os
+import threading
+from typing import Any
+
+
+def start(
+  num_processes: int, setup: Callable, arguments: tuple
+) -> concurrent.futures.Executor:
+  """Starts processes that end with this one, even if that is killed.
+
+  Args:
+    num_processes: how many; 1 works in this process.
+    setup: called once in each, before any task.
+    arguments: of `setup`.
+
+  Returns:
+    An executor, to be used as a context manager.
+  """
+  if num_processes <= 1:
+    return _Inline(setup, arguments)
+  return concurrent.futures.ProcessPoolExecutor(
+    num_processes,
+    mp_context=multiprocessing.get_context('spawn'),
+    initializer=_start,
+    initargs=(setup, arguments),
+  )
+
+
+def run(
+  executor: concurrent.futures.Executor,
+  task: Callable[..., int],
+  calls: Iterable[tuple],
+  max_pending: int,
+) -> Iterator[int]:
+  """Runs a task for each call, with a bounded number of them under way.
+
+  Args:
+    executor: from `start`.
+    task: returns how much it did.
+    calls: arguments of each task.
+    max_pending: calls taken before one of them is done.
+
+  Yields:
+    What finished tasks returned, in the order in which they finish.
+  """
+  pending: set[concurrent.futures.Future[Any]] = set()
+  for arguments in calls:
+    pending.add(executor.submit(task, *arguments))
+    while len(pending) >= max_pending:
+      finished, pending = concurrent.futures.wait(
+        pending, return_when=concurrent.futures.FIRST_COMPLETED
+      )
+      yield from (future.result() for future in finished)
+  for future in concurrent.futures.as_completed(pending):
+    yield future.result()
+
+
+def _start(setup: Callable, arguments: tuple) -> None:
+  threading.Thread(target=_exit_with_parent, daemon=True).start()
+  setup(*arguments)
+
+
+def _exit_with_parent() -> None:
+  """Ends this process once its parent is gone, even if that was killed."""
+  multiprocessing.connection.wait([multiprocessing.parent_process().sentinel])
+  os._exit(1)
+
+
+class _Inline(concurrent.futures.Executor):
+  """Runs tasks at once in this process, behind the pool's interface."""
+
+  def __init__(self, setup: Callable, arguments: tuple):
+    setup(*arguments)
+
+  def submit(self, fn, /, *args, **kwargs):
+    future = concurrent.futures.Future()
+    future.set_result(fn(*args, **kwargs))
+    return future
