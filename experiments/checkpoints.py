@@ -33,7 +33,7 @@ class Checkpoints:
     *,
     config: Mapping[str, Any],
     pipeline: Mapping[str, Any],
-    index_version: str = '',
+    index_version: str | None = '',
     fingerprints: Mapping[str, str] | None = None,
     keep: int = 2,
   ):
@@ -44,7 +44,8 @@ class Checkpoints:
       config: JSON values, saved with every step.
       pipeline: what decides the stream of batches (seed, batch size, workers,
         processes, data set fingerprint), JSON values; must be equal on resume.
-      index_version: fingerprint of the index the data come from.
+      index_version: fingerprint of the index the data come from; must be equal
+        on resume. None where each step has its own, given to `save`.
       fingerprints: of the data by name, for those who load the parameters.
       keep: newest steps that stay on disk.
     """
@@ -72,13 +73,34 @@ class Checkpoints:
     latest = self._checkpointer.latest
     return None if latest is None else latest.step
 
-  def save(self, step: int, state: Any, batches: Iterator) -> None:
-    """Saves in the background; `state` may be donated once this returns."""
+  def saved_index_version(self) -> str:
+    """The index version that the newest step names; '' if there is none."""
+    step = self.latest_step()
+    return _metadata(self._path / str(step))['index_version'] if step else ''
+
+  def save(
+    self,
+    step: int,
+    state: Any,
+    batches: Iterator,
+    index_version: str | None = None,
+  ) -> None:
+    """Saves in the background; `state` may be donated once this returns.
+
+    Args:
+      step: its number.
+      state: the train state.
+      batches: whose position is saved.
+      index_version: the one in use, where it changes from step to step.
+    """
+    metadata = dict(self._metadata)
+    if index_version is not None:
+      metadata['index_version'] = index_version
     self._checkpointer.save_checkpointables_async(
       step,
       {'state': state, 'data': batches},
       force=True,
-      custom_metadata=self._metadata,
+      custom_metadata=metadata,
     )
 
   def restore(self, abstract: Any, batches: Iterator) -> Any:
@@ -98,7 +120,8 @@ class Checkpoints:
     path = self._path / str(self.latest_step())
     saved = _metadata(path)
     for part in ('pipeline', 'index_version'):
-      _check_same(path, part, saved[part], self._metadata[part])
+      if self._metadata[part] is not None:
+        _check_same(path, part, saved[part], self._metadata[part])
     _log_changes(path, saved['config'], self._metadata['config'])
     _check_shapes(path, abstract)
     loaded = self._checkpointer.load_checkpointables(

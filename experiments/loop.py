@@ -103,7 +103,7 @@ def train(
         'without validation).'
       )
   program = program_lib.make_program(task, config, devices=devices)
-  num_steps = config.num_steps
+  num_steps, companion = config.num_steps, task.companion
   with contextlib.ExitStack() as stack:
     enter = stack.enter_context
     enter(program.context())
@@ -112,12 +112,14 @@ def train(
         workdir,
         config=json.loads(config.to_json()),
         pipeline=_pipeline(task, config),
-        index_version=task.index_version,
+        index_version=None if companion else task.index_version,
         fingerprints=task.fingerprints,
         keep=config.keep_checkpoints,
       )
     )
     batches = enter(_closing(iter(task.dataset('train'))))
+    if companion:
+      enter(contextlib.closing(companion))
     start = saver.latest_step() or 0
     if start:
       logging.info('Continuing %s after step %d.', workdir, start)
@@ -131,12 +133,16 @@ def train(
     meter = progress.Throughput(
       task.tokens_per_step, task.flops_per_step, program.mesh.devices.ravel()
     )
+    if companion:
+      companion.start(start, state.params, saver.saved_index_version())
     show = enter(progress.bar('train', 'steps'))
     show(start, num_steps)
 
-    def finish(step: int, metrics: tasks.Metrics) -> None:
+    def finish(
+      step: int, metrics: tasks.Metrics, extra: Mapping[str, float]
+    ) -> None:
       """Fetches a step's metrics, which waits until it is done."""
-      values = jax.tree.map(float, jax.device_get(metrics))
+      values = jax.tree.map(float, jax.device_get(metrics)) | extra
       _check_finite(step, values, saver.latest_step())
       meter.tick()
       show(step, num_steps)
@@ -161,18 +167,24 @@ def train(
     pending = None
     for step in range(start + 1, num_steps + 1):
       profiler.before(step - start)
-      batch = sharding.global_batch(next(batches), program.rows)
+      with meter.waiting():
+        rows = next(batches)
+      batch = sharding.global_batch(rows, program.rows)
       with jax.profiler.StepTraceAnnotation('train', step_num=step):
         state, metrics = program.step(state, batch)
       if pending is not None:
         finish(*pending)
-      pending = (step, metrics)
+      extra = companion.metrics(step, rows) if companion else {}
+      pending = (step, metrics, extra)
+      if companion:
+        companion.after_step(step, state.params)
       saving = step % config.checkpoint_every == 0 or step == num_steps
       if saving or step % config.eval_every == 0:
         finish(*pending)
         pending = None
         if saving:
-          saver.save(step, state, batches)
+          version = companion.index_version() if companion else None
+          saver.save(step, state, batches, version)
         measure(step)
   return state
 

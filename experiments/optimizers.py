@@ -1,32 +1,49 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""AdamW, the learning rate schedule and gradient accumulation.
+"""AdamW and BERT's Adam, learning rate schedules, gradient accumulation.
 
-Borgeaud et al. 2022, appendix C: linear warm-up from 1e-7 to the maximum, then a
-cosine down to a tenth of it at the last step.
+RETRO (Borgeaud et al. 2022, appendix C): AdamW, linear warm-up from 1e-7 to the
+maximum, then a cosine down to a tenth of it at the last step. ICT, REALM and ORQA:
+the optimizer of BERT's release (Devlin et al. 2018), Adam without bias correction
+under a linear decay to 0.
 """
 
 from collections.abc import Callable
 import dataclasses
+import re
 from typing import Any
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 
 WEIGHT = 'weight'
+# As `warmup_steps`: a tenth of the run, as `warmup_steps` below resolves it.
+TENTH = -1
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OptimizerConfig:
-  """AdamW with warm-up and cosine decay.
+  """An optimizer and its schedule; the defaults are AdamW under a cosine.
+
+  BERT's optimizer, which every REALM and ORQA experiment uses: name 'bert_adam',
+  schedule 'linear', decay_mask 'bert', warmup_steps -1, weight_decay 0.01, b1
+  0.9, b2 0.999, eps 1e-6, clip_norm 1.
 
   Attributes:
-    learning_rate: the maximum, reached at the end of the warm-up.
-    warmup_steps: steps of linear growth.
-    initial_learning_rate: where the warm-up starts.
-    final_fraction: learning rate at the last step over the maximum.
-    weight_decay: decoupled decay of matrices; norms and biases have none.
+    name: 'adamw', or 'bert_adam': Adam without bias correction.
+    schedule: 'cosine', or 'linear': down to 0 at the end of the run.
+    learning_rate: the maximum of the cosine, reached at the end of the warm-up;
+      of 'linear' what the decay starts from at step 0, warm-up or not.
+    warmup_steps: steps of linear growth; -1 for a tenth of the run, see
+      `warmup_steps`.
+    initial_learning_rate: where the warm-up starts; of 'linear' it is 0.
+    final_fraction: learning rate at the last step over the maximum; of 'linear'
+      it is 0.
+    weight_decay: decoupled, multiplied by the learning rate.
+    decay_mask: what decays: 'matrices', or 'bert': all but norms and biases.
+      They differ in parameters of one dimension that are neither.
     b1: decay of the first moment.
     b2: decay of the second moment.
     eps: added to the root of the second moment.
@@ -34,11 +51,14 @@ class OptimizerConfig:
     accumulate_steps: microbatches into which a batch is cut.
   """
 
+  name: str = 'adamw'
+  schedule: str = 'cosine'
   learning_rate: float = 2e-4
   warmup_steps: int = 750
   initial_learning_rate: float = 1e-7
   final_fraction: float = 0.1
   weight_decay: float = 0.1
+  decay_mask: str = 'matrices'
   b1: float = 0.9
   b2: float = 0.95
   eps: float = 1e-8
@@ -50,11 +70,21 @@ class OptimizerConfig:
       raise ValueError(
         f'optimizer.accumulate_steps={self.accumulate_steps}: expected >= 1.'
       )
-    if self.warmup_steps < 0 or self.learning_rate <= 0:
+    if self.warmup_steps < TENTH or self.learning_rate <= 0:
       raise ValueError(
-        f'optimizer: expected warmup_steps >= 0 and learning_rate > 0, got '
-        f'{self.warmup_steps} and {self.learning_rate}.'
+        f'optimizer: expected warmup_steps >= 0 (or {TENTH}: a tenth of the run) '
+        f'and learning_rate > 0, got {self.warmup_steps} and '
+        f'{self.learning_rate}.'
       )
+    for field, known in (
+      ('name', _ADAMS),
+      ('schedule', _SCHEDULES),
+      ('decay_mask', _DECAY_MASKS),
+    ):
+      if getattr(self, field) not in known:
+        raise ValueError(
+          f'optimizer.{field}={getattr(self, field)!r}; known: {sorted(known)}.'
+        )
 
 
 def make_config(fields: Any) -> OptimizerConfig:
@@ -72,6 +102,51 @@ def make_config(fields: Any) -> OptimizerConfig:
   return OptimizerConfig(**dict(fields))
 
 
+def warmup_steps(config: OptimizerConfig, num_steps: int) -> int:
+  """Steps of warm-up in a run of `num_steps`.
+
+  -1 is the rule of REALM and ORQA, a tenth of the run but at least 100 and at
+  most 10,000 steps; here at most half of the run too, so that a run of less than
+  200 steps does not end before its warm-up.
+
+  Raises:
+    ValueError: if the warm-up is longer than the run.
+  """
+  if config.warmup_steps == TENTH:
+    return min(10_000, max(100, num_steps // 10), num_steps // 2)
+  if config.warmup_steps >= num_steps:
+    raise ValueError(
+      f'optimizer.warmup_steps={config.warmup_steps} must be less than '
+      f'num_steps={num_steps}.'
+    )
+  return config.warmup_steps
+
+
+def _cosine(config: OptimizerConfig, num_steps: int) -> optax.Schedule:
+  return optax.schedules.warmup_cosine_decay_schedule(
+    init_value=config.initial_learning_rate,
+    peak_value=config.learning_rate,
+    warmup_steps=warmup_steps(config, num_steps),
+    decay_steps=num_steps,
+    end_value=config.final_fraction * config.learning_rate,
+  )
+
+
+def _linear(config: OptimizerConfig, num_steps: int) -> optax.Schedule:
+  """BERT's: the decay runs on under the warm-up, so the two do not meet."""
+  warmup = warmup_steps(config, num_steps)
+
+  def schedule(step):
+    grow = step / max(warmup, 1)
+    decay = jnp.maximum(num_steps - step, 0) / num_steps
+    return config.learning_rate * jnp.where(step < warmup, grow, decay)
+
+  return schedule
+
+
+_SCHEDULES = {'cosine': _cosine, 'linear': _linear}
+
+
 def learning_rate_schedule(
   config: OptimizerConfig, num_steps: int
 ) -> optax.Schedule:
@@ -80,18 +155,7 @@ def learning_rate_schedule(
   Raises:
     ValueError: if the warm-up is longer than the run.
   """
-  if config.warmup_steps >= num_steps:
-    raise ValueError(
-      f'optimizer.warmup_steps={config.warmup_steps} must be less than '
-      f'num_steps={num_steps}.'
-    )
-  return optax.schedules.warmup_cosine_decay_schedule(
-    init_value=config.initial_learning_rate,
-    peak_value=config.learning_rate,
-    warmup_steps=config.warmup_steps,
-    decay_steps=num_steps,
-    end_value=config.final_fraction * config.learning_rate,
-  )
+  return _SCHEDULES[config.schedule](config, num_steps)
 
 
 def decay_mask(params: Any) -> Any:
@@ -99,26 +163,106 @@ def decay_mask(params: Any) -> Any:
   return jax.tree.map(lambda x: x.ndim >= 2, params)
 
 
+def bert_decay_mask(params: Any) -> Any:
+  """True for all but biases and what lies under a norm, told by their names.
+
+  BERT's rule, there a search for LayerNorm|layer_norm|bias. Embeddings decay.
+  """
+
+  def decays(path, unused_leaf):
+    # Keys of other kinds are inside a parameter's box.
+    names = (k.key for k in path if isinstance(k, jax.tree_util.DictKey))
+    return not re.search('norm|bias$', '/'.join(names), re.IGNORECASE)
+
+  return jax.tree_util.tree_map_with_path(decays, params)
+
+
+_DECAY_MASKS = {'matrices': decay_mask, 'bert': bert_decay_mask}
+
+
+class UncorrectedAdamState(NamedTuple):
+  """Running moments of the gradients.
+
+  Attributes:
+    mu: first moment, like the parameters.
+    nu: second moment, like the parameters.
+  """
+
+  mu: Any
+  nu: Any
+
+
+def scale_by_uncorrected_adam(
+  b1: float, b2: float, eps: float
+) -> optax.GradientTransformation:
+  """Adam's direction without bias correction, which optax cannot switch off.
+
+  With b1 0.9 and b2 0.999 the first update is 0.1 / sqrt(0.001), about 3.2 times
+  the corrected one.
+
+  Args:
+    b1: decay of the first moment.
+    b2: decay of the second moment.
+    eps: added to the root of the second moment.
+
+  Returns:
+    The transformation, gradients -> mu / (sqrt(nu) + eps).
+  """
+
+  def init(params):
+    return UncorrectedAdamState(
+      optax.tree.zeros_like(params), optax.tree.zeros_like(params)
+    )
+
+  def update(grads, state, params=None):
+    del params
+    mu = optax.tree.update_moment(grads, state.mu, b1, 1)
+    nu = optax.tree.update_moment_per_elem_norm(grads, state.nu, b2, 2)
+    updates = jax.tree.map(lambda m, v: m / (jnp.sqrt(v) + eps), mu, nu)
+    return updates, UncorrectedAdamState(mu, nu)
+
+  return optax.GradientTransformation(init, update)
+
+
+def _adamw(
+  config: OptimizerConfig, schedule: optax.Schedule
+) -> optax.GradientTransformation:
+  return optax.adamw(
+    schedule,
+    b1=config.b1,
+    b2=config.b2,
+    eps=config.eps,
+    weight_decay=config.weight_decay,
+    mask=_DECAY_MASKS[config.decay_mask],
+  )
+
+
+def _bert_adam(
+  config: OptimizerConfig, schedule: optax.Schedule
+) -> optax.GradientTransformation:
+  return optax.chain(
+    scale_by_uncorrected_adam(config.b1, config.b2, config.eps),
+    optax.add_decayed_weights(
+      config.weight_decay, _DECAY_MASKS[config.decay_mask]
+    ),
+    optax.scale_by_learning_rate(schedule),
+  )
+
+
+_ADAMS = {'adamw': _adamw, 'bert_adam': _bert_adam}
+
+
 def make_optimizer(
   config: OptimizerConfig, num_steps: int
 ) -> optax.GradientTransformation:
-  """Clipping, then AdamW under the schedule."""
+  """Clipping over all gradients, then Adam under the schedule."""
   clip = (
     optax.clip_by_global_norm(config.clip_norm)
     if config.clip_norm
     else optax.identity()
   )
-  return optax.chain(
-    clip,
-    optax.adamw(
-      learning_rate_schedule(config, num_steps),
-      b1=config.b1,
-      b2=config.b2,
-      eps=config.eps,
-      weight_decay=config.weight_decay,
-      mask=decay_mask,
-    ),
-  )
+  schedule = learning_rate_schedule(config, num_steps)
+  return optax.chain(clip, _ADAMS[config.name](config, schedule))
 
 
 def value_and_grad(

@@ -156,7 +156,11 @@ def peak_flops_per_sec(device_kind: str) -> float | None:
 
 
 class Throughput:
-  """Steps/s and what follows from it, with pauses and compilation left out."""
+  """Steps/s and what follows from it, with pauses and compilation left out.
+
+  `data_wait_share` is the share of that time spent asking for the next batch: 0
+  where all was ready.
+  """
 
   def __init__(self, tokens_per_step: int, flops_per_step: float, devices):
     """Takes a task's counts and the devices it runs on."""
@@ -166,6 +170,7 @@ class Throughput:
     self._peak = peak * len(devices) if peak else None
     self._steps = 0
     self._sec = 0.0
+    self._waited_sec = 0.0
     self._last: float | None = None
 
   def tick(self) -> None:
@@ -176,6 +181,14 @@ class Throughput:
       self._steps += 1
     self._last = now
 
+  @contextlib.contextmanager
+  def waiting(self) -> Iterator[None]:
+    """Times what the device may have to wait for: the next batch."""
+    start = time.perf_counter()
+    yield
+    if self._last is not None:
+      self._waited_sec += time.perf_counter() - start
+
   def pause(self) -> None:
     """Forgets the time until the next step ends: it held other work."""
     self._last = None
@@ -184,9 +197,10 @@ class Throughput:
     """Rates since the last call; empty if no step was timed."""
     if not self._steps:
       return {}
-    steps_per_sec = self._steps / max(self._sec, 1e-9)
-    self._steps, self._sec = 0, 0.0
-    rates = {'steps_per_sec': steps_per_sec}
+    sec = max(self._sec, 1e-9)
+    steps_per_sec, waited = self._steps / sec, self._waited_sec / sec
+    self._steps, self._sec, self._waited_sec = 0, 0.0, 0.0
+    rates = {'steps_per_sec': steps_per_sec, 'data_wait_share': waited}
     if self._tokens:
       rates['tokens_per_sec'] = steps_per_sec * self._tokens
     if self._flops:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from collections.abc import Mapping
 import dataclasses
 from typing import Any
+from typing import Protocol
 
 import grain
 import jax
@@ -17,6 +18,35 @@ import jax
 Params = Any
 Batch = Mapping[str, Any]
 Metrics = dict[str, jax.Array]
+
+
+class Companion(Protocol):
+  """What lives beside a run: an index that is refreshed from its parameters.
+
+  The loop calls `start` once before the first batch, then `after_step` and
+  `metrics` for every step, in this order, on every process.
+  """
+
+  def start(self, step: int, params: Params, saved: str) -> None:
+    """Gets ready to serve batches.
+
+    Args:
+      step: steps taken already.
+      params: sharded as in training.
+      saved: `index_version` of the checkpoint that is continued, or ''.
+    """
+
+  def after_step(self, step: int, params: Params) -> None:
+    """Called when a step was dispatched; `params` are its result."""
+
+  def metrics(self, step: int, batch: Batch) -> dict[str, float]:
+    """Metrics of the step that took this batch, of this process's rows."""
+
+  def index_version(self) -> str:
+    """What a checkpoint of now must name to be continued exactly."""
+
+  def close(self) -> None:
+    """Stops all that runs in the background."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -41,6 +71,8 @@ class Task:
     index_version: fingerprint of the index that the data come from, if any.
     fingerprints: of the data by name, saved with every checkpoint so that a
       trained model can be held against the data it is run with.
+    companion: what runs beside, if anything; its version goes into checkpoints
+      in place of `index_version`.
   """
 
   init: Callable[[jax.Array], Params]
@@ -54,3 +86,4 @@ class Task:
   flops_per_step: float = 0.0
   index_version: str = ''
   fingerprints: Mapping[str, str] = dataclasses.field(default_factory=dict)
+  companion: Companion | None = None

@@ -1,0 +1,83 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""What is masked: a salient span, random tokens, or random spans.
+
+Guu et al. 2020, section 3.4 and Table 2. Masked wordpieces all become [MASK]; of
+more than `max_targets` only the first are predicted, as in the released code.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+KINDS = ('salient', 'uniform', 'span')
+MASK_RATE = 0.15  # Devlin et al. 2018, section 3.1
+# Joshi et al. 2020 (SpanBERT), section 3.1: lengths are geometric, at most 10.
+_SPAN_P = 0.2
+_MAX_SPAN = 10
+
+
+def budget(length: int) -> int:
+  """Tokens that the random maskers take of a sentence: 15 %, at least one."""
+  return max(1, round(MASK_RATE * length))
+
+
+def uniform(length: int, rng: np.random.Generator) -> np.ndarray:
+  """Chooses single tokens (BERT).
+
+  Args:
+    length: tokens of the sentence, at least 1.
+    rng: randomness.
+
+  Returns:
+    Sorted indices.
+  """
+  return np.sort(rng.choice(length, budget(length), replace=False))
+
+
+def spans(
+  length: int, rng: np.random.Generator, continues: np.ndarray | None = None
+) -> np.ndarray:
+  """Chooses contiguous spans of whole words (SpanBERT).
+
+  Args:
+    length: tokens of the sentence, at least 1.
+    rng: randomness.
+    continues: [length] bool, whether a token continues the word before it; a
+      span counts words and begins with one. None: each token is a word.
+
+  Returns:
+    Sorted indices; the last span may exceed the budget by a part of a word.
+  """
+  first = np.ones(length, bool) if continues is None else ~continues
+  first[0] = True
+  starts = np.flatnonzero(first)
+  ends = np.append(starts[1:], length)
+  chosen = np.zeros(length, bool)
+  wanted = budget(length)
+  while (left := wanted - int(chosen.sum())) > 0:
+    words = min(int(rng.geometric(_SPAN_P)), _MAX_SPAN, left)
+    word = int(rng.integers(len(starts)))
+    last = min(word + words, len(starts)) - 1
+    chosen[starts[word] : ends[last]] = True
+  return np.flatnonzero(chosen)
+
+
+def salient(candidates: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+  """Chooses one of the salient spans, each alike (section 3.4).
+
+  Args:
+    candidates: [n, 2] first and past-last token of each span.
+    rng: randomness.
+
+  Returns:
+    Indices of its tokens.
+  """
+  start, limit = candidates[int(rng.integers(len(candidates)))].tolist()
+  return np.arange(start, limit)
+
+
+RANDOM: dict[str, Callable[..., np.ndarray]] = {
+  'uniform': uniform,
+  'span': spans,
+}
