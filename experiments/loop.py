@@ -183,7 +183,7 @@ def train(
         finish(*pending)
         pending = None
         if saving:
-          version = companion.index_version() if companion else None
+          version = companion.version_to_save() if companion else None
           saver.save(step, state, batches, version)
         measure(step)
   return state

@@ -42,7 +42,7 @@ class Companion(Protocol):
   def metrics(self, step: int, batch: Batch) -> dict[str, float]:
     """Metrics of the step that took this batch, of this process's rows."""
 
-  def index_version(self) -> str:
+  def version_to_save(self) -> str:
     """What a checkpoint of now must name to be continued exactly."""
 
   def close(self) -> None:

@@ -359,7 +359,9 @@ class BlockStore:
 
   def sentences(self, block: int) -> range:
     """Ids of the sentences of one block."""
-    [shard], [row] = (x.tolist() for x in self._document.locate([block]))
+    [shard], [row] = (
+      x.tolist() for x in self._document.locate(np.asarray([block]))
+    )
     ends = self._sentence_end.shard(shard)
     base = int(self._sentence_row.offsets[shard])
     return range(
@@ -430,7 +432,7 @@ class BlockStore:
       lengths[here] = counts
     return tokens.reshape(*ids.shape, length), lengths.reshape(ids.shape)
 
-  def texts(self, ids: Iterable[int]) -> list[str]:
+  def texts(self, ids: Iterable[int | np.integer]) -> list[str]:
     """The exact text of each block; '' for -1."""
     return [self._text(int(i)) if i >= 0 else '' for i in ids]
 
@@ -438,7 +440,7 @@ class BlockStore:
     start, limit = self._byte_span[i].tolist()
     return self.tokens.text_bytes(int(self._document[i]))[start:limit].decode()
 
-  def titles(self, ids: Iterable[int]) -> list[str]:
+  def titles(self, ids: Iterable[int | np.integer]) -> list[str]:
     """The title of each block's document; '' for -1."""
     return [
       self.tokens.title(int(self._document[int(i)])) if i >= 0 else ''

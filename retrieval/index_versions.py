@@ -67,6 +67,11 @@ def version_name(step: int, fingerprint: str) -> str:
   return f'{step:010d}-{fingerprint[:12]}'
 
 
+def step_of(name: str) -> int:
+  """The step in a version's name."""
+  return int(name.partition('-')[0])
+
+
 @dataclasses.dataclass(frozen=True)
 class Version:
   """One opened version; held until `close`.
@@ -142,9 +147,17 @@ class VersionFolder:
       p.name for p in self.root.iterdir() if _is_version(p.name) and p.is_dir()
     )
 
-  def latest(self) -> str:
-    """The version of the newest parameters, '' if there is none."""
-    return next(reversed(self.names()), '')
+  def latest(self, at_most: int | None = None) -> str:
+    """The version of the newest parameters, '' if there is none.
+
+    Args:
+      at_most: steps after this one do not count: a run that was killed and
+        continued has yet to come to them.
+    """
+    names = self.names()
+    if at_most is not None:
+      names = [name for name in names if step_of(name) <= at_most]
+    return names[-1] if names else ''
 
   def build(
     self,

@@ -26,7 +26,10 @@ from experiments import tasks
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 _TIMEOUT_SEC = 100
-_TIMED = ('steps_per_sec', 'tokens_per_sec', 'model_flops_per_sec')
+_TIMED = (
+  *('steps_per_sec', 'tokens_per_sec', 'model_flops_per_sec'),
+  'data_wait_share',
+)
 
 
 def _rows(workdir):

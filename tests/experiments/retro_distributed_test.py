@@ -17,7 +17,10 @@ from tests.retro_jax import tiny_data
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 _TIMEOUT_SEC = 280
-_TIMED = ('steps_per_sec', 'tokens_per_sec', 'model_flops_per_sec')
+_TIMED = (
+  *('steps_per_sec', 'tokens_per_sec', 'model_flops_per_sec'),
+  'data_wait_share',
+)
 
 
 def _arguments(root, workdir):

@@ -172,8 +172,8 @@ def main(workdir, *arguments):
 def _die_while_saving(die_at):
   save = checkpoints.Checkpoints.save
 
-  def save_and_die(self, step, state, batches):
-    save(self, step, state, batches)
+  def save_and_die(self, step, state, batches, version):
+    save(self, step, state, batches, version)
     if step == die_at:
       os.kill(os.getpid(), signal.SIGKILL)
 

@@ -1,0 +1,134 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The data folder of REALM: where each store lies, and opening it.
+
+tokenizer/   WordPiece
+tokens/      every document of Z, with its text
+blocks/      spans of sentences: what is retrieved
+spans/       salient spans of X, the corpus that is masked
+masked/      tokens/ and blocks/ of X, where it is another corpus than Z
+"""
+
+import dataclasses
+import functools
+import os
+import pathlib
+
+import ml_collections
+
+from realm_jax import examples
+from retrieval import blocks as blocks_lib
+from retrieval import corpus as corpus_lib
+from retrieval import embedders
+from retrieval import salient as salient_lib
+from retrieval import tokenizers
+from retrieval import tokens as tokens_lib
+
+MINILM = 'minilm'
+
+
+def checkpoint_path(path: str) -> pathlib.Path:
+  """A BERT checkpoint's folder; 'minilm' is the packaged all-MiniLM-L6-v2."""
+  return embedders.find_minilm() if path == MINILM else pathlib.Path(path)
+
+
+def has_other_masked_corpus(config: ml_collections.ConfigDict) -> bool:
+  """Whether what is masked (X) is another corpus than what is retrieved (Z)."""
+  return bool(config.masked_corpus.kind)
+
+
+def corpus(settings: ml_collections.ConfigDict) -> corpus_lib.Corpus:
+  """A corpus that a config's section names."""
+  return corpus_lib.Corpus(corpus_lib.CorpusConfig(**settings))
+
+
+@dataclasses.dataclass(frozen=True)
+class DataFolder:
+  """Paths and stores of one data folder; stores open once, on first use.
+
+  Attributes:
+    root: the folder.
+  """
+
+  root: pathlib.Path
+
+  @classmethod
+  def of(
+    cls, config: ml_collections.ConfigDict, workdir: str | os.PathLike
+  ) -> 'DataFolder':
+    """The folder that a config and a workdir name."""
+    return cls(pathlib.Path(config.data_dir or pathlib.Path(workdir) / 'data'))
+
+  def path(self, name: str) -> pathlib.Path:
+    """Where one store lies."""
+    return self.root / name
+
+  @functools.cached_property
+  def tokenizer_path(self) -> pathlib.Path:
+    """The tokenizer's folder."""
+    return self.root / 'tokenizer'
+
+  @functools.cached_property
+  def tokenizer(self) -> tokenizers.WordPieceTokenizer:
+    """The tokenizer of both corpora."""
+    if not self.tokenizer_path.exists():
+      raise FileNotFoundError(
+        f'{self.tokenizer_path}: no tokenizer here; run '
+        'experiments.realm_prepare for this folder first.'
+      )
+    tokenizer = tokenizers.load_tokenizer(self.tokenizer_path)
+    if not isinstance(tokenizer, tokenizers.WordPieceTokenizer):
+      raise ValueError(
+        f'{self.tokenizer_path}: REALM needs a WordPiece vocabulary with [MASK].'
+      )
+    return tokenizer
+
+  @functools.cached_property
+  def blocks(self) -> blocks_lib.BlockStore:
+    """Blocks of Z."""
+    return self._blocks(self.root)
+
+  @functools.cached_property
+  def masked_blocks(self) -> blocks_lib.BlockStore:
+    """Blocks of X; those of Z where there is no other corpus."""
+    other = self.root / 'masked'
+    return self._blocks(other) if other.exists() else self.blocks
+
+  def _blocks(self, root: pathlib.Path) -> blocks_lib.BlockStore:
+    tokens = tokens_lib.TokenStore(root / 'tokens')
+    tokens.check_tokenizer(self.tokenizer)
+    return blocks_lib.BlockStore(root / 'blocks', tokens)
+
+  @functools.cached_property
+  def spans(self) -> salient_lib.SalientStore:
+    """Salient spans of X."""
+    return salient_lib.SalientStore(self.path('spans'), self.masked_blocks)
+
+  def layout(self, config: ml_collections.ConfigDict) -> examples.Layout:
+    """Lengths of rows and the tokenizer's specials.
+
+    Raises:
+      ValueError: when the blocks were packed to another length.
+    """
+    if self.blocks.max_length != config.blocks.max_length:
+      raise ValueError(
+        f'{self.blocks.path}: blocks of at most {self.blocks.max_length} '
+        f'wordpieces, but config.blocks.max_length is '
+        f'{config.blocks.max_length}.'
+      )
+    tokenizer = self.tokenizer
+    return examples.Layout(
+      block_length=config.blocks.max_length,
+      cls_id=tokenizer.cls_id,
+      sep_id=tokenizer.sep_id,
+      mask_id=tokenizer.mask_id,
+      pad_id=tokenizer.pad_id,
+      **config.layout,
+    )
+
+  def fingerprints(self) -> dict[str, str]:
+    """What a training run depends on, by name of store."""
+    return {
+      'tokenizer': self.tokenizer.fingerprint,
+      'blocks': self.blocks.fingerprint,
+    }

@@ -1,0 +1,186 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Prepares the data of REALM and ICT: tokenize, cut into blocks, tag spans.
+
+  python -m experiments.realm_prepare --config=configs/<name>.py --workdir=DIR
+
+runs every stage that is not done yet; --config.prepare.stages=blocks,spans runs
+those alone. A killed command continues where it stopped when run again.
+--config.prepare.export=tfr writes the official record forms to <data>/official.
+"""
+
+from collections.abc import Callable
+import time
+
+from absl import logging
+import ml_collections
+import rich.table
+
+from experiments import command
+from experiments import progress
+from experiments import realm_data
+from retrieval import blocks as blocks_lib
+from retrieval import official_records
+from retrieval import salient as salient_lib
+from retrieval import store
+from retrieval import taggers
+from retrieval import tokenizers
+from retrieval import tokens as tokens_lib
+
+Config = ml_collections.ConfigDict
+Rows = list[tuple[str, str]]
+
+
+def take_tokenizer(config: Config, data: realm_data.DataFolder) -> Rows:
+  """Copies the WordPiece vocabulary that the config names."""
+  path = realm_data.checkpoint_path(config.tokenizer.path)
+  given = tokenizers.load_tokenizer(path)
+  if not data.tokenizer_path.exists():
+    given.save(data.tokenizer_path)
+  if data.tokenizer.fingerprint != given.fingerprint:
+    raise ValueError(
+      f'{data.tokenizer_path}: tokenizer {data.tokenizer.fingerprint} stands '
+      f'here already, but config.tokenizer.path {config.tokenizer.path} is '
+      f'{given.fingerprint}: remove it, or name another data_dir.'
+    )
+  return [('vocabulary', f'{given.vocab_size:,}')]
+
+
+def _corpora(config: Config, data: realm_data.DataFolder):
+  """(what it is, folder, section) of Z and, where it is another, of X."""
+  yield 'Z', data.root, config.corpus
+  if realm_data.has_other_masked_corpus(config):
+    yield 'X', data.root / 'masked', config.masked_corpus
+
+
+def tokenize(config: Config, data: realm_data.DataFolder) -> Rows:
+  """Writes the token stores, with texts."""
+  rows = []
+  for name, root, settings in _corpora(config, data):
+    with progress.bar(f'tokenize {name}', 'documents') as update:
+      tokens = tokens_lib.build_token_store(
+        root / 'tokens',
+        realm_data.corpus(settings),
+        data.tokenizer_path,
+        with_title=False,
+        with_text=True,
+        documents_per_shard=config.tokens.documents_per_shard,
+        num_processes=config.tokens.num_processes,
+        progress=update,
+      )
+    rows += [
+      (f'documents, {name}', f'{tokens.num_documents:,}'),
+      (f'tokens, {name}', f'{len(tokens.tokens):,}'),
+    ]
+    skipped = tokens.store.meta['skipped']
+    rows += [(f'skipped, {why}', f'{n:,}') for why, n in skipped.items()]
+  return rows
+
+
+def cut_blocks(config: Config, data: realm_data.DataFolder) -> Rows:
+  """Packs sentences into blocks."""
+  rows = []
+  for name, root, _ in _corpora(config, data):
+    with progress.bar(f'blocks {name}', 'documents') as update:
+      blocks = blocks_lib.build_block_store(
+        root / 'blocks',
+        tokens_lib.TokenStore(root / 'tokens'),
+        data.tokenizer_path,
+        num_processes=config.tokens.num_processes,
+        progress=update,
+        **config.blocks.to_dict(),
+      )
+    rows += [
+      (f'blocks, {name}', f'{blocks.num_blocks:,}'),
+      (f'sentences, {name}', f'{blocks.num_sentences:,}'),
+      (f'documents dropped by title, {name}', f'{blocks.num_dropped:,}'),
+    ]
+  return rows
+
+
+def tag_spans(config: Config, data: realm_data.DataFolder) -> Rows:
+  """Finds the salient spans of X."""
+  settings = config.spans.to_dict()
+  with progress.bar('tag', 'documents') as update:
+    spans = salient_lib.build_salient_store(
+      data.path('spans'),
+      data.masked_blocks,
+      taggers.TaggerConfig(**settings.pop('tagger')),
+      progress=update,
+      **settings,
+    )
+  return [(name, f'{count:,}') for name, count in spans.counts().items()]
+
+
+STAGES: dict[str, Callable[[Config, realm_data.DataFolder], Rows]] = {
+  'tokenizer': take_tokenizer,
+  'tokens': tokenize,
+  'blocks': cut_blocks,
+  'spans': tag_spans,
+}
+
+
+def verify(data: realm_data.DataFolder) -> Rows:
+  """Reads every byte of what is published and compares the checksums.
+
+  Raises:
+    ValueError: naming the first file that is missing or damaged.
+  """
+  rows = []
+  for folder in ('', 'masked/'):
+    for name, kind in (
+      ('tokens', tokens_lib.KIND),
+      ('blocks', blocks_lib.KIND),
+      ('spans', salient_lib.KIND),
+    ):
+      path = data.path(folder + name)
+      if path.exists():
+        store.Store.open(path, kind).verify()
+        rows.append((f'checksums, {folder}{name}', 'right'))
+  return rows
+
+
+def export(config: Config, data: realm_data.DataFolder) -> Rows:
+  """Writes the official record forms."""
+  root = data.path('official')
+  with progress.bar('export', 'records') as update:
+    return official_records.export(
+      root, data, config.prepare.export_shards, update
+    )
+
+
+def _stages(config: Config) -> list[str]:
+  wanted = list(STAGES) if config.masker == 'salient' else list(STAGES)[:-1]
+  if config.prepare.stages == 'all':
+    return wanted
+  chosen = config.prepare.stages.split(',')
+  unknown = [stage for stage in chosen if stage not in STAGES]
+  if unknown:
+    raise ValueError(
+      f'prepare.stages names {unknown}; expected some of {list(STAGES)}.'
+    )
+  return chosen
+
+
+def run(config: Config, workdir: str) -> None:
+  """Runs the stages asked for and prints what stands afterwards."""
+  data = realm_data.DataFolder.of(config, workdir)
+  table = rich.table.Table('stage', 'what', 'value', 'seconds')
+  work = [(stage, STAGES[stage]) for stage in _stages(config)]
+  if config.prepare.verify:
+    work.insert(0, ('verify', lambda _, data: verify(data)))
+  if config.prepare.export:
+    work.append(('export', export))
+  for stage, do in work:
+    logging.info('Stage %s, in %s.', stage, data.root)
+    start = time.monotonic()
+    rows = do(config, data)
+    sec = f'{time.monotonic() - start:.1f}'
+    for i, (what, value) in enumerate(rows):
+      table.add_row('' if i else stage, what, value, '' if i else sec)
+  progress.console().print(table)
+  logging.info('The data lie in %s.', data.root)
+
+
+if __name__ == '__main__':
+  command.main(run, computes=True)

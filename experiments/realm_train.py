@@ -1,0 +1,35 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Pre-trains REALM on prepared data, its index refreshed as it learns.
+
+  python -m experiments.realm_train --config=configs/<name>.py[:arg] \
+    --config.data_dir=DATA --workdir=DIR
+
+Run again after a kill, it continues from the last checkpoint: bit for bit with
+the refresh schedules sync and frozen.
+"""
+
+from absl import logging
+import jax
+import ml_collections
+
+from experiments import command
+from experiments import loop
+from experiments import realm_data
+from experiments import realm_task
+
+
+def run(config: ml_collections.ConfigDict, workdir: str) -> None:
+  """Trains until `config.num_steps`."""
+  data = realm_data.DataFolder.of(config, workdir)
+  task = realm_task.make_task(config, data, workdir)
+  logging.info('Training on %s, writing to %s.', data.root, workdir)
+  devices = jax.devices()
+  builders = realm_task.builder_devices(config)
+  loop.train(
+    task, config, workdir, devices=[d for d in devices if d not in builders]
+  )
+
+
+if __name__ == '__main__':
+  command.main(run, computes=True)

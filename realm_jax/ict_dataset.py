@@ -1,0 +1,120 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Batches of the inverse cloze task (Lee et al. 2019, section 4)."""
+
+import functools
+
+import grain
+import numpy as np
+
+from realm_jax import examples
+from realm_jax import ict
+from retrieval import blocks as blocks_lib
+from retrieval import chunks as chunks_lib
+from retrieval import store
+
+
+class Blocks:
+  """Ids of the blocks of a split: a random-access source for Grain.
+
+  Attributes:
+    ids: [n] int64.
+  """
+
+  def __init__(
+    self, blocks: blocks_lib.BlockStore, split: str, valid_fraction: float
+  ):
+    """Takes the blocks of a split's documents.
+
+    Raises:
+      ValueError: when there is none.
+    """
+    hashes = blocks.tokens.id_hash[:]
+    chosen = chunks_lib.in_split(hashes, split, valid_fraction)
+    ids = np.arange(blocks.num_blocks)
+    self.ids = ids[chosen[blocks.documents(ids)]]
+    self._name = f'{blocks.fingerprint}, {split}, {valid_fraction}'
+    if not len(self.ids):
+      raise ValueError(
+        f'{blocks.path}: split {split!r} with valid_fraction {valid_fraction} '
+        'holds no block.'
+      )
+
+  def __len__(self) -> int:
+    return len(self.ids)
+
+  def __getitem__(self, i: int) -> int:
+    return int(self.ids[int(i)])
+
+  def __repr__(self) -> str:
+    return f'Blocks({self._name})'
+
+
+def make_dataset(
+  layout: examples.Layout,
+  blocks: blocks_lib.BlockStore,
+  *,
+  split: str,
+  valid_fraction: float,
+  batch_size: int,
+  mask_rate: float = ict.MASK_RATE,
+  seed: int = 0,
+  process_index: int = 0,
+  process_count: int = 1,
+) -> grain.IterDataset:
+  """Batches of this process, checkpointable.
+
+  Args:
+    layout: lengths of rows and specials.
+    blocks: where they lie.
+    split: 'train' (without end), 'valid' or 'all' (one pass).
+    valid_fraction: share of documents held out.
+    batch_size: blocks of a global batch, each other's negatives.
+    mask_rate: probability that the sentence leaves its block.
+    seed: of order, sentences and removals.
+    process_index: of this process.
+    process_count: processes that share a batch.
+
+  Returns:
+    A dataset of `ict.read_rows`'s batches, [batch_size / process_count, ...].
+
+  Raises:
+    ValueError: for a batch that does not divide or exceeds the split.
+  """
+  if batch_size < 2 or batch_size % process_count:
+    raise ValueError(
+      f'batch_size {batch_size}: expected at least 2 and a multiple of the '
+      f'{process_count} process(es).'
+    )
+  source = Blocks(blocks, split, valid_fraction)
+  if len(source) < batch_size:
+    raise ValueError(
+      f'{blocks.path}: split {split!r} has {len(source)} blocks, fewer than a '
+      f'batch of {batch_size}.'
+    )
+  rows = grain.MapDataset.source(source).seed(seed).shuffle()
+  rows = rows[process_index::process_count]
+  if split == 'train':
+    rows = rows.repeat()
+  rows = rows.batch(
+    batch_size // process_count, drop_remainder=True, batch_fn=np.asarray
+  )
+  read = functools.partial(_read, layout, blocks, mask_rate)
+  return rows.random_map(read).to_iter_dataset(
+    grain.ReadOptions(num_threads=1, prefetch_buffer_size=4)
+  )
+
+
+def _read(layout, blocks, mask_rate, ids, rng):
+  return ict.read_rows(layout, blocks, ids, rng, mask_rate)
+
+
+def fingerprint(
+  layout: examples.Layout,
+  blocks: blocks_lib.BlockStore,
+  valid_fraction: float,
+  mask_rate: float,
+) -> str:
+  """Hash of the stream but for seed, batch size and processes."""
+  fields = [str(layout), blocks.fingerprint, valid_fraction, mask_rate]
+  return store.fingerprint(fields)
