@@ -236,8 +236,8 @@ def finish(
 
 def _shrink(config: ml_collections.ConfigDict) -> None:
   """Cuts everything to what a CPU does in seconds."""
-  config.corpus.max_documents = 60
-  config.tokens.documents_per_shard = 20
+  config.corpus.max_documents = 200
+  config.tokens.documents_per_shard = 60
   config.tokens.num_processes = 1
   config.blocks.max_length = 48
   config.spans.tagger.kind = 'dates'

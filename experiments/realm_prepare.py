@@ -6,7 +6,7 @@
 
 runs every stage that is not done yet; --config.prepare.stages=blocks,spans runs
 those alone. A killed command continues where it stopped when run again.
---config.prepare.export=tfr writes the official record forms to <data>/official.
+--config.prepare.export=True writes the official record forms to <data>/official.
 """
 
 from collections.abc import Callable
@@ -141,12 +141,29 @@ def verify(data: realm_data.DataFolder) -> Rows:
 
 
 def export(config: Config, data: realm_data.DataFolder) -> Rows:
-  """Writes the official record forms."""
+  """Writes the official record forms to <data>/official."""
   root = data.path('official')
-  with progress.bar('export', 'records') as update:
-    return official_records.export(
-      root, data, config.prepare.export_shards, update
+  shards = config.prepare.export_shards
+  blocks, masked = data.blocks, data.masked_blocks
+  with progress.bar('export ORQA blocks', 'blocks') as update:
+    official_records.write_blocks(root, blocks, progress=update)
+    official_records.write_examples(root, blocks)
+  with progress.bar('export retrieval corpus', 'blocks') as update:
+    official_records.write_retrieval_corpus(
+      root / 'retrieval', blocks, data.tokenizer, shards, progress=update
     )
+  rows = [('blocks, titles, examples, retrieval corpus', str(root))]
+  if data.path('spans').exists():
+    with progress.bar('export pre-training corpus', 'blocks') as update:
+      official_records.write_pretraining(
+        root / 'pretraining',
+        masked,
+        data.spans.block_bytes,
+        shards,
+        progress=update,
+      )
+    rows.append(('pre-training corpus', str(root)))
+  return rows
 
 
 def _stages(config: Config) -> list[str]:

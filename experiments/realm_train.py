@@ -9,6 +9,8 @@ Run again after a kill, it continues from the last checkpoint: bit for bit with
 the refresh schedules sync and frozen.
 """
 
+import functools
+
 from absl import logging
 import jax
 import ml_collections
@@ -16,13 +18,17 @@ import ml_collections
 from experiments import command
 from experiments import loop
 from experiments import realm_data
+from experiments import realm_refresh
 from experiments import realm_task
 
 
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   """Trains until `config.num_steps`."""
   data = realm_data.DataFolder.of(config, workdir)
-  task = realm_task.make_task(config, data, workdir)
+  start_builder = functools.partial(
+    realm_refresh.start_child, config, str(data.root), workdir
+  )
+  task = realm_task.make_task(config, data, workdir, start_builder)
   logging.info('Training on %s, writing to %s.', data.root, workdir)
   devices = jax.devices()
   builders = realm_task.builder_devices(config)

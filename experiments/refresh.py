@@ -20,6 +20,7 @@ reported, and training goes on with the last good index.
 """
 
 from collections.abc import Callable
+import concurrent.futures
 import dataclasses
 import multiprocessing
 import threading
@@ -120,6 +121,8 @@ class Refresher:
     self._background = _make_background(config, builder, start_builder)
     self._serving: dict[int, serving.ServingIndex] = {}  # by period
     self._changed = threading.Condition()
+    # Keeps what runs on other devices out of the mesh that trains.
+    self._apart = concurrent.futures.ThreadPoolExecutor(1)
     self._closed = False
     self._last_poll = 0.0
     self._last_snapshot = 0
@@ -149,7 +152,7 @@ class Refresher:
       saved = self._folder.latest(at_most=step)
     self._last_snapshot = step
     self._saved = [saved] if saved else []
-    name = saved or self._builder.build(step, index_builder.snapshot(params))
+    name = saved or self._build(step, params)
     self._serve(self._period(step), name)
     self._background.start()
 
@@ -158,6 +161,10 @@ class Refresher:
     if self.config.schedule != 'sync':
       return 0
     return batch_index // self.config.period
+
+  def _build(self, step: int, params: Any) -> str:
+    taken = index_builder.snapshot(params)
+    return self._apart.submit(self._builder.build, step, taken).result()
 
   def _serve(self, period: int, name: str) -> None:
     version = self._folder.open(name, self._builder.blocks)
@@ -206,7 +213,7 @@ class Refresher:
   def _refresh_now(self, step: int, params: Any) -> None:
     period = self._period(step)
     try:
-      name = self._builder.build(step, index_builder.snapshot(params))
+      name = self._build(step, params)
     except ValueError as error:
       self._report(step, error)
       self._serve(period, self.index_version())
@@ -274,6 +281,7 @@ class Refresher:
       self._closed = True
       self._changed.notify_all()
     self._background.close()
+    self._apart.shutdown()
 
 
 def _make_background(config, builder, start_builder) -> index_builder.NoBuilder:

@@ -203,7 +203,7 @@ class MaskedSentences:
     origin = int(self._unit_blocks[i])
     return examples.mask_sentence(self._layout, tokens, positions) | {
       'origin': np.int32(origin),
-      'origin_hash': self._blocks.hashes(np.asarray(origin)),
+      'origin_hash': np.uint64(self._blocks.hashes(np.asarray([origin]))[0]),
     }
 
   def _positions(self, unit, sentence, length, rng) -> np.ndarray:
@@ -215,10 +215,10 @@ class MaskedSentences:
 
   def _continues(self, sentence: int, length: int) -> np.ndarray:
     """Whether each token begins where the one before it ended."""
-    start = int(self._blocks.sentence_tokens(np.asarray(sentence))[0])
-    block = self._blocks.sentence_blocks(np.asarray(sentence))
-    document = int(self._blocks.documents(block))
-    spans = self._blocks.tokens.token_bytes(document)[start : start + length]
+    blocks, ids = self._blocks, np.asarray([sentence])
+    start = int(blocks.sentence_tokens(ids)[0, 0])
+    document = int(blocks.documents(blocks.sentence_blocks(ids))[0])
+    spans = blocks.tokens.token_bytes(document)[start : start + length]
     return np.append(False, spans[1:, 0] == spans[:-1, 1])
 
 
@@ -342,8 +342,7 @@ def make_dataset(
     batch_size: examples of a global batch.
     train: without end and masked anew in every pass; otherwise one pass.
     seed: of shuffle and masks.
-    read_ahead: batches made ready before they are asked for; 0 makes each when
-      it is asked for.
+    read_ahead: batches made ready before they are asked for, at least 1.
     process_index: of this process.
     process_count: processes that share a batch.
 
@@ -375,10 +374,9 @@ def make_dataset(
     rows = rows.map_with_index(retrieval)
   else:
     rows = rows.map(lambda batch: retrieval(None, batch))
+  # A thread of its own also keeps retrieval out of the caller's mesh.
   return rows.to_iter_dataset(
-    grain.ReadOptions(
-      num_threads=min(read_ahead, 1), prefetch_buffer_size=max(read_ahead, 1)
-    )
+    grain.ReadOptions(num_threads=1, prefetch_buffer_size=max(read_ahead, 1))
   )
 
 

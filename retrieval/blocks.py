@@ -325,11 +325,11 @@ class BlockStore:
 
   def documents(self, ids: np.ndarray) -> np.ndarray:
     """Document index of each block: [...] int64."""
-    return self._document[np.asarray(ids)]
+    return np.asarray(self._document[np.asarray(ids)])
 
   def token_spans(self, ids: np.ndarray) -> np.ndarray:
     """First and past-last token in the document's row: [..., 2] int32."""
-    return self._token_span[np.asarray(ids)]
+    return np.asarray(self._token_span[np.asarray(ids)])
 
   def byte_spans(self, ids: np.ndarray) -> np.ndarray:
     """First and past-last byte in the document's text: [..., 2] int32."""
@@ -337,7 +337,7 @@ class BlockStore:
 
   def hashes(self, ids: np.ndarray) -> np.ndarray:
     """Hash of title and text, equal for equal blocks: [...] uint64."""
-    return self._hash[np.asarray(ids)]
+    return np.asarray(self._hash[np.asarray(ids)])
 
   def all_hashes(self) -> np.ndarray:
     """`hashes` of every block: [num_blocks] uint64."""

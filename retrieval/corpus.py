@@ -3,8 +3,9 @@
 """Corpora: any source of text as a stream of documents.
 
 Sources: the packaged vital articles, JSON lines, folders of .txt files,
-WikiExtractor's output, and TFDS data sets. Documents stream in a fixed order and
-memory does not grow with the corpus; text is passed on exactly as it stands.
+WikiExtractor's output, TFDS data sets, and the record files that ORQA and REALM
+were published with. Documents stream in a fixed order and memory does not grow
+with the corpus; text is passed on exactly as it stands.
 """
 
 import collections
@@ -22,14 +23,27 @@ from absl import logging
 from retrieval import store
 from retrieval.readers import base
 from retrieval.readers import files as files_lib
+from retrieval.readers import orqa
 from retrieval.readers import tfds
 from retrieval.readers import wikiextractor
 
 Document = base.Document
 
-KINDS = ('jsonl', 'text', 'tfds', 'vital', 'wikiextractor')
+KINDS = (
+  'jsonl',
+  'orqa_blocks',
+  'orqa_corpus',
+  'realm_pretraining',
+  'text',
+  'tfds',
+  'vital',
+  'wikiextractor',
+)
+_SHARDS = ('*-of-[0-9]*', '*.tfrecord*')
 _IN_FOLDER = {
   'jsonl': ('*.jsonl', '*.jsonl.*', '*.json', '*.json.*', '*.ndjson'),
+  'orqa_corpus': _SHARDS,
+  'realm_pretraining': _SHARDS,
   'text': ('*.txt',),
   'wikiextractor': ('wiki_*',),
 }
@@ -41,7 +55,8 @@ class CorpusConfig:
   """Where documents come from.
 
   Attributes:
-    kind: vital, jsonl, text, wikiextractor or tfds.
+    kind: one of KINDS. orqa_blocks: blocks.tfr with titles.tfr; orqa_corpus and
+      realm_pretraining: REALM's shards to retrieve from and to train on.
     path: a file, a folder or a glob; TFDS: `name` or `name/config`.
     split: split of a TFDS data set.
     data_dir: where TFDS keeps its data; '' for its default.
@@ -125,8 +140,31 @@ class Corpus:
         return files_lib.read_text(files)
       case 'wikiextractor':
         return wikiextractor.read(files)
+      case 'orqa_blocks':
+        return orqa.read_blocks(files)
+      case 'orqa_corpus':
+        return orqa.read_corpus(files)
+      case 'realm_pretraining':
+        return orqa.read_pretraining(files)
       case _:
         return tfds.read(config.path, config.split, config.data_dir, fields)
+
+  def annotations(self) -> Iterator[orqa.Annotations]:
+    """Yields the sentences and salient spans that a corpus brings along.
+
+    They come in the documents' order and carry their ids; `max_documents` does
+    not end them.
+
+    Raises:
+      ValueError: for a kind of corpus without them; for a bad record, by file
+        and number, unless the config skips those.
+    """
+    if self.config.kind != 'realm_pretraining':
+      raise ValueError(
+        f'corpus.kind {self.config.kind!r} marks no sentences and spans; '
+        "expected 'realm_pretraining'."
+      )
+    return orqa.read_annotations(self._files, self.config.on_error)
 
   def fingerprint(self) -> str:
     """Hash of the settings that matter and of what the files hold."""
@@ -236,6 +274,8 @@ def _find_files(config: CorpusConfig) -> list[base.SourceFile]:
     path = files_lib.vital_file()
     return [base.SourceFile(path, path.name)]
   path = pathlib.Path(config.path)
+  if config.kind == 'orqa_blocks':
+    return orqa.find_block_files(path)
   if path.is_file():
     return [base.SourceFile(path, path.name)]
   patterns = ('any',)

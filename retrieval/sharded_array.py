@@ -120,8 +120,8 @@ class ShardedArray:
       raise IndexError(
         f'Rows {rows.min()}..{rows.max()} of an array of {len(self)} rows.'
       )
-    shards = np.searchsorted(self.offsets, rows, side='right') - 1
-    return shards, rows - self.offsets[shards]
+    shards = np.asarray(np.searchsorted(self.offsets, rows, side='right') - 1)
+    return shards, np.asarray(rows - self.offsets[shards])
 
   def __len__(self) -> int:
     return self.shape[0]
@@ -132,7 +132,7 @@ class ShardedArray:
       if step != 1:
         return self[np.arange(start, stop, step)]
       return self._slice(start, max(start, stop))
-    if isinstance(key, int | np.integer):
+    if np.ndim(key) == 0:
       key = int(key) + (len(self) if key < 0 else 0)
       shards, rows = self.locate(np.asarray([key]))
       return self._map(int(shards[0]))[int(rows[0])]

@@ -113,6 +113,12 @@ class ExactSearcher:
     self, queries: np.ndarray, k: int
   ) -> tuple[np.ndarray, np.ndarray]:
     """See `base.Searcher`; ties go to the lower id."""
+    with jax.set_mesh(self._mesh):  # the caller may be in another one
+      return self._search(queries, k)
+
+  def _search(
+    self, queries: np.ndarray, k: int
+  ) -> tuple[np.ndarray, np.ndarray]:
     queries = base.check_queries(queries, self.dimension, k)
     if not len(queries) or not self.num_vectors:
       return base.nothing(len(queries), k)

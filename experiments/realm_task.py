@@ -1,0 +1,313 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""REALM as a Task for the loop, and trained models to look into."""
+
+import dataclasses
+import functools
+import os
+import pathlib
+from typing import Any
+
+from absl import logging
+import jax
+import ml_collections
+
+from experiments import checkpoints
+from experiments import index_builder
+from experiments import realm_data
+from experiments import refresh
+from experiments import sharding
+from experiments import tasks
+from realm_jax import config as config_lib
+from realm_jax import examples
+from realm_jax import initialize
+from realm_jax import losses
+from realm_jax import model as model_lib
+from realm_jax import pipeline
+from realm_jax import serving
+from retrieval import bert
+from retrieval import bert_checkpoint
+from retrieval import index as index_lib
+from retrieval import index_versions
+
+INDEX = 'index'
+
+
+def bert_config(
+  section: ml_collections.ConfigDict, vocab_size: int
+) -> bert.BertConfig:
+  """One BERT of a config: its checkpoint's sizes under the fields that are set.
+
+  Raises:
+    ValueError: when the checkpoint is of another vocabulary.
+  """
+  fields = section.to_dict()
+  path = fields.pop('checkpoint')
+  given = {k: v for k, v in fields.items() if v not in (0, '', -1.0)}
+  if not path:
+    return bert.BertConfig(vocab_size=vocab_size, **given)
+  folder = realm_data.checkpoint_path(path)
+  config = bert_checkpoint.read_config(folder / 'config.json', **given)
+  if config.vocab_size != vocab_size:
+    raise ValueError(
+      f'{folder}: a vocabulary of {config.vocab_size:,}, but the data were '
+      f'tokenized with {vocab_size:,} wordpieces.'
+    )
+  return config
+
+
+def model_config(
+  config: ml_collections.ConfigDict, data: realm_data.DataFolder
+) -> config_lib.RealmConfig:
+  """The model that a config names."""
+  vocab_size = data.tokenizer.vocab_size
+  return config_lib.RealmConfig(
+    embedder=bert_config(config.embedder, vocab_size),
+    encoder=bert_config(config.encoder, vocab_size),
+    **config.model,
+  )
+
+
+def init_params(
+  key: jax.Array,
+  *,
+  config: ml_collections.ConfigDict,
+  model_cfg: config_lib.RealmConfig,
+  encoder: bool = True,
+) -> tasks.Params:
+  """Initial parameters, boxed with their logical axes.
+
+  Args:
+    key: randomness of what no checkpoint gives.
+    config: names the checkpoints, or a run of ICT.
+    model_cfg: the model.
+    encoder: whether the encoder is part of them; ICT trains without.
+
+  Returns:
+    The tree.
+  """
+  sources = {
+    name: config[name].checkpoint
+    and realm_data.checkpoint_path(config[name].checkpoint)
+    for name in ('embedder', 'encoder')
+  }
+  embedder_params = None
+  if config.init_from:
+    embedder_params, _ = checkpoints.load_params(config.init_from)
+  return initialize.init_params(
+    key,
+    model_cfg,
+    embedder=sources['embedder'],
+    encoder=sources['encoder'] if encoder else None,
+    with_encoder=encoder,
+    retriever=embedder_params,
+  )
+
+
+def make_builder(
+  config: ml_collections.ConfigDict,
+  data: realm_data.DataFolder,
+  workdir: str | os.PathLike,
+) -> index_builder.Builder:
+  """What builds the index versions of a run."""
+  settings = refresh_config(config)
+  synchronous = settings.schedule != 'async'
+  return index_builder.Builder(
+    model=model_config(config, data),
+    layout=data.layout(config),
+    blocks=data.blocks,
+    folder=index_versions.VersionFolder(pathlib.Path(workdir) / INDEX),
+    index=index_lib.IndexConfig(metric='dot_product', **config.index.to_dict()),
+    batch_tokens=settings.batch_tokens,
+    devices=tuple(builder_devices(config)) or None,
+    together=synchronous and jax.process_count() > 1,
+  )
+
+
+def refresh_config(config: ml_collections.ConfigDict) -> refresh.RefreshConfig:
+  """The schedule that a config names."""
+  return refresh.RefreshConfig(**config.refresh)
+
+
+def builder_devices(config: ml_collections.ConfigDict) -> list[jax.Device]:
+  """Local devices that build the index and do not train.
+
+  Raises:
+    ValueError: when none would be left to train.
+  """
+  settings = refresh_config(config)
+  if settings.schedule != 'async' or settings.builder != 'thread':
+    return []
+  local = jax.local_devices()
+  if settings.num_devices >= len(local):
+    raise ValueError(
+      f'refresh.num_devices={settings.num_devices} of {len(local)} local '
+      'device(s): none would be left to train.'
+    )
+  return local[len(local) - settings.num_devices :]
+
+
+def source(
+  config: ml_collections.ConfigDict,
+  data: realm_data.DataFolder,
+  split: str,
+) -> pipeline.MaskedSentences:
+  """What a split masks; what it cannot is logged."""
+  found = pipeline.MaskedSentences(
+    data.masked_blocks,
+    data.layout(config),
+    pipeline.SourceConfig(
+      masker=config.masker,
+      split=split,
+      valid_fraction=config.valid_fraction,
+    ),
+    data.spans if config.masker == 'salient' else None,
+  )
+  logging.info(
+    'Split %r: %d blocks with something to mask; left out: %s.',
+    *(split, len(found), found.skipped),
+  )
+  return found
+
+
+def make_task(
+  config: ml_collections.ConfigDict,
+  data: realm_data.DataFolder,
+  workdir: str | os.PathLike,
+  start_builder=None,
+) -> tasks.Task:
+  """Binds model, loss, data and index.
+
+  Args:
+    config: of the experiment.
+    data: where the stores lie.
+    workdir: where the index versions go.
+    start_builder: starts the process of refresh.builder 'process'.
+
+  Returns:
+    What the loop trains.
+  """
+  layout = data.layout(config)
+  builder = make_builder(config, data, workdir)
+  settings = refresh_config(config)
+  companion = refresh.Refresher(settings, builder, start_builder)
+  retrieval = pipeline.Retrieval(data.blocks, layout, companion)
+  sources = {s: source(config, data, s) for s in ('train', 'valid')}
+  k, joint = layout.num_candidates, layout.joint_length
+  row_tokens = layout.query_length + k * (layout.block_length + joint)
+
+  def dataset(split: str):
+    return pipeline.make_dataset(
+      sources[split],
+      retrieval,
+      batch_size=config.batch_size,
+      train=split == 'train',
+      seed=config.seed,
+      read_ahead=config.read_ahead,
+      process_index=jax.process_index(),
+      process_count=jax.process_count(),
+    )
+
+  return tasks.Task(
+    init=functools.partial(init_params, config=config, model_cfg=builder.model),
+    loss=functools.partial(
+      losses.loss, model_lib.Realm(builder.model), **config.loss
+    ),
+    dataset=dataset,
+    pipeline_fingerprint=pipeline.fingerprint(
+      sources['train'], data.blocks, settings.identity
+    ),
+    tokens_per_step=config.batch_size * row_tokens,
+    fingerprints=data.fingerprints(),
+    companion=companion,
+  )
+
+
+@dataclasses.dataclass(frozen=True)
+class Trained:
+  """A trained REALM with its data.
+
+  Attributes:
+    config: of the experiment.
+    data: where its stores lie.
+    layout: lengths of rows.
+    model: the model.
+    params: its parameters, on one device.
+    step: of the checkpoint; 0 before training.
+  """
+
+  config: ml_collections.ConfigDict
+  data: realm_data.DataFolder
+  layout: examples.Layout
+  model: model_lib.Realm
+  params: Any
+  step: int
+
+  def open_index(self, folder: str | os.PathLike) -> serving.ServingIndex:
+    """The index of these very parameters; built where it does not stand yet.
+
+    Args:
+      folder: of the versions.
+
+    Returns:
+      It, with its query embedder.
+    """
+    builder = dataclasses.replace(
+      make_builder(self.config, self.data, '.'),
+      folder=index_versions.VersionFolder(folder),
+      devices=None,
+      together=False,
+    )
+    name = builder.build(self.step, index_builder.snapshot(self.params))
+    version = builder.folder.open(name, self.data.blocks)
+    return serving.ServingIndex(
+      version, serving.QueryEmbedder(self.model.config)
+    )
+
+
+def load(
+  workdir: str | os.PathLike,
+  data_dir: str = '',
+) -> Trained:
+  """Loads the newest checkpoint of a run of REALM or ICT.
+
+  Args:
+    workdir: of the training run.
+    data_dir: where the data lie now, if they have moved.
+
+  Returns:
+    The trained model.
+
+  Raises:
+    FileNotFoundError: if there is no checkpoint.
+    ValueError: if the data are of another tokenizer.
+  """
+  params, saved = checkpoints.load_params(str(workdir))
+  config = saved.config
+  data = realm_data.DataFolder.of(config, workdir)
+  if data_dir:
+    data = realm_data.DataFolder(pathlib.Path(data_dir))
+  made_with = saved.fingerprints.get('tokenizer')
+  if made_with and made_with != data.tokenizer.fingerprint:
+    raise ValueError(
+      f'{workdir}: trained with tokenizer {made_with}, but the data in '
+      f'{data.root} are of tokenizer {data.tokenizer.fingerprint}; expected '
+      'data_dir to name data of the same tokenizer.'
+    )
+  model = model_lib.Realm(model_config(config, data))
+  return Trained(config, data, data.layout(config), model, params, saved.step)
+
+
+def untrained(
+  config: ml_collections.ConfigDict, data: realm_data.DataFolder
+) -> Trained:
+  """The model as training begins."""
+  model_cfg = model_config(config, data)
+  boxed = init_params(
+    jax.random.split(jax.random.key(config.seed))[0],
+    config=config,
+    model_cfg=model_cfg,
+  )
+  params = sharding.unbox(boxed)
+  model = model_lib.Realm(model_cfg)
+  return Trained(config, data, data.layout(config), model, params, 0)

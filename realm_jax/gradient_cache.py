@@ -1,0 +1,69 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Batches of contrastive learning larger than their activations may be.
+
+Gao et al. 2021 (Scaling Deep Contrastive Learning Batch Size under Memory Limited
+Setup): embed chunk by chunk and keep only the embeddings, take the loss over all
+of them, then embed each chunk again for its gradients. Microbatches cannot do
+this: each would have only its own negatives.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+
+def map_chunks(
+  encode: Callable[[Any, jax.Array | None], Any],
+  batch: Any,
+  *,
+  num_chunks: int,
+  key: jax.Array | None = None,
+) -> Any:
+  """Encodes a batch in chunks, whose activations are not kept.
+
+  Value and gradients are those of `encode(batch, key)`, but for dropout; time is
+  that of one more forward pass. Each chunk takes rows from every device's share
+  of the batch, so nothing moves between devices. Gradients reach whatever
+  `encode` closes over, such as parameters.
+
+  Args:
+    encode: (batch, key) -> tree of arrays [rows, ...]; rows do not interact.
+    batch: tree of arrays [rows, ...].
+    num_chunks: must divide the rows. 1 is a plain call, which keeps activations.
+    key: randomness; each chunk folds in its number, and draws the same again when
+      it is recomputed.
+
+  Returns:
+    What `encode` returns for the whole batch, rows in their order.
+
+  Raises:
+    ValueError: if the chunks do not divide the rows.
+  """
+  rows = jax.tree.leaves(batch)[0].shape[0]
+  if num_chunks < 1 or rows % num_chunks:
+    raise ValueError(
+      f'{num_chunks} chunks do not divide a batch of {rows} rows.'
+    )
+  if num_chunks == 1:
+    return encode(batch, key)
+
+  def one_chunk(inputs):
+    index, chunk = inputs
+    chunk_key = None if key is None else jax.random.fold_in(key, index)
+    return encode(chunk, chunk_key)
+
+  chunks = jax.tree.map(
+    lambda x: x.reshape(-1, num_chunks, *x.shape[1:]).swapaxes(0, 1), batch
+  )
+  # The backward pass runs in a loop of its own, which shares nothing with this
+  # one: there is no need to keep the compiler from it.
+  encoded = jax.lax.map(
+    jax.checkpoint(one_chunk, prevent_cse=False),
+    (jnp.arange(num_chunks), chunks),
+  )
+  return jax.tree.map(
+    lambda x: x.swapaxes(0, 1).reshape(rows, *x.shape[2:]), encoded
+  )

@@ -1,0 +1,277 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Questions with their answers, from the forms in which they are published.
+
+  jsonl: a line {"question": ..., "answer": [...]}, as the files of ORQA's splits;
+    "answers" and an "id" are understood too.
+  webquestions: a list of {"qId", "qText", "answers"}.
+  curatedtrec: a line of id, type, question and regular expression, with tabs.
+  opentriviaqa: jsonl with "open_domain"; where it is false, one needs the choices
+    to answer, and the question is left out.
+  squad: SQuAD 1.1, whose paragraphs are not kept.
+
+Any of them may be packed as .gz, .bz2 or .xz.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Mapping
+import dataclasses
+import json
+import os
+import pathlib
+from typing import Any
+
+from absl import logging
+
+from retrieval.readers import base
+
+_BYTE_ORDER_MARK = b'\xef\xbb\xbf'
+_PACKED = ('.gz', '.bz2', '.xz')
+
+
+@dataclasses.dataclass(frozen=True)
+class Question:
+  """A question and what counts as its answer.
+
+  Attributes:
+    id: unique in its file.
+    question: exactly the source's characters.
+    answers: at least one, none blank; any of them is right.
+    kind: 'string', or 'regex' where answers are regular expressions.
+  """
+
+  id: str
+  question: str
+  answers: tuple[str, ...]
+  kind: str = 'string'
+
+
+# What a reader yields: where a question stands, and the question.
+_Found = Iterator[tuple[str, Question]]
+
+
+def read_questions(
+  path: str | os.PathLike, kind: str = 'auto'
+) -> list[Question]:
+  """Reads a file of questions.
+
+  Args:
+    path: the file.
+    kind: one of KINDS, or 'auto': by the file's name and beginning.
+
+  Returns:
+    The questions, in the file's order.
+
+  Raises:
+    FileNotFoundError: when there is no such file.
+    ValueError: for an unknown kind, a file without questions, or the first
+      record that is none; it says where, and what was expected.
+  """
+  path = pathlib.Path(path)
+  if kind not in ('auto', *KINDS):
+    raise ValueError(f'kind {kind!r}: expected auto or one of {KINDS}.')
+  if not path.is_file():
+    raise FileNotFoundError(f'{path}: no such file.')
+  kind = _detect(path) if kind == 'auto' else kind
+  questions, places = [], {}
+  for where, question in _READERS[kind](path):
+    if question.id in places:
+      first = places[question.id]
+      raise base.BadRecord(
+        'repeated id', where, f'id {question.id!r} stood at {first} already.'
+      )
+    places[question.id] = where
+    questions.append(question)
+  if not questions:
+    raise ValueError(f'{path}: no questions; read as {kind}.')
+  return questions
+
+
+def _detect(path: pathlib.Path) -> str:
+  """The kind of a file."""
+  suffixes = path.suffixes
+  if suffixes and suffixes[-1] in _PACKED:
+    suffixes.pop()
+  suffix = suffixes[-1] if suffixes else ''
+  if suffix == '.tsv':
+    return 'curatedtrec'
+  if suffix == '.jsonl':
+    first = next(_json_lines(path), ('', {}))[1]
+    return 'opentriviaqa' if 'open_domain' in first else 'jsonl'
+  if suffix == '.json':
+    lines = (line.strip() for _, line in _lines(path))
+    first = next((line for line in lines if line), b'')
+    return 'webquestions' if first.startswith(b'[') else 'squad'
+  raise ValueError(
+    f'{path}: the kind is not known by {suffix!r}; name one of {KINDS}.'
+  )
+
+
+def _lines(path: pathlib.Path) -> Iterator[tuple[str, bytes]]:
+  """Yields (place, line without its end) of every line that is not blank."""
+  for number, line in base.read_lines(path):
+    if number == 1:
+      line = line.removeprefix(_BYTE_ORDER_MARK)
+    if line.strip():
+      yield f'{path}:{number}', line.rstrip(b'\r\n')
+
+
+def _parse(data: bytes, where: str, expected: type) -> Any:
+  """Parses JSON of which the outermost value is an object or a list."""
+  text = base.decode(data, where)
+  try:
+    value = json.loads(text)
+  except (ValueError, RecursionError) as e:
+    raise base.BadRecord('invalid JSON', where, f'not JSON ({e}).') from None
+  return _check_type(value, where, expected)
+
+
+def _check_type(value: Any, where: str, expected: type) -> Any:
+  if isinstance(value, expected):
+    return value
+  names = {dict: 'a JSON object', list: 'a JSON list'}
+  raise base.BadRecord(
+    'invalid JSON',
+    where,
+    f'expected {names[expected]}, found {type(value).__name__}.',
+  )
+
+
+def _json_lines(path: pathlib.Path) -> Iterator[tuple[str, dict]]:
+  for where, line in _lines(path):
+    yield where, _parse(line, where, dict)
+
+
+def _json_file(path: pathlib.Path, expected: type) -> Any:
+  data = b''.join(line for _, line in base.read_lines(path))
+  return _parse(data.removeprefix(_BYTE_ORDER_MARK), str(path), expected)
+
+
+def _list(record: Any, name: str, where: str) -> list:
+  value = _check_type(record, where, dict).get(name)
+  if isinstance(value, list):
+    return value
+  found = type(value).__name__ if name in record else f'only {sorted(record)}'
+  raise base.BadRecord(
+    f'wrong type of {name}',
+    where,
+    f'field {name!r}: expected a list, found {found}.',
+  )
+
+
+def _text(record: Mapping[str, Any], name: str, where: str) -> str:
+  text = base.string(record, name, where)
+  if not text.strip():
+    raise base.BadRecord(
+      f'blank {name}', where, f'field {name!r} is blank, expected text.'
+    )
+  return text
+
+
+def _answers(values: list, name: str, where: str) -> tuple[str, ...]:
+  """Checks a list of answers and drops repeated ones."""
+  if not values:
+    raise base.BadRecord(
+      f'empty {name}', where, f'field {name!r}: expected at least one answer.'
+    )
+  texts = [
+    _text({f'{name}[{i}]': value}, f'{name}[{i}]', where)
+    for i, value in enumerate(values)
+  ]
+  return tuple(dict.fromkeys(texts))
+
+
+def _line_question(record: dict, where: str, path: pathlib.Path) -> Question:
+  names = [name for name in ('answer', 'answers') if name in record]
+  if len(names) != 1:
+    raise base.BadRecord(
+      'no single answer field',
+      where,
+      f"expected a field 'answer' or 'answers', found {sorted(record)}.",
+    )
+  values = _list(record, names[0], where)
+  number = where.rpartition(':')[2]
+  identifier = record.get('id', f'{path.name}:{number}')
+  if isinstance(identifier, int):
+    identifier = str(identifier)
+  return Question(
+    _text({'id': identifier}, 'id', where),
+    _text(record, 'question', where),
+    _answers(values, names[0], where),
+  )
+
+
+def _read_jsonl(path: pathlib.Path) -> _Found:
+  for where, record in _json_lines(path):
+    yield where, _line_question(record, where, path)
+
+
+def _read_opentriviaqa(path: pathlib.Path) -> _Found:
+  left_out = 0
+  for where, record in _json_lines(path):
+    is_open = record.get('open_domain')
+    if not isinstance(is_open, bool):
+      raise base.BadRecord(
+        'wrong type of open_domain',
+        where,
+        f"field 'open_domain': expected true or false, found {is_open!r}.",
+      )
+    if is_open:
+      yield where, _line_question(record, where, path)
+    left_out += not is_open
+  logging.info('%s: left out %d that need their choices.', path, left_out)
+
+
+def _read_webquestions(path: pathlib.Path) -> _Found:
+  for number, record in enumerate(_json_file(path, list), start=1):
+    where = f'{path}, record {number}'
+    answers = _answers(_list(record, 'answers', where), 'answers', where)
+    identifier, question = (
+      _text(record, name, where) for name in ('qId', 'qText')
+    )
+    yield where, Question(identifier, question, answers)
+
+
+def _read_curatedtrec(path: pathlib.Path) -> _Found:
+  names = ('id', 'type', 'question', 'regex')
+  for where, line in _lines(path):
+    # A regular expression may hold a tab itself.
+    fields = base.decode(line, where).split('\t', len(names) - 1)
+    if len(fields) != len(names):
+      raise base.BadRecord(
+        'wrong number of fields',
+        where,
+        f'{len(fields)} fields, expected {", ".join(names)} with tabs between.',
+      )
+    record = dict(zip(names, fields, strict=True))
+    identifier, question, regex = (
+      _text(record, name, where) for name in ('id', 'question', 'regex')
+    )
+    yield where, Question(identifier, question, (regex,), 'regex')
+
+
+def _read_squad(path: pathlib.Path) -> _Found:
+  where = str(path)
+  for article in _list(_json_file(path, dict), 'data', where):
+    for paragraph in _list(article, 'paragraphs', where):
+      for record in _list(paragraph, 'qas', where):
+        identifier = _text(_check_type(record, where, dict), 'id', where)
+        place = f'{path}, question {identifier}'
+        question = _text(record, 'question', place)
+        answers = [
+          _check_type(answer, place, dict).get('text')
+          for answer in _list(record, 'answers', place)
+        ]
+        answers = _answers(answers, 'answers', place)
+        yield place, Question(identifier, question, answers)
+
+
+_READERS: dict[str, Callable[[pathlib.Path], _Found]] = {
+  'jsonl': _read_jsonl,
+  'webquestions': _read_webquestions,
+  'curatedtrec': _read_curatedtrec,
+  'opentriviaqa': _read_opentriviaqa,
+  'squad': _read_squad,
+}
+KINDS = tuple(_READERS)

@@ -1,0 +1,225 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Readers of the corpora that ORQA and REALM were published with.
+
+ORQA's evidence (Lee et al. 2019): blocks.tfr and titles.tfr, raw UTF-8, the i-th
+title with the i-th block. REALM's two corpora (Guu et al. 2020), shards of
+tf.train.Example: blocks to retrieve (title, body), and blocks to train on (title,
+text) with the bytes of their sentences and salient spans.
+"""
+
+from collections.abc import Iterator
+from collections.abc import Sequence
+import itertools
+import pathlib
+from typing import NamedTuple
+
+import numpy as np
+
+from retrieval import tf_example
+from retrieval import tfrecord
+from retrieval.readers import base
+
+BLOCKS_FILE, TITLES_FILE = 'blocks.tfr', 'titles.tfr'
+_SUFFIXES = ('', '.gz')
+_SENTENCE = ('sentence_byte_start', 'sentence_byte_limit')
+_SPAN = ('span_byte_start', 'span_byte_limit')
+
+
+class Annotations(NamedTuple):
+  """What a pre-training corpus marks in one document.
+
+  Attributes:
+    document_id: as in the corpus of these files.
+    sentences: [n, 2] int64 first and past-last byte in the text's UTF-8 form.
+    spans: [m, 2] int64, likewise, of the salient spans.
+  """
+
+  document_id: str
+  sentences: np.ndarray
+  spans: np.ndarray
+
+
+def find_block_files(path: pathlib.Path) -> list[base.SourceFile]:
+  """Finds the file of blocks and the file of their titles.
+
+  Args:
+    path: a folder with both, or the file of blocks: its name says blocks, and
+      the one beside it titles instead.
+
+  Returns:
+    Blocks, then titles.
+
+  Raises:
+    FileNotFoundError: when one of them is missing.
+  """
+  names = [BLOCKS_FILE + suffix for suffix in _SUFFIXES]
+  folder = path
+  if not path.is_dir():
+    names, folder = [path.name], path.parent
+  blocks = _first_file(folder, names)
+  if not blocks:
+    raise FileNotFoundError(
+      f'corpus.path {str(path)!r}: no file there for kind orqa_blocks (names '
+      f'looked for: {", ".join(names)}).'
+    )
+  stem = blocks.name.removesuffix('.gz').replace('blocks', 'titles')
+  names = [stem + suffix for suffix in _SUFFIXES]
+  titles = _first_file(folder, names)
+  if not titles or titles == blocks:
+    raise FileNotFoundError(
+      f'{blocks}: no titles beside it (names looked for: {", ".join(names)}).'
+    )
+  return [base.SourceFile(file, file.name) for file in (blocks, titles)]
+
+
+def _first_file(
+  folder: pathlib.Path, names: Sequence[str]
+) -> pathlib.Path | None:
+  return next((folder / n for n in names if (folder / n).is_file()), None)
+
+
+def read_blocks(files: Sequence[base.SourceFile]) -> base.Records:
+  """Reads a file of blocks with its file of titles; ids count from 0.
+
+  Raises:
+    ValueError: when one of them holds more records.
+  """
+  texts, titles = (tfrecord.read(file.path) for file in files)
+  pairs = itertools.zip_longest(texts, titles)
+  for i, (text, title) in enumerate(pairs):
+    if text is None or title is None:
+      raise ValueError(_unequal(files, i, text is None, pairs))
+    where = f'{files[0].path}: record {i}'
+    try:
+      title = base.decode(title, f'{files[1].path}: record {i}')
+      yield where, base.Document(str(i), title, base.decode(text, where))
+    except base.BadRecord as error:
+      yield where, error
+
+
+def _unequal(files, count: int, more_titles: bool, rest) -> str:
+  longer = count + 1 + sum(1 for _ in rest)
+  counts = (count, longer) if more_titles else (longer, count)
+  return (
+    f'{files[0].path} holds {counts[0]} records, {files[1].path} {counts[1]}: '
+    'expected a title for each block.'
+  )
+
+
+def read_corpus(files: Sequence[base.SourceFile]) -> base.Records:
+  """Reads REALM's corpus of blocks to retrieve."""
+  for where, document, _ in _examples(files, 'body', ()):
+    yield where, document
+
+
+def read_pretraining(files: Sequence[base.SourceFile]) -> base.Records:
+  """Reads REALM's corpus of blocks to train on, without what it marks."""
+  for where, document, _ in _examples(files, 'text', ()):
+    yield where, document
+
+
+def read_annotations(
+  files: Sequence[base.SourceFile], on_error: str = 'raise'
+) -> Iterator[Annotations]:
+  """Reads what REALM's corpus of blocks to train on marks in them.
+
+  Args:
+    files: shards, in the corpus's order.
+    on_error: 'raise', or 'skip' to pass over bad records.
+
+  Yields:
+    The marks of each document.
+
+  Raises:
+    ValueError: for a bad record, by file and number, unless those are skipped;
+      and for a damaged file.
+  """
+  marks = (*_SENTENCE, *_SPAN)
+  for where, document, features in _examples(files, 'text', marks):
+    try:
+      if isinstance(document, base.BadRecord):
+        raise document
+      text = document.text.encode()
+      sentences = _byte_spans(features, _SENTENCE, text, where)
+      spans = _byte_spans(features, _SPAN, text, where)
+    except base.BadRecord as error:
+      if on_error == 'raise':
+        raise ValueError(str(error)) from None
+      continue
+    yield Annotations(document.id, sentences, spans)
+
+
+def _examples(
+  files: Sequence[base.SourceFile], text_name: str, more: Sequence[str]
+) -> Iterator[tuple[str, base.Document | base.BadRecord, dict]]:
+  """Yields where a record stands, its document or its fault, its features."""
+  names = ('title', text_name, *more)
+  for file in files:
+    for i, data in enumerate(tfrecord.read(file.path)):
+      where = f'{file.path}: record {i}'
+      try:
+        features = _decode(data, names, where)
+        title, text = (base.string(features, n, where) for n in names[:2])
+        document = base.Document(f'{file.name}:{i}', title, text)
+        yield where, document, features
+      except base.BadRecord as error:
+        yield where, error, {}
+
+
+def _decode(data: bytes, names: Sequence[str], where: str) -> dict:
+  """The named features; lists of one string become that string."""
+  try:
+    features = tf_example.decode(data, names)
+    if not {*names[:2]} <= {*features}:
+      features = tf_example.decode(data)  # so that the error names them all
+  except ValueError as e:
+    raise base.BadRecord('invalid tf.train.Example', where, str(e)) from None
+  return {
+    name: value[0] if isinstance(value, list) and len(value) == 1 else value
+    for name, value in features.items()
+  }
+
+
+def _byte_spans(
+  features: dict, names: tuple[str, str], text: bytes, where: str
+) -> np.ndarray:
+  """Two features as spans of the text: [n, 2] int64; missing ones are none."""
+  start, limit = pair = [features.get(name, []) for name in names]
+  fault = None
+  if any(len(x) and getattr(x, 'dtype', None) != np.int64 for x in pair):
+    fault = 'expected integers.'
+  elif len(start) != len(limit):
+    fault = f'{len(start)} starts, {len(limit)} limits.'
+  if fault is None:
+    spans = np.stack([start, limit], axis=1).astype(np.int64)
+    fault = span_fault(spans, text)
+  if fault:
+    raise base.BadRecord(
+      f'invalid {names[0]}', where, f'{names[0]}, {names[1]}: {fault}'
+    )
+  return spans
+
+
+def span_fault(spans: np.ndarray, text: bytes) -> str | None:
+  """Says which span is none of a text.
+
+  Args:
+    spans: [n, 2] first and past-last bytes.
+    text: UTF-8.
+
+  Returns:
+    What is wrong, or None.
+  """
+  low, high = spans[:, 0], spans[:, 1]
+  bad = (low < 0) | (low >= high) | (high > len(text))
+  if not bad.any():
+    # Bytes 0x80 to 0xbf continue a character.
+    inside = np.frombuffer(text + b' ', np.uint8) & 0xC0 == 0x80
+    bad = inside[spans].any(axis=1)
+  if not bad.any():
+    return None
+  return (
+    f'{spans[bad][0].tolist()} is no span of whole characters in {len(text)} '
+    'bytes.'
+  )

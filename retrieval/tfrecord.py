@@ -1,0 +1,223 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""TFRecord files, plain or gzipped, with every checksum checked.
+
+A record is the length of its data (8 bytes, little-endian), a checksum of those 8
+bytes (4), the data, and a checksum of the data (4). Checksums are CRC-32C (RFC
+3720, appendix B.4), masked: a checksum of data that holds checksums is a weak one.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
+import contextlib
+import functools
+import gzip
+import io
+import os
+import pathlib
+import struct
+import zlib
+
+import numpy as np
+
+_POLYNOMIAL = 0x82F63B78  # of CRC-32C, lowest bit first
+_STEP = 4096  # bytes that one look-up covers; a table of 4 MiB
+_MASK_DELTA = 0xA282EAD8
+_HEAD = struct.Struct('<QI')
+_CHECKSUM = struct.Struct('<I')
+_MAX_BYTES = 1 << 31  # of one record; protocol buffers end there, too
+_BUFFER_BYTES = 1 << 20
+_GZIP = b'\x1f\x8b'
+
+
+@functools.cache
+def _table() -> np.ndarray:
+  """What a byte does to the checksum, by its place: [_STEP * 256] uint32.
+
+  A checksum is linear: each byte adds (xor) its own share, which depends on its
+  value and on how many bytes follow.
+  """
+  last = np.arange(256, dtype=np.uint32)
+  for _ in range(8):
+    last = (last >> 1) ^ np.where(last & 1, np.uint32(_POLYNOMIAL), 0)
+  table = np.empty((_STEP, 256), np.uint32)
+  table[-1] = last
+  for i in range(_STEP - 2, -1, -1):
+    table[i] = (table[i + 1] >> 8) ^ last[table[i + 1] & 255]
+  return table.reshape(-1)
+
+
+_ROWS = np.arange(_STEP) * 256
+
+
+def crc32c(data: bytes) -> int:
+  """CRC-32C (Castagnoli) of some bytes."""
+  state = 0xFFFFFFFF
+  for start in range(0, len(data), _STEP):
+    places = np.frombuffer(data[start : start + _STEP], np.uint8).astype(int)
+    # The state so far acts like a change of the next four bytes.
+    head = min(4, len(places))
+    for i in range(head):
+      places[i] ^= (state >> 8 * i) & 255
+    places += _ROWS[-len(places) :]
+    shares = _table().take(places, mode='wrap')  # faster; none is outside
+    state = (state >> 8 * head) ^ int(np.bitwise_xor.reduce(shares))
+  return state ^ 0xFFFFFFFF
+
+
+def masked_crc32c(data: bytes) -> int:
+  """The checksum as TFRecord files hold it."""
+  crc = crc32c(data)
+  return ((crc >> 15 | crc << 17) + _MASK_DELTA) & 0xFFFFFFFF
+
+
+@functools.lru_cache(1 << 16)
+def _head(length: int) -> bytes:
+  """The 12 bytes before data; lengths repeat, so it is remembered."""
+  data = length.to_bytes(8, 'little')
+  return data + _CHECKSUM.pack(masked_crc32c(data))
+
+
+def read(path: str | os.PathLike) -> Iterator[bytes]:
+  """Yields the data of each record; memory holds one at a time.
+
+  Gzip is known by its first bytes, whatever the name.
+
+  Args:
+    path: of the file.
+
+  Raises:
+    FileNotFoundError: when there is none.
+    ValueError: for a damaged or cut file, with record and byte.
+  """
+  path = pathlib.Path(path)
+  with open(path, 'rb', buffering=_BUFFER_BYTES) as raw:
+    packed = _is_packed(path, raw.peek(_HEAD.size)[: _HEAD.size])
+    f = io.BufferedReader(gzip.GzipFile(fileobj=raw), _BUFFER_BYTES)
+    f = f if packed else raw
+    number, offset = 0, 0
+    while True:
+      try:
+        record = _read_record(f)
+      except (ValueError, EOFError, OSError, zlib.error) as e:
+        unit = 'unpacked byte' if packed else 'byte'
+        raise ValueError(
+          f'{path}: record {number} at {unit} {offset}: {e}'
+        ) from None
+      if record is None:
+        return
+      yield record
+      number += 1
+      offset += _HEAD.size + len(record) + _CHECKSUM.size
+
+
+def _is_packed(path: pathlib.Path, head: bytes) -> bool:
+  """Tells gzip from a plain file, whose first length may look like gzip."""
+  if len(head) == _HEAD.size:
+    length, _ = _HEAD.unpack(head)
+    if head == _head(length):
+      return False
+  if head.startswith(_GZIP):
+    return True
+  if path.suffix == '.gz':
+    raise ValueError(
+      f'{path}: record 0 at byte 0: expected gzip or a TFRecord, found '
+      f'{head.hex(" ") or "an empty file"}.'
+    )
+  return False
+
+
+def _read_record(f: io.BufferedIOBase) -> bytes | None:
+  """Returns the next record's data, or None at the end of the file."""
+  head = f.read(_HEAD.size)
+  if not head:
+    return None
+  if len(head) < _HEAD.size:
+    raise ValueError(
+      f'expected {_HEAD.size} bytes of length and checksum, the file ends after '
+      f'{len(head)}.'
+    )
+  length, stored = _HEAD.unpack(head)
+  if head != _head(length):
+    raise ValueError(_mismatch('length', _head(length)[8:], stored))
+  if length > _MAX_BYTES:
+    raise ValueError(
+      f'length {length}: expected at most {_MAX_BYTES} bytes in a record.'
+    )
+  data = f.read(length)
+  checksum = f.read(_CHECKSUM.size)
+  found = len(data) + len(checksum)
+  if found < length + _CHECKSUM.size:
+    raise ValueError(
+      f'expected {length} bytes of data and 4 of checksum, the file ends after '
+      f'{found}.'
+    )
+  expected = _CHECKSUM.pack(masked_crc32c(data))
+  if checksum != expected:
+    raise ValueError(_mismatch('data', expected, *_CHECKSUM.unpack(checksum)))
+  return data
+
+
+def _mismatch(what: str, expected: bytes, stored: int) -> str:
+  [want] = _CHECKSUM.unpack(expected)
+  return (
+    f'checksum of the {what}: expected 0x{want:08x}, the file holds '
+    f'0x{stored:08x}; it is damaged or no TFRecord file.'
+  )
+
+
+@contextlib.contextmanager
+def open_writer(
+  path: str | os.PathLike, *, packed: bool | None = None
+) -> Iterator[Callable[[bytes], None]]:
+  """Writes a file record by record; it stands once the context is left well.
+
+  Equal records give equal files, gzipped ones too.
+
+  Args:
+    path: of the file; its folder exists.
+    packed: whether to gzip; None: if the name ends in .gz.
+
+  Yields:
+    A function that appends one record.
+  """
+  path = pathlib.Path(path)
+  packed = path.suffix == '.gz' if packed is None else packed
+  temporary = path.with_name(f'.{path.name}.{os.getpid()}')
+  try:
+    with open(temporary, 'wb', buffering=_BUFFER_BYTES) as raw:
+      if packed:
+        with gzip.GzipFile('', 'wb', 6, raw, mtime=0) as f:
+          yield functools.partial(_write_record, f)
+      else:
+        yield functools.partial(_write_record, raw)
+      raw.flush()
+      os.fsync(raw.fileno())
+    os.replace(temporary, path)
+  finally:
+    temporary.unlink(missing_ok=True)
+
+
+def _write_record(f: io.BufferedIOBase, data: bytes) -> None:
+  checksum = _CHECKSUM.pack(masked_crc32c(data))
+  f.write(b''.join((_head(len(data)), data, checksum)))
+
+
+def write(
+  path: str | os.PathLike,
+  records: Iterable[bytes],
+  *,
+  packed: bool | None = None,
+) -> int:
+  """Writes a whole file; see `open_writer`.
+
+  Returns:
+    How many records it holds.
+  """
+  count = 0
+  with open_writer(path, packed=packed) as append:
+    for record in records:
+      append(record)
+      count += 1
+  return count
