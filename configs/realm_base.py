@@ -213,6 +213,7 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
     'rules': ('substring', 'dpr'),
     'bm25': True,
     'before': True,  # the untrained retriever, too
+    'during_training': False,  # recall of every new index, as a metric
   }
   config.explain = {'top': 5}
   return config

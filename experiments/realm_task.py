@@ -18,6 +18,7 @@ from experiments import realm_data
 from experiments import refresh
 from experiments import sharding
 from experiments import tasks
+from experiments import zero_shot
 from realm_jax import config as config_lib
 from realm_jax import examples
 from realm_jax import initialize
@@ -190,7 +191,9 @@ def make_task(
   layout = data.layout(config)
   builder = make_builder(config, data, workdir)
   settings = refresh_config(config)
-  companion = refresh.Refresher(settings, builder, start_builder)
+  companion = refresh.Refresher(
+    settings, builder, start_builder, _recall_measure(config, data, layout)
+  )
   retrieval = pipeline.Retrieval(data.blocks, layout, companion)
   sources = {s: source(config, data, s) for s in ('train', 'valid')}
   k, joint = layout.num_candidates, layout.joint_length
@@ -221,6 +224,31 @@ def make_task(
     fingerprints=data.fingerprints(),
     companion=companion,
   )
+
+
+def _recall_measure(config, data, layout):
+  """Zero-shot recall of each new index, where the config names questions."""
+  settings = config.evaluate
+  if not settings.during_training:
+    return None
+  if not settings.questions:
+    raise ValueError('evaluate.during_training needs evaluate.questions.')
+
+  def measure(index: serving.ServingIndex) -> dict[str, float]:
+    def retrieve(texts, k):
+      return index.retrieve_texts(texts, k, data.tokenizer, layout)
+
+    rows = zero_shot.measure({'': retrieve}, data.blocks, settings)
+    return {
+      f'{pathlib.Path(row["questions_file"]).stem}/{row["rule"]}/{head}': row[
+        head
+      ]['mean']
+      for row in rows
+      for head in row
+      if head.startswith('recall@')
+    }
+
+  return measure
 
 
 @dataclasses.dataclass(frozen=True)

@@ -106,6 +106,7 @@ class Refresher:
     config: RefreshConfig,
     builder: index_builder.Builder,
     start_builder: Callable[[], multiprocessing.Process] | None = None,
+    measure: Callable[[serving.ServingIndex], dict[str, float]] | None = None,
   ):
     """Nothing is built yet.
 
@@ -113,8 +114,12 @@ class Refresher:
       config: when the index is rebuilt.
       builder: makes versions in this process.
       start_builder: starts the process of builder 'process'.
+      measure: of every index that begins to serve; its values are metrics until
+        the next one does.
     """
     self.config = config
+    self._measure = measure
+    self._measured: dict[str, float] = {}
     self._builder = builder
     self._folder = builder.folder
     self._embed_queries = serving.QueryEmbedder(builder.model)
@@ -176,6 +181,10 @@ class Refresher:
     for old in before.values():
       old.version.close()
     logging.info('Retrieving from index version %s.', name)
+    if self._measure:
+      found = self._apart.submit(self._measure, opened).result()
+      self._measured = found | {'index_step': float(version.step)}
+      logging.info('Index of step %d: %s', version.step, found)
 
   def serving(self, batch_index: int | None) -> serving.ServingIndex:
     """The version for a training batch; waits while it is being built.
@@ -261,7 +270,7 @@ class Refresher:
   def metrics(self, step: int, batch: Any) -> dict[str, float]:
     """Steps between the batch's index and its training step."""
     age = step - 1 - float(np.mean(batch['index_step']))
-    return {
+    return self._measured | {
       'index_age_steps': age,
       'index_failures': float(self._failures),
     }

@@ -9,6 +9,7 @@ DPR's top-k accuracy is the same by another matching rule; see `answers`.
 
 from collections.abc import Callable
 from collections.abc import Iterator
+from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 from typing import Any
@@ -17,7 +18,9 @@ from jaxtyping import Bool
 from jaxtyping import Int
 import numpy as np
 
+from experiments import progress
 from retrieval import answers as answers_lib
+from retrieval import blocks as blocks_lib
 from retrieval import bootstrap
 from retrieval import questions as questions_lib
 from retrieval import tokenizers
@@ -220,3 +223,39 @@ def _all_texts(
 ) -> Iterator[str]:
   for low in range(0, num_blocks, _ANY_SLICE):
     yield from blocks.get(np.arange(low, min(low + _ANY_SLICE, num_blocks)))
+
+
+def measure(
+  retrievers: Mapping[str, RetrieveFn],
+  blocks: blocks_lib.BlockStore,
+  settings: Any,
+) -> list[dict[str, Any]]:
+  """Recall of several retrievers on several files of questions.
+
+  Args:
+    retrievers: name -> retriever.
+    blocks: what is searched for answers.
+    settings: a config's section with questions (files), max_questions (of each; 0
+      for all), ks and rules.
+
+  Returns:
+    Rows of questions_file, retriever, rule, questions and recall@k.
+  """
+  rows = []
+  for file in settings.questions:
+    questions = questions_lib.read_questions(file)
+    if settings.max_questions:
+      questions = questions[: settings.max_questions]
+    for name, retrieve in retrievers.items():
+      with progress.bar(f'{name} {file}'.strip(), 'questions') as update:
+        table = recall_table(
+          questions,
+          retrieve,
+          lambda ids: blocks.texts(ids.tolist()),
+          settings.ks,
+          settings.rules,
+          progress=update,
+        )
+      names = {'questions_file': str(file), 'retriever': name}
+      rows += [names | row.to_json() for row in table]
+  return rows

@@ -278,7 +278,7 @@ def contrastive(
   if masks.positives is None:
     raise ValueError("Objective 'contrastive' needs masks.positives.")
   log_probs = _log_softmax(scores, masks.candidates, temperature)
-  found = jnp.where(masks.positives & masks.candidates, log_probs, _NEVER)
+  found = jnp.where(masks.positives, log_probs, _NEVER)
   return -_mean(jax.nn.logsumexp(found, axis=-1), _rows_with_positive(masks))
 
 

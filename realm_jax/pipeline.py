@@ -53,6 +53,22 @@ class Snapshots(Protocol):
     """The version for a training batch; None asks for the newest one."""
 
 
+@dataclasses.dataclass(frozen=True)
+class OneSnapshot:
+  """The same index version for every batch; a `Snapshots`.
+
+  Attributes:
+    snapshot: that version.
+  """
+
+  snapshot: Snapshot
+
+  def serving(self, batch_index: int | None) -> Snapshot:
+    """That version."""
+    del batch_index
+    return self.snapshot
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SourceConfig:
   """What is masked.

@@ -236,4 +236,6 @@ def test_blocks_are_prepared_once_and_forgotten_when_too_many():
   assert texts.asked == [[5, 2], [7]]
   assert blocks.get(np.array([7, 1])) == ['text 7', 'text 1']
   assert texts.asked[2:] == [[7, 1]]
+  assert blocks.get(np.array([2])) == ['text 2']
+  assert texts.asked[3:] == [[2]]
   assert blocks.get(np.arange(6))[5] == 'text 5'
