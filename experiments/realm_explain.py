@@ -154,7 +154,7 @@ def _words(trained: realm_task.Trained, ids: Sequence[int]) -> str:
 
 def _explained(trained, batch, out: evaluate.Prediction, text) -> Explained:
   mask = batch['mlm_mask'][0]
-  blocks, ids = trained.data.blocks, batch['block_ids'][0].tolist()
+  blocks, ids = trained.data.blocks, batch['candidate_block_ids'][0].tolist()
   documents = []
   for k, block in enumerate(ids):
     if not batch['candidate_valid'][0, k]:

@@ -180,7 +180,7 @@ def candidates(
 
   Returns:
     candidate_{ids, mask, types} [B, K, T], joint_{ids, mask, types} [B, K, J],
-    candidate_valid [B, K] bool and block_ids [B, K] int32.
+    candidate_valid [B, K] bool and candidate_block_ids [B, K] int32.
   """
   shape = block_ids.shape
   flat = block_ids.reshape(-1)
@@ -201,7 +201,7 @@ def candidates(
   }
   return batch | {
     'candidate_valid': block_ids != NONE,
-    'block_ids': block_ids.astype(np.int32),
+    'candidate_block_ids': block_ids.astype(np.int32),
   }
 
 

@@ -29,6 +29,10 @@ JOINT = ('marginal_token', 'marginal_seq')
 _NEVER = -1e9
 
 
+def _log_softmax(scores: jax.Array, mask: jax.Array) -> jax.Array:
+  return jax.nn.log_softmax(jnp.where(mask, scores, _NEVER))
+
+
 def log_prior(
   scores: Float[Array, 'B K'], candidates: Bool[Array, 'B K']
 ) -> Float[Array, 'B K']:
@@ -41,7 +45,7 @@ def log_prior(
   Returns:
     [B, K], in nats; about -1e9 where there is no candidate.
   """
-  return jax.nn.log_softmax(jnp.where(candidates, scores, _NEVER))
+  return _log_softmax(scores, candidates)
 
 
 def _gold(gold_log_probs: jax.Array, masks: objectives.Masks) -> jax.Array:
@@ -125,7 +129,7 @@ def leave_one_out(
   """
   others = ~jnp.eye(scores.shape[1], dtype=bool)
   others = others[None] & masks.candidates[:, None, :]
-  prior = log_prior(scores[:, None, :], others)
+  prior = _log_softmax(scores[:, None, :], others)
   gold = _gold(gold_log_probs, masks)
   return jax.nn.logsumexp(prior[..., None] + gold[:, None], axis=2)
 

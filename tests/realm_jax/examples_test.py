@@ -96,7 +96,7 @@ def test_joint_rows_hold_query_and_body_without_title(blocks):
   found = (batch[f'joint_{x}'][0, 1].tolist() for x in ('ids', 'mask', 'types'))
   assert tuple(found) == want
   assert batch['candidate_valid'].tolist() == [[True, True, False]]
-  assert batch['block_ids'].tolist() == ids.tolist()
+  assert batch['candidate_block_ids'].tolist() == ids.tolist()
 
 
 def test_masked_sentences_know_their_targets():

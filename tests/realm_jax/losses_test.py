@@ -91,8 +91,9 @@ def _numbers(params, batch):
 
 
 def _arrays(params, batch):
+  params, batch = jax.tree.map(jnp.asarray, (params, batch))
   out = Table().apply({'params': params}, batch)
-  masks = losses.batch_masks(jax.tree.map(jnp.asarray, batch))
+  masks = losses.batch_masks(batch)
   return out.scores, out.gold_log_probs, masks
 
 

@@ -176,7 +176,7 @@ def test_batches_hold_the_best_blocks_after_null(data):
   n = data.blocks.num_blocks
   hashes = data.blocks.all_hashes()
   for batch in _take(_dataset(data), 6):
-    ids = batch['block_ids']
+    ids = batch['candidate_block_ids']
     assert (ids[:, 0] == examples.NULL).all()
     first = batch['query_ids'].sum(axis=1, where=batch['query_mask'])
     for row, start, origin in zip(ids, first, batch['origin'], strict=True):
@@ -206,7 +206,9 @@ def test_copies_of_the_origin_are_excluded_too(tmp_path):
     query_length=24, block_length=32, num_candidates=3
   )
   for batch in _take(_dataset(made, train=False), 2):
-    for row, origin in zip(batch['block_ids'], batch['origin'], strict=True):
+    for row, origin in zip(
+      batch['candidate_block_ids'], batch['origin'], strict=True
+    ):
       assert not (origin < 5 and (row[1:] < 5).any()) and (row[1:] >= 0).all()
 
 
@@ -275,8 +277,10 @@ def test_processes_share_a_batch(data):
 def test_random_blocks_are_a_control(data):
   first, again = (_take(_dataset(data, candidates='random'), 3) for _ in '12')
   for a, b in zip(first, again, strict=True):
-    np.testing.assert_array_equal(a['block_ids'], b['block_ids'])
-  ids = np.concatenate([batch['block_ids'][:, 1:] for batch in first])
+    np.testing.assert_array_equal(
+      a['candidate_block_ids'], b['candidate_block_ids']
+    )
+  ids = np.concatenate([batch['candidate_block_ids'][:, 1:] for batch in first])
   assert len(np.unique(ids)) > 12 and (ids >= 0).all()
 
 
