@@ -30,6 +30,7 @@ from experiments import index_builder
 from experiments import realm_data
 from experiments import realm_task
 from retrieval import index_versions
+from retrieval import workers
 
 # () -> (step, parameters of the embedder) of the newest snapshot, or None.
 Source = Callable[[], tuple[int, Callable[[], Any]] | None]
@@ -140,10 +141,12 @@ def start_child(
 
 
 def _child(config_json: str, data_root: str, workdir: str) -> None:
+  workers.exit_with_parent()
   logging.set_verbosity(logging.INFO)
   config = ml_collections.ConfigDict(json.loads(config_json))
-  cores = sorted(os.sched_getaffinity(0))[-config.refresh.num_cores :]
-  os.sched_setaffinity(0, cores)
+  if hasattr(os, 'sched_setaffinity'):
+    cores = sorted(os.sched_getaffinity(0))[-config.refresh.num_cores :]
+    os.sched_setaffinity(0, cores)
   # An accelerator belongs to the trainer; so does the first of many devices.
   jax.config.update('jax_platforms', 'cpu')
   jax.config.update('jax_num_cpu_devices', 1)

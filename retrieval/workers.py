@@ -66,12 +66,16 @@ def run(
 
 
 def _start(setup: Callable, arguments: tuple) -> None:
-  threading.Thread(target=_exit_with_parent, daemon=True).start()
+  exit_with_parent()
   setup(*arguments)
 
 
-def _exit_with_parent() -> None:
+def exit_with_parent() -> None:
   """Ends this process once its parent is gone, even if that was killed."""
+  threading.Thread(target=_wait_for_parent, daemon=True).start()
+
+
+def _wait_for_parent() -> None:
   multiprocessing.connection.wait([multiprocessing.parent_process().sentinel])
   os._exit(1)
 

@@ -5,7 +5,8 @@
   python tiny_realm.py DATA WORKDIR [--field=value ...]
 
 Fields override `get_config`; beside them --die_at=N (kill -9 right after step N's
-save began) and --ict (trains ICT instead).
+save began), --ict= (trains ICT instead) and --follow= (refreshes the index of a
+run instead).
 """
 
 import ast
@@ -14,6 +15,7 @@ import pathlib
 import signal
 import sys
 
+from absl import logging
 import jax
 import numpy as np
 
@@ -21,6 +23,7 @@ from configs import realm_base
 from experiments import checkpoints
 from experiments import ict
 from experiments import realm_data
+from experiments import realm_refresh
 from experiments import realm_train
 from retrieval import salient
 from retrieval import taggers
@@ -80,7 +83,10 @@ def main() -> None:
   fields = dict(x.removeprefix('--').partition('=')[::2] for x in rest)
   if die_at := fields.pop('die_at', None):
     _die_at(int(die_at))
-  run = ict.run if fields.pop('ict', None) is not None else realm_train.run
+  run = realm_train.run
+  for name, other in (('ict', ict.run), ('follow', realm_refresh.run)):
+    if fields.pop(name, None) is not None:
+      run = other
 
   def parse(text):
     try:
@@ -88,6 +94,7 @@ def main() -> None:
     except (ValueError, SyntaxError):
       return text
 
+  logging.set_verbosity(logging.INFO)
   jax.config.update('jax_platforms', 'cpu')
   values = {name: parse(text) for name, text in fields.items()}
   run(get_config(data, **values), workdir)
