@@ -27,7 +27,11 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   config.layout.query_length = 48
   config.layout.num_candidates = 4
   config.refresh.every = 100
-  config.optimizer.learning_rate = 1e-4
+  for bert in (config.embedder, config.encoder):
+    bert.dropout_rate = 0.0  # one short pass: nothing to overfit
+    bert.attention_dropout_rate = 0.0
+  config.optimizer.learning_rate = 2e-4
+  config.optimizer.warmup_steps = 30
   config.batch_size = 4
   config.num_steps = 300
   return realm_base.finish(config, arg)

@@ -101,11 +101,18 @@ def cut_blocks(config: Config, data: realm_data.DataFolder) -> Rows:
 def tag_spans(config: Config, data: realm_data.DataFolder) -> Rows:
   """Finds the salient spans of X."""
   settings = config.spans.to_dict()
+  tagger = taggers.TaggerConfig(**settings.pop('tagger'))
+  if tagger.kind == 'corpus':
+    *_, (_, _, masked) = _corpora(config, data)
+    tagger = taggers.AnnotatedTagger(
+      (found.document_id, found.spans.tolist())
+      for found in realm_data.corpus(masked).annotations()
+    )
   with progress.bar('tag', 'documents') as update:
     spans = salient_lib.build_salient_store(
       data.path('spans'),
       data.masked_blocks,
-      taggers.TaggerConfig(**settings.pop('tagger')),
+      tagger,
       progress=update,
       **settings,
     )
