@@ -13,6 +13,7 @@ set sizes. Argument of their get_config:
   frozen   the first index to the end
   async    an index built by another process while training goes on
   ict      the inverse cloze task, ORQA's warm start
+  mlm      masked language modelling of the encoder alone
   test     REALM at a size that runs on a CPU in seconds; uniform_test, ict_test,
            ... likewise
 """
@@ -20,7 +21,10 @@ set sizes. Argument of their get_config:
 import ml_collections
 from ml_collections import config_dict
 
-KINDS = ('base', 'uniform', 'span', 'stale', 'frozen', 'async', 'ict')
+KINDS = (
+  *('base', 'uniform', 'span', 'stale', 'frozen', 'async'),
+  *('ict', 'mlm'),
+)
 ARGS = (*KINDS, 'test', *(f'{kind}_test' for kind in KINDS[1:]))
 
 
@@ -123,6 +127,9 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   config.embedder = _bert('minilm')
   config.encoder = _bert('minilm')
   config.init_from = ''  # workdir of a run of ICT: its embedder starts this one
+  config.encoder_from = (
+    ''  # workdir of a run of mlm: its encoder starts this one
+  )
 
   # Loss.
   config.loss = {

@@ -22,8 +22,8 @@ from experiments import loop
 from experiments import realm_data
 from experiments import realm_task
 from experiments import tasks
+from realm_jax import block_dataset
 from realm_jax import ict
-from realm_jax import ict_dataset
 from realm_jax import model as model_lib
 
 
@@ -52,13 +52,16 @@ def make_task(
     data.layout(config), query_length=settings.query_length
   )
   model_cfg = realm_task.model_config(config, data)
+
+  def read(ids, rng):
+    return ict.read_rows(layout, data.blocks, ids, rng, settings.mask_rate)
+
   dataset = functools.partial(
-    ict_dataset.make_dataset,
-    layout,
+    block_dataset.make_dataset,
+    read,
     data.blocks,
     valid_fraction=config.valid_fraction,
     batch_size=config.batch_size,
-    mask_rate=settings.mask_rate,
     seed=config.seed,
     process_index=jax.process_index(),
     process_count=jax.process_count(),
@@ -74,8 +77,8 @@ def make_task(
       mask_duplicates=settings.mask_duplicates,
     ),
     dataset=lambda split: dataset(split=split),
-    pipeline_fingerprint=ict_dataset.fingerprint(
-      layout, data.blocks, config.valid_fraction, settings.mask_rate
+    pipeline_fingerprint=block_dataset.fingerprint(
+      data.blocks, layout, config.valid_fraction, settings.mask_rate
     ),
     tokens_per_step=config.batch_size
     * (layout.query_length + layout.block_length),

@@ -95,7 +95,7 @@ def init_params(
   embedder_params = None
   if config.init_from:
     embedder_params, _ = checkpoints.load_params(config.init_from)
-  return initialize.init_params(
+  params = initialize.init_params(
     key,
     model_cfg,
     embedder=sources['embedder'],
@@ -103,6 +103,10 @@ def init_params(
     with_encoder=encoder,
     retriever=embedder_params,
   )
+  if config.encoder_from and encoder:
+    trained, _ = checkpoints.load_params(config.encoder_from)
+    params = initialize.replace(params, {'encoder': trained['encoder']})
+  return params
 
 
 def make_builder(

@@ -24,6 +24,8 @@ import numpy as np
 from realm_jax import losses
 from realm_jax import model as model_lib
 
+_Array = jax.Array | np.ndarray  # computed, or fetched from the device
+
 
 @struct.dataclass
 class Prediction:
@@ -43,15 +45,15 @@ class Prediction:
       alone.
   """
 
-  log_prior: jax.Array
-  log_posterior: jax.Array
-  gold: jax.Array
-  marginal_gold: jax.Array
-  utility: jax.Array
-  without: jax.Array
-  tokens: jax.Array
-  token_log_probs: jax.Array
-  candidate_tokens: jax.Array
+  log_prior: _Array
+  log_posterior: _Array
+  gold: _Array
+  marginal_gold: _Array
+  utility: _Array
+  without: _Array
+  tokens: _Array
+  token_log_probs: _Array
+  candidate_tokens: _Array
 
 
 @functools.partial(jax.jit, static_argnames=('model', 'num_tokens'))

@@ -19,6 +19,7 @@ import numpy as np
 Progress = Callable[[int, int], None]
 # (params, ids [b, l] int32, lengths [b] int32) -> [b, d] float32
 Encode = Callable[[Any, jax.Array, jax.Array], jax.Array]
+Row = Sequence[int] | np.ndarray  # ids of one text
 
 # Padded lengths: fine where texts are short, so that little is padding, and few
 # enough that a long job compiles a dozen programs.
@@ -80,7 +81,7 @@ class BatchEncoder:
 
   def __call__(
     self,
-    rows: Iterable[Sequence[int]],
+    rows: Iterable[Row],
     total: int,
     progress: Progress | None = None,
   ) -> np.ndarray:
@@ -127,8 +128,8 @@ class BatchEncoder:
     return vectors
 
   def _batches(
-    self, texts: Iterable[Sequence[int]]
-  ) -> Iterator[tuple[list[int], list[Sequence[int]], int]]:
+    self, texts: Iterable[Row]
+  ) -> Iterator[tuple[Sequence[int], Sequence[Row], int]]:
     """Yields (indices, ids, padded length): full buckets, then what is left."""
     buckets = collections.defaultdict(list)
     for index, ids in enumerate(texts):
@@ -154,7 +155,7 @@ class BatchEncoder:
   def _num_rows(self, length: int) -> int:
     return max(1, self._batch_tokens // length) * self._num_devices
 
-  def _pad(self, rows: Sequence[Sequence[int]], length: int):
+  def _pad(self, rows: Sequence[Row], length: int):
     """Pads to one of a few static shapes: full, or a power of 4 rows."""
     full, num_rows = self._num_rows(length), self._num_devices
     while num_rows < len(rows):

@@ -1,17 +1,19 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Batches of the inverse cloze task (Lee et al. 2019, section 4)."""
+"""Batches made of blocks: the inverse cloze task, masked language modelling."""
 
-import functools
+from collections.abc import Callable
 
 import grain
 import numpy as np
 
 from realm_jax import examples
-from realm_jax import ict
 from retrieval import blocks as blocks_lib
 from retrieval import chunks as chunks_lib
 from retrieval import store
+
+# (ids of blocks [B], randomness) -> rows [B, ...]
+Read = Callable[[np.ndarray, np.random.Generator], examples.Batch]
 
 
 class Blocks:
@@ -51,13 +53,12 @@ class Blocks:
 
 
 def make_dataset(
-  layout: examples.Layout,
+  read: Read,
   blocks: blocks_lib.BlockStore,
   *,
   split: str,
   valid_fraction: float,
   batch_size: int,
-  mask_rate: float = ict.MASK_RATE,
   seed: int = 0,
   process_index: int = 0,
   process_count: int = 1,
@@ -65,18 +66,17 @@ def make_dataset(
   """Batches of this process, checkpointable.
 
   Args:
-    layout: lengths of rows and specials.
+    read: makes a batch of block ids, e.g. `ict.read_rows` with its settings.
     blocks: where they lie.
     split: 'train' (without end), 'valid' or 'all' (one pass).
     valid_fraction: share of documents held out.
-    batch_size: blocks of a global batch, each other's negatives.
-    mask_rate: probability that the sentence leaves its block.
-    seed: of order, sentences and removals.
+    batch_size: blocks of a global batch; in ICT each other's negatives.
+    seed: of the order and of what `read` draws.
     process_index: of this process.
     process_count: processes that share a batch.
 
   Returns:
-    A dataset of `ict.read_rows`'s batches, [batch_size / process_count, ...].
+    A dataset of what `read` makes, [batch_size / process_count, ...].
 
   Raises:
     ValueError: for a batch that does not divide or exceeds the split.
@@ -99,22 +99,11 @@ def make_dataset(
   rows = rows.batch(
     batch_size // process_count, drop_remainder=True, batch_fn=np.asarray
   )
-  read = functools.partial(_read, layout, blocks, mask_rate)
   return rows.random_map(read).to_iter_dataset(
     grain.ReadOptions(num_threads=1, prefetch_buffer_size=4)
   )
 
 
-def _read(layout, blocks, mask_rate, ids, rng):
-  return ict.read_rows(layout, blocks, ids, rng, mask_rate)
-
-
-def fingerprint(
-  layout: examples.Layout,
-  blocks: blocks_lib.BlockStore,
-  valid_fraction: float,
-  mask_rate: float,
-) -> str:
+def fingerprint(blocks: blocks_lib.BlockStore, *settings: object) -> str:
   """Hash of the stream but for seed, batch size and processes."""
-  fields = [str(layout), blocks.fingerprint, valid_fraction, mask_rate]
-  return store.fingerprint(fields)
+  return store.fingerprint([blocks.fingerprint, *map(str, settings)])

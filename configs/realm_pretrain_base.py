@@ -1,0 +1,61 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""REALM as published: two BERTs base, 200,000 steps of 512 examples.
+
+Paper: Guu et al. 2020, section 4.2 and Table 1 (exact match after fine-tuning on
+NQ 39.2, WebQuestions 40.2, CuratedTREC 46.8); 64 TPUs there, not run here.
+
+  B="--config=configs/realm_pretrain_base.py --config.data_dir=DATA
+    --config.corpus.kind=wikiextractor --config.corpus.path=enwiki
+    --config.tokenizer.path=BERT --config.embedder.checkpoint=BERT
+    --config.encoder.checkpoint=BERT"
+  python -m experiments.realm_prepare $B --workdir=runs/base
+  python -m experiments.ict ${B/base.py/base.py:ict} --workdir=runs/base/ict
+  python -m experiments.realm_train $B --config.init_from=runs/base/ict \
+    --config.distributed=True --workdir=runs/base/realm
+
+BERT is a folder with bert-base-uncased in the Hugging Face layout. With
+--config.refresh.schedule=async --config.refresh.builder=external other hosts build
+the index: python -m experiments.realm_refresh, same flags and workdir.
+"""
+
+import ml_collections
+
+from configs import realm_base
+
+
+def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
+  """Returns the configuration; see realm_base for `arg`."""
+  config = realm_base.get_config(arg)
+  config.corpus.kind = 'jsonl'
+  config.tokens.num_processes = 16
+  config.spans.num_processes = 16
+  config.layout.query_length = 96
+  config.model.update(
+    {
+      'pooling': 'pooler',
+      'projection_size': 128,
+      'projection_init': 'normal',
+      'projection_norm_scale': 1.0,
+      'projection_dropout_rate': 0.1,
+    }
+  )
+  for bert in (config.embedder, config.encoder):
+    bert.update(
+      checkpoint='', activation='gelu_tanh', dtype='bfloat16', remat=True
+    )
+  config.index.searcher = 'scann'
+  config.batch_size = 512
+  config.num_steps = 200_000
+  config.log_every = 100
+  config.eval_every = 5000
+  config.checkpoint_every = 500
+  config.mesh = {'data': -1, 'fsdp': 4, 'tensor': 1}
+  if arg.startswith('ict'):
+    config.batch_size = 4096
+    config.num_steps = 100_000
+    config.optimizer.learning_rate = 1e-4
+    config.checkpoint_every = 5000
+    config.ict.gradient_cache_parts = 4
+    config.ict.mask_duplicates = False  # as released
+  return realm_base.finish(config, arg)

@@ -1,0 +1,272 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Changes what a trained REALM retrieves, without any training.
+
+  python -m experiments.realm_update --config=configs/<name>.py --workdir=DIR \
+    --documents=changes.jsonl --delete=ID --output=DATA
+
+Documents of --documents (JSON lines, their fields as config.corpus names them)
+replace those of the same id, or are added at the end; --delete, which may repeat,
+takes documents away. DATA becomes a data folder of its own, with an index of the
+same parameters in DATA/index: only blocks whose title or text is new are embedded.
+The old data stay as they are. Salient spans, which only training and evaluation
+need, are found by realm_prepare with --config.data_dir=DATA and
+--config.prepare.stages=spans.
+"""
+
+import collections
+from collections.abc import Sequence
+import dataclasses
+import json
+import os
+import pathlib
+
+from absl import flags
+from absl import logging
+import ml_collections
+import numpy as np
+import rich.table
+
+from experiments import command
+from experiments import index_builder
+from experiments import progress
+from experiments import realm_data
+from experiments import realm_task
+from realm_jax import serving
+from retrieval import blocks as blocks_lib
+from retrieval import corpus as corpus_lib
+from retrieval import reuse
+from retrieval import store
+from retrieval import tokens as tokens_lib
+
+_DOCUMENTS = 'documents.jsonl'
+_BLOCK_SETTINGS = ('max_length', 'drop_titles', 'whole_documents', 'language')
+
+
+@dataclasses.dataclass(frozen=True)
+class Updated:
+  """A trained model over a changed corpus.
+
+  Attributes:
+    trained: the same model, with the new data.
+    index: of the new blocks.
+    counts: documents added, changed and deleted; blocks reused and embedded by
+      this call (0 where the index stood already), and removed.
+  """
+
+  trained: realm_task.Trained
+  index: serving.ServingIndex
+  counts: dict[str, int]
+
+
+def update(
+  trained: realm_task.Trained,
+  index: serving.ServingIndex,
+  root: str | os.PathLike,
+  documents: Sequence[corpus_lib.Document] = (),
+  delete: Sequence[str] = (),
+) -> Updated:
+  """Writes a changed corpus and its index; goes on where it was killed.
+
+  Args:
+    trained: the model, with the data that change.
+    index: of these data and this model.
+    root: the new data folder.
+    documents: replace those of the same id, or are added at the end.
+    delete: ids of documents to leave out.
+
+  Returns:
+    The model over the new corpus.
+
+  Raises:
+    ValueError: for an id that is given twice or cannot be deleted, a text that is
+      empty, or a folder that holds something else.
+  """
+  old, root = trained.data, pathlib.Path(root).resolve()
+  if root == old.root.resolve():
+    raise ValueError(f'{root}: is the old data folder; name another one.')
+  counts = _check(old.blocks.tokens, documents, delete)
+  _write_documents(root, old.blocks.tokens, documents, delete)
+  data = _prepare(root, old, trained.config.tokens.num_processes)
+  counts |= _build_index(trained, index, data)
+  new = dataclasses.replace(trained, data=data)
+  return Updated(new, new.open_index(root / realm_task.INDEX), counts)
+
+
+def _check(
+  tokens: tokens_lib.TokenStore,
+  documents: Sequence[corpus_lib.Document],
+  delete: Sequence[str],
+) -> dict[str, int]:
+  """Refuses changes that make no sense; counts the others."""
+  if not documents and not delete:
+    raise ValueError('Nothing to change: no document and no id to delete.')
+  given = collections.Counter([*(d.id for d in documents), *delete])
+  twice = [name for name, count in given.items() if count > 1]
+  if twice:
+    raise ValueError(f'Ids {twice}: given more than once.')
+  empty = [d.id for d in documents if not d.text.strip()]
+  if empty:
+    raise ValueError(f'Documents {empty}: the text is empty.')
+  known = tokens.id_hash[:]
+
+  def stand(ids):
+    return np.isin([tokens_lib.hash_id(i) for i in ids], known).tolist()
+
+  there = stand(delete)
+  missing = [name for name, x in zip(delete, there, strict=True) if not x]
+  if missing:
+    raise ValueError(f'{tokens.path}: no document {missing} to delete.')
+  changed = sum(stand([d.id for d in documents]))
+  return {
+    'documents added': len(documents) - changed,
+    'documents changed': changed,
+    'documents deleted': len(delete),
+  }
+
+
+def _write_documents(
+  root: pathlib.Path,
+  tokens: tokens_lib.TokenStore,
+  documents: Sequence[corpus_lib.Document],
+  delete: Sequence[str],
+) -> None:
+  """Writes the whole new corpus as JSON lines, in the old order."""
+  root.mkdir(parents=True, exist_ok=True)
+  file = root / _DOCUMENTS
+  draft = root / f'.{_DOCUMENTS}.partial'
+  new, gone = {d.id: d for d in documents}, set(delete)
+  with open(draft, 'w', encoding='utf-8') as f:
+    for i in range(tokens.num_documents):
+      name = tokens.document_id(i)
+      if name in gone:
+        continue
+      text = tokens.text_bytes(i).decode()
+      document = corpus_lib.Document(name, tokens.title(i), text)
+      f.write(_line(new.pop(name, document)))
+    f.writelines(_line(document) for document in new.values())
+  same = file.exists() and store.hash_files([file]) == store.hash_files([draft])
+  if file.exists() and not same:
+    draft.unlink()
+    raise ValueError(
+      f'{root}: holds another corpus already; name another folder.'
+    )
+  os.replace(draft, file)
+
+
+def _line(document: corpus_lib.Document) -> str:
+  return json.dumps(dataclasses.asdict(document)) + '\n'
+
+
+def _prepare(
+  root: pathlib.Path, old: realm_data.DataFolder, num_processes: int
+) -> realm_data.DataFolder:
+  """Tokens and blocks, made like the old ones; what is masked stays."""
+  data = realm_data.DataFolder(root)
+  if not data.tokenizer_path.exists():
+    old.tokenizer.save(data.tokenizer_path)
+  corpus = corpus_lib.Corpus(
+    corpus_lib.CorpusConfig(kind='jsonl', path=str(root / _DOCUMENTS))
+  )
+  tokens_made, blocks_made = old.blocks.tokens.store, old.blocks.store
+  with progress.bar('tokenize', 'documents') as shown:
+    tokens = tokens_lib.build_token_store(
+      data.path('tokens'),
+      corpus,
+      data.tokenizer_path,
+      with_title=False,
+      with_text=True,
+      documents_per_shard=tokens_made.fields['documents_per_shard'],
+      num_processes=num_processes,
+      progress=shown,
+    )
+  with progress.bar('blocks', 'documents') as shown:
+    blocks_lib.build_block_store(
+      data.path('blocks'),
+      tokens,
+      data.tokenizer_path,
+      num_processes=num_processes,
+      progress=shown,
+      **{name: blocks_made.fields[name] for name in _BLOCK_SETTINGS},
+    )
+  if old.path('masked').exists():
+    for name in ('masked', 'spans'):
+      if old.path(name).exists() and not data.path(name).exists():
+        data.path(name).symlink_to(old.path(name).resolve())
+  return data
+
+
+def _build_index(
+  trained: realm_task.Trained,
+  index: serving.ServingIndex,
+  data: realm_data.DataFolder,
+) -> dict[str, int]:
+  """Builds the index of the new blocks with vectors of the old one."""
+  old_blocks, blocks = trained.data.blocks, data.blocks
+  builder = realm_task.make_builder(trained.config, data, data.root)
+  params = index_builder.snapshot(trained.params)
+  embed = serving.BlockEmbedder(
+    builder.model,
+    builder.layout,
+    blocks,
+    params,
+    batch_tokens=builder.batch_tokens,
+  )
+  reused = reuse.ReusedVectors(embed, blocks, params, old_blocks, index.version)
+  with progress.bar('new index', 'blocks') as shown:
+    builder.folder.build(
+      trained.step, params, blocks, reused, builder.index, progress=shown
+    )
+  gone = np.isin(old_blocks.all_hashes(), blocks.all_hashes(), invert=True)
+  return {
+    'blocks reused': reused.num_reused,
+    'blocks embedded': reused.num_embedded,
+    'blocks removed': int(gone.sum()),
+  }
+
+
+def read_documents(
+  config: ml_collections.ConfigDict, path: str
+) -> list[corpus_lib.Document]:
+  """Reads changed documents, JSON lines with the fields of config.corpus.
+
+  Raises:
+    ValueError: for a bad record, by file and line.
+  """
+  settings = dataclasses.replace(
+    corpus_lib.CorpusConfig(**config.corpus),
+    kind='jsonl',
+    path=path,
+    on_error='raise',
+    max_documents=0,
+  )
+  return list(corpus_lib.Corpus(settings))
+
+
+def run(config: ml_collections.ConfigDict, workdir: str) -> None:
+  """Applies --documents and --delete to the newest checkpoint's data."""
+  values = flags.FLAGS
+  if not values.output:
+    raise ValueError('--output is empty: it names the new data folder.')
+  documents = []
+  if values.documents:
+    documents = read_documents(config, values.documents)
+  trained = realm_task.load(workdir, config.data_dir)
+  index = trained.open_index(pathlib.Path(workdir) / realm_task.INDEX)
+  updated = update(trained, index, values.output, documents, values.delete)
+  table = rich.table.Table('what', 'how many')
+  for what, count in updated.counts.items():
+    table.add_row(what, f'{count:,}')
+  progress.console().print(table)
+  logging.info('The new data and their index lie in %s.', values.output)
+
+
+def define_flags() -> None:
+  """--documents, --delete and --output."""
+  flags.DEFINE_string('documents', '', 'JSON lines: added or changed.')
+  flags.DEFINE_multi_string('delete', [], 'Id of a document; may repeat.')
+  flags.DEFINE_string('output', '', 'The new data folder.')
+
+
+if __name__ == '__main__':
+  command.main(run, define_flags, computes=True)
