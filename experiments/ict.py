@@ -70,6 +70,7 @@ def make_task(
     init=functools.partial(
       realm_task.init_params, config=config, model_cfg=model_cfg, encoder=False
     ),
+    init_on_host=True,
     loss=functools.partial(
       ict.loss,
       model_lib.Realm(model_cfg),

@@ -77,6 +77,30 @@ def init_state(
   return TrainState(jnp.zeros((), jnp.int32), params, tx.init(params), rng)
 
 
+def _make_init(
+  task: tasks.Task, tx: optax.GradientTransformation, shardings: TrainState
+) -> Callable[[jax.Array], TrainState]:
+  """Compiles the first state, or only what follows from loaded parameters."""
+  if not task.init_on_host:
+    init = functools.partial(init_state, task=task, tx=tx)
+    return jax.jit(
+      lambda key: sharding.unbox(init(key)), out_shardings=shardings
+    )
+  finish = jax.jit(
+    lambda params, rng: TrainState(
+      jnp.zeros((), jnp.int32), params, tx.init(params), rng
+    ),
+    out_shardings=shardings,
+  )
+
+  def load(key):
+    params_key, rng = jax.random.split(key)
+    params = sharding.unbox(task.init(params_key))
+    return finish(sharding.place(params, shardings.params), rng)
+
+  return load
+
+
 def train_step(
   state: TrainState,
   batch: tasks.Batch,
@@ -160,9 +184,7 @@ def make_program(
     rules=rules,
     rows=rows,
     abstract=sharding.abstract(boxed, shardings),
-    init=jax.jit(
-      lambda key: sharding.unbox(init(key)), out_shardings=shardings
-    ),
+    init=_make_init(task, tx, shardings),
     step=jax.jit(
       functools.partial(
         train_step,

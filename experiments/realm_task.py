@@ -21,6 +21,7 @@ from experiments import tasks
 from experiments import zero_shot
 from realm_jax import config as config_lib
 from realm_jax import examples
+from realm_jax import head
 from realm_jax import initialize
 from realm_jax import losses
 from realm_jax import model as model_lib
@@ -75,6 +76,7 @@ def init_params(
   config: ml_collections.ConfigDict,
   model_cfg: config_lib.RealmConfig,
   encoder: bool = True,
+  fitted_head: dict | None = None,
 ) -> tasks.Params:
   """Initial parameters, boxed with their logical axes.
 
@@ -83,6 +85,7 @@ def init_params(
     config: names the checkpoints, or a run of ICT.
     model_cfg: the model.
     encoder: whether the encoder is part of them; ICT trains without.
+    fitted_head: of the encoder, where its checkpoint has none.
 
   Returns:
     The tree.
@@ -103,10 +106,29 @@ def init_params(
     with_encoder=encoder,
     retriever=embedder_params,
   )
-  if config.encoder_from and encoder:
-    trained, _ = checkpoints.load_params(config.encoder_from)
-    params = initialize.replace(params, {'encoder': trained['encoder']})
+  if fitted_head is not None and encoder:
+    start = {'encoder': {'mlm_head': fitted_head}}
+    params = initialize.replace(params, start)
   return params
+
+
+def _fitted_head(
+  config: ml_collections.ConfigDict,
+  data: realm_data.DataFolder,
+  model_cfg: config_lib.RealmConfig,
+) -> dict | None:
+  """A head for an encoder whose checkpoint has none, where that is wanted."""
+  path = config.encoder.checkpoint
+  if not (config.fit_head and path):
+    return None
+  folder = realm_data.checkpoint_path(path)
+  found = initialize.load_encoder(folder, model_cfg.encoder)
+  if 'mlm_head' in found:
+    return None
+  logging.info('Fitting a masked-language-model head to %s.', folder)
+  return head.fit(
+    model_cfg.encoder, found['bert'], data.layout(config), data.masked_blocks
+  )
 
 
 def make_builder(
@@ -217,6 +239,7 @@ def make_task(
 
   return tasks.Task(
     init=functools.partial(init_params, config=config, model_cfg=builder.model),
+    init_on_host=True,
     loss=functools.partial(
       losses.loss, model_lib.Realm(builder.model), **config.loss
     ),
@@ -339,6 +362,7 @@ def untrained(
     jax.random.split(jax.random.key(config.seed))[0],
     config=config,
     model_cfg=model_cfg,
+    fitted_head=_fitted_head(config, data, model_cfg),
   )
   params = sharding.unbox(boxed)
   model = model_lib.Realm(model_cfg)

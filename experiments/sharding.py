@@ -186,6 +186,25 @@ def abstract(boxed: Any, shardings: Any) -> Any:
   )
 
 
+def place(tree: Any, shardings: Any) -> Any:
+  """Puts arrays that every process has whole onto the devices.
+
+  Args:
+    tree: of arrays, numpy or on local devices.
+    shardings: a tree like it.
+
+  Returns:
+    The tree of jax.Arrays.
+  """
+  return jax.tree.map(
+    lambda x, s: jax.make_array_from_callback(
+      x.shape, s, lambda index, x=np.asarray(x): x[index]
+    ),
+    tree,
+    shardings,
+  )
+
+
 def replicated(mesh: jax.sharding.Mesh) -> NamedSharding:
   """The sharding of what every device holds whole."""
   return NamedSharding(mesh, P())

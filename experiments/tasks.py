@@ -55,6 +55,8 @@ class Task:
 
   Attributes:
     init: key -> parameters, boxed with logical axes (`retrieval.partitioning`).
+    init_on_host: whether `init` reads checkpoints: it is then not compiled, where
+      what it read would be constants of the program.
     loss: (params, batch, key, train) -> (loss, metrics), both float32 means over
       the batch. The loop traces it. `metrics` may hold 'weight', the number of
       terms the means are over (scored tokens): microbatches and validation
@@ -87,3 +89,4 @@ class Task:
   index_version: str = ''
   fingerprints: Mapping[str, str] = dataclasses.field(default_factory=dict)
   companion: Companion | None = None
+  init_on_host: bool = False

@@ -93,7 +93,10 @@ def make_dataset(
       f'batch of {batch_size}.'
     )
   rows = grain.MapDataset.source(source).seed(seed).shuffle()
-  rows = rows[process_index::process_count]
+  # Equally many rows, or at the end one process would wait for the others.
+  multiple_of = process_count if split == 'train' else batch_size
+  limit = len(rows) // multiple_of * multiple_of
+  rows = rows[process_index:limit:process_count]
   if split == 'train':
     rows = rows.repeat()
   rows = rows.batch(

@@ -379,7 +379,10 @@ def make_dataset(
       f'{batch_size}.'
     )
   rows = grain.MapDataset.source(source).seed(seed).shuffle()
-  rows = rows[process_index::process_count]
+  # Equally many rows, or at the end one process would wait for the others.
+  multiple_of = process_count if train else batch_size
+  limit = len(rows) // multiple_of * multiple_of
+  rows = rows[process_index:limit:process_count]
   if train:
     rows = rows.repeat()
   rows = rows.random_map(source.example)

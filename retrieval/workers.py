@@ -56,7 +56,7 @@ def run(
   pending: set[concurrent.futures.Future[Any]] = set()
   for arguments in calls:
     pending.add(executor.submit(task, *arguments))
-    while len(pending) >= max_pending:
+    while len(pending) >= max(1, max_pending):
       finished, pending = concurrent.futures.wait(
         pending, return_when=concurrent.futures.FIRST_COMPLETED
       )

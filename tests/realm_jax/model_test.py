@@ -107,7 +107,8 @@ def _norm(x, p, eps):
   ],
 )
 def test_vectors_are_pooled_projected_and_normalised(batch, pooling, fields):
-  c = tiny.config(pooling=pooling, **fields)
+  flat = tiny.bert_config(num_layers=0)
+  c = tiny.config(pooling=pooling, embedder=flat, **fields)
   p = tiny.params(c)['embedder']
   rows = [x[: tiny.K] for x in _rows(batch, 'candidate')]
   found = jax.jit(model_lib.Embedder(c).apply)({'params': p}, *rows)
@@ -143,7 +144,8 @@ def test_initial_projections():
     return nn.unbox(initialize.random_params(key, c, with_encoder=False))
 
   def embedder(**fields):
-    return start(tiny.config(**fields))['embedder']
+    flat = tiny.bert_config(num_layers=0)
+    return start(tiny.config(embedder=flat, **fields))['embedder']
 
   normal = embedder(projection_norm_scale=0.5)
   kernel = np.asarray(normal['projection']['kernel'])
@@ -155,22 +157,25 @@ def test_initial_projections():
   np.testing.assert_array_equal(same['projection']['kernel'], np.eye(8))
 
 
-def test_two_embedders_of_equal_weights_are_one(config, params, batch, output):
-  two = dataclasses.replace(config, share_embedders=False)
+def test_two_embedders_of_equal_weights_are_one(batch):
+  flat = tiny.bert_config(num_layers=0)
+  one = tiny.config(embedder=flat, encoder=flat)
+  two = dataclasses.replace(one, share_embedders=False)
+  params = tiny.params(one)
   p = {'encoder': params['encoder']}
   p |= {f'{x}_embedder': params['embedder'] for x in ('query', 'block')}
-  shapes = jax.tree.map(np.shape, p)
-  assert shapes == jax.tree.map(np.shape, tiny.params(two))
+  other = tiny.params(two, seed=1)
+  assert jax.tree.map(np.shape, p) == jax.tree.map(np.shape, other)
   found = _apply(two, p, batch)
-  np.testing.assert_array_equal(found.scores, output.scores)
-  other = tiny.params(two, seed=1)['block_embedder']
+  expected = _apply(one, params, batch)
+  np.testing.assert_array_equal(found.scores, expected.scores)
   rows = batch['query_ids'], batch['query_mask']
+  changed = p | {'block_embedder': other['block_embedder']}
   vectors = [
-    _apply(two, p | {'block_embedder': x}, *rows, method='embed_queries')
-    for x in (params['embedder'], other)
+    _apply(two, x, *rows, method='embed_queries') for x in (p, changed)
   ]
   np.testing.assert_array_equal(*vectors)
-  changed = _apply(two, p | {'block_embedder': other}, batch)
+  changed = _apply(two, changed, batch)
   assert np.abs(changed.scores - found.scores).min() > 1e-3
   np.testing.assert_array_equal(changed.gold_log_probs, found.gold_log_probs)
 

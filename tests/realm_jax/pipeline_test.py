@@ -274,6 +274,19 @@ def test_processes_share_a_batch(data):
     assert len(both[0]) == 2
 
 
+def test_processes_have_equally_many_batches(data):
+  """Else one would wait for ever for the others to validate."""
+  total = len(_source(data))
+  sizes = [n for n in range(4, total, 2) if total % n == n - 1]
+  assert sizes
+  for batch_size in sizes[:2]:
+    fields = {'train': False, 'batch_size': batch_size, 'process_count': 2}
+    counts = [
+      len([*iter(_dataset(data, process_index=i, **fields))]) for i in range(2)
+    ]
+    assert counts == [total // batch_size] * 2
+
+
 def test_random_blocks_are_a_control(data):
   first, again = (_take(_dataset(data, candidates='random'), 3) for _ in '12')
   for a, b in zip(first, again, strict=True):
