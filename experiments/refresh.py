@@ -133,6 +133,7 @@ class Refresher:
     self._last_snapshot = 0
     self._last_late = 0
     self._failures = 0
+    self._waited_sec = 0.0  # for indices, by training
     self._saved: list[str] = []  # versions that the newest checkpoints name
 
   def start(self, step: int, params: Any, saved: str) -> None:
@@ -210,6 +211,11 @@ class Refresher:
 
   def after_step(self, step: int, params: Any) -> None:
     """Rebuilds (sync), or hands a snapshot over and looks for news (async)."""
+    start = time.monotonic()
+    self._after_step(step, params)
+    self._waited_sec += time.monotonic() - start
+
+  def _after_step(self, step: int, params: Any) -> None:
     config = self.config
     if config.schedule == 'sync' and step % config.period == 0:
       self._refresh_now(step, params)
@@ -273,6 +279,7 @@ class Refresher:
     return self._measured | {
       'index_age_steps': age,
       'index_failures': float(self._failures),
+      'index_wait_sec': self._waited_sec,
     }
 
   def index_version(self) -> str:

@@ -196,13 +196,12 @@ def place(tree: Any, shardings: Any) -> Any:
   Returns:
     The tree of jax.Arrays.
   """
-  return jax.tree.map(
-    lambda x, s: jax.make_array_from_callback(
-      x.shape, s, lambda index, x=np.asarray(x): x[index]
-    ),
-    tree,
-    shardings,
-  )
+
+  def put(x, sharding):
+    host = np.asarray(x)
+    return jax.make_array_from_callback(host.shape, sharding, host.__getitem__)
+
+  return jax.tree.map(put, tree, shardings)
 
 
 def replicated(mesh: jax.sharding.Mesh) -> NamedSharding:

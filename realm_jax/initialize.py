@@ -82,7 +82,10 @@ def init_params(
   Raises:
     ValueError: naming everything in a source that does not fit.
   """
-  params = random_params(key, config, with_encoder=with_encoder)
+  random = jax.jit(
+    random_params, static_argnums=1, static_argnames='with_encoder'
+  )
+  params = random(key, config, with_encoder=with_encoder)
   start = {}
   if retriever is not None:
     start |= trained_embedders(retriever, config)

@@ -23,7 +23,7 @@ _ROOT = pathlib.Path(__file__).resolve().parents[2]
 _TIMEOUT_SEC = 120
 _TIMED = (
   *('steps_per_sec', 'tokens_per_sec', 'model_flops_per_sec'),
-  'data_wait_share',
+  *('data_wait_share', 'index_wait_sec'),
 )
 # Little time in the compiler: each program runs a few times.
 _FAST = (

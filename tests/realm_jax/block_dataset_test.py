@@ -112,6 +112,11 @@ def test_sentences_differ_between_passes(data):
   assert several and np.mean([len(rows[i]) > 1 for i in several]) > 0.7
 
 
+def test_every_batch_draws_anew(data):
+  batches = _take(_dataset(data, split='train', mask_rate=0.5), 12)
+  assert len({batch['sentence_removed'].tobytes() for batch in batches}) > 4
+
+
 def test_a_saved_position_continues_with_the_same_batches(data):
   grain.experimental.assert_equal_output_after_checkpoint(_dataset(data))
   dataset = _dataset(data, split='train', seed=3)
