@@ -126,9 +126,9 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   config.embedder = _bert('minilm')
   config.encoder = _bert('minilm')
   config.init_from = ''  # workdir of a run of ICT: its embedder starts this one
-  config.encoder_from = (
-    ''  # workdir of a run of mlm: its encoder starts this one
-  )
+  # Whether an encoder whose checkpoint has no masked-language-model head gets one
+  # by least squares (realm_jax/head.py); else it starts at random.
+  config.fit_head = True
 
   # Loss.
   config.loss = {
