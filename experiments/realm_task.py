@@ -238,7 +238,12 @@ def make_task(
     )
 
   return tasks.Task(
-    init=functools.partial(init_params, config=config, model_cfg=builder.model),
+    init=functools.partial(
+      init_params,
+      config=config,
+      model_cfg=builder.model,
+      fitted_head=_fitted_head(config, data, builder.model),
+    ),
     init_on_host=True,
     loss=functools.partial(
       losses.loss, model_lib.Realm(builder.model), **config.loss

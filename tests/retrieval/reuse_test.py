@@ -119,6 +119,23 @@ def test_copies_and_an_unchanged_corpus_need_no_embedding(tmp_path):
   np.testing.assert_array_equal(vectors, Embed(blocks)(np.arange(5)))
 
 
+def test_hashes_beyond_all_old_ones_are_new(tmp_path):
+  rows = [
+    {'id': word, 'title': 'Mill', 'text': f'{word}.'}
+    for word in tiny_blocks.WORDS
+  ]
+  blocks = _make(tmp_path / 'new', rows)
+  smallest = int(blocks.all_hashes().argmin())
+  old_blocks = _make(tmp_path / 'old', rows[smallest : smallest + 1])
+  version = _version(tmp_path / 'old' / 'index', old_blocks)
+  reused = reuse.ReusedVectors(
+    Embed(blocks), blocks, PARAMS, old_blocks, version
+  )
+  ids = np.arange(blocks.num_blocks)
+  np.testing.assert_array_equal(reused(ids), Embed(blocks)(ids))
+  assert reused.find(ids).tolist() == [0 if i == smallest else -1 for i in ids]
+
+
 def test_progress_counts_what_is_copied_first(old, documents, tmp_path):
   old_blocks, version = old
   blocks = _make(tmp_path, _changed(documents))
