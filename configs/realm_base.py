@@ -190,6 +190,9 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
     'b2': 0.999,
     'eps': 1e-6,
     'clip_norm': 1.0,
+    # Factors on the learning rate by part of the model: embedder (or
+    # query_embedder and block_embedder), encoder.
+    'part_scales': {},
     'accumulate_steps': 1,
   }
 
@@ -233,6 +236,11 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
       ('[MASK] wrote the play Hamlet.', 'Shakespeare'),
       ('The Second World War ended in [MASK].', '1945'),
     ),
+  }
+  # realm_table2: the ICT that its rows start from; a step costs about as much as
+  # one of REALM's.
+  config.table2 = {
+    'ict': {'num_steps': 300, 'batch_size': 32, 'learning_rate': 1e-4},
   }
   return config
 
@@ -291,3 +299,4 @@ def _shrink(config: ml_collections.ConfigDict) -> None:
   config.checkpoint_every = 2
   config.mesh = {'data': -1, 'fsdp': 1, 'tensor': 1}
   config.evaluate.num_batches = 1
+  config.table2.ict.update(num_steps=4, batch_size=8, learning_rate=1e-3)

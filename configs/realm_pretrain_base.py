@@ -51,6 +51,7 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   config.eval_every = 5000
   config.checkpoint_every = 500
   config.mesh = {'data': -1, 'fsdp': 4, 'tensor': 1}
+  config.table2.ict.update(num_steps=100_000, batch_size=4096)
   if arg.startswith('ict'):
     config.batch_size = 4096
     config.num_steps = 100_000

@@ -31,6 +31,8 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
     bert.dropout_rate = 0.0  # one short pass: nothing to overfit
     bert.attention_dropout_rate = 0.0
   config.optimizer.learning_rate = 2e-4
+  # all-MiniLM-L6-v2 retrieves well; what it knows is not to be lost at once.
+  config.optimizer.part_scales = {'embedder': 0.1}
   config.optimizer.warmup_steps = 30
   config.batch_size = 4
   config.num_steps = 300

@@ -35,8 +35,11 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
     bert.attention_dropout_rate = 0.0
   config.refresh.every = 250
   config.optimizer.learning_rate = 2e-4
+  # all-MiniLM-L6-v2 retrieves well; what it knows is not to be lost at once.
+  config.optimizer.part_scales = {'embedder': 0.1}
   config.batch_size = 4
   config.num_steps = 2000
+  config.table2.ict.num_steps = 1000
   config.eval_every = 250
   config.eval_batches = 50
   config.checkpoint_every = 250

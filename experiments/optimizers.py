@@ -9,6 +9,7 @@ under a linear decay to 0.
 """
 
 from collections.abc import Callable
+from collections.abc import Mapping
 import dataclasses
 import re
 from typing import Any
@@ -48,6 +49,8 @@ class OptimizerConfig:
     b2: decay of the second moment.
     eps: added to the root of the second moment.
     clip_norm: global norm to which gradients are clipped; 0 for no clipping.
+    part_scales: factors on the learning rate of parts of the model, by their
+      names at the top of the parameters; the others' is 1.
     accumulate_steps: microbatches into which a batch is cut.
   """
 
@@ -63,6 +66,7 @@ class OptimizerConfig:
   b2: float = 0.95
   eps: float = 1e-8
   clip_norm: float = 1.0
+  part_scales: Mapping[str, float] = dataclasses.field(default_factory=dict)
   accumulate_steps: int = 1
 
   def __post_init__(self):
@@ -99,7 +103,10 @@ def make_config(fields: Any) -> OptimizerConfig:
     raise ValueError(
       f'optimizer has no field(s) {unknown}; known: {sorted(known)}.'
     )
-  return OptimizerConfig(**dict(fields))
+  fields = dict(fields)
+  if 'part_scales' in fields:
+    fields['part_scales'] = dict(fields['part_scales'])
+  return OptimizerConfig(**fields)
 
 
 def warmup_steps(config: OptimizerConfig, num_steps: int) -> int:
@@ -262,7 +269,35 @@ def make_optimizer(
     else optax.identity()
   )
   schedule = learning_rate_schedule(config, num_steps)
-  return optax.chain(clip, _ADAMS[config.name](config, schedule))
+  adam = _ADAMS[config.name](config, schedule)
+  if not config.part_scales:
+    return optax.chain(clip, adam)
+  return optax.chain(clip, adam, _scale_parts(config.part_scales))
+
+
+def _scale_parts(
+  scales: Mapping[str, float],
+) -> optax.GradientTransformation:
+  """Multiplies the updates of parts of the model.
+
+  Raises:
+    ValueError: at the first update, for a part that is not there.
+  """
+
+  def update(updates, state, params=None):
+    del params
+    unknown = sorted(set(scales) - set(updates))
+    if unknown:
+      raise ValueError(
+        f'optimizer.part_scales names {unknown}; the model has the parts '
+        f'{sorted(updates)}.'
+      )
+    scaled = {
+      name: optax.tree.scale(scales[name], updates[name]) for name in scales
+    }
+    return {**updates, **scaled}, state
+
+  return optax.GradientTransformation(lambda params: optax.EmptyState(), update)
 
 
 def value_and_grad(

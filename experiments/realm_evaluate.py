@@ -26,6 +26,7 @@ from experiments import command
 from experiments import progress
 from experiments import realm_data
 from experiments import realm_task
+from experiments import realm_update
 from experiments import zero_shot
 from realm_jax import evaluate
 from realm_jax import pipeline
@@ -150,11 +151,12 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   trained_in = pathlib.Path(settings.workdir or workdir)
   trained = realm_task.load(trained_in, config.data_dir)
   logging.info('Evaluating step %d of %s.', trained.step, trained_in)
-  folder = trained_in / realm_task.INDEX
+  folder = realm_update.index_folder(trained_in, config.data_dir)
   index = trained.open_index(folder)
   result: dict[str, Any] = {'step': trained.step}
-  result['masked'] = measure_utility(trained, index, settings.num_batches)
-  _print_utility(result['masked'])
+  if 'encoder' in trained.params:  # ICT trains none
+    result['masked'] = measure_utility(trained, index, settings.num_batches)
+    _print_utility(result['masked'])
   if settings.questions:
     retrievers = {f'step {trained.step}': retriever(trained, index)}
     if settings.before:
@@ -168,8 +170,10 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
     )
     print_recall(result['zero_shot'], settings.ks)
   text = json.dumps(result, indent=1) + '\n'
-  store.write_atomically(pathlib.Path(workdir) / FILE, text.encode())
-  logging.info('Written to %s.', pathlib.Path(workdir) / FILE)
+  path = pathlib.Path(workdir) / FILE
+  path.parent.mkdir(parents=True, exist_ok=True)
+  store.write_atomically(path, text.encode())
+  logging.info('Written to %s.', path)
 
 
 if __name__ == '__main__':

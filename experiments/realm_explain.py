@@ -13,18 +13,19 @@ retrieval utility and what the answer's probability would be without it. y is th
 from collections.abc import Sequence
 import dataclasses
 import json
-import pathlib
 from typing import Any
 
 from absl import flags
 import jax
 import ml_collections
 import numpy as np
+import rich.markup
 import rich.table
 
 from experiments import command
 from experiments import progress
 from experiments import realm_task
+from experiments import realm_update
 from realm_jax import evaluate
 from realm_jax import examples
 from realm_jax import pipeline
@@ -83,7 +84,7 @@ def encode(
   if pieces and masks == 1:
     text = text.replace(MASK, ' '.join([MASK] * len(pieces)))
     masks = len(pieces)
-  if pieces and len(pieces) != masks:
+  if answer and len(pieces) != masks:
     raise ValueError(
       f'{answer!r} is {len(pieces)} wordpieces, but there are {masks} masks.'
     )
@@ -130,8 +131,10 @@ def explain(
     The explanation.
 
   Raises:
-    ValueError: as `encode`.
+    ValueError: as `encode`; for a model of ICT, which has no encoder.
   """
+  if 'encoder' not in trained.params:
+    raise ValueError('A model of ICT has no encoder: it predicts nothing.')
   retrieval = pipeline.Retrieval(
     trained.data.blocks, trained.layout, pipeline.OneSnapshot(index)
   )
@@ -194,14 +197,15 @@ def _explained(trained, batch, out: evaluate.Prediction, text) -> Explained:
 def print_explained(found: Explained) -> None:
   """Prints an explanation as tables."""
   console = progress.console()
-  console.print(f'[bold]{found.text}[/bold]', highlight=False)
+  console.print(found.text, style='bold', markup=False, highlight=False)
   for i, words in enumerate(found.predictions, start=1):
     shown = ', '.join(f'{word} {share:.3f}' for word, share in words)
-    console.print(f'  mask {i}: {shown}', highlight=False)
+    console.print(f'  mask {i}: {shown}', markup=False, highlight=False)
   console.print(
     f'  y = {found.answer!r}: log p(y|x) {found.log_prob:.3f}, with the null '
     f'document only {found.null_log_prob:.3f}, retrieval utility '
     f'{found.log_prob - found.null_log_prob:+.3f}',
+    markup=False,
     highlight=False,
   )
   table = rich.table.Table(
@@ -210,13 +214,14 @@ def print_explained(found: Explained) -> None:
   )
   for row in found.documents:
     text = ' '.join(row['text'].split())[:_SHOWN]
+    document = f'{row["title"]}: {text}' if text else row['title']
     table.add_row(
-      f'{row["title"]}: {text}' if text else row['title'],
+      rich.markup.escape(document),
       f'{row["prior"]:.3f}',
       f'{row["posterior"]:.3f}',
       f'{row["utility"]:+.3f}',
       f'{row["without"] - found.log_prob:+.3f}',
-      row['word'],
+      rich.markup.escape(row['word']),
     )
   console.print(table)
 
@@ -231,7 +236,9 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
       'at least one text, and as many answers or none.'
     )
   trained = realm_task.load(workdir, config.data_dir)
-  index = trained.open_index(pathlib.Path(workdir) / realm_task.INDEX)
+  index = trained.open_index(
+    realm_update.index_folder(workdir, config.data_dir)
+  )
   found = [
     explain(trained, index, text, answer, top=config.explain.top)
     for text, answer in zip(values.text, answers, strict=True)

@@ -81,7 +81,10 @@ def _changed(
 
 def _ict_config(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
   fields = config.table2.ict.to_dict()
-  optimizer = {'learning_rate': fields.pop('learning_rate')}
+  optimizer = {
+    'learning_rate': fields.pop('learning_rate'),
+    'accumulate_steps': 1,  # microbatches would cut the negatives down
+  }
   return _changed(config, optimizer=optimizer, **fields)
 
 
@@ -153,7 +156,7 @@ def print_table(root: pathlib.Path) -> None:
       for row in rows
     }
   )
-  heads = [f'{file}, {rule}' for file, rule in columns]
+  heads = [f'{file}, {rule}' for file, rule in columns] or ['ours']
   table = rich.table.Table(
     'retriever', 'paper EM', f'paper recall@{_AT}', *heads, 'row'
   )
@@ -164,7 +167,7 @@ def print_table(root: pathlib.Path) -> None:
       )
       for x in found.get(name, [])
     }
-    cells = [_cell(shares.get(column)) for column in columns]
+    cells = [_cell(shares.get(column)) for column in columns] or [_cell(None)]
     paper = '' if row.recall is None else f'{row.recall:.1f}'
     table.add_row(row.name, row.exact_match, paper, *cells, name)
   progress.console().print(table)
@@ -180,7 +183,11 @@ def _cell(share: dict[str, float] | None) -> str:
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   """Runs the rows asked for, then prints the table."""
   root = pathlib.Path(workdir)
-  config = _changed(config, data_dir=config.data_dir or str(root / 'data'))
+  config = _changed(
+    config,
+    data_dir=config.data_dir or str(root / 'data'),
+    evaluate={'ks': tuple(sorted({*config.evaluate.ks, _AT}))},
+  )
   for name in flags.FLAGS.row:
     if name not in (*ROWS, *_OTHERS):
       raise ValueError(f'--row={name}: expected one of {[*ROWS, *_OTHERS]}.')

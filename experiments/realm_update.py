@@ -9,9 +9,9 @@ Documents of --documents (JSON lines, their fields as config.corpus names them)
 replace those of the same id, or are added at the end; --delete, which may repeat,
 takes documents away. DATA becomes a data folder of its own, with an index of the
 same parameters in DATA/index: only blocks whose title or text is new are embedded.
-The old data stay as they are. Salient spans, which only training and evaluation
-need, are found by realm_prepare with --config.data_dir=DATA and
---config.prepare.stages=spans.
+The old data stay as they are; --config.data_dir=DATA changes the new ones again.
+Salient spans, which only training and evaluation need, are found by realm_prepare
+with --config.data_dir=DATA and --config.prepare.stages=spans.
 """
 
 import collections
@@ -225,6 +225,22 @@ def _build_index(
   }
 
 
+def index_folder(workdir: str | os.PathLike, data_dir: str) -> pathlib.Path:
+  """Where the index of some data lies: beside updated data, else in the run.
+
+  Args:
+    workdir: of the training run.
+    data_dir: the data folder, '' for the run's own.
+
+  Returns:
+    The folder of its versions.
+  """
+  beside = pathlib.Path(data_dir) / realm_task.INDEX
+  if data_dir and beside.is_dir():
+    return beside
+  return pathlib.Path(workdir) / realm_task.INDEX
+
+
 def read_documents(
   config: ml_collections.ConfigDict, path: str
 ) -> list[corpus_lib.Document]:
@@ -252,7 +268,7 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   if values.documents:
     documents = read_documents(config, values.documents)
   trained = realm_task.load(workdir, config.data_dir)
-  index = trained.open_index(pathlib.Path(workdir) / realm_task.INDEX)
+  index = trained.open_index(index_folder(workdir, config.data_dir))
   updated = update(trained, index, values.output, documents, values.delete)
   table = rich.table.Table('what', 'how many')
   for what, count in updated.counts.items():

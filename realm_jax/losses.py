@@ -150,8 +150,7 @@ def marginal_log_probs(
     [B, M, V], in nats. Its argmax is the model's prediction.
   """
   prior = log_prior(scores, candidates)[:, :, None, None]
-  mask = candidates[:, :, None, None]
-  return jax.nn.logsumexp(prior + jnp.where(mask, log_probs, 0.0), axis=1)
+  return jax.nn.logsumexp(prior + log_probs, axis=1)
 
 
 def exact_match(

@@ -303,3 +303,25 @@ def test_microbatches_have_their_own_randomness():
   draws = [jax.random.uniform(jax.random.fold_in(key, i)) for i in range(2)]
   assert draws[0] != draws[1]
   assert float(found['key']) == pytest.approx(float(sum(draws) / 2))
+
+
+def test_parts_of_the_model_have_learning_rates_of_their_own():
+  config = optimizers.OptimizerConfig(
+    warmup_steps=0, part_scales={'embedder': 0.25}
+  )
+  plain = dataclasses.replace(config, part_scales={})
+  params = {name: {'w': jnp.ones((2, 2))} for name in ('embedder', 'encoder')}
+  grads = jax.tree.map(lambda x: x * 0.1, params)
+  found = []
+  for one in (config, plain):
+    tx = optimizers.make_optimizer(one, 10)
+    found.append(tx.update(grads, tx.init(params), params)[0])
+  scaled, whole = found
+  np.testing.assert_allclose(
+    scaled['embedder']['w'], 0.25 * whole['embedder']['w'], rtol=1e-6
+  )
+  np.testing.assert_array_equal(scaled['encoder']['w'], whole['encoder']['w'])
+  other = dataclasses.replace(config, part_scales={'reader': 0.5})
+  tx = optimizers.make_optimizer(other, 10)
+  with pytest.raises(ValueError, match="\\['reader'\\]; the model has the parts"):
+    tx.update(grads, tx.init(params), params)

@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A corpus that changes under a trained REALM, and what is found in it then."""
 
+import dataclasses
 import json
+import pathlib
 import types
 
 from absl import flags
@@ -253,17 +255,26 @@ def test_an_index_of_other_parameters_is_refused(before, tmp_path):
 
 
 @pytest.fixture
-def command(before, monkeypatch, tmp_path):
-  """Runs the command's body over `before` with some flags."""
+def command(before, monkeypatch):
+  """Runs the command's body over a run that is `before`, with some flags."""
   known = set(flags.FLAGS)
   realm_update.define_flags()
-  monkeypatch.setattr(realm_task, 'load', lambda *args: before.trained)
 
-  def run(*arguments):
+  def load(workdir, data_dir):
+    data = realm_data.DataFolder(pathlib.Path(data_dir))
+    return dataclasses.replace(before.trained, data=data)
+
+  monkeypatch.setattr(realm_task, 'load', load)
+
+  def run(*arguments, data_dir=''):
+    config = before.trained.config.copy_and_resolve_references()
+    config.data_dir = data_dir or str(before.root)
+    flags.FLAGS.unparse_flags()
     flags.FLAGS(['realm_update', *arguments])
-    realm_update.run(before.trained.config, str(before.root))
+    realm_update.run(config, str(before.root))
 
   yield run
+  flags.FLAGS.unparse_flags()
   for name in set(flags.FLAGS) - known:
     delattr(flags.FLAGS, name)
 
@@ -283,6 +294,11 @@ def test_the_command_reads_json_lines(command, before, tmp_path, capsys):
   blocks = realm_data.DataFolder(out).blocks
   assert (NEW.title, NEW.text) in _pairs(blocks)
   assert index_versions.VersionFolder(out / 'index').names()
+  again = tmp_path / 'again'
+  command('--delete=new', f'--output={again}', data_dir=str(out))
+  pairs = _pairs(realm_data.DataFolder(again).blocks)
+  assert (NEW.title, NEW.text) not in pairs
+  assert (CHANGED.title, CHANGED.text) in pairs
 
 
 @pytest.mark.parametrize(

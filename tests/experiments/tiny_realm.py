@@ -43,6 +43,11 @@ def get_config(data_dir: str, **fields):
   """Eight steps of a tiny model; `fields` override, dots name sections."""
   config = realm_base.finish(realm_base.get_config('test'), 'test')
   config.data_dir = str(data_dir)
+  # What `make_data` has built, so that preparing finds it done.
+  config.corpus.kind = 'jsonl'
+  config.corpus.path = str(pathlib.Path(data_dir) / 'documents.jsonl')
+  config.corpus.max_documents = 0
+  config.tokens.documents_per_shard = 7
   config.tokenizer.path = str(pathlib.Path(data_dir) / 'tokenizer')
   config.blocks.max_length = 32
   config.layout.query_length = 24
