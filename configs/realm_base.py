@@ -98,6 +98,9 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
     'verify': False,  # read every byte of the stores and compare their hashes
     'export': False,  # write the official record forms, too
     'export_shards': 10,
+    'process_index': 0,  # several processes may prepare one folder
+    'process_count': 1,
+    'wait_hours': 24.0,  # for what another of them makes
   }
 
   # What is masked, and with what it is joined.

@@ -11,14 +11,13 @@ masked/      tokens/ and blocks/ of X, where it is another corpus than Z
 
 import dataclasses
 import functools
-import os
 import pathlib
 
 import ml_collections
 
+from experiments import data_folder
 from realm_jax import examples
 from retrieval import blocks as blocks_lib
-from retrieval import corpus as corpus_lib
 from retrieval import embedders
 from retrieval import salient as salient_lib
 from retrieval import tokenizers
@@ -37,46 +36,16 @@ def has_other_masked_corpus(config: ml_collections.ConfigDict) -> bool:
   return bool(config.masked_corpus.kind)
 
 
-def corpus(settings: ml_collections.ConfigDict) -> corpus_lib.Corpus:
-  """A corpus that a config's section names."""
-  return corpus_lib.Corpus(corpus_lib.CorpusConfig(**settings))
-
-
 @dataclasses.dataclass(frozen=True)
-class DataFolder:
-  """Paths and stores of one data folder; stores open once, on first use.
+class DataFolder(data_folder.DataFolder):
+  """The data folder of a REALM or ICT experiment."""
 
-  Attributes:
-    root: the folder.
-  """
-
-  root: pathlib.Path
-
-  @classmethod
-  def of(
-    cls, config: ml_collections.ConfigDict, workdir: str | os.PathLike
-  ) -> 'DataFolder':
-    """The folder that a config and a workdir name."""
-    return cls(pathlib.Path(config.data_dir or pathlib.Path(workdir) / 'data'))
-
-  def path(self, name: str) -> pathlib.Path:
-    """Where one store lies."""
-    return self.root / name
-
-  @functools.cached_property
-  def tokenizer_path(self) -> pathlib.Path:
-    """The tokenizer's folder."""
-    return self.root / 'tokenizer'
+  MADE_BY = 'experiments.realm_prepare'
 
   @functools.cached_property
   def tokenizer(self) -> tokenizers.WordPieceTokenizer:
     """The tokenizer of both corpora."""
-    if not self.tokenizer_path.exists():
-      raise FileNotFoundError(
-        f'{self.tokenizer_path}: no tokenizer here; run '
-        'experiments.realm_prepare for this folder first.'
-      )
-    tokenizer = tokenizers.load_tokenizer(self.tokenizer_path)
+    tokenizer = super().tokenizer
     if not isinstance(tokenizer, tokenizers.WordPieceTokenizer):
       raise ValueError(
         f'{self.tokenizer_path}: REALM needs a WordPiece vocabulary with [MASK].'

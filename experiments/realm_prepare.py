@@ -10,15 +10,13 @@ those alone. A killed command continues where it stopped when run again.
 """
 
 from collections.abc import Callable
-import time
-
-from absl import logging
-import ml_collections
-import rich.table
+import functools
 
 from experiments import command
+from experiments import data_folder
 from experiments import progress
 from experiments import realm_data
+from experiments import stages
 from retrieval import blocks as blocks_lib
 from retrieval import official_records
 from retrieval import salient as salient_lib
@@ -27,14 +25,15 @@ from retrieval import taggers
 from retrieval import tokenizers
 from retrieval import tokens as tokens_lib
 
-Config = ml_collections.ConfigDict
-Rows = list[tuple[str, str]]
+Config = stages.Config
+Rows = stages.Rows
 
 
 def take_tokenizer(config: Config, data: realm_data.DataFolder) -> Rows:
   """Copies the WordPiece vocabulary that the config names."""
   path = realm_data.checkpoint_path(config.tokenizer.path)
   given = tokenizers.load_tokenizer(path)
+  stages.wait_for_first(config, data.tokenizer_path)
   if not data.tokenizer_path.exists():
     given.save(data.tokenizer_path)
   if data.tokenizer.fingerprint != given.fingerprint:
@@ -57,10 +56,11 @@ def tokenize(config: Config, data: realm_data.DataFolder) -> Rows:
   """Writes the token stores, with texts."""
   rows = []
   for name, root, settings in _corpora(config, data):
+    stages.wait_for_first(config, root / 'tokens')
     with progress.bar(f'tokenize {name}', 'documents') as update:
       tokens = tokens_lib.build_token_store(
         root / 'tokens',
-        realm_data.corpus(settings),
+        data_folder.corpus(settings),
         data.tokenizer_path,
         with_title=False,
         with_text=True,
@@ -81,6 +81,7 @@ def cut_blocks(config: Config, data: realm_data.DataFolder) -> Rows:
   """Packs sentences into blocks."""
   rows = []
   for name, root, _ in _corpora(config, data):
+    stages.wait_for_first(config, root / 'blocks')
     with progress.bar(f'blocks {name}', 'documents') as update:
       blocks = blocks_lib.build_block_store(
         root / 'blocks',
@@ -106,8 +107,9 @@ def tag_spans(config: Config, data: realm_data.DataFolder) -> Rows:
     *_, (_, _, masked) = _corpora(config, data)
     tagger = taggers.AnnotatedTagger(
       (found.document_id, found.spans.tolist())
-      for found in realm_data.corpus(masked).annotations()
+      for found in data_folder.corpus(masked).annotations()
     )
+  stages.wait_for_first(config, data.path('spans'))
   with progress.bar('tag', 'documents') as update:
     spans = salient_lib.build_salient_store(
       data.path('spans'),
@@ -173,37 +175,19 @@ def export(config: Config, data: realm_data.DataFolder) -> Rows:
   return rows
 
 
-def _stages(config: Config) -> list[str]:
-  wanted = list(STAGES) if config.masker == 'salient' else list(STAGES)[:-1]
-  if config.prepare.stages == 'all':
-    return wanted
-  chosen = config.prepare.stages.split(',')
-  unknown = [stage for stage in chosen if stage not in STAGES]
-  if unknown:
-    raise ValueError(
-      f'prepare.stages names {unknown}; expected some of {list(STAGES)}.'
-    )
-  return chosen
-
-
 def run(config: Config, workdir: str) -> None:
   """Runs the stages asked for and prints what stands afterwards."""
+  stages.check_share(config)
   data = realm_data.DataFolder.of(config, workdir)
-  table = rich.table.Table('stage', 'what', 'value', 'seconds')
-  work = [(stage, STAGES[stage]) for stage in _stages(config)]
+  chosen = stages.choose(config.prepare.stages, STAGES)
+  if config.prepare.stages == 'all' and config.masker != 'salient':
+    chosen.remove('spans')
+  work = [(x, functools.partial(STAGES[x], config, data)) for x in chosen]
   if config.prepare.verify:
-    work.insert(0, ('verify', lambda _, data: verify(data)))
+    work.insert(0, ('verify', functools.partial(verify, data)))
   if config.prepare.export:
-    work.append(('export', export))
-  for stage, do in work:
-    logging.info('Stage %s, in %s.', stage, data.root)
-    start = time.monotonic()
-    rows = do(config, data)
-    sec = f'{time.monotonic() - start:.1f}'
-    for i, (what, value) in enumerate(rows):
-      table.add_row('' if i else stage, what, value, '' if i else sec)
-  progress.console().print(table)
-  logging.info('The data lie in %s.', data.root)
+    work.append(('export', functools.partial(export, config, data)))
+  stages.run(work, data.root)
 
 
 if __name__ == '__main__':

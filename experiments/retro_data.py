@@ -13,26 +13,18 @@ neighbors-{train,valid}/
 
 import dataclasses
 import functools
-import os
-import pathlib
 
 import ml_collections
 
+from experiments import data_folder
 from retrieval import chunks as chunks_lib
-from retrieval import corpus as corpus_lib
 from retrieval import embedders
 from retrieval import index as index_lib
 from retrieval import neighbors as neighbors_lib
 from retrieval import retriever as retriever_lib
 from retrieval import store
-from retrieval import tokenizers
 from retrieval import tokens as tokens_lib
 from retrieval import vectors as vectors_lib
-
-
-def corpus(config: ml_collections.ConfigDict) -> corpus_lib.Corpus:
-  """The corpus that the config names."""
-  return corpus_lib.Corpus(corpus_lib.CorpusConfig(**config.corpus))
 
 
 def embedder(config: ml_collections.ConfigDict) -> embedders.Embedder:
@@ -47,40 +39,10 @@ def embedder(config: ml_collections.ConfigDict) -> embedders.Embedder:
 
 
 @dataclasses.dataclass(frozen=True)
-class DataFolder:
-  """Paths and stores of one data folder; stores open once, on first use.
+class DataFolder(data_folder.DataFolder):
+  """The data folder of a RETRO experiment."""
 
-  Attributes:
-    root: the folder.
-  """
-
-  root: pathlib.Path
-
-  @classmethod
-  def of(
-    cls, config: ml_collections.ConfigDict, workdir: str | os.PathLike
-  ) -> 'DataFolder':
-    """The folder that a config and a workdir name."""
-    return cls(pathlib.Path(config.data_dir or pathlib.Path(workdir) / 'data'))
-
-  def path(self, name: str) -> pathlib.Path:
-    """Where one store lies."""
-    return self.root / name
-
-  @functools.cached_property
-  def tokenizer_path(self) -> pathlib.Path:
-    """The tokenizer's folder."""
-    return self.root / 'tokenizer'
-
-  @functools.cached_property
-  def tokenizer(self) -> tokenizers.Tokenizer:
-    """The tokenizer of the token store."""
-    if not self.tokenizer_path.exists():
-      raise FileNotFoundError(
-        f'{self.tokenizer_path}: no tokenizer here; run '
-        'experiments.retro_prepare for this folder first.'
-      )
-    return tokenizers.load_tokenizer(self.tokenizer_path)
+  MADE_BY = 'experiments.retro_prepare'
 
   @functools.cached_property
   def tokens(self) -> tokens_lib.TokenStore:

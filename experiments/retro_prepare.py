@@ -14,17 +14,16 @@ every store that stands and compares its checksums.
 """
 
 from collections.abc import Callable
+import functools
 import itertools
-import pathlib
-import time
 
 from absl import logging
-import ml_collections
-import rich.table
 
 from experiments import command
+from experiments import data_folder
 from experiments import progress
 from experiments import retro_data
+from experiments import stages
 from retrieval import chunks as chunks_lib
 from retrieval import index as index_lib
 from retrieval import neighbors as neighbors_lib
@@ -34,7 +33,6 @@ from retrieval import tokens as tokens_lib
 from retrieval import vectors as vectors_lib
 
 SPLITS = ('train', 'valid')
-_POLL_SEC = 5.0
 _KINDS = {
   'tokens': tokens_lib.KIND,
   'chunks-train': chunks_lib.KIND,
@@ -45,8 +43,8 @@ _KINDS = {
   'neighbors-valid': neighbors_lib.KIND,
 }
 
-Config = ml_collections.ConfigDict
-Rows = list[tuple[str, str]]
+Config = stages.Config
+Rows = stages.Rows
 
 
 def train_tokenizer(config: Config, data: retro_data.DataFolder) -> Rows:
@@ -54,13 +52,13 @@ def train_tokenizer(config: Config, data: retro_data.DataFolder) -> Rows:
   path = data.tokenizer_path
   settings = config.tokenizer
   files = (path / 'model', path / 'tokenizer.json')
-  _wait_for_first(config, *files)
+  stages.wait_for_first(config, *files)
   if not any(file.exists() for file in files):
     if settings.path:
       tokenizers.load_tokenizer(settings.path).save(path)
     else:
       limit = settings.max_documents or None
-      documents = itertools.islice(retro_data.corpus(config), limit)
+      documents = itertools.islice(data_folder.corpus(config.corpus), limit)
       texts = (
         tokens_lib.document_text(document, config.tokens.with_title)
         for document in documents
@@ -95,11 +93,11 @@ def train_tokenizer(config: Config, data: retro_data.DataFolder) -> Rows:
 
 def tokenize(config: Config, data: retro_data.DataFolder) -> Rows:
   """Writes the token store."""
-  _wait_for_first(config, data.path('tokens'))
+  stages.wait_for_first(config, data.path('tokens'))
   with progress.bar('tokenize', 'documents') as update:
     tokens = tokens_lib.build_token_store(
       data.path('tokens'),
-      retro_data.corpus(config),
+      data_folder.corpus(config.corpus),
       data.tokenizer_path,
       with_title=config.tokens.with_title,
       documents_per_shard=config.tokens.documents_per_shard,
@@ -119,7 +117,7 @@ def chunk(config: Config, data: retro_data.DataFolder) -> Rows:
   """Cuts both splits into chunks."""
   rows = []
   for split in SPLITS:
-    _wait_for_first(config, data.path(f'chunks-{split}'))
+    stages.wait_for_first(config, data.path(f'chunks-{split}'))
     chunks = chunks_lib.build_chunk_store(
       data.path(f'chunks-{split}'),
       data.tokens,
@@ -136,7 +134,7 @@ def embed(config: Config, data: retro_data.DataFolder) -> Rows:
   embedder = retro_data.embedder(config)
   for split in SPLITS:
     with progress.bar(f'embed {split}', 'chunks') as update:
-      _until_whole(
+      stages.until_whole(
         config,
         f'vectors-{split}',
         lambda split=split, update=update: vectors_lib.build_vector_store(
@@ -155,7 +153,7 @@ def embed(config: Config, data: retro_data.DataFolder) -> Rows:
 
 def build_index(config: Config, data: retro_data.DataFolder) -> Rows:
   """Builds, measures and publishes the index of the training chunks."""
-  _wait_for_first(config, data.path('index'))
+  stages.wait_for_first(config, data.path('index'))
   settings = config.index.to_dict()
   vectors = data.vectors('train')
   index = index_lib.build_index(
@@ -181,7 +179,7 @@ def find_neighbors(config: Config, data: retro_data.DataFolder) -> Rows:
       data.index,
     )
     with progress.bar(f'neighbors {split}', 'chunks') as update:
-      neighbors = _until_whole(
+      neighbors = stages.until_whole(
         config,
         f'neighbors-{split}',
         lambda arguments=arguments, update=update: (
@@ -213,35 +211,6 @@ STAGES: dict[str, Callable[[Config, retro_data.DataFolder], Rows]] = {
 }
 
 
-def _until_whole(config: Config, what: str, build):
-  """Repeats `build` until no other process has work left on `what`.
-
-  Raises:
-    ValueError: after `prepare.wait_hours`.
-  """
-  deadline = time.monotonic() + 3600 * config.prepare.wait_hours
-  while (built := build()) is None:
-    if time.monotonic() > deadline:
-      raise ValueError(
-        f'{what}: not made by the other processes within '
-        f'config.prepare.wait_hours={config.prepare.wait_hours}; look after '
-        'them, and run all again to go on.'
-      )
-    logging.info('Waiting for the other processes to make %s.', what)
-    time.sleep(_POLL_SEC)
-  return built
-
-
-def _wait_for_first(config: Config, *paths: pathlib.Path) -> None:
-  """Lets the other processes wait for what process 0 alone makes."""
-  if config.prepare.process_index:
-    _until_whole(
-      config,
-      str(paths[0]),
-      lambda: any(path.exists() for path in paths) or None,
-    )
-
-
 def verify(data: retro_data.DataFolder) -> Rows:
   """Reads every byte of what is published and compares the checksums.
 
@@ -271,40 +240,17 @@ def _text(value) -> str:
   return f'{value:,}' if isinstance(value, int) else str(value)
 
 
-def _stages(config: Config) -> list[str]:
-  if config.prepare.stages == 'all':
-    return list(STAGES)
-  chosen = config.prepare.stages.split(',')
-  unknown = [stage for stage in chosen if stage not in STAGES]
-  if unknown:
-    raise ValueError(
-      f'prepare.stages names {unknown}; expected some of {list(STAGES)}.'
-    )
-  return chosen
-
-
 def run(config: Config, workdir: str) -> None:
   """Runs the stages asked for and prints what stands afterwards."""
-  index, count = config.prepare.process_index, config.prepare.process_count
-  if not 0 <= index < count:
-    raise ValueError(
-      f'prepare.process_index={index}: expected 0 to process_count - 1 = '
-      f'{count - 1}.'
-    )
+  stages.check_share(config)
   data = retro_data.DataFolder.of(config, workdir)
-  table = rich.table.Table('stage', 'what', 'value', 'seconds')
-  work = [(stage, STAGES[stage]) for stage in _stages(config)]
+  work = [
+    (name, functools.partial(STAGES[name], config, data))
+    for name in stages.choose(config.prepare.stages, STAGES)
+  ]
   if config.prepare.get('verify', False):
-    work.insert(0, ('verify', lambda _, data: verify(data)))
-  for stage, do in work:
-    logging.info('Stage %s, in %s.', stage, data.root)
-    start = time.monotonic()
-    rows = do(config, data)
-    sec = f'{time.monotonic() - start:.1f}'
-    for i, (what, value) in enumerate(rows):
-      table.add_row('' if i else stage, what, value, '' if i else sec)
-  progress.console().print(table)
-  logging.info('The data lie in %s.', data.root)
+    work.insert(0, ('verify', functools.partial(verify, data)))
+  stages.run(work, data.root)
 
 
 if __name__ == '__main__':

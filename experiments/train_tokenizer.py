@@ -16,6 +16,7 @@ import ml_collections
 import rich.table
 
 from experiments import command
+from experiments import data_folder
 from experiments import progress
 from experiments import retro_data
 from experiments import retro_prepare
@@ -29,7 +30,7 @@ def _measure(
   config: ml_collections.ConfigDict, tokenizer: tokenizers.Tokenizer
 ) -> dict[str, str]:
   """Encodes the first documents and says how well and how fast."""
-  documents = itertools.islice(retro_data.corpus(config), _MEASURED_DOCUMENTS)
+  documents = itertools.islice(data_folder.corpus(config.corpus), _MEASURED_DOCUMENTS)
   texts = [
     tokens_lib.document_text(document, config.tokens.with_title)
     for document in documents

@@ -15,6 +15,7 @@ import pytest
 from configs import retro_base
 from experiments import retro_data
 from experiments import retro_prepare
+from experiments import stages
 from retrieval import index as index_lib
 from retrieval import store
 from retrieval import tokenizers
@@ -70,6 +71,7 @@ import pathlib, sys, time
 sys.path[:0] = [{root!r}, {tests!r}]
 import retro_prepare_test
 from experiments import retro_prepare
+from experiments import stages
 from retrieval import tokens
 def refused(*args):
   raise AssertionError('The second process tokenizes too.')
@@ -78,7 +80,7 @@ def slow(*args):
   time.sleep(0.1)
   return encode_shard(*args)
 tokens.encode_shard = refused if {index} else slow
-retro_prepare._POLL_SEC = 0.05
+stages._POLL_SEC = 0.05
 config = retro_prepare_test._config(
   pathlib.Path({corpus!r}), process_index={index}, process_count=2)
 started = pathlib.Path({workdir!r}) / 'started'
@@ -126,7 +128,7 @@ def test_a_process_waits_for_what_the_first_one_makes(
         (copy / 'data' / f'{name}-away').rename(copy / 'data' / name)
         return
 
-  monkeypatch.setattr(retro_prepare.time, 'sleep', sleep)
+  monkeypatch.setattr(stages.time, 'sleep', sleep)
   config = _config(corpus, process_index=1, process_count=2)
   retro_prepare.run(config, str(copy))
   assert len(slept) == 3
