@@ -20,25 +20,13 @@ set sizes. Argument of their get_config:
 import ml_collections
 from ml_collections import config_dict
 
+from configs import sections
+
 KINDS = (
   *('base', 'uniform', 'span', 'stale', 'frozen', 'async'),
   'ict',
 )
 ARGS = (*KINDS, 'test', *(f'{kind}_test' for kind in KINDS[1:]))
-
-
-def _corpus(kind: str) -> dict:
-  return {
-    'kind': kind,  # vital, jsonl, text, wikiextractor, tfds, orqa_blocks, ...
-    'path': '',  # file, glob or folder; TFDS: name or name/config
-    'split': 'train',  # TFDS only
-    'data_dir': '',  # TFDS only
-    'id_field': 'id',
-    'title_field': 'title',
-    'text_field': 'text',
-    'on_error': 'raise',  # or skip: bad records are counted and passed over
-    'max_documents': 0,  # 0: all
-  }
 
 
 def _bert(checkpoint: str) -> dict:
@@ -74,8 +62,10 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
 
   # Data. '' stands for <workdir>/data; give the folder to share it.
   config.data_dir = ''
-  config.corpus = _corpus('vital')  # Z: what is retrieved
-  config.masked_corpus = _corpus('')  # X: what is masked; kind '': Z itself
+  config.corpus = sections.corpus('vital')  # Z: what is retrieved
+  config.masked_corpus = sections.corpus(
+    ''
+  )  # X: what is masked; kind '': Z itself
   config.tokenizer = {'path': 'minilm'}  # a WordPiece vocabulary, or minilm
   config.tokens = {'documents_per_shard': 512, 'num_processes': 2}
   config.blocks = {
@@ -154,17 +144,7 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
     'searcher': 'exact',
     'recall_floor': 0.9,  # recall@10 against exact search
     'num_queries': 200,  # that measure it
-    'scann': {
-      'num_leaves': 0,
-      'num_leaves_to_search': 0,
-      'training_sample_size': 0,
-      'dimensions_per_block': 2,
-      'anisotropic_threshold': 0.2,
-      'num_to_rescore': 0,
-      'rescore': 'float32',
-      'soar': False,
-      'num_threads': 0,
-    },
+    'scann': sections.scann(),
   }
   config.refresh = {
     'schedule': 'sync',  # async, frozen
@@ -208,17 +188,7 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   config.checkpoint_every = 100
   config.keep_checkpoints = 2
   config.profile_steps = 0
-  config.mesh = {'data': -1, 'fsdp': 1, 'tensor': 1}
-  config.sharding_rules = {
-    'batch': ('data', 'fsdp'),
-    'length': '',
-    'embed': 'fsdp',
-    'heads': 'tensor',
-    'kv': '',
-    'mlp': 'tensor',
-    'vocab': 'tensor',
-  }
-  config.distributed = False  # True: one process of several, each on its host
+  config.update(sections.devices())
 
   # Evaluation.
   config.evaluate = {

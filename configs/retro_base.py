@@ -15,6 +15,8 @@ files retro_pretrain_*.py set sizes. Argument of their get_config:
 import ml_collections
 from ml_collections import config_dict
 
+from configs import sections
+
 ARGS = ('base', 'twin', 'test', 'twin_test')
 
 
@@ -28,17 +30,7 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
 
   # Data. '' stands for <workdir>/data; give the folder to share it.
   config.data_dir = ''
-  config.corpus = {
-    'kind': 'vital',  # vital, jsonl, text, wikiextractor, tfds
-    'path': '',  # file, glob or folder; TFDS: name or name/config
-    'split': 'train',  # TFDS only
-    'data_dir': '',  # TFDS only
-    'id_field': 'id',
-    'title_field': 'title',
-    'text_field': 'text',
-    'on_error': 'raise',  # or skip: bad records are counted and passed over
-    'max_documents': 0,  # 0: all
-  }
+  config.corpus = sections.corpus('vital')
   config.tokenizer = {
     'path': '',  # '' trains a SentencePiece model on the corpus
     'vocab_size': 8192,
@@ -62,19 +54,7 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
     'metric': 'squared_l2',
     'recall_floor': 0.95,  # recall@10 against exact search
     'num_queries': 500,  # that measure it
-    # ScannConfig's fields; 0: chosen from the size of the data. What is left as
-    # it is here does not tell one index from another.
-    'scann': {
-      'num_leaves': 0,
-      'num_leaves_to_search': 0,
-      'training_sample_size': 0,
-      'dimensions_per_block': 2,
-      'anisotropic_threshold': 0.2,
-      'num_to_rescore': 0,
-      'rescore': 'float32',  # or bfloat16, int8
-      'soar': False,  # for metric dot_product
-      'num_threads': 0,
-    },
+    'scann': sections.scann(),
   }
   config.neighbors = {
     'stored': 10,  # neighbors stored for each chunk
@@ -162,19 +142,7 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   config.checkpoint_every = 100
   config.keep_checkpoints = 2
   config.profile_steps = 0
-  config.mesh = {'data': -1, 'fsdp': 1, 'tensor': 1}
-  # Logical axis -> mesh axis, several, or '' for none; experiments.sharding's
-  # own. As a flag: --config.sharding_rules.vocab=fsdp.
-  config.sharding_rules = {
-    'batch': ('data', 'fsdp'),
-    'length': '',
-    'embed': 'fsdp',
-    'heads': 'tensor',
-    'kv': '',
-    'mlp': 'tensor',
-    'vocab': 'tensor',
-  }
-  config.distributed = False  # True: one process of several, each on its host
+  config.update(sections.devices())
 
   # Evaluation: whole documents, every token scored once.
   config.evaluate = {

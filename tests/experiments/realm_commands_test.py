@@ -21,6 +21,7 @@ from experiments import realm_evaluate
 from experiments import realm_explain
 from experiments import realm_table2
 from experiments import realm_task
+from experiments import zero_shot
 from retrieval import answers
 from tests.experiments import tiny_realm
 from tests.realm_jax import tiny
@@ -96,8 +97,15 @@ def flags(monkeypatch):
 
 
 def test_evaluates_documents_and_retrievers(
-  data, workdir, index, tmp_path, capsys
+  data, workdir, index, tmp_path, capsys, monkeypatch
 ):
+  measure, asked = zero_shot.measure, {}
+
+  def watched(retrievers, *arguments):
+    asked.update(retrievers)
+    return measure(retrievers, *arguments)
+
+  monkeypatch.setattr(zero_shot, 'measure', watched)
   config = _config(data)
   config.evaluate.workdir = str(workdir)
   realm_evaluate.run(config, str(tmp_path / 'new'))
@@ -124,7 +132,9 @@ def test_evaluates_documents_and_retrievers(
     # All blocks are among a hundred; two of three answers stand in one.
     assert shares == sorted(shares) and shares[-1] == pytest.approx(2 / 3)
     assert row['questions'] == 3
-  assert rows['before', 'dpr'] != rows[f'step {STEP}', 'dpr']
+  texts = [question['question'] for question in QUESTIONS]
+  before, after = (asked[name](texts, 9) for name in names[:2])
+  assert (before != after).any(axis=1).all()
   printed = capsys.readouterr().out
   for part in ('retrieved', 'null only', 'random', *names, 'recall@100'):
     assert part in printed
@@ -136,16 +146,19 @@ def test_recall_is_of_the_models_own_index(data, trained, index):
   config = _config(data)
   blocks = trained.data.blocks
   retrieve = realm_evaluate.retriever(trained, index)
-  asked = [question['question'] for question in QUESTIONS]
-  ids = retrieve(asked, 3)
+  texts = [question['question'] for question in QUESTIONS]
+  ids = retrieve(texts, 3)
+  for text, row in zip(texts, ids, strict=True):
+    found = index.retrieve_texts(
+      [text], 3, trained.data.tokenizer, trained.layout
+    )
+    np.testing.assert_array_equal(found[0], row)
   rule = answers.make_rule('substring', None)
   hits = [
     any(rule.compile(tuple(q['answer']))(text) for text in blocks.texts(row))
     for q, row in zip(QUESTIONS, ids.tolist(), strict=True)
   ]
-  table = realm_evaluate.zero_shot.measure(
-    {'x': retrieve}, blocks, config.evaluate
-  )
+  table = zero_shot.measure({'x': retrieve}, blocks, config.evaluate)
   assert table[0]['recall@3']['mean'] == pytest.approx(np.mean(hits))
 
 
@@ -253,9 +266,9 @@ def test_markup_in_documents_is_not_interpreted(monkeypatch):
 def test_the_table_before_anything_was_run(data, tmp_path, flags, capsys):
   flags(realm_table2, row=[])
   realm_table2.run(_config(data), str(tmp_path))
-  lines = capsys.readouterr().out.splitlines()
-  rows = [line for line in lines if 'not run' in line]
-  assert len(rows) == len(realm_table2.ROWS) + 2
+  printed = capsys.readouterr().out
+  rows = [line for line in printed.splitlines() if 'not run' in line]
+  assert len(rows) == len(realm_table2.ROWS) + 2 and ' ours ' in printed
   (line,) = [line for line in rows if '38.5' in line]
   assert 'REALM' in line and '38.2' in line and 'salient' in line
 
