@@ -63,6 +63,16 @@ class DataFolder(data_folder.DataFolder):
     other = self.root / 'masked'
     return self._blocks(other) if other.exists() else self.blocks
 
+  def check_masked(self, config: ml_collections.ConfigDict) -> None:
+    """Raises ValueError unless X stands here where the config names another."""
+    path, kind = self.root / 'masked', config.masked_corpus.kind
+    if path.exists() != has_other_masked_corpus(config):
+      raise ValueError(
+        f'{path}: {"stands" if path.exists() else "does not stand"} here, but '
+        f'config.masked_corpus.kind is {kind!r}; run {self.MADE_BY} for another '
+        'data_dir, or name the corpora that were prepared.'
+      )
+
   def _blocks(self, root: pathlib.Path) -> blocks_lib.BlockStore:
     tokens = tokens_lib.TokenStore(root / 'tokens')
     tokens.check_tokenizer(self.tokenizer)

@@ -32,7 +32,7 @@ Rows = stages.Rows
 def take_tokenizer(config: Config, data: realm_data.DataFolder) -> Rows:
   """Copies the WordPiece vocabulary that the config names."""
   path = realm_data.checkpoint_path(config.tokenizer.path)
-  given = tokenizers.load_tokenizer(path)
+  given = tokenizers.WordPieceTokenizer(path)
   stages.wait_for_first(config, data.tokenizer_path)
   if not data.tokenizer_path.exists():
     given.save(data.tokenizer_path)
@@ -101,6 +101,7 @@ def cut_blocks(config: Config, data: realm_data.DataFolder) -> Rows:
 
 def tag_spans(config: Config, data: realm_data.DataFolder) -> Rows:
   """Finds the salient spans of X."""
+  data.check_masked(config)
   settings = config.spans.to_dict()
   tagger = taggers.TaggerConfig(**settings.pop('tagger'))
   if tagger.kind == 'corpus':
@@ -185,7 +186,7 @@ def run(config: Config, workdir: str) -> None:
   work = [(x, functools.partial(STAGES[x], config, data)) for x in chosen]
   if config.prepare.verify:
     work.insert(0, ('verify', functools.partial(verify, data)))
-  if config.prepare.export:
+  if config.prepare.export and not config.prepare.process_index:
     work.append(('export', functools.partial(export, config, data)))
   stages.run(work, data.root)
 

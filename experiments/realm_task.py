@@ -135,8 +135,9 @@ def make_builder(
   config: ml_collections.ConfigDict,
   data: realm_data.DataFolder,
   workdir: str | os.PathLike,
+  devices: tuple[jax.Device, ...] = (),
 ) -> index_builder.Builder:
-  """What builds the index versions of a run."""
+  """What builds the index versions of a run; () is all local devices."""
   settings = refresh_config(config)
   synchronous = settings.schedule != 'async'
   return index_builder.Builder(
@@ -146,7 +147,7 @@ def make_builder(
     folder=index_versions.VersionFolder(pathlib.Path(workdir) / INDEX),
     index=index_lib.IndexConfig(metric='dot_product', **config.index.to_dict()),
     batch_tokens=settings.batch_tokens,
-    devices=tuple(builder_devices(config)) or None,
+    devices=devices or None,
     together=synchronous and jax.process_count() > 1,
   )
 
@@ -180,6 +181,7 @@ def source(
   split: str,
 ) -> pipeline.MaskedSentences:
   """What a split masks; what it cannot is logged."""
+  data.check_masked(config)
   found = pipeline.MaskedSentences(
     data.masked_blocks,
     data.layout(config),
@@ -215,7 +217,8 @@ def make_task(
     What the loop trains.
   """
   layout = data.layout(config)
-  builder = make_builder(config, data, workdir)
+  devices = tuple(builder_devices(config))
+  builder = make_builder(config, data, workdir, devices)
   settings = refresh_config(config)
   companion = refresh.Refresher(
     settings, builder, start_builder, _recall_measure(config, data, layout)
