@@ -210,8 +210,8 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
       ('The Second World War ended in [MASK].', '1945'),
     ),
   }
-  # realm_table2: the ICT that its rows start from; a step costs about as much as
-  # one of REALM's.
+  # Argument ict, and the ICT that the rows of realm_table2 start from; a step
+  # costs about as much as one of REALM's.
   config.table2 = {
     'ict': {'num_steps': 300, 'batch_size': 32, 'learning_rate': 1e-4},
   }
@@ -229,6 +229,12 @@ def finish(
     config.refresh.staleness = 30
   elif kind in ('frozen', 'async'):
     config.refresh.schedule = kind
+  elif kind == 'ict':
+    settings = config.table2.ict
+    config.num_steps = settings.num_steps
+    config.batch_size = settings.batch_size
+    config.optimizer.learning_rate = settings.learning_rate
+    config.optimizer.part_scales = {}
   if arg.endswith('test'):
     _shrink(config)
   return config

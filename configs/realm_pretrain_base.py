@@ -53,9 +53,6 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   config.mesh = {'data': -1, 'fsdp': 4, 'tensor': 1}
   config.table2.ict.update(num_steps=100_000, batch_size=4096)
   if arg.startswith('ict'):
-    config.batch_size = 4096
-    config.num_steps = 100_000
-    config.optimizer.learning_rate = 1e-4
     config.checkpoint_every = 5000
     config.ict.gradient_cache_parts = 4
     config.ict.mask_duplicates = False  # as released

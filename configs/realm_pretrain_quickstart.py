@@ -35,5 +35,6 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   config.optimizer.part_scales = {'embedder': 0.1}
   config.optimizer.warmup_steps = 30
   config.batch_size = 4
+  config.optimizer.accumulate_steps = 4  # one at a time: caches hold it
   config.num_steps = 300
   return realm_base.finish(config, arg)

@@ -38,6 +38,7 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   # all-MiniLM-L6-v2 retrieves well; what it knows is not to be lost at once.
   config.optimizer.part_scales = {'embedder': 0.1}
   config.batch_size = 4
+  config.optimizer.accumulate_steps = 4  # one at a time: caches hold it
   config.num_steps = 2000
   config.table2.ict.num_steps = 1000
   config.eval_every = 250

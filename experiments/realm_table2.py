@@ -85,7 +85,10 @@ def _ict_config(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
     'learning_rate': fields.pop('learning_rate'),
     'accumulate_steps': 1,  # microbatches would cut the negatives down
   }
-  return _changed(config, optimizer=optimizer, **fields)
+  changed = _changed(config, optimizer=optimizer, **fields)
+  with changed.unlocked():
+    changed.optimizer.part_scales = {}  # only the embedder is there
+  return changed
 
 
 def _train_ict(config: ml_collections.ConfigDict, root: pathlib.Path) -> str:

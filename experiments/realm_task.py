@@ -45,7 +45,7 @@ def bert_config(
   """
   fields = section.to_dict()
   path = fields.pop('checkpoint')
-  given = {k: v for k, v in fields.items() if v not in (0, '', -1.0)}
+  given = {name: v for name, v in fields.items() if not _is_unset(v)}
   if not path:
     return bert.BertConfig(vocab_size=vocab_size, **given)
   folder = realm_data.checkpoint_path(path)
@@ -56,6 +56,11 @@ def bert_config(
       f'tokenized with {vocab_size:,} wordpieces.'
     )
   return config
+
+
+def _is_unset(value: int | float | str) -> bool:
+  """Whether a field is left to the checkpoint; a rate of 0.0 is a choice."""
+  return value < 0 if isinstance(value, float) else not value
 
 
 def model_config(

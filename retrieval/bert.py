@@ -69,8 +69,9 @@ class BertOutput:
   """What the encoder returns.
 
   Attributes:
-    hidden: [batch, length, d_model]. The last layer's output.
-    pooled: [batch, d_model] tanh layer over the first token, or None where the
+    hidden: [batch, length, d_model]. The last layer's output, where positions
+      were asked for at these alone.
+    pooled: [batch, d_model] tanh layer over the first of them, or None where the
       configuration has no pooler.
   """
 
@@ -156,21 +157,27 @@ class Attention(nn.Module):
 
   @nn.compact
   def __call__(
-    self, x: Float[Array, 'b l d'], mask: Bool[Array, 'b l'], train: bool
-  ) -> Float[Array, 'b l d']:
-    """Attends from every position to the positions `mask` allows."""
+    self,
+    x: Float[Array, 'b q d'],
+    context: Float[Array, 'b l d'],
+    mask: Bool[Array, 'b l'],
+    train: bool,
+  ) -> Float[Array, 'b q d']:
+    """Attends from `x` to the positions of `context` that `mask` allows."""
     config = self.config
-    heads = (*x.shape[:2], config.num_heads, config.d_model // config.num_heads)
+    head_dim = config.d_model // config.num_heads
 
-    def project(name):
+    def project(name, x):
       y = _dense(config, config.d_model, ('embed', 'heads'), name)(x)
       # Heads before length: on a CPU products of whole rows are the fast ones.
-      return y.reshape(heads).transpose(0, 2, 1, 3)
+      y = y.reshape(*x.shape[:2], config.num_heads, head_dim)
+      return y.transpose(0, 2, 1, 3)
 
-    query, key, value = project('query'), project('key'), project('value')
+    query = project('query', x)
+    key, value = project('key', context), project('value', context)
     scores = jnp.einsum(
       'bhqk,bhsk->bhqs',
-      query * heads[-1] ** -0.5,
+      query * head_dim**-0.5,
       key,
       preferred_element_type=jnp.float32,
     )
@@ -191,12 +198,19 @@ class Layer(nn.Module):
 
   @nn.compact
   def __call__(
-    self, x: Float[Array, 'b l d'], mask: Bool[Array, 'b l'], train: bool
-  ) -> Float[Array, 'b l d']:
-    """Applies one transformer layer."""
+    self,
+    x: Float[Array, 'b l d'],
+    mask: Bool[Array, 'b l'],
+    train: bool,
+    positions: Int[Array, 'b m'] | None = None,
+  ) -> Float[Array, 'b _ d']:
+    """Applies one transformer layer, at all positions or at the given ones."""
     config = self.config
     dropout = nn.Dropout(config.dropout_rate, deterministic=not train)
-    y = dropout(Attention(config, name='attention')(x, mask, train))
+    context = x
+    if positions is not None:
+      x = jnp.take_along_axis(x, positions[..., None], axis=1)
+    y = dropout(Attention(config, name='attention')(x, context, mask, train))
     x = LayerNorm(config, name='attention_norm')(x + y)
     y = _dense(config, config.d_ff, ('embed', 'mlp'), 'intermediate')(x)
     y = partitioning.constrain(y, 'batch', 'length', 'mlp')
@@ -226,6 +240,7 @@ class Bert(nn.Module):
     ids: Int[Array, 'b l'],
     mask: Bool[Array, 'b l'],
     type_ids: Int[Array, 'b l'] | None = None,
+    positions: Int[Array, 'b m'] | None = None,
     *,
     train: bool = False,
   ) -> BertOutput:
@@ -235,6 +250,8 @@ class Bert(nn.Module):
       ids: [batch, length] int32. Word pieces, [CLS] first.
       mask: [batch, length] bool. False at padding.
       type_ids: [batch, length] int32. Segment of each token; None is all 0.
+      positions: [batch, number] int32. Where the last layer is wanted: elsewhere
+        only its keys and values are computed, a sixth of it. None is everywhere.
       train: whether dropout is on (needs the 'dropout' random stream).
 
     Returns:
@@ -251,9 +268,12 @@ class Bert(nn.Module):
     type_ids = jnp.zeros_like(ids) if type_ids is None else type_ids
     x = self.embeddings(ids, type_ids, train)
     x = partitioning.constrain(x, 'batch', 'length', 'embed')
-    for layer in self.layers:
-      x = layer(x, mask, train)
+    for i, layer in enumerate(self.layers):
+      last = i == len(self.layers) - 1
+      x = layer(x, mask, train, positions if last else None)
       x = partitioning.constrain(x, 'batch', 'length', 'embed')
+    if positions is not None and not self.layers:
+      x = jnp.take_along_axis(x, positions[..., None], axis=1)
     pooled = jnp.tanh(self.pooler(x[:, 0])) if self.config.pooler else None
     return BertOutput(x, pooled)
 

@@ -343,6 +343,7 @@ def test_rows_change_the_config(
   flags(realm_table2, row=[name])
   config = _config(data)
   config.optimizer.accumulate_steps = 2
+  config.optimizer.part_scales = {'encoder': 0.5}
   realm_table2.run(config, str(tmp_path))
   (ict, ict_folder), (realm, folder) = made
   assert ict_folder == realm.init_from == str(tmp_path / 'ict')
@@ -354,6 +355,7 @@ def test_rows_change_the_config(
   )
   assert ict.optimizer.learning_rate == settings.learning_rate
   assert ict.optimizer.accumulate_steps == 1 and ict.init_from == ''
+  assert not ict.optimizer.part_scales and realm.optimizer.part_scales
   for key, value in changed.items():
     found = realm[key]
     if isinstance(value, dict):

@@ -292,6 +292,19 @@ def test_padding_changes_no_real_position(loaded, batch):
   assert np.isfinite(_mlm(*loaded, (ids, np.zeros_like(mask), types))).all()
 
 
+@pytest.mark.parametrize('remat', [False, True])
+def test_the_last_layer_at_given_positions(loaded, batch, remat):
+  config, params, _ = loaded
+  config = dataclasses.replace(config, remat=remat)
+  apply = jax.jit(bert.Bert(config).apply)
+  whole = apply({'params': params}, *batch)
+  positions = jnp.array([[0, 7, 3], [0, 4, 4], [0, 0, 0]])
+  some = apply({'params': params}, *batch, positions)
+  expected = np.take_along_axis(whole.hidden, positions[..., None], axis=1)
+  np.testing.assert_allclose(some.hidden, expected, atol=1e-5)
+  np.testing.assert_allclose(some.pooled, whole.pooled, atol=1e-5)
+
+
 def test_too_long_a_batch_is_named(loaded):
   ids = np.ones((1, LENGTH + 1), int)
   with pytest.raises(ValueError, match='11 tokens exceed the 10 position'):
