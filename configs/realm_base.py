@@ -235,6 +235,7 @@ def finish(
     config.batch_size = settings.batch_size
     config.optimizer.learning_rate = settings.learning_rate
     config.optimizer.part_scales = {}
+    config.optimizer.accumulate_steps = 1  # negatives are of the whole batch
   if arg.endswith('test'):
     _shrink(config)
   return config

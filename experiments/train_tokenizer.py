@@ -30,7 +30,9 @@ def _measure(
   config: ml_collections.ConfigDict, tokenizer: tokenizers.Tokenizer
 ) -> dict[str, str]:
   """Encodes the first documents and says how well and how fast."""
-  documents = itertools.islice(data_folder.corpus(config.corpus), _MEASURED_DOCUMENTS)
+  documents = itertools.islice(
+    data_folder.corpus(config.corpus), _MEASURED_DOCUMENTS
+  )
   texts = [
     tokens_lib.document_text(document, config.tokens.with_title)
     for document in documents

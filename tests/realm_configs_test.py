@@ -96,6 +96,7 @@ def test_arguments_change_what_they_are_for(name):
     assert found[key] == settings[key]
   assert found.optimizer.learning_rate == settings.learning_rate
   assert not found.optimizer.part_scales
+  assert found.optimizer.accumulate_steps == 1
   assert _config(name, 'stale').refresh.staleness == 30
 
 
@@ -304,7 +305,7 @@ def _make(name, arg, data, workdir):
 
 
 @pytest.mark.usefixtures('fast')
-@pytest.mark.parametrize('arg', ['test', 'uniform_test', 'ict_test'])
+@pytest.mark.parametrize('arg', ['uniform_test', 'ict_test'])
 @pytest.mark.parametrize('name', NAMES)
 def test_batches_fit_the_step(name, arg, data, tmp_path):
   config, task, program = _make(name, arg, data, tmp_path)
