@@ -205,9 +205,9 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   config.explain = {
     'top': 5,  # words named for each mask
     'sentences': (  # (text, answer) that realm_quickstart explains
-      ('The capital of France is [MASK].', 'Paris'),
-      ('[MASK] wrote the play Hamlet.', 'Shakespeare'),
-      ('The Second World War ended in [MASK].', '1945'),
+      ('The Eiffel Tower stands in [MASK].', 'Paris'),
+      ('The play Hamlet was written by William [MASK].', 'Shakespeare'),
+      ('The Great Wall was built by ancient [MASK] states.', 'Chinese'),
     ),
   }
   # Argument ict, and the ICT that the rows of realm_table2 start from; a step

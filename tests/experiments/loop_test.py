@@ -16,13 +16,13 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-import toy_task
 
 from experiments import checkpoints
 from experiments import loop
 from experiments import metric_writer
 from experiments import program as program_lib
 from experiments import tasks
+from tests.experiments import toy_task
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 _TIMEOUT_SEC = 100

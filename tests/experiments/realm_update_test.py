@@ -274,7 +274,9 @@ def command(before, monkeypatch):
     realm_update.run(config, str(before.root))
 
   yield run
+  # As conftest has left them.
   flags.FLAGS.unparse_flags()
+  flags.FLAGS.mark_as_parsed()
   for name in set(flags.FLAGS) - known:
     delattr(flags.FLAGS, name)
 
