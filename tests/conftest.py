@@ -1,20 +1,15 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Eight virtual CPU devices, little time in the compiler; a fixture for all.
-
-Both are chosen before JAX starts. Each program runs a few times, so optimising it
-costs more than it gains.
-"""
+"""Eight virtual CPU devices, chosen before JAX starts; a fixture for all."""
 
 import os
 
+from tests import xla_flags
+
 os.environ.setdefault('JAX_PLATFORMS', 'cpu')
-_FLAGS = (
-  '--xla_force_host_platform_device_count=8',
-  '--xla_backend_optimization_level=0',
-  '--xla_llvm_disable_expensive_passes=true',
+os.environ['XLA_FLAGS'] = ' '.join(
+  (os.environ.get('XLA_FLAGS', ''), xla_flags.devices(8))
 )
-os.environ['XLA_FLAGS'] = ' '.join((os.environ.get('XLA_FLAGS', ''), *_FLAGS))
 
 from absl import flags  # noqa: E402
 import jaxtyping  # noqa: E402

@@ -22,6 +22,7 @@ from experiments import loop
 from experiments import metric_writer
 from experiments import program as program_lib
 from experiments import tasks
+from tests import xla_flags
 from tests.experiments import toy_task
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -45,7 +46,7 @@ def _losses(workdir):
 
 
 def _start(workdir, *arguments):
-  environment = {k: v for k, v in os.environ.items() if k != 'XLA_FLAGS'}
+  environment = os.environ | {'XLA_FLAGS': xla_flags.FAST}
   return subprocess.Popen(
     [sys.executable, toy_task.__file__, str(workdir), *arguments],
     env=environment | {'PYTHONPATH': str(_ROOT)},

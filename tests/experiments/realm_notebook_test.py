@@ -15,19 +15,16 @@ from experiments import realm_prepare
 from experiments import realm_task
 from retrieval import corpus
 from retrieval import embedders
+from tests import xla_flags
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
-# Little time in the compiler: each program runs a few times.
-_FAST = (
-  '--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true'
-)
 
 
 @pytest.fixture
 def environment(monkeypatch):
   """Sets what the notebook's kernel inherits."""
   monkeypatch.setenv('JAX_PLATFORMS', 'cpu')
-  monkeypatch.setenv('XLA_FLAGS', _FAST)
+  monkeypatch.setenv('XLA_FLAGS', xla_flags.FAST)
   monkeypatch.setenv('REALM_SIZE', 'test')
   return monkeypatch.setenv
 

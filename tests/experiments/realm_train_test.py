@@ -17,6 +17,7 @@ from experiments import index_builder
 from experiments import metric_writer
 from experiments import realm_task
 from retrieval import index_versions
+from tests import xla_flags
 from tests.experiments import tiny_realm
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -25,14 +26,10 @@ _TIMED = (
   *('steps_per_sec', 'tokens_per_sec', 'model_flops_per_sec'),
   *('data_wait_share', 'index_wait_sec'),
 )
-# Little time in the compiler: each program runs a few times.
-_FAST = (
-  '--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true'
-)
 
 
 def _start(data, workdir, *arguments, devices=1):
-  flags = f'{_FAST} --xla_force_host_platform_device_count={devices}'
+  flags = xla_flags.devices(devices)
   script = [tiny_realm.__file__, str(data), str(workdir)]
   # A file, not a pipe: nobody reads along, and a full pipe would stop the run.
   with tempfile.NamedTemporaryFile(delete=False) as log:

@@ -17,6 +17,7 @@ from configs import retro_base
 from experiments import retro_task
 from retrieval import embedders
 from retro_jax import presets
+from tests import xla_flags
 from tests.experiments import tiny_corpus
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -83,7 +84,7 @@ def workdir(tmp_path_factory):
 
 
 def _command(name, *args):
-  env = {**os.environ, 'JAX_PLATFORMS': 'cpu', 'XLA_FLAGS': ''}
+  env = {**os.environ, 'JAX_PLATFORMS': 'cpu', 'XLA_FLAGS': xla_flags.FAST}
   return subprocess.run(
     [sys.executable, '-m', f'experiments.{name}', *args],
     cwd=ROOT,

@@ -13,6 +13,7 @@ import pytest
 
 from configs import retro_pretrain_quickstart
 from experiments import metric_writer
+from tests import xla_flags
 from tests.retro_jax import tiny_data
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -42,7 +43,7 @@ def _start(name, arguments, **environment):
   """A command with one CPU device."""
   environment = {
     'JAX_PLATFORMS': 'cpu',
-    'XLA_FLAGS': '',
+    'XLA_FLAGS': xla_flags.FAST,
     'JAX_DISABLE_MOST_OPTIMIZATIONS': '1',  # compiles sooner
   } | environment
   return subprocess.Popen(
