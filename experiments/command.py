@@ -19,6 +19,7 @@ import logging as std_logging
 import os
 import sys
 import traceback
+from typing import Any
 
 from absl import app
 from absl import flags
@@ -66,6 +67,16 @@ def main(
       traceback.print_exc()
     print(f'error: {_message(error)}', file=sys.stderr)
     _exit(1)
+
+
+def changed(
+  config: ml_collections.ConfigDict, **fields: Any
+) -> ml_collections.ConfigDict:
+  """A copy of a config in which some fields, locked ones too, are others."""
+  copied = config.copy_and_resolve_references()
+  with copied.unlocked():
+    copied.update(fields)
+  return copied
 
 
 def main_of_script(script: Callable[[list[str]], None]) -> None:

@@ -85,7 +85,8 @@ class Builder:
         ):
           time.sleep(_WAIT_SEC)
       except ValueError as error:
-        write_failure(self.folder.root, step, params, str(error))
+        name = index_versions.version_name(step, params, self.blocks)
+        write_failure(self.folder.root, name, str(error))
         raise
     return name
 
@@ -101,9 +102,10 @@ class Builder:
       process_count=count,
       progress=update,
     )
-    failure = _failure_file(self.folder.root, step, params)
-    if name is None and failure.exists():
-      raise ValueError(failure.read_text())
+    wanted = index_versions.version_name(step, params, self.blocks)
+    failures = read_failures(self.folder.root)
+    if name is None and wanted in failures:
+      raise ValueError(failures[wanted])
     return name
 
 
@@ -226,17 +228,9 @@ def newest_snapshot(root: pathlib.Path) -> tuple[int, pathlib.Path] | None:
   return (int(files[-1].stem), files[-1]) if files else None
 
 
-def _failure_file(root: pathlib.Path, step: int, params: dict) -> pathlib.Path:
-  fingerprint = index_versions.params_fingerprint(params)
-  name = index_versions.version_name(step, fingerprint)
-  return root / _FAILURES / f'{name}.txt'
-
-
-def write_failure(
-  root: pathlib.Path, step: int, params: dict, message: str
-) -> None:
+def write_failure(root: pathlib.Path, name: str, message: str) -> None:
   """Leaves word of a version that could not be built."""
-  file = _failure_file(root, step, params)
+  file = root / _FAILURES / f'{name}.txt'
   file.parent.mkdir(parents=True, exist_ok=True)
   store.write_atomically(file, message.encode())
 

@@ -25,23 +25,14 @@ from experiments import retro_sample
 from experiments import retro_train
 
 
-def _copy(
-  config: ml_collections.ConfigDict, **fields
-) -> ml_collections.ConfigDict:
-  copied = config.copy_and_resolve_references()
-  with copied.unlocked():
-    copied.update(fields)
-  return copied
-
-
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   """Runs every stage that is not done yet, then prints what came out."""
   start = time.monotonic()
   root = pathlib.Path(workdir)
   data_dir = config.data_dir or str(root / 'data')
-  retro = _copy(config, data_dir=data_dir, retrieval=True)
+  retro = command.changed(config, data_dir=data_dir, retrieval=True)
   retro.evaluate.twin_workdir = str(root / 'twin')
-  twin = _copy(config, data_dir=data_dir, retrieval=False)
+  twin = command.changed(config, data_dir=data_dir, retrieval=False)
 
   logging.info('Everything is written to %s.', root)
   retro_prepare.run(retro, workdir)

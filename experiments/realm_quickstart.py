@@ -26,21 +26,12 @@ from experiments import realm_task
 from experiments import realm_train
 
 
-def _copy(
-  config: ml_collections.ConfigDict, **fields
-) -> ml_collections.ConfigDict:
-  copied = config.copy_and_resolve_references()
-  with copied.unlocked():
-    copied.update(fields)
-  return copied
-
-
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   """Runs every stage that is not done yet, then prints what came out."""
   start = time.monotonic()
   root = pathlib.Path(workdir)
   data_dir = config.data_dir or str(root / 'data')
-  realm = _copy(config, data_dir=data_dir)
+  realm = command.changed(config, data_dir=data_dir)
   logging.info('Everything is written to %s.', root)
   realm_prepare.run(realm, workdir)
   realm_train.run(realm, workdir)

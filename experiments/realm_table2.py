@@ -70,22 +70,13 @@ _OTHERS = {
 }
 
 
-def _changed(
-  config: ml_collections.ConfigDict, **fields
-) -> ml_collections.ConfigDict:
-  copied = config.copy_and_resolve_references()
-  with copied.unlocked():
-    copied.update(fields)
-  return copied
-
-
 def _ict_config(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
   fields = config.table2.ict.to_dict()
   optimizer = {
     'learning_rate': fields.pop('learning_rate'),
     'accumulate_steps': 1,  # microbatches would cut the negatives down
   }
-  changed = _changed(config, optimizer=optimizer, **fields)
+  changed = command.changed(config, optimizer=optimizer, **fields)
   with changed.unlocked():
     changed.optimizer.part_scales = {}  # only the embedder is there
   return changed
@@ -131,12 +122,14 @@ def run_row(
     retriever = realm_evaluate.bm25_retriever(data)
   else:
     if name == 'start':
-      trained = realm_task.untrained(_changed(config, init_from=''), data)
+      trained = realm_task.untrained(
+        command.changed(config, init_from=''), data
+      )
     elif name == 'ict':
       trained = realm_task.load(_train_ict(config, root), str(data.root))
     else:
       fields = ROWS[name].overrides | {'init_from': _train_ict(config, root)}
-      wanted = _changed(config, **fields)
+      wanted = command.changed(config, **fields)
       if not _is_done(folder, wanted.num_steps):
         realm_train.run(wanted, folder)
       trained = realm_task.load(folder, str(data.root))
@@ -186,7 +179,7 @@ def _cell(share: dict[str, float] | None) -> str:
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   """Runs the rows asked for, then prints the table."""
   root = pathlib.Path(workdir)
-  config = _changed(
+  config = command.changed(
     config,
     data_dir=config.data_dir or str(root / 'data'),
     evaluate={'ks': tuple(sorted({*config.evaluate.ks, _AT}))},

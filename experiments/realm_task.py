@@ -27,6 +27,7 @@ from realm_jax import losses
 from realm_jax import model as model_lib
 from realm_jax import pipeline
 from realm_jax import serving
+from realm_jax import sources
 from retrieval import bert
 from retrieval import bert_checkpoint
 from retrieval import index as index_lib
@@ -184,13 +185,13 @@ def source(
   config: ml_collections.ConfigDict,
   data: realm_data.DataFolder,
   split: str,
-) -> pipeline.MaskedSentences:
+) -> sources.MaskedSentences:
   """What a split masks; what it cannot is logged."""
   data.check_masked(config)
-  found = pipeline.MaskedSentences(
+  found = sources.MaskedSentences(
     data.masked_blocks,
     data.layout(config),
-    pipeline.SourceConfig(
+    sources.SourceConfig(
       masker=config.masker,
       split=split,
       valid_fraction=config.valid_fraction,

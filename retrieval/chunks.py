@@ -9,7 +9,6 @@ a training sequence.
 
 from collections.abc import Iterator
 import os
-import pathlib
 
 from jaxtyping import Bool
 from jaxtyping import Int
@@ -136,16 +135,7 @@ class ChunkStore:
   ):
     self.store = store.Store.open(path, KIND)
     self.path = self.store.path
-    if tokens is None:
-      tokens = tokens_lib.TokenStore(
-        pathlib.Path(path).parent / self.store.meta['tokens']
-      )
-    if tokens.store.fingerprint != self.store.fields['tokens']:
-      raise ValueError(
-        f'{path}: chunks of token store {self.store.fields["tokens"]}, but '
-        f'{tokens.path} is {tokens.store.fingerprint}.'
-      )
-    self.tokens = tokens
+    self.tokens = tokens_lib.TokenStore.of(self.store, tokens)
     self.chunk_length = self.store.fields['chunk_length']
     self._document = self.store.array('document')
     self._position = self.store.array('position')

@@ -62,9 +62,10 @@ def params_fingerprint(params: Any) -> str:
   return digest.hexdigest()[:32]
 
 
-def version_name(step: int, fingerprint: str) -> str:
-  """The folder's name: versions sort by step."""
-  return f'{step:010d}-{fingerprint[:12]}'
+def version_name(step: int, params: Any, blocks: blocks_lib.BlockStore) -> str:
+  """The folder's name: versions sort by step, and differ in what made them."""
+  made_from = [params_fingerprint(params), blocks.fingerprint]
+  return f'{step:010d}-{store.fingerprint(made_from)[:12]}'
 
 
 def step_of(name: str) -> int:
@@ -193,7 +194,7 @@ class VersionFolder:
       ValueError: for vectors that are not finite, or an index below its floor.
     """
     fingerprint = params_fingerprint(params)
-    name = version_name(step, fingerprint)
+    name = version_name(step, params, blocks)
     if (self.root / name).is_dir():
       return name
     self.root.mkdir(parents=True, exist_ok=True)

@@ -218,6 +218,26 @@ class TokenStore:
       )
       self._token_bytes = self.store.array('token_bytes')
 
+  @classmethod
+  def of(cls, made: store.Store, tokens: 'TokenStore | None') -> 'TokenStore':
+    """The token store that another store was made from.
+
+    Args:
+      made: the other store.
+      tokens: said to be that one; None opens the one beside `made`.
+
+    Raises:
+      ValueError: when it is another one.
+    """
+    if tokens is None:
+      tokens = cls(made.path.parent / made.meta['tokens'])
+    if tokens.store.fingerprint != made.fields['tokens']:
+      raise ValueError(
+        f'{made.path}: made of token store {made.fields["tokens"]}, but '
+        f'{tokens.path} is {tokens.store.fingerprint}.'
+      )
+    return tokens
+
   def check_tokenizer(self, tokenizer: tokenizers.Tokenizer) -> None:
     """Raises ValueError unless `tokenizer` made this store."""
     if tokenizer.fingerprint != self.tokenizer_fingerprint:

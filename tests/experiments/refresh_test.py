@@ -285,7 +285,8 @@ def test_a_builder_that_dies_is_reported_and_started_again(
   refresher.after_step(6, _params(6))
   assert 'the builder died, exit code -9' in warnings[0]
   assert [x.exitcode for x in FakeProcess.started] == [-9, None]
-  index_builder.write_failure(tmp_path, 4, _params(4), 'not finite')
+  name = index_versions.version_name(4, _params(4), blocks)
+  index_builder.write_failure(tmp_path, name, 'not finite')
   refresher.after_step(7, _params(7))
   refresher.after_step(8, _params(8))
   assert ['not finite' in line for line in warnings].count(True) == 1

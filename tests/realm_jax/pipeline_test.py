@@ -12,6 +12,7 @@ import pytest
 
 from realm_jax import examples
 from realm_jax import pipeline
+from realm_jax import sources
 from retrieval import salient
 from retrieval import taggers
 from tests.retrieval import tiny_blocks
@@ -68,9 +69,9 @@ def data(tmp_path_factory):
 
 
 def _source(data, masker='salient', **fields):
-  config = pipeline.SourceConfig(masker=masker, split='all', **fields)
+  config = sources.SourceConfig(masker=masker, split='all', **fields)
   spans = data.spans if masker == 'salient' else None
-  return pipeline.MaskedSentences(data.blocks, data.layout, config, spans)
+  return sources.MaskedSentences(data.blocks, data.layout, config, spans)
 
 
 def _dataset(
@@ -130,23 +131,23 @@ def test_what_cannot_be_masked_is_counted(data):
     spans.token_limit[:] - data.blocks.sentence_tokens(spans.sentence[:])[:, 0]
   )
   assert source.skipped['beyond the query length'] == (relative > 4).sum()
-  uniform = pipeline.MaskedSentences(
-    data.blocks, data.layout, pipeline.SourceConfig(masker='uniform')
+  uniform = sources.MaskedSentences(
+    data.blocks, data.layout, sources.SourceConfig(masker='uniform')
   )
   assert uniform.skipped == {'short sentence': 0}
   with pytest.raises(ValueError, match='nothing to mask'):
-    config = pipeline.SourceConfig(masker='span', split='valid')
-    pipeline.MaskedSentences(data.blocks, data.layout, config)
+    config = sources.SourceConfig(masker='span', split='valid')
+    sources.MaskedSentences(data.blocks, data.layout, config)
   with pytest.raises(ValueError, match="labelled \\['GPE'\\]"):
     _source(data, labels=('GPE',))
 
 
 def test_splits_share_no_document(data):
   held = [
-    pipeline.MaskedSentences(
+    sources.MaskedSentences(
       data.blocks,
       data.layout,
-      pipeline.SourceConfig(masker='span', split=split, valid_fraction=0.3),
+      sources.SourceConfig(masker='span', split=split, valid_fraction=0.3),
     )
     for split in ('train', 'valid', 'all')
   ]
@@ -302,10 +303,10 @@ def test_random_blocks_are_a_control(data):
 
 def test_settings_that_cannot_be_are_refused(data):
   with pytest.raises(ValueError, match="masker 'salients'"):
-    pipeline.SourceConfig(masker='salients')
+    sources.SourceConfig(masker='salients')
   with pytest.raises(ValueError, match='needs a store of salient spans'):
-    pipeline.MaskedSentences(
-      data.blocks, data.layout, pipeline.SourceConfig(split='all')
+    sources.MaskedSentences(
+      data.blocks, data.layout, sources.SourceConfig(split='all')
     )
   with pytest.raises(ValueError, match='multiple of the 3'):
     _dataset(data, process_count=3)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from retrieval import blocks as blocks_lib
+from retrieval import packing
 from retrieval import sentences
 from retrieval import tokens as tokens_lib
 from tests.retrieval import tiny_blocks
@@ -39,7 +40,7 @@ def test_sentences_cover_all_but_blanks(text):
 
 @given(st.lists(st.integers(1, 9), max_size=12), st.integers(3, 12))
 def test_packing_is_greedy(lengths, budget):
-  blocks = blocks_lib.pack(lengths, budget)
+  blocks = packing.pack(lengths, budget)
   assert [i for a, b in blocks for i in range(a, b)] == [*range(len(lengths))]
   for (first, limit), after in zip(blocks, [*blocks[1:], None], strict=False):
     used = sum(lengths[first:limit])
@@ -185,5 +186,5 @@ def test_wrong_token_stores_are_refused(data, tmp_path):
     blocks_lib.build_block_store(tmp_path / 'b', plain, data.tokenizer_path)
   with pytest.raises(ValueError, match='made without texts'):
     plain.text_bytes(0)
-  with pytest.raises(ValueError, match='blocks of token store'):
+  with pytest.raises(ValueError, match='made of token store'):
     blocks_lib.BlockStore(data.root / 'blocks', plain)

@@ -113,5 +113,5 @@ def test_chunks_of_another_token_store_are_refused(data, tmp_path):
     data.root / 'tokenizer',
     with_title=False,
   )
-  with pytest.raises(ValueError, match='chunks of token store'):
+  with pytest.raises(ValueError, match='made of token store'):
     chunks_lib.ChunkStore(data.chunks['all'].path, other)
