@@ -12,7 +12,8 @@ set sizes. Argument of their get_config:
   stale    an index refreshed 30 times less often (Table 2)
   frozen   the first index to the end
   async    an index built by another process while training goes on
-  ict      the inverse cloze task, ORQA's warm start
+  ict      the inverse cloze task, ORQA's warm start of the embedder
+  mlm      masked language modelling, a warm start of the encoder
   test     REALM at a size that runs on a CPU in seconds; uniform_test, ict_test,
            ... likewise
 """
@@ -24,7 +25,7 @@ from configs import sections
 
 KINDS = (
   *('base', 'uniform', 'span', 'stale', 'frozen', 'async'),
-  'ict',
+  *('ict', 'mlm'),
 )
 ARGS = (*KINDS, 'test', *(f'{kind}_test' for kind in KINDS[1:]))
 
@@ -118,7 +119,10 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   }
   config.embedder = _bert('minilm')
   config.encoder = _bert('minilm')
-  config.init_from = ''  # workdir of a run of ICT: its embedder starts this one
+  # Workdirs of runs that start this one: of ICT (or REALM) its embedder, of MLM
+  # (or REALM) its encoder.
+  config.embedder_from = ''
+  config.encoder_from = ''
   # Whether an encoder whose checkpoint has no masked-language-model head gets one
   # by least squares (realm_jax/head.py); else it starts at random.
   config.fit_head = True
@@ -129,6 +133,13 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
     # emdr2, loop, replug_lsr train the retriever beside the marginal.
     'objective': 'marginal_token',
     'retriever_weight': 1.0,
+  }
+  # Masked language modelling: what an encoder learns before REALM, where its
+  # checkpoint is no BERT with a head.
+  config.mlm = {
+    'mask_rate': 0.3,  # of a sentence's tokens
+    'removal_rate': 0.3,  # how often the sentence leaves its block
+    'rarity': 0.5,  # tokens are chosen by their frequency to minus this
   }
   config.ict = {
     'mask_rate': 0.9,  # how often the query leaves its block
@@ -210,10 +221,11 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
       ('The Great Wall was built by ancient [MASK] states.', 'Chinese'),
     ),
   }
-  # Argument ict, and the ICT that the rows of realm_table2 start from; a step
-  # costs about as much as one of REALM's.
-  config.table2 = {
+  # Arguments ict and mlm; also the ICT that the rows of realm_table2 start from,
+  # and the MLM that those and realm_quickstart run first (num_steps 0: none).
+  config.warm_start = {
     'ict': {'num_steps': 300, 'batch_size': 32, 'learning_rate': 1e-4},
+    'mlm': {'num_steps': 300, 'batch_size': 8, 'learning_rate': 5e-4},
   }
   return config
 
@@ -229,8 +241,8 @@ def finish(
     config.refresh.staleness = 30
   elif kind in ('frozen', 'async'):
     config.refresh.schedule = kind
-  elif kind == 'ict':
-    settings = config.table2.ict
+  elif kind in ('ict', 'mlm'):
+    settings = config.warm_start[kind]
     config.num_steps = settings.num_steps
     config.batch_size = settings.batch_size
     config.optimizer.learning_rate = settings.learning_rate
@@ -279,4 +291,5 @@ def _shrink(config: ml_collections.ConfigDict) -> None:
   config.checkpoint_every = 2
   config.mesh = {'data': -1, 'fsdp': 1, 'tensor': 1}
   config.evaluate.num_batches = 1
-  config.table2.ict.update(num_steps=4, batch_size=8, learning_rate=1e-3)
+  for settings in config.warm_start.values():
+    settings.update(num_steps=4, batch_size=8, learning_rate=1e-3)

@@ -11,7 +11,7 @@ NQ 39.2, WebQuestions 40.2, CuratedTREC 46.8); 64 TPUs there, not run here.
     --config.encoder.checkpoint=BERT"
   python -m experiments.realm_prepare $B --workdir=runs/base
   python -m experiments.ict ${B/base.py/base.py:ict} --workdir=runs/base/ict
-  python -m experiments.realm_train $B --config.init_from=runs/base/ict \
+  python -m experiments.realm_train $B --config.embedder_from=runs/base/ict \
     --config.distributed=True --workdir=runs/base/realm
 
 BERT is a folder with bert-base-uncased in the Hugging Face layout. With
@@ -51,7 +51,8 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   config.eval_every = 5000
   config.checkpoint_every = 500
   config.mesh = {'data': -1, 'fsdp': 4, 'tensor': 1}
-  config.table2.ict.update(num_steps=100_000, batch_size=4096)
+  config.warm_start.ict.update(num_steps=100_000, batch_size=4096)
+  config.warm_start.mlm.num_steps = 0  # BERT has been there
   if arg.startswith('ict'):
     config.checkpoint_every = 5000
     config.ict.gradient_cache_parts = 4

@@ -17,7 +17,6 @@ the same, by the environment.
 import json
 import os
 import pathlib
-import subprocess
 import time
 
 from absl import flags
@@ -25,6 +24,7 @@ import numpy as np
 import rich.table
 
 from experiments import allocator
+from experiments import benchmark_turns
 from experiments import command
 from experiments import progress
 from retro_jax import model
@@ -116,35 +116,6 @@ def build(config: model.RetroConfig):
   }
 
 
-class Baseline:
-  """The other side, in a process of its own that waits between steps."""
-
-  def __init__(self, python: str, num_threads: int, keep_memory: bool):
-    worker = pathlib.Path(__file__).with_name('benchmark_retro_worker.py')
-    sizes = json.dumps(SIZES | {'num_threads': num_threads})
-    self._process = subprocess.Popen(
-      [python, str(worker), sizes],
-      stdin=subprocess.PIPE,
-      stdout=subprocess.PIPE,
-      text=True,
-      env=os.environ | (KEEP_MEMORY if keep_memory else {}),
-    )
-
-  def measure(self, step: str) -> tuple[float, float]:
-    """Wall and CPU seconds of one step there."""
-    self._process.stdin.write(step + '\n')
-    self._process.stdin.flush()
-    answer = self._process.stdout.readline()
-    if not answer:
-      raise ValueError('The baseline stopped; its error is above.')
-    return tuple(json.loads(answer))
-
-  def close(self) -> None:
-    """Ends the process."""
-    self._process.stdin.close()
-    self._process.wait(timeout=30)
-
-
 def _measure_ours(step) -> tuple[float, float]:
   wall, cpu = time.perf_counter(), time.process_time()
   step()
@@ -179,13 +150,19 @@ def run(
   sides = {'ours': build(config)}
   baseline = None
   if baseline_python:
-    baseline = Baseline(baseline_python, num_threads, baseline_keeps_memory)
+    worker = pathlib.Path(__file__).with_name('benchmark_retro_worker.py')
+    sizes = json.dumps(SIZES | {'num_threads': num_threads})
+    baseline = benchmark_turns.Side(
+      [baseline_python, str(worker), sizes],
+      KEEP_MEMORY if baseline_keeps_memory else None,
+    )
   times = {}
   for i in range(-2, repeats):
     for step in STEPS:
       measured = {'ours': _measure_ours(sides['ours'][step])}
       if baseline:
-        measured['baseline'] = baseline.measure(step)
+        there = baseline.measure(step)
+        measured['baseline'] = there['wall_sec'], there['cpu_sec']
       for side, value in measured.items() if i >= 0 else ():
         times.setdefault((step, side), []).append(value)
   if baseline:

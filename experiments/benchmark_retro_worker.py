@@ -2,14 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """retro-pytorch's side of benchmark_retro, run by the baseline's interpreter.
 
-Reads one command a line ('forward' or 'train') and answers each with its wall
-and CPU seconds as JSON. Depends on nothing of this project.
+Its steps are 'forward' and 'train'. Depends on nothing of this project but its
+neighbor benchmark_turns.
 """
 
 import json
 import sys
-import time
 import types
+
+import benchmark_turns
 
 
 def build(sizes: dict[str, int]):
@@ -62,15 +63,5 @@ def build(sizes: dict[str, int]):
   return {'forward': forward, 'train': train}
 
 
-def main() -> None:
-  """Answers until the input ends."""
-  steps = build(json.loads(sys.argv[1]))
-  for line in sys.stdin:
-    wall, cpu = time.perf_counter(), time.process_time()
-    steps[line.strip()]()
-    elapsed = time.perf_counter() - wall, time.process_time() - cpu
-    print(json.dumps(elapsed), flush=True)
-
-
 if __name__ == '__main__':
-  main()
+  benchmark_turns.serve(build(json.loads(sys.argv[1])))

@@ -5,7 +5,7 @@
   python -m experiments.ict --config=configs/<name>.py:ict \
     --config.data_dir=DATA --workdir=DIR
 
-REALM takes its embedder over with --config.init_from=DIR. The negatives of a row
+REALM takes its embedder over with --config.embedder_from=DIR. The negatives of a row
 are all other blocks of the global batch; large batches fit on one device in
 --config.ict.gradient_cache_parts parts.
 """
@@ -68,7 +68,10 @@ def make_task(
   )
   return tasks.Task(
     init=functools.partial(
-      realm_task.init_params, config=config, model_cfg=model_cfg, encoder=False
+      realm_task.init_params,
+      config=config,
+      model_cfg=model_cfg,
+      parts='embedder',
     ),
     init_on_host=True,
     loss=functools.partial(

@@ -5,8 +5,9 @@
   python -m experiments.realm_quickstart \
     --config=configs/realm_pretrain_quickstart.py --workdir=runs/quickstart/realm
 
-Prepares the data, pre-trains REALM while its index is refreshed, measures what
-retrieval gains and explains some cloze sentences by their documents. Any REALM config works; a killed run continues
+Prepares the data, warms the encoder up by masked language modelling, pre-trains
+REALM while its index is refreshed, measures what retrieval gains and explains some
+cloze sentences by their documents. Any REALM config works; a killed run continues
 when started again.
 """
 
@@ -24,6 +25,7 @@ from experiments import realm_explain
 from experiments import realm_prepare
 from experiments import realm_task
 from experiments import realm_train
+from experiments import warm_start
 
 
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
@@ -34,6 +36,8 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   realm = command.changed(config, data_dir=data_dir)
   logging.info('Everything is written to %s.', root)
   realm_prepare.run(realm, workdir)
+  if not realm.encoder_from:
+    realm.encoder_from = warm_start.train(realm, 'mlm', root)
   realm_train.run(realm, workdir)
   realm_evaluate.run(realm, workdir)
   if jax.process_index():
@@ -51,6 +55,7 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   console.print(f'Done in {minutes:.1f} minutes. What lies where:')
   for path, what in (
     (data_dir, 'tokenizer, tokens, blocks, salient spans'),
+    (realm.encoder_from, 'the warm start of the encoder, likewise'),
     (root, 'REALM: checkpoints, index, metrics.jsonl, TensorBoard events'),
     (root / realm_evaluate.FILE, 'the measures above'),
   ):

@@ -6,8 +6,8 @@
   python -m experiments.realm_table2 ... --row=salient
 
 Without --row it prints the table, "not run" where nothing was. With --row it runs
-what that row needs and is not done yet: the data, ICT, and the row's pre-training,
-in DIR/data, DIR/ict and DIR/<row>; then the zero-shot recall on
+what that row needs and is not done yet: the data, ICT for the embedder, MLM for the
+encoder, and the row's pre-training, in DIR/data, DIR/ict, DIR/mlm and DIR/<row>; then the zero-shot recall on
 config.evaluate.questions. The paper's figures are NQ dev at full size.
 """
 
@@ -21,15 +21,14 @@ from absl import logging
 import ml_collections
 import rich.table
 
-from experiments import checkpoints
 from experiments import command
-from experiments import ict
 from experiments import progress
 from experiments import realm_data
 from experiments import realm_evaluate
 from experiments import realm_prepare
 from experiments import realm_task
 from experiments import realm_train
+from experiments import warm_start
 from experiments import zero_shot
 from retrieval import store
 
@@ -70,34 +69,6 @@ _OTHERS = {
 }
 
 
-def _ict_config(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
-  fields = config.table2.ict.to_dict()
-  optimizer = {
-    'learning_rate': fields.pop('learning_rate'),
-    'accumulate_steps': 1,  # microbatches would cut the negatives down
-  }
-  changed = command.changed(config, optimizer=optimizer, **fields)
-  with changed.unlocked():
-    changed.optimizer.part_scales = {}  # only the embedder is there
-  return changed
-
-
-def _train_ict(config: ml_collections.ConfigDict, root: pathlib.Path) -> str:
-  """Trains ICT, unless it is trained already; returns its folder."""
-  wanted = _ict_config(config)
-  folder = str(root / 'ict')
-  if not _is_done(folder, wanted.num_steps):
-    ict.run(wanted, folder)
-  return folder
-
-
-def _is_done(folder: str, num_steps: int) -> bool:
-  try:
-    return checkpoints.find(folder).step >= num_steps
-  except FileNotFoundError:
-    return False
-
-
 def _write_recall(folder, retrievers, blocks, settings) -> None:
   rows = zero_shot.measure(retrievers, blocks, settings)
   pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
@@ -123,14 +94,20 @@ def run_row(
   else:
     if name == 'start':
       trained = realm_task.untrained(
-        command.changed(config, init_from=''), data
+        command.changed(config, embedder_from=''), data
       )
     elif name == 'ict':
-      trained = realm_task.load(_train_ict(config, root), str(data.root))
+      trained = realm_task.load(
+        warm_start.train(config, 'ict', root), str(data.root)
+      )
     else:
-      fields = ROWS[name].overrides | {'init_from': _train_ict(config, root)}
-      wanted = command.changed(config, **fields)
-      if not _is_done(folder, wanted.num_steps):
+      starts = {
+        f'{part}_from': config[f'{part}_from']
+        or warm_start.train(config, start, root)
+        for part, start in (('embedder', 'ict'), ('encoder', 'mlm'))
+      }
+      wanted = command.changed(config, **ROWS[name].overrides, **starts)
+      if not warm_start.is_done(folder, wanted.num_steps):
         realm_train.run(wanted, folder)
       trained = realm_task.load(folder, str(data.root))
     index = trained.open_index(pathlib.Path(folder) / realm_task.INDEX)

@@ -81,16 +81,16 @@ def init_params(
   *,
   config: ml_collections.ConfigDict,
   model_cfg: config_lib.RealmConfig,
-  encoder: bool = True,
+  parts: str = 'all',
   fitted_head: dict | None = None,
 ) -> tasks.Params:
   """Initial parameters, boxed with their logical axes.
 
   Args:
     key: randomness of what no checkpoint gives.
-    config: names the checkpoints, or a run of ICT.
+    config: names the checkpoints, or runs of ICT and of MLM.
     model_cfg: the model.
-    encoder: whether the encoder is part of them; ICT trains without.
+    parts: of `initialize.PARTS`.
     fitted_head: of the encoder, where its checkpoint has none.
 
   Returns:
@@ -101,31 +101,34 @@ def init_params(
     and realm_data.checkpoint_path(config[name].checkpoint)
     for name in ('embedder', 'encoder')
   }
-  embedder_params = None
-  if config.init_from:
-    embedder_params, _ = checkpoints.load_params(config.init_from)
+  trained = {
+    name: checkpoints.load_params(config[f'{name}_from'])[0]
+    for name in ('embedder', 'encoder')
+    if config[f'{name}_from']
+  }
   params = initialize.init_params(
     key,
     model_cfg,
     embedder=sources['embedder'],
-    encoder=sources['encoder'] if encoder else None,
-    with_encoder=encoder,
-    retriever=embedder_params,
+    encoder=sources['encoder'],
+    retriever=trained.get('embedder'),
+    reader=trained.get('encoder'),
+    parts=parts,
   )
-  if fitted_head is not None and encoder:
+  if fitted_head is not None:
     start = {'encoder': {'mlm_head': fitted_head}}
     params = initialize.replace(params, start)
   return params
 
 
-def _fitted_head(
+def fitted_head(
   config: ml_collections.ConfigDict,
   data: realm_data.DataFolder,
   model_cfg: config_lib.RealmConfig,
 ) -> dict | None:
   """A head for an encoder whose checkpoint has none, where that is wanted."""
   path = config.encoder.checkpoint
-  if not (config.fit_head and path):
+  if config.encoder_from or not (config.fit_head and path):
     return None
   folder = realm_data.checkpoint_path(path)
   found = initialize.load_encoder(folder, model_cfg.encoder)
@@ -251,7 +254,7 @@ def make_task(
       init_params,
       config=config,
       model_cfg=builder.model,
-      fitted_head=_fitted_head(config, data, builder.model),
+      fitted_head=fitted_head(config, data, builder.model),
     ),
     init_on_host=True,
     loss=functools.partial(
@@ -376,7 +379,7 @@ def untrained(
     jax.random.split(jax.random.key(config.seed))[0],
     config=config,
     model_cfg=model_cfg,
-    fitted_head=_fitted_head(config, data, model_cfg),
+    fitted_head=fitted_head(config, data, model_cfg),
   )
   params = sharding.unbox(boxed)
   model = model_lib.Realm(model_cfg)

@@ -122,6 +122,55 @@ def _place(ids, tokens, inside, index) -> None:
   ids[rows, columns] = tokens[rows, index[rows, columns]]
 
 
+def cut(
+  tokens: np.ndarray, spans: np.ndarray, room: int
+) -> tuple[np.ndarray, np.ndarray]:
+  """A span of each text, its first `room` tokens.
+
+  Args:
+    tokens: [n, a].
+    spans: [n, 2] first and past-last token.
+    room: most tokens.
+
+  Returns:
+    [n, room] tokens, and [n] how many.
+  """
+  start, limit = spans[:, 0], spans[:, 1]
+  found = _take(tokens, start[:, None] + np.arange(room))
+  return found, np.minimum(limit - start, room)
+
+
+def cut_out(
+  texts: tuple[np.ndarray, np.ndarray],
+  spans: np.ndarray,
+  where: np.ndarray,
+  room: int,
+) -> tuple[np.ndarray, np.ndarray]:
+  """What is left of each text without a span, its first `room` tokens.
+
+  Args:
+    texts: [n, a] tokens and [n] how many.
+    spans: [n, 2] first and past-last token of what goes.
+    where: [n] bool. False leaves the text as it is.
+    room: most tokens.
+
+  Returns:
+    [n, room] tokens, and [n] how many.
+  """
+  tokens, counts = texts
+  start = spans[:, :1]
+  gap = np.where(where, spans[:, 1] - spans[:, 0], 0)
+  at = np.arange(room)[None]
+  left = _take(tokens, at + np.where(at >= start, gap[:, None], 0))
+  return left, np.minimum(counts - gap, room)
+
+
+def _take(tokens: np.ndarray, index: np.ndarray) -> np.ndarray:
+  """tokens[i, index[i, j]]; past the end anything, which counts leave out."""
+  index = np.minimum(index, tokens.shape[1] - 1)
+  return np.take_along_axis(tokens, index, axis=1)
+
+
 def queries(layout: Layout, tokens: np.ndarray, counts: np.ndarray) -> Batch:
   """Query rows.
 

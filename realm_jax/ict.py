@@ -188,19 +188,12 @@ def make_rows(
     row_valid [B] bool: False where the block's only sentence was taken out,
     which leaves nothing to find (drop such rows, or let `loss` pass them over).
   """
-  tokens, counts = bodies
-  start, limit = sentences[:, 0], sentences[:, 1]
-  width = np.minimum(limit - start, layout.query_tokens)
-  query = _take(tokens, start[:, None] + np.arange(layout.query_tokens))
-  query_ids, query_mask, _ = examples.join(
-    layout, layout.query_length, (query, width)
-  )
+  query = examples.cut(bodies[0], sentences, layout.query_tokens)
+  query_ids, query_mask, _ = examples.join(layout, layout.query_length, query)
   room = layout.block_length - 3
   title_counts = np.minimum(titles[1], room)
-  gap = np.where(removed, limit - start, 0)
-  at = np.arange(room)[None]
-  body = _take(tokens, at + np.where(at >= start[:, None], gap[:, None], 0))
-  body_counts = np.minimum(counts - gap, room - title_counts)
+  body, body_counts = examples.cut_out(bodies, sentences, removed, room)
+  body_counts = np.minimum(body_counts, room - title_counts)
   block_ids, block_mask, block_types = examples.join(
     layout,
     layout.block_length,
@@ -218,10 +211,31 @@ def make_rows(
   }
 
 
-def _take(tokens: np.ndarray, index: np.ndarray) -> np.ndarray:
-  """tokens[i, index[i, j]]; past the end anything, which counts leave out."""
-  index = np.minimum(index, tokens.shape[1] - 1)
-  return np.take_along_axis(tokens, index, axis=1)
+def choose_sentences(
+  blocks: blocks_lib.BlockStore,
+  ids: Int[np.ndarray, ' B'],
+  rng: np.random.Generator,
+  mask_rate: float,
+) -> tuple[tuple[np.ndarray, np.ndarray], np.ndarray, np.ndarray, np.ndarray]:
+  """Reads whole blocks and chooses a sentence of each.
+
+  Args:
+    blocks: where they lie.
+    ids: [B] blocks.
+    rng: chooses sentences and removals.
+    mask_rate: probability of removal.
+
+  Returns:
+    bodies, sentences, removed and num_sentences of `make_rows`.
+  """
+  ranges = [blocks.sentences(i) for i in ids.tolist()]
+  counts = np.asarray([len(found) for found in ranges])
+  chosen, removed = choose(counts, rng, mask_rate)
+  first = np.asarray([found.start for found in ranges])
+  spans = blocks.token_spans(ids)
+  longest = int((spans[:, 1] - spans[:, 0]).max())
+  sentences = blocks.sentence_tokens(first + chosen) - spans[:, :1]
+  return blocks.gather(ids, longest), sentences, removed, counts
 
 
 def read_rows(
@@ -243,19 +257,9 @@ def read_rows(
   Returns:
     As `make_rows`, and block_hash [B, 2] uint32.
   """
-  ranges = [blocks.sentences(i) for i in ids.tolist()]
-  counts = np.asarray([len(found) for found in ranges])
-  chosen, removed = choose(counts, rng, mask_rate)
-  first = np.asarray([found.start for found in ranges])
-  spans = blocks.token_spans(ids)
-  longest = int((spans[:, 1] - spans[:, 0]).max())
+  chosen = choose_sentences(blocks, ids, rng, mask_rate)
   rows = make_rows(
-    layout,
-    blocks.gather_titles(ids, layout.block_length - 3),
-    blocks.gather(ids, longest),
-    blocks.sentence_tokens(first + chosen) - spans[:, :1],
-    removed,
-    counts,
+    layout, blocks.gather_titles(ids, layout.block_length - 3), *chosen
   )
   hashes = np.ascontiguousarray(blocks.hashes(ids))
   return rows | {'block_hash': hashes.view(np.uint32).reshape(-1, 2)}

@@ -23,6 +23,12 @@ from retrieval import bert_checkpoint
 
 Path = str | os.PathLike
 EMBEDDERS = ('embedder', 'query_embedder', 'block_embedder')
+# What a model may be trained of, and the method that reads just that.
+PARTS = {
+  'all': '__call__',
+  'embedder': 'relevance_scores',  # ICT
+  'encoder': 'token_logits',  # masked language modelling
+}
 # What must agree; numbers of layers and positions may be smaller here.
 _SAME = ('vocab_size', 'd_model', 'd_ff', 'num_heads', 'type_vocab_size')
 _SIMILAR = ('activation', 'layer_norm_eps')
@@ -32,14 +38,14 @@ def random_params(
   key: jax.Array,
   config: config_lib.RealmConfig,
   *,
-  with_encoder: bool = True,
+  parts: str = 'all',
 ) -> dict:
   """Parameters at random, boxed with their logical axes.
 
   Args:
     key: randomness.
     config: of the model.
-    with_encoder: whether there is an encoder; ICT trains without.
+    parts: of `PARTS`.
 
   Returns:
     The tree of `model.Realm`.
@@ -50,9 +56,8 @@ def random_params(
   batch |= {f'joint_{name}': x for name, x in rows.items()}
   batch |= {f'query_{name}': rows[name][0] for name in ('ids', 'mask')}
   batch |= {f'mlm_{name}': ids[0] for name in ('positions', 'targets')}
-  method = '__call__' if with_encoder else 'relevance_scores'
   model = model_lib.Realm(config)
-  return model.init(key, batch, method=method)['params']
+  return model.init(key, batch, method=PARTS[parts])['params']
 
 
 def init_params(
@@ -62,7 +67,8 @@ def init_params(
   embedder: Path | None = None,
   encoder: Path | None = None,
   retriever: Mapping[str, Any] | None = None,
-  with_encoder: bool = True,
+  reader: Mapping[str, Any] | None = None,
+  parts: str = 'all',
 ) -> dict:
   """Initial parameters, boxed with their logical axes.
 
@@ -74,7 +80,9 @@ def init_params(
     encoder: likewise for the encoder.
     retriever: parameters of a Realm or of ICT, whose embedders these ones start
       from; they go before `embedder`.
-    with_encoder: whether there is an encoder; ICT trains without.
+    reader: parameters of a Realm or of masked language modelling, whose encoder
+      this one is; they go before `encoder`.
+    parts: of `PARTS`.
 
   Returns:
     The tree of `model.Realm`.
@@ -82,17 +90,19 @@ def init_params(
   Raises:
     ValueError: naming everything in a source that does not fit.
   """
-  random = jax.jit(
-    random_params, static_argnums=1, static_argnames='with_encoder'
-  )
-  params = random(key, config, with_encoder=with_encoder)
+  random = jax.jit(random_params, static_argnums=1, static_argnames='parts')
+  params = random(key, config, parts=parts)
   start = {}
-  if retriever is not None:
-    start |= trained_embedders(retriever, config)
-  elif embedder:
-    start |= load_embedders(embedder, config)
-  if encoder and with_encoder:
-    start['encoder'] = load_encoder(encoder, config.encoder)
+  if parts != 'encoder':
+    if retriever is not None:
+      start |= trained_embedders(retriever, config)
+    elif embedder:
+      start |= load_embedders(embedder, config)
+  if parts != 'embedder':
+    if reader is not None:
+      start['encoder'] = trained_encoder(reader)
+    elif encoder:
+      start['encoder'] = load_encoder(encoder, config.encoder)
   return replace(params, start)
 
 
@@ -168,6 +178,25 @@ def trained_embedders(
     )
   source = {name: name if name in there else 'embedder' for name in wanted}
   return {name: nn.unbox(params[source[name]]) for name in wanted}
+
+
+def trained_encoder(params: Mapping[str, Any]) -> dict:
+  """The encoder of a trained model, with its head.
+
+  Args:
+    params: of a Realm or of masked language modelling, boxed or not.
+
+  Returns:
+    Parameters of `model.Encoder`.
+
+  Raises:
+    ValueError: if there is none.
+  """
+  if 'encoder' not in params:
+    raise ValueError(
+      f'The trained parameters have {sorted(params)}, expected an encoder.'
+    )
+  return nn.unbox(params['encoder'])
 
 
 def replace(params: Any, start: Mapping[str, Any]) -> Any:

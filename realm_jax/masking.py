@@ -17,22 +17,32 @@ _SPAN_P = 0.2
 _MAX_SPAN = 10
 
 
-def budget(length: int) -> int:
-  """Tokens that the random maskers take of a sentence: 15 %, at least one."""
-  return max(1, round(MASK_RATE * length))
+def budget(length: int, rate: float = MASK_RATE) -> int:
+  """Tokens that the random maskers take of a sentence, at least one."""
+  return max(1, round(rate * length))
 
 
-def uniform(length: int, rng: np.random.Generator) -> np.ndarray:
+def uniform(
+  length: int,
+  rng: np.random.Generator,
+  rate: float = MASK_RATE,
+  weights: np.ndarray | None = None,
+) -> np.ndarray:
   """Chooses single tokens (BERT).
 
   Args:
     length: tokens of the sentence, at least 1.
     rng: randomness.
+    rate: share of them.
+    weights: [length], positive: how much likelier one token is than another;
+      None is all alike.
 
   Returns:
     Sorted indices.
   """
-  return np.sort(rng.choice(length, budget(length), replace=False))
+  return np.sort(
+    rng.choice(length, budget(length, rate), replace=False, p=weights)
+  )
 
 
 def spans(

@@ -18,6 +18,7 @@ import pytest
 
 from configs import realm_base
 from experiments import ict
+from experiments import mlm
 from experiments import optimizers
 from experiments import program as program_lib
 from experiments import realm_data
@@ -49,7 +50,8 @@ CHANGED = {
   'frozen': {'refresh'},
   'async': {'refresh'},
 }
-ICT = {'batch_size', 'num_steps', 'optimizer', 'checkpoint_every', 'ict'}
+_WARM_START = {'batch_size', 'num_steps', 'optimizer', 'checkpoint_every'}
+WARM_STARTS = {'ict': {*_WARM_START, 'ict'}, 'mlm': _WARM_START}
 DEVICES = {'realm_pretrain_base': 64}  # of the others: one
 
 
@@ -79,7 +81,7 @@ def _differ(a, b):
 
 def test_there_are_configs():
   assert len(NAMES) >= 3 and set(DEVICES) < set(NAMES)
-  assert set(realm_base.KINDS) == {*CHANGED, 'base', 'ict'}
+  assert set(realm_base.KINDS) == {*CHANGED, *WARM_STARTS, 'base'}
 
 
 @pytest.mark.parametrize('name', NAMES)
@@ -88,16 +90,22 @@ def test_arguments_change_what_they_are_for(name):
   for kind, changed in CHANGED.items():
     assert _differ(base, _config(name, kind)) == changed
     assert _differ(test, _config(name, f'{kind}_test')) == changed
-  found = _config(name, 'ict')
-  assert {'batch_size', 'optimizer'} <= _differ(base, found) <= ICT
-  assert _differ(test, _config(name, 'ict_test')) <= ICT
-  settings = base.table2.ict
+  assert _config(name, 'stale').refresh.staleness == 30
+
+
+@pytest.mark.parametrize('kind', sorted(WARM_STARTS))
+@pytest.mark.parametrize('name', NAMES)
+def test_arguments_of_warm_starts(name, kind):
+  base, test = _config(name), _config(name, 'test')
+  found, may_differ = _config(name, kind), WARM_STARTS[kind]
+  assert {'batch_size', 'optimizer'} <= _differ(base, found) <= may_differ
+  assert _differ(test, _config(name, f'{kind}_test')) <= may_differ
+  settings = base.warm_start[kind]
   for key in ('num_steps', 'batch_size'):
     assert found[key] == settings[key]
   assert found.optimizer.learning_rate == settings.learning_rate
   assert not found.optimizer.part_scales
   assert found.optimizer.accumulate_steps == 1
-  assert _config(name, 'stale').refresh.staleness == 30
 
 
 @pytest.mark.parametrize('name', NAMES)
@@ -198,7 +206,7 @@ def test_batches_divide_over_the_mesh(name, arg):
   parts = config.optimizer.accumulate_steps
   sharding.batch_sharding(mesh, config.batch_size, parts)
   parts = config.ict.gradient_cache_parts
-  sharding.batch_sharding(mesh, config.table2.ict.batch_size, parts)
+  sharding.batch_sharding(mesh, config.warm_start.ict.batch_size, parts)
   rules = sharding.make_rules(config.sharding_rules)
   assert rules == sharding.make_rules()
   optimizers.make_optimizer(
@@ -206,9 +214,16 @@ def test_batches_divide_over_the_mesh(name, arg):
   )
 
 
-@pytest.mark.parametrize('arg', ['base', 'ict'])
+@pytest.mark.parametrize(
+  ('arg', 'parts'),
+  [
+    ('base', {'embedder', 'encoder'}),
+    ('ict', {'embedder'}),
+    ('mlm', {'encoder'}),
+  ],
+)
 @pytest.mark.parametrize('name', NAMES)
-def test_full_size_by_shapes(name, arg):
+def test_full_size_by_shapes(name, arg, parts):
   config = _config(name, arg)
   if realm_data.MINILM in (
     config.embedder.checkpoint,
@@ -221,12 +236,14 @@ def test_full_size_by_shapes(name, arg):
   model = realm_task.model_config(config, _data())
   boxed = jax.eval_shape(
     lambda key: realm_task.init_params(
-      key, config=config, model_cfg=model, encoder=arg == 'base'
+      key,
+      config=config,
+      model_cfg=model,
+      parts='all' if len(parts) > 1 else min(parts),
     ),
     jax.random.key(0),
   )
   shapes = sharding.unbox(boxed)
-  parts = {'embedder', 'encoder'} if arg == 'base' else {'embedder'}
   assert set(shapes) == parts
   large = name == 'realm_pretrain_base'  # two BERTs base, else two MiniLMs
   for part, least, most in (
@@ -235,15 +252,16 @@ def test_full_size_by_shapes(name, arg):
   ):
     total = sum(x.size for x in jax.tree.leaves(shapes.get(part)))
     assert part not in parts or least < total < most
-  kernel = shapes['embedder']['projection']['kernel']
-  assert kernel.shape == (model.embedder.d_model, model.vector_size)
+  if 'embedder' in parts:
+    kernel = shapes['embedder']['projection']['kernel']
+    assert kernel.shape == (model.embedder.d_model, model.vector_size)
   for leaf in jax.tree.leaves(shapes):
     assert leaf.dtype == np.float32
   sizes = {'fsdp': 2, 'tensor': 2, 'data': 2}
   mesh = sharding.make_mesh(**sizes)
   rules = sharding.make_rules(config.sharding_rules)
   placed = sharding.tree_shardings(boxed, mesh, rules)
-  words = placed['embedder']['bert']['embeddings']['word']['embedding']
+  words = placed[min(parts)]['bert']['embeddings']['word']['embedding']
   assert words.shard_shape((30_522, model.embedder.d_model)) == (
     30_522 // 2,
     model.embedder.d_model // 2,
@@ -293,8 +311,8 @@ def _make(name, arg, data, workdir):
   config = _config(name, arg)
   for section in (config.embedder, config.encoder):
     section.num_layers = 1
-  if arg == 'ict_test':
-    task = ict.make_task(config, data)
+  if arg in ('ict_test', 'mlm_test'):
+    task = {'ict_test': ict, 'mlm_test': mlm}[arg].make_task(config, data)
   else:
     task = realm_task.make_task(config, data, workdir)
   return (
@@ -305,7 +323,7 @@ def _make(name, arg, data, workdir):
 
 
 @pytest.mark.usefixtures('fast')
-@pytest.mark.parametrize('arg', ['uniform_test', 'ict_test'])
+@pytest.mark.parametrize('arg', ['uniform_test', 'ict_test', 'mlm_test'])
 @pytest.mark.parametrize('name', NAMES)
 def test_batches_fit_the_step(name, arg, data, tmp_path):
   config, task, program = _make(name, arg, data, tmp_path)

@@ -21,6 +21,8 @@ from experiments import realm_evaluate
 from experiments import realm_explain
 from experiments import realm_table2
 from experiments import realm_task
+from experiments import realm_train
+from experiments import warm_start
 from experiments import zero_shot
 from retrieval import answers
 from tests.experiments import tiny_realm
@@ -303,8 +305,11 @@ def test_rows_of_words_and_of_ict(data, tmp_path, flags, capsys, monkeypatch):
   def again(*unused):
     raise AssertionError('ICT is trained twice.')
 
-  monkeypatch.setattr(realm_table2.ict, 'run', again)
-  assert realm_table2._train_ict(config, tmp_path) == str(tmp_path / 'ict')
+  monkeypatch.setitem(warm_start._RUN, 'ict', again)
+  found = warm_start.train(config, 'ict', tmp_path)
+  assert found == str(tmp_path / 'ict')
+  config.warm_start.mlm.num_steps = 0
+  assert warm_start.train(config, 'mlm', tmp_path) == ''
   # Such a model has no encoder, but a retriever to evaluate.
   config.evaluate.questions = ()
   realm_evaluate.run(config, str(tmp_path / 'ict'))
@@ -330,12 +335,11 @@ def test_rows_change_the_config(
   """Everything but training: which run a row would make, and where."""
   made = []
 
-  def run(module):
-    monkeypatch.setattr(
-      module, 'run', lambda config, folder: made.append((config, folder))
-    )
+  def run(config, folder):
+    made.append((config, folder))
 
-  run(realm_table2.realm_train), run(realm_table2.ict)
+  monkeypatch.setattr(realm_train, 'run', run)
+  monkeypatch.setattr(warm_start, '_RUN', {'ict': run, 'mlm': run})
   index = types.SimpleNamespace()
   trained = types.SimpleNamespace(open_index=lambda folder: index)
   monkeypatch.setattr(realm_task, 'load', lambda *_: trained)
@@ -345,17 +349,20 @@ def test_rows_change_the_config(
   config.optimizer.accumulate_steps = 2
   config.optimizer.part_scales = {'encoder': 0.5}
   realm_table2.run(config, str(tmp_path))
-  (ict, ict_folder), (realm, folder) = made
-  assert ict_folder == realm.init_from == str(tmp_path / 'ict')
+  *starts, (realm, folder) = made
   assert folder == str(tmp_path / name)
-  settings = config.table2.ict
-  assert (ict.num_steps, ict.batch_size) == (
-    settings.num_steps,
-    settings.batch_size,
-  )
-  assert ict.optimizer.learning_rate == settings.learning_rate
-  assert ict.optimizer.accumulate_steps == 1 and ict.init_from == ''
-  assert not ict.optimizer.part_scales and realm.optimizer.part_scales
+  for start, part, (warm, warm_folder) in zip(
+    ('ict', 'mlm'), ('embedder', 'encoder'), starts, strict=True
+  ):
+    assert warm_folder == realm[f'{part}_from'] == str(tmp_path / start)
+    settings = config.warm_start[start]
+    assert warm.num_steps == settings.num_steps
+    assert warm.batch_size == settings.batch_size
+    assert warm.optimizer.learning_rate == settings.learning_rate
+    assert warm.optimizer.accumulate_steps == 1
+    assert warm.embedder_from == warm.encoder_from == ''
+    assert not warm.optimizer.part_scales
+  assert realm.optimizer.part_scales
   for key, value in changed.items():
     found = realm[key]
     if isinstance(value, dict):

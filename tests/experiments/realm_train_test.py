@@ -11,6 +11,8 @@ import sys
 import tempfile
 import time
 
+import jax
+import numpy as np
 import pytest
 
 from experiments import index_builder
@@ -178,15 +180,27 @@ def test_a_refresher_follows_checkpoints_from_another_process(data, tmp_path):
   assert saved['refresh']['builder'] == 'external'
 
 
-def test_ict_trains_and_starts_a_realm(data, tmp_path):
-  _finish(_start(data, tmp_path / 'ict', '--ict=', '--num_steps=6'))
-  accuracy = [r['accuracy'] for r in _rows(tmp_path / 'ict') if 'accuracy' in r]
-  assert len(accuracy) == 6
-  run = _start(
-    data, tmp_path / 'realm', f'--init_from={tmp_path / "ict"}', '--num_steps=3'
-  )
-  _finish(run)
-  trained, fresh = (
-    realm_task.load(tmp_path / name, str(data)) for name in ('ict', 'realm')
-  )
-  assert 'encoder' in fresh.params and 'encoder' not in trained.params
+def test_warm_starts_train_and_start_a_realm(data, tmp_path):
+  runs = {
+    name: _start(data, tmp_path / name, f'--{name}=', '--num_steps=6')
+    for name in ('ict', 'mlm')
+  }
+  trained = {}
+  for name, run in runs.items():
+    _finish(run)
+    accuracy = [
+      r['accuracy'] for r in _rows(tmp_path / name) if 'accuracy' in r
+    ]
+    assert len(accuracy) == 6
+    trained |= realm_task.load(tmp_path / name, str(data)).params
+  folders = [tmp_path / name for name in runs]
+  starts = zip(('embedder_from', 'encoder_from'), folders, strict=True)
+  config = tiny_realm.get_config(data, **{k: str(v) for k, v in starts})
+  found = realm_task.untrained(config, tiny_realm.data_of(config)).params
+  assert set(found) == set(trained) == {'embedder', 'encoder'}
+  jax.tree.map(np.testing.assert_array_equal, found, trained)
+  config.encoder_from = str(folders[0])
+  with pytest.raises(
+    ValueError, match="have \\['embedder'\\], expected an enc"
+  ):
+    realm_task.untrained(config, tiny_realm.data_of(config))

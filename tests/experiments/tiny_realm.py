@@ -5,8 +5,8 @@
   python tiny_realm.py DATA WORKDIR [--field=value ...]
 
 Fields override `get_config`; beside them --die_at=N (kill -9 right after step N's
-save began), --ict= (trains ICT instead) and --follow= (refreshes the index of a
-run instead).
+save began), --ict= and --mlm= (train these instead) and --follow= (refreshes the
+index of a run instead).
 """
 
 import ast
@@ -22,6 +22,7 @@ import numpy as np
 from configs import realm_base
 from experiments import checkpoints
 from experiments import ict
+from experiments import mlm
 from experiments import realm_data
 from experiments import realm_refresh
 from experiments import realm_train
@@ -89,7 +90,8 @@ def main() -> None:
   if die_at := fields.pop('die_at', None):
     _die_at(int(die_at))
   run = realm_train.run
-  for name, other in (('ict', ict.run), ('follow', realm_refresh.run)):
+  others = {'ict': ict.run, 'mlm': mlm.run, 'follow': realm_refresh.run}
+  for name, other in others.items():
     if fields.pop(name, None) is not None:
       run = other
 

@@ -131,7 +131,7 @@ def test_parts_start_separately(path, random):
   assert np.abs(parts[0] - parts[1]).min() > 0
   found = nn.unbox(_start(config, embedder=path, encoder=''))
   _equal(found['encoder'], plain['encoder'])
-  retriever = _start(config, embedder=path, encoder=path, with_encoder=False)
+  retriever = _start(config, embedder=path, encoder=path, parts='embedder')
   assert set(retriever) == {'embedder'}
   _equal(retriever['embedder'], found['embedder'])
 
@@ -164,7 +164,7 @@ def test_what_does_not_fit_is_named(path):
 
 
 def _trained(config, seed):
-  return tiny.params(config, seed, with_encoder=False)
+  return tiny.params(config, seed, parts='embedder')
 
 
 def test_a_trained_retriever(path, random):
@@ -175,12 +175,12 @@ def test_a_trained_retriever(path, random):
   _equal(found['embedder'], trained['embedder'])
   _equal(found['encoder'], nn.unbox(random['encoder']))
   two = dataclasses.replace(config, share_embedders=False)
-  found = _start(two, retriever=trained, with_encoder=False)
+  found = _start(two, retriever=trained, parts='embedder')
   assert set(found) == {'query_embedder', 'block_embedder'}
   for part in found.values():
     _equal(part, trained['embedder'])
   apart = _trained(two, 2)
-  _equal(_start(two, retriever=apart, with_encoder=False), apart)
+  _equal(_start(two, retriever=apart, parts='embedder'), apart)
 
 
 def test_a_trained_retriever_that_does_not_fit(random):

@@ -141,7 +141,7 @@ def test_initial_projections():
   @functools.partial(jax.jit, static_argnames='c')
   def start(c):
     key = jax.random.key(0)
-    return nn.unbox(initialize.random_params(key, c, with_encoder=False))
+    return nn.unbox(initialize.random_params(key, c, parts='embedder'))
 
   def embedder(**fields):
     flat = tiny.bert_config(num_layers=0)

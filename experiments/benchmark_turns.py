@@ -1,0 +1,75 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Sides of a benchmark that take turns, each in a process of its own.
+
+No side runs while another is timed, and all see the same machine. A side's script
+may run under another interpreter, so nothing here but the standard library is
+imported.
+"""
+
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from typing import Any
+
+
+def serve(steps: Mapping[str, Callable[[], Any]]) -> None:
+  """Answers with what a step took, until the input ends; called by a side.
+
+  Args:
+    steps: name -> function without arguments that waits for its result.
+  """
+  for line in sys.stdin:
+    wall, cpu = time.perf_counter(), time.process_time()
+    steps[line.strip()]()
+    answer = {
+      'wall_sec': time.perf_counter() - wall,
+      'cpu_sec': time.process_time() - cpu,
+      'peak_gib': resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
+    }
+    print(json.dumps(answer), flush=True)
+
+
+class Side:
+  """A process that waits for its turn."""
+
+  def __init__(
+    self, command: Sequence[str], env: Mapping[str, str] | None = None
+  ):
+    """Starts it.
+
+    Args:
+      command: of a script that ends in `serve`.
+      env: added to this process's environment.
+    """
+    self._command = list(command)
+    self._process = subprocess.Popen(
+      self._command,
+      stdin=subprocess.PIPE,
+      stdout=subprocess.PIPE,
+      text=True,
+      env=os.environ | (env or {}),
+    )
+
+  def measure(self, step: str) -> dict[str, float]:
+    """Does a step: wall_sec, cpu_sec, and peak_gib of the process so far."""
+    try:
+      self._process.stdin.write(step + '\n')
+      self._process.stdin.flush()
+      answer = self._process.stdout.readline()
+    except BrokenPipeError:
+      answer = ''
+    if not answer:
+      raise ValueError(f'{self._command} stopped; its error is above.')
+    return json.loads(answer)
+
+  def close(self) -> None:
+    """Ends the process."""
+    self._process.stdin.close()
+    self._process.wait(timeout=30)
