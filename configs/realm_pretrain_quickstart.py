@@ -22,11 +22,10 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   config = realm_base.get_config(arg)
   config.corpus.max_documents = 1500
   config.blocks.max_length = 64
-  config.spans.max_blocks = 1500
   config.valid_fraction = 0.1
   config.layout.query_length = 48
   config.layout.num_candidates = 4
-  config.refresh.every = 80
+  config.refresh.every = 60
   for bert in (config.embedder, config.encoder):
     bert.dropout_rate = 0.0  # one short pass: nothing to overfit
     bert.attention_dropout_rate = 0.0
@@ -40,7 +39,7 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   config.optimizer.warmup_steps = 30
   config.batch_size = 4
   config.optimizer.accumulate_steps = 4  # one at a time: caches hold it
-  config.num_steps = 160
-  config.eval_every = 80
-  config.checkpoint_every = 80
+  config.num_steps = 120
+  config.eval_every = 60
+  config.checkpoint_every = 60
   return realm_base.finish(config, arg)

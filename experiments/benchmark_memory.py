@@ -38,6 +38,8 @@ import numpy as np
 import rich.console
 import rich.table
 
+from experiments import benchmark_turns
+
 _DIMENSION = 64
 _WORDS = 60
 _BLOCK_ROWS = 1024
@@ -70,16 +72,6 @@ def _reset_peak() -> None:
     pathlib.Path('/proc/self/clear_refs').write_text('5')
 
 
-def _peak_bytes() -> int:
-  """Peak resident memory of this process since `_reset_peak`."""
-  status = pathlib.Path('/proc/self/status')
-  if status.exists():
-    for line in status.read_text().splitlines():
-      if line.startswith('VmHWM:'):
-        return int(line.split()[1]) * 1024
-  return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
 def _current_bytes() -> int:
   pages = pathlib.Path('/proc/self/statm').read_text().split()[1]
   return int(pages) * os.sysconf('SC_PAGESIZE')
@@ -107,7 +99,7 @@ def prepare(root: pathlib.Path, num_documents: int) -> dict[str, float]:
   facts = {'documents': num_documents}
 
   def record(stage):
-    facts[f'peak_bytes_{stage}'] = _peak_bytes()
+    facts[f'peak_bytes_{stage}'] = benchmark_turns.peak_bytes()
     child = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
     facts[f'peak_bytes_{stage}_child'] = child
     _reset_peak()
@@ -170,7 +162,7 @@ def _build_scann(array):
   before = _current_bytes()
   searcher = searchers.ScannSearcher.build(array, 'squared_l2')
   measured = (
-    _peak_bytes() - before,
+    benchmark_turns.peak_bytes() - before,
     _current_bytes() - before,
   )
   expected = scann.expected_bytes(

@@ -210,10 +210,11 @@ def make_dataset(
   # Equally many rows, or at the end one process would wait for the others.
   multiple_of = process_count if train else batch_size
   limit = len(rows) // multiple_of * multiple_of
-  rows = rows[process_index:limit:process_count]
+  rows = rows[:limit]
   if train:
     rows = rows.repeat()
-  rows = rows.random_map(source.example)
+  # Masked before they are shared out: the same masks for any number of processes.
+  rows = rows.random_map(source.example)[process_index::process_count]
   rows = rows.batch(
     batch_size // process_count, drop_remainder=True, batch_fn=examples.stack
   )

@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -42,6 +43,15 @@ def _start(data, workdir, *arguments, devices=1):
     )
   process.log = pathlib.Path(log.name)
   return process
+
+
+def _start_two(data, workdir, *arguments):
+  """Two processes of one run."""
+  with socket.socket() as free:
+    free.bind(('127.0.0.1', 0))
+    address = f'127.0.0.1:{free.getsockname()[1]}'
+  shared = (f'--coordinator={address}', '--processes=2', *arguments)
+  return [_start(data, workdir, f'--process={i}', *shared) for i in range(2)]
 
 
 def _finish(process, code=0):
@@ -83,12 +93,14 @@ def runs(data, tmp_path_factory):
     _start(data, root / 'killed', '--die_at=4'),
   ]
   _finish(started[0]), _finish(started[1], -signal.SIGKILL)
+  parts = ('--mesh.data=2', '--mesh.fsdp=2', '--mesh.tensor=2')
   started = [
-    _start(data, root / 'killed'),
-    _start(data, root / 'eight', devices=8),
+    [_start(data, root / 'killed'), _start(data, root / 'eight', devices=8)],
+    [_start(data, root / 'parts', *parts, devices=8)],
   ]
-  for process in started:
-    _finish(process)
+  for processes in started:
+    for process in processes:
+      _finish(process)
   return root
 
 
@@ -105,11 +117,32 @@ def test_a_killed_run_continues_bit_for_bit_with_its_index(runs):
   assert _versions(runs / 'killed') == _versions(runs / 'one')
 
 
-def test_one_device_equals_eight(runs):
-  one, eight = _rows(runs / 'one'), _rows(runs / 'eight')
+@pytest.mark.parametrize('name', ['eight', 'parts'])
+def test_one_device_equals_eight(runs, name):
+  """Whole models and parts of one."""
+  one, eight = _rows(runs / 'one'), _rows(runs / name)
   assert len(one) == len(eight)
   for a, b in zip(one, eight, strict=True):
     assert a == pytest.approx(b, abs=2e-5, rel=2e-5)
+
+
+def test_two_processes_train_and_build_as_one(data, tmp_path):
+  """Without dropout, which falls on other rows: processes interleave theirs."""
+  fields = ('--num_steps=3', '--refresh.every=2', '--eval_batches=0')
+  fields += tuple(
+    f'--{bert}.{name}=0.0'
+    for bert in ('embedder', 'encoder')
+    for name in ('dropout_rate', 'attention_dropout_rate')
+  )
+  one = _start(data, tmp_path / 'one', *fields)
+  for process in (one, *_start_two(data, tmp_path / 'two', *fields)):
+    _finish(process)
+  one, two = _rows(tmp_path / 'one'), _rows(tmp_path / 'two')
+  assert len(one) == len(two) == 3
+  for a, b in zip(one, two, strict=True):
+    assert a == pytest.approx(b, abs=2e-5, rel=2e-5)
+  steps = [index_versions.step_of(x) for x in _versions(tmp_path / 'two')]
+  assert steps == [0, 2]
 
 
 def _until(condition, *processes):

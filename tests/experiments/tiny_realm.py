@@ -6,7 +6,8 @@
 
 Fields override `get_config`; beside them --die_at=N (kill -9 right after step N's
 save began), --ict= and --mlm= (train these instead) and --follow= (refreshes the
-index of a run instead).
+index of a run instead). --coordinator=ADDRESS --processes=N --process=I is one of
+several processes.
 """
 
 import ast
@@ -103,6 +104,9 @@ def main() -> None:
 
   logging.set_verbosity(logging.INFO)
   jax.config.update('jax_platforms', 'cpu')
+  if address := fields.pop('coordinator', None):
+    count, index = int(fields.pop('processes')), int(fields.pop('process'))
+    jax.distributed.initialize(address, count, index)
   values = {name: parse(text) for name, text in fields.items()}
   run(get_config(data, **values), workdir)
 
