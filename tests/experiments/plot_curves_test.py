@@ -14,7 +14,7 @@ from experiments import plot_curves
 def _run(folder, values):
   with metric_writer.MetricWriter(str(folder)) as writer:
     for step, loss in values:
-      writer.write(step, {'loss': loss})
+      writer.write(step, {'loss': loss, 'age': step + 1})
       writer.write(step, {'valid/loss': loss + 0.5})
   return plot_curves.read(folder.name, folder)
 
@@ -32,10 +32,18 @@ def test_curves(tmp_path):
   assert ['10', '5.5000', '6.5000'] in rows
   assert ['30', '3.5000'] in rows
 
-  plot_curves.plot([long, short], tmp_path / 'made' / 'curves.png')
+  ages = [plot_curves.read('long', tmp_path / 'long', 'age')]
+  assert ages[0].shown == ages[0].train == [(10, 11), (20, 21), (30, 31)]
+  plot_curves.plot([[long, short], ages], tmp_path / 'made' / 'curves.png')
   assert (tmp_path / 'made' / 'curves.png').read_bytes()[1:4] == b'PNG'
 
 
 def test_no_run(tmp_path):
   with pytest.raises(ValueError, match='metrics.jsonl: not found'):
     plot_curves.read('x', tmp_path)
+
+
+def test_no_such_metric(tmp_path):
+  _run(tmp_path / 'a', [(10, 5.0)])
+  with pytest.raises(ValueError, match="no metric 'b'; .*'age', 'loss'"):
+    plot_curves.read('a', tmp_path / 'a', 'b')

@@ -16,9 +16,11 @@ import rich.console
 
 from experiments import checkpoints
 from experiments import loop
+from experiments import metric_writer
 from experiments import progress
 from experiments import realm_evaluate
 from experiments import realm_explain
+from experiments import realm_quickstart
 from experiments import realm_table2
 from experiments import realm_task
 from experiments import realm_train
@@ -371,3 +373,29 @@ def test_rows_change_the_config(
     assert found == value
   assert realm.num_steps == config.num_steps
   assert realm.optimizer.learning_rate == config.optimizer.learning_rate
+
+
+def test_quickstart_from_stores_to_explained_predictions(
+  data, tmp_path, capsys, monkeypatch
+):
+  """Every stage at a tiny size; run again, nothing is trained anew."""
+  train = functools.partial(loop.train, devices=jax.devices()[:1])
+  monkeypatch.setattr(loop, 'train', train)
+  config = _config(data, num_steps=4)
+  config.evaluate.before = config.evaluate.bm25 = False
+  config.explain.sentences = (('The [MASK] stood in Paris.', 'mill'),)
+  realm_quickstart.run(config, str(tmp_path))
+  printed = capsys.readouterr().out
+  for part in ('nats a token', 'The [MASK] stood in Paris.', 'Done in'):
+    assert part in printed
+  encoders = {
+    name: checkpoints.load_params(str(tmp_path / name))[0]['encoder']
+    for name in ('mlm', '.')
+  }
+  saved = json.loads((tmp_path / 'config.json').read_text())
+  assert saved['encoder_from'] == str(tmp_path / 'mlm')
+  moved = jax.tree.map(lambda a, b: np.abs(a - b).max(), *encoders.values())
+  assert 0 < max(jax.tree.leaves(moved)) < 0.5
+  before = metric_writer.read(tmp_path)
+  realm_quickstart.run(config, str(tmp_path))
+  assert metric_writer.read(tmp_path) == before
