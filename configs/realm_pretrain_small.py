@@ -9,10 +9,11 @@ the table, an hour in all:
   Q='("webquestions.json", "curatedtrec.tsv")'
   python -m experiments.realm_table2 --config=configs/realm_pretrain_small.py \
     --config.corpus.path=simplewiki.jsonl.xz --config.evaluate.questions="$Q" \
-    --workdir=runs/table2 --row=salient
+    --config.evaluate.during_training=True --workdir=runs/table2 --row=salient
 
 Any corpus of some 10^3 documents, or more with more time, will do. runs/table2/salient
-holds a run's curves: with evaluate.during_training the recall of every new index, too.
+holds its run's curves (experiments.plot_curves), thanks to during_training the recall
+of every new index among them.
 """
 
 import ml_collections
@@ -32,7 +33,7 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   for bert in (config.embedder, config.encoder):
     bert.dropout_rate = 0.0
     bert.attention_dropout_rate = 0.0
-  config.refresh.every = 80
+  config.refresh.every = 120
   config.optimizer.name = 'adamw'  # see realm_pretrain_quickstart.py
   config.optimizer.b2 = 0.98
   config.optimizer.learning_rate = 2e-4
@@ -43,8 +44,7 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   config.num_steps = 240
   config.warm_start.ict.num_steps = 200
   config.warm_start.mlm.num_steps = 800
-  config.eval_every = 80
+  config.eval_every = 120
   config.eval_batches = 40
-  config.checkpoint_every = 80
-  config.evaluate.during_training = True
+  config.checkpoint_every = 120
   return realm_base.finish(config, arg)

@@ -13,18 +13,13 @@ are all other blocks of the global batch; large batches fit on one device in
 import dataclasses
 import functools
 
-from absl import logging
-import jax
 import ml_collections
 
+from experiments import block_task
 from experiments import command
-from experiments import loop
 from experiments import realm_data
-from experiments import realm_task
 from experiments import tasks
-from realm_jax import block_dataset
 from realm_jax import ict
-from realm_jax import model as model_lib
 
 
 def make_task(
@@ -51,51 +46,29 @@ def make_task(
   layout = dataclasses.replace(
     data.layout(config), query_length=settings.query_length
   )
-  model_cfg = realm_task.model_config(config, data)
 
   def read(ids, rng):
     return ict.read_rows(layout, data.blocks, ids, rng, settings.mask_rate)
 
-  dataset = functools.partial(
-    block_dataset.make_dataset,
-    read,
-    data.blocks,
-    valid_fraction=config.valid_fraction,
-    batch_size=config.batch_size,
-    seed=config.seed,
-    process_index=jax.process_index(),
-    process_count=jax.process_count(),
-  )
-  return tasks.Task(
-    init=functools.partial(
-      realm_task.init_params,
-      config=config,
-      model_cfg=model_cfg,
-      parts='embedder',
-    ),
-    init_on_host=True,
+  return block_task.make_task(
+    config,
+    data,
+    blocks=data.blocks,
+    read=read,
+    settings=f'{layout} {settings.mask_rate}',
     loss=functools.partial(
       ict.loss,
-      model_lib.Realm(model_cfg),
       num_chunks=settings.gradient_cache_parts,
       mask_duplicates=settings.mask_duplicates,
     ),
-    dataset=lambda split: dataset(split=split),
-    pipeline_fingerprint=block_dataset.fingerprint(
-      data.blocks, layout, config.valid_fraction, settings.mask_rate
-    ),
-    tokens_per_step=config.batch_size
-    * (layout.query_length + layout.block_length),
-    fingerprints=data.fingerprints(),
+    part='embedder',
+    row_tokens=layout.query_length + layout.block_length,
   )
 
 
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   """Trains until `config.num_steps`."""
-  data = realm_data.DataFolder.of(config, workdir)
-  task = make_task(config, data)
-  logging.info('Training on %s, writing to %s.', data.root, workdir)
-  loop.train(task, config, workdir)
+  block_task.run(make_task, config, workdir)
 
 
 if __name__ == '__main__':

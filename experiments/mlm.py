@@ -9,20 +9,13 @@ For an encoder whose checkpoint is no BERT with its head, such as all-MiniLM-L6-
 (see `realm_jax.mlm`). REALM takes it over with --config.encoder_from=DIR.
 """
 
-import functools
-
-from absl import logging
-import jax
 import ml_collections
 
+from experiments import block_task
 from experiments import command
-from experiments import loop
 from experiments import realm_data
-from experiments import realm_task
 from experiments import tasks
-from realm_jax import block_dataset
 from realm_jax import mlm
-from realm_jax import model as model_lib
 
 
 def make_task(
@@ -37,9 +30,7 @@ def make_task(
   Returns:
     What the loop trains.
   """
-  layout, blocks = data.layout(config), data.masked_blocks
-  model_cfg = realm_task.model_config(config, data)
-  settings = config.mlm
+  layout, blocks, settings = data.layout(config), data.masked_blocks, config.mlm
   weights = mlm.token_weights(
     blocks, data.tokenizer.vocab_size, settings.rarity
   )
@@ -55,41 +46,21 @@ def make_task(
       token_weights=weights,
     )
 
-  dataset = functools.partial(
-    block_dataset.make_dataset,
-    read,
-    blocks,
-    valid_fraction=config.valid_fraction,
-    batch_size=config.batch_size,
-    seed=config.seed,
-    process_index=jax.process_index(),
-    process_count=jax.process_count(),
-  )
-  return tasks.Task(
-    init=functools.partial(
-      realm_task.init_params,
-      config=config,
-      model_cfg=model_cfg,
-      parts='encoder',
-      fitted_head=realm_task.fitted_head(config, data, model_cfg),
-    ),
-    init_on_host=True,
-    loss=functools.partial(mlm.loss, model_lib.Realm(model_cfg)),
-    dataset=lambda split: dataset(split=split),
-    pipeline_fingerprint=block_dataset.fingerprint(
-      blocks, layout, config.valid_fraction, settings
-    ),
-    tokens_per_step=config.batch_size * layout.joint_length,
-    fingerprints=data.fingerprints(),
+  return block_task.make_task(
+    config,
+    data,
+    blocks=blocks,
+    read=read,
+    settings=f'{layout} {sorted(settings.items())}',
+    loss=mlm.loss,
+    part='encoder',
+    row_tokens=layout.joint_length,
   )
 
 
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   """Trains until `config.num_steps`."""
-  data = realm_data.DataFolder.of(config, workdir)
-  task = make_task(config, data)
-  logging.info('Training on %s, writing to %s.', data.root, workdir)
-  loop.train(task, config, workdir)
+  block_task.run(make_task, config, workdir)
 
 
 if __name__ == '__main__':
