@@ -222,10 +222,11 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
     ),
   }
   # Arguments ict and mlm; also the ICT that the rows of realm_table2 start from,
-  # and the MLM that those and realm_quickstart run first (num_steps 0: none).
+  # and the MLM that those and realm_quickstart begin with, if it is needed.
   config.warm_start = {
     'ict': {'num_steps': 300, 'batch_size': 32, 'learning_rate': 1e-4},
     'mlm': {'num_steps': 300, 'batch_size': 8, 'learning_rate': 5e-4},
+    'needs_mlm': True,
   }
   return config
 
@@ -247,7 +248,7 @@ def finish(
     config.batch_size = settings.batch_size
     config.optimizer.learning_rate = settings.learning_rate
     config.optimizer.part_scales = {}
-    config.optimizer.accumulate_steps = 1  # negatives are of the whole batch
+    config.optimizer.accumulate_steps = 1  # ICT's negatives are of the batch
   if arg.endswith('test'):
     _shrink(config)
   return config
@@ -291,5 +292,7 @@ def _shrink(config: ml_collections.ConfigDict) -> None:
   config.checkpoint_every = 2
   config.mesh = {'data': -1, 'fsdp': 1, 'tensor': 1}
   config.evaluate.num_batches = 1
-  for settings in config.warm_start.values():
-    settings.update(num_steps=4, batch_size=8, learning_rate=1e-3)
+  for name in ('ict', 'mlm'):
+    config.warm_start[name].update(
+      num_steps=4, batch_size=8, learning_rate=1e-3
+    )

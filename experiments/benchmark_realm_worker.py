@@ -9,17 +9,15 @@ neighbor benchmark_turns.
 import json
 import sys
 
-import benchmark_turns
-
 
 def build(sizes: dict[str, int]):
-  """A function of one training step: the loss and all gradients.
+  """The other side's steps.
 
   Args:
     sizes: as benchmark_realm.SIZES, with batch and num_threads.
 
   Returns:
-    It.
+    'train' and 'embed', functions without arguments.
   """
   import torch
   from transformers.models import realm
@@ -37,7 +35,6 @@ def build(sizes: dict[str, int]):
     num_candidates=count,
   )
   scorer = realm.RealmScorer(config).train()
-  scorer.query_embedder = scorer.embedder  # one for both, as ours and released
   encoder = realm.RealmKnowledgeAugEncoder(config).train()
   params = [*scorer.parameters(), *encoder.parameters()]
 
@@ -69,8 +66,16 @@ def build(sizes: dict[str, int]):
       mlm_mask=masked,
     ).loss.backward()
 
-  return train
+  def embed():
+    scorer.eval()
+    with torch.no_grad():
+      scorer.embedder(blocks.reshape(-1, block))
+    scorer.train()
+
+  return {'train': train, 'embed': embed}
 
 
 if __name__ == '__main__':
-  benchmark_turns.serve({'train': build(json.loads(sys.argv[1]))})
+  import benchmark_turns  # beside this script
+
+  benchmark_turns.serve(build(json.loads(sys.argv[1])))

@@ -18,6 +18,7 @@ import time
 from absl import flags
 import ml_collections
 import numpy as np
+import rich.table
 
 from experiments import command
 from experiments import index_builder
@@ -50,6 +51,7 @@ def measure_publication(
   some = np.linspace(0, blocks.num_blocks - 1, 2000).astype(np.int64)
   rows = examples.block_id_rows(trained.layout, blocks, some)
   folder = root / 'publication'
+  shutil.rmtree(folder, ignore_errors=True)  # of a run that was killed
   builder = realm_task.make_builder(config, data, folder)
   start = time.monotonic()
   builder.build(0, params)
@@ -71,7 +73,7 @@ def measure_schedules(
   Args:
     config: of a REALM.
     root: where the runs go; they are removed again.
-    num_steps: of each run; the index is due after a third and two thirds.
+    num_steps: of each run; the index is due twice, after a third of it each.
 
   Returns:
     schedule -> steps_per_sec past the first steps, which are compiled; oldest,
@@ -83,11 +85,14 @@ def measure_schedules(
       config,
       num_steps=num_steps,
       log_every=_LOG_EVERY,
+      eval_every=num_steps,  # each would cut the clock short
       eval_batches=0,
+      evaluate={'during_training': False},
       checkpoint_every=num_steps,
-      refresh={'schedule': schedule, 'every': max(num_steps // 3, 1)},
+      refresh={'schedule': schedule, 'every': num_steps // 3 + 1},
     )
     folder = root / schedule
+    shutil.rmtree(folder, ignore_errors=True)
     realm_train.run(changed, str(folder))
     rows = [row for row in metric_writer.read(folder) if 'steps_per_sec' in row]
     shutil.rmtree(folder)
@@ -104,22 +109,27 @@ def measure_schedules(
 
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   """Measures and prints."""
+  steps = flags.FLAGS.steps
+  if steps and (steps < 3 * _LOG_EVERY or steps % _LOG_EVERY):
+    raise ValueError(
+      f'--steps={steps}: expected a multiple of {_LOG_EVERY}, at least '
+      f'{3 * _LOG_EVERY}.'
+    )
   root = pathlib.Path(workdir)
   root.mkdir(parents=True, exist_ok=True)
   config = command.changed(
     config, data_dir=config.data_dir or str(root / 'data')
   )
   result = {'publication': measure_publication(config, root)}
-  if flags.FLAGS.steps:
-    if flags.FLAGS.steps < 3 * _LOG_EVERY or flags.FLAGS.steps % _LOG_EVERY:
-      raise ValueError(
-        f'--steps={flags.FLAGS.steps}: expected a multiple of {_LOG_EVERY}, '
-        f'at least {3 * _LOG_EVERY}.'
-      )
-    result['schedules'] = measure_schedules(config, root, flags.FLAGS.steps)
-  text = json.dumps(result, indent=1)
-  progress.console().print(text)
-  (root / 'refresh.json').write_text(text + '\n')
+  if steps:
+    result |= measure_schedules(config, root, steps)
+  table = rich.table.Table('what', 'measure', 'value')
+  for what, values in result.items():
+    for measure, value in values.items():
+      table.add_row(what, measure, f'{value:,.4g}')
+  progress.console().print(table)
+  text = json.dumps(result, indent=1) + '\n'
+  (root / 'refresh.json').write_text(text)
 
 
 def define_flags() -> None:

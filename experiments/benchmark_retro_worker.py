@@ -10,8 +10,6 @@ import json
 import sys
 import types
 
-import benchmark_turns
-
 
 def build(sizes: dict[str, int]):
   """The model and functions of one forward pass and one training step.
@@ -64,4 +62,6 @@ def build(sizes: dict[str, int]):
 
 
 if __name__ == '__main__':
+  import benchmark_turns  # beside this script
+
   benchmark_turns.serve(build(json.loads(sys.argv[1])))

@@ -174,10 +174,11 @@ def train(
         state, metrics = program.step(state, batch)
       if pending is not None:
         finish(*pending)
-      extra = companion.metrics(step, rows) if companion else {}
-      pending = (step, metrics, extra)
+      extra = {}
       if companion:
         companion.after_step(step, state.params)
+        extra = companion.metrics(step, rows)
+      pending = (step, metrics, extra)
       saving = step % config.checkpoint_every == 0 or step == num_steps
       if saving or step % config.eval_every == 0:
         finish(*pending)

@@ -30,10 +30,9 @@ def make_task(
   Returns:
     What the loop trains.
   """
+  data.check_masked(config)
   layout, blocks, settings = data.layout(config), data.masked_blocks, config.mlm
-  weights = mlm.token_weights(
-    blocks, data.tokenizer.vocab_size, settings.rarity
-  )
+  weights = mlm.weigh_tokens(blocks, data.tokenizer.vocab_size, settings.rarity)
 
   def read(ids, rng):
     return mlm.read_rows(

@@ -53,12 +53,14 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   console = progress.console()
   minutes = (time.monotonic() - start) / 60
   console.print(f'Done in {minutes:.1f} minutes. What lies where:')
-  for path, what in (
+  rows = [
     (data_dir, 'tokenizer, tokens, blocks, salient spans'),
-    (realm.encoder_from, 'the warm start of the encoder, likewise'),
     (root, 'REALM: checkpoints, index, metrics.jsonl, TensorBoard events'),
     (root / realm_evaluate.FILE, 'the measures above'),
-  ):
+  ]
+  if realm.encoder_from:
+    rows.append((realm.encoder_from, 'the warm start of the encoder'))
+  for path, what in rows:
     console.print(f'  {path}: {what}')
 
 

@@ -6,9 +6,10 @@
   python -m experiments.realm_table2 ... --row=salient
 
 Without --row it prints the table, "not run" where nothing was. With --row it runs
-what that row needs and is not done yet: the data, ICT for the embedder, MLM for the
-encoder, and the row's pre-training, in DIR/data, DIR/ict, DIR/mlm and DIR/<row>; then the zero-shot recall on
-config.evaluate.questions. The paper's figures are NQ dev at full size.
+what that row needs and is not done yet: the data, ICT for the embedder, MLM for
+the encoder, and the row's pre-training, in DIR/data, DIR/ict, DIR/mlm and
+DIR/<row>; then the zero-shot recall on config.evaluate.questions. The paper's
+figures are NQ dev at full size.
 """
 
 import dataclasses

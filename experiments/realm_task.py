@@ -341,7 +341,7 @@ def load(
   workdir: str | os.PathLike,
   data_dir: str = '',
 ) -> Trained:
-  """Loads the newest checkpoint of a run of REALM or ICT.
+  """Loads the newest checkpoint of a run of REALM, ICT or MLM.
 
   Args:
     workdir: of the training run.

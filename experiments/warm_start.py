@@ -21,7 +21,7 @@ def make_config(
   fields = config.warm_start[name].to_dict()
   optimizer = {
     'learning_rate': fields.pop('learning_rate'),
-    'accumulate_steps': 1,  # ICT's negatives are those of a microbatch
+    'accumulate_steps': 1,  # ICT's negatives are of the batch
   }
   changed = command.changed(config, optimizer=optimizer, **fields)
   with changed.unlocked():
@@ -40,11 +40,11 @@ def train(
     root: where the run's folder goes.
 
   Returns:
-    That folder; '' where the config asks for no step.
+    That folder; '' for an MLM that the config does not need.
   """
-  wanted = make_config(config, name)
-  if not wanted.num_steps:
+  if name == 'mlm' and not config.warm_start.needs_mlm:
     return ''
+  wanted = make_config(config, name)
   folder = str(root / name)
   if not is_done(folder, wanted.num_steps):
     _RUN[name](wanted, folder)

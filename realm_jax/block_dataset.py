@@ -102,7 +102,8 @@ def make_dataset(
   rows = rows.batch(
     batch_size // process_count, drop_remainder=True, batch_fn=np.asarray
   )
-  return rows.random_map(read).to_iter_dataset(
+  # Each process draws for its own rows.
+  return rows.random_map(read, seed=seed + process_index).to_iter_dataset(
     grain.ReadOptions(num_threads=1, prefetch_buffer_size=4)
   )
 

@@ -65,11 +65,6 @@ def _duplicates(hashes: jax.Array) -> jax.Array:
   return same & ~jnp.eye(len(hashes), dtype=bool)
 
 
-def _mean(values: jax.Array, mask: jax.Array) -> jax.Array:
-  total = jnp.where(mask, values, 0.0).sum(dtype=jnp.float32)
-  return total / jnp.maximum(mask.sum(dtype=jnp.float32), 1.0)
-
-
 def loss(
   model: nn.Module,
   params: Any,
@@ -133,10 +128,10 @@ def _metrics(
   correct = best == jnp.arange(len(scores))
   valid = masks.positives.any(axis=-1)
   return {
-    'accuracy': _mean(correct, valid),
-    'accuracy_masked': _mean(correct, valid & removed),
-    'accuracy_unmasked': _mean(correct, valid & ~removed),
-    'masked_fraction': _mean(removed, valid),
+    'accuracy': objectives.masked_mean(correct, valid),
+    'accuracy_masked': objectives.masked_mean(correct, valid & removed),
+    'accuracy_unmasked': objectives.masked_mean(correct, valid & ~removed),
+    'masked_fraction': objectives.masked_mean(removed, valid),
     'weight': valid.sum(dtype=jnp.float32),
   }
 

@@ -6,6 +6,7 @@ Guu et al. 2020, section 3.4: the embedders start from the inverse cloze task, t
 encoder from BERT.
 """
 
+from collections.abc import Collection
 from collections.abc import Mapping
 import os
 from typing import Any
@@ -23,7 +24,7 @@ from retrieval import bert_checkpoint
 
 Path = str | os.PathLike
 EMBEDDERS = ('embedder', 'query_embedder', 'block_embedder')
-# What a model may be trained of, and the method that reads just that.
+# Part of the model -> method of `model.Realm` that touches only its parameters.
 PARTS = {
   'all': '__call__',
   'embedder': 'relevance_scores',  # ICT
@@ -90,20 +91,24 @@ def init_params(
   Raises:
     ValueError: naming everything in a source that does not fit.
   """
+  if parts not in PARTS:
+    raise ValueError(f'parts {parts!r}: expected one of {sorted(PARTS)}.')
   random = jax.jit(random_params, static_argnums=1, static_argnames='parts')
   params = random(key, config, parts=parts)
-  start = {}
+  start, trained = {}, []
   if parts != 'encoder':
     if retriever is not None:
       start |= trained_embedders(retriever, config)
+      trained += start
     elif embedder:
       start |= load_embedders(embedder, config)
   if parts != 'embedder':
     if reader is not None:
       start['encoder'] = trained_encoder(reader)
+      trained.append('encoder')
     elif encoder:
       start['encoder'] = load_encoder(encoder, config.encoder)
-  return replace(params, start)
+  return replace(params, start, whole=trained)
 
 
 def load_embedders(path: Path, config: config_lib.RealmConfig) -> dict:
@@ -199,18 +204,22 @@ def trained_encoder(params: Mapping[str, Any]) -> dict:
   return nn.unbox(params['encoder'])
 
 
-def replace(params: Any, start: Mapping[str, Any]) -> Any:
+def replace(
+  params: Any, start: Mapping[str, Any], whole: Collection[str] = ()
+) -> Any:
   """Puts loaded arrays into a tree of parameters.
 
   Args:
     params: nested dicts; leaves may be boxed.
     start: part of such a tree, unboxed.
+    whole: keys at the top of which no array may be left as it is.
 
   Returns:
     `params` with the leaves of `start`, in the same boxes and dtypes.
 
   Raises:
-    ValueError: naming every array without a place or of another shape.
+    ValueError: naming every array that is missing, without a place or of
+      another shape.
   """
   paths = jax.tree_util.tree_leaves_with_path(start)
   loaded = {
@@ -224,6 +233,8 @@ def replace(params: Any, start: Mapping[str, Any]) -> Any:
     here = old.unbox(apply_constraint=False) if boxed else old
     new = loaded.pop(name, None)
     if new is None:
+      if name.split('/')[0] in whole:
+        problems.append(f'there is no {name}')
       return old
     if np.shape(new) != here.shape:
       problems.append(

@@ -11,7 +11,7 @@ of one for each candidate, and many targets instead of one span's.
 
   joint   [CLS] sentence [SEP] block [SEP]   segments 0 up to the first [SEP], then 1
 
-Dimension key: B batch, J joint length, M masked positions.
+Dimension key: B batch, J joint length, M masked positions, V vocabulary.
 """
 
 from collections.abc import Mapping
@@ -29,6 +29,7 @@ from realm_jax import examples
 from realm_jax import ict
 from realm_jax import masking
 from realm_jax import model as model_lib
+from realm_jax import objectives
 from retrieval import blocks as blocks_lib
 
 _READ = 1 << 22  # tokens read at once
@@ -39,9 +40,9 @@ def num_targets(layout: examples.Layout, mask_rate: float) -> int:
   return max(1, math.ceil(mask_rate * layout.query_tokens))
 
 
-def token_weights(
+def weigh_tokens(
   blocks: blocks_lib.BlockStore, vocab_size: int, rarity: float
-) -> np.ndarray:
+) -> Float[np.ndarray, ' V']:
   """How likely each token is masked: its frequency to the power of -rarity.
 
   Zhang et al. 2023 (Weighted Sampling for Masked Language Modeling): most words of a
@@ -53,7 +54,7 @@ def token_weights(
     rarity: alpha there; 0 is BERT.
 
   Returns:
-    [vocab_size] float64.
+    [V] float64.
   """
   counts = np.zeros(vocab_size, np.int64)
   tokens = blocks.tokens.tokens
@@ -70,7 +71,7 @@ def read_rows(
   *,
   mask_rate: float,
   removal_rate: float,
-  token_weights: np.ndarray | None = None,
+  token_weights: Float[np.ndarray, ' V'] | None = None,
 ) -> examples.Batch:
   """Examples of blocks, one of each.
 
@@ -81,7 +82,7 @@ def read_rows(
     rng: chooses sentences, removals and what is masked.
     mask_rate: share of a sentence's tokens that become [MASK].
     removal_rate: how often the sentence is taken out of its block.
-    token_weights: [vocabulary] as `token_weights` makes them; None masks all
+    token_weights: [V] as `weigh_tokens` makes them; None masks all
       tokens alike.
 
   Returns:
@@ -150,13 +151,9 @@ def loss(
   right = gold >= log_probs.max(axis=-1)
   removed = batch['sentence_removed'][:, None]
 
-  def mean(values, where):
-    total = jnp.where(where, values, 0.0).sum(dtype=jnp.float32)
-    return total / jnp.maximum(where.sum(dtype=jnp.float32), 1.0)
-
-  return -mean(gold, mask), {
-    'accuracy': mean(right, mask),
-    'accuracy_removed': mean(right, mask & removed),
-    'accuracy_kept': mean(right, mask & ~removed),
+  return -objectives.masked_mean(gold, mask), {
+    'accuracy': objectives.masked_mean(right, mask),
+    'accuracy_removed': objectives.masked_mean(right, mask & removed),
+    'accuracy_kept': objectives.masked_mean(right, mask & ~removed),
     'weight': mask.sum(dtype=jnp.float32),
   }

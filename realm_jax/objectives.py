@@ -86,7 +86,7 @@ def _log_softmax(
   return jax.nn.log_softmax(jnp.where(mask, scores, _NEVER))
 
 
-def _mean(values: jax.Array, mask: jax.Array) -> jax.Array:
+def masked_mean(values: jax.Array, mask: jax.Array) -> jax.Array:
   """Over all that the mask allows, 0 if that is nothing."""
   total = jnp.where(mask, values, 0.0).sum()
   return total / jnp.maximum(mask.sum(dtype=total.dtype), 1.0)
@@ -124,7 +124,7 @@ def _mean_kl(log_p: jax.Array, log_q: jax.Array, masks: Masks) -> jax.Array:
   """KL(p || q): sum over candidates, mean over rows."""
   terms = jnp.exp(log_p) * (log_p - log_q)
   terms = jnp.where(masks.candidates, terms, 0.0)
-  return _mean(terms.sum(axis=-1), _rows(masks))
+  return masked_mean(terms.sum(axis=-1), _rows(masks))
 
 
 def marginal_token(
@@ -139,7 +139,7 @@ def marginal_token(
   _check(scores, 'marginal_token')
   prior = _log_softmax(scores, masks.candidates)
   joint = prior[:, :, None] + _gold(gold_log_probs, masks)
-  return -_mean(jax.nn.logsumexp(joint, axis=1), _tokens(masks))
+  return -masked_mean(jax.nn.logsumexp(joint, axis=1), _tokens(masks))
 
 
 def marginal_seq(
@@ -154,7 +154,7 @@ def marginal_seq(
   _check(scores, 'marginal_seq')
   prior = _log_softmax(scores, masks.candidates)
   joint = prior + _gold(gold_log_probs, masks).sum(axis=-1)
-  return -_mean(jax.nn.logsumexp(joint, axis=1), _rows(masks))
+  return -masked_mean(jax.nn.logsumexp(joint, axis=1), _rows(masks))
 
 
 def emdr2(
@@ -279,7 +279,9 @@ def contrastive(
     raise ValueError("Objective 'contrastive' needs masks.positives.")
   log_probs = _log_softmax(scores, masks.candidates, temperature)
   found = jnp.where(masks.positives, log_probs, _NEVER)
-  return -_mean(jax.nn.logsumexp(found, axis=-1), _rows_with_positive(masks))
+  return -masked_mean(
+    jax.nn.logsumexp(found, axis=-1), _rows_with_positive(masks)
+  )
 
 
 OBJECTIVES: Mapping[str, Objective] = {

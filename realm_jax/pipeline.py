@@ -207,12 +207,10 @@ def make_dataset(
       f'{batch_size}.'
     )
   rows = grain.MapDataset.source(source).seed(seed).shuffle()
-  # Equally many rows, or at the end one process would wait for the others.
-  multiple_of = process_count if train else batch_size
-  limit = len(rows) // multiple_of * multiple_of
-  rows = rows[:limit]
   if train:
     rows = rows.repeat()
+  else:  # equally many rows, or one process would wait for the others
+    rows = rows[: len(rows) // batch_size * batch_size]
   # Masked before they are shared out: the same masks for any number of processes.
   rows = rows.random_map(source.example)[process_index::process_count]
   rows = rows.batch(

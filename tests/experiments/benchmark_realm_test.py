@@ -36,14 +36,59 @@ def test_sides_take_turns():
     side.measure('fail')
 
 
-def test_a_step_of_ours():
-  sizes = benchmark_realm.SIZES | {
-    'vocab_size': 1100, 'd_model': 16, 'num_layers': 1, 'num_heads': 2,
-    'd_ff': 16, 'num_candidates': 2, 'query_length': 12, 'block_length': 8,
-  }  # fmt: skip
-  found = benchmark_realm.measure_step('', 2, 1, sizes)
-  assert found['batch'] == 2 and set(found) == {'batch', 'ours'}
-  assert all(value > 0 for value in found['ours'].values())
+SIZES = benchmark_realm.SIZES | {
+  'vocab_size': 1100, 'd_model': 16, 'num_layers': 1, 'num_heads': 2,
+  'd_ff': 16, 'num_candidates': 2, 'query_length': 12, 'block_length': 8,
+}  # fmt: skip
+
+
+def test_steps_of_ours():
+  train, embed = (
+    {row['step']: row for row in benchmark_realm.measure('', 2, 1, SIZES)}[step]
+    for step in ('train', 'embed')
+  )
+  for row in (train, embed):
+    assert row['batch'] == 2 and 'ratio' not in row
+    assert all(value > 0 for value in row['ours'].values())
+  assert train['ours']['cpu_sec'] > embed['ours']['cpu_sec']
+
+
+class FakeSide:
+  """Ours takes a second and a GiB; theirs three, then five."""
+
+  def __init__(self, command):
+    self._ours = command[0] == sys.executable
+    self._calls = 0
+    self.open = SIDES.append(self) is None
+
+  def measure(self, step):
+    del step
+    self._calls += 1
+    took = 1.0 if self._ours else 1.0 + 2 * self._calls
+    return {'wall_sec': took, 'cpu_sec': took, 'peak_gib': took}
+
+  def close(self):
+    self.open = False
+
+
+SIDES = []
+
+
+def test_ratios(monkeypatch, capsys):
+  monkeypatch.setattr(benchmark_turns, 'Side', FakeSide)
+  rows = benchmark_realm.measure('python9', 4, 3, SIZES)
+  assert [side.open for side in SIDES] == [False, False]
+  embed = rows[0]
+  # The first round is not timed; seconds are medians, memory is the peak.
+  assert embed['transformers'] == {
+    'wall_sec': 7.0,
+    'cpu_sec': 7.0,
+    'peak_gib': 9.0,
+  }
+  assert embed['ratio'] == {'wall_sec': 7.0, 'cpu_sec': 7.0, 'peak_gib': 9.0}
+  benchmark_realm._print(rows, SIZES)
+  printed = capsys.readouterr().out
+  assert '8.0' in printed and 'transformers' in printed  # 4 x 2 blocks a second
 
 
 @pytest.fixture(scope='module')
@@ -76,7 +121,7 @@ def test_schedules(data, tmp_path, monkeypatch):
   monkeypatch.setattr(realm_train, 'run', run)
   config = tiny_realm.get_config(data)
   found = benchmark_refresh.measure_schedules(config, tmp_path, 20)
-  assert asked == [('frozen', 6), ('async', 6), ('sync', 6)]
+  assert asked == [('frozen', 7), ('async', 7), ('sync', 7)]
   for result in found.values():
     assert result['steps_per_sec'] == pytest.approx(15 / 20)
     assert (result['oldest'], result['data_wait_share']) == (20, 0.25)

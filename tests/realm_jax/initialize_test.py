@@ -75,6 +75,9 @@ def _config(**fields):
   return tiny.config(**({'embedder': bert, 'encoder': bert} | fields))
 
 
+PARTS = ('embedder', 'encoder')
+
+
 def _start(config, **kwargs):
   """With one key: what no source gives is always the same."""
   return initialize.init_params(jax.random.key(0), config, **kwargs)
@@ -224,3 +227,18 @@ def test_minilm():
   loaded = initialize.load_encoder(path, config.encoder)
   assert set(loaded) == {'bert'}
   assert loaded['bert']['embeddings']['word']['embedding'].shape == (30522, 384)
+
+
+def test_a_trained_part_must_be_whole():
+  config = _config()
+  trained = {part: tiny.params(config, parts=part)[part] for part in PARTS}
+  encoder = {**trained['encoder'], 'bert': dict(trained['encoder']['bert'])}
+  del encoder['bert']['layer_0']
+  with pytest.raises(ValueError, match='there is no encoder/bert/layer_0/'):
+    _start(config, reader={'encoder': encoder})
+  embedder = dict(trained['embedder'])
+  del embedder['projection']
+  with pytest.raises(ValueError, match='there is no embedder/projection/bias'):
+    _start(config, retriever={'embedder': embedder})
+  with pytest.raises(ValueError, match="parts 'enc': expected one of"):
+    _start(config, parts='enc')

@@ -93,9 +93,9 @@ def test_rows_are_drawn_anew_by_another_seed(blocks):
 def test_tokens_are_masked_by_weights_of_their_frequency(blocks):
   size = 5 + int(blocks.tokens.tokens[:].max())
   counts = np.bincount(blocks.tokens.tokens[:], minlength=size)
-  weights = mlm.token_weights(blocks, size, 0.5)
+  weights = mlm.weigh_tokens(blocks, size, 0.5)
   np.testing.assert_allclose(weights, 1 / np.sqrt(np.maximum(counts, 1)))
-  assert (mlm.token_weights(blocks, size, 0.0) == 1).all()
+  assert (mlm.weigh_tokens(blocks, size, 0.0) == 1).all()
   only = np.full(size, 1e-9)
   only[wanted := int(counts.argmax())] = 1.0
   ids = np.arange(blocks.num_blocks)
