@@ -12,7 +12,6 @@ as dots. --metric=retrieval_utility, once for each, instead of the loss.
 from collections.abc import Sequence
 import dataclasses
 import pathlib
-import sys
 
 from absl import flags
 import rich.box
@@ -44,6 +43,11 @@ class Curves:
     """What the table shows: validation, where there is any."""
     return self.valid or self.train
 
+  @property
+  def label(self) -> str:
+    """Name of the run, and where its `shown` was measured."""
+    return f'{self.name} ({"valid" if self.valid else "training"})'
+
 
 def read(
   name: str, workdir: str | pathlib.Path, metric: str = 'loss'
@@ -71,7 +75,8 @@ def read(
       if row.get(key) is not None:
         curve.append((row['step'], row[key]))
   if rows and not train and not valid:
-    known = sorted({key for row in rows for key in row} - {'step'})
+    found = {k for row in rows for k, v in row.items() if v is not None}
+    known = sorted(found - {'step'})
     raise ValueError(f'{path}: no metric {metric!r}; expected one of {known}.')
   return Curves(name, metric, train, valid)
 
@@ -80,7 +85,7 @@ def make_table(runs: Sequence[Curves]) -> rich.table.Table:
   """One metric, a column for each run."""
   table = rich.table.Table(
     'step',
-    *(run.name for run in runs),
+    *(run.label for run in runs),
     title=runs[0].metric,
     box=rich.box.SIMPLE_HEAD,
   )
@@ -112,12 +117,8 @@ def plot(metrics: Sequence[Sequence[Curves]], path: str | pathlib.Path) -> None:
   for axes, runs in zip(panels[:, 0], metrics, strict=True):
     for run in runs:
       (line,) = axes.plot(*_columns(run.train), alpha=0.4, linewidth=1)
-      axes.plot(
-        *_columns(run.shown),
-        marker='o',
-        color=line.get_color(),
-        label=run.name,
-      )
+      line.set_label(run.name)
+      axes.plot(*_columns(run.valid), marker='o', color=line.get_color())
     axes.set(xlabel='step', ylabel=runs[0].metric)
     axes.grid(alpha=0.3)
     axes.legend()
@@ -129,23 +130,20 @@ def plot(metrics: Sequence[Sequence[Curves]], path: str | pathlib.Path) -> None:
 def _columns(
   curve: Sequence[tuple[int, float]],
 ) -> tuple[list[int], list[float]]:
-  return [step for step, _ in curve], [loss for _, loss in curve]
+  return [step for step, _ in curve], [value for _, value in curve]
 
 
 def main(argv: list[str]) -> None:
   """Prints the table and, with --output, draws the picture."""
   del argv
   runs = {}
-  try:
-    for value in flags.FLAGS.run:
-      name, separator, workdir = value.partition('=')
-      if not separator:
-        raise ValueError(f'--run={value}: expected NAME=WORKDIR.')
-      for metric in flags.FLAGS.metric:
-        curves = read(name, workdir, metric)
-        runs.setdefault(metric, []).append(curves)
-  except ValueError as error:
-    sys.exit(f'error: {error}')
+  for value in flags.FLAGS.run:
+    name, separator, workdir = value.partition('=')
+    if not separator:
+      raise ValueError(f'--run={value}: expected NAME=WORKDIR.')
+    for metric in flags.FLAGS.metric:
+      curves = read(name, workdir, metric)
+      runs.setdefault(metric, []).append(curves)
   for curves in runs.values():
     progress.console().print(make_table(curves))
   if flags.FLAGS.output:

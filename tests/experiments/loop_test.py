@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The loop: same on 1 and 8 devices, resumable, stops on NaN."""
 
+import dataclasses
 import json
 import os
 import pathlib
@@ -304,3 +305,41 @@ def test_empty_validation_split_is_named():
 def test_what_happens_every_no_steps_is_refused(tmp_path, name):
   with pytest.raises(ValueError, match=f'{name}=0: expected at least 1'):
     _train(tmp_path, **{name: 0})
+
+
+class Companion:
+  """Counts the steps that it was told of."""
+
+  told = 0
+
+  def start(self, step, params, saved):
+    assert (step, saved) == (0, '') and params
+
+  def after_step(self, step, params):
+    assert step == self.told + 1 and params
+    self.told = step
+
+  def metrics(self, step, batch):
+    assert batch
+    return {'told': float(self.told), 'asked': float(step)}
+
+  def version_to_save(self):
+    return f'version {self.told}'
+
+  def close(self):
+    self.told = None
+
+
+def test_a_companion_measures_what_the_step_made_of_it(tmp_path):
+  """Else what it built after the last step would be told to nobody."""
+  companion = Companion()
+  config = toy_task.get_config(log_every=1)
+  task = dataclasses.replace(toy_task.make_task(config), companion=companion)
+  loop.train(task, config, str(tmp_path))
+  rows = [row for row in _rows(tmp_path) if 'told' in row]
+  assert len(rows) == config.num_steps
+  for row in rows:
+    assert row['told'] == row['asked'] == row['step']
+  assert companion.told is None
+  saved = checkpoints.find(str(tmp_path))
+  assert saved.step == config.num_steps
