@@ -98,7 +98,7 @@ def test_arguments_change_what_they_are_for(name):
 def test_arguments_of_warm_starts(name, kind):
   base, test = _config(name), _config(name, 'test')
   found, may_differ = _config(name, kind), WARM_STARTS[kind]
-  assert {'batch_size', 'optimizer'} <= _differ(base, found) <= may_differ
+  assert {'optimizer'} <= _differ(base, found) <= may_differ
   assert _differ(test, _config(name, f'{kind}_test')) <= may_differ
   settings = base.warm_start[kind]
   for key in ('num_steps', 'batch_size'):
@@ -362,4 +362,4 @@ def test_two_steps_of_training(name, arg, data, tmp_path):
   assert metrics['learning_rate'] == pytest.approx(rate)
   for part, values in moved.items():
     scale = rate * config.optimizer.part_scales.get(part, 1.0)
-    assert scale < max(jax.tree.leaves(values)) < 10 * scale
+    assert scale / 2 < max(jax.tree.leaves(values)) < 10 * scale
