@@ -52,7 +52,7 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   config.checkpoint_every = 500
   config.mesh = {'data': -1, 'fsdp': 4, 'tensor': 1}
   config.warm_start.ict.update(num_steps=100_000, batch_size=4096)
-  config.warm_start.mlm.update(num_steps=100_000, batch_size=512)
+  config.warm_start.mlm.update(num_steps=100_000, batch_size=256)
   config.warm_start.needs_mlm = False  # BERT has learned it
   config.ict.gradient_cache_parts = 4
   config.ict.mask_duplicates = False  # as released

@@ -206,8 +206,9 @@ def main(argv: list[str]) -> None:
   python, repeats = flags.FLAGS.baseline_python, flags.FLAGS.repeats
   results = []
   for batch in flags.FLAGS.batch:
-    results += measure(python, batch, repeats, SIZES)
-  _print(results, SIZES)
+    found = measure(python, batch, repeats, SIZES)
+    _print(found, SIZES)  # at once: a larger batch may take long, or be killed
+    results += found
   if flags.FLAGS.output:
     found = {
       'sizes': SIZES,

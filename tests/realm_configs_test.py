@@ -98,7 +98,7 @@ def test_arguments_change_what_they_are_for(name):
 def test_arguments_of_warm_starts(name, kind):
   base, test = _config(name), _config(name, 'test')
   found, may_differ = _config(name, kind), WARM_STARTS[kind]
-  assert {'optimizer'} <= _differ(base, found) <= may_differ
+  assert {'batch_size', 'optimizer'} <= _differ(base, found) <= may_differ
   assert _differ(test, _config(name, f'{kind}_test')) <= may_differ
   settings = base.warm_start[kind]
   for key in ('num_steps', 'batch_size'):
@@ -359,7 +359,10 @@ def test_two_steps_of_training(name, arg, data, tmp_path):
   assert 0 < metrics['grad_norm'] < 100
   moved = jax.tree.map(lambda a, b: np.abs(a - b).max(), before, state.params)
   rate = config.optimizer.learning_rate / 2
+  uncorrected = config.optimizer.name == 'bert_adam'
   assert metrics['learning_rate'] == pytest.approx(rate)
   for part, values in moved.items():
     scale = rate * config.optimizer.part_scales.get(part, 1.0)
-    assert scale / 2 < max(jax.tree.leaves(values)) < 10 * scale
+    # Without bias correction the second step is longer, with it never by much.
+    least, most = (1, 10) if uncorrected else (0.9, 1.1)
+    assert least * scale < max(jax.tree.leaves(values)) < most * scale
