@@ -6,8 +6,9 @@
 
 A training step (scorer and encoder, the loss and all gradients, with dropout) against
 RealmScorer and RealmKnowledgeAugEncoder, and embedding a batch's candidates against
-RealmEmbedder; VENV also holds torch 2.13.0 and numpy<2. The two take turns, in processes of their own, so that their peaks of memory can be
-told apart. Ours takes a batch one example at a time, as it does in training with
+RealmEmbedder; VENV also holds torch 2.13.0 and numpy<2. The two take turns, in
+processes of their own, so that their peaks of memory can be told apart. Ours takes a
+batch one example at a time, as it does in training with
 --config.optimizer.accumulate_steps. Without the flag only ours is timed.
 """
 

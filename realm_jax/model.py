@@ -23,6 +23,7 @@ from jaxtyping import Int
 
 from realm_jax import config as config_lib
 from retrieval import bert
+from retrieval import dropout
 from retrieval import embedders
 from retrieval import partitioning
 
@@ -93,7 +94,7 @@ class Embedder(nn.Module):
         ),
         bias_init=partitioning.partitioned(constant(0.0), width_axis),
       )
-    self.dropout = nn.Dropout(config.projection_dropout_rate)
+    self.dropout = dropout.Dropout(config.projection_dropout_rate)
 
   def __call__(
     self,
@@ -130,7 +131,7 @@ class Embedder(nn.Module):
     if config.projection_norm:
       x = self.projection_norm(x)
     x = partitioning.constrain(x, 'batch', None)
-    return self.dropout(x, deterministic=not train)
+    return self.dropout(x, train)
 
 
 class Encoder(nn.Module):

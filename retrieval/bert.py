@@ -20,15 +20,15 @@ from jaxtyping import Bool
 from jaxtyping import Float
 from jaxtyping import Int
 
+from retrieval import dropout
 from retrieval import partitioning
+from retrieval import products
 
 ACTIVATIONS: Mapping[str, Callable[[jax.Array], jax.Array]] = {
   'gelu': lambda x: jax.nn.gelu(x, approximate=False),
   'gelu_tanh': lambda x: jax.nn.gelu(x, approximate=True),
   'relu': jax.nn.relu,
 }
-# The score of a padding key; finite, so an all-padding row is no NaN.
-MASKED_SCORE = -1e9
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,15 +83,31 @@ def _normal(config: BertConfig) -> Callable:
   return nn.initializers.truncated_normal(config.initializer_range)
 
 
-def _dense(config: BertConfig, features: int, axes: tuple, name: str):
-  return nn.Dense(
-    features,
-    dtype=config.dtype,
-    param_dtype=config.param_dtype,
-    kernel_init=partitioning.partitioned(_normal(config), *axes),
-    bias_init=partitioning.partitioned(nn.initializers.zeros, axes[1]),
-    name=name,
-  )
+class Dense(nn.Module):
+  """Linear layer with bias.
+
+  Attributes:
+    config: of the BERT.
+    features: outputs.
+    axes: logical axes of the kernel.
+  """
+
+  config: BertConfig
+  features: int
+  axes: tuple[str, str]
+
+  @nn.compact
+  def __call__(self, x: Float[Array, '*b d']) -> Float[Array, '*b f']:
+    """Maps the last axis."""
+    config = self.config
+    zeros = partitioning.partitioned(nn.initializers.zeros, self.axes[1])
+    kernel_init = partitioning.partitioned(_normal(config), *self.axes)
+    kernel = self.param(
+      'kernel', kernel_init, (x.shape[-1], self.features), config.param_dtype
+    )
+    bias = self.param('bias', zeros, (self.features,), config.param_dtype)
+    x, kernel, bias = (jnp.asarray(y, config.dtype) for y in (x, kernel, bias))
+    return products.linear(x, kernel) + bias
 
 
 def _embedding(config: BertConfig, rows: int, axis: str | None, name: str):
@@ -139,7 +155,7 @@ class Embeddings(nn.Module):
       config, config.type_vocab_size, None, 'token_type'
     )
     self.norm = LayerNorm(config, name='norm')
-    self.dropout = nn.Dropout(config.dropout_rate)
+    self.dropout = dropout.Dropout(config.dropout_rate)
 
   def __call__(
     self, ids: Int[Array, 'b l'], type_ids: Int[Array, 'b l'], train: bool
@@ -147,7 +163,7 @@ class Embeddings(nn.Module):
     """Embeds word pieces at positions 0 to l - 1."""
     x = self.word(ids) + self.position(jnp.arange(ids.shape[1]))
     x = self.norm(x + self.token_type(type_ids))
-    return self.dropout(x, deterministic=not train)
+    return self.dropout(x, train)
 
 
 class Attention(nn.Module):
@@ -168,27 +184,23 @@ class Attention(nn.Module):
     head_dim = config.d_model // config.num_heads
 
     def project(name, x):
-      y = _dense(config, config.d_model, ('embed', 'heads'), name)(x)
+      y = Dense(config, config.d_model, ('embed', 'heads'), name=name)(x)
       # Heads before length: on a CPU products of whole rows are the fast ones.
       y = y.reshape(*x.shape[:2], config.num_heads, head_dim)
       return y.transpose(0, 2, 1, 3)
 
     query = project('query', x)
     key, value = project('key', context), project('value', context)
-    scores = jnp.einsum(
-      'bhqk,bhsk->bhqs',
-      query * head_dim**-0.5,
-      key,
-      preferred_element_type=jnp.float32,
+    rate, keep = config.attention_dropout_rate, None
+    if train and rate:
+      shape = (*query.shape[:3], key.shape[2])
+      keep = dropout.keep_mask(self.make_rng('dropout'), rate, shape)
+      value = value / dropout.kept_share(rate)
+    y = products.attend(
+      query * head_dim**-0.5, key, value, mask=mask[:, None, None, :], keep=keep
     )
-    scores = jnp.where(mask[:, None, None, :], scores, MASKED_SCORE)
-    weights = jax.nn.softmax(scores).astype(config.dtype)
-    weights = nn.Dropout(config.attention_dropout_rate)(
-      weights, deterministic=not train
-    )
-    y = jnp.einsum('bhqs,bhsk->bhqk', weights, value)
     y = y.transpose(0, 2, 1, 3).reshape(x.shape)
-    return _dense(config, config.d_model, ('heads', 'embed'), 'output')(y)
+    return Dense(config, config.d_model, ('heads', 'embed'), name='output')(y)
 
 
 class Layer(nn.Module):
@@ -206,16 +218,18 @@ class Layer(nn.Module):
   ) -> Float[Array, 'b _ d']:
     """Applies one transformer layer, at all positions or at the given ones."""
     config = self.config
-    dropout = nn.Dropout(config.dropout_rate, deterministic=not train)
+    drop = dropout.Dropout(config.dropout_rate)
     context = x
     if positions is not None:
       x = jnp.take_along_axis(x, positions[..., None], axis=1)
-    y = dropout(Attention(config, name='attention')(x, context, mask, train))
+    y = Attention(config, name='attention')(x, context, mask, train)
+    y = drop(y, train)
     x = LayerNorm(config, name='attention_norm')(x + y)
-    y = _dense(config, config.d_ff, ('embed', 'mlp'), 'intermediate')(x)
+    y = Dense(config, config.d_ff, ('embed', 'mlp'), name='intermediate')(x)
     y = partitioning.constrain(y, 'batch', 'length', 'mlp')
     y = ACTIVATIONS[config.activation](y)
-    y = dropout(_dense(config, config.d_model, ('mlp', 'embed'), 'output')(y))
+    y = Dense(config, config.d_model, ('mlp', 'embed'), name='output')(y)
+    y = drop(y, train)
     return LayerNorm(config, name='output_norm')(x + y)
 
 
@@ -233,7 +247,9 @@ class Bert(nn.Module):
       layer(config, name=f'layer_{i}') for i in range(config.num_layers)
     ]
     if config.pooler:
-      self.pooler = _dense(config, config.d_model, ('embed', 'heads'), 'pooler')
+      self.pooler = Dense(
+        config, config.d_model, ('embed', 'heads'), name='pooler'
+      )
 
   def __call__(
     self,
@@ -289,7 +305,7 @@ class MlmHead(nn.Module):
   ) -> Float[Array, '*b v']:
     """Maps hidden states to float32 logits over the rows of `table`."""
     config = self.config
-    x = _dense(config, config.d_model, ('embed', 'heads'), 'transform')(x)
+    x = Dense(config, config.d_model, ('embed', 'heads'), name='transform')(x)
     x = LayerNorm(config, name='norm')(ACTIVATIONS[config.activation](x))
     logits = jnp.einsum(
       '...d,vd->...v',

@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from retrieval import partitioning
-from retro_jax import products
+from retrieval import products
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

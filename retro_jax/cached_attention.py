@@ -13,8 +13,8 @@ from jaxtyping import Bool
 from jaxtyping import Float
 from jaxtyping import Int
 
+from retrieval import products
 from retro_jax import attention
-from retro_jax import products
 
 
 class CachedAttention(attention.RelativeAttention):

@@ -16,10 +16,10 @@ from jaxtyping import Float
 from jaxtyping import Int
 
 from retrieval import partitioning
+from retrieval import products
 from retro_jax import attention
 from retro_jax import cached_attention
 from retro_jax import cca
-from retro_jax import products
 from retro_jax.config import ACTIVATIONS
 from retro_jax.config import RetroConfig
 

@@ -20,6 +20,20 @@ def test_shift_to_keys(queries, keys):
   np.testing.assert_array_equal(shifted, np.stack([expected] * 2))
 
 
+def test_shift_to_keys_has_the_gradient_of_a_gather():
+  rng = np.random.default_rng(0)
+  queries, keys = 3, 4
+  columns = queries - 1 - np.arange(queries)[:, None] + np.arange(keys)
+
+  def gather(x):
+    return jnp.take_along_axis(x, jnp.asarray(columns)[None], axis=-1)
+
+  x = jnp.asarray(rng.standard_normal((2, queries, 7)), jnp.float32)
+  g = jnp.asarray(rng.standard_normal((2, queries, keys)), jnp.float32)
+  ours = jax.vjp(lambda x: attention.shift_to_keys(x, keys), x)[1](g)
+  np.testing.assert_allclose(ours[0], jax.vjp(gather, x)[1](g)[0], rtol=1e-6)
+
+
 @pytest.mark.parametrize('queries', [1, 7, 16, 23, 48])
 def test_position_logits_of_every_distance(queries):
   """The key of distance d is d itself, whatever the blocks."""

@@ -8,8 +8,8 @@ needed. Here every product of a backward pass contracts the axis that is cheap,
 and attention keeps nothing of the logits' size but its weights. Forward-mode
 differentiation (jvp) is not supported.
 
-Dimension key: X any leading axes, D in, F out, H heads, N rows, Q queries,
-S keys, K head width.
+Dimension key: X any leading axes, D in, F out, M and N rows and heads in any
+order, Q queries, S keys, K head width.
 """
 
 import jax
@@ -79,10 +79,20 @@ def _scores_backward(residuals, g):
 scores.defvjp(_scores_forward, _scores_backward)
 
 
+def _scores(queries, keys, dtype):
+  return jnp.einsum(
+    '...QK,...SK->...QS', queries, keys, preferred_element_type=dtype
+  )
+
+
+def _dropped(x, keep):
+  return x if keep is None else jnp.where(keep, x, 0)
+
+
 def _weights(queries, keys, bias, mask):
   """softmax(q k^T + bias) in float32 or wider, of the dtype of `queries`."""
   wide = jnp.promote_types(queries.dtype, jnp.float32)
-  logits = jnp.einsum('...QK,...SK->...QS', queries, keys).astype(wide)
+  logits = _scores(queries, keys, wide)
   if bias is not None:
     copies = logits.shape[-1] // bias.shape[-1]
     shape = (*logits.shape[:-1], copies, bias.shape[-1])
@@ -95,44 +105,47 @@ def _weights(queries, keys, bias, mask):
 
 @jax.custom_vjp
 def attend(
-  queries: Float[Array, 'H N Q K'],
-  keys: Float[Array, 'H N S K'],
-  values: Float[Array, 'H N S K'],
-  bias: Float[Array, 'H N Q S1'] | None,
-  mask: Bool[Array, '#H #N #Q S'] | None,
-) -> Float[Array, 'H N Q K']:
+  queries: Float[Array, 'M N Q K'],
+  keys: Float[Array, 'M N S K'],
+  values: Float[Array, 'M N S K'],
+  bias: Float[Array, 'M N Q S1'] | None = None,
+  mask: Bool[Array, '#M #N #Q S'] | None = None,
+  keep: Bool[Array, 'M N Q S'] | None = None,
+) -> Float[Array, 'M N Q K']:
   """softmax(queries keys^T + bias) values.
 
   Args:
-    queries: [H, N, Q, K]. Already scaled.
-    keys: [H, N, S, K].
-    values: [H, N, S, K].
-    bias: [H, N, Q, S1], S a multiple of S1: the keys are copies of S1 positions
+    queries: [M, N, Q, K]. Already scaled.
+    keys: [M, N, S, K].
+    values: [M, N, S, K].
+    bias: [M, N, Q, S1], S a multiple of S1: the keys are copies of S1 positions
       that share it.
-    mask: broadcasts to [H, N, Q, S]. False hides a key. A row with no key gets
+    mask: broadcasts to [M, N, Q, S]. False hides a key. A row with no key gets
       the mean value; what it receives as gradient must be zero.
+    keep: [M, N, Q, S]. False drops a weight after the softmax; the others are not
+      scaled up, which is the same as to scale the result.
 
   Returns:
-    [H, N, Q, K].
+    [M, N, Q, K].
   """
-  return _weights(queries, keys, bias, mask) @ values
+  return _dropped(_weights(queries, keys, bias, mask), keep) @ values
 
 
-def _attend_forward(queries, keys, values, bias, mask):
+def _attend_forward(queries, keys, values, bias, mask, keep):
   weights = _weights(queries, keys, bias, mask)
-  out = weights @ values
+  out = _dropped(weights, keep) @ values
   size = None if bias is None else bias.shape[-1]
-  return out, (queries, keys, values, weights, out, size)
+  return out, (queries, keys, values, weights, out, keep, size)
 
 
 def _attend_backward(residuals, g):
-  queries, keys, values, weights, out, size = residuals
+  queries, keys, values, weights, out, keep, size = residuals
   wide = jnp.promote_types(queries.dtype, jnp.float32)
   g = lax.optimization_barrier(g)
-  d_values = _transpose_of_product(g, weights)
+  d_values = _transpose_of_product(g, _dropped(weights, keep))
   # Sum over keys of weight * d weight, from the small arrays.
   delta = jnp.sum(g.astype(wide) * out.astype(wide), axis=-1, keepdims=True)
-  d_weights = jnp.einsum('...QK,...SK->...QS', g, values).astype(wide)
+  d_weights = _dropped(_scores(g, values, wide), keep)
   d_logits = (weights.astype(wide) * (d_weights - delta)).astype(g.dtype)
   d_logits = lax.optimization_barrier(d_logits)
   d_bias = None
@@ -140,7 +153,7 @@ def _attend_backward(residuals, g):
     copies = (*d_logits.shape[:-1], -1, size)
     d_bias = d_logits.reshape(copies).sum(-2)
   d_keys = _transpose_of_product(queries, d_logits)
-  return d_logits @ keys, d_keys, d_values, d_bias, None
+  return d_logits @ keys, d_keys, d_values, d_bias, None, None
 
 
 attend.defvjp(_attend_forward, _attend_backward)

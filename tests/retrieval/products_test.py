@@ -7,8 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from retro_jax import attention
-from retro_jax import products
+from retrieval import products
 
 RNG = np.random.default_rng(0)
 
@@ -41,8 +40,10 @@ def test_scores():
 
 @pytest.mark.parametrize('copies', [0, 1, 3])
 @pytest.mark.parametrize('masked', [False, True])
-def test_attend(copies, masked):
+@pytest.mark.parametrize('dropped', [False, True])
+def test_attend(copies, masked, dropped):
   num_keys = 6
+  keep = RNG.random((2, 2, 5, num_keys)) < 0.6 if dropped else None
   mask = RNG.random((1, 2, 1, num_keys)) < 0.6 if masked else None
 
   def plain(q, k, v, *bias):
@@ -51,24 +52,13 @@ def test_attend(copies, masked):
       logits = logits + jnp.concatenate([bias[0]] * copies, axis=-1)
     if mask is not None:
       logits = jnp.where(mask, logits, -jnp.inf)
-    return jax.nn.softmax(logits) @ v
+    weights = jax.nn.softmax(logits)
+    return (weights if keep is None else weights * keep) @ v
 
   def ours(q, k, v, *bias):
-    return products.attend(q, k, v, bias[0] if bias else None, mask)
+    return products.attend(q, k, v, bias[0] if bias else None, mask, keep)
 
   shapes = [(2, 2, 5, 4), (2, 2, num_keys, 4), (2, 2, num_keys, 4)]
   if copies:
     shapes.append((2, 2, 5, num_keys // copies))
   _same_gradients(ours, plain, *shapes)
-
-
-def test_shift_to_keys():
-  queries, keys = 3, 4
-  columns = queries - 1 - np.arange(queries)[:, None] + np.arange(keys)
-
-  def plain(x):
-    return jnp.take_along_axis(x, jnp.asarray(columns)[None], axis=-1)
-
-  _same_gradients(
-    lambda x: attention.shift_to_keys(x, keys), plain, (2, queries, 7)
-  )
