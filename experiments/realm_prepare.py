@@ -77,10 +77,20 @@ def tokenize(config: Config, data: realm_data.DataFolder) -> Rows:
   return rows
 
 
+def _marks(corpus: Config, field: str) -> taggers.AnnotatedTagger:
+  """Sentences or salient spans that a corpus brings along."""
+  return taggers.AnnotatedTagger(
+    (found.document_id, getattr(found, field).tolist())
+    for found in data_folder.corpus(corpus).annotations()
+  )
+
+
 def cut_blocks(config: Config, data: realm_data.DataFolder) -> Rows:
   """Packs sentences into blocks."""
   rows = []
-  for name, root, _ in _corpora(config, data):
+  for name, root, corpus in _corpora(config, data):
+    marked = corpus.kind == 'realm_pretraining'
+    given = _marks(corpus, 'sentences') if marked else None
     stages.wait_for_first(config, root / 'blocks')
     with progress.bar(f'blocks {name}', 'documents') as update:
       blocks = blocks_lib.build_block_store(
@@ -89,6 +99,7 @@ def cut_blocks(config: Config, data: realm_data.DataFolder) -> Rows:
         data.tokenizer_path,
         num_processes=config.tokens.num_processes,
         progress=update,
+        given=given,
         **config.blocks.to_dict(),
       )
     rows += [
@@ -106,10 +117,7 @@ def tag_spans(config: Config, data: realm_data.DataFolder) -> Rows:
   tagger = taggers.TaggerConfig(**settings.pop('tagger'))
   if tagger.kind == 'corpus':
     *_, (_, _, masked) = _corpora(config, data)
-    tagger = taggers.AnnotatedTagger(
-      (found.document_id, found.spans.tolist())
-      for found in data_folder.corpus(masked).annotations()
-    )
+    tagger = _marks(masked, 'spans')
   stages.wait_for_first(config, data.path('spans'))
   with progress.bar('tag', 'documents') as update:
     spans = salient_lib.build_salient_store(

@@ -21,6 +21,7 @@ from retrieval import packing
 from retrieval import sentences as sentences_lib
 from retrieval import sharded_array
 from retrieval import store
+from retrieval import taggers
 from retrieval import tokenizers
 from retrieval import tokens as tokens_lib
 from retrieval import workers
@@ -38,9 +39,10 @@ DROPPED_TITLES = (
 _WORKER = {}
 
 
-def _start_worker(path, fields, tokens_path, tokenizer_path) -> None:
+def _start_worker(path, fields, tokens_path, tokenizer_path, given) -> None:
   _WORKER['writer'] = store.StoreWriter(path, KIND, fields)
   _WORKER['fields'] = fields
+  _WORKER['given'] = given
   _WORKER['tokens'] = tokens_lib.TokenStore(tokens_path)
   _WORKER['tokenizer'] = tokenizers.load_tokenizer(tokenizer_path)
 
@@ -51,6 +53,7 @@ def _write_shard(index: int, first: int, limit: int) -> int:
     range(first, limit),
     _WORKER['tokenizer'],
     _WORKER['fields'],
+    _WORKER['given'],
   )
   # A store wants one number of dropped documents that outlives a kill.
   arrays['dropped'] = np.asarray([dropped], np.int64)
@@ -67,6 +70,7 @@ def build_block_store(
   drop_titles: Sequence[str] = DROPPED_TITLES,
   whole_documents: bool = False,
   language: str = 'en',
+  given: taggers.AnnotatedTagger | None = None,
   num_processes: int = 1,
   progress: Callable[[int, int], None] | None = None,
 ) -> 'BlockStore':
@@ -82,6 +86,7 @@ def build_block_store(
       out.
     whole_documents: every document is one block, for corpora of blocks.
     language: of the sentences, ISO code.
+    given: the sentences of documents that bring them along; others are split.
     num_processes: that share the work.
     progress: called with (documents done, documents in all).
 
@@ -106,7 +111,7 @@ def build_block_store(
     'drop_titles': list(drop_titles),
     'whole_documents': whole_documents,
     'language': language,
-    'sentences': sentences_lib.VERSION,
+    'sentences': sentences_lib.VERSION if given is None else given.fingerprint,
   }
   writer = store.StoreWriter(path, KIND, fields)
   if writer.published:
@@ -116,7 +121,7 @@ def build_block_store(
   missing = writer.missing(len(counts))
   done = tokens.num_documents - sum(counts[i] for i in missing)
   calls = ((i, ends[i] - counts[i], ends[i]) for i in missing)
-  setup = (path, fields, tokens.path, tokenizer_path)
+  setup = (path, fields, tokens.path, tokenizer_path, given)
   with workers.start(num_processes, _start_worker, setup) as pool:
     for count in workers.run(pool, _write_shard, calls, 2 * num_processes):
       done += count

@@ -5,11 +5,14 @@
 from collections.abc import Iterable
 from collections.abc import Sequence
 import hashlib
+import itertools
 import re
 
 import numpy as np
 
+from retrieval import corpus as corpus_lib
 from retrieval import sentences as sentences_lib
+from retrieval import taggers
 from retrieval import tokenizers
 from retrieval import tokens as tokens_lib
 from retrieval.tokenization import base as tokenization
@@ -37,20 +40,19 @@ def pack(lengths: Sequence[int], budget: int) -> list[tuple[int, int]]:
 
 
 def find_sentences(
-  text: str, token_bytes: np.ndarray, language: str
+  text: str, token_bytes: np.ndarray, found: Sequence[tuple[int, int]]
 ) -> tuple[np.ndarray, np.ndarray]:
   """The sentences of a document that have tokens.
 
   Args:
     text: of the document.
     token_bytes: [n, 2] bytes of each token, the BOS first.
-    language: ISO code.
+    found: first and past-last character of each sentence, in order.
 
   Returns:
     [s, 2] tokens and [s, 2] bytes of each sentence; a token belongs to the
     sentence in which it begins.
   """
-  found = sentences_lib.split(text, language)
   spans = tokenization.byte_offsets(text, found)
   starts = token_bytes[1:, 0]
   tokens = 1 + np.searchsorted(starts, spans)
@@ -63,6 +65,7 @@ def shard_arrays(
   documents: Iterable[int],
   tokenizer: tokenizers.Tokenizer,
   fields: dict,
+  given: taggers.AnnotatedTagger | None = None,
 ) -> tuple[dict[str, np.ndarray], int]:
   """Blocks of some documents as the arrays of one shard of a block store.
 
@@ -71,6 +74,7 @@ def shard_arrays(
     documents: their indices.
     tokenizer: of the titles.
     fields: max_length, drop_titles, whole_documents and language of the store.
+    given: the sentences of documents that bring them along.
 
   Returns:
     The arrays, and how many documents were dropped by their title.
@@ -84,9 +88,9 @@ def shard_arrays(
     if not dropped.match(title)
   ]
   encoded = [e.ids for e in tokenizer.encode_batch([t for _, t in kept])]
-  rows = _Rows()
+  rows = _Rows(fields, given)
   for (document, title), title_ids in zip(kept, encoded, strict=True):
-    rows.add(tokens, document, title, title_ids, fields)
+    rows.add(tokens, document, title, title_ids)
   dtype = tokens.tokens.dtype
   return rows.arrays(dtype), len(documents) - len(kept)
 
@@ -94,17 +98,35 @@ def shard_arrays(
 class _Rows:
   """Collects the rows of one shard."""
 
-  def __init__(self):
+  def __init__(self, fields: dict, given: taggers.AnnotatedTagger | None):
+    self._fields, self._given = fields, given
     self._blocks: list[tuple] = []
     self._sentences: list[np.ndarray] = []
     self._titles: list[np.ndarray] = []
     self._num_title_tokens = 0
 
-  def add(self, tokens, document: int, title: str, title_ids, fields) -> None:
+  def _split(self, tokens, document: int, text: str) -> list[tuple[int, int]]:
+    found = []
+    if self._given is not None:
+      of = corpus_lib.Document(tokens.document_id(document), '', text)
+      found = [(x.start, x.limit) for x in self._given.tag([of])[0]]
+      for (_, limit), (start, _) in itertools.pairwise(found):
+        if start < limit:
+          raise ValueError(
+            f'Sentences of document {of.id!r} overlap: one ends at character '
+            f'{limit}, the next starts at {start}.'
+          )
+    return found or sentences_lib.split(text, self._fields['language'])
+
+  def add(self, tokens, document: int, title: str, title_ids) -> None:
     """Cuts one document."""
+    fields = self._fields
     raw = tokens.text_bytes(document)
+    text = raw.decode()
     spans, byte_spans = find_sentences(
-      raw.decode(), tokens.token_bytes(document), fields['language']
+      text,
+      tokens.token_bytes(document),
+      self._split(tokens, document, text),
     )
     limit = fields['max_length'] - SPECIALS
     title_ids = title_ids[: limit // 2]

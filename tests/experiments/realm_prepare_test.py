@@ -14,6 +14,8 @@ from experiments import realm_data
 from experiments import realm_prepare
 from experiments import realm_task
 from retrieval import corpus as corpus_lib
+from retrieval import tf_example
+from retrieval import tfrecord
 from retrieval import tokenizers
 from tests.retrieval import tiny_blocks
 
@@ -277,6 +279,31 @@ def test_one_process_exports(folder, prepared, tmp_path):
   share = {'process_index': 1, 'process_count': 2}
   _run(_config(folder, export=True, **share), tmp_path)
   assert not (tmp_path / 'data' / 'official').exists()
+
+
+def _write_marked(path, text, sentences):
+  starts, limits = np.asarray(sentences, np.int64).T
+  record = {
+    'title': [b'X 1'],
+    'text': [text.encode()],
+    'sentence_byte_start': starts,
+    'sentence_byte_limit': limits,
+  }
+  tfrecord.write(path, [tf_example.encode(record)])
+
+
+def test_sentences_come_with_the_corpus(folder, tmp_path):
+  text = 'Rome. Crown in 1500.'
+  _write_marked(tmp_path / 'x.tfr', text, [[0, 10], [11, 20]])
+  config = _config(folder)
+  config.corpus.kind = 'realm_pretraining'
+  config.corpus.path = str(tmp_path / 'x.tfr')
+  blocks = _run(config, tmp_path / 'run').blocks
+  assert blocks.sentence_bytes(np.arange(2)).tolist() == [[0, 10], [11, 20]]
+  _write_marked(tmp_path / 'y.tfr', text, [[0, 11], [10, 20]])
+  config.corpus.path = str(tmp_path / 'y.tfr')
+  with pytest.raises(ValueError, match='overlap: one ends at character 11'):
+    _run(config, tmp_path / 'overlap')
 
 
 def test_spans_may_come_with_the_corpus(folder, exported, tmp_path):
