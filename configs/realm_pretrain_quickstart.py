@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """REALM on the packaged vital articles of Wikipedia, from all-MiniLM-L6-v2.
 
-Paper: Guu et al. 2020. Two CPU cores, ten minutes.
+Paper: Guu et al. 2020. Two CPU cores, nine minutes.
 
   make quickstart
 
