@@ -137,8 +137,8 @@ class _Rows:
       packed = [(0, len(lengths))]
     for first, last in packed:
       start, end = int(byte_spans[first, 0]), int(byte_spans[last - 1, 1])
-      text = title.encode() + b'\0' + raw[start:end]
-      digest = hashlib.blake2b(text, digest_size=8).digest()
+      known_by = title.encode() + b'\0' + raw[start:end]
+      digest = hashlib.blake2b(known_by, digest_size=8).digest()
       row = np.full((last - first, 1), len(self._blocks))
       self._sentences.append(
         np.concatenate([row, spans[first:last], byte_spans[first:last]], axis=1)

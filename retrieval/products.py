@@ -59,12 +59,18 @@ def _linear_backward(residuals, g):
 linear.defvjp(_linear_forward, _linear_backward)
 
 
+def _inner(queries, keys, dtype=None):
+  return jnp.einsum(
+    '...QK,...SK->...QS', queries, keys, preferred_element_type=dtype
+  )
+
+
 @jax.custom_vjp
 def scores(
   queries: Float[Array, '*X Q K'], keys: Float[Array, '*X S K']
 ) -> Float[Array, '*X Q S']:
   """Queries keys^T."""
-  return jnp.einsum('...QK,...SK->...QS', queries, keys)
+  return _inner(queries, keys)
 
 
 def _scores_forward(queries, keys):
@@ -79,12 +85,6 @@ def _scores_backward(residuals, g):
 scores.defvjp(_scores_forward, _scores_backward)
 
 
-def _scores(queries, keys, dtype):
-  return jnp.einsum(
-    '...QK,...SK->...QS', queries, keys, preferred_element_type=dtype
-  )
-
-
 def _dropped(x, keep):
   return x if keep is None else jnp.where(keep, x, 0)
 
@@ -92,7 +92,7 @@ def _dropped(x, keep):
 def _weights(queries, keys, bias, mask):
   """softmax(q k^T + bias) in float32 or wider, of the dtype of `queries`."""
   wide = jnp.promote_types(queries.dtype, jnp.float32)
-  logits = _scores(queries, keys, wide)
+  logits = _inner(queries, keys, wide)
   if bias is not None:
     copies = logits.shape[-1] // bias.shape[-1]
     shape = (*logits.shape[:-1], copies, bias.shape[-1])
@@ -145,7 +145,7 @@ def _attend_backward(residuals, g):
   d_values = _transpose_of_product(g, _dropped(weights, keep))
   # Sum over keys of weight * d weight, from the small arrays.
   delta = jnp.sum(g.astype(wide) * out.astype(wide), axis=-1, keepdims=True)
-  d_weights = _dropped(_scores(g, values, wide), keep)
+  d_weights = _dropped(_inner(g, values, wide), keep)
   d_logits = (weights.astype(wide) * (d_weights - delta)).astype(g.dtype)
   d_logits = lax.optimization_barrier(d_logits)
   d_bias = None

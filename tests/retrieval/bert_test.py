@@ -380,6 +380,29 @@ def test_dropout_keeps_the_mean(loaded, batch):
   assert (drawn == 0).mean() == pytest.approx(0.2, abs=0.005)
 
 
+def test_dropout_of_attention_keeps_the_mean(loaded, batch):
+  """What attention returns is linear in the weights that are dropped."""
+  config, params, _ = loaded
+  config = dataclasses.replace(config, attention_dropout_rate=0.5)
+  module = bert.Attention(config)
+  params = {'params': params['layer_0']['attention']}
+  rng = np.random.default_rng(0)
+  x = jnp.asarray(
+    rng.standard_normal((*batch[0].shape, config.d_model)), jnp.float32
+  )
+  mask = jnp.asarray(batch[1], bool)
+
+  def draw(key):
+    return module.apply(params, x, x, mask, True, rngs={'dropout': key})
+
+  keys = jax.random.split(jax.random.key(0), 2000)
+  drawn = np.asarray(jax.jit(jax.vmap(draw))(keys))
+  plain = module.apply(params, x, x, mask, False)
+  error = drawn.std(axis=0) / len(keys) ** 0.5
+  assert (np.abs(drawn.mean(axis=0) - plain) <= 6 * error + 1e-5).all()
+  assert (error > 1e-4).any()
+
+
 def test_bfloat16_is_close_to_float32(loaded, batch):
   config, params, head = loaded
   half = dataclasses.replace(config, dtype=jnp.bfloat16)
