@@ -4,162 +4,33 @@
 
 import dataclasses
 import functools
-import json
-import math
 
 import flax
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import safetensors.numpy
 
 from retrieval import bert
 from retrieval import bert_checkpoint
-
-V, D, F, H, LAYERS, LENGTH = 40, 16, 24, 2, 2, 10
-CONFIG = {
-  'vocab_size': V,
-  'hidden_size': D,
-  'intermediate_size': F,
-  'num_attention_heads': H,
-  'num_hidden_layers': LAYERS,
-  'max_position_embeddings': LENGTH,
-  'type_vocab_size': 2,
-  'hidden_act': 'gelu',
-  'layer_norm_eps': 1e-5,
-  'hidden_dropout_prob': 0.2,
-  'attention_probs_dropout_prob': 0.3,
-}
-GELU = np.vectorize(lambda x: 0.5 * x * (1 + math.erf(x / 2**0.5)))
-ACTIVATIONS = {
-  'gelu': GELU,
-  'gelu_new': lambda x: (
-    0.5 * x * (1 + np.tanh((2 / np.pi) ** 0.5 * (x + 0.044715 * x**3)))
-  ),
-  'relu': lambda x: np.maximum(x, 0),
-}
-
-
-def _tensors():
-  """A checkpoint in the Hugging Face layout, every number drawn."""
-  rng = np.random.default_rng(0)
-  shapes = {
-    'bert.embeddings.word_embeddings.weight': (V, D),
-    'bert.embeddings.position_embeddings.weight': (LENGTH, D),
-    'bert.embeddings.token_type_embeddings.weight': (2, D),
-  }
-  norms = ['bert.embeddings.LayerNorm', 'cls.predictions.transform.LayerNorm']
-  dense = {
-    'bert.pooler.dense': (D, D),
-    'cls.predictions.transform.dense': (D, D),
-  }
-  for i in range(LAYERS):
-    layer = f'bert.encoder.layer.{i}'
-    for name in ('self.query', 'self.key', 'self.value', 'output.dense'):
-      dense[f'{layer}.attention.{name}'] = (D, D)
-    dense[f'{layer}.intermediate.dense'] = (F, D)
-    dense[f'{layer}.output.dense'] = (D, F)
-    norms += [
-      f'{layer}.attention.output.LayerNorm',
-      f'{layer}.output.LayerNorm',
-    ]
-  for name, shape in dense.items():
-    shapes |= {f'{name}.weight': shape, f'{name}.bias': shape[:1]}
-  shapes['cls.predictions.bias'] = (V,)
-  tensors = {
-    name: 0.4 * rng.standard_normal(shape, np.float32)
-    for name, shape in shapes.items()
-  }
-  for name in norms:
-    tensors[f'{name}.weight'] = 1 + 0.2 * rng.standard_normal(D, np.float32)
-    tensors[f'{name}.bias'] = 0.2 * rng.standard_normal(D, np.float32)
-  return tensors
-
-
-class Reference:
-  """BERT in NumPy and float64, straight from the tensors' names."""
-
-  def __init__(self, tensors, activation='gelu'):
-    self.t = {k: v.astype(np.float64) for k, v in tensors.items()}
-    self.activation = ACTIVATIONS[activation]
-
-  def dense(self, name, x):
-    return x @ self.t[f'{name}.weight'].T + self.t[f'{name}.bias']
-
-  def norm(self, name, x):
-    name = f'{name}.LayerNorm'
-    x = x - x.mean(-1, keepdims=True)
-    x = x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-5)
-    return x * self.t[f'{name}.weight'] + self.t[f'{name}.bias']
-
-  def embed(self, ids, types):
-    name = 'bert.embeddings'
-    x = self.t[f'{name}.word_embeddings.weight'][ids]
-    x = x + self.t[f'{name}.position_embeddings.weight'][: ids.shape[1]]
-    x = x + self.t[f'{name}.token_type_embeddings.weight'][types]
-    return self.norm(name, x)
-
-  def layer(self, i, x, mask):
-    name = f'bert.encoder.layer.{i}'
-    q, k, v = (
-      self.dense(f'{name}.attention.self.{part}', x)
-      for part in ('query', 'key', 'value')
-    )
-    y = np.empty_like(x)
-    for row in range(len(x)):
-      for head in range(H):
-        columns = slice(head * D // H, (head + 1) * D // H)
-        scores = q[row][:, columns] @ k[row][:, columns].T / (D // H) ** 0.5
-        weights = np.exp(scores) * mask[row]
-        weights /= weights.sum(-1, keepdims=True)
-        y[row][:, columns] = weights @ v[row][:, columns]
-    y = self.dense(f'{name}.attention.output.dense', y)
-    x = self.norm(f'{name}.attention.output', x + y)
-    y = self.activation(self.dense(f'{name}.intermediate.dense', x))
-    return self.norm(
-      f'{name}.output', x + self.dense(f'{name}.output.dense', y)
-    )
-
-  def pool(self, x):
-    return np.tanh(self.dense('bert.pooler.dense', x[:, 0]))
-
-  def head(self, x):
-    name = 'cls.predictions'
-    x = self.activation(self.dense(f'{name}.transform.dense', x))
-    x = self.norm(f'{name}.transform', x)
-    table = self.t['bert.embeddings.word_embeddings.weight']
-    return x @ table.T + self.t[f'{name}.bias']
-
-  def encode(self, ids, mask, types):
-    x = self.embed(ids, types)
-    for i in range(LAYERS):
-      x = self.layer(i, x, mask)
-    return x
-
-
-def _save(path, tensors, **fields):
-  path.mkdir(exist_ok=True)
-  (path / 'config.json').write_text(json.dumps(CONFIG | fields))
-  safetensors.numpy.save_file(tensors, path / 'model.safetensors')
-  return path
+from tests.retrieval import tiny_bert
 
 
 @pytest.fixture(scope='module')
 def tensors():
-  return _tensors()
+  return tiny_bert.make_tensors()
 
 
 @pytest.fixture(scope='module')
 def loaded(tensors, tmp_path_factory):
-  path = _save(tmp_path_factory.mktemp('bert'), tensors)
+  path = tiny_bert.save(tmp_path_factory.mktemp('bert'), tensors)
   return bert_checkpoint.load_mlm(path)
 
 
 @pytest.fixture(scope='module')
 def batch():
   rng = np.random.default_rng(1)
-  ids = rng.integers(1, V, (3, 8))
+  ids = rng.integers(1, tiny_bert.V, (3, 8))
   mask = np.arange(8) < np.array([[8], [5], [1]])
   types = (np.arange(8) > 3).astype(int) * np.ones((3, 1), int)
   return tuple(jnp.asarray(x) for x in (ids, mask, types))
@@ -180,15 +51,19 @@ def _mlm(config, params, head, batch, rng=None, train=False):
   return np.asarray(_logits(config, params, head, batch, key, train))
 
 
-@pytest.mark.parametrize('activation', list(ACTIVATIONS))
+@pytest.mark.parametrize('activation', list(tiny_bert.ACTIVATIONS))
 def test_a_checkpoint_with_a_head_equals_numpy(
   tensors, batch, tmp_path, activation
 ):
-  path = _save(tmp_path / 'model', tensors, hidden_act=activation)
+  path = tiny_bert.save(tmp_path / 'model', tensors, hidden_act=activation)
   config, params, head = bert_checkpoint.load_mlm(path)
-  assert (config.d_model, config.num_heads, config.pooler) == (D, H, True)
+  assert (config.d_model, config.num_heads, config.pooler) == (
+    tiny_bert.D,
+    tiny_bert.H,
+    True,
+  )
   assert (config.dropout_rate, config.attention_dropout_rate) == (0.2, 0.3)
-  reference = Reference(tensors, activation)
+  reference = tiny_bert.Reference(tensors, activation)
   hidden = reference.encode(*map(np.asarray, batch))
   out = bert.Bert(config).apply({'params': params}, *batch)
   np.testing.assert_allclose(out.hidden, hidden, atol=2e-5)
@@ -210,11 +85,15 @@ def test_parameters_are_those_of_the_modules(loaded, batch):
 
 def test_one_layer_equals_numpy(tensors, loaded, batch):
   config, params, _ = loaded
-  x = np.random.default_rng(2).standard_normal((3, 8, D)).astype(np.float32)
+  x = (
+    np.random.default_rng(2)
+    .standard_normal((3, 8, tiny_bert.D))
+    .astype(np.float32)
+  )
   found = bert.Layer(config).apply(
     {'params': params['layer_1']}, jnp.asarray(x), batch[1], False
   )
-  expected = Reference(tensors).layer(
+  expected = tiny_bert.Reference(tensors).layer(
     1, x.astype(np.float64), np.asarray(batch[1])
   )
   np.testing.assert_allclose(found, expected, atol=1e-5)
@@ -222,11 +101,17 @@ def test_one_layer_equals_numpy(tensors, loaded, batch):
 
 def test_the_head_equals_numpy(tensors, loaded):
   config, params, head = loaded
-  x = np.random.default_rng(3).standard_normal((5, D)).astype(np.float32)
+  x = (
+    np.random.default_rng(3)
+    .standard_normal((5, tiny_bert.D))
+    .astype(np.float32)
+  )
   table = jnp.asarray(params['embeddings']['word']['embedding'])
   found = bert.MlmHead(config).apply({'params': head}, jnp.asarray(x), table)
   assert found.dtype == jnp.float32
-  np.testing.assert_allclose(found, Reference(tensors).head(x), atol=2e-5)
+  np.testing.assert_allclose(
+    found, tiny_bert.Reference(tensors).head(x), atol=2e-5
+  )
 
 
 def test_names_of_tensorflow_and_a_bare_encoder(tensors, loaded, tmp_path):
@@ -239,14 +124,16 @@ def test_names_of_tensorflow_and_a_bare_encoder(tensors, loaded, tmp_path):
   }
   decoder = tensors['bert.embeddings.word_embeddings.weight'].copy()
   renamed['cls.predictions.decoder.weight'] = decoder
-  same = bert_checkpoint.load_mlm(_save(tmp_path / 'tf', renamed))
+  same = bert_checkpoint.load_mlm(tiny_bert.save(tmp_path / 'tf', renamed))
   jax.tree.map(np.testing.assert_array_equal, (params, head), same[1:])
   bare = {
     name.removeprefix('bert.'): x
     for name, x in tensors.items()
     if name.startswith('bert.') and 'pooler' not in name
   }
-  found, encoder, none = bert_checkpoint.load_mlm(_save(tmp_path / 'e', bare))
+  found, encoder, none = bert_checkpoint.load_mlm(
+    tiny_bert.save(tmp_path / 'e', bare)
+  )
   assert none is None and found == dataclasses.replace(config, pooler=False)
   ids = jnp.ones((1, 4), int)
   out = bert.Bert(found).apply({'params': encoder}, ids, ids > 0)
@@ -266,7 +153,7 @@ def test_a_decoder_of_its_own_is_refused(tensors, tmp_path, name, same):
   untied = dict(tensors)
   untied[f'cls.predictions.{name}'] = tensors[same] + 1
   with pytest.raises(ValueError, match=f'{name} differs from .*tied'):
-    bert_checkpoint.load_mlm(_save(tmp_path / 'model', untied))
+    bert_checkpoint.load_mlm(tiny_bert.save(tmp_path / 'model', untied))
 
 
 def test_what_a_head_lacks_is_named(tensors, tmp_path):
@@ -275,17 +162,24 @@ def test_what_a_head_lacks_is_named(tensors, tmp_path):
   damaged['cls.predictions.bias'] = damaged['cls.predictions.bias'][1:].copy()
   damaged['bert.extra'] = np.zeros(2, np.float32)
   with pytest.raises(ValueError) as error:
-    bert_checkpoint.load_mlm(_save(tmp_path / 'model', damaged))
+    bert_checkpoint.load_mlm(tiny_bert.save(tmp_path / 'model', damaged))
   said = str(error.value)
   assert 'cls.predictions.transform.dense.bias is missing' in said
-  assert f'cls.predictions.bias has shape ({V - 1},), expected ({V},)' in said
+  assert (
+    f'cls.predictions.bias has shape ({tiny_bert.V - 1},), expected ({tiny_bert.V},)'
+    in said
+  )
   assert 'extra is not a tensor of BERT' in said
 
 
 def test_padding_changes_no_real_position(loaded, batch):
   ids, mask, types = batch
   plain = _mlm(*loaded, batch)
-  other = np.where(mask, ids, (ids + 7) % V), mask, np.where(mask, types, 0)
+  other = (
+    np.where(mask, ids, (ids + 7) % tiny_bert.V),
+    mask,
+    np.where(mask, types, 0),
+  )
   np.testing.assert_array_equal(plain[mask], _mlm(*loaded, other)[mask])
   short = ids[1:2, :5], mask[1:2, :5], types[1:2, :5]
   np.testing.assert_allclose(plain[1, :5], _mlm(*loaded, short)[0], atol=1e-5)
@@ -306,7 +200,7 @@ def test_the_last_layer_at_given_positions(loaded, batch, remat):
 
 
 def test_too_long_a_batch_is_named(loaded):
-  ids = np.ones((1, LENGTH + 1), int)
+  ids = np.ones((1, tiny_bert.LENGTH + 1), int)
   with pytest.raises(ValueError, match='11 tokens exceed the 10 position'):
     _mlm(*loaded, (ids, ids > 0))
 
