@@ -8,11 +8,22 @@ import functools
 import pathlib
 import threading
 
+import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
 _MAX_OPEN_SHARDS = 256
 _header_lock = threading.Lock()
+
+
+def dtype_of(name: npt.DTypeLike) -> np.dtype:
+  """The type that a .npy header or a manifest means.
+
+  NumPy has no bfloat16 of its own and calls its two bytes 'V2', as it would no
+  other array here.
+  """
+  dtype = np.dtype(name)
+  return np.dtype(ml_dtypes.bfloat16) if dtype == np.dtype('V2') else dtype
 
 
 def open_npy(file: pathlib.Path) -> np.ndarray:
@@ -22,7 +33,8 @@ def open_npy(file: pathlib.Path) -> np.ndarray:
   two threads are inside it ("recursion depth mismatch").
   """
   with _header_lock:
-    return np.load(file, mmap_mode='r', allow_pickle=False)
+    array = np.load(file, mmap_mode='r', allow_pickle=False)
+  return array.view(dtype_of(array.dtype))
 
 
 def load(
@@ -88,7 +100,7 @@ class ShardedArray:
     self._files = list(files)
     self.offsets = np.concatenate([[0], np.cumsum(rows, dtype=np.int64)])
     self.shape = (int(self.offsets[-1]), *row_shape)
-    self.dtype = np.dtype(dtype)
+    self.dtype = dtype_of(dtype)
     self._map = functools.lru_cache(_MAX_OPEN_SHARDS)(self._open)
 
   def __reduce__(self):

@@ -367,7 +367,7 @@ class Store:
       files,
       self.rows(name),
       tuple(first['row_shape']),
-      np.dtype(first['dtype']),
+      sharded_array.dtype_of(first['dtype']),
     )
 
   def shard(self, index: int, name: str) -> np.ndarray:
@@ -376,7 +376,7 @@ class Store:
     return sharded_array.load(
       self.path / _shard_file(name, index),
       (entry['rows'], *entry['row_shape']),
-      np.dtype(entry['dtype']),
+      sharded_array.dtype_of(entry['dtype']),
     )
 
   def verify(self) -> None:

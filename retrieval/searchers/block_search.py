@@ -13,16 +13,20 @@ import jax.numpy as jnp
 from jax.sharding import AxisType
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
+import ml_dtypes
 import numpy as np
+import numpy.typing as npt
 
 GROUP = 128  # columns whose maximum stands for them in the first stage
+_HALVES = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
 
 
 class Block(NamedTuple):
   """Some rows of the database on the devices.
 
   Attributes:
-    rows: [P, D] float32, split over the mesh; zeros after the last row.
+    rows: [P, D] float32 or a half of it, split over the mesh; zeros after the
+      last row.
     norms: [P] float32, squared, split likewise.
     count: [] int32. How many rows are real.
     number: [] int32. Which block this is.
@@ -55,10 +59,16 @@ def make_mesh(devices: list[jax.Device]) -> jax.sharding.Mesh:
   )
 
 
+def device_dtype(dtype: npt.DTypeLike) -> np.dtype:
+  """In which rows of a type lie on the devices: float32, or their own half."""
+  return np.dtype(dtype if dtype in _HALVES else np.float32)
+
+
 def place_block(
   rows: np.ndarray, size: int, number: int, mesh: jax.sharding.Mesh
 ) -> Block:
   """Pads rows to `size` and spreads them over the mesh."""
+  rows = np.asarray(rows, device_dtype(rows.dtype))
   count = len(rows)
   if count < size:
     rows = np.pad(rows, ((0, size - count), (0, 0)))
@@ -82,11 +92,13 @@ def place_queries(
 
 @jax.jit
 def _norms(rows):
+  rows = rows.astype(jnp.float32)
   return jnp.einsum('pd,pd->p', rows, rows, precision='highest')
 
 
 def _scores(queries, rows, norms, count, metric):
   """[Q, rows here]; squared L2 lacks the query's own norm."""
+  rows = rows.astype(jnp.float32)
   scores = jnp.einsum('qd,pd->qp', queries, rows, precision='highest')
   if metric == 'squared_l2':
     scores = 2 * scores - norms[None]

@@ -55,6 +55,7 @@ class ExactSearcher:
 
     Args:
       vectors: [n, d] floats, taken as float32; slices are read when needed.
+        float16 and bfloat16 take half the room on the devices too.
       metric: 'dot_product' or 'squared_l2'.
       block_rows: rows of one matrix product, over all devices.
       resident_bytes: a database of at most so many bytes stays on the devices,
@@ -94,7 +95,8 @@ class ExactSearcher:
     limit = self._resident_bytes
     if limit is None:
       limit = _free_bytes(self._mesh.devices.flat)
-    return 4 * self.num_vectors * self.dimension <= limit
+    size = block_search.device_dtype(self._vectors.dtype).itemsize
+    return size * self.num_vectors * self.dimension <= limit
 
   @functools.cached_property
   def _blocks_on_device(self) -> list[block_search.Block]:
@@ -103,7 +105,7 @@ class ExactSearcher:
   def _read_blocks(self) -> Iterator[block_search.Block]:
     size = self._rows_per_block
     for number, low in enumerate(range(0, self.num_vectors, size)):
-      rows = np.asarray(self._vectors[low : low + size], np.float32)
+      rows = np.asarray(self._vectors[low : low + size])
       yield block_search.place_block(rows, size, number, self._mesh)
 
   def _blocks(self) -> Iterator[block_search.Block]:

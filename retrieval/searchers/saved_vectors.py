@@ -12,6 +12,7 @@ import os
 import pathlib
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from retrieval import sharded_array
@@ -36,7 +37,7 @@ def save(path: pathlib.Path, vectors) -> dict[str, Any]:
   if isinstance(vectors, sharded_array.ShardedArray) and vectors.num_shards:
     return {'shape': shape, 'store': _reference(path, vectors)}
   copy = np.lib.format.open_memmap(
-    path / _COPY, mode='w+', dtype=np.float32, shape=tuple(shape)
+    path / _COPY, mode='w+', dtype=_copy_dtype(vectors), shape=tuple(shape)
   )
   step = max(1, _COPY_BYTES // (4 * shape[1]))
   for low in range(0, shape[0], step):
@@ -85,8 +86,14 @@ def verify(path: pathlib.Path, fields: dict[str, Any]) -> None:
 def num_bytes(vectors) -> int:
   """Bytes that the vectors take on disk when saved."""
   known = isinstance(vectors, sharded_array.ShardedArray)
-  itemsize = vectors.dtype.itemsize if known else 4
-  return int(np.prod(vectors.shape)) * itemsize
+  dtype = vectors.dtype if known else _copy_dtype(vectors)
+  return int(np.prod(vectors.shape)) * dtype.itemsize
+
+
+def _copy_dtype(vectors) -> np.dtype:
+  """bfloat16 stays what it is; its copy in float32 would hold no more."""
+  half = vectors.dtype == ml_dtypes.bfloat16
+  return np.dtype(ml_dtypes.bfloat16 if half else np.float32)
 
 
 def _reference(path: pathlib.Path, vectors: sharded_array.ShardedArray) -> dict:

@@ -5,10 +5,12 @@ import pathlib
 import shutil
 
 import jax
+import ml_dtypes
 import numpy as np
 import pytest
 
 from retrieval import searchers
+from retrieval import sharded_array
 from retrieval import store
 from retrieval.searchers import block_search
 
@@ -146,6 +148,32 @@ def test_half_precision_and_integer_rows():
   check(searchers.ExactSearcher(half), half, half[:3].astype(np.float32), 5)
   whole = rng.integers(-9, 9, (500, 8)).astype(np.int8)
   check(searchers.ExactSearcher(whole), whole, whole[:3].astype(np.float32), 5)
+
+
+@pytest.mark.parametrize('metric', METRICS)
+def test_bfloat16_rows_mapped_in_a_store_and_copied(tmp_path, metric):
+  """The two bytes that NumPy knows no name for come back as what they are."""
+  rng = np.random.default_rng(0)
+  database = rng.standard_normal((3000, 16)).astype(ml_dtypes.bfloat16)
+  queries = rng.standard_normal((9, 16)).astype(np.float32)
+  np.save(tmp_path / 'database.npy', database)
+  mapped = sharded_array.open_npy(tmp_path / 'database.npy')
+  assert isinstance(mapped, np.memmap)
+  stored = write_store(tmp_path / 'store', database).array('vectors')
+  for name, vectors in (('mapped', mapped), ('stored', stored)):
+    assert vectors.dtype == ml_dtypes.bfloat16
+    searcher = searchers.ExactSearcher(
+      vectors, metric, block_rows=1024, resident_bytes=0
+    )
+    assert {b.rows.dtype for b in searcher._blocks()} == {vectors.dtype}
+    check(searcher, database, queries, 10)
+    searcher.save(tmp_path / name)
+    again = searchers.load(tmp_path / name)
+    assert again.num_bytes == 2 * 3000 * 16
+    check(again, database, queries, 10)
+  fits = searchers.ExactSearcher(mapped, metric, resident_bytes=2 * 3000 * 16)
+  check(fits, database, queries, 10)
+  assert '_blocks_on_device' in vars(fits)
 
 
 def test_scores_given_rows():
