@@ -212,7 +212,8 @@ def replace(
   Args:
     params: nested dicts; leaves may be boxed.
     start: part of such a tree, unboxed.
-    whole: keys at the top of which no array may be left as it is.
+    whole: paths of keys joined by '/', under which no array may be left as it
+      is.
 
   Returns:
     `params` with the leaves of `start`, in the same boxes and dtypes.
@@ -233,7 +234,7 @@ def replace(
     here = old.unbox(apply_constraint=False) if boxed else old
     new = loaded.pop(name, None)
     if new is None:
-      if name.split('/')[0] in whole:
+      if any(name.startswith(f'{part}/') for part in whole):
         problems.append(f'there is no {name}')
       return old
     if np.shape(new) != here.shape:

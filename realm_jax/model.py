@@ -174,28 +174,32 @@ class Encoder(nn.Module):
     return partitioning.constrain(logits, 'batch', None, 'vocab')
 
 
-def _fold(x: jax.Array) -> jax.Array:
+def fold(x: jax.Array) -> jax.Array:
   """[B, K, ...] -> [B K, ...]: candidates are rows of the batch."""
   return x.reshape(-1, *x.shape[2:])
 
 
-class Realm(nn.Module):
-  """Retriever and encoder.
+class Retriever(nn.Module):
+  """One embedder or two, and the scores of blocks.
 
   A method may be applied alone: embedding blocks for an index needs no query.
   """
 
   config: config_lib.RealmConfig
 
+  @property
+  def retriever_config(self) -> config_lib.RealmConfig:
+    """What the embedders are made by; of the whole model where it is larger."""
+    return self.config
+
   def setup(self):
-    """One embedder or two, and the encoder."""
-    config = self.config
+    """The embedders."""
+    config = self.retriever_config
     if config.share_embedders:
       self.embedder = Embedder(config)
     else:
       self.query_embedder = Embedder(config)
       self.block_embedder = Embedder(config)
-    self.encoder = Encoder(config.encoder)
 
   def embed_queries(
     self,
@@ -205,7 +209,7 @@ class Realm(nn.Module):
     train: bool = False,
   ) -> Float[Array, 'b e']:
     """Embed_input(x); arguments as for `Embedder`."""
-    shared = self.config.share_embedders
+    shared = self.retriever_config.share_embedders
     embedder = self.embedder if shared else self.query_embedder
     return embedder(ids, mask, train=train)
 
@@ -218,7 +222,7 @@ class Realm(nn.Module):
     train: bool = False,
   ) -> Float[Array, 'b e']:
     """Embed_doc(z); arguments as for `Embedder`."""
-    shared = self.config.share_embedders
+    shared = self.retriever_config.share_embedders
     embedder = self.embedder if shared else self.block_embedder
     return embedder(ids, mask, type_ids, train=train)
 
@@ -229,7 +233,16 @@ class Realm(nn.Module):
     scores = jnp.einsum(
       'be,bke->bk', queries, candidates, precision=jax.lax.Precision.HIGHEST
     )
-    return self.config.score_scale * scores
+    return self.retriever_config.score_scale * scores
+
+
+class Realm(Retriever):
+  """Retriever and encoder."""
+
+  def setup(self):
+    """The embedders and the encoder."""
+    super().setup()
+    self.encoder = Encoder(self.config.encoder)
 
   def relevance_scores(
     self, batch: Mapping[str, jax.Array], *, train: bool = False
@@ -239,7 +252,7 @@ class Realm(nn.Module):
       batch['query_ids'], batch['query_mask'], train=train
     )
     names = ('candidate_ids', 'candidate_mask', 'candidate_types')
-    blocks = self.embed_blocks(*(_fold(batch[x]) for x in names), train=train)
+    blocks = self.embed_blocks(*(fold(batch[x]) for x in names), train=train)
     shape = (*batch['candidate_ids'].shape[:2], self.config.vector_size)
     return self.score(queries, blocks.reshape(shape))
 
@@ -277,7 +290,7 @@ class Realm(nn.Module):
     positions = jnp.broadcast_to(positions, (*shape, positions.shape[-1]))
     names = ('joint_ids', 'joint_mask', 'joint_types')
     logits = self.encoder(
-      *(_fold(batch[x]) for x in names), _fold(positions), train=train
+      *(fold(batch[x]) for x in names), fold(positions), train=train
     )
     return logits.reshape(*shape, *logits.shape[1:])
 

@@ -89,12 +89,12 @@ class Dense(nn.Module):
   Attributes:
     config: of the BERT.
     features: outputs.
-    axes: logical axes of the kernel.
+    axes: logical axes of the kernel, or None.
   """
 
   config: BertConfig
   features: int
-  axes: tuple[str, str]
+  axes: tuple[str | None, str | None]
 
   @nn.compact
   def __call__(self, x: Float[Array, '*b d']) -> Float[Array, '*b f']:
