@@ -96,7 +96,7 @@ def _norm(ours: str, theirs: str, width: int) -> Iterator[tuple]:
   yield f'{ours}/norm/bias', f'{theirs}.bias', (width,)
 
 
-def _encoder(config: bert.BertConfig) -> Iterator[tuple]:
+def encoder_layout(config: bert.BertConfig) -> Iterator[tuple]:
   """Yields (path of the parameter, name of the tensor, the tensor's shape)."""
   d, f = config.d_model, config.d_ff
   for ours, theirs, rows in (
@@ -123,7 +123,8 @@ def _encoder(config: bert.BertConfig) -> Iterator[tuple]:
     yield from _dense('pooler', 'pooler.dense', d, d)
 
 
-def _mlm_head(config: bert.BertConfig) -> Iterator[tuple]:
+def mlm_head_layout(config: bert.BertConfig) -> Iterator[tuple]:
+  """Yields the same of the masked-language-model head; no decoder."""
   d, transform = config.d_model, f'{_MLM}transform'
   yield from _dense('transform', f'{transform}.dense', d, d)
   yield from _norm('norm', f'{transform}.LayerNorm', d)
@@ -190,10 +191,10 @@ def convert(
     if name in rest and same in rest
     if not np.array_equal(rest[name], rest[same])
   ]
-  params = _assemble(rest, _encoder(config), problems)
+  params = _assemble(rest, encoder_layout(config), problems)
   head = None
   if f'{_MLM}bias' in rest:
-    head = _assemble(rest, _mlm_head(config), problems)
+    head = _assemble(rest, mlm_head_layout(config), problems)
   unknown = [name for name in rest if not _REDUNDANT.fullmatch(name)]
   problems += [f'{name} is not a tensor of BERT' for name in sorted(unknown)]
   if problems:

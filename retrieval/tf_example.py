@@ -71,7 +71,7 @@ def decode(
 def _entries(features: memoryview) -> Iterator[tuple[str, bytes]]:
   for entry in _parts(features, 1):
     name, feature = '', b''
-    for number, wire_type, value in _fields(entry):
+    for number, wire_type, value in fields(entry):
       if (number, wire_type) == (1, _LENGTH):
         name = str(value, 'utf-8')
       elif (number, wire_type) == (2, _LENGTH):
@@ -81,7 +81,7 @@ def _entries(features: memoryview) -> Iterator[tuple[str, bytes]]:
 
 def _value(feature: bytes) -> Value:
   kind, lists = 0, b''
-  for number, wire_type, value in _fields(memoryview(feature)):
+  for number, wire_type, value in fields(memoryview(feature)):
     if wire_type == _LENGTH and number in (_BYTES, _FLOAT, _INT64):
       # The last kind counts; lists of one kind merge.
       lists = lists + value if number == kind else bytes(value)
@@ -95,7 +95,7 @@ def _value(feature: bytes) -> Value:
 
 def _floats(data: memoryview) -> np.ndarray:
   parts = [b'']
-  for number, wire_type, value in _fields(data):
+  for number, wire_type, value in fields(data):
     if number == 1 and wire_type in (_LENGTH, _FIXED32):
       parts.append(value)
   joined = b''.join(parts)
@@ -106,7 +106,7 @@ def _floats(data: memoryview) -> np.ndarray:
 
 def _integers(data: memoryview) -> np.ndarray:
   parts = [np.zeros(0, np.uint64)]
-  for number, wire_type, value in _fields(data):
+  for number, wire_type, value in fields(data):
     if (number, wire_type) == (1, _LENGTH):
       parts.append(_unpack_varints(value))
     elif (number, wire_type) == (1, _VARINT):
@@ -116,25 +116,29 @@ def _integers(data: memoryview) -> np.ndarray:
 
 def _parts(data: memoryview, number: int) -> Iterator[memoryview]:
   """The strings or messages of one field."""
-  for found, wire_type, value in _fields(data):
+  for found, wire_type, value in fields(data):
     if (found, wire_type) == (number, _LENGTH):
       yield value
 
 
-def _fields(data: memoryview) -> Iterator[tuple[int, int, int | memoryview]]:
-  """Yields (field number, wire type, value) of a message."""
+def fields(data: memoryview) -> Iterator[tuple[int, int, int | memoryview]]:
+  """Yields (field number, wire type, value) of a message.
+
+  Raises:
+    ValueError: for bytes that are no message.
+  """
   at = 0
   while at < len(data):
-    tag, at = _varint(data, at)
+    tag, at = varint(data, at)
     number, wire_type = tag >> 3, tag & 7
     if not number:
       raise ValueError('a field has number 0.')
     if wire_type == _VARINT:
-      value, at = _varint(data, at)
+      value, at = varint(data, at)
     elif wire_type in (_FIXED64, _LENGTH, _FIXED32):
       size = 8 if wire_type == _FIXED64 else 4
       if wire_type == _LENGTH:
-        size, at = _varint(data, at)
+        size, at = varint(data, at)
       value = data[at : at + size]
       at += size
       if at > len(data):
@@ -146,8 +150,12 @@ def _fields(data: memoryview) -> Iterator[tuple[int, int, int | memoryview]]:
     yield number, wire_type, value
 
 
-def _varint(data: memoryview, at: int) -> tuple[int, int]:
-  """Returns a number and where the next byte is."""
+def varint(data: memoryview, at: int) -> tuple[int, int]:
+  """Returns the number at a byte and where the next byte is.
+
+  Raises:
+    ValueError: when it has no end.
+  """
   value = 0
   for i, byte in enumerate(data[at : at + _MAX_VARINT_BYTES]):
     value |= (byte & 127) << 7 * i

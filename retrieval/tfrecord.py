@@ -51,7 +51,7 @@ def _table() -> np.ndarray:
 _ROWS = np.arange(_STEP) * 256
 
 
-def crc32c(data: bytes) -> int:
+def crc32c(data: bytes | memoryview) -> int:
   """CRC-32C (Castagnoli) of some bytes."""
   state = 0xFFFFFFFF
   for start in range(0, len(data), _STEP):
@@ -66,7 +66,7 @@ def crc32c(data: bytes) -> int:
   return state ^ 0xFFFFFFFF
 
 
-def masked_crc32c(data: bytes) -> int:
+def masked_crc32c(data: bytes | memoryview) -> int:
   """The checksum as TFRecord files hold it."""
   crc = crc32c(data)
   return ((crc >> 15 | crc << 17) + _MASK_DELTA) & 0xFFFFFFFF

@@ -1,0 +1,178 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Pickles of plain data, read without executing them.
+
+The instructions of a pickle build lists, dicts, numbers and strings; two of them
+import and call. Here the first kind is followed, and the second only asks a table
+of what is known: anything else is refused, and nothing is ever imported or called
+that the caller did not hand in.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Mapping
+import pickletools
+from typing import Any
+from typing import BinaryIO
+
+# What a 'GLOBAL module name' and a call of it stand for.
+Known = Mapping[str, Callable[..., Any]]
+Operation = tuple[str, Any, int]  # name, argument, byte in the file
+
+_CONSTANTS = {'NONE': None, 'NEWTRUE': True, 'NEWFALSE': False}
+_EMPTY = {'EMPTY_DICT': dict, 'EMPTY_LIST': list, 'EMPTY_TUPLE': tuple}
+_PUT = ('PUT', 'BINPUT', 'LONG_BINPUT')
+_GET = ('GET', 'BINGET', 'LONG_BINGET')
+_TUPLES = {'TUPLE1': 1, 'TUPLE2': 2, 'TUPLE3': 3}
+_LITERALS = {
+  *('INT', 'BININT', 'BININT1', 'BININT2', 'LONG', 'LONG1', 'LONG4'),
+  *('FLOAT', 'BINFLOAT', 'BINUNICODE', 'SHORT_BINUNICODE', 'BINUNICODE8'),
+  *('UNICODE', 'BINBYTES', 'SHORT_BINBYTES', 'BINBYTES8'),
+  *('BINSTRING', 'SHORT_BINSTRING', 'STRING'),
+}
+
+
+class Global:
+  """A name that a pickle wants imported; it is not."""
+
+  def __init__(self, name: str):
+    self.name = name
+
+
+def operations(file: BinaryIO) -> Iterator[Operation]:
+  """The instructions of a pickle, of which none is executed.
+
+  Raises:
+    ValueError: for bytes that are no pickle.
+  """
+  try:
+    for opcode, argument, position in pickletools.genops(file):
+      yield opcode.name, argument, position or 0
+  except (ValueError, IndexError, UnicodeDecodeError) as e:
+    raise ValueError(f'not a pickle: {e}') from None
+
+
+class Machine:
+  """Follows instructions that build plain data.
+
+  Attributes:
+    stack: what was built and not yet used.
+  """
+
+  def __init__(
+    self,
+    known: Known,
+    persistent: Callable[[Any], Any] | None = None,
+  ):
+    """Takes what may be named.
+
+    Args:
+      known: 'module name' -> what a call of it builds.
+      persistent: (its description) -> an object kept beside the pickle.
+    """
+    self._known, self._persistent = known, persistent
+    self._memo: dict[int, Any] = {}
+    self._marks: list[int] = []
+    self.stack: list[Any] = []
+
+  def run(self, file: BinaryIO) -> Any:
+    """Follows a whole pickle and returns what it stands for.
+
+    Raises:
+      ValueError: naming an import or an instruction that is not plain data.
+    """
+    for operation in operations(file):
+      try:
+        self.step(*operation)
+      except (IndexError, KeyError, TypeError, AttributeError) as e:
+        raise ValueError(
+          f'not a well-formed pickle: {operation[0]} at byte {operation[2]} '
+          f'({type(e).__name__}: {e}).'
+        ) from None
+    if len(self.stack) != 1:
+      raise ValueError(f'a pickle of {len(self.stack)} values; expected one.')
+    return self.stack[0]
+
+  def step(self, name: str, argument: Any, position: int) -> None:
+    """Follows one instruction."""
+    stack = self.stack
+    if name in _LITERALS:
+      stack.append(argument)
+    elif name in _CONSTANTS:
+      stack.append(_CONSTANTS[name])
+    elif name in _EMPTY:
+      stack.append(_EMPTY[name]())
+    elif name in _PUT:
+      self._memo[int(argument)] = stack[-1]
+    elif name == 'MEMOIZE':
+      self._memo[len(self._memo)] = stack[-1]
+    elif name in _GET:
+      stack.append(self._memo[int(argument)])
+    elif name == 'MARK':
+      self._marks.append(len(stack))
+      stack.append(None)
+    elif name in _TUPLES:
+      count = _TUPLES[name]
+      stack[-count:] = [tuple(stack[-count:])]
+    elif name == 'GLOBAL':
+      stack.append(Global(argument))
+    elif name == 'STACK_GLOBAL':
+      stack[-2:] = [Global(f'{stack[-2]} {stack[-1]}')]
+    elif name not in ('PROTO', 'FRAME', 'STOP'):
+      self._change(name, position)
+
+  def _change(self, name: str, position: int) -> None:
+    """What takes values off the stack."""
+    stack = self.stack
+    if name in ('TUPLE', 'LIST', 'DICT'):
+      items = self._since_mark()
+      pairs = zip(items[::2], items[1::2], strict=True)
+      made = {'TUPLE': tuple(items), 'LIST': items}
+      stack.append(dict(pairs) if name == 'DICT' else made[name])
+    elif name in ('SETITEMS', 'SETITEM'):
+      items = self._since_mark() if name == 'SETITEMS' else _pop(stack, 2)
+      _plain(stack[-1], dict).update(zip(items[::2], items[1::2], strict=True))
+    elif name in ('APPENDS', 'APPEND'):
+      items = self._since_mark() if name == 'APPENDS' else _pop(stack, 1)
+      _plain(stack[-1], list).extend(items)
+    elif name == 'BINPERSID' and self._persistent:
+      stack.append(self._persistent(stack.pop()))
+    elif name == 'REDUCE':
+      function, arguments = _pop(stack, 2)
+      stack.append(self._lookup(function)(*arguments))
+    elif name == 'BUILD':
+      _pop(stack, 1)  # attributes of a container; they are no data
+    else:
+      raise ValueError(
+        f'instruction {name} at byte {position}: expected plain data; refused, '
+        'and nothing of it was executed.'
+      )
+
+  def _lookup(self, function: Any) -> Callable[..., Any]:
+    name = function.name if isinstance(function, Global) else repr(function)
+    if name not in self._known:
+      raise ValueError(
+        f'it wants to call {name!r}; expected nothing but '
+        f'{sorted(self._known)}: refused, and nothing of it was executed.'
+      )
+    return self._known[name]
+
+  def _since_mark(self) -> list:
+    at = self._marks.pop()
+    items = self.stack[at + 1 :]
+    del self.stack[at:]
+    return items
+
+
+def _plain(value: Any, kind: type) -> Any:
+  if type(value) is not kind:
+    raise ValueError(f'items for a {type(value).__name__}; refused.')
+  return value
+
+
+def _pop(stack: list, count: int) -> list:
+  items = stack[-count:]
+  if len(items) < count:
+    raise IndexError('the stack is empty')
+  del stack[-count:]
+  return items
