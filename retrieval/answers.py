@@ -64,9 +64,9 @@ def make_rule(name: str, tokenizer: base.Tokenizer | None = None) -> Rule:
   if name == 'substring':
     return Rule(name, list, _substring_test)
   if name == 'dpr':
-    return Rule(name, lambda texts: [_fold(t) for t in texts], _dpr_test)
+    return Rule(name, lambda texts: [fold(t) for t in texts], _dpr_test)
   if name == 'regex':
-    return Rule(name, lambda texts: [_decompose(t) for t in texts], _regex_test)
+    return Rule(name, lambda texts: [decompose(t) for t in texts], _regex_test)
   if name != 'wordpiece':
     raise ValueError(f'Matching rule {name!r}: expected one of {RULES}.')
   if tokenizer is None:
@@ -202,7 +202,8 @@ def _encode(tokenizer: base.Tokenizer, texts: Sequence[Any]) -> list[str]:
   ]
 
 
-def _decompose(text: str) -> str:
+def decompose(text: str) -> str:
+  """The form in which 'dpr' and 'regex' read texts and answers."""
   return unicodedata.normalize('NFD', text)
 
 
@@ -212,14 +213,21 @@ def _regex_test(answers: Sequence[str]) -> Callable[[str], bool]:
       _refuse(answer)
   # As in DPR the pattern is decomposed too, which takes a letter with an accent
   # out of its brackets and makes '\é' the unknown escape '\e'.
-  found = [_compile_regex(_decompose(answer)) for answer in answers]
+  found = [compile_regex(decompose(answer)) for answer in answers]
   patterns = [pattern for pattern in found if pattern]
   return lambda text: any(pattern.search(text) for pattern in patterns)
 
 
 @functools.lru_cache(maxsize=4096)
-def _compile_regex(pattern: str) -> re.Pattern | None:
-  """Returns None, with one warning, for what is no regular expression."""
+def compile_regex(pattern: str) -> re.Pattern | None:
+  """Compiles a decomposed answer as 'regex' searches it.
+
+  Args:
+    pattern: the answer, see `decompose`.
+
+  Returns:
+    None, with one warning, for what is no regular expression.
+  """
   try:
     return re.compile(pattern, re.IGNORECASE | re.UNICODE | re.MULTILINE)
   except (re.error, OverflowError, RecursionError) as e:
@@ -238,7 +246,7 @@ def _is_word(character: str) -> bool:
   return _kind(character) == 'word'
 
 
-def _tokens(text: str) -> list[str]:
+def folded_tokens(text: str) -> list[str]:
   """DrQA's SimpleTokenizer, lower case; `text` is decomposed."""
   tokens = []
   for kind, run in itertools.groupby(text, _kind):
@@ -249,9 +257,9 @@ def _tokens(text: str) -> list[str]:
   return tokens
 
 
-def _fold(text: str) -> str:
+def fold(text: str) -> str:
   """Decomposes and lowers a text as if token by token."""
-  text = _decompose(text)
+  text = decompose(text)
   if '\N{GREEK CAPITAL LETTER SIGMA}' not in text:
     return text.lower()
   # The one letter whose lower case depends on its neighbors, so on the token.
@@ -260,7 +268,7 @@ def _fold(text: str) -> str:
 
 
 def _dpr_test(answers: Sequence[str]) -> Callable[[str], bool]:
-  needles = [_tokens(_decompose(answer)) for answer in answers]
+  needles = [folded_tokens(decompose(answer)) for answer in answers]
   for answer, needle in zip(answers, needles, strict=True):
     if not needle:
       _refuse(answer)

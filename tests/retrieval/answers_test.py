@@ -153,7 +153,7 @@ def test_regex_decomposes_text_and_pattern():
 
 
 def test_invalid_regex_leaves_the_others(caplog):
-  answers._compile_regex.cache_clear()
+  answers.compile_regex.cache_clear()
   with caplog.at_level('WARNING'):
     for _ in range(2):
       assert answers.has_answer(['ab'], ['a(', 'B'], 'regex').all()

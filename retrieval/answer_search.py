@@ -1,0 +1,281 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Which blocks of whole beams hold an answer, in each meaning of `answers`.
+
+A training step of ORQA asks this of 5000 blocks a question (Lee et al. 2019,
+section 3.4). The blocks' bytes, or tokens, are read from the stores in one go and
+searched as one text for what every block with an answer must hold; only blocks
+that do are put to the rule's own test.
+"""
+
+import bisect
+from collections.abc import Callable
+from collections.abc import Sequence
+import functools
+import re
+
+from jaxtyping import Bool
+from jaxtyping import Int
+import numpy as np
+
+from retrieval import answers as answers_lib
+from retrieval import blocks as blocks_lib
+from retrieval import literals
+from retrieval.tokenization import base
+
+_END = b'\xff'  # in no UTF-8 text
+_NOT_ASCII = re.compile(rb'[\x80-\xfe]+')
+_SIGMA = '\N{GREEK CAPITAL LETTER SIGMA}'.encode()
+# Letters beyond ASCII that a regular expression takes for an ASCII letter when it
+# disregards case, and that `answers.fold` leaves as they are.
+_LIKE_ASCII = ('\u0131'.encode(), '\u017f'.encode())
+_MAX_QUESTIONS = 1 << 16  # whose needles are remembered
+
+
+class AnswerSearch:
+  """Finds the blocks with an answer; equals `answers.match_blocks`.
+
+  Attributes:
+    rule: see `answers.make_rule`.
+  """
+
+  def __init__(
+    self,
+    blocks: blocks_lib.BlockStore,
+    rule: str,
+    tokenizer: base.Tokenizer | None = None,
+  ):
+    """Reads nothing yet.
+
+    Args:
+      blocks: where they lie.
+      rule: one of `answers.RULES`.
+      tokenizer: of 'wordpiece', the one that made `blocks`; others need none.
+
+    Raises:
+      ValueError: for an unknown rule, or 'wordpiece' without its tokenizer.
+    """
+    self.rule = answers_lib.make_rule(rule, tokenizer)
+    self._blocks, self._tokenizer = blocks, tokenizer
+    if rule == 'wordpiece':
+      blocks.tokens.check_tokenizer(tokenizer)
+    counts = blocks.tokens.store.rows('token_end')
+    self._first_document = np.cumsum([0, *counts])
+    # A question comes back in every epoch.
+    self._prepare = functools.lru_cache(_MAX_QUESTIONS)(_PREPARE[rule])
+    self._runs = functools.lru_cache(_MAX_QUESTIONS)(self._token_runs)
+
+  def find(
+    self, block_ids: Int[np.ndarray, 'b c'], answers: Sequence[Sequence[str]]
+  ) -> Bool[np.ndarray, 'b c']:
+    """Which blocks hold an answer of their question.
+
+    Args:
+      block_ids: [b, c] block ids, -1 for none.
+      answers: [b] answers of each question; regular expressions for 'regex'.
+
+    Returns:
+      [b, c] bool, False where there is no block.
+
+    Raises:
+      ValueError: for other than b lists of answers, or an answer that every text
+        would hold.
+    """
+    if len(answers) != len(block_ids):
+      raise ValueError(
+        f'{len(answers)} lists of answers for {len(block_ids)} rows.'
+      )
+    found = np.zeros(block_ids.shape, bool)
+    by_tokens = self.rule.name == 'wordpiece'
+    search = self._by_tokens if by_tokens else self._by_text
+    for hits, row, wanted in zip(found, block_ids, answers, strict=True):
+      there = np.flatnonzero(row >= 0)
+      if len(there) and len(wanted):
+        hits[there] = search(row[there].astype(np.int64), tuple(wanted))
+    return found
+
+  def _by_text(self, ids: np.ndarray, wanted: tuple[str, ...]) -> np.ndarray:
+    needles, folded = self._prepare(wanted)
+    order, parts = self._read(ids, 'text_end', 'text', self._blocks.byte_spans)
+    raw = _END.join([*parts, b''])
+    raw_ends = _ends(raw)
+    text, ends = raw, raw_ends
+    if folded:
+      text = _fold(raw)
+      ends = _ends(text)
+    test = None
+    if self.rule.name != 'substring':
+      holds = self.rule.compile(wanted)
+      if self.rule.name == 'dpr':  # reads what has been folded already
+        test = lambda i: holds(_cut(text, ends, i))  # noqa: E731
+      else:
+        prepare = self.rule.prepare
+        test = lambda i: holds(*prepare([_cut(raw, raw_ends, i)]))  # noqa: E731
+    found = np.zeros(len(ids), bool)
+    found[order] = _scan(text, ends, needles, test)
+    return found
+
+  def _by_tokens(self, ids: np.ndarray, wanted: tuple[str, ...]) -> np.ndarray:
+    runs = self._runs(wanted)
+    spans = self._blocks.token_spans
+    order, parts = self._read(ids, 'token_end', 'tokens', spans)
+    tokens = np.frombuffer(b''.join(parts), self._blocks.tokens.tokens.dtype)
+    ends = np.cumsum([part.nbytes for part in parts]) // tokens.itemsize
+    hit = np.zeros(len(ids), bool)
+    for run in runs:
+      at = np.flatnonzero(
+        tokens[: max(len(tokens) - len(run) + 1, 0)] == run[0]
+      )
+      for offset, token in enumerate(run[1:].tolist(), start=1):
+        at = at[tokens[at + offset] == token]
+      owner = np.searchsorted(ends, at, 'right')
+      hit[owner[at + len(run) <= ends[owner]]] = True
+    found = np.zeros(len(ids), bool)
+    found[order] = hit
+    return found
+
+  def _token_runs(self, wanted: tuple[str, ...]) -> list[np.ndarray]:
+    self.rule.compile(wanted)  # refuses what every text would hold
+    return [e.ids for e in self._tokenizer.encode_batch(list(wanted))]
+
+  def _read(
+    self,
+    ids: np.ndarray,
+    end_name: str,
+    name: str,
+    spans_of: Callable[[np.ndarray], np.ndarray],
+  ) -> tuple[np.ndarray, list[memoryview]]:
+    """Views of the blocks' bytes or tokens in the memory-mapped arrays.
+
+    Args:
+      ids: [n] block ids.
+      end_name: array of where each document ends in the other.
+      name: array of bytes or tokens.
+      spans_of: ids -> [n, 2] spans within the document.
+
+    Returns:
+      [n] order in which the blocks are read, and their n views in that order.
+    """
+    store = self._blocks.tokens.store
+    documents, spans = self._blocks.documents(ids), spans_of(ids)
+    shards = np.searchsorted(self._first_document, documents, 'right') - 1
+    order = np.lexsort((documents, shards))
+    bounds = np.flatnonzero(np.diff(shards[order], prepend=-1, append=-1))
+    parts = []
+    for first, limit in zip(bounds[:-1], bounds[1:], strict=True):
+      here = order[first:limit]
+      shard = int(shards[here[0]])
+      ends = store.shard(shard, end_name)
+      local = documents[here] - self._first_document[shard]
+      base = np.where(local, ends[np.maximum(local, 1) - 1], 0)
+      rows = (base[:, None] + spans[here]).tolist()
+      view = memoryview(store.shard(shard, name))
+      parts += [view[a:b] for a, b in rows]
+    return order, parts
+
+
+def _substring_needles(wanted: tuple[str, ...]) -> tuple[list[bytes], bool]:
+  answers_lib.make_rule('substring').compile(wanted)
+  # Half a surrogate pair is in no text.
+  return [x.encode('utf-8', 'surrogatepass') for x in wanted], False
+
+
+def _dpr_needles(wanted: tuple[str, ...]) -> tuple[list[bytes], bool]:
+  answers_lib.make_rule('dpr').compile(wanted)
+  runs = [answers_lib.folded_tokens(answers_lib.decompose(x)) for x in wanted]
+  longest = {max(run, key=len) for run in runs}
+  return [x.encode('utf-8', 'surrogatepass') for x in longest], True
+
+
+def _regex_needles(wanted: tuple[str, ...]) -> tuple[list[bytes], bool]:
+  """Nothing to look for (b'') where a pattern needs no letter of its own."""
+  answers_lib.make_rule('regex').compile(wanted)
+  needles = set()
+  for pattern in map(answers_lib.decompose, wanted):
+    if answers_lib.compile_regex(pattern) is None:
+      continue
+    needed = literals.needed(pattern)
+    if needed is None:
+      return [b''], True
+    needles |= {x.lower().encode() for x in needed}
+  return [*needles, *_LIKE_ASCII] if needles else [], True
+
+
+_PREPARE = {
+  'substring': _substring_needles,
+  'dpr': _dpr_needles,
+  'regex': _regex_needles,
+  'wordpiece': lambda wanted: ([], False),
+}
+
+
+def _ends(text: bytes) -> np.ndarray:
+  """Where each block ends: [n]."""
+  return np.flatnonzero(np.frombuffer(text, np.uint8) == _END[0])
+
+
+def _cut(text: bytes, ends: np.ndarray, i: int) -> str:
+  return text[int(ends[i - 1]) + 1 if i else 0 : int(ends[i])].decode()
+
+
+def _fold(text: bytes) -> bytes:
+  """`answers.fold` of every block of a joined text.
+
+  Decomposing and lowering look at one run beyond ASCII at a time, but for the
+  capital sigma, which looks about in its token.
+  """
+  if _SIGMA in text:
+    parts = text.split(_END)
+    return _END.join(
+      answers_lib.fold(part.decode()).encode()
+      if _SIGMA in part
+      else _fold_runs(part)
+      for part in parts
+    )
+  return _fold_runs(text)
+
+
+def _fold_runs(text: bytes) -> bytes:
+  return _NOT_ASCII.sub(_fold_match, text.lower())
+
+
+def _fold_match(match: re.Match[bytes]) -> bytes:
+  return _fold_run(match[0])
+
+
+@functools.lru_cache(1 << 16)
+def _fold_run(run: bytes) -> bytes:
+  return answers_lib.fold(run.decode()).encode()
+
+
+def _scan(
+  text: bytes,
+  ends: np.ndarray,
+  needles: Sequence[bytes],
+  test: Callable[[int], bool] | None,
+) -> np.ndarray:
+  """Which blocks hold a needle and pass the test.
+
+  Args:
+    text: blocks, each followed by `_END`.
+    ends: [n] where each ends.
+    needles: any of which a block must hold.
+    test: of the i-th block; None when a needle is proof.
+
+  Returns:
+    [n] bool.
+  """
+  limits = ends.tolist()
+  seen, found = bytearray(len(limits)), np.zeros(len(limits), bool)
+  for needle in needles:
+    block, at = 0, text.find(needle)
+    while 0 <= at and block < len(limits):
+      block = bisect.bisect_left(limits, at, block)
+      if block == len(limits):
+        break
+      if not seen[block]:
+        seen[block] = True
+        found[block] = test is None or test(block)
+      at = text.find(needle, limits[block] + 1)
+      block += 1
+  return found
