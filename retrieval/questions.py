@@ -9,17 +9,25 @@
   opentriviaqa: jsonl with "open_domain"; where it is false, one needs the choices
     to answer, and the question is left out.
   squad: SQuAD 1.1, whose paragraphs are not kept.
+  triviaqa: TriviaQA's unfiltered {"Data": [...]}; an answer's aliases count.
+  dpr_qas: a line of question and Python list of answers, with a tab between, as
+    in DPR's .qas.csv.
 
 Any of them may be packed as .gz, .bz2 or .xz.
 """
 
+import ast
 from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
+import csv
 import dataclasses
+import functools
+import itertools
 import json
 import os
 import pathlib
+import re
 from typing import Any
 
 from absl import logging
@@ -52,13 +60,15 @@ _Found = Iterator[tuple[str, Question]]
 
 
 def read_questions(
-  path: str | os.PathLike, kind: str = 'auto'
+  path: str | os.PathLike, kind: str = 'auto', *, answer_field: str = ''
 ) -> list[Question]:
   """Reads a file of questions.
 
   Args:
     path: the file.
     kind: one of KINDS, or 'auto': by the file's name and beginning.
+    answer_field: of jsonl, the field that holds the answers; '' for 'answer' or
+      'answers'. EfficientQA has 'answer_and_def_correct_predictions' too.
 
   Returns:
     The questions, in the file's order.
@@ -73,9 +83,14 @@ def read_questions(
     raise ValueError(f'kind {kind!r}: expected auto or one of {KINDS}.')
   if not path.is_file():
     raise FileNotFoundError(f'{path}: no such file.')
-  kind = _detect(path) if kind == 'auto' else kind
+  kind = detect(path) if kind == 'auto' else kind
+  read = _READERS[kind]
+  if answer_field:
+    if kind != 'jsonl':
+      raise ValueError(f'{path}: {kind} has no field {answer_field!r}.')
+    read = functools.partial(_read_jsonl, answer_field=answer_field)
   questions, places = [], {}
-  for where, question in _READERS[kind](path):
+  for where, question in read(path):
     if question.id in places:
       first = places[question.id]
       raise base.BadRecord(
@@ -88,21 +103,33 @@ def read_questions(
   return questions
 
 
-def _detect(path: pathlib.Path) -> str:
-  """The kind of a file."""
+def detect(path: str | os.PathLike) -> str:
+  """The kind of a file, by its name and beginning.
+
+  Raises:
+    FileNotFoundError: when there is no such file.
+    ValueError: for a name that says nothing of its kind.
+  """
+  path = pathlib.Path(path)
+  if not path.is_file():
+    raise FileNotFoundError(f'{path}: no such file.')
   suffixes = path.suffixes
   if suffixes and suffixes[-1] in _PACKED:
     suffixes.pop()
   suffix = suffixes[-1] if suffixes else ''
-  if suffix == '.tsv':
-    return 'curatedtrec'
+  if suffix in ('.tsv', '.csv'):
+    first = next(_lines(path), ('', b''))[1]
+    two = first.count(b'\t') == 1
+    return 'dpr_qas' if two or suffix == '.csv' else 'curatedtrec'
   if suffix == '.jsonl':
     first = next(_json_lines(path), ('', {}))[1]
     return 'opentriviaqa' if 'open_domain' in first else 'jsonl'
   if suffix == '.json':
-    lines = (line.strip() for _, line in _lines(path))
-    first = next((line for line in lines if line), b'')
-    return 'webquestions' if first.startswith(b'[') else 'squad'
+    lines = itertools.islice(_lines(path), 3)
+    start = b' '.join(line[:1000].strip() for _, line in lines)
+    if start.startswith(b'['):
+      return 'webquestions'
+    return 'triviaqa' if re.match(rb'{\s*"Data"', start) else 'squad'
   raise ValueError(
     f'{path}: the kind is not known by {suffix!r}; name one of {KINDS}.'
   )
@@ -182,13 +209,17 @@ def _answers(values: list, name: str, where: str) -> tuple[str, ...]:
   return tuple(dict.fromkeys(texts))
 
 
-def _line_question(record: dict, where: str, path: pathlib.Path) -> Question:
-  names = [name for name in ('answer', 'answers') if name in record]
+def _line_question(
+  record: dict, where: str, path: pathlib.Path, answer_field: str = ''
+) -> Question:
+  wanted = (answer_field,) if answer_field else ('answer', 'answers')
+  names = [name for name in wanted if name in record]
   if len(names) != 1:
     raise base.BadRecord(
       'no single answer field',
       where,
-      f"expected a field 'answer' or 'answers', found {sorted(record)}.",
+      f'expected a field {" or ".join(map(repr, wanted))}, '
+      f'found {sorted(record)}.',
     )
   values = _list(record, names[0], where)
   number = where.rpartition(':')[2]
@@ -202,9 +233,9 @@ def _line_question(record: dict, where: str, path: pathlib.Path) -> Question:
   )
 
 
-def _read_jsonl(path: pathlib.Path) -> _Found:
+def _read_jsonl(path: pathlib.Path, answer_field: str = '') -> _Found:
   for where, record in _json_lines(path):
-    yield where, _line_question(record, where, path)
+    yield where, _line_question(record, where, path, answer_field)
 
 
 def _read_opentriviaqa(path: pathlib.Path) -> _Found:
@@ -267,11 +298,62 @@ def _read_squad(path: pathlib.Path) -> _Found:
         yield place, Question(identifier, question, answers)
 
 
+def _read_triviaqa(path: pathlib.Path) -> _Found:
+  for number, record in enumerate(
+    _list(_json_file(path, dict), 'Data', str(path)), start=1
+  ):
+    where = f'{path}, record {number}'
+    _check_type(record, where, dict)
+    answer = _check_type(record.get('Answer'), f'{where}, Answer', dict)
+    # A few aliases are blank.
+    aliases = [
+      alias
+      for alias in _list(answer, 'Aliases', where)
+      if not isinstance(alias, str) or alias.strip()
+    ]
+    identifier, question = (
+      _text(record, name, where) for name in ('QuestionId', 'Question')
+    )
+    answers = _answers(aliases, 'Aliases', where)
+    yield where, Question(identifier, question, answers)
+
+
+def _read_dpr_qas(path: pathlib.Path) -> _Found:
+  for where, line in _lines(path):
+    fields = next(csv.reader([base.decode(line, where)], delimiter='\t'))
+    if len(fields) != 2:
+      raise base.BadRecord(
+        'wrong number of fields',
+        where,
+        f'{len(fields)} fields, expected question and answers with a tab '
+        'between.',
+      )
+    try:
+      values = ast.literal_eval(fields[1])
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+      values = None
+    if not isinstance(values, list):
+      raise base.BadRecord(
+        'no list of answers', where, f'expected a list, found {fields[1]!r}.'
+      )
+    number = where.rpartition(':')[2]
+    yield (
+      where,
+      Question(
+        f'{path.name}:{number}',
+        _text({'question': fields[0]}, 'question', where),
+        _answers(values, 'answers', where),
+      ),
+    )
+
+
 _READERS: dict[str, Callable[[pathlib.Path], _Found]] = {
   'jsonl': _read_jsonl,
   'webquestions': _read_webquestions,
   'curatedtrec': _read_curatedtrec,
   'opentriviaqa': _read_opentriviaqa,
   'squad': _read_squad,
+  'triviaqa': _read_triviaqa,
+  'dpr_qas': _read_dpr_qas,
 }
 KINDS = tuple(_READERS)

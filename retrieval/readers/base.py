@@ -3,14 +3,17 @@
 """What every reader of a corpus shares: the record, its faults, files."""
 
 import bz2
+import codecs
 from collections.abc import Iterator
 from collections.abc import Mapping
+import contextlib
 import dataclasses
 import gzip
 import lzma
 import numbers
 import pathlib
 from typing import Any
+from typing import BinaryIO
 import zlib
 
 _OPENERS = {'.gz': gzip.open, '.bz2': bz2.open, '.xz': lzma.open}
@@ -151,6 +154,38 @@ def read_lines(path: pathlib.Path) -> Iterator[tuple[int, bytes]]:
   Raises:
     ValueError: when it cannot be read to its end.
   """
+  with _open(path) as f:
+    yield from enumerate(f, start=1)
+
+
+def read_pieces(path: pathlib.Path, size: int) -> Iterator[str]:
+  """Yields a file's text, unpacked, in pieces of up to `size` bytes.
+
+  Raises:
+    ValueError: when it cannot be read to its end, or is not UTF-8.
+  """
+  decoder = codecs.getincrementaldecoder('utf-8-sig')()
+  with _open(path) as f:
+    while piece := f.read(size):
+      yield _decode_piece(decoder, piece, path)
+  _decode_piece(decoder, b'', path, final=True)
+
+
+def _decode_piece(
+  decoder: codecs.IncrementalDecoder,
+  piece: bytes,
+  path: pathlib.Path,
+  final: bool = False,
+) -> str:
+  try:
+    return decoder.decode(piece, final)
+  except UnicodeDecodeError as e:
+    raise BadRecord('invalid UTF-8', str(path), f'not UTF-8 ({e}).') from None
+
+
+@contextlib.contextmanager
+def _open(path: pathlib.Path) -> Iterator[BinaryIO]:
+  """Opens a file to be read, unpacked."""
   if path.suffix in _FOREIGN:
     raise ValueError(
       f'{path}: {path.suffix} cannot be read; expected plain text, or one of '
@@ -158,6 +193,6 @@ def read_lines(path: pathlib.Path) -> Iterator[tuple[int, bytes]]:
     )
   try:
     with _OPENERS.get(path.suffix, open)(path, 'rb') as f:
-      yield from enumerate(f, start=1)
+      yield f
   except (OSError, EOFError, lzma.LZMAError, zlib.error) as e:
     raise ValueError(f'{path}: cannot be read to its end ({e}).') from None

@@ -147,7 +147,7 @@ BAD = (
     squad(*[{'id': 'a1', 'question': 'q', 'answers': [{'text': 'a'}]}] * 2),
     "question a1: id 'a1' stood at .*question a1 already",
   ),
-  ('q.csv', 'a', r"the kind is not known by '\.csv'; name one of"),
+  ('q.txt', 'a', r"the kind is not known by '\.txt'; name one of"),
   ('q.xz', 'a', "the kind is not known by ''; name one of"),
 )
 

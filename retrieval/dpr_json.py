@@ -1,0 +1,345 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""DPR's JSON forms (Karpukhin et al. 2020), which many other tools read and write.
+
+  results of retrieval: [{"question", "answers", "ctxs": [{"id", "title", "text",
+    "score", "has_answer"}]}], contexts best first. FiD's and Atlas's input too.
+  training data: [{"question", "answers", "positive_ctxs", "negative_ctxs",
+    "hard_negative_ctxs"}] of contexts alike.
+
+Read record by record, for results of many questions are gigabytes; a list, or JSON
+lines. Files may be packed as .gz, .bz2 or .xz.
+"""
+
+from collections.abc import Iterable
+from collections.abc import Iterator
+import dataclasses
+import itertools
+import json
+import math
+import os
+import pathlib
+from typing import Any
+
+from retrieval.readers import base
+
+_BLANKS = ' \t\r\n'
+_STEP = 1 << 20
+# Characters of one string: an error farther from the end is none of reading.
+_LONGEST = 1 << 23
+_IDS = ('id', 'passage_id', 'psg_id')
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Context:
+  """A passage.
+
+  Attributes:
+    id: '' where the file has none.
+    title: may be empty.
+    text: of the passage, without its title.
+    score: of the retriever; None where the file has none.
+    has_answer: by the rule of who wrote the file; None where it does not say.
+  """
+
+  id: str = ''
+  title: str = ''
+  text: str
+  score: float | None = None
+  has_answer: bool | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Result:
+  """What was retrieved for a question.
+
+  Attributes:
+    question: its text.
+    answers: as the file has them, perhaps none.
+    contexts: best first.
+  """
+
+  question: str
+  answers: tuple[str, ...] = ()
+  contexts: tuple[Context, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Example:
+  """A question to train a retriever with.
+
+  Attributes:
+    question: its text.
+    answers: perhaps none.
+    positive: contexts that answer it.
+    negative: contexts that do not, chosen at random.
+    hard_negative: contexts that look as if they did.
+    dataset: where it is from; '' where the file does not say.
+  """
+
+  question: str
+  answers: tuple[str, ...] = ()
+  positive: tuple[Context, ...] = ()
+  negative: tuple[Context, ...] = ()
+  hard_negative: tuple[Context, ...] = ()
+  dataset: str = ''
+
+
+def read_results(path: str | os.PathLike) -> Iterator[Result]:
+  """Yields a file's results of retrieval.
+
+  Raises:
+    FileNotFoundError: when there is no such file.
+    ValueError: for the first record that is none, or a file without records.
+  """
+  for where, record in records(path):
+    yield Result(
+      question=base.string(record, 'question', where),
+      answers=_answers(record, where),
+      contexts=_contexts(record, 'ctxs', where),
+    )
+
+
+def write_results(path: str | os.PathLike, results: Iterable[Result]) -> int:
+  """Writes results of retrieval as DPR does; returns how many."""
+  return _write(path, (_result_record(result) for result in results))
+
+
+def read_training(path: str | os.PathLike) -> Iterator[Example]:
+  """Yields a file's training examples; raises as `read_results` does."""
+  for where, record in records(path):
+    yield Example(
+      question=base.string(record, 'question', where),
+      answers=_answers(record, where),
+      positive=_contexts(record, 'positive_ctxs', where),
+      negative=_contexts(record, 'negative_ctxs', where, optional=True),
+      hard_negative=_contexts(
+        record, 'hard_negative_ctxs', where, optional=True
+      ),
+      dataset=record.get('dataset') or '',
+    )
+
+
+def write_training(path: str | os.PathLike, examples: Iterable[Example]) -> int:
+  """Writes training examples as DPR's are; returns how many."""
+  return _write(path, (_example_record(example) for example in examples))
+
+
+def records(path: str | os.PathLike) -> Iterator[tuple[str, dict]]:
+  """Yields (place, object) of a JSON list of objects, or of JSON lines.
+
+  Raises:
+    FileNotFoundError: when there is no such file.
+    ValueError: where it is no JSON, ends too early or holds no object.
+  """
+  path = pathlib.Path(path)
+  if not path.is_file():
+    raise FileNotFoundError(f'{path}: no such file.')
+  number = 0
+  for number, value in enumerate(_values(path), start=1):
+    where = f'{path}, record {number}'
+    if not isinstance(value, dict):
+      raise base.BadRecord(
+        'invalid JSON',
+        where,
+        f'expected a JSON object, found {type(value).__name__}.',
+      )
+    yield where, value
+  if not number:
+    raise ValueError(f'{path}: no records.')
+
+
+class _Buffer:
+  """Text of a file, of which no more is held than one value needs."""
+
+  def __init__(self, path: pathlib.Path):
+    self.text, self.at = '', 0
+    self._pieces = base.read_pieces(path, _STEP)
+
+  def more(self, num_pieces: int = 1) -> bool:
+    """Reads on by so many pieces; False where nothing is left."""
+    pieces = list(itertools.islice(self._pieces, num_pieces))
+    self.text = self.text[self.at :] + ''.join(pieces)
+    self.at = 0
+    return bool(pieces)
+
+  def peek(self) -> str:
+    """The next character that is no blank; '' at the end."""
+    while True:
+      while self.at < len(self.text) and self.text[self.at] in _BLANKS:
+        self.at += 1
+      if self.at < len(self.text):
+        return self.text[self.at]
+      if not self.more():
+        return ''
+
+
+def _values(path: pathlib.Path) -> Iterator[Any]:
+  buffer, decoder = _Buffer(path), json.JSONDecoder()
+  in_list = buffer.peek() == '['
+  buffer.at += in_list
+  number = 0
+  while (character := buffer.peek()) and not (in_list and character == ']'):
+    number += 1
+    if in_list and number > 1:
+      if character != ',':
+        raise _broken(path, number, f'expected a comma, found {character!r}')
+      buffer.at += 1
+      buffer.peek()
+    yield _value(buffer, decoder, path, number)
+  if in_list and not character:
+    raise _broken(path, number + 1, 'the file ends before its list does')
+  buffer.at += in_list
+  if rest := buffer.peek():
+    raise _broken(path, number + 1, f'after the list stands {rest!r}')
+
+
+def _value(
+  buffer: _Buffer, decoder: json.JSONDecoder, path: pathlib.Path, number: int
+) -> Any:
+  num_pieces = 1
+  while True:
+    try:
+      value, end = decoder.raw_decode(buffer.text, buffer.at)
+    except RecursionError:
+      raise _broken(path, number, 'not JSON (too deep)') from None
+    except json.JSONDecodeError as e:
+      # Perhaps only its end is not read yet; twice as much each time.
+      is_late = e.pos > len(buffer.text) - _LONGEST
+      if not is_late or not buffer.more(num_pieces):
+        raise _broken(path, number, f'not JSON ({e.msg})') from None
+      num_pieces *= 2
+      continue
+    buffer.at = end
+    return value
+
+
+def _broken(path: pathlib.Path, number: int, message: str) -> base.BadRecord:
+  return base.BadRecord(
+    'invalid JSON', f'{path}, record {number}', f'{message}.'
+  )
+
+
+def _list(record: dict, name: str, where: str) -> list:
+  if name not in record:
+    raise base.BadRecord(
+      f'missing field {name}',
+      where,
+      f'no field {name!r}; the record has {sorted(record)}.',
+    )
+  if not isinstance(record[name], list):
+    raise base.BadRecord(
+      f'wrong type of {name}',
+      where,
+      f'field {name!r}: expected a list, found {type(record[name]).__name__}.',
+    )
+  return record[name]
+
+
+def _answers(record: dict, where: str) -> tuple[str, ...]:
+  values = _list({'answers': [], **record}, 'answers', where)
+  return tuple(
+    base.string({f'answers[{i}]': value}, f'answers[{i}]', where)
+    for i, value in enumerate(values)
+  )
+
+
+def _contexts(
+  record: dict, name: str, where: str, optional: bool = False
+) -> tuple[Context, ...]:
+  if optional and record.get(name) is None:
+    return ()
+  return tuple(
+    _context(value, f'{where}, {name}[{i}]')
+    for i, value in enumerate(_list(record, name, where))
+  )
+
+
+def _context(value: Any, where: str) -> Context:
+  if not isinstance(value, dict):
+    raise base.BadRecord(
+      'wrong type of context',
+      where,
+      f'expected a JSON object, found {type(value).__name__}.',
+    )
+  identifier = next((value[k] for k in _IDS if value.get(k) is not None), '')
+  has_answer = value.get('has_answer')
+  if not isinstance(has_answer, bool | None):
+    raise base.BadRecord(
+      'wrong type of has_answer',
+      where,
+      f"field 'has_answer': expected true or false, found {has_answer!r}.",
+    )
+  title = base.string(
+    {**value, 'title': value.get('title') or ''}, 'title', where
+  )
+  return Context(
+    id=str(identifier),
+    title=title,
+    text=base.string(value, 'text', where),
+    score=_score(value.get('score'), where),
+    has_answer=has_answer,
+  )
+
+
+def _score(value: Any, where: str) -> float | None:
+  """A score, which DPR writes as a string."""
+  try:
+    score = None if value is None else float(value)
+  except (TypeError, ValueError):
+    score = math.nan
+  if score is not None and math.isnan(score):
+    raise base.BadRecord(
+      'wrong type of score',
+      where,
+      f"field 'score': expected a number, found {value!r}.",
+    )
+  return score
+
+
+def _result_record(result: Result) -> dict:
+  contexts = []
+  for context in result.contexts:
+    record = {'id': context.id, 'title': context.title, 'text': context.text}
+    if context.score is not None:
+      record['score'] = str(context.score)
+    if context.has_answer is not None:
+      record['has_answer'] = context.has_answer
+    contexts.append(record)
+  return {
+    'question': result.question,
+    'answers': list(result.answers),
+    'ctxs': contexts,
+  }
+
+
+def _example_record(example: Example) -> dict:
+  record: dict[str, Any] = {'dataset': example.dataset}
+  record['question'] = example.question
+  record['answers'] = list(example.answers)
+  for name in ('positive', 'negative', 'hard_negative'):
+    record[f'{name}_ctxs'] = [
+      {
+        'title': context.title,
+        'text': context.text,
+        'score': context.score or 0.0,
+        'passage_id': context.id,
+      }
+      for context in getattr(example, name)
+    ]
+  return record
+
+
+def _write(path: str | os.PathLike, rows: Iterable[dict]) -> int:
+  """Writes a list record by record, under its name when whole."""
+  path = pathlib.Path(path)
+  path.parent.mkdir(parents=True, exist_ok=True)
+  part = path.with_name(f'{path.name}.part')
+  count = 0
+  with part.open('w', encoding='utf-8') as f:
+    for count, row in enumerate(rows, start=1):
+      f.write('[\n' if count == 1 else ',\n')
+      json.dump(row, f, ensure_ascii=False)
+    f.write('\n]\n' if count else '[]\n')
+  os.replace(part, path)
+  return count
