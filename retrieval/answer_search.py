@@ -12,7 +12,6 @@ import bisect
 from collections.abc import Callable
 from collections.abc import Sequence
 import functools
-import re
 
 from jaxtyping import Bool
 from jaxtyping import Int
@@ -24,7 +23,6 @@ from retrieval import literals
 from retrieval.tokenization import base
 
 _END = b'\xff'  # in no UTF-8 text
-_NOT_ASCII = re.compile(rb'[\x80-\xfe]+')
 _SIGMA = '\N{GREEK CAPITAL LETTER SIGMA}'.encode()
 # Letters beyond ASCII that a regular expression takes for an ASCII letter when it
 # disregards case, and that `answers.fold` leaves as they are.
@@ -59,6 +57,10 @@ class AnswerSearch:
     self._blocks, self._tokenizer = blocks, tokenizer
     if rule == 'wordpiece':
       blocks.tokens.check_tokenizer(tokenizer)
+    read = ('token_end', 'tokens')
+    if rule != 'wordpiece':
+      read = ('text_end', 'text')
+    self._arrays = {name: blocks.tokens.store.array(name) for name in read}
     counts = blocks.tokens.store.rows('token_end')
     self._first_document = np.cumsum([0, *counts])
     # A question comes back in every epoch.
@@ -101,7 +103,7 @@ class AnswerSearch:
     raw_ends = _ends(raw)
     text, ends = raw, raw_ends
     if folded:
-      text = _fold(raw)
+      text = _fold(raw, raw_ends)
       ends = _ends(text)
     test = None
     if self.rule.name != 'substring':
@@ -156,7 +158,6 @@ class AnswerSearch:
     Returns:
       [n] order in which the blocks are read, and their n views in that order.
     """
-    store = self._blocks.tokens.store
     documents, spans = self._blocks.documents(ids), spans_of(ids)
     shards = np.searchsorted(self._first_document, documents, 'right') - 1
     order = np.lexsort((documents, shards))
@@ -165,11 +166,11 @@ class AnswerSearch:
     for first, limit in zip(bounds[:-1], bounds[1:], strict=True):
       here = order[first:limit]
       shard = int(shards[here[0]])
-      ends = store.shard(shard, end_name)
+      ends = self._arrays[end_name].shard(shard)
       local = documents[here] - self._first_document[shard]
       base = np.where(local, ends[np.maximum(local, 1) - 1], 0)
       rows = (base[:, None] + spans[here]).tolist()
-      view = memoryview(store.shard(shard, name))
+      view = memoryview(self._arrays[name].shard(shard))
       parts += [view[a:b] for a, b in rows]
     return order, parts
 
@@ -218,32 +219,32 @@ def _cut(text: bytes, ends: np.ndarray, i: int) -> str:
   return text[int(ends[i - 1]) + 1 if i else 0 : int(ends[i])].decode()
 
 
-def _fold(text: bytes) -> bytes:
+def _fold(text: bytes, ends: np.ndarray) -> bytes:
   """`answers.fold` of every block of a joined text.
 
   Decomposing and lowering look at one run beyond ASCII at a time, but for the
   capital sigma, which looks about in its token.
   """
-  if _SIGMA in text:
-    parts = text.split(_END)
-    return _END.join(
-      answers_lib.fold(part.decode()).encode()
-      if _SIGMA in part
-      else _fold_runs(part)
-      for part in parts
-    )
-  return _fold_runs(text)
+  points = np.frombuffer(text, np.uint8)
+  odd = (points >= 0x80) & (points != _END[0])
+  at = text.find(_SIGMA)
+  while at >= 0:
+    block = int(np.searchsorted(ends, at))
+    odd[ends[block - 1] + 1 if block else 0 : ends[block]] = True
+    at = text.find(_SIGMA, ends[block])
+  # Text ends with _END, so that every run has an end.
+  bounds = np.flatnonzero(odd[1:] != odd[:-1]) + 1
+  bounds = [0, *bounds.tolist()] if odd[:1].any() else bounds.tolist()
+  if not bounds:
+    return text.lower()
+  lower, parts, done = text.lower(), [], 0
+  for start, limit in zip(bounds[::2], bounds[1::2], strict=True):
+    parts += [lower[done:start], _fold_run(text[start:limit])]
+    done = limit
+  return b''.join([*parts, lower[done:]])
 
 
-def _fold_runs(text: bytes) -> bytes:
-  return _NOT_ASCII.sub(_fold_match, text.lower())
-
-
-def _fold_match(match: re.Match[bytes]) -> bytes:
-  return _fold_run(match[0])
-
-
-@functools.lru_cache(1 << 16)
+@functools.lru_cache(1 << 14)
 def _fold_run(run: bytes) -> bytes:
   return answers_lib.fold(run.decode()).encode()
 
