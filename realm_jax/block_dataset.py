@@ -81,23 +81,65 @@ def make_dataset(
   Raises:
     ValueError: for a batch that does not divide or exceeds the split.
   """
+  return batches(
+    read,
+    Blocks(blocks, split, valid_fraction),
+    where=f'{blocks.path}: split {split!r}',
+    unit='blocks',
+    endless=split == 'train',
+    batch_size=batch_size,
+    seed=seed,
+    process_index=process_index,
+    process_count=process_count,
+  )
+
+
+def batches(
+  read: Read,
+  source: grain.sources.RandomAccessDataSource,
+  *,
+  where: str,
+  unit: str = 'examples',
+  endless: bool,
+  batch_size: int,
+  seed: int = 0,
+  process_index: int = 0,
+  process_count: int = 1,
+) -> grain.IterDataset:
+  """Batches of any numbers that can be read, checkpointable.
+
+  Args:
+    read: makes a batch of numbers.
+    source: the numbers; its repr names it.
+    where: names the source in the message when there are too few.
+    unit: of what is counted there.
+    endless: whether to begin again, or one pass.
+    batch_size: of a global batch.
+    seed: of the order and of what `read` draws.
+    process_index: of this process.
+    process_count: processes that share a batch.
+
+  Returns:
+    A dataset of what `read` makes, [batch_size / process_count, ...].
+
+  Raises:
+    ValueError: for a batch that does not divide or exceeds the source.
+  """
   if batch_size < 2 or batch_size % process_count:
     raise ValueError(
       f'batch_size {batch_size}: expected at least 2 and a multiple of the '
       f'{process_count} process(es).'
     )
-  source = Blocks(blocks, split, valid_fraction)
   if len(source) < batch_size:
     raise ValueError(
-      f'{blocks.path}: split {split!r} has {len(source)} blocks, fewer than a '
-      f'batch of {batch_size}.'
+      f'{where} has {len(source)} {unit}, fewer than a batch of {batch_size}.'
     )
   rows = grain.MapDataset.source(source).seed(seed).shuffle()
   # Equally many rows, or at the end one process would wait for the others.
-  multiple_of = process_count if split == 'train' else batch_size
+  multiple_of = process_count if endless else batch_size
   limit = len(rows) // multiple_of * multiple_of
   rows = rows[process_index:limit:process_count]
-  if split == 'train':
+  if endless:
     rows = rows.repeat()
   rows = rows.batch(
     batch_size // process_count, drop_remainder=True, batch_fn=np.asarray
