@@ -230,18 +230,20 @@ def load(
   dataset, split, paths = _parse(spec, split)
   if answer_field and not paths:
     raise ValueError(f'{spec}: answer_field {answer_field!r} needs a file.')
+  source = ', '.join(paths)
   if dataset.name == 'red_trivia':
     found = red_trivia.read(paths)
+    source = source or 'Red-Trivia'
   elif paths:
     found = _read_files(dataset, paths, answer_field)
   else:
     found = _read_tfds(dataset, split, data_dir)
+    source = f'TFDS {dataset.tfds[0]}'
   kept = tuple(
     dataclasses.replace(question, kind=dataset.kind)
     for question in found
     if dataset.holds(split, question.question)
   )
-  source = ', '.join(paths) or ('package' if found else 'TFDS')
   if not kept:
     raise ValueError(f'{spec}: none of {len(found)} questions in {source}.')
   _check_count(dataset, split, len(kept), source, allow_other_counts)

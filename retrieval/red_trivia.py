@@ -77,9 +77,14 @@ def read(
   found = []
   for name in dict.fromkeys(lists or known):
     found += _read_list(folder() / f'{name}.yaml')
-  kept = [q for q in found if pictures or not _has_picture(q.question)]
-  if left_out := len(found) - len(kept):
-    logging.info('Red-Trivia: left out %d about a picture.', left_out)
+  kept = [
+    q for q in found if q.answers and (pictures or not _has_picture(q.question))
+  ]
+  logging.info(
+    'Red-Trivia: left out %d of %d questions, about a picture or with a blank '
+    'answer.',
+    *(len(found) - len(kept), len(found)),
+  )
   return kept
 
 
@@ -120,7 +125,8 @@ def _answers(values: list, where: str) -> tuple[str, ...]:
         'wrong type of answer', where, f'expected a text, found {value!r}.'
       )
     texts += _BOOLEANS[value] if isinstance(value, bool) else [value]
-  texts = [text for text in texts if text.strip()]  # One list has a blank one.
-  if not texts:
-    raise base.BadRecord('no answer', where, 'expected at least one answer.')
-  return tuple({text.lower(): text for text in reversed(texts)}.values())[::-1]
+  once: dict[str, str] = {}
+  for text in texts:
+    if text.strip():
+      once.setdefault(text.lower(), text)
+  return tuple(once.values())
