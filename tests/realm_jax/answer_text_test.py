@@ -106,7 +106,7 @@ def test_bytes_of_one_character_are_the_character(tmp_path):
   """SentencePiece spells what it does not know in bytes."""
   text = 'A mill \U0001f680 river'
   path = tmp_path / 'tokenizer' / 'model'
-  tokenizers.train_sentencepiece(['a mill was in the river of rome'], path, 275)
+  tokenizers.train_sentencepiece(['a mill was in the river of rome'], path, 276)
   rows = json.dumps({'id': 'a', 'title': '', 'text': text})
   (tmp_path / 'documents.jsonl').write_text(rows)
   corpus = corpus_lib.Corpus(
