@@ -59,9 +59,14 @@ class OpenQaConfig:
 
 
 def _score_width(
-  reader: 'SpanReader', starts: jax.Array, ends: jax.Array, train: bool
+  reader: 'SpanReader',
+  starts: jax.Array,
+  ends: jax.Array,
+  width: int,
+  train: bool,
 ) -> jax.Array:
-  """[n, L, S] and [n, L, S] to [n, L]: the spans of one width."""
+  """[n, L, S] and [n, L + W - 1, S] to [n, L]: spans that end `width` later."""
+  ends = ends[:, width : width + starts.shape[1]]
   x = reader.span_norm(jax.nn.relu(starts + ends))
   return reader.span_score(reader.dropout(x, train))[..., 0]
 
@@ -115,27 +120,21 @@ class SpanReader(nn.Module):
       [n, W, L] float32. [w, s] is the span of the w + 1 tokens s to s + w;
       lowered by 1e4 where it begins or ends outside of the block or the row.
     """
-    # What the model computes for spans that leave the row is masked.
     hidden = self.bert(ids, mask, type_ids, train=train).hidden
-    ends_of_spans = self.span_projection(hidden.astype(jnp.float32))
-    starts, ends = jnp.split(ends_of_spans, 2, axis=-1)
-    length, width = ids.shape[1], self.config.max_span_width
-    ends = jnp.pad(ends, ((0, 0), (0, width - 1), (0, 0)))
-    inside = jnp.pad(block_mask, ((0, 0), (0, width - 1)))
+    both = self.span_projection(hidden.astype(jnp.float32))
+    starts, ends = jnp.split(both, 2, axis=-1)
+    length, widths = ids.shape[1], range(self.config.max_span_width)
+    # Beyond the row nothing is inside of the block.
+    beyond = (0, len(widths) - 1)
+    ends = jnp.pad(ends, ((0, 0), beyond, (0, 0)))
+    last = jnp.pad(block_mask, ((0, 0), beyond))
     # One width after the other, made again in the backward pass: nothing of
     # [n, W, L, S] is ever held.
-    score = nn.remat(_score_width, static_argnums=(3,))
-    scores = jnp.stack(
-      [
-        score(self, starts, ends[:, w : w + length], train)
-        for w in range(width)
-      ],
-      axis=1,
-    )
-    inside = jnp.stack(
-      [block_mask & inside[:, w : w + length] for w in range(width)], axis=1
-    )
-    return scores + jnp.where(inside, 0.0, OUTSIDE)
+    score = nn.remat(_score_width, static_argnums=(3, 4))
+    scores = [score(self, starts, ends, w, train) for w in widths]
+    inside = [block_mask & last[:, w : w + length] for w in widths]
+    inside = jnp.stack(inside, axis=1)
+    return jnp.stack(scores, axis=1) + jnp.where(inside, 0.0, OUTSIDE)
 
 
 class BeamRetriever(model_lib.Retriever):
@@ -160,7 +159,8 @@ class BeamRetriever(model_lib.Retriever):
       batch: question_ids, question_mask [B, Q]; beam_vectors [B, C, d], which
         are constants; beam_valid [B, C]; reader_valid [B, R]. Where there are
         block_ids, block_mask and block_types [B, R, T], the first R blocks are
-        embedded anew, too, with a gradient.
+        embedded anew, too, with a gradient. Where there are beam_scores [B, C]
+        in place of vectors, those of a search by words, they are the logits.
       train: whether dropout is on.
 
     Returns:
@@ -175,6 +175,8 @@ class BeamRetriever(model_lib.Retriever):
         f'The reader reads {read} blocks of a beam of {beam}; expected at least '
         f'{read}.'
       )
+    if 'beam_scores' in batch:
+      return batch['beam_scores']
     queries = self.embed_queries(
       batch['question_ids'], batch['question_mask'], train=train
     )

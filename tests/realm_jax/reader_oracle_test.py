@@ -216,13 +216,14 @@ def test_fine_tuning_step(answered):
 def test_answer(answered):
   arrays, params, batch = answered
   variables = {'params': params}
-  vector = MODEL.apply(
-    variables,
-    *(batch[f'question_{x}'] for x in ('ids', 'mask')),
-    method='embed_queries',
-  )
+
+  def retrieve(model):
+    ids, mask = (batch[f'question_{x}'] for x in ('ids', 'mask'))
+    return model.embed_queries(ids, mask), model.beam_scores(batch)
+
+  apply = jax.jit(functools.partial(MODEL.apply, method=retrieve))
+  vector, scores = apply(variables)
   _close(vector, arrays['out/question_projection'])
-  scores = MODEL.apply(variables, batch, method='beam_scores')
   _close(scores, arrays['out/train_retrieved_scores'])
   predict = functools.partial(reader_losses.span_scores, MODEL)
   best = reader_losses.best_spans(jax.jit(predict)(params, batch))
