@@ -59,23 +59,3 @@ def devices() -> dict[str, Any]:
     },
     'distributed': False,  # True: one process of several, each on its host
   }
-
-
-def dpr() -> dict[str, Any]:
-  """Training a retriever on questions (Karpukhin et al. 2020).
-
-  The paper: batches of 128, 40 epochs, learning rate 2e-5 (1e-5 for large sets), no
-  weight decay, gradients clipped at 2.
-  """
-  return {
-    'query_length': 64,
-    # Which block holds an answer: dpr, substring, wordpiece; answers that are
-    # regular expressions are searched as such.
-    'rule': 'dpr',
-    'depth': 100,  # best blocks of BM25 that are looked through
-    'num_hard_negatives': 1,  # best of them without an answer
-    'examples': '',  # DPR's training file, in place of what BM25 finds
-    'export': '',  # file in that form to which what was found is written
-    'gradient_cache_parts': 1,  # a batch is encoded in so many parts
-    'mask_duplicates': True,  # copies of a row's block are no negatives
-  }
