@@ -139,12 +139,14 @@ class Saved:
     step: its number.
     fingerprints: of the data it was trained on, by name; may be empty.
     params: tree of the parameters' shapes and dtypes.
+    index_version: name of the index version that it retrieves from, or ''.
   """
 
   config: ml_collections.ConfigDict
   step: int
   fingerprints: dict[str, str]
   params: Any
+  index_version: str = ''
 
 
 def find(workdir: str, *, step: int | None = None) -> Saved:
@@ -176,6 +178,7 @@ def find(workdir: str, *, step: int | None = None) -> Saved:
     # Not every checkpoint has them.
     fingerprints=dict(found.custom_metadata.get('fingerprints', {})),
     params=found.metadata['params'],
+    index_version=found.custom_metadata.get('index_version') or '',
   )
 
 
@@ -218,6 +221,44 @@ def load_params(
       checkpointable_name='state',
     )
   return loaded['params'], saved
+
+
+def save_params(
+  workdir: str,
+  params: Any,
+  *,
+  config: Mapping[str, Any],
+  step: int = 0,
+  fingerprints: Mapping[str, str] | None = None,
+) -> None:
+  """Saves parameters that were not trained here, for `load_params`.
+
+  Args:
+    workdir: the folder; it holds no checkpoint yet.
+    params: tree of arrays.
+    config: JSON values, as of a run.
+    step: of the training elsewhere.
+    fingerprints: of the data that belong to them, by name.
+
+  Raises:
+    ValueError: when there is a checkpoint already.
+  """
+  path = _folder(workdir)
+  with ocp.training.Checkpointer(path, cleanup_tmp_directories=True) as saver:
+    if saver.latest is not None:
+      raise ValueError(
+        f'{path}: holds checkpoint {saver.latest.step} already; expected a new '
+        '--workdir.'
+      )
+    metadata = {
+      'config': dict(config),
+      'pipeline': {'converted': True},  # no run: nothing to continue exactly
+      'index_version': '',
+      'fingerprints': dict(fingerprints or {}),
+    }
+    saver.save_checkpointables(
+      step, {'state': {'params': params}}, force=True, custom_metadata=metadata
+    )
 
 
 def _folder(workdir: str) -> pathlib.Path:

@@ -41,6 +41,7 @@ def main(
   define_flags: Callable[[], None] | None = None,
   *,
   computes: bool = False,
+  default_config: str = '',
 ) -> None:
   """Parses flags, calls `run(config, workdir)` and exits.
 
@@ -53,8 +54,9 @@ def main(
       --workdir; `run` reads them from `flags.FLAGS`.
     computes: whether the command runs a model step after step: on a CPU the
       process then keeps freed memory (`allocator`).
+    default_config: file of the config where --config need not be given.
   """
-  _define(define_flags)
+  _define(define_flags, default_config)
   try:
     app.run(lambda argv: _run(run, argv, computes), flags_parser=_parse)
   except KeyboardInterrupt:
@@ -87,14 +89,21 @@ def main_of_script(script: Callable[[list[str]], None]) -> None:
     sys.exit(f'error: {error}')
 
 
-def _define(define_flags: Callable[[], None] | None) -> None:
+def _define(
+  define_flags: Callable[[], None] | None, default_config: str
+) -> None:
   before = set(flags.FLAGS)
   config_flags.DEFINE_config_file(
-    'config', None, 'Configuration, file.py[:arg].', lock_config=True
+    'config',
+    default_config or None,
+    'Configuration, file.py[:arg].',
+    lock_config=True,
   )
   flags.DEFINE_string('workdir', None, 'Folder of everything written.')
   flags.DEFINE_bool('debug', False, 'Show tracebacks and all log lines.')
-  flags.mark_flags_as_required(['config', 'workdir'])
+  flags.mark_flags_as_required(
+    ['workdir'] if default_config else ['config', 'workdir']
+  )
   if define_flags is not None:
     define_flags()
   for name in set(flags.FLAGS) - before:  # --help shows the main module's.

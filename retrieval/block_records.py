@@ -7,6 +7,7 @@ pickle is not executed, and texts are not kept: memory grows by eight bytes a bl
 """
 
 import array
+from collections.abc import Iterable
 from collections.abc import Iterator
 import os
 import pathlib
@@ -16,10 +17,18 @@ import numpy as np
 from retrieval import plain_pickle
 
 _BYTES = ('SHORT_BINBYTES', 'BINBYTES', 'BINBYTES8')
+_AROUND = {'MARK', 'APPENDS', 'APPEND', 'FRAME', 'TUPLE', 'STOP', 'MEMOIZE'}
 _PUT = ('PUT', 'BINPUT', 'LONG_BINPUT')
 _GET = ('GET', 'BINGET', 'LONG_BINGET')
 _STARTS = {'numpy.core.multiarray _reconstruct', 'numpy ndarray', 'numpy dtype'}
 _STARTS |= {'numpy._core.multiarray _reconstruct'}
+# An array of objects in protocol 3, up to its list.
+_BEFORE = (
+  b'\x80\x03cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\n'
+  b'K\x00\x85C\x01b\x87R(K\x01JNUMBER\x85cnumpy\ndtype\n'
+  b'X\x02\x00\x00\x00O8\x89\x88\x87R(K\x03X\x01\x00\x00\x00|NNN'
+  b'J\xff\xff\xff\xffJ\xff\xff\xff\xffK?tb\x89]'
+)
 
 
 def read(path: str | os.PathLike) -> Iterator[bytes]:
@@ -78,7 +87,7 @@ def _read(path: pathlib.Path, file, expected: int) -> Iterator[bytes]:
       raise ValueError(f'{name} among the texts; refused, nothing executed.')
     if not listing:
       # Up to the list, what an array of objects begins with.
-      places.skip(name, value)
+      places.remember(name, value, position)
       machine.step(name, value, position)
       listing = name == 'EMPTY_LIST'
       continue
@@ -92,6 +101,36 @@ def _read(path: pathlib.Path, file, expected: int) -> Iterator[bytes]:
     raise ValueError(f'{found} texts; its header says {expected}.')
 
 
+def write(path: str | os.PathLike, number: int, texts: Iterable[bytes]) -> None:
+  """Writes such a file, text by text; np.load(allow_pickle=True) reads it.
+
+  Args:
+    path: of the file.
+    number: of texts.
+    texts: UTF-8.
+
+  Raises:
+    ValueError: when there are more or fewer.
+  """
+  path = pathlib.Path(path)
+  temporary = path.with_name(f'.{path.name}.{os.getpid()}')
+  written = 0
+  try:
+    with open(temporary, 'wb') as f:
+      header = {'descr': '|O', 'fortran_order': False, 'shape': (number,)}
+      np.lib.format.write_array_header_1_0(f, header)
+      f.write(_BEFORE.replace(b'NUMBER', number.to_bytes(4, 'little')))
+      for text in texts:
+        f.write(b'B' + len(text).to_bytes(4, 'little') + text + b'a')
+        written += 1
+      f.write(b'tb.')
+    if written != number:
+      raise ValueError(f'{path}: {written} texts, expected {number}.')
+    os.replace(temporary, path)
+  finally:
+    temporary.unlink(missing_ok=True)
+
+
 class _Places:
   """Where the texts that are named a second time stand."""
 
@@ -100,23 +139,25 @@ class _Places:
     self._numbers = array.array('q')
     self._last = -1
 
-  def skip(self, name: str, value) -> None:
-    """Counts what is remembered before the texts."""
-    if name in _PUT or name == 'MEMOIZE':
-      self._put(int(value) if name in _PUT else len(self._numbers), -1)
-
-  def text(self, name: str, value, position: int) -> bytes | None:
-    """The text that an instruction stands for, or None."""
+  def remember(self, name: str, value, position: int) -> None:
+    """Notes what an instruction names, texts by where they stand."""
     if name in _BYTES:
       self._last = position
-      return value
-    if name in _PUT or name == 'MEMOIZE':
+    elif name in _PUT or name == 'MEMOIZE':
       memo = int(value) if name in _PUT else len(self._numbers)
       self._put(memo, self._last)
       self._last = -1
-    elif name in _GET:
+    else:
+      self._last = -1
+
+  def text(self, name: str, value, position: int) -> bytes | None:
+    """The text that an instruction stands for, or None."""
+    self.remember(name, value, position)
+    if name in _BYTES:
+      return value
+    if name in _GET:
       return self._again(int(value))
-    elif name not in ('MARK', 'APPENDS', 'APPEND', 'FRAME', 'TUPLE', 'STOP'):
+    if name not in (*_AROUND, *_PUT):
       raise ValueError(
         f'{name} at byte {position} of its pickle: expected bytes; refused, '
         'and nothing of it was executed.'

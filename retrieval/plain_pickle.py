@@ -11,9 +11,9 @@ that the caller did not hand in.
 from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
+import io
 import pickletools
 from typing import Any
-from typing import BinaryIO
 
 # What a 'GLOBAL module name' and a call of it stand for.
 Known = Mapping[str, Callable[..., Any]]
@@ -39,7 +39,7 @@ class Global:
     self.name = name
 
 
-def operations(file: BinaryIO) -> Iterator[Operation]:
+def operations(file: io.BufferedIOBase) -> Iterator[Operation]:
   """The instructions of a pickle, of which none is executed.
 
   Raises:
@@ -75,7 +75,7 @@ class Machine:
     self._marks: list[int] = []
     self.stack: list[Any] = []
 
-  def run(self, file: BinaryIO) -> Any:
+  def run(self, file: io.BufferedIOBase) -> Any:
     """Follows a whole pickle and returns what it stands for.
 
     Raises:
