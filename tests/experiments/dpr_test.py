@@ -90,9 +90,9 @@ def _config(data, **fields):
   config.dpr.depth = 100
   config.valid_fraction = 0.3
   config.batch_size = 8
-  config.num_steps = 24
-  config.checkpoint_every = 24
-  config.eval_every = 12
+  config.num_steps = 20
+  config.checkpoint_every = 20
+  config.eval_every = 20
   config.log_every = 4
   config.update_from_flattened_dict(fields)
   return config
@@ -251,7 +251,6 @@ def test_a_run_learns_and_starts_another(data, tmp_path):
   loop.train(task, config, str(tmp_path), devices=jax.devices()[:1])
   rows = metric_writer.read(tmp_path)
   losses = [row['loss'] for row in rows if 'loss' in row]
-  print(losses, [r for r in rows if 'valid/mean_rank' in r])
   assert losses[-1] < 0.6 * losses[0]
   ranks = [row['valid/mean_rank'] for row in rows if 'valid/mean_rank' in row]
   assert 1 <= ranks[-1] < 0.5 * 16
