@@ -250,11 +250,11 @@ def finish(
     config.optimizer.part_scales = {}
     config.optimizer.accumulate_steps = 1  # ICT's negatives are of the batch
   if arg.endswith('test'):
-    _shrink(config)
+    shrink(config)
   return config
 
 
-def _shrink(config: ml_collections.ConfigDict) -> None:
+def shrink(config: ml_collections.ConfigDict) -> None:
   """Cuts everything to what a CPU does in seconds."""
   config.corpus.max_documents = 200
   config.tokens.documents_per_shard = 60

@@ -17,6 +17,7 @@ import json
 import math
 import os
 import pathlib
+import time
 from typing import Any
 
 from absl import logging
@@ -60,6 +61,7 @@ def validate(
   with contextlib.ExitStack() as stack:
     batches = stack.enter_context(_closing(iter(task.dataset('valid'))))
     for batch in itertools.islice(batches, num_batches):
+      batch = task.lookup(params, batch) if task.lookup else batch
       batch = sharding.global_batch(batch, program.rows)
       metrics = jax.device_get(program.evaluate(params, batch))
       weight = float(metrics.pop(optimizers.WEIGHT, 1.0))
@@ -169,15 +171,22 @@ def train(
       profiler.before(step - start)
       with meter.waiting():
         rows = next(batches)
+      extra = {}
+      if task.lookup:
+        if pending is not None:  # the newest parameters are waited for anyway
+          finish(*pending)
+          pending = None
+        began = time.monotonic()
+        rows = task.lookup(state.params, rows)
+        extra['lookup_sec'] = time.monotonic() - began
       batch = sharding.global_batch(rows, program.rows)
       with jax.profiler.StepTraceAnnotation('train', step_num=step):
         state, metrics = program.step(state, batch)
       if pending is not None:
         finish(*pending)
-      extra = {}
       if companion:
         companion.after_step(step, state.params)
-        extra = companion.metrics(step, rows)
+        extra |= companion.metrics(step, rows)
       pending = (step, metrics, extra)
       saving = step % config.checkpoint_every == 0 or step == num_steps
       if saving or step % config.eval_every == 0:

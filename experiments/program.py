@@ -173,7 +173,8 @@ def make_program(
   rules = sharding.make_rules(config.get('sharding_rules'))
   settings = optimizers.make_config(config.optimizer)
   parts = settings.accumulate_steps
-  rows = sharding.batch_sharding(mesh, config.batch_size, parts)
+  num_rows = task.batch_rows or config.batch_size
+  rows = sharding.batch_sharding(mesh, num_rows, parts)
   tx = optimizers.make_optimizer(settings, config.num_steps)
   init = functools.partial(init_state, task=task, tx=tx)
   boxed = jax.eval_shape(init, jax.random.key(config.seed))

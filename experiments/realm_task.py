@@ -355,8 +355,28 @@ def load(
     ValueError: if the data are of another tokenizer.
   """
   params, saved = checkpoints.load_params(str(workdir))
-  config = saved.config
-  data = realm_data.DataFolder.of(config, workdir)
+  config, data = saved.config, open_data(saved, workdir, data_dir)
+  model = model_lib.Realm(model_config(config, data))
+  return Trained(config, data, data.layout(config), model, params, saved.step)
+
+
+def open_data(
+  saved: checkpoints.Saved, workdir: str | os.PathLike, data_dir: str = ''
+) -> realm_data.DataFolder:
+  """The data of a checkpoint.
+
+  Args:
+    saved: what it says of itself.
+    workdir: of the run.
+    data_dir: where the data lie now, if they have moved.
+
+  Returns:
+    The data folder.
+
+  Raises:
+    ValueError: if it is of another tokenizer.
+  """
+  data = realm_data.DataFolder.of(saved.config, workdir)
   if data_dir:
     data = realm_data.DataFolder(pathlib.Path(data_dir))
   made_with = saved.fingerprints.get('tokenizer')
@@ -366,8 +386,7 @@ def load(
       f'{data.root} are of tokenizer {data.tokenizer.fingerprint}; expected '
       'data_dir to name data of the same tokenizer.'
     )
-  model = model_lib.Realm(model_config(config, data))
-  return Trained(config, data, data.layout(config), model, params, saved.step)
+  return data
 
 
 def untrained(

@@ -75,6 +75,12 @@ class Task:
       trained model can be held against the data it is run with.
     companion: what runs beside, if anything; its version goes into checkpoints
       in place of `index_version`.
+    lookup: (params, batch) -> batch, on the host: completes this process's rows
+      by what is retrieved with the newest parameters. Called right before each
+      step; what it returns must depend on its arguments, and on what the
+      companion serves, alone.
+    batch_rows: rows of a global batch, where they are padded to more than
+      config.batch_size; 0 where they are not.
   """
 
   init: Callable[[jax.Array], Params]
@@ -89,4 +95,6 @@ class Task:
   index_version: str = ''
   fingerprints: Mapping[str, str] = dataclasses.field(default_factory=dict)
   companion: Companion | None = None
+  lookup: Callable[[Params, Batch], Batch] | None = None
+  batch_rows: int = 0
   init_on_host: bool = False

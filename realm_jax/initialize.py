@@ -254,8 +254,13 @@ def replace(
   return result
 
 
+def embedders(shared: bool) -> tuple[str, ...]:
+  """Names at the top of the parameters: of one embedder, or of two."""
+  return EMBEDDERS[:1] if shared else EMBEDDERS[1:]
+
+
 def _names(config: config_lib.RealmConfig) -> tuple[str, ...]:
-  return EMBEDDERS[:1] if config.share_embedders else EMBEDDERS[1:]
+  return embedders(config.share_embedders)
 
 
 def _cut(

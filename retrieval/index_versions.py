@@ -130,6 +130,23 @@ def read_params(path: pathlib.Path) -> dict:
   return traverse_util.unflatten_dict(flat, sep='/')
 
 
+def read_snapshot(version: pathlib.Path) -> dict:
+  """The parameters that a published version was built from.
+
+  Args:
+    version: its folder.
+
+  Returns:
+    The embedder's, a tree of numpy arrays.
+
+  Raises:
+    FileNotFoundError: if there is no such version.
+  """
+  if not (version / _PARAMS).is_file():
+    raise FileNotFoundError(f'{version}: no such index version.')
+  return read_params(version / _PARAMS)
+
+
 class VersionFolder:
   """The versions of one index.
 

@@ -1,0 +1,29 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Questions answered from the packaged vital articles of Wikipedia; two CPU cores.
+
+Retriever and reader start from all-MiniLM-L6-v2; the questions are Red-Trivia's.
+
+  python -m experiments.qa_train --config=configs/open_qa_quickstart.py \
+    --workdir=runs/qa
+  python -m experiments.ask --config=configs/open_qa_quickstart.py \
+    --workdir=runs/qa --question='What is the capital of Mongolia?'
+"""
+
+import ml_collections
+
+from configs import open_qa_small
+
+
+def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
+  """Returns the configuration; see open_qa_base for `arg`."""
+  config = open_qa_small.get_config(arg)
+  config.corpus.kind = 'vital'
+  if not arg.endswith('test'):
+    config.corpus.max_documents = 0
+    config.blocks.max_length = 128
+    config.lookup.row_length = 152
+  config.questions.train = ('red_trivia:train',)
+  config.questions.dev = ('red_trivia:dev',)
+  config.questions.max_dev = 256
+  return config

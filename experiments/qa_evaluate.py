@@ -1,0 +1,199 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Evaluates a model that answers questions, on whole question sets.
+
+  python -m experiments.qa_evaluate --config=configs/open_qa_<name>.py \
+    --config.evaluate.questions="('webquestions:test=test.json',)" --workdir=DIR
+
+For each set: exact_match (the best span is gold, by position), official_exact_match
+and F1 of its text by the set's own rule, reader_oracle (a gold span stands in what was
+read), and the share of questions with an answer in the first k blocks. Writes
+<workdir>/qa_evaluation.json and predictions_<set>_<split>.jsonl, which
+experiments.score reads. Where config.data_dir names changed data, these are searched.
+"""
+
+from collections.abc import Sequence
+import dataclasses
+import json
+import pathlib
+from typing import Any
+
+from absl import logging
+import ml_collections
+import numpy as np
+import rich.table
+
+from experiments import command
+from experiments import progress
+from experiments import qa_answers
+from experiments import qa_task
+from experiments import realm_update
+from retrieval import answer_search
+from retrieval import bootstrap
+from retrieval import question_sets
+from retrieval import store
+
+FILE = 'qa_evaluation.json'
+
+
+def evaluate(
+  answerer: qa_answers.Answerer,
+  questions: question_sets.QuestionSet,
+  ks: Sequence[int],
+  rules: Sequence[str] = (),
+) -> tuple[dict[str, Any], list[qa_answers.Answered]]:
+  """Answers a question set and measures the answers.
+
+  Args:
+    answerer: the model.
+    questions: the set.
+    ks: numbers of blocks to look at; more than are retrieved are left out.
+    rules: by which a block holds an answer; () for the set's own. Sets of regular
+      expressions have but one.
+
+  Returns:
+    measures: name -> {mean, low, high}, a 95 % interval over questions; `dataset`
+    and the number of `questions` beside them; top_k per rule.
+    answered: every question, in order.
+  """
+  with progress.bar(questions.name, 'questions') as update:
+    answered = list(answerer(questions.questions, update))
+  values: dict[str, list[float]] = {'exact_match': [], 'reader_oracle': []}
+  for found in answered:
+    right = bool(found.answers) and found.answers[0].correct
+    values['exact_match'].append(float(right))
+    values['reader_oracle'].append(float(found.reader_oracle))
+    scores = questions.score(found.text, found.question)
+    for name, value in scores.items():
+      values.setdefault(name, []).append(value)
+  own = questions.match_rules
+  chosen = own if questions.kind == 'regex' else tuple(rules) or own
+  for rule in chosen:
+    ranks = first_hits(answerer, answered, rule)
+    width = len(answered[0].beam)
+    for k in sorted({min(k, width) for k in ks}):
+      hits = (ranks >= 0) & (ranks < k)
+      values[f'top_{k}_{rule}'] = hits.astype(float).tolist()
+  measures = {
+    name: dataclasses.asdict(bootstrap.bootstrap(np.asarray(x, np.float64)))
+    for name, x in values.items()
+  }
+  named = {'dataset': questions.name, 'questions': len(answered)}
+  return named | measures, answered
+
+
+def first_hits(
+  answerer: qa_answers.Answerer,
+  answered: Sequence[qa_answers.Answered],
+  rule: str,
+) -> np.ndarray:
+  """Rank of the first block with an answer, of each question: [n], -1 for none."""
+  data = answerer.trained.data
+  search = answer_search.AnswerSearch(data.blocks, rule, data.tokenizer)
+  beams = np.stack([found.beam for found in answered])
+  found = search.find(beams, [a.question.answers for a in answered])
+  return np.where(found.any(axis=1), found.argmax(axis=1), -1)
+
+
+def write_predictions(
+  path: pathlib.Path,
+  answered: Sequence[qa_answers.Answered],
+  answerer: qa_answers.Answerer,
+) -> None:
+  """Writes a JSON line for each question: question, prediction, its source."""
+  blocks = answerer.trained.data.blocks
+  lines = []
+  for found in answered:
+    line = {
+      'id': found.question.id,
+      'question': found.question.question,
+      'prediction': found.text,
+    }
+    if found.answers:
+      best = found.answers[0]
+      line |= {
+        'score': best.score,
+        'block': best.block,
+        'title': blocks.titles([best.block])[0],
+      }
+    lines.append(json.dumps(line, ensure_ascii=False) + '\n')
+  path.parent.mkdir(parents=True, exist_ok=True)
+  store.write_atomically(path, ''.join(lines).encode())
+
+
+def load_set(
+  spec: str, settings: ml_collections.ConfigDict, allow_other_counts: bool
+) -> question_sets.QuestionSet:
+  """A set of `evaluate.questions`, its first `evaluate.max_questions`."""
+  found = question_sets.load(spec, allow_other_counts=allow_other_counts)
+  if settings.max_questions:
+    kept = found.questions[: settings.max_questions]
+    found = dataclasses.replace(found, questions=kept)
+  return found
+
+
+def make_answerer(
+  trained: qa_task.Trained, settings: ml_collections.ConfigDict, retriever
+) -> qa_answers.Answerer:
+  """An answerer with the beams and batches of `config.evaluate`."""
+  return qa_answers.Answerer(
+    trained,
+    retriever,
+    retriever_beam=settings.retriever_beam,
+    reader_beam=settings.reader_beam,
+    batch_size=settings.batch_size,
+    read_at_once=settings.read_at_once,
+    num_answers=settings.answers,
+  )
+
+
+def print_measures(rows: Sequence[dict[str, Any]]) -> None:
+  """Prints a column for each set, in percent with half the interval."""
+  table = rich.table.Table('measure', *(row['dataset'] for row in rows))
+  table.add_row('questions', *(f'{row["questions"]:,}' for row in rows))
+  names = dict.fromkeys(
+    name for row in rows for name, x in row.items() if isinstance(x, dict)
+  )
+  for name in names:
+    table.add_row(name, *(cell(row.get(name)) for row in rows))
+  progress.console().print(table)
+
+
+def cell(share: dict[str, float] | None) -> str:
+  """A share in percent, with half the width of its interval; '-' for none."""
+  if share is None:
+    return '-'
+  half = 50 * (share['high'] - share['low'])
+  return f'{100 * share["mean"]:.1f} ±{half:.1f}'
+
+
+def run(config: ml_collections.ConfigDict, workdir: str) -> None:
+  """Evaluates the newest checkpoint."""
+  settings = config.evaluate
+  if not settings.questions:
+    raise ValueError(
+      'evaluate.questions is empty: expected sets such as '
+      "('webquestions:test=test.json',)."
+    )
+  trained_in = pathlib.Path(settings.workdir or workdir)
+  other = config.questions.allow_other_counts
+  sets = [load_set(spec, settings, other) for spec in settings.questions]
+  trained = qa_task.load(trained_in, config.data_dir)
+  folder = realm_update.index_folder(trained_in, config.data_dir)
+  logging.info('Evaluating step %d of %s.', trained.step, trained_in)
+  answerer = make_answerer(trained, settings, trained.retriever(folder))
+  rows = []
+  for questions in sets:
+    row, answered = evaluate(answerer, questions, settings.ks, settings.rules)
+    rows.append(row)
+    name = f'predictions_{questions.name.replace(":", "_")}.jsonl'
+    write_predictions(pathlib.Path(workdir) / name, answered, answerer)
+  text = json.dumps({'step': trained.step, 'sets': rows}, indent=1) + '\n'
+  path = pathlib.Path(workdir) / FILE
+  store.write_atomically(path, text.encode())
+  print_measures(rows)
+  logging.info('Written to %s, the predictions beside it.', path)
+
+
+if __name__ == '__main__':
+  command.main(run, computes=True)

@@ -1,0 +1,411 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Open-domain question answering as a Task, and trained models to ask."""
+
+from collections.abc import Sequence
+import dataclasses
+import functools
+import os
+import pathlib
+from typing import Any
+
+from absl import logging
+import jax
+import ml_collections
+
+from experiments import checkpoints
+from experiments import command
+from experiments import index_builder
+from experiments import realm_data
+from experiments import realm_task
+from experiments import refresh
+from experiments import sharding
+from experiments import tasks
+from realm_jax import beams
+from realm_jax import examples
+from realm_jax import initialize
+from realm_jax import lookup as lookup_lib
+from realm_jax import model as model_lib
+from realm_jax import open_qa
+from realm_jax import pipeline
+from realm_jax import question_rows
+from realm_jax import reader_losses
+from realm_jax import reader_rows
+from realm_jax import serving
+from retrieval import bm25
+from retrieval import index_versions
+from retrieval import question_sets
+from retrieval import store
+
+
+def model_config(
+  config: ml_collections.ConfigDict, data: realm_data.DataFolder
+) -> open_qa.OpenQaConfig:
+  """The model that a config names."""
+  return open_qa.OpenQaConfig(
+    realm=realm_task.model_config(config, data), **config.reader
+  )
+
+
+def reader_layout(
+  config: ml_collections.ConfigDict, data: realm_data.DataFolder
+) -> reader_rows.ReaderLayout:
+  """Lengths of the reader's rows and the tokenizer's specials."""
+  tokenizer = data.tokenizer
+  return reader_rows.ReaderLayout(
+    row_length=config.lookup.row_length,
+    question_length=config.lookup.question_length,
+    max_span_width=config.reader.max_span_width,
+    cls_id=tokenizer.cls_id,
+    sep_id=tokenizer.sep_id,
+    pad_id=tokenizer.pad_id,
+  )
+
+
+def starts(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
+  """The config with `realm_from` as the start of both parts."""
+  if not config.realm_from:
+    return config
+  both = {
+    name: config[name] or config.realm_from
+    for name in ('embedder_from', 'encoder_from')
+  }
+  return command.changed(config, **both)
+
+
+def init_params(
+  key: jax.Array,
+  *,
+  config: ml_collections.ConfigDict,
+  model_cfg: open_qa.OpenQaConfig,
+) -> tasks.Params:
+  """Initial parameters, boxed with their logical axes.
+
+  Args:
+    key: randomness of what no checkpoint gives.
+    config: names the checkpoints, or runs of ICT, DPR, MLM, REALM or question
+      answering.
+    model_cfg: the model.
+
+  Returns:
+    The tree of `open_qa.OpenQa`.
+  """
+  config = starts(config)
+  found = {
+    name: checkpoints.load_params(config[f'{name}_from'])[0]
+    for name in ('embedder', 'encoder')
+    if config[f'{name}_from']
+  }
+  folders = {
+    name: realm_data.checkpoint_path(config[name].checkpoint)
+    for name in ('embedder', 'encoder')
+    if config[name].checkpoint
+  }
+  trained = found.get('encoder')
+  whole = trained is not None and 'reader' in trained
+  return open_qa.init_params(
+    key,
+    model_cfg,
+    embedder=folders.get('embedder'),
+    encoder=folders.get('encoder') if trained is None else trained,
+    retriever=found.get('embedder'),
+    reader=trained if whole else None,
+  )
+
+
+def load_questions(
+  specs: Sequence[str], most: int, allow_other_counts: bool
+) -> list:
+  """Questions of several sets, the first `most` of all; 0 for all."""
+  found = []
+  for spec in specs:
+    loaded = question_sets.load(spec, allow_other_counts=allow_other_counts)
+    found += loaded.questions
+  return found[:most] if most else found
+
+
+def make_retriever(
+  config: ml_collections.ConfigDict,
+  data: realm_data.DataFolder,
+  snapshots: pipeline.Snapshots | None,
+) -> beams.Retriever:
+  """What finds blocks: `config.retriever`; dense ones search `snapshots`."""
+  kind = config.retriever
+  if kind == 'dense':
+    cfg = realm_task.model_config(config, data)
+    return beams.DenseRetriever(cfg, snapshots)
+  if kind == 'random':
+    return beams.RandomRetriever(data.blocks.num_blocks)
+  if kind != 'bm25':
+    raise ValueError(f'retriever {kind!r}: expected one of {beams.KINDS}.')
+  return beams.Bm25Retriever(bm25_index(data), config.lookup.bm25_scale)
+
+
+def bm25_index(data: realm_data.DataFolder) -> bm25.Bm25:
+  """BM25 over titles and texts of the blocks, built once for a data folder."""
+  blocks = data.blocks
+  path = data.root / f'bm25-{blocks.fingerprint[:12]}'
+  if path.is_dir():
+    return bm25.Bm25.load(path)
+  logging.info('Building BM25 over %d blocks.', blocks.num_blocks)
+  ids = range(blocks.num_blocks)
+  index = bm25.Bm25.build(
+    (text for i in ids for text in blocks.texts([i])),
+    (title for i in ids for title in blocks.titles([i])),
+  )
+  index.save(path)
+  return index
+
+
+def make_lookup(
+  config: ml_collections.ConfigDict,
+  data: realm_data.DataFolder,
+  retriever: beams.Retriever,
+  *,
+  retriever_beam: int = 0,
+  reader_beam: int = 0,
+  train_blocks: bool = False,
+) -> lookup_lib.Lookup:
+  """What completes batches of questions; beams of 0 are the config's."""
+  settings = config.lookup
+  return lookup_lib.Lookup(
+    reader_layout(config, data),
+    data.blocks,
+    retriever,
+    tokenizer=data.tokenizer,
+    rule=settings.rule,
+    retriever_beam=retriever_beam or settings.retriever_beam,
+    reader_beam=reader_beam or settings.reader_beam,
+    block_layout=data.layout(config) if train_blocks else None,
+  )
+
+
+def padded_rows(config: ml_collections.ConfigDict, devices: int) -> int:
+  """Rows of a global batch, padded so that devices and microbatches divide them."""
+  unit = devices * config.optimizer.accumulate_steps
+  return -(-config.batch_size // unit) * unit
+
+
+def _num_shards(config, devices) -> int:
+  mesh = sharding.make_mesh(**config.mesh, devices=devices)
+  return mesh.shape['data'] * mesh.shape['fsdp']
+
+
+def make_task(
+  config: ml_collections.ConfigDict,
+  data: realm_data.DataFolder,
+  workdir: str | os.PathLike,
+  *,
+  devices: Sequence[jax.Device] | None = None,
+  start_builder=None,
+) -> tasks.Task:
+  """Binds model, loss, questions and retrieval.
+
+  Args:
+    config: of the experiment.
+    data: where the stores lie.
+    workdir: where the index versions go.
+    devices: that train; all by default.
+    start_builder: starts the process of refresh.builder 'process'.
+
+  Returns:
+    What the loop trains.
+
+  Raises:
+    ValueError: for settings that do not fit each other, or no questions.
+  """
+  _check(config)
+  model_cfg = model_config(config, data)
+  companion = None
+  if config.retriever == 'dense':
+    builder = realm_task.make_builder(config, data, workdir)
+    settings = realm_task.refresh_config(config)
+    companion = refresh.Refresher(settings, builder, start_builder)
+  retriever = make_retriever(config, data, companion)
+  lookup = make_lookup(
+    config, data, retriever, train_blocks=config.train_blocks
+  )
+  source, splits = read_source(config, data)
+  rows = padded_rows(config, _num_shards(config, devices))
+
+  def dataset(split: str):
+    return question_rows.make_dataset(
+      source,
+      span=splits[split],
+      batch_size=config.batch_size,
+      train=split == 'train',
+      seed=config.seed,
+      process_index=jax.process_index(),
+      process_count=jax.process_count(),
+      padded_size=rows,
+    )
+
+  identity = [
+    *(source.fingerprint, data.blocks.fingerprint, config.lookup.to_dict()),
+    *(config.retriever, config.train_blocks, list(splits['train'])),
+    realm_task.refresh_config(config).identity,
+  ]
+  return tasks.Task(
+    init=functools.partial(init_params, config=config, model_cfg=model_cfg),
+    init_on_host=True,
+    loss=functools.partial(
+      reader_losses.loss, open_qa.OpenQa(model_cfg), **config.loss
+    ),
+    dataset=dataset,
+    pipeline_fingerprint=store.fingerprint(identity),
+    fingerprints=data.fingerprints(),
+    companion=companion,
+    lookup=lambda params, batch: lookup(params, batch, source),
+    batch_rows=rows,
+  )
+
+
+def freeze(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
+  """The config with a learning rate of 0 for what no loss reaches.
+
+  Else weight decay would wear these parts down.
+  """
+  if config.retriever != 'dense':
+    parts = initialize.embedders(config.model.share_embedders)
+  elif config.train_blocks or config.model.share_embedders:
+    return config
+  else:
+    parts = ('block_embedder',)
+  changed = command.changed(config)
+  with changed.unlocked():
+    changed.optimizer.part_scales.update({name: 0.0 for name in parts})
+  return changed
+
+
+def _check(config: ml_collections.ConfigDict) -> None:
+  """Refuses settings that do not fit each other."""
+  if not config.questions.train:
+    raise ValueError(
+      'questions.train is empty: expected sets such as '
+      "('webquestions:train=trainmodel.json,val.json,devtest.json',)."
+    )
+  if config.train_blocks and config.retriever != 'dense':
+    raise ValueError(
+      f'train_blocks=True needs retriever=dense, not {config.retriever!r}.'
+    )
+  if not config.train_blocks and config.refresh.schedule != 'frozen':
+    raise ValueError(
+      f'refresh.schedule={config.refresh.schedule!r}: with train_blocks=False '
+      "nothing changes the blocks' vectors; expected frozen."
+    )
+
+
+def read_source(
+  config: ml_collections.ConfigDict, data: realm_data.DataFolder
+) -> tuple[question_rows.QuestionSource, dict[str, tuple[int, int]]]:
+  """All questions of a run, and which of them are of which split."""
+  settings, other = config.questions, config.questions.allow_other_counts
+  train = load_questions(settings.train, settings.max_train, other)
+  dev = load_questions(settings.dev, settings.max_dev, other)
+  if not dev and config.eval_batches:
+    raise ValueError(
+      'questions.dev is empty: name a set, or set eval_batches=0.'
+    )
+  logging.info('%d questions to train on, %d held out.', len(train), len(dev))
+  source = question_rows.QuestionSource(
+    [*train, *dev], data.tokenizer, reader_layout(config, data)
+  )
+  spans = {
+    'train': (0, len(train)),
+    'valid': (len(train), len(train) + len(dev)),
+  }
+  return source, spans
+
+
+@dataclasses.dataclass(frozen=True)
+class Trained:
+  """A model that answers questions, with its data.
+
+  Attributes:
+    config: of the experiment.
+    data: where its stores lie.
+    layout: lengths of the blocks' rows.
+    model: the model.
+    params: its parameters, on one device.
+    step: of the checkpoint; 0 before training.
+    block_step: of the parameters that embed blocks.
+    block_params: these parameters, where they are not among `params`.
+  """
+
+  config: ml_collections.ConfigDict
+  data: realm_data.DataFolder
+  layout: examples.Layout
+  model: open_qa.OpenQa
+  params: Any
+  step: int
+  block_step: int = 0
+  block_params: Any = None
+
+  def as_realm(self) -> realm_task.Trained:
+    """The retriever that embedded the blocks."""
+    params = self.params if self.block_params is None else self.block_params
+    model = model_lib.Realm(self.model.config.realm)
+    return realm_task.Trained(
+      *(self.config, self.data, self.layout, model, params, self.block_step)
+    )
+
+  def open_index(self, folder: str | os.PathLike) -> serving.ServingIndex:
+    """The index of the blocks; built where it does not stand yet."""
+    return self.as_realm().open_index(folder)
+
+  def retriever(self, folder: str | os.PathLike) -> beams.Retriever:
+    """What finds blocks; the index lies in `folder`."""
+    snapshots = None
+    if self.config.retriever == 'dense':
+      snapshots = pipeline.OneSnapshot(self.open_index(folder))
+    return make_retriever(self.config, self.data, snapshots)
+
+
+def load(workdir: str | os.PathLike, data_dir: str = '') -> Trained:
+  """Loads the newest checkpoint of a run of question answering.
+
+  Args:
+    workdir: of the training run, or of a converted checkpoint.
+    data_dir: where the data lie now, if they have moved or changed.
+
+  Returns:
+    The trained model.
+
+  Raises:
+    FileNotFoundError: if there is no checkpoint.
+    ValueError: if it is of another kind of run, or of another tokenizer.
+  """
+  params, saved = checkpoints.load_params(str(workdir))
+  if 'reader' not in params:
+    raise ValueError(
+      f'{workdir}: a checkpoint with {sorted(params)}, expected a reader; '
+      'train one: experiments.qa_train --config.realm_from=' + str(workdir)
+    )
+  config = saved.config
+  data = realm_task.open_data(saved, workdir, data_dir)
+  block_step, block_params = saved.step, None
+  if saved.index_version:
+    folder = pathlib.Path(workdir) / realm_task.INDEX / saved.index_version
+    block_step = index_versions.step_of(saved.index_version)
+    block_params = index_versions.read_snapshot(folder)
+  model = open_qa.OpenQa(model_config(config, data))
+  return Trained(
+    *(config, data, data.layout(config), model, params, saved.step),
+    *(block_step, block_params),
+  )
+
+
+def untrained(
+  config: ml_collections.ConfigDict, data: realm_data.DataFolder
+) -> Trained:
+  """The model as training begins."""
+  model_cfg = model_config(config, data)
+  key = jax.random.split(jax.random.key(config.seed))[0]
+  params = sharding.unbox(init_params(key, config=config, model_cfg=model_cfg))
+  model = open_qa.OpenQa(model_cfg)
+  return Trained(config, data, data.layout(config), model, params, 0)
+
+
+def snapshot(trained: Trained) -> Any:
+  """The embedder's parameters that an index is built from."""
+  return index_builder.snapshot(trained.as_realm().params)

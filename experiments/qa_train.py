@@ -1,0 +1,47 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Fine-tunes REALM or ORQA on questions: retriever and reader together.
+
+  python -m experiments.qa_train --config=configs/open_qa_<name>.py[:arg] \
+    --config.realm_from=REALM --config.questions.train="('webquestions:train',)" \
+    --workdir=DIR
+
+Prepares the data in <workdir>/data, unless --config.data_dir names some. Run again after a kill, it continues from the
+last checkpoint bit for bit.
+"""
+
+import functools
+
+from absl import logging
+import jax
+import ml_collections
+
+from experiments import command
+from experiments import loop
+from experiments import qa_task
+from experiments import realm_data
+from experiments import realm_prepare
+from experiments import realm_refresh
+from experiments import realm_task
+
+
+def run(config: ml_collections.ConfigDict, workdir: str) -> None:
+  """Trains until `config.num_steps`."""
+  data = realm_data.DataFolder.of(config, workdir)
+  if not config.data_dir:
+    realm_prepare.run(config, workdir)
+  config = qa_task.freeze(config)
+  start_builder = functools.partial(
+    realm_refresh.start_child, config, str(data.root), workdir
+  )
+  builders = realm_task.builder_devices(config)
+  devices = [d for d in jax.devices() if d not in builders]
+  task = qa_task.make_task(
+    config, data, workdir, devices=devices, start_builder=start_builder
+  )
+  logging.info('Training on %s, writing to %s.', data.root, workdir)
+  loop.train(task, config, workdir, devices=devices)
+
+
+if __name__ == '__main__':
+  command.main(run, computes=True)

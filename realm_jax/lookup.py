@@ -1,0 +1,139 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Completes questions by the blocks they retrieve: all that the losses read.
+
+Lee et al. 2019 (ORQA), sections 3 and 4. The host does it right before a step, with
+the newest parameters: the trained query embedder decides which blocks are read.
+"""
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from realm_jax import beams
+from realm_jax import examples
+from realm_jax import question_rows
+from realm_jax import reader_rows
+from retrieval import answer_search
+from retrieval import blocks as blocks_lib
+from retrieval import questions as questions_lib
+from retrieval import tokenizers
+
+
+class Lookup:
+  """Finds blocks, looks for answers in them, and builds the reader's rows.
+
+  Attributes:
+    retriever_beam: C, at most the number of blocks.
+    reader_beam: R, at most C.
+  """
+
+  def __init__(
+    self,
+    layout: reader_rows.ReaderLayout,
+    blocks: blocks_lib.BlockStore,
+    retriever: beams.Retriever,
+    *,
+    tokenizer: tokenizers.WordPieceTokenizer,
+    rule: str = 'substring',
+    retriever_beam: int = 5000,
+    reader_beam: int = 5,
+    block_layout: examples.Layout | None = None,
+  ):
+    """Nothing is read yet.
+
+    Args:
+      layout: of the reader's rows.
+      blocks: what is retrieved.
+      retriever: finds them.
+      tokenizer: of the blocks.
+      rule: by which a block holds an answer; see `retrieval.answers`.
+      retriever_beam: C; fewer where there are fewer blocks.
+      reader_beam: R.
+      block_layout: of the block embedder's rows, if it is trained; else None.
+
+    Raises:
+      ValueError: for beams that do not fit each other.
+    """
+    if not 1 <= reader_beam <= retriever_beam:
+      raise ValueError(
+        f'reader_beam={reader_beam} and retriever_beam={retriever_beam}: '
+        'expected 1 <= reader_beam <= retriever_beam.'
+      )
+    self.retriever_beam = min(retriever_beam, blocks.num_blocks)
+    self.reader_beam = min(reader_beam, self.retriever_beam)
+    self._layout, self._blocks = layout, blocks
+    self._block_layout = block_layout
+    self._retriever = retriever
+    self._searches = {
+      'string': answer_search.AnswerSearch(blocks, rule, tokenizer),
+      'regex': answer_search.AnswerSearch(blocks, 'regex'),
+    }
+
+  def __call__(
+    self,
+    params: Any,
+    batch: Mapping[str, np.ndarray],
+    source: question_rows.QuestionSource,
+  ) -> examples.Batch:
+    """Completes a batch.
+
+    Args:
+      params: of the model as it is now.
+      batch: question_index [B] int32, question_ids, question_mask [B, Q] and
+        row_valid [B], of `question_rows.make_dataset`.
+      source: what the indices point into.
+
+    Returns:
+      The batch that `reader_losses.loss` reads, and beam_ids [B, C] int32, -1 for
+      none, reader_starts [B, R] int32.
+    """
+    indices = np.where(
+      batch['row_valid'], batch['question_index'], question_rows.NONE
+    )
+    asked = [source.questions[i] if i >= 0 else None for i in indices.tolist()]
+    texts = [question.question if question else '' for question in asked]
+    beam = self._retriever(params, batch, texts, self.retriever_beam)
+    ids = np.where(batch['row_valid'][:, None], beam.ids, -1)
+    read = ids[:, : self.reader_beam]
+    rows = reader_rows.reader_rows(
+      self._layout, self._blocks, read, source.tokens(indices)
+    )
+    found = dict(batch) | beam.fields | rows
+    found |= {
+      'beam_ids': ids.astype(np.int32),
+      'beam_valid': ids >= 0,
+      'beam_has_answer': self._has_answer(ids, asked),
+      'reader_correct': source.gold_spans(indices, self._blocks, read, rows),
+    }
+    if self._block_layout is not None:
+      found |= self._block_rows(read)
+    return found
+
+  def _has_answer(
+    self,
+    ids: np.ndarray,
+    asked: Sequence[questions_lib.Question | None],
+  ) -> np.ndarray:
+    """[B, C] which blocks hold an answer, each question by its kind's rule."""
+    found = np.zeros(ids.shape, bool)
+    for kind, search in self._searches.items():
+      here = [
+        n for n, q in enumerate(asked) if q and q.answers and q.kind == kind
+      ]
+      if here:
+        found[here] = search.find(ids[here], [asked[n].answers for n in here])
+    return found
+
+  def _block_rows(self, ids: np.ndarray) -> examples.Batch:
+    """Rows of the read blocks for the block embedder: [B, R, T]."""
+    rows = examples.titled_blocks(
+      self._block_layout, self._blocks, ids.reshape(-1)
+    )
+    names = ('block_ids', 'block_mask', 'block_types')
+    return {
+      name: row.reshape(*ids.shape, -1)
+      for name, row in zip(names, rows, strict=True)
+    }

@@ -1,0 +1,178 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Fine-tuning: repeats, resumes, runs on many devices; evaluated and scored."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+
+from experiments import checkpoints
+from experiments import loop
+from experiments import qa_answers
+from experiments import qa_evaluate
+from experiments import qa_task
+from retrieval import question_sets
+from tests.experiments import tiny_open_qa
+
+_ONE = jax.devices()[:1]
+
+
+@pytest.fixture(scope='module')
+def data(tmp_path_factory):
+  return tiny_open_qa.make_data(tmp_path_factory.mktemp('qa') / 'data')
+
+
+def _train(config, workdir, devices=_ONE):
+  config = qa_task.freeze(config)
+  task = tiny_open_qa.task(config, workdir, devices)
+  state = loop.train(task, config, str(workdir), devices=devices)
+  lines = (workdir / 'metrics.jsonl').read_text().splitlines()
+  return state, [json.loads(line) for line in lines]
+
+
+@pytest.fixture(scope='module')
+def run(data, tmp_path_factory):
+  """Four steps on one device, with the questions' embedder apart."""
+  workdir = tmp_path_factory.mktemp('run')
+  fields = {'model.share_embedders': False}
+  config = tiny_open_qa.get_config(data, **fields)
+  state, metrics = _train(config, workdir)
+  return config, workdir, state, metrics
+
+
+def _same(a, b, atol=0.0):
+  jax.tree.map(
+    lambda x, y: np.testing.assert_allclose(x, y, rtol=0, atol=atol), a, b
+  )
+
+
+def test_losses_are_reported_and_only_the_questions_side_learns(run):
+  config, workdir, state, metrics = run
+  start = qa_task.untrained(config, tiny_open_qa.tiny_realm.data_of(config))
+  steps = [row for row in metrics if 'early_loss' in row]
+  assert all(row['beam_has_answer'] == 1 for row in steps)
+  assert all(0 < row['lookup_sec'] for row in steps)
+  assert {'valid/loss', 'valid/exact_match'} <= set().union(*metrics)
+  _same(state.params['block_embedder'], start.params['block_embedder'])
+  for part in ('query_embedder', 'reader'):
+    before = jax.tree.leaves(start.params[part])
+    after = jax.tree.leaves(state.params[part])
+    assert any((a != b).any() for a, b in zip(before, after, strict=True))
+
+
+def test_killed_run_resumes_bit_for_bit(run, tmp_path, monkeypatch):
+  config, _, state, _ = run
+  save = checkpoints.Checkpoints.save
+
+  def save_and_die(self, step, *arguments):
+    save(self, step, *arguments)
+    raise KeyboardInterrupt
+
+  with monkeypatch.context() as patch:
+    patch.setattr(checkpoints.Checkpoints, 'save', save_and_die)
+    with pytest.raises(KeyboardInterrupt):
+      _train(config, tmp_path)
+  again, _ = _train(config, tmp_path)
+  _same(again.params, state.params)
+  _same(again.opt_state, state.opt_state)
+
+
+def test_eight_devices_equal_one_with_a_batch_that_they_do_not_divide(
+  data, run, tmp_path
+):
+  config, _, state, _ = run
+  eight, _ = _train(config, tmp_path, jax.devices())
+  _same(eight.params, state.params, atol=2e-5)
+
+
+def test_blocks_side_learns_and_the_index_follows(data, tmp_path):
+  config = tiny_open_qa.get_config(
+    data, 'blocks_test', **{'model.share_embedders': False, 'num_steps': 3}
+  )
+  state, metrics = _train(config, tmp_path)
+  start = qa_task.untrained(config, tiny_open_qa.tiny_realm.data_of(config))
+  before = jax.tree.leaves(start.params['block_embedder'])
+  after = jax.tree.leaves(state.params['block_embedder'])
+  assert any((a != b).any() for a, b in zip(before, after, strict=True))
+  ages = [row['index_age_steps'] for row in metrics if 'index_age_steps' in row]
+  assert ages == [0, 1, 0]
+
+
+@pytest.mark.parametrize('arg', ['bm25_test', 'random_test'])
+def test_reader_alone(data, tmp_path, arg):
+  config = tiny_open_qa.get_config(data, arg, **{'num_steps': 2})
+  state, metrics = _train(config, tmp_path)
+  start = qa_task.untrained(config, tiny_open_qa.tiny_realm.data_of(config))
+  _same(state.params['embedder'], start.params['embedder'])
+  assert any(row.get('full_loss', 0) > 0 for row in metrics)
+  trained = qa_task.load(tmp_path, str(data))
+  found = qa_answers.Answerer(trained, trained.retriever(tmp_path / 'index'))
+  sets = question_sets.load(config.evaluate.questions[0])
+  [answered] = found(sets.questions[:1])
+  assert answered.text
+
+
+def test_evaluation_and_its_predictions_agree(run, tmp_path):
+  config, workdir, _, _ = run
+  config = config.copy_and_resolve_references()
+  config.evaluate.workdir = str(workdir)
+  qa_evaluate.run(config, str(tmp_path))
+  result = json.loads((tmp_path / qa_evaluate.FILE).read_text())
+  strings, patterns = result['sets']
+  assert (strings['questions'], patterns['questions']) == (6, 2)
+  assert 0 <= strings['top_1_substring']['mean'] <= 1
+  assert strings['top_12_dpr']['mean'] == 1
+  assert patterns['top_12_regex']['mean'] == 1
+  # What is right by position is right by its text.
+  assert (
+    strings['exact_match']['mean'] <= strings['official_exact_match']['mean']
+  )
+  assert strings['exact_match']['mean'] <= strings['reader_oracle']['mean']
+  lines = (tmp_path / 'predictions_custom_test.jsonl').read_text().splitlines()
+  questions = question_sets.load(config.evaluate.questions[0])
+  scores = [
+    questions.score(row['prediction'], questions.by_id[row['id']])
+    for row in map(json.loads, lines)
+  ]
+  assert np.mean([x['f1'] for x in scores]) == pytest.approx(
+    strings['f1']['mean']
+  )
+
+
+def test_batches_and_beams_do_not_change_the_answer(run):
+  _, workdir, _, _ = run
+  trained = qa_task.load(workdir)
+  retriever = trained.retriever(workdir / 'index')
+  questions = question_sets.load(trained.config.evaluate.questions[0]).questions
+  found = [
+    list(
+      qa_answers.Answerer(
+        *(trained, retriever), batch_size=size, read_at_once=at_once
+      )(questions)
+    )
+    for size, at_once in ((1, 16), (4, 2))
+  ]
+  for one, other in zip(*found, strict=True):
+    assert [a.text for a in one.answers] == [a.text for a in other.answers]
+    np.testing.assert_array_equal(one.beam, other.beam)
+    block, (start, limit) = one.answers[0].highlight(trained.data.blocks)
+    assert block[start:limit] == one.text
+
+
+def test_bad_input_is_refused_in_one_line(data, run, tmp_path):
+  _, workdir, _, _ = run
+  for fields, message in (
+    ({'questions.train': ()}, 'questions.train is empty'),
+    ({'questions.dev': ()}, 'questions.dev is empty'),
+    ({'retriever': 'tfidf'}, "retriever 'tfidf': expected"),
+    ({'refresh.schedule': 'sync'}, 'expected frozen'),
+    ({'lookup.reader_beam': 13}, 'reader_beam=13'),
+    ({'retriever': 'bm25', 'train_blocks': True}, 'needs retriever=dense'),
+  ):
+    config = tiny_open_qa.get_config(data, **fields)
+    with pytest.raises(ValueError, match=message):
+      tiny_open_qa.task(config, tmp_path)
+  with pytest.raises(FileNotFoundError, match='train first'):
+    qa_task.load(tmp_path)
