@@ -49,7 +49,7 @@ def batch(
     return {
       f'{name}_ids': rng.integers(0, tiny.V, shape, np.int32),
       f'{name}_mask': at < lengths,
-      f'{name}_types': (at >= 2).astype(np.int32),
+      f'{name}_types': np.broadcast_to(at >= 2, shape).astype(np.int32),
     }
 
   found = rows('question', b, Q) | rows('reader', b, r, L)
@@ -57,7 +57,8 @@ def batch(
   if fresh:
     found |= rows('block', b, r, T)
   at = np.arange(L)
-  inside = (at >= 2) & found['reader_mask'] & np.roll(at < L - 1, 1)
+  # Without the two tokens of the question and the last one, [SEP].
+  inside = (at >= 2) & np.roll(found['reader_mask'], -1, axis=-1) & (at < L - 1)
   correct = np.zeros((b, r, W, L), bool)
   correct[:, 0, 0, 3] = correct[:, 0, 1, 2] = True
   beam, read = np.ones((b, c), bool), np.ones((b, r), bool)
