@@ -230,6 +230,7 @@ def save_params(
   config: Mapping[str, Any],
   step: int = 0,
   fingerprints: Mapping[str, str] | None = None,
+  index_version: str = '',
 ) -> None:
   """Saves parameters that were not trained here, for `load_params`.
 
@@ -239,6 +240,7 @@ def save_params(
     config: JSON values, as of a run.
     step: of the training elsewhere.
     fingerprints: of the data that belong to them, by name.
+    index_version: that they retrieve from, where it is not of themselves.
 
   Raises:
     ValueError: when there is a checkpoint already.
@@ -253,7 +255,7 @@ def save_params(
     metadata = {
       'config': dict(config),
       'pipeline': {'converted': True},  # no run: nothing to continue exactly
-      'index_version': '',
+      'index_version': index_version,
       'fingerprints': dict(fingerprints or {}),
     }
     saver.save_checkpointables(

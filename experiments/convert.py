@@ -13,7 +13,8 @@ takes, as config.realm_from or as --workdir.
 
 --blocks=blocks.tfr (with titles.tfr beside or --titles; or a block_records.npy)
 makes DIR/data and, of the vectors that came along or of --block_emb=PREFIX, the
-index: nothing is embedded. --vocab=vocab.txt is the vocabulary of a TensorFlow
+index: nothing is embedded. The vectors of a fine-tuned model were made by the embedder
+it started from: --block_embedder names that. --vocab=vocab.txt is the vocabulary of a TensorFlow
 checkpoint. --num_heads is needed where heads are not 64 wide. --config is the config
 that the sizes found are put into.
 """
@@ -25,7 +26,9 @@ from typing import Any
 
 from absl import flags
 from absl import logging
+import jax
 import ml_collections
+import numpy as np
 import rich.table
 
 from experiments import checkpoint_export
@@ -33,6 +36,7 @@ from experiments import checkpoint_sources
 from experiments import checkpoints
 from experiments import command
 from experiments import converted_blocks
+from experiments import index_builder
 from experiments import progress
 from experiments import realm_data
 from experiments import realm_task
@@ -58,6 +62,9 @@ class Options:
     blocks: blocks.tfr, block_records.npy, a folder with one, or ''.
     titles: titles.tfr; '' is the one beside the blocks, or none.
     block_emb: prefix of the bundle of the blocks' vectors, or ''.
+    block_embedder: checkpoint of the embedder that made them; '' is the one that
+      is converted. A fine-tuned model has another one: only its questions' side
+      was trained.
   """
 
   paths: tuple[str, ...]
@@ -66,6 +73,7 @@ class Options:
   blocks: str = ''
   titles: str = ''
   block_emb: str = ''
+  block_embedder: str = ''
 
 
 def _bert_fields(config: bert.BertConfig) -> dict[str, Any]:
@@ -232,7 +240,13 @@ def convert(
         config.model.projection_size,
       )
   step = max(part.step for part in found.parts)
-  _save(workdir, params, config, step, prints, found)
+  block_params, block_step, version = params, step, ''
+  if options.block_embedder and blocks is not None:
+    block_params, block_step = _block_embedder(options, params), 0
+    version = index_versions.version_name(
+      block_step, index_builder.snapshot(block_params), blocks
+    )
+  _save(workdir, params, config, step, prints, found, version)
   rows = _summary(found)
   if blocks is not None:
     rows['blocks'] = f'{blocks.num_blocks:,}'
@@ -241,8 +255,8 @@ def convert(
       found.vectors,
       found.vectors_name,
       blocks,
-      params,
-      step=step,
+      block_params,
+      step=block_step,
       root=pathlib.Path(workdir) / realm_task.INDEX,
       config=config,
     )
@@ -251,7 +265,24 @@ def convert(
   return rows
 
 
-def _save(workdir, params, config, step, prints, found) -> None:
+def _block_embedder(options: Options, params: Any) -> dict[str, Any]:
+  """The embedder that made the blocks' vectors, of the converted one's shapes.
+
+  Raises:
+    ValueError: when there is none, or one of other shapes.
+  """
+  path = options.block_embedder
+  found = checkpoint_sources.read([path], options.num_heads)
+  made = checkpoint_convert.join(found.parts).get('embedder')
+  if made is None or 'embedder' not in params:
+    raise ValueError(f'{path}: expected an embedder there and in --from.')
+  shapes = (jax.tree.map(np.shape, x) for x in (made, params['embedder']))
+  if len({str(x) for x in shapes}) > 1:
+    raise ValueError(f'{path}: an embedder of other sizes than that of --from.')
+  return {'embedder': made}
+
+
+def _save(workdir, params, config, step, prints, found, version) -> None:
   """Writes the checkpoint, or finds that this very one stands already."""
   try:
     saved = checkpoints.find(workdir)
@@ -273,6 +304,7 @@ def _save(workdir, params, config, step, prints, found) -> None:
     config=json.loads(config.to_json()),
     step=step,
     fingerprints=prints,
+    index_version=version,
   )
   for part in found.parts:
     file = checkpoint_export.unused_file(workdir, part.hf_class)
@@ -314,6 +346,7 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
     blocks=values.blocks,
     titles=values.titles,
     block_emb=values.block_emb,
+    block_embedder=values.block_embedder,
   )
   show(convert(options, config, workdir))
   logging.info('The checkpoint lies in %s.', workdir)
@@ -330,6 +363,7 @@ def define_flags() -> None:
   flags.DEFINE_string('blocks', '', 'blocks.tfr or block_records.npy.')
   flags.DEFINE_string('titles', '', 'titles.tfr; by default beside the blocks.')
   flags.DEFINE_string('block_emb', '', 'Prefix of the vectors of the blocks.')
+  flags.DEFINE_string('block_embedder', '', 'Checkpoint that made these.')
 
 
 if __name__ == '__main__':
