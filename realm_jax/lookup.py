@@ -22,8 +22,8 @@ from retrieval import questions as questions_lib
 from retrieval import tokenizers
 
 
-class Lookup:
-  """Finds blocks, looks for answers in them, and builds the reader's rows.
+class BlockLookup:
+  """Finds blocks and builds the rows that are read.
 
   Attributes:
     retriever_beam: C, at most the number of blocks.
@@ -36,8 +36,6 @@ class Lookup:
     blocks: blocks_lib.BlockStore,
     retriever: beams.Retriever,
     *,
-    tokenizer: tokenizers.WordPieceTokenizer,
-    rule: str = 'substring',
     retriever_beam: int = 5000,
     reader_beam: int = 5,
     block_layout: examples.Layout | None = None,
@@ -48,8 +46,6 @@ class Lookup:
       layout: of the reader's rows.
       blocks: what is retrieved.
       retriever: finds them.
-      tokenizer: of the blocks.
-      rule: by which a block holds an answer; see `retrieval.answers`.
       retriever_beam: C; fewer where there are fewer blocks.
       reader_beam: R.
       block_layout: of the block embedder's rows, if it is trained; else None.
@@ -67,10 +63,6 @@ class Lookup:
     self._layout, self._blocks = layout, blocks
     self._block_layout = block_layout
     self._retriever = retriever
-    self._searches = {
-      'string': answer_search.AnswerSearch(blocks, rule, tokenizer),
-      'regex': answer_search.AnswerSearch(blocks, 'regex'),
-    }
 
   def __call__(
     self,
@@ -87,14 +79,26 @@ class Lookup:
       source: what the indices point into.
 
     Returns:
-      The batch that `reader_losses.loss` reads, and beam_ids [B, C] int32, -1 for
-      none, reader_starts [B, R] int32.
+      The batch with what `open_qa.BeamRetriever` scores, reader_ids, reader_mask,
+      reader_types [B, R, L] and reader_valid [B, R], beam_ids [B, C] int32, -1
+      for none, reader_starts [B, R] int32.
     """
+    found, _ = self._complete(params, batch, source)
+    return found
+
+  def _complete(
+    self,
+    params: Any,
+    batch: Mapping[str, np.ndarray],
+    source: question_rows.QuestionSource,
+  ) -> tuple[examples.Batch, np.ndarray]:
+    """What `__call__` returns, and [B] which question each row is."""
     indices = np.where(
       batch['row_valid'], batch['question_index'], question_rows.NONE
     )
-    asked = [source.questions[i] if i >= 0 else None for i in indices.tolist()]
-    texts = [question.question if question else '' for question in asked]
+    texts = [
+      source.questions[i].question if i >= 0 else '' for i in indices.tolist()
+    ]
     beam = self._retriever(params, batch, texts, self.retriever_beam)
     ids = np.where(batch['row_valid'][:, None], beam.ids, -1)
     read = ids[:, : self.reader_beam]
@@ -102,15 +106,71 @@ class Lookup:
       self._layout, self._blocks, read, source.tokens(indices)
     )
     found = dict(batch) | beam.fields | rows
-    found |= {
-      'beam_ids': ids.astype(np.int32),
-      'beam_valid': ids >= 0,
-      'beam_has_answer': self._has_answer(ids, asked),
-      'reader_correct': source.gold_spans(indices, self._blocks, read, rows),
-    }
+    found |= {'beam_ids': ids.astype(np.int32), 'beam_valid': ids >= 0}
     if self._block_layout is not None:
       found |= self._block_rows(read)
-    return found
+    return found, indices
+
+  def _block_rows(self, ids: np.ndarray) -> examples.Batch:
+    """Rows of the read blocks for the block embedder: [B, R, T]."""
+    rows = examples.titled_blocks(
+      self._block_layout, self._blocks, ids.reshape(-1)
+    )
+    names = ('block_ids', 'block_mask', 'block_types')
+    return {
+      name: row.reshape(*ids.shape, -1)
+      for name, row in zip(names, rows, strict=True)
+    }
+
+
+class Lookup(BlockLookup):
+  """Also looks for answers in the blocks, and for gold spans in the rows."""
+
+  def __init__(
+    self,
+    layout: reader_rows.ReaderLayout,
+    blocks: blocks_lib.BlockStore,
+    retriever: beams.Retriever,
+    *,
+    tokenizer: tokenizers.WordPieceTokenizer,
+    rule: str = 'substring',
+    **settings,
+  ):
+    """Nothing is read yet.
+
+    Args:
+      layout: see `BlockLookup`.
+      blocks: likewise.
+      retriever: likewise.
+      tokenizer: of the blocks.
+      rule: by which a block holds an answer; see `retrieval.answers`.
+      **settings: see `BlockLookup`.
+    """
+    super().__init__(layout, blocks, retriever, **settings)
+    self._searches = {
+      'string': answer_search.AnswerSearch(blocks, rule, tokenizer),
+      'regex': answer_search.AnswerSearch(blocks, 'regex'),
+    }
+
+  def __call__(
+    self,
+    params: Any,
+    batch: Mapping[str, np.ndarray],
+    source: question_rows.QuestionSource,
+  ) -> examples.Batch:
+    """Completes a batch; arguments as of `BlockLookup`.
+
+    Returns:
+      The batch that `reader_losses.loss` reads, and beam_ids and reader_starts.
+    """
+    found, indices = self._complete(params, batch, source)
+    ids = found['beam_ids'].astype(np.int64)
+    read = ids[:, : self.reader_beam]
+    asked = [source.questions[i] if i >= 0 else None for i in indices.tolist()]
+    return found | {
+      'beam_has_answer': self._has_answer(ids, asked),
+      'reader_correct': source.gold_spans(indices, self._blocks, read, found),
+    }
 
   def _has_answer(
     self,
@@ -126,14 +186,3 @@ class Lookup:
       if here:
         found[here] = search.find(ids[here], [asked[n].answers for n in here])
     return found
-
-  def _block_rows(self, ids: np.ndarray) -> examples.Batch:
-    """Rows of the read blocks for the block embedder: [B, R, T]."""
-    rows = examples.titled_blocks(
-      self._block_layout, self._blocks, ids.reshape(-1)
-    )
-    names = ('block_ids', 'block_mask', 'block_types')
-    return {
-      name: row.reshape(*ids.shape, -1)
-      for name, row in zip(names, rows, strict=True)
-    }
