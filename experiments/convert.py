@@ -8,15 +8,15 @@
 --from takes folders of the Hugging Face port (safetensors, or pytorch_model.bin,
 whose pickle is not executed), prefixes of TensorFlow checkpoints, or a folder with
 such checkpoints beneath, as cc_news_pretrained has them. What completes each other
-(embedder and encoder, say) is joined. DIR then holds a checkpoint that every command
-takes, as config.realm_from or as --workdir.
+(embedder and encoder, say) is joined. DIR then holds a checkpoint that other
+commands take, as config.realm_from or as --workdir.
 
 --blocks=blocks.tfr (with titles.tfr beside or --titles; or a block_records.npy)
 makes DIR/data and, of the vectors that came along or of --block_emb=PREFIX, the
-index: nothing is embedded. The vectors of a fine-tuned model were made by the embedder
-it started from: --block_embedder names that. --vocab=vocab.txt is the vocabulary of a TensorFlow
-checkpoint. --num_heads is needed where heads are not 64 wide. --config is the config
-that the sizes found are put into.
+index: nothing is embedded. The vectors of a fine-tuned model were made by the
+embedder it started from: --block_embedder names that. --vocab=vocab.txt is the
+vocabulary of a TensorFlow checkpoint. --num_heads is needed where heads are not 64
+wide. --config is the config that the sizes found are put into.
 """
 
 import dataclasses
