@@ -43,6 +43,7 @@ from experiments import realm_task
 from realm_jax import checkpoint_convert
 from realm_jax import checkpoint_names
 from retrieval import bert
+from retrieval import block_records
 from retrieval import index_versions
 from retrieval import safetensors_files
 from retrieval import tokenizers
@@ -186,6 +187,44 @@ def take_tokenizer(path: pathlib.Path, folder: pathlib.Path, size: int) -> str:
   return there
 
 
+def _make_data(options, config, found, workdir):
+  """Vocabulary and blocks, where there are some.
+
+  Returns:
+    The config that names them, their fingerprints, the blocks or None.
+  """
+  data = realm_data.DataFolder.of(config, workdir)
+  prints, blocks = {}, None
+  vocab = options.vocab or found.tokenizer
+  if vocab:
+    size = found.parts[0].sizes.bert.vocab_size
+    path = pathlib.Path(vocab)
+    prints['tokenizer'] = take_tokenizer(path, data.tokenizer_path, size)
+    own = str(data.tokenizer_path.resolve())
+    config = command.changed(config, tokenizer={'path': own})
+  source = options.blocks or (found.records and str(found.records))
+  if source:
+    if not vocab:
+      raise ValueError('--blocks needs a vocabulary: name it by --vocab.')
+    width = config.model.projection_size
+    if found.vectors is not None and source.endswith('.npy'):
+      # The header tells; tokenizing millions first would be a pity.
+      count = block_records.count(source)
+      converted_blocks.check_sizes(
+        found.vectors, found.vectors_name, count, width
+      )
+    converted_blocks.place_files(data.root, source, options.titles)
+    fields = converted_blocks.corpus_fields(data.root.resolve())
+    config = command.changed(config, **fields)
+    blocks = converted_blocks.build_blocks(config, data)
+    prints['blocks'] = blocks.fingerprint
+    if found.vectors is not None:
+      converted_blocks.check_sizes(
+        found.vectors, found.vectors_name, blocks.num_blocks, width
+      )
+  return config, prints, blocks
+
+
 def convert(
   options: Options, config: ml_collections.ConfigDict, workdir: str
 ) -> dict[str, str]:
@@ -214,31 +253,7 @@ def convert(
     found.vectors = checkpoint_sources.read_vectors(options.block_emb)
     found.vectors_name = options.block_emb
   config = make_config(config, found)
-  data = realm_data.DataFolder.of(config, workdir)
-  prints, blocks = {}, None
-  vocab = options.vocab or found.tokenizer
-  if vocab:
-    size = found.parts[0].sizes.bert.vocab_size
-    path = pathlib.Path(vocab)
-    prints['tokenizer'] = take_tokenizer(path, data.tokenizer_path, size)
-    own = str(data.tokenizer_path.resolve())
-    config = command.changed(config, tokenizer={'path': own})
-  source = options.blocks or (found.records and str(found.records))
-  if source:
-    if not vocab:
-      raise ValueError('--blocks needs a vocabulary: name it by --vocab.')
-    converted_blocks.place_files(data.root, source, options.titles)
-    fields = converted_blocks.corpus_fields(data.root.resolve())
-    config = command.changed(config, **fields)
-    blocks = converted_blocks.build_blocks(config, data)
-    prints['blocks'] = blocks.fingerprint
-    if found.vectors is not None:
-      converted_blocks.check_sizes(
-        found.vectors,
-        found.vectors_name,
-        blocks.num_blocks,
-        config.model.projection_size,
-      )
+  config, prints, blocks = _make_data(options, config, found, workdir)
   step = max(part.step for part in found.parts)
   block_params, block_step, version = params, step, ''
   if options.block_embedder and blocks is not None:

@@ -169,9 +169,33 @@ def from_bundle(
   except ValueError as e:
     raise ValueError(f'{source}: {e}') from None
   hf_class = names.BUNDLES[bundle]
+  tensors, fates = _rename(variables, bundle, sizes, source)
+  # Vectors lie in a bundle of their own.
+  vectors = np.zeros((0, sizes.projection_size), np.float32)
+  if hf_class == 'RealmForOpenQA':
+    tensors[names.BLOCKS] = vectors
+  found = from_hf(
+    tensors,
+    dataclasses.replace(sizes, num_blocks=None),
+    source,
+    hf_class=hf_class,
+  )
+  step = int(variables[names.STEP]) if names.STEP in variables else 0
+  return dataclasses.replace(
+    found, sizes=sizes, vectors=None, fates=fates, step=step
+  )
+
+
+def _rename(
+  variables: Mapping[str, np.ndarray],
+  bundle: str,
+  sizes: names.Sizes,
+  source: str,
+) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+  """A bundle's tensors by the port's names; fates by TensorFlow's."""
   tensors, fates, problems = {}, {}, []
   left = dict(variables)
-  for tensor in names.layout(hf_class, sizes):
+  for tensor in names.layout(names.BUNDLES[bundle], sizes):
     name = names.tf_name(bundle, tensor.name)
     if name is None:
       continue
@@ -194,20 +218,7 @@ def from_bundle(
   problems += [f'{name} is not of bundle {bundle}' for name in unknown]
   if problems:
     raise ValueError(f'{source}: {"; ".join(problems)}.')
-  # Vectors lie in a bundle of their own.
-  vectors = np.zeros((0, sizes.projection_size), np.float32)
-  if hf_class == 'RealmForOpenQA':
-    tensors[names.BLOCKS] = vectors
-  found = from_hf(
-    tensors,
-    dataclasses.replace(sizes, num_blocks=None),
-    source,
-    hf_class=hf_class,
-  )
-  step = int(variables[names.STEP]) if names.STEP in variables else 0
-  return dataclasses.replace(
-    found, sizes=sizes, vectors=None, fates=fates, step=step
-  )
+  return tensors, fates
 
 
 def join(parts: Iterable[Converted]) -> dict[str, Any]:

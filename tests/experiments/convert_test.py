@@ -248,6 +248,14 @@ def test_other_numbers_of_blocks_are_refused_with_both(official, tmp_path):
   assert not (tmp_path / 'w' / 'checkpoints').exists()
 
 
+def test_other_numbers_of_records_are_refused_with_both(tmp_path):
+  folder = _copy(tmp_path)
+  block_records.write(folder / 'block_records.npy', 2, [b'One', b'Two'])
+  with pytest.raises(ValueError, match='8 vectors, but there are 2 blocks'):
+    _run(tmp_path / 'w', folder)
+  assert not (tmp_path / 'w' / 'data' / 'official').exists()
+
+
 def test_other_widths_and_vocabularies_are_refused_with_both(
   official, tmp_path
 ):
