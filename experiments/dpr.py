@@ -19,6 +19,7 @@ import functools
 import jax
 import ml_collections
 
+from experiments import beam_task
 from experiments import block_task
 from experiments import command
 from experiments import dpr_examples
@@ -67,7 +68,7 @@ def find_examples(
     )
 
   def retrieve():
-    index = qa_task.bm25_index(data)
+    index = beam_task.bm25_index(data)
     return lambda texts, k: index.search(texts, k)[0]
 
   return dpr_examples.mine(

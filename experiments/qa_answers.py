@@ -117,33 +117,18 @@ class Answerer:
       retriever_beam=retriever_beam,
       reader_beam=reader_beam,
     )
-    devices = jax.local_devices()
+    devices = len(jax.local_devices())
     self._batch_size = batch_size
-    self._rows = -(-batch_size // len(devices)) * len(devices)
-    mesh = jax.make_mesh(
-      (len(devices),),
-      ('data',),
-      axis_types=(jax.sharding.AxisType.Auto,),
-      devices=devices,
-    )
-    spec = jax.sharding.PartitionSpec
-    self._everywhere = jax.sharding.NamedSharding(mesh, spec())
-    self._params = jax.device_put(trained.params, self._everywhere)
-    self._split = jax.sharding.NamedSharding(mesh, spec('data'))
-    self._predict = jax.jit(
-      jax.shard_map(
-        functools.partial(
-          predict.predict,
-          trained.model,
-          num_answers=num_answers,
-          read_at_once=read_at_once,
-        ),
-        mesh=mesh,
-        in_specs=(spec(), spec('data')),
-        out_specs=spec('data'),
-        check_vma=False,
+    self._rows = -(-batch_size // devices) * devices
+    self._predict, everywhere, self._split = spread(
+      functools.partial(
+        predict.predict,
+        trained.model,
+        num_answers=num_answers,
+        read_at_once=read_at_once,
       )
     )
+    self._params = jax.device_put(trained.params, everywhere)
 
   def __call__(
     self,
@@ -221,6 +206,45 @@ class Answerer:
       batch['beam_ids'][i].astype(np.int64),
       bool(batch['reader_correct'][i].any()),
     )
+
+
+def spread(
+  function: Callable[[Any, Any], Any],
+) -> tuple[
+  Callable[[Any, Any], Any],
+  jax.sharding.NamedSharding,
+  jax.sharding.NamedSharding,
+]:
+  """Compiles a function of parameters and rows for all local devices.
+
+  Args:
+    function: (params, batch) -> results, all of whose leading axis is the rows.
+
+  Returns:
+    The function, and how it takes its parameters and its rows, whose number is a
+    multiple of that of the devices.
+  """
+  devices = jax.local_devices()
+  mesh = jax.make_mesh(
+    (len(devices),),
+    ('data',),
+    axis_types=(jax.sharding.AxisType.Auto,),
+    devices=devices,
+  )
+  spec = jax.sharding.PartitionSpec
+  mapped = jax.shard_map(
+    function,
+    mesh=mesh,
+    in_specs=(spec(), spec('data')),
+    out_specs=spec('data'),
+    check_vma=False,
+  )
+  everywhere = jax.sharding.NamedSharding(mesh, spec())
+  return (
+    jax.jit(mapped),
+    everywhere,
+    jax.sharding.NamedSharding(mesh, spec('data')),
+  )
 
 
 def model_fields(batch: examples.Batch) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Open-domain question answering as a Task, and trained models to ask."""
 
+from collections.abc import Callable
 from collections.abc import Sequence
 import dataclasses
 import functools
@@ -13,12 +14,12 @@ from absl import logging
 import jax
 import ml_collections
 
+from experiments import beam_task
 from experiments import checkpoints
 from experiments import command
 from experiments import index_builder
 from experiments import realm_data
 from experiments import realm_task
-from experiments import refresh
 from experiments import sharding
 from experiments import tasks
 from realm_jax import beams
@@ -32,10 +33,8 @@ from realm_jax import question_rows
 from realm_jax import reader_losses
 from realm_jax import reader_rows
 from realm_jax import serving
-from retrieval import bm25
 from retrieval import index_versions
 from retrieval import question_sets
-from retrieval import store
 
 
 def model_config(
@@ -52,25 +51,17 @@ def reader_layout(
 ) -> reader_rows.ReaderLayout:
   """Lengths of the reader's rows and the tokenizer's specials."""
   tokenizer = data.tokenizer
+  spans = {}
+  if 'reader' in config:  # what classifies claims has no spans
+    spans['max_span_width'] = config.reader.max_span_width
   return reader_rows.ReaderLayout(
     row_length=config.lookup.row_length,
     question_length=config.lookup.question_length,
-    max_span_width=config.reader.max_span_width,
+    **spans,
     cls_id=tokenizer.cls_id,
     sep_id=tokenizer.sep_id,
     pad_id=tokenizer.pad_id,
   )
-
-
-def starts(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
-  """The config with `realm_from` as the start of both parts."""
-  if not config.realm_from:
-    return config
-  both = {
-    name: config[name] or config.realm_from
-    for name in ('embedder_from', 'encoder_from')
-  }
-  return command.changed(config, **both)
 
 
 def init_params(
@@ -90,17 +81,7 @@ def init_params(
   Returns:
     The tree of `open_qa.OpenQa`.
   """
-  config = starts(config)
-  found = {
-    name: checkpoints.load_params(config[f'{name}_from'])[0]
-    for name in ('embedder', 'encoder')
-    if config[f'{name}_from']
-  }
-  folders = {
-    name: realm_data.checkpoint_path(config[name].checkpoint)
-    for name in ('embedder', 'encoder')
-    if config[name].checkpoint
-  }
+  found, folders = beam_task.start_sources(config)
   trained = found.get('encoder')
   whole = trained is not None and 'reader' in trained
   return open_qa.init_params(
@@ -122,39 +103,6 @@ def load_questions(
     loaded = question_sets.load(spec, allow_other_counts=allow_other_counts)
     found += loaded.questions
   return found[:most] if most else found
-
-
-def make_retriever(
-  config: ml_collections.ConfigDict,
-  data: realm_data.DataFolder,
-  snapshots: pipeline.Snapshots | None,
-) -> beams.Retriever:
-  """What finds blocks: `config.retriever`; dense ones search `snapshots`."""
-  kind = config.retriever
-  if kind == 'dense':
-    cfg = realm_task.model_config(config, data)
-    return beams.DenseRetriever(cfg, snapshots)
-  if kind == 'random':
-    return beams.RandomRetriever(data.blocks.num_blocks)
-  if kind != 'bm25':
-    raise ValueError(f'retriever {kind!r}: expected one of {beams.KINDS}.')
-  return beams.Bm25Retriever(bm25_index(data), config.lookup.bm25_scale)
-
-
-def bm25_index(data: realm_data.DataFolder) -> bm25.Bm25:
-  """BM25 over titles and texts of the blocks, built once for a data folder."""
-  blocks = data.blocks
-  path = data.root / f'bm25-{blocks.fingerprint[:12]}'
-  if path.is_dir():
-    return bm25.Bm25.load(path)
-  logging.info('Building BM25 over %d blocks.', blocks.num_blocks)
-  ids = range(blocks.num_blocks)
-  index = bm25.Bm25.build(
-    (text for i in ids for text in blocks.texts([i])),
-    (title for i in ids for title in blocks.titles([i])),
-  )
-  index.save(path)
-  return index
 
 
 def make_lookup(
@@ -180,17 +128,6 @@ def make_lookup(
   )
 
 
-def padded_rows(config: ml_collections.ConfigDict, devices: int) -> int:
-  """Rows of a global batch, padded so that devices and microbatches divide them."""
-  unit = devices * config.optimizer.accumulate_steps
-  return -(-config.batch_size // unit) * unit
-
-
-def _num_shards(config, devices) -> int:
-  mesh = sharding.make_mesh(**config.mesh, devices=devices)
-  return mesh.shape['data'] * mesh.shape['fsdp']
-
-
 def make_task(
   config: ml_collections.ConfigDict,
   data: realm_data.DataFolder,
@@ -214,49 +151,24 @@ def make_task(
   Raises:
     ValueError: for settings that do not fit each other, or no questions.
   """
-  _check(config)
-  model_cfg = model_config(config, data)
-  companion = None
-  if config.retriever == 'dense':
-    builder = realm_task.make_builder(config, data, workdir)
-    settings = realm_task.refresh_config(config)
-    companion = refresh.Refresher(settings, builder, start_builder)
-  retriever = make_retriever(config, data, companion)
-  lookup = make_lookup(
-    config, data, retriever, train_blocks=config.train_blocks
-  )
-  source, splits = read_source(config, data)
-  rows = padded_rows(config, _num_shards(config, devices))
-
-  def dataset(split: str):
-    return question_rows.make_dataset(
-      source,
-      span=splits[split],
-      batch_size=config.batch_size,
-      train=split == 'train',
-      seed=config.seed,
-      process_index=jax.process_index(),
-      process_count=jax.process_count(),
-      padded_size=rows,
+  if not config.questions.train:
+    raise ValueError(
+      'questions.train is empty: expected sets such as '
+      "('webquestions:train=trainmodel.json,val.json,devtest.json',)."
     )
-
-  identity = [
-    *(source.fingerprint, data.blocks.fingerprint, config.lookup.to_dict()),
-    *(config.retriever, config.train_blocks, list(splits['train'])),
-    realm_task.refresh_config(config).identity,
-  ]
-  return tasks.Task(
+  model_cfg = model_config(config, data)
+  return beam_task.bind(
+    config,
+    data,
+    workdir,
+    devices=devices,
+    start_builder=start_builder,
     init=functools.partial(init_params, config=config, model_cfg=model_cfg),
-    init_on_host=True,
     loss=functools.partial(
       reader_losses.loss, open_qa.OpenQa(model_cfg), **config.loss
     ),
-    dataset=dataset,
-    pipeline_fingerprint=store.fingerprint(identity),
-    fingerprints=data.fingerprints(),
-    companion=companion,
-    lookup=lambda params, batch: lookup(params, batch, source),
-    batch_rows=rows,
+    read_source=read_source,
+    make_lookup=make_lookup,
   )
 
 
@@ -275,24 +187,6 @@ def freeze(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
   with changed.unlocked():
     changed.optimizer.part_scales.update({name: 0.0 for name in parts})
   return changed
-
-
-def _check(config: ml_collections.ConfigDict) -> None:
-  """Refuses settings that do not fit each other."""
-  if not config.questions.train:
-    raise ValueError(
-      'questions.train is empty: expected sets such as '
-      "('webquestions:train=trainmodel.json,val.json,devtest.json',)."
-    )
-  if config.train_blocks and config.retriever != 'dense':
-    raise ValueError(
-      f'train_blocks=True needs retriever=dense, not {config.retriever!r}.'
-    )
-  if not config.train_blocks and config.refresh.schedule != 'frozen':
-    raise ValueError(
-      f'refresh.schedule={config.refresh.schedule!r}: with train_blocks=False '
-      "nothing changes the blocks' vectors; expected frozen."
-    )
 
 
 def read_source(
@@ -319,7 +213,7 @@ def read_source(
 
 @dataclasses.dataclass(frozen=True)
 class Trained:
-  """A model that answers questions, with its data.
+  """A model that reads what it retrieves, with its data.
 
   Attributes:
     config: of the experiment.
@@ -335,7 +229,7 @@ class Trained:
   config: ml_collections.ConfigDict
   data: realm_data.DataFolder
   layout: examples.Layout
-  model: open_qa.OpenQa
+  model: open_qa.BeamRetriever
   params: Any
   step: int
   block_step: int = 0
@@ -358,7 +252,7 @@ class Trained:
     snapshots = None
     if self.config.retriever == 'dense':
       snapshots = pipeline.OneSnapshot(self.open_index(folder))
-    return make_retriever(self.config, self.data, snapshots)
+    return beam_task.make_retriever(self.config, self.data, snapshots)
 
 
 def load(workdir: str | os.PathLike, data_dir: str = '') -> Trained:
@@ -375,11 +269,44 @@ def load(workdir: str | os.PathLike, data_dir: str = '') -> Trained:
     FileNotFoundError: if there is no checkpoint.
     ValueError: if it is of another kind of run, or of another tokenizer.
   """
+  return load_as(
+    workdir,
+    data_dir,
+    part='reader',
+    trained_by='qa_train',
+    make_model=lambda *given: open_qa.OpenQa(model_config(*given)),
+  )
+
+
+def load_as(
+  workdir: str | os.PathLike,
+  data_dir: str,
+  *,
+  part: str,
+  trained_by: str,
+  make_model: Callable,
+) -> Trained:
+  """Loads a checkpoint that has a certain part beside its retriever.
+
+  Args:
+    workdir: see `load`.
+    data_dir: likewise.
+    part: of the parameters: what reads the blocks.
+    trained_by: the command that trains one.
+    make_model: (config, data) -> the model.
+
+  Returns:
+    The trained model.
+
+  Raises:
+    FileNotFoundError: see `load`.
+    ValueError: likewise.
+  """
   params, saved = checkpoints.load_params(str(workdir))
-  if 'reader' not in params:
+  if part not in params:
     raise ValueError(
-      f'{workdir}: a checkpoint with {sorted(params)}, expected a reader; '
-      'train one: experiments.qa_train --config.realm_from=' + str(workdir)
+      f'{workdir}: a checkpoint with {sorted(params)}, expected a {part}; '
+      f'train one: experiments.{trained_by} --config.realm_from={workdir}'
     )
   config = saved.config
   data = realm_task.open_data(saved, workdir, data_dir)
@@ -388,9 +315,9 @@ def load(workdir: str | os.PathLike, data_dir: str = '') -> Trained:
     folder = pathlib.Path(workdir) / realm_task.INDEX / saved.index_version
     block_step = index_versions.step_of(saved.index_version)
     block_params = index_versions.read_snapshot(folder)
-  model = open_qa.OpenQa(model_config(config, data))
   return Trained(
-    *(config, data, data.layout(config), model, params, saved.step),
+    *(config, data, data.layout(config), make_model(config, data)),
+    *(params, saved.step),
     *(block_step, block_params),
   )
 

@@ -10,6 +10,7 @@ Prepares the data in <workdir>/data, unless --config.data_dir names some. Run ag
 last checkpoint bit for bit.
 """
 
+from collections.abc import Callable
 import functools
 
 from absl import logging
@@ -23,10 +24,26 @@ from experiments import realm_data
 from experiments import realm_prepare
 from experiments import realm_refresh
 from experiments import realm_task
+from experiments import tasks
 
 
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   """Trains until `config.num_steps`."""
+  train(config, workdir, qa_task.make_task)
+
+
+def train(
+  config: ml_collections.ConfigDict,
+  workdir: str,
+  make_task: Callable[..., tasks.Task],
+) -> None:
+  """Prepares the data where that is still to do, and trains.
+
+  Args:
+    config: of the experiment.
+    workdir: where everything goes.
+    make_task: as `qa_task.make_task`.
+  """
   data = realm_data.DataFolder.of(config, workdir)
   if not config.data_dir:
     realm_prepare.run(config, workdir)
@@ -36,7 +53,7 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   )
   builders = realm_task.builder_devices(config)
   devices = [d for d in jax.devices() if d not in builders]
-  task = qa_task.make_task(
+  task = make_task(
     config, data, workdir, devices=devices, start_builder=start_builder
   )
   logging.info('Training on %s, writing to %s.', data.root, workdir)

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from configs import open_qa_base
+from experiments import beam_task
 from experiments import checkpoints
 from experiments import dpr
 from experiments import dpr_examples
 from experiments import loop
 from experiments import metric_writer
-from experiments import qa_task
 from experiments import realm_data
 from experiments import sharding
 from realm_jax import dpr as dpr_lib
@@ -64,7 +64,7 @@ def _spec(data):
 
 
 def _retriever(data):
-  index = qa_task.bm25_index(realm_data.DataFolder(data.root))
+  index = beam_task.bm25_index(realm_data.DataFolder(data.root))
   return lambda texts, k: index.search(texts, k)[0]
 
 

@@ -1,0 +1,185 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""What a Task that reads retrieved blocks is made of: answers or classes alike."""
+
+from collections.abc import Callable
+from collections.abc import Sequence
+import os
+import pathlib
+
+from absl import logging
+import jax
+import ml_collections
+
+from experiments import checkpoints
+from experiments import command
+from experiments import realm_data
+from experiments import realm_task
+from experiments import refresh
+from experiments import sharding
+from experiments import tasks
+from realm_jax import beams
+from realm_jax import pipeline
+from realm_jax import question_rows
+from retrieval import bm25
+from retrieval import store
+
+
+def bind(
+  config: ml_collections.ConfigDict,
+  data: realm_data.DataFolder,
+  workdir: str | os.PathLike,
+  *,
+  devices: Sequence[jax.Device] | None,
+  start_builder,
+  init: Callable[[jax.Array], tasks.Params],
+  loss: Callable,
+  read_source: Callable,
+  make_lookup: Callable,
+) -> tasks.Task:
+  """Binds a model and its loss to what is asked and to what retrieves.
+
+  Args:
+    config: see `qa_task.make_task`.
+    data: likewise.
+    workdir: likewise.
+    devices: likewise.
+    start_builder: likewise.
+    init: see `tasks.Task`.
+    loss: likewise.
+    read_source: as `qa_task.read_source`.
+    make_lookup: as `qa_task.make_lookup`.
+
+  Returns:
+    What the loop trains.
+
+  Raises:
+    ValueError: for settings that do not fit each other, or nothing to ask.
+  """
+  _check(config)
+  companion = None
+  if config.retriever == 'dense':
+    builder = realm_task.make_builder(config, data, workdir)
+    settings = realm_task.refresh_config(config)
+    companion = refresh.Refresher(settings, builder, start_builder)
+  retriever = make_retriever(config, data, companion)
+  lookup = make_lookup(
+    config, data, retriever, train_blocks=config.train_blocks
+  )
+  source, splits = read_source(config, data)
+  rows = padded_rows(config, _num_shards(config, devices))
+
+  def dataset(split: str):
+    return question_rows.make_dataset(
+      source,
+      span=splits[split],
+      batch_size=config.batch_size,
+      train=split == 'train',
+      seed=config.seed,
+      process_index=jax.process_index(),
+      process_count=jax.process_count(),
+      padded_size=rows,
+    )
+
+  identity = [
+    *(source.fingerprint, data.blocks.fingerprint, config.lookup.to_dict()),
+    *(config.retriever, config.train_blocks, list(splits['train'])),
+    realm_task.refresh_config(config).identity,
+  ]
+  return tasks.Task(
+    init=init,
+    init_on_host=True,
+    loss=loss,
+    dataset=dataset,
+    pipeline_fingerprint=store.fingerprint(identity),
+    fingerprints=data.fingerprints(),
+    companion=companion,
+    lookup=lambda params, batch: lookup(params, batch, source),
+    batch_rows=rows,
+  )
+
+
+def padded_rows(config: ml_collections.ConfigDict, devices: int) -> int:
+  """Rows of a global batch, padded so that devices and microbatches divide them."""
+  unit = devices * config.optimizer.accumulate_steps
+  return -(-config.batch_size // unit) * unit
+
+
+def _num_shards(config, devices) -> int:
+  mesh = sharding.make_mesh(**config.mesh, devices=devices)
+  return mesh.shape['data'] * mesh.shape['fsdp']
+
+
+def _check(config: ml_collections.ConfigDict) -> None:
+  """Refuses settings that do not fit each other."""
+  if config.train_blocks and config.retriever != 'dense':
+    raise ValueError(
+      f'train_blocks=True needs retriever=dense, not {config.retriever!r}.'
+    )
+  if not config.train_blocks and config.refresh.schedule != 'frozen':
+    raise ValueError(
+      f'refresh.schedule={config.refresh.schedule!r}: with train_blocks=False '
+      "nothing changes the blocks' vectors; expected frozen."
+    )
+
+
+def starts(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
+  """The config with `realm_from` as the start of both parts."""
+  if not config.realm_from:
+    return config
+  both = {
+    name: config[name] or config.realm_from
+    for name in ('embedder_from', 'encoder_from')
+  }
+  return command.changed(config, **both)
+
+
+def start_sources(
+  config: ml_collections.ConfigDict,
+) -> tuple[dict[str, tasks.Params], dict[str, pathlib.Path]]:
+  """What 'embedder' and 'encoder' start from: runs' parameters, folders."""
+  config = starts(config)
+  found = {
+    name: checkpoints.load_params(config[f'{name}_from'])[0]
+    for name in ('embedder', 'encoder')
+    if config[f'{name}_from']
+  }
+  folders = {
+    name: realm_data.checkpoint_path(config[name].checkpoint)
+    for name in ('embedder', 'encoder')
+    if config[name].checkpoint
+  }
+  return found, folders
+
+
+def make_retriever(
+  config: ml_collections.ConfigDict,
+  data: realm_data.DataFolder,
+  snapshots: pipeline.Snapshots | None,
+) -> beams.Retriever:
+  """What finds blocks: `config.retriever`; dense ones search `snapshots`."""
+  kind = config.retriever
+  if kind == 'dense':
+    cfg = realm_task.model_config(config, data)
+    return beams.DenseRetriever(cfg, snapshots)
+  if kind == 'random':
+    return beams.RandomRetriever(data.blocks.num_blocks)
+  if kind != 'bm25':
+    raise ValueError(f'retriever {kind!r}: expected one of {beams.KINDS}.')
+  return beams.Bm25Retriever(bm25_index(data), config.lookup.bm25_scale)
+
+
+def bm25_index(data: realm_data.DataFolder) -> bm25.Bm25:
+  """BM25 over titles and texts of the blocks, built once for a data folder."""
+  blocks = data.blocks
+  path = data.root / f'bm25-{blocks.fingerprint[:12]}'
+  if path.is_dir():
+    return bm25.Bm25.load(path)
+  logging.info('Building BM25 over %d blocks.', blocks.num_blocks)
+  ids = range(blocks.num_blocks)
+  index = bm25.Bm25.build(
+    (text for i in ids for text in blocks.texts([i])),
+    (title for i in ids for title in blocks.titles([i])),
+  )
+  index.save(path)
+  return index
