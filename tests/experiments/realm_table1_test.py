@@ -1,0 +1,224 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Table 1: what each row trains and starts from, one row whole, and the print."""
+
+import functools
+import json
+import types
+
+import jax
+import pytest
+
+from configs import realm_pretrain_small
+from experiments import checkpoints
+from experiments import dpr
+from experiments import loop
+from experiments import qa_rows
+from experiments import qa_train
+from experiments import realm_prepare
+from experiments import realm_table1
+from experiments import realm_train
+from experiments import score
+from experiments import warm_start
+from retrieval import question_sets
+from tests.experiments import tiny_open_qa
+from tests.experiments import tiny_realm
+
+
+@pytest.fixture(scope='module', autouse=True)
+def fast():
+  """Little time in the compiler: each program runs once or twice."""
+  jax.config.update('jax_disable_most_optimizations', True)
+  yield
+  jax.config.update('jax_disable_most_optimizations', False)
+
+
+@pytest.fixture(scope='module')
+def data(tmp_path_factory):
+  return tiny_open_qa.make_data(tmp_path_factory.mktemp('table1') / 'data')
+
+
+@pytest.fixture
+def command_flags(monkeypatch, data):
+  """Sets what the command's own flags hold."""
+
+  def set_flags(row=(), dataset=()):
+    realm = tiny_realm.get_config(data)
+    # The data are those of --config, whatever is said here.
+    realm.data_dir, realm.blocks.max_length = '', 7
+    parsed = types.SimpleNamespace(
+      row=list(row), dataset=list(dataset), realm_config=realm
+    )
+    found = types.SimpleNamespace(FLAGS=parsed)
+    monkeypatch.setattr(realm_table1, 'flags', found)
+
+  return set_flags
+
+
+def _specs(data):
+  return (
+    f'custom:test={data}/questions.jsonl',
+    f'curatedtrec:test={data}/patterns.tsv',
+  )
+
+
+def _config(data, **fields):
+  return tiny_open_qa.get_config(data, **{'eval_batches': 0} | fields)
+
+
+@pytest.mark.parametrize(
+  ('name', 'trained', 'starts', 'retriever'),
+  [
+    ('bm25', ['mlm'], ('', 'mlm'), 'bm25'),
+    ('random', ['mlm'], ('', 'mlm'), 'random'),
+    ('start', ['mlm'], ('', 'mlm'), 'dense'),
+    ('orqa', ['ict', 'mlm'], ('ict', 'mlm'), 'dense'),
+    ('dpr', ['dpr', 'mlm'], ('dpr', 'mlm'), 'dense'),
+    ('realm', ['ict', 'mlm', 'salient'], ('salient', 'salient'), 'dense'),
+  ],
+)
+def test_what_rows_train(
+  data, tmp_path, command_flags, monkeypatch, name, trained, starts, retriever
+):
+  """Everything but training: which runs a row makes, where, by which config."""
+  made, prepared = {}, []
+
+  def run(config, folder):
+    made[folder.removeprefix(f'{tmp_path}/')] = config
+
+  for module in (realm_train, dpr, qa_train):
+    monkeypatch.setattr(module, 'run', run)
+  monkeypatch.setattr(warm_start, '_RUN', {'ict': run, 'mlm': run})
+  monkeypatch.setattr(
+    warm_start, 'is_done', lambda folder, _: folder.split('/')[-1] in made
+  )
+  monkeypatch.setattr(
+    realm_prepare, 'run', lambda config, _: prepared.append(config)
+  )
+  monkeypatch.setattr(qa_rows, 'measure', lambda *_: None)
+  command_flags([name], _specs(data))
+  config = _config(data)
+  config.data_dir = ''
+  realm_table1.run(config, str(tmp_path))
+  system = realm_table1.SYSTEMS[name]
+  assert list(made) == [*trained, f'qa/{system.name}']
+  *pretrained, fine = made.values()
+  for one in (*pretrained, fine, *prepared):
+    assert one.data_dir == str(tmp_path / 'data')
+    assert one.blocks.max_length == config.blocks.max_length
+  found = (fine.embedder_from, fine.encoder_from)
+  assert found == tuple(str(tmp_path / x) if x else '' for x in starts)
+  assert fine.retriever == retriever and fine.num_steps == config.num_steps
+  wanted = 'all' if name == 'realm' else 'tokenizer,tokens,blocks'
+  assert [one.prepare.stages for one in prepared] == [wanted]
+  if name == 'realm':
+    assert made['salient'].masker == 'salient'
+  if name == 'dpr':
+    assert made['dpr'].num_steps == config.warm_start.dpr.num_steps
+    assert made['dpr'].questions == config.questions
+
+
+def test_a_row_from_pretraining_to_the_table(
+  data, tmp_path, command_flags, monkeypatch, capsys
+):
+  one = jax.devices()[:1]
+  train = functools.partial(loop.train, devices=one)
+  monkeypatch.setattr(
+    loop, 'train', lambda *a, **k: train(*a, **k | {'devices': one})
+  )
+  monkeypatch.setattr(
+    qa_train, 'jax', types.SimpleNamespace(devices=lambda: one)
+  )
+  monkeypatch.setattr(jax, 'local_devices', lambda: one)
+  strings, patterns = _specs(data)
+  command_flags(['orqa'], [strings])
+  realm_table1.run(_config(data), str(tmp_path))
+  folder = tmp_path / 'qa' / 'ict-mlm'
+  assert checkpoints.find(str(folder)).step == 4
+  measures = json.loads((folder / qa_rows.FILE).read_text())
+  assert measures['step'] == 4 and measures['training_questions'] == 6
+  ((key, row),) = measures['sets'].items()
+  shown = f'{100 * row["official_exact_match"]["mean"]:.1f} ±'
+  assert shown in capsys.readouterr().out
+
+  # Scored again, the predictions are what the table says.
+  report = score.score(
+    folder / 'predictions_custom_test.jsonl', question_sets.load(strings)
+  )
+  assert report.metrics['f1'].mean == pytest.approx(row['f1']['mean'])
+
+  # Run again, nothing is trained, and only the set that is new is measured.
+  def never(*unused):
+    raise AssertionError('Trained twice.')
+
+  monkeypatch.setattr(loop, 'train', never)
+  asked, evaluate = [], qa_rows.qa_evaluate.evaluate
+
+  def watched(answerer, questions, *rest):
+    asked.append(questions.name)
+    return evaluate(answerer, questions, *rest)
+
+  monkeypatch.setattr(qa_rows.qa_evaluate, 'evaluate', watched)
+  command_flags(['orqa'], [strings, patterns])
+  config = _config(data)
+  realm_table1.run(config, str(tmp_path))
+  assert asked == ['curatedtrec:test']
+  again = json.loads((folder / qa_rows.FILE).read_text())
+  assert again['sets'][key] == row and len(again['sets']) == 2
+
+  # The table: ours where it was run, the papers' in any case.
+  text = (tmp_path / 'table1.md').read_text()
+  lines = [x for x in text.splitlines() if x.startswith('|')]
+  assert len(lines) == 2 + len(realm_table1.ROWS)
+  (orqa,) = [x for x in lines if '| orqa |' in x]
+  assert '36.4' in orqa and shown in orqa and 'not run' not in orqa
+  (realm,) = [x for x in lines if '| realm |' in x]
+  assert realm.count('not run') == 2 and '46.8' in realm
+  (t5,) = [x for x in lines if 'T5 (11b)' in x]
+  assert 'not run' not in t5
+  blocks = f'{again["blocks"]} blocks of at most 32 wordpieces'
+  assert blocks in text and 'fine-tuned for 4 steps of 4' in text
+  found = json.loads((tmp_path / 'table1.json').read_text())
+  (ours,) = [x for x in found['rows'] if x['ours'] == 'orqa']
+  assert ours['measures'] == again and ours['exact_match']['CT'] == '30.1'
+
+  # Other questions under the same name are another column, not run yet.
+  config.evaluate.max_questions = 3
+  command_flags([], [strings])
+  realm_table1.run(config, str(tmp_path))
+  text = (tmp_path / 'table1.md').read_text()
+  assert 'custom:test (3)' in text and shown not in text
+  command_flags()
+  realm_table1.run(config, str(tmp_path))
+  text = (tmp_path / 'table1.md').read_text()
+  assert 'custom:test (6)' in text and 'curatedtrec:test (2)' in text
+
+
+def test_before_anything_was_run(data, tmp_path, command_flags, capsys):
+  command_flags()
+  realm_table1.run(_config(data), str(tmp_path))
+  printed = capsys.readouterr().out
+  assert printed.count('not run') == len(realm_table1.SYSTEMS)
+  assert '46.8' in printed and 'Nothing was run yet' in printed
+
+
+@pytest.mark.parametrize(
+  ('row', 'twice', 'message'),
+  [
+    ('bm26', 1, "--row=bm26: expected one of \\['bm25'"),
+    ('bm25', 0, '--row needs a --dataset'),
+    ('bm25', 2, 'names a set twice'),
+  ],
+)
+def test_bad_flags_are_refused(
+  data, tmp_path, command_flags, row, twice, message
+):
+  command_flags([row], [_specs(data)[0]] * twice)
+  with pytest.raises(ValueError, match=message):
+    realm_table1.run(_config(data), str(tmp_path))
+
+
+def test_the_default_pretraining_is_there():
+  name = realm_pretrain_small.__name__.rpartition('.')[2]
+  assert realm_table1.REALM_CONFIG.is_file()
+  assert realm_table1.REALM_CONFIG.stem == name
