@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Changes what a trained REALM retrieves, without any training.
+"""Changes what a trained model retrieves, without any training.
 
   python -m experiments.realm_update --config=configs/<name>.py --workdir=DIR \
     --documents=changes.jsonl --delete=ID --output=DATA
@@ -8,8 +8,10 @@
 Documents of --documents (JSON lines, their fields as config.corpus names them)
 replace those of the same id, or are added at the end; --delete, which may repeat,
 takes documents away. DATA becomes a data folder of its own, with an index of the
-same parameters in DATA/index: only blocks whose title or text is new are embedded.
-The old data stay as they are; --config.data_dir=DATA changes the new ones again.
+same parameters in DATA/index: only blocks whose title or text is new are embedded
+(none, where --workdir answers questions by BM25). The old data stay as they are;
+--config.data_dir=DATA changes the new ones again, and makes experiments.ask, or any
+other command, search them.
 Salient spans, which only training and evaluation need, are found by realm_prepare
 with --config.data_dir=DATA and --config.prepare.stages=spans.
 """
@@ -27,9 +29,11 @@ import ml_collections
 import numpy as np
 import rich.table
 
+from experiments import checkpoints
 from experiments import command
 from experiments import index_builder
 from experiments import progress
+from experiments import qa_task
 from experiments import realm_data
 from experiments import realm_task
 from realm_jax import serving
@@ -49,19 +53,19 @@ class Updated:
 
   Attributes:
     trained: the same model, with the new data.
-    index: of the new blocks.
+    index: of the new blocks; None where none is searched.
     counts: documents added, changed and deleted; blocks reused and embedded by
       this call (0 where the index stood already), and removed.
   """
 
   trained: realm_task.Trained
-  index: serving.ServingIndex
+  index: serving.ServingIndex | None
   counts: dict[str, int]
 
 
 def update(
   trained: realm_task.Trained,
-  index: serving.ServingIndex,
+  index: serving.ServingIndex | None,
   root: str | os.PathLike,
   documents: Sequence[corpus_lib.Document] = (),
   delete: Sequence[str] = (),
@@ -69,8 +73,9 @@ def update(
   """Writes a changed corpus and its index; goes on where it was killed.
 
   Args:
-    trained: the model, with the data that change.
-    index: of these data and this model.
+    trained: the model, with the data that change; of question answering, its
+      retriever (`qa_task.Trained.as_realm`).
+    index: of these data and this model; None where no index is searched.
     root: the new data folder.
     documents: replace those of the same id, or are added at the end.
     delete: ids of documents to leave out.
@@ -88,9 +93,14 @@ def update(
   counts = _check(old.blocks.tokens, documents, delete)
   _write_documents(root, old.blocks.tokens, documents, delete)
   data = _prepare(root, old, trained.config.tokens.num_processes)
-  counts |= _build_index(trained, index, data)
   new = dataclasses.replace(trained, data=data)
-  return Updated(new, new.open_index(root / realm_task.INDEX), counts)
+  built = None
+  if index is not None:
+    counts |= _build_index(trained, index, data)
+    built = new.open_index(root / realm_task.INDEX)
+  there, now = old.blocks.all_hashes(), data.blocks.all_hashes()
+  counts['blocks removed'] = int(np.isin(there, now, invert=True).sum())
+  return Updated(new, built, counts)
 
 
 def _check(
@@ -217,12 +227,46 @@ def _build_index(
     builder.folder.build(
       trained.step, params, blocks, reused, builder.index, progress=shown
     )
-  gone = np.isin(old_blocks.all_hashes(), blocks.all_hashes(), invert=True)
   return {
     'blocks reused': reused.num_reused,
     'blocks embedded': reused.num_embedded,
-    'blocks removed': int(gone.sum()),
   }
+
+
+def update_run(
+  workdir: str | os.PathLike,
+  root: str | os.PathLike,
+  documents: Sequence[corpus_lib.Document] = (),
+  delete: Sequence[str] = (),
+  *,
+  data_dir: str = '',
+) -> Updated:
+  """Changes the corpus of a run's newest checkpoint; see `update`.
+
+  Args:
+    workdir: of the run: of REALM, or of question answering.
+    root: the new data folder.
+    documents: replace those of the same id, or are added at the end.
+    delete: ids of documents to leave out.
+    data_dir: the data that change, '' for the run's own.
+
+  Returns:
+    The retriever over the new corpus.
+
+  Raises:
+    FileNotFoundError: if there is no checkpoint.
+    ValueError: as `update`.
+  """
+  searched = True
+  if 'reader' in checkpoints.find(str(workdir)).params:
+    found = qa_task.load(workdir, data_dir)
+    trained, searched = found.as_realm(), found.config.retriever == 'dense'
+  else:
+    trained = realm_task.load(workdir, data_dir)
+  index = None
+  if searched:
+    index = trained.open_index(index_folder(workdir, data_dir))
+  return update(trained, index, root, documents, delete)
 
 
 def index_folder(workdir: str | os.PathLike, data_dir: str) -> pathlib.Path:
@@ -267,9 +311,10 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   documents = []
   if values.documents:
     documents = read_documents(config, values.documents)
-  trained = realm_task.load(workdir, config.data_dir)
-  index = trained.open_index(index_folder(workdir, config.data_dir))
-  updated = update(trained, index, values.output, documents, values.delete)
+  updated = update_run(
+    *(workdir, values.output, documents, values.delete),
+    data_dir=config.data_dir,
+  )
   table = rich.table.Table('what', 'how many')
   for what, count in updated.counts.items():
     table.add_row(what, f'{count:,}')

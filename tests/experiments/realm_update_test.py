@@ -12,6 +12,7 @@ import jax
 import numpy as np
 import pytest
 
+from experiments import checkpoints
 from experiments import index_builder
 from experiments import realm_data
 from experiments import realm_explain
@@ -264,6 +265,8 @@ def command(before, monkeypatch):
     data = realm_data.DataFolder(pathlib.Path(data_dir))
     return dataclasses.replace(before.trained, data=data)
 
+  saved = types.SimpleNamespace(params=before.trained.params)
+  monkeypatch.setattr(checkpoints, 'find', lambda workdir: saved)
   monkeypatch.setattr(realm_task, 'load', load)
 
   def run(*arguments, data_dir=''):

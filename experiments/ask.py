@@ -1,0 +1,338 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Answers questions, and shows where the answers stand.
+
+  python -m experiments.ask --config=configs/open_qa_<name>.py --workdir=DIR \
+    --question='Who discovered penicillin?'
+
+DIR is a run of experiments.qa_train or a checkpoint of experiments.convert. Without
+--question one is asked for after the other; an empty line ends. --input=FILE asks
+those of a file: .txt with one on each line, or .jsonl with a field "question" (and
+perhaps "id"). --output=FILE.jsonl writes each answer with its score, title, document,
+block and runner-ups; experiments.score reads it. Where --config.data_dir names
+changed data (experiments.realm_update), these answer.
+
+The score is the logit of block and span together; the share is that of the spans
+that were kept, the best 20.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Sequence
+import contextlib
+import dataclasses
+import importlib
+import json
+import os
+import pathlib
+import sys
+
+from absl import flags
+from absl import logging
+import ml_collections
+from ml_collections import config_flags
+
+from experiments import answer_view
+from experiments import checkpoints
+from experiments import command
+from experiments import progress
+from experiments import qa_answers
+from experiments import qa_task
+from experiments import realm_update
+from retrieval import questions as questions_lib
+from retrieval.readers import base
+
+CONFIG = str(
+  pathlib.Path(__file__).parents[1] / 'configs' / 'open_qa_quickstart.py'
+)
+_KEPT = 20  # spans of a question, which its shares are of
+_PROMPT = 'question> '
+
+
+def load(
+  workdir: str | os.PathLike, data_dir: str = '', config_file: str = CONFIG
+) -> qa_task.Trained:
+  """Loads the newest checkpoint, to be asked.
+
+  Args:
+    workdir: of a run of qa_train, or of a converted checkpoint.
+    data_dir: where the data lie now, if they have moved or changed.
+    config_file: of the command that trains a model, for the error.
+
+  Returns:
+    The trained model.
+
+  Raises:
+    FileNotFoundError: if there is no checkpoint; it names this command.
+    ValueError: see `qa_task.load`.
+  """
+  try:
+    checkpoints.find(str(workdir))
+  except FileNotFoundError:
+    raise FileNotFoundError(
+      f'{workdir}: no trained model here; train one: python -m '
+      f'experiments.qa_train --config={config_file} --workdir={workdir}'
+    ) from None
+  return qa_task.load(workdir, data_dir)
+
+
+def open_answerer(
+  workdir: str | os.PathLike,
+  data_dir: str = '',
+  *,
+  retriever: str = '',
+  reader_beam: int = 0,
+  answers: int = 5,
+  batch_size: int = 1,
+  read_at_once: int = 16,
+  config_file: str = CONFIG,
+) -> qa_answers.Answerer:
+  """Opens a trained model with its blocks and what finds them.
+
+  Args:
+    workdir: of a run of qa_train, or of a converted checkpoint.
+    data_dir: where the data lie now, if they have moved or changed.
+    retriever: one of `beams.KINDS`; '' is the one of the training.
+    reader_beam: blocks that are read; 0: as in training.
+    answers: of each question, at least.
+    batch_size: questions at a time.
+    read_at_once: blocks that one device reads at a time.
+    config_file: of the command that trains a model, for the error.
+
+  Returns:
+    What answers; see `ask`.
+
+  Raises:
+    FileNotFoundError: if there is no checkpoint; it names the command that makes
+      one.
+    ValueError: for a number or name that makes no sense.
+  """
+  if answers < 1 or reader_beam < 0:
+    raise ValueError(
+      f'answers={answers}, reader_beam={reader_beam}: expected at least 1 '
+      'answer, and blocks to read, 0 for as many as in training.'
+    )
+  trained = load(workdir, data_dir, config_file)
+  if retriever:
+    config = command.changed(trained.config, retriever=retriever)
+    trained = dataclasses.replace(trained, config=config)
+  folder = realm_update.index_folder(workdir, data_dir)
+  return qa_answers.Answerer(
+    trained,
+    trained.retriever(folder),
+    retriever_beam=max(reader_beam, trained.config.lookup.retriever_beam),
+    reader_beam=reader_beam,
+    batch_size=batch_size,
+    read_at_once=read_at_once,
+    num_answers=max(answers, _KEPT),
+  )
+
+
+def ask(
+  answerer: qa_answers.Answerer, *texts: str
+) -> list[qa_answers.Answered]:
+  """Answers questions.
+
+  Args:
+    answerer: the model.
+    *texts: the questions.
+
+  Returns:
+    Each with its answers.
+
+  Raises:
+    ValueError: for a question that is empty.
+  """
+  empty = [i for i, text in enumerate(texts) if not text.strip()]
+  if empty:
+    raise ValueError(f'Question {empty[0]} is empty: expected text.')
+  return list(
+    answerer(
+      [questions_lib.Question(f'{i}', text, ()) for i, text in enumerate(texts)]
+    )
+  )
+
+
+def read_file(path: str | os.PathLike) -> list[questions_lib.Question]:
+  """Reads questions that nobody has answered.
+
+  Args:
+    path: .txt, one question a line, or .jsonl, a "question" each; may be packed.
+
+  Returns:
+    The questions; those without an id are called after file and line.
+
+  Raises:
+    FileNotFoundError: when there is no such file.
+    ValueError: for another kind of file, one without questions, or the first
+      line that holds none; it says which.
+  """
+  path = pathlib.Path(path)
+  if not path.is_file():
+    raise FileNotFoundError(f'{path}: no such file.')
+  kinds = {'.txt': _plain, '.jsonl': _json}
+  kind = next((k for k in path.suffixes[-2:] if k in kinds), None)
+  if kind is None:
+    raise ValueError(f'{path}: expected a name that ends in .txt or .jsonl.')
+  found, blank = [], ''
+  for number, line in base.read_lines(path):
+    where = f'{path}:{number}'
+    text = base.decode(line, where).removeprefix('\ufeff').strip()
+    if not text:
+      blank = blank or where
+      continue
+    if blank:
+      break
+    fields = kinds[kind](text, where)
+    found.append(
+      questions_lib.Question(
+        fields.get('id', f'{path.name}:{number}'), fields['question'], ()
+      )
+    )
+  else:
+    blank = ''  # at the end alone
+  if blank:
+    raise ValueError(f'{blank}: the line is empty, expected a question.')
+  if not found:
+    raise ValueError(f'{path}: no questions.')
+  return found
+
+
+def _plain(line: str, where: str) -> dict[str, str]:
+  del where
+  return {'question': line}
+
+
+def _json(line: str, where: str) -> dict[str, str]:
+  try:
+    row = json.loads(line)
+  except (ValueError, RecursionError) as error:
+    raise ValueError(f'{where}: not JSON ({error}).') from None
+  if not isinstance(row, dict):
+    raise ValueError(
+      f'{where}: expected an object with a "question", found '
+      f'{type(row).__name__}.'
+    )
+  fields = {'question': base.string(row, 'question', where).strip()}
+  if not fields['question']:
+    raise ValueError(f"{where}: field 'question' is empty, expected text.")
+  if 'id' in row:
+    fields['id'] = str(row['id'])
+  return fields
+
+
+def write_answers(
+  path: str | os.PathLike,
+  answered: Iterable[qa_answers.Answered],
+  answerer: qa_answers.Answerer,
+  count: int,
+) -> int:
+  """Writes `answer_view.record` of each, whole or not at all; returns how many."""
+  path = pathlib.Path(path)
+  path.parent.mkdir(parents=True, exist_ok=True)
+  draft = path.with_name(f'.{path.name}.partial')
+  blocks, written = answerer.trained.data.blocks, 0
+  with open(draft, 'w', encoding='utf-8') as f:
+    for found in answered:
+      row = answer_view.record(found, blocks, count)
+      f.write(json.dumps(row, ensure_ascii=False) + '\n')
+      written += 1
+  os.replace(draft, path)
+  return written
+
+
+def typed(read: Callable[[str], str] = input) -> Iterator[str]:
+  """Questions as they are typed, up to an empty line, end of file or Ctrl-C."""
+  prompt = ''
+  if sys.stdin.isatty():
+    prompt = _PROMPT
+    with contextlib.suppress(ImportError):  # lines can then be edited
+      importlib.import_module('readline')
+  try:
+    while text := read(prompt).strip():
+      yield text
+  except (EOFError, KeyboardInterrupt):
+    if prompt:
+      print()
+
+
+def converse(
+  answerer: qa_answers.Answerer, texts: Iterable[str], count: int
+) -> None:
+  """Answers one question after the other, each before the next is asked for."""
+  console = progress.console()
+  blocks = answerer.trained.data.blocks
+  try:
+    for text in texts:
+      [found] = ask(answerer, text)
+      answer_view.print_answers(found, blocks, console, count)
+  except KeyboardInterrupt:  # while an answer was looked for
+    print()
+
+
+def _given(values) -> Sequence[questions_lib.Question]:
+  """The questions of --question or --input; none to have them typed."""
+  if values.question and values.input:
+    raise ValueError('--question and --input: expected one of them.')
+  if values.input:
+    return read_file(values.input)
+  if any(not text.strip() for text in values.question):
+    raise ValueError('--question is empty: expected text.')
+  if values.output and not values.question:
+    raise ValueError('--output needs --input or --question.')
+  return [
+    questions_lib.Question(f'{i}', text.strip(), ())
+    for i, text in enumerate(values.question)
+  ]
+
+
+def _config_file() -> str:
+  return config_flags.get_config_filename(flags.FLAGS['config'])
+
+
+def run(config: ml_collections.ConfigDict, workdir: str) -> None:
+  """Answers what is given, or what is typed."""
+  values = flags.FLAGS
+  given = _given(values)
+  settings = config.evaluate
+  answerer = open_answerer(
+    workdir,
+    config.data_dir,
+    retriever=values.retriever,
+    reader_beam=values.reader_beam,
+    answers=values.answers,
+    batch_size=min(settings.batch_size, max(1, len(given))),
+    read_at_once=settings.read_at_once,
+    config_file=_config_file(),
+  )
+  if not given:
+    if sys.stdin.isatty():
+      print('Ask; an empty line ends.')
+    converse(answerer, typed(), values.answers)
+    return
+  if not values.output:
+    console, blocks = progress.console(), answerer.trained.data.blocks
+    for found in answerer(given):
+      answer_view.print_answers(found, blocks, console, values.answers)
+    return
+  with progress.bar('ask', 'questions') as shown:
+    answered = answerer(given, shown)
+    count = write_answers(values.output, answered, answerer, values.answers)
+  logging.info('%d answers written to %s.', count, values.output)
+
+
+def define_flags() -> None:
+  """--question, --input, --output, --answers, --reader_beam, --retriever."""
+  flags.DEFINE_multi_string('question', [], 'May repeat; none: typed.')
+  flags.DEFINE_string('input', '', 'Questions, .txt or .jsonl.')
+  flags.DEFINE_string('output', '', 'Where answers go as JSON lines.')
+  flags.DEFINE_integer('answers', 5, 'The best one and its runner-ups.')
+  flags.DEFINE_integer('reader_beam', 0, 'Blocks to read; 0: as trained.')
+  flags.DEFINE_string(
+    'retriever', '', 'dense, bm25 or random; empty: as trained.'
+  )
+
+
+if __name__ == '__main__':
+  command.main(run, define_flags, computes=True, default_config=CONFIG)
