@@ -1,0 +1,133 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Batches of claims, and which of the blocks found for them are evidence.
+
+A claim is retrieved for as a question is, and its rows are those of the reader:
+`[CLS] claim [SEP] body [SEP]`. Evidence is a block of a document that the data
+set names.
+"""
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+from typing import Any
+
+from jaxtyping import Bool
+from jaxtyping import Int
+import numpy as np
+
+from realm_jax import beams
+from realm_jax import examples
+from realm_jax import lookup
+from realm_jax import question_rows
+from realm_jax import reader_rows
+from retrieval import blocks as blocks_lib
+from retrieval import claims as claims_lib
+from retrieval import questions as questions_lib
+from retrieval import store
+from retrieval import tokenizers
+
+
+class ClaimSource(question_rows.QuestionSource):
+  """Claims as rows; see `question_rows.QuestionSource`.
+
+  Attributes:
+    claims: as given.
+    has_evidence: whether any claim names documents.
+  """
+
+  def __init__(
+    self,
+    claims: Sequence[claims_lib.Claim],
+    tokenizer: tokenizers.Tokenizer,
+    layout: reader_rows.ReaderLayout,
+  ):
+    """Tokenizes the claims.
+
+    Raises:
+      ValueError: without a claim.
+    """
+    if not claims:
+      raise ValueError('No claims: expected at least one.')
+    self.claims = tuple(claims)
+    asked = [questions_lib.Question(c.id, c.claim, ()) for c in claims]
+    super().__init__(asked, tokenizer, layout)
+    self.has_evidence = any(claim.titles for claim in claims)
+    found = [dataclasses.asdict(claim) for claim in claims]
+    self.fingerprint = store.fingerprint([self.fingerprint, found])
+    self._labels = np.asarray([claim.label for claim in claims], np.int32)
+
+  def rows(self, indices: np.ndarray, size: int) -> examples.Batch:
+    """See `QuestionSource.rows`; also claim_label [B] int32, 0 for NONE."""
+    rows = super().rows(indices, size)
+    labels = np.zeros(size, np.int32)
+    labels[: len(indices)] = self._labels[indices]
+    return rows | {'claim_label': labels}
+
+
+class EvidenceSearch:
+  """Finds the blocks of documents by their titles."""
+
+  def __init__(self, blocks: blocks_lib.BlockStore):
+    """Reads the title of every document."""
+    self._blocks = blocks
+    self._documents: dict[str, list[int]] = {}
+    for document in range(blocks.tokens.num_documents):
+      title = claims_lib.normalize_title(blocks.tokens.title(document))
+      if title:
+        self._documents.setdefault(title, []).append(document)
+
+  def find(
+    self, ids: Int[np.ndarray, 'b c'], titles: Sequence[Sequence[str]]
+  ) -> Bool[np.ndarray, 'b c']:
+    """Which blocks are of documents with these titles.
+
+    Args:
+      ids: [B, C] blocks, -1 for none.
+      titles: [B] of each row, see `claims.normalize_title`.
+
+    Returns:
+      [B, C] bool.
+    """
+    documents = self._blocks.documents(np.maximum(ids, 0))
+    found = np.zeros(ids.shape, bool)
+    for i, wanted in enumerate(titles):
+      gold = [d for title in wanted for d in self._documents.get(title, ())]
+      found[i] = np.isin(documents[i], gold)
+    return found & (ids >= 0)
+
+
+class ClaimLookup(lookup.BlockLookup):
+  """Also says which blocks are evidence, where the claims name any."""
+
+  def __init__(
+    self,
+    layout: reader_rows.ReaderLayout,
+    blocks: blocks_lib.BlockStore,
+    retriever: beams.Retriever,
+    **settings,
+  ):
+    """Arguments as of `lookup.BlockLookup`."""
+    super().__init__(layout, blocks, retriever, **settings)
+    self._evidence = EvidenceSearch(blocks)
+
+  def __call__(
+    self,
+    params: Any,
+    batch: Mapping[str, np.ndarray],
+    source: ClaimSource,
+  ) -> examples.Batch:
+    """Completes a batch; arguments as of `lookup.BlockLookup`.
+
+    Returns:
+      The batch that `claims.loss` reads, and beam_ids and reader_starts;
+      beam_has_answer, which blocks are evidence, where `source.has_evidence`.
+    """
+    found, indices = self._complete(params, batch, source)
+    if source.has_evidence:
+      titles = [
+        source.claims[i].titles if i >= 0 else () for i in indices.tolist()
+      ]
+      ids = found['beam_ids']
+      found['beam_has_answer'] = self._evidence.find(ids, titles)
+    return found

@@ -1,0 +1,307 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Claims and whether evidence supports them, from the forms as published.
+
+  fever: lines {"id", "claim", "label": SUPPORTS, REFUTES or NOT ENOUGH INFO} with
+    "evidence": lists of [_, _, title, sentence] (Thorne et al. 2018).
+  hover: a list of {"uid", "claim", "label": SUPPORTED or NOT_SUPPORTED} with
+    "supporting_facts": [title, sentence] (Jiang et al. 2020).
+  custom: lines {"claim", "label"}; any labels, "id" and "titles" if there are.
+
+A claim set is named DATASET:SPLIT=PATH,PATH. Files may be packed as .gz, .bz2 or
+.xz. Blind test sets have no labels: where one has none, none may have.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+import json
+import pathlib
+import re
+from typing import Any
+import unicodedata
+
+from retrieval.readers import base
+
+NO_LABEL = -1
+SPLITS = ('train', 'dev', 'test')
+_BYTE_ORDER_MARK = b'\xef\xbb\xbf'
+# How FEVER writes what its file format had another use for.
+_ESCAPES = {'-LRB-': '(', '-RRB-': ')', '-LSB-': '[', '-RSB-': ']'}
+_ESCAPES |= {'-COLON-': ':'}
+
+
+@dataclasses.dataclass(frozen=True)
+class Claim:
+  """A claim and what is known of it.
+
+  Attributes:
+    id: unique in its set.
+    claim: exactly the source's characters.
+    label: index among the labels of its set; NO_LABEL where it is not known.
+    titles: of the documents that are evidence, see `normalize_title`; () where
+      none is named.
+  """
+
+  id: str
+  claim: str
+  label: int
+  titles: tuple[str, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class ClaimSet:
+  """Claims with the labels that they may have.
+
+  Attributes:
+    dataset: its name.
+    split: of the data set.
+    labels: of the data set, in the order of the classes.
+    claims: in the files' order.
+  """
+
+  dataset: str
+  split: str
+  labels: tuple[str, ...]
+  claims: tuple[Claim, ...]
+
+  @property
+  def name(self) -> str:
+    """DATASET:SPLIT."""
+    return f'{self.dataset}:{self.split}'
+
+  @property
+  def labelled(self) -> bool:
+    """Whether the labels are known."""
+    return self.claims[0].label != NO_LABEL
+
+  def first(self, n: int) -> 'ClaimSet':
+    """The set of the first n claims."""
+    return dataclasses.replace(self, claims=self.claims[:n])
+
+
+def normalize_title(title: str) -> str:
+  """A title by which documents of different sources are matched.
+
+  FEVER's underscores and escapes are taken back; composed; the case of the first
+  letter, which Wikipedia ignores, is upper.
+  """
+  for written, meant in _ESCAPES.items():
+    title = title.replace(written, meant)
+  title = re.sub(r'[\s_]+', ' ', unicodedata.normalize('NFC', title)).strip()
+  return title[:1].upper() + title[1:]
+
+
+def check_labels(dataset: str, labels: Sequence[str]) -> tuple[str, ...]:
+  """The labels of a data set; those given where it leaves them open.
+
+  Raises:
+    ValueError: for an unknown data set, or labels that are not its own.
+  """
+  if dataset not in DATASETS:
+    raise ValueError(
+      f'no claim set {dataset!r}; expected one of {sorted(DATASETS)}.'
+    )
+  own, given = DATASETS[dataset].labels, tuple(labels)
+  if own and given and own != given:
+    raise ValueError(f'labels {given} for {dataset}: expected {own}.')
+  found = own or given
+  if len(found) < 2 or len(set(found)) < len(found):
+    raise ValueError(
+      f'labels {found} for {dataset}: expected at least two different ones.'
+    )
+  return found
+
+
+def load(spec: str, labels: Sequence[str] = ()) -> ClaimSet:
+  """Reads a claim set.
+
+  Args:
+    spec: DATASET:SPLIT=PATH,PATH.
+    labels: of 'custom', in the order of the classes; () for the other sets.
+
+  Returns:
+    The claims of all files.
+
+  Raises:
+    FileNotFoundError: when there is no such file.
+    ValueError: for an unknown set or split, and for the first record that is no
+      claim; it says where, and what was expected.
+  """
+  head, _, tail = spec.partition('=')
+  dataset, _, split = head.partition(':')
+  paths = tuple(path.strip() for path in tail.split(','))
+  if split not in SPLITS or not all(paths) or len(set(paths)) < len(paths):
+    raise ValueError(
+      f'{spec!r}: expected DATASET:SPLIT=PATH,PATH with one of '
+      f'{sorted(DATASETS)}, one of {SPLITS} and files of which none comes twice.'
+    )
+  try:
+    labels = check_labels(dataset, labels)
+  except ValueError as e:
+    raise ValueError(f'{spec!r}: {e}') from None
+  claims, places = [], {}
+  for path in map(pathlib.Path, paths):
+    if not path.is_file():
+      raise FileNotFoundError(f'{path}: no such file.')
+    for where, record in DATASETS[dataset].records(path):
+      claim = _claim(record, where, dataset, labels)
+      if claim.id in places:
+        raise base.BadRecord(
+          'repeated id',
+          where,
+          f'id {claim.id!r} stood at {places[claim.id]} already.',
+        )
+      if claims and (claim.label < 0) != (claims[0].label < 0):
+        has = 'no label' if claim.label < 0 else 'a label'
+        raise base.BadRecord(
+          'labels of some',
+          where,
+          f'has {has}, unlike {places[claims[0].id]}: expected all or none.',
+        )
+      places[claim.id] = where
+      claims.append(claim)
+  if not claims:
+    raise ValueError(f'{spec!r}: no claims.')
+  return ClaimSet(dataset, split, labels, tuple(claims))
+
+
+def _claim(
+  record: Any, where: str, dataset: str, labels: tuple[str, ...]
+) -> Claim:
+  if not isinstance(record, dict):
+    raise base.BadRecord(
+      'invalid JSON',
+      where,
+      f'expected a JSON object, found {type(record).__name__}.',
+    )
+  form = DATASETS[dataset]
+  text = base.string(record, 'claim', where)
+  if not text.strip():
+    raise base.BadRecord('blank claim', where, 'the claim is blank.')
+  label = record.get('label')
+  if label is not None and label not in labels:
+    raise base.BadRecord(
+      'unknown label',
+      where,
+      f'label {label!r}: {dataset} expects one of {list(labels)}.',
+    )
+  place = pathlib.Path(where).name
+  identifier = record.get(form.id_field, place)
+  if isinstance(identifier, bool) or not isinstance(identifier, int | str):
+    raise base.BadRecord(
+      'wrong type of id',
+      where,
+      f'field {form.id_field!r}: expected a string or a number, found '
+      f'{identifier!r}.',
+    )
+  try:
+    titles = form.titles(record)
+    if not all(isinstance(title, str) for title in titles):
+      raise TypeError
+  except (TypeError, IndexError, KeyError):
+    raise base.BadRecord(
+      'invalid evidence', where, f'the evidence is not {form.evidence}.'
+    ) from None
+  return Claim(
+    str(identifier),
+    text,
+    NO_LABEL if label is None else labels.index(label),
+    tuple(dict.fromkeys(map(normalize_title, titles))),
+  )
+
+
+def _parse(data: bytes, where: str) -> Any:
+  try:
+    return json.loads(base.decode(data, where))
+  except base.BadRecord:
+    raise
+  except (ValueError, RecursionError) as e:
+    raise base.BadRecord('invalid JSON', where, f'not JSON ({e}).') from None
+
+
+def _json_lines(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
+  for number, line in base.read_lines(path):
+    if number == 1:
+      line = line.removeprefix(_BYTE_ORDER_MARK)
+    if line.strip():
+      yield f'{path}:{number}', _parse(line, f'{path}:{number}')
+
+
+def _json_list(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
+  data = b''.join(line for _, line in base.read_lines(path))
+  records = _parse(data.removeprefix(_BYTE_ORDER_MARK), str(path))
+  if not isinstance(records, list):
+    raise base.BadRecord(
+      'invalid JSON',
+      str(path),
+      f'expected a JSON list, found {type(records).__name__}.',
+    )
+  for number, record in enumerate(records, start=1):
+    yield f'{path}, record {number}', record
+
+
+def _fever_titles(record: Mapping[str, Any]) -> list[str]:
+  """Claims that nothing decides have null in place of titles."""
+  sets = record.get('evidence') or []
+  found = [_item(fact, 2) for facts in sets for fact in facts]
+  return [title for title in found if title is not None]
+
+
+def _hover_titles(record: Mapping[str, Any]) -> list[str]:
+  return [_item(fact, 0) for fact in record.get('supporting_facts') or []]
+
+
+def _item(fact: Any, i: int) -> Any:
+  if not isinstance(fact, list):
+    raise TypeError
+  return fact[i]
+
+
+def _custom_titles(record: Mapping[str, Any]) -> list[str]:
+  titles = record.get('titles') or []
+  if not isinstance(titles, list):
+    raise TypeError
+  return titles
+
+
+@dataclasses.dataclass(frozen=True)
+class Dataset:
+  """The form of a data set.
+
+  Attributes:
+    labels: in the order of the classes; () where a config names them.
+    id_field: that holds a claim's id.
+    evidence: what names the documents of evidence, in words.
+    records: path -> (where, record) of a file.
+    titles: record -> titles of its evidence.
+  """
+
+  labels: tuple[str, ...]
+  id_field: str
+  evidence: str
+  records: Callable[[pathlib.Path], Iterator[tuple[str, Any]]]
+  titles: Callable[[Mapping[str, Any]], list[str]]
+
+
+DATASETS: Mapping[str, Dataset] = {
+  'fever': Dataset(
+    ('SUPPORTS', 'REFUTES', 'NOT ENOUGH INFO'),
+    'id',
+    'lists of [annotation, evidence, title, sentence] in "evidence"',
+    _json_lines,
+    _fever_titles,
+  ),
+  'hover': Dataset(
+    ('SUPPORTED', 'NOT_SUPPORTED'),
+    'uid',
+    'a list of [title, sentence] in "supporting_facts"',
+    _json_list,
+    _hover_titles,
+  ),
+  'custom': Dataset(
+    (), 'id', 'a list of titles in "titles"', _json_lines, _custom_titles
+  ),
+}
