@@ -42,10 +42,8 @@ def run(data, tmp_path_factory):
   return config, workdir, state, metrics
 
 
-def _same(a, b, atol=0.0):
-  jax.tree.map(
-    lambda x, y: np.testing.assert_allclose(x, y, rtol=0, atol=atol), a, b
-  )
+def _same(a, b):
+  jax.tree.map(np.testing.assert_array_equal, a, b)
 
 
 def test_losses_are_reported_and_only_the_questions_side_learns(run):
@@ -82,9 +80,13 @@ def test_killed_run_resumes_bit_for_bit(run, tmp_path, monkeypatch):
 def test_eight_devices_equal_one_with_a_batch_that_they_do_not_divide(
   data, run, tmp_path
 ):
-  config, _, state, _ = run
-  eight, _ = _train(config, tmp_path, jax.devices())
-  _same(eight.params, state.params, atol=2e-5)
+  config, _, _, metrics = run
+  _, eight = _train(config, tmp_path, jax.devices())
+  for one, other in zip(metrics, eight, strict=True):
+    names = [name for name in one if name.endswith('loss')]
+    for name in (*names, 'grad_norm'):
+      if name in one:
+        assert one[name] == pytest.approx(other[name], rel=2e-4), name
 
 
 def test_blocks_side_learns_and_the_index_follows(data, tmp_path):
@@ -102,7 +104,7 @@ def test_blocks_side_learns_and_the_index_follows(data, tmp_path):
 
 @pytest.mark.parametrize('arg', ['bm25_test', 'random_test'])
 def test_reader_alone(data, tmp_path, arg):
-  config = tiny_open_qa.get_config(data, arg, **{'num_steps': 2})
+  config = tiny_open_qa.get_config(data, arg, **{'num_steps': 3})
   state, metrics = _train(config, tmp_path)
   start = qa_task.untrained(config, tiny_open_qa.tiny_realm.data_of(config))
   _same(state.params['embedder'], start.params['embedder'])

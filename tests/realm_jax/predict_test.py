@@ -5,6 +5,7 @@
 import functools
 
 import jax
+from jax import numpy as jnp
 import numpy as np
 import pytest
 
@@ -18,7 +19,7 @@ from tests.realm_jax import tiny_qa
 def _given():
   config = tiny_qa.config()
   params = tiny_qa.params(config)
-  batch = tiny_qa.batch(config, questions=3, beam=6, read=4)
+  batch = jax.tree.map(jnp.asarray, tiny_qa.batch(b=3, c=6, r=4))
   return open_qa.OpenQa(config), params, batch
 
 
