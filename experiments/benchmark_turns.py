@@ -20,14 +20,22 @@ import time
 from typing import Any
 
 
-def peak_bytes() -> int:
-  """Peak resident memory of this process."""
+def status_bytes(name: str) -> int:
+  """A line of Linux's status of this process, such as RssAnon; else 0."""
   status = pathlib.Path('/proc/self/status')
   if status.exists():
-    # What is exec'd inherits its parent's ru_maxrss, but not this.
     for line in status.read_text().splitlines():
-      if line.startswith('VmHWM:'):
+      if line.startswith(f'{name}:'):
         return int(line.split()[1]) * 1024
+  return 0
+
+
+def peak_bytes() -> int:
+  """Peak resident memory of this process."""
+  # What is exec'd inherits its parent's ru_maxrss, but not this.
+  found = status_bytes('VmHWM')
+  if found:
+    return found
   return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
@@ -35,15 +43,17 @@ def serve(steps: Mapping[str, Callable[[], Any]]) -> None:
   """Answers with what a step took, until the input ends; called by a side.
 
   Args:
-    steps: name -> function without arguments that waits for its result.
+    steps: name -> function without arguments that waits for its result; where
+      that is a dict of numbers, they are part of the answer.
   """
   for line in sys.stdin:
     wall, cpu = time.perf_counter(), time.process_time()
-    steps[line.strip()]()
+    result = steps[line.strip()]()
     answer = {
       'wall_sec': time.perf_counter() - wall,
       'cpu_sec': time.process_time() - cpu,
       'peak_gib': peak_bytes() / 2**30,
+      **(result if isinstance(result, dict) else {}),
     }
     print(json.dumps(answer), flush=True)
 
@@ -70,7 +80,7 @@ class Side:
     )
 
   def measure(self, step: str) -> dict[str, float]:
-    """Does a step: wall_sec, cpu_sec, and peak_gib of the process so far."""
+    """Does a step: wall_sec, cpu_sec, peak_gib of the process so far, and more."""
     try:
       self._process.stdin.write(step + '\n')
       self._process.stdin.flush()

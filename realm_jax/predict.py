@@ -63,6 +63,7 @@ def predict(
   }
   count = min(num_answers, width * length)
   parts = -(-questions * blocks // read_at_once)
+  read_at_once = -(-questions * blocks // parts)  # as little padding as can be
   found = jax.lax.map(
     lambda part: _read(model, params, part, count),
     jax.tree.map(lambda x: _cut(x, parts, read_at_once), rows),
