@@ -1,0 +1,76 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Claims classified by what is retrieved for them, as in FEVER and HoVer.
+
+Lee et al.'s code has this head beside the reader of spans. On top of open_qa_base;
+data, retriever and beams are the same. Retriever and classifier start from
+all-MiniLM-L6-v2. On the small set that the tests bring along, two CPU cores, about
+a minute:
+
+  DATA=tests/data/claims
+  python -m experiments.claims_train --config=configs/claims_base.py \
+    --config.corpus.path=$DATA/documents.jsonl \
+    --config.claims.train="('fever:train=$DATA/train.jsonl',)" \
+    --config.claims.dev="('fever:dev=$DATA/dev.jsonl',)" --workdir=runs/claims
+  python -m experiments.claims_evaluate --config=configs/claims_base.py \
+    --config.evaluate.claims="('fever:dev=$DATA/dev.jsonl',)" --workdir=runs/claims
+
+Argument: base, blocks, bm25, random, test, blocks_test, ...; see open_qa_base.
+"""
+
+import ml_collections
+from ml_collections import config_dict
+
+from configs import open_qa_base
+
+KINDS = tuple(kind for kind in open_qa_base.KINDS if kind != 'dpr')
+ARGS = (*KINDS, 'test', *(f'{kind}_test' for kind in KINDS[1:]))
+
+
+def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
+  """Returns the configuration; sizes are those of all-MiniLM-L6-v2."""
+  if arg not in ARGS:
+    raise ValueError(f'Config argument {arg!r}: expected one of {ARGS}.')
+  config = open_qa_base.get_config(arg)
+  config.corpus.kind = 'jsonl'
+  config.blocks.max_length = 96
+  config.lookup.row_length = 112
+  config.optimizer.name = 'adamw'  # see realm_pretrain_quickstart.py
+  config.optimizer.b2 = 0.98
+  config.optimizer.learning_rate = 2e-4
+  # all-MiniLM-L6-v2 retrieves well; what it knows is not to be lost at once.
+  config.optimizer.part_scales = {'embedder': 0.05}
+  config.optimizer.warmup_steps = 10
+  config.num_steps = 60
+  config.batch_size = 8
+  config.eval_every = 30
+  config.checkpoint_every = 30
+  config = open_qa_base.finish(config, arg)
+  # What belongs to answers that are spans.
+  for name in ('questions', 'reader', 'dpr'):
+    del config[name]
+  for name in ('rule',):
+    del config.lookup[name]
+
+  # DATASET:SPLIT=FILE,... each, of one data set: fever, hover, custom; see
+  # retrieval/claims.py.
+  config.claims = {
+    'train': (),
+    'dev': (),
+    'labels': (),  # of custom, in the order of the classes
+    'max_train': 0,  # of all; 0: all of them
+    'max_dev': 0,
+  }
+  config.evaluate = {
+    'workdir': config_dict.placeholder(str),  # '' or None: --workdir
+    'claims': (),  # as claims.train
+    'max_claims': 0,  # of each; 0: all
+    # How the class is chosen: best pair of block and class (released), or
+    # marginal, summed over blocks.
+    'rule': 'best',
+    'ks': (1, 5, 20, 100),  # evidence among the first k blocks
+    'retriever_beam': 0,  # 0: as trained
+    'reader_beam': 0,
+    'batch_size': 16,
+  }
+  return config
