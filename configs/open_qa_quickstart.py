@@ -14,6 +14,9 @@ import ml_collections
 
 from configs import open_qa_small
 
+# Lists of which the articles hold many answers.
+_LISTS = 'artandliterature,computers,elements,general,greekmyth,worldcapitals'
+
 
 def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   """Returns the configuration; see open_qa_base for `arg`."""
@@ -23,7 +26,7 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
     config.corpus.max_documents = 0
     config.blocks.max_length = 128
     config.lookup.row_length = 152
-  config.questions.train = ('red_trivia:train',)
-  config.questions.dev = ('red_trivia:dev',)
-  config.questions.max_dev = 256
+  config.questions.train = (f'red_trivia:train={_LISTS}',)
+  config.questions.dev = (f'red_trivia:dev={_LISTS}',)
+  config.evaluate.questions = (f'red_trivia:test={_LISTS}',)
   return config
