@@ -49,6 +49,7 @@ REALM_CONFIG = (
   pathlib.Path(__file__).parents[1] / 'configs' / 'realm_pretrain_small.py'
 )
 _SETS = ('NQ', 'WQ', 'CT')
+_SHORT = {'nq_open': 'NQ', 'webquestions': 'WQ', 'curatedtrec': 'CT'}
 _MEASURES = 'EM / F1 / top 5'
 SYSTEMS = {
   'bm25': qa_rows.System('bm25'),
@@ -156,20 +157,28 @@ def print_table(
   heads: Sequence[str],
   caption: str,
 ) -> None:
-  """Prints the table: below exact match stand F1 and top-5 match."""
+  """Prints the table, narrow: F1 and top-5 match stand below exact match."""
   table = rich.table.Table(
-    *('system', 'params', *_SETS, 'row'),
-    *(f'{head}: {_MEASURES}' for head in heads),
-    title='EM of the papers on test; ours beside',
+    *('system', *_SETS, 'row'),
+    *(_short(head) for head in heads),
+    title=f'EM of the papers on test; beside it ours, {_MEASURES}',
     caption=caption,
     caption_justify='left',
   )
   for row, cells in rows:
     table.add_row(
-      *(row.system, row.parameters, *row.exact_match, row.ours),
+      *(row.system, *row.exact_match, row.ours),
       *('\n'.join(parts) for parts in cells),
     )
   progress.console().print(table)
+
+
+def _short(head: str) -> str:
+  """A heading as narrow as the figures below it."""
+  name, _, count = head.partition(' (')
+  dataset, _, split = name.partition(':')
+  split = f'{_SHORT.get(dataset, dataset)} {split}'
+  return '\n'.join(x for x in (split.strip(), count.rstrip(')')) if x)
 
 
 def report(
@@ -179,7 +188,7 @@ def report(
 ) -> None:
   """Prints the table and writes it as Markdown and JSON."""
   rows, caption = lines(found, columns), qa_rows.scale(found)
-  heads = list(columns.values()) or ['no set measured']
+  heads = list(columns.values()) or ['ours']
   records = [
     dataclasses.asdict(row)
     | {
