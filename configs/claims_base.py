@@ -4,16 +4,21 @@
 
 Lee et al.'s code has this head beside the reader of spans. On top of open_qa_base;
 data, retriever and beams are the same. Retriever and classifier start from
-all-MiniLM-L6-v2. On the small set that the tests bring along, two CPU cores, about
-a minute:
+all-MiniLM-L6-v2. On the small set that the tests bring along, three minutes of one
+CPU core (60 steps):
 
   DATA=tests/data/claims
   python -m experiments.claims_train --config=configs/claims_base.py \
     --config.corpus.path=$DATA/documents.jsonl \
     --config.claims.train="('fever:train=$DATA/train.jsonl',)" \
-    --config.claims.dev="('fever:dev=$DATA/dev.jsonl',)" --workdir=runs/claims
+    --config.claims.dev="('fever:dev=$DATA/dev.jsonl',)" \
+    --config.lookup.reader_beam=2 --workdir=runs/claims
   python -m experiments.claims_evaluate --config=configs/claims_base.py \
     --config.evaluate.claims="('fever:dev=$DATA/dev.jsonl',)" --workdir=runs/claims
+
+It shows the path, not a result: the evidence comes first for each of the 13 held-out
+claims that have some, but 8 of all 18 are classified right, which 36 claims to learn
+from do not lift above chance (7 are of the commonest class).
 
 Argument: base, blocks, bm25, random, test, blocks_test, ...; see open_qa_base.
 """
@@ -49,8 +54,7 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   # What belongs to answers that are spans.
   for name in ('questions', 'reader', 'dpr'):
     del config[name]
-  for name in ('rule',):
-    del config.lookup[name]
+  del config.lookup.rule
 
   # DATASET:SPLIT=FILE,... each, of one data set: fever, hover, custom; see
   # retrieval/claims.py.

@@ -180,7 +180,7 @@ def test_evidence_is_measured_where_it_is_named():
   row = claims_evaluate.measure(
     [
       found(0, ('A',), [False, True, False], 1),
-      found(0, ('A',), [True, False, False], 2),
+      found(0, ('A',), [True, False, False], 0),
       found(1, (), [False, False, False], 0),
     ],
     *(2, (1, 2, 9)),
@@ -193,7 +193,7 @@ def test_evidence_is_measured_where_it_is_named():
       'evidence_top_1': 0.5,
       'evidence_top_2': 1.0,
       'evidence_top_3': 1.0,
-      'evidence_decided': 0.5,
+      'evidence_decided': 1.0,
     }
   )
 
