@@ -48,7 +48,7 @@ SIZES = {
   'retriever_beam': 5000,
   'reader_beam': 5,
   'row_length': 320,
-  'question_length': 64,
+  'question_length': 32,
   'max_span_width': 10,
   'batch': 16,
 }

@@ -22,7 +22,6 @@ from realm_jax import beams
 from realm_jax import config as config_lib
 from realm_jax import lookup as lookup_lib
 from realm_jax import open_qa
-from realm_jax import pipeline
 from realm_jax import predict
 from realm_jax import question_rows
 from realm_jax import reader_losses
@@ -58,9 +57,8 @@ class _TimedRetriever:
     index = types.SimpleNamespace(searcher=searcher)
     version = types.SimpleNamespace(name='random', vectors=vectors, index=index)
     snapshot = types.SimpleNamespace(step=0, version=version)
-    self._retriever = beams.DenseRetriever(
-      realm, pipeline.OneSnapshot(snapshot)
-    )
+    serving = types.SimpleNamespace(serving=lambda _: snapshot)
+    self._retriever = beams.DenseRetriever(realm, serving)
     self.seconds = 0.0
 
   def __call__(self, *arguments) -> beams.Beam:
