@@ -77,8 +77,13 @@ def export(
   for folder, name in classes.items():
     path = pathlib.Path(target) / folder
     beams = _beams(saved.config)
+    version = None
+    if name == 'RealmForOpenQA' and (data.root / 'blocks').exists():
+      version = converted_blocks.find_version(
+        workdir, params, saved.index_version
+      )
     rows[str(path)] = _write(
-      path, name, params, realm, reader, beams, data, workdir
+      path, name, params, realm, reader, beams, data, workdir, version
     )
   return rows
 
@@ -95,11 +100,10 @@ def _beams(config: ml_collections.ConfigDict) -> dict[str, int]:
   return {**found, 'num_candidates': config.layout.num_candidates}
 
 
-def _write(path, hf_class, params, realm, reader, beams, data, workdir) -> str:
+def _write(
+  path, hf_class, params, realm, reader, beams, data, workdir, version
+) -> str:
   """Writes one folder; returns what it holds."""
-  version = None
-  if hf_class == 'RealmForOpenQA' and (data.root / 'blocks').exists():
-    version = converted_blocks.find_version(workdir, params)
   count = len(version.vectors) if version else 0
   fields = checkpoint_config.to_fields(hf_class, realm, reader, count) | beams
   kept = unused_file(workdir, hf_class)

@@ -311,6 +311,12 @@ def _save(workdir, params, config, step, prints, found, version) -> None:
         f'{workdir}: holds a checkpoint with parameters {old}, but those to '
         f'convert are {new}; name another --workdir.'
       )
+    if version and saved.index_version != version:
+      raise ValueError(
+        f'{workdir}: its checkpoint retrieves from index version '
+        f'{saved.index_version or "of its own parameters"}, --block_embedder '
+        f'makes {version}; name another --workdir.'
+      )
     logging.info('%s holds these very parameters already.', workdir)
     return
   checkpoints.save_params(

@@ -229,12 +229,25 @@ def _check_same(folder, version_name, vectors, name) -> None:
 
 
 def find_version(
-  workdir: str | os.PathLike, params: Any
+  workdir: str | os.PathLike, params: Any, name: str = ''
 ) -> index_versions.Version | None:
-  """The index version of some parameters in a run's folder, opened."""
+  """The index version that a checkpoint retrieves from, opened.
+
+  Args:
+    workdir: of the run.
+    params: of the checkpoint.
+    name: of the version, where the checkpoint names one: training changes the
+      questions' side alone, so the vectors are not those of `params`. '' is the
+      version of `params`.
+
+  Returns:
+    The version, None if it is not there.
+  """
   folder = index_versions.VersionFolder(
     pathlib.Path(workdir) / realm_task.INDEX
   )
+  if name:
+    return folder.open(name) if name in folder.names() else None
   embedder = index_builder.snapshot(params)
   fingerprint = index_versions.params_fingerprint(embedder)
   for name in reversed(folder.names()):

@@ -234,6 +234,16 @@ def test_vectors_belong_to_the_embedder_that_made_them(official, tmp_path):
   np.testing.assert_array_equal(made, kernel)
   own = np.asarray(trained.params['embedder']['projection']['kernel'])
   assert trained.step == 20 and (own != kernel).all()
+  # Another embedder's vectors, and still those of the export.
+  checkpoint_export.export(tmp_path / 'w', tmp_path / 'hf')
+  found = safetensors_numpy.load_file(tmp_path / 'hf' / 'model.safetensors')
+  vectors = checkpoint_sources.read_vectors(
+    str(BUNDLES / 'embedder/encoded/encoded.ckpt')
+  )
+  np.testing.assert_array_equal(found['block_emb'], vectors)
+  _official(tmp_path / 'x', official)
+  with pytest.raises(ValueError, match='--block_embedder makes'):
+    _official(tmp_path / 'x', official, block_embedder=str(maker))
   with pytest.raises(ValueError, match='expected an embedder there'):
     encoder = BUNDLES / 'bert/variables/variables'
     _official(tmp_path / 'v', official, block_embedder=str(encoder))
