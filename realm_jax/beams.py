@@ -6,8 +6,10 @@ Lee et al. 2019 (ORQA), section 4: the best C blocks by inner product, C = 5000 
 the released code. The baselines of Guu et al. 2020, table 1, find them by words.
 """
 
+from collections.abc import Callable
 from collections.abc import Sequence
 import dataclasses
+import functools
 from typing import Any
 from typing import Protocol
 from typing import runtime_checkable
@@ -110,9 +112,14 @@ def _local(params: Any) -> Any:
   if jax.process_count() == 1:
     return params
   mesh = jax.tree.leaves(params)[0].sharding.mesh
+  return jax.tree.map(lambda x: x.addressable_data(0), _gather(mesh)(params))
+
+
+@functools.lru_cache
+def _gather(mesh: jax.sharding.Mesh) -> Callable[[Any], Any]:
+  """Compiled once for a mesh, not at every step."""
   whole = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
-  gathered = jax.jit(lambda x: x, out_shardings=whole)(params)
-  return jax.tree.map(lambda x: x.addressable_data(0), gathered)
+  return jax.jit(lambda x: x, out_shardings=whole)
 
 
 class Bm25Retriever:
