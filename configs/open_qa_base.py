@@ -67,7 +67,6 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
 
   # Contrastive training of the retriever (experiments.dpr).
   config.dpr = {
-    'query_length': 64,
     'depth': 100,  # best blocks of BM25 that are looked through
     'num_hard_negatives': 1,  # best of them without an answer
     # Which block holds an answer: dpr, substring, wordpiece; answers that are
@@ -137,5 +136,5 @@ def _shrink(config: ml_collections.ConfigDict) -> None:
   )
   config.reader.update(span_hidden_size=16, max_span_width=4)
   config.evaluate.update(ks=(1, 5, 20), batch_size=8, read_at_once=8)
-  config.dpr.update(depth=20, query_length=24)
+  config.dpr.update(depth=20)
   config.warm_start.dpr.update(num_steps=4, batch_size=8)

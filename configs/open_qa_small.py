@@ -21,7 +21,6 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   config.layout.query_length = 32
   config.lookup.question_length = 32
   config.lookup.row_length = 88
-  config.dpr.query_length = 32
   for bert in (config.embedder, config.encoder):
     bert.dropout_rate = 0.0
     bert.attention_dropout_rate = 0.0
