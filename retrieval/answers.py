@@ -218,12 +218,12 @@ def _regex_test(answers: Sequence[str]) -> Callable[[str], bool]:
   return lambda text: any(pattern.search(text) for pattern in patterns)
 
 
-@functools.lru_cache(maxsize=4096)
+@functools.lru_cache(maxsize=8192)
 def compile_regex(pattern: str) -> re.Pattern | None:
-  """Compiles a decomposed answer as 'regex' searches it.
+  """Compiles an answer that is a regular expression.
 
   Args:
-    pattern: the answer, see `decompose`.
+    pattern: the answer; decomposed where 'regex' searches it.
 
   Returns:
     None, with one warning, for what is no regular expression.

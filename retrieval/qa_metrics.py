@@ -12,12 +12,11 @@ regex_match: any regular expression matches from the prediction's start, as it
 
 import collections
 from collections.abc import Sequence
-import functools
 import re
 import string
 import unicodedata
 
-from absl import logging
+from retrieval import answers as answers_lib
 
 _PUNCTUATION = str.maketrans('', '', string.punctuation)
 _ARTICLES = re.compile(r'\b(a|an|the)\b')
@@ -83,14 +82,5 @@ def regex_match(prediction: str, patterns: Sequence[str]) -> bool:
   Returns:
     Whether one matches; what follows the match does not matter.
   """
-  compiled = (_compile(pattern) for pattern in patterns)
+  compiled = (answers_lib.compile_regex(pattern) for pattern in patterns)
   return any(pattern and pattern.match(prediction) for pattern in compiled)
-
-
-@functools.lru_cache(maxsize=8192)
-def _compile(pattern: str) -> re.Pattern | None:
-  try:
-    return re.compile(pattern, re.IGNORECASE | re.UNICODE | re.MULTILINE)
-  except (re.error, OverflowError, RecursionError) as e:
-    logging.warning('Answer %r is no regular expression: %s.', pattern, e)
-    return None
