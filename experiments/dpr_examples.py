@@ -25,6 +25,7 @@ import numpy as np
 
 from experiments import progress
 from realm_jax import dpr
+from retrieval import answer_search
 from retrieval import answers as answers_lib
 from retrieval import blocks as blocks_lib
 from retrieval import bm25
@@ -96,35 +97,6 @@ def choose(
   return positives, negatives
 
 
-class _Matcher:
-  """Answers in blocks, each question's by the rule for its kind."""
-
-  def __init__(
-    self,
-    blocks: blocks_lib.BlockStore,
-    rule: str,
-    tokenizer: tokenizers.Tokenizer,
-  ):
-    self._prepared = {
-      kind: answers_lib.PreparedBlocks(
-        answers_lib.make_rule(name, tokenizer),
-        lambda ids: blocks.texts(ids.tolist()),
-      )
-      for kind, name in (('string', rule), ('regex', 'regex'))
-    }
-
-  def __call__(
-    self, ids: np.ndarray, questions: Sequence[questions_lib.Question]
-  ) -> np.ndarray:
-    found = np.zeros(ids.shape, bool)
-    for kind, prepared in self._prepared.items():
-      rows = [i for i, q in enumerate(questions) if q.kind == kind]
-      if rows:
-        wanted = [questions[i].answers for i in rows]
-        found[rows] = answers_lib.match_blocks(ids[rows], wanted, prepared)
-    return found
-
-
 def mine(
   folder: str | os.PathLike,
   questions: Sequence[questions_lib.Question],
@@ -159,8 +131,8 @@ def mine(
   path = pathlib.Path(folder) / store.fingerprint(fields)[:16]
   writer = store.StoreWriter(path, KIND, fields)
   if not writer.published:
-    matcher = _Matcher(blocks, config.rule, tokenizer)
-    _write(writer, questions, config, retrieve(), matcher)
+    search = answer_search.QuestionSearch(blocks, config.rule, tokenizer)
+    _write(writer, questions, config, retrieve(), search)
   found = store.Store.open(path, KIND, fields)
   return _examples(found, questions, blocks)
 
@@ -170,7 +142,7 @@ def _write(
   questions: Sequence[questions_lib.Question],
   config: MineConfig,
   retrieve: Retrieve,
-  matcher: _Matcher,
+  search: answer_search.QuestionSearch,
 ) -> None:
   num_shards = -(-len(questions) // _SHARD)
   with progress.bar('find blocks with answers', 'questions') as update:
@@ -178,7 +150,7 @@ def _write(
       chosen = questions[shard * _SHARD : (shard + 1) * _SHARD]
       ids = np.asarray(retrieve([q.question for q in chosen], config.depth))
       positives, negatives = choose(
-        ids, matcher(ids, chosen), config.num_hard_negatives
+        ids, search.find(ids, chosen), config.num_hard_negatives
       )
       arrays = {'positive': positives, 'negatives': negatives}
       writer.write(shard, arrays)

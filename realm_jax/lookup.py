@@ -7,7 +7,6 @@ the newest parameters: the trained query embedder decides which blocks are read.
 """
 
 from collections.abc import Mapping
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,6 @@ from realm_jax import question_rows
 from realm_jax import reader_rows
 from retrieval import answer_search
 from retrieval import blocks as blocks_lib
-from retrieval import questions as questions_lib
 from retrieval import tokenizers
 
 
@@ -147,10 +145,7 @@ class Lookup(BlockLookup):
       **settings: see `BlockLookup`.
     """
     super().__init__(layout, blocks, retriever, **settings)
-    self._searches = {
-      'string': answer_search.AnswerSearch(blocks, rule, tokenizer),
-      'regex': answer_search.AnswerSearch(blocks, 'regex'),
-    }
+    self._search = answer_search.QuestionSearch(blocks, rule, tokenizer)
 
   def __call__(
     self,
@@ -168,21 +163,6 @@ class Lookup(BlockLookup):
     read = ids[:, : self.reader_beam]
     asked = [source.questions[i] if i >= 0 else None for i in indices.tolist()]
     return found | {
-      'beam_has_answer': self._has_answer(ids, asked),
+      'beam_has_answer': self._search.find(ids, asked),
       'reader_correct': source.gold_spans(indices, self._blocks, read, found),
     }
-
-  def _has_answer(
-    self,
-    ids: np.ndarray,
-    asked: Sequence[questions_lib.Question | None],
-  ) -> np.ndarray:
-    """[B, C] which blocks hold an answer, each question by its kind's rule."""
-    found = np.zeros(ids.shape, bool)
-    for kind, search in self._searches.items():
-      here = [
-        n for n, q in enumerate(asked) if q and q.answers and q.kind == kind
-      ]
-      if here:
-        found[here] = search.find(ids[here], [asked[n].answers for n in here])
-    return found

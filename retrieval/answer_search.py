@@ -20,6 +20,7 @@ import numpy as np
 from retrieval import answers as answers_lib
 from retrieval import blocks as blocks_lib
 from retrieval import literals
+from retrieval import questions as questions_lib
 from retrieval.tokenization import base
 
 _END = b'\xff'  # in no UTF-8 text
@@ -173,6 +174,50 @@ class AnswerSearch:
       view = memoryview(self._arrays[name].shard(shard))
       parts += [view[a:b] for a, b in rows]
     return order, parts
+
+
+class QuestionSearch:
+  """Finds the blocks with an answer, each question's by the rule for its kind."""
+
+  def __init__(
+    self,
+    blocks: blocks_lib.BlockStore,
+    rule: str,
+    tokenizer: base.Tokenizer | None = None,
+  ):
+    """Reads nothing yet.
+
+    Args:
+      blocks: where they lie.
+      rule: for answers that are strings; see `AnswerSearch`.
+      tokenizer: likewise.
+    """
+    self._searches = {
+      'string': AnswerSearch(blocks, rule, tokenizer),
+      'regex': AnswerSearch(blocks, 'regex'),
+    }
+
+  def find(
+    self,
+    block_ids: Int[np.ndarray, 'b c'],
+    questions: Sequence[questions_lib.Question | None],
+  ) -> Bool[np.ndarray, 'b c']:
+    """Which blocks hold an answer; see `AnswerSearch.find`.
+
+    Args:
+      block_ids: [b, c] block ids, -1 for none.
+      questions: [b]; None has no answer.
+
+    Returns:
+      [b, c] bool.
+    """
+    found = np.zeros(block_ids.shape, bool)
+    for kind, search in self._searches.items():
+      here = [i for i, q in enumerate(questions) if q and q.kind == kind]
+      if here:
+        wanted = [questions[i].answers for i in here]
+        found[here] = search.find(block_ids[here], wanted)
+    return found
 
 
 def _substring_needles(wanted: tuple[str, ...]) -> tuple[list[bytes], bool]:
