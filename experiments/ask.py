@@ -41,6 +41,7 @@ from experiments import qa_answers
 from experiments import qa_task
 from experiments import realm_update
 from retrieval import questions as questions_lib
+from retrieval import scoring
 from retrieval.readers import base
 
 CONFIG = str(
@@ -229,17 +230,19 @@ def write_answers(
   count: int,
 ) -> int:
   """Writes `answer_view.record` of each, whole or not at all; returns how many."""
-  path = pathlib.Path(path)
-  path.parent.mkdir(parents=True, exist_ok=True)
-  draft = path.with_name(f'.{path.name}.partial')
-  blocks, written = answerer.trained.data.blocks, 0
-  with open(draft, 'w', encoding='utf-8') as f:
-    for found in answered:
-      row = answer_view.record(found, blocks, count)
-      f.write(json.dumps(row, ensure_ascii=False) + '\n')
-      written += 1
-  os.replace(draft, path)
-  return written
+  blocks = answerer.trained.data.blocks
+  rows = (answer_view.record(found, blocks, count) for found in answered)
+  return scoring.write_predictions(
+    path,
+    (
+      scoring.Prediction(
+        question=row.pop('question'),
+        prediction=row.pop('prediction'),
+        fields=row,
+      )
+      for row in rows
+    ),
+  )
 
 
 def typed(read: Callable[[str], str] = input) -> Iterator[str]:

@@ -29,8 +29,10 @@ from experiments import qa_answers
 from experiments import qa_task
 from experiments import realm_update
 from retrieval import answer_search
+from retrieval import blocks as blocks_lib
 from retrieval import bootstrap
 from retrieval import question_sets
+from retrieval import scoring
 from retrieval import store
 
 FILE = 'qa_evaluation.json'
@@ -102,23 +104,20 @@ def write_predictions(
 ) -> None:
   """Writes a JSON line for each question: question, prediction, its source."""
   blocks = answerer.trained.data.blocks
-  lines = []
-  for found in answered:
-    line = {
-      'id': found.question.id,
-      'question': found.question.question,
-      'prediction': found.text,
-    }
-    if found.answers:
-      best = found.answers[0]
-      line |= {
-        'score': best.score,
-        'block': best.block,
-        'title': blocks.titles([best.block])[0],
-      }
-    lines.append(json.dumps(line, ensure_ascii=False) + '\n')
-  path.parent.mkdir(parents=True, exist_ok=True)
-  store.write_atomically(path, ''.join(lines).encode())
+  scoring.write_predictions(path, (_prediction(x, blocks) for x in answered))
+
+
+def _prediction(
+  found: qa_answers.Answered, blocks: blocks_lib.BlockStore
+) -> scoring.Prediction:
+  fields = {'id': found.question.id}
+  if found.answers:
+    best = found.answers[0]
+    [title] = blocks.titles([best.block])
+    fields |= {'score': best.score, 'block': best.block, 'title': title}
+  return scoring.Prediction(
+    question=found.question.question, prediction=found.text, fields=fields
+  )
 
 
 def load_set(
