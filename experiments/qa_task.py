@@ -17,7 +17,6 @@ import ml_collections
 from experiments import beam_task
 from experiments import checkpoints
 from experiments import command
-from experiments import index_builder
 from experiments import realm_data
 from experiments import realm_task
 from experiments import sharding
@@ -331,8 +330,3 @@ def untrained(
   params = sharding.unbox(init_params(key, config=config, model_cfg=model_cfg))
   model = open_qa.OpenQa(model_cfg)
   return Trained(config, data, data.layout(config), model, params, 0)
-
-
-def snapshot(trained: Trained) -> Any:
-  """The embedder's parameters that an index is built from."""
-  return index_builder.snapshot(trained.as_realm().params)

@@ -86,12 +86,6 @@ class QuestionSource:
     none = np.zeros(0, np.int32)
     return [self._tokens[i] if i >= 0 else none for i in indices.tolist()]
 
-  def answers(self, indices: np.ndarray) -> list[tuple[str, ...]]:
-    """Answers of questions; none for NONE."""
-    return [
-      self.questions[i].answers if i >= 0 else () for i in indices.tolist()
-    ]
-
   def gold_spans(
     self,
     indices: np.ndarray,

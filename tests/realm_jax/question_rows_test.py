@@ -89,8 +89,6 @@ def test_rows_are_the_questions(data):
       if i >= 0:
         want = data.tokenizer.encode(data.questions[i].question).ids
         assert ids[mask][1:-1].tolist() == want.tolist()[: Q - 2]
-  index = np.asarray([2, question_rows.NONE])
-  assert data.source.answers(index) == [data.questions[2].answers, ()]
   tokens = data.source.tokens(np.asarray([4, question_rows.NONE]))
   assert len(tokens[0]) > Q - 2 and not len(tokens[1])
 
