@@ -11,6 +11,7 @@ widest span.
 """
 
 from collections.abc import Mapping
+import functools
 from typing import Any
 from typing import NamedTuple
 
@@ -254,41 +255,46 @@ def loss(
   """
   _check(model, batch)
   rngs = {'dropout': key} if train else None
-  retriever = model.apply(
-    {'params': params}, batch, train=train, method='beam_scores', rngs=rngs
-  )
 
-  def read(params):
+  def apply(params, method):
     return model.apply(
-      {'params': params}, batch, train=train, method='read_beam', rngs=rngs
+      {'params': params}, batch, train=train, method=method, rngs=rngs
     )
 
   shape = batch['reader_correct'].shape
   rows = batch['row_valid'][:, None, None, None]
   right = batch['reader_correct'] & span_candidates(batch, shape[2]) & rows
+  read = functools.partial(apply, method='read_beam')
   if skip_unanswerable:
     spans = jax.lax.cond(
       right.any(), read, lambda _: jnp.zeros(shape, jnp.float32), params
     )
   else:
     spans = read(params)
+  retriever = apply(params, 'beam_scores')
   scores = add_retriever(batch, retriever, spans)
+  metrics = _metrics(batch, scores, right)
   early, full = early_loss(batch, retriever), full_loss(batch, scores)
-  best = scores.reshape(len(scores), -1).argmax(axis=-1, keepdims=True)
-  right = right.reshape(len(scores), -1)
-  has_answer = (batch['beam_has_answer'] & batch['beam_valid']).any(axis=-1)
-
-  def mean(x):
-    return objectives.masked_mean(x, batch['row_valid'])
-
-  metrics = {
-    'early_loss': mean(early),
-    'full_loss': mean(full),
-    'beam_has_answer': mean(has_answer.astype(jnp.float32)),
-    'reader_has_answer': mean(right.any(axis=-1).astype(jnp.float32)),
-    'exact_match': mean(
-      jnp.take_along_axis(right, best, axis=-1)[:, 0].astype(jnp.float32)
-    ),
-    'weight': batch['row_valid'].sum(dtype=jnp.float32),
-  }
+  mean = functools.partial(objectives.masked_mean, mask=batch['row_valid'])
+  metrics |= {'early_loss': mean(early), 'full_loss': mean(full)}
   return mean(early_weight * early + full), metrics
+
+
+def _metrics(
+  batch: Mapping[str, jax.Array], scores: jax.Array, right: jax.Array
+) -> dict[str, jax.Array]:
+  """What of the metrics of `loss` is no loss; [B, R, W, L] scores and gold."""
+  scores, right = (x.reshape(len(x), -1) for x in (scores, right))
+  best = scores.argmax(axis=-1, keepdims=True)
+  shares = {
+    'beam_has_answer': batch['beam_has_answer'] & batch['beam_valid'],
+    'reader_has_answer': right,
+    'exact_match': jnp.take_along_axis(right, best, axis=-1),
+  }
+  metrics = {
+    name: objectives.masked_mean(
+      x.any(axis=-1).astype(jnp.float32), batch['row_valid']
+    )
+    for name, x in shares.items()
+  }
+  return metrics | {'weight': batch['row_valid'].sum(dtype=jnp.float32)}
