@@ -61,7 +61,7 @@ def validate(
   with contextlib.ExitStack() as stack:
     batches = stack.enter_context(_closing(iter(task.dataset('valid'))))
     for batch in itertools.islice(batches, num_batches):
-      batch = task.lookup(params, batch) if task.lookup else batch
+      batch, _ = _look_up(task, params, batch)
       batch = sharding.global_batch(batch, program.rows)
       metrics = jax.device_get(program.evaluate(params, batch))
       weight = float(metrics.pop(optimizers.WEIGHT, 1.0))
@@ -171,14 +171,10 @@ def train(
       profiler.before(step - start)
       with meter.waiting():
         rows = next(batches)
-      extra = {}
-      if task.lookup:
-        if pending is not None:  # the newest parameters are waited for anyway
-          finish(*pending)
-          pending = None
-        began = time.monotonic()
-        rows = task.lookup(state.params, rows)
-        extra['lookup_sec'] = time.monotonic() - began
+      if task.lookup and pending is not None:
+        finish(*pending)  # the newest parameters are waited for anyway
+        pending = None
+      rows, extra = _look_up(task, state.params, rows)
       batch = sharding.global_batch(rows, program.rows)
       with jax.profiler.StepTraceAnnotation('train', step_num=step):
         state, metrics = program.step(state, batch)
@@ -197,6 +193,17 @@ def train(
           saver.save(step, state, batches, version)
         measure(step)
   return state
+
+
+def _look_up(
+  task: tasks.Task, params: tasks.Params, batch: tasks.Batch
+) -> tuple[tasks.Batch, dict[str, float]]:
+  """The batch completed, where the task does that, and the time it took."""
+  if not task.lookup:
+    return batch, {}
+  began = time.monotonic()
+  batch = task.lookup(params, batch)
+  return batch, {'lookup_sec': time.monotonic() - began}
 
 
 def _check_finite(
