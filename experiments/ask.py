@@ -2,15 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Answers questions, and shows where the answers stand.
 
-  python -m experiments.ask --config=configs/open_qa_<name>.py --workdir=DIR \
-    --question='Who discovered penicillin?'
+  python -m experiments.ask --workdir=DIR --question='Who discovered penicillin?'
 
-DIR is a run of experiments.qa_train or a checkpoint of experiments.convert. Without
---question one is asked for after the other; an empty line ends. --input=FILE asks
-those of a file: .txt with one on each line, or .jsonl with a field "question" (and
-perhaps "id"). --output=FILE.jsonl writes each answer with its score, title, document,
-block and runner-ups; experiments.score reads it. Where --config.data_dir names
-changed data (experiments.realm_update), these answer.
+DIR is a run of experiments.qa_train or a checkpoint of experiments.convert; without
+--workdir it is runs/qa, where the README's commands train one. Without --question
+one is asked for after the other; an empty line ends. --input=FILE asks those of a
+file: .txt with one on each line, or .jsonl with a field "question" (and perhaps
+"id"). --output=FILE.jsonl writes each answer with its score, title, document, block
+and runner-ups; experiments.score reads it. Where --config.data_dir names changed
+data (experiments.realm_update), these answer.
 
 The score is the logit of block and span together; the share is that of the spans
 that were kept, the best 20.
@@ -47,6 +47,7 @@ from retrieval.readers import base
 CONFIG = str(
   pathlib.Path(__file__).parents[1] / 'configs' / 'open_qa_quickstart.py'
 )
+_WORKDIR = 'runs/qa'  # that the README's first command trains
 _KEPT = 20  # spans of a question, which its shares are of
 _PROMPT = 'question> '
 
@@ -338,4 +339,10 @@ def define_flags() -> None:
 
 
 if __name__ == '__main__':
-  command.main(run, define_flags, computes=True, default_config=CONFIG)
+  command.main(
+    run,
+    define_flags,
+    computes=True,
+    default_config=CONFIG,
+    default_workdir=_WORKDIR,
+  )

@@ -42,6 +42,7 @@ def main(
   *,
   computes: bool = False,
   default_config: str = '',
+  default_workdir: str = '',
 ) -> None:
   """Parses flags, calls `run(config, workdir)` and exits.
 
@@ -55,8 +56,9 @@ def main(
     computes: whether the command runs a model step after step: on a CPU the
       process then keeps freed memory (`allocator`).
     default_config: file of the config where --config need not be given.
+    default_workdir: likewise of --workdir.
   """
-  _define(define_flags, default_config)
+  _define(define_flags, default_config, default_workdir)
   try:
     app.run(lambda argv: _run(run, argv, computes), flags_parser=_parse)
   except KeyboardInterrupt:
@@ -90,7 +92,9 @@ def main_of_script(script: Callable[[list[str]], None]) -> None:
 
 
 def _define(
-  define_flags: Callable[[], None] | None, default_config: str
+  define_flags: Callable[[], None] | None,
+  default_config: str,
+  default_workdir: str,
 ) -> None:
   before = set(flags.FLAGS)
   config_flags.DEFINE_config_file(
@@ -99,10 +103,13 @@ def _define(
     'Configuration, file.py[:arg].',
     lock_config=True,
   )
-  flags.DEFINE_string('workdir', None, 'Folder of everything written.')
+  flags.DEFINE_string(
+    'workdir', default_workdir or None, 'Folder of everything written.'
+  )
   flags.DEFINE_bool('debug', False, 'Show tracebacks and all log lines.')
+  defaults = {'config': default_config, 'workdir': default_workdir}
   flags.mark_flags_as_required(
-    ['workdir'] if default_config else ['config', 'workdir']
+    [x for x, found in defaults.items() if not found]
   )
   if define_flags is not None:
     define_flags()
