@@ -4,6 +4,7 @@
 
 from collections.abc import Callable
 from collections.abc import Sequence
+import functools
 import os
 import pathlib
 
@@ -68,19 +69,6 @@ def bind(
   )
   source, splits = read_source(config, data)
   rows = padded_rows(config, _num_shards(config, devices))
-
-  def dataset(split: str):
-    return question_rows.make_dataset(
-      source,
-      span=splits[split],
-      batch_size=config.batch_size,
-      train=split == 'train',
-      seed=config.seed,
-      process_index=jax.process_index(),
-      process_count=jax.process_count(),
-      padded_size=rows,
-    )
-
   identity = [
     *(source.fingerprint, data.blocks.fingerprint, config.lookup.to_dict()),
     *(config.retriever, config.train_blocks, list(splits['train'])),
@@ -90,12 +78,25 @@ def bind(
     init=init,
     init_on_host=True,
     loss=loss,
-    dataset=dataset,
+    dataset=functools.partial(_dataset, config, source, splits, rows),
     pipeline_fingerprint=store.fingerprint(identity),
     fingerprints=data.fingerprints(),
     companion=companion,
     lookup=lambda params, batch: lookup(params, batch, source),
     batch_rows=rows,
+  )
+
+
+def _dataset(config, source, splits, rows: int, split: str):
+  return question_rows.make_dataset(
+    source,
+    span=splits[split],
+    batch_size=config.batch_size,
+    train=split == 'train',
+    seed=config.seed,
+    process_index=jax.process_index(),
+    process_count=jax.process_count(),
+    padded_size=rows,
   )
 
 
