@@ -123,7 +123,8 @@ def open_answerer(
   return qa_answers.Answerer(
     trained,
     trained.retriever(folder),
-    retriever_beam=max(reader_beam, trained.config.lookup.retriever_beam),
+    # Nothing but what is read decides the answer.
+    retriever_beam=reader_beam or trained.config.lookup.reader_beam,
     reader_beam=reader_beam,
     batch_size=batch_size,
     read_at_once=read_at_once,
