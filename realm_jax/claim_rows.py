@@ -10,13 +10,13 @@ set names.
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
+import functools
 from typing import Any
 
 from jaxtyping import Bool
 from jaxtyping import Int
 import numpy as np
 
-from realm_jax import beams
 from realm_jax import examples
 from realm_jax import lookup
 from realm_jax import question_rows
@@ -100,16 +100,10 @@ class EvidenceSearch:
 class ClaimLookup(lookup.BlockLookup):
   """Also says which blocks are evidence, where the claims name any."""
 
-  def __init__(
-    self,
-    layout: reader_rows.ReaderLayout,
-    blocks: blocks_lib.BlockStore,
-    retriever: beams.Retriever,
-    **settings,
-  ):
-    """Arguments as of `lookup.BlockLookup`."""
-    super().__init__(layout, blocks, retriever, **settings)
-    self._evidence = EvidenceSearch(blocks)
+  @functools.cached_property
+  def _evidence(self) -> EvidenceSearch:
+    """Reads all titles, so only where there is evidence to be found."""
+    return EvidenceSearch(self._blocks)
 
   def __call__(
     self,
