@@ -120,7 +120,7 @@ def mine(
     The examples; questions without a positive are left out.
 
   Raises:
-    ValueError: when no question has a positive, or an answer cannot be looked for.
+    ValueError: when no question has a positive.
   """
   fields = {
     'blocks': blocks.fingerprint,

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from collections.abc import Sequence
 import functools
 
+from absl import logging
 from jaxtyping import Bool
 from jaxtyping import Int
 import numpy as np
@@ -177,7 +178,14 @@ class AnswerSearch:
 
 
 class QuestionSearch:
-  """Finds the blocks with an answer, each question's by the rule for its kind."""
+  """Finds the blocks with an answer, each question's by the rule for its kind.
+
+  An answer that every text would hold matches nothing, with one warning; a
+  question with no other one is in no block.
+
+  Attributes:
+    refused: such answers so far, with their questions' ids.
+  """
 
   def __init__(
     self,
@@ -196,13 +204,15 @@ class QuestionSearch:
       'string': AnswerSearch(blocks, rule, tokenizer),
       'regex': AnswerSearch(blocks, 'regex'),
     }
+    self.refused: set[tuple[str, str]] = set()
+    self._wanted = functools.lru_cache(_MAX_QUESTIONS)(self._usable)
 
   def find(
     self,
     block_ids: Int[np.ndarray, 'b c'],
     questions: Sequence[questions_lib.Question | None],
   ) -> Bool[np.ndarray, 'b c']:
-    """Which blocks hold an answer; see `AnswerSearch.find`.
+    """Which blocks hold an answer that can be looked for.
 
     Args:
       block_ids: [b, c] block ids, -1 for none.
@@ -215,9 +225,26 @@ class QuestionSearch:
     for kind, search in self._searches.items():
       here = [i for i, q in enumerate(questions) if q and q.kind == kind]
       if here:
-        wanted = [questions[i].answers for i in here]
+        wanted = [self._wanted(questions[i]) for i in here]
         found[here] = search.find(block_ids[here], wanted)
     return found
+
+  def _usable(self, question: questions_lib.Question) -> tuple[str, ...]:
+    """The answers that not every text would hold."""
+    rule, kept = self._searches[question.kind].rule, []
+    for answer in question.answers:
+      try:
+        rule.compile((answer,))
+      except ValueError as e:
+        if (question.id, answer) not in self.refused:
+          logging.warning(
+            'Question %s, %r: %s It counts for nothing by the rule %r.',
+            *(question.id, question.question, e, rule.name),
+          )
+        self.refused.add((question.id, answer))
+      else:
+        kept.append(answer)
+    return tuple(kept)
 
 
 def _substring_needles(wanted: tuple[str, ...]) -> tuple[list[bytes], bool]:

@@ -13,6 +13,7 @@ import pytest
 from retrieval import answer_search
 from retrieval import answers as answers_lib
 from retrieval import literals
+from retrieval import questions as questions_lib
 from tests.retrieval import tiny_blocks
 
 ODD = (
@@ -176,6 +177,27 @@ def test_sigma_is_folded_as_in_its_block(tmp_path):
     np.testing.assert_array_equal(
       _search(made, 'dpr').find(ids, [[answer]]), want
     )
+
+
+def test_answers_that_every_text_holds_match_nothing(odd, caplog):
+  ids = np.asarray([[0, 1, 2, 3]])
+  [wanted] = odd.blocks.texts([0])
+  some, none, pattern = (
+    questions_lib.Question(*row)
+    for row in (
+      ('a', 'Some?', ('\u200b', wanted)),
+      ('b', 'None?', ('\u200b', '\u200b ')),
+      ('c', 'Pattern?', ('',), 'regex'),
+    )
+  )
+  search = answer_search.QuestionSearch(odd.blocks, 'dpr')
+  for _ in range(2):
+    found = search.find(np.repeat(ids, 3, axis=0), [some, none, pattern])
+  np.testing.assert_array_equal(found[:1], _want(odd, 'dpr', ids, [[wanted]]))
+  assert found[0].any() and not found[1:].any()
+  assert len(search.refused) == 4
+  lines = [x for x in caplog.messages if 'nothing to look for' in x]
+  assert len(lines) == 4 and "Question a, 'Some?'" in lines[0]
 
 
 def test_bad_input(odd, unchecked):
