@@ -174,17 +174,27 @@ def make_task(
 def freeze(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
   """The config with a learning rate of 0 for what no loss reaches.
 
-  Else weight decay would wear these parts down.
+  Else weight decay would wear these parts down. A scale of 'embedder' becomes that
+  of both embedders where there are two; one of an embedder that the model does not
+  have is dropped.
   """
-  if config.retriever != 'dense':
-    parts = initialize.embedders(config.model.share_embedders)
-  elif config.train_blocks or config.model.share_embedders:
+  shared = config.model.share_embedders
+  parts = initialize.embedders(shared)
+  scales = dict(config.optimizer.part_scales)
+  if 'embedder' in scales:
+    scales = {name: scales['embedder'] for name in parts} | scales
+  for name in {*initialize.embedders(not shared)} - {*parts}:
+    scales.pop(name, None)
+  frozen = parts
+  if config.retriever == 'dense':
+    learns = config.train_blocks or shared
+    frozen = () if learns else ('block_embedder',)
+  scales |= {name: 0.0 for name in frozen}
+  if scales == dict(config.optimizer.part_scales):
     return config
-  else:
-    parts = ('block_embedder',)
   changed = command.changed(config)
   with changed.unlocked():
-    changed.optimizer.part_scales.update({name: 0.0 for name in parts})
+    changed.optimizer.part_scales = scales
   return changed
 
 

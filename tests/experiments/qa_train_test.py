@@ -8,6 +8,8 @@ import jax
 import numpy as np
 import pytest
 
+from configs import claims_base
+from configs import open_qa_small
 from experiments import checkpoints
 from experiments import loop
 from experiments import qa_answers
@@ -161,6 +163,53 @@ def test_batches_and_beams_do_not_change_the_answer(run):
     np.testing.assert_array_equal(one.beam, other.beam)
     block, (start, limit) = one.answers[0].highlight(trained.data.blocks)
     assert block[start:limit] == one.text
+
+
+@pytest.mark.parametrize('made', [open_qa_small, claims_base])
+def test_scales_are_of_the_embedders_that_the_model_has(made):
+  for arg, fields, wanted in (
+    ('base', {}, {'embedder': 0.05}),
+    (
+      'base',
+      {'model.share_embedders': False},
+      {'query_embedder': 0.05, 'block_embedder': 0.0},
+    ),
+    (
+      'blocks',
+      {
+        'model.share_embedders': False,
+        'optimizer.part_scales.block_embedder': 0.5,
+      },
+      {'query_embedder': 0.05, 'block_embedder': 0.5},
+    ),
+    ('bm25', {}, {'embedder': 0.0}),
+    ('base', {'optimizer.part_scales.query_embedder': 1.0}, {'embedder': 0.05}),
+  ):
+    config = made.get_config(arg)
+    with config.unlocked():
+      config.optimizer.part_scales = {'embedder': 0.05}
+      config.update_from_flattened_dict(fields)
+    scales = qa_task.freeze(config).optimizer.part_scales
+    assert dict(scales) == wanted, (arg, fields)
+
+
+def test_no_more_of_the_beam_is_sent_or_kept_than_is_needed():
+  beam = np.arange(24, dtype=np.int32).reshape(2, 12)
+  batch = {
+    'beam_vectors': np.zeros((2, 12, 4)),
+    'beam_valid': beam >= 0,
+    'beam_ids': beam,
+    'reader_valid': np.ones((2, 3), bool),
+    'reader_starts': np.zeros((2, 3)),
+  }
+  sent = qa_answers.model_fields(batch)
+  assert {name: x.shape for name, x in sent.items()} == {
+    'beam_vectors': (2, 3, 4),
+    'beam_valid': (2, 3),
+    'reader_valid': (2, 3),
+  }
+  answered = qa_answers.Answered(None, (), beam[1], False).cut(2)
+  assert answered.beam.tolist() == [12, 13] and answered.beam.base is None
 
 
 def test_bad_input_is_refused_in_one_line(data, run, tmp_path):
