@@ -69,6 +69,16 @@ def test_evidence_is_every_block_of_a_named_document(made):
   assert not {'reader_correct'} & set(batch)
 
 
+def test_titles_with_the_same_hash_are_told_apart(made, monkeypatch):
+  monkeypatch.setattr(claim_rows, 'hash', lambda title: 7, raising=False)
+  search = claim_rows.EvidenceSearch(made.blocks)
+  ids = np.arange(made.blocks.num_blocks)[None]
+  [found] = search.find(ids, [('Mill 3', '')])
+  wanted = [title == 'Mill 3' for title in made.blocks.titles(ids[0])]
+  np.testing.assert_array_equal(found, wanted)
+  assert found.any()
+
+
 def test_without_evidence_there_is_no_early_loss(made):
   lookup = claim_rows.ClaimLookup(
     *(LAYOUT, made.blocks, beams.RandomRetriever(made.blocks.num_blocks)),
