@@ -4,7 +4,8 @@
 
 ROOT/qa/<retriever>-<encoder> holds the fine-tuning, measures.json with what the
 system scored on each question set, and its predictions. Killed and run again, it
-goes on; sets that were measured at the same step are not measured again.
+goes on; sets that were measured at the same step, with the same data, are not measured
+again.
 """
 
 from collections.abc import Mapping
@@ -25,6 +26,7 @@ from experiments import dpr
 from experiments import qa_evaluate
 from experiments import qa_task
 from experiments import qa_train
+from experiments import realm_data
 from experiments import realm_prepare
 from experiments import realm_rows
 from experiments import realm_task
@@ -96,6 +98,18 @@ def fingerprint(questions: question_sets.QuestionSet, settings: Config) -> str:
   return store.fingerprint([questions.name, questions.kind, rows, *how, AT])
 
 
+def identity(saved: checkpoints.Saved, data: realm_data.DataFolder) -> str:
+  """Hash of what a checkpoint is measured as: with which data, how it reads."""
+  config = saved.config
+  sections = [config[name].to_dict() for name in ('lookup', 'reader')]
+  return store.fingerprint(
+    [
+      *(saved.step, saved.index_version, data.fingerprints()),
+      *(config.retriever, *sections),
+    ]
+  )
+
+
 def run(
   system: System,
   config: Config,
@@ -163,18 +177,22 @@ def measure(
   sets: Sequence[question_sets.QuestionSet],
 ) -> None:
   """Measures the newest checkpoint on the sets it was not measured on."""
-  found = read_folder(folder)
-  step = checkpoints.find(str(folder)).step
-  if found.get('step') != step:
+  found, saved = read_folder(folder), checkpoints.find(str(folder))
+  data = realm_task.open_data(saved, folder, config.data_dir)
+  measured_as = identity(saved, data)
+  if found.get('measured_as') != measured_as:
     found = {}
   settings = config.evaluate
   keys = {fingerprint(x, settings): x for x in sets}
   missing = {k: x for k, x in keys.items() if k not in found.get('sets', {})}
   if not missing:
-    logging.info('%s: step %d was measured on all sets.', folder, step)
+    logging.info('%s: step %d was measured on all sets.', folder, saved.step)
     return
   trained = qa_task.load(folder, config.data_dir)
-  found = describe(trained) | {'sets': found.get('sets', {})}
+  found = describe(trained) | {
+    'measured_as': measured_as,
+    'sets': found.get('sets', {}),
+  }
   retriever = trained.retriever(folder / realm_task.INDEX)
   answerer = qa_evaluate.make_answerer(trained, settings, retriever)
   ks = sorted({*settings.ks, AT})

@@ -15,6 +15,7 @@ from experiments import dpr
 from experiments import loop
 from experiments import qa_rows
 from experiments import qa_train
+from experiments import realm_data
 from experiments import realm_prepare
 from experiments import realm_table1
 from experiments import realm_train
@@ -168,6 +169,27 @@ def test_a_row_from_training_to_the_table(
   again = json.loads((folder / qa_rows.FILE).read_text())
   assert again['sets'][key] == row and len(again['sets']) == 2
 
+  # With other data, all is measured anew.
+  rows = {row['dataset']: row for row in again['sets'].values()}
+
+  def watched_alone(answerer, questions, *rest):
+    asked.append(questions.name)
+    return rows[questions.name], []
+
+  with monkeypatch.context() as patch:
+    patch.setattr(qa_rows.qa_evaluate, 'evaluate', watched_alone)
+    patch.setattr(
+      realm_data.DataFolder, 'fingerprints', lambda self: {'blocks': 'other'}
+    )
+    asked.clear()
+    for _ in range(2):
+      realm_table1.run(config, str(tmp_path))
+  assert asked == ['custom:test', 'curatedtrec:test']
+  asked.clear()
+  (folder / qa_rows.FILE).write_text(json.dumps(again))
+  realm_table1.run(config, str(tmp_path))
+  assert not asked
+
   # The table: ours where it was run, the papers' in any case.
   text = (tmp_path / 'table1.md').read_text()
   lines = [x for x in text.splitlines() if x.startswith('|')]
@@ -199,6 +221,23 @@ def test_a_row_from_training_to_the_table(
   realm_table1.run(config, str(tmp_path))
   text = (tmp_path / 'table1.md').read_text()
   assert 'custom:test (6)' in text and 'curatedtrec:test (2)' in text
+
+
+def test_what_a_checkpoint_is_measured_as(data):
+  folder = tiny_realm.data_of(_config(data))
+
+  def identity(step=4, **fields):
+    saved = checkpoints.Saved(_config(data, **fields), step, {}, {})
+    return qa_rows.identity(saved, folder)
+
+  others = {
+    identity(),
+    identity(step=5),
+    identity(**{'retriever': 'bm25'}),
+    identity(**{'reader.max_span_width': 3}),
+    identity(**{'lookup.reader_beam': 2}),
+  }
+  assert len(others) == 5 and identity() in others
 
 
 def test_before_anything_was_run(data, tmp_path, command_flags, capsys):
