@@ -98,28 +98,6 @@ def sizes(fields: Mapping[str, Any]) -> names.Sizes:
   )
 
 
-def realm_config(fields: Mapping[str, Any]) -> config_lib.RealmConfig:
-  """The model that the port computes: pooler, projection and norm, no dropout."""
-  config = bert_config(fields)
-  return config_lib.RealmConfig(
-    embedder=config,
-    encoder=config,
-    projection_size=fields['retriever_proj_size'],
-    projection_norm_eps=fields['layer_norm_eps'],
-    projection_dropout_rate=0.0,
-  )
-
-
-def open_qa_config(fields: Mapping[str, Any]) -> open_qa.OpenQaConfig:
-  """The model of the port's RealmForOpenQA."""
-  return open_qa.OpenQaConfig(
-    realm=realm_config(fields),
-    span_hidden_size=fields['span_hidden_size'],
-    max_span_width=fields['max_span_width'],
-    span_norm_eps=fields['reader_layer_norm_eps'],
-  )
-
-
 def to_fields(
   hf_class: str,
   config: config_lib.RealmConfig,

@@ -148,7 +148,9 @@ def span_scores(
   key: jax.Array | None = None,
   train: bool = False,
 ) -> Float[Array, 'B R W L']:
-  """Joint scores of blocks and spans, to predict with.
+  """Joint scores of blocks and spans, of a whole batch at once.
+
+  `predict.predict` finds the best of them without holding all.
 
   Args:
     model: retriever and reader.

@@ -7,13 +7,13 @@ import json
 import pathlib
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from realm_jax import checkpoint_config
 from realm_jax import checkpoint_convert as convert
 from realm_jax import checkpoint_names as names
+from realm_jax import config as config_lib
 from realm_jax import open_qa
 from retrieval import bert
 from retrieval import tensor_bundle
@@ -210,9 +210,31 @@ def _tiny():
   return fields, convert.from_hf(tensors, sizes, 'hf_openqa')
 
 
+def _realm_config(fields):
+  """The model that the port computes: pooler, projection and norm, no dropout."""
+  config = checkpoint_config.bert_config(fields)
+  return config_lib.RealmConfig(
+    embedder=config,
+    encoder=config,
+    projection_size=fields['retriever_proj_size'],
+    projection_norm_eps=fields['layer_norm_eps'],
+    projection_dropout_rate=0.0,
+  )
+
+
+def _open_qa_config(fields):
+  """The model of the port's RealmForOpenQA."""
+  return open_qa.OpenQaConfig(
+    realm=_realm_config(fields),
+    span_hidden_size=fields['span_hidden_size'],
+    max_span_width=fields['max_span_width'],
+    span_norm_eps=fields['reader_layer_norm_eps'],
+  )
+
+
 def test_the_tiny_checkpoint_answers_as_the_oracle():
   fields, found = _tiny()
-  model = open_qa.OpenQa(checkpoint_config.open_qa_config(fields))
+  model = open_qa.OpenQa(_open_qa_config(fields))
 
   def apply(method, *rows):
     run = jax.jit(model.apply, static_argnames='method')
@@ -263,11 +285,11 @@ def test_the_tiny_checkpoint_answers_as_the_oracle():
 
 def test_configs_there_and_back():
   fields = checkpoint_config.read(HF / 'config.json')
-  config = checkpoint_config.open_qa_config(fields)
+  config = _open_qa_config(fields)
   assert config.realm.encoder.activation == 'gelu_tanh'
   assert config.realm.pooling == 'pooler' and config.span_norm_eps == 1e-3
   back = checkpoint_config.to_fields('RealmForOpenQA', config.realm, config, 8)
-  assert checkpoint_config.open_qa_config(back) == config
+  assert _open_qa_config(back) == config
   theirs = json.loads((HF / 'config.json').read_text())
   tokens = ('bos_token_id', 'eos_token_id', 'transformers_version')
   beams = ('num_candidates', 'reader_beam_size', 'reader_seq_len')
@@ -278,14 +300,12 @@ def test_configs_there_and_back():
 def test_what_the_port_cannot_hold_is_refused():
   fields = checkpoint_config.read(HF / 'config.json')
   config = dataclasses.replace(
-    checkpoint_config.realm_config(fields), pooling='mean', score_scale=0.5
+    _realm_config(fields), pooling='mean', score_scale=0.5
   )
   with pytest.raises(ValueError, match="pooling is 'mean'.*score_scale is 0.5"):
     checkpoint_config.to_fields('RealmEmbedder', config)
   small = dataclasses.replace(config.encoder, num_layers=1)
-  config = dataclasses.replace(
-    checkpoint_config.realm_config(fields), encoder=small
-  )
+  config = dataclasses.replace(_realm_config(fields), encoder=small)
   with pytest.raises(ValueError, match='num_layers is 2 in the embedder and 1'):
     checkpoint_config.to_fields('RealmForOpenQA', config)
 
