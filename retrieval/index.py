@@ -96,12 +96,7 @@ def build_index(
   kind = _choose(config, int(vectors.shape[0]))
   if config.searcher == 'auto' and path.exists():
     kind = _read_manifest(path)['fields'].get('searcher', kind)
-  fields = {
-    'searcher': kind,
-    'metric': config.metric,
-    'vectors': vectors_fingerprint,
-    'scann': _changed(config.scann) if kind == 'scann' else {},
-  }
+  fields = _fields(kind, vectors_fingerprint, config)
   _remove_dead_drafts(path)
   if path.exists():
     return _reuse(path, fields, config, vectors, queries)
@@ -211,6 +206,45 @@ def open_index(path: str | os.PathLike, *, verify: bool = True) -> Index:
     manifest['fields']['vectors'],
     manifest['report'],
   )
+
+
+def suits(
+  path: str | os.PathLike,
+  vectors,
+  vectors_fingerprint: str,
+  config: IndexConfig,
+) -> bool:
+  """Whether a published index is what `build_index` would build.
+
+  Args:
+    path: its folder.
+    vectors: see `build_index`; they are not read.
+    vectors_fingerprint: likewise.
+    config: likewise.
+
+  Raises:
+    FileNotFoundError: when none stands there.
+    ValueError: when it is damaged, or for bad settings.
+  """
+  _check_config(config)
+  manifest = _read_manifest(pathlib.Path(path))
+  kind = manifest['fields'].get('searcher')
+  if config.searcher != 'auto':
+    kind = _choose(config, int(vectors.shape[0]))
+  wanted = _fields(kind, vectors_fingerprint, config)
+  recall = manifest['report'].get(f'recall@{config.recall_at}', 1.0)
+  return manifest['fields'] == wanted and recall >= config.recall_floor
+
+
+def _fields(
+  kind: str, vectors_fingerprint: str, config: IndexConfig
+) -> dict[str, Any]:
+  return {
+    'searcher': kind,
+    'metric': config.metric,
+    'vectors': vectors_fingerprint,
+    'scann': _changed(config.scann) if kind == 'scann' else {},
+  }
 
 
 def _read_manifest(path: pathlib.Path) -> dict[str, Any]:

@@ -7,7 +7,7 @@ of all blocks: <root>/<step>-<hash>/ holds version.json (step, fingerprints of
 parameters and blocks), embedder.safetensors (the snapshot: queries are embedded
 with the very parameters that embedded the blocks), vectors/ and index/. It is built
 under a hidden name, shard by shard, and published by one rename; a killed builder
-goes on at its first missing shard.
+goes on at its first missing shard. `version_copies` takes over what stands elsewhere.
 
 Readers hold a lease (a shared lock on a file, which a killed reader gives back), and
 versions nobody holds are removed.
@@ -15,11 +15,11 @@ versions nobody holds are removed.
 
 from collections.abc import Callable
 from collections.abc import Collection
-from collections.abc import Mapping
+from collections.abc import Iterator
+import contextlib
 import dataclasses
 import functools
 import hashlib
-import json
 import os
 import pathlib
 import shutil
@@ -34,15 +34,14 @@ from safetensors import numpy as safetensors_numpy
 from retrieval import blocks as blocks_lib
 from retrieval import index as index_lib
 from retrieval import store
+from retrieval import version_manifest
 
 try:
   import fcntl
 except ImportError:  # Windows: nothing is removed there.
   fcntl = None
 
-SCHEMA = 1
 VECTORS_KIND = 'block_vectors'
-_MANIFEST = 'version.json'
 _PARAMS = 'embedder.safetensors'
 
 # (ids of blocks [n], progress) -> vectors [n, d] float32
@@ -226,10 +225,7 @@ class VersionFolder:
     index_lib.build_index(
       draft / 'index', vectors.array('vectors'), vectors.fingerprint, config
     )
-    write_params(draft / _PARAMS, params)
-    manifest = {'schema': SCHEMA, 'step': step, **fields}
-    text = json.dumps(manifest, indent=1, sort_keys=True) + '\n'
-    store.write_atomically(draft / _MANIFEST, text.encode())
+    seal(draft, step, params, blocks)
     try:
       os.rename(draft, self.root / name)
     except OSError:
@@ -260,7 +256,7 @@ class VersionFolder:
     except BlockingIOError:
       raise FileNotFoundError(f'{path}: is being removed.') from None
     try:
-      manifest = _read_manifest(path)
+      manifest = version_manifest.read(path)
       if blocks is not None and manifest['blocks'] != blocks.fingerprint:
         raise ValueError(
           f'{path}: built from blocks {manifest["blocks"]}, but '
@@ -279,6 +275,20 @@ class VersionFolder:
       index,
       lease,
     )
+
+  @contextlib.contextmanager
+  def held(self, name: str) -> Iterator[pathlib.Path | None]:
+    """Keeps a version from being removed; None where one is already."""
+    try:
+      lease = self._lock(name, shared=True)
+    except BlockingIOError:
+      yield None
+      return
+    try:
+      yield self.root / name
+    finally:
+      if lease >= 0:
+        os.close(lease)
 
   def remove_old(self, keep: Collection[str] = (), newest: int = 1) -> None:
     """Removes versions that nobody holds, and drafts left behind.
@@ -372,19 +382,14 @@ def _shift(progress, base: int, total: int, done: int, _: int) -> None:
   progress(base + done, total)
 
 
-def _read_manifest(path: pathlib.Path) -> Mapping[str, Any]:
-  file = path / _MANIFEST
-  try:
-    manifest = json.loads(file.read_text())
-  except FileNotFoundError:
-    raise FileNotFoundError(
-      f'{path}: no index version here ({_MANIFEST} is missing).'
-    ) from None
-  except ValueError as e:
-    raise ValueError(f'{file}: not JSON ({e}).') from None
-  missing = {'schema', 'step', 'blocks', 'params'} - set(manifest)
-  if missing or manifest['schema'] != SCHEMA:
-    raise ValueError(
-      f'{file}: not a version of schema {SCHEMA} (missing: {sorted(missing)}).'
-    )
-  return manifest
+def seal(
+  draft: pathlib.Path, step: int, params: Any, blocks: blocks_lib.BlockStore
+) -> None:
+  """Writes what vectors and index were made from beside them."""
+  write_params(draft / _PARAMS, params)
+  version_manifest.write(
+    draft,
+    step=step,
+    params=params_fingerprint(params),
+    blocks=blocks.fingerprint,
+  )
