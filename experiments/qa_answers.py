@@ -64,7 +64,7 @@ class Answered:
   Attributes:
     question: as it was asked.
     answers: best first; may be none.
-    beam: [C] int64 block ids, best first; -1 for none.
+    beam: [C] int32 block ids, best first; -1 for none.
     reader_oracle: whether a gold span stands in a block that was read.
   """
 
@@ -77,6 +77,10 @@ class Answered:
   def text(self) -> str:
     """The best answer, '' if there is none."""
     return self.answers[0].text if self.answers else ''
+
+  def cut(self, depth: int) -> 'Answered':
+    """The same with but the first blocks of its beam."""
+    return dataclasses.replace(self, beam=self.beam[:depth].copy())
 
 
 class Answerer:
@@ -203,7 +207,7 @@ class Answerer:
     return Answered(
       question,
       answers,
-      batch['beam_ids'][i].astype(np.int64),
+      batch['beam_ids'][i].copy(),  # else it would keep the whole batch
       bool(batch['reader_correct'][i].any()),
     )
 
@@ -248,12 +252,15 @@ def spread(
 
 
 def model_fields(batch: examples.Batch) -> dict[str, Any]:
-  """What of a completed batch the model reads when it answers."""
-  names = ('beam_vectors', 'beam_scores', 'beam_valid')
+  """What of a completed batch the model reads when it answers.
+
+  Of the beam, those are the blocks that are read.
+  """
+  read = batch['reader_valid'].shape[1]
+  beam = ('beam_vectors', 'beam_scores', 'beam_valid')
   return {
-    name: x
+    name: x[:, :read] if name in beam else x
     for name, x in batch.items()
-    if name in names
-    or name in ('question_ids', 'question_mask')
+    if name in (*beam, 'question_ids', 'question_mask')
     or (name.startswith('reader_') and name != 'reader_starts')
   }

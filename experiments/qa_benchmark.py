@@ -101,11 +101,15 @@ class TimedAnswerer:
     self.trained, self.sec, self._answerer = answerer.trained, 0.0, answerer
 
   def __call__(self, *arguments) -> Iterator[qa_answers.Answered]:
-    """See `qa_answers.Answerer`; all is answered at the first `next`."""
-    start = time.perf_counter()
-    found = list(self._answerer(*arguments))
-    self.sec += time.perf_counter() - start
-    return iter(found)
+    """See `qa_answers.Answerer`; what is done with the answers is not timed."""
+    answered = self._answerer(*arguments)
+    while True:
+      start = time.perf_counter()
+      found = next(answered, None)
+      self.sec += time.perf_counter() - start
+      if found is None:
+        return
+      yield found
 
 
 def retrievers(
@@ -193,6 +197,7 @@ def benchmark(
   questions: question_sets.QuestionSet,
   ks: Sequence[int],
   rules: Sequence[str],
+  depth: int = 0,
 ) -> tuple[dict[str, dict[str, Any]], list[qa_answers.Answered]]:
   """Answers a set once with each retriever; compiled and read in before.
 
@@ -203,6 +208,7 @@ def benchmark(
     questions: the set.
     ks: numbers of blocks to look at.
     rules: by which a block holds an answer.
+    depth: blocks of each beam that `answered` keeps.
 
   Returns:
     measures: retriever -> those of `qa_evaluate.evaluate`, with
@@ -214,7 +220,7 @@ def benchmark(
     retriever.retriever = one
     list(answerer(questions.questions[:1]))
     retriever.sec, timed = 0.0, TimedAnswerer(answerer)
-    row, answered = qa_evaluate.evaluate(timed, questions, ks, rules)
+    row, answered = qa_evaluate.evaluate(timed, questions, ks, rules, depth)
     row['questions_per_sec'] = len(answered) / timed.sec
     row['retrieval_ms'] = 1000 * retriever.sec / len(answered)
     measures[name] = row
@@ -226,25 +232,22 @@ def retrieval_results(
   answered: Sequence[qa_answers.Answered],
   trained: qa_task.Trained,
   rule: str,
-  depth: int,
 ) -> Iterator[dpr_json.Result]:
   """What was retrieved, in DPR's form: without scores, best first.
 
   Args:
-    answered: from the `Answerer`.
+    answered: with the blocks that are to be written.
     trained: the model with its data.
     rule: by which has_answer is said.
-    depth: blocks of each question.
 
   Yields:
     A result for each question.
   """
   blocks = trained.data.blocks
-  search = answer_search.AnswerSearch(blocks, rule, trained.data.tokenizer)
+  search = answer_search.QuestionSearch(blocks, rule, trained.data.tokenizer)
   for found in answered:
-    ids = found.beam[:depth]
-    ids = ids[ids >= 0]
-    (hits,) = search.find(ids[None], [found.question.answers])
+    ids = found.beam[found.beam >= 0]
+    (hits,) = search.find(ids[None], [found.question])
     rows = zip(
       *(ids.tolist(), blocks.titles(ids.tolist()), blocks.texts(ids.tolist())),
       hits.tolist(),
@@ -309,16 +312,16 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   timed = Timed(next(iter(found.values())))
   answerer = qa_evaluate.make_answerer(trained, settings, timed)
   rules, tables = MATCHES[values.match], []
+  depth = values.retrieval_depth if values.retrieval_output else 0
   for questions in sets:
     measures, answered = benchmark(
-      answerer, timed, found, questions, settings.ks, rules
+      *(answerer, timed, found, questions, settings.ks, rules, depth)
     )
     tables.append(measures)
     print_table(questions.name, measures)
     if values.retrieval_output:
       rule = 'regex' if questions.kind == 'regex' else rules[0]
-      depth = values.retrieval_depth
-      results = retrieval_results(answered, trained, rule, depth)
+      results = retrieval_results(answered, trained, rule)
       dpr_json.write_results(values.retrieval_output, results)
       logging.info('Retrieval written to %s.', values.retrieval_output)
   if missing:

@@ -15,6 +15,7 @@ experiments.score reads. Where config.data_dir names changed data, these are sea
 from collections.abc import Sequence
 import dataclasses
 import json
+import math
 import pathlib
 from typing import Any
 
@@ -43,6 +44,7 @@ def evaluate(
   questions: question_sets.QuestionSet,
   ks: Sequence[int],
   rules: Sequence[str] = (),
+  depth: int = 0,
 ) -> tuple[dict[str, Any], list[qa_answers.Answered]]:
   """Answers a question set and measures the answers.
 
@@ -52,30 +54,38 @@ def evaluate(
     ks: numbers of blocks to look at; more than are retrieved are left out.
     rules: by which a block holds an answer; () for the set's own. Sets of regular
       expressions have but one.
+    depth: blocks of each beam that `answered` keeps; whole beams of large sets
+      would fill the memory.
 
   Returns:
     measures: name -> {mean, low, high}, a 95 % interval over questions; `dataset`
     and the number of `questions` beside them; top_k per rule.
     answered: every question, in order.
   """
-  with progress.bar(questions.name, 'questions') as update:
-    answered = list(answerer(questions.questions, update))
-  values: dict[str, list[float]] = {'exact_match': [], 'reader_oracle': []}
-  for found in answered:
-    right = bool(found.answers) and found.answers[0].correct
-    values['exact_match'].append(float(right))
-    values['reader_oracle'].append(float(found.reader_oracle))
-    scores = questions.score(found.text, found.question)
-    for name, value in scores.items():
-      values.setdefault(name, []).append(value)
-  own = questions.match_rules
+  own, data = questions.match_rules, answerer.trained.data
   chosen = own if questions.kind == 'regex' else tuple(rules) or own
-  for rule in chosen:
-    ranks = first_hits(answerer, answered, rule)
-    width = len(answered[0].beam)
-    for k in sorted({min(k, width) for k in ks}):
-      hits = (ranks >= 0) & (ranks < k)
-      values[f'top_{k}_{rule}'] = hits.astype(float).tolist()
+  searches = {
+    rule: answer_search.QuestionSearch(data.blocks, rule, data.tokenizer)
+    for rule in chosen
+  }
+  values: dict[str, list[float]] = {'exact_match': [], 'reader_oracle': []}
+  tops: dict[str, list[float]] = {}
+  answered = []
+  with progress.bar(questions.name, 'questions') as update:
+    for found in answerer(questions.questions, update):
+      right = bool(found.answers) and found.answers[0].correct
+      values['exact_match'].append(float(right))
+      values['reader_oracle'].append(float(found.reader_oracle))
+      scores = questions.score(found.text, found.question)
+      for name, value in scores.items():
+        values.setdefault(name, []).append(value)
+      depths = sorted({min(k, len(found.beam)) for k in ks})
+      for rule, search in searches.items():
+        rank = first_hit(search, found)
+        for k in depths:
+          tops.setdefault(f'top_{k}_{rule}', []).append(float(rank < k))
+      answered.append(found.cut(depth))
+  values |= tops
   measures = {
     name: dataclasses.asdict(bootstrap.bootstrap(np.asarray(x, np.float64)))
     for name, x in values.items()
@@ -84,17 +94,12 @@ def evaluate(
   return named | measures, answered
 
 
-def first_hits(
-  answerer: qa_answers.Answerer,
-  answered: Sequence[qa_answers.Answered],
-  rule: str,
-) -> np.ndarray:
-  """Rank of the first block with an answer, of each question: [n], -1 for none."""
-  data = answerer.trained.data
-  search = answer_search.AnswerSearch(data.blocks, rule, data.tokenizer)
-  beams = np.stack([found.beam for found in answered])
-  found = search.find(beams, [a.question.answers for a in answered])
-  return np.where(found.any(axis=1), found.argmax(axis=1), -1)
+def first_hit(
+  search: answer_search.QuestionSearch, found: qa_answers.Answered
+) -> float:
+  """Rank of the first block with an answer; infinity for none."""
+  [hits] = search.find(found.beam[None], [found.question])
+  return float(hits.argmax()) if hits.any() else math.inf
 
 
 def write_predictions(
