@@ -41,7 +41,10 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   }
 
   # Where the model starts: a run of REALM (both parts), or of one part each; see
-  # embedder_from and encoder_from of realm_base.
+  # embedder_from and encoder_from of realm_base. The index that stands there is
+  # taken over where it is of the same parameters and blocks; and where that run
+  # trained the questions' side alone, its index is kept, whose vectors are not of
+  # its own parameters. Only train_blocks=True embeds the blocks anew.
   config.realm_from = ''
 
   # What retrieves: dense, bm25, random.

@@ -20,9 +20,12 @@ from experiments import refresh
 from experiments import sharding
 from experiments import tasks
 from realm_jax import beams
+from realm_jax import config as config_lib
+from realm_jax import initialize
 from realm_jax import pipeline
 from realm_jax import question_rows
 from retrieval import bm25
+from retrieval import index_versions
 from retrieval import store
 
 
@@ -62,7 +65,8 @@ def bind(
   if config.retriever == 'dense':
     builder = realm_task.make_builder(config, data, workdir)
     settings = realm_task.refresh_config(config)
-    companion = refresh.Refresher(settings, builder, start_builder)
+    first = functools.partial(kept_embedder, config, builder.model)
+    companion = refresh.Refresher(settings, builder, start_builder, first=first)
   retriever = make_retriever(config, data, companion)
   lookup = make_lookup(
     config, data, retriever, train_blocks=config.train_blocks
@@ -151,6 +155,37 @@ def start_sources(
     if config[name].checkpoint
   }
   return found, folders
+
+
+def kept_embedder(
+  config: ml_collections.ConfigDict, model_cfg: config_lib.RealmConfig
+) -> dict | None:
+  """The embedder whose index a run keeps, where it is not its own.
+
+  A model whose questions' side alone was trained retrieves from vectors of the
+  embedder that it started from. A run that starts from it goes on with these,
+  unless it trains the blocks' side.
+
+  Args:
+    config: of the run.
+    model_cfg: of its retriever.
+
+  Returns:
+    Parameters of the embedders, or None: the index is of the run's own.
+
+  Raises:
+    FileNotFoundError: when that index is gone.
+  """
+  run = starts(config).embedder_from
+  if not run or config.train_blocks:
+    return None
+  saved = checkpoints.find(run)
+  if not saved.index_version or saved.config.get('train_blocks', True):
+    return None
+  folder = pathlib.Path(run) / realm_task.INDEX / saved.index_version
+  logging.info('The index stays that of %s.', folder)
+  params = index_versions.read_snapshot(folder)
+  return initialize.trained_embedders(params, model_cfg)
 
 
 def make_retriever(

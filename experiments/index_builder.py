@@ -9,6 +9,7 @@ what could not be built and why, <step>-<hash>/ what was.
 
 from collections.abc import Callable
 import dataclasses
+import functools
 import multiprocessing
 import pathlib
 import threading
@@ -27,6 +28,7 @@ from retrieval import blocks as blocks_lib
 from retrieval import index as index_lib
 from retrieval import index_versions
 from retrieval import store
+from retrieval import version_copies
 
 _WAIT_SEC = 1.0
 _SNAPSHOTS = 'snapshots'
@@ -46,6 +48,8 @@ class Builder:
     batch_tokens: of the embedder's batches.
     devices: where to embed; None is all of this process's.
     together: whether all processes of a distributed run build, each its share.
+    sources: folders of other runs' versions. Where one has the vectors of the
+      first version of `folder`, that is taken over and not built.
   """
 
   model: config_lib.RealmConfig
@@ -56,9 +60,10 @@ class Builder:
   batch_tokens: int = 0
   devices: tuple[jax.Device, ...] | None = None
   together: bool = False
+  sources: tuple[pathlib.Path, ...] = ()
 
   def build(self, step: int, params: Any) -> str:
-    """Builds the version of a snapshot and returns its name.
+    """Builds or takes over the version of a snapshot and returns its name.
 
     Args:
       step: of the snapshot.
@@ -67,6 +72,8 @@ class Builder:
     Raises:
       ValueError: for vectors that are not finite.
     """
+    if name := self._adopt(step, params):
+      return name
     embed = serving.BlockEmbedder(
       self.model,
       self.layout,
@@ -90,6 +97,17 @@ class Builder:
         raise
     return name
 
+  def _adopt(self, step: int, params: Any) -> str | None:
+    """Takes the first version over; what follows is of newer parameters."""
+    for source in self.sources if not self.folder.names() else ():
+      name = version_copies.adopt(
+        *(self.folder, step, params, self.blocks, source, self.index),
+        part=serving.block_embedder_params,
+      )
+      if name:
+        return name
+    return None
+
   def _try(self, step, params, embed, index, count, update) -> str | None:
     """Does this process's share; the name, once the version stands."""
     name = self.folder.build(
@@ -109,13 +127,24 @@ class Builder:
     return name
 
 
-def snapshot(params: Any, mesh: jax.sharding.Mesh | None = None) -> dict:
-  """The embedder's parameters as host arrays, gathered from all devices."""
+def snapshot(params: Any) -> dict:
+  """The embedder's parameters as host arrays, gathered from all devices.
+
+  Args:
+    params: of a model; arrays of this host, or sharded over a mesh of several:
+      then all of their processes must call this.
+  """
   params = serving.embedder_params(params)
-  if mesh is not None and jax.process_count() > 1:
-    gather = jax.jit(lambda x: x, out_shardings=sharding.replicated(mesh))
-    params = gather(params)
+  leaves = jax.tree.leaves(params)
+  if leaves and not getattr(leaves[0], 'is_fully_addressable', True):
+    params = _gather(leaves[0].sharding.mesh)(params)
   return jax.tree.map(np.asarray, jax.device_get(params))
+
+
+@functools.lru_cache
+def _gather(mesh: jax.sharding.Mesh) -> Callable[[Any], Any]:
+  """Compiled once for a mesh, not for each snapshot."""
+  return jax.jit(lambda x: x, out_shardings=sharding.replicated(mesh))
 
 
 class NoBuilder:

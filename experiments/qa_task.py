@@ -339,4 +339,7 @@ def untrained(
   key = jax.random.split(jax.random.key(config.seed))[0]
   params = sharding.unbox(init_params(key, config=config, model_cfg=model_cfg))
   model = open_qa.OpenQa(model_cfg)
-  return Trained(config, data, data.layout(config), model, params, 0)
+  kept = beam_task.kept_embedder(config, model_cfg.realm)
+  return Trained(
+    *(config, data, data.layout(config), model, params, 0), block_params=kept
+  )

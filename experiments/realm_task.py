@@ -14,6 +14,7 @@ import ml_collections
 
 from experiments import checkpoints
 from experiments import index_builder
+from experiments import index_sources
 from experiments import realm_data
 from experiments import refresh
 from experiments import sharding
@@ -33,7 +34,7 @@ from retrieval import bert_checkpoint
 from retrieval import index as index_lib
 from retrieval import index_versions
 
-INDEX = 'index'
+INDEX = index_sources.INDEX
 
 
 def bert_config(
@@ -149,8 +150,10 @@ def make_builder(
   """What builds the index versions of a run; () is all local devices."""
   settings = refresh_config(config)
   synchronous = settings.schedule != 'async'
+  start = config.embedder_from or config.get('realm_from', '')
+  model = model_config(config, data)
   return index_builder.Builder(
-    model=model_config(config, data),
+    model=model,
     layout=data.layout(config),
     blocks=data.blocks,
     folder=index_versions.VersionFolder(pathlib.Path(workdir) / INDEX),
@@ -158,6 +161,9 @@ def make_builder(
     batch_tokens=settings.batch_tokens,
     devices=devices or None,
     together=synchronous and jax.process_count() > 1,
+    sources=index_sources.find(
+      start, model, lambda theirs: model_config(theirs, data)
+    ),
   )
 
 

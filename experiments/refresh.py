@@ -107,6 +107,7 @@ class Refresher:
     builder: index_builder.Builder,
     start_builder: Callable[[], multiprocessing.Process] | None = None,
     measure: Callable[[serving.ServingIndex], dict[str, float]] | None = None,
+    first: Callable[[], Any] | None = None,
   ):
     """Nothing is built yet.
 
@@ -116,8 +117,11 @@ class Refresher:
       start_builder: starts the process of builder 'process'.
       measure: of every index that begins to serve; its values are metrics until
         the next one does.
+      first: gives the embedder that the first version is of, or None: of the
+        parameters that training starts with.
     """
     self.config = config
+    self._first = first
     self._measure = measure
     self._measured: dict[str, float] = {}
     self._builder = builder
@@ -158,9 +162,13 @@ class Refresher:
       saved = self._folder.latest(at_most=step)
     self._last_snapshot = step
     self._saved = [saved] if saved else []
-    name = saved or self._build(step, params)
+    name = saved or self._build(step, self._first_params(params))
     self._serve(self._period(step), name)
     self._background.start()
+
+  def _first_params(self, params: Any) -> Any:
+    given = self._first() if self._first else None
+    return params if given is None else given
 
   def _period(self, batch_index: int) -> int:
     """Which version serves a batch, counted from 0."""

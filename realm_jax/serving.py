@@ -33,6 +33,11 @@ def embedder_params(params: Any) -> dict:
   return {name: params[name] for name in _PARTS if name in params}
 
 
+def block_embedder_params(params: Any) -> Any:
+  """The part of the parameters that the blocks' vectors follow from."""
+  return params.get('block_embedder', params.get('embedder'))
+
+
 def _encode_blocks(model, sep_id, params, ids, lengths):
   """[CLS] title [SEP] body [SEP] rows to vectors; segments follow from [SEP]."""
   mask = jnp.arange(ids.shape[1]) < lengths[:, None]
