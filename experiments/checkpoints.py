@@ -231,35 +231,44 @@ def save_params(
   step: int = 0,
   fingerprints: Mapping[str, str] | None = None,
   index_version: str = '',
+  replace: bool = False,
 ) -> None:
   """Saves parameters that were not trained here, for `load_params`.
 
   Args:
-    workdir: the folder; it holds no checkpoint yet.
+    workdir: the folder; it holds no checkpoint yet, unless `replace`.
     params: tree of arrays.
     config: JSON values, as of a run.
     step: of the training elsewhere.
     fingerprints: of the data that belong to them, by name.
     index_version: that they retrieve from, where it is not of themselves.
+    replace: whether they replace what an earlier call saved of this step.
 
   Raises:
-    ValueError: when there is a checkpoint already.
+    ValueError: when there is a checkpoint already, or one of a training run.
   """
   path = _folder(workdir)
+  converted = {'converted': True}  # no run: nothing to continue exactly
   with ocp.training.Checkpointer(path, cleanup_tmp_directories=True) as saver:
-    if saver.latest is not None:
+    there = saver.latest and _metadata(path / str(saver.latest.step))
+    replace = replace and there and there['pipeline'] == converted
+    if there and not replace:
       raise ValueError(
         f'{path}: holds checkpoint {saver.latest.step} already; expected a new '
         '--workdir.'
       )
     metadata = {
       'config': dict(config),
-      'pipeline': {'converted': True},  # no run: nothing to continue exactly
+      'pipeline': converted,
       'index_version': index_version,
       'fingerprints': dict(fingerprints or {}),
     }
     saver.save_checkpointables(
-      step, {'state': {'params': params}}, force=True, custom_metadata=metadata
+      step,
+      {'state': {'params': params}},
+      force=True,
+      overwrite=bool(replace),
+      custom_metadata=metadata,
     )
 
 

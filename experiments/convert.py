@@ -20,7 +20,6 @@ wide. --config is the config that the sizes found are put into.
 """
 
 import dataclasses
-import json
 import pathlib
 from typing import Any
 
@@ -33,9 +32,9 @@ import rich.table
 
 from experiments import checkpoint_export
 from experiments import checkpoint_sources
-from experiments import checkpoints
 from experiments import command
 from experiments import converted_blocks
+from experiments import converted_checkpoint
 from experiments import index_builder
 from experiments import progress
 from experiments import realm_data
@@ -261,7 +260,12 @@ def convert(
     version = index_versions.version_name(
       block_step, index_builder.snapshot(block_params), blocks
     )
-  _save(workdir, params, config, step, prints, found, version)
+  if converted_checkpoint.save(
+    workdir, params, config, step=step, prints=prints, version=version
+  ):
+    for part in found.parts:
+      file = checkpoint_export.unused_file(workdir, part.hf_class)
+      safetensors_files.write(file, part.unused)
   rows = _summary(found)
   if blocks is not None:
     rows['blocks'] = f'{blocks.num_blocks:,}'
@@ -295,41 +299,6 @@ def _block_embedder(options: Options, params: Any) -> dict[str, Any]:
   if len({str(x) for x in shapes}) > 1:
     raise ValueError(f'{path}: an embedder of other sizes than that of --from.')
   return {'embedder': made}
-
-
-def _save(workdir, params, config, step, prints, found, version) -> None:
-  """Writes the checkpoint, or finds that this very one stands already."""
-  try:
-    saved = checkpoints.find(workdir)
-  except FileNotFoundError:
-    saved = None
-  if saved is not None:
-    there, _ = checkpoints.load_params(workdir)
-    old, new = (index_versions.params_fingerprint(x) for x in (there, params))
-    if old != new:
-      raise ValueError(
-        f'{workdir}: holds a checkpoint with parameters {old}, but those to '
-        f'convert are {new}; name another --workdir.'
-      )
-    if version and saved.index_version != version:
-      raise ValueError(
-        f'{workdir}: its checkpoint retrieves from index version '
-        f'{saved.index_version or "of its own parameters"}, --block_embedder '
-        f'makes {version}; name another --workdir.'
-      )
-    logging.info('%s holds these very parameters already.', workdir)
-    return
-  checkpoints.save_params(
-    workdir,
-    params,
-    config=json.loads(config.to_json()),
-    step=step,
-    fingerprints=prints,
-    index_version=version,
-  )
-  for part in found.parts:
-    file = checkpoint_export.unused_file(workdir, part.hf_class)
-    safetensors_files.write(file, part.unused)
 
 
 def _summary(found: checkpoint_sources.Sources) -> dict[str, str]:
