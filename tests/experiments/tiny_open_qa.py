@@ -1,12 +1,21 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""A tiny ORQA: data, questions with answers in the blocks, and its config."""
+"""A tiny ORQA: data, questions with answers in the blocks, and its config.
+
+  python tiny_open_qa.py DATA WORKDIR ADDRESS PROCESS FIELDS
+
+trains as one of two processes; FIELDS, a JSON object, override `get_config`.
+"""
 
 import json
 import pathlib
+import sys
+
+import jax
 
 from configs import open_qa_base
 from experiments import qa_task
+from experiments import qa_train
 from tests.experiments import tiny_realm
 
 WANTED = ('Paris', 'Rome', '1066', '1999', 'river', 'crown')
@@ -39,6 +48,7 @@ def get_config(data_dir: pathlib.Path, arg: str = 'test', **fields):
   config.layout.query_length = 24
   config.lookup.row_length = 48
   config.lookup.retriever_beam = 12
+  config.reader.max_span_width = 2  # each width is a program of its own
   config.questions.train = (f'custom:train={data_dir}/questions.jsonl',)
   config.questions.dev = (f'custom:dev={data_dir}/questions.jsonl',)
   config.evaluate.questions = (
@@ -60,3 +70,15 @@ def task(config, workdir, devices=None):
   """What the loop trains."""
   data = tiny_realm.data_of(config)
   return qa_task.make_task(config, data, str(workdir), devices=devices)
+
+
+def main() -> None:
+  """Trains as one of two processes."""
+  data, workdir, address, process, fields = sys.argv[1:]
+  jax.config.update('jax_platforms', 'cpu')
+  jax.distributed.initialize(address, 2, int(process))
+  qa_train.run(get_config(pathlib.Path(data), **json.loads(fields)), workdir)
+
+
+if __name__ == '__main__':
+  main()
