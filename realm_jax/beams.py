@@ -8,6 +8,7 @@ the released code. The baselines of Guu et al. 2020, table 1, find them by words
 
 from collections.abc import Callable
 from collections.abc import Sequence
+import concurrent.futures
 import dataclasses
 import functools
 from typing import Any
@@ -88,23 +89,34 @@ class DenseRetriever:
     """See `Retriever`; also the step of the index, index_step [B] int32."""
     del texts
     index = self._snapshots.serving(None)
-    queries = np.asarray(
-      self._embed(
-        _local(serving.embedder_params(params)),
-        rows['question_ids'],
-        rows['question_mask'],
-      )
-    )
-    ids, _ = index.version.index.searcher.search(queries, k)
+    local = _local(serving.embedder_params(params))
+    ids = _apart(self._search, local, rows, index.version.index.searcher, k)
     vectors = self._vectors(index.version)[np.maximum(ids, 0)]
     step = np.full(len(ids), index.step, np.int32)
     return Beam(ids, {'beam_vectors': np.asarray(vectors), 'index_step': step})
+
+  def _search(self, params: Any, rows: examples.Batch, searcher, k: int) -> Any:
+    """Ids of the k best blocks by the inner product: [B, k]."""
+    queries = self._embed(params, rows['question_ids'], rows['question_mask'])
+    return searcher.search(np.asarray(queries), k)[0]
 
   def _vectors(self, version: Any) -> Any:
     """The vectors of a version, opened once."""
     if self._opened[0] != version.name:
       self._opened = (version.name, version.vectors)
     return self._opened[1]
+
+
+def _apart(function: Callable, *arguments: Any) -> Any:
+  """Calls a function on this process's devices, out of the mesh that trains.
+
+  A mesh is set for a thread, and that of several processes has devices which
+  this one cannot compute on.
+  """
+  if jax.process_count() == 1:
+    return function(*arguments)
+  with concurrent.futures.ThreadPoolExecutor(1) as thread:
+    return thread.submit(function, *arguments).result()
 
 
 def _local(params: Any) -> Any:
