@@ -23,7 +23,6 @@ from collections.abc import Sequence
 import contextlib
 import dataclasses
 import importlib
-import json
 import os
 import pathlib
 import sys
@@ -208,15 +207,7 @@ def _plain(line: str, where: str) -> dict[str, str]:
 
 
 def _json(line: str, where: str) -> dict[str, str]:
-  try:
-    row = json.loads(line)
-  except (ValueError, RecursionError) as error:
-    raise ValueError(f'{where}: not JSON ({error}).') from None
-  if not isinstance(row, dict):
-    raise ValueError(
-      f'{where}: expected an object with a "question", found '
-      f'{type(row).__name__}.'
-    )
+  row = base.parse_json(line.encode(), where, dict)
   fields = {'question': base.string(row, 'question', where).strip()}
   if not fields['question']:
     raise ValueError(f"{where}: field 'question' is empty, expected text.")

@@ -91,6 +91,30 @@ def bind(
   )
 
 
+def splits(
+  config: ml_collections.ConfigDict, name: str, train: Sequence, dev: Sequence
+) -> dict[str, tuple[int, int]]:
+  """Which of what is asked, training first, is of which split.
+
+  Args:
+    config: of the experiment.
+    name: its section that names the sets.
+    train: to train on.
+    dev: held out.
+
+  Returns:
+    Split -> first and past-last of both together.
+
+  Raises:
+    ValueError: if nothing is held out, but something is to be evaluated.
+  """
+  if not dev and config.eval_batches:
+    raise ValueError(f'{name}.dev is empty: name a set, or set eval_batches=0.')
+  logging.info('%d %s to train on, %d held out.', len(train), name, len(dev))
+  count = len(train) + len(dev)
+  return {'train': (0, len(train)), 'valid': (len(train), count)}
+
+
 def _dataset(config, source, splits, rows: int, split: str):
   return question_rows.make_dataset(
     source,

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 import functools
 import os
 
-from absl import logging
 import jax
 import ml_collections
 
@@ -32,10 +31,7 @@ def labels(config: ml_collections.ConfigDict) -> tuple[str, ...]:
     raise ValueError(
       "claims.train is empty: expected sets such as ('fever:train=train.jsonl',)."
     )
-  names = {
-    spec.partition('=')[0].partition(':')[0]
-    for spec in (*settings.train, *settings.dev)
-  }
+  names = set(map(claims_lib.dataset_of, (*settings.train, *settings.dev)))
   if len(names) > 1:
     raise ValueError(
       f'claims.train and claims.dev are of {sorted(names)}: expected one data '
@@ -84,8 +80,8 @@ def load_set(
   spec: str, classes: Sequence[str], most: int = 0
 ) -> claims_lib.ClaimSet:
   """A claim set with these labels, its first `most` claims; 0 for all."""
-  dataset = spec.partition('=')[0].partition(':')[0]
-  own = getattr(claims_lib.DATASETS.get(dataset), 'labels', ())
+  form = claims_lib.DATASETS.get(claims_lib.dataset_of(spec))
+  own = getattr(form, 'labels', ())
   found = claims_lib.load(spec, () if own else classes)
   if found.labels != tuple(classes):
     raise ValueError(
@@ -110,17 +106,12 @@ def read_source(
         raise ValueError(f'claims.{split}: {spec!r} has no labels.')
     claims_found = [claim for x in sets for claim in x.claims]
     found[split] = claims_found[:most] if most else claims_found
-  train, dev = found['train'], found['dev']
-  if not dev and config.eval_batches:
-    raise ValueError('claims.dev is empty: name a set, or set eval_batches=0.')
-  logging.info('%d claims to train on, %d held out.', len(train), len(dev))
+  spans = beam_task.splits(config, 'claims', found['train'], found['dev'])
   source = claim_rows.ClaimSource(
-    [*train, *dev], data.tokenizer, qa_task.reader_layout(config, data)
+    found['train'] + found['dev'],
+    data.tokenizer,
+    qa_task.reader_layout(config, data),
   )
-  spans = {
-    'train': (0, len(train)),
-    'valid': (len(train), len(train) + len(dev)),
-  }
   return source, spans
 
 

@@ -10,7 +10,6 @@ import os
 import pathlib
 from typing import Any
 
-from absl import logging
 import jax
 import ml_collections
 
@@ -205,18 +204,10 @@ def read_source(
   settings, other = config.questions, config.questions.allow_other_counts
   train = load_questions(settings.train, settings.max_train, other)
   dev = load_questions(settings.dev, settings.max_dev, other)
-  if not dev and config.eval_batches:
-    raise ValueError(
-      'questions.dev is empty: name a set, or set eval_batches=0.'
-    )
-  logging.info('%d questions to train on, %d held out.', len(train), len(dev))
+  spans = beam_task.splits(config, 'questions', train, dev)
   source = question_rows.QuestionSource(
-    [*train, *dev], data.tokenizer, reader_layout(config, data)
+    train + dev, data.tokenizer, reader_layout(config, data)
   )
-  spans = {
-    'train': (0, len(train)),
-    'valid': (len(train), len(train) + len(dev)),
-  }
   return source, spans
 
 

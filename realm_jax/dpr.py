@@ -32,6 +32,7 @@ import numpy as np
 from realm_jax import examples
 from realm_jax import gradient_cache
 from realm_jax import objectives
+from realm_jax import reader_rows
 from retrieval import blocks as blocks_lib
 from retrieval import chunks
 from retrieval import questions as questions_lib
@@ -228,7 +229,7 @@ class TextPassages:
   ) -> tuple[np.ndarray, np.ndarray]:
     """[n, room] tokens without specials, and [n] how many."""
     rows = self._tokenizer.encode_ids_batch(texts, room + 2)
-    return _pad([row[1:-1] for row in rows], room)
+    return reader_rows.pad([row[1:-1] for row in rows], room)
 
   def hashes(self, ids: Int[np.ndarray, ' n']) -> UInt[np.ndarray, ' n']:
     """See `BlockPassages`."""
@@ -241,15 +242,6 @@ class TextPassages:
   def title_and_text(self, number: int) -> tuple[str, str]:
     """See `BlockPassages`."""
     return self.passages[number]
-
-
-def _pad(
-  rows: Sequence[Sequence[int]], length: int
-) -> tuple[np.ndarray, np.ndarray]:
-  ids = np.zeros((len(rows), length), np.int32)
-  for i, row in enumerate(rows):
-    ids[i, : len(row)] = row
-  return ids, np.asarray([len(row) for row in rows], np.int64)
 
 
 Passages = BlockPassages | TextPassages
@@ -345,7 +337,7 @@ def read_rows(
     block_hash [B, P, 2] uint32.
   """
   texts = [found.questions[i].question for i in numbers.tolist()]
-  query_ids, counts = _pad(
+  query_ids, counts = reader_rows.pad(
     encode(texts, layout.query_length), layout.query_length
   )
   query_mask = np.arange(layout.query_length) < counts[:, None]

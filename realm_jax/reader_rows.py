@@ -76,7 +76,7 @@ def question_rows(
   Returns:
     question_ids [B, Q] int32 and question_mask [B, Q] bool.
   """
-  texts = _pad(questions, layout.question_length - 2)
+  texts = pad(questions, layout.question_length - 2)
   ids, mask, _ = examples.join(layout.specials, layout.question_length, texts)
   return {'question_ids': ids, 'question_mask': mask}
 
@@ -113,7 +113,7 @@ def reader_rows(
       f'{len(questions)} questions for {len(block_ids)} rows of blocks.'
     )
   shape, room = block_ids.shape, layout.row_length - _SPECIALS
-  tokens, counts = _pad(questions, room)
+  tokens, counts = pad(questions, room)
   repeated = np.repeat(np.arange(shape[0]), shape[1])
   present = np.where(block_ids >= 0, block_ids, -1).reshape(-1)
   bodies, body_counts = blocks.gather(present, room)
@@ -245,9 +245,7 @@ def _matched_tokens(
   )
 
 
-def _pad(
-  rows: Sequence[np.ndarray], room: int
-) -> tuple[np.ndarray, np.ndarray]:
+def pad(rows: Sequence[np.ndarray], room: int) -> tuple[np.ndarray, np.ndarray]:
   """The first tokens of each text: [n, room] int32, and [n] how many."""
   counts = np.asarray([min(len(row), room) for row in rows], np.int64)
   tokens = np.zeros((len(counts), room), np.int32)

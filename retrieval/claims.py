@@ -17,7 +17,6 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
-import json
 import pathlib
 import re
 from typing import Any
@@ -27,7 +26,6 @@ from retrieval.readers import base
 
 NO_LABEL = -1
 SPLITS = ('train', 'dev', 'test')
-_BYTE_ORDER_MARK = b'\xef\xbb\xbf'
 # How FEVER writes what its file format had another use for.
 _ESCAPES = {'-LRB-': '(', '-RRB-': ')', '-LSB-': '[', '-RSB-': ']'}
 _ESCAPES |= {'-COLON-': ':'}
@@ -115,6 +113,11 @@ def check_labels(dataset: str, labels: Sequence[str]) -> tuple[str, ...]:
   return found
 
 
+def dataset_of(spec: str) -> str:
+  """The data set that DATASET:SPLIT=PATH,PATH names."""
+  return spec.partition('=')[0].partition(':')[0]
+
+
 def load(spec: str, labels: Sequence[str] = ()) -> ClaimSet:
   """Reads a claim set.
 
@@ -131,7 +134,7 @@ def load(spec: str, labels: Sequence[str] = ()) -> ClaimSet:
       claim; it says where, and what was expected.
   """
   head, _, tail = spec.partition('=')
-  dataset, _, split = head.partition(':')
+  dataset, split = dataset_of(spec), head.partition(':')[2]
   paths = tuple(path.strip() for path in tail.split(','))
   if split not in SPLITS or not all(paths) or len(set(paths)) < len(paths):
     raise ValueError(
@@ -169,14 +172,8 @@ def load(spec: str, labels: Sequence[str] = ()) -> ClaimSet:
 
 
 def _claim(
-  record: Any, where: str, dataset: str, labels: tuple[str, ...]
+  record: Mapping[str, Any], where: str, dataset: str, labels: tuple[str, ...]
 ) -> Claim:
-  if not isinstance(record, dict):
-    raise base.BadRecord(
-      'invalid JSON',
-      where,
-      f'expected a JSON object, found {type(record).__name__}.',
-    )
   form = DATASETS[dataset]
   text = base.string(record, 'claim', where)
   if not text.strip():
@@ -213,34 +210,11 @@ def _claim(
   )
 
 
-def _parse(data: bytes, where: str) -> Any:
-  try:
-    return json.loads(base.decode(data, where))
-  except base.BadRecord:
-    raise
-  except (ValueError, RecursionError) as e:
-    raise base.BadRecord('invalid JSON', where, f'not JSON ({e}).') from None
-
-
-def _json_lines(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
-  for number, line in base.read_lines(path):
-    if number == 1:
-      line = line.removeprefix(_BYTE_ORDER_MARK)
-    if line.strip():
-      yield f'{path}:{number}', _parse(line, f'{path}:{number}')
-
-
-def _json_list(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
-  data = b''.join(line for _, line in base.read_lines(path))
-  records = _parse(data.removeprefix(_BYTE_ORDER_MARK), str(path))
-  if not isinstance(records, list):
-    raise base.BadRecord(
-      'invalid JSON',
-      str(path),
-      f'expected a JSON list, found {type(records).__name__}.',
-    )
+def _json_list(path: pathlib.Path) -> Iterator[tuple[str, dict]]:
+  records = base.json_file(path, list)
   for number, record in enumerate(records, start=1):
-    yield f'{path}, record {number}', record
+    where = f'{path}, record {number}'
+    yield where, base.check_type(record, where, dict)
 
 
 def _fever_titles(record: Mapping[str, Any]) -> list[str]:
@@ -282,7 +256,7 @@ class Dataset:
   labels: tuple[str, ...]
   id_field: str
   evidence: str
-  records: Callable[[pathlib.Path], Iterator[tuple[str, Any]]]
+  records: Callable[[pathlib.Path], Iterator[tuple[str, dict]]]
   titles: Callable[[Mapping[str, Any]], list[str]]
 
 
@@ -291,7 +265,7 @@ DATASETS: Mapping[str, Dataset] = {
     ('SUPPORTS', 'REFUTES', 'NOT ENOUGH INFO'),
     'id',
     'lists of [annotation, evidence, title, sentence] in "evidence"',
-    _json_lines,
+    base.json_lines,
     _fever_titles,
   ),
   'hover': Dataset(
@@ -302,6 +276,6 @@ DATASETS: Mapping[str, Dataset] = {
     _hover_titles,
   ),
   'custom': Dataset(
-    (), 'id', 'a list of titles in "titles"', _json_lines, _custom_titles
+    (), 'id', 'a list of titles in "titles"', base.json_lines, _custom_titles
   ),
 }

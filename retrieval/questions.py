@@ -24,7 +24,6 @@ import csv
 import dataclasses
 import functools
 import itertools
-import json
 import os
 import pathlib
 import re
@@ -34,7 +33,6 @@ from absl import logging
 
 from retrieval.readers import base
 
-_BYTE_ORDER_MARK = b'\xef\xbb\xbf'
 _PACKED = ('.gz', '.bz2', '.xz')
 
 
@@ -118,14 +116,14 @@ def detect(path: str | os.PathLike) -> str:
     suffixes.pop()
   suffix = suffixes[-1] if suffixes else ''
   if suffix in ('.tsv', '.csv'):
-    first = next(_lines(path), ('', b''))[1]
+    first = next(base.text_lines(path), ('', b''))[1]
     two = first.count(b'\t') == 1
     return 'dpr_qas' if two or suffix == '.csv' else 'curatedtrec'
   if suffix == '.jsonl':
-    first = next(_json_lines(path), ('', {}))[1]
+    first = next(base.json_lines(path), ('', {}))[1]
     return 'opentriviaqa' if 'open_domain' in first else 'jsonl'
   if suffix == '.json':
-    lines = itertools.islice(_lines(path), 3)
+    lines = itertools.islice(base.text_lines(path), 3)
     start = b' '.join(line[:1000].strip() for _, line in lines)
     if start.startswith(b'['):
       return 'webquestions'
@@ -135,48 +133,8 @@ def detect(path: str | os.PathLike) -> str:
   )
 
 
-def _lines(path: pathlib.Path) -> Iterator[tuple[str, bytes]]:
-  """Yields (place, line without its end) of every line that is not blank."""
-  for number, line in base.read_lines(path):
-    if number == 1:
-      line = line.removeprefix(_BYTE_ORDER_MARK)
-    if line.strip():
-      yield f'{path}:{number}', line.rstrip(b'\r\n')
-
-
-def _parse(data: bytes, where: str, expected: type) -> Any:
-  """Parses JSON of which the outermost value is an object or a list."""
-  text = base.decode(data, where)
-  try:
-    value = json.loads(text)
-  except (ValueError, RecursionError) as e:
-    raise base.BadRecord('invalid JSON', where, f'not JSON ({e}).') from None
-  return _check_type(value, where, expected)
-
-
-def _check_type(value: Any, where: str, expected: type) -> Any:
-  if isinstance(value, expected):
-    return value
-  names = {dict: 'a JSON object', list: 'a JSON list'}
-  raise base.BadRecord(
-    'invalid JSON',
-    where,
-    f'expected {names[expected]}, found {type(value).__name__}.',
-  )
-
-
-def _json_lines(path: pathlib.Path) -> Iterator[tuple[str, dict]]:
-  for where, line in _lines(path):
-    yield where, _parse(line, where, dict)
-
-
-def _json_file(path: pathlib.Path, expected: type) -> Any:
-  data = b''.join(line for _, line in base.read_lines(path))
-  return _parse(data.removeprefix(_BYTE_ORDER_MARK), str(path), expected)
-
-
 def _list(record: Any, name: str, where: str) -> list:
-  value = _check_type(record, where, dict).get(name)
+  value = base.check_type(record, where, dict).get(name)
   if isinstance(value, list):
     return value
   found = type(value).__name__ if name in record else f'only {sorted(record)}'
@@ -234,13 +192,13 @@ def _line_question(
 
 
 def _read_jsonl(path: pathlib.Path, answer_field: str = '') -> _Found:
-  for where, record in _json_lines(path):
+  for where, record in base.json_lines(path):
     yield where, _line_question(record, where, path, answer_field)
 
 
 def _read_opentriviaqa(path: pathlib.Path) -> _Found:
   left_out = 0
-  for where, record in _json_lines(path):
+  for where, record in base.json_lines(path):
     is_open = record.get('open_domain')
     if not isinstance(is_open, bool):
       raise base.BadRecord(
@@ -255,7 +213,7 @@ def _read_opentriviaqa(path: pathlib.Path) -> _Found:
 
 
 def _read_webquestions(path: pathlib.Path) -> _Found:
-  for number, record in enumerate(_json_file(path, list), start=1):
+  for number, record in enumerate(base.json_file(path, list), start=1):
     where = f'{path}, record {number}'
     answers = _answers(_list(record, 'answers', where), 'answers', where)
     identifier, question = (
@@ -266,7 +224,7 @@ def _read_webquestions(path: pathlib.Path) -> _Found:
 
 def _read_curatedtrec(path: pathlib.Path) -> _Found:
   names = ('id', 'type', 'question', 'regex')
-  for where, line in _lines(path):
+  for where, line in base.text_lines(path):
     # A regular expression may hold a tab itself.
     fields = base.decode(line, where).split('\t', len(names) - 1)
     if len(fields) != len(names):
@@ -284,14 +242,14 @@ def _read_curatedtrec(path: pathlib.Path) -> _Found:
 
 def _read_squad(path: pathlib.Path) -> _Found:
   where = str(path)
-  for article in _list(_json_file(path, dict), 'data', where):
+  for article in _list(base.json_file(path, dict), 'data', where):
     for paragraph in _list(article, 'paragraphs', where):
       for record in _list(paragraph, 'qas', where):
-        identifier = _text(_check_type(record, where, dict), 'id', where)
+        identifier = _text(base.check_type(record, where, dict), 'id', where)
         place = f'{path}, question {identifier}'
         question = _text(record, 'question', place)
         answers = [
-          _check_type(answer, place, dict).get('text')
+          base.check_type(answer, place, dict).get('text')
           for answer in _list(record, 'answers', place)
         ]
         answers = _answers(answers, 'answers', place)
@@ -300,11 +258,11 @@ def _read_squad(path: pathlib.Path) -> _Found:
 
 def _read_triviaqa(path: pathlib.Path) -> _Found:
   for number, record in enumerate(
-    _list(_json_file(path, dict), 'Data', str(path)), start=1
+    _list(base.json_file(path, dict), 'Data', str(path)), start=1
   ):
     where = f'{path}, record {number}'
-    _check_type(record, where, dict)
-    answer = _check_type(record.get('Answer'), f'{where}, Answer', dict)
+    base.check_type(record, where, dict)
+    answer = base.check_type(record.get('Answer'), f'{where}, Answer', dict)
     # A few aliases are blank.
     aliases = [
       alias
@@ -319,7 +277,7 @@ def _read_triviaqa(path: pathlib.Path) -> _Found:
 
 
 def _read_dpr_qas(path: pathlib.Path) -> _Found:
-  for where, line in _lines(path):
+  for where, line in base.text_lines(path):
     fields = next(csv.reader([base.decode(line, where)], delimiter='\t'))
     if len(fields) != 2:
       raise base.BadRecord(

