@@ -244,7 +244,12 @@ def test_blocks_embedded_anew():
 
 
 def test_one_question_one_block():
-  value, metrics, grads = _run(tiny_qa.batch(b=1, c=1, r=1))
+  batch = tiny_qa.batch()
+  for name, kept in (('row', 0), ('beam', 1), ('reader', 1)):
+    batch[f'{name}_valid'][1:] = False
+    if kept:
+      batch[f'{name}_valid'][:, kept:] = False
+  value, metrics, grads = _run(batch)
   assert metrics['weight'] == 1 and metrics['early_loss'] == 0
   assert 0 < value == metrics['full_loss']
   assert 0 < _size(grads['reader']) < np.inf
