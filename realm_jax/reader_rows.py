@@ -245,7 +245,9 @@ def _matched_tokens(
   )
 
 
-def pad(rows: Sequence[np.ndarray], room: int) -> tuple[np.ndarray, np.ndarray]:
+def pad(
+  rows: Sequence[Sequence[int] | np.ndarray], room: int
+) -> tuple[np.ndarray, np.ndarray]:
   """The first tokens of each text: [n, room] int32, and [n] how many."""
   counts = np.asarray([min(len(row), room) for row in rows], np.int64)
   tokens = np.zeros((len(counts), room), np.int32)
