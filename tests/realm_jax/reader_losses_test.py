@@ -38,6 +38,17 @@ def _run(batch, **settings):
   return float(value), {k: float(v) for k, v in metrics.items()}, grads
 
 
+@jax.jit
+def _forward(params, batch):
+  """Questions' vectors, logits of the beam, scores of spans."""
+
+  def everything(model):
+    ids, mask = batch['question_ids'], batch['question_mask']
+    return model.embed_queries(ids, mask), *model(batch)
+
+  return MODEL.apply({'params': params}, method=everything)
+
+
 # Compiled once.
 OTHERWISE = {'early_weight': 0.25, 'skip_unanswerable': False}
 
@@ -92,13 +103,7 @@ def test_both_losses_equal_numpy():
 
 def test_the_loss_is_of_the_models_scores():
   batch = jax.tree.map(jnp.asarray, tiny_qa.batch())
-
-  def everything(model):
-    ids, mask = batch['question_ids'], batch['question_mask']
-    return model.embed_queries(ids, mask), model(batch)
-
-  apply = jax.jit(functools.partial(MODEL.apply, method=everything))
-  vectors, (retriever, spans) = apply({'params': _params()})
+  vectors, retriever, spans = _forward(_params(), batch)
   scores = reader_losses.add_retriever(batch, retriever, spans)
   value, metrics, _ = _run(batch, **OTHERWISE)
   early = reader_losses.early_loss(batch, retriever).mean()
@@ -257,8 +262,8 @@ def test_one_question_one_block():
 
 def test_exact_match():
   batch = jax.tree.map(jnp.asarray, tiny_qa.batch())
-  predict = functools.partial(reader_losses.span_scores, MODEL)
-  scores = jax.jit(predict)(_params(), batch)
+  _, retriever, spans = _forward(_params(), batch)
+  scores = reader_losses.add_retriever(batch, retriever, spans)
   best = reader_losses.best_spans(scores)
   correct = np.zeros((B, R, W, L), bool)
   correct[:, 0, 0, 2] = True
