@@ -113,6 +113,7 @@ def write_predictions(
       'predicted': labels[found.predicted],
       'probability': float(found.probabilities[found.predicted]),
       'block': found.block,
+      'passage': blocks.names([found.block])[0],
       'title': blocks.titles([found.block])[0],
     }
     lines.append(json.dumps(line, ensure_ascii=False) + '\n')

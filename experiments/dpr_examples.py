@@ -241,7 +241,10 @@ def write_json(path: str | os.PathLike, examples: dpr.Examples) -> int:
 def _json_examples(examples: dpr.Examples) -> Iterator[dpr_json.Example]:
   def context(number):
     title, text = examples.passages.title_and_text(number)
-    return dpr_json.Context(id=str(number), title=title, text=text)
+    name = str(number)
+    if isinstance(examples.passages, dpr.BlockPassages):
+      [name] = examples.passages.blocks.names([number])
+    return dpr_json.Context(id=name, title=title, text=text)
 
   for question, positive, negatives in zip(
     examples.questions,

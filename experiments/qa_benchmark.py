@@ -235,6 +235,8 @@ def retrieval_results(
 ) -> Iterator[dpr_json.Result]:
   """What was retrieved, in DPR's form: without scores, best first.
 
+  Ids are `BlockStore.names`, which outlive changes of the corpus.
+
   Args:
     answered: with the blocks that are to be written.
     trained: the model with its data.
@@ -249,7 +251,11 @@ def retrieval_results(
     ids = found.beam[found.beam >= 0]
     (hits,) = search.find(ids[None], [found.question])
     rows = zip(
-      *(ids.tolist(), blocks.titles(ids.tolist()), blocks.texts(ids.tolist())),
+      *(
+        blocks.names(ids.tolist()),
+        blocks.titles(ids.tolist()),
+        blocks.texts(ids.tolist()),
+      ),
       hits.tolist(),
       strict=True,
     )
@@ -257,8 +263,8 @@ def retrieval_results(
       question=found.question.question,
       answers=tuple(found.question.answers),
       contexts=tuple(
-        dpr_json.Context(id=str(i), title=title, text=text, has_answer=hit)
-        for i, title, text, hit in rows
+        dpr_json.Context(id=name, title=title, text=text, has_answer=hit)
+        for name, title, text, hit in rows
       ),
     )
 

@@ -119,7 +119,9 @@ def _prediction(
   if found.answers:
     best = found.answers[0]
     [title] = blocks.titles([best.block])
-    fields |= {'score': best.score, 'block': best.block, 'title': title}
+    [name] = blocks.names([best.block])
+    fields |= {'score': best.score, 'block': best.block}
+    fields |= {'passage': name, 'title': title}
   return scoring.Prediction(
     question=found.question.question, prediction=found.text, fields=fields
   )

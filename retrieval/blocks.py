@@ -308,3 +308,16 @@ class BlockStore:
       self.tokens.title(int(self._document[int(i)])) if i >= 0 else ''
       for i in ids
     ]
+
+  def names(self, ids: Iterable[int | np.integer]) -> list[str]:
+    """What each block is called outside; '' for -1.
+
+    'ID:START-LIMIT', its document's id and its bytes in the document's text.
+    Numbers of blocks shift when documents come and go; these do not.
+    """
+    return [self._name(int(i)) if i >= 0 else '' for i in ids]
+
+  def _name(self, i: int) -> str:
+    start, limit = self._byte_span[i].tolist()
+    document = self.tokens.document_id(int(self._document[i]))
+    return f'{document}:{start}-{limit}'

@@ -236,6 +236,8 @@ def test_what_was_found_can_be_written_and_read_as_dpr_does(data, tmp_path):
   for name in ('query_ids', 'block_ids', 'block_mask', 'block_types'):
     np.testing.assert_array_equal(rows[0][name], rows[1][name], name)
   records = json.loads(path.read_text())
+  [context] = records[0]['positive_ctxs']
+  assert [context['passage_id']] == folder.blocks.names(found.positives[:1])
   for record in records:
     record['positive_ctxs'] = []
   path.write_text(json.dumps(records))

@@ -96,6 +96,9 @@ def test_both_searchers_and_a_file_that_scores_the_same(
   questions = question_sets.load(spec)
   results = list(dpr_json.read_results(output))
   assert all(context.title for x in results for context in x.contexts)
+  blocks = tiny_open_qa.tiny_realm.data_of(config).blocks
+  names = {*blocks.names(range(blocks.num_blocks))}
+  assert {context.id for x in results for context in x.contexts} <= names
   scores = scoring.score_retrieval(questions, results, (1, 5, 12))
   for k in (1, 5, 12):
     for rule in ('substring', 'dpr'):

@@ -138,6 +138,9 @@ def test_evaluation_and_its_predictions_agree(run, tmp_path, monkeypatch):
   )
   assert strings['exact_match']['mean'] <= strings['reader_oracle']['mean']
   lines = (tmp_path / 'predictions_custom_test.jsonl').read_text().splitlines()
+  blocks = tiny_open_qa.tiny_realm.data_of(config).blocks
+  for row in map(json.loads, lines):
+    assert blocks.names([row['block']]) == [row['passage']]
   questions = question_sets.load(config.evaluate.questions[0])
   scores = [
     questions.score(row['prediction'], questions.by_id[row['id']])

@@ -198,6 +198,13 @@ def test_another_masked_corpus_goes_along(before, tmp_path):
   assert new.masked_blocks.fingerprint == old.blocks.fingerprint
   assert new.blocks.fingerprint != old.blocks.fingerprint
   assert new.spans.fingerprint == old.spans.fingerprint
+  # Numbers have shifted; names lead to the same texts.
+  texts = [
+    dict(zip(x.names(range(n)), x.texts(range(n)), strict=True))
+    for x, n in ((x.blocks, x.blocks.num_blocks) for x in (old, new))
+  ]
+  assert len(texts[1]) < len(texts[0]) and texts[1].items() < texts[0].items()
+  assert new.blocks.texts([0]) != old.blocks.texts([0])
 
 
 @pytest.mark.parametrize(

@@ -89,6 +89,18 @@ def test_blocks_hold_every_sentence_once(data):
   assert blocks.num_sentences == total
 
 
+def test_names_lead_to_the_bytes_of_blocks(data):
+  blocks = data.blocks
+  ids = np.arange(blocks.num_blocks)
+  by_id = {x['id']: x['text'].encode() for x in data.documents}
+  names = blocks.names([*ids, -1])
+  assert names.pop() == '' and len({*names}) == blocks.num_blocks
+  for name, text in zip(names, blocks.texts(ids), strict=True):
+    document, _, span = name.rpartition(':')
+    start, limit = map(int, span.split('-'))
+    assert by_id[document][start:limit].decode() == text
+
+
 def test_no_block_and_cut_blocks(data):
   tokens, lengths = data.blocks.gather(np.asarray([[0, -1]]), 3)
   assert tokens.shape == (1, 2, 3) and lengths.tolist() == [[3, 0]]
