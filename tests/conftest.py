@@ -13,7 +13,9 @@ import tempfile
 from tests import xla_flags
 
 _CACHE = 'JAX_COMPILATION_CACHE_DIR'
-_OWN_CACHE = _CACHE not in os.environ and 'PYTEST_XDIST_WORKER' not in os.environ
+_OWN_CACHE = (
+  _CACHE not in os.environ and 'PYTEST_XDIST_WORKER' not in os.environ
+)
 if _OWN_CACHE:  # workers of pytest-xdist inherit it
   os.environ[_CACHE] = tempfile.mkdtemp(prefix='compiled-')
   os.environ['JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS'] = '0.2'
