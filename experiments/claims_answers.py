@@ -8,12 +8,11 @@ from collections.abc import Sequence
 import dataclasses
 from typing import Any
 
-import jax
 import numpy as np
 import scipy.special
 
+from experiments import block_reader
 from experiments import claims_task
-from experiments import qa_answers
 from experiments import qa_task
 from realm_jax import beams
 from realm_jax import claim_rows
@@ -73,23 +72,21 @@ class Classifier:
       raise ValueError(f'rule {rule!r}: expected one of {claims_model.RULES}.')
     self.trained = trained
     self._layout = qa_task.reader_layout(trained.config, trained.data)
-    self._lookup = claims_task.make_lookup(
+    lookup = claims_task.make_lookup(
       trained.config,
       trained.data,
       retriever,
       retriever_beam=retriever_beam,
       reader_beam=reader_beam,
     )
-    devices = len(jax.local_devices())
-    self._batch_size = batch_size
-    self._rows = -(-batch_size // devices) * devices
 
     def scores(params, batch):
       found = claims_model.class_scores(trained.model, params, batch)
       return found, claims_model.predict(found, rule)
 
-    self._scores, everywhere, self._split = qa_answers.spread(scores)
-    self._params = jax.device_put(trained.params, everywhere)
+    self._read = block_reader.BlockReader(
+      trained.params, lookup, scores, batch_size
+    )
 
   def __call__(
     self,
@@ -108,17 +105,8 @@ class Classifier:
     source = claim_rows.ClaimSource(
       claims, self.trained.data.tokenizer, self._layout
     )
-    for low in range(0, len(claims), self._batch_size):
-      high = min(low + self._batch_size, len(claims))
-      rows = source.rows(np.arange(low, high), self._rows)
-      batch = self._lookup(self._params, rows, source)
-      fields = qa_answers.model_fields(batch)
-      placed = jax.device_put(fields, self._split)
-      found = jax.device_get(self._scores(self._params, placed))
-      for i in range(high - low):
-        yield _classified(claims[low + i], batch, found, i)
-      if progress:
-        progress(high, len(claims))
+    for index, batch, found, row in self._read(source, progress):
+      yield _classified(claims[index], batch, found, row)
 
 
 def _classified(

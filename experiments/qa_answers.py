@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from collections.abc import Sequence
 import dataclasses
 import functools
-from typing import Any
 
 import jax
 import numpy as np
 
+from experiments import block_reader
 from experiments import qa_task
 from realm_jax import answer_text
 from realm_jax import beams
@@ -114,25 +114,24 @@ class Answerer:
     """
     self.trained = trained
     self._layout = qa_task.reader_layout(trained.config, trained.data)
-    self._lookup = qa_task.make_lookup(
+    lookup = qa_task.make_lookup(
       trained.config,
       trained.data,
       retriever,
       retriever_beam=retriever_beam,
       reader_beam=reader_beam,
     )
-    devices = len(jax.local_devices())
-    self._batch_size = batch_size
-    self._rows = -(-batch_size // devices) * devices
-    self._predict, everywhere, self._split = spread(
+    self._read = block_reader.BlockReader(
+      trained.params,
+      lookup,
       functools.partial(
         predict.predict,
         trained.model,
         num_answers=num_answers,
         read_at_once=read_at_once,
-      )
+      ),
+      batch_size,
     )
-    self._params = jax.device_put(trained.params, everywhere)
 
   def __call__(
     self,
@@ -151,22 +150,8 @@ class Answerer:
     source = question_rows.QuestionSource(
       questions, self.trained.data.tokenizer, self._layout
     )
-    for low in range(0, len(questions), self._batch_size):
-      high = min(low + self._batch_size, len(questions))
-      rows = source.rows(np.arange(low, high), self._rows)
-      yield from self._answer(rows, source)
-      if progress:
-        progress(high, len(questions))
-
-  def _answer(
-    self, rows: examples.Batch, source: question_rows.QuestionSource
-  ) -> Iterator[Answered]:
-    batch = self._lookup(self._params, rows, source)
-    placed = jax.device_put(model_fields(batch), self._split)
-    found = jax.device_get(self._predict(self._params, placed))
-    for i, index in enumerate(rows['question_index'].tolist()):
-      if index >= 0:
-        yield self._answered(source.questions[index], batch, found, i)
+    for index, batch, found, row in self._read(source, progress):
+      yield self._answered(questions[index], batch, found, row)
 
   def _answered(
     self,
@@ -210,57 +195,3 @@ class Answerer:
       batch['beam_ids'][i].copy(),  # else it would keep the whole batch
       bool(batch['reader_correct'][i].any()),
     )
-
-
-def spread(
-  function: Callable[[Any, Any], Any],
-) -> tuple[
-  Callable[[Any, Any], Any],
-  jax.sharding.NamedSharding,
-  jax.sharding.NamedSharding,
-]:
-  """Compiles a function of parameters and rows for all local devices.
-
-  Args:
-    function: (params, batch) -> results, all of whose leading axis is the rows.
-
-  Returns:
-    The function, and how it takes its parameters and its rows, whose number is a
-    multiple of that of the devices.
-  """
-  devices = jax.local_devices()
-  mesh = jax.make_mesh(
-    (len(devices),),
-    ('data',),
-    axis_types=(jax.sharding.AxisType.Auto,),
-    devices=devices,
-  )
-  spec = jax.sharding.PartitionSpec
-  mapped = jax.shard_map(
-    function,
-    mesh=mesh,
-    in_specs=(spec(), spec('data')),
-    out_specs=spec('data'),
-    check_vma=False,
-  )
-  everywhere = jax.sharding.NamedSharding(mesh, spec())
-  return (
-    jax.jit(mapped),
-    everywhere,
-    jax.sharding.NamedSharding(mesh, spec('data')),
-  )
-
-
-def model_fields(batch: examples.Batch) -> dict[str, Any]:
-  """What of a completed batch the model reads when it answers.
-
-  Of the beam, those are the blocks that are read.
-  """
-  read = batch['reader_valid'].shape[1]
-  beam = ('beam_vectors', 'beam_scores', 'beam_valid')
-  return {
-    name: x[:, :read] if name in beam else x
-    for name, x in batch.items()
-    if name in (*beam, 'question_ids', 'question_mask')
-    or (name.startswith('reader_') and name != 'reader_starts')
-  }

@@ -11,6 +11,7 @@ import pytest
 
 from configs import claims_base
 from configs import open_qa_small
+from experiments import block_reader
 from experiments import checkpoints
 from experiments import loop
 from experiments import qa_answers
@@ -208,7 +209,7 @@ def test_no_more_of_the_beam_is_sent_or_kept_than_is_needed():
     'reader_valid': np.ones((2, 3), bool),
     'reader_starts': np.zeros((2, 3)),
   }
-  sent = qa_answers.model_fields(batch)
+  sent = block_reader.model_fields(batch)
   assert {name: x.shape for name, x in sent.items()} == {
     'beam_vectors': (2, 3, 4),
     'beam_valid': (2, 3),
