@@ -178,7 +178,7 @@ def measure(
 ) -> None:
   """Measures the newest checkpoint on the sets it was not measured on."""
   found, saved = read_folder(folder), checkpoints.find(str(folder))
-  data = realm_task.open_data(saved, folder, config.data_dir)
+  data = realm_data.open_saved(saved, folder, config.data_dir)
   measured_as = identity(saved, data)
   if found.get('measured_as') != measured_as:
     found = {}

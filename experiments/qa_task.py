@@ -309,7 +309,7 @@ def load_as(
       f'train one: experiments.{trained_by} --config.realm_from={workdir}'
     )
   config = saved.config
-  data = realm_task.open_data(saved, workdir, data_dir)
+  data = realm_data.open_saved(saved, workdir, data_dir)
   block_step, block_params = saved.step, None
   if saved.index_version:
     folder = pathlib.Path(workdir) / realm_task.INDEX / saved.index_version

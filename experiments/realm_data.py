@@ -11,10 +11,12 @@ masked/      tokens/ and blocks/ of X, where it is another corpus than Z
 
 import dataclasses
 import functools
+import os
 import pathlib
 
 import ml_collections
 
+from experiments import checkpoints
 from experiments import data_folder
 from realm_jax import examples
 from retrieval import blocks as blocks_lib
@@ -111,3 +113,32 @@ class DataFolder(data_folder.DataFolder):
       'tokenizer': self.tokenizer.fingerprint,
       'blocks': self.blocks.fingerprint,
     }
+
+
+def open_saved(
+  saved: checkpoints.Saved, workdir: str | os.PathLike, data_dir: str = ''
+) -> DataFolder:
+  """The data of a checkpoint.
+
+  Args:
+    saved: what it says of itself.
+    workdir: of the run.
+    data_dir: where the data lie now, if they have moved.
+
+  Returns:
+    The data folder.
+
+  Raises:
+    ValueError: if it is of another tokenizer.
+  """
+  data = DataFolder.of(saved.config, workdir)
+  if data_dir:
+    data = DataFolder(pathlib.Path(data_dir))
+  made_with = saved.fingerprints.get('tokenizer')
+  if made_with and made_with != data.tokenizer.fingerprint:
+    raise ValueError(
+      f'{workdir}: trained with tokenizer {made_with}, but the data in '
+      f'{data.root} are of tokenizer {data.tokenizer.fingerprint}; expected '
+      'data_dir to name data of the same tokenizer.'
+    )
+  return data

@@ -361,38 +361,9 @@ def load(
     ValueError: if the data are of another tokenizer.
   """
   params, saved = checkpoints.load_params(str(workdir))
-  config, data = saved.config, open_data(saved, workdir, data_dir)
+  config, data = saved.config, realm_data.open_saved(saved, workdir, data_dir)
   model = model_lib.Realm(model_config(config, data))
   return Trained(config, data, data.layout(config), model, params, saved.step)
-
-
-def open_data(
-  saved: checkpoints.Saved, workdir: str | os.PathLike, data_dir: str = ''
-) -> realm_data.DataFolder:
-  """The data of a checkpoint.
-
-  Args:
-    saved: what it says of itself.
-    workdir: of the run.
-    data_dir: where the data lie now, if they have moved.
-
-  Returns:
-    The data folder.
-
-  Raises:
-    ValueError: if it is of another tokenizer.
-  """
-  data = realm_data.DataFolder.of(saved.config, workdir)
-  if data_dir:
-    data = realm_data.DataFolder(pathlib.Path(data_dir))
-  made_with = saved.fingerprints.get('tokenizer')
-  if made_with and made_with != data.tokenizer.fingerprint:
-    raise ValueError(
-      f'{workdir}: trained with tokenizer {made_with}, but the data in '
-      f'{data.root} are of tokenizer {data.tokenizer.fingerprint}; expected '
-      'data_dir to name data of the same tokenizer.'
-    )
-  return data
 
 
 def untrained(
