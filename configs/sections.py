@@ -8,7 +8,7 @@ from typing import Any
 def corpus(kind: str) -> dict[str, Any]:
   """Where documents come from: fields of `retrieval.corpus.CorpusConfig`."""
   return {
-    # vital, jsonl, text, wikiextractor, tfds, orqa_blocks, orqa_corpus,
+    # vital, jsonl, text, squad, wikiextractor, tfds, orqa_blocks, orqa_corpus,
     # realm_pretraining
     'kind': kind,
     'path': '',  # file, glob or folder; TFDS: name or name/config

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Corpora: any source of text as a stream of documents.
 
-Sources: the packaged vital articles, JSON lines, folders of .txt files,
-WikiExtractor's output, TFDS data sets, and the record files that ORQA and REALM
-were published with. Documents stream in a fixed order and memory does not grow
+Sources: the packaged vital articles, JSON lines, folders of .txt files, SQuAD's
+paragraphs, WikiExtractor's output, TFDS data sets, and the record files that ORQA
+and REALM were published with. Documents stream in a fixed order and memory does not grow
 with the corpus; text is passed on exactly as it stands.
 """
 
@@ -34,6 +34,7 @@ KINDS = (
   'orqa_blocks',
   'orqa_corpus',
   'realm_pretraining',
+  'squad',
   'text',
   'tfds',
   'vital',
@@ -44,6 +45,7 @@ _IN_FOLDER = {
   'jsonl': ('*.jsonl', '*.jsonl.*', '*.json', '*.json.*', '*.ndjson'),
   'orqa_corpus': _SHARDS,
   'realm_pretraining': _SHARDS,
+  'squad': ('*.json', '*.json.*'),
   'text': ('*.txt',),
   'wikiextractor': ('wiki_*',),
 }
@@ -136,6 +138,8 @@ class Corpus:
         return files_lib.read_vital(files)
       case 'jsonl':
         return files_lib.read_jsonl(files, fields)
+      case 'squad':
+        return files_lib.read_squad(files)
       case 'text':
         return files_lib.read_text(files)
       case 'wikiextractor':

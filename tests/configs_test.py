@@ -52,6 +52,7 @@ SIZES = {
 FAST = {
   'xla_backend_optimization_level': 0,
   'xla_llvm_disable_expensive_passes': True,
+  'xla_cpu_use_fusion_emitters': False,
 }
 
 

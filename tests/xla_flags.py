@@ -5,7 +5,8 @@
 # Each program runs a few times: optimising it costs more than it gains. Runs that
 # must be equal bit for bit must be compiled alike.
 FAST = (
-  '--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true'
+  '--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true '
+  '--xla_cpu_use_fusion_emitters=false'
 )
 
 

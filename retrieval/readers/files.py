@@ -1,11 +1,12 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Readers of JSON lines, of .txt files and of the packaged vital articles."""
+"""Readers of JSON lines, .txt files, SQuAD's paragraphs, the packaged articles."""
 
 from collections.abc import Sequence
 import importlib.util
 import json
 import pathlib
+from typing import Any
 
 from retrieval.readers import base
 
@@ -36,6 +37,39 @@ def read_text(files: Sequence[base.SourceFile]) -> base.Records:
       yield where, base.Document(file.name, file.path.stem, text)
     except base.BadRecord as error:
       yield where, error
+
+
+def read_squad(files: Sequence[base.SourceFile]) -> base.Records:
+  """Reads the paragraphs of SQuAD 1.1 or 2.0, each a document of its own.
+
+  Its id is of file, article and paragraph by number, its title the article's. A
+  fault ends its article.
+  """
+  for file in files:
+    where = str(file.path)
+    try:
+      found = base.json_file(file.path, dict).get('data')
+      articles = base.check_type(found, f'{where}, data', list)
+    except base.BadRecord as error:
+      yield where, error
+      continue
+    for i, article in enumerate(articles):
+      try:
+        yield from _paragraphs(
+          article, f'{where}, article {i}', f'{file.name}:{i}'
+        )
+      except base.BadRecord as error:
+        yield where, error
+
+
+def _paragraphs(article: Any, where: str, name: str) -> base.Records:
+  title = base.string(base.check_type(article, where, dict), 'title', where)
+  paragraphs = base.check_type(article.get('paragraphs'), where, list)
+  for i, paragraph in enumerate(paragraphs):
+    place = f'{where}, paragraph {i}'
+    base.check_type(paragraph, place, dict)
+    text = base.string(paragraph, 'context', place)
+    yield place, base.Document(f'{name}.{i}', title.replace('_', ' '), text)
 
 
 def vital_file() -> pathlib.Path:
