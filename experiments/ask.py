@@ -2,10 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Answers questions, and shows where the answers stand.
 
-  python -m experiments.ask --workdir=DIR --question='Who discovered penicillin?'
+  python -m experiments.ask --question='Who discovered penicillin?'
 
-DIR is a run of experiments.qa_train or a checkpoint of experiments.convert; without
---workdir it is runs/qa, where the README's commands train one. Without --question
+By itself this is the reader that comes with the package, over the packaged articles
+of Wikipedia; over other documents with
+--config.corpus.kind=jsonl --config.corpus.path=FILE --workdir=DIR --packaged
+(--packaged once: it makes DIR a checkpoint like any other). --workdir=DIR is a run
+of experiments.qa_train or a checkpoint of experiments.convert. Without --question
 one is asked for after the other; an empty line ends. --input=FILE asks those of a
 file: .txt with one on each line, or .jsonl with a field "question" (and perhaps
 "id"). --output=FILE.jsonl writes each answer with its score, title, document, block
@@ -35,6 +38,7 @@ from ml_collections import config_flags
 from experiments import answer_view
 from experiments import checkpoints
 from experiments import command
+from experiments import pack_reader
 from experiments import progress
 from experiments import qa_answers
 from experiments import qa_task
@@ -44,9 +48,9 @@ from retrieval import scoring
 from retrieval.readers import base
 
 CONFIG = str(
-  pathlib.Path(__file__).parents[1] / 'configs' / 'open_qa_quickstart.py'
+  pathlib.Path(__file__).parents[1] / 'configs' / 'open_qa_reader.py'
 )
-_WORKDIR = 'runs/qa'  # that the README's first command trains
+_WORKDIR = 'runs/ask'  # of the packaged reader
 _KEPT = 20  # spans of a question, which its shares are of
 _PROMPT = 'question> '
 
@@ -73,9 +77,35 @@ def load(
   except FileNotFoundError:
     raise FileNotFoundError(
       f'{workdir}: no trained model here; train one: python -m '
-      f'experiments.qa_train --config={config_file} --workdir={workdir}'
+      f'experiments.qa_train --config={config_file} --workdir={workdir}; or '
+      'take the packaged reader: --packaged'
     ) from None
   return qa_task.load(workdir, data_dir)
+
+
+def take_packaged(
+  config: ml_collections.ConfigDict, workdir: str | os.PathLike
+) -> None:
+  """Makes a checkpoint of the packaged reader where there is none yet.
+
+  Args:
+    config: of question answering; names the corpus.
+    workdir: for `load` and all commands that take a run.
+
+  Raises:
+    FileNotFoundError: see `pack_reader.unpack`.
+    ValueError: likewise; and if there is a checkpoint over another corpus.
+  """
+  try:
+    saved = checkpoints.find(str(workdir))
+  except FileNotFoundError:
+    pack_reader.unpack(config, workdir)
+    return
+  if saved.config.corpus != config.corpus:
+    raise ValueError(
+      f'{workdir}: answers from corpus {saved.config.corpus.to_dict()}, not '
+      f'{config.corpus.to_dict()}; expected another --workdir.'
+    )
 
 
 def open_answerer(
@@ -292,6 +322,8 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   values = flags.FLAGS
   given = _given(values)
   settings = config.evaluate
+  if values.packaged or flags.FLAGS['workdir'].using_default_value:
+    take_packaged(config, workdir)
   answerer = open_answerer(
     workdir,
     config.data_dir,
@@ -319,12 +351,15 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
 
 
 def define_flags() -> None:
-  """--question, --input, --output, --answers, --reader_beam, --retriever."""
+  """What is asked, where answers go, and how they are found."""
   flags.DEFINE_multi_string('question', [], 'May repeat; none: typed.')
   flags.DEFINE_string('input', '', 'Questions, .txt or .jsonl.')
   flags.DEFINE_string('output', '', 'Where answers go as JSON lines.')
   flags.DEFINE_integer('answers', 5, 'The best one and its runner-ups.')
   flags.DEFINE_integer('reader_beam', 0, 'Blocks to read; 0: as trained.')
+  flags.DEFINE_bool(
+    'packaged', False, 'Where no model stands yet, take the packaged reader.'
+  )
   flags.DEFINE_string(
     'retriever', '', 'dense, bm25 or random; empty: as trained.'
   )

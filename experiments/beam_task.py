@@ -22,6 +22,7 @@ from experiments import tasks
 from realm_jax import beams
 from realm_jax import config as config_lib
 from realm_jax import initialize
+from realm_jax import packaged_reader
 from realm_jax import pipeline
 from realm_jax import question_rows
 from retrieval import bm25
@@ -169,7 +170,7 @@ def start_sources(
   """What 'embedder' and 'encoder' start from: runs' parameters, folders."""
   config = starts(config)
   found = {
-    name: checkpoints.load_params(config[f'{name}_from'])[0]
+    name: _trained(config[f'{name}_from'])
     for name in ('embedder', 'encoder')
     if config[f'{name}_from']
   }
@@ -179,6 +180,12 @@ def start_sources(
     if config[name].checkpoint
   }
   return found, folders
+
+
+def _trained(workdir: str) -> tasks.Params:
+  if workdir == packaged_reader.NAME:
+    return packaged_reader.load()
+  return checkpoints.load_params(workdir)[0]
 
 
 def kept_embedder(

@@ -291,8 +291,9 @@ def init_params(
       masked language modelling, whose encoder's BERT it is.
     retriever: parameters of a Realm, of ICT or of an OpenQa, whose embedders
       these ones start from; they go before `embedder`.
-    reader: parameters of an OpenQa, whose reader this one is; its embedders are
-      taken, too, unless there is `retriever`. It goes before `encoder`.
+    reader: parameters of an OpenQa, whose reader this one is; its embedders, if
+      it has some, are taken, too, unless there is `retriever`. It goes before
+      `encoder`.
 
   Returns:
     The tree of `OpenQa`.
@@ -306,7 +307,8 @@ def init_params(
       raise ValueError(
         f'The trained parameters have {sorted(reader)}, expected a reader.'
       )
-    retriever = reader if retriever is None else retriever
+    if retriever is None and len(reader) > 1:
+      retriever = reader
     start = {'reader': nn.unbox(reader['reader'])}
     whole = ['reader']
   else:

@@ -46,6 +46,14 @@ def _save(workdir, trained, config, params, version=''):
   )
 
 
+class Flags(types.SimpleNamespace):
+  """Values of flags; --workdir was given."""
+
+  def __getitem__(self, name):
+    assert name == 'workdir'
+    return types.SimpleNamespace(using_default_value=False)
+
+
 @pytest.fixture(scope='module')
 def made(tmp_path_factory):
   """As fine-tuning leaves it: the index is of the embedder that it began with."""
@@ -110,14 +118,25 @@ def run(made, monkeypatch, capsys):
     if opened is not None:
       monkeypatch.setattr(ask, 'open_answerer', lambda *a, **k: opened)
     defaults = {'question': [], 'input': '', 'output': '', 'answers': 3}
-    defaults |= {'reader_beam': 0, 'retriever': ''}
-    given = types.SimpleNamespace(**defaults | values)
+    defaults |= {'reader_beam': 0, 'retriever': '', 'packaged': False}
+    given = Flags(**defaults | values)
     monkeypatch.setattr(ask, 'flags', types.SimpleNamespace(FLAGS=given))
     config = command.changed(config, data_dir='')
     ask.run(config, str(workdir))
     return capsys.readouterr().out
 
   return run
+
+
+def _command(folder, *arguments):
+  return subprocess.run(
+    [sys.executable, '-m', 'experiments.ask', *arguments],
+    env=os.environ | {'XLA_FLAGS': xla_flags.FAST, 'PYTHONPATH': str(_ROOT)},
+    cwd=folder,
+    stdin=subprocess.DEVNULL,
+    capture_output=True,
+    text=True,
+  )
 
 
 # What is shown.
@@ -358,22 +377,23 @@ def test_bad_flags_are_refused(made, run, answerer, tmp_path):
     run(workdir=tmp_path, question=['Who?'])
   assert str(error.value).endswith(
     'train one: python -m experiments.qa_train --config=configs/x.py '
-    f'--workdir={tmp_path}'
+    f'--workdir={tmp_path}; or take the packaged reader: --packaged'
   )
   with pytest.raises(ValueError, match='Question 1 is empty'):
     ask.ask(answerer, 'Who?', '')
 
 
 def test_the_command_names_what_trains_a_model(tmp_path):
-  done = subprocess.run(
-    [sys.executable, '-m', 'experiments.ask'],
-    env=os.environ | {'XLA_FLAGS': xla_flags.FAST, 'PYTHONPATH': str(_ROOT)},
-    cwd=tmp_path,
-    stdin=subprocess.DEVNULL,
-    capture_output=True,
-    text=True,
-  )
+  done = _command(tmp_path, '--workdir=runs/qa')
   assert done.returncode == 1
   [line] = done.stderr.splitlines()
   assert line.startswith('error: runs/qa: no trained model here')
-  assert 'configs/open_qa_quickstart.py' in line
+  assert 'configs/open_qa_reader.py' in line and '--packaged' in line
+
+
+@pytest.mark.slow
+def test_the_packaged_reader_answers_from_the_packaged_articles(tmp_path):
+  question = 'What is the capital of Mongolia?'
+  done = _command(tmp_path, f'--question={question}')
+  assert done.returncode == 0, done.stderr
+  assert 'Ulaanbaatar' in done.stdout
