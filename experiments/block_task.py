@@ -22,6 +22,15 @@ Config = ml_collections.ConfigDict
 MakeTask = Callable[[Config, realm_data.DataFolder], tasks.Task]
 
 
+def check_whole_batch(config: Config, section: str) -> None:
+  """Raises ValueError if microbatches would cut a loss's negatives down."""
+  if config.optimizer.accumulate_steps != 1:
+    raise ValueError(
+      'optimizer.accumulate_steps must be 1: microbatches would cut the '
+      f'negatives down; use {section}.gradient_cache_parts.'
+    )
+
+
 def make_task(
   config: Config,
   data: realm_data.DataFolder,

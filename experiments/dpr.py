@@ -127,11 +127,7 @@ def make_task(
   Raises:
     ValueError: for settings that do not fit each other.
   """
-  if config.optimizer.accumulate_steps != 1:
-    raise ValueError(
-      'optimizer.accumulate_steps must be 1: microbatches would cut the '
-      'negatives down; use dpr.gradient_cache_parts.'
-    )
+  block_task.check_whole_batch(config, 'dpr')
   settings = config.dpr
   layout = dataclasses.replace(
     data.layout(config), query_length=config.lookup.question_length

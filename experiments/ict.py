@@ -37,11 +37,7 @@ def make_task(
   Raises:
     ValueError: for settings that do not fit each other.
   """
-  if config.optimizer.accumulate_steps != 1:
-    raise ValueError(
-      'optimizer.accumulate_steps must be 1: microbatches would cut the '
-      'negatives down; use ict.gradient_cache_parts.'
-    )
+  block_task.check_whole_batch(config, 'ict')
   settings = config.ict
   layout = dataclasses.replace(
     data.layout(config), query_length=settings.query_length

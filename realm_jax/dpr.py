@@ -31,6 +31,7 @@ import numpy as np
 
 from realm_jax import examples
 from realm_jax import gradient_cache
+from realm_jax import model as model_lib
 from realm_jax import objectives
 from realm_jax import reader_rows
 from retrieval import blocks as blocks_lib
@@ -40,32 +41,6 @@ from retrieval import tokenizers
 from retrieval import tokens
 
 _READ = ('query_ids', 'query_mask', 'block_ids', 'block_mask', 'block_types')
-
-
-def _embed(
-  model: nn.Module,
-  params: Any,
-  train: bool,
-  batch: Mapping[str, jax.Array],
-  key: jax.Array | None,
-) -> tuple[jax.Array, jax.Array]:
-  """Questions [b, D] and blocks [b, P, D], with dropout of their own."""
-
-  def embed(method, arrays, index):
-    return model.apply(
-      {'params': params},
-      *arrays,
-      train=train,
-      method=method,
-      rngs={'dropout': jax.random.fold_in(key, index)} if train else None,
-    )
-
-  rows = [batch[f'block_{name}'] for name in ('ids', 'mask', 'types')]
-  blocks = embed('embed_blocks', [x.reshape(-1, x.shape[-1]) for x in rows], 1)
-  return (
-    embed('embed_queries', [batch['query_ids'], batch['query_mask']], 0),
-    blocks.reshape(*rows[0].shape[:2], -1),
-  )
 
 
 def _by_candidate(x: jax.Array) -> jax.Array:
@@ -122,7 +97,7 @@ def loss(
       block_hash.
   """
   queries, blocks = gradient_cache.map_chunks(
-    functools.partial(_embed, model, params, train),
+    functools.partial(model_lib.embed_pairs, model, params, train),
     {name: batch[name] for name in _READ},
     num_chunks=num_chunks,
     key=key if train else None,

@@ -28,34 +28,11 @@ import numpy as np
 
 from realm_jax import examples
 from realm_jax import gradient_cache
+from realm_jax import model as model_lib
 from realm_jax import objectives
 from retrieval import blocks as blocks_lib
 
 MASK_RATE = 0.9  # Lee et al. 2019, section 4
-
-
-def _embed(
-  model: nn.Module,
-  params: Any,
-  train: bool,
-  batch: Mapping[str, jax.Array],
-  key: jax.Array | None,
-) -> tuple[jax.Array, jax.Array]:
-  """Queries and blocks, with dropout of their own."""
-
-  def embed(method, fields, index):
-    return model.apply(
-      {'params': params},
-      *(batch[field] for field in fields),
-      train=train,
-      method=method,
-      rngs={'dropout': jax.random.fold_in(key, index)} if train else None,
-    )
-
-  return (
-    embed('embed_queries', ('query_ids', 'query_mask'), 0),
-    embed('embed_blocks', ('block_ids', 'block_mask', 'block_types'), 1),
-  )
 
 
 def _duplicates(hashes: jax.Array) -> jax.Array:
@@ -103,7 +80,7 @@ def loss(
   """
   read = ('query_ids', 'query_mask', 'block_ids', 'block_mask', 'block_types')
   queries, blocks = gradient_cache.map_chunks(
-    functools.partial(_embed, model, params, train),
+    functools.partial(model_lib.embed_pairs, model, params, train),
     {name: batch[name] for name in read},
     num_chunks=num_chunks,
     key=key if train else None,

@@ -11,6 +11,7 @@ vocabulary.
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 from flax import linen as nn
 from flax import struct
@@ -177,6 +178,43 @@ class Encoder(nn.Module):
 def fold(x: jax.Array) -> jax.Array:
   """[B, K, ...] -> [B K, ...]: candidates are rows of the batch."""
   return x.reshape(-1, *x.shape[2:])
+
+
+def embed_pairs(
+  model: nn.Module,
+  params: Any,
+  train: bool,
+  batch: Mapping[str, jax.Array],
+  key: jax.Array | None,
+) -> tuple[jax.Array, jax.Array]:
+  """Embeds queries and blocks, each side with dropout of its own.
+
+  Args:
+    model: has `embed_queries` and `embed_blocks`, as `Realm`.
+    params: its parameters.
+    train: whether dropout acts.
+    batch: query_ids, query_mask [B, Q]; block_ids, block_mask, block_types
+      [B, ..., T].
+    key: of dropout.
+
+  Returns:
+    [B, d] and [B, ..., d].
+  """
+
+  def embed(method, arrays, index):
+    return model.apply(
+      {'params': params},
+      *arrays,
+      train=train,
+      method=method,
+      rngs={'dropout': jax.random.fold_in(key, index)} if train else None,
+    )
+
+  rows = [batch[f'block_{name}'] for name in ('ids', 'mask', 'types')]
+  flat = [x.reshape(-1, x.shape[-1]) for x in rows]
+  queries = embed('embed_queries', [batch['query_ids'], batch['query_mask']], 0)
+  blocks = embed('embed_blocks', flat, 1)
+  return queries, blocks.reshape(*rows[0].shape[:-1], -1)
 
 
 class Retriever(nn.Module):

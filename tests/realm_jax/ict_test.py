@@ -241,7 +241,7 @@ def test_query_and_block_have_dropout_of_their_own():
   batch = _batch()
   batch |= {f'block_{x}': batch[f'query_{x}'] for x in ('ids', 'mask')}
   batch['block_types'] = jnp.zeros((B, Q), jnp.int32)
-  embed = functools.partial(ict._embed, TinyEmbedders(), _params())
+  embed = functools.partial(model_lib.embed_pairs, TinyEmbedders(), _params())
   queries, blocks = embed(True, batch, jax.random.key(0))
   assert ((queries == 0) != (blocks == 0)).any()
   queries, blocks = embed(False, batch, None)
