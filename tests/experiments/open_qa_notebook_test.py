@@ -38,7 +38,6 @@ def test_all_cells_run_and_the_answer_follows_the_documents(
   _write_run(tmp_path, workdir)
   monkeypatch.setenv('JAX_PLATFORMS', 'cpu')
   monkeypatch.setenv('XLA_FLAGS', xla_flags.FAST)
-  monkeypatch.setenv('OPEN_QA_SIZE', 'test')
   monkeypatch.setenv('OPEN_QA_WORKDIR', str(workdir))
   notebook = nbformat.read(_ROOT / 'notebooks' / 'open_qa.ipynb', as_version=4)
   nbformat.validate(notebook)
