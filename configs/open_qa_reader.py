@@ -21,8 +21,9 @@ from configs import open_qa_quickstart
 def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   """Returns the configuration; see open_qa_base for `arg`."""
   config = open_qa_quickstart.get_config(arg)
-  config.retriever = 'bm25'
-  config.loss.early_weight = 0.0  # words retrieve; nothing learns from it
+  if arg in ('base', 'test'):
+    config.retriever = 'bm25'
+    config.loss.early_weight = 0.0  # no retriever learns from it
   if not arg.endswith('test'):
     config.lookup.reader_beam = 2
     config.lookup.retriever_beam = 50

@@ -43,6 +43,8 @@ from experiments import progress
 from experiments import qa_answers
 from experiments import qa_task
 from experiments import realm_update
+from realm_jax import beams
+from realm_jax import packaged_reader
 from retrieval import questions as questions_lib
 from retrieval import scoring
 from retrieval.readers import base
@@ -76,11 +78,17 @@ def load(
     checkpoints.find(str(workdir))
   except FileNotFoundError:
     raise FileNotFoundError(
-      f'{workdir}: no trained model here; train one: python -m '
-      f'experiments.qa_train --config={config_file} --workdir={workdir}; or '
-      'take the packaged reader: --packaged'
+      f'{workdir}: no trained model here; {_how_to_train(config_file, workdir)}'
+      '; or take the packaged reader: --packaged'
     ) from None
   return qa_task.load(workdir, data_dir)
+
+
+def _how_to_train(config_file: str, workdir: str | os.PathLike) -> str:
+  return (
+    f'train one: python -m experiments.qa_train --config={config_file} '
+    f'--workdir={workdir}'
+  )
 
 
 def take_packaged(
@@ -93,18 +101,30 @@ def take_packaged(
     workdir: for `load` and all commands that take a run.
 
   Raises:
-    FileNotFoundError: see `pack_reader.unpack`.
-    ValueError: likewise; and if there is a checkpoint over another corpus.
+    FileNotFoundError: if none came with the package; it names the command that
+      trains one.
+    ValueError: see `pack_reader.unpack`; and if there is a checkpoint over another corpus.
   """
   try:
-    saved = checkpoints.find(str(workdir))
+    saved = checkpoints.find(str(workdir)).config.corpus.to_dict()
   except FileNotFoundError:
+    if not packaged_reader.exists():
+      raise FileNotFoundError(
+        f'{workdir}: no trained model here, and none came with the package; '
+        f'{_how_to_train(CONFIG, workdir)}'
+      ) from None
     pack_reader.unpack(config, workdir)
     return
-  if saved.config.corpus != config.corpus:
+  wanted = config.corpus.to_dict()
+  if saved != wanted:
+    differ = [
+      f'{k} {saved[k]!r}, not {wanted[k]!r}'
+      for k in wanted
+      if saved.get(k) != wanted[k]
+    ]
     raise ValueError(
-      f'{workdir}: answers from corpus {saved.config.corpus.to_dict()}, not '
-      f'{config.corpus.to_dict()}; expected another --workdir.'
+      f'{workdir}: answers from a corpus of {"; ".join(differ)}; expected '
+      'another --workdir.'
     )
 
 
@@ -139,11 +159,7 @@ def open_answerer(
       one.
     ValueError: for a number or name that makes no sense.
   """
-  if answers < 1 or reader_beam < 0:
-    raise ValueError(
-      f'answers={answers}, reader_beam={reader_beam}: expected at least 1 '
-      'answer, and blocks to read, 0 for as many as in training.'
-    )
+  _check(retriever, reader_beam, answers)
   trained = load(workdir, data_dir, config_file)
   if retriever:
     config = command.changed(trained.config, retriever=retriever)
@@ -159,6 +175,16 @@ def open_answerer(
     read_at_once=read_at_once,
     num_answers=max(answers, _KEPT),
   )
+
+
+def _check(retriever: str, reader_beam: int, answers: int) -> None:
+  if answers < 1 or reader_beam < 0:
+    raise ValueError(
+      f'answers={answers}, reader_beam={reader_beam}: expected at least 1 '
+      'answer, and blocks to read, 0 for as many as in training.'
+    )
+  if retriever not in ('', *beams.KINDS):
+    raise ValueError(f'retriever {retriever!r}: expected one of {beams.KINDS}.')
 
 
 def ask(
@@ -321,6 +347,7 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   """Answers what is given, or what is typed."""
   values = flags.FLAGS
   given = _given(values)
+  _check(values.retriever, values.reader_beam, values.answers)
   settings = config.evaluate
   if values.packaged or flags.FLAGS['workdir'].using_default_value:
     take_packaged(config, workdir)

@@ -61,7 +61,7 @@ def bind(
   Raises:
     ValueError: for settings that do not fit each other, or nothing to ask.
   """
-  _check(config)
+  check(config)
   companion = None
   if config.retriever == 'dense':
     builder = realm_task.make_builder(config, data, workdir)
@@ -140,7 +140,7 @@ def _num_shards(config, devices) -> int:
   return mesh.shape['data'] * mesh.shape['fsdp']
 
 
-def _check(config: ml_collections.ConfigDict) -> None:
+def check(config: ml_collections.ConfigDict) -> None:
   """Refuses settings that do not fit each other."""
   if config.train_blocks and config.retriever != 'dense':
     raise ValueError(

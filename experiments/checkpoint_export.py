@@ -114,6 +114,10 @@ def _write(
     vectors=version.vectors if version else None,
     unused=safetensors_files.read(kept) if kept.is_file() else None,
   )
+  if (path / 'config.json').exists():
+    raise ValueError(
+      f'{path}: holds a checkpoint already; expected another folder.'
+    )
   path.mkdir(parents=True, exist_ok=True)
   safetensors_files.write(path / 'model.safetensors', tensors)
   text = json.dumps(fields, indent=2, sort_keys=True) + '\n'

@@ -151,6 +151,7 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
     claims_task.load_set(spec, labels, settings.max_claims)
     for spec in settings.claims
   ]
+  qa_evaluate.check_names([found.name for found in sets])
   folder = realm_update.index_folder(trained_in, config.data_dir)
   logging.info('Evaluating step %d of %s.', trained.step, trained_in)
   classifier = claims_answers.Classifier(

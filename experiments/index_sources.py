@@ -60,6 +60,7 @@ def _settings(config: config_lib.RealmConfig) -> dict[str, Any]:
     'embedder.num_heads': bert.num_heads,
     'embedder.activation': bert.activation,
     'embedder.layer_norm_eps': bert.layer_norm_eps,
+    'embedder.dtype': str(bert.dtype),
     'model.pooling': config.pooling,
     'model.projection_norm_eps': config.projection_norm_eps,
   }

@@ -11,6 +11,7 @@ is named.
 
 import json
 import os
+from typing import Any
 
 from absl import flags
 from absl import logging
@@ -21,6 +22,7 @@ from experiments import command
 from experiments import qa_task
 from experiments import realm_data
 from experiments import realm_prepare
+from experiments import realm_task
 from realm_jax import packaged_reader
 
 
@@ -39,12 +41,23 @@ def pack(workdir: str | os.PathLike, folder: str | os.PathLike) -> None:
   packaged_reader.save(
     folder,
     trained.params['reader'],
-    {
-      'tokenizer': trained.data.tokenizer.fingerprint,
-      'step': trained.step,
-      'reader': trained.config.reader.to_dict(),
-    },
+    {'step': trained.step} | _model(trained.config, trained.data),
   )
+
+
+def _model(
+  config: ml_collections.ConfigDict, data: realm_data.DataFolder
+) -> dict[str, Any]:
+  """What a reader's parameters belong to, beside their shapes."""
+  bert = realm_task.model_config(config, data).encoder
+  return {
+    'tokenizer': data.tokenizer.fingerprint,
+    'reader': config.reader.to_dict(),
+    'encoder': {
+      name: getattr(bert, name)
+      for name in ('num_layers', 'num_heads', 'activation', 'layer_norm_eps')
+    },
+  }
 
 
 def unpack(
@@ -67,11 +80,7 @@ def unpack(
   data = realm_data.DataFolder.of(config, workdir)
   if not config.data_dir:
     realm_prepare.run(config, str(workdir))
-  found = {
-    'tokenizer': data.tokenizer.fingerprint,
-    'reader': config.reader.to_dict(),
-  }
-  for name, value in found.items():
+  for name, value in _model(config, data).items():
     if value != made[name]:
       raise ValueError(
         f'The packaged reader has {name} {made[name]}, the config {value}; '

@@ -120,6 +120,7 @@ class Answerer:
       retriever,
       retriever_beam=retriever_beam,
       reader_beam=reader_beam,
+      search=False,
     )
     self._read = block_reader.BlockReader(
       trained.params,

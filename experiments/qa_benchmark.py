@@ -34,7 +34,6 @@ from experiments import progress
 from experiments import qa_answers
 from experiments import qa_evaluate
 from experiments import qa_task
-from experiments import realm_update
 from realm_jax import beams
 from realm_jax import pipeline
 from realm_jax import serving
@@ -299,21 +298,12 @@ def print_table(name: str, measures: Mapping[str, Mapping[str, Any]]) -> None:
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   """Measures the newest checkpoint."""
   settings, values = config.evaluate, flags.FLAGS
-  if not settings.questions:
-    raise ValueError(
-      'evaluate.questions is empty: expected sets such as '
-      "('webquestions:test=test.json',)."
-    )
   if values.retrieval_output and len(settings.questions) > 1:
     raise ValueError(
       f'--retrieval_output is of one set, evaluate.questions names '
       f'{len(settings.questions)}.'
     )
-  trained_in = pathlib.Path(settings.workdir or workdir)
-  other = config.questions.allow_other_counts
-  sets = [qa_evaluate.load_set(x, settings, other) for x in settings.questions]
-  trained = qa_task.load(trained_in, config.data_dir)
-  folder = realm_update.index_folder(trained_in, config.data_dir)
+  sets, trained, folder = qa_evaluate.open_run(config, workdir)
   found, missing = retrievers(trained, folder)
   timed = Timed(next(iter(found.values())))
   answerer = qa_evaluate.make_answerer(trained, settings, timed)

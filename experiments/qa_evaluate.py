@@ -51,7 +51,7 @@ def evaluate(
   Args:
     answerer: the model.
     questions: the set.
-    ks: numbers of blocks to look at; more than are retrieved are left out.
+    ks: numbers of blocks to look at; no more than are retrieved.
     rules: by which a block holds an answer; () for the set's own. Sets of regular
       expressions have but one.
     depth: blocks of each beam that `answered` keeps; whole beams of large sets
@@ -127,15 +127,62 @@ def _prediction(
   )
 
 
-def load_set(
-  spec: str, settings: ml_collections.ConfigDict, allow_other_counts: bool
-) -> question_sets.QuestionSet:
-  """A set of `evaluate.questions`, its first `evaluate.max_questions`."""
-  found = question_sets.load(spec, allow_other_counts=allow_other_counts)
-  if settings.max_questions:
-    kept = found.questions[: settings.max_questions]
-    found = dataclasses.replace(found, questions=kept)
-  return found
+def load_sets(
+  specs: Sequence[str], config: ml_collections.ConfigDict
+) -> list[question_sets.QuestionSet]:
+  """Question sets to measure on, the first evaluate.max_questions of each.
+
+  Raises:
+    ValueError: for a set that is named twice.
+  """
+  sets, most = [], config.evaluate.max_questions
+  for spec in specs:
+    found = question_sets.load(
+      spec, allow_other_counts=config.questions.allow_other_counts
+    )
+    kept = found.questions[:most] if most else found.questions
+    sets.append(dataclasses.replace(found, questions=kept))
+  check_names([found.name for found in sets])
+  return sets
+
+
+def check_names(names: Sequence[str]) -> None:
+  """Raises ValueError for a set named twice, whose files would be one."""
+  if len({*names}) < len(names):
+    raise ValueError(f'A set is named twice: {", ".join(names)}.')
+
+
+def predictions_name(name: str) -> str:
+  """File of the predictions for a set."""
+  return f'predictions_{name.replace(":", "_")}.jsonl'
+
+
+def open_run(
+  config: ml_collections.ConfigDict, workdir: str
+) -> tuple[list[question_sets.QuestionSet], qa_task.Trained, pathlib.Path]:
+  """What a config asks to be measured: sets, model, folder of its index.
+
+  Args:
+    config: its section evaluate names the sets, and perhaps the run.
+    workdir: of the run, unless evaluate.workdir is.
+
+  Returns:
+    The sets, the newest checkpoint and the folder of its index versions.
+
+  Raises:
+    FileNotFoundError: see `qa_task.load`.
+    ValueError: likewise, and `load_sets`.
+  """
+  if not config.evaluate.questions:
+    raise ValueError(
+      'evaluate.questions is empty: expected sets such as '
+      "('webquestions:test=test.json',)."
+    )
+  trained_in = pathlib.Path(config.evaluate.workdir or workdir)
+  sets = load_sets(config.evaluate.questions, config)
+  trained = qa_task.load(trained_in, config.data_dir)
+  logging.info('Evaluating step %d of %s.', trained.step, trained_in)
+  return sets, trained, realm_update.index_folder(trained_in, config.data_dir)
 
 
 def make_answerer(
@@ -176,24 +223,14 @@ def cell(share: dict[str, float] | None) -> str:
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   """Evaluates the newest checkpoint."""
   settings = config.evaluate
-  if not settings.questions:
-    raise ValueError(
-      'evaluate.questions is empty: expected sets such as '
-      "('webquestions:test=test.json',)."
-    )
-  trained_in = pathlib.Path(settings.workdir or workdir)
-  other = config.questions.allow_other_counts
-  sets = [load_set(spec, settings, other) for spec in settings.questions]
-  trained = qa_task.load(trained_in, config.data_dir)
-  folder = realm_update.index_folder(trained_in, config.data_dir)
-  logging.info('Evaluating step %d of %s.', trained.step, trained_in)
+  sets, trained, folder = open_run(config, workdir)
   answerer = make_answerer(trained, settings, trained.retriever(folder))
   rows = []
   for questions in sets:
     row, answered = evaluate(answerer, questions, settings.ks, settings.rules)
     rows.append(row)
-    name = f'predictions_{questions.name.replace(":", "_")}.jsonl'
-    write_predictions(pathlib.Path(workdir) / name, answered, answerer)
+    path = pathlib.Path(workdir) / predictions_name(questions.name)
+    write_predictions(path, answered, answerer)
   text = json.dumps({'step': trained.step, 'sets': rows}, indent=1) + '\n'
   path = pathlib.Path(workdir) / FILE
   store.write_atomically(path, text.encode())

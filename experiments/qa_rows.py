@@ -75,22 +75,6 @@ def share_data(config: Config, source: Config, root: pathlib.Path) -> Config:
   return command.changed(config, **fields)
 
 
-def load_sets(
-  specs: Sequence[str], config: Config
-) -> list[question_sets.QuestionSet]:
-  """The question sets that a command names, cut to evaluate.max_questions.
-
-  Raises:
-    ValueError: for a set that is named twice.
-  """
-  other = config.questions.allow_other_counts
-  sets = [qa_evaluate.load_set(spec, config.evaluate, other) for spec in specs]
-  names = [found.name for found in sets]
-  if len(set(names)) < len(names):
-    raise ValueError(f'--dataset names a set twice: {names}.')
-  return sets
-
-
 def fingerprint(questions: question_sets.QuestionSet, settings: Config) -> str:
   """Hash of a question set and of how it is measured."""
   rows = [(q.question, q.answers) for q in questions.questions]
@@ -99,13 +83,11 @@ def fingerprint(questions: question_sets.QuestionSet, settings: Config) -> str:
 
 
 def identity(saved: checkpoints.Saved, data: realm_data.DataFolder) -> str:
-  """Hash of what a checkpoint is measured as: with which data, how it reads."""
-  config = saved.config
-  sections = [config[name].to_dict() for name in ('lookup', 'reader')]
+  """Hash of what a checkpoint is measured as: how it was made, on which data."""
   return store.fingerprint(
     [
       *(saved.step, saved.index_version, data.fingerprints()),
-      *(config.retriever, *sections),
+      saved.config.to_json(sort_keys=True),
     ]
   )
 
@@ -126,6 +108,7 @@ def run(
     sets: to measure on.
     root: where everything goes.
   """
+  qa_task.check_questions(config)
   prepare(system, realm_config, root)
   folder = system.folder(root)
   wanted = fine_tuning(system, config, realm_config, root)
@@ -150,6 +133,7 @@ def fine_tuning(
   fields: dict[str, Any] = {'realm_from': '', 'embedder_from': ''}
   if system.retriever in WITHOUT_VECTORS:
     fields |= {'retriever': system.retriever, 'train_blocks': False}
+    fields['refresh'] = {'schedule': 'frozen'}
   else:
     fields['retriever'] = 'dense'
   if system.retriever == 'dpr':
@@ -200,8 +184,8 @@ def measure(
     row, answered = qa_evaluate.evaluate(
       answerer, questions, ks, settings.rules
     )
-    name = f'predictions_{questions.name.replace(":", "_")}.jsonl'
-    qa_evaluate.write_predictions(folder / name, answered, answerer)
+    path = folder / qa_evaluate.predictions_name(questions.name)
+    qa_evaluate.write_predictions(path, answered, answerer)
     # Another version of the same set has lost its predictions to this one.
     kept = {
       k: x for k, x in found['sets'].items() if x['dataset'] != questions.name

@@ -103,6 +103,28 @@ def load_questions(
   return found[:most] if most else found
 
 
+def check_questions(config: ml_collections.ConfigDict) -> None:
+  """Reads the questions, before anything that takes long is begun.
+
+  Raises:
+    FileNotFoundError: when a file of them is missing.
+    ValueError: if there are none to train on, or what `question_sets.load` raises.
+  """
+  settings = config.questions
+  if not settings.train:
+    raise ValueError(
+      'questions.train is empty: expected sets such as '
+      "('webquestions:train=trainmodel.json,val.json,devtest.json',)."
+    )
+  if config.eval_batches and not settings.dev:
+    raise ValueError(
+      'questions.dev is empty: name a set, or set eval_batches=0.'
+    )
+  load_questions(
+    (*settings.train, *settings.dev), 0, settings.allow_other_counts
+  )
+
+
 def make_lookup(
   config: ml_collections.ConfigDict,
   data: realm_data.DataFolder,
@@ -111,6 +133,7 @@ def make_lookup(
   retriever_beam: int = 0,
   reader_beam: int = 0,
   train_blocks: bool = False,
+  search: bool = True,
 ) -> lookup_lib.Lookup:
   """What completes batches of questions; beams of 0 are the config's."""
   settings = config.lookup
@@ -119,7 +142,7 @@ def make_lookup(
     data.blocks,
     retriever,
     tokenizer=data.tokenizer,
-    rule=settings.rule,
+    rule=settings.rule if search else '',
     retriever_beam=retriever_beam or settings.retriever_beam,
     reader_beam=reader_beam or settings.reader_beam,
     block_layout=data.layout(config) if train_blocks else None,
@@ -149,11 +172,7 @@ def make_task(
   Raises:
     ValueError: for settings that do not fit each other, or no questions.
   """
-  if not config.questions.train:
-    raise ValueError(
-      'questions.train is empty: expected sets such as '
-      "('webquestions:train=trainmodel.json,val.json,devtest.json',)."
-    )
+  check_questions(config)
   model_cfg = model_config(config, data)
   return beam_task.bind(
     config,

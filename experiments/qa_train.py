@@ -29,6 +29,7 @@ from experiments import tasks
 
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   """Trains until `config.num_steps`."""
+  qa_task.check_questions(config)
   train(config, workdir, qa_task.make_task)
 
 

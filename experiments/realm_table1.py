@@ -103,7 +103,7 @@ def cell(measures: Mapping[str, Any] | None) -> list[str]:
   """Exact match by the set's rule, F1 and top-5 match of a set, in percent."""
   if measures is None:
     return ['not run']
-  top = next(x for name, x in measures.items() if _is_top(name))
+  top = next((x for name, x in measures.items() if _is_top(name)), None)
   return [
     qa_evaluate.cell(measures['official_exact_match']),
     _percent(measures.get('f1')),
@@ -213,7 +213,7 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
       raise ValueError(f'--row={name}: expected one of {list(SYSTEMS)}.')
     if not values.dataset:
       raise ValueError('--row needs a --dataset, NAME:SPLIT=PATH, to measure.')
-  sets = qa_rows.load_sets(values.dataset, config)
+  sets = qa_evaluate.load_sets(values.dataset, config)
   config = qa_rows.share_data(config, config, root)
   realm_config = qa_rows.share_data(values.realm_config, config, root)
   for name in values.row:

@@ -93,9 +93,19 @@ _OTHERS = {
 
 def _write_recall(folder, retrievers, blocks, settings) -> None:
   rows = zero_shot.measure(retrievers, blocks, settings)
-  pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
-  text = json.dumps(rows, indent=1) + '\n'
-  store.write_atomically(pathlib.Path(folder) / FILE, text.encode())
+  path = pathlib.Path(folder) / FILE
+  path.parent.mkdir(parents=True, exist_ok=True)
+  before = json.loads(path.read_text()) if path.exists() else []
+  # What was measured on other questions stays.
+  kept = {_column(x): x for x in before} | {_column(x): x for x in rows}
+  text = json.dumps(list(kept.values()), indent=1) + '\n'
+  store.write_atomically(path, text.encode())
+
+
+def _column(row: Mapping[str, Any]) -> tuple[str, str, int]:
+  """File of questions, rule and number of questions."""
+  file = pathlib.Path(row['questions_file']).stem
+  return file, row['rule'], row['questions']
 
 
 def run_row(
@@ -127,14 +137,12 @@ def run_row(
   _write_recall(folder, {kind: retriever}, data.blocks, config.evaluate)
 
 
-def recalls(root: pathlib.Path) -> dict[str, dict[tuple[str, str], Any]]:
-  """Retriever -> (file of questions, rule) -> its share of recall@5."""
+def recalls(root: pathlib.Path) -> dict[str, dict[tuple[str, str, int], Any]]:
+  """Retriever -> (file, rule, number of questions) -> its share of recall@5."""
   kinds = dict.fromkeys(r.system.retriever for r in (ROWS | _OTHERS).values())
   return {
     kind: {
-      (pathlib.Path(x['questions_file']).stem, x['rule']): x.get(
-        f'recall@{_AT}'
-      )
+      _column(x): x.get(f'recall@{_AT}')
       for x in json.loads((root / kind / FILE).read_text())
     }
     for kind in kinds
@@ -159,9 +167,9 @@ def print_table(
   exact = qa_rows.columns(measured, sets, settings)
   columns = sorted({column for shares in found.values() for column in shares})
   heads = [f'EM {head}' for head in exact.values()]
-  heads += [f'recall@{_AT} {file}, {rule}' for file, rule in columns] or [
-    'ours'
-  ]
+  heads += [
+    f'recall@{_AT} {file}, {rule} ({count:,})' for file, rule, count in columns
+  ] or ['ours']
   table = rich.table.Table(
     *('system', 'paper EM', f'paper recall@{_AT}', *heads, 'row'),
     caption=qa_rows.scale(measured) if exact else None,
@@ -209,7 +217,7 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   if values.qa_config:
     qa_config = qa_rows.share_data(values.qa_config, config, root)
     settings = qa_config.evaluate
-    sets = qa_rows.load_sets(values.dataset, qa_config)
+    sets = qa_evaluate.load_sets(values.dataset, qa_config)
   for name in values.row:
     logging.info('Row %s.', name)
     if config.evaluate.questions:

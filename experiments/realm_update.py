@@ -30,6 +30,7 @@ import numpy as np
 import rich.table
 
 from experiments import checkpoints
+from experiments import claims_task
 from experiments import command
 from experiments import index_builder
 from experiments import progress
@@ -244,7 +245,7 @@ def update_run(
   """Changes the corpus of a run's newest checkpoint; see `update`.
 
   Args:
-    workdir: of the run: of REALM, or of question answering.
+    workdir: of the run: of REALM, of question answering or of claims.
     root: the new data folder.
     documents: replace those of the same id, or are added at the end.
     delete: ids of documents to leave out.
@@ -257,9 +258,10 @@ def update_run(
     FileNotFoundError: if there is no checkpoint.
     ValueError: as `update`.
   """
-  searched = True
-  if 'reader' in checkpoints.find(str(workdir)).params:
-    found = qa_task.load(workdir, data_dir)
+  searched, parts = True, checkpoints.find(str(workdir)).params
+  if 'reader' in parts or 'classifier' in parts:
+    load = qa_task.load if 'reader' in parts else claims_task.load
+    found = load(workdir, data_dir)
     trained, searched = found.as_realm(), found.config.retriever == 'dense'
   else:
     trained = realm_task.load(workdir, data_dir)

@@ -141,11 +141,14 @@ class Lookup(BlockLookup):
       blocks: likewise.
       retriever: likewise.
       tokenizer: of the blocks.
-      rule: by which a block holds an answer; see `retrieval.answers`.
+      rule: by which a block holds an answer; see `retrieval.answers`. '' leaves
+        beam_has_answer out, which only the loss reads.
       **settings: see `BlockLookup`.
     """
     super().__init__(layout, blocks, retriever, **settings)
-    self._search = answer_search.QuestionSearch(blocks, rule, tokenizer)
+    self._search = None
+    if rule:
+      self._search = answer_search.QuestionSearch(blocks, rule, tokenizer)
 
   def __call__(
     self,
@@ -161,8 +164,10 @@ class Lookup(BlockLookup):
     found, indices = self._complete(params, batch, source)
     ids = found['beam_ids'].astype(np.int64)
     read = ids[:, : self.reader_beam]
-    asked = [source.questions[i] if i >= 0 else None for i in indices.tolist()]
-    return found | {
-      'beam_has_answer': self._search.find(ids, asked),
-      'reader_correct': source.gold_spans(indices, self._blocks, read, found),
-    }
+    gold = source.gold_spans(indices, self._blocks, read, found)
+    found |= {'reader_correct': gold}
+    if self._search is not None:
+      found['beam_has_answer'] = self._search.find(
+        ids, [source.questions[i] if i >= 0 else None for i in indices.tolist()]
+      )
+    return found

@@ -82,6 +82,11 @@ def save(
   (folder / _CONFIG).write_text(text + '\n')
 
 
+def exists() -> bool:
+  """Whether the package came with a reader."""
+  return (FOLDER / _ARRAYS).is_file()
+
+
 def load(folder: str | os.PathLike = '') -> dict[str, Any]:
   """Reads a packaged reader.
 

@@ -10,6 +10,7 @@ from ml_collections import config_flags
 import pytest
 
 from configs import open_qa_base
+from experiments import beam_task
 from experiments import optimizers
 from experiments import refresh
 from realm_jax import beams
@@ -34,6 +35,7 @@ def test_fields_are_those_of_what_they_set(name, arg):
   optimizers.make_config(config.optimizer)
   refresh.RefreshConfig(**config.refresh)
   assert config.retriever in beams.KINDS
+  beam_task.check(config)
   settings = config.lookup
   assert settings.reader_beam <= settings.retriever_beam
   layout = reader_rows.ReaderLayout(

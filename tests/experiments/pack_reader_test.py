@@ -59,7 +59,8 @@ def test_answers_are_those_of_the_run_but_for_rounding(packed, tmp_path):
 def test_a_checkpoint_is_made_once_and_of_one_corpus(packed, tmp_path):
   ask.take_packaged(packed.config, tmp_path)
   before = checkpoints.find(str(tmp_path))
-  ask.take_packaged(packed.config, tmp_path)
+  locked = packed.config.copy_and_resolve_references().lock()
+  ask.take_packaged(locked, tmp_path)
   assert checkpoints.find(str(tmp_path)) == before
   with pytest.raises(ValueError, match='expected another --workdir'):
     ask.take_packaged(
@@ -86,3 +87,12 @@ def test_training_starts_from_it(packed):
   params = qa_task.untrained(config, data).params
   wanted = packaged_reader.load()['reader']['span_score']['kernel']
   assert (params['reader']['span_score']['kernel'] == wanted).all()
+
+
+def test_a_package_without_reader_says_how_to_train_one(
+  run, monkeypatch, tmp_path
+):
+  monkeypatch.setattr(packaged_reader, 'FOLDER', tmp_path)
+  with pytest.raises(FileNotFoundError, match=r'train one: .*qa_train'):
+    ask.take_packaged(run.config, tmp_path / 'new')
+  assert not (tmp_path / 'new').exists()

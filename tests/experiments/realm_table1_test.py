@@ -253,7 +253,7 @@ def test_before_anything_was_run(data, tmp_path, command_flags, capsys):
   [
     ('bm26', 1, "--row=bm26: expected one of \\['bm25'"),
     ('bm25', 0, '--row needs a --dataset'),
-    ('bm25', 2, 'names a set twice'),
+    ('bm25', 2, 'A set is named twice'),
   ],
 )
 def test_bad_flags_are_refused(

@@ -7,6 +7,7 @@ import types
 
 import pytest
 
+from experiments import qa_evaluate
 from experiments import qa_rows
 from experiments import realm_table1
 from experiments import realm_table2
@@ -50,7 +51,9 @@ def _spec(data):
 
 def _write(root, system, data, mean, settings):
   """Measures as `qa_rows.run` leaves them."""
-  (questions,) = qa_rows.load_sets([_spec(data)], tiny_open_qa.get_config(data))
+  (questions,) = qa_evaluate.load_sets(
+    [_spec(data)], tiny_open_qa.get_config(data)
+  )
   key = qa_rows.fingerprint(questions, settings)
   share = {'mean': mean, 'low': mean - 0.02, 'high': mean + 0.02}
   row = {'dataset': questions.name, 'questions': 6}
