@@ -16,8 +16,10 @@ from experiments import claims_evaluate
 from experiments import claims_task
 from experiments import loop
 from experiments import qa_task
+from experiments import realm_update
 from experiments import sharding
 from retrieval import claims as claims_lib
+from retrieval import corpus
 from tests.experiments import tiny_realm
 
 _ONE = jax.devices()[:1]
@@ -187,6 +189,20 @@ def test_evidence_is_measured_where_it_is_named():
       'evidence_decided': 1.0,
     }
   )
+
+
+def test_a_changed_corpus_is_searched_by_the_index_of_the_run(run, tmp_path):
+  _, workdir, *_ = run
+  versions = sorted((workdir / 'index').iterdir())
+  new = corpus.Document('new', 'Zebra', 'The zebra was in the crown of Rome.')
+  updated = realm_update.update_run(workdir, tmp_path / 'new', [new])
+  assert updated.counts['blocks embedded'] == 1
+  assert updated.counts['blocks reused'] > 10
+  assert sorted((workdir / 'index').iterdir()) == versions
+  trained = claims_task.load(workdir, str(tmp_path / 'new'))
+  folder = realm_update.index_folder(workdir, str(tmp_path / 'new'))
+  version = trained.as_realm().open_index(folder).version
+  assert version.step == 0  # of the embedder that training began with
 
 
 def test_rules_and_batches(run):
