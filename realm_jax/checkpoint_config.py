@@ -62,7 +62,8 @@ def read(path: str | os.PathLike) -> dict[str, Any]:
   """Reads a config.json; what it leaves out is the port's default.
 
   Raises:
-    ValueError: when it is none of REALM.
+    ValueError: when it is none of REALM, or a field has another type than its
+      default.
   """
   path = pathlib.Path(path)
   try:
@@ -73,12 +74,25 @@ def read(path: str | os.PathLike) -> dict[str, Any]:
     found = fields.get('model_type') if isinstance(fields, dict) else fields
     raise ValueError(f"{path}: model_type {found!r}; expected 'realm'.")
   fields = {**DEFAULTS, **fields}
+  for name, default in DEFAULTS.items():
+    _check_type(path, name, fields[name], type(default))
   if fields['hidden_act'] not in _ACTIVATIONS:
     raise ValueError(
       f'{path}: hidden_act {fields["hidden_act"]!r}; expected one of '
       f'{sorted(_ACTIVATIONS)}.'
     )
   return fields
+
+
+def _check_type(
+  path: pathlib.Path, name: str, value: Any, expected: type
+) -> None:
+  """Refuses a field of another type; whole numbers are numbers, too."""
+  allowed = (int, float) if expected is float else expected
+  if isinstance(value, bool) or not isinstance(value, allowed):
+    raise ValueError(
+      f'{path}: field {name!r}: expected {expected.__name__}, found {value!r}.'
+    )
 
 
 def bert_config(fields: Mapping[str, Any]) -> bert.BertConfig:

@@ -10,6 +10,7 @@ none of these is an error that names it.
 from collections.abc import Iterable
 from collections.abc import Mapping
 import dataclasses
+import re
 from typing import Any
 
 from flax import traverse_util
@@ -18,6 +19,8 @@ import numpy as np
 from realm_jax import checkpoint_names as names
 
 _ROWS = 65_536  # of a large tensor that are compared at once
+# 0, 1, 2 ..., which the port's files held until it counted them anew.
+_POSITIONS = re.compile(r'(^|\.)embeddings\.position_ids$')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,8 +68,8 @@ def from_hf(
     The checkpoint in our form.
 
   Raises:
-    ValueError: naming every tensor that is missing, misshapen, unknown, or not
-      equal to the one it is tied to.
+    ValueError: naming every tensor that is missing, misshapen, unknown (numbers
+      of positions are skipped), or not equal to the one it is tied to.
   """
   hf_class = hf_class or names.find_class(tensors)
   shared = hf_class != 'RealmScorer' or _is_shared(tensors)
@@ -94,7 +97,9 @@ def from_hf(
       vectors = array
     elif tensor.path in tensors and not _equal(array, tensors[tensor.path]):
       problems.append(f'{tensor.name} differs from {tensor.path}, its double')
-  problems += [f'{name} is not of {hf_class}' for name in sorted(rest)]
+  fates |= {name: 'skipped' for name in rest if _POSITIONS.search(name)}
+  unknown = sorted({*rest} - {*fates})
+  problems += [f'{name} is not of {hf_class}' for name in unknown]
   if problems:
     raise ValueError(f'{source}: {"; ".join(problems)}.')
   params = traverse_util.unflatten_dict(flat, sep='/')

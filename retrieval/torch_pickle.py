@@ -8,12 +8,14 @@ storage, data/<key> are the storages, uncompressed. The pickle is read by
 """
 
 from collections.abc import Callable
+import functools
 import os
 import pathlib
 import struct
 from typing import Any
 from typing import NamedTuple
 import zipfile
+import zlib
 
 import ml_dtypes
 import numpy as np
@@ -33,6 +35,12 @@ _DTYPES = {
   'torch BoolStorage': np.dtype('?'),
 }
 _LOCAL_HEADER = struct.Struct('<26xHH')  # lengths of name and extra field
+_PIECE = 1 << 24  # bytes that are checked at once
+# What reading a damaged archive ends in.
+_DAMAGED = (
+  *(OSError, EOFError, NotImplementedError, RuntimeError),
+  *(struct.error, zipfile.BadZipFile, zlib.error),
+)
 
 
 class _Storage(NamedTuple):
@@ -52,8 +60,8 @@ def read(path: str | os.PathLike) -> dict[str, np.ndarray]:
 
   Raises:
     FileNotFoundError: when there is none.
-    ValueError: for a file of another form, or one whose pickle holds anything but
-      tensors by name.
+    ValueError: for a file of another form, a damaged one, or one whose pickle
+      holds anything but tensors by name.
   """
   path = pathlib.Path(path)
   if not path.is_file():
@@ -63,11 +71,13 @@ def read(path: str | os.PathLike) -> dict[str, np.ndarray]:
       f'{path}: not a zip archive; expected what torch.save writes since 1.6 '
       '(load and save an older file once with PyTorch, as safetensors).'
     )
-  with zipfile.ZipFile(path) as archive:
-    try:
+  try:
+    with zipfile.ZipFile(path) as archive:
       return _read(path, archive)
-    except (ValueError, zipfile.BadZipFile) as e:
-      raise ValueError(f'{path}: {e}') from None
+  except ValueError as e:
+    raise ValueError(f'{path}: {e}') from None
+  except _DAMAGED as e:
+    raise ValueError(f'{path}: a damaged archive ({e}).') from None
 
 
 def _read(path: pathlib.Path, archive: zipfile.ZipFile) -> dict:
@@ -89,6 +99,8 @@ def _read(path: pathlib.Path, archive: zipfile.ZipFile) -> dict:
   )
   with archive.open(pickles[0]) as file:
     found = machine.run(file)
+    while file.read(_PIECE):  # to its end, where its checksum is compared
+      pass
   if isinstance(found, dict) and set(found) == {'state_dict'}:
     found = found['state_dict']
   if not isinstance(found, dict):
@@ -107,6 +119,8 @@ def _storages(
   path: pathlib.Path, archive: zipfile.ZipFile, root: str
 ) -> Callable[[Any], _Storage]:
   """What finds the storage that a description names."""
+  # Tensors may share one, which is read and checked once.
+  mapped = functools.lru_cache(None)(functools.partial(_map, path, archive))
 
   def find(description: Any) -> _Storage:
     kind, storage_type, key, _, count = description
@@ -115,29 +129,38 @@ def _storages(
       raise ValueError(
         f'a storage of {name!r}; expected one of {sorted(_DTYPES)}.'
       )
-    member = archive.getinfo(f'{root}data/{key}')
+    file = f'{root}data/{key}'
+    member = archive.getinfo(file)
     dtype = _DTYPES[name]
     if member.file_size != count * dtype.itemsize:
       raise ValueError(
         f'{member.filename} has {member.file_size} bytes; expected {count} '
         f'values of {dtype}.'
       )
-    return _Storage(_map(path, archive, member).view(dtype))
+    return _Storage(mapped(file).view(dtype))
 
   return find
 
 
-def _map(
-  path: pathlib.Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo
-) -> np.ndarray:
+def _map(path: pathlib.Path, archive: zipfile.ZipFile, name: str) -> np.ndarray:
   """The bytes of a member: [n] uint8, memory-mapped where it is not packed."""
+  member = archive.getinfo(name)
   if member.compress_type != zipfile.ZIP_STORED or not member.file_size:
     return np.frombuffer(archive.read(member), np.uint8)
   with open(path, 'rb') as f:
     f.seek(member.header_offset)
     sizes = _LOCAL_HEADER.unpack(f.read(_LOCAL_HEADER.size))
   offset = member.header_offset + _LOCAL_HEADER.size + sum(sizes)
-  return np.memmap(path, np.uint8, 'r', offset, (member.file_size,))
+  data = np.memmap(path, np.uint8, 'r', offset, (member.file_size,))
+  found = 0
+  for start in range(0, len(data), _PIECE):
+    found = zlib.crc32(data[start : start + _PIECE], found)
+  if found != member.CRC:
+    raise ValueError(
+      f'{name}: checksum expected 0x{member.CRC:08x}, its data give '
+      f'0x{found:08x}; the file is damaged.'
+    )
+  return data
 
 
 def _tensor(storage, offset, size, stride, *_) -> np.ndarray:

@@ -57,6 +57,7 @@ def _convert(tensors, **options):
 def test_there_and_back_is_bit_identical(hf_class, shared):
   tensors = _random(hf_class, shared=shared)
   found = _convert(tensors)
+  _check_positions_are_skipped(tensors, found)
   assert found.hf_class == hf_class
   assert sorted(found.fates) == sorted(tensors)
   back = convert.to_hf(
@@ -74,6 +75,23 @@ def test_there_and_back_is_bit_identical(hf_class, shared):
     'RealmForOpenQA': {'embedder', 'reader'},
   }
   assert {*found.params} == wanted[hf_class]
+
+
+def _check_positions_are_skipped(tensors, plain):
+  """Files of 2022 have the numbers of positions beside each embedding."""
+  words = 'embeddings.word_embeddings.weight'
+  positions = {
+    name.replace(words, 'embeddings.position_ids'): np.arange(6)[None]
+    for name in tensors
+    if name.endswith(words)
+  }
+  found = _convert(tensors | positions)
+  assert positions
+  assert found.fates == plain.fates | dict.fromkeys(positions, 'skipped')
+  jax.tree.map(np.testing.assert_array_equal, found.params, plain.params)
+  assert {*found.unused} == {*plain.unused}
+  with pytest.raises(ValueError, match='my_position_ids is not of'):
+    _convert(tensors | {'realm.embeddings.my_position_ids': np.arange(6)})
 
 
 _TWO = ('query_embedder', 'block_embedder')
@@ -318,6 +336,22 @@ def test_other_configs_are_refused(tmp_path):
   file.write_text('{"model_type": "realm", "hidden_act": "swish"}')
   with pytest.raises(ValueError, match="hidden_act 'swish'"):
     checkpoint_config.read(file)
+  for name, value, message in (
+    ('hidden_size', 'null', 'expected int, found None'),
+    ('hidden_size', '"768"', "expected int, found '768'"),
+    ('hidden_size', 'true', 'expected int, found True'),
+    ('hidden_size', '8.5', 'expected int, found 8.5'),
+    ('hidden_act', '["gelu"]', r"expected str, found \['gelu'\]"),
+    ('layer_norm_eps', '"x"', "expected float, found 'x'"),
+    ('layer_norm_eps', 'false', 'expected float, found False'),
+  ):
+    file.write_text(f'{{"model_type": "realm", "{name}": {value}}}')
+    with pytest.raises(
+      ValueError, match=f"config.json: field '{name}': {message}"
+    ):
+      checkpoint_config.read(file)
+  file.write_text('{"model_type": "realm", "hidden_dropout_prob": 0}')
+  assert checkpoint_config.read(file)['hidden_dropout_prob'] == 0
   file.write_text('{"model_type": "realm"}')
   sizes = checkpoint_config.sizes(checkpoint_config.read(file))
   assert sizes.bert.vocab_size == 30522 and sizes.num_blocks == 13_353_718

@@ -90,6 +90,64 @@ def test_what_is_no_tensor_is_refused(tmp_path, old, new, message):
     torch_pickle.read(_rewrite(tmp_path, old, new))
 
 
+def test_big_endian_values_are_refused(tmp_path):
+  path = tmp_path / 'big.bin'
+  with zipfile.ZipFile(WEIGHTS) as source:
+    with zipfile.ZipFile(path, 'w') as archive:
+      for name in source.namelist():
+        order = name.endswith('/byteorder')
+        archive.writestr(name, b'big' if order else source.read(name))
+  with pytest.raises(ValueError, match="big.bin: byte order 'big'; expected l"):
+    torch_pickle.read(path)
+
+
+def test_damaged_values_are_named(tmp_path):
+  path = tmp_path / 'damaged.bin'
+  with zipfile.ZipFile(WEIGHTS) as archive:
+    [name] = [x for x in archive.namelist() if x.endswith('/data/7')]
+    data = archive.read(name)
+  whole = WEIGHTS.read_bytes()
+  at = whole.index(data) + len(data) // 2
+  path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+  with pytest.raises(ValueError, match=f'damaged.bin: {name}: checksum expec'):
+    torch_pickle.read(path)
+
+
+# Of an entry in the archive's list: where the field lies, and its new value.
+@pytest.mark.parametrize(
+  ('member', 'field', 'value'),
+  [
+    pytest.param('data.pkl', 0, b'XXXX', id='signature'),
+    pytest.param('data.pkl', 6, b'\xff\0', id='version'),
+    pytest.param('data.pkl', 8, b'\1', id='encrypted'),
+    pytest.param('data.pkl', 16, b'\0\0\0\0', id='checksum'),
+    pytest.param('data/0', 10, b'\x63\0', id='method'),
+    pytest.param('data/0', 10, b'\x08\0', id='packed'),
+    pytest.param('data/0', 24, b'\xff\xff\xff', id='size'),
+    pytest.param('data/0', 42, b'\xff\xff\xff', id='offset'),
+  ],
+)
+def test_a_damaged_archive_is_named(tmp_path, member, field, value):
+  path = tmp_path / 'damaged.bin'
+  data = bytearray(WEIGHTS.read_bytes())
+  name = f'pytorch_model/{member}'.encode()
+  at = data.rindex(name) - 46 + field
+  data[at : at + len(value)] = value
+  path.write_bytes(bytes(data))
+  with pytest.raises(ValueError, match='damaged.bin: ') as error:
+    torch_pickle.read(path)
+  assert '\n' not in str(error.value)
+
+
+def test_an_archive_without_its_beginning_is_named(tmp_path):
+  path = tmp_path / 'damaged.bin'
+  data = WEIGHTS.read_bytes()
+  for cut in (10, 1000, len(data) // 2):
+    path.write_bytes(data[cut:])
+    with pytest.raises(ValueError, match='damaged.bin: '):
+      torch_pickle.read(path)
+
+
 def test_other_files_are_refused(tmp_path):
   path = tmp_path / 'old.bin'
   path.write_bytes(pickle.dumps({'w': 1}, 2))
