@@ -145,12 +145,15 @@ def load(spec: str, labels: Sequence[str] = ()) -> ClaimSet:
     labels = check_labels(dataset, labels)
   except ValueError as e:
     raise ValueError(f'{spec!r}: {e}') from None
-  claims, places = [], {}
-  for path in map(pathlib.Path, paths):
+  claims, places, files = [], {}, set()
+  for number, path in enumerate(map(pathlib.Path, paths)):
     if not path.is_file():
       raise FileNotFoundError(f'{path}: no such file.')
+    # Claims without ids have their file's name, which two folders may share.
+    prefix = f'{number}/' if path.name in files else ''
+    files.add(path.name)
     for where, record in DATASETS[dataset].records(path):
-      claim = _claim(record, where, dataset, labels)
+      claim = _claim(record, where, dataset, labels, prefix)
       if claim.id in places:
         raise base.BadRecord(
           'repeated id',
@@ -172,8 +175,13 @@ def load(spec: str, labels: Sequence[str] = ()) -> ClaimSet:
 
 
 def _claim(
-  record: Mapping[str, Any], where: str, dataset: str, labels: tuple[str, ...]
+  record: Mapping[str, Any],
+  where: str,
+  dataset: str,
+  labels: tuple[str, ...],
+  prefix: str,
 ) -> Claim:
+  """The claim of a record; `prefix` is of ids that are made for it."""
   form = DATASETS[dataset]
   text = base.string(record, 'claim', where)
   if not text.strip():
@@ -185,7 +193,7 @@ def _claim(
       where,
       f'label {label!r}: {dataset} expects one of {list(labels)}.',
     )
-  place = pathlib.Path(where).name
+  place = f'{prefix}{pathlib.Path(where).name}'
   identifier = record.get(form.id_field, place)
   if isinstance(identifier, bool) or not isinstance(identifier, int | str):
     raise base.BadRecord(

@@ -19,6 +19,7 @@ import json
 import math
 import os
 import pathlib
+import reprlib
 from typing import Any
 
 from retrieval.readers import base
@@ -116,7 +117,7 @@ def read_training(path: str | os.PathLike) -> Iterator[Example]:
       hard_negative=_contexts(
         record, 'hard_negative_ctxs', where, optional=True
       ),
-      dataset=record.get('dataset') or '',
+      dataset=_dataset(record, where),
     )
 
 
@@ -210,6 +211,8 @@ def _value(
         raise _broken(path, number, f'not JSON ({e.msg})') from None
       num_pieces *= 2
       continue
+    except ValueError:
+      raise _broken(path, number, 'a number of too many digits') from None
     buffer.at = end
     return value
 
@@ -234,6 +237,12 @@ def _list(record: dict, name: str, where: str) -> list:
       f'field {name!r}: expected a list, found {type(record[name]).__name__}.',
     )
   return record[name]
+
+
+def _dataset(record: dict, where: str) -> str:
+  if record.get('dataset') is None:
+    return ''
+  return base.string(record, 'dataset', where)
 
 
 def _answers(record: dict, where: str) -> tuple[str, ...]:
@@ -286,13 +295,13 @@ def _score(value: Any, where: str) -> float | None:
   """A score, which DPR writes as a string."""
   try:
     score = None if value is None else float(value)
-  except (TypeError, ValueError):
+  except (TypeError, ValueError, OverflowError):
     score = math.nan
-  if score is not None and math.isnan(score):
+  if score is not None and not math.isfinite(score):
     raise base.BadRecord(
       'wrong type of score',
       where,
-      f"field 'score': expected a number, found {value!r}.",
+      f"field 'score': expected a finite number, found {reprlib.repr(value)}.",
     )
   return score
 

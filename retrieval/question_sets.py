@@ -14,10 +14,13 @@ question, and test is what the world reports.
   custom:train=my.jsonl                custom_regex where answers are patterns
 """
 
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
+import contextlib
 import dataclasses
 import functools
+import logging as std_logging
 
 from absl import logging
 
@@ -312,14 +315,16 @@ def _read_tfds(
   name, train, test = dataset.tfds
   source_split = test if split == 'test' else train
   try:
-    builder = tfds_reader.load_builder(name, data_dir)
-    builder.download_and_prepare()
+    with _quiet_retries():
+      builder = tfds_reader.load_builder(name, data_dir)
+      builder.download_and_prepare()
     source = builder.as_data_source(split=source_split)
   except (OSError, ValueError, KeyError, NotImplementedError) as e:
     reason = ' '.join(str(e).split())
     raise ValueError(
-      f'{dataset.name}:{split}: TFDS has no {name} ({reason}); with files: '
-      f'{dataset.name}:{split}=PATH.'
+      f'{dataset.name}:{split} needs files, {dataset.name}:{split}=PATH,PATH: '
+      f'the set cannot be downloaded, nor is it prepared, as {name} of TFDS '
+      f'({reason}).'
     ) from None
   found = []
   for i in range(len(source)):
@@ -335,6 +340,18 @@ def _read_tfds(
       questions_lib.Question(where, _text(record['question']), tuple(texts))
     )
   return found
+
+
+@contextlib.contextmanager
+def _quiet_retries() -> Iterator[None]:
+  """Leaves out the warnings of each attempt to connect; the error says it."""
+  logger = std_logging.getLogger('urllib3.connectionpool')
+  level = logger.level
+  logger.setLevel(std_logging.ERROR)
+  try:
+    yield
+  finally:
+    logger.setLevel(level)
 
 
 def _text(value: bytes | str) -> str:

@@ -106,7 +106,8 @@ def detect(path: str | os.PathLike) -> str:
 
   Raises:
     FileNotFoundError: when there is no such file.
-    ValueError: for a name that says nothing of its kind.
+    ValueError: for a name that says nothing of its kind, and for .json without
+      anything in it.
   """
   path = pathlib.Path(path)
   if not path.is_file():
@@ -125,6 +126,8 @@ def detect(path: str | os.PathLike) -> str:
   if suffix == '.json':
     lines = itertools.islice(base.text_lines(path), 3)
     start = b' '.join(line[:1000].strip() for _, line in lines)
+    if not start:
+      raise ValueError(f'{path}: no questions; the file is empty.')
     if start.startswith(b'['):
       return 'webquestions'
     return 'triviaqa' if re.match(rb'{\s*"Data"', start) else 'squad'
@@ -278,7 +281,10 @@ def _read_triviaqa(path: pathlib.Path) -> _Found:
 
 def _read_dpr_qas(path: pathlib.Path) -> _Found:
   for where, line in base.text_lines(path):
-    fields = next(csv.reader([base.decode(line, where)], delimiter='\t'))
+    try:
+      fields = next(csv.reader([base.decode(line, where)], delimiter='\t'))
+    except csv.Error as e:
+      raise base.BadRecord('invalid CSV', where, f'not CSV ({e}).') from None
     if len(fields) != 2:
       raise base.BadRecord(
         'wrong number of fields',

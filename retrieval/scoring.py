@@ -129,7 +129,7 @@ def score_predictions(
     Metrics as of `QuestionSet.score`.
 
   Raises:
-    ValueError: when most predictions are of questions that the set does not have.
+    ValueError: when the set does not have half of their questions or more.
   """
   chosen = _Chosen(question_set)
   for row in predictions:
@@ -168,7 +168,7 @@ def score_retrieval(
     themselves, 'file/top_K'.
 
   Raises:
-    ValueError: when most results are of questions that the set does not have, or
+    ValueError: when the set does not have half of their questions or more, or
       there is no text at all.
   """
   chosen, longest, said = _Chosen(question_set), 0, True
@@ -266,7 +266,7 @@ class _Chosen:
       self.put(question, value)
 
   def check(self) -> None:
-    """Refuses a file of which most questions are of another set."""
+    """Refuses a file of which half the questions or more are of another set."""
     known, unknown = len(self._known), len(self._unknown)
     name, size = self._set.name, len(self._set.by_text)
     message = (

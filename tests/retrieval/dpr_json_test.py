@@ -84,6 +84,13 @@ def test_training(tmp_path):
   assert list(json.loads(copy.read_text())[0]) == list(record)
 
 
+def test_a_dataset_is_a_name(tmp_path):
+  record = {'question': 'q', 'positive_ctxs': [], 'dataset': {'x': 1}}
+  path = _write(tmp_path / 't.json', [record])
+  with pytest.raises(ValueError, match="record 1: field 'dataset' is dict"):
+    list(dpr_json.read_training(path))
+
+
 def test_json_lines_and_packed_files(tmp_path):
   path = tmp_path / 'r.jsonl'
   path.write_text('\ufeff' + '\n\n'.join([json.dumps(_RESULT)] * 3) + '\n')
@@ -164,6 +171,14 @@ def _context(**fields):
     (_context(text=None), r"record 2, ctxs\[1\]: field 'text' is NoneType"),
     (_context(title=4), r"ctxs\[1\]: field 'title' is int"),
     (_context(score='high'), r"ctxs\[1\]: field 'score'.*'high'"),
+    (_context(score=float('inf')), r"ctxs\[1\]: field 'score'.*found inf"),
+    (_context(score='-inf'), r"ctxs\[1\]: field 'score'.*finite.*'-inf'"),
+    (_context(score='nan'), r"ctxs\[1\]: field 'score'.*'nan'"),
+    (_context(score=int('7' * 400)), r"\[1\]: field 'score'.*found 777.*7\.$"),
+    (
+      _context(score=0).replace('"score": 0', f'"score": {"7" * 5000}'),
+      'record 2: a number of too many digits',
+    ),
     (_context(has_answer='yes'), r"ctxs\[1\]: field 'has_answer'.*'yes'"),
   ],
 )

@@ -4,6 +4,7 @@
 
 import dataclasses
 import json
+import logging
 
 import pytest
 
@@ -317,11 +318,20 @@ def test_tfds(tfds_dir, monkeypatch):
     assert test.id == 'tiny_questions[validation]:0'
 
 
-def test_tfds_fails_in_one_line(monkeypatch):
+def test_tfds_fails_in_one_line(monkeypatch, caplog):
+  logger = logging.getLogger('urllib3.connectionpool')
+
   def load_builder(name, data_dir):
+    logger.warning('Retrying')
     raise OSError('no\nnetwork')
 
   monkeypatch.setattr(tfds_reader, 'load_builder', load_builder)
-  message = r'TFDS has no web_questions \(no network\); with files: webq'
+  message = (
+    r'^webquestions:dev needs files, webquestions:dev=PATH,PATH: the set cannot '
+    r'be downloaded.* web_questions of TFDS \(no network\)\.$'
+  )
   with pytest.raises(ValueError, match=message):
     question_sets.load('webquestions:dev')
+  assert 'Retrying' not in caplog.text
+  logger.warning('Later')
+  assert 'Later' in caplog.text

@@ -147,6 +147,10 @@ BAD = (
     squad(*[{'id': 'a1', 'question': 'q', 'answers': [{'text': 'a'}]}] * 2),
     "question a1: id 'a1' stood at .*question a1 already",
   ),
+  ('q.json', '', r'q\.json: no questions; the file is empty\.'),
+  ('q.json', '\ufeff \n\n', r'q\.json: no questions; the file is empty\.'),
+  ('q.csv', f'q\t["a"]\nq\t["{"a" * 140_000}"]', r'q\.csv:2: not CSV \(field'),
+  ('q.csv', 'q\r?\t["a"]', r'q\.csv:1: not CSV \(new-line'),
   ('q.txt', 'a', r"the kind is not known by '\.txt'; name one of"),
   ('q.xz', 'a', "the kind is not known by ''; name one of"),
 )

@@ -66,6 +66,40 @@ def test_damaged_values_are_named(tmp_path):
   assert bundle.tensor('block_emb', verify=False).shape == (5, 4)
 
 
+# Of the messages in tensor_bundle.proto, fields that replace earlier ones.
+@pytest.mark.parametrize(
+  ('added', 'message'),
+  [
+    (b'\x3a\0', r'block_emb is stored in parts \(a partitioned'),  # slices
+    (b'\x28\x4c', r'block_emb: 76 bytes for float32 \[5, 4\]'),  # size
+    (b'\x08\x02', r'block_emb: 80 bytes for float64 \[5, 4\]'),  # dtype
+    (b'\x08\x07', 'block_emb is of TensorFlow type 7; expected numb'),
+  ],
+)
+def test_entries_of_another_form_are_refused(monkeypatch, added, message):
+  prefix = BUNDLES / 'embedder/encoded/encoded.ckpt'
+  rows = dict(sstable.read(f'{prefix}.index'))
+  rows[b'block_emb'] = bytes(rows[b'block_emb']) + added
+  monkeypatch.setattr(sstable, 'read', lambda _: rows.items())
+  bundle = tensor_bundle.Bundle(prefix)
+  for verify in (True, False):
+    with pytest.raises(ValueError, match=message):
+      bundle.tensor('block_emb', verify=verify)
+
+
+def test_big_endian_bundles_are_refused(monkeypatch):
+  prefix = BUNDLES / 'embedder/encoded/encoded.ckpt'
+  rows = dict(sstable.read(f'{prefix}.index'))
+  monkeypatch.setattr(sstable, 'read', lambda _: rows.items())
+  for endianness, is_big in ((b'\0', False), (b'\1', True)):
+    rows[b''] = b'\x08\x01\x10' + endianness  # num_shards, endianness
+    if is_big:
+      with pytest.raises(ValueError, match='ckpt.index: .* are big-endian'):
+        tensor_bundle.Bundle(prefix)
+    else:
+      assert [*tensor_bundle.Bundle(prefix).entries] == ['block_emb']
+
+
 def test_a_damaged_index_is_named(tmp_path):
   prefix = _copy(tmp_path)
   index = prefix.with_name(f'{prefix.name}.index')
