@@ -141,36 +141,6 @@ def add_retriever(
   return jnp.where(span_candidates(batch, spans.shape[2]), joint, _NEVER)
 
 
-def span_scores(
-  model: open_qa.OpenQa,
-  params: Any,
-  batch: Mapping[str, jax.Array],
-  key: jax.Array | None = None,
-  train: bool = False,
-) -> Float[Array, 'B R W L']:
-  """Joint scores of blocks and spans, of a whole batch at once.
-
-  `predict.predict` finds the best of them without holding all.
-
-  Args:
-    model: retriever and reader.
-    params: its parameters.
-    batch: see `loss`; nothing that is gold is needed.
-    key: of dropout.
-    train: whether dropout acts.
-
-  Returns:
-    See `add_retriever`.
-  """
-  found = model.apply(
-    {'params': params},
-    batch,
-    train=train,
-    rngs={'dropout': key} if train else None,
-  )
-  return add_retriever(batch, *found)
-
-
 def best_spans(scores: Float[Array, 'B R W L'], n: int = 1) -> Spans:
   """The n spans that score best in all blocks of a question together.
 
@@ -179,7 +149,7 @@ def best_spans(scores: Float[Array, 'B R W L'], n: int = 1) -> Spans:
   the narrower, then the earlier goes first.
 
   Args:
-    scores: [B, R, W, L] see `span_scores`.
+    scores: [B, R, W, L] see `add_retriever`.
     n: how many.
 
   Returns:

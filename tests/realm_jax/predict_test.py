@@ -26,7 +26,7 @@ def _given():
 @pytest.mark.parametrize('read_at_once', [1, 5, 64])
 def test_equals_the_best_of_all_blocks_together(read_at_once):
   model, params, batch = _given()
-  scores = reader_losses.span_scores(model, params, batch)
+  scores = tiny_qa.span_scores(model, params, batch)
   expected = reader_losses.best_spans(scores, 7)
   found = jax.jit(
     functools.partial(

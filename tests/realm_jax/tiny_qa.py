@@ -7,6 +7,7 @@ import jax
 import numpy as np
 
 from realm_jax import open_qa
+from realm_jax import reader_losses
 from tests.realm_jax import tiny
 
 B, C, R, L, W, Q, T, D = 3, 5, 2, 9, 3, tiny.Q, tiny.T, 5
@@ -32,6 +33,12 @@ def draw(shapes, seed: int = 0):
 def params(c: open_qa.OpenQaConfig, seed: int = 0) -> dict:
   init = lambda: nn.unbox(open_qa.random_params(jax.random.key(0), c))  # noqa: E731
   return draw(jax.eval_shape(init), seed)
+
+
+def span_scores(model: open_qa.OpenQa, params, batch) -> jax.Array:
+  """Joint scores of blocks and spans, [B, R, W, L], of a whole batch at once."""
+  found = model.apply({'params': params}, batch)
+  return reader_losses.add_retriever(batch, *found)
 
 
 def batch(
