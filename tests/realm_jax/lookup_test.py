@@ -66,20 +66,26 @@ def data(tmp_path_factory):
   return made
 
 
-def _complete(data, **settings):
-  """The completed batch, and what the retriever was asked."""
-  retriever = FixedRetriever()
-  complete = lookup.Lookup(
+def _lookup(data, retriever, **settings):
+  return lookup.Lookup(
     data.layout,
     data.blocks,
     retriever,
     tokenizer=data.tokenizer,
     **{'retriever_beam': 10, 'reader_beam': 5} | settings,
   )
+
+
+def _complete(data, **settings):
+  """The completed batch, and what the retriever was asked."""
+  retriever = FixedRetriever()
+  complete = _lookup(data, retriever, **settings)
   return complete('params', data.batch, data.source), retriever.asked
 
 
 def test_beams_are_no_larger_than_there_are_blocks(data):
+  beams_of = _lookup(data, FixedRetriever())
+  assert (beams_of.retriever_beam, beams_of.reader_beam) == (3, 3)
   found, asked = _complete(data)
   assert asked == [('params', ['in the mill', 'the crown', ''], 3)]
   ids = [[2, 1, 0], [0, 2, -1], [-1, -1, -1]]
