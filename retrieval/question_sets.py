@@ -344,14 +344,15 @@ def _read_tfds(
 
 @contextlib.contextmanager
 def _quiet_retries() -> Iterator[None]:
-  """Leaves out the warnings of each attempt to connect; the error says it."""
+  """Leaves out the warnings of each attempt to connect; the error says it.
+
+  After an error, too: TFDS's other downloads still go on trying.
+  """
   logger = std_logging.getLogger('urllib3.connectionpool')
   level = logger.level
   logger.setLevel(std_logging.ERROR)
-  try:
-    yield
-  finally:
-    logger.setLevel(level)
+  yield
+  logger.setLevel(level)
 
 
 def _text(value: bytes | str) -> str:
