@@ -45,6 +45,8 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   # taken over where it is of the same parameters and blocks; and where that run
   # trained the questions' side alone, its index is kept, whose vectors are not of
   # its own parameters. Only train_blocks=True embeds the blocks anew.
+  # encoder_from='packaged' is the reader that comes with the package; a run named
+  # here goes before it.
   config.realm_from = ''
 
   # What retrieves: dense, bm25, random.

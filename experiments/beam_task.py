@@ -154,12 +154,13 @@ def check(config: ml_collections.ConfigDict) -> None:
 
 
 def starts(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
-  """The config with `realm_from` as the start of both parts."""
+  """The config with `realm_from` as the start of what no other run starts."""
   if not config.realm_from:
     return config
   both = {
-    name: config[name] or config.realm_from
+    name: config.realm_from
     for name in ('embedder_from', 'encoder_from')
+    if config[name] in ('', packaged_reader.NAME)
   }
   return command.changed(config, **both)
 

@@ -8,6 +8,7 @@ import types
 import pytest
 
 from experiments import ask
+from experiments import beam_task
 from experiments import checkpoints
 from experiments import command
 from experiments import pack_reader
@@ -87,6 +88,15 @@ def test_training_starts_from_it(packed):
   params = qa_task.untrained(config, data).params
   wanted = packaged_reader.load()['reader']['span_score']['kernel']
   assert (params['reader']['span_score']['kernel'] == wanted).all()
+
+
+def test_a_run_of_realm_goes_before_it(packed):
+  fields = {'encoder_from': 'packaged', 'realm_from': 'runs/realm'}
+  found = beam_task.starts(command.changed(packed.config, **fields))
+  assert found.encoder_from == found.embedder_from == 'runs/realm'
+  fields['encoder_from'] = 'runs/mlm'
+  found = beam_task.starts(command.changed(packed.config, **fields))
+  assert found.encoder_from == 'runs/mlm'
 
 
 def test_a_package_without_reader_says_how_to_train_one(
