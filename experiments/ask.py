@@ -103,7 +103,8 @@ def take_packaged(
   Raises:
     FileNotFoundError: if none came with the package; it names the command that
       trains one.
-    ValueError: see `pack_reader.unpack`; and if there is a checkpoint over another corpus.
+    ValueError: see `pack_reader.unpack`; and if there is a checkpoint over
+      another corpus.
   """
   try:
     saved = checkpoints.find(str(workdir)).config.corpus.to_dict()
