@@ -5,28 +5,34 @@
 BM25 finds the blocks, so that it goes with any corpus at once. An encoder that has
 learned to look at the block beside a sentence (from all-MiniLM-L6-v2, 7 minutes)
 learns to read from SQuAD's paragraphs (an hour, beside other runs), then to choose
-among what BM25 finds in the packaged articles (ten minutes):
+among what BM25 finds in these and the packaged articles (20 minutes, likewise), which
+union.jsonl holds, a line for each document:
 
-  python -m experiments.mlm --config=configs/realm_pretrain_small.py:mlm \
-    --config.corpus.path=simplewiki.jsonl.xz --workdir=runs/reader/mlm
+  R=configs/realm_pretrain_small.py
+  python -m experiments.realm_prepare --config=$R --workdir=runs/reader \
+    --config.corpus.path=simplewiki.jsonl.xz \
+    --config.prepare.stages=tokenizer,tokens,blocks
+  python -m experiments.mlm --config=$R:mlm --workdir=runs/reader/mlm \
+    --config.corpus.path=simplewiki.jsonl.xz --config.data_dir=runs/reader/data
+  S=dev-v1.1.json W=trainmodel.json,val.json,devtest.json
   python -m experiments.qa_train --config=configs/open_qa_reader.py \
-    --config.corpus.kind=squad --config.corpus.path=dev-v1.1.json \
+    --config.corpus.kind=squad --config.corpus.path=$S \
     --config.encoder_from=runs/reader/mlm \
-    --config.questions.train="('squad_open:train=dev-v1.1.json',)" \
-    --config.questions.dev="('squad_open:dev=dev-v1.1.json',)" \
+    --config.questions.train="('squad_open:train=$S',)" \
+    --config.questions.dev="('squad_open:dev=$S',)" \
     --config.questions.allow_other_counts=True --config.lookup.reader_beam=2 \
     --config.optimizer.accumulate_steps=8 --workdir=runs/reader/squad
-  W=trainmodel.json,val.json,devtest.json
   python -m experiments.qa_train --config=configs/open_qa_reader.py \
-    --config.encoder_from=runs/reader/squad --config.questions.max_train=12000 \
-    --config.questions.train="('webquestions:train=$W', \
+    --config.corpus.kind=jsonl --config.corpus.path=union.jsonl \
+    --config.encoder_from=runs/reader/squad --config.questions.max_train=20000 \
+    --config.questions.train="('squad_open:train=$S','webquestions:train=$W', \
     'opentriviaqa:train=opentriviaqa.jsonl.xz')" \
     --config.questions.dev="('webquestions:dev=$W',)" \
-    --config.lookup.reader_beam=3 --config.num_steps=240 \
-    --config.eval_every=80 --config.checkpoint_every=80 \
+    --config.questions.allow_other_counts=True --config.lookup.reader_beam=3 \
+    --config.num_steps=200 --config.eval_every=100 --config.checkpoint_every=100 \
     --config.optimizer.learning_rate=5e-5 --config.optimizer.warmup_steps=20 \
-    --workdir=runs/reader/mix
-  python -m experiments.pack_reader --workdir=runs/reader/mix \
+    --workdir=runs/reader/union
+  python -m experiments.pack_reader --workdir=runs/reader/union \
     --output=realm_jax/packaged
 
 What it scores: realm_jax/packaged/README.md.

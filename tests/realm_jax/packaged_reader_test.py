@@ -2,10 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rounding to 8 bits, and the files."""
 
+from flax import linen as nn
+import jax
 import numpy as np
 import pytest
 
+from realm_jax import config as config_lib
+from realm_jax import open_qa
 from realm_jax import packaged_reader
+from retrieval import bert
 
 
 @pytest.fixture
@@ -48,6 +53,27 @@ def test_files_are_read_as_they_were_written(params, tmp_path):
     for name, value in values.items():
       np.testing.assert_array_equal(found[part][name], value)
   assert packaged_reader.load_config(folder) == {'tokenizer': 'abc'}
+
+
+def test_the_packages_own_reader_fits_its_config():
+  made = packaged_reader.load_config()
+  sizes = {'num_layers', 'num_heads', 'activation', 'layer_norm_eps'}
+  assert made['encoder'].keys() == sizes
+  reader = packaged_reader.load()['reader']
+  encoder = bert.BertConfig(
+    vocab_size=30522, d_model=384, d_ff=1536, max_length=512, **made['encoder']
+  )
+  realm = config_lib.RealmConfig(embedder=encoder, encoder=encoder)
+  config = open_qa.OpenQaConfig(realm=realm, **made['reader'])
+  shapes = jax.eval_shape(
+    lambda: nn.unbox(open_qa.random_params(jax.random.key(0), config))['reader']
+  )
+  assert jax.tree.map(np.shape, reader) == jax.tree.map(
+    lambda x: x.shape, shapes
+  )
+  assert all(np.isfinite(x).all() for x in jax.tree.leaves(reader))
+  files = packaged_reader.FOLDER.iterdir()
+  assert sum(path.stat().st_size for path in files) < 30e6
 
 
 def test_faults_are_named(params, tmp_path):
