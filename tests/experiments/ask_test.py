@@ -398,4 +398,4 @@ def test_the_packaged_reader_answers_from_the_packaged_articles(tmp_path):
   assert done.returncode == 0, done.stderr
   assert 'Ulaanbaatar' in done.stdout
   again = _command(tmp_path, f'--question={question}')
-  assert again.stdout == done.stdout
+  assert again.stdout and done.stdout.endswith(again.stdout)
