@@ -17,6 +17,7 @@ from experiments import loop
 from experiments import qa_answers
 from experiments import qa_evaluate
 from experiments import qa_task
+from experiments import qa_train
 from retrieval import question_sets
 from tests.experiments import tiny_open_qa
 
@@ -234,3 +235,22 @@ def test_bad_input_is_refused_in_one_line(data, run, tmp_path):
       tiny_open_qa.task(config, tmp_path)
   with pytest.raises(FileNotFoundError, match='train first'):
     qa_task.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+  ('name', 'value', 'message'),
+  [
+    ('train', (), 'questions.train is empty'),
+    ('dev', (), 'questions.dev is empty'),
+    ('dev', ('custom:dev=gone.jsonl',), 'gone.jsonl'),
+  ],
+)
+def test_questions_are_read_before_data_are_made(
+  data, tmp_path, name, value, message
+):
+  config = tiny_open_qa.get_config(data)
+  config.data_dir = ''
+  config.questions[name] = value
+  with pytest.raises((ValueError, FileNotFoundError), match=message):
+    qa_train.run(config, str(tmp_path))
+  assert not list(tmp_path.iterdir())

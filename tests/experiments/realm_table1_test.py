@@ -10,6 +10,7 @@ import jax
 import pytest
 
 from configs import realm_pretrain_small
+from experiments import beam_task
 from experiments import checkpoints
 from experiments import dpr
 from experiments import loop
@@ -17,6 +18,7 @@ from experiments import qa_rows
 from experiments import qa_train
 from experiments import realm_data
 from experiments import realm_prepare
+from experiments import realm_rows
 from experiments import realm_table1
 from experiments import realm_train
 from experiments import score
@@ -268,3 +270,15 @@ def test_the_default_pretraining_is_there():
   name = realm_pretrain_small.__name__.rpartition('.')[2]
   assert realm_table1.REALM_CONFIG.is_file()
   assert realm_table1.REALM_CONFIG.stem == name
+
+
+@pytest.mark.parametrize('retriever', qa_rows.WITHOUT_VECTORS)
+def test_what_searches_no_vectors_is_not_refreshed(
+  data, monkeypatch, tmp_path, retriever
+):
+  monkeypatch.setattr(realm_rows, 'train', lambda name, *_: name)
+  config = tiny_open_qa.get_config(data, 'blocks_test')
+  system = qa_rows.System(retriever)
+  found = qa_rows.fine_tuning(system, config, config, tmp_path)
+  beam_task.check(found)
+  assert (found.retriever, found.encoder_from) == (retriever, 'mlm')
