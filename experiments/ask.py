@@ -45,9 +45,9 @@ from experiments import qa_task
 from experiments import realm_update
 from realm_jax import beams
 from realm_jax import packaged_reader
+from retrieval import asked_questions
 from retrieval import questions as questions_lib
 from retrieval import scoring
-from retrieval.readers import base
 
 CONFIG = str(
   pathlib.Path(__file__).parents[1] / 'configs' / 'open_qa_reader.py'
@@ -213,66 +213,6 @@ def ask(
   )
 
 
-def read_file(path: str | os.PathLike) -> list[questions_lib.Question]:
-  """Reads questions that nobody has answered.
-
-  Args:
-    path: .txt, one question a line, or .jsonl, a "question" each; may be packed.
-
-  Returns:
-    The questions; those without an id are called after file and line.
-
-  Raises:
-    FileNotFoundError: when there is no such file.
-    ValueError: for another kind of file, one without questions, or the first
-      line that holds none; it says which.
-  """
-  path = pathlib.Path(path)
-  if not path.is_file():
-    raise FileNotFoundError(f'{path}: no such file.')
-  kinds = {'.txt': _plain, '.jsonl': _json}
-  kind = next((k for k in path.suffixes[-2:] if k in kinds), None)
-  if kind is None:
-    raise ValueError(f'{path}: expected a name that ends in .txt or .jsonl.')
-  found, blank = [], ''
-  for number, line in base.read_lines(path):
-    where = f'{path}:{number}'
-    text = base.decode(line, where).removeprefix('\ufeff').strip()
-    if not text:
-      blank = blank or where
-      continue
-    if blank:
-      break
-    fields = kinds[kind](text, where)
-    found.append(
-      questions_lib.Question(
-        fields.get('id', f'{path.name}:{number}'), fields['question'], ()
-      )
-    )
-  else:
-    blank = ''  # at the end alone
-  if blank:
-    raise ValueError(f'{blank}: the line is empty, expected a question.')
-  if not found:
-    raise ValueError(f'{path}: no questions.')
-  return found
-
-
-def _plain(line: str, where: str) -> dict[str, str]:
-  del where
-  return {'question': line}
-
-
-def _json(line: str, where: str) -> dict[str, str]:
-  row = base.parse_json(line.encode(), where, dict)
-  fields = {'question': base.string(row, 'question', where).strip()}
-  if not fields['question']:
-    raise ValueError(f"{where}: field 'question' is empty, expected text.")
-  if 'id' in row:
-    fields['id'] = str(row['id'])
-  return fields
-
-
 def write_answers(
   path: str | os.PathLike,
   answered: Iterable[qa_answers.Answered],
@@ -329,7 +269,7 @@ def _given(values) -> Sequence[questions_lib.Question]:
   if values.question and values.input:
     raise ValueError('--question and --input: expected one of them.')
   if values.input:
-    return read_file(values.input)
+    return asked_questions.read(values.input)
   if any(not text.strip() for text in values.question):
     raise ValueError('--question is empty: expected text.')
   if values.output and not values.question:

@@ -58,14 +58,10 @@ def find_examples(
     return dpr_examples.read_json(
       settings.examples, data.tokenizer, settings.num_hard_negatives
     )
+  qa_task.require_sets(sets[name], f'questions.{name}')
   questions = qa_task.load_questions(
     sets[name], sets[f'max_{name}'], sets.allow_other_counts
   )
-  if not questions:
-    raise ValueError(
-      f'questions.{name} is empty: expected sets such as '
-      "('webquestions:train=trainmodel.json,val.json,devtest.json',)."
-    )
 
   def retrieve():
     index = beam_task.bm25_index(data)

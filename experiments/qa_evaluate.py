@@ -173,11 +173,7 @@ def open_run(
     FileNotFoundError: see `qa_task.load`.
     ValueError: likewise, and `load_sets`.
   """
-  if not config.evaluate.questions:
-    raise ValueError(
-      'evaluate.questions is empty: expected sets such as '
-      "('webquestions:test=test.json',)."
-    )
+  qa_task.require_sets(config.evaluate.questions, 'evaluate.questions')
   trained_in = pathlib.Path(config.evaluate.workdir or workdir)
   sets = load_sets(config.evaluate.questions, config)
   trained = qa_task.load(trained_in, config.data_dir)

@@ -103,6 +103,14 @@ def load_questions(
   return found[:most] if most else found
 
 
+def require_sets(specs: Sequence[str], field: str) -> None:
+  """Raises ValueError if a field of the config names no question sets."""
+  if not specs:
+    raise ValueError(
+      f"{field} is empty: expected sets such as ('webquestions:test=test.json',)."
+    )
+
+
 def check_questions(config: ml_collections.ConfigDict) -> None:
   """Reads the questions, before anything that takes long is begun.
 
@@ -111,15 +119,9 @@ def check_questions(config: ml_collections.ConfigDict) -> None:
     ValueError: if there are none to train on, or what `question_sets.load` raises.
   """
   settings = config.questions
-  if not settings.train:
-    raise ValueError(
-      'questions.train is empty: expected sets such as '
-      "('webquestions:train=trainmodel.json,val.json,devtest.json',)."
-    )
-  if config.eval_batches and not settings.dev:
-    raise ValueError(
-      'questions.dev is empty: name a set, or set eval_batches=0.'
-    )
+  require_sets(settings.train, 'questions.train')
+  if config.eval_batches:
+    require_sets(settings.dev, 'questions.dev')
   load_questions(
     (*settings.train, *settings.dev), 0, settings.allow_other_counts
   )
@@ -172,7 +174,7 @@ def make_task(
   Raises:
     ValueError: for settings that do not fit each other, or no questions.
   """
-  check_questions(config)
+  require_sets(config.questions.train, 'questions.train')
   model_cfg = model_config(config, data)
   return beam_task.bind(
     config,

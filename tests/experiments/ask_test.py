@@ -340,26 +340,6 @@ def test_words_find_a_new_document_and_nothing_is_embedded(
 # Bad input.
 
 
-@pytest.mark.parametrize(
-  ('name', 'text', 'message'),
-  [
-    ('a.txt', 'Who?\n \nWhere?\n', r'a.txt:2: the line is empty'),
-    ('a.txt', '\n\n', 'a.txt: no questions'),
-    ('a.csv', 'Who?', 'ends in .txt or .jsonl'),
-    ('a.jsonl', '{"question": "Who?"}\n{"q": "x"}', "a.jsonl:2: no field 'qu"),
-    ('a.jsonl', '{"question": 3}', "a.jsonl:1: .*'question'"),
-    ('a.jsonl', '{"question": " "}', 'a.jsonl:1: .* is empty'),
-    ('a.jsonl', '["Who?"]', 'a.jsonl:1: expected a JSON object'),
-    ('a.jsonl', 'Who?', 'a.jsonl:1: not JSON'),
-  ],
-)
-def test_bad_files_are_named_by_line(tmp_path, name, text, message):
-  (tmp_path / name).write_text(text)
-  with pytest.raises(ValueError, match=message) as error:
-    ask.read_file(tmp_path / name)
-  assert '\n' not in str(error.value)
-
-
 def test_bad_flags_are_refused(made, run, answerer, tmp_path):
   for values, message in (
     ({'question': [' ']}, '--question is empty'),
