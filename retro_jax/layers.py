@@ -104,13 +104,15 @@ class CachedSelfAttention(nn.Module):
   def __call__(
     self,
     x: Float[Array, 'B 1 D'],
+    first: Int[Array, ' B'],
     position: Int[Array, ' B'],
     length: int,
   ) -> Float[Array, 'B 1 D']:
-    """Adds the branch to `x`, the tokens at `position` of 0..length-1."""
+    """Adds the branch to `x`, the tokens at `position` of first..length-1."""
     y = rms_norm(self.config, 'norm')(x)
     place = jnp.arange(len(x))[:, None], position[:, None]
-    mask = jnp.arange(length) <= position[:, None]
+    keys = jnp.arange(length)
+    mask = (keys >= first[:, None]) & (keys <= position[:, None])
     config = self.config.decoder_attention()
     return x + cached_attention.CachedAttention(config, name='attention')(
       y,

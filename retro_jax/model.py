@@ -122,8 +122,8 @@ class Retro(nn.Module):
         Documents start at chunk boundaries (but may be padded on the left).
         Tokens read their own document and neighbors of its chunks alone.
       last: [B]. Reads out these positions alone. If the collection 'cache' may
-        change, it then holds what RetroStep needs to go on after them (in rows
-        of one document each); tokens after them do not matter.
+        change, it then holds what RetroStep needs to go on after them, in the
+        document that each is of; tokens after them do not matter.
       train: whether dropout acts; it then needs the rng 'dropout'.
 
     Returns:
@@ -153,6 +153,9 @@ class Retro(nn.Module):
     self_attention = _maybe_remat(layers.SelfAttention, c, 3)
     chunked_cross_attention = _maybe_remat(layers.ChunkedCrossAttention, c, 5)
     feed_forward = _maybe_remat(layers.FeedForward, c, 2)
+    caching = last is not None and attention.is_caching(self)
+    if caching:
+      self.put_variable('cache', 'first', _first_of(tokens, segment_ids, last))
     encoded = token_mask = None
     for p in range(1, c.num_layers + 1):
       x = self_attention(
@@ -160,8 +163,8 @@ class Retro(nn.Module):
       )(x, mask, train)
       if retrieved is not None and p == min(c.cca_layers):
         self.sow('intermediates', 'conditioning', x)
-        if last is not None and attention.is_caching(self):
-          self._cache(x, retrieved[1], last)
+        if caching:
+          self._cache(x, retrieved[1], last, segment_ids)
         encoded, token_mask = self._encode(
           embedding, x, *retrieved, segment_ids, train
         )
@@ -217,12 +220,14 @@ class Retro(nn.Module):
     )
     return encoded, token_mask
 
-  def _cache(self, x, neighbor_mask, last):
+  def _cache(self, x, neighbor_mask, last, segment_ids):
     """Leaves H and the mask of the neighbors that the next token reads."""
-    u, exists = cca.chunk_to_read(
-      last, self.config.chunk_length, neighbor_mask.shape[1]
-    )
-    mask = neighbor_mask[jnp.arange(len(x)), u] & exists[:, None, None]
+    m, rows = self.config.chunk_length, jnp.arange(len(x))
+    u, exists = cca.chunk_to_read(last, m, neighbor_mask.shape[1])
+    if segment_ids is not None:
+      owner = segment_ids[rows, u * m + m - 1]
+      exists &= owner == segment_ids[rows, last]
+    mask = neighbor_mask[rows, u] & exists[:, None, None]
     self.put_variable('cache', 'conditioning', x)
     self.put_variable('cache', 'neighbor_mask', mask)
 
@@ -247,7 +252,8 @@ class RetroStep(Retro):
 
   The cache holds, for every token of the L that Retro was applied to, keys and
   values of the decoder's self-attention and the activations that condition the
-  encoder; keys and values of CCA for the chunk that the next token reads.
+  encoder; keys and values of CCA for the chunk that the next token reads; and
+  where each row's document begins, before which nothing is read.
   """
 
   @nn.compact
@@ -275,6 +281,7 @@ class RetroStep(Retro):
     """
     c = self.config
     cache = self.variables['cache']
+    first = cache['first']
     length = cache['layer_1_attn']['attention']['k'].shape[2]
     cca_layers = c.cca_layers if 'neighbor_mask' in cache else ()
     embedding = self._table('embedding', c.d_model)
@@ -282,7 +289,7 @@ class RetroStep(Retro):
     encoded = mask = None
     for p in range(1, c.num_layers + 1):
       x = layers.CachedSelfAttention(c, name=f'layer_{p}_attn')(
-        x, position, length
+        x, first, position, length
       )
       if cca_layers and p == min(cca_layers):
         h, mask = cache['conditioning'], cache['neighbor_mask']
@@ -295,7 +302,7 @@ class RetroStep(Retro):
             h[rows[:, None], chunk],
             neighbors[:, None],
             neighbor_mask[:, None],
-            None,
+            (chunk >= first[rows, None]).astype(jnp.int32),
             False,
           )
         self.put_variable('cache', 'conditioning', h)
@@ -315,6 +322,14 @@ def _look_up(table, ids, dtype):
   table = partitioning.constrain(table.astype(dtype), 'vocab', None)
   rows = jnp.take(table, ids, axis=0, mode='clip')
   return partitioning.constrain(rows, 'batch', *[None] * ids.ndim)
+
+
+def _first_of(tokens, segment_ids, last):
+  """The first position of the document that each row's `last` is of: [B]."""
+  if segment_ids is None:
+    return jnp.zeros(len(tokens), jnp.int32)
+  document = jnp.take_along_axis(segment_ids, last[:, None], axis=1)
+  return jnp.argmax(segment_ids == document, axis=1).astype(jnp.int32)
 
 
 def _complete_chunks(config, tokens, neighbors, mask):

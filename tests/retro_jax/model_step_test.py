@@ -44,14 +44,46 @@ def _step(c, p, cache, *args):
 def test_steps_equal_the_whole_model(overrides):
   """Rows of different lengths; tokens after them are not what follows."""
   c = tiny.config(**{'num_layers': 2, 'cca_layers': (1, 2)} | overrides)
+  _check_steps(c, np.array([2, 7, 0, 11]))
+
+
+def test_steps_read_their_own_document_alone():
+  """Padding on the left, of a chunk and more too, and a second document."""
+  c = tiny.config(num_layers=2, cca_layers=(1, 2))
+  segment_ids = np.ones((4, 12), np.int32)
+  segment_ids[0, :3] = segment_ids[1, :5] = 0
+  segment_ids[3, 4:] = 2
+  _check_steps(c, np.array([3, 6, 4, 5]), segment_ids)
+
+
+def test_padding_on_the_left_only_moves_a_text_without_retrieval():
+  c = tiny.config(num_layers=2, cca_layers=())
+  segment_ids = np.ones((2, 12), np.int32)
+  segment_ids[0, :3] = 0
+  tokens, *_ = tiny.inputs(c, length=12)
+  tokens[1, :9] = tokens[0, 3:]
+  p, last = tiny.params(c), np.array([5, 2])
+  logits, cache = _fill(c, p, tokens, segment_ids=segment_ids, last=last)
+  for step in range(5):
+    np.testing.assert_allclose(logits[0], logits[1], atol=1e-5)
+    last = last + 1
+    row = tokens[np.arange(2), last]
+    logits, cache = _step(c, p, cache, row, last)
+    assert step or np.ptp(logits) > 1
+
+
+def _check_steps(c, position, segment_ids=None):
+  """From `position` on, one token at a time, to the end of 12 tokens."""
   p, m = tiny.params(c), c.chunk_length
   tokens, neighbors, mask = tiny.inputs(c, batch=4, length=12)
   mask[0, :2] = mask[2, 1, 0] = False
+  if segment_ids is not None:
+    mask[:] = True  # Where nothing is read, that must not be why.
   retrieved = (neighbors, mask) if c.cca_layers else ()
-  expected = tiny.apply(c, p, tokens, *retrieved)
-  position = np.array([2, 7, 0, 11])
+  documents = {} if segment_ids is None else {'segment_ids': segment_ids}
+  expected = tiny.apply(c, p, tokens, *retrieved, **documents)
   begun = np.where(np.arange(12) <= position[:, None], tokens, 5)
-  logits, cache = _fill(c, p, begun, *retrieved, last=position)
+  logits, cache = _fill(c, p, begun, *retrieved, last=position, **documents)
   assert logits.shape == (4, 1, c.vocab_size)
   every = np.arange(4)
   check = functools.partial(np.testing.assert_allclose, rtol=0, atol=1e-5)
