@@ -12,12 +12,14 @@ import pytest
 
 from retrieval import retriever as retriever_lib
 from retro_jax import decode
+from retro_jax import drawing
+from retro_jax import samples
 from retro_jax import model
 from tests.retro_jax import tiny
 
 CONFIG = tiny.config()
 M, R = CONFIG.chunk_length, CONFIG.neighbor_length
-GREEDY = decode.SamplingConfig(
+GREEDY = drawing.SamplingConfig(
   temperature=0.0, max_new_tokens=9, num_neighbors=2, context_chunks=8
 )
 
@@ -78,7 +80,7 @@ def _recomputed(prompts, config, retrieve, seed=0):
     logits = tiny.apply(CONFIG, _params(), windows, *neighbors)
     key = jax.random.fold_in(jax.random.key(seed), step)
     keys = [jax.random.fold_in(key, i) for i in range(len(rows))]
-    drawn = decode.draw(
+    drawn = drawing.draw(
       jnp.stack(keys), logits[np.arange(len(rows)), last], config
     )
     for row, token in zip(rows, drawn.tolist(), strict=True):
@@ -96,7 +98,7 @@ def test_tokens_are_those_of_the_whole_model_at_every_step(
   """Windows that move or need not; three of four rows end chunks at once."""
   rng = np.random.default_rng(0)
   prompts = [rng.integers(0, 23, n).tolist() for n in (9, 2, 6, 10)]
-  config = decode.SamplingConfig(
+  config = drawing.SamplingConfig(
     temperature=temperature,
     max_new_tokens=20,
     context_chunks=context_chunks,
@@ -124,7 +126,7 @@ def test_tokens_are_those_of_the_whole_model_at_every_step(
 
 def test_retrieval_changes_the_continuation_of_a_complete_chunk_at_once():
   """The last token of the first chunk reads the neighbors already."""
-  one = decode.SamplingConfig(temperature=0.0, max_new_tokens=1)
+  one = drawing.SamplingConfig(temperature=0.0, max_new_tokens=1)
   differs = 0
   for seed in range(12):
     prompt = np.random.default_rng(seed).integers(0, 23, M).tolist()
@@ -139,7 +141,7 @@ def test_retrieval_changes_the_continuation_of_a_complete_chunk_at_once():
 def test_rows_of_a_batch_do_not_disturb_each_other():
   rng = np.random.default_rng(0)
   prompts = [rng.integers(0, 23, n).tolist() for n in (2, 7, 4, 9)]
-  config = decode.SamplingConfig(
+  config = drawing.SamplingConfig(
     temperature=0.0, max_new_tokens=20, context_chunks=4
   )
   together = _sample(prompts, config, retrieve=Retriever())
@@ -154,7 +156,7 @@ def test_rows_of_a_batch_do_not_disturb_each_other():
 
 
 def test_seed_decides_the_draws():
-  config = decode.SamplingConfig(max_new_tokens=12, temperature=1.5)
+  config = drawing.SamplingConfig(max_new_tokens=12, temperature=1.5)
   run = functools.partial(
     decode.sample, model.Retro(CONFIG), _params(), [[2, 3]] * 2, config
   )
@@ -172,12 +174,12 @@ def test_stops_at_a_stop_id_and_never_draws_a_banned_one():
   stop = int(free.new_tokens[4])
   at = free.new_tokens.tolist().index(stop)
   (stopped,) = run(
-    decode.SamplingConfig(temperature=0.0, max_new_tokens=9, stop_ids=(stop,))
+    drawing.SamplingConfig(temperature=0.0, max_new_tokens=9, stop_ids=(stop,))
   )
   assert stopped.new_tokens.tolist() == free.new_tokens[: at + 1].tolist()
   banned = tuple(range(20))
   (rest,) = run(
-    decode.SamplingConfig(max_new_tokens=30, banned_ids=banned), seed=3
+    drawing.SamplingConfig(max_new_tokens=30, banned_ids=banned), seed=3
   )
   assert rest.new_tokens.min() >= 20
 
@@ -204,13 +206,13 @@ def test_top_p_keeps_the_smallest_set_with_that_mass(top_k, top_p, kept):
   for order in ([0, 1, 2, 3], [3, 1, 0, 2]):
     place = np.empty(4, int)
     place[order] = np.arange(4)  # token `order[i]` is the i-th likeliest
-    keep = decode.keep_mask(jnp.asarray(logits[:, place]), top_k, top_p)
+    keep = drawing.keep_mask(jnp.asarray(logits[:, place]), top_k, top_p)
     want = sorted(order[i] for i in kept)
     assert np.flatnonzero(keep[0]).tolist() == want
 
 
 def test_ties_are_broken_by_id():
-  keep = decode.keep_mask(jnp.zeros((1, 8)), top_p=0.5)
+  keep = drawing.keep_mask(jnp.zeros((1, 8)), top_p=0.5)
   assert np.flatnonzero(keep[0]).tolist() == [0, 1, 2, 3]
 
 
@@ -218,8 +220,8 @@ def test_draws_follow_the_tempered_distribution():
   logits = jnp.log(jnp.array([0.5, 0.3, 0.15, 0.05]))
   keys = jax.random.split(jax.random.key(0), 20_000)
   rows = jnp.broadcast_to(logits, (len(keys), 4))
-  config = decode.SamplingConfig(temperature=2.0, top_p=0.8)
-  drawn = jax.jit(decode.draw, static_argnames='config')(keys, rows, config)
+  config = drawing.SamplingConfig(temperature=2.0, top_p=0.8)
+  drawn = jax.jit(drawing.draw, static_argnames='config')(keys, rows, config)
   root = np.sqrt([0.5, 0.3, 0.15])  # .80 of the mass at temperature 2
   got = np.bincount(drawn, minlength=4) / len(keys)
   np.testing.assert_allclose(got[:3], root / root.sum(), atol=0.015)
@@ -236,7 +238,7 @@ def test_draws_follow_the_tempered_distribution():
 )
 def test_bad_settings(fields, message):
   with pytest.raises(ValueError, match=message):
-    decode.SamplingConfig(**fields)
+    drawing.SamplingConfig(**fields)
 
 
 def test_bad_prompts():

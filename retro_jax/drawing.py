@@ -1,0 +1,141 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""How tokens are drawn: temperature, top-k and top-p.
+
+Dimension key: B rows, V vocabulary.
+"""
+
+from collections.abc import Sequence
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+from jaxtyping import Bool
+from jaxtyping import Float
+from jaxtyping import Int
+from jaxtyping import Key
+import numpy as np
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SamplingConfig:
+  """How tokens are drawn."""
+
+  max_new_tokens: int = 128
+  temperature: float = 1.0  # 0: the likeliest token
+  top_p: float = 1.0  # smallest set of tokens with at least this mass; 1: all
+  top_k: int = 0  # likeliest tokens that are left; 0: all
+  num_neighbors: int = 2  # k
+  context_chunks: int = 32  # longest buffer, in chunks
+  align_prompt: bool = False  # pad on the left: prompts end where a chunk ends
+  stop_ids: Sequence[int] = ()  # a sample ends with the first of these
+  stop_strings: Sequence[str] = ()  # or before the first of these
+  banned_ids: Sequence[int] = ()  # never drawn: padding and the like
+
+  def __post_init__(self):
+    """Checks the ranges."""
+    for name, ok, expected in (
+      ('max_new_tokens', self.max_new_tokens >= 0, '>= 0'),
+      ('temperature', self.temperature >= 0, '>= 0'),
+      ('top_p', 0 < self.top_p <= 1, 'in (0, 1]'),
+      ('top_k', self.top_k >= 0, '>= 0'),
+      ('num_neighbors', self.num_neighbors >= 0, '>= 0'),
+      ('context_chunks', self.context_chunks >= 2, '>= 2'),
+    ):
+      if not ok:
+        raise ValueError(f'{name} {getattr(self, name)}: expected {expected}.')
+    if isinstance(self.stop_strings, str) or '' in self.stop_strings:
+      raise ValueError(
+        f'stop_strings {self.stop_strings!r}: expected texts, none empty.'
+      )
+
+
+def keep_mask(
+  logits: Float[Array, 'B V'], top_k: int = 0, top_p: float = 1.0
+) -> Bool[Array, 'B V']:
+  """Which tokens may be drawn.
+
+  Args:
+    logits: [B, V] already divided by the temperature.
+    top_k: keep the likeliest so many; 0 for all.
+    top_p: then keep the smallest set of the likeliest whose mass, among what is
+      left, is at least this; never less than one token.
+
+  Returns:
+    [B, V] bool. Of equal tokens those of lower id go first.
+  """
+  order = jnp.argsort(-logits, axis=-1, stable=True)
+  logits = jnp.take_along_axis(logits, order, axis=-1)
+  if top_k:
+    logits = jnp.where(jnp.arange(logits.shape[-1]) < top_k, logits, -jnp.inf)
+  probabilities = jax.nn.softmax(logits.astype(jnp.float32), axis=-1)
+  keep = probabilities > 0
+  if top_p < 1:
+    mass_before = jnp.cumsum(probabilities, axis=-1) - probabilities
+    keep &= mass_before < top_p
+  keep = keep.at[:, 0].set(True)
+  back = jnp.argsort(order, axis=-1)
+  return jnp.take_along_axis(keep, back, axis=-1)
+
+
+def draw(
+  keys: Key[Array, ' B'], logits: Float[Array, 'B V'], config: SamplingConfig
+) -> Array:
+  """Draws one token for each row.
+
+  Args:
+    keys: [B] keys.
+    logits: [B, V].
+    config: temperature, top_k, top_p, banned_ids.
+
+  Returns:
+    [B] int32.
+  """
+  logits = logits.astype(jnp.float32)
+  if config.banned_ids:
+    logits = logits.at[:, jnp.asarray(config.banned_ids)].set(-jnp.inf)
+  if config.temperature == 0:
+    return jnp.argmax(logits, axis=-1).astype(jnp.int32)
+  logits = logits / config.temperature
+  if config.top_k or config.top_p < 1:
+    keep = keep_mask(logits, config.top_k, config.top_p)
+    logits = jnp.where(keep, logits, -jnp.inf)
+  return jax.vmap(jax.random.categorical)(keys, logits).astype(jnp.int32)
+
+
+def draw_rows(
+  logits: Float[Array, 'B V'],
+  config: SamplingConfig,
+  *,
+  key: Key[Array, ''],
+  step: int,
+  numbers: Int[np.ndarray, ' B'],
+) -> Array:
+  """Draws one token for each row, whatever the other rows are.
+
+  Args:
+    logits: [B, V].
+    config: temperature, top_k, top_p, banned_ids.
+    key: of the run.
+    step: tokens drawn before.
+    numbers: [B] of the rows, which decide their draws with key and step.
+
+  Returns:
+    [B] int32.
+  """
+  static = SamplingConfig(  # What compilation depends on.
+    temperature=config.temperature,
+    top_k=config.top_k,
+    top_p=config.top_p,
+    banned_ids=tuple(config.banned_ids),
+  )
+  return _draw_rows(static, key, step, numbers, logits)
+
+
+@functools.partial(jax.jit, static_argnames='config')
+def _draw_rows(config, key, step, numbers, logits):
+  key = jax.random.fold_in(key, step)
+  keys = jax.vmap(jax.random.fold_in, (None, 0))(key, numbers)
+  return draw(keys, logits, config)
