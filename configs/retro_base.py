@@ -163,6 +163,7 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
     'top_p': 0.95,
     'top_k': 0,
     'num_neighbors': 2,
+    'align_prompt': False,  # pad on the left: prompts end where a chunk ends
   }
   return config
 

@@ -3,14 +3,20 @@
 """Continues a prompt, retrieving at every chunk boundary, and shows with what.
 
   python -m experiments.retro_sample --config=configs/<name>.py --workdir=DIR \
-    --prompt='The history of' --num_samples=2 --seed=1
+    --prompt='The history of' --num_samples=2 --seed=1 --stream
 
---json=FILE writes the samples too. Temperature, top-p, top-k, length and k are
---config.sample.<field>. A twin's workdir samples without retrieval.
+--stream prints while it writes. --input_file=FILE continues many prompts, which
+may bring their own neighbors (see sample_prompts). --json=FILE writes the samples
+too. --stop=TEXT, which may be repeated, ends a sample before that text.
+Temperature, top-p, top-k, length, k and align_prompt are --config.sample.<field>.
+A twin's workdir samples without retrieval.
 """
 
+from collections.abc import Callable
 from collections.abc import Sequence
+import contextlib
 import dataclasses
+import functools
 import json
 import os
 import pathlib
@@ -20,106 +26,32 @@ from absl import flags
 from absl import logging
 import jax
 import ml_collections
-import rich.console
-import rich.padding
-import rich.rule
-import rich.table
-import rich.text
 
 from experiments import command
 from experiments import progress
 from experiments import retro_task
+from experiments import sample_prompts
+from experiments import sample_view
 from retrieval import store
 from retro_jax import decode
+from retro_jax import drawing
+from retro_jax import samples as samples_lib
 
 DEFAULT_PROMPT = 'The history of'
-_SHOWN_CHARACTERS = 240
-
-
-@dataclasses.dataclass(frozen=True)
-class TextChunk:
-  """A chunk of a sample and what it retrieved, best first.
-
-  Attributes:
-    prompt: its text that is prompt.
-    written: its text that was drawn.
-    ids: datastore chunks; empty for the incomplete last one and for a twin.
-    scores: larger is better; squared distances are negative.
-    titles: of the neighbors' documents.
-    neighbors: the neighbors' text, with continuation.
-  """
-
-  prompt: str
-  written: str
-  ids: list[int]
-  scores: list[float]
-  titles: list[str]
-  neighbors: list[str]
-
-  @property
-  def text(self) -> str:
-    """All of its text."""
-    return self.prompt + self.written
-
-
-@dataclasses.dataclass(frozen=True)
-class TextSample:
-  """A prompt and its continuation as text.
-
-  Attributes:
-    text: both.
-    prompt: the prompt alone.
-    chunks: the same, chunk by chunk.
-  """
-
-  text: str
-  prompt: str
-  chunks: list[TextChunk]
-
-
-def _to_text(sample: decode.Sample, tokenizer) -> TextSample:
-  chunks = []
-  for u, tokens in enumerate(sample.chunks()):
-    first_new = max(0, sample.prompt_length - u * sample.chunk_length)
-    found = sample.neighbors[u] if u < len(sample.neighbors) else None
-    kept = (
-      [] if found is None else [i for i, x in enumerate(found.ids) if x >= 0]
-    )
-    chunks.append(
-      TextChunk(
-        prompt=tokenizer.decode(tokens[:first_new]),
-        written=tokenizer.decode(tokens[first_new:]),
-        ids=[int(found.ids[i]) for i in kept],
-        scores=[float(found.scores[i]) for i in kept],
-        titles=[found.titles[i] for i in kept],
-        neighbors=[
-          tokenizer.decode(found.tokens[i][found.mask[i]]) for i in kept
-        ],
-      )
-    )
-  prompt = tokenizer.decode(sample.tokens[: sample.prompt_length])
-  return TextSample(tokenizer.decode(sample.tokens), prompt, chunks)
+BATCH_SIZE = 16
 
 
 def sample_texts(
   trained: retro_task.Trained,
   prompt: str = DEFAULT_PROMPT,
-  *,
-  num_samples: int = 1,
-  seed: int = 0,
-  retrieval: bool = True,
   **settings,
-) -> list[TextSample]:
+) -> list[sample_view.TextSample]:
   """Continues a prompt.
 
   Args:
     trained: a RETRO or a twin, with the data it retrieves from.
     prompt: '' begins a document.
-    num_samples: continuations.
-    seed: of the draws.
-    retrieval: False is RETRO[OFF].
-    **settings: fields of `decode.SamplingConfig`; by default the model's config
-      has them under `sample`.
+    **settings: as of `sample_many`.
 
   Returns:
     The samples.
@@ -127,11 +59,95 @@ def sample_texts(
   Raises:
     ValueError: for settings out of range, or data that do not fit the model.
   """
-  if num_samples < 1:
-    raise ValueError(f'num_samples {num_samples}: expected 1 or more.')
-  config, data = trained.config, trained.data
-  tokenizer = data.tokenizer
-  data.tokens.check_tokenizer(tokenizer)
+  return sample_many(trained, [sample_prompts.TextPrompt(prompt)], **settings)
+
+
+def sample_many(
+  trained: retro_task.Trained,
+  prompts: Sequence[sample_prompts.TextPrompt],
+  *,
+  num_samples: int = 1,
+  batch_size: int = BATCH_SIZE,
+  seed: int = 0,
+  retrieval: bool = True,
+  take: Callable[[samples_lib.Event], None] | None = None,
+  **settings,
+) -> list[sample_view.TextSample]:
+  """Continues prompts.
+
+  Args:
+    trained: a RETRO or a twin, with the data it retrieves from.
+    prompts: any number of them.
+    num_samples: continuations of each.
+    batch_size: samples drawn side by side; no draw depends on it.
+    seed: of the draws.
+    retrieval: False is RETRO[OFF], but for prompts with their own neighbors.
+    take: called with every event, in place of showing progress.
+    **settings: fields of `drawing.SamplingConfig`; by default the model's config
+      has them under `sample`.
+
+  Returns:
+    The samples of the first prompt, then those of the next.
+
+  Raises:
+    ValueError: for settings out of range, or data that do not fit the model.
+  """
+  for name, value in (('num_samples', num_samples), ('batch_size', batch_size)):
+    if value < 1:
+      raise ValueError(f'{name} {value}: expected 1 or more.')
+  sampling = _sampling_config(trained, settings)
+  tokenizer = trained.data.tokenizer
+  neighbor_length = trained.model.config.neighbor_length
+  names = [p.id for p in prompts for _ in range(num_samples)]
+  if not trained.model.config.cca_layers:
+    for prompt in prompts:
+      if prompt.neighbors:
+        raise ValueError(
+          f'Prompt {prompt.id} brings neighbors, but the model is a twin: it '
+          'reads none.'
+        )
+  by_prompt = [p.tokens(tokenizer, neighbor_length) for p in prompts]
+  rows = [row for row in by_prompt for _ in range(num_samples)]
+  retrieve = _retrieve_fn(trained, sampling, rows) if retrieval else None
+  done = []
+  with contextlib.ExitStack() as stack:
+    update = None
+    if take is None:
+      update = stack.enter_context(progress.bar('sample', 'tokens'))
+    for start in range(0, len(rows), batch_size):
+      numbers = range(start, min(start + batch_size, len(rows)))
+      events = decode.stream(
+        trained.model,
+        trained.params,
+        [rows[i] for i in numbers],
+        sampling,
+        retrieve=retrieve,
+        detokenize=tokenizer.decode,
+        seed=seed,
+        row_numbers=numbers,
+        progress=update and functools.partial(_add, update, numbers, len(rows)),
+      )
+      for event in events:
+        if take is not None:
+          take(event)
+        if isinstance(event, samples_lib.Finished):
+          done.append(event.sample)
+  return [
+    sample_view.to_text(sample, tokenizer, name)
+    for sample, name in zip(done, names, strict=True)
+  ]
+
+
+def _add(update, numbers, num_rows, step, max_steps) -> None:
+  """Shows the progress of a batch as a part of all rows' tokens."""
+  done = numbers.start * max_steps + len(numbers) * step
+  update(done, num_rows * max_steps)
+
+
+def _sampling_config(trained, settings) -> drawing.SamplingConfig:
+  """The settings, those of the model's config where there are none."""
+  config, tokenizer = trained.config, trained.data.tokenizer
+  trained.data.tokens.check_tokenizer(tokenizer)
   fields = {
     'context_chunks': max(2, config.sequence_chunks),
     'stop_ids': (tokenizer.eos_id,),
@@ -139,56 +155,16 @@ def sample_texts(
     **config.sample.to_dict(),
     **settings,
   }
-  sampling = decode.SamplingConfig(**fields)
-  retrieve = None
-  if retrieval and sampling.num_neighbors and trained.model.config.cca_layers:
-    retrieve = data.retriever(config).retrieve_tokens
-  tokens = [tokenizer.bos_id, *tokenizer.encode(prompt).ids.tolist()]
-  with progress.bar('sample', 'tokens') as update:
-    samples = decode.sample(
-      trained.model,
-      trained.params,
-      [tokens] * num_samples,
-      sampling,
-      retrieve=retrieve,
-      seed=seed,
-      progress=update,
-    )
-  return [_to_text(sample, tokenizer) for sample in samples]
+  return drawing.SamplingConfig(**fields)
 
 
-def _shorten(text: str) -> str:
-  line = ' '.join(text.split())
-  if len(line) <= _SHOWN_CHARACTERS:
-    return line
-  return line[: _SHOWN_CHARACTERS - 4] + ' ...'
-
-
-def show(
-  console: rich.console.Console, samples: Sequence[TextSample], metric: str
-) -> None:
-  """Prints samples: each chunk, then what it retrieved for what follows it."""
-  squared = metric == 'squared_l2'
-  for i, sample in enumerate(samples, start=1):
-    console.print(rich.rule.Rule(f'sample {i} of {len(samples)}'))
-    for chunk in sample.chunks:
-      text = rich.text.Text(chunk.prompt, style='bold')
-      text.append(chunk.written, style='not bold')
-      console.print(text)
-      if chunk.ids:
-        table = rich.table.Table(box=None, padding=(0, 1), header_style='dim')
-        table.add_column('distance' if squared else 'score', justify='right')
-        table.add_column('from', style='cyan')
-        table.add_column('retrieved', style='dim')
-        for score, title, neighbor in zip(
-          chunk.scores, chunk.titles, chunk.neighbors, strict=True
-        ):
-          table.add_row(
-            f'{-score if squared else score:.3f}',
-            rich.text.Text(title),
-            rich.text.Text(_shorten(neighbor)),
-          )
-        console.print(rich.padding.Padding(table, (0, 0, 1, 4)))
+def _retrieve_fn(trained, sampling, rows) -> samples_lib.RetrieveFn | None:
+  """The retriever, unless nothing is to be retrieved."""
+  if not trained.model.config.cca_layers or not sampling.num_neighbors:
+    return None
+  if all(row.neighbors is not None for row in rows):
+    return None
+  return trained.data.retriever(trained.config).retrieve_tokens
 
 
 def run(
@@ -196,68 +172,116 @@ def run(
   workdir: str | os.PathLike,
   *,
   prompt: str = DEFAULT_PROMPT,
+  input_file: str = '',
   num_samples: int = 1,
+  batch_size: int = BATCH_SIZE,
   seed: int | None = None,
+  stop_strings: Sequence[str] = (),
+  stream: bool = False,
   json_path: str = '',
-) -> list[TextSample]:
+) -> list[sample_view.TextSample]:
   """Samples from the newest checkpoint and prints what came out.
 
   Args:
     config: `sample`, `embedder`, `data_dir` and `seed` are read from it.
     workdir: of the training run.
     prompt: to be continued.
-    num_samples: continuations.
+    input_file: of prompts to be continued in its place; '' for none.
+    num_samples: continuations of each prompt.
+    batch_size: samples drawn side by side.
     seed: of the draws; None for the config's.
+    stop_strings: a sample ends before the first of these.
+    stream: prints while it writes, one sample after another.
     json_path: file that also gets the samples; '' for none.
 
   Returns:
     The samples.
   """
+  prompts = [sample_prompts.TextPrompt(prompt)]
+  if input_file:
+    prompts = sample_prompts.read(input_file)
   trained = retro_task.load(workdir, config.data_dir)
   trained.config.embedder = config.embedder
   logging.info('Sampling from %s, step %d.', workdir, trained.step)
-  samples = sample_texts(
+  settings = config.sample.to_dict() | {'stop_strings': tuple(stop_strings)}
+  take = None
+  if stream:
+    names = [p.id for p in prompts for _ in range(num_samples)]
+    take, batch_size = _printer(trained, names), 1
+  samples = sample_many(
     trained,
-    prompt,
+    prompts,
     num_samples=num_samples,
+    batch_size=batch_size,
     seed=config.seed if seed is None else seed,
-    **config.sample.to_dict(),
+    take=take,
+    **settings,
   )
-  retrieved = any(chunk.ids for sample in samples for chunk in sample.chunks)
-  metric = trained.data.index.searcher.metric if retrieved else ''
   if jax.process_index():
     return samples
-  show(progress.console(), samples, metric)
+  found = [i for sample in samples for c in sample.chunks for i in c.ids]
+  retrieved = max(found, default=-1) >= 0
+  metric = trained.data.index.searcher.metric if retrieved else ''
+  if input_file and not stream:
+    sample_view.show_table(progress.console(), samples)
+  elif not stream:
+    sample_view.show(progress.console(), samples, metric)
   if json_path:
-    path = pathlib.Path(json_path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    content: dict[str, Any] = {
-      'step': trained.step,
-      'settings': config.sample.to_dict(),
-      'metric': metric or None,
-      'samples': [dataclasses.asdict(sample) for sample in samples],
-    }
-    data = json.dumps(content, indent=2, ensure_ascii=False) + '\n'
-    store.write_atomically(path, data.encode())
-    logging.info('The samples are in %s.', path)
+    content = {'step': trained.step, 'settings': settings}
+    content |= {'metric': metric or None}
+    _write(json_path, content, samples)
   return samples
+
+
+def _printer(trained, names) -> Callable[[samples_lib.Event], None]:
+  """Prints samples as they are written, in the first process alone."""
+  if jax.process_index():
+    return lambda event: None
+  twin = not trained.model.config.cca_layers
+  metric = '' if twin else trained.data.index.searcher.metric
+  return sample_view.Stream(
+    progress.console(), trained.data.tokenizer, metric, names
+  ).take
+
+
+def _write(
+  path: str, content: dict[str, Any], samples: Sequence[sample_view.TextSample]
+) -> None:
+  target = pathlib.Path(path)
+  target.parent.mkdir(parents=True, exist_ok=True)
+  rows = [dataclasses.asdict(sample) for sample in samples]
+  data = json.dumps(content | {'samples': rows}, indent=2, ensure_ascii=False)
+  store.write_atomically(target, data.encode() + b'\n')
+  logging.info('The samples are in %s.', target)
 
 
 def _define_flags() -> None:
   flags.DEFINE_string('prompt', DEFAULT_PROMPT, 'Text to continue.')
+  flags.DEFINE_string('input_file', '', '.txt or .jsonl of prompts.')
   flags.DEFINE_integer('num_samples', 1, 'Continuations.', lower_bound=1)
+  flags.DEFINE_integer(
+    'batch_size', BATCH_SIZE, 'Samples drawn side by side.', lower_bound=1
+  )
   flags.DEFINE_integer('seed', None, "Of the draws; default: the config's.")
+  flags.DEFINE_multi_string('stop', [], 'Text before which a sample ends.')
+  flags.DEFINE_bool('stream', False, 'Print while it writes.')
   flags.DEFINE_string('json', '', 'File that also gets the samples.')
 
 
 def _run_with_flags(config: ml_collections.ConfigDict, workdir: str) -> None:
   values = flags.FLAGS
+  if values.input_file and values['prompt'].present:
+    raise ValueError('--prompt and --input_file: expected one of them.')
   run(
     config,
     workdir,
     prompt=values.prompt,
+    input_file=values.input_file,
     num_samples=values.num_samples,
+    batch_size=values.batch_size,
     seed=values.seed,
+    stop_strings=values.stop,
+    stream=values.stream,
     json_path=values.json,
   )
 

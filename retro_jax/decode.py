@@ -49,7 +49,7 @@ def next_logits(model, params, cache, step):
 def sample(
   model: model_lib.Retro,
   params,
-  prompts: Sequence[samples.Prompt | Sequence[int]],
+  prompts: Sequence[samples.Prompt | Sequence[int] | np.ndarray],
   config: SamplingConfig,
   **settings,
 ) -> list[samples.Sample]:
@@ -76,7 +76,7 @@ def sample(
 def stream(
   model: model_lib.Retro,
   params,
-  prompts: Sequence[samples.Prompt | Sequence[int]],
+  prompts: Sequence[samples.Prompt | Sequence[int] | np.ndarray],
   config: SamplingConfig,
   *,
   retrieve: samples.RetrieveFn | None = None,
@@ -102,8 +102,9 @@ def stream(
     progress: called with (tokens drawn, at most so many).
 
   Returns:
-    An iterator of events: Read when a chunk is complete, before the first token
-    that sees its neighbors is Drawn; in the end Finished for every row.
+    An iterator of events: Started for every row; Read when a chunk is complete,
+    before the first token that sees its neighbors is Drawn; in the end Finished
+    for every row.
 
   Raises:
     ValueError: for an empty prompt, ids outside the vocabulary, neighbors of
@@ -140,7 +141,7 @@ def stream(
 
 def _start_row(
   number: int,
-  prompt: samples.Prompt | Sequence[int],
+  prompt: samples.Prompt | Sequence[int] | np.ndarray,
   c: config_lib.RetroConfig,
   config: SamplingConfig,
   detokenize: samples.DetokenizeFn | None,
@@ -204,6 +205,8 @@ def _windows(rows, c, config, k) -> decode_rows.Windows:
 
 def _events(model, params, rows, config, windows, draw, find, progress):
   """Draws token after token; see `stream`."""
+  for i, row in enumerate(rows):
+    yield samples.Started(i, row.sample(windows.chunk_length))
   cache = None
   for step in range(config.max_new_tokens):
     if windows.neighbor_shape is not None:

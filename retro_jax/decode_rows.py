@@ -39,7 +39,7 @@ class Row:
       np.asarray(self.grid[self.padding :], np.int32),
       self.prompt_length,
       chunk_length,
-      self.neighbors,
+      list(self.neighbors),
       self.padding,
       None if self.text is None else self.text.text,
     )

@@ -39,7 +39,7 @@ class ChunkNeighbors:
 
 
 def given_neighbors(
-  passages: Sequence[Sequence[int]],
+  passages: Sequence[Sequence[int] | np.ndarray],
   neighbor_length: int,
   titles: Sequence[str] | None = None,
 ) -> ChunkNeighbors:
@@ -84,7 +84,7 @@ class Prompt:
       entry (an empty sequence) is RETRO[OFF]. None: they are retrieved.
   """
 
-  tokens: Sequence[int]
+  tokens: Sequence[int] | np.ndarray
   neighbors: Sequence[ChunkNeighbors] | None = None
 
 
@@ -126,6 +126,14 @@ class Sample:
 
 
 @dataclasses.dataclass(frozen=True)
+class Started:
+  """Event: row `row` begins with its prompt, as a sample without more."""
+
+  row: int
+  sample: Sample
+
+
+@dataclasses.dataclass(frozen=True)
 class Read:
   """Event: chunk number `chunk` of row `row` is complete; what it will read."""
 
@@ -152,4 +160,4 @@ class Finished:
   sample: Sample
 
 
-Event = Read | Drawn | Finished
+Event = Started | Read | Drawn | Finished

@@ -1,53 +1,22 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The evaluating and the sampling command on a tiny model and data folder."""
+"""The evaluating command on a tiny model and data folder."""
 
-import dataclasses
-import io
 import json
 import math
-import types
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import rich.console
 
-from configs import retro_base
 from experiments import retro_copying
-from experiments import retro_data
 from experiments import retro_evaluate
-from experiments import retro_sample
 from experiments import retro_task
-from retrieval import retriever as retriever_lib
 from retro_jax import evaluate
-from retro_jax import model
 from retro_jax import windows as windows_lib
-from tests.retro_jax import tiny
+from tests.experiments import tiny_retro
 from tests.retro_jax import tiny_data
-
-
-class Folder(retro_data.DataFolder):
-  """A data folder whose retriever needs no embedder and no index."""
-
-  @property
-  def index(self):
-    searcher = types.SimpleNamespace(metric='squared_l2')
-    return types.SimpleNamespace(searcher=searcher)
-
-  def retriever(self, config):
-    datastore = self.chunks('train')
-
-    class Fixed:
-      def retrieve_tokens(self, rows, k):
-        ids = np.array([[len(row), -1, 7, 9, 11][:k] for row in rows])
-        tokens, mask = datastore.gather(ids, config.model.neighbor_length)
-        titles = [[f'Title {i}' if i >= 0 else '' for i in r] for r in ids]
-        scores = np.where(ids >= 0, -ids / 10, -np.inf)
-        return retriever_lib.Retrieved(ids, scores, tokens, mask, titles)
-
-    return Fixed()
 
 
 @pytest.fixture(scope='module')
@@ -55,35 +24,12 @@ def root(tmp_path_factory):
   return tiny_data.make(tmp_path_factory.mktemp('data'))
 
 
-def _trained(root, twin=False):
-  sizes = tiny.config(
-    vocab_size=300,
-    chunk_length=tiny_data.M,
-    neighbor_length=tiny_data.R,
-    num_layers=2,
-    cca_layers=() if twin else (2,),
-    encoder_num_layers=1,
-  )
-  config = retro_base.finish(retro_base.get_config('test'), 'test')
-  config.model.chunk_length = tiny_data.M
-  config.model.neighbor_length = tiny_data.R
-  config.retrieval = not twin
-  config.sample.max_new_tokens = 10
-  config.evaluate.max_documents = 4
-  config.evaluate.num_neighbors = (1, 3)
-  return retro_task.Trained(
-    config=config,
-    data=Folder(root),
-    model=model.Retro(sizes),
-    params=tiny.params(sizes),
-    step=20 if twin else 10,
-  )
-
-
 @pytest.fixture
 def runs(root, monkeypatch):
   """Makes 'retro' and 'twin' loadable."""
-  trained = {name: _trained(root, name == 'twin') for name in ('retro', 'twin')}
+  trained = {
+    name: tiny_retro.trained(root, name == 'twin') for name in ('retro', 'twin')
+  }
   asked = []
 
   def load(workdir, data_dir='', **unused_placement):
@@ -95,7 +41,7 @@ def runs(root, monkeypatch):
 
 
 def test_evaluates_all_modes_and_the_twin(root, runs, tmp_path, capsys):
-  config = _trained(root).config
+  config = tiny_retro.trained(root).config
   config.evaluate.twin_workdir = 'twin'
   config.evaluate.oracle = True
   workdir = tmp_path / 'retro'
@@ -130,7 +76,7 @@ def test_evaluates_all_modes_and_the_twin(root, runs, tmp_path, capsys):
 def test_copying_is_mixed_with_the_model_alone(
   root, runs, tmp_path, capsys, name
 ):
-  config = _trained(root, name == 'twin').config
+  config = tiny_retro.trained(root, name == 'twin').config
   workdir = tmp_path / name
   retro_evaluate.run(config, str(workdir))
   retro_copying.run(config, str(workdir))
@@ -151,14 +97,14 @@ def test_copying_is_mixed_with_the_model_alone(
 
 def test_sharded_scores_equal_those_of_one_pass(root, runs):
   """Eight devices and rows of several documents against numpy, one by one."""
-  trained = _trained(root)
+  trained = tiny_retro.trained(root)
   config = trained.config
   config.evaluate.num_neighbors = (2,)
   config.evaluate.max_documents = 0
   config.mesh.update({'data': 2, 'fsdp': 2, 'tensor': 2})
   config.evaluate.shuffled = False
   trained.config.sequence_chunks = 16
-  on = retro_evaluate.evaluate_trained(trained, config)[0]
+  on = retro_evaluate.evaluatetiny_retro.trained(trained, config)[0]
   reader = tiny_data.reader(root, 'valid')
   documents = windows_lib.find_documents(reader.stores.chunks)
   assert len(on.evaluation.nats) == len(documents.index)
@@ -174,7 +120,7 @@ def test_sharded_scores_equal_those_of_one_pass(root, runs):
 
 
 def test_evaluation_errors(root, runs):
-  config = _trained(root).config
+  config = tiny_retro.trained(root).config
   with pytest.raises(ValueError, match='names a model that retrieves'):
     retro_evaluate.evaluate_workdir(config, 'retro', 'retro')
   config.evaluate.num_neighbors = (4,)
@@ -195,58 +141,9 @@ def test_what_is_not_finite_is_written_as_null(root, tmp_path):
     evaluate.Evaluation(none, none, none, none),
     evaluate.Difference(math.nan, -math.inf, 0.5),
   )
-  path = retro_evaluate.write([result], _trained(root).config, tmp_path)
+  path = retro_evaluate.write(
+    [result], tiny_retro.trained(root).config, tmp_path
+  )
   (row,) = json.loads(path.read_text())['rows']
   assert row['bits_per_byte'] is None
   assert row['minus_off'] == {'mean': None, 'low': None, 'high': 0.5}
-
-
-def test_samples_show_prompt_neighbors_and_titles(root, runs, tmp_path, capsys):
-  config = _trained(root).config
-  config.sample.num_neighbors = 3
-  config.index.metric = 'dot_product'  # The index knows what it was built with.
-  samples = retro_sample.run(
-    config,
-    'retro',
-    prompt='river queen 日本',
-    num_samples=2,
-    json_path=str(tmp_path / 'samples.json'),
-  )
-  assert len(samples) == 2
-  for sample in samples:
-    assert sample.prompt == 'river queen 日本'
-    assert sample.text.startswith(sample.prompt)
-    for chunk in sample.chunks[:-1]:
-      assert chunk.ids == [tiny_data.M, 7]  # the missing one is left out
-      assert chunk.titles == ['Title 4', 'Title 7']
-      assert len(chunk.neighbors) == 2
-  found = json.loads((tmp_path / 'samples.json').read_text())
-  assert found['metric'] == 'squared_l2'
-  assert found['samples'] == [dataclasses.asdict(s) for s in samples]
-  printed = capsys.readouterr().out
-  assert ' 0.400' in printed and 'Title 7' in printed
-  assert 'distance' in printed
-  again = retro_sample.run(config, 'retro', prompt='river queen 日本', seed=0)
-  assert again[0].text == samples[0].text
-
-
-def test_samples_without_retrieval(root, runs):
-  for trained, retrieval in (
-    (_trained(root), False),
-    (_trained(root, True), True),
-  ):
-    (sample,) = retro_sample.sample_texts(trained, '', retrieval=retrieval)
-    assert all(chunk.ids == [] for chunk in sample.chunks)
-    assert sample.text
-  with pytest.raises(ValueError, match='num_samples 0'):
-    retro_sample.sample_texts(_trained(root), num_samples=0)
-  with pytest.raises(ValueError, match='top_p 2.0'):
-    retro_sample.sample_texts(_trained(root), top_p=2.0)
-
-
-def test_markup_in_text_is_not_interpreted():
-  chunk = retro_sample.TextChunk('[red]', '[/]', [1], [-1.0], ['[b]'], ['[/b]'])
-  sample = retro_sample.TextSample('[red][/]', '[red]', [chunk])
-  out = io.StringIO()
-  retro_sample.show(rich.console.Console(file=out), [sample], 'squared_l2')
-  assert all(x in out.getvalue() for x in ('[red][/]', '[b]', '[/b]', '1.000'))

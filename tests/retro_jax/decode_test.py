@@ -10,11 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from retrieval import retriever as retriever_lib
 from retro_jax import decode
 from retro_jax import drawing
-from retro_jax import samples
 from retro_jax import model
+from tests.retro_jax import fake_retrieval
 from tests.retro_jax import tiny
 
 CONFIG = tiny.config()
@@ -31,25 +30,6 @@ def _params():
 
 def _sample(*args, **kwargs):
   return decode.sample(model.Retro(CONFIG), _params(), *args, **kwargs)
-
-
-class Retriever:
-  """Neighbors that depend on every token of the chunk, some of them missing."""
-
-  def __init__(self):
-    self.rows = []
-
-  def __call__(self, rows, k):
-    self.rows += [tuple(np.asarray(row).tolist()) for row in rows]
-    seeds = [hash(tuple(np.asarray(row).tolist())) % 2**32 for row in rows]
-    rngs = [np.random.default_rng(seed) for seed in seeds]
-    shape = (k, R)
-    tokens = np.stack([r.integers(0, 23, shape, np.int32) for r in rngs])
-    mask = np.stack([r.random(shape) < 0.8 for r in rngs])
-    mask &= np.stack([r.random((k, 1)) < 0.7 for r in rngs])
-    ids = np.stack([r.integers(0, 99, k) for r in rngs])
-    titles = [[f'title {i}' for i in row] for row in ids]
-    return retriever_lib.Retrieved(ids, -1.0 * ids, tokens, mask, titles)
 
 
 def _recomputed(prompts, config, retrieve, seed=0):
@@ -103,9 +83,11 @@ def test_tokens_are_those_of_the_whole_model_at_every_step(
     max_new_tokens=20,
     context_chunks=context_chunks,
   )
-  retrieve = Retriever() if on else None
+  retrieve = fake_retrieval.Retriever() if on else None
   got = _sample(prompts, config, retrieve=retrieve, seed=3)
-  expected = _recomputed(prompts, config, Retriever() if on else None, seed=3)
+  expected = _recomputed(
+    prompts, config, fake_retrieval.Retriever() if on else None, seed=3
+  )
   assert [sample.tokens.tolist() for sample in got] == expected
   for prompt, sample in zip(prompts, got, strict=True):
     tokens = sample.tokens.tolist()
@@ -117,7 +99,7 @@ def test_tokens_are_those_of_the_whole_model_at_every_step(
     complete = chunks[: len(tokens) // M]
     assert len(sample.neighbors) == (len(complete) if on else 0)
     for chunk, found in zip(complete, sample.neighbors, strict=on):
-      again = Retriever()([chunk], 2)
+      again = fake_retrieval.Retriever()([chunk], 2)
       np.testing.assert_array_equal(found.ids, again.ids[0])
       assert found.titles == again.titles[0]
   if on:  # Each complete chunk asked once.
@@ -132,7 +114,7 @@ def test_retrieval_changes_the_continuation_of_a_complete_chunk_at_once():
     prompt = np.random.default_rng(seed).integers(0, 23, M).tolist()
     (on,), (off,) = (
       decode.sample(model.Retro(CONFIG), _params(), [prompt], one, retrieve=r)
-      for r in (Retriever(), None)
+      for r in (fake_retrieval.Retriever(), None)
     )
     differs += on.tokens.tolist() != off.tokens.tolist()
   assert differs > 0
@@ -144,10 +126,10 @@ def test_rows_of_a_batch_do_not_disturb_each_other():
   config = drawing.SamplingConfig(
     temperature=0.0, max_new_tokens=20, context_chunks=4
   )
-  together = _sample(prompts, config, retrieve=Retriever())
+  together = _sample(prompts, config, retrieve=fake_retrieval.Retriever())
   stop = int(together[0].new_tokens[3])
   config = dataclasses.replace(config, stop_ids=(stop,))
-  stopped = _sample(prompts, config, retrieve=Retriever())
+  stopped = _sample(prompts, config, retrieve=fake_retrieval.Retriever())
   for free, got in zip(together, stopped, strict=True):
     new = free.new_tokens.tolist()
     end = new.index(stop) + 1 if stop in new else len(new)

@@ -1,0 +1,63 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""A RETRO or its twin at test size, on the data folder of tiny_data."""
+
+import types
+
+import numpy as np
+
+from configs import retro_base
+from experiments import retro_data
+from experiments import retro_task
+from retrieval import retriever as retriever_lib
+from retro_jax import model
+from tests.retro_jax import tiny
+from tests.retro_jax import tiny_data
+
+
+class Folder(retro_data.DataFolder):
+  """A data folder whose retriever needs no embedder and no index."""
+
+  @property
+  def index(self):
+    searcher = types.SimpleNamespace(metric='squared_l2')
+    return types.SimpleNamespace(searcher=searcher)
+
+  def retriever(self, config):
+    datastore = self.chunks('train')
+
+    class Fixed:
+      def retrieve_tokens(self, rows, k):
+        ids = np.array([[len(row), -1, 7, 9, 11][:k] for row in rows])
+        tokens, mask = datastore.gather(ids, config.model.neighbor_length)
+        titles = [[f'Title {i}' if i >= 0 else '' for i in r] for r in ids]
+        scores = np.where(ids >= 0, -ids / 10, -np.inf)
+        return retriever_lib.Retrieved(ids, scores, tokens, mask, titles)
+
+    return Fixed()
+
+
+def trained(root, twin=False):
+  """With random parameters."""
+  sizes = tiny.config(
+    vocab_size=300,
+    chunk_length=tiny_data.M,
+    neighbor_length=tiny_data.R,
+    num_layers=2,
+    cca_layers=() if twin else (2,),
+    encoder_num_layers=1,
+  )
+  config = retro_base.finish(retro_base.get_config('test'), 'test')
+  config.model.chunk_length = tiny_data.M
+  config.model.neighbor_length = tiny_data.R
+  config.retrieval = not twin
+  config.sample.max_new_tokens = 10
+  config.evaluate.max_documents = 4
+  config.evaluate.num_neighbors = (1, 3)
+  return retro_task.Trained(
+    config=config,
+    data=Folder(root),
+    model=model.Retro(sizes),
+    params=tiny.params(sizes),
+    step=20 if twin else 10,
+  )
