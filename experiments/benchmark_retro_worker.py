@@ -11,14 +11,14 @@ import sys
 import types
 
 
-def build(sizes: dict[str, int]):
-  """The model and functions of one forward pass and one training step.
+def make_model(sizes: dict[str, int]):
+  """The model, and torch set up for it.
 
   Args:
     sizes: as benchmark_retro.SIZES.
 
   Returns:
-    name -> function without arguments.
+    A retro_pytorch.RETRO.
   """
   # Its package imports an index builder, which the model does not need.
   sys.modules['autofaiss'] = types.ModuleType('autofaiss')
@@ -28,8 +28,7 @@ def build(sizes: dict[str, int]):
 
   torch.manual_seed(0)
   torch.set_num_threads(sizes['num_threads'])
-  chunks = sizes['length'] // sizes['chunk_length']
-  model = retro_pytorch.RETRO(
+  return retro_pytorch.RETRO(
     num_tokens=sizes['vocab_size'],
     max_seq_len=sizes['length'],
     enc_dim=sizes['d_model'],
@@ -42,6 +41,21 @@ def build(sizes: dict[str, int]):
     dim_head=sizes['head_dim'],
     chunk_size=sizes['chunk_length'],
   )
+
+
+def build(sizes: dict[str, int]):
+  """Functions of one forward pass and one training step.
+
+  Args:
+    sizes: as benchmark_retro.SIZES.
+
+  Returns:
+    name -> function without arguments.
+  """
+  model = make_model(sizes)
+  import torch
+
+  chunks = sizes['length'] // sizes['chunk_length']
   vocabulary = (1, sizes['vocab_size'])
   batch = sizes['batch']
   tokens = torch.randint(*vocabulary, (batch, sizes['length'] + 1))
