@@ -1,0 +1,54 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The benchmark of sampling at sizes that say nothing of speed."""
+
+import json
+
+import pytest
+
+from experiments import benchmark_decode
+from experiments import progress
+from tests.retro_jax import tiny
+
+
+class FakeSide:
+  """A token costs an hour for each token before it."""
+
+  def __init__(self):
+    self.asked = []
+
+  def measure(self, step):
+    self.asked.append(int(step))
+    return {'wall_sec': 3600.0 * int(step)}
+
+
+def test_all_sides_take_turns(capsys):
+  config = tiny.config(num_layers=1, cca_layers=(1,), encoder_num_layers=1)
+  side = FakeSide()
+  (row,) = benchmark_decode.measure(config, 2, (16,), 2, side)
+  assert side.asked == 3 * [2, 6, 10, 14]  # the first round is not timed
+  assert row['length'] == 16
+  assert row['baseline'] == pytest.approx(8 * 3600)
+  for name in ('cached', 'fill', 'first_quarter', 'last_quarter', 'whole'):
+    assert row[name] > 0
+  assert row['whole_ratio'] == pytest.approx(row['whole'] / row['cached'])
+  progress.console().print(benchmark_decode.show([row]))
+  printed = capsys.readouterr().out
+  assert 'retro-pytorch' in printed and 'ours, whole model' in printed
+  json.dumps(row)
+
+
+def test_a_cached_text_is_drawn_to_its_end():
+  config = tiny.config(num_layers=1, cca_layers=(1,), encoder_num_layers=1)
+  decoders = benchmark_decode.Decoders(config, 2)
+  assert len(decoders.cached(16)) == 15
+  assert len(decoders.cached(16, 5)) == 5
+
+
+def test_rows_are_summed_up():
+  text = [4.0] + 4 * [1.0] + 4 * [2.0] + 4 * [2.0] + 4 * [3.0]
+  row = benchmark_decode._row(18, [text], [5.0, 7.0], [])
+  assert row['cached'] == pytest.approx(36 / 17)
+  assert (row['fill'], row['median_step']) == (4.0, 2.0)
+  assert (row['first_quarter'], row['last_quarter']) == (1.0, 3.0)
+  assert row['whole'] == 6.0 and 'baseline' not in row
