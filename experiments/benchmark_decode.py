@@ -9,9 +9,10 @@ every chunk that cost nothing to find. Ours with its cache (retro_jax.decode) dr
 whole texts. Who has no cache pays for a token by the length of the text before it:
 ours without, and the baseline's own `generate`, draw one token after texts of an
 eighth, three, five and seven eighths of each length, and their mean is what a
-token costs. All take turns, so that none runs while another is timed. Without
-the flag only ours are timed; the baseline's environment is benchmark_retro's, and
-faiss-cpu.
+token costs. All take turns, so that none runs while another is timed; what CPU
+time they take is the steadier figure on a shared machine, most of all after
+`taskset -c 0`. Without the flag only ours are timed; the baseline's environment is
+benchmark_retro's, and faiss-cpu.
 """
 
 from collections.abc import Sequence
@@ -19,7 +20,6 @@ import functools
 import json
 import os
 import pathlib
-import statistics
 import time
 
 from absl import flags
@@ -73,11 +73,13 @@ class Decoders:
       ids, ids.astype(np.float32), tokens, mask, titles
     )
 
-  def cached(self, length: int, most: int | None = None) -> list[float]:
+  def cached(
+    self, length: int, most: int | None = None
+  ) -> list[tuple[float, float]]:
     """Draws a text of `length` tokens, or its first `most`, with the cache.
 
     Returns:
-      Seconds of each token; the first one's fill the cache.
+      Seconds and CPU seconds of each token; the first one's fill the cache.
     """
     m = self._model.config.chunk_length
     config = drawing.SamplingConfig(
@@ -88,18 +90,16 @@ class Decoders:
     events = decode.stream(
       self._model, self._params, [[1]], config, retrieve=self._retrieve
     )
-    seconds, last = [], time.perf_counter()
+    times = [_now()]
     for event in events:
       if isinstance(event, samples.Drawn):
-        now = time.perf_counter()
-        seconds.append(now - last)
-        last = now
-        if len(seconds) == most:
+        times.append(_now())
+        if len(times) - 1 == most:
           break
-    return seconds
+    return [tuple(x) for x in np.diff(times, axis=0).tolist()]
 
-  def whole(self, length: int) -> float:
-    """Seconds of one token after so many, by the whole model over all."""
+  def whole(self, length: int) -> tuple[float, float]:
+    """Seconds and CPU seconds of one token after so many, without a cache."""
     config = self._model.config
     chunks = -(-length // config.chunk_length)
     buffer = {'tokens': np.ones((1, chunks * config.chunk_length), np.int32)}
@@ -108,12 +108,16 @@ class Decoders:
       found = self._retrieve([None] * complete, self._shape[0])
       buffer['neighbors'] = found.tokens[None]
       buffer['neighbor_mask'] = found.mask[None]
-    start = time.perf_counter()
-    logits = _whole(
+    start = _now()
+    logits = _last_logits()(
       self._model, self._params, buffer, np.array([length - 1], np.int32)
     )
     np.asarray(drawing.draw_rows(logits, **_draw_arguments()))
-    return time.perf_counter() - start
+    return tuple(np.subtract(_now(), start).tolist())
+
+
+def _now() -> tuple[float, float]:
+  return time.perf_counter(), time.process_time()
 
 
 @functools.cache
@@ -129,17 +133,13 @@ def _draw_arguments():
 
 
 @functools.cache
-def _compiled():
+def _last_logits():
   import jax
 
   def last_logits(model, params, buffer, last):
     return model.apply({'params': params}, **buffer, last=last)[:, 0]
 
   return jax.jit(last_logits, static_argnames='model')
-
-
-def _whole(*args):
-  return _compiled()(*args)
 
 
 def texts_before(length: int) -> list[int]:
@@ -164,8 +164,9 @@ def measure(
     baseline: with a step for every length of `texts_before`.
 
   Returns:
-    For each length: what a token costs each side, in seconds, and for the cached
-    one its first and last quarter and what fills the cache.
+    For each length and side ('cached', 'whole', 'baseline'): wall_sec and cpu_sec
+    that a token costs; their ratio to 'cached'; and for that cpu_sec of filling
+    the cache, and the median of the steps in each quarter of the text.
   """
   ours = Decoders(config, num_neighbors)
   rows = []
@@ -182,59 +183,57 @@ def measure(
       for before in befores:
         whole.append(ours.whole(before))
         if baseline:
-          theirs.append(baseline.measure(str(before))['wall_sec'])
+          there = baseline.measure(str(before))
+          theirs.append((there['wall_sec'], there['cpu_sec']))
     rows.append(_row(length, texts, whole, theirs))
   return rows
 
 
 def _row(length, texts, whole, theirs) -> dict:
-  steps = [step for text in texts for step in text[1:]]
-  quarter = max(1, (length - 2) // 4)
-  row = {
-    'length': length,
-    'cached': statistics.mean(sum(text) / len(text) for text in texts),
-    'fill': statistics.median(text[0] for text in texts),
-    'median_step': statistics.median(steps),
-    'first_quarter': statistics.median(
-      step for text in texts for step in text[1 : 1 + quarter]
-    ),
-    'last_quarter': statistics.median(
-      step for text in texts for step in text[-quarter:]
-    ),
-    'whole': statistics.mean(whole),
+  sides = {
+    'cached': [step for text in texts for step in text],
+    'whole': whole,
+    'baseline': theirs,
   }
-  row['whole_ratio'] = row['whole'] / row['cached']
-  if theirs:
-    row['baseline'] = statistics.mean(theirs)
-    row['baseline_ratio'] = row['baseline'] / row['cached']
+  row = {'length': length}
+  for side, times in sides.items():
+    if times:
+      wall, cpu = np.mean(times, axis=0).tolist()
+      row[side] = {'wall_sec': wall, 'cpu_sec': cpu}
+      row[side]['ratio_wall'] = wall / row['cached']['wall_sec']
+      row[side]['ratio_cpu'] = cpu / row['cached']['cpu_sec']
+  cpu = np.array(texts)[:, :, 1]
+  quarters = np.array_split(cpu[:, 1:], 4, axis=1)
+  row['fill_cpu_sec'] = float(np.median(cpu[:, 0]))
+  row['step_cpu_sec'] = [float(np.median(part)) for part in quarters]
   return row
 
 
 def show(rows: Sequence[dict]) -> rich.table.Table:
-  """Tokens a second of every side, and what a cached token costs."""
+  """What a token costs every side."""
   table = rich.table.Table(
-    *('tokens', 'side', 'tokens/s', 'ms/token', 'times ours cached'),
-    title='Sampling with retrieval, one text',
+    *('tokens', 'side', 'tokens/s', 'ms', 'CPU ms', 'x cached', 'x CPU'),
+    title='Sampling with retrieval, one text: what a token costs',
   )
-  sides = (('cached', 'ours, cached'), ('whole', 'ours, whole model'))
+  sides = {
+    'cached': 'ours, cached',
+    'whole': 'ours, whole model',
+    'baseline': 'retro-pytorch generate',
+  }
   for row in rows:
-    for name, side in (*sides, ('baseline', 'retro-pytorch generate')):
-      if name in row:
-        sec = row[name]
-        ratio = f'{sec / row["cached"]:.1f}'
-        cells = f'{1 / sec:,.1f}', f'{1e3 * sec:,.2f}', ratio
-        table.add_row(f'{row["length"]:,}', side, *cells)
-    quarters = (
-      f'{1e3 * row[f"{part}_quarter"]:.2f}' for part in ('first', 'last')
-    )
-    table.add_row(
-      '',
-      'median step in the first, last quarter',
-      '',
-      ', '.join(quarters),
-      '',
-      end_section=True,
-    )
+    for side in (side for side in sides if side in row):
+      x = row[side]
+      cells = (
+        f'{1 / x["wall_sec"]:,.1f}',
+        f'{1e3 * x["wall_sec"]:,.2f}',
+        f'{1e3 * x["cpu_sec"]:,.2f}',
+        f'{x["ratio_wall"]:.1f}',
+        f'{x["ratio_cpu"]:.1f}',
+      )
+      table.add_row(f'{row["length"]:,}', sides[side], *cells)
+    steps = ', '.join(f'{1e3 * x:.2f}' for x in row['step_cpu_sec'])
+    cells = '', 'median step, by quarters', '', '', steps, '', ''
+    table.add_row(*cells, end_section=True)
   return table
 
 

@@ -12,14 +12,15 @@ from tests.retro_jax import tiny
 
 
 class FakeSide:
-  """A token costs an hour for each token before it."""
+  """A token costs an hour for each token before it, half of it computing."""
 
   def __init__(self):
     self.asked = []
 
   def measure(self, step):
     self.asked.append(int(step))
-    return {'wall_sec': 3600.0 * int(step)}
+    hours = 3600.0 * int(step)
+    return {'wall_sec': hours, 'cpu_sec': hours / 2}
 
 
 def test_all_sides_take_turns(capsys):
@@ -28,10 +29,12 @@ def test_all_sides_take_turns(capsys):
   (row,) = benchmark_decode.measure(config, 2, (16,), 2, side)
   assert side.asked == 3 * [2, 6, 10, 14]  # the first round is not timed
   assert row['length'] == 16
-  assert row['baseline'] == pytest.approx(8 * 3600)
-  for name in ('cached', 'fill', 'first_quarter', 'last_quarter', 'whole'):
-    assert row[name] > 0
-  assert row['whole_ratio'] == pytest.approx(row['whole'] / row['cached'])
+  assert row['baseline']['wall_sec'] == pytest.approx(8 * 3600)
+  assert row['baseline']['cpu_sec'] == pytest.approx(4 * 3600)
+  for side in ('cached', 'whole'):
+    assert min(row[side].values()) > 0
+    ratio = row[side]['wall_sec'] / row['cached']['wall_sec']
+    assert row[side]['ratio_wall'] == pytest.approx(ratio)
   progress.console().print(benchmark_decode.show([row]))
   printed = capsys.readouterr().out
   assert 'retro-pytorch' in printed and 'ours, whole model' in printed
@@ -46,9 +49,12 @@ def test_a_cached_text_is_drawn_to_its_end():
 
 
 def test_rows_are_summed_up():
-  text = [4.0] + 4 * [1.0] + 4 * [2.0] + 4 * [2.0] + 4 * [3.0]
-  row = benchmark_decode._row(18, [text], [5.0, 7.0], [])
-  assert row['cached'] == pytest.approx(36 / 17)
-  assert (row['fill'], row['median_step']) == (4.0, 2.0)
-  assert (row['first_quarter'], row['last_quarter']) == (1.0, 3.0)
-  assert row['whole'] == 6.0 and 'baseline' not in row
+  wall = [4.0] + 4 * [1.0] + 4 * [2.0] + 4 * [2.0] + 4 * [3.0]
+  text = [(sec, sec / 2) for sec in wall]
+  row = benchmark_decode._row(18, [text], [(5.0, 1.0), (7.0, 3.0)], [])
+  assert row['cached']['wall_sec'] == pytest.approx(36 / 17)
+  assert row['whole']['cpu_sec'] == 2.0
+  assert row['whole']['ratio_cpu'] == pytest.approx(2 / (18 / 17))
+  assert row['fill_cpu_sec'] == 2.0
+  assert row['step_cpu_sec'] == [0.5, 1.0, 1.0, 1.5]
+  assert 'baseline' not in row
