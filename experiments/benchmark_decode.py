@@ -212,7 +212,9 @@ def _row(length, texts, whole, theirs) -> dict:
 def show(rows: Sequence[dict]) -> rich.table.Table:
   """What a token costs every side."""
   table = rich.table.Table(
-    *('tokens', 'side', 'tokens/s', 'ms', 'CPU ms', 'x cached', 'x CPU'),
+    'tokens',
+    rich.table.Column('side', no_wrap=True),
+    *('tokens/s', 'ms', 'CPU ms', 'x cached', 'x CPU'),
     title='Sampling with retrieval, one text: what a token costs',
   )
   sides = {
