@@ -104,7 +104,7 @@ def test_sharded_scores_equal_those_of_one_pass(root, runs):
   config.mesh.update({'data': 2, 'fsdp': 2, 'tensor': 2})
   config.evaluate.shuffled = False
   trained.config.sequence_chunks = 16
-  on = retro_evaluate.evaluatetiny_retro.trained(trained, config)[0]
+  on = retro_evaluate.evaluate_trained(trained, config)[0]
   reader = tiny_data.reader(root, 'valid')
   documents = windows_lib.find_documents(reader.stores.chunks)
   assert len(on.evaluation.nats) == len(documents.index)
