@@ -28,6 +28,10 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   config.seed = 0
   config.retrieval = True  # the twin's one difference
 
+  # Workdir of a twin whose decoder is frozen and given retrieval (RETROfit); ''
+  # trains all weights from the start.
+  config.retrofit_from = ''
+
   # Data. '' stands for <workdir>/data; give the folder to share it.
   config.data_dir = ''
   config.corpus = sections.corpus('vital')
@@ -91,7 +95,8 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
     'cca_positions': True,
     # What the paper leaves open.
     'tie_readout': True,
-    'activation': 'gelu_tanh',  # gelu, relu, squared_relu
+    'activation': 'gelu_tanh',  # gelu, relu, squared_relu, silu
+    'norm': 'rms',  # or layer
     'norm_epsilon': 1e-6,
     'final_norm': True,
     'encoder_final_norm': True,
@@ -102,6 +107,12 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
     'scale_logits': True,
     'max_distance': 0,
     'position_base': 10000.0,
+    # Decoders that are not the paper's.
+    'positions': 'relative',  # rotary, absolute
+    'rotary_base': 10000.0,
+    'max_positions': 0,
+    'num_kv_heads': 0,
+    'gated': False,
     'init_scale': 0.02,
     'scale_residual_init': True,
     'lookup_init': False,

@@ -124,9 +124,11 @@ class Checkpoints:
         _check_same(path, part, saved[part], self._metadata[part])
     _log_changes(path, saved['config'], self._metadata['config'])
     _check_shapes(path, abstract)
-    loaded = self._checkpointer.load_checkpointables(
-      self.latest_step(), {'state': abstract, 'data': batches}
-    )
+    # Moments of parts that are frozen by now are passed over.
+    with _partial_loading():
+      loaded = self._checkpointer.load_checkpointables(
+        self.latest_step(), {'state': abstract, 'data': batches}
+      )
     return loaded['state']
 
 
@@ -212,9 +214,7 @@ def load_params(
     shardings,
     is_leaf=_is_array,
   )
-  context = ocp.Context()
-  context.pytree.loading.partial_load = True
-  with context:
+  with _partial_loading():
     loaded = ocp.load(
       _folder(workdir) / str(saved.step),
       {'params': abstract},
@@ -270,6 +270,13 @@ def save_params(
       overwrite=bool(replace),
       custom_metadata=metadata,
     )
+
+
+def _partial_loading() -> ocp.Context:
+  """A context in which what is saved may be more than what is asked for."""
+  context = ocp.Context()
+  context.pytree.loading.partial_load = True
+  return context
 
 
 def _folder(workdir: str) -> pathlib.Path:

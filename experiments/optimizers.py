@@ -50,7 +50,8 @@ class OptimizerConfig:
     eps: added to the root of the second moment.
     clip_norm: global norm to which gradients are clipped; 0 for no clipping.
     part_scales: factors on the learning rate of parts of the model, by their
-      names at the top of the parameters; the others' is 1.
+      names at the top of the parameters; the others' is 1. A part whose factor
+      is 0 is frozen: it has no gradients and no moments.
     accumulate_steps: microbatches into which a batch is cut.
   """
 
@@ -262,7 +263,10 @@ _ADAMS = {'adamw': _adamw, 'bert_adam': _bert_adam}
 def make_optimizer(
   config: OptimizerConfig, num_steps: int
 ) -> optax.GradientTransformation:
-  """Clipping over all gradients, then Adam under the schedule."""
+  """Clipping over all gradients, then Adam under the schedule.
+
+  It gets what is trained: parts whose factor is 0 are not.
+  """
   clip = (
     optax.clip_by_global_norm(config.clip_norm)
     if config.clip_norm
@@ -270,9 +274,20 @@ def make_optimizer(
   )
   schedule = learning_rate_schedule(config, num_steps)
   adam = _ADAMS[config.name](config, schedule)
-  if not config.part_scales:
+  scales = {name: x for name, x in config.part_scales.items() if x}
+  if not scales:
     return optax.chain(clip, adam)
-  return optax.chain(clip, adam, _scale_parts(config.part_scales))
+  return optax.chain(clip, adam, _scale_parts(scales))
+
+
+def check_parts(scales: Mapping[str, float], params: Mapping[str, Any]) -> None:
+  """Raises ValueError for a factor of a part that is not there."""
+  unknown = sorted(set(scales) - set(params))
+  if unknown:
+    raise ValueError(
+      f'optimizer.part_scales names {unknown}; the model has the parts '
+      f'{sorted(params)}.'
+    )
 
 
 def _scale_parts(
@@ -286,12 +301,7 @@ def _scale_parts(
 
   def update(updates, state, params=None):
     del params
-    unknown = sorted(set(scales) - set(updates))
-    if unknown:
-      raise ValueError(
-        f'optimizer.part_scales names {unknown}; the model has the parts '
-        f'{sorted(updates)}.'
-      )
+    check_parts(scales, updates)
     scaled = {
       name: optax.tree.scale(scales[name], updates[name]) for name in scales
     }

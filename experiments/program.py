@@ -3,7 +3,9 @@
 """The train state, the pure step, and both compiled for a mesh."""
 
 from collections.abc import Callable
+from collections.abc import Collection
 from collections.abc import Iterator
+from collections.abc import Mapping
 from collections.abc import Sequence
 import contextlib
 import dataclasses
@@ -29,7 +31,7 @@ class TrainState:
   Attributes:
     step: [] int32. Steps taken.
     params: parameters.
-    opt_state: the optimizer's.
+    opt_state: the optimizer's, of what is trained.
     rng: key from which each step folds in its number.
   """
 
@@ -68,28 +70,87 @@ class Program:
       yield
 
 
+def split_parts(
+  params: tasks.Params, frozen: Collection[str]
+) -> tuple[tasks.Params, tasks.Params]:
+  """The parts of the parameters that are trained, and the others.
+
+  Args:
+    params: of a whole model.
+    frozen: names at their top.
+
+  Returns:
+    Both as dicts; the parameters as they are, and {}, if none is frozen.
+  """
+  if not frozen:
+    return params, {}
+  trained = {name: x for name, x in params.items() if name not in frozen}
+  return trained, {name: params[name] for name in frozen}
+
+
+def _join_parts(trained: tasks.Params, frozen: tasks.Params) -> tasks.Params:
+  return {**trained, **frozen} if frozen else trained
+
+
+def frozen_parts(
+  task: tasks.Task, scales: Mapping[str, float], params: tasks.Params
+) -> tuple[str, ...]:
+  """Names of what is not trained: by the task, or by a learning rate of 0.
+
+  Args:
+    task: what is trained.
+    scales: the optimizer's `part_scales`.
+    params: of the whole model; shapes suffice.
+
+  Returns:
+    Names at the top of the parameters, in their order.
+
+  Raises:
+    ValueError: for a scale of a part that is not there, or if nothing is left.
+  """
+  if task.frozen is None and not scales:
+    return ()
+  optimizers.check_parts(scales, params)
+  frozen = tuple(
+    name
+    for name in sorted(params)
+    if scales.get(name) == 0 or (task.frozen and task.frozen(name))
+  )
+  if len(frozen) == len(params):
+    raise ValueError(f'All parts are frozen, none is trained: {list(frozen)}.')
+  return frozen
+
+
 def init_state(
-  key: jax.Array, task: tasks.Task, tx: optax.GradientTransformation
+  key: jax.Array,
+  task: tasks.Task,
+  tx: optax.GradientTransformation,
+  frozen: Collection[str] = (),
 ) -> TrainState:
   """The state before the first step, boxed with its logical axes."""
   params_key, rng = jax.random.split(key)
-  params = task.init(params_key)
-  return TrainState(jnp.zeros((), jnp.int32), params, tx.init(params), rng)
+  return _first_state(task.init(params_key), rng, tx, frozen)
+
+
+def _first_state(params, rng, tx, frozen) -> TrainState:
+  opt_state = tx.init(split_parts(params, frozen)[0])
+  return TrainState(jnp.zeros((), jnp.int32), params, opt_state, rng)
 
 
 def _make_init(
-  task: tasks.Task, tx: optax.GradientTransformation, shardings: TrainState
+  task: tasks.Task,
+  tx: optax.GradientTransformation,
+  frozen: Collection[str],
+  shardings: TrainState,
 ) -> Callable[[jax.Array], TrainState]:
   """Compiles the first state, or only what follows from loaded parameters."""
   if not task.init_on_host:
-    init = functools.partial(init_state, task=task, tx=tx)
+    init = functools.partial(init_state, task=task, tx=tx, frozen=frozen)
     return jax.jit(
       lambda key: sharding.unbox(init(key)), out_shardings=shardings
     )
   finish = jax.jit(
-    lambda params, rng: TrainState(
-      jnp.zeros((), jnp.int32), params, tx.init(params), rng
-    ),
+    functools.partial(_first_state, tx=tx, frozen=frozen),
     out_shardings=shardings,
   )
 
@@ -109,23 +170,32 @@ def train_step(
   tx: optax.GradientTransformation,
   schedule: optax.Schedule,
   accumulate_steps: int = 1,
+  frozen: Collection[str] = (),
 ) -> tuple[TrainState, tasks.Metrics]:
-  """One update; a pure function of state and batch."""
+  """One update; a pure function of state and batch.
+
+  What is frozen takes part as it is: neither gradients nor moments are made of it.
+  """
+  trained, others = split_parts(state.params, frozen)
+
+  def loss(trained, batch, key):
+    return task.loss(_join_parts(trained, others), batch, key, True)
+
   metrics, grads = optimizers.value_and_grad(
-    lambda params, batch, key: task.loss(params, batch, key, True),
-    state.params,
+    loss,
+    trained,
     batch,
     jax.random.fold_in(state.rng, state.step),
     accumulate_steps,
   )
-  updates, opt_state = tx.update(grads, state.opt_state, state.params)
+  updates, opt_state = tx.update(grads, state.opt_state, trained)
   metrics |= {
     'grad_norm': optax.tree.norm(grads),
     'learning_rate': jnp.asarray(schedule(state.step), jnp.float32),
   }
   state = state.replace(
     step=state.step + 1,
-    params=optax.apply_updates(state.params, updates),
+    params=_join_parts(optax.apply_updates(trained, updates), others),
     opt_state=opt_state,
   )
   return state, metrics
@@ -176,8 +246,12 @@ def make_program(
   num_rows = task.batch_rows or config.batch_size
   rows = sharding.batch_sharding(mesh, num_rows, parts)
   tx = optimizers.make_optimizer(settings, config.num_steps)
-  init = functools.partial(init_state, task=task, tx=tx)
-  boxed = jax.eval_shape(init, jax.random.key(config.seed))
+  key = jax.random.key(config.seed)
+  boxed = jax.eval_shape(task.init, key)
+  frozen = frozen_parts(task, settings.part_scales, boxed)
+  boxed = jax.eval_shape(
+    functools.partial(_first_state, tx=tx, frozen=frozen), boxed, key
+  )
   shardings = sharding.tree_shardings(boxed, mesh, rules)
   everywhere = sharding.replicated(mesh)
   return Program(
@@ -185,7 +259,7 @@ def make_program(
     rules=rules,
     rows=rows,
     abstract=sharding.abstract(boxed, shardings),
-    init=_make_init(task, tx, shardings),
+    init=_make_init(task, tx, frozen, shardings),
     step=jax.jit(
       functools.partial(
         train_step,
@@ -193,6 +267,7 @@ def make_program(
         tx=tx,
         schedule=optimizers.learning_rate_schedule(settings, config.num_steps),
         accumulate_steps=parts,
+        frozen=frozen,
       ),
       in_shardings=(shardings, rows),
       out_shardings=(shardings, everywhere),

@@ -49,6 +49,20 @@ class DataFolder(data_folder.DataFolder):
     """Every document."""
     return tokens_lib.TokenStore(self.path('tokens'))
 
+  @property
+  def vocab_size(self) -> int:
+    """Ids of the tokenizer, which may stand here before any document does."""
+    if self.path('tokens').exists() or not self.tokenizer_path.exists():
+      return self.tokens.vocab_size
+    return self.tokenizer.vocab_size
+
+  @property
+  def tokenizer_fingerprint(self) -> str:
+    """Of the token store; of the tokenizer where no document stands yet."""
+    if self.path('tokens').exists() or not self.tokenizer_path.exists():
+      return self.tokens.tokenizer_fingerprint
+    return self.tokenizer.fingerprint
+
   def chunks(self, split: str) -> chunks_lib.ChunkStore:
     """Chunks of a split; those of 'train' are the datastore."""
     return chunks_lib.ChunkStore(self.path(f'chunks-{split}'), self.tokens)
@@ -68,7 +82,7 @@ class DataFolder(data_folder.DataFolder):
 
   def fingerprints(self, retrieval: bool) -> dict[str, str]:
     """What a training run depends on, by name of store, of those that stand."""
-    stores = {'tokenizer': self.tokens.tokenizer_fingerprint}
+    stores = {'tokenizer': self.tokenizer_fingerprint}
     if self.path('chunks-train').exists():
       stores['chunks-train'] = self.chunks('train').fingerprint
     if retrieval and self.path('neighbors-train').exists():

@@ -24,6 +24,7 @@ from retro_jax import losses
 from retro_jax import model as model_lib
 from retro_jax import pipeline
 from retro_jax import presets
+from retro_jax import retrofit
 
 # Of a module's own, so that asking again does not compile again.
 batch_nll = jax.jit(losses.batch_nll, static_argnames=('model', 'train'))
@@ -86,18 +87,87 @@ def chunk_reader(
 
 
 def init_params(
-  key: jax.Array, model_cfg: config_lib.RetroConfig
+  key: jax.Array,
+  model_cfg: config_lib.RetroConfig,
+  embedding_scale: float | None = None,
 ) -> tasks.Params:
-  """Initial parameters, boxed with their logical axes."""
+  """Initial parameters, boxed with their logical axes.
+
+  Args:
+    key: randomness.
+    model_cfg: the model.
+    embedding_scale: standard deviation of the embeddings that will take the
+      place of these; None for the model's own.
+
+  Returns:
+    The tree of `model.Retro`.
+  """
   c = model_cfg
   tokens = jnp.zeros((1, c.chunk_length), jnp.int32)
   neighbors = jnp.zeros((1, 1, 1, c.neighbor_length), jnp.int32)
   mask = jnp.ones(neighbors.shape, bool)
   params = model_lib.Retro(c).init(key, tokens, neighbors, mask)['params']
   if c.lookup_init:
+    if embedding_scale is not None:
+      c = dataclasses.replace(c, init_scale=embedding_scale)
     start = lookup.apply(jax.random.fold_in(key, 1), nn.unbox(params), c)
     params = nn.meta.replace_boxed(params, start)
   return params
+
+
+def _retrofit_params(
+  key: jax.Array,
+  *,
+  config: ml_collections.ConfigDict,
+  model_cfg: config_lib.RetroConfig,
+  data: retro_data.DataFolder,
+) -> tasks.Params:
+  """The decoder of `config.retrofit_from` with a new encoder and new CCAs."""
+  if isinstance(key, jax.core.Tracer):  # shapes are asked for, not values
+    return init_params(key, model_cfg)
+  source = config.retrofit_from
+  saved = checkpoints.find(source)
+  if saved.config.retrieval:
+    raise ValueError(
+      f'config.retrofit_from {source}: is a RETRO itself (retrieval=True); '
+      'expected its twin, a decoder trained without retrieval.'
+    )
+  _check_data(source, saved, data)
+  fields = {**saved.config.model.to_dict(), 'vocab_size': data.vocab_size}
+  try:
+    retrofit.check_fits(model_cfg, fields)
+  except ValueError as error:
+    raise ValueError(f'config.retrofit_from {source}: {error}.') from None
+  twin, _ = checkpoints.load_params(source, step=saved.step)
+  twin = jax.tree.map(np.asarray, twin)
+  scale = float(np.std(twin['embedding'].astype(np.float32)))
+
+  @jax.jit
+  def new_parts(key):
+    params = sharding.unbox(init_params(key, model_cfg, scale))
+    return {k: x for k, x in params.items() if retrofit.is_added(k)}
+
+  logging.info('RETROfit of %s, step %d: frozen.', source, saved.step)
+  return {**twin, **new_parts(key)}
+
+
+def _start(config, model_cfg, data) -> dict[str, Any]:
+  """Fields of the task: where training starts, and what stays as it is."""
+  if not config.get('retrofit_from', ''):
+    return {'init': functools.partial(init_params, model_cfg=model_cfg)}
+  if not model_cfg.cca_layers:
+    raise ValueError(
+      f'config.retrofit_from {config.retrofit_from}: nothing would be trained '
+      'without chunked cross-attention; expected retrieval=True and cca_layers.'
+    )
+  return {
+    'init': functools.partial(
+      _retrofit_params, config=config, model_cfg=model_cfg, data=data
+    ),
+    'init_on_host': True,
+    'frozen': lambda name: not retrofit.is_added(name),
+    'flops_per_step': 0.0,  # less than three forward passes
+  }
 
 
 def make_task(
@@ -112,7 +182,7 @@ def make_task(
   Returns:
     What the loop trains.
   """
-  model_cfg = model_config(config, data.tokens.vocab_size)
+  model_cfg = model_config(config, data.vocab_size)
   model = model_lib.Retro(model_cfg)
   readers = {s: chunk_reader(config, data, s) for s in ('train', 'valid')}
   sequence_tokens = config.sequence_chunks * config.model.chunk_length
@@ -132,18 +202,18 @@ def make_task(
       process_count=jax.process_count(),
     )
 
-  return tasks.Task(
-    init=functools.partial(init_params, model_cfg=model_cfg),
-    loss=functools.partial(losses.loss, model),
-    dataset=dataset,
-    pipeline_fingerprint=pipeline.fingerprint(
+  fields = {
+    'loss': functools.partial(losses.loss, model),
+    'dataset': dataset,
+    'pipeline_fingerprint': pipeline.fingerprint(
       readers['train'], sequence_chunks=config.sequence_chunks
     ),
-    tokens_per_step=tokens_per_step,
-    flops_per_step=3 * forward * tokens_per_step,
-    index_version=data.neighbors_index if config.retrieval else '',
-    fingerprints=data.fingerprints(config.retrieval),
-  )
+    'tokens_per_step': tokens_per_step,
+    'flops_per_step': 3 * forward * tokens_per_step,
+    'index_version': data.neighbors_index if config.retrieval else '',
+    'fingerprints': data.fingerprints(config.retrieval),
+  }
+  return tasks.Task(**(fields | _start(config, model_cfg, data)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -212,7 +282,7 @@ def load(
     config.data_dir = data_dir
   data = retro_data.DataFolder.of(config, workdir)
   _check_data(workdir, saved, data)
-  model_cfg = model_config(config, data.tokens.vocab_size)
+  model_cfg = model_config(config, data.vocab_size)
   params, _ = checkpoints.load_params(
     str(workdir),
     step=saved.step,
@@ -229,7 +299,7 @@ def _check_data(
   data: retro_data.DataFolder,
 ) -> None:
   """Refuses another tokenizer than the model's; names what else differs."""
-  rows, vocab_size = saved.params['embedding'].shape[0], data.tokens.vocab_size
+  rows, vocab_size = saved.params['embedding'].shape[0], data.vocab_size
   if rows != vocab_size:
     raise ValueError(
       f'{workdir}: trained with a vocabulary of {rows}, but the tokenizer of '

@@ -57,6 +57,8 @@ class Task:
     init: key -> parameters, boxed with logical axes (`retrieval.partitioning`).
     init_on_host: whether `init` reads checkpoints: it is then not compiled, where
       what it read would be constants of the program.
+    frozen: name at the top of the parameters -> whether that part stays as `init`
+      made it; None trains all of them.
     loss: (params, batch, key, train) -> (loss, metrics), both float32 means over
       the batch. The loop traces it. `metrics` may hold 'weight', the number of
       terms the means are over (scored tokens): microbatches and validation
@@ -98,3 +100,4 @@ class Task:
   lookup: Callable[[Params, Batch], Batch] | None = None
   batch_rows: int = 0
   init_on_host: bool = False
+  frozen: Callable[[str], bool] | None = None

@@ -30,6 +30,7 @@ import numpy.typing as npt
 
 from retrieval import partitioning
 from retrieval import products
+from retro_jax import positions as positions_lib
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -38,7 +39,9 @@ class AttentionConfig:
 
   num_heads: int  # H
   head_dim: int  # K; num_heads * head_dim need not be the model width
+  num_kv_heads: int = 0  # each for several heads of queries; 0: one for each
   relative_positions: bool = True  # False: content logits alone
+  rotary_base: float = 0.0  # positions as angles of q and k; 0: none
   position_biases: bool = True  # Transformer-XL's u and w
   projection_biases: bool = False  # biases of q, k, v and o
   scale_logits: bool = True  # divide by sqrt(head_dim)
@@ -53,6 +56,12 @@ class AttentionConfig:
   def scale(self) -> float:
     """Factor of the logits."""
     return self.head_dim**-0.5 if self.scale_logits else 1.0
+
+  @property
+  def heads(self) -> dict[str, int]:
+    """Heads of queries, keys and values."""
+    shared = self.num_kv_heads or self.num_heads
+    return {'q': self.num_heads, 'k': shared, 'v': shared}
 
 
 def accumulation_dtype(dtype: npt.DTypeLike) -> jnp.dtype:
@@ -70,17 +79,31 @@ class RMSNorm(nn.Module):
   @nn.compact
   def __call__(self, x: Float[Array, '... D']) -> Float[Array, '... D']:
     """Normalizes the last axis of `x`."""
-    scale = self.param(
-      'scale',
-      partitioning.partitioned(nn.initializers.ones, 'embed'),
-      (x.shape[-1],),
-      self.param_dtype,
-    )
-    wide = accumulation_dtype(self.dtype)
-    x = x.astype(wide)
+    scale = self._vector('scale', nn.initializers.ones, x.shape[-1])
+    return self._normalize(x, scale).astype(self.dtype)
+
+  def _vector(self, name, init, width):
+    init = partitioning.partitioned(init, 'embed')
+    vector = self.param(name, init, (width,), self.param_dtype)
+    return vector.astype(accumulation_dtype(self.dtype))
+
+  def _normalize(self, x, scale):
+    x = x.astype(scale.dtype)
     mean_square = jnp.mean(x * x, axis=-1, keepdims=True)
-    y = x * jax.lax.rsqrt(mean_square + self.epsilon) * scale.astype(wide)
-    return y.astype(self.dtype)
+    return x * jax.lax.rsqrt(mean_square + self.epsilon) * scale
+
+
+class LayerNorm(RMSNorm):
+  """The same of x less its mean, and a bias (Ba et al. 2016)."""
+
+  @nn.compact
+  def __call__(self, x: Float[Array, '... D']) -> Float[Array, '... D']:
+    """Normalizes the last axis of `x`."""
+    scale = self._vector('scale', nn.initializers.ones, x.shape[-1])
+    bias = self._vector('bias', nn.initializers.zeros, x.shape[-1])
+    x = x.astype(scale.dtype)
+    x = x - jnp.mean(x, axis=-1, keepdims=True)
+    return (self._normalize(x, scale) + bias).astype(self.dtype)
 
 
 @functools.lru_cache(maxsize=64)
@@ -237,13 +260,25 @@ class RelativeAttention(nn.Module):
   def _project(self, name, x):
     """[N, L, D] -> [H, N, L, K]."""
     c = self.config
-    width = c.num_heads * c.head_dim
+    heads = c.heads[name]
+    width = heads * c.head_dim
     matrix = self._matrix(name, (x.shape[-1], width), ('embed', 'heads'))
     y = products.linear(x, matrix)
     if c.projection_biases:
       y = y + self._vector(f'{name}_bias', width, 'heads')
-    y = y.reshape(*x.shape[:-1], c.num_heads, c.head_dim)
+    y = y.reshape(*x.shape[:-1], heads, c.head_dim)
     return y.transpose(2, 0, 1, 3)
+
+  def _turned(self, x, positions):
+    """Queries or keys at their angles, where positions are such."""
+    base = self.config.rotary_base
+    return x if not base else positions_lib.rotate(x, positions, base)
+
+  def _for_queries(self, x):
+    """Keys or values, each for the heads of queries that share it."""
+    c = self.config
+    times = c.num_heads // c.heads['k']
+    return x if times == 1 else jnp.repeat(x, times, axis=0)
 
   def _biased(self, name, q):
     """Q plus Transformer-XL's u or w."""
@@ -289,6 +324,7 @@ class RelativeAttention(nn.Module):
     causal: bool = False,
     mask: Bool[Array, 'N _ Ss'] | None = None,
     cached_rows: slice | Int[Array, ' _'] | None = None,
+    positions: Int[Array, '#N Qs'] | None = None,
   ) -> Float[Array, 'N Qs D']:
     """Attends from `queries` to `keys`.
 
@@ -303,6 +339,8 @@ class RelativeAttention(nn.Module):
         any key gets zeros.
       cached_rows: rows whose keys CachedAttention is to find in the collection
         'cache', if that may change.
+      positions: [N, Q] or [1, Q]. Of queries and keys, which are the same tokens,
+        where the config has a rotary_base.
 
     Returns:
       [N, copies * Q, D]. Without residual.
@@ -311,8 +349,8 @@ class RelativeAttention(nn.Module):
     total, width = queries.shape[1:]
     query_length = query_length or total
     key_length = key_length or keys.shape[1]
-    q = self._project('q', queries) * c.scale
-    k = self._project('k', keys)
+    q = self._turned(self._project('q', queries) * c.scale, positions)
+    k = self._turned(self._project('k', keys), positions)
     v = self._project('v', keys)
     with_u = self._biased('u', q)
     blocks = causal_blocks(total) if causal else [(0, total)]
@@ -325,6 +363,7 @@ class RelativeAttention(nn.Module):
       self.put_variable('cache', 'v', v[:, cached_rows])
       if c.relative_positions:
         self.put_variable('cache', 'relative', relative)
+    k, v = self._for_queries(k), self._for_queries(v)
     mixed = []
     for start, stop in blocks:
       part = slice(start, stop)

@@ -35,6 +35,7 @@ class CachedAttention(attention.RelativeAttention):
     query_length: int,
     key_length: int,
     update: tuple[Float[Array, 'A U E'], tuple] | None = None,
+    positions: Int[Array, 'B 1'] | None = None,
   ) -> Float[Array, 'B 1 D']:
     """Attends from `query` to the cached keys.
 
@@ -46,6 +47,8 @@ class CachedAttention(attention.RelativeAttention):
       key_length: positions in one copy of the keys.
       update: new part [A, U, E] of the key stream, and which rows and keys of
         the cache it replaces: an index of [B, S].
+      positions: [B, 1]. Of query and update, which are the same token, where the
+        config has a rotary_base.
 
     Returns:
       [B, 1, D]. Without residual.
@@ -56,9 +59,10 @@ class CachedAttention(attention.RelativeAttention):
       for name in ('k', 'v'):
         cached = self.get_variable('cache', name)
         new = self._project(name, keys)
+        new = self._turned(new, positions) if name == 'k' else new
         cached = cached.at[(slice(None), *place)].set(new)
         self.put_variable('cache', name, cached)
-    q = self._project('q', query) * c.scale
+    q = self._turned(self._project('q', query) * c.scale, positions)
     bias = None
     if c.relative_positions:
       relative = self.get_variable('cache', 'relative')
@@ -68,8 +72,8 @@ class CachedAttention(attention.RelativeAttention):
       bias = jnp.take_along_axis(logits, columns[None], axis=-1)[:, :, None]
     mixed = products.attend(
       self._biased('u', q),
-      self.get_variable('cache', 'k'),
-      self.get_variable('cache', 'v'),
+      self._for_queries(self.get_variable('cache', 'k')),
+      self._for_queries(self.get_variable('cache', 'v')),
       bias,
       mask[None],
     )

@@ -15,7 +15,10 @@ ACTIVATIONS = {
   'gelu': lambda x: jax.nn.gelu(x, approximate=False),
   'relu': jax.nn.relu,
   'squared_relu': lambda x: jnp.square(jax.nn.relu(x)),
+  'silu': jax.nn.silu,
 }
+POSITIONS = ('relative', 'rotary', 'absolute')
+NORMS = ('rms', 'layer')
 
 DTYPES = ('float32', 'bfloat16', 'float16', 'float64')
 _SIZES = (
@@ -63,7 +66,8 @@ class RetroConfig:
   # Choices the paper leaves open.
   tie_readout: bool = True  # logits from the embedding table; table 10 says so
   activation: str = 'gelu_tanh'  # [open] GPT-2's
-  norm_epsilon: float = 1e-6  # [open] of every RMSNorm
+  norm: str = 'rms'  # the paper's; or 'layer': LayerNorm, everywhere
+  norm_epsilon: float = 1e-6  # [open] of every norm
   final_norm: bool = True  # [open] before the readout, GPT-2's
   encoder_final_norm: bool = True  # [open] on E, once for all CCA layers
   conditioning_norm: bool = True  # [open] on H_u, once for all encoder CAs
@@ -73,6 +77,17 @@ class RetroConfig:
   scale_logits: bool = True  # [open] attention logits / sqrt(head_dim)
   max_distance: int = 0  # [open] clamp of relative distances, 0: none
   position_base: float = 10000.0  # of the cosine vector's frequencies
+  # Other decoders, to which retrieval is added (RETROfit).
+  positions: str = (
+    'relative'  # of self-attention; 'rotary', 'absolute': a table
+  )
+  rotary_base: float = 10000.0  # of the rotary frequencies
+  max_positions: int = (
+    0  # rows of the table, the longest document that it reads
+  )
+  num_kv_heads: int = 0  # of self-attention's keys; 0: one for each head
+  gated: bool = False  # feed-forwards W2 (f(W1 x) W3 x); with 'silu': SwiGLU
+  # Initial values.
   init_scale: float = 0.02  # [open] standard deviation, GPT-2's
   scale_residual_init: bool = True  # [open] / sqrt(number of residual branches)
   lookup_init: bool = False  # [open] start as a lookup, see retro_jax.lookup
@@ -99,10 +114,16 @@ class RetroConfig:
         raise ValueError(f'{field.name}={value}; expected 0 <= rate < 1.')
       if field.name.endswith('dtype') and value not in DTYPES:
         raise ValueError(f'{field.name}={value!r}; expected one of {DTYPES}.')
-    if self.activation not in ACTIVATIONS:
-      raise ValueError(
-        f'activation {self.activation!r}; expected one of {list(ACTIVATIONS)}.'
-      )
+    for name, known in (
+      ('activation', tuple(ACTIVATIONS)),
+      ('norm', NORMS),
+      ('positions', POSITIONS),
+    ):
+      if getattr(self, name) not in known:
+        raise ValueError(
+          f'{name} {getattr(self, name)!r}; expected one of {list(known)}.'
+        )
+    self._check_decoder()
     if self.lookup_init and not (
       self.share_embeddings and self.position_biases
     ):
@@ -113,6 +134,24 @@ class RetroConfig:
       raise ValueError(
         'share_embeddings needs encoder_d_model == d_model; got '
         f'{self.encoder_d_model} and {self.d_model}.'
+      )
+
+  def _check_decoder(self) -> None:
+    if self.num_kv_heads < 0 or (
+      self.num_kv_heads and self.num_heads % self.num_kv_heads
+    ):
+      raise ValueError(
+        f'num_kv_heads={self.num_kv_heads}; expected 0 or a divisor of '
+        f'num_heads={self.num_heads}.'
+      )
+    if self.positions == 'rotary' and self.head_dim % 2:
+      raise ValueError(
+        f'rotary positions turn pairs; got an odd head_dim={self.head_dim}.'
+      )
+    if (self.positions == 'absolute') != (self.max_positions > 0):
+      raise ValueError(
+        f'positions={self.positions!r} with max_positions={self.max_positions}; '
+        'expected rows for a table of absolute positions, and 0 without one.'
       )
 
   @property
@@ -136,7 +175,17 @@ class RetroConfig:
   ) -> attention.AttentionConfig:
     """The decoder's self-attention, or with `cross` its CCA."""
     heads, head_dim = self.num_heads, self.head_dim
-    return self._attention(heads, head_dim, self.branches, cross)
+    config = self._attention(heads, head_dim, self.branches, cross)
+    if cross:
+      return config
+    relative = self.positions == 'relative'
+    return dataclasses.replace(
+      config,
+      num_kv_heads=self.num_kv_heads,
+      relative_positions=relative,
+      position_biases=self.position_biases and relative,
+      rotary_base=self.rotary_base if self.positions == 'rotary' else 0.0,
+    )
 
   def encoder_attention(
     self, *, cross: bool = False

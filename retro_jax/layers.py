@@ -24,15 +24,35 @@ from retro_jax.config import ACTIVATIONS
 from retro_jax.config import RetroConfig
 
 
-def rms_norm(config: RetroConfig, name: str) -> attention.RMSNorm:
+def norm(config: RetroConfig, name: str) -> attention.RMSNorm:
   """A norm as the config wants it."""
-  return attention.RMSNorm(
-    config.norm_epsilon, config.dtype, config.param_dtype, name=name
-  )
+  kind = attention.LayerNorm if config.norm == 'layer' else attention.RMSNorm
+  return kind(config.norm_epsilon, config.dtype, config.param_dtype, name=name)
+
+
+class LearnedPositions(nn.Module):
+  """Adds a vector of a table for each position, as GPT-2 does."""
+
+  config: RetroConfig
+
+  @nn.compact
+  def __call__(
+    self, x: Float[Array, 'B L D'], positions: Int[Array, '#B L']
+  ) -> Float[Array, 'B L D']:
+    """Adds rows `positions` of the table to `x`."""
+    c = self.config
+    init = nn.initializers.normal(c.init_scale)
+    table = self.param(
+      'table',
+      partitioning.partitioned(init, None, 'embed'),
+      (c.max_positions, x.shape[-1]),
+      c.param_dtype,
+    )
+    return x + jnp.take(table, positions, axis=0, mode='clip').astype(c.dtype)
 
 
 class FeedForward(nn.Module):
-  """The branch FFW: W2 f(W1 norm(x))."""
+  """The branch FFW: W2 f(W1 norm(x)), or gated: W2 (f(W1 norm(x)) W3 norm(x))."""
 
   config: RetroConfig
   d_ff: int
@@ -47,9 +67,11 @@ class FeedForward(nn.Module):
     c = self.config
     width = x.shape[-1]
     out_scale = c.output_scale(self.branches)
-    y = rms_norm(c, 'norm')(x)
-    y = self._linear('w1', y, self.d_ff, ('embed', 'mlp'), c.init_scale)
+    h = norm(c, 'norm')(x)
+    y = self._linear('w1', h, self.d_ff, ('embed', 'mlp'), c.init_scale)
     y = ACTIVATIONS[c.activation](y)
+    if c.gated:
+      y = y * self._linear('w3', h, self.d_ff, ('embed', 'mlp'), c.init_scale)
     y = self._linear('w2', y, width, ('mlp', 'embed'), out_scale)
     return x + nn.Dropout(self.dropout_rate, deterministic=not train)(y)
 
@@ -82,15 +104,17 @@ class SelfAttention(nn.Module):
     x: Float[Array, 'B L D'],
     mask: Bool[Array, 'B _ L'] | None,
     train: bool = False,
+    positions: Int[Array, '#B L'] | None = None,
   ) -> Float[Array, 'B L D']:
     """Adds the branch to `x`; `mask` False hides a key."""
-    y = rms_norm(self.config, 'norm')(x)
+    y = norm(self.config, 'norm')(x)
     y = attention.RelativeAttention(self.attention_config, name='attention')(
       y,
       y,
       causal=self.causal,
       mask=mask,
       cached_rows=slice(None) if self.causal else None,
+      positions=positions,
     )
     return x + nn.Dropout(self.dropout_rate, deterministic=not train)(y)
 
@@ -109,7 +133,7 @@ class CachedSelfAttention(nn.Module):
     length: int,
   ) -> Float[Array, 'B 1 D']:
     """Adds the branch to `x`, the tokens at `position` of first..length-1."""
-    y = rms_norm(self.config, 'norm')(x)
+    y = norm(self.config, 'norm')(x)
     place = jnp.arange(len(x))[:, None], position[:, None]
     keys = jnp.arange(length)
     mask = (keys >= first[:, None]) & (keys <= position[:, None])
@@ -121,6 +145,7 @@ class CachedSelfAttention(nn.Module):
       query_length=length,
       key_length=length,
       update=(y, place),
+      positions=(position - first)[:, None],
     )
 
 
@@ -141,7 +166,7 @@ class CrossAttention(nn.Module):
     c = self.config
     config = c.encoder_attention(cross=True)
     y = attention.RelativeAttention(config, name='attention')(
-      rms_norm(c, 'norm')(x), chunk, query_length=c.neighbor_length, mask=mask
+      norm(c, 'norm')(x), chunk, query_length=c.neighbor_length, mask=mask
     )
     dropout = nn.Dropout(c.encoder_dropout_rate, deterministic=not train)
     return x + dropout(y)
@@ -165,7 +190,7 @@ class ChunkedCrossAttention(nn.Module):
     """Adds the branch to `x`; see cca.ChunkedCrossAttention."""
     c = self.config
     y = cca.ChunkedCrossAttention(c.decoder_attention(cross=True), name='cca')(
-      rms_norm(c, 'norm')(x),
+      norm(c, 'norm')(x),
       encoded,
       neighbor_mask,
       token_mask,
@@ -191,7 +216,7 @@ class CachedCrossAttention(nn.Module):
   ) -> Float[Array, 'B 1 D']:
     """Adds the branch to `x`; see cca.CachedCrossAttention."""
     c = self.config
-    y = rms_norm(c, 'norm')(x)
+    y = norm(c, 'norm')(x)
     return x + cca.CachedCrossAttention(
       c.decoder_attention(cross=True), name='cca'
     )(y, position, encoded, rows, neighbor_mask, c.chunk_length)

@@ -22,6 +22,7 @@ from retrieval import partitioning
 from retro_jax import attention
 from retro_jax import cca
 from retro_jax import layers
+from retro_jax import positions as positions_lib
 from retro_jax.config import RetroConfig
 
 
@@ -69,7 +70,7 @@ class Encoder(nn.Module):
     cross_attention = _maybe_remat(layers.CrossAttention, c, 4)
     feed_forward = _maybe_remat(layers.FeedForward, c, 2)
     if c.conditioning_norm and c.query_conditioning:
-      chunks = layers.rms_norm(c, 'conditioning_norm')(chunks)
+      chunks = layers.norm(c, 'conditioning_norm')(chunks)
     chunks = chunks.reshape(rows, *chunks.shape[2:])
     if chunk_mask is not None:
       chunk_mask = chunk_mask.reshape(rows, 1, -1)
@@ -88,7 +89,7 @@ class Encoder(nn.Module):
         c, c.encoder_d_ff, c.encoder_branches, rate, name=f'layer_{p}_ffw'
       )(x, train)
     if c.encoder_final_norm:
-      x = layers.rms_norm(c, 'final_norm')(x)
+      x = layers.norm(c, 'final_norm')(x)
     return x.reshape(shape)
 
 
@@ -144,7 +145,12 @@ class Retro(nn.Module):
     retrieved = _complete_chunks(c, tokens, neighbors, neighbor_mask)
 
     embedding = self._table('embedding', c.d_model)
+    positions = None
+    if c.positions != 'relative':
+      positions = positions_lib.in_rows(tokens.shape[1], segment_ids)
     x = _look_up(embedding, tokens, c.dtype)
+    if c.positions == 'absolute':
+      x = layers.LearnedPositions(c, name='positions')(x, positions)
     x = nn.Dropout(c.dropout_rate, deterministic=not train)(x)
     x = partitioning.constrain(x, 'batch', 'length', None)
     mask = None
@@ -160,7 +166,7 @@ class Retro(nn.Module):
     for p in range(1, c.num_layers + 1):
       x = self_attention(
         c, c.decoder_attention(), True, c.dropout_rate, name=f'layer_{p}_attn'
-      )(x, mask, train)
+      )(x, mask, train, positions)
       if retrieved is not None and p == min(c.cca_layers):
         self.sow('intermediates', 'conditioning', x)
         if caching:
@@ -235,7 +241,7 @@ class Retro(nn.Module):
     """READ of algorithm 1, accumulated in float32."""
     c = self.config
     if c.final_norm:
-      x = layers.rms_norm(c, 'final_norm')(x)
+      x = layers.norm(c, 'final_norm')(x)
     if not c.tie_readout:
       embedding = self._table('readout', c.d_model)
     logits = jnp.einsum(
@@ -286,6 +292,9 @@ class RetroStep(Retro):
     cca_layers = c.cca_layers if 'neighbor_mask' in cache else ()
     embedding = self._table('embedding', c.d_model)
     x = _look_up(embedding, tokens[:, None], c.dtype)
+    if c.positions == 'absolute':
+      positions = (position - first)[:, None]
+      x = layers.LearnedPositions(c, name='positions')(x, positions)
     encoded = mask = None
     for p in range(1, c.num_layers + 1):
       x = layers.CachedSelfAttention(c, name=f'layer_{p}_attn')(
@@ -352,6 +361,11 @@ def check_shapes(
   if tokens.ndim != 2:
     raise ValueError(f'tokens {tokens.shape}; expected [batch, length].')
   batch, length = tokens.shape
+  if config.positions == 'absolute' and length > config.max_positions:
+    raise ValueError(
+      f'{length} tokens in a row; expected at most {config.max_positions}, the '
+      'positions that this decoder knows.'
+    )
   if segment_ids is not None and segment_ids.shape != tokens.shape:
     raise ValueError(
       f'segment_ids {segment_ids.shape}; expected {tokens.shape} like tokens.'

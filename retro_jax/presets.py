@@ -83,8 +83,14 @@ def _size(name: str) -> tuple[int, ...]:
 def _attention_matrices(config, query_width, key_width):
   """Elements of (q and o), of (k and v) and of r."""
   inner = config.num_heads * config.head_dim
+  on_keys = 2 * config.heads['k'] * config.head_dim * key_width
   positions = inner * query_width if config.relative_positions else 0
-  return 2 * inner * query_width, 2 * inner * key_width, positions
+  return 2 * inner * query_width, on_keys, positions
+
+
+def _ff_matrices(config: model.RetroConfig) -> int:
+  """Matrices of a feed-forward."""
+  return 3 if config.gated else 2
 
 
 def count_matrix_parameters(config: model.RetroConfig) -> int:
@@ -93,15 +99,16 @@ def count_matrix_parameters(config: model.RetroConfig) -> int:
   decoder = c.decoder_attention()
   encoder = c.encoder_attention()
   d, e = c.d_model, c.encoder_d_model
+  ff = _ff_matrices(c)
   total = c.num_layers * (
-    sum(_attention_matrices(decoder, d, d)) + 2 * d * c.d_ff
+    sum(_attention_matrices(decoder, d, d)) + ff * d * c.d_ff
   )
   if not c.cca_layers:
     return total
   cross = c.decoder_attention(cross=True)
   total += len(c.cca_layers) * sum(_attention_matrices(cross, d, e))
   total += c.encoder_num_layers * (
-    sum(_attention_matrices(encoder, e, e)) + 2 * e * c.encoder_d_ff
+    sum(_attention_matrices(encoder, e, e)) + ff * e * c.encoder_d_ff
   )
   if c.query_conditioning:
     cross = c.encoder_attention(cross=True)
@@ -148,7 +155,8 @@ def flops_per_token(
   total = c.num_layers * attention(
     c.decoder_attention(), (d, d), (length, length), length
   )
-  total += c.num_layers * 4 * length * d * c.d_ff
+  ff = 2 * _ff_matrices(c)
+  total += c.num_layers * ff * length * d * c.d_ff
   total += 2 * length * d * c.vocab_size
   chunks = length // m
   if c.cca_layers and num_neighbors and chunks:
@@ -158,7 +166,7 @@ def flops_per_token(
       attention(
         c.encoder_attention(), (e, e), (r, r), 2 * r - 1, chunks * num_neighbors
       )
-      + 4 * rows * e * c.encoder_d_ff
+      + ff * rows * e * c.encoder_d_ff
     )
     if c.query_conditioning:
       total += len(c.encoder_ca_layers) * attention(

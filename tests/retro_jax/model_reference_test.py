@@ -41,6 +41,9 @@ CASES = {
   'unscaled': ({'scale_logits': False}, {}),
   'exact gelu': ({'activation': 'gelu', 'norm_epsilon': 1e-3}, {}),
   'squared relu': ({'activation': 'squared_relu'}, {}),
+  'Llama': (tiny.LLAMA, {}),
+  'GPT-2': (tiny.GPT2, {}),
+  'shared keys, relative': ({'num_kv_heads': 1}, {}),
   'twin': ({'cca_layers': ()}, {}),
   'remat': ({'remat': True}, {}),
 }
@@ -80,6 +83,7 @@ QUICK = (
   'short neighbors',
   'shared table',
   'odd width',
+  'shared keys, relative',
 )
 
 
@@ -159,6 +163,12 @@ def test_random_configs_equal_reference(seed):
 )
 def test_segments_equal_reference(rows):
   _compare({}, {}, np.array(rows, np.int32))
+
+
+@pytest.mark.parametrize('fields', [tiny.LLAMA, tiny.GPT2])
+def test_positions_count_from_a_document_s_first_token(fields):
+  rows = [[1] * 4 + [2] * 8 + [3, 3], [0, 0] + [1] * 12]
+  _compare(fields, {}, np.array(rows, np.int32))
 
 
 def test_blocks_of_queries_equal_reference():

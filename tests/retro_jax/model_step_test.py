@@ -39,6 +39,8 @@ def _step(c, p, cache, *args):
       'query_conditioning': False,
     },
     {'chunk_length': 1, 'position_biases': False, 'scale_logits': False},
+    tiny.LLAMA,
+    tiny.GPT2,
   ],
 )
 def test_steps_equal_the_whole_model(overrides):

@@ -40,7 +40,9 @@ def test_table_2(name, twin):
   assert _count(config) == count
 
 
-@pytest.mark.parametrize('overrides', [{}, {'query_conditioning': False}])
+@pytest.mark.parametrize(
+  'overrides', [{}, {'query_conditioning': False}, tiny.LLAMA]
+)
 def test_closed_form_at_odd_sizes(overrides):
   config = tiny.config(**overrides)
   assert presets.count_matrix_parameters(config) == _count(config)

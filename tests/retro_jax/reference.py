@@ -15,6 +15,21 @@ def rms_norm(x, scale, epsilon):
   return x / np.sqrt(np.mean(x * x, -1, keepdims=True) + epsilon) * scale
 
 
+def layer_norm(x, scale, bias, epsilon):
+  variance = np.var(x, -1, keepdims=True)
+  return (x - x.mean(-1, keepdims=True)) / np.sqrt(variance + epsilon) * (
+    scale
+  ) + bias
+
+
+def turn(x, position, base):
+  """A pair is a complex number; its angle grows with the position."""
+  half = len(x) // 2
+  frequencies = np.array([base ** (-a / half) for a in range(half)])
+  turned = (x[:half] + 1j * x[half:]) * np.exp(1j * position * frequencies)
+  return np.concatenate([turned.real, turned.imag])
+
+
 def cosine_vector(distance, width, base):
   frequencies = [base ** (-a / width) for a in range(0, width, 2)]
   sines = [math.sin(distance * f) for f in frequencies]
@@ -29,6 +44,8 @@ def activation(name, x):
     )
   if name == 'gelu':
     return 0.5 * x * (1 + np.vectorize(math.erf)(x / math.sqrt(2)))
+  if name == 'silu':
+    return x / (1 + np.exp(-x))
   return np.maximum(x, 0) ** (2 if name == 'squared_relu' else 1)
 
 
@@ -36,8 +53,22 @@ class Reference:
   def __init__(self, config, params):
     self.c, self.p = config, params
 
-  def attend(self, p, query, keys, distances, heads, head_dim, positions=True):
-    """One query vector, a list of visible keys with their distances."""
+  def attend(
+    self,
+    p,
+    query,
+    keys,
+    distances,
+    heads,
+    head_dim,
+    positions=True,
+    shared=1,
+    base=0,
+  ):
+    """One query vector, a list of visible keys with their distances.
+
+    `shared` heads of queries read one of keys; with a `base` distances are angles.
+    """
     width = heads * head_dim
     if not keys:
       return np.zeros_like(query)
@@ -49,18 +80,24 @@ class Reference:
     mixed = []
     for h in range(heads):
       s = slice(h * head_dim, (h + 1) * head_dim)
+      at = h // shared * head_dim
+      t = slice(at, at + head_dim)
       u = p['u'][s] if 'u' in p else np.zeros(head_dim)
       w = p['w'][s] if 'w' in p else np.zeros(head_dim)
       logits, values = [], []
       for key, d in zip(keys, distances, strict=True):
-        logit = (q[s] + u) @ project('k', key)[s]
-        if positions:
+        k = project('k', key)[t]
+        # Only the distance counts; half of it goes to either side here.
+        logit = (q[s] + u) @ k
+        if base:
+          logit = turn(q[s], d / 2, base) @ turn(k, -d / 2, base)
+        elif positions:
           if self.c.max_distance:
             d = max(-self.c.max_distance, min(self.c.max_distance, d))
           r = cosine_vector(d, len(query), self.c.position_base) @ p['r']
           logit += (q[s] + w) @ r[s]
         logits.append(logit / (head_dim**0.5 if self.c.scale_logits else 1))
-        values.append(project('v', key)[s])
+        values.append(project('v', key)[t])
       weights = np.exp(np.array(logits) - max(logits))
       mixed.append(weights / weights.sum() @ np.array(values))
     mixed = np.concatenate(mixed)
@@ -68,11 +105,16 @@ class Reference:
     return mixed @ p['o'] + p.get('o_bias', 0)
 
   def ffw(self, p, x):
-    y = self.norm(p, 'norm', x) @ p['w1'] + p.get('w1_bias', 0)
+    x_normed = self.norm(p, 'norm', x)
+    y = x_normed @ p['w1'] + p.get('w1_bias', 0)
     y = activation(self.c.activation, y)
+    if self.c.gated:
+      y = y * (x_normed @ p['w3'] + p.get('w3_bias', 0))
     return x + y @ p['w2'] + p.get('w2_bias', 0)
 
   def norm(self, p, name, x):
+    if self.c.norm == 'layer':
+      return layer_norm(x, **p[name], epsilon=self.c.norm_epsilon)
     return rms_norm(x, p[name]['scale'], self.c.norm_epsilon)
 
   def encode(self, neighbor, mask, chunk, chunk_visible):
@@ -165,6 +207,17 @@ class Reference:
     if segments is None:
       segments = np.ones(len(tokens), int)
     h = p['embedding'][tokens]
+    if c.positions == 'absolute':
+      rows = [
+        sum(segments[j] == segments[i] for j in range(i))
+        for i in range(len(tokens))
+      ]
+      h = h + p['positions']['table'][rows]
+    own = {
+      'positions': c.positions == 'relative',
+      'shared': c.num_heads // (c.num_kv_heads or c.num_heads),
+      'base': c.rotary_base if c.positions == 'rotary' else 0,
+    }
     encoded = None
     for layer in range(1, c.num_layers + 1):
       q = p[f'layer_{layer}_attn']
@@ -175,7 +228,13 @@ class Reference:
         keys, distances = [y[j] for j in seen], [i - j for j in seen]
         rows.append(
           self.attend(
-            q['attention'], y[i], keys, distances, c.num_heads, c.head_dim
+            q['attention'],
+            y[i],
+            keys,
+            distances,
+            c.num_heads,
+            c.head_dim,
+            **own,
           )
         )
       h = h + rows

@@ -10,6 +10,25 @@ import numpy as np
 
 from retro_jax import model
 
+# Decoders that are not the paper's.
+LLAMA = {
+  'positions': 'rotary',
+  'rotary_base': 50.0,
+  'num_heads': 4,
+  'num_kv_heads': 2,
+  'head_dim': 6,
+  'gated': True,
+  'activation': 'silu',
+}
+GPT2 = {
+  'positions': 'absolute',
+  'max_positions': 16,
+  'norm': 'layer',
+  'norm_epsilon': 1e-5,
+  'projection_biases': True,
+  'ff_biases': True,
+}
+
 
 def config(**overrides) -> model.RetroConfig:
   fields = {

@@ -1,0 +1,31 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""RETROfit of the twin of retro_pretrain_small: 9.2 M frozen parameters.
+
+Paper: Borgeaud et al. 2021, section 4.2 and appendix B.2: the decoder is frozen,
+encoder and chunked cross-attention are new and trained alone, under a learning
+rate of 2e-4 falling to 2e-5. There 3 % of the sequences of pre-training suffice.
+After the commands of retro_pretrain_small:
+
+  python -m experiments.retro_train --config=configs/retro_retrofit_small.py \
+    --config.retrofit_from=runs/simplewiki/twin \
+    --config.data_dir=runs/simplewiki/data --workdir=runs/simplewiki/retrofit
+  python -m experiments.retro_evaluate \
+    --config=configs/retro_retrofit_small.py \
+    --workdir=runs/simplewiki/retrofit \
+    --config.evaluate.twin_workdir=runs/simplewiki/twin
+
+RETRO[OFF] and the twin are then one row, to the last digit.
+"""
+
+import ml_collections
+
+from configs import retro_pretrain_small
+
+
+def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
+  """Returns the configuration; see retro_base for `arg`."""
+  config = retro_pretrain_small.get_config(arg)
+  if not arg.endswith('test'):
+    config.optimizer.learning_rate = 2e-4
+  return config
