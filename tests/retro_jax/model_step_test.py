@@ -39,8 +39,6 @@ def _step(c, p, cache, *args):
       'query_conditioning': False,
     },
     {'chunk_length': 1, 'position_biases': False, 'scale_logits': False},
-    tiny.LLAMA,
-    tiny.GPT2,
   ],
 )
 def test_steps_equal_the_whole_model(overrides):
@@ -49,9 +47,10 @@ def test_steps_equal_the_whole_model(overrides):
   _check_steps(c, np.array([2, 7, 0, 11]))
 
 
-def test_steps_read_their_own_document_alone():
+@pytest.mark.parametrize('decoder', [{}, tiny.LLAMA, tiny.GPT2])
+def test_steps_read_their_own_document_alone(decoder):
   """Padding on the left, of a chunk and more too, and a second document."""
-  c = tiny.config(num_layers=2, cca_layers=(1, 2))
+  c = tiny.config(num_layers=2, cca_layers=(1, 2), **decoder)
   segment_ids = np.ones((4, 12), np.int32)
   segment_ids[0, :3] = segment_ids[1, :5] = 0
   segment_ids[3, 4:] = 2

@@ -1,0 +1,74 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""GGUF files: the settings and tensors of a public model, in one file.
+
+Read with the library of that name. Tensors are stored in blocks of few bits; what
+is read is what these stand for, which is not quite what the model was trained to.
+"""
+
+from collections.abc import Iterator
+from collections.abc import Mapping
+import os
+import pathlib
+from typing import Any
+
+import numpy as np
+
+_MAGIC = b'GGUF'
+
+
+class GgufFile(Mapping[str, np.ndarray]):
+  """The tensors of a file by name, float32, each read when it is asked for.
+
+  Dimensions are in numpy's order: a linear layer is [out, in].
+
+  Attributes:
+    path: of the file.
+    settings: of the model and its tokenizer, by name: numbers, texts, lists.
+  """
+
+  def __init__(self, path: str | os.PathLike):
+    """Opens a file, memory-mapped.
+
+    Args:
+      path: of the file.
+
+    Raises:
+      FileNotFoundError: when there is none.
+      ValueError: when it is damaged, cut or of another form.
+    """
+    import gguf
+
+    self.path = pathlib.Path(path)
+    with open(self.path, 'rb') as f:
+      start = f.read(len(_MAGIC))
+    if start != _MAGIC:
+      raise ValueError(f'{path}: begins with {start!r}; expected {_MAGIC!r}.')
+    try:
+      reader = gguf.GGUFReader(self.path)
+    except (ValueError, IndexError, KeyError, OverflowError) as e:
+      raise ValueError(f'{path}: damaged or cut ({e}).') from None
+    self.settings: dict[str, Any] = {
+      name: field.contents() for name, field in reader.fields.items()
+    }
+    self._tensors = {tensor.name: tensor for tensor in reader.tensors}
+
+  def __getitem__(self, name: str) -> np.ndarray:
+    import gguf
+
+    tensor = self._tensors[name]
+    try:
+      array = gguf.quants.dequantize(tensor.data, tensor.tensor_type)
+    except NotImplementedError:
+      raise ValueError(
+        f'{self.path}: tensor {name} of type {tensor.tensor_type.name}, which '
+        'cannot be read; expected another quantization.'
+      ) from None
+    shape = [int(n) for n in reversed(tensor.shape)]
+    return np.asarray(array, np.float32).reshape(shape)
+
+  def __iter__(self) -> Iterator[str]:
+    return iter(self._tensors)
+
+  def __len__(self) -> int:
+    return len(self._tensors)

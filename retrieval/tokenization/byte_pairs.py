@@ -1,0 +1,233 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Byte pair encoding over bytes, as GPT-2's, through the `tokenizers` library.
+
+Radford et al. 2019: the text of a token is exactly its bytes, and where every byte
+is a token, decode(encode(text)) == text for every text. A special token in a text
+is text like any other.
+"""
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+import json
+import os
+import pathlib
+from typing import Any
+
+import numpy as np
+
+from retrieval import store
+from retrieval.tokenization import base
+
+FILE = 'tokenizer.json'
+_SETTINGS = 'tokenizer_config.json'
+END_OF_TEXT = '<|endoftext|>'
+_SPECIALS = ('bos', 'eos', 'pad')
+# What a tokenizer that normalises would change.
+_PROBE = 'xX  \ufb01\t e\u0301\r\n 12 <|endoftext|>'
+
+
+def _letters() -> dict[str, int]:
+  """The letter that stands for each byte in vocabularies (GPT-2's own table)."""
+  shown = [*range(33, 127), *range(161, 173), *range(174, 256)]
+  hidden = [b for b in range(256) if b not in shown]
+  letters = {chr(b): b for b in shown}
+  return letters | {chr(256 + i): b for i, b in enumerate(hidden)}
+
+
+_BYTES = _letters()
+
+
+def make_spec(
+  tokens: Sequence[str],
+  merges: Sequence[str],
+  specials: Sequence[int] = (),
+  *,
+  split_digits: bool = False,
+) -> dict[str, Any]:
+  """The content of a tokenizer.json.
+
+  Args:
+    tokens: the vocabulary, by id, in letters that stand for bytes.
+    merges: pairs of tokens that become one, 'left right', the first first.
+    specials: ids of tokens that no text becomes.
+    split_digits: whether each digit is cut off before anything is merged.
+
+  Returns:
+    A JSON object.
+  """
+  cut = [{'type': 'Digits', 'individual_digits': True}] if split_digits else []
+  by_bytes = {
+    'type': 'ByteLevel',
+    'add_prefix_space': False,
+    'trim_offsets': False,
+    'use_regex': True,
+  }
+  flags = ('single_word', 'lstrip', 'rstrip', 'normalized')
+  return {
+    'version': '1.0',
+    'added_tokens': [
+      {'id': int(i), 'content': tokens[i], 'special': True}
+      | dict.fromkeys(flags, False)
+      for i in specials
+    ],
+    'normalizer': None,
+    'pre_tokenizer': {'type': 'Sequence', 'pretokenizers': [*cut, by_bytes]},
+    'post_processor': None,
+    'decoder': by_bytes,
+    'model': {
+      'type': 'BPE',
+      'vocab': {token: i for i, token in enumerate(tokens)},
+      'merges': list(merges),
+    },
+  }
+
+
+def _read_spec(path: pathlib.Path) -> dict[str, Any] | None:
+  """Content of a tokenizer.json of byte pairs over bytes; None for others."""
+  try:
+    spec = json.loads(path.read_bytes())
+    model, cutter = spec['model']['type'], spec['pre_tokenizer']
+  except (ValueError, KeyError, TypeError):
+    return None
+  found = model == 'BPE' and 'ByteLevel' in json.dumps(cutter)
+  return spec if found else None
+
+
+def is_byte_pairs(path: str | os.PathLike) -> bool:
+  """Whether a tokenizer.json is one of byte pairs over bytes."""
+  return _read_spec(pathlib.Path(path)) is not None
+
+
+def write(
+  path: str | os.PathLike, spec: Mapping[str, Any], specials: Mapping[str, str]
+) -> None:
+  """Writes the files of a tokenizer.
+
+  Args:
+    path: folder, made if it is not there.
+    spec: content of tokenizer.json.
+    specials: tokens for 'bos', 'eos' and 'pad'.
+  """
+  path = pathlib.Path(path)
+  path.mkdir(parents=True, exist_ok=True)
+  settings = {f'{name}_token': specials[name] for name in _SPECIALS}
+  # The vocabulary last: with it the tokenizer stands.
+  for name, content in ((_SETTINGS, settings), (FILE, spec)):
+    text = json.dumps(content, ensure_ascii=False, indent=1) + '\n'
+    store.write_atomically(path / name, text.encode())
+
+
+def _read_specials(folder: pathlib.Path) -> dict[str, str]:
+  """Tokens for 'bos', 'eos' and 'pad', as tokenizer_config.json names them."""
+  path, given = folder / _SETTINGS, {}
+  if path.is_file():
+    try:
+      given = json.loads(path.read_bytes())
+    except ValueError as e:
+      raise ValueError(f'{path}: no JSON ({e}).') from None
+  names = {}
+  for name in _SPECIALS:
+    token = given.get(f'{name}_token')
+    token = token.get('content') if isinstance(token, dict) else token
+    names[name] = token or names.get('eos') or END_OF_TEXT
+  return names
+
+
+class BytePairTokenizer:
+  """A byte pair encoding that knows bytes as they are.
+
+  Attributes:
+    vocab_size: number of ids.
+    fingerprint: hash of vocabulary, merges and settings.
+    bos_id: id that begins a document.
+    eos_id: id that ends one.
+    pad_id: id that fills up rows.
+    token_num_bytes: [vocab_size] int32 bytes that each token stands for; 0 for
+      specials.
+  """
+
+  def __init__(self, path: str | os.PathLike):
+    """Loads a tokenizer.
+
+    Args:
+      path: tokenizer.json, or a folder that holds it; what begins and ends a
+        document is in tokenizer_config.json beside it, else <|endoftext|>.
+
+    Raises:
+      FileNotFoundError: when there is no such file.
+      ValueError: when it is of another kind, or one that changes text.
+    """
+    path = base.find(path, (FILE,))
+    self._spec, self._specials = _read_spec(path), _read_specials(path.parent)
+    if self._spec is None:
+      raise ValueError(f'{path}: no byte pair encoding over bytes.')
+    added = self._spec.get('added_tokens') or ()
+    added = {token['content']: token['id'] for token in added}
+    vocab = {**self._spec['model']['vocab'], **added}
+    missing = {*self._specials.values()} - {*vocab}
+    if missing:
+      raise ValueError(f'{path}: the vocabulary lacks {sorted(missing)}.')
+    self._start(path, vocab)
+    self.bos_id, self.eos_id, self.pad_id = (
+      vocab[self._specials[name]] for name in _SPECIALS
+    )
+    self.vocab_size = max(vocab.values()) + 1
+    self.fingerprint = store.fingerprint([self._spec, self._specials])
+    controls = {*self._specials.values(), *added}
+    self._bytes = [b''] * self.vocab_size
+    for token, i in vocab.items():
+      if token not in controls and _BYTES.keys() >= {*token}:
+        self._bytes[i] = bytes(_BYTES[letter] for letter in token)
+    self.token_num_bytes = np.asarray([len(b) for b in self._bytes], np.int32)
+    if self.decode(self.encode(_PROBE).ids) != _PROBE:
+      raise ValueError(f'{path}: this tokenizer changes text.')
+
+  def _start(self, path: pathlib.Path, vocab: dict[str, int]) -> None:
+    import tokenizers
+
+    # A text that holds a special token is a text.
+    dropped = ('added_tokens', 'post_processor', 'truncation', 'padding')
+    spec = {k: v for k, v in self._spec.items() if k not in dropped}
+    spec['model'] = {**spec['model'], 'vocab': vocab, 'unk_token': None}
+    spec |= {'version': '1.0', 'added_tokens': []}
+    try:
+      self._tokenizer = tokenizers.Tokenizer.from_str(json.dumps(spec))
+    except Exception as e:  # the library raises nothing more specific
+      raise ValueError(f'{path}: no tokenizer ({e}).') from None
+
+  def encode(self, text: str) -> base.Encoding:
+    """Encodes one text; adds no specials."""
+    return self.encode_batch([text])[0]
+
+  def encode_batch(self, texts: Sequence[str]) -> list[base.Encoding]:
+    """Encodes texts on all cores; adds no specials.
+
+    Bytes that the vocabulary lacks (those of control characters and the like, in
+    some) are passed over.
+    """
+    found = self._tokenizer.encode_batch_fast(
+      list(texts), add_special_tokens=False
+    )
+    return [
+      self._encoding(text, encoding.ids)
+      for text, encoding in zip(texts, found, strict=True)
+    ]
+
+  def _encoding(self, text: str, row: list[int]) -> base.Encoding:
+    ids = np.fromiter(row, np.int32, len(row))
+    lengths = self.token_num_bytes[ids].astype(np.int64)
+    ends = np.cumsum(lengths)
+    if len(text.encode()) == (ends[-1] if row else 0):
+      return base.Encoding(ids, np.stack([ends - lengths, ends], axis=1))
+    slow = self._tokenizer.encode(text, add_special_tokens=False)
+    return base.Encoding(ids, base.byte_offsets(text, slow.offsets))
+
+  def decode(self, ids: Sequence[int | np.integer] | np.ndarray) -> str:
+    """The text of ids; a character cut in the middle becomes U+FFFD."""
+    row = np.asarray(ids, np.int64).tolist()
+    return b''.join([self._bytes[i] for i in row]).decode(errors='replace')
+
+  def save(self, path: str | os.PathLike) -> None:
+    """Writes the tokenizer into the folder `path`."""
+    write(path, self._spec, self._specials)

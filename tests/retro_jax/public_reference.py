@@ -1,0 +1,148 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Public decoders in numpy, from their files' own tensors and conventions.
+
+Nothing is shared with the library: Llama's rotary positions turn neighboring pairs
+here, as the order of rows in GGUF files has it.
+"""
+
+import numpy as np
+
+LLAMA = {
+  'd': 32,
+  'heads': 4,
+  'shared': 2,
+  'head_dim': 8,
+  'd_ff': 48,
+  'layers': 2,
+  'base': 300.0,
+  'epsilon': 1e-5,
+}
+GPT2 = {'d': 16, 'heads': 2, 'layers': 2, 'positions': 24, 'epsilon': 1e-5}
+
+
+def _draw(rng, *shape):
+  return (rng.standard_normal(shape) * shape[-1] ** -0.5).astype(np.float32)
+
+
+def llama_tensors(vocab_size, tied=True):
+  s, rng = LLAMA, np.random.default_rng(0)
+  d, inner, shared = s['d'], 32, s['shared'] * s['head_dim']
+  tensors = {
+    'token_embd.weight': 3 * _draw(rng, vocab_size, d),
+    'output_norm.weight': 1 + _draw(rng, d),
+  }
+  if not tied:
+    tensors['output.weight'] = _draw(rng, vocab_size, d)
+  for i in range(s['layers']):
+    shapes = {
+      'attn_q': (inner, d),
+      'attn_k': (shared, d),
+      'attn_v': (shared, d),
+      'attn_output': (d, inner),
+      'ffn_gate': (s['d_ff'], d),
+      'ffn_up': (s['d_ff'], d),
+      'ffn_down': (d, s['d_ff']),
+    }
+    for name, shape in shapes.items():
+      tensors[f'blk.{i}.{name}.weight'] = 2 * _draw(rng, *shape)
+    for name in ('attn_norm', 'ffn_norm'):
+      tensors[f'blk.{i}.{name}.weight'] = 1 + _draw(rng, d)
+  return tensors
+
+
+def llama(t, tokens):
+  """[L] -> [L, V]."""
+  s = LLAMA
+  length, k = len(tokens), s['head_dim']
+
+  def rms(x, name):
+    size = np.sqrt((x * x).mean(-1, keepdims=True) + s['epsilon'])
+    return x / size * t[f'{name}.weight']
+
+  def turn(x):
+    x = x.copy()
+    for a in range(k // 2):
+      angle = np.arange(length)[:, None] * s['base'] ** (-2 * a / k)
+      even, odd = x[..., 2 * a].copy(), x[..., 2 * a + 1].copy()
+      x[..., 2 * a] = even * np.cos(angle) - odd * np.sin(angle)
+      x[..., 2 * a + 1] = even * np.sin(angle) + odd * np.cos(angle)
+    return x
+
+  x = t['token_embd.weight'].astype(np.float64)[tokens]
+  for i in range(s['layers']):
+
+    def linear(name, x, i=i):
+      return x @ t[f'blk.{i}.{name}.weight'].T
+
+    h = rms(x, f'blk.{i}.attn_norm')
+    q = turn(linear('attn_q', h).reshape(length, -1, k))
+    keys = turn(linear('attn_k', h).reshape(length, -1, k))
+    values = linear('attn_v', h).reshape(length, -1, k)
+    mixed = []
+    for head in range(s['heads']):
+      of = head * s['shared'] // s['heads']
+      mixed.append(_attend(q[:, head], keys[:, of], values[:, of]))
+    x = x + linear('attn_output', np.concatenate(mixed, -1))
+    h = rms(x, f'blk.{i}.ffn_norm')
+    gate = linear('ffn_gate', h)
+    gate = gate / (1 + np.exp(-gate))
+    x = x + linear('ffn_down', gate * linear('ffn_up', h))
+  x = rms(x, 'output_norm')
+  return x @ t.get('output.weight', t['token_embd.weight']).T
+
+
+def gpt2_tensors(vocab_size):
+  s, rng = GPT2, np.random.default_rng(1)
+  d = s['d']
+  shapes = {'wte.weight': (vocab_size, d), 'wpe.weight': (s['positions'], d)}
+  norms = ['ln_f']
+  for i in range(s['layers']):
+    for name, rows, columns in (
+      ('attn.c_attn', d, 3 * d),
+      ('attn.c_proj', d, d),
+      ('mlp.c_fc', d, 4 * d),
+      ('mlp.c_proj', 4 * d, d),
+    ):
+      shapes[f'h.{i}.{name}.weight'] = (rows, columns)
+      shapes[f'h.{i}.{name}.bias'] = (columns,)
+    norms += [f'h.{i}.ln_1', f'h.{i}.ln_2']
+  tensors = {name: 3 * _draw(rng, *shape) for name, shape in shapes.items()}
+  for name in norms:
+    tensors[f'{name}.weight'] = 1 + _draw(rng, d)
+    tensors[f'{name}.bias'] = _draw(rng, d)
+  return tensors
+
+
+def gpt2(t, tokens):
+  """[L] -> [L, V]."""
+  s = GPT2
+  length, k = len(tokens), s['d'] // s['heads']
+
+  def norm(x, name):
+    x = x - x.mean(-1, keepdims=True)
+    x = x / np.sqrt((x * x).mean(-1, keepdims=True) + s['epsilon'])
+    return x * t[f'{name}.weight'] + t[f'{name}.bias']
+
+  def linear(x, name):
+    return x @ t[f'{name}.weight'] + t[f'{name}.bias']
+
+  x = t['wte.weight'].astype(np.float64)[tokens] + t['wpe.weight'][:length]
+  for i in range(s['layers']):
+    three = linear(norm(x, f'h.{i}.ln_1'), f'h.{i}.attn.c_attn')
+    q, keys, values = three.reshape(length, 3, s['heads'], k).swapaxes(0, 1)
+    mixed = [
+      _attend(q[:, h], keys[:, h], values[:, h]) for h in range(s['heads'])
+    ]
+    x = x + linear(np.concatenate(mixed, -1), f'h.{i}.attn.c_proj')
+    h = linear(norm(x, f'h.{i}.ln_2'), f'h.{i}.mlp.c_fc')
+    inner = np.sqrt(2 / np.pi) * (h + 0.044715 * h**3)
+    x = x + linear(0.5 * h * (1 + np.tanh(inner)), f'h.{i}.mlp.c_proj')
+  return norm(x, 'ln_f') @ t['wte.weight'].T
+
+
+def _attend(q, keys, values):
+  logits = q @ keys.T / np.sqrt(q.shape[-1])
+  logits[np.triu_indices(len(q), 1)] = -np.inf
+  weights = np.exp(logits - logits.max(-1, keepdims=True))
+  return weights / weights.sum(-1, keepdims=True) @ values
