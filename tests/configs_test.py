@@ -30,7 +30,8 @@ from tests.retro_jax import tiny_data
 
 NAMES = sorted(
   path.stem
-  for path in pathlib.Path(retro_base.__file__).parent.glob('retro_pretrain_*')
+  for kind in ('pretrain', 'retrofit')
+  for path in pathlib.Path(retro_base.__file__).parent.glob(f'retro_{kind}_*')
 )
 # Devices that each header states; the others take what there is.
 DEVICES = {

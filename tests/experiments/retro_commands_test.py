@@ -23,7 +23,8 @@ from tests.experiments import tiny_corpus
 ROOT = pathlib.Path(__file__).parents[2]
 NAMES = sorted(
   path.stem
-  for path in pathlib.Path(retro_base.__file__).parent.glob('retro_pretrain_*')
+  for kind in ('pretrain', 'retrofit')
+  for path in pathlib.Path(retro_base.__file__).parent.glob(f'retro_{kind}_*')
 )
 
 
