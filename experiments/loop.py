@@ -248,10 +248,15 @@ def _log_plan(
   state: program_lib.TrainState,
   workdir: str,
 ) -> None:
+  trained, frozen = (
+    sum(x.size for x in jax.tree.leaves(part))
+    for part in program_lib.split_parts(state.params, program.frozen)
+  )
   logging.info(
-    'Training %s parameters for %d steps of batch %d on %d %s (%s); '
+    'Training %s parameters%s for %d steps of batch %d on %d %s (%s); '
     'everything is written to %s.',
-    f'{sum(x.size for x in jax.tree.leaves(state.params)):,}',
+    f'{trained:,}',
+    f' ({frozen:,} more are frozen)' if frozen else '',
     *(config.num_steps, config.batch_size),
     *(program.mesh.size, program.mesh.devices.flat[0].device_kind),
     ', '.join(f'{name} {size}' for name, size in program.mesh.shape.items()),

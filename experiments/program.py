@@ -50,6 +50,7 @@ class Program:
     rules: logical to mesh axes.
     rows: sharding of batches.
     abstract: the state's shapes, dtypes and shardings.
+    frozen: names at the top of the parameters that are not trained.
     init: key -> state.
     step: (state, batch) -> state, metrics. The old state is donated.
     evaluate: (params, batch) -> metrics.
@@ -59,6 +60,7 @@ class Program:
   rules: Any
   rows: jax.sharding.NamedSharding
   abstract: TrainState
+  frozen: tuple[str, ...]
   init: Callable[[jax.Array], TrainState]
   step: Callable[[TrainState, tasks.Batch], tuple[TrainState, tasks.Metrics]]
   evaluate: Callable[[tasks.Params, tasks.Batch], tasks.Metrics]
@@ -259,6 +261,7 @@ def make_program(
     rules=rules,
     rows=rows,
     abstract=sharding.abstract(boxed, shardings),
+    frozen=frozen,
     init=_make_init(task, tx, frozen, shardings),
     step=jax.jit(
       functools.partial(
