@@ -156,6 +156,12 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
     'batch_size': 8,
   }
 
+  # Leakage: r(C) of the evaluation's chunks (section 2.6 of the paper).
+  config.leakage = {
+    'num_neighbors': 10,  # nearest training chunks that a chunk is compared with
+    'alphas': (0.125, 0.25, 0.375, 0.5, 0.625, 0.75, 0.875, 1.0),
+  }
+
   # Sampling.
   config.sample = {
     'max_new_tokens': 128,
@@ -262,4 +268,5 @@ def _shrink(config: ml_collections.ConfigDict) -> None:
   config.mesh = {'data': -1, 'fsdp': 1, 'tensor': 1}
   config.evaluate.max_documents = 3
   config.evaluate.batch_size = 8
+  config.leakage.num_neighbors = 4
   config.sample.max_new_tokens = 24
