@@ -42,6 +42,14 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
     'num_processes': 2,
   }
   config.valid_fraction = 0.02  # share of documents held out
+  config.deduplicate = {
+    # Training documents are left out whose n-grams of words have at least this
+    # Jaccard similarity with an evaluation document's; 0 leaves out none.
+    'threshold': 0.0,
+    'ngram': 13,
+    'num_permutations': 128,  # of MinHash
+    'seed': 0,
+  }
   config.embedder = {
     'path': '',  # '' is the packaged all-MiniLM-L6-v2
     'max_length': 128,  # wordpieces of a chunk
@@ -191,6 +199,7 @@ def published(arg: str = 'base') -> ml_collections.ConfigDict:
   config.corpus.kind = 'jsonl'
   config.tokenizer.vocab_size = 128_000
   config.valid_fraction = 0.001
+  config.deduplicate.threshold = 0.8
   config.model.update(
     {
       'encoder_d_model': 896,

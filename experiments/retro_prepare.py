@@ -2,6 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Prepares the data of RETRO: tokenize, chunk, embed, index, find neighbors.
 
+With --config.deduplicate.threshold above 0, training documents that resemble an
+evaluation document so much are left out, of the datastore too.
+
   python -m experiments.retro_prepare --config=configs/<name>.py --workdir=DIR
 
 runs every stage that is not done yet; --config.prepare.stages=index,neighbors
@@ -26,6 +29,7 @@ from experiments import retro_data
 from experiments import stages
 from retrieval import chunks as chunks_lib
 from retrieval import index as index_lib
+from retrieval import near_duplicates
 from retrieval import neighbors as neighbors_lib
 from retrieval import store
 from retrieval import tokenizers
@@ -35,6 +39,7 @@ from retrieval import vectors as vectors_lib
 SPLITS = ('train', 'valid')
 _KINDS = {
   'tokens': tokens_lib.KIND,
+  'duplicates': near_duplicates.KIND,
   'chunks-train': chunks_lib.KIND,
   'chunks-valid': chunks_lib.KIND,
   'vectors-train': vectors_lib.KIND,
@@ -113,17 +118,36 @@ def tokenize(config: Config, data: retro_data.DataFolder) -> Rows:
   return rows
 
 
+def find_duplicates(config: Config, data: retro_data.DataFolder) -> Rows:
+  """Lists the training documents that nearly stand in the evaluation set."""
+  if not config.deduplicate.threshold:
+    return [('near-duplicates', 'not looked for')]
+  stages.wait_for_first(config, data.path('duplicates'))
+  with progress.bar('near-duplicates', 'documents') as update:
+    found = near_duplicates.build_duplicate_store(
+      data.path('duplicates'),
+      data.tokens,
+      data.tokenizer,
+      valid_fraction=config.valid_fraction,
+      settings=near_duplicates.Settings(**config.deduplicate),
+      progress=update,
+    )
+  return [('documents left out', f'{sum(found.rows("document")):,}')]
+
+
 def chunk(config: Config, data: retro_data.DataFolder) -> Rows:
   """Cuts both splits into chunks."""
   rows = []
   for split in SPLITS:
     stages.wait_for_first(config, data.path(f'chunks-{split}'))
+    leaves_out = split == 'train' and config.deduplicate.threshold
     chunks = chunks_lib.build_chunk_store(
       data.path(f'chunks-{split}'),
       data.tokens,
       chunk_length=config.model.chunk_length,
       split=split,
       valid_fraction=config.valid_fraction,
+      dropped=data.duplicates if leaves_out else None,
     )
     rows.append((f'chunks, {split}', f'{chunks.num_chunks:,}'))
   return rows
@@ -204,6 +228,7 @@ def find_neighbors(config: Config, data: retro_data.DataFolder) -> Rows:
 STAGES: dict[str, Callable[[Config, retro_data.DataFolder], Rows]] = {
   'tokenizer': train_tokenizer,
   'tokens': tokenize,
+  'duplicates': find_duplicates,
   'chunks': chunk,
   'vectors': embed,
   'index': build_index,

@@ -206,3 +206,22 @@ def test_the_exam_asks_all_over_the_held_out_chunks(
   config.index.num_queries = 20
   retro_prepare.build_index(config, data)
   np.testing.assert_array_equal(asked[0], np.arange(0, 100, 5))
+
+
+def test_near_duplicates_leave_the_datastore(corpus, copy, capsys):
+  """The corpus's texts repeat, so that many resemble a held-out one."""
+  config = _config(corpus, stages='duplicates,chunks')
+  config.deduplicate.threshold = 0.8
+  with pytest.raises(ValueError, match='dropped.*remove this one'):
+    retro_prepare.run(config, str(copy))
+  shutil.rmtree(copy / 'data' / 'chunks-train')
+  retro_prepare.run(config, str(copy))
+  assert 'documents left out' in capsys.readouterr().out
+  data = retro_data.DataFolder.of(config, copy)
+  dropped = data.duplicates.array('document')[:]
+  chunks = data.chunks('train')
+  left = np.unique(chunks.documents(np.arange(chunks.num_chunks)))
+  assert len(dropped) and len(left) and not np.isin(left, dropped).any()
+  config.prepare.verify = True
+  retro_prepare.run(config, str(copy))
+  assert 'checksums, duplicates' in capsys.readouterr().out

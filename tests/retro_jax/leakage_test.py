@@ -111,7 +111,9 @@ def test_a_chunk_of_the_datastore_itself_is_seen_whole(root, tmp_path):
 def test_bytes_of_chunks_are_those_of_the_documents(root, tmp_path):
   """Also where chunks end inside of a character that goes by its bytes."""
   texts = ['\N{RAT}\N{OX} river \N{TIGER}' * n for n in (1, 2, 7)] + ['moon']
-  lines = [json.dumps({'id': i, 'text': t}) for i, t in enumerate(texts)]
+  lines = [
+    json.dumps({'id': i, 'title': '', 'text': t}) for i, t in enumerate(texts)
+  ]
   (tmp_path / 'documents.jsonl').write_text('\n'.join(lines))
   corpus = corpus_lib.Corpus(
     corpus_lib.CorpusConfig(
