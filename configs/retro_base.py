@@ -160,6 +160,9 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
     'shuffled': True,
     'oracle': False,  # a diagnostic: what is to be predicted as neighbor
     'stride_chunks': 0,  # 0: half a sequence
+    # Or the share of a sequence that is context to what is scored: 0.75 or 0.875
+    # for Wikitext103.
+    'overlap': config_dict.placeholder(float),
     'max_documents': 0,  # 0: all
     'batch_size': 8,
   }
@@ -168,6 +171,12 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   config.leakage = {
     'num_neighbors': 10,  # nearest training chunks that a chunk is compared with
     'alphas': (0.125, 0.25, 0.375, 0.5, 0.625, 0.75, 0.875, 1.0),
+  }
+
+  # Sweeps at evaluation (Table 14 of the paper).
+  config.sweep = {
+    'shares': (1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01),  # of the datastore
+    'num_neighbors': (0, 1, 2, 3, 4, 5, 10),  # at most neighbors.stored
   }
 
   # Sampling.
@@ -278,4 +287,5 @@ def _shrink(config: ml_collections.ConfigDict) -> None:
   config.evaluate.max_documents = 3
   config.evaluate.batch_size = 8
   config.leakage.num_neighbors = 4
+  config.sweep.num_neighbors = (0, 1, 4)
   config.sample.max_new_tokens = 24

@@ -142,6 +142,36 @@ def _modes(
   return modes
 
 
+def stride_chunks(
+  settings: ml_collections.ConfigDict, sequence_chunks: int
+) -> int:
+  """Chunks between the starts of windows; 0 is half a sequence.
+
+  Args:
+    settings: the config's `evaluate`: stride_chunks, or overlap, the share of a
+      sequence that is context to what is scored (Wikitext103: 0.75 or 0.875).
+    sequence_chunks: chunks of a sequence.
+
+  Raises:
+    ValueError: for both at once, or an overlap that is no whole number of chunks.
+  """
+  overlap = settings.overlap
+  if overlap is None:
+    return settings.stride_chunks
+  if settings.stride_chunks:
+    raise ValueError(
+      f'evaluate.overlap {overlap} and evaluate.stride_chunks '
+      f'{settings.stride_chunks}: expected one of them.'
+    )
+  stride = (1 - overlap) * sequence_chunks
+  if not 0 <= overlap < 1 or abs(stride - round(stride)) > 1e-6:
+    raise ValueError(
+      f'evaluate.overlap {overlap}: expected 0 or above, less than 1, and a '
+      f'whole number of the {sequence_chunks} chunks of a sequence.'
+    )
+  return round(stride)
+
+
 def measure(
   score: evaluate.ScoreFn,
   reader: pipeline.ChunkReader,
@@ -157,7 +187,7 @@ def measure(
       score,
       reader,
       sequence_chunks=trained.config.sequence_chunks,
-      stride_chunks=settings.stride_chunks,
+      stride_chunks=stride_chunks(settings, trained.config.sequence_chunks),
       batch_size=settings.batch_size,
       retrieval=retrieval,
       max_documents=settings.max_documents,
