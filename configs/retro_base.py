@@ -179,6 +179,13 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
     'num_neighbors': (0, 1, 2, 3, 4, 5, 10),  # at most neighbors.stored
   }
 
+  # JSON lines for retro_lambada and retro_summary.
+  config.examples = {
+    'path': '',
+    'max_examples': 0,  # 0: all
+    'batch_size': 16,
+  }
+
   # Sampling.
   config.sample = {
     'max_new_tokens': 128,

@@ -189,6 +189,7 @@ ABLATIONS = {
   'no_query_conditioning': ('no query conditioning', '.829'),
   'no_cca_positions': ('no CA positional encodings', '.826'),
   'shared_embeddings': ('shared embeddings', '.823'),
+  'separate_embeddings': ('RETRO: separate embeddings', '.822'),
   'encoder_6_layers': ('6-layer encoder', '.821'),
   'neighbors_only': ('neighbors N', '.950'),
   'continuations_only': ('continuations F', '.895'),
@@ -220,7 +221,9 @@ TABLE_13 = Table(
   scale='172 M parameters (its Table 13: 247 M, embeddings included), 157 B '
   'tokens',
   note='4 training neighbors: .847 as printed, while the text finds no '
-  'substantial difference. Name each run as configs/retro_ablations.py does.',
+  'substantial difference. Name each run as configs/retro_ablations.py does. '
+  'Ours: RETRO shares its embeddings and starts as a lookup; shared and separate '
+  'embeddings, without that start, are to be compared with each other.',
 )
 
 _SIZES = ('172M', '425M', '1.5B', '7.5B')

@@ -1,0 +1,160 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Last words and summaries of a tiny model."""
+
+import gzip
+import json
+import math
+import types
+
+import numpy as np
+import pytest
+
+from experiments import retro_examples
+from experiments import retro_lambada
+from experiments import retro_summary
+from retro_jax import decode
+from retro_jax import losses
+from tests.experiments import tiny_retro
+from tests.retro_jax import tiny_data
+
+
+@pytest.fixture(scope='module')
+def root(tmp_path_factory):
+  return tiny_data.make(tmp_path_factory.mktemp('data'))
+
+
+@pytest.fixture
+def runs(root, monkeypatch):
+  return tiny_retro.load_from(root, monkeypatch, tiny_retro.Folder)
+
+
+@pytest.fixture
+def config(runs):
+  found = runs['retro'].config
+  found.examples.batch_size = 2
+  return found
+
+
+def _examples(config, tmp_path, rows, name='examples.jsonl'):
+  path = tmp_path / name
+  text = ''.join(json.dumps(row) + '\n' for row in rows)
+  path.write_bytes(
+    gzip.compress(text.encode()) if name.endswith('gz') else text.encode()
+  )
+  config.examples.path = str(path)
+
+
+def test_texts_are_split_before_the_last_word():
+  assert retro_lambada.split('he said\n\nto  Harlin \n') == (
+    'he said\n\nto',
+    'Harlin',
+  )
+  with pytest.raises(ValueError, match="'one' has no word before"):
+    retro_lambada.split('one')
+  assert retro_lambada.first_word(' \u201csigns,\u201d and') == 'signs'
+  assert retro_lambada.first_word("don't") == "don't"
+  assert retro_lambada.first_word(' \n') == ''
+
+
+def test_last_words_are_compared_text_by_text(
+  config, tmp_path, monkeypatch, capsys
+):
+  """A stand-in for decoding, which knows what follows each context."""
+  told = {
+    'the river': ' moon and',
+    'queen moon tensor apple': ' x',
+    'the': ' moons',
+    'walked seven lanterns': '\n\u201cmoon\u201d.',
+    'gardens walked': ' ',
+  }
+  tokenizer = retro_examples.retro_task.load('retro').data.tokenizer
+  asked = []
+
+  def sample(model, params, prompts, sampling, retrieve=None):
+    assert len(prompts) == 2 and sampling.temperature == 0
+    asked.append(retrieve is not None)
+    texts = [told[tokenizer.decode(prompt[1:])] for prompt in prompts]
+    return [
+      types.SimpleNamespace(new_tokens=tokenizer.encode(text).ids)
+      for text in texts
+    ]
+
+  monkeypatch.setattr(decode, 'sample', sample)
+  _examples(config, tmp_path, [{'text': f'{given} moon.'} for given in told])
+  config.evaluate.twin_workdir = 'twin'
+  retro_lambada.run(config, str(tmp_path / 'retro'))
+  rows = json.loads((tmp_path / 'retro' / 'lambada.json').read_text())['rows']
+  assert [row['name'] for row in rows] == ['RETRO, k=1', 'RETRO off', 'twin']
+  assert asked == [True] * 3 + [False] * 6
+  for row in rows:
+    assert row['words'] == ['moon', 'x', 'moons', 'moon', '']
+    assert row['accuracy'] == pytest.approx(0.4)
+    assert row['low'] <= 0.4 <= row['high'] and row['examples'] == 5
+  assert '0.4000' in capsys.readouterr().out
+
+
+def test_words_do_not_depend_on_the_batch(root, config, runs):
+  examples = [('river queen', 'moon'), ('\u65e5\u672c', 'x'), ('moon', 'queen')]
+  mode = next(retro_examples.modes(config, 'retro'))
+  together = retro_lambada.answer(mode, examples, config)
+  config.examples.batch_size = 1
+  alone = [retro_lambada.answer(mode, [x], config)[0] for x in examples]
+  assert len(together) == 3 and any(together)
+  # The longest word of a batch decides how far its other texts go on.
+  for a, b in zip(together, alone, strict=True):
+    assert a.startswith(b) or b.startswith(a)
+
+
+def test_summaries_are_scored_alone(root, config, runs, tmp_path, capsys):
+  rows = [
+    {'article': 'river queen tensor', 'summary': 'river moon'},
+    {'text': 'gardens walked seven ' * 9, 'summary': '\u65e5\u672c x'},
+  ]
+  _examples(config, tmp_path, rows, 'examples.jsonl.gz')
+  config.evaluate.twin_workdir = 'twin'
+  for trained in runs.values():
+    trained.config.sequence_chunks = 8
+  workdir = tmp_path / 'retro'
+  retro_summary.run(config, str(workdir))
+  found = json.loads((workdir / 'summary.json').read_text())['rows']
+  assert [row['name'] for row in found] == ['RETRO, k=1', 'RETRO off', 'twin']
+  assert found[0]['bits_per_byte'] != found[1]['bits_per_byte']
+  assert f'{found[2]["bits_per_byte"]:.4f}' in capsys.readouterr().out
+  # The first text fits into one window, so one pass scores it.
+  config.examples.max_examples = 1
+  retro_summary.run(config, str(workdir))
+  row = json.loads((workdir / 'summary.json').read_text())['rows'][2]
+  tokenizer, twin = runs['twin'].data.tokenizer, runs['twin']
+  given = tokenizer.encode('river queen tensor\n\nTL; DR:').ids
+  scored = tokenizer.encode(' river moon').ids
+  tokens = np.concatenate([[tokenizer.bos_id], given, scored])[None]
+  batch = {
+    'tokens': tokens[:, :-1],
+    'targets': tokens[:, 1:],
+    'loss_mask': np.ones(tokens[:, 1:].shape, bool),
+    'segment_ids': np.ones(tokens[:, 1:].shape, np.int32),
+  }
+  sizes = twin.config.sequence_chunks * tiny_data.M
+  assert len(tokens[0]) <= sizes
+  nll = np.asarray(losses.batch_nll(twin.model, twin.params, batch))[0]
+  want = nll[-len(scored) :].sum() / math.log(2) / len(b' river moon')
+  assert row['bits_per_byte'] == pytest.approx(want, rel=1e-5)
+
+
+def test_errors_name_what_is_wrong(config, tmp_path):
+  fields = retro_summary.FIELDS
+  with pytest.raises(ValueError, match='examples.path.*article|text.*summary'):
+    retro_examples.read(config.examples, fields)
+  config.examples.path = str(tmp_path / 'none.jsonl')
+  with pytest.raises(FileNotFoundError, match='none.jsonl'):
+    retro_examples.read(config.examples, fields)
+  _examples(config, tmp_path, [{'text': 'a', 'summary': 'b'}, {'text': 'a'}])
+  with pytest.raises(ValueError, match="jsonl:2: no field 'summary'"):
+    retro_examples.read(config.examples, fields)
+  _examples(config, tmp_path, [])
+  with pytest.raises(ValueError, match='holds no example'):
+    retro_examples.read(config.examples, fields)
+  config.evaluate.twin_workdir = 'retro'
+  with pytest.raises(ValueError, match='names a model that retrieves'):
+    list(retro_examples.modes(config, 'retro'))
