@@ -7,6 +7,8 @@ import json
 import math
 import types
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -137,7 +139,10 @@ def test_summaries_are_scored_alone(root, config, runs, tmp_path, capsys):
   }
   sizes = twin.config.sequence_chunks * tiny_data.M
   assert len(tokens[0]) <= sizes
-  nll = np.asarray(losses.batch_nll(twin.model, twin.params, batch))[0]
+  batch = {name: jnp.asarray(x, jnp.int32) for name, x in batch.items()}
+  batch['loss_mask'] = batch['loss_mask'].astype(bool)
+  params = jax.tree.map(jnp.asarray, twin.params)
+  nll = np.asarray(losses.batch_nll(twin.model, params, batch))[0]
   want = nll[-len(scored) :].sum() / math.log(2) / len(b' river moon')
   assert row['bits_per_byte'] == pytest.approx(want, rel=1e-5)
 
