@@ -8,15 +8,14 @@ import math
 import types
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from experiments import retro_examples
 from experiments import retro_lambada
 from experiments import retro_summary
+from experiments import retro_task
 from retro_jax import decode
-from retro_jax import losses
 from tests.experiments import tiny_retro
 from tests.retro_jax import tiny_data
 
@@ -70,7 +69,7 @@ def test_last_words_are_compared_text_by_text(
     'walked seven lanterns': '\n\u201cmoon\u201d.',
     'gardens walked': ' ',
   }
-  tokenizer = retro_examples.retro_task.load('retro').data.tokenizer
+  tokenizer = retro_task.load('retro').data.tokenizer
   asked = []
 
   def sample(model, params, prompts, sampling, retrieve=None):
@@ -97,15 +96,13 @@ def test_last_words_are_compared_text_by_text(
 
 
 def test_words_do_not_depend_on_the_batch(root, config, runs):
-  examples = [('river queen', 'moon'), ('\u65e5\u672c', 'x'), ('moon', 'queen')]
+  given = ('river queen', '\u65e5\u672c', 'moon', 'queen tensor moon')
+  examples = [(text, 'moon') for text in given]
   mode = next(retro_examples.modes(config, 'retro'))
-  together = retro_lambada.answer(mode, examples, config)
-  config.examples.batch_size = 1
-  alone = [retro_lambada.answer(mode, [x], config)[0] for x in examples]
-  assert len(together) == 3 and any(together)
-  # The longest word of a batch decides how far its other texts go on.
-  for a, b in zip(together, alone, strict=True):
-    assert a.startswith(b) or b.startswith(a)
+  words = retro_lambada.answer(mode, examples, config)
+  order = [2, 0, 3]
+  others = retro_lambada.answer(mode, [examples[i] for i in order], config)
+  assert others == [words[i] for i in order] and any(words)
 
 
 def test_summaries_are_scored_alone(root, config, runs, tmp_path, capsys):
@@ -130,19 +127,19 @@ def test_summaries_are_scored_alone(root, config, runs, tmp_path, capsys):
   tokenizer, twin = runs['twin'].data.tokenizer, runs['twin']
   given = tokenizer.encode('river queen tensor\n\nTL; DR:').ids
   scored = tokenizer.encode(' river moon').ids
-  tokens = np.concatenate([[tokenizer.bos_id], given, scored])[None]
+  row_tokens = np.concatenate([[tokenizer.bos_id], given, scored])
+  n = len(row_tokens)
+  assert n <= 8 * tiny_data.M
+  tokens = np.zeros((2, 8 * tiny_data.M), np.int32)
+  tokens[0, :n] = row_tokens
   batch = {
-    'tokens': tokens[:, :-1],
-    'targets': tokens[:, 1:],
-    'loss_mask': np.ones(tokens[:, 1:].shape, bool),
-    'segment_ids': np.ones(tokens[:, 1:].shape, np.int32),
+    'tokens': tokens,
+    'targets': np.roll(tokens, -1, 1),
+    'loss_mask': np.arange(tokens.shape[1]) < [[n - 1], [0]],
+    'segment_ids': (tokens > 0).astype(np.int32),
   }
-  sizes = twin.config.sequence_chunks * tiny_data.M
-  assert len(tokens[0]) <= sizes
-  batch = {name: jnp.asarray(x, jnp.int32) for name, x in batch.items()}
-  batch['loss_mask'] = batch['loss_mask'].astype(bool)
-  params = jax.tree.map(jnp.asarray, twin.params)
-  nll = np.asarray(losses.batch_nll(twin.model, params, batch))[0]
+  nll = retro_task.batch_nll(twin.model, jax.device_put(twin.params), batch)
+  nll = np.asarray(nll)[0, : n - 1]
   want = nll[-len(scored) :].sum() / math.log(2) / len(b' river moon')
   assert row['bits_per_byte'] == pytest.approx(want, rel=1e-5)
 
