@@ -68,6 +68,11 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
     'stored': 10,  # neighbors stored for each chunk
     'validate': 0.01,  # share recomputed and compared
   }
+  # Another corpus to evaluate on, beside the documents held out.
+  config.evaluation = {
+    'name': '',  # '': none
+    'corpus': sections.corpus('jsonl'),
+  }
   config.prepare = {
     'stages': 'all',  # or a list: tokenizer,tokens,chunks,vectors,...
     'process_index': 0,  # several processes may prepare one folder
@@ -156,6 +161,7 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   config.evaluate = {
     'workdir': config_dict.placeholder(str),  # '' or None: --workdir
     'twin_workdir': '',
+    'split': 'valid',  # or the name of an evaluation set
     'num_neighbors': (2,),
     'shuffled': True,
     'oracle': False,  # a diagnostic: what is to be predicted as neighbor

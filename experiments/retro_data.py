@@ -10,6 +10,7 @@ chunks-{train,valid}/  spans of m tokens; the training chunks are the
 vectors-{train,valid}/ frozen BERT keys
 index/                 of vectors-train
 neighbors-{train,valid}/
+{tokens,chunks,vectors,neighbors}-NAME/ of evaluation sets of other corpora
 """
 
 import dataclasses
@@ -52,8 +53,9 @@ class DataFolder(data_folder.DataFolder):
     return tokens_lib.TokenStore(self.path('tokens'))
 
   def chunks(self, split: str) -> chunks_lib.ChunkStore:
-    """Chunks of a split; those of 'train' are the datastore."""
-    return chunks_lib.ChunkStore(self.path(f'chunks-{split}'), self.tokens)
+    """Chunks of a split, or of an evaluation set; 'train' is the datastore."""
+    tokens = self.tokens if split in ('train', 'valid') else None
+    return chunks_lib.ChunkStore(self.path(f'chunks-{split}'), tokens)
 
   @functools.cached_property
   def duplicates(self) -> store.Store:

@@ -217,7 +217,7 @@ def evaluate_trained(
   settings = config.evaluate
   modes = _modes(trained, settings)
   readers = {
-    k: retro_task.chunk_reader(trained.config, trained.data, 'valid', k)
+    k: retro_task.chunk_reader(trained.config, trained.data, settings.split, k)
     for k in {k for _, _, k in modes}
   }
   for reader in readers.values():

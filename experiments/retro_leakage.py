@@ -16,6 +16,7 @@ What is measured is set as for experiments.retro_evaluate; on has the first k of
 from collections.abc import Sequence
 import dataclasses
 import json
+import math
 import pathlib
 from typing import Any
 
@@ -66,7 +67,7 @@ def _measure(
   with retro_evaluate.scorer(trained, config, evaluate.score_parts) as score:
     for name, retrieval, number in modes:
       reader = retro_task.chunk_reader(
-        trained.config, trained.data, 'valid', number
+        trained.config, trained.data, config.evaluate.split, number
       )
       found = retro_evaluate.measure(
         score, reader, trained, config, retrieval, name
@@ -107,7 +108,7 @@ def curves(
   settings, data = config.leakage, trained.data
   compared = dataclasses.replace(
     retro_task.chunk_reader(
-      trained.config, data, 'valid', settings.num_neighbors
+      trained.config, data, config.evaluate.split, settings.num_neighbors
     ),
     neighbor_length=2 * trained.config.model.chunk_length,
     neighbor_part='full',
@@ -169,10 +170,20 @@ def make_table(found: Sequence[Curve]) -> rich.table.Table:
       f'{100 * point.alpha:g} %',
       f'{100 * point.share:.1f} %',
       f'{point.documents:,}',
-      *(f'{line.points[i].bits_per_byte:.4f}' for line in found),
-      *(f'{g.bits_per_byte:+.4f}\n{g.low:+.4f} {g.high:+.4f}' for g in gains),
+      *(_figure(line.points[i].bits_per_byte, '.4f') for line in found),
+      *(_difference(g) for g in gains),
     )
   return table
+
+
+def _figure(value: float, form: str) -> str:
+  return '-' if math.isnan(value) else format(value, form)
+
+
+def _difference(gain: leakage.Point) -> str:
+  if math.isnan(gain.bits_per_byte):
+    return '-'
+  return f'{gain.bits_per_byte:+.4f}\n{gain.low:+.4f} {gain.high:+.4f}'
 
 
 def plot(found: Sequence[Curve], path: pathlib.Path) -> None:

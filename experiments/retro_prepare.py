@@ -3,7 +3,9 @@
 """Prepares the data of RETRO: tokenize, chunk, embed, index, find neighbors.
 
 With --config.deduplicate.threshold above 0, training documents that resemble an
-evaluation document so much are left out, of the datastore too.
+evaluation document so much are left out, of the datastore too. With
+--config.evaluation.name=NAME the corpus of --config.evaluation.corpus becomes an
+evaluation set of that name, for --config.evaluate.split=NAME.
 
   python -m experiments.retro_prepare --config=configs/<name>.py --workdir=DIR
 
@@ -17,6 +19,7 @@ every store that stands and compares its checksums.
 """
 
 from collections.abc import Callable
+from collections.abc import Sequence
 import functools
 import itertools
 
@@ -153,10 +156,12 @@ def chunk(config: Config, data: retro_data.DataFolder) -> Rows:
   return rows
 
 
-def embed(config: Config, data: retro_data.DataFolder) -> Rows:
+def embed(
+  config: Config, data: retro_data.DataFolder, splits: Sequence[str] = SPLITS
+) -> Rows:
   """Embeds every chunk with the frozen embedder."""
   embedder = retro_data.embedder(config)
-  for split in SPLITS:
+  for split in splits:
     with progress.bar(f'embed {split}', 'chunks') as update:
       stages.until_whole(
         config,
@@ -190,10 +195,12 @@ def build_index(config: Config, data: retro_data.DataFolder) -> Rows:
   return [(key, _text(value)) for key, value in index.report.items()]
 
 
-def find_neighbors(config: Config, data: retro_data.DataFolder) -> Rows:
+def find_neighbors(
+  config: Config, data: retro_data.DataFolder, splits: Sequence[str] = SPLITS
+) -> Rows:
   """Finds every chunk's neighbors, and checks a sample of them."""
   rows = []
-  for split in SPLITS:
+  for split in splits:
     arguments = (
       data.path(f'neighbors-{split}'),
       data.chunks(split),
@@ -225,6 +232,39 @@ def find_neighbors(config: Config, data: retro_data.DataFolder) -> Rows:
   return rows
 
 
+def prepare_evaluation(config: Config, data: retro_data.DataFolder) -> Rows:
+  """Makes an evaluation set of another corpus, with neighbors in the datastore.
+
+  A document whose id is also that of a training document does not get the latter's
+  chunks as neighbors, as everywhere.
+  """
+  name = config.evaluation.name
+  if not name:
+    return [('evaluation set', 'none is named')]
+  if name in chunks_lib.SPLITS or not name.replace('-', '_').isidentifier():
+    raise ValueError(
+      f'evaluation.name {name!r}: expected letters, digits, - and _, and none of '
+      f'{chunks_lib.SPLITS}.'
+    )
+  stages.wait_for_first(config, data.path(f'chunks-{name}'))
+  with progress.bar(f'tokenize {name}', 'documents') as update:
+    tokens = tokens_lib.build_token_store(
+      data.path(f'tokens-{name}'),
+      data_folder.corpus(config.evaluation.corpus),
+      data.tokenizer_path,
+      with_title=config.tokens.with_title,
+      documents_per_shard=config.tokens.documents_per_shard,
+      num_processes=config.tokens.num_processes,
+      progress=update,
+    )
+  chunks = chunks_lib.build_chunk_store(
+    data.path(f'chunks-{name}'), tokens, chunk_length=config.model.chunk_length
+  )
+  embed(config, data, [name])
+  rows = [(f'chunks, {name}', f'{chunks.num_chunks:,}')]
+  return rows + find_neighbors(config, data, [name])
+
+
 STAGES: dict[str, Callable[[Config, retro_data.DataFolder], Rows]] = {
   'tokenizer': train_tokenizer,
   'tokens': tokenize,
@@ -233,6 +273,7 @@ STAGES: dict[str, Callable[[Config, retro_data.DataFolder], Rows]] = {
   'vectors': embed,
   'index': build_index,
   'neighbors': find_neighbors,
+  'evaluation': prepare_evaluation,
 }
 
 

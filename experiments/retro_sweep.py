@@ -57,18 +57,14 @@ class Setting:
   facts: dict[str, Any]
 
 
-def _stored(trained: retro_task.Trained) -> int:
-  return trained.data.neighbors('valid').num_neighbors
-
-
 def _check_stored(
-  trained: retro_task.Trained, name: str, wanted: Sequence[int]
+  trained: retro_task.Trained, split: str, name: str, wanted: Sequence[int]
 ) -> None:
-  stored = _stored(trained)
+  stored = trained.data.neighbors(split).num_neighbors
   if not wanted or min(wanted) < 0 or max(wanted) > stored:
     raise ValueError(
       f'{name} {tuple(wanted)}: expected numbers of 0 to {stored}, the neighbors '
-      f'stored in {trained.data.path("neighbors-valid")}; for more, prepare the '
+      f'stored in {trained.data.path(f"neighbors-{split}")}; for more, prepare the '
       'neighbors again with --config.neighbors.stored=N.'
     )
 
@@ -79,9 +75,11 @@ def by_neighbors(
   """K neighbors; 0 is RETRO[OFF]."""
   del root
   ks = config.sweep.num_neighbors
-  _check_stored(trained, 'sweep.num_neighbors', ks)
+  _check_stored(trained, config.evaluate.split, 'sweep.num_neighbors', ks)
   for k in ks:
-    reader = retro_task.chunk_reader(trained.config, trained.data, 'valid', k)
+    reader = retro_task.chunk_reader(
+      trained.config, trained.data, config.evaluate.split, k
+    )
     yield Setting(f'k = {k}', reader, {'num_neighbors': k})
 
 
@@ -91,8 +89,10 @@ def by_parts(
   """Neighbors without continuations, continuations alone, and both."""
   del root
   k = config.evaluate.num_neighbors[0]
-  _check_stored(trained, 'evaluate.num_neighbors', [k])
-  reader = retro_task.chunk_reader(trained.config, trained.data, 'valid', k)
+  _check_stored(trained, config.evaluate.split, 'evaluate.num_neighbors', [k])
+  reader = retro_task.chunk_reader(
+    trained.config, trained.data, config.evaluate.split, k
+  )
   for part, name in PARTS.items():
     facts = {'num_neighbors': k, 'part': part}
     yield Setting(name, dataclasses.replace(reader, neighbor_part=part), facts)
@@ -107,22 +107,30 @@ def by_datastore(
 ) -> Iterator[Setting]:
   """Parts of the datastore, whose neighbors are found first."""
   k, data = config.evaluate.num_neighbors[0], trained.data
-  _check_stored(trained, 'evaluate.num_neighbors', [k])
+  split = config.evaluate.split
+  _check_stored(trained, config.evaluate.split, 'evaluate.num_neighbors', [k])
   if not config.sweep.shares:
     raise ValueError(
       'sweep.shares is empty: expected shares such as (1.0, 0.1).'
     )
   datastore, metric = data.chunks('train'), data.index.searcher.metric
-  reader = retro_task.chunk_reader(trained.config, data, 'valid', k)
-  for share in map(float, config.sweep.shares):
-    ids = datastore_subsets.chunks_of_part(datastore, share, config.seed)
+  reader = retro_task.chunk_reader(
+    trained.config, data, config.evaluate.split, k
+  )
+  parts = {  # One that leaves no document is told before any work.
+    float(share): datastore_subsets.chunks_of_part(
+      datastore, float(share), config.seed
+    )
+    for share in config.sweep.shares
+  }
+  for share, ids in parts.items():
     name = f'{100 * share:g} %'
-    path = root / 'sweep_datastore' / f'neighbors-valid-{share:g}'
+    path = root / 'sweep_datastore' / f'neighbors-{split}-{share:g}'
     with progress.bar(f'neighbors in {name}', 'chunks') as update:
       datastore_subsets.build_part_neighbors(
         path,
-        data.chunks('valid'),
-        data.vectors('valid'),
+        data.chunks(split),
+        data.vectors(split),
         datastore,
         data.vectors('train'),
         metric=metric,
@@ -155,7 +163,7 @@ def _identity(
     [
       trained.step,
       trained.config.to_json(sort_keys=True),
-      trained.data.neighbors('valid').store.fingerprint,
+      trained.data.neighbors(config.evaluate.split).store.fingerprint,
       config.evaluate.to_json(sort_keys=True),
       config.seed,
     ]

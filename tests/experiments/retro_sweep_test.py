@@ -98,6 +98,11 @@ def test_parts_of_the_datastore(config, tmp_path, capsys):
   assert part['share'] == 0.3 and '30 %' in capsys.readouterr().out
   content = json.loads((workdir / 'sweep_datastore.json').read_text())
   assert content['rows'] == [whole, part]
+  before = (workdir / 'sweep_datastore.json').read_bytes()
+  config.sweep.shares = (0.4, 1e-9)
+  with pytest.raises(ValueError, match='leaves no document'):
+    retro_sweep.run(config, str(workdir), 'datastore')
+  assert (workdir / 'sweep_datastore.json').read_bytes() == before
 
 
 def test_a_twin_has_nothing_to_sweep(config, tmp_path):
