@@ -301,4 +301,5 @@ def _shrink(config: ml_collections.ConfigDict) -> None:
   config.evaluate.batch_size = 8
   config.leakage.num_neighbors = 4
   config.sweep.num_neighbors = (0, 1, 4)
+  config.sweep.shares = (1.0, 0.3)
   config.sample.max_new_tokens = 24
