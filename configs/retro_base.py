@@ -46,6 +46,14 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
     'num_processes': 2,
   }
   config.valid_fraction = 0.02  # share of documents held out
+  config.deduplicate = {
+    # Training documents are left out whose n-grams of words have at least this
+    # Jaccard similarity with an evaluation document's; 0 leaves out none.
+    'threshold': 0.0,
+    'ngram': 13,
+    'num_permutations': 128,  # of MinHash
+    'seed': 0,
+  }
   config.embedder = {
     'path': '',  # '' is the packaged all-MiniLM-L6-v2
     'max_length': 128,  # wordpieces of a chunk
@@ -63,6 +71,11 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   config.neighbors = {
     'stored': 10,  # neighbors stored for each chunk
     'validate': 0.01,  # share recomputed and compared
+  }
+  # Another corpus to evaluate on, beside the documents held out.
+  config.evaluation = {
+    'name': '',  # '': none
+    'corpus': sections.corpus('jsonl'),
   }
   config.prepare = {
     'stages': 'all',  # or a list: tokenizer,tokens,chunks,vectors,...
@@ -159,12 +172,35 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   config.evaluate = {
     'workdir': config_dict.placeholder(str),  # '' or None: --workdir
     'twin_workdir': '',
+    'split': 'valid',  # or the name of an evaluation set
     'num_neighbors': (2,),
     'shuffled': True,
     'oracle': False,  # a diagnostic: what is to be predicted as neighbor
     'stride_chunks': 0,  # 0: half a sequence
+    # Or the share of a sequence that is context to what is scored: 0.75 or 0.875
+    # for Wikitext103.
+    'overlap': config_dict.placeholder(float),
     'max_documents': 0,  # 0: all
     'batch_size': 8,
+  }
+
+  # Leakage: r(C) of the evaluation's chunks (section 2.6 of the paper).
+  config.leakage = {
+    'num_neighbors': 10,  # nearest training chunks that a chunk is compared with
+    'alphas': (0.125, 0.25, 0.375, 0.5, 0.625, 0.75, 0.875, 1.0),
+  }
+
+  # Sweeps at evaluation (Table 14 of the paper).
+  config.sweep = {
+    'shares': (1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01),  # of the datastore
+    'num_neighbors': (0, 1, 2, 3, 4, 5, 10),  # at most neighbors.stored
+  }
+
+  # JSON lines for retro_lambada and retro_summary.
+  config.examples = {
+    'path': '',
+    'max_examples': 0,  # 0: all
+    'batch_size': 16,
   }
 
   # Sampling.
@@ -197,6 +233,7 @@ def published(arg: str = 'base') -> ml_collections.ConfigDict:
   config.corpus.kind = 'jsonl'
   config.tokenizer.vocab_size = 128_000
   config.valid_fraction = 0.001
+  config.deduplicate.threshold = 0.8
   config.model.update(
     {
       'encoder_d_model': 896,
@@ -274,4 +311,7 @@ def _shrink(config: ml_collections.ConfigDict) -> None:
   config.mesh = {'data': -1, 'fsdp': 1, 'tensor': 1}
   config.evaluate.max_documents = 3
   config.evaluate.batch_size = 8
+  config.leakage.num_neighbors = 4
+  config.sweep.num_neighbors = (0, 1, 4)
+  config.sweep.shares = (1.0, 0.3)
   config.sample.max_new_tokens = 24

@@ -4,11 +4,13 @@
 
 tokenizer/model        SentencePiece
 tokens/                every document
+duplicates/            training documents that are left out, if any are
 chunks-{train,valid}/  spans of m tokens; the training chunks are the
                        datastore
 vectors-{train,valid}/ frozen BERT keys
 index/                 of vectors-train
 neighbors-{train,valid}/
+{tokens,chunks,vectors,neighbors}-NAME/ of evaluation sets of other corpora
 """
 
 import dataclasses
@@ -20,6 +22,7 @@ from experiments import data_folder
 from retrieval import chunks as chunks_lib
 from retrieval import embedders
 from retrieval import index as index_lib
+from retrieval import near_duplicates
 from retrieval import neighbors as neighbors_lib
 from retrieval import retriever as retriever_lib
 from retrieval import store
@@ -64,8 +67,14 @@ class DataFolder(data_folder.DataFolder):
     return self.tokenizer.fingerprint
 
   def chunks(self, split: str) -> chunks_lib.ChunkStore:
-    """Chunks of a split; those of 'train' are the datastore."""
-    return chunks_lib.ChunkStore(self.path(f'chunks-{split}'), self.tokens)
+    """Chunks of a split, or of an evaluation set; 'train' is the datastore."""
+    tokens = self.tokens if split in ('train', 'valid') else None
+    return chunks_lib.ChunkStore(self.path(f'chunks-{split}'), tokens)
+
+  @functools.cached_property
+  def duplicates(self) -> store.Store:
+    """Training documents that nearly stand in the evaluation set."""
+    return store.Store.open(self.path('duplicates'), near_duplicates.KIND)
 
   def vectors(self, split: str) -> store.Store:
     """Keys of a split's chunks."""

@@ -13,6 +13,8 @@ itself with its continuation, which shows how well the model copies. Prints a
 table and writes DIR/evaluation.json.
 """
 
+from collections.abc import Callable
+from collections.abc import Iterator
 from collections.abc import Sequence
 import contextlib
 import dataclasses
@@ -73,36 +75,46 @@ class Result:
     row['minus_off'] = (
       dataclasses.asdict(self.minus_off) if self.minus_off else None
     )
-    return _finite(row)
+    return finite(row)
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
   """JSON values, null in place of what JSON cannot say."""
   if isinstance(value, dict):
-    return {key: _finite(x) for key, x in value.items()}
+    return {key: finite(x) for key, x in value.items()}
   if isinstance(value, float) and not math.isfinite(value):
     return None
   return value
 
 
 @contextlib.contextmanager
-def _scorer(trained: retro_task.Trained, config: ml_collections.ConfigDict):
-  """Yields the compiled score function, parameters sharded over the mesh."""
+def scorer(
+  trained: retro_task.Trained,
+  config: ml_collections.ConfigDict,
+  score: Callable[..., jax.Array] = evaluate.score_chunks,
+) -> Iterator[evaluate.ScoreFn]:
+  """Yields a compiled score function, parameters sharded over the mesh.
+
+  Args:
+    trained: the model.
+    config: `mesh`, `sharding_rules` and `evaluate.batch_size` are read from it.
+    score: `evaluate.score_chunks` or `evaluate.score_parts`.
+
+  Yields:
+    What `evaluate.evaluate` takes.
+  """
   mesh, rules = _mesh_and_rules(config)
   rows = sharding.batch_sharding(mesh, config.evaluate.batch_size)
   shardings = retro_task.param_shardings(trained.model.config, mesh, rules)
   params = jax.device_put(trained.params, shardings)
-  score = jax.jit(
-    functools.partial(
-      evaluate.score_chunks,
-      trained.model,
-      chunk_length=trained.model.config.chunk_length,
-    ),
+  length = trained.model.config.chunk_length
+  compiled = jax.jit(
+    functools.partial(score, trained.model, chunk_length=length),
     in_shardings=(shardings, rows),
     out_shardings=sharding.replicated(mesh),
   )
   with jax.set_mesh(mesh), nn.logical_axis_rules(rules):
-    yield lambda row: score(params, sharding.global_batch(row, rows))
+    yield lambda row: compiled(params, sharding.global_batch(row, rows))
 
 
 def _mesh_and_rules(config: ml_collections.ConfigDict):
@@ -130,6 +142,36 @@ def _modes(
   return modes
 
 
+def stride_chunks(
+  settings: ml_collections.ConfigDict, sequence_chunks: int
+) -> int:
+  """Chunks between the starts of windows; 0 is half a sequence.
+
+  Args:
+    settings: the config's `evaluate`: stride_chunks, or overlap, the share of a
+      sequence that is context to what is scored (Wikitext103: 0.75 or 0.875).
+    sequence_chunks: chunks of a sequence.
+
+  Raises:
+    ValueError: for both at once, or an overlap that is no whole number of chunks.
+  """
+  overlap = settings.overlap
+  if overlap is None:
+    return settings.stride_chunks
+  if settings.stride_chunks:
+    raise ValueError(
+      f'evaluate.overlap {overlap} and evaluate.stride_chunks '
+      f'{settings.stride_chunks}: expected one of them.'
+    )
+  stride = (1 - overlap) * sequence_chunks
+  if not 0 <= overlap < 1 or abs(stride - round(stride)) > 1e-6:
+    raise ValueError(
+      f'evaluate.overlap {overlap}: expected 0 or above, less than 1, and a '
+      f'whole number of the {sequence_chunks} chunks of a sequence.'
+    )
+  return round(stride)
+
+
 def measure(
   score: evaluate.ScoreFn,
   reader: pipeline.ChunkReader,
@@ -145,7 +187,7 @@ def measure(
       score,
       reader,
       sequence_chunks=trained.config.sequence_chunks,
-      stride_chunks=settings.stride_chunks,
+      stride_chunks=stride_chunks(settings, trained.config.sequence_chunks),
       batch_size=settings.batch_size,
       retrieval=retrieval,
       max_documents=settings.max_documents,
@@ -175,13 +217,13 @@ def evaluate_trained(
   settings = config.evaluate
   modes = _modes(trained, settings)
   readers = {
-    k: retro_task.chunk_reader(trained.config, trained.data, 'valid', k)
+    k: retro_task.chunk_reader(trained.config, trained.data, settings.split, k)
     for k in {k for _, _, k in modes}
   }
   for reader in readers.values():
     _ = reader.stores  # A k too large is told before any work.
   found = {}
-  with _scorer(trained, config) as score:
+  with scorer(trained, config) as score:
     for name, retrieval, k in modes:
       found[name] = measure(score, readers[k], trained, config, retrieval, name)
   off = found.get('RETRO off')
@@ -200,6 +242,39 @@ def evaluate_trained(
   ]
 
 
+def load(
+  config: ml_collections.ConfigDict,
+  workdir: str | os.PathLike,
+  twin_workdir: str | os.PathLike = '',
+) -> tuple[retro_task.Trained, retro_task.Trained | None]:
+  """The newest checkpoints of a run and of its twin's, over the same data.
+
+  Args:
+    config: see `evaluate_trained`; data_dir is where the data lie, by default
+      where they lay in training.
+    workdir: of the RETRO, or of any run.
+    twin_workdir: of the twin; '' for none.
+
+  Returns:
+    Both; None in place of no twin.
+
+  Raises:
+    FileNotFoundError: for a folder without a checkpoint or without data.
+    ValueError: when the twin retrieves.
+  """
+  mesh, rules = _mesh_and_rules(config)
+  read = functools.partial(retro_task.load, mesh=mesh, rules=rules)
+  trained, twin = read(workdir, config.data_dir), None
+  if twin_workdir:
+    twin = read(twin_workdir, str(trained.data.root))
+    if twin.model.config.cca_layers:
+      raise ValueError(
+        f'{twin_workdir}: evaluate.twin_workdir names a model that retrieves; '
+        'expected one trained with the twin config.'
+      )
+  return trained, twin
+
+
 def evaluate_workdir(
   config: ml_collections.ConfigDict,
   workdir: str | os.PathLike,
@@ -208,8 +283,7 @@ def evaluate_workdir(
   """Evaluates the newest checkpoint of a run, and of its twin's.
 
   Args:
-    config: see `evaluate_trained`; data_dir is where the data lie, by default
-      where they lay in training.
+    config: see `load`.
     workdir: of the RETRO, or of any run.
     twin_workdir: of the twin; '' for none. It reads the same data.
 
@@ -220,17 +294,7 @@ def evaluate_workdir(
     FileNotFoundError: for a folder without a checkpoint or without data.
     ValueError: for settings that do not fit.
   """
-  mesh, rules = _mesh_and_rules(config)
-  load = functools.partial(retro_task.load, mesh=mesh, rules=rules)
-  trained = load(workdir, config.data_dir)
-  twin = None
-  if twin_workdir:
-    twin = load(twin_workdir, str(trained.data.root))
-    if twin.model.config.cca_layers:
-      raise ValueError(
-        f'{twin_workdir}: evaluate.twin_workdir names a model that retrieves; '
-        'expected one trained with the twin config.'
-      )
+  trained, twin = load(config, workdir, twin_workdir)
   results = evaluate_trained(trained, config)
   off = next((r for r in results if r.name == 'RETRO off'), None)
   for result in evaluate_trained(twin, config) if twin else ():

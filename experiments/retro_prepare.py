@@ -2,6 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Prepares the data of RETRO: tokenize, chunk, embed, index, find neighbors.
 
+With --config.deduplicate.threshold above 0, training documents that resemble an
+evaluation document so much are left out, of the datastore too. With
+--config.evaluation.name=NAME the corpus of --config.evaluation.corpus becomes an
+evaluation set of that name, for --config.evaluate.split=NAME.
+
   python -m experiments.retro_prepare --config=configs/<name>.py --workdir=DIR
 
 runs every stage that is not done yet; --config.prepare.stages=index,neighbors
@@ -14,6 +19,7 @@ every store that stands and compares its checksums.
 """
 
 from collections.abc import Callable
+from collections.abc import Sequence
 import functools
 import itertools
 
@@ -26,6 +32,7 @@ from experiments import retro_data
 from experiments import stages
 from retrieval import chunks as chunks_lib
 from retrieval import index as index_lib
+from retrieval import near_duplicates
 from retrieval import neighbors as neighbors_lib
 from retrieval import store
 from retrieval import tokenizers
@@ -35,6 +42,7 @@ from retrieval import vectors as vectors_lib
 SPLITS = ('train', 'valid')
 _KINDS = {
   'tokens': tokens_lib.KIND,
+  'duplicates': near_duplicates.KIND,
   'chunks-train': chunks_lib.KIND,
   'chunks-valid': chunks_lib.KIND,
   'vectors-train': vectors_lib.KIND,
@@ -113,26 +121,47 @@ def tokenize(config: Config, data: retro_data.DataFolder) -> Rows:
   return rows
 
 
+def find_duplicates(config: Config, data: retro_data.DataFolder) -> Rows:
+  """Lists the training documents that nearly stand in the evaluation set."""
+  if not config.deduplicate.threshold:
+    return [('near-duplicates', 'not looked for')]
+  stages.wait_for_first(config, data.path('duplicates'))
+  with progress.bar('near-duplicates', 'documents') as update:
+    found = near_duplicates.build_duplicate_store(
+      data.path('duplicates'),
+      data.tokens,
+      data.tokenizer,
+      valid_fraction=config.valid_fraction,
+      settings=near_duplicates.Settings(**config.deduplicate),
+      progress=update,
+    )
+  return [('documents left out', f'{sum(found.rows("document")):,}')]
+
+
 def chunk(config: Config, data: retro_data.DataFolder) -> Rows:
   """Cuts both splits into chunks."""
   rows = []
   for split in SPLITS:
     stages.wait_for_first(config, data.path(f'chunks-{split}'))
+    leaves_out = split == 'train' and config.deduplicate.threshold
     chunks = chunks_lib.build_chunk_store(
       data.path(f'chunks-{split}'),
       data.tokens,
       chunk_length=config.model.chunk_length,
       split=split,
       valid_fraction=config.valid_fraction,
+      dropped=data.duplicates if leaves_out else None,
     )
     rows.append((f'chunks, {split}', f'{chunks.num_chunks:,}'))
   return rows
 
 
-def embed(config: Config, data: retro_data.DataFolder) -> Rows:
+def embed(
+  config: Config, data: retro_data.DataFolder, splits: Sequence[str] = SPLITS
+) -> Rows:
   """Embeds every chunk with the frozen embedder."""
   embedder = retro_data.embedder(config)
-  for split in SPLITS:
+  for split in splits:
     with progress.bar(f'embed {split}', 'chunks') as update:
       stages.until_whole(
         config,
@@ -166,10 +195,12 @@ def build_index(config: Config, data: retro_data.DataFolder) -> Rows:
   return [(key, _text(value)) for key, value in index.report.items()]
 
 
-def find_neighbors(config: Config, data: retro_data.DataFolder) -> Rows:
+def find_neighbors(
+  config: Config, data: retro_data.DataFolder, splits: Sequence[str] = SPLITS
+) -> Rows:
   """Finds every chunk's neighbors, and checks a sample of them."""
   rows = []
-  for split in SPLITS:
+  for split in splits:
     arguments = (
       data.path(f'neighbors-{split}'),
       data.chunks(split),
@@ -201,13 +232,48 @@ def find_neighbors(config: Config, data: retro_data.DataFolder) -> Rows:
   return rows
 
 
+def prepare_evaluation(config: Config, data: retro_data.DataFolder) -> Rows:
+  """Makes an evaluation set of another corpus, with neighbors in the datastore.
+
+  A document whose id is also that of a training document does not get the latter's
+  chunks as neighbors, as everywhere.
+  """
+  name = config.evaluation.name
+  if not name:
+    return [('evaluation set', 'none is named')]
+  if name in chunks_lib.SPLITS or not name.replace('-', '_').isidentifier():
+    raise ValueError(
+      f'evaluation.name {name!r}: expected letters, digits, - and _, and none of '
+      f'{chunks_lib.SPLITS}.'
+    )
+  stages.wait_for_first(config, data.path(f'chunks-{name}'))
+  with progress.bar(f'tokenize {name}', 'documents') as update:
+    tokens = tokens_lib.build_token_store(
+      data.path(f'tokens-{name}'),
+      data_folder.corpus(config.evaluation.corpus),
+      data.tokenizer_path,
+      with_title=config.tokens.with_title,
+      documents_per_shard=config.tokens.documents_per_shard,
+      num_processes=config.tokens.num_processes,
+      progress=update,
+    )
+  chunks = chunks_lib.build_chunk_store(
+    data.path(f'chunks-{name}'), tokens, chunk_length=config.model.chunk_length
+  )
+  embed(config, data, [name])
+  rows = [(f'chunks, {name}', f'{chunks.num_chunks:,}')]
+  return rows + find_neighbors(config, data, [name])
+
+
 STAGES: dict[str, Callable[[Config, retro_data.DataFolder], Rows]] = {
   'tokenizer': train_tokenizer,
   'tokens': tokenize,
+  'duplicates': find_duplicates,
   'chunks': chunk,
   'vectors': embed,
   'index': build_index,
   'neighbors': find_neighbors,
+  'evaluation': prepare_evaluation,
 }
 
 

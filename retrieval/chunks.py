@@ -68,6 +68,18 @@ def _any_document(
   )
 
 
+def _check_dropped(
+  dropped: store.Store, tokens: tokens_lib.TokenStore, valid_fraction: float
+) -> None:
+  made = dropped.fields['tokens'], dropped.fields['valid_fraction']
+  wanted = tokens.store.fingerprint, valid_fraction
+  if made != wanted:
+    raise ValueError(
+      f'{dropped.path}: made for the token store and valid_fraction {made}, '
+      f'expected {wanted}; remove it and run the stage duplicates again.'
+    )
+
+
 def build_chunk_store(
   path: str | os.PathLike,
   tokens: tokens_lib.TokenStore,
@@ -75,6 +87,7 @@ def build_chunk_store(
   chunk_length: int = 64,
   split: str = 'all',
   valid_fraction: float = 0.0,
+  dropped: store.Store | None = None,
 ) -> 'ChunkStore':
   """Cuts a split of a token store into chunks.
 
@@ -84,6 +97,8 @@ def build_chunk_store(
     chunk_length: m, in tokens.
     split: 'train', 'valid' or 'all'.
     valid_fraction: share of documents that belong to 'valid'.
+    dropped: a store whose `document` [n] lists documents to leave out, such as
+      those of `near_duplicates`; None leaves out none.
 
   Returns:
     The published store.
@@ -97,6 +112,11 @@ def build_chunk_store(
     'split': split,
     'valid_fraction': valid_fraction,
   }
+  left_out = np.zeros(0, np.int64)
+  if dropped is not None:
+    _check_dropped(dropped, tokens, valid_fraction)
+    fields['dropped'] = dropped.fingerprint
+    left_out = np.asarray(dropped.array('document')[:])
   writer = store.StoreWriter(path, KIND, fields)
   if writer.published:
     return ChunkStore(path, tokens)
@@ -111,6 +131,7 @@ def build_chunk_store(
   for i in writer.missing(source.num_shards):
     id_hash = source.shard(i, 'id_hash')
     chosen = in_split(np.asarray(id_hash), split, valid_fraction)
+    chosen &= ~np.isin(np.arange(offsets[i], offsets[i + 1]), left_out)
     arrays = _shard_arrays(
       source.shard(i, 'token_end'), int(offsets[i]), chosen, chunk_length
     )

@@ -11,7 +11,10 @@ and the datastore that answers may come from different token stores.
 
 from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Iterator
 import os
+from typing import Protocol
+from typing import runtime_checkable
 
 from absl import logging
 from jaxtyping import Float
@@ -30,11 +33,30 @@ _QUERY_BATCH = 1024
 _SCORE_RTOL, _SCORE_ATOL = 1e-5, 1e-5
 
 
+@runtime_checkable
+class Datastore(Protocol):
+  """What the search for neighbors asks of chunks: `ChunkStore`, or a part of one.
+
+  Attributes:
+    num_chunks: how many there are.
+  """
+
+  num_chunks: int
+
+  def document_hashes(self, ids: np.ndarray) -> np.ndarray:
+    """Hash of the id of each chunk's document: [...] uint64."""
+    ...
+
+  def shard_hashes(self) -> Iterator[np.ndarray]:
+    """The same shard by shard, no document in two of them."""
+    ...
+
+
 def keep_others(
   ids: Int[np.ndarray, 'b fetched'],
   scores: Float[np.ndarray, 'b fetched'],
   own: UInt64[np.ndarray, ' b'],
-  datastore: chunks_lib.ChunkStore,
+  datastore: Datastore,
   k: int,
 ) -> tuple[Int[np.ndarray, 'b k'], Float[np.ndarray, 'b k']]:
   """Drops the neighbors of a query's own document and keeps the best k.
@@ -91,7 +113,7 @@ class NeighborSearch:
     self,
     searcher: searchers.Searcher,
     exact: searchers.Searcher,
-    datastore: chunks_lib.ChunkStore,
+    datastore: Datastore,
     k: int,
     max_fetch: int = 128,
   ):

@@ -15,6 +15,7 @@ import math
 
 from flax import linen as nn
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from retro_jax import losses
@@ -23,7 +24,8 @@ from retro_jax import windows as windows_lib
 
 RETRIEVALS = ('on', 'off', 'shuffled', 'oracle')
 
-# Batch of rows -> [B, C] nats of each chunk's targets.
+# Batch of rows -> [B, C] nats of each chunk's targets, or [B, C, 2] of
+# `score_parts`.
 ScoreFn = Callable[[pipeline.Row], jax.Array]
 
 
@@ -35,6 +37,35 @@ def score_chunks(
   return nll.reshape(len(nll), -1, chunk_length).sum(-1)
 
 
+def score_parts(
+  model: nn.Module, params, batch: dict[str, jax.Array], chunk_length: int
+) -> jax.Array:
+  """Nats of each chunk's targets in it and after it: [B, C, 2] float32.
+
+  The last target of a chunk's positions is the next chunk's first token. Apart,
+  they tell what each chunk's own tokens cost; together they are `score_chunks`.
+  """
+  nll = losses.batch_nll(model, params, batch)
+  nll = nll.reshape(len(nll), -1, chunk_length)
+  return jnp.stack([nll[..., :-1].sum(-1), nll[..., -1]], -1)
+
+
+@dataclasses.dataclass(frozen=True)
+class ChunkNats:
+  """What the tokens of each evaluated chunk cost, document by document.
+
+  Attributes:
+    ids: [n] int64 chunk ids.
+    document: [n] int64 row of the chunk's document in `Evaluation`.
+    nats: [n] float64 negative log-likelihood of the chunk's own tokens; the
+      document's first token, BOS, is given.
+  """
+
+  ids: np.ndarray
+  document: np.ndarray
+  nats: np.ndarray
+
+
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
   """What was measured, by document.
@@ -44,12 +75,14 @@ class Evaluation:
     tokens: [D] int64 tokens scored: all but BOS.
     num_bytes: [D] int64 UTF-8 bytes.
     words: [D] int64 words between whitespace.
+    chunks: the same nats by chunk, where scores came as `score_parts`.
   """
 
   nats: np.ndarray
   tokens: np.ndarray
   num_bytes: np.ndarray
   words: np.ndarray
+  chunks: ChunkNats | None = None
 
   @property
   def bits_per_byte(self) -> float:
@@ -106,7 +139,7 @@ def evaluate(
 
   Args:
     score: batch of this process's rows -> [batch_size, C] nats of each chunk, of
-      all rows; see `score_chunks`.
+      all rows; see `score_chunks`, and `score_parts` for `Evaluation.chunks`.
     reader: of the evaluation set; its num_neighbors is k.
     sequence_chunks: chunks of a row, the longest window.
     stride_chunks: see `windows.make_windows`; 0 is half a sequence.
@@ -144,7 +177,7 @@ def evaluate(
   )
   share = batch_size // process_count
   mine = slice(process_index * share, (process_index + 1) * share)
-  nats = np.zeros(len(documents.index))
+  sums = _Sums(documents)
   total, done, pending = int(windows.count.sum()), 0, None
   for layout in windows_lib.layouts(windows, sequence_chunks, batch_size):
     retrieved_by = None
@@ -165,25 +198,55 @@ def evaluate(
     )
     scores = score(row)
     if pending is not None:  # Fetched late: the next rows are read meanwhile.
-      _add(nats, *pending)
+      sums.add(*pending)
     pending = (layout, scores)
     done += int((layout.ids >= 0).sum())
     if progress:
       progress(done, total)
-  _add(nats, *pending)
+  sums.add(*pending)
   return Evaluation(
-    nats,
+    sums.by_document(),
     windows_lib.num_targets(chunks, documents),
     chunks.tokens.num_bytes[documents.index],
     chunks.tokens.num_words[documents.index],
+    sums.by_chunk(),
   )
 
 
-def _add(
-  nats: np.ndarray, layout: windows_lib.Layout, scores: jax.typing.ArrayLike
-) -> None:
-  scores = np.asarray(scores, np.float64)[layout.scored]
-  np.add.at(nats, layout.owner[layout.scored], scores)
+class _Sums:
+  """Gathers scores: one row, of one or two parts, for each evaluated chunk."""
+
+  def __init__(self, documents: windows_lib.Documents):
+    self._documents = documents
+    self._start = np.cumsum(documents.count) - documents.count
+    self._parts: np.ndarray | None = None
+
+  def add(
+    self, layout: windows_lib.Layout, scores: jax.typing.ArrayLike
+  ) -> None:
+    """Takes the scores of one batch's rows: [B, C] or [B, C, 2]."""
+    scores = np.asarray(scores, np.float64)
+    if self._parts is None:
+      total = int(self._documents.count.sum())
+      self._parts = np.zeros((total, *scores.shape[2:]))
+    owner = layout.owner[layout.scored]
+    within = layout.ids[layout.scored] - self._documents.first[owner]
+    self._parts[self._start[owner] + within] = scores[layout.scored]
+
+  def by_document(self) -> np.ndarray:
+    """Nats of each document: [D]."""
+    whole = self._parts.reshape(len(self._parts), -1).sum(-1)
+    return np.add.reduceat(whole, self._start)
+
+  def by_chunk(self) -> ChunkNats | None:
+    """What each chunk's own tokens cost, if the scores came in parts."""
+    if self._parts.ndim == 1:
+      return None
+    nats, d = self._parts[:, 0].copy(), self._documents
+    nats[1:] += self._parts[:-1, 1]  # 0 at the end of a document
+    document = np.repeat(np.arange(len(d.count)), d.count)
+    ids = np.arange(len(nats)) + (d.first - self._start)[document]
+    return ChunkNats(ids, document, nats)
 
 
 @dataclasses.dataclass(frozen=True)

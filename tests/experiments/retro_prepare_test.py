@@ -15,7 +15,9 @@ import pytest
 from configs import retro_base
 from experiments import retro_data
 from experiments import retro_prepare
+from experiments import retro_task
 from experiments import stages
+from retrieval import embedders
 from retrieval import index as index_lib
 from retrieval import store
 from retrieval import tokenizers
@@ -71,6 +73,7 @@ import pathlib, sys, time
 sys.path[:0] = [{root!r}, {tests!r}]
 import retro_prepare_test
 from experiments import retro_prepare
+from experiments import retro_task
 from experiments import stages
 from retrieval import tokens
 def refused(*args):
@@ -206,3 +209,61 @@ def test_the_exam_asks_all_over_the_held_out_chunks(
   config.index.num_queries = 20
   retro_prepare.build_index(config, data)
   np.testing.assert_array_equal(asked[0], np.arange(0, 100, 5))
+
+
+def test_near_duplicates_leave_the_datastore(corpus, copy, capsys):
+  """The corpus's texts repeat, so that many resemble a held-out one."""
+  config = _config(corpus, stages='duplicates,chunks')
+  config.deduplicate.threshold = 0.8
+  with pytest.raises(ValueError, match='dropped.*remove this one'):
+    retro_prepare.run(config, str(copy))
+  shutil.rmtree(copy / 'data' / 'chunks-train')
+  retro_prepare.run(config, str(copy))
+  assert 'documents left out' in capsys.readouterr().out
+  data = retro_data.DataFolder.of(config, copy)
+  dropped = data.duplicates.array('document')[:]
+  chunks = data.chunks('train')
+  left = np.unique(chunks.documents(np.arange(chunks.num_chunks)))
+  assert len(dropped) and len(left) and not np.isin(left, dropped).any()
+  config.prepare.verify = True
+  retro_prepare.run(config, str(copy))
+  assert 'checksums, duplicates' in capsys.readouterr().out
+
+
+class _Sums(embedders.Embedder):
+  """An embedder without a model."""
+
+  fingerprint = 'sums'
+  dimension = 3
+
+  def __init__(self):
+    pass
+
+  def embed_texts(self, texts, progress=None):
+    rows = [(len(text), text.count('e'), sum(text.encode())) for text in texts]
+    return np.asarray(rows, np.float32)
+
+
+def test_an_evaluation_set_of_another_corpus(
+  corpus, copy, tmp_path, monkeypatch
+):
+  monkeypatch.setattr(retro_data, 'embedder', lambda config: _Sums())
+  (tmp_path / 'other.txt').write_text('Nobody had ground an old river. ' * 9)
+  config = _config(corpus, stages='vectors,index,neighbors,evaluation')
+  config.evaluation.name = 'other'
+  config.evaluation.corpus.kind = 'text'
+  config.evaluation.corpus.path = str(tmp_path / 'other.txt')
+  config.index.num_queries = 5
+  retro_prepare.run(config, str(copy))
+  data = retro_data.DataFolder.of(config, copy)
+  reader = retro_task.chunk_reader(config, data, 'other', 2)
+  chunks = data.chunks('other')
+  row = reader.read(np.arange(chunks.num_chunks))
+  text = data.tokenizer.decode(row['tokens'][row['segment_ids'] > 0])
+  assert 'Nobody had ground an old river. Nobody' in text
+  assert row['neighbor_mask'].any((1, 2)).all()
+  found = data.neighbors('other').ids(np.arange(chunks.num_chunks))
+  assert found.max() < data.chunks('train').num_chunks and (found >= 0).all()
+  config.evaluation.name = 'train'
+  with pytest.raises(ValueError, match="evaluation.name 'train'"):
+    retro_prepare.run(config, str(copy))

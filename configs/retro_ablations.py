@@ -1,0 +1,86 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The ablations of RETRO's Table 13, each as one change of retro_pretrain_small.
+
+The argument is the row; with _test behind it, at the size of a test:
+
+  for row in retro no_query_conditioning cca_all no_retrieval; do
+    python -m experiments.retro_train \
+      --config=configs/retro_ablations.py:$row \
+      --config.data_dir=runs/simplewiki/data --workdir=runs/ablations/$row
+    python -m experiments.retro_evaluate \
+      --config=configs/retro_ablations.py:$row --workdir=runs/ablations/$row
+  done
+  python -m experiments.retro_tables --table=13 --output=tables \
+    --run=runs/ablations/retro --run=runs/ablations/no_query_conditioning ...
+
+Data are those of retro_pretrain_small. Layers of the paper's 12 stand for the same
+part of the small model's: the top, the middle, every third, counted from the first
+or from the middle. Its start as a lookup needs shared embeddings; so the two rows
+about these, shared_embeddings and separate_embeddings, both go without.
+"""
+
+from typing import Any
+
+import ml_collections
+
+from configs import retro_base
+from configs import retro_pretrain_small
+
+_LAYERS = retro_pretrain_small.get_config().model.num_layers
+
+# Row -> what differs from retro_pretrain_small.
+ROWS: dict[str, dict[str, Any]] = {
+  'retro': {},
+  'no_query_conditioning': {'model': {'query_conditioning': False}},
+  'no_cca_positions': {'model': {'cca_positions': False}},
+  'shared_embeddings': {'model': {'lookup_init': False}},
+  'separate_embeddings': {
+    'model': {'lookup_init': False, 'share_embeddings': False}
+  },
+  'encoder_6_layers': {'model': {'encoder_num_layers': 6}},
+  'neighbors_only': {'neighbor_part': 'neighbor'},
+  'continuations_only': {'neighbor_part': 'continuation'},
+  'no_retrieval': {'retrieval': False},
+  'train_1_neighbor': {'num_neighbors': 1},
+  'train_4_neighbors': {'num_neighbors': 4},
+  'cca_bottom': {'model': {'cca_layers': (1,)}},
+  'cca_middle': {'model': {'cca_layers': (_LAYERS // 2,)}},
+  'cca_top': {'model': {'cca_layers': (_LAYERS,)}},
+  'cca_all': {'model': {'cca_layers': tuple(range(1, _LAYERS + 1))}},
+  'cca_every_3_from_1': {
+    'model': {'cca_layers': tuple(range(1, _LAYERS + 1, 3))}
+  },
+}
+ARGS = (*ROWS, *(f'{row}_test' for row in ROWS))
+
+
+def get_config(arg: str = 'retro') -> ml_collections.ConfigDict:
+  """Returns the configuration of a row.
+
+  Args:
+    arg: a row, or one with _test behind it.
+
+  Raises:
+    ValueError: for another argument.
+  """
+  if arg not in ARGS:
+    raise ValueError(
+      f'Config argument {arg!r}: expected one of {list(ROWS)}, or one of these '
+      'with _test.'
+    )
+  row = arg.removesuffix('_test')
+  config = retro_pretrain_small.get_config()
+  config.update(ROWS[row])
+  if arg != row:
+    kept = config.model.cca_layers
+    config = retro_base.finish(config, 'test')
+    config.model.num_layers = _LAYERS
+    config.model.cca_layers = kept
+    config.model.encoder_num_layers = (
+      ROWS[row]
+      .get('model', {})
+      .get('encoder_num_layers', config.model.encoder_num_layers)
+    )
+    config.model.share_embeddings = row != 'separate_embeddings'
+  return config
