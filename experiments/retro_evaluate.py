@@ -73,13 +73,15 @@ class Result:
     row['minus_off'] = (
       dataclasses.asdict(self.minus_off) if self.minus_off else None
     )
-    return _finite(row)
+    return finite(row)
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
   """JSON values, null in place of what JSON cannot say."""
   if isinstance(value, dict):
-    return {key: _finite(x) for key, x in value.items()}
+    return {key: finite(x) for key, x in value.items()}
+  if isinstance(value, list):
+    return [finite(x) for x in value]
   if isinstance(value, float) and not math.isfinite(value):
     return None
   return value

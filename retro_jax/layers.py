@@ -48,6 +48,7 @@ class FeedForward(nn.Module):
     width = x.shape[-1]
     out_scale = c.output_scale(self.branches)
     y = rms_norm(c, 'norm')(x)
+    self.sow('intermediates', 'normed', y)  # the last layer's: kNN-LM's keys
     y = self._linear('w1', y, self.d_ff, ('embed', 'mlp'), c.init_scale)
     y = ACTIVATIONS[c.activation](y)
     y = self._linear('w2', y, width, ('mlp', 'embed'), out_scale)
