@@ -251,13 +251,13 @@ def make_table(rows: list[Row], content: dict) -> rich.table.Table:
     title=f'{one["documents"]:,} held-out documents, {one["tokens"]:,} tokens; '
     f'settings chosen on {content["tuned_documents"]:,} others; datastore of '
     f'{data["keys"]:,} keys',
-    caption='Minus alone: bits per byte less those of the model alone; '
+    caption='Change: bits per byte less those of the model alone; '
     'interval: 95 % of a paired bootstrap over documents.',
     box=rich.box.SIMPLE_HEAD,
   )
   table.add_column('model', no_wrap=True)
   for name in (
-    *('k', 'lambda', 'temperature', 'bits/byte', 'minus alone', 'interval'),
+    *('k', 'lambda', 'temp', 'bits/byte', 'change', 'interval'),
     *('token ppl', 'word ppl'),
   ):
     table.add_column(name, justify='right', no_wrap=True)
@@ -268,12 +268,12 @@ def make_table(rows: list[Row], content: dict) -> rich.table.Table:
       row.name,
       str(k),
       f'{weight:.3g}' if row.setting else '',
-      f'{temperature:.4g}' if row.setting else '',
+      f'{temperature:.3g}' if row.setting else '',
       f'{found["bits_per_byte"]:.4f}',
       f'{d.mean:+.4f}' if d else '',
       f'{d.low:+.4f} {d.high:+.4f}' if d else '',
-      f'{found["token_perplexity"]:,.2f}',
-      f'{found["word_perplexity"]:,.2f}',
+      retro_evaluate.format_perplexity(found['token_perplexity']),
+      retro_evaluate.format_perplexity(found['word_perplexity']),
     )
   return table
 

@@ -12,7 +12,6 @@ Work is shared by shards, so every process has the model on its own devices.
 from collections.abc import Iterator
 import contextlib
 import dataclasses
-import functools
 import hashlib
 import math
 import os
@@ -32,6 +31,9 @@ from retrieval import index as index_lib
 from retrieval import key_values
 from retrieval import store
 from retro_jax import knn_lm
+
+# Of a module's own, so that asking again does not compile again.
+_token_features = jax.jit(knn_lm.token_features, static_argnames='model')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -150,7 +152,7 @@ def features(
   config: ml_collections.ConfigDict,
   batch_size: int,
 ) -> Iterator[knn_lm.FeatureFn]:
-  """Yields the compiled function of a batch, rows over this process's devices.
+  """Yields the function of a batch, compiled, its rows over this process's devices.
 
   Raises:
     ValueError: when the rows do not divide over the devices.
@@ -165,10 +167,7 @@ def features(
   shardings = retro_task.param_shardings(trained.model.config, mesh, rules)
   params = jax.device_put(trained.params, shardings)
   rows = NamedSharding(mesh, P(sharding.BATCH_AXES))
-  compute = jax.jit(
-    functools.partial(knn_lm.token_features, trained.model),
-    in_shardings=(shardings, rows),
-    out_shardings=rows,
-  )
   with jax.set_mesh(mesh), nn.logical_axis_rules(rules):
-    yield functools.partial(compute, params)
+    yield lambda row: _token_features(
+      trained.model, params, jax.device_put(row, rows)
+    )

@@ -6,6 +6,7 @@ import functools
 import math
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -62,7 +63,9 @@ def test_the_mixture_sums_to_one_over_the_vocabulary():
   total = np.zeros((2, len(values)))
   for y in range(V):
     targets = np.full(len(values), y)
-    log_knn = knn_lm.log_knn_probability(distances, values, targets, 9.0, (3, 9))
+    log_knn = knn_lm.log_knn_probability(
+      distances, values, targets, 9.0, (3, 9)
+    )
     for i in range(2):
       total[i] += np.exp(knn_lm.interpolate(log_lm[:, y], log_knn[i], 0.3))
   np.testing.assert_allclose(total, 1, rtol=1e-12)
@@ -119,7 +122,11 @@ def test_settings_that_are_none():
   for temperature, ks in ((0.0, (1,)), (1.0, (10,)), (1.0, (0,))):
     with pytest.raises(ValueError, match='ks in 1..9'):
       knn_lm.log_knn_probability(distances, values, targets, temperature, ks)
-  for grid in (((), (1,), (0,)), ((1,), (0.0,), (0,)), ((1,), (1,), (1.0,))):
+  for grid in (
+    ((), (1.0,), (0.0,)),
+    ((1,), (0.0,), (0.0,)),
+    ((1,), (1.0,), (1.0,)),
+  ):
     with pytest.raises(ValueError, match='expected'):
       knn_lm.Grid(*grid)
 
@@ -140,7 +147,8 @@ def retro():
     cca_layers=(2,),
     encoder_num_layers=1,
   )
-  retro, params = model.Retro(config), tiny.params(config)
+  retro = model.Retro(config)
+  params = jax.tree.map(jnp.asarray, tiny.params(config))
   features = jax.jit(functools.partial(knn_lm.token_features, retro, params))
   return retro, params, features
 
