@@ -147,14 +147,34 @@ def build_index(
   """Builds, measures and publishes the index of the keys."""
   del workdir
   stages.wait_for_first(config, folder.index)
+  settings = config.knn_lm.index.to_dict()
+  floor = settings.pop('recall_floor')
   pairs = key_values.KeyValueStore(folder.datastore)
+  # What counts is what is left after exact scoring: it has a floor, not this.
   index = index_lib.build_index(
     folder.index,
     pairs.keys,
     pairs.store.fingerprint,
-    index_lib.IndexConfig(**config.knn_lm.index.to_dict()),
+    index_lib.IndexConfig(**settings, recall_floor=0.0),
   )
-  return [(name, str(value)) for name, value in index.report.items()]
+  k, at = max(config.knn_lm.ks), settings['recall_at']
+  recall = key_values.recall(
+    *(pairs, index.searcher),
+    k=k,
+    at=at,
+    num_queries=settings['num_queries'],
+  )
+  if recall < floor:
+    raise ValueError(
+      f'{folder.index}: of the {at} nearest keys a search for {k} finds '
+      f'{recall:.4f}, below knn_lm.index.recall_floor={floor}; remove the index '
+      'and raise knn_lm.index.scann.num_leaves_to_search or num_to_rescore, or '
+      'set knn_lm.index.searcher=exact.'
+    )
+  return [
+    (f'{at} nearest among {k} found', f'{recall:.4f}'),
+    *((name, str(value)) for name, value in index.report.items()),
+  ]
 
 
 STAGES = {'datastore': build_datastore, 'index': build_index}

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from retrieval import index_exam
 from retrieval import searchers
 from retrieval import store
 from retrieval import tokens as tokens_lib
@@ -178,3 +179,33 @@ class KeyValueSearch:
       scores = np.take_along_axis(scores, order, 1)
     values = self._values[np.maximum(ids, 0)]
     return -scores.astype(np.float32), np.where(ids >= 0, values, 0)
+
+
+def recall(
+  pairs: KeyValueStore,
+  searcher: searchers.Searcher,
+  *,
+  k: int,
+  at: int,
+  num_queries: int,
+) -> float:
+  """How many of the very nearest keys a search for k finds.
+
+  Args:
+    pairs: the datastore, rows of which ask, without finding themselves.
+    searcher: over its keys.
+    k: neighbors that are sought, and scored again exactly.
+    at: of the nearest ones that count.
+    num_queries: that measure it.
+
+  Returns:
+    The share found of the `at` nearest keys; those that tie count alike.
+  """
+  queries = index_exam.Exam.of_rows(pairs.keys, num_queries, at).queries
+  exact = searchers.ExactSearcher(pairs.keys, 'squared_l2', check=False)
+  _, best = exact.search(queries, at + 1)
+  search = KeyValueSearch(pairs, searcher)
+  distances, _ = search.search(queries, max(k, at + 1))
+  real = np.isfinite(best[:, 1:])
+  found = distances[:, 1 : at + 1] <= -best[:, -1:]
+  return float(found[real].mean()) if real.any() else 1.0

@@ -104,7 +104,7 @@ def read_tokens(
     stride_chunks: see `windows.make_windows`; 0 is half a sequence.
     batch_size: rows that `features` gets.
     dtype: of the keys.
-    progress: called with the number of chunks done.
+    progress: called with the number of chunks whose tokens are done.
 
   Returns:
     The tokens, document by document.
@@ -132,7 +132,7 @@ def read_tokens(
     if pending is not None:  # Fetched late: the next rows are read meanwhile.
       made = _place(made, documents, first, *pending)
     pending = (layout, row, found)
-    done += int((layout.ids >= 0).sum())
+    done += int(layout.scored.sum())
     if progress:
       progress(done)
   return _place(made, documents, first, *pending)

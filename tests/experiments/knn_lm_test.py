@@ -313,3 +313,8 @@ def test_what_does_not_fit_is_told(runs, workdir, tmp_path):
   refused('no key-values store here', folder=tmp_path)
   refused('batch_size=3: expected a multiple', knn_lm_build.run, batch_size=3)
   refused('another|something else', knn_lm_build.run, max_documents=3)
+  refused(
+    'of the 10 nearest keys a search for 16 finds 1.0000, below',
+    knn_lm_build.run,
+    index={'recall_floor': 1.1},
+  )

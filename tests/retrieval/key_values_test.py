@@ -5,6 +5,7 @@
 import numpy as np
 import pytest
 
+from retrieval import index_exam
 from retrieval import key_values
 from retrieval import searchers
 from tests.retrieval import tiny_stores
@@ -121,6 +122,29 @@ def test_quantized_search_gives_exact_distances(pairs, queries, rescore):
 
 
 @_needs_scann
+def test_recall_is_of_what_is_scored_again(pairs):
+  """Hashes alone find few of the nearest 10 at once, but most among 200."""
+  config = searchers.ScannConfig(
+    rescore='none', num_leaves_to_search=45, dimensions_per_block=4
+  )
+  scann = searchers.ScannSearcher.build(pairs.keys, 'squared_l2', config)
+  few, most = (
+    key_values.recall(pairs, scann, k=k, at=10, num_queries=30)
+    for k in (11, 200)
+  )
+  assert few < 0.8 < 0.9 < most <= 1
+  queries = index_exam.Exam.of_rows(pairs.keys, 30, 10).queries
+  nearest, _ = _slow(pairs, queries, 11)
+  ids, _ = scann.search(queries, 11)
+  keys = np.asarray(pairs.keys, np.float64)
+  got = ((keys[ids] - queries[:, None].astype(np.float64)) ** 2).sum(-1)
+  want = np.mean(np.sort(got, 1)[:, 1:] <= nearest[:, -1:])
+  assert few == pytest.approx(want)
+  exact = searchers.ExactSearcher(pairs.keys, 'squared_l2')
+  assert key_values.recall(pairs, exact, k=10, at=10, num_queries=5) == 1
+
+
+@_needs_scann
 def test_hashes_alone_are_what_is_saved(pairs, tmp_path):
   config = searchers.ScannConfig(rescore='none')
   scann = searchers.ScannSearcher.build(pairs.keys, 'squared_l2', config)
@@ -160,7 +184,7 @@ def test_a_document_in_the_datastore_is_told(tokens, tmp_path, column):
   inside[1, column] = hashes[17, column]
 
   def read(shard):
-    return {**_arrays(shard), 'documents': inside + np.uint64(shard == 1)}
+    return {**_arrays(shard), 'documents': inside + np.uint64(shard != 1)}
 
   pairs = _build(tmp_path / 'datastore', read)
   others = np.delete(np.arange(40), 17)
