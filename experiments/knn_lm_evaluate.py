@@ -254,6 +254,7 @@ def make_table(rows: list[Row], content: dict) -> rich.table.Table:
     caption='Change: bits per byte less those of the model alone; '
     'interval: 95 % of a paired bootstrap over documents.',
     box=rich.box.SIMPLE_HEAD,
+    padding=(0, 1, 0, 0),
   )
   table.add_column('model', no_wrap=True)
   for name in (
