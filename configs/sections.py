@@ -34,7 +34,7 @@ def scann() -> dict[str, Any]:
     'dimensions_per_block': 2,
     'anisotropic_threshold': 0.2,
     'num_to_rescore': 0,
-    'rescore': 'float32',  # or bfloat16, int8
+    'rescore': 'float32',  # or bfloat16, int8, none
     'soar': False,  # for metric dot_product
     'num_threads': 0,
   }

@@ -82,6 +82,8 @@ def finite(value: Any) -> Any:
   """JSON values, null in place of what JSON cannot say."""
   if isinstance(value, dict):
     return {key: finite(x) for key, x in value.items()}
+  if isinstance(value, list):
+    return [finite(x) for x in value]
   if isinstance(value, float) and not math.isfinite(value):
     return None
   return value
@@ -326,13 +328,14 @@ def make_table(results: Sequence[Result]) -> rich.table.Table:
       f'{row["bits_per_byte"]:.4f}',
       f'{d.mean:+.4f}' if d else '',
       f'{d.low:+.4f} {d.high:+.4f}' if d else '',
-      _perplexity(row['token_perplexity']),
-      _perplexity(row['word_perplexity']),
+      format_perplexity(row['token_perplexity']),
+      format_perplexity(row['word_perplexity']),
     )
   return table
 
 
-def _perplexity(x: float) -> str:
+def format_perplexity(x: float) -> str:
+  """A perplexity as text for a table."""
   return f'{x:,.2f}' if x < 1e5 else f'{x:.3g}'
 
 

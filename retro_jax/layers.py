@@ -68,6 +68,7 @@ class FeedForward(nn.Module):
     width = x.shape[-1]
     out_scale = c.output_scale(self.branches)
     h = norm(c, 'norm')(x)
+    self.sow('intermediates', 'normed', h)  # the last layer's: kNN-LM's keys
     y = self._linear('w1', h, self.d_ff, ('embed', 'mlp'), c.init_scale)
     y = ACTIVATIONS[c.activation](y)
     if c.gated:

@@ -25,7 +25,7 @@ from retrieval.searchers import base
 
 MIN_ROWS = 4096  # below this exact search is as fast and loses nothing
 _MIN_HASHED_ROWS = 16
-_RESCORE_BYTES = {'float32': 4, 'bfloat16': 2, 'int8': 1}
+_RESCORE_BYTES = {'float32': 4, 'bfloat16': 2, 'int8': 1, 'none': 0}
 _WHOLE = (
   'num_leaves',
   'num_leaves_to_search',
@@ -48,7 +48,8 @@ class ScannConfig:
     anisotropic_threshold: of the hashing.
     num_to_rescore: candidates scored again; 0: 100. A search for more than half
       as many takes twice its k.
-    rescore: type of the vectors kept for that: float32, bfloat16 or int8.
+    rescore: type of the vectors kept for that: float32, bfloat16 or int8; none
+      keeps the hashes alone, for callers that score what is found themselves.
     soar: spilled partitions (Sun et al. 2023), for dot_product only.
     num_threads: of building and searching; 0: all cores of the machine.
   """
@@ -105,7 +106,8 @@ class ScannConfig:
       )
     if self.rescore not in _RESCORE_BYTES:
       raise ValueError(
-        f'scann.rescore={self.rescore!r}: expected float32, bfloat16 or int8.'
+        f'scann.rescore={self.rescore!r}: expected float32, bfloat16, int8 or '
+        'none.'
       )
     if self.soar and metric != 'dot_product':
       raise ValueError('scann.soar=True: expected metric dot_product.')
@@ -260,7 +262,7 @@ class ScannSearcher:
     )
     if config.rescore == 'float32':
       builder = builder.reorder(config.num_to_rescore)
-    else:
+    elif config.rescore != 'none':
       builder = builder.reorder(
         config.num_to_rescore, quantize=_quantizer(config.rescore)
       )
