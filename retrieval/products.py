@@ -103,6 +103,16 @@ def _weights(queries, keys, bias, mask):
   return jax.nn.softmax(logits, axis=-1).astype(queries.dtype)
 
 
+def weights(
+  queries: Float[Array, 'M N Q K'],
+  keys: Float[Array, 'M N S K'],
+  bias: Float[Array, 'M N Q S1'] | None = None,
+  mask: Bool[Array, '#M #N #Q S'] | None = None,
+) -> Float[Array, 'M N Q S']:
+  """The weights of `attend`'s values, for those who look inside."""
+  return _weights(queries, keys, bias, mask)
+
+
 @jax.custom_vjp
 def attend(
   queries: Float[Array, 'M N Q K'],

@@ -383,6 +383,11 @@ class RelativeAttention(nn.Module):
           query_length,
           key_length,
         )
+      if self.is_mutable_collection('weights') and not self.is_initializing():
+        shares = products.weights(
+          with_u[:, :, part], k[:, :, :seen], bias, allowed
+        )
+        self.sow('weights', 'weights', shares)
       mixed.append(
         products.attend(
           with_u[:, :, part], k[:, :, :seen], v[:, :, :seen], bias, allowed

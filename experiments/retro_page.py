@@ -1,0 +1,236 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""What `retro_inspect` found, as an HTML page, a notebook's widget and a table.
+
+The page stands by itself: no file beside it, no script from elsewhere. Green is
+what retrieval made likelier, red what it made less likely, as in Borgeaud et al.
+2022, appendix E, at most at half a nat; blue is what the neighbors repeat.
+"""
+
+import dataclasses
+import hashlib
+import html
+import math
+from typing import Any
+
+import rich.box
+import rich.table
+
+_MOST_NATS = 0.5  # at which a color is full; the paper's
+_MOST_REPEATED = 8  # tokens, likewise
+
+
+@dataclasses.dataclass(frozen=True)
+class Neighbor:
+  """A neighbor of a chunk.
+
+  Attributes:
+    id: chunk of the datastore.
+    title: of its document.
+    distance: smaller is nearer; of an index by inner product its negative.
+    overlap: the longest run of tokens shared with the chunk, over the chunk's
+      tokens: its part in r(C).
+    pieces: its text, token by token, with the continuation.
+    shared: first and past-last token of the longest run that it shares with the
+      chunk after, which reads it.
+    attention: share of the cross-attention that it gets, 0 if nothing reads it.
+    gain: nats by which the chunk after is less likely without it.
+  """
+
+  id: int
+  title: str
+  distance: float
+  overlap: float
+  pieces: list[str]
+  shared: tuple[int, int]
+  attention: float = 0.0
+  gain: float = 0.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Chunk:
+  """Tokens start..stop-1 and what they retrieved, best first."""
+
+  start: int
+  stop: int
+  neighbors: list[Neighbor]
+
+  @property
+  def overlap(self) -> float:
+    """r(C), from the neighbors that are shown."""
+    return max((x.overlap for x in self.neighbors), default=0.0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Page:
+  """A document, looked at.
+
+  Attributes:
+    title: of the document.
+    pieces: [T] text of each token; BOS, the first, has none.
+    on: [T] nats with retrieval, 0 for BOS.
+    off: [T] nats without.
+    repeated: [T] see `attribution.repeated`.
+    chunks: of the document, in order.
+    num_bytes: of the text, in UTF-8.
+  """
+
+  title: str
+  pieces: list[str]
+  on: list[float]
+  off: list[float]
+  repeated: list[int]
+  chunks: list[Chunk]
+  num_bytes: int
+
+  def gain(self, chunk: Chunk) -> float:
+    """Nats that retrieval saves on a chunk's tokens."""
+    span = slice(chunk.start, chunk.stop)
+    return sum(self.off[span]) - sum(self.on[span])
+
+  def bits_per_byte(self, nats: list[float]) -> float:
+    """Of `on` or `off`."""
+    return sum(nats) / math.log(2) / max(self.num_bytes, 1)
+
+  def to_json(self) -> dict[str, Any]:
+    """All of it as JSON values."""
+    content = dataclasses.asdict(self)
+    for written, chunk in zip(content['chunks'], self.chunks, strict=True):
+      written |= {'overlap': chunk.overlap, 'gain': self.gain(chunk)}
+    return content
+
+
+def make_table(page: Page) -> rich.table.Table:
+  """A line for each chunk."""
+  table = rich.table.Table(
+    title=f'{page.title or "The text"}: {len(page.pieces) - 1:,} tokens',
+    caption='Saved: nats that retrieval saves on the chunk. Worth: nats that the '
+    'neighbor saves on the chunk after, the others left in place.',
+    box=rich.box.SIMPLE_HEAD,
+  )
+  for name in ('chunk', 'saved', 'r(C)'):
+    table.add_column(name, justify='right')
+  table.add_column('neighbors: title, distance, attention, worth')
+  for number, chunk in enumerate(page.chunks, start=1):
+    found = '; '.join(
+      f'{x.title} {x.distance:.2f} {x.attention:.0%} {x.gain:+.2f}'
+      for x in chunk.neighbors
+    )
+    table.add_row(
+      str(number), f'{page.gain(chunk):+.2f}', f'{chunk.overlap:.0%}', found
+    )
+  return table
+
+
+def _rgba(color: str, strength: float) -> str:
+  return f'rgba({color},{min(max(strength, 0), 1):.2f})'
+
+
+def _gain_color(gain: float) -> str:
+  color = '0,150,70' if gain > 0 else '215,40,40'
+  return _rgba(color, abs(gain) / _MOST_NATS)
+
+
+def _text(piece: str) -> str:
+  return html.escape(piece).replace('\n', '<br>')
+
+
+def _token(page: Page, i: int) -> str:
+  gain, run = page.off[i] - page.on[i], page.repeated[i]
+  told = (
+    f'{page.on[i]:.2f} nats with retrieval, {page.off[i]:.2f} without '
+    f'({gain:+.2f}); {run} tokens repeated'
+  )
+  style = (
+    f'--gain:{_gain_color(gain)};'
+    f'--run:{_rgba("40,90,220", run / _MOST_REPEATED)}'
+  )
+  return f'<span title="{told}" style="{style}">{_text(page.pieces[i])}</span>'
+
+
+def _neighbor(x: Neighbor, is_read: bool) -> str:
+  start, stop = x.shared
+  before, shared, after = (
+    _text(''.join(part))
+    for part in (x.pieces[:start], x.pieces[start:stop], x.pieces[stop:])
+  )
+  use = (
+    f'attention {x.attention:.0%} · worth <b style="background:'
+    f'{_gain_color(x.gain)}">{x.gain:+.2f}</b> nats'
+    if is_read
+    else 'read by nothing'
+  )
+  return (
+    '<details><summary>'
+    f'<b>{html.escape(x.title) or "untitled"}</b> · distance {x.distance:.3f} · '
+    f'{x.overlap:.0%} of the chunk stands in it · {use}</summary>'
+    f'<p>{before}<mark>{shared}</mark>{after}</p></details>'
+  )
+
+
+def _chunk(page: Page, number: int, chunk: Chunk) -> str:
+  tokens = ''.join(_token(page, i) for i in range(chunk.start, chunk.stop))
+  is_read = number < len(page.chunks)
+  neighbors = ''.join(_neighbor(x, is_read) for x in chunk.neighbors)
+  if not neighbors:
+    neighbors = '<p class="none">retrieved nothing</p>'
+  return (
+    '<section><div class="text">'
+    f'<h3>chunk {number} · retrieval saves {page.gain(chunk):+.2f} nats</h3>'
+    f'<p>{tokens}</p></div><div class="found"><h3>what it retrieved, for the '
+    f'next · r(C) {chunk.overlap:.0%}</h3>{neighbors}</div></section>'
+  )
+
+
+_STYLE = """
+.retro-page{font:15px/1.5 system-ui,sans-serif;color:#222;max-width:1200px;
+ margin:auto;padding:0 1em}
+.retro-page section{display:grid;grid-template-columns:1fr 1fr;gap:2em;
+ border-top:1px solid #ddd;padding:.6em 0}
+.retro-page h2{margin:.6em 0 .2em}
+.retro-page h3{font-size:12px;font-weight:600;color:#777;margin:.2em 0}
+.retro-page .text p{white-space:pre-wrap;margin:.2em 0}
+.retro-page .text span{background:var(--gain);border-radius:2px}
+.retro-page .by-run:checked~section .text span{background:var(--run)}
+.retro-page summary{cursor:pointer;font-size:13px}
+.retro-page details p{font-size:13px;color:#444;white-space:pre-wrap;
+ margin:.3em 0 .6em 1em}
+.retro-page mark{background:#ffe58a}
+.retro-page .none{color:#999;font-size:13px}
+.retro-page label{margin-right:1.2em}
+@media(max-width:700px){.retro-page section{grid-template-columns:1fr}}
+"""
+
+
+def html_widget(page: Page) -> str:
+  """The page's content, for `IPython.display.HTML`."""
+  digest = hashlib.blake2b(repr(page).encode(), digest_size=4).hexdigest()
+  name = f'retro-{digest}'  # of the buttons: two widgets may share a notebook
+  chunks = ''.join(
+    _chunk(page, i, chunk) for i, chunk in enumerate(page.chunks, start=1)
+  )
+  on, off = page.bits_per_byte(page.on), page.bits_per_byte(page.off)
+  return (
+    f'<div class="retro-page"><style>{_STYLE}</style>'
+    f'<h2>{html.escape(page.title) or "The text"}</h2>'
+    f'<p>{on:.3f} bits per byte with retrieval, {off:.3f} without. Color of '
+    'tokens:</p>'
+    f'<input type="radio" name="{name}" id="{name}-g" checked>'
+    f'<label for="{name}-g">retrieval made it likelier (green) or less (red), '
+    f'full at {_MOST_NATS} nats</label>'
+    f'<input type="radio" name="{name}" id="{name}-r" class="by-run">'
+    f'<label for="{name}-r">repeated from what could be read (blue), full at '
+    f'{_MOST_REPEATED} tokens</label>'
+    '<p class="none">A neighbor opens at a click; marked is the longest run that '
+    f'the chunk after shares with it.</p>{chunks}</div>'
+  )
+
+
+def html_page(page: Page) -> str:
+  """The whole file."""
+  title = html.escape(page.title) or 'RETRO'
+  return (
+    '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+    '<meta name="viewport" content="width=device-width">'
+    f'<title>{title}</title></head><body>{html_widget(page)}</body></html>\n'
+  )

@@ -1,0 +1,236 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""A document of a tiny run, looked at: figures against the loss, and the page."""
+
+import html.parser
+import json
+import re
+import types
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from configs import retro_pretrain_quickstart
+from experiments import checkpoints
+from experiments import program
+from experiments import retro_data
+from experiments import retro_inspect
+from experiments import retro_page
+from experiments import retro_passage
+from experiments import retro_task
+from experiments import sharding
+from tests.retro_jax import tiny_data
+
+M = tiny_data.M
+
+
+@pytest.fixture(scope='module')
+def workdir(tmp_path_factory):
+  """A checkpoint of a RETRO with parameters at random."""
+  root = tiny_data.make(tmp_path_factory.mktemp('data'))
+  config = retro_pretrain_quickstart.get_config('test')
+  config.data_dir = str(root)
+  config.model.chunk_length = M
+  config.model.neighbor_length = tiny_data.R
+  config.model.init_scale = 0.5
+  config.evaluate.num_neighbors = (2,)
+  task = retro_task.make_task(config, retro_data.DataFolder(root))
+  key = jax.random.key(0)
+  params = jax.jit(lambda key: sharding.unbox(task.init(key)))(key)
+  workdir = tmp_path_factory.mktemp('run')
+  batches = iter(task.dataset('train'))
+  with checkpoints.Checkpoints(
+    str(workdir),
+    config=json.loads(config.to_json()),
+    pipeline={},
+    index_version=task.index_version,
+    fingerprints=task.fingerprints,
+  ) as saver:
+    saver.save(1, program.TrainState(jnp.int32(1), params, {}, key), batches)
+  batches.close()
+  return workdir
+
+
+@pytest.fixture(scope='module')
+def trained(workdir):
+  return retro_task.load(workdir)
+
+
+def _longest(trained):
+  """First chunk of the longest document held out, and how many it has."""
+  chunks = trained.data.chunks('valid')
+  documents = chunks.documents(np.arange(chunks.num_chunks))
+  first = int(np.argmax(documents == np.bincount(documents).argmax()))
+  return first, int((documents == documents[first]).sum())
+
+
+@pytest.fixture(scope='module')
+def page(trained):
+  first, count = _longest(trained)
+  assert count > trained.config.sequence_chunks  # there are several windows
+  passage = retro_passage.of_store(trained, first, 'valid', 2)
+  return retro_inspect.inspect(trained, passage)
+
+
+def test_losses_are_those_of_evaluation(trained, page):
+  first, count = _longest(trained)
+  size = trained.config.sequence_chunks
+  reader = retro_task.chunk_reader(trained.config, trained.data, 'valid', 2)
+  row = reader.read(first + np.arange(size)[None])
+  for values, one in (
+    (page.on, row),
+    (page.off, {k: v for k, v in row.items() if not k.startswith('neighbor')}),
+  ):
+    expected = retro_task.batch_nll(trained.model, trained.params, one)[0]
+    np.testing.assert_allclose(
+      values[1 : size * M], expected[:-1], rtol=1e-4, atol=1e-5
+    )
+  assert page.on[0] == page.off[0] == 0
+  assert all(x > 0 for x in page.on[1:]) and len(page.on) > (count - 1) * M
+  # What nothing was retrieved for is equally likely; the rest is not.
+  assert page.on[1:M] == pytest.approx(page.off[1:M], abs=1e-5)
+  assert max(abs(a - b) for a, b in zip(page.on, page.off, strict=True)) > 0.01
+
+
+def test_neighbors_are_those_of_the_data(trained, page):
+  first, count = _longest(trained)
+  assert len(page.chunks) == count
+  stored = trained.data.neighbors('valid').ids(first + np.arange(count))[:, :2]
+  for c, chunk in enumerate(page.chunks):
+    complete = chunk.stop - chunk.start == M
+    wanted = [i for i in stored[c].tolist() if i >= 0] if complete else []
+    assert [x.id for x in chunk.neighbors] == wanted
+  shown = [x for chunk in page.chunks[:-1] for x in chunk.neighbors]
+  datastore = trained.data.chunks('train')
+  tokens, mask = datastore.gather(np.array([shown[0].id]), tiny_data.R)
+  text = trained.data.tokenizer.decode(tokens[0][mask[0]])
+  assert ''.join(shown[0].pieces) == text
+  number = int(datastore.documents(np.array([shown[0].id]))[0])
+  assert shown[0].title == datastore.tokens.title(number)
+  assert shown[0].distance == shown[0].id  # as the data were made
+  for chunk in page.chunks[:-1]:
+    if chunk.neighbors:
+      assert sum(x.attention for x in chunk.neighbors) == pytest.approx(1)
+  assert all(abs(x.gain) > 1e-3 for x in shown)
+  one = next(c for c in page.chunks[:-2] if len(c.neighbors) == 1)
+  after = page.chunks[page.chunks.index(one) + 1]
+  assert one.neighbors[0].gain != pytest.approx(0, abs=1e-4)
+  assert after.start == one.stop
+
+
+def test_the_whole_text_is_there(trained, page):
+  first, _ = _longest(trained)
+  chunks = trained.data.chunks('valid')
+  number = int(chunks.documents(np.array([first]))[0])
+  tokens = chunks.tokens.document(number)
+  assert ''.join(page.pieces) == trained.data.tokenizer.decode(tokens[1:])
+  assert page.num_bytes == int(chunks.tokens.num_bytes[number])
+
+
+def test_characters_cut_in_two_are_whole(trained):
+  text = 'a 日本 ~☃ z'
+  tokens = trained.data.tokenizer.encode(text).ids
+  pieces = retro_inspect.pieces(trained.data.tokenizer, tokens)
+  assert ''.join(pieces) == text and '' in pieces
+  assert not any('\ufffd' in piece for piece in pieces)
+
+
+@pytest.mark.parametrize(
+  ('a', 'b', 'expected'),
+  [
+    ([1, 2, 3, 4], [9, 2, 3, 9, 2, 3, 4], (4, 3)),
+    ([1, 1, 1], [1, 1], (0, 2)),
+    ([5], [6, 7], (0, 0)),
+    ([], [6], (0, 0)),
+  ],
+)
+def test_longest_run(a, b, expected):
+  found = retro_inspect.longest_run(np.array(a, int), np.array(b, int))
+  assert found == expected
+
+
+class _Parser(html.parser.HTMLParser):
+  """Text of the page, its tags in balance."""
+
+  def __init__(self, page: str):
+    super().__init__()
+    self.text, self.open, self.links = [], [], []
+    self.feed(page)
+
+  def handle_starttag(self, tag, attrs):
+    if tag not in ('meta', 'br', 'input'):
+      self.open.append(tag)
+    self.links += [value for key, value in attrs if key in ('src', 'href')]
+
+  def handle_endtag(self, tag):
+    assert self.open.pop() == tag
+
+  def handle_data(self, data):
+    self.text.append(data)
+
+
+def test_page_holds_what_was_found(page):
+  parser = _Parser(retro_page.html_page(page))
+  assert not parser.open and not parser.links
+  text = ''.join(parser.text)
+  assert f'{page.bits_per_byte(page.on):.3f} bits per byte' in text
+  shown = [x for chunk in page.chunks for x in chunk.neighbors]
+  assert text.count('distance') == len(shown)
+  assert all(f'{x.gain:+.2f}' in text for x in shown[:-2])
+  words = ''.join(''.join(page.pieces[1:M]).split())
+  assert words in ''.join(text.split())
+
+
+def test_text_is_no_markup():
+  bad = '<script>alert(1)</script>'
+  neighbor = retro_page.Neighbor(1, bad, 0.5, 0.25, [bad], (0, 1))
+  page = retro_page.Page(
+    title=bad,
+    pieces=['', bad, '\n'],
+    on=[0.0, 1.0, 2.0],
+    off=[0.0, 2.0, 1.5],
+    repeated=[0, 4, 0],
+    chunks=[retro_page.Chunk(0, 3, [neighbor])],
+    num_bytes=len(bad) + 1,
+  )
+  content = retro_page.html_page(page)
+  assert '<script' not in content and content.count('&lt;script&gt;') == 5
+  assert _Parser(content).open == []
+  # Green at its fullest, then red; blue at half.
+  greens = re.findall(r'--gain:rgba\((.*?)\)', content)
+  assert greens == ['215,40,40,0.00', '0,150,70,1.00', '215,40,40,1.00']
+  assert '--run:rgba(40,90,220,0.50)' in content
+  assert page.gain(page.chunks[0]) == pytest.approx(0.5)
+
+
+def _run(monkeypatch, workdir, **values):
+  defaults = {'document': '', 'split': 'valid', 'text_file': '', 'output': ''}
+  found = types.SimpleNamespace(
+    FLAGS=types.SimpleNamespace(**defaults | values)
+  )
+  monkeypatch.setattr(retro_inspect, 'flags', found)
+  config = retro_task.load(workdir).config
+  retro_inspect.run(config, str(workdir))
+
+
+def test_command_writes_page_and_figures(
+  monkeypatch, workdir, tmp_path, capsys
+):
+  output = tmp_path / 'pages' / 'one.html'
+  _run(monkeypatch, workdir, output=str(output))
+  content = json.loads(output.with_suffix('.json').read_text())
+  assert f'<title>{content["title"]}</title>' in output.read_text()
+  assert len(content['on']) == len(content['pieces'])
+  assert set(content['chunks'][0]) >= {'gain', 'overlap', 'neighbors'}
+  assert 'bits per byte with retrieval' in capsys.readouterr().out
+
+
+def test_bad_input_is_named(monkeypatch, workdir, trained, tmp_path):
+  with pytest.raises(ValueError, match="has the title or id 'Nowhere'"):
+    _run(monkeypatch, workdir, document='Nowhere')
+  with pytest.raises(FileNotFoundError, match='missing.txt: no such file'):
+    _run(monkeypatch, workdir, text_file=str(tmp_path / 'missing.txt'))
+  with pytest.raises(ValueError, match='text is empty'):
+    retro_passage.of_text(trained, '', 2)
