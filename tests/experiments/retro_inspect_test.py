@@ -7,20 +7,14 @@ import json
 import re
 import types
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from configs import retro_pretrain_quickstart
-from experiments import checkpoints
-from experiments import program
-from experiments import retro_data
 from experiments import retro_inspect
 from experiments import retro_page
 from experiments import retro_passage
 from experiments import retro_task
-from experiments import sharding
+from tests.experiments import tiny_run
 from tests.retro_jax import tiny_data
 
 M = tiny_data.M
@@ -30,27 +24,7 @@ M = tiny_data.M
 def workdir(tmp_path_factory):
   """A checkpoint of a RETRO with parameters at random."""
   root = tiny_data.make(tmp_path_factory.mktemp('data'))
-  config = retro_pretrain_quickstart.get_config('test')
-  config.data_dir = str(root)
-  config.model.chunk_length = M
-  config.model.neighbor_length = tiny_data.R
-  config.model.init_scale = 0.5
-  config.evaluate.num_neighbors = (2,)
-  task = retro_task.make_task(config, retro_data.DataFolder(root))
-  key = jax.random.key(0)
-  params = jax.jit(lambda key: sharding.unbox(task.init(key)))(key)
-  workdir = tmp_path_factory.mktemp('run')
-  batches = iter(task.dataset('train'))
-  with checkpoints.Checkpoints(
-    str(workdir),
-    config=json.loads(config.to_json()),
-    pipeline={},
-    index_version=task.index_version,
-    fingerprints=task.fingerprints,
-  ) as saver:
-    saver.save(1, program.TrainState(jnp.int32(1), params, {}, key), batches)
-  batches.close()
-  return workdir
+  return tiny_run.make_run(tmp_path_factory.mktemp('run'), root, init_scale=0.5)
 
 
 @pytest.fixture(scope='module')

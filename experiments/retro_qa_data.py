@@ -1,0 +1,193 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Questions for a RETRO, and the passages that it reads for each."""
+
+from collections.abc import Sequence
+import pathlib
+
+from absl import logging
+import ml_collections
+
+from experiments import progress
+from experiments import retro_task
+from retrieval import answers as answers_lib
+from retrieval import dpr_json
+from retrieval import questions as questions_lib
+from retrieval import store
+from retro_jax import qa_pipeline
+from retro_jax import qa_rows
+
+_AT_ONCE = 64  # questions that are looked up together
+
+
+def layout(config: ml_collections.ConfigDict) -> qa_rows.QaLayout:
+  """Lengths of rows, as a config has them; the twin reads no passage."""
+  return qa_rows.QaLayout(
+    chunk_length=config.model.chunk_length,
+    prompt_chunks=config.qa.prompt_chunks,
+    answer_length=config.qa.answer_length,
+    num_neighbors=config.qa.num_passages if config.retrieval else 0,
+    neighbor_length=config.model.neighbor_length,
+  )
+
+
+def _of_file(path: str, found: dict[str, tuple[qa_rows.Passage, ...]]) -> None:
+  for result in dpr_json.read_results(path):
+    found[result.question] = tuple(
+      qa_rows.Passage(title=x.title, text=x.text) for x in result.contexts
+    )
+
+
+def read_passages(
+  paths: Sequence[str], questions: Sequence[questions_lib.Question]
+) -> list[tuple[qa_rows.Passage, ...]]:
+  """The passages of questions, from DPR's results of retrieval.
+
+  Args:
+    paths: files of them, see `dpr_json`.
+    questions: found by their text.
+
+  Returns:
+    For each question its passages, best first; none where no file has it.
+
+  Raises:
+    FileNotFoundError: for a file that is not there.
+    ValueError: for a file of another form, or of none of the questions.
+  """
+  found: dict[str, tuple[qa_rows.Passage, ...]] = {}
+  for path in paths:
+    _of_file(path, found)
+  missing = [q.question for q in questions if q.question not in found]
+  if missing and len(missing) == len(questions):
+    raise ValueError(
+      f'{", ".join(paths)}: none of the {len(questions):,} questions is there, '
+      f'such as {missing[0]!r}; expected results of their retrieval.'
+    )
+  if missing:
+    logging.warning(
+      '%d of %d questions have no passages, such as %r.',
+      *(len(missing), len(questions), missing[0]),
+    )
+  return [found.get(q.question, ()) for q in questions]
+
+
+def find_passages(
+  trained: retro_task.Trained,
+  questions: Sequence[questions_lib.Question],
+  count: int,
+  folder: pathlib.Path,
+) -> list[tuple[qa_rows.Passage, ...]]:
+  """The nearest chunks of each question, with their continuations.
+
+  What was found is kept in FOLDER in DPR's form, which experiments.score reads.
+
+  Args:
+    trained: whose datastore is searched, by the frozen embedder.
+    questions: are looked up by their text.
+    count: passages of each.
+    folder: where the files of passages lie.
+
+  Returns:
+    For each question its passages, best first.
+  """
+  texts = [q.question for q in questions]
+  data, config = trained.data, trained.config
+  key = store.fingerprint(
+    [texts, count, data.index.fingerprint, config.model.neighbor_length]
+  )
+  path = folder / f'passages-{key}.jsonl'
+  if not path.is_file():
+    retriever = data.retriever(config)
+    results = []
+    with progress.bar('find passages', 'questions') as update:
+      for i in range(0, len(questions), _AT_ONCE):
+        part = questions[i : i + _AT_ONCE]
+        results += _look_up(retriever, part, count)
+        update(i + len(part), len(questions))
+    folder.mkdir(parents=True, exist_ok=True)
+    draft = path.with_suffix('.tmp.jsonl')
+    dpr_json.write_results(draft, results)
+    draft.replace(path)
+  return read_passages([str(path)], questions)
+
+
+def _look_up(retriever, questions, count) -> list[dpr_json.Result]:
+  found = retriever.retrieve([q.question for q in questions], count)
+  results = []
+  for i, question in enumerate(questions):
+    contexts = [
+      dpr_json.Context(
+        id=str(found.ids[i, n]),
+        title=found.titles[i][n],
+        text=retriever.tokenizer.decode(found.tokens[i, n][found.mask[i, n]]),
+        score=float(found.scores[i, n]),
+      )
+      for n in range(count)
+      if found.ids[i, n] >= 0
+    ]
+    results.append(
+      dpr_json.Result(
+        question=question.question,
+        answers=question.answers,
+        contexts=tuple(contexts),
+      )
+    )
+  return results
+
+
+def passages(
+  trained: retro_task.Trained,
+  config: ml_collections.ConfigDict,
+  questions: Sequence[questions_lib.Question],
+  folder: pathlib.Path,
+) -> list[tuple[qa_rows.Passage, ...]]:
+  """The passages of questions, as a config wants them; the twin has none."""
+  if not (config.retrieval and config.qa.num_passages):
+    return [()] * len(questions)
+  if config.qa.passages:
+    return read_passages(tuple(config.qa.passages), questions)
+  return find_passages(trained, questions, config.qa.num_passages, folder)
+
+
+def examples(
+  questions: Sequence[questions_lib.Question],
+  found: Sequence[tuple[qa_rows.Passage, ...]],
+) -> list[qa_pipeline.Example]:
+  """What can be trained on: questions with an answer that can be written.
+
+  A regular expression is no text: its first match in the passages is the answer,
+  and a question without one is left out.
+
+  Args:
+    questions: with their answers.
+    found: the passages of each.
+
+  Returns:
+    Examples, in order.
+  """
+  kept = []
+  for question, read in zip(questions, found, strict=True):
+    answers = question.answers
+    if question.kind == 'regex':
+      answers = _matches(answers, read)
+    if answers:
+      kept.append(
+        qa_pipeline.Example(
+          question=question.question, answers=answers, passages=read
+        )
+      )
+  if len(kept) < len(questions):
+    logging.warning(
+      'Left out %d of %d questions: no passage matches their pattern.',
+      *(len(questions) - len(kept), len(questions)),
+    )
+  return kept
+
+
+def _matches(patterns, read) -> tuple[str, ...]:
+  for pattern in filter(None, map(answers_lib.compile_regex, patterns)):
+    for passage in read:
+      match = pattern.search(answers_lib.decompose(passage.text))
+      if match and match.group().strip():
+        return (match.group().strip(),)
+  return ()

@@ -1,0 +1,170 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Exact match of a RETRO that answers questions, with its passages and without.
+
+  python -m experiments.retro_qa_evaluate --config=configs/retro_qa_<name>.py \
+    --config.evaluate.questions="('webquestions:test=test.json',)" --workdir=DIR
+
+Answers are written greedily (Borgeaud et al. 2022, section 4.3). A RETRO answers
+twice, with its passages and without (RETRO[OFF]); a twin is the closed-book model.
+Writes <workdir>/qa_evaluation.json and predictions_<set>_<split>_<on|off>.jsonl,
+which experiments.score reads.
+"""
+
+from collections.abc import Sequence
+import dataclasses
+import json
+import pathlib
+from typing import Any
+
+from absl import logging
+import ml_collections
+import numpy as np
+
+from experiments import command
+from experiments import progress
+from experiments import qa_evaluate
+from experiments import qa_task
+from experiments import retro_qa_data
+from experiments import retro_qa_task
+from experiments import retro_task
+from retrieval import bootstrap
+from retrieval import question_sets
+from retrieval import questions as questions_lib
+from retrieval import scoring
+from retrieval import store
+from retro_jax import decode
+from retro_jax import drawing
+from retro_jax import qa_rows
+
+FILE = 'qa_evaluation.json'
+MODES = ('on', 'off')
+
+
+def answer(
+  trained: retro_task.Trained,
+  questions: Sequence[questions_lib.Question],
+  passages: Sequence[tuple[qa_rows.Passage, ...]],
+  *,
+  batch_size: int = 16,
+  name: str = 'questions',
+) -> list[str]:
+  """Writes an answer to each question, greedily.
+
+  Args:
+    trained: a run of `retro_qa_train`.
+    questions: what is asked.
+    passages: of each question, best first; none is RETRO[OFF].
+    batch_size: questions at a time.
+    name: of the progress bar.
+
+  Returns:
+    The answers, '' where nothing was written.
+  """
+  layout = retro_qa_data.layout(trained.config)
+  if not any(passages):
+    layout = dataclasses.replace(layout, num_neighbors=0)
+  tokenizer = trained.data.tokenizer
+  writer = qa_rows.QaWriter(layout, tokenizer)
+  sampling = drawing.SamplingConfig(
+    max_new_tokens=layout.answer_length,
+    temperature=0.0,
+    num_neighbors=layout.num_neighbors,
+    align_prompt=True,
+    stop_ids=(tokenizer.eos_id,),
+    banned_ids=(tokenizer.pad_id, tokenizer.bos_id),
+  )
+  prompts = [
+    writer.prompt_to_continue(question.question, read)
+    for question, read in zip(questions, passages, strict=True)
+  ]
+  found = []
+  with progress.bar(name, 'questions') as update:
+    for start in range(0, len(prompts), batch_size):
+      part = prompts[start : start + batch_size]
+      # The last batch is as large as the others: nothing is compiled for it.
+      padded = part + part[-1:] * (batch_size - len(part))
+      written = decode.sample(trained.model, trained.params, padded, sampling)
+      found += [_text(tokenizer, x) for x in written[: len(part)]]
+      update(len(found), len(prompts))
+  return found
+
+
+def _text(tokenizer, sample) -> str:
+  kept = [t for t in sample.new_tokens.tolist() if t != tokenizer.eos_id]
+  return ' '.join(tokenizer.decode(np.asarray(kept, np.int32)).split())
+
+
+def measure(
+  questions: question_sets.QuestionSet, answers: Sequence[str], mode: str
+) -> dict[str, Any]:
+  """Scores answers by the set's own rule: name -> {mean, low, high}."""
+  values: dict[str, list[float]] = {}
+  for question, text in zip(questions.questions, answers, strict=True):
+    for name, value in questions.score(text, question).items():
+      values.setdefault(name, []).append(value)
+  values['answered'] = [float(bool(text)) for text in answers]
+  shares = {
+    name: dataclasses.asdict(bootstrap.bootstrap(np.asarray(x)))
+    for name, x in values.items()
+  }
+  head = {'dataset': f'{questions.name}, {mode}', 'questions': len(answers)}
+  return head | {'mode': mode} | shares
+
+
+def _write_predictions(path, questions, answers) -> None:
+  scoring.write_predictions(
+    path,
+    (
+      scoring.Prediction(
+        question=question.question, prediction=text, fields={'id': question.id}
+      )
+      for question, text in zip(questions, answers, strict=True)
+    ),
+  )
+
+
+def run(config: ml_collections.ConfigDict, workdir: str) -> None:
+  """Answers every set in every mode, prints the table and writes the files."""
+  settings = config.evaluate
+  qa_task.require_sets(settings.questions, 'evaluate.questions')
+  sets = qa_evaluate.load_sets(settings.questions, config)
+  source = settings.workdir or workdir
+  trained = retro_task.load(source, config.data_dir)
+  if 'qa' not in trained.config:
+    raise ValueError(
+      f'{source}: was not fine-tuned on questions; expected a run of '
+      'experiments.retro_qa_train.'
+    )
+  with trained.config.unlocked():
+    trained.config.embedder = config.embedder
+    trained.config.qa.passages = config.qa.passages
+  reads = bool(retro_qa_data.layout(trained.config).num_neighbors)
+  folder = pathlib.Path(workdir) / retro_qa_task.PASSAGES
+  rows = []
+  for questions in sets:
+    for mode in MODES if reads else MODES[1:]:
+      asked = questions.questions
+      passages = [()] * len(asked)
+      if mode == 'on':
+        passages = retro_qa_data.passages(
+          trained, trained.config, asked, folder
+        )
+      label = f'{questions.name} {mode}'
+      answers = answer(
+        *(trained, asked, passages),
+        batch_size=settings.batch_size,
+        name=label,
+      )
+      rows.append(measure(questions, answers, mode))
+      name = qa_evaluate.predictions_name(f'{questions.name}:{mode}')
+      _write_predictions(pathlib.Path(workdir) / name, asked, answers)
+  text = json.dumps({'step': trained.step, 'sets': rows}, indent=1) + '\n'
+  path = pathlib.Path(workdir) / FILE
+  store.write_atomically(path, text.encode())
+  qa_evaluate.print_measures(rows)
+  logging.info('Written to %s, the predictions beside it.', path)
+
+
+if __name__ == '__main__':
+  command.main(run, computes=True)
