@@ -7,7 +7,7 @@
 
 Answers are written greedily (Borgeaud et al. 2022, section 4.3). A RETRO answers
 twice, with its passages and without (RETRO[OFF]); a twin is the closed-book model.
-Writes <workdir>/qa_evaluation.json and predictions_<set>_<split>_<on|off>.jsonl,
+Writes <workdir>/retro_qa.json and predictions_<set>_<split>_<on|off|twin>.jsonl,
 which experiments.score reads.
 """
 
@@ -37,7 +37,7 @@ from retro_jax import decode
 from retro_jax import drawing
 from retro_jax import qa_rows
 
-FILE = 'qa_evaluation.json'
+FILE = 'retro_qa.json'
 MODES = ('on', 'off')
 
 
@@ -98,7 +98,16 @@ def _text(tokenizer, sample) -> str:
 def measure(
   questions: question_sets.QuestionSet, answers: Sequence[str], mode: str
 ) -> dict[str, Any]:
-  """Scores answers by the set's own rule: name -> {mean, low, high}."""
+  """Scores answers by the set's own rule.
+
+  Args:
+    questions: the set.
+    answers: to each of its questions.
+    mode: 'on', 'off' or 'twin'.
+
+  Returns:
+    name -> {mean, low, high}, as shares; exact_match in percent, for retro_tables.
+  """
   values: dict[str, list[float]] = {}
   for question, text in zip(questions.questions, answers, strict=True):
     for name, value in questions.score(text, question).items():
@@ -108,8 +117,14 @@ def measure(
     name: dataclasses.asdict(bootstrap.bootstrap(np.asarray(x)))
     for name, x in values.items()
   }
-  head = {'dataset': f'{questions.name}, {mode}', 'questions': len(answers)}
-  return head | {'mode': mode} | shares
+  return {
+    'name': 'twin' if mode == 'twin' else f'{questions.name} {mode}',
+    'dataset': f'{questions.name}, {mode}',
+    'questions': len(answers),
+    'retrieval': 'on' if mode == 'on' else 'off',
+    'exact_match': 100 * shares['official_exact_match']['mean'],
+    **shares,
+  }
 
 
 def _write_predictions(path, questions, answers) -> None:
@@ -140,10 +155,11 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
     trained.config.embedder = config.embedder
     trained.config.qa.passages = config.qa.passages
   reads = bool(retro_qa_data.layout(trained.config).num_neighbors)
+  modes = MODES if reads else ('off' if trained.config.retrieval else 'twin',)
   folder = pathlib.Path(workdir) / retro_qa_task.PASSAGES
   rows = []
   for questions in sets:
-    for mode in MODES if reads else MODES[1:]:
+    for mode in modes:
       asked = questions.questions
       passages = [()] * len(asked)
       if mode == 'on':
@@ -159,7 +175,7 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
       rows.append(measure(questions, answers, mode))
       name = qa_evaluate.predictions_name(f'{questions.name}:{mode}')
       _write_predictions(pathlib.Path(workdir) / name, asked, answers)
-  text = json.dumps({'step': trained.step, 'sets': rows}, indent=1) + '\n'
+  text = json.dumps({'step': trained.step, 'rows': rows}, indent=1) + '\n'
   path = pathlib.Path(workdir) / FILE
   store.write_atomically(path, text.encode())
   qa_evaluate.print_measures(rows)

@@ -89,10 +89,10 @@ def run(root, tmp_path_factory):
 
 def test_answers_are_learned_and_scored(root, run, capsys):
   retro_qa_evaluate.run(_config(root), str(run))
-  rows = json.loads((run / 'qa_evaluation.json').read_text())['sets']
+  rows = json.loads((run / 'retro_qa.json').read_text())['rows']
   on, off = rows
-  assert (on['mode'], off['mode']) == ('on', 'off')
-  assert on['official_exact_match']['mean'] == 1 and on['f1']['mean'] == 1
+  assert (on['retrieval'], off['retrieval']) == ('on', 'off')
+  assert on['exact_match'] == 100 and on['f1']['mean'] == 1
   assert 'custom:test, on' in capsys.readouterr().out
   report = score.score(
     run / 'predictions_custom_test_on.jsonl',
@@ -125,8 +125,8 @@ def test_the_twin_is_the_closed_book(root, tmp_path):
   retro_qa_train.run(config, str(tmp_path))
   assert not retro_task.load(tmp_path).model.config.cca_layers
   retro_qa_evaluate.run(config, str(tmp_path))
-  (row,) = json.loads((tmp_path / 'qa_evaluation.json').read_text())['sets']
-  assert row['mode'] == 'off' and not (tmp_path / 'passages').exists()
+  (row,) = json.loads((tmp_path / 'retro_qa.json').read_text())['rows']
+  assert row['name'] == 'twin' and not (tmp_path / 'passages').exists()
 
 
 class _Index:
