@@ -320,30 +320,3 @@ def _check_data(
       '%s was trained on other data: its %s is %s, that of %s is %s.',
       *(workdir, name, trained_on[name], data.root, here[name]),
     )
-
-
-def token_losses(
-  trained: Trained, first_chunk: int, split: str = 'valid'
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-  """Loss of each token of one sequence, with retrieval and without.
-
-  Args:
-    trained: a RETRO.
-    first_chunk: the sequence's first chunk; it ends with its document.
-    split: that the chunk belongs to.
-
-  Returns:
-    [tokens] nats with retrieval, [tokens] without, and the [tokens] ids.
-  """
-  reader = chunk_reader(trained.config, trained.data, split)
-  ids = first_chunk + np.arange(trained.config.sequence_chunks)
-  ids = np.where(ids < reader.num_chunks, ids, -1)
-  documents = reader.stores.chunks.documents(np.maximum(ids, 0))
-  row = reader.read(np.where(documents == documents[0], ids, -1)[None])
-  off = {k: v for k, v in row.items() if not k.startswith('neighbor')}
-  scored = row['loss_mask'][0]
-  return (
-    np.asarray(batch_nll(trained.model, trained.params, row))[0][scored],
-    np.asarray(batch_nll(trained.model, trained.params, off))[0][scored],
-    row['targets'][0][scored],
-  )

@@ -14,6 +14,8 @@ import jax
 import pytest
 
 from configs import retro_base
+from experiments import retro_inspect
+from experiments import retro_passage
 from experiments import retro_task
 from retrieval import embedders
 from retro_jax import presets
@@ -115,14 +117,23 @@ def test_quickstart_ends_with_its_table(workdir):
   assert all(row['bits_per_byte'] > 0 for row in rows.values())
 
 
-def test_losses_by_token_show_no_gain_in_the_first_chunk(workdir):
+def test_a_text_is_inspected_in_the_datastore_of_now(workdir):
   path, _ = workdir
   trained = retro_task.load(path / 'retro')
-  on, off, tokens = retro_task.token_losses(trained, 0)
-  m = trained.config.model.chunk_length
-  assert on.shape == off.shape == tokens.shape
-  assert (on[: m - 1] == off[: m - 1]).all()
-  assert (on[m - 1 :] != off[m - 1 :]).any()
+  m, number = trained.config.model.chunk_length, 0
+  datastore = trained.data.chunks('train')
+  tokens = datastore.tokens.document(int(datastore.documents(number)))
+  text = trained.data.tokenizer.decode(tokens[1:])
+  page = retro_inspect.inspect(
+    trained, retro_passage.of_text(trained, text, 2, 'of now')
+  )
+  assert ''.join(page.pieces) == text and page.title == 'of now'
+  # It stands in the datastore: its first chunk finds itself.
+  nearest = page.chunks[0].neighbors[0]
+  assert nearest.id == number and nearest.overlap == 1
+  assert nearest.distance == pytest.approx(0, abs=1e-4)
+  assert page.on[:m] == pytest.approx(page.off[:m], abs=1e-4)
+  assert page.on[m:] != pytest.approx(page.off[m:], abs=1e-4)
 
 
 def test_notebook_runs(workdir, tmp_path):
