@@ -11,6 +11,7 @@ import subprocess
 import sys
 
 import jax
+import numpy as np
 import pytest
 
 from configs import retro_base
@@ -122,7 +123,9 @@ def test_a_text_is_inspected_in_the_datastore_of_now(workdir):
   trained = retro_task.load(path / 'retro')
   m, number = trained.config.model.chunk_length, 0
   datastore = trained.data.chunks('train')
-  tokens = datastore.tokens.document(int(datastore.documents(number)))
+  tokens = datastore.tokens.document(
+    int(datastore.documents(np.array([number]))[0])
+  )
   text = trained.data.tokenizer.decode(tokens[1:])
   page = retro_inspect.inspect(
     trained, retro_passage.of_text(trained, text, 2, 'of now')
