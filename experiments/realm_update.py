@@ -16,10 +16,9 @@ Salient spans, which only training and evaluation need, are found by realm_prepa
 with --config.data_dir=DATA and --config.prepare.stages=spans.
 """
 
-import collections
+from collections.abc import Iterator
 from collections.abc import Sequence
 import dataclasses
-import json
 import os
 import pathlib
 
@@ -29,6 +28,7 @@ import ml_collections
 import numpy as np
 import rich.table
 
+from experiments import changed_documents
 from experiments import checkpoints
 from experiments import claims_task
 from experiments import command
@@ -41,10 +41,8 @@ from realm_jax import serving
 from retrieval import blocks as blocks_lib
 from retrieval import corpus as corpus_lib
 from retrieval import reuse
-from retrieval import store
 from retrieval import tokens as tokens_lib
 
-_DOCUMENTS = 'documents.jsonl'
 _BLOCK_SETTINGS = ('max_length', 'drop_titles', 'whole_documents', 'language')
 
 
@@ -91,8 +89,10 @@ def update(
   old, root = trained.data, pathlib.Path(root).resolve()
   if root == old.root.resolve():
     raise ValueError(f'{root}: is the old data folder; name another one.')
-  counts = _check(old.blocks.tokens, documents, delete)
-  _write_documents(root, old.blocks.tokens, documents, delete)
+  counts = changed_documents.check(old.blocks.tokens, documents, delete)
+  changed_documents.write(
+    root, _all_documents(old.blocks.tokens), documents, delete
+  )
   data = _prepare(root, old, trained.config.tokens.num_processes)
   new = dataclasses.replace(trained, data=data)
   built = None
@@ -104,69 +104,12 @@ def update(
   return Updated(new, built, counts)
 
 
-def _check(
+def _all_documents(
   tokens: tokens_lib.TokenStore,
-  documents: Sequence[corpus_lib.Document],
-  delete: Sequence[str],
-) -> dict[str, int]:
-  """Refuses changes that make no sense; counts the others."""
-  if not documents and not delete:
-    raise ValueError('Nothing to change: no document and no id to delete.')
-  given = collections.Counter([*(d.id for d in documents), *delete])
-  twice = [name for name, count in given.items() if count > 1]
-  if twice:
-    raise ValueError(f'Ids {twice}: given more than once.')
-  empty = [d.id for d in documents if not d.text.strip()]
-  if empty:
-    raise ValueError(f'Documents {empty}: the text is empty.')
-  known = tokens.id_hash[:]
-
-  def stand(ids):
-    return np.isin([tokens_lib.hash_id(i) for i in ids], known).tolist()
-
-  there = stand(delete)
-  missing = [name for name, x in zip(delete, there, strict=True) if not x]
-  if missing:
-    raise ValueError(f'{tokens.path}: no document {missing} to delete.')
-  changed = sum(stand([d.id for d in documents]))
-  return {
-    'documents added': len(documents) - changed,
-    'documents changed': changed,
-    'documents deleted': len(delete),
-  }
-
-
-def _write_documents(
-  root: pathlib.Path,
-  tokens: tokens_lib.TokenStore,
-  documents: Sequence[corpus_lib.Document],
-  delete: Sequence[str],
-) -> None:
-  """Writes the whole new corpus as JSON lines, in the old order."""
-  root.mkdir(parents=True, exist_ok=True)
-  file = root / _DOCUMENTS
-  draft = root / f'.{_DOCUMENTS}.partial'
-  new, gone = {d.id: d for d in documents}, set(delete)
-  with open(draft, 'w', encoding='utf-8') as f:
-    for i in range(tokens.num_documents):
-      name = tokens.document_id(i)
-      if name in gone:
-        continue
-      text = tokens.text_bytes(i).decode()
-      document = corpus_lib.Document(name, tokens.title(i), text)
-      f.write(_line(new.pop(name, document)))
-    f.writelines(_line(document) for document in new.values())
-  same = file.exists() and store.hash_files([file]) == store.hash_files([draft])
-  if file.exists() and not same:
-    draft.unlink()
-    raise ValueError(
-      f'{root}: holds another corpus already; name another folder.'
-    )
-  os.replace(draft, file)
-
-
-def _line(document: corpus_lib.Document) -> str:
-  return json.dumps(dataclasses.asdict(document)) + '\n'
+) -> Iterator[corpus_lib.Document]:
+  for i in range(tokens.num_documents):
+    text = tokens.text_bytes(i).decode()
+    yield corpus_lib.Document(tokens.document_id(i), tokens.title(i), text)
 
 
 def _prepare(
@@ -177,7 +120,9 @@ def _prepare(
   if not data.tokenizer_path.exists():
     old.tokenizer.save(data.tokenizer_path)
   corpus = corpus_lib.Corpus(
-    corpus_lib.CorpusConfig(kind='jsonl', path=str(root / _DOCUMENTS))
+    corpus_lib.CorpusConfig(
+      kind='jsonl', path=str(root / changed_documents.FILE)
+    )
   )
   tokens_made, blocks_made = old.blocks.tokens.store, old.blocks.store
   with progress.bar('tokenize', 'documents') as shown:
@@ -287,24 +232,6 @@ def index_folder(workdir: str | os.PathLike, data_dir: str) -> pathlib.Path:
   return pathlib.Path(workdir) / realm_task.INDEX
 
 
-def read_documents(
-  config: ml_collections.ConfigDict, path: str
-) -> list[corpus_lib.Document]:
-  """Reads changed documents, JSON lines with the fields of config.corpus.
-
-  Raises:
-    ValueError: for a bad record, by file and line.
-  """
-  settings = dataclasses.replace(
-    corpus_lib.CorpusConfig(**config.corpus),
-    kind='jsonl',
-    path=path,
-    on_error='raise',
-    max_documents=0,
-  )
-  return list(corpus_lib.Corpus(settings))
-
-
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   """Applies --documents and --delete to the newest checkpoint's data."""
   values = flags.FLAGS
@@ -312,7 +239,7 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
     raise ValueError('--output is empty: it names the new data folder.')
   documents = []
   if values.documents:
-    documents = read_documents(config, values.documents)
+    documents = changed_documents.read(config, values.documents)
   updated = update_run(
     *(workdir, values.output, documents, values.delete),
     data_dir=config.data_dir,
@@ -324,12 +251,5 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   logging.info('The new data and their index lie in %s.', values.output)
 
 
-def define_flags() -> None:
-  """--documents, --delete and --output."""
-  flags.DEFINE_string('documents', '', 'JSON lines: added or changed.')
-  flags.DEFINE_multi_string('delete', [], 'Id of a document; may repeat.')
-  flags.DEFINE_string('output', '', 'The new data folder.')
-
-
 if __name__ == '__main__':
-  command.main(run, define_flags, computes=True)
+  command.main(run, changed_documents.define_flags, computes=True)

@@ -8,6 +8,7 @@ a training sequence.
 """
 
 from collections.abc import Iterator
+from collections.abc import Sequence
 import os
 
 from jaxtyping import Bool
@@ -88,6 +89,7 @@ def build_chunk_store(
   split: str = 'all',
   valid_fraction: float = 0.0,
   dropped: store.Store | None = None,
+  added: Sequence[str] = (),
 ) -> 'ChunkStore':
   """Cuts a split of a token store into chunks.
 
@@ -99,6 +101,8 @@ def build_chunk_store(
     valid_fraction: share of documents that belong to 'valid'.
     dropped: a store whose `document` [n] lists documents to leave out, such as
       those of `near_duplicates`; None leaves out none.
+    added: ids of documents that belong to 'train' whatever their hash says, as
+      they were given to be retrieved.
 
   Returns:
     The published store.
@@ -112,6 +116,9 @@ def build_chunk_store(
     'split': split,
     'valid_fraction': valid_fraction,
   }
+  given = np.array([tokens_lib.hash_id(name) for name in added], np.uint64)
+  if len(given):
+    fields['added'] = sorted(added)
   left_out = np.zeros(0, np.int64)
   if dropped is not None:
     _check_dropped(dropped, tokens, valid_fraction)
@@ -132,6 +139,9 @@ def build_chunk_store(
     id_hash = source.shard(i, 'id_hash')
     chosen = in_split(np.asarray(id_hash), split, valid_fraction)
     chosen &= ~np.isin(np.arange(offsets[i], offsets[i + 1]), left_out)
+    if split != 'all':
+      here = np.isin(id_hash, given)
+      chosen = chosen | here if split == 'train' else chosen & ~here
     arrays = _shard_arrays(
       source.shard(i, 'token_end'), int(offsets[i]), chosen, chunk_length
     )

@@ -3,17 +3,39 @@
 """Vectors of every chunk: the keys of RETRO's database (section 2.2)."""
 
 from collections.abc import Callable
+from collections.abc import Sequence
 import os
+from typing import Protocol
+from typing import runtime_checkable
 
 import numpy as np
 
 from retrieval import chunks as chunks_lib
-from retrieval import embedders
 from retrieval import store
 from retrieval import tokenizers
 
 KIND = 'vectors'
 DTYPES = ('float32', 'float16')
+
+
+@runtime_checkable
+class TextEmbedder(Protocol):
+  """What embeds: `embedders.Embedder`, or `reused_texts.ReusingEmbedder`.
+
+  Attributes:
+    dimension: of the vectors.
+    fingerprint: hash of what decides them.
+  """
+
+  dimension: int
+  fingerprint: str
+
+  def embed_texts(
+    self,
+    texts: Sequence[str],
+    progress: Callable[[int, int], None] | None = None,
+  ) -> np.ndarray:
+    """[len(texts), dimension] float32, order kept."""
 
 
 def _from(progress, base: int, total: int) -> Callable[[int, int], None]:
@@ -25,7 +47,7 @@ def build_vector_store(
   path: str | os.PathLike,
   chunks: chunks_lib.ChunkStore,
   tokenizer: tokenizers.Tokenizer,
-  embedder: embedders.Embedder,
+  embedder: TextEmbedder,
   *,
   dtype: str = 'float32',
   process_index: int = 0,

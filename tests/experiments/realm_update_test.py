@@ -12,6 +12,7 @@ import jax
 import numpy as np
 import pytest
 
+from experiments import changed_documents
 from experiments import checkpoints
 from experiments import index_builder
 from experiments import realm_data
@@ -266,7 +267,7 @@ def test_an_index_of_other_parameters_is_refused(before, tmp_path):
 def command(before, monkeypatch):
   """Runs the command's body over a run that is `before`, with some flags."""
   known = set(flags.FLAGS)
-  realm_update.define_flags()
+  changed_documents.define_flags()
 
   def load(workdir, data_dir):
     data = realm_data.DataFolder(pathlib.Path(data_dir))
