@@ -9,6 +9,11 @@ questions are Red-Trivia's.
     --workdir=runs/qa
   python -m experiments.ask --workdir=runs/qa \
     --question='What is the capital of Mongolia?'
+
+Eleven minutes on two cores that did other work, too, three of them for the vectors
+of 12,908 blocks. Then 28.5 % of the 200 test questions
+are answered exactly (experiments.qa_evaluate), 15.0 % by the packaged reader and
+BM25; an answer stands in the five blocks read for 38.0 %.
 """
 
 import ml_collections
