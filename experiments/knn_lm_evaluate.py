@@ -172,8 +172,12 @@ def choose_tuned(
 
 
 def _only(found: evaluate.Evaluation, chosen: np.ndarray):
+  """The same of some documents."""
   return evaluate.Evaluation(
-    **{name: x[chosen] for name, x in dataclasses.asdict(found).items()}
+    found.nats[chosen],
+    found.tokens[chosen],
+    found.num_bytes[chosen],
+    found.words[chosen],
   )
 
 
