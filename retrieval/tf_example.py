@@ -70,13 +70,16 @@ def decode(
 
 def _entries(features: memoryview) -> Iterator[tuple[str, bytes]]:
   for entry in _parts(features, 1):
-    name, feature = '', b''
+    name, feature, is_known = '', b'', True
     for number, wire_type, value in fields(entry):
       if (number, wire_type) == (1, _LENGTH):
         name = str(value, 'utf-8')
       elif (number, wire_type) == (2, _LENGTH):
         feature += value  # repeated messages merge
-    yield name, feature
+      else:
+        is_known = False
+    if is_known:  # else none to protocol buffers' Python runtime either
+      yield name, feature
 
 
 def _value(feature: bytes) -> Value:
