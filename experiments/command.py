@@ -58,8 +58,9 @@ def main(
     default_config: file of the config where --config need not be given.
     default_workdir: likewise of --workdir.
   """
-  _define(define_flags, default_config, default_workdir)
   try:
+    # Fields of a default config are set as soon as it is known.
+    _define(define_flags, default_config, default_workdir)
     app.run(lambda argv: _run(run, argv, computes), flags_parser=_parse)
   except KeyboardInterrupt:
     print('interrupted; the same command continues.', file=sys.stderr)

@@ -42,7 +42,12 @@ if __name__ == '__main__':
   backend = os.environ.get('TEST_BACKEND')
   if backend == 'gpu':
     jax.default_backend = lambda: backend
-  command.main(run, define_flags=define, computes=bool(backend))
+  command.main(
+    run,
+    define_flags=define,
+    computes=bool(backend),
+    default_config=os.environ.get('TEST_DEFAULT', ''),
+  )
 """
 _CONFIG = """
 import ml_collections
@@ -67,6 +72,8 @@ _CASES = {
   'field': ['--config.fail=field'],
   'typo': ['--config.sise=3'],
   'type': ['--config.size=a'],
+  'default': ['--config.size=3'],
+  'default_typo': ['--config.sise=3'],
   'interrupt': ['--config.fail=interrupt'],
   'bug': ['--config.fail=bug'],
   'stray': ['size=3'],
@@ -97,11 +104,14 @@ def results(tmp_path_factory):
       environment['JAX_COORDINATOR_ADDRESS'] = address
       environment['JAX_NUM_PROCESSES'] = '2'
       environment['JAX_PROCESS_ID'] = str(_PAIR.index(name))
+    named = [f'--config={config.get(name, "config_x.py")}']
+    if name.startswith('default'):
+      environment['TEST_DEFAULT'], named = 'config_x.py', []
     return subprocess.run(
       [
         sys.executable,
         'command_x.py',
-        f'--config={config.get(name, "config_x.py")}',
+        *named,
         '--workdir=W',
         *_CASES[name],
       ],
@@ -119,6 +129,7 @@ def results(tmp_path_factory):
 def test_runs(results):
   assert results['good'].returncode == 0, results['good'].stderr
   assert results['good'].stdout.split() == ['W', '3', 'hello', '0', '1']
+  assert results['default'].stdout.split() == ['W', '3', '0', '1']
 
 
 def test_processes_find_each_other_and_share_the_preparing(results):
@@ -153,6 +164,7 @@ def test_bad_input_is_one_line(results, case, line):
   [
     ('field', 'no_such_field'),
     ('typo', 'Did you mean "size"'),
+    ('default_typo', 'Did you mean "size"'),
     ('absent', 'no_such_file.py'),
     ('arg', "Config argument 'large': expected base."),
     ('type', '--config.size=a'),
