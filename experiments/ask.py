@@ -125,7 +125,15 @@ def take_packaged(
     ]
     raise ValueError(
       f'{workdir}: answers from a corpus of {"; ".join(differ)}; expected '
-      'another --workdir.'
+      'another --workdir, or this one removed.'
+    )
+  path, made = wanted['path'], pathlib.Path(workdir) / 'data' / 'tokens'
+  stands = os.path.isfile(path) and made.exists()
+  if stands and os.path.getmtime(path) > made.stat().st_mtime:
+    logging.warning(
+      '%s has changed since %s was made, where the change is not: '
+      'experiments.realm_update makes it there.',
+      *(path, made),
     )
 
 
