@@ -37,6 +37,7 @@ from experiments import retro_task
 from retrieval import store
 from retrieval import tokenizers
 from retro_jax import attribution
+from retro_jax import leakage
 
 FOLDER = 'inspect'
 
@@ -60,26 +61,6 @@ def pieces(tokenizer: tokenizers.Tokenizer, tokens: Sequence[int]) -> list[str]:
   return texts
 
 
-def longest_run(a: np.ndarray, b: np.ndarray) -> tuple[int, int]:
-  """The longest run of tokens that two sequences share.
-
-  Args:
-    a: [S] tokens.
-    b: [T] tokens.
-
-  Returns:
-    Where it starts in `b`, and its length; (0, 0) if they share no token.
-  """
-  run = np.zeros(len(b), np.int64)
-  size = end = 0
-  for token in a:
-    run = np.where(b == token, np.pad(run[:-1], (1, 0)) + 1, 0)
-    if len(run) and run.max() > size:
-      end = int(run.argmax()) + 1
-      size = int(run.max())
-  return end - size, size
-
-
 def _neighbor(
   passage: retro_passage.Passage,
   chunk: np.ndarray,
@@ -89,14 +70,15 @@ def _neighbor(
 ) -> retro_page.Neighbor:
   """What is known of a neighbor before the model is asked."""
   tokens = passage.neighbors[at][passage.neighbor_mask[at]]
-  start, size = longest_run(following, tokens)
-  _, shared = longest_run(chunk, tokens)
+  read = tokens.tolist()
+  after = leakage.SuffixAutomaton(following.tolist())
+  start, size = after.longest_run(read)
   c, n = at
   return retro_page.Neighbor(
     id=int(passage.ids[at]),
     title=passage.titles[c][n],
     distance=-float(passage.scores[at]),
-    overlap=shared / max(len(chunk), 1),
+    overlap=leakage.longest_shared(chunk.tolist(), [read]) / max(len(chunk), 1),
     pieces=pieces(tokenizer, tokens),
     shared=(start, start + size),
   )

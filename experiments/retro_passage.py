@@ -91,14 +91,6 @@ def of_store(
   there = row['neighbor_mask'].any(-1)
   ids = np.where(there, reader.stores.neighbors.ids(chunk_ids)[:, :k], -1)
   scores = reader.stores.neighbors.scores(chunk_ids)[:, :k]
-  sources = reader.stores.datastore
-  titles = [
-    [
-      sources.tokens.title(int(d)) if i >= 0 else ''
-      for i, d in zip(*pair, strict=True)
-    ]
-    for pair in zip(ids, sources.documents(np.maximum(ids, 0)), strict=True)
-  ]
   return Passage(
     chunks.tokens.title(number),
     tokens,
@@ -106,7 +98,7 @@ def of_store(
     scores,
     row['neighbors'],
     row['neighbor_mask'],
-    titles,
+    reader.stores.datastore.titles(ids),
   )
 
 

@@ -26,7 +26,7 @@ from retro_jax import qa_rows
 
 PASSAGES = 'passages'
 # What the fine-tuned run takes from the one that it starts from.
-_KEPT = ('model', 'retrieval', 'embedder', 'index', 'sequence_chunks')
+_KEPT = ('model', 'retrieval', 'index', 'sequence_chunks')
 
 
 def adopt(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:

@@ -140,9 +140,8 @@ def _cut(config, old, data, added) -> None:
       progress=shown,
     )
   fields = old.chunks('train').store.fields
-  known = {
-    name for name in (*fields.get('added', ()), *added) if _stands(tokens, name)
-  }
+  given = sorted({*fields.get('added', ()), *added})
+  there = np.isin([*map(tokens_lib.hash_id, given)], tokens.id_hash[:])
   if 'dropped' in fields:
     near_duplicates.build_duplicate_store(
       data.path('duplicates'),
@@ -160,12 +159,8 @@ def _cut(config, old, data, added) -> None:
       split=split,
       valid_fraction=fields['valid_fraction'],
       dropped=data.duplicates if leaves_out else None,
-      added=sorted(known),
+      added=[x for x, stands in zip(given, there, strict=True) if stands],
     )
-
-
-def _stands(tokens: tokens_lib.TokenStore, document_id: str) -> bool:
-  return bool(np.isin(tokens_lib.hash_id(document_id), tokens.id_hash[:]))
 
 
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:

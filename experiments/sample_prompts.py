@@ -70,16 +70,11 @@ def read(path: str | os.PathLike) -> list[TextPrompt]:
       that holds none; it says which, and which field.
   """
   path = pathlib.Path(path)
-  if not path.is_file():
-    raise FileNotFoundError(f'{path}: no such file.')
-  kinds = {'.txt': _plain, '.jsonl': _json}
-  kind = next((k for k in path.suffixes[-2:] if k in kinds), None)
-  if kind is None:
-    raise ValueError(f'{path}: expected a name that ends in .txt or .jsonl.')
+  parse = base.parser_of(path, {'.txt': _plain, '.jsonl': _json})
   found = []
   for where, line in base.text_lines(path):
     name = f'{path.name}:{where.rpartition(":")[2]}'
-    found.append(kinds[kind](line, where, name))
+    found.append(parse(line, where, name))
   if not found:
     raise ValueError(f'{path}: no prompts.')
   return found

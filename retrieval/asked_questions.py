@@ -24,12 +24,7 @@ def read(path: str | os.PathLike) -> list[questions.Question]:
       line that holds none; it says which.
   """
   path = pathlib.Path(path)
-  if not path.is_file():
-    raise FileNotFoundError(f'{path}: no such file.')
-  kinds = {'.txt': _plain, '.jsonl': _json}
-  kind = next((k for k in path.suffixes[-2:] if k in kinds), None)
-  if kind is None:
-    raise ValueError(f'{path}: expected a name that ends in .txt or .jsonl.')
+  parse = base.parser_of(path, {'.txt': _plain, '.jsonl': _json})
   found, blank = [], ''
   for number, line in base.read_lines(path):
     where = f'{path}:{number}'
@@ -39,7 +34,7 @@ def read(path: str | os.PathLike) -> list[questions.Question]:
       continue
     if blank:
       break
-    fields = kinds[kind](text, where)
+    fields = parse(text, where)
     found.append(
       questions.Question(
         fields.get('id', f'{path.name}:{number}'), fields['question'], ()

@@ -249,6 +249,14 @@ class ChunkStore:
     shape = (*ids.shape, length)
     return tokens.reshape(shape), mask.reshape(shape)
 
+  def titles(self, ids: np.ndarray) -> list[list[str]]:
+    """Titles of the chunks' documents: [n][k] for [n, k] ids, '' for -1."""
+    title, documents = self.tokens.title, self.documents(np.maximum(ids, 0))
+    return [
+      [title(int(d)) if i >= 0 else '' for i, d in zip(row, found, strict=True)]
+      for row, found in zip(ids, documents, strict=True)
+    ]
+
   def texts(
     self, ids: np.ndarray, tokenizer: tokenizers.Tokenizer
   ) -> list[str]:

@@ -63,16 +63,8 @@ class Retriever:
     vectors = self.embedder.embed_texts(list(texts))
     ids, scores = self.searcher.search(vectors, k)
     tokens, mask = self.datastore.gather(ids, self.neighbor_length)
-    return Retrieved(ids, scores, tokens, mask, self._titles(ids))
+    return Retrieved(ids, scores, tokens, mask, self.datastore.titles(ids))
 
   def retrieve_tokens(self, rows: Sequence[np.ndarray], k: int) -> Retrieved:
     """Retrieves for chunks of tokens: [b] arrays of ids, specials allowed."""
     return self.retrieve([self.tokenizer.decode(row) for row in rows], k)
-
-  def _titles(self, ids: np.ndarray) -> list[list[str]]:
-    documents = self.datastore.documents(np.maximum(ids, 0))
-    title = self.datastore.tokens.title
-    return [
-      [title(int(d)) if i >= 0 else '' for i, d in zip(row, docs, strict=True)]
-      for row, docs in zip(ids, documents, strict=True)
-    ]

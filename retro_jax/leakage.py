@@ -69,11 +69,19 @@ class SuffixAutomaton:
       state = self._link[state]
     return copy
 
-  def longest_run(self, tokens: Iterable[int]) -> int:
-    """Tokens of the longest run that other tokens share with the sequence."""
+  def longest_run(self, tokens: Iterable[int]) -> tuple[int, int]:
+    """The longest run that other tokens share with the sequence.
+
+    Args:
+      tokens: of another sequence.
+
+    Returns:
+      Where the first of the longest starts in `tokens`, and its length; (0, 0) if
+      they share no token.
+    """
     following, link, length = self._next, self._link, self._length
-    state = size = best = 0
-    for token in tokens:
+    state = size = best = end = 0
+    for i, token in enumerate(tokens, start=1):
       while state and token not in following[state]:
         state = link[state]
         size = length[state]
@@ -82,8 +90,8 @@ class SuffixAutomaton:
         continue
       state, size = target, size + 1
       if size > best:
-        best = size
-    return best
+        best, end = size, i
+    return end - best, best
 
 
 def longest_shared(
@@ -101,7 +109,7 @@ def longest_shared(
     0 to the length of the chunk.
   """
   automaton = SuffixAutomaton(chunk)
-  return max((automaton.longest_run(n) for n in neighbors), default=0)
+  return max((automaton.longest_run(n)[1] for n in neighbors), default=0)
 
 
 def overlaps(

@@ -15,8 +15,10 @@ import numbers
 import pathlib
 from typing import Any
 from typing import BinaryIO
+from typing import TypeVar
 import zlib
 
+Parser = TypeVar('Parser')
 _OPENERS = {'.gz': gzip.open, '.bz2': bz2.open, '.xz': lzma.open}
 _FOREIGN = ('.zst', '.zip', '.7z', '.lz4', '.tar', '.tgz', '.parquet')
 
@@ -240,3 +242,27 @@ def _open(path: pathlib.Path) -> Iterator[BinaryIO]:
       yield f
   except (OSError, EOFError, lzma.LZMAError, zlib.error) as e:
     raise ValueError(f'{path}: cannot be read to its end ({e}).') from None
+
+
+def parser_of(path: pathlib.Path, parsers: Mapping[str, Parser]) -> Parser:
+  """What parses a file, by the end of its name; it may be packed.
+
+  Args:
+    path: of the file.
+    parsers: by end, such as '.jsonl'.
+
+  Returns:
+    One of the parsers.
+
+  Raises:
+    FileNotFoundError: when there is no such file.
+    ValueError: for a name of another end.
+  """
+  if not path.is_file():
+    raise FileNotFoundError(f'{path}: no such file.')
+  kind = next((k for k in path.suffixes[-2:] if k in parsers), None)
+  if kind is None:
+    raise ValueError(
+      f'{path}: expected a name that ends in {" or ".join(parsers)}.'
+    )
+  return parsers[kind]

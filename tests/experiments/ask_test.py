@@ -363,28 +363,6 @@ def test_bad_flags_are_refused(made, run, answerer, tmp_path):
     ask.ask(answerer, 'Who?', '')
 
 
-def test_a_corpus_that_changed_after_the_data_were_made_is_told(
-  tmp_path, monkeypatch
-):
-  config = tiny_open_qa.get_config(tmp_path)
-  file = tmp_path / 'mine.jsonl'
-  file.write_text('{}')
-  config.corpus.path = str(file)
-  saved = types.SimpleNamespace(config=config)
-  monkeypatch.setattr(ask.checkpoints, 'find', lambda _: saved)
-  told = []
-  monkeypatch.setattr(ask.logging, 'warning', lambda *line: told.append(line))
-  ask.take_packaged(config, tmp_path)  # nothing was made yet
-  (tmp_path / 'data' / 'tokens').mkdir(parents=True)
-  os.utime(file, (1, 1))
-  ask.take_packaged(config, tmp_path)
-  assert not told
-  os.utime(tmp_path / 'data' / 'tokens', (0, 0))
-  ask.take_packaged(config, tmp_path)
-  [(line, path, _)] = told
-  assert 'realm_update' in line and path == str(file)
-
-
 def test_the_command_names_what_trains_a_model(tmp_path):
   done = _command(tmp_path, '--workdir=runs/qa')
   assert done.returncode == 1

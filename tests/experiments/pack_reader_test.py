@@ -3,6 +3,7 @@
 """A reader packed, and taken over another folder without training."""
 
 import json
+import os
 import types
 
 import pytest
@@ -67,6 +68,27 @@ def test_a_checkpoint_is_made_once_and_of_one_corpus(packed, tmp_path):
     ask.take_packaged(
       command.changed(packed.config, corpus={'path': 'other'}), tmp_path
     )
+
+
+def test_a_corpus_that_changed_after_the_data_were_made_is_told(
+  packed, tmp_path, monkeypatch
+):
+  file = tmp_path / 'mine.jsonl'
+  file.write_text('{}')
+  config = command.changed(packed.config, corpus={'path': str(file)})
+  saved = types.SimpleNamespace(config=config)
+  monkeypatch.setattr(ask.checkpoints, 'find', lambda _: saved)
+  told = []
+  monkeypatch.setattr(ask.logging, 'warning', lambda *line: told.append(line))
+  ask.take_packaged(config, tmp_path)  # nothing was made yet
+  (tmp_path / 'data' / 'tokens').mkdir(parents=True)
+  os.utime(file, (1, 1))
+  ask.take_packaged(config, tmp_path)
+  assert not told
+  os.utime(tmp_path / 'data' / 'tokens', (0, 0))
+  ask.take_packaged(config, tmp_path)
+  [(line, path, _)] = told
+  assert 'realm_update' in line and path == str(file)
 
 
 def test_another_tokenizer_or_reader_is_refused(packed, tmp_path):

@@ -111,20 +111,6 @@ def test_characters_cut_in_two_are_whole(trained):
   assert not any('\ufffd' in piece for piece in pieces)
 
 
-@pytest.mark.parametrize(
-  ('a', 'b', 'expected'),
-  [
-    ([1, 2, 3, 4], [9, 2, 3, 9, 2, 3, 4], (4, 3)),
-    ([1, 1, 1], [1, 1], (0, 2)),
-    ([5], [6, 7], (0, 0)),
-    ([], [6], (0, 0)),
-  ],
-)
-def test_longest_run(a, b, expected):
-  found = retro_inspect.longest_run(np.array(a, int), np.array(b, int))
-  assert found == expected
-
-
 class _Parser(html.parser.HTMLParser):
   """Text of the page, its tags in balance."""
 

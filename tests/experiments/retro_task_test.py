@@ -7,16 +7,15 @@ import logging
 import shutil
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from configs import retro_pretrain_quickstart
 from experiments import checkpoints
-from experiments import program
 from experiments import retro_data
 from experiments import retro_task
 from experiments import sharding
+from tests.experiments import tiny_run
 from tests.retro_jax import tiny_data
 
 
@@ -36,21 +35,7 @@ def _task(root):
 @pytest.fixture(scope='module')
 def workdir(root, tmp_path_factory):
   """A checkpoint of step 1, as the loop saves it."""
-  task, config = _task(root)
-  key = jax.random.key(0)
-  params = jax.jit(lambda key: sharding.unbox(task.init(key)))(key)
-  workdir = tmp_path_factory.mktemp('run')
-  batches = iter(task.dataset('train'))
-  with checkpoints.Checkpoints(
-    str(workdir),
-    config=json.loads(config.to_json()),
-    pipeline={},
-    index_version=task.index_version,
-    fingerprints=task.fingerprints,
-  ) as saver:
-    saver.save(1, program.TrainState(jnp.int32(1), params, {}, key), batches)
-  batches.close()
-  return workdir
+  return tiny_run.make_run(tmp_path_factory.mktemp('run'), root)
 
 
 def _change_metadata(workdir, copy, change):

@@ -41,6 +41,20 @@ def _quadratic(a, b):
 _TOKENS = strategies.lists(strategies.integers(0, 3), max_size=40)
 
 
+@pytest.mark.parametrize(
+  ('a', 'b', 'expected'),
+  [
+    ([1, 2, 3, 4], [9, 2, 3, 9, 2, 3, 4], (4, 3)),
+    ([1, 1, 1], [1, 1], (0, 2)),
+    ([2, 3, 9, 4, 5], [4, 5, 0, 2, 3], (0, 2)),
+    ([5], [6, 7], (0, 0)),
+    ([], [6], (0, 0)),
+  ],
+)
+def test_where_the_longest_run_starts(a, b, expected):
+  assert leakage.SuffixAutomaton(a).longest_run(b) == expected
+
+
 @hypothesis.settings(deadline=None, max_examples=300)
 @hypothesis.given(_TOKENS, strategies.lists(_TOKENS, max_size=3))
 def test_longest_run_equals_the_quadratic_count(chunk, neighbors):
@@ -56,7 +70,7 @@ def test_runs_do_not_go_on_from_one_neighbor_into_the_next():
 def test_the_automaton_is_linear():
   automaton = leakage.SuffixAutomaton([1, 1, 2] * 5000)
   assert len(automaton._next) <= 2 * 15000
-  assert automaton.longest_run([1, 1, 2] * 5000) == 15000
+  assert automaton.longest_run([1, 1, 2] * 5000) == (0, 15000)
 
 
 @pytest.fixture(scope='module')
