@@ -71,6 +71,7 @@ def sample_many(
   seed: int = 0,
   retrieval: bool = True,
   take: Callable[[samples_lib.Event], None] | None = None,
+  keep: Callable[[Sequence[sample_view.TextSample]], None] | None = None,
   **settings,
 ) -> list[sample_view.TextSample]:
   """Continues prompts.
@@ -83,6 +84,7 @@ def sample_many(
     seed: of the draws.
     retrieval: False is RETRO[OFF], but for prompts with their own neighbors.
     take: called with every event, in place of showing progress.
+    keep: called after every batch with all samples up to then.
     **settings: fields of `drawing.SamplingConfig`; by default the model's config
       has them under `sample`.
 
@@ -131,11 +133,11 @@ def sample_many(
         if take is not None:
           take(event)
         if isinstance(event, samples_lib.Finished):
-          done.append(event.sample)
-  return [
-    sample_view.to_text(sample, tokenizer, name)
-    for sample, name in zip(done, names, strict=True)
-  ]
+          name = names[len(done)]
+          done.append(sample_view.to_text(event.sample, tokenizer, name))
+      if keep is not None:
+        keep(done)
+  return done
 
 
 def _add(update, numbers, num_rows, step, max_steps) -> None:
@@ -196,7 +198,7 @@ def run(
     seed: of the draws; None for the config's.
     stop_strings: a sample ends before the first of these.
     stream: prints while it writes, one sample after another.
-    json_path: file that also gets the samples; '' for none.
+    json_path: file that also gets the samples, batch by batch; '' for none.
 
   Returns:
     The samples.
@@ -212,6 +214,10 @@ def run(
   if stream:
     names = [p.id for p in prompts for _ in range(num_samples)]
     take, batch_size = _printer(trained, names), 1
+  keep = None
+  if json_path and not jax.process_index():
+    content = {'step': trained.step, 'settings': settings}
+    keep = functools.partial(_write, json_path, content, trained)
   samples = sample_many(
     trained,
     prompts,
@@ -219,22 +225,26 @@ def run(
     batch_size=batch_size,
     seed=config.seed if seed is None else seed,
     take=take,
+    keep=keep,
     **settings,
   )
   if jax.process_index():
     return samples
-  found = [i for sample in samples for c in sample.chunks for i in c.ids]
-  retrieved = max(found, default=-1) >= 0
-  metric = trained.data.index.searcher.metric if retrieved else ''
+  metric = _metric(trained, samples)
   if input_file and not stream:
     sample_view.show_table(progress.console(), samples)
   elif not stream:
     sample_view.show(progress.console(), samples, metric)
   if json_path:
-    content = {'step': trained.step, 'settings': settings}
-    content |= {'metric': metric or None}
-    _write(json_path, content, samples)
+    logging.info('The samples are in %s.', json_path)
   return samples
+
+
+def _metric(trained, samples: Sequence[sample_view.TextSample]) -> str:
+  """What the scores are of; '' where nothing was retrieved."""
+  found = [i for sample in samples for c in sample.chunks for i in c.ids]
+  retrieved = max(found, default=-1) >= 0
+  return trained.data.index.searcher.metric if retrieved else ''
 
 
 def _printer(trained, names) -> Callable[[samples_lib.Event], None]:
@@ -249,14 +259,17 @@ def _printer(trained, names) -> Callable[[samples_lib.Event], None]:
 
 
 def _write(
-  path: str, content: dict[str, Any], samples: Sequence[sample_view.TextSample]
+  path: str,
+  content: dict[str, Any],
+  trained: retro_task.Trained,
+  samples: Sequence[sample_view.TextSample],
 ) -> None:
   target = pathlib.Path(path)
   target.parent.mkdir(parents=True, exist_ok=True)
+  content = content | {'metric': _metric(trained, samples) or None}
   rows = [dataclasses.asdict(sample) for sample in samples]
   data = json.dumps(content | {'samples': rows}, indent=2, ensure_ascii=False)
   store.write_atomically(target, data.encode() + b'\n')
-  logging.info('The samples are in %s.', target)
 
 
 def _define_flags() -> None:

@@ -14,6 +14,7 @@ from experiments import retro_sample
 from experiments import retro_task
 from experiments import sample_prompts
 from experiments import sample_view
+from retro_jax import decode
 from tests.experiments import tiny_retro
 from tests.retro_jax import tiny_data
 
@@ -121,6 +122,30 @@ def test_a_file_of_prompts(config, tmp_path, capsys):
   found = json.loads(out.read_text())
   assert [s['id'] for s in found['samples']] == [s.id for s in samples]
   assert [s.text for s in run(batch_size=6)] == [s.text for s in samples]
+
+
+def test_what_was_written_before_a_failure_stays(config, tmp_path, monkeypatch):
+  stream, calls = decode.stream, []
+
+  def fail_later(*args, **kwargs):
+    calls.append(args)
+    if len(calls) == 3:
+      raise RuntimeError('killed')
+    return stream(*args, **kwargs)
+
+  monkeypatch.setattr(decode, 'stream', fail_later)
+  path, out = tmp_path / 'in.txt', tmp_path / 'out.json'
+  path.write_text('river\nmoon\nqueen\n')
+  with pytest.raises(RuntimeError, match='killed'):
+    retro_sample.run(
+      config,
+      'retro',
+      input_file=str(path),
+      batch_size=1,
+      json_path=str(out),
+    )
+  found = json.loads(out.read_text())['samples']
+  assert [s['prompt'] for s in found] == ['river', 'moon']
 
 
 def test_streams_while_it_writes(config, capsys):
