@@ -3,8 +3,8 @@
 """RETROfit of the twin of retro_pretrain_small: 8.3 M frozen parameters, 1.9 M new.
 
 Paper: Borgeaud et al. 2021, section 4.2 and appendix B.2: the decoder is frozen,
-encoder and chunked cross-attention are new and trained alone, under a learning
-rate of 2e-4 falling to 2e-5. There 3 % of the sequences of pre-training suffice.
+encoder and chunked cross-attention are new and trained alone, under the schedule
+of pre-training, begun anew. There 3 % of the sequences of pre-training suffice.
 After the commands of retro_pretrain_small:
 
   python -m experiments.retro_train --config=configs/retro_retrofit_small.py \
@@ -25,7 +25,4 @@ from configs import retro_pretrain_small
 
 def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   """Returns the configuration; see retro_base for `arg`."""
-  config = retro_pretrain_small.get_config(arg)
-  if not arg.endswith('test'):
-    config.optimizer.learning_rate = 2e-4
-  return config
+  return retro_pretrain_small.get_config(arg)
