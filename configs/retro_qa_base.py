@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What fine-tuning a RETRO on questions shares (arXiv 2112.04426, section 4.3).
 
-Model, tokenizer, datastore and embedder are those of the run that retro_from
-names. Arguments of get_config: base, and test, for a CPU in seconds.
+Model, tokenizer and datastore are those of the run that retro_from names; the
+embedder has to be the one that made its datastore. Arguments of get_config: base, and test, for a CPU in seconds.
 """
 
 import ml_collections

@@ -66,6 +66,15 @@ class DataFolder(data_folder.DataFolder):
       return self.tokens.tokenizer_fingerprint
     return self.tokenizer.fingerprint
 
+  def check_tokenizer(self) -> None:
+    """Compares the tokenizer with that of the documents, where any stand.
+
+    Raises:
+      ValueError: when it is another one.
+    """
+    if self.path('tokens').exists():
+      self.tokens.check_tokenizer(self.tokenizer)
+
   def chunks(self, split: str) -> chunks_lib.ChunkStore:
     """Chunks of a split, or of an evaluation set; 'train' is the datastore."""
     tokens = self.tokens if split in ('train', 'valid') else None
@@ -123,4 +132,5 @@ class DataFolder(data_folder.DataFolder):
       self.chunks('train'),
       self.tokenizer,
       config.model.neighbor_length,
+      config.neighbor_part,
     )

@@ -13,7 +13,6 @@ of --config.evaluate.twin_workdir. Prints a table and writes DIR/lambada.json, w
 the words.
 """
 
-import dataclasses
 import pathlib
 import string
 
@@ -25,9 +24,11 @@ import numpy as np
 from experiments import command
 from experiments import progress
 from experiments import retro_examples
+from experiments import retro_task
 from retro_jax import decode
 
 FILE = 'lambada.json'
+WORD_TOKENS = 16  # drawn for each text; only a longer last word gets more
 _AROUND = string.punctuation + '\u2018\u2019\u201c\u201d\u2014\u2026'
 
 
@@ -57,19 +58,20 @@ def answer(
   """The word with which a model goes on after each context."""
   trained = mode.trained
   data, tokenizer = trained.data, trained.data.tokenizer
-  data.tokens.check_tokenizer(tokenizer)
+  data.check_tokenizer()
   prompts = [
     [tokenizer.bos_id, *tokenizer.encode(given).ids.tolist()]
     for given, _ in examples
   ]
-  lengths = [len(tokenizer.encode(f' {word}').ids) for _, word in examples]
+  # One bound for all texts, or a word would depend on the others' targets. One
+  # token after the longest word's shows whether it has ended.
+  longest = max(len(tokenizer.encode(f' {word}').ids) for _, word in examples)
   sampling = decode.SamplingConfig(
-    max_new_tokens=0,
+    max_new_tokens=max(WORD_TOKENS, longest + 1),
     temperature=0.0,
     num_neighbors=mode.num_neighbors,
     context_chunks=max(2, trained.config.sequence_chunks),
-    stop_ids=(tokenizer.eos_id,),
-    banned_ids=(tokenizer.pad_id, tokenizer.bos_id),
+    **retro_task.special_ids(tokenizer),
   )
   # Equal lengths together, so that few programs are compiled.
   order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
@@ -79,13 +81,11 @@ def answer(
     for low in range(0, len(order), size):
       chosen = order[low : low + size]
       filled = chosen + chosen[-1:] * (size - len(chosen))
-      # One token after the longest word's shows whether the word has ended.
-      longest = max(lengths[i] for i in chosen)
       samples = decode.sample(
         trained.model,
         params,
         [prompts[i] for i in filled],
-        dataclasses.replace(sampling, max_new_tokens=longest + 1),
+        sampling,
         retrieve=mode.retrieve,
       )
       for i, sample in zip(chosen, samples, strict=False):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import pathlib
 
 from absl import logging
+import jax
 import ml_collections
 
 from experiments import progress
@@ -18,6 +19,7 @@ from retro_jax import qa_pipeline
 from retro_jax import qa_rows
 
 _AT_ONCE = 64  # questions that are looked up together
+_MATCHED = 20  # passages that answer a pattern where the model reads none
 
 
 def layout(config: ml_collections.ConfigDict) -> qa_rows.QaLayout:
@@ -31,11 +33,10 @@ def layout(config: ml_collections.ConfigDict) -> qa_rows.QaLayout:
   )
 
 
-def _of_file(path: str, found: dict[str, tuple[qa_rows.Passage, ...]]) -> None:
-  for result in dpr_json.read_results(path):
-    found[result.question] = tuple(
-      qa_rows.Passage(title=x.title, text=x.text) for x in result.contexts
-    )
+def _passages_of(result: dpr_json.Result) -> tuple[qa_rows.Passage, ...]:
+  return tuple(
+    qa_rows.Passage(title=x.title, text=x.text) for x in result.contexts
+  )
 
 
 def read_passages(
@@ -56,7 +57,8 @@ def read_passages(
   """
   found: dict[str, tuple[qa_rows.Passage, ...]] = {}
   for path in paths:
-    _of_file(path, found)
+    for result in dpr_json.read_results(path):
+      found[result.question] = _passages_of(result)
   missing = [q.question for q in questions if q.question not in found]
   if missing and len(missing) == len(questions):
     raise ValueError(
@@ -95,7 +97,7 @@ def find_passages(
   key = store.fingerprint(
     [texts, count, data.index.fingerprint, config.model.neighbor_length]
   )
-  path = folder / f'passages-{key}.jsonl'
+  path = folder / f'passages-{key}.json'
   if not path.is_file():
     retriever = data.retriever(config)
     results = []
@@ -104,10 +106,10 @@ def find_passages(
         part = questions[i : i + _AT_ONCE]
         results += _look_up(retriever, part, count)
         update(i + len(part), len(questions))
+    if jax.process_index():  # The first process writes for all.
+      return [_passages_of(result) for result in results]
     folder.mkdir(parents=True, exist_ok=True)
-    draft = path.with_suffix('.tmp.jsonl')
-    dpr_json.write_results(draft, results)
-    draft.replace(path)
+    dpr_json.write_results(path, results)
   return read_passages([str(path)], questions)
 
 
@@ -135,45 +137,59 @@ def _look_up(retriever, questions, count) -> list[dpr_json.Result]:
   return results
 
 
+def reads_passages(config: ml_collections.ConfigDict) -> bool:
+  """Whether the model reads any; the twin does not."""
+  return bool(config.retrieval and config.qa.num_passages)
+
+
 def passages(
   trained: retro_task.Trained,
   config: ml_collections.ConfigDict,
   questions: Sequence[questions_lib.Question],
   folder: pathlib.Path,
 ) -> list[tuple[qa_rows.Passage, ...]]:
-  """The passages of questions, as a config wants them; the twin has none."""
-  if not (config.retrieval and config.qa.num_passages):
-    return [()] * len(questions)
+  """The passages of questions, from where a config wants them."""
   if config.qa.passages:
     return read_passages(tuple(config.qa.passages), questions)
-  return find_passages(trained, questions, config.qa.num_passages, folder)
+  count = config.qa.num_passages or _MATCHED
+  return find_passages(trained, questions, count, folder)
 
 
 def examples(
+  trained: retro_task.Trained,
+  config: ml_collections.ConfigDict,
   questions: Sequence[questions_lib.Question],
-  found: Sequence[tuple[qa_rows.Passage, ...]],
+  folder: pathlib.Path,
 ) -> list[qa_pipeline.Example]:
   """What can be trained on: questions with an answer that can be written.
 
   A regular expression is no text: its first match in the passages is the answer,
-  and a question without one is left out.
+  and a question without one is left out. A twin, which reads no passage, learns
+  the same answers to the same questions.
 
   Args:
+    trained: whose datastore may be searched.
+    config: of fine-tuning.
     questions: with their answers.
-    found: the passages of each.
+    folder: where passages that are looked up are kept.
 
   Returns:
     Examples, in order.
   """
-  kept = []
-  for question, read in zip(questions, found, strict=True):
+  read, kept = reads_passages(config), []
+  found = [()] * len(questions)
+  if read or any(q.kind == 'regex' for q in questions):
+    found = passages(trained, config, questions, folder)
+  for question, texts in zip(questions, found, strict=True):
     answers = question.answers
     if question.kind == 'regex':
-      answers = _matches(answers, read)
+      answers = _matches(answers, texts)
     if answers:
       kept.append(
         qa_pipeline.Example(
-          question=question.question, answers=answers, passages=read
+          question=question.question,
+          answers=answers,
+          passages=texts if read else (),
         )
       )
   if len(kept) < len(questions):
@@ -187,7 +203,7 @@ def examples(
 def _matches(patterns, read) -> tuple[str, ...]:
   for pattern in filter(None, map(answers_lib.compile_regex, patterns)):
     for passage in read:
-      match = pattern.search(answers_lib.decompose(passage.text))
+      match = pattern.search(passage.text)
       if match and match.group().strip():
         return (match.group().strip(),)
   return ()

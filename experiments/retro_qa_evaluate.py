@@ -71,8 +71,7 @@ def answer(
     temperature=0.0,
     num_neighbors=layout.num_neighbors,
     align_prompt=True,
-    stop_ids=(tokenizer.eos_id,),
-    banned_ids=(tokenizer.pad_id, tokenizer.bos_id),
+    **retro_task.special_ids(tokenizer),
   )
   prompts = [
     writer.prompt_to_continue(question.question, read)
@@ -151,10 +150,17 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
       f'{source}: was not fine-tuned on questions; expected a run of '
       'experiments.retro_qa_train.'
     )
+  files = tuple(config.qa.passages)
+  if trained.config.qa.passages and not files:
+    logging.warning(
+      'Fine-tuned on the passages of %s, evaluated on the nearest chunks of its '
+      'own datastore; --config.qa.passages names others.',
+      ', '.join(trained.config.qa.passages),
+    )
   with trained.config.unlocked():
     trained.config.embedder = config.embedder
-    trained.config.qa.passages = config.qa.passages
-  reads = bool(retro_qa_data.layout(trained.config).num_neighbors)
+    trained.config.qa.passages = files
+  reads = retro_qa_data.reads_passages(trained.config)
   modes = MODES if reads else ('off' if trained.config.retrieval else 'twin',)
   folder = pathlib.Path(workdir) / retro_qa_task.PASSAGES
   rows = []
@@ -175,7 +181,8 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
       rows.append(measure(questions, answers, mode))
       name = qa_evaluate.predictions_name(f'{questions.name}:{mode}')
       _write_predictions(pathlib.Path(workdir) / name, asked, answers)
-  text = json.dumps({'step': trained.step, 'rows': rows}, indent=1) + '\n'
+  content = {'step': trained.step, 'passages': files, 'rows': rows}
+  text = json.dumps(content, indent=1) + '\n'
   path = pathlib.Path(workdir) / FILE
   store.write_atomically(path, text.encode())
   qa_evaluate.print_measures(rows)

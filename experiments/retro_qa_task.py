@@ -133,7 +133,6 @@ def _examples(config, trained, split, folder) -> list[qa_pipeline.Example]:
   questions = qa_task.load_questions(
     settings[split], most, settings.allow_other_counts
   )
-  found = retro_qa_data.passages(trained, config, questions, folder)
-  kept = retro_qa_data.examples(questions, found)
+  kept = retro_qa_data.examples(trained, config, questions, folder)
   logging.info('%s: %d questions.', split, len(kept))
   return kept

@@ -148,16 +148,11 @@ def _add(update, numbers, num_rows, step, max_steps) -> None:
 
 def _sampling_config(trained, settings) -> drawing.SamplingConfig:
   """The settings, those of the model's config where there are none."""
-  config, data, tokenizer = trained.config, trained.data, trained.data.tokenizer
-  if data.path('tokens').exists():
-    data.tokens.check_tokenizer(tokenizer)
+  config = trained.config
+  trained.data.check_tokenizer()
   fields = {
     'context_chunks': max(2, config.sequence_chunks),
-    'stop_ids': (tokenizer.eos_id,),
-    # What ends a document may begin one, too.
-    'banned_ids': tuple(
-      {tokenizer.pad_id, tokenizer.bos_id} - {tokenizer.eos_id}
-    ),
+    **retro_task.special_ids(trained.data.tokenizer),
     **config.sample.to_dict(),
     **settings,
   }

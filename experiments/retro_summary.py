@@ -79,7 +79,7 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   rows = []
   for mode in retro_examples.modes(config, workdir):
     tokenizer = mode.trained.data.tokenizer
-    mode.trained.data.tokens.check_tokenizer(tokenizer)
+    mode.trained.data.check_tokenizer()
     texts = [encode(tokenizer, *example) for example in examples]
     bits = score(mode, texts, config) / math.log(2)
     rows.append(retro_examples.row(mode, 'bits_per_byte', bits, size))

@@ -18,6 +18,7 @@ from experiments import checkpoints
 from experiments import retro_data
 from experiments import sharding
 from experiments import tasks
+from retrieval import tokenizers
 from retro_jax import config as config_lib
 from retro_jax import lookup
 from retro_jax import losses
@@ -46,6 +47,13 @@ def model_config(
   if not config.retrieval:
     fields['cca_layers'] = ()
   return config_lib.RetroConfig(vocab_size=vocab_size, **fields)
+
+
+def special_ids(tokenizer: tokenizers.Tokenizer) -> dict[str, tuple[int, ...]]:
+  """SamplingConfig's stop_ids and banned_ids: a text ends, no other begins."""
+  # What ends a document may begin one, too.
+  banned = {tokenizer.pad_id, tokenizer.bos_id} - {tokenizer.eos_id}
+  return {'stop_ids': (tokenizer.eos_id,), 'banned_ids': tuple(sorted(banned))}
 
 
 def chunk_reader(

@@ -22,6 +22,7 @@ from retrieval import tokens as tokens_lib
 
 KIND = 'chunks'
 SPLITS = ('train', 'valid', 'all')
+PARTS = ('full', 'neighbor', 'continuation')  # [N, F], N, F
 
 
 def in_split(
@@ -213,7 +214,7 @@ class ChunkStore:
     return np.minimum(self._available[np.asarray(ids)], self.chunk_length)
 
   def gather(
-    self, ids: Int[np.ndarray, '*batch'], length: int
+    self, ids: Int[np.ndarray, '*batch'], length: int, part: str = 'full'
   ) -> tuple[
     Int[np.ndarray, '*batch length'], Bool[np.ndarray, '*batch length']
   ]:
@@ -225,6 +226,7 @@ class ChunkStore:
     Args:
       ids: [...] chunk ids; -1 for none.
       length: tokens to read.
+      part: one of `PARTS`; the other part is masked (table 13).
 
     Returns:
       tokens: [..., length] int32, 0 where there is none.
@@ -246,8 +248,12 @@ class ChunkStore:
         self._available.shard(int(shard))[local],
         length,
       )
+    if part == 'neighbor':
+      mask[:, self.chunk_length :] = False
+    elif part == 'continuation':
+      mask[:, : self.chunk_length] = False
     shape = (*ids.shape, length)
-    return tokens.reshape(shape), mask.reshape(shape)
+    return np.where(mask, tokens, 0).reshape(shape), mask.reshape(shape)
 
   def titles(self, ids: np.ndarray) -> list[list[str]]:
     """Titles of the chunks' documents: [n][k] for [n, k] ids, '' for -1."""

@@ -42,6 +42,7 @@ class Retriever:
     datastore: the chunks behind the vectors.
     tokenizer: of the datastore.
     neighbor_length: r, tokens of a neighbor with its continuation.
+    neighbor_part: what is read of these, one of `chunks.PARTS`.
   """
 
   embedder: embedders.Embedder
@@ -49,6 +50,7 @@ class Retriever:
   datastore: chunks_lib.ChunkStore
   tokenizer: tokenizers.Tokenizer
   neighbor_length: int
+  neighbor_part: str = 'full'
 
   def retrieve(self, texts: Sequence[str], k: int) -> Retrieved:
     """Retrieves the k nearest chunks of each text.
@@ -62,7 +64,9 @@ class Retriever:
     """
     vectors = self.embedder.embed_texts(list(texts))
     ids, scores = self.searcher.search(vectors, k)
-    tokens, mask = self.datastore.gather(ids, self.neighbor_length)
+    tokens, mask = self.datastore.gather(
+      ids, self.neighbor_length, self.neighbor_part
+    )
     return Retrieved(ids, scores, tokens, mask, self.datastore.titles(ids))
 
   def retrieve_tokens(self, rows: Sequence[np.ndarray], k: int) -> Retrieved:

@@ -24,7 +24,6 @@ from retrieval import chunks as chunks_lib
 from retrieval import neighbors as neighbors_lib
 from retrieval import store
 
-NEIGHBOR_PARTS = ('full', 'neighbor', 'continuation')
 _READ_THREADS = 2
 _READ_AHEAD = 32  # batches; Grain's default would hold hundreds
 
@@ -54,10 +53,10 @@ class ChunkReader:
 
   def __post_init__(self):
     """Checks the settings; the stores are checked when they are opened."""
-    if self.neighbor_part not in NEIGHBOR_PARTS:
+    if self.neighbor_part not in chunks_lib.PARTS:
       raise ValueError(
         f'neighbor_part {self.neighbor_part!r}: expected one of '
-        f'{NEIGHBOR_PARTS}.'
+        f'{chunks_lib.PARTS}.'
       )
     if self.num_neighbors < 0:
       raise ValueError(f'num_neighbors {self.num_neighbors}: expected >= 0.')
@@ -194,13 +193,9 @@ class ChunkReader:
       own = stores.chunks.document_hashes(np.maximum(ids, 0))[..., None]
       present &= stores.datastore.document_hashes(np.maximum(found, 0)) != own
     found = np.where(present, found, -1)
-    tokens, mask = stores.datastore.gather(found, self.neighbor_length)
-    boundary = stores.datastore.chunk_length
-    if self.neighbor_part == 'neighbor':
-      mask[..., boundary:] = False
-    elif self.neighbor_part == 'continuation':
-      mask[..., :boundary] = False
-    return np.where(mask, tokens, 0), mask
+    return stores.datastore.gather(
+      found, self.neighbor_length, self.neighbor_part
+    )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -105,6 +105,37 @@ def test_words_do_not_depend_on_the_batch(root, config, runs):
   assert others == [words[i] for i in order] and any(words)
 
 
+def test_a_word_does_not_depend_on_the_other_targets(config, runs, monkeypatch):
+  """A word that goes on after its target's last token is another word."""
+  mode = next(retro_examples.modes(config, 'retro'))
+  tokenizer = mode.trained.data.tokenizer
+  written = tokenizer.encode(" moon's").ids
+
+  def sample(model, params, prompts, sampling, retrieve=None):
+    new = written[: sampling.max_new_tokens]
+    return [types.SimpleNamespace(new_tokens=new) for _ in prompts]
+
+  monkeypatch.setattr(decode, 'sample', sample)
+  for targets in (('m',), ('m', 'tensor lanterns' * 9), ("moon's", 'moon')):
+    examples = [('river', target) for target in targets]
+    words = retro_lambada.answer(mode, examples, config)
+    assert words == ["moon's"] * len(targets)
+
+
+def test_an_imported_decoder_needs_no_documents(config, runs, monkeypatch):
+  mode = next(retro_examples.modes(config, 'retro'))
+  data = mode.trained.data
+  path = type(data).path
+  monkeypatch.setattr(
+    type(data),
+    'path',
+    lambda self, name: path(self, 'none' if name == 'tokens' else name),
+  )
+  data.check_tokenizer()
+  (word,) = retro_lambada.answer(mode, [('river', 'moon')], config)
+  assert isinstance(word, str)
+
+
 def test_summaries_are_scored_alone(root, config, runs, tmp_path, capsys):
   rows = [
     {'article': 'river queen tensor', 'summary': 'river moon'},

@@ -22,6 +22,7 @@ from retrieval import dpr_json
 from retrieval import question_sets
 from retrieval import questions as questions_lib
 from retrieval import retriever as retriever_lib
+from retro_jax import decode
 from retro_jax import qa_rows
 from tests.experiments import tiny_run
 from tests.retro_jax import tiny_data
@@ -58,7 +59,10 @@ def root(tmp_path_factory):
   )
   for arg in ('test', 'twin_test'):
     tiny_run.make_run(
-      root / arg, root, arg, chunk_length=tiny_data.M, init_scale=0.2
+      *(root / arg, root, arg),
+      chunk_length=tiny_data.M,
+      neighbor_length=32,
+      init_scale=0.2,
     )
   return root
 
@@ -174,21 +178,63 @@ def test_the_datastore_is_searched_once(root, tmp_path, monkeypatch):
   assert index.asked == 5
 
 
-def test_patterns_are_answered_by_what_they_match():
+def test_patterns_are_answered_by_what_they_match(root, tmp_path):
+  """Closed book, too: the twin learns the same answers."""
   question = questions_lib.Question
-  passages = (
-    qa_rows.Passage(title='', text='nothing'),
-    qa_rows.Passage(title='', text='in July 1969 it was'),
-  )
-  found = retro_qa_data.examples(
+  questions = [
+    question('1', 'when?', (r'july\s+1969', 'x'), 'regex'),
+    question('2', 'who?', ('nobody',), 'regex'),
+    question('3', 'what?', ('a', 'b')),
+    question('4', 'where?', ('m\u00e1rquez .*', 'x'), 'regex'),
+  ]
+  texts = ('nothing', 'in July 1969 it was', 'of M\u00e1rquez his')
+  contexts = tuple(dpr_json.Context(title='', text=text) for text in texts)
+  path = tmp_path / 'r.json'
+  dpr_json.write_results(
+    path,
     [
-      question('1', 'when?', (r'july\s+1969', 'x'), 'regex'),
-      question('2', 'who?', ('nobody',), 'regex'),
-      question('3', 'what?', ('a', 'b')),
+      dpr_json.Result(question=q.question, contexts=contexts) for q in questions
     ],
-    [passages, passages, passages],
   )
-  assert [x.answers for x in found] == [('July 1969',), ('a', 'b')]
+  for start in ('test', 'twin_test'):
+    config = retro_qa_task.adopt(
+      _config(root, start, **{'qa.passages': (str(path),)})
+    )
+    found = retro_qa_data.examples(None, config, questions, tmp_path)
+    assert [x.answers for x in found] == [
+      ('July 1969',),
+      ('a', 'b'),
+      ('M\u00e1rquez his',),
+    ]
+    assert {len(x.passages) for x in found} == {3 if start == 'test' else 0}
+
+
+def test_passages_are_read(root, run, tmp_path, monkeypatch):
+  config = retro_qa_task.adopt(_config(root))
+  trained = retro_task.load(root / 'test')
+  decode_tokens = trained.data.tokenizer.decode
+  task = retro_qa_task.make_task(config, trained, tmp_path)
+  batch = next(iter(task.dataset('train')))
+  for tokens, neighbors in zip(
+    batch['tokens'], batch['neighbors'], strict=True
+  ):
+    question = next(q for q in ANSWERS if q in decode_tokens(tokens))
+    read = decode_tokens(neighbors.reshape(-1))
+    assert [a in read for a in ANSWERS.values()] == [
+      q == question for q in ANSWERS
+    ]
+  asked, sample = [], decode.sample
+
+  def spy(model, params, prompts, *args, **kwargs):
+    asked.append([prompt.neighbors for prompt in prompts])
+    return sample(model, params, prompts, *args, **kwargs)
+
+  monkeypatch.setattr(decode, 'sample', spy)
+  retro_qa_evaluate.run(_config(root), str(run))
+  on, off = asked
+  for neighbors, answer in zip(on, ANSWERS.values(), strict=False):
+    assert answer in decode_tokens(neighbors[-2].tokens.reshape(-1))
+  assert not any(off)
 
 
 def test_bad_input_is_one_line(root, tmp_path, run):

@@ -5,6 +5,7 @@
 import dataclasses
 import functools
 import pickle
+import types
 
 import grain
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 
 from retrieval import chunks as chunks_lib
 from retrieval import neighbors as neighbors_lib
+from retrieval import retriever as retriever_lib
 from retro_jax import pipeline
 from tests.retro_jax import tiny_data
 
@@ -112,7 +114,7 @@ def test_parts_of_neighbors(root):
   ids = np.arange(L)
   full, neighbor, continuation = (
     tiny_data.reader(root, neighbor_part=part).read(ids)
-    for part in pipeline.NEIGHBOR_PARTS
+    for part in chunks_lib.PARTS
   )
   masks = [x['neighbor_mask'] for x in (full, neighbor, continuation)]
   assert masks[1][..., :M].any() and masks[2][..., M:].any()
@@ -121,6 +123,24 @@ def test_parts_of_neighbors(root):
   for x in (neighbor, continuation):
     kept = np.where(x['neighbor_mask'], full['neighbors'], 0)
     np.testing.assert_array_equal(x['neighbors'], kept)
+
+
+def test_new_text_reads_the_same_part(root):
+  reader = tiny_data.reader(root)
+  ids, datastore = np.array([[3, -1], [0, 7]]), reader.stores.datastore
+  for part in chunks_lib.PARTS:
+    retriever = retriever_lib.Retriever(
+      types.SimpleNamespace(embed_texts=lambda texts: texts),
+      types.SimpleNamespace(search=lambda vectors, k: (ids, ids)),
+      datastore,
+      tokenizer=None,
+      neighbor_length=R,
+      neighbor_part=part,
+    )
+    found = retriever.retrieve(['a', 'b'], 2)
+    tokens, mask = datastore.gather(ids, R, part)
+    np.testing.assert_array_equal(found.tokens, tokens)
+    np.testing.assert_array_equal(found.mask, mask)
 
 
 def test_oracle_is_the_chunk_and_what_follows_it(root):
