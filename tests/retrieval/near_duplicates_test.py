@@ -140,17 +140,12 @@ def test_other_evaluation_sets_are_compared_with(stores, tmp_path):
   ]
   without = _build(tmp_path / 'without', stores)
   found = _build(tmp_path / 'with', stores, sets)
-  pairs = [
-    dict(zip(*(s.array(x)[:].tolist() for x in columns), strict=True))
-    for columns in [('document', 'duplicate_of')]
-    for s in (without, found)
-  ]
+  before = set(without.array('document')[:].tolist())
+  documents = found.array('document')[:].tolist()
+  of = dict(zip(documents, found.array('duplicate_of')[:], strict=True))
   n = tokens.num_documents
-  assert {d: pairs[1][d] for d in (first, second)} == {
-    first: n + 2,
-    second: n + 1,
-  }
-  assert set(pairs[1]) - {first, second} >= set(pairs[0])
+  assert (of[first], of[second]) == (n + 2, n + 1)
+  assert before <= set(of) and not before & {first, second}
   assert near_duplicates.compared_with(without) == {}
   assert near_duplicates.compared_with(found) == {
     f'tokens-{name}': s.store.fingerprint
