@@ -37,8 +37,8 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   if jax.process_count() > 1:
     raise ValueError('retro_copying runs in one process.')
   settings = config.evaluate
+  k = retro_evaluate.numbers_of_neighbors(settings)[0]
   trained = retro_task.load(settings.workdir or workdir, config.data_dir)
-  k = settings.num_neighbors[0]
   reader = retro_task.chunk_reader(trained.config, trained.data, 'valid', k)
   length = trained.model.config.chunk_length
   params = jax.device_put(trained.params)

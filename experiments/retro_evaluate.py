@@ -124,17 +124,29 @@ def _mesh_and_rules(config: ml_collections.ConfigDict):
   return mesh, sharding.make_rules(config.get('sharding_rules'))
 
 
+def numbers_of_neighbors(
+  settings: ml_collections.ConfigDict,
+) -> tuple[int, ...]:
+  """The config's `evaluate.num_neighbors`.
+
+  Raises:
+    ValueError: when it is empty or has a number below 1.
+  """
+  ks = tuple(settings.num_neighbors)
+  if not ks or min(ks) < 1:
+    raise ValueError(
+      f'evaluate.num_neighbors {ks}: expected one or more numbers above 0.'
+    )
+  return ks
+
+
 def _modes(
   trained: retro_task.Trained, settings: ml_collections.ConfigDict
 ) -> list[tuple[str, str, int]]:
   """(name, retrieval, k) of every row for one model."""
   if not trained.model.config.cca_layers:
     return [('twin', 'off', 0)]
-  ks = tuple(settings.num_neighbors)
-  if not ks or min(ks) < 1:
-    raise ValueError(
-      f'evaluate.num_neighbors {ks}: expected one or more numbers above 0.'
-    )
+  ks = numbers_of_neighbors(settings)
   modes = [(f'RETRO, k={k}', 'on', k) for k in ks]
   modes.append(('RETRO off', 'off', 0))
   if settings.shuffled:

@@ -105,7 +105,7 @@ def modes(
   trained = retro_task.load(settings.workdir or workdir, config.data_dir)
   if trained.model.config.cca_layers:
     trained.config.embedder = config.embedder
-    k = settings.num_neighbors[0]
+    k = retro_evaluate.numbers_of_neighbors(settings)[0]
     retriever = trained.data.retriever(trained.config)
     yield Mode(f'RETRO, k={k}', 'on', k, trained, retriever.retrieve_tokens)
     yield Mode('RETRO off', 'off', 0, trained, None)

@@ -31,6 +31,7 @@ import numpy as np
 
 from experiments import command
 from experiments import progress
+from experiments import retro_evaluate
 from experiments import retro_page
 from experiments import retro_passage
 from experiments import retro_task
@@ -205,9 +206,10 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   """Inspects a document and writes the page."""
   if jax.process_count() > 1:
     raise ValueError('retro_inspect runs in one process.')
+  k = retro_evaluate.numbers_of_neighbors(config.evaluate)[0]
   trained = retro_task.load(workdir, config.data_dir)
   trained.config.embedder = config.embedder
-  page = inspect(trained, _passage(trained, config.evaluate.num_neighbors[0]))
+  page = inspect(trained, _passage(trained, k))
   path = pathlib.Path(
     flags.FLAGS.output
     or pathlib.Path(workdir) / FOLDER / f'{_file_name(page.title)}.html'

@@ -34,6 +34,8 @@ from experiments import retro_task
 from retrieval import store
 from retro_jax import evaluate
 from retro_jax import leakage
+from retro_jax import pipeline
+from retro_jax import windows
 
 FILE, PICTURE = 'leakage.json', 'leakage.png'
 
@@ -55,20 +57,37 @@ class Curve:
   minus_on: Sequence[leakage.Point] = ()
 
 
-def _measure(
-  trained: retro_task.Trained, config: ml_collections.ConfigDict
-) -> list[tuple[str, int, evaluate.Evaluation]]:
-  """(name, step, by chunk) of one model in its modes."""
-  k = config.evaluate.num_neighbors[0]
+_Mode = tuple[str, str, pipeline.ChunkReader]  # name, retrieval, what is read
+
+
+def _modes(
+  trained: retro_task.Trained, settings: ml_collections.ConfigDict
+) -> list[_Mode]:
+  """The modes of one model, checked before any work."""
   modes = [('twin', 'off', 0)]
   if trained.model.config.cca_layers:
+    k = retro_evaluate.numbers_of_neighbors(settings)[0]
     modes = [(f'RETRO, k={k}', 'on', k), ('RETRO off', 'off', 0)]
+  retro_evaluate.stride_chunks(settings, trained.config.sequence_chunks)
+  checked = []
+  for name, retrieval, number in modes:
+    reader = retro_task.chunk_reader(
+      trained.config, trained.data, settings.split, number
+    )
+    _ = reader.stores
+    checked.append((name, retrieval, reader))
+  return checked
+
+
+def _measure(
+  trained: retro_task.Trained,
+  config: ml_collections.ConfigDict,
+  modes: Sequence[_Mode],
+) -> list[tuple[str, int, evaluate.Evaluation]]:
+  """(name, step, by chunk) of one model in its modes."""
   rows = []
   with retro_evaluate.scorer(trained, config, evaluate.score_parts) as score:
-    for name, retrieval, number in modes:
-      reader = retro_task.chunk_reader(
-        trained.config, trained.data, config.evaluate.split, number
-      )
+    for name, retrieval, reader in modes:
       found = retro_evaluate.measure(
         score, reader, trained, config, retrieval, name
       )
@@ -81,8 +100,8 @@ def _token_num_bytes(data) -> np.ndarray:
   data.tokens.check_tokenizer(tokenizer)
   if not hasattr(tokenizer, 'token_num_bytes'):
     raise ValueError(
-      f'{data.tokenizer_path}: the bytes of a chunk are known of a SentencePiece '
-      f'model alone, but this is a {type(tokenizer).__name__}.'
+      f'{data.tokenizer_path}: the bytes of a chunk are known of SentencePiece '
+      f'and byte pairs alone, but this is a {type(tokenizer).__name__}.'
     )
   return tokenizer.token_num_bytes
 
@@ -113,20 +132,21 @@ def curves(
     neighbor_length=2 * trained.config.model.chunk_length,
     neighbor_part='full',
   )
-  _ = compared.stores  # Too few neighbors are told before any work.
-  token_num_bytes = _token_num_bytes(data)
-  rows = _measure(trained, config)
-  if twin is not None:
-    rows += _measure(twin, config)
-  chunks = rows[0][2].chunks
+  models = [trained, twin] if twin is not None else [trained]
+  # Too few neighbors and lost bytes are told before any work.
+  chunks = compared.stores.chunks
+  modes = [_modes(model, config.evaluate) for model in models]
+  documents = windows.find_documents(chunks, config.evaluate.max_documents)
+  ids, document = windows.chunk_ids(documents)
+  num_bytes = leakage.count_bytes(chunks, ids, _token_num_bytes(data))
+  _check_bytes(num_bytes, document, documents, chunks.tokens)
+  rows = []
+  for model, its in zip(models, modes, strict=True):
+    rows += _measure(model, config, its)
   with progress.bar('overlaps', 'chunks') as update:
-    overlap = leakage.overlaps(compared, chunks.ids, update)
-  num_bytes = leakage.count_bytes(
-    compared.stores.chunks, chunks.ids, token_num_bytes
-  )
-  _check_bytes(num_bytes, rows[0][2], data)
-  where = (num_bytes, chunks.document, overlap, tuple(settings.alphas))
-  on = chunks.nats
+    overlap = leakage.overlaps(compared, ids, update)
+  where = (num_bytes, document, overlap, tuple(settings.alphas))
+  on = rows[0][2].chunks.nats
   return [
     Curve(
       name,
@@ -138,15 +158,14 @@ def curves(
   ]
 
 
-def _check_bytes(num_bytes, found: evaluate.Evaluation, data) -> None:
+def _check_bytes(num_bytes, document, documents, tokens) -> None:
   """The chunks' bytes are all of the documents' bytes."""
-  by_document = np.bincount(
-    found.chunks.document, num_bytes, len(found.num_bytes)
-  )
-  if not np.array_equal(by_document, found.num_bytes):
+  by_document = np.bincount(document, num_bytes, len(documents.index))
+  wanted = tokens.num_bytes[documents.index]
+  if not np.array_equal(by_document, wanted):
     raise ValueError(
-      f'{data.path("tokens")}: its tokens stand for {int(num_bytes.sum()):,} '
-      f'bytes, but its documents have {int(found.num_bytes.sum()):,}.'
+      f'{tokens.path}: its tokens stand for {int(num_bytes.sum()):,} bytes, but '
+      f'its documents have {int(wanted.sum()):,}.'
     )
 
 

@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Prepares the data of RETRO: tokenize, chunk, embed, index, find neighbors.
 
-With --config.deduplicate.threshold above 0, training documents that resemble an
-evaluation document so much are left out, of the datastore too. With
---config.evaluation.name=NAME the corpus of --config.evaluation.corpus becomes an
-evaluation set of that name, for --config.evaluate.split=NAME.
+With --config.evaluation.name=NAME the corpus of --config.evaluation.corpus becomes
+an evaluation set of that name, for --config.evaluate.split=NAME. With
+--config.deduplicate.threshold above 0, training documents that resemble a held-out
+document so much, or one of that set, are left out, of the datastore too; name the
+set from the first run on, as documents that stand in it are not taken out later.
 
   python -m experiments.retro_prepare --config=configs/<name>.py --workdir=DIR
 
@@ -40,15 +41,13 @@ from retrieval import tokens as tokens_lib
 from retrieval import vectors as vectors_lib
 
 SPLITS = ('train', 'valid')
+# Of stores by the name of their folder, which may go on: -train, -valid, -NAME.
 _KINDS = {
   'tokens': tokens_lib.KIND,
   'duplicates': near_duplicates.KIND,
-  'chunks-train': chunks_lib.KIND,
-  'chunks-valid': chunks_lib.KIND,
-  'vectors-train': vectors_lib.KIND,
-  'vectors-valid': vectors_lib.KIND,
-  'neighbors-train': neighbors_lib.KIND,
-  'neighbors-valid': neighbors_lib.KIND,
+  'chunks': chunks_lib.KIND,
+  'vectors': vectors_lib.KIND,
+  'neighbors': neighbors_lib.KIND,
 }
 
 Config = stages.Config
@@ -122,9 +121,10 @@ def tokenize(config: Config, data: retro_data.DataFolder) -> Rows:
 
 
 def find_duplicates(config: Config, data: retro_data.DataFolder) -> Rows:
-  """Lists the training documents that nearly stand in the evaluation set."""
+  """Lists the training documents that nearly stand in an evaluation set."""
   if not config.deduplicate.threshold:
     return [('near-duplicates', 'not looked for')]
+  other = tokenize_evaluation(config, data)
   stages.wait_for_first(config, data.path('duplicates'))
   with progress.bar('near-duplicates', 'documents') as update:
     found = near_duplicates.build_duplicate_store(
@@ -133,9 +133,30 @@ def find_duplicates(config: Config, data: retro_data.DataFolder) -> Rows:
       data.tokenizer,
       valid_fraction=config.valid_fraction,
       settings=near_duplicates.Settings(**config.deduplicate),
+      evaluation=[other] if other else [],
       progress=update,
     )
-  return [('documents left out', f'{sum(found.rows("document")):,}')]
+  rows = [('documents left out', f'{sum(found.rows("document")):,}')]
+  return rows + (_compared(found, other) if other else [])
+
+
+def _compared(found: store.Store | None, other: tokens_lib.TokenStore) -> Rows:
+  """Whether training documents were compared with an evaluation set; a warning.
+
+  Args:
+    found: the list of near-duplicates, of which the training chunks are free.
+    other: the set.
+  """
+  sets = near_duplicates.compared_with(found) if found else {}
+  if other.store.fingerprint in sets.values():
+    return [(f'near-duplicates of {other.path.name}', 'left out')]
+  logging.warning(
+    '%s: the training documents were made without a look at this evaluation set '
+    'and may stand in it; for some that do not, prepare another data_dir with '
+    'this evaluation.name and deduplicate.threshold from the first run on.',
+    other.path,
+  )
+  return [(f'near-duplicates of {other.path.name}', 'not looked for')]
 
 
 def chunk(config: Config, data: retro_data.DataFolder) -> Rows:
@@ -232,23 +253,21 @@ def find_neighbors(
   return rows
 
 
-def prepare_evaluation(config: Config, data: retro_data.DataFolder) -> Rows:
-  """Makes an evaluation set of another corpus, with neighbors in the datastore.
-
-  A document whose id is also that of a training document does not get the latter's
-  chunks as neighbors, as everywhere.
-  """
+def tokenize_evaluation(
+  config: Config, data: retro_data.DataFolder
+) -> tokens_lib.TokenStore | None:
+  """Writes the token store of the evaluation set; None where none is named."""
   name = config.evaluation.name
   if not name:
-    return [('evaluation set', 'none is named')]
+    return None
   if name in chunks_lib.SPLITS or not name.replace('-', '_').isidentifier():
     raise ValueError(
       f'evaluation.name {name!r}: expected letters, digits, - and _, and none of '
       f'{chunks_lib.SPLITS}.'
     )
-  stages.wait_for_first(config, data.path(f'chunks-{name}'))
+  stages.wait_for_first(config, data.path(f'tokens-{name}'))
   with progress.bar(f'tokenize {name}', 'documents') as update:
-    tokens = tokens_lib.build_token_store(
+    return tokens_lib.build_token_store(
       data.path(f'tokens-{name}'),
       data_folder.corpus(config.evaluation.corpus),
       data.tokenizer_path,
@@ -257,11 +276,29 @@ def prepare_evaluation(config: Config, data: retro_data.DataFolder) -> Rows:
       num_processes=config.tokens.num_processes,
       progress=update,
     )
+
+
+def prepare_evaluation(config: Config, data: retro_data.DataFolder) -> Rows:
+  """Makes an evaluation set of another corpus, with neighbors in the datastore.
+
+  A document whose id is also that of a training document does not get the latter's
+  chunks as neighbors, as everywhere.
+  """
+  tokens, name = tokenize_evaluation(config, data), config.evaluation.name
+  if tokens is None:
+    return [('evaluation set', 'none is named')]
+  stages.wait_for_first(config, data.path(f'chunks-{name}'))
   chunks = chunks_lib.build_chunk_store(
     data.path(f'chunks-{name}'), tokens, chunk_length=config.model.chunk_length
   )
   embed(config, data, [name])
   rows = [(f'chunks, {name}', f'{chunks.num_chunks:,}')]
+  made = data.chunks('train').store.fields.get('dropped')
+  if made or config.deduplicate.threshold:
+    free = data.path('duplicates').exists() and (
+      made == data.duplicates.fingerprint
+    )
+    rows += _compared(data.duplicates if free else None, tokens)
   return rows + find_neighbors(config, data, [name])
 
 
@@ -290,10 +327,11 @@ def verify(data: retro_data.DataFolder) -> Rows:
     ValueError: naming the first file that is missing or damaged.
   """
   rows = []
-  for name, kind in _KINDS.items():
-    if data.path(name).exists():
-      store.Store.open(data.path(name), kind).verify()
-      rows.append((f'checksums, {name}', 'right'))
+  for path in sorted(data.root.iterdir()) if data.root.exists() else ():
+    kind = _KINDS.get(path.name.split('-')[0])
+    if kind and '.' not in path.name:  # of which are those not yet published
+      store.Store.open(path, kind).verify()
+      rows.append((f'checksums, {path.name}', 'right'))
   if data.path('index').exists():
     index_lib.open_index(data.path('index'), verify=True)
     rows.append(('hashes, index', 'right'))

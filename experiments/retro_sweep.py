@@ -88,7 +88,7 @@ def by_parts(
 ) -> Iterator[Setting]:
   """Neighbors without continuations, continuations alone, and both."""
   del root
-  k = config.evaluate.num_neighbors[0]
+  k = retro_evaluate.numbers_of_neighbors(config.evaluate)[0]
   _check_stored(trained, config.evaluate.split, 'evaluate.num_neighbors', [k])
   reader = retro_task.chunk_reader(
     trained.config, trained.data, config.evaluate.split, k
@@ -106,9 +106,9 @@ def by_datastore(
   root: pathlib.Path,
 ) -> Iterator[Setting]:
   """Parts of the datastore, whose neighbors are found first."""
-  k, data = config.evaluate.num_neighbors[0], trained.data
-  split = config.evaluate.split
-  _check_stored(trained, config.evaluate.split, 'evaluate.num_neighbors', [k])
+  k = retro_evaluate.numbers_of_neighbors(config.evaluate)[0]
+  data, split = trained.data, config.evaluate.split
+  _check_stored(trained, split, 'evaluate.num_neighbors', [k])
   if not config.sweep.shares:
     raise ValueError(
       'sweep.shares is empty: expected shares such as (1.0, 0.1).'
@@ -117,6 +117,13 @@ def by_datastore(
   reader = retro_task.chunk_reader(
     trained.config, data, config.evaluate.split, k
   )
+  made_of = store.fingerprint(
+    [
+      *(data.chunks(x).fingerprint for x in (split, 'train')),
+      *(data.vectors(x).fingerprint for x in (split, 'train')),
+      *(metric, k, config.seed),
+    ]
+  )[:12]
   parts = {  # One that leaves no document is told before any work.
     float(share): datastore_subsets.chunks_of_part(
       datastore, float(share), config.seed
@@ -125,7 +132,7 @@ def by_datastore(
   }
   for share, ids in parts.items():
     name = f'{100 * share:g} %'
-    path = root / 'sweep_datastore' / f'neighbors-{split}-{share:g}'
+    path = root / 'sweep_datastore' / f'neighbors-{split}-{share:g}-{made_of}'
     with progress.bar(f'neighbors in {name}', 'chunks') as update:
       datastore_subsets.build_part_neighbors(
         path,

@@ -149,6 +149,7 @@ def _cut(config, old, data, added) -> None:
       data.tokenizer,
       valid_fraction=fields['valid_fraction'],
       settings=near_duplicates.Settings(**config.deduplicate),
+      evaluation=_evaluation_sets(old, data),
     )
   for split in ('train', 'valid'):
     leaves_out = split == 'train' and 'dropped' in fields
@@ -161,6 +162,15 @@ def _cut(config, old, data, added) -> None:
       dropped=data.duplicates if leaves_out else None,
       added=[x for x, stands in zip(given, there, strict=True) if stands],
     )
+
+
+def _evaluation_sets(old, data) -> list[tokens_lib.TokenStore]:
+  """Evaluation sets that the old documents were compared with, in new data."""
+  names = near_duplicates.compared_with(old.duplicates)
+  for name in names:
+    if not data.path(name).exists():
+      data.path(name).symlink_to(old.path(name).resolve())
+  return [tokens_lib.TokenStore(data.path(name)) for name in names]
 
 
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:

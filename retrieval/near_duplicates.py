@@ -1,9 +1,9 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Training documents that nearly stand in the evaluation set.
+"""Training documents that nearly stand in an evaluation set.
 
 Borgeaud et al. 2021, section 2.1 and appendix A: documents whose 13-grams have a
-Jaccard similarity of 0.8 or more with those of an evaluation document leave the
+Jaccard similarity of 0.8 or more with those of any evaluation document leave the
 training set, and so the datastore. MinHash and locality-sensitive hashing (the
 package rensa) name candidates; what is dropped was compared exactly. Grams are of
 words between whitespace, in lower case, so that the tokenizer does not matter.
@@ -11,9 +11,13 @@ words between whitespace, in lower case, so that the tokenizer does not matter.
 
 from collections.abc import Callable
 from collections.abc import Iterator
+from collections.abc import Sequence
+import contextlib
 import dataclasses
 import functools
+import math
 import os
+from typing import Any
 
 from jaxtyping import UInt64
 import numpy as np
@@ -24,10 +28,13 @@ from retrieval import tokenizers
 from retrieval import tokens as tokens_lib
 
 KIND = 'near_duplicates'
+_COMPARED = 'evaluation'
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
-# Grams that are equal in 4 numbers of a signature make a candidate. Of pairs at
-# 0.8 exactly, 1 in 2e7 escapes 32 such bands; of pairs at 0.2, 1 in 20 is one.
-_BAND_ROWS = 4
+# Grams that are equal in the 4 numbers of a band make a candidate. Of pairs at 0.8
+# exactly, 1 in 2e7 escapes 32 such bands; of pairs at 0.2, 1 in 20 is one. Lower
+# thresholds, or fewer numbers, take smaller bands.
+_MOST_BAND_ROWS = 4
+_MISSED = 1e-3  # most of the pairs at the threshold exactly, on average
 _BATCH = 256
 
 
@@ -38,7 +45,8 @@ class Settings:
   Attributes:
     threshold: least Jaccard similarity, above 0 and at most 1.
     ngram: words of a gram.
-    num_permutations: numbers of a MinHash signature, a multiple of 4.
+    num_permutations: numbers of a MinHash signature, at least as many as find a
+      pair at the threshold with a probability of 0.999.
     seed: of the signatures.
   """
 
@@ -52,17 +60,33 @@ class Settings:
     for name, ok, expected in (
       ('threshold', 0 < self.threshold <= 1, 'in (0, 1]'),
       ('ngram', self.ngram >= 1, '>= 1'),
-      (
-        'num_permutations',
-        self.num_permutations > 0 and self.num_permutations % _BAND_ROWS == 0,
-        f'a multiple of {_BAND_ROWS}',
-      ),
+      ('num_permutations', self.num_permutations >= 1, '>= 1'),
       ('seed', self.seed >= 0, '>= 0'),
     ):
       if not ok:
         raise ValueError(
           f'deduplicate.{name} {getattr(self, name)}: expected {expected}.'
         )
+    if self._missed(1) > _MISSED:  # bands of more rows miss more
+      least = math.ceil(math.log(_MISSED) / math.log1p(-self.threshold))
+      raise ValueError(
+        f'deduplicate.num_permutations {self.num_permutations}: misses more than '
+        f'{_MISSED:.1%} of the pairs at threshold {self.threshold}; expected at '
+        f'least {least:,}, or a higher threshold.'
+      )
+
+  def _missed(self, rows: int) -> float:
+    """Share of the pairs at the threshold exactly that escape all bands."""
+    return (1 - self.threshold**rows) ** (self.num_permutations // rows)
+
+  @property
+  def band_rows(self) -> int:
+    """Numbers of a signature in each band of the index."""
+    return max(
+      rows
+      for rows in range(1, _MOST_BAND_ROWS + 1)
+      if not self.num_permutations % rows and self._missed(rows) <= _MISSED
+    )
 
 
 _hash_word = functools.lru_cache(1 << 18)(tokens_lib.hash_id)
@@ -105,7 +129,7 @@ class _Index:
     self._lsh = rensa.RMinHashLSH(
       threshold=settings.threshold,
       num_perm=size,
-      num_bands=size // _BAND_ROWS,
+      num_bands=size // settings.band_rows,
     )
     self._grams: dict[int, np.ndarray] = {}
 
@@ -140,9 +164,13 @@ def build_duplicate_store(
   *,
   valid_fraction: float,
   settings: Settings,
+  evaluation: Sequence[tokens_lib.TokenStore] = (),
   progress: Callable[[int, int], None] | None = None,
 ) -> store.Store:
   """Lists the training documents to drop; resumes at the first missing shard.
+
+  A list of the same settings that stands already stays, whatever evaluation sets
+  it is of: `compared_with` tells them.
 
   Args:
     path: where the list will stand.
@@ -150,40 +178,40 @@ def build_duplicate_store(
     tokenizer: that made it.
     valid_fraction: share of documents that belong to 'valid'.
     settings: what counts as a near-duplicate.
+    evaluation: all documents of evaluation sets of other corpora, which stand
+      beside `tokens`; they are compared with as 'valid' is.
     progress: called with (training documents done, documents in all).
 
   Returns:
     A published store of `document` [n] int64, the documents to drop by rising
-    number, `duplicate_of` [n] int64, and `similarity` [n] float32.
+    number, `duplicate_of` [n] int64, where the numbers go on from those of
+    `tokens` through each of `evaluation`, and `similarity` [n] float32.
 
   Raises:
-    ValueError: for another tokenizer.
+    ValueError: for another tokenizer, or a list of other settings at `path`.
   """
-  import rensa
-
-  tokens.check_tokenizer(tokenizer)
-  fields = {
-    'tokens': tokens.store.fingerprint,
-    'valid_fraction': valid_fraction,
-    'algorithm': rensa.RMinHash.ALGORITHM_VERSION,
-    **dataclasses.asdict(settings),
-  }
+  for source in (tokens, *evaluation):
+    source.check_tokenizer(tokenizer)
+  fields = _fields(tokens, valid_fraction, settings, evaluation)
+  with contextlib.suppress(FileNotFoundError):
+    found = store.Store.open(path, KIND).fields.get(_COMPARED)
+    fields.pop(_COMPARED, None)
+    fields |= {_COMPARED: found} if found else {}
   writer = store.StoreWriter(path, KIND, fields)
   if writer.published:
     return store.Store.open(path, KIND, fields)
   shards, index = tokens.store.num_shards, None
   read = functools.partial(
-    _documents, tokens, tokenizer, valid_fraction, settings.ngram
+    _documents, tokenizer, valid_fraction, settings.ngram
   )
   done = 0
   for i in writer.missing(shards):
     if index is None:
       index = _Index(settings)
-      for shard in range(shards):
-        for document, grams in read(shard, 'valid'):
-          index.add(document, grams)
+      for document, grams in _compared(read, tokens, evaluation):
+        index.add(document, grams)
     found = []
-    for document, grams in read(i, 'train'):
+    for document, grams in read(tokens, i, 'train'):
       similarity, other = index.nearest(grams)
       if similarity >= settings.threshold:
         found.append((document, other, similarity))
@@ -200,11 +228,56 @@ def build_duplicate_store(
         for (name, dtype), column in zip(names, columns, strict=True)
       },
     )
-  return writer.publish(shards, {'tokens': tokens.path.name})
+  meta = {'tokens': tokens.path.name}
+  if evaluation:
+    meta[_COMPARED] = [source.path.name for source in evaluation]
+  return writer.publish(shards, meta)
+
+
+def compared_with(found: store.Store) -> dict[str, str]:
+  """Evaluation sets that a list is of, beside 'valid'.
+
+  Args:
+    found: of `build_duplicate_store`.
+
+  Returns:
+    Fingerprint of each one's token store, by its folder's name.
+  """
+  names = found.meta.get(_COMPARED, [])
+  return dict(zip(names, found.fields.get(_COMPARED, []), strict=True))
+
+
+def _fields(tokens, valid_fraction, settings, evaluation) -> dict[str, Any]:
+  """What determines the list; what is not asked for adds no field."""
+  import rensa
+
+  fields = {
+    'tokens': tokens.store.fingerprint,
+    'valid_fraction': valid_fraction,
+    'algorithm': rensa.RMinHash.ALGORITHM_VERSION,
+    **dataclasses.asdict(settings),
+  }
+  if settings.band_rows != _MOST_BAND_ROWS:
+    fields['band_rows'] = settings.band_rows
+  if evaluation:
+    fields[_COMPARED] = [source.store.fingerprint for source in evaluation]
+  return fields
+
+
+def _compared(read, tokens, evaluation) -> Iterator[tuple[int, np.ndarray]]:
+  """Numbers and grams of all evaluation documents."""
+  for shard in range(tokens.store.num_shards):
+    yield from read(tokens, shard, 'valid')
+  base = tokens.num_documents
+  for source in evaluation:
+    for shard in range(source.store.num_shards):
+      for document, grams in read(source, shard, 'all'):
+        yield base + document, grams
+    base += source.num_documents
 
 
 def _documents(
-  tokens, tokenizer, valid_fraction, ngram, shard, split
+  tokenizer, valid_fraction, ngram, tokens, shard, split
 ) -> Iterator[tuple[int, np.ndarray]]:
   """Numbers and grams of the documents of one split in one shard."""
   first = int(sum(tokens.store.rows('token_end')[:shard]))

@@ -242,10 +242,9 @@ class _Sums:
     """What each chunk's own tokens cost, if the scores came in parts."""
     if self._parts.ndim == 1:
       return None
-    nats, d = self._parts[:, 0].copy(), self._documents
+    nats = self._parts[:, 0].copy()
     nats[1:] += self._parts[:-1, 1]  # 0 at the end of a document
-    document = np.repeat(np.arange(len(d.count)), d.count)
-    ids = np.arange(len(nats)) + (d.first - self._start)[document]
+    ids, document = windows_lib.chunk_ids(self._documents)
     return ChunkNats(ids, document, nats)
 
 

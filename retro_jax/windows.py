@@ -69,6 +69,21 @@ def find_documents(
   return Documents(index, first, count)
 
 
+def chunk_ids(documents: Documents) -> tuple[np.ndarray, np.ndarray]:
+  """All chunks of documents, one document after another.
+
+  Args:
+    documents: of one chunk store.
+
+  Returns:
+    ids: [n] int64 chunks.
+    row: [n] int64 of each chunk's document in `documents`.
+  """
+  row = np.repeat(np.arange(len(documents.count)), documents.count)
+  start = np.cumsum(documents.count) - documents.count
+  return np.arange(len(row)) + (documents.first - start)[row], row
+
+
 @dataclasses.dataclass(frozen=True)
 class Windows:
   """Spans of chunks of one document.

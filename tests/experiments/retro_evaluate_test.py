@@ -129,6 +129,8 @@ def test_evaluation_errors(root, runs):
   config.evaluate.num_neighbors = ()
   with pytest.raises(ValueError, match='evaluate.num_neighbors'):
     retro_evaluate.evaluate_workdir(config, 'retro')
+  with pytest.raises(ValueError, match='evaluate.num_neighbors'):
+    retro_copying.run(config, 'retro')
 
 
 def test_what_is_not_finite_is_written_as_null(root, tmp_path):

@@ -191,3 +191,6 @@ def test_errors_name_what_is_wrong(config, tmp_path):
   config.evaluate.twin_workdir = 'retro'
   with pytest.raises(ValueError, match='names a model that retrieves'):
     list(retro_examples.modes(config, 'retro'))
+  config.evaluate.num_neighbors = ()
+  with pytest.raises(ValueError, match='num_neighbors .*one or more'):
+    next(retro_examples.modes(config, 'retro'))

@@ -165,13 +165,14 @@ def test_text_is_no_markup():
   assert page.gain(page.chunks[0]) == pytest.approx(0.5)
 
 
-def _run(monkeypatch, workdir, **values):
+def _run(monkeypatch, workdir, num_neighbors=(2,), **values):
   defaults = {'document': '', 'split': 'valid', 'text_file': '', 'output': ''}
   found = types.SimpleNamespace(
     FLAGS=types.SimpleNamespace(**defaults | values)
   )
   monkeypatch.setattr(retro_inspect, 'flags', found)
   config = retro_task.load(workdir).config
+  config.evaluate.num_neighbors = num_neighbors
   retro_inspect.run(config, str(workdir))
 
 
@@ -192,5 +193,7 @@ def test_bad_input_is_named(monkeypatch, workdir, trained, tmp_path):
     _run(monkeypatch, workdir, document='Nowhere')
   with pytest.raises(FileNotFoundError, match='missing.txt: no such file'):
     _run(monkeypatch, workdir, text_file=str(tmp_path / 'missing.txt'))
+  with pytest.raises(ValueError, match='num_neighbors .*one or more'):
+    _run(monkeypatch, workdir, num_neighbors=())
   with pytest.raises(ValueError, match='text is empty'):
     retro_passage.of_text(trained, '', 2)

@@ -5,6 +5,7 @@
 import json
 import types
 
+import numpy as np
 import pytest
 
 from experiments import retro_evaluate
@@ -56,11 +57,31 @@ def test_errors_come_before_the_work(root, monkeypatch):
   trained.config.leakage.num_neighbors = 10
   with pytest.raises(ValueError, match='10 is more than the 3 stored'):
     retro_leakage.curves(trained, None, trained.config)
+  trained.config.leakage.num_neighbors = 3
+  measured = []
+  monkeypatch.setattr(
+    retro_leakage, '_measure', lambda *args: measured.append(args) or []
+  )
+  tokenizer = trained.data.tokenizer
+  whole = tokenizer.token_num_bytes
+  lost = np.where(np.arange(len(whole)) % 5 == 0, 0, whole)
+  with monkeypatch.context() as patch:
+    patch.setattr(tokenizer, 'token_num_bytes', lost)
+    with pytest.raises(ValueError, match='tokens: its tokens stand'):
+      retro_leakage.curves(trained, None, trained.config)
+  twin = tiny_trained.trained(root, twin=True)
+  twin.config.model.chunk_length = 5
+  with pytest.raises(ValueError, match='chunk_length is 5'):
+    retro_leakage.curves(trained, twin, trained.config)
+  trained.config.evaluate.num_neighbors = ()
+  with pytest.raises(ValueError, match='num_neighbors .*one or more'):
+    retro_leakage.curves(trained, None, trained.config)
+  assert not measured
   data = types.SimpleNamespace(
     tokenizer=object(),
     tokenizer_path='there',
     tokens=types.SimpleNamespace(check_tokenizer=lambda tokenizer: None),
   )
-  with pytest.raises(ValueError, match='there.*SentencePiece'):
+  with pytest.raises(ValueError, match='there.*SentencePiece and byte pairs'):
     retro_leakage._token_num_bytes(data)
   assert retro_task.load('retro') is trained

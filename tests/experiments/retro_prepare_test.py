@@ -13,12 +13,15 @@ import numpy as np
 import pytest
 
 from configs import retro_base
+from experiments import changed_documents
 from experiments import retro_data
 from experiments import retro_prepare
 from experiments import retro_task
+from experiments import retro_update
 from experiments import stages
 from retrieval import embedders
 from retrieval import index as index_lib
+from retrieval import near_duplicates
 from retrieval import store
 from retrieval import tokenizers
 from tests.experiments import tiny_corpus
@@ -230,6 +233,57 @@ def test_near_duplicates_leave_the_datastore(corpus, copy, capsys):
   assert 'checksums, duplicates' in capsys.readouterr().out
 
 
+def _name_evaluation_set(config, path):
+  config.evaluation.name = 'other'
+  config.evaluation.corpus.kind = 'text'
+  config.evaluation.corpus.path = str(path)
+
+
+def _documents(data):
+  chunks = data.chunks('train')
+  return np.unique(chunks.documents(np.arange(chunks.num_chunks))).tolist()
+
+
+def test_near_duplicates_of_an_evaluation_set_leave_the_datastore(
+  corpus, copy, tmp_path, capsys, caplog
+):
+  shutil.rmtree(copy / 'data' / 'chunks-train')
+  shutil.copytree(copy / 'data', tmp_path / 'fresh' / 'data')
+  config = _config(corpus, stages='duplicates,chunks')
+  config.deduplicate.threshold = 0.8
+  retro_prepare.run(config, str(copy))
+  data = retro_data.DataFolder.of(config, copy)
+  kept, before = _documents(data), _bytes(copy / 'data' / 'duplicates')
+  text = data.tokenizer.decode(data.tokens.document(kept[0])[1:])
+  (tmp_path / 'other.txt').write_text(text)
+  _name_evaluation_set(config, tmp_path / 'other.txt')
+  capsys.readouterr()
+  # The data that stand stay, but it is told that they may hold the set.
+  retro_prepare.run(config, str(copy))
+  assert 'duplicates of tokens-other not looked for' in _words(capsys)
+  assert 'without a look at this evaluation set' in caplog.text
+  assert _bytes(copy / 'data' / 'duplicates') == before
+  caplog.clear()
+  for _ in range(2):
+    retro_prepare.run(config, str(tmp_path / 'fresh'))
+    assert 'duplicates of tokens-other left out' in _words(capsys)
+  assert 'without a look' not in caplog.text
+  fresh = retro_data.DataFolder.of(config, tmp_path / 'fresh')
+  assert set(_documents(fresh)) < set(kept) and kept[0] not in _documents(fresh)
+  # So it is after an update.
+  new = retro_data.DataFolder(tmp_path / 'new')
+  changed_documents.write(new.root, retro_update._all_documents(fresh), [], [])
+  retro_update._cut(config, fresh, new, [])
+  assert _documents(new) == _documents(fresh)
+  assert near_duplicates.compared_with(new.duplicates) == (
+    near_duplicates.compared_with(fresh.duplicates)
+  )
+
+
+def _words(capsys):
+  return ' '.join(capsys.readouterr().out.replace('\u2502', ' ').split())
+
+
 class _Sums(embedders.Embedder):
   """An embedder without a model."""
 
@@ -245,14 +299,12 @@ class _Sums(embedders.Embedder):
 
 
 def test_an_evaluation_set_of_another_corpus(
-  corpus, copy, tmp_path, monkeypatch
+  corpus, copy, tmp_path, monkeypatch, capsys
 ):
   monkeypatch.setattr(retro_data, 'embedder', lambda config: _Sums())
   (tmp_path / 'other.txt').write_text('Nobody had ground an old river. ' * 9)
   config = _config(corpus, stages='vectors,index,neighbors,evaluation')
-  config.evaluation.name = 'other'
-  config.evaluation.corpus.kind = 'text'
-  config.evaluation.corpus.path = str(tmp_path / 'other.txt')
+  _name_evaluation_set(config, tmp_path / 'other.txt')
   config.index.num_queries = 5
   retro_prepare.run(config, str(copy))
   data = retro_data.DataFolder.of(config, copy)
@@ -264,6 +316,21 @@ def test_an_evaluation_set_of_another_corpus(
   assert row['neighbor_mask'].any((1, 2)).all()
   found = data.neighbors('other').ids(np.arange(chunks.num_chunks))
   assert found.max() < data.chunks('train').num_chunks and (found >= 0).all()
+  _words(capsys)
+  config.prepare.verify, config.prepare.stages = True, 'evaluation'
+  retro_prepare.run(config, str(copy))
+  said = _words(capsys)
+  for kind in ('tokens', 'chunks', 'vectors', 'neighbors'):
+    assert f'checksums, {kind}-other right' in said
+  assert 'near-duplicates' not in said
+  config.deduplicate.threshold = 0.8
+  retro_prepare.run(config, str(copy))
+  assert 'near-duplicates of tokens-other not looked for' in _words(capsys)
+  file = copy / 'data' / 'vectors-other' / 'vectors-000000.npy'
+  file.write_bytes(file.read_bytes()[:-1] + b'?')
+  with pytest.raises(ValueError, match='vectors-000000.npy: damaged'):
+    retro_prepare.run(config, str(copy))
+  config.prepare.verify = False
   config.evaluation.name = 'train'
   with pytest.raises(ValueError, match="evaluation.name 'train'"):
     retro_prepare.run(config, str(copy))

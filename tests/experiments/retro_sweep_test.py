@@ -105,6 +105,31 @@ def test_parts_of_the_datastore(config, tmp_path, capsys):
   assert (workdir / 'sweep_datastore.json').read_bytes() == before
 
 
+def test_parts_of_the_datastore_of_another_k_or_seed(root, config, tmp_path):
+  trained = tiny_trained.trained(root, folder=Folder)
+  config.sweep.shares = (0.5,)
+  found = []
+  for k, seed in ((1, 0), (2, 0), (2, 3), (1, 0)):
+    config.evaluate.num_neighbors, config.seed = (k,), seed
+    (setting,) = retro_sweep.by_datastore(trained, config, tmp_path)
+    neighbors = setting.reader.stores.neighbors
+    assert (
+      neighbors.num_neighbors == k and neighbors.store.fields['seed'] == seed
+    )
+    found.append(neighbors.path)
+  assert len(set(found)) == 3 and found[0] == found[3]
+
+
+def test_no_number_of_neighbors_is_named(config, tmp_path):
+  config.evaluate.num_neighbors = ()
+  for name in ('datastore', 'parts'):
+    with pytest.raises(
+      ValueError, match='num_neighbors .*one or more'
+    ) as error:
+      retro_sweep.run(config, str(tmp_path / 'retro'), name)
+    assert '\n' not in str(error.value)
+
+
 def test_a_twin_has_nothing_to_sweep(config, tmp_path):
   with pytest.raises(ValueError, match='this is a twin'):
     retro_sweep.run(config, str(tmp_path / 'twin'), 'parts')

@@ -67,10 +67,14 @@ def stores(tmp_path_factory):
   return tokens, tokenizers.load_tokenizer(root / 'tokenizer'), texts
 
 
-def _build(path, stores, **changes):
+def _build(path, stores, evaluation=(), **changes):
   settings = near_duplicates.Settings(**changes)
   return near_duplicates.build_duplicate_store(
-    path, *stores[:2], valid_fraction=FRACTION, settings=settings
+    path,
+    *stores[:2],
+    valid_fraction=FRACTION,
+    settings=settings,
+    evaluation=evaluation,
   )
 
 
@@ -106,6 +110,83 @@ def test_exactly_the_pairs_above_the_threshold_are_found(
   np.testing.assert_allclose(
     found.array('similarity')[:], [want[i][0] for i in documents], rtol=1e-6
   )
+
+
+def test_other_evaluation_sets_are_compared_with(stores, tmp_path):
+  """A set of two shards of whose documents two are training documents."""
+  tokens, _, texts = stores
+  kept = set(range(len(texts))) - set(_all_pairs(stores, 0.8))
+  held = chunks_lib.in_split(tokens.id_hash[:], 'valid', FRACTION)
+  first, second = sorted(kept - set(np.flatnonzero(held).tolist()))[:2]
+  for name, given in (
+    ('other', ['not like any', texts[second]]),
+    ('another', [texts[first] + ' and an end']),
+  ):
+    rows = [{'id': str(i), 'text': text} for i, text in enumerate(given)]
+    lines = '\n'.join(json.dumps(row) for row in rows)
+    (tmp_path / f'{name}.jsonl').write_text(lines)
+  sets = [
+    tokens_lib.build_token_store(
+      tmp_path / f'tokens-{name}',
+      corpus_lib.Corpus(
+        corpus_lib.CorpusConfig(
+          kind='jsonl', path=str(tmp_path / f'{name}.jsonl'), title_field=''
+        )
+      ),
+      tokens.path.parent / 'tokenizer',
+      documents_per_shard=1,
+    )
+    for name in ('other', 'another')
+  ]
+  without = _build(tmp_path / 'without', stores)
+  found = _build(tmp_path / 'with', stores, sets)
+  before = set(without.array('document')[:].tolist())
+  documents = found.array('document')[:].tolist()
+  of = dict(zip(documents, found.array('duplicate_of')[:], strict=True))
+  n = tokens.num_documents
+  assert (of[first], of[second]) == (n + 2, n + 1)
+  assert before <= set(of) and not before & {first, second}
+  assert near_duplicates.compared_with(without) == {}
+  assert near_duplicates.compared_with(found) == {
+    f'tokens-{name}': s.store.fingerprint
+    for name, s in zip(('other', 'another'), sets, strict=True)
+  }
+  # What stands stays, and what was made without sets is as it always was.
+  assert _build(tmp_path / 'with', stores).fields == found.fields
+  assert _build(tmp_path / 'without', stores, sets).fields == without.fields
+  assert 'evaluation' not in without.fields | without.meta
+
+
+@pytest.mark.parametrize('threshold', [0.3, 0.5, 0.8])
+def test_pairs_at_the_threshold_are_found(threshold):
+  """200 pairs of 100 grams in all, of which just so many are shared."""
+  settings = near_duplicates.Settings(threshold=threshold)
+  index, rng = near_duplicates._Index(settings), np.random.default_rng(0)
+  shared, asked = round(100 * threshold), []
+  for i in range(200):
+    grams = rng.integers(0, 1 << 63, 100, np.uint64)
+    half = (100 - shared) // 2
+    index.add(i, np.unique(grams[: shared + half]))
+    asked.append(np.unique(np.delete(grams, np.s_[shared : shared + half])))
+  found = [index.nearest(grams) for grams in asked]
+  assert found == [(threshold, i) for i in range(200)]
+
+
+def test_bands_are_as_large_as_pairs_at_the_threshold_allow():
+  for threshold, number, rows in (
+    (1.0, 128, 4),
+    (0.8, 128, 4),  # what lists that stand were made with
+    (0.8, 30, 3),
+    (0.6, 128, 2),
+    (0.3, 128, 1),
+  ):
+    settings = near_duplicates.Settings(
+      threshold=threshold, num_permutations=number
+    )
+    assert settings.band_rows == rows
+  with pytest.raises(ValueError, match='num_permutations 128: .*least 135'):
+    near_duplicates.Settings(threshold=0.05)
+  near_duplicates.Settings(threshold=0.05, num_permutations=135)
 
 
 def test_a_killed_run_goes_on_and_ends_with_the_same_bytes(
@@ -167,7 +248,8 @@ def test_settings_out_of_range_are_named(stores, tmp_path):
     ('threshold', 0.0),
     ('threshold', 1.5),
     ('ngram', 0),
-    ('num_permutations', 30),
+    ('num_permutations', 0),
+    ('num_permutations', 4),
     ('seed', -1),
   ):
     with pytest.raises(ValueError, match=f'deduplicate.{field} {value}'):
