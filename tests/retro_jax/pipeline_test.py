@@ -5,15 +5,18 @@
 import dataclasses
 import functools
 import pickle
-import types
+from unittest import mock
 
 import grain
 import numpy as np
 import pytest
 
 from retrieval import chunks as chunks_lib
+from retrieval import embedders
 from retrieval import neighbors as neighbors_lib
 from retrieval import retriever as retriever_lib
+from retrieval import searchers
+from retrieval import tokenizers
 from retro_jax import pipeline
 from tests.retro_jax import tiny_data
 
@@ -128,12 +131,14 @@ def test_parts_of_neighbors(root):
 def test_new_text_reads_the_same_part(root):
   reader = tiny_data.reader(root)
   ids, datastore = np.array([[3, -1], [0, 7]]), reader.stores.datastore
+  searcher = mock.create_autospec(searchers.Searcher, instance=True)
+  searcher.search.return_value = ids, -1.0 * ids
   for part in chunks_lib.PARTS:
     retriever = retriever_lib.Retriever(
-      types.SimpleNamespace(embed_texts=lambda texts: texts),
-      types.SimpleNamespace(search=lambda vectors, k: (ids, ids)),
+      mock.create_autospec(embedders.Embedder, instance=True),
+      searcher,
       datastore,
-      tokenizer=None,
+      mock.create_autospec(tokenizers.Tokenizer, instance=True),
       neighbor_length=R,
       neighbor_part=part,
     )
