@@ -141,7 +141,8 @@ def _cut(config, old, data, added) -> None:
     )
   fields = old.chunks('train').store.fields
   given = sorted({*fields.get('added', ()), *added})
-  there = np.isin([*map(tokens_lib.hash_id, given)], tokens.id_hash[:])
+  there = np.isin(tokens_lib.hash_ids(given), tokens.id_hash[:])
+  given = [x for x, stands in zip(given, there, strict=True) if stands]
   if 'dropped' in fields:
     near_duplicates.build_duplicate_store(
       data.path('duplicates'),
@@ -150,6 +151,7 @@ def _cut(config, old, data, added) -> None:
       valid_fraction=fields['valid_fraction'],
       settings=near_duplicates.Settings(**config.deduplicate),
       evaluation=_evaluation_sets(old, data),
+      added=given,
     )
   for split in ('train', 'valid'):
     leaves_out = split == 'train' and 'dropped' in fields
@@ -160,7 +162,7 @@ def _cut(config, old, data, added) -> None:
       split=split,
       valid_fraction=fields['valid_fraction'],
       dropped=data.duplicates if leaves_out else None,
-      added=[x for x, stands in zip(given, there, strict=True) if stands],
+      added=given,
     )
 
 

@@ -26,7 +26,10 @@ PARTS = ('full', 'neighbor', 'continuation')  # [N, F], N, F
 
 
 def in_split(
-  id_hash: np.ndarray, split: str, valid_fraction: float
+  id_hash: np.ndarray,
+  split: str,
+  valid_fraction: float,
+  added: Sequence[str] = (),
 ) -> np.ndarray:
   """Which documents belong to a split, by the hash of their id.
 
@@ -34,6 +37,7 @@ def in_split(
     id_hash: [documents] uint64.
     split: 'train', 'valid' or 'all'.
     valid_fraction: share of documents held out.
+    added: ids of documents that are of 'train' whatever their hash says.
 
   Returns:
     [documents] bool.
@@ -41,6 +45,7 @@ def in_split(
   if split not in SPLITS:
     raise ValueError(f'Split {split!r}: expected one of {SPLITS}.')
   valid = (id_hash >> np.uint64(32)) < np.uint64(valid_fraction * 2**32)
+  valid &= ~np.isin(id_hash, tokens_lib.hash_ids(added))
   return {'train': ~valid, 'valid': valid, 'all': np.ones_like(valid)}[split]
 
 
@@ -117,8 +122,7 @@ def build_chunk_store(
     'split': split,
     'valid_fraction': valid_fraction,
   }
-  given = np.array([tokens_lib.hash_id(name) for name in added], np.uint64)
-  if len(given):
+  if added:
     fields['added'] = sorted(added)
   left_out = np.zeros(0, np.int64)
   if dropped is not None:
@@ -137,12 +141,9 @@ def build_chunk_store(
       'bring more documents.'
     )
   for i in writer.missing(source.num_shards):
-    id_hash = source.shard(i, 'id_hash')
-    chosen = in_split(np.asarray(id_hash), split, valid_fraction)
+    id_hash = np.asarray(source.shard(i, 'id_hash'))
+    chosen = in_split(id_hash, split, valid_fraction, added)
     chosen &= ~np.isin(np.arange(offsets[i], offsets[i + 1]), left_out)
-    if split != 'all':
-      here = np.isin(id_hash, given)
-      chosen = chosen | here if split == 'train' else chosen & ~here
     arrays = _shard_arrays(
       source.shard(i, 'token_end'), int(offsets[i]), chosen, chunk_length
     )

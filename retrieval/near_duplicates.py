@@ -165,6 +165,7 @@ def build_duplicate_store(
   valid_fraction: float,
   settings: Settings,
   evaluation: Sequence[tokens_lib.TokenStore] = (),
+  added: Sequence[str] = (),
   progress: Callable[[int, int], None] | None = None,
 ) -> store.Store:
   """Lists the training documents to drop; resumes at the first missing shard.
@@ -180,6 +181,8 @@ def build_duplicate_store(
     settings: what counts as a near-duplicate.
     evaluation: all documents of evaluation sets of other corpora, which stand
       beside `tokens`; they are compared with as 'valid' is.
+    added: ids of documents that were given to be retrieved: they neither are held
+      out nor dropped.
     progress: called with (training documents done, documents in all).
 
   Returns:
@@ -193,6 +196,8 @@ def build_duplicate_store(
   for source in (tokens, *evaluation):
     source.check_tokenizer(tokenizer)
   fields = _fields(tokens, valid_fraction, settings, evaluation)
+  if added:
+    fields['added'] = sorted(added)
   with contextlib.suppress(FileNotFoundError):
     found = store.Store.open(path, KIND).fields.get(_COMPARED)
     fields.pop(_COMPARED, None)
@@ -202,7 +207,8 @@ def build_duplicate_store(
     return store.Store.open(path, KIND, fields)
   shards, index = tokens.store.num_shards, None
   read = functools.partial(
-    _documents, tokenizer, valid_fraction, settings.ngram
+    *(_documents, tokenizer, valid_fraction, settings.ngram),
+    tokens_lib.hash_ids(added),
   )
   done = 0
   for i in writer.missing(shards):
@@ -277,12 +283,14 @@ def _compared(read, tokens, evaluation) -> Iterator[tuple[int, np.ndarray]]:
 
 
 def _documents(
-  tokenizer, valid_fraction, ngram, tokens, shard, split
+  tokenizer, valid_fraction, ngram, added, tokens, shard, split
 ) -> Iterator[tuple[int, np.ndarray]]:
   """Numbers and grams of the documents of one split in one shard."""
   first = int(sum(tokens.store.rows('token_end')[:shard]))
   hashes = np.asarray(tokens.store.shard(shard, 'id_hash'))
   chosen = chunks_lib.in_split(hashes, split, valid_fraction)
+  if split != 'all':
+    chosen &= ~np.isin(hashes, added)
   for row in np.flatnonzero(chosen):
     document = first + int(row)
     if tokens.with_text:

@@ -40,6 +40,11 @@ def hash_id(document_id: str) -> int:
   return int.from_bytes(digest, 'little')
 
 
+def hash_ids(document_ids: Sequence[str]) -> np.ndarray:
+  """`hash_id` of each: [n] uint64."""
+  return np.array([*map(hash_id, document_ids)], np.uint64)
+
+
 def _ends(parts: Sequence[bytes]) -> np.ndarray:
   return np.cumsum([len(part) for part in parts], dtype=np.int64)
 

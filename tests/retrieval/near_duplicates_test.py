@@ -67,7 +67,7 @@ def stores(tmp_path_factory):
   return tokens, tokenizers.load_tokenizer(root / 'tokenizer'), texts
 
 
-def _build(path, stores, evaluation=(), **changes):
+def _build(path, stores, evaluation=(), added=(), **changes):
   settings = near_duplicates.Settings(**changes)
   return near_duplicates.build_duplicate_store(
     path,
@@ -75,6 +75,7 @@ def _build(path, stores, evaluation=(), **changes):
     valid_fraction=FRACTION,
     settings=settings,
     evaluation=evaluation,
+    added=added,
   )
 
 
@@ -110,6 +111,26 @@ def test_exactly_the_pairs_above_the_threshold_are_found(
   np.testing.assert_allclose(
     found.array('similarity')[:], [want[i][0] for i in documents], rtol=1e-6
   )
+
+
+def test_what_is_added_is_neither_held_out_nor_dropped(stores, tmp_path):
+  tokens, found = stores[0], _all_pairs(stores, 0.8)
+  name = tokens.document_id
+  other = int(
+    next(iter(found.values()))[1]
+  )  # held out: a training document's like
+  of = {i for i, (_, held) in found.items() if held == other}
+  kept = next(i for i in found if i not in of)
+  store = _build(tmp_path / 'd', stores, added=[name(other), name(kept)])
+  documents = set(store.array('document')[:].tolist())
+  assert kept not in documents and other not in documents
+  assert other not in store.array('duplicate_of')[:]
+  assert documents <= set(found) - {kept} and documents
+  for split, stands in (('train', True), ('valid', False)):
+    added = chunks_lib.in_split(
+      tokens.id_hash[:], split, FRACTION, [name(other), name(kept)]
+    )
+    assert set(added[[other, kept]]) == {stands}
 
 
 def test_other_evaluation_sets_are_compared_with(stores, tmp_path):
