@@ -34,6 +34,7 @@ class Mode:
     num_neighbors: k.
     trained: the model.
     retrieve: None without retrieval.
+    workdir: of the model's run.
   """
 
   name: str
@@ -41,6 +42,7 @@ class Mode:
   num_neighbors: int
   trained: retro_task.Trained
   retrieve: continuations.RetrieveFn | None
+  workdir: str
 
 
 def read(
@@ -102,15 +104,17 @@ def modes(
     ValueError: when the twin retrieves.
   """
   settings = config.evaluate
-  trained = retro_task.load(settings.workdir or workdir, config.data_dir)
+  run = str(settings.workdir or workdir)
+  trained = retro_task.load(run, config.data_dir)
   if trained.model.config.cca_layers:
     trained.config.embedder = config.embedder
     k = retro_evaluate.numbers_of_neighbors(settings)[0]
     retriever = trained.data.retriever(trained.config)
-    yield Mode(f'RETRO, k={k}', 'on', k, trained, retriever.retrieve_tokens)
-    yield Mode('RETRO off', 'off', 0, trained, None)
+    retrieve = retriever.retrieve_tokens
+    yield Mode(f'RETRO, k={k}', 'on', k, trained, retrieve, run)
+    yield Mode('RETRO off', 'off', 0, trained, None, run)
   else:
-    yield Mode('twin', 'off', 0, trained, None)
+    yield Mode('twin', 'off', 0, trained, None, run)
   if settings.twin_workdir:
     twin = retro_task.load(settings.twin_workdir, str(trained.data.root))
     if twin.model.config.cca_layers:
@@ -118,7 +122,7 @@ def modes(
         f'{settings.twin_workdir}: evaluate.twin_workdir names a model that '
         'retrieves; expected one trained with the twin config.'
       )
-    yield Mode('twin', 'off', 0, twin, None)
+    yield Mode('twin', 'off', 0, twin, None, settings.twin_workdir)
 
 
 def row(
@@ -131,6 +135,7 @@ def row(
     'retrieval': mode.retrieval,
     'num_neighbors': mode.num_neighbors,
     'step': mode.trained.step,
+    'workdir': mode.workdir,
     'examples': len(values),
     field: found.mean,
     'low': found.low,

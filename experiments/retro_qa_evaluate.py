@@ -181,7 +181,12 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
       rows.append(measure(questions, answers, mode))
       name = qa_evaluate.predictions_name(f'{questions.name}:{mode}')
       _write_predictions(pathlib.Path(workdir) / name, asked, answers)
-  content = {'step': trained.step, 'passages': files, 'rows': rows}
+  content = {
+    'step': trained.step,
+    'passages': files,
+    'rows': rows,
+    'settings': json.loads(settings.to_json()),
+  }
   text = json.dumps(content, indent=1) + '\n'
   path = pathlib.Path(workdir) / FILE
   store.write_atomically(path, text.encode())

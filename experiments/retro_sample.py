@@ -246,10 +246,11 @@ def _printer(trained, names) -> Callable[[samples_lib.Event], None]:
   """Prints samples as they are written, in the first process alone."""
   if jax.process_index():
     return lambda event: None
-  twin = not trained.model.config.cca_layers
-  metric = '' if twin else trained.data.index.searcher.metric
   return sample_view.Stream(
-    progress.console(), trained.data.tokenizer, metric, names
+    progress.console(),
+    trained.data.tokenizer,
+    lambda: trained.data.index.searcher.metric,
+    names,
   ).take
 
 

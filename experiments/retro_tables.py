@@ -5,10 +5,11 @@
   python -m experiments.retro_tables --table=14 --run=small=runs/simplewiki/retro \
     --output=tables
 
-Tables are 3, 4, 5, 13, 14, 15 and leakage. Each --run=NAME=DIR, or DIR alone, is
-a workdir whose evaluation.json, lambada.json, summary.json, sweep_*.json,
-leakage.json, retro_qa.json and knn_lm.json are read, as far as they are there;
-where the lines of a table are runs of their own (13 and 15), NAME is the line's.
+Tables are 3, 4, 5, 13, 14, 15, retrofit and leakage. Each --run=NAME=DIR, or DIR
+alone, is a workdir whose evaluation.json, lambada.json, summary.json,
+sweep_*.json, leakage.json, retro_qa.json and knn_lm.json are read, as far as they
+are there; where the lines of a table are runs of their own (13, 15 and retrofit),
+NAME is the line's. Scales are those of the run that was evaluated.
 What nobody ran reads "not run". Prints the table and writes it as Markdown, CSV
 and, if anything was run, as a picture into --output.
 """
@@ -24,16 +25,24 @@ import pathlib
 from typing import Any
 
 from absl import flags
+import ml_collections
+import numpy as np
 import rich.box
 import rich.table
 
 from experiments import checkpoints
 from experiments import command
 from experiments import progress
+from experiments import retro_data
 from experiments import retro_paper
 from retrieval import store
 
 NOT_RUN = 'not run'
+# Results whose settings say which run was evaluated.
+RESULTS = (
+  *('evaluation.json', 'leakage.json', 'lambada.json', 'summary.json'),
+  *('retro_qa.json', 'knn_lm.json'),
+)
 Runs = Mapping[str, pathlib.Path]
 
 
@@ -128,18 +137,67 @@ def _cell(
   return '; '.join(texts) or NOT_RUN
 
 
+def evaluated(folder: pathlib.Path) -> list[pathlib.Path]:
+  """The runs that the results of a folder are of, by what these say.
+
+  Args:
+    folder: with results, of which some may be of the folder's own run.
+
+  Returns:
+    Workdirs; the folder alone where no result tells.
+  """
+  found = []
+  for name in RESULTS:
+    rows = read_rows(folder / name)
+    if not rows:
+      continue
+    settings = json.loads((folder / name).read_text()).get('settings', {})
+    for told in (settings, settings.get('evaluate', {}), rows[0]):
+      for key in ('workdir', 'model_workdir'):
+        if key in told:
+          found.append(pathlib.Path(told[key] or folder))
+  return list({path.resolve(): path for path in found}.values()) or [folder]
+
+
 def describe(folder: pathlib.Path) -> str:
-  """The scale of a run: parameters and tokens, as far as its checkpoint tells."""
+  """The scale of what a folder has results of: model, training, datastore."""
+  runs = evaluated(folder)
+  if [run.resolve() for run in runs] == [folder.resolve()]:
+    return _scale(folder)
+  return '; '.join(f'of {run}, {_scale(run)}' for run in runs)
+
+
+def _scale(run: pathlib.Path) -> str:
+  """Parameters, steps, tokens and datastore, as far as the checkpoint tells."""
   try:
-    saved = checkpoints.find(str(folder))
+    saved = checkpoints.find(str(run))
   except (FileNotFoundError, ValueError):
     return 'no checkpoint there, scale unknown'
-  c, parameters = saved.config, _count(saved.params)
-  tokens = saved.step * c.batch_size * c.sequence_chunks * c.model.chunk_length
-  return (
-    f'{parameters / 1e6:,.1f} M parameters, {saved.step:,} steps, '
-    f'{tokens / 1e6:,.1f} M tokens'
-  )
+  c = saved.config
+  parts = [f'{_count(saved.params) / 1e6:,.1f} M parameters']
+  if c.get('retrofit_from'):
+    parts.append(f'RETROfit of {c.retrofit_from}')
+  if 'qa' in c:
+    # Rows of questions have other lengths than sequence_chunks.
+    parts.append(f'{saved.step:,} steps of {c.batch_size:,} questions')
+  else:
+    length = c.sequence_chunks * c.model.chunk_length
+    tokens = saved.step * c.batch_size * length
+    parts += [f'{saved.step:,} steps', f'{tokens / 1e6:,.1f} M tokens']
+  if c.retrieval:
+    parts.append(_datastore(c, run))
+  return ', '.join(parts)
+
+
+def _datastore(config: ml_collections.ConfigDict, run: pathlib.Path) -> str:
+  """How large what a run retrieves from is, if it still lies there."""
+  data = retro_data.DataFolder.of(config, run)
+  try:
+    chunks = data.chunks('train')
+  except (FileNotFoundError, ValueError):
+    return f'datastore unknown: none in {data.root}'
+  tokens = int(chunks.lengths(np.arange(chunks.num_chunks)).sum())
+  return f'datastore of {chunks.num_chunks:,} chunks, {tokens:,} tokens'
 
 
 def _count(tree: Any) -> int:
@@ -248,11 +306,11 @@ def write(
   runs: Runs,
   output: str | os.PathLike,
 ) -> list[pathlib.Path]:
-  """Writes table<name>.md, .csv and, if anything was run, .png."""
+  """Writes the table as .md, .csv and, if anything was run, .png."""
   root = pathlib.Path(output)
   root.mkdir(parents=True, exist_ok=True)
   heads, body = lines(table, runs)
-  stem = name if name == 'leakage' else f'table{name}'
+  stem = f'table{name}' if name.isdigit() else name
   files = [root / f'{stem}.{ending}' for ending in ('md', 'csv', 'png')]
   text = markdown(table.title, heads, body, caption(table, runs))
   store.write_atomically(files[0], text.encode())

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Samples as text, printed when they are whole or while they are written."""
 
+from collections.abc import Callable
 from collections.abc import Sequence
 import dataclasses
 import math
@@ -82,6 +83,7 @@ def to_text(
     The same; the texts of its chunks add up to its own.
   """
   n = sample.prompt_length
+  prompts = _prompt_texts(sample, tokenizer)
   written = growing_text.GrowingText(tokenizer.decode)
   left = math.inf if sample.text is None else len(sample.text)
   chunks = []
@@ -92,12 +94,25 @@ def to_text(
     new = ''.join(pieces)
     new = new[: min(left, len(new))]
     left -= len(new)
-    prompt = tokenizer.decode(sample.tokens[start : max(start, min(stop, n))])
     found = sample.neighbors[u] if u < len(sample.neighbors) else None
-    chunks.append(_chunk(prompt, new, found, tokenizer))
-  prompt = tokenizer.decode(sample.tokens[:n])
+    chunks.append(_chunk(prompts[u], new, found, tokenizer))
+  prompt = ''.join(prompts)
   completion = ''.join(chunk.written for chunk in chunks)
   return TextSample(prompt + completion, prompt, chunks, name, completion)
+
+
+def _prompt_texts(
+  sample: samples_lib.Sample, tokenizer: tokenizers.Tokenizer
+) -> list[str]:
+  """What each chunk has of the prompt; a character is where it ends."""
+  n, texts = sample.prompt_length, []
+  growing = growing_text.GrowingText(tokenizer.decode)
+  for start, stop in sample.chunk_bounds():
+    pieces = [growing.add(int(t)) for t in sample.tokens[start : min(stop, n)]]
+    if start < n <= stop:
+      pieces.append(growing.finish())
+    texts.append(''.join(pieces))
+  return texts
 
 
 def _chunk(prompt, written, found, tokenizer) -> TextChunk:
@@ -179,7 +194,7 @@ class Stream:
     self,
     console: rich.console.Console,
     tokenizer: tokenizers.Tokenizer,
-    metric: str,
+    metric: Callable[[], str],
     names: Sequence[str],
   ):
     """Begins.
@@ -187,7 +202,7 @@ class Stream:
     Args:
       console: to print to.
       tokenizer: of the model.
-      metric: of the index.
+      metric: of the index; called when something was retrieved from it.
       names: ids of the prompts of the samples to come, '' for none.
     """
     self._console = console
@@ -206,7 +221,9 @@ class Stream:
       self._print_prompt(1)
       self._console.print()
       chunk = _chunk('', '', event.neighbors, self._tokenizer)
-      _show_neighbors(self._console, chunk, self._metric)
+      retrieved = max(chunk.ids, default=-1) >= 0
+      metric = self._metric() if retrieved else ''
+      _show_neighbors(self._console, chunk, metric)
       return
     self._print_prompt(len(self._waiting))
     self._print(event.text)
@@ -217,8 +234,7 @@ class Stream:
     name, total = self._names[self._number], len(self._names)
     self._number += 1
     self._console.print(rich.rule.Rule(_title(self._number, total, name)))
-    chunks = prompt.chunks()
-    self._waiting = [self._tokenizer.decode(chunk) for chunk in chunks]
+    self._waiting = _prompt_texts(prompt, self._tokenizer)
 
   def _print_prompt(self, count: int) -> None:
     for text in self._waiting[:count]:

@@ -6,7 +6,7 @@ Borgeaud et al. 2021, section 2.4: as soon as chunk u is complete its neighbors
 are retrieved, before its last token predicts the next: that position is the
 first to read them. The model runs once over a buffer of fixed length, then one
 token at a time with a cache (model.RetroStep); a text that outgrows the buffer
-goes on in a window moved by whole chunks.
+goes on in a window moved by whole chunks, over which the model runs again.
 
 Dimension key: B samples, C chunks, M chunk length, L = C M buffer, N neighbors,
 R neighbor length, V vocabulary.
@@ -44,6 +44,28 @@ def next_logits(model, params, cache, step):
   return model_lib.RetroStep(model.config).apply(
     {'params': params, **cache}, **step, mutable='cache'
   )
+
+
+@functools.partial(jax.jit, donate_argnames='batch')
+def put_row(batch, alone, row):
+  """Logits and cache of a batch, in which one row's become those of `alone`.
+
+  Args:
+    batch: of all rows.
+    alone: of a pass over the one row.
+    row: its number.
+
+  Returns:
+    Those of all rows.
+  """
+
+  def put(old, new):
+    axes = [i for i, n in enumerate(old.shape) if n != new.shape[i]]
+    if not axes:  # relative keys, which all rows share
+      return old
+    return jax.lax.dynamic_update_slice_in_dim(old, new, row, axes[0])
+
+  return jax.tree.map(put, batch, alone)
 
 
 def sample(
@@ -211,14 +233,7 @@ def _events(model, params, rows, config, windows, draw, find, progress):
   for step in range(config.max_new_tokens):
     if windows.neighbor_shape is not None:
       yield from find(rows)
-    moved = decode_rows.move_windows(rows, windows)
-    position = decode_rows.last_positions(rows, windows)
-    if moved or not step:
-      buffer = decode_rows.fill_buffer(rows, windows)
-      logits, cache = first_logits(model, params, buffer, position)
-    else:
-      args = decode_rows.step_arguments(rows, position, windows)
-      logits, cache = next_logits(model, params, cache, args)
+    logits, cache = _forward(model, params, rows, windows, cache)
     drawn = np.asarray(draw(logits, step=step)).tolist()
     for i, token in enumerate(drawn):
       if not rows[i].done:
@@ -235,6 +250,26 @@ def _events(model, params, rows, config, windows, draw, find, progress):
   for i, row in enumerate(rows):
     text = row.text.finish() if row.text else ''
     yield samples.Finished(i, text, row.sample(windows.chunk_length))
+
+
+def _forward(model, params, rows, windows, cache):
+  """Logits [B, V] of the next tokens, and the cache.
+
+  A window moves by its own row's length, so that no draw depends on other rows.
+  Few rows that move are read anew by themselves.
+  """
+  moved = decode_rows.move_windows(rows, windows)
+  position = decode_rows.last_positions(rows, windows)
+  if cache is None or 2 * len(moved) > len(rows):
+    buffer = decode_rows.fill_buffer(rows, windows)
+    return first_logits(model, params, buffer, position)
+  step = decode_rows.step_arguments(rows, position, windows)
+  found = next_logits(model, params, cache, step)
+  for i in moved:
+    buffer = decode_rows.fill_buffer(rows[i : i + 1], windows)
+    alone = first_logits(model, params, buffer, position[i : i + 1])
+    found = put_row(found, alone, i)
+  return found
 
 
 def _append(row, i, token, config) -> samples.Drawn:

@@ -120,15 +120,15 @@ def _retrieve(retrieve, chunks, k) -> list[samples.ChunkNeighbors]:
   return [samples.ChunkNeighbors(*row) for row in zip(*fields, strict=True)]
 
 
-def move_windows(rows: Sequence[Row], windows: Windows) -> bool:
-  """Moves the windows of texts that outgrow them; whether any moved."""
-  moved = False
-  for row in rows:
+def move_windows(rows: Sequence[Row], windows: Windows) -> list[int]:
+  """Moves the windows of texts that outgrow them; which rows moved."""
+  moved = []
+  for i, row in enumerate(rows):
     end = (row.first_chunk + windows.num_chunks) * windows.chunk_length
     if not row.done and len(row.grid) > end:
       used = -(-len(row.grid) // windows.chunk_length)
       row.first_chunk = used - max(2, -(-windows.num_chunks // 2))
-      moved = True
+      moved.append(i)
   return moved
 
 

@@ -30,8 +30,8 @@ from tests.retro_jax import tiny_data
 
 NAMES = sorted(
   path.stem
-  for kind in ('pretrain', 'retrofit')
-  for path in pathlib.Path(retro_base.__file__).parent.glob(f'retro_{kind}_*')
+  for kind in ('pretrain_', 'retrofit_', 'wikitext103')
+  for path in pathlib.Path(retro_base.__file__).parent.glob(f'retro_{kind}*')
 )
 # Devices that each header states; the others take what there is.
 DEVICES = {
@@ -39,6 +39,7 @@ DEVICES = {
   'retro_pretrain_425m': 8,
   'retro_pretrain_1b5': 64,
   'retro_pretrain_7b5': 256,
+  'retro_wikitext103': 8,
 }
 # Fields of RetroConfig whose defaults are the paper's sizes, not retro_base's.
 SIZES = {

@@ -87,6 +87,8 @@ def test_last_words_are_compared_text_by_text(
   retro_lambada.run(config, str(tmp_path / 'retro'))
   rows = json.loads((tmp_path / 'retro' / 'lambada.json').read_text())['rows']
   assert [row['name'] for row in rows] == ['RETRO, k=1', 'RETRO off', 'twin']
+  run = str(tmp_path / 'retro')
+  assert [row['workdir'] for row in rows] == [run, run, 'twin']
   assert asked == [True] * 3 + [False] * 6
   for row in rows:
     assert row['words'] == ['moon', 'x', 'moons', 'moon', '']

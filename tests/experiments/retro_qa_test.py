@@ -129,7 +129,9 @@ def test_the_twin_is_the_closed_book(root, tmp_path):
   retro_qa_train.run(config, str(tmp_path))
   assert not retro_task.load(tmp_path).model.config.cca_layers
   retro_qa_evaluate.run(config, str(tmp_path))
-  (row,) = json.loads((tmp_path / 'retro_qa.json').read_text())['rows']
+  found = json.loads((tmp_path / 'retro_qa.json').read_text())
+  assert found['settings']['workdir'] == config.evaluate.workdir
+  (row,) = found['rows']
   assert row['name'] == 'twin' and not (tmp_path / 'passages').exists()
 
 

@@ -7,14 +7,17 @@ import functools
 import io
 import json
 
+import numpy as np
 import pytest
 import rich.console
 
+from experiments import retro_data
 from experiments import retro_sample
 from experiments import retro_task
 from experiments import sample_prompts
 from experiments import sample_view
 from retro_jax import decode
+from retro_jax import samples as samples_lib
 from tests.experiments import tiny_retro
 from tests.retro_jax import tiny_data
 
@@ -171,6 +174,55 @@ def test_streams_while_it_writes(config, capsys):
       if chunk.ids:
         at = part.index('Title 7', at)
     assert part.count('Title 7') == sum(bool(c.ids) for c in sample.chunks)
+
+
+def test_streams_without_an_index_where_nothing_is_retrieved(
+  config, trained, tmp_path, monkeypatch, capsys
+):
+  """k = 0, or prompts that bring their neighbors."""
+
+  class Folder(retro_data.DataFolder):
+    index = property(lambda self: pytest.fail('opened'))
+    retriever = None
+
+  data = Folder(trained.data.root)
+  monkeypatch.setattr(
+    retro_task, 'load', lambda *_: dataclasses.replace(trained, data=data)
+  )
+  rows = [{'prompt': 'moon river', 'neighbors': ['apple x gardens']}]
+  path = _write(tmp_path / 'in.jsonl', rows)
+  run = functools.partial(retro_sample.run, config, 'retro', stream=True)
+  (sample,) = run(input_file=str(path))
+  assert sample.chunks[0].ids == [-1] and 'given' in capsys.readouterr().out
+  config.sample.num_neighbors = 0
+  (sample,) = run(prompt='moon river')
+  assert not any(chunk.ids for chunk in sample.chunks)
+
+
+class Bytes:
+  """A tokenizer whose tokens are the bytes of UTF-8."""
+
+  def decode(self, tokens):
+    return bytes(np.asarray(tokens).tolist()).decode(errors='replace')
+
+
+def test_a_character_of_the_prompt_that_a_chunk_cuts_stays_whole():
+  """It stands where it ends; here in the second chunk."""
+  prompt, written = '日本ab'.encode(), 'c日'.encode()
+  tokens = np.array([*prompt, *written])
+  sample = samples_lib.Sample(tokens, len(prompt), 4, [])
+  got = sample_view.to_text(sample, Bytes())
+  assert [chunk.prompt for chunk in got.chunks] == ['日', '本ab', '']
+  assert [chunk.written for chunk in got.chunks] == ['', '', 'c日']
+  assert got.prompt == '日本ab'
+  assert ''.join(chunk.text for chunk in got.chunks) == got.text
+  out = io.StringIO()
+  console = rich.console.Console(file=out)
+  stream = sample_view.Stream(console, Bytes(), str, [''])
+  begun = samples_lib.Sample(tokens[:8], 8, 4, [])
+  stream.take(samples_lib.Started(0, begun))
+  stream.take(samples_lib.Drawn(0, int(written[0]), 'c'))
+  assert '日本abc' in out.getvalue()
 
 
 def test_stop_strings_end_samples(config):

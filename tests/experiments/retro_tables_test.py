@@ -8,10 +8,16 @@ import math
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
+from configs import retro_base
+from configs import retro_qa_base
+from experiments import checkpoints
+from experiments import retro_data
 from experiments import retro_paper
 from experiments import retro_tables
+from tests.retro_jax import tiny_data
 
 MODES = (('twin', 'off'), ('RETRO off', 'off'), ('RETRO, k=2', 'on'))
 
@@ -49,7 +55,7 @@ def _of(name, runs):
 def test_every_table_without_a_run(name, tmp_path):
   table = retro_paper.TABLES[name]
   heads, body = retro_tables.lines(table, {})
-  assert len(body) > 4 and {len(row) for row in body} == {len(heads)}
+  assert len(body) >= 5 and {len(row) for row in body} == {len(heads)}
   width = len(table.columns)
   mine = [cell for row in body for cell in row[1 + width :]]
   assert set(mine) <= {'', 'not run'} and 'not run' in mine
@@ -71,6 +77,10 @@ def test_figures_of_the_paper():
       'Lambada accuracy, RETRO[ON]': ['.52', '.60', '.67', '.73'],
       'datastore of 36B tokens (2 %)': ['.96', '.90', '.83', '.77'],
       '100 neighbors': ['.85', '.79', '-', '.67'],
+    },
+    'retrofit': {
+      'RETROfit, on': ['-', '-', '-', '-', '18.46', '18.97'],
+      'RETRO from scratch, on': ['.82', '.77', '.71', '.66'],
     },
     '15': {'github': ['.420', '.645', '.358', '.367', '.199']},
   }
@@ -130,6 +140,93 @@ def test_lines_of_table_13_are_runs(tmp_path):
   files = retro_tables.write('13', table, runs, tmp_path / 'out')
   assert files[2].name == 'table13.png' and files[2].stat().st_size > 5000
   assert 'scale unknown' in files[0].read_text()
+
+
+def test_retrofit_against_from_scratch(tmp_path):
+  for start, name in enumerate(('baseline', 'retrofit', 'scratch')):
+    _evaluated(tmp_path / name, float(start))
+  runs = retro_tables.parse_runs([str(path) for path in _dirs(tmp_path)])
+  assert [row[-2:] for row in _body('retrofit', runs).values()] == [
+    ['0', '0'],
+    *(['2', '20'], ['3', '30']),
+    *(['3', '30'], ['4', '40']),
+  ]
+  del runs['retrofit']
+  body = _body('retrofit', runs)
+  assert body['RETROfit, on'][-2:] == ['not run', 'not run']
+  files = retro_tables.write(
+    'retrofit', retro_paper.TABLES['retrofit'], runs, tmp_path / 'out'
+  )
+  assert [path.name for path in files][:2] == ['retrofit.md', 'retrofit.csv']
+
+
+def test_table_3_says_that_it_is_not_the_papers():
+  table = retro_paper.TABLES['3']
+  assert "in place of the paper's" in table.title
+  assert "not the paper's Table 3" in table.note
+
+
+def _saved(root, **fields):
+  """What the checkpoint of a run of 10 steps of 400 sequences says."""
+  config = retro_base.get_config()
+  config.data_dir = str(root)
+  config.batch_size = 400
+  config.update(fields)
+  return checkpoints.Saved(config, 10, {}, {'a': np.zeros((3, 500_000))})
+
+
+def test_scales_are_those_of_the_run_that_was_evaluated(tmp_path, monkeypatch):
+  """A folder of results has no checkpoint, but says whose they are."""
+  root = tiny_data.make(tmp_path)
+  qa = retro_qa_base.get_config()
+  saved = {
+    'retro': _saved(root),
+    'twin': _saved(root, retrieval=False),
+    'qa': checkpoints.Saved(qa, 10, {}, {}),
+  }
+  qa.data_dir = 'nowhere'
+
+  def find(workdir):
+    name = workdir.rsplit('/', 1)[-1]
+    if name not in saved:
+      raise FileNotFoundError(workdir)
+    return saved[name]
+
+  monkeypatch.setattr(checkpoints, 'find', find)
+  chunks = retro_data.DataFolder(root).chunks('train')
+  assert chunks.num_chunks > 10
+  trained = '1.5 M parameters, 10 steps, 2.0 M tokens'
+  tokens = chunks.lengths(np.arange(chunks.num_chunks)).sum()
+  retro = f'{trained}, datastore of {chunks.num_chunks} chunks, {tokens} tokens'
+  described = {
+    'settings': {'workdir': 'runs/retro'},
+    'nested': {'evaluate': {'workdir': 'runs/retro'}},
+    'twin': {'workdir': None},
+    'knn': {'model_workdir': 'runs/twin'},
+    'gone': {'workdir': 'runs/gone'},
+  }
+  for name, settings in described.items():
+    rows = [{'name': 'RETRO off', 'bits_per_byte': 1.0}]
+    (tmp_path / name).mkdir()
+    file = 'knn_lm.json' if name == 'knn' else 'evaluation.json'
+    content = {'rows': rows, 'settings': settings}
+    (tmp_path / name / file).write_text(json.dumps(content))
+    described[name] = retro_tables.describe(tmp_path / name)
+  _write(tmp_path / 'rows', 'lambada.json', [{'workdir': 'runs/retro'}])
+  assert retro_tables.describe(tmp_path / 'rows') == described['settings']
+  assert described == {
+    'settings': f'of runs/retro, {retro}',
+    'nested': f'of runs/retro, {retro}',
+    'twin': trained,
+    'knn': f'of runs/twin, {trained}',
+    'gone': 'of runs/gone, no checkpoint there, scale unknown',
+  }
+  assert retro_tables.describe(tmp_path / 'retro') == retro
+  # Rows of questions have lengths of their own.
+  assert retro_tables.describe(tmp_path / 'qa') == (
+    '0.0 M parameters, 10 steps of 128 questions, datastore unknown: none in '
+    'nowhere'
+  )
 
 
 def _dirs(folder):

@@ -24,15 +24,15 @@ GREEDY = drawing.SamplingConfig(
 
 
 @functools.cache
-def _params():
-  return tiny.params(CONFIG)
+def _params(c=CONFIG):
+  return tiny.params(c)
 
 
-def _sample(*args, **kwargs):
-  return decode.sample(model.Retro(CONFIG), _params(), *args, **kwargs)
+def _sample(*args, c=CONFIG, **kwargs):
+  return decode.sample(model.Retro(c), _params(c), *args, **kwargs)
 
 
-def _recomputed(prompts, config, retrieve, seed=0):
+def _recomputed(prompts, config, retrieve, seed=0, c=CONFIG):
   """The slow way: the whole model over all windows for each token."""
   rows = [list(prompt) for prompt in prompts]
   firsts = [0] * len(rows)
@@ -57,7 +57,7 @@ def _recomputed(prompts, config, retrieve, seed=0):
         found.tokens.reshape(shape),
         found.mask.reshape(shape) & complete[..., None, None],
       )
-    logits = tiny.apply(CONFIG, _params(), windows, *neighbors)
+    logits = tiny.apply(c, _params(c), windows, *neighbors)
     key = jax.random.fold_in(jax.random.key(seed), step)
     keys = [jax.random.fold_in(key, i) for i in range(len(rows))]
     drawn = drawing.draw(
@@ -104,6 +104,44 @@ def test_tokens_are_those_of_the_whole_model_at_every_step(
       assert found.titles == again.titles[0]
   if on:  # Each complete chunk asked once.
     assert len(retrieve.rows) == sum(len(s.neighbors) for s in got)
+
+
+@pytest.mark.parametrize('decoder', [tiny.LLAMA, tiny.GPT2])
+def test_other_decoders_go_on_in_windows_that_move(decoder):
+  """Positions are counted from where the window begins."""
+  c = tiny.config(
+    num_layers=2, cca_layers=(2,), encoder_num_layers=1, **decoder
+  )
+  rng = np.random.default_rng(0)
+  prompts = [rng.integers(0, 23, n).tolist() for n in (10, 8)]
+  config = drawing.SamplingConfig(
+    temperature=0.0, max_new_tokens=11, context_chunks=4
+  )
+  got = _sample(prompts, config, retrieve=fake_retrieval.Retriever(), c=c)
+  expected = _recomputed(prompts, config, fake_retrieval.Retriever(), c=c)
+  assert [sample.tokens.tolist() for sample in got] == expected
+  assert min(map(len, expected)) > 4 * M + 1
+
+
+def test_a_window_that_moves_costs_a_pass_over_its_own_row(monkeypatch):
+  """Rows of different lengths, whose windows move at different times."""
+  passes, whole = [], decode.first_logits
+
+  def count(model, params, buffer, last):
+    passes.append(len(last))
+    return whole(model, params, buffer, last)
+
+  monkeypatch.setattr(decode, 'first_logits', count)
+  rng = np.random.default_rng(0)
+  prompts = [rng.integers(0, 23, n).tolist() for n in (9, 2, 6, 10)]
+  config = drawing.SamplingConfig(
+    temperature=0.0, max_new_tokens=20, context_chunks=4
+  )
+  _sample(prompts, config)
+  assert passes == [4, 1, 1, 1, 1, 1]  # that of 10 tokens moves twice
+  passes.clear()
+  _sample(prompts[:1] * 4, config)
+  assert passes == [4, 4]
 
 
 def test_retrieval_changes_the_continuation_of_a_complete_chunk_at_once():
