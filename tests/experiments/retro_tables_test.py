@@ -197,7 +197,9 @@ def test_scales_are_those_of_the_run_that_was_evaluated(tmp_path, monkeypatch):
   assert chunks.num_chunks > 10
   trained = '1.5 M parameters, 10 steps, 2.0 M tokens'
   tokens = chunks.lengths(np.arange(chunks.num_chunks)).sum()
-  retro = f'{trained}, datastore of {chunks.num_chunks} chunks, {tokens} tokens'
+  retro = (
+    f'{trained}, datastore of {chunks.num_chunks} chunks, {tokens:,} tokens'
+  )
   described = {
     'settings': {'workdir': 'runs/retro'},
     'nested': {'evaluate': {'workdir': 'runs/retro'}},
