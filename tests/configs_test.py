@@ -17,6 +17,7 @@ import pytest
 from configs import retro_base
 from experiments import program as program_lib
 from experiments import retro_data
+from experiments import retro_evaluate
 from experiments import retro_task
 from experiments import sharding
 from retrieval import chunks as chunks_lib
@@ -90,6 +91,16 @@ def test_the_twin_differs_in_one_field(name):
 def test_an_unknown_argument_is_named(name):
   with pytest.raises(ValueError, match="'huge'.*twin_test"):
     _config(name, 'huge')
+
+
+def test_wikitext103_is_scored_with_three_quarters_of_context():
+  config = _config('retro_wikitext103', 'base')
+  length = config.sequence_chunks * config.model.chunk_length
+  stride = retro_evaluate.stride_chunks(config.evaluate, config.sequence_chunks)
+  assert (length, stride * config.model.chunk_length) == (3072, 768)
+  assert max(config.evaluate.num_neighbors) <= config.neighbors.stored
+  end = config.optimizer.learning_rate * config.optimizer.final_fraction
+  assert end == pytest.approx(2e-5)
 
 
 def test_every_choice_of_the_model_is_listed():
