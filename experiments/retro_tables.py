@@ -184,7 +184,9 @@ def _scale(run: pathlib.Path) -> str:
     length = c.sequence_chunks * c.model.chunk_length
     tokens = saved.step * c.batch_size * length
     parts += [f'{saved.step:,} steps', f'{tokens / 1e6:,.1f} M tokens']
-  if c.retrieval:
+  if 'qa' in c and c.retrieval and c.qa.passages:
+    parts.append(f'{c.qa.num_passages} passages a question, from files')
+  elif c.retrieval:
     parts.append(_datastore(c, run))
   return ', '.join(parts)
 

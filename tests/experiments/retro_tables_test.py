@@ -229,6 +229,10 @@ def test_scales_are_those_of_the_run_that_was_evaluated(tmp_path, monkeypatch):
     '0.0 M parameters, 10 steps of 128 questions, datastore unknown: none in '
     'nowhere'
   )
+  qa.qa.passages = ('results.json',)
+  assert retro_tables.describe(tmp_path / 'qa').endswith(
+    'questions, 20 passages a question, from files'
+  )
 
 
 def _dirs(folder):
