@@ -308,8 +308,7 @@ TABLE_15 = Table(
   note='Name the run of each set as the set.',
 )
 
-# Figure 5 has no numbers: what there is comes from Tables 4 and 14, section 4.2
-# and appendix C.2.
+# From Tables 4 and 14, section 4.2 and appendix C.2.
 RETROFIT = Table(
   title='RETROfit against RETRO from scratch: bits per byte, perplexity',
   columns=(
@@ -355,9 +354,9 @@ RETROFIT = Table(
   scale='C4: 419 B training tokens, RETROfit on 3 % of their sequences; '
   'Wikitext103: baseline of 35,000 steps of 128 x 3072 tokens, RETROfit from '
   'there, which retrieves from Wikipedia',
-  note='The paper draws RETROfit on C4 and other sets (its Figure 5) without '
-  'figures; with frozen weights off is the baseline itself. From scratch it '
-  'over-fits Wikitext103. Name the runs baseline, retrofit and scratch.',
+  note='No figure of RETROfit on C4 (its Figure 5) is recorded here; with frozen '
+  'weights off is the baseline itself. From scratch it over-fits Wikitext103. '
+  'Name the runs baseline, retrofit and scratch.',
 )
 
 # Figures 6, 10, 11 and 12 have no numbers.
