@@ -16,7 +16,7 @@ class Source:
     field: of a row, such as bits_per_byte.
     mode: on, off, twin or shuffled for RETRO with retrieval, without, its twin
       and the control; '' takes the first row of any.
-    file: of the run's folder.
+    file: of the run's folder; 'a.json|b.json' is b where a has no such figure.
     where: what else the row must say, as (name, value).
     run: name of the run that has it; '' for any.
   """
@@ -24,7 +24,7 @@ class Source:
   field: str = 'bits_per_byte'
   mode: str = 'on'
   file: str = 'evaluation.json'
-  where: tuple[str, float] | None = None
+  where: tuple[str, float | str] | None = None
   run: str = ''
 
 

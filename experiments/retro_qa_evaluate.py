@@ -119,6 +119,7 @@ def measure(
   return {
     'name': 'twin' if mode == 'twin' else f'{questions.name} {mode}',
     'dataset': f'{questions.name}, {mode}',
+    'set': questions.name,
     'questions': len(answers),
     'retrieval': 'on' if mode == 'on' else 'off',
     'exact_match': 100 * shares['official_exact_match']['mean'],

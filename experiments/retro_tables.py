@@ -88,8 +88,10 @@ def read_rows(path: pathlib.Path) -> list[dict[str, Any]]:
 def _mode(row: Mapping[str, Any]) -> str:
   """What a row is of: on, off, shuffled, oracle, twin or knn."""
   name = str(row.get('name', ''))
-  if name == 'twin' or name.lower().startswith('knn'):
-    return 'twin' if name == 'twin' else 'knn'
+  if name in ('twin', 'model alone'):  # alone: what a kNN-LM stands on
+    return 'twin'
+  if name.lower().startswith('knn'):
+    return 'knn'
   if 'retrieval' in row:
     return row['retrieval']
   return 'off' if name.endswith(' off') else 'on'
@@ -101,14 +103,19 @@ def _fits(row: Mapping[str, Any], source: retro_paper.Source) -> bool:
   if source.where is None:
     return True
   name, value = source.where
+  if isinstance(value, str):
+    return row.get(name) == value
   return row.get(name) is not None and math.isclose(row[name], value)
 
 
 def find(source: retro_paper.Source | None, folder: pathlib.Path) -> float:
   """A figure of a run, NaN where there is none."""
-  rows = read_rows(folder / source.file) if source else []
-  value = next((r.get(source.field) for r in rows if _fits(r, source)), None)
-  return math.nan if value is None else float(value)
+  for file in source.file.split('|') if source else ():
+    for row in read_rows(folder / file):
+      if _fits(row, source):
+        value = row.get(source.field)
+        return math.nan if value is None else float(value)
+  return math.nan
 
 
 def ours(row: retro_paper.Row, runs: Runs) -> list[list[tuple[str, float]]]:

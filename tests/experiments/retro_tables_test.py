@@ -253,6 +253,41 @@ def test_curves_are_read_point_by_point(tmp_path):
   assert body['alpha 25 %'] == ['yes', '0.25', 'not run', 'not run', '7']
 
 
+def test_answers_stand_beside_their_own_set(tmp_path):
+  rows = [
+    {'name': f'{name} {mode}', 'set': name, 'retrieval': mode, 'exact_match': x}
+    for name, mode, x in (
+      ('webquestions:test', 'on', 3.0),
+      ('webquestions:test', 'off', 2.0),
+      ('nq_open:test', 'on', 1.0),
+    )
+  ]
+  _write(tmp_path, 'retro_qa.json', rows)
+  body = _body('5', {'a': tmp_path})
+  assert body['RETRO 7.5B, passages of DPR'][-1] == '1'
+  assert body['webquestions (test), RETRO'][-1] == '3'
+  without = body['webquestions (test), RETRO without passages']
+  assert without[-1] == '2'
+  assert body['curatedtrec (test), RETRO'][-1] == 'not run'
+
+
+def test_a_knn_lm_stands_beside_figures_of_its_own_text(tmp_path):
+  _evaluated(tmp_path)
+  figures = {'model alone': 9.0, 'kNN-LM': 8.0, 'RETRO, k=2': 7.0}
+  _write(
+    tmp_path,
+    'knn_lm.json',
+    [{'name': n, 'word_perplexity': x} for n, x in figures.items()],
+  )
+  body = _body('4', {'a': tmp_path})
+  for name, figure in (
+    ('baseline transformer', '9'),
+    ("kNN-LM (the paper's own), Wikipedia", '8'),
+    ('RETRO, Wikipedia', '7'),
+  ):
+    assert body[name][-1] == figure
+
+
 def test_null_is_not_a_figure(tmp_path):
   _write(
     tmp_path,
