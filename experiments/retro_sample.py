@@ -209,16 +209,17 @@ def run(
   if stream:
     names = [p.id for p in prompts for _ in range(num_samples)]
     take, batch_size = _printer(trained, names), 1
-  keep = None
+  keep, seed = None, config.seed if seed is None else seed
   if json_path and not jax.process_index():
-    content = {'step': trained.step, 'settings': settings}
+    content = {'workdir': str(workdir), 'step': trained.step, 'seed': seed}
+    content |= {'num_samples': num_samples, 'settings': settings}
     keep = functools.partial(_write, json_path, content, trained)
   samples = sample_many(
     trained,
     prompts,
     num_samples=num_samples,
     batch_size=batch_size,
-    seed=config.seed if seed is None else seed,
+    seed=seed,
     take=take,
     keep=keep,
     **settings,

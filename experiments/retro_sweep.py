@@ -212,8 +212,8 @@ def sweep(
       if row is None:
         row = _measure(score, setting, trained, config)
       rows.append(row)
-      _write(path, identity, [*rows, *(x for x in known if x not in rows)])
-  _write(path, identity, rows)
+      others = [x for x in known if x not in rows]  # they stay
+      _write(path, identity, config, [*rows, *others])
   return rows
 
 
@@ -243,8 +243,9 @@ def _measure(score, setting, trained, config) -> dict[str, Any]:
   return retro_evaluate.finite(row)
 
 
-def _write(path: pathlib.Path, identity: str, rows) -> None:
-  content = {'measured_as': identity, 'rows': rows}
+def _write(path: pathlib.Path, identity: str, config, rows) -> None:
+  settings = {'evaluate': json.loads(config.evaluate.to_json())}
+  content = {'measured_as': identity, 'settings': settings, 'rows': rows}
   data = json.dumps(content, indent=2, allow_nan=False) + '\n'
   store.write_atomically(path, data.encode())
 

@@ -42,6 +42,7 @@ NOT_RUN = 'not run'
 RESULTS = (
   *('evaluation.json', 'leakage.json', 'lambada.json', 'summary.json'),
   *('retro_qa.json', 'knn_lm.json'),
+  *(f'sweep_{name}.json' for name in ('datastore', 'neighbors', 'parts')),
 )
 Runs = Mapping[str, pathlib.Path]
 

@@ -99,10 +99,16 @@ def test_parts_of_the_datastore(config, tmp_path, capsys):
   content = json.loads((workdir / 'sweep_datastore.json').read_text())
   assert content['rows'] == [whole, part]
   before = (workdir / 'sweep_datastore.json').read_bytes()
-  config.sweep.shares = (0.4, 1e-9)
+  other = config.copy_and_resolve_references()
+  other.sweep.shares = (0.4, 1e-9)
   with pytest.raises(ValueError, match='leaves no document'):
-    retro_sweep.run(config, str(workdir), 'datastore')
+    retro_sweep.run(other, str(workdir), 'datastore')
   assert (workdir / 'sweep_datastore.json').read_bytes() == before
+  # What was measured before stays beside what is measured now.
+  other.sweep.shares = (0.5,)
+  (half,) = retro_sweep.run(other, str(workdir), 'datastore')
+  content = json.loads((workdir / 'sweep_datastore.json').read_text())
+  assert content['rows'] == [half, whole, part]
 
 
 def test_parts_of_the_datastore_of_another_k_or_seed(root, config, tmp_path):
