@@ -215,18 +215,10 @@ def measure(
 def check(
   trained: retro_task.Trained, config: ml_collections.ConfigDict
 ) -> dict[int, pipeline.ChunkReader]:
-  """Tells before any work what `evaluate_trained` would not take.
-
-  Args:
-    trained: a RETRO or a twin.
-    config: see `evaluate_trained`.
+  """Tells before any work what `evaluate_trained` of the same would raise.
 
   Returns:
     k -> reader of the split with so many neighbors.
-
-  Raises:
-    FileNotFoundError: for a split whose stores do not stand.
-    ValueError: for settings that do not fit data, model or devices.
   """
   settings = config.evaluate
   stride_chunks(settings, trained.config.sequence_chunks)
@@ -235,8 +227,7 @@ def check(
     k: retro_task.chunk_reader(trained.config, trained.data, settings.split, k)
     for k in {k for _, _, k in _modes(trained, settings)}
   }
-  for reader in readers.values():
-    _ = reader.stores  # opens and compares them
+  _ = [reader.stores for reader in readers.values()]  # opened and compared
   return readers
 
 
@@ -254,6 +245,7 @@ def evaluate_trained(
     A row for each mode.
 
   Raises:
+    FileNotFoundError: for a split whose stores do not stand.
     ValueError: for settings that do not fit data, model or devices.
   """
   readers, found = check(trained, config), {}

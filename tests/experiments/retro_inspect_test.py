@@ -22,6 +22,7 @@ from retro_jax import attribution
 from retro_jax import evaluate
 from retro_jax import leakage
 from retro_jax import windows as windows_lib
+from tests.experiments import tiny_retro
 from tests.experiments import tiny_run
 from tests.retro_jax import tiny_data
 
@@ -117,6 +118,19 @@ def test_overlap_is_over_more_neighbors_than_are_shown(trained, page):
   assert f'r(C) over the {tiny_data.K} nearest' in retro_page.html_page(page)
   less = retro_passage.of_store(trained, first, 'valid', 2, 1)
   assert less.num_compared == 1 and less.overlaps.sum() < expected.sum()
+
+
+def test_overlap_of_a_text_is_over_what_is_shown(trained):
+  data = tiny_retro.Folder(trained.data.root)
+  tokens = data.chunks('train').tokens.document(0)
+  text = data.tokenizer.decode(tokens[1:])
+  passage = retro_passage.of_text(
+    dataclasses.replace(trained, data=data), text, 4
+  )
+  chunks = retro_inspect._chunks(passage, M, data.tokenizer)
+  shown = [max(x.overlap for x in c.neighbors) for c in chunks[:-1]]
+  assert passage.num_compared == 4 and max(shown) > 0
+  assert [chunk.overlap for chunk in chunks[:-1]] == shown
 
 
 def test_repetition_is_told_at_window_borders(trained, page):
@@ -261,9 +275,8 @@ def test_bad_input_is_named(monkeypatch, workdir, trained, tmp_path):
   latin.write_bytes('café'.encode('latin-1'))
   with pytest.raises(ValueError, match='latin.txt: expected UTF-8 text'):
     _run(monkeypatch, workdir, text_file=str(latin))
-  for k in ((0,), ()):
-    with pytest.raises(ValueError, match='evaluate.num_neighbors .*above 0'):
-      _run(monkeypatch, workdir, num_neighbors=k)
+  with pytest.raises(ValueError, match='evaluate.num_neighbors .*above 0'):
+    _run(monkeypatch, workdir, num_neighbors=(0,))
   with pytest.raises(ValueError, match='num_neighbors 0: expected at least 1'):
     retro_passage.of_store(trained, 0, 'valid', 0)
   with pytest.raises(ValueError, match="'no': .*: all, train, valid"):
