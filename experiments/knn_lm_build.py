@@ -7,7 +7,8 @@
 
 One pass of RUN's newest model, a RETRO or a twin, over its training documents:
 (input of the last feed-forward, next token) of every token, in float16. Documents
-that stand among the held-out ones too, by id or by text, are left out. The index
+that stand among the held-out ones too, by id or by text, are left out, and so are
+those of the evaluation set --config.evaluate.split=NAME, if it stands. The index
 is exact search or ScaNN (--config.knn_lm.index.searcher, its scann.rescore: int8,
 or none for hashes alone). A killed command continues where it stopped; several
 share the work with --config.prepare.process_count=N and process_index=0..N-1.
@@ -15,6 +16,7 @@ share the work with --config.prepare.process_count=N and process_index=0..N-1.
 """
 
 from collections.abc import Mapping
+from collections.abc import Sequence
 import functools
 from typing import Any
 
@@ -34,14 +36,27 @@ from retro_jax import windows as windows_lib
 DTYPE = 'float16'
 
 
+def held_out_splits(
+  trained: retro_task.Trained, config: stages.Config
+) -> tuple[str, ...]:
+  """'valid', and the evaluation set that the config names, if it stands."""
+  split = config.evaluate.split
+  if split == 'valid' or split not in trained.data.splits:
+    return ('valid',)
+  return 'valid', split
+
+
 def choose_documents(
-  trained: retro_task.Trained, max_documents: int
+  trained: retro_task.Trained,
+  max_documents: int,
+  held_out: Sequence[str] = ('valid',),
 ) -> tuple[windows_lib.Documents, int]:
   """The training documents less those that are held out, too.
 
   Args:
     trained: with its data.
     max_documents: at most so many, evenly spread; 0 for all.
+    held_out: splits and evaluation sets whose documents are left out.
 
   Returns:
     The documents, and how many were left out.
@@ -49,13 +64,16 @@ def choose_documents(
   Raises:
     ValueError: when none remains.
   """
-  train, valid = (trained.data.chunks(split) for split in ('train', 'valid'))
+  train = trained.data.chunks('train')
   documents = windows_lib.find_documents(train, max_documents)
-  held_out = windows_lib.find_documents(valid)
-  leave = key_values.shared(
-    key_values.document_hashes(train.tokens, documents.index),
-    key_values.document_hashes(valid.tokens, held_out.index),
-  )
+  hashes = key_values.document_hashes(train.tokens, documents.index)
+  leave = np.zeros(len(hashes), bool)
+  for split in held_out:
+    chunks = trained.data.chunks(split)
+    others = windows_lib.find_documents(chunks).index
+    leave |= key_values.shared(
+      hashes, key_values.document_hashes(chunks.tokens, others)
+    )
   if leave.all():
     raise ValueError(
       f'{train.path}: all of {len(leave):,} documents are held out, too.'
@@ -74,13 +92,18 @@ def build_datastore(
   settings = config.knn_lm
   k = knn_lm_task.num_neighbors(trained, config)
   reader = retro_task.chunk_reader(trained.config, trained.data, 'train', k)
-  documents, left_out = choose_documents(trained, settings.max_documents)
+  held_out = held_out_splits(trained, config)
+  documents, left_out = choose_documents(
+    trained, settings.max_documents, held_out
+  )
   per_shard = max(1, settings.tokens_per_shard // reader.chunk_length)
   groups = knn_lm.group_documents(documents, per_shard)
   fields = {
     **knn_lm_task.model_fields(trained, config),
     'reader': reader.fingerprint,
-    'held_out': trained.data.chunks('valid').fingerprint,
+    'held_out': ' '.join(
+      trained.data.chunks(split).fingerprint for split in held_out
+    ),
     'stride_chunks': settings.stride_chunks,
     'batch_size': settings.batch_size,
     'max_documents': settings.max_documents,

@@ -9,7 +9,8 @@
 Mixes RUN's newest model with the datastore that experiments.knn_lm_build made in
 DIR. lambda, temperature and k are tuned on a share of the held-out documents
 (--config.knn_lm.tune_share), chosen at random; every figure is of the others.
-Refuses a datastore that holds an evaluated document. Prints a table and writes
+--config.evaluate.split, overlap, stride_chunks and max_documents hold for every
+row. Refuses a datastore that holds an evaluated document. Prints a table and writes
 DIR/knn_lm.json. The search can be killed, run again, and shared by several
 processes like the build.
 """
@@ -32,6 +33,7 @@ from experiments import progress
 from experiments import retro_evaluate
 from experiments import retro_task
 from experiments import stages
+from retrieval import chunks as chunks_lib
 from retrieval import key_values
 from retrieval import store
 from retro_jax import evaluate
@@ -98,27 +100,45 @@ class Swept:
   found: dict[int, float]
 
 
+def make_grids(
+  settings: ml_collections.ConfigDict,
+) -> tuple[knn_lm.Grid, knn_lm.Grid]:
+  """The settings that are tuned, and the one that is not.
+
+  Args:
+    settings: the config's `knn_lm`.
+
+  Raises:
+    ValueError: for what is no setting.
+  """
+  grid = knn_lm.Grid(settings.ks, settings.temperatures, settings.lambdas)
+  alpha, weight = settings.fixed.alpha, settings.fixed.weight
+  if not alpha > 0 or not 0 <= weight < 1:
+    raise ValueError(
+      f'knn_lm.fixed.alpha={alpha} and weight={weight}: expected an alpha above '
+      '0 and 0 <= weight < 1.'
+    )
+  return grid, knn_lm.Grid((max(grid.ks),), (1 / alpha,), (weight,))
+
+
 def sweep(
   looked_up: store.Store,
-  config: ml_collections.ConfigDict,
-  chunks,
+  grids: tuple[knn_lm.Grid, knn_lm.Grid],
+  chunks: chunks_lib.ChunkStore,
   documents: windows_lib.Documents,
 ) -> Swept:
-  """Weighs what was found by every setting of the config.
+  """Weighs what was found by every setting.
 
   Args:
     looked_up: from `knn_lm_lookup.look_up`.
-    config: its `knn_lm` names the settings.
+    grids: from `make_grids`.
     chunks: chunk store of the documents.
     documents: that were looked up.
 
   Returns:
     Nats of each document.
   """
-  settings, number = config.knn_lm, len(documents.index)
-  grid = knn_lm.Grid(settings.ks, settings.temperatures, settings.lambdas)
-  fixed = max(grid.ks), 1 / settings.fixed.alpha, settings.fixed.weight
-  fixed_grid = knn_lm.Grid(*((x,) for x in fixed))
+  (grid, fixed), number = grids, len(documents.index)
   nats, alone = np.zeros((*grid.shape, number)), np.zeros(number)
   fixed_nats = np.zeros(number)
   hits, total = dict.fromkeys(grid.ks, 0), 0
@@ -127,10 +147,10 @@ def sweep(
       names = ('nats', 'targets', 'document', 'distances', 'values')
       arrays = [np.asarray(looked_up.shard(i, name)) for name in names]
       nats += knn_lm.sweep(*arrays, grid, number)
-      fixed_nats += knn_lm.sweep(*arrays, fixed_grid, number)[0, 0, 0]
-      own, targets, document, _, values = arrays
+      fixed_nats += knn_lm.sweep(*arrays, fixed, number)[0, 0, 0]
+      own, targets, document, distances, values = arrays
       alone += np.bincount(document, own.astype(np.float64), number)
-      same = values == targets[:, None]
+      same = np.isfinite(distances) & (values == targets[:, None])
       hits = {k: n + int(same[:, :k].any(1).sum()) for k, n in hits.items()}
       total += len(targets)
       update(i + 1, looked_up.num_shards)
@@ -141,7 +161,7 @@ def sweep(
     chunks.tokens.num_words[documents.index],
   )
   found = {k: n / max(total, 1) for k, n in hits.items()}
-  return Swept(grid, nats, fixed, fixed_nats, own, found)
+  return Swept(grid, nats, fixed.at(0), fixed_nats, own, found)
 
 
 def choose_tuned(
@@ -210,18 +230,30 @@ def make_rows(swept: Swept, tuned: np.ndarray) -> list[Row]:
   return rows
 
 
-def _retro_rows(
-  config: ml_collections.ConfigDict, root: pathlib.Path, swept: Swept, tuned
-) -> list[Row]:
-  """RETRO on the same documents, in its own windows."""
+def _load_retro(
+  config: ml_collections.ConfigDict, root: pathlib.Path
+) -> retro_task.Trained | None:
+  """RETRO, if one is named, and what is asked of it fits."""
   directory = config.knn_lm.retro_workdir
-  if not directory:
-    return []
+  if not directory or config.prepare.process_index:  # the first one reports
+    return None
   if jax.process_count() > 1:
     raise ValueError('knn_lm.retro_workdir: RETRO is evaluated in one process.')
-  found = retro_evaluate.evaluate_trained(
-    retro_task.load(directory, str(root)), config
-  )
+  retro = retro_task.load(directory, str(root))
+  retro_evaluate.check(retro, config)
+  return retro
+
+
+def _retro_rows(
+  retro: retro_task.Trained | None,
+  config: ml_collections.ConfigDict,
+  swept: Swept,
+  tuned: np.ndarray,
+) -> list[Row]:
+  """RETRO on the same documents, in its own windows."""
+  if retro is None:
+    return []
+  found = retro_evaluate.evaluate_trained(retro, config)
   alone = _only(swept.alone, ~tuned)
   rows = []
   for result in found:
@@ -298,7 +330,7 @@ def _open_datastore(
       f'{pairs.path}: keys made with {found}, but the config names {wanted}; '
       'expected the same model with the same retrieval.'
     )
-  tokens = trained.data.chunks('valid').tokens
+  tokens = trained.data.chunks(config.evaluate.split).tokens
   pairs.check_without(tokens, documents.index)
   return pairs
 
@@ -309,18 +341,18 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   settings = config.knn_lm
   trained = knn_lm_task.load(config, workdir)
   folder = knn_lm_task.Folder.of(workdir)
-  chunks = trained.data.chunks('valid')
+  chunks = trained.data.chunks(config.evaluate.split)
   documents = windows_lib.find_documents(chunks, config.evaluate.max_documents)
-  grid = knn_lm.Grid(settings.ks, settings.temperatures, settings.lambdas)
-  number = len(documents.index)
-  tuned = choose_tuned(number, settings.tune_share, grid, config.seed)
+  grids, number = make_grids(settings), len(documents.index)
+  tuned = choose_tuned(number, settings.tune_share, grids[0], config.seed)
   pairs = _open_datastore(trained, config, folder, documents)
+  retro = _load_retro(config, trained.data.root)  # what is wrong is told now
   looked_up = knn_lm_lookup.look_up(trained, config, folder, pairs, documents)
   if config.prepare.process_index:
     return
-  swept = sweep(looked_up, config, chunks, documents)
+  swept = sweep(looked_up, grids, chunks, documents)
   rows = make_rows(swept, tuned)
-  rows += _retro_rows(config, trained.data.root, swept, tuned)
+  rows += _retro_rows(retro, config, swept, tuned)
   content = {
     'rows': [row.to_json() for row in rows],
     'tuned_documents': int(tuned.sum()),
@@ -336,6 +368,7 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
     },
     'step': trained.step,
     'settings': json.loads(settings.to_json()),
+    'evaluate': json.loads(config.evaluate.to_json()),
   }
   path = pathlib.Path(workdir) / FILE
   data = json.dumps(retro_evaluate.finite(content), indent=2, allow_nan=False)

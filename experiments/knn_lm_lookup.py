@@ -14,6 +14,7 @@ import numpy as np
 
 from experiments import knn_lm_task
 from experiments import progress
+from experiments import retro_evaluate
 from experiments import retro_task
 from experiments import stages
 from retrieval import key_values
@@ -40,7 +41,7 @@ def look_up(
     config: `evaluate`, `knn_lm` and `prepare` are read from it.
     folder: of the kNN-LM.
     pairs: its datastore.
-    documents: of the held-out split.
+    documents: of `evaluate.split`.
 
   Returns:
     The published store. Arrays: nats, targets and document [n] of the tokens
@@ -50,16 +51,18 @@ def look_up(
     ValueError: when index, datastore and settings do not fit each other.
   """
   settings, k = config.evaluate, max(config.knn_lm.ks)
+  sequence_chunks = trained.config.sequence_chunks
+  stride = retro_evaluate.stride_chunks(settings, sequence_chunks)
   reader = retro_task.chunk_reader(
     trained.config,
     trained.data,
-    'valid',
+    settings.split,
     knn_lm_task.num_neighbors(trained, config),
   )
   index = folder.open_index(pairs)
   fields = {
     'reader': reader.fingerprint,
-    'stride_chunks': settings.stride_chunks,
+    'stride_chunks': stride,
     'batch_size': settings.batch_size,
     'max_documents': settings.max_documents,
     'datastore': pairs.store.fingerprint,  # which says what the model is
@@ -82,8 +85,8 @@ def look_up(
       knn_lm.read_tokens,
       features,
       reader,
-      sequence_chunks=trained.config.sequence_chunks,
-      stride_chunks=settings.stride_chunks,
+      sequence_chunks=sequence_chunks,
+      stride_chunks=stride,
       batch_size=settings.batch_size,
     )
     find = functools.partial(_find, groups, reader, read, search, k, update)

@@ -80,6 +80,13 @@ class DataFolder(data_folder.DataFolder):
     tokens = self.tokens if split in ('train', 'valid') else None
     return chunks_lib.ChunkStore(self.path(f'chunks-{split}'), tokens)
 
+  @property
+  def splits(self) -> list[str]:
+    """Splits and evaluation sets whose chunks stand."""
+    names = (path.name for path in self.root.glob('chunks-*'))
+    # A store that is being written has a suffix.
+    return sorted(x.removeprefix('chunks-') for x in names if '.' not in x)
+
   @functools.cached_property
   def duplicates(self) -> store.Store:
     """Training documents that nearly stand in the evaluation set."""

@@ -212,6 +212,25 @@ def measure(
     )
 
 
+def check(
+  trained: retro_task.Trained, config: ml_collections.ConfigDict
+) -> dict[int, pipeline.ChunkReader]:
+  """Tells before any work what `evaluate_trained` of the same would raise.
+
+  Returns:
+    k -> reader of the split with so many neighbors.
+  """
+  settings = config.evaluate
+  stride_chunks(settings, trained.config.sequence_chunks)
+  sharding.batch_sharding(_mesh_and_rules(config)[0], settings.batch_size)
+  readers = {
+    k: retro_task.chunk_reader(trained.config, trained.data, settings.split, k)
+    for k in {k for _, _, k in _modes(trained, settings)}
+  }
+  _ = [reader.stores for reader in readers.values()]  # opened and compared
+  return readers
+
+
 def evaluate_trained(
   trained: retro_task.Trained, config: ml_collections.ConfigDict
 ) -> list[Result]:
@@ -226,17 +245,11 @@ def evaluate_trained(
     A row for each mode.
 
   Raises:
+    FileNotFoundError: for a split whose stores do not stand.
     ValueError: for settings that do not fit data, model or devices.
   """
-  settings = config.evaluate
-  modes = _modes(trained, settings)
-  readers = {
-    k: retro_task.chunk_reader(trained.config, trained.data, settings.split, k)
-    for k in {k for _, _, k in modes}
-  }
-  for reader in readers.values():
-    _ = reader.stores  # A k too large is told before any work.
-  found = {}
+  readers, found = check(trained, config), {}
+  modes = _modes(trained, config.evaluate)
   with scorer(trained, config) as score:
     for name, retrieval, k in modes:
       found[name] = measure(score, readers[k], trained, config, retrieval, name)

@@ -10,16 +10,17 @@ that with it, and by how much of the text up to them their neighbors repeat
 (Borgeaud et al. 2022, appendix E.1); each chunk beside its neighbors, with titles,
 distances, the longest run that both share, the attention that each neighbor gets
 and what it is worth: how much likelier the next chunk is with it than without
-(leave one out). --document names a document of --split by title or id (default: the
-first); --text_file reads any text instead, which is looked up in the datastore
-now. The same figures go to a .json beside the page.
+(leave one out). --document names a document of --split, which may be an evaluation
+set, by title or id (default: the first); --text_file reads any text instead, which
+is looked up in the datastore now. r(C) is over the first
+--config.leakage.num_neighbors neighbors stored, of a text over those that are
+shown. The same figures go to a .json beside the page.
 """
 
 from collections.abc import Sequence
 import dataclasses
 import functools
 import json
-import math
 import pathlib
 import re
 
@@ -103,7 +104,10 @@ def _chunks(
       _neighbor(passage, words, following, (c, int(n)), tokenizer)
       for n in places
     ]
-    found.append(retro_page.Chunk(start, start + len(chunk), neighbors))
+    overlap = float(passage.overlaps[c])
+    found.append(
+      retro_page.Chunk(start, start + len(chunk), neighbors, overlap)
+    )
   return found
 
 
@@ -138,6 +142,7 @@ def inspect(
     repeated=[0] * size,
     chunks=_chunks(passage, m, tokenizer),
     num_bytes=len(tokenizer.decode(passage.tokens[1:]).encode()),
+    num_compared=passage.num_compared,
   )
   found = list(
     retro_passage.windows(passage, m, trained.config.sequence_chunks)
@@ -154,17 +159,18 @@ def _fill(page, window, model, params, nats, chunk_length) -> None:
   m, row = chunk_length, window.row
   bare = {k: v for k, v in row.items() if not k.startswith('neighbor')}
   base = window.first * m
-  # Row i scores token i + 1; the first chunk's first token is BOS.
+  # Row i scores token i + 1. The window before, whose last row that was, scored
+  # the first token here with its whole context.
   start = window.skip * m
-  scored = [i for i in np.flatnonzero(row['loss_mask'][0]) if i >= start - 1]
+  scored = [i for i in np.flatnonzero(row['loss_mask'][0]) if i >= start]
   for values, one in ((page.on, row), (page.off, bare)):
     found = np.asarray(nats(one))[0]
     for i in scored:
       values[base + i + 1] = float(found[i])
   repeated = attribution.repeated(row, m)[0]
-  for i in scored:
-    if i + 1 < len(repeated):
-      page.repeated[base + i + 1] = int(repeated[i + 1])
+  for i in range(start, window.count * m):  # the window before ended there
+    if base + i < len(page.repeated):
+      page.repeated[base + i] = int(repeated[i])
   shares = attribution.attention_shares(model, params, row).mean(axis=0)[0]
   gains = attribution.gains(nats, row, m)
   # The neighbors of the last chunk of context are read by what is scored.
@@ -191,15 +197,26 @@ def _file_name(title: str) -> str:
   return re.sub(r'[^\w.-]+', '_', title).strip('_')[:80] or 'document'
 
 
-def _passage(trained: retro_task.Trained, k: int) -> retro_passage.Passage:
+def _read_text(path: pathlib.Path) -> str:
+  if not path.is_file():
+    raise FileNotFoundError(f'--text_file={path}: no such file.')
+  try:
+    return path.read_text(encoding='utf-8')
+  except UnicodeDecodeError as error:
+    raise ValueError(
+      f'--text_file={path}: expected UTF-8 text ({error}).'
+    ) from None
+
+
+def _passage(
+  trained: retro_task.Trained, k: int, num_compared: int
+) -> retro_passage.Passage:
   values = flags.FLAGS
   if values.text_file:
     path = pathlib.Path(values.text_file)
-    if not path.is_file():
-      raise FileNotFoundError(f'--text_file={path}: no such file.')
-    return retro_passage.of_text(trained, path.read_text(), k, path.stem)
+    return retro_passage.of_text(trained, _read_text(path), k, path.stem)
   first = retro_passage.find(trained, values.document, values.split)
-  return retro_passage.of_store(trained, first, values.split, k)
+  return retro_passage.of_store(trained, first, values.split, k, num_compared)
 
 
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
@@ -209,7 +226,8 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   k = retro_evaluate.numbers_of_neighbors(config.evaluate)[0]
   trained = retro_task.load(workdir, config.data_dir)
   trained.config.embedder = config.embedder
-  page = inspect(trained, _passage(trained, k))
+  passage = _passage(trained, k, config.leakage.num_neighbors)
+  page = inspect(trained, passage)
   path = pathlib.Path(
     flags.FLAGS.output
     or pathlib.Path(workdir) / FOLDER / f'{_file_name(page.title)}.html'
@@ -217,14 +235,16 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   write(page, path)
   console = progress.console()
   console.print(retro_page.make_table(page))
-  on, off = (sum(x) / math.log(2) / page.num_bytes for x in (page.on, page.off))
+  on, off = page.bits_per_byte(page.on), page.bits_per_byte(page.off)
   console.print(f'{on:.4f} bits per byte with retrieval, {off:.4f} without.')
   logging.info('The page is %s.', path)
 
 
 def _define_flags() -> None:
   flags.DEFINE_string('document', '', 'Title or id; default: the first.')
-  flags.DEFINE_enum('split', 'valid', ['train', 'valid'], 'Of the document.')
+  flags.DEFINE_string(
+    'split', 'valid', 'Of the document: train, valid or an evaluation set.'
+  )
   flags.DEFINE_string('text_file', '', 'Text to be looked at instead.')
   flags.DEFINE_string(
     'output', '', 'The page; default: DIR/inspect/TITLE.html.'

@@ -125,12 +125,10 @@ def curves(
     ValueError: for settings that do not fit data or model.
   """
   settings, data = config.leakage, trained.data
-  compared = dataclasses.replace(
+  compared = leakage.whole_neighbors(
     retro_task.chunk_reader(
       trained.config, data, config.evaluate.split, settings.num_neighbors
-    ),
-    neighbor_length=2 * trained.config.model.chunk_length,
-    neighbor_part='full',
+    )
   )
   models = [trained, twin] if twin is not None else [trained]
   # Too few neighbors and lost bytes are told before any work.

@@ -29,7 +29,7 @@ class Neighbor:
     title: of its document.
     distance: smaller is nearer; of an index by inner product its negative.
     overlap: the longest run of tokens shared with the chunk, over the chunk's
-      tokens: its part in r(C).
+      tokens.
     pieces: its text, token by token, with the continuation.
     shared: first and past-last token of the longest run that it shares with the
       chunk after, which reads it.
@@ -49,16 +49,19 @@ class Neighbor:
 
 @dataclasses.dataclass(frozen=True)
 class Chunk:
-  """Tokens start..stop-1 and what they retrieved, best first."""
+  """A part of the document.
+
+  Attributes:
+    start: first token.
+    stop: past the last one.
+    neighbors: what is shown of those retrieved, best first.
+    overlap: r(C), over `Page.num_compared` neighbors.
+  """
 
   start: int
   stop: int
   neighbors: list[Neighbor]
-
-  @property
-  def overlap(self) -> float:
-    """r(C), from the neighbors that are shown."""
-    return max((x.overlap for x in self.neighbors), default=0.0)
+  overlap: float
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,6 +76,7 @@ class Page:
     repeated: [T] see `attribution.repeated`.
     chunks: of the document, in order.
     num_bytes: of the text, in UTF-8.
+    num_compared: nearest neighbors that r(C) is over.
   """
 
   title: str
@@ -82,6 +86,7 @@ class Page:
   repeated: list[int]
   chunks: list[Chunk]
   num_bytes: int
+  num_compared: int
 
   def gain(self, chunk: Chunk) -> float:
     """Nats that retrieval saves on a chunk's tokens."""
@@ -96,7 +101,7 @@ class Page:
     """All of it as JSON values."""
     content = dataclasses.asdict(self)
     for written, chunk in zip(content['chunks'], self.chunks, strict=True):
-      written |= {'overlap': chunk.overlap, 'gain': self.gain(chunk)}
+      written['gain'] = self.gain(chunk)
     return content
 
 
@@ -105,7 +110,8 @@ def make_table(page: Page) -> rich.table.Table:
   table = rich.table.Table(
     title=f'{page.title or "The text"}: {len(page.pieces) - 1:,} tokens',
     caption='Saved: nats that retrieval saves on the chunk. Worth: nats that the '
-    'neighbor saves on the chunk after, the others left in place.',
+    'neighbor saves on the chunk after, the others left in place. r(C): over the '
+    f'{page.num_compared} nearest.',
     box=rich.box.SIMPLE_HEAD,
   )
   for name in ('chunk', 'saved', 'r(C)'):
@@ -173,12 +179,14 @@ def _chunk(page: Page, number: int, chunk: Chunk) -> str:
   is_read = number < len(page.chunks)
   neighbors = ''.join(_neighbor(x, is_read) for x in chunk.neighbors)
   if not neighbors:
-    neighbors = '<p class="none">retrieved nothing</p>'
+    none = 'retrieved nothing' if is_read else 'nothing reads what it retrieved'
+    neighbors = f'<p class="none">{none}</p>'
   return (
     '<section><div class="text">'
     f'<h3>chunk {number} · retrieval saves {page.gain(chunk):+.2f} nats</h3>'
     f'<p>{tokens}</p></div><div class="found"><h3>what it retrieved, for the '
-    f'next · r(C) {chunk.overlap:.0%}</h3>{neighbors}</div></section>'
+    f'next · r(C) over the {page.num_compared} nearest '
+    f'{chunk.overlap:.0%}</h3>{neighbors}</div></section>'
   )
 
 

@@ -3,11 +3,14 @@
 """One document with what its chunks retrieved, as rows that a RETRO reads."""
 
 from collections.abc import Iterator
+from collections.abc import Sequence
 import dataclasses
 
 import numpy as np
 
 from experiments import retro_task
+from retrieval import retriever as retriever_lib
+from retro_jax import leakage
 from retro_jax import pipeline
 from retro_jax import windows as windows_lib
 
@@ -25,6 +28,8 @@ class Passage:
     neighbors: [C, N, R] int32.
     neighbor_mask: [C, N, R] bool.
     titles: [C][N] of the neighbors' documents, '' for none.
+    overlaps: [C] float64 r(C), see `leakage.overlaps`.
+    num_compared: nearest neighbors that r(C) is over, maybe more than N.
   """
 
   title: str
@@ -34,6 +39,8 @@ class Passage:
   neighbors: np.ndarray
   neighbor_mask: np.ndarray
   titles: list[list[str]]
+  overlaps: np.ndarray
+  num_compared: int
 
 
 def find(trained: retro_task.Trained, wanted: str, split: str) -> int:
@@ -42,14 +49,19 @@ def find(trained: retro_task.Trained, wanted: str, split: str) -> int:
   Args:
     trained: with the data.
     wanted: the document's title or id; '' for the first one of two chunks.
-    split: 'train' or 'valid'.
+    split: 'train', 'valid' or the name of an evaluation set.
 
   Returns:
     A chunk id.
 
   Raises:
-    ValueError: when the split has no such document.
+    ValueError: when there is no such split, or no such document in it.
   """
+  if split not in trained.data.splits:
+    raise ValueError(
+      f'split {split!r}: expected one that stands in {trained.data.root}: '
+      f'{", ".join(trained.data.splits) or "none does"}.'
+    )
   chunks = trained.data.chunks(split)
   documents = windows_lib.find_documents(chunks)
   if not wanted:
@@ -65,8 +77,17 @@ def find(trained: retro_task.Trained, wanted: str, split: str) -> int:
   )
 
 
+def _check_num_neighbors(k: int) -> None:
+  if k < 1:
+    raise ValueError(f'num_neighbors {k}: expected at least 1 to look at.')
+
+
 def of_store(
-  trained: retro_task.Trained, first_chunk: int, split: str, k: int
+  trained: retro_task.Trained,
+  first_chunk: int,
+  split: str,
+  k: int,
+  num_compared: int = leakage.NUM_NEIGHBORS,
 ) -> Passage:
   """A document of the data, with the neighbors found in preparation.
 
@@ -75,13 +96,15 @@ def of_store(
     first_chunk: of the document.
     split: that it belongs to.
     k: neighbors of each chunk.
+    num_compared: nearest neighbors that r(C) is over, at most those stored.
 
   Returns:
     The passage.
 
   Raises:
-    ValueError: for more neighbors than are stored.
+    ValueError: for more neighbors than are stored, or none.
   """
+  _check_num_neighbors(k)
   reader = retro_task.chunk_reader(trained.config, trained.data, split, k)
   chunks = reader.stores.chunks
   number = int(chunks.documents(np.array([first_chunk]))[0])
@@ -91,6 +114,10 @@ def of_store(
   there = row['neighbor_mask'].any(-1)
   ids = np.where(there, reader.stores.neighbors.ids(chunk_ids)[:, :k], -1)
   scores = reader.stores.neighbors.scores(chunk_ids)[:, :k]
+  num_compared = min(num_compared, reader.stores.neighbors.num_neighbors)
+  compared = leakage.whole_neighbors(
+    dataclasses.replace(reader, num_neighbors=num_compared)
+  )
   return Passage(
     chunks.tokens.title(number),
     tokens,
@@ -99,6 +126,8 @@ def of_store(
     row['neighbors'],
     row['neighbor_mask'],
     reader.stores.datastore.titles(ids),
+    leakage.overlaps(compared, chunk_ids),
+    num_compared,
   )
 
 
@@ -117,8 +146,9 @@ def of_text(
     The passage. Text that stands in the datastore finds itself.
 
   Raises:
-    ValueError: for text without a token.
+    ValueError: for text without a token, or no neighbors.
   """
+  _check_num_neighbors(k)
   data, m = trained.data, trained.model.config.chunk_length
   encoded = data.tokenizer.encode(text).ids
   if not len(encoded):
@@ -134,7 +164,24 @@ def of_text(
     found.tokens,
     found.mask,
     found.titles,
+    _overlaps(rows, found, data.tokenizer.bos_id),
+    k,
   )
+
+
+def _overlaps(
+  rows: Sequence[np.ndarray], found: retriever_lib.Retrieved, bos_id: int
+) -> np.ndarray:
+  """r(C) of chunks by all that was found for them: [C]."""
+  shares = np.zeros(len(rows))
+  for i, row in enumerate(rows):
+    own = row[row != bos_id].tolist()
+    others = (
+      tokens[there].tolist()
+      for tokens, there in zip(found.tokens[i], found.mask[i], strict=True)
+    )
+    shares[i] = leakage.longest_shared(own, others) / max(len(own), 1)
+  return shares
 
 
 @dataclasses.dataclass(frozen=True)

@@ -112,6 +112,13 @@ def longest_shared(
   return max((automaton.longest_run(n)[1] for n in neighbors), default=0)
 
 
+def whole_neighbors(reader: pipeline.ChunkReader) -> pipeline.ChunkReader:
+  """The same reader of whole neighbors, [N, F], which r(C) is measured with."""
+  return dataclasses.replace(
+    reader, neighbor_length=2 * reader.chunk_length, neighbor_part='full'
+  )
+
+
 def overlaps(
   reader: pipeline.ChunkReader,
   ids: Int[np.ndarray, ' n'],

@@ -20,6 +20,7 @@ from experiments import retro_task
 from experiments import stages
 from retrieval import chunks as chunks_lib
 from retrieval import key_values
+from retrieval import store
 from retro_jax import knn_lm
 from retro_jax import model
 from retro_jax import windows as windows_lib
@@ -184,6 +185,92 @@ def test_alone_equals_the_evaluation_and_rows_a_slow_search(
   assert rows['kNN-LM']['nats'] != pytest.approx(twin['nats'], rel=1e-3)
 
 
+def _add_evaluation_set(root, folder, valid_fraction):
+  """A copy of the data with a set 'some': a share of the same documents."""
+  shutil.copytree(root, folder)
+  data = retro_data.DataFolder(folder)
+  chunks = chunks_lib.build_chunk_store(
+    *(folder / 'chunks-some', data.tokens),
+    chunk_length=tiny_data.M,
+    split='valid',
+    valid_fraction=valid_fraction,
+  )
+  rng = np.random.default_rng(1)
+  tiny_data.write_neighbors(folder, 'some', chunks, data.chunks('train'), rng)
+  return data
+
+
+def test_split_and_overlap_hold_for_every_row(root, runs, workdir, tmp_path):
+  data = _add_evaluation_set(root, tmp_path / 'data', 0.2)
+  assert data.splits == ['all', 'some', 'train', 'valid']
+  runs['root'] = data.root
+  config = _config(
+    **{'ks': (4,), 'temperatures': (10.0,), 'lambdas': (0.3,)},
+    retro_workdir='retro',
+    tune_share=0.0,
+  )
+  config.evaluate.update({'split': 'some', 'overlap': 0.75})
+  config.evaluate.num_neighbors = (1,)
+  knn_lm_evaluate.run(config, str(workdir))
+  found, rows = _read(workdir)
+  some, valid = (
+    windows_lib.find_documents(data.chunks(split))
+    for split in ('some', 'valid')
+  )
+  assert 0 < len(some.index) < len(valid.index)
+  assert some.count.max() > 4  # there are several windows
+  assert {row['documents'] for row in rows.values()} == {len(some.index)}
+  (twin,) = retro_evaluate.evaluate_trained(_trained(data.root), config)
+  nats = twin.evaluation.summary()['nats']
+  assert rows['model alone']['nats'] == pytest.approx(nats, rel=1e-6)
+  assert found['evaluate']['split'] == 'some'
+
+
+def test_a_build_leaves_out_the_evaluation_set(root, runs, workdir, tmp_path):
+  data = _add_evaluation_set(root, tmp_path / 'data', 0.6)
+  runs['root'] = data.root
+  config = _config(model_workdir='twin')
+  config.evaluate.split = 'some'
+  train, some = (
+    windows_lib.find_documents(data.chunks(split)).index
+    for split in ('train', 'some')
+  )
+  both = np.intersect1d(train, some)
+  with pytest.raises(ValueError, match=f'{len(both)} of the {len(some)} docum'):
+    knn_lm_evaluate.run(config, str(workdir))
+  config.prepare.stages = 'datastore'
+  knn_lm_build.run(config, str(tmp_path))
+  folder = knn_lm_task.Folder.of(tmp_path)
+  pairs = key_values.KeyValueStore(folder.datastore)
+  assert pairs.num_documents == len(train) - len(both) > 0
+  pairs.check_without(data.tokens, some)
+  # One that does not stand is no reason not to build.
+  trained = _trained(data.root)
+  config.evaluate.split = 'none'
+  assert knn_lm_build.held_out_splits(trained, config) == ('valid',)
+
+
+def test_a_target_is_not_found_where_there_is_no_neighbor(root, tmp_path):
+  fields = {
+    'nats': np.ones(3, np.float32),
+    'targets': np.array([0, 0, 5], np.int32),
+    'document': np.zeros(3, np.int64),
+    'distances': np.array([[1, np.inf]] * 3, np.float32),
+    'values': np.array([[7, 0], [0, 0], [5, 0]], np.uint16),
+  }
+  writer = store.StoreWriter(tmp_path / 'found', 'token-neighbors', {})
+  writer.write(0, fields)
+  writer.publish(1)
+  chunks = retro_data.DataFolder(root).chunks('valid')
+  swept = knn_lm_evaluate.sweep(
+    store.Store.open(tmp_path / 'found', 'token-neighbors'),
+    knn_lm_evaluate.make_grids(_config(ks=(1, 2)).knn_lm),
+    chunks,
+    windows_lib.find_documents(chunks, 1),
+  )
+  assert swept.found == {1: pytest.approx(2 / 3), 2: pytest.approx(2 / 3)}
+
+
 def _hashes(workdir):
   return tiny_stores.file_hashes(knn_lm_task.Folder.of(workdir).datastore)
 
@@ -298,6 +385,27 @@ def test_keys_made_while_retrieving(root, runs, built, tmp_path):
   kept = ~np.isin(index, found['tuned_on'])
   nats = on.evaluation.nats[kept].sum()
   assert rows['model alone']['nats'] == pytest.approx(nats, rel=1e-6)
+
+
+def test_what_is_wrong_is_told_before_the_lookup(runs, workdir, monkeypatch):
+  monkeypatch.setattr(knn_lm_lookup, 'look_up', lambda *_: pytest.fail('begun'))
+
+  def refused(match, evaluate=(), **fields):
+    config = _config(**fields)
+    config.evaluate.update(dict(evaluate))
+    with pytest.raises((ValueError, FileNotFoundError), match=match):
+      knn_lm_evaluate.run(config, str(workdir))
+
+  refused('fixed.alpha=0.0 and', fixed={'alpha': 0.0})
+  refused('weight=1.0: expected', fixed={'weight': 1.0})
+  refused('num_neighbors 99', {'num_neighbors': (99,)}, retro_workdir='retro')
+  refused('overlap 0.7: expected', {'overlap': 0.7}, retro_workdir='retro')
+  refused('batch_size=3 does', {'batch_size': 3}, retro_workdir='retro')
+  refused('chunks-nowhere: no chunks', {'split': 'nowhere'})
+  monkeypatch.undo()
+  monkeypatch.setattr(knn_lm_task, 'load', lambda *_: _trained(runs['root']))
+  monkeypatch.setattr(knn_lm_lookup, 'look_up', lambda *_: pytest.fail('begun'))
+  refused('/missing.*a checkpoint', retro_workdir=str(workdir / 'missing'))
 
 
 def test_what_does_not_fit_is_told(runs, workdir, tmp_path):

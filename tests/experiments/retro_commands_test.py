@@ -134,6 +134,7 @@ def test_a_text_is_inspected_in_the_datastore_of_now(workdir):
   # It stands in the datastore: its first chunk finds itself.
   nearest = page.chunks[0].neighbors[0]
   assert nearest.id == number and nearest.overlap == 1
+  assert page.chunks[0].overlap == 1 and page.num_compared == 2
   assert nearest.distance == pytest.approx(0, abs=1e-4)
   assert page.on[:m] == pytest.approx(page.off[:m], abs=1e-4)
   assert page.on[m:] != pytest.approx(page.off[m:], abs=1e-4)

@@ -2,11 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """A document of a tiny run, looked at: figures against the loss, and the page."""
 
+import dataclasses
+import functools
 import html.parser
 import json
+import pathlib
 import re
 import types
 
+from absl import flags
 import numpy as np
 import pytest
 
@@ -14,6 +18,11 @@ from experiments import retro_inspect
 from experiments import retro_page
 from experiments import retro_passage
 from experiments import retro_task
+from retro_jax import attribution
+from retro_jax import evaluate
+from retro_jax import leakage
+from retro_jax import windows as windows_lib
+from tests.experiments import tiny_retro
 from tests.experiments import tiny_run
 from tests.retro_jax import tiny_data
 
@@ -66,6 +75,70 @@ def test_losses_are_those_of_evaluation(trained, page):
   # What nothing was retrieved for is equally likely; the rest is not.
   assert page.on[1:M] == pytest.approx(page.off[1:M], abs=1e-5)
   assert max(abs(a - b) for a, b in zip(page.on, page.off, strict=True)) > 0.01
+
+
+@pytest.mark.parametrize('retrieval', ['on', 'off'])
+def test_all_losses_are_the_evaluation_of_the_document(
+  trained, page, retrieval
+):
+  first, _ = _longest(trained)
+
+  def score(row):
+    nats = retro_task.batch_nll(trained.model, trained.params, row)
+    return np.asarray(nats).reshape(1, -1, M).sum(-1)
+
+  found = evaluate.evaluate(
+    score,
+    retro_task.chunk_reader(trained.config, trained.data, 'valid', 2),
+    sequence_chunks=trained.config.sequence_chunks,
+    batch_size=1,
+    retrieval=retrieval,
+  )
+  documents = windows_lib.find_documents(trained.data.chunks('valid'))
+  [number] = np.flatnonzero(documents.first == first)
+  nats = sum(getattr(page, retrieval))
+  assert nats == pytest.approx(found.nats[number], rel=1e-6)
+
+
+def test_overlap_is_over_more_neighbors_than_are_shown(trained, page):
+  first, count = _longest(trained)
+  root = trained.data.root
+  reader = tiny_data.reader(root, 'valid', tiny_data.K)
+  expected = leakage.overlaps(
+    dataclasses.replace(reader, neighbor_length=2 * M), first + np.arange(count)
+  )
+  assert [chunk.overlap for chunk in page.chunks] == expected.tolist()
+  assert page.num_compared == tiny_data.K
+  shown = [
+    max([x.overlap for x in c.neighbors], default=0) for c in page.chunks
+  ]
+  assert any(a < b for a, b in zip(shown, expected, strict=True))
+  content = page.to_json()
+  assert [chunk['overlap'] for chunk in content['chunks']] == expected.tolist()
+  assert f'r(C) over the {tiny_data.K} nearest' in retro_page.html_page(page)
+  less = retro_passage.of_store(trained, first, 'valid', 2, 1)
+  assert less.num_compared == 1 and less.overlaps.sum() < expected.sum()
+
+
+def test_overlap_of_a_text_is_over_what_is_shown(trained):
+  data = tiny_retro.Folder(trained.data.root)
+  tokens = data.chunks('train').tokens.document(0)
+  text = data.tokenizer.decode(tokens[1:])
+  passage = retro_passage.of_text(
+    dataclasses.replace(trained, data=data), text, 4
+  )
+  chunks = retro_inspect._chunks(passage, M, data.tokenizer)
+  shown = [max(x.overlap for x in c.neighbors) for c in chunks[:-1]]
+  assert passage.num_compared == 4 and max(shown) > 0
+  assert [chunk.overlap for chunk in chunks[:-1]] == shown
+
+
+def test_repetition_is_told_at_window_borders(trained, page):
+  first, count = _longest(trained)
+  reader = retro_task.chunk_reader(trained.config, trained.data, 'valid', 2)
+  whole = reader.read(first + np.arange(count)[None])
+  expected = attribution.repeated(whole, M)[0, : len(page.repeated)]
+  assert page.repeated == expected.tolist() and max(page.repeated) > 0
 
 
 def test_neighbors_are_those_of_the_data(trained, page):
@@ -152,8 +225,9 @@ def test_text_is_no_markup():
     on=[0.0, 1.0, 2.0],
     off=[0.0, 2.0, 1.5],
     repeated=[0, 4, 0],
-    chunks=[retro_page.Chunk(0, 3, [neighbor])],
+    chunks=[retro_page.Chunk(0, 3, [neighbor], 0.25)],
     num_bytes=len(bad) + 1,
+    num_compared=1,
   )
   content = retro_page.html_page(page)
   assert '<script' not in content and content.count('&lt;script&gt;') == 5
@@ -197,3 +271,49 @@ def test_bad_input_is_named(monkeypatch, workdir, trained, tmp_path):
     _run(monkeypatch, workdir, num_neighbors=())
   with pytest.raises(ValueError, match='text is empty'):
     retro_passage.of_text(trained, '', 2)
+  latin = tmp_path / 'latin.txt'
+  latin.write_bytes('café'.encode('latin-1'))
+  with pytest.raises(ValueError, match='latin.txt: expected UTF-8 text'):
+    _run(monkeypatch, workdir, text_file=str(latin))
+  with pytest.raises(ValueError, match='evaluate.num_neighbors .*above 0'):
+    _run(monkeypatch, workdir, num_neighbors=(0,))
+  with pytest.raises(ValueError, match='num_neighbors 0: expected at least 1'):
+    retro_passage.of_store(trained, 0, 'valid', 0)
+  with pytest.raises(ValueError, match="'no': .*: all, train, valid"):
+    _run(monkeypatch, workdir, split='no')
+
+
+def test_text_is_read_as_utf8_whatever_the_locale(monkeypatch, tmp_path):
+  read, path = pathlib.Path.read_text, tmp_path / 'one.txt'
+  path.write_bytes('Ünder 日本'.encode())
+  monkeypatch.setattr(  # as where the locale is another
+    pathlib.Path,
+    'read_text',
+    lambda self, encoding='latin-1': read(self, encoding),
+  )
+  assert retro_inspect._read_text(path) == 'Ünder 日本'
+
+
+def test_a_text_without_bytes_is_reported(monkeypatch, workdir, page, capsys):
+  none = dataclasses.replace(page, num_bytes=0)
+  monkeypatch.setattr(retro_inspect, 'inspect', lambda *_: none)
+  _run(monkeypatch, workdir, output=str(workdir / 'none.html'))
+  assert 'bits per byte with retrieval' in capsys.readouterr().out
+
+
+def test_split_may_be_an_evaluation_set(monkeypatch, trained):
+  values = flags.FlagValues()
+  defined = {
+    name: functools.partial(getattr(flags, name), flag_values=values)
+    for name in ('DEFINE_string', 'DEFINE_enum')
+  }
+  monkeypatch.setattr(retro_inspect, 'flags', types.SimpleNamespace(**defined))
+  retro_inspect._define_flags()
+  values(['retro_inspect', '--split=all'])
+  data = trained.data
+  everything, datastore = data.chunks('all'), data.chunks('train')
+  rng = np.random.default_rng(2)
+  tiny_data.write_neighbors(data.root, 'all', everything, datastore, rng)
+  first = retro_passage.find(trained, 'Title 9', values.split)
+  passage = retro_passage.of_store(trained, first, values.split, 2)
+  assert passage.title == 'Title 9'
