@@ -18,6 +18,22 @@ documents of Simple English Wikipedia in documents.jsonl.xz, of which the first
     --config=configs/retro_pretrain_small.py --workdir=runs/simplewiki/retro \
     --config.evaluate.twin_workdir=runs/simplewiki/twin \
     --config.evaluate.oracle=True
+
+What there is to see in it:
+
+  C=--config=configs/retro_pretrain_small.py
+  T=--config.evaluate.twin_workdir=runs/simplewiki/twin
+  python -m experiments.retro_sample $C --workdir=runs/simplewiki/retro \
+    --prompt='Berlin is the capital of' --stream
+  python -m experiments.retro_inspect $C --workdir=runs/simplewiki/retro
+  python -m experiments.retro_leakage $C --workdir=runs/simplewiki/retro $T
+  python -m experiments.retro_sweep $C --workdir=runs/simplewiki/retro \
+    --sweep=datastore
+  python -m experiments.retro_tables --run=retro=runs/simplewiki/retro \
+    --table=13 --table=14 --table=leakage --output=tables
+
+Results go into --workdir; --config.evaluate.workdir names the run where they
+should not stand beside it.
 """
 
 import ml_collections

@@ -15,7 +15,11 @@ After the commands of retro_pretrain_small:
     --workdir=runs/simplewiki/retrofit \
     --config.evaluate.twin_workdir=runs/simplewiki/twin
 
-RETRO[OFF] and the twin are then one row, to the last digit.
+RETRO[OFF] and the twin are then one row, to the last digit. Beside RETRO from
+scratch:
+
+  python -m experiments.retro_tables --table=retrofit --output=tables \
+    --run=retrofit=runs/simplewiki/retrofit --run=scratch=runs/simplewiki/retro
 """
 
 import ml_collections

@@ -168,9 +168,10 @@ def find(workdir: str, *, step: int | None = None) -> Saved:
   steps = sorted(int(p.name) for p in folder.glob('*') if p.name.isdigit())
   if not steps or (step is not None and step not in steps):
     wanted = 'a checkpoint' if step is None else f'checkpoint {step}'
+    there = f'those of steps {steps}' if steps else 'none'
     raise FileNotFoundError(
-      f'{folder}: expected {wanted}, found steps {steps or "none"}; '
-      'train first, with the same --workdir.'
+      f'{folder}: expected {wanted}, found {there}; train first, with the same '
+      '--workdir.'
     )
   step = steps[-1] if step is None else step
   found = ocp.metadata(folder / str(step), checkpointable_name='state')

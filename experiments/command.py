@@ -86,6 +86,7 @@ def changed(
 
 def main_of_script(script: Callable[[list[str]], None]) -> None:
   """Runs what has no --config: bad input ends in one line and exit code 1."""
+  logging.get_absl_handler().addFilter(_is_worth_showing)
   try:
     app.run(script, flags_parser=_parse)
   except (ValueError, OSError) as error:

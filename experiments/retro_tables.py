@@ -293,7 +293,9 @@ def plot(table: retro_paper.Table, runs: Runs, path: pathlib.Path) -> bool:
     for head, text in zip(table.columns, row.paper, strict=True):
       if not math.isnan(_number(text)):
         series.setdefault(f'paper: {head}', []).append((_number(text), i))
-    for head, cell in zip(table.ours, found, strict=True):
+    for head, cell, source in zip(table.ours, found, row.ours, strict=True):
+      if source and source.field == 'share':  # of chunks, on no common axis
+        continue
       for name, value in cell:
         label = head if row.ours[0] and row.ours[0].run else f'{name}: {head}'
         series.setdefault(f'ours, {label}', []).append((value, i))
@@ -305,7 +307,7 @@ def plot(table: retro_paper.Table, runs: Runs, path: pathlib.Path) -> bool:
   axes.grid(alpha=0.3)
   axes.set_title(table.title)
   figure.legend(loc='outside lower center', ncols=3, fontsize='small')
-  figure.savefig(path, dpi=110)
+  figure.savefig(path, dpi=110, bbox_inches='tight')
   pyplot.close(figure)
   return True
 

@@ -325,6 +325,7 @@ def _check_data(
         'name data of the same tokenizer.'
       )
     logging.warning(
-      '%s was trained on other data: its %s is %s, that of %s is %s.',
-      *(workdir, name, trained_on[name], data.root, here[name]),
+      '%s was trained on other data than those of %s (%s %s, here %s): as it '
+      'should be after retro_update, otherwise perhaps the wrong folder.',
+      *(workdir, data.root, name, trained_on[name], here[name]),
     )

@@ -60,10 +60,12 @@ class Retriever:
       k: neighbors for each.
 
     Returns:
-      Neighbors, best first.
+      Neighbors, best first; none for a text of blanks, which says nothing.
     """
     vectors = self.embedder.embed_texts(list(texts))
     ids, scores = self.searcher.search(vectors, k)
+    said = np.array([bool(text.strip()) for text in texts], bool)[:, None]
+    ids, scores = np.where(said, ids, -1), np.where(said, scores, -np.inf)
     tokens, mask = self.datastore.gather(
       ids, self.neighbor_length, self.neighbor_part
     )

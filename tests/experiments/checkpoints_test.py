@@ -75,7 +75,7 @@ def test_half_written_step_is_passed_over(tmp_path):
   (half / 'state' / 'd').write_bytes(b'half')
   with _open(tmp_path) as saver:
     assert saver.latest_step() is None
-  with pytest.raises(FileNotFoundError, match='found steps none'):
+  with pytest.raises(FileNotFoundError, match='a checkpoint, found none'):
     checkpoints.load_params(str(tmp_path))
 
 

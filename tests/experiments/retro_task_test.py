@@ -89,7 +89,7 @@ def test_other_data_are_named(workdir, tmp_path, caplog):
     retro_task.load(workdir)
     assert 'was trained on other data' not in caplog.text
     retro_task.load(tmp_path)
-  assert 'its neighbors-train is older' in caplog.text
+  assert 'neighbors-train older, here' in caplog.text
 
 
 def test_a_checkpoint_without_fingerprints_loads(workdir, tmp_path):

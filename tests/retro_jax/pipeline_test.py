@@ -146,6 +146,10 @@ def test_new_text_reads_the_same_part(root):
     tokens, mask = datastore.gather(ids, R, part)
     np.testing.assert_array_equal(found.tokens, tokens)
     np.testing.assert_array_equal(found.mask, mask)
+  blank = retriever.retrieve(['a', ' '], 2)
+  assert blank.ids.tolist() == [[3, -1], [-1, -1]]
+  assert blank.scores[1].tolist() == [-np.inf] * 2
+  assert not blank.mask[1].any()
 
 
 def test_oracle_is_the_chunk_and_what_follows_it(root):
