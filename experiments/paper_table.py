@@ -16,9 +16,11 @@ class Source:
     field: of a row, such as bits_per_byte.
     mode: on, off, twin or shuffled for RETRO with retrieval, without, its twin
       and the control; '' takes the first row of any.
-    file: of the run's folder; 'a.json|b.json' is b where a has no such figure.
+    file: of the run's folder.
+    otherwise: file that is read where `file` has no such figure.
     where: what else the row must say, as (name, value).
     run: name of the run that has it; '' for any.
+    drawn: whether it belongs on the picture's axis.
   """
 
   field: str = 'bits_per_byte'
@@ -26,6 +28,8 @@ class Source:
   file: str = 'evaluation.json'
   where: tuple[str, float | str] | None = None
   run: str = ''
+  otherwise: str = ''
+  drawn: bool = True
 
 
 @dataclasses.dataclass(frozen=True)

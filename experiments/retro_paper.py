@@ -11,16 +11,20 @@ import dataclasses
 from experiments.paper_table import Row
 from experiments.paper_table import Source
 from experiments.paper_table import Table
-
-_MODES = ('twin', 'off', 'on')
-_PERPLEXITY = 'word_perplexity'
-# A kNN-LM is reported on the half of the documents that did not tune it, and with
-# it the others.
-_SAME_TEXT = 'knn_lm.json|evaluation.json'
+from experiments.retro_paper_figures import LEAKAGE
+from experiments.retro_paper_figures import MODES
+from experiments.retro_paper_figures import PERPLEXITY
+from experiments.retro_paper_figures import RETROFIT
+from experiments.retro_paper_figures import SIZES
 
 
 def _three(field: str, file: str, run: str = '') -> list[Source]:
-  return [Source(field, mode, file, run=run) for mode in _MODES]
+  return [Source(field, mode, file, run=run) for mode in MODES]
+
+
+def _same_text(mode: str) -> Source:
+  """Beside a kNN-LM on the documents that this was not tuned on, too."""
+  return Source(PERPLEXITY, mode, 'knn_lm.json', otherwise='evaluation.json')
 
 
 def _answered(name: str, *modes: str) -> list[Source]:
@@ -54,7 +58,7 @@ TABLE_3 = Table(
     Row(
       'Wikitext103',
       ('perplexity', '3072 tokens, overlap 75 % or 87.5 %'),
-      _three(_PERPLEXITY, 'evaluation.json', 'wikitext103'),
+      _three(PERPLEXITY, 'evaluation.json', 'wikitext103'),
     ),
     Row(
       'Curation Corpus',
@@ -69,7 +73,7 @@ TABLE_3 = Table(
     Row(
       'Natural Questions',
       ('exact match', 'fine-tuned, 20 passages, greedy'),
-      _answered('nq_open:test', *_MODES),
+      _answered('nq_open:test', *MODES),
     ),
   ],
   scale='up to 7.5 B parameters, 419 B training tokens, 1.75 T in the datastore',
@@ -91,17 +95,17 @@ TABLE_4 = Table(
     Row(
       'baseline transformer',
       ('-', '21.53', '22.96'),
-      [Source(_PERPLEXITY, 'twin', _SAME_TEXT)],
+      [_same_text('twin')],
     ),
     Row(
       "kNN-LM (the paper's own), Wikipedia",
       ('4B', '18.52', '19.54'),
-      [Source(_PERPLEXITY, 'knn', 'knn_lm.json')],
+      [Source(PERPLEXITY, 'knn', 'knn_lm.json')],
     ),
     Row(
       'RETRO, Wikipedia',
       ('4B', '18.46', '18.97'),
-      [Source(_PERPLEXITY, 'on', _SAME_TEXT)],
+      [_same_text('on')],
     ),
     Row('RETRO, C4', ('174B', '12.87', '10.23'), [None]),
     Row('RETRO, MassiveText 1 %', ('18B', '18.92', '20.33'), [None]),
@@ -191,8 +195,6 @@ TABLE_13 = Table(
   'embeddings, without that start, are to be compared with each other.',
 )
 
-_SIZES = ('172M', '425M', '1.5B', '7.5B')
-
 
 def _sizes(name: str, figures: str, source: Source) -> Row:
   """A row of Table 14, its four figures between blanks."""
@@ -204,9 +206,7 @@ def _modes(source: Source, name: str, figures: str) -> list[Row]:
   labels = ('baseline', 'RETRO[OFF]', 'RETRO[ON]')
   return [
     _sizes(f'{name}, {label}', text, dataclasses.replace(source, mode=mode))
-    for label, mode, text in zip(
-      labels, _MODES, figures.split('|'), strict=True
-    )
+    for label, mode, text in zip(labels, MODES, figures.split('|'), strict=True)
   ]
 
 
@@ -243,7 +243,7 @@ NEIGHBORS = {
 
 TABLE_14 = Table(
   title='Full results: bits per byte, accuracy, perplexity',
-  columns=_SIZES,
+  columns=SIZES,
   ours=('ours',),
   rows=[
     *_modes(Source(), 'held-out documents of ours', '- - - -|- - - -|- - - -'),
@@ -279,7 +279,7 @@ TABLE_14 = Table(
       '.69 .63 .56 .52|.68 .64 .57 .51|.66 .61 .55 .50',
     ),
     *_modes(
-      Source(_PERPLEXITY, run='wikitext103'),
+      Source(PERPLEXITY, run='wikitext103'),
       'Wikitext103 perplexity',
       '25.62 19.29 13.98 10.65|25.88 19.78 13.89 10.40|3.32 2.96 2.53 2.22',
     ),
@@ -328,82 +328,6 @@ TABLE_15 = Table(
   ],
   scale='7 to 280 B parameters; Enron and YouTube subtitles are left out',
   note='Name the run of each set as the set.',
-)
-
-# From Tables 4 and 14, section 4.2 and appendix C.2.
-RETROFIT = Table(
-  title='RETROfit against RETRO from scratch: bits per byte, perplexity',
-  columns=(
-    *(f'C4, {size}' for size in _SIZES),
-    'Wikitext103, valid',
-    'Wikitext103, test',
-  ),
-  ours=('bits per byte', 'perplexity of a word'),
-  rows=[
-    Row(
-      name,
-      paper,
-      [Source(mode=mode, run=run), Source(_PERPLEXITY, mode, run=run)],
-    )
-    for name, mode, run, paper in (
-      (
-        'baseline',
-        'twin',
-        '',
-        ('.98', '.92', '.84', '.78', '21.53', '22.96'),
-      ),
-      ('RETROfit, off', 'off', 'retrofit', ('= baseline',) * 6),
-      (
-        'RETROfit, on',
-        'on',
-        'retrofit',
-        ('-', '-', '-', '-', '18.46', '18.97'),
-      ),
-      (
-        'RETRO from scratch, off',
-        'off',
-        'scratch',
-        ('.98', '.92', '.84', '.78', '-', '-'),
-      ),
-      (
-        'RETRO from scratch, on',
-        'on',
-        'scratch',
-        ('.82', '.77', '.71', '.66', *('worse than baseline',) * 2),
-      ),
-    )
-  ],
-  scale='C4: 419 B training tokens, RETROfit on 3 % of their sequences; '
-  'Wikitext103: baseline of 35,000 steps of 128 x 3072 tokens, RETROfit from '
-  'there, which retrieves from Wikipedia',
-  note='No figure of RETROfit on C4 (its Figure 5) is recorded here; with frozen '
-  'weights off is the baseline itself. From scratch it over-fits Wikitext103. '
-  'Name the runs retrofit and scratch; the baseline is the twin that they were '
-  'evaluated beside, with evaluate.twin_workdir.',
-)
-
-# Figures 6, 10, 11 and 12 have no numbers.
-LEAKAGE = Table(
-  title='Bits per byte over chunks with r(C) <= alpha',
-  columns=('RETRO below the baseline',),
-  ours=('chunks', 'baseline', 'RETRO[OFF]', 'RETRO[ON]'),
-  rows=[
-    Row(
-      f'alpha {12.5 * i:g} %',
-      ('yes',),
-      [
-        Source('share', '', 'leakage.json', ('alpha', i / 8)),
-        *(
-          Source('bits_per_byte', mode, 'leakage.json', ('alpha', i / 8))
-          for mode in _MODES
-        ),
-      ],
-    )
-    for i in range(1, 9)
-  ],
-  scale='7.5 B parameters; C4, Curation, Wikitext103, Wikipedia and the Pile',
-  note='The paper draws curves and gives no figures: RETRO is below the baseline '
-  'down to 12.5 % on all five, and gains the more the more overlaps.',
 )
 
 TABLES = {

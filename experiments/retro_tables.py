@@ -111,7 +111,8 @@ def _fits(row: Mapping[str, Any], source: retro_paper.Source) -> bool:
 
 def find(source: retro_paper.Source | None, folder: pathlib.Path) -> float:
   """A figure of a run, NaN where there is none."""
-  for file in source.file.split('|') if source else ():
+  files = (source.file, source.otherwise) if source else ()
+  for file in filter(None, files):
     for row in read_rows(folder / file):
       if _fits(row, source):
         value = row.get(source.field)
@@ -294,9 +295,7 @@ def plot(table: retro_paper.Table, runs: Runs, path: pathlib.Path) -> bool:
       if not math.isnan(_number(text)):
         series.setdefault(f'paper: {head}', []).append((_number(text), i))
     for head, cell, source in zip(table.ours, found, row.ours, strict=True):
-      if source and source.field == 'share':  # of chunks, on no common axis
-        continue
-      for name, value in cell:
+      for name, value in cell if source and source.drawn else ():
         label = head if row.ours[0] and row.ours[0].run else f'{name}: {head}'
         series.setdefault(f'ours, {label}', []).append((value, i))
   for label, points in series.items():

@@ -195,9 +195,7 @@ def build_duplicate_store(
   """
   for source in (tokens, *evaluation):
     source.check_tokenizer(tokenizer)
-  fields = _fields(tokens, valid_fraction, settings, evaluation)
-  if added:
-    fields['added'] = sorted(added)
+  fields = _fields(tokens, valid_fraction, settings, evaluation, added)
   with contextlib.suppress(FileNotFoundError):
     found = store.Store.open(path, KIND).fields.get(_COMPARED)
     fields.pop(_COMPARED, None)
@@ -253,7 +251,9 @@ def compared_with(found: store.Store) -> dict[str, str]:
   return dict(zip(names, found.fields.get(_COMPARED, []), strict=True))
 
 
-def _fields(tokens, valid_fraction, settings, evaluation) -> dict[str, Any]:
+def _fields(
+  tokens, valid_fraction, settings, evaluation, added
+) -> dict[str, Any]:
   """What determines the list; what is not asked for adds no field."""
   import rensa
 
@@ -267,6 +267,8 @@ def _fields(tokens, valid_fraction, settings, evaluation) -> dict[str, Any]:
     fields['band_rows'] = settings.band_rows
   if evaluation:
     fields[_COMPARED] = [source.store.fingerprint for source in evaluation]
+  if added:
+    fields['added'] = sorted(added)
   return fields
 
 

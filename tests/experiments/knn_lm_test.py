@@ -2,14 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The commands of kNN-LM on a tiny model and data folder."""
 
-import functools
 import json
 import shutil
 
 import numpy as np
 import pytest
 
-from configs import knn_lm_small
 from experiments import knn_lm_build
 from experiments import knn_lm_evaluate
 from experiments import knn_lm_lookup
@@ -22,49 +20,15 @@ from retrieval import chunks as chunks_lib
 from retrieval import key_values
 from retrieval import store
 from retro_jax import knn_lm
-from retro_jax import model
 from retro_jax import windows as windows_lib
+from tests.experiments import tiny_knn_lm
 from tests.retrieval import tiny_stores
-from tests.retro_jax import tiny
 from tests.retro_jax import tiny_data
 
 
 @pytest.fixture(scope='module')
 def root(tmp_path_factory):
   return tiny_data.make(tmp_path_factory.mktemp('data'))
-
-
-def _config(**fields):
-  config = knn_lm_small.get_config('test')
-  config.model.chunk_length = tiny_data.M
-  config.model.neighbor_length = tiny_data.R
-  config.evaluate.max_documents = 0
-  config.knn_lm.tokens_per_shard = 80
-  config.knn_lm.update(fields)
-  return config
-
-
-_params = functools.cache(tiny.params)
-
-
-def _trained(root, twin=True, seed=0):
-  sizes = tiny.config(
-    vocab_size=300,
-    chunk_length=tiny_data.M,
-    neighbor_length=tiny_data.R,
-    num_layers=1,
-    cca_layers=() if twin else (1,),
-    encoder_num_layers=1,
-  )
-  config = _config()
-  config.retrieval = not twin
-  return retro_task.Trained(
-    config=config,
-    data=retro_data.DataFolder(root),
-    model=model.Retro(sizes),
-    params=_params(sizes, seed),
-    step=20,
-  )
 
 
 @pytest.fixture
@@ -74,7 +38,9 @@ def runs(root, monkeypatch):
 
   def load(workdir, data_dir='', **unused_placement):
     name = str(workdir).split('/')[-1]
-    return _trained(where['root'], name != 'retro', seed=int(name == 'other'))
+    return tiny_knn_lm.trained(
+      where['root'], name != 'retro', seed=int(name == 'other')
+    )
 
   monkeypatch.setattr(retro_task, 'load', load)
   monkeypatch.setattr(knn_lm_lookup, 'TOKENS_PER_SHARD', 60)
@@ -87,8 +53,10 @@ def built(root, tmp_path_factory):
   """A datastore of the twin, with its index."""
   folder = tmp_path_factory.mktemp('built')
   with pytest.MonkeyPatch.context() as patch:
-    patch.setattr(retro_task, 'load', lambda *_, **__: _trained(root))
-    knn_lm_build.run(_config(), str(folder))
+    patch.setattr(
+      retro_task, 'load', lambda *_, **__: tiny_knn_lm.trained(root)
+    )
+    knn_lm_build.run(tiny_knn_lm.config(), str(folder))
   return folder
 
 
@@ -117,7 +85,7 @@ def test_the_datastore_is_every_training_token(root, built):
 
 
 def test_the_table_reports_what_was_not_tuned_on(root, runs, workdir, capsys):
-  config = _config(retro_workdir='retro')
+  config = tiny_knn_lm.config(retro_workdir='retro')
   knn_lm_evaluate.run(config, str(workdir))
   found, rows = _read(workdir)
   assert list(rows) == [
@@ -125,7 +93,9 @@ def test_the_table_reports_what_was_not_tuned_on(root, runs, workdir, capsys):
     *("kNN-LM, paper's", 'RETRO, k=2', 'RETRO off'),
   ]
   number = len(
-    windows_lib.find_documents(_trained(root).data.chunks('valid')).index
+    windows_lib.find_documents(
+      tiny_knn_lm.trained(root).data.chunks('valid')
+    ).index
   )
   for row in rows.values():
     assert row['documents'] == number - len(found['tuned_on']) > 0
@@ -156,16 +126,16 @@ def test_alone_equals_the_evaluation_and_rows_a_slow_search(
 ):
   """Everything reported, one setting, against all pairs of query and key."""
   setting = {'ks': (4,), 'temperatures': (10.0,), 'lambdas': (0.3,)}
-  config = _config(tune_share=0.0, **setting)
+  config = tiny_knn_lm.config(tune_share=0.0, **setting)
   knn_lm_evaluate.run(config, str(workdir))
   _, rows = _read(workdir)
-  (twin,) = retro_evaluate.evaluate_trained(_trained(root), config)
+  (twin,) = retro_evaluate.evaluate_trained(tiny_knn_lm.trained(root), config)
   twin = twin.evaluation.summary()
   for name in ('bits_per_byte', 'word_perplexity', 'documents', 'bytes'):
     assert rows['model alone'][name] == pytest.approx(twin[name], rel=1e-6)
   pairs = key_values.KeyValueStore(knn_lm_task.Folder.of(workdir).datastore)
   keys = np.asarray(pairs.keys[:], np.float64)
-  trained = _trained(root)
+  trained = tiny_knn_lm.trained(root)
   reader = retro_task.chunk_reader(trained.config, trained.data, 'valid', 0)
   documents = windows_lib.find_documents(reader.stores.chunks)
   with knn_lm_task.features(trained, config, 8) as features:
@@ -185,26 +155,11 @@ def test_alone_equals_the_evaluation_and_rows_a_slow_search(
   assert rows['kNN-LM']['nats'] != pytest.approx(twin['nats'], rel=1e-3)
 
 
-def _add_evaluation_set(root, folder, valid_fraction):
-  """A copy of the data with a set 'some': a share of the same documents."""
-  shutil.copytree(root, folder)
-  data = retro_data.DataFolder(folder)
-  chunks = chunks_lib.build_chunk_store(
-    *(folder / 'chunks-some', data.tokens),
-    chunk_length=tiny_data.M,
-    split='valid',
-    valid_fraction=valid_fraction,
-  )
-  rng = np.random.default_rng(1)
-  tiny_data.write_neighbors(folder, 'some', chunks, data.chunks('train'), rng)
-  return data
-
-
 def test_split_and_overlap_hold_for_every_row(root, runs, workdir, tmp_path):
-  data = _add_evaluation_set(root, tmp_path / 'data', 0.2)
+  data = tiny_knn_lm.add_evaluation_set(root, tmp_path / 'data', 0.2)
   assert data.splits == ['all', 'some', 'train', 'valid']
   runs['root'] = data.root
-  config = _config(
+  config = tiny_knn_lm.config(
     **{'ks': (4,), 'temperatures': (10.0,), 'lambdas': (0.3,)},
     retro_workdir='retro',
     tune_share=0.0,
@@ -220,16 +175,18 @@ def test_split_and_overlap_hold_for_every_row(root, runs, workdir, tmp_path):
   assert 0 < len(some.index) < len(valid.index)
   assert some.count.max() > 4  # there are several windows
   assert {row['documents'] for row in rows.values()} == {len(some.index)}
-  (twin,) = retro_evaluate.evaluate_trained(_trained(data.root), config)
+  (twin,) = retro_evaluate.evaluate_trained(
+    tiny_knn_lm.trained(data.root), config
+  )
   nats = twin.evaluation.summary()['nats']
   assert rows['model alone']['nats'] == pytest.approx(nats, rel=1e-6)
   assert found['evaluate']['split'] == 'some'
 
 
 def test_a_build_leaves_out_the_evaluation_set(root, runs, workdir, tmp_path):
-  data = _add_evaluation_set(root, tmp_path / 'data', 0.6)
+  data = tiny_knn_lm.add_evaluation_set(root, tmp_path / 'data', 0.6)
   runs['root'] = data.root
-  config = _config(model_workdir='twin')
+  config = tiny_knn_lm.config(model_workdir='twin')
   config.evaluate.split = 'some'
   train, some = (
     windows_lib.find_documents(data.chunks(split)).index
@@ -245,7 +202,7 @@ def test_a_build_leaves_out_the_evaluation_set(root, runs, workdir, tmp_path):
   assert pairs.num_documents == len(train) - len(both) > 0
   pairs.check_without(data.tokens, some)
   # One that does not stand is no reason not to build.
-  trained = _trained(data.root)
+  trained = tiny_knn_lm.trained(data.root)
   config.evaluate.split = 'none'
   assert knn_lm_build.held_out_splits(trained, config) == ('valid',)
 
@@ -264,7 +221,7 @@ def test_a_target_is_not_found_where_there_is_no_neighbor(root, tmp_path):
   chunks = retro_data.DataFolder(root).chunks('valid')
   swept = knn_lm_evaluate.sweep(
     store.Store.open(tmp_path / 'found', 'token-neighbors'),
-    knn_lm_evaluate.make_grids(_config(ks=(1, 2)).knn_lm),
+    knn_lm_evaluate.make_grids(tiny_knn_lm.config(ks=(1, 2)).knn_lm),
     chunks,
     windows_lib.find_documents(chunks, 1),
   )
@@ -286,9 +243,9 @@ def test_a_killed_build_and_lookup_end_with_the_same_bytes(
       raise KeyboardInterrupt
     return read(*args, **kwargs)
 
-  config = _config(model_workdir='twin')
+  config = tiny_knn_lm.config(model_workdir='twin')
   config.prepare.stages = 'datastore'
-  knn_lm_evaluate.run(_config(), str(workdir))
+  knn_lm_evaluate.run(tiny_knn_lm.config(), str(workdir))
   monkeypatch.setattr(knn_lm, 'read_tokens', killed)
   with pytest.raises(KeyboardInterrupt):
     knn_lm_build.run(config, str(tmp_path))
@@ -299,7 +256,9 @@ def test_a_killed_build_and_lookup_end_with_the_same_bytes(
   knn_lm_build.run(config, str(tmp_path))
   assert _hashes(tmp_path) == _hashes(built)
   before, _ = _read(workdir)
-  knn_lm_evaluate.run(_config(), str(workdir))  # nothing is looked up again
+  knn_lm_evaluate.run(
+    tiny_knn_lm.config(), str(workdir)
+  )  # nothing is looked up again
   assert _read(workdir)[0] == before
 
 
@@ -309,7 +268,7 @@ def test_two_processes_build_and_look_up_as_one(
   """The second one works first, and then waits for the other one's share."""
 
   def share(index):
-    config = _config(model_workdir='twin')
+    config = tiny_knn_lm.config(model_workdir='twin')
     config.prepare.update({'process_index': index, 'process_count': 2})
     return config
 
@@ -328,7 +287,7 @@ def test_two_processes_build_and_look_up_as_one(
   together(knn_lm_build.run, tmp_path)
   assert _hashes(tmp_path) == _hashes(built)
   together(knn_lm_evaluate.run, tmp_path)
-  knn_lm_evaluate.run(_config(), str(workdir))
+  knn_lm_evaluate.run(tiny_knn_lm.config(), str(workdir))
   assert _read(tmp_path)[0]['rows'] == _read(workdir)[0]['rows']
 
 
@@ -352,7 +311,7 @@ def overlapping(root, tmp_path):
 def test_an_evaluated_document_in_the_datastore_is_refused(
   overlapping, runs, workdir, tmp_path
 ):
-  trained = _trained(overlapping.root)
+  trained = tiny_knn_lm.trained(overlapping.root)
   train, valid = (
     windows_lib.find_documents(trained.data.chunks(split)).index
     for split in ('train', 'valid')
@@ -362,10 +321,10 @@ def test_an_evaluated_document_in_the_datastore_is_refused(
   runs['root'] = overlapping.root
   found = f'holds {len(both)} of the {len(valid)} documents.*one is .d'
   with pytest.raises(ValueError, match=found) as error:
-    knn_lm_evaluate.run(_config(), str(workdir))
+    knn_lm_evaluate.run(tiny_knn_lm.config(), str(workdir))
   assert '\n' not in str(error.value)
   # One built beside them leaves them out.
-  config = _config(model_workdir='twin')
+  config = tiny_knn_lm.config(model_workdir='twin')
   knn_lm_build.run(config, str(tmp_path))
   pairs = key_values.KeyValueStore(knn_lm_task.Folder.of(tmp_path).datastore)
   assert pairs.num_documents == len(train) - len(both)
@@ -373,15 +332,19 @@ def test_an_evaluated_document_in_the_datastore_is_refused(
 
 
 def test_keys_made_while_retrieving(root, runs, built, tmp_path):
-  config = _config(model_workdir='retro', retrieval=True)
+  config = tiny_knn_lm.config(model_workdir='retro', retrieval=True)
   config.knn_lm.max_documents = 5
   knn_lm_build.run(config, str(tmp_path))
   knn_lm_evaluate.run(config, str(tmp_path))
   found, rows = _read(tmp_path)
   assert found['datastore']['documents'] == 5
   config.evaluate.num_neighbors = (2,)
-  on = retro_evaluate.evaluate_trained(_trained(root, twin=False), config)[0]
-  index = windows_lib.find_documents(_trained(root).data.chunks('valid')).index
+  on = retro_evaluate.evaluate_trained(
+    tiny_knn_lm.trained(root, twin=False), config
+  )[0]
+  index = windows_lib.find_documents(
+    tiny_knn_lm.trained(root).data.chunks('valid')
+  ).index
   kept = ~np.isin(index, found['tuned_on'])
   nats = on.evaluation.nats[kept].sum()
   assert rows['model alone']['nats'] == pytest.approx(nats, rel=1e-6)
@@ -391,7 +354,7 @@ def test_what_is_wrong_is_told_before_the_lookup(runs, workdir, monkeypatch):
   monkeypatch.setattr(knn_lm_lookup, 'look_up', lambda *_: pytest.fail('begun'))
 
   def refused(match, evaluate=(), **fields):
-    config = _config(**fields)
+    config = tiny_knn_lm.config(**fields)
     config.evaluate.update(dict(evaluate))
     with pytest.raises((ValueError, FileNotFoundError), match=match):
       knn_lm_evaluate.run(config, str(workdir))
@@ -403,7 +366,9 @@ def test_what_is_wrong_is_told_before_the_lookup(runs, workdir, monkeypatch):
   refused('batch_size=3 does', {'batch_size': 3}, retro_workdir='retro')
   refused('chunks-nowhere: no chunks', {'split': 'nowhere'})
   monkeypatch.undo()
-  monkeypatch.setattr(knn_lm_task, 'load', lambda *_: _trained(runs['root']))
+  monkeypatch.setattr(
+    knn_lm_task, 'load', lambda *_: tiny_knn_lm.trained(runs['root'])
+  )
   monkeypatch.setattr(knn_lm_lookup, 'look_up', lambda *_: pytest.fail('begun'))
   refused('/missing.*a checkpoint', retro_workdir=str(workdir / 'missing'))
 
@@ -411,7 +376,7 @@ def test_what_is_wrong_is_told_before_the_lookup(runs, workdir, monkeypatch):
 def test_what_does_not_fit_is_told(runs, workdir, tmp_path):
   def refused(match, run=knn_lm_evaluate.run, folder=workdir, **fields):
     with pytest.raises((ValueError, FileNotFoundError), match=match):
-      run(_config(**fields), str(folder))
+      run(tiny_knn_lm.config(**fields), str(folder))
 
   refused('the same model with the same', model_workdir='other')
   refused('expected a RETRO, not its twin', retrieval=True)
