@@ -221,6 +221,12 @@ def test_processes_share_the_rows(root, train):
     assert sorted(rows[0][one] + rows[1][one]) == want
 
 
+def _assert_same(a, b):
+  assert a.keys() == b.keys()
+  for name in a:
+    np.testing.assert_array_equal(a[name], b[name])
+
+
 @pytest.mark.parametrize('num_workers', [0, 2])
 def test_position_is_saved_and_restored(root, num_workers):
   dataset = _dataset(tiny_data.reader(root), num_workers=num_workers)
@@ -229,12 +235,25 @@ def test_position_is_saved_and_restored(root, num_workers):
     next(first)
   fresh.set_state(first.get_state())
   for _ in range(5):
-    a, b = next(first), next(fresh)
-    for name in a:
-      np.testing.assert_array_equal(a[name], b[name])
+    _assert_same(next(first), next(fresh))
+
+
+def test_every_position_of_a_pass_is_saved_and_restored(root):
   grain.experimental.assert_equal_output_after_checkpoint(
-    _dataset(tiny_data.reader(root), train=False, num_workers=num_workers)
+    _dataset(tiny_data.reader(root), train=False)
   )
+
+
+def test_workers_end_a_restored_pass_where_it_ends(root):
+  dataset = _dataset(tiny_data.reader(root), train=False, num_workers=2)
+  first, fresh = iter(dataset), iter(dataset)
+  for _ in range(3):  # the workers stand at different places
+    next(first)
+  fresh.set_state(first.get_state())
+  rest, again = list(first), list(fresh)
+  assert len(rest) > 1
+  for a, b in zip(rest, again, strict=True):
+    _assert_same(a, b)
 
 
 def test_workers_give_the_same_stream(root):
@@ -242,8 +261,7 @@ def test_workers_give_the_same_stream(root):
   one = _take(_dataset(reader), 6)
   many = _take(_dataset(reader, num_workers=2), 6)
   for a, b in zip(one, many, strict=True):
-    for name in a:
-      np.testing.assert_array_equal(a[name], b[name])
+    _assert_same(a, b)
 
 
 def test_pickle_holds_paths_alone(root):
