@@ -256,9 +256,8 @@ def test_a_killed_build_and_lookup_end_with_the_same_bytes(
   knn_lm_build.run(config, str(tmp_path))
   assert _hashes(tmp_path) == _hashes(built)
   before, _ = _read(workdir)
-  knn_lm_evaluate.run(
-    tiny_knn_lm.config(), str(workdir)
-  )  # nothing is looked up again
+  # Nothing is looked up again.
+  knn_lm_evaluate.run(tiny_knn_lm.config(), str(workdir))
   assert _read(workdir)[0] == before
 
 

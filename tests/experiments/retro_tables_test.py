@@ -8,6 +8,7 @@ import math
 import subprocess
 import sys
 
+from matplotlib import figure as figure_lib
 import numpy as np
 import pytest
 
@@ -239,7 +240,7 @@ def _dirs(folder):
   return sorted(path for path in folder.iterdir() if path.is_dir())
 
 
-def test_curves_are_read_point_by_point(tmp_path):
+def test_curves_are_read_point_by_point(tmp_path, monkeypatch):
   points = [
     {'alpha': i / 8, 'bits_per_byte': 9 - i, 'share': i / 8}
     for i in range(1, 9)
@@ -251,6 +252,15 @@ def test_curves_are_read_point_by_point(tmp_path):
   )
   body = _body('leakage', {'a': tmp_path / 'a'})
   assert body['alpha 25 %'] == ['yes', '0.25', 'not run', 'not run', '7']
+  pictures = []
+  monkeypatch.setattr(
+    figure_lib.Figure, 'savefig', lambda self, *_, **__: pictures.append(self)
+  )
+  table = retro_paper.TABLES['leakage']
+  assert retro_tables.plot(table, {'a': tmp_path / 'a'}, tmp_path / 'a.png')
+  (curve,) = pictures[0].axes[0].lines  # shares of chunks are no bits per byte
+  assert curve.get_label() == 'ours, a: RETRO[ON]'
+  np.testing.assert_array_equal(curve.get_xdata(), np.arange(8, 0, -1))
 
 
 def test_answers_stand_beside_their_own_set(tmp_path):

@@ -13,6 +13,7 @@ from experiments import retro_data
 from experiments import retro_task
 from retrieval import chunks as chunks_lib
 from retro_jax import model
+from tests.experiments import tiny_retro
 from tests.retro_jax import tiny
 from tests.retro_jax import tiny_data
 
@@ -33,14 +34,7 @@ _params = functools.cache(tiny.params)
 
 def trained(root, twin=True, seed=0) -> retro_task.Trained:
   """A RETRO, or its twin, with parameters at random."""
-  sizes = tiny.config(
-    vocab_size=300,
-    chunk_length=tiny_data.M,
-    neighbor_length=tiny_data.R,
-    num_layers=1,
-    cca_layers=() if twin else (1,),
-    encoder_num_layers=1,
-  )
+  sizes = tiny_retro.sizes(1, twin)
   settings = config()
   settings.retrieval = not twin
   return retro_task.Trained(

@@ -37,16 +37,21 @@ class Folder(retro_data.DataFolder):
     return Fixed()
 
 
-def trained(root, twin=False):
-  """With random parameters."""
-  sizes = tiny.config(
+def sizes(num_layers, twin):
+  """Of a model for the tiny data, which retrieves in its last layer."""
+  return tiny.config(
     vocab_size=300,
     chunk_length=tiny_data.M,
     neighbor_length=tiny_data.R,
-    num_layers=2,
-    cca_layers=() if twin else (2,),
+    num_layers=num_layers,
+    cca_layers=() if twin else (num_layers,),
     encoder_num_layers=1,
   )
+
+
+def trained(root, twin=False):
+  """With random parameters."""
+  model_sizes = sizes(2, twin)
   config = retro_base.finish(retro_base.get_config('test'), 'test')
   config.model.chunk_length = tiny_data.M
   config.model.neighbor_length = tiny_data.R
@@ -57,7 +62,7 @@ def trained(root, twin=False):
   return retro_task.Trained(
     config=config,
     data=Folder(root),
-    model=model.Retro(sizes),
-    params=tiny.params(sizes),
+    model=model.Retro(model_sizes),
+    params=tiny.params(model_sizes),
     step=20 if twin else 10,
   )
