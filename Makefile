@@ -16,11 +16,11 @@ quickstart: quickstart-retro quickstart-realm
 install: $(VENV)/.installed
 
 quickstart-retro: $(VENV)/.installed
-	$(BIN)/python -m experiments.quickstart \
+	$(BIN)/python -m experiments.retro.quickstart \
 	  --config=configs/retro_pretrain_quickstart.py --workdir=$(WORKDIR)
 
 quickstart-realm: $(VENV)/.installed
-	$(BIN)/python -m experiments.realm_quickstart \
+	$(BIN)/python -m experiments.realm.quickstart \
 	  --config=configs/realm_pretrain_quickstart.py --workdir=$(WORKDIR)/realm
 
 test: $(VENV)/.installed

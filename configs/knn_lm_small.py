@@ -6,10 +6,10 @@ Papers: Khandelwal et al. 2020, arXiv 1911.00172; Borgeaud et al. 2021, Table 4
 and appendix C.2, whose lambda 0.118 and alpha 0.00785 make one row. After the
 commands of retro_pretrain_small:
 
-  python -m experiments.knn_lm_build --config=configs/knn_lm_small.py \
+  python -m experiments.knn_lm.build --config=configs/knn_lm_small.py \
     --config.knn_lm.model_workdir=runs/simplewiki/twin \
     --workdir=runs/simplewiki/knn_lm
-  python -m experiments.knn_lm_evaluate --config=configs/knn_lm_small.py \
+  python -m experiments.knn_lm.evaluate --config=configs/knn_lm_small.py \
     --config.knn_lm.model_workdir=runs/simplewiki/twin \
     --config.knn_lm.retro_workdir=runs/simplewiki/retro \
     --workdir=runs/simplewiki/knn_lm

@@ -11,7 +11,7 @@ set sizes. Argument of their get_config:
   blocks  the blocks' side trained, too, and the index refreshed
   bm25    blocks found by words; only the reader is trained
   random  random blocks: what the reader alone can do
-  dpr     the retriever alone, by contrast (experiments.dpr)
+  dpr     the retriever alone, by contrast (experiments.open_qa.dpr)
   test    ORQA at a size that runs on a CPU in seconds; bm25_test, ... likewise
 """
 
@@ -30,7 +30,7 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
     raise ValueError(f'Config argument {arg!r}: expected one of {ARGS}.')
   config = realm_base.get_config()
 
-  # Questions: NAME:SPLIT or NAME:SPLIT=FILE,... each; retrieval/question_sets.py.
+  # Questions: NAME:SPLIT or NAME:SPLIT=FILE,... each; retrieval/questions/question_sets.py.
   config.questions = {
     'train': (),
     'dev': (),
@@ -70,7 +70,7 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   config.loss = {'early_weight': 1.0}
   config.train_blocks = False
 
-  # Contrastive training of the retriever (experiments.dpr).
+  # Contrastive training of the retriever (experiments.open_qa.dpr).
   config.dpr = {
     'depth': 100,  # best blocks of BM25 that are looked through
     'num_hard_negatives': 1,  # best of them without an answer

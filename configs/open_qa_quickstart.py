@@ -5,14 +5,14 @@
 The retriever starts from all-MiniLM-L6-v2, the reader from the packaged one; the
 questions are Red-Trivia's.
 
-  python -m experiments.qa_train --config=configs/open_qa_quickstart.py \
+  python -m experiments.open_qa.train --config=configs/open_qa_quickstart.py \
     --workdir=runs/qa
-  python -m experiments.ask --workdir=runs/qa \
+  python -m experiments.open_qa.ask --workdir=runs/qa \
     --question='What is the capital of Mongolia?'
 
 Eleven minutes on two cores that did other work, too, three of them for the vectors
 of 12,908 blocks. Then 28.5 % of the 200 test questions
-are answered exactly (experiments.qa_evaluate), 15.0 % by the packaged reader and
+are answered exactly (experiments.open_qa.evaluate), 15.0 % by the packaged reader and
 BM25; an answer stands in the five blocks read for 38.0 %.
 """
 

@@ -9,20 +9,20 @@ among what BM25 finds in these and the packaged articles (20 minutes, likewise),
 union.jsonl holds, a line for each document:
 
   R=configs/realm_pretrain_small.py
-  python -m experiments.realm_prepare --config=$R --workdir=runs/reader \
+  python -m experiments.realm.prepare --config=$R --workdir=runs/reader \
     --config.corpus.path=simplewiki.jsonl.xz \
     --config.prepare.stages=tokenizer,tokens,blocks
-  python -m experiments.mlm --config=$R:mlm --workdir=runs/reader/mlm \
+  python -m experiments.realm.mlm --config=$R:mlm --workdir=runs/reader/mlm \
     --config.corpus.path=simplewiki.jsonl.xz --config.data_dir=runs/reader/data
   S=dev-v1.1.json W=trainmodel.json,val.json,devtest.json
-  python -m experiments.qa_train --config=configs/open_qa_reader.py \
+  python -m experiments.open_qa.train --config=configs/open_qa_reader.py \
     --config.corpus.kind=squad --config.corpus.path=$S \
     --config.encoder_from=runs/reader/mlm \
     --config.questions.train="('squad_open:train=$S',)" \
     --config.questions.dev="('squad_open:dev=$S',)" \
     --config.questions.allow_other_counts=True --config.lookup.reader_beam=2 \
     --config.optimizer.accumulate_steps=8 --workdir=runs/reader/squad
-  python -m experiments.qa_train --config=configs/open_qa_reader.py \
+  python -m experiments.open_qa.train --config=configs/open_qa_reader.py \
     --config.corpus.kind=jsonl --config.corpus.path=union.jsonl \
     --config.encoder_from=runs/reader/squad --config.questions.max_train=20000 \
     --config.questions.train="('squad_open:train=$S','webquestions:train=$W', \
@@ -32,7 +32,7 @@ union.jsonl holds, a line for each document:
     --config.num_steps=200 --config.eval_every=100 --config.checkpoint_every=100 \
     --config.optimizer.learning_rate=5e-5 --config.optimizer.warmup_steps=20 \
     --workdir=runs/reader/union
-  python -m experiments.pack_reader --workdir=runs/reader/union \
+  python -m experiments.open_qa.pack_reader --workdir=runs/reader/union \
     --output=realm_jax/packaged
 
 What it scores: realm_jax/packaged/README.md.

@@ -6,8 +6,8 @@ Lee et al. 2019, section 6; Guu et al. 2020, section 4: fine-tuning one question
 time at 1e-5, 20 to 60 epochs of the small question sets, 2 to 4 of NQ-open. Starts
 from a run or a converted checkpoint of REALM:
 
-  python -m experiments.convert --from=cc_news_pretrained --workdir=CONVERTED
-  python -m experiments.qa_train --config=configs/open_qa_released.py \
+  python -m experiments.convert.convert --from=cc_news_pretrained --workdir=CONVERTED
+  python -m experiments.open_qa.train --config=configs/open_qa_released.py \
     --config.realm_from=CONVERTED --config.data_dir=DATA \
     --config.questions.train="('nq_open:train',)" --workdir=DIR
 """

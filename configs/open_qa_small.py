@@ -4,7 +4,7 @@
 
 The small twin of REALM's Table 1, on the blocks of realm_pretrain_small; its rows:
 
-  python -m experiments.realm_table1 --config=configs/open_qa_small.py --help
+  python -m experiments.tables.realm_table1 --config=configs/open_qa_small.py --help
 """
 
 import ml_collections

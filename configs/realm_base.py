@@ -124,7 +124,7 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   config.embedder_from = ''
   config.encoder_from = ''
   # Whether an encoder whose checkpoint has no masked-language-model head gets one
-  # by least squares (realm_jax/head.py); else it starts at random.
+  # by least squares (realm_jax/nn/head.py); else it starts at random.
   config.fit_head = True
 
   # Loss.
@@ -205,7 +205,7 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   config.evaluate = {
     'workdir': config_dict.placeholder(str),  # '' or None: --workdir
     'num_batches': 32,
-    'questions': (),  # files; see retrieval/questions.py
+    'questions': (),  # files; see retrieval/questions/questions.py
     'max_questions': 0,  # of each file; 0: all
     'ks': (1, 5, 20, 100),
     'rules': ('substring', 'dpr'),

@@ -9,14 +9,14 @@ NQ 39.2, WebQuestions 40.2, CuratedTREC 46.8); 64 TPUs there, not run here.
     --config.corpus.kind=wikiextractor --config.corpus.path=enwiki
     --config.tokenizer.path=BERT --config.embedder.checkpoint=BERT
     --config.encoder.checkpoint=BERT"
-  python -m experiments.realm_prepare $B --workdir=runs/base
-  python -m experiments.ict ${B/base.py/base.py:ict} --workdir=runs/base/ict
-  python -m experiments.realm_train $B --config.embedder_from=runs/base/ict \
+  python -m experiments.realm.prepare $B --workdir=runs/base
+  python -m experiments.realm.ict ${B/base.py/base.py:ict} --workdir=runs/base/ict
+  python -m experiments.realm.train $B --config.embedder_from=runs/base/ict \
     --config.distributed=True --workdir=runs/base/realm
 
 BERT is a folder with bert-base-uncased in the Hugging Face layout. With
 --config.refresh.schedule=async --config.refresh.builder=external other hosts build
-the index: python -m experiments.realm_refresh, same flags and workdir.
+the index: python -m experiments.realm.refresh_worker, same flags and workdir.
 """
 
 import ml_collections

@@ -8,7 +8,7 @@ Paper: Guu et al. 2020. Two CPU cores, nine minutes.
 
 or stage by stage:
 
-  python -m experiments.realm_prepare \
+  python -m experiments.realm.prepare \
     --config=configs/realm_pretrain_quickstart.py --workdir=runs/quickstart/realm
 """
 

@@ -7,12 +7,12 @@ then the embedder from ICT, the encoder from masked language modelling. The rows
 the table, an hour in all:
 
   Q='("webquestions.json", "curatedtrec.tsv")'
-  python -m experiments.realm_table2 --config=configs/realm_pretrain_small.py \
+  python -m experiments.tables.realm_table2 --config=configs/realm_pretrain_small.py \
     --config.corpus.path=simplewiki.jsonl.xz --config.evaluate.questions="$Q" \
     --config.evaluate.during_training=True --workdir=runs/table2 --row=salient
 
 Any corpus of some 10^3 documents, or more with more time, will do. runs/table2/salient
-holds its run's curves (experiments.plot_curves), thanks to during_training the recall
+holds its run's curves (experiments.tables.plot_curves), thanks to during_training the recall
 of every new index among them.
 """
 

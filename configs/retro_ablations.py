@@ -5,13 +5,13 @@
 The argument is the row; with _test behind it, at the size of a test:
 
   for row in retro no_query_conditioning cca_all no_retrieval; do
-    python -m experiments.retro_train \
+    python -m experiments.retro.train \
       --config=configs/retro_ablations.py:$row \
       --config.data_dir=runs/simplewiki/data --workdir=runs/ablations/$row
-    python -m experiments.retro_evaluate \
+    python -m experiments.retro.evaluate \
       --config=configs/retro_ablations.py:$row --workdir=runs/ablations/$row
   done
-  python -m experiments.retro_tables --table=13 --output=tables \
+  python -m experiments.tables.retro_tables --table=13 --output=tables \
     --run=runs/ablations/retro --run=runs/ablations/no_query_conditioning ...
 
 Data are those of retro_pretrain_small. Layers of the paper's 12 stand for the same

@@ -10,9 +10,9 @@ moments.
 
 Bring a corpus in shards of JSON lines:
 
-  python -m experiments.retro_prepare --config=configs/retro_pretrain_172m.py \
+  python -m experiments.retro.prepare --config=configs/retro_pretrain_172m.py \
     --config.corpus.path='corpus/*.jsonl.gz' --workdir=runs/172m
-  python -m experiments.retro_train --config=configs/retro_pretrain_172m.py \
+  python -m experiments.retro.train --config=configs/retro_pretrain_172m.py \
     --config.data_dir=runs/172m/data --workdir=runs/172m/retro
 """
 

@@ -10,9 +10,9 @@ GB or a TPU v4-128 (64 chips of 32 GB). In training a device takes 256 / 64 / 2
 
 Bring a corpus in shards of JSON lines:
 
-  python -m experiments.retro_prepare --config=configs/retro_pretrain_1b5.py \
+  python -m experiments.retro.prepare --config=configs/retro_pretrain_1b5.py \
     --config.corpus.path='corpus/*.jsonl.gz' --workdir=runs/1b5
-  python -m experiments.retro_train --config=configs/retro_pretrain_1b5.py \
+  python -m experiments.retro.train --config=configs/retro_pretrain_1b5.py \
     --config.data_dir=runs/1b5/data --workdir=runs/1b5/retro
 """
 

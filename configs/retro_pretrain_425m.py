@@ -10,9 +10,9 @@ moments.
 
 Bring a corpus in shards of JSON lines:
 
-  python -m experiments.retro_prepare --config=configs/retro_pretrain_425m.py \
+  python -m experiments.retro.prepare --config=configs/retro_pretrain_425m.py \
     --config.corpus.path='corpus/*.jsonl.gz' --workdir=runs/425m
-  python -m experiments.retro_train --config=configs/retro_pretrain_425m.py \
+  python -m experiments.retro.train --config=configs/retro_pretrain_425m.py \
     --config.data_dir=runs/425m/data --workdir=runs/425m/retro
 """
 

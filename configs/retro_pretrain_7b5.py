@@ -11,9 +11,9 @@ moments, a 64th of all.
 
 Bring a corpus in shards of JSON lines:
 
-  python -m experiments.retro_prepare --config=configs/retro_pretrain_7b5.py \
+  python -m experiments.retro.prepare --config=configs/retro_pretrain_7b5.py \
     --config.corpus.path='corpus/*.jsonl.gz' --workdir=runs/7b5
-  python -m experiments.retro_train --config=configs/retro_pretrain_7b5.py \
+  python -m experiments.retro.train --config=configs/retro_pretrain_7b5.py \
     --config.data_dir=runs/7b5/data --workdir=runs/7b5/retro
 """
 

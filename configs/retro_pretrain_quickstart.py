@@ -8,7 +8,7 @@ Paper: Borgeaud et al. 2021. Two CPU cores, under 15 minutes in all.
 
 or stage by stage:
 
-  python -m experiments.retro_prepare \
+  python -m experiments.retro.prepare \
     --config=configs/retro_pretrain_quickstart.py --workdir=runs/quickstart
 """
 

@@ -6,15 +6,15 @@ Paper: Borgeaud et al. 2021, at a hundredth of its size and less. With the
 documents of Simple English Wikipedia in documents.jsonl.xz, of which the first
 16,000 make 205,456 chunks:
 
-  python -m experiments.retro_prepare --config=configs/retro_pretrain_small.py \
+  python -m experiments.retro.prepare --config=configs/retro_pretrain_small.py \
     --config.corpus.path=documents.jsonl.xz \
     --config.corpus.max_documents=16000 --workdir=runs/simplewiki
-  python -m experiments.retro_train --config=configs/retro_pretrain_small.py \
+  python -m experiments.retro.train --config=configs/retro_pretrain_small.py \
     --config.data_dir=runs/simplewiki/data --workdir=runs/simplewiki/retro
-  python -m experiments.retro_train \
+  python -m experiments.retro.train \
     --config=configs/retro_pretrain_small.py:twin \
     --config.data_dir=runs/simplewiki/data --workdir=runs/simplewiki/twin
-  python -m experiments.retro_evaluate \
+  python -m experiments.retro.evaluate \
     --config=configs/retro_pretrain_small.py --workdir=runs/simplewiki/retro \
     --config.evaluate.twin_workdir=runs/simplewiki/twin \
     --config.evaluate.oracle=True
@@ -23,13 +23,13 @@ What there is to see in it:
 
   C=--config=configs/retro_pretrain_small.py
   T=--config.evaluate.twin_workdir=runs/simplewiki/twin
-  python -m experiments.retro_sample $C --workdir=runs/simplewiki/retro \
+  python -m experiments.retro.sample $C --workdir=runs/simplewiki/retro \
     --prompt='Berlin is the capital of' --stream
-  python -m experiments.retro_inspect $C --workdir=runs/simplewiki/retro
-  python -m experiments.retro_leakage $C --workdir=runs/simplewiki/retro $T
-  python -m experiments.retro_sweep $C --workdir=runs/simplewiki/retro \
+  python -m experiments.retro.inspect $C --workdir=runs/simplewiki/retro
+  python -m experiments.retro.leakage $C --workdir=runs/simplewiki/retro $T
+  python -m experiments.retro.sweep $C --workdir=runs/simplewiki/retro \
     --sweep=datastore
-  python -m experiments.retro_tables --run=retro=runs/simplewiki/retro \
+  python -m experiments.tables.retro_tables --run=retro=runs/simplewiki/retro \
     --table=13 --table=14 --table=leakage --output=tables
 
 Results go into --workdir; --config.evaluate.workdir names the run where they

@@ -20,7 +20,7 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   config = retro_base.get_config(arg)
   config.retro_from = ''  # workdir of a RETRO, or of a twin: closed book
 
-  # Questions: NAME:SPLIT or NAME:SPLIT=FILE,... each; retrieval/question_sets.py.
+  # Questions: NAME:SPLIT or NAME:SPLIT=FILE,... each; retrieval/questions/question_sets.py.
   config.questions = {
     'train': (),
     'dev': (),

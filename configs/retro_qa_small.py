@@ -4,12 +4,12 @@
 
 Starts from the runs of retro_pretrain_small:
 
-  python -m experiments.retro_qa_train --config=configs/retro_qa_small.py \
+  python -m experiments.retro.qa_train --config=configs/retro_qa_small.py \
     --config.retro_from=runs/simplewiki/retro \
     --config.questions.train="('webquestions:train=train.json',)" \
     --config.questions.dev="('webquestions:dev=train.json',)" \
     --workdir=runs/simplewiki/qa
-  python -m experiments.retro_qa_evaluate --config=configs/retro_qa_small.py \
+  python -m experiments.retro.qa_evaluate --config=configs/retro_qa_small.py \
     --config.evaluate.questions="('webquestions:test=test.json',)" \
     --workdir=runs/simplewiki/qa
 

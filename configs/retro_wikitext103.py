@@ -14,22 +14,22 @@ sequences at a time, 3.1 GB of logits and as much of their gradient.
 
 Bring the articles as JSON lines, the training ones and those to be scored:
 
-  python -m experiments.retro_prepare --config=configs/retro_wikitext103.py \
+  python -m experiments.retro.prepare --config=configs/retro_wikitext103.py \
     --config.corpus.path=wikitext103/train.jsonl \
     --config.evaluation.name=wikitext103 \
     --config.evaluation.corpus.path=wikitext103/valid.jsonl \
     --workdir=runs/wikitext103
-  python -m experiments.retro_train --config=configs/retro_wikitext103.py:twin \
+  python -m experiments.retro.train --config=configs/retro_wikitext103.py:twin \
     --config.data_dir=runs/wikitext103/data --workdir=runs/wikitext103/twin
-  python -m experiments.retro_train --config=configs/retro_wikitext103.py \
+  python -m experiments.retro.train --config=configs/retro_wikitext103.py \
     --config.retrofit_from=runs/wikitext103/twin \
     --config.data_dir=runs/wikitext103/data \
     --workdir=runs/wikitext103/retrofit
-  python -m experiments.retro_evaluate --config=configs/retro_wikitext103.py \
+  python -m experiments.retro.evaluate --config=configs/retro_wikitext103.py \
     --config.evaluate.split=wikitext103 \
     --config.evaluate.twin_workdir=runs/wikitext103/twin \
     --workdir=runs/wikitext103/retrofit
-  python -m experiments.retro_tables --table=4 \
+  python -m experiments.tables.retro_tables --table=4 \
     --run=wikitext103=runs/wikitext103/retrofit
 """
 

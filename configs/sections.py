@@ -6,7 +6,7 @@ from typing import Any
 
 
 def corpus(kind: str) -> dict[str, Any]:
-  """Where documents come from: fields of `retrieval.corpus.CorpusConfig`."""
+  """Where documents come from: fields of `retrieval.text.corpus.CorpusConfig`."""
   return {
     # vital, jsonl, text, squad, wikiextractor, tfds, orqa_blocks, orqa_corpus,
     # realm_pretraining
@@ -43,7 +43,7 @@ def scann() -> dict[str, Any]:
 def devices() -> dict[str, Any]:
   """The mesh, and logical axis -> mesh axis, several, or '' for none.
 
-  The rules are experiments.sharding's own. As a flag:
+  The rules are experiments.engine.sharding's own. As a flag:
   --config.sharding_rules.vocab=fsdp.
   """
   return {

@@ -16,7 +16,7 @@ _MAY_IMPORT = {
   'configs': {'configs'},
   'experiments': {'experiments', 'realm_jax', 'retro_jax', 'retrieval'},
 }
-_ORBAX_MODULE = 'experiments/checkpoints.py'
+_ORBAX_MODULE = 'experiments/engine/checkpoints.py'
 
 
 def _imports(tree):
@@ -67,7 +67,7 @@ def test_imports_run_downward_only():
 def test_the_checker_sees_violations():
   for path, source in (
     ('retrieval/x.py', 'from retro_jax import model'),
-    ('retrieval/x.py', 'def f():\n  import experiments.loop'),
+    ('retrieval/x.py', 'def f():\n  import experiments.engine.loop'),
     ('retro_jax/x.py', 'import realm_jax'),
     ('realm_jax/x.py', 'from experiments import loop as l'),
     ('configs/x.py', 'from retrieval import corpus'),
@@ -81,7 +81,10 @@ def test_the_checker_sees_violations():
   for path, source in (
     ('retrieval/searchers/x.py', 'from retrieval.searchers import base'),
     ('retro_jax/x.py', 'from retrieval import bert\nfrom absl import logging'),
-    ('experiments/checkpoints.py', 'from orbax.checkpoint import v1 as ocp'),
+    (
+      'experiments/engine/checkpoints.py',
+      'from orbax.checkpoint import v1 as ocp',
+    ),
   ):
     assert not list(_violations(path, source)), (path, source)
 

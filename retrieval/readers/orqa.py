@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from retrieval import tf_example
-from retrieval import tfrecord
+from retrieval.formats import tf_example
+from retrieval.formats import tfrecord
 from retrieval.readers import base
 
 BLOCKS_FILE, TITLES_FILE = 'blocks.tfr', 'titles.tfr'

@@ -15,8 +15,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from retrieval import sharded_array
-from retrieval import store
+from retrieval.store import sharded_array
+from retrieval.store import store
 
 _COPY = 'vectors.npy'
 _MANIFEST = 'manifest.json'

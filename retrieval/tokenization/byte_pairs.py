@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from retrieval import store
+from retrieval.store import store
 from retrieval.tokenization import base
 
 FILE = 'tokenizer.json'

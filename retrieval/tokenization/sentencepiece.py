@@ -13,7 +13,7 @@ import pathlib
 
 import numpy as np
 
-from retrieval import store
+from retrieval.store import store
 from retrieval.tokenization import base
 
 FILES = ('model',)
@@ -92,7 +92,7 @@ class SentencePieceTokenizer:
     if self._join(ids) != _PROBE.encode() or len(set(self._byte_ids)) != 256:
       raise ValueError(
         f'{self._path}: this model normalises text or has no byte fallback, '
-        'and so loses text; train one with experiments.train_tokenizer.'
+        'and so loses text; train one with experiments.retro.train_tokenizer.'
       )
     if min(self.pad_id, self.bos_id, self.eos_id) < 0:
       raise ValueError(f'{self._path}: the model lacks a pad, bos or eos id.')

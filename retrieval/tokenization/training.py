@@ -11,7 +11,7 @@ import re
 
 from absl import logging
 
-from retrieval import store
+from retrieval.store import store
 from retrieval.tokenization import sentencepiece as sentencepiece_lib
 
 MIN_VOCAB_SIZE = 270

@@ -9,7 +9,7 @@ import pathlib
 
 import numpy as np
 
-from retrieval import store
+from retrieval.store import store
 from retrieval.tokenization import base
 
 FILES = ('tokenizer.json', 'vocab.txt')

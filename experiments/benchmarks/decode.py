@@ -1,0 +1,294 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Speed of sampling: cached, by the whole model, and by retro-pytorch 0.3.9.
+
+  python -m experiments.benchmarks.decode --baseline_python=VENV/bin/python
+
+Texts of 128, 512 and 2048 tokens from a prompt of one token, with neighbors for
+every chunk that cost nothing to find. Ours with its cache (retro_jax.decoding.decode) draws
+whole texts. Who has no cache pays for a token by the length of the text before it:
+ours without, and the baseline's own `generate`, draw one token after texts of an
+eighth, three, five and seven eighths of each length, and their mean is what a
+token costs. All take turns, so that none runs while another is timed; what CPU
+time they take is the steadier figure on a shared machine, most of all after
+`taskset -c 0`. Without the flag only ours are timed; the baseline's environment is
+benchmark_retro's, and faiss-cpu.
+"""
+
+from collections.abc import Sequence
+import functools
+import json
+import os
+import pathlib
+import time
+
+from absl import flags
+import numpy as np
+import rich.table
+
+from experiments.benchmarks import retro as benchmark_retro
+from experiments.benchmarks import turns as benchmark_turns
+from experiments.engine import allocator
+from experiments.engine import command
+from experiments.engine import progress
+from retrieval.index import retriever as retriever_lib
+from retro_jax.decoding import decode
+from retro_jax.decoding import drawing
+from retro_jax.decoding import samples
+from retro_jax.nn import retro as model_lib
+
+LENGTHS = (128, 512, 2048)
+EIGHTHS = (1, 3, 5, 7)
+
+
+class Decoders:
+  """Ours at the benchmark's sizes, with and without the cache."""
+
+  def __init__(self, config: model_lib.RetroConfig, num_neighbors: int):
+    """Makes the model, with random parameters.
+
+    Args:
+      config: of the model.
+      num_neighbors: of each chunk.
+    """
+    from flax import linen as nn
+    import jax
+
+    self._model = model_lib.Retro(config)
+    tokens = np.ones((1, config.chunk_length), np.int32)
+    init = jax.jit(self._model.init)
+    self._params = nn.unbox(init(jax.random.key(0), tokens)['params'])
+    self._rng = np.random.default_rng(0)
+    self._shape = num_neighbors, config.neighbor_length
+
+  def _retrieve(self, rows, k) -> retriever_lib.Retrieved:
+    """Random neighbors."""
+    shape = (len(rows), *self._shape)
+    size = self._model.config.vocab_size
+    tokens = self._rng.integers(1, size, shape, np.int32)
+    ids = np.zeros(shape[:2], np.int64)
+    titles = [[''] * k for _ in rows]
+    mask = np.ones(shape, bool)
+    return retriever_lib.Retrieved(
+      ids, ids.astype(np.float32), tokens, mask, titles
+    )
+
+  def cached(
+    self, length: int, most: int | None = None
+  ) -> list[tuple[float, float]]:
+    """Draws a text of `length` tokens, or its first `most`, with the cache.
+
+    Returns:
+      Seconds and CPU seconds of each token; the first one's fill the cache.
+    """
+    m = self._model.config.chunk_length
+    config = drawing.SamplingConfig(
+      max_new_tokens=length - 1,
+      num_neighbors=self._shape[0],
+      context_chunks=max(2, -(-length // m)),
+    )
+    events = decode.stream(
+      self._model, self._params, [[1]], config, retrieve=self._retrieve
+    )
+    times = [_now()]
+    for event in events:
+      if isinstance(event, samples.Drawn):
+        times.append(_now())
+        if len(times) - 1 == most:
+          break
+    return [tuple(x) for x in np.diff(times, axis=0).tolist()]
+
+  def whole(self, length: int) -> tuple[float, float]:
+    """Seconds and CPU seconds of one token after so many, without a cache."""
+    config = self._model.config
+    chunks = -(-length // config.chunk_length)
+    buffer = {'tokens': np.ones((1, chunks * config.chunk_length), np.int32)}
+    if length >= config.chunk_length:
+      complete = length // config.chunk_length
+      found = self._retrieve([None] * complete, self._shape[0])
+      buffer['neighbors'] = found.tokens[None]
+      buffer['neighbor_mask'] = found.mask[None]
+    start = _now()
+    logits = _last_logits()(
+      self._model, self._params, buffer, np.array([length - 1], np.int32)
+    )
+    np.asarray(drawing.draw_rows(logits, **_draw_arguments()))
+    return tuple(np.subtract(_now(), start).tolist())
+
+
+def _now() -> tuple[float, float]:
+  return time.perf_counter(), time.process_time()
+
+
+@functools.cache
+def _draw_arguments():
+  import jax
+
+  return {
+    'config': drawing.SamplingConfig(),
+    'key': jax.random.key(0),
+    'step': 0,
+    'numbers': np.zeros(1, np.int32),
+  }
+
+
+@functools.cache
+def _last_logits():
+  import jax
+
+  def last_logits(model, params, buffer, last):
+    return model.apply({'params': params}, **buffer, last=last)[:, 0]
+
+  return jax.jit(last_logits, static_argnames='model')
+
+
+def texts_before(length: int) -> list[int]:
+  """Tokens before those that stand for all of a text of `length` tokens."""
+  return [length * eighth // 8 for eighth in EIGHTHS]
+
+
+def measure(
+  config: model_lib.RetroConfig,
+  num_neighbors: int,
+  lengths: Sequence[int],
+  repeats: int,
+  baseline: benchmark_turns.Side | None = None,
+) -> list[dict]:
+  """Times all sides in turn.
+
+  Args:
+    config: of our model.
+    num_neighbors: of each chunk.
+    lengths: tokens of the texts.
+    repeats: timed rounds, after an untimed one that compiles.
+    baseline: with a step for every length of `texts_before`.
+
+  Returns:
+    For each length and side ('cached', 'whole', 'baseline'): wall_sec and cpu_sec
+    that a token costs; their ratio to 'cached'; and for that cpu_sec of filling
+    the cache, and the median of the steps in each quarter of the text.
+  """
+  ours = Decoders(config, num_neighbors)
+  rows = []
+  for length in lengths:
+    ours.cached(length, config.chunk_length + 2)
+    befores = texts_before(length)
+    for before in befores:
+      ours.whole(before)
+      if baseline:
+        baseline.measure(str(before))
+    texts, whole, theirs = [], [], []
+    for _ in range(repeats):
+      texts.append(ours.cached(length))
+      for before in befores:
+        whole.append(ours.whole(before))
+        if baseline:
+          there = baseline.measure(str(before))
+          theirs.append((there['wall_sec'], there['cpu_sec']))
+    rows.append(_row(length, texts, whole, theirs))
+  return rows
+
+
+def _row(length, texts, whole, theirs) -> dict:
+  sides = {
+    'cached': [step for text in texts for step in text],
+    'whole': whole,
+    'baseline': theirs,
+  }
+  row = {'length': length}
+  for side, times in sides.items():
+    if times:
+      wall, cpu = np.mean(times, axis=0).tolist()
+      row[side] = {'wall_sec': wall, 'cpu_sec': cpu}
+      row[side]['ratio_wall'] = wall / row['cached']['wall_sec']
+      row[side]['ratio_cpu'] = cpu / row['cached']['cpu_sec']
+  cpu = np.array(texts)[:, :, 1]
+  quarters = np.array_split(cpu[:, 1:], 4, axis=1)
+  row['fill_cpu_sec'] = float(np.median(cpu[:, 0]))
+  row['step_cpu_sec'] = [float(np.median(part)) for part in quarters]
+  return row
+
+
+def show(rows: Sequence[dict]) -> rich.table.Table:
+  """What a token costs every side."""
+  table = rich.table.Table(
+    'tokens',
+    rich.table.Column('side', no_wrap=True),
+    *('tokens/s', 'ms', 'CPU ms', 'x cached', 'x CPU'),
+    title='Sampling with retrieval, one text: what a token costs',
+  )
+  sides = {
+    'cached': 'ours, cached',
+    'whole': 'ours, whole model',
+    'baseline': 'retro-pytorch generate',
+  }
+  for row in rows:
+    for side in (side for side in sides if side in row):
+      x = row[side]
+      cells = (
+        f'{1 / x["wall_sec"]:,.1f}',
+        f'{1e3 * x["wall_sec"]:,.2f}',
+        f'{1e3 * x["cpu_sec"]:,.2f}',
+        f'{x["ratio_wall"]:.1f}',
+        f'{x["ratio_cpu"]:.1f}',
+      )
+      table.add_row(f'{row["length"]:,}', sides[side], *cells)
+    steps = ', '.join(f'{1e3 * x:.2f}' for x in row['step_cpu_sec'])
+    cells = '', 'median step, by quarters', '', '', steps, '', ''
+    table.add_row(*cells, end_section=True)
+  return table
+
+
+def run(baseline_python: str, repeats: int, lengths: Sequence[int]) -> dict:
+  """Times all sides at the sizes of benchmark_retro.
+
+  Args:
+    baseline_python: interpreter of the baseline, '' for ours alone.
+    repeats: timed rounds.
+    lengths: tokens of the texts.
+
+  Returns:
+    Sizes, threads, load and rows.
+  """
+  sizes = benchmark_retro.SIZES | {'batch': 1, 'length': max(lengths)}
+  sizes['num_threads'] = len(os.sched_getaffinity(0))
+  baseline = None
+  if baseline_python:
+    worker = pathlib.Path(__file__).with_name('decode_worker.py')
+    befores = sorted({n for length in lengths for n in texts_before(length)})
+    asked = json.dumps({'sizes': sizes, 'lengths': befores})
+    baseline = benchmark_turns.Side([baseline_python, str(worker), asked])
+  rows = measure(
+    benchmark_retro.retro_config(),
+    sizes['num_neighbors'],
+    lengths,
+    repeats,
+    baseline,
+  )
+  if baseline:
+    baseline.close()
+  return {'sizes': sizes, 'load_average': os.getloadavg()[0], 'rows': rows}
+
+
+def main(argv: list[str]) -> None:
+  """Measures, prints the table and writes the JSON."""
+  del argv
+  allocator.keep_memory()
+  lengths = [int(n) for n in flags.FLAGS.lengths]
+  if min(lengths) < 8:
+    raise ValueError(f'--lengths {lengths}: expected 8 tokens or more.')
+  results = run(flags.FLAGS.baseline_python, flags.FLAGS.repeats, lengths)
+  progress.console().print(show(results['rows']))
+  if flags.FLAGS.output:
+    path = pathlib.Path(flags.FLAGS.output)
+    path.write_text(json.dumps(results, indent=2) + '\n')
+
+
+if __name__ == '__main__':
+  flags.DEFINE_string(
+    'baseline_python', '', 'Python with retro-pytorch 0.3.9 and faiss-cpu.'
+  )
+  flags.DEFINE_integer('repeats', 3, 'Timed rounds.', lower_bound=1)
+  flags.DEFINE_list('lengths', [str(n) for n in LENGTHS], 'Tokens of texts.')
+  flags.DEFINE_string('output', '', 'JSON file to write.')
+  command.main_of_script(main)

@@ -1,0 +1,344 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""A checkpoint and its index, by exact search and by ScaNN: quality and speed.
+
+  python -m experiments.benchmarks.exact_vs_scann --config=configs/open_qa_<name>.py \
+    --config.evaluate.questions="('webquestions:test=test.json',)" --workdir=DIR
+
+For each set: exact_match (the best span is gold, by position), official_exact_match,
+F1, reader_oracle, the share of questions with an answer in the first k blocks by
+--match, and questions per second, retrieval's milliseconds among them. ScaNN's index
+is built once over the very same vectors, in <index>/scann; where there is none, a
+line says why. Beside NQ and WebQuestions stand figures of the released checkpoints,
+for orientation. Writes <workdir>/qa_benchmark.json; --retrieval_output writes what
+was retrieved in DPR's form, which experiments.open_qa.score reads.
+"""
+
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+import json
+import pathlib
+import time
+from typing import Any
+
+from absl import flags
+from absl import logging
+import ml_collections
+import rich.table
+
+from experiments.engine import command
+from experiments.engine import progress
+from experiments.open_qa import answers as qa_answers
+from experiments.open_qa import beam_task
+from experiments.open_qa import evaluate as qa_evaluate
+from experiments.open_qa import task as qa_task
+from realm_jax.data import pipeline
+from realm_jax.serving import beams
+from realm_jax.serving import serving
+from retrieval import searchers
+from retrieval.index import index as index_lib
+from retrieval.index import index_versions
+from retrieval.questions import answer_search
+from retrieval.questions import dpr_json
+from retrieval.questions import question_sets
+from retrieval.store import store
+
+FILE = 'qa_benchmark.json'
+MATCHES = {
+  'substring': ('substring',),
+  'dpr': ('dpr',),
+  'all': ('substring', 'dpr'),
+}
+_RELEASED_NAMES = (
+  *('exact_match', 'official_exact_match', 'reader_oracle'),
+  'top_5_substring',
+)
+# The released checkpoints over Wikipedia's 13 M blocks, measured again by others on
+# the test questions, in percent: by exact search, and by ScaNN.
+_RELEASED = {
+  'nq_open:test': {
+    'exact': (41.05, 40.42, 71.94, 72.19),
+    'ScaNN': (40.19, 39.72, 70.42, 70.58),
+  },
+  'webquestions:test': {
+    'exact': (43.45, 41.68, 69.29, 69.34),
+    'ScaNN': (42.81, 41.14, 68.41, 68.41),
+  },
+}
+
+
+class Timed:
+  """A retriever that can be changed and whose time is taken; `beams.Retriever`.
+
+  Attributes:
+    retriever: that is asked.
+    sec: spent in it.
+  """
+
+  def __init__(self, retriever: beams.Retriever):
+    self.retriever, self.sec = retriever, 0.0
+
+  def __call__(self, *arguments) -> beams.Beam:
+    """See `beams.Retriever`."""
+    start = time.perf_counter()
+    found = self.retriever(*arguments)
+    self.sec += time.perf_counter() - start
+    return found
+
+
+class TimedAnswerer:
+  """Answers like an `Answerer`, and takes the time of it.
+
+  Attributes:
+    trained: the model with its data.
+    sec: spent in answering.
+  """
+
+  def __init__(self, answerer: qa_answers.Answerer):
+    self.trained, self.sec, self._answerer = answerer.trained, 0.0, answerer
+
+  def __call__(self, *arguments) -> Iterator[qa_answers.Answered]:
+    """See `qa_answers.Answerer`; what is done with the answers is not timed."""
+    answered = self._answerer(*arguments)
+    while True:
+      start = time.perf_counter()
+      found = next(answered, None)
+      self.sec += time.perf_counter() - start
+      if found is None:
+        return
+      yield found
+
+
+def retrievers(
+  trained: qa_task.Trained, folder: pathlib.Path
+) -> tuple[dict[str, beams.Retriever], str]:
+  """What is compared.
+
+  Args:
+    trained: the model with its data.
+    folder: of its index versions.
+
+  Returns:
+    found: name -> retriever over the same vectors; a checkpoint that searches no
+      vectors has but its own.
+    missing: why there is no ScaNN; '' if there is.
+  """
+  kind = trained.config.retriever
+  if kind != 'dense':
+    found = {kind: trained.retriever(folder)}
+    return found, f'retriever {kind!r} searches no vectors'
+  version = trained.open_index(folder).version
+  exact = version.index.searcher
+  if exact.name != 'exact':
+    exact = searchers.ExactSearcher(version.vectors, 'dot_product')
+  found = {'exact': _over(trained, version, exact)}
+  scann, missing = _scann(trained, version, folder)
+  if scann is not None:
+    found['ScaNN'] = _over(trained, version, scann)
+  return found, missing
+
+
+def _over(
+  trained: qa_task.Trained,
+  version: index_versions.Version,
+  searcher: searchers.Searcher,
+) -> beams.Retriever:
+  """A retriever in a version by another searcher of its vectors."""
+  index = dataclasses.replace(version.index, searcher=searcher)
+  embedder = serving.QueryEmbedder(trained.model.config.realm)
+  served = serving.ServingIndex(
+    dataclasses.replace(version, index=index), embedder
+  )
+  return beam_task.make_retriever(
+    trained.config, trained.data, pipeline.OneSnapshot(served)
+  )
+
+
+def _scann(
+  trained: qa_task.Trained,
+  version: index_versions.Version,
+  folder: pathlib.Path,
+) -> tuple[searchers.Searcher | None, str]:
+  """ScaNN over a version's vectors, or why there is none."""
+  if version.index.searcher.name == 'scann':
+    return version.index.searcher, ''
+  count, least = int(version.vectors.shape[0]), searchers.SCANN_MIN_ROWS
+  if count < least:
+    return None, f'{count:,} blocks, it needs {least:,}'
+  if not searchers.scann_available():
+    return None, 'its package cannot be imported here'
+  settings = trained.config.index
+  config = index_lib.IndexConfig(
+    searcher='scann',
+    metric='dot_product',
+    recall_floor=0.0,  # what it loses is what is to be seen
+    num_queries=settings.num_queries,
+    scann=settings.scann.to_dict(),
+  )
+  try:
+    index = index_lib.build_index(
+      folder / 'scann' / version.name,
+      version.vectors,
+      version.index.vectors_fingerprint,
+      config,
+    )
+  except searchers.ScannMemoryError as error:
+    return None, str(error)
+  return index.searcher, ''
+
+
+def benchmark(
+  answerer: qa_answers.Answerer,
+  retriever: Timed,
+  found: Mapping[str, beams.Retriever],
+  questions: question_sets.QuestionSet,
+  ks: Sequence[int],
+  rules: Sequence[str],
+  depth: int = 0,
+) -> tuple[dict[str, dict[str, Any]], list[qa_answers.Answered]]:
+  """Answers a set once with each retriever; compiled and read in before.
+
+  Args:
+    answerer: asks `retriever`.
+    retriever: is made each of `found` in turn.
+    found: from `retrievers`.
+    questions: the set.
+    ks: numbers of blocks to look at.
+    rules: by which a block holds an answer.
+    depth: blocks of each beam that `answered` keeps.
+
+  Returns:
+    measures: retriever -> those of `qa_evaluate.evaluate`, with
+      questions_per_sec, and retrieval_ms of one question.
+    answered: every question by the first retriever, in order.
+  """
+  measures, first = {}, []
+  for name, one in found.items():
+    retriever.retriever = one
+    list(answerer(questions.questions[:1]))
+    retriever.sec, timed = 0.0, TimedAnswerer(answerer)
+    row, answered = qa_evaluate.evaluate(timed, questions, ks, rules, depth)
+    row['questions_per_sec'] = len(answered) / timed.sec
+    row['retrieval_ms'] = 1000 * retriever.sec / len(answered)
+    measures[name] = row
+    first = first or answered
+  return measures, first
+
+
+def retrieval_results(
+  answered: Sequence[qa_answers.Answered],
+  trained: qa_task.Trained,
+  rule: str,
+) -> Iterator[dpr_json.Result]:
+  """What was retrieved, in DPR's form: without scores, best first.
+
+  Ids are `BlockStore.names`, which outlive changes of the corpus.
+
+  Args:
+    answered: with the blocks that are to be written.
+    trained: the model with its data.
+    rule: by which has_answer is said.
+
+  Yields:
+    A result for each question.
+  """
+  blocks = trained.data.blocks
+  search = answer_search.QuestionSearch(blocks, rule, trained.data.tokenizer)
+  for found in answered:
+    ids = found.beam[found.beam >= 0]
+    (hits,) = search.find(ids[None], [found.question])
+    rows = zip(
+      *(
+        blocks.names(ids.tolist()),
+        blocks.titles(ids.tolist()),
+        blocks.texts(ids.tolist()),
+      ),
+      hits.tolist(),
+      strict=True,
+    )
+    yield dpr_json.Result(
+      question=found.question.question,
+      answers=tuple(found.question.answers),
+      contexts=tuple(
+        dpr_json.Context(id=name, title=title, text=text, has_answer=hit)
+        for name, title, text, hit in rows
+      ),
+    )
+
+
+def print_table(name: str, measures: Mapping[str, Mapping[str, Any]]) -> None:
+  """Prints a set's table: a line for each measure, a column for each retriever."""
+  released = _RELEASED.get(name, {})
+  (count,) = {row['questions'] for row in measures.values()}
+  table = rich.table.Table(
+    *('measure', *measures),
+    *(f'released, 13 M blocks, {x}' for x in released),
+    title=f'{name}: {count:,} questions',
+  )
+  beside = {
+    kind: dict(zip(_RELEASED_NAMES, row, strict=True))
+    for kind, row in released.items()
+  }
+  rows = list(measures.values())
+  names = dict.fromkeys(
+    k for row in rows for k, x in row.items() if isinstance(x, dict)
+  )
+  for k in names:
+    theirs = [f'{x[k]:.1f}' if k in x else '' for x in beside.values()]
+    table.add_row(k, *(qa_evaluate.cell(row.get(k)) for row in rows), *theirs)
+  for k, form in (('questions_per_sec', '{:,.1f}'), ('retrieval_ms', '{:.2f}')):
+    table.add_row(
+      k, *(form.format(row[k]) for row in rows), *('' for _ in beside)
+    )
+  progress.console().print(table)
+
+
+def run(config: ml_collections.ConfigDict, workdir: str) -> None:
+  """Measures the newest checkpoint."""
+  settings, values = config.evaluate, flags.FLAGS
+  if values.retrieval_output and len(settings.questions) > 1:
+    raise ValueError(
+      f'--retrieval_output is of one set, evaluate.questions names '
+      f'{len(settings.questions)}.'
+    )
+  sets, trained, folder = qa_evaluate.open_run(config, workdir)
+  found, missing = retrievers(trained, folder)
+  timed = Timed(next(iter(found.values())))
+  answerer = qa_evaluate.make_answerer(trained, settings, timed)
+  rules, tables = MATCHES[values.match], []
+  depth = values.retrieval_depth if values.retrieval_output else 0
+  for questions in sets:
+    measures, answered = benchmark(
+      *(answerer, timed, found, questions, settings.ks, rules, depth)
+    )
+    tables.append(measures)
+    print_table(questions.name, measures)
+    if values.retrieval_output:
+      rule = 'regex' if questions.kind == 'regex' else rules[0]
+      results = retrieval_results(answered, trained, rule)
+      dpr_json.write_results(values.retrieval_output, results)
+      logging.info('Retrieval written to %s.', values.retrieval_output)
+  if missing:
+    progress.console().print(f'Without ScaNN: {missing}.')
+  text = {'step': trained.step, 'without_scann': missing, 'sets': tables}
+  path = pathlib.Path(workdir) / FILE
+  path.parent.mkdir(parents=True, exist_ok=True)
+  store.write_atomically(path, (json.dumps(text, indent=1) + '\n').encode())
+  logging.info('Written to %s.', path)
+
+
+def define_flags() -> None:
+  """--match, --retrieval_output and --retrieval_depth."""
+  flags.DEFINE_enum('match', 'all', list(MATCHES), 'Which block has an answer.')
+  flags.DEFINE_string(
+    'retrieval_output', '', "DPR's JSON of what exact search retrieved."
+  )
+  flags.DEFINE_integer(
+    'retrieval_depth', 100, 'Blocks of a question in it.', lower_bound=1
+  )
+
+
+if __name__ == '__main__':
+  command.main(run, define_flags, computes=True)

@@ -1,0 +1,224 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Peak memory of preparing a corpus, at one size and at ten times that size.
+
+  python -m experiments.benchmarks.memory --documents=5000
+
+Each size runs in a process of its own: synthetic documents are written,
+tokenized by two processes, chunked, given random vectors, searched exactly and
+stored as neighbors; then ScaNN is built over the vectors and finds the neighbors
+too. Prints the peak resident memory of each stage, of the process and of the
+largest of its children so far, and the ratio of the two sizes; memory that grows
+with the corpus would show as a ratio near ten. A child's peak counts what its
+parent had when it started it, so it is an upper bound.
+
+Exact search keeps a small database on its devices (2 GiB on a CPU) and streams a
+larger one in blocks of 65,536 rows, which take what a batch of queries against
+one block takes. Here nothing is kept and blocks have 1,024 rows, so that either
+corpus streams many.
+
+ScaNN's does grow: it has every vector in memory. Its bytes for each chunk are
+printed as measured and as `expected_bytes` foretells; in small databases what
+ScaNN takes whatever their size hides them.
+"""
+
+import contextlib
+import json
+import os
+import pathlib
+import resource
+import subprocess
+import sys
+import tempfile
+import types
+
+from absl import app
+from absl import flags
+import numpy as np
+import rich.console
+import rich.table
+
+from experiments.benchmarks import turns as benchmark_turns
+
+_DIMENSION = 64
+_WORDS = 60
+_BLOCK_ROWS = 1024
+_TOKENIZING_PROCESSES = 2
+
+
+def _write_corpus(path: pathlib.Path, num_documents: int) -> None:
+  rng = np.random.default_rng(0)
+  words = np.asarray([f'word{i}' for i in range(5000)])
+  with open(path, 'w') as f:
+    for i in range(num_documents):
+      text = ' '.join(rng.choice(words, _WORDS))
+      f.write(json.dumps({'id': str(i), 'title': f'T{i}', 'text': text}) + '\n')
+
+
+class _RandomEmbedder:
+  """Random vectors: what is measured is the stores, not the encoder."""
+
+  dimension = _DIMENSION
+  fingerprint = 'random'
+
+  def embed_texts(self, texts, progress=None):
+    rng = np.random.default_rng(len(texts))
+    return rng.standard_normal((len(texts), _DIMENSION)).astype(np.float32)
+
+
+def _reset_peak() -> None:
+  """Starts the peak anew where Linux lets us; elsewhere it is that so far."""
+  with contextlib.suppress(OSError):
+    pathlib.Path('/proc/self/clear_refs').write_text('5')
+
+
+def _current_bytes() -> int:
+  pages = pathlib.Path('/proc/self/statm').read_text().split()[1]
+  return int(pages) * os.sysconf('SC_PAGESIZE')
+
+
+def prepare(root: pathlib.Path, num_documents: int) -> dict[str, float]:
+  """Prepares a synthetic corpus and returns the peak memory of this process.
+
+  Args:
+    root: an empty folder.
+    num_documents: documents of about 60 words.
+
+  Returns:
+    Counts, bytes written, 'peak_bytes' by stage, also of the largest child so
+    far, and 'scann_bytes_per_chunk'.
+  """
+  from retrieval import searchers
+  from retrieval.index import neighbors as neighbors_lib
+  from retrieval.index import vectors as vectors_lib
+  from retrieval.text import chunks as chunks_lib
+  from retrieval.text import corpus as corpus_lib
+  from retrieval.text import tokens as tokens_lib
+  from retrieval.tokenization import tokenizers
+
+  facts = {'documents': num_documents}
+
+  def record(stage):
+    facts[f'peak_bytes_{stage}'] = benchmark_turns.peak_bytes()
+    child = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
+    facts[f'peak_bytes_{stage}_child'] = child
+    _reset_peak()
+
+  corpus_file = root / 'documents.jsonl'
+  _write_corpus(corpus_file, num_documents)
+  corpus = corpus_lib.Corpus(
+    corpus_lib.CorpusConfig(kind='jsonl', path=str(corpus_file))
+  )
+  sample = (d.text for d, _ in zip(corpus, range(500), strict=False))
+  tokenizer = tokenizers.train_sentencepiece(
+    sample, root / 'tokenizer' / 'model', 278
+  )
+  record('tokenizer')
+  tokens = tokens_lib.build_token_store(
+    root / 'tokens',
+    corpus,
+    root / 'tokenizer',
+    documents_per_shard=256,
+    num_processes=_TOKENIZING_PROCESSES,
+  )
+  record('tokens')
+  chunks = chunks_lib.build_chunk_store(root / 'chunks', tokens)
+  facts['chunks'] = chunks.num_chunks
+  vectors = vectors_lib.build_vector_store(
+    root / 'vectors', chunks, tokenizer, _RandomEmbedder()
+  )
+  record('vectors')
+
+  def find_neighbors(searcher):
+    name = searcher.name
+    index = types.SimpleNamespace(searcher=searcher, fingerprint=name)
+    path = root / f'neighbors-{name}'
+    neighbors_lib.build_neighbor_store(
+      path, chunks, vectors, chunks, vectors, index, k=2
+    )
+    record(f'neighbors_{name}')
+
+  array = vectors.array('vectors')
+  find_neighbors(
+    searchers.ExactSearcher(
+      array, 'squared_l2', block_rows=_BLOCK_ROWS, resident_bytes=0
+    )
+  )
+  if searchers.scann_available():
+    searcher, scann_facts = _build_scann(array)
+    record('index_scann')
+    facts |= scann_facts
+    find_neighbors(searcher)
+  files = (f for f in root.rglob('*') if f.is_file())
+  facts['bytes_on_disk'] = sum(f.stat().st_size for f in files)
+  return facts
+
+
+def _build_scann(array):
+  """Builds ScaNN; returns it and its bytes a vector, measured and foretold."""
+  from retrieval import searchers
+  from retrieval.searchers import scann
+
+  before = _current_bytes()
+  searcher = searchers.ScannSearcher.build(array, 'squared_l2')
+  measured = (
+    benchmark_turns.peak_bytes() - before,
+    _current_bytes() - before,
+  )
+  expected = scann.expected_bytes(
+    *array.shape, searchers.ScannConfig(**searcher.settings)
+  )
+  facts = {}
+  for name, pair in (('measured', measured), ('expected', expected)):
+    for when, value in zip(('building', 'searching'), pair, strict=True):
+      key = f'scann_bytes_per_chunk_{when}_{name}'
+      facts[key] = value / len(array)
+  return searcher, facts
+
+
+def _measure(num_documents: int) -> dict[str, float]:
+  with tempfile.TemporaryDirectory() as root:
+    result = subprocess.run(
+      [
+        sys.executable,
+        '-m',
+        'experiments.benchmarks.memory',
+        f'--documents={num_documents}',
+        f'--inside={root}',
+      ],
+      check=True,
+      capture_output=True,
+      text=True,
+    )
+  return json.loads(result.stdout.splitlines()[-1])
+
+
+def main(argv: list[str]) -> None:
+  """Runs both sizes and prints their peaks."""
+  del argv
+  if flags.FLAGS.inside:
+    root = pathlib.Path(flags.FLAGS.inside)
+    print(json.dumps(prepare(root, flags.FLAGS.documents)))
+    return
+  small = _measure(flags.FLAGS.documents)
+  large = _measure(10 * flags.FLAGS.documents)
+  table = rich.table.Table('', 'small', 'large', 'ratio', title='Preparing')
+  for name in small:
+    in_mib = 'bytes' in name and 'per_chunk' not in name
+    scale, unit = (2**20, ' (MiB)') if in_mib else (1, '')
+    table.add_row(
+      name.replace('_', ' ') + unit,
+      f'{small[name] / scale:,.0f}',
+      f'{large[name] / scale:,.0f}',
+      f'{large[name] / max(small[name], 1):.2f}',
+    )
+  rich.console.Console().print(table)
+
+
+if __name__ == '__main__':
+  flags.DEFINE_integer('documents', 2000, 'Documents of the smaller corpus.')
+  flags.DEFINE_string('inside', '', 'Measure in this process, in this folder.')
+  try:  # without experiments.engine.command: JAX would be in what is measured
+    app.run(main)
+  except (ValueError, OSError) as error:
+    sys.exit(f'error: {error}')

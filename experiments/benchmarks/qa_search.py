@@ -1,0 +1,99 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Exact search over as many vectors as REALM's released index has, in bfloat16.
+
+The vectors (3.4 GB, random) lie on the disk and are memory-mapped. They stay on the
+device where it has room for them; else they stream, once for each batch.
+"""
+
+import pathlib
+import time
+from typing import Any
+
+from absl import logging
+import jax
+import ml_dtypes
+import numpy as np
+
+from experiments.benchmarks import turns as benchmark_turns
+from experiments.engine import allocator
+from experiments.engine import progress
+from retrieval import searchers
+from retrieval.store import sharded_array
+
+DIMENSION = 128
+QUERIES = 64
+K = 5
+_ROWS = 1 << 18  # written at once
+
+
+def make_vectors(folder: pathlib.Path, count: int) -> np.ndarray:
+  """Random vectors, written unless they are there: [count, DIMENSION] mapped."""
+  file = folder / f'vectors-{count}.npy'
+  if not file.exists():
+    folder.mkdir(parents=True, exist_ok=True)
+    logging.info('Writing %s.', file)
+    draft = file.with_suffix('.draft')
+    rng = np.random.default_rng(0)
+    vectors = np.lib.format.open_memmap(
+      draft,
+      mode='w+',
+      dtype=np.dtype(ml_dtypes.bfloat16),
+      shape=(count, DIMENSION),
+    )
+    for low in range(0, count, _ROWS):
+      shape = (min(_ROWS, count - low), DIMENSION)
+      vectors[low : low + _ROWS] = rng.standard_normal(shape, np.float32)
+    vectors.flush()
+    draft.rename(file)
+  return sharded_array.open_npy(file)
+
+
+def run(folder: pathlib.Path, count: int, repeats: int) -> dict[str, Any]:
+  """Searches; prints what a batch of queries takes.
+
+  Args:
+    folder: where the vectors go.
+    count: vectors.
+    repeats: timed searches after an untimed one.
+
+  Returns:
+    {'num_vectors', 'queries', 'device', 'first_sec', 'wall_sec' (median),
+    'host_gib', 'mapped_gib', 'device_gib'}: memory of the process without the
+    mapped file, the part of that in memory, and of the device, 0 where it does not
+    tell.
+  """
+  allocator.keep_memory()
+  vectors = make_vectors(folder, count)
+  searcher = searchers.ExactSearcher(vectors, check=False)
+  rng = np.random.default_rng(1)
+  seconds = []
+  for _ in range(repeats + 1):
+    queries = rng.standard_normal((QUERIES, DIMENSION), np.float32)
+    start = time.perf_counter()
+    searcher.search(queries, K)
+    seconds.append(time.perf_counter() - start)
+  device = jax.local_devices()[0]
+  stats = device.memory_stats() or {}
+  mapped = benchmark_turns.status_bytes('RssFile')
+  result = {
+    'num_vectors': count,
+    'queries': QUERIES,
+    'device': device.device_kind,
+    'first_sec': seconds[0],
+    'wall_sec': float(np.median(seconds[1:])),
+    'host_gib': benchmark_turns.status_bytes('RssAnon') / 2**30,
+    'mapped_gib': mapped / 2**30,
+    'device_gib': stats.get('peak_bytes_in_use', 0) / 2**30,
+  }
+  progress.console().print(
+    f'{count:,} x {DIMENSION} bfloat16 vectors on {result["device"]}: '
+    f'{result["wall_sec"]:.2f} s for {QUERIES} queries '
+    f'({QUERIES / result["wall_sec"]:.1f}/s; the first time '
+    f'{result["first_sec"]:.2f} s), {result["host_gib"]:.2f} GiB of host memory, '
+    f'{result["mapped_gib"]:.2f} GiB of the mapped file in memory, '
+    f'{result["device_gib"]:.2f} GiB on the device',
+    highlight=False,
+    soft_wrap=True,
+  )
+  return result

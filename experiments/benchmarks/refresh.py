@@ -1,0 +1,141 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""What an index of REALM costs: to build it, and to refresh it beside training.
+
+  python -m experiments.benchmarks.refresh --config=configs/<name>.py \
+    --config.data_dir=DATA --workdir=DIR [--steps=60]
+
+On prepared data (experiments.realm.prepare): the time from a snapshot of parameters
+to a published index of all blocks; and with --steps, training throughput end to end
+under each schedule of refreshing. Writes DIR/refresh.json.
+"""
+
+import json
+import pathlib
+import shutil
+import time
+
+from absl import flags
+import ml_collections
+import numpy as np
+import rich.table
+
+from experiments.engine import command
+from experiments.engine import metric_writer
+from experiments.engine import progress
+from experiments.realm import data as realm_data
+from experiments.realm import index_builder
+from experiments.realm import task as realm_task
+from experiments.realm import train as realm_train
+from realm_jax.data import examples
+
+_LOG_EVERY = 5
+
+
+def measure_publication(
+  config: ml_collections.ConfigDict, root: pathlib.Path
+) -> dict[str, float]:
+  """Seconds from a snapshot of parameters to the published index.
+
+  Args:
+    config: of a REALM.
+    root: where the index goes; it is removed again.
+
+  Returns:
+    blocks, their mean_tokens (of a sample), sec, and blocks_per_sec.
+  """
+  data = realm_data.DataFolder.of(config, root)
+  trained = realm_task.untrained(config, data)
+  params = index_builder.snapshot(trained.params)
+  blocks = data.blocks
+  some = np.linspace(0, blocks.num_blocks - 1, 2000).astype(np.int64)
+  rows = examples.block_id_rows(trained.layout, blocks, some)
+  folder = root / 'publication'
+  shutil.rmtree(folder, ignore_errors=True)  # of a run that was killed
+  builder = realm_task.make_builder(config, data, folder)
+  start = time.monotonic()
+  builder.build(0, params)
+  took = time.monotonic() - start
+  shutil.rmtree(folder)
+  return {
+    'blocks': blocks.num_blocks,
+    'mean_tokens': float(np.mean([len(row) for row in rows])),
+    'sec': took,
+    'blocks_per_sec': blocks.num_blocks / took,
+  }
+
+
+def measure_schedules(
+  config: ml_collections.ConfigDict, root: pathlib.Path, num_steps: int
+) -> dict[str, dict[str, float]]:
+  """Training throughput, end to end, under each schedule of refreshing.
+
+  Args:
+    config: of a REALM.
+    root: where the runs go; they are removed again.
+    num_steps: of each run; the index is due twice, after a third of it each.
+
+  Returns:
+    schedule -> steps_per_sec past the first steps, which are compiled; oldest,
+    the greatest index_age_steps; data_wait_share.
+  """
+  found = {}
+  for schedule in ('frozen', 'async', 'sync'):
+    changed = command.changed(
+      config,
+      num_steps=num_steps,
+      log_every=_LOG_EVERY,
+      eval_every=num_steps,  # each would cut the clock short
+      eval_batches=0,
+      evaluate={'during_training': False},
+      checkpoint_every=num_steps,
+      refresh={'schedule': schedule, 'every': num_steps // 3 + 1},
+    )
+    folder = root / schedule
+    shutil.rmtree(folder, ignore_errors=True)
+    realm_train.run(changed, str(folder))
+    rows = [row for row in metric_writer.read(folder) if 'steps_per_sec' in row]
+    shutil.rmtree(folder)
+    rows = rows[1:]
+    took = sum(_LOG_EVERY / row['steps_per_sec'] for row in rows)
+    waited = [row['data_wait_share'] for row in rows]
+    found[schedule] = {
+      'steps_per_sec': _LOG_EVERY * len(rows) / took,
+      'oldest': max(row['index_age_steps'] for row in rows),
+      'data_wait_share': float(np.mean(waited)),
+    }
+  return found
+
+
+def run(config: ml_collections.ConfigDict, workdir: str) -> None:
+  """Measures and prints."""
+  steps = flags.FLAGS.steps
+  if steps and (steps < 3 * _LOG_EVERY or steps % _LOG_EVERY):
+    raise ValueError(
+      f'--steps={steps}: expected a multiple of {_LOG_EVERY}, at least '
+      f'{3 * _LOG_EVERY}.'
+    )
+  root = pathlib.Path(workdir)
+  root.mkdir(parents=True, exist_ok=True)
+  config = command.changed(
+    config, data_dir=config.data_dir or str(root / 'data')
+  )
+  result = {'publication': measure_publication(config, root)}
+  if steps:
+    result |= measure_schedules(config, root, steps)
+  table = rich.table.Table('what', 'measure', 'value')
+  for what, values in result.items():
+    for measure, value in values.items():
+      table.add_row(what, measure, f'{value:,.4g}')
+  progress.console().print(table)
+  text = json.dumps(result, indent=1) + '\n'
+  (root / 'refresh.json').write_text(text)
+
+
+def define_flags() -> None:
+  """--steps."""
+  flags.DEFINE_integer('steps', 0, 'Steps of a run under each schedule.')
+
+
+if __name__ == '__main__':
+  command.main(run, define_flags, computes=True)

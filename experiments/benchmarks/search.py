@@ -1,0 +1,289 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Recall against speed: our searchers beside FAISS, in one process.
+
+  python -m experiments.benchmarks.search --vectors=RUN/data/vectors-train \
+    --queries=RUN/data/vectors-valid --output=search
+
+Without --vectors a synthetic mixture is searched. All sides take turns, so that
+each sees the same machine; medians over rounds are given. FAISS is optional (pip
+install faiss-cpu). Recall counts rows that tie with the k-th of exact search.
+"""
+
+from collections.abc import Callable
+import dataclasses
+import json
+import os
+import pathlib
+import tempfile
+import time
+
+from absl import flags
+from absl import logging
+import numpy as np
+import rich.box
+import rich.table
+
+from experiments.benchmarks import search_faiss as benchmark_search_faiss
+from experiments.engine import command
+from experiments.engine import progress
+from retrieval import searchers
+from retrieval.index import vectors as vectors_lib
+from retrieval.searchers import metrics
+from retrieval.store import store
+
+Search = Callable[[np.ndarray], np.ndarray]
+
+
+@dataclasses.dataclass
+class Row:
+  """One searcher with one setting, and what was measured of it.
+
+  Attributes:
+    name: of the searcher.
+    setting: what trades recall for speed.
+    search: queries [q, d] -> ids [q, k]; None where it is not installed.
+    build_sec: to build it; settings of one index share it.
+    bytes_per_vector: of the index.
+    wall_sec: of each round.
+    cpu_sec: of each round, all cores.
+    recall: at k.
+  """
+
+  name: str
+  setting: str
+  search: Search | None = None
+  build_sec: float = 0.0
+  bytes_per_vector: float = 0.0
+  wall_sec: list[float] = dataclasses.field(default_factory=list)
+  cpu_sec: list[float] = dataclasses.field(default_factory=list)
+  recall: float = float('nan')
+
+  def per_sec(self, num_queries: int) -> float:
+    """Median queries a second."""
+    return num_queries / float(np.median(self.wall_sec))
+
+  def per_cpu_sec(self, num_queries: int) -> float:
+    """Median queries a second of one core."""
+    return num_queries / float(np.median(self.cpu_sec))
+
+
+def synthetic(num_rows: int, dimension: int, num_queries: int):
+  """A mixture on the unit sphere: [n, d] vectors and [q, d] queries."""
+  rng = np.random.default_rng(0)
+  clusters = max(1, num_rows // 100)
+  centers = rng.standard_normal((clusters, dimension), np.float32)
+  total = num_rows + num_queries
+  rows = centers[rng.integers(0, clusters, total)]
+  rows += 1.5 * rng.standard_normal((total, dimension), np.float32)
+  rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+  return rows[:num_rows], rows[num_rows:]
+
+
+def read(path: str) -> np.ndarray:
+  """Reads [n, d] vectors from an .npy file or a vector store.
+
+  Raises:
+    ValueError: when there is neither.
+  """
+  if not path.endswith('.npy'):
+    array = store.Store.open(path, vectors_lib.KIND).array('vectors')
+  elif pathlib.Path(path).exists():
+    array = np.load(path, mmap_mode='r')
+  else:
+    raise ValueError(f'{path}: no such file.')
+  return np.ascontiguousarray(array[:], np.float32)
+
+
+def _scann_rows(vectors, metric: str, k: int, soar: bool) -> list[Row]:
+  name = 'ScaNN SOAR' if soar else 'ScaNN'
+  if not searchers.scann_available():
+    return [Row(name, '')]
+  start = time.monotonic()
+  searcher = searchers.ScannSearcher.build(
+    vectors, metric, searchers.ScannConfig(soar=soar)
+  )
+  sec = time.monotonic() - start
+  with tempfile.TemporaryDirectory() as folder:
+    searcher.save(folder)
+    files = pathlib.Path(folder).iterdir()
+    size = sum(f.stat().st_size for f in files) / len(vectors)
+  rows = []
+  for share in (40, 20, 10, 5):
+    leaves = max(1, searcher.settings['num_leaves'] // share)
+
+    def search(queries, leaves=leaves):
+      return searcher.search(queries, k, num_leaves_to_search=leaves)[0]
+
+    rows.append(Row(name, f'leaves={leaves}', search, sec, size))
+  return rows
+
+
+def _faiss_rows(vectors, metric: str, k: int) -> list[Row]:
+  if not benchmark_search_faiss.available():
+    return [Row(name, '') for name in benchmark_search_faiss.NAMES]
+  built = benchmark_search_faiss.build(vectors, metric, k)
+  return [
+    Row(name, setting, search, sec, size)
+    for name, (sec, size, searches) in built.items()
+    for setting, search in searches.items()
+  ]
+
+
+def run(
+  vectors: np.ndarray, queries: np.ndarray, metric: str, k: int, rounds: int
+) -> list[Row]:
+  """Builds and measures all searchers.
+
+  Args:
+    vectors: [n, d] float32.
+    queries: [q, d] float32, searched in one call.
+    metric: 'dot_product' or 'squared_l2'.
+    k: neighbors wanted.
+    rounds: timed rounds after an untimed one.
+
+  Returns:
+    A row for each searcher and setting.
+  """
+  exact = searchers.ExactSearcher(vectors, metric)
+  wanted, _ = exact.search(queries, k)
+  scores = exact.score(queries, wanted)
+  size = 4.0 * vectors.shape[1]
+  rows = [Row('exact', '', lambda q: exact.search(q, k)[0], 0.0, size)]
+  for soar in (False, True)[: 1 + (metric == 'dot_product')]:
+    rows += _scann_rows(vectors, metric, k, soar)
+  rows += _faiss_rows(vectors, metric, k)
+  installed = [row for row in rows if row.search]
+  for row in installed:
+    ids = row.search(queries)
+    row.recall = metrics.agreement_with_exact(
+      ids, wanted, exact.score(queries, ids), scores
+    )
+  for _ in range(rounds):
+    for row in installed:
+      cpu, wall = time.process_time(), time.perf_counter()
+      row.search(queries)
+      row.wall_sec.append(time.perf_counter() - wall)
+      row.cpu_sec.append(time.process_time() - cpu)
+  return rows
+
+
+def ratios(rows: list[Row]) -> dict[str, float]:
+  """Queries a second of ours over FAISS's best at the same least recall."""
+  done = [row for row in rows if row.wall_sec]
+
+  def best(prefix, recall):
+    found = [
+      r for r in done if r.name.startswith(prefix) and r.recall >= recall
+    ]
+    return min((float(np.median(r.wall_sec)) for r in found), default=None)
+
+  pairs = {'exact / FAISS flat': ('exact', 'FAISS flat', 0.0)}
+  for floor in (0.9, 0.95, 0.98, 0.99):
+    pairs[f'ScaNN / FAISS, recall >= {floor}'] = ('ScaNN', 'FAISS', floor)
+  results = {}
+  for name, (ours, theirs, floor) in pairs.items():
+    sec = best(ours, floor), best(theirs, floor)
+    if None not in sec:
+      results[name] = sec[1] / sec[0]
+  return results
+
+
+def _print(rows: list[Row], title: str, k: int, num_queries: int) -> None:
+  columns = ('searcher', 'setting', f'recall@{k}', 'queries/s')
+  columns += ('per CPU s', 'build s', 'B/vector')
+  table = rich.table.Table(*columns, title=title, box=rich.box.SIMPLE)
+  for row in rows:
+    if row.search is None:
+      table.add_row(row.name, 'not installed', *['-'] * 5)
+      continue
+    table.add_row(
+      *(row.name, row.setting, f'{row.recall:.4f}'),
+      f'{row.per_sec(num_queries):,.0f}',
+      f'{row.per_cpu_sec(num_queries):,.0f}',
+      *(f'{row.build_sec:.1f}', f'{row.bytes_per_vector:,.0f}'),
+    )
+  console = progress.console()
+  console.print(table)
+  for name, ratio in ratios(rows).items():
+    console.print(f'{name}: {ratio:.2f} times the queries/s', highlight=False)
+
+
+def _plot(rows: list[Row], path: pathlib.Path, title, k, num_queries) -> None:
+  import matplotlib
+
+  matplotlib.use('Agg')
+  from matplotlib import pyplot
+
+  figure, axes = pyplot.subplots(figsize=(7, 5), layout='constrained')
+  for name in dict.fromkeys(row.name for row in rows if row.wall_sec):
+    mine = sorted(
+      (r.recall, r.per_sec(num_queries)) for r in rows if r.name == name
+    )
+    style = '--' if name.startswith('FAISS') else '-'
+    axes.plot(*zip(*mine, strict=True), style, marker='o', label=name)
+  axes.set(xlabel=f'recall@{k}', ylabel='queries/s', yscale='log', title=title)
+  axes.grid(alpha=0.3)
+  axes.legend()
+  figure.savefig(path, dpi=150)
+  pyplot.close(figure)
+
+
+def report(
+  rows: list[Row], title: str, k: int, num_queries: int, output: str
+) -> None:
+  """Prints the table and writes OUTPUT.json and OUTPUT.png, unless it is ''."""
+  _print(rows, title, k, num_queries)
+  if not output:
+    return
+  pathlib.Path(output).parent.mkdir(parents=True, exist_ok=True)
+  fields = [f.name for f in dataclasses.fields(Row) if f.name != 'search']
+  results = {
+    'title': title,
+    'rows': [
+      {f: getattr(row, f) for f in fields}
+      | {'queries_per_sec': row.per_sec(num_queries)}
+      for row in rows
+      if row.wall_sec
+    ],
+    'not_installed': [row.name for row in rows if row.search is None],
+    'ratios': ratios(rows),
+  }
+  text = json.dumps(results, indent=2)
+  pathlib.Path(f'{output}.json').write_text(text + '\n')
+  _plot(rows, pathlib.Path(f'{output}.png'), title, k, num_queries)
+
+
+def main(argv: list[str]) -> None:
+  """Reads flags, measures and reports."""
+  del argv
+  logging.set_verbosity(logging.WARNING)
+  options = flags.FLAGS
+  if options.vectors:
+    vectors = read(options.vectors)
+    queries = read(options.queries) if options.queries else vectors[::-1]
+    queries = np.ascontiguousarray(queries[: options.num_queries])
+  else:
+    vectors, queries = synthetic(
+      options.num_rows, options.dimension, options.num_queries
+    )
+  num_cores = len(os.sched_getaffinity(0))
+  title = (
+    f'{len(vectors):,} x {vectors.shape[1]} vectors, {options.metric}, '
+    f'batches of {len(queries)}, {num_cores} cores'
+  )
+  rows = run(vectors, queries, options.metric, options.k, options.rounds)
+  report(rows, title, options.k, len(queries), options.output)
+
+
+if __name__ == '__main__':
+  flags.DEFINE_string('vectors', '', '.npy file or vector store to search.')
+  flags.DEFINE_string('queries', '', 'The same; default: rows of --vectors.')
+  flags.DEFINE_enum('metric', 'dot_product', ['dot_product', 'squared_l2'], '')
+  flags.DEFINE_integer('k', 10, 'Neighbors wanted.')
+  flags.DEFINE_integer('num_queries', 500, 'In each batch.')
+  flags.DEFINE_integer('num_rows', 100_000, 'Of the synthetic vectors.')
+  flags.DEFINE_integer('dimension', 128, 'Of the synthetic vectors.')
+  flags.DEFINE_integer('rounds', 7, 'Timed rounds.')
+  flags.DEFINE_string('output', '', 'Writes OUTPUT.json and OUTPUT.png.')
+  command.main_of_script(main)

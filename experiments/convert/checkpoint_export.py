@@ -1,0 +1,164 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Writes a trained REALM or reader in the form of the Hugging Face port."""
+
+import json
+import os
+import pathlib
+from typing import Any
+
+from flax import traverse_util
+import jax
+import ml_collections
+import numpy as np
+
+from experiments.convert import converted_blocks
+from experiments.engine import checkpoints
+from experiments.engine import progress
+from experiments.realm import data as realm_data
+from experiments.realm import task as realm_task
+from realm_jax.checkpoints import config as checkpoint_config
+from realm_jax.checkpoints import convert as checkpoint_convert
+from realm_jax.nn import config as config_lib
+from realm_jax.nn import open_qa
+from retrieval.formats import block_records
+from retrieval.formats import safetensors_files
+from retrieval.store import store
+
+_WORD = 'bert/embeddings/word/embedding'
+_TEXTS = 4096
+
+
+def unused_file(workdir: str | os.PathLike, hf_class: str) -> pathlib.Path:
+  """Where a conversion keeps what no output depends on."""
+  return pathlib.Path(workdir) / f'unused-{hf_class}.safetensors'
+
+
+def model_configs(
+  config: ml_collections.ConfigDict, params: Any
+) -> tuple[config_lib.RealmConfig, open_qa.OpenQaConfig | None]:
+  """The model of saved parameters, and its reader where it has one."""
+  flat = traverse_util.flatten_dict(params, sep='/')
+  vocab_size = next(len(x) for name, x in flat.items() if name.endswith(_WORD))
+  realm = config_lib.RealmConfig(
+    embedder=realm_task.bert_config(config.embedder, vocab_size),
+    encoder=realm_task.bert_config(config.encoder, vocab_size),
+    **config.model,
+  )
+  if 'reader' not in params:
+    return realm, None
+  return realm, open_qa.OpenQaConfig(realm=realm, **config.reader)
+
+
+def export(
+  workdir: str | os.PathLike, target: str | os.PathLike, hf_class: str = ''
+) -> dict[str, str]:
+  """Exports the newest checkpoint of a run.
+
+  Args:
+    workdir: of the run or of a conversion.
+    target: folder to write; where two classes hold the parameters, each gets a
+      folder in it.
+    hf_class: of `checkpoint_names.CLASSES`; '' is what fits.
+
+  Returns:
+    Folder -> what was written there.
+
+  Raises:
+    FileNotFoundError: when there is no checkpoint.
+    ValueError: for a model that the port cannot hold.
+  """
+  params, saved = checkpoints.load_params(str(workdir))
+  params = jax.tree.map(np.asarray, params)
+  classes = {'': hf_class} if hf_class else checkpoint_convert.fitting(params)
+  realm, reader = model_configs(saved.config, params)
+  data = realm_data.DataFolder.of(saved.config, workdir)
+  rows = {}
+  for folder, name in classes.items():
+    path = pathlib.Path(target) / folder
+    beams = _beams(saved.config)
+    version = None
+    if name == 'RealmForOpenQA' and (data.root / 'blocks').exists():
+      version = converted_blocks.find_version(
+        workdir, params, saved.index_version
+      )
+    rows[str(path)] = _write(
+      path, name, params, realm, reader, beams, data, workdir, version
+    )
+  return rows
+
+
+def _beams(config: ml_collections.ConfigDict) -> dict[str, int]:
+  """Fields of the port's config that are no model's, where ours has them."""
+  settings = config.get('lookup', {})
+  names = {
+    'searcher_beam_size': 'retriever_beam',
+    'reader_beam_size': 'reader_beam',
+    'reader_seq_len': 'row_length',
+  }
+  found = {k: settings[ours] for k, ours in names.items() if ours in settings}
+  return {**found, 'num_candidates': config.layout.num_candidates}
+
+
+def _write(
+  path, hf_class, params, realm, reader, beams, data, workdir, version
+) -> str:
+  """Writes one folder; returns what it holds."""
+  count = len(version.vectors) if version else 0
+  fields = checkpoint_config.to_fields(hf_class, realm, reader, count) | beams
+  kept = unused_file(workdir, hf_class)
+  tensors = checkpoint_convert.to_hf(
+    params,
+    hf_class,
+    checkpoint_config.sizes(fields),
+    vectors=version.vectors if version else None,
+    unused=safetensors_files.read(kept) if kept.is_file() else None,
+  )
+  if (path / 'config.json').exists():
+    raise ValueError(
+      f'{path}: holds a checkpoint already; expected another folder.'
+    )
+  path.mkdir(parents=True, exist_ok=True)
+  safetensors_files.write(path / 'model.safetensors', tensors)
+  text = json.dumps(fields, indent=2, sort_keys=True) + '\n'
+  store.write_atomically(path / 'config.json', text.encode())
+  if data.tokenizer_path.exists():
+    write_tokenizer(path, data.tokenizer_path / 'tokenizer.json')
+  if version:
+    _write_records(path / 'block_records.npy', data)
+    version.close()
+  return f'{hf_class}: {len(tensors)} tensors, {count:,} blocks'
+
+
+def _write_records(path: pathlib.Path, data: realm_data.DataFolder) -> None:
+  blocks = data.blocks
+  with progress.bar('texts', 'blocks') as update:
+
+    def texts():
+      for low in range(0, blocks.num_blocks, _TEXTS):
+        high = min(low + _TEXTS, blocks.num_blocks)
+        for text in blocks.texts(range(low, high)):
+          yield text.encode()
+        update(high, blocks.num_blocks)
+
+    block_records.write(path, blocks.num_blocks, texts())
+
+
+def write_tokenizer(path: pathlib.Path, source: pathlib.Path) -> None:
+  """Writes the files that the port's tokenizers read.
+
+  Args:
+    path: folder to write to.
+    source: tokenizer.json.
+  """
+  tokenizer = json.loads(source.read_text(encoding='utf-8'))
+  vocabulary = tokenizer['model']['vocab']
+  words = sorted(vocabulary, key=vocabulary.get)
+  lower = (tokenizer.get('normalizer') or {}).get('lowercase', True)
+  settings = {'tokenizer_class': 'RealmTokenizer', 'do_lower_case': lower}
+  for name, text in (
+    ('tokenizer.json', json.dumps(tokenizer, ensure_ascii=False)),
+    ('vocab.txt', ''.join(f'{word}\n' for word in words)),
+    ('tokenizer_config.json', json.dumps(settings, indent=2) + '\n'),
+  ):
+    store.write_atomically(path / name, text.encode())

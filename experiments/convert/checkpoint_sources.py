@@ -1,0 +1,173 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Finds and reads checkpoints from elsewhere; see experiments.convert.convert."""
+
+import dataclasses
+import json
+import pathlib
+from typing import Any
+
+from absl import logging
+import numpy as np
+
+from realm_jax.checkpoints import config as checkpoint_config
+from realm_jax.checkpoints import convert as checkpoint_convert
+from realm_jax.checkpoints import names as checkpoint_names
+from retrieval.formats import safetensors_files
+from retrieval.formats import tensor_bundle
+from retrieval.formats import torch_pickle
+
+_WEIGHTS = {
+  'model.safetensors': safetensors_files.read,
+  'pytorch_model.bin': torch_pickle.read,
+}
+_TOKENIZERS = ('tokenizer.json', 'vocab.txt')
+_RECORDS = 'block_records.npy'
+
+
+@dataclasses.dataclass
+class Sources:
+  """All that was found.
+
+  Attributes:
+    parts: the checkpoints in our form.
+    fields: config.json of the Hugging Face port, where one was there.
+    vectors: [n, d] of the blocks, memory-mapped, where there are some.
+    vectors_name: where they come from.
+    tokenizer: folder of the vocabulary, where one was there.
+    records: block_records.npy, where one was there.
+  """
+
+  parts: list[checkpoint_convert.Converted] = dataclasses.field(
+    default_factory=list
+  )
+  fields: dict[str, Any] | None = None
+  vectors: np.ndarray | None = None
+  vectors_name: str = ''
+  tokenizer: pathlib.Path | None = None
+  records: pathlib.Path | None = None
+
+
+def read(paths: list[str], num_heads: int = 0) -> Sources:
+  """Reads checkpoints that complete each other.
+
+  Args:
+    paths: Hugging Face folders, prefixes of TensorFlow bundles, or folders with
+      such bundles beneath.
+    num_heads: attention heads of bundles, which do not tell; 0: one for 64 units.
+
+  Returns:
+    What they hold.
+
+  Raises:
+    FileNotFoundError: when something is missing.
+    ValueError: for what is damaged or unknown, by file and tensor.
+  """
+  found = Sources()
+  for path in paths:
+    folder = pathlib.Path(path)
+    if tensor_bundle.exists(path) or path.endswith('.index'):
+      _read_bundle(found, path, num_heads)
+    elif (folder / 'config.json').is_file():
+      _read_hf(found, folder)
+    else:
+      prefixes = sorted(folder.rglob('*.index'))
+      if not prefixes:
+        raise FileNotFoundError(
+          f'{path}: no checkpoint there; expected a folder with config.json and '
+          'model.safetensors or pytorch_model.bin, or a TensorFlow checkpoint '
+          '(its prefix, or a folder with <prefix>.index beneath).'
+        )
+      for prefix in prefixes:
+        _read_bundle(found, str(prefix), num_heads)
+  return found
+
+
+def read_vectors(prefix: str) -> np.ndarray:
+  """The blocks' vectors of a bundle: [n, d], memory-mapped.
+
+  Raises:
+    FileNotFoundError: when there is no such bundle.
+    ValueError: when it holds none, or is damaged.
+  """
+  bundle = tensor_bundle.Bundle(prefix)
+  if checkpoint_names.BLOCKS not in bundle.entries:
+    raise ValueError(
+      f'{bundle.prefix}: variables {sorted(bundle.entries)[:5]}; expected '
+      f'{checkpoint_names.BLOCKS}.'
+    )
+  logging.info('Comparing the checksum of %s.', bundle.prefix)
+  return bundle.tensor(checkpoint_names.BLOCKS)
+
+
+def _read_bundle(found: Sources, prefix: str, num_heads: int) -> None:
+  bundle = tensor_bundle.Bundle(prefix)
+  if checkpoint_names.BLOCKS in bundle.entries:
+    found.vectors = read_vectors(prefix)
+    found.vectors_name = bundle.prefix
+    return
+  variables = {
+    name: bundle.tensor(name)
+    for name in bundle.entries
+    if name == checkpoint_names.STEP or not checkpoint_names.is_skipped(name)
+  }
+  part = checkpoint_convert.from_bundle(
+    variables, bundle.prefix, num_heads=num_heads
+  )
+  skipped = {*bundle.entries} - {*part.fates}
+  part.fates.update(dict.fromkeys(skipped, 'skipped'))
+  found.parts.append(part)
+
+
+def _read_hf(found: Sources, folder: pathlib.Path) -> None:
+  fields = checkpoint_config.read(folder / 'config.json')
+  part = checkpoint_convert.from_hf(
+    _read_weights(folder), checkpoint_config.sizes(fields), str(folder)
+  )
+  found.parts.append(part)
+  if found.fields is None or part.hf_class in ('RealmReader', 'RealmForOpenQA'):
+    found.fields = fields
+  if part.vectors is not None:
+    found.vectors, found.vectors_name = part.vectors, str(folder)
+  if any((folder / name).is_file() for name in _TOKENIZERS):
+    found.tokenizer = folder
+  if (folder / _RECORDS).is_file():
+    found.records = folder / _RECORDS
+
+
+def _read_weights(folder: pathlib.Path) -> dict[str, np.ndarray]:
+  """The tensors of a folder, in one file or in several."""
+  for name, read_file in _WEIGHTS.items():
+    index = folder / f'{name}.index.json'
+    if (folder / name).is_file():
+      return read_file(folder / name)
+    if index.is_file():
+      tensors = {}
+      for shard, wanted in _shards(index).items():
+        there = read_file(folder / shard)
+        missing = sorted({*wanted} - {*there})
+        if missing:
+          raise ValueError(
+            f'{folder / shard}: tensors {missing[:5]} are missing, which '
+            f'{index.name} places there.'
+          )
+        tensors |= there
+      return tensors
+  raise FileNotFoundError(
+    f'{folder}: no weights; expected one of {", ".join(_WEIGHTS)}, or the '
+    'index.json of one in several files.'
+  )
+
+
+def _shards(index: pathlib.Path) -> dict[str, list[str]]:
+  """File -> the tensors that an index places in it."""
+  shards: dict[str, list[str]] = {}
+  try:
+    placed = json.loads(index.read_text())['weight_map']
+    for tensor, file in placed.items():
+      if pathlib.Path(file).name != file:
+        raise ValueError(f'file {file!r} is in another folder')
+      shards.setdefault(file, []).append(tensor)
+  except (ValueError, KeyError, TypeError, AttributeError) as e:
+    raise ValueError(f'{index}: not an index of shards ({e}).') from None
+  return shards

@@ -1,0 +1,360 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Converts REALM and ORQA checkpoints from elsewhere, and ours back.
+
+  python -m experiments.convert.convert --from=FOLDER[,FOLDER ...] --workdir=DIR
+  python -m experiments.convert.convert --to_hf=FOLDER --workdir=DIR
+
+--from takes folders of the Hugging Face port (safetensors, or pytorch_model.bin,
+whose pickle is not executed), prefixes of TensorFlow checkpoints, or a folder with
+such checkpoints beneath, as cc_news_pretrained has them. What completes each other
+(embedder and encoder, say) is joined. DIR then holds a checkpoint that other
+commands take, as config.realm_from or as --workdir.
+
+--blocks=blocks.tfr (with titles.tfr beside or --titles; or a block_records.npy)
+makes DIR/data and, of the vectors that came along or of --block_emb=PREFIX, the
+index: nothing is embedded. The vectors of a fine-tuned model were made by the
+embedder it started from: --block_embedder names that. --vocab=vocab.txt is the
+vocabulary of a TensorFlow checkpoint. --num_heads is needed where heads are not 64
+wide. --config is the config that the sizes found are put into.
+"""
+
+import dataclasses
+import pathlib
+from typing import Any
+
+from absl import flags
+from absl import logging
+import jax
+import ml_collections
+import numpy as np
+import rich.table
+
+from experiments.convert import checkpoint_export
+from experiments.convert import checkpoint_sources
+from experiments.convert import converted_blocks
+from experiments.convert import converted_checkpoint
+from experiments.engine import command
+from experiments.engine import progress
+from experiments.realm import data as realm_data
+from experiments.realm import index_builder
+from experiments.realm import task as realm_task
+from realm_jax.checkpoints import convert as checkpoint_convert
+from realm_jax.checkpoints import names as checkpoint_names
+from retrieval.formats import block_records
+from retrieval.formats import safetensors_files
+from retrieval.index import index_versions
+from retrieval.nn import bert
+from retrieval.tokenization import tokenizers
+
+_CONFIG = pathlib.Path(__file__).parents[2] / 'configs' / 'open_qa_released.py'
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+  """What to convert.
+
+  Attributes:
+    paths: of the checkpoints; see `checkpoint_sources.read`.
+    vocab: vocab.txt, tokenizer.json or a folder with one; '' is the checkpoint's
+      own.
+    num_heads: attention heads of TensorFlow checkpoints; 0: one for 64 units.
+    blocks: blocks.tfr, block_records.npy, a folder with one, or ''.
+    titles: titles.tfr; '' is the one beside the blocks, or none.
+    block_emb: prefix of the bundle of the blocks' vectors, or ''.
+    block_embedder: checkpoint of the embedder that made them; '' is the one that
+      is converted. A fine-tuned model has another one: only its questions' side
+      was trained.
+  """
+
+  paths: tuple[str, ...]
+  vocab: str = ''
+  num_heads: int = 0
+  blocks: str = ''
+  titles: str = ''
+  block_emb: str = ''
+  block_embedder: str = ''
+
+
+def _bert_fields(config: bert.BertConfig) -> dict[str, Any]:
+  names = ('num_layers', 'd_model', 'd_ff', 'num_heads', 'max_length')
+  rates = ('layer_norm_eps', 'dropout_rate', 'attention_dropout_rate')
+  names += ('activation', *rates, 'initializer_range')
+  return {name: getattr(config, name) for name in names} | {'checkpoint': ''}
+
+
+def make_config(
+  config: ml_collections.ConfigDict, found: checkpoint_sources.Sources
+) -> ml_collections.ConfigDict:
+  """The config of a converted checkpoint.
+
+  Args:
+    config: into which what was found is put; one of REALM or of open-domain
+      question answering.
+    found: the checkpoints.
+
+  Returns:
+    The config, to be saved with the parameters.
+  """
+  changes: dict[str, Any] = {'embedder_from': '', 'encoder_from': ''}
+  model = {
+    'share_embedders': True,
+    'pooling': 'pooler',
+    'projection_bias': True,
+    'projection_norm': True,
+    'projection_norm_scale': 1.0,
+    'projection_init': 'normal',
+    'score_scale': 1.0,
+  }
+  for part in found.parts:
+    fields = _bert_fields(part.sizes.bert)
+    if {*part.params} & {'encoder', 'reader'}:
+      changes['encoder'] = fields
+    if {'embedder', 'query_embedder'} & {*part.params}:
+      changes['embedder'] = fields
+      model['share_embedders'] = 'embedder' in part.params
+      model['projection_size'] = part.sizes.projection_size
+      model['projection_norm_eps'] = part.sizes.bert.layer_norm_eps
+  # A part alone: the other one is not there, but its sizes must be some.
+  changes.setdefault('encoder', changes.get('embedder'))
+  changes.setdefault('embedder', changes['encoder'])
+  changes['model'] = model
+  if found.fields is not None:
+    changes['layout'] = {'num_candidates': found.fields['num_candidates']}
+  if 'reader' in config and 'lookup' in config:
+    changes |= _reader_fields(found)
+  longest = min(config.blocks.max_length, changes['embedder']['max_length'])
+  changes['blocks'] = {'max_length': longest}
+  changed = command.changed(config, **changes)
+  limit = changes['encoder']['max_length']
+  with changed.unlocked():
+    question = min(
+      config.layout.query_length, changes['embedder']['max_length']
+    )
+    changed.layout.query_length = question
+    if 'lookup' in changed:
+      changed.lookup.row_length = min(changed.lookup.row_length, limit)
+      changed.lookup.question_length = min(
+        changed.lookup.question_length, changes['embedder']['max_length']
+      )
+  return changed
+
+
+def _reader_fields(found: checkpoint_sources.Sources) -> dict[str, Any]:
+  """What a config.json says of the reader, or the shapes of its head do."""
+  fields = found.fields
+  if fields is not None:
+    return {
+      'reader': {
+        'span_hidden_size': fields['span_hidden_size'],
+        'max_span_width': fields['max_span_width'],
+        'span_norm_eps': fields['reader_layer_norm_eps'],
+      },
+      'lookup': {
+        'retriever_beam': fields['searcher_beam_size'],
+        'reader_beam': fields['reader_beam_size'],
+        'row_length': fields['reader_seq_len'],
+      },
+    }
+  sizes = [
+    p.sizes.span_hidden_size for p in found.parts if 'reader' in p.params
+  ]
+  return {'reader': {'span_hidden_size': sizes[0]}} if sizes else {}
+
+
+def take_tokenizer(path: pathlib.Path, folder: pathlib.Path, size: int) -> str:
+  """Copies a vocabulary into a data folder; returns its fingerprint.
+
+  Raises:
+    ValueError: when it is of another size than the model's, or another one
+      stands there.
+  """
+  tokenizer = tokenizers.WordPieceTokenizer(path)
+  if tokenizer.vocab_size != size:
+    raise ValueError(
+      f'{path}: a vocabulary of {tokenizer.vocab_size:,}, but the checkpoint '
+      f'has {size:,} word embeddings.'
+    )
+  if not folder.exists():
+    tokenizer.save(folder)
+  there = tokenizers.WordPieceTokenizer(folder).fingerprint
+  if there != tokenizer.fingerprint:
+    raise ValueError(
+      f'{folder}: tokenizer {there} stands here, but {path} is '
+      f'{tokenizer.fingerprint}; name another --workdir.'
+    )
+  return there
+
+
+def _make_data(options, config, found, workdir):
+  """Vocabulary and blocks, where there are some.
+
+  Returns:
+    The config that names them, their fingerprints, the blocks or None.
+  """
+  data = realm_data.DataFolder.of(config, workdir)
+  prints, blocks = {}, None
+  vocab = options.vocab or found.tokenizer
+  if vocab:
+    size = found.parts[0].sizes.bert.vocab_size
+    path = pathlib.Path(vocab)
+    prints['tokenizer'] = take_tokenizer(path, data.tokenizer_path, size)
+    own = str(data.tokenizer_path.resolve())
+    config = command.changed(config, tokenizer={'path': own})
+  source = options.blocks or (found.records and str(found.records))
+  if source:
+    if not vocab:
+      raise ValueError('--blocks needs a vocabulary: name it by --vocab.')
+    width = config.model.projection_size
+    if found.vectors is not None and source.endswith('.npy'):
+      # The header tells; tokenizing millions first would be a pity.
+      count = block_records.count(source)
+      converted_blocks.check_sizes(
+        found.vectors, found.vectors_name, count, width
+      )
+    converted_blocks.place_files(data.root, source, options.titles)
+    fields = converted_blocks.corpus_fields(data.root.resolve())
+    config = command.changed(config, **fields)
+    blocks = converted_blocks.build_blocks(config, data)
+    prints['blocks'] = blocks.fingerprint
+    if found.vectors is not None:
+      converted_blocks.check_sizes(
+        found.vectors, found.vectors_name, blocks.num_blocks, width
+      )
+  return config, prints, blocks
+
+
+def convert(
+  options: Options, config: ml_collections.ConfigDict, workdir: str
+) -> dict[str, str]:
+  """Converts checkpoints, and the blocks and vectors that come along.
+
+  Args:
+    options: what to convert.
+    config: into which the sizes are put.
+    workdir: where checkpoint, data and index go.
+
+  Returns:
+    What was found and made -> how much of it.
+
+  Raises:
+    FileNotFoundError: when something named is missing.
+    ValueError: for what does not fit, by tensor, or by both numbers.
+  """
+  found = checkpoint_sources.read(list(options.paths), options.num_heads)
+  params = checkpoint_convert.join(found.parts)
+  if not params:
+    raise ValueError(
+      f'{", ".join(options.paths)}: no parameters; expected an embedder, an '
+      'encoder or a reader beside the vectors.'
+    )
+  if options.block_emb:
+    found.vectors = checkpoint_sources.read_vectors(options.block_emb)
+    found.vectors_name = options.block_emb
+  config = make_config(config, found)
+  config, prints, blocks = _make_data(options, config, found, workdir)
+  step = max(part.step for part in found.parts)
+  block_params, block_step, version = params, step, ''
+  if options.block_embedder and blocks is not None:
+    block_params, block_step = _block_embedder(options, params), 0
+    version = index_versions.version_name(
+      block_step, index_builder.snapshot(block_params), blocks
+    )
+  if converted_checkpoint.save(
+    workdir, params, config, step=step, prints=prints, version=version
+  ):
+    for part in found.parts:
+      file = checkpoint_export.unused_file(workdir, part.hf_class)
+      safetensors_files.write(file, part.unused)
+  rows = _summary(found)
+  if blocks is not None:
+    rows['blocks'] = f'{blocks.num_blocks:,}'
+  if blocks is not None and found.vectors is not None:
+    rows['index version'] = converted_blocks.build_index(
+      found.vectors,
+      found.vectors_name,
+      blocks,
+      block_params,
+      step=block_step,
+      root=pathlib.Path(workdir) / realm_task.INDEX,
+      config=config,
+    )
+  elif found.vectors is not None:
+    rows['vectors without blocks'] = f'{len(found.vectors):,} (not taken)'
+  return rows
+
+
+def _block_embedder(options: Options, params: Any) -> dict[str, Any]:
+  """The embedder that made the blocks' vectors, of the converted one's shapes.
+
+  Raises:
+    ValueError: when there is none, or one of other shapes.
+  """
+  path = options.block_embedder
+  found = checkpoint_sources.read([path], options.num_heads)
+  made = checkpoint_convert.join(found.parts).get('embedder')
+  if made is None or 'embedder' not in params:
+    raise ValueError(f'{path}: expected an embedder there and in --from.')
+  shapes = (jax.tree.map(np.shape, x) for x in (made, params['embedder']))
+  if len({str(x) for x in shapes}) > 1:
+    raise ValueError(f'{path}: an embedder of other sizes than that of --from.')
+  return {'embedder': made}
+
+
+def _summary(found: checkpoint_sources.Sources) -> dict[str, str]:
+  """How many tensors became what."""
+  rows = {}
+  for part in found.parts:
+    fates = list(part.fates.values())
+    counts = {fate: fates.count(fate) for fate in dict.fromkeys(fates)}
+    rows[part.hf_class] = ', '.join(f'{n} {fate}' for fate, n in counts.items())
+  return rows
+
+
+def show(rows: dict[str, str]) -> None:
+  """Prints what was converted."""
+  table = rich.table.Table('what', 'converted')
+  for what, text in rows.items():
+    table.add_row(what, text)
+  progress.console().print(table)
+
+
+def run(config: ml_collections.ConfigDict, workdir: str) -> None:
+  """Converts one way or the other."""
+  values = flags.FLAGS
+  paths = values['from'].value
+  if bool(paths) == bool(values.to_hf):
+    raise ValueError('Expected either --from or --to_hf, beside --workdir.')
+  if values.to_hf:
+    show(checkpoint_export.export(workdir, values.to_hf, values.hf_class))
+    logging.info('The export lies in %s.', values.to_hf)
+    return
+  options = Options(
+    paths=tuple(paths),
+    vocab=values.vocab,
+    num_heads=values.num_heads,
+    blocks=values.blocks,
+    titles=values.titles,
+    block_emb=values.block_emb,
+    block_embedder=values.block_embedder,
+  )
+  show(convert(options, config, workdir))
+  logging.info('The checkpoint lies in %s.', workdir)
+
+
+def define_flags() -> None:
+  """Flags beside --config and --workdir."""
+  flags.DEFINE_list('from', [], 'Folders, or prefixes of TensorFlow files.')
+  flags.DEFINE_string('to_hf', '', 'Folder to write in Hugging Face form.')
+  classes = ('', *checkpoint_names.CLASSES)
+  flags.DEFINE_enum('hf_class', '', classes, "By default the parameters' own.")
+  flags.DEFINE_string('vocab', '', 'vocab.txt, of TensorFlow checkpoints.')
+  flags.DEFINE_integer('num_heads', 0, 'Attention heads; 0: 64 units each.')
+  flags.DEFINE_string('blocks', '', 'blocks.tfr or block_records.npy.')
+  flags.DEFINE_string('titles', '', 'titles.tfr; by default beside the blocks.')
+  flags.DEFINE_string('block_emb', '', 'Prefix of the vectors of the blocks.')
+  flags.DEFINE_string('block_embedder', '', 'Checkpoint that made these.')
+
+
+if __name__ == '__main__':
+  command.main(run, define_flags, computes=True, default_config=str(_CONFIG))

@@ -1,0 +1,258 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Blocks and their vectors from elsewhere: a data folder and an index version.
+
+Nothing is embedded: row i of the vectors is block i. Both stream from disk to disk,
+so that 13 million of them take no more memory than a few thousand.
+"""
+
+import os
+import pathlib
+from typing import Any
+
+from absl import logging
+import ml_collections
+import numpy as np
+
+from experiments.engine import data_folder
+from experiments.engine import progress
+from experiments.realm import data as realm_data
+from experiments.realm import index_builder
+from experiments.realm import task as realm_task
+from retrieval.formats import block_records
+from retrieval.formats import tfrecord
+from retrieval.index import index as index_lib
+from retrieval.index import index_versions
+from retrieval.text import blocks as blocks_lib
+from retrieval.text import tokens as tokens_lib
+
+FOLDER = 'official'
+_ROWS = 65_536
+_PER_SHARD = 65_536  # blocks; 13 million of them are some 200 files
+
+
+def place_files(data: pathlib.Path, blocks: str, titles: str = '') -> None:
+  """Puts blocks and titles where the corpus reader finds both.
+
+  Args:
+    data: the data folder.
+    blocks: blocks.tfr, a folder with it, or block_records.npy.
+    titles: titles.tfr; '' is the one beside, or none: then titles are empty.
+
+  Raises:
+    FileNotFoundError: when one that is named is missing.
+    ValueError: when other files stand there already.
+  """
+  source = pathlib.Path(blocks)
+  if source.is_dir():
+    names = ('blocks.tfr', 'blocks.tfr.gz', 'block_records.npy')
+    there = [source / n for n in names if (source / n).is_file()]
+    if not there:
+      raise FileNotFoundError(f'{source}: none of {", ".join(names)} there.')
+    source = there[0]
+  for file in (source, titles and pathlib.Path(titles)):
+    if file and not file.is_file():
+      raise FileNotFoundError(f'{file}: no such file.')
+  folder = data / FOLDER
+  folder.mkdir(parents=True, exist_ok=True)
+  suffix = '.gz' if source.suffix == '.gz' else ''
+  target = folder / f'blocks.tfr{suffix}'
+  if source.suffix == '.npy':
+    if not target.exists():
+      tfrecord.write(target, block_records.read(source))
+  else:
+    _link(target, source)
+  beside = source.with_name(source.name.replace('blocks', 'titles'))
+  target = folder / f'titles.tfr{suffix}'
+  if titles or (source.suffix != '.npy' and beside.is_file()):
+    _link(target, pathlib.Path(titles) if titles else beside)
+  elif not target.exists():
+    logging.info('No titles: blocks get empty ones.')
+    texts = tfrecord.read(folder / f'blocks.tfr{suffix}')
+    tfrecord.write(target, (b'' for _ in texts))
+
+
+def _link(link: pathlib.Path, target: pathlib.Path) -> None:
+  target = target.resolve()
+  if link.is_symlink() or link.exists():
+    if link.resolve() != target:
+      raise ValueError(
+        f'{link}: stands for {link.resolve()}, expected {target}; name another '
+        'folder.'
+      )
+    return
+  os.symlink(target, link)
+
+
+def corpus_fields(data: pathlib.Path) -> dict[str, Any]:
+  """Fields of the config that read those files back."""
+  return {
+    'corpus': {'kind': 'orqa_blocks', 'path': str(data / FOLDER)},
+    # A record is a block, and each of them: its number is its vector's.
+    'blocks': {'whole_documents': True, 'drop_titles': ()},
+    'tokens': {'documents_per_shard': _PER_SHARD},
+  }
+
+
+def build_blocks(
+  config: ml_collections.ConfigDict, data: realm_data.DataFolder
+) -> blocks_lib.BlockStore:
+  """Writes tokens/ and blocks/ of a data folder, or finds them.
+
+  Raises:
+    ValueError: when others stand there, with both fingerprints.
+  """
+  with progress.bar('tokenize', 'blocks') as update:
+    tokens = tokens_lib.build_token_store(
+      data.path('tokens'),
+      data_folder.corpus(config.corpus),
+      data.tokenizer_path,
+      with_title=False,
+      with_text=True,
+      documents_per_shard=config.tokens.documents_per_shard,
+      num_processes=config.tokens.num_processes,
+      progress=update,
+    )
+  with progress.bar('blocks', 'blocks') as update:
+    return blocks_lib.build_block_store(
+      data.path('blocks'),
+      tokens,
+      data.tokenizer_path,
+      num_processes=config.tokens.num_processes,
+      progress=update,
+      **config.blocks.to_dict(),
+    )
+
+
+def check_sizes(
+  vectors: np.ndarray, name: str, num_blocks: int, width: int
+) -> None:
+  """Refuses vectors that are not of these blocks or of this model.
+
+  Args:
+    vectors: [n, d].
+    name: what errors call them.
+    num_blocks: there are.
+    width: of the model's vectors.
+
+  Raises:
+    ValueError: with both numbers.
+  """
+  rows, columns = vectors.shape
+  if rows != num_blocks:
+    raise ValueError(
+      f'{name}: {rows:,} vectors, but there are {num_blocks:,} blocks; expected '
+      'one for each.'
+    )
+  if columns != width:
+    raise ValueError(
+      f"{name}: vectors of width {columns}, but the model's are of width "
+      f'{width}.'
+    )
+
+
+def build_index(
+  vectors: np.ndarray,
+  name: str,
+  blocks: blocks_lib.BlockStore,
+  params: Any,
+  *,
+  step: int,
+  root: pathlib.Path,
+  config: ml_collections.ConfigDict,
+) -> str:
+  """Publishes vectors as the index version of some parameters.
+
+  Args:
+    vectors: [num_blocks, d], memory-mapped; row i is block i.
+    name: what errors call them.
+    blocks: the blocks.
+    params: of the model whose questions search them.
+    step: of the parameters.
+    root: of the index versions.
+    config: names the index.
+
+  Returns:
+    The version's name.
+
+  Raises:
+    ValueError: for other numbers than the blocks or the model have, vectors that
+      are not finite, or a version of these parameters with other vectors.
+  """
+  embedder = index_builder.snapshot(params)
+  if not embedder:
+    raise ValueError(
+      f'{name}: vectors of blocks, but parameters {sorted(params)}; expected an '
+      'embedder, for the questions.'
+    )
+  folder = index_versions.VersionFolder(root)
+  wanted = index_versions.version_name(step, embedder, blocks)
+  stood = wanted in folder.names()
+
+  def read(ids, update):
+    if update:
+      update(0, len(ids))
+    return np.asarray(vectors[ids[0] : ids[-1] + 1], np.float32)
+
+  settings = index_lib.IndexConfig(
+    metric='dot_product', **config.index.to_dict()
+  )
+  with progress.bar('index', 'blocks') as update:
+    folder.build(step, embedder, blocks, read, settings, progress=update)
+  if stood:
+    _check_same(folder, wanted, vectors, name)
+  return wanted
+
+
+def _check_same(folder, version_name, vectors, name) -> None:
+  version = folder.open(version_name)
+  try:
+    stored = version.vectors
+    if stored.shape != vectors.shape:
+      raise ValueError(
+        f'{version.path}: vectors {list(stored.shape)}, but {name} has '
+        f'{list(vectors.shape)}.'
+      )
+    for low in range(0, len(stored), _ROWS):
+      rows = slice(low, low + _ROWS)
+      new = np.asarray(vectors[rows], np.float32)
+      differs = (np.asarray(stored[rows]) != new).any(axis=1)
+      if differs.any():
+        row = low + int(differs.argmax())
+        raise ValueError(
+          f'{version.path}: made of other vectors than {name} (row {row} '
+          f'begins {stored[row][0]} there and {vectors[row][0]} here); remove '
+          'that version first.'
+        )
+  finally:
+    version.close()
+
+
+def find_version(
+  workdir: str | os.PathLike, params: Any, name: str = ''
+) -> index_versions.Version | None:
+  """The index version that a checkpoint retrieves from, opened.
+
+  Args:
+    workdir: of the run.
+    params: of the checkpoint.
+    name: of the version, where the checkpoint names one: training changes the
+      questions' side alone, so the vectors are not those of `params`. '' is the
+      version of `params`.
+
+  Returns:
+    The version, None if it is not there.
+  """
+  folder = index_versions.VersionFolder(
+    pathlib.Path(workdir) / realm_task.INDEX
+  )
+  if name:
+    return folder.open(name) if name in folder.names() else None
+  embedder = index_builder.snapshot(params)
+  fingerprint = index_versions.params_fingerprint(embedder)
+  for name in reversed(folder.names()):
+    version = folder.open(name)
+    if version.params_fingerprint == fingerprint:
+      return version
+    version.close()
+  return None

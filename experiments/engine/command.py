@@ -1,0 +1,201 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The frame of every command: flags, logging, JAX set-up, one-line errors.
+
+  if __name__ == '__main__':
+    command.main(run)
+
+Flags are defined inside `main`, so importing a command defines none. Several hosts
+run one command each, with --config.distributed=True and one --workdir that all of
+them see; where a cluster manager does not tell JAX who is who,
+JAX_COORDINATOR_ADDRESS (host:port), JAX_NUM_PROCESSES and JAX_PROCESS_ID do. Data
+are then prepared by all of them together (config.prepare.process_index and
+process_count are set). JAX_COMPILATION_CACHE_DIR keeps compiled programs between
+runs.
+"""
+
+from collections.abc import Callable
+import logging as std_logging
+import os
+import sys
+import traceback
+from typing import Any
+
+from absl import app
+from absl import flags
+from absl import logging
+import jax
+import ml_collections
+from ml_collections import config_flags
+
+from experiments.engine import allocator
+
+Run = Callable[[ml_collections.ConfigDict, str], None]
+
+_USER_ERRORS = (ValueError, KeyError, AttributeError, OSError, ImportError)
+_MAX_MESSAGE = 2000
+
+
+def main(
+  run: Run,
+  define_flags: Callable[[], None] | None = None,
+  *,
+  computes: bool = False,
+  default_config: str = '',
+  default_workdir: str = '',
+) -> None:
+  """Parses flags, calls `run(config, workdir)` and exits.
+
+  Bad input (ValueError, a missing file, field or package) ends in one line on
+  stderr and exit code 1, an interrupt in 130; --debug shows the traceback.
+
+  Args:
+    run: the command.
+    define_flags: defines what flags the command has beside --config and
+      --workdir; `run` reads them from `flags.FLAGS`.
+    computes: whether the command runs a model step after step: on a CPU the
+      process then keeps freed memory (`allocator`).
+    default_config: file of the config where --config need not be given.
+    default_workdir: likewise of --workdir.
+  """
+  try:
+    # Fields of a default config are set as soon as it is known.
+    _define(define_flags, default_config, default_workdir)
+    app.run(lambda argv: _run(run, argv, computes), flags_parser=_parse)
+  except KeyboardInterrupt:
+    print('interrupted; the same command continues.', file=sys.stderr)
+    _exit(130)
+  except _USER_ERRORS as error:
+    if _is_bug(error):
+      raise
+    if _debugging():
+      traceback.print_exc()
+    print(f'error: {_message(error)}', file=sys.stderr)
+    _exit(1)
+
+
+def changed(
+  config: ml_collections.ConfigDict, **fields: Any
+) -> ml_collections.ConfigDict:
+  """A copy of a config in which some fields, locked ones too, are others."""
+  copied = config.copy_and_resolve_references()
+  with copied.unlocked():
+    copied.update(fields)
+  return copied
+
+
+def main_of_script(script: Callable[[list[str]], None]) -> None:
+  """Runs what has no --config: bad input ends in one line and exit code 1."""
+  logging.get_absl_handler().addFilter(_is_worth_showing)
+  try:
+    app.run(script, flags_parser=_parse)
+  except (ValueError, OSError) as error:
+    sys.exit(f'error: {error}')
+
+
+def _define(
+  define_flags: Callable[[], None] | None,
+  default_config: str,
+  default_workdir: str,
+) -> None:
+  before = set(flags.FLAGS)
+  config_flags.DEFINE_config_file(
+    'config',
+    default_config or None,
+    'Configuration, file.py[:arg].',
+    lock_config=True,
+  )
+  flags.DEFINE_string(
+    'workdir', default_workdir or None, 'Folder of everything written.'
+  )
+  flags.DEFINE_bool('debug', False, 'Show tracebacks and all log lines.')
+  defaults = {'config': default_config, 'workdir': default_workdir}
+  flags.mark_flags_as_required(
+    [x for x, found in defaults.items() if not found]
+  )
+  if define_flags is not None:
+    define_flags()
+  for name in set(flags.FLAGS) - before:  # --help shows the main module's.
+    flags.FLAGS.register_key_flag_for_module(sys.argv[0], flags.FLAGS[name])
+
+
+def _parse(argv: list[str]) -> list[str]:
+  """Parses flags; what is wrong with one is an error like any other."""
+  try:
+    return flags.FLAGS(argv)
+  except flags.Error as error:
+    # A config file's own error comes as a traceback, whose end says it.
+    head, *rest = [line for line in str(error).splitlines() if line.strip()]
+    tail = f' {rest[-1].strip()}' if rest else ''
+    raise ValueError(f'{head}{tail} (--help lists the flags)') from error
+
+
+def _run(run: Run, argv: list[str], computes: bool) -> None:
+  if len(argv) > 1:
+    raise ValueError(f'Unexpected arguments {argv[1:]}; flags start with --.')
+  logging.set_verbosity(logging.INFO)
+  if not flags.FLAGS.debug:
+    logging.get_absl_handler().addFilter(_is_worth_showing)
+  config = flags.FLAGS.config
+  if config.get('distributed', False):
+    _start_distributed(config)
+  # Asking for the backend starts it, which must come after the other processes.
+  if computes and jax.default_backend() == 'cpu':
+    allocator.keep_memory()
+  run(config, flags.FLAGS.workdir)
+
+
+def _start_distributed(config: ml_collections.ConfigDict) -> None:
+  """Joins the other processes; the stages of `prepare` learn who is who."""
+  names = ('COORDINATOR_ADDRESS', 'NUM_PROCESSES', 'PROCESS_ID')
+  address, count, index = (os.environ.get(f'JAX_{name}') for name in names)
+  jax.distributed.initialize(
+    address, int(count) if count else None, int(index) if index else None
+  )
+  logging.info(
+    'Process %d of %d, %d of %d devices.',
+    *(jax.process_index(), jax.process_count()),
+    *(jax.local_device_count(), jax.device_count()),
+  )
+  if 'prepare' in config:
+    config.prepare.process_index = jax.process_index()
+    config.prepare.process_count = jax.process_count()
+
+
+def _is_worth_showing(record: std_logging.LogRecord) -> bool:
+  """Drops the routine lines of the libraries beneath."""
+  beneath = f'{os.sep}site-packages{os.sep}' in record.pathname
+  return record.levelno >= std_logging.WARNING or not beneath
+
+
+def _debugging() -> bool:
+  return '--debug' in sys.argv or bool(os.environ.get('DEBUG'))
+
+
+def _is_bug(error: Exception) -> bool:
+  """An AttributeError is the user's only where a config lacks the field."""
+  return isinstance(error, AttributeError) and not (
+    error.args and isinstance(error.args[0], KeyError)
+  )
+
+
+def _message(error: BaseException) -> str:
+  """The error on one line."""
+  if isinstance(error, AttributeError):
+    error = error.args[0]
+  text = str(error)
+  if isinstance(error, KeyError) and error.args:
+    text = str(error.args[0])  # str() would quote it
+  if isinstance(error, OSError) and error.strerror and error.filename:
+    text = f'{error.filename}: {error.strerror}'
+  line = ' '.join(text.split()) or type(error).__name__
+  return line if len(line) <= _MAX_MESSAGE else line[:_MAX_MESSAGE] + ' ...'
+
+
+def _exit(code: int) -> None:
+  """Ends the process; with others waiting for it, without asking them."""
+  if jax.distributed.is_initialized():
+    sys.stderr.flush()
+    sys.stdout.flush()
+    os._exit(code)
+  sys.exit(code)

@@ -1,0 +1,60 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""What the data folders of all models share: a place and a tokenizer."""
+
+import dataclasses
+import functools
+import os
+import pathlib
+from typing import ClassVar
+from typing import Self
+
+import ml_collections
+
+from retrieval.text import corpus as corpus_lib
+from retrieval.tokenization import tokenizers
+
+
+def corpus(settings: ml_collections.ConfigDict) -> corpus_lib.Corpus:
+  """The corpus that a section of a config names."""
+  return corpus_lib.Corpus(corpus_lib.CorpusConfig(**settings))
+
+
+@dataclasses.dataclass(frozen=True)
+class DataFolder:
+  """Paths and stores of one data folder; stores open once, on first use.
+
+  Attributes:
+    root: the folder.
+    MADE_BY: the command that fills it.
+  """
+
+  MADE_BY: ClassVar[str] = ''
+
+  root: pathlib.Path
+
+  @classmethod
+  def of(
+    cls, config: ml_collections.ConfigDict, workdir: str | os.PathLike
+  ) -> Self:
+    """The folder that a config and a workdir name."""
+    return cls(pathlib.Path(config.data_dir or pathlib.Path(workdir) / 'data'))
+
+  def path(self, name: str) -> pathlib.Path:
+    """Where one store lies."""
+    return self.root / name
+
+  @functools.cached_property
+  def tokenizer_path(self) -> pathlib.Path:
+    """The tokenizer's folder."""
+    return self.root / 'tokenizer'
+
+  @functools.cached_property
+  def tokenizer(self) -> tokenizers.Tokenizer:
+    """The tokenizer of the token store."""
+    if not self.tokenizer_path.exists():
+      raise FileNotFoundError(
+        f'{self.tokenizer_path}: no tokenizer here; run '
+        f'{self.MADE_BY} for this folder first.'
+      )
+    return tokenizers.load_tokenizer(self.tokenizer_path)

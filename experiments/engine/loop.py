@@ -1,0 +1,310 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The one training loop: resume, step, measure, save.
+
+`train(task, config, workdir)` reads from the config: seed, num_steps, batch_size,
+log_every, eval_every, eval_batches, checkpoint_every, keep_checkpoints, mesh,
+optimizer, profile_steps, and if there: num_workers (part of what must not change
+on resume), sharding_rules (overrides of `sharding.RULES`).
+"""
+
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+import contextlib
+import itertools
+import json
+import math
+import os
+import pathlib
+import time
+from typing import Any
+
+from absl import logging
+import jax
+import ml_collections
+
+from experiments.engine import checkpoints
+from experiments.engine import metric_writer
+from experiments.engine import optimizers
+from experiments.engine import program as program_lib
+from experiments.engine import progress
+from experiments.engine import sharding
+from experiments.engine import tasks
+
+
+class NotFiniteError(ValueError):
+  """Loss or gradient became NaN or infinite."""
+
+
+def validate(
+  program: program_lib.Program,
+  params: tasks.Params,
+  task: tasks.Task,
+  num_batches: int,
+) -> dict[str, float]:
+  """Metrics of the first validation batches, averaged by weight.
+
+  Args:
+    program: from `make_program`, its context entered.
+    params: sharded as the program's.
+    task: gives the 'valid' batches.
+    num_batches: at most so many.
+
+  Returns:
+    Means over the batches.
+
+  Raises:
+    ValueError: if there is no validation batch.
+  """
+  total, sums = 0.0, {}
+  with contextlib.ExitStack() as stack:
+    batches = stack.enter_context(_closing(iter(task.dataset('valid'))))
+    for batch in itertools.islice(batches, num_batches):
+      batch, _ = _look_up(task, params, batch)
+      batch = sharding.global_batch(batch, program.rows)
+      metrics = jax.device_get(program.evaluate(params, batch))
+      weight = float(metrics.pop(optimizers.WEIGHT, 1.0))
+      total += weight
+      for name, value in metrics.items():
+        sums[name] = sums.get(name, 0.0) + weight * float(value)
+  if not sums:
+    raise ValueError(
+      "The 'valid' split holds no whole batch: lower batch_size, hold out more, "
+      'or set eval_batches=0.'
+    )
+  return {name: value / max(total, 1e-9) for name, value in sums.items()}
+
+
+def train(
+  task: tasks.Task,
+  config: ml_collections.ConfigDict,
+  workdir: str,
+  *,
+  devices: Sequence[jax.Device] | None = None,
+) -> program_lib.TrainState:
+  """Trains until `config.num_steps`, from the newest checkpoint if there is one.
+
+  Args:
+    task: what to train.
+    config: see the module's head.
+    workdir: where config.json, metrics.jsonl, events and checkpoints/ go.
+    devices: to use only these.
+
+  Returns:
+    The last state, sharded over the mesh.
+
+  Raises:
+    ValueError: for a config that does not fit devices, batch or checkpoint.
+    NotFiniteError: if loss or gradient is NaN; no such state is saved.
+  """
+  for name in ('num_steps', 'log_every', 'eval_every', 'checkpoint_every'):
+    if config[name] < 1:
+      raise ValueError(
+        f'{name}={config[name]}: expected at least 1 (eval_batches=0 goes '
+        'without validation).'
+      )
+  program = program_lib.make_program(task, config, devices=devices)
+  num_steps, companion = config.num_steps, task.companion
+  with contextlib.ExitStack() as stack:
+    enter = stack.enter_context
+    enter(program.context())
+    saver = enter(
+      checkpoints.Checkpoints(
+        workdir,
+        config=json.loads(config.to_json()),
+        pipeline=_pipeline(task, config),
+        index_version=None if companion else task.index_version,
+        fingerprints=task.fingerprints,
+        keep=config.keep_checkpoints,
+      )
+    )
+    batches = enter(_closing(iter(task.dataset('train'))))
+    if companion:
+      enter(contextlib.closing(companion))
+    start = saver.latest_step() or 0
+    if start:
+      logging.info('Continuing %s after step %d.', workdir, start)
+      state = saver.restore(program.abstract, batches)
+    else:
+      state = program.init(jax.random.key(config.seed))
+    _write_config(config, workdir)  # not before the restore may refuse
+    _log_plan(program, config, state, workdir)
+    writer = enter(metric_writer.MetricWriter(workdir, resume_step=start))
+    profiler = enter(_Profiler(workdir, config.profile_steps))
+    meter = progress.Throughput(
+      task.tokens_per_step, task.flops_per_step, program.mesh.devices.ravel()
+    )
+    if companion:
+      companion.start(start, state.params, saver.saved_index_version())
+    show = enter(progress.bar('train', 'steps'))
+    show(start, num_steps)
+
+    def finish(
+      step: int, metrics: tasks.Metrics, extra: Mapping[str, float]
+    ) -> None:
+      """Fetches a step's metrics, which waits until it is done."""
+      values = jax.tree.map(float, jax.device_get(metrics)) | extra
+      _check_finite(step, values, saver.latest_step())
+      meter.tick()
+      show(step, num_steps)
+      if step % config.log_every == 0 or step == num_steps:
+        values.pop(optimizers.WEIGHT, None)
+        _report(writer, step, values | meter.read())
+
+    def measure(step: int) -> None:
+      """Validation, and the task's evals at the end; each step once."""
+      last = step == num_steps
+      due = last or (step and step % config.eval_every == 0)
+      if due and config.eval_batches and not writer.written(step, 'valid/'):
+        found = validate(program, state.params, task, config.eval_batches)
+        _report(writer, step, {f'valid/{k}': v for k, v in found.items()})
+      for name, evaluate in task.evals.items() if last else ():
+        if not writer.written(step, f'{name}/'):
+          found = evaluate(state.params)
+          _report(writer, step, {f'{name}/{k}': v for k, v in found.items()})
+      meter.pause()
+
+    measure(start)  # what a run killed while it measured still owes
+    pending = None
+    for step in range(start + 1, num_steps + 1):
+      profiler.before(step - start)
+      with meter.waiting():
+        rows = next(batches)
+      if task.lookup and pending is not None:
+        finish(*pending)  # the newest parameters are waited for anyway
+        pending = None
+      rows, extra = _look_up(task, state.params, rows)
+      batch = sharding.global_batch(rows, program.rows)
+      with jax.profiler.StepTraceAnnotation('train', step_num=step):
+        state, metrics = program.step(state, batch)
+      if pending is not None:
+        finish(*pending)
+      if companion:
+        companion.after_step(step, state.params)
+        extra |= companion.metrics(step, rows)
+      pending = (step, metrics, extra)
+      saving = step % config.checkpoint_every == 0 or step == num_steps
+      if saving or step % config.eval_every == 0:
+        finish(*pending)
+        pending = None
+        if saving:
+          version = companion.version_to_save() if companion else None
+          saver.save(step, state, batches, version)
+        measure(step)
+  return state
+
+
+def _look_up(
+  task: tasks.Task, params: tasks.Params, batch: tasks.Batch
+) -> tuple[tasks.Batch, dict[str, float]]:
+  """The batch completed, where the task does that, and the time it took."""
+  if not task.lookup:
+    return batch, {}
+  began = time.monotonic()
+  batch = task.lookup(params, batch)
+  return batch, {'lookup_sec': time.monotonic() - began}
+
+
+def _check_finite(
+  step: int, values: Mapping[str, float], saved: int | None
+) -> None:
+  loss, grad_norm = values['loss'], values['grad_norm']
+  if not (math.isfinite(loss) and math.isfinite(grad_norm)):
+    raise NotFiniteError(
+      f'Stopped at step {step}: loss {loss}, gradient norm {grad_norm}. '
+      f'Newest good checkpoint: {saved or "none"}. Lower '
+      'optimizer.learning_rate or optimizer.clip_norm, or look at the data.'
+    )
+
+
+def _pipeline(
+  task: tasks.Task, config: ml_collections.ConfigDict
+) -> dict[str, Any]:
+  """What decides the stream of batches, and so must not change on resume."""
+  return {
+    'dataset': task.pipeline_fingerprint,
+    'seed': config.seed,
+    'batch_size': config.batch_size,
+    'num_workers': config.get('num_workers', 0),
+    'process_count': jax.process_count(),
+  }
+
+
+def _write_config(config: ml_collections.ConfigDict, workdir: str) -> None:
+  """Writes config.json, whole or not at all."""
+  if jax.process_index():
+    return
+  path = pathlib.Path(workdir) / 'config.json'
+  path.parent.mkdir(parents=True, exist_ok=True)
+  draft = path.with_name(path.name + '.tmp')
+  draft.write_text(config.to_json(indent=2) + '\n')
+  os.replace(draft, path)
+
+
+def _log_plan(
+  program: program_lib.Program,
+  config: ml_collections.ConfigDict,
+  state: program_lib.TrainState,
+  workdir: str,
+) -> None:
+  trained, frozen = (
+    sum(x.size for x in jax.tree.leaves(part))
+    for part in program_lib.split_parts(state.params, program.frozen)
+  )
+  logging.info(
+    'Training %s parameters%s for %d steps of batch %d on %d %s (%s); '
+    'everything is written to %s.',
+    f'{trained:,}',
+    f' ({frozen:,} more are frozen)' if frozen else '',
+    *(config.num_steps, config.batch_size),
+    *(program.mesh.size, program.mesh.devices.flat[0].device_kind),
+    ', '.join(f'{name} {size}' for name, size in program.mesh.shape.items()),
+    workdir,
+  )
+
+
+def _report(
+  writer: metric_writer.MetricWriter, step: int, values: Mapping[str, float]
+) -> None:
+  writer.write(step, values)
+  shown = (f'{name} {value:.5g}' for name, value in values.items())
+  logging.info('step %d: %s', step, ', '.join(shown))
+
+
+@contextlib.contextmanager
+def _closing(batches: Iterator) -> Iterator[Iterator]:
+  """Stops the iterator's workers at the end."""
+  try:
+    yield batches
+  finally:
+    if hasattr(batches, 'close'):
+      batches.close()
+
+
+class _Profiler:
+  """Traces a few steps, past compilation, into <workdir>/profile."""
+
+  _FIRST = 4
+
+  def __init__(self, workdir: str, num_steps: int):
+    self._folder = str(pathlib.Path(workdir) / 'profile')
+    self._num_steps = num_steps
+    self._running = False
+
+  def __enter__(self) -> '_Profiler':
+    return self
+
+  def before(self, index: int) -> None:
+    """Called before the run's index-th step, counted from 1."""
+    if self._num_steps and index == self._FIRST:
+      jax.profiler.start_trace(self._folder)
+      self._running = True
+    elif index == self._FIRST + self._num_steps:
+      self.__exit__()
+
+  def __exit__(self, *unused_exception) -> None:
+    if self._running:
+      jax.profiler.stop_trace()
+      self._running = False
+      logging.info('Profile of %d steps: %s', self._num_steps, self._folder)

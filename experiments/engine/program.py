@@ -1,0 +1,284 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The train state, the pure step, and both compiled for a mesh."""
+
+from collections.abc import Callable
+from collections.abc import Collection
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+import contextlib
+import dataclasses
+import functools
+from typing import Any
+
+from flax import linen as nn
+from flax import struct
+import jax
+import jax.numpy as jnp
+import ml_collections
+import optax
+
+from experiments.engine import optimizers
+from experiments.engine import sharding
+from experiments.engine import tasks
+
+
+@struct.dataclass
+class TrainState:
+  """All that a step changes.
+
+  Attributes:
+    step: [] int32. Steps taken.
+    params: parameters.
+    opt_state: the optimizer's, of what is trained.
+    rng: key from which each step folds in its number.
+  """
+
+  step: jax.Array
+  params: Any
+  opt_state: Any
+  rng: jax.Array
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Program:
+  """A task compiled for a mesh; built by `make_program`.
+
+  Attributes:
+    mesh: the devices.
+    rules: logical to mesh axes.
+    rows: sharding of batches.
+    abstract: the state's shapes, dtypes and shardings.
+    frozen: names at the top of the parameters that are not trained.
+    init: key -> state.
+    step: (state, batch) -> state, metrics. The old state is donated.
+    evaluate: (params, batch) -> metrics.
+  """
+
+  mesh: jax.sharding.Mesh
+  rules: Any
+  rows: jax.sharding.NamedSharding
+  abstract: TrainState
+  frozen: tuple[str, ...]
+  init: Callable[[jax.Array], TrainState]
+  step: Callable[[TrainState, tasks.Batch], tuple[TrainState, tasks.Metrics]]
+  evaluate: Callable[[tasks.Params, tasks.Batch], tasks.Metrics]
+
+  @contextlib.contextmanager
+  def context(self) -> Iterator[None]:
+    """Makes the mesh and the rules current, as all its functions need."""
+    with jax.set_mesh(self.mesh), nn.logical_axis_rules(self.rules):
+      yield
+
+
+def split_parts(
+  params: tasks.Params, frozen: Collection[str]
+) -> tuple[tasks.Params, tasks.Params]:
+  """The parts of the parameters that are trained, and the others.
+
+  Args:
+    params: of a whole model.
+    frozen: names at their top.
+
+  Returns:
+    Both as dicts; the parameters as they are, and {}, if none is frozen.
+  """
+  if not frozen:
+    return params, {}
+  trained = {name: x for name, x in params.items() if name not in frozen}
+  return trained, {name: params[name] for name in frozen}
+
+
+def _join_parts(trained: tasks.Params, frozen: tasks.Params) -> tasks.Params:
+  return {**trained, **frozen} if frozen else trained
+
+
+def frozen_parts(
+  task: tasks.Task, scales: Mapping[str, float], params: tasks.Params
+) -> tuple[str, ...]:
+  """Names of what is not trained: by the task, or by a learning rate of 0.
+
+  Args:
+    task: what is trained.
+    scales: the optimizer's `part_scales`.
+    params: of the whole model; shapes suffice.
+
+  Returns:
+    Names at the top of the parameters, in their order.
+
+  Raises:
+    ValueError: for a scale of a part that is not there, or if nothing is left.
+  """
+  if task.frozen is None and not scales:
+    return ()
+  optimizers.check_parts(scales, params)
+  frozen = tuple(
+    name
+    for name in sorted(params)
+    if scales.get(name) == 0 or (task.frozen and task.frozen(name))
+  )
+  if len(frozen) == len(params):
+    raise ValueError(f'All parts are frozen, none is trained: {list(frozen)}.')
+  return frozen
+
+
+def init_state(
+  key: jax.Array,
+  task: tasks.Task,
+  tx: optax.GradientTransformation,
+  frozen: Collection[str] = (),
+) -> TrainState:
+  """The state before the first step, boxed with its logical axes."""
+  params_key, rng = jax.random.split(key)
+  return _first_state(task.init(params_key), rng, tx, frozen)
+
+
+def _first_state(params, rng, tx, frozen) -> TrainState:
+  opt_state = tx.init(split_parts(params, frozen)[0])
+  return TrainState(jnp.zeros((), jnp.int32), params, opt_state, rng)
+
+
+def _make_init(
+  task: tasks.Task,
+  tx: optax.GradientTransformation,
+  frozen: Collection[str],
+  shardings: TrainState,
+) -> Callable[[jax.Array], TrainState]:
+  """Compiles the first state, or only what follows from loaded parameters."""
+  if not task.init_on_host:
+    init = functools.partial(init_state, task=task, tx=tx, frozen=frozen)
+    return jax.jit(
+      lambda key: sharding.unbox(init(key)), out_shardings=shardings
+    )
+  finish = jax.jit(
+    functools.partial(_first_state, tx=tx, frozen=frozen),
+    out_shardings=shardings,
+  )
+
+  def load(key):
+    params_key, rng = jax.random.split(key)
+    params = sharding.unbox(task.init(params_key))
+    return finish(sharding.place(params, shardings.params), rng)
+
+  return load
+
+
+def train_step(
+  state: TrainState,
+  batch: tasks.Batch,
+  *,
+  task: tasks.Task,
+  tx: optax.GradientTransformation,
+  schedule: optax.Schedule,
+  accumulate_steps: int = 1,
+  frozen: Collection[str] = (),
+) -> tuple[TrainState, tasks.Metrics]:
+  """One update; a pure function of state and batch.
+
+  What is frozen takes part as it is: neither gradients nor moments are made of it.
+  """
+  trained, others = split_parts(state.params, frozen)
+
+  def loss(trained, batch, key):
+    return task.loss(_join_parts(trained, others), batch, key, True)
+
+  metrics, grads = optimizers.value_and_grad(
+    loss,
+    trained,
+    batch,
+    jax.random.fold_in(state.rng, state.step),
+    accumulate_steps,
+  )
+  updates, opt_state = tx.update(grads, state.opt_state, trained)
+  metrics |= {
+    'grad_norm': optax.tree.norm(grads),
+    'learning_rate': jnp.asarray(schedule(state.step), jnp.float32),
+  }
+  state = state.replace(
+    step=state.step + 1,
+    params=_join_parts(optax.apply_updates(trained, updates), others),
+    opt_state=opt_state,
+  )
+  return state, metrics
+
+
+def eval_step(
+  params: tasks.Params,
+  batch: tasks.Batch,
+  *,
+  task: tasks.Task,
+  accumulate_steps: int = 1,
+) -> tasks.Metrics:
+  """Loss and metrics of one batch, without dropout; in training's microbatches."""
+
+  def part(batch, key):
+    loss, metrics = task.loss(params, batch, key, False)
+    return {'loss': loss, **metrics}, ()
+
+  return optimizers.weighted_mean(
+    part, batch, jax.random.key(0), accumulate_steps
+  )[0]
+
+
+def make_program(
+  task: tasks.Task,
+  config: ml_collections.ConfigDict,
+  *,
+  devices: Sequence[jax.Device] | None = None,
+) -> Program:
+  """Binds task and optimizer, and jits them beside their shardings.
+
+  Args:
+    task: what to train.
+    config: mesh, optimizer, batch_size, num_steps and, if there,
+      sharding_rules.
+    devices: to use only these.
+
+  Returns:
+    What the loop runs. Nothing is compiled yet.
+
+  Raises:
+    ValueError: for a config that does not fit the devices or the batch.
+  """
+  mesh = sharding.make_mesh(**config.mesh, devices=devices)
+  rules = sharding.make_rules(config.get('sharding_rules'))
+  settings = optimizers.make_config(config.optimizer)
+  parts = settings.accumulate_steps
+  num_rows = task.batch_rows or config.batch_size
+  rows = sharding.batch_sharding(mesh, num_rows, parts)
+  tx = optimizers.make_optimizer(settings, config.num_steps)
+  key = jax.random.key(config.seed)
+  boxed = jax.eval_shape(task.init, key)
+  frozen = frozen_parts(task, settings.part_scales, boxed)
+  boxed = jax.eval_shape(
+    functools.partial(_first_state, tx=tx, frozen=frozen), boxed, key
+  )
+  shardings = sharding.tree_shardings(boxed, mesh, rules)
+  everywhere = sharding.replicated(mesh)
+  return Program(
+    mesh=mesh,
+    rules=rules,
+    rows=rows,
+    abstract=sharding.abstract(boxed, shardings),
+    frozen=frozen,
+    init=_make_init(task, tx, frozen, shardings),
+    step=jax.jit(
+      functools.partial(
+        train_step,
+        task=task,
+        tx=tx,
+        schedule=optimizers.learning_rate_schedule(settings, config.num_steps),
+        accumulate_steps=parts,
+        frozen=frozen,
+      ),
+      in_shardings=(shardings, rows),
+      out_shardings=(shardings, everywhere),
+      donate_argnums=0,
+    ),
+    evaluate=jax.jit(
+      functools.partial(eval_step, task=task, accumulate_steps=parts),
+      in_shardings=(shardings.params, rows),
+      out_shardings=everywhere,
+    ),
+  )

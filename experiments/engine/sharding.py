@@ -1,0 +1,270 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The mesh and the one rule table from logical axes to mesh axes.
+
+Models name axes (`retrieval.nn.partitioning.AXES`); here each name meets the mesh
+(data, fsdp, tensor). Parameters are boxed with their names only inside init.
+"""
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+import math
+from typing import Any
+
+from absl import logging
+from flax.core import meta
+from flax.linen import spmd
+import jax
+from jax.sharding import AxisType
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+import numpy as np
+
+from retrieval.nn import partitioning
+
+MESH_AXES = ('data', 'fsdp', 'tensor')
+BATCH_AXES = ('data', 'fsdp')
+RULES = {
+  'batch': ('data', 'fsdp'),
+  'length': None,
+  'embed': 'fsdp',
+  'heads': 'tensor',
+  'kv': None,
+  'mlp': 'tensor',
+  'vocab': 'tensor',
+}
+
+
+def make_mesh(
+  data: int = -1,
+  fsdp: int = 1,
+  tensor: int = 1,
+  *,
+  devices: Sequence[jax.Device] | None = None,
+) -> jax.sharding.Mesh:
+  """Builds the mesh, with Auto axes (linen's constraints need them).
+
+  Args:
+    data: devices over which the batch is split and parameters are copied.
+    fsdp: devices over which batch and parameters are split.
+    tensor: devices over which heads, mlp and vocab are split.
+    devices: the devices to use, by default all.
+
+  Returns:
+    A mesh with axes `MESH_AXES`. One size may be -1: what is left.
+
+  Raises:
+    ValueError: if the sizes do not use every device exactly once.
+  """
+  devices = jax.devices() if devices is None else list(devices)
+  sizes = dict(zip(MESH_AXES, (data, fsdp, tensor), strict=True))
+  shown = ', '.join(f'{name}={size}' for name, size in sizes.items())
+  free = [name for name, size in sizes.items() if size == -1]
+  if len(free) > 1 or any(s < 1 for s in sizes.values() if s != -1):
+    raise ValueError(
+      f'mesh({shown}): sizes are positive and at most one is -1 (the rest).'
+    )
+  fixed = math.prod(size for size in sizes.values() if size != -1)
+  if free:
+    sizes[free[0]] = len(devices) // fixed
+  if math.prod(sizes.values()) != len(devices):
+    raise ValueError(
+      f'mesh({shown}) does not fit {len(devices)} device(s): the product must '
+      f'be {len(devices)}, with one size -1 for what is left.'
+    )
+  return jax.make_mesh(
+    tuple(sizes.values()),
+    MESH_AXES,
+    axis_types=(AxisType.Auto,) * len(MESH_AXES),
+    devices=devices,
+  )
+
+
+def make_rules(
+  overrides: Mapping[str, Any] | None = None,
+) -> tuple[tuple[str, str | tuple[str, ...] | None], ...]:
+  """The rule table as flax wants it, `RULES` with a config's changes.
+
+  Args:
+    overrides: logical axis -> mesh axis, list of mesh axes, or '' for none.
+
+  Returns:
+    Pairs in order of precedence. Where a mesh axis is already taken by an
+    earlier dimension of the same array, the later one is replicated.
+
+  Raises:
+    ValueError: for an unknown logical or mesh axis.
+  """
+  table = dict(RULES)
+  for name, axes in dict(overrides or {}).items():
+    if name not in partitioning.AXES:
+      raise ValueError(
+        f'Sharding rule for unknown logical axis {name!r}; '
+        f'known: {sorted(partitioning.AXES)}.'
+      )
+    named = (axes,) if isinstance(axes, str) else tuple(axes or ())
+    named = tuple(axis for axis in named if axis)
+    if set(named) - set(MESH_AXES):
+      raise ValueError(
+        f'Sharding rule {name!r} -> {axes!r}: mesh axes are {MESH_AXES}.'
+      )
+    table[name] = named if len(named) > 1 else (named[0] if named else None)
+  return (*table.items(), *((name, None) for name in table))
+
+
+def _spec(path: Any, box: Any, mesh: jax.sharding.Mesh, rules: Any) -> P:
+  if not isinstance(box, meta.AxisMetadata):
+    return P()
+  unknown = {n for n in box.names if n is not None} - {n for n, _ in rules}
+  if unknown:
+    raise ValueError(
+      f'Parameter {jax.tree_util.keystr(path)} has logical axes '
+      f'{sorted(unknown)} without a rule.'
+    )
+  axes = list(spmd.logical_to_mesh_axes(box.names, rules))
+  for dim, (size, axis) in enumerate(zip(box.value.shape, axes, strict=True)):
+    ways = math.prod(mesh.shape[a] for a in _as_tuple(axis))
+    if size % ways:
+      logging.warning(
+        'Parameter %s: dimension %d (%s) of size %d does not divide over the '
+        '%d devices of %s; it is replicated.',
+        *(jax.tree_util.keystr(path), dim, box.names[dim], size, ways, axis),
+      )
+      axes[dim] = None
+  return P(*axes)
+
+
+def _as_tuple(axis: str | tuple[str, ...] | None) -> tuple[str, ...]:
+  return () if axis is None else (axis,) if isinstance(axis, str) else axis
+
+
+def _is_box(x: Any) -> bool:
+  return isinstance(x, meta.AxisMetadata)
+
+
+def tree_shardings(
+  abstract: Any, mesh: jax.sharding.Mesh, rules: Any = None
+) -> Any:
+  """Shardings of a boxed tree (parameters or a whole train state).
+
+  Args:
+    abstract: `jax.eval_shape` of an init; leaves boxed with logical names.
+      Leaves without a box are replicated.
+    mesh: from `make_mesh`.
+    rules: from `make_rules`.
+
+  Returns:
+    The unboxed tree with a NamedSharding at each leaf. A dimension that does not
+    divide over its mesh axis is replicated, with a warning that names it.
+
+  Raises:
+    ValueError: for a logical axis without a rule.
+  """
+  rules = make_rules() if rules is None else rules
+  return jax.tree_util.tree_map_with_path(
+    lambda path, box: NamedSharding(mesh, _spec(path, box, mesh, rules)),
+    abstract,
+    is_leaf=_is_box,
+  )
+
+
+def unbox(tree: Any) -> Any:
+  """Takes arrays out of their boxes, without constraining them."""
+  return jax.tree.map(
+    lambda x: x.unbox(apply_constraint=False) if _is_box(x) else x,
+    tree,
+    is_leaf=_is_box,
+  )
+
+
+def abstract(boxed: Any, shardings: Any) -> Any:
+  """Shapes, dtypes and shardings of a boxed abstract tree, unboxed."""
+  return jax.tree.map(
+    lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s),
+    unbox(boxed),
+    shardings,
+  )
+
+
+def place(tree: Any, shardings: Any) -> Any:
+  """Puts arrays that every process has whole onto the devices.
+
+  Args:
+    tree: of arrays, numpy or on local devices.
+    shardings: a tree like it.
+
+  Returns:
+    The tree of jax.Arrays.
+  """
+
+  def put(x, sharding):
+    host = np.asarray(x)
+    return jax.make_array_from_callback(host.shape, sharding, host.__getitem__)
+
+  return jax.tree.map(put, tree, shardings)
+
+
+def replicated(mesh: jax.sharding.Mesh) -> NamedSharding:
+  """The sharding of what every device holds whole."""
+  return NamedSharding(mesh, P())
+
+
+def batch_sharding(
+  mesh: jax.sharding.Mesh,
+  batch_size: int | None = None,
+  accumulate_steps: int = 1,
+) -> NamedSharding:
+  """The sharding of every array of a batch: rows over data and fsdp.
+
+  Args:
+    mesh: from `make_mesh`.
+    batch_size: rows of a global batch, checked if given.
+    accumulate_steps: microbatches of a batch.
+
+  Returns:
+    A sharding of the first dimension.
+
+  Raises:
+    ValueError: if the rows do not divide over the mesh or the processes.
+  """
+  ways = math.prod(mesh.shape[axis] for axis in BATCH_AXES)
+  if batch_size is not None and batch_size % (ways * accumulate_steps):
+    raise ValueError(
+      f'batch_size={batch_size} does not divide over {accumulate_steps} '
+      f'microbatch(es) on data x fsdp = {ways} device(s) of the mesh.'
+    )
+  if ways % jax.process_count():
+    raise ValueError(
+      f'data x fsdp = {ways} must be a multiple of the {jax.process_count()} '
+      'processes, each of which reads its own rows.'
+    )
+  return NamedSharding(mesh, P(BATCH_AXES))
+
+
+def global_batch(batch: Any, sharding: NamedSharding) -> Any:
+  """Turns this process's rows into arrays over all processes' devices.
+
+  Args:
+    batch: tree of numpy arrays [batch / processes, ...].
+    sharding: from `batch_sharding`.
+
+  Returns:
+    The same tree of jax.Arrays [batch, ...].
+
+  Raises:
+    ValueError: if rows do not divide over this process's devices.
+  """
+  ways = math.prod(sharding.mesh.shape[axis] for axis in BATCH_AXES)
+  ways //= jax.process_count()
+
+  def place(path, x):
+    x = np.asarray(x)
+    if not x.ndim or x.shape[0] % ways:
+      raise ValueError(
+        f'Batch field {jax.tree_util.keystr(path)} of shape {x.shape} does not '
+        f'split into {ways} equal parts, one for each device of this process.'
+      )
+    shape = (x.shape[0] * jax.process_count(), *x.shape[1:])
+    return jax.make_array_from_process_local_data(sharding, x, shape)
+
+  return jax.tree_util.tree_map_with_path(place, batch)

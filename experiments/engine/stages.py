@@ -1,0 +1,114 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Preparing data stage by stage, alone or together with other processes."""
+
+from collections.abc import Callable
+from collections.abc import Collection
+from collections.abc import Sequence
+import pathlib
+import time
+
+from absl import logging
+import ml_collections
+import rich.table
+
+from experiments.engine import progress
+
+_POLL_SEC = 5.0
+
+Config = ml_collections.ConfigDict
+Rows = list[tuple[str, str]]  # what, and its value
+
+
+def choose(wanted: str, known: Collection[str]) -> list[str]:
+  """The stages that a config asks for.
+
+  Args:
+    wanted: 'all', or names joined by commas.
+    known: all stages, in order.
+
+  Raises:
+    ValueError: for a stage that is none.
+  """
+  if wanted == 'all':
+    return list(known)
+  chosen = wanted.split(',')
+  unknown = [stage for stage in chosen if stage not in known]
+  if unknown:
+    raise ValueError(
+      f'prepare.stages names {unknown}; expected some of {list(known)}.'
+    )
+  return chosen
+
+
+def check_share(config: Config) -> None:
+  """Raises ValueError unless this process's number is below their count."""
+  index, count = config.prepare.process_index, config.prepare.process_count
+  if not 0 <= index < count:
+    raise ValueError(
+      f'prepare.process_index={index}: expected 0 to process_count - 1 = '
+      f'{count - 1}.'
+    )
+
+
+def run(
+  work: Sequence[tuple[str, Callable[[], Rows]]], root: pathlib.Path
+) -> None:
+  """Runs stages one after another and prints what stands afterwards.
+
+  Args:
+    work: name and function of each.
+    root: the data folder.
+  """
+  table = rich.table.Table('stage', 'what', 'value', 'seconds')
+  for stage, do in work:
+    logging.info('Stage %s, in %s.', stage, root)
+    start = time.monotonic()
+    rows = do()
+    sec = f'{time.monotonic() - start:.1f}'
+    for i, (what, value) in enumerate(rows):
+      table.add_row('' if i else stage, what, value, '' if i else sec)
+  progress.console().print(table)
+  logging.info('The data lie in %s.', root)
+
+
+def until_whole(config: Config, what: str, build: Callable):
+  """Repeats `build` until no other process has work left on `what`.
+
+  Args:
+    config: with prepare.wait_hours.
+    what: named in messages.
+    build: returns None while others still work.
+
+  Returns:
+    What it returns then.
+
+  Raises:
+    ValueError: after `prepare.wait_hours`.
+  """
+  deadline = time.monotonic() + 3600 * config.prepare.wait_hours
+  while (built := build()) is None:
+    if time.monotonic() > deadline:
+      raise ValueError(
+        f'{what}: not made by the other processes within '
+        f'config.prepare.wait_hours={config.prepare.wait_hours}; look after '
+        'them, and run all again to go on.'
+      )
+    logging.info('Waiting for the other processes to make %s.', what)
+    time.sleep(_POLL_SEC)
+  return built
+
+
+def wait_for_first(config: Config, *paths: pathlib.Path) -> None:
+  """Lets the other processes wait for what process 0 alone makes.
+
+  Args:
+    config: with prepare.process_index.
+    *paths: any of them shows that it is there.
+  """
+  if config.prepare.process_index:
+    until_whole(
+      config,
+      str(paths[0]),
+      lambda: any(path.exists() for path in paths) or None,
+    )

@@ -1,0 +1,221 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Builds the datastore of a kNN-LM and the index of its keys.
+
+  python -m experiments.knn_lm.build --config=configs/<name>.py --workdir=DIR \
+    --config.knn_lm.model_workdir=RUN
+
+One pass of RUN's newest model, a RETRO or a twin, over its training documents:
+(input of the last feed-forward, next token) of every token, in float16. Documents
+that stand among the held-out ones too, by id or by text, are left out, and so are
+those of the evaluation set --config.evaluate.split=NAME, if it stands. The index
+is exact search or ScaNN (--config.knn_lm.index.searcher, its scann.rescore: int8,
+or none for hashes alone). A killed command continues where it stopped; several
+share the work with --config.prepare.process_count=N and process_index=0..N-1.
+--config.prepare.stages=datastore or index runs one stage alone.
+"""
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+import functools
+from typing import Any
+
+from absl import logging
+import numpy as np
+
+from experiments.engine import command
+from experiments.engine import progress
+from experiments.engine import stages
+from experiments.knn_lm import task as knn_lm_task
+from experiments.retro import task as retro_task
+from retrieval.index import index as index_lib
+from retrieval.index import key_values
+from retro_jax.data import windows as windows_lib
+from retro_jax.evaluation import knn_lm
+
+DTYPE = 'float16'
+
+
+def held_out_splits(
+  trained: retro_task.Trained, config: stages.Config
+) -> tuple[str, ...]:
+  """'valid', and the evaluation set that the config names, if it stands."""
+  split = config.evaluate.split
+  if split == 'valid' or split not in trained.data.splits:
+    return ('valid',)
+  return 'valid', split
+
+
+def choose_documents(
+  trained: retro_task.Trained,
+  max_documents: int,
+  held_out: Sequence[str] = ('valid',),
+) -> tuple[windows_lib.Documents, int]:
+  """The training documents less those that are held out, too.
+
+  Args:
+    trained: with its data.
+    max_documents: at most so many, evenly spread; 0 for all.
+    held_out: splits and evaluation sets whose documents are left out.
+
+  Returns:
+    The documents, and how many were left out.
+
+  Raises:
+    ValueError: when none remains.
+  """
+  train = trained.data.chunks('train')
+  documents = windows_lib.find_documents(train, max_documents)
+  hashes = key_values.document_hashes(train.tokens, documents.index)
+  leave = np.zeros(len(hashes), bool)
+  for split in held_out:
+    chunks = trained.data.chunks(split)
+    others = windows_lib.find_documents(chunks).index
+    leave |= key_values.shared(
+      hashes, key_values.document_hashes(chunks.tokens, others)
+    )
+  if leave.all():
+    raise ValueError(
+      f'{train.path}: all of {len(leave):,} documents are held out, too.'
+    )
+  kept = (
+    x[~leave] for x in (documents.index, documents.first, documents.count)
+  )
+  return windows_lib.Documents(*kept), int(leave.sum())
+
+
+def build_datastore(
+  config: stages.Config, workdir: str, folder: knn_lm_task.Folder
+) -> stages.Rows:
+  """Writes the datastore."""
+  trained = knn_lm_task.load(config, workdir)
+  settings = config.knn_lm
+  k = knn_lm_task.num_neighbors(trained, config)
+  reader = retro_task.chunk_reader(trained.config, trained.data, 'train', k)
+  held_out = held_out_splits(trained, config)
+  documents, left_out = choose_documents(
+    trained, settings.max_documents, held_out
+  )
+  per_shard = max(1, settings.tokens_per_shard // reader.chunk_length)
+  groups = knn_lm.group_documents(documents, per_shard)
+  fields = {
+    **knn_lm_task.model_fields(trained, config),
+    'reader': reader.fingerprint,
+    'held_out': ' '.join(
+      trained.data.chunks(split).fingerprint for split in held_out
+    ),
+    'stride_chunks': settings.stride_chunks,
+    'batch_size': settings.batch_size,
+    'max_documents': settings.max_documents,
+    'tokens_per_shard': settings.tokens_per_shard,
+    'dtype': DTYPE,
+  }
+  with (
+    knn_lm_task.features(trained, config, settings.batch_size) as features,
+    progress.bar('make keys', 'chunks') as update,
+  ):
+    read = functools.partial(
+      _read, groups, features, reader, trained, settings, update
+    )
+    pairs = stages.until_whole(
+      config,
+      'the datastore',
+      lambda: key_values.build_key_value_store(
+        folder.datastore,
+        fields,
+        len(groups),
+        read,
+        process_index=config.prepare.process_index,
+        process_count=config.prepare.process_count,
+      ),
+    )
+  return [
+    ('keys', f'{len(pairs):,}'),
+    ('dimension', str(pairs.keys.shape[1])),
+    ('documents', f'{pairs.num_documents:,}'),
+    ('left out, held out too', f'{left_out:,}'),
+    ('GB of keys', f'{2e-9 * np.prod(pairs.keys.shape, dtype=float):,.3f}'),
+  ]
+
+
+def _read(
+  groups, features, reader, trained, settings, update, shard: int
+) -> Mapping[str, Any]:
+  """The arrays of one shard."""
+  chunks = reader.stores.chunks
+  before, total = (
+    sum(int(group.count.sum()) for group in some)
+    for some in (groups[:shard], groups)
+  )
+  tokens = knn_lm.read_tokens(
+    features,
+    reader,
+    groups[shard],
+    sequence_chunks=trained.config.sequence_chunks,
+    stride_chunks=settings.stride_chunks,
+    batch_size=settings.batch_size,
+    dtype=DTYPE,
+    progress=lambda done: update(before + done, total),
+  )
+  return {
+    'keys': tokens.keys,
+    'values': tokens.targets.astype(chunks.tokens.tokens.dtype),
+    'documents': key_values.document_hashes(chunks.tokens, groups[shard].index),
+  }
+
+
+def build_index(
+  config: stages.Config, workdir: str, folder: knn_lm_task.Folder
+) -> stages.Rows:
+  """Builds, measures and publishes the index of the keys."""
+  del workdir
+  stages.wait_for_first(config, folder.index)
+  settings = config.knn_lm.index.to_dict()
+  floor = settings.pop('recall_floor')
+  pairs = key_values.KeyValueStore(folder.datastore)
+  # What counts is what is left after exact scoring: it has a floor, not this.
+  index = index_lib.build_index(
+    folder.index,
+    pairs.keys,
+    pairs.store.fingerprint,
+    index_lib.IndexConfig(**settings, recall_floor=0.0),
+  )
+  k, at = max(config.knn_lm.ks), settings['recall_at']
+  recall = key_values.recall(
+    *(pairs, index.searcher),
+    k=k,
+    at=at,
+    num_queries=settings['num_queries'],
+  )
+  if recall < floor:
+    raise ValueError(
+      f'{folder.index}: of the {at} nearest keys a search for {k} finds '
+      f'{recall:.4f}, below knn_lm.index.recall_floor={floor}; remove the index '
+      'and raise knn_lm.index.scann.num_leaves_to_search or num_to_rescore, or '
+      'set knn_lm.index.searcher=exact.'
+    )
+  return [
+    (f'{at} nearest among {k} found', f'{recall:.4f}'),
+    *((name, str(value)) for name, value in index.report.items()),
+  ]
+
+
+STAGES = {'datastore': build_datastore, 'index': build_index}
+
+
+def run(config: stages.Config, workdir: str) -> None:
+  """Runs the stages asked for and prints what stands afterwards."""
+  stages.check_share(config)
+  folder = knn_lm_task.Folder.of(workdir)
+  logging.info('Building the kNN-LM in %s.', folder.root)
+  stages.run(
+    [
+      (name, functools.partial(STAGES[name], config, workdir, folder))
+      for name in stages.choose(config.prepare.stages, STAGES)
+    ],
+    folder.root,
+  )
+
+
+if __name__ == '__main__':
+  command.main(run, computes=True)

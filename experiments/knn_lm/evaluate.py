@@ -1,0 +1,381 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Perplexity and bits per byte of a kNN-LM, beside its own model's and RETRO's.
+
+  python -m experiments.knn_lm.evaluate --config=configs/<name>.py \
+    --workdir=DIR --config.knn_lm.model_workdir=RUN \
+    --config.knn_lm.retro_workdir=RETRO
+
+Mixes RUN's newest model with the datastore that experiments.knn_lm.build made in
+DIR. lambda, temperature and k are tuned on a share of the held-out documents
+(--config.knn_lm.tune_share), chosen at random; every figure is of the others.
+--config.evaluate.split, overlap, stride_chunks and max_documents hold for every
+row. Refuses a datastore that holds an evaluated document. Prints a table and writes
+DIR/knn_lm.json. The search can be killed, run again, and shared by several
+processes like the build.
+"""
+
+import dataclasses
+import json
+import pathlib
+
+from absl import logging
+import jax
+import ml_collections
+import numpy as np
+import rich.box
+import rich.table
+
+from experiments.engine import command
+from experiments.engine import progress
+from experiments.engine import stages
+from experiments.knn_lm import look_up as knn_lm_lookup
+from experiments.knn_lm import task as knn_lm_task
+from experiments.retro import evaluate as retro_evaluate
+from experiments.retro import task as retro_task
+from retrieval.index import key_values
+from retrieval.store import store
+from retrieval.text import chunks as chunks_lib
+from retro_jax.data import windows as windows_lib
+from retro_jax.evaluation import evaluate
+from retro_jax.evaluation import knn_lm
+
+FILE = 'knn_lm.json'
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+  """One row of the table.
+
+  Attributes:
+    name: what was evaluated.
+    evaluation: on the documents that are reported.
+    minus_alone: bits per byte less those of the model alone.
+    setting: (k, temperature, lambda) of a kNN-LM, () of other models.
+  """
+
+  name: str
+  evaluation: evaluate.Evaluation
+  minus_alone: evaluate.Difference | None = None
+  setting: tuple[float, ...] = ()
+
+  def to_json(self) -> dict:
+    """JSON values."""
+    row = {'name': self.name, **self.evaluation.summary()}
+    if self.setting:
+      row |= _setting_fields(self.setting)
+    if self.minus_alone:
+      row['minus_alone'] = dataclasses.asdict(self.minus_alone)
+    return row
+
+
+def _setting_fields(setting) -> dict[str, float]:
+  k, temperature, weight = setting
+  return {
+    'k': k,
+    'temperature': temperature,
+    'alpha': 1 / temperature,
+    'lambda': weight,
+  }
+
+
+@dataclasses.dataclass(frozen=True)
+class Swept:
+  """Nats of the evaluated documents under every setting.
+
+  Attributes:
+    grid: the settings that are tuned.
+    nats: [K, T, W, D] of them.
+    fixed: the setting that is not tuned.
+    fixed_nats: [D] under it.
+    alone: the model's own evaluation.
+    found: k -> share of the tokens that are among their k neighbors' values.
+  """
+
+  grid: knn_lm.Grid
+  nats: np.ndarray
+  fixed: tuple[int, float, float]
+  fixed_nats: np.ndarray
+  alone: evaluate.Evaluation
+  found: dict[int, float]
+
+
+def make_grids(
+  settings: ml_collections.ConfigDict,
+) -> tuple[knn_lm.Grid, knn_lm.Grid]:
+  """The settings that are tuned, and the one that is not.
+
+  Args:
+    settings: the config's `knn_lm`.
+
+  Raises:
+    ValueError: for what is no setting.
+  """
+  grid = knn_lm.Grid(settings.ks, settings.temperatures, settings.lambdas)
+  alpha, weight = settings.fixed.alpha, settings.fixed.weight
+  if not alpha > 0 or not 0 <= weight < 1:
+    raise ValueError(
+      f'knn_lm.fixed.alpha={alpha} and weight={weight}: expected an alpha above '
+      '0 and 0 <= weight < 1.'
+    )
+  return grid, knn_lm.Grid((max(grid.ks),), (1 / alpha,), (weight,))
+
+
+def sweep(
+  looked_up: store.Store,
+  grids: tuple[knn_lm.Grid, knn_lm.Grid],
+  chunks: chunks_lib.ChunkStore,
+  documents: windows_lib.Documents,
+) -> Swept:
+  """Weighs what was found by every setting.
+
+  Args:
+    looked_up: from `knn_lm_lookup.look_up`.
+    grids: from `make_grids`.
+    chunks: chunk store of the documents.
+    documents: that were looked up.
+
+  Returns:
+    Nats of each document.
+  """
+  (grid, fixed), number = grids, len(documents.index)
+  nats, alone = np.zeros((*grid.shape, number)), np.zeros(number)
+  fixed_nats = np.zeros(number)
+  hits, total = dict.fromkeys(grid.ks, 0), 0
+  with progress.bar('weigh', 'shards') as update:
+    for i in range(looked_up.num_shards):
+      names = ('nats', 'targets', 'document', 'distances', 'values')
+      arrays = [np.asarray(looked_up.shard(i, name)) for name in names]
+      nats += knn_lm.sweep(*arrays, grid, number)
+      fixed_nats += knn_lm.sweep(*arrays, fixed, number)[0, 0, 0]
+      own, targets, document, distances, values = arrays
+      alone += np.bincount(document, own.astype(np.float64), number)
+      same = np.isfinite(distances) & (values == targets[:, None])
+      hits = {k: n + int(same[:, :k].any(1).sum()) for k, n in hits.items()}
+      total += len(targets)
+      update(i + 1, looked_up.num_shards)
+  own = evaluate.Evaluation(
+    alone,
+    windows_lib.num_targets(chunks, documents),
+    chunks.tokens.num_bytes[documents.index],
+    chunks.tokens.num_words[documents.index],
+  )
+  found = {k: n / max(total, 1) for k, n in hits.items()}
+  return Swept(grid, nats, fixed.at(0), fixed_nats, own, found)
+
+
+def choose_tuned(
+  number: int, share: float, grid: knn_lm.Grid, seed: int
+) -> np.ndarray:
+  """Which documents are tuned on: [number] bool.
+
+  Args:
+    number: of documents.
+    share: of them.
+    grid: what is tuned.
+    seed: of the choice.
+
+  Raises:
+    ValueError: when nothing is left to tune on or to report.
+  """
+  count = round(share * number)
+  tunes = int(np.prod(grid.shape)) > 1
+  if not 0 <= count < number or (tunes and not count):
+    raise ValueError(
+      f'knn_lm.tune_share={share} of {number} documents: expected at least one '
+      'to tune on, unless ks, temperatures and lambdas have one value each, and '
+      'at least one to report.'
+    )
+  tuned = np.zeros(number, bool)
+  tuned[np.random.default_rng(seed).permutation(number)[:count]] = True
+  return tuned
+
+
+def _only(found: evaluate.Evaluation, chosen: np.ndarray):
+  """The same of some documents."""
+  return evaluate.Evaluation(
+    found.nats[chosen],
+    found.tokens[chosen],
+    found.num_bytes[chosen],
+    found.words[chosen],
+  )
+
+
+def make_rows(swept: Swept, tuned: np.ndarray) -> list[Row]:
+  """The model alone, the kNN-LM tuned, for each k, and as the paper has it.
+
+  Args:
+    swept: what was measured.
+    tuned: [D] documents that settings are chosen by.
+
+  Returns:
+    Rows of the other documents.
+  """
+  grid = swept.grid
+  cost = swept.nats[..., tuned].sum(-1)  # zeros where nothing is tuned
+  flat = swept.nats.reshape(-1, swept.nats.shape[-1])
+  alone = _only(swept.alone, ~tuned)
+
+  def row(name, nats, setting):
+    found = dataclasses.replace(alone, nats=nats[~tuned])
+    return Row(name, found, evaluate.compare(found, alone), setting)
+
+  best = int(cost.argmin())
+  rows = [Row('model alone', alone), row('kNN-LM', flat[best], grid.at(best))]
+  per_k = cost[0].size
+  for i, k in enumerate(grid.ks if len(grid.ks) > 1 else ()):
+    place = i * per_k + int(cost[i].argmin())
+    rows.append(row(f'kNN-LM, k={k}', flat[place], grid.at(place)))
+  rows.append(row("kNN-LM, paper's", swept.fixed_nats, swept.fixed))
+  return rows
+
+
+def _load_retro(
+  config: ml_collections.ConfigDict, root: pathlib.Path
+) -> retro_task.Trained | None:
+  """RETRO, if one is named, and what is asked of it fits."""
+  directory = config.knn_lm.retro_workdir
+  if not directory or config.prepare.process_index:  # the first one reports
+    return None
+  if jax.process_count() > 1:
+    raise ValueError('knn_lm.retro_workdir: RETRO is evaluated in one process.')
+  retro = retro_task.load(directory, str(root))
+  retro_evaluate.check(retro, config)
+  return retro
+
+
+def _retro_rows(
+  retro: retro_task.Trained | None,
+  config: ml_collections.ConfigDict,
+  swept: Swept,
+  tuned: np.ndarray,
+) -> list[Row]:
+  """RETRO on the same documents, in its own windows."""
+  if retro is None:
+    return []
+  found = retro_evaluate.evaluate_trained(retro, config)
+  alone = _only(swept.alone, ~tuned)
+  rows = []
+  for result in found:
+    here = _only(result.evaluation, ~tuned)
+    rows.append(Row(result.name, here, evaluate.compare(here, alone)))
+  return rows
+
+
+def _sweep_json(swept: Swept, tuned: np.ndarray) -> list[dict]:
+  """Bits per byte under every setting, of both parts."""
+  flat = swept.nats.reshape(-1, swept.nats.shape[-1])
+  size = swept.alone.num_bytes
+  return [
+    {
+      **_setting_fields(swept.grid.at(i)),
+      **{
+        name: float(nats[part].sum() / size[part].sum() / np.log(2))
+        for name, part in (('tuned_on', tuned), ('reported', ~tuned))
+        if part.any()
+      },
+    }
+    for i, nats in enumerate(flat)
+  ]
+
+
+def make_table(rows: list[Row], content: dict) -> rich.table.Table:
+  """The rows as a table for the terminal."""
+  one = rows[0].evaluation.summary()
+  data = content['datastore']
+  table = rich.table.Table(
+    title=f'{one["documents"]:,} held-out documents, {one["tokens"]:,} tokens; '
+    f'settings chosen on {content["tuned_documents"]:,} others; datastore of '
+    f'{data["keys"]:,} keys',
+    caption='Change: bits per byte less those of the model alone; '
+    'interval: 95 % of a paired bootstrap over documents.',
+    box=rich.box.SIMPLE_HEAD,
+    padding=(0, 1, 0, 0),
+  )
+  table.add_column('model', no_wrap=True)
+  for name in (
+    *('k', 'lambda', 'temp', 'bits/byte', 'change', 'interval'),
+    *('token ppl', 'word ppl'),
+  ):
+    table.add_column(name, justify='right', no_wrap=True)
+  for row in rows:
+    found, d = row.evaluation.summary(), row.minus_alone
+    k, temperature, weight = row.setting or ('', '', '')
+    table.add_row(
+      row.name,
+      str(k),
+      f'{weight:.3g}' if row.setting else '',
+      f'{temperature:.3g}' if row.setting else '',
+      f'{found["bits_per_byte"]:.4f}',
+      f'{d.mean:+.4f}' if d else '',
+      f'{d.low:+.4f} {d.high:+.4f}' if d else '',
+      retro_evaluate.format_perplexity(found['token_perplexity']),
+      retro_evaluate.format_perplexity(found['word_perplexity']),
+    )
+  return table
+
+
+def _open_datastore(
+  trained: retro_task.Trained,
+  config: ml_collections.ConfigDict,
+  folder: knn_lm_task.Folder,
+  documents: windows_lib.Documents,
+) -> key_values.KeyValueStore:
+  """Opens the datastore, if it is this model's and none of the documents'."""
+  pairs = key_values.KeyValueStore(folder.datastore)
+  wanted = knn_lm_task.model_fields(trained, config)
+  found = {name: pairs.store.fields[name] for name in wanted}
+  if found != wanted:
+    raise ValueError(
+      f'{pairs.path}: keys made with {found}, but the config names {wanted}; '
+      'expected the same model with the same retrieval.'
+    )
+  tokens = trained.data.chunks(config.evaluate.split).tokens
+  pairs.check_without(tokens, documents.index)
+  return pairs
+
+
+def run(config: ml_collections.ConfigDict, workdir: str) -> None:
+  """Evaluates, prints the table and writes knn_lm.json."""
+  stages.check_share(config)
+  settings = config.knn_lm
+  trained = knn_lm_task.load(config, workdir)
+  folder = knn_lm_task.Folder.of(workdir)
+  chunks = trained.data.chunks(config.evaluate.split)
+  documents = windows_lib.find_documents(chunks, config.evaluate.max_documents)
+  grids, number = make_grids(settings), len(documents.index)
+  tuned = choose_tuned(number, settings.tune_share, grids[0], config.seed)
+  pairs = _open_datastore(trained, config, folder, documents)
+  retro = _load_retro(config, trained.data.root)  # what is wrong is told now
+  looked_up = knn_lm_lookup.look_up(trained, config, folder, pairs, documents)
+  if config.prepare.process_index:
+    return
+  swept = sweep(looked_up, grids, chunks, documents)
+  rows = make_rows(swept, tuned)
+  rows += _retro_rows(retro, config, swept, tuned)
+  content = {
+    'rows': [row.to_json() for row in rows],
+    'tuned_documents': int(tuned.sum()),
+    'tuned_on': [int(i) for i in documents.index[tuned]],
+    'target_found': {str(k): share for k, share in swept.found.items()},
+    'sweep': _sweep_json(swept, tuned),
+    'datastore': {
+      'path': str(folder.datastore),
+      'keys': len(pairs),
+      'dimension': int(pairs.keys.shape[1]),
+      'documents': pairs.num_documents,
+      'index': folder.open_index(pairs).report,
+    },
+    'step': trained.step,
+    'settings': json.loads(settings.to_json()),
+    'evaluate': json.loads(config.evaluate.to_json()),
+  }
+  path = pathlib.Path(workdir) / FILE
+  data = json.dumps(retro_evaluate.finite(content), indent=2, allow_nan=False)
+  store.write_atomically(path, f'{data}\n'.encode())
+  progress.console().print(make_table(rows, content))
+  logging.info('The figures are in %s.', path)
+
+
+if __name__ == '__main__':
+  command.main(run, computes=True)

@@ -1,0 +1,173 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The language model of a kNN-LM, and where its stores lie.
+
+<workdir>/knn_lm/datastore    keys and next tokens of the training documents
+<workdir>/knn_lm/index        of the keys
+<workdir>/knn_lm/found-<...>  what was found for each evaluated token
+
+Work is shared by shards, so every process has the model on its own devices.
+"""
+
+from collections.abc import Iterator
+import contextlib
+import dataclasses
+import hashlib
+import math
+import os
+import pathlib
+from typing import Any
+
+from flax import linen as nn
+import jax
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+import ml_collections
+import numpy as np
+
+from experiments.engine import sharding
+from experiments.retro import task as retro_task
+from retrieval.index import index as index_lib
+from retrieval.index import key_values
+from retrieval.store import store
+from retro_jax.evaluation import knn_lm
+
+# Of a module's own, so that asking again does not compile again.
+_token_features = jax.jit(knn_lm.token_features, static_argnames='model')
+
+
+@dataclasses.dataclass(frozen=True)
+class Folder:
+  """Where the stores of one kNN-LM lie.
+
+  Attributes:
+    root: the folder.
+  """
+
+  root: pathlib.Path
+
+  @classmethod
+  def of(cls, workdir: str | os.PathLike) -> 'Folder':
+    """The folder within a workdir."""
+    return cls(pathlib.Path(workdir) / 'knn_lm')
+
+  @property
+  def datastore(self) -> pathlib.Path:
+    """Keys and next tokens."""
+    return self.root / 'datastore'
+
+  @property
+  def index(self) -> pathlib.Path:
+    """Index of the keys."""
+    return self.root / 'index'
+
+  def found(self, fingerprint: str) -> pathlib.Path:
+    """What was found with one choice of documents, index and k."""
+    return self.root / f'found-{fingerprint[:12]}'
+
+  def open_index(self, pairs: key_values.KeyValueStore) -> index_lib.Index:
+    """Opens the index of a datastore.
+
+    Raises:
+      FileNotFoundError: when there is none.
+      ValueError: when it is of other keys.
+    """
+    index = index_lib.open_index(self.index)
+    if index.vectors_fingerprint != pairs.store.fingerprint:
+      raise ValueError(
+        f'{self.index}: of keys {index.vectors_fingerprint}, but '
+        f'{pairs.path} is {pairs.store.fingerprint}; remove the index and '
+        'build it again.'
+      )
+    return index
+
+
+def _mesh_and_rules(config: ml_collections.ConfigDict):
+  mesh = sharding.make_mesh(**config.mesh, devices=jax.local_devices())
+  return mesh, sharding.make_rules(config.get('sharding_rules'))
+
+
+def load(
+  config: ml_collections.ConfigDict, workdir: str | os.PathLike
+) -> retro_task.Trained:
+  """Loads the model that makes the keys, onto this process's devices.
+
+  Args:
+    config: knn_lm.model_workdir names the run; '' is `workdir`.
+    workdir: of the command.
+
+  Returns:
+    The newest checkpoint.
+  """
+  mesh, rules = _mesh_and_rules(config)
+  run = config.knn_lm.model_workdir or workdir
+  return retro_task.load(run, config.data_dir, mesh=mesh, rules=rules)
+
+
+def num_neighbors(
+  trained: retro_task.Trained, config: ml_collections.ConfigDict
+) -> int:
+  """RETRO's k while the keys are made; 0 without retrieval.
+
+  Raises:
+    ValueError: when a model without cross-attention shall retrieve.
+  """
+  settings = config.knn_lm
+  if not settings.retrieval:
+    return 0
+  if not trained.model.config.cca_layers or settings.num_neighbors < 1:
+    raise ValueError(
+      f'knn_lm.retrieval=True with knn_lm.num_neighbors='
+      f'{settings.num_neighbors}: expected a RETRO, not its twin, and at least '
+      'one neighbor.'
+    )
+  return settings.num_neighbors
+
+
+def model_fingerprint(trained: retro_task.Trained) -> str:
+  """Hash of the model's config and of its parameters' values."""
+  digest = hashlib.sha256()
+  for path, x in jax.tree_util.tree_leaves_with_path(trained.params):
+    x = np.asarray(x)
+    digest.update(f'{jax.tree_util.keystr(path)} {x.dtype} {x.shape}'.encode())
+    digest.update(np.ascontiguousarray(x).tobytes())
+  fields = dataclasses.asdict(trained.model.config)
+  return store.fingerprint([fields, digest.hexdigest()])
+
+
+def model_fields(
+  trained: retro_task.Trained, config: ml_collections.ConfigDict
+) -> dict[str, Any]:
+  """What makes one key of a token differ from another: JSON fields."""
+  return {
+    'model': model_fingerprint(trained),
+    'num_neighbors': num_neighbors(trained, config),
+    'sequence_chunks': trained.config.sequence_chunks,
+  }
+
+
+@contextlib.contextmanager
+def features(
+  trained: retro_task.Trained,
+  config: ml_collections.ConfigDict,
+  batch_size: int,
+) -> Iterator[knn_lm.FeatureFn]:
+  """Yields the function of a batch, compiled, its rows over this process's devices.
+
+  Raises:
+    ValueError: when the rows do not divide over the devices.
+  """
+  mesh, rules = _mesh_and_rules(config)
+  ways = math.prod(mesh.shape[axis] for axis in sharding.BATCH_AXES)
+  if batch_size < 1 or batch_size % ways:
+    raise ValueError(
+      f'batch_size={batch_size}: expected a multiple of data x fsdp = {ways} '
+      'device(s) of this process.'
+    )
+  shardings = retro_task.param_shardings(trained.model.config, mesh, rules)
+  params = jax.device_put(trained.params, shardings)
+  rows = NamedSharding(mesh, P(sharding.BATCH_AXES))
+  with jax.set_mesh(mesh), nn.logical_axis_rules(rules):
+    yield lambda row: _token_features(
+      trained.model, params, jax.device_put(row, rows)
+    )

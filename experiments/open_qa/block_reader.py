@@ -1,0 +1,94 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Reads retrieved blocks with a trained model: on all local devices, in batches."""
+
+from collections.abc import Callable
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import numpy as np
+
+from experiments.engine import tasks
+from realm_jax.data import examples
+from realm_jax.serving import lookup as lookup_lib
+
+
+class BlockReader:
+  """Retrieves for what is asked, and reads what was found."""
+
+  def __init__(
+    self,
+    params: tasks.Params,
+    lookup: lookup_lib.BlockLookup,
+    read: Callable[[Any, Any], Any],
+    batch_size: int,
+  ):
+    """Places the parameters; compiles at the first batch.
+
+    Args:
+      params: of the model.
+      lookup: completes batches.
+      read: (params, batch) -> results, all of whose leading axis is the rows.
+      batch_size: rows at a time, filled up to a multiple of the devices.
+    """
+    devices = jax.local_devices()
+    mesh = jax.make_mesh(
+      (len(devices),),
+      ('data',),
+      axis_types=(jax.sharding.AxisType.Auto,),
+      devices=devices,
+    )
+    spec = jax.sharding.PartitionSpec
+    mapped = jax.shard_map(
+      read,
+      mesh=mesh,
+      in_specs=(spec(), spec('data')),
+      out_specs=spec('data'),
+      check_vma=False,
+    )
+    everywhere = jax.sharding.NamedSharding(mesh, spec())
+    self._split = jax.sharding.NamedSharding(mesh, spec('data'))
+    self._params = jax.device_put(params, everywhere)
+    self._read, self._lookup = jax.jit(mapped), lookup
+    self._batch_size = batch_size
+    self._rows = -(-batch_size // len(devices)) * len(devices)
+
+  def __call__(
+    self, source: Any, progress: Callable[[int, int], None] | None = None
+  ) -> Iterator[tuple[int, examples.Batch, Any, int]]:
+    """Reads for everything that a source holds, in its order.
+
+    Args:
+      source: what is asked, with `rows`, as `question_rows.QuestionSource`.
+      progress: called with (rows done, rows in all).
+
+    Yields:
+      The number of what was asked, the completed batch and the results that it
+      is in, and at which row of both it is.
+    """
+    for low in range(0, len(source), self._batch_size):
+      high = min(low + self._batch_size, len(source))
+      rows = source.rows(np.arange(low, high), self._rows)
+      batch = self._lookup(self._params, rows, source)
+      placed = jax.device_put(model_fields(batch), self._split)
+      found = jax.device_get(self._read(self._params, placed))
+      for row in range(high - low):
+        yield low + row, batch, found, row
+      if progress:
+        progress(high, len(source))
+
+
+def model_fields(batch: examples.Batch) -> dict[str, Any]:
+  """What of a completed batch the model reads when it answers.
+
+  Of the beam, those are the blocks that are read.
+  """
+  read = batch['reader_valid'].shape[1]
+  beam = ('beam_vectors', 'beam_scores', 'beam_valid')
+  return {
+    name: x[:, :read] if name in beam else x
+    for name, x in batch.items()
+    if name in (*beam, 'question_ids', 'question_mask')
+    or (name.startswith('reader_') and name != 'reader_starts')
+  }

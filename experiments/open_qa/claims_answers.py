@@ -1,0 +1,125 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Classifies claims with a trained model: on all local devices, in batches."""
+
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Sequence
+import dataclasses
+from typing import Any
+
+import numpy as np
+import scipy.special
+
+from experiments.open_qa import block_reader
+from experiments.open_qa import claims_task
+from experiments.open_qa import task as qa_task
+from realm_jax.data import claim_rows
+from realm_jax.data import examples
+from realm_jax.objectives import claims as claims_model
+from realm_jax.serving import beams
+from retrieval.questions import claims as claims_lib
+
+
+@dataclasses.dataclass(frozen=True)
+class Classified:
+  """A claim and what was made of it.
+
+  Attributes:
+    claim: as it was given.
+    predicted: index of its class.
+    probabilities: [N] of the classes, summed over the blocks that were read.
+    block: that decided: of the best score with this class; -1 for none.
+    evidence: [C] bool, which blocks of the beam are of named documents.
+    rank: of the deciding block in the beam, from 0.
+  """
+
+  claim: claims_lib.Claim
+  predicted: int
+  probabilities: np.ndarray
+  block: int
+  evidence: np.ndarray
+  rank: int
+
+
+class Classifier:
+  """Retrieves, reads and classifies."""
+
+  def __init__(
+    self,
+    trained: qa_task.Trained,
+    retriever: beams.Retriever,
+    *,
+    rule: str = 'best',
+    retriever_beam: int = 0,
+    reader_beam: int = 0,
+    batch_size: int = 1,
+  ):
+    """Places the parameters; compiles at the first claim.
+
+    Args:
+      trained: the model with its data, of `claims_task.load`.
+      retriever: finds blocks.
+      rule: how the class is chosen, see `realm_jax.objectives.claims.predict`.
+      retriever_beam: blocks that are looked at; 0: as in training.
+      reader_beam: blocks that are read; 0: as in training.
+      batch_size: claims at a time, filled up to a multiple of the devices.
+
+    Raises:
+      ValueError: for another rule.
+    """
+    if rule not in claims_model.RULES:
+      raise ValueError(f'rule {rule!r}: expected one of {claims_model.RULES}.')
+    self.trained = trained
+    self._layout = qa_task.reader_layout(trained.config, trained.data)
+    lookup = claims_task.make_lookup(
+      trained.config,
+      trained.data,
+      retriever,
+      retriever_beam=retriever_beam,
+      reader_beam=reader_beam,
+    )
+
+    def scores(params, batch):
+      found = claims_model.class_scores(trained.model, params, batch)
+      return found, claims_model.predict(found, rule)
+
+    self._read = block_reader.BlockReader(
+      trained.params, lookup, scores, batch_size
+    )
+
+  def __call__(
+    self,
+    claims: Sequence[claims_lib.Claim],
+    progress: Callable[[int, int], None] | None = None,
+  ) -> Iterator[Classified]:
+    """Classifies claims, in their order.
+
+    Args:
+      claims: whose labels are not looked at.
+      progress: called with (claims done, claims in all).
+
+    Yields:
+      Each claim with its class.
+    """
+    source = claim_rows.ClaimSource(
+      claims, self.trained.data.tokenizer, self._layout
+    )
+    for index, batch, found, row in self._read(source, progress):
+      yield _classified(claims[index], batch, found, row)
+
+
+def _classified(
+  claim: claims_lib.Claim, batch: examples.Batch, found: Any, i: int
+) -> Classified:
+  scores, predicted = found[0][i].astype(np.float64), int(found[1][i])
+  rank = int(scores[:, predicted].argmax())
+  none = np.zeros(batch['beam_ids'].shape[1], bool)
+  return Classified(
+    claim,
+    predicted,
+    scipy.special.softmax(scores).sum(axis=0),
+    int(batch['beam_ids'][i, rank]),
+    batch['beam_has_answer'][i] if 'beam_has_answer' in batch else none,
+    rank,
+  )

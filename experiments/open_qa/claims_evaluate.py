@@ -1,0 +1,186 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Evaluates a classifier of claims on whole claim sets.
+
+  python -m experiments.open_qa.claims_evaluate --config=configs/claims_base.py \
+    --config.evaluate.claims="('fever:dev=shared_task_dev.jsonl',)" --workdir=DIR
+
+For each set: accuracy, macro F1 and the table of classes; where the claims name the
+documents of their evidence, how often one is among the first k blocks and how often
+such a block decided. Writes <workdir>/claims_evaluation.json and
+claims_<set>_<split>.jsonl, a line {id, claim, label, predicted, probability, block,
+title} for each claim; sets without labels give the lines alone.
+"""
+
+from collections.abc import Sequence
+import dataclasses
+import json
+import pathlib
+from typing import Any
+
+from absl import logging
+import ml_collections
+import numpy as np
+import rich.table
+
+from experiments.engine import command
+from experiments.engine import progress
+from experiments.open_qa import claims_answers
+from experiments.open_qa import claims_task
+from experiments.open_qa import evaluate as qa_evaluate
+from experiments.open_qa import update as realm_update
+from retrieval.questions import bootstrap
+from retrieval.questions import claims as claims_lib
+from retrieval.store import store
+from retrieval.text import blocks as blocks_lib
+
+FILE = 'claims_evaluation.json'
+
+
+def confusion(
+  gold: np.ndarray, predicted: np.ndarray, num_classes: int
+) -> np.ndarray:
+  """Claims by class: [N, N] int64, gold class by row, predicted by column."""
+  table = np.zeros((num_classes, num_classes), np.int64)
+  np.add.at(table, (gold, predicted), 1)
+  return table
+
+
+def macro_f1(table: np.ndarray) -> float:
+  """Mean F1 of the classes of a `confusion` that are gold or predicted."""
+  right, all_of = np.diag(table), table.sum(axis=0) + table.sum(axis=1)
+  there = all_of > 0
+  return float(np.mean(2 * right[there] / all_of[there]))
+
+
+def measure(
+  classified: Sequence[claims_answers.Classified],
+  num_classes: int,
+  ks: Sequence[int],
+) -> dict[str, Any]:
+  """Measures of classified claims whose labels are known.
+
+  Args:
+    classified: the claims.
+    num_classes: N.
+    ks: numbers of blocks to look for evidence in; more than are retrieved are
+      left out.
+
+  Returns:
+    `claims`, how many; `confusion`, see there; `macro_f1`; `accuracy`,
+    `majority` (of the commonest class) and, over the claims that name documents,
+    `evidence_top_k` and `evidence_decided`: {mean, low, high}, a 95 % interval.
+  """
+  gold = np.asarray([found.claim.label for found in classified])
+  predicted = np.asarray([found.predicted for found in classified])
+  table = confusion(gold, predicted, num_classes)
+  values = {
+    'accuracy': gold == predicted,
+    'majority': gold == table.sum(axis=1).argmax(),
+  }
+  named = [found for found in classified if found.claim.titles]
+  if named:
+    evidence = np.stack([found.evidence for found in named])
+    for k in sorted({min(k, evidence.shape[1]) for k in ks}):
+      values[f'evidence_top_{k}'] = evidence[:, :k].any(axis=1)
+    values['evidence_decided'] = np.asarray(
+      [found.evidence[found.rank] for found in named]
+    )
+  return {
+    'claims': len(classified),
+    'confusion': table.tolist(),
+    'macro_f1': macro_f1(table),
+  } | {
+    name: dataclasses.asdict(bootstrap.bootstrap(x.astype(np.float64)))
+    for name, x in values.items()
+  }
+
+
+def write_predictions(
+  path: pathlib.Path,
+  classified: Sequence[claims_answers.Classified],
+  labels: Sequence[str],
+  blocks: blocks_lib.BlockStore,
+) -> None:
+  """Writes a JSON line for each claim; `label` is null where it is not known."""
+  lines = []
+  for found in classified:
+    label = found.claim.label
+    line = {
+      'id': found.claim.id,
+      'claim': found.claim.claim,
+      'label': None if label == claims_lib.NO_LABEL else labels[label],
+      'predicted': labels[found.predicted],
+      'probability': float(found.probabilities[found.predicted]),
+      'block': found.block,
+      'passage': blocks.names([found.block])[0],
+      'title': blocks.titles([found.block])[0],
+    }
+    lines.append(json.dumps(line, ensure_ascii=False) + '\n')
+  path.parent.mkdir(parents=True, exist_ok=True)
+  store.write_atomically(path, ''.join(lines).encode())
+
+
+def print_measures(row: dict[str, Any], labels: Sequence[str]) -> None:
+  """Prints the measures of a set, and its table of classes."""
+  console = progress.console()
+  table = rich.table.Table('measure', row['dataset'])
+  table.add_row('claims', f'{row["claims"]:,}')
+  table.add_row('macro_f1', f'{100 * row["macro_f1"]:.1f}')
+  for name, value in row.items():
+    if isinstance(value, dict):
+      table.add_row(name, qa_evaluate.cell(value))
+  console.print(table)
+  table = rich.table.Table('is \\ predicted', *labels)
+  for label, counts in zip(labels, row['confusion'], strict=True):
+    table.add_row(label, *map(str, counts))
+  console.print(table)
+
+
+def run(config: ml_collections.ConfigDict, workdir: str) -> None:
+  """Evaluates the newest checkpoint."""
+  settings = config.evaluate
+  if not settings.claims:
+    raise ValueError(
+      "evaluate.claims is empty: expected sets such as ('fever:dev=dev.jsonl',)."
+    )
+  trained_in = pathlib.Path(settings.workdir or workdir)
+  trained = claims_task.load(trained_in, config.data_dir)
+  labels = claims_task.labels(trained.config)
+  sets = [
+    claims_task.load_set(spec, labels, settings.max_claims)
+    for spec in settings.claims
+  ]
+  qa_evaluate.check_names([found.name for found in sets])
+  folder = realm_update.index_folder(trained_in, config.data_dir)
+  logging.info('Evaluating step %d of %s.', trained.step, trained_in)
+  classifier = claims_answers.Classifier(
+    trained,
+    trained.retriever(folder),
+    rule=settings.rule,
+    retriever_beam=settings.retriever_beam,
+    reader_beam=settings.reader_beam,
+    batch_size=settings.batch_size,
+  )
+  rows = []
+  for claim_set in sets:
+    with progress.bar(claim_set.name, 'claims') as update:
+      classified = list(classifier(claim_set.claims, update))
+    name = f'claims_{claim_set.name.replace(":", "_")}.jsonl'
+    path = pathlib.Path(workdir) / name
+    write_predictions(path, classified, labels, trained.data.blocks)
+    if not claim_set.labelled:
+      logging.info('%s has no labels; classes in %s.', claim_set.name, path)
+      continue
+    row = {'dataset': claim_set.name}
+    row |= measure(classified, len(labels), settings.ks)
+    print_measures(row, labels)
+    rows.append(row)
+  found = {'step': trained.step, 'labels': labels, 'sets': rows}
+  path = pathlib.Path(workdir) / FILE
+  store.write_atomically(path, (json.dumps(found, indent=1) + '\n').encode())
+  logging.info('Written to %s, the predictions beside it.', path)
+
+
+if __name__ == '__main__':
+  command.main(run, computes=True)

@@ -1,0 +1,188 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Trains a retriever on questions and blocks that answer them, as DPR.
+
+  python -m experiments.open_qa.dpr --config=configs/<name>.py:dpr \
+    --config.data_dir=DATA --workdir=DIR
+
+Karpukhin et al. 2020. Blocks with an answer are found by BM25, once, and kept under
+DATA/dpr. REALM and open-domain question answering take the embedder over with
+--config.embedder_from=DIR; it starts itself from such a run, or from
+config.embedder.checkpoint. Questions are those of config.questions.train; held out
+are those of config.questions.dev, or valid_fraction of the former. DPR's own training
+files serve as well (config.dpr.examples), and are written (config.dpr.export).
+"""
+
+import dataclasses
+import functools
+
+import jax
+import ml_collections
+
+from experiments.engine import command
+from experiments.engine import tasks
+from experiments.open_qa import beam_task
+from experiments.open_qa import dpr_examples
+from experiments.open_qa import task as qa_task
+from experiments.realm import block_task
+from experiments.realm import data as realm_data
+from experiments.realm import task as realm_task
+from realm_jax.data import block_dataset
+from realm_jax.data import examples
+from realm_jax.nn import realm as model_lib
+from realm_jax.objectives import dpr
+from retrieval.store import store
+
+FOLDER = 'dpr'
+
+
+def find_examples(
+  config: ml_collections.ConfigDict, data: realm_data.DataFolder, name: str
+) -> dpr.Examples:
+  """The examples of a field of config.questions.
+
+  Args:
+    config: of the experiment.
+    data: where the blocks lie.
+    name: 'train' or 'dev'.
+
+  Returns:
+    Those of the file config.dpr.examples instead of 'train', where it is set; those
+    found before, or now.
+
+  Raises:
+    ValueError: for no questions.
+  """
+  settings, sets = config.dpr, config.questions
+  if name == 'train' and settings.examples:
+    return dpr_examples.read_json(
+      settings.examples, data.tokenizer, settings.num_hard_negatives
+    )
+  qa_task.require_sets(sets[name], f'questions.{name}')
+  questions = qa_task.load_questions(
+    sets[name], sets[f'max_{name}'], sets.allow_other_counts
+  )
+
+  def retrieve():
+    index = beam_task.bm25_index(data)
+    return lambda texts, k: index.search(texts, k)[0]
+
+  return dpr_examples.mine(
+    data.path(FOLDER),
+    questions,
+    data.blocks,
+    data.tokenizer,
+    dpr_examples.MineConfig(
+      rule=settings.rule,
+      depth=settings.depth,
+      num_hard_negatives=settings.num_hard_negatives,
+    ),
+    retrieve,
+  )
+
+
+def make_splits(
+  config: ml_collections.ConfigDict, data: realm_data.DataFolder
+) -> dict[str, tuple[dpr.Examples, dpr.Split]]:
+  """What is trained on and what is held out.
+
+  Args:
+    config: of the experiment.
+    data: where the blocks lie.
+
+  Returns:
+    'train' and 'valid': examples, and which of them.
+  """
+  train = find_examples(config, data, 'train')
+  if config.dpr.export and not jax.process_index():
+    dpr_examples.write_json(config.dpr.export, train)
+  if config.questions.dev:
+    dev = find_examples(config, data, 'dev')
+    return {
+      'train': (train, train.split('all', 0.0)),
+      'valid': (dev, dev.split('all', 0.0)),
+    }
+  names = ['train'] + ['valid'] * bool(config.eval_batches)
+  return {
+    name: (train, train.split(name, config.valid_fraction)) for name in names
+  }
+
+
+def make_task(
+  config: ml_collections.ConfigDict, data: realm_data.DataFolder
+) -> tasks.Task:
+  """Binds embedder, loss and data.
+
+  Args:
+    config: of the experiment.
+    data: where the stores lie.
+
+  Returns:
+    What the loop trains.
+
+  Raises:
+    ValueError: for settings that do not fit each other.
+  """
+  block_task.check_whole_batch(config, 'dpr')
+  settings = config.dpr
+  layout = dataclasses.replace(
+    data.layout(config), query_length=config.lookup.question_length
+  )
+  model = realm_task.model_config(config, data)
+  splits = make_splits(config, data)
+  found = [splits[name][0].fingerprint for name in splits]
+  blocks = 1 + splits['train'][0].negatives.shape[1]
+  row_tokens = layout.query_length + blocks * layout.block_length
+  return tasks.Task(
+    init=functools.partial(
+      realm_task.init_params, config=config, model_cfg=model, parts='embedder'
+    ),
+    init_on_host=True,
+    loss=functools.partial(
+      dpr.loss,
+      model_lib.Realm(model),
+      num_chunks=settings.gradient_cache_parts,
+      mask_duplicates=settings.mask_duplicates,
+    ),
+    dataset=functools.partial(_dataset, config, data, layout, splits),
+    pipeline_fingerprint=store.fingerprint(
+      [*found, repr(splits['train'][1]), str(layout)]
+    ),
+    tokens_per_step=config.batch_size * row_tokens,
+    fingerprints=data.fingerprints(),
+  )
+
+
+def _dataset(
+  config: ml_collections.ConfigDict,
+  data: realm_data.DataFolder,
+  layout: examples.Layout,
+  splits: dict[str, tuple[dpr.Examples, dpr.Split]],
+  split: str,
+):
+  found, source = splits[split]
+
+  def read(numbers, rng):
+    del rng
+    encode = data.tokenizer.encode_ids_batch
+    return dpr.read_rows(layout, found, encode, numbers)
+
+  return block_dataset.batches(
+    read,
+    source,
+    where=f'questions with a block that answers them, split {split!r}:',
+    endless=split == 'train',
+    batch_size=config.batch_size,
+    seed=config.seed,
+    process_index=jax.process_index(),
+    process_count=jax.process_count(),
+  )
+
+
+def run(config: ml_collections.ConfigDict, workdir: str) -> None:
+  """Trains until `config.num_steps`."""
+  block_task.run(make_task, config, workdir)
+
+
+if __name__ == '__main__':
+  command.main(run, computes=True)

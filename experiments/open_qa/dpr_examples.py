@@ -1,0 +1,260 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Finds what a retriever learns from questions: blocks with and without an answer.
+
+Karpukhin et al. 2020, sections 3.2 and 4.1: of the blocks that BM25 ranks highest for
+a question, the first with an answer is its positive, the first without are its hard
+negatives. What is found becomes a store, one shard of questions after the other, so a
+killed search goes on where it was.
+
+Dimension key: n questions of a shard, C blocks looked through, N hard negatives.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Sequence
+import dataclasses
+import os
+import pathlib
+
+from absl import logging
+from jaxtyping import Bool
+from jaxtyping import Int
+from jaxtyping import Int64
+import numpy as np
+
+from experiments.engine import progress
+from realm_jax.objectives import dpr
+from retrieval.index import bm25
+from retrieval.questions import answer_search
+from retrieval.questions import answers as answers_lib
+from retrieval.questions import dpr_json
+from retrieval.questions import questions as questions_lib
+from retrieval.store import store
+from retrieval.text import blocks as blocks_lib
+from retrieval.tokenization import tokenizers
+
+KIND = 'dpr_examples'
+_SHARD = 1024  # questions
+
+# [b] questions, k -> [b, k] block ids, best first; -1 for none.
+Retrieve = Callable[[Sequence[str], int], np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MineConfig:
+  """What counts as found.
+
+  Attributes:
+    rule: of `retrieval.questions.answers` for answers that are strings; regular expressions
+      are always searched as such.
+    depth: C, blocks of BM25 that are looked through (paper: 100).
+    num_hard_negatives: N (paper: 1).
+  """
+
+  rule: str = 'dpr'
+  depth: int = 100
+  num_hard_negatives: int = 1
+
+  def __post_init__(self):
+    if self.rule not in answers_lib.RULES or self.rule == 'regex':
+      known = [rule for rule in answers_lib.RULES if rule != 'regex']
+      raise ValueError(
+        f"rule {self.rule!r}: expected one of {known}; 'regex' is for questions "
+        'whose answers are regular expressions, without being asked.'
+      )
+    if self.num_hard_negatives < 0 or self.depth <= self.num_hard_negatives:
+      raise ValueError(
+        f'depth={self.depth}, num_hard_negatives={self.num_hard_negatives}: '
+        'expected 0 <= num_hard_negatives < depth.'
+      )
+
+
+def choose(
+  ids: Int[np.ndarray, 'n C'],
+  has_answer: Bool[np.ndarray, 'n C'],
+  num_hard_negatives: int,
+) -> tuple[Int64[np.ndarray, ' n'], Int64[np.ndarray, 'n N']]:
+  """The first block with an answer, and the first ones without.
+
+  Args:
+    ids: [n, C] blocks, best first; -1 for none.
+    has_answer: [n, C] whether each holds an answer of its question.
+    num_hard_negatives: N.
+
+  Returns:
+    [n] positives, -1 where no block holds an answer, and [n, N] hard negatives, -1
+    where there are fewer.
+  """
+  positive = has_answer & (ids >= 0)
+  rows = np.arange(len(ids))
+  first = ids[rows, positive.argmax(axis=1)]
+  positives = np.where(positive.any(axis=1), first, -1).astype(np.int64)
+  negatives = np.full((len(ids), num_hard_negatives), -1, np.int64)
+  for row, wrong in enumerate(~has_answer & (ids >= 0)):
+    found = ids[row, wrong][:num_hard_negatives]
+    negatives[row, : len(found)] = found
+  return positives, negatives
+
+
+def mine(
+  folder: str | os.PathLike,
+  questions: Sequence[questions_lib.Question],
+  blocks: blocks_lib.BlockStore,
+  tokenizer: tokenizers.Tokenizer,
+  config: MineConfig,
+  retrieve: Callable[[], Retrieve],
+) -> dpr.Examples:
+  """Finds the examples of questions, or opens what was found before.
+
+  Args:
+    folder: where such stores lie, each under its fingerprint.
+    questions: what is asked.
+    blocks: what is searched.
+    tokenizer: of the rule 'wordpiece'.
+    config: what counts.
+    retrieve: gives the retriever that ranks the blocks, BM25 with its defaults; only
+      called where something is still to be found.
+
+  Returns:
+    The examples; questions without a positive are left out.
+
+  Raises:
+    ValueError: when no question has a positive.
+  """
+  fields = {
+    'blocks': blocks.fingerprint,
+    'questions': store.fingerprint([dataclasses.astuple(q) for q in questions]),
+    'bm25': dataclasses.asdict(bm25.Bm25Config()),
+    **dataclasses.asdict(config),
+  }
+  path = pathlib.Path(folder) / store.fingerprint(fields)[:16]
+  writer = store.StoreWriter(path, KIND, fields)
+  if not writer.published:
+    search = answer_search.QuestionSearch(blocks, config.rule, tokenizer)
+    _write(writer, questions, config, retrieve(), search)
+  found = store.Store.open(path, KIND, fields)
+  return _examples(found, questions, blocks)
+
+
+def _write(
+  writer: store.StoreWriter,
+  questions: Sequence[questions_lib.Question],
+  config: MineConfig,
+  retrieve: Retrieve,
+  search: answer_search.QuestionSearch,
+) -> None:
+  num_shards = -(-len(questions) // _SHARD)
+  with progress.bar('find blocks with answers', 'questions') as update:
+    for shard in writer.missing(num_shards):
+      chosen = questions[shard * _SHARD : (shard + 1) * _SHARD]
+      ids = np.asarray(retrieve([q.question for q in chosen], config.depth))
+      positives, negatives = choose(
+        ids, search.find(ids, chosen), config.num_hard_negatives
+      )
+      arrays = {'positive': positives, 'negatives': negatives}
+      writer.write(shard, arrays)
+      update(shard * _SHARD + len(chosen), len(questions))
+  writer.publish(num_shards)
+
+
+def _examples(
+  found: store.Store,
+  questions: Sequence[questions_lib.Question],
+  blocks: blocks_lib.BlockStore,
+) -> dpr.Examples:
+  positives = np.asarray(found.array('positive')[:])
+  negatives = np.asarray(found.array('negatives')[:])
+  (kept,) = np.nonzero(positives >= 0)
+  logging.info(
+    '%s: of %d questions %d are left out, none of their first %d blocks holds an '
+    'answer; %d of the others have fewer than %d hard negatives.',
+    *(found.path, len(questions), len(questions) - len(kept)),
+    found.fields['depth'],
+    (negatives[kept] < 0).any(axis=1).sum(),
+    negatives.shape[1],
+  )
+  if not len(kept):
+    raise ValueError(
+      f'{found.path}: none of {len(questions)} questions has an answer in its '
+      f'first {found.fields["depth"]} blocks by the rule '
+      f'{found.fields["rule"]!r}; expected questions about these blocks.'
+    )
+  return dpr.Examples(
+    [questions[i] for i in kept.tolist()],
+    positives[kept],
+    negatives[kept],
+    dpr.BlockPassages(blocks),
+    found.fingerprint,
+  )
+
+
+def read_json(
+  path: str | os.PathLike,
+  tokenizer: tokenizers.WordPieceTokenizer,
+  num_hard_negatives: int,
+) -> dpr.Examples:
+  """Reads DPR's training file; its passages need not be blocks of a store.
+
+  Args:
+    path: see `retrieval.questions.dpr_json`.
+    tokenizer: of the passages.
+    num_hard_negatives: taken of each question, the first ones.
+
+  Returns:
+    The examples, their first positives; questions without one are left out.
+
+  Raises:
+    FileNotFoundError: when there is no such file.
+    ValueError: for a broken file, or no question with a positive.
+  """
+  path = pathlib.Path(path)
+  questions, rows, numbers = [], [], {}
+  total = 0
+  for total, found in enumerate(dpr_json.read_training(path), start=1):
+    if not found.positive:
+      continue
+    used = (found.positive[0], *found.hard_negative[:num_hard_negatives])
+    row = [numbers.setdefault((x.title, x.text), len(numbers)) for x in used]
+    rows.append(row + [-1] * (1 + num_hard_negatives - len(row)))
+    name = f'{path.name}:{total}'
+    questions.append(
+      questions_lib.Question(name, found.question, found.answers)
+    )
+  if not rows:
+    raise ValueError(f'{path}: none of {total} questions has positive_ctxs.')
+  logging.info(
+    '%s: %d of %d questions have a positive, %d passages.',
+    *(path, len(rows), total, len(numbers)),
+  )
+  ids = np.asarray(rows, np.int64)
+  key = store.fingerprint([store.hash_files([path]), num_hard_negatives])
+  passages = dpr.TextPassages(list(numbers), tokenizer, key)
+  return dpr.Examples(questions, ids[:, 0], ids[:, 1:], passages, key)
+
+
+def write_json(path: str | os.PathLike, examples: dpr.Examples) -> int:
+  """Writes examples as DPR's training file; returns how many."""
+  return dpr_json.write_training(path, _json_examples(examples))
+
+
+def _json_examples(examples: dpr.Examples) -> Iterator[dpr_json.Example]:
+  def context(number):
+    title, text = examples.passages.title_and_text(number)
+    name = str(number)
+    if isinstance(examples.passages, dpr.BlockPassages):
+      [name] = examples.passages.blocks.names([number])
+    return dpr_json.Context(id=name, title=title, text=text)
+
+  for question, positive, negatives in zip(
+    examples.questions,
+    examples.positives.tolist(),
+    examples.negatives.tolist(),
+    strict=True,
+  ):
+    yield dpr_json.Example(
+      question=question.question,
+      answers=question.answers,
+      positive=(context(positive),),
+      hard_negative=tuple(context(i) for i in negatives if i >= 0),
+    )

@@ -1,0 +1,186 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Scores anyone's file of predicted answers, or of retrieved passages.
+
+  python -m experiments.open_qa.score predictions.jsonl \
+    --dataset=webquestions:test=test.json
+  python -m experiments.open_qa.score retrieved.json \
+    --dataset=curatedtrec:test=large2180-test.tsv --output
+
+FILE holds lines {"question", "prediction"}, or DPR's JSON of retrieved passages. The
+question set decides by which rule (`retrieval.questions.question_sets`); means come with their
+95 % interval of a bootstrap over questions. --output writes FILE.scores.json too.
+"""
+
+import dataclasses
+import json
+import pathlib
+from typing import Any
+
+from absl import flags
+import rich.box
+import rich.table
+
+from experiments.engine import command
+from experiments.engine import progress
+from retrieval.questions import bootstrap
+from retrieval.questions import dpr_json
+from retrieval.questions import question_sets
+from retrieval.questions import scoring
+
+_RULES = {
+  'official_exact_match': {
+    'string': 'equal, NFD and normalised (ORQA)',
+    'regex': 'pattern matches from the start (DrQA, ORQA)',
+  },
+  'exact_match_without_nfd': {'string': 'equal, normalised (DPR, FiD)'},
+  'f1': {'string': 'overlap of tokens, NFD and normalised'},
+  'substring': 'case-sensitive substring (ORQA, REALM)',
+  'dpr': 'tokens follow each other (DPR)',
+  'regex': 'pattern found anywhere (DPR)',
+  scoring.FILE_RULE: "the file's own has_answer",
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Report:
+  """Scores of a file, with their intervals.
+
+  Attributes:
+    file: what was scored.
+    form: 'predictions' or 'retrieval'.
+    dataset: name and split of the question set.
+    kind: of its answers.
+    count: questions of the set.
+    missing: of them not in the file, counted as wrong.
+    unknown: questions in the file that are not of the set.
+    repeated: records of the file after the first of the same question.
+    refused: answers left out because every text holds them.
+    metrics: name -> mean and interval.
+  """
+
+  file: str
+  form: str
+  dataset: str
+  kind: str
+  count: int
+  missing: int
+  unknown: int
+  repeated: int
+  refused: int
+  metrics: dict[str, bootstrap.Interval]
+
+
+def score(
+  path: str | pathlib.Path, question_set: question_sets.QuestionSet
+) -> Report:
+  """Scores a file.
+
+  Args:
+    path: predictions or results of retrieval.
+    question_set: that it is of.
+
+  Returns:
+    The report.
+
+  Raises:
+    FileNotFoundError: when there is no such file.
+    ValueError: when it is neither, or of another question set.
+  """
+  where, first = next(dpr_json.records(path))
+  if 'prediction' in first:
+    form = 'predictions'
+    predictions = scoring.read_predictions(path)
+    scores = scoring.score_predictions(question_set, predictions)
+  elif 'ctxs' in first:
+    form = 'retrieval'
+    results = dpr_json.read_results(path)
+    scores = scoring.score_retrieval(question_set, results)
+  else:
+    raise ValueError(
+      f"{where}: expected a field 'prediction' or 'ctxs', found "
+      f'{sorted(first)}.'
+    )
+  metrics = {n: bootstrap.bootstrap(v) for n, v in scores.values.items()}
+  counts = {
+    name: getattr(scores, name)
+    for name in ('missing', 'unknown', 'repeated', 'refused')
+  }
+  return Report(
+    file=str(path),
+    form=form,
+    dataset=question_set.name,
+    kind=question_set.kind,
+    count=len(question_set.questions),
+    metrics=metrics,
+    **counts,
+  )
+
+
+def make_table(report: Report) -> rich.table.Table:
+  """The report, in per cent."""
+  counts = [f'{report.count} questions', f'{report.missing} missing']
+  for name in ('unknown', 'repeated', 'refused'):
+    if number := getattr(report, name):
+      counts.append(f'{number} {name}')
+  table = rich.table.Table(
+    title=f'{report.file} on {report.dataset}: {", ".join(counts)}',
+    box=rich.box.SIMPLE_HEAD,
+  )
+  table.add_column('metric')
+  for name in ('%', '95 % interval'):
+    table.add_column(name, justify='right')
+  table.add_column('right is')
+  for name, interval in report.metrics.items():
+    rule, _, top = name.partition('/')
+    meaning = _RULES[rule]
+    if isinstance(meaning, dict):
+      meaning = meaning[report.kind]
+    low, high = 100 * interval.low, 100 * interval.high
+    table.add_row(
+      top or name,
+      f'{100 * interval.mean:.1f}',
+      f'{low:.1f} to {high:.1f}',
+      meaning,
+    )
+  return table
+
+
+def write(report: Report) -> pathlib.Path:
+  """Writes FILE.scores.json; shares, not per cent."""
+  path = pathlib.Path(f'{report.file}.scores.json')
+  record: dict[str, Any] = dataclasses.asdict(report)
+  path.write_text(json.dumps(record, indent=2) + '\n', encoding='utf-8')
+  return path
+
+
+def main(argv: list[str]) -> None:
+  """Prints the table and, with --output, writes it as JSON."""
+  if len(argv) != 2:
+    raise ValueError(f'expected one FILE to score, found {argv[1:]}.')
+  question_set = question_sets.load(
+    flags.FLAGS.dataset,
+    allow_other_counts=flags.FLAGS.allow_other_counts,
+    answer_field=flags.FLAGS.answer_field,
+    data_dir=flags.FLAGS.data_dir,
+  )
+  report = score(argv[1], question_set)
+  progress.console().print(make_table(report))
+  if flags.FLAGS.output:
+    print(f'wrote {write(report)}')
+
+
+if __name__ == '__main__':
+  flags.DEFINE_string('dataset', None, 'NAME:SPLIT=PATH,PATH of the questions.')
+  flags.DEFINE_bool('output', False, 'Write FILE.scores.json too.')
+  flags.DEFINE_bool(
+    'allow_other_counts', False, "Take other than a split's official number."
+  )
+  flags.DEFINE_string(
+    'answer_field',
+    '',
+    'Field of the answers, such as answer_and_def_correct_predictions.',
+  )
+  flags.DEFINE_string('data_dir', '', 'Folder of TFDS.')
+  flags.mark_flag_as_required('dataset')
+  command.main_of_script(main)

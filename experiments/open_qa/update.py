@@ -1,0 +1,255 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Changes what a trained model retrieves, without any training.
+
+  python -m experiments.open_qa.update --config=configs/<name>.py --workdir=DIR \
+    --documents=changes.jsonl --delete=ID --output=DATA
+
+Documents of --documents (JSON lines, their fields as config.corpus names them)
+replace those of the same id, or are added at the end; --delete, which may repeat,
+takes documents away. DATA becomes a data folder of its own, with an index of the
+same parameters in DATA/index: only blocks whose title or text is new are embedded
+(none, where --workdir answers questions by BM25). The old data stay as they are;
+--config.data_dir=DATA changes the new ones again, and makes experiments.open_qa.ask, or any
+other command, search them.
+Salient spans, which only training and evaluation need, are found by realm_prepare
+with --config.data_dir=DATA and --config.prepare.stages=spans.
+"""
+
+from collections.abc import Iterator
+from collections.abc import Sequence
+import dataclasses
+import os
+import pathlib
+
+from absl import flags
+from absl import logging
+import ml_collections
+import numpy as np
+import rich.table
+
+from experiments.engine import changed_documents
+from experiments.engine import checkpoints
+from experiments.engine import command
+from experiments.engine import progress
+from experiments.open_qa import claims_task
+from experiments.open_qa import task as qa_task
+from experiments.realm import data as realm_data
+from experiments.realm import index_builder
+from experiments.realm import task as realm_task
+from realm_jax.serving import serving
+from retrieval.index import reuse
+from retrieval.text import blocks as blocks_lib
+from retrieval.text import corpus as corpus_lib
+from retrieval.text import tokens as tokens_lib
+
+_BLOCK_SETTINGS = ('max_length', 'drop_titles', 'whole_documents', 'language')
+
+
+@dataclasses.dataclass(frozen=True)
+class Updated:
+  """A trained model over a changed corpus.
+
+  Attributes:
+    trained: the same model, with the new data.
+    index: of the new blocks; None where none is searched.
+    counts: documents added, changed and deleted; blocks reused and embedded by
+      this call (0 where the index stood already), and removed.
+  """
+
+  trained: realm_task.Trained
+  index: serving.ServingIndex | None
+  counts: dict[str, int]
+
+
+def update(
+  trained: realm_task.Trained,
+  index: serving.ServingIndex | None,
+  root: str | os.PathLike,
+  documents: Sequence[corpus_lib.Document] = (),
+  delete: Sequence[str] = (),
+) -> Updated:
+  """Writes a changed corpus and its index; goes on where it was killed.
+
+  Args:
+    trained: the model, with the data that change; of question answering, its
+      retriever (`qa_task.Trained.as_realm`).
+    index: of these data and this model; None where no index is searched.
+    root: the new data folder.
+    documents: replace those of the same id, or are added at the end.
+    delete: ids of documents to leave out.
+
+  Returns:
+    The model over the new corpus.
+
+  Raises:
+    ValueError: for an id that is given twice or cannot be deleted, a text that is
+      empty, or a folder that holds something else.
+  """
+  old, root = trained.data, pathlib.Path(root).resolve()
+  if root == old.root.resolve():
+    raise ValueError(f'{root}: is the old data folder; name another one.')
+  counts = changed_documents.check(old.blocks.tokens, documents, delete)
+  changed_documents.write(
+    root, _all_documents(old.blocks.tokens), documents, delete
+  )
+  data = _prepare(root, old, trained.config.tokens.num_processes)
+  new = dataclasses.replace(trained, data=data)
+  built = None
+  if index is not None:
+    counts |= _build_index(trained, index, data)
+    built = new.open_index(root / realm_task.INDEX)
+  there, now = old.blocks.all_hashes(), data.blocks.all_hashes()
+  counts['blocks removed'] = int(np.isin(there, now, invert=True).sum())
+  return Updated(new, built, counts)
+
+
+def _all_documents(
+  tokens: tokens_lib.TokenStore,
+) -> Iterator[corpus_lib.Document]:
+  for i in range(tokens.num_documents):
+    text = tokens.text_bytes(i).decode()
+    yield corpus_lib.Document(tokens.document_id(i), tokens.title(i), text)
+
+
+def _prepare(
+  root: pathlib.Path, old: realm_data.DataFolder, num_processes: int
+) -> realm_data.DataFolder:
+  """Tokens and blocks, made like the old ones; what is masked stays."""
+  data = realm_data.DataFolder(root)
+  if not data.tokenizer_path.exists():
+    old.tokenizer.save(data.tokenizer_path)
+  corpus = corpus_lib.Corpus(
+    corpus_lib.CorpusConfig(
+      kind='jsonl', path=str(root / changed_documents.FILE)
+    )
+  )
+  tokens_made, blocks_made = old.blocks.tokens.store, old.blocks.store
+  with progress.bar('tokenize', 'documents') as shown:
+    tokens = tokens_lib.build_token_store(
+      data.path('tokens'),
+      corpus,
+      data.tokenizer_path,
+      with_title=False,
+      with_text=True,
+      documents_per_shard=tokens_made.fields['documents_per_shard'],
+      num_processes=num_processes,
+      progress=shown,
+    )
+  with progress.bar('blocks', 'documents') as shown:
+    blocks_lib.build_block_store(
+      data.path('blocks'),
+      tokens,
+      data.tokenizer_path,
+      num_processes=num_processes,
+      progress=shown,
+      **{name: blocks_made.fields[name] for name in _BLOCK_SETTINGS},
+    )
+  if old.path('masked').exists():
+    for name in ('masked', 'spans'):
+      if old.path(name).exists() and not data.path(name).exists():
+        data.path(name).symlink_to(old.path(name).resolve())
+  return data
+
+
+def _build_index(
+  trained: realm_task.Trained,
+  index: serving.ServingIndex,
+  data: realm_data.DataFolder,
+) -> dict[str, int]:
+  """Builds the index of the new blocks with vectors of the old one."""
+  old_blocks, blocks = trained.data.blocks, data.blocks
+  builder = realm_task.make_builder(trained.config, data, data.root)
+  params = index_builder.snapshot(trained.params)
+  embed = serving.BlockEmbedder(
+    builder.model,
+    builder.layout,
+    blocks,
+    params,
+    batch_tokens=builder.batch_tokens,
+  )
+  reused = reuse.ReusedVectors(embed, blocks, params, old_blocks, index.version)
+  with progress.bar('new index', 'blocks') as shown:
+    builder.folder.build(
+      trained.step, params, blocks, reused, builder.index, progress=shown
+    )
+  return {
+    'blocks reused': reused.num_reused,
+    'blocks embedded': reused.num_embedded,
+  }
+
+
+def update_run(
+  workdir: str | os.PathLike,
+  root: str | os.PathLike,
+  documents: Sequence[corpus_lib.Document] = (),
+  delete: Sequence[str] = (),
+  *,
+  data_dir: str = '',
+) -> Updated:
+  """Changes the corpus of a run's newest checkpoint; see `update`.
+
+  Args:
+    workdir: of the run: of REALM, of question answering or of claims.
+    root: the new data folder.
+    documents: replace those of the same id, or are added at the end.
+    delete: ids of documents to leave out.
+    data_dir: the data that change, '' for the run's own.
+
+  Returns:
+    The retriever over the new corpus.
+
+  Raises:
+    FileNotFoundError: if there is no checkpoint.
+    ValueError: as `update`.
+  """
+  searched, parts = True, checkpoints.find(str(workdir)).params
+  if 'reader' in parts or 'classifier' in parts:
+    load = qa_task.load if 'reader' in parts else claims_task.load
+    found = load(workdir, data_dir)
+    trained, searched = found.as_realm(), found.config.retriever == 'dense'
+  else:
+    trained = realm_task.load(workdir, data_dir)
+  index = None
+  if searched:
+    index = trained.open_index(index_folder(workdir, data_dir))
+  return update(trained, index, root, documents, delete)
+
+
+def index_folder(workdir: str | os.PathLike, data_dir: str) -> pathlib.Path:
+  """Where the index of some data lies: beside updated data, else in the run.
+
+  Args:
+    workdir: of the training run.
+    data_dir: the data folder, '' for the run's own.
+
+  Returns:
+    The folder of its versions.
+  """
+  beside = pathlib.Path(data_dir) / realm_task.INDEX
+  if data_dir and beside.is_dir():
+    return beside
+  return pathlib.Path(workdir) / realm_task.INDEX
+
+
+def run(config: ml_collections.ConfigDict, workdir: str) -> None:
+  """Applies --documents and --delete to the newest checkpoint's data."""
+  values = flags.FLAGS
+  if not values.output:
+    raise ValueError('--output is empty: it names the new data folder.')
+  documents = []
+  if values.documents:
+    documents = changed_documents.read(config, values.documents)
+  updated = update_run(
+    *(workdir, values.output, documents, values.delete),
+    data_dir=config.data_dir,
+  )
+  table = rich.table.Table('what', 'how many')
+  for what, count in updated.counts.items():
+    table.add_row(what, f'{count:,}')
+  progress.console().print(table)
+  logging.info('The new data and their index lie in %s.', values.output)
+
+
+if __name__ == '__main__':
+  command.main(run, changed_documents.define_flags, computes=True)

@@ -1,0 +1,144 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The data folder of REALM: where each store lies, and opening it.
+
+tokenizer/   WordPiece
+tokens/      every document of Z, with its text
+blocks/      spans of sentences: what is retrieved
+spans/       salient spans of X, the corpus that is masked
+masked/      tokens/ and blocks/ of X, where it is another corpus than Z
+"""
+
+import dataclasses
+import functools
+import os
+import pathlib
+
+import ml_collections
+
+from experiments.engine import checkpoints
+from experiments.engine import data_folder
+from realm_jax.data import examples
+from retrieval.nn import embedders
+from retrieval.text import blocks as blocks_lib
+from retrieval.text import salient as salient_lib
+from retrieval.text import tokens as tokens_lib
+from retrieval.tokenization import tokenizers
+
+MINILM = 'minilm'
+
+
+def checkpoint_path(path: str) -> pathlib.Path:
+  """A BERT checkpoint's folder; 'minilm' is the packaged all-MiniLM-L6-v2."""
+  return embedders.find_minilm() if path == MINILM else pathlib.Path(path)
+
+
+def has_other_masked_corpus(config: ml_collections.ConfigDict) -> bool:
+  """Whether what is masked (X) is another corpus than what is retrieved (Z)."""
+  return bool(config.masked_corpus.kind)
+
+
+@dataclasses.dataclass(frozen=True)
+class DataFolder(data_folder.DataFolder):
+  """The data folder of a REALM or ICT experiment."""
+
+  MADE_BY = 'experiments.realm.prepare'
+
+  @functools.cached_property
+  def tokenizer(self) -> tokenizers.WordPieceTokenizer:
+    """The tokenizer of both corpora."""
+    tokenizer = super().tokenizer
+    if not isinstance(tokenizer, tokenizers.WordPieceTokenizer):
+      raise ValueError(
+        f'{self.tokenizer_path}: REALM needs a WordPiece vocabulary with [MASK].'
+      )
+    return tokenizer
+
+  @functools.cached_property
+  def blocks(self) -> blocks_lib.BlockStore:
+    """Blocks of Z."""
+    return self._blocks(self.root)
+
+  @functools.cached_property
+  def masked_blocks(self) -> blocks_lib.BlockStore:
+    """Blocks of X; those of Z where there is no other corpus."""
+    other = self.root / 'masked'
+    return self._blocks(other) if other.exists() else self.blocks
+
+  def check_masked(self, config: ml_collections.ConfigDict) -> None:
+    """Raises ValueError unless X stands here where the config names another."""
+    path, kind = self.root / 'masked', config.masked_corpus.kind
+    if path.exists() != has_other_masked_corpus(config):
+      raise ValueError(
+        f'{path}: {"stands" if path.exists() else "does not stand"} here, but '
+        f'config.masked_corpus.kind is {kind!r}; run {self.MADE_BY} for another '
+        'data_dir, or name the corpora that were prepared.'
+      )
+
+  def _blocks(self, root: pathlib.Path) -> blocks_lib.BlockStore:
+    tokens = tokens_lib.TokenStore(root / 'tokens')
+    tokens.check_tokenizer(self.tokenizer)
+    return blocks_lib.BlockStore(root / 'blocks', tokens)
+
+  @functools.cached_property
+  def spans(self) -> salient_lib.SalientStore:
+    """Salient spans of X."""
+    return salient_lib.SalientStore(self.path('spans'), self.masked_blocks)
+
+  def layout(self, config: ml_collections.ConfigDict) -> examples.Layout:
+    """Lengths of rows and the tokenizer's specials.
+
+    Raises:
+      ValueError: when the blocks were packed to another length.
+    """
+    if self.blocks.max_length != config.blocks.max_length:
+      raise ValueError(
+        f'{self.blocks.path}: blocks of at most {self.blocks.max_length} '
+        f'wordpieces, but config.blocks.max_length is '
+        f'{config.blocks.max_length}.'
+      )
+    tokenizer = self.tokenizer
+    return examples.Layout(
+      block_length=config.blocks.max_length,
+      cls_id=tokenizer.cls_id,
+      sep_id=tokenizer.sep_id,
+      mask_id=tokenizer.mask_id,
+      pad_id=tokenizer.pad_id,
+      **config.layout,
+    )
+
+  def fingerprints(self) -> dict[str, str]:
+    """What a training run depends on, by name of store."""
+    return {
+      'tokenizer': self.tokenizer.fingerprint,
+      'blocks': self.blocks.fingerprint,
+    }
+
+
+def open_saved(
+  saved: checkpoints.Saved, workdir: str | os.PathLike, data_dir: str = ''
+) -> DataFolder:
+  """The data of a checkpoint.
+
+  Args:
+    saved: what it says of itself.
+    workdir: of the run.
+    data_dir: where the data lie now, if they have moved.
+
+  Returns:
+    The data folder.
+
+  Raises:
+    ValueError: if it is of another tokenizer.
+  """
+  data = DataFolder.of(saved.config, workdir)
+  if data_dir:
+    data = DataFolder(pathlib.Path(data_dir))
+  made_with = saved.fingerprints.get('tokenizer')
+  if made_with and made_with != data.tokenizer.fingerprint:
+    raise ValueError(
+      f'{workdir}: trained with tokenizer {made_with}, but the data in '
+      f'{data.root} are of tokenizer {data.tokenizer.fingerprint}; expected '
+      'data_dir to name data of the same tokenizer.'
+    )
+  return data

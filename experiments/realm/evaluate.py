@@ -1,0 +1,180 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Evaluates a REALM: what retrieval gains, and what the retriever finds.
+
+  python -m experiments.realm.evaluate --config=configs/<name>.py --workdir=DIR \
+    --config.evaluate.questions="('questions.jsonl',)"
+
+First, held-out sentences with a masked span: log-probability, accuracy and exact
+spans with the retrieved documents, with the null document only, and with random
+ones. Then, for files of questions, zero-shot recall: the share of questions with an
+answer in the first k blocks, before and after training, beside BM25 on the same
+blocks. Writes <workdir>/evaluation.json.
+"""
+
+from collections.abc import Sequence
+import itertools
+import json
+import pathlib
+from typing import Any
+
+from absl import logging
+import ml_collections
+import rich.table
+
+from experiments.engine import command
+from experiments.engine import progress
+from experiments.open_qa import update as realm_update
+from experiments.realm import data as realm_data
+from experiments.realm import task as realm_task
+from experiments.realm import zero_shot
+from realm_jax.data import pipeline
+from realm_jax.serving import evaluate
+from realm_jax.serving import serving
+from retrieval.index import bm25
+from retrieval.store import store
+
+FILE = 'evaluation.json'
+_MEASURES = ('log_prob', 'accuracy', 'exact_span')
+
+
+def _batches(
+  trained: realm_task.Trained, index: serving.ServingIndex, candidates: str
+):
+  """Validation batches with candidates of one kind."""
+  config, data = trained.config, trained.data
+  retrieval = pipeline.Retrieval(
+    data.blocks, trained.layout, pipeline.OneSnapshot(index), candidates
+  )
+  return pipeline.make_dataset(
+    realm_task.source(config, data, 'valid'),
+    retrieval,
+    batch_size=config.batch_size,
+    train=False,
+    seed=config.seed,
+  )
+
+
+def measure_utility(
+  trained: realm_task.Trained, index: serving.ServingIndex, num_batches: int
+) -> dict[str, dict[str, float]]:
+  """Measures the model on held-out masked sentences.
+
+  Args:
+    trained: the model.
+    index: of its parameters.
+    num_batches: at most so many.
+
+  Returns:
+    'retrieved' and 'random' -> measures; see `evaluate.measure`.
+  """
+  found = {}
+  for candidates in pipeline.CANDIDATES:
+    batches = iter(_batches(trained, index, candidates))
+    with progress.bar(f'{candidates} documents', 'batches') as update:
+      taken = _counted(itertools.islice(batches, num_batches), update)
+      found[candidates] = evaluate.measure(trained.model, trained.params, taken)
+    batches.close()
+  return found
+
+
+def _counted(items, update):
+  for i, item in enumerate(items, start=1):
+    yield item
+    update(i, 0)
+
+
+def retriever(
+  trained: realm_task.Trained, index: serving.ServingIndex
+) -> zero_shot.RetrieveFn:
+  """Questions -> block ids, by an index."""
+  return lambda texts, k: index.retrieve_texts(
+    texts, k, trained.data.tokenizer, trained.layout
+  )
+
+
+def bm25_retriever(data: realm_data.DataFolder) -> zero_shot.RetrieveFn:
+  """Questions -> block ids, by words; titles are searched, too."""
+  blocks = data.blocks
+  ids = range(blocks.num_blocks)
+  logging.info('Building BM25 over %d blocks.', blocks.num_blocks)
+  index = bm25.Bm25.build(
+    (text for i in ids for text in blocks.texts([i])),
+    (title for i in ids for title in blocks.titles([i])),
+  )
+  return lambda texts, k: index.search(texts, k)[0]
+
+
+def _print_utility(found: dict[str, dict[str, float]]) -> None:
+  table = rich.table.Table(
+    'documents', 'nats a token', 'accuracy', 'exact spans'
+  )
+  null = {k: found['retrieved'][f'null_{k}'] for k in _MEASURES}
+  for name, values in (
+    ('retrieved', found['retrieved']),
+    ('null only', null),
+    ('random', found['random']),
+  ):
+    table.add_row(
+      name,
+      f'{-values["log_prob"]:.4f}',
+      f'{100 * values["accuracy"]:.2f} %',
+      f'{100 * values["exact_span"]:.2f} %',
+    )
+  progress.console().print(table)
+  values = found['retrieved']
+  progress.console().print(
+    f'Retrieval utility {values["retrieval_utility"]:+.4f} nats a token '
+    f'(of the most useful document {values["best_utility"]:+.4f} a span); '
+    f'p(null | x) {values["null_prior"]:.3f}; '
+    f'{values["examples"]:.0f} held-out sentences.'
+  )
+
+
+def print_recall(rows: list[dict[str, Any]], ks: Sequence[int]) -> None:
+  """Prints rows of `zero_shot.measure`."""
+  heads = [f'recall@{k}' for k in ks]
+  table = rich.table.Table('questions', 'retriever', 'rule', *heads)
+  for row in rows:
+    name = f'{pathlib.Path(row["questions_file"]).stem} ({row["questions"]})'
+    shares = [row[head] for head in heads]
+    cells = [
+      f'{x["mean"]:.3f} ±{(x["high"] - x["low"]) / 2:.3f}' for x in shares
+    ]
+    table.add_row(name, row['retriever'], row['rule'], *cells)
+  progress.console().print(table)
+
+
+def run(config: ml_collections.ConfigDict, workdir: str) -> None:
+  """Evaluates the newest checkpoint of `workdir`."""
+  settings = config.evaluate
+  trained_in = pathlib.Path(settings.workdir or workdir)
+  trained = realm_task.load(trained_in, config.data_dir)
+  logging.info('Evaluating step %d of %s.', trained.step, trained_in)
+  folder = realm_update.index_folder(trained_in, config.data_dir)
+  index = trained.open_index(folder)
+  result: dict[str, Any] = {'step': trained.step}
+  if 'encoder' in trained.params:  # ICT trains none
+    result['masked'] = measure_utility(trained, index, settings.num_batches)
+    _print_utility(result['masked'])
+  if settings.questions:
+    retrievers = {f'step {trained.step}': retriever(trained, index)}
+    if settings.before:
+      start = realm_task.untrained(trained.config, trained.data)
+      before = retriever(start, start.open_index(folder))
+      retrievers = {'before': before} | retrievers
+    if settings.bm25:
+      retrievers['BM25'] = bm25_retriever(trained.data)
+    result['zero_shot'] = zero_shot.measure(
+      retrievers, trained.data.blocks, settings
+    )
+    print_recall(result['zero_shot'], settings.ks)
+  text = json.dumps(result, indent=1) + '\n'
+  path = pathlib.Path(workdir) / FILE
+  path.parent.mkdir(parents=True, exist_ok=True)
+  store.write_atomically(path, text.encode())
+  logging.info('Written to %s.', path)
+
+
+if __name__ == '__main__':
+  command.main(run, computes=True)

@@ -1,0 +1,203 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Prepares the data of REALM and ICT: tokenize, cut into blocks, tag spans.
+
+  python -m experiments.realm.prepare --config=configs/<name>.py --workdir=DIR
+
+runs every stage that is not done yet; --config.prepare.stages=blocks,spans runs
+those alone. A killed command continues where it stopped when run again.
+--config.prepare.export=True writes the official record forms to <data>/official.
+"""
+
+from collections.abc import Callable
+import functools
+
+from experiments.engine import command
+from experiments.engine import data_folder
+from experiments.engine import progress
+from experiments.engine import stages
+from experiments.realm import data as realm_data
+from retrieval.store import store
+from retrieval.text import blocks as blocks_lib
+from retrieval.text import official_records
+from retrieval.text import salient as salient_lib
+from retrieval.text import taggers
+from retrieval.text import tokens as tokens_lib
+from retrieval.tokenization import tokenizers
+
+Config = stages.Config
+Rows = stages.Rows
+
+
+def take_tokenizer(config: Config, data: realm_data.DataFolder) -> Rows:
+  """Copies the WordPiece vocabulary that the config names."""
+  path = realm_data.checkpoint_path(config.tokenizer.path)
+  given = tokenizers.WordPieceTokenizer(path)
+  stages.wait_for_first(config, data.tokenizer_path)
+  if not data.tokenizer_path.exists():
+    given.save(data.tokenizer_path)
+  if data.tokenizer.fingerprint != given.fingerprint:
+    raise ValueError(
+      f'{data.tokenizer_path}: tokenizer {data.tokenizer.fingerprint} stands '
+      f'here already, but config.tokenizer.path {config.tokenizer.path} is '
+      f'{given.fingerprint}: remove it, or name another data_dir.'
+    )
+  return [('vocabulary', f'{given.vocab_size:,}')]
+
+
+def _corpora(config: Config, data: realm_data.DataFolder):
+  """(what it is, folder, section) of Z and, where it is another, of X."""
+  yield 'Z', data.root, config.corpus
+  if realm_data.has_other_masked_corpus(config):
+    yield 'X', data.root / 'masked', config.masked_corpus
+
+
+def tokenize(config: Config, data: realm_data.DataFolder) -> Rows:
+  """Writes the token stores, with texts."""
+  rows = []
+  for name, root, settings in _corpora(config, data):
+    stages.wait_for_first(config, root / 'tokens')
+    with progress.bar(f'tokenize {name}', 'documents') as update:
+      tokens = tokens_lib.build_token_store(
+        root / 'tokens',
+        data_folder.corpus(settings),
+        data.tokenizer_path,
+        with_title=False,
+        with_text=True,
+        documents_per_shard=config.tokens.documents_per_shard,
+        num_processes=config.tokens.num_processes,
+        progress=update,
+      )
+    rows += [
+      (f'documents, {name}', f'{tokens.num_documents:,}'),
+      (f'tokens, {name}', f'{len(tokens.tokens):,}'),
+    ]
+    skipped = tokens.store.meta['skipped']
+    rows += [(f'skipped, {why}', f'{n:,}') for why, n in skipped.items()]
+  return rows
+
+
+def _marks(corpus: Config, field: str) -> taggers.AnnotatedTagger:
+  """Sentences or salient spans that a corpus brings along."""
+  return taggers.AnnotatedTagger(
+    (found.document_id, getattr(found, field).tolist())
+    for found in data_folder.corpus(corpus).annotations()
+  )
+
+
+def cut_blocks(config: Config, data: realm_data.DataFolder) -> Rows:
+  """Packs sentences into blocks."""
+  rows = []
+  for name, root, corpus in _corpora(config, data):
+    marked = corpus.kind == 'realm_pretraining'
+    given = _marks(corpus, 'sentences') if marked else None
+    stages.wait_for_first(config, root / 'blocks')
+    with progress.bar(f'blocks {name}', 'documents') as update:
+      blocks = blocks_lib.build_block_store(
+        root / 'blocks',
+        tokens_lib.TokenStore(root / 'tokens'),
+        data.tokenizer_path,
+        num_processes=config.tokens.num_processes,
+        progress=update,
+        given=given,
+        **config.blocks.to_dict(),
+      )
+    rows += [
+      (f'blocks, {name}', f'{blocks.num_blocks:,}'),
+      (f'sentences, {name}', f'{blocks.num_sentences:,}'),
+      (f'documents dropped by title, {name}', f'{blocks.num_dropped:,}'),
+    ]
+  return rows
+
+
+def tag_spans(config: Config, data: realm_data.DataFolder) -> Rows:
+  """Finds the salient spans of X."""
+  data.check_masked(config)
+  settings = config.spans.to_dict()
+  tagger = taggers.TaggerConfig(**settings.pop('tagger'))
+  if tagger.kind == 'corpus':
+    *_, (_, _, masked) = _corpora(config, data)
+    tagger = _marks(masked, 'spans')
+  stages.wait_for_first(config, data.path('spans'))
+  with progress.bar('tag', 'documents') as update:
+    spans = salient_lib.build_salient_store(
+      data.path('spans'),
+      data.masked_blocks,
+      tagger,
+      progress=update,
+      **settings,
+    )
+  return [(name, f'{count:,}') for name, count in spans.counts().items()]
+
+
+STAGES: dict[str, Callable[[Config, realm_data.DataFolder], Rows]] = {
+  'tokenizer': take_tokenizer,
+  'tokens': tokenize,
+  'blocks': cut_blocks,
+  'spans': tag_spans,
+}
+
+
+def verify(data: realm_data.DataFolder) -> Rows:
+  """Reads every byte of what is published and compares the checksums.
+
+  Raises:
+    ValueError: naming the first file that is missing or damaged.
+  """
+  rows = []
+  for folder in ('', 'masked/'):
+    for name, kind in (
+      ('tokens', tokens_lib.KIND),
+      ('blocks', blocks_lib.KIND),
+      ('spans', salient_lib.KIND),
+    ):
+      path = data.path(folder + name)
+      if path.exists():
+        store.Store.open(path, kind).verify()
+        rows.append((f'checksums, {folder}{name}', 'right'))
+  return rows
+
+
+def export(config: Config, data: realm_data.DataFolder) -> Rows:
+  """Writes the official record forms to <data>/official."""
+  root = data.path('official')
+  shards = config.prepare.export_shards
+  blocks, masked = data.blocks, data.masked_blocks
+  with progress.bar('export ORQA blocks', 'blocks') as update:
+    official_records.write_blocks(root, blocks, progress=update)
+    official_records.write_examples(root, blocks)
+  with progress.bar('export retrieval corpus', 'blocks') as update:
+    official_records.write_retrieval_corpus(
+      root / 'retrieval', blocks, data.tokenizer, shards, progress=update
+    )
+  rows = [('blocks, titles, examples, retrieval corpus', str(root))]
+  if data.path('spans').exists():
+    with progress.bar('export pre-training corpus', 'blocks') as update:
+      official_records.write_pretraining(
+        root / 'pretraining',
+        masked,
+        data.spans.block_bytes,
+        shards,
+        progress=update,
+      )
+    rows.append(('pre-training corpus', str(root)))
+  return rows
+
+
+def run(config: Config, workdir: str) -> None:
+  """Runs the stages asked for and prints what stands afterwards."""
+  stages.check_share(config)
+  data = realm_data.DataFolder.of(config, workdir)
+  chosen = stages.choose(config.prepare.stages, STAGES)
+  if config.prepare.stages == 'all' and config.masker != 'salient':
+    chosen.remove('spans')
+  work = [(x, functools.partial(STAGES[x], config, data)) for x in chosen]
+  if config.prepare.verify:
+    work.insert(0, ('verify', functools.partial(verify, data)))
+  if config.prepare.export and not config.prepare.process_index:
+    work.append(('export', functools.partial(export, config, data)))
+  stages.run(work, data.root)
+
+
+if __name__ == '__main__':
+  command.main(run, computes=True)

@@ -1,0 +1,164 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Follows a running REALM trainer and keeps its index fresh, from anywhere.
+
+  python -m experiments.realm.refresh_worker --config=configs/<name>.py:async \
+    --config.data_dir=DATA --workdir=DIR
+
+The trainer runs with --config.refresh.schedule=async
+--config.refresh.builder=external and the same workdir, seen by both. Each of its
+checkpoints becomes an index version; where it writes faster than this builds, the
+newest one counts. Ends after the version of the last step; killed and run again,
+it goes on at the first missing shard.
+"""
+
+from collections.abc import Callable
+import json
+import multiprocessing
+import os
+import pathlib
+import time
+from typing import Any
+
+from absl import logging
+import jax
+import ml_collections
+
+from experiments.engine import checkpoints
+from experiments.engine import command
+from experiments.realm import data as realm_data
+from experiments.realm import index_builder
+from experiments.realm import task as realm_task
+from retrieval.index import index_versions
+from retrieval.store import workers
+
+# () -> (step, parameters of the embedder) of the newest snapshot, or None.
+Source = Callable[[], tuple[int, Callable[[], Any]] | None]
+
+
+def of_checkpoints(workdir: str) -> Source:
+  """Snapshots are the trainer's checkpoints."""
+
+  def newest():
+    try:
+      saved = checkpoints.find(workdir)
+    except (FileNotFoundError, ValueError):  # none yet, or just being removed
+      return None
+
+    def load():
+      params, _ = checkpoints.load_params(workdir, step=saved.step)
+      return index_builder.snapshot(params)
+
+    return saved.step, load
+
+  return newest
+
+
+def of_files(root: pathlib.Path) -> Source:
+  """Snapshots are files that the trainer writes for its own builder."""
+
+  def newest():
+    found = index_builder.newest_snapshot(root)
+    if found is None:
+      return None
+    step, file = found
+    return step, lambda: index_versions.read_params(file)
+
+  return newest
+
+
+def follow(
+  builder: index_builder.Builder,
+  newest: Source,
+  *,
+  last_step: int,
+  poll_sec: float = 1.0,
+) -> None:
+  """Builds the newest snapshot, again and again, until that of `last_step`.
+
+  Args:
+    builder: of versions.
+    newest: finds the newest snapshot.
+    last_step: of the run.
+    poll_sec: how often a new one is looked for.
+  """
+  done = -1
+  while done < last_step:
+    found = newest()
+    if found is None or found[0] <= done:
+      time.sleep(poll_sec)
+      continue
+    step, load = found
+    try:
+      name = builder.build(step, load())
+    except FileNotFoundError as error:  # removed while it was read
+      logging.info('Snapshot of step %d is gone (%s).', step, error)
+      time.sleep(poll_sec)
+      continue
+    except ValueError as error:
+      logging.warning('No index of step %d: %s', step, error)
+    else:
+      logging.info('Published index version %s.', name)
+    done = step
+
+
+def run(config: ml_collections.ConfigDict, workdir: str) -> None:
+  """Follows the checkpoints of the run in `workdir`."""
+  data = realm_data.DataFolder.of(config, workdir)
+  builder = realm_task.make_builder(config, data, workdir)
+  logging.info(
+    'Following the checkpoints of %s; indices go to %s.',
+    *(workdir, builder.folder.root),
+  )
+  follow(
+    builder,
+    of_checkpoints(workdir),
+    last_step=config.num_steps,
+    poll_sec=config.refresh.poll_sec,
+  )
+
+
+def start_child(
+  config: ml_collections.ConfigDict, data_root: str, workdir: str
+) -> multiprocessing.Process:
+  """Starts a process that follows snapshot files, on cores of its own.
+
+  Args:
+    config: of the run.
+    data_root: its data folder.
+    workdir: its folder.
+
+  Returns:
+    The started process; it ends with this one.
+  """
+  process = multiprocessing.get_context('spawn').Process(
+    target=_child,
+    args=(config.to_json(), data_root, workdir),
+    daemon=True,
+  )
+  process.start()
+  return process
+
+
+def _child(config_json: str, data_root: str, workdir: str) -> None:
+  workers.exit_with_parent()
+  logging.set_verbosity(logging.INFO)
+  config = ml_collections.ConfigDict(json.loads(config_json))
+  if hasattr(os, 'sched_setaffinity'):
+    cores = sorted(os.sched_getaffinity(0))[-config.refresh.num_cores :]
+    os.sched_setaffinity(0, cores)
+  # An accelerator belongs to the trainer; so does the first of many devices.
+  jax.config.update('jax_platforms', 'cpu')
+  jax.config.update('jax_num_cpu_devices', 1)
+  data = realm_data.DataFolder(pathlib.Path(data_root))
+  builder = realm_task.make_builder(config, data, workdir)
+  follow(
+    builder,
+    of_files(builder.folder.root),
+    last_step=config.num_steps,
+    poll_sec=config.refresh.poll_sec,
+  )
+
+
+if __name__ == '__main__':
+  command.main(run, computes=True)

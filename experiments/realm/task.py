@@ -1,0 +1,382 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""REALM as a Task for the loop, and trained models to look into."""
+
+import dataclasses
+import functools
+import os
+import pathlib
+from typing import Any
+
+from absl import logging
+import jax
+import ml_collections
+
+from experiments.engine import checkpoints
+from experiments.engine import sharding
+from experiments.engine import tasks
+from experiments.realm import data as realm_data
+from experiments.realm import index_builder
+from experiments.realm import index_sources
+from experiments.realm import refresh
+from experiments.realm import zero_shot
+from realm_jax.data import examples
+from realm_jax.data import pipeline
+from realm_jax.data import sources
+from realm_jax.nn import config as config_lib
+from realm_jax.nn import head
+from realm_jax.nn import initialize
+from realm_jax.nn import realm as model_lib
+from realm_jax.objectives import losses
+from realm_jax.serving import serving
+from retrieval.index import index as index_lib
+from retrieval.index import index_versions
+from retrieval.nn import bert
+from retrieval.nn import bert_checkpoint
+
+INDEX = index_sources.INDEX
+
+
+def bert_config(
+  section: ml_collections.ConfigDict, vocab_size: int
+) -> bert.BertConfig:
+  """One BERT of a config: its checkpoint's sizes under the fields that are set.
+
+  Raises:
+    ValueError: when the checkpoint is of another vocabulary.
+  """
+  fields = section.to_dict()
+  path = fields.pop('checkpoint')
+  given = {name: v for name, v in fields.items() if not _is_unset(v)}
+  if not path:
+    return bert.BertConfig(vocab_size=vocab_size, **given)
+  folder = realm_data.checkpoint_path(path)
+  config = bert_checkpoint.read_config(folder / 'config.json', **given)
+  if config.vocab_size != vocab_size:
+    raise ValueError(
+      f'{folder}: a vocabulary of {config.vocab_size:,}, but the data were '
+      f'tokenized with {vocab_size:,} wordpieces.'
+    )
+  return config
+
+
+def _is_unset(value: int | float | str) -> bool:
+  """Whether a field is left to the checkpoint; a rate of 0.0 is a choice."""
+  return value < 0 if isinstance(value, float) else not value
+
+
+def model_config(
+  config: ml_collections.ConfigDict, data: realm_data.DataFolder
+) -> config_lib.RealmConfig:
+  """The model that a config names."""
+  vocab_size = data.tokenizer.vocab_size
+  return config_lib.RealmConfig(
+    embedder=bert_config(config.embedder, vocab_size),
+    encoder=bert_config(config.encoder, vocab_size),
+    **config.model,
+  )
+
+
+def init_params(
+  key: jax.Array,
+  *,
+  config: ml_collections.ConfigDict,
+  model_cfg: config_lib.RealmConfig,
+  parts: str = 'all',
+  fitted_head: dict | None = None,
+) -> tasks.Params:
+  """Initial parameters, boxed with their logical axes.
+
+  Args:
+    key: randomness of what no checkpoint gives.
+    config: names the checkpoints, or runs of ICT and of MLM.
+    model_cfg: the model.
+    parts: of `initialize.PARTS`.
+    fitted_head: of the encoder, where its checkpoint has none.
+
+  Returns:
+    The tree.
+  """
+  sources = {
+    name: config[name].checkpoint
+    and realm_data.checkpoint_path(config[name].checkpoint)
+    for name in ('embedder', 'encoder')
+  }
+  trained = {
+    name: checkpoints.load_params(config[f'{name}_from'])[0]
+    for name in ('embedder', 'encoder')
+    if config[f'{name}_from']
+  }
+  params = initialize.init_params(
+    key,
+    model_cfg,
+    embedder=sources['embedder'],
+    encoder=sources['encoder'],
+    retriever=trained.get('embedder'),
+    reader=trained.get('encoder'),
+    parts=parts,
+  )
+  if fitted_head is not None:
+    start = {'encoder': {'mlm_head': fitted_head}}
+    params = initialize.replace(params, start)
+  return params
+
+
+def fitted_head(
+  config: ml_collections.ConfigDict,
+  data: realm_data.DataFolder,
+  model_cfg: config_lib.RealmConfig,
+) -> dict | None:
+  """A head for an encoder whose checkpoint has none, where that is wanted."""
+  path = config.encoder.checkpoint
+  if config.encoder_from or not (config.fit_head and path):
+    return None
+  folder = realm_data.checkpoint_path(path)
+  found = initialize.load_encoder(folder, model_cfg.encoder)
+  if 'mlm_head' in found:
+    return None
+  logging.info('Fitting a masked-language-model head to %s.', folder)
+  return head.fit(
+    model_cfg.encoder, found['bert'], data.layout(config), data.masked_blocks
+  )
+
+
+def make_builder(
+  config: ml_collections.ConfigDict,
+  data: realm_data.DataFolder,
+  workdir: str | os.PathLike,
+  devices: tuple[jax.Device, ...] = (),
+) -> index_builder.Builder:
+  """What builds the index versions of a run; () is all local devices."""
+  settings = refresh_config(config)
+  synchronous = settings.schedule != 'async'
+  start = config.embedder_from or config.get('realm_from', '')
+  model = model_config(config, data)
+  return index_builder.Builder(
+    model=model,
+    layout=data.layout(config),
+    blocks=data.blocks,
+    folder=index_versions.VersionFolder(pathlib.Path(workdir) / INDEX),
+    index=index_lib.IndexConfig(metric='dot_product', **config.index.to_dict()),
+    batch_tokens=settings.batch_tokens,
+    devices=devices or None,
+    together=synchronous and jax.process_count() > 1,
+    sources=index_sources.find(
+      start, model, lambda theirs: model_config(theirs, data)
+    ),
+  )
+
+
+def refresh_config(config: ml_collections.ConfigDict) -> refresh.RefreshConfig:
+  """The schedule that a config names."""
+  return refresh.RefreshConfig(**config.refresh)
+
+
+def builder_devices(config: ml_collections.ConfigDict) -> list[jax.Device]:
+  """Local devices that build the index and do not train.
+
+  Raises:
+    ValueError: when none would be left to train.
+  """
+  settings = refresh_config(config)
+  if settings.schedule != 'async' or settings.builder != 'thread':
+    return []
+  local = jax.local_devices()
+  if settings.num_devices >= len(local):
+    raise ValueError(
+      f'refresh.num_devices={settings.num_devices} of {len(local)} local '
+      'device(s): none would be left to train.'
+    )
+  return local[len(local) - settings.num_devices :]
+
+
+def source(
+  config: ml_collections.ConfigDict,
+  data: realm_data.DataFolder,
+  split: str,
+) -> sources.MaskedSentences:
+  """What a split masks; what it cannot is logged."""
+  data.check_masked(config)
+  found = sources.MaskedSentences(
+    data.masked_blocks,
+    data.layout(config),
+    sources.SourceConfig(
+      masker=config.masker,
+      split=split,
+      valid_fraction=config.valid_fraction,
+    ),
+    data.spans if config.masker == 'salient' else None,
+  )
+  logging.info(
+    'Split %r: %d blocks with something to mask; left out: %s.',
+    *(split, len(found), found.skipped),
+  )
+  return found
+
+
+def make_task(
+  config: ml_collections.ConfigDict,
+  data: realm_data.DataFolder,
+  workdir: str | os.PathLike,
+  start_builder=None,
+) -> tasks.Task:
+  """Binds model, loss, data and index.
+
+  Args:
+    config: of the experiment.
+    data: where the stores lie.
+    workdir: where the index versions go.
+    start_builder: starts the process of refresh.builder 'process'.
+
+  Returns:
+    What the loop trains.
+  """
+  layout = data.layout(config)
+  devices = tuple(builder_devices(config))
+  builder = make_builder(config, data, workdir, devices)
+  settings = refresh_config(config)
+  companion = refresh.Refresher(
+    settings, builder, start_builder, _recall_measure(config, data, layout)
+  )
+  retrieval = pipeline.Retrieval(data.blocks, layout, companion)
+  sources = {s: source(config, data, s) for s in ('train', 'valid')}
+  k, joint = layout.num_candidates, layout.joint_length
+  row_tokens = layout.query_length + k * (layout.block_length + joint)
+
+  def dataset(split: str):
+    return pipeline.make_dataset(
+      sources[split],
+      retrieval,
+      batch_size=config.batch_size,
+      train=split == 'train',
+      seed=config.seed,
+      read_ahead=config.read_ahead,
+      process_index=jax.process_index(),
+      process_count=jax.process_count(),
+    )
+
+  return tasks.Task(
+    init=functools.partial(
+      init_params,
+      config=config,
+      model_cfg=builder.model,
+      fitted_head=fitted_head(config, data, builder.model),
+    ),
+    init_on_host=True,
+    loss=functools.partial(
+      losses.loss, model_lib.Realm(builder.model), **config.loss
+    ),
+    dataset=dataset,
+    pipeline_fingerprint=pipeline.fingerprint(
+      sources['train'], data.blocks, settings.identity
+    ),
+    tokens_per_step=config.batch_size * row_tokens,
+    fingerprints=data.fingerprints(),
+    companion=companion,
+  )
+
+
+def _recall_measure(config, data, layout):
+  """Zero-shot recall of each new index, where the config names questions."""
+  settings = config.evaluate
+  if not settings.during_training:
+    return None
+  if not settings.questions:
+    raise ValueError('evaluate.during_training needs evaluate.questions.')
+
+  def measure(index: serving.ServingIndex) -> dict[str, float]:
+    def retrieve(texts, k):
+      return index.retrieve_texts(texts, k, data.tokenizer, layout)
+
+    rows = zero_shot.measure({'': retrieve}, data.blocks, settings)
+    return {
+      f'{pathlib.Path(row["questions_file"]).stem}/{row["rule"]}/{head}': row[
+        head
+      ]['mean']
+      for row in rows
+      for head in row
+      if head.startswith('recall@')
+    }
+
+  return measure
+
+
+@dataclasses.dataclass(frozen=True)
+class Trained:
+  """A trained REALM with its data.
+
+  Attributes:
+    config: of the experiment.
+    data: where its stores lie.
+    layout: lengths of rows.
+    model: the model.
+    params: its parameters, on one device.
+    step: of the checkpoint; 0 before training.
+  """
+
+  config: ml_collections.ConfigDict
+  data: realm_data.DataFolder
+  layout: examples.Layout
+  model: model_lib.Realm
+  params: Any
+  step: int
+
+  def open_index(self, folder: str | os.PathLike) -> serving.ServingIndex:
+    """The index of these very parameters; built where it does not stand yet.
+
+    Args:
+      folder: of the versions.
+
+    Returns:
+      It, with its query embedder.
+    """
+    builder = dataclasses.replace(
+      make_builder(self.config, self.data, '.'),
+      folder=index_versions.VersionFolder(folder),
+      devices=None,
+      together=False,
+    )
+    name = builder.build(self.step, index_builder.snapshot(self.params))
+    version = builder.folder.open(name, self.data.blocks)
+    return serving.ServingIndex(
+      version, serving.QueryEmbedder(self.model.config)
+    )
+
+
+def load(
+  workdir: str | os.PathLike,
+  data_dir: str = '',
+) -> Trained:
+  """Loads the newest checkpoint of a run of REALM, ICT or MLM.
+
+  Args:
+    workdir: of the training run.
+    data_dir: where the data lie now, if they have moved.
+
+  Returns:
+    The trained model.
+
+  Raises:
+    FileNotFoundError: if there is no checkpoint.
+    ValueError: if the data are of another tokenizer.
+  """
+  params, saved = checkpoints.load_params(str(workdir))
+  config, data = saved.config, realm_data.open_saved(saved, workdir, data_dir)
+  model = model_lib.Realm(model_config(config, data))
+  return Trained(config, data, data.layout(config), model, params, saved.step)
+
+
+def untrained(
+  config: ml_collections.ConfigDict, data: realm_data.DataFolder
+) -> Trained:
+  """The model as training begins."""
+  model_cfg = model_config(config, data)
+  boxed = init_params(
+    jax.random.split(jax.random.key(config.seed))[0],
+    config=config,
+    model_cfg=model_cfg,
+    fitted_head=fitted_head(config, data, model_cfg),
+  )
+  params = sharding.unbox(boxed)
+  model = model_lib.Realm(model_cfg)
+  return Trained(config, data, data.layout(config), model, params, 0)

@@ -1,0 +1,143 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The data folder of a RETRO experiment: where each store lies, and opening it.
+
+tokenizer/model        SentencePiece
+tokens/                every document
+duplicates/            training documents that are left out, if any are
+chunks-{train,valid}/  spans of m tokens; the training chunks are the
+                       datastore
+vectors-{train,valid}/ frozen BERT keys
+index/                 of vectors-train
+neighbors-{train,valid}/
+{tokens,chunks,vectors,neighbors}-NAME/ of evaluation sets of other corpora
+"""
+
+import dataclasses
+import functools
+
+import ml_collections
+
+from experiments.engine import data_folder
+from retrieval.index import index as index_lib
+from retrieval.index import neighbors as neighbors_lib
+from retrieval.index import retriever as retriever_lib
+from retrieval.index import vectors as vectors_lib
+from retrieval.nn import embedders
+from retrieval.store import store
+from retrieval.text import chunks as chunks_lib
+from retrieval.text import near_duplicates
+from retrieval.text import tokens as tokens_lib
+
+
+def embedder(config: ml_collections.ConfigDict) -> embedders.Embedder:
+  """The frozen embedder that the config names."""
+  settings = config.embedder
+  return embedders.Embedder.load(
+    settings.path or 'minilm',
+    max_length=settings.max_length,
+    normalize=settings.normalize,
+    dtype=settings.dtype or None,
+  )
+
+
+@dataclasses.dataclass(frozen=True)
+class DataFolder(data_folder.DataFolder):
+  """The data folder of a RETRO experiment."""
+
+  MADE_BY = 'experiments.retro.prepare'
+
+  @functools.cached_property
+  def tokens(self) -> tokens_lib.TokenStore:
+    """Every document."""
+    return tokens_lib.TokenStore(self.path('tokens'))
+
+  @property
+  def vocab_size(self) -> int:
+    """Ids of the tokenizer, which may stand here before any document does."""
+    if self.path('tokens').exists() or not self.tokenizer_path.exists():
+      return self.tokens.vocab_size
+    return self.tokenizer.vocab_size
+
+  @property
+  def tokenizer_fingerprint(self) -> str:
+    """Of the token store; of the tokenizer where no document stands yet."""
+    if self.path('tokens').exists() or not self.tokenizer_path.exists():
+      return self.tokens.tokenizer_fingerprint
+    return self.tokenizer.fingerprint
+
+  def check_tokenizer(self) -> None:
+    """Compares the tokenizer with that of the documents, where any stand.
+
+    Raises:
+      ValueError: when it is another one.
+    """
+    if self.path('tokens').exists():
+      self.tokens.check_tokenizer(self.tokenizer)
+
+  def chunks(self, split: str) -> chunks_lib.ChunkStore:
+    """Chunks of a split, or of an evaluation set; 'train' is the datastore."""
+    tokens = self.tokens if split in ('train', 'valid') else None
+    return chunks_lib.ChunkStore(self.path(f'chunks-{split}'), tokens)
+
+  @property
+  def splits(self) -> list[str]:
+    """Splits and evaluation sets whose chunks stand."""
+    names = (path.name for path in self.root.glob('chunks-*'))
+    # A store that is being written has a suffix.
+    return sorted(x.removeprefix('chunks-') for x in names if '.' not in x)
+
+  @functools.cached_property
+  def duplicates(self) -> store.Store:
+    """Training documents that nearly stand in the evaluation set."""
+    return store.Store.open(self.path('duplicates'), near_duplicates.KIND)
+
+  def vectors(self, split: str) -> store.Store:
+    """Keys of a split's chunks."""
+    return store.Store.open(self.path(f'vectors-{split}'), vectors_lib.KIND)
+
+  @functools.cached_property
+  def index(self) -> index_lib.Index:
+    """The published index."""
+    return index_lib.open_index(self.path('index'))
+
+  def neighbors(self, split: str) -> neighbors_lib.NeighborStore:
+    """Neighbors of a split's chunks in the datastore."""
+    return neighbors_lib.NeighborStore(self.path(f'neighbors-{split}'))
+
+  def fingerprints(self, retrieval: bool) -> dict[str, str]:
+    """What a training run depends on, by name of store, of those that stand."""
+    stores = {'tokenizer': self.tokenizer_fingerprint}
+    if self.path('chunks-train').exists():
+      stores['chunks-train'] = self.chunks('train').fingerprint
+    if retrieval and self.path('neighbors-train').exists():
+      stores['neighbors-train'] = self.neighbors('train').store.fingerprint
+    return stores
+
+  @property
+  def neighbors_index(self) -> str:
+    """Fingerprint of the index that found the training chunks' neighbors.
+
+    The neighbor store has it, so the index itself stays closed.
+    """
+    return self.neighbors('train').store.fields['index']
+
+  def retriever(
+    self, config: ml_collections.ConfigDict
+  ) -> retriever_lib.Retriever:
+    """The retriever over this folder's datastore, for new text."""
+    frozen = embedder(config)
+    made_with = self.vectors('train').fields['embedder']
+    if frozen.fingerprint != made_with:
+      raise ValueError(
+        f'{self.path("vectors-train")}: embedded with {made_with}, but the '
+        f'config names embedder {frozen.fingerprint}.'
+      )
+    return retriever_lib.Retriever(
+      frozen,
+      self.index.searcher,
+      self.chunks('train'),
+      self.tokenizer,
+      config.model.neighbor_length,
+      config.neighbor_part,
+    )

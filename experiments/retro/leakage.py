@@ -1,0 +1,286 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Bits per byte by how much of the text stands in the training data.
+
+  python -m experiments.retro.leakage --config=configs/<name>.py --workdir=DIR \
+    --config.evaluate.twin_workdir=TWIN
+
+Measures r(C) of every held-out chunk against its --config.leakage.num_neighbors
+nearest training chunks, and the bits per byte over the chunks with r(C) <= alpha
+for RETRO with retrieval on and off and for the twin (Borgeaud et al. 2021,
+section 2.6). Prints a table and writes leakage.json and leakage.png into DIR.
+What is measured is set as for experiments.retro.evaluate; on has the first k of
+--config.evaluate.num_neighbors.
+"""
+
+from collections.abc import Sequence
+import dataclasses
+import json
+import math
+import pathlib
+from typing import Any
+
+from absl import logging
+import jax
+import ml_collections
+import numpy as np
+import rich.box
+import rich.table
+
+from experiments.engine import command
+from experiments.engine import progress
+from experiments.retro import evaluate as retro_evaluate
+from experiments.retro import task as retro_task
+from retrieval.store import store
+from retro_jax.data import pipeline
+from retro_jax.data import windows
+from retro_jax.evaluation import evaluate
+from retro_jax.evaluation import leakage
+
+FILE, PICTURE = 'leakage.json', 'leakage.png'
+
+
+@dataclasses.dataclass(frozen=True)
+class Curve:
+  """The filtered bits per byte of one model.
+
+  Attributes:
+    name: of the model.
+    step: of its checkpoint.
+    points: one for each alpha.
+    minus_on: RETRO with retrieval on less this one; () for itself.
+  """
+
+  name: str
+  step: int
+  points: Sequence[leakage.Point]
+  minus_on: Sequence[leakage.Point] = ()
+
+
+_Mode = tuple[str, str, pipeline.ChunkReader]  # name, retrieval, what is read
+
+
+def _modes(
+  trained: retro_task.Trained, settings: ml_collections.ConfigDict
+) -> list[_Mode]:
+  """The modes of one model, checked before any work."""
+  modes = [('twin', 'off', 0)]
+  if trained.model.config.cca_layers:
+    k = retro_evaluate.numbers_of_neighbors(settings)[0]
+    modes = [(f'RETRO, k={k}', 'on', k), ('RETRO off', 'off', 0)]
+  retro_evaluate.stride_chunks(settings, trained.config.sequence_chunks)
+  checked = []
+  for name, retrieval, number in modes:
+    reader = retro_task.chunk_reader(
+      trained.config, trained.data, settings.split, number
+    )
+    _ = reader.stores
+    checked.append((name, retrieval, reader))
+  return checked
+
+
+def _measure(
+  trained: retro_task.Trained,
+  config: ml_collections.ConfigDict,
+  modes: Sequence[_Mode],
+) -> list[tuple[str, int, evaluate.Evaluation]]:
+  """(name, step, by chunk) of one model in its modes."""
+  rows = []
+  with retro_evaluate.scorer(trained, config, evaluate.score_parts) as score:
+    for name, retrieval, reader in modes:
+      found = retro_evaluate.measure(
+        score, reader, trained, config, retrieval, name
+      )
+      rows.append((name, trained.step, found))
+  return rows
+
+
+def _token_num_bytes(data) -> np.ndarray:
+  tokenizer = data.tokenizer
+  data.tokens.check_tokenizer(tokenizer)
+  if not hasattr(tokenizer, 'token_num_bytes'):
+    raise ValueError(
+      f'{data.tokenizer_path}: the bytes of a chunk are known of SentencePiece '
+      f'and byte pairs alone, but this is a {type(tokenizer).__name__}.'
+    )
+  return tokenizer.token_num_bytes
+
+
+def curves(
+  trained: retro_task.Trained,
+  twin: retro_task.Trained | None,
+  config: ml_collections.ConfigDict,
+) -> list[Curve]:
+  """Evaluates the models chunk by chunk and filters by r(C).
+
+  Args:
+    trained: a RETRO, or a twin alone.
+    twin: its twin over the same data, or None.
+    config: `evaluate`, `leakage`, `mesh`, `sharding_rules` and `seed`.
+
+  Returns:
+    A curve for each mode of each model.
+
+  Raises:
+    ValueError: for settings that do not fit data or model.
+  """
+  settings, data = config.leakage, trained.data
+  compared = leakage.whole_neighbors(
+    retro_task.chunk_reader(
+      trained.config, data, config.evaluate.split, settings.num_neighbors
+    )
+  )
+  models = [trained, twin] if twin is not None else [trained]
+  # Too few neighbors and lost bytes are told before any work.
+  chunks = compared.stores.chunks
+  modes = [_modes(model, config.evaluate) for model in models]
+  documents = windows.find_documents(chunks, config.evaluate.max_documents)
+  ids, document = windows.chunk_ids(documents)
+  num_bytes = leakage.count_bytes(chunks, ids, _token_num_bytes(data))
+  _check_bytes(num_bytes, document, documents, chunks.tokens)
+  rows = []
+  for model, its in zip(models, modes, strict=True):
+    rows += _measure(model, config, its)
+  with progress.bar('overlaps', 'chunks') as update:
+    overlap = leakage.overlaps(compared, ids, update)
+  where = (num_bytes, document, overlap, tuple(settings.alphas))
+  on = rows[0][2].chunks.nats
+  return [
+    Curve(
+      name,
+      step,
+      leakage.curve(found.chunks.nats, *where),
+      leakage.curve(on - found.chunks.nats, *where) if i else (),
+    )
+    for i, (name, step, found) in enumerate(rows)
+  ]
+
+
+def _check_bytes(num_bytes, document, documents, tokens) -> None:
+  """The chunks' bytes are all of the documents' bytes."""
+  by_document = np.bincount(document, num_bytes, len(documents.index))
+  wanted = tokens.num_bytes[documents.index]
+  if not np.array_equal(by_document, wanted):
+    raise ValueError(
+      f'{tokens.path}: its tokens stand for {int(num_bytes.sum()):,} bytes, but '
+      f'its documents have {int(wanted.sum()):,}.'
+    )
+
+
+def make_table(found: Sequence[Curve]) -> rich.table.Table:
+  """A row for each alpha."""
+  table = rich.table.Table(
+    title='Bits per byte over chunks with r(C) <= alpha',
+    caption=f'{found[0].name} less the others, with the 95 % interval of a '
+    'paired bootstrap over documents.',
+    box=rich.box.SIMPLE_HEAD,
+  )
+  for name in ('alpha', 'chunks', 'documents'):
+    table.add_column(name, justify='right', no_wrap=True)
+  for line in found:
+    table.add_column(line.name, justify='right')
+  for line in found[1:]:
+    table.add_column(f'less {line.name}', justify='right')
+  for i, point in enumerate(found[0].points):
+    gains = [line.minus_on[i] for line in found[1:]]
+    table.add_row(
+      f'{100 * point.alpha:g} %',
+      f'{100 * point.share:.1f} %',
+      f'{point.documents:,}',
+      *(_figure(line.points[i].bits_per_byte, '.4f') for line in found),
+      *(_difference(g) for g in gains),
+    )
+  return table
+
+
+def _figure(value: float, form: str) -> str:
+  return '-' if math.isnan(value) else format(value, form)
+
+
+def _difference(gain: leakage.Point) -> str:
+  if math.isnan(gain.bits_per_byte):
+    return '-'
+  return f'{gain.bits_per_byte:+.4f}\n{gain.low:+.4f} {gain.high:+.4f}'
+
+
+def plot(found: Sequence[Curve], path: pathlib.Path) -> None:
+  """Draws the curves with their intervals, and below them what is left."""
+  import matplotlib
+
+  matplotlib.use('Agg')
+  from matplotlib import pyplot
+
+  figure, (top, bottom) = pyplot.subplots(
+    2, figsize=(7, 6), layout='constrained', height_ratios=(3, 1), sharex=True
+  )
+  for line in found:
+    alphas = [100 * p.alpha for p in line.points]
+    values = [p.bits_per_byte for p in line.points]
+    (drawn,) = top.plot(alphas, values, marker='o', label=line.name)
+    top.fill_between(
+      alphas,
+      [p.low for p in line.points],
+      [p.high for p in line.points],
+      color=drawn.get_color(),
+      alpha=0.12,
+      linewidth=0,
+    )
+  bottom.plot(alphas, [100 * p.share for p in found[0].points], color='gray')
+  top.set(ylabel='bits per byte')
+  bottom.set(
+    xlabel='most overlap with training data r(C), %',
+    ylabel='chunks left, %',
+    ylim=(0, 105),
+  )
+  top.legend()
+  for axes in (top, bottom):
+    axes.grid(alpha=0.3)
+  figure.savefig(path, dpi=110)
+  pyplot.close(figure)
+
+
+def write(
+  found: Sequence[Curve],
+  config: ml_collections.ConfigDict,
+  workdir: pathlib.Path,
+) -> None:
+  """Writes leakage.json, whole or not at all, and leakage.png."""
+  workdir.mkdir(parents=True, exist_ok=True)
+  rows: list[dict[str, Any]] = [dataclasses.asdict(line) for line in found]
+  content = {
+    'rows': [_clean(row) for row in rows],
+    'settings': {
+      'evaluate': json.loads(config.evaluate.to_json()),
+      'leakage': json.loads(config.leakage.to_json()),
+    },
+  }
+  data = json.dumps(content, indent=2, allow_nan=False) + '\n'
+  store.write_atomically(workdir / FILE, data.encode())
+  plot(found, workdir / PICTURE)
+
+
+def _clean(row: dict[str, Any]) -> dict[str, Any]:
+  """A row whose figures that are not finite are null."""
+  points = {
+    name: [retro_evaluate.finite(point) for point in row[name]]
+    for name in ('points', 'minus_on')
+  }
+  return row | points
+
+
+def run(config: ml_collections.ConfigDict, workdir: str) -> None:
+  """Measures, prints the table and writes the files."""
+  settings = config.evaluate
+  source = settings.workdir or workdir
+  logging.info('Leakage of the newest checkpoint of %s.', source)
+  trained, twin = retro_evaluate.load(config, source, settings.twin_workdir)
+  found = curves(trained, twin, config)
+  if jax.process_index():
+    return
+  write(found, config, pathlib.Path(workdir))
+  progress.console().print(make_table(found))
+  logging.info('The figures are in %s, with %s.', workdir, PICTURE)
+
+
+if __name__ == '__main__':
+  command.main(run, computes=True)

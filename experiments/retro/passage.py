@@ -1,0 +1,253 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""One document with what its chunks retrieved, as rows that a RETRO reads."""
+
+from collections.abc import Iterator
+from collections.abc import Sequence
+import dataclasses
+
+import numpy as np
+
+from experiments.retro import task as retro_task
+from retrieval.index import retriever as retriever_lib
+from retro_jax.data import pipeline
+from retro_jax.data import windows as windows_lib
+from retro_jax.evaluation import leakage
+
+
+@dataclasses.dataclass(frozen=True)
+class Passage:
+  """A document and its neighbors.
+
+  Attributes:
+    title: of the document, '' if it has none.
+    tokens: [T] int32, BOS first.
+    ids: [C, N] int64 datastore chunks, best first, -1 for none; C chunks, the
+      last of which may be incomplete.
+    scores: [C, N] float32, larger is better.
+    neighbors: [C, N, R] int32.
+    neighbor_mask: [C, N, R] bool.
+    titles: [C][N] of the neighbors' documents, '' for none.
+    overlaps: [C] float64 r(C), see `leakage.overlaps`.
+    num_compared: nearest neighbors that r(C) is over, maybe more than N.
+  """
+
+  title: str
+  tokens: np.ndarray
+  ids: np.ndarray
+  scores: np.ndarray
+  neighbors: np.ndarray
+  neighbor_mask: np.ndarray
+  titles: list[list[str]]
+  overlaps: np.ndarray
+  num_compared: int
+
+
+def find(trained: retro_task.Trained, wanted: str, split: str) -> int:
+  """The first chunk of a document of a split.
+
+  Args:
+    trained: with the data.
+    wanted: the document's title or id; '' for the first one of two chunks.
+    split: 'train', 'valid' or the name of an evaluation set.
+
+  Returns:
+    A chunk id.
+
+  Raises:
+    ValueError: when there is no such split, or no such document in it.
+  """
+  if split not in trained.data.splits:
+    raise ValueError(
+      f'split {split!r}: expected one that stands in {trained.data.root}: '
+      f'{", ".join(trained.data.splits) or "none does"}.'
+    )
+  chunks = trained.data.chunks(split)
+  documents = windows_lib.find_documents(chunks)
+  if not wanted:
+    return int(documents.first[int(np.argmax(documents.count > 1))])
+  tokens = chunks.tokens
+  for number, first in zip(documents.index, documents.first, strict=True):
+    if wanted in (tokens.title(int(number)), tokens.document_id(int(number))):
+      return int(first)
+  example = tokens.title(int(documents.index[0]))
+  raise ValueError(
+    f'{chunks.path}: none of its {len(documents.index):,} documents has the '
+    f'title or id {wanted!r}; expected one such as {example!r}.'
+  )
+
+
+def _check_num_neighbors(k: int) -> None:
+  if k < 1:
+    raise ValueError(f'num_neighbors {k}: expected at least 1 to look at.')
+
+
+def of_store(
+  trained: retro_task.Trained,
+  first_chunk: int,
+  split: str,
+  k: int,
+  num_compared: int = leakage.NUM_NEIGHBORS,
+) -> Passage:
+  """A document of the data, with the neighbors found in preparation.
+
+  Args:
+    trained: with the data.
+    first_chunk: of the document.
+    split: that it belongs to.
+    k: neighbors of each chunk.
+    num_compared: nearest neighbors that r(C) is over, at most those stored.
+
+  Returns:
+    The passage.
+
+  Raises:
+    ValueError: for more neighbors than are stored, or none.
+  """
+  _check_num_neighbors(k)
+  reader = retro_task.chunk_reader(trained.config, trained.data, split, k)
+  chunks = reader.stores.chunks
+  number = int(chunks.documents(np.array([first_chunk]))[0])
+  tokens = np.asarray(chunks.tokens.document(number), np.int32)
+  chunk_ids = first_chunk + np.arange(-(-len(tokens) // chunks.chunk_length))
+  row = reader.read(chunk_ids)
+  there = row['neighbor_mask'].any(-1)
+  ids = np.where(there, reader.stores.neighbors.ids(chunk_ids)[:, :k], -1)
+  scores = reader.stores.neighbors.scores(chunk_ids)[:, :k]
+  num_compared = min(num_compared, reader.stores.neighbors.num_neighbors)
+  compared = leakage.whole_neighbors(
+    dataclasses.replace(reader, num_neighbors=num_compared)
+  )
+  return Passage(
+    chunks.tokens.title(number),
+    tokens,
+    ids,
+    scores,
+    row['neighbors'],
+    row['neighbor_mask'],
+    reader.stores.datastore.titles(ids),
+    leakage.overlaps(compared, chunk_ids),
+    num_compared,
+  )
+
+
+def of_text(
+  trained: retro_task.Trained, text: str, k: int, title: str = ''
+) -> Passage:
+  """Any text, with neighbors found now, in the datastore as it is.
+
+  Args:
+    trained: with the data.
+    text: of a document, as in training: the title heads it there.
+    k: neighbors of each chunk.
+    title: to be shown.
+
+  Returns:
+    The passage. Text that stands in the datastore finds itself.
+
+  Raises:
+    ValueError: for text without a token, or no neighbors.
+  """
+  _check_num_neighbors(k)
+  data, m = trained.data, trained.model.config.chunk_length
+  encoded = data.tokenizer.encode(text).ids
+  if not len(encoded):
+    raise ValueError('The text is empty: expected at least one token.')
+  tokens = np.concatenate([[data.tokenizer.bos_id], encoded]).astype(np.int32)
+  rows = [tokens[i : i + m] for i in range(0, len(tokens), m)]
+  found = data.retriever(trained.config).retrieve_tokens(rows, k)
+  return Passage(
+    title,
+    tokens,
+    found.ids,
+    found.scores,
+    found.tokens,
+    found.mask,
+    found.titles,
+    _overlaps(rows, found, data.tokenizer.bos_id),
+    k,
+  )
+
+
+def _overlaps(
+  rows: Sequence[np.ndarray], found: retriever_lib.Retrieved, bos_id: int
+) -> np.ndarray:
+  """r(C) of chunks by all that was found for them: [C]."""
+  shares = np.zeros(len(rows))
+  for i, row in enumerate(rows):
+    own = row[row != bos_id].tolist()
+    others = (
+      tokens[there].tolist()
+      for tokens, there in zip(found.tokens[i], found.mask[i], strict=True)
+    )
+    shares[i] = leakage.longest_shared(own, others) / max(len(own), 1)
+  return shares
+
+
+@dataclasses.dataclass(frozen=True)
+class Window:
+  """A part of a passage that the model reads at once.
+
+  Attributes:
+    row: one sequence, see `pipeline.ChunkReader.read`.
+    first: first chunk of it.
+    skip: leading chunks that are context alone: scored in the window before.
+    count: chunks of it that are there; the others are padding.
+  """
+
+  row: pipeline.Row
+  first: int
+  skip: int
+  count: int
+
+
+def windows(
+  passage: Passage, chunk_length: int, sequence_chunks: int
+) -> Iterator[Window]:
+  """The windows in which every token is scored once, as in evaluation.
+
+  Args:
+    passage: a document.
+    chunk_length: M.
+    sequence_chunks: chunks of a row.
+
+  Yields:
+    Windows, each half a sequence after the one before.
+  """
+  count = -(-len(passage.tokens) // chunk_length)
+  whole = windows_lib.Documents(
+    np.zeros(1, int), np.zeros(1, int), np.array([count])
+  )
+  stride = max(1, sequence_chunks // 2)
+  found = windows_lib.make_windows(whole, sequence_chunks, stride)
+  for first, number, skip in zip(
+    found.first.tolist(), found.count.tolist(), found.skip.tolist(), strict=True
+  ):
+    row = _row(passage, chunk_length, first, sequence_chunks)
+    yield Window(row, first, skip, number)
+
+
+def _row(passage, chunk_length, first, sequence_chunks):
+  """Chunks from `first` on, padded to a sequence: [1, ...]."""
+  start, size = first * chunk_length, sequence_chunks * chunk_length
+  tokens = passage.tokens[start : start + size + 1]
+  padded = np.zeros(size + 1, np.int32)
+  padded[: len(tokens)] = tokens
+  there = np.arange(size + 1) < len(tokens)
+  shape = (sequence_chunks, *passage.neighbors.shape[1:])
+  neighbors, mask = np.zeros(shape, np.int32), np.zeros(shape, bool)
+  part = slice(first, first + sequence_chunks)
+  found = passage.neighbors[part]
+  neighbors[: len(found)], mask[: len(found)] = (
+    found,
+    passage.neighbor_mask[part],
+  )
+  row = {
+    'tokens': padded[:-1],
+    'targets': padded[1:],
+    'loss_mask': there[1:],
+    'segment_ids': there[:-1].astype(np.int32),
+    'neighbors': neighbors,
+    'neighbor_mask': mask,
+  }
+  return {name: value[None] for name, value in row.items()}

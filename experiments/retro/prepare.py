@@ -1,0 +1,361 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Prepares the data of RETRO: tokenize, chunk, embed, index, find neighbors.
+
+With --config.evaluation.name=NAME the corpus of --config.evaluation.corpus becomes
+an evaluation set of that name, for --config.evaluate.split=NAME. With
+--config.deduplicate.threshold above 0, training documents that resemble a held-out
+document so much, or one of that set, are left out, of the datastore too; name the
+set from the first run on, as documents that stand in it are not taken out later.
+
+  python -m experiments.retro.prepare --config=configs/<name>.py --workdir=DIR
+
+runs every stage that is not done yet; --config.prepare.stages=index,neighbors
+runs those alone. A killed command continues where it stopped when run again.
+Several processes share the work of the long stages with
+--config.prepare.process_count=N --config.prepare.process_index=0..N-1; the first
+stages are short or have processes of their own (config.tokens.num_processes), so
+process 0 does them and the others wait. --config.prepare.verify=True first reads
+every store that stands and compares its checksums.
+"""
+
+from collections.abc import Callable
+from collections.abc import Sequence
+import functools
+import itertools
+
+from absl import logging
+
+from experiments.engine import command
+from experiments.engine import data_folder
+from experiments.engine import progress
+from experiments.engine import stages
+from experiments.retro import data as retro_data
+from retrieval.index import index as index_lib
+from retrieval.index import neighbors as neighbors_lib
+from retrieval.index import vectors as vectors_lib
+from retrieval.store import store
+from retrieval.text import chunks as chunks_lib
+from retrieval.text import near_duplicates
+from retrieval.text import tokens as tokens_lib
+from retrieval.tokenization import tokenizers
+
+SPLITS = ('train', 'valid')
+# Of stores by the name of their folder, which may go on: -train, -valid, -NAME.
+_KINDS = {
+  'tokens': tokens_lib.KIND,
+  'duplicates': near_duplicates.KIND,
+  'chunks': chunks_lib.KIND,
+  'vectors': vectors_lib.KIND,
+  'neighbors': neighbors_lib.KIND,
+}
+
+Config = stages.Config
+Rows = stages.Rows
+
+
+def train_tokenizer(config: Config, data: retro_data.DataFolder) -> Rows:
+  """Trains a SentencePiece model on the corpus, or copies the one given."""
+  path = data.tokenizer_path
+  settings = config.tokenizer
+  files = (path / 'model', path / 'tokenizer.json')
+  stages.wait_for_first(config, *files)
+  if not any(file.exists() for file in files):
+    if settings.path:
+      tokenizers.load_tokenizer(settings.path).save(path)
+    else:
+      limit = settings.max_documents or None
+      documents = itertools.islice(data_folder.corpus(config.corpus), limit)
+      texts = (
+        tokens_lib.document_text(document, config.tokens.with_title)
+        for document in documents
+      )
+      logging.info(
+        'Training SentencePiece: %d pieces, on %s documents.',
+        *(settings.vocab_size, limit or 'all'),
+      )
+      tokenizers.train_sentencepiece(texts, path / 'model', settings.vocab_size)
+  if settings.path:
+    given = tokenizers.load_tokenizer(settings.path).fingerprint
+    if data.tokenizer.fingerprint != given:
+      raise ValueError(
+        f'{path}: tokenizer {data.tokenizer.fingerprint} stands here already, '
+        f'but config.tokenizer.path {settings.path} is {given}: remove it, or '
+        'name another data_dir.'
+      )
+  if isinstance(data.tokenizer, tokenizers.WordPieceTokenizer):
+    logging.warning(
+      'WordPiece loses letter case and spaces, but bits per byte are over the '
+      "documents' bytes: compare them among WordPiece models alone."
+    )
+  found = data.tokenizer.vocab_size
+  if not settings.path and found != settings.vocab_size:
+    raise ValueError(
+      f'{path}: a tokenizer of {found:,} pieces stands here already, but '
+      f'config.tokenizer.vocab_size is {settings.vocab_size:,}: remove it, or '
+      'name another data_dir.'
+    )
+  return [('vocabulary', f'{found:,}')]
+
+
+def tokenize(config: Config, data: retro_data.DataFolder) -> Rows:
+  """Writes the token store."""
+  stages.wait_for_first(config, data.path('tokens'))
+  with progress.bar('tokenize', 'documents') as update:
+    tokens = tokens_lib.build_token_store(
+      data.path('tokens'),
+      data_folder.corpus(config.corpus),
+      data.tokenizer_path,
+      with_title=config.tokens.with_title,
+      documents_per_shard=config.tokens.documents_per_shard,
+      num_processes=config.tokens.num_processes,
+      progress=update,
+    )
+  rows = [
+    ('documents', f'{tokens.num_documents:,}'),
+    ('tokens', f'{len(tokens.tokens):,}'),
+  ]
+  skipped = tokens.store.meta['skipped']
+  rows += [(f'skipped, {reason}', f'{n:,}') for reason, n in skipped.items()]
+  return rows
+
+
+def find_duplicates(config: Config, data: retro_data.DataFolder) -> Rows:
+  """Lists the training documents that nearly stand in an evaluation set."""
+  if not config.deduplicate.threshold:
+    return [('near-duplicates', 'not looked for')]
+  other = tokenize_evaluation(config, data)
+  stages.wait_for_first(config, data.path('duplicates'))
+  with progress.bar('near-duplicates', 'documents') as update:
+    found = near_duplicates.build_duplicate_store(
+      data.path('duplicates'),
+      data.tokens,
+      data.tokenizer,
+      valid_fraction=config.valid_fraction,
+      settings=near_duplicates.Settings(**config.deduplicate),
+      evaluation=[other] if other else [],
+      progress=update,
+    )
+  rows = [('documents left out', f'{sum(found.rows("document")):,}')]
+  return rows + (_compared(found, other) if other else [])
+
+
+def _compared(found: store.Store | None, other: tokens_lib.TokenStore) -> Rows:
+  """Whether training documents were compared with an evaluation set; a warning.
+
+  Args:
+    found: the list of near-duplicates, of which the training chunks are free.
+    other: the set.
+  """
+  sets = near_duplicates.compared_with(found) if found else {}
+  if other.store.fingerprint in sets.values():
+    return [(f'near-duplicates of {other.path.name}', 'left out')]
+  logging.warning(
+    '%s: the training documents were made without a look at this evaluation set '
+    'and may stand in it; for some that do not, prepare another data_dir with '
+    'this evaluation.name and deduplicate.threshold from the first run on.',
+    other.path,
+  )
+  return [(f'near-duplicates of {other.path.name}', 'not looked for')]
+
+
+def chunk(config: Config, data: retro_data.DataFolder) -> Rows:
+  """Cuts both splits into chunks."""
+  rows = []
+  for split in SPLITS:
+    stages.wait_for_first(config, data.path(f'chunks-{split}'))
+    leaves_out = split == 'train' and config.deduplicate.threshold
+    chunks = chunks_lib.build_chunk_store(
+      data.path(f'chunks-{split}'),
+      data.tokens,
+      chunk_length=config.model.chunk_length,
+      split=split,
+      valid_fraction=config.valid_fraction,
+      dropped=data.duplicates if leaves_out else None,
+    )
+    rows.append((f'chunks, {split}', f'{chunks.num_chunks:,}'))
+  return rows
+
+
+def embed(
+  config: Config, data: retro_data.DataFolder, splits: Sequence[str] = SPLITS
+) -> Rows:
+  """Embeds every chunk with the frozen embedder."""
+  embedder = retro_data.embedder(config)
+  for split in splits:
+    with progress.bar(f'embed {split}', 'chunks') as update:
+      stages.until_whole(
+        config,
+        f'vectors-{split}',
+        lambda split=split, update=update: vectors_lib.build_vector_store(
+          data.path(f'vectors-{split}'),
+          data.chunks(split),
+          data.tokenizer,
+          embedder,
+          dtype=config.embedder.vectors_dtype,
+          process_index=config.prepare.process_index,
+          process_count=config.prepare.process_count,
+          progress=update,
+        ),
+      )
+  return [('dimension', str(embedder.dimension))]
+
+
+def build_index(config: Config, data: retro_data.DataFolder) -> Rows:
+  """Builds, measures and publishes the index of the training chunks."""
+  stages.wait_for_first(config, data.path('index'))
+  settings = config.index.to_dict()
+  vectors = data.vectors('train')
+  index = index_lib.build_index(
+    data.path('index'),
+    vectors.array('vectors'),
+    vectors.fingerprint,
+    index_lib.IndexConfig(**settings),
+    queries=data.vectors('valid').array('vectors'),
+  )
+  return [(key, _text(value)) for key, value in index.report.items()]
+
+
+def find_neighbors(
+  config: Config, data: retro_data.DataFolder, splits: Sequence[str] = SPLITS
+) -> Rows:
+  """Finds every chunk's neighbors, and checks a sample of them."""
+  rows = []
+  for split in splits:
+    arguments = (
+      data.path(f'neighbors-{split}'),
+      data.chunks(split),
+      data.vectors(split),
+      data.chunks('train'),
+      data.vectors('train'),
+      data.index,
+    )
+    with progress.bar(f'neighbors {split}', 'chunks') as update:
+      neighbors = stages.until_whole(
+        config,
+        f'neighbors-{split}',
+        lambda arguments=arguments, update=update: (
+          neighbors_lib.build_neighbor_store(
+            *arguments,
+            k=config.neighbors.stored,
+            process_index=config.prepare.process_index,
+            process_count=config.prepare.process_count,
+            progress=update,
+          )
+        ),
+      )
+    rows.append((f'chunks with neighbors, {split}', f'{len(neighbors):,}'))
+    if config.neighbors.validate:
+      compared = neighbors_lib.validate(
+        *arguments, fraction=config.neighbors.validate
+      )
+      rows.append((f'recomputed and equal, {split}', f'{compared:,}'))
+  return rows
+
+
+def tokenize_evaluation(
+  config: Config, data: retro_data.DataFolder
+) -> tokens_lib.TokenStore | None:
+  """Writes the token store of the evaluation set; None where none is named."""
+  name = config.evaluation.name
+  if not name:
+    return None
+  if name in chunks_lib.SPLITS or not name.replace('-', '_').isidentifier():
+    raise ValueError(
+      f'evaluation.name {name!r}: expected letters, digits, - and _, and none of '
+      f'{chunks_lib.SPLITS}.'
+    )
+  stages.wait_for_first(config, data.path(f'tokens-{name}'))
+  with progress.bar(f'tokenize {name}', 'documents') as update:
+    return tokens_lib.build_token_store(
+      data.path(f'tokens-{name}'),
+      data_folder.corpus(config.evaluation.corpus),
+      data.tokenizer_path,
+      with_title=config.tokens.with_title,
+      documents_per_shard=config.tokens.documents_per_shard,
+      num_processes=config.tokens.num_processes,
+      progress=update,
+    )
+
+
+def prepare_evaluation(config: Config, data: retro_data.DataFolder) -> Rows:
+  """Makes an evaluation set of another corpus, with neighbors in the datastore.
+
+  A document whose id is also that of a training document does not get the latter's
+  chunks as neighbors, as everywhere.
+  """
+  tokens, name = tokenize_evaluation(config, data), config.evaluation.name
+  if tokens is None:
+    return [('evaluation set', 'none is named')]
+  stages.wait_for_first(config, data.path(f'chunks-{name}'))
+  chunks = chunks_lib.build_chunk_store(
+    data.path(f'chunks-{name}'), tokens, chunk_length=config.model.chunk_length
+  )
+  embed(config, data, [name])
+  rows = [(f'chunks, {name}', f'{chunks.num_chunks:,}')]
+  made = data.chunks('train').store.fields.get('dropped')
+  if made or config.deduplicate.threshold:
+    free = data.path('duplicates').exists() and (
+      made == data.duplicates.fingerprint
+    )
+    rows += _compared(data.duplicates if free else None, tokens)
+  return rows + find_neighbors(config, data, [name])
+
+
+STAGES: dict[str, Callable[[Config, retro_data.DataFolder], Rows]] = {
+  'tokenizer': train_tokenizer,
+  'tokens': tokenize,
+  'duplicates': find_duplicates,
+  'chunks': chunk,
+  'vectors': embed,
+  'index': build_index,
+  'neighbors': find_neighbors,
+  'evaluation': prepare_evaluation,
+}
+
+
+def verify(data: retro_data.DataFolder) -> Rows:
+  """Reads every byte of what is published and compares the checksums.
+
+  Args:
+    data: the folder; what is not there yet is passed over.
+
+  Returns:
+    Which stores were read.
+
+  Raises:
+    ValueError: naming the first file that is missing or damaged.
+  """
+  rows = []
+  for path in sorted(data.root.iterdir()) if data.root.exists() else ():
+    kind = _KINDS.get(path.name.split('-')[0])
+    if kind and '.' not in path.name:  # of which are those not yet published
+      store.Store.open(path, kind).verify()
+      rows.append((f'checksums, {path.name}', 'right'))
+  if data.path('index').exists():
+    index_lib.open_index(data.path('index'), verify=True)
+    rows.append(('hashes, index', 'right'))
+  return rows
+
+
+def _text(value) -> str:
+  if isinstance(value, float):
+    return f'{value:,.4g}'
+  return f'{value:,}' if isinstance(value, int) else str(value)
+
+
+def run(config: Config, workdir: str) -> None:
+  """Runs the stages asked for and prints what stands afterwards."""
+  stages.check_share(config)
+  data = retro_data.DataFolder.of(config, workdir)
+  work = [
+    (name, functools.partial(STAGES[name], config, data))
+    for name in stages.choose(config.prepare.stages, STAGES)
+  ]
+  if config.prepare.get('verify', False):
+    work.insert(0, ('verify', functools.partial(verify, data)))
+  stages.run(work, data.root)
+
+
+if __name__ == '__main__':
+  command.main(run, computes=True)

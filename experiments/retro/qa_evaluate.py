@@ -1,0 +1,199 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Exact match of a RETRO that answers questions, with its passages and without.
+
+  python -m experiments.retro.qa_evaluate --config=configs/retro_qa_<name>.py \
+    --config.evaluate.questions="('webquestions:test=test.json',)" --workdir=DIR
+
+Answers are written greedily (Borgeaud et al. 2022, section 4.3). A RETRO answers
+twice, with its passages and without (RETRO[OFF]); a twin is the closed-book model.
+Writes <workdir>/retro_qa.json and predictions_<set>_<split>_<on|off|twin>.jsonl,
+which experiments.open_qa.score reads.
+"""
+
+from collections.abc import Sequence
+import dataclasses
+import json
+import pathlib
+from typing import Any
+
+from absl import logging
+import ml_collections
+import numpy as np
+
+from experiments.engine import command
+from experiments.engine import progress
+from experiments.open_qa import evaluate as qa_evaluate
+from experiments.open_qa import task as qa_task
+from experiments.retro import qa_data as retro_qa_data
+from experiments.retro import qa_task as retro_qa_task
+from experiments.retro import task as retro_task
+from retrieval.questions import bootstrap
+from retrieval.questions import question_sets
+from retrieval.questions import questions as questions_lib
+from retrieval.questions import scoring
+from retrieval.store import store
+from retro_jax.data import qa_rows
+from retro_jax.decoding import decode
+from retro_jax.decoding import drawing
+
+FILE = 'retro_qa.json'
+MODES = ('on', 'off')
+
+
+def answer(
+  trained: retro_task.Trained,
+  questions: Sequence[questions_lib.Question],
+  passages: Sequence[tuple[qa_rows.Passage, ...]],
+  *,
+  batch_size: int = 16,
+  name: str = 'questions',
+) -> list[str]:
+  """Writes an answer to each question, greedily.
+
+  Args:
+    trained: a run of `retro_qa_train`.
+    questions: what is asked.
+    passages: of each question, best first; none is RETRO[OFF].
+    batch_size: questions at a time.
+    name: of the progress bar.
+
+  Returns:
+    The answers, '' where nothing was written.
+  """
+  layout = retro_qa_data.layout(trained.config)
+  if not any(passages):
+    layout = dataclasses.replace(layout, num_neighbors=0)
+  tokenizer = trained.data.tokenizer
+  writer = qa_rows.QaWriter(layout, tokenizer)
+  sampling = drawing.SamplingConfig(
+    max_new_tokens=layout.answer_length,
+    temperature=0.0,
+    num_neighbors=layout.num_neighbors,
+    align_prompt=True,
+    **retro_task.special_ids(tokenizer),
+  )
+  prompts = [
+    writer.prompt_to_continue(question.question, read)
+    for question, read in zip(questions, passages, strict=True)
+  ]
+  found = []
+  with progress.bar(name, 'questions') as update:
+    for start in range(0, len(prompts), batch_size):
+      part = prompts[start : start + batch_size]
+      # The last batch is as large as the others: nothing is compiled for it.
+      padded = part + part[-1:] * (batch_size - len(part))
+      written = decode.sample(trained.model, trained.params, padded, sampling)
+      found += [_text(tokenizer, x) for x in written[: len(part)]]
+      update(len(found), len(prompts))
+  return found
+
+
+def _text(tokenizer, sample) -> str:
+  kept = [t for t in sample.new_tokens.tolist() if t != tokenizer.eos_id]
+  return ' '.join(tokenizer.decode(np.asarray(kept, np.int32)).split())
+
+
+def measure(
+  questions: question_sets.QuestionSet, answers: Sequence[str], mode: str
+) -> dict[str, Any]:
+  """Scores answers by the set's own rule.
+
+  Args:
+    questions: the set.
+    answers: to each of its questions.
+    mode: 'on', 'off' or 'twin'.
+
+  Returns:
+    name -> {mean, low, high}, as shares; exact_match in percent, for retro_tables.
+  """
+  values: dict[str, list[float]] = {}
+  for question, text in zip(questions.questions, answers, strict=True):
+    for name, value in questions.score(text, question).items():
+      values.setdefault(name, []).append(value)
+  values['answered'] = [float(bool(text)) for text in answers]
+  shares = {
+    name: dataclasses.asdict(bootstrap.bootstrap(np.asarray(x)))
+    for name, x in values.items()
+  }
+  return {
+    'name': 'twin' if mode == 'twin' else f'{questions.name} {mode}',
+    'dataset': f'{questions.name}, {mode}',
+    'set': questions.name,
+    'questions': len(answers),
+    'retrieval': 'on' if mode == 'on' else 'off',
+    'exact_match': 100 * shares['official_exact_match']['mean'],
+    **shares,
+  }
+
+
+def _write_predictions(path, questions, answers) -> None:
+  scoring.write_predictions(
+    path,
+    (
+      scoring.Prediction(
+        question=question.question, prediction=text, fields={'id': question.id}
+      )
+      for question, text in zip(questions, answers, strict=True)
+    ),
+  )
+
+
+def run(config: ml_collections.ConfigDict, workdir: str) -> None:
+  """Answers every set in every mode, prints the table and writes the files."""
+  settings = config.evaluate
+  qa_task.require_sets(settings.questions, 'evaluate.questions')
+  sets = qa_evaluate.load_sets(settings.questions, config)
+  source = settings.workdir or workdir
+  trained = retro_task.load(source, config.data_dir)
+  if 'qa' not in trained.config:
+    raise ValueError(
+      f'{source}: was not fine-tuned on questions; expected a run of '
+      'experiments.retro.qa_train.'
+    )
+  files = tuple(config.qa.passages)
+  if trained.config.qa.passages and not files:
+    logging.warning(
+      'Fine-tuned on the passages of %s, evaluated on the nearest chunks of its '
+      'own datastore; --config.qa.passages names others.',
+      ', '.join(trained.config.qa.passages),
+    )
+  with trained.config.unlocked():
+    trained.config.embedder = config.embedder
+    trained.config.qa.passages = files
+  reads = retro_qa_data.reads_passages(trained.config)
+  modes = MODES if reads else ('off' if trained.config.retrieval else 'twin',)
+  folder = pathlib.Path(workdir) / retro_qa_task.PASSAGES
+  rows = []
+  for questions in sets:
+    for mode in modes:
+      asked = questions.questions
+      passages = [()] * len(asked)
+      if mode == 'on':
+        passages = retro_qa_data.passages(
+          trained, trained.config, asked, folder
+        )
+      label = f'{questions.name} {mode}'
+      answers = answer(
+        *(trained, asked, passages),
+        batch_size=settings.batch_size,
+        name=label,
+      )
+      rows.append(measure(questions, answers, mode))
+      name = qa_evaluate.predictions_name(f'{questions.name}:{mode}')
+      _write_predictions(pathlib.Path(workdir) / name, asked, answers)
+  content = {
+    'step': trained.step,
+    'passages': files,
+    'rows': rows,
+    'settings': json.loads(settings.to_json()),
+  }
+  text = json.dumps(content, indent=1) + '\n'
+  path = pathlib.Path(workdir) / FILE
+  store.write_atomically(path, text.encode())
+  qa_evaluate.print_measures(rows)
+  logging.info('Written to %s, the predictions beside it.', path)
+
+
+if __name__ == '__main__':
+  command.main(run, computes=True)

@@ -1,0 +1,138 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Question answering with RETRO as a Task: all weights of a run are fine-tuned."""
+
+import functools
+import os
+import pathlib
+
+from absl import logging
+import jax
+import ml_collections
+import numpy as np
+
+from experiments.engine import checkpoints
+from experiments.engine import command
+from experiments.engine import tasks
+from experiments.open_qa import task as qa_task
+from experiments.retro import data as retro_data
+from experiments.retro import qa_data as retro_qa_data
+from experiments.retro import task as retro_task
+from retro_jax.data import qa_pipeline
+from retro_jax.data import qa_rows
+from retro_jax.nn import losses
+from retro_jax.nn import presets
+from retro_jax.nn import retro as model_lib
+
+PASSAGES = 'passages'
+# What the fine-tuned run takes from the one that it starts from.
+_KEPT = ('model', 'retrieval', 'index', 'sequence_chunks')
+
+
+def adopt(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
+  """The config with model and data of the run that it starts from.
+
+  Args:
+    config: `retro_from` names that run; `data_dir` says where its data lie now,
+      if they have moved.
+
+  Returns:
+    A copy. Dropout acts in the decoder alone, as the paper found best.
+
+  Raises:
+    ValueError: when no run is named.
+    FileNotFoundError: when there is no checkpoint.
+  """
+  if not config.retro_from:
+    raise ValueError(
+      'retro_from is empty: expected the workdir of a RETRO, or of a twin, made '
+      'by experiments.retro.train.'
+    )
+  source = checkpoints.find(config.retro_from).config
+  data = retro_data.DataFolder.of(
+    config if config.data_dir else source, config.retro_from
+  )
+  fields = {name: source[name] for name in _KEPT}
+  adopted = command.changed(config, data_dir=str(data.root.resolve()), **fields)
+  with adopted.unlocked():
+    adopted.model.dropout_rate = config.qa.dropout_rate
+    adopted.model.encoder_dropout_rate = 0.0
+  return adopted
+
+
+def make_task(
+  config: ml_collections.ConfigDict,
+  trained: retro_task.Trained,
+  workdir: str | os.PathLike,
+) -> tasks.Task:
+  """Binds the model, its parameters, questions and passages.
+
+  Args:
+    config: from `adopt`.
+    trained: what is fine-tuned.
+    workdir: where passages that are looked up are kept.
+
+  Returns:
+    What the loop trains.
+
+  Raises:
+    ValueError: for question sets or passages that do not fit.
+    FileNotFoundError: for files that are not there.
+  """
+  model_cfg = retro_task.model_config(config, trained.data.tokens.vocab_size)
+  model = model_lib.Retro(model_cfg)
+  writer = qa_rows.QaWriter(
+    retro_qa_data.layout(config), trained.data.tokenizer
+  )
+  folder = pathlib.Path(workdir) / PASSAGES
+  examples = {
+    split: _examples(config, trained, split, folder)
+    for split in ('train', 'dev')
+    if config.questions[split]
+  }
+
+  def dataset(split: str):
+    train = split == 'train'
+    return qa_pipeline.make_dataset(
+      examples['train' if train else 'dev'],
+      writer,
+      batch_size=config.batch_size,
+      train=train,
+      seed=config.seed,
+      process_index=jax.process_index(),
+      process_count=jax.process_count(),
+    )
+
+  length = writer.layout.row_length
+  tokens_per_step = config.batch_size * length
+  forward = presets.flops_per_token(
+    model_cfg, length, writer.layout.num_neighbors
+  )
+  return tasks.Task(
+    init=functools.partial(_start, trained=trained, model_cfg=model_cfg),
+    init_on_host=True,
+    loss=functools.partial(losses.loss, model),
+    dataset=dataset,
+    pipeline_fingerprint=qa_pipeline.fingerprint(examples['train'], writer),
+    tokens_per_step=tokens_per_step,
+    flops_per_step=3 * forward * tokens_per_step,
+    fingerprints=trained.data.fingerprints(retrieval=False),
+  )
+
+
+def _start(key, *, trained, model_cfg):
+  """The parameters of the run; boxed where shapes alone are asked for."""
+  if isinstance(key, jax.core.Tracer):
+    return retro_task.init_params(key, model_cfg)
+  return jax.tree.map(np.asarray, trained.params)
+
+
+def _examples(config, trained, split, folder) -> list[qa_pipeline.Example]:
+  settings = config.questions
+  most = settings.max_train if split == 'train' else settings.max_dev
+  questions = qa_task.load_questions(
+    settings[split], most, settings.allow_other_counts
+  )
+  kept = retro_qa_data.examples(trained, config, questions, folder)
+  logging.info('%s: %d questions.', split, len(kept))
+  return kept

@@ -1,0 +1,112 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Prompts to be sampled from, and files of them.
+
+A .txt file holds one prompt a line. A .jsonl file holds one object a line:
+
+  {"prompt": "question: ...", "id": "q7", "neighbors": ["title: ...", ...]}
+
+`id` and `neighbors` may be missing. A list of texts is read after every chunk in
+place of what would be retrieved; a list of lists is read chunk by chunk, the last
+one by all chunks that follow; an empty list turns retrieval off.
+"""
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+import os
+import pathlib
+from typing import Any
+
+from retrieval.readers import base
+from retrieval.tokenization import tokenizers
+from retro_jax.decoding import samples
+
+_FIELDS = ('prompt', 'id', 'neighbors')
+
+
+@dataclasses.dataclass(frozen=True)
+class TextPrompt:
+  """A text to continue.
+
+  Attributes:
+    text: '' begins a document.
+    id: what results call it.
+    neighbors: texts by chunk, as of `samples.Prompt`; None: they are retrieved.
+  """
+
+  text: str
+  id: str = ''
+  neighbors: Sequence[Sequence[str]] | None = None
+
+  def tokens(
+    self, tokenizer: tokenizers.Tokenizer, neighbor_length: int
+  ) -> samples.Prompt:
+    """The prompt after BOS; texts of neighbors are cut at `neighbor_length`."""
+    ids = [tokenizer.bos_id, *tokenizer.encode(self.text).ids.tolist()]
+    if self.neighbors is None:
+      return samples.Prompt(ids)
+    given = [
+      samples.given_neighbors(
+        [tokenizer.encode(text).ids for text in texts], neighbor_length
+      )
+      for texts in self.neighbors
+    ]
+    return samples.Prompt(ids, given)
+
+
+def read(path: str | os.PathLike) -> list[TextPrompt]:
+  """Reads a file of prompts.
+
+  Args:
+    path: .txt or .jsonl; may be packed. Blank lines are left out.
+
+  Returns:
+    The prompts; those without an id are called after file and line.
+
+  Raises:
+    FileNotFoundError: when there is no such file.
+    ValueError: for another kind of file, one without prompts, or the first line
+      that holds none; it says which, and which field.
+  """
+  path = pathlib.Path(path)
+  parse = base.parser_of(path, {'.txt': _plain, '.jsonl': _json})
+  found = []
+  for where, line in base.text_lines(path):
+    name = f'{path.name}:{where.rpartition(":")[2]}'
+    found.append(parse(line, where, name))
+  if not found:
+    raise ValueError(f'{path}: no prompts.')
+  return found
+
+
+def _plain(line: bytes, where: str, name: str) -> TextPrompt:
+  return TextPrompt(base.decode(line, where), name)
+
+
+def _json(line: bytes, where: str, name: str) -> TextPrompt:
+  row = base.parse_json(line, where, dict)
+  unknown = sorted(set(row) - set(_FIELDS))
+  if unknown:
+    raise ValueError(
+      f'{where}: unknown field {unknown[0]!r}; expected some of {_FIELDS}.'
+    )
+  text = base.string(row, 'prompt', where)
+  return TextPrompt(text, str(row.get('id', name)), _neighbors(row, where))
+
+
+def _neighbors(
+  row: Mapping[str, Any], where: str
+) -> Sequence[Sequence[str]] | None:
+  value = row.get('neighbors')
+  if value is None:
+    return None
+  where = f"{where}, field 'neighbors'"
+  by_chunk = base.check_type(value, where, list)
+  if all(isinstance(x, str) for x in by_chunk):
+    by_chunk = [by_chunk] if by_chunk else []
+  for texts in by_chunk:
+    for text in base.check_type(texts, where, list):
+      if not isinstance(text, str) or not text:
+        raise ValueError(f'{where}: found {text!r}, expected a text.')
+  return by_chunk

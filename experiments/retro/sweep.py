@@ -1,0 +1,325 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Bits per byte by size of the datastore, number of neighbors, or what is read.
+
+  python -m experiments.retro.sweep --config=configs/<name>.py --workdir=DIR \
+    --sweep=datastore
+
+One trained RETRO, evaluated again (Borgeaud et al. 2021, figures 1 and 5, Tables
+13 and 14):
+
+  datastore  neighbors in nested random parts of it, config.sweep.shares, each
+             searched exactly
+  neighbors  k = config.sweep.num_neighbors, at most as many as are stored
+  parts      chunks alone (N), continuations alone (F), both ([N, F])
+
+Prints a table and writes sweep_<name>.json and .png into DIR. What an earlier run
+measured with the same model, data and settings is not measured again.
+"""
+
+from collections.abc import Iterator
+from collections.abc import Sequence
+import dataclasses
+import json
+import pathlib
+from typing import Any
+
+from absl import flags
+from absl import logging
+import jax
+import ml_collections
+import rich.box
+import rich.table
+
+from experiments.engine import command
+from experiments.engine import progress
+from experiments.retro import evaluate as retro_evaluate
+from experiments.retro import task as retro_task
+from retrieval.index import datastore_subsets
+from retrieval.store import store
+from retro_jax.data import pipeline
+
+PARTS = {'neighbor': 'N', 'continuation': 'F', 'full': '[N, F]'}
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+  """One line of a sweep.
+
+  Attributes:
+    name: of the line.
+    reader: of the held-out chunks.
+    facts: what the line is of, as JSON.
+  """
+
+  name: str
+  reader: pipeline.ChunkReader
+  facts: dict[str, Any]
+
+
+def _check_stored(
+  trained: retro_task.Trained, split: str, name: str, wanted: Sequence[int]
+) -> None:
+  stored = trained.data.neighbors(split).num_neighbors
+  if not wanted or min(wanted) < 0 or max(wanted) > stored:
+    raise ValueError(
+      f'{name} {tuple(wanted)}: expected numbers of 0 to {stored}, the neighbors '
+      f'stored in {trained.data.path(f"neighbors-{split}")}; for more, prepare the '
+      'neighbors again with --config.neighbors.stored=N.'
+    )
+
+
+def by_neighbors(
+  trained: retro_task.Trained, config: ml_collections.ConfigDict, root
+) -> Iterator[Setting]:
+  """K neighbors; 0 is RETRO[OFF]."""
+  del root
+  ks = config.sweep.num_neighbors
+  _check_stored(trained, config.evaluate.split, 'sweep.num_neighbors', ks)
+  for k in ks:
+    reader = retro_task.chunk_reader(
+      trained.config, trained.data, config.evaluate.split, k
+    )
+    yield Setting(f'k = {k}', reader, {'num_neighbors': k})
+
+
+def by_parts(
+  trained: retro_task.Trained, config: ml_collections.ConfigDict, root
+) -> Iterator[Setting]:
+  """Neighbors without continuations, continuations alone, and both."""
+  del root
+  k = retro_evaluate.numbers_of_neighbors(config.evaluate)[0]
+  _check_stored(trained, config.evaluate.split, 'evaluate.num_neighbors', [k])
+  reader = retro_task.chunk_reader(
+    trained.config, trained.data, config.evaluate.split, k
+  )
+  for part, name in PARTS.items():
+    facts = {'num_neighbors': k, 'part': part}
+    yield Setting(name, dataclasses.replace(reader, neighbor_part=part), facts)
+  off = dataclasses.replace(reader, num_neighbors=0)
+  yield Setting('none', off, {'num_neighbors': 0, 'part': 'none'})
+
+
+def by_datastore(
+  trained: retro_task.Trained,
+  config: ml_collections.ConfigDict,
+  root: pathlib.Path,
+) -> Iterator[Setting]:
+  """Parts of the datastore, whose neighbors are found first."""
+  k = retro_evaluate.numbers_of_neighbors(config.evaluate)[0]
+  data, split = trained.data, config.evaluate.split
+  _check_stored(trained, split, 'evaluate.num_neighbors', [k])
+  if not config.sweep.shares:
+    raise ValueError(
+      'sweep.shares is empty: expected shares such as (1.0, 0.1).'
+    )
+  datastore, metric = data.chunks('train'), data.index.searcher.metric
+  reader = retro_task.chunk_reader(
+    trained.config, data, config.evaluate.split, k
+  )
+  made_of = store.fingerprint(
+    [
+      *(data.chunks(x).fingerprint for x in (split, 'train')),
+      *(data.vectors(x).fingerprint for x in (split, 'train')),
+      *(metric, k, config.seed),
+    ]
+  )[:12]
+  parts = {  # One that leaves no document is told before any work.
+    float(share): datastore_subsets.chunks_of_part(
+      datastore, float(share), config.seed
+    )
+    for share in config.sweep.shares
+  }
+  for share, ids in parts.items():
+    name = f'{100 * share:g} %'
+    path = root / 'sweep_datastore' / f'neighbors-{split}-{share:g}-{made_of}'
+    with progress.bar(f'neighbors in {name}', 'chunks') as update:
+      datastore_subsets.build_part_neighbors(
+        path,
+        data.chunks(split),
+        data.vectors(split),
+        datastore,
+        data.vectors('train'),
+        metric=metric,
+        share=share,
+        k=k,
+        seed=config.seed,
+        progress=update,
+      )
+    facts = {
+      'share': share,
+      'datastore_chunks': len(ids),
+      'datastore_tokens': int(datastore.lengths(ids).sum()),
+      'num_neighbors': k,
+    }
+    yield Setting(name, dataclasses.replace(reader, neighbors=path), facts)
+
+
+SWEEPS = {
+  'datastore': by_datastore,
+  'neighbors': by_neighbors,
+  'parts': by_parts,
+}
+
+
+def _identity(
+  trained: retro_task.Trained, config: ml_collections.ConfigDict
+) -> str:
+  """Hash of what is measured: checkpoint, data and settings."""
+  return store.fingerprint(
+    [
+      trained.step,
+      trained.config.to_json(sort_keys=True),
+      trained.data.neighbors(config.evaluate.split).store.fingerprint,
+      config.evaluate.to_json(sort_keys=True),
+      config.seed,
+    ]
+  )
+
+
+def sweep(
+  name: str,
+  trained: retro_task.Trained,
+  config: ml_collections.ConfigDict,
+  workdir: pathlib.Path,
+) -> list[dict[str, Any]]:
+  """Measures every setting and writes the file after each.
+
+  Args:
+    name: of `SWEEPS`.
+    trained: a RETRO.
+    config: `evaluate`, `sweep`, `mesh`, `sharding_rules` and `seed`.
+    workdir: where everything goes.
+
+  Returns:
+    The rows, as JSON.
+
+  Raises:
+    ValueError: for a model that does not retrieve, or settings out of range.
+  """
+  if not trained.model.config.cca_layers:
+    raise ValueError('A sweep is of a model that retrieves; this is a twin.')
+  if jax.process_count() > 1:
+    raise ValueError('retro_sweep runs in one process.')
+  path = workdir / f'sweep_{name}.json'
+  workdir.mkdir(parents=True, exist_ok=True)
+  identity = _identity(trained, config)
+  known = _known(path, identity)
+  rows = []
+  with retro_evaluate.scorer(trained, config) as score:
+    for setting in SWEEPS[name](trained, config, workdir):
+      row = next((x for x in known if _is_of(x, setting)), None)
+      if row is None:
+        row = _measure(score, setting, trained, config)
+      rows.append(row)
+      others = [x for x in known if x not in rows]  # they stay
+      _write(path, identity, config, [*rows, *others])
+  return rows
+
+
+def _known(path: pathlib.Path, identity: str) -> list[dict[str, Any]]:
+  if not path.is_file():
+    return []
+  content = json.loads(path.read_text())
+  return content['rows'] if content.get('measured_as') == identity else []
+
+
+def _is_of(row: dict[str, Any], setting: Setting) -> bool:
+  return {name: row.get(name) for name in setting.facts} == setting.facts
+
+
+def _measure(score, setting, trained, config) -> dict[str, Any]:
+  retrieval = 'on' if setting.reader.num_neighbors else 'off'
+  found = retro_evaluate.measure(
+    score, setting.reader, trained, config, retrieval, setting.name
+  )
+  row = {
+    'name': setting.name,
+    'retrieval': retrieval,
+    'step': trained.step,
+    **setting.facts,
+    **found.summary(),
+  }
+  return retro_evaluate.finite(row)
+
+
+def _write(path: pathlib.Path, identity: str, config, rows) -> None:
+  settings = {'evaluate': json.loads(config.evaluate.to_json())}
+  content = {'measured_as': identity, 'settings': settings, 'rows': rows}
+  data = json.dumps(content, indent=2, allow_nan=False) + '\n'
+  store.write_atomically(path, data.encode())
+
+
+def make_table(name: str, rows: Sequence[dict[str, Any]]) -> rich.table.Table:
+  """A line for each setting."""
+  table = rich.table.Table(title=f'Sweep: {name}', box=rich.box.SIMPLE_HEAD)
+  heads = ['setting', 'bits/byte', 'token ppl', 'word ppl']
+  if name == 'datastore':
+    heads.insert(1, 'tokens')
+  for head in heads:
+    table.add_column(head, justify='right', no_wrap=True)
+  for row in rows:
+    cells = [_figure(row['bits_per_byte'], '.4f')]
+    cells += [
+      _figure(row[f'{x}_perplexity'], ',.2f') for x in ('token', 'word')
+    ]
+    if name == 'datastore':
+      cells.insert(0, f'{row["datastore_tokens"]:,}')
+    table.add_row(row['name'], *cells)
+  return table
+
+
+def _figure(value: float | None, form: str) -> str:
+  return '-' if value is None else format(value, form)
+
+
+def plot(name: str, rows: Sequence[dict[str, Any]], path: pathlib.Path) -> None:
+  """Draws bits per byte over the settings."""
+  import matplotlib
+
+  matplotlib.use('Agg')
+  from matplotlib import pyplot
+
+  figure, axes = pyplot.subplots(figsize=(6, 4), layout='constrained')
+  axis = {'datastore': 'datastore_tokens', 'neighbors': 'num_neighbors'}
+  values = [row['bits_per_byte'] for row in rows]
+  if name in axis:
+    points = sorted(zip((r[axis[name]] for r in rows), values, strict=True))
+    axes.plot(*zip(*points, strict=True), marker='o')
+    axes.set_xlabel(axis[name].replace('_', ' '))
+  else:
+    axes.plot([row['name'] for row in rows], values, 'o')
+    axes.set_xlabel('what is read of a neighbor')
+  if name == 'datastore':
+    axes.set_xscale('log')
+  axes.set_ylabel('bits per byte')
+  axes.grid(alpha=0.3)
+  figure.savefig(path, dpi=110)
+  pyplot.close(figure)
+
+
+def run(
+  config: ml_collections.ConfigDict, workdir: str, name: str
+) -> list[dict[str, Any]]:
+  """Sweeps, prints the table and draws the picture."""
+  source, root = config.evaluate.workdir or workdir, pathlib.Path(workdir)
+  logging.info('Sweep over %s of the newest checkpoint of %s.', name, source)
+  trained, _ = retro_evaluate.load(config, source)
+  rows = sweep(name, trained, config, root)
+  plot(name, rows, root / f'sweep_{name}.png')
+  progress.console().print(make_table(name, rows))
+  logging.info('The figures are in %s.', root / f'sweep_{name}.json')
+  return rows
+
+
+def _define_flags() -> None:
+  flags.DEFINE_enum('sweep', None, list(SWEEPS), 'What to vary.')
+  flags.mark_flag_as_required('sweep')
+
+
+if __name__ == '__main__':
+  command.main(
+    lambda config, workdir: run(config, workdir, flags.FLAGS.sweep) and None,
+    _define_flags,
+    computes=True,
+  )

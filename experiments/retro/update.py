@@ -1,0 +1,200 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Changes the datastore of a trained RETRO, without any training.
+
+  python -m experiments.retro.update --config=configs/<name>.py --workdir=DIR \
+    --documents=changes.jsonl --delete=ID --output=DATA
+
+Documents of --documents (JSON lines, their fields as config.corpus names them)
+replace those of the same id, or are added at the end; --delete, which may repeat,
+takes documents away. What is given goes into the datastore, also where its id would
+be held out. DATA becomes a data folder of its own with an index of its own: only
+chunks whose text is new are embedded. The old data stay as they are; with
+--config.data_dir=DATA any command retrieves from the new ones. Evaluation needs the
+neighbors of the held-out documents, too: retro_prepare with --config.data_dir=DATA
+and --config.prepare.stages=vectors,neighbors finds them.
+"""
+
+from collections.abc import Iterator
+from collections.abc import Sequence
+import os
+import pathlib
+
+from absl import flags
+from absl import logging
+import ml_collections
+import numpy as np
+import rich.table
+
+from experiments.engine import changed_documents
+from experiments.engine import checkpoints
+from experiments.engine import command
+from experiments.engine import progress
+from experiments.retro import data as retro_data
+from retrieval.index import index as index_lib
+from retrieval.index import reused_texts
+from retrieval.index import vectors as vectors_lib
+from retrieval.text import chunks as chunks_lib
+from retrieval.text import corpus as corpus_lib
+from retrieval.text import near_duplicates
+from retrieval.text import tokens as tokens_lib
+from retrieval.tokenization import tokenizers
+
+
+def update(
+  config: ml_collections.ConfigDict,
+  old: retro_data.DataFolder,
+  root: str | os.PathLike,
+  documents: Sequence[corpus_lib.Document] = (),
+  delete: Sequence[str] = (),
+) -> dict[str, int]:
+  """Writes a changed datastore and its index; goes on where it was killed.
+
+  Args:
+    config: of the run; `embedder`, `index`, `deduplicate` and `tokens` are read.
+    old: the data that change.
+    root: the new data folder.
+    documents: replace those of the same id, or are added at the end.
+    delete: ids of documents to leave out.
+
+  Returns:
+    Documents added, changed and deleted; chunks reused and embedded by this call.
+
+  Raises:
+    ValueError: for an id that is given twice or cannot be deleted, a text that is
+      empty, a tokenizer that loses something of a text, or a folder that holds
+      something else.
+  """
+  root = pathlib.Path(root).resolve()
+  if root == old.root.resolve():
+    raise ValueError(f'{root}: is the old data folder; name another one.')
+  counts = changed_documents.check(old.tokens, documents, delete)
+  changed_documents.write(root, _all_documents(old), documents, delete)
+  data = retro_data.DataFolder(root)
+  _cut(config, old, data, [document.id for document in documents])
+  embedder = reused_texts.ReusingEmbedder(
+    retro_data.embedder(config),
+    old.chunks('train'),
+    old.vectors('train'),
+    old.tokenizer,
+  )
+  with progress.bar('vectors', 'chunks') as shown:
+    vectors = vectors_lib.build_vector_store(
+      data.path('vectors-train'),
+      data.chunks('train'),
+      data.tokenizer,
+      embedder,
+      dtype=old.vectors('train').fields['dtype'],
+      progress=shown,
+    )
+  index_lib.build_index(
+    data.path('index'),
+    vectors.array('vectors'),
+    vectors.fingerprint,
+    index_lib.IndexConfig(**config.index.to_dict()),
+  )
+  return counts | {
+    'chunks reused': embedder.num_reused,
+    'chunks embedded': embedder.num_embedded,
+  }
+
+
+def _all_documents(
+  data: retro_data.DataFolder,
+) -> Iterator[corpus_lib.Document]:
+  """The old corpus, from its tokens: what a lossless tokenizer keeps."""
+  tokens, tokenizer = data.tokens, data.tokenizer
+  if isinstance(tokenizer, tokenizers.WordPieceTokenizer):
+    raise ValueError(
+      f'{data.tokenizer_path}: WordPiece loses letter case and spaces, so the '
+      'documents cannot be read from their tokens; expected SentencePiece or '
+      'byte pairs.'
+    )
+  with_title = tokens.store.fields['with_title']
+  for i in range(tokens.num_documents):
+    title = tokens.title(i)
+    text = tokenizer.decode(np.asarray(tokens.document(i)[1:]))
+    if with_title and title:
+      empty = corpus_lib.Document(tokens.document_id(i), title, '')
+      text = text.removeprefix(tokens_lib.document_text(empty, True))
+    yield corpus_lib.Document(tokens.document_id(i), title, text)
+
+
+def _cut(config, old, data, added) -> None:
+  """Tokens and chunks of both splits, made like the old ones."""
+  if not data.tokenizer_path.exists():
+    old.tokenizer.save(data.tokenizer_path)
+  made = old.tokens.store.fields
+  with progress.bar('tokenize', 'documents') as shown:
+    tokens = tokens_lib.build_token_store(
+      data.path('tokens'),
+      corpus_lib.Corpus(
+        corpus_lib.CorpusConfig(
+          kind='jsonl', path=str(data.root / changed_documents.FILE)
+        )
+      ),
+      data.tokenizer_path,
+      with_title=made['with_title'],
+      documents_per_shard=made['documents_per_shard'],
+      num_processes=config.tokens.num_processes,
+      progress=shown,
+    )
+  fields = old.chunks('train').store.fields
+  given = sorted({*fields.get('added', ()), *added})
+  there = np.isin(tokens_lib.hash_ids(given), tokens.id_hash[:])
+  given = [x for x, stands in zip(given, there, strict=True) if stands]
+  if 'dropped' in fields:
+    near_duplicates.build_duplicate_store(
+      data.path('duplicates'),
+      tokens,
+      data.tokenizer,
+      valid_fraction=fields['valid_fraction'],
+      settings=near_duplicates.Settings(**config.deduplicate),
+      evaluation=_evaluation_sets(old, data),
+      added=given,
+    )
+  for split in ('train', 'valid'):
+    leaves_out = split == 'train' and 'dropped' in fields
+    chunks_lib.build_chunk_store(
+      data.path(f'chunks-{split}'),
+      tokens,
+      chunk_length=fields['chunk_length'],
+      split=split,
+      valid_fraction=fields['valid_fraction'],
+      dropped=data.duplicates if leaves_out else None,
+      added=given,
+    )
+
+
+def _evaluation_sets(old, data) -> list[tokens_lib.TokenStore]:
+  """Evaluation sets that the old documents were compared with, in new data."""
+  names = near_duplicates.compared_with(old.duplicates)
+  for name in names:
+    if not data.path(name).exists():
+      data.path(name).symlink_to(old.path(name).resolve())
+  return [tokens_lib.TokenStore(data.path(name)) for name in names]
+
+
+def run(config: ml_collections.ConfigDict, workdir: str) -> None:
+  """Applies --documents and --delete to the data of a run."""
+  values = flags.FLAGS
+  if not values.output:
+    raise ValueError('--output is empty: it names the new data folder.')
+  saved = checkpoints.find(workdir).config
+  saved.embedder, saved.index = config.embedder, config.index
+  if config.data_dir:
+    saved.data_dir = config.data_dir
+  documents = []
+  if values.documents:
+    documents = changed_documents.read(config, values.documents)
+  old = retro_data.DataFolder.of(saved, workdir)
+  counts = update(saved, old, values.output, documents, values.delete)
+  table = rich.table.Table('what', 'how many')
+  for what, count in counts.items():
+    table.add_row(what, f'{count:,}')
+  progress.console().print(table)
+  logging.info('The new datastore and its index lie in %s.', values.output)
+
+
+if __name__ == '__main__':
+  command.main(run, changed_documents.define_flags, computes=True)

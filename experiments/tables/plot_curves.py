@@ -1,0 +1,158 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Draws the learning curves of training runs, and prints them as a table.
+
+  python -m experiments.tables.plot_curves --run=retro=runs/simplewiki/retro \
+    --run=twin=runs/simplewiki/twin --output=curves.png
+
+Reads each run's metrics.jsonl: what was measured in training as a line, in validation
+as dots. --metric=retrieval_utility, once for each, instead of the loss.
+"""
+
+from collections.abc import Sequence
+import dataclasses
+import pathlib
+
+from absl import flags
+import rich.box
+import rich.table
+
+from experiments.engine import command
+from experiments.engine import metric_writer
+from experiments.engine import progress
+
+
+@dataclasses.dataclass(frozen=True)
+class Curves:
+  """A metric of one run.
+
+  Attributes:
+    name: of the run.
+    metric: its name.
+    train: (step, value) by rising step.
+    valid: likewise; empty where only training measures it.
+  """
+
+  name: str
+  metric: str
+  train: Sequence[tuple[int, float]]
+  valid: Sequence[tuple[int, float]]
+
+  @property
+  def shown(self) -> Sequence[tuple[int, float]]:
+    """What the table shows: validation, where there is any."""
+    return self.valid or self.train
+
+  @property
+  def label(self) -> str:
+    """Name of the run, and where its `shown` was measured."""
+    return f'{self.name} ({"valid" if self.valid else "training"})'
+
+
+def read(
+  name: str, workdir: str | pathlib.Path, metric: str = 'loss'
+) -> Curves:
+  """Reads a run's metrics.
+
+  Args:
+    name: to be shown.
+    workdir: of the run.
+    metric: which one.
+
+  Returns:
+    Its curves.
+
+  Raises:
+    ValueError: when there is no metrics file, or no such metric in it.
+  """
+  path = pathlib.Path(workdir) / metric_writer.FILE
+  if not path.is_file():
+    raise ValueError(f'{path}: not found; expected a training run there.')
+  train, valid = [], []
+  rows = metric_writer.read(path)
+  for row in rows:
+    for key, curve in ((metric, train), (f'valid/{metric}', valid)):
+      if row.get(key) is not None:
+        curve.append((row['step'], row[key]))
+  if rows and not train and not valid:
+    found = {k for row in rows for k, v in row.items() if v is not None}
+    known = sorted(found - {'step'})
+    raise ValueError(f'{path}: no metric {metric!r}; expected one of {known}.')
+  return Curves(name, metric, train, valid)
+
+
+def make_table(runs: Sequence[Curves]) -> rich.table.Table:
+  """One metric, a column for each run."""
+  table = rich.table.Table(
+    'step',
+    *(run.label for run in runs),
+    title=runs[0].metric,
+    box=rich.box.SIMPLE_HEAD,
+  )
+  by_step = [dict(run.shown) for run in runs]
+  for step in sorted(set().union(*by_step)):
+    cells = (f'{run[step]:.4f}' if step in run else '' for run in by_step)
+    table.add_row(f'{step:,}', *cells)
+  return table
+
+
+def plot(metrics: Sequence[Sequence[Curves]], path: str | pathlib.Path) -> None:
+  """Writes the picture, each metric's runs below each other.
+
+  Args:
+    metrics: for each the curves of all runs.
+    path: of the file, whose ending names its format.
+  """
+  import matplotlib
+
+  matplotlib.use('Agg')
+  from matplotlib import pyplot
+
+  figure, panels = pyplot.subplots(
+    len(metrics),
+    figsize=(7, 1 + 3 * len(metrics)),
+    layout='constrained',
+    squeeze=False,
+  )
+  for axes, runs in zip(panels[:, 0], metrics, strict=True):
+    for run in runs:
+      (line,) = axes.plot(*_columns(run.train), alpha=0.4, linewidth=1)
+      line.set_label(run.name)
+      axes.plot(*_columns(run.valid), marker='o', color=line.get_color())
+    axes.set(xlabel='step', ylabel=runs[0].metric)
+    axes.grid(alpha=0.3)
+    axes.legend()
+  pathlib.Path(path).parent.mkdir(parents=True, exist_ok=True)
+  figure.savefig(path, dpi=110)
+  pyplot.close(figure)
+
+
+def _columns(
+  curve: Sequence[tuple[int, float]],
+) -> tuple[list[int], list[float]]:
+  return [step for step, _ in curve], [value for _, value in curve]
+
+
+def main(argv: list[str]) -> None:
+  """Prints the table and, with --output, draws the picture."""
+  del argv
+  runs = {}
+  for value in flags.FLAGS.run:
+    name, separator, workdir = value.partition('=')
+    if not separator:
+      raise ValueError(f'--run={value}: expected NAME=WORKDIR.')
+    for metric in flags.FLAGS.metric:
+      curves = read(name, workdir, metric)
+      runs.setdefault(metric, []).append(curves)
+  for curves in runs.values():
+    progress.console().print(make_table(curves))
+  if flags.FLAGS.output:
+    plot(list(runs.values()), flags.FLAGS.output)
+
+
+if __name__ == '__main__':
+  flags.DEFINE_multi_string('run', None, 'NAME=WORKDIR; once for each run.')
+  flags.DEFINE_multi_string('metric', ['loss'], 'What to show.')
+  flags.DEFINE_string('output', '', 'Picture to write (.png, .svg, .pdf).')
+  flags.mark_flag_as_required('run')
+  command.main_of_script(main)

@@ -1,0 +1,186 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""config.json of the Hugging Face port of REALM, to our configurations and back."""
+
+from collections.abc import Mapping
+import json
+import os
+import pathlib
+from typing import Any
+
+from realm_jax.checkpoints import names
+from realm_jax.nn import config as config_lib
+from realm_jax.nn import open_qa
+from retrieval.nn import bert
+
+_ACTIVATIONS = {
+  'gelu': 'gelu',
+  'gelu_new': 'gelu_tanh',
+  'gelu_pytorch_tanh': 'gelu_tanh',
+  'relu': 'relu',
+}
+# Of the port, 4.40.2. Its files leave out what is like this.
+DEFAULTS: Mapping[str, Any] = {
+  'vocab_size': 30522,
+  'hidden_size': 768,
+  'retriever_proj_size': 128,
+  'num_hidden_layers': 12,
+  'num_attention_heads': 12,
+  'num_candidates': 8,
+  'intermediate_size': 3072,
+  'hidden_act': 'gelu_new',
+  'hidden_dropout_prob': 0.1,
+  'attention_probs_dropout_prob': 0.1,
+  'max_position_embeddings': 512,
+  'type_vocab_size': 2,
+  'initializer_range': 0.02,
+  'layer_norm_eps': 1e-12,
+  'span_hidden_size': 256,
+  'max_span_width': 10,
+  'reader_layer_norm_eps': 1e-3,
+  'reader_beam_size': 5,
+  'reader_seq_len': 320,
+  'num_block_records': 13353718,
+  'searcher_beam_size': 5000,
+}
+_BERT = {
+  'vocab_size': 'vocab_size',
+  'd_model': 'hidden_size',
+  'd_ff': 'intermediate_size',
+  'num_heads': 'num_attention_heads',
+  'num_layers': 'num_hidden_layers',
+  'max_length': 'max_position_embeddings',
+  'type_vocab_size': 'type_vocab_size',
+  'layer_norm_eps': 'layer_norm_eps',
+  'dropout_rate': 'hidden_dropout_prob',
+  'attention_dropout_rate': 'attention_probs_dropout_prob',
+  'initializer_range': 'initializer_range',
+}
+
+
+def read(path: str | os.PathLike) -> dict[str, Any]:
+  """Reads a config.json; what it leaves out is the port's default.
+
+  Raises:
+    ValueError: when it is none of REALM, or a field has another type than its
+      default.
+  """
+  path = pathlib.Path(path)
+  try:
+    fields = json.loads(path.read_text(encoding='utf-8'))
+  except ValueError as e:
+    raise ValueError(f'{path}: not JSON ({e}).') from None
+  if not isinstance(fields, dict) or fields.get('model_type') != 'realm':
+    found = fields.get('model_type') if isinstance(fields, dict) else fields
+    raise ValueError(f"{path}: model_type {found!r}; expected 'realm'.")
+  fields = {**DEFAULTS, **fields}
+  for name, default in DEFAULTS.items():
+    _check_type(path, name, fields[name], type(default))
+  if fields['hidden_act'] not in _ACTIVATIONS:
+    raise ValueError(
+      f'{path}: hidden_act {fields["hidden_act"]!r}; expected one of '
+      f'{sorted(_ACTIVATIONS)}.'
+    )
+  return fields
+
+
+def _check_type(
+  path: pathlib.Path, name: str, value: Any, expected: type
+) -> None:
+  """Refuses a field of another type; whole numbers are numbers, too."""
+  allowed = (int, float) if expected is float else expected
+  if isinstance(value, bool) or not isinstance(value, allowed):
+    raise ValueError(
+      f'{path}: field {name!r}: expected {expected.__name__}, found {value!r}.'
+    )
+
+
+def bert_config(fields: Mapping[str, Any]) -> bert.BertConfig:
+  """Each BERT of a checkpoint."""
+  values = {ours: fields[theirs] for ours, theirs in _BERT.items()}
+  activation = _ACTIVATIONS[fields['hidden_act']]
+  return bert.BertConfig(activation=activation, **values)
+
+
+def sizes(fields: Mapping[str, Any]) -> names.Sizes:
+  """What the shapes of a checkpoint follow from."""
+  return names.Sizes(
+    bert=bert_config(fields),
+    projection_size=fields['retriever_proj_size'],
+    span_hidden_size=fields['span_hidden_size'],
+    num_blocks=fields['num_block_records'],
+  )
+
+
+def to_fields(
+  hf_class: str,
+  config: config_lib.RealmConfig,
+  reader: open_qa.OpenQaConfig | None = None,
+  num_blocks: int = 0,
+) -> dict[str, Any]:
+  """The config.json of an exported checkpoint.
+
+  Args:
+    hf_class: of `checkpoint_names.CLASSES`.
+    config: of the model.
+    reader: of the reader, where there is one.
+    num_blocks: whose vectors are exported.
+
+  Returns:
+    All fields of the port.
+
+  Raises:
+    ValueError: for a model that the port cannot compute.
+  """
+  _check(hf_class, config)
+  is_embedder = hf_class in ('RealmEmbedder', 'RealmScorer')
+  part = config.embedder if is_embedder else config.encoder
+  back = {ours: theirs for theirs, ours in reversed(_ACTIVATIONS.items())}
+  fields = {
+    **DEFAULTS,
+    **{theirs: getattr(part, ours) for ours, theirs in _BERT.items()},
+    'hidden_act': back[part.activation],
+    'retriever_proj_size': config.projection_size,
+    'num_block_records': num_blocks,
+    'architectures': [hf_class],
+    'model_type': 'realm',
+    'pad_token_id': 0,
+    'torch_dtype': 'float32',
+  }
+  if reader is not None:
+    fields |= {
+      'span_hidden_size': reader.span_hidden_size,
+      'max_span_width': reader.max_span_width,
+      'reader_layer_norm_eps': reader.span_norm_eps,
+    }
+  return fields
+
+
+def _check(hf_class: str, config: config_lib.RealmConfig) -> None:
+  """Refuses what the port has no field for."""
+  problems = []
+  if hf_class not in ('RealmKnowledgeAugEncoder', 'RealmReader'):
+    wanted = {
+      'pooling': 'pooler',
+      'projection_bias': True,
+      'projection_norm': True,
+      'projection_norm_eps': config.embedder.layer_norm_eps,
+      'score_scale': 1.0,
+    }
+    problems += [
+      f'{name} is {getattr(config, name)!r}, expected {value!r}'
+      for name, value in wanted.items()
+      if getattr(config, name) != value
+    ]
+    if not config.projection_size:
+      problems.append('projection_size is 0, expected a projection')
+  if hf_class == 'RealmForOpenQA':
+    same = (*_BERT, 'activation')
+    problems += [
+      f'{name} is {getattr(config.embedder, name)!r} in the embedder and '
+      f'{getattr(config.encoder, name)!r} in the reader, expected one'
+      for name in same
+      if getattr(config.embedder, name) != getattr(config.encoder, name)
+    ]
+  if problems:
+    raise ValueError(f'{hf_class} cannot hold it: {"; ".join(problems)}.')

@@ -1,0 +1,339 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Checkpoints of the Hugging Face port and of TensorFlow, to our form and back.
+
+Pure functions on dicts of arrays; the names are `checkpoint_names`'s. Every tensor
+of a source is used, equal to one that is, or known to be dead weight; whatever is
+none of these is an error that names it.
+"""
+
+from collections.abc import Iterable
+from collections.abc import Mapping
+import dataclasses
+import re
+from typing import Any
+
+from flax import traverse_util
+import numpy as np
+
+from realm_jax.checkpoints import names
+
+_ROWS = 65_536  # of a large tensor that are compared at once
+# 0, 1, 2 ..., which the port's files held until it counted them anew.
+_POSITIONS = re.compile(r'(^|\.)embeddings\.position_ids$')
+
+
+@dataclasses.dataclass(frozen=True)
+class Converted:
+  """One checkpoint in our form.
+
+  Attributes:
+    hf_class: of the port, whose tensors it has.
+    sizes: that they follow from.
+    params: tree of float32 arrays: embedder (or query_embedder and
+      block_embedder), encoder, reader, as far as the class has them.
+    vectors: [num_blocks, d] of the blocks, mapped as it was given; None where the
+      checkpoint has none.
+    unused: tensors that no output depends on, by their names in the port.
+    fates: tensor of the source -> 'parameter', 'tied', 'unused', 'vectors' or
+      'skipped'.
+    step: of its training, 0 where it does not tell.
+  """
+
+  hf_class: str
+  sizes: names.Sizes
+  params: dict[str, Any]
+  vectors: np.ndarray | None
+  unused: dict[str, np.ndarray]
+  fates: dict[str, str]
+  step: int = 0
+
+
+def from_hf(
+  tensors: Mapping[str, np.ndarray],
+  sizes: names.Sizes,
+  source: str,
+  *,
+  hf_class: str = '',
+) -> Converted:
+  """Converts a state dict of one of the port's classes.
+
+  Args:
+    tensors: by the port's names.
+    sizes: of the checkpoint.
+    source: what errors call it.
+    hf_class: of `checkpoint_names.CLASSES`; '' finds it by the names.
+
+  Returns:
+    The checkpoint in our form.
+
+  Raises:
+    ValueError: naming every tensor that is missing, misshapen, unknown (numbers
+      of positions are skipped), or not equal to the one it is tied to.
+  """
+  hf_class = hf_class or names.find_class(tensors)
+  shared = hf_class != 'RealmScorer' or _is_shared(tensors)
+  layout = names.layout(hf_class, sizes, shared=shared)
+  rest, problems = dict(tensors), []
+  flat, unused, fates, vectors = {}, {}, {}, None
+  for tensor in layout:
+    array = rest.pop(tensor.name, None)
+    if array is None:
+      # Files leave out what is tied; what is unused nobody misses.
+      if tensor.role in (names.PARAMETER, names.VECTORS):
+        problems.append(f'{tensor.name} is missing')
+      continue
+    if not _fits(array.shape, tensor.shape):
+      problems.append(
+        f'{tensor.name} has shape {array.shape}, expected {tensor.shape}'
+      )
+      continue
+    fates[tensor.name] = tensor.role
+    if tensor.role == names.PARAMETER:
+      flat[tensor.path] = _ours(array, tensor.path)
+    elif tensor.role == names.UNUSED:
+      unused[tensor.name] = array
+    elif tensor.role == names.VECTORS:
+      vectors = array
+    elif tensor.path in tensors and not _equal(array, tensors[tensor.path]):
+      problems.append(f'{tensor.name} differs from {tensor.path}, its double')
+  fates |= {name: 'skipped' for name in rest if _POSITIONS.search(name)}
+  unknown = sorted({*rest} - {*fates})
+  problems += [f'{name} is not of {hf_class}' for name in unknown]
+  if problems:
+    raise ValueError(f'{source}: {"; ".join(problems)}.')
+  params = traverse_util.unflatten_dict(flat, sep='/')
+  return Converted(hf_class, sizes, params, vectors, unused, fates)
+
+
+def _is_shared(tensors: Mapping[str, np.ndarray]) -> bool:
+  """Whether a scorer's two embedders are one, kept twice or once."""
+  prefix = 'query_embedder.'
+  return all(
+    _equal(array, tensors[name.removeprefix('query_')])
+    for name, array in tensors.items()
+    if name.startswith(prefix) and name.removeprefix('query_') in tensors
+    if not name.startswith(f'{prefix}cls.predictions.')
+  )
+
+
+def _fits(shape: tuple[int, ...], wanted: tuple[int | None, ...]) -> bool:
+  return len(shape) == len(wanted) and all(
+    want in (None, size) for size, want in zip(shape, wanted, strict=True)
+  )
+
+
+def _equal(a: np.ndarray, b: np.ndarray) -> bool:
+  if a.shape != b.shape:
+    return False
+  if not a.ndim:
+    return bool(a == b)
+  return all(
+    np.array_equal(a[low : low + _ROWS], b[low : low + _ROWS])
+    for low in range(0, len(a), _ROWS)
+  )
+
+
+def _ours(array: np.ndarray, path: str) -> np.ndarray:
+  array = array.T if path.endswith('/kernel') else array
+  return np.array(array, np.float32, order='C')
+
+
+def from_bundle(
+  variables: Mapping[str, np.ndarray],
+  source: str,
+  *,
+  sizes: names.Sizes | None = None,
+  num_heads: int = 0,
+) -> Converted:
+  """Converts bundle A, B or D of TensorFlow.
+
+  Args:
+    variables: by TensorFlow's names.
+    source: what errors call it.
+    sizes: of the checkpoint; None takes them from the shapes.
+    num_heads: attention heads where `sizes` is None; 0: one for 64 units.
+
+  Returns:
+    The checkpoint in our form; `fates` has TensorFlow's names.
+
+  Raises:
+    ValueError: as `from_hf`, in TensorFlow's names; for a bundle of other
+      variables.
+  """
+  try:
+    bundle = names.find_bundle(variables)
+    if bundle == 'C':
+      raise ValueError(
+        f'{names.BLOCKS} alone, the vectors of blocks; they become an index, '
+        'not parameters.'
+      )
+    if sizes is None:
+      shapes = {name: array.shape for name, array in variables.items()}
+      sizes = names.bundle_sizes(bundle, shapes, num_heads)
+  except ValueError as e:
+    raise ValueError(f'{source}: {e}') from None
+  hf_class = names.BUNDLES[bundle]
+  tensors, fates = _rename(variables, bundle, sizes, source)
+  # Vectors lie in a bundle of their own.
+  vectors = np.zeros((0, sizes.projection_size), np.float32)
+  if hf_class == 'RealmForOpenQA':
+    tensors[names.BLOCKS] = vectors
+  found = from_hf(
+    tensors,
+    dataclasses.replace(sizes, num_blocks=None),
+    source,
+    hf_class=hf_class,
+  )
+  step = int(variables[names.STEP]) if names.STEP in variables else 0
+  return dataclasses.replace(
+    found, sizes=sizes, vectors=None, fates=fates, step=step
+  )
+
+
+def _rename(
+  variables: Mapping[str, np.ndarray],
+  bundle: str,
+  sizes: names.Sizes,
+  source: str,
+) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+  """A bundle's tensors by the port's names; fates by TensorFlow's."""
+  tensors, fates, problems = {}, {}, []
+  left = dict(variables)
+  for tensor in names.layout(names.BUNDLES[bundle], sizes):
+    name = names.tf_name(bundle, tensor.name)
+    if name is None:
+      continue
+    array = left.pop(name, None)
+    shape = tuple(tensor.shape)
+    turned = name.endswith('/kernel')
+    if array is None:
+      if tensor.role == names.PARAMETER:
+        problems.append(f'{name} is missing')
+      continue
+    wanted = shape[::-1] if turned else shape
+    if array.shape != wanted:
+      problems.append(f'{name} has shape {array.shape}, expected {wanted}')
+      continue
+    tensors[tensor.name] = array.T if turned else array
+    fates[name] = tensor.role
+  skipped = [name for name in left if names.is_skipped(name)]
+  fates |= dict.fromkeys(skipped, 'skipped')
+  unknown = sorted({*left} - {*skipped})
+  problems += [f'{name} is not of bundle {bundle}' for name in unknown]
+  if problems:
+    raise ValueError(f'{source}: {"; ".join(problems)}.')
+  return tensors, fates
+
+
+def join(parts: Iterable[Converted]) -> dict[str, Any]:
+  """One tree of parameters from checkpoints that complete each other.
+
+  Args:
+    parts: such as an embedder and an encoder.
+
+  Returns:
+    The tree.
+
+  Raises:
+    ValueError: when two of them hold the same part.
+  """
+  params: dict[str, Any] = {}
+  for part in parts:
+    twice = sorted({*params} & {*part.params})
+    if twice:
+      raise ValueError(
+        f'{part.hf_class} brings {", ".join(twice)}, which another checkpoint '
+        'has brought already; expected each part once.'
+      )
+    params |= part.params
+  return params
+
+
+def fitting(params: Mapping[str, Any]) -> dict[str, str]:
+  """The classes of the port that hold a tree of parameters.
+
+  Args:
+    params: of a Realm, an OpenQa, or a part of one.
+
+  Returns:
+    Folder -> class, '' where one class holds them all.
+
+  Raises:
+    ValueError: when there is none.
+  """
+  embedder = {*params} & {'embedder', 'query_embedder', 'block_embedder'}
+  if 'reader' in params:
+    return {'': 'RealmForOpenQA' if embedder else 'RealmReader'}
+  if 'encoder' in params and embedder:
+    return {'scorer': names.CLASSES[1], 'encoder': names.CLASSES[2]}
+  if 'encoder' in params:
+    return {'': 'RealmKnowledgeAugEncoder'}
+  if 'embedder' in params:
+    return {'': 'RealmEmbedder'}
+  if embedder == {'query_embedder', 'block_embedder'}:
+    return {'': 'RealmScorer'}
+  raise ValueError(
+    f'Parameters {sorted(params)}: expected those of REALM, ICT, MLM or a '
+    'reader.'
+  )
+
+
+def to_hf(
+  params: Mapping[str, Any],
+  hf_class: str,
+  sizes: names.Sizes,
+  *,
+  vectors: Any = None,
+  unused: Mapping[str, np.ndarray] | None = None,
+) -> dict[str, Any]:
+  """The state dict of one of the port's classes.
+
+  Args:
+    params: tree; what the class does not hold is left out. Where two embedders
+      are, the port's reader of questions gets that of the queries.
+    hf_class: of `checkpoint_names.CLASSES`.
+    sizes: of the parameters.
+    vectors: [num_blocks, d] of the blocks for RealmForOpenQA, mapped or sharded;
+      None is no block.
+    unused: dead weight that a conversion kept; the rest of it is zeros and ones.
+
+  Returns:
+    Name -> array.
+
+  Raises:
+    ValueError: naming every parameter that is missing or misshapen.
+  """
+  flat = traverse_util.flatten_dict(dict(params), sep='/')
+  shared = 'embedder' in params
+  found, problems = {}, []
+  for tensor in names.layout(hf_class, sizes, shared=shared):
+    if tensor.role == names.PARAMETER:
+      path = tensor.path
+      if not shared and hf_class != 'RealmScorer':
+        path = path.replace('embedder/', 'query_embedder/', 1)
+      array = flat.get(path)
+      if array is None:
+        problems.append(f'{path} is missing')
+        continue
+      array = np.asarray(array, np.float32)
+      array = array.T if path.endswith('/kernel') else array
+      if array.shape != tensor.shape:
+        problems.append(
+          f'{path} has shape {array.shape} as {tensor.name}, expected '
+          f'{tensor.shape}'
+        )
+    elif tensor.role == names.VECTORS:
+      none = np.zeros((0, sizes.projection_size), np.float32)
+      array = none if vectors is None else vectors
+    elif tensor.role == names.TIED:
+      array = found.get(tensor.path)
+    else:
+      array = (unused or {}).get(tensor.name)
+      if array is None:
+        ones = tensor.name.endswith('LayerNorm.weight')
+        array = np.full(tensor.shape, float(ones), np.float32)
+    found[tensor.name] = array
+  if problems:
+    raise ValueError(f'{hf_class}: {"; ".join(problems)}.')
+  return found

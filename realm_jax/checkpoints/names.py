@@ -1,0 +1,347 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Names of REALM's parameters: here, in the Hugging Face port, in TensorFlow.
+
+The port has five classes. Google's checkpoints are four bundles: A the encoder (a
+BERT with its head), B the embedder, C the blocks' vectors, D a fine-tuned model
+(embedder and reader) with its optimizer. Every tensor that a class has is listed
+with its shape and with what becomes of it, so that none is lost without a word.
+"""
+
+from collections.abc import Collection
+from collections.abc import Iterator
+from collections.abc import Mapping
+import dataclasses
+import re
+from typing import NamedTuple
+
+from retrieval.nn import bert
+from retrieval.nn import bert_checkpoint
+
+CLASSES = (
+  'RealmEmbedder',
+  'RealmScorer',
+  'RealmKnowledgeAugEncoder',
+  'RealmReader',
+  'RealmForOpenQA',
+)
+BUNDLES = {
+  'A': 'RealmKnowledgeAugEncoder',
+  'B': 'RealmEmbedder',
+  'D': 'RealmForOpenQA',
+}
+BLOCKS = 'block_emb'
+PARAMETER, TIED, UNUSED, VECTORS = 'parameter', 'tied', 'unused', 'vectors'
+_HEAD = 'cls.predictions.'
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Sizes:
+  """What the shapes of a checkpoint follow from; the defaults are released.
+
+  Attributes:
+    bert: of each BERT in it; `pooler` is ignored.
+    projection_size: width of the vectors.
+    span_hidden_size: of the reader's spans.
+    num_blocks: rows of the blocks' vectors; None for any number.
+  """
+
+  bert: bert.BertConfig
+  projection_size: int = 128
+  span_hidden_size: int = 256
+  num_blocks: int | None = None
+
+
+class Tensor(NamedTuple):
+  """One tensor of a class of the port.
+
+  Attributes:
+    name: there.
+    shape: there; a Dense's weight is [out, in].
+    role: 'parameter': of our model, too; 'tied': repeats another tensor;
+      'unused': no model's output depends on it; 'vectors': of the blocks, for an
+      index.
+    path: of our parameter, joined by '/', its kernels transposed; of a tied
+      tensor the name of the one that it repeats; else ''.
+  """
+
+  name: str
+  shape: tuple[int | None, ...]
+  role: str
+  path: str = ''
+
+
+def layout(hf_class: str, sizes: Sizes, *, shared: bool = True) -> list[Tensor]:
+  """Every tensor of a class.
+
+  Args:
+    hf_class: of `CLASSES`.
+    sizes: of the checkpoint.
+    shared: whether queries and blocks have one embedder, for RealmScorer.
+
+  Returns:
+    The tensors, in no order that means anything.
+
+  Raises:
+    ValueError: for an unknown class.
+  """
+  if hf_class == 'RealmEmbedder':
+    return list(_embedder('', 'embedder', sizes))
+  if hf_class == 'RealmScorer':
+    return list(_scorer(sizes, shared))
+  if hf_class == 'RealmKnowledgeAugEncoder':
+    return list(_encoder(sizes))
+  if hf_class == 'RealmReader':
+    return list(_reader('', sizes))
+  if hf_class == 'RealmForOpenQA':
+    shape = (sizes.num_blocks, sizes.projection_size)
+    return [
+      Tensor(BLOCKS, shape, VECTORS),
+      *_embedder('embedder.', 'embedder', sizes),
+      *_reader('reader.', sizes),
+    ]
+  raise ValueError(f'class {hf_class!r}: expected one of {CLASSES}.')
+
+
+def find_class(names: Collection[str]) -> str:
+  """The class whose tensors these are.
+
+  Args:
+    names: of all tensors of a checkpoint.
+
+  Returns:
+    Of `CLASSES`.
+
+  Raises:
+    ValueError: when it is none of them.
+  """
+  marks = (
+    ('RealmForOpenQA', ('reader.qa_outputs.', 'embedder.cls.dense.')),
+    ('RealmScorer', ('embedder.cls.dense.',)),
+    ('RealmReader', ('qa_outputs.',)),
+    ('RealmEmbedder', ('cls.dense.',)),
+    ('RealmKnowledgeAugEncoder', ('realm.', _HEAD)),
+  )
+  for hf_class, prefixes in marks:
+    if all(any(n.startswith(p) for n in names) for p in prefixes):
+      return hf_class
+  raise ValueError(
+    f'tensors {sorted(names)[:5]} ...: expected those of one of {CLASSES}.'
+  )
+
+
+def _bert(
+  prefix: str, ours: str, sizes: Sizes, *, pooler: bool
+) -> Iterator[Tensor]:
+  config = dataclasses.replace(sizes.bert, pooler=True)
+  for path, name, shape in bert_checkpoint.encoder_layout(config):
+    used = pooler or not path.startswith('pooler/')
+    role, path = (PARAMETER, f'{ours}/{path}') if used else (UNUSED, '')
+    yield Tensor(f'{prefix}realm.{name}', tuple(shape), role, path)
+
+
+def _head(prefix: str, ours: str, sizes: Sizes) -> Iterator[Tensor]:
+  """The masked-language-model head; without `ours` it is dead weight."""
+  config = sizes.bert
+  for path, name, shape in bert_checkpoint.mlm_head_layout(config):
+    path = f'{ours}/{path}' if ours else ''
+    role = PARAMETER if ours else UNUSED
+    yield Tensor(f'{prefix}{name}', tuple(shape), role, path)
+  word = f'{prefix}realm.embeddings.word_embeddings.weight'
+  bias = f'{prefix}{_HEAD}bias'
+  role = TIED if ours else UNUSED
+  for leaf, same, shape in (
+    ('weight', word, (config.vocab_size, config.d_model)),
+    ('bias', bias, (config.vocab_size,)),
+  ):
+    name = f'{prefix}{_HEAD}decoder.{leaf}'
+    yield Tensor(name, shape, role, same if ours else '')
+
+
+def _dense(theirs: str, ours: str, rows: int, columns: int) -> Iterator[Tensor]:
+  weight = (columns, rows)
+  yield Tensor(f'{theirs}.weight', weight, PARAMETER, f'{ours}/kernel')
+  yield Tensor(f'{theirs}.bias', (columns,), PARAMETER, f'{ours}/bias')
+
+
+def _norm(theirs: str, ours: str, width: int) -> Iterator[Tensor]:
+  yield Tensor(f'{theirs}.weight', (width,), PARAMETER, f'{ours}/scale')
+  yield Tensor(f'{theirs}.bias', (width,), PARAMETER, f'{ours}/bias')
+
+
+def _embedder(prefix: str, ours: str, sizes: Sizes) -> Iterator[Tensor]:
+  """The BERT has a head in the port that nothing asks."""
+  d, e = sizes.bert.d_model, sizes.projection_size
+  yield from _bert(prefix, f'{ours}/bert', sizes, pooler=True)
+  yield from _head(prefix, '', sizes)
+  yield from _dense(f'{prefix}cls.dense', f'{ours}/projection', d, e)
+  yield from _norm(f'{prefix}cls.LayerNorm', f'{ours}/projection_norm', e)
+
+
+def _scorer(sizes: Sizes, shared: bool) -> Iterator[Tensor]:
+  ours = 'embedder' if shared else 'block_embedder'
+  yield from _embedder('embedder.', ours, sizes)
+  for tensor in _embedder('query_embedder.', 'query_embedder', sizes):
+    if shared:
+      same = tensor.name.removeprefix('query_')
+      tensor = tensor._replace(role=TIED, path=same)
+    yield tensor
+
+
+def _encoder(sizes: Sizes) -> Iterator[Tensor]:
+  yield from _bert('', 'encoder/bert', sizes, pooler=False)
+  yield from _head('', 'encoder/mlm_head', sizes)
+
+
+def _reader(prefix: str, sizes: Sizes) -> Iterator[Tensor]:
+  d, s = sizes.bert.d_model, sizes.span_hidden_size
+  yield from _bert(prefix, 'reader/bert', sizes, pooler=False)
+  yield from _head(prefix, '', sizes)
+  head = f'{prefix}qa_outputs'
+  projection = f'{head}.dense_intermediate'
+  yield from _dense(projection, 'reader/span_projection', d, 2 * s)
+  yield from _norm(f'{head}.layer_normalization', 'reader/span_norm', s)
+  yield from _dense(f'{head}.dense_output', 'reader/span_score', s, 1)
+
+
+_M = 'module/'
+_PREFIXES = {
+  'A': {'realm.': 'bert/', 'cls.': 'cls/'},
+  'B': {
+    'realm.': f'{3 * _M}bert/',
+    _HEAD: f'{3 * _M}cls/predictions/',
+    'cls.': 2 * _M,
+  },
+  'C': {BLOCKS: BLOCKS},
+  'D': {
+    'embedder.realm.': f'{4 * _M}bert/',
+    f'embedder.{_HEAD}': f'{4 * _M}cls/predictions/',
+    'embedder.cls.': 3 * _M,
+    'reader.realm.': 'reader/module/bert/',
+    'reader.cls.': 'reader/module/cls/',
+    'reader.qa_outputs.dense_intermediate.': 'reader/dense/',
+    'reader.qa_outputs.dense_output.': 'reader/dense_1/',
+    'reader.qa_outputs.layer_normalization.': 'reader/layer_normalization/',
+  },
+}
+# Of the optimizer and of TensorFlow itself.
+_SKIPPED = re.compile(
+  r'.*(adam_m|adam_v|AdamWeightDecayOptimizer).*|.*global_step'
+  r'|_CHECKPOINTABLE_OBJECT_GRAPH|save_counter(/\.ATTRIBUTES/VARIABLE_VALUE)?'
+)
+STEP = 'global_step'
+
+
+def tf_name(bundle: str, name: str) -> str | None:
+  """What a tensor of the port is called in a bundle.
+
+  Args:
+    bundle: 'A', 'B', 'C' or 'D'.
+    name: of a tensor of the bundle's class; for C 'block_emb'.
+
+  Returns:
+    The variable's name; None where bundles have no such variable. Variables that
+    end in '/kernel' are transposed.
+  """
+  prefixes = _PREFIXES[bundle]
+  found = [p for p in prefixes if name.startswith(p)]
+  if not found or f'.{_HEAD}decoder.' in f'.{name}':
+    return None
+  prefix = max(found, key=len)
+  rest = name.removeprefix(prefix)
+  if not rest:
+    return prefixes[prefix]
+  rest = re.sub(r'\blayer\.(\d+)\.', r'layer_\1/', rest)
+  *parents, leaf = rest.split('.')
+  full = name.rpartition('.')[0]
+  if full.endswith('_embeddings'):
+    parents, leaf = parents[:-1], parents[-1]
+  elif full.endswith(('LayerNorm', 'layer_normalization')):
+    leaf = {'weight': 'gamma', 'bias': 'beta'}[leaf]
+  elif full.endswith('cls.predictions'):
+    leaf = 'output_bias'
+  else:
+    leaf = {'weight': 'kernel', 'bias': 'bias'}[leaf]
+  return prefixes[prefix] + '/'.join([*parents, leaf])
+
+
+def find_bundle(names: Collection[str]) -> str:
+  """Which of the four bundles has these variables.
+
+  Raises:
+    ValueError: when it is none of them.
+  """
+  for bundle, mark in (
+    ('C', BLOCKS),
+    ('D', 'reader/module/bert/'),
+    ('B', f'{3 * _M}bert/'),
+    ('A', 'bert/'),
+  ):
+    if any(name.startswith(mark) for name in names):
+      return bundle
+  raise ValueError(
+    f'variables {sorted(names)[:5]} ...: expected those of a REALM or ORQA '
+    'checkpoint (bert/..., module/module/module/bert/..., reader/... or '
+    f'{BLOCKS}).'
+  )
+
+
+def is_skipped(name: str) -> bool:
+  """Whether a variable is the optimizer's or TensorFlow's own."""
+  return _SKIPPED.fullmatch(name) is not None
+
+
+def bundle_sizes(
+  bundle: str, shapes: Mapping[str, tuple[int, ...]], num_heads: int = 0
+) -> Sizes:
+  """Sizes of a bundle, from the shapes of its variables.
+
+  Args:
+    bundle: 'A', 'B' or 'D'.
+    shapes: of its variables.
+    num_heads: attention heads, which no shape tells; 0 is one for 64 units.
+
+  Returns:
+    The sizes.
+
+  Raises:
+    ValueError: when a variable that tells them is missing.
+  """
+  reader = bundle == 'D'
+
+  def shape(name: str) -> tuple[int, ...]:
+    variable = tf_name(bundle, name)
+    if variable not in shapes:
+      raise ValueError(f'variable {variable} is missing.')
+    return shapes[variable]
+
+  root = 'embedder.' if reader else ''
+  words, width = shape(f'{root}realm.embeddings.word_embeddings.weight')
+  layers = 0
+  while tf_name(bundle, _query(root, layers)) in shapes:
+    layers += 1
+  feed_forward = f'{root}realm.encoder.layer.0.intermediate.dense.bias'
+  positions, _ = shape(f'{root}realm.embeddings.position_embeddings.weight')
+  types, _ = shape(f'{root}realm.embeddings.token_type_embeddings.weight')
+  config = bert.BertConfig(
+    vocab_size=words,
+    d_model=width,
+    d_ff=shape(feed_forward)[0],
+    num_heads=num_heads or max(1, width // 64),
+    num_layers=layers,
+    max_length=positions,
+    type_vocab_size=types,
+    activation='gelu_tanh',
+  )
+  sizes = Sizes(bert=config)
+  if bundle != 'A':
+    vector = shape(f'{root}cls.dense.bias')[0]
+    sizes = dataclasses.replace(sizes, projection_size=vector)
+  if reader:
+    span = shape('reader.qa_outputs.layer_normalization.bias')[0]
+    sizes = dataclasses.replace(sizes, span_hidden_size=span)
+  return sizes
+
+
+def _query(root: str, layer: int) -> str:
+  return f'{root}realm.encoder.layer.{layer}.attention.self.query.bias'

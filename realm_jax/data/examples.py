@@ -1,0 +1,300 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of word pieces for the three BERTs (Guu et al. 2020, sections 3.2, 4.2).
+
+  query      [CLS] x [SEP]
+  candidate  [CLS] title [SEP] body [SEP]   segments 0 up to the first [SEP], 1
+  joint      [CLS] x [SEP] body [SEP]       likewise; the title is not read
+
+The null document has neither title nor body: [CLS] [SEP] [SEP].
+
+Dimension key: B queries, K candidates (the null document is the first), Q query
+length, T block length, J = Q + T joint length, M targets.
+"""
+
+from collections.abc import Sequence
+import dataclasses
+
+import numpy as np
+
+from retrieval.text import blocks as blocks_lib
+
+NULL = -1  # block id of the null document
+NONE = -2  # block id of a candidate that does not exist
+
+Batch = dict[str, np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Layout:
+  """Lengths of rows, and the tokenizer's special ids.
+
+  Attributes:
+    query_length: Q, [CLS] and [SEP] included (launcher of the released code: 96).
+    block_length: T, the three specials and the title included (paper: 288).
+    num_candidates: K, the null document included (paper: 8).
+    max_targets: M, most tokens predicted of one example (released: 10).
+    cls_id: of [CLS].
+    sep_id: of [SEP].
+    mask_id: of [MASK].
+    pad_id: of [PAD].
+  """
+
+  query_length: int = 96
+  block_length: int = 288
+  num_candidates: int = 8
+  max_targets: int = 10
+  cls_id: int = 101
+  sep_id: int = 102
+  mask_id: int = 103
+  pad_id: int = 0
+
+  def __post_init__(self):
+    for name, least in (
+      ('query_length', 3),
+      ('block_length', 4),
+      ('num_candidates', 2),
+      ('max_targets', 1),
+    ):
+      if getattr(self, name) < least:
+        raise ValueError(
+          f'{name}={getattr(self, name)}: expected at least {least}.'
+        )
+
+  @property
+  def joint_length(self) -> int:
+    """J."""
+    return self.query_length + self.block_length
+
+  @property
+  def query_tokens(self) -> int:
+    """Most tokens of a query beside its specials."""
+    return self.query_length - 2
+
+
+def join(
+  layout: Layout,
+  length: int,
+  first: tuple[np.ndarray, np.ndarray],
+  second: tuple[np.ndarray, np.ndarray] | None = None,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+  """Puts one or two texts between their specials.
+
+  Args:
+    layout: the specials.
+    length: of the rows.
+    first: [n, a] tokens and [n] how many of them.
+    second: likewise, or None for rows of one text.
+
+  Returns:
+    ids: [n, length] int32.
+    mask: [n, length] bool, False at padding.
+    types: [n, length] int32, 1 from the second text on.
+
+  Raises:
+    ValueError: when a row does not fit.
+  """
+  tokens, count = first[0], np.asarray(first[1])[:, None]
+  total = count + 2
+  if second is not None:
+    total = total + np.asarray(second[1])[:, None] + 1
+  if total.size and total.max() > length:
+    raise ValueError(f'A row of {total.max()} tokens, expected <= {length}.')
+  at = np.arange(length)[None]
+  ids = np.full((len(tokens), length), layout.pad_id, np.int32)
+  ids[:, 0] = layout.cls_id
+  _place(ids, tokens, (at >= 1) & (at <= count), at - 1)
+  types = np.zeros(ids.shape, np.int32)
+  if second is not None:
+    start = count + 2
+    inside = (at >= start) & (at < total - 1)
+    _place(ids, second[0], inside, at - start)
+    ids[at == count + 1] = layout.sep_id
+    types = ((at >= start) & (at < total)).astype(np.int32)
+  ids[at == total - 1] = layout.sep_id
+  return ids, at < total, types
+
+
+def _place(ids, tokens, inside, index) -> None:
+  """ids[i, j] = tokens[i, index[i, j]] where `inside`."""
+  rows, columns = np.nonzero(inside)
+  index = np.broadcast_to(index, inside.shape)
+  ids[rows, columns] = tokens[rows, index[rows, columns]]
+
+
+def cut(
+  tokens: np.ndarray, spans: np.ndarray, room: int
+) -> tuple[np.ndarray, np.ndarray]:
+  """A span of each text, its first `room` tokens.
+
+  Args:
+    tokens: [n, a].
+    spans: [n, 2] first and past-last token.
+    room: most tokens.
+
+  Returns:
+    [n, room] tokens, and [n] how many.
+  """
+  start, limit = spans[:, 0], spans[:, 1]
+  found = _take(tokens, start[:, None] + np.arange(room))
+  return found, np.minimum(limit - start, room)
+
+
+def cut_out(
+  texts: tuple[np.ndarray, np.ndarray],
+  spans: np.ndarray,
+  where: np.ndarray,
+  room: int,
+) -> tuple[np.ndarray, np.ndarray]:
+  """What is left of each text without a span, its first `room` tokens.
+
+  Args:
+    texts: [n, a] tokens and [n] how many.
+    spans: [n, 2] first and past-last token of what goes.
+    where: [n] bool. False leaves the text as it is.
+    room: most tokens.
+
+  Returns:
+    [n, room] tokens, and [n] how many.
+  """
+  tokens, counts = texts
+  start = spans[:, :1]
+  gap = np.where(where, spans[:, 1] - spans[:, 0], 0)
+  at = np.arange(room)[None]
+  left = _take(tokens, at + np.where(at >= start, gap[:, None], 0))
+  return left, np.minimum(counts - gap, room)
+
+
+def _take(tokens: np.ndarray, index: np.ndarray) -> np.ndarray:
+  """tokens[i, index[i, j]]; past the end anything, which counts leave out."""
+  index = np.minimum(index, tokens.shape[1] - 1)
+  return np.take_along_axis(tokens, index, axis=1)
+
+
+def queries(layout: Layout, tokens: np.ndarray, counts: np.ndarray) -> Batch:
+  """Query rows.
+
+  Args:
+    layout: lengths and specials.
+    tokens: [B, n] tokens of the sentences, masked already.
+    counts: [B] how many; at most Q - 2.
+
+  Returns:
+    query_ids [B, Q] int32 and query_mask [B, Q] bool.
+  """
+  ids, mask, _ = join(layout, layout.query_length, (tokens, counts))
+  return {'query_ids': ids, 'query_mask': mask}
+
+
+def titled_blocks(
+  layout: Layout, blocks: blocks_lib.BlockStore, ids: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+  """Candidate rows: what the block embedder reads.
+
+  The title is kept whole where it fits; the body is cut to what is left.
+
+  Args:
+    layout: lengths and specials.
+    blocks: where they lie.
+    ids: [n] block ids; negative ones give the null document.
+
+  Returns:
+    ids, mask and types, each [n, T].
+  """
+  room = layout.block_length - 3
+  present = np.where(ids >= 0, ids, -1)
+  titles, title_counts = blocks.gather_titles(present, room)
+  bodies, body_counts = blocks.gather(present, room)
+  body_counts = np.minimum(body_counts, room - title_counts)
+  return join(
+    layout, layout.block_length, (titles, title_counts), (bodies, body_counts)
+  )
+
+
+def candidates(
+  layout: Layout,
+  blocks: blocks_lib.BlockStore,
+  block_ids: np.ndarray,
+  query_tokens: np.ndarray,
+  query_counts: np.ndarray,
+) -> Batch:
+  """Candidate and joint rows of a batch.
+
+  Args:
+    layout: lengths and specials.
+    blocks: where the blocks lie.
+    block_ids: [B, K] ids; NULL and NONE read as the null document.
+    query_tokens: [B, n] tokens of the sentences, masked already.
+    query_counts: [B] how many.
+
+  Returns:
+    candidate_{ids, mask, types} [B, K, T], joint_{ids, mask, types} [B, K, J],
+    candidate_valid [B, K] bool and candidate_block_ids [B, K] int32.
+  """
+  shape = block_ids.shape
+  flat = block_ids.reshape(-1)
+  names = ('ids', 'mask', 'types')
+  rows = titled_blocks(layout, blocks, flat)
+  batch = {
+    f'candidate_{name}': row.reshape(*shape, -1)
+    for name, row in zip(names, rows, strict=True)
+  }
+  present = np.where(flat >= 0, flat, -1)
+  bodies = blocks.gather(present, layout.block_length - 2)
+  repeated = np.repeat(np.arange(shape[0]), shape[1])
+  query = (query_tokens[repeated], np.asarray(query_counts)[repeated])
+  rows = join(layout, layout.joint_length, query, bodies)
+  batch |= {
+    f'joint_{name}': row.reshape(*shape, -1)
+    for name, row in zip(names, rows, strict=True)
+  }
+  return batch | {
+    'candidate_valid': block_ids != NONE,
+    'candidate_block_ids': block_ids.astype(np.int32),
+  }
+
+
+def mask_sentence(
+  layout: Layout, tokens: np.ndarray, positions: np.ndarray
+) -> Batch:
+  """Masks one sentence.
+
+  Args:
+    layout: lengths and specials.
+    tokens: [n] tokens of the sentence; what exceeds the query is cut.
+    positions: [p] indices of the tokens to mask, sorted, all within the query.
+
+  Returns:
+    sentence [Q - 2] int32 with [MASK] in place, sentence_count [] int32,
+    mlm_positions [M] int32 in the query row, so + 1 for [CLS], mlm_targets [M]
+    int32, mlm_mask [M] bool.
+  """
+  count = min(len(tokens), layout.query_tokens)
+  sentence = np.full(layout.query_tokens, layout.pad_id, np.int32)
+  sentence[:count] = tokens[:count]
+  predicted = positions[: layout.max_targets]
+  padded = np.zeros((2, layout.max_targets), np.int32)
+  padded[0, : len(predicted)] = predicted + 1
+  padded[1, : len(predicted)] = tokens[predicted]
+  sentence[positions] = layout.mask_id
+  return {
+    'sentence': sentence,
+    'sentence_count': np.int32(count),
+    'mlm_positions': padded[0],
+    'mlm_targets': padded[1],
+    'mlm_mask': np.arange(layout.max_targets) < len(predicted),
+  }
+
+
+def block_id_rows(
+  layout: Layout, blocks: blocks_lib.BlockStore, ids: np.ndarray
+) -> list[np.ndarray]:
+  """Candidate rows without padding, for embedding many blocks."""
+  rows, mask, _ = titled_blocks(layout, blocks, ids)
+  counts = mask.sum(axis=1)
+  return [row[:n] for row, n in zip(rows, counts.tolist(), strict=True)]
+
+
+def stack(rows: Sequence[Batch]) -> Batch:
+  """Stacks examples into a batch."""
+  return {name: np.stack([row[name] for row in rows]) for name in rows[0]}

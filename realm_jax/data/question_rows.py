@@ -1,0 +1,187 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Batches of questions: tokenized once, shared out among processes, resumable.
+
+What is retrieved for a question changes with the parameters, so a batch holds the
+questions alone; blocks are added where the newest parameters are.
+"""
+
+from collections.abc import Sequence
+import dataclasses
+
+import grain
+import numpy as np
+
+from realm_jax.data import examples
+from realm_jax.data import reader_rows
+from retrieval.questions import questions as questions_lib
+from retrieval.store import store
+from retrieval.text import blocks as blocks_lib
+from retrieval.tokenization import tokenizers
+
+NONE = -1  # index of a row that pads a batch
+
+
+class QuestionSource:
+  """Questions as rows: a random-access source of indices for Grain.
+
+  Attributes:
+    questions: as given.
+    layout: lengths of rows.
+    fingerprint: hash of what decides every row and every gold span.
+  """
+
+  def __init__(
+    self,
+    questions: Sequence[questions_lib.Question],
+    tokenizer: tokenizers.Tokenizer,
+    layout: reader_rows.ReaderLayout,
+  ):
+    """Tokenizes questions and answers, each by itself.
+
+    Raises:
+      ValueError: without a question.
+    """
+    if not questions:
+      raise ValueError('No questions: expected at least one.')
+    self.questions, self.layout = tuple(questions), layout
+    texts = [question.question for question in self.questions]
+    self._tokens = [e.ids for e in tokenizer.encode_batch(texts)]
+    self._answers = _answer_tokens(self.questions, tokenizer)
+    self.fingerprint = store.fingerprint(
+      [
+        [dataclasses.asdict(question) for question in self.questions],
+        tokenizer.fingerprint,
+        dataclasses.asdict(layout),
+      ]
+    )
+
+  def __len__(self) -> int:
+    return len(self.questions)
+
+  def __getitem__(self, i: int) -> int:
+    return int(i)
+
+  def __repr__(self) -> str:
+    return f'QuestionSource({self.fingerprint})'
+
+  def rows(self, indices: np.ndarray, size: int) -> examples.Batch:
+    """Rows of questions, filled up to a size.
+
+    Args:
+      indices: [n] of questions.
+      size: B, at least n.
+
+    Returns:
+      question_index [B] int32, NONE where a row is none; question_ids [B, Q]
+      int32 and question_mask [B, Q] bool, [CLS] [SEP] there; row_valid [B] bool.
+    """
+    index = np.full(size, NONE, np.int32)
+    index[: len(indices)] = indices
+    rows = reader_rows.question_rows(self.layout, self.tokens(index))
+    return {'question_index': index, **rows, 'row_valid': index >= 0}
+
+  def tokens(self, indices: np.ndarray) -> list[np.ndarray]:
+    """Token ids of questions, whole and without specials; none for NONE."""
+    none = np.zeros(0, np.int32)
+    return [self._tokens[i] if i >= 0 else none for i in indices.tolist()]
+
+  def gold_spans(
+    self,
+    indices: np.ndarray,
+    blocks: blocks_lib.BlockStore,
+    block_ids: np.ndarray,
+    rows: examples.Batch,
+  ) -> np.ndarray:
+    """Which spans of the reader's rows are answers, by each question's kind.
+
+    Args:
+      indices: [B] of questions.
+      blocks: where they lie.
+      block_ids: [B, R] that the rows were made of.
+      rows: see `reader_rows.reader_rows`.
+
+    Returns:
+      reader_correct [B, R, W, L] bool.
+    """
+    indices = np.asarray(indices)
+    tokens = [self._answers[i] if i >= 0 else () for i in indices.tolist()]
+    correct = reader_rows.token_spans(self.layout, rows, tokens)
+    patterns = [
+      self.questions[i].answers
+      if i >= 0 and self.questions[i].kind == 'regex'
+      else ()
+      for i in indices.tolist()
+    ]
+    if any(patterns):
+      correct |= reader_rows.pattern_spans(
+        self.layout, blocks, block_ids, rows, patterns
+      )
+    return correct
+
+
+def _answer_tokens(
+  questions: Sequence[questions_lib.Question], tokenizer: tokenizers.Tokenizer
+) -> list[list[np.ndarray]]:
+  """Token ids of the answers that are strings."""
+  answers = [q.answers if q.kind == 'string' else () for q in questions]
+  flat = [answer for wanted in answers for answer in wanted]
+  encodings = iter(tokenizer.encode_batch(flat) if flat else [])
+  return [[next(encodings).ids for _ in wanted] for wanted in answers]
+
+
+def make_dataset(
+  source: QuestionSource,
+  *,
+  batch_size: int,
+  train: bool,
+  seed: int = 0,
+  process_index: int = 0,
+  process_count: int = 1,
+  padded_size: int | None = None,
+  span: tuple[int, int] | None = None,
+) -> grain.IterDataset:
+  """Batches of this process, checkpointable.
+
+  Args:
+    source: of the questions.
+    batch_size: questions of a global batch.
+    train: without end, in another order in every pass; otherwise one pass in the
+      source's order, whose last batch is filled up so that every question comes
+      once and every process has equally many batches.
+    seed: of the order.
+    process_index: of this process.
+    process_count: processes that share a batch; they take turns.
+    padded_size: a global batch is filled up to a multiple of this many rows, so
+      that few questions run on many devices. None: no rows but the questions'.
+    span: first and past-last question that is taken; None: all of them.
+
+  Returns:
+    A dataset of `QuestionSource.rows`, [rows / process_count, ...].
+
+  Raises:
+    ValueError: for a batch that is empty or that the processes cannot share.
+  """
+  unit = 1 if padded_size is None else padded_size
+  if batch_size < 1 or unit < 1:
+    raise ValueError(
+      f'batch_size {batch_size}, padded_size {padded_size}: expected at least 1.'
+    )
+  size = -(-batch_size // unit) * unit
+  if size % process_count:
+    raise ValueError(
+      f'batch_size {batch_size} with padded_size {padded_size}: {size} rows, '
+      f'expected a multiple of the {process_count} process(es).'
+    )
+  indices = grain.MapDataset.source(source).seed(seed)
+  if span is not None:
+    indices = indices[slice(*span)]
+  if train:
+    indices = indices.shuffle().repeat()
+  # Whole batches of indices first, so that no number of processes changes them.
+  batches = indices.batch(batch_size, batch_fn=np.asarray)
+  return batches.map(
+    lambda batch: source.rows(
+      batch[process_index::process_count], size // process_count
+    )
+  ).to_iter_dataset(grain.ReadOptions(num_threads=1, prefetch_buffer_size=4))

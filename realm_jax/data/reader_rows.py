@@ -1,0 +1,256 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of the reader, and which of their spans are answers.
+
+Lee et al. 2019 (ORQA), section 5; Guu et al. 2020 (REALM), section 3.3:
+
+  question  [CLS] q [SEP]               what the query embedder reads
+  reader    [CLS] q [SEP] body [SEP]    segments 0 up to the first [SEP], then 1
+
+The title is not read. The block gives way to the question, never the other way.
+
+Dimension key: B questions, R blocks read of each, L row, Q question row, W most
+tokens of a span; entry [w, s] of spans is tokens s to s + w, so w + 1 of them.
+"""
+
+from collections.abc import Sequence
+import dataclasses
+
+import numpy as np
+
+from realm_jax.data import examples
+from retrieval.questions import answers as answers_lib
+from retrieval.text import blocks as blocks_lib
+
+_SPECIALS = 3  # [CLS], [SEP], [SEP]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ReaderLayout:
+  """Lengths of rows, and the tokenizer's special ids.
+
+  Attributes:
+    row_length: L, question, block and specials (released code: 288 + 32).
+    question_length: Q, [CLS] and [SEP] included.
+    max_span_width: W (released code: 10).
+    cls_id: of [CLS].
+    sep_id: of [SEP].
+    pad_id: of [PAD].
+  """
+
+  row_length: int = 320
+  question_length: int = 64
+  max_span_width: int = 10
+  cls_id: int = 101
+  sep_id: int = 102
+  pad_id: int = 0
+
+  def __post_init__(self):
+    for name, least, most in (
+      ('row_length', _SPECIALS + 1, None),
+      ('question_length', 3, None),
+      ('max_span_width', 1, self.row_length),
+    ):
+      value = getattr(self, name)
+      if value < least or (most is not None and value > most):
+        room = f'at least {least}' if most is None else f'{least} to {most}'
+        raise ValueError(f'{name}={value}: expected {room}.')
+
+  @property
+  def specials(self) -> examples.Layout:
+    """The special ids, as `examples.join` takes them."""
+    return examples.Layout(
+      cls_id=self.cls_id, sep_id=self.sep_id, pad_id=self.pad_id
+    )
+
+
+def question_rows(
+  layout: ReaderLayout, questions: Sequence[np.ndarray]
+) -> examples.Batch:
+  """Rows of the query embedder; a question that exceeds them is cut.
+
+  Args:
+    layout: lengths and specials.
+    questions: [B] token ids of each, without specials.
+
+  Returns:
+    question_ids [B, Q] int32 and question_mask [B, Q] bool.
+  """
+  texts = pad(questions, layout.question_length - 2)
+  ids, mask, _ = examples.join(layout.specials, layout.question_length, texts)
+  return {'question_ids': ids, 'question_mask': mask}
+
+
+def reader_rows(
+  layout: ReaderLayout,
+  blocks: blocks_lib.BlockStore,
+  block_ids: np.ndarray,
+  questions: Sequence[np.ndarray],
+) -> examples.Batch:
+  """Rows of the reader.
+
+  A question is whole unless not even it fits. Where there is no block, the row is
+  that of an empty one.
+
+  Args:
+    layout: lengths and specials.
+    blocks: where they lie.
+    block_ids: [B, R], -1 for none.
+    questions: [B] token ids of each, without specials.
+
+  Returns:
+    reader_ids, reader_types [B, R, L] int32, reader_mask, reader_block_mask
+    [B, R, L] bool: the tokens of the row and, among them, of the block;
+    reader_valid [B, R] bool, reader_starts [B, R] int32: the row's position of
+    the block's first token.
+
+  Raises:
+    ValueError: for other than B questions.
+  """
+  block_ids = np.asarray(block_ids)
+  if len(questions) != len(block_ids):
+    raise ValueError(
+      f'{len(questions)} questions for {len(block_ids)} rows of blocks.'
+    )
+  shape, room = block_ids.shape, layout.row_length - _SPECIALS
+  tokens, counts = pad(questions, room)
+  repeated = np.repeat(np.arange(shape[0]), shape[1])
+  present = np.where(block_ids >= 0, block_ids, -1).reshape(-1)
+  bodies, body_counts = blocks.gather(present, room)
+  body_counts = np.minimum(body_counts, room - counts[repeated])
+  ids, mask, types = examples.join(
+    layout.specials,
+    layout.row_length,
+    (tokens[repeated], counts[repeated]),
+    (bodies, body_counts),
+  )
+  starts = counts[repeated].astype(np.int32) + 2
+  at = np.arange(layout.row_length) - starts[:, None]
+  rows = {
+    'ids': ids,
+    'types': types,
+    'mask': mask,
+    'block_mask': (at >= 0) & (at < body_counts[:, None]),
+  }
+  return {
+    **{f'reader_{k}': v.reshape(*shape, -1) for k, v in rows.items()},
+    'reader_valid': block_ids >= 0,
+    'reader_starts': starts.reshape(shape),
+  }
+
+
+def token_spans(
+  layout: ReaderLayout,
+  rows: examples.Batch,
+  answers: Sequence[Sequence[np.ndarray]],
+) -> np.ndarray:
+  """Spans of a block whose token ids are those of an answer.
+
+  Args:
+    layout: lengths.
+    rows: see `reader_rows`.
+    answers: [B] token ids of each answer, tokenized alone. Those without tokens
+      or of more than W are nowhere.
+
+  Returns:
+    reader_correct [B, R, W, L] bool.
+  """
+  ids, inside = rows['reader_ids'], rows['reader_block_mask']
+  correct = _no_spans(layout, ids.shape)
+  for i, wanted in enumerate(answers):
+    for answer in wanted:
+      width = len(answer)
+      if not 0 < width <= layout.max_span_width:
+        continue
+      limit = layout.row_length - width + 1
+      # A block is in one piece: both ends inside, all inside.
+      hits = inside[i, :, :limit] & inside[i, :, width - 1 :]
+      for offset, token in enumerate(np.asarray(answer).tolist()):
+        hits &= ids[i, :, offset : limit + offset] == token
+      correct[i, :, width - 1, :limit] |= hits
+  return correct
+
+
+def pattern_spans(
+  layout: ReaderLayout,
+  blocks: blocks_lib.BlockStore,
+  block_ids: np.ndarray,
+  rows: examples.Batch,
+  answers: Sequence[Sequence[str]],
+) -> np.ndarray:
+  """Spans of a block whose text an answer, a regular expression, matches.
+
+  As rule 'regex' of `retrieval.questions.answers` searches: decomposed, without regard to
+  case. A match that covers a token in part covers it; blanks about it are no
+  part of its tokens.
+
+  Args:
+    layout: lengths.
+    blocks: where they lie.
+    block_ids: [B, R], -1 for none.
+    rows: see `reader_rows`.
+    answers: [B] expressions of each question; those that are none match nothing.
+
+  Returns:
+    reader_correct [B, R, W, L] bool.
+  """
+  counts = rows['reader_block_mask'].sum(axis=-1)
+  correct = _no_spans(layout, rows['reader_ids'].shape)
+  for i, wanted in enumerate(answers):
+    for j, block in enumerate(np.asarray(block_ids[i]).tolist()):
+      if block < 0 or not wanted:
+        continue
+      found = _matched_tokens(blocks, block, wanted)
+      widths = found[:, 1] - found[:, 0]
+      fits = (widths > 0) & (widths <= layout.max_span_width)
+      fits &= found[:, 1] <= counts[i, j]
+      starts = found[fits, 0] + rows['reader_starts'][i, j]
+      correct[i, j, widths[fits] - 1, starts] = True
+  return correct
+
+
+def _no_spans(layout: ReaderLayout, shape: tuple[int, ...]) -> np.ndarray:
+  return np.zeros((*shape[:2], layout.max_span_width, shape[2]), bool)
+
+
+def _matched_tokens(
+  blocks: blocks_lib.BlockStore, block: int, wanted: Sequence[str]
+) -> np.ndarray:
+  """First and past-last token of each match in a block's text: [n, 2]."""
+  [text] = blocks.texts([block])
+  decomposed = answers_lib.decompose(text)
+  spans = []
+  for pattern in map(answers_lib.decompose, wanted):
+    compiled = answers_lib.compile_regex(pattern)
+    if compiled is not None:
+      spans += [match.span() for match in compiled.finditer(decomposed)]
+  found = np.asarray([(a, b) for a, b in spans if a < b], np.int64)
+  if not len(found):
+    return np.zeros((0, 2), np.int64)
+  # Where each decomposed character came from, in bytes of the block's text.
+  parts = [len(answers_lib.decompose(character)) for character in text]
+  sizes = [len(character.encode()) for character in text]
+  limits = np.repeat(np.cumsum(sizes), parts)
+  starts = limits - np.repeat(sizes, parts)
+  ids = np.asarray([block])
+  [(first, limit)] = blocks.token_spans(ids).tolist()
+  document, base = int(blocks.documents(ids)[0]), blocks.byte_spans(ids)[0, 0]
+  offsets = blocks.tokens.token_bytes(document)[first:limit] - base
+  return np.stack(
+    [
+      np.searchsorted(offsets[:, 1], starts[found[:, 0]], 'right'),
+      np.searchsorted(offsets[:, 0], limits[found[:, 1] - 1], 'left'),
+    ],
+    axis=1,
+  )
+
+
+def pad(
+  rows: Sequence[Sequence[int] | np.ndarray], room: int
+) -> tuple[np.ndarray, np.ndarray]:
+  """The first tokens of each text: [n, room] int32, and [n] how many."""
+  counts = np.asarray([min(len(row), room) for row in rows], np.int64)
+  tokens = np.zeros((len(counts), room), np.int32)
+  for row, found, count in zip(tokens, rows, counts.tolist(), strict=True):
+    row[:count] = found[:count]
+  return tokens, counts

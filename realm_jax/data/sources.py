@@ -1,0 +1,185 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The sentences of X that are masked (Guu et al. 2020, section 3.4)."""
+
+import dataclasses
+
+import numpy as np
+
+from realm_jax.data import examples
+from realm_jax.data import masking
+from retrieval.store import store
+from retrieval.text import blocks as blocks_lib
+from retrieval.text import chunks as chunks_lib
+from retrieval.text import salient as salient_lib
+
+_LEAST_TOKENS = 4  # of a sentence that random maskers use
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SourceConfig:
+  """What is masked.
+
+  Attributes:
+    masker: 'salient', 'uniform' or 'span'.
+    split: 'train', 'valid' or 'all', by the hash of the document's id.
+    valid_fraction: share of documents held out.
+    labels: names of the salient spans' labels that are used; () for all.
+  """
+
+  masker: str = 'salient'
+  split: str = 'train'
+  valid_fraction: float = 0.0
+  labels: tuple[str, ...] = ()
+
+  def __post_init__(self):
+    if self.masker not in masking.KINDS:
+      raise ValueError(
+        f'masker {self.masker!r}: expected one of {masking.KINDS}.'
+      )
+
+
+class MaskedSentences:
+  """Blocks of X of which one sentence is masked, in random-access order.
+
+  One pass takes every usable block once, and of its spans (or sentences) one at
+  random, as the released code does with its records.
+
+  Attributes:
+    skipped: reason -> spans or sentences that cannot be used.
+  """
+
+  def __init__(
+    self,
+    blocks: blocks_lib.BlockStore,
+    layout: examples.Layout,
+    config: SourceConfig,
+    spans: salient_lib.SalientStore | None = None,
+  ):
+    """Lists what can be masked.
+
+    Args:
+      blocks: of X.
+      layout: lengths of rows.
+      config: what is masked.
+      spans: salient spans of `blocks`; needed by masker 'salient'.
+
+    Raises:
+      ValueError: when nothing can be masked.
+    """
+    self._blocks, self._layout, self._config = blocks, layout, config
+    self._spans_fingerprint = ''
+    self.skipped: dict[str, int] = {}
+    if config.masker == 'salient':
+      if spans is None:
+        raise ValueError("masker 'salient' needs a store of salient spans.")
+      self._spans_fingerprint = spans.fingerprint
+      sentences, self._spans = self._salient_units(spans)
+    else:
+      sentences, self._spans = self._sentence_units(), None
+    sentences, self._spans = self._of_split(sentences, self._spans)
+    self._sentences = sentences
+    unit_blocks = blocks.sentence_blocks(sentences)
+    self._unit_blocks, self._first = np.unique(unit_blocks, return_index=True)
+    self._end = np.append(self._first[1:], len(sentences))
+    if not len(self._unit_blocks):
+      raise ValueError(
+        f'{blocks.path}: nothing to mask for {config} (skipped: '
+        f'{self.skipped}).'
+      )
+
+  def _salient_units(self, spans) -> tuple[np.ndarray, np.ndarray]:
+    """Sentence and relative token span of each usable span."""
+    sentences = np.asarray(spans.sentence[:])
+    found = np.stack([spans.token_start[:], spans.token_limit[:]], axis=1)
+    if self._config.labels:
+      unknown = sorted({*self._config.labels} - {*spans.labels})
+      if unknown:
+        raise ValueError(
+          f'{spans.path}: no spans are labelled {unknown}; the labels are '
+          f'{sorted(spans.labels)}.'
+        )
+      wanted = [spans.labels.index(name) for name in self._config.labels]
+      kept = np.isin(spans.label[:], wanted)
+      sentences, found = sentences[kept], found[kept]
+    relative = found - self._blocks.sentence_tokens(sentences)[:, :1]
+    fits = relative[:, 1] <= self._layout.query_tokens
+    self.skipped['beyond the query length'] = int((~fits).sum())
+    return sentences[fits], relative[fits]
+
+  def _sentence_units(self) -> np.ndarray:
+    ids = np.arange(self._blocks.num_sentences)
+    spans = self._blocks.sentence_tokens(ids)
+    long_enough = spans[:, 1] - spans[:, 0] >= _LEAST_TOKENS
+    self.skipped['short sentence'] = int((~long_enough).sum())
+    return ids[long_enough]
+
+  def _of_split(self, sentences, spans):
+    config, blocks = self._config, self._blocks
+    if config.split == 'all':
+      return sentences, spans
+    hashes = blocks.tokens.id_hash[:]
+    chosen = chunks_lib.in_split(hashes, config.split, config.valid_fraction)
+    kept = chosen[blocks.documents(blocks.sentence_blocks(sentences))]
+    return sentences[kept], None if spans is None else spans[kept]
+
+  def __len__(self) -> int:
+    return len(self._unit_blocks)
+
+  def __getitem__(self, i: int) -> int:
+    return int(i)
+
+  def __repr__(self) -> str:
+    return f'MaskedSentences({self.fingerprint})'
+
+  @property
+  def fingerprint(self) -> str:
+    """Hash of the data and of how they are masked."""
+    return store.fingerprint(
+      [
+        self._blocks.fingerprint,
+        self._spans_fingerprint,
+        dataclasses.asdict(self._config),
+        dataclasses.asdict(self._layout),
+      ]
+    )
+
+  def example(self, i: int, rng: np.random.Generator) -> examples.Batch:
+    """Masks a sentence of the i-th usable block.
+
+    Args:
+      i: number of the block in this source.
+      rng: chooses the span, or the sentence and its tokens.
+
+    Returns:
+      As `examples.mask_sentence`, and origin [] int32 the block, origin_hash []
+      uint64.
+    """
+    low, high = int(self._first[i]), int(self._end[i])
+    unit = low + int(rng.integers(high - low))
+    sentence = int(self._sentences[unit])
+    tokens, counts = self._blocks.gather_sentences(
+      np.asarray([sentence]), self._layout.query_tokens
+    )
+    tokens = tokens[0, : int(counts[0])]
+    positions = self._positions(unit, sentence, len(tokens), rng)
+    origin = int(self._unit_blocks[i])
+    return examples.mask_sentence(self._layout, tokens, positions) | {
+      'origin': np.int32(origin),
+      'origin_hash': np.uint64(self._blocks.hashes(np.asarray([origin]))[0]),
+    }
+
+  def _positions(self, unit, sentence, length, rng) -> np.ndarray:
+    if self._spans is not None:
+      return masking.salient(self._spans[unit][None], rng)
+    if self._config.masker == 'uniform':
+      return masking.uniform(length, rng)
+    return masking.spans(length, rng, self._continues(sentence, length))
+
+  def _continues(self, sentence: int, length: int) -> np.ndarray:
+    """Whether each token begins where the one before it ended."""
+    blocks, ids = self._blocks, np.asarray([sentence])
+    start = int(blocks.sentence_tokens(ids)[0, 0])
+    document = int(blocks.documents(blocks.sentence_blocks(ids))[0])
+    spans = blocks.tokens.token_bytes(document)[start : start + length]
+    return np.append(False, spans[1:, 0] == spans[:-1, 1])

@@ -1,0 +1,94 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Sizes and choices of a REALM (Guu et al. 2020, section 3)."""
+
+import dataclasses
+
+from retrieval.nn import bert
+
+POOLINGS = ('pooler', 'cls', 'mean')
+PROJECTION_INITS = ('normal', 'orthogonal', 'identity')
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RealmConfig:
+  """Two BERTs, and how a text becomes a vector.
+
+  "Released" is what the published checkpoints and their code do, the Hugging
+  Face port too unless named; paper and code differ in places.
+  """
+
+  # Reads queries and blocks; all three BERTs are BERT base in the paper. The
+  # released ones have activation 'gelu_tanh'. Poolers follow from `pooling`.
+  embedder: bert.BertConfig
+  encoder: bert.BertConfig  # reads query and block at once, predicts tokens
+  # One embedder for queries and blocks, as released; two in the paper, where
+  # only W differs by name (W_input, W_doc).
+  share_embedders: bool = True
+  # 'pooler': BERT's tanh layer over [CLS], as released; 'cls': [CLS] itself, as
+  # in the paper; 'mean': over tokens, for starts from Sentence-BERT.
+  pooling: str = 'pooler'
+  projection_size: int = 128  # d of W, released; 0: no projection
+  projection_bias: bool = True  # as released; the paper writes W alone
+  projection_init: str = 'normal'  # 'normal', 'orthogonal' or 'identity'
+  projection_norm: bool = (
+    True  # a LayerNorm follows, as released; none in paper
+  )
+  # Added to the variance: 1e-12 in released checkpoints and the port, 1e-3 in
+  # the published code of ICT.
+  projection_norm_eps: float = 1e-12
+  # Initial gamma; its square sets the size of initial scores. 1 as released.
+  projection_norm_scale: float = 1.0
+  # Dropout of the vector while training: 0.1 in the published code, 0 in the
+  # port.
+  projection_dropout_rate: float = 0.1
+  score_scale: float = 1.0  # times the inner product; 1 in paper and code
+
+  def __post_init__(self):
+    """Checks the fields; gives the BERTs the poolers that are used."""
+    poolers = {'embedder': self.pooling == 'pooler', 'encoder': False}
+    for name, pooler in poolers.items():
+      config = dataclasses.replace(getattr(self, name), pooler=pooler)
+      object.__setattr__(self, name, config)
+    if self.embedder.vocab_size != self.encoder.vocab_size:
+      raise ValueError(
+        'Embedder and encoder read the same tokens, but their vocab_size is '
+        f'{self.embedder.vocab_size} and {self.encoder.vocab_size}.'
+      )
+    for name, known in (
+      ('pooling', POOLINGS),
+      ('projection_init', PROJECTION_INITS),
+    ):
+      if getattr(self, name) not in known:
+        raise ValueError(
+          f'{name} {getattr(self, name)!r}; expected one of {known}.'
+        )
+    if self.projection_size < 0:
+      raise ValueError(
+        f'projection_size={self.projection_size}; expected >= 0.'
+      )
+    if (
+      self.projection_init == 'identity'
+      and self.projection_size != self.embedder.d_model
+    ):
+      raise ValueError(
+        "projection_init 'identity' needs projection_size == embedder.d_model; "
+        f'got {self.projection_size} and {self.embedder.d_model}.'
+      )
+    for name in (
+      'projection_norm_eps',
+      'projection_norm_scale',
+      'score_scale',
+    ):
+      if getattr(self, name) <= 0:
+        raise ValueError(f'{name}={getattr(self, name)}; expected > 0.')
+    if not 0 <= self.projection_dropout_rate < 1:
+      raise ValueError(
+        f'projection_dropout_rate={self.projection_dropout_rate}; expected '
+        '0 <= rate < 1.'
+      )
+
+  @property
+  def vector_size(self) -> int:
+    """Width of the vectors of queries and blocks."""
+    return self.projection_size or self.embedder.d_model

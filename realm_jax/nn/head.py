@@ -1,0 +1,93 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""A masked-language-model head for encoders that come without one.
+
+REALM's encoder starts from a BERT with a trained head (Guu et al. 2020, section
+3.4). Checkpoints such as all-MiniLM-L6-v2 have lost theirs, and a random one takes
+thousands of steps to learn what a least-squares fit finds at once: which token a
+hidden state stands for. The fitted head names the tokens that it sees; to predict
+those that are masked, the encoder only has to learn where to look.
+"""
+
+from collections.abc import Mapping
+import functools
+from typing import Any
+
+import jax
+import numpy as np
+
+from realm_jax.data import examples
+from retrieval.nn import bert
+from retrieval.text import blocks as blocks_lib
+
+_RIDGE = 1.0  # times the mean variance of a hidden state's features
+_SHIFT = 8.0  # lifts the activation's inputs to where it is the identity
+_SCALE = 0.5  # of the final norm: confident, not certain
+_BATCH = 32
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _hidden(config, params, ids, mask):
+  return bert.Bert(config).apply({'params': params}, ids, mask).hidden
+
+
+def _collect(config, params, layout, blocks, ids):
+  """Hidden states of the blocks' tokens, and the tokens."""
+  length = min(layout.block_length, config.max_length)
+  hidden, tokens = [], []
+  for low in range(0, len(ids), _BATCH):
+    found, counts = blocks.gather(ids[low : low + _BATCH], length - 2)
+    rows, mask, _ = examples.join(layout, length, (found, counts))
+    states = np.asarray(_hidden(config, params, rows, mask), np.float64)
+    inside = mask & (rows != layout.cls_id) & (rows != layout.sep_id)
+    hidden.append(states[inside])
+    tokens.append(rows[inside])
+  return np.concatenate(hidden), np.concatenate(tokens)
+
+
+def fit(
+  config: bert.BertConfig,
+  params: Mapping[str, Any],
+  layout: examples.Layout,
+  blocks: blocks_lib.BlockStore,
+  *,
+  num_blocks: int = 512,
+  seed: int = 0,
+) -> dict[str, Any]:
+  """Fits the head that names the tokens of unmasked text.
+
+  A ridge regression from hidden states to centred word embeddings becomes the
+  transform, the tokens' frequencies the output bias.
+
+  Args:
+    config: of the encoder.
+    params: of its `bert.Bert`.
+    layout: specials and lengths.
+    blocks: text to fit on.
+    num_blocks: how many of them.
+    seed: chooses them.
+
+  Returns:
+    Parameters of `bert.MlmHead`, numpy float32.
+  """
+  rng = np.random.default_rng(seed)
+  count = min(num_blocks, blocks.num_blocks)
+  ids = np.sort(rng.choice(blocks.num_blocks, count, replace=False))
+  hidden, tokens = _collect(config, params, layout, blocks, ids)
+  table = np.asarray(params['embeddings']['word']['embedding'], np.float64)
+  wanted = (table - table.mean(axis=0))[tokens]
+  mean = hidden.mean(axis=0)
+  centred = hidden - mean
+  gram = centred.T @ centred
+  ridge = _RIDGE * np.trace(gram) / len(gram) / np.sqrt(len(centred))
+  kernel = np.linalg.solve(gram + ridge * np.eye(len(gram)), centred.T @ wanted)
+  kernel /= (centred @ kernel).std()  # units in which the activation is linear
+  frequencies = np.bincount(tokens, minlength=len(table)) + 0.1
+  bias = np.log(frequencies / frequencies.sum())
+  size = len(kernel)
+  arrays = {
+    'transform': {'kernel': kernel, 'bias': _SHIFT - mean @ kernel},
+    'norm': {'norm': {'scale': np.full(size, _SCALE), 'bias': np.zeros(size)}},
+    'bias': bias - bias.mean(),
+  }
+  return jax.tree.map(lambda x: np.asarray(x, np.float32), arrays)

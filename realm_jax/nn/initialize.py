@@ -1,0 +1,305 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Where a REALM starts: BERT checkpoints, a trained retriever, or at random.
+
+Guu et al. 2020, section 3.4: the embedders start from the inverse cloze task, the
+encoder from BERT.
+"""
+
+from collections.abc import Collection
+from collections.abc import Mapping
+import os
+from typing import Any
+
+from absl import logging
+from flax import linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from realm_jax.nn import config as config_lib
+from realm_jax.nn import realm as model_lib
+from retrieval.nn import bert
+from retrieval.nn import bert_checkpoint
+
+Path = str | os.PathLike
+EMBEDDERS = ('embedder', 'query_embedder', 'block_embedder')
+# Part of the model -> method of `model.Realm` that touches only its parameters.
+PARTS = {
+  'all': '__call__',
+  'embedder': 'relevance_scores',  # ICT
+  'encoder': 'token_logits',  # masked language modelling
+}
+# What must agree; numbers of layers and positions may be smaller here.
+_SAME = ('vocab_size', 'd_model', 'd_ff', 'num_heads', 'type_vocab_size')
+_SIMILAR = ('activation', 'layer_norm_eps')
+
+
+def random_params(
+  key: jax.Array,
+  config: config_lib.RealmConfig,
+  *,
+  parts: str = 'all',
+) -> dict:
+  """Parameters at random, boxed with their logical axes.
+
+  Args:
+    key: randomness.
+    config: of the model.
+    parts: of `PARTS`.
+
+  Returns:
+    The tree of `model.Realm`.
+  """
+  ids = jnp.zeros((1, 1, 2), jnp.int32)
+  rows = {'ids': ids, 'mask': ids == 0, 'types': ids}
+  batch = {f'candidate_{name}': x for name, x in rows.items()}
+  batch |= {f'joint_{name}': x for name, x in rows.items()}
+  batch |= {f'query_{name}': rows[name][0] for name in ('ids', 'mask')}
+  batch |= {f'mlm_{name}': ids[0] for name in ('positions', 'targets')}
+  model = model_lib.Realm(config)
+  return model.init(key, batch, method=PARTS[parts])['params']
+
+
+def init_params(
+  key: jax.Array,
+  config: config_lib.RealmConfig,
+  *,
+  embedder: Path | None = None,
+  encoder: Path | None = None,
+  retriever: Mapping[str, Any] | None = None,
+  reader: Mapping[str, Any] | None = None,
+  parts: str = 'all',
+) -> dict:
+  """Initial parameters, boxed with their logical axes.
+
+  Args:
+    key: randomness of what nothing else gives.
+    config: of the model.
+    embedder: folder of the BERT that the embedders start from, in the layout of
+      `bert_checkpoint`; empty or None is at random.
+    encoder: likewise for the encoder.
+    retriever: parameters of a Realm or of ICT, whose embedders these ones start
+      from; they go before `embedder`.
+    reader: parameters of a Realm or of masked language modelling, whose encoder
+      this one is; they go before `encoder`.
+    parts: of `PARTS`.
+
+  Returns:
+    The tree of `model.Realm`.
+
+  Raises:
+    ValueError: naming everything in a source that does not fit.
+  """
+  if parts not in PARTS:
+    raise ValueError(f'parts {parts!r}: expected one of {sorted(PARTS)}.')
+  random = jax.jit(random_params, static_argnums=1, static_argnames='parts')
+  params = random(key, config, parts=parts)
+  start, trained = {}, []
+  if parts != 'encoder':
+    if retriever is not None:
+      start |= trained_embedders(retriever, config)
+      trained += start
+    elif embedder:
+      start |= load_embedders(embedder, config)
+  if parts != 'embedder':
+    if reader is not None:
+      start['encoder'] = trained_encoder(reader)
+      trained.append('encoder')
+    elif encoder:
+      start['encoder'] = load_encoder(encoder, config.encoder)
+  return replace(params, start, whole=trained)
+
+
+def load_embedders(path: Path, config: config_lib.RealmConfig) -> dict:
+  """The embedders' BERTs from a checkpoint.
+
+  Args:
+    path: folder of the checkpoint.
+    config: of the model.
+
+  Returns:
+    Part of the parameters of `model.Realm`: each embedder's BERT, without the
+    projection. Without the pooler, too, where the checkpoint has none.
+
+  Raises:
+    ValueError: naming everything that does not fit.
+  """
+  found, params = bert_checkpoint.load_bert(path)
+  params = _cut(params, found, config.embedder, path)
+  if config.embedder.pooler and not found.pooler:
+    logging.info('%s has no pooler: it starts at random.', path)
+  return {name: {'bert': params} for name in _names(config)}
+
+
+def load_encoder(path: Path, config: bert.BertConfig) -> dict:
+  """The encoder from a checkpoint.
+
+  Args:
+    path: folder of the checkpoint.
+    config: of the encoder.
+
+  Returns:
+    Parameters of `model.Encoder`; without the head, where the checkpoint has
+    none.
+
+  Raises:
+    ValueError: naming everything that does not fit.
+  """
+  found, params, head = bert_checkpoint.load_mlm(path)
+  params = {'bert': _cut(params, found, config, path)}
+  if head is None:
+    logging.info(
+      '%s has no masked-language-model head: the transform and the bias of the '
+      'head start at random, its matrix is the word embeddings.',
+      path,
+    )
+    return params
+  return params | {'mlm_head': head}
+
+
+def trained_embedders(
+  params: Mapping[str, Any], config: config_lib.RealmConfig
+) -> dict:
+  """The embedders of a trained Realm or ICT, with their projections.
+
+  Args:
+    params: of the trained model, boxed or not.
+    config: of the model that starts. If it has two embedders, one that was
+      shared starts both.
+
+  Returns:
+    Part of the parameters of `model.Realm`.
+
+  Raises:
+    ValueError: if there is no embedder, or two where one is wanted.
+  """
+  there = [name for name in EMBEDDERS if name in params]
+  wanted = _names(config)
+  if there not in (['embedder'], list(wanted)):
+    raise ValueError(
+      f'The trained parameters have {there or sorted(params)}, expected '
+      f'{" and ".join(wanted)}, or embedder, which starts both.'
+    )
+  source = {name: name if name in there else 'embedder' for name in wanted}
+  return {name: nn.unbox(params[source[name]]) for name in wanted}
+
+
+def trained_encoder(params: Mapping[str, Any]) -> dict:
+  """The encoder of a trained model, with its head.
+
+  Args:
+    params: of a Realm or of masked language modelling, boxed or not.
+
+  Returns:
+    Parameters of `model.Encoder`.
+
+  Raises:
+    ValueError: if there is none.
+  """
+  if 'encoder' not in params:
+    raise ValueError(
+      f'The trained parameters have {sorted(params)}, expected an encoder.'
+    )
+  return nn.unbox(params['encoder'])
+
+
+def replace(
+  params: Any, start: Mapping[str, Any], whole: Collection[str] = ()
+) -> Any:
+  """Puts loaded arrays into a tree of parameters.
+
+  Args:
+    params: nested dicts; leaves may be boxed.
+    start: part of such a tree, unboxed.
+    whole: paths of keys joined by '/', under which no array may be left as it
+      is.
+
+  Returns:
+    `params` with the leaves of `start`, in the same boxes and dtypes.
+
+  Raises:
+    ValueError: naming every array that is missing, without a place or of
+      another shape.
+  """
+  paths = jax.tree_util.tree_leaves_with_path(start)
+  loaded = {
+    jax.tree_util.keystr(k, simple=True, separator='/'): v for k, v in paths
+  }
+  problems = []
+
+  def leaf(path, old):
+    name = jax.tree_util.keystr(path, simple=True, separator='/')
+    boxed = isinstance(old, nn.meta.AxisMetadata)
+    here = old.unbox(apply_constraint=False) if boxed else old
+    new = loaded.pop(name, None)
+    if new is None:
+      if any(name.startswith(f'{part}/') for part in whole):
+        problems.append(f'there is no {name}')
+      return old
+    if np.shape(new) != here.shape:
+      problems.append(
+        f'{name} has shape {np.shape(new)}, expected {here.shape}'
+      )
+      return old
+    new = jnp.asarray(new, here.dtype)
+    return old.replace_boxed(new) if boxed else new
+
+  result = jax.tree_util.tree_map_with_path(
+    leaf, params, is_leaf=lambda x: isinstance(x, nn.meta.AxisMetadata)
+  )
+  problems += [f'the model has no {name}' for name in sorted(loaded)]
+  if problems:
+    raise ValueError(f'Parameters to start from: {"; ".join(problems)}.')
+  return result
+
+
+def embedders(shared: bool) -> tuple[str, ...]:
+  """Names at the top of the parameters: of one embedder, or of two."""
+  return EMBEDDERS[:1] if shared else EMBEDDERS[1:]
+
+
+def _names(config: config_lib.RealmConfig) -> tuple[str, ...]:
+  return embedders(config.share_embedders)
+
+
+def _cut(
+  params: dict, found: bert.BertConfig, config: bert.BertConfig, path: Path
+) -> dict:
+  """What a smaller BERT takes of a checkpoint: the first layers, positions.
+
+  The pooler is left out where the configuration has none.
+  """
+  problems = [
+    f'{name} is {getattr(found, name)}, expected {getattr(config, name)}'
+    for name in _SAME
+    if getattr(found, name) != getattr(config, name)
+  ] + [
+    f'{name} is {getattr(found, name)}, expected at least '
+    f'{getattr(config, name)}'
+    for name in ('num_layers', 'max_length')
+    if getattr(found, name) < getattr(config, name)
+  ]
+  if problems:
+    raise ValueError(f'{path}: {"; ".join(problems)}.')
+  for name in _SIMILAR:
+    theirs, ours = getattr(found, name), getattr(config, name)
+    if theirs != ours:
+      logging.warning(
+        '%s was trained with %s %s, but is run with %s.',
+        *(path, name, theirs, ours),
+      )
+  if config.num_layers < found.num_layers:
+    logging.info(
+      '%s: the first %d of %d layers are used.',
+      *(path, config.num_layers, found.num_layers),
+    )
+  left_out = {
+    f'layer_{i}' for i in range(config.num_layers, found.num_layers)
+  } | (set() if config.pooler else {'pooler'})
+  params = {k: v for k, v in params.items() if k not in left_out}
+  positions = params['embeddings']['position']['embedding']
+  embeddings = params['embeddings'] | {
+    'position': {'embedding': positions[: config.max_length]}
+  }
+  return params | {'embeddings': embeddings}

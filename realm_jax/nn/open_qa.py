@@ -1,0 +1,355 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Open-domain question answering: the retriever, and a reader that marks spans.
+
+Guu et al. 2020, section 4.2, by the model of ORQA (Lee et al. 2019, section 4):
+blocks are retrieved by the inner product with the question, the reader scores every
+short span of the best of them, and both scores add up.
+
+Dimension key: B questions, C retriever beam, R reader beam, L reader row, W
+widest span, n rows, S span hidden, D model width.
+"""
+
+from collections.abc import Mapping
+import dataclasses
+import os
+from typing import Any
+
+from flax import linen as nn
+import jax
+from jax import numpy as jnp
+from jaxtyping import Array
+from jaxtyping import Bool
+from jaxtyping import Float
+from jaxtyping import Int
+
+from realm_jax.nn import config as config_lib
+from realm_jax.nn import initialize
+from realm_jax.nn import realm as model_lib
+from retrieval.nn import bert
+from retrieval.nn import dropout
+from retrieval.nn import partitioning
+
+Path = str | os.PathLike
+# Added to the score of a span with a token outside of the block, as released.
+OUTSIDE = -1e4
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OpenQaConfig:
+  """A retriever and the head of the reader; the defaults are ORQA's."""
+
+  # The embedders as of REALM; `encoder` is the reader's BERT.
+  realm: config_lib.RealmConfig
+  span_hidden_size: int = 256  # S, of a span's representation
+  max_span_width: int = 10  # W, tokens
+  # Added to the variance by the span's LayerNorm: 1e-3 as released.
+  span_norm_eps: float = 1e-3
+  span_dropout_rate: float = 0.0  # on the span's representation; none released
+
+  def __post_init__(self):
+    """Checks the fields."""
+    for name in ('span_hidden_size', 'max_span_width', 'span_norm_eps'):
+      if getattr(self, name) <= 0:
+        raise ValueError(f'{name}={getattr(self, name)}; expected > 0.')
+    if not 0 <= self.span_dropout_rate < 1:
+      raise ValueError(
+        f'span_dropout_rate={self.span_dropout_rate}; expected 0 <= rate < 1.'
+      )
+
+
+def _score_width(
+  reader: 'SpanReader',
+  starts: jax.Array,
+  ends: jax.Array,
+  width: int,
+  train: bool,
+) -> jax.Array:
+  """[n, L, S] and [n, L + W - 1, S] to [n, L]: spans that end `width` later."""
+  ends = ends[:, width : width + starts.shape[1]]
+  x = reader.span_norm(jax.nn.relu(starts + ends))
+  return reader.span_score(reader.dropout(x, train))[..., 0]
+
+
+class SpanReader(nn.Module):
+  """BERT over question and block, and a score of every short span of it."""
+
+  config: OpenQaConfig
+
+  def setup(self):
+    """BERT, a projection of both ends of a span, a norm and a score."""
+    config = self.config
+    encoder = config.realm.encoder
+    # In float32 as are the scores: next to BERT it costs next to nothing.
+    exact = dataclasses.replace(encoder, dtype=jnp.float32)
+    constant = nn.initializers.constant
+    self.bert = bert.Bert(encoder)
+    self.span_projection = bert.Dense(
+      exact, 2 * config.span_hidden_size, ('embed', None)
+    )
+    self.span_norm = nn.LayerNorm(
+      epsilon=config.span_norm_eps,
+      dtype=jnp.float32,
+      param_dtype=encoder.param_dtype,
+      use_fast_variance=False,
+      scale_init=partitioning.partitioned(constant(1.0), None),
+      bias_init=partitioning.partitioned(constant(0.0), None),
+    )
+    self.span_score = bert.Dense(exact, 1, (None, None))
+    self.dropout = dropout.Dropout(config.span_dropout_rate)
+
+  def __call__(
+    self,
+    ids: Int[Array, 'n l'],
+    mask: Bool[Array, 'n l'],
+    type_ids: Int[Array, 'n l'],
+    block_mask: Bool[Array, 'n l'],
+    *,
+    train: bool = False,
+  ) -> Float[Array, 'n w l']:
+    """Scores spans.
+
+    Args:
+      ids: [n, L] int32. `[CLS] question [SEP] block [SEP]`.
+      mask: [n, L] bool. False at padding.
+      type_ids: [n, L] int32. 1 on the block and its [SEP].
+      block_mask: [n, L] bool. True on the block alone: where answers are.
+      train: whether dropout is on (needs the 'dropout' random stream).
+
+    Returns:
+      [n, W, L] float32. [w, s] is the span of the w + 1 tokens s to s + w;
+      lowered by 1e4 where it begins or ends outside of the block or the row.
+    """
+    hidden = self.bert(ids, mask, type_ids, train=train).hidden
+    both = self.span_projection(hidden.astype(jnp.float32))
+    starts, ends = jnp.split(both, 2, axis=-1)
+    length, widths = ids.shape[1], range(self.config.max_span_width)
+    # Beyond the row nothing is inside of the block.
+    beyond = (0, len(widths) - 1)
+    ends = jnp.pad(ends, ((0, 0), beyond, (0, 0)))
+    last = jnp.pad(block_mask, ((0, 0), beyond))
+    # One width after the other, made again in the backward pass: nothing of
+    # [n, W, L, S] is ever held.
+    score = nn.remat(_score_width, static_argnums=(3, 4))
+    scores = [score(self, starts, ends, w, train) for w in widths]
+    inside = [block_mask & last[:, w : w + length] for w in widths]
+    inside = jnp.stack(inside, axis=1)
+    return jnp.stack(scores, axis=1) + jnp.where(inside, 0.0, OUTSIDE)
+
+
+class BeamRetriever(model_lib.Retriever):
+  """A retriever whose blocks were found, as vectors, by a search.
+
+  Subclasses' configurations have a field `realm`.
+  """
+
+  config: Any
+
+  @property
+  def retriever_config(self) -> config_lib.RealmConfig:
+    """What the embedders are made by."""
+    return self.config.realm
+
+  def beam_scores(
+    self, batch: Mapping[str, jax.Array], *, train: bool = False
+  ) -> Float[Array, 'B C']:
+    """Retriever logits of a beam with the question embedded anew.
+
+    Args:
+      batch: question_ids, question_mask [B, Q]; beam_vectors [B, C, d], which
+        are constants; beam_valid [B, C]; reader_valid [B, R]. Where there are
+        block_ids, block_mask and block_types [B, R, T], the first R blocks are
+        embedded anew, too, with a gradient. Where there are beam_scores [B, C]
+        in place of vectors, those of a search by words, they are the logits.
+      train: whether dropout is on.
+
+    Returns:
+      [B, C] float32; anything finite where there is no block.
+
+    Raises:
+      ValueError: if the reader's beam is wider than the retriever's.
+    """
+    beam, read = batch['beam_valid'].shape[1], batch['reader_valid'].shape[1]
+    if beam < read:
+      raise ValueError(
+        f'The reader reads {read} blocks of a beam of {beam}; expected at least '
+        f'{read}.'
+      )
+    if 'beam_scores' in batch:
+      return batch['beam_scores']
+    queries = self.embed_queries(
+      batch['question_ids'], batch['question_mask'], train=train
+    )
+    # Whatever stands where there is no block: 0, so no gradient is NaN.
+    vectors = jnp.where(
+      batch['beam_valid'][..., None],
+      batch['beam_vectors'].astype(jnp.float32),
+      0.0,
+    )
+    scores = self.score(queries, jax.lax.stop_gradient(vectors))
+    if 'block_ids' not in batch:
+      return scores
+    names = ('block_ids', 'block_mask', 'block_types')
+    rows = (model_lib.fold(batch[name]) for name in names)
+    fresh = self.embed_blocks(*rows, train=train)
+    fresh = fresh.reshape(*batch['block_ids'].shape[:2], -1)
+    fresh = jnp.where(
+      batch['reader_valid'], self.score(queries, fresh), scores[:, :read]
+    )
+    return jnp.concatenate([fresh, scores[:, read:]], axis=1)
+
+
+class OpenQa(BeamRetriever):
+  """Retriever and reader."""
+
+  config: OpenQaConfig
+
+  def setup(self):
+    """The embedders and the reader."""
+    super().setup()
+    self.reader = SpanReader(self.config)
+
+  def read(
+    self,
+    ids: Int[Array, 'n l'],
+    mask: Bool[Array, 'n l'],
+    type_ids: Int[Array, 'n l'],
+    block_mask: Bool[Array, 'n l'],
+    *,
+    train: bool = False,
+  ) -> Float[Array, 'n w l']:
+    """Scores the spans of rows; see `SpanReader`."""
+    return self.reader(ids, mask, type_ids, block_mask, train=train)
+
+  def read_beam(
+    self, batch: Mapping[str, jax.Array], *, train: bool = False
+  ) -> Float[Array, 'B R W L']:
+    """Scores the spans of a batch: reader_ids, _mask, _types, _block_mask."""
+    names = ('ids', 'mask', 'types', 'block_mask')
+    rows = (model_lib.fold(batch[f'reader_{name}']) for name in names)
+    scores = self.read(*rows, train=train)
+    return scores.reshape(*batch['reader_ids'].shape[:2], *scores.shape[1:])
+
+  def __call__(
+    self, batch: Mapping[str, jax.Array], *, train: bool = False
+  ) -> tuple[Float[Array, 'B C'], Float[Array, 'B R W L']]:
+    """Retriever logits and span scores of a batch, not yet added."""
+    return (
+      self.beam_scores(batch, train=train),
+      self.read_beam(batch, train=train),
+    )
+
+
+def random_params(key: jax.Array, config: OpenQaConfig) -> dict:
+  """Parameters at random, boxed with their logical axes.
+
+  Args:
+    key: randomness.
+    config: of the model.
+
+  Returns:
+    The tree of `OpenQa`.
+  """
+  return OpenQa(config).init(key, tiny_batch(config.realm))['params']
+
+
+def tiny_batch(config: config_lib.RealmConfig) -> dict[str, jax.Array]:
+  """A batch of one question and one block, to initialise with."""
+  ids = jnp.zeros((1, 2), jnp.int32)
+  rows = {'ids': ids, 'mask': ids == 0, 'types': ids, 'block_mask': ids == 0}
+  blocks = {k: v[:, None] for k, v in rows.items()}
+  return {
+    'beam_vectors': jnp.zeros((1, 1, config.vector_size)),
+    'beam_valid': jnp.ones((1, 1), bool),
+    'reader_valid': jnp.ones((1, 1), bool),
+    **{f'question_{name}': rows[name] for name in ('ids', 'mask')},
+    **{f'reader_{name}': x for name, x in blocks.items()},
+    **{f'block_{name}': blocks[name] for name in ('ids', 'mask', 'types')},
+  }
+
+
+def init_params(
+  key: jax.Array,
+  config: OpenQaConfig,
+  *,
+  embedder: Path | None = None,
+  encoder: Path | Mapping[str, Any] | None = None,
+  retriever: Mapping[str, Any] | None = None,
+  reader: Mapping[str, Any] | None = None,
+) -> dict:
+  """Initial parameters, boxed with their logical axes.
+
+  The paper starts from a pre-trained REALM: it is `retriever` and `encoder`.
+
+  Args:
+    key: randomness of what nothing else gives: the head of the reader, always
+      unless there is `reader`.
+    config: of the model.
+    embedder: folder of the BERT that the embedders start from, in the layout of
+      `bert_checkpoint`; empty or None is at random.
+    encoder: likewise for the reader's BERT, or parameters of a Realm or of
+      masked language modelling, whose encoder's BERT it is.
+    retriever: parameters of a Realm, of ICT or of an OpenQa, whose embedders
+      these ones start from; they go before `embedder`.
+    reader: parameters of an OpenQa, whose reader this one is; its embedders, if
+      it has some, are taken, too, unless there is `retriever`. It goes before
+      `encoder`.
+
+  Returns:
+    The tree of `OpenQa`.
+
+  Raises:
+    ValueError: naming everything in a source that does not fit.
+  """
+  params = jax.jit(random_params, static_argnums=1)(key, config)
+  if reader is not None:
+    if 'reader' not in reader:
+      raise ValueError(
+        f'The trained parameters have {sorted(reader)}, expected a reader.'
+      )
+    if retriever is None and len(reader) > 1:
+      retriever = reader
+    start = {'reader': nn.unbox(reader['reader'])}
+    whole = ['reader']
+  else:
+    start, whole = start_bert(encoder, config.realm.encoder, 'reader')
+  embedders, trained = start_embedders(embedder, retriever, config.realm)
+  return initialize.replace(params, start | embedders, whole=whole + trained)
+
+
+def start_bert(
+  source: Path | Mapping[str, Any] | None, config: bert.BertConfig, name: str
+) -> tuple[dict, list[str]]:
+  """The BERT under a head, from a checkpoint or a trained encoder.
+
+  Args:
+    source: see `encoder` of `init_params`.
+    config: of the BERT.
+    name: of the module that holds it.
+
+  Returns:
+    Part of the parameters, and the path of what must be whole.
+
+  Raises:
+    ValueError: if there is no encoder, or naming everything that does not fit.
+  """
+  if source is None or source == '':
+    return {}, []
+  if isinstance(source, Mapping):
+    params = initialize.trained_encoder(source)['bert']
+    return {name: {'bert': params}}, [f'{name}/bert']
+  return {name: {'bert': initialize.load_encoder(source, config)['bert']}}, []
+
+
+def start_embedders(
+  checkpoint: Path | None,
+  retriever: Mapping[str, Any] | None,
+  config: config_lib.RealmConfig,
+) -> tuple[dict, list[str]]:
+  """The embedders; arguments as of `init_params`, results of `start_bert`."""
+  if retriever is not None:
+    start = initialize.trained_embedders(retriever, config)
+    return start, sorted(start)
+  if checkpoint:
+    return initialize.load_embedders(checkpoint, config), []
+  return {}, []

@@ -1,0 +1,365 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""REALM: neural retriever and knowledge-augmented encoder.
+
+Guu et al. 2020, section 3.2. The retriever scores blocks against a query; the
+encoder reads the query joined with one block and predicts the masked tokens.
+
+Dimension key: B queries, K candidate blocks, Q query length, T block length,
+J joint length, M masked positions, E embedding width, D model width, V
+vocabulary.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from flax import linen as nn
+from flax import struct
+import jax
+from jax import numpy as jnp
+from jaxtyping import Array
+from jaxtyping import Bool
+from jaxtyping import Float
+from jaxtyping import Int
+
+from realm_jax.nn import config as config_lib
+from retrieval.nn import bert
+from retrieval.nn import dropout
+from retrieval.nn import embedders
+from retrieval.nn import partitioning
+
+
+@struct.dataclass
+class RealmOutput:
+  """What the model says of a batch.
+
+  Attributes:
+    scores: [B, K] float32. Relevance scores f(x, z), before any softmax.
+    gold_log_probs: [B, K, M] float32. log p(y_m | z, x) of the masked tokens,
+      in nats; meaningless where a position is no target.
+    best_log_probs: [B, K, M] float32. The highest log-probability of any token.
+    best_tokens: [B, K, M] int32. The token that has it.
+  """
+
+  scores: jax.Array
+  gold_log_probs: jax.Array
+  best_log_probs: jax.Array
+  best_tokens: jax.Array
+
+
+def _identity(key, shape, dtype):
+  del key
+  return jnp.eye(*shape, dtype=dtype)
+
+
+def _projection_init(config: config_lib.RealmConfig):
+  if config.projection_init == 'orthogonal':
+    return nn.initializers.orthogonal()
+  if config.projection_init == 'identity':
+    return _identity
+  return nn.initializers.truncated_normal(config.embedder.initializer_range)
+
+
+class Embedder(nn.Module):
+  """BERT, pooled, projected and normalised to one vector a text."""
+
+  config: config_lib.RealmConfig
+
+  def setup(self):
+    """BERT and, each where the configuration has it, projection and norm."""
+    config = self.config
+    width_axis = None if config.projection_size else 'embed'
+    param_dtype = config.embedder.param_dtype
+    constant = nn.initializers.constant
+    self.bert = bert.Bert(config.embedder)
+    if config.projection_size:
+      # In float32 as are the scores: one row a text costs next to nothing.
+      self.projection = nn.Dense(
+        config.projection_size,
+        use_bias=config.projection_bias,
+        dtype=jnp.float32,
+        param_dtype=param_dtype,
+        kernel_init=partitioning.partitioned(
+          _projection_init(config), 'embed', None
+        ),
+        bias_init=partitioning.partitioned(constant(0.0), None),
+      )
+    if config.projection_norm:
+      self.projection_norm = nn.LayerNorm(
+        epsilon=config.projection_norm_eps,
+        dtype=jnp.float32,
+        param_dtype=param_dtype,
+        use_fast_variance=False,
+        scale_init=partitioning.partitioned(
+          constant(config.projection_norm_scale), width_axis
+        ),
+        bias_init=partitioning.partitioned(constant(0.0), width_axis),
+      )
+    self.dropout = dropout.Dropout(config.projection_dropout_rate)
+
+  def __call__(
+    self,
+    ids: Int[Array, 'b l'],
+    mask: Bool[Array, 'b l'],
+    type_ids: Int[Array, 'b l'] | None = None,
+    *,
+    train: bool = False,
+  ) -> Float[Array, 'b e']:
+    """Embeds queries or blocks.
+
+    Args:
+      ids: [b, l] int32. `[CLS] query [SEP]` or `[CLS] title [SEP] body [SEP]`.
+      mask: [b, l] bool. False at padding.
+      type_ids: [b, l] int32. 1 on a block's body and its [SEP]; None is all 0.
+      train: whether dropout is on (needs the 'dropout' random stream).
+
+    Returns:
+      [b, config.vector_size] float32.
+    """
+    config = self.config
+    # Of [CLS] alone, the last layer costs a sixth.
+    first = None if config.pooling == 'mean' else jnp.zeros_like(ids[:, :1])
+    out = self.bert(ids, mask, type_ids, first, train=train)
+    if config.pooling == 'pooler':
+      x = out.pooled
+    elif config.pooling == 'cls':
+      x = out.hidden[:, 0]
+    else:
+      x = embedders.mean_pool(out.hidden, mask)
+    x = x.astype(jnp.float32)
+    if config.projection_size:
+      x = self.projection(x)
+    if config.projection_norm:
+      x = self.projection_norm(x)
+    x = partitioning.constrain(x, 'batch', None)
+    return self.dropout(x, train)
+
+
+class Encoder(nn.Module):
+  """BERT under a masked-language-model head at given positions.
+
+  The parameters are those of `bert.BertForMaskedLm`.
+  """
+
+  config: bert.BertConfig
+
+  def setup(self):
+    """Encoder and head."""
+    self.bert = bert.Bert(self.config)
+    self.mlm_head = bert.MlmHead(self.config)
+
+  def __call__(
+    self,
+    ids: Int[Array, 'b l'],
+    mask: Bool[Array, 'b l'],
+    type_ids: Int[Array, 'b l'] | None,
+    positions: Int[Array, 'b m'],
+    *,
+    train: bool = False,
+  ) -> Float[Array, 'b m v']:
+    """Predicts tokens.
+
+    Args:
+      ids: [b, l] int32. `[CLS] query [SEP] body [SEP]`.
+      mask: [b, l] bool. False at padding.
+      type_ids: [b, l] int32. 1 on the body and its [SEP]; None is all 0.
+      positions: [b, m] int32. Where to predict; the last layer and the head, the
+        largest matrix of all, are applied nowhere else.
+      train: whether dropout is on (needs the 'dropout' random stream).
+
+    Returns:
+      [b, m, vocab_size] float32 logits.
+    """
+    out = self.bert(ids, mask, type_ids, positions, train=train)
+    logits = self.mlm_head(out.hidden, self.bert.embeddings.word.embedding)
+    return partitioning.constrain(logits, 'batch', None, 'vocab')
+
+
+def fold(x: jax.Array) -> jax.Array:
+  """[B, K, ...] -> [B K, ...]: candidates are rows of the batch."""
+  return x.reshape(-1, *x.shape[2:])
+
+
+def embed_pairs(
+  model: nn.Module,
+  params: Any,
+  train: bool,
+  batch: Mapping[str, jax.Array],
+  key: jax.Array | None,
+) -> tuple[jax.Array, jax.Array]:
+  """Embeds queries and blocks, each side with dropout of its own.
+
+  Args:
+    model: has `embed_queries` and `embed_blocks`, as `Realm`.
+    params: its parameters.
+    train: whether dropout acts.
+    batch: query_ids, query_mask [B, Q]; block_ids, block_mask, block_types
+      [B, ..., T].
+    key: of dropout.
+
+  Returns:
+    [B, d] and [B, ..., d].
+  """
+
+  def embed(method, arrays, index):
+    return model.apply(
+      {'params': params},
+      *arrays,
+      train=train,
+      method=method,
+      rngs={'dropout': jax.random.fold_in(key, index)} if train else None,
+    )
+
+  rows = [batch[f'block_{name}'] for name in ('ids', 'mask', 'types')]
+  flat = [x.reshape(-1, x.shape[-1]) for x in rows]
+  queries = embed('embed_queries', [batch['query_ids'], batch['query_mask']], 0)
+  blocks = embed('embed_blocks', flat, 1)
+  return queries, blocks.reshape(*rows[0].shape[:-1], -1)
+
+
+class Retriever(nn.Module):
+  """One embedder or two, and the scores of blocks.
+
+  A method may be applied alone: embedding blocks for an index needs no query.
+  """
+
+  config: config_lib.RealmConfig
+
+  @property
+  def retriever_config(self) -> config_lib.RealmConfig:
+    """What the embedders are made by; of the whole model where it is larger."""
+    return self.config
+
+  def setup(self):
+    """The embedders."""
+    config = self.retriever_config
+    if config.share_embedders:
+      self.embedder = Embedder(config)
+    else:
+      self.query_embedder = Embedder(config)
+      self.block_embedder = Embedder(config)
+
+  def embed_queries(
+    self,
+    ids: Int[Array, 'b l'],
+    mask: Bool[Array, 'b l'],
+    *,
+    train: bool = False,
+  ) -> Float[Array, 'b e']:
+    """Embed_input(x); arguments as for `Embedder`."""
+    shared = self.retriever_config.share_embedders
+    embedder = self.embedder if shared else self.query_embedder
+    return embedder(ids, mask, train=train)
+
+  def embed_blocks(
+    self,
+    ids: Int[Array, 'b l'],
+    mask: Bool[Array, 'b l'],
+    type_ids: Int[Array, 'b l'] | None = None,
+    *,
+    train: bool = False,
+  ) -> Float[Array, 'b e']:
+    """Embed_doc(z); arguments as for `Embedder`."""
+    shared = self.retriever_config.share_embedders
+    embedder = self.embedder if shared else self.block_embedder
+    return embedder(ids, mask, type_ids, train=train)
+
+  def score(
+    self, queries: Float[Array, 'b e'], candidates: Float[Array, 'b k e']
+  ) -> Float[Array, 'b k']:
+    """Inner products of each query with its own candidates, scaled."""
+    scores = jnp.einsum(
+      'be,bke->bk', queries, candidates, precision=jax.lax.Precision.HIGHEST
+    )
+    return self.retriever_config.score_scale * scores
+
+
+class Realm(Retriever):
+  """Retriever and encoder."""
+
+  def setup(self):
+    """The embedders and the encoder."""
+    super().setup()
+    self.encoder = Encoder(self.config.encoder)
+
+  def relevance_scores(
+    self, batch: Mapping[str, jax.Array], *, train: bool = False
+  ) -> Float[Array, 'b k']:
+    """Scores a batch's candidates; see `__call__`."""
+    queries = self.embed_queries(
+      batch['query_ids'], batch['query_mask'], train=train
+    )
+    names = ('candidate_ids', 'candidate_mask', 'candidate_types')
+    blocks = self.embed_blocks(*(fold(batch[x]) for x in names), train=train)
+    shape = (*batch['candidate_ids'].shape[:2], self.config.vector_size)
+    return self.score(queries, blocks.reshape(shape))
+
+  def encode(
+    self,
+    joint_ids: Int[Array, 'b l'],
+    joint_mask: Bool[Array, 'b l'],
+    joint_types: Int[Array, 'b l'] | None,
+    positions: Int[Array, 'b m'],
+    *,
+    train: bool = False,
+  ) -> Float[Array, 'b m v']:
+    """Log-probabilities of every token at given positions.
+
+    Args:
+      joint_ids: [b, l] int32. A query joined with a block; see `Encoder`.
+      joint_mask: [b, l] bool. False at padding.
+      joint_types: [b, l] int32. Segments.
+      positions: [b, m] int32. Where to predict.
+      train: whether dropout is on.
+
+    Returns:
+      [b, m, vocab_size] float32, in nats.
+    """
+    return jax.nn.log_softmax(
+      self.encoder(joint_ids, joint_mask, joint_types, positions, train=train)
+    )
+
+  def token_logits(
+    self, batch: Mapping[str, jax.Array], *, train: bool = False
+  ) -> Float[Array, 'b k m v']:
+    """The encoder's logits with every candidate of a batch; see `__call__`."""
+    shape = batch['joint_ids'].shape[:2]
+    positions = batch['mlm_positions'][:, None]
+    positions = jnp.broadcast_to(positions, (*shape, positions.shape[-1]))
+    names = ('joint_ids', 'joint_mask', 'joint_types')
+    logits = self.encoder(
+      *(fold(batch[x]) for x in names), fold(positions), train=train
+    )
+    return logits.reshape(*shape, *logits.shape[1:])
+
+  def __call__(
+    self, batch: Mapping[str, jax.Array], *, train: bool = False
+  ) -> RealmOutput:
+    """Scores the candidates and predicts the masked tokens with each of them.
+
+    Args:
+      batch: of REALM pre-training, ids int32 and masks bool:
+        query_ids, query_mask: [B, Q] `[CLS] query [SEP]`.
+        candidate_ids, candidate_mask, candidate_types: [B, K, T] blocks for the
+          embedder, the null block first.
+        joint_ids, joint_mask, joint_types: [B, K, J] query and block for the
+          encoder.
+        mlm_positions: [B, M] where tokens are masked in the joint sequences.
+        mlm_targets: [B, M] the tokens.
+      train: whether dropout is on (needs the 'dropout' random stream).
+
+    Returns:
+      Scores and log-probabilities. What is not used costs nothing under jit.
+    """
+    scores = self.relevance_scores(batch, train=train)
+    logits = self.token_logits(batch, train=train)
+    targets = batch['mlm_targets'][:, None, :, None]
+    targets = jnp.broadcast_to(targets, (*logits.shape[:3], 1))
+    gold = jnp.take_along_axis(logits, targets, axis=-1)[..., 0]
+    normalizer = jax.nn.logsumexp(logits, axis=-1)
+    return RealmOutput(
+      scores=scores,
+      gold_log_probs=gold - normalizer,
+      best_log_probs=logits.max(axis=-1) - normalizer,
+      best_tokens=logits.argmax(axis=-1).astype(jnp.int32),
+    )

@@ -1,0 +1,289 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Classes of claims by retrieved evidence, as FEVER and HoVer ask for.
+
+The head that ORQA's code has beside the reader of spans: a BERT reads the claim with
+each block and scores the classes, and the retriever's logit is added. The gold class
+may come from any block.
+
+Dimension key: B claims, C retriever beam, R reader beam, L reader row, N classes,
+n rows.
+"""
+
+from collections.abc import Mapping
+import dataclasses
+import os
+from typing import Any
+
+from flax import linen as nn
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+from jaxtyping import Bool
+from jaxtyping import Float
+from jaxtyping import Int
+
+from realm_jax.nn import config as config_lib
+from realm_jax.nn import initialize
+from realm_jax.nn import open_qa
+from realm_jax.nn import realm as model_lib
+from realm_jax.objectives import objectives
+from realm_jax.objectives import reader_losses
+from retrieval.nn import bert
+
+Path = str | os.PathLike
+RULES = ('best', 'marginal')
+# The score of a block that is none; finite, so no difference of two is NaN.
+_NEVER = -1e9
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ClaimsConfig:
+  """A retriever and a classifier."""
+
+  # The embedders as of REALM; `encoder` is the classifier's BERT.
+  realm: config_lib.RealmConfig
+  num_classes: int = 3  # N: 3 of FEVER, 2 of HoVer
+
+  def __post_init__(self):
+    """Checks the fields."""
+    if self.num_classes < 2:
+      raise ValueError(f'num_classes={self.num_classes}; expected >= 2.')
+
+
+class Classifier(nn.Module):
+  """BERT with its pooler over claim and block, and a score of every class."""
+
+  config: ClaimsConfig
+
+  def setup(self):
+    """BERT and one matrix."""
+    config = classifier_bert(self.config)
+    self.bert = bert.Bert(config)
+    exact = dataclasses.replace(config, dtype=jnp.float32)
+    self.classes = bert.Dense(exact, self.config.num_classes, ('embed', None))
+
+  def __call__(
+    self,
+    ids: Int[Array, 'n l'],
+    mask: Bool[Array, 'n l'],
+    type_ids: Int[Array, 'n l'],
+    *,
+    train: bool = False,
+  ) -> Float[Array, 'n classes']:
+    """Scores classes; arguments as for `open_qa.SpanReader`.
+
+    Returns:
+      [n, N] float32 logits.
+    """
+    first = jnp.zeros_like(ids[:, :1])
+    pooled = self.bert(ids, mask, type_ids, first, train=train).pooled
+    return self.classes(pooled.astype(jnp.float32))
+
+
+def classifier_bert(config: ClaimsConfig) -> bert.BertConfig:
+  """The classifier's BERT: that of the encoder, with a pooler."""
+  return dataclasses.replace(config.realm.encoder, pooler=True)
+
+
+class Claims(open_qa.BeamRetriever):
+  """Retriever and classifier."""
+
+  config: ClaimsConfig
+
+  def setup(self):
+    """The embedders and the classifier."""
+    super().setup()
+    self.classifier = Classifier(self.config)
+
+  def __call__(
+    self, batch: Mapping[str, jax.Array], *, train: bool = False
+  ) -> tuple[Float[Array, 'B C'], Float[Array, 'B R N']]:
+    """Scores a batch.
+
+    Args:
+      batch: see `open_qa.BeamRetriever.beam_scores`; reader_ids, reader_mask,
+        reader_types [B, R, L].
+      train: whether dropout is on.
+
+    Returns:
+      [B, C] retriever logits; [B, R, N] class scores, not yet added.
+    """
+    names = ('ids', 'mask', 'types')
+    rows = (model_lib.fold(batch[f'reader_{name}']) for name in names)
+    scores = self.classifier(*rows, train=train)
+    scores = scores.reshape(*batch['reader_ids'].shape[:2], -1)
+    return self.beam_scores(batch, train=train), scores
+
+
+def random_params(key: jax.Array, config: ClaimsConfig) -> dict:
+  """Parameters of `Claims` at random, boxed with their logical axes."""
+  batch = open_qa.tiny_batch(config.realm)
+  return Claims(config).init(key, batch)['params']
+
+
+def init_params(
+  key: jax.Array,
+  config: ClaimsConfig,
+  *,
+  embedder: Path | None = None,
+  encoder: Path | Mapping[str, Any] | None = None,
+  retriever: Mapping[str, Any] | None = None,
+) -> dict:
+  """Initial parameters, boxed with their logical axes.
+
+  Args:
+    key: randomness of what nothing else gives: the classes always, the pooler
+      where the source of the BERT has none.
+    config: of the model.
+    embedder: see `open_qa.init_params`.
+    encoder: likewise, of the classifier's BERT.
+    retriever: likewise.
+
+  Returns:
+    The tree of `Claims`.
+
+  Raises:
+    ValueError: naming everything in a source that does not fit.
+  """
+  params = jax.jit(random_params, static_argnums=1)(key, config)
+  found = classifier_bert(config)
+  start, whole = open_qa.start_bert(encoder, found, 'classifier')
+  # Trained encoders have no pooler; layers and embeddings must be there.
+  layers = [f'layer_{i}' for i in range(found.num_layers)]
+  whole = [f'{x}/{y}' for x in whole for y in ('embeddings', *layers)]
+  embedders, trained = open_qa.start_embedders(
+    embedder, retriever, config.realm
+  )
+  return initialize.replace(params, start | embedders, whole=whole + trained)
+
+
+def add_retriever(
+  batch: Mapping[str, jax.Array],
+  retriever: Float[Array, 'B C'],
+  classes: Float[Array, 'B R N'],
+) -> Float[Array, 'B R N']:
+  """Joint scores of blocks and classes, -1e9 where there is no block."""
+  joint = classes + retriever[:, : classes.shape[1], None]
+  return jnp.where(reader_losses.read_blocks(batch)[..., None], joint, _NEVER)
+
+
+def class_scores(
+  model: Claims,
+  params: Any,
+  batch: Mapping[str, jax.Array],
+  key: jax.Array | None = None,
+  train: bool = False,
+) -> Float[Array, 'B R N']:
+  """Joint scores of blocks and classes, to predict with.
+
+  Args:
+    model: retriever and classifier.
+    params: its parameters.
+    batch: see `loss`; no label is needed.
+    key: of dropout.
+    train: whether dropout acts.
+
+  Returns:
+    See `add_retriever`.
+  """
+  found = model.apply(
+    {'params': params},
+    batch,
+    train=train,
+    rngs={'dropout': key} if train else None,
+  )
+  return add_retriever(batch, *found)
+
+
+def predict(
+  scores: Float[Array, 'B R N'], rule: str = 'best'
+) -> Int[Array, ' B']:
+  """The class of each claim.
+
+  Args:
+    scores: [B, R, N] see `class_scores`.
+    rule: 'best': the class of the best pair of block and class, as released;
+      'marginal': the likeliest one, summed over blocks.
+
+  Returns:
+    [B] int32.
+
+  Raises:
+    ValueError: for another rule.
+  """
+  if rule not in RULES:
+    raise ValueError(f'rule {rule!r}; expected one of {RULES}.')
+  if rule == 'best':
+    best = scores.reshape(len(scores), -1).argmax(axis=-1) % scores.shape[-1]
+  else:
+    best = jax.nn.logsumexp(scores, axis=1).argmax(axis=-1)
+  return best.astype(jnp.int32)
+
+
+def loss(
+  model: Claims,
+  params: Any,
+  batch: Mapping[str, jax.Array],
+  key: jax.Array,
+  train: bool,
+  *,
+  early_weight: float = 1.0,
+) -> tuple[Float[Array, ''], dict[str, Float[Array, '']]]:
+  """-log p(gold class), summed over blocks, and the early loss of evidence.
+
+  Args:
+    model: retriever and classifier.
+    params: its parameters.
+    batch: see `reader_losses.loss`, without reader_block_mask and
+      reader_correct; claim_label [B] int32, the gold class. The early loss counts
+      only where the batch has beam_has_answer, which blocks are evidence.
+    key: of dropout.
+    train: whether dropout acts.
+    early_weight: times the early loss.
+
+  Returns:
+    The mean over claims in nats, and metrics, means likewise: `full_loss`;
+    `accuracy` and `marginal_accuracy` of both rules of `predict`; `early_loss`
+    and `beam_has_answer` where evidence is known; and `weight`, the number of
+    claims.
+
+  Raises:
+    ValueError: if the reader's beam is wider than the retriever's.
+  """
+  retriever, classes = model.apply(
+    {'params': params},
+    batch,
+    train=train,
+    rngs={'dropout': key} if train else None,
+  )
+  scores = add_retriever(batch, retriever, classes)
+  labels = batch['claim_label']
+  gold = labels[:, None, None] == jnp.arange(scores.shape[-1])
+  blocks = reader_losses.read_blocks(batch)[..., None]
+  flat, shape = (len(scores), -1), scores.shape
+  full = reader_losses.marginal_loss(
+    scores.reshape(flat),
+    jnp.broadcast_to(blocks, shape).reshape(flat),
+    jnp.broadcast_to(gold, shape).reshape(flat),
+  )
+
+  def mean(x):
+    return objectives.masked_mean(x.astype(jnp.float32), batch['row_valid'])
+
+  value = mean(full)
+  metrics = {
+    'full_loss': value,
+    'accuracy': mean(predict(scores) == labels),
+    'marginal_accuracy': mean(predict(scores, 'marginal') == labels),
+    'weight': batch['row_valid'].sum(dtype=jnp.float32),
+  }
+  if 'beam_has_answer' in batch:
+    early = mean(reader_losses.early_loss(batch, retriever))
+    evidence = batch['beam_has_answer'] & batch['beam_valid']
+    metrics |= {
+      'early_loss': early,
+      'beam_has_answer': mean(evidence.any(axis=-1)),
+    }
+    value += early_weight * early
+  return value, metrics

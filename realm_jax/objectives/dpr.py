@@ -1,0 +1,333 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Dense passage retrieval: find the block that answers a question.
+
+Karpukhin et al. 2020, section 3. A question has one block that holds an answer and
+some that look like it but hold none; each question is told to find its own block
+among those of all questions of the batch, the misleading ones included.
+
+  query   [CLS] question [SEP]
+  block   [CLS] title [SEP] body [SEP]   segments 0 up to the first [SEP], then 1
+
+Dimension key: B questions, P = 1 + N blocks of each, its positive first and then N
+hard negatives; Q query length, T block length, K = B P candidates, D embedding.
+"""
+
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+import functools
+from typing import Any
+
+from flax import linen as nn
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+from jaxtyping import Float
+from jaxtyping import Int
+from jaxtyping import UInt
+import numpy as np
+
+from realm_jax.data import examples
+from realm_jax.data import reader_rows
+from realm_jax.nn import realm as model_lib
+from realm_jax.objectives import gradient_cache
+from realm_jax.objectives import objectives
+from retrieval.questions import questions as questions_lib
+from retrieval.text import blocks as blocks_lib
+from retrieval.text import chunks
+from retrieval.text import tokens
+from retrieval.tokenization import tokenizers
+
+_READ = ('query_ids', 'query_mask', 'block_ids', 'block_mask', 'block_types')
+
+
+def _by_candidate(x: jax.Array) -> jax.Array:
+  """[B, P, ...] -> [K, ...] in the order of `objectives.in_batch_scores`."""
+  return jnp.concatenate([x[:, 0], x[:, 1:].reshape(-1, *x.shape[2:])])
+
+
+def _copies(hashes: jax.Array) -> jax.Array:
+  """[B, K] True where a candidate equals the row's positive but is another."""
+  hashes = hashes.reshape(*hashes.shape[:2], -1)
+  found = _by_candidate(hashes)
+  same = (hashes[:, :1] == found[None]).all(axis=-1)
+  return same & ~jnp.eye(*same.shape, dtype=bool)
+
+
+def loss(
+  model: nn.Module,
+  params: Any,
+  batch: Mapping[str, jax.Array],
+  key: jax.Array,
+  train: bool,
+  *,
+  num_chunks: int = 1,
+  mask_duplicates: bool = True,
+) -> tuple[Float[Array, ''], dict[str, Float[Array, '']]]:
+  """Cross-entropy of each question's block among all blocks of the global batch.
+
+  Karpukhin et al. 2020, eq. 2, with in-batch negatives (section 3.2).
+
+  Args:
+    model: has `embed_queries`, `embed_blocks` and `config.score_scale`, as
+      `model.Realm`, with one embedder or two.
+    params: its parameters.
+    batch: as `read_rows` makes it: query_ids, query_mask [B, Q], block_ids,
+      block_mask, block_types [B, P, T]; optional block_valid [B, P], False where
+      a question has fewer hard negatives, row_valid [B], and block_hash [B, P] or
+      [B, P, 2], equal for equal blocks.
+    key: of dropout.
+    train: whether dropout acts.
+    num_chunks: in which to embed, so that only a chunk's activations are kept
+      (`gradient_cache`).
+    mask_duplicates: leaves copies of a row's positive out of its negatives, by
+      block_hash: two questions of a batch may have the same block. The released
+      code does not.
+
+  Returns:
+    The mean over valid rows in nats, and metrics: accuracy, the share of rows
+    whose positive is ranked first among all candidates; accuracy_hard, ranked
+    above the row's own hard negatives; mean_rank of the positive, 1 for the
+    first; weight, the valid rows.
+
+  Raises:
+    ValueError: for a batch of one block, and for mask_duplicates without
+      block_hash.
+  """
+  queries, blocks = gradient_cache.map_chunks(
+    functools.partial(model_lib.embed_pairs, model, params, train),
+    {name: batch[name] for name in _READ},
+    num_chunks=num_chunks,
+    key=key if train else None,
+  )
+  valid, negatives = batch.get('block_valid'), None
+  if blocks.shape[1] > 1:
+    negatives = blocks[:, 1:]
+    valid = None if valid is None else valid[:, 1:]
+  scores, masks = objectives.in_batch_scores(
+    queries,
+    blocks[:, 0],
+    negatives,
+    row_valid=batch.get('row_valid'),
+    negative_valid=valid,
+  )
+  scores *= model.config.score_scale
+  if mask_duplicates:
+    if 'block_hash' not in batch:
+      raise ValueError("mask_duplicates=True needs batch['block_hash'].")
+    copies = _copies(batch['block_hash'])
+    masks = masks.replace(candidates=masks.candidates & ~copies)
+  return objectives.contrastive(scores, None, masks), _metrics(scores, masks)
+
+
+def _metrics(
+  scores: jax.Array, masks: objectives.Masks
+) -> dict[str, jax.Array]:
+  size, width = scores.shape
+  own = jnp.diagonal(scores)[:, None]
+  # On equal scores the positive comes last: vectors that are all the same have
+  # found nothing.
+  above = masks.candidates & (scores >= own) & ~jnp.eye(size, width, dtype=bool)
+  row = jnp.concatenate(
+    [jnp.arange(size), jnp.arange(width - size) // max(width // size - 1, 1)]
+  )
+  of_row = (row[None] == jnp.arange(size)[:, None]) & above
+  valid = masks.positives.any(axis=-1)
+  return {
+    'accuracy': objectives.masked_mean(~above.any(axis=-1), valid),
+    'accuracy_hard': objectives.masked_mean(~of_row.any(axis=-1), valid),
+    'mean_rank': objectives.masked_mean(1.0 + above.sum(axis=-1), valid),
+    'weight': valid.sum(dtype=jnp.float32),
+  }
+
+
+class BlockPassages:
+  """The blocks of a store, as what positives and negatives are numbers of.
+
+  Attributes:
+    blocks: the store.
+    fingerprint: its fingerprint.
+  """
+
+  def __init__(self, blocks: blocks_lib.BlockStore):
+    self.blocks = blocks
+    self.fingerprint = blocks.fingerprint
+
+  def rows(
+    self, layout: examples.Layout, ids: Int[np.ndarray, ' n']
+  ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Ids, mask and types [n, T] of `[CLS] title [SEP] body [SEP]`; -1: empty."""
+    return examples.titled_blocks(layout, self.blocks, ids)
+
+  def hashes(self, ids: Int[np.ndarray, ' n']) -> UInt[np.ndarray, ' n']:
+    """Of each, equal for equal passages; 0 for -1."""
+    found = self.blocks.hashes(np.maximum(ids, 0))
+    return np.where(ids >= 0, found, np.uint64(0))
+
+  def title_and_text(self, number: int) -> tuple[str, str]:
+    """Of one passage."""
+    return self.blocks.titles([number])[0], self.blocks.texts([number])[0]
+
+
+class TextPassages:
+  """Passages that came with their questions, tokenized when they are read.
+
+  Attributes:
+    passages: (title, text) of each.
+    fingerprint: hash of all.
+  """
+
+  def __init__(
+    self,
+    passages: Sequence[tuple[str, str]],
+    tokenizer: tokenizers.WordPieceTokenizer,
+    fingerprint: str,
+  ):
+    self.passages = passages
+    self.fingerprint = fingerprint
+    self._tokenizer = tokenizer
+
+  def rows(
+    self, layout: examples.Layout, ids: Int[np.ndarray, ' n']
+  ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """See `BlockPassages`."""
+    room = layout.block_length - 3
+    found = [self.passages[i] if i >= 0 else ('', '') for i in ids.tolist()]
+    titles, bodies = (self._encode(x, room) for x in zip(*found, strict=True))
+    bodies = bodies[0], np.minimum(bodies[1], room - titles[1])
+    return examples.join(layout, layout.block_length, titles, bodies)
+
+  def _encode(
+    self, texts: Sequence[str], room: int
+  ) -> tuple[np.ndarray, np.ndarray]:
+    """[n, room] tokens without specials, and [n] how many."""
+    rows = self._tokenizer.encode_ids_batch(texts, room + 2)
+    return reader_rows.pad([row[1:-1] for row in rows], room)
+
+  def hashes(self, ids: Int[np.ndarray, ' n']) -> UInt[np.ndarray, ' n']:
+    """See `BlockPassages`."""
+    found = [
+      tokens.hash_id('\n'.join(self.passages[i])) if i >= 0 else 0
+      for i in ids.tolist()
+    ]
+    return np.asarray(found, np.uint64)
+
+  def title_and_text(self, number: int) -> tuple[str, str]:
+    """See `BlockPassages`."""
+    return self.passages[number]
+
+
+Passages = BlockPassages | TextPassages
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Examples:
+  """Questions, each with a passage that answers it.
+
+  Attributes:
+    questions: [n].
+    positives: [n] int64 number of the passage that holds an answer.
+    negatives: [n, N] int64 of passages that hold none, best first; -1 for none.
+    passages: what these are numbers of.
+    fingerprint: hash of all this.
+  """
+
+  questions: Sequence[questions_lib.Question]
+  positives: np.ndarray
+  negatives: np.ndarray
+  passages: Passages
+  fingerprint: str
+
+  def split(self, name: str, valid_fraction: float) -> 'Split':
+    """Those of a split, by the hashes of the questions' ids.
+
+    Args:
+      name: 'train', 'valid' or 'all'.
+      valid_fraction: share of questions held out.
+
+    Returns:
+      Their numbers, a source for `block_dataset.batches`.
+
+    Raises:
+      ValueError: when there is none.
+    """
+    hashes = [tokens.hash_id(question.id) for question in self.questions]
+    chosen = chunks.in_split(
+      np.asarray(hashes, np.uint64), name, valid_fraction
+    )
+    source = f'{self.fingerprint}, {name}, {valid_fraction}'
+    if not chosen.any():
+      raise ValueError(
+        f'Split {name!r} with valid_fraction {valid_fraction} of '
+        f'{len(self.questions)} questions holds none.'
+      )
+    return Split(np.flatnonzero(chosen), source)
+
+
+class Split:
+  """Numbers of examples: a random-access source for Grain.
+
+  Attributes:
+    numbers: [n] int64.
+  """
+
+  def __init__(self, numbers: np.ndarray, name: str):
+    self.numbers = numbers
+    self._name = name
+
+  def __len__(self) -> int:
+    return len(self.numbers)
+
+  def __getitem__(self, i: int) -> int:
+    return int(self.numbers[int(i)])
+
+  def __repr__(self) -> str:
+    return f'Split({self._name})'
+
+
+# Texts and their longest row -> [CLS] text [SEP] of each.
+Encode = Callable[[Sequence[str], int], list[list[int]]]
+
+
+def read_rows(
+  layout: examples.Layout,
+  found: Examples,
+  encode: Encode,
+  numbers: Int[np.ndarray, ' B'],
+) -> examples.Batch:
+  """A batch of `loss`.
+
+  Args:
+    layout: lengths (paper: T 256) and specials.
+    found: the examples.
+    encode: makes query rows of questions, as
+      `WordPieceTokenizer.encode_ids_batch`; they are cut to Q.
+    numbers: [B] of the examples.
+
+  Returns:
+    query_ids [B, Q] int32, query_mask [B, Q] bool, block_ids, block_types
+    [B, P, T] int32, block_mask [B, P, T] bool, block_valid [B, P] bool and
+    block_hash [B, P, 2] uint32.
+  """
+  texts = [found.questions[i].question for i in numbers.tolist()]
+  query_ids, counts = reader_rows.pad(
+    encode(texts, layout.query_length), layout.query_length
+  )
+  query_mask = np.arange(layout.query_length) < counts[:, None]
+  ids = np.concatenate(
+    [found.positives[numbers, None], found.negatives[numbers]], axis=1
+  )
+  rows = found.passages.rows(layout, ids.reshape(-1))
+  block_ids, mask, types = (row.reshape(*ids.shape, -1) for row in rows)
+  hashes = np.ascontiguousarray(found.passages.hashes(ids.reshape(-1)))
+  return {
+    'query_ids': np.where(query_mask, query_ids, layout.pad_id),
+    'query_mask': query_mask,
+    'block_ids': block_ids,
+    'block_mask': mask,
+    'block_types': types,
+    'block_valid': ids >= 0,
+    'block_hash': hashes.view(np.uint32).reshape(*ids.shape, 2),
+  }

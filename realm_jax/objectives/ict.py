@@ -1,0 +1,237 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The inverse cloze task: find the block that a sentence came from.
+
+Lee et al. 2019 (ORQA), section 4; the warm start of REALM's retriever. The query
+is a sentence of a block. Nine times in ten it is taken out of its block, so that
+meaning must be matched; else it stays there, so that words are matched too. The
+other blocks of the batch are the negatives.
+
+  query   [CLS] sentence [SEP]
+  block   [CLS] title [SEP] body [SEP]   segments 0 up to the first [SEP], then 1
+
+Dimension key: B batch, Q query length, T block length, N tokens read.
+"""
+
+from collections.abc import Mapping
+import functools
+from typing import Any
+
+from flax import linen as nn
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+from jaxtyping import Bool
+from jaxtyping import Float
+from jaxtyping import Int
+import numpy as np
+
+from realm_jax.data import examples
+from realm_jax.nn import realm as model_lib
+from realm_jax.objectives import gradient_cache
+from realm_jax.objectives import objectives
+from retrieval.text import blocks as blocks_lib
+
+MASK_RATE = 0.9  # Lee et al. 2019, section 4
+
+
+def _duplicates(hashes: jax.Array) -> jax.Array:
+  """[B, B] True where another row has the same block."""
+  hashes = hashes.reshape(len(hashes), -1)
+  same = (hashes[:, None] == hashes[None]).all(axis=-1)
+  return same & ~jnp.eye(len(hashes), dtype=bool)
+
+
+def loss(
+  model: nn.Module,
+  params: Any,
+  batch: Mapping[str, jax.Array],
+  key: jax.Array,
+  train: bool,
+  *,
+  num_chunks: int = 1,
+  mask_duplicates: bool = False,
+) -> tuple[Float[Array, ''], dict[str, Float[Array, '']]]:
+  """Cross-entropy of each sentence's own block among those of the global batch.
+
+  Args:
+    model: has `embed_queries`, `embed_blocks` and `config.score_scale`, as
+      `model.Realm`.
+    params: its parameters.
+    batch: as `make_rows` builds it: query_ids, query_mask [B, Q], block_ids,
+      block_mask, block_types [B, T], sentence_removed [B]; optional row_valid
+      [B], and block_hash [B] or [B, 2], equal for equal blocks.
+    key: of dropout.
+    train: whether dropout acts.
+    num_chunks: in which to embed, so that only a chunk's activations are kept
+      (`gradient_cache`). Microbatches would leave each with its own negatives
+      only.
+    mask_duplicates: leaves copies of a row's block out of its negatives, by
+      block_hash. The released code does not: there two sentences of one block
+      are each other's false negatives.
+
+  Returns:
+    The mean over valid rows in nats, and metrics: accuracy; accuracy_masked and
+    accuracy_unmasked over rows whose sentence was removed or not, 0 where there
+    is none; masked_fraction, the share of the former; weight, the valid rows.
+
+  Raises:
+    ValueError: for a batch of 1, and for mask_duplicates without block_hash.
+  """
+  read = ('query_ids', 'query_mask', 'block_ids', 'block_mask', 'block_types')
+  queries, blocks = gradient_cache.map_chunks(
+    functools.partial(model_lib.embed_pairs, model, params, train),
+    {name: batch[name] for name in read},
+    num_chunks=num_chunks,
+    key=key if train else None,
+  )
+  scores, masks = objectives.in_batch_scores(
+    queries, blocks, row_valid=batch.get('row_valid')
+  )
+  scores *= model.config.score_scale
+  if mask_duplicates:
+    if 'block_hash' not in batch:
+      raise ValueError("mask_duplicates=True needs batch['block_hash'].")
+    copies = _duplicates(batch['block_hash'])
+    masks = masks.replace(candidates=masks.candidates & ~copies)
+  value = objectives.contrastive(scores, None, masks)
+  return value, _metrics(scores, masks, batch['sentence_removed'])
+
+
+def _metrics(
+  scores: jax.Array, masks: objectives.Masks, removed: jax.Array
+) -> dict[str, jax.Array]:
+  best = jnp.where(masks.candidates, scores, -jnp.inf).argmax(axis=-1)
+  correct = best == jnp.arange(len(scores))
+  valid = masks.positives.any(axis=-1)
+  return {
+    'accuracy': objectives.masked_mean(correct, valid),
+    'accuracy_masked': objectives.masked_mean(correct, valid & removed),
+    'accuracy_unmasked': objectives.masked_mean(correct, valid & ~removed),
+    'masked_fraction': objectives.masked_mean(removed, valid),
+    'weight': valid.sum(dtype=jnp.float32),
+  }
+
+
+def choose(
+  num_sentences: Int[np.ndarray, ' B'],
+  rng: np.random.Generator,
+  mask_rate: float = MASK_RATE,
+) -> tuple[Int[np.ndarray, ' B'], Bool[np.ndarray, ' B']]:
+  """Which sentence of each block is the query, and whether it is taken out.
+
+  Args:
+    num_sentences: [B] of each block, at least 1.
+    rng: chooses.
+    mask_rate: probability of removal.
+
+  Returns:
+    [B] number of the sentence within its block, and [B] bool.
+  """
+  sentences = rng.integers(num_sentences)
+  return sentences, rng.random(len(num_sentences)) < mask_rate
+
+
+def make_rows(
+  layout: examples.Layout,
+  titles: tuple[Int[np.ndarray, 'B _'], Int[np.ndarray, ' B']],
+  bodies: tuple[Int[np.ndarray, 'B N'], Int[np.ndarray, ' B']],
+  sentences: Int[np.ndarray, 'B 2'],
+  removed: Bool[np.ndarray, ' B'],
+  num_sentences: Int[np.ndarray, ' B'],
+) -> examples.Batch:
+  """Rows of sentences and their blocks.
+
+  The title is kept whole where it fits; the body is cut to what is left, after
+  the sentence is out.
+
+  Args:
+    layout: lengths (released: Q 64, T 288) and specials.
+    titles: [B, _] tokens of the titles, and [B] how many.
+    bodies: [B, N] all tokens of the blocks, and [B] how many.
+    sentences: [B, 2] first and past-last token of the chosen sentence in its
+      body.
+    removed: [B] whether it is taken out of the body.
+    num_sentences: [B] of the block.
+
+  Returns:
+    query_ids [B, Q] int32, query_mask [B, Q] bool, block_ids [B, T] int32,
+    block_mask [B, T] bool, block_types [B, T] int32, sentence_removed [B] bool,
+    row_valid [B] bool: False where the block's only sentence was taken out,
+    which leaves nothing to find (drop such rows, or let `loss` pass them over).
+  """
+  query = examples.cut(bodies[0], sentences, layout.query_tokens)
+  query_ids, query_mask, _ = examples.join(layout, layout.query_length, query)
+  room = layout.block_length - 3
+  title_counts = np.minimum(titles[1], room)
+  body, body_counts = examples.cut_out(bodies, sentences, removed, room)
+  body_counts = np.minimum(body_counts, room - title_counts)
+  block_ids, block_mask, block_types = examples.join(
+    layout,
+    layout.block_length,
+    (titles[0], title_counts),
+    (body, body_counts),
+  )
+  return {
+    'query_ids': query_ids,
+    'query_mask': query_mask,
+    'block_ids': block_ids,
+    'block_mask': block_mask,
+    'block_types': block_types,
+    'sentence_removed': removed,
+    'row_valid': ~removed | (num_sentences > 1),
+  }
+
+
+def choose_sentences(
+  blocks: blocks_lib.BlockStore,
+  ids: Int[np.ndarray, ' B'],
+  rng: np.random.Generator,
+  mask_rate: float,
+) -> tuple[tuple[np.ndarray, np.ndarray], np.ndarray, np.ndarray, np.ndarray]:
+  """Reads whole blocks and chooses a sentence of each.
+
+  Args:
+    blocks: where they lie.
+    ids: [B] blocks.
+    rng: chooses sentences and removals.
+    mask_rate: probability of removal.
+
+  Returns:
+    bodies, sentences, removed and num_sentences of `make_rows`.
+  """
+  ranges = [blocks.sentences(i) for i in ids.tolist()]
+  counts = np.asarray([len(found) for found in ranges])
+  chosen, removed = choose(counts, rng, mask_rate)
+  first = np.asarray([found.start for found in ranges])
+  spans = blocks.token_spans(ids)
+  longest = int((spans[:, 1] - spans[:, 0]).max())
+  sentences = blocks.sentence_tokens(first + chosen) - spans[:, :1]
+  return blocks.gather(ids, longest), sentences, removed, counts
+
+
+def read_rows(
+  layout: examples.Layout,
+  blocks: blocks_lib.BlockStore,
+  ids: Int[np.ndarray, ' B'],
+  rng: np.random.Generator,
+  mask_rate: float = MASK_RATE,
+) -> examples.Batch:
+  """Examples of blocks, one of each.
+
+  Args:
+    layout: lengths and specials.
+    blocks: where they lie.
+    ids: [B] blocks.
+    rng: chooses sentences and removals.
+    mask_rate: probability of removal.
+
+  Returns:
+    As `make_rows`, and block_hash [B, 2] uint32.
+  """
+  chosen = choose_sentences(blocks, ids, rng, mask_rate)
+  rows = make_rows(
+    layout, blocks.gather_titles(ids, layout.block_length - 3), *chosen
+  )
+  hashes = np.ascontiguousarray(blocks.hashes(ids))
+  return rows | {'block_hash': hashes.view(np.uint32).reshape(-1, 2)}

@@ -1,0 +1,159 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Masked language modelling of a sentence joined with its own block.
+
+REALM's encoder starts from BERT (Guu et al. 2020, section 3.4), which can predict a
+masked word and look for it in the text beside it (Devlin et al. 2018, section 3.1).
+An encoder that has lost both, such as all-MiniLM-L6-v2, learns them here: words
+are masked in a sentence, and its block follows as in REALM, with the sentence taken
+out of it, or left in, where every answer is to be read. One pass an example instead
+of one for each candidate, and many targets instead of one span's.
+
+  joint   [CLS] sentence [SEP] block [SEP]   segments 0 up to the first [SEP], then 1
+
+Dimension key: B batch, J joint length, M masked positions, V vocabulary.
+"""
+
+from collections.abc import Mapping
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+from jaxtyping import Float
+from jaxtyping import Int
+import numpy as np
+
+from realm_jax.data import examples
+from realm_jax.data import masking
+from realm_jax.nn import realm as model_lib
+from realm_jax.objectives import ict
+from realm_jax.objectives import objectives
+from retrieval.text import blocks as blocks_lib
+
+_READ = 1 << 22  # tokens read at once
+
+
+def num_targets(layout: examples.Layout, mask_rate: float) -> int:
+  """M: most tokens masked of one sentence."""
+  return max(1, math.ceil(mask_rate * layout.query_tokens))
+
+
+def weigh_tokens(
+  blocks: blocks_lib.BlockStore, vocab_size: int, rarity: float
+) -> Float[np.ndarray, ' V']:
+  """How likely each token is masked: its frequency to the power of -rarity.
+
+  Zhang et al. 2023 (Weighted Sampling for Masked Language Modeling): most words of a
+  text are of the few frequent kinds, of which a model has soon learned enough.
+
+  Args:
+    blocks: whose tokens are counted.
+    vocab_size: of the tokenizer.
+    rarity: alpha there; 0 is BERT.
+
+  Returns:
+    [V] float64.
+  """
+  counts = np.zeros(vocab_size, np.int64)
+  tokens = blocks.tokens.tokens
+  for low in range(0, len(tokens), _READ):
+    counts += np.bincount(tokens[low : low + _READ], minlength=vocab_size)
+  return np.maximum(counts, 1.0) ** -rarity
+
+
+def read_rows(
+  layout: examples.Layout,
+  blocks: blocks_lib.BlockStore,
+  ids: Int[np.ndarray, ' B'],
+  rng: np.random.Generator,
+  *,
+  mask_rate: float,
+  removal_rate: float,
+  token_weights: Float[np.ndarray, ' V'] | None = None,
+) -> examples.Batch:
+  """Examples of blocks, one of each.
+
+  Args:
+    layout: lengths and specials.
+    blocks: where they lie.
+    ids: [B] blocks.
+    rng: chooses sentences, removals and what is masked.
+    mask_rate: share of a sentence's tokens that become [MASK].
+    removal_rate: how often the sentence is taken out of its block.
+    token_weights: [V] as `weigh_tokens` makes them; None masks all
+      tokens alike.
+
+  Returns:
+    A batch of `model.Realm.token_logits` with one candidate: joint_ids,
+    joint_mask, joint_types [B, 1, J], mlm_positions, mlm_targets, mlm_mask [B, M],
+    and sentence_removed [B] bool.
+  """
+  bodies, spans, removed, _ = ict.choose_sentences(
+    blocks, ids, rng, removal_rate
+  )
+  sentences, counts = examples.cut(bodies[0], spans, layout.query_tokens)
+  rest = examples.cut_out(bodies, spans, removed, layout.block_length - 2)
+  wanted = num_targets(layout, mask_rate)
+  targets = {
+    'mlm_positions': np.zeros((len(ids), wanted), np.int32),
+    'mlm_targets': np.zeros((len(ids), wanted), np.int32),
+    'mlm_mask': np.zeros((len(ids), wanted), bool),
+  }
+  for i, count in enumerate(counts.tolist()):
+    weights = None
+    if token_weights is not None:
+      weights = token_weights[sentences[i, :count]]
+      weights = weights / weights.sum()
+    chosen = masking.uniform(count, rng, mask_rate, weights)
+    targets['mlm_positions'][i, : len(chosen)] = chosen + 1  # after [CLS]
+    targets['mlm_targets'][i, : len(chosen)] = sentences[i, chosen]
+    targets['mlm_mask'][i, : len(chosen)] = True
+    sentences[i, chosen] = layout.mask_id
+  rows = examples.join(layout, layout.joint_length, (sentences, counts), rest)
+  names = ('joint_ids', 'joint_mask', 'joint_types')
+  joint = {name: row[:, None] for name, row in zip(names, rows, strict=True)}
+  return joint | targets | {'sentence_removed': removed}
+
+
+def loss(
+  model: model_lib.Realm,
+  params: Any,
+  batch: Mapping[str, jax.Array],
+  key: jax.Array,
+  train: bool,
+) -> tuple[Float[Array, ''], dict[str, Float[Array, '']]]:
+  """Cross-entropy of the masked tokens.
+
+  Args:
+    model: whose encoder predicts.
+    params: the encoder's, at least.
+    batch: of `read_rows`.
+    key: of dropout.
+    train: whether dropout acts.
+
+  Returns:
+    The mean over target tokens in nats, and metrics: accuracy; accuracy_removed
+    and accuracy_kept by whether the block went without the sentence, 0 where
+    there is none; weight, the number of tokens.
+  """
+  logits = model.apply(
+    {'params': params},
+    batch,
+    train=train,
+    method='token_logits',
+    rngs={'dropout': key} if train else None,
+  )[:, 0]
+  log_probs = jax.nn.log_softmax(logits)
+  targets, mask = batch['mlm_targets'], batch['mlm_mask']
+  gold = jnp.take_along_axis(log_probs, targets[..., None], axis=-1)[..., 0]
+  right = gold >= log_probs.max(axis=-1)
+  removed = batch['sentence_removed'][:, None]
+
+  return -objectives.masked_mean(gold, mask), {
+    'accuracy': objectives.masked_mean(right, mask),
+    'accuracy_removed': objectives.masked_mean(right, mask & removed),
+    'accuracy_kept': objectives.masked_mean(right, mask & ~removed),
+    'weight': mask.sum(dtype=jnp.float32),
+  }

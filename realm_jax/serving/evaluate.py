@@ -1,0 +1,167 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""What a REALM predicts, and what its documents had to do with it.
+
+Guu et al. 2020, sections 3.1 and 3.4 (retrieval utility) and Table 3.
+
+Dimension key: B queries, K candidates (the null document first), M masked
+positions, V vocabulary.
+"""
+
+from collections.abc import Iterable
+from collections.abc import Mapping
+import dataclasses
+import functools
+from typing import Any
+
+from flax import struct
+import jax
+from jax import numpy as jnp
+from jaxtyping import Bool
+from jaxtyping import Int
+import numpy as np
+
+from realm_jax.nn import realm as model_lib
+from realm_jax.objectives import losses
+
+_Array = jax.Array | np.ndarray  # computed, or fetched from the device
+
+
+@struct.dataclass
+class Prediction:
+  """What the model says of a batch; log-probabilities in nats.
+
+  Attributes:
+    log_prior: [B, K] float32. log p(z | x).
+    log_posterior: [B, K] float32. log p(z | x, y), y all targets together.
+    gold: [B, K, M] float32. log p(y_m | z, x) of the targets.
+    marginal_gold: [B, M] float32. log p(y_m | x), 0 where there is no target.
+    utility: [B, K] float32. RU(z | x) = log p(y | z, x) - log p(y | null, x),
+      equation 2.
+    without: [B, K, M] float32. log p(y_m | x) were a candidate not there.
+    tokens: [B, M, n] int32. The most probable tokens under the marginal.
+    token_log_probs: [B, M, n] float32. Theirs.
+    candidate_tokens: [B, K, M] int32. The most probable token with each candidate
+      alone.
+  """
+
+  log_prior: _Array
+  log_posterior: _Array
+  gold: _Array
+  marginal_gold: _Array
+  utility: _Array
+  without: _Array
+  tokens: _Array
+  token_log_probs: _Array
+  candidate_tokens: _Array
+
+
+@functools.partial(jax.jit, static_argnames=('model', 'num_tokens'))
+def predict(
+  model: model_lib.Realm,
+  params: Any,
+  batch: Mapping[str, jax.Array],
+  num_tokens: int = 1,
+) -> Prediction:
+  """Predicts the masked tokens of a batch.
+
+  Args:
+    model: the model.
+    params: its parameters.
+    batch: of `pipeline.Retrieval`; mlm_targets are what `gold` is of.
+    num_tokens: n, most probable tokens to name.
+
+  Returns:
+    The prediction.
+  """
+  run = functools.partial(model.apply, {'params': params}, batch)
+  scores = run(method='relevance_scores')
+  log_probs = jax.nn.log_softmax(run(method='token_logits'))
+  masks = losses.batch_masks(batch)
+  targets = batch['mlm_targets'][:, None, :, None]
+  targets = jnp.broadcast_to(targets, (*log_probs.shape[:3], 1))
+  gold = jnp.take_along_axis(log_probs, targets, axis=-1)[..., 0]
+  best, tokens = jax.lax.top_k(
+    losses.marginal_log_probs(scores, log_probs, masks.candidates), num_tokens
+  )
+  return Prediction(
+    log_prior=losses.log_prior(scores, masks.candidates),
+    log_posterior=losses.log_posterior(scores, gold, masks),
+    gold=gold,
+    marginal_gold=losses.token_log_likelihood(scores, gold, masks),
+    utility=losses.candidate_utility(gold, masks),
+    without=losses.leave_one_out(scores, gold, masks),
+    tokens=tokens,
+    token_log_probs=best,
+    candidate_tokens=log_probs.argmax(axis=-1).astype(jnp.int32),
+  )
+
+
+@dataclasses.dataclass
+class Tally:
+  """Sums over batches, from which shares and means are read."""
+
+  sums: dict[str, float] = dataclasses.field(default_factory=dict)
+  counts: dict[str, float] = dataclasses.field(default_factory=dict)
+
+  def add(self, name: str, values: np.ndarray, where: np.ndarray) -> None:
+    """Adds the values that count."""
+    total = float(np.where(where, values, 0).sum())
+    self.sums[name] = self.sums.get(name, 0.0) + total
+    self.counts[name] = self.counts.get(name, 0.0) + float(where.sum())
+
+  def means(self) -> dict[str, float]:
+    """Name -> mean of what was added."""
+    return {k: self.sums[k] / max(self.counts[k], 1e-9) for k in self.sums}
+
+
+def _right(
+  tokens: Int[np.ndarray, 'b m'],
+  targets: Int[np.ndarray, 'b m'],
+  mask: Bool[np.ndarray, 'b m'],
+) -> tuple[np.ndarray, np.ndarray]:
+  """Which tokens, and which whole spans, are right."""
+  right = tokens == targets
+  return right, (right | ~mask).all(axis=1)
+
+
+def measure(
+  model: model_lib.Realm, params: Any, batches: Iterable[Mapping[str, Any]]
+) -> dict[str, float]:
+  """Measures a model on masked sentences.
+
+  Args:
+    model: the model.
+    params: its parameters.
+    batches: of `pipeline.make_dataset`.
+
+  Returns:
+    log_prob, accuracy and exact_span of the marginal; the same with the null
+    document only (null_*); retrieval_utility, the mean over target tokens of
+    marginal minus null, and best_utility, that of the most useful candidate of
+    each query, per query; null_prior, the mean p(null | x); examples.
+
+  Raises:
+    ValueError: when there is no batch.
+  """
+  tally, examples = Tally(), 0
+  for batch in batches:
+    out = jax.device_get(predict(model, params, dict(batch)))
+    mask, targets = batch['mlm_mask'], batch['mlm_targets']
+    rows = mask.any(axis=1)
+    null_gold = out.gold[:, 0]
+    for name, tokens, gold in (
+      ('', out.tokens[..., 0], out.marginal_gold),
+      ('null_', out.candidate_tokens[:, 0], null_gold),
+    ):
+      right, whole = _right(tokens, targets, mask)
+      tally.add(f'{name}log_prob', gold, mask)
+      tally.add(f'{name}accuracy', right, mask)
+      tally.add(f'{name}exact_span', whole, rows)
+    tally.add('retrieval_utility', out.marginal_gold - null_gold, mask)
+    tally.add('best_utility', out.utility.max(axis=1), rows)
+    tally.add('null_prior', np.exp(out.log_prior[:, 0]), rows)
+    examples += int(rows.sum())
+  if not examples:
+    raise ValueError('Nothing to measure: there is no batch with a target.')
+  return tally.means() | {'examples': float(examples)}

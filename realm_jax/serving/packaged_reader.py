@@ -1,0 +1,120 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The trained reader that comes with the package: 8 bits a parameter.
+
+realm_jax/packaged/README.md says how it was trained, on what, under which licence
+and how well it answers. It is the reader of an `open_qa.OpenQa` whose BERT has the
+shape and the vocabulary of all-MiniLM-L6-v2.
+"""
+
+from collections.abc import Mapping
+import json
+import os
+import pathlib
+from typing import Any
+
+from flax import traverse_util
+import numpy as np
+
+from retrieval.formats import safetensors_files
+
+NAME = 'packaged'  # in place of a run's folder
+FOLDER = pathlib.Path(__file__).parents[1] / 'packaged'
+_ARRAYS = 'reader.safetensors'
+_CONFIG = 'config.json'
+_SCALE = ':scale'
+_LEVELS = 127
+
+
+def quantize(params: Mapping[str, Any]) -> dict[str, np.ndarray]:
+  """Rounds matrices to 8 bits, each column or embedding with a scale of its own.
+
+  Args:
+    params: tree of arrays.
+
+  Returns:
+    Path -> int8 array, and with ':scale' its float32 scales; vectors stay float32.
+    No value moves by more than half its scale, 1/254 of the largest beside it.
+  """
+  arrays = {}
+  for name, value in traverse_util.flatten_dict(params, sep='/').items():
+    value = np.asarray(value, np.float32)
+    if value.ndim < 2:
+      arrays[name] = value
+      continue
+    # A row of a table is one token's; a kernel's inputs are its first axis.
+    axis = -1 if name.endswith('embedding') else 0
+    scale = np.abs(value).max(axis=axis, keepdims=True) / _LEVELS
+    safe = np.where(scale > 0, scale, 1)
+    arrays[name] = np.rint(value / safe).astype(np.int8)
+    arrays[name + _SCALE] = scale.astype(np.float32)
+  return arrays
+
+
+def dequantize(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
+  """The tree that `quantize` rounded, in float32."""
+  found = {}
+  for name, value in arrays.items():
+    if name.endswith(_SCALE):
+      continue
+    scale = arrays.get(name + _SCALE)
+    value = np.asarray(value, np.float32)
+    found[name] = value if scale is None else value * np.asarray(scale)
+  return traverse_util.unflatten_dict(found, sep='/')
+
+
+def save(
+  folder: str | os.PathLike,
+  reader: Mapping[str, Any],
+  config: Mapping[str, Any],
+) -> None:
+  """Writes a reader in the packaged form.
+
+  Args:
+    folder: made where it does not exist.
+    reader: parameters of `open_qa.SpanReader`.
+    config: what it was trained with, JSON values.
+  """
+  folder = pathlib.Path(folder)
+  folder.mkdir(parents=True, exist_ok=True)
+  safetensors_files.write(folder / _ARRAYS, quantize(reader))
+  text = json.dumps(config, indent=2, sort_keys=True)
+  (folder / _CONFIG).write_text(text + '\n')
+
+
+def exists() -> bool:
+  """Whether the package came with a reader."""
+  return (FOLDER / _ARRAYS).is_file()
+
+
+def load(folder: str | os.PathLike = '') -> dict[str, Any]:
+  """Reads a packaged reader.
+
+  Args:
+    folder: '' is the package's own.
+
+  Returns:
+    {'reader': parameters of `open_qa.SpanReader`}, float32.
+
+  Raises:
+    FileNotFoundError: when it is not there.
+    ValueError: when the file is damaged.
+  """
+  path = _find(folder, _ARRAYS)
+  return {'reader': dequantize(safetensors_files.read(path))}
+
+
+def load_config(folder: str | os.PathLike = '') -> dict[str, Any]:
+  """What a packaged reader was trained with.
+
+  Raises:
+    FileNotFoundError: when it is not there.
+  """
+  return json.loads(_find(folder, _CONFIG).read_text())
+
+
+def _find(folder: str | os.PathLike, name: str) -> pathlib.Path:
+  path = pathlib.Path(folder or FOLDER) / name
+  if not path.is_file():
+    raise FileNotFoundError(f'{path}: no packaged reader here.')
+  return path

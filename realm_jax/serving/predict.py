@@ -1,0 +1,116 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Answers of many blocks: read some at a time, remember the best spans.
+
+Lee et al. 2019 (ORQA), section 4; a reader trained with five blocks can read a
+hundred (Balachandran et al. 2021).
+"""
+
+from collections.abc import Mapping
+from typing import Any
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+from jaxtyping import Bool
+
+from realm_jax.nn import open_qa
+from realm_jax.objectives import reader_losses
+
+_ROWS = ('ids', 'mask', 'types', 'block_mask')
+
+
+class Prediction(NamedTuple):
+  """The best spans of each question.
+
+  Attributes:
+    spans: [B, n] each; see `reader_losses.Spans`.
+    correct: [B, n] bool. Whether the span is gold.
+  """
+
+  spans: reader_losses.Spans
+  correct: Bool[Array, 'B n']
+
+
+def predict(
+  model: open_qa.OpenQa,
+  params: Any,
+  batch: Mapping[str, jax.Array],
+  *,
+  num_answers: int = 1,
+  read_at_once: int = 16,
+) -> Prediction:
+  """Answers a batch of questions.
+
+  Args:
+    model: retriever and reader.
+    params: its parameters.
+    batch: see `reader_losses.loss`.
+    num_answers: n, spans of each question.
+    read_at_once: blocks whose activations are held at a time.
+
+  Returns:
+    The spans, best first, as `reader_losses.best_spans` of all blocks together.
+  """
+  retriever = model.apply({'params': params}, batch, method='beam_scores')
+  questions, blocks, width, length = batch['reader_correct'].shape
+  rows = {name: batch[f'reader_{name}'] for name in _ROWS}
+  rows |= {
+    'retriever': retriever[:, :blocks],
+    'valid': reader_losses.read_blocks(batch),
+    'correct': batch['reader_correct'],
+  }
+  count = min(num_answers, width * length)
+  parts = -(-questions * blocks // read_at_once)
+  read_at_once = -(-questions * blocks // parts)  # as little padding as can be
+  found = jax.lax.map(
+    lambda part: _read(model, params, part, count),
+    jax.tree.map(lambda x: _cut(x, parts, read_at_once), rows),
+  )
+  found, correct = jax.tree.map(
+    lambda x: x.reshape(-1, count)[: questions * blocks].reshape(questions, -1),
+    found,
+  )
+  found = found._replace(
+    block=jnp.where(
+      found.block < 0, -1, jnp.arange(blocks * count)[None] // count
+    )
+  )
+  score, at = jax.lax.top_k(found.score, min(num_answers, blocks * count))
+
+  def take(x):
+    return jnp.take_along_axis(x, at, axis=1)
+
+  spans = reader_losses.Spans(
+    score, take(found.block), take(found.start), take(found.width)
+  )
+  return Prediction(spans, take(correct))
+
+
+def _cut(x: jax.Array, parts: int, rows: int) -> jax.Array:
+  """[B, R, ...] -> [parts, rows, ...], padded by zeros."""
+  x = x.reshape(-1, *x.shape[2:])
+  padding = ((0, parts * rows - len(x)), *((0, 0) for _ in x.shape[1:]))
+  return jnp.pad(x, padding).reshape(parts, rows, *x.shape[1:])
+
+
+def _read(
+  model: open_qa.OpenQa, params: Any, rows: dict[str, jax.Array], count: int
+) -> tuple[reader_losses.Spans, jax.Array]:
+  """The best spans of single blocks: [rows, count] each."""
+  scores = model.apply(
+    {'params': params}, *(rows[name] for name in _ROWS), method='read'
+  )
+  one = {
+    'reader_ids': rows['ids'][:, None],
+    'reader_valid': rows['valid'][:, None],
+    'beam_valid': rows['valid'][:, None],
+  }
+  joint = reader_losses.add_retriever(
+    one, rows['retriever'][:, None], scores[:, None]
+  )
+  spans = reader_losses.best_spans(joint, count)
+  number = jnp.arange(len(scores))[:, None]
+  right = rows['correct'][number, spans.width - 1, spans.start]
+  return spans, right

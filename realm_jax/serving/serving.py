@@ -1,0 +1,200 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The retriever at work: blocks to vectors, queries to blocks.
+
+Guu et al. 2020, section 3.3. Queries are embedded with the parameters that embedded
+the index's blocks, so that a search is consistent however old the index is.
+"""
+
+from collections.abc import Callable
+from collections.abc import Sequence
+import functools
+from typing import Any
+
+import jax
+from jax import numpy as jnp
+import numpy as np
+
+from realm_jax.data import examples
+from realm_jax.nn import config as config_lib
+from realm_jax.nn import realm as model_lib
+from retrieval.index import index_versions
+from retrieval.nn import batch_encoder
+from retrieval.text import blocks as blocks_lib
+from retrieval.tokenization import tokenizers
+
+_PARTS = ('embedder', 'query_embedder', 'block_embedder')
+_ROWS = 4096  # block rows that are built at once
+_QUERY_BATCH = 64
+
+
+def embedder_params(params: Any) -> dict:
+  """The part of a Realm's parameters that an index depends on."""
+  return {name: params[name] for name in _PARTS if name in params}
+
+
+def block_embedder_params(params: Any) -> Any:
+  """The part of the parameters that the blocks' vectors follow from."""
+  return params.get('block_embedder', params.get('embedder'))
+
+
+def _encode_blocks(model, sep_id, params, ids, lengths):
+  """[CLS] title [SEP] body [SEP] rows to vectors; segments follow from [SEP]."""
+  mask = jnp.arange(ids.shape[1]) < lengths[:, None]
+  separators = ids == sep_id
+  seen = jnp.cumsum(separators, axis=1) - separators
+  types = ((seen > 0) & mask).astype(jnp.int32)
+  return model.apply(
+    {'params': params}, ids, mask, types, method='embed_blocks'
+  )
+
+
+class BlockEmbedder:
+  """Embeds many blocks; an `index_versions.EmbedBlocks`."""
+
+  def __init__(
+    self,
+    config: config_lib.RealmConfig,
+    layout: examples.Layout,
+    blocks: blocks_lib.BlockStore,
+    params: Any,
+    *,
+    batch_tokens: int = 0,
+    devices: Sequence[jax.Device] | None = None,
+  ):
+    """Places the parameters.
+
+    Args:
+      config: of the model.
+      layout: lengths of rows and specials.
+      blocks: where they lie.
+      params: `embedder_params`.
+      batch_tokens: see `batch_encoder.BatchEncoder`.
+      devices: where to run; None is all local devices.
+    """
+    self._layout, self._blocks = layout, blocks
+    self._encoder = batch_encoder.BatchEncoder(
+      functools.partial(_encode_blocks, model_lib.Realm(config), layout.sep_id),
+      params,
+      dimension=config.vector_size,
+      max_length=layout.block_length,
+      batch_tokens=batch_tokens,
+      devices=devices,
+    )
+
+  def load(self, params: Any) -> None:
+    """Takes newer parameters."""
+    self._encoder.load(params)
+
+  def __call__(
+    self,
+    ids: np.ndarray,
+    progress: Callable[[int, int], None] | None = None,
+  ) -> np.ndarray:
+    """Embeds blocks.
+
+    Args:
+      ids: [n] block ids; -1 is the null document.
+      progress: called with (blocks done, blocks in all).
+
+    Returns:
+      [n, d] float32.
+
+    Raises:
+      ValueError: if a vector is not finite.
+    """
+    rows = (
+      row
+      for low in range(0, len(ids), _ROWS)
+      for row in examples.block_id_rows(
+        self._layout, self._blocks, ids[low : low + _ROWS]
+      )
+    )
+    return self._encoder(rows, len(ids), progress)
+
+
+class QueryEmbedder:
+  """Embeds padded queries with any snapshot; compiled once for each shape."""
+
+  def __init__(
+    self, config: config_lib.RealmConfig, device: jax.Device | None = None
+  ):
+    """Takes the model and where to run, by default the first local device."""
+    self._device = jax.local_devices()[0] if device is None else device
+    model = model_lib.Realm(config)
+    self._embed = jax.jit(
+      lambda params, ids, mask: model.apply(
+        {'params': params}, ids, mask, method='embed_queries'
+      )
+    )
+
+  def place(self, params: Any) -> Any:
+    """Parameters on this embedder's device."""
+    return jax.device_put(params, self._device)
+
+  def __call__(
+    self, params: Any, ids: np.ndarray, mask: np.ndarray
+  ) -> np.ndarray:
+    """Embeds queries: placed parameters, [B, Q] ids and mask -> [B, d]."""
+    placed = jax.device_put((ids, mask), self._device)
+    return np.asarray(self._embed(params, *placed))
+
+
+class ServingIndex:
+  """An index version with its own query embedder; a `pipeline.Snapshot`.
+
+  Attributes:
+    version: the opened version.
+    step: of its parameters.
+  """
+
+  def __init__(
+    self, version: index_versions.Version, embed_queries: QueryEmbedder
+  ):
+    self.version = version
+    self.step = version.step
+    self._embed = embed_queries
+    self._params = embed_queries.place(version.params)
+
+  def retrieve(
+    self, query_ids: np.ndarray, query_mask: np.ndarray, k: int
+  ) -> np.ndarray:
+    """Finds the blocks with the largest inner products.
+
+    Args:
+      query_ids: [B, Q] int32.
+      query_mask: [B, Q] bool.
+      k: how many.
+
+    Returns:
+      [B, k] int64 block ids, best first; -1 where there are fewer.
+    """
+    vectors = self._embed(self._params, query_ids, query_mask)
+    ids, _ = self.version.index.searcher.search(vectors, k)
+    return ids
+
+  def retrieve_texts(
+    self,
+    texts: Sequence[str],
+    k: int,
+    tokenizer: tokenizers.WordPieceTokenizer,
+    layout: examples.Layout,
+  ) -> np.ndarray:
+    """Finds blocks for texts, such as questions: [len(texts), k] ids.
+
+    Texts are cut to the query length.
+    """
+    rows = tokenizer.encode_ids_batch(list(texts), layout.query_length)
+    found = []
+    for low in range(0, len(rows), _QUERY_BATCH):
+      batch = rows[low : low + _QUERY_BATCH]
+      ids = np.full(
+        (_QUERY_BATCH, layout.query_length), layout.pad_id, np.int32
+      )
+      mask = np.zeros(ids.shape, bool)
+      for i, row in enumerate(batch):
+        ids[i, : len(row)] = row
+        mask[i, : len(row)] = True
+      mask[len(batch) :, 0] = True
+      found.append(self.retrieve(ids, mask, k)[: len(batch)])
+    return np.concatenate(found) if found else np.zeros((0, k), np.int64)

@@ -1,0 +1,131 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Safetensors files larger than memory: mapped when read, streamed when written.
+
+A file is the length of a JSON header (8 bytes, little-endian), the header (name ->
+dtype, shape, first and past-last byte of the data), and the data. The library of
+that name copies every array into memory, at either end.
+"""
+
+from collections.abc import Mapping
+import json
+import os
+import pathlib
+
+import ml_dtypes
+import numpy as np
+
+from retrieval.store import sharded_array
+
+_DTYPES = {
+  'F64': np.dtype('<f8'),
+  'F32': np.dtype('<f4'),
+  'F16': np.dtype('<f2'),
+  'BF16': np.dtype(ml_dtypes.bfloat16),
+  'I64': np.dtype('<i8'),
+  'I32': np.dtype('<i4'),
+  'I16': np.dtype('<i2'),
+  'I8': np.dtype('i1'),
+  'U8': np.dtype('u1'),
+  'BOOL': np.dtype('?'),
+}
+_NAMES = {dtype: name for name, dtype in _DTYPES.items()}
+_METADATA = '__metadata__'
+_MAX_HEADER = 100 << 20  # as the library has it
+_WRITE_BYTES = 64 << 20
+
+
+def read(path: str | os.PathLike) -> dict[str, np.ndarray]:
+  """Maps the arrays of a file.
+
+  Args:
+    path: of the file.
+
+  Returns:
+    Name -> array, memory-mapped and read-only.
+
+  Raises:
+    FileNotFoundError: when there is none.
+    ValueError: when it is damaged, cut or of another form.
+  """
+  path = pathlib.Path(path)
+  size = path.stat().st_size
+  with open(path, 'rb') as f:
+    length = int.from_bytes(f.read(8), 'little')
+    if size < 8 or length > min(size - 8, _MAX_HEADER):
+      raise ValueError(
+        f'{path}: {size} bytes, a header of {length}; damaged, cut or no '
+        'safetensors file.'
+      )
+    try:
+      header = json.loads(f.read(length))
+      entries = {k: v for k, v in header.items() if k != _METADATA}
+      return {
+        name: _map(path, 8 + length, size, entry)
+        for name, entry in entries.items()
+      }
+    except (ValueError, KeyError, TypeError, AttributeError) as e:
+      raise ValueError(f'{path}: damaged ({e}).') from None
+
+
+def _map(path: pathlib.Path, base: int, size: int, entry: dict) -> np.ndarray:
+  dtype, shape = _DTYPES[entry['dtype']], tuple(entry['shape'])
+  start, limit = entry['data_offsets']
+  wanted = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+  if start < 0 or limit - start != wanted or base + limit > size:
+    raise ValueError(f'bytes {start} to {limit} for {dtype} {list(shape)}')
+  if not wanted:
+    return np.zeros(shape, dtype)
+  data = np.memmap(path, np.uint8, 'r', base + start, (wanted,))
+  return data.view(dtype).reshape(shape)
+
+
+def write(
+  path: str | os.PathLike, arrays: Mapping[str, sharded_array.Rows]
+) -> None:
+  """Writes a file, whole or not at all.
+
+  Args:
+    path: of the file; its folder exists.
+    arrays: name -> array, in memory, mapped or sharded: read in parts.
+
+  Raises:
+    ValueError: for a type that such files do not hold.
+  """
+  path = pathlib.Path(path)
+  header, end = {_METADATA: {'format': 'pt'}}, 0
+  for name, array in arrays.items():
+    dtype, shape = np.dtype(array.dtype), [int(n) for n in array.shape]
+    if dtype not in _NAMES:
+      raise ValueError(f'{name}: {dtype}; expected one of {sorted(_DTYPES)}.')
+    start = end
+    end += int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    header[name] = {
+      'dtype': _NAMES[dtype],
+      'shape': shape,
+      'data_offsets': [start, end],
+    }
+  text = json.dumps(header).encode()
+  text += b' ' * (-len(text) % 8)
+  temporary = path.with_name(f'.{path.name}.{os.getpid()}')
+  try:
+    with open(temporary, 'wb') as f:
+      f.write(len(text).to_bytes(8, 'little') + text)
+      for array in arrays.values():
+        for part in _parts(array):
+          f.write(np.ascontiguousarray(part).tobytes())
+      f.flush()
+      os.fsync(f.fileno())
+    os.replace(temporary, path)
+  finally:
+    temporary.unlink(missing_ok=True)
+
+
+def _parts(array: sharded_array.Rows):
+  if not array.shape or not array.shape[0]:
+    yield np.asarray(array)
+    return
+  row = np.dtype(array.dtype).itemsize * int(np.prod(array.shape[1:]))
+  step = max(1, _WRITE_BYTES // max(row, 1))
+  for low in range(0, array.shape[0], step):
+    yield array[low : low + step]

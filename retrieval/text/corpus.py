@@ -1,0 +1,324 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Corpora: any source of text as a stream of documents.
+
+Sources: the packaged vital articles, JSON lines, folders of .txt files, SQuAD's
+paragraphs, WikiExtractor's output, TFDS data sets, and the record files that ORQA
+and REALM were published with. Documents stream in a fixed order and memory does not grow
+with the corpus; text is passed on exactly as it stands.
+"""
+
+import collections
+from collections.abc import Iterator
+import dataclasses
+import glob
+import hashlib
+import os
+import pathlib
+import sqlite3
+import tempfile
+
+from absl import logging
+
+from retrieval.readers import base
+from retrieval.readers import files as files_lib
+from retrieval.readers import orqa
+from retrieval.readers import tfds
+from retrieval.readers import wikiextractor
+from retrieval.store import store
+
+Document = base.Document
+
+KINDS = (
+  'jsonl',
+  'orqa_blocks',
+  'orqa_corpus',
+  'realm_pretraining',
+  'squad',
+  'text',
+  'tfds',
+  'vital',
+  'wikiextractor',
+)
+_SHARDS = ('*-of-[0-9]*', '*.tfrecord*')
+_IN_FOLDER = {
+  'jsonl': ('*.jsonl', '*.jsonl.*', '*.json', '*.json.*', '*.ndjson'),
+  'orqa_corpus': _SHARDS,
+  'realm_pretraining': _SHARDS,
+  'squad': ('*.json', '*.json.*'),
+  'text': ('*.txt',),
+  'wikiextractor': ('wiki_*',),
+}
+_BLOCK_BYTES = 1 << 20
+
+
+@dataclasses.dataclass(frozen=True)
+class CorpusConfig:
+  """Where documents come from.
+
+  Attributes:
+    kind: one of KINDS. orqa_blocks: blocks.tfr with titles.tfr; orqa_corpus and
+      realm_pretraining: REALM's shards to retrieve from and to train on.
+    path: a file, a folder or a glob; TFDS: `name` or `name/config`.
+    split: split of a TFDS data set.
+    data_dir: where TFDS keeps its data; '' for its default.
+    id_field: JSON lines and TFDS; '' makes an id of file and line.
+    title_field: JSON lines and TFDS; '' for no titles.
+    text_field: JSON lines and TFDS.
+    on_error: 'raise', or 'skip' to count bad records and pass over them.
+    max_documents: stop after so many; 0 for all.
+  """
+
+  kind: str = 'vital'
+  path: str = ''
+  split: str = 'train'
+  data_dir: str = ''
+  id_field: str = 'id'
+  title_field: str = 'title'
+  text_field: str = 'text'
+  on_error: str = 'raise'
+  max_documents: int = 0
+
+
+class Corpus:
+  """Documents of one source, in a fixed order.
+
+  Attributes:
+    config: as given.
+    skipped: reason -> records passed over by the latest iteration.
+  """
+
+  def __init__(self, config: CorpusConfig):
+    """Checks the config and finds the files.
+
+    Raises:
+      ValueError: for a setting that is none.
+      FileNotFoundError: when nothing stands at the path.
+    """
+    _check(config)
+    self.config = config
+    self.skipped: collections.Counter[str] = collections.Counter()
+    self._files = [] if config.kind == 'tfds' else _find_files(config)
+
+  def __iter__(self) -> Iterator[Document]:
+    """Yields documents.
+
+    Raises:
+      ValueError: for a bad record, by file and line, unless the config skips
+        those; and where no document is left.
+    """
+    self.skipped = collections.Counter()
+    count = 0
+    with _Seen() as seen:
+      for where, record in self._records():
+        try:
+          document = _checked(where, record, seen)
+        except base.BadRecord as error:
+          if self.config.on_error == 'raise':
+            raise ValueError(str(error)) from None
+          self.skipped[error.reason] += 1
+          continue
+        yield document
+        count += 1
+        if count == self.config.max_documents:
+          break
+    if self.skipped:
+      logging.warning('Skipped records: %s.', dict(self.skipped))
+    if not count:
+      raise ValueError(
+        f'No document in {self.config.path or self.config.kind!r} '
+        f'({len(self._files)} files; skipped: {dict(self.skipped)}).'
+      )
+
+  def _records(self) -> base.Records:
+    config, files = self.config, self._files
+    fields = base.Fields(config.id_field, config.title_field, config.text_field)
+    match config.kind:
+      case 'vital':
+        return files_lib.read_vital(files)
+      case 'jsonl':
+        return files_lib.read_jsonl(files, fields)
+      case 'squad':
+        return files_lib.read_squad(files)
+      case 'text':
+        return files_lib.read_text(files)
+      case 'wikiextractor':
+        return wikiextractor.read(files)
+      case 'orqa_blocks':
+        return orqa.read_blocks(files)
+      case 'orqa_corpus':
+        return orqa.read_corpus(files)
+      case 'realm_pretraining':
+        return orqa.read_pretraining(files)
+      case _:
+        return tfds.read(config.path, config.split, config.data_dir, fields)
+
+  def annotations(self) -> Iterator[orqa.Annotations]:
+    """Yields the sentences and salient spans that a corpus brings along.
+
+    They come in the documents' order and carry their ids; `max_documents` does
+    not end them.
+
+    Raises:
+      ValueError: for a kind of corpus without them; for a bad record, by file
+        and number, unless the config skips those.
+    """
+    if self.config.kind != 'realm_pretraining':
+      raise ValueError(
+        f'corpus.kind {self.config.kind!r} marks no sentences and spans; '
+        "expected 'realm_pretraining'."
+      )
+    return orqa.read_annotations(self._files, self.config.on_error)
+
+  def fingerprint(self) -> str:
+    """Hash of the settings that matter and of what the files hold."""
+    config = self.config
+    fields = dataclasses.asdict(config)
+    for name in _ignored(config.kind):
+      fields[name] = getattr(CorpusConfig, name)
+    if config.kind == 'tfds':
+      builder = tfds.load_builder(config.path, config.data_dir)
+      builder.download_and_prepare()
+      paths = tfds.data_files(builder)
+      files = [[path.name, _hash_file(path, whole=False)] for path in paths]
+      files.append([builder.info.full_name])
+    else:
+      # The packaged file has a version; those that a user gives are read whole.
+      whole = config.kind != 'vital'
+      files = [
+        [file.name, _hash_file(file.path, whole=whole)] for file in self._files
+      ]
+      is_file = pathlib.Path(config.path).is_file()
+      fields['path'] = pathlib.Path(config.path).name if is_file else ''
+    fields['data_dir'] = ''
+    return store.fingerprint([fields, files])
+
+
+def _check(config: CorpusConfig) -> None:
+  if config.kind not in KINDS:
+    raise ValueError(
+      f'corpus.kind {config.kind!r}: expected one of {list(KINDS)}.'
+    )
+  if config.on_error not in ('raise', 'skip'):
+    raise ValueError(
+      f'corpus.on_error {config.on_error!r}: expected raise or skip.'
+    )
+  if config.kind != 'vital' and not config.path:
+    raise ValueError(f'corpus.path is empty: kind {config.kind!r} needs one.')
+  if not config.text_field:
+    raise ValueError('corpus.text_field is empty: documents need text.')
+  if config.max_documents < 0:
+    raise ValueError(
+      f'corpus.max_documents {config.max_documents}: expected 0 (all) or more.'
+    )
+
+
+def _ignored(kind: str) -> tuple[str, ...]:
+  """Settings that do not matter to a kind of corpus."""
+  named = ('id_field', 'title_field', 'text_field')
+  if kind == 'tfds':
+    return ()
+  if kind == 'jsonl':
+    return ('split',)
+  return ('split', *named, *(('path',) if kind == 'vital' else ()))
+
+
+def _checked(
+  where: str, record: Document | base.BadRecord, seen: '_Seen'
+) -> Document:
+  if isinstance(record, base.BadRecord):
+    raise record
+  if not record.text or record.text.isspace():
+    raise base.BadRecord('empty text', where, 'the text is empty.')
+  first = seen.add(record.id, where)
+  if first:
+    raise base.BadRecord(
+      'duplicate id', where, f'id {record.id!r} stands at {first} already.'
+    )
+  return record
+
+
+class _Seen:
+  """Ids met so far, on disk: memory does not grow with the corpus."""
+
+  def __enter__(self):
+    self._folder = tempfile.TemporaryDirectory(prefix='ids-')
+    self._db = sqlite3.connect(
+      os.path.join(self._folder.name, 'ids'),
+      isolation_level=None,
+      check_same_thread=False,
+    )
+    self._db.execute('pragma journal_mode = off')
+    self._db.execute('pragma synchronous = off')
+    self._db.execute('pragma cache_size = -8192')
+    self._db.execute(
+      'create table seen (id blob primary key, place text) without rowid'
+    )
+    self._db.execute('begin')
+    return self
+
+  def __exit__(self, *exception):
+    self._db.close()
+    self._folder.cleanup()
+
+  def add(self, document_id: str, where: str) -> str:
+    """Returns '' for a new id, else where it was met first."""
+    key = hashlib.blake2b(document_id.encode(), digest_size=16).digest()
+    added = self._db.execute(
+      'insert or ignore into seen values (?, ?)', (key, where)
+    )
+    if added.rowcount:
+      return ''
+    query = self._db.execute('select place from seen where id = ?', (key,))
+    return query.fetchone()[0]
+
+
+def _find_files(config: CorpusConfig) -> list[base.SourceFile]:
+  if config.kind == 'vital':
+    path = files_lib.vital_file()
+    return [base.SourceFile(path, path.name)]
+  path = pathlib.Path(config.path)
+  if config.kind == 'orqa_blocks':
+    return orqa.find_block_files(path)
+  if path.is_file():
+    return [base.SourceFile(path, path.name)]
+  patterns = ('any',)
+  if path.is_dir():
+    root, patterns = path, _IN_FOLDER[config.kind]
+    found = {p for pattern in patterns for p in path.rglob(pattern)}
+  else:
+    root = _before_wildcard(path)
+    found = {pathlib.Path(p) for p in glob.glob(str(path), recursive=True)}
+  names = {p.relative_to(root).as_posix(): p for p in found if p.is_file()}
+  files = [
+    base.SourceFile(names[name], name)
+    for name in sorted(names)
+    if not any(part.startswith('.') for part in name.split('/'))
+  ]
+  if not files:
+    raise FileNotFoundError(
+      f'corpus.path {config.path!r}: no file there for kind {config.kind!r} '
+      f'(names looked for: {", ".join(patterns)}).'
+    )
+  return files
+
+
+def _before_wildcard(path: pathlib.Path) -> pathlib.Path:
+  parts = path.parts[:-1]
+  for i, part in enumerate(parts):
+    if glob.has_magic(part):
+      return pathlib.Path(*parts[:i])
+  return path.parent
+
+
+def _hash_file(path: pathlib.Path, whole: bool) -> str:
+  """Hashes a file's size and bytes, or only its first and last MiB."""
+  size = path.stat().st_size
+  digest = hashlib.sha256(str(size).encode())
+  with open(path, 'rb') as f:
+    digest.update(f.read(_BLOCK_BYTES))
+    if not whole and size > _BLOCK_BYTES:
+      f.seek(max(_BLOCK_BYTES, size - _BLOCK_BYTES))
+    while block := f.read(_BLOCK_BYTES):
+      digest.update(block)
+  return digest.hexdigest()

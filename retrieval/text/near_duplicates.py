@@ -1,0 +1,302 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Training documents that nearly stand in an evaluation set.
+
+Borgeaud et al. 2021, section 2.1 and appendix A: documents whose 13-grams have a
+Jaccard similarity of 0.8 or more with those of any evaluation document leave the
+training set, and so the datastore. MinHash and locality-sensitive hashing (the
+package rensa) name candidates; what is dropped was compared exactly. Grams are of
+words between whitespace, in lower case, so that the tokenizer does not matter.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Sequence
+import contextlib
+import dataclasses
+import functools
+import math
+import os
+from typing import Any
+
+from jaxtyping import UInt64
+import numpy as np
+
+from retrieval.store import store
+from retrieval.text import chunks as chunks_lib
+from retrieval.text import tokens as tokens_lib
+from retrieval.tokenization import tokenizers
+
+KIND = 'near_duplicates'
+_COMPARED = 'evaluation'
+_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+# Grams that are equal in the 4 numbers of a band make a candidate. Of pairs at 0.8
+# exactly, 1 in 2e7 escapes 32 such bands; of pairs at 0.2, 1 in 20 is one. Lower
+# thresholds, or fewer numbers, take smaller bands.
+_MOST_BAND_ROWS = 4
+_MISSED = 1e-3  # most of the pairs at the threshold exactly, on average
+_BATCH = 256
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings:
+  """What counts as a near-duplicate.
+
+  Attributes:
+    threshold: least Jaccard similarity, above 0 and at most 1.
+    ngram: words of a gram.
+    num_permutations: numbers of a MinHash signature, at least as many as find a
+      pair at the threshold with a probability of 0.999.
+    seed: of the signatures.
+  """
+
+  threshold: float = 0.8
+  ngram: int = 13
+  num_permutations: int = 128
+  seed: int = 0
+
+  def __post_init__(self):
+    """Checks the ranges."""
+    for name, ok, expected in (
+      ('threshold', 0 < self.threshold <= 1, 'in (0, 1]'),
+      ('ngram', self.ngram >= 1, '>= 1'),
+      ('num_permutations', self.num_permutations >= 1, '>= 1'),
+      ('seed', self.seed >= 0, '>= 0'),
+    ):
+      if not ok:
+        raise ValueError(
+          f'deduplicate.{name} {getattr(self, name)}: expected {expected}.'
+        )
+    if self._missed(1) > _MISSED:  # bands of more rows miss more
+      least = math.ceil(math.log(_MISSED) / math.log1p(-self.threshold))
+      raise ValueError(
+        f'deduplicate.num_permutations {self.num_permutations}: misses more than '
+        f'{_MISSED:.1%} of the pairs at threshold {self.threshold}; expected at '
+        f'least {least:,}, or a higher threshold.'
+      )
+
+  def _missed(self, rows: int) -> float:
+    """Share of the pairs at the threshold exactly that escape all bands."""
+    return (1 - self.threshold**rows) ** (self.num_permutations // rows)
+
+  @property
+  def band_rows(self) -> int:
+    """Numbers of a signature in each band of the index."""
+    return max(
+      rows
+      for rows in range(1, _MOST_BAND_ROWS + 1)
+      if not self.num_permutations % rows and self._missed(rows) <= _MISSED
+    )
+
+
+_hash_word = functools.lru_cache(1 << 18)(tokens_lib.hash_id)
+
+
+def hash_grams(text: str, ngram: int) -> UInt64[np.ndarray, ' grams']:
+  """The set of a text's n-grams of words, as ascending hashes.
+
+  Args:
+    text: of a document.
+    ngram: words of a gram; a shorter text is one gram.
+
+  Returns:
+    [grams] uint64; none for a text without words.
+  """
+  words = text.lower().split()
+  hashes = np.asarray([_hash_word(word) for word in words], np.uint64)
+  n = min(ngram, len(hashes))
+  count = len(hashes) - n + 1 if n else 0
+  grams = np.zeros(count, np.uint64)
+  for i in range(n):
+    grams = grams * _MULTIPLIER + hashes[i : i + count]
+  return np.unique(grams)
+
+
+def jaccard(a: UInt64[np.ndarray, ' a'], b: UInt64[np.ndarray, ' b']) -> float:
+  """Shared grams over all grams of two sets; 0 for two empty ones."""
+  shared = len(np.intersect1d(a, b, assume_unique=True))
+  return shared / max(len(a) + len(b) - shared, 1)
+
+
+class _Index:
+  """The evaluation documents, to be asked for what resembles a document."""
+
+  def __init__(self, settings: Settings):
+    import rensa
+
+    self._settings, self._rensa = settings, rensa
+    size = settings.num_permutations
+    self._lsh = rensa.RMinHashLSH(
+      threshold=settings.threshold,
+      num_perm=size,
+      num_bands=size // settings.band_rows,
+    )
+    self._grams: dict[int, np.ndarray] = {}
+
+  def _sign(self, grams: np.ndarray):
+    settings = self._settings
+    data = grams.astype('<u8').tobytes()
+    signature = self._rensa.RMinHash(
+      num_perm=settings.num_permutations, seed=settings.seed
+    )
+    signature.update([data[i : i + 8] for i in range(0, len(data), 8)])
+    return signature
+
+  def add(self, document: int, grams: np.ndarray) -> None:
+    if len(grams):
+      self._lsh.insert(document, self._sign(grams))
+      self._grams[document] = grams
+
+  def nearest(self, grams: np.ndarray) -> tuple[float, int]:
+    """Similarity and number of the most similar one; (0, -1) if none is."""
+    if not len(grams) or not self._grams:
+      return 0.0, -1
+    found = self._lsh.query(self._sign(grams))
+    pairs = ((jaccard(grams, self._grams[d]), -d) for d in found)
+    similarity, number = max(pairs, default=(0.0, 1))
+    return similarity, -number
+
+
+def build_duplicate_store(
+  path: str | os.PathLike,
+  tokens: tokens_lib.TokenStore,
+  tokenizer: tokenizers.Tokenizer,
+  *,
+  valid_fraction: float,
+  settings: Settings,
+  evaluation: Sequence[tokens_lib.TokenStore] = (),
+  added: Sequence[str] = (),
+  progress: Callable[[int, int], None] | None = None,
+) -> store.Store:
+  """Lists the training documents to drop; resumes at the first missing shard.
+
+  A list of the same settings that stands already stays, whatever evaluation sets
+  it is of: `compared_with` tells them.
+
+  Args:
+    path: where the list will stand.
+    tokens: every document.
+    tokenizer: that made it.
+    valid_fraction: share of documents that belong to 'valid'.
+    settings: what counts as a near-duplicate.
+    evaluation: all documents of evaluation sets of other corpora, which stand
+      beside `tokens`; they are compared with as 'valid' is.
+    added: ids of documents that were given to be retrieved: they neither are held
+      out nor dropped.
+    progress: called with (training documents done, documents in all).
+
+  Returns:
+    A published store of `document` [n] int64, the documents to drop by rising
+    number, `duplicate_of` [n] int64, where the numbers go on from those of
+    `tokens` through each of `evaluation`, and `similarity` [n] float32.
+
+  Raises:
+    ValueError: for another tokenizer, or a list of other settings at `path`.
+  """
+  for source in (tokens, *evaluation):
+    source.check_tokenizer(tokenizer)
+  fields = _fields(tokens, valid_fraction, settings, evaluation, added)
+  with contextlib.suppress(FileNotFoundError):
+    found = store.Store.open(path, KIND).fields.get(_COMPARED)
+    fields.pop(_COMPARED, None)
+    fields |= {_COMPARED: found} if found else {}
+  writer = store.StoreWriter(path, KIND, fields)
+  if writer.published:
+    return store.Store.open(path, KIND, fields)
+  shards, index = tokens.store.num_shards, None
+  read = functools.partial(
+    *(_documents, tokenizer, valid_fraction, settings.ngram),
+    tokens_lib.hash_ids(added),
+  )
+  done = 0
+  for i in writer.missing(shards):
+    if index is None:
+      index = _Index(settings)
+      for document, grams in _compared(read, tokens, evaluation):
+        index.add(document, grams)
+    found = []
+    for document, grams in read(tokens, i, 'train'):
+      similarity, other = index.nearest(grams)
+      if similarity >= settings.threshold:
+        found.append((document, other, similarity))
+      done += 1
+      if progress and not done % _BATCH:
+        progress(done, tokens.num_documents)
+    columns = list(zip(*found, strict=True)) or [(), (), ()]
+    names = (('document', np.int64), ('duplicate_of', np.int64))
+    names += (('similarity', np.float32),)
+    writer.write(
+      i,
+      {
+        name: np.asarray(column, dtype)
+        for (name, dtype), column in zip(names, columns, strict=True)
+      },
+    )
+  meta = {'tokens': tokens.path.name}
+  if evaluation:
+    meta[_COMPARED] = [source.path.name for source in evaluation]
+  return writer.publish(shards, meta)
+
+
+def compared_with(found: store.Store) -> dict[str, str]:
+  """Evaluation sets that a list is of, beside 'valid'.
+
+  Args:
+    found: of `build_duplicate_store`.
+
+  Returns:
+    Fingerprint of each one's token store, by its folder's name.
+  """
+  names = found.meta.get(_COMPARED, [])
+  return dict(zip(names, found.fields.get(_COMPARED, []), strict=True))
+
+
+def _fields(
+  tokens, valid_fraction, settings, evaluation, added
+) -> dict[str, Any]:
+  """What determines the list; what is not asked for adds no field."""
+  import rensa
+
+  fields = {
+    'tokens': tokens.store.fingerprint,
+    'valid_fraction': valid_fraction,
+    'algorithm': rensa.RMinHash.ALGORITHM_VERSION,
+    **dataclasses.asdict(settings),
+  }
+  if settings.band_rows != _MOST_BAND_ROWS:
+    fields['band_rows'] = settings.band_rows
+  if evaluation:
+    fields[_COMPARED] = [source.store.fingerprint for source in evaluation]
+  if added:
+    fields['added'] = sorted(added)
+  return fields
+
+
+def _compared(read, tokens, evaluation) -> Iterator[tuple[int, np.ndarray]]:
+  """Numbers and grams of all evaluation documents."""
+  for shard in range(tokens.store.num_shards):
+    yield from read(tokens, shard, 'valid')
+  base = tokens.num_documents
+  for source in evaluation:
+    for shard in range(source.store.num_shards):
+      for document, grams in read(source, shard, 'all'):
+        yield base + document, grams
+    base += source.num_documents
+
+
+def _documents(
+  tokenizer, valid_fraction, ngram, added, tokens, shard, split
+) -> Iterator[tuple[int, np.ndarray]]:
+  """Numbers and grams of the documents of one split in one shard."""
+  first = int(sum(tokens.store.rows('token_end')[:shard]))
+  hashes = np.asarray(tokens.store.shard(shard, 'id_hash'))
+  chosen = chunks_lib.in_split(hashes, split, valid_fraction)
+  if split != 'all':
+    chosen &= ~np.isin(hashes, added)
+  for row in np.flatnonzero(chosen):
+    document = first + int(row)
+    if tokens.with_text:
+      text = tokens.text_bytes(document).decode()
+    else:
+      text = tokenizer.decode(tokens.document(document)[1:])
+    yield document, hash_grams(text, ngram)

@@ -1,0 +1,269 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Writes blocks in the forms that the official ORQA and REALM programs read.
+
+ORQA (Lee et al. 2019): blocks.tfr, titles.tfr and examples.tfr. REALM (Guu et al.
+2020): gzipped shards `prefix-00012-of-00050`, one corpus to retrieve from and one
+to train on. `corpus.Corpus` reads all but examples.tfr back.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+import glob
+import itertools
+import os
+import pathlib
+
+import numpy as np
+
+from retrieval.formats import tf_example
+from retrieval.formats import tfrecord
+from retrieval.readers import orqa
+from retrieval.text import blocks as blocks_lib
+from retrieval.tokenization import tokenizers
+
+EXAMPLES_FILE = 'examples.tfr'
+_BATCH = 512  # blocks read at once
+
+Progress = Callable[[int, int], None]
+Example = Mapping[str, Sequence[bytes] | np.ndarray]
+
+
+def write_blocks(
+  path: str | os.PathLike,
+  blocks: blocks_lib.BlockStore,
+  *,
+  progress: Progress | None = None,
+) -> None:
+  """Writes blocks.tfr and titles.tfr.
+
+  Args:
+    path: folder of the two files.
+    blocks: in the order of their ids.
+    progress: called with (blocks done, blocks in all).
+  """
+  path = _make_folder(path)
+  with (
+    tfrecord.open_writer(path / orqa.BLOCKS_FILE) as write_text,
+    tfrecord.open_writer(path / orqa.TITLES_FILE) as write_title,
+  ):
+    for ids in _batches(range(blocks.num_blocks), blocks.num_blocks, progress):
+      for title, text in _strings(blocks, ids):
+        write_title(title)
+        write_text(text)
+
+
+def write_examples(
+  path: str | os.PathLike,
+  blocks: blocks_lib.BlockStore,
+  *,
+  progress: Progress | None = None,
+) -> None:
+  """Writes examples.tfr: what ICT is trained on, block by block.
+
+  An example has title_ids, token_ids without special tokens, and
+  sentence_starts, which count from the block's first token.
+
+  Args:
+    path: folder of the file.
+    blocks: in the order of their ids.
+    progress: called with (blocks done, blocks in all).
+  """
+  path = _make_folder(path) / EXAMPLES_FILE
+  with tfrecord.open_writer(path) as write:
+    for ids in _batches(range(blocks.num_blocks), blocks.num_blocks, progress):
+      firsts = blocks.token_spans(ids)[:, 0]
+      rows = zip(ids.tolist(), firsts, *_tokens(blocks, ids), strict=True)
+      for block, first, title_ids, token_ids in rows:
+        starts = blocks.sentence_tokens(_sentences(blocks, block))[:, 0] - first
+        example = {
+          'title_ids': title_ids,
+          'token_ids': token_ids,
+          'sentence_starts': starts,
+        }
+        write(tf_example.encode(example))
+
+
+def write_retrieval_corpus(
+  prefix: str | os.PathLike,
+  blocks: blocks_lib.BlockStore,
+  tokenizer: tokenizers.WordPieceTokenizer,
+  num_shards: int = 50,
+  *,
+  progress: Progress | None = None,
+) -> None:
+  """Writes REALM's corpus to retrieve from: title, body and their tokens.
+
+  Tokens have texts, starts, stops and ids; starts and stops are -1, as in the
+  official corpus, where nothing reads them.
+
+  Args:
+    prefix: of the shards' names, with their folder.
+    blocks: in the order of their ids.
+    tokenizer: that made the blocks.
+    num_shards: how many files.
+    progress: called with (blocks done, blocks in all).
+
+  Raises:
+    ValueError: for another tokenizer, or when shards of another number stand
+      there.
+  """
+  blocks.tokens.check_tokenizer(tokenizer)
+  pieces = _pieces(tokenizer)
+
+  def examples(ids: np.ndarray) -> Iterator[Example]:
+    rows = zip(_strings(blocks, ids), *_tokens(blocks, ids), strict=True)
+    for (title, text), title_ids, token_ids in rows:
+      yield {
+        'title': [title],
+        'body': [text],
+        **_token_features('title', title_ids, pieces),
+        **_token_features('body', token_ids, pieces),
+      }
+
+  _write_shards(prefix, blocks, examples, num_shards, progress)
+
+
+def write_pretraining(
+  prefix: str | os.PathLike,
+  blocks: blocks_lib.BlockStore,
+  spans: Callable[[np.ndarray], Sequence[np.ndarray]],
+  num_shards: int = 50,
+  *,
+  progress: Progress | None = None,
+) -> None:
+  """Writes REALM's corpus to train on: blocks, their sentences, salient spans.
+
+  Args:
+    prefix: of the shards' names, with their folder.
+    blocks: in the order of their ids.
+    spans: called with [n] block ids; gives for each an [m, 2] integer array of
+      first and past-last byte in the block's text.
+    num_shards: how many files.
+    progress: called with (blocks done, blocks in all).
+
+  Raises:
+    ValueError: for a span outside its block, or when shards of another number
+      stand there.
+  """
+
+  def examples(ids: np.ndarray) -> Iterator[Example]:
+    firsts = blocks.byte_spans(ids)[:, 0]
+    rows = zip(
+      ids.tolist(), firsts, spans(ids), _strings(blocks, ids), strict=True
+    )
+    for block, first, salient, (title, text) in rows:
+      sentences = blocks.sentence_bytes(_sentences(blocks, block)) - first
+      salient = np.asarray(salient, np.int64).reshape(-1, 2)
+      if fault := orqa.span_fault(salient, text):
+        raise ValueError(f'Salient spans of block {block}: {fault}')
+      yield {
+        'title': [title],
+        'text': [text],
+        'sentence_byte_start': sentences[:, 0],
+        'sentence_byte_limit': sentences[:, 1],
+        'span_byte_start': salient[:, 0],
+        'span_byte_limit': salient[:, 1],
+      }
+
+  _write_shards(prefix, blocks, examples, num_shards, progress)
+
+
+def _make_folder(path: str | os.PathLike) -> pathlib.Path:
+  path = pathlib.Path(path)
+  path.mkdir(parents=True, exist_ok=True)
+  return path
+
+
+def _write_shards(
+  prefix: str | os.PathLike,
+  blocks: blocks_lib.BlockStore,
+  examples: Callable[[np.ndarray], Iterable[Example]],
+  num_shards: int,
+  progress: Progress | None,
+) -> None:
+  """Writes gzipped shards of consecutive blocks; the last may be short or empty."""
+  if num_shards < 1:
+    raise ValueError(f'num_shards {num_shards}: expected 1 or more.')
+  prefix = pathlib.Path(prefix)
+  folder = _make_folder(prefix.parent)
+  names = [
+    f'{prefix.name}-{i:05d}-of-{num_shards:05d}' for i in range(num_shards)
+  ]
+  others = {
+    p.name for p in folder.glob(f'{glob.escape(prefix.name)}-?????-of-?????')
+  }
+  if others - {*names}:
+    raise ValueError(
+      f'{folder}: {min(others - {*names})} is a shard of another number than '
+      f'{num_shards}; remove those of its kind first.'
+    )
+  total = blocks.num_blocks
+  size = -(-total // num_shards)
+  for i, name in enumerate(names):
+    rows = range(i * size, min((i + 1) * size, total))
+    batches = _batches(rows, total, progress)
+    records = itertools.chain.from_iterable(map(examples, batches))
+    encoded = map(tf_example.encode, records)
+    tfrecord.write(folder / name, encoded, packed=True)
+
+
+def _batches(
+  rows: range, total: int, progress: Progress | None
+) -> Iterator[np.ndarray]:
+  """Yields block ids; calls progress when the next ones are asked for."""
+  for start in range(rows.start, rows.stop, _BATCH):
+    stop = min(start + _BATCH, rows.stop)
+    yield np.arange(start, stop)
+    if progress:
+      progress(stop, total)
+
+
+def _strings(
+  blocks: blocks_lib.BlockStore, ids: np.ndarray
+) -> Iterator[tuple[bytes, bytes]]:
+  """Title and text of each block."""
+  ids = ids.tolist()
+  for title, text in zip(blocks.titles(ids), blocks.texts(ids), strict=True):
+    yield title.encode(), text.encode()
+
+
+def _tokens(
+  blocks: blocks_lib.BlockStore, ids: np.ndarray
+) -> tuple[list[np.ndarray], list[np.ndarray]]:
+  """Title and body tokens of each block, uncut."""
+  longest = int(np.diff(blocks.token_spans(ids)).max())
+  titles, bodies = (
+    [row[:length] for row, length in zip(*gathered, strict=True)]
+    for gathered in (
+      blocks.gather_titles(ids, blocks.max_length),
+      blocks.gather(ids, longest),
+    )
+  )
+  return titles, bodies
+
+
+def _sentences(blocks: blocks_lib.BlockStore, block: int) -> np.ndarray:
+  return np.asarray(blocks.sentences(block), np.int64)
+
+
+def _token_features(
+  name: str, ids: np.ndarray, pieces: Sequence[bytes]
+) -> Example:
+  nowhere = np.full(len(ids), -1)
+  return {
+    f'{name}_token_texts': [pieces[i] for i in ids.tolist()],
+    f'{name}_token_starts': nowhere,
+    f'{name}_token_stops': nowhere,
+    f'{name}_token_ids': ids,
+  }
+
+
+def _pieces(tokenizer: tokenizers.WordPieceTokenizer) -> list[bytes]:
+  """The vocabulary: decoding a single id keeps the ## of a continuation."""
+  pieces = [tokenizer.decode([i]) for i in range(tokenizer.vocab_size)]
+  pieces[tokenizer.unk_id] = '[UNK]'  # decoding drops specials
+  return [piece.encode() for piece in pieces]

@@ -1,0 +1,384 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The salient spans of a block store: what REALM masks.
+
+Guu et al. 2020, section 3.4. Documents are tagged whole. Of the spans found those
+are kept that lie in one sentence of one block and consist of whole wordpieces;
+the others are counted by what is wrong with them. Spans are ordered by sentence,
+then by place.
+"""
+
+from collections.abc import Callable
+from collections.abc import Sequence
+import os
+import pathlib
+
+from jaxtyping import Int
+import numpy as np
+
+from retrieval.store import store
+from retrieval.store import workers
+from retrieval.text import blocks as blocks_lib
+from retrieval.text import corpus as corpus_lib
+from retrieval.text import taggers
+from retrieval.text import tokens as tokens_lib
+from retrieval.tokenization import base as tokenization
+
+KIND = 'salient'
+# What becomes of a span that was found.
+OUTCOMES = (
+  *('kept', 'repeated', 'outside every block', 'crosses a sentence'),
+  *('cuts a wordpiece', 'covers no token'),
+)
+_KEPT, _REPEATED, _OUTSIDE, _CROSSES, _CUTS, _EMPTY = range(len(OUTCOMES))
+_VERSION = 1  # of which spans are kept
+_BATCH = 256  # documents tagged at once
+_COLUMNS = ('token_start', 'token_limit', 'byte_start', 'byte_limit')
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio
+
+
+def map_spans(
+  spans: Int[np.ndarray, 'n 2'],
+  token_bytes: Int[np.ndarray, 'length 2'],
+  sentence_bytes: Int[np.ndarray, 's 2'],
+) -> tuple[
+  Int[np.ndarray, ' n'], Int[np.ndarray, 'n 2'], Int[np.ndarray, ' n']
+]:
+  """Finds the sentence and the tokens of spans of one document.
+
+  Args:
+    spans: first and past-last byte of each.
+    token_bytes: of each token of the document, the BOS first.
+    sentence_bytes: of each sentence, in order and apart.
+
+  Returns:
+    sentence: [n] the one in which the span begins; -1 for none.
+    tokens: [n, 2] first and past-last token within the span.
+    outcome: [n] the first thing that is wrong, a number in OUTCOMES; 0 for
+      nothing.
+  """
+  start, limit = spans[:, 0], spans[:, 1]
+  after = np.searchsorted(sentence_bytes[:, 0], start, 'right')
+  end = np.append(-1, sentence_bytes[:, 1])[after]
+  starts, limits = token_bytes[1:, 0], token_bytes[1:, 1]
+  first = np.searchsorted(starts, start)
+  last = np.searchsorted(limits, limit, 'right')
+  # A token that begins before the span and ends in it, or the other way round.
+  cuts = np.append(-1, limits)[first] > start
+  cuts |= np.append(starts, np.iinfo(np.int64).max)[last] < limit
+  outcome = np.select(
+    [start >= end, limit > end, cuts, last <= first],
+    [_OUTSIDE, _CROSSES, _CUTS, _EMPTY],
+    _KEPT,
+  )
+  sentence = np.where(start < end, after - 1, -1)
+  return sentence, 1 + np.stack([first, last], axis=1), outcome
+
+
+def choose_documents(
+  blocks: blocks_lib.BlockStore, max_blocks: int = 0
+) -> np.ndarray:
+  """Chooses documents evenly spread over the store.
+
+  They are taken in the order of the fractional part of document index / golden
+  ratio: the same ones every time, and a larger choice contains a smaller one.
+
+  Args:
+    blocks: of the documents.
+    max_blocks: documents are taken until they have so many blocks, or a few
+      more as documents stay whole; 0 takes all that have any.
+
+  Returns:
+    Sorted document indices.
+  """
+  documents = blocks.documents(np.arange(blocks.num_blocks))
+  documents, counts = np.unique(documents, return_counts=True)
+  if not max_blocks:
+    return documents
+  order = np.argsort(documents.astype(np.uint64) * _GOLDEN)
+  needed = 1 + int(np.searchsorted(np.cumsum(counts[order]), max_blocks))
+  return np.sort(documents[order[:needed]])
+
+
+def _document_rows(
+  text: str,
+  spans: Sequence[taggers.Span],
+  labels: dict[str, int],
+  token_bytes: np.ndarray,
+  sentence_bytes: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:
+  """Rows [n, 6] of one document and [len(OUTCOMES)] how many became what.
+
+  A row is sentence, token_start, token_limit, byte_start, byte_limit, label.
+  """
+  places = tokenization.byte_offsets(text, [span[:2] for span in spans])
+  sentence, tokens, outcome = map_spans(places, token_bytes, sentence_bytes)
+  label = np.asarray([labels[span.label] for span in spans], np.int64)
+  kept = np.flatnonzero(outcome == _KEPT)
+  kept = kept[np.lexsort([tokens[kept, 1], tokens[kept, 0]])]
+  again = (np.diff(tokens[kept], axis=0, prepend=-1) == 0).all(axis=1)
+  outcome[kept[again]] = _REPEATED
+  kept = kept[~again]
+  first, limit = tokens[kept].T
+  columns = (
+    *(sentence[kept], first, limit),
+    *(token_bytes[first, 0], token_bytes[limit - 1, 1], label[kept]),
+  )
+  counts = np.bincount(outcome, minlength=len(OUTCOMES))
+  return np.stack(columns, axis=1), counts
+
+
+def _shard_arrays(
+  blocks: blocks_lib.BlockStore,
+  shard: int,
+  documents: np.ndarray,
+  tagger: taggers.Tagger,
+) -> dict[str, np.ndarray]:
+  """Tags documents of one shard of blocks."""
+  ends = np.cumsum([0, *blocks.store.rows('sentence_row')])
+  ids = np.arange(ends[shard], ends[shard + 1])
+  sentence_bytes = blocks.sentence_bytes(ids)
+  owner = blocks.documents(blocks.sentence_blocks(ids))
+  tokens = blocks.tokens
+  labels = {label: number for number, label in enumerate(tagger.labels)}
+  rows = [np.zeros((0, 6), np.int64)]
+  counts = np.zeros(len(OUTCOMES), np.int64)
+  for at in range(0, len(documents), _BATCH):
+    chosen = documents[at : at + _BATCH].tolist()
+    batch = [
+      corpus_lib.Document(
+        tokens.document_id(i), tokens.title(i), tokens.text_bytes(i).decode()
+      )
+      for i in chosen
+    ]
+    for i, document, spans in zip(
+      chosen, batch, tagger.tag(batch), strict=True
+    ):
+      low, high = np.searchsorted(owner, [i, i + 1])
+      found, became = _document_rows(
+        document.text,
+        spans,
+        labels,
+        tokens.token_bytes(i),
+        sentence_bytes[low:high],
+      )
+      found[:, 0] += ids[0] + low
+      rows.append(found)
+      counts += became
+  table = np.concatenate(rows)
+  columns = dict(zip(_COLUMNS, table[:, 1:5].T.astype(np.int32), strict=True))
+  return columns | {
+    'sentence': table[:, 0],
+    'label': table[:, 5].astype(np.uint8),
+    # In the shard and not the manifest, so that they outlive a kill.
+    'outcomes': counts[None],
+    'num_documents': np.asarray([len(documents)], np.int64),
+  }
+
+
+_WORKER = {}
+
+
+def _start_worker(path, fields, blocks_path, tokens_path, tagger) -> None:
+  _WORKER['writer'] = store.StoreWriter(path, KIND, fields)
+  tokens = tokens_lib.TokenStore(tokens_path)
+  _WORKER['blocks'] = blocks_lib.BlockStore(blocks_path, tokens)
+  _WORKER['tagger'] = _make(tagger)
+
+
+def _make(tagger: taggers.TaggerConfig | taggers.Tagger) -> taggers.Tagger:
+  if isinstance(tagger, taggers.TaggerConfig):
+    return taggers.make_tagger(tagger)
+  return tagger
+
+
+def _write_shard(index: int, documents: np.ndarray) -> int:
+  arrays = _shard_arrays(_WORKER['blocks'], index, documents, _WORKER['tagger'])
+  _WORKER['writer'].write(index, arrays)
+  return len(documents)
+
+
+def build_salient_store(
+  path: str | os.PathLike,
+  blocks: blocks_lib.BlockStore,
+  tagger: taggers.TaggerConfig | taggers.Tagger,
+  *,
+  max_blocks: int = 0,
+  num_processes: int = 1,
+  progress: Callable[[int, int], None] | None = None,
+) -> 'SalientStore':
+  """Tags the documents of a block store; resumes where a call was killed.
+
+  Args:
+    path: where the store will stand.
+    blocks: whose sentences are to be masked.
+    tagger: what finds spans. Of a config each process makes its own tagger; a
+      tagger itself is pickled.
+    max_blocks: as in `choose_documents`; 0 for all.
+    num_processes: that share the work.
+    progress: called with (documents done, documents in all).
+
+  Returns:
+    The published store.
+
+  Raises:
+    ValueError: when no span is found.
+  """
+  settings, tagger = tagger, _make(tagger)
+  fields = {
+    'blocks': blocks.fingerprint,
+    'tagger': tagger.fingerprint,
+    'max_blocks': max_blocks,
+    'version': _VERSION,
+  }
+  writer = store.StoreWriter(path, KIND, fields)
+  if writer.published:
+    return SalientStore(path, blocks)
+  ends = np.cumsum(blocks.tokens.store.rows('token_end'))
+  chosen = choose_documents(blocks, max_blocks)
+  shards = np.split(chosen, np.searchsorted(chosen, ends[:-1]))
+  missing = writer.missing(len(shards))
+  done = len(chosen) - sum(len(shards[i]) for i in missing)
+  setup = (
+    *(path, fields, blocks.path, blocks.tokens.path),
+    tagger if num_processes <= 1 else settings,
+  )
+  calls = ((i, shards[i]) for i in missing)
+  with workers.start(num_processes, _start_worker, setup) as pool:
+    for count in workers.run(pool, _write_shard, calls, 2 * num_processes):
+      done += count
+      if progress:
+        progress(done, len(chosen))
+  if not any(writer.rows(i, 'sentence') for i in range(len(shards))):
+    raise ValueError(
+      f'{path}: no salient span in {len(chosen)} documents for tagger '
+      f'{settings}.'
+    )
+  writer.publish(
+    len(shards), {'blocks': blocks.path.name, 'labels': list(tagger.labels)}
+  )
+  return SalientStore(path, blocks)
+
+
+class SalientStore:
+  """Salient spans, memory-mapped; rows in the order of sentence and place.
+
+  Attributes:
+    store: the store beneath.
+    path: its directory.
+    blocks: the block store whose sentences hold the spans.
+    labels: what `label` numbers.
+    num_spans: how many there are.
+    sentence: [num_spans] int64 sentence id of each.
+    token_start: [num_spans] int32 first token in the document's row.
+    token_limit: [num_spans] int32 past-last token.
+    byte_start: [num_spans] int32 first byte in the document's text.
+    byte_limit: [num_spans] int32 past-last byte.
+    label: [num_spans] uint8 index into `labels`.
+  """
+
+  def __init__(
+    self, path: str | os.PathLike, blocks: blocks_lib.BlockStore | None = None
+  ):
+    """Opens the store.
+
+    Args:
+      path: its directory.
+      blocks: its block store; None for the one beside it.
+
+    Raises:
+      FileNotFoundError: when no store stands there.
+      ValueError: when it is of another block store.
+    """
+    self.store = store.Store.open(path, KIND)
+    self.path = self.store.path
+    if blocks is None:
+      blocks = blocks_lib.BlockStore(
+        pathlib.Path(path).parent / self.store.meta['blocks']
+      )
+    if blocks.fingerprint != self.store.fields['blocks']:
+      raise ValueError(
+        f'{path}: spans of block store {self.store.fields["blocks"]}, but '
+        f'{blocks.path} is {blocks.fingerprint}.'
+      )
+    self.blocks = blocks
+    self.labels = tuple(self.store.meta['labels'])
+    self.sentence = self.store.array('sentence')
+    self.num_spans = len(self.sentence)
+    self.token_start, self.token_limit, self.byte_start, self.byte_limit = (
+      self.store.array(name) for name in _COLUMNS
+    )
+    self.label = self.store.array('label')
+    self._sentence_ends = np.cumsum(blocks.store.rows('sentence_row'))
+
+  @property
+  def fingerprint(self) -> str:
+    """Hash of what determines every byte of the spans."""
+    return self.store.fingerprint
+
+  def sentences(self) -> np.ndarray:
+    """Sorted ids of the sentences that hold spans."""
+    shards = range(self.store.num_shards)
+    return np.concatenate(
+      [np.unique(self.store.shard(i, 'sentence')) for i in shards]
+    )
+
+  def spans_of(
+    self, sentences: Int[np.ndarray, '*batch']
+  ) -> tuple[Int[np.ndarray, '*batch'], Int[np.ndarray, '*batch']]:
+    """The rows of sentences.
+
+    Args:
+      sentences: [...] ids.
+
+    Returns:
+      [...] first row of each, and [...] how many it has.
+    """
+    sentences = np.asarray(sentences)
+    shards = np.searchsorted(self._sentence_ends, sentences, 'right')
+    bounds = np.zeros((2, *sentences.shape), np.int64)
+    for shard in np.unique(shards).tolist():
+      here = shards == shard
+      ids = self.sentence.shard(shard)
+      for bound, side in zip(bounds, ('left', 'right'), strict=True):
+        bound[here] = np.searchsorted(ids, sentences[here], side)
+        bound[here] += self.sentence.offsets[shard]
+    return bounds[0], bounds[1] - bounds[0]
+
+  def block_bytes(self, blocks: Sequence[int] | np.ndarray) -> list[np.ndarray]:
+    """First and past-last byte of the spans of blocks, in the blocks' texts.
+
+    Args:
+      blocks: [n] ids.
+
+    Returns:
+      For each an [m, 2] int64 array.
+    """
+    blocks = np.asarray(blocks, np.int64)
+    origins = self.blocks.byte_spans(blocks)[:, 0].tolist()
+    found = []
+    for block, origin in zip(blocks.tolist(), origins, strict=True):
+      ids = self.blocks.sentences(block)
+      (first, last), (_, count) = self.spans_of(np.asarray([ids[0], ids[-1]]))
+      rows = slice(int(first), int(last + count))
+      spans = np.stack([self.byte_start[rows], self.byte_limit[rows]], axis=1)
+      found.append(spans.astype(np.int64) - origin)
+    return found
+
+  def counts(self) -> dict[str, int]:
+    """How many documents were tagged, and what became of the spans found.
+
+    Returns:
+      'documents', each of OUTCOMES, and each of `labels` among those kept.
+    """
+    outcomes = self.store.array('outcomes')[:].sum(axis=0).tolist()
+    labels = np.zeros(len(self.labels), np.int64)
+    for i in range(self.store.num_shards):
+      labels += np.bincount(
+        self.store.shard(i, 'label'), minlength=len(self.labels)
+      )
+    return {
+      'documents': int(self.store.array('num_documents')[:].sum()),
+      **dict(zip(OUTCOMES, outcomes, strict=True)),
+      **dict(zip(self.labels, labels.tolist(), strict=True)),
+    }

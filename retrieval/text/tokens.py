@@ -1,0 +1,304 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The token store: documents as token rows, with titles and byte counts.
+
+Every document's row starts with the tokenizer's BOS, which stands for no bytes:
+it gives the first real token a place from which to be predicted. A store may keep
+the texts, too, with the bytes that each token stands for: what tokenizers such as
+WordPiece lose can then be read again.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Sequence
+import hashlib
+import itertools
+import os
+
+import numpy as np
+
+from retrieval.store import sharded_array
+from retrieval.store import store
+from retrieval.store import workers
+from retrieval.text import corpus as corpus_lib
+from retrieval.tokenization import tokenizers
+
+KIND = 'tokens'
+
+
+def document_text(document: corpus_lib.Document, with_title: bool) -> str:
+  """The text that is tokenized: the body, headed by its title if asked."""
+  if with_title and document.title:
+    return f'{document.title}\n\n{document.text}'
+  return document.text
+
+
+def hash_id(document_id: str) -> int:
+  """A 64-bit hash of a document's id, comparable between stores."""
+  digest = hashlib.blake2b(document_id.encode(), digest_size=8).digest()
+  return int.from_bytes(digest, 'little')
+
+
+def hash_ids(document_ids: Sequence[str]) -> np.ndarray:
+  """`hash_id` of each: [n] uint64."""
+  return np.array([*map(hash_id, document_ids)], np.uint64)
+
+
+def _ends(parts: Sequence[bytes]) -> np.ndarray:
+  return np.cumsum([len(part) for part in parts], dtype=np.int64)
+
+
+def encode_shard(
+  documents: Sequence[corpus_lib.Document],
+  tokenizer: tokenizers.Tokenizer,
+  with_title: bool,
+  with_text: bool = False,
+) -> dict[str, np.ndarray]:
+  """Tokenizes documents into the arrays of one shard."""
+  texts = [document_text(document, with_title) for document in documents]
+  encodings = tokenizer.encode_batch(texts)
+  dtype = np.uint16 if tokenizer.vocab_size <= 1 << 16 else np.uint32
+  bos = np.asarray([tokenizer.bos_id], dtype)
+  rows = [np.concatenate([bos, e.ids.astype(dtype)]) for e in encodings]
+  ids = [document.id.encode() for document in documents]
+  titles = [document.title.encode() for document in documents]
+  kept = {}
+  if with_text:
+    encoded = [text.encode() for text in texts]
+    none = np.zeros((1, 2), np.int64)  # the BOS
+    spans = [span for e in encodings for span in (none, e.offsets)]
+    kept = {
+      'text': np.frombuffer(b''.join(encoded), np.uint8),
+      'text_end': _ends(encoded),
+      'token_bytes': np.concatenate(spans).astype(np.int32),
+    }
+  return kept | {
+    'tokens': np.concatenate(rows),
+    'token_end': np.cumsum([len(row) for row in rows], dtype=np.int64),
+    'num_bytes': np.asarray([len(t.encode()) for t in texts], np.int64),
+    'num_words': np.asarray([len(t.split()) for t in texts], np.int64),
+    'id_hash': np.asarray([hash_id(d.id) for d in documents], np.uint64),
+    'id_text': np.frombuffer(b''.join(ids), np.uint8),
+    'id_end': _ends(ids),
+    'title_text': np.frombuffer(b''.join(titles), np.uint8),
+    'title_end': _ends(titles),
+  }
+
+
+def _batches(items: Iterable, size: int) -> Iterator[list]:
+  iterator = iter(items)
+  while batch := list(itertools.islice(iterator, size)):
+    yield batch
+
+
+_WORKER = {}
+
+
+def _start_worker(path, kind, fields, tokenizer_path):
+  _WORKER['writer'] = store.StoreWriter(path, kind, fields)
+  _WORKER['tokenizer'] = tokenizers.load_tokenizer(tokenizer_path)
+  _WORKER['with_title'] = fields['with_title']
+  _WORKER['with_text'] = fields.get('with_text', False)
+
+
+def _write_shard(index: int, documents: list[corpus_lib.Document]) -> int:
+  names = ('tokenizer', 'with_title', 'with_text')
+  arrays = encode_shard(documents, *(_WORKER[name] for name in names))
+  _WORKER['writer'].write(index, arrays)
+  return len(documents)
+
+
+def build_token_store(
+  path: str | os.PathLike,
+  corpus: corpus_lib.Corpus,
+  tokenizer_path: str | os.PathLike,
+  *,
+  with_title: bool = True,
+  with_text: bool = False,
+  documents_per_shard: int = 2048,
+  num_processes: int = 1,
+  progress: Callable[[int, int], None] | None = None,
+) -> 'TokenStore':
+  """Tokenizes a corpus; resumes where an earlier call was killed.
+
+  Memory holds at most 2 x `num_processes` shards, whatever the corpus's size.
+
+  Args:
+    path: where the store will stand.
+    corpus: documents in a fixed order.
+    tokenizer_path: a file that `tokenizers.load_tokenizer` reads.
+    with_title: whether the title heads the text.
+    with_text: whether texts and the tokens' places in them are kept.
+    documents_per_shard: documents in each shard.
+    num_processes: tokenizing processes; 1 works in this one.
+    progress: called with (documents done, 0: their number is not known).
+
+  Returns:
+    The published store.
+
+  Raises:
+    ValueError: for an empty corpus or whatever the corpus refuses.
+  """
+  tokenizer = tokenizers.load_tokenizer(tokenizer_path)
+  fields = {
+    'corpus': corpus.fingerprint(),
+    'tokenizer': tokenizer.fingerprint,
+    'with_title': with_title,
+    'documents_per_shard': documents_per_shard,
+  }
+  if with_text:
+    fields['with_text'] = True
+  writer = store.StoreWriter(path, KIND, fields)
+  if writer.published:
+    return TokenStore(path)
+  done, num_shards = 0, 0
+
+  def calls():
+    nonlocal done, num_shards
+    for num_shards, batch in enumerate(  # noqa: B007
+      _batches(corpus, documents_per_shard), start=1
+    ):
+      if writer.has(num_shards - 1):
+        done += len(batch)
+        if progress:
+          progress(done, 0)
+      else:
+        yield num_shards - 1, batch
+
+  setup = (path, KIND, fields, tokenizer_path)
+  with workers.start(num_processes, _start_worker, setup) as pool:
+    for count in workers.run(pool, _write_shard, calls(), 2 * num_processes):
+      done += count
+      if progress:
+        progress(done, 0)
+  if progress:
+    progress(done, done)
+  if not done:
+    raise ValueError(f'The corpus holds no document: {corpus.config}.')
+  writer.publish(
+    num_shards,
+    {
+      'num_documents': done,
+      'vocab_size': tokenizer.vocab_size,
+      'pad_id': tokenizer.pad_id,
+      'bos_id': tokenizer.bos_id,
+      'skipped': dict(sorted(corpus.skipped.items())),
+    },
+  )
+  return TokenStore(path)
+
+
+class TokenStore:
+  """Documents as token rows, memory-mapped.
+
+  Attributes:
+    store: the store beneath.
+    num_documents: how many documents it holds.
+    vocab_size: of the tokenizer that made it.
+    tokenizer_fingerprint: of the tokenizer that made it.
+    with_text: whether it holds the texts, too.
+  """
+
+  def __init__(self, path: str | os.PathLike):
+    self.store = store.Store.open(path, KIND)
+    self.path = self.store.path
+    self.vocab_size = self.store.meta['vocab_size']
+    self.tokenizer_fingerprint = self.store.fields['tokenizer']
+    self._token_end = self.store.array('token_end')
+    self.num_documents = len(self._token_end)
+    self.tokens = self.store.array('tokens')
+    self.num_bytes = self.store.array('num_bytes')
+    self.num_words = self.store.array('num_words')
+    self.id_hash = self.store.array('id_hash')
+    self._text = {
+      name: (self.store.array(f'{name}_end'), self.store.array(f'{name}_text'))
+      for name in ('id', 'title')
+    }
+    self.with_text = self.store.fields.get('with_text', False)
+    if self.with_text:
+      self._text['text'] = (
+        self.store.array('text_end'),
+        self.store.array('text'),
+      )
+      self._token_bytes = self.store.array('token_bytes')
+
+  @classmethod
+  def of(cls, made: store.Store, tokens: 'TokenStore | None') -> 'TokenStore':
+    """The token store that another store was made from.
+
+    Args:
+      made: the other store.
+      tokens: said to be that one; None opens the one beside `made`.
+
+    Raises:
+      ValueError: when it is another one.
+    """
+    if tokens is None:
+      tokens = cls(made.path.parent / made.meta['tokens'])
+    if tokens.store.fingerprint != made.fields['tokens']:
+      raise ValueError(
+        f'{made.path}: made of token store {made.fields["tokens"]}, but '
+        f'{tokens.path} is {tokens.store.fingerprint}.'
+      )
+    return tokens
+
+  def check_tokenizer(self, tokenizer: tokenizers.Tokenizer) -> None:
+    """Raises ValueError unless `tokenizer` made this store."""
+    if tokenizer.fingerprint != self.tokenizer_fingerprint:
+      raise ValueError(
+        f'{self.path}: tokenized with {self.tokenizer_fingerprint}, but the '
+        f'tokenizer given is {tokenizer.fingerprint}.'
+      )
+
+  def _span(self, end: sharded_array.ShardedArray, i: int) -> tuple[int, slice]:
+    [shard], [row] = (x.tolist() for x in end.locate(np.asarray([i])))
+    ends = end.shard(shard)
+    return shard, slice(int(ends[row - 1]) if row else 0, int(ends[row]))
+
+  def document(self, i: int) -> np.ndarray:
+    """Tokens of document `i`, BOS first: [length] uint16 or uint32."""
+    shard, span = self._span(self._token_end, i)
+    return self.tokens.shard(shard)[span]
+
+  def document_id(self, i: int) -> str:
+    """The id of document `i`."""
+    return self._string('id', i)
+
+  def title(self, i: int) -> str:
+    """The title of document `i`."""
+    return self._string('title', i)
+
+  def text_bytes(self, i: int) -> bytes:
+    """The text of document `i` in UTF-8, exactly the source's.
+
+    Raises:
+      ValueError: when the store was made without texts.
+    """
+    self._check_text()
+    return self._bytes('text', i)
+
+  def token_bytes(self, i: int) -> np.ndarray:
+    """First and past-last byte of each token of document `i`: [length, 2].
+
+    Raises:
+      ValueError: when the store was made without texts.
+    """
+    self._check_text()
+    shard, span = self._span(self._token_end, i)
+    return self._token_bytes.shard(shard)[span]
+
+  def _check_text(self) -> None:
+    if not self.with_text:
+      raise ValueError(
+        f'{self.path}: made without texts; expected a token store made with '
+        'with_text=True.'
+      )
+
+  def _string(self, name: str, i: int) -> str:
+    return self._bytes(name, i).decode()
+
+  def _bytes(self, name: str, i: int) -> bytes:
+    end, text = self._text[name]
+    shard, span = self._span(end, i)
+    return bytes(text.shard(shard)[span])

@@ -1,0 +1,305 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Training examples: rows of chunks with their precomputed neighbors.
+
+Borgeaud et al. 2021, section 2.2. A row is l consecutive chunks of m tokens,
+documents one after another; segment ids keep them apart. Neighbors are read
+from the datastore as spans of r tokens, never copied.
+
+Dimension key: C chunks (l), M chunk length, L = C M tokens, N neighbors (k), R
+neighbor length.
+"""
+
+import dataclasses
+import functools
+import os
+import types
+from typing import Any
+
+import grain
+from jaxtyping import Int
+import numpy as np
+
+from retrieval.index import neighbors as neighbors_lib
+from retrieval.store import store
+from retrieval.text import chunks as chunks_lib
+
+_READ_THREADS = 2
+_READ_AHEAD = 32  # batches; Grain's default would hold hundreds
+
+Row = dict[str, np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ChunkReader:
+  """Reads rows of chunks; only paths and settings are pickled.
+
+  Attributes:
+    chunks: path of the chunk store to read.
+    neighbors: path of its neighbors; unused when num_neighbors is 0.
+    datastore: path of the chunks that the neighbors name.
+    num_neighbors: k, at most as many as are stored; 0 reads none.
+    neighbor_length: r; 2m is a chunk and its continuation.
+    neighbor_part: 'full' is [N, F], 'neighbor' N alone, 'continuation' F alone:
+      the rest is masked (ablations of table 13).
+  """
+
+  chunks: str | os.PathLike
+  neighbors: str | os.PathLike = ''
+  datastore: str | os.PathLike = ''
+  num_neighbors: int = 0
+  neighbor_length: int = 128
+  neighbor_part: str = 'full'
+
+  def __post_init__(self):
+    """Checks the settings; the stores are checked when they are opened."""
+    if self.neighbor_part not in chunks_lib.PARTS:
+      raise ValueError(
+        f'neighbor_part {self.neighbor_part!r}: expected one of '
+        f'{chunks_lib.PARTS}.'
+      )
+    if self.num_neighbors < 0:
+      raise ValueError(f'num_neighbors {self.num_neighbors}: expected >= 0.')
+    if self.num_neighbors and not (self.neighbors and self.datastore):
+      raise ValueError(
+        f'num_neighbors {self.num_neighbors} needs the paths of neighbors and '
+        'datastore.'
+      )
+
+  def __getstate__(self) -> dict[str, Any]:
+    state = dict(self.__dict__)
+    state.pop('stores', None)
+    return state
+
+  @functools.cached_property
+  def stores(self) -> types.SimpleNamespace:
+    """The open stores: chunks, and with neighbors also those and datastore.
+
+    Raises:
+      ValueError: when they do not belong together or hold too few neighbors.
+    """
+    chunks = chunks_lib.ChunkStore(self.chunks)
+    if not self.num_neighbors:
+      return types.SimpleNamespace(chunks=chunks)
+    neighbors = neighbors_lib.NeighborStore(self.neighbors)
+    datastore = chunks
+    if os.fspath(self.datastore) != os.fspath(self.chunks):
+      datastore = chunks_lib.ChunkStore(self.datastore)
+    if self.num_neighbors > neighbors.num_neighbors:
+      raise ValueError(
+        f'{neighbors.path}: num_neighbors {self.num_neighbors} is more than '
+        f'the {neighbors.num_neighbors} stored for each chunk.'
+      )
+    for role, other in (('queries', chunks), ('datastore', datastore)):
+      found = neighbors.store.fields[role]
+      if found != other.fingerprint:
+        raise ValueError(
+          f'{neighbors.path}: made for {role} {found}, but {other.path} is '
+          f'{other.fingerprint}; find the neighbors again.'
+        )
+    made, wanted = (x.tokens.tokenizer_fingerprint for x in (datastore, chunks))
+    if made != wanted:
+      raise ValueError(
+        f'{datastore.path}: tokenized with {made}, but {chunks.path} with '
+        f'{wanted}.'
+      )
+    return types.SimpleNamespace(
+      chunks=chunks, neighbors=neighbors, datastore=datastore
+    )
+
+  @property
+  def chunk_length(self) -> int:
+    """The chunk length m."""
+    return self.stores.chunks.chunk_length
+
+  @property
+  def num_chunks(self) -> int:
+    """How many chunks there are to read."""
+    return self.stores.chunks.num_chunks
+
+  @property
+  def fingerprint(self) -> str:
+    """Hash of the data and of how they are read."""
+    fields = {
+      'chunks': self.stores.chunks.fingerprint,
+      'num_neighbors': self.num_neighbors,
+    }
+    if self.num_neighbors:
+      fields |= {
+        'neighbors': self.stores.neighbors.store.fingerprint,
+        'neighbor_length': self.neighbor_length,
+        'neighbor_part': self.neighbor_part,
+      }
+    return store.fingerprint(fields)
+
+  def read(
+    self,
+    ids: Int[np.ndarray, '*batch C'],
+    segments: Int[np.ndarray, '*batch C'] | None = None,
+    retrieved_by: Int[np.ndarray, '*batch C'] | None = None,
+    oracle: bool = False,
+  ) -> Row:
+    """Reads rows of chunks.
+
+    Args:
+      ids: [..., C] chunk ids, -1 for padding.
+      segments: [..., C] what belongs together, from 1 (0 for padding); by
+        default adjacent chunks of one document.
+      retrieved_by: [..., C] chunks whose neighbors are read instead of each
+        chunk's own, less those from the chunk's own document; -1 reads none.
+      oracle: True gives every chunk one neighbor, itself with its continuation:
+        what the model is to predict. A diagnostic of copying, never a score.
+
+    Returns:
+      tokens: [..., L] int32.
+      targets: [..., L] int32, the next token of the same document.
+      loss_mask: [..., L] bool, False where there is no next token.
+      segment_ids: [..., L] int32, 0 for padding.
+      neighbors: [..., C, N, R] int32, unless num_neighbors is 0.
+      neighbor_mask: [..., C, N, R] bool, likewise.
+    """
+    ids = np.asarray(ids, np.int64)
+    m, flat = self.chunk_length, (*ids.shape[:-1], -1)
+    tokens, mask = self.stores.chunks.gather(ids, m + 1)
+    if segments is None:
+      segments = self._document_runs(ids)
+    segment_ids = np.where(mask[..., :m], segments[..., None], 0)
+    row = {
+      'tokens': tokens[..., :m].reshape(flat),
+      'targets': tokens[..., 1:].reshape(flat),
+      'loss_mask': mask[..., 1:].reshape(flat),
+      'segment_ids': segment_ids.reshape(flat).astype(np.int32),
+    }
+    if self.num_neighbors:
+      row['neighbors'], row['neighbor_mask'] = (
+        self.stores.chunks.gather(ids[..., None], self.neighbor_length)
+        if oracle
+        else self._read_neighbors(ids, retrieved_by)
+      )
+    return row
+
+  def _document_runs(self, ids):
+    """Numbers the runs of chunks of one document: [..., C] from 1."""
+    documents = self.stores.chunks.documents(np.maximum(ids, 0))
+    documents = np.where(ids >= 0, documents, -1)
+    return np.cumsum(np.diff(documents, prepend=-1) != 0, axis=-1)
+
+  def _read_neighbors(self, ids, retrieved_by):
+    stores, k = self.stores, self.num_neighbors
+    asking = ids if retrieved_by is None else np.asarray(retrieved_by)
+    found = stores.neighbors.ids(np.maximum(asking, 0))[..., :k]
+    present = ((ids >= 0) & (asking >= 0))[..., None] & (found >= 0)
+    if retrieved_by is not None:  # The store's filter knew another document.
+      own = stores.chunks.document_hashes(np.maximum(ids, 0))[..., None]
+      present &= stores.datastore.document_hashes(np.maximum(found, 0)) != own
+    found = np.where(present, found, -1)
+    return stores.datastore.gather(
+      found, self.neighbor_length, self.neighbor_part
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Sequences:
+  """Row i is chunks [i l, (i + 1) l): a random-access source for Grain.
+
+  Attributes:
+    reader: of the chunks.
+    sequence_chunks: l.
+    multiple_of: empty rows are added up to a multiple of this, so that every
+      process has equally many whole batches in one pass.
+  """
+
+  reader: ChunkReader
+  sequence_chunks: int
+  multiple_of: int = 1
+
+  def __len__(self) -> int:
+    rows = -(-self.reader.num_chunks // self.sequence_chunks)
+    return -(-rows // self.multiple_of) * self.multiple_of
+
+  def __getitem__(self, i: int) -> Row:
+    first = int(i) * self.sequence_chunks
+    ids = np.arange(first, first + self.sequence_chunks)
+    return self.reader.read(np.where(ids < self.reader.num_chunks, ids, -1))
+
+  def __repr__(self) -> str:
+    return (
+      f'Sequences({self.reader.fingerprint}, {self.sequence_chunks}, '
+      f'{self.multiple_of})'
+    )
+
+
+def make_dataset(
+  reader: ChunkReader,
+  *,
+  sequence_chunks: int,
+  batch_size: int,
+  train: bool,
+  seed: int = 0,
+  num_workers: int = 0,
+  process_index: int = 0,
+  process_count: int = 1,
+) -> grain.IterDataset:
+  """Batches of rows of this process, checkpointable.
+
+  Args:
+    reader: of the chunks.
+    sequence_chunks: l, chunks of a row.
+    batch_size: rows of a global batch.
+    train: shuffled anew in every pass and without end; otherwise one pass in
+      order, the last batch filled with empty rows.
+    seed: of the shuffle.
+    num_workers: processes that read ahead; 0 reads in this one. absl flags must
+      be parsed if there are any.
+    process_index: of this process.
+    process_count: processes that share a batch.
+
+  Returns:
+    A dataset of `ChunkReader.read`'s rows, [batch_size / process_count, ...].
+
+  Raises:
+    ValueError: for sizes that do not fit, or stores that do not.
+  """
+  if batch_size < 1 or batch_size % process_count:
+    raise ValueError(
+      f'batch_size {batch_size}: expected a multiple of the {process_count} '
+      'process(es).'
+    )
+  if sequence_chunks < 1:
+    raise ValueError(f'sequence_chunks {sequence_chunks}: expected >= 1.')
+  multiple_of = process_count if train else batch_size
+  source = Sequences(reader, sequence_chunks, multiple_of)
+  rows = grain.MapDataset.source(source).seed(seed)
+  if train:
+    rows = rows.shuffle()
+  rows = rows[process_index::process_count]
+  if train:
+    rows = rows.repeat()
+  rows = rows.batch(batch_size // process_count, drop_remainder=True)
+  dataset = rows.to_iter_dataset(
+    grain.ReadOptions(
+      num_threads=_READ_THREADS, prefetch_buffer_size=_READ_AHEAD
+    )
+  )
+  if num_workers:
+    options = grain.MultiprocessingOptions(num_workers=num_workers)
+    dataset = dataset.mp_prefetch(options)
+  return dataset
+
+
+def fingerprint(reader: ChunkReader, *, sequence_chunks: int) -> str:
+  """Hash of the rows that a reader gives.
+
+  A saved position belongs to exactly one stream: Grain would read on from
+  another one without a word. Rows, seed, batch size, workers and process count
+  determine it; the latter four are for the caller to compare.
+
+  Args:
+    reader: of the chunks.
+    sequence_chunks: l, chunks of a row.
+
+  Returns:
+    A hex string.
+  """
+  fields = {'reader': reader.fingerprint, 'sequence_chunks': sequence_chunks}
+  return store.fingerprint(fields)

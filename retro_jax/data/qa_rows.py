@@ -1,0 +1,168 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+r"""Questions as rows of a RETRO: passages as neighbors, the answer to be written.
+
+Borgeaud et al. 2022, section 4.3 and appendix C.4. The text is "question: ... \n
+answer: ...", padded on the left so that "answer:" ends a chunk: the answer's first
+token is the first that its passages, "title: ..., source: ...", are read for.
+
+Dimension key: L tokens of a row, C chunks, M chunk length, N neighbors, R neighbor
+length, T any tokens.
+"""
+
+from collections.abc import Sequence
+import dataclasses
+
+from jaxtyping import Int
+import numpy as np
+
+from retrieval.tokenization import tokenizers
+from retro_jax.data import pipeline
+from retro_jax.decoding import samples
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Passage:
+  """What was retrieved for a question."""
+
+  title: str
+  text: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class QaLayout:
+  """Lengths of rows.
+
+  Attributes:
+    chunk_length: M.
+    prompt_chunks: chunks of the question; "answer:" ends the last (paper: 1).
+    answer_length: most tokens of an answer, with its EOS.
+    num_neighbors: N, passages that are read (paper: 20); 0 is closed book.
+    neighbor_length: R; longer passages are cut.
+  """
+
+  chunk_length: int
+  prompt_chunks: int = 1
+  answer_length: int = 32
+  num_neighbors: int = 20
+  neighbor_length: int = 128
+
+  def __post_init__(self):
+    """Checks the lengths."""
+    for name in ('prompt_chunks', 'answer_length'):
+      if getattr(self, name) < 1:
+        raise ValueError(f'{name} {getattr(self, name)}: expected at least 1.')
+    if self.num_neighbors < 0:
+      raise ValueError(f'num_neighbors {self.num_neighbors}: expected >= 0.')
+
+  @property
+  def prompt_length(self) -> int:
+    """Tokens of the prompt with its padding."""
+    return self.prompt_chunks * self.chunk_length
+
+  @property
+  def row_length(self) -> int:
+    """L: the answer's last token is predicted, and not read."""
+    return self.prompt_length + self.answer_length - 1
+
+
+class QaWriter:
+  """Writes questions, passages and answers as tokens."""
+
+  def __init__(self, layout: QaLayout, tokenizer: tokenizers.Tokenizer):
+    self.layout = layout
+    self.tokenizer = tokenizer
+
+  def prompt(self, question: str) -> Int[np.ndarray, ' T']:
+    r"""BOS and "question: ... \n answer:"; of a longer one the end is kept."""
+    text = f'question: {question.strip()} \n answer:'
+    ids = np.asarray(self.tokenizer.encode(text).ids, np.int32)
+    kept = ids[-(self.layout.prompt_length - 1) :]
+    return np.concatenate([[self.tokenizer.bos_id], kept]).astype(np.int32)
+
+  def answer(self, text: str) -> Int[np.ndarray, ' T']:
+    """The answer after a blank, and EOS; of a longer one the beginning."""
+    ids = self.tokenizer.encode(f' {text.strip()}').ids
+    kept = ids[: self.layout.answer_length - 1]
+    return np.concatenate([kept, [self.tokenizer.eos_id]]).astype(np.int32)
+
+  def neighbors(self, passages: Sequence[Passage]) -> samples.ChunkNeighbors:
+    """Exactly N neighbors; those without a passage are hidden."""
+    size = self.layout.num_neighbors
+    kept = [p for p in passages if p.text.strip()][:size]
+    texts = [f'title: {p.title}, source: {p.text}' for p in kept]
+    tokens = [self.tokenizer.encode(text).ids.tolist() for text in texts]
+    found = samples.given_neighbors(
+      tokens, self.layout.neighbor_length, [p.title for p in kept]
+    )
+    missing = size - len(kept)
+    grow = ((0, missing), (0, 0))
+    return samples.ChunkNeighbors(
+      np.pad(found.ids, (0, missing), constant_values=-1),
+      np.pad(found.scores, (0, missing), constant_values=-np.inf),
+      np.pad(found.tokens, grow),
+      np.pad(found.mask, grow),
+      found.titles + [''] * missing,
+    )
+
+  def row(
+    self, question: str, answer: str, passages: Sequence[Passage] = ()
+  ) -> pipeline.Row:
+    """A row of training.
+
+    Args:
+      question: its text.
+      answer: that is to be written.
+      passages: best first; the first N are read.
+
+    Returns:
+      As `pipeline.ChunkReader.read`, without leading axes. The answer's tokens
+      alone are scored; the passages are the neighbors of the chunk before it.
+    """
+    size, written = self.layout.prompt_length, self.answer(answer)
+    row = np.zeros(size + self.layout.answer_length, np.int32)
+    prompt = self.prompt(question)
+    row[size - len(prompt) : size] = prompt
+    row[size : size + len(written)] = written
+    place = np.arange(len(row))
+    there = (place >= size - len(prompt)) & (place < size + len(written))
+    found = {
+      'tokens': row[:-1],
+      'targets': row[1:],
+      'loss_mask': there[1:] & (place[1:] >= size),
+      'segment_ids': there[:-1].astype(np.int32),
+    }
+    return found | self._read(passages)
+
+  def _read(self, passages: Sequence[Passage]) -> pipeline.Row:
+    """Neighbors of every chunk: [C, N, R], all hidden but the prompt's last."""
+    c = self.layout
+    if not c.num_neighbors:
+      return {}
+    chunks = -(-c.row_length // c.chunk_length)
+    shape = (chunks, c.num_neighbors, c.neighbor_length)
+    tokens, mask = np.zeros(shape, np.int32), np.zeros(shape, bool)
+    found = self.neighbors(passages)
+    tokens[c.prompt_chunks - 1] = found.tokens
+    mask[c.prompt_chunks - 1] = found.mask
+    return {'neighbors': tokens, 'neighbor_mask': mask}
+
+  def prompt_to_continue(
+    self, question: str, passages: Sequence[Passage] = ()
+  ) -> samples.Prompt:
+    """The same question for `decode.sample`, with align_prompt.
+
+    Args:
+      question: its text.
+      passages: best first.
+
+    Returns:
+      A prompt with the passages as neighbors of its last chunk, none elsewhere.
+    """
+    tokens = self.prompt(question).tolist()
+    if not self.layout.num_neighbors:
+      return samples.Prompt(tokens, ())
+    before = -(-len(tokens) // self.layout.chunk_length) - 1
+    nothing = self.neighbors(())
+    found = [*[nothing] * before, self.neighbors(passages), nothing]
+    return samples.Prompt(tokens, found)

@@ -1,0 +1,279 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Sampling with retrieval at every chunk boundary.
+
+Borgeaud et al. 2021, section 2.4: as soon as chunk u is complete its neighbors
+are retrieved, before its last token predicts the next: that position is the
+first to read them. The model runs once over a buffer of fixed length, then one
+token at a time with a cache (model.RetroStep); a text that outgrows the buffer
+goes on in a window moved by whole chunks, over which the model runs again.
+
+Dimension key: B samples, C chunks, M chunk length, L = C M buffer, N neighbors,
+R neighbor length, V vocabulary.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Sequence
+import functools
+
+import jax
+import numpy as np
+
+from retro_jax.decoding import decode_rows
+from retro_jax.decoding import drawing
+from retro_jax.decoding import growing_text
+from retro_jax.decoding import samples
+from retro_jax.decoding.drawing import SamplingConfig
+from retro_jax.nn import config as config_lib
+from retro_jax.nn import retro as model_lib
+
+
+@functools.partial(jax.jit, static_argnames='model')
+def first_logits(model, params, buffer, last):
+  """Logits [B, V] after position `last` of the buffer, and the cache."""
+  logits, cache = model.apply(
+    {'params': params}, **buffer, last=last, mutable='cache'
+  )
+  return logits[:, 0], cache
+
+
+@functools.partial(jax.jit, static_argnames='model', donate_argnames='cache')
+def next_logits(model, params, cache, step):
+  """Logits [B, V] after one more token, and the cache."""
+  return model_lib.RetroStep(model.config).apply(
+    {'params': params, **cache}, **step, mutable='cache'
+  )
+
+
+@functools.partial(jax.jit, donate_argnames='batch')
+def put_row(batch, alone, row):
+  """Logits and cache of a batch, in which one row's become those of `alone`.
+
+  Args:
+    batch: of all rows.
+    alone: of a pass over the one row.
+    row: its number.
+
+  Returns:
+    Those of all rows.
+  """
+
+  def put(old, new):
+    axes = [i for i, n in enumerate(old.shape) if n != new.shape[i]]
+    if not axes:  # relative keys, which all rows share
+      return old
+    return jax.lax.dynamic_update_slice_in_dim(old, new, row, axes[0])
+
+  return jax.tree.map(put, batch, alone)
+
+
+def sample(
+  model: model_lib.Retro,
+  params,
+  prompts: Sequence[samples.Prompt | Sequence[int] | np.ndarray],
+  config: SamplingConfig,
+  **settings,
+) -> list[samples.Sample]:
+  """Continues prompts, each row by itself.
+
+  Args:
+    model: a Retro, or its twin.
+    params: its parameters.
+    prompts: [B], as of `stream`.
+    config: how tokens are drawn.
+    **settings: as of `stream`.
+
+  Returns:
+    [B] samples.
+
+  Raises:
+    ValueError: as `stream`.
+  """
+  events = stream(model, params, prompts, config, **settings)
+  finished = [e for e in events if isinstance(e, samples.Finished)]
+  return [e.sample for e in sorted(finished, key=lambda e: e.row)]
+
+
+def stream(
+  model: model_lib.Retro,
+  params,
+  prompts: Sequence[samples.Prompt | Sequence[int] | np.ndarray],
+  config: SamplingConfig,
+  *,
+  retrieve: samples.RetrieveFn | None = None,
+  detokenize: samples.DetokenizeFn | None = None,
+  seed: int = 0,
+  row_numbers: Sequence[int] | None = None,
+  progress: Callable[[int, int], None] | None = None,
+) -> Iterator[samples.Event]:
+  """Continues prompts, and tells what happens while it does.
+
+  Args:
+    model: a Retro, or its twin.
+    params: its parameters.
+    prompts: [B] prompts, or their token ids alone, each starting with BOS as
+      documents do in training.
+    config: how tokens are drawn.
+    retrieve: such as `Retriever.retrieve_tokens`; None is RETRO[OFF], but for
+      prompts that bring their own neighbors.
+    detokenize: tokens -> text, for stop strings and the text of events.
+    seed: of the draws.
+    row_numbers: [B] which decide the draws, with the seed; default 0, 1, ... So a
+      row's do not depend on which others are drawn beside it.
+    progress: called with (tokens drawn, at most so many).
+
+  Returns:
+    An iterator of events: Started for every row; Read when a chunk is complete,
+    before the first token that sees its neighbors is Drawn; in the end Finished
+    for every row.
+
+  Raises:
+    ValueError: for an empty prompt, ids outside the vocabulary, neighbors of
+      another length than the model's or for a twin, or stop strings without a
+      detokenizer.
+  """
+  if config.stop_strings and detokenize is None:
+    raise ValueError('stop_strings need a detokenizer.')
+  c = model.config
+  rows = [
+    _start_row(i, prompt, c, config, detokenize)
+    for i, prompt in enumerate(prompts)
+  ]
+  k = config.num_neighbors if retrieve is not None and c.cca_layers else 0
+  if not k:
+    for row in rows:
+      row.given = row.given or _no_neighbors(c)
+  numbers = range(len(rows)) if row_numbers is None else row_numbers
+  draw = functools.partial(
+    drawing.draw_rows,
+    config=config,
+    key=jax.random.key(seed),
+    numbers=np.asarray(numbers, np.int32),
+  )
+  find = functools.partial(
+    decode_rows.find_neighbors,
+    retrieve=retrieve,
+    k=k,
+    chunk_length=c.chunk_length,
+  )
+  windows = _windows(rows, c, config, k)
+  return _events(model, params, rows, config, windows, draw, find, progress)
+
+
+def _start_row(
+  number: int,
+  prompt: samples.Prompt | Sequence[int] | np.ndarray,
+  c: config_lib.RetroConfig,
+  config: SamplingConfig,
+  detokenize: samples.DetokenizeFn | None,
+) -> decode_rows.Row:
+  """Checks a prompt and puts it on the grid of chunks."""
+  if not isinstance(prompt, samples.Prompt):
+    prompt = samples.Prompt(prompt)
+  tokens = [int(t) for t in prompt.tokens]
+  if not tokens:
+    raise ValueError(f'Prompt {number} is empty: give BOS at least.')
+  if min(tokens) < 0 or max(tokens) >= c.vocab_size:
+    raise ValueError(
+      f'Prompt {number}: token ids {min(tokens)}..{max(tokens)}, expected '
+      f'0..{c.vocab_size - 1}.'
+    )
+  if prompt.neighbors and not c.cca_layers:
+    raise ValueError(
+      f'Prompt {number} brings neighbors, but the model reads none: it has no '
+      'cca_layers.'
+    )
+  for u, found in enumerate(prompt.neighbors or ()):
+    shape = len(found.tokens), c.neighbor_length
+    if not found.tokens.shape == found.mask.shape == shape:
+      raise ValueError(
+        f'Prompt {number}, neighbors of chunk {u}: tokens {found.tokens.shape} '
+        f'and mask {found.mask.shape}; expected both [N, {c.neighbor_length}].'
+      )
+  given = prompt.neighbors
+  if given is not None:
+    given = tuple(given) or _no_neighbors(c)
+  padding = -len(tokens) % c.chunk_length if config.align_prompt else 0
+  text = None
+  if detokenize is not None:
+    text = growing_text.GrowingText(detokenize, config.stop_strings)
+  return decode_rows.Row(
+    [0] * padding + tokens, padding, len(tokens), given, text
+  )
+
+
+def _no_neighbors(c) -> tuple[samples.ChunkNeighbors]:
+  """What a row without retrieval reads at every chunk."""
+  return (samples.given_neighbors((), c.neighbor_length),)
+
+
+def _windows(rows, c, config, k) -> decode_rows.Windows:
+  """Windows for the longest text and the most neighbors."""
+  longest = max((len(row.grid) for row in rows), default=0)
+  most = max(
+    (len(found.tokens) for row in rows for found in row.given or ()), default=0
+  )
+  num_neighbors = max(k, most)
+  return decode_rows.Windows(
+    decode_rows.bucket(
+      longest + config.max_new_tokens, c.chunk_length, config.context_chunks
+    ),
+    c.chunk_length,
+    (num_neighbors, c.neighbor_length) if num_neighbors else None,
+    config.align_prompt,
+  )
+
+
+def _events(model, params, rows, config, windows, draw, find, progress):
+  """Draws token after token; see `stream`."""
+  for i, row in enumerate(rows):
+    yield samples.Started(i, row.sample(windows.chunk_length))
+  cache = None
+  for step in range(config.max_new_tokens):
+    if windows.neighbor_shape is not None:
+      yield from find(rows)
+    logits, cache = _forward(model, params, rows, windows, cache)
+    drawn = np.asarray(draw(logits, step=step)).tolist()
+    for i, token in enumerate(drawn):
+      if not rows[i].done:
+        yield _append(rows[i], i, token, config)
+    if progress:
+      progress(step + 1, config.max_new_tokens)
+    if all(row.done for row in rows):
+      break
+  for row in rows:
+    row.done = False
+  if windows.neighbor_shape is not None:
+    # The last chunk, if it is complete, is shown with its neighbors too.
+    yield from find(rows)
+  for i, row in enumerate(rows):
+    text = row.text.finish() if row.text else ''
+    yield samples.Finished(i, text, row.sample(windows.chunk_length))
+
+
+def _forward(model, params, rows, windows, cache):
+  """Logits [B, V] of the next tokens, and the cache.
+
+  A window moves by its own row's length, so that no draw depends on other rows.
+  Few rows that move are read anew by themselves.
+  """
+  moved = decode_rows.move_windows(rows, windows)
+  position = decode_rows.last_positions(rows, windows)
+  if cache is None or 2 * len(moved) > len(rows):
+    buffer = decode_rows.fill_buffer(rows, windows)
+    return first_logits(model, params, buffer, position)
+  step = decode_rows.step_arguments(rows, position, windows)
+  found = next_logits(model, params, cache, step)
+  for i in moved:
+    buffer = decode_rows.fill_buffer(rows[i : i + 1], windows)
+    alone = first_logits(model, params, buffer, position[i : i + 1])
+    found = put_row(found, alone, i)
+  return found
+
+
+def _append(row, i, token, config) -> samples.Drawn:
+  row.grid.append(token)
+  text = row.text.add(token) if row.text else ''
+  row.done = token in config.stop_ids or bool(row.text and row.text.stopped)
+  return samples.Drawn(i, token, text)

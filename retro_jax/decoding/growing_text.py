@@ -1,0 +1,79 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Text of tokens that come one at a time, and where it has to stop."""
+
+from collections.abc import Sequence
+
+from retro_jax.decoding import samples
+
+_REPLACEMENT = '\ufffd'
+_CHARACTER_TOKENS = 4  # a character of UTF-8 has no more bytes
+
+
+class GrowingText:
+  """Decodes token by token, each once, and looks for stop strings.
+
+  What `add` and `finish` return, put together, is `text`: that of all tokens, up
+  to the first stop string. Held back is what may still change: a character of
+  which bytes are missing, and the beginning of a stop string.
+  """
+
+  def __init__(
+    self, detokenize: samples.DetokenizeFn, stop_strings: Sequence[str] = ()
+  ):
+    """Begins with no text.
+
+    Args:
+      detokenize: tokens -> text; where it cuts no character, the text of two
+        pieces is that of the whole.
+      stop_strings: none of them empty.
+    """
+    self._detokenize = detokenize
+    self._stop_strings = tuple(stop_strings)
+    self._pending: list[int] = []
+    self._parts: list[str] = []  # shown
+    self._held = ''
+    self.stopped = False
+
+  @property
+  def text(self) -> str:
+    """What was shown."""
+    return ''.join(self._parts)
+
+  def add(self, token: int) -> str:
+    """Takes a token; returns the text that is certain now."""
+    self._pending.append(token)
+    new = self._detokenize(self._pending)
+    cut = new.endswith(_REPLACEMENT)
+    if self.stopped or (cut and len(self._pending) < _CHARACTER_TOKENS):
+      return ''
+    self._pending.clear()
+    return self._show(self._held + new)
+
+  def finish(self) -> str:
+    """What was held back; no token comes after."""
+    if self.stopped:
+      return ''
+    shown = self._show(self._held + self._detokenize(self._pending))
+    shown += self._held
+    self._parts.append(self._held)
+    self._pending, self._held = [], ''
+    return shown
+
+  def _show(self, text: str) -> str:
+    """Splits text into what is shown and what is held back."""
+    found = [text.find(stop) for stop in self._stop_strings]
+    ends = [i for i in found if i >= 0]
+    self.stopped = bool(ends)
+    end = min(ends) if ends else len(text) - self._beginning(text)
+    self._held = '' if ends else text[end:]
+    self._parts.append(text[:end])
+    return text[:end]
+
+  def _beginning(self, text: str) -> int:
+    """Length of the longest end of text that may begin a stop string."""
+    longest = max((len(stop) - 1 for stop in self._stop_strings), default=0)
+    for length in range(min(longest, len(text)), 0, -1):
+      if any(stop.startswith(text[-length:]) for stop in self._stop_strings):
+        return length
+    return 0

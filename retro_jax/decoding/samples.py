@@ -1,0 +1,163 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""What sampling takes and gives: prompts, neighbors, samples, events.
+
+Dimension key: N neighbors, R neighbor length, T tokens.
+"""
+
+from collections.abc import Callable
+from collections.abc import Sequence
+import dataclasses
+
+import numpy as np
+
+from retrieval.index import retriever as retriever_lib
+
+# Token rows of complete chunks, k -> their neighbors.
+RetrieveFn = Callable[[Sequence[np.ndarray], int], retriever_lib.Retrieved]
+# Tokens -> their text.
+DetokenizeFn = Callable[[Sequence[int]], str]
+
+
+@dataclasses.dataclass(frozen=True)
+class ChunkNeighbors:
+  """What one complete chunk retrieved, or was given.
+
+  Attributes:
+    ids: [N] int64 chunk ids, -1 for none and for what was given.
+    scores: [N] float32, larger is better; -inf for none and for what was given.
+    tokens: [N, R] int32.
+    mask: [N, R] bool; a neighbor without any token is none.
+    titles: [N] of the neighbors' documents.
+  """
+
+  ids: np.ndarray
+  scores: np.ndarray
+  tokens: np.ndarray
+  mask: np.ndarray
+  titles: list[str]
+
+
+def given_neighbors(
+  passages: Sequence[Sequence[int] | np.ndarray],
+  neighbor_length: int,
+  titles: Sequence[str] | None = None,
+) -> ChunkNeighbors:
+  """Passages of one's own as the neighbors of a chunk.
+
+  Args:
+    passages: [N] token ids; tokens after the first R are left out.
+    neighbor_length: R, of the model.
+    titles: [N] to be shown; default ''.
+
+  Returns:
+    The neighbors, in this order.
+
+  Raises:
+    ValueError: for a passage without tokens.
+  """
+  count = len(passages)
+  tokens = np.zeros((count, neighbor_length), np.int32)
+  mask = np.zeros((count, neighbor_length), bool)
+  for i, passage in enumerate(passages):
+    if not len(passage):
+      raise ValueError(f'Passage {i} has no tokens.')
+    kept = passage[:neighbor_length]
+    tokens[i, : len(kept)], mask[i, : len(kept)] = kept, True
+  return ChunkNeighbors(
+    np.full(count, -1),
+    np.full(count, -np.inf, np.float32),
+    tokens,
+    mask,
+    list(titles) if titles is not None else [''] * count,
+  )
+
+
+@dataclasses.dataclass(frozen=True)
+class Prompt:
+  """A text to continue.
+
+  Attributes:
+    tokens: [T] ids, starting with BOS as documents do in training.
+    neighbors: its own, by chunk: chunk u reads entry u, and the last entry
+      serves all chunks after it, so that one entry serves every chunk and no
+      entry (an empty sequence) is RETRO[OFF]. None: they are retrieved.
+  """
+
+  tokens: Sequence[int] | np.ndarray
+  neighbors: Sequence[ChunkNeighbors] | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Sample:
+  """A prompt and its continuation.
+
+  Attributes:
+    tokens: [T] int32, prompt first; the last may complete a stop string.
+    prompt_length: tokens of the prompt.
+    chunk_length: m.
+    neighbors: one for each complete chunk; empty without retrieval.
+    padding: tokens by which the first chunk is short, as the prompt was aligned.
+    text: of the continuation, without the stop string that ended it; None where
+      no detokenizer was given.
+  """
+
+  tokens: np.ndarray
+  prompt_length: int
+  chunk_length: int
+  neighbors: list[ChunkNeighbors]
+  padding: int = 0
+  text: str | None = None
+
+  @property
+  def new_tokens(self) -> np.ndarray:
+    """The continuation: [T - prompt_length] int32."""
+    return self.tokens[self.prompt_length :]
+
+  def chunk_bounds(self) -> list[tuple[int, int]]:
+    """First token of each chunk and the one after; the last may be short."""
+    m, end = self.chunk_length, len(self.tokens)
+    ends = range(m - self.padding, end + m, m)
+    return [(max(0, i - m), min(i, end)) for i in ends if max(0, i - m) < end]
+
+  def chunks(self) -> list[np.ndarray]:
+    """The tokens by chunk; the last may be incomplete."""
+    return [self.tokens[i:j] for i, j in self.chunk_bounds()]
+
+
+@dataclasses.dataclass(frozen=True)
+class Started:
+  """Event: row `row` begins with its prompt, as a sample without more."""
+
+  row: int
+  sample: Sample
+
+
+@dataclasses.dataclass(frozen=True)
+class Read:
+  """Event: chunk number `chunk` of row `row` is complete; what it will read."""
+
+  row: int
+  chunk: int
+  neighbors: ChunkNeighbors
+
+
+@dataclasses.dataclass(frozen=True)
+class Drawn:
+  """Event: a token of row `row`, and the text that is certain by now."""
+
+  row: int
+  token: int
+  text: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Finished:
+  """Event: row `row` is finished, with the text held back until then."""
+
+  row: int
+  text: str
+  sample: Sample
+
+
+Event = Started | Read | Drawn | Finished

@@ -1,0 +1,177 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""What neighbors do to a text: repetition, attention, and what if one is left out.
+
+The repetition of tokens is that of Borgeaud et al. 2022, appendix E.1, where texts
+are colored by it; attention and leaving out are common means of attribution.
+
+Dimension key: B batch, L tokens, C chunks, M chunk length, N neighbors, R neighbor
+length, K complete chunks, P cross-attention layers, H heads.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterator
+import functools
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Float
+from jaxtyping import Int
+import numpy as np
+
+from retro_jax.data import pipeline
+from retro_jax.nn import retro as model_lib
+
+# Rows without their targets' losses -> [B, L] nats of each target.
+TokenNatsFn = Callable[[pipeline.Row], np.ndarray]
+
+
+def readers(chunk: int, chunk_length: int, length: int) -> slice:
+  """Positions that read a chunk's neighbors: its last token and on from there.
+
+  What they predict is the next chunk, token by token.
+
+  Args:
+    chunk: u, from 0.
+    chunk_length: M.
+    length: L; what is not there is left out.
+
+  Returns:
+    Positions of 0..L-1, maybe none.
+  """
+  start = (chunk + 1) * chunk_length - 1
+  return slice(min(start, length), min(start + chunk_length, length))
+
+
+def repeated(row: pipeline.Row, chunk_length: int) -> Int[np.ndarray, 'B L']:
+  """How much of the text up to each token stands in what the token could read.
+
+  Args:
+    row: with neighbors, see `pipeline.ChunkReader.read`.
+    chunk_length: M.
+
+  Returns:
+    [B, L] tokens of the longest run that ends with this token, stays in its
+    document and stands in one neighbor of the chunk before the token's. 0 where
+    the token itself does not stand there. (The paper's j is two less.)
+  """
+  tokens, segments = np.asarray(row['tokens']), np.asarray(row['segment_ids'])
+  out = np.zeros(tokens.shape, np.int64)
+  for b, c in np.argwhere(np.any(row['neighbor_mask'], axis=(2, 3))).tolist():
+    first = (c + 1) * chunk_length
+    own = np.flatnonzero(segments[b] == segments[b, first - 1])
+    own = own[own < first + chunk_length]
+    neighbors = np.asarray(row['neighbors'][b, c])
+    mask = np.asarray(row['neighbor_mask'][b, c])
+    run = np.zeros(neighbors.shape, np.int64)
+    for t in own[own >= first - neighbors.shape[-1]]:
+      before = np.pad(run[:, :-1], ((0, 0), (1, 0)))
+      run = np.where((neighbors == tokens[b, t]) & mask, before + 1, 0)
+      if t >= first:
+        out[b, t] = run.max()
+  return out
+
+
+@functools.partial(jax.jit, static_argnames='model')
+def _shares(model, params, row):
+  """CCA's attention by neighbor, a mean over heads: [P, B, K, M, N]."""
+  _, found = model.apply(
+    {'params': params},
+    row['tokens'],
+    row['neighbors'],
+    row['neighbor_mask'],
+    segment_ids=row['segment_ids'],
+    mutable='weights',
+  )
+  batch, _, num_neighbors, _ = row['neighbors'].shape
+  layers = []
+  for p in model.config.cca_layers:
+    (weights,) = found['weights'][f'layer_{p}_cca']['cca']['attention'][
+      'weights'
+    ]
+    by_token = weights.mean(axis=0)
+    shape = (
+      batch,
+      -1,
+      by_token.shape[1],
+      num_neighbors,
+      row['neighbors'].shape[3],
+    )
+    layers.append(by_token.reshape(shape).sum(-1))
+  return jnp.stack(layers)
+
+
+def attention_shares(
+  model: model_lib.Retro, params, row: pipeline.Row
+) -> Float[np.ndarray, 'P B C N']:
+  """How chunked cross-attention divides its attention between neighbors.
+
+  Args:
+    model: a RETRO.
+    params: its parameters.
+    row: with neighbors, see `pipeline.ChunkReader.read`.
+
+  Returns:
+    [P, B, C, N]. For each layer of P the share of each neighbor of each chunk, a
+    mean over heads and over the tokens that read the chunk's neighbors; they sum
+    to one. Zeros where nothing is read.
+  """
+  m = model.config.chunk_length
+  keys = ('tokens', 'neighbors', 'neighbor_mask', 'segment_ids')
+  shares = np.asarray(_shares(model, params, {k: row[k] for k in keys}))
+  segments = np.asarray(row['segment_ids'])
+  batch, num_chunks, num_neighbors, _ = row['neighbors'].shape
+  out = np.zeros((len(shares), batch, num_chunks, num_neighbors), np.float32)
+  for b, c in np.argwhere(np.any(row['neighbor_mask'], axis=(2, 3))).tolist():
+    read = segments[b, readers(c, m, segments.shape[1])]
+    reads = np.flatnonzero((read == read[:1]) & (read > 0))
+    if len(reads):
+      out[:, b, c] = shares[:, b, c, reads].mean(axis=1)
+  return out
+
+
+def _without(
+  row: pipeline.Row, places: list[list[int]], batch_size: int
+) -> Iterator[pipeline.Row]:
+  """Batches of copies of one row, each without one (chunk, neighbor)."""
+  bare = {k: v for k, v in row.items() if k != 'neighbor_mask'}
+  rows = {k: np.repeat(v, batch_size, axis=0) for k, v in bare.items()}
+  for start in range(0, len(places), batch_size):
+    mask = np.repeat(row['neighbor_mask'], batch_size, axis=0)
+    for i, (c, n) in enumerate(places[start : start + batch_size]):
+      mask[i, c, n] = False
+    yield rows | {'neighbor_mask': mask}
+
+
+def gains(
+  token_nats: TokenNatsFn,
+  row: pipeline.Row,
+  chunk_length: int,
+  batch_size: int = 8,
+) -> Float[np.ndarray, 'C N']:
+  """What each neighbor is worth, by leaving it out.
+
+  Args:
+    token_nats: row -> [B, L] nats of each target, 0 where none is scored.
+    row: one sequence, [1, ...], with neighbors.
+    chunk_length: M.
+    batch_size: sequences that `token_nats` gets at a time.
+
+  Returns:
+    [C, N] nats by which the targets that a chunk's neighbors are read for become
+    less likely where one of them is hidden and all others stay. 0 for neighbors
+    that are not there, or that nothing reads.
+  """
+  mask = np.asarray(row['neighbor_mask'])
+  out = np.zeros(mask.shape[1:3], np.float32)
+  places = np.argwhere(mask[0].any(axis=-1)).tolist()
+  if not len(places):
+    return out
+  whole = np.asarray(token_nats(row))[0]
+  found = [
+    np.asarray(token_nats(rows)) for rows in _without(row, places, batch_size)
+  ]
+  for (c, n), nats in zip(places, np.concatenate(found), strict=False):
+    span = readers(c, chunk_length, len(whole))
+    out[c, n] = nats[span].sum() - whole[span].sum()
+  return out

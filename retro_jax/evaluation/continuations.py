@@ -1,0 +1,209 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""What given continuations of given texts cost, such as summaries of articles.
+
+Borgeaud et al. 2021, section 3: the Curation Corpus is scored as an article, "TL;
+DR:" and its summary, of which the summary alone counts. Texts are in memory and
+retrieve for themselves, as in sampling.
+
+Dimension key: B batch, C chunks, M chunk length, L = C M tokens, N neighbors, R
+neighbor length.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Sequence
+import dataclasses
+import itertools
+
+import numpy as np
+
+from retrieval.index import retriever as retriever_lib
+from retro_jax.data import pipeline
+
+# Token rows of complete chunks, k -> their neighbors.
+RetrieveFn = Callable[[Sequence[np.ndarray], int], retriever_lib.Retrieved]
+# A batch of rows -> [B] nats of its targets.
+NatsFn = Callable[[pipeline.Row], np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True)
+class Continuation:
+  """A text of which a part is scored.
+
+  Attributes:
+    tokens: [n] token ids, BOS first.
+    first: the first token that is scored, at least 1; all after it are, too.
+  """
+
+  tokens: np.ndarray
+  first: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Window:
+  """Chunks of a text, of which those from `scored` on are scored."""
+
+  start: int
+  scored: int
+  end: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings:
+  """How texts become rows.
+
+  Attributes:
+    chunk_length: m.
+    neighbor_length: r.
+    sequence_chunks: longest window.
+    stride_chunks: most chunks that one window scores where a text is longer
+      than it; what it scores has the rest as context.
+    num_neighbors: k; 0 without retrieval.
+    batch_size: rows of a batch.
+  """
+
+  chunk_length: int
+  neighbor_length: int
+  sequence_chunks: int
+  stride_chunks: int
+  num_neighbors: int = 0
+  batch_size: int = 8
+
+  def __post_init__(self):
+    """Checks the ranges."""
+    if not 1 <= self.stride_chunks <= self.sequence_chunks:
+      raise ValueError(
+        f'stride of {self.stride_chunks} chunks: expected 1..'
+        f'{self.sequence_chunks}, the chunks of a sequence.'
+      )
+    if self.batch_size < 1:
+      raise ValueError(f'batch_size {self.batch_size}: expected >= 1.')
+
+
+def make_windows(text: Continuation, settings: Settings) -> list[Window]:
+  """Windows that score every token once, each with what context there is.
+
+  The last one ends with the text; those before it end where it begins to score.
+
+  Args:
+    text: what is scored.
+    settings: sizes.
+
+  Returns:
+    The windows, the last first.
+
+  Raises:
+    ValueError: when nothing is left to be scored.
+  """
+  n, m = len(text.tokens), settings.chunk_length
+  if not 1 <= text.first < n:
+    raise ValueError(
+      f'A text of {n} tokens is to be scored from token {text.first} on; '
+      f'expected one of 1..{n - 1}.'
+    )
+  first = (text.first - 1) // m  # whose last position predicts it
+  context = settings.sequence_chunks - settings.stride_chunks
+  windows, end = [], -(-n // m)
+  while end > first:
+    start = max(0, end - settings.sequence_chunks)
+    scored = max(first, start + context if start else 0)
+    windows.append(Window(start, scored, end))
+    end = scored
+  return windows
+
+
+def make_row(
+  text: Continuation,
+  window: Window,
+  settings: Settings,
+  retrieve: RetrieveFn | None = None,
+) -> pipeline.Row:
+  """The arguments of the model for one window, as `ChunkReader.read` has them.
+
+  Args:
+    text: whose window it is.
+    window: from `make_windows`.
+    settings: sizes.
+    retrieve: such as `Retriever.retrieve_tokens`; None gives no neighbors.
+
+  Returns:
+    Arrays of [L] and [C, N, R].
+  """
+  m, c = settings.chunk_length, settings.sequence_chunks
+  low, high = window.start * m, min(window.end * m, len(text.tokens))
+  tokens, targets = np.zeros((2, c * m), np.int32)
+  tokens[: high - low] = text.tokens[low:high]
+  following = text.tokens[low + 1 : high + 1]
+  targets[: len(following)] = following
+  position = low + np.arange(c * m)
+  scored = (position >= window.scored * m) & (position + 1 >= text.first)
+  row = {
+    'tokens': tokens,
+    'targets': targets,
+    'loss_mask': scored & (np.arange(c * m) < len(following)),
+    'segment_ids': (np.arange(c * m) < high - low).astype(np.int32),
+  }
+  if retrieve is None or not settings.num_neighbors:
+    return row
+  shape = (c, settings.num_neighbors, settings.neighbor_length)
+  row['neighbors'] = np.zeros(shape, np.int32)
+  row['neighbor_mask'] = np.zeros(shape, bool)
+  complete = (high - low) // m
+  if complete:
+    chunks = list(tokens[: complete * m].reshape(complete, m))
+    found = retrieve(chunks, settings.num_neighbors)
+    row['neighbors'][:complete] = found.tokens
+    row['neighbor_mask'][:complete] = found.mask
+  return row
+
+
+def _rows(
+  texts: Sequence[Continuation], settings: Settings, retrieve
+) -> Iterator[tuple[int, pipeline.Row]]:
+  for i, text in enumerate(texts):
+    for window in make_windows(text, settings):
+      yield i, make_row(text, window, settings, retrieve)
+
+
+def score(
+  nats: NatsFn,
+  texts: Sequence[Continuation],
+  settings: Settings,
+  *,
+  retrieve: RetrieveFn | None = None,
+  progress: Callable[[int, int], None] | None = None,
+) -> np.ndarray:
+  """Scores continuations.
+
+  Args:
+    nats: batch of rows -> [B] nats of the rows' targets.
+    texts: what is scored.
+    settings: sizes.
+    retrieve: see `make_row`; None is RETRO[OFF], or a twin.
+    progress: called with (texts done, texts in all).
+
+  Returns:
+    [texts] float64 nats.
+
+  Raises:
+    ValueError: for a text with nothing to score.
+  """
+  total = np.zeros(len(texts))
+  rows, size = _rows(texts, settings, retrieve), settings.batch_size
+  while batch := list(itertools.islice(rows, size)):
+    owners = [i for i, _ in batch]
+    stacked = [row for _, row in batch]
+    stacked += [_empty(stacked[0])] * (size - len(batch))
+    columns = {
+      name: np.stack([r[name] for r in stacked]) for name in stacked[0]
+    }
+    found = np.asarray(nats(columns), np.float64)[: len(batch)]
+    np.add.at(total, owners, found)
+    if progress:
+      progress(owners[-1] + 1, len(texts))
+  return total
+
+
+def _empty(row: pipeline.Row) -> pipeline.Row:
+  return {name: np.zeros_like(array) for name, array in row.items()}

@@ -1,0 +1,125 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""How much a chunk's neighbors hold: a language model mixed with their n-grams.
+
+A diagnostic, to be held beside RETRO's own gain: if the mixture gains and RETRO
+does not, its neighbors are good and it does not read them. Where the last
+tokens stand in the neighbors that RETRO would read at this place, what follows
+them there is foretold:
+
+  p(x) = (1 - w_n) p_model(x) + w_n share of the n-gram's continuations that are x
+
+n is the longest context found, up to MAX_ORDER; n = 0 takes the share of x in
+all of the neighbors' tokens.
+
+Dimension key: B batch, L tokens, C chunks, M chunk length.
+"""
+
+from collections.abc import Callable
+
+from jaxtyping import Float
+from jaxtyping import Int
+import numpy as np
+
+from retro_jax.data import pipeline
+
+MAX_ORDER = 3
+_WEIGHTS = np.linspace(0, 0.98, 50)
+
+
+def foretell(
+  row: pipeline.Row, chunk_length: int
+) -> tuple[Int[np.ndarray, 'B L'], Float[np.ndarray, 'B L']]:
+  """What the neighbors say of each target.
+
+  Args:
+    row: with neighbors, see `pipeline.ChunkReader.read`.
+    chunk_length: M.
+
+  Returns:
+    order: [B, L] tokens of context found, -1 where no neighbor is read.
+    share: [B, L] their probability of the target.
+  """
+  m = chunk_length
+  tokens, segments = np.asarray(row['tokens']), np.asarray(row['segment_ids'])
+  order = np.full(tokens.shape, -1)
+  share = np.zeros(tokens.shape)
+  for b, c in np.argwhere(np.any(row['neighbor_mask'], axis=(2, 3))):
+    # As in chunked cross-attention: from the last token of the chunk on.
+    places = np.arange((c + 1) * m - 1, min((c + 2) * m - 1, tokens.shape[1]))
+    places = places[segments[b, places] == segments[b, places[0]]]
+    found = _foretell(
+      tokens[b],
+      row['targets'][b],
+      places,
+      np.asarray(row['neighbors'][b, c]),
+      np.asarray(row['neighbor_mask'][b, c]),
+    )
+    order[b, places], share[b, places] = found
+  return order, share
+
+
+def _foretell(tokens, targets, places, neighbors, mask):
+  """The same for the places of one chunk: [places] each."""
+  order = np.zeros(len(places), int)
+  share = ((neighbors == targets[places, None, None]) & mask).sum((1, 2)) / max(
+    mask.sum(), 1
+  )
+  # matches[p, n, j]: the context of p stands in neighbor n right before j.
+  matches = np.broadcast_to(mask, (len(places), *mask.shape))
+  follows = neighbors == targets[places, None, None]
+  for n in range(1, MAX_ORDER + 1):
+    shifted = np.zeros_like(matches)
+    same = neighbors == tokens[places - n + 1, None, None]
+    same &= (places >= n - 1)[:, None, None] & mask
+    shifted[..., n:] = same[..., : same.shape[-1] - n]
+    matches = matches & shifted
+    count = matches.sum((1, 2))
+    hits = (matches & follows).sum((1, 2))
+    order = np.where(count > 0, n, order)
+    share = np.where(count > 0, hits / np.maximum(count, 1), share)
+  return order, share
+
+
+class Mixture:
+  """Scores chunks as `evaluate.ScoreFn`, with the neighbors' help.
+
+  Attributes:
+    weights: [MAX_ORDER + 1] w_n; zeros until `fit`.
+  """
+
+  def __init__(
+    self, token_nats: Callable[[pipeline.Row], np.ndarray], chunk_length: int
+  ):
+    """Wraps a model.
+
+    Args:
+      token_nats: row without neighbors -> [B, L] nats of each target.
+      chunk_length: M.
+    """
+    self._token_nats = token_nats
+    self._chunk_length = chunk_length
+    self._seen = []
+    self.weights = np.zeros(MAX_ORDER + 1)
+
+  def __call__(self, row: pipeline.Row) -> Float[np.ndarray, 'B C']:
+    """Nats of each chunk's targets."""
+    bare = {k: v for k, v in row.items() if not k.startswith('neighbor')}
+    nats = np.asarray(self._token_nats(bare), np.float64)
+    order, share = foretell(row, self._chunk_length)
+    read = (order >= 0) & np.asarray(row['loss_mask'], bool)
+    seen = nats[read], order[read], share[read]
+    self._seen.append(seen)
+    weight = self.weights[seen[1]]
+    nats[read] = -np.log((1 - weight) * np.exp(-seen[0]) + weight * seen[2])
+    return nats.reshape(len(nats), -1, self._chunk_length).sum(-1)
+
+  def fit(self) -> None:
+    """Sets the weights to those that serve best all that was scored so far."""
+    nats, order, share = map(np.concatenate, zip(*self._seen, strict=True))
+    for n in range(MAX_ORDER + 1):
+      model, copy = np.exp(-nats[order == n]), share[order == n]
+      if len(model):
+        mixed = [-np.log((1 - w) * model + w * copy).sum() for w in _WEIGHTS]
+        self.weights[n] = _WEIGHTS[int(np.argmin(mixed))]
+    self._seen = []

@@ -1,0 +1,300 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Bits per byte of whole documents, with and without retrieval.
+
+Borgeaud et al. 2021, section 2.6: every token of a document is scored once, with
+the context its window gives; the document's UTF-8 bytes are the measure, so
+tokenizers do not matter. How documents become windows and rows: `windows`.
+
+Dimension key: B batch, C chunks, M chunk length, L = C M tokens, D documents.
+"""
+
+from collections.abc import Callable
+import dataclasses
+import math
+
+from flax import linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from retro_jax.data import pipeline
+from retro_jax.data import windows as windows_lib
+from retro_jax.nn import losses
+
+RETRIEVALS = ('on', 'off', 'shuffled', 'oracle')
+
+# Batch of rows -> [B, C] nats of each chunk's targets, or [B, C, 2] of
+# `score_parts`.
+ScoreFn = Callable[[pipeline.Row], jax.Array]
+
+
+def score_chunks(
+  model: nn.Module, params, batch: dict[str, jax.Array], chunk_length: int
+) -> jax.Array:
+  """Nats of each chunk's targets: [B, C] float32; to be jitted."""
+  nll = losses.batch_nll(model, params, batch)
+  return nll.reshape(len(nll), -1, chunk_length).sum(-1)
+
+
+def score_parts(
+  model: nn.Module, params, batch: dict[str, jax.Array], chunk_length: int
+) -> jax.Array:
+  """Nats of each chunk's targets in it and after it: [B, C, 2] float32.
+
+  The last target of a chunk's positions is the next chunk's first token. Apart,
+  they tell what each chunk's own tokens cost; together they are `score_chunks`.
+  """
+  nll = losses.batch_nll(model, params, batch)
+  nll = nll.reshape(len(nll), -1, chunk_length)
+  return jnp.stack([nll[..., :-1].sum(-1), nll[..., -1]], -1)
+
+
+@dataclasses.dataclass(frozen=True)
+class ChunkNats:
+  """What the tokens of each evaluated chunk cost, document by document.
+
+  Attributes:
+    ids: [n] int64 chunk ids.
+    document: [n] int64 row of the chunk's document in `Evaluation`.
+    nats: [n] float64 negative log-likelihood of the chunk's own tokens; the
+      document's first token, BOS, is given.
+  """
+
+  ids: np.ndarray
+  document: np.ndarray
+  nats: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+  """What was measured, by document.
+
+  Attributes:
+    nats: [D] float64 negative log-likelihood of the document's tokens.
+    tokens: [D] int64 tokens scored: all but BOS.
+    num_bytes: [D] int64 UTF-8 bytes.
+    words: [D] int64 words between whitespace.
+    chunks: the same nats by chunk, where scores came as `score_parts`.
+  """
+
+  nats: np.ndarray
+  tokens: np.ndarray
+  num_bytes: np.ndarray
+  words: np.ndarray
+  chunks: ChunkNats | None = None
+
+  @property
+  def bits_per_byte(self) -> float:
+    """Bits that a byte of text costs."""
+    return _ratio(self.nats.sum(), self.num_bytes.sum()) / math.log(2)
+
+  @property
+  def token_perplexity(self) -> float:
+    """Perplexity: exp of the mean nats of a token; depends on the tokenizer."""
+    return _exp(_ratio(self.nats.sum(), self.tokens.sum()))
+
+  @property
+  def word_perplexity(self) -> float:
+    """Perplexity: exp of the mean nats of a word."""
+    return _exp(_ratio(self.nats.sum(), self.words.sum()))
+
+  def summary(self) -> dict[str, float | int]:
+    """All of it as JSON numbers."""
+    return {
+      'bits_per_byte': self.bits_per_byte,
+      'token_perplexity': self.token_perplexity,
+      'word_perplexity': self.word_perplexity,
+      'nats': float(self.nats.sum()),
+      'documents': len(self.nats),
+      'tokens': int(self.tokens.sum()),
+      'bytes': int(self.num_bytes.sum()),
+      'words': int(self.words.sum()),
+    }
+
+
+def _ratio(a: float | np.number, b: float | np.number) -> float:
+  return float(a) / float(b) if b else math.nan
+
+
+def _exp(x: float) -> float:
+  return math.exp(x) if x < 700 else math.inf
+
+
+def evaluate(
+  score: ScoreFn,
+  reader: pipeline.ChunkReader,
+  *,
+  sequence_chunks: int,
+  stride_chunks: int = 0,
+  batch_size: int = 8,
+  retrieval: str = 'on',
+  max_documents: int = 0,
+  seed: int = 0,
+  process_index: int = 0,
+  process_count: int = 1,
+  progress: Callable[[int, int], None] | None = None,
+) -> Evaluation:
+  """Scores whole documents.
+
+  Args:
+    score: batch of this process's rows -> [batch_size, C] nats of each chunk, of
+      all rows; see `score_chunks`, and `score_parts` for `Evaluation.chunks`.
+    reader: of the evaluation set; its num_neighbors is k.
+    sequence_chunks: chunks of a row, the longest window.
+    stride_chunks: see `windows.make_windows`; 0 is half a sequence.
+    batch_size: rows that `score` gets from all processes together.
+    retrieval: 'on'; 'off'; 'shuffled', a control: each chunk gets the neighbors
+      of a random chunk of another document; 'oracle', a diagnostic: each chunk
+      gets itself with its continuation, so that all is there to be copied.
+    max_documents: at most so many, evenly spread; 0 for all.
+    seed: of the shuffled neighbors.
+    process_index: of this process.
+    process_count: processes that share a batch.
+    progress: called with (chunks done, chunks in all).
+
+  Returns:
+    The measurements.
+
+  Raises:
+    ValueError: for an empty set, or settings that do not fit.
+  """
+  if retrieval not in RETRIEVALS:
+    raise ValueError(f'retrieval {retrieval!r}: expected one of {RETRIEVALS}.')
+  if batch_size < 1 or batch_size % process_count:
+    raise ValueError(
+      f'batch_size {batch_size}: expected a multiple of the {process_count} '
+      'process(es).'
+    )
+  if retrieval == 'off':
+    reader = dataclasses.replace(reader, num_neighbors=0)
+  elif not reader.num_neighbors:
+    raise ValueError(f'retrieval {retrieval!r} needs num_neighbors above 0.')
+  chunks = reader.stores.chunks
+  documents = windows_lib.find_documents(chunks, max_documents)
+  windows = windows_lib.make_windows(
+    documents, sequence_chunks, stride_chunks or max(1, sequence_chunks // 2)
+  )
+  share = batch_size // process_count
+  mine = slice(process_index * share, (process_index + 1) * share)
+  sums = _Sums(documents)
+  total, done, pending = int(windows.count.sum()), 0, None
+  for layout in windows_lib.layouts(windows, sequence_chunks, batch_size):
+    retrieved_by = None
+    if retrieval == 'shuffled':
+      at = np.maximum(layout.owner[mine], 0)
+      retrieved_by = windows_lib.shuffle_chunks(
+        layout.ids[mine],
+        documents.first[at],
+        documents.count[at],
+        chunks.num_chunks,
+        seed,
+      )
+    row = reader.read(
+      layout.ids[mine],
+      layout.segments[mine],
+      retrieved_by,
+      oracle=retrieval == 'oracle',
+    )
+    scores = score(row)
+    if pending is not None:  # Fetched late: the next rows are read meanwhile.
+      sums.add(*pending)
+    pending = (layout, scores)
+    done += int((layout.ids >= 0).sum())
+    if progress:
+      progress(done, total)
+  sums.add(*pending)
+  return Evaluation(
+    sums.by_document(),
+    windows_lib.num_targets(chunks, documents),
+    chunks.tokens.num_bytes[documents.index],
+    chunks.tokens.num_words[documents.index],
+    sums.by_chunk(),
+  )
+
+
+class _Sums:
+  """Gathers scores: one row, of one or two parts, for each evaluated chunk."""
+
+  def __init__(self, documents: windows_lib.Documents):
+    self._documents = documents
+    self._start = np.cumsum(documents.count) - documents.count
+    self._parts: np.ndarray | None = None
+
+  def add(
+    self, layout: windows_lib.Layout, scores: jax.typing.ArrayLike
+  ) -> None:
+    """Takes the scores of one batch's rows: [B, C] or [B, C, 2]."""
+    scores = np.asarray(scores, np.float64)
+    if self._parts is None:
+      total = int(self._documents.count.sum())
+      self._parts = np.zeros((total, *scores.shape[2:]))
+    owner = layout.owner[layout.scored]
+    within = layout.ids[layout.scored] - self._documents.first[owner]
+    self._parts[self._start[owner] + within] = scores[layout.scored]
+
+  def by_document(self) -> np.ndarray:
+    """Nats of each document: [D]."""
+    whole = self._parts.reshape(len(self._parts), -1).sum(-1)
+    return np.add.reduceat(whole, self._start)
+
+  def by_chunk(self) -> ChunkNats | None:
+    """What each chunk's own tokens cost, if the scores came in parts."""
+    if self._parts.ndim == 1:
+      return None
+    nats = self._parts[:, 0].copy()
+    nats[1:] += self._parts[:-1, 1]  # 0 at the end of a document
+    ids, document = windows_lib.chunk_ids(self._documents)
+    return ChunkNats(ids, document, nats)
+
+
+@dataclasses.dataclass(frozen=True)
+class Difference:
+  """Bits per byte of one evaluation minus another's.
+
+  Attributes:
+    mean: over all documents.
+    low: lower end of the confidence interval.
+    high: its upper end.
+  """
+
+  mean: float
+  low: float
+  high: float
+
+
+def compare(
+  a: Evaluation,
+  b: Evaluation,
+  *,
+  num_samples: int = 2000,
+  level: float = 0.95,
+  seed: int = 0,
+) -> Difference:
+  """Bits per byte of `a` minus `b`, by a paired bootstrap over documents.
+
+  Args:
+    a: one evaluation.
+    b: another of the same documents.
+    num_samples: resamples of the documents.
+    level: of the confidence interval.
+    seed: of the resamples.
+
+  Returns:
+    The difference, negative where `a` is better.
+
+  Raises:
+    ValueError: when they are of different documents.
+  """
+  if not np.array_equal(a.num_bytes, b.num_bytes):
+    raise ValueError('The two evaluations are of different documents.')
+  nats, num_bytes = a.nats - b.nats, a.num_bytes.astype(np.float64)
+  rng, n = np.random.default_rng(seed), len(nats)
+  means = np.empty(num_samples)
+  for i in range(num_samples):
+    chosen = rng.integers(0, n, n)
+    means[i] = nats[chosen].sum() / max(num_bytes[chosen].sum(), 1)
+  low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
+  in_bits = 1 / math.log(2)
+  mean = _ratio(nats.sum(), num_bytes.sum())
+  return Difference(*(float(x) * in_bits for x in (mean, low, high)))

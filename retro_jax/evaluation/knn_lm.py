@@ -1,0 +1,332 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""kNN-LM: a language model mixed with what followed the contexts most like its own.
+
+Khandelwal et al. 2020 (arXiv 1911.00172); Borgeaud et al. 2021, section 4.1 and
+appendix C.2 compare RETRO with it. The key of a token is the input of the last
+layer's feed-forward, after its norm; the value is the next token.
+
+  p(y) = lambda p_kNN(y) + (1 - lambda) p_LM(y)
+  p_kNN(y) ~ sum over the k nearest keys whose value is y of exp(-d / temperature)
+
+d is the squared L2 distance; the papers' alpha is 1 / temperature (1 in the
+first one, 0.00785 with lambda 0.118 in the second). No neighbor of value y
+leaves p_kNN(y) = 0.
+
+Dimension key: B batch, L tokens, D width of keys, n tokens in all.
+"""
+
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+
+from flax import linen as nn
+import jax
+from jaxtyping import Array
+from jaxtyping import Float
+from jaxtyping import Integer
+import numpy as np
+
+from retro_jax.data import pipeline
+from retro_jax.data import windows as windows_lib
+from retro_jax.nn import losses
+
+# Row -> [B, L] nats of each target and [B, L, D] keys.
+FeatureFn = Callable[[pipeline.Row], tuple[jax.Array, jax.Array]]
+_BLOCK = 4096  # tokens whose neighbors are looked at together
+
+
+def token_features(
+  model: nn.Module, params, batch: Mapping[str, jax.Array]
+) -> tuple[Float[Array, 'B L'], Float[Array, 'B L D']]:
+  """What a model makes of each token; to be jitted.
+
+  Args:
+    model: RETRO or its twin.
+    params: its parameters.
+    batch: see `pipeline.ChunkReader.read`; without neighbors retrieval is off.
+
+  Returns:
+    nats: [B, L] of each target, 0 where nothing is scored.
+    keys: [B, L, D] inputs of the last feed-forward after its norm, in the
+      model's compute type.
+  """
+  logits, sown = model.apply(
+    {'params': params},
+    batch['tokens'],
+    batch.get('neighbors'),
+    batch.get('neighbor_mask'),
+    segment_ids=batch['segment_ids'],
+    mutable=['intermediates'],
+  )
+  last = f'layer_{model.config.num_layers}_ffw'
+  [keys] = sown['intermediates'][last]['normed']
+  nats = losses.next_token_nll(logits, batch['targets'], batch['loss_mask'])
+  return nats, keys
+
+
+@dataclasses.dataclass(frozen=True)
+class Tokens:
+  """Every token of some documents that something predicts, in order.
+
+  Attributes:
+    keys: [n, D] of the token before it.
+    targets: [n] int32, the token.
+    nats: [n] float32 that the model gives it.
+    document: [n] int64 row in `windows.Documents`.
+  """
+
+  keys: np.ndarray
+  targets: np.ndarray
+  nats: np.ndarray
+  document: np.ndarray
+
+
+def read_tokens(
+  features: FeatureFn,
+  reader: pipeline.ChunkReader,
+  documents: windows_lib.Documents,
+  *,
+  sequence_chunks: int,
+  stride_chunks: int = 0,
+  batch_size: int = 8,
+  dtype: str = 'float32',
+  progress: Callable[[int], None] | None = None,
+) -> Tokens:
+  """Reads whole documents, each token once, in `evaluate.evaluate`'s windows.
+
+  Args:
+    features: see `token_features`.
+    reader: of the chunks; its num_neighbors is RETRO's k, 0 without retrieval.
+    documents: which of them.
+    sequence_chunks: chunks of a row, the longest window.
+    stride_chunks: see `windows.make_windows`; 0 is half a sequence.
+    batch_size: rows that `features` gets.
+    dtype: of the keys.
+    progress: called with the number of chunks whose tokens are done.
+
+  Returns:
+    The tokens, document by document.
+
+  Raises:
+    ValueError: for settings that do not fit, and for keys that `dtype` does not
+      hold.
+  """
+  chunks = reader.stores.chunks
+  windows = windows_lib.make_windows(
+    documents, sequence_chunks, stride_chunks or max(1, sequence_chunks // 2)
+  )
+  counts = windows_lib.num_targets(chunks, documents)
+  made = Tokens(
+    keys=np.empty((0, 0), dtype),
+    targets=np.zeros(counts.sum(), np.int32),
+    nats=np.zeros(counts.sum(), np.float32),
+    document=np.repeat(np.arange(len(counts)), counts),
+  )
+  first = np.cumsum(counts) - counts
+  done, pending = 0, None
+  for layout in windows_lib.layouts(windows, sequence_chunks, batch_size):
+    row = reader.read(layout.ids, layout.segments)
+    found = features(row)
+    if pending is not None:  # Fetched late: the next rows are read meanwhile.
+      made = _place(made, documents, first, *pending)
+    pending = (layout, row, found)
+    done += int(layout.scored.sum())
+    if progress:
+      progress(done)
+  return _place(made, documents, first, *pending)
+
+
+def _place(tokens, documents, first, layout, row, found) -> Tokens:
+  """Puts what one batch scored where it belongs."""
+  nats, keys = map(np.asarray, found)
+  length = row['tokens'].shape[1] // layout.ids.shape[1]
+  scored = np.repeat(layout.scored, length, axis=1) & row['loss_mask']
+  owner = np.maximum(layout.owner, 0)
+  before = (layout.ids - documents.first[owner]) * length
+  at = (first[owner] + before)[..., None] + np.arange(length)
+  at = at.reshape(scored.shape)[scored]
+  if not tokens.keys.size:
+    shape = (len(tokens.targets), keys.shape[-1])
+    empty = np.zeros(shape, tokens.keys.dtype)
+    tokens = dataclasses.replace(tokens, keys=empty)
+  with np.errstate(over='ignore'):  # told below
+    chosen = keys[scored].astype(tokens.keys.dtype)
+  if not np.isfinite(chosen).all():
+    raise ValueError(
+      f'Keys of up to {np.abs(keys[scored].astype(np.float32)).max():g} do not '
+      f'fit into {tokens.keys.dtype}.'
+    )
+  tokens.keys[at] = chosen
+  tokens.targets[at] = row['targets'][scored]
+  tokens.nats[at] = nats[scored]
+  return tokens
+
+
+def group_documents(
+  documents: windows_lib.Documents, chunks_per_group: int
+) -> list[windows_lib.Documents]:
+  """Cuts documents into runs of about equally many chunks.
+
+  Args:
+    documents: at least one.
+    chunks_per_group: chunks of a run, and at most a document's more.
+
+  Returns:
+    The runs, in order.
+  """
+  start = np.cumsum(documents.count) - documents.count
+  cuts = np.flatnonzero(np.diff(start // chunks_per_group)) + 1
+  return [
+    windows_lib.Documents(*arrays)
+    for arrays in zip(
+      *(
+        np.split(x, cuts)
+        for x in (documents.index, documents.first, documents.count)
+      ),
+      strict=True,
+    )
+  ]
+
+
+def log_knn_probability(
+  distances: Float[np.ndarray, 'n k'],
+  values: Integer[np.ndarray, 'n k'],
+  targets: Integer[np.ndarray, ' n'],
+  temperature: float,
+  ks: Sequence[int],
+) -> Float[np.ndarray, 'num_ks n']:
+  """Log p_kNN of the targets by the nearest 1, 2, ... of their neighbors.
+
+  Args:
+    distances: [n, k] squared L2, ascending; inf where there is no neighbor.
+    values: [n, k] tokens of the neighbors.
+    targets: [n] tokens asked for.
+    temperature: that divides the distances, above 0: 1 / alpha.
+    ks: how many neighbors count, each in 1..k.
+
+  Returns:
+    [num_ks, n] float64; -inf where no neighbor has the target's value.
+  """
+  width = distances.shape[1]
+  if not temperature > 0 or not all(1 <= k <= width for k in ks):
+    raise ValueError(
+      f'temperature {temperature}, ks {tuple(ks)}: expected a temperature above '
+      f'0 and ks in 1..{width}, the neighbors found.'
+    )
+  last = np.asarray(ks) - 1
+  found = np.isfinite(distances)
+  scores = np.where(found, distances, np.inf).astype(np.float64) / -temperature
+  hits = found & (values == targets[:, None])
+  # Sums are taken relative to their largest term, which is their first.
+  with np.errstate(all='ignore'):
+    nearest = np.where(found[:, 0], scores[:, 0], 0.0)[:, None]
+    total = np.exp(scores - nearest).cumsum(1)[:, last]
+    best = scores[np.arange(len(scores)), hits.argmax(1)]
+    best = np.where(hits.any(1), best, 0.0)[:, None]
+    some = np.where(hits, np.exp(scores - best), 0.0).cumsum(1)[:, last]
+    log_share = np.log(some) + best - nearest - np.log(total)
+  return np.where(some > 0, log_share, -np.inf).T
+
+
+def interpolate(
+  log_lm: Float[np.ndarray, '*n'],
+  log_knn: Float[np.ndarray, '*n'],
+  weight: float,
+) -> Float[np.ndarray, '*n']:
+  """Log of (weight p_kNN + (1 - weight) p_LM).
+
+  Args:
+    log_lm: log p_LM.
+    log_knn: log p_kNN, -inf for 0.
+    weight: lambda, 0 <= lambda < 1; 0 gives `log_lm` bit for bit.
+
+  Returns:
+    The logarithm of the mixture, float64.
+  """
+  if not 0 <= weight < 1:
+    raise ValueError(f'lambda {weight}: expected 0 <= lambda < 1.')
+  log_weight = np.log(weight) if weight else -np.inf
+  wide = np.asarray(log_lm, np.float64) + np.log1p(-weight)
+  return np.logaddexp(wide, np.asarray(log_knn, np.float64) + log_weight)
+
+
+@dataclasses.dataclass(frozen=True)
+class Grid:
+  """Settings that are tried, each with each.
+
+  Attributes:
+    ks: neighbors that count.
+    temperatures: that divide squared L2 distances.
+    lambdas: weights of p_kNN.
+  """
+
+  ks: Sequence[int]
+  temperatures: Sequence[float]
+  lambdas: Sequence[float]
+
+  def __post_init__(self):
+    """Checks the fields."""
+    for name in ('ks', 'temperatures', 'lambdas'):
+      object.__setattr__(self, name, tuple(getattr(self, name)))
+      if not getattr(self, name):
+        raise ValueError(f'{name}: expected at least one.')
+    if min(self.ks) < 1 or not min(self.temperatures) > 0:
+      raise ValueError(
+        f'ks {self.ks} and temperatures {self.temperatures}: expected numbers '
+        'above 0.'
+      )
+    if not all(0 <= x < 1 for x in self.lambdas):
+      raise ValueError(f'lambdas {self.lambdas}: expected 0 <= lambda < 1.')
+
+  @property
+  def shape(self) -> tuple[int, int, int]:
+    """Numbers of ks, temperatures and lambdas."""
+    return len(self.ks), len(self.temperatures), len(self.lambdas)
+
+  def at(self, place: int) -> tuple[int, float, float]:
+    """(k, temperature, lambda) at a place of the flattened grid."""
+    k, t, w = np.unravel_index(place, self.shape)
+    return self.ks[k], self.temperatures[t], self.lambdas[w]
+
+
+def sweep(
+  nats: Float[np.ndarray, ' n'],
+  targets: Integer[np.ndarray, ' n'],
+  document: Integer[np.ndarray, ' n'],
+  distances: Float[np.ndarray, 'n k'],
+  values: Integer[np.ndarray, 'n k'],
+  grid: Grid,
+  num_documents: int,
+) -> Float[np.ndarray, 'ks temperatures lambdas documents']:
+  """Nats of each document under every setting.
+
+  Args:
+    nats: [n] of each target by the language model alone.
+    targets: [n] tokens.
+    document: [n] row of each token's document.
+    distances: see `log_knn_probability`.
+    values: likewise.
+    grid: the settings.
+    num_documents: rows of the result's last axis.
+
+  Returns:
+    [ks, temperatures, lambdas, documents] float64.
+  """
+  log_lm = -np.asarray(nats, np.float64)
+  result = np.zeros((*grid.shape, num_documents))
+  for t, temperature in enumerate(grid.temperatures):
+    log_knn = [np.zeros((len(grid.ks), 0))] + [
+      log_knn_probability(
+        *(x[low : low + _BLOCK] for x in (distances, values, targets)),
+        temperature,
+        grid.ks,
+      )
+      for low in range(0, len(log_lm), _BLOCK)
+    ]
+    for k, log_k in enumerate(np.concatenate(log_knn, axis=1)):
+      for w, weight in enumerate(grid.lambdas):
+        mixed = -interpolate(log_lm, log_k, weight)
+        result[k, t, w] = np.bincount(document, mixed, num_documents)
+  return result

@@ -1,0 +1,260 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""How much of the evaluated text stands in the training data, and what it costs.
+
+Borgeaud et al. 2021, section 2.6: r(C) is the longest run of tokens that an
+evaluation chunk C shares with one of its nearest training neighbors, as a share
+of the chunk. Bits per byte over the chunks with r(C) <= alpha show how much a
+model owes to what it, or its datastore, has seen word for word.
+
+Dimension key: n chunks, M chunk length, N neighbors, R neighbor length.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Sequence
+import dataclasses
+import math
+
+from jaxtyping import Float
+from jaxtyping import Int
+import numpy as np
+
+from retrieval.questions import bootstrap
+from retrieval.text import chunks as chunks_lib
+from retro_jax.data import pipeline
+
+NUM_NEIGHBORS = 10  # of each chunk, as in the paper
+ALPHAS = tuple(i / 8 for i in range(1, 9))
+_READ_CHUNKS = 512
+
+
+class SuffixAutomaton:
+  """All runs of a sequence, in linear time and space (Blumer et al. 1985)."""
+
+  def __init__(self, tokens: Iterable[int]):
+    """Adds one token after another."""
+    self._next: list[dict[int, int]] = [{}]
+    self._link, self._length = [-1], [0]
+    last = 0
+    for token in tokens:
+      last = self._extend(last, token)
+
+  def _extend(self, last: int, token: int) -> int:
+    following, link, length = self._next, self._link, self._length
+    new = len(following)
+    following.append({})
+    link.append(0)
+    length.append(length[last] + 1)
+    state = last
+    while state >= 0 and token not in following[state]:
+      following[state][token] = new
+      state = link[state]
+    if state >= 0:
+      target = following[state][token]
+      if length[target] > length[state] + 1:
+        target = self._split(state, token, target)
+      link[new] = target
+    return new
+
+  def _split(self, state: int, token: int, target: int) -> int:
+    """Gives the shorter runs of `target` a state of their own."""
+    copy = len(self._next)
+    self._next.append(dict(self._next[target]))
+    self._link.append(self._link[target])
+    self._length.append(self._length[state] + 1)
+    self._link[target] = copy
+    while state >= 0 and self._next[state].get(token) == target:
+      self._next[state][token] = copy
+      state = self._link[state]
+    return copy
+
+  def longest_run(self, tokens: Iterable[int]) -> tuple[int, int]:
+    """The longest run that other tokens share with the sequence.
+
+    Args:
+      tokens: of another sequence.
+
+    Returns:
+      Where the first of the longest starts in `tokens`, and its length; (0, 0) if
+      they share no token.
+    """
+    following, link, length = self._next, self._link, self._length
+    state = size = best = end = 0
+    for i, token in enumerate(tokens, start=1):
+      while state and token not in following[state]:
+        state = link[state]
+        size = length[state]
+      target = following[state].get(token)
+      if target is None:
+        continue
+      state, size = target, size + 1
+      if size > best:
+        best, end = size, i
+    return end - best, best
+
+
+def longest_shared(
+  chunk: Sequence[int], neighbors: Iterable[Sequence[int]]
+) -> int:
+  """Tokens of the longest run that a chunk shares with any of its neighbors.
+
+  Linear in the tokens of all of them together.
+
+  Args:
+    chunk: token ids.
+    neighbors: token ids of each.
+
+  Returns:
+    0 to the length of the chunk.
+  """
+  automaton = SuffixAutomaton(chunk)
+  return max((automaton.longest_run(n)[1] for n in neighbors), default=0)
+
+
+def whole_neighbors(reader: pipeline.ChunkReader) -> pipeline.ChunkReader:
+  """The same reader of whole neighbors, [N, F], which r(C) is measured with."""
+  return dataclasses.replace(
+    reader, neighbor_length=2 * reader.chunk_length, neighbor_part='full'
+  )
+
+
+def overlaps(
+  reader: pipeline.ChunkReader,
+  ids: Int[np.ndarray, ' n'],
+  progress: Callable[[int, int], None] | None = None,
+) -> Float[np.ndarray, ' n']:
+  """r(C) of chunks of an evaluation set.
+
+  Args:
+    reader: of the evaluation set; its num_neighbors, each of neighbor_length
+      tokens, are compared: 10 of up to 128 in the paper.
+    ids: [n] chunks.
+    progress: called with (chunks done, chunks in all).
+
+  Returns:
+    [n] float64: the longest shared run over the chunk's own length, so that 1 is
+    a chunk seen whole even at the end of a document. BOS is no token of the text.
+
+  Raises:
+    ValueError: for a reader without neighbors, or stores that do not fit.
+  """
+  if not reader.num_neighbors:
+    raise ValueError('r(C) needs num_neighbors above 0.')
+  stores, shares = reader.stores, np.zeros(len(ids))
+  bos = stores.chunks.tokens.store.meta['bos_id']
+  for low in range(0, len(ids), _READ_CHUNKS):
+    part = np.asarray(ids[low : low + _READ_CHUNKS])
+    tokens, mask = stores.chunks.gather(part, reader.chunk_length)
+    found = stores.neighbors.ids(part)[:, : reader.num_neighbors]
+    theirs, there = stores.datastore.gather(found, reader.neighbor_length)
+    for i in range(len(part)):
+      own = [t for t in tokens[i][mask[i]].tolist() if t != bos]
+      others = (
+        row[keep].tolist()
+        for row, keep in zip(theirs[i], there[i], strict=True)
+      )
+      shares[low + i] = longest_shared(own, others) / max(len(own), 1)
+    if progress:
+      progress(min(low + _READ_CHUNKS, len(ids)), len(ids))
+  return shares
+
+
+def count_bytes(
+  chunks: chunks_lib.ChunkStore,
+  ids: Int[np.ndarray, ' n'],
+  token_num_bytes: Int[np.ndarray, ' V'],
+) -> Int[np.ndarray, ' n']:
+  """UTF-8 bytes of each chunk; of a character cut in two, each has its part.
+
+  Args:
+    chunks: the evaluation set.
+    ids: [n] chunks.
+    token_num_bytes: [V] bytes that each token stands for, 0 for specials.
+
+  Returns:
+    [n] int64.
+  """
+  counts = np.zeros(len(ids), np.int64)
+  for low in range(0, len(ids), _READ_CHUNKS):
+    part = slice(low, low + _READ_CHUNKS)
+    tokens, mask = chunks.gather(np.asarray(ids[part]), chunks.chunk_length)
+    counts[part] = np.where(mask, token_num_bytes[tokens], 0).sum(1)
+  return counts
+
+
+@dataclasses.dataclass(frozen=True)
+class Point:
+  """Bits per byte over the chunks with r(C) <= alpha.
+
+  Attributes:
+    alpha: the bound.
+    bits_per_byte: NaN where no chunk is left.
+    low: lower end of its 95 % interval, by a bootstrap over documents.
+    high: its upper end.
+    chunks: chunks that are left.
+    documents: documents that these belong to.
+    share: chunks left, of all.
+  """
+
+  alpha: float
+  bits_per_byte: float
+  low: float
+  high: float
+  chunks: int
+  documents: int
+  share: float
+
+
+def curve(
+  nats: Float[np.ndarray, ' n'],
+  num_bytes: Int[np.ndarray, ' n'],
+  document: Int[np.ndarray, ' n'],
+  overlap: Float[np.ndarray, ' n'],
+  alphas: Sequence[float] = ALPHAS,
+  seed: int = 0,
+) -> list[Point]:
+  """Filtered bits per byte: bpb(alpha), of which bpb(1) is the usual one.
+
+  Args:
+    nats: [n] what each chunk's tokens cost. The difference of two models' nats
+      gives the difference of their curves, as a paired bootstrap.
+    num_bytes: [n] UTF-8 bytes of each chunk.
+    document: [n] number of its document.
+    overlap: [n] r(C), from `overlaps`.
+    alphas: bounds.
+    seed: of the bootstrap.
+
+  Returns:
+    A point for each alpha.
+  """
+  points = []
+  for alpha in alphas:
+    kept = overlap <= alpha
+    mean, low, high = _mean(
+      nats[kept], num_bytes[kept], document[kept], seed=seed
+    )
+    points.append(
+      Point(
+        alpha=float(alpha),
+        bits_per_byte=mean,
+        low=low,
+        high=high,
+        chunks=int(kept.sum()),
+        documents=len(np.unique(document[kept])),
+        share=float(kept.mean()) if len(kept) else math.nan,
+      )
+    )
+  return points
+
+
+def _mean(nats, num_bytes, document, seed) -> tuple[float, float, float]:
+  """Bits per byte with the ends of its interval."""
+  _, row = np.unique(document, return_inverse=True)
+  bits = np.bincount(row, nats / math.log(2))
+  size = np.bincount(row, num_bytes)
+  bits, size = bits[size > 0], size[size > 0]
+  if not len(size):
+    return math.nan, math.nan, math.nan
+  found = bootstrap.bootstrap(bits, size, seed=seed)
+  return found.mean, found.low, found.high

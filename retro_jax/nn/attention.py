@@ -1,0 +1,399 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Attention with relative positions, as in all four attentions of RETRO.
+
+Borgeaud et al. 2022, section B.1.2, after Transformer-XL (Dai et al. 2019):
+
+  logit(i, j) = ((q_i + u) . k_j + (q_i + w) . (R(d(i, j)) W_R)) / sqrt(K)
+
+with R(d) the sines, then the cosines, of d at D frequencies, D the width of the
+query stream. d(i, j) = i - j + offset takes few distinct values, so the position
+term is one product with those, moved into place by a reshape; it is computed
+once for all neighbors that share an attention.
+
+Dimension key: N rows (sequences or chunks), Q queries, S keys, H heads, K head
+width, D model width, T distinct distances.
+"""
+
+import dataclasses
+import functools
+
+from flax import linen as nn
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+from jaxtyping import Bool
+from jaxtyping import Float
+from jaxtyping import Int
+import numpy as np
+import numpy.typing as npt
+
+from retrieval.nn import partitioning
+from retrieval.nn import products
+from retro_jax.nn import positions as positions_lib
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AttentionConfig:
+  """One attention's sizes and choices; the paper's are the defaults."""
+
+  num_heads: int  # H
+  head_dim: int  # K; num_heads * head_dim need not be the model width
+  num_kv_heads: int = 0  # each for several heads of queries; 0: one for each
+  relative_positions: bool = True  # False: content logits alone
+  rotary_base: float = 0.0  # positions as angles of q and k; 0: none
+  position_biases: bool = True  # Transformer-XL's u and w
+  projection_biases: bool = False  # biases of q, k, v and o
+  scale_logits: bool = True  # divide by sqrt(head_dim)
+  max_distance: int = 0  # clamp |d| to this; 0: no clamp
+  position_base: float = 10000.0  # longest wavelength / (2 pi)
+  init_scale: float = 0.02  # standard deviation of every matrix but o
+  output_init_scale: float = 0.02  # standard deviation of o
+  dtype: str = 'float32'  # compute
+  param_dtype: str = 'float32'
+
+  @property
+  def scale(self) -> float:
+    """Factor of the logits."""
+    return self.head_dim**-0.5 if self.scale_logits else 1.0
+
+  @property
+  def heads(self) -> dict[str, int]:
+    """Heads of queries, keys and values."""
+    shared = self.num_kv_heads or self.num_heads
+    return {'q': self.num_heads, 'k': shared, 'v': shared}
+
+
+def accumulation_dtype(dtype: npt.DTypeLike) -> jnp.dtype:
+  """Type of softmax, norms and losses: float32, or float64 if asked for."""
+  return jnp.promote_types(dtype, jnp.float32)
+
+
+class RMSNorm(nn.Module):
+  """x / rms(x) * scale (Zhang and Sennrich 2019), in float32."""
+
+  epsilon: float
+  dtype: str
+  param_dtype: str
+
+  @nn.compact
+  def __call__(self, x: Float[Array, '... D']) -> Float[Array, '... D']:
+    """Normalizes the last axis of `x`."""
+    scale = self._vector('scale', nn.initializers.ones, x.shape[-1])
+    return self._normalize(x, scale).astype(self.dtype)
+
+  def _vector(self, name, init, width):
+    init = partitioning.partitioned(init, 'embed')
+    vector = self.param(name, init, (width,), self.param_dtype)
+    return vector.astype(accumulation_dtype(self.dtype))
+
+  def _normalize(self, x, scale):
+    x = x.astype(scale.dtype)
+    mean_square = jnp.mean(x * x, axis=-1, keepdims=True)
+    return x * jax.lax.rsqrt(mean_square + self.epsilon) * scale
+
+
+class LayerNorm(RMSNorm):
+  """The same of x less its mean, and a bias (Ba et al. 2016)."""
+
+  @nn.compact
+  def __call__(self, x: Float[Array, '... D']) -> Float[Array, '... D']:
+    """Normalizes the last axis of `x`."""
+    scale = self._vector('scale', nn.initializers.ones, x.shape[-1])
+    bias = self._vector('bias', nn.initializers.zeros, x.shape[-1])
+    x = x.astype(scale.dtype)
+    x = x - jnp.mean(x, axis=-1, keepdims=True)
+    return (self._normalize(x, scale) + bias).astype(self.dtype)
+
+
+@functools.lru_cache(maxsize=64)
+def position_vectors(
+  first: int, last: int, width: int, base: float, max_distance: int = 0
+) -> np.ndarray:
+  """R(d) for d = first, first - 1, ..., last, computed in float64.
+
+  Args:
+    first: the largest distance.
+    last: the smallest distance.
+    width: D, width of the query stream. An odd one drops the last cosine.
+    base: of the frequencies base ** (-2 a / D).
+    max_distance: clamp on |d|, 0 for none.
+
+  Returns:
+    [first - last + 1, D] float64. Sines, then cosines.
+  """
+  distances = np.arange(first, last - 1, -1, dtype=np.float64)
+  if max_distance:
+    distances = np.clip(distances, -max_distance, max_distance)
+  frequencies = base ** (-np.arange(0, width, 2, dtype=np.float64) / width)
+  angles = distances[:, None] * frequencies
+  vectors = np.concatenate([np.sin(angles), np.cos(angles)], axis=-1)
+  return vectors[:, :width]
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
+def shift_to_keys(
+  by_distance: Float[Array, '*N Q T'], num_keys: int
+) -> Float[Array, '*N Q S']:
+  """Moves logits by distance to the keys at those distances.
+
+  Column c of the input stands for distance (first - c), first being that of the
+  last query and key 0; so out[i, j] = in[i, Q - 1 - i + j]. In row-major order
+  this is a slice of rows one shorter, and no gather.
+
+  Args:
+    by_distance: [*N, Q, Q + S].
+    num_keys: S.
+
+  Returns:
+    [*N, Q, S].
+  """
+  *batch, num_queries, num_distances = by_distance.shape
+  flat = by_distance.reshape(*batch, num_queries * num_distances)
+  start = num_queries - 1
+  flat = flat[..., start : start + num_queries * (num_distances - 1)]
+  rows = flat.reshape(*batch, num_queries, num_distances - 1)
+  return rows[..., :num_keys]
+
+
+def _shift_forward(by_distance, num_keys):
+  return shift_to_keys(by_distance, num_keys), None
+
+
+def _shift_backward(num_keys, _, g):
+  """Row by row: the transposed slice would pad every element by division."""
+  num_queries = g.shape[-2]
+  shape = (*g.shape[:-1], num_queries + num_keys)
+  by_distance = jnp.zeros(shape, g.dtype)
+  for i in range(num_queries):
+    start = num_queries - 1 - i
+    by_distance = by_distance.at[..., i, start : start + num_keys].set(
+      g[..., i, :]
+    )
+  return (by_distance,)
+
+
+shift_to_keys.defvjp(_shift_forward, _shift_backward)
+
+
+def position_logits(
+  queries: Float[Array, 'H N Qs K'],
+  relative_keys: Float[Array, 'H T K'],
+  num_queries: int,
+  num_keys: int,
+) -> Float[Array, 'H N Qs S']:
+  """(q + w) . R(d) W_R of each query and key.
+
+  Queries go in short blocks, each of which sees few distances more than keys: so
+  little more is computed than the result.
+
+  Args:
+    queries: [H, N, copies * Q, K].
+    relative_keys: [H, Q + S, K], by falling distance.
+    num_queries: Q.
+    num_keys: S.
+
+  Returns:
+    [H, N, copies * Q, S].
+  """
+  heads, rows, total, head_dim = queries.shape
+  block = max(b for b in range(1, 17) if num_queries % b == 0)
+  num_blocks = num_queries // block
+  starts = range(num_queries - block, -1, -block)
+  by_block = jnp.stack(
+    [relative_keys[:, i : i + block + num_keys] for i in starts], axis=1
+  )
+  q = queries.reshape(heads, -1, num_blocks, block, head_dim)
+  q = q.transpose(0, 2, 1, 3, 4).reshape(heads, num_blocks, -1, head_dim)
+  logits = products.scores(q, by_block)
+  logits = logits.reshape(heads, num_blocks, -1, block, block + num_keys)
+  logits = shift_to_keys(logits, num_keys).transpose(0, 2, 1, 3, 4)
+  return logits.reshape(heads, rows, total, num_keys)
+
+
+def causal_blocks(length: int) -> list[tuple[int, int]]:
+  """Cuts queries so that each block skips the keys after it.
+
+  Args:
+    length: L.
+
+  Returns:
+    (start, stop) of at most four blocks of at least 64 queries but the last.
+  """
+  size = max(64, -(-length // 4))
+  return [(i, min(i + size, length)) for i in range(0, length, size)]
+
+
+def is_caching(module: nn.Module) -> bool:
+  """Whether `apply` lets the module write to the collection 'cache'."""
+  return module.is_mutable_collection('cache') and not module.is_initializing()
+
+
+class RelativeAttention(nn.Module):
+  """Multi-head attention of one stream to another, or to itself.
+
+  Queries may be several copies of positions 0..Q-1 (the encoder reads k
+  neighbors against one chunk) and keys several copies of positions 0..S-1
+  (chunked cross-attention reads one chunk against k neighbors): every copy has
+  the same distances.
+  """
+
+  config: AttentionConfig
+
+  def _matrix(self, name, shape, axes, scale=None):
+    init = nn.initializers.normal(scale or self.config.init_scale)
+    return self.param(
+      name,
+      partitioning.partitioned(init, *axes),
+      shape,
+      self.config.param_dtype,
+    ).astype(self.config.dtype)
+
+  def _vector(self, name, size, axis):
+    return self.param(
+      name,
+      partitioning.partitioned(nn.initializers.zeros, axis),
+      (size,),
+      self.config.param_dtype,
+    ).astype(self.config.dtype)
+
+  def _project(self, name, x):
+    """[N, L, D] -> [H, N, L, K]."""
+    c = self.config
+    heads = c.heads[name]
+    width = heads * c.head_dim
+    matrix = self._matrix(name, (x.shape[-1], width), ('embed', 'heads'))
+    y = products.linear(x, matrix)
+    if c.projection_biases:
+      y = y + self._vector(f'{name}_bias', width, 'heads')
+    y = y.reshape(*x.shape[:-1], heads, c.head_dim)
+    return y.transpose(2, 0, 1, 3)
+
+  def _turned(self, x, positions):
+    """Queries or keys at their angles, where positions are such."""
+    base = self.config.rotary_base
+    return x if not base else positions_lib.rotate(x, positions, base)
+
+  def _for_queries(self, x):
+    """Keys or values, each for the heads of queries that share it."""
+    c = self.config
+    times = c.num_heads // c.heads['k']
+    return x if times == 1 else jnp.repeat(x, times, axis=0)
+
+  def _biased(self, name, q):
+    """Q plus Transformer-XL's u or w."""
+    c = self.config
+    if not c.position_biases:
+      return q
+    bias = self._vector(name, c.num_heads * c.head_dim, 'heads')
+    return q + (bias * c.scale).reshape(c.num_heads, 1, 1, c.head_dim)
+
+  def _relative_keys(self, first, last, width):
+    """R(d) W_R for d from `first` down to `last`: [H, T, K]."""
+    c = self.config
+    vectors = position_vectors(
+      first, last, width, c.position_base, c.max_distance
+    )
+    inner = c.num_heads * c.head_dim
+    matrix = self._matrix('r', (width, inner), ('embed', 'heads'))
+    keys = products.linear(jnp.asarray(vectors, c.dtype), matrix)
+    return keys.reshape(-1, c.num_heads, c.head_dim).transpose(1, 0, 2)
+
+  def _output(self, mixed, width):
+    """[H, N, L, K] -> [N, L, D]."""
+    c = self.config
+    mixed = mixed.transpose(1, 2, 0, 3)
+    mixed = mixed.reshape(*mixed.shape[:2], -1)
+    matrix = self._matrix(
+      'o', (mixed.shape[-1], width), ('heads', 'embed'), c.output_init_scale
+    )
+    out = products.linear(mixed, matrix)
+    if c.projection_biases:
+      out = out + self._vector('o_bias', width, 'embed')
+    return out
+
+  @nn.compact
+  def __call__(
+    self,
+    queries: Float[Array, 'N Qs D'],
+    keys: Float[Array, 'N Ss E'],
+    *,
+    query_length: int | None = None,
+    key_length: int | None = None,
+    offset: int = 0,
+    causal: bool = False,
+    mask: Bool[Array, 'N _ Ss'] | None = None,
+    cached_rows: slice | Int[Array, ' _'] | None = None,
+    positions: Int[Array, '#N Qs'] | None = None,
+  ) -> Float[Array, 'N Qs D']:
+    """Attends from `queries` to `keys`.
+
+    Args:
+      queries: [N, copies * Q, D]. The query stream, already normalized.
+      keys: [N, copies * S, E]. The key stream; keys and values come from it.
+      query_length: Q, positions in one copy of the queries; default all.
+      key_length: S, positions in one copy of the keys; default all.
+      offset: d(i, j) = i - j + offset.
+      causal: True allows j <= i only (no copies and no offset then).
+      mask: [N, 1 or copies * Q, copies * S]. False hides a key. A query without
+        any key gets zeros.
+      cached_rows: rows whose keys CachedAttention is to find in the collection
+        'cache', if that may change.
+      positions: [N, Q] or [1, Q]. Of queries and keys, which are the same tokens,
+        where the config has a rotary_base.
+
+    Returns:
+      [N, copies * Q, D]. Without residual.
+    """
+    c = self.config
+    total, width = queries.shape[1:]
+    query_length = query_length or total
+    key_length = key_length or keys.shape[1]
+    q = self._turned(self._project('q', queries) * c.scale, positions)
+    k = self._turned(self._project('k', keys), positions)
+    v = self._project('v', keys)
+    with_u = self._biased('u', q)
+    blocks = causal_blocks(total) if causal else [(0, total)]
+    if c.relative_positions:
+      with_w = self._biased('w', q)
+      last = -blocks[0][1] if causal else offset - key_length
+      relative = self._relative_keys(offset + query_length - 1, last, width)
+    if cached_rows is not None and is_caching(self):
+      self.put_variable('cache', 'k', k[:, cached_rows])
+      self.put_variable('cache', 'v', v[:, cached_rows])
+      if c.relative_positions:
+        self.put_variable('cache', 'relative', relative)
+    k, v = self._for_queries(k), self._for_queries(v)
+    mixed = []
+    for start, stop in blocks:
+      part = slice(start, stop)
+      seen, allowed = k.shape[2], None if mask is None else mask[None]
+      if causal:
+        query_length, key_length, seen = stop - start, stop, stop
+        triangle = jnp.tri(query_length, stop, start, dtype=bool)[None, None]
+        allowed = (
+          triangle if mask is None else triangle & mask[None, :, part, :stop]
+        )
+      bias = None
+      if c.relative_positions:
+        skip = total - stop if causal else 0
+        bias = position_logits(
+          with_w[:, :, part],
+          relative[:, skip : skip + query_length + key_length],
+          query_length,
+          key_length,
+        )
+      if self.is_mutable_collection('weights') and not self.is_initializing():
+        shares = products.weights(
+          with_u[:, :, part], k[:, :, :seen], bias, allowed
+        )
+        self.sow('weights', 'weights', shares)
+      mixed.append(
+        products.attend(
+          with_u[:, :, part], k[:, :, :seen], v[:, :, :seen], bias, allowed
+        )
+      )
+    out = self._output(jnp.concatenate(mixed, axis=2), width)
+    if mask is not None and not causal:
+      out = jnp.where(mask.any(axis=-1)[..., None], out, 0)
+    return out

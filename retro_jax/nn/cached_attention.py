@@ -1,0 +1,81 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Attention of one token at a time, for decoding.
+
+Dimension key: B rows, S keys, D query width, E key width, Q query positions,
+A rows that are updated, U keys that are.
+"""
+
+from flax import linen as nn
+import jax.numpy as jnp
+from jaxtyping import Array
+from jaxtyping import Bool
+from jaxtyping import Float
+from jaxtyping import Int
+
+from retrieval.nn import products
+from retro_jax.nn import attention
+
+
+class CachedAttention(attention.RelativeAttention):
+  """The same attention of one query a row; its keys are in the cache.
+
+  The collection 'cache' holds their projections k and v, and relative keys, as
+  RelativeAttention left them there for a whole sequence. So a query costs its
+  own projections, and a product with each key and each distance.
+  """
+
+  @nn.compact
+  def __call__(
+    self,
+    query: Float[Array, 'B 1 D'],
+    index: Int[Array, ' B'],
+    mask: Bool[Array, 'B 1 S'],
+    *,
+    query_length: int,
+    key_length: int,
+    update: tuple[Float[Array, 'A U E'], tuple] | None = None,
+    positions: Int[Array, 'B 1'] | None = None,
+  ) -> Float[Array, 'B 1 D']:
+    """Attends from `query` to the cached keys.
+
+    Args:
+      query: [B, 1, D]. One position of the query stream, already normalized.
+      index: [B]. Which of the positions 0..Q-1 it is.
+      mask: [B, 1, S]. False hides a key. A query without any key gets zeros.
+      query_length: Q.
+      key_length: positions in one copy of the keys.
+      update: new part [A, U, E] of the key stream, and which rows and keys of
+        the cache it replaces: an index of [B, S].
+      positions: [B, 1]. Of query and update, which are the same token, where the
+        config has a rotary_base.
+
+    Returns:
+      [B, 1, D]. Without residual.
+    """
+    c = self.config
+    if update is not None:
+      keys, place = update
+      for name in ('k', 'v'):
+        cached = self.get_variable('cache', name)
+        new = self._project(name, keys)
+        new = self._turned(new, positions) if name == 'k' else new
+        cached = cached.at[(slice(None), *place)].set(new)
+        self.put_variable('cache', name, cached)
+    q = self._turned(self._project('q', query) * c.scale, positions)
+    bias = None
+    if c.relative_positions:
+      relative = self.get_variable('cache', 'relative')
+      logits = products.scores(self._biased('w', q)[:, :, 0], relative)
+      # As in shift_to_keys, of which this is row `index`.
+      columns = query_length - 1 - index[:, None] + jnp.arange(key_length)
+      bias = jnp.take_along_axis(logits, columns[None], axis=-1)[:, :, None]
+    mixed = products.attend(
+      self._biased('u', q),
+      self._for_queries(self.get_variable('cache', 'k')),
+      self._for_queries(self.get_variable('cache', 'v')),
+      bias,
+      mask[None],
+    )
+    out = self._output(mixed, query.shape[-1])
+    return jnp.where(mask.any(axis=-1)[..., None], out, 0)

@@ -1,0 +1,220 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Sizes and choices of a RETRO, and what follows from them."""
+
+from collections.abc import Sequence
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+
+from retro_jax.nn import attention
+
+ACTIVATIONS = {
+  'gelu_tanh': lambda x: jax.nn.gelu(x, approximate=True),
+  'gelu': lambda x: jax.nn.gelu(x, approximate=False),
+  'relu': jax.nn.relu,
+  'squared_relu': lambda x: jnp.square(jax.nn.relu(x)),
+  'silu': jax.nn.silu,
+}
+POSITIONS = ('relative', 'rotary', 'absolute')
+NORMS = ('rms', 'layer')
+
+DTYPES = ('float32', 'bfloat16', 'float16', 'float64')
+_SIZES = (
+  'vocab_size',
+  'd_model',
+  'd_ff',
+  'num_heads',
+  'head_dim',
+  'num_layers',
+  'chunk_length',
+  'neighbor_length',
+  'encoder_d_model',
+  'encoder_d_ff',
+  'encoder_num_heads',
+  'encoder_head_dim',
+  'encoder_num_layers',
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RetroConfig:
+  """Sizes and choices of a RETRO; [open] marks what the paper does not say."""
+
+  # Decoder.
+  vocab_size: int  # V; 128,000 in the paper
+  d_model: int  # d
+  d_ff: int  # width of the feed-forward's hidden layer, 4 d
+  num_heads: int
+  head_dim: int  # num_heads * head_dim need not be d_model
+  num_layers: int  # L
+  cca_layers: Sequence[int] = ()  # P, from 1; () is the no-retrieval twin
+  # Chunks and neighbors.
+  chunk_length: int = 64  # m
+  neighbor_length: int = 128  # r: a chunk and its continuation
+  # Encoder of the neighbors; these sizes serve every decoder of the paper.
+  encoder_d_model: int = 896  # d'
+  encoder_d_ff: int = 3584
+  encoder_num_heads: int = 16
+  encoder_head_dim: int = 64
+  encoder_num_layers: int = 2  # L_enc
+  encoder_ca_layers: Sequence[int] = (1,)  # P_enc, from 1
+  share_embeddings: bool = False  # one table, needs encoder_d_model == d_model
+  query_conditioning: bool = True  # False (an ablation): no encoder CA
+  cca_positions: bool = True  # False (an ablation): no positions in CCA and CA
+  # Choices the paper leaves open.
+  tie_readout: bool = True  # logits from the embedding table; table 10 says so
+  activation: str = 'gelu_tanh'  # [open] GPT-2's
+  norm: str = 'rms'  # the paper's; or 'layer': LayerNorm, everywhere
+  norm_epsilon: float = 1e-6  # [open] of every norm
+  final_norm: bool = True  # [open] before the readout, GPT-2's
+  encoder_final_norm: bool = True  # [open] on E, once for all CCA layers
+  conditioning_norm: bool = True  # [open] on H_u, once for all encoder CAs
+  position_biases: bool = True  # [open] Transformer-XL's u and w
+  projection_biases: bool = False  # [open] biases of attention's matrices
+  ff_biases: bool = False  # [open] biases of the feed-forward's matrices
+  scale_logits: bool = True  # [open] attention logits / sqrt(head_dim)
+  max_distance: int = 0  # [open] clamp of relative distances, 0: none
+  position_base: float = 10000.0  # of the cosine vector's frequencies
+  # Other decoders, to which retrieval is added (RETROfit).
+  positions: str = (
+    'relative'  # of self-attention; 'rotary', 'absolute': a table
+  )
+  rotary_base: float = 10000.0  # of the rotary frequencies
+  max_positions: int = (
+    0  # rows of the table, the longest document that it reads
+  )
+  num_kv_heads: int = 0  # of self-attention's keys; 0: one for each head
+  gated: bool = False  # feed-forwards W2 (f(W1 x) W3 x); with 'silu': SwiGLU
+  # Initial values.
+  init_scale: float = 0.02  # [open] standard deviation, GPT-2's
+  scale_residual_init: bool = True  # [open] / sqrt(number of residual branches)
+  lookup_init: bool = False  # [open] start as a lookup, see retro_jax.nn.lookup
+  dropout_rate: float = 0.0  # [open] decoder's embeddings and branches
+  encoder_dropout_rate: float = 0.0  # the encoder's own (0 in QA fine-tuning)
+  # How it runs.
+  dtype: str = 'float32'  # compute: bfloat16 on accelerators
+  param_dtype: str = 'float32'
+  remat: bool = False  # recompute each residual branch in the backward pass
+
+  def __post_init__(self):
+    """Checks the fields against each other."""
+    for name in ('cca_layers', 'encoder_ca_layers'):
+      object.__setattr__(self, name, tuple(sorted(getattr(self, name))))
+    _check_layers('cca_layers', self.cca_layers, self.num_layers)
+    _check_layers(
+      'encoder_ca_layers', self.encoder_ca_layers, self.encoder_num_layers
+    )
+    for field in dataclasses.fields(self):
+      value = getattr(self, field.name)
+      if field.name in _SIZES and value < 1:
+        raise ValueError(f'{field.name}={value}; expected at least 1.')
+      if field.name.endswith('dropout_rate') and not 0 <= value < 1:
+        raise ValueError(f'{field.name}={value}; expected 0 <= rate < 1.')
+      if field.name.endswith('dtype') and value not in DTYPES:
+        raise ValueError(f'{field.name}={value!r}; expected one of {DTYPES}.')
+    for name, known in (
+      ('activation', tuple(ACTIVATIONS)),
+      ('norm', NORMS),
+      ('positions', POSITIONS),
+    ):
+      if getattr(self, name) not in known:
+        raise ValueError(
+          f'{name} {getattr(self, name)!r}; expected one of {list(known)}.'
+        )
+    self._check_decoder()
+    if self.lookup_init and not (
+      self.share_embeddings and self.position_biases
+    ):
+      raise ValueError(
+        'lookup_init needs share_embeddings and position_biases.'
+      )
+    if self.share_embeddings and self.encoder_d_model != self.d_model:
+      raise ValueError(
+        'share_embeddings needs encoder_d_model == d_model; got '
+        f'{self.encoder_d_model} and {self.d_model}.'
+      )
+
+  def _check_decoder(self) -> None:
+    if self.num_kv_heads < 0 or (
+      self.num_kv_heads and self.num_heads % self.num_kv_heads
+    ):
+      raise ValueError(
+        f'num_kv_heads={self.num_kv_heads}; expected 0 or a divisor of '
+        f'num_heads={self.num_heads}.'
+      )
+    if self.positions == 'rotary' and self.head_dim % 2:
+      raise ValueError(
+        f'rotary positions turn pairs; got an odd head_dim={self.head_dim}.'
+      )
+    if (self.positions == 'absolute') != (self.max_positions > 0):
+      raise ValueError(
+        f'positions={self.positions!r} with max_positions={self.max_positions}; '
+        'expected rows for a table of absolute positions, and 0 without one.'
+      )
+
+  @property
+  def branches(self) -> int:
+    """Number of residual branches of the decoder."""
+    return 2 * self.num_layers + len(self.cca_layers)
+
+  @property
+  def encoder_branches(self) -> int:
+    """Number of residual branches of the encoder."""
+    return 2 * self.encoder_num_layers + len(self.encoder_ca_layers)
+
+  def output_scale(self, branches: int) -> float:
+    """Initial standard deviation of a branch's last matrix."""
+    if self.scale_residual_init:
+      return self.init_scale / branches**0.5
+    return self.init_scale
+
+  def decoder_attention(
+    self, *, cross: bool = False
+  ) -> attention.AttentionConfig:
+    """The decoder's self-attention, or with `cross` its CCA."""
+    heads, head_dim = self.num_heads, self.head_dim
+    config = self._attention(heads, head_dim, self.branches, cross)
+    if cross:
+      return config
+    relative = self.positions == 'relative'
+    return dataclasses.replace(
+      config,
+      num_kv_heads=self.num_kv_heads,
+      relative_positions=relative,
+      position_biases=self.position_biases and relative,
+      rotary_base=self.rotary_base if self.positions == 'rotary' else 0.0,
+    )
+
+  def encoder_attention(
+    self, *, cross: bool = False
+  ) -> attention.AttentionConfig:
+    """The encoder's self-attention, or with `cross` its CA."""
+    heads, head_dim = self.encoder_num_heads, self.encoder_head_dim
+    return self._attention(heads, head_dim, self.encoder_branches, cross)
+
+  def _attention(self, num_heads, head_dim, branches, cross):
+    return attention.AttentionConfig(
+      num_heads=num_heads,
+      head_dim=head_dim,
+      relative_positions=self.cca_positions or not cross,
+      position_biases=self.position_biases,
+      projection_biases=self.projection_biases,
+      scale_logits=self.scale_logits,
+      max_distance=self.max_distance,
+      position_base=self.position_base,
+      init_scale=self.init_scale,
+      output_init_scale=self.output_scale(branches),
+      dtype=self.dtype,
+      param_dtype=self.param_dtype,
+    )
+
+
+def _check_layers(name: str, layers: Sequence[int], num_layers: int) -> None:
+  if len(set(layers)) != len(layers) or any(
+    not 1 <= layer <= num_layers for layer in layers
+  ):
+    raise ValueError(
+      f'{name} {tuple(layers)}; expected distinct layers of 1..{num_layers}.'
+    )

@@ -1,0 +1,123 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Parameters of a RETRO that starts as a lookup of its neighbors' words.
+
+What chunked cross-attention can gain first is to copy: where the last token
+stands in a neighbor, too, the token after it there is a good guess. That takes
+two attentions that fit each other (Olsson et al. 2022 call them an induction
+head), and small models find them only after far more tokens than they are
+trained on. So let them be there from the start, as one initialisation of those
+that the paper leaves open; all is trained on from there.
+
+  encoder   head 0 of self-attention in layer 1 looks one position back, and
+            writes a part of what it finds there, A norm(y_{j-1}), into a
+            subspace of its own, spanned by B.
+  CCA       queries are A norm(x_t), keys are B^T E_j: equal where the last
+            token is the one before j. Values are E_j without B, and the output
+            matrix is their transpose: what follows is made more likely.
+
+All other branches start small, so that embeddings can be read beneath them.
+
+Dimension key: D model width, K width of A, H heads.
+"""
+
+from typing import Any
+
+from flax import traverse_util
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from retro_jax.nn import attention
+from retro_jax.nn.config import RetroConfig
+
+_BRANCH_SCALE = 0.1  # of all branches' last matrices
+_BACK_LOGIT = 20.0  # of one position back
+_MATCH_LOGIT = 15.0  # of equal tokens
+_WRITE = 6.0  # size of what head 0 writes, in embeddings
+_COPY = 0.1  # size of what CCA adds, in norms of its input
+
+Params = Any
+
+
+def apply(key: jax.Array, params: Params, config: RetroConfig) -> Params:
+  """Replaces initial parameters by those of a lookup.
+
+  Args:
+    key: of the random subspaces.
+    params: as `Retro.init` made them, without boxes.
+    config: with `lookup_init`'s requirements (see RetroConfig). A twin has
+      nothing to look up; its branches are scaled all the same.
+
+  Returns:
+    Parameters of the same shapes and types.
+  """
+  flat = traverse_util.flatten_dict(params)
+  new = {
+    path: x.astype(attention.accumulation_dtype(x.dtype))
+    * (_BRANCH_SCALE if path[-1] in ('o', 'w2') else 1.0)
+    for path, x in flat.items()
+  }
+  if config.cca_layers:
+    subspaces, values = jax.random.split(key)
+    width = min(config.encoder_head_dim, config.head_dim, config.d_model // 2)
+    basis = _orthonormal(subspaces, config.d_model, 2 * width)
+    read, written = basis[:, :width], basis[:, width:]
+    first = ('encoder', 'layer_1_attn', 'attention')
+    new |= _look_back(new, first, read, written, config)
+    for layer in config.cca_layers:
+      path = (f'layer_{layer}_cca', 'cca', 'attention')
+      own = jax.random.fold_in(values, layer)
+      new |= _look_up(path, own, read, written, config)
+  new = {path: x.astype(flat[path].dtype) for path, x in new.items()}
+  return traverse_util.unflatten_dict(new)
+
+
+def _orthonormal(key, rows: int, columns: int) -> jax.Array:
+  """[rows, columns] with orthonormal columns, or rows if they are fewer."""
+  return jax.nn.initializers.orthogonal()(key, (rows, columns))
+
+
+def _look_back(flat, path, read, written, config: RetroConfig):
+  """Head 0 of the encoder's first self-attention: one position back."""
+  c = config.encoder_attention()
+  width = read.shape[1]
+  # The quickest frequencies, each with its sine and its cosine.
+  half = min(c.head_dim, read.shape[0]) // 2
+  quick = np.concatenate(
+    [np.arange(half), read.shape[0] // 2 + np.arange(half)]
+  )
+  position = attention.position_vectors(1, 1, len(read), c.position_base)[0]
+  relative = np.zeros((len(read), c.head_dim))
+  relative[quick, np.arange(2 * half)] = 1
+  # Its logit is the sum of cos(frequency * (d - 1)), half if d is 1.
+  bias = position @ relative * _BACK_LOGIT / (half * c.scale)
+  amplitude = _WRITE * config.init_scale
+  out = amplitude * written.T
+  return {
+    (*path, 'r'): flat[*path, 'r'].at[:, : c.head_dim].set(relative),
+    (*path, 'w'): flat[*path, 'w'].at[: c.head_dim].set(bias),
+    (*path, 'v'): flat[*path, 'v'].at[:, :width].set(read),
+    (*path, 'o'): flat[*path, 'o'].at[:width].set(out),
+  }
+
+
+def _look_up(path, key, read, written, config: RetroConfig):
+  """All heads of one CCA: the same match, each its part of the values."""
+  c = config.decoder_attention(cross=True)
+  model_width, width = read.shape
+  # E is normalized: what is written is one part of its length, embeddings are
+  # the other. Their product with a normalized x of equal tokens is `match`.
+  share = _WRITE / (1 + _WRITE**2 * width / model_width) ** 0.5
+  match = share * width * c.scale
+  each = (_MATCH_LOGIT / match) ** 0.5
+  pad = ((0, 0), (0, c.head_dim - width))
+  inner = c.num_heads * c.head_dim
+  values = _orthonormal(key, model_width, inner)
+  values -= written @ (written.T @ values)
+  return {
+    (*path, 'q'): jnp.tile(jnp.pad(read * each, pad), (1, c.num_heads)),
+    (*path, 'k'): jnp.tile(jnp.pad(written * each, pad), (1, c.num_heads)),
+    (*path, 'v'): values,
+    (*path, 'o'): _COPY * values.T,
+  }

@@ -1,0 +1,277 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Public decoders as twins of RETRO: fields of the config and parameters.
+
+Llama's architecture as GGUF files have it (SmolLM2 is one), and GPT-2's as the
+safetensors of Hugging Face have it. Nothing is read here: what is given are names
+and arrays.
+"""
+
+from collections.abc import Callable
+from collections.abc import Mapping
+import re
+from typing import Any
+
+import numpy as np
+
+from retro_jax.nn.config import RetroConfig
+
+Arrays = Mapping[str, np.ndarray]
+_ACTIVATIONS = {
+  'gelu_new': 'gelu_tanh',
+  'gelu_pytorch_tanh': 'gelu_tanh',
+  'gelu': 'gelu',
+  'relu': 'relu',
+}
+# Buffers that GPT-2's files may hold: its causal mask.
+_GPT2_BUFFERS = re.compile(r'h\.\d+\.attn\.(masked_)?bias$')
+
+
+class _Taken:
+  """Arrays by name, of which every one must be taken, with its shape."""
+
+  def __init__(self, arrays: Arrays):
+    self._arrays, self._left = arrays, {*arrays}
+
+  def __contains__(self, name: str) -> bool:
+    return name in self._arrays
+
+  def __call__(self, name: str, *shape: int) -> np.ndarray:
+    if name not in self._arrays:
+      raise ValueError(f'tensor {name} is missing')
+    self._left.discard(name)
+    array = np.asarray(self._arrays[name], np.float32)
+    if array.shape != shape:
+      raise ValueError(f'tensor {name} is {array.shape}, expected {shape}')
+    return array
+
+  def finish(self) -> None:
+    if self._left:
+      raise ValueError(f'tensors {sorted(self._left)[:5]} are of no use here')
+
+
+def llama_fields(settings: Mapping[str, Any], tied: bool) -> dict[str, Any]:
+  """Fields of RetroConfig for the decoder of a GGUF file.
+
+  Args:
+    settings: of the file.
+    tied: whether it has no readout of its own.
+
+  Returns:
+    The decoder's fields but vocab_size.
+
+  Raises:
+    ValueError: for an architecture that is not Llama's, or scaled positions.
+  """
+  kind = settings.get('general.architecture')
+  if kind != 'llama':
+    raise ValueError(f"architecture {kind!r}; expected 'llama'")
+
+  def get(name, default=None):
+    value = settings.get(f'llama.{name}', default)
+    if value is None:
+      raise ValueError(f'setting llama.{name} is missing')
+    return value
+
+  scaling = get('rope.scaling.type', 'none')
+  if scaling != 'none':
+    raise ValueError(f'rotary positions scaled by {scaling!r}; expected none')
+  width, heads = get('embedding_length'), get('attention.head_count')
+  head_dim = get('attention.key_length', width // heads)
+  turned = get('rope.dimension_count', head_dim)
+  if turned != head_dim:
+    raise ValueError(f'{turned} of {head_dim} dimensions of a head are rotary')
+  return {
+    'd_model': width,
+    'd_ff': get('feed_forward_length'),
+    'num_heads': heads,
+    'num_kv_heads': get('attention.head_count_kv', heads),
+    'head_dim': head_dim,
+    'num_layers': get('block_count'),
+    'positions': 'rotary',
+    'rotary_base': _shortest(get('rope.freq_base', 10000.0)),
+    'max_positions': 0,
+    'norm': 'rms',
+    'norm_epsilon': _shortest(get('attention.layer_norm_rms_epsilon')),
+    'activation': 'silu',
+    'gated': True,
+    'projection_biases': False,
+    'ff_biases': False,
+    'tie_readout': tied,
+  }
+
+
+def _shortest(x: float) -> float:
+  """The number that was meant by one that was stored in float32."""
+  return float(str(np.float32(x)))
+
+
+def llama_params(arrays: Arrays, config: RetroConfig) -> dict[str, Any]:
+  """Parameters of a twin from the tensors of a GGUF file.
+
+  Args:
+    arrays: linear layers as [out, in]. Rows of q and k are in the order of that
+      format, which turns neighboring pairs.
+    config: of the twin.
+
+  Returns:
+    The tree of `model.Retro`, float32.
+
+  Raises:
+    ValueError: naming a tensor that is missing, unknown or of another shape.
+  """
+  c, take = config, _Taken(arrays)
+  heads, shared = c.num_heads, c.num_kv_heads or c.num_heads
+  inner, d = heads * c.head_dim, c.d_model
+
+  def linear(name, rows, columns):
+    return take(f'{name}.weight', rows, columns).T
+
+  def turned(name, count):
+    """Pairs (2 a, 2 a + 1) of each head to (a, a + K / 2)."""
+    rows = take(f'{name}.weight', count * c.head_dim, d)
+    pairs = rows.reshape(count, c.head_dim // 2, 2, d)
+    return pairs.swapaxes(1, 2).reshape(-1, d).T
+
+  def layer(i):
+    name = f'blk.{i}'
+    attention = {
+      'q': turned(f'{name}.attn_q', heads),
+      'k': turned(f'{name}.attn_k', shared),
+      'v': linear(f'{name}.attn_v', shared * c.head_dim, d),
+      'o': linear(f'{name}.attn_output', d, inner),
+    }
+    feed_forward = {
+      'w1': linear(f'{name}.ffn_gate', c.d_ff, d),
+      'w3': linear(f'{name}.ffn_up', c.d_ff, d),
+      'w2': linear(f'{name}.ffn_down', d, c.d_ff),
+    }
+    return (
+      {'scale': take(f'{name}.attn_norm.weight', d)},
+      attention,
+      {'scale': take(f'{name}.ffn_norm.weight', d)},
+      feed_forward,
+    )
+
+  params = {
+    'embedding': take('token_embd.weight', c.vocab_size, d),
+    'final_norm': {'scale': take('output_norm.weight', d)},
+    **_layers(c, layer),
+  }
+  if not c.tie_readout:
+    params['readout'] = take('output.weight', c.vocab_size, d)
+  take.finish()
+  return params
+
+
+def gpt2_fields(settings: Mapping[str, Any]) -> dict[str, Any]:
+  """Fields of RetroConfig for GPT-2's decoder.
+
+  Args:
+    settings: config.json of Hugging Face's GPT2LMHeadModel.
+
+  Returns:
+    The decoder's fields but vocab_size.
+
+  Raises:
+    ValueError: for another architecture, or a choice that is not here.
+  """
+  kind = settings.get('model_type')
+  if kind != 'gpt2':
+    raise ValueError(f"model_type {kind!r}; expected 'gpt2'")
+  missing = {'n_embd', 'n_head', 'n_layer', 'n_positions'} - {*settings}
+  if missing:
+    raise ValueError(f'settings {sorted(missing)} are missing')
+  for name in ('scale_attn_by_inverse_layer_idx', 'add_cross_attention'):
+    if settings.get(name):
+      raise ValueError(f'{name}={settings[name]}; expected False')
+  activation = settings.get('activation_function', 'gelu_new')
+  if activation not in _ACTIVATIONS:
+    raise ValueError(
+      f'activation_function {activation!r}; expected one of {[*_ACTIVATIONS]}'
+    )
+  width = settings['n_embd']
+  return {
+    'd_model': width,
+    'd_ff': settings.get('n_inner') or 4 * width,
+    'num_heads': settings['n_head'],
+    'num_kv_heads': 0,
+    'head_dim': width // settings['n_head'],
+    'num_layers': settings['n_layer'],
+    'positions': 'absolute',
+    'max_positions': settings['n_positions'],
+    'norm': 'layer',
+    'norm_epsilon': float(settings.get('layer_norm_epsilon', 1e-5)),
+    'activation': _ACTIVATIONS[activation],
+    'gated': False,
+    'projection_biases': True,
+    'ff_biases': True,
+    'scale_logits': settings.get('scale_attn_weights', True),
+    'tie_readout': settings.get('tie_word_embeddings', True),
+  }
+
+
+def gpt2_params(arrays: Arrays, config: RetroConfig) -> dict[str, Any]:
+  """Parameters of a twin from GPT-2's tensors.
+
+  Args:
+    arrays: under the names of Hugging Face's GPT2LMHeadModel or GPT2Model.
+      Linear layers are [in, out], and q, k and v one of them.
+    config: of the twin.
+
+  Returns:
+    The tree of `model.Retro`, float32.
+
+  Raises:
+    ValueError: naming a tensor that is missing, unknown or of another shape.
+  """
+  named = {name.removeprefix('transformer.'): x for name, x in arrays.items()}
+  take = _Taken({k: x for k, x in named.items() if not _GPT2_BUFFERS.match(k)})
+  c, d = config, config.d_model
+
+  def linear(name, new, rows, columns):
+    return {
+      new: take(f'{name}.weight', rows, columns),
+      f'{new}_bias': take(f'{name}.bias', columns),
+    }
+
+  def norm(name):
+    scale, bias = (take(f'{name}.{part}', d) for part in ('weight', 'bias'))
+    return {'scale': scale, 'bias': bias}
+
+  def layer(i):
+    attention = linear(f'h.{i}.attn.c_proj', 'o', d, d)
+    together = linear(f'h.{i}.attn.c_attn', '', d, 3 * d)
+    for end, array in together.items():
+      for name, part in zip('qkv', np.split(array, 3, axis=-1), strict=True):
+        attention[f'{name}{end}'] = part
+    feed_forward = {
+      **linear(f'h.{i}.mlp.c_fc', 'w1', d, c.d_ff),
+      **linear(f'h.{i}.mlp.c_proj', 'w2', c.d_ff, d),
+    }
+    norms = norm(f'h.{i}.ln_1'), norm(f'h.{i}.ln_2')
+    return norms[0], attention, norms[1], feed_forward
+
+  params = {
+    'embedding': take('wte.weight', c.vocab_size, d),
+    'positions': {'table': take('wpe.weight', c.max_positions, d)},
+    'final_norm': norm('ln_f'),
+    **_layers(c, layer),
+  }
+  if not c.tie_readout:
+    params['readout'] = take('lm_head.weight', c.vocab_size, d)
+  elif 'lm_head.weight' in take:  # the embeddings once more
+    take('lm_head.weight', c.vocab_size, d)
+  take.finish()
+  return params
+
+
+def _layers(config: RetroConfig, layer: Callable[[int], tuple]) -> dict:
+  """The branches of all layers, each as `layer` gives it."""
+  branches = {}
+  for i in range(config.num_layers):
+    norm, attention, ff_norm, feed_forward = layer(i)
+    p = i + 1
+    branches[f'layer_{p}_attn'] = {'norm': norm, 'attention': attention}
+    branches[f'layer_{p}_ffw'] = {'norm': ff_norm, **feed_forward}
+  return branches

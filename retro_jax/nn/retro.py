@@ -1,0 +1,392 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""RETRO, the decoder that reads neighbors of each chunk (algorithm 1).
+
+Borgeaud et al. 2022 (arXiv 2112.04426). Matrices, norms and residuals follow
+section 2.4 and appendix B; what the paper leaves open is a field of RetroConfig.
+Without neighbors, or with none visible, the model is its own decoder: the
+cross-attentions add exactly zero (RETRO[OFF]).
+
+Dimension key: B batch, L tokens, D model width, C chunks, M chunk length,
+N neighbors, R neighbor length, E encoder width, V vocabulary.
+"""
+
+from flax import linen as nn
+import jax.numpy as jnp
+from jaxtyping import Array
+from jaxtyping import Bool
+from jaxtyping import Float
+from jaxtyping import Int
+
+from retrieval.nn import partitioning
+from retro_jax.nn import attention
+from retro_jax.nn import cca
+from retro_jax.nn import layers
+from retro_jax.nn import positions as positions_lib
+from retro_jax.nn.config import RetroConfig
+
+
+def _maybe_remat(
+  module: type[nn.Module], config: RetroConfig, train_index: int
+):
+  """The module, recomputed in the backward pass if the config says so."""
+  if not config.remat:
+    return module
+  return nn.remat(module, static_argnums=(train_index,))
+
+
+class Encoder(nn.Module):
+  """ENCODER of algorithm 1: all neighbors of all chunks as one batch."""
+
+  config: RetroConfig
+
+  @nn.compact
+  def __call__(
+    self,
+    x: Float[Array, 'B C N R E'],
+    neighbor_mask: Bool[Array, 'B C N R'],
+    chunks: Float[Array, 'B C M D'],
+    chunk_mask: Bool[Array, 'B C M'] | None,
+    train: bool = False,
+  ) -> Float[Array, 'B C N R E']:
+    """Encodes neighbors, conditioned on the chunks that retrieved them.
+
+    Args:
+      x: [B, C, N, R, E]. Embedded neighbors.
+      neighbor_mask: [B, C, N, R]. False where there is no token.
+      chunks: [B, C, M, D]. H_u, the decoder's activations at layer min(P).
+      chunk_mask: [B, C, M]. False hides a token of the chunk; None hides none.
+      train: whether dropout acts.
+
+    Returns:
+      [B, C, N, R, E].
+    """
+    c = self.config
+    shape = x.shape
+    length, width = shape[-2:]
+    rows = shape[0] * shape[1]
+    mask = neighbor_mask.reshape(-1, 1, length)
+    self_attention = _maybe_remat(layers.SelfAttention, c, 3)
+    cross_attention = _maybe_remat(layers.CrossAttention, c, 4)
+    feed_forward = _maybe_remat(layers.FeedForward, c, 2)
+    if c.conditioning_norm and c.query_conditioning:
+      chunks = layers.norm(c, 'conditioning_norm')(chunks)
+    chunks = chunks.reshape(rows, *chunks.shape[2:])
+    if chunk_mask is not None:
+      chunk_mask = chunk_mask.reshape(rows, 1, -1)
+    rate = c.encoder_dropout_rate
+    x = nn.Dropout(rate, deterministic=not train)(x)
+    x = x.reshape(-1, length, width)
+    for p in range(1, c.encoder_num_layers + 1):
+      x = self_attention(
+        c, c.encoder_attention(), False, rate, name=f'layer_{p}_attn'
+      )(x, mask, train)
+      if c.query_conditioning and p in c.encoder_ca_layers:
+        x = cross_attention(c, name=f'layer_{p}_ca')(
+          x.reshape(rows, -1, width), chunks, chunk_mask, train
+        ).reshape(-1, length, width)
+      x = feed_forward(
+        c, c.encoder_d_ff, c.encoder_branches, rate, name=f'layer_{p}_ffw'
+      )(x, train)
+    if c.encoder_final_norm:
+      x = layers.norm(c, 'final_norm')(x)
+    return x.reshape(shape)
+
+
+class Retro(nn.Module):
+  """The language model; with cca_layers == () its no-retrieval twin."""
+
+  config: RetroConfig
+
+  @nn.compact
+  def __call__(
+    self,
+    tokens: Int[Array, 'B L'],
+    neighbors: Int[Array, 'B C N R'] | None = None,
+    neighbor_mask: Bool[Array, 'B C N R'] | None = None,
+    *,
+    segment_ids: Int[Array, 'B L'] | None = None,
+    last: Int[Array, ' B'] | None = None,
+    train: bool = False,
+  ) -> Float[Array, 'B _ V']:
+    """Logits of each next token.
+
+    Args:
+      tokens: [B, L]. Any length.
+      neighbors: [B, C, N, R]. Tokens that chunk u of `tokens` retrieved, with
+        their continuations; any N. C is at most ceil(L / M): chunks beyond it
+        have none, and those of an incomplete last chunk are never read. None
+        turns retrieval off.
+      neighbor_mask: [B, C, N, R]. False for missing neighbors and padding; None
+        means all are there.
+      segment_ids: [B, L]. 0 for padding, else the document of the token.
+        Documents start at chunk boundaries (but may be padded on the left).
+        Tokens read their own document and neighbors of its chunks alone.
+      last: [B]. Reads out these positions alone. If the collection 'cache' may
+        change, it then holds what RetroStep needs to go on after them, in the
+        document that each is of; tokens after them do not matter.
+      train: whether dropout acts; it then needs the rng 'dropout'.
+
+    Returns:
+      [B, L, V] float32, or [B, 1, V] with `last`. Row t predicts token t + 1.
+      At initialisation L is at least one chunk, so that every parameter is made
+      from any arguments.
+
+    Raises:
+      ValueError: for shapes that do not fit each other or the config.
+    """
+    c = self.config
+    check_shapes(c, tokens, neighbors, neighbor_mask, segment_ids)
+    if self.is_initializing() and c.cca_layers:
+      missing = max(0, c.chunk_length - tokens.shape[1])
+      tokens = jnp.pad(tokens, ((0, 0), (0, missing)))
+      neighbors = jnp.zeros((len(tokens), 1, 1, c.neighbor_length), jnp.int32)
+      neighbor_mask = segment_ids = None
+    retrieved = _complete_chunks(c, tokens, neighbors, neighbor_mask)
+
+    embedding = self._table('embedding', c.d_model)
+    positions = None
+    if c.positions != 'relative':
+      positions = positions_lib.in_rows(tokens.shape[1], segment_ids)
+    x = _look_up(embedding, tokens, c.dtype)
+    if c.positions == 'absolute':
+      x = layers.LearnedPositions(c, name='positions')(x, positions)
+    x = nn.Dropout(c.dropout_rate, deterministic=not train)(x)
+    x = partitioning.constrain(x, 'batch', 'length', None)
+    mask = None
+    if segment_ids is not None:
+      mask = segment_ids[:, :, None] == segment_ids[:, None, :]
+    self_attention = _maybe_remat(layers.SelfAttention, c, 3)
+    chunked_cross_attention = _maybe_remat(layers.ChunkedCrossAttention, c, 5)
+    feed_forward = _maybe_remat(layers.FeedForward, c, 2)
+    caching = last is not None and attention.is_caching(self)
+    if caching:
+      self.put_variable('cache', 'first', _first_of(tokens, segment_ids, last))
+    encoded = token_mask = None
+    for p in range(1, c.num_layers + 1):
+      x = self_attention(
+        c, c.decoder_attention(), True, c.dropout_rate, name=f'layer_{p}_attn'
+      )(x, mask, train, positions)
+      if retrieved is not None and p == min(c.cca_layers):
+        self.sow('intermediates', 'conditioning', x)
+        if caching:
+          self._cache(x, retrieved[1], last, segment_ids)
+        encoded, token_mask = self._encode(
+          embedding, x, *retrieved, segment_ids, train
+        )
+        self.sow('intermediates', 'encoded', encoded)
+      if encoded is not None and p in c.cca_layers:
+        x = chunked_cross_attention(c, name=f'layer_{p}_cca')(
+          x, encoded, retrieved[1], token_mask, train, last
+        )
+      x = feed_forward(
+        c, c.d_ff, c.branches, c.dropout_rate, name=f'layer_{p}_ffw'
+      )(x, train)
+      x = partitioning.constrain(x, 'batch', 'length', None)
+      self.sow('intermediates', f'layer_{p}', x)
+    if last is not None:
+      x = jnp.take_along_axis(x, last[:, None, None], axis=1)
+    return self._read(embedding, x)
+
+  def _table(self, name, width):
+    c = self.config
+    init = nn.initializers.normal(c.init_scale)
+    return self.param(
+      name,
+      partitioning.partitioned(init, 'vocab', 'embed'),
+      (c.vocab_size, width),
+      c.param_dtype,
+    )
+
+  def _encode(self, embedding, x, neighbors, mask, segment_ids, train):
+    """E, and which tokens of the attending chunks may read it."""
+    c = self.config
+    batch, num_chunks = neighbors.shape[:2]
+    size = num_chunks * c.chunk_length
+
+    def split(y):
+      return y[:, :size].reshape(
+        batch, num_chunks, c.chunk_length, *y.shape[2:]
+      )
+
+    chunk_mask = token_mask = None
+    if segment_ids is not None:
+      # A chunk belongs to the document of the token that retrieves for it: its
+      # last, as the first may be padding on the left.
+      chunk_ids = split(segment_ids)
+      owner = chunk_ids[:, :, -1:]
+      chunk_mask = (chunk_ids == owner) & (owner > 0)
+      reader_ids = cca.attending_chunks(segment_ids, c.chunk_length, num_chunks)
+      token_mask = (reader_ids == owner) & (owner > 0)
+    if not c.share_embeddings:
+      embedding = self._table('encoder_embedding', c.encoder_d_model)
+    embedded = _look_up(embedding, jnp.where(mask, neighbors, 0), c.dtype)
+    encoded = Encoder(c, name='encoder')(
+      embedded, mask, split(x), chunk_mask, train
+    )
+    return encoded, token_mask
+
+  def _cache(self, x, neighbor_mask, last, segment_ids):
+    """Leaves H and the mask of the neighbors that the next token reads."""
+    m, rows = self.config.chunk_length, jnp.arange(len(x))
+    u, exists = cca.chunk_to_read(last, m, neighbor_mask.shape[1])
+    if segment_ids is not None:
+      owner = segment_ids[rows, u * m + m - 1]
+      exists &= owner == segment_ids[rows, last]
+    mask = neighbor_mask[rows, u] & exists[:, None, None]
+    self.put_variable('cache', 'conditioning', x)
+    self.put_variable('cache', 'neighbor_mask', mask)
+
+  def _read(self, embedding, x):
+    """READ of algorithm 1, accumulated in float32."""
+    c = self.config
+    if c.final_norm:
+      x = layers.norm(c, 'final_norm')(x)
+    if not c.tie_readout:
+      embedding = self._table('readout', c.d_model)
+    logits = jnp.einsum(
+      'BLD,VD->BLV',
+      x,
+      embedding.astype(c.dtype),
+      preferred_element_type=attention.accumulation_dtype(c.dtype),
+    )
+    return partitioning.constrain(logits, 'batch', 'length', 'vocab')
+
+
+class RetroStep(Retro):
+  """Retro for one token a row, with the parameters and the cache of Retro.
+
+  The cache holds, for every token of the L that Retro was applied to, keys and
+  values of the decoder's self-attention and the activations that condition the
+  encoder; keys and values of CCA for the chunk that the next token reads; and
+  where each row's document begins, before which nothing is read.
+  """
+
+  @nn.compact
+  def __call__(
+    self,
+    tokens: Int[Array, ' B'],
+    position: Int[Array, ' B'],
+    rows: Int[Array, ' A'] | None = None,
+    neighbors: Int[Array, 'A N R'] | None = None,
+    neighbor_mask: Bool[Array, 'A N R'] | None = None,
+  ) -> Float[Array, 'B V']:
+    """Logits of each next token; brings the cache up to date.
+
+    Args:
+      tokens: [B].
+      position: [B]. Of the tokens in their rows: one more than in the step
+        before, or the same for a row that does not go on; below L.
+      rows: [A]. The rows in which this token completes a chunk, in any order,
+        maybe repeated; None if there are none or retrieval is off.
+      neighbors: [A, N, R]. Tokens that these chunks retrieved.
+      neighbor_mask: [A, N, R]. False for missing neighbors and padding.
+
+    Returns:
+      [B, V] float32.
+    """
+    c = self.config
+    cache = self.variables['cache']
+    first = cache['first']
+    length = cache['layer_1_attn']['attention']['k'].shape[2]
+    cca_layers = c.cca_layers if 'neighbor_mask' in cache else ()
+    embedding = self._table('embedding', c.d_model)
+    x = _look_up(embedding, tokens[:, None], c.dtype)
+    if c.positions == 'absolute':
+      positions = (position - first)[:, None]
+      x = layers.LearnedPositions(c, name='positions')(x, positions)
+    encoded = mask = None
+    for p in range(1, c.num_layers + 1):
+      x = layers.CachedSelfAttention(c, name=f'layer_{p}_attn')(
+        x, first, position, length
+      )
+      if cca_layers and p == min(cca_layers):
+        h, mask = cache['conditioning'], cache['neighbor_mask']
+        h = h.at[jnp.arange(len(x)), position].set(x[:, 0])
+        if rows is not None:
+          mask = mask.at[rows].set(neighbor_mask)
+          chunk = position[rows, None] + jnp.arange(1 - c.chunk_length, 1)
+          encoded, _ = self._encode(
+            embedding,
+            h[rows[:, None], chunk],
+            neighbors[:, None],
+            neighbor_mask[:, None],
+            (chunk >= first[rows, None]).astype(jnp.int32),
+            False,
+          )
+        self.put_variable('cache', 'conditioning', h)
+        self.put_variable('cache', 'neighbor_mask', mask)
+      if p in cca_layers:
+        x = layers.CachedCrossAttention(c, name=f'layer_{p}_cca')(
+          x, position, encoded, rows, mask
+        )
+      x = layers.FeedForward(
+        c, c.d_ff, c.branches, c.dropout_rate, name=f'layer_{p}_ffw'
+      )(x)
+    return self._read(embedding, x)[:, 0]
+
+
+def _look_up(table, ids, dtype):
+  # Whole rows on every device: a lookup in split ones would be replicated.
+  table = partitioning.constrain(table.astype(dtype), 'vocab', None)
+  rows = jnp.take(table, ids, axis=0, mode='clip')
+  return partitioning.constrain(rows, 'batch', *[None] * ids.ndim)
+
+
+def _first_of(tokens, segment_ids, last):
+  """The first position of the document that each row's `last` is of: [B]."""
+  if segment_ids is None:
+    return jnp.zeros(len(tokens), jnp.int32)
+  document = jnp.take_along_axis(segment_ids, last[:, None], axis=1)
+  return jnp.argmax(segment_ids == document, axis=1).astype(jnp.int32)
+
+
+def _complete_chunks(config, tokens, neighbors, mask):
+  """Neighbors and mask that some token can read, None if there are none."""
+  if not config.cca_layers or neighbors is None:
+    return None
+  complete = tokens.shape[1] // config.chunk_length
+  neighbors = neighbors[:, :complete]
+  if 0 in neighbors.shape:
+    return None
+  if mask is None:
+    return neighbors, jnp.ones(neighbors.shape, bool)
+  return neighbors, mask[:, :complete]
+
+
+def check_shapes(
+  config: RetroConfig, tokens, neighbors, neighbor_mask, segment_ids
+) -> None:
+  """Raises ValueError for arguments of Retro that do not fit each other."""
+  if tokens.ndim != 2:
+    raise ValueError(f'tokens {tokens.shape}; expected [batch, length].')
+  batch, length = tokens.shape
+  if config.positions == 'absolute' and length > config.max_positions:
+    raise ValueError(
+      f'{length} tokens in a row; expected at most {config.max_positions}, the '
+      'positions that this decoder knows.'
+    )
+  if segment_ids is not None and segment_ids.shape != tokens.shape:
+    raise ValueError(
+      f'segment_ids {segment_ids.shape}; expected {tokens.shape} like tokens.'
+    )
+  if neighbors is None:
+    if neighbor_mask is not None:
+      raise ValueError('neighbor_mask is given, but no neighbors.')
+    return
+  chunks = -(-length // config.chunk_length)
+  shape = neighbors.shape
+  if (
+    len(shape) != 4
+    or shape[0] != batch
+    or shape[1] > chunks
+    or shape[3] != config.neighbor_length
+  ):
+    raise ValueError(
+      f'neighbors {shape}; expected [{batch}, at most {chunks} chunks, any '
+      f'number, {config.neighbor_length}] for tokens {tokens.shape}.'
+    )
+  if neighbor_mask is not None and neighbor_mask.shape != shape:
+    raise ValueError(
+      f'neighbor_mask {neighbor_mask.shape}; expected {shape} like neighbors.'
+    )

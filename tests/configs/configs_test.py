@@ -1,0 +1,288 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Every config, at full size by shapes alone and at test size for real."""
+
+import dataclasses
+import importlib
+import json
+import math
+import pathlib
+
+from absl import flags
+import jax
+from ml_collections import config_flags
+import numpy as np
+import pytest
+
+from configs import retro_base
+from experiments.engine import program as program_lib
+from experiments.engine import sharding
+from experiments.retro import data as retro_data
+from experiments.retro import evaluate as retro_evaluate
+from experiments.retro import task as retro_task
+from retrieval import searchers
+from retrieval.index import index as index_lib
+from retrieval.text import chunks as chunks_lib
+from retrieval.text import corpus as corpus_lib
+from retrieval.text import tokens as tokens_lib
+from retrieval.tokenization import tokenizers
+from retro_jax.nn import config as config_lib
+from tests.retro_jax.data import tiny_data
+
+NAMES = sorted(
+  path.stem
+  for kind in ('pretrain_', 'retrofit_', 'wikitext103')
+  for path in pathlib.Path(retro_base.__file__).parent.glob(f'retro_{kind}*')
+)
+# Devices that each header states; the others take what there is.
+DEVICES = {
+  'retro_pretrain_172m': 8,
+  'retro_pretrain_425m': 8,
+  'retro_pretrain_1b5': 64,
+  'retro_pretrain_7b5': 256,
+  'retro_wikitext103': 8,
+}
+# Fields of RetroConfig whose defaults are the paper's sizes, not retro_base's.
+SIZES = {
+  'cca_layers',
+  'encoder_d_model',
+  'encoder_d_ff',
+  'encoder_num_heads',
+  'encoder_head_dim',
+  'share_embeddings',
+}
+# Little time in the compiler: each program runs once.
+FAST = {
+  'xla_backend_optimization_level': 0,
+  'xla_llvm_disable_expensive_passes': True,
+  'xla_cpu_use_fusion_emitters': False,
+}
+
+
+def _config(name, arg):
+  return importlib.import_module(f'configs.{name}').get_config(arg)
+
+
+def _parsed(*args):
+  """The base config with flags applied as a command would."""
+  values = flags.FlagValues()
+  config_flags.DEFINE_config_file(
+    'config',
+    retro_base.__file__,
+    lock_config=True,
+    flag_values=values,
+    sys_argv=['command', *args],
+  )
+  values(['command', *args])
+  return values.config
+
+
+def test_there_are_configs():
+  assert len(NAMES) >= 6 and set(DEVICES) < set(NAMES)
+
+
+@pytest.mark.parametrize('name', NAMES)
+def test_the_twin_differs_in_one_field(name):
+  base, twin = _config(name, 'base').to_dict(), _config(name, 'twin').to_dict()
+  assert {k for k in base if base[k] != twin[k]} == {'retrieval'}
+
+
+@pytest.mark.parametrize('name', NAMES)
+def test_an_unknown_argument_is_named(name):
+  with pytest.raises(ValueError, match="'huge'.*twin_test"):
+    _config(name, 'huge')
+
+
+def test_wikitext103_is_scored_with_three_quarters_of_context():
+  config = _config('retro_wikitext103', 'base')
+  length = config.sequence_chunks * config.model.chunk_length
+  stride = retro_evaluate.stride_chunks(config.evaluate, config.sequence_chunks)
+  assert (length, stride * config.model.chunk_length) == (3072, 768)
+  assert max(config.evaluate.num_neighbors) <= config.neighbors.stored
+  end = config.optimizer.learning_rate * config.optimizer.final_fraction
+  assert end == pytest.approx(2e-5)
+
+
+def test_every_choice_of_the_model_is_listed():
+  listed = retro_base.get_config().model.to_dict()
+  fields = {
+    field.name: field.default
+    for field in dataclasses.fields(config_lib.RetroConfig)
+  }
+  assert set(listed) == set(fields) - {'vocab_size'}
+  differ = {
+    name
+    for name, default in fields.items()
+    if default is not dataclasses.MISSING and listed[name] != default
+  }
+  assert differ == SIZES
+
+
+def test_choices_of_the_model_are_flags():
+  config = _parsed(
+    '--config.model.activation=squared_relu',
+    '--config.model.projection_biases',
+    '--config.model.max_distance=256',
+    '--config.model.cca_layers=(2,4,6)',
+    '--config.model.encoder_dropout_rate=0.1',
+  )
+  model = retro_task.model_config(config, 100)
+  assert model.activation == 'squared_relu' and model.projection_biases
+  assert model.max_distance == 256 and model.cca_layers == (2, 4, 6)
+  assert model.encoder_dropout_rate == 0.1
+
+
+def test_every_setting_of_scann_is_listed():
+  listed = retro_base.get_config().index.scann.to_dict()
+  assert listed == dataclasses.asdict(searchers.ScannConfig())
+
+
+@pytest.mark.usefixtures('unchecked')
+def test_settings_of_scann_are_flags(tmp_path, monkeypatch):
+  """What a flag says reaches ScannConfig; untouched settings are no change."""
+  built = []
+
+  class Searcher(searchers.ExactSearcher):
+    @classmethod
+    def build(cls, vectors, metric, settings):
+      built.append(settings)
+      return cls(vectors, metric)
+
+  monkeypatch.setattr(searchers, 'ScannSearcher', Searcher)
+  monkeypatch.setattr(searchers, 'scann_available', lambda: True)
+  monkeypatch.setattr(searchers, 'SCANN_MIN_ROWS', 1)
+  vectors = np.random.default_rng(0).standard_normal((50, 8), np.float32)
+
+  def build(path, *args):
+    settings = _parsed('--config.index.searcher=scann', *args).index.to_dict()
+    config = index_lib.IndexConfig(**settings)
+    index_lib.build_index(tmp_path / path, vectors, 'v', config)
+    return json.loads((tmp_path / path / 'index.json').read_text())['fields']
+
+  flag = '--config.index.scann.num_leaves_to_search=100'
+  assert build('raised', flag)['scann'] == {'num_leaves_to_search': 100}
+  assert built == [searchers.ScannConfig(num_leaves_to_search=100)]
+  assert build('plain')['scann'] == {}
+  build('plain')  # what stands is reused
+  with pytest.raises(ValueError, match='another one.*num_leaves_to_search'):
+    build('plain', flag)
+
+
+def test_sharding_rules_are_those_of_the_experiments_and_flags():
+  rules = sharding.make_rules(retro_base.get_config().sharding_rules)
+  assert rules == sharding.make_rules()
+  config = _parsed('--config.sharding_rules.vocab=fsdp')
+  rules = dict(
+    sharding.make_rules(config.sharding_rules)[: len(sharding.RULES)]
+  )
+  assert rules == sharding.RULES | {'vocab': 'fsdp'}
+
+
+@pytest.mark.parametrize('name', NAMES)
+def test_batches_divide_over_the_mesh(name):
+  config = _config(name, 'base')
+  devices = DEVICES.get(name, 1)
+  sizes = dict(config.mesh)
+  sizes['data'] = devices // (sizes['fsdp'] * sizes['tensor'])
+  assert math.prod(sizes.values()) == devices
+  mesh = jax.sharding.AbstractMesh(
+    tuple(sizes[axis] for axis in sharding.MESH_AXES), sharding.MESH_AXES
+  )
+  parts = config.optimizer.accumulate_steps
+  rows = sharding.batch_sharding(mesh, config.batch_size, parts)
+  sharding.batch_sharding(mesh, config.evaluate.batch_size)
+  # On one device, the logits of a microbatch and their gradient.
+  held = rows.shard_shape((config.batch_size // parts, 1))[0]
+  length = config.sequence_chunks * config.model.chunk_length
+  logits_bytes = 4 * held * length * config.tokenizer.vocab_size
+  assert 2 * logits_bytes / sizes['tensor'] < 9e9
+
+
+@pytest.fixture(scope='module')
+def data(tmp_path_factory):
+  """Stores that every config's `test` value can read, neighbors at random."""
+  root = tmp_path_factory.mktemp('data')
+  rng = np.random.default_rng(0)
+  documents = [
+    {
+      'id': str(i),
+      'title': '',
+      'text': ' '.join(rng.choice(tiny_data.WORDS, 90)),
+    }
+    for i in range(40)
+  ]
+  path = root / 'documents.jsonl'
+  path.write_text('\n'.join(json.dumps(document) for document in documents))
+  corpus = corpus_lib.Corpus(
+    corpus_lib.CorpusConfig(kind='jsonl', path=str(path))
+  )
+  texts = [document['text'] for document in documents]
+  tokenizers.train_sentencepiece(texts, root / 'tokenizer/model', 300)
+  tokens = tokens_lib.build_token_store(
+    root / 'tokens', corpus, root / 'tokenizer', documents_per_shard=20
+  )
+  config = _config(NAMES[0], 'test')
+  chunks = {
+    split: chunks_lib.build_chunk_store(
+      root / f'chunks-{split}',
+      tokens,
+      chunk_length=config.model.chunk_length,
+      split=split,
+      valid_fraction=config.valid_fraction,
+    )
+    for split in ('train', 'valid')
+  }
+  for split in chunks:
+    tiny_data.write_neighbors(root, split, chunks[split], chunks['train'], rng)
+  index_lib.build_index(
+    root / 'index',
+    rng.standard_normal((chunks['train'].num_chunks, 8), np.float32),
+    'none',
+    index_lib.IndexConfig(searcher='exact'),
+  )
+  return retro_data.DataFolder(root)
+
+
+@pytest.fixture(scope='module')
+def one_step(data):
+  """Takes configs through one step; equal ones are compiled once."""
+  taken = {}
+
+  def take(config):
+    key = config.to_json()
+    if key not in taken:
+      taken[key] = _one_step(config, data)
+    return taken[key]
+
+  return take
+
+
+def _one_step(config, data):
+  """(batch, parameters before, state after, metrics)."""
+  task = retro_task.make_task(config, data)
+  program = program_lib.make_program(task, config, devices=jax.devices()[:1])
+  batch = next(iter(task.dataset('train')))
+  key = jax.random.key(config.seed)
+  with program.context():
+    init = program.init.lower(key).compile(compiler_options=FAST)
+    step = program.step.lower(program.abstract, batch)
+    state = init(key)
+    before = jax.tree.map(np.asarray, state.params)
+    state, metrics = step.compile(compiler_options=FAST)(state, batch)
+  return batch, before, state, jax.device_get(metrics)
+
+
+@pytest.mark.parametrize('arg', ['test', 'twin_test'])
+@pytest.mark.parametrize('name', NAMES)
+def test_one_step_of_training(name, arg, data, one_step):
+  batch, before, state, metrics = one_step(_config(name, arg))
+  retrieval = arg == 'test'
+  assert ('neighbors' in batch) == retrieval
+  assert any(key.endswith('_cca') for key in before) == retrieval
+  uniform = math.log(data.tokens.vocab_size)
+  assert metrics['loss'] == pytest.approx(uniform, abs=0.5)
+  assert 0 < metrics['grad_norm'] < 100
+  assert int(state.step) == 1
+  # The warm-up begins at 1e-7, which is as far as Adam's first step goes.
+  moved = jax.tree.map(lambda a, b: np.abs(a - b).max(), before, state.params)
+  assert 5e-8 < max(jax.tree.leaves(moved)) < 5e-7

@@ -1,0 +1,106 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Each ablation is one change, can be built, and is a row of Table 13."""
+
+import functools
+
+import jax
+import pytest
+
+from configs import retro_ablations
+from configs import retro_pretrain_small
+from experiments.retro import task as retro_task
+from experiments.tables import retro_paper
+
+ROWS = list(retro_ablations.ROWS)
+
+
+def _flat(tree, prefix=''):
+  for name, value in tree.items():
+    if isinstance(value, dict):
+      yield from _flat(value, f'{prefix}{name}.')
+    else:
+      yield prefix + name, value
+
+
+def _changed(row):
+  """Fields in which a row differs from the first one."""
+  base = dict(_flat(retro_pretrain_small.get_config().to_dict()))
+  found = dict(_flat(retro_ablations.get_config(row).to_dict()))
+  assert set(base) == set(found)
+  return {name for name in base if base[name] != found[name]}
+
+
+def test_rows_are_those_of_table_13():
+  assert set(ROWS) == set(retro_paper.ABLATIONS)
+
+
+def test_each_row_changes_one_field():
+  assert _changed('retro') == set()
+  pair = {'model.lookup_init'}, {'model.lookup_init', 'model.share_embeddings'}
+  assert _changed('shared_embeddings') == pair[0]
+  assert _changed('separate_embeddings') == pair[1]
+  for row in set(ROWS) - {'retro', 'shared_embeddings', 'separate_embeddings'}:
+    assert len(_changed(row)) == 1, row
+
+
+def test_layers():
+  layers = {
+    row: tuple(retro_ablations.get_config(row).model.cca_layers)
+    for row in ROWS
+    if row.startswith('cca')
+  }
+  assert layers == {
+    'cca_bottom': (1,),
+    'cca_middle': (3,),
+    'cca_top': (6,),
+    'cca_all': (1, 2, 3, 4, 5, 6),
+    'cca_every_3_from_1': (1, 4),
+  }
+
+
+@functools.cache
+def _shapes(row):
+  config = retro_ablations.get_config(row)
+  model_cfg = retro_task.model_config(config, 300)
+  return jax.eval_shape(
+    lambda key: retro_task.init_params(key, model_cfg), jax.random.key(0)
+  )
+
+
+@pytest.mark.parametrize('row', ROWS)
+def test_models_differ_as_the_row_says(row):
+  config = retro_ablations.get_config(row)
+  changes = retro_ablations.ROWS[row].get('model', {})
+  if not changes and row != 'no_retrieval':
+    found = retro_task.model_config(config, 300)
+    base = retro_ablations.get_config('retro')
+    assert found == retro_task.model_config(base, 300)
+    return
+  layers = {name for name in _shapes(row) if name.endswith('_cca')}
+  want = () if row == 'no_retrieval' else config.model.cca_layers
+  assert layers == {f'layer_{i}_cca' for i in want}
+  same = jax.tree.structure(_shapes(row)) == jax.tree.structure(
+    _shapes('retro')
+  )
+  assert same == (row == 'shared_embeddings')
+
+
+@pytest.mark.parametrize('row', ROWS)
+def test_the_test_size_keeps_the_change(row):
+  full, small = (
+    retro_task.model_config(retro_ablations.get_config(arg), 300)
+    for arg in (row, f'{row}_test')
+  )
+  assert small.d_model == 32
+  fields = ('cca_layers', 'query_conditioning', 'cca_positions')
+  fields += ('share_embeddings', 'lookup_init')
+  for field in fields:
+    assert getattr(small, field) == getattr(full, field), field
+  config = retro_ablations.get_config(f'{row}_test')
+  assert config.num_neighbors <= config.neighbors.stored
+
+
+def test_an_unknown_row_is_named():
+  with pytest.raises(ValueError, match="'cca_none'.*cca_all"):
+    retro_ablations.get_config('cca_none')

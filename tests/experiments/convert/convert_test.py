@@ -1,0 +1,369 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""experiments.convert.convert: checkpoints from elsewhere, their blocks, and back."""
+
+import json
+import pathlib
+import pickle
+import shutil
+import zipfile
+
+import numpy as np
+import pytest
+from safetensors import numpy as safetensors_numpy
+
+from configs import open_qa_released
+from experiments.convert import checkpoint_export
+from experiments.convert import checkpoint_sources
+from experiments.convert import convert
+from experiments.convert import converted_blocks
+from experiments.engine import checkpoints
+from experiments.open_qa import task as qa_task
+from realm_jax.serving import serving
+from retrieval.formats import block_records
+from retrieval.formats import tensor_bundle
+from retrieval.formats import tfrecord
+from retrieval.index import index_versions
+from retrieval.text import blocks as blocks_lib
+from tests.retrieval.text import tiny_blocks
+
+DATA = pathlib.Path(__file__).parents[2] / 'data' / 'realm'
+HF, BUNDLES = DATA / 'hf_openqa', DATA / 'bundles'
+TEXTS = (
+  'The mill stood.',
+  'A river in Rome.',
+  'Crown 1066.',
+  'Was',
+  'In Paris',
+)
+
+
+def _run(workdir, *paths, **options):
+  config = open_qa_released.get_config()
+  config.tokens.num_processes = 1
+  paths = tuple(str(p) for p in paths)
+  return convert.convert(
+    convert.Options(paths=paths, **options), config, str(workdir)
+  )
+
+
+@pytest.fixture(scope='module')
+def converted(tmp_path_factory):
+  """The oracle's checkpoint, converted."""
+  workdir = tmp_path_factory.mktemp('converted')
+  _run(workdir, HF)
+  return workdir
+
+
+def _copy(tmp_path, name='copy'):
+  return pathlib.Path(shutil.copytree(HF, tmp_path / name))
+
+
+def test_a_hugging_face_folder_becomes_a_trained_reader(converted, monkeypatch):
+  trained = qa_task.load(converted)
+  assert trained.model.config.span_hidden_size == 24
+  assert trained.config.lookup.reader_beam == 2
+  monkeypatch.setattr(serving, 'BlockEmbedder', _NoEmbedder)
+  index = trained.open_index(converted / 'index')
+  with np.load(DATA / 'openqa.npz') as z:
+    np.testing.assert_array_equal(index.version.vectors[:], z['w/block_emb'])
+    question = z['in/question_ids'].astype(np.int32)
+    found = index.retrieve(question, question > 0, 4)
+    np.testing.assert_array_equal(found, z['out/train_retrieved_ids'])
+  texts = trained.data.blocks.texts(range(8))
+  assert [t.encode() for t in texts] == list(
+    block_records.read(HF / 'block_records.npy')
+  )
+  index.version.close()
+
+
+class _NoEmbedder:
+  """Nothing is embedded where the vectors came along."""
+
+  def __init__(self, *unused, **options):
+    pass
+
+  def __call__(self, *unused):
+    raise AssertionError('a block was embedded')
+
+
+def test_there_and_back_is_bit_identical(converted, tmp_path):
+  checkpoint_export.export(converted, tmp_path)
+  found = safetensors_numpy.load_file(tmp_path / 'model.safetensors')
+  with np.load(DATA / 'openqa.npz') as z:
+    names = [name for name in z if name.startswith('w/')]
+    assert sorted(found) == sorted(n.removeprefix('w/') for n in names)
+    for name in names:
+      np.testing.assert_array_equal(found[name.removeprefix('w/')], z[name])
+  for name in ('vocab.txt', 'block_records.npy'):
+    assert (tmp_path / name).is_file()
+  assert (tmp_path / 'vocab.txt').read_text() == (HF / 'vocab.txt').read_text()
+  theirs, ours = (
+    json.loads((x / 'config.json').read_text()) for x in (HF, tmp_path)
+  )
+  apart = {'bos_token_id', 'eos_token_id', 'transformers_version'}
+  for name in {*theirs} - apart:
+    assert ours[name] == theirs[name], name
+  again = checkpoint_sources.read([str(tmp_path)])
+  assert again.parts[0].hf_class == 'RealmForOpenQA'
+
+
+def test_again_is_no_harm_and_another_is_refused(converted, tmp_path):
+  before = checkpoints.find(str(converted)).step
+  _run(converted, HF)
+  assert checkpoints.find(str(converted)).step == before
+  folder = _copy(tmp_path)
+  checkpoint_export.export(converted, tmp_path / 'new')
+  tensors = safetensors_numpy.load_file(tmp_path / 'new/model.safetensors')
+  (folder / 'pytorch_model.bin').unlink()
+  tensors['block_emb'] = tensors['block_emb'] + 1
+  safetensors_numpy.save_file(tensors, folder / 'model.safetensors')
+  with pytest.raises(ValueError, match=r'made of other vectors than .*row 0 '):
+    _run(converted, folder)
+  tensors['reader.qa_outputs.dense_output.bias'] += 1
+  safetensors_numpy.save_file(tensors, folder / 'model.safetensors')
+  with pytest.raises(ValueError, match='holds a checkpoint with parameters '):
+    _run(converted, folder)
+
+
+def test_weights_in_several_files(tmp_path):
+  folder = _copy(tmp_path)
+  tensors = dict(checkpoint_sources.torch_pickle.read(HF / 'pytorch_model.bin'))
+  (folder / 'pytorch_model.bin').unlink()
+  with pytest.raises(FileNotFoundError, match='no weights; expected one of'):
+    checkpoint_sources.read([str(folder)])
+  placed = {name: f'{i % 2}.safetensors' for i, name in enumerate(tensors)}
+  for file in set(placed.values()):
+    shard = {
+      k: np.ascontiguousarray(v)
+      for k, v in tensors.items()
+      if placed[k] == file
+    }
+    safetensors_numpy.save_file(shard, folder / file)
+  index = folder / 'model.safetensors.index.json'
+  index.write_text(json.dumps({'weight_map': placed}))
+  [part] = checkpoint_sources.read([str(folder)]).parts
+  assert len(part.fates) == len(tensors)
+  placed['more'] = '0.safetensors'
+  index.write_text(json.dumps({'weight_map': placed}))
+  with pytest.raises(ValueError, match="'more'.* are missing"):
+    checkpoint_sources.read([str(folder)])
+  index.write_text(json.dumps({'weight_map': {'a': '../0.safetensors'}}))
+  with pytest.raises(ValueError, match='in another folder'):
+    checkpoint_sources.read([str(folder)])
+
+
+def test_a_pickle_that_executes_is_refused(tmp_path):
+  folder, target = _copy(tmp_path), tmp_path / 'executed'
+  bomb = f"cos\nsystem\n(S'touch {target}'\ntR.".encode()
+  with zipfile.ZipFile(folder / 'pytorch_model.bin', 'w') as archive:
+    archive.writestr('a/data.pkl', bomb)
+  with pytest.raises(ValueError, match='nothing of it was executed'):
+    _run(tmp_path / 'w', folder)
+  assert not target.exists() and not (tmp_path / 'w').exists()
+  pickle.loads(bomb)
+  assert target.exists()
+
+
+def test_bundles_beneath_a_folder_become_a_realm(tmp_path):
+  folder = tmp_path / 'cc_news'
+  for name in ('bert', 'embedder'):
+    shutil.copytree(BUNDLES / name, folder / name)
+  rows = _run(tmp_path / 'w', folder, num_heads=2)
+  assert rows['vectors without blocks'].startswith('5 ')
+  params, saved = checkpoints.load_params(str(tmp_path / 'w'))
+  assert sorted(params) == ['embedder', 'encoder']
+  assert saved.config.embedder.num_heads == 2
+  bundle = tensor_bundle.Bundle(BUNDLES / 'bert/variables/variables')
+  np.testing.assert_array_equal(
+    params['encoder']['bert']['layer_1']['output']['kernel'],
+    bundle.tensor('bert/encoder/layer_1/output/dense/kernel'),
+  )
+  checkpoint_export.export(tmp_path / 'w', tmp_path / 'hf')
+  for part in ('scorer', 'encoder'):
+    folder = tmp_path / 'hf' / part
+    assert len(checkpoint_sources.read([str(folder)]).parts) == 1
+
+
+@pytest.fixture
+def official(tmp_path):
+  """blocks.tfr of five blocks, and the words they are made of."""
+  folder = tmp_path / 'official'
+  folder.mkdir()
+  tfrecord.write(folder / 'blocks.tfr', [t.encode() for t in TEXTS])
+  tfrecord.write(folder / 'titles.tfr', [b'List of mills', *[b''] * 4])
+  words = [*tiny_blocks.SPECIALS, *'a b c d e in of rome the mill'.split()]
+  pieces = words + [f'##{i}' for i in range(24 - len(words))]
+  (folder / 'vocab.txt').write_text('\n'.join(pieces) + '\n')
+  return folder
+
+
+def _official(workdir, folder, **options):
+  options = {
+    'num_heads': 2,
+    'vocab': str(folder / 'vocab.txt'),
+    'blocks': str(folder / 'blocks.tfr'),
+    'block_emb': str(BUNDLES / 'embedder/encoded/encoded.ckpt'),
+    **options,
+  }
+  return _run(workdir, BUNDLES / 'orqa/model.ckpt-20', **options)
+
+
+def test_official_blocks_and_vectors_become_an_index(official, tmp_path):
+  rows = _official(tmp_path / 'w', official)
+  assert rows['blocks'] == '5'
+  trained = qa_task.load(tmp_path / 'w')
+  assert trained.step == 20
+  # Titles of lists stay: the record's number is its vector's.
+  assert trained.data.blocks.titles([0]) == ['List of mills']
+  assert tuple(trained.data.blocks.texts(range(5))) == TEXTS
+  folder = index_versions.VersionFolder(tmp_path / 'w' / 'index')
+  assert folder.names() == [rows['index version']]
+  version = folder.open(rows['index version'], trained.data.blocks)
+  bundle = tensor_bundle.Bundle(BUNDLES / 'embedder/encoded/encoded.ckpt')
+  np.testing.assert_array_equal(version.vectors[:], bundle.tensor('block_emb'))
+  version.close()
+
+
+def test_vectors_belong_to_the_embedder_that_made_them(official, tmp_path):
+  maker = BUNDLES / 'embedder/variables/variables'
+  _official(tmp_path / 'w', official, block_embedder=str(maker))
+  trained = qa_task.load(tmp_path / 'w')
+  kernel = tensor_bundle.Bundle(maker).tensor('module/module/dense/kernel')
+  made = trained.block_params['embedder']['projection']['kernel']
+  np.testing.assert_array_equal(made, kernel)
+  own = np.asarray(trained.params['embedder']['projection']['kernel'])
+  assert trained.step == 20 and (own != kernel).all()
+  # Another embedder's vectors, and still those of the export.
+  checkpoint_export.export(tmp_path / 'w', tmp_path / 'hf')
+  found = safetensors_numpy.load_file(tmp_path / 'hf' / 'model.safetensors')
+  vectors = checkpoint_sources.read_vectors(
+    str(BUNDLES / 'embedder/encoded/encoded.ckpt')
+  )
+  np.testing.assert_array_equal(found['block_emb'], vectors)
+  _official(tmp_path / 'x', official)
+  with pytest.raises(ValueError, match='--block_embedder makes'):
+    _official(tmp_path / 'x', official, block_embedder=str(maker))
+  with pytest.raises(ValueError, match='expected an embedder there'):
+    encoder = BUNDLES / 'bert/variables/variables'
+    _official(tmp_path / 'v', official, block_embedder=str(encoder))
+
+
+def test_blocks_may_come_later(official, tmp_path):
+  workdir, maker = tmp_path / 'w', BUNDLES / 'embedder/variables/variables'
+  bare = {'vocab': '', 'blocks': '', 'block_emb': ''}
+  _official(workdir, official, **bare)
+  assert not checkpoints.find(str(workdir)).fingerprints
+  _official(workdir, official, blocks='', block_emb='')
+  assert [*checkpoints.find(str(workdir)).fingerprints] == ['tokenizer']
+  rows = _official(workdir, official, block_embedder=str(maker))
+  at_once = _official(tmp_path / 'x', official, block_embedder=str(maker))
+  later, want = (checkpoints.find(str(tmp_path / name)) for name in ('w', 'x'))
+  assert later.step == want.step == 20
+  assert later.fingerprints == want.fingerprints
+  assert later.index_version == want.index_version == rows['index version']
+  assert rows['index version'] == at_once['index version']
+  assert later.config.corpus.kind == 'orqa_blocks'
+  assert later.config.corpus.path.startswith(str(workdir))
+  trained = qa_task.load(workdir)
+  trained.open_index(workdir / 'index').version.close()
+  # What is not named again stays.
+  _official(workdir, official, **bare)
+  assert checkpoints.find(str(workdir)).fingerprints == want.fingerprints
+  with pytest.raises(ValueError, match='makes one of its own parameters'):
+    _official(workdir, official)
+
+
+def test_other_numbers_of_blocks_are_refused_with_both(official, tmp_path):
+  for file in ('blocks.tfr', 'titles.tfr'):
+    records = list(tfrecord.read(official / file))
+    tfrecord.write(official / file, records[:-1])
+  with pytest.raises(ValueError, match='5 vectors, but there are 4 blocks'):
+    _official(tmp_path / 'w', official)
+  assert not (tmp_path / 'w' / 'checkpoints').exists()
+
+
+def test_other_numbers_of_records_are_refused_with_both(tmp_path):
+  folder = _copy(tmp_path)
+  block_records.write(folder / 'block_records.npy', 2, [b'One', b'Two'])
+  with pytest.raises(ValueError, match='8 vectors, but there are 2 blocks'):
+    _run(tmp_path / 'w', folder)
+  assert not (tmp_path / 'w' / 'data' / 'official').exists()
+
+
+def test_other_widths_and_vocabularies_are_refused_with_both(
+  official, tmp_path
+):
+  with pytest.raises(
+    ValueError, match="width 3, but the model's are of width 4"
+  ):
+    converted_blocks.check_sizes(np.zeros((5, 3)), 'x', 5, 4)
+  file = official / 'vocab.txt'
+  file.write_text(file.read_text() + 'more\n')
+  with pytest.raises(ValueError, match='vocabulary of 25, .* has 24 word emb'):
+    _official(tmp_path / 'w', official)
+
+
+def test_other_blocks_in_the_folder_are_refused_with_both(official, tmp_path):
+  _official(tmp_path / 'w', official)
+  records = [b'Another', *list(tfrecord.read(official / 'blocks.tfr'))[1:]]
+  tfrecord.write(official / 'blocks.tfr', records)
+  with pytest.raises(ValueError, match='expected .*, found '):
+    _official(tmp_path / 'w', official)
+
+
+def test_titles_may_be_missing(official, tmp_path):
+  (official / 'titles.tfr').unlink()
+  converted_blocks.place_files(tmp_path, str(official))
+  titles = tfrecord.read(tmp_path / 'official' / 'titles.tfr')
+  assert list(titles) == [b''] * 5
+  other = official / 'other.tfr'
+  tfrecord.write(other, [b'x'])
+  with pytest.raises(ValueError, match='stands for .*, expected '):
+    converted_blocks.place_files(tmp_path, str(other))
+  with pytest.raises(FileNotFoundError, match='nowhere'):
+    converted_blocks.place_files(tmp_path, str(official / 'nowhere.tfr'))
+
+
+def test_vectors_stream_through_memory(official, tmp_path):
+  """Only slices of the vectors are asked for, a shard of blocks each."""
+  made = tiny_blocks.make(tmp_path / 'b', np.random.default_rng(0))
+  asked, count = [], made.blocks.num_blocks
+
+  class Vectors:
+    shape = (count, 4)
+
+    def __getitem__(self, rows):
+      asked.append(rows.stop - rows.start)
+      low, high, _ = rows.indices(count)
+      return np.random.default_rng(low).normal(size=(high - low, 4))
+
+  config = open_qa_released.get_config()
+  params = {'embedder': {'x': np.zeros(2, np.float32)}}
+  converted_blocks.build_index(
+    Vectors(),
+    'x',
+    blocks_lib.BlockStore(made.blocks.path),
+    params,
+    step=0,
+    root=tmp_path / 'index',
+    config=config,
+  )
+  assert asked == [n for n in made.blocks.store.rows('document') if n]
+  assert len(asked) > 3
+
+
+def test_what_cannot_be_converted_is_said(tmp_path):
+  with pytest.raises(FileNotFoundError, match='no checkpoint there'):
+    _run(tmp_path / 'w', tmp_path)
+  with pytest.raises(ValueError, match='no parameters; expected an embedder'):
+    _run(tmp_path / 'w', BUNDLES / 'embedder/encoded/encoded.ckpt')
+  with pytest.raises(ValueError, match=r'expected block_emb'):
+    checkpoint_sources.read_vectors(str(BUNDLES / 'orqa/model.ckpt-20'))
+  with pytest.raises(ValueError, match='RealmEmbedder brings embedder'):
+    _run(
+      tmp_path / 'w',
+      BUNDLES / 'orqa/model.ckpt-20',
+      BUNDLES / 'embedder/variables/variables',
+      num_heads=2,
+    )

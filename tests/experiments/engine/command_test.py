@@ -1,0 +1,191 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The frame of commands, run as its users do, in processes of its own."""
+
+import concurrent.futures
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+
+import pytest
+
+_ROOT = pathlib.Path(__file__).resolve().parents[3]
+_COMMAND = """
+import os
+
+from absl import flags
+import jax
+
+from experiments.engine import command
+
+def define():
+  flags.DEFINE_string('prompt', '', 'Where to start.')
+
+def run(config, workdir):
+  if config.fail == 'value':
+    raise ValueError('corpus.jsonl, line 3:\\n  expected a title')
+  if config.fail == 'file':
+    open('/nonexistent/corpus')
+  if config.fail == 'field':
+    config.no_such_field
+  if config.fail == 'interrupt':
+    raise KeyboardInterrupt
+  if config.fail == 'bug':
+    None.no_such_method()
+  print(workdir, config.size, flags.FLAGS.prompt)
+  print(config.prepare.process_index, config.prepare.process_count)
+
+if __name__ == '__main__':
+  command.allocator.keep_memory = lambda: print('keeps')
+  backend = os.environ.get('TEST_BACKEND')
+  if backend == 'gpu':
+    jax.default_backend = lambda: backend
+  command.main(
+    run,
+    define_flags=define,
+    computes=bool(backend),
+    default_config=os.environ.get('TEST_DEFAULT', ''),
+  )
+"""
+_CONFIG = """
+import ml_collections
+
+def get_config(arg='base'):
+  if arg != 'base':
+    raise ValueError(f'Config argument {arg!r}: expected base.')
+  return ml_collections.ConfigDict({
+    'fail': '',
+    'size': 1,
+    'distributed': False,
+    'prepare': {'process_index': 0, 'process_count': 1},
+  })
+"""
+_CASES = {
+  'good': ['--config.size=3', '--prompt=hello'],
+  'cpu': [],
+  'gpu': [],
+  'value': ['--config.fail=value'],
+  'debug': ['--config.fail=value', '--debug'],
+  'file': ['--config.fail=file'],
+  'field': ['--config.fail=field'],
+  'typo': ['--config.sise=3'],
+  'type': ['--config.size=a'],
+  'default': ['--config.size=3'],
+  'default_typo': ['--config.sise=3'],
+  'interrupt': ['--config.fail=interrupt'],
+  'bug': ['--config.fail=bug'],
+  'stray': ['size=3'],
+  'arg': [],
+  'absent': [],
+  'first': ['--config.distributed=True'],
+  'second': ['--config.distributed=True'],
+}
+_PAIR = ('first', 'second')
+
+
+@pytest.fixture(scope='module')
+def results(tmp_path_factory):
+  folder = tmp_path_factory.mktemp('command')
+  (folder / 'command_x.py').write_text(_COMMAND)
+  (folder / 'config_x.py').write_text(_CONFIG)
+
+  with socket.socket() as free:
+    free.bind(('127.0.0.1', 0))
+    address = f'127.0.0.1:{free.getsockname()[1]}'
+
+  def run(name):
+    config = {'arg': 'config_x.py:large', 'absent': 'no_such_file.py'}
+    environment = os.environ | {'PYTHONPATH': str(_ROOT)}
+    if name in ('cpu', 'gpu'):
+      environment['TEST_BACKEND'] = name
+    if name in _PAIR:
+      environment['JAX_COORDINATOR_ADDRESS'] = address
+      environment['JAX_NUM_PROCESSES'] = '2'
+      environment['JAX_PROCESS_ID'] = str(_PAIR.index(name))
+    named = [f'--config={config.get(name, "config_x.py")}']
+    if name.startswith('default'):
+      environment['TEST_DEFAULT'], named = 'config_x.py', []
+    return subprocess.run(
+      [
+        sys.executable,
+        'command_x.py',
+        *named,
+        '--workdir=W',
+        *_CASES[name],
+      ],
+      cwd=folder,
+      env=environment,
+      capture_output=True,
+      text=True,
+      timeout=60,
+    )
+
+  with concurrent.futures.ThreadPoolExecutor(2) as pool:
+    return dict(zip(_CASES, pool.map(run, _CASES), strict=True))
+
+
+def test_runs(results):
+  assert results['good'].returncode == 0, results['good'].stderr
+  assert results['good'].stdout.split() == ['W', '3', 'hello', '0', '1']
+  assert results['default'].stdout.split() == ['W', '3', '0', '1']
+
+
+def test_processes_find_each_other_and_share_the_preparing(results):
+  for i, name in enumerate(_PAIR):
+    assert results[name].returncode == 0, results[name].stderr
+    assert results[name].stdout.split() == ['W', '1', str(i), '2']
+
+
+@pytest.mark.parametrize(
+  'case, keeps', [('cpu', True), ('gpu', False), ('good', False)]
+)
+def test_memory_is_kept_where_a_model_runs_on_a_cpu(results, case, keeps):
+  assert results[case].returncode == 0, results[case].stderr
+  assert ('keeps' in results[case].stdout.split()) == keeps
+
+
+@pytest.mark.parametrize(
+  'case, line',
+  [
+    ('value', 'error: corpus.jsonl, line 3: expected a title'),
+    ('file', 'error: /nonexistent/corpus: No such file or directory'),
+    ('stray', "error: Unexpected arguments ['size=3']; flags start with --."),
+  ],
+)
+def test_bad_input_is_one_line(results, case, line):
+  assert results[case].returncode == 1
+  assert results[case].stderr.splitlines() == [line]
+
+
+@pytest.mark.parametrize(
+  'case, part',
+  [
+    ('field', 'no_such_field'),
+    ('typo', 'Did you mean "size"'),
+    ('default_typo', 'Did you mean "size"'),
+    ('absent', 'no_such_file.py'),
+    ('arg', "Config argument 'large': expected base."),
+    ('type', '--config.size=a'),
+  ],
+)
+def test_bad_flag_or_field_is_one_line(results, case, part):
+  assert results[case].returncode == 1
+  (line,) = results[case].stderr.splitlines()
+  assert line.startswith('error: ') and part in line
+
+
+def test_debug_shows_the_traceback(results):
+  assert results['debug'].returncode == 1
+  assert 'Traceback' in results['debug'].stderr
+
+
+def test_bug_shows_the_traceback(results):
+  assert results['bug'].returncode == 1
+  assert 'Traceback' in results['bug'].stderr
+
+
+def test_interrupt(results):
+  assert results['interrupt'].returncode == 130
+  assert 'Traceback' not in results['interrupt'].stderr

@@ -1,0 +1,345 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The loop: same on 1 and 8 devices, resumable, stops on NaN."""
+
+import dataclasses
+import json
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from experiments.engine import checkpoints
+from experiments.engine import loop
+from experiments.engine import metric_writer
+from experiments.engine import program as program_lib
+from experiments.engine import tasks
+from tests import xla_flags
+from tests.experiments.engine import toy_task
+
+_ROOT = pathlib.Path(__file__).resolve().parents[3]
+_TIMEOUT_SEC = 100
+_TIMED = (
+  *('steps_per_sec', 'tokens_per_sec', 'model_flops_per_sec'),
+  'data_wait_share',
+)
+
+
+def _rows(workdir):
+  """What must be equal between equal runs: all but the clock."""
+  return [
+    {k: v for k, v in row.items() if k not in _TIMED}
+    for row in metric_writer.read(workdir)
+  ]
+
+
+def _losses(workdir):
+  return [row['loss'] for row in _rows(workdir) if 'loss' in row]
+
+
+def _start(workdir, *arguments):
+  environment = os.environ | {'XLA_FLAGS': xla_flags.FAST}
+  return subprocess.Popen(
+    [sys.executable, toy_task.__file__, str(workdir), *arguments],
+    env=environment | {'PYTHONPATH': str(_ROOT)},
+    stderr=subprocess.PIPE,
+    text=True,
+  )
+
+
+def _train(workdir, evals=None, devices=None, **fields):
+  config = toy_task.get_config(**fields)
+  task = toy_task.make_task(config, evals)
+  return loop.train(task, config, str(workdir), devices=devices)
+
+
+def _params(workdir):
+  return checkpoints.load_params(str(workdir))[0]
+
+
+def _equal(a, b):
+  return jax.tree.all(
+    jax.tree.map(lambda x, y: (np.asarray(x) == np.asarray(y)).all(), a, b)
+  )
+
+
+@pytest.fixture(scope='module')
+def whole(tmp_path_factory):
+  """An uninterrupted run on a 2 x 2 x 2 mesh, with dropout."""
+  workdir = tmp_path_factory.mktemp('whole')
+  seen = []
+
+  def count(params):
+    seen.append(params)
+    return {'num_leaves': float(len(jax.tree.leaves(params)))}
+
+  state = _train(
+    workdir, {'shape': count}, dropout_rate=0.5, ragged=True, profile_steps=2
+  )
+  assert len(seen) == 1
+  return workdir, state
+
+
+def test_writes_what_the_run_was(whole):
+  workdir, state = whole
+  rows = metric_writer.read(workdir)
+  steps = [row['step'] for row in rows if 'loss' in row]
+  assert steps == list(range(1, 9))
+  assert [row['step'] for row in rows if 'valid/loss' in row] == [4, 8]
+  assert [row.get('shape/num_leaves') for row in rows].count(7.0) == 1
+  rates = next(row for row in rows if 'steps_per_sec' in row)
+  assert rates['tokens_per_sec'] == pytest.approx(
+    rates['steps_per_sec'] * 16 * toy_task.LENGTH
+  )
+  assert 'mfu' not in rates  # a CPU has no peak in the table
+  assert json.loads((workdir / 'config.json').read_text())['num_steps'] == 8
+  assert list(workdir.glob('events.out.tfevents.*'))
+  assert list((workdir / 'profile').rglob('*.xplane.pb'))
+  assert int(state.step) == 8
+
+
+def test_finished_run_is_left_alone(whole):
+  workdir, state = whole
+  before = _rows(workdir)
+  again = _train(workdir, dropout_rate=0.5, ragged=True)
+  assert _rows(workdir) == before
+  assert _equal(state.params, again.params)
+
+
+def test_measurements_a_killed_run_owes_are_made(whole, tmp_path):
+  shutil.copytree(whole[0], tmp_path, dirs_exist_ok=True)
+  path = tmp_path / metric_writer.FILE
+  lines = path.read_text().splitlines(keepends=True)
+  assert 'shape/num_leaves' in lines[-1]
+  path.write_text(''.join(lines[:-1]))
+  evals = {'shape': lambda params: {'num_leaves': 7.0}}
+  _train(tmp_path, evals, dropout_rate=0.5, ragged=True)
+  assert _rows(tmp_path) == _rows(whole[0])
+
+
+def test_each_step_has_its_own_randomness():
+  def loss(params, batch, key, train):
+    del batch, train
+    return params**2, {'draw': jax.random.uniform(key)}
+
+  tx = optax.sgd(0.1)
+  state = program_lib.TrainState(
+    np.int32(0), 1.0, tx.init(1.0), jax.random.key(0)
+  )
+  draws = []
+  for _ in range(2):
+    state, metrics = program_lib.train_step(
+      state,
+      np.zeros(4),
+      task=tasks.Task(init=None, loss=loss, dataset=None),
+      tx=tx,
+      schedule=lambda step: 0.1,
+    )
+    draws.append(float(metrics['draw']))
+  assert draws[0] != draws[1]
+  assert float(state.params) == pytest.approx(0.8**2)
+
+
+def test_one_device_equals_eight(whole, tmp_path):
+  _train(
+    tmp_path,
+    devices=jax.devices()[:1],
+    dropout_rate=0.5,
+    ragged=True,
+    mesh={'data': 1, 'fsdp': 1, 'tensor': 1},
+  )
+  one, eight = _rows(tmp_path), _rows(whole[0])
+  eight = [row for row in eight if 'shape/num_leaves' not in row]
+  assert len(one) == len(eight)
+  for a, b in zip(one, eight, strict=True):
+    assert a == pytest.approx(b, abs=5e-6, rel=5e-6)
+
+
+def test_large_parameters_and_moments_are_sharded(whole):
+  _, state = whole
+  for tree in (state.params, state.opt_state[1][0].mu):
+    kernel = tree['Dense_0']['kernel']
+    table = tree['Embed_0']['embedding']
+    assert kernel.sharding.shard_shape(kernel.shape) == (8, 32)
+    assert table.sharding.shard_shape(table.shape) == (16, 8)
+    # Two copies (the data axis) of a quarter each.
+    assert sum(s.data.nbytes for s in kernel.addressable_shards) == (
+      2 * kernel.nbytes
+    )
+
+
+def test_accumulation_equals_the_large_batch(whole, tmp_path):
+  # Dropout differs between microbatches, so this comparison goes without.
+  fields = {'num_steps': 3, 'eval_every': 3, 'ragged': True}
+  for parts, folder in ((1, 'large'), (4, 'parts')):
+    optimizer = {
+      'learning_rate': 1e-2,
+      'warmup_steps': 0,
+      'accumulate_steps': parts,
+    }
+    state = _train(tmp_path / folder, optimizer=optimizer, **fields)
+    assert state.params['Dense_0']['kernel'].dtype == np.float32
+  large, parts = (_rows(tmp_path / f) for f in ('large', 'parts'))
+  for a, b in zip(large, parts, strict=True):
+    assert a == pytest.approx(b, abs=5e-6, rel=5e-6)
+
+
+def test_validation_is_cut_into_microbatches_too():
+  seen = []
+
+  def loss(params, batch, key, train):
+    del key
+    seen.append((len(batch['x']), train))
+    return jnp.sum(params * batch['x']), {'weight': jnp.sum(batch['x'])}
+
+  task = tasks.Task(init=None, loss=loss, dataset=None)
+  batch = {'x': jnp.arange(1.0, 9.0)}
+  metrics = program_lib.eval_step(
+    jnp.float32(1), batch, task=task, accumulate_steps=4
+  )
+  assert set(seen) == {(2, False)}
+  assert metrics['weight'] == 36
+  # Rows 0 and 4 share a microbatch, and so on: the mean of the sums by weight.
+  sums = np.arange(1, 9).reshape(2, 4).sum(axis=0)
+  assert metrics['loss'] == pytest.approx((sums**2).sum() / 36)
+
+
+def test_killed_run_continues_bit_for_bit(whole, tmp_path):
+  process = _start(
+    tmp_path, '--dropout_rate=0.5', '--ragged=True', '--die_at=6'
+  )
+  process.communicate(timeout=_TIMEOUT_SEC)
+  assert process.returncode == -signal.SIGKILL
+  assert max(row['step'] for row in metric_writer.read(tmp_path)) == 6
+  # The save of step 6 ended or not; that of step 3 did.
+  with (tmp_path / metric_writer.FILE).open('a') as file:
+    file.write('{"step": 7, "loss": 9.0}\n{"step": 7, "lo')
+  process = _start(tmp_path, '--dropout_rate=0.5', '--ragged=True')
+  _, errors = process.communicate(timeout=_TIMEOUT_SEC)
+  assert process.returncode == 0, errors
+  rows = [row for row in _rows(whole[0]) if 'shape/num_leaves' not in row]
+  assert _rows(tmp_path) == rows
+  assert _equal(_params(whole[0]), _params(tmp_path))
+
+
+def test_two_processes_match_one(tmp_path):
+  with socket.socket() as free:
+    free.bind(('127.0.0.1', 0))
+    address = f'127.0.0.1:{free.getsockname()[1]}'
+  arguments = ('--num_steps=4', '--eval_every=4', '--ragged=True')
+  pair = [
+    _start(tmp_path, *arguments, f'--coordinator={address}', f'--process={i}')
+    for i in range(2)
+  ]
+  for process in pair:
+    _, errors = process.communicate(timeout=_TIMEOUT_SEC)
+    assert process.returncode == 0, errors
+  _train(tmp_path / 'one', num_steps=4, eval_every=4, ragged=True)
+  two, one = _rows(tmp_path), _rows(tmp_path / 'one')
+  assert [row['step'] for row in two] == [1, 2, 3, 4, 4]
+  for a, b in zip(two, one, strict=True):
+    assert a == pytest.approx(b, abs=5e-6, rel=5e-6)
+
+
+def test_changed_pipeline_is_refused(whole):
+  config = toy_task.get_config(
+    dropout_rate=0.5, ragged=True, batch_size=24, seed=1
+  )
+  expected = 'batch_size: 16 -> 24; pipeline.seed: 0 -> 1'
+  before = (whole[0] / 'config.json').read_text()
+  with pytest.raises(ValueError, match=expected):
+    loop.train(toy_task.make_task(config), config, str(whole[0]))
+  assert (whole[0] / 'config.json').read_text() == before
+
+
+def test_nan_stops_and_keeps_the_last_good_checkpoint(tmp_path):
+  fields = {'num_steps': 8, 'checkpoint_every': 1, 'eval_batches': 0}
+  config = toy_task.get_config(**fields)
+  batches = iter(toy_task.make_task(config).dataset('train'))
+  order = [row for _ in range(4) for row in next(batches)['tokens']]
+  source = toy_task.Counting(256)
+  nan_at = next(
+    i for i in range(256) if (source[i]['tokens'] == order[3 * 16]).all()
+  )
+  with pytest.raises(loop.NotFiniteError, match='step 4: loss nan.*: 3'):
+    _train(tmp_path, nan_at=nan_at, **fields)
+  assert [row['step'] for row in metric_writer.read(tmp_path)] == [1, 2, 3]
+  params, saved = checkpoints.load_params(str(tmp_path))
+  assert saved.step == 3 and saved.config.nan_at == nan_at
+  assert all(np.isfinite(x).all() for x in jax.tree.leaves(params))
+
+
+def test_shapes_that_do_not_fit_are_named(whole, tmp_path):
+  shutil.copytree(whole[0], tmp_path, dirs_exist_ok=True)
+  config = toy_task.get_config(dropout_rate=0.5, ragged=True)
+  program = program_lib.make_program(toy_task.make_task(config), config)
+  params = program.abstract.params
+  params['Dense_0']['kernel'] = jax.ShapeDtypeStruct((16, 8), np.float32)
+  with checkpoints.Checkpoints(
+    str(tmp_path),
+    config={},
+    pipeline=loop._pipeline(toy_task.make_task(config), config),
+  ) as saver:
+    with pytest.raises(ValueError, match=r"'Dense_0'.*\(16, 64\).*\(16, 8\)"):
+      saver.restore(program.abstract, None)
+
+
+def test_empty_validation_split_is_named():
+  config = toy_task.get_config(batch_size=512)
+  with pytest.raises(ValueError, match='no whole batch'):
+    loop.validate(None, None, toy_task.make_task(config), 2)
+
+
+@pytest.mark.parametrize(
+  'name', ['num_steps', 'log_every', 'eval_every', 'checkpoint_every']
+)
+def test_what_happens_every_no_steps_is_refused(tmp_path, name):
+  with pytest.raises(ValueError, match=f'{name}=0: expected at least 1'):
+    _train(tmp_path, **{name: 0})
+
+
+class Companion:
+  """Counts the steps that it was told of."""
+
+  told = 0
+
+  def start(self, step, params, saved):
+    assert (step, saved) == (0, '') and params
+
+  def after_step(self, step, params):
+    assert step == self.told + 1 and params
+    self.told = step
+
+  def metrics(self, step, batch):
+    assert batch
+    return {'told': float(self.told), 'asked': float(step)}
+
+  def version_to_save(self):
+    return f'version {self.told}'
+
+  def close(self):
+    self.told = None
+
+
+def test_a_companion_measures_what_the_step_made_of_it(tmp_path):
+  """Else what it built after the last step would be told to nobody."""
+  companion = Companion()
+  config = toy_task.get_config(log_every=1)
+  task = dataclasses.replace(toy_task.make_task(config), companion=companion)
+  loop.train(task, config, str(tmp_path))
+  rows = [row for row in _rows(tmp_path) if 'told' in row]
+  assert len(rows) == config.num_steps
+  for row in rows:
+    assert row['told'] == row['asked'] == row['step']
+  assert companion.told is None
+  saved = checkpoints.find(str(tmp_path))
+  assert saved.step == config.num_steps

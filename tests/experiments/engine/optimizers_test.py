@@ -1,0 +1,329 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Schedules, decay masks, both Adams against numpy, accumulation."""
+
+import dataclasses
+
+from flax import linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from experiments.engine import optimizers
+from experiments.engine import sharding
+from retrieval.nn import bert
+
+_CONFIG = optimizers.OptimizerConfig(
+  learning_rate=2e-4, warmup_steps=750, final_fraction=0.1
+)
+_BERT = optimizers.OptimizerConfig(
+  name='bert_adam',
+  schedule='linear',
+  decay_mask='bert',
+  learning_rate=1e-3,
+  warmup_steps=4,
+  weight_decay=0.01,
+  b1=0.9,
+  b2=0.999,
+  eps=1e-6,
+)
+# What BERT's optimizer did in ten steps of a run of 20 (REALM's oracle).
+_BERT_RATES = [
+  0,
+  2.5e-4,
+  5e-4,
+  7.5e-4,
+  8e-4,
+  7.5e-4,
+  7e-4,
+  6.5e-4,
+  6e-4,
+  5.5e-4,
+]
+
+
+@pytest.mark.parametrize(
+  'step, expected',
+  [
+    (0, 1e-7),
+    (375, (1e-7 + 2e-4) / 2),
+    (750, 2e-4),
+    (750 + 5000, (2e-4 + 2e-5) / 2),
+    (750 + 2500, 2e-5 + (2e-4 - 2e-5) * (1 + np.cos(np.pi / 4)) / 2),
+    (10_750, 2e-5),
+  ],
+)
+def test_schedule(step, expected):
+  schedule = optimizers.learning_rate_schedule(_CONFIG, num_steps=10_750)
+  assert float(schedule(step)) == pytest.approx(expected, rel=1e-5, abs=2e-10)
+
+
+@pytest.mark.parametrize('traced', [False, True])
+def test_linear_schedule_is_berts(traced):
+  schedule = optimizers.learning_rate_schedule(_BERT, num_steps=20)
+  schedule = jax.jit(schedule) if traced else schedule
+  rates = [float(schedule(step)) for step in range(10)]
+  np.testing.assert_allclose(rates, _BERT_RATES, rtol=1e-6)
+  assert rates[0] == 0
+  assert float(schedule(20)) == float(schedule(30)) == 0
+
+
+def test_linear_schedule_without_warmup():
+  config = dataclasses.replace(_BERT, warmup_steps=0)
+  schedule = optimizers.learning_rate_schedule(config, num_steps=4)
+  rates = [float(schedule(step)) for step in range(5)]
+  np.testing.assert_allclose(rates, [1e-3, 7.5e-4, 5e-4, 2.5e-4, 0], atol=1e-10)
+
+
+@pytest.mark.parametrize(
+  'num_steps, expected',
+  [
+    (200_000, 10_000),
+    (100_000, 10_000),
+    (50_009, 5000),
+    (1000, 100),
+    (300, 100),
+    (200, 100),
+    (100, 50),
+    (3, 1),
+    (1, 0),
+  ],
+)
+@pytest.mark.parametrize('schedule', ['linear', 'cosine'])
+def test_warmup_of_a_tenth(num_steps, expected, schedule):
+  config = dataclasses.replace(_BERT, warmup_steps=-1, schedule=schedule)
+  assert optimizers.warmup_steps(config, num_steps) == expected
+  rate = optimizers.learning_rate_schedule(config, num_steps)
+  top = max(float(rate(step)) for step in range(expected, expected + 2))
+  decayed = 1 - expected / num_steps if schedule == 'linear' else 1
+  assert top == pytest.approx(1e-3 * decayed, rel=1e-5)
+
+
+def test_warmup_longer_than_the_run():
+  with pytest.raises(ValueError, match='warmup_steps=750.*num_steps=500'):
+    optimizers.learning_rate_schedule(_CONFIG, num_steps=500)
+
+
+@pytest.mark.parametrize(
+  'fields, match',
+  [
+    ({'lerning_rate': 1.0}, 'lerning_rate'),
+    ({'accumulate_steps': 0}, 'accumulate_steps=0'),
+    ({'learning_rate': 0.0}, 'learning_rate > 0'),
+    ({'warmup_steps': -2}, 'warmup_steps >= 0'),
+    ({'name': 'adam'}, "name='adam'; known.*adamw.*bert_adam"),
+    ({'schedule': 'step'}, "schedule='step'; known.*cosine.*linear"),
+    ({'decay_mask': 'all'}, "decay_mask='all'; known.*bert.*matrices"),
+  ],
+)
+def test_bad_fields(fields, match):
+  with pytest.raises(ValueError, match=match):
+    optimizers.make_config(fields)
+
+
+def test_one_step_equals_adamw_by_hand():
+  config = dataclasses.replace(
+    _CONFIG,
+    learning_rate=0.1,
+    warmup_steps=0,
+    weight_decay=0.5,
+    clip_norm=1.0,
+  )
+  rng = np.random.default_rng(0)
+  params = {
+    'kernel': rng.standard_normal((3, 2), np.float32),
+    'bias': rng.standard_normal(2, np.float32),
+  }
+  grads = {
+    'kernel': rng.standard_normal((3, 2), np.float32),
+    'bias': rng.standard_normal(2, np.float32),
+  }
+  tx = optimizers.make_optimizer(config, num_steps=10)
+  updates, _ = tx.update(grads, tx.init(params), params)
+  norm = np.sqrt(sum((g**2).sum() for g in grads.values()))
+  assert norm > 1
+  for name, decay in (('kernel', 0.5), ('bias', 0.0)):
+    g = grads[name] / norm
+    # After one step the corrected moments are g and g^2.
+    expected = -0.1 * (g / (np.abs(g) + 1e-8) + decay * params[name])
+    np.testing.assert_allclose(updates[name], expected, rtol=1e-5, atol=1e-7)
+
+
+def test_mask_leaves_norms_and_biases():
+  params = {'w': jnp.ones((2, 2)), 'b': jnp.ones(2), 'scale': jnp.ones(())}
+  mask = optimizers.decay_mask(params)
+  assert mask == {'w': True, 'b': False, 'scale': False}
+
+
+def _random_tree(rng, scale=1.0):
+  shapes = {
+    'embedder': {'word': (5, 3), 'norm': {'scale': (3,), 'bias': (3,)}},
+    'dense': {'kernel': (3, 2), 'bias': (2,)},
+    'vector': (4,),
+  }
+  return jax.tree.map(
+    lambda shape: scale * rng.standard_normal(shape),
+    shapes,
+    is_leaf=lambda x: isinstance(x, tuple),
+  )
+
+
+def _bert_reference(params, grads, rates, clip_norm):
+  """BERT's update, one parameter at a time, in float64."""
+  decay = {
+    ('embedder', 'word'): 0.01,
+    ('dense', 'kernel'): 0.01,
+    ('vector',): 0.01,
+  }
+
+  def flat(tree):
+    pairs = jax.tree_util.tree_leaves_with_path(tree)
+    return {tuple(k.key for k in path): x for path, x in pairs}
+
+  params = flat(params)
+  m = {name: np.zeros_like(x) for name, x in params.items()}
+  v = {name: np.zeros_like(x) for name, x in params.items()}
+  for tree, rate in zip(grads, rates, strict=True):
+    g = flat(tree)
+    norm = np.sqrt(sum((x**2).sum() for x in g.values()))
+    for name in params:
+      clipped = g[name] * min(1.0, clip_norm / norm)
+      m[name] = 0.9 * m[name] + 0.1 * clipped
+      v[name] = 0.999 * v[name] + 0.001 * clipped**2
+      update = m[name] / (np.sqrt(v[name]) + 1e-6)
+      update += decay.get(name, 0.0) * params[name]
+      params[name] = params[name] - rate * update
+  return params
+
+
+@pytest.mark.parametrize('scale', [0.01, 1.0])
+def test_ten_steps_of_berts_adam(scale):
+  rng = np.random.default_rng(0)
+  params = _random_tree(rng)
+  # Every other gradient is far below the clipping norm where the scale is small.
+  grads = [_random_tree(rng, scale * (1 + 9 * (i % 2))) for i in range(10)]
+  expected = _bert_reference(params, grads, _BERT_RATES, clip_norm=1.0)
+  tx = optimizers.make_optimizer(_BERT, num_steps=20)
+
+  def single(tree):
+    return jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), tree)
+
+  found = single(params)
+  state = tx.init(found)
+  for tree in grads:
+    updates, state = tx.update(single(tree), state, found)
+    found = jax.tree.map(jnp.add, found, updates)
+  for path, x in jax.tree_util.tree_leaves_with_path(found):
+    name = tuple(k.key for k in path)
+    np.testing.assert_allclose(x, expected[name], rtol=2e-6, atol=2e-6)
+
+
+def test_first_update_is_not_bias_corrected():
+  tx = optimizers.scale_by_uncorrected_adam(0.9, 0.999, 1e-6)
+  updates, _ = tx.update({'w': jnp.ones(2)}, tx.init({'w': jnp.zeros(2)}))
+  np.testing.assert_allclose(updates['w'], 0.1 / np.sqrt(0.001), rtol=1e-4)
+
+
+def test_berts_mask():
+  config = bert.BertConfig(
+    vocab_size=8, d_model=4, d_ff=4, num_heads=1, num_layers=1, max_length=4
+  )
+  model = bert.BertForMaskedLm(config)
+  ids = jnp.ones((1, 4), jnp.int32)
+  boxed = jax.eval_shape(
+    lambda key: model.init(key, ids, ids > 0), jax.random.key(0)
+  )
+  for params in (boxed['params'], sharding.unbox(boxed['params'])):
+    mask = optimizers.bert_decay_mask(params)
+    leaves = jax.tree_util.tree_leaves_with_path(nn.unbox(mask))
+    kept = {
+      '/'.join(str(k.key) for k in path if hasattr(k, 'key'))
+      for path, decays in leaves
+      if not decays
+    }
+    assert {name.rsplit('/')[-1] for name in kept} == {'bias', 'scale'}
+    decayed = {
+      k.key for path, x in leaves if x for k in path if hasattr(k, 'key')
+    }
+    assert {'kernel', 'embedding', 'word', 'position', 'pooler'} <= decayed
+    assert 'norm' not in decayed and 'bias' not in decayed
+    assert 'mlm_head/bias' in kept
+
+
+def test_masks_differ_in_bare_vectors():
+  params = {
+    'w': jnp.ones((2, 2)),
+    'relative_norm': jnp.ones((2, 2)),
+    'v': jnp.ones(2),
+  }
+  assert optimizers.bert_decay_mask(params) == {
+    'w': True,
+    'relative_norm': False,
+    'v': True,
+  }
+
+
+@pytest.mark.parametrize('weighted', [False, True])
+def test_accumulation(weighted):
+  rng = np.random.default_rng(0)
+  batch = {
+    'x': rng.standard_normal((8, 4), np.float32),
+    'weight': rng.integers(1, 5, 8).astype(np.float32),
+  }
+  params = {'w': rng.standard_normal(4, np.float32)}
+
+  def loss(params, batch, key):
+    del key
+    weight = batch['weight'] if weighted else jnp.ones_like(batch['weight'])
+    values = (batch['x'] @ params['w']) ** 2
+    metrics = {'second': (values * weight).sum() / weight.sum() * 2}
+    if weighted:
+      metrics['weight'] = weight.sum()
+    return (values * weight).sum() / weight.sum(), metrics
+
+  key = jax.random.key(0)
+  whole, grads = optimizers.value_and_grad(loss, params, batch, key)
+  parts, summed = optimizers.value_and_grad(loss, params, batch, key, 4)
+  np.testing.assert_allclose(grads['w'], summed['w'], rtol=1e-6)
+  assert float(whole['loss']) == pytest.approx(float(parts['loss']), rel=1e-6)
+  assert float(parts['second']) == pytest.approx(
+    2 * float(whole['loss']), rel=1e-6
+  )
+  if weighted:
+    assert float(parts['weight']) == batch['weight'].sum()
+
+
+def test_microbatches_have_their_own_randomness():
+  def loss(params, batch, key):
+    return params * jax.random.uniform(key), {'key': jax.random.uniform(key)}
+
+  key = jax.random.key(0)
+  found, _ = optimizers.value_and_grad(loss, 1.0, np.zeros((4, 1)), key, 2)
+  draws = [jax.random.uniform(jax.random.fold_in(key, i)) for i in range(2)]
+  assert draws[0] != draws[1]
+  assert float(found['key']) == pytest.approx(float(sum(draws) / 2))
+
+
+def test_parts_of_the_model_have_learning_rates_of_their_own():
+  config = optimizers.OptimizerConfig(
+    warmup_steps=0, part_scales={'embedder': 0.25}
+  )
+  plain = dataclasses.replace(config, part_scales={})
+  params = {name: {'w': jnp.ones((2, 2))} for name in ('embedder', 'encoder')}
+  grads = jax.tree.map(lambda x: x * 0.1, params)
+  found = []
+  for one in (config, plain):
+    tx = optimizers.make_optimizer(one, 10)
+    found.append(tx.update(grads, tx.init(params), params)[0])
+  scaled, whole = found
+  np.testing.assert_allclose(
+    scaled['embedder']['w'], 0.25 * whole['embedder']['w'], rtol=1e-6
+  )
+  np.testing.assert_array_equal(scaled['encoder']['w'], whole['encoder']['w'])
+  other = dataclasses.replace(config, part_scales={'reader': 0.5})
+  tx = optimizers.make_optimizer(other, 10)
+  with pytest.raises(
+    ValueError, match="\\['reader'\\]; the model has the parts"
+  ):
+    tx.update(grads, tx.init(params), params)

@@ -1,0 +1,107 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The mesh, the rule table and what they make of parameters and batches."""
+
+import logging
+
+from flax import linen as nn
+import jax
+import jax.numpy as jnp
+from jax.sharding import AxisType
+from jax.sharding import PartitionSpec as P
+import numpy as np
+import pytest
+
+from experiments.engine import sharding
+from retrieval.nn import partitioning
+
+
+def _boxed(names, shape):
+  init = nn.with_logical_partitioning(nn.initializers.zeros, names)
+  return jax.eval_shape(lambda: {'w': init(jax.random.key(0), shape)})
+
+
+def test_mesh_is_auto_and_fills():
+  mesh = sharding.make_mesh(data=-1, fsdp=2, tensor=2)
+  assert dict(mesh.shape) == {'data': 2, 'fsdp': 2, 'tensor': 2}
+  assert mesh.axis_types == (AxisType.Auto,) * 3
+
+
+@pytest.mark.parametrize(
+  'sizes', [(3, 1, 1), (-1, 3, 1), (-1, -1, 1), (0, 1, 1), (16, 1, 1)]
+)
+def test_mesh_that_does_not_fit(sizes):
+  with pytest.raises(ValueError, match=r'mesh\(data='):
+    sharding.make_mesh(*sizes)
+
+
+def test_every_logical_axis_has_a_rule():
+  assert set(sharding.RULES) == partitioning.AXES
+
+
+@pytest.mark.parametrize(
+  'names, spec',
+  [
+    (('batch', 'length', 'embed'), P(('data', 'fsdp'), None, None)),
+    (('embed', 'mlp'), P('fsdp', 'tensor')),
+    (('vocab', 'embed'), P('tensor', 'fsdp')),
+    (('heads', 'mlp'), P('tensor', None)),
+  ],
+)
+def test_rules(names, spec):
+  assert nn.logical_to_mesh_axes(names, sharding.make_rules()) == spec
+
+
+def test_rules_can_be_overridden():
+  rules = sharding.make_rules({'embed': '', 'vocab': ['fsdp', 'tensor']})
+  spec = nn.logical_to_mesh_axes(('vocab', 'embed'), rules)
+  assert spec == P(('fsdp', 'tensor'), None)
+
+
+@pytest.mark.parametrize(
+  'overrides, match',
+  [({'embde': 'fsdp'}, "'embde'"), ({'embed': 'model'}, "'model'")],
+)
+def test_bad_override(overrides, match):
+  with pytest.raises(ValueError, match=match):
+    sharding.make_rules(overrides)
+
+
+def test_axis_without_a_rule_raises():
+  mesh = sharding.make_mesh(1, 4, 2)
+  with pytest.raises(ValueError, match=r"\['w'\].*'layers'"):
+    sharding.tree_shardings(_boxed(('layers', 'embed'), (2, 4)), mesh)
+  with jax.set_mesh(mesh), nn.logical_axis_rules(sharding.make_rules()):
+    with pytest.raises(ValueError, match='layers'):
+      jax.jit(lambda x: partitioning.constrain(x, 'layers'))(np.zeros(4))
+
+
+def test_dimension_that_does_not_divide_is_replicated_and_named(caplog):
+  mesh = sharding.make_mesh(1, 4, 2)
+  with caplog.at_level(logging.WARNING, logger='absl'):
+    found = sharding.tree_shardings(_boxed(('embed', 'mlp'), (6, 4)), mesh)
+  assert found['w'].spec == P(None, 'tensor')
+  assert "['w']: dimension 0 (embed) of size 6" in caplog.text
+
+
+def test_unboxed_parameters_are_replicated():
+  mesh = sharding.make_mesh(1, 4, 2)
+  abstract = {'b': jax.ShapeDtypeStruct((8,), jnp.float32)}
+  assert sharding.tree_shardings(abstract, mesh)['b'].spec == P()
+
+
+@pytest.mark.parametrize('batch_size, parts', [(12, 1), (8, 2)])
+def test_batch_that_does_not_divide(batch_size, parts):
+  mesh = sharding.make_mesh(2, 4, 1)
+  with pytest.raises(ValueError, match=f'batch_size={batch_size}'):
+    sharding.batch_sharding(mesh, batch_size, parts)
+
+
+def test_global_batch_splits_rows():
+  rows = sharding.batch_sharding(sharding.make_mesh(2, 2, 2), 8)
+  x = np.arange(24).reshape(8, 3)
+  found = sharding.global_batch({'x': x}, rows)['x']
+  np.testing.assert_array_equal(found, x)
+  assert found.addressable_shards[0].data.shape == (2, 3)
+  with pytest.raises(ValueError, match=r"\['x'\].*\(7, 3\)"):
+    sharding.global_batch({'x': x[:7]}, rows)

@@ -1,0 +1,52 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""A run of a tiny RETRO on the data of tests.retro_jax.tiny_data, not trained."""
+
+import json
+import pathlib
+
+import jax
+import jax.numpy as jnp
+
+from configs import retro_pretrain_quickstart
+from experiments.engine import checkpoints
+from experiments.engine import program
+from experiments.engine import sharding
+from experiments.retro import data as retro_data
+from experiments.retro import task as retro_task
+from tests.retro_jax.data import tiny_data
+
+
+def make_run(
+  workdir: pathlib.Path, root: pathlib.Path, arg: str = 'test', **model
+) -> pathlib.Path:
+  """Saves step 1 of a run, with parameters at random.
+
+  Args:
+    workdir: of the run.
+    root: data folder, see `tiny_data.make`.
+    arg: 'test' for a RETRO, 'twin_test' for its twin.
+    **model: fields of config.model.
+
+  Returns:
+    The workdir.
+  """
+  config = retro_pretrain_quickstart.get_config(arg)
+  config.data_dir = str(root)
+  config.model.update(
+    {'chunk_length': tiny_data.M, 'neighbor_length': tiny_data.R} | model
+  )
+  task = retro_task.make_task(config, retro_data.DataFolder(root))
+  key = jax.random.key(0)
+  params = jax.jit(lambda key: sharding.unbox(task.init(key)))(key)
+  batches = iter(task.dataset('train'))
+  with checkpoints.Checkpoints(
+    str(workdir),
+    config=json.loads(config.to_json()),
+    pipeline={},
+    index_version=task.index_version,
+    fingerprints=task.fingerprints,
+  ) as saver:
+    saver.save(1, program.TrainState(jnp.int32(1), params, {}, key), batches)
+  batches.close()
+  return workdir

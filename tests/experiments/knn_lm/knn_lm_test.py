@@ -1,0 +1,392 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The commands of kNN-LM on a tiny model and data folder."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from experiments.engine import stages
+from experiments.knn_lm import build as knn_lm_build
+from experiments.knn_lm import evaluate as knn_lm_evaluate
+from experiments.knn_lm import look_up as knn_lm_lookup
+from experiments.knn_lm import task as knn_lm_task
+from experiments.retro import data as retro_data
+from experiments.retro import evaluate as retro_evaluate
+from experiments.retro import task as retro_task
+from retrieval.index import key_values
+from retrieval.store import store
+from retrieval.text import chunks as chunks_lib
+from retro_jax.data import windows as windows_lib
+from retro_jax.evaluation import knn_lm
+from tests.experiments.knn_lm import tiny_knn_lm
+from tests.retrieval.store import tiny_stores
+from tests.retro_jax.data import tiny_data
+
+
+@pytest.fixture(scope='module')
+def root(tmp_path_factory):
+  return tiny_data.make(tmp_path_factory.mktemp('data'))
+
+
+@pytest.fixture
+def runs(root, monkeypatch):
+  """Makes 'retro', 'twin' and 'other' loadable, from `runs['root']`."""
+  where = {'root': root}
+
+  def load(workdir, data_dir='', **unused_placement):
+    name = str(workdir).split('/')[-1]
+    return tiny_knn_lm.trained(
+      where['root'], name != 'retro', seed=int(name == 'other')
+    )
+
+  monkeypatch.setattr(retro_task, 'load', load)
+  monkeypatch.setattr(knn_lm_lookup, 'TOKENS_PER_SHARD', 60)
+  monkeypatch.setattr(stages, '_POLL_SEC', 0)
+  return where
+
+
+@pytest.fixture(scope='module')
+def built(root, tmp_path_factory):
+  """A datastore of the twin, with its index."""
+  folder = tmp_path_factory.mktemp('built')
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(
+      retro_task, 'load', lambda *_, **__: tiny_knn_lm.trained(root)
+    )
+    knn_lm_build.run(tiny_knn_lm.config(), str(folder))
+  return folder
+
+
+@pytest.fixture
+def workdir(built, tmp_path):
+  shutil.copytree(built, tmp_path / 'twin')
+  return tmp_path / 'twin'
+
+
+def _read(workdir):
+  found = json.loads((workdir / 'knn_lm.json').read_text())
+  return found, {row['name']: row for row in found['rows']}
+
+
+def test_the_datastore_is_every_training_token(root, built):
+  folder = knn_lm_task.Folder.of(built)
+  pairs = key_values.KeyValueStore(folder.datastore)
+  chunks = retro_data.DataFolder(root).chunks('train')
+  documents = windows_lib.find_documents(chunks)
+  want = [chunks.tokens.document(int(i))[1:] for i in documents.index]
+  np.testing.assert_array_equal(pairs.values[:], np.concatenate(want))
+  assert pairs.store.num_shards > 3
+  assert pairs.keys.dtype == np.float16 and pairs.keys.shape[1] == 12
+  assert isinstance(pairs.keys.shard(0), np.memmap)
+  assert folder.open_index(pairs).searcher.num_vectors == len(pairs)
+
+
+def test_the_table_reports_what_was_not_tuned_on(root, runs, workdir, capsys):
+  config = tiny_knn_lm.config(retro_workdir='retro')
+  knn_lm_evaluate.run(config, str(workdir))
+  found, rows = _read(workdir)
+  assert list(rows) == [
+    *('model alone', 'kNN-LM', 'kNN-LM, k=1', 'kNN-LM, k=4', 'kNN-LM, k=16'),
+    *("kNN-LM, paper's", 'RETRO, k=2', 'RETRO off'),
+  ]
+  number = len(
+    windows_lib.find_documents(
+      tiny_knn_lm.trained(root).data.chunks('valid')
+    ).index
+  )
+  for row in rows.values():
+    assert row['documents'] == number - len(found['tuned_on']) > 0
+    assert row['tokens'] == rows['model alone']['tokens'] > 0
+    if row['name'] != 'model alone':
+      difference = row['bits_per_byte'] - rows['model alone']['bits_per_byte']
+      assert row['minus_alone']['mean'] == pytest.approx(difference)
+  papers = rows["kNN-LM, paper's"]
+  assert (papers['lambda'], papers['alpha'], papers['k']) == (
+    *(0.118, pytest.approx(0.00785), 16),
+  )
+  # What is chosen serves the tuned documents best, and 0 is the model alone.
+  best = min(found['sweep'], key=lambda x: x['tuned_on'])
+  for name in ('k', 'temperature', 'lambda'):
+    assert rows['kNN-LM'][name] == best[name]
+  assert rows['kNN-LM']['bits_per_byte'] == pytest.approx(best['reported'])
+  alone = {x['reported'] for x in found['sweep'] if x['lambda'] == 0}
+  assert alone == {rows['model alone']['bits_per_byte']}
+  assert len(found['sweep']) == 3 * 2 * 3
+  shares = list(found['target_found'].values())
+  assert shares == sorted(shares) and 0 < shares[0] < shares[-1] <= 1
+  printed = capsys.readouterr().out
+  assert not [name for name in rows if f' {name} ' not in printed], printed
+
+
+def test_alone_equals_the_evaluation_and_rows_a_slow_search(
+  root, runs, workdir
+):
+  """Everything reported, one setting, against all pairs of query and key."""
+  setting = {'ks': (4,), 'temperatures': (10.0,), 'lambdas': (0.3,)}
+  config = tiny_knn_lm.config(tune_share=0.0, **setting)
+  knn_lm_evaluate.run(config, str(workdir))
+  _, rows = _read(workdir)
+  (twin,) = retro_evaluate.evaluate_trained(tiny_knn_lm.trained(root), config)
+  twin = twin.evaluation.summary()
+  for name in ('bits_per_byte', 'word_perplexity', 'documents', 'bytes'):
+    assert rows['model alone'][name] == pytest.approx(twin[name], rel=1e-6)
+  pairs = key_values.KeyValueStore(knn_lm_task.Folder.of(workdir).datastore)
+  keys = np.asarray(pairs.keys[:], np.float64)
+  trained = tiny_knn_lm.trained(root)
+  reader = retro_task.chunk_reader(trained.config, trained.data, 'valid', 0)
+  documents = windows_lib.find_documents(reader.stores.chunks)
+  with knn_lm_task.features(trained, config, 8) as features:
+    tokens = knn_lm.read_tokens(
+      features, reader, documents, sequence_chunks=4, batch_size=8
+    )
+  total = 0.0
+  for key, target, nats in zip(
+    tokens.keys, tokens.targets, tokens.nats, strict=True
+  ):
+    distances = ((keys - key) ** 2).sum(1)
+    near = np.argsort(distances, kind='stable')[:4]
+    weights = np.exp(-distances[near] / 10)
+    share = weights[pairs.values[near] == target].sum() / weights.sum()
+    total -= np.log(0.3 * share + 0.7 * np.exp(-np.float64(nats)))
+  assert rows['kNN-LM']['nats'] == pytest.approx(total, rel=1e-5)
+  assert rows['kNN-LM']['nats'] != pytest.approx(twin['nats'], rel=1e-3)
+
+
+def test_split_and_overlap_hold_for_every_row(root, runs, workdir, tmp_path):
+  data = tiny_knn_lm.add_evaluation_set(root, tmp_path / 'data', 0.2)
+  assert data.splits == ['all', 'some', 'train', 'valid']
+  runs['root'] = data.root
+  config = tiny_knn_lm.config(
+    **{'ks': (4,), 'temperatures': (10.0,), 'lambdas': (0.3,)},
+    retro_workdir='retro',
+    tune_share=0.0,
+  )
+  config.evaluate.update({'split': 'some', 'overlap': 0.75})
+  config.evaluate.num_neighbors = (1,)
+  knn_lm_evaluate.run(config, str(workdir))
+  found, rows = _read(workdir)
+  some, valid = (
+    windows_lib.find_documents(data.chunks(split))
+    for split in ('some', 'valid')
+  )
+  assert 0 < len(some.index) < len(valid.index)
+  assert some.count.max() > 4  # there are several windows
+  assert {row['documents'] for row in rows.values()} == {len(some.index)}
+  (twin,) = retro_evaluate.evaluate_trained(
+    tiny_knn_lm.trained(data.root), config
+  )
+  nats = twin.evaluation.summary()['nats']
+  assert rows['model alone']['nats'] == pytest.approx(nats, rel=1e-6)
+  assert found['evaluate']['split'] == 'some'
+
+
+def test_a_build_leaves_out_the_evaluation_set(root, runs, workdir, tmp_path):
+  data = tiny_knn_lm.add_evaluation_set(root, tmp_path / 'data', 0.6)
+  runs['root'] = data.root
+  config = tiny_knn_lm.config(model_workdir='twin')
+  config.evaluate.split = 'some'
+  train, some = (
+    windows_lib.find_documents(data.chunks(split)).index
+    for split in ('train', 'some')
+  )
+  both = np.intersect1d(train, some)
+  with pytest.raises(ValueError, match=f'{len(both)} of the {len(some)} docum'):
+    knn_lm_evaluate.run(config, str(workdir))
+  config.prepare.stages = 'datastore'
+  knn_lm_build.run(config, str(tmp_path))
+  folder = knn_lm_task.Folder.of(tmp_path)
+  pairs = key_values.KeyValueStore(folder.datastore)
+  assert pairs.num_documents == len(train) - len(both) > 0
+  pairs.check_without(data.tokens, some)
+  # One that does not stand is no reason not to build.
+  trained = tiny_knn_lm.trained(data.root)
+  config.evaluate.split = 'none'
+  assert knn_lm_build.held_out_splits(trained, config) == ('valid',)
+
+
+def test_a_target_is_not_found_where_there_is_no_neighbor(root, tmp_path):
+  fields = {
+    'nats': np.ones(3, np.float32),
+    'targets': np.array([0, 0, 5], np.int32),
+    'document': np.zeros(3, np.int64),
+    'distances': np.array([[1, np.inf]] * 3, np.float32),
+    'values': np.array([[7, 0], [0, 0], [5, 0]], np.uint16),
+  }
+  writer = store.StoreWriter(tmp_path / 'found', 'token-neighbors', {})
+  writer.write(0, fields)
+  writer.publish(1)
+  chunks = retro_data.DataFolder(root).chunks('valid')
+  swept = knn_lm_evaluate.sweep(
+    store.Store.open(tmp_path / 'found', 'token-neighbors'),
+    knn_lm_evaluate.make_grids(tiny_knn_lm.config(ks=(1, 2)).knn_lm),
+    chunks,
+    windows_lib.find_documents(chunks, 1),
+  )
+  assert swept.found == {1: pytest.approx(2 / 3), 2: pytest.approx(2 / 3)}
+
+
+def _hashes(workdir):
+  return tiny_stores.file_hashes(knn_lm_task.Folder.of(workdir).datastore)
+
+
+def test_a_killed_build_and_lookup_end_with_the_same_bytes(
+  runs, built, workdir, tmp_path, monkeypatch
+):
+  read, calls = knn_lm.read_tokens, []
+
+  def killed(*args, **kwargs):
+    calls.append(1)
+    if len(calls) in (3, 9):
+      raise KeyboardInterrupt
+    return read(*args, **kwargs)
+
+  config = tiny_knn_lm.config(model_workdir='twin')
+  config.prepare.stages = 'datastore'
+  knn_lm_evaluate.run(tiny_knn_lm.config(), str(workdir))
+  monkeypatch.setattr(knn_lm, 'read_tokens', killed)
+  with pytest.raises(KeyboardInterrupt):
+    knn_lm_build.run(config, str(tmp_path))
+  whole = len(list((tmp_path / 'knn_lm').glob('datastore.partial-*/shard-*')))
+  assert whole == 2
+  with pytest.raises(KeyboardInterrupt):
+    knn_lm_build.run(config, str(tmp_path))
+  knn_lm_build.run(config, str(tmp_path))
+  assert _hashes(tmp_path) == _hashes(built)
+  before, _ = _read(workdir)
+  # Nothing is looked up again.
+  knn_lm_evaluate.run(tiny_knn_lm.config(), str(workdir))
+  assert _read(workdir)[0] == before
+
+
+def test_two_processes_build_and_look_up_as_one(
+  runs, built, workdir, tmp_path, monkeypatch
+):
+  """The second one works first, and then waits for the other one's share."""
+
+  def share(index):
+    config = tiny_knn_lm.config(model_workdir='twin')
+    config.prepare.update({'process_index': index, 'process_count': 2})
+    return config
+
+  def together(run, folder):
+    waited = []
+
+    def sleep(sec):
+      waited.append(sec)
+      assert len(waited) == 1
+      run(share(0), str(folder))
+
+    monkeypatch.setattr(stages.time, 'sleep', sleep)
+    run(share(1), str(folder))
+    assert waited
+
+  together(knn_lm_build.run, tmp_path)
+  assert _hashes(tmp_path) == _hashes(built)
+  together(knn_lm_evaluate.run, tmp_path)
+  knn_lm_evaluate.run(tiny_knn_lm.config(), str(workdir))
+  assert _read(tmp_path)[0]['rows'] == _read(workdir)[0]['rows']
+
+
+@pytest.fixture
+def overlapping(root, tmp_path):
+  """The same documents, of which another share is held out."""
+  folder = tmp_path / 'overlapping'
+  shutil.copytree(root, folder)
+  shutil.rmtree(folder / 'chunks-valid')
+  data = retro_data.DataFolder(folder)
+  chunks_lib.build_chunk_store(
+    folder / 'chunks-valid',
+    data.tokens,
+    chunk_length=tiny_data.M,
+    split='valid',
+    valid_fraction=0.6,
+  )
+  return data
+
+
+def test_an_evaluated_document_in_the_datastore_is_refused(
+  overlapping, runs, workdir, tmp_path
+):
+  trained = tiny_knn_lm.trained(overlapping.root)
+  train, valid = (
+    windows_lib.find_documents(trained.data.chunks(split)).index
+    for split in ('train', 'valid')
+  )
+  both = np.intersect1d(train, valid)
+  assert 0 < len(both) < len(train)
+  runs['root'] = overlapping.root
+  found = f'holds {len(both)} of the {len(valid)} documents.*one is .d'
+  with pytest.raises(ValueError, match=found) as error:
+    knn_lm_evaluate.run(tiny_knn_lm.config(), str(workdir))
+  assert '\n' not in str(error.value)
+  # One built beside them leaves them out.
+  config = tiny_knn_lm.config(model_workdir='twin')
+  knn_lm_build.run(config, str(tmp_path))
+  pairs = key_values.KeyValueStore(knn_lm_task.Folder.of(tmp_path).datastore)
+  assert pairs.num_documents == len(train) - len(both)
+  knn_lm_evaluate.run(config, str(tmp_path))
+
+
+def test_keys_made_while_retrieving(root, runs, built, tmp_path):
+  config = tiny_knn_lm.config(model_workdir='retro', retrieval=True)
+  config.knn_lm.max_documents = 5
+  knn_lm_build.run(config, str(tmp_path))
+  knn_lm_evaluate.run(config, str(tmp_path))
+  found, rows = _read(tmp_path)
+  assert found['datastore']['documents'] == 5
+  config.evaluate.num_neighbors = (2,)
+  on = retro_evaluate.evaluate_trained(
+    tiny_knn_lm.trained(root, twin=False), config
+  )[0]
+  index = windows_lib.find_documents(
+    tiny_knn_lm.trained(root).data.chunks('valid')
+  ).index
+  kept = ~np.isin(index, found['tuned_on'])
+  nats = on.evaluation.nats[kept].sum()
+  assert rows['model alone']['nats'] == pytest.approx(nats, rel=1e-6)
+
+
+def test_what_is_wrong_is_told_before_the_lookup(runs, workdir, monkeypatch):
+  monkeypatch.setattr(knn_lm_lookup, 'look_up', lambda *_: pytest.fail('begun'))
+
+  def refused(match, evaluate=(), **fields):
+    config = tiny_knn_lm.config(**fields)
+    config.evaluate.update(dict(evaluate))
+    with pytest.raises((ValueError, FileNotFoundError), match=match):
+      knn_lm_evaluate.run(config, str(workdir))
+
+  refused('fixed.alpha=0.0 and', fixed={'alpha': 0.0})
+  refused('weight=1.0: expected', fixed={'weight': 1.0})
+  refused('num_neighbors 99', {'num_neighbors': (99,)}, retro_workdir='retro')
+  refused('overlap 0.7: expected', {'overlap': 0.7}, retro_workdir='retro')
+  refused('batch_size=3 does', {'batch_size': 3}, retro_workdir='retro')
+  refused('chunks-nowhere: no chunks', {'split': 'nowhere'})
+  monkeypatch.undo()
+  monkeypatch.setattr(
+    knn_lm_task, 'load', lambda *_: tiny_knn_lm.trained(runs['root'])
+  )
+  monkeypatch.setattr(knn_lm_lookup, 'look_up', lambda *_: pytest.fail('begun'))
+  refused('/missing.*a checkpoint', retro_workdir=str(workdir / 'missing'))
+
+
+def test_what_does_not_fit_is_told(runs, workdir, tmp_path):
+  def refused(match, run=knn_lm_evaluate.run, folder=workdir, **fields):
+    with pytest.raises((ValueError, FileNotFoundError), match=match):
+      run(tiny_knn_lm.config(**fields), str(folder))
+
+  refused('the same model with the same', model_workdir='other')
+  refused('expected a RETRO, not its twin', retrieval=True)
+  refused('tune_share=0.0 of', tune_share=0.0)
+  refused('tune_share=1.0 of', tune_share=1.0)
+  refused('lambdas.*expected 0 <= lambda < 1', lambdas=(1.0,))
+  refused('no key-values store here', folder=tmp_path)
+  refused('batch_size=3: expected a multiple', knn_lm_build.run, batch_size=3)
+  refused('another|something else', knn_lm_build.run, max_documents=3)
+  refused(
+    'of the 10 nearest keys a search for 16 finds 1.0000, below',
+    knn_lm_build.run,
+    index={'recall_floor': 1.1},
+  )

@@ -1,0 +1,61 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""A model and a config small enough for the commands of kNN-LM in tests."""
+
+import functools
+import shutil
+
+import ml_collections
+import numpy as np
+
+from configs import knn_lm_small
+from experiments.retro import data as retro_data
+from experiments.retro import task as retro_task
+from retrieval.text import chunks as chunks_lib
+from retro_jax.nn import retro as model
+from tests.experiments.retro import tiny_retro
+from tests.retro_jax.data import tiny_data
+from tests.retro_jax.nn import tiny
+
+
+def config(**fields) -> ml_collections.ConfigDict:
+  """Of the commands; fields are of `knn_lm`."""
+  found = knn_lm_small.get_config('test')
+  found.model.chunk_length = tiny_data.M
+  found.model.neighbor_length = tiny_data.R
+  found.evaluate.max_documents = 0
+  found.knn_lm.tokens_per_shard = 80
+  found.knn_lm.update(fields)
+  return found
+
+
+_params = functools.cache(tiny.params)
+
+
+def trained(root, twin=True, seed=0) -> retro_task.Trained:
+  """A RETRO, or its twin, with parameters at random."""
+  sizes = tiny_retro.sizes(1, twin)
+  settings = config()
+  settings.retrieval = not twin
+  return retro_task.Trained(
+    config=settings,
+    data=retro_data.DataFolder(root),
+    model=model.Retro(sizes),
+    params=_params(sizes, seed),
+    step=20,
+  )
+
+
+def add_evaluation_set(root, folder, valid_fraction):
+  """A copy of the data with a set 'some': a share of the same documents."""
+  shutil.copytree(root, folder)
+  data = retro_data.DataFolder(folder)
+  chunks = chunks_lib.build_chunk_store(
+    *(folder / 'chunks-some', data.tokens),
+    chunk_length=tiny_data.M,
+    split='valid',
+    valid_fraction=valid_fraction,
+  )
+  rng = np.random.default_rng(1)
+  tiny_data.write_neighbors(folder, 'some', chunks, data.chunks('train'), rng)
+  return data

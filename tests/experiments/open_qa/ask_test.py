@@ -1,0 +1,381 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Questions asked, from all sides; and asked again of a changed corpus."""
+
+import io
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import types
+
+import jax
+import numpy as np
+import pytest
+import rich.console
+
+from experiments.engine import checkpoints
+from experiments.engine import command
+from experiments.open_qa import answer_view
+from experiments.open_qa import ask
+from experiments.open_qa import score
+from experiments.open_qa import task as qa_task
+from experiments.open_qa import update as realm_update
+from experiments.realm import data as realm_data
+from experiments.realm import task as realm_task
+from realm_jax.serving import serving
+from retrieval.questions import question_sets
+from retrieval.text import corpus
+from tests import xla_flags
+from tests.experiments.open_qa import tiny_open_qa
+
+_ROOT = pathlib.Path(__file__).resolve().parents[3]
+ASKED = 'The mill of 1066 stood in the river?'
+NEW = corpus.Document('new', 'Zebra', 'The zebra was in the crown of Rome.')
+ALL = 1000  # more than there are blocks
+
+
+def _save(workdir, trained, config, params, version=''):
+  checkpoints.save_params(
+    str(workdir),
+    params,
+    config=json.loads(config.to_json()),
+    fingerprints=trained.data.fingerprints(),
+    index_version=version,
+  )
+
+
+class Flags(types.SimpleNamespace):
+  """Values of flags; --workdir was given."""
+
+  def __getitem__(self, name):
+    assert name == 'workdir'
+    return types.SimpleNamespace(using_default_value=False)
+
+
+@pytest.fixture(scope='module')
+def made(tmp_path_factory):
+  """As fine-tuning leaves it: the index is of the embedder that it began with."""
+  data = tiny_open_qa.make_data(tmp_path_factory.mktemp('ask') / 'data')
+  config = tiny_open_qa.get_config(data)
+  trained = qa_task.untrained(config, realm_data.DataFolder(data))
+  workdir = tmp_path_factory.mktemp('run')
+  index = trained.open_index(workdir / realm_task.INDEX)
+  rng = np.random.default_rng(0)
+  params = dict(trained.params)
+  params['embedder'] = jax.tree.map(
+    lambda x: x + 0.1 * rng.normal(size=x.shape).astype(x.dtype),
+    trained.params['embedder'],
+  )
+  _save(workdir, trained, config, params, index.version.name)
+  by_words = tmp_path_factory.mktemp('bm25')
+  _save(
+    by_words, trained, command.changed(config, retriever='bm25'), trained.params
+  )
+  return types.SimpleNamespace(
+    data=data, config=config, workdir=workdir, by_words=by_words
+  )
+
+
+@pytest.fixture(scope='module')
+def answerer(made):
+  return ask.open_answerer(made.workdir, answers=3, batch_size=8)
+
+
+@pytest.fixture(scope='module')
+def found(answerer):
+  [found] = ask.ask(answerer, ASKED)
+  return found
+
+
+@pytest.fixture(scope='module')
+def wide(made):
+  """Reads every block."""
+  return ask.open_answerer(made.workdir, reader_beam=ALL, answers=400)
+
+
+@pytest.fixture
+def embedded(monkeypatch):
+  """Collects the titles of the blocks that are embedded."""
+  titles = []
+  call = serving.BlockEmbedder.__call__
+
+  def counted(self, ids, progress=None):
+    titles.extend(self._blocks.titles(ids))
+    return call(self, ids, progress)
+
+  monkeypatch.setattr(serving.BlockEmbedder, '__call__', counted)
+  return titles
+
+
+@pytest.fixture
+def run(made, monkeypatch, capsys):
+  """Runs the command; returns what it printed."""
+  monkeypatch.setattr(ask, '_config_file', lambda: 'configs/x.py')
+
+  def run(config=made.config, workdir=made.workdir, opened=None, **values):
+    if opened is not None:
+      monkeypatch.setattr(ask, 'open_answerer', lambda *a, **k: opened)
+    defaults = {'question': [], 'input': '', 'output': '', 'answers': 3}
+    defaults |= {'reader_beam': 0, 'retriever': '', 'packaged': False}
+    given = Flags(**defaults | values)
+    monkeypatch.setattr(ask, 'flags', types.SimpleNamespace(FLAGS=given))
+    config = command.changed(config, data_dir='')
+    ask.run(config, str(workdir))
+    return capsys.readouterr().out
+
+  return run
+
+
+def _command(folder, *arguments):
+  return subprocess.run(
+    [sys.executable, '-m', 'experiments.open_qa.ask', *arguments],
+    env=os.environ | {'XLA_FLAGS': xla_flags.FAST, 'PYTHONPATH': str(_ROOT)},
+    cwd=folder,
+    stdin=subprocess.DEVNULL,
+    capture_output=True,
+    text=True,
+  )
+
+
+# What is shown.
+
+
+def test_a_record_says_where_the_answer_stands(answerer, found):
+  blocks = answerer.trained.data.blocks
+  row = answer_view.record(found, blocks, 3)
+  assert row['question'] == ASKED
+  assert row['prediction'] == row['answer'] == found.text
+  assert len(row['runner_ups']) == 2
+  scores = [row['score'], *(x['score'] for x in row['runner_ups'])]
+  assert scores == sorted(scores, reverse=True)
+  assert len(found.answers) == 20
+  assert sum(a.probability for a in found.answers) == pytest.approx(1)
+  for one in (row, *row['runner_ups']):
+    start, end = one['span']
+    assert one['text'][start:end] == one['answer']
+    assert blocks.texts([one['block']]) == [one['text']]
+    assert one['title'] == one['document'].replace('d', 'Mill ')
+
+
+def _printed(found, blocks, **settings):
+  file = io.StringIO()
+  console = rich.console.Console(file=file, width=200, **settings)
+  answer_view.print_answers(found, blocks, console, 2)
+  return file.getvalue()
+
+
+def test_the_span_is_marked_with_and_without_color(answerer, found):
+  blocks = answerer.trained.data.blocks
+  plain = _printed(found, blocks)
+  assert f'[[{found.text}]]' in plain
+  assert 'runner-up' in plain and '\x1b' not in plain
+  colored = _printed(
+    found, blocks, force_terminal=True, color_system='standard', no_color=False
+  )
+  assert '[[' not in colored
+  before = f'\x1b[1;30;103m{found.text}\x1b[0m'
+  assert before in colored
+
+
+def test_html_marks_the_span_and_escapes_the_text(answerer, found):
+  blocks = answerer.trained.data.blocks
+  page = answer_view.answers_html(found, blocks, 3)
+  assert f'<mark>{found.text}</mark>' in page and page.count('<tr>') == 3
+  shown = answer_view.blocks_html(found, blocks, 2)
+  assert shown.count('<li>') == 2 and '<mark>' in shown
+  assert '&lt;b&gt; <mark>x</mark> &amp;' in answer_view._block_html(
+    {'title': '', 'text': '<b> x &', 'span': (4, 5)}
+  )
+
+
+# How it is asked.
+
+
+def test_questions_by_flag(run, found):
+  printed = run(question=[ASKED, 'Rome?'])
+  assert ASKED in printed and 'Rome?' in printed
+  assert f'  {found.text}   score {found.answers[0].score:.2f}' in printed
+
+
+def test_questions_as_they_are_typed(run, answerer, found, monkeypatch):
+  monkeypatch.setattr(sys, 'stdin', io.StringIO(f'{ASKED}\n\nnever asked\n'))
+  printed = run(opened=answerer)
+  assert f'  {found.text}   score' in printed and 'never' not in printed
+  monkeypatch.setattr(sys, 'stdin', io.StringIO(''))
+  assert run(opened=answerer) == ''
+
+
+@pytest.mark.parametrize('error', [KeyboardInterrupt, EOFError])
+def test_typing_ends_cleanly(error):
+  lines = iter(['Rome?'])
+
+  def read(prompt):
+    for line in lines:
+      return line
+    raise error
+
+  assert list(ask.typed(read)) == ['Rome?']
+
+
+def test_an_interrupted_answer_ends_cleanly(answerer, monkeypatch):
+  def interrupted(*arguments):
+    raise KeyboardInterrupt
+
+  monkeypatch.setattr(ask, 'ask', interrupted)
+  ask.converse(answerer, ['Rome?'], 1)
+
+
+def test_files_in_and_out(made, run, answerer, tmp_path):
+  texts = [f'The mill {i} stood in?' for i in range(3)]
+  plain, lines = tmp_path / 'asked.txt', tmp_path / 'asked.jsonl'
+  plain.write_text('\n'.join(texts) + '\n\n')
+  rows = [{'id': i, 'question': text} for i, text in enumerate(texts)]
+  lines.write_text('\n'.join(map(json.dumps, rows)))
+  written = []
+  for file in (plain, lines):
+    out = tmp_path / 'new' / f'{file.name}.answers.jsonl'
+    run(opened=answerer, input=str(file), output=str(out))
+    written.append([json.loads(x) for x in out.read_text().splitlines()])
+  for rows in written:
+    assert [row['question'] for row in rows] == texts
+  assert [row.pop('id') for row in written[0]] == [
+    f'asked.txt:{i}' for i in (1, 2, 3)
+  ]
+  assert [row.pop('id') for row in written[1]] == ['0', '1', '2']
+  assert written[0] == written[1]
+  assert set(written[0][0]) >= {'answer', 'score', 'share', 'title', 'text'}
+  report = score.score(
+    out, question_sets.load(made.config.evaluate.questions[0])
+  )
+  assert (report.count, report.missing, report.unknown) == (6, 3, 0)
+
+
+def test_more_blocks_are_read_and_others_found(made, wide, found):
+  [more] = ask.ask(wide, ASKED)
+  number = wide.trained.data.blocks.num_blocks
+  assert sorted(more.beam.tolist()) == list(range(number))
+  assert more.answers[0].score >= found.answers[0].score - 1e-4
+  assert {a.rank for a in more.answers} - {0, 1, 2}
+  words = ask.open_answerer(made.workdir, retriever='bm25')
+  [other] = ask.ask(words, 'zzz qqq')
+  assert other.answers == () and (other.beam == -1).all()
+  blocks = words.trained.data.blocks
+  row = answer_view.record(other, blocks)
+  assert row['prediction'] == '' and row['runner_ups'] == []
+  assert 'no block was found' in _printed(other, blocks)
+  assert 'no block was found' in answer_view.answers_html(other, blocks)
+
+
+# A changed corpus.
+
+
+def test_the_answer_follows_the_corpus(made, wide, embedded, tmp_path):
+  [earlier] = ask.ask(wide, ASKED)
+  blocks = wide.trained.data.blocks
+  rows = [answer_view.describe(a, blocks) for a in earlier.answers]
+  source = rows[0]['document']
+  kept = next(row for row in rows if row['document'] != source)
+  assert not embedded
+  updated = realm_update.update_run(
+    made.workdir, tmp_path / 'new', [NEW], [source]
+  )
+  # By the parameters of the index, which are not those of the questions' side.
+  assert embedded == ['Zebra']
+  assert updated.counts['blocks embedded'] == 1
+  assert updated.index.version.name.startswith('00000000')
+  after = ask.open_answerer(
+    made.workdir, str(tmp_path / 'new'), reader_beam=ALL, answers=400
+  )
+  assert embedded == ['Zebra']
+  [now] = ask.ask(after, ASKED)
+  blocks = after.trained.data.blocks
+  titles = blocks.titles(now.beam)
+  assert 'Zebra' in titles and kept['title'] in titles
+  assert source.replace('d', 'Mill ') not in titles
+  rows = [answer_view.describe(a, blocks) for a in now.answers]
+  [best, *_] = (row for row in rows if row['document'] != 'new')
+  assert best.pop('score') == pytest.approx(kept.pop('score'), abs=1e-4)
+  for row in (best, kept):
+    del row['share'], row['block']  # its number; the document's id stays
+  assert best == kept
+
+
+def test_a_question_is_answered_by_the_only_document(made, tmp_path):
+  trained = qa_task.load(made.workdir)
+  tokens = trained.data.blocks.tokens
+  everything = [tokens.document_id(i) for i in range(tokens.num_documents)]
+  realm_update.update_run(made.workdir, tmp_path / 'one', [NEW], everything)
+  [now] = ask.ask(ask.open_answerer(made.workdir, str(tmp_path / 'one')), ASKED)
+  assert now.text in NEW.text and now.beam.tolist() == [0]
+
+
+def test_words_find_a_new_document_and_nothing_is_embedded(
+  made, embedded, tmp_path
+):
+  out = tmp_path / 'new'
+  before = ask.open_answerer(made.by_words)
+  [earlier] = ask.ask(before, 'zebra')
+  assert earlier.text == ''
+  updated = realm_update.update_run(made.by_words, out, [NEW])
+  assert updated.index is None and not embedded
+  assert updated.counts == {
+    'documents added': 1,
+    'documents changed': 0,
+    'documents deleted': 0,
+    'blocks removed': 0,
+  }
+  [now] = ask.ask(ask.open_answerer(made.by_words, str(out)), 'zebra')
+  assert now.text in NEW.text and now.answers[0].rank == 0
+  # Again: changed once more, from the changed data.
+  realm_update.update_run(
+    *(made.by_words, tmp_path / 'again', (), ['new']), data_dir=str(out)
+  )
+  again = ask.open_answerer(made.by_words, str(tmp_path / 'again'))
+  assert ask.ask(again, 'zebra')[0].text == ''
+  assert not embedded
+
+
+# Bad input.
+
+
+def test_bad_flags_are_refused(made, run, answerer, tmp_path):
+  for values, message in (
+    ({'question': [' ']}, '--question is empty'),
+    ({'question': ['Who?'], 'input': 'x.txt'}, 'expected one of them'),
+    ({'output': 'x.jsonl'}, '--output needs'),
+    ({'question': ['Who?'], 'answers': 0}, 'answers=0'),
+    ({'question': ['Who?'], 'reader_beam': -1}, 'reader_beam=-1'),
+    ({'question': ['Who?'], 'retriever': 'tfidf'}, "retriever 'tfidf'"),
+  ):
+    with pytest.raises(ValueError, match=message):
+      run(**values)
+  with pytest.raises(FileNotFoundError, match='x.txt: no such file'):
+    run(input=str(tmp_path / 'x.txt'))
+  with pytest.raises(FileNotFoundError) as error:
+    run(workdir=tmp_path, question=['Who?'])
+  assert str(error.value).endswith(
+    'train one: python -m experiments.open_qa.train --config=configs/x.py '
+    f'--workdir={tmp_path}; or take the packaged reader: --packaged'
+  )
+  with pytest.raises(ValueError, match='Question 1 is empty'):
+    ask.ask(answerer, 'Who?', '')
+
+
+def test_the_command_names_what_trains_a_model(tmp_path):
+  done = _command(tmp_path, '--workdir=runs/qa')
+  assert done.returncode == 1
+  [line] = done.stderr.splitlines()
+  assert line.startswith('error: runs/qa: no trained model here')
+  assert 'configs/open_qa_reader.py' in line and '--packaged' in line
+
+
+@pytest.mark.slow
+def test_the_packaged_reader_answers_from_the_packaged_articles(tmp_path):
+  question = 'What is the capital of Mongolia?'
+  done = _command(tmp_path, f'--question={question}')
+  assert done.returncode == 0, done.stderr
+  assert 'Ulaanbaatar' in done.stdout
+  again = _command(tmp_path, f'--question={question}')
+  assert again.stdout and done.stdout.endswith(again.stdout)

@@ -1,0 +1,273 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Claims: trained, classified, measured."""
+
+import json
+import types
+
+import jax
+import numpy as np
+import pytest
+
+from configs import claims_base
+from experiments.engine import checkpoints
+from experiments.engine import loop
+from experiments.engine import sharding
+from experiments.open_qa import claims_answers
+from experiments.open_qa import claims_evaluate
+from experiments.open_qa import claims_task
+from experiments.open_qa import task as qa_task
+from experiments.open_qa import update as realm_update
+from retrieval.questions import claims as claims_lib
+from retrieval.text import corpus
+from tests.experiments.realm import tiny_realm
+
+_ONE = jax.devices()[:1]
+LABELS = ('SUPPORTS', 'REFUTES', 'NOT ENOUGH INFO')
+
+
+@pytest.fixture(scope='module')
+def data(tmp_path_factory):
+  """Data of forty mills; claims.jsonl, of which the last has no evidence."""
+  root = tiny_realm.make_data(tmp_path_factory.mktemp('claims') / 'data')
+  lines = [
+    {
+      'id': i,
+      'claim': f'The mill {i} stood in Paris.',
+      'label': LABELS[i % 3],
+      'evidence': [[[0, 0, None if i % 3 == 2 else f'Mill_{i}', 0]]],
+    }
+    for i in range(6)
+  ]
+  for name, kept in (('claims', lines), ('blind', lines[:2])):
+    if name == 'blind':
+      kept = [{'id': x['id'], 'claim': x['claim']} for x in kept]
+    text = ''.join(json.dumps(line) + '\n' for line in kept)
+    (root / f'{name}.jsonl').write_text(text)
+  return root
+
+
+def _config(data, arg='test', **fields):
+  """Four steps of a tiny model."""
+  config = claims_base.get_config(arg)
+  tiny = tiny_realm.get_config(str(data))
+  for name in ('data_dir', 'corpus', 'tokens', 'tokenizer', 'blocks'):
+    config[name] = tiny[name]
+  for name in ('embedder', 'encoder', 'model'):
+    config[name].update(tiny[name])
+  config.layout.query_length = 24
+  config.lookup.row_length = 48
+  config.lookup.retriever_beam = 500  # all blocks
+  config.claims.train = (f'fever:train={data}/claims.jsonl',)
+  config.claims.dev = (f'fever:dev={data}/claims.jsonl',)
+  config.evaluate.claims = (
+    f'fever:dev={data}/claims.jsonl',
+    f'fever:test={data}/blind.jsonl',
+  )
+  config.batch_size = 4
+  config.num_steps = 4
+  config.eval_every = 4
+  config.checkpoint_every = 2
+  config.keep_checkpoints = 4
+  config.optimizer.learning_rate = 1e-2
+  config.optimizer.warmup_steps = 1
+  config.update_from_flattened_dict(fields)
+  return config
+
+
+def _task(config, workdir, devices=None):
+  return claims_task.make_task(
+    config, tiny_realm.data_of(config), str(workdir), devices=devices
+  )
+
+
+def _train(config, workdir, devices=_ONE):
+  config = qa_task.freeze(config)
+  task = _task(config, workdir, devices)
+  state = loop.train(task, config, str(workdir), devices=devices)
+  lines = (workdir / 'metrics.jsonl').read_text().splitlines()
+  return state, [json.loads(line) for line in lines]
+
+
+@pytest.fixture(scope='module')
+def run(data, tmp_path_factory):
+  config = _config(data)
+  workdir = tmp_path_factory.mktemp('run')
+  return config, workdir, *_train(config, workdir)
+
+
+def test_losses_are_reported(run):
+  steps = [row for row in run[3] if 'early_loss' in row]
+  assert all(row['early_loss'] > 0 for row in steps)
+  assert {'valid/loss', 'valid/accuracy'} <= set().union(*run[3])
+
+
+def test_words_find_blocks_and_only_the_classifier_learns(data, tmp_path):
+  config = _config(data, 'bm25_test', num_steps=3, eval_batches=0)
+  state, metrics = _train(config, tmp_path)
+  key = jax.random.split(jax.random.key(config.seed))[0]
+  cfg = claims_task.model_config(config, tiny_realm.data_of(config))
+  start = claims_task.init_params(key, config=config, model_cfg=cfg)
+  start = sharding.unbox(start)
+  jax.tree.map(
+    np.testing.assert_array_equal, state.params['embedder'], start['embedder']
+  )
+  kernel = lambda params: np.asarray(params['classifier']['classes']['kernel'])  # noqa: E731
+  assert (kernel(state.params) != kernel(start)).any()
+  # The claims name their documents, which their words find.
+  assert any(row.get('beam_has_answer', 0) > 0 for row in metrics)
+
+
+def test_evaluation_and_its_predictions_agree(run, tmp_path, monkeypatch):
+  config, workdir, _, _ = run
+  monkeypatch.setattr(jax, 'local_devices', lambda: _ONE)
+  config = config.copy_and_resolve_references()
+  config.evaluate.workdir = str(workdir)
+  claims_evaluate.run(config, str(tmp_path))
+  result = json.loads((tmp_path / claims_evaluate.FILE).read_text())
+  [row] = result['sets']  # the blind set has no measures
+  lines = [
+    json.loads(line)
+    for line in (tmp_path / 'claims_fever_dev.jsonl').read_text().splitlines()
+  ]
+  right = [line['label'] == line['predicted'] for line in lines]
+  assert row['accuracy']['mean'] == pytest.approx(np.mean(right))
+  table = np.asarray(row['confusion'])
+  assert table.sum(axis=1).tolist() == [2, 2, 2]
+  assert np.trace(table) == sum(right)
+  # Four claims have evidence; the deciding block is named.
+  named = [
+    line['title'] == f'Mill {line["id"]}'
+    for line in lines
+    if line['label'] != LABELS[2]
+  ]
+  assert row['evidence_decided']['mean'] == pytest.approx(np.mean(named))
+  blind = (tmp_path / 'claims_fever_test.jsonl').read_text().splitlines()
+  for seen, line in zip(lines, map(json.loads, blind), strict=False):
+    assert line['label'] is None
+    assert line['predicted'] == seen['predicted']
+    assert line['probability'] == pytest.approx(seen['probability'], abs=1e-5)
+
+
+def test_macro_f1_and_confusion_equal_the_definition():
+  gold, predicted = np.array([0, 0, 1, 2, 2, 2]), np.array([0, 1, 1, 2, 0, 2])
+  table = claims_evaluate.confusion(gold, predicted, 4)
+  assert table.tolist() == [
+    [1, 1, 0, 0],
+    [0, 1, 0, 0],
+    [1, 0, 2, 0],
+    [0, 0, 0, 0],
+  ]
+  # Precision and recall: (1/2, 1/2), (1/2, 1), (1, 2/3); no claim of class 3.
+  f1 = np.mean([0.5, 2 / 3, 0.8])
+  assert claims_evaluate.macro_f1(table) == pytest.approx(f1)
+
+
+def test_evidence_is_measured_where_it_is_named():
+  def found(label, titles, evidence, rank):
+    claim = claims_lib.Claim('', 'x', label, titles)
+    return claims_answers.Classified(
+      *(claim, 0, np.ones(2) / 2, 3, np.array(evidence), rank)
+    )
+
+  row = claims_evaluate.measure(
+    [
+      found(0, ('A',), [False, True, False], 1),
+      found(0, ('A',), [True, False, False], 0),
+      found(1, (), [False, False, False], 0),
+    ],
+    *(2, (1, 2, 9)),
+  )
+  means = {k: v['mean'] for k, v in row.items() if isinstance(v, dict)}
+  assert means == pytest.approx(
+    {
+      'accuracy': 2 / 3,
+      'majority': 2 / 3,
+      'evidence_top_1': 0.5,
+      'evidence_top_2': 1.0,
+      'evidence_top_3': 1.0,
+      'evidence_decided': 1.0,
+    }
+  )
+
+
+def test_a_changed_corpus_is_searched_by_the_index_of_the_run(run, tmp_path):
+  _, workdir, *_ = run
+  versions = sorted((workdir / 'index').iterdir())
+  new = corpus.Document('new', 'Zebra', 'The zebra was in the crown of Rome.')
+  updated = realm_update.update_run(workdir, tmp_path / 'new', [new])
+  assert updated.counts['blocks embedded'] == 1
+  assert updated.counts['blocks reused'] > 10
+  assert sorted((workdir / 'index').iterdir()) == versions
+  trained = claims_task.load(workdir, str(tmp_path / 'new'))
+  folder = realm_update.index_folder(workdir, str(tmp_path / 'new'))
+  version = trained.as_realm().open_index(folder).version
+  assert version.step == 0  # of the embedder that training began with
+
+
+def test_rules_and_batches(run):
+  config, workdir, _, _ = run
+  trained = claims_task.load(workdir)
+  retriever = trained.retriever(workdir / 'index')
+  found = claims_lib.load(config.evaluate.claims[0]).claims
+  one, many = (
+    list(
+      claims_answers.Classifier(
+        *(trained, retriever), rule='marginal', batch_size=size
+      )(found)
+    )
+    for size in (1, 8)
+  )
+  for a, b in zip(one, many, strict=True):
+    assert a.predicted == b.predicted == a.probabilities.argmax()
+    np.testing.assert_allclose(a.probabilities, b.probabilities, atol=1e-5)
+    assert a.probabilities.sum() == pytest.approx(1)
+    assert a.block == b.block
+  with pytest.raises(ValueError, match="rule 'most': expected"):
+    claims_answers.Classifier(trained, retriever, rule='most')
+
+
+def test_bad_input_is_refused_in_one_line(data, tmp_path):
+  train = f'fever:train={data}/claims.jsonl'
+  for fields, message in (
+    ({'claims.train': ()}, 'claims.train is empty'),
+    ({'claims.dev': ()}, 'claims.dev is empty'),
+    ({'claims.dev': ('hover:dev=x',)}, 'one data set'),
+    ({'claims.train': (f'fever:train={data}/blind.jsonl',)}, 'has no labels'),
+    ({'claims.train': ('vitaminc:train=x',), 'claims.dev': ()}, 'vitaminc'),
+    ({'claims.labels': ('yes', 'no')}, r"\('yes', 'no'\) for fever"),
+    ({'claims.train': (train,), 'retriever': 'tfidf'}, "retriever 'tfidf'"),
+  ):
+    config = _config(data, **fields)
+    with pytest.raises(ValueError, match=message):
+      _task(config, tmp_path)
+  with pytest.raises(ValueError, match='but the classes are'):
+    claims_task.load_set('fever:dev=' + f'{data}/claims.jsonl', ('yes', 'no'))
+  with pytest.raises(FileNotFoundError):
+    claims_task.load(tmp_path)
+
+
+def test_another_run_is_refused(monkeypatch):
+  params = {'embedder': {}, 'reader': {}}
+  monkeypatch.setattr(
+    checkpoints,
+    'load_params',
+    lambda workdir: (params, types.SimpleNamespace()),
+  )
+  with pytest.raises(ValueError, match=r'expected a classifier;.*claims_train'):
+    claims_task.load('somewhere')
+
+
+@pytest.mark.parametrize('arg', claims_base.ARGS)
+def test_configs_have_no_settings_of_spans(arg):
+  config = claims_base.get_config(arg)
+  assert not {'questions', 'reader', 'dpr'} & set(config)
+  wanted = arg.removesuffix('_test').replace('test', 'base')
+  kinds = {'bm25': 'bm25', 'random': 'random'}
+  assert config.retriever == kinds.get(wanted, 'dense')
+  assert config.train_blocks == (wanted == 'blocks')
+
+
+def test_an_unknown_argument_is_named():
+  with pytest.raises(ValueError, match="'dpr'.*'random_test'"):
+    claims_base.get_config('dpr')

@@ -1,0 +1,272 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Examples of questions: what is found, kept and refused; a tiny retriever."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+
+from configs import open_qa_base
+from experiments.engine import checkpoints
+from experiments.engine import loop
+from experiments.engine import metric_writer
+from experiments.engine import sharding
+from experiments.open_qa import beam_task
+from experiments.open_qa import dpr
+from experiments.open_qa import dpr_examples
+from experiments.realm import data as realm_data
+from realm_jax.objectives import dpr as dpr_lib
+from retrieval.questions import answers
+from retrieval.questions import questions as questions_lib
+from tests.retrieval.text import tiny_blocks
+
+_NAMES = 'abcdefghijklmnop'
+
+
+def _documents():
+  """Each of sixteen places has a year of its own, and another's text without."""
+  found = []
+  for i, name in enumerate(_NAMES):
+    year = 1100 + 7 * i
+    for title, text in (
+      (f'Mill {name}', f'The mill of {name} {name} {name} stood in {year}.'),
+      (f'Crown {name}', f'The crown of {name} {name} {name} was in the river.'),
+    ):
+      found.append({'id': title, 'title': title, 'text': text})
+  return found
+
+
+@pytest.fixture(scope='module')
+def data(tmp_path_factory):
+  root = tmp_path_factory.mktemp('data')
+  made = tiny_blocks.make(
+    root, np.random.default_rng(0), given=_documents(), max_length=32
+  )
+  rows = [
+    {
+      'id': f'q{i}',
+      'question': f'when stood {name} {name} {name}',
+      'answer': [str(1100 + 7 * i)],
+    }
+    for i, name in enumerate(_NAMES)
+  ]
+  rows.append({'id': 'none', 'question': 'the mill', 'answer': ['Rome 1']})
+  lines = ''.join(json.dumps(row) + '\n' for row in rows)
+  (root / 'questions.jsonl').write_text(lines)
+  made.questions = questions_lib.read_questions(root / 'questions.jsonl')
+  return made
+
+
+def _spec(data):
+  return f'custom:train={data.root / "questions.jsonl"}'
+
+
+def _retriever(data):
+  index = beam_task.bm25_index(realm_data.DataFolder(data.root))
+  return lambda texts, k: index.search(texts, k)[0]
+
+
+def _config(data, **fields):
+  arg = 'dpr_test'
+  config = open_qa_base.finish(open_qa_base.get_config(arg), arg)
+  config.data_dir = str(data.root)
+  config.questions.train = (_spec(data),)
+  config.blocks.max_length = 32
+  for bert in (config.embedder, config.encoder):
+    bert.update(
+      num_layers=1,
+      d_model=16,
+      d_ff=32,
+      max_length=64,
+      dropout_rate=0.0,
+      attention_dropout_rate=0.0,
+      initializer_range=0.3,
+    )
+  config.model.projection_size = 8
+  config.model.projection_norm_scale = 1.0
+  config.optimizer.learning_rate = 1e-2
+  config.dpr.depth = 100
+  config.valid_fraction = 0.3
+  config.batch_size = 8
+  config.num_steps = 20
+  config.checkpoint_every = 20
+  config.eval_every = 20
+  config.log_every = 4
+  config.update_from_flattened_dict(fields)
+  return config
+
+
+def _mine(data, folder, retrieve=None, questions=None, **fields):
+  return dpr_examples.mine(
+    folder,
+    data.questions if questions is None else questions,
+    data.blocks,
+    data.tokenizer,
+    dpr_examples.MineConfig(**fields),
+    retrieve or (lambda: _retriever(data)),
+  )
+
+
+def test_positives_hold_answers_and_negatives_do_not(data, tmp_path):
+  found = _mine(data, tmp_path, num_hard_negatives=3)
+  assert [q.id for q in found.questions] == [
+    q.id for q in data.questions if q.id != 'none'
+  ]
+  retrieve = _retriever(data)
+  for question, positive, negatives in zip(
+    found.questions, found.positives, found.negatives, strict=True
+  ):
+    ids = retrieve([question.question], 100)[0]
+    ids = ids[ids >= 0].tolist()
+    right = answers.has_answer(data.blocks.texts(ids), question.answers, 'dpr')
+    assert positive == next(i for i, x in zip(ids, right, strict=True) if x)
+    wrong = [i for i, x in zip(ids, right, strict=True) if not x][:3]
+    assert wrong and negatives[negatives >= 0].tolist() == wrong
+
+
+def test_choose():
+  ids = np.array([[4, 2, 7, 1], [3, 5, -1, -1], [9, 8, 6, 0]])
+  has = np.array([[0, 1, 0, 1], [1, 0, 1, 1], [0, 0, 0, 0]], bool)
+  positives, negatives = dpr_examples.choose(ids, has, 2)
+  assert positives.tolist() == [2, 3, -1]
+  assert negatives.tolist() == [[4, 7], [5, -1], [9, 8]]
+
+
+def test_regular_expressions_are_searched_as_such(data, tmp_path):
+  question = data.questions[2]
+  pattern = questions_lib.Question(
+    'r', question.question, (r'1\d1\d\.',), 'regex'
+  )
+  found = _mine(data, tmp_path, questions=[question, pattern])
+  assert found.positives[0] == found.positives[1]
+  plain = questions_lib.Question('s', question.question, (r'1\d1\d\.',))
+  with pytest.raises(ValueError, match='none of 1 questions has an answer'):
+    _mine(data, tmp_path, questions=[plain])
+
+
+def test_what_is_found_is_found_once(data, tmp_path, monkeypatch):
+  monkeypatch.setattr(dpr_examples, '_SHARD', 5)
+  calls = []
+
+  def retriever(dies_after):
+    search = _retriever(data)
+
+    def retrieve(texts, k):
+      if len(calls) == dies_after:
+        raise KeyboardInterrupt
+      calls.append(len(texts))
+      return search(texts, k)
+
+    return lambda: retrieve
+
+  with pytest.raises(KeyboardInterrupt):
+    _mine(data, tmp_path / 'killed', retriever(2))
+  found = _mine(data, tmp_path / 'killed', retriever(9))
+  assert calls == [5, 5, 5, 2]
+  again = _mine(data, tmp_path / 'killed', retriever(0))
+  whole = _mine(data, tmp_path / 'whole')
+  for other in (again, whole):
+    assert other.fingerprint == found.fingerprint
+    np.testing.assert_array_equal(other.positives, found.positives)
+    np.testing.assert_array_equal(other.negatives, found.negatives)
+  deeper = _mine(data, tmp_path / 'killed', depth=50)
+  fewer = _mine(data, tmp_path / 'killed', questions=data.questions[1:])
+  prints = {x.fingerprint for x in (found, deeper, fewer)}
+  assert len(prints) == 3
+
+
+@pytest.mark.parametrize(
+  'fields, message',
+  [
+    ({'rule': 'regex'}, "rule 'regex'"),
+    ({'rule': 'exact'}, "rule 'exact'"),
+    ({'depth': 1}, 'num_hard_negatives < depth'),
+    ({'num_hard_negatives': -1}, 'num_hard_negatives < depth'),
+  ],
+)
+def test_settings_that_cannot_be_are_refused(fields, message):
+  with pytest.raises(ValueError, match=message):
+    dpr_examples.MineConfig(**fields)
+
+
+def test_held_out_questions(data):
+  folder = realm_data.DataFolder(data.root)
+  splits = dpr.make_splits(_config(data), folder)
+  parts = [
+    {splits[name][0].questions[i].id for i in splits[name][1].numbers}
+    for name in ('train', 'valid')
+  ]
+  assert all(parts) and not parts[0] & parts[1] and len(set.union(*parts)) == 16
+  config = _config(data, **{'questions.dev': (_spec(data),)})
+  config.questions.max_dev = 9
+  splits = dpr.make_splits(config, folder)
+  assert [len(splits[x][1]) for x in ('train', 'valid')] == [16, 9]
+
+
+def test_settings_of_a_run_that_cannot_be_are_refused(data):
+  folder = realm_data.DataFolder(data.root)
+  with pytest.raises(ValueError, match='questions.train is empty'):
+    dpr.make_task(_config(data, **{'questions.train': ()}), folder)
+  config = _config(data, **{'optimizer.accumulate_steps': 2})
+  with pytest.raises(ValueError, match='gradient_cache_parts'):
+    dpr.make_task(config, folder)
+
+
+def test_what_was_found_can_be_written_and_read_as_dpr_does(data, tmp_path):
+  path = tmp_path / 'train.json'
+  folder = realm_data.DataFolder(data.root)
+  wrote = _config(data, **{'dpr.export': str(path), 'questions.dev': ()})
+  found, _ = dpr.make_splits(wrote, folder)['train']
+  read = dpr.find_examples(
+    _config(data, **{'dpr.examples': str(path), 'questions.train': ()}),
+    folder,
+    'train',
+  )
+  assert [q.question for q in read.questions] == [
+    q.question for q in found.questions
+  ]
+  layout = folder.layout(wrote)
+  rows = [
+    dpr_lib.read_rows(layout, x, data.tokenizer.encode_ids_batch, np.arange(16))
+    for x in (found, read)
+  ]
+  assert rows[0]['block_valid'].all()
+  for name in ('query_ids', 'block_ids', 'block_mask', 'block_types'):
+    np.testing.assert_array_equal(rows[0][name], rows[1][name], name)
+  records = json.loads(path.read_text())
+  [context] = records[0]['positive_ctxs']
+  assert [context['passage_id']] == folder.blocks.names(found.positives[:1])
+  for record in records:
+    record['positive_ctxs'] = []
+  path.write_text(json.dumps(records))
+  with pytest.raises(ValueError, match='none of 16 questions has positive'):
+    dpr_examples.read_json(path, data.tokenizer, 1)
+
+
+def test_a_run_learns_and_starts_another(data, tmp_path):
+  config = _config(data, **{'questions.dev': (_spec(data),)})
+  folder = realm_data.DataFolder(data.root)
+  task = dpr.make_task(config, folder)
+  # One device: eight virtual ones of one machine only wait for each other.
+  loop.train(task, config, str(tmp_path), devices=jax.devices()[:1])
+  rows = metric_writer.read(tmp_path)
+  losses = [row['loss'] for row in rows if 'loss' in row]
+  assert losses[-1] < 0.6 * losses[0]
+  ranks = [row['valid/mean_rank'] for row in rows if 'valid/mean_rank' in row]
+  assert 1 <= ranks[-1] < 0.5 * 16
+  params, _ = checkpoints.load_params(str(tmp_path))
+  assert {*params} == {'embedder'}
+  # One embedder starts two.
+  config.embedder_from = str(tmp_path)
+  config.model.share_embedders = False
+  task = dpr.make_task(config, folder)
+  started = sharding.unbox(task.init(jax.random.key(9)))
+  assert {*started} == {'query_embedder', 'block_embedder'}
+  for embedder in started.values():
+    pairs = zip(
+      *(jax.tree.leaves(x) for x in (embedder, params['embedder'])), strict=True
+    )
+    for a, b in pairs:
+      np.testing.assert_array_equal(a, b)

@@ -1,0 +1,71 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The notebook of question answering, run cell by cell on a tiny model."""
+
+import json
+import pathlib
+
+import pytest
+
+from experiments.engine import checkpoints
+from experiments.open_qa import task as qa_task
+from experiments.realm import data as realm_data
+from tests import xla_flags
+from tests.experiments.open_qa import tiny_open_qa
+
+_ROOT = pathlib.Path(__file__).resolve().parents[3]
+
+
+def _write_run(root, workdir):
+  """A run before its first step."""
+  data = realm_data.DataFolder(tiny_open_qa.make_data(root / 'data'))
+  config = tiny_open_qa.get_config(data.root)
+  checkpoints.save_params(
+    str(workdir),
+    qa_task.untrained(config, data).params,
+    config=json.loads(config.to_json()),
+    step=3,
+    fingerprints=data.fingerprints(),
+  )
+
+
+def test_all_cells_run_and_the_answer_follows_the_documents(
+  tmp_path, monkeypatch
+):
+  nbformat = pytest.importorskip('nbformat')
+  nbclient = pytest.importorskip('nbclient')
+  workdir = tmp_path / 'qa'
+  _write_run(tmp_path, workdir)
+  monkeypatch.setenv('JAX_PLATFORMS', 'cpu')
+  monkeypatch.setenv('XLA_FLAGS', xla_flags.FAST)
+  monkeypatch.setenv('OPEN_QA_WORKDIR', str(workdir))
+  notebook = nbformat.read(_ROOT / 'notebooks' / 'open_qa.ipynb', as_version=4)
+  nbformat.validate(notebook)
+  nbclient.NotebookClient(
+    notebook,
+    timeout=200,
+    kernel_name='python3',
+    resources={'metadata': {'path': str(_ROOT)}},
+  ).execute()
+  outputs = [o for cell in notebook.cells for o in cell.get('outputs', [])]
+  assert not [o for o in outputs if o.output_type == 'error']
+  pages = [
+    o.data['text/html'] for o in outputs if 'text/html' in o.get('data', {})
+  ]
+  # The answer, its blocks, three retrievers, two questions asked again.
+  assert len(pages) == 7 and all('<mark>' in page for page in pages[:3])
+  printed = ''.join(o.text for o in outputs if o.get('name') == 'stdout')
+  lines = [' '.join(line.split()) for line in printed.splitlines()]
+  assert lines[0].startswith('Step 3; 40 documents in ')
+  assert {'documents added 1', 'documents deleted 1'} <= {*lines}
+  at = lines.index('documents deleted 1') + 1
+  counts = [int(line.split()[-1]) for line in lines[at : at + 3]]
+  reused, embedded, removed = counts
+  blocks = int(lines[0].split()[5])
+  assert reused + removed == blocks and 0 < removed and 0 < embedded < 10
+  deleted = next(x for x in lines if x.startswith('deleted: '))[9:]
+  before, after = (
+    next(x for x in lines if x.startswith(f'{when}: '))
+    for when in ('before', 'after')
+  )
+  assert before.endswith(f'({deleted})') and not after.endswith(f'({deleted})')

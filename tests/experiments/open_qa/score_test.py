@@ -1,0 +1,89 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The command that scores anyone's files."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from experiments.open_qa import score
+from retrieval.questions import dpr_json
+from retrieval.questions import question_sets
+
+
+@pytest.fixture
+def references(tmp_path):
+  path = tmp_path / 'refs.jsonl'
+  lines = [{'question': f'q{i}', 'answer': [f'A{i}']} for i in range(4)]
+  path.write_text('\n'.join(map(json.dumps, lines)))
+  return f'custom:test={path}'
+
+
+def _predictions(path, *answers):
+  lines = [
+    {'question': f'q{i}', 'prediction': a} for i, a in enumerate(answers)
+  ]
+  path.write_text('\n'.join(map(json.dumps, lines)))
+  return path
+
+
+def _run(*args):
+  command = [sys.executable, '-m', 'experiments.open_qa.score', *map(str, args)]
+  return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_command(tmp_path, references):
+  path = _predictions(tmp_path / 'p.jsonl', 'a0!', 'A0', 'A2')
+  done = _run(path, f'--dataset={references}', '--output')
+  assert done.returncode == 0, done.stderr
+  rows = [line.split()[:5] for line in done.stdout.splitlines()]
+  assert ['official_exact_match', '50.0', '0.0', 'to', '100.0'] in rows
+  assert 'custom:test: 4 questions, 1 missing' in ' '.join(done.stdout.split())
+  report = json.loads((tmp_path / 'p.jsonl.scores.json').read_text())
+  assert report['metrics']['f1'] == {'mean': 0.5, 'low': 0.0, 'high': 1.0}
+  assert (report['count'], report['missing']) == (4, 1)
+  assert (report['dataset'], report['form']) == ('custom:test', 'predictions')
+
+
+def test_bad_input_ends_in_one_line(tmp_path, references):
+  path = tmp_path / 'p.jsonl'
+  path.write_text('{"question": "other", "prediction": "x"}')
+  done = _run(path, f'--dataset={references}')
+  assert done.returncode == 1
+  assert done.stderr.startswith('error: 1 of 1 questions in the file are not')
+  assert done.stderr.count('\n') == 1
+
+
+def test_retrieval(tmp_path, references):
+  path = tmp_path / 'r.json'
+  contexts = [
+    dpr_json.Context(text=text, has_answer=True)
+    for text in ('a0', 'x', 'x', 'x', 'A0')
+  ]
+  results = [
+    dpr_json.Result(question=f'q{i}', contexts=tuple(contexts))
+    for i in range(2)
+  ]
+  dpr_json.write_results(path, results)
+  report = score.score(path, question_sets.load(references))
+  assert report.form == 'retrieval'
+  assert {k: v.mean for k, v in report.metrics.items()} == {
+    'substring/top_1': 0.0,
+    'substring/top_5': 0.25,
+    'dpr/top_1': 0.25,
+    'dpr/top_5': 0.25,
+    'file/top_1': 0.5,
+    'file/top_5': 0.5,
+  }
+  table = score.make_table(report)
+  assert table.row_count == 6
+  assert list(table.columns[0].cells)[:2] == ['top_1', 'top_5']
+
+
+def test_other_files_are_refused(tmp_path, references):
+  path = tmp_path / 'x.json'
+  path.write_text('[{"question": "q0", "answer": "A0"}]')
+  with pytest.raises(ValueError, match="'prediction' or 'ctxs', found.*answer"):
+    score.score(path, question_sets.load(references))

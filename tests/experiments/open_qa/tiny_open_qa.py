@@ -1,0 +1,84 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""A tiny ORQA: data, questions with answers in the blocks, and its config.
+
+  python tiny_open_qa.py DATA WORKDIR ADDRESS PROCESS FIELDS
+
+trains as one of two processes; FIELDS, a JSON object, override `get_config`.
+"""
+
+import json
+import pathlib
+import sys
+
+import jax
+
+from configs import open_qa_base
+from experiments.open_qa import task as qa_task
+from experiments.open_qa import train as qa_train
+from tests.experiments.realm import tiny_realm
+
+WANTED = ('Paris', 'Rome', '1066', '1999', 'river', 'crown')
+
+
+def make_data(root: pathlib.Path) -> pathlib.Path:
+  """Writes a data folder with questions.jsonl and patterns.tsv in it."""
+  tiny_realm.make_data(root)
+  lines = [
+    {'id': f'q{i}', 'question': f'The mill {i} stood in?', 'answer': [word]}
+    for i, word in enumerate(WANTED)
+  ]
+  text = ''.join(json.dumps(line) + '\n' for line in lines)
+  (root / 'questions.jsonl').write_text(text)
+  (root / 'patterns.tsv').write_text(
+    'p1\tfactoid\tWhen was the crown in Rome?\t(1066|1999)\n'
+    'p2\tfactoid\tWhere was the mill?\tPar.s\n'
+  )
+  return root
+
+
+def get_config(data_dir: pathlib.Path, arg: str = 'test', **fields):
+  """Four steps of a tiny model on the data of `make_data`."""
+  config = open_qa_base.finish(open_qa_base.get_config(arg), arg)
+  tiny = tiny_realm.get_config(str(data_dir))
+  for name in ('data_dir', 'corpus', 'tokens', 'tokenizer', 'blocks'):
+    config[name] = tiny[name]
+  for name in ('embedder', 'encoder', 'model'):
+    config[name].update(tiny[name])
+  config.layout.query_length = 24
+  config.lookup.row_length = 48
+  config.lookup.retriever_beam = 12
+  config.reader.max_span_width = 2  # each width is a program of its own
+  config.questions.train = (f'custom:train={data_dir}/questions.jsonl',)
+  config.questions.dev = (f'custom:dev={data_dir}/questions.jsonl',)
+  config.evaluate.questions = (
+    f'custom:test={data_dir}/questions.jsonl',
+    f'curatedtrec:test={data_dir}/patterns.tsv',
+  )
+  config.questions.allow_other_counts = True
+  config.batch_size = 4
+  config.num_steps = 4
+  config.eval_every = 4
+  config.checkpoint_every = 2
+  config.keep_checkpoints = 4
+  config.optimizer.learning_rate = 1e-2
+  config.update_from_flattened_dict(fields)
+  return config
+
+
+def task(config, workdir, devices=None):
+  """What the loop trains."""
+  data = tiny_realm.data_of(config)
+  return qa_task.make_task(config, data, str(workdir), devices=devices)
+
+
+def main() -> None:
+  """Trains as one of two processes."""
+  data, workdir, address, process, fields = sys.argv[1:]
+  jax.config.update('jax_platforms', 'cpu')
+  jax.distributed.initialize(address, 2, int(process))
+  qa_train.run(get_config(pathlib.Path(data), **json.loads(fields)), workdir)
+
+
+if __name__ == '__main__':
+  main()

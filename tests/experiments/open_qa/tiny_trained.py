@@ -1,0 +1,63 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""A tiny RETRO and its twin as if they were trained, over `tiny_data`."""
+
+import dataclasses
+import pathlib
+
+import numpy as np
+
+from experiments.retro import data as retro_data
+from experiments.retro import task as retro_task
+from retrieval.index import retriever as retriever_lib
+from tests.experiments.retro import tiny_retro
+
+
+class Folder(retro_data.DataFolder):
+  """A data folder whose retriever needs no embedder and no index."""
+
+  def retriever(self, config):
+    return Retriever(self.chunks('train'), config.model.neighbor_length)
+
+
+class Retriever:
+  """Finds chunks by the sum of what is asked; the second neighbor is none."""
+
+  def __init__(self, datastore, neighbor_length):
+    self._datastore, self._length = datastore, neighbor_length
+
+  def retrieve_tokens(self, rows, k):
+    number = self._datastore.num_chunks
+    ids = np.array(
+      [
+        [-1 if i == 1 else (int(row.sum()) + i) % number for i in range(k)]
+        for row in rows
+      ]
+    )
+    tokens, mask = self._datastore.gather(ids, self._length)
+    scores = np.where(ids >= 0, 0.0, -np.inf)
+    titles = [[''] * k for _ in rows]
+    return retriever_lib.Retrieved(ids, scores, tokens, mask, titles)
+
+
+def trained(
+  root: pathlib.Path, twin: bool = False, folder=retro_data.DataFolder
+) -> retro_task.Trained:
+  """One of them, with the data of `tiny_data.make(root)`."""
+  found = tiny_retro.trained(root, twin)
+  found.config.evaluate.num_neighbors = (1,)
+  found.config.evaluate.max_documents = 3
+  return dataclasses.replace(found, data=folder(root))
+
+
+def load_from(root: pathlib.Path, monkeypatch, folder=retro_data.DataFolder):
+  """Makes 'retro' and 'twin', also as ends of paths, loadable; returns them."""
+  found = {
+    name: trained(root, name == 'twin', folder) for name in ('retro', 'twin')
+  }
+
+  def load(workdir, data_dir='', **unused_placement):
+    return found[str(workdir).split('/')[-1]]
+
+  monkeypatch.setattr(retro_task, 'load', load)
+  return found

@@ -1,0 +1,256 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Fine-tuning: repeats, resumes, runs on many devices; evaluated and scored."""
+
+import json
+import shutil
+
+import jax
+import numpy as np
+import pytest
+
+from configs import claims_base
+from configs import open_qa_small
+from experiments.engine import checkpoints
+from experiments.engine import loop
+from experiments.open_qa import answers as qa_answers
+from experiments.open_qa import block_reader
+from experiments.open_qa import evaluate as qa_evaluate
+from experiments.open_qa import task as qa_task
+from experiments.open_qa import train as qa_train
+from retrieval.questions import question_sets
+from tests.experiments.open_qa import tiny_open_qa
+
+_ONE = jax.devices()[:1]
+_SHORT = {'num_steps': 3, 'eval_batches': 0}
+
+
+@pytest.fixture(scope='module')
+def data(tmp_path_factory):
+  return tiny_open_qa.make_data(tmp_path_factory.mktemp('qa') / 'data')
+
+
+def _train(config, workdir, devices=_ONE):
+  config = qa_task.freeze(config)
+  task = tiny_open_qa.task(config, workdir, devices)
+  state = loop.train(task, config, str(workdir), devices=devices)
+  lines = (workdir / 'metrics.jsonl').read_text().splitlines()
+  return state, [json.loads(line) for line in lines]
+
+
+@pytest.fixture(scope='module')
+def run(data, tmp_path_factory):
+  """Four steps on one device, with the questions' embedder apart."""
+  workdir = tmp_path_factory.mktemp('run')
+  fields = {'model.share_embedders': False}
+  config = tiny_open_qa.get_config(data, **fields)
+  state, metrics = _train(config, workdir)
+  return config, workdir, state, metrics
+
+
+@pytest.fixture(scope='module')
+def start(run):
+  """Parameters as training began."""
+  config, *_ = run
+  data = tiny_open_qa.tiny_realm.data_of(config)
+  return qa_task.untrained(config, data).params
+
+
+def _same(a, b):
+  jax.tree.map(np.testing.assert_array_equal, a, b)
+
+
+def test_losses_are_reported_and_only_the_questions_side_learns(run, start):
+  _, _, state, metrics = run
+  steps = [row for row in metrics if 'early_loss' in row]
+  assert all(row['beam_has_answer'] == 1 for row in steps)
+  assert all(0 < row['lookup_sec'] for row in steps)
+  assert {'valid/loss', 'valid/exact_match'} <= set().union(*metrics)
+  _same(state.params['block_embedder'], start['block_embedder'])
+  for part in ('query_embedder', 'reader'):
+    before = jax.tree.leaves(start[part])
+    after = jax.tree.leaves(state.params[part])
+    assert any((a != b).any() for a, b in zip(before, after, strict=True))
+
+
+def test_run_continues_from_its_checkpoint_bit_for_bit(run, tmp_path):
+  config, workdir, state, _ = run
+  folder = tmp_path / 'again'
+  shutil.copytree(workdir, folder)
+  shutil.rmtree(folder / 'checkpoints' / '4')
+  again, _ = _train(config, folder)
+  _same(again.params, state.params)
+  _same(again.opt_state, state.opt_state)
+
+
+def test_eight_devices_equal_one_with_a_batch_that_they_do_not_divide(
+  run, tmp_path, monkeypatch
+):
+  config, _, _, metrics = run
+
+  def stop(*unused):
+    raise KeyboardInterrupt
+
+  monkeypatch.setattr(checkpoints.Checkpoints, 'save', stop)
+  with pytest.raises(KeyboardInterrupt):  # two steps are enough
+    _train(config, tmp_path, jax.devices())
+  lines = (tmp_path / 'metrics.jsonl').read_text().splitlines()
+  eight = [row for row in map(json.loads, lines) if 'grad_norm' in row]
+  one = [row for row in metrics if 'grad_norm' in row]
+  assert len(eight) == 2
+  for a, b in zip(one[:2], eight, strict=True):
+    for name in ('loss', 'early_loss', 'full_loss', 'grad_norm'):
+      assert a[name] == pytest.approx(b[name], rel=2e-4), name
+
+
+def test_blocks_side_learns_and_the_index_follows(data, start, tmp_path):
+  fields = {'model.share_embedders': False, 'checkpoint_every': 3}
+  config = tiny_open_qa.get_config(data, 'blocks_test', **_SHORT | fields)
+  state, metrics = _train(config, tmp_path)
+  before = jax.tree.leaves(start['block_embedder'])
+  after = jax.tree.leaves(state.params['block_embedder'])
+  assert any((a != b).any() for a, b in zip(before, after, strict=True))
+  ages = [row['index_age_steps'] for row in metrics if 'index_age_steps' in row]
+  assert ages == [0, 1, 0]
+
+
+def test_reader_alone(data, tmp_path):
+  config = tiny_open_qa.get_config(data, 'bm25_test', **_SHORT)
+  state, metrics = _train(config, tmp_path)
+  start = qa_task.untrained(config, tiny_open_qa.tiny_realm.data_of(config))
+  _same(state.params['embedder'], start.params['embedder'])
+  assert any(row.get('full_loss', 0) > 0 for row in metrics)
+
+
+def test_evaluation_and_its_predictions_agree(run, tmp_path, monkeypatch):
+  config, workdir, _, _ = run
+  monkeypatch.setattr(jax, 'local_devices', lambda: _ONE)
+  config = config.copy_and_resolve_references()
+  config.evaluate.workdir = str(workdir)
+  qa_evaluate.run(config, str(tmp_path))
+  result = json.loads((tmp_path / qa_evaluate.FILE).read_text())
+  strings, patterns = result['sets']
+  assert (strings['questions'], patterns['questions']) == (6, 2)
+  assert 0 <= strings['top_1_substring']['mean'] <= 1
+  assert strings['top_12_dpr']['mean'] == 1
+  assert patterns['top_12_regex']['mean'] == 1
+  # What is right by position is right by its text.
+  assert (
+    strings['exact_match']['mean'] <= strings['official_exact_match']['mean']
+  )
+  assert strings['exact_match']['mean'] <= strings['reader_oracle']['mean']
+  lines = (tmp_path / 'predictions_custom_test.jsonl').read_text().splitlines()
+  blocks = tiny_open_qa.tiny_realm.data_of(config).blocks
+  for row in map(json.loads, lines):
+    assert blocks.names([row['block']]) == [row['passage']]
+  questions = question_sets.load(config.evaluate.questions[0])
+  scores = [
+    questions.score(row['prediction'], questions.by_id[row['id']])
+    for row in map(json.loads, lines)
+  ]
+  assert np.mean([x['f1'] for x in scores]) == pytest.approx(
+    strings['f1']['mean']
+  )
+
+
+def test_batches_and_beams_do_not_change_the_answer(run):
+  _, workdir, _, _ = run
+  trained = qa_task.load(workdir)
+  retriever = trained.retriever(workdir / 'index')
+  questions = question_sets.load(trained.config.evaluate.questions[0]).questions
+  found = [
+    list(
+      qa_answers.Answerer(
+        *(trained, retriever), batch_size=size, read_at_once=at_once
+      )(questions)
+    )
+    for size, at_once in ((1, 16), (4, 2))
+  ]
+  for one, other in zip(*found, strict=True):
+    assert [a.text for a in one.answers] == [a.text for a in other.answers]
+    np.testing.assert_array_equal(one.beam, other.beam)
+    block, (start, limit) = one.answers[0].highlight(trained.data.blocks)
+    assert block[start:limit] == one.text
+
+
+@pytest.mark.parametrize('made', [open_qa_small, claims_base])
+def test_scales_are_of_the_embedders_that_the_model_has(made):
+  for arg, fields, wanted in (
+    ('base', {}, {'embedder': 0.05}),
+    (
+      'base',
+      {'model.share_embedders': False},
+      {'query_embedder': 0.05, 'block_embedder': 0.0},
+    ),
+    (
+      'blocks',
+      {
+        'model.share_embedders': False,
+        'optimizer.part_scales.block_embedder': 0.5,
+      },
+      {'query_embedder': 0.05, 'block_embedder': 0.5},
+    ),
+    ('bm25', {}, {'embedder': 0.0}),
+    ('base', {'optimizer.part_scales.query_embedder': 1.0}, {'embedder': 0.05}),
+  ):
+    config = made.get_config(arg)
+    with config.unlocked():
+      config.optimizer.part_scales = {'embedder': 0.05}
+      config.update_from_flattened_dict(fields)
+    scales = qa_task.freeze(config).optimizer.part_scales
+    assert dict(scales) == wanted, (arg, fields)
+
+
+def test_no_more_of_the_beam_is_sent_or_kept_than_is_needed():
+  beam = np.arange(24, dtype=np.int32).reshape(2, 12)
+  batch = {
+    'beam_vectors': np.zeros((2, 12, 4)),
+    'beam_valid': beam >= 0,
+    'beam_ids': beam,
+    'reader_valid': np.ones((2, 3), bool),
+    'reader_starts': np.zeros((2, 3)),
+  }
+  sent = block_reader.model_fields(batch)
+  assert {name: x.shape for name, x in sent.items()} == {
+    'beam_vectors': (2, 3, 4),
+    'beam_valid': (2, 3),
+    'reader_valid': (2, 3),
+  }
+  answered = qa_answers.Answered(None, (), beam[1], False).cut(2)
+  assert answered.beam.tolist() == [12, 13] and answered.beam.base is None
+
+
+def test_bad_input_is_refused_in_one_line(data, run, tmp_path):
+  _, workdir, _, _ = run
+  for fields, message in (
+    ({'questions.train': ()}, 'questions.train is empty'),
+    ({'questions.dev': ()}, 'questions.dev is empty'),
+    ({'retriever': 'tfidf'}, "retriever 'tfidf': expected"),
+    ({'refresh.schedule': 'sync'}, 'expected frozen'),
+    ({'lookup.reader_beam': 13}, 'reader_beam=13'),
+    ({'retriever': 'bm25', 'train_blocks': True}, 'needs retriever=dense'),
+  ):
+    config = tiny_open_qa.get_config(data, **fields)
+    with pytest.raises(ValueError, match=message):
+      tiny_open_qa.task(config, tmp_path)
+  with pytest.raises(FileNotFoundError, match='train first'):
+    qa_task.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+  ('name', 'value', 'message'),
+  [
+    ('train', (), 'questions.train is empty'),
+    ('dev', (), 'questions.dev is empty'),
+    ('dev', ('custom:dev=gone.jsonl',), 'gone.jsonl'),
+  ],
+)
+def test_questions_are_read_before_data_are_made(
+  data, tmp_path, name, value, message
+):
+  config = tiny_open_qa.get_config(data)
+  config.data_dir = ''
+  config.questions[name] = value
+  with pytest.raises((ValueError, FileNotFoundError), match=message):
+    qa_train.run(config, str(tmp_path))
+  assert not list(tmp_path.iterdir())

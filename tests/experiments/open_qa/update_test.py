@@ -1,0 +1,336 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""A corpus that changes under a trained REALM, and what is found in it then."""
+
+import dataclasses
+import json
+import pathlib
+import types
+
+from absl import flags
+import jax
+import numpy as np
+import pytest
+
+from experiments.engine import changed_documents
+from experiments.engine import checkpoints
+from experiments.open_qa import update as realm_update
+from experiments.realm import data as realm_data
+from experiments.realm import explain as realm_explain
+from experiments.realm import index_builder
+from experiments.realm import task as realm_task
+from realm_jax.serving import serving
+from retrieval.index import index_versions
+from retrieval.text import corpus
+from tests.experiments.realm import tiny_realm
+
+NEW = corpus.Document('new', 'Crown', 'The crown of Rome stood in the river.')
+CHANGED = corpus.Document('d3', 'Mill 3', 'The mill of 1066 was a crown.')
+
+
+@pytest.fixture(scope='module')
+def before(tmp_path_factory):
+  """A model with random parameters, its data and its index."""
+  root = tmp_path_factory.mktemp('before')
+  config = tiny_realm.get_config(str(tiny_realm.make_data(root)))
+  trained = realm_task.untrained(config, tiny_realm.data_of(config))
+  return types.SimpleNamespace(
+    trained=trained, index=trained.open_index(root / 'index'), root=root
+  )
+
+
+@pytest.fixture(scope='module')
+def embedded():
+  """Collects (title, text) of every block that is embedded."""
+  texts = []
+  call = serving.BlockEmbedder.__call__
+
+  def counted(self, ids, progress=None):
+    blocks = self._blocks
+    texts.extend(zip(blocks.titles(ids), blocks.texts(ids), strict=True))
+    return call(self, ids, progress)
+
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(serving.BlockEmbedder, '__call__', counted)
+    yield texts
+
+
+@pytest.fixture(scope='module')
+def after(before, embedded, tmp_path_factory):
+  """d3 changed, d5 and d6 deleted, one document added."""
+  embedded.clear()
+  updated = realm_update.update(
+    before.trained,
+    before.index,
+    tmp_path_factory.mktemp('after') / 'data',
+    [NEW, CHANGED],
+    ['d5', 'd6'],
+  )
+  return updated, list(embedded)
+
+
+def _pairs(blocks):
+  ids = range(blocks.num_blocks)
+  return [*zip(blocks.titles(ids), blocks.texts(ids), strict=True)]
+
+
+def _retrieve_all(trained, index, text):
+  """Every block that the index can give, best first."""
+  blocks = trained.data.blocks
+  (ids,) = index.retrieve_texts(
+    [text], blocks.num_blocks + 3, trained.data.tokenizer, trained.layout
+  )
+  found = ids[ids >= 0]
+  return [*zip(blocks.titles(found), blocks.texts(found), strict=True)]
+
+
+def test_only_new_text_is_embedded(before, after):
+  updated, embedded = after
+  assert embedded == [
+    (CHANGED.title, CHANGED.text),
+    (NEW.title, NEW.text),
+  ]
+  old = _pairs(before.trained.data.blocks)
+  new = _pairs(updated.trained.data.blocks)
+  gone = [pair for pair in old if pair[0] in ('Mill 3', 'Mill 5', 'Mill 6')]
+  assert updated.counts == {
+    'documents added': 1,
+    'documents changed': 1,
+    'documents deleted': 2,
+    'blocks reused': len(new) - 2,
+    'blocks embedded': 2,
+    'blocks removed': len(gone),
+  }
+  assert len(new) == len(old) - len(gone) + 2 and len(gone) > 3
+
+
+def test_reused_vectors_are_bit_identical_and_equal_embedding_all(
+  before, after
+):
+  updated, _ = after
+  trained, blocks = updated.trained, updated.trained.data.blocks
+  rows = {pair: i for i, pair in enumerate(_pairs(before.trained.data.blocks))}
+  have = updated.index.version.vectors[:]
+  copied = [(i, rows[p]) for i, p in enumerate(_pairs(blocks)) if p in rows]
+  new, old = np.asarray(copied).T
+  np.testing.assert_array_equal(have[new], before.index.version.vectors[:][old])
+  embed = serving.BlockEmbedder(
+    trained.model.config,
+    trained.layout,
+    blocks,
+    index_builder.snapshot(trained.params),
+  )
+  whole = embed(np.arange(blocks.num_blocks))
+  # Batches of other rows and lengths round otherwise.
+  np.testing.assert_allclose(have, whole, rtol=1e-5, atol=1e-6)
+
+
+def test_new_text_is_found_and_old_text_is_gone(before, after):
+  updated, _ = after
+  old = [
+    pair
+    for pair in _pairs(before.trained.data.blocks)
+    if pair[0] in ('Mill 3', 'Mill 5', 'Mill 6')
+  ]
+  for text in (CHANGED.text, NEW.text, *(text for _, text in old)):
+    earlier = _retrieve_all(before.trained, before.index, text)
+    now = _retrieve_all(updated.trained, updated.index, text)
+    assert set(old) <= set(earlier) and not set(old) & set(now)
+    for document in (CHANGED, NEW):
+      assert (document.title, document.text) in now
+      assert (document.title, document.text) not in earlier
+
+
+def test_predictions_follow_the_corpus_without_training(before, tmp_path):
+  text = 'The crown of [MASK] stood.'
+  earlier = realm_explain.explain(before.trained, before.index, text, 'Rome')
+  used = {row['title'] for row in earlier.documents[1:]}
+  updated = realm_update.update(
+    before.trained,
+    before.index,
+    tmp_path / 'data',
+    delete=[title.replace('Mill ', 'd') for title in sorted(used)],
+  )
+  now = realm_explain.explain(updated.trained, updated.index, text, 'Rome')
+  assert updated.trained.params is before.trained.params
+  assert not used & {row['title'] for row in now.documents}
+  assert len(now.documents) == len(earlier.documents)
+  assert now.log_prob != earlier.log_prob
+  assert now.null_log_prob == pytest.approx(earlier.null_log_prob, abs=1e-5)
+
+
+def test_again_finds_what_stands(before, after, embedded):
+  updated, _ = after
+  embedded.clear()
+  again = realm_update.update(
+    before.trained,
+    before.index,
+    updated.trained.data.root,
+    [NEW, CHANGED],
+    ['d5', 'd6'],
+  )
+  assert not embedded and again.counts['blocks reused'] == 0
+  assert again.index.version.name == updated.index.version.name
+
+
+def test_an_update_can_be_updated(after, embedded, tmp_path):
+  updated, _ = after
+  embedded.clear()
+  twice = realm_update.update(
+    updated.trained, updated.index, tmp_path / 'data', delete=[NEW.id]
+  )
+  assert not embedded and twice.counts['blocks removed'] == 1
+  found = _retrieve_all(twice.trained, twice.index, NEW.text)
+  assert NEW.text not in [text for _, text in found]
+
+
+def test_another_masked_corpus_goes_along(before, tmp_path):
+  data = before.root
+  for name in ('tokenizer', 'tokens', 'blocks', 'spans'):
+    (tmp_path / 'old' / 'masked').mkdir(parents=True, exist_ok=True)
+    (tmp_path / 'old' / name).symlink_to(data / name)
+    (tmp_path / 'old' / 'masked' / name).symlink_to(data / name)
+  old = realm_data.DataFolder(tmp_path / 'old')
+  trained = realm_task.untrained(before.trained.config, old)
+  updated = realm_update.update(
+    trained, before.index, tmp_path / 'new', delete=['d0']
+  )
+  new = updated.trained.data
+  assert new.masked_blocks.fingerprint == old.blocks.fingerprint
+  assert new.blocks.fingerprint != old.blocks.fingerprint
+  assert new.spans.fingerprint == old.spans.fingerprint
+  # Numbers have shifted; names lead to the same texts.
+  texts = [
+    dict(zip(x.names(range(n)), x.texts(range(n)), strict=True))
+    for x, n in ((x.blocks, x.blocks.num_blocks) for x in (old, new))
+  ]
+  assert len(texts[1]) < len(texts[0]) and texts[1].items() < texts[0].items()
+  assert new.blocks.texts([0]) != old.blocks.texts([0])
+
+
+@pytest.mark.parametrize(
+  ('documents', 'delete', 'message'),
+  [
+    ([], [], 'Nothing to change'),
+    ([], ['d5', 'nobody'], r"no document \['nobody'\] to delete"),
+    ([NEW, NEW], [], r"\['new'\]: given more than once"),
+    ([CHANGED], ['d3'], r"\['d3'\]: given more than once"),
+    ([corpus.Document('e', '', ' \n')], [], r"\['e'\]: the text is empty"),
+  ],
+)
+def test_bad_changes_are_named_and_write_nothing(
+  before, tmp_path, documents, delete, message
+):
+  with pytest.raises(ValueError, match=message) as error:
+    realm_update.update(
+      before.trained, before.index, tmp_path / 'data', documents, delete
+    )
+  assert '\n' not in str(error.value)
+  assert not (tmp_path / 'data').exists()
+
+
+def test_a_folder_of_other_data_is_refused(before, after):
+  updated, _ = after
+  with pytest.raises(ValueError, match='is the old data folder'):
+    realm_update.update(
+      before.trained, before.index, before.trained.data.root, delete=['d1']
+    )
+  root = updated.trained.data.root
+  text = (root / 'documents.jsonl').read_text()
+  with pytest.raises(ValueError, match='holds another corpus already'):
+    realm_update.update(before.trained, before.index, root, delete=['d1'])
+  assert (root / 'documents.jsonl').read_text() == text
+
+
+def test_an_index_of_other_parameters_is_refused(before, tmp_path):
+  folder = index_versions.VersionFolder(tmp_path / 'index')
+  params = index_builder.snapshot(before.trained.params)
+  other = jax.tree.map(lambda x: 2 * x, params)
+  size = before.index.version.vectors.shape[1]
+
+  def embed(ids, progress=None):
+    return np.ones((len(ids), size), np.float32)
+
+  builder = realm_task.make_builder(
+    before.trained.config, before.trained.data, tmp_path
+  )
+  blocks = before.trained.data.blocks
+  name = folder.build(0, other, blocks, embed, builder.index)
+  index = serving.ServingIndex(
+    folder.open(name), serving.QueryEmbedder(before.trained.model.config)
+  )
+  with pytest.raises(ValueError, match='vectors of parameters'):
+    realm_update.update(before.trained, index, tmp_path / 'n', delete=['d1'])
+
+
+@pytest.fixture
+def command(before, monkeypatch):
+  """Runs the command's body over a run that is `before`, with some flags."""
+  known = set(flags.FLAGS)
+  changed_documents.define_flags()
+
+  def load(workdir, data_dir):
+    data = realm_data.DataFolder(pathlib.Path(data_dir))
+    return dataclasses.replace(before.trained, data=data)
+
+  saved = types.SimpleNamespace(params=before.trained.params)
+  monkeypatch.setattr(checkpoints, 'find', lambda workdir: saved)
+  monkeypatch.setattr(realm_task, 'load', load)
+
+  def run(*arguments, data_dir=''):
+    config = before.trained.config.copy_and_resolve_references()
+    config.data_dir = data_dir or str(before.root)
+    flags.FLAGS.unparse_flags()
+    flags.FLAGS(['realm_update', *arguments])
+    realm_update.run(config, str(before.root))
+
+  yield run
+  # As conftest has left them.
+  flags.FLAGS.unparse_flags()
+  flags.FLAGS.mark_as_parsed()
+  for name in set(flags.FLAGS) - known:
+    delattr(flags.FLAGS, name)
+
+
+def test_the_command_reads_json_lines(command, before, tmp_path, capsys):
+  file = tmp_path / 'changes.jsonl'
+  rows = [
+    {'id': d.id, 'title': d.title, 'text': d.text} for d in (NEW, CHANGED)
+  ]
+  file.write_text('\n'.join(json.dumps(row) for row in rows))
+  out = tmp_path / 'data'
+  command(
+    f'--documents={file}', '--delete=d5', '--delete=d6', f'--output={out}'
+  )
+  shown = capsys.readouterr().out
+  assert 'blocks embedded' in shown and 'documents deleted' in shown
+  blocks = realm_data.DataFolder(out).blocks
+  assert (NEW.title, NEW.text) in _pairs(blocks)
+  assert index_versions.VersionFolder(out / 'index').names()
+  again = tmp_path / 'again'
+  command('--delete=new', f'--output={again}', data_dir=str(out))
+  pairs = _pairs(realm_data.DataFolder(again).blocks)
+  assert (NEW.title, NEW.text) not in pairs
+  assert (CHANGED.title, CHANGED.text) in pairs
+
+
+@pytest.mark.parametrize(
+  ('lines', 'message'),
+  [
+    ('{"id": "a", "title": "", "text": " "}', 'jsonl:1: the text is empty'),
+    ('{"id": "a", "title": ""}', "jsonl:1: no field 'text'"),
+    ('nothing', 'jsonl:1: not JSON'),
+    (2 * '{"id": "a", "title": "", "text": "b"}\n', "jsonl:2: id 'a' stands"),
+  ],
+)
+def test_bad_lines_are_named(command, tmp_path, lines, message):
+  file = tmp_path / 'changes.jsonl'
+  file.write_text(lines)
+  with pytest.raises(ValueError, match=message):
+    command(f'--documents={file}', f'--output={tmp_path / "data"}')
+  assert not (tmp_path / 'data').exists()
+
+
+def test_the_output_must_be_named(command):
+  with pytest.raises(ValueError, match='--output is empty'):
+    command('--delete=d5')

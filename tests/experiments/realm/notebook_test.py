@@ -1,0 +1,108 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The notebook of REALM, run cell by cell at test size."""
+
+import json
+import pathlib
+
+import grain
+import pytest
+
+from configs import realm_pretrain_quickstart
+from experiments.engine import checkpoints
+from experiments.realm import data as realm_data
+from experiments.realm import prepare as realm_prepare
+from experiments.realm import task as realm_task
+from retrieval.nn import embedders
+from retrieval.text import corpus
+from tests import xla_flags
+
+_ROOT = pathlib.Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture
+def environment(monkeypatch):
+  """Sets what the notebook's kernel inherits."""
+  monkeypatch.setenv('JAX_PLATFORMS', 'cpu')
+  monkeypatch.setenv('XLA_FLAGS', xla_flags.FAST)
+  monkeypatch.setenv('REALM_SIZE', 'test')
+  return monkeypatch.setenv
+
+
+def _execute(**settings):
+  """Runs all cells; returns what they show."""
+  nbformat = pytest.importorskip('nbformat')
+  nbclient = pytest.importorskip('nbclient')
+  notebook = nbformat.read(_ROOT / 'notebooks' / 'realm.ipynb', as_version=4)
+  nbformat.validate(notebook)
+  nbclient.NotebookClient(
+    notebook,
+    kernel_name='python3',
+    resources={'metadata': {'path': str(_ROOT)}},
+    **settings,
+  ).execute()
+  outputs = [o for cell in notebook.cells for o in cell.get('outputs', [])]
+  assert not [o for o in outputs if o.output_type == 'error']
+  assert sum('image/png' in o.get('data', {}) for o in outputs) == 2
+  return ''.join(o.text for o in outputs if o.get('name') == 'stdout')
+
+
+def _needs(find):
+  try:
+    find()
+  except (FileNotFoundError, ImportError, ValueError) as e:
+    pytest.skip(f'A package of data is not installed: {e}')
+
+
+def _write_run(root, workdir):
+  """A run before its first step, on documents of one block that name 1889."""
+  names = ('Eiffel Tower', 'Penicillin', 'Great Wall', 'Double bass', 'Quinine')
+  rows = [
+    {'id': f'{name} {i}', 'title': name, 'text': f'{name} {i} is of 1889.'}
+    for i in range(6)
+    for name in names
+  ]
+  lines = '\n'.join(json.dumps(row) for row in rows)
+  (root / 'documents.jsonl').write_text(lines)
+  config = realm_pretrain_quickstart.get_config('test')
+  config.corpus.kind = 'jsonl'
+  config.corpus.path = str(root / 'documents.jsonl')
+  config.prepare.stages = 'tokenizer,tokens,blocks'
+  realm_prepare.run(config, str(workdir))
+  data = realm_data.DataFolder.of(config, workdir)
+  trained = realm_task.untrained(config, data)
+  with checkpoints.Checkpoints(
+    str(workdir),
+    config=config.to_dict(),
+    pipeline={},
+    fingerprints=data.fingerprints(),
+  ) as saved:
+    batches = iter(grain.MapDataset.range(1).to_iter_dataset())
+    saved.save(3, {'params': trained.params}, batches)
+
+
+def test_all_cells_run_and_the_documents_change(tmp_path, environment):
+  _needs(embedders.find_minilm)
+  workdir = tmp_path / 'realm'
+  _write_run(tmp_path, workdir)
+  environment('REALM_WORKDIR', str(workdir))
+  printed = _execute(timeout=200)
+  assert 'Step 3; 30 documents in 30 blocks.' in printed
+  shown = [' '.join(line.split()) for line in printed.splitlines()]
+  at = shown.index('documents added 1')
+  assert shown[at : at + 6] == [
+    'documents added 1',
+    'documents changed 1',
+    'documents deleted 1',
+    'blocks reused 28',
+    'blocks embedded 2',
+    'blocks removed 2',
+  ]
+
+
+@pytest.mark.slow
+def test_it_trains_a_model_where_there_is_none(tmp_path, environment):
+  _needs(embedders.find_minilm)
+  _needs(lambda: corpus.Corpus(corpus.CorpusConfig(kind='vital')))
+  environment('REALM_WORKDIR', str(tmp_path / 'realm'))
+  assert 'Step 4; 200 documents' in _execute(timeout=900)

@@ -1,0 +1,335 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Preparing REALM's data: stages, other corpora to mask, damage, records."""
+
+import json
+import pathlib
+import shutil
+
+import numpy as np
+import pytest
+
+from configs import realm_base
+from experiments.realm import data as realm_data
+from experiments.realm import prepare as realm_prepare
+from experiments.realm import task as realm_task
+from retrieval.formats import tf_example
+from retrieval.formats import tfrecord
+from retrieval.text import corpus as corpus_lib
+from retrieval.tokenization import tokenizers
+from tests.retrieval.text import tiny_blocks
+
+
+def _write(folder, name, rows):
+  lines = '\n'.join(json.dumps(row) for row in rows)
+  (folder / name).write_text(lines)
+  return str(folder / name)
+
+
+@pytest.fixture(scope='module')
+def folder(tmp_path_factory):
+  """Two corpora of some years, and a vocabulary."""
+  root = tmp_path_factory.mktemp('corpus')
+  rng = np.random.default_rng(0)
+  _write(root, 'z.jsonl', tiny_blocks.documents(20, rng))
+  rows = [
+    {'id': f'x{i}', 'title': f'X {i}', 'text': f'Rome was crown in {1500 + i}.'}
+    for i in range(9)
+  ]
+  _write(root, 'x.jsonl', rows)
+  tiny_blocks.write_vocabulary(root / 'tokenizer')
+  return root
+
+
+def _config(folder, masked=False, **prepare):
+  config = realm_base.finish(realm_base.get_config('test'), 'test')
+  config.corpus.kind = 'jsonl'
+  config.corpus.path = str(folder / 'z.jsonl')
+  config.corpus.max_documents = 0
+  if masked:
+    config.masked_corpus.kind = 'jsonl'
+    config.masked_corpus.path = str(folder / 'x.jsonl')
+  config.tokenizer.path = str(folder / 'tokenizer')
+  config.tokens.documents_per_shard = 7
+  config.blocks.max_length = 32
+  config.prepare.update(prepare)
+  return config
+
+
+def _run(config, workdir):
+  realm_prepare.run(config, str(workdir))
+  return realm_data.DataFolder.of(config, workdir)
+
+
+@pytest.fixture(scope='module')
+def prepared(folder, tmp_path_factory):
+  workdir = tmp_path_factory.mktemp('prepared')
+  _run(_config(folder), workdir)
+  return workdir
+
+
+@pytest.fixture(scope='module')
+def with_other_x(folder, tmp_path_factory):
+  workdir = tmp_path_factory.mktemp('masked')
+  _run(_config(folder, masked=True), workdir)
+  return workdir
+
+
+@pytest.fixture
+def copy(prepared, tmp_path):
+  shutil.copytree(prepared / 'data', tmp_path / 'data')
+  return tmp_path
+
+
+def _files(workdir):
+  """Name -> (bytes, time of the last change) of everything prepared."""
+  root = pathlib.Path(workdir) / 'data'
+  return {
+    file.relative_to(root).as_posix(): (
+      file.read_bytes(),
+      file.stat().st_mtime_ns,
+    )
+    for file in root.rglob('*')
+    if file.is_file()
+  }
+
+
+def _bytes(workdir):
+  return {name: data for name, (data, _) in _files(workdir).items()}
+
+
+def test_all_stages(folder, prepared):
+  data = realm_data.DataFolder(prepared / 'data')
+  rows = [json.loads(x) for x in (folder / 'z.jsonl').read_text().splitlines()]
+  tokens = data.blocks.tokens
+  assert tokens.num_documents == len(rows) and tokens.with_text
+  for i, row in enumerate(rows):
+    assert tokens.text_bytes(i).decode() == row['text']
+  assert data.blocks.max_length == 32 and data.blocks.num_blocks >= len(rows)
+  assert data.masked_blocks is data.blocks
+  spans = data.spans
+  assert spans.num_spans > 10 and spans.labels == ('DATE',)
+  config = _config(folder)
+  source = realm_task.source(config, data, 'train')
+  assert len(source) and data.layout(config).block_length == 32
+
+
+def test_again_there_is_nothing_to_do(folder, prepared, capsys):
+  before = _files(prepared)
+  capsys.readouterr()
+  _run(_config(folder), prepared)
+  assert _files(prepared) == before
+  printed = capsys.readouterr().out
+  data = realm_data.DataFolder(prepared / 'data')
+  for what, count in (
+    ('vocabulary', data.tokenizer.vocab_size),
+    ('documents, Z', 20),
+    ('blocks, Z', data.blocks.num_blocks),
+    ('kept', data.spans.num_spans),
+  ):
+    (line,) = [line for line in printed.splitlines() if f' {what} ' in line]
+    assert str(count) in line
+
+
+def test_stages_one_after_another_write_the_same(folder, prepared, tmp_path):
+  _run(_config(folder, stages='tokenizer,tokens'), tmp_path)
+  assert {x.name for x in (tmp_path / 'data').iterdir()} == {
+    'tokenizer',
+    'tokens',
+  }
+  _run(_config(folder, stages='blocks'), tmp_path)
+  _run(_config(folder, stages='spans'), tmp_path)
+  assert _bytes(tmp_path) == _bytes(prepared)
+
+
+def test_random_masks_need_no_spans(folder, tmp_path):
+  config = _config(folder)
+  config.masker = 'uniform'
+  data = _run(config, tmp_path)
+  assert not data.path('spans').exists()
+  assert len(realm_task.source(config, data, 'train'))
+  _run(_config(folder, stages='spans'), tmp_path)
+  assert data.spans.num_spans
+
+
+def test_stages_and_processes_that_cannot_be_are_refused(folder, tmp_path):
+  message = r"\['vectors'\]; expected some of \['tokenizer', 'tokens'"
+  with pytest.raises(ValueError, match=message):
+    _run(_config(folder, stages='tokens,vectors'), tmp_path)
+  with pytest.raises(ValueError, match='process_index=2: expected 0 to'):
+    _run(_config(folder, process_index=2, process_count=2), tmp_path)
+  share = {'process_index': 1, 'process_count': 2, 'wait_hours': 0}
+  with pytest.raises(ValueError, match='tokenizer: not made by the other'):
+    _run(_config(folder, **share), tmp_path)
+  assert not (tmp_path / 'data').exists()
+
+
+def test_another_tokenizer_than_the_one_that_stands(folder, copy, tmp_path):
+  other = tmp_path / 'other'
+  other.mkdir()
+  pieces = (folder / 'tokenizer' / 'vocab.txt').read_text()
+  (other / 'vocab.txt').write_text(pieces + 'extra\n')
+  config = _config(folder)
+  config.tokenizer.path = str(other)
+  with pytest.raises(ValueError, match='stands here already.*other') as error:
+    _run(config, copy)
+  assert '\n' not in str(error.value)
+  # The same one from another place is fine.
+  config.tokenizer.path = str(copy / 'data' / 'tokenizer')
+  _run(config, copy)
+
+
+def test_a_tokenizer_without_mask_leaves_nothing_behind(folder, tmp_path):
+  texts = [f'the mill stood {i} times by the river' for i in range(50)]
+  tokenizers.train_sentencepiece(texts, tmp_path / 'other/model', 286)
+  config = _config(folder)
+  config.tokenizer.path = str(tmp_path / 'other')
+  with pytest.raises(FileNotFoundError, match='vocab.txt'):
+    _run(config, tmp_path)
+  _run(_config(folder, stages='tokenizer'), tmp_path)
+
+
+def test_what_is_masked_may_be_another_corpus(folder, with_other_x, prepared):
+  data = realm_data.DataFolder(with_other_x / 'data')
+  assert data.masked_blocks.num_blocks == 9
+  texts = data.masked_blocks.texts(range(9))
+  assert texts[3] == 'Rome was crown in 1503.'
+  assert data.spans.num_spans == 9
+  assert data.spans.store.fields['blocks'] == data.masked_blocks.fingerprint
+  # Z is what it is without.
+  alone = realm_data.DataFolder(prepared / 'data')
+  assert data.blocks.fingerprint == alone.blocks.fingerprint
+  config = _config(folder, masked=True)
+  config.valid_fraction = 0.0
+  assert len(realm_task.source(config, data, 'train')) == 9
+
+
+def test_corpora_must_be_those_that_were_prepared(
+  folder, with_other_x, copy, tmp_path
+):
+  """Else Z would be masked in X's place, or the other way round."""
+  for workdir, masked, message in (
+    (copy, True, "does not stand here, but .* is 'jsonl'"),
+    (with_other_x, False, "masked: stands here, but .* is ''"),
+  ):
+    config = _config(folder, masked=masked, stages='spans')
+    with pytest.raises(ValueError, match=message):
+      _run(config, workdir)
+    data = realm_data.DataFolder.of(config, workdir)
+    with pytest.raises(ValueError, match=message):
+      realm_task.source(config, data, 'train')
+
+
+@pytest.mark.parametrize(
+  'name', ['tokens/text-000001', 'blocks/hash-000000', 'spans/label-000002']
+)
+def test_verify_finds_a_flipped_bit(folder, copy, name, capsys):
+  config = _config(folder, verify=True, stages='tokenizer')
+  _run(config, copy)
+  assert 'checksums, spans' in capsys.readouterr().out
+  file = copy / 'data' / f'{name}.npy'
+  data = bytearray(file.read_bytes())
+  data[-1] ^= 1
+  file.write_bytes(data)
+  with pytest.raises(ValueError, match=f'{file.name}: damaged') as error:
+    _run(config, copy)
+  assert '\n' not in str(error.value)
+
+
+def test_verify_reads_the_other_corpus(folder, with_other_x, tmp_path, capsys):
+  shutil.copytree(with_other_x / 'data', tmp_path / 'data')
+  config = _config(folder, masked=True, verify=True, stages='tokenizer')
+  _run(config, tmp_path)
+  assert 'checksums, masked/blocks' in capsys.readouterr().out
+  file = tmp_path / 'data' / 'masked' / 'tokens' / 'tokens-000000.npy'
+  file.write_bytes(file.read_bytes()[:-1] + b'\xff')
+  with pytest.raises(ValueError, match='masked/tokens/tokens-000000.npy'):
+    _run(config, tmp_path)
+
+
+@pytest.fixture(scope='module')
+def exported(folder, with_other_x):
+  """The official forms, of a folder with another X."""
+  config = _config(folder, masked=True, export=True, export_shards=3)
+  _run(config, with_other_x)
+  return with_other_x / 'data' / 'official'
+
+
+def _corpus(kind, path):
+  return corpus_lib.Corpus(corpus_lib.CorpusConfig(kind=kind, path=str(path)))
+
+
+def test_official_forms_read_back(exported, with_other_x):
+  data = realm_data.DataFolder(with_other_x / 'data')
+  for kind, path, blocks in (
+    ('orqa_blocks', exported, data.blocks),
+    ('orqa_corpus', exported / 'retrieval-*', data.blocks),
+    ('realm_pretraining', exported / 'pretraining-*', data.masked_blocks),
+  ):
+    ids = range(blocks.num_blocks)
+    found = [(x.title, x.text) for x in _corpus(kind, path)]
+    want = zip(blocks.titles(ids), blocks.texts(ids), strict=True)
+    assert found == list(want)
+  assert len(list(exported.glob('retrieval-*-of-00003'))) == 3
+  assert (exported / 'examples.tfr').stat().st_size > 100
+
+
+def test_one_process_exports(folder, prepared, tmp_path):
+  shutil.copytree(prepared / 'data', tmp_path / 'data')
+  share = {'process_index': 1, 'process_count': 2}
+  _run(_config(folder, export=True, **share), tmp_path)
+  assert not (tmp_path / 'data' / 'official').exists()
+
+
+def _write_marked(path, text, sentences):
+  starts, limits = np.asarray(sentences, np.int64).T
+  record = {
+    'title': [b'X 1'],
+    'text': [text.encode()],
+    'sentence_byte_start': starts,
+    'sentence_byte_limit': limits,
+  }
+  tfrecord.write(path, [tf_example.encode(record)])
+
+
+def test_sentences_come_with_the_corpus(folder, tmp_path):
+  text = 'Rome. Crown in 1500.'
+  _write_marked(tmp_path / 'x.tfr', text, [[0, 10], [11, 20]])
+  config = _config(folder)
+  config.corpus.kind = 'realm_pretraining'
+  config.corpus.path = str(tmp_path / 'x.tfr')
+  blocks = _run(config, tmp_path / 'run').blocks
+  assert blocks.sentence_bytes(np.arange(2)).tolist() == [[0, 10], [11, 20]]
+  _write_marked(tmp_path / 'y.tfr', text, [[0, 11], [10, 20]])
+  config.corpus.path = str(tmp_path / 'y.tfr')
+  with pytest.raises(ValueError, match='overlap: one ends at character 11'):
+    _run(config, tmp_path / 'overlap')
+
+
+def test_spans_may_come_with_the_corpus(folder, exported, tmp_path):
+  """X as published: its records mark what is salient."""
+  config = _config(folder)
+  config.corpus.kind = 'realm_pretraining'
+  config.corpus.path = str(exported / 'pretraining-*')
+  config.spans.tagger.kind = 'corpus'
+  config.blocks.whole_documents = True
+  data = _run(config, tmp_path)
+  blocks, spans = data.blocks, data.spans
+  assert blocks.num_blocks == spans.num_spans == 9
+  assert spans.labels == ('SPAN',)
+  found = spans.block_bytes(range(9))
+  for i, (text, marked) in enumerate(
+    zip(blocks.texts(range(9)), found, strict=True)
+  ):
+    ((start, limit),) = marked.tolist()
+    assert text.encode()[start:limit].decode() == str(1500 + i)
+  # Z may be without any, as long as X has them.
+  config = _config(folder, masked=True)
+  config.masked_corpus.kind = 'realm_pretraining'
+  config.masked_corpus.path = str(exported / 'pretraining-*')
+  config.spans.tagger.kind = 'corpus'
+  assert _run(config, tmp_path / 'x').spans.num_spans == 9
+  config = _config(folder)
+  config.spans.tagger.kind = 'corpus'
+  with pytest.raises(ValueError, match="'jsonl' marks no sentences and spans"):
+    _run(config, tmp_path / 'none')

@@ -1,0 +1,319 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Schedules of index refreshes, with a builder that needs no model."""
+
+import dataclasses
+import threading
+import time
+
+from absl import logging
+import numpy as np
+import pytest
+
+from experiments.realm import index_builder
+from experiments.realm import refresh
+from realm_jax.nn import config as config_lib
+from retrieval.index import index_versions
+from retrieval.nn import bert
+from tests.retrieval.index import index_versions_test
+from tests.retrieval.text import tiny_blocks
+
+_BERT = bert.BertConfig(vocab_size=9, d_model=4, d_ff=4, num_heads=1)
+MODEL = config_lib.RealmConfig(embedder=_BERT, encoder=_BERT)
+
+
+@dataclasses.dataclass
+class FakeBuilder:
+  """Publishes versions whose vectors depend on block ids alone."""
+
+  folder: index_versions.VersionFolder
+  blocks: object
+  model: config_lib.RealmConfig = MODEL
+  fail_at: tuple = ()
+  gate: threading.Event = dataclasses.field(default_factory=threading.Event)
+  built: list = dataclasses.field(default_factory=list)
+
+  def build(self, step, params):
+    assert self.gate.wait(30)
+    if step in self.fail_at:
+      raise ValueError('Database row 0 holds NaN or infinity.')
+    self.built.append(step)
+    return self.folder.build(
+      step,
+      params,
+      self.blocks,
+      index_versions_test.embed,
+      index_versions_test.CONFIG,
+    )
+
+
+@pytest.fixture(scope='module')
+def blocks(tmp_path_factory):
+  root = tmp_path_factory.mktemp('blocks')
+  return tiny_blocks.make(root, np.random.default_rng(0)).blocks
+
+
+@pytest.fixture
+def warnings(monkeypatch):
+  lines = []
+  monkeypatch.setattr(
+    logging, 'warning', lambda text, *args: lines.append(text % args)
+  )
+  return lines
+
+
+def _params(step):
+  return {'embedder': {'w': np.full(3, step, np.float32)}, 'encoder': {}}
+
+
+def _open(tmp_path, blocks, measure=None, **fields):
+  builder = FakeBuilder(index_versions.VersionFolder(tmp_path), blocks)
+  builder.gate.set()
+  settings = refresh.RefreshConfig(**{'poll_sec': 0.0} | fields)
+  return builder, refresh.Refresher(settings, builder, measure=measure)
+
+
+def _until(condition):
+  deadline = time.monotonic() + 30
+  while not condition():
+    assert time.monotonic() < deadline
+    time.sleep(0.01)
+
+
+def _steps(folder):
+  return [index_versions.step_of(name) for name in folder.names()]
+
+
+def test_sync_serves_each_batch_by_its_number(tmp_path, blocks):
+  builder, refresher = _open(tmp_path, blocks, schedule='sync', every=3)
+  refresher.start(0, _params(0), '')
+  served = []
+  for step in range(1, 10):
+    served.append(refresher.serving(step - 1).step)
+    refresher.after_step(step, _params(step))
+  assert served == [0, 0, 0, 3, 3, 3, 6, 6, 6] and builder.built == [0, 3, 6, 9]
+  assert refresher.index_version().startswith('0000000009-')
+  assert _steps(builder.folder) == [6, 9]
+  refresher.close()
+
+
+def test_a_batch_of_later_waits_for_its_index(tmp_path, blocks):
+  _, refresher = _open(tmp_path, blocks, schedule='sync', every=2)
+  refresher.start(0, _params(0), '')
+  got = []
+  thread = threading.Thread(target=lambda: got.append(refresher.serving(2)))
+  thread.start()
+  thread.join(0.2)
+  assert thread.is_alive()
+  refresher.after_step(1, _params(1))
+  refresher.after_step(2, _params(2))
+  thread.join(30)
+  assert got[0].step == 2
+  refresher.close()
+
+
+def test_whoever_waits_is_woken_at_the_end(tmp_path, blocks):
+  _, refresher = _open(tmp_path, blocks, schedule='sync', every=2)
+  refresher.start(0, _params(0), '')
+  errors = []
+
+  def wait():
+    try:
+      refresher.serving(99)
+    except refresh.Closed as error:
+      errors.append(error)
+
+  thread = threading.Thread(target=wait)
+  thread.start()
+  refresher.close()
+  thread.join(30)
+  assert len(errors) == 1
+
+
+def test_staleness_and_frozen(tmp_path, blocks):
+  fields = {'every': 2, 'staleness': 3}
+  stale, refresher = _open(tmp_path / 's', blocks, **fields)
+  assert refresher.config.identity == 'sync 6'
+  frozen, other = _open(tmp_path / 'f', blocks, schedule='frozen', every=2)
+  assert other.config.identity == 'frozen'
+  for one in (refresher, other):
+    one.start(0, _params(0), '')
+    for step in range(1, 8):
+      one.after_step(step, _params(step))
+  assert stale.built == [0, 6] and frozen.built == [0]
+  assert refresher.serving(5 + 2).step == 6 and other.serving(99).step == 0
+  refresher.close(), other.close()
+
+
+def test_a_resumed_run_opens_the_version_it_saved(tmp_path, blocks):
+  builder, first = _open(tmp_path, blocks, every=2)
+  first.start(0, _params(0), '')
+  for step in range(1, 6):
+    first.after_step(step, _params(step))
+    if step == 2:
+      saved = first.version_to_save()
+  first.close()
+  # The index that the checkpoint names outlived newer ones.
+  assert saved in builder.folder.names()
+  again, second = _open(tmp_path, blocks, every=2)
+  second.start(2, _params(-1), saved)
+  assert again.built == [] and second.serving(2).version.name == saved
+  second.close()
+  _, third = _open(tmp_path, blocks, every=2)
+  with pytest.raises(FileNotFoundError, match='cannot be continued exactly'):
+    third.start(2, _params(2), '0000000002-' + '0' * 12)
+  third.close()
+
+
+def test_versions_that_checkpoints_name_are_kept(tmp_path, blocks):
+  builder, refresher = _open(tmp_path, blocks, every=1, keep=1)
+  refresher.start(0, _params(0), '')
+  saved = {}
+  for step in range(1, 9):
+    refresher.after_step(step, _params(step))
+    if step % 3 == 0:
+      saved[step] = refresher.version_to_save()
+  assert {saved[3], saved[6]} <= {*builder.folder.names()}
+  assert _steps(builder.folder) == [3, 6, 8]
+  refresher.close()
+
+
+def test_vectors_that_are_not_finite_leave_the_last_good_index(
+  tmp_path, blocks, warnings
+):
+  builder, refresher = _open(tmp_path, blocks, every=2)
+  builder.fail_at = (2,)
+  refresher.start(0, _params(0), '')
+  for step in range(1, 5):
+    refresher.after_step(step, _params(step))
+    assert refresher.serving(step).step == (0 if step < 4 else 4)
+  metrics = refresher.metrics(5, {'index_step': np.asarray([4])})
+  assert metrics.pop('index_wait_sec') > 0
+  assert metrics == {'index_age_steps': 0.0, 'index_failures': 1.0}
+  assert 'no new index (Database row 0 holds NaN' in warnings[0]
+  refresher.close()
+
+
+def test_async_picks_up_what_a_thread_has_built(tmp_path, blocks, warnings):
+  builder, refresher = _open(
+    tmp_path, blocks, schedule='async', builder='thread', every=2
+  )
+  refresher.start(0, _params(0), '')
+  builder.gate.clear()
+  for step in range(1, 10):
+    refresher.after_step(step, _params(step))
+    assert refresher.serving(step).step == 0  # training goes on meanwhile
+  assert 'index is 7 steps old, refresh.every is 2' in warnings[0]
+  builder.gate.set()
+  _until(lambda: len(builder.folder.names()) == 2)
+  refresher.after_step(10, _params(10))
+  assert refresher.serving(None).step == 2
+  _until(lambda: 10 in builder.built or 12 in builder.built)
+  refresher.close()
+
+
+def test_async_builder_that_fails_is_reported(tmp_path, blocks, warnings):
+  builder, refresher = _open(
+    tmp_path, blocks, schedule='async', builder='thread', every=2
+  )
+  builder.fail_at = (2,)
+  refresher.start(0, _params(0), '')
+  refresher.after_step(2, _params(2))
+
+  def failed():
+    refresher.after_step(3, _params(3))
+    return warnings
+
+  _until(failed)
+  assert 'NaN' in warnings[0] and refresher.serving(0).step == 0
+  refresher.after_step(4, _params(4))
+  _until(lambda: builder.built == [0, 4])
+  refresher.close()
+
+
+def test_steps_that_a_killed_run_never_came_back_to_do_not_serve(
+  tmp_path, blocks
+):
+  builder, refresher = _open(
+    tmp_path, blocks, schedule='async', builder='external', every=2
+  )
+  builder.build(90, _params(90))
+  refresher.start(0, _params(0), '')
+  refresher.after_step(5, _params(5))
+  assert refresher.serving(None).step == 0
+  builder.build(6, _params(6))
+  refresher.after_step(8, _params(8))
+  assert refresher.serving(None).step == 6
+  refresher.close()
+
+
+class FakeProcess:
+  """A child whose life the test decides about."""
+
+  started: list = []
+
+  def __init__(self):
+    self.exitcode = None
+    self.started.append(self)
+
+  def is_alive(self):
+    return self.exitcode is None
+
+  def terminate(self):
+    self.exitcode = -15
+
+  def join(self, timeout):
+    pass
+
+
+def test_a_builder_that_dies_is_reported_and_started_again(
+  tmp_path, blocks, warnings
+):
+  FakeProcess.started = []
+  builder = FakeBuilder(index_versions.VersionFolder(tmp_path), blocks)
+  builder.gate.set()
+  settings = refresh.RefreshConfig(schedule='async', every=2, poll_sec=0.0)
+  refresher = refresh.Refresher(settings, builder, FakeProcess)
+  refresher.start(0, _params(0), '')
+  for step in range(1, 6):
+    refresher.after_step(step, _params(step))
+  step, file = index_builder.newest_snapshot(tmp_path)
+  found = index_versions.read_params(file)
+  assert step == 4 and found['embedder']['w'].tolist() == [4.0] * 3
+  assert 'encoder' not in found
+  FakeProcess.started[0].exitcode = -9
+  refresher.after_step(6, _params(6))
+  assert 'the builder died, exit code -9' in warnings[0]
+  assert [x.exitcode for x in FakeProcess.started] == [-9, None]
+  name = index_versions.version_name(4, _params(4), blocks)
+  index_builder.write_failure(tmp_path, name, 'not finite')
+  refresher.after_step(7, _params(7))
+  refresher.after_step(8, _params(8))
+  assert ['not finite' in line for line in warnings].count(True) == 1
+  refresher.close()
+  assert FakeProcess.started[1].exitcode == -15
+
+
+def test_every_new_index_is_measured(tmp_path, blocks):
+  seen = []
+
+  def measure(index):
+    seen.append(index.step)
+    return {'recall': float(index.step)}
+
+  _, refresher = _open(tmp_path, blocks, measure, every=2)
+  refresher.start(0, _params(0), '')
+  refresher.after_step(2, _params(2))
+  assert seen == [0, 2]
+  metrics = refresher.metrics(3, {'index_step': np.asarray([2])})
+  assert metrics['recall'] == metrics['index_step'] == 2.0
+  refresher.close()
+
+
+@pytest.mark.parametrize(
+  ('field', 'value'),
+  [('schedule', 'later'), ('builder', 'me'), ('every', 0), ('staleness', 0)],
+)
+def test_settings_that_cannot_be_are_refused(field, value):
+  with pytest.raises(ValueError, match=f'refresh.{field}='):
+    refresh.RefreshConfig(**{field: value})

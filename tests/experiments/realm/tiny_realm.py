@@ -1,0 +1,115 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""A REALM of one narrow layer on tiny blocks, and a script that trains it.
+
+  python tiny_realm.py DATA WORKDIR [--field=value ...]
+
+Fields override `get_config`; beside them --die_at=N (kill -9 right after step N's
+save began), --ict= and --mlm= (train these instead) and --follow= (refreshes the
+index of a run instead). --coordinator=ADDRESS --processes=N --process=I is one of
+several processes.
+"""
+
+import ast
+import os
+import pathlib
+import signal
+import sys
+
+from absl import logging
+import jax
+import numpy as np
+
+from configs import realm_base
+from experiments.engine import checkpoints
+from experiments.realm import data as realm_data
+from experiments.realm import ict
+from experiments.realm import mlm
+from experiments.realm import refresh_worker as realm_refresh
+from experiments.realm import train as realm_train
+from retrieval.text import salient
+from retrieval.text import taggers
+from tests.retrieval.text import tiny_blocks
+
+
+def make_data(root: pathlib.Path) -> pathlib.Path:
+  """Writes a data folder: forty documents, their years as salient spans."""
+  made = tiny_blocks.make(root, np.random.default_rng(0), num_documents=40)
+  salient.build_salient_store(
+    root / 'spans', made.blocks, taggers.TaggerConfig(kind='dates')
+  )
+  return root
+
+
+def get_config(data_dir: str, **fields):
+  """Eight steps of a tiny model; `fields` override, dots name sections."""
+  config = realm_base.finish(realm_base.get_config('test'), 'test')
+  config.data_dir = str(data_dir)
+  # What `make_data` has built, so that preparing finds it done.
+  config.corpus.kind = 'jsonl'
+  config.corpus.path = str(pathlib.Path(data_dir) / 'documents.jsonl')
+  config.corpus.max_documents = 0
+  config.tokens.documents_per_shard = 7
+  config.tokenizer.path = str(pathlib.Path(data_dir) / 'tokenizer')
+  config.blocks.max_length = 32
+  config.layout.query_length = 24
+  config.ict.query_length = 24
+  config.valid_fraction = 0.3
+  for bert in (config.embedder, config.encoder):
+    bert.update(num_layers=1, d_model=16, d_ff=32, max_length=64)
+  config.model.projection_size = 8
+  config.num_steps = 8
+  config.refresh.every = 3
+  config.checkpoint_every = 4
+  config.eval_every = 4
+  config.keep_checkpoints = 4
+  config.optimizer.learning_rate = 1e-2
+  config.update_from_flattened_dict(fields)
+  return config
+
+
+def data_of(config) -> realm_data.DataFolder:
+  """The data folder of a config."""
+  return realm_data.DataFolder(pathlib.Path(config.data_dir))
+
+
+def _die_at(step_to_die_at: int) -> None:
+  save = checkpoints.Checkpoints.save
+
+  def save_and_die(self, step, *arguments):
+    save(self, step, *arguments)
+    if step >= step_to_die_at:
+      os.kill(os.getpid(), signal.SIGKILL)
+
+  checkpoints.Checkpoints.save = save_and_die
+
+
+def main() -> None:
+  """Parses the arguments and trains."""
+  data, workdir, *rest = sys.argv[1:]
+  fields = dict(x.removeprefix('--').partition('=')[::2] for x in rest)
+  if die_at := fields.pop('die_at', None):
+    _die_at(int(die_at))
+  run = realm_train.run
+  others = {'ict': ict.run, 'mlm': mlm.run, 'follow': realm_refresh.run}
+  for name, other in others.items():
+    if fields.pop(name, None) is not None:
+      run = other
+
+  def parse(text):
+    try:
+      return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+      return text
+
+  logging.set_verbosity(logging.INFO)
+  jax.config.update('jax_platforms', 'cpu')
+  if address := fields.pop('coordinator', None):
+    count, index = int(fields.pop('processes')), int(fields.pop('process'))
+    jax.distributed.initialize(address, count, index)
+  values = {name: parse(text) for name, text in fields.items()}
+  run(get_config(data, **values), workdir)
+
+
+if __name__ == '__main__':
+  main()

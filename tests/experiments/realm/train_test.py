@@ -1,0 +1,239 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""REALM trained by commands: devices, kills, builders in other processes."""
+
+import json
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+import jax
+import numpy as np
+import pytest
+
+from experiments.engine import metric_writer
+from experiments.realm import index_builder
+from experiments.realm import task as realm_task
+from retrieval.index import index_versions
+from tests import xla_flags
+from tests.experiments.realm import tiny_realm
+
+_ROOT = pathlib.Path(__file__).resolve().parents[3]
+_TIMEOUT_SEC = 120
+_TIMED = (
+  *('steps_per_sec', 'tokens_per_sec', 'model_flops_per_sec'),
+  *('data_wait_share', 'index_wait_sec'),
+)
+
+
+def _start(data, workdir, *arguments, devices=1):
+  flags = xla_flags.devices(devices)
+  script = [tiny_realm.__file__, str(data), str(workdir)]
+  # A file, not a pipe: nobody reads along, and a full pipe would stop the run.
+  with tempfile.NamedTemporaryFile(delete=False) as log:
+    process = subprocess.Popen(
+      [sys.executable, *script, *arguments],
+      env=os.environ | {'PYTHONPATH': str(_ROOT), 'XLA_FLAGS': flags},
+      stderr=log,
+    )
+  process.log = pathlib.Path(log.name)
+  return process
+
+
+def _start_two(data, workdir, *arguments):
+  """Two processes of one run."""
+  with socket.socket() as free:
+    free.bind(('127.0.0.1', 0))
+    address = f'127.0.0.1:{free.getsockname()[1]}'
+  shared = (f'--coordinator={address}', '--processes=2', *arguments)
+  return [_start(data, workdir, f'--process={i}', *shared) for i in range(2)]
+
+
+def _finish(process, code=0):
+  process.wait(timeout=_TIMEOUT_SEC)
+  errors = process.log.read_text()
+  process.log.unlink()
+  assert process.returncode == code, errors[-3000:]
+  return errors
+
+
+def _rows(workdir):
+  return [
+    {k: v for k, v in row.items() if k not in _TIMED}
+    for row in metric_writer.read(workdir)
+  ]
+
+
+def _ages(workdir):
+  return [
+    row['index_age_steps'] for row in _rows(workdir) if 'index_age_steps' in row
+  ]
+
+
+def _versions(workdir):
+  return index_versions.VersionFolder(workdir / 'index').names()
+
+
+@pytest.fixture(scope='module')
+def data(tmp_path_factory):
+  return tiny_realm.make_data(tmp_path_factory.mktemp('data'))
+
+
+@pytest.fixture(scope='module')
+def runs(data, tmp_path_factory):
+  """Workdirs of runs that differ in devices, and in being killed."""
+  root = tmp_path_factory.mktemp('runs')
+  started = [
+    _start(data, root / 'one'),
+    _start(data, root / 'killed', '--die_at=4'),
+  ]
+  _finish(started[0]), _finish(started[1], -signal.SIGKILL)
+  parts = ('--mesh.data=2', '--mesh.fsdp=2', '--mesh.tensor=2')
+  started = [
+    [_start(data, root / 'killed'), _start(data, root / 'eight', devices=8)],
+    [_start(data, root / 'parts', *parts, devices=8)],
+  ]
+  for processes in started:
+    for process in processes:
+      _finish(process)
+  return root
+
+
+def test_a_sync_run_refreshes_between_batches(runs):
+  assert _ages(runs / 'one') == [0, 1, 2, 0, 1, 2, 0, 1]
+  steps = [index_versions.step_of(x) for x in _versions(runs / 'one')]
+  assert steps == [3, 6]
+  losses = [row['loss'] for row in _rows(runs / 'one') if 'loss' in row]
+  assert losses[-1] < 0.6 * losses[0]
+
+
+def test_a_killed_run_continues_bit_for_bit_with_its_index(runs):
+  assert _rows(runs / 'killed') == _rows(runs / 'one')
+  assert _versions(runs / 'killed') == _versions(runs / 'one')
+
+
+@pytest.mark.parametrize('name', ['eight', 'parts'])
+def test_one_device_equals_eight(runs, name):
+  """Whole models and parts of one."""
+  one, eight = _rows(runs / 'one'), _rows(runs / name)
+  assert len(one) == len(eight)
+  for a, b in zip(one, eight, strict=True):
+    assert a == pytest.approx(b, abs=2e-5, rel=2e-5)
+
+
+def test_two_processes_train_and_build_as_one(data, tmp_path):
+  """Without dropout, which falls on other rows: processes interleave theirs."""
+  fields = ('--num_steps=3', '--refresh.every=2', '--eval_batches=0')
+  fields += tuple(
+    f'--{bert}.{name}=0.0'
+    for bert in ('embedder', 'encoder')
+    for name in ('dropout_rate', 'attention_dropout_rate')
+  )
+  one = _start(data, tmp_path / 'one', *fields)
+  for process in (one, *_start_two(data, tmp_path / 'two', *fields)):
+    _finish(process)
+  one, two = _rows(tmp_path / 'one'), _rows(tmp_path / 'two')
+  assert len(one) == len(two) == 3
+  for a, b in zip(one, two, strict=True):
+    assert a == pytest.approx(b, abs=2e-5, rel=2e-5)
+  steps = [index_versions.step_of(x) for x in _versions(tmp_path / 'two')]
+  assert steps == [0, 2]
+
+
+def _until(condition, *processes):
+  deadline = time.monotonic() + _TIMEOUT_SEC
+  while not condition():
+    assert time.monotonic() < deadline
+    for process in processes:
+      assert process.poll() is None, process.log.read_text()[-3000:]
+    time.sleep(0.05)
+
+
+def _children(pid):
+  children = pathlib.Path(f'/proc/{pid}/task/{pid}/children')
+  found = [int(x) for x in children.read_text().split()]
+  return [
+    x
+    for x in found
+    if 'spawn_main' in pathlib.Path(f'/proc/{x}/cmdline').read_text()
+  ]
+
+
+_ASYNC = ('--refresh.schedule=async', '--refresh.every=5', '--eval_batches=0')
+
+
+def test_a_killed_builder_process_is_replaced_and_nothing_is_lost(
+  data, tmp_path
+):
+  """Trainer and builder are killed in turn; the run ends with a fresh index."""
+  steps = ('--num_steps=4000', '--checkpoint_every=50', '--log_every=20')
+  run = _start(data, tmp_path, *_ASYNC, *steps)
+  _until(lambda: len(_versions(tmp_path)) >= 2, run)
+  (child,) = _children(run.pid)
+  os.kill(child, signal.SIGKILL)
+  _until(lambda: [x for x in _children(run.pid) if x != child], run)
+  saved = _versions(tmp_path)[-1]
+  _until(lambda: _versions(tmp_path)[-1] > saved, run)
+  orphans = _children(run.pid)
+  run.send_signal(signal.SIGKILL)
+  errors = _finish(run, -signal.SIGKILL)
+  _until(lambda: not any(pathlib.Path(f'/proc/{x}').exists() for x in orphans))
+  assert 'the builder died, exit code -9' in errors
+  rows = _rows(tmp_path)
+  assert (
+    rows[-1]['step'] > 50 and rows[-1]['index_age_steps'] < rows[-1]['step']
+  )
+  names = [p.name for p in (tmp_path / 'checkpoints').iterdir()]
+  last = max(int(name) for name in names if name.isdigit())
+  again = _start(
+    data, tmp_path, *_ASYNC, f'--num_steps={last + 60}', *steps[1:]
+  )
+  assert f'Continuing {tmp_path} after step' in _finish(again)
+  assert _rows(tmp_path)[-1]['step'] == last + 60
+
+
+def test_a_refresher_follows_checkpoints_from_another_process(data, tmp_path):
+  """The run's own command; a version that cannot be built is passed over."""
+  fields = (*_ASYNC, '--refresh.builder=external', '--num_steps=60')
+  fields += ('--checkpoint_every=20', '--refresh.poll_sec=0.01')
+  trainer = _start(data, tmp_path, *fields)
+  follower = _start(data, tmp_path, *fields, '--follow=')
+  _finish(trainer)
+  errors = _finish(follower)
+  steps = [index_versions.step_of(x) for x in _versions(tmp_path)]
+  assert steps[-1] == 60
+  assert errors.count('Published index version') >= 1
+  assert not index_builder.read_failures(tmp_path / 'index')
+  saved = json.loads((tmp_path / 'config.json').read_text())
+  assert saved['refresh']['builder'] == 'external'
+
+
+def test_warm_starts_train_and_start_a_realm(data, tmp_path):
+  runs = {
+    name: _start(data, tmp_path / name, f'--{name}=', '--num_steps=6')
+    for name in ('ict', 'mlm')
+  }
+  trained = {}
+  for name, run in runs.items():
+    _finish(run)
+    accuracy = [
+      r['accuracy'] for r in _rows(tmp_path / name) if 'accuracy' in r
+    ]
+    assert len(accuracy) == 6
+    trained |= realm_task.load(tmp_path / name, str(data)).params
+  folders = [tmp_path / name for name in runs]
+  starts = zip(('embedder_from', 'encoder_from'), folders, strict=True)
+  config = tiny_realm.get_config(data, **{k: str(v) for k, v in starts})
+  found = realm_task.untrained(config, tiny_realm.data_of(config)).params
+  assert set(found) == set(trained) == {'embedder', 'encoder'}
+  jax.tree.map(np.testing.assert_array_equal, found, trained)
+  config.encoder_from = str(folders[0])
+  with pytest.raises(
+    ValueError, match="have \\['embedder'\\], expected an enc"
+  ):
+    realm_task.untrained(config, tiny_realm.data_of(config))

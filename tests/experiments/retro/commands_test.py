@@ -1,0 +1,171 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Every RETRO config by shapes at full size; the quickstart and the notebook
+for real at test size, on a corpus that the test writes itself."""
+
+import importlib
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+
+from configs import retro_base
+from experiments.retro import inspect as retro_inspect
+from experiments.retro import passage as retro_passage
+from experiments.retro import task as retro_task
+from retrieval.nn import embedders
+from retro_jax.nn import presets
+from tests import xla_flags
+from tests.experiments.engine import tiny_corpus
+
+ROOT = pathlib.Path(__file__).parents[3]
+NAMES = sorted(
+  path.stem
+  for kind in ('pretrain', 'retrofit')
+  for path in pathlib.Path(retro_base.__file__).parent.glob(f'retro_{kind}_*')
+)
+
+
+def _config(name, arg='base'):
+  return importlib.import_module(f'configs.{name}').get_config(arg)
+
+
+@pytest.mark.parametrize('name', NAMES)
+def test_full_size_by_shapes(name):
+  config = _config(name)
+  model_cfg = retro_task.model_config(config, config.tokenizer.vocab_size)
+  shapes = jax.eval_shape(
+    lambda key: retro_task.init_params(key, model_cfg), jax.random.key(0)
+  )
+  total = sum(x.size for x in jax.tree.leaves(shapes))
+  assert total > presets.count_matrix_parameters(model_cfg)
+
+
+@pytest.mark.parametrize(
+  ('name', 'preset'),
+  [('172m', '172m'), ('425m', '425m'), ('1b5', '1.5b'), ('7b5', '7.5b')],
+)
+def test_published_sizes(name, preset):
+  config = _config(f'retro_pretrain_{name}')
+  ours = retro_task.model_config(config, 128_000)
+  theirs = presets.retro_config(preset)
+  count = presets.count_matrix_parameters
+  assert count(ours) == count(theirs)
+  twin = retro_task.model_config(
+    _config(f'retro_pretrain_{name}', 'twin'), 128_000
+  )
+  assert count(twin) == count(presets.retro_config(preset, twin=True))
+
+
+def test_an_unknown_model_field_is_named():
+  config = _config('retro_pretrain_quickstart')
+  config.model.d_modle = 3
+  with pytest.raises(ValueError, match='no fields.*d_modle'):
+    retro_task.model_config(config, 100)
+
+
+@pytest.fixture(scope='module')
+def workdir(tmp_path_factory):
+  """The quickstart, run as a command at test size."""
+  _needs_minilm()
+  root = tmp_path_factory.mktemp('quickstart')
+  tiny_corpus.write(root, 150)
+  result = _command(
+    'quickstart',
+    f'--config={ROOT}/configs/retro_pretrain_quickstart.py:test',
+    '--config.corpus.kind=jsonl',
+    f'--config.corpus.path={root}/documents.jsonl',
+    '--config.tokenizer.vocab_size=300',
+    f'--workdir={root}/run',
+  )
+  assert result.returncode == 0, result.stderr[-3000:]
+  return root / 'run', result.stdout
+
+
+def _command(name, *args):
+  env = {**os.environ, 'JAX_PLATFORMS': 'cpu', 'XLA_FLAGS': xla_flags.FAST}
+  return subprocess.run(
+    [sys.executable, '-m', f'experiments.{name}', *args],
+    cwd=ROOT,
+    env=env,
+    capture_output=True,
+    text=True,
+    timeout=400,
+  )
+
+
+def _needs_minilm():
+  try:
+    embedders.find_minilm()
+  except (FileNotFoundError, ImportError, ValueError) as e:
+    pytest.skip(f'The packaged BERT is not installed: {e}')
+
+
+def test_quickstart_ends_with_its_table(workdir):
+  path, printed = workdir
+  for row in ('RETRO, k=2', 'RETRO off', 'RETRO shuffled', 'twin'):
+    assert row in printed
+  assert 'What lies where' in printed
+  content = json.loads((path / 'retro' / 'evaluation.json').read_text())
+  rows = {row['name']: row for row in content['rows']}
+  tokens = {row['tokens'] for row in rows.values()}
+  assert len(tokens) == 1 and tokens.pop() > 0
+  assert all(row['bits_per_byte'] > 0 for row in rows.values())
+
+
+def test_a_text_is_inspected_in_the_datastore_of_now(workdir):
+  path, _ = workdir
+  trained = retro_task.load(path / 'retro')
+  m, number = trained.config.model.chunk_length, 0
+  datastore = trained.data.chunks('train')
+  tokens = datastore.tokens.document(
+    int(datastore.documents(np.array([number]))[0])
+  )
+  text = trained.data.tokenizer.decode(tokens[1:])
+  page = retro_inspect.inspect(
+    trained, retro_passage.of_text(trained, text, 2, 'of now')
+  )
+  assert ''.join(page.pieces) == text and page.title == 'of now'
+  # It stands in the datastore: its first chunk finds itself.
+  nearest = page.chunks[0].neighbors[0]
+  assert nearest.id == number and nearest.overlap == 1
+  assert page.chunks[0].overlap == 1 and page.num_compared == 2
+  assert nearest.distance == pytest.approx(0, abs=1e-4)
+  assert page.on[:m] == pytest.approx(page.off[:m], abs=1e-4)
+  assert page.on[m:] != pytest.approx(page.off[m:], abs=1e-4)
+
+
+def test_notebook_runs(workdir, tmp_path):
+  nbformat = pytest.importorskip('nbformat')
+  nbclient = pytest.importorskip('nbclient')
+  path, _ = workdir
+  notebook = nbformat.read(ROOT / 'notebooks' / 'retro.ipynb', as_version=4)
+  os.environ['RETRO_WORKDIR'] = str(path)
+  try:
+    nbclient.NotebookClient(
+      notebook,
+      timeout=300,
+      kernel_name='python3',
+      resources={'metadata': {'path': str(ROOT)}},
+    ).execute()
+  finally:
+    del os.environ['RETRO_WORKDIR']
+  outputs = [o for cell in notebook.cells for o in cell.get('outputs', [])]
+  assert any('text/html' in o.get('data', {}) for o in outputs)
+  assert not [o for o in outputs if o.output_type == 'error']
+
+
+def test_a_missing_data_folder_is_one_line(tmp_path):
+  result = _command(
+    'retro_train',
+    f'--config={ROOT}/configs/retro_pretrain_quickstart.py:test',
+    f'--workdir={tmp_path}/nowhere',
+  )
+  assert result.returncode == 1
+  last = result.stderr.strip().splitlines()[-1]
+  assert last.startswith('error: ') and 'prepare the data first' in last

@@ -1,0 +1,123 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The training and the evaluating command as two processes and as one."""
+
+import json
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from configs import retro_pretrain_quickstart
+from experiments.engine import metric_writer
+from tests import xla_flags
+from tests.retro_jax.data import tiny_data
+
+_ROOT = pathlib.Path(__file__).resolve().parents[3]
+_TIMEOUT_SEC = 280
+_TIMED = (
+  *('steps_per_sec', 'tokens_per_sec', 'model_flops_per_sec'),
+  'data_wait_share',
+)
+
+
+def _arguments(root, workdir):
+  config = pathlib.Path(retro_pretrain_quickstart.__file__)
+  return [
+    f'--config={config}:test',
+    f'--config.data_dir={root}',
+    f'--config.model.chunk_length={tiny_data.M}',
+    f'--config.model.neighbor_length={tiny_data.R}',
+    '--config.model.num_layers=2',
+    '--config.model.cca_layers=(2,)',
+    '--config.model.encoder_num_layers=1',
+    '--config.evaluate.shuffled=False',
+    f'--workdir={workdir}',
+  ]
+
+
+def _start(name, arguments, **environment):
+  """A command with one CPU device."""
+  environment = {
+    'JAX_PLATFORMS': 'cpu',
+    'XLA_FLAGS': xla_flags.FAST,
+    'JAX_DISABLE_MOST_OPTIMIZATIONS': '1',  # compiles sooner
+  } | environment
+  return subprocess.Popen(
+    [sys.executable, '-m', f'experiments.{name}', *arguments],
+    cwd=_ROOT,
+    env=os.environ | environment,
+    stdout=subprocess.DEVNULL,
+    stderr=subprocess.PIPE,
+    text=True,
+  )
+
+
+def _start_pair(name, arguments):
+  with socket.socket() as free:
+    free.bind(('127.0.0.1', 0))
+    address = f'127.0.0.1:{free.getsockname()[1]}'
+  return [
+    _start(
+      name,
+      [*arguments, '--config.distributed=True'],
+      JAX_COORDINATOR_ADDRESS=address,
+      JAX_NUM_PROCESSES='2',
+      JAX_PROCESS_ID=str(i),
+    )
+    for i in range(2)
+  ]
+
+
+def _wait(*processes):
+  for process in processes:
+    _, errors = process.communicate(timeout=_TIMEOUT_SEC)
+    assert process.returncode == 0, errors[-3000:]
+
+
+@pytest.fixture(scope='module')
+def folders(tmp_path_factory):
+  """The same training by one process and by two, on the same data."""
+  root = tiny_data.make(tmp_path_factory.mktemp('data'))
+  folder = tmp_path_factory.mktemp('runs')
+  one, two = (_arguments(root, folder / name) for name in ('one', 'two'))
+  _wait(_start('retro_train', one), *_start_pair('retro_train', two))
+  return root, folder
+
+
+def _rows(workdir):
+  return [
+    {key: x for key, x in row.items() if key not in _TIMED}
+    for row in metric_writer.read(workdir)
+  ]
+
+
+def test_two_processes_train_as_one(folders):
+  _, folder = folders
+  one, two = _rows(folder / 'one'), _rows(folder / 'two')
+  assert [row['step'] for row in one if 'loss' in row] == [1, 2, 3, 4]
+  assert [row['step'] for row in one if 'valid/loss' in row] == [2, 4]
+  assert len(one) == len(two)
+  for a, b in zip(one, two, strict=True):
+    assert a == pytest.approx(b, rel=5e-6, abs=5e-6)
+  config = json.loads((folder / 'two' / 'config.json').read_text())
+  assert config['distributed'] and config['prepare']['process_count'] == 2
+
+
+def test_two_processes_evaluate_as_one(folders):
+  root, folder = folders
+  _wait(
+    _start('retro_evaluate', _arguments(root, folder / 'one')),
+    *_start_pair('retro_evaluate', _arguments(root, folder / 'two')),
+  )
+  one, two = (
+    json.loads((folder / name / 'evaluation.json').read_text())['rows']
+    for name in ('one', 'two')
+  )
+  assert [row['name'] for row in one] == ['RETRO, k=2', 'RETRO off']
+  for a, b in zip(one, two, strict=True):
+    assert a['tokens'] == b['tokens'] > 0
+    assert a['bits_per_byte'] == pytest.approx(b['bits_per_byte'], rel=5e-6)

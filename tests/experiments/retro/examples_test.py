@@ -1,0 +1,198 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Last words and summaries of a tiny model."""
+
+import gzip
+import json
+import math
+import types
+
+import jax
+import numpy as np
+import pytest
+
+from experiments.retro import examples as retro_examples
+from experiments.retro import lambada as retro_lambada
+from experiments.retro import summary as retro_summary
+from experiments.retro import task as retro_task
+from retro_jax.decoding import decode
+from tests.experiments.open_qa import tiny_trained
+from tests.retro_jax.data import tiny_data
+
+
+@pytest.fixture(scope='module')
+def root(tmp_path_factory):
+  return tiny_data.make(tmp_path_factory.mktemp('data'))
+
+
+@pytest.fixture
+def runs(root, monkeypatch):
+  return tiny_trained.load_from(root, monkeypatch, tiny_trained.Folder)
+
+
+@pytest.fixture
+def config(runs):
+  found = runs['retro'].config
+  found.examples.batch_size = 2
+  return found
+
+
+def _examples(config, tmp_path, rows, name='examples.jsonl'):
+  path = tmp_path / name
+  text = ''.join(json.dumps(row) + '\n' for row in rows)
+  path.write_bytes(
+    gzip.compress(text.encode()) if name.endswith('gz') else text.encode()
+  )
+  config.examples.path = str(path)
+
+
+def test_texts_are_split_before_the_last_word():
+  assert retro_lambada.split('he said\n\nto  Harlin \n') == (
+    'he said\n\nto',
+    'Harlin',
+  )
+  with pytest.raises(ValueError, match="'one' has no word before"):
+    retro_lambada.split('one')
+  assert retro_lambada.first_word(' \u201csigns,\u201d and') == 'signs'
+  assert retro_lambada.first_word("don't") == "don't"
+  assert retro_lambada.first_word(' \n') == ''
+
+
+def test_last_words_are_compared_text_by_text(
+  config, tmp_path, monkeypatch, capsys
+):
+  """A stand-in for decoding, which knows what follows each context."""
+  told = {
+    'the river': ' moon and',
+    'queen moon tensor apple': ' x',
+    'the': ' moons',
+    'walked seven lanterns': '\n\u201cmoon\u201d.',
+    'gardens walked': ' ',
+  }
+  tokenizer = retro_task.load('retro').data.tokenizer
+  asked = []
+
+  def sample(model, params, prompts, sampling, retrieve=None):
+    assert len(prompts) == 2 and sampling.temperature == 0
+    asked.append(retrieve is not None)
+    texts = [told[tokenizer.decode(prompt[1:])] for prompt in prompts]
+    return [
+      types.SimpleNamespace(new_tokens=tokenizer.encode(text).ids)
+      for text in texts
+    ]
+
+  monkeypatch.setattr(decode, 'sample', sample)
+  _examples(config, tmp_path, [{'text': f'{given} moon.'} for given in told])
+  config.evaluate.twin_workdir = 'twin'
+  retro_lambada.run(config, str(tmp_path / 'retro'))
+  rows = json.loads((tmp_path / 'retro' / 'lambada.json').read_text())['rows']
+  assert [row['name'] for row in rows] == ['RETRO, k=1', 'RETRO off', 'twin']
+  run = str(tmp_path / 'retro')
+  assert [row['workdir'] for row in rows] == [run, run, 'twin']
+  assert asked == [True] * 3 + [False] * 6
+  for row in rows:
+    assert row['words'] == ['moon', 'x', 'moons', 'moon', '']
+    assert row['accuracy'] == pytest.approx(0.4)
+    assert row['low'] <= 0.4 <= row['high'] and row['examples'] == 5
+  assert '0.4000' in capsys.readouterr().out
+
+
+def test_words_do_not_depend_on_the_batch(root, config, runs):
+  given = ('river queen', '\u65e5\u672c', 'moon', 'queen tensor moon')
+  examples = [(text, 'moon') for text in given]
+  mode = next(retro_examples.modes(config, 'retro'))
+  words = retro_lambada.answer(mode, examples, config)
+  order = [2, 0, 3]
+  others = retro_lambada.answer(mode, [examples[i] for i in order], config)
+  assert others == [words[i] for i in order] and any(words)
+
+
+def test_a_word_does_not_depend_on_the_other_targets(config, runs, monkeypatch):
+  """A word that goes on after its target's last token is another word."""
+  mode = next(retro_examples.modes(config, 'retro'))
+  tokenizer = mode.trained.data.tokenizer
+  written = tokenizer.encode(" moon's").ids
+
+  def sample(model, params, prompts, sampling, retrieve=None):
+    new = written[: sampling.max_new_tokens]
+    return [types.SimpleNamespace(new_tokens=new) for _ in prompts]
+
+  monkeypatch.setattr(decode, 'sample', sample)
+  for targets in (('m',), ('m', 'tensor lanterns' * 9), ("moon's", 'moon')):
+    examples = [('river', target) for target in targets]
+    words = retro_lambada.answer(mode, examples, config)
+    assert words == ["moon's"] * len(targets)
+
+
+def test_an_imported_decoder_needs_no_documents(config, runs, monkeypatch):
+  mode = next(retro_examples.modes(config, 'retro'))
+  data = mode.trained.data
+  path = type(data).path
+  monkeypatch.setattr(
+    type(data),
+    'path',
+    lambda self, name: path(self, 'none' if name == 'tokens' else name),
+  )
+  data.check_tokenizer()
+  (word,) = retro_lambada.answer(mode, [('river', 'moon')], config)
+  assert isinstance(word, str)
+
+
+def test_summaries_are_scored_alone(root, config, runs, tmp_path, capsys):
+  rows = [
+    {'article': 'river queen tensor', 'summary': 'river moon'},
+    {'text': 'gardens walked seven ' * 9, 'summary': '\u65e5\u672c x'},
+  ]
+  _examples(config, tmp_path, rows, 'examples.jsonl.gz')
+  config.evaluate.twin_workdir = 'twin'
+  for trained in runs.values():
+    trained.config.sequence_chunks = 8
+  workdir = tmp_path / 'retro'
+  retro_summary.run(config, str(workdir))
+  found = json.loads((workdir / 'summary.json').read_text())['rows']
+  assert [row['name'] for row in found] == ['RETRO, k=1', 'RETRO off', 'twin']
+  assert found[0]['bits_per_byte'] != found[1]['bits_per_byte']
+  assert f'{found[2]["bits_per_byte"]:.4f}' in capsys.readouterr().out
+  # The first text fits into one window, so one pass scores it.
+  config.examples.max_examples = 1
+  retro_summary.run(config, str(workdir))
+  row = json.loads((workdir / 'summary.json').read_text())['rows'][2]
+  tokenizer, twin = runs['twin'].data.tokenizer, runs['twin']
+  given = tokenizer.encode('river queen tensor\n\nTL; DR:').ids
+  scored = tokenizer.encode(' river moon').ids
+  row_tokens = np.concatenate([[tokenizer.bos_id], given, scored])
+  n = len(row_tokens)
+  assert n <= 8 * tiny_data.M
+  tokens = np.zeros((2, 8 * tiny_data.M), np.int32)
+  tokens[0, :n] = row_tokens
+  batch = {
+    'tokens': tokens,
+    'targets': np.roll(tokens, -1, 1),
+    'loss_mask': np.arange(tokens.shape[1]) < [[n - 1], [0]],
+    'segment_ids': (tokens > 0).astype(np.int32),
+  }
+  nll = retro_task.batch_nll(twin.model, jax.device_put(twin.params), batch)
+  nll = np.asarray(nll)[0, : n - 1]
+  want = nll[-len(scored) :].sum() / math.log(2) / len(b' river moon')
+  assert row['bits_per_byte'] == pytest.approx(want, rel=1e-5)
+
+
+def test_errors_name_what_is_wrong(config, tmp_path):
+  fields = retro_summary.FIELDS
+  with pytest.raises(ValueError, match='examples.path.*article|text.*summary'):
+    retro_examples.read(config.examples, fields)
+  config.examples.path = str(tmp_path / 'none.jsonl')
+  with pytest.raises(FileNotFoundError, match='none.jsonl'):
+    retro_examples.read(config.examples, fields)
+  _examples(config, tmp_path, [{'text': 'a', 'summary': 'b'}, {'text': 'a'}])
+  with pytest.raises(ValueError, match="jsonl:2: no field 'summary'"):
+    retro_examples.read(config.examples, fields)
+  _examples(config, tmp_path, [])
+  with pytest.raises(ValueError, match='holds no example'):
+    retro_examples.read(config.examples, fields)
+  config.evaluate.twin_workdir = 'retro'
+  with pytest.raises(ValueError, match='names a model that retrieves'):
+    list(retro_examples.modes(config, 'retro'))
+  config.evaluate.num_neighbors = ()
+  with pytest.raises(ValueError, match='num_neighbors .*one or more'):
+    next(retro_examples.modes(config, 'retro'))

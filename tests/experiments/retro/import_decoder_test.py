@@ -1,0 +1,200 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Public decoders in small, from their files to logits and samples."""
+
+import functools
+import json
+import re
+import shutil
+
+import gguf
+import numpy as np
+import pytest
+
+from configs import retro_retrofit_smollm2
+from experiments.engine import checkpoints
+from experiments.retro import import_decoder as retro_import
+from experiments.retro import sample as retro_sample
+from experiments.retro import task as retro_task
+from retrieval.formats import safetensors_files
+from retro_jax.nn import retrofit
+from tests.retrieval.tokenization import tiny_byte_pairs
+from tests.retro_jax.nn import public_reference
+from tests.retro_jax.nn import tiny
+
+VOCAB = len(tiny_byte_pairs.TOKENS)
+TEXT = 'the ü12'
+
+
+def _write_gguf(path, tensors, **settings):
+  """SmolLM2's settings and tokenizer, tiny; embeddings in 8 bits."""
+  s = public_reference.LLAMA
+  writer = gguf.GGUFWriter(path, settings.pop('architecture', 'llama'))
+  writer.add_block_count(s['layers'])
+  writer.add_embedding_length(s['d'])
+  writer.add_feed_forward_length(s['d_ff'])
+  writer.add_head_count(s['heads'])
+  writer.add_head_count_kv(s['shared'])
+  writer.add_layer_norm_rms_eps(s['epsilon'])
+  writer.add_rope_freq_base(s['base'])
+  writer.add_rope_dimension_count(s['head_dim'])
+  writer.add_tokenizer_model('gpt2')
+  writer.add_tokenizer_pre(settings.pop('cut', 'smollm'))
+  writer.add_token_list(tiny_byte_pairs.TOKENS)
+  writer.add_token_types([3, 3] + [1] * (VOCAB - 2))
+  writer.add_token_merges(tiny_byte_pairs.MERGES)
+  assert not settings
+  kind = gguf.GGMLQuantizationType.Q8_0
+  for name, array in tensors.items():
+    if name == 'token_embd.weight':
+      writer.add_tensor(name, gguf.quants.quantize(array, kind), raw_dtype=kind)
+    else:
+      writer.add_tensor(name, array)
+  writer.write_header_to_file()
+  writer.write_kv_data_to_file()
+  writer.write_tensors_to_file()
+  writer.close()
+
+
+def _write_gpt2(folder, tensors, **settings):
+  s = public_reference.GPT2
+  content = {
+    'model_type': 'gpt2',
+    'n_embd': s['d'],
+    'n_head': s['heads'],
+    'n_layer': s['layers'],
+    'n_positions': s['positions'],
+    'activation_function': 'gelu_new',
+    'layer_norm_epsilon': s['epsilon'],
+  }
+  (folder / 'config.json').write_text(json.dumps(content | settings))
+  safetensors_files.write(folder / 'model.safetensors', tensors)
+  ids = {token: i for i, token in enumerate(tiny_byte_pairs.TOKENS)}
+  (folder / 'vocab.json').write_text(json.dumps(ids))
+  merges = ['#version: 0.2', *tiny_byte_pairs.MERGES]
+  (folder / 'merges.txt').write_text('\n'.join(merges) + '\n', 'utf-8')
+
+
+def _config():
+  return retro_retrofit_smollm2.get_config('twin_test')
+
+
+def _check(workdir, wanted):
+  """The checkpoint is a twin like any other, of the logits that are wanted."""
+  trained = retro_task.load(workdir)
+  assert not trained.config.retrieval and not trained.model.config.cca_layers
+  tokens = np.random.default_rng(2).integers(0, VOCAB, (1, 19), np.int32)
+  logits = tiny.apply(trained.model.config, trained.params, tokens)
+  np.testing.assert_allclose(logits[0], wanted(tokens[0]), rtol=0, atol=2e-4)
+  saved = checkpoints.find(str(workdir))
+  tokenizer = trained.data.tokenizer
+  assert saved.fingerprints == {'tokenizer': tokenizer.fingerprint}
+  assert tokenizer.decode(tokenizer.encode(TEXT).ids) == TEXT
+  assert tokenizer.bos_id == tokenizer.eos_id == 0
+  return trained
+
+
+@pytest.fixture(scope='module')
+def llama(tmp_path_factory):
+  """A GGUF file and its import."""
+  folder = tmp_path_factory.mktemp('llama')
+  tensors = public_reference.llama_tensors(VOCAB)
+  _write_gguf(folder / 'tiny.gguf', tensors)
+  rows = retro_import.convert(folder, _config(), folder / 'run')
+  assert rows['vocabulary'] == str(VOCAB)
+  return folder, tensors
+
+
+def test_gguf(llama):
+  folder, tensors = llama
+  kind = gguf.GGMLQuantizationType.Q8_0
+  table = gguf.quants.quantize(tensors['token_embd.weight'], kind)
+  read = tensors | {'token_embd.weight': gguf.quants.dequantize(table, kind)}
+  trained = _check(
+    folder / 'run', lambda tokens: public_reference.llama(read, tokens)
+  )
+  assert trained.model.config.num_kv_heads == 2
+  assert [len(trained.data.tokenizer.encode(x).ids) for x in ('the', '12')] == [
+    *(1, 2)
+  ]
+
+
+def test_gpt2(tmp_path):
+  tensors = public_reference.gpt2_tensors(VOCAB)
+  extra = {
+    'lm_head.weight': tensors['wte.weight'],
+    'h.0.attn.bias': np.ones((1, 1, 24, 24), np.float32),
+  }
+  named = {f'transformer.{k}': x for k, x in tensors.items()} | extra
+  _write_gpt2(tmp_path, named)
+  retro_import.convert(tmp_path, _config(), tmp_path / 'run')
+  trained = _check(
+    tmp_path / 'run', lambda tokens: public_reference.gpt2(tensors, tokens)
+  )
+  assert len(trained.data.tokenizer.encode('12').ids) == 1
+
+
+def test_samples_without_a_document(llama):
+  trained = retro_task.load(llama[0] / 'run')
+  (sample,) = retro_sample.sample_texts(
+    trained, TEXT, max_new_tokens=3, temperature=0.0
+  )
+  assert sample.text.startswith(TEXT) and len(sample.text) > len(TEXT)
+
+
+def test_its_retrofit_must_be_of_the_same_decoder(llama):
+  saved = checkpoints.find(str(llama[0] / 'run'))
+  fields = {**saved.config.model.to_dict(), 'vocab_size': VOCAB}
+  same = {name: fields[name] for name in retrofit.DECODER_FIELDS}
+  c = tiny.config(**same, cca_layers=(2,))
+  retrofit.check_fits(c, fields)
+  other = tiny.config(**same | {'rotary_base': 1e4}, cca_layers=(2,))
+  message = 'rotary_base=300.0, but this RETRO has rotary_base=10000.0'
+  with pytest.raises(ValueError, match=re.escape(message)):
+    retrofit.check_fits(other, fields)
+
+
+def test_a_folder_that_holds_a_checkpoint_is_left_alone(llama):
+  folder, _ = llama
+  with pytest.raises(ValueError, match='expected a new --workdir'):
+    retro_import.convert(folder, _config(), folder / 'run')
+
+
+def _expect(workdir, source, message):
+  with pytest.raises(ValueError, match=message):
+    retro_import.convert(source, _config(), workdir)
+  assert not (workdir / 'checkpoints').exists()
+  shutil.rmtree(workdir, ignore_errors=True)
+
+
+def test_what_is_no_decoder_is_named(tmp_path):
+  with pytest.raises(
+    FileNotFoundError, match=r'expected a .gguf file.*found 0'
+  ):
+    retro_import.find(tmp_path)
+  tensors = public_reference.llama_tensors(VOCAB)
+  path = tmp_path / 'a.gguf'
+  _write_gguf(
+    path, {**tensors, 'blk.0.rope_freqs.weight': np.ones(4, np.float32)}
+  )
+  expect = functools.partial(_expect, tmp_path / 'run')
+  expect(path, r"a.gguf: tensors \['blk.0.rope_freqs.weight'\] are of no use")
+  del tensors['blk.1.ffn_up.weight']
+  _write_gguf(path, tensors)
+  expect(path, 'a.gguf: tensor blk.1.ffn_up.weight is missing')
+  _write_gguf(path, tensors, architecture='gemma')
+  expect(path, "a.gguf: architecture 'gemma'; expected 'llama'")
+  _write_gguf(path, tensors, cut='llama-bpe')
+  expect(path, "cut as 'llama-bpe'; expected")
+  folder = tmp_path / 'gpt2'
+  folder.mkdir()
+  tensors = public_reference.gpt2_tensors(VOCAB)
+  _write_gpt2(folder, tensors, activation_function='quick_gelu')
+  expect(
+    folder, "config.json: activation_function 'quick_gelu'; expected one of"
+  )
+  _write_gpt2(folder, tensors, n_positions=99)
+  expect(folder, r'wpe.weight is \(24, 16\), expected \(99, 16\)')
+  (folder / 'model.safetensors').unlink()
+  with pytest.raises(FileNotFoundError, match='model.safetensors: no weights'):
+    retro_import.find(folder)

@@ -1,0 +1,319 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""A document of a tiny run, looked at: figures against the loss, and the page."""
+
+import dataclasses
+import functools
+import html.parser
+import json
+import pathlib
+import re
+import types
+
+from absl import flags
+import numpy as np
+import pytest
+
+from experiments.retro import inspect as retro_inspect
+from experiments.retro import page as retro_page
+from experiments.retro import passage as retro_passage
+from experiments.retro import task as retro_task
+from retro_jax.data import windows as windows_lib
+from retro_jax.evaluation import attribution
+from retro_jax.evaluation import evaluate
+from retro_jax.evaluation import leakage
+from tests.experiments.engine import tiny_run
+from tests.experiments.retro import tiny_retro
+from tests.retro_jax.data import tiny_data
+
+M = tiny_data.M
+
+
+@pytest.fixture(scope='module')
+def workdir(tmp_path_factory):
+  """A checkpoint of a RETRO with parameters at random."""
+  root = tiny_data.make(tmp_path_factory.mktemp('data'))
+  return tiny_run.make_run(tmp_path_factory.mktemp('run'), root, init_scale=0.5)
+
+
+@pytest.fixture(scope='module')
+def trained(workdir):
+  return retro_task.load(workdir)
+
+
+def _longest(trained):
+  """First chunk of the longest document held out, and how many it has."""
+  chunks = trained.data.chunks('valid')
+  documents = chunks.documents(np.arange(chunks.num_chunks))
+  first = int(np.argmax(documents == np.bincount(documents).argmax()))
+  return first, int((documents == documents[first]).sum())
+
+
+@pytest.fixture(scope='module')
+def page(trained):
+  first, count = _longest(trained)
+  assert count > trained.config.sequence_chunks  # there are several windows
+  passage = retro_passage.of_store(trained, first, 'valid', 2)
+  return retro_inspect.inspect(trained, passage)
+
+
+def test_losses_are_those_of_evaluation(trained, page):
+  first, count = _longest(trained)
+  size = trained.config.sequence_chunks
+  reader = retro_task.chunk_reader(trained.config, trained.data, 'valid', 2)
+  row = reader.read(first + np.arange(size)[None])
+  for values, one in (
+    (page.on, row),
+    (page.off, {k: v for k, v in row.items() if not k.startswith('neighbor')}),
+  ):
+    expected = retro_task.batch_nll(trained.model, trained.params, one)[0]
+    np.testing.assert_allclose(
+      values[1 : size * M], expected[:-1], rtol=1e-4, atol=1e-5
+    )
+  assert page.on[0] == page.off[0] == 0
+  assert all(x > 0 for x in page.on[1:]) and len(page.on) > (count - 1) * M
+  # What nothing was retrieved for is equally likely; the rest is not.
+  assert page.on[1:M] == pytest.approx(page.off[1:M], abs=1e-5)
+  assert max(abs(a - b) for a, b in zip(page.on, page.off, strict=True)) > 0.01
+
+
+@pytest.mark.parametrize('retrieval', ['on', 'off'])
+def test_all_losses_are_the_evaluation_of_the_document(
+  trained, page, retrieval
+):
+  first, _ = _longest(trained)
+
+  def score(row):
+    nats = retro_task.batch_nll(trained.model, trained.params, row)
+    return np.asarray(nats).reshape(1, -1, M).sum(-1)
+
+  found = evaluate.evaluate(
+    score,
+    retro_task.chunk_reader(trained.config, trained.data, 'valid', 2),
+    sequence_chunks=trained.config.sequence_chunks,
+    batch_size=1,
+    retrieval=retrieval,
+  )
+  documents = windows_lib.find_documents(trained.data.chunks('valid'))
+  [number] = np.flatnonzero(documents.first == first)
+  nats = sum(getattr(page, retrieval))
+  assert nats == pytest.approx(found.nats[number], rel=1e-6)
+
+
+def test_overlap_is_over_more_neighbors_than_are_shown(trained, page):
+  first, count = _longest(trained)
+  root = trained.data.root
+  reader = tiny_data.reader(root, 'valid', tiny_data.K)
+  expected = leakage.overlaps(
+    dataclasses.replace(reader, neighbor_length=2 * M), first + np.arange(count)
+  )
+  assert [chunk.overlap for chunk in page.chunks] == expected.tolist()
+  assert page.num_compared == tiny_data.K
+  shown = [
+    max([x.overlap for x in c.neighbors], default=0) for c in page.chunks
+  ]
+  assert any(a < b for a, b in zip(shown, expected, strict=True))
+  content = page.to_json()
+  assert [chunk['overlap'] for chunk in content['chunks']] == expected.tolist()
+  assert f'r(C) over the {tiny_data.K} nearest' in retro_page.html_page(page)
+  less = retro_passage.of_store(trained, first, 'valid', 2, 1)
+  assert less.num_compared == 1 and less.overlaps.sum() < expected.sum()
+
+
+def test_overlap_of_a_text_is_over_what_is_shown(trained):
+  data = tiny_retro.Folder(trained.data.root)
+  tokens = data.chunks('train').tokens.document(0)
+  text = data.tokenizer.decode(tokens[1:])
+  passage = retro_passage.of_text(
+    dataclasses.replace(trained, data=data), text, 4
+  )
+  chunks = retro_inspect._chunks(passage, M, data.tokenizer)
+  shown = [max(x.overlap for x in c.neighbors) for c in chunks[:-1]]
+  assert passage.num_compared == 4 and max(shown) > 0
+  assert [chunk.overlap for chunk in chunks[:-1]] == shown
+
+
+def test_repetition_is_told_at_window_borders(trained, page):
+  first, count = _longest(trained)
+  reader = retro_task.chunk_reader(trained.config, trained.data, 'valid', 2)
+  whole = reader.read(first + np.arange(count)[None])
+  expected = attribution.repeated(whole, M)[0, : len(page.repeated)]
+  assert page.repeated == expected.tolist() and max(page.repeated) > 0
+
+
+def test_neighbors_are_those_of_the_data(trained, page):
+  first, count = _longest(trained)
+  assert len(page.chunks) == count
+  stored = trained.data.neighbors('valid').ids(first + np.arange(count))[:, :2]
+  for c, chunk in enumerate(page.chunks):
+    complete = chunk.stop - chunk.start == M
+    wanted = [i for i in stored[c].tolist() if i >= 0] if complete else []
+    assert [x.id for x in chunk.neighbors] == wanted
+  shown = [x for chunk in page.chunks[:-1] for x in chunk.neighbors]
+  datastore = trained.data.chunks('train')
+  tokens, mask = datastore.gather(np.array([shown[0].id]), tiny_data.R)
+  text = trained.data.tokenizer.decode(tokens[0][mask[0]])
+  assert ''.join(shown[0].pieces) == text
+  number = int(datastore.documents(np.array([shown[0].id]))[0])
+  assert shown[0].title == datastore.tokens.title(number)
+  assert shown[0].distance == shown[0].id  # as the data were made
+  for chunk in page.chunks[:-1]:
+    if chunk.neighbors:
+      assert sum(x.attention for x in chunk.neighbors) == pytest.approx(1)
+  assert all(abs(x.gain) > 1e-3 for x in shown)
+  one = next(c for c in page.chunks[:-2] if len(c.neighbors) == 1)
+  after = page.chunks[page.chunks.index(one) + 1]
+  assert one.neighbors[0].gain != pytest.approx(0, abs=1e-4)
+  assert after.start == one.stop
+
+
+def test_the_whole_text_is_there(trained, page):
+  first, _ = _longest(trained)
+  chunks = trained.data.chunks('valid')
+  number = int(chunks.documents(np.array([first]))[0])
+  tokens = chunks.tokens.document(number)
+  assert ''.join(page.pieces) == trained.data.tokenizer.decode(tokens[1:])
+  assert page.num_bytes == int(chunks.tokens.num_bytes[number])
+
+
+def test_characters_cut_in_two_are_whole(trained):
+  text = 'a 日本 ~☃ z'
+  tokens = trained.data.tokenizer.encode(text).ids
+  pieces = retro_inspect.pieces(trained.data.tokenizer, tokens)
+  assert ''.join(pieces) == text and '' in pieces
+  assert not any('\ufffd' in piece for piece in pieces)
+
+
+class _Parser(html.parser.HTMLParser):
+  """Text of the page, its tags in balance."""
+
+  def __init__(self, page: str):
+    super().__init__()
+    self.text, self.open, self.links = [], [], []
+    self.feed(page)
+
+  def handle_starttag(self, tag, attrs):
+    if tag not in ('meta', 'br', 'input'):
+      self.open.append(tag)
+    self.links += [value for key, value in attrs if key in ('src', 'href')]
+
+  def handle_endtag(self, tag):
+    assert self.open.pop() == tag
+
+  def handle_data(self, data):
+    self.text.append(data)
+
+
+def test_page_holds_what_was_found(page):
+  parser = _Parser(retro_page.html_page(page))
+  assert not parser.open and not parser.links
+  text = ''.join(parser.text)
+  assert f'{page.bits_per_byte(page.on):.3f} bits per byte' in text
+  shown = [x for chunk in page.chunks for x in chunk.neighbors]
+  assert text.count('distance') == len(shown)
+  assert all(f'{x.gain:+.2f}' in text for x in shown[:-2])
+  words = ''.join(''.join(page.pieces[1:M]).split())
+  assert words in ''.join(text.split())
+
+
+def test_text_is_no_markup():
+  bad = '<script>alert(1)</script>'
+  neighbor = retro_page.Neighbor(1, bad, 0.5, 0.25, [bad], (0, 1))
+  page = retro_page.Page(
+    title=bad,
+    pieces=['', bad, '\n'],
+    on=[0.0, 1.0, 2.0],
+    off=[0.0, 2.0, 1.5],
+    repeated=[0, 4, 0],
+    chunks=[retro_page.Chunk(0, 3, [neighbor], 0.25)],
+    num_bytes=len(bad) + 1,
+    num_compared=1,
+  )
+  content = retro_page.html_page(page)
+  assert '<script' not in content and content.count('&lt;script&gt;') == 5
+  assert _Parser(content).open == []
+  # Green at its fullest, then red; blue at half.
+  greens = re.findall(r'--gain:rgba\((.*?)\)', content)
+  assert greens == ['215,40,40,0.00', '0,150,70,1.00', '215,40,40,1.00']
+  assert '--run:rgba(40,90,220,0.50)' in content
+  assert page.gain(page.chunks[0]) == pytest.approx(0.5)
+
+
+def _run(monkeypatch, workdir, num_neighbors=(2,), **values):
+  defaults = {'document': '', 'split': 'valid', 'text_file': '', 'output': ''}
+  found = types.SimpleNamespace(
+    FLAGS=types.SimpleNamespace(**defaults | values)
+  )
+  monkeypatch.setattr(retro_inspect, 'flags', found)
+  config = retro_task.load(workdir).config
+  config.evaluate.num_neighbors = num_neighbors
+  retro_inspect.run(config, str(workdir))
+
+
+def test_command_writes_page_and_figures(
+  monkeypatch, workdir, tmp_path, capsys
+):
+  output = tmp_path / 'pages' / 'one.html'
+  _run(monkeypatch, workdir, output=str(output))
+  content = json.loads(output.with_suffix('.json').read_text())
+  assert f'<title>{content["title"]}</title>' in output.read_text()
+  assert len(content['on']) == len(content['pieces'])
+  assert set(content['chunks'][0]) >= {'gain', 'overlap', 'neighbors'}
+  assert 'bits per byte with retrieval' in capsys.readouterr().out
+
+
+def test_bad_input_is_named(monkeypatch, workdir, trained, tmp_path):
+  with pytest.raises(ValueError, match="has the title or id 'Nowhere'"):
+    _run(monkeypatch, workdir, document='Nowhere')
+  with pytest.raises(FileNotFoundError, match='missing.txt: no such file'):
+    _run(monkeypatch, workdir, text_file=str(tmp_path / 'missing.txt'))
+  with pytest.raises(ValueError, match='num_neighbors .*one or more'):
+    _run(monkeypatch, workdir, num_neighbors=())
+  with pytest.raises(ValueError, match='text is empty'):
+    retro_passage.of_text(trained, '', 2)
+  latin = tmp_path / 'latin.txt'
+  latin.write_bytes('café'.encode('latin-1'))
+  with pytest.raises(ValueError, match='latin.txt: expected UTF-8 text'):
+    _run(monkeypatch, workdir, text_file=str(latin))
+  with pytest.raises(ValueError, match='evaluate.num_neighbors .*above 0'):
+    _run(monkeypatch, workdir, num_neighbors=(0,))
+  with pytest.raises(ValueError, match='num_neighbors 0: expected at least 1'):
+    retro_passage.of_store(trained, 0, 'valid', 0)
+  with pytest.raises(ValueError, match="'no': .*: all, train, valid"):
+    _run(monkeypatch, workdir, split='no')
+
+
+def test_text_is_read_as_utf8_whatever_the_locale(monkeypatch, tmp_path):
+  read, path = pathlib.Path.read_text, tmp_path / 'one.txt'
+  path.write_bytes('Ünder 日本'.encode())
+  monkeypatch.setattr(  # as where the locale is another
+    pathlib.Path,
+    'read_text',
+    lambda self, encoding='latin-1': read(self, encoding),
+  )
+  assert retro_inspect._read_text(path) == 'Ünder 日本'
+
+
+def test_a_text_without_bytes_is_reported(monkeypatch, workdir, page, capsys):
+  none = dataclasses.replace(page, num_bytes=0)
+  monkeypatch.setattr(retro_inspect, 'inspect', lambda *_: none)
+  _run(monkeypatch, workdir, output=str(workdir / 'none.html'))
+  assert 'bits per byte with retrieval' in capsys.readouterr().out
+
+
+def test_split_may_be_an_evaluation_set(monkeypatch, trained):
+  values = flags.FlagValues()
+  defined = {
+    name: functools.partial(getattr(flags, name), flag_values=values)
+    for name in ('DEFINE_string', 'DEFINE_enum')
+  }
+  monkeypatch.setattr(retro_inspect, 'flags', types.SimpleNamespace(**defined))
+  retro_inspect._define_flags()
+  values(['retro_inspect', '--split=all'])
+  data = trained.data
+  everything, datastore = data.chunks('all'), data.chunks('train')
+  rng = np.random.default_rng(2)
+  tiny_data.write_neighbors(data.root, 'all', everything, datastore, rng)
+  first = retro_passage.find(trained, 'Title 9', values.split)
+  passage = retro_passage.of_store(trained, first, values.split, 2)
+  assert passage.title == 'Title 9'

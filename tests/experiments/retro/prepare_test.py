@@ -1,0 +1,336 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Preparing one folder: by several processes, again, and with damage in it."""
+
+import hashlib
+import pathlib
+import shutil
+import subprocess
+import sys
+import types
+
+import numpy as np
+import pytest
+
+from configs import retro_base
+from experiments.engine import changed_documents
+from experiments.engine import stages
+from experiments.retro import data as retro_data
+from experiments.retro import prepare as retro_prepare
+from experiments.retro import task as retro_task
+from experiments.retro import update as retro_update
+from retrieval.index import index as index_lib
+from retrieval.nn import embedders
+from retrieval.store import store
+from retrieval.text import near_duplicates
+from retrieval.tokenization import tokenizers
+from tests.experiments.engine import tiny_corpus
+
+ROOT = pathlib.Path(__file__).parents[3]
+STAGES = 'tokenizer,tokens,chunks'
+
+
+def _config(folder, **prepare):
+  config = retro_base.get_config()
+  config.corpus.kind = 'jsonl'
+  config.corpus.path = str(folder / 'documents.jsonl')
+  config.tokenizer.vocab_size = 300
+  config.tokens.num_processes = 1
+  config.tokens.documents_per_shard = 4
+  config.valid_fraction = 0.3
+  config.prepare.stages = STAGES
+  config.prepare.update(prepare)
+  return config
+
+
+@pytest.fixture(scope='module')
+def corpus(tmp_path_factory):
+  folder = tmp_path_factory.mktemp('corpus')
+  tiny_corpus.write(folder, 80)
+  return folder
+
+
+@pytest.fixture(scope='module')
+def prepared(corpus, tmp_path_factory):
+  workdir = tmp_path_factory.mktemp('prepared')
+  retro_prepare.run(_config(corpus), str(workdir))
+  return workdir
+
+
+@pytest.fixture
+def copy(prepared, tmp_path):
+  shutil.copytree(prepared / 'data', tmp_path / 'data')
+  return tmp_path
+
+
+def _bytes(folder):
+  return {
+    f.relative_to(folder).as_posix(): hashlib.sha256(f.read_bytes()).hexdigest()
+    for f in folder.rglob('*')
+    if f.is_file()
+  }
+
+
+_PROCESS = """
+import pathlib, sys, time
+sys.path[:0] = [{root!r}, {tests!r}]
+import retro_prepare_test
+from experiments.retro import prepare as retro_prepare
+from experiments.retro import task as retro_task
+from experiments.engine import stages
+from retrieval.text import tokens
+def refused(*args):
+  raise AssertionError('The second process tokenizes too.')
+encode_shard = tokens.encode_shard
+def slow(*args):
+  time.sleep(0.1)
+  return encode_shard(*args)
+tokens.encode_shard = refused if {index} else slow
+stages._POLL_SEC = 0.05
+config = retro_prepare_test._config(
+  pathlib.Path({corpus!r}), process_index={index}, process_count=2)
+started = pathlib.Path({workdir!r}) / 'started'
+if {index}:
+  started.touch()
+while not started.exists():
+  time.sleep(0.02)
+retro_prepare.run(config, {workdir!r})
+"""
+
+
+def test_two_processes_prepare_one_folder(corpus, prepared, tmp_path):
+  processes = []
+  for index in (1, 0):
+    script = _PROCESS.format(
+      root=str(ROOT),
+      tests=str(pathlib.Path(__file__).parent),
+      index=index,
+      corpus=str(corpus),
+      workdir=str(tmp_path),
+    )
+    processes.append(
+      subprocess.Popen(
+        [sys.executable, '-c', script], stderr=subprocess.PIPE, text=True
+      )
+    )
+  for process in processes:
+    _, said = process.communicate(timeout=100)
+    assert process.returncode == 0, said[-2000:]
+  assert _bytes(tmp_path / 'data') == _bytes(prepared / 'data')
+
+
+def test_a_process_waits_for_what_the_first_one_makes(
+  corpus, copy, monkeypatch
+):
+  for name in ('tokens', 'chunks-train', 'chunks-valid'):
+    (copy / 'data' / name).rename(copy / 'data' / f'{name}-away')
+  slept = []
+
+  def sleep(sec):
+    slept.append(sec)
+    # What is waited for comes one after the other.
+    for name in ('tokens', 'chunks-train', 'chunks-valid'):
+      if (copy / 'data' / f'{name}-away').exists():
+        (copy / 'data' / f'{name}-away').rename(copy / 'data' / name)
+        return
+
+  monkeypatch.setattr(stages.time, 'sleep', sleep)
+  config = _config(corpus, process_index=1, process_count=2)
+  retro_prepare.run(config, str(copy))
+  assert len(slept) == 3
+
+
+def test_a_process_beyond_the_count_is_refused(corpus, tmp_path):
+  config = _config(corpus, process_index=1)
+  with pytest.raises(ValueError, match='process_index=1: expected 0 to'):
+    retro_prepare.run(config, str(tmp_path))
+
+
+def test_a_process_does_not_wait_for_ever(corpus, tmp_path):
+  config = _config(corpus, process_index=1, process_count=2, wait_hours=0)
+  with pytest.raises(ValueError, match=r'tokenizer.*wait_hours=0'):
+    retro_prepare.run(config, str(tmp_path))
+
+
+@pytest.mark.parametrize('stages', [STAGES, 'chunks'])
+def test_verify_names_what_is_damaged(corpus, copy, stages, capsys):
+  config = _config(corpus, verify=True, stages=stages)
+  retro_prepare.run(config, str(copy))
+  assert 'checksums, chunks-valid' in capsys.readouterr().out
+  file = copy / 'data' / 'tokens' / 'tokens-000001.npy'
+  data = bytearray(file.read_bytes())
+  data[-1] ^= 1
+  file.write_bytes(data)
+  retro_prepare.run(_config(corpus, stages=stages), str(copy))
+  with pytest.raises(ValueError, match='tokens-000001.npy: damaged') as error:
+    retro_prepare.run(config, str(copy))
+  assert '\n' not in str(error.value)
+
+
+def test_another_tokenizer_than_the_one_that_stands(corpus, copy, tmp_path):
+  texts = [
+    f'queen tensor apple moon river {i} ground corn mill' for i in range(50)
+  ]
+  other = tmp_path / 'other'
+  tokenizers.train_sentencepiece(texts, other / 'model', 292)
+  config = _config(corpus)
+  config.tokenizer.path = str(other)
+  with pytest.raises(ValueError, match='stands here already.*other') as error:
+    retro_prepare.run(config, str(copy))
+  assert '\n' not in str(error.value)
+  # The same one from another place is fine, and so is a copied one.
+  shutil.copytree(copy / 'data' / 'tokenizer', tmp_path / 'same')
+  config.tokenizer.path = str(tmp_path / 'same')
+  retro_prepare.run(config, str(copy))
+  data = retro_data.DataFolder.of(config, tmp_path / 'new')
+  config.tokenizer.path = str(other)
+  retro_prepare.train_tokenizer(config, data)
+  retro_prepare.train_tokenizer(config, data)
+
+
+def test_the_exam_asks_all_over_the_held_out_chunks(
+  corpus, tmp_path, monkeypatch
+):
+  stores = {}
+  for split, rows in (('train', 300), ('valid', 100)):
+    writer = store.StoreWriter(tmp_path / split, 'vectors', {'split': split})
+    numbers = np.arange(rows, dtype=np.float32)
+    writer.write(0, {'vectors': np.stack([numbers, numbers % 7], 1)})
+    stores[split] = writer.publish(1)
+  asked = []
+  examine = index_lib.index_exam.examine
+
+  def watched(searcher, exact, exam, floor):
+    asked.append(exam.queries[:, 0])
+    return examine(searcher, exact, exam, floor)
+
+  monkeypatch.setattr(index_lib.index_exam, 'examine', watched)
+  data = types.SimpleNamespace(
+    path=lambda name: tmp_path / name, vectors=stores.get
+  )
+  config = _config(corpus)
+  config.index.num_queries = 20
+  retro_prepare.build_index(config, data)
+  np.testing.assert_array_equal(asked[0], np.arange(0, 100, 5))
+
+
+def test_near_duplicates_leave_the_datastore(corpus, copy, capsys):
+  """The corpus's texts repeat, so that many resemble a held-out one."""
+  config = _config(corpus, stages='duplicates,chunks')
+  config.deduplicate.threshold = 0.8
+  with pytest.raises(ValueError, match='dropped.*remove this one'):
+    retro_prepare.run(config, str(copy))
+  shutil.rmtree(copy / 'data' / 'chunks-train')
+  retro_prepare.run(config, str(copy))
+  assert 'documents left out' in capsys.readouterr().out
+  data = retro_data.DataFolder.of(config, copy)
+  dropped = data.duplicates.array('document')[:]
+  chunks = data.chunks('train')
+  left = np.unique(chunks.documents(np.arange(chunks.num_chunks)))
+  assert len(dropped) and len(left) and not np.isin(left, dropped).any()
+  config.prepare.verify = True
+  retro_prepare.run(config, str(copy))
+  assert 'checksums, duplicates' in capsys.readouterr().out
+
+
+def _name_evaluation_set(config, path):
+  config.evaluation.name = 'other'
+  config.evaluation.corpus.kind = 'text'
+  config.evaluation.corpus.path = str(path)
+
+
+def _documents(data):
+  chunks = data.chunks('train')
+  return np.unique(chunks.documents(np.arange(chunks.num_chunks))).tolist()
+
+
+def test_near_duplicates_of_an_evaluation_set_leave_the_datastore(
+  corpus, copy, tmp_path, capsys, caplog
+):
+  shutil.rmtree(copy / 'data' / 'chunks-train')
+  shutil.copytree(copy / 'data', tmp_path / 'fresh' / 'data')
+  config = _config(corpus, stages='duplicates,chunks')
+  config.deduplicate.threshold = 0.8
+  retro_prepare.run(config, str(copy))
+  data = retro_data.DataFolder.of(config, copy)
+  kept, before = _documents(data), _bytes(copy / 'data' / 'duplicates')
+  text = data.tokenizer.decode(data.tokens.document(kept[0])[1:])
+  (tmp_path / 'other.txt').write_text(text)
+  _name_evaluation_set(config, tmp_path / 'other.txt')
+  capsys.readouterr()
+  # The data that stand stay, but it is told that they may hold the set.
+  retro_prepare.run(config, str(copy))
+  assert 'duplicates of tokens-other not looked for' in _words(capsys)
+  assert 'without a look at this evaluation set' in caplog.text
+  assert _bytes(copy / 'data' / 'duplicates') == before
+  caplog.clear()
+  for _ in range(2):
+    retro_prepare.run(config, str(tmp_path / 'fresh'))
+    assert 'duplicates of tokens-other left out' in _words(capsys)
+  assert 'without a look' not in caplog.text
+  fresh = retro_data.DataFolder.of(config, tmp_path / 'fresh')
+  assert set(_documents(fresh)) < set(kept) and kept[0] not in _documents(fresh)
+  # So it is after an update.
+  new = retro_data.DataFolder(tmp_path / 'new')
+  changed_documents.write(new.root, retro_update._all_documents(fresh), [], [])
+  retro_update._cut(config, fresh, new, [])
+  assert _documents(new) == _documents(fresh)
+  assert near_duplicates.compared_with(new.duplicates) == (
+    near_duplicates.compared_with(fresh.duplicates)
+  )
+
+
+def _words(capsys):
+  return ' '.join(capsys.readouterr().out.replace('\u2502', ' ').split())
+
+
+class _Sums(embedders.Embedder):
+  """An embedder without a model."""
+
+  fingerprint = 'sums'
+  dimension = 3
+
+  def __init__(self):
+    pass
+
+  def embed_texts(self, texts, progress=None):
+    rows = [(len(text), text.count('e'), sum(text.encode())) for text in texts]
+    return np.asarray(rows, np.float32)
+
+
+def test_an_evaluation_set_of_another_corpus(
+  corpus, copy, tmp_path, monkeypatch, capsys
+):
+  monkeypatch.setattr(retro_data, 'embedder', lambda config: _Sums())
+  (tmp_path / 'other.txt').write_text('Nobody had ground an old river. ' * 9)
+  config = _config(corpus, stages='vectors,index,neighbors,evaluation')
+  _name_evaluation_set(config, tmp_path / 'other.txt')
+  config.index.num_queries = 5
+  retro_prepare.run(config, str(copy))
+  data = retro_data.DataFolder.of(config, copy)
+  reader = retro_task.chunk_reader(config, data, 'other', 2)
+  chunks = data.chunks('other')
+  row = reader.read(np.arange(chunks.num_chunks))
+  text = data.tokenizer.decode(row['tokens'][row['segment_ids'] > 0])
+  assert 'Nobody had ground an old river. Nobody' in text
+  assert row['neighbor_mask'].any((1, 2)).all()
+  found = data.neighbors('other').ids(np.arange(chunks.num_chunks))
+  assert found.max() < data.chunks('train').num_chunks and (found >= 0).all()
+  _words(capsys)
+  config.prepare.verify, config.prepare.stages = True, 'evaluation'
+  retro_prepare.run(config, str(copy))
+  said = _words(capsys)
+  for kind in ('tokens', 'chunks', 'vectors', 'neighbors'):
+    assert f'checksums, {kind}-other right' in said
+  assert 'near-duplicates' not in said
+  config.deduplicate.threshold = 0.8
+  retro_prepare.run(config, str(copy))
+  assert 'near-duplicates of tokens-other not looked for' in _words(capsys)
+  file = copy / 'data' / 'vectors-other' / 'vectors-000000.npy'
+  file.write_bytes(file.read_bytes()[:-1] + b'?')
+  with pytest.raises(ValueError, match='vectors-000000.npy: damaged'):
+    retro_prepare.run(config, str(copy))
+  config.prepare.verify = False
+  config.evaluation.name = 'train'
+  with pytest.raises(ValueError, match="evaluation.name 'train'"):
+    retro_prepare.run(config, str(copy))

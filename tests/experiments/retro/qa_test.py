@@ -1,0 +1,261 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""A tiny RETRO learns a few answers by heart, with passages and closed book."""
+
+import json
+import pathlib
+import types
+
+import jax
+import numpy as np
+import pytest
+
+from configs import retro_qa_small
+from experiments.engine import checkpoints
+from experiments.open_qa import score
+from experiments.retro import qa_data as retro_qa_data
+from experiments.retro import qa_evaluate as retro_qa_evaluate
+from experiments.retro import qa_task as retro_qa_task
+from experiments.retro import qa_train as retro_qa_train
+from experiments.retro import task as retro_task
+from retrieval.index import retriever as retriever_lib
+from retrieval.questions import dpr_json
+from retrieval.questions import question_sets
+from retrieval.questions import questions as questions_lib
+from retro_jax.data import qa_rows
+from retro_jax.decoding import decode
+from tests.experiments.engine import tiny_run
+from tests.retro_jax.data import tiny_data
+
+ANSWERS = {'who?': 'moon', 'what?': 'queen river', 'x?': 'jokes'}
+
+
+@pytest.fixture(scope='module', autouse=True)
+def fast():
+  """Little time in the compiler: each program runs a few times."""
+  jax.config.update('jax_disable_most_optimizations', True)
+  yield
+  jax.config.update('jax_disable_most_optimizations', False)
+
+
+@pytest.fixture(scope='module')
+def root(tmp_path_factory):
+  """Data, questions, and what was retrieved for them."""
+  root = tiny_data.make(tmp_path_factory.mktemp('data'))
+  lines = [
+    json.dumps({'question': q, 'answer': [a]}) for q, a in ANSWERS.items()
+  ]
+  (root / 'questions.jsonl').write_text('\n'.join(lines) + '\n')
+  dpr_json.write_results(
+    root / 'results.json',
+    (
+      dpr_json.Result(
+        question=question,
+        answers=(answer,),
+        contexts=(dpr_json.Context(title='T', text=answer),),
+      )
+      for question, answer in ANSWERS.items()
+    ),
+  )
+  for arg in ('test', 'twin_test'):
+    tiny_run.make_run(
+      *(root / arg, root, arg),
+      chunk_length=tiny_data.M,
+      neighbor_length=32,
+      init_scale=0.2,
+    )
+  return root
+
+
+def _config(root, start='test', **fields):
+  config = retro_qa_small.get_config('test')
+  config.retro_from = str(root / start)
+  spec = f'={root}/questions.jsonl'
+  config.questions.train = (f'custom:train{spec}',)
+  config.questions.dev = (f'custom:dev{spec}',)
+  config.evaluate.questions = (f'custom:test{spec}',)
+  config.qa.passages = (str(root / 'results.json'),)
+  config.qa.prompt_chunks = 8
+  config.qa.dropout_rate = 0.0
+  config.optimizer.learning_rate = 1e-2
+  config.num_steps = 30
+  config.eval_every = config.checkpoint_every = 30
+  config.update_from_flattened_dict(fields)
+  return config
+
+
+@pytest.fixture(scope='module')
+def run(root, tmp_path_factory):
+  workdir = tmp_path_factory.mktemp('qa')
+  retro_qa_train.run(_config(root), str(workdir))
+  return workdir
+
+
+def test_answers_are_learned_and_scored(root, run, capsys):
+  retro_qa_evaluate.run(_config(root), str(run))
+  rows = json.loads((run / 'retro_qa.json').read_text())['rows']
+  on, off = rows
+  assert (on['retrieval'], off['retrieval']) == ('on', 'off')
+  assert on['exact_match'] == 100 and on['f1']['mean'] == 1
+  assert 'custom:test, on' in capsys.readouterr().out
+  report = score.score(
+    run / 'predictions_custom_test_on.jsonl',
+    question_sets.load(f'custom:test={root}/questions.jsonl'),
+  )
+  assert report.metrics['official_exact_match'].mean == 1
+
+
+def test_all_weights_learn(root, run):
+  before, _ = checkpoints.load_params(str(root / 'test'))
+  after, saved = checkpoints.load_params(str(run))
+  assert saved.step == 30
+  assert set(saved.fingerprints) >= {'tokenizer'}
+  for name in ('embedding', 'layer_1_attn', 'layer_2_cca', 'encoder'):
+    a, b = (
+      np.concatenate([np.ravel(x) for x in _leaves(p[name])])
+      for p in (before, after)
+    )
+    assert np.abs(a - b).max() > 1e-3
+
+
+def _leaves(tree):
+  if not isinstance(tree, dict):
+    return [np.asarray(tree)]
+  return [x for value in tree.values() for x in _leaves(value)]
+
+
+def test_the_twin_is_the_closed_book(root, tmp_path):
+  config = _config(root, 'twin_test', **{'num_steps': 4})
+  retro_qa_train.run(config, str(tmp_path))
+  assert not retro_task.load(tmp_path).model.config.cca_layers
+  retro_qa_evaluate.run(config, str(tmp_path))
+  found = json.loads((tmp_path / 'retro_qa.json').read_text())
+  assert found['settings']['workdir'] == config.evaluate.workdir
+  (row,) = found['rows']
+  assert row['name'] == 'twin' and not (tmp_path / 'passages').exists()
+
+
+class _Index:
+  """Neighbors by the question's length, and how often it was asked."""
+
+  fingerprint = 'f'
+
+  def __init__(self, data):
+    self.asked, self.data = 0, data
+    self.tokenizer = data.tokenizer
+
+  def retrieve(self, texts, k):
+    self.asked += len(texts)
+    ids = np.array([[len(text) + i for i in range(k)] for text in texts])
+    ids[:, -1] = -1
+    tokens, mask = self.data.chunks('train').gather(ids, tiny_data.R)
+    titles = [[f'T{i}' for i in row] for row in ids]
+    return retriever_lib.Retrieved(ids, -1.0 * ids, tokens, mask, titles)
+
+
+def test_the_datastore_is_searched_once(root, tmp_path, monkeypatch):
+  trained = retro_task.load(root / 'test')
+  index = _Index(trained.data)
+  data = types.SimpleNamespace(index=index, retriever=lambda config: index)
+  fake = types.SimpleNamespace(config=trained.config, data=data)
+  questions = question_sets.load(
+    f'custom:test={root}/questions.jsonl'
+  ).questions
+  config = _config(root, **{'qa.passages': (), 'qa.num_passages': 3})
+  for _ in range(2):
+    found = retro_qa_data.passages(fake, config, questions, tmp_path / 'p')
+  assert index.asked == 3
+  assert [len(x) for x in found] == [2, 2, 2]
+  tokens, mask = trained.data.chunks('train').gather(
+    np.array([len('who?')]), tiny_data.R
+  )
+  assert found[0][0] == qa_rows.Passage(
+    title='T4', text=trained.data.tokenizer.decode(tokens[0][mask[0]])
+  )
+  # In DPR's form, for others to score.
+  (path,) = (tmp_path / 'p').glob('*')
+  results = list(dpr_json.read_results(path))
+  assert results[0].question == 'who?' and results[0].contexts[0].id == '4'
+  retro_qa_data.passages(fake, config, questions[:2], tmp_path / 'p')
+  assert index.asked == 5
+
+
+def test_patterns_are_answered_by_what_they_match(root, tmp_path):
+  """Closed book, too: the twin learns the same answers."""
+  question = questions_lib.Question
+  questions = [
+    question('1', 'when?', (r'july\s+1969', 'x'), 'regex'),
+    question('2', 'who?', ('nobody',), 'regex'),
+    question('3', 'what?', ('a', 'b')),
+    question('4', 'where?', ('m\u00e1rquez .*', 'x'), 'regex'),
+  ]
+  texts = ('nothing', 'in July 1969 it was', 'of M\u00e1rquez his')
+  contexts = tuple(dpr_json.Context(title='', text=text) for text in texts)
+  path = tmp_path / 'r.json'
+  dpr_json.write_results(
+    path,
+    [
+      dpr_json.Result(question=q.question, contexts=contexts) for q in questions
+    ],
+  )
+  for start in ('test', 'twin_test'):
+    config = retro_qa_task.adopt(
+      _config(root, start, **{'qa.passages': (str(path),)})
+    )
+    found = retro_qa_data.examples(None, config, questions, tmp_path)
+    assert [x.answers for x in found] == [
+      ('July 1969',),
+      ('a', 'b'),
+      ('M\u00e1rquez his',),
+    ]
+    assert {len(x.passages) for x in found} == {3 if start == 'test' else 0}
+
+
+def test_passages_are_read(root, run, tmp_path, monkeypatch):
+  config = retro_qa_task.adopt(_config(root))
+  trained = retro_task.load(root / 'test')
+  decode_tokens = trained.data.tokenizer.decode
+  task = retro_qa_task.make_task(config, trained, tmp_path)
+  batch = next(iter(task.dataset('train')))
+  for tokens, neighbors in zip(
+    batch['tokens'], batch['neighbors'], strict=True
+  ):
+    question = next(q for q in ANSWERS if q in decode_tokens(tokens))
+    read = decode_tokens(neighbors.reshape(-1))
+    assert [a in read for a in ANSWERS.values()] == [
+      q == question for q in ANSWERS
+    ]
+  asked, sample = [], decode.sample
+
+  def spy(model, params, prompts, *args, **kwargs):
+    asked.append([prompt.neighbors for prompt in prompts])
+    return sample(model, params, prompts, *args, **kwargs)
+
+  monkeypatch.setattr(decode, 'sample', spy)
+  retro_qa_evaluate.run(_config(root), str(run))
+  on, off = asked
+  for neighbors, answer in zip(on, ANSWERS.values(), strict=False):
+    assert answer in decode_tokens(neighbors[-2].tokens.reshape(-1))
+  assert not any(off)
+
+
+def test_bad_input_is_one_line(root, tmp_path, run):
+  def train(**fields):
+    retro_qa_train.run(_config(root, **fields), str(tmp_path))
+
+  with pytest.raises(ValueError, match='retro_from is empty'):
+    train(retro_from='')
+  with pytest.raises(FileNotFoundError, match='nowhere'):
+    train(retro_from=str(tmp_path / 'nowhere'))
+  with pytest.raises(ValueError, match='questions.train is empty'):
+    train(**{'questions.train': ()})
+  with pytest.raises(FileNotFoundError, match='no such file'):
+    train(**{'qa.passages': (str(tmp_path / 'missing.json'),)})
+  other = tmp_path / 'other.json'
+  dpr_json.write_results(other, [dpr_json.Result(question='another?')])
+  with pytest.raises(ValueError, match=r"none of the 3 questions.*'who\?'"):
+    train(**{'qa.passages': (str(other),)})
+  with pytest.raises(ValueError, match='not fine-tuned on questions'):
+    retro_qa_evaluate.run(_config(root), str(root / 'test'))
+  assert not list(pathlib.Path(tmp_path).glob('checkpoints/*'))
+  assert retro_qa_task.adopt(_config(root)).model.encoder_dropout_rate == 0

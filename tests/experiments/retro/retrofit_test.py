@@ -1,0 +1,245 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""RETROfit: what is frozen stays as it is, what is new learns, OFF is the twin."""
+
+import functools
+import json
+import re
+import shutil
+
+import jax
+import numpy as np
+import pytest
+
+from configs import retro_retrofit_small
+from experiments.engine import checkpoints
+from experiments.engine import loop
+from experiments.engine import metric_writer
+from experiments.engine import program as program_lib
+from experiments.retro import data as retro_data
+from experiments.retro import task as retro_task
+from tests.retro_jax.data import tiny_data
+
+STEPS = 4
+
+
+def _config(root, arg='test', **model):
+  config = retro_retrofit_small.get_config(arg)
+  config.data_dir = str(root)
+  config.model.update(
+    {
+      'chunk_length': tiny_data.M,
+      'neighbor_length': tiny_data.R,
+      'num_layers': 2,
+      'cca_layers': (1, 2),
+      'encoder_num_layers': 1,
+      'share_embeddings': False,
+      'lookup_init': False,
+      'encoder_d_model': 16,
+      **model,
+    }
+  )
+  config.num_steps = STEPS
+  config.eval_batches = 0
+  return config
+
+
+def _train(config, root, workdir, devices=None):
+  task = retro_task.make_task(config, retro_data.DataFolder(root))
+  devices = devices or jax.devices()[:1]
+  return loop.train(task, config, str(workdir), devices=devices)
+
+
+@pytest.fixture(scope='module')
+def root(tmp_path_factory):
+  return tiny_data.make(tmp_path_factory.mktemp('data'))
+
+
+@pytest.fixture(scope='module')
+def twin(root, tmp_path_factory):
+  """A decoder trained without retrieval."""
+  workdir = tmp_path_factory.mktemp('twin')
+  config = _config(root, 'twin_test')
+  config.optimizer.learning_rate = 1e-2
+  config.optimizer.warmup_steps = 1
+  config.num_steps = 2
+  _train(config, root, workdir)
+  return workdir
+
+
+@pytest.fixture(scope='module')
+def fitted(root, twin, tmp_path_factory):
+  """The RETROfit of it, and its last state."""
+  workdir = tmp_path_factory.mktemp('fitted')
+  config = _config(root)
+  config.retrofit_from = str(twin)
+  return workdir, _train(config, root, workdir)
+
+
+@functools.partial(jax.jit, static_argnames='model')
+def _apply(model, params, *args):
+  return model.apply({'params': params}, *args)
+
+
+def _equal(a, b):
+  jax.tree.map(np.testing.assert_array_equal, a, b)
+
+
+def _new(params):
+  names = ('encoder', 'encoder_embedding', 'layer_1_cca', 'layer_2_cca')
+  return {name: params[name] for name in names}
+
+
+def test_the_decoder_is_the_twin_bit_for_bit(twin, fitted):
+  """Its parameters and its logits, before, during and after the training."""
+  old = retro_task.load(twin)
+  tokens = np.random.default_rng(0).integers(0, 300, (2, 14), np.int32)
+  shape = (2, 3, 2, tiny_data.R)
+  neighbors = np.ones(shape, np.int32)
+  wanted = _apply(old.model, old.params, tokens)
+  workdir, state = fitted
+  fit = retro_task.load(workdir)
+  during = checkpoints.load_params(str(workdir), step=2)[0]
+  config = fit.config
+  task = retro_task.make_task(config, fit.data)
+  program = program_lib.make_program(task, config, devices=jax.devices()[:1])
+  with program.context():
+    before = program.init(jax.random.key(0)).params
+  seen = set()
+  for params in (before, during, fit.params, state.params):
+    assert set(params) == {*old.params, *_new(params)}
+    _equal({name: params[name] for name in old.params}, old.params)
+    np.testing.assert_array_equal(_apply(fit.model, params, tokens), wanted)
+    hidden = _apply(fit.model, params, tokens, neighbors, neighbors == 0)
+    np.testing.assert_array_equal(hidden, wanted)
+    on = _apply(fit.model, params, tokens, neighbors)
+    assert (on != wanted).any()
+    seen.add(float(on.sum()))
+  assert len(seen) == 3  # The last two are the same.
+  for a, b in zip(
+    jax.tree.leaves(_new(before)), jax.tree.leaves(_new(during)), strict=True
+  ):
+    assert (a != b).any()
+
+
+def test_only_what_is_new_has_optimizer_state(fitted):
+  _, state = fitted
+  moments = state.opt_state[1][0]
+  shapes = jax.tree.map(np.shape, _new(state.params))
+  for tree in (moments.mu, moments.nu):
+    assert jax.tree.map(np.shape, tree) == shapes
+    assert all((x != 0).any() for x in jax.tree.leaves(tree))
+
+
+def test_a_killed_run_continues_bit_for_bit(root, twin, fitted, tmp_path):
+  """Even when the twin is gone."""
+  workdir, whole = fitted
+  shutil.copytree(workdir, tmp_path / 'run')
+  shutil.rmtree(tmp_path / 'run' / 'checkpoints' / str(STEPS))
+  assert checkpoints.find(str(tmp_path / 'run')).step == 2
+  config = _config(root)
+  config.retrofit_from = str(tmp_path / 'gone')
+  state = _train(config, root, tmp_path / 'run')
+  _equal(state.params, whole.params)
+  _equal(state.opt_state, whole.opt_state)
+
+
+@pytest.mark.slow
+def test_one_device_equals_eight(root, twin, fitted, tmp_path):
+  config = _config(root)
+  config.retrofit_from = str(twin)
+  config.mesh.update({'data': 2, 'fsdp': 2, 'tensor': 2})
+  state = _train(config, root, tmp_path, jax.devices())
+  rows = [
+    [row for row in metric_writer.read(path) if 'loss' in row]
+    for path in (fitted[0], tmp_path)
+  ]
+  assert len(rows[0]) == STEPS
+  for name in ('loss', 'grad_norm'):
+    one, eight = ([row[name] for row in run] for run in rows)
+    np.testing.assert_allclose(one, eight, rtol=1e-5, err_msg=name)
+  table = state.params['embedding']
+  assert table.sharding.shard_shape(table.shape) == (150, 16)  # of (300, 32)
+  _equal(table, fitted[1].params['embedding'])
+
+
+def test_a_shared_table_is_frozen_and_a_lookup_fits_it(root, twin):
+  fields = {'share_embeddings': True, 'encoder_d_model': 32}
+  config = _config(root, lookup_init=True, **fields)
+  config.retrofit_from = str(twin)
+  task = retro_task.make_task(config, retro_data.DataFolder(root))
+  params = task.init(jax.random.key(0))
+  old = retro_task.load(twin).params
+  assert 'encoder_embedding' not in params and task.frozen('embedding')
+  _equal({name: params[name] for name in old}, old)
+  # Head 0 writes six embeddings' size along orthonormal rows.
+  written = params['encoder']['layer_1_attn']['attention']['o'][:16]
+  size = 6 * np.asarray(old['embedding']).std()
+  np.testing.assert_allclose(np.linalg.norm(written, axis=1), size, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+  'field, value, message',
+  [
+    ('d_ff', 48, 'd_ff=64, but this RETRO has d_ff=48'),
+    ('activation', 'relu', "'gelu_tanh', but this RETRO has activation='relu'"),
+  ],
+)
+def test_another_decoder_is_refused(root, twin, field, value, message):
+  config = _config(root, **{field: value})
+  config.retrofit_from = str(twin)
+  task = retro_task.make_task(config, retro_data.DataFolder(root))
+  with pytest.raises(ValueError, match=re.escape(message)):
+    task.init(jax.random.key(0))
+
+
+def test_another_tokenizer_is_refused(twin, tmp_path):
+  other = tiny_data.make(tmp_path, num_documents=20)
+  config = _config(other)
+  config.retrofit_from = str(twin)
+  task = retro_task.make_task(config, retro_data.DataFolder(other))
+  with pytest.raises(
+    ValueError, match='trained with tokenizer .* but the data'
+  ):
+    task.init(jax.random.key(0))
+
+
+def test_what_cannot_be_fitted_is_refused(root, twin, fitted):
+  data = retro_data.DataFolder(root)
+  config = _config(root)
+  config.retrofit_from = str(fitted[0])
+  with pytest.raises(ValueError, match='is a RETRO itself'):
+    retro_task.make_task(config, data).init(jax.random.key(0))
+  config = _config(root, 'twin_test')
+  config.retrofit_from = str(twin)
+  with pytest.raises(ValueError, match='nothing would be trained'):
+    retro_task.make_task(config, data)
+
+
+def test_a_checkpoint_of_more_moments_is_continued(root, twin, tmp_path):
+  """As runs have them that did not freeze what is frozen now."""
+  shutil.copytree(twin, tmp_path, dirs_exist_ok=True)
+  config = _config(root, 'twin_test')
+  config.num_steps = 3
+  config.optimizer.part_scales = {'embedding': 0.0}
+  before = checkpoints.load_params(str(tmp_path))[0]
+  state = _train(config, root, tmp_path)
+  assert int(state.step) == 3
+  assert 'embedding' not in state.opt_state[1][0].mu
+  _equal(state.params['embedding'], before['embedding'])
+  assert (
+    state.params['final_norm']['scale'] != before['final_norm']['scale']
+  ).all()
+  assert json.loads((tmp_path / 'config.json').read_text())['num_steps'] == 3
+
+
+def test_all_frozen_or_an_unknown_part_is_refused():
+  task = program_lib.tasks.Task(init=None, loss=None, dataset=None)
+  params = {'a': 1, 'b': 2}
+  frozen = program_lib.frozen_parts
+  assert frozen(task, {}, params) == ()
+  assert frozen(task, {'b': 0.0, 'a': 0.5}, params) == ('b',)
+  with pytest.raises(ValueError, match='All parts are frozen'):
+    frozen(task, {'b': 0.0, 'a': 0.0}, params)
+  with pytest.raises(ValueError, match=r"\['c'\]; the model has the parts"):
+    frozen(task, {'c': 0.0}, params)

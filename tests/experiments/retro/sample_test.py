@@ -1,0 +1,285 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The sampling command on a tiny model and data folder."""
+
+import dataclasses
+import functools
+import io
+import json
+
+import numpy as np
+import pytest
+import rich.console
+
+from experiments.retro import data as retro_data
+from experiments.retro import sample as retro_sample
+from experiments.retro import sample_prompts
+from experiments.retro import sample_view
+from experiments.retro import task as retro_task
+from retro_jax.decoding import decode
+from retro_jax.decoding import samples as samples_lib
+from tests.experiments.retro import tiny_retro
+from tests.retro_jax.data import tiny_data
+
+
+@pytest.fixture(scope='module')
+def root(tmp_path_factory):
+  return tiny_data.make(tmp_path_factory.mktemp('data'))
+
+
+@pytest.fixture(scope='module')
+def trained(root):
+  return tiny_retro.trained(root)
+
+
+@pytest.fixture
+def config(trained, monkeypatch):
+  """Of the command; the newest checkpoint of any workdir is `trained`."""
+  monkeypatch.setattr(retro_task, 'load', lambda *_: trained)
+  return tiny_retro.trained(trained.data.root).config
+
+
+def test_samples_show_prompt_neighbors_and_titles(config, tmp_path, capsys):
+  config.sample.num_neighbors = 3
+  config.index.metric = 'dot_product'  # The index knows what it was built with.
+  samples = retro_sample.run(
+    config,
+    'retro',
+    prompt='river queen 日本',
+    num_samples=2,
+    json_path=str(tmp_path / 'samples.json'),
+  )
+  assert len(samples) == 2
+  for sample in samples:
+    assert sample.prompt == 'river queen 日本'
+    assert sample.text == sample.prompt + sample.completion
+    assert ''.join(chunk.text for chunk in sample.chunks) == sample.text
+    for chunk in sample.chunks[:-1]:
+      assert chunk.ids == [tiny_data.M, 7]  # the missing one is left out
+      assert chunk.titles == ['Title 4', 'Title 7']
+      assert len(chunk.neighbors) == 2
+  found = json.loads((tmp_path / 'samples.json').read_text())
+  assert found['metric'] == 'squared_l2'
+  assert found['samples'] == [dataclasses.asdict(s) for s in samples]
+  printed = capsys.readouterr().out
+  assert ' 0.400' in printed and 'Title 7' in printed
+  assert 'distance' in printed
+  again = retro_sample.run(config, 'retro', prompt='river queen 日本', seed=0)
+  assert again[0].text == samples[0].text
+
+
+def test_samples_without_retrieval(trained):
+  twin = tiny_retro.trained(trained.data.root, twin=True)
+  for model, retrieval in ((trained, False), (twin, True)):
+    (sample,) = retro_sample.sample_texts(model, '', retrieval=retrieval)
+    assert all(chunk.ids == [] for chunk in sample.chunks)
+    assert sample.text
+  prompt = sample_prompts.TextPrompt('river', 'q1', [['moon']])
+  with pytest.raises(ValueError, match='Prompt q1 brings neighbors'):
+    retro_sample.sample_many(twin, [prompt])
+
+
+def test_bad_settings(trained):
+  for name in ('num_samples', 'batch_size'):
+    with pytest.raises(ValueError, match=f'{name} 0: expected 1 or more'):
+      retro_sample.sample_texts(trained, **{name: 0})
+  with pytest.raises(ValueError, match='top_p 2.0'):
+    retro_sample.sample_texts(trained, top_p=2.0)
+
+
+def _write(path, rows):
+  path.write_text(''.join(json.dumps(row) + '\n' for row in rows))
+  return path
+
+
+def test_a_file_of_prompts(config, tmp_path, capsys):
+  """Samples do not depend on how many are drawn side by side."""
+  rows = [
+    {'prompt': 'river queen', 'id': 'a'},
+    {'prompt': '', 'neighbors': ['moon gardens', 'apple']},
+    {'prompt': 'moon', 'id': 7, 'neighbors': [['river'], ['apple', 'x']]},
+  ]
+  path = _write(tmp_path / 'in.jsonl', rows)
+  out = tmp_path / 'out.json'
+  run = functools.partial(
+    retro_sample.run,
+    config,
+    'retro',
+    input_file=str(path),
+    num_samples=2,
+    json_path=str(out),
+  )
+  samples = run(batch_size=2)
+  names = ['a', 'in.jsonl:2', '7']
+  assert [s.id for s in samples] == [n for n in names for _ in range(2)]
+  assert samples[0].completion != samples[1].completion
+  given = samples[2].chunks[:-1], samples[4].chunks[:-1]
+  for chunk in given[0]:
+    assert chunk.neighbors == ['moon gardens', 'apple']
+    assert (chunk.ids, chunk.scores) == ([-1, -1], [None, None])
+  later = [chunk.neighbors for chunk in given[1]]
+  assert later[0] == ['river'] and len(later) > 1
+  assert all(texts == ['apple', 'x'] for texts in later[1:])
+  printed = capsys.readouterr().out
+  assert all(f' {name} ' in printed for name in names)
+  found = json.loads(out.read_text())
+  assert [s['id'] for s in found['samples']] == [s.id for s in samples]
+  assert [s.text for s in run(batch_size=6)] == [s.text for s in samples]
+
+
+def test_what_was_written_before_a_failure_stays(config, tmp_path, monkeypatch):
+  stream, calls = decode.stream, []
+
+  def fail_later(*args, **kwargs):
+    calls.append(args)
+    if len(calls) == 3:
+      raise RuntimeError('killed')
+    return stream(*args, **kwargs)
+
+  monkeypatch.setattr(decode, 'stream', fail_later)
+  path, out = tmp_path / 'in.txt', tmp_path / 'out.json'
+  path.write_text('river\nmoon\nqueen\n')
+  with pytest.raises(RuntimeError, match='killed'):
+    retro_sample.run(
+      config,
+      'retro',
+      input_file=str(path),
+      batch_size=1,
+      json_path=str(out),
+    )
+  found = json.loads(out.read_text())['samples']
+  assert [s['prompt'] for s in found] == ['river', 'moon']
+
+
+def test_streams_while_it_writes(config, capsys):
+  """The same samples; neighbors stand before the first token that reads them."""
+  config.sample.num_neighbors = 3
+  run = functools.partial(
+    retro_sample.run, config, 'retro', prompt='river queen', num_samples=2
+  )
+  plain = run()
+  capsys.readouterr()
+  streamed = run(stream=True)
+  assert [s.text for s in streamed] == [s.text for s in plain]
+  printed = capsys.readouterr().out
+  parts = printed.split('sample 2 of 2')
+  assert len(parts) == 2 and 'sample 1 of 2' in parts[0]
+  for part, sample in zip(parts, streamed, strict=True):
+    at = 0
+    for chunk in sample.chunks:
+      for text in (chunk.prompt, chunk.written):
+        for line in filter(None, text.splitlines()):
+          assert line in part[at:], (line, part[at:])
+          at = part.index(line, at) + len(line)
+      if chunk.ids:
+        at = part.index('Title 7', at)
+    assert part.count('Title 7') == sum(bool(c.ids) for c in sample.chunks)
+
+
+def test_streams_without_an_index_where_nothing_is_retrieved(
+  config, trained, tmp_path, monkeypatch, capsys
+):
+  """k = 0, or prompts that bring their neighbors."""
+
+  class Folder(retro_data.DataFolder):
+    index = property(lambda self: pytest.fail('opened'))
+    retriever = None
+
+  data = Folder(trained.data.root)
+  monkeypatch.setattr(
+    retro_task, 'load', lambda *_: dataclasses.replace(trained, data=data)
+  )
+  rows = [{'prompt': 'moon river', 'neighbors': ['apple x gardens']}]
+  path = _write(tmp_path / 'in.jsonl', rows)
+  run = functools.partial(retro_sample.run, config, 'retro', stream=True)
+  (sample,) = run(input_file=str(path))
+  assert sample.chunks[0].ids == [-1] and 'given' in capsys.readouterr().out
+  config.sample.num_neighbors = 0
+  (sample,) = run(prompt='moon river')
+  assert not any(chunk.ids for chunk in sample.chunks)
+
+
+class Bytes:
+  """A tokenizer whose tokens are the bytes of UTF-8."""
+
+  def decode(self, tokens):
+    return bytes(np.asarray(tokens).tolist()).decode(errors='replace')
+
+
+def test_a_character_of_the_prompt_that_a_chunk_cuts_stays_whole():
+  """It stands where it ends; here in the second chunk."""
+  prompt, written = '日本ab'.encode(), 'c日'.encode()
+  tokens = np.array([*prompt, *written])
+  sample = samples_lib.Sample(tokens, len(prompt), 4, [])
+  got = sample_view.to_text(sample, Bytes())
+  assert [chunk.prompt for chunk in got.chunks] == ['日', '本ab', '']
+  assert [chunk.written for chunk in got.chunks] == ['', '', 'c日']
+  assert got.prompt == '日本ab'
+  assert ''.join(chunk.text for chunk in got.chunks) == got.text
+  out = io.StringIO()
+  console = rich.console.Console(file=out)
+  stream = sample_view.Stream(console, Bytes(), str, [''])
+  begun = samples_lib.Sample(tokens[:8], 8, 4, [])
+  stream.take(samples_lib.Started(0, begun))
+  stream.take(samples_lib.Drawn(0, int(written[0]), 'c'))
+  assert '日本abc' in out.getvalue()
+
+
+def test_stop_strings_end_samples(config):
+  (free,) = retro_sample.run(config, 'retro', prompt='river queen')
+  stop = free.completion[2:4]
+  end = free.completion.index(stop)
+  (cut,) = retro_sample.run(
+    config, 'retro', prompt='river queen', stop_strings=['???', stop]
+  )
+  assert cut.completion == free.completion[:end]
+  assert ''.join(chunk.text for chunk in cut.chunks) == cut.text
+
+
+@pytest.mark.parametrize(
+  ('name', 'text', 'message'),
+  [
+    ('a.csv', 'x', r'a.csv: expected a name that ends in .txt or .jsonl'),
+    ('a.txt', '\n', r'a.txt: no prompts'),
+    ('a.jsonl', '{"prompt": "x"}\n{"prompt":', r'a.jsonl:2: not JSON'),
+    ('a.jsonl', '{"text": "x"}', r":1: unknown field 'text'"),
+    ('a.jsonl', '{"id": "x"}', r":1: no field 'prompt'"),
+    ('a.jsonl', '{"prompt": 3}', r":1: field 'prompt' is int"),
+    (
+      'a.jsonl',
+      '\n{"prompt": "", "neighbors": "x"}',
+      r":2, field 'neighbors': expected a JSON list, found str",
+    ),
+    (
+      'a.jsonl',
+      '{"prompt": "", "neighbors": ["x", ["y"]]}',
+      r":1, field 'neighbors': expected a JSON list, found str",
+    ),
+    (
+      'a.jsonl',
+      '{"prompt": "", "neighbors": [["x", ""]]}',
+      r":1, field 'neighbors': found '', expected a text",
+    ),
+  ],
+)
+def test_bad_files_of_prompts(tmp_path, name, text, message):
+  (tmp_path / name).write_text(text)
+  with pytest.raises(ValueError, match=message):
+    sample_prompts.read(tmp_path / name)
+
+
+def test_plain_files_of_prompts(tmp_path):
+  (tmp_path / 'a.txt').write_text(' one \n\ntwo')
+  want = [(' one ', 'a.txt:1', None), ('two', 'a.txt:3', None)]
+  found = sample_prompts.read(tmp_path / 'a.txt')
+  assert [dataclasses.astuple(prompt) for prompt in found] == want
+  with pytest.raises(FileNotFoundError, match='b.txt: no such file'):
+    sample_prompts.read(tmp_path / 'b.txt')
+
+
+def test_markup_in_text_is_not_interpreted():
+  chunk = sample_view.TextChunk('[red]', '[/]', [1], [-1.0], ['[b]'], ['[/b]'])
+  sample = sample_view.TextSample('[red][/]', '[red]', [chunk])
+  out = io.StringIO()
+  sample_view.show(rich.console.Console(file=out), [sample], 'squared_l2')
+  assert all(x in out.getvalue() for x in ('[red][/]', '[b]', '[/b]', '1.000'))

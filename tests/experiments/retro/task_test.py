@@ -1,0 +1,98 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Loading a trained RETRO: onto devices, and only with its own tokenizer."""
+
+import json
+import logging
+import shutil
+
+import jax
+import numpy as np
+import pytest
+
+from configs import retro_pretrain_quickstart
+from experiments.engine import checkpoints
+from experiments.engine import sharding
+from experiments.retro import data as retro_data
+from experiments.retro import task as retro_task
+from tests.experiments.engine import tiny_run
+from tests.retro_jax.data import tiny_data
+
+
+@pytest.fixture(scope='module')
+def root(tmp_path_factory):
+  return tiny_data.make(tmp_path_factory.mktemp('data'))
+
+
+def _task(root):
+  config = retro_pretrain_quickstart.get_config('test')
+  config.data_dir = str(root)
+  config.model.chunk_length = tiny_data.M
+  config.model.neighbor_length = tiny_data.R
+  return retro_task.make_task(config, retro_data.DataFolder(root)), config
+
+
+@pytest.fixture(scope='module')
+def workdir(root, tmp_path_factory):
+  """A checkpoint of step 1, as the loop saves it."""
+  return tiny_run.make_run(tmp_path_factory.mktemp('run'), root)
+
+
+def _change_metadata(workdir, copy, change):
+  """A copy of the run whose checkpoint says something else of itself."""
+  shutil.copytree(workdir, copy, dirs_exist_ok=True)
+  path = copy / 'checkpoints' / '1' / '_CHECKPOINT_METADATA'
+  content = json.loads(path.read_text())
+  change(content['custom_metadata'])
+  path.write_text(json.dumps(content))
+
+
+def test_the_index_is_known_without_opening_it(root):
+  task, _ = _task(root)
+  assert not (root / 'index').exists()
+  made_with = retro_data.DataFolder(root).neighbors('train').store.fields
+  assert task.index_version == made_with['index'] == 'none'
+
+
+def test_loads_onto_one_device_or_a_mesh(root, workdir):
+  one = retro_task.load(workdir)
+  assert one.step == 1 and one.data.root == root
+  for x in jax.tree.leaves(one.params):
+    assert x.devices() == {jax.local_devices()[0]}
+  mesh = sharding.make_mesh(data=2, fsdp=2, tensor=2)
+  spread = retro_task.load(workdir, mesh=mesh)
+  table = spread.params['embedding']
+  assert table.sharding.shard_shape(table.shape) == (150, 16)  # of (300, 32)
+  jax.tree.map(np.testing.assert_array_equal, one.params, spread.params)
+
+
+def test_another_tokenizer_of_equal_size_is_refused(workdir, tmp_path):
+  other = tiny_data.make(tmp_path, num_documents=20)
+  assert retro_data.DataFolder(other).tokens.vocab_size == 300
+  with pytest.raises(
+    ValueError, match='trained with tokenizer .* but the data'
+  ):
+    retro_task.load(workdir, str(other))
+
+
+def test_other_data_are_named(workdir, tmp_path, caplog):
+  def change(saved):
+    assert set(saved['fingerprints']) == {
+      'tokenizer',
+      'chunks-train',
+      'neighbors-train',
+    }
+    saved['fingerprints']['neighbors-train'] = 'older'
+
+  _change_metadata(workdir, tmp_path, change)
+  with caplog.at_level(logging.WARNING, logger='absl'):
+    retro_task.load(workdir)
+    assert 'was trained on other data' not in caplog.text
+    retro_task.load(tmp_path)
+  assert 'neighbors-train older, here' in caplog.text
+
+
+def test_a_checkpoint_without_fingerprints_loads(workdir, tmp_path):
+  _change_metadata(workdir, tmp_path, lambda saved: saved.pop('fingerprints'))
+  assert checkpoints.find(str(tmp_path)).fingerprints == {}
+  assert retro_task.load(tmp_path).step == 1

@@ -1,0 +1,68 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""A RETRO or its twin at test size, on the data folder of tiny_data."""
+
+import types
+
+import numpy as np
+
+from configs import retro_base
+from experiments.retro import data as retro_data
+from experiments.retro import task as retro_task
+from retrieval.index import retriever as retriever_lib
+from retro_jax.nn import retro as model
+from tests.retro_jax.data import tiny_data
+from tests.retro_jax.nn import tiny
+
+
+class Folder(retro_data.DataFolder):
+  """A data folder whose retriever needs no embedder and no index."""
+
+  @property
+  def index(self):
+    searcher = types.SimpleNamespace(metric='squared_l2')
+    return types.SimpleNamespace(searcher=searcher)
+
+  def retriever(self, config):
+    datastore = self.chunks('train')
+
+    class Fixed:
+      def retrieve_tokens(self, rows, k):
+        ids = np.array([[len(row), -1, 7, 9, 11][:k] for row in rows])
+        tokens, mask = datastore.gather(ids, config.model.neighbor_length)
+        titles = [[f'Title {i}' if i >= 0 else '' for i in r] for r in ids]
+        scores = np.where(ids >= 0, -ids / 10, -np.inf)
+        return retriever_lib.Retrieved(ids, scores, tokens, mask, titles)
+
+    return Fixed()
+
+
+def sizes(num_layers, twin):
+  """Of a model for the tiny data, which retrieves in its last layer."""
+  return tiny.config(
+    vocab_size=300,
+    chunk_length=tiny_data.M,
+    neighbor_length=tiny_data.R,
+    num_layers=num_layers,
+    cca_layers=() if twin else (num_layers,),
+    encoder_num_layers=1,
+  )
+
+
+def trained(root, twin=False):
+  """With random parameters."""
+  model_sizes = sizes(2, twin)
+  config = retro_base.finish(retro_base.get_config('test'), 'test')
+  config.model.chunk_length = tiny_data.M
+  config.model.neighbor_length = tiny_data.R
+  config.retrieval = not twin
+  config.sample.max_new_tokens = 10
+  config.evaluate.max_documents = 4
+  config.evaluate.num_neighbors = (1, 3)
+  return retro_task.Trained(
+    config=config,
+    data=Folder(root),
+    model=model.Retro(model_sizes),
+    params=tiny.params(model_sizes),
+    step=20 if twin else 10,
+  )

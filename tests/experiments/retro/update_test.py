@@ -1,0 +1,229 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""A datastore that changes under a trained RETRO, and what a sample reads then."""
+
+import json
+import types
+
+import numpy as np
+import pytest
+
+from experiments.retro import data as retro_data
+from experiments.retro import prepare as retro_prepare
+from experiments.retro import sample as retro_sample
+from experiments.retro import task as retro_task
+from experiments.retro import update as retro_update
+from retrieval.index import index as index_lib
+from retrieval.index import reused_texts
+from retrieval.index import vectors as vectors_lib
+from retrieval.nn import embedders
+from retrieval.text import chunks as chunks_lib
+from retrieval.text import corpus as corpus_lib
+from tests.experiments.engine import tiny_run
+from tests.retro_jax.data import tiny_data
+
+NEW = 'x moon x moon x moon'
+DIMENSION = 16
+
+
+class Letters(embedders.Embedder):
+  """A frozen embedder: counts of letters, and of what it was asked."""
+
+  def __init__(self):
+    self.fingerprint = 'letters'
+    self.texts = []
+
+  @property
+  def dimension(self):
+    return DIMENSION
+
+  def embed_texts(self, texts, progress=None):
+    self.texts += texts
+    vectors = np.zeros((len(texts), DIMENSION), np.float32)
+    for row, text in zip(vectors, texts, strict=True):
+      for letter in text.encode():
+        row[letter % DIMENSION] += 1
+    return vectors
+
+
+@pytest.fixture(scope='module')
+def embedder():
+  return Letters()
+
+
+@pytest.fixture(scope='module')
+def run(tmp_path_factory, embedder):
+  """A run, its data with vectors and an index."""
+  root = tiny_data.make(tmp_path_factory.mktemp('data'))
+  data = retro_data.DataFolder(root)
+  vectors = vectors_lib.build_vector_store(
+    root / 'vectors-train', data.chunks('train'), data.tokenizer, embedder
+  )
+  index_lib.build_index(
+    root / 'index',
+    vectors.array('vectors'),
+    vectors.fingerprint,
+    index_lib.IndexConfig(searcher='exact'),
+  )
+  workdir = tmp_path_factory.mktemp('run')
+  return tiny_run.make_run(workdir, root, init_scale=0.3), data
+
+
+@pytest.fixture(autouse=True)
+def frozen(monkeypatch, embedder):
+  monkeypatch.setattr(retro_data, 'embedder', lambda config: embedder)
+  embedder.texts.clear()
+
+
+def _update(run, root, documents=(), delete=()):
+  workdir, data = run
+  config = retro_task.load(workdir).config
+  config.index.searcher = 'exact'
+  counts = retro_update.update(config, data, root, documents, delete)
+  return counts, retro_data.DataFolder(root)
+
+
+def _texts(data, split='train'):
+  chunks = data.chunks(split)
+  ids = np.arange(chunks.num_chunks)
+  titles = [data.tokens.title(int(d)) for d in chunks.documents(ids)]
+  return list(zip(titles, chunks.texts(ids, data.tokenizer), strict=True))
+
+
+def _document(name, text=NEW):
+  return corpus_lib.Document(name, f'Title {name}', text)
+
+
+def _held_out(data):
+  """Ids of a held-out and of a training document."""
+  names = [data.tokens.document_id(i) for i in range(data.tokens.num_documents)]
+  held = chunks_lib.in_split(data.tokens.id_hash[:], 'valid', 0.3)
+  return names[int(np.argmax(held))], names[int(np.argmin(held))]
+
+
+def test_only_new_chunks_are_embedded(run, embedder, tmp_path):
+  _, old = run
+  held, trained = _held_out(old)
+  before = _texts(old)
+  # 'n1' would be held out by its hash, as some of these names are.
+  new = [_document(f'n{i}', f'{NEW} {i}') for i in range(8)]
+  counts, data = _update(
+    run, tmp_path / 'd', [*new, _document(held)], [trained]
+  )
+  assert counts['documents added'] == 8
+  assert counts['documents changed'] == counts['documents deleted'] == 1
+  after = _texts(data)
+  gone = old.tokens.title(
+    [old.tokens.document_id(i) for i in range(30)].index(trained)
+  )
+  assert not [text for title, text in after if title == gone]
+  kept = [pair for pair in before if pair[0] != gone]
+  assert [p for p in after if p in set(kept)] == kept
+  assert {title for title, _ in after} >= {f'Title n{i}' for i in range(8)}
+  assert f'Title {held}' in {title for title, _ in after}
+  assert not {t for t, _ in _texts(data, 'valid')} & {d.title for d in new}
+  # What was there is copied, the rest embedded, in the right places.
+  known = {text for _, text in before}
+  fresh = [text for _, text in after if text not in known]
+  assert sorted(embedder.texts) == sorted(fresh) and fresh
+  assert counts['chunks embedded'] == len(fresh)
+  assert counts['chunks reused'] == len(after) - len(fresh)
+  np.testing.assert_array_equal(
+    data.vectors('train').array('vectors')[:],
+    Letters().embed_texts([text for _, text in after]),
+  )
+
+
+def test_the_next_sample_reads_the_new_document(run, tmp_path, monkeypatch):
+  workdir, old = run
+  prompt = f'Title n0\n\n{NEW}'
+  before = retro_task.load(workdir)
+  before.config.index.searcher = 'exact'
+  settings = {'num_samples': 1, 'max_new_tokens': 12, 'temperature': 0.0}
+  (first,) = retro_sample.sample_texts(before, prompt, **settings)
+  _, data = _update(run, tmp_path / 'd', [_document('n0')])
+  after = retro_task.load(workdir, str(data.root))
+  (second,) = retro_sample.sample_texts(after, prompt, **settings)
+
+  def titles(sample):
+    return {title for chunk in sample.chunks for title in chunk.titles}
+
+  assert 'Title n0' in titles(second) and 'Title n0' not in titles(first)
+  assert second.text.startswith(prompt)
+  # Deleted again, it is read no more, and the sample is the first one.
+  config = after.config
+  retro_update.update(config, data, tmp_path / 'e', delete=['n0'])
+  again = retro_task.load(workdir, str(tmp_path / 'e'))
+  (third,) = retro_sample.sample_texts(again, prompt, **settings)
+  assert titles(third) == titles(first) and third.text == first.text
+  assert _texts(again.data) == _texts(old)
+
+
+def test_a_killed_update_goes_on(run, tmp_path, monkeypatch):
+  documents = [_document('n0')]
+  with monkeypatch.context() as patch:
+
+    def killed(*unused, **unused_too):
+      raise KeyboardInterrupt
+
+    patch.setattr(retro_update.index_lib, 'build_index', killed)
+    with pytest.raises(KeyboardInterrupt):
+      _update(run, tmp_path / 'd', documents)
+  counts, data = _update(run, tmp_path / 'd', documents)
+  assert counts['chunks embedded'] == 0  # they stand already
+  assert data.index.vectors_fingerprint == data.vectors('train').fingerprint
+
+
+def test_held_out_neighbors_are_found_afterwards(run, tmp_path):
+  _, data = _update(run, tmp_path / 'd', [_document('n0')])
+  config = retro_task.load(run[0]).config
+  retro_prepare.embed(config, data)
+  retro_prepare.find_neighbors(config, data)
+  reader = retro_task.chunk_reader(config, data, 'valid', 2)
+  assert reader.stores.neighbors.store.fields['datastore'] == (
+    data.chunks('train').fingerprint
+  )
+
+
+def test_bad_changes_are_one_line(run, tmp_path, monkeypatch):
+  _, old = run
+  for changes, message in (
+    ({}, 'Nothing to change'),
+    ({'delete': ['nobody']}, r"no document \['nobody'\] to delete"),
+    ({'documents': [_document('a', ' ')]}, r"\['a'\]: the text is empty"),
+  ):
+    with pytest.raises(ValueError, match=message):
+      _update(run, tmp_path / 'd', **changes)
+  with pytest.raises(ValueError, match='is the old data folder'):
+    _update(run, old.root, [_document('a')])
+  assert not (tmp_path / 'd').exists()
+  _update(run, tmp_path / 'd', [_document('a')])
+  with pytest.raises(ValueError, match='holds another corpus already'):
+    _update(run, tmp_path / 'd', [_document('b')])
+  other = Letters()
+  other.fingerprint = 'others'
+  with pytest.raises(
+    ValueError, match='embedded with letters, expected others'
+  ):
+    reused_texts.ReusingEmbedder(
+      other, old.chunks('train'), old.vectors('train'), old.tokenizer
+    )
+
+
+def test_command(run, tmp_path, monkeypatch, capsys):
+  workdir, _ = run
+  changes = tmp_path / 'changes.jsonl'
+  changes.write_text(json.dumps({'id': 'n0', 'title': 'T', 'text': NEW}) + '\n')
+  values = types.SimpleNamespace(
+    documents=str(changes), delete=[], output=str(tmp_path / 'd')
+  )
+  found = types.SimpleNamespace(FLAGS=values)
+  monkeypatch.setattr(retro_update, 'flags', found)
+  config = retro_task.load(workdir).config
+  config.index.searcher, config.data_dir = 'exact', ''
+  retro_update.run(config, str(workdir))
+  printed = capsys.readouterr().out
+  assert 'documents added' in printed and 'chunks embedded' in printed
+  values.output = ''
+  with pytest.raises(ValueError, match='--output is empty'):
+    retro_update.run(config, str(workdir))

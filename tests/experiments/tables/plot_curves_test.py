@@ -1,0 +1,49 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Learning curves are read from metrics.jsonl, printed and drawn."""
+
+import io
+
+import pytest
+import rich.console
+
+from experiments.engine import metric_writer
+from experiments.tables import plot_curves
+
+
+def _run(folder, values):
+  with metric_writer.MetricWriter(str(folder)) as writer:
+    for step, loss in values:
+      writer.write(step, {'loss': loss, 'age': step + 1})
+      writer.write(step, {'valid/loss': loss + 0.5})
+  return plot_curves.read(folder.name, folder)
+
+
+def test_curves(tmp_path):
+  long = _run(tmp_path / 'long', [(10, 5.0), (20, 4.0), (30, 3.0)])
+  short = _run(tmp_path / 'short', [(10, 6.0)])
+  assert long.train == [(10, 5.0), (20, 4.0), (30, 3.0)]
+  assert long.valid == [(10, 5.5), (20, 4.5), (30, 3.5)]
+
+  out = io.StringIO()
+  console = rich.console.Console(file=out, width=60)
+  console.print(plot_curves.make_table([long, short]))
+  rows = [line.split() for line in out.getvalue().splitlines()]
+  assert ['10', '5.5000', '6.5000'] in rows
+  assert ['30', '3.5000'] in rows
+
+  ages = [plot_curves.read('long', tmp_path / 'long', 'age')]
+  assert ages[0].shown == ages[0].train == [(10, 11), (20, 21), (30, 31)]
+  plot_curves.plot([[long, short], ages], tmp_path / 'made' / 'curves.png')
+  assert (tmp_path / 'made' / 'curves.png').read_bytes()[1:4] == b'PNG'
+
+
+def test_no_run(tmp_path):
+  with pytest.raises(ValueError, match='metrics.jsonl: not found'):
+    plot_curves.read('x', tmp_path)
+
+
+def test_no_such_metric(tmp_path):
+  _run(tmp_path / 'a', [(10, 5.0)])
+  with pytest.raises(ValueError, match="no metric 'b'; .*'age', 'loss'"):
+    plot_curves.read('a', tmp_path / 'a', 'b')

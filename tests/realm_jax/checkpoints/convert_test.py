@@ -1,0 +1,357 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Checkpoints of the port and of TensorFlow in our form, and back."""
+
+import dataclasses
+import json
+import pathlib
+
+import jax
+import numpy as np
+import pytest
+
+from realm_jax.checkpoints import config as checkpoint_config
+from realm_jax.checkpoints import convert
+from realm_jax.checkpoints import names
+from realm_jax.nn import config as config_lib
+from realm_jax.nn import open_qa
+from retrieval.formats import tensor_bundle
+from retrieval.formats import torch_pickle
+from retrieval.nn import bert
+
+DATA = pathlib.Path(__file__).parents[2] / 'data' / 'realm'
+HF = DATA / 'hf_openqa'
+BUNDLES = {
+  'A': 'bert/variables/variables',
+  'B': 'embedder/variables/variables',
+  'D': 'orqa/model.ckpt-20',
+}
+SIZES = names.Sizes(
+  bert=bert.BertConfig(
+    vocab_size=20, d_model=8, d_ff=12, num_heads=2, num_layers=1, max_length=6
+  ),
+  projection_size=4,
+  span_hidden_size=3,
+  num_blocks=5,
+)
+TOLERANCE = 2e-5
+
+
+def _random(hf_class, *, shared=True):
+  """A state dict of a class, with what is tied."""
+  rng = np.random.default_rng(0)
+  found = {}
+  for tensor in names.layout(hf_class, SIZES, shared=shared):
+    made = rng.normal(size=tensor.shape).astype(np.float32)
+    tied = tensor.role == names.TIED
+    found[tensor.name] = found[tensor.path] if tied else made
+  return found
+
+
+def _convert(tensors, **options):
+  return convert.from_hf(tensors, SIZES, 'here', **options)
+
+
+@pytest.mark.parametrize('hf_class', names.CLASSES)
+@pytest.mark.parametrize('shared', [True, False])
+def test_there_and_back_is_bit_identical(hf_class, shared):
+  tensors = _random(hf_class, shared=shared)
+  found = _convert(tensors)
+  _check_positions_are_skipped(tensors, found)
+  assert found.hf_class == hf_class
+  assert sorted(found.fates) == sorted(tensors)
+  back = convert.to_hf(
+    found.params, hf_class, SIZES, vectors=found.vectors, unused=found.unused
+  )
+  assert sorted(back) == sorted(tensors)
+  for name, array in tensors.items():
+    assert back[name].dtype == np.float32
+    np.testing.assert_array_equal(back[name], array)
+  wanted = {
+    'RealmEmbedder': {'embedder'},
+    'RealmScorer': {'embedder'} if shared else {*_TWO},
+    'RealmKnowledgeAugEncoder': {'encoder'},
+    'RealmReader': {'reader'},
+    'RealmForOpenQA': {'embedder', 'reader'},
+  }
+  assert {*found.params} == wanted[hf_class]
+
+
+def _check_positions_are_skipped(tensors, plain):
+  """Files of 2022 have the numbers of positions beside each embedding."""
+  words = 'embeddings.word_embeddings.weight'
+  positions = {
+    name.replace(words, 'embeddings.position_ids'): np.arange(6)[None]
+    for name in tensors
+    if name.endswith(words)
+  }
+  found = _convert(tensors | positions)
+  assert positions
+  assert found.fates == plain.fates | dict.fromkeys(positions, 'skipped')
+  jax.tree.map(np.testing.assert_array_equal, found.params, plain.params)
+  assert {*found.unused} == {*plain.unused}
+  with pytest.raises(ValueError, match='my_position_ids is not of'):
+    _convert(tensors | {'realm.embeddings.my_position_ids': np.arange(6)})
+
+
+_TWO = ('query_embedder', 'block_embedder')
+
+
+def test_two_embedders_keep_their_sides():
+  tensors = _random('RealmScorer', shared=False)
+  params = _convert(tensors).params
+  for ours, theirs in zip(_TWO, ('query_embedder', 'embedder'), strict=True):
+    kernel = params[ours]['projection']['kernel']
+    np.testing.assert_array_equal(
+      kernel.T, tensors[f'{theirs}.cls.dense.weight']
+    )
+  # The port's reader has one embedder, that of the questions.
+  reader = _convert(_random('RealmReader')).params
+  back = convert.to_hf(params | reader, 'RealmForOpenQA', SIZES)
+  np.testing.assert_array_equal(
+    back['embedder.cls.dense.weight'],
+    tensors['query_embedder.cls.dense.weight'],
+  )
+  assert back['block_emb'].shape == (0, 4)
+
+
+def test_what_is_tied_or_unused_may_be_absent():
+  for hf_class in names.CLASSES:
+    layout = names.layout(hf_class, SIZES)
+    tensors = _random(hf_class)
+    kept = {
+      t.name: tensors[t.name]
+      for t in layout
+      if t.role in (names.PARAMETER, names.VECTORS)
+    }
+    found, whole = _convert(kept), _convert(tensors)
+    jax.tree.map(np.testing.assert_array_equal, found.params, whole.params)
+    back = convert.to_hf(found.params, hf_class, SIZES, vectors=found.vectors)
+    shapes = {name: array.shape for name, array in tensors.items()}
+    assert {name: array.shape for name, array in back.items()} == shapes
+
+
+def test_every_fault_is_named():
+  tensors = _random('RealmKnowledgeAugEncoder')
+  del tensors['realm.encoder.layer.0.output.dense.bias']
+  tensors['cls.predictions.bias'] = np.zeros(7, np.float32)
+  tensors['cls.predictions.decoder.weight'] = np.ones((20, 8), np.float32)
+  tensors['realm.pooler.dense.bias'] = np.zeros((2, 2), np.float32)
+  tensors['lm_head.weight'] = np.zeros(3, np.float32)
+  with pytest.raises(ValueError) as error:
+    _convert(tensors)
+  message = str(error.value)
+  assert message.startswith('here: ')
+  for part in (
+    'realm.encoder.layer.0.output.dense.bias is missing',
+    'cls.predictions.bias has shape (7,), expected (20,)',
+    'cls.predictions.decoder.weight differs from realm.embeddings.word_emb',
+    'realm.pooler.dense.bias has shape (2, 2), expected (8,)',
+    'lm_head.weight is not of RealmKnowledgeAugEncoder',
+  ):
+    assert part in message
+
+
+def test_a_wrong_number_of_vectors_is_named():
+  tensors = _random('RealmForOpenQA')
+  tensors['block_emb'] = tensors['block_emb'][:-1]
+  with pytest.raises(ValueError, match=r'shape \(4, 4\), expected \(5, 4\)'):
+    _convert(tensors)
+
+
+def _bundle(name):
+  bundle = tensor_bundle.Bundle(DATA / 'bundles' / BUNDLES[name])
+  return {variable: bundle.tensor(variable) for variable in bundle.entries}
+
+
+@pytest.mark.parametrize('name', BUNDLES)
+def test_bundles_become_parameters(name):
+  variables = _bundle(name)
+  found = convert.from_bundle(variables, name, num_heads=2)
+  assert sorted(found.fates) == sorted(variables)
+  assert found.hf_class == names.BUNDLES[name]
+  back = convert.to_hf(
+    found.params, found.hf_class, found.sizes, unused=found.unused
+  )
+  checked = 0
+  for hf_name, array in back.items():
+    variable = names.tf_name(name, hf_name)
+    if variable in variables:
+      turned = variable.endswith('/kernel')
+      wanted = variables[variable]
+      np.testing.assert_array_equal(array, wanted.T if turned else wanted)
+      checked += 1
+  skipped = [v for v in variables if names.is_skipped(v)]
+  assert checked == len(variables) - len(skipped)
+  assert found.step == (20 if name == 'D' else 0)
+
+
+def test_faults_of_bundles_are_named():
+  variables = _bundle('D')
+  del variables['reader/dense_1/bias']
+  variables['reader/dense/kernel'] = variables['reader/dense/kernel'].T
+  variables['reader/dense_2/bias'] = np.zeros(1, np.float32)
+  with pytest.raises(ValueError) as error:
+    convert.from_bundle(variables, 'there', num_heads=2)
+  for part in (
+    'there: ',
+    'reader/dense_1/bias is missing',
+    'reader/dense/kernel has shape (12, 8), expected (8, 12)',
+    'reader/dense_2/bias is not of bundle D',
+  ):
+    assert part in str(error.value)
+  with pytest.raises(ValueError, match='they become an index'):
+    convert.from_bundle({'block_emb': np.zeros((2, 2))}, 'there')
+
+
+def test_parts_are_joined_and_told_apart():
+  a, b, d = (convert.from_bundle(_bundle(x), x, num_heads=2) for x in BUNDLES)
+  assert sorted(convert.join([a, b])) == ['embedder', 'encoder']
+  with pytest.raises(ValueError, match='RealmForOpenQA brings embedder'):
+    convert.join([b, d])
+  assert convert.fitting(convert.join([a, b])) == {
+    'scorer': 'RealmScorer',
+    'encoder': 'RealmKnowledgeAugEncoder',
+  }
+  assert convert.fitting(d.params) == {'': 'RealmForOpenQA'}
+  assert convert.fitting(b.params) == {'': 'RealmEmbedder'}
+  with pytest.raises(ValueError, match="'decoder'"):
+    convert.fitting({'decoder': {}})
+  with pytest.raises(ValueError, match='reader/span_score/bias is missing'):
+    convert.to_hf(b.params, 'RealmForOpenQA', SIZES)
+
+
+def _tiny():
+  fields = checkpoint_config.read(HF / 'config.json')
+  tensors = torch_pickle.read(HF / 'pytorch_model.bin')
+  sizes = checkpoint_config.sizes(fields)
+  return fields, convert.from_hf(tensors, sizes, 'hf_openqa')
+
+
+def _realm_config(fields):
+  """The model that the port computes: pooler, projection and norm, no dropout."""
+  config = checkpoint_config.bert_config(fields)
+  return config_lib.RealmConfig(
+    embedder=config,
+    encoder=config,
+    projection_size=fields['retriever_proj_size'],
+    projection_norm_eps=fields['layer_norm_eps'],
+    projection_dropout_rate=0.0,
+  )
+
+
+def _open_qa_config(fields):
+  """The model of the port's RealmForOpenQA."""
+  return open_qa.OpenQaConfig(
+    realm=_realm_config(fields),
+    span_hidden_size=fields['span_hidden_size'],
+    max_span_width=fields['max_span_width'],
+    span_norm_eps=fields['reader_layer_norm_eps'],
+  )
+
+
+def test_the_tiny_checkpoint_answers_as_the_oracle():
+  fields, found = _tiny()
+  model = open_qa.OpenQa(_open_qa_config(fields))
+
+  def apply(method, *rows):
+    run = jax.jit(model.apply, static_argnames='method')
+    return np.asarray(run({'params': found.params}, *rows, method=method))
+
+  with np.load(DATA / 'openqa.npz') as z:
+    ask = z['in/question_ids'].astype(np.int32)
+    query = apply('embed_queries', ask, ask > 0)
+    np.testing.assert_allclose(
+      query, z['out/question_projection'], atol=TOLERANCE
+    )
+    scores = query @ np.asarray(found.vectors).T
+    best = np.argsort(-scores, axis=1)[:, :4]
+    np.testing.assert_array_equal(best, z['out/train_retrieved_ids'])
+    np.testing.assert_array_equal(best[:, :2], z['out/eval_retrieved_ids'])
+    beam = np.take_along_axis(scores, best, axis=1)
+    np.testing.assert_allclose(
+      beam, z['out/train_retrieved_scores'], atol=TOLERANCE
+    )
+    ids, mask, types, special = (
+      z[f'out/concat_{name}'][:2]
+      for name in ('input_ids', 'attention_mask', 'token_type_ids')
+      + ('special_tokens_mask',)
+    )
+    body = (types > 0) & (mask > 0) & (special == 0)
+    spans = apply(
+      'read', ids.astype(np.int32), mask > 0, types.astype(np.int32), body
+    )
+    spans = spans + beam[0, :2, None, None]
+    place = np.unravel_index(spans.argmax(), spans.shape)
+    assert place[0] == z['out/eval_block_idx']
+    assert place[2] == z['out/eval_start_pos'][0]
+    assert place[1] + place[2] == z['out/eval_end_pos'][0]
+    answer = ids[place[0], place[2] : place[1] + place[2] + 1]
+    np.testing.assert_array_equal(answer, z['out/eval_predicted_answer_ids'])
+    gold = np.zeros(spans.shape, bool)
+    for block in range(2):
+      for start, end in zip(
+        z['out/start_positions'][block],
+        z['out/end_positions'][block],
+        strict=True,
+      ):
+        if start >= 0:
+          gold[block, end - start, start] = True
+    loss = np.logaddexp.reduce(spans.ravel()) - np.logaddexp.reduce(spans[gold])
+    np.testing.assert_allclose(loss, z['out/train_reader_loss'], rtol=1e-4)
+
+
+def test_configs_there_and_back():
+  fields = checkpoint_config.read(HF / 'config.json')
+  config = _open_qa_config(fields)
+  assert config.realm.encoder.activation == 'gelu_tanh'
+  assert config.realm.pooling == 'pooler' and config.span_norm_eps == 1e-3
+  back = checkpoint_config.to_fields('RealmForOpenQA', config.realm, config, 8)
+  assert _open_qa_config(back) == config
+  theirs = json.loads((HF / 'config.json').read_text())
+  tokens = ('bos_token_id', 'eos_token_id', 'transformers_version')
+  beams = ('num_candidates', 'reader_beam_size', 'reader_seq_len')
+  for name in {*theirs} - {*tokens, *beams, 'searcher_beam_size'}:
+    assert back[name] == theirs[name], name
+
+
+def test_what_the_port_cannot_hold_is_refused():
+  fields = checkpoint_config.read(HF / 'config.json')
+  config = dataclasses.replace(
+    _realm_config(fields), pooling='mean', score_scale=0.5
+  )
+  with pytest.raises(ValueError, match="pooling is 'mean'.*score_scale is 0.5"):
+    checkpoint_config.to_fields('RealmEmbedder', config)
+  small = dataclasses.replace(config.encoder, num_layers=1)
+  config = dataclasses.replace(_realm_config(fields), encoder=small)
+  with pytest.raises(ValueError, match='num_layers is 2 in the embedder and 1'):
+    checkpoint_config.to_fields('RealmForOpenQA', config)
+
+
+def test_other_configs_are_refused(tmp_path):
+  file = tmp_path / 'config.json'
+  file.write_text('{"model_type": "bert"}')
+  with pytest.raises(ValueError, match="model_type 'bert'; expected 'realm'"):
+    checkpoint_config.read(file)
+  file.write_text('{"model_type": "realm", "hidden_act": "swish"}')
+  with pytest.raises(ValueError, match="hidden_act 'swish'"):
+    checkpoint_config.read(file)
+  for name, value, message in (
+    ('hidden_size', 'null', 'expected int, found None'),
+    ('hidden_size', '"768"', "expected int, found '768'"),
+    ('hidden_size', 'true', 'expected int, found True'),
+    ('hidden_size', '8.5', 'expected int, found 8.5'),
+    ('hidden_act', '["gelu"]', r"expected str, found \['gelu'\]"),
+    ('layer_norm_eps', '"x"', "expected float, found 'x'"),
+    ('layer_norm_eps', 'false', 'expected float, found False'),
+  ):
+    file.write_text(f'{{"model_type": "realm", "{name}": {value}}}')
+    with pytest.raises(
+      ValueError, match=f"config.json: field '{name}': {message}"
+    ):
+      checkpoint_config.read(file)
+  file.write_text('{"model_type": "realm", "hidden_dropout_prob": 0}')
+  assert checkpoint_config.read(file)['hidden_dropout_prob'] == 0
+  file.write_text('{"model_type": "realm"}')
+  sizes = checkpoint_config.sizes(checkpoint_config.read(file))
+  assert sizes.bert.vocab_size == 30522 and sizes.num_blocks == 13_353_718

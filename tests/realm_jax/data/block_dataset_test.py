@@ -1,0 +1,220 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Batches of blocks, here of the inverse cloze task: splits, processes, resume."""
+
+import dataclasses
+
+import grain
+import numpy as np
+import pytest
+
+from realm_jax.data import block_dataset
+from realm_jax.data import examples
+from realm_jax.objectives import ict
+from tests.retrieval.text import tiny_blocks
+
+Q, T, VALID = 16, 32, 0.3
+
+
+@pytest.fixture(scope='module')
+def data(tmp_path_factory):
+  root = tmp_path_factory.mktemp('data')
+  made = tiny_blocks.make(root, np.random.default_rng(0), num_documents=25)
+  ids = made.tokenizer
+  made.layout = examples.Layout(
+    query_length=Q,
+    block_length=T,
+    cls_id=ids.cls_id,
+    sep_id=ids.sep_id,
+    mask_id=ids.mask_id,
+    pad_id=ids.pad_id,
+  )
+  hashes = made.blocks.all_hashes().tolist()
+  assert len({*hashes}) == len(hashes) >= 30
+  made.by_hash = {x: i for i, x in enumerate(hashes)}
+  return made
+
+
+def _dataset(data, mask_rate=ict.MASK_RATE, **fields):
+  def read(ids, rng):
+    return ict.read_rows(data.layout, data.blocks, ids, rng, mask_rate)
+
+  fields = {'split': 'all', 'valid_fraction': VALID, 'batch_size': 4} | fields
+  return block_dataset.make_dataset(read, data.blocks, **fields)
+
+
+def _take(dataset, count=None):
+  iterator = iter(dataset)
+  found = [next(iterator) for _ in range(count)] if count else [*iterator]
+  iterator.close()
+  return found
+
+
+def _blocks(data, batch):
+  """Ids of the blocks of a batch."""
+  hashes = np.ascontiguousarray(batch['block_hash']).view(np.uint64)
+  return [data.by_hash[x] for x in hashes[:, 0].tolist()]
+
+
+def test_splits_are_of_documents(data):
+  train, valid, both = (
+    block_dataset.Blocks(data.blocks, split, VALID)
+    for split in ('train', 'valid', 'all')
+  )
+  documents = [{*data.blocks.documents(x.ids)} for x in (train, valid)]
+  assert all(documents) and not documents[0] & documents[1]
+  assert sorted([*train.ids, *valid.ids]) == both.ids.tolist()
+  assert both.ids.tolist() == [*range(data.blocks.num_blocks)]
+  assert [valid[i] for i in range(len(valid))] == valid.ids.tolist()
+  assert len({repr(x) for x in (train, valid, both)}) == 3
+
+
+def test_one_pass_takes_every_block_once_and_the_other_has_no_end(data):
+  n = data.blocks.num_blocks
+  seen = [i for b in _take(_dataset(data)) for i in _blocks(data, b)]
+  assert len(seen) == n // 4 * 4 == len({*seen}) and seen != sorted(seen)
+  source = block_dataset.Blocks(data.blocks, 'train', VALID)
+  per_pass = len(source) // 2
+  batches = _take(_dataset(data, split='train', batch_size=2), 2 * per_pass)
+  passes = [
+    [i for b in batches[at : at + per_pass] for i in _blocks(data, b)]
+    for at in (0, per_pass)
+  ]
+  assert {*passes[0]} <= {*source.ids} and passes[0] != passes[1]
+  assert all(len({*x}) >= len(x) - 1 for x in passes)
+
+
+def test_rows_are_those_of_the_blocks(data):
+  for batch in _take(_dataset(data, mask_rate=0.0), 3):
+    ids = np.asarray(_blocks(data, batch))
+    rows = examples.titled_blocks(data.layout, data.blocks, ids)
+    for name, row in zip(('ids', 'mask', 'types'), rows, strict=True):
+      np.testing.assert_array_equal(batch[f'block_{name}'], row, name)
+    assert not batch['sentence_removed'].any()
+    assert batch['query_ids'].shape == (4, Q)
+    queries = zip(batch['query_ids'], batch['query_mask'], strict=True)
+    for (query, mask), i in zip(queries, ids.tolist(), strict=True):
+      sentences = np.asarray(data.blocks.sentences(i))
+      found = data.blocks.gather_sentences(sentences, Q - 2)
+      found = [row[:n].tolist() for row, n in zip(*found, strict=True)]
+      assert query[mask][1:-1].tolist() in found
+  removed = _take(_dataset(data, mask_rate=1.0), 1)[0]['sentence_removed']
+  assert removed.all()
+
+
+def test_sentences_differ_between_passes(data):
+  source = block_dataset.Blocks(data.blocks, 'train', VALID)
+  rows = {}
+  for batch in _take(_dataset(data, split='train'), len(source)):
+    for i, query in zip(_blocks(data, batch), batch['query_ids'], strict=True):
+      rows.setdefault(i, set()).add(query.tobytes())
+  several = [i for i in rows if len(data.blocks.sentences(i)) > 1]
+  assert several and np.mean([len(rows[i]) > 1 for i in several]) > 0.7
+
+
+def test_every_batch_draws_anew(data):
+  batches = _take(_dataset(data, split='train', mask_rate=0.5), 12)
+  assert len({batch['sentence_removed'].tobytes() for batch in batches}) > 4
+
+
+def test_a_saved_position_continues_with_the_same_batches(data):
+  grain.experimental.assert_equal_output_after_checkpoint(_dataset(data))
+  dataset = _dataset(data, split='train', seed=3)
+  iterator = iter(dataset)
+  for _ in range(9):
+    next(iterator)
+  state = iterator.get_state()
+  want = [next(iterator) for _ in range(4)]
+  iterator.close()
+  again = iter(_dataset(data, split='train', seed=3))
+  again.set_state(state)
+  for batch in want:
+    for name, values in next(again).items():
+      np.testing.assert_array_equal(values, batch[name], name)
+  again.close()
+  (first,), (other,) = (_take(_dataset(data, seed=seed), 1) for seed in (0, 3))
+  assert (first['query_ids'] != other['query_ids']).any()
+
+
+@pytest.mark.parametrize('split', ['train', 'all'])
+def test_processes_share_a_batch(data, split):
+  count = data.blocks.num_blocks // 4 if split == 'all' else 6
+  whole = _take(_dataset(data, split=split), count)
+  parts = [
+    _take(_dataset(data, split=split, process_index=i, process_count=2), count)
+    for i in range(2)
+  ]
+  for batch, *halves in zip(whole, *parts, strict=True):
+    found = [_blocks(data, half) for half in halves]
+    assert [len(half) for half in found] == [2, 2]
+    if split == 'all':
+      assert {*found[0], *found[1]} == {*_blocks(data, batch)}
+
+
+def test_processes_draw_for_their_own_rows(data):
+  drawn = [
+    block_dataset.make_dataset(
+      lambda ids, rng: {'drawn': rng.random(len(ids))},
+      data.blocks,
+      split='train',
+      valid_fraction=VALID,
+      batch_size=4,
+      process_index=i,
+      process_count=2,
+    )
+    for i in range(2)
+  ]
+  for one, other in zip(*(_take(rows, 6) for rows in drawn), strict=True):
+    assert not {*one['drawn']} & {*other['drawn']}
+
+
+@pytest.mark.parametrize('batch_size', [2, 4, 6, 10])
+def test_processes_have_equally_many_batches(data, batch_size):
+  """Else one would wait for ever for the others to validate."""
+  for split in ('valid', 'all'):
+    n = len(block_dataset.Blocks(data.blocks, split, VALID))
+    counts = [
+      len(
+        _take(
+          _dataset(
+            data,
+            split=split,
+            batch_size=batch_size,
+            process_index=i,
+            process_count=2,
+          )
+        )
+      )
+      for i in range(2)
+    ]
+    assert counts == [n // batch_size] * 2
+
+
+def test_sizes_that_cannot_be_are_refused(data):
+  n = data.blocks.num_blocks
+  for batch_size, count in ((1, 1), (0, 1), (5, 2)):
+    with pytest.raises(ValueError, match=f'multiple of the {count} process'):
+      _dataset(data, batch_size=batch_size, process_count=count)
+  with pytest.raises(ValueError, match=f'has {n} blocks, fewer than a batch'):
+    _dataset(data, batch_size=n + 1)
+  with pytest.raises(ValueError, match="'valid' .* holds no block"):
+    _dataset(data, split='valid', valid_fraction=0.0)
+  with pytest.raises(ValueError, match="Split 'test'"):
+    _dataset(data, split='test')
+
+
+def test_the_fingerprint_changes_with_the_stream(data, tmp_path):
+  rows = tiny_blocks.documents(9, np.random.default_rng(1))
+  other = tiny_blocks.make(tmp_path, None, given=rows)
+  longer = dataclasses.replace(data.layout, query_length=Q + 1)
+  found = [
+    block_dataset.fingerprint(*fields)
+    for fields in (
+      (data.blocks, data.layout, VALID, ict.MASK_RATE),
+      (data.blocks, longer, VALID, ict.MASK_RATE),
+      (other.blocks, data.layout, VALID, ict.MASK_RATE),
+      (data.blocks, data.layout, 0.2, ict.MASK_RATE),
+      (data.blocks, data.layout, VALID, 0.8),
+    )
+  ]
+  assert len({*found}) == 5

@@ -1,0 +1,323 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Batches with retrieval in the loop."""
+
+import dataclasses
+import threading
+import types
+
+import grain
+import numpy as np
+import pytest
+
+from realm_jax.data import examples
+from realm_jax.data import pipeline
+from realm_jax.data import sources
+from retrieval.text import salient
+from retrieval.text import taggers
+from tests.retrieval.text import tiny_blocks
+
+K = 4
+
+
+class Ring:
+  """A snapshot that finds, for any query, blocks in a fixed rotation."""
+
+  def __init__(self, step, num_blocks):
+    self.step, self._num_blocks = step, num_blocks
+
+  def retrieve(self, query_ids, query_mask, k):
+    first = query_ids.sum(axis=1, where=query_mask)[:, None]
+    return (first + np.arange(k)) % self._num_blocks
+
+
+class Schedule:
+  """Another snapshot every two batches; the third one is not there yet."""
+
+  def __init__(self, num_blocks):
+    self._num_blocks = num_blocks
+    self.published = threading.Event()
+    self.asked = []
+
+  def serving(self, batch_index):
+    self.asked.append(batch_index)
+    period = 9 if batch_index is None else batch_index // 2
+    if period == 2:
+      assert self.published.wait(60)
+    return Ring(2 * period, self._num_blocks)
+
+
+@pytest.fixture(scope='module')
+def data(tmp_path_factory):
+  root = tmp_path_factory.mktemp('data')
+  made = tiny_blocks.make(root, np.random.default_rng(0), num_documents=40)
+  made.spans = salient.build_salient_store(
+    root / 'spans', made.blocks, taggers.TaggerConfig(kind='dates')
+  )
+  ids = made.tokenizer
+  made.layout = examples.Layout(
+    query_length=24,
+    block_length=32,
+    num_candidates=K,
+    max_targets=3,
+    cls_id=ids.cls_id,
+    sep_id=ids.sep_id,
+    mask_id=ids.mask_id,
+    pad_id=ids.pad_id,
+  )
+  return made
+
+
+def _source(data, masker='salient', **fields):
+  config = sources.SourceConfig(masker=masker, split='all', **fields)
+  spans = data.spans if masker == 'salient' else None
+  return sources.MaskedSentences(data.blocks, data.layout, config, spans)
+
+
+def _dataset(
+  data, schedule=None, source=None, candidates='retrieved', **fields
+):
+  schedule = schedule or Schedule(data.blocks.num_blocks)
+  schedule.published.set()
+  retrieval = pipeline.Retrieval(data.blocks, data.layout, schedule, candidates)
+  fields = {'batch_size': 4, 'train': True, 'read_ahead': 1} | fields
+  source = source or _source(data)
+  return pipeline.make_dataset(source, retrieval, **fields)
+
+
+def _take(dataset, count):
+  iterator = iter(dataset)
+  rows = [next(iterator) for _ in range(count)]
+  iterator.close()
+  return rows
+
+
+@pytest.mark.parametrize('masker', ['salient', 'uniform', 'span'])
+def test_an_example_is_one_sentence_of_its_block(data, masker):
+  source = _source(data, masker)
+  rng = np.random.default_rng(0)
+  for i in range(len(source)):
+    row = source.example(i, rng)
+    count = int(row['sentence_count'])
+    sentence = row['sentence'][:count].copy()
+    at = row['mlm_positions'][row['mlm_mask']] - 1
+    assert len(at) and (sentence[at] == data.layout.mask_id).all()
+    if (sentence == data.layout.mask_id).sum() > len(at):
+      continue  # more were masked than are predicted
+    sentence[at] = row['mlm_targets'][row['mlm_mask']]
+    ids = np.asarray(data.blocks.sentences(int(row['origin'])))
+    tokens, counts = data.blocks.gather_sentences(ids, count)
+    same = (tokens == sentence).all(axis=1) & (counts == count)
+    assert same.any()
+
+
+def test_salient_masks_are_whole_spans(data):
+  source = _source(data)
+  rng = np.random.default_rng(0)
+  found = {
+    data.tokenizer.decode(row['mlm_targets'][row['mlm_mask']])
+    for row in (source.example(i, rng) for i in range(len(source)))
+  }
+  assert found == {'1066', '1999'}
+
+
+def test_what_cannot_be_masked_is_counted(data):
+  short = types.SimpleNamespace(**vars(data))
+  short.layout = examples.Layout(query_length=6, block_length=32)
+  source = _source(short)
+  assert source.skipped['beyond the query length'] > 0
+  spans = data.spans
+  relative = (
+    spans.token_limit[:] - data.blocks.sentence_tokens(spans.sentence[:])[:, 0]
+  )
+  assert source.skipped['beyond the query length'] == (relative > 4).sum()
+  uniform = sources.MaskedSentences(
+    data.blocks, data.layout, sources.SourceConfig(masker='uniform')
+  )
+  assert uniform.skipped == {'short sentence': 0}
+  with pytest.raises(ValueError, match='nothing to mask'):
+    config = sources.SourceConfig(masker='span', split='valid')
+    sources.MaskedSentences(data.blocks, data.layout, config)
+  with pytest.raises(ValueError, match="labelled \\['GPE'\\]"):
+    _source(data, labels=('GPE',))
+
+
+def test_splits_share_no_document(data):
+  held = [
+    sources.MaskedSentences(
+      data.blocks,
+      data.layout,
+      sources.SourceConfig(masker='span', split=split, valid_fraction=0.3),
+    )
+    for split in ('train', 'valid', 'all')
+  ]
+  train, valid, both = (
+    {
+      int(data.blocks.documents(source.example(i, rng)['origin'][None])[0])
+      for i in range(len(source))
+    }
+    for source in held
+    for rng in [np.random.default_rng(0)]
+  )
+  assert train and valid and not train & valid and train | valid == both
+
+
+def test_origin_is_excluded_before_the_best_k():
+  hashes = np.asarray([7, 8, 9, 7, 5, 6], np.uint64)
+  ids = np.asarray([[0, 1, 3, 2, 4], [1, 0, -1, -1, -1], [3, 0, 3, 0, -1]])
+  origin = np.asarray([7, 99, 7], np.uint64)
+  found = pipeline.exclude(ids, hashes[np.maximum(ids, 0)], origin, 3)
+  none = examples.NONE
+  assert found.tolist() == [[1, 2, 4], [1, 0, none], [none] * 3]
+  # Fewer were found than are wanted.
+  found = pipeline.exclude(ids[:, :1], hashes[ids[:, :1]], origin, 2)
+  assert found.tolist() == [[none, none], [1, none], [none, none]]
+
+
+def test_batches_hold_the_best_blocks_after_null(data):
+  n = data.blocks.num_blocks
+  hashes = data.blocks.all_hashes()
+  for batch in _take(_dataset(data), 6):
+    ids = batch['candidate_block_ids']
+    assert (ids[:, 0] == examples.NULL).all()
+    first = batch['query_ids'].sum(axis=1, where=batch['query_mask'])
+    for row, start, origin in zip(ids, first, batch['origin'], strict=True):
+      order = [
+        b for b in (start + np.arange(n)) % n if hashes[b] != hashes[origin]
+      ]
+      assert row[1:].tolist() == order[: K - 1]
+    assert batch['candidate_valid'].all()
+    at = batch['mlm_positions'][:, None].repeat(K, axis=1)
+    masked = np.take_along_axis(batch['joint_ids'], at, axis=2)
+    mask = batch['mlm_mask'][:, None].repeat(K, axis=1)
+    assert (masked[mask] == data.layout.mask_id).all()
+
+
+def test_copies_of_the_origin_are_excluded_too(tmp_path):
+  text = 'The mill stood in 1066.'
+  rows = [{'id': str(i), 'title': 'T', 'text': text} for i in range(5)]
+  rows += [
+    {'id': f'x{i}', 'title': 'T', 'text': f'In {1500 + i} was Rome.'}
+    for i in range(3)
+  ]
+  made = tiny_blocks.make(tmp_path, None, given=rows)
+  made.spans = salient.build_salient_store(
+    tmp_path / 'spans', made.blocks, taggers.TaggerConfig(kind='dates')
+  )
+  made.layout = examples.Layout(
+    query_length=24, block_length=32, num_candidates=3
+  )
+  for batch in _take(_dataset(made, train=False), 2):
+    for row, origin in zip(
+      batch['candidate_block_ids'], batch['origin'], strict=True
+    ):
+      assert not (origin < 5 and (row[1:] < 5).any()) and (row[1:] >= 0).all()
+
+
+def test_each_batch_asks_for_its_own_index(data):
+  schedule = Schedule(data.blocks.num_blocks)
+  batches = _take(_dataset(data, schedule), 6)
+  steps = [set(batch['index_step'].tolist()) for batch in batches]
+  assert steps == [{0}, {0}, {2}, {2}, {4}, {4}]
+  assert schedule.asked[:6] == [0, 1, 2, 3, 4, 5]
+
+
+def test_reading_ahead_waits_for_the_index(data):
+  schedule = Schedule(data.blocks.num_blocks)
+  dataset = _dataset(data, schedule, read_ahead=3)
+  schedule.published.clear()
+  iterator = iter(dataset)
+  got = [next(iterator) for _ in range(4)]
+  assert 4 in schedule.asked or not schedule.published.wait(0.5)
+  schedule.published.set()
+  got.append(next(iterator))
+  assert [int(batch['index_step'][0]) for batch in got] == [0, 0, 2, 2, 4]
+  iterator.close()
+
+
+def test_a_saved_position_continues_with_the_same_batches(data):
+  grain.experimental.assert_equal_output_after_checkpoint(
+    _dataset(data, train=False)
+  )
+  iterator = iter(_dataset(data, read_ahead=2))
+  for _ in range(5):
+    next(iterator)
+  state = iterator.get_state()
+  want = [next(iterator) for _ in range(4)]
+  again = iter(_dataset(data, read_ahead=2))
+  again.set_state(state)
+  for batch in want:
+    for name, values in next(again).items():
+      np.testing.assert_array_equal(values, batch[name], name)
+  iterator.close(), again.close()
+
+
+def test_passes_differ_in_their_masks(data):
+  source = _source(data, 'uniform')
+  per_pass = len(source) // 4
+  batches = _take(_dataset(data, source=source), 2 * per_pass)
+  rows = {}
+  for batch in batches:
+    for origin, query in zip(batch['origin'], batch['query_ids'], strict=True):
+      rows.setdefault(int(origin), []).append(query.tobytes())
+  twice = [found for found in rows.values() if len(found) == 2]
+  assert twice and np.mean([a != b for a, b in twice]) > 0.8
+
+
+@pytest.mark.parametrize('train', [False, True])
+def test_processes_share_a_batch(data, train):
+  """Masks and all; in training pass after pass, though the rows are odd."""
+  short = dataclasses.replace(data.layout, query_length=12)
+  short = types.SimpleNamespace(**vars(data) | {'layout': short})
+  found = [_source(data), _source(data, 'uniform'), _source(short)]
+  source = next(source for source in found if len(source) % 2)
+  count = 2 * len(source) // 4 if train else 3
+  fields = {'source': source, 'train': train, 'process_count': 2}
+  whole = _take(_dataset(data, source=source, train=train), count)
+  parts = [
+    _take(_dataset(data, process_index=i, **fields), count) for i in range(2)
+  ]
+  for batch, *halves in zip(whole, *parts, strict=True):
+    assert [len(half['origin']) for half in halves] == [2, 2]
+    found = np.concatenate([half['query_ids'] for half in halves])
+    assert sorted(found.tolist()) == sorted(batch['query_ids'].tolist())
+
+
+def test_processes_have_equally_many_batches(data):
+  """Else one would wait for ever for the others to validate."""
+  layout = dataclasses.replace(data.layout, query_length=12)
+  short = types.SimpleNamespace(**vars(data) | {'layout': layout})
+  sources = [_source(data), _source(data, 'uniform'), _source(short)]
+  assert any(len(source) % 2 for source in sources)
+  for source in sources:
+    counts = []
+    for i in range(2):
+      fields = {'process_index': i, 'process_count': 2, 'batch_size': 2}
+      batches = _dataset(data, source=source, train=False, **fields)
+      counts.append(len([*iter(batches)]))
+    assert counts == [len(source) // 2] * 2
+
+
+def test_random_blocks_are_a_control(data):
+  first, again = (_take(_dataset(data, candidates='random'), 3) for _ in '12')
+  for a, b in zip(first, again, strict=True):
+    np.testing.assert_array_equal(
+      a['candidate_block_ids'], b['candidate_block_ids']
+    )
+  ids = np.concatenate([batch['candidate_block_ids'][:, 1:] for batch in first])
+  assert len(np.unique(ids)) > 12 and (ids >= 0).all()
+
+
+def test_settings_that_cannot_be_are_refused(data):
+  with pytest.raises(ValueError, match="masker 'salients'"):
+    sources.SourceConfig(masker='salients')
+  with pytest.raises(ValueError, match='needs a store of salient spans'):
+    sources.MaskedSentences(
+      data.blocks, data.layout, sources.SourceConfig(split='all')
+    )
+  with pytest.raises(ValueError, match='multiple of the 3'):
+    _dataset(data, process_count=3)
+  with pytest.raises(ValueError, match='fewer than a batch of 1000'):
+    _dataset(data, batch_size=1000)
+  with pytest.raises(ValueError, match="candidates 'best'"):
+    _dataset(data, candidates='best')

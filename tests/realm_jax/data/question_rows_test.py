@@ -1,0 +1,197 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Batches of questions: nothing dropped, processes, resume, gold spans."""
+
+import dataclasses
+
+import grain
+import numpy as np
+import pytest
+
+from realm_jax.data import question_rows
+from realm_jax.data import reader_rows
+from retrieval.questions import questions as questions_lib
+from tests.retrieval.text import tiny_blocks
+
+N, Q = 11, 6
+
+
+@pytest.fixture(scope='module')
+def data(tmp_path_factory):
+  root = tmp_path_factory.mktemp('data')
+  made = tiny_blocks.make(root, np.random.default_rng(0), num_documents=8)
+  ids = made.tokenizer
+  made.layout = reader_rows.ReaderLayout(
+    row_length=40,
+    question_length=Q,
+    max_span_width=4,
+    cls_id=ids.cls_id,
+    sep_id=ids.sep_id,
+    pad_id=ids.pad_id,
+  )
+  words = 'mill crown Paris was river'.split()
+  made.questions = [
+    questions_lib.Question(
+      f'q{i}',
+      ' '.join(words[: 1 + i % 5]) + f' {i}',
+      ('(the|a) mill', '19+') if i == 3 else ('The', words[i % 5]),
+      'regex' if i == 3 else 'string',
+    )
+    for i in range(N)
+  ]
+  made.source = _source(made)
+  return made
+
+
+def _source(data, questions=None, layout=None):
+  return question_rows.QuestionSource(
+    questions or data.questions, data.tokenizer, layout or data.layout
+  )
+
+
+def _dataset(data, **fields):
+  fields = {'batch_size': 4, 'train': False} | fields
+  return question_rows.make_dataset(data.source, **fields)
+
+
+def _take(dataset, count=None):
+  iterator = iter(dataset)
+  found = [next(iterator) for _ in range(count)] if count else [*iterator]
+  iterator.close()
+  return found
+
+
+def _indices(batches):
+  return [
+    i for b in batches for i in b['question_index'][b['row_valid']].tolist()
+  ]
+
+
+def test_one_pass_keeps_order_and_drops_nothing(data):
+  batches = _take(_dataset(data))
+  assert _indices(batches) == [*range(N)]
+  assert [b['row_valid'].tolist() for b in batches] == [[True] * 4] * 2 + [
+    [True] * 3 + [False]
+  ]
+  last = batches[-1]
+  assert last['question_index'].tolist() == [8, 9, 10, question_rows.NONE]
+  assert last['question_index'].dtype == np.int32
+  specials = [data.layout.cls_id, data.layout.sep_id]
+  assert last['question_ids'][-1, :2].tolist() == specials
+  assert last['question_mask'][-1].sum() == 2
+
+
+def test_rows_are_the_questions(data):
+  for batch in _take(_dataset(data)):
+    for i, ids, mask in zip(
+      *(batch[f'question_{x}'] for x in ('index', 'ids', 'mask')), strict=True
+    ):
+      if i >= 0:
+        want = data.tokenizer.encode(data.questions[i].question).ids
+        assert ids[mask][1:-1].tolist() == want.tolist()[: Q - 2]
+  tokens = data.source.tokens(np.asarray([4, question_rows.NONE]))
+  assert len(tokens[0]) > Q - 2 and not len(tokens[1])
+
+
+def test_training_has_no_end_and_another_order_each_pass(data):
+  batches = _take(_dataset(data, train=True, seed=1), 11)
+  assert all(b['row_valid'].all() for b in batches)
+  found = _indices(batches)
+  passes = [found[at : at + N] for at in range(0, 4 * N, N)]
+  assert [sorted(x) for x in passes] == [[*range(N)]] * 4
+  assert len({tuple(x) for x in passes}) == 4
+  again = _indices(_take(_dataset(data, train=True, seed=1), 11))
+  other = _indices(_take(_dataset(data, train=True, seed=2), 11))
+  assert again == found != other
+  big = _take(_dataset(data, train=True, batch_size=3 * N), 1)
+  assert sorted(_indices(big)) == sorted([*range(N)] * 3)
+
+
+@pytest.mark.parametrize('train', [False, True])
+def test_processes_share_the_same_batches(data, train):
+  whole = _take(_dataset(data, train=train), 3)
+  shares = [
+    _take(_dataset(data, train=train, process_index=p, process_count=2), 3)
+    for p in range(2)
+  ]
+  for batch, *parts in zip(whole, *shares, strict=True):
+    assert all(len(part['row_valid']) == 2 for part in parts)
+    for name, value in batch.items():
+      for p, part in enumerate(parts):
+        np.testing.assert_array_equal(part[name], value[p::2], name)
+  if not train:  # and none has a batch more
+    assert len(_take(_dataset(data, process_count=2))) == 3
+
+
+def test_few_questions_fill_many_rows(data):
+  batches = _take(_dataset(data, batch_size=1, padded_size=8))
+  assert _indices(batches) == [*range(N)]
+  assert {len(b['row_valid']) for b in batches} == {8}
+  batches = _take(_dataset(data, batch_size=5, padded_size=4))
+  assert {b['question_ids'].shape for b in batches} == {(8, Q)}
+  for p in range(4):
+    fields = {'process_index': p, 'process_count': 4, 'padded_size': 8}
+    found = _take(_dataset(data, batch_size=1, **fields))
+    assert _indices(found) == ([*range(N)] if p == 0 else [])
+    assert [len(b['row_valid']) for b in found] == [2] * N
+
+
+def test_a_saved_position_continues_with_the_same_batches(data):
+  for train in (False, True):
+    want = _take(_dataset(data, train=train), 3)
+    iterator = iter(_dataset(data, train=train))
+    next(iterator)
+    state = iterator.get_state()
+    iterator.close()
+    iterator = iter(_dataset(data, train=train))
+    iterator.set_state(state)
+    for batch in want[1:]:
+      found = next(iterator)
+      for name in batch:
+        np.testing.assert_array_equal(found[name], batch[name], name)
+    iterator.close()
+  grain.experimental.assert_equal_output_after_checkpoint(_dataset(data))
+
+
+def test_gold_spans_are_of_each_kind(data):
+  index = np.asarray([0, 3, question_rows.NONE, 2])
+  ids = np.tile(np.arange(6), (4, 1))
+  questions = data.source.tokens(index)
+  rows = reader_rows.reader_rows(data.layout, data.blocks, ids, questions)
+  found = data.source.gold_spans(index, data.blocks, ids, rows)
+  assert found[[0, 1, 3]].any((1, 2, 3)).all() and not found[2].any()
+  tokens = [
+    [data.tokenizer.encode(x).ids for x in data.questions[i].answers]
+    for i in (0, 2)
+  ]
+  want = reader_rows.token_spans(
+    data.layout, rows, [tokens[0], [], [], tokens[1]]
+  )
+  want |= reader_rows.pattern_spans(
+    data.layout, data.blocks, ids, rows, [[], data.questions[3].answers, [], []]
+  )
+  np.testing.assert_array_equal(found, want)
+
+
+def test_fingerprint_is_of_questions_answers_tokens_and_layout(data):
+  first = data.questions[0]
+  sources = [
+    data.source,
+    *(
+      _source(data, [dataclasses.replace(first, **x), *data.questions[1:]])
+      for x in ({'answers': ('x',)}, {'question': 'y'}, {'kind': 'regex'})
+    ),
+    _source(data, layout=dataclasses.replace(data.layout, question_length=5)),
+  ]
+  assert len({x.fingerprint for x in sources}) == len(sources)
+  assert len({repr(x) for x in sources}) == len(sources)
+  assert _source(data).fingerprint == data.source.fingerprint
+
+
+def test_bad_input(data):
+  with pytest.raises(ValueError, match='No questions'):
+    question_rows.QuestionSource([], data.tokenizer, data.layout)
+  with pytest.raises(ValueError, match='batch_size 0.*expected at least 1'):
+    _dataset(data, batch_size=0)
+  with pytest.raises(ValueError, match=r'3 rows, expected a multiple of the 2'):
+    _dataset(data, batch_size=3, process_count=2)

@@ -1,0 +1,229 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The span reader against loops in NumPy; the tree; where it starts."""
+
+import dataclasses
+import functools
+
+from flax import linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from realm_jax.nn import open_qa
+from realm_jax.nn import realm as model_lib
+from retrieval.nn import bert
+from tests.realm_jax.data import tiny_qa
+from tests.realm_jax.nn import tiny
+
+CONFIG = tiny_qa.config()
+
+
+@functools.cache
+def _params():
+  return tiny_qa.params(CONFIG)
+
+
+def _rows():
+  batch = tiny_qa.batch()
+  names = ('ids', 'mask', 'types', 'block_mask')
+  return [jnp.asarray(batch[f'reader_{x}'][:, 0]) for x in names]
+
+
+@functools.partial(jax.jit, static_argnames=('config', 'train'))
+def _read(*rows, config=CONFIG, train=False, seed=0):
+  return open_qa.OpenQa(config).apply(
+    {'params': _params()},
+    *rows,
+    train=train,
+    rngs={'dropout': jax.random.key(seed)},
+    method='read',
+  )
+
+
+def _naive(params, hidden, block_mask):
+  """Span by span, in float64."""
+  p = jax.tree.map(lambda x: np.asarray(x, np.float64), params)
+  ends = hidden @ p['span_projection']['kernel'] + p['span_projection']['bias']
+  size, (n, length) = CONFIG.span_hidden_size, block_mask.shape
+  scores = np.full((n, tiny_qa.W, length), np.nan)
+  for i in range(n):
+    for w in range(tiny_qa.W):
+      for s in range(length - w):
+        x = np.maximum(ends[i, s, :size] + ends[i, s + w, size:], 0)
+        x = (x - x.mean()) / np.sqrt(x.var() + CONFIG.span_norm_eps)
+        x = x * p['span_norm']['scale'] + p['span_norm']['bias']
+        score = x @ p['span_score']['kernel'][:, 0] + p['span_score']['bias'][0]
+        inside = block_mask[i, s] and block_mask[i, s + w]
+        scores[i, w, s] = score - (0 if inside else 1e4)
+  return scores
+
+
+def test_spans_equal_loops():
+  ids, mask, types, block_mask = _rows()
+  reader = _params()['reader']
+  hidden = jax.jit(bert.Bert(CONFIG.realm.encoder).apply)(
+    {'params': reader['bert']}, ids, mask, types
+  )
+  found = _read(ids, mask, types, block_mask)
+  assert found.dtype == jnp.float32
+  expected = _naive(
+    reader, np.asarray(hidden.hidden, np.float64), np.asarray(block_mask)
+  )
+  leaves = np.isnan(expected)
+  assert leaves.sum() == len(ids) * (1 + 2)
+  low = expected < -9e3
+  assert low.any() and (~low & ~leaves).any()
+  inside = ~low & ~leaves
+  np.testing.assert_allclose(found[inside], expected[inside], atol=2e-5)
+  np.testing.assert_allclose(found[low], expected[low], atol=2e-3)
+  assert (np.asarray(found)[leaves] < -9e3).all()
+  assert np.isfinite(found).all()
+
+
+def test_a_row_shorter_than_the_widest_span():
+  rows = [x[:, :2] for x in _rows()]
+  rows[-1] = jnp.ones_like(rows[-1])
+  found = _read(*rows)
+  assert found.shape == (tiny_qa.B, tiny_qa.W, 2)
+  expected = [[True, True], [True, False], [False, False]]
+  np.testing.assert_array_equal(found[0] > -9e3, expected)
+
+
+def test_low_precision_leaves_scores_in_float32():
+  low = dataclasses.replace(CONFIG.realm.encoder, dtype=jnp.bfloat16)
+  config = tiny_qa.config(encoder=low)
+  found, exact = _read(*_rows(), config=config), _read(*_rows())
+  assert found.dtype == jnp.float32
+  inside = np.asarray(exact) > -9e3
+  difference = np.abs(found - exact)[inside].max()
+  assert 1e-4 < difference < 0.2
+
+
+def test_dropout_of_spans():
+  config = dataclasses.replace(CONFIG, span_dropout_rate=0.5)
+  drawn = [
+    _read(*_rows(), config=config, train=True, seed=i) for i in (0, 0, 1)
+  ]
+  np.testing.assert_array_equal(drawn[0], drawn[1])
+  assert np.abs(drawn[0] - drawn[2]).max() > 0.1
+  np.testing.assert_array_equal(_read(*_rows(), config=config), _read(*_rows()))
+
+
+def test_nothing_of_all_spans_is_held():
+  """What the backward pass keeps does not grow with the widest span."""
+
+  def kept(widest):
+    config = dataclasses.replace(
+      CONFIG, max_span_width=widest, span_hidden_size=64
+    )
+    model = open_qa.OpenQa(config)
+    shapes = jax.eval_shape(
+      lambda: nn.unbox(open_qa.random_params(jax.random.key(0), config))
+    )
+
+    def backward(params):
+      read = lambda x: model.apply({'params': x}, *_rows(), method='read')  # noqa: E731
+      return jax.vjp(read, params)[1]
+
+    made = jax.make_jaxpr(backward)(shapes).jaxpr.outvars
+    return sum(x.size for x in {id(v): v.aval for v in made}.values())
+
+  one_more = tiny_qa.B * tiny_qa.L * 64
+  assert one_more < kept(2)
+  assert kept(8) - kept(2) < one_more
+
+
+def test_the_tree():
+  shapes = jax.eval_shape(
+    lambda: open_qa.random_params(jax.random.key(0), CONFIG)
+  )
+  d, s = CONFIG.realm.encoder.d_model, CONFIG.span_hidden_size
+  shapes = nn.unbox(shapes)
+  assert set(shapes) == {'embedder', 'reader'}
+  reader = jax.tree.map(lambda x: x.shape, shapes['reader'])
+  assert 'pooler' not in reader.pop('bert')
+  assert reader == {
+    'span_projection': {'kernel': (d, 2 * s), 'bias': (2 * s,)},
+    'span_norm': {'scale': (s,), 'bias': (s,)},
+    'span_score': {'kernel': (s, 1), 'bias': (1,)},
+  }
+  realm = tiny.params(CONFIG.realm)
+  same = jax.tree.map(
+    lambda x, y: x.shape == y.shape, *(x['embedder'] for x in (shapes, realm))
+  )
+  assert all(jax.tree.leaves(same))
+  two = tiny_qa.params(tiny_qa.config(share_embedders=False))
+  assert set(two) == {'query_embedder', 'block_embedder', 'reader'}
+
+
+def test_published_size():
+  """BERT base: 109.5M of the embedder's BERT, 0.1M of W; the reader's head."""
+  base = bert.BertConfig()
+  config = open_qa.OpenQaConfig(
+    realm=model_lib.config_lib.RealmConfig(embedder=base, encoder=base)
+  )
+  shapes = nn.unbox(
+    jax.eval_shape(lambda: open_qa.random_params(jax.random.key(0), config))
+  )
+  size = lambda x: sum(y.size for y in jax.tree.leaves(x))  # noqa: E731
+  head = {k: v for k, v in shapes['reader'].items() if k != 'bert'}
+  assert size(head) == 768 * 512 + 512 + 2 * 256 + 256 + 1
+  assert size(shapes['reader']['bert']) == 108_891_648
+
+
+def _init(**kwargs):
+  config = kwargs.pop('config', CONFIG)
+  return nn.unbox(open_qa.init_params(jax.random.key(0), config, **kwargs))
+
+
+def _equal(found, expected):
+  jax.tree.map(np.testing.assert_array_equal, found, expected)
+
+
+def test_starts_from_a_realm():
+  realm = tiny.params(CONFIG.realm, seed=3)
+  found, random = _init(retriever=realm, encoder=realm), _init()
+  _equal(found['embedder'], realm['embedder'])
+  _equal(found['reader']['bert'], realm['encoder']['bert'])
+  _equal(
+    found['reader']['span_projection'], random['reader']['span_projection']
+  )
+  assert jax.tree.structure(found) == jax.tree.structure(random)
+
+
+def test_starts_from_another_answerer():
+  trained = tiny_qa.params(CONFIG, seed=4)
+  _equal(_init(reader=trained), trained)
+  realm = tiny.params(CONFIG.realm, seed=3)
+  found = _init(reader=trained, retriever=realm, encoder=realm)
+  _equal(found['reader'], trained['reader'])
+  _equal(found['embedder'], realm['embedder'])
+
+
+def test_what_does_not_fit_is_named():
+  realm = tiny.params(CONFIG.realm)
+  with pytest.raises(ValueError, match="'embedder'.*expected a reader"):
+    _init(reader=realm)
+  with pytest.raises(ValueError, match='expected an encoder'):
+    _init(encoder={'embedder': {}})
+  del realm['encoder']['bert']['layer_0']['output']['bias']
+  with pytest.raises(
+    ValueError, match='there is no reader/bert/layer_0/output/bias'
+  ):
+    _init(encoder=realm)
+
+
+@pytest.mark.parametrize(
+  'field',
+  [
+    {'span_hidden_size': 0},
+    {'max_span_width': 0},
+    {'span_norm_eps': 0.0},
+    {'span_dropout_rate': 1.0},
+  ],
+)
+def test_bad_fields(field):
+  with pytest.raises(ValueError, match=f'{next(iter(field))}=.*expected'):
+    dataclasses.replace(CONFIG, **field)

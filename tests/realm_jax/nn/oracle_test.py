@@ -1,0 +1,197 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Model, losses and optimizer equal the Hugging Face port of the released code."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from experiments.engine import optimizers
+from realm_jax.nn import realm as model_lib
+from realm_jax.objectives import losses
+from realm_jax.objectives import objectives
+from retrieval.nn import bert
+from tests.realm_jax.nn import oracle
+
+CONFIG = oracle.config()
+MODEL = model_lib.Realm(CONFIG)
+
+
+def _close(found, expected, name=''):
+  np.testing.assert_allclose(found, expected, rtol=0, atol=2e-5, err_msg=name)
+
+
+def _close_gradients(found, expected):
+  """Relative to the largest entry of each array."""
+
+  def check(path, x, y):
+    name = jax.tree_util.keystr(path, simple=True, separator='/')
+    # A constant added to all keys changes no softmax: the gradient is 0, and
+    # what is found there is rounding.
+    tolerance = 1e-4 * np.abs(y).max()
+    if name.endswith('attention/key/bias'):
+      assert np.abs(y).max() < 1e-7, name
+      tolerance = 1e-7
+    np.testing.assert_allclose(x, y, rtol=0, atol=tolerance, err_msg=name)
+
+  jax.tree_util.tree_map_with_path(check, found, expected)
+
+
+@functools.partial(jax.jit, static_argnames='method')
+def _apply(params, *args, method=None):
+  return MODEL.apply({'params': params}, *args, method=method)
+
+
+def test_embedder():
+  arrays = oracle.load('embedder')
+  params = oracle.embedder(oracle.part(arrays, 'w/'))
+  ids, mask, types = (
+    arrays[f'in/{name}'].astype(dtype)
+    for name, dtype in (
+      ('input_ids', np.int32),
+      ('attention_mask', bool),
+      ('token_type_ids', np.int32),
+    )
+  )
+  out = jax.jit(bert.Bert(CONFIG.embedder).apply)(
+    {'params': params['bert']}, ids, mask, types
+  )
+  _close(out.hidden, arrays['out/sequence_output'])
+  _close(out.pooled, arrays['out/pooler_output'])
+  vectors = jax.jit(model_lib.Embedder(CONFIG).apply)(
+    {'params': params}, ids, mask, types
+  )
+  _close(vectors, arrays['out/projected_score'])
+
+
+def test_scorer():
+  arrays = oracle.load('scorer')
+  params = {'embedder': oracle.embedder(oracle.part(arrays, 'w/embedder.'))}
+  batch = oracle.scorer_batch(arrays)
+  ids, mask = batch['query_ids'], batch['query_mask']
+  queries = _apply(params, ids, mask, method='embed_queries')
+  _close(queries, arrays['out/query_score'])
+  blocks = [
+    batch[f'candidate_{x}'].reshape(12, -1) for x in ('ids', 'mask', 'types')
+  ]
+  vectors = _apply(params, *blocks, method='embed_blocks').reshape(4, 3, -1)
+  _close(vectors, arrays['out/candidate_score'])
+  scores = _apply(params, batch, method='relevance_scores')
+  _close(scores, arrays['out/relevance_score'])
+
+
+def test_encoder():
+  arrays = oracle.load('encoder')
+  params = {'encoder': oracle.encoder(oracle.part(arrays, 'w/'))}
+  batch = jax.tree.map(jnp.asarray, oracle.encoder_batch(arrays))
+  masks = losses.batch_masks(batch)
+  scores = jnp.asarray(arrays['in/relevance_score'])
+  logits = _apply(params, batch, method='token_logits')
+  positions = arrays['in/mlm_positions'][:, None, :, None]
+  everywhere = arrays['out/logits'].reshape(
+    4, 3, *arrays['out/logits'].shape[1:]
+  )
+  _close(logits, np.take_along_axis(everywhere, positions, axis=2))
+
+  def gold(params):
+    log_probs = jax.nn.log_softmax(_apply(params, batch, method='token_logits'))
+    targets = batch['mlm_targets'][:, None, :, None]
+    return jnp.take_along_axis(log_probs, targets, axis=-1)[..., 0]
+
+  g = gold(params)
+  counted = np.broadcast_to(batch['mlm_mask'][:, None], g.shape)
+  _close(g[counted], arrays['out/gold_log_probs'][counted])
+  marginal = losses.token_log_likelihood(scores, g, masks)
+  expected = arrays['out/marginal_gold_log_probs'] * batch['mlm_mask']
+  _close(marginal, expected)
+  span = objectives.get('marginal_seq')(scores, g, masks)
+  _close(span, arrays['out/loss_paper_joint_span'])
+  utility = losses.retrieval_utility(scores, g, masks)
+  number = batch['mlm_mask'].sum()
+  _close(utility.sum() / number, arrays['out/retrieval_utility'])
+  expected = arrays['out/retrieval_utility_per_candidate']
+  _close(losses.candidate_utility(g, masks), expected)
+
+  @jax.jit
+  @functools.partial(jax.value_and_grad, argnums=(0, 1))
+  def token(params, scores):
+    return objectives.get('marginal_token')(scores, gold(params), masks)
+
+  value, (by_params, by_scores) = token(params, scores)
+  _close(value, arrays['out/loss'])
+  expected = oracle.encoder(oracle.part(arrays, 'grad/'))
+  _close_gradients(by_params['encoder'], expected)
+  _close_gradients(by_scores, arrays['grad_in/relevance_score'])
+
+
+@pytest.fixture(scope='module')
+def step():
+  """Loss, metrics and gradients of the whole model, compiled once."""
+
+  def loss(params, batch):
+    return losses.loss(MODEL, params, batch, jax.random.key(0), True)
+
+  return jax.jit(jax.value_and_grad(loss, has_aux=True))
+
+
+@pytest.fixture(scope='module')
+def arrays():
+  return oracle.load('pretrain_step')
+
+
+def _optimize(step, tx, arrays):
+  """Losses and gradient norms of ten steps, and the final parameters."""
+  params, batch = oracle.realm(arrays, 'w/'), oracle.batch(arrays)
+  state = jax.jit(tx.init)(params)
+  update = jax.jit(tx.update)
+  values, norms = [], []
+  for _ in range(10):
+    (value, _), grads = step(params, batch)
+    updates, state = update(grads, state, params)
+    params = optax.apply_updates(params, updates)
+    values.append(float(value))
+    norms.append(float(optax.tree.norm(grads)))
+  return values, norms, params
+
+
+def test_pretraining_step(arrays, step):
+  params, batch = oracle.realm(arrays, 'w/'), oracle.batch(arrays)
+  (value, metrics), grads = step(params, batch)
+  _close(value, arrays['out/loss'])
+  assert metrics['weight'] == batch['mlm_mask'].sum()
+  _close_gradients(grads, oracle.realm(arrays, 'grad/'))
+
+
+def test_ten_steps_of_sgd(arrays, step):
+  values, _, _ = _optimize(step, optax.sgd(0.05), arrays)
+  np.testing.assert_allclose(values, arrays['opt/sgd_lr0.05/losses'], atol=2e-5)
+
+
+def test_ten_steps_of_berts_adam(arrays, step):
+  config = optimizers.OptimizerConfig(
+    name='bert_adam',
+    schedule='linear',
+    learning_rate=1e-3,
+    warmup_steps=4,
+    weight_decay=0.01,
+    decay_mask='bert',
+    b1=0.9,
+    b2=0.999,
+    eps=1e-6,
+    clip_norm=1.0,
+  )
+  schedule = optimizers.learning_rate_schedule(config, 20)
+  expected = oracle.part(arrays, 'opt/bert_adam/')
+  np.testing.assert_allclose(
+    [schedule(i) for i in range(10)], expected['lrs'], rtol=1e-6
+  )
+  tx = optimizers.make_optimizer(config, 20)
+  values, norms, params = _optimize(step, tx, arrays)
+  np.testing.assert_allclose(values, expected['losses'], rtol=0, atol=2e-5)
+  np.testing.assert_allclose(norms, expected['grad_norms'], rtol=1e-4)
+  final = oracle.realm(arrays, 'opt/bert_adam/final/')
+  jax.tree.map(_close, params, final)

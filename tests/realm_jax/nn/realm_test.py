@@ -1,0 +1,301 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Properties of retriever and encoder; sizes; the same on eight devices."""
+
+import dataclasses
+import functools
+
+from flax import linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from experiments.engine import sharding
+from realm_jax.nn import config as config_lib
+from realm_jax.nn import initialize
+from realm_jax.nn import realm as model_lib
+from realm_jax.objectives import losses
+from retrieval.nn import bert
+from tests.realm_jax.nn import tiny
+
+
+@functools.partial(jax.jit, static_argnames=('c', 'method', 'train'))
+def _apply(c, p, *args, method=None, train=False, key=None):
+  return model_lib.Realm(c).apply(
+    {'params': p},
+    *args,
+    method=method,
+    train=train,
+    rngs=None if key is None else {'dropout': key},
+  )
+
+
+@pytest.fixture(scope='module')
+def config():
+  return tiny.config()
+
+
+@pytest.fixture(scope='module')
+def params(config):
+  return tiny.params(config)
+
+
+@pytest.fixture(scope='module')
+def batch():
+  return tiny.batch()
+
+
+@pytest.fixture(scope='module')
+def output(config, params, batch):
+  return _apply(config, params, batch)
+
+
+def _rows(batch, name):
+  return [
+    batch[f'{name}_{x}'].reshape(tiny.B * tiny.K, -1)
+    for x in ('ids', 'mask', 'types')
+  ]
+
+
+def test_the_head_at_masked_positions_equals_the_head_everywhere(
+  config, params, batch, output
+):
+  rows = _rows(batch, 'joint')
+  everywhere = jax.jit(bert.BertForMaskedLm(config.encoder).apply)(
+    {'params': params['encoder']}, *rows
+  )
+  positions = np.repeat(batch['mlm_positions'], tiny.K, axis=0)
+  chosen = np.take_along_axis(everywhere, positions[..., None], axis=1)
+  expected = np.asarray(jax.nn.log_softmax(chosen))
+  found = _apply(config, params, *rows, positions, method='encode')
+  np.testing.assert_allclose(found, expected, atol=1e-5)
+  expected = expected.reshape(tiny.B, tiny.K, tiny.M, tiny.V)
+  targets = batch['mlm_targets'][:, None, :, None] + np.zeros((1, tiny.K, 1, 1))
+  gold = np.take_along_axis(expected, targets.astype(int), axis=-1)[..., 0]
+  np.testing.assert_allclose(output.gold_log_probs, gold, atol=1e-5)
+  best = expected.max(-1)
+  np.testing.assert_allclose(output.best_log_probs, best, atol=1e-5)
+  np.testing.assert_array_equal(output.best_tokens, expected.argmax(-1))
+
+
+def test_scores_are_scaled_inner_products(config, params, batch, output):
+  ids, mask = batch['query_ids'], batch['query_mask']
+  queries = _apply(config, params, ids, mask, method='embed_queries')
+  blocks = _apply(
+    config, params, *_rows(batch, 'candidate'), method='embed_blocks'
+  ).reshape(tiny.B, tiny.K, -1)
+  expected = (np.asarray(queries)[:, None] * blocks).sum(-1)
+  np.testing.assert_allclose(output.scores, expected, atol=1e-5)
+  scaled = dataclasses.replace(config, score_scale=0.25)
+  found = _apply(scaled, params, batch, method='relevance_scores')
+  np.testing.assert_allclose(found, 0.25 * expected, atol=1e-5)
+
+
+def _norm(x, p, eps):
+  x = x - x.mean(-1, keepdims=True)
+  x = x / np.sqrt((x**2).mean(-1, keepdims=True) + eps)
+  return x * p['scale'] + p['bias']
+
+
+@pytest.mark.parametrize(
+  ('pooling', 'fields'),
+  [
+    ('pooler', {}),
+    ('cls', {'projection_norm': False, 'projection_bias': False}),
+    ('mean', {'projection_size': 0, 'projection_norm_eps': 1e-3}),
+  ],
+)
+def test_vectors_are_pooled_projected_and_normalised(batch, pooling, fields):
+  flat = tiny.bert_config(num_layers=0)
+  c = tiny.config(pooling=pooling, embedder=flat, **fields)
+  p = tiny.params(c)['embedder']
+  rows = [x[: tiny.K] for x in _rows(batch, 'candidate')]
+  found = jax.jit(model_lib.Embedder(c).apply)({'params': p}, *rows)
+  assert found.shape == (tiny.K, c.vector_size) and found.dtype == np.float32
+  out = jax.jit(bert.Bert(c.embedder).apply)({'params': p['bert']}, *rows)
+  hidden, mask = np.asarray(out.hidden), rows[1][..., None]
+  expected = {
+    'pooler': out.pooled,
+    'cls': hidden[:, 0],
+    'mean': (hidden * mask).sum(1) / mask.sum(1),
+  }[pooling]
+  assert set(p) == {
+    'bert',
+    *(['projection'] if c.projection_size else []),
+    *(['projection_norm'] if c.projection_norm else []),
+  }
+  if c.projection_size:
+    assert set(p['projection']) == {'kernel', 'bias'} - (
+      set() if c.projection_bias else {'bias'}
+    )
+    expected = expected @ p['projection']['kernel']
+    expected = expected + p['projection'].get('bias', 0.0)
+  if c.projection_norm:
+    norm = p['projection_norm']
+    expected = _norm(expected, norm, c.projection_norm_eps)
+  np.testing.assert_allclose(found, expected, atol=2e-5)
+
+
+def test_initial_projections():
+  @functools.partial(jax.jit, static_argnames='c')
+  def start(c):
+    key = jax.random.key(0)
+    return nn.unbox(initialize.random_params(key, c, parts='embedder'))
+
+  def embedder(**fields):
+    flat = tiny.bert_config(num_layers=0)
+    return start(tiny.config(embedder=flat, **fields))['embedder']
+
+  normal = embedder(projection_norm_scale=0.5)
+  kernel = np.asarray(normal['projection']['kernel'])
+  assert 0 < np.abs(kernel).max() < 0.05
+  np.testing.assert_array_equal(normal['projection_norm']['scale'], 0.5)
+  kernel = embedder(projection_init='orthogonal')['projection']['kernel']
+  np.testing.assert_allclose(kernel.T @ kernel, np.eye(5), atol=1e-6)
+  same = embedder(projection_init='identity', projection_size=8)
+  np.testing.assert_array_equal(same['projection']['kernel'], np.eye(8))
+
+
+def test_two_embedders_of_equal_weights_are_one(batch):
+  flat = tiny.bert_config(num_layers=0)
+  one = tiny.config(embedder=flat, encoder=flat)
+  two = dataclasses.replace(one, share_embedders=False)
+  params = tiny.params(one)
+  p = {'encoder': params['encoder']}
+  p |= {f'{x}_embedder': params['embedder'] for x in ('query', 'block')}
+  other = tiny.params(two, seed=1)
+  assert jax.tree.map(np.shape, p) == jax.tree.map(np.shape, other)
+  found = _apply(two, p, batch)
+  expected = _apply(one, params, batch)
+  np.testing.assert_array_equal(found.scores, expected.scores)
+  rows = batch['query_ids'], batch['query_mask']
+  changed = p | {'block_embedder': other['block_embedder']}
+  vectors = [
+    _apply(two, x, *rows, method='embed_queries') for x in (p, changed)
+  ]
+  np.testing.assert_array_equal(*vectors)
+  changed = _apply(two, changed, batch)
+  assert np.abs(changed.scores - found.scores).min() > 1e-3
+  np.testing.assert_array_equal(changed.gold_log_probs, found.gold_log_probs)
+
+
+def test_candidates_do_not_see_each_other(config, params, batch, output):
+  order = np.array([0, 2, 1])
+  turned = {
+    k: v[:, order] if k.startswith(('candidate_', 'joint_')) else v
+    for k, v in batch.items()
+  }
+  found = _apply(config, params, turned)
+  for name in ('scores', 'gold_log_probs', 'best_log_probs', 'best_tokens'):
+    expected = np.asarray(getattr(output, name))[:, order]
+    np.testing.assert_allclose(getattr(found, name), expected, atol=1e-5)
+
+
+def test_padding_does_not_matter(config, params, batch, output):
+  other = dict(batch)
+  for name in ('query', 'candidate', 'joint'):
+    ids, mask = batch[f'{name}_ids'], batch[f'{name}_mask']
+    other[f'{name}_ids'] = np.where(mask, ids, (ids + 7) % tiny.V)
+  found = _apply(config, params, other)
+  np.testing.assert_array_equal(found.scores, output.scores)
+  positions = batch['mlm_positions'][:, None] + np.zeros((1, tiny.K, 1), int)
+  real = np.take_along_axis(batch['joint_mask'], positions, axis=2)
+  np.testing.assert_array_equal(
+    np.asarray(found.gold_log_probs)[real],
+    np.asarray(output.gold_log_probs)[real],
+  )
+
+
+def test_dropout_of_vectors_acts_in_training_alone(config, params, batch):
+  c = dataclasses.replace(config, projection_dropout_rate=0.5)
+  embed = functools.partial(
+    _apply, c, params, batch['query_ids'], batch['query_mask'],
+    method='embed_queries',
+  )  # fmt: skip
+  plain = np.asarray(embed())
+  dropped = np.asarray(embed(train=True, key=jax.random.key(0)))
+  kept = dropped != 0
+  assert 0 < kept.mean() < 1
+  np.testing.assert_allclose(dropped[kept], 2 * plain[kept], rtol=1e-6)
+
+
+def test_bfloat16_is_close_to_float32(config, params, batch, output):
+  half = {
+    name: dataclasses.replace(getattr(config, name), dtype=jnp.bfloat16)
+    for name in ('embedder', 'encoder')
+  }
+  found = _apply(dataclasses.replace(config, **half), params, batch)
+  for name in ('scores', 'gold_log_probs'):
+    x, y = getattr(found, name), getattr(output, name)
+    assert x.dtype == np.float32
+    # bfloat16 has 8 bits, and values here are of size 5.
+    assert 0 < np.abs(x - y).mean() < 0.1
+
+
+def test_released_size():
+  """133.64M and 110.10M in the Hugging Face port, which has unused heads."""
+  base = bert.BertConfig()
+  c = config_lib.RealmConfig(embedder=base, encoder=base)
+  made = jax.eval_shape(
+    lambda key: nn.unbox(initialize.random_params(key, c)), jax.random.key(0)
+  )
+  count = {
+    name: sum(x.size for x in jax.tree.leaves(part))
+    for name, part in made.items()
+  }
+  assert count == {'embedder': 109_580_928, 'encoder': 109_514_298}
+  d, v = base.d_model, base.vocab_size
+  pooler = d * d + d
+  head = d * d + d + 2 * d + v
+  assert round((count['embedder'] + head + d * v) / 1e6, 2) == 133.64
+  assert round((count['encoder'] + pooler) / 1e6, 2) == 110.10
+  rows = {
+    f'{name}_{x}': jax.ShapeDtypeStruct((2, *shape), dtype)
+    for name, shape in (
+      ('query', (96,)),
+      ('candidate', (8, 288)),
+      ('joint', (8, 384)),
+    )
+    for x, dtype in (('ids', np.int32), ('mask', bool), ('types', np.int32))
+  }
+  rows |= {
+    f'mlm_{x}': jax.ShapeDtypeStruct((2, 10), np.int32)
+    for x in ('positions', 'targets')
+  }
+  model = model_lib.Realm(c)
+  out = jax.eval_shape(
+    lambda p, b: vars(model.apply({'params': p}, b)), made, rows
+  )
+  assert {name: x.shape for name, x in out.items()} == {
+    'scores': (2, 8),
+    'gold_log_probs': (2, 8, 10),
+    'best_log_probs': (2, 8, 10),
+    'best_tokens': (2, 8, 10),
+  }
+
+
+def test_eight_devices_equal_one(config, params):
+  batch = tiny.batch(batch_size=4)
+  model = model_lib.Realm(config)
+
+  def value(p, b):
+    return losses.loss(model, p, b, jax.random.key(0), False)
+
+  mesh = sharding.make_mesh(data=2, fsdp=2, tensor=2)
+  rules = sharding.make_rules()
+  boxed = jax.eval_shape(
+    lambda key: initialize.random_params(key, config), jax.random.key(0)
+  )
+  placed = sharding.tree_shardings(boxed, mesh, rules)
+  for path, where in jax.tree_util.tree_leaves_with_path(placed):
+    leaf = path[-1].key
+    assert leaf in ('bias', 'scale') or not where.is_fully_replicated, path
+  with jax.set_mesh(mesh), nn.logical_axis_rules(rules):
+    rows = sharding.batch_sharding(mesh)
+    found = jax.jit(value, in_shardings=(placed, rows))(params, batch)
+  jax.tree.map(
+    lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5),
+    found,
+    jax.jit(value)(params, batch),
+  )

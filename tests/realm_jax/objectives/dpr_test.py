@@ -1,0 +1,320 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The loss of DPR against numpy, over chunks and embedders; its rows by loops."""
+
+import functools
+import types
+
+from flax import linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from realm_jax.data import block_dataset
+from realm_jax.data import examples
+from realm_jax.objectives import dpr
+from retrieval.questions import questions as questions_lib
+from tests.retrieval.text import tiny_blocks
+
+B, N, Q, T, VOCAB = 8, 2, 6, 12, 40
+P = 1 + N
+
+
+class TinyEmbedders(nn.Module):
+  """Realm's interface over a bag of tokens, quick to compile."""
+
+  shared: bool = True
+  config = types.SimpleNamespace(score_scale=0.5)
+
+  def setup(self):
+    self.words = nn.Embed(VOCAB, 8, embedding_init=nn.initializers.normal(1.0))
+    if not self.shared:
+      self.query_words = nn.Embed(
+        VOCAB, 8, embedding_init=nn.initializers.normal(1.0)
+      )
+
+  def embed_queries(self, ids, mask, *, train=False):
+    words = self.words if self.shared else self.query_words
+    return jnp.tanh((words(ids) * mask[..., None]).sum(axis=1))
+
+  def embed_blocks(self, ids, mask, type_ids, *, train=False):
+    x = self.words(ids) * (1 + type_ids[..., None]) * mask[..., None]
+    return jnp.tanh(x.sum(axis=1))
+
+
+def _batch(num_negatives=N):
+  rng = np.random.default_rng(0)
+  shape = (B, 1 + num_negatives)
+  lengths = rng.integers(3, T + 1, (*shape, 1))
+  batch = {
+    'query_ids': rng.integers(4, VOCAB, (B, Q), np.int32),
+    'query_mask': np.arange(Q) < rng.integers(3, Q + 1, (B, 1)),
+    'block_ids': rng.integers(4, VOCAB, (*shape, T), np.int32),
+    'block_mask': np.arange(T) < lengths,
+    'block_types': np.broadcast_to(np.arange(T) > 3, (*shape, T)).astype(
+      np.int32
+    ),
+    'block_hash': np.arange(2 * np.prod(shape), dtype=np.uint32).reshape(
+      *shape, 2
+    ),
+  }
+  # Half of the questions have the words of their positives.
+  batch['query_ids'][::2] = batch['block_ids'][::2, 0, :Q]
+  batch['query_mask'][::2] = True
+  batch['block_mask'][::2, 0] = np.arange(T) < Q
+  batch['block_types'][::2, 0] = 0
+  return jax.tree.map(jnp.asarray, batch)
+
+
+@functools.cache
+def _params(shared=True):
+  batch = _batch()
+
+  def both(model):
+    model.embed_queries(batch['query_ids'], batch['query_mask'])
+    model.embed_blocks(
+      *(batch[f'block_{x}'][:, 0] for x in ('ids', 'mask', 'types'))
+    )
+
+  init = nn.init(both, TinyEmbedders(shared))
+  return nn.unbox(jax.jit(init)(jax.random.key(0))['params'])
+
+
+def _run(batch, shared=True, **settings):
+  loss = functools.partial(dpr.loss, TinyEmbedders(shared), **settings)
+  step = jax.jit(jax.value_and_grad(loss, has_aux=True), static_argnums=3)
+  return step(_params(shared), batch, jax.random.key(0), False)
+
+
+@functools.partial(jax.jit, static_argnums=2)
+def _vectors(params, batch, shared):
+  apply = functools.partial(TinyEmbedders(shared).apply, {'params': params})
+  queries = apply(
+    batch['query_ids'], batch['query_mask'], method='embed_queries'
+  )
+  blocks = [
+    apply(
+      *(batch[f'block_{x}'][:, p] for x in ('ids', 'mask', 'types')),
+      method='embed_blocks',
+    )
+    for p in range(batch['block_ids'].shape[1])
+  ]
+  return queries, jnp.stack(blocks)
+
+
+def _reference(batch, *, shared=True, valid=None, block_valid=None, mask=True):
+  """Loss and metrics in float64, row by row and block by block."""
+  queries, blocks = (
+    np.asarray(x, float) for x in _vectors(_params(shared), batch, shared)
+  )
+  hashes = [[tuple(x) for x in row] for row in batch['block_hash'].tolist()]
+  width = len(blocks)
+  valid = np.ones(B, bool) if valid is None else valid
+  if block_valid is None:
+    block_valid = np.ones((B, width), bool)
+  losses, first, first_hard, ranks = [], [], [], []
+  for i in np.flatnonzero(valid):
+    scores = {}
+    for j in np.flatnonzero(valid):
+      for p in range(width):
+        own = (i, 0) == (j, p)
+        copy = mask and not own and hashes[j][p] == hashes[i][0]
+        if own or (block_valid[j, p] and not copy):
+          scores[j, p] = 0.5 * queries[i] @ blocks[p, j]
+    mine = scores[i, 0]
+    losses.append(np.log(sum(np.exp(list(scores.values())))) - mine)
+    rank = 1 + sum(s > mine for s in scores.values())
+    hard = [s for (j, p), s in scores.items() if j == i and p]
+    ranks.append(rank)
+    first.append(rank == 1)
+    first_hard.append(all(s < mine for s in hard))
+  return np.mean(losses), {
+    'accuracy': np.mean(first),
+    'accuracy_hard': np.mean(first_hard),
+    'mean_rank': np.mean(ranks),
+    'weight': len(losses),
+  }
+
+
+def _assert_equal(found, expected):
+  value, metrics = found[0]
+  assert float(value) == pytest.approx(expected[0], rel=1e-5)
+  assert metrics.keys() == expected[1].keys()
+  for name, wanted in expected[1].items():
+    assert metrics[name].dtype == jnp.float32
+    assert float(metrics[name]) == pytest.approx(wanted, rel=1e-5), name
+
+
+@pytest.mark.parametrize(
+  'shared, num_negatives', [(True, 0), (True, 2), (False, 1)]
+)
+def test_loss_and_metrics(shared, num_negatives):
+  batch = _batch(num_negatives)
+  expected = _reference(batch, shared=shared)
+  found = _run(batch, shared)
+  _assert_equal(found, expected)
+  assert expected[1]['accuracy'] < 1 < expected[1]['mean_rank']
+  assert not shared or expected[1]['accuracy'] > 0
+  assert (expected[1]['accuracy_hard'] < 1) == (num_negatives > 0)
+  grads = jax.tree.leaves(found[1])
+  assert len(grads) == (1 if shared else 2)
+  assert all(np.abs(x).max() > 1e-3 for x in grads)
+
+
+def test_padding_and_missing_negatives_do_not_count():
+  batch = _batch()
+  valid = np.arange(B) % 4 != 3
+  block_valid = np.random.default_rng(1).random((B, P)) < 0.6
+  block_valid[:, 0] = True
+  expected = _reference(batch, valid=valid, block_valid=block_valid)
+  assert expected[0] < _reference(batch, valid=valid)[0]
+  masks = {'row_valid': valid, 'block_valid': block_valid}
+  _assert_equal(_run(batch | jax.tree.map(jnp.asarray, masks)), expected)
+
+
+def test_copies_of_a_rows_positive_are_none_of_its_negatives():
+  batch = _batch()
+  hashes = np.array(batch['block_hash'])
+  texts = {k: np.array(batch[k]) for k in ('block_ids', 'block_mask')}
+  # The positive of row 0 is that of row 3, too, and a hard negative of row 5.
+  for at in ((3, 0), (5, 2)):
+    hashes[at] = hashes[0, 0]
+    for x in texts.values():
+      x[at] = x[0, 0]
+  hashes[6, 1, 0] = hashes[0, 0, 0]  # equal in one half only: another block
+  changed = batch | {k: jnp.asarray(x) for k, x in texts.items()}
+  changed['block_hash'] = jnp.asarray(hashes)
+  expected = _reference(changed)
+  _assert_equal(_run(changed), expected)
+  kept = _reference(changed, mask=False)
+  assert kept[0] > expected[0] + 0.01
+  value = _run(changed, mask_duplicates=False)[0][0]
+  assert float(value) == pytest.approx(kept[0], rel=1e-5)
+  del changed['block_hash']
+  with pytest.raises(ValueError, match='block_hash'):
+    _run(changed)
+
+
+@pytest.mark.parametrize('shared, num_chunks', [(True, 4), (False, 2)])
+def test_chunks_change_neither_loss_nor_gradients(shared, num_chunks):
+  plain = _run(_batch(), shared)
+  found = _run(_batch(), shared, num_chunks=num_chunks)
+  pairs = zip(jax.tree.leaves(found), jax.tree.leaves(plain), strict=True)
+  for a, b in pairs:
+    np.testing.assert_allclose(a, b, rtol=2e-5, atol=2e-6)
+  with pytest.raises(ValueError, match='3 chunks'):
+    _run(_batch(), shared, num_chunks=3)
+
+
+@pytest.fixture(scope='module')
+def data(tmp_path_factory):
+  root = tmp_path_factory.mktemp('data')
+  made = tiny_blocks.make(root, np.random.default_rng(0), num_documents=12)
+  ids = made.tokenizer
+  made.layout = examples.Layout(
+    query_length=8,
+    block_length=24,
+    cls_id=ids.cls_id,
+    sep_id=ids.sep_id,
+    mask_id=ids.mask_id,
+    pad_id=ids.pad_id,
+  )
+  return made
+
+
+def _examples(passages, count=10):
+  questions = [
+    questions_lib.Question(f'q{i}', 'The river ' * (i % 4 + 1), ('Paris',))
+    for i in range(count)
+  ]
+  positives = np.arange(count) % 5
+  negatives = np.stack([positives + 1, np.full(count, -1)], axis=1)
+  return dpr.Examples(questions, positives, negatives, passages, 'f')
+
+
+def test_rows(data):
+  found = _examples(dpr.BlockPassages(data.blocks))
+  encode = data.tokenizer.encode_ids_batch
+  numbers = np.array([3, 0, 8])
+  rows = dpr.read_rows(data.layout, found, encode, numbers)
+  assert rows['block_valid'].tolist() == [[True, True, False]] * 3
+  texts = [found.questions[i].question for i in numbers]
+  for row, mask, ids in zip(
+    rows['query_ids'], rows['query_mask'], encode(texts, 8), strict=True
+  ):
+    assert row[mask].tolist() == ids
+    assert (row[~mask] == data.tokenizer.pad_id).all()
+  assert rows['query_mask'].sum(axis=1).tolist() == [8, 4, 4]
+  for at, i in np.ndenumerate(found.positives[numbers]):
+    for p, block in ((0, i), (1, i + 1)):
+      expected = examples.titled_blocks(
+        data.layout, data.blocks, np.array([block])
+      )
+      for name, row in zip(('ids', 'mask', 'types'), expected, strict=True):
+        np.testing.assert_array_equal(rows[f'block_{name}'][at][p], row[0])
+      found_hash = rows['block_hash'][at][p].view(np.uint64)
+      assert found_hash == data.blocks.hashes(np.array([block]))
+
+
+def test_passages_as_texts_read_like_blocks(data):
+  blocks = dpr.BlockPassages(data.blocks)
+  ids = np.arange(data.blocks.num_blocks)
+  pairs = [blocks.title_and_text(i) for i in ids.tolist()]
+  texts = dpr.TextPassages(pairs, data.tokenizer, 'f')
+  asked = np.append(ids, -1)
+  rows = zip(
+    texts.rows(data.layout, asked),
+    blocks.rows(data.layout, asked),
+    strict=True,
+  )
+  for a, b in rows:
+    np.testing.assert_array_equal(a, b)
+  same = [
+    hashes[:, None] == hashes[None]
+    for hashes in (texts.hashes(asked), blocks.hashes(asked))
+  ]
+  np.testing.assert_array_equal(*same)
+
+
+def test_splits_are_of_question_ids(data):
+  found = _examples(dpr.BlockPassages(data.blocks), count=60)
+  train, valid, both = (
+    found.split(name, 0.3) for name in ('train', 'valid', 'all')
+  )
+  assert len(train) and 5 < len(valid) < 35
+  together = sorted([*train.numbers, *valid.numbers])
+  assert together == both.numbers.tolist() == [*range(60)]
+  assert len({repr(x) for x in (train, valid, both)}) == 3
+  with pytest.raises(ValueError, match="'valid' .* holds none"):
+    found.split('valid', 0.0)
+
+
+def test_a_saved_position_continues_with_the_same_batches(data):
+  found = _examples(dpr.BlockPassages(data.blocks))
+
+  def read(numbers, rng):
+    del rng
+    encode = data.tokenizer.encode_ids_batch
+    rows = dpr.read_rows(data.layout, found, encode, numbers)
+    return rows | {'numbers': numbers}
+
+  def start():
+    return iter(
+      block_dataset.batches(
+        read, found.split('all', 0.0), where='', endless=True, batch_size=4
+      )
+    )
+
+  iterator = start()
+  for _ in range(3):
+    next(iterator)
+  state = iterator.get_state()
+  want = [next(iterator) for _ in range(3)]
+  again = start()
+  again.set_state(state)
+  for batch in want:
+    for name, values in next(again).items():
+      np.testing.assert_array_equal(values, batch[name], name)
+  assert len({x['numbers'].tobytes() for x in want}) == 3
+  iterator.close(), again.close()

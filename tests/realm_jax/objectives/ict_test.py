@@ -1,0 +1,410 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""ICT's loss against numpy, over chunks and devices; its rows against loops."""
+
+import dataclasses
+import functools
+import json
+import types
+
+from flax import linen as nn
+import jax
+import jax.numpy as jnp
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
+import numpy as np
+import pytest
+
+from experiments.engine import sharding
+from realm_jax.data import examples
+from realm_jax.nn import config as config_lib
+from realm_jax.nn import realm as model_lib
+from realm_jax.objectives import ict
+from retrieval.nn import bert
+from retrieval.text import blocks as blocks_lib
+from retrieval.text import corpus as corpus_lib
+from retrieval.text import tokens as tokens_lib
+
+B, Q, T, VOCAB = 16, 6, 12, 40
+LAYOUT = examples.Layout(
+  query_length=Q, block_length=T, cls_id=1, sep_id=2, mask_id=3
+)
+
+
+class TinyEmbedders(nn.Module):
+  """Realm's interface over a bag of tokens, quick to compile."""
+
+  config = types.SimpleNamespace(score_scale=0.5)
+
+  def setup(self):
+    self.words = nn.Embed(VOCAB, 8, embedding_init=nn.initializers.normal(1.0))
+    self.dense = nn.Dense(8)
+    self.dropout = nn.Dropout(0.1)
+
+  def embed_queries(self, ids, mask, *, train=False):
+    return self.embed_blocks(ids, mask, jnp.zeros_like(ids), train=train)
+
+  def embed_blocks(self, ids, mask, type_ids, *, train=False):
+    x = self.words(ids) * (1 + type_ids[..., None]) * mask[..., None]
+    x = jnp.tanh(self.dense(x.mean(axis=1)))
+    return self.dropout(x, deterministic=not train)
+
+
+def _realm():
+  config = bert.BertConfig(
+    vocab_size=VOCAB, d_model=8, d_ff=8, num_heads=1, num_layers=1,
+    max_length=T, initializer_range=0.5,
+  )  # fmt: skip
+  return model_lib.Realm(
+    config_lib.RealmConfig(
+      embedder=config, encoder=config, projection_size=4, score_scale=0.5
+    )
+  )
+
+
+def _batch(seed=0):
+  rng = np.random.default_rng(seed)
+  batch = {'sentence_removed': rng.random(B) < 0.7}
+  for name, length in (('query', Q), ('block', T)):
+    batch[f'{name}_ids'] = rng.integers(4, VOCAB, (B, length), np.int32)
+    lengths = rng.integers(3, length + 1, (B, 1))
+    batch[f'{name}_mask'] = np.arange(length) < lengths
+  batch['block_types'] = (np.arange(T) > np.full((B, 1), 3)).astype(np.int32)
+  return jax.tree.map(jnp.asarray, batch)
+
+
+def _init(model):
+  batch = _batch()
+
+  def both(model):
+    model.embed_queries(batch['query_ids'], batch['query_mask'])
+    model.embed_blocks(*(batch[f'block_{x}'] for x in ('ids', 'mask', 'types')))
+
+  init = jax.jit(nn.init(both, model))
+  return nn.unbox(init(jax.random.key(0))['params'])
+
+
+@functools.cache
+def _params():
+  return _init(TinyEmbedders())
+
+
+def _step(**settings):
+  loss = functools.partial(ict.loss, TinyEmbedders(), **settings)
+  return jax.jit(jax.value_and_grad(loss, has_aux=True), static_argnums=3)
+
+
+@functools.cache
+def _plain():
+  return _step()(_params(), _batch(), jax.random.key(0), False)
+
+
+def _scores(batch, model, params):
+  """In float64, from the model's own vectors."""
+
+  @jax.jit
+  def vectors(batch):
+    arrays = [batch[f'block_{x}'] for x in ('ids', 'mask', 'types')]
+    apply = functools.partial(model.apply, {'params': params})
+    return (
+      apply(batch['query_ids'], batch['query_mask'], method='embed_queries'),
+      apply(*arrays, method='embed_blocks'),
+    )
+
+  queries, blocks = (np.asarray(x, np.float64) for x in vectors(batch))
+  return 0.5 * queries @ blocks.T
+
+
+def _reference(batch, valid, copies, model=None, params=None):
+  """Loss and metrics, row by row."""
+  scores = _scores(batch, model or TinyEmbedders(), params or _params())
+  losses, hits = {}, {}
+  for i in np.flatnonzero(valid):
+    others = [j for j in range(B) if valid[j] and (i, j) not in copies]
+    row = {j: scores[i, j] for j in others}
+    losses[i] = np.log(sum(np.exp(list(row.values())))) - row[i]
+    hits[i] = max(row, key=row.get) == i
+  removed = batch['sentence_removed']
+  masked = [hits[i] for i in hits if removed[i]]
+  unmasked = [hits[i] for i in hits if not removed[i]]
+  return np.mean(list(losses.values())), {
+    'accuracy': np.mean(list(hits.values())),
+    'accuracy_masked': np.mean(masked) if masked else 0,
+    'accuracy_unmasked': np.mean(unmasked) if unmasked else 0,
+    'masked_fraction': len(masked) / len(hits),
+    'weight': len(hits),
+  }
+
+
+def _assert_metrics(metrics, expected):
+  assert metrics.keys() == expected.keys()
+  for name, value in expected.items():
+    assert metrics[name].dtype == jnp.float32
+    assert float(metrics[name]) == pytest.approx(value, rel=1e-5), name
+
+
+def _assert_same(found, expected, rtol=2e-5, atol=2e-6):
+  pairs = zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True)
+  for a, b in pairs:
+    np.testing.assert_allclose(a, b, rtol=rtol, atol=atol)
+
+
+def test_loss_and_metrics():
+  loss, metrics = _reference(_batch(), np.ones(B, bool), set())
+  (value, found), grads = _plain()
+  assert float(value) == pytest.approx(loss, rel=1e-5)
+  _assert_metrics(found, metrics)
+  assert 0 < metrics['accuracy'] < 1
+  assert any(np.abs(x).max() > 1e-3 for x in jax.tree.leaves(grads))
+
+
+@pytest.mark.parametrize('pair', [False, True])
+def test_padding_rows_and_duplicates_do_not_count(pair):
+  batch = _batch()
+  valid = np.arange(B) % 5 != 4
+  # What beats a row's own block are copies of it; of two other rows, too.
+  scores = _scores(batch, TinyEmbedders(), _params())
+  beats = valid & valid[:, None] & (scores >= scores.diagonal()[:, None])
+  ranks = beats.sum(axis=1)
+  copied = np.flatnonzero(beats[ranks == ranks[ranks > 1].min()][0]).tolist()
+  others = [i for i in np.flatnonzero(valid).tolist() if i not in copied][:2]
+  hashes = np.arange(B, dtype=np.int32)
+  hashes[copied] = 100
+  hashes[others] = 101
+  copies = {(i, j) for x in (copied, others) for i in x for j in x if i != j}
+  loss, metrics = _reference(batch, valid, copies)
+  if pair:  # Equal in one half only is not equal.
+    halves = np.stack([np.zeros_like(hashes), hashes], axis=1)
+    hashes = halves.astype(np.uint32)
+  batch['row_valid'] = jnp.asarray(valid)
+  batch['block_hash'] = jnp.asarray(hashes)
+  found = _step(mask_duplicates=True)(
+    _params(), batch, jax.random.key(0), False
+  )[0]
+  assert float(found[0]) == pytest.approx(loss, rel=1e-5)
+  _assert_metrics(found[1], metrics)
+  # Off, as released, the copies are negatives.
+  loss, released = _reference(batch, valid, set())
+  assert released['accuracy'] < metrics['accuracy']
+  found = _step()(_params(), batch, jax.random.key(0), False)[0]
+  assert float(found[0]) == pytest.approx(loss, rel=1e-5)
+
+
+def test_no_row_of_a_kind():
+  batch = _batch() | {'sentence_removed': jnp.zeros(B, bool)}
+  metrics = jax.jit(
+    lambda batch: ict.loss(
+      TinyEmbedders(), _params(), batch, jax.random.key(0), False
+    )
+  )
+  found = metrics(batch)[1]
+  assert float(found['accuracy_masked']) == 0 == float(found['masked_fraction'])
+  assert float(found['accuracy_unmasked']) == float(found['accuracy']) > 0
+  value, found = metrics(batch | {'row_valid': jnp.zeros(B, bool)})
+  assert float(value) == 0
+  assert all(float(x) == 0 for x in found.values())
+
+
+@pytest.mark.parametrize('num_chunks', [2, 8])
+def test_chunks_do_not_change_the_loss(num_chunks):
+  step = _step(num_chunks=num_chunks)
+  _assert_same(step(_params(), _batch(), jax.random.key(0), False), _plain())
+
+
+@pytest.mark.parametrize('num_chunks', [1, 2])
+def test_eight_devices_have_the_global_batchs_negatives(num_chunks):
+  mesh = sharding.make_mesh(4, 2)
+  rows = NamedSharding(mesh, P(('data', 'fsdp')))
+  with jax.set_mesh(mesh), nn.logical_axis_rules(sharding.make_rules()):
+    found = _step(num_chunks=num_chunks)(
+      jax.device_put(_params(), NamedSharding(mesh, P())),
+      jax.device_put(_batch(), rows),
+      jax.random.key(0),
+      False,
+    )
+  _assert_same(found, _plain())
+
+
+def test_dropout():
+  step = _step()
+
+  def draw(seed, train):
+    value, _ = step(_params(), _batch(), jax.random.key(seed), train)
+    return float(value[0])
+
+  assert draw(0, True) == draw(0, True) != draw(1, True)
+  assert draw(0, False) == draw(1, False) != draw(0, True)
+
+
+def test_query_and_block_have_dropout_of_their_own():
+  """With equal texts and one embedder only dropout tells the vectors apart."""
+  batch = _batch()
+  batch |= {f'block_{x}': batch[f'query_{x}'] for x in ('ids', 'mask')}
+  batch['block_types'] = jnp.zeros((B, Q), jnp.int32)
+  embed = functools.partial(model_lib.embed_pairs, TinyEmbedders(), _params())
+  queries, blocks = embed(True, batch, jax.random.key(0))
+  assert ((queries == 0) != (blocks == 0)).any()
+  queries, blocks = embed(False, batch, None)
+  np.testing.assert_array_equal(queries, blocks)
+
+
+def test_realm_itself():
+  model = _realm()
+  params = _init(model)
+  loss = functools.partial(ict.loss, model, num_chunks=2)
+  found = jax.jit(loss, static_argnums=3)(
+    params, _batch(), jax.random.key(0), False
+  )
+  value, metrics = _reference(_batch(), np.ones(B, bool), set(), model, params)
+  assert float(found[0]) == pytest.approx(value, rel=1e-5)
+  _assert_metrics(found[1], metrics)
+
+
+def test_loud_errors():
+  arguments = (TinyEmbedders(), _params(), _batch(), jax.random.key(0), False)
+  with pytest.raises(ValueError, match="needs batch\\['block_hash'\\]"):
+    jax.eval_shape(lambda: ict.loss(*arguments, mask_duplicates=True))
+  one = jax.tree.map(lambda x: x[:1], arguments[2])
+  with pytest.raises(ValueError, match='K=1 candidate'):
+    jax.eval_shape(lambda: ict.loss(*arguments[:2], one, *arguments[3:]))
+
+
+def _slow_rows(layout, title, sentences, chosen, removed):
+  """The query's and the block's tokens, as lists."""
+  query = [1, *sentences[chosen][: layout.query_length - 2], 2]
+  body = [
+    token
+    for i, sentence in enumerate(sentences)
+    for token in sentence
+    if not (removed and i == chosen)
+  ]
+  title = title[: layout.block_length - 3]
+  body = body[: layout.block_length - 3 - len(title)]
+  types = [0] * (len(title) + 2) + [1] * (len(body) + 1)
+  return query, [1, *title, 2, *body, 2], types
+
+
+@pytest.mark.parametrize('seed', range(4))
+def test_rows(seed):
+  rng = np.random.default_rng(seed)
+  size, room = 30, 40
+  blocks = [
+    [rng.integers(4, 99, rng.integers(1, 9)).tolist() for _ in range(n)]
+    for n in rng.integers(1, 5, size)
+  ]
+  titles = [rng.integers(4, 99, n).tolist() for n in rng.integers(0, 13, size)]
+  counts = np.asarray([len(block) for block in blocks])
+  chosen, removed = ict.choose(counts, rng, mask_rate=0.5)
+
+  def pad(rows):
+    filled = np.zeros((size, room), np.int32)
+    for i, row in enumerate(rows):
+      filled[i, : len(row)] = row
+    return filled, np.asarray([len(row) for row in rows])
+
+  starts = [sum(map(len, b[:c])) for b, c in zip(blocks, chosen, strict=True)]
+  spans = np.asarray(
+    [(s, s + len(b[c])) for s, b, c in zip(starts, blocks, chosen, strict=True)]
+  )
+  rows = ict.make_rows(
+    LAYOUT,
+    pad(titles),
+    pad([sum(block, []) for block in blocks]),
+    spans,
+    removed,
+    counts,
+  )
+  for i in range(size):
+    query, block, types = _slow_rows(
+      LAYOUT, titles[i], blocks[i], chosen[i], removed[i]
+    )
+    for name, expected in (
+      ('query_ids', query),
+      ('block_ids', block),
+      ('block_types', types),
+    ):
+      padding = [0] * (rows[name].shape[1] - len(expected))
+      assert rows[name][i].tolist() == expected + padding, (i, name)
+    assert rows['query_mask'][i].sum() == len(query)
+    assert rows['block_mask'][i].sum() == len(block)
+    assert rows['row_valid'][i] == (counts[i] > 1 or not removed[i])
+  assert rows['query_ids'].shape == (size, Q)
+  assert rows['block_ids'].shape == (size, T)
+  np.testing.assert_array_equal(rows['sentence_removed'], removed)
+  assert 0 < removed.sum() < size and not rows['row_valid'].all()
+
+
+def test_choice():
+  counts = np.repeat([1, 2, 5], 4000)
+  chosen, removed = ict.choose(counts, np.random.default_rng(0))
+  assert removed.mean() == pytest.approx(0.9, abs=0.01)
+  for n in (1, 2, 5):
+    drawn = np.bincount(chosen[counts == n], minlength=n) / 4000
+    np.testing.assert_allclose(drawn, 1 / n, atol=0.03)
+  for rate in (0.0, 1.0):
+    _, removed = ict.choose(counts, np.random.default_rng(0), rate)
+    assert (removed == rate).all()
+
+
+WORDS = 'river queen tensor apple moon wind stone bridge'.split()
+
+
+@pytest.fixture(scope='module')
+def blocks(tmp_path_factory):
+  """Blocks of about three sentences; two documents are equal."""
+  root = tmp_path_factory.mktemp('ict')
+  rng = np.random.default_rng(0)
+  texts = [
+    ' '.join(
+      ' '.join(rng.choice(WORDS, rng.integers(2, 6))).capitalize() + '.'
+      for _ in range(rng.integers(1, 9))
+    )
+    for _ in range(12)
+  ]
+  rows = [
+    {'id': str(i), 'title': f'Stone {WORDS[i % 8]}', 'text': text}
+    for i, text in enumerate(texts)
+  ]
+  rows[5] = rows[4] | {'id': '5'}
+  path = root / 'documents.jsonl'
+  path.write_text('\n'.join(map(json.dumps, rows)))
+  specials = ['[PAD]', '[CLS]', '[SEP]', '[MASK]', '[UNK]']
+  (root / 'vocab.txt').write_text('\n'.join([*specials, '.', *WORDS]))
+  tokens = tokens_lib.build_token_store(
+    root / 'tokens',
+    corpus_lib.Corpus(corpus_lib.CorpusConfig(kind='jsonl', path=str(path))),
+    root / 'vocab.txt',
+    with_title=False,
+    with_text=True,
+    documents_per_shard=5,
+  )
+  return blocks_lib.build_block_store(
+    root / 'blocks', tokens, root / 'vocab.txt', max_length=20
+  )
+
+
+@pytest.mark.parametrize('block_length', [T, 20])
+def test_rows_of_a_store(blocks, block_length):
+  layout = dataclasses.replace(LAYOUT, block_length=block_length)
+  ids = np.arange(blocks.num_blocks)[::-1].copy()
+  rows = ict.read_rows(layout, blocks, ids, np.random.default_rng(0), 0.5)
+  counts = np.asarray([len(blocks.sentences(i)) for i in ids.tolist()])
+  chosen, removed = ict.choose(counts, np.random.default_rng(0), 0.5)
+  for i, block in enumerate(ids.tolist()):
+    tokens, lengths = blocks.gather_sentences(
+      np.asarray(blocks.sentences(block)), 20
+    )
+    sentences = [t[:n].tolist() for t, n in zip(tokens, lengths, strict=True)]
+    title, length = blocks.gather_titles(np.asarray([block]), 20)
+    title = title[0, : length[0]].tolist()
+    query, body, _ = _slow_rows(layout, title, sentences, chosen[i], removed[i])
+    for name, expected in (('query_ids', query), ('block_ids', body)):
+      found = rows[name][i]
+      assert found[: len(expected)].tolist() == expected, (i, name)
+      assert (found[len(expected) :] == 0).all()
+  assert 0 < removed.sum() < len(ids)
+  hashes = rows['block_hash']
+  same = (hashes[:, None] == hashes).all(axis=-1)
+  expected = blocks.hashes(ids)
+  np.testing.assert_array_equal(same, expected[:, None] == expected)
+  assert same.sum() > len(ids)

@@ -1,0 +1,284 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Likelihoods against slow NumPy; what the loss trains, and what it passes over."""
+
+import functools
+
+from flax import linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from experiments.engine import optimizers
+from realm_jax.nn import realm as model_lib
+from realm_jax.objectives import losses
+from realm_jax.objectives import objectives
+from tests.realm_jax.nn import tiny
+
+B, K, M, V = 4, 3, 3, 7
+
+
+class Table(nn.Module):
+  """A retriever and an encoder whose outputs are their parameters."""
+
+  @nn.compact
+  def __call__(self, batch, *, train=False):
+    row = batch['row']
+    scores = self.param('retriever', nn.initializers.zeros, (B, K))[row]
+    logits = self.param('encoder', nn.initializers.zeros, (B, K, M, V))[row]
+    log_probs = jax.nn.log_softmax(logits)
+    targets = batch['mlm_targets'][:, None, :, None]
+    targets = jnp.broadcast_to(targets, (*log_probs.shape[:3], 1))
+    return model_lib.RealmOutput(
+      scores=scores,
+      gold_log_probs=jnp.take_along_axis(log_probs, targets, -1)[..., 0],
+      best_log_probs=log_probs.max(-1),
+      best_tokens=log_probs.argmax(-1),
+    )
+
+
+@pytest.fixture(scope='module')
+def params():
+  rng = np.random.default_rng(0)
+  scores = rng.standard_normal((B, K), np.float32)
+  scores[2, 1] = 2
+  logits = rng.standard_normal((B, K, M, V), np.float32)
+  return {'retriever': scores, 'encoder': logits}
+
+
+@pytest.fixture(scope='module')
+def batch(params):
+  """Row 0 has one target and a candidate less; row 3 has no target.
+
+  The best candidate of row 2 predicts its targets.
+  """
+  targets = np.random.default_rng(1).integers(0, V, (B, M), np.int32)
+  targets[2] = params['encoder'][2, 1].argmax(-1)
+  mask = np.array([[1, 0, 0], [1, 1, 1], [1, 1, 0], [0, 0, 0]], bool)
+  valid = np.ones((B, K), bool)
+  valid[0, 2] = False
+  return {
+    'row': np.arange(B),
+    'mlm_targets': targets,
+    'mlm_mask': mask,
+    'candidate_valid': valid,
+  }
+
+
+@functools.partial(jax.jit, static_argnames=('objective', 'weight', 'settings'))
+def _grad(params, batch, objective='marginal_token', weight=1.0, settings=()):
+  def value(params):
+    return losses.loss(
+      Table(),
+      params,
+      batch,
+      jax.random.key(0),
+      True,
+      objective=objective,
+      retriever_weight=weight,
+      objective_settings=dict(settings),
+    )
+
+  (value, metrics), grads = jax.value_and_grad(value, has_aux=True)(params)
+  return value, metrics, grads
+
+
+def _numbers(params, batch):
+  """p(z | x) [B, K], p(y | x, z) of all tokens [B, K, M, V] and of the gold."""
+  p = np.exp(params['retriever'].astype(np.float64)) * batch['candidate_valid']
+  q = np.exp(params['encoder'].astype(np.float64))
+  q /= q.sum(-1, keepdims=True)
+  rows, tokens = np.arange(B)[:, None], np.arange(M)[None]
+  gold = q.transpose(0, 2, 3, 1)[rows, tokens, batch['mlm_targets']]
+  return p / p.sum(-1, keepdims=True), q, gold.transpose(0, 2, 1)
+
+
+def _arrays(params, batch):
+  params, batch = jax.tree.map(jnp.asarray, (params, batch))
+  out = Table().apply({'params': params}, batch)
+  masks = losses.batch_masks(batch)
+  return out.scores, out.gold_log_probs, masks
+
+
+def test_likelihoods_equal_numpy(params, batch):
+  prior, q, gold = _numbers(params, batch)
+  arrays = _arrays(params, batch)
+  found = np.exp(losses.log_prior(arrays[0], arrays[2].candidates))
+  np.testing.assert_allclose(found, prior, rtol=1e-5)
+  mask, valid = batch['mlm_mask'], batch['candidate_valid']
+  marginal = np.einsum('bk,bkm->bm', prior, gold)
+  found = losses.token_log_likelihood(*arrays)
+  expected = np.where(mask, np.log(marginal), 0)
+  np.testing.assert_allclose(found, expected, rtol=1e-5)
+  found = losses.retrieval_utility(*arrays)
+  expected = np.where(mask, np.log(marginal / gold[:, 0]), 0)
+  np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+  span = np.where(mask[:, None], gold, 1).prod(-1)
+  posterior = prior * span / (prior * span).sum(-1, keepdims=True)
+  found = np.exp(losses.log_posterior(*arrays))
+  np.testing.assert_allclose(found, posterior, rtol=1e-5)
+  found = losses.candidate_utility(*arrays[1:])
+  expected = np.where(valid, np.log(span / span[:, :1]), 0)
+  np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
+  log_probs = jax.nn.log_softmax(jnp.asarray(params['encoder']))
+  found = losses.marginal_log_probs(arrays[0], log_probs, arrays[2].candidates)
+  expected = np.einsum('bk,bkmv->bmv', prior, q)
+  np.testing.assert_allclose(np.exp(found), expected, rtol=1e-5)
+
+
+def test_leave_one_out_equals_numpy(params, batch):
+  prior, _, gold = _numbers(params, batch)
+  found = np.exp(losses.leave_one_out(*_arrays(params, batch)))
+  for b, m in np.argwhere(batch['mlm_mask']):
+    for k in np.flatnonzero(batch['candidate_valid'][b]):
+      others = np.delete(prior[b], k), np.delete(gold[b, :, m], k)
+      expected = (others[0] * others[1]).sum() / others[0].sum()
+      np.testing.assert_allclose(found[b, k, m], expected, rtol=1e-5)
+
+
+def test_exact_match():
+  targets = jnp.asarray([[1, 2, 3]] * 4)
+  tokens = jnp.asarray([[1, 2, 3], [1, 2, 0], [1, 2, 0], [1, 2, 3]])
+  mask = jnp.asarray([[1, 1, 1], [1, 1, 1], [1, 1, 0], [0, 0, 0]], bool)
+  found = losses.exact_match(tokens, targets, mask)
+  np.testing.assert_array_equal(found, [True, False, True, False])
+
+
+def test_the_gradient_is_the_posterior_less_the_prior(params, batch):
+  """Guu et al. 2020, section 3.3; of each token, or of all of a row."""
+  prior, _, gold = _numbers(params, batch)
+  mask = batch['mlm_mask'][:, None]
+  joint = prior[..., None] * gold
+  by_token = joint / joint.sum(1, keepdims=True) - prior[..., None]
+  expected = -(by_token * mask).sum(-1) / mask.sum()
+  _, _, grads = _grad(params, batch)
+  np.testing.assert_allclose(grads['retriever'], expected, atol=1e-6)
+  posterior = np.exp(losses.log_posterior(*_arrays(params, batch)))
+  _, _, grads = _grad(params, batch, 'marginal_seq')
+  np.testing.assert_allclose(
+    grads['retriever'], -(posterior - prior) / 3, atol=1e-6
+  )
+
+
+def test_metrics_equal_numpy(params, batch):
+  prior, q, gold = _numbers(params, batch)
+  mask = batch['mlm_mask']
+  marginal = np.log(np.einsum('bk,bkm->bm', prior, gold))
+  logs = np.log(np.where(prior, prior, 1))
+  predicted = q[np.arange(B), prior.argmax(1)].argmax(-1)
+  by_token = {
+    'nll': -marginal,
+    'retrieval_utility': marginal - np.log(gold[:, 0]),
+    'null_probability': prior[:, :1] + 0 * marginal,
+    'entropy': -(prior * logs).sum(1, keepdims=True) + 0 * marginal,
+    'accuracy': (predicted == batch['mlm_targets']) + 0 * marginal,
+  }
+  value, found, _ = _grad(params, batch)
+  assert found.pop('weight') == 6 and found['accuracy'] >= 2 / 6
+  for name, x in by_token.items():
+    np.testing.assert_allclose(found.pop(name), x[mask].mean(), rtol=1e-5)
+  assert not found
+  expected = -marginal[mask].mean()
+  np.testing.assert_allclose(value, expected, rtol=1e-5)
+  _, found, _ = _grad(params, batch, 'marginal_seq')
+  assert found['weight'] == 3
+  for name, x in by_token.items():
+    rows = [x[b][mask[b]].mean() for b in range(3)]
+    np.testing.assert_allclose(found[name], np.mean(rows), rtol=1e-5)
+
+
+@pytest.mark.parametrize('objective', losses.JOINT)
+def test_microbatches_equal_the_batch(params, batch, objective):
+  def loss(params, batch, key):
+    return losses.loss(Table(), params, batch, key, True, objective=objective)
+
+  whole, parts = (
+    jax.jit(optimizers.value_and_grad, static_argnums=(0, 4))(
+      loss, params, batch, jax.random.key(0), n
+    )
+    for n in (1, 2)
+  )
+  jax.tree.map(
+    lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-7),
+    whole,
+    parts,
+  )
+
+
+@pytest.mark.parametrize(
+  ('objective', 'settings'),
+  [
+    ('emdr2', ()),
+    ('pdist', (('temperature_score', 0.5), ('temperature_gold', 0.7))),
+    ('loop', (('temperature_score', 0.5), ('temperature_gold', 0.7))),
+  ],
+)
+def test_another_objective_trains_the_retriever_alone(
+  params, batch, objective, settings
+):
+  value, metrics, grads = _grad(params, batch, objective, 2.0, settings)
+  joint, _, by_joint = _grad(params, batch)
+  # By the encoder, the marginal's gradient and nothing else.
+  np.testing.assert_allclose(grads['encoder'], by_joint['encoder'], atol=1e-7)
+  scores, gold, masks = _arrays(params, batch)
+  if objective == 'loop':
+    gold = losses.leave_one_out(scores, gold, masks)
+  function = objectives.get(objective, **dict(settings))
+  expected, by_scores = jax.value_and_grad(function)(scores, gold, masks)
+  np.testing.assert_allclose(metrics['retriever_loss'], expected, rtol=1e-5)
+  np.testing.assert_allclose(value, joint + 2 * expected, rtol=1e-5)
+  np.testing.assert_allclose(grads['retriever'], 2 * by_scores, atol=1e-6)
+
+
+@pytest.mark.parametrize('objective', [*losses.JOINT, 'loop'])
+def test_nothing_to_predict_is_no_loss(params, batch, objective):
+  nothing = batch | {'mlm_mask': np.zeros((B, M), bool)}
+  value, metrics, grads = _grad(params, nothing, objective)
+  assert value == 0 and all(x == 0 for x in metrics.values())
+  assert not any(np.any(x) for x in grads.values())
+
+
+@pytest.mark.parametrize('garbage', [7.0, np.inf, np.nan])
+def test_what_is_no_candidate_changes_nothing(params, batch, garbage):
+  spoilt = jax.tree.map(np.copy, params)
+  spoilt['retriever'][0, 2] = garbage
+  if garbage == 7.0:
+    spoilt['encoder'][0, 2] = np.arange(M * V).reshape(M, V)
+  for objective in ('marginal_token', 'marginal_seq', 'pdist', 'loop'):
+    expected = _grad(params, batch, objective)
+    found = _grad(spoilt, batch, objective)
+    jax.tree.map(np.testing.assert_array_equal, found, expected)
+    assert (
+      not found[2]['retriever'][0, 2] and not found[2]['encoder'][0, 2].any()
+    )
+
+
+def test_the_model_with_another_order_and_another_invalid_candidate():
+  """Loss, metrics and gradients, through the real model."""
+  c = tiny.config()
+  params, batch = tiny.params(c), tiny.batch()
+  model = model_lib.Realm(c)
+
+  @jax.jit
+  @functools.partial(jax.value_and_grad, has_aux=True)
+  def loss(params, batch):
+    return losses.loss(model, params, batch, jax.random.key(0), False)
+
+  expected = loss(params, batch)
+  assert expected[0][0] > 0
+  # Row 0's last candidate is none: others may stand there.
+  spoilt = {k: np.copy(v) for k, v in batch.items()}
+  for name in ('candidate_ids', 'joint_ids'):
+    spoilt[name][0, -1] = (spoilt[name][0, -1] + 5) % tiny.V
+  jax.tree.map(np.testing.assert_array_equal, loss(params, spoilt), expected)
+  by_candidate = ('candidate_', 'joint_')
+  turned = {
+    k: v[:, [0, 2, 1]] if k.startswith(by_candidate) else v
+    for k, v in batch.items()
+  }
+  jax.tree.map(
+    lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5),
+    loss(params, turned),
+    expected,
+  )

@@ -1,0 +1,328 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Each objective against slow loops, its analytic gradient and its edges."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from realm_jax.objectives import objectives
+
+B, K, L = 5, 4, 3
+PREDICTING = sorted(set(objectives.OBJECTIVES) - {'contrastive'})
+DISTILLING = ['emdr2', 'pdist', 'loop', 'replug_lsr']
+# Milder than the papers', so that no distribution is a point.
+SETTINGS = {
+  'pdist': {'temperature_score': 0.7, 'temperature_gold': 0.4},
+  'loop': {'temperature_score': 0.7, 'temperature_gold': 0.4},
+  'replug_lsr': {'temperature_score': 0.7, 'temperature_gold': 0.4},
+  'contrastive': {'temperature': 0.7},
+}
+
+
+def _batch(seed=0):
+  """Row 2 has no target, row 3 misses candidates, row 4 has no positive."""
+  rng = np.random.default_rng(seed)
+  scores = rng.standard_normal((B, K), np.float32)
+  gold = -rng.exponential(1.0, (B, K, L)).astype(np.float32)
+  targets = np.ones((B, L), bool)
+  targets[1, 2:], targets[2] = False, False
+  candidates = np.ones((B, K), bool)
+  candidates[3, 1:3] = False
+  positives = np.zeros((B, K), bool)
+  positives[0, 0] = positives[1, 1] = positives[1, 3] = True
+  positives[2, 2] = positives[3, 0] = positives[3, 2] = True
+  masks = objectives.Masks(*map(jnp.asarray, (targets, candidates, positives)))
+  return jnp.asarray(scores), jnp.asarray(gold), masks
+
+
+def _objective(name):
+  return objectives.get(name, **SETTINGS.get(name, {}))
+
+
+@functools.cache
+def _value_and_grads(name):
+  return jax.jit(jax.value_and_grad(_objective(name), (0, 1)))
+
+
+def _softmax(x):
+  x = np.exp(x - x.max())
+  return x / x.sum()
+
+
+def _slow_row(name, s, g, positives):
+  """Loss of one row; `s` [k], `g` [k, l] hold what is valid only."""
+  p = _softmax(s)
+  if name in ('marginal_token', 'emdr2'):
+    return -sum(np.log((p * np.exp(g[:, t])).sum()) for t in range(g.shape[1]))
+  if name == 'marginal_seq':
+    return -np.log(sum(p[k] * np.exp(g[k].sum()) for k in range(len(p))))
+  if name == 'contrastive':
+    return -np.log(_softmax(s / 0.7)[positives].sum())
+  p = _softmax(s / 0.7)
+  q = _softmax((-1 if name == 'loop' else 1) * g.mean(axis=1) / 0.4)
+  p, q = (p, q) if name == 'replug_lsr' else (q, p)
+  return sum(a * np.log(a / b) for a, b in zip(p, q, strict=True))
+
+
+def _slow(name, scores, gold, masks):
+  """Mean loss in float64, by loops."""
+  targets, candidates, positives = (
+    np.asarray(x) for x in (masks.targets, masks.candidates, masks.positives)
+  )
+  total, number = 0.0, 0
+  for b in range(len(scores)):
+    keep = candidates[b]
+    s = np.asarray(scores[b], np.float64)[keep]
+    g = np.asarray(gold[b], np.float64)[keep][:, targets[b]]
+    found = positives[b][keep]
+    if name == 'contrastive':
+      terms = int(found.any())
+    else:
+      terms = g.shape[1]
+    if terms:
+      total += _slow_row(name, s, g, found)
+      number += terms if name in ('marginal_token', 'emdr2') else 1
+  return total / number
+
+
+@pytest.mark.parametrize('name', sorted(objectives.OBJECTIVES))
+def test_equals_slow_reference(name):
+  scores, gold, masks = _batch()
+  objective = _objective(name)
+  expected = _slow(name, scores, gold, masks)
+  for found in (
+    objective(scores, gold, masks),
+    _value_and_grads(name)(scores, gold, masks)[0],
+  ):
+    assert float(found) == pytest.approx(expected, rel=1e-5)
+    assert found.dtype == jnp.float32 and found.shape == ()
+
+
+@pytest.mark.parametrize('name', sorted(objectives.OBJECTIVES))
+def test_gradient_equals_finite_differences_of_the_reference(name):
+  scores, gold, masks = _batch()
+  found = _value_and_grads(name)(scores, gold, masks)[1][0]
+  scores = np.asarray(scores, np.float64)
+  expected = np.zeros((B, K))
+  for b, k in np.ndindex(B, K):
+    step = np.zeros((B, K))
+    step[b, k] = 1e-5
+    up = _slow(name, scores + step, gold, masks)
+    expected[b, k] = (up - _slow(name, scores - step, gold, masks)) / 2e-5
+  np.testing.assert_allclose(found, expected, atol=2e-6)
+  np.testing.assert_allclose(found.sum(axis=1), 0, atol=1e-6)
+
+
+def test_reverse_direction():
+  scores, gold, masks = _batch()
+  lsr = objectives.get('replug_lsr', **SETTINGS['replug_lsr'])
+  pdist = _objective('pdist')
+  other = objectives.get(
+    'replug_lsr', direction='lm_retriever', **SETTINGS['replug_lsr']
+  )
+  reverse = float(other(scores, gold, masks))
+  assert reverse == pytest.approx(float(pdist(scores, gold, masks)), rel=1e-6)
+  assert reverse != pytest.approx(float(lsr(scores, gold, masks)), rel=1e-2)
+
+
+def test_marginal_seq_gradient_is_posterior_minus_prior():
+  scores, gold, masks = _batch()
+  rows = np.asarray(masks.targets).any(axis=1)
+  valid = np.asarray(masks.candidates)
+  logits = np.where(valid, scores, -np.inf)
+  answer = np.where(np.asarray(masks.targets)[:, None], gold, 0).sum(axis=2)
+  posterior = np.stack([_softmax(x) for x in logits + answer])
+  prior = np.stack([_softmax(x) for x in logits])
+  expected = -(posterior - prior) / rows.sum() * rows[:, None]
+  grads = jax.grad(objectives.marginal_seq, (0, 1))(scores, gold, masks)
+  np.testing.assert_allclose(grads[0], expected, atol=1e-7)
+  # Each token of the answer from candidate k gets k's posterior.
+  wanted = (
+    -posterior[:, :, None] / rows.sum() * np.asarray(masks.targets)[:, None]
+  )
+  np.testing.assert_allclose(grads[1], wanted, atol=1e-7)
+
+
+@pytest.mark.parametrize('name', ['pdist', 'loop'])
+def test_distillation_gradient_is_student_minus_teacher(name):
+  """Divided by the rows that count, not by rows times candidates."""
+  scores, gold, masks = _batch()
+  masks = masks.replace(
+    targets=jnp.ones((B, L), bool), candidates=jnp.ones((B, K), bool)
+  )
+  sign = -1 if name == 'loop' else 1
+  teacher = jax.nn.softmax(sign * gold.mean(axis=2) / 0.4)
+  student = jax.nn.softmax(scores / 0.7)
+  grads = _value_and_grads(name)(scores, gold, masks)[1][0]
+  np.testing.assert_allclose(grads, (student - teacher) / (0.7 * B), atol=1e-6)
+
+
+def test_loop_prefers_the_document_that_is_missed():
+  """Without document 1 the answer is unlikely, so its score must grow."""
+  gold = jnp.full((1, 3, 2), -0.1).at[:, 1].set(-5.0)
+  masks = objectives.Masks(jnp.ones((1, 2), bool), jnp.ones((1, 3), bool))
+  grads = jax.grad(objectives.loop)(jnp.zeros((1, 3)), gold, masks)
+  assert grads[0, 1] < 0 < min(grads[0, 0], grads[0, 2])
+  grads = jax.grad(objectives.pdist)(jnp.zeros((1, 3)), gold, masks)
+  assert grads[0, 1] > 0
+
+
+@pytest.mark.parametrize('name', PREDICTING)
+def test_who_gets_gradients(name):
+  scores, gold, masks = _batch()
+  by_scores, by_gold = _value_and_grads(name)(scores, gold, masks)[1]
+  invalid = ~np.asarray(masks.candidates)
+  assert (np.asarray(by_scores)[invalid] == 0).all()
+  assert (np.asarray(by_scores)[2] == 0).all()
+  assert (np.asarray(by_scores)[0] != 0).all()
+  by_gold = np.asarray(by_gold)
+  if name in DISTILLING:
+    assert (by_gold == 0).all()
+  else:
+    assert (by_gold[invalid] == 0).all()
+    assert (by_gold.swapaxes(1, 2)[~np.asarray(masks.targets)] == 0).all()
+    assert (by_gold[0] < 0).all()
+
+
+@pytest.mark.parametrize('name', sorted(objectives.OBJECTIVES))
+@pytest.mark.parametrize('junk', [np.nan, -np.inf])
+def test_what_does_not_count_is_not_read(name, junk):
+  scores, gold, masks = _batch()
+  invalid = ~masks.candidates
+  dirty_scores = jnp.where(invalid, junk, scores)
+  dirty_gold = jnp.where(
+    invalid[:, :, None] | ~masks.targets[:, None], junk, gold
+  )
+  grads = _value_and_grads(name)
+  clean = grads(scores, gold, masks)
+  dirty = grads(dirty_scores, dirty_gold, masks)
+  for a, b in zip(jax.tree.leaves(clean), jax.tree.leaves(dirty), strict=True):
+    np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize(
+  'name, empty',
+  [
+    *((name, 'targets') for name in PREDICTING),
+    *((name, 'candidates') for name in sorted(objectives.OBJECTIVES)),
+    ('contrastive', 'positives'),
+  ],
+)
+def test_nothing_to_learn_is_exactly_zero(name, empty):
+  scores, gold, masks = _batch()
+  none = jnp.zeros_like(getattr(masks, empty))
+  masks = masks.replace(**{empty: none})
+  loss, grads = _value_and_grads(name)(scores, gold, masks)
+  assert float(loss) == 0
+  assert all((np.asarray(g) == 0).all() for g in grads)
+  assert float(objectives.num_terms(name, masks)) == 0
+
+
+@pytest.mark.parametrize('name', sorted(objectives.OBJECTIVES))
+def test_parts_average_by_num_terms(name):
+  scores, gold, masks = _batch()
+  losses, weights = [], []
+  for rows in (np.arange(B) < 2, np.arange(B) >= 2):
+    part = masks.replace(candidates=masks.candidates & rows[:, None])
+    losses.append(float(_value_and_grads(name)(scores, gold, part)[0]))
+    weights.append(float(objectives.num_terms(name, part)))
+  assert losses[0] != pytest.approx(losses[1], rel=1e-3)
+  assert np.average(losses, weights=weights) == pytest.approx(
+    float(_value_and_grads(name)(scores, gold, masks)[0]), rel=1e-5
+  )
+
+
+def test_num_terms():
+  _, _, masks = _batch()
+  terms = {
+    name: float(objectives.num_terms(name, masks))
+    for name in objectives.OBJECTIVES
+  }
+  assert terms == dict.fromkeys(terms, 4) | {'marginal_token': 11, 'emdr2': 11}
+  assert float(objectives.num_without_positive(masks)) == 1
+
+
+@pytest.mark.parametrize('name', sorted(objectives.OBJECTIVES))
+def test_one_candidate_is_refused(name):
+  masks = objectives.Masks(
+    jnp.ones((2, L), bool), jnp.ones((2, 1), bool), jnp.ones((2, 1), bool)
+  )
+  with pytest.raises(ValueError, match=f"'{name}' got K=1 candidate a row"):
+    jax.eval_shape(
+      objectives.get(name), jnp.zeros((2, 1)), jnp.zeros((2, 1, L)), masks
+    )
+
+
+def test_batch_of_one_needs_negatives():
+  query = jnp.ones((1, 3))
+  with pytest.raises(ValueError, match='batch of 1 hard negatives'):
+    scores, masks = objectives.in_batch_scores(query, query)
+    objectives.contrastive(scores, None, masks)
+  scores, masks = objectives.in_batch_scores(query, query, jnp.zeros((1, 2, 3)))
+  loss = float(objectives.contrastive(scores, None, masks))
+  assert loss == pytest.approx(-np.log(np.exp(3) / (np.exp(3) + 2)), rel=1e-6)
+
+
+def test_contrastive_needs_positives():
+  masks = objectives.Masks(None, jnp.ones((2, 2), bool))
+  with pytest.raises(ValueError, match='needs masks.positives'):
+    objectives.contrastive(jnp.zeros((2, 2)), None, masks)
+
+
+@pytest.mark.parametrize(
+  'name, settings, match',
+  [
+    ('mle', {}, r"Unknown objective 'mle'; known: \['contrastive', 'emdr2'"),
+    ('pdist', {'tau': 1.0}, r"no setting\(s\) \['tau'\]; known.*gold.*score"),
+    ('marginal_seq', {'temperature': 1.0}, r"'temperature'.*known: \[\]"),
+  ],
+)
+def test_unknown_names(name, settings, match):
+  with pytest.raises(ValueError, match=match):
+    objectives.get(name, **settings)
+
+
+def test_unknown_direction():
+  with pytest.raises(ValueError, match="'up'.*retriever_lm"):
+    objectives.get('replug_lsr', direction='up')(*_batch())
+
+
+def test_scores_in_half_precision_are_lifted():
+  scores, gold, masks = _batch()
+  half = scores.astype(jnp.bfloat16)
+  for name in objectives.OBJECTIVES:
+    loss = _objective(name)(half, gold, masks)
+    assert loss.dtype == jnp.float32
+    exact = _objective(name)(half.astype(jnp.float32), gold, masks)
+    assert float(loss) == float(exact)
+
+
+def test_in_batch_scores():
+  rng = np.random.default_rng(0)
+  queries, blocks = rng.standard_normal((2, 3, 4), np.float32)
+  negatives = rng.standard_normal((3, 2, 4), np.float32)
+  valid = np.array([True, True, False])
+  negative_valid = np.array([[True, False], [True, True], [True, True]])
+  arrays = map(jnp.asarray, (queries, blocks, negatives))
+  scores, masks = objectives.in_batch_scores(
+    *arrays,
+    row_valid=jnp.asarray(valid),
+    negative_valid=jnp.asarray(negative_valid),
+  )
+  columns = [*blocks, *(row for rows in negatives for row in rows)]
+  real = [True, True, False, True, False, True, True, False, False]
+  assert scores.shape == masks.candidates.shape == (3, 9)
+  for i, j in np.ndindex(3, 9):
+    assert float(scores[i, j]) == pytest.approx(
+      queries[i] @ columns[j], abs=1e-5
+    )
+    assert bool(masks.candidates[i, j]) == (valid[i] and real[j])
+    assert bool(masks.positives[i, j]) == (i == j and valid[i])
+  # Without masks all count; without negatives the matrix is square.
+  _, masks = objectives.in_batch_scores(*map(jnp.asarray, (queries, blocks)))
+  assert masks.candidates.all() and masks.candidates.shape == (3, 3)
+  assert (masks.positives == jnp.eye(3, dtype=bool)).all()

@@ -1,0 +1,332 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Losses of retriever and reader against NumPy; what has influence, what none."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.special
+
+from realm_jax.nn import open_qa
+from realm_jax.objectives import reader_losses
+from tests.realm_jax.data import tiny_qa
+
+CONFIG = tiny_qa.config(share_embedders=False)
+MODEL = open_qa.OpenQa(CONFIG)
+B, C, R, L, W = (getattr(tiny_qa, x) for x in 'BCRLW')
+
+
+@functools.cache
+def _params():
+  return tiny_qa.params(CONFIG)
+
+
+@functools.partial(jax.jit, static_argnames='settings')
+@functools.partial(jax.value_and_grad, has_aux=True)
+def _step(params, batch, settings):
+  key = jax.random.key(0)
+  return reader_losses.loss(MODEL, params, batch, key, True, **dict(settings))
+
+
+def _run(batch, **settings):
+  batch = jax.tree.map(jnp.asarray, batch)
+  settings = tuple(settings.items())
+  (value, metrics), grads = _step(_params(), batch, settings)
+  return float(value), {k: float(v) for k, v in metrics.items()}, grads
+
+
+@jax.jit
+def _forward(params, batch):
+  """Questions' vectors, logits of the beam, scores of spans."""
+
+  def everything(model):
+    ids, mask = batch['question_ids'], batch['question_mask']
+    return model.embed_queries(ids, mask), *model(batch)
+
+  return MODEL.apply({'params': params}, method=everything)
+
+
+# Compiled once.
+OTHERWISE = {'early_weight': 0.25, 'skip_unanswerable': False}
+
+
+def _same(found, expected, atol=1e-6):
+  """Losses, metrics and gradients."""
+  jax.tree.map(
+    lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-5, atol=atol),
+    found,
+    expected,
+  )
+
+
+def _size(tree):
+  return max(float(np.abs(x).max()) for x in jax.tree.leaves(tree))
+
+
+def test_both_losses_equal_numpy():
+  """Sums over what there is, one number at a time, in float64."""
+  rng = np.random.default_rng(0)
+  batch = tiny_qa.batch()
+  batch['beam_has_answer'] |= rng.random((B, C)) < 0.4
+  batch['reader_correct'] = rng.random((B, R, W, L)) < 0.2
+  retriever = rng.standard_normal((B, C), np.float32)
+  spans = rng.standard_normal((B, R, W, L), np.float32)
+  spans[:, :, :, 0] += open_qa.OUTSIDE
+  batch = jax.tree.map(jnp.asarray, batch)
+  joint = reader_losses.add_retriever(
+    batch, jnp.asarray(retriever), jnp.asarray(spans)
+  )
+  early = reader_losses.early_loss(batch, jnp.asarray(retriever))
+  full = reader_losses.full_loss(batch, joint)
+  for b in range(B):
+    valid = np.asarray(batch['beam_valid'][b])
+    right = valid & np.asarray(batch['beam_has_answer'][b])
+    scores = retriever[b].astype(np.float64)
+    expected = scipy.special.logsumexp(scores[valid])
+    expected -= scipy.special.logsumexp(scores[right])
+    np.testing.assert_allclose(early[b], expected, rtol=1e-5)
+    everything, gold = [], []
+    for r in np.flatnonzero(batch['reader_valid'][b]):
+      for w in range(W):
+        for s in range(L - w):
+          score = float(spans[b, r, w, s]) + float(retriever[b, r])
+          everything.append(score)
+          if batch['reader_correct'][b, r, w, s]:
+            gold.append(score)
+    expected = scipy.special.logsumexp(everything)
+    expected -= scipy.special.logsumexp(gold)
+    np.testing.assert_allclose(full[b], expected, rtol=1e-5)
+
+
+def test_the_loss_is_of_the_models_scores():
+  batch = jax.tree.map(jnp.asarray, tiny_qa.batch())
+  vectors, retriever, spans = _forward(_params(), batch)
+  scores = reader_losses.add_retriever(batch, retriever, spans)
+  value, metrics, _ = _run(batch, **OTHERWISE)
+  early = reader_losses.early_loss(batch, retriever).mean()
+  full = reader_losses.full_loss(batch, scores).mean()
+  assert early > 0.01 and full > 0.01
+  np.testing.assert_allclose(metrics['early_loss'], early, rtol=1e-5)
+  np.testing.assert_allclose(metrics['full_loss'], full, rtol=1e-5)
+  np.testing.assert_allclose(value, 0.25 * early + full, rtol=1e-5)
+  expected = np.einsum('bd,bcd->bc', vectors, batch['beam_vectors'])
+  valid = batch['beam_valid']
+  np.testing.assert_allclose(retriever[valid], expected[valid], rtol=1e-4)
+
+
+def test_zero_where_nothing_is_right():
+  batch = tiny_qa.batch()
+  batch['beam_has_answer'][1] = False
+  batch['reader_correct'][1] = False
+  value, metrics, _ = _run(batch)
+  assert metrics['weight'] == B
+  share = pytest.approx((B - 1) / B)
+  assert metrics['beam_has_answer'] == metrics['reader_has_answer'] == share
+  without, _, _ = _run(batch | {'row_valid': np.arange(B) != 1})
+  np.testing.assert_allclose(value, without * (B - 1) / B, rtol=1e-5)
+  # An answer at what is no block, or in a span that leaves the row, is none.
+  batch['beam_has_answer'][:] = ~batch['beam_valid']
+  batch['reader_correct'][:] = False
+  batch['reader_correct'][0, -1] = True
+  batch['reader_correct'][1:, :, 1, -1] = True
+  assert not batch['reader_valid'][0, -1]
+  value, metrics, grads = _run(batch, **OTHERWISE)
+  assert value == _size(grads) == 0
+  assert metrics['beam_has_answer'] == metrics['reader_has_answer'] == 0
+  assert metrics['exact_match'] == 0
+
+
+def test_the_reader_rests_where_no_span_is_gold(monkeypatch):
+  batch = tiny_qa.batch()
+  found, expected = _run(batch), _run(batch, **OTHERWISE)
+  _same(found[1], expected[1])
+  _same(found[2]['reader'], expected[2]['reader'])
+  batch['reader_correct'][:] = False
+  found, expected = _run(batch), _run(batch, **OTHERWISE)
+  _same(found[1], expected[1])
+  _same(jax.tree.map(lambda x: 0.25 * x, found[2]), expected[2])
+  assert found[1]['full_loss'] == 0 < found[1]['early_loss']
+  assert _size(found[2]['reader']) == 0 < _size(found[2]['query_embedder'])
+  # It does rest: what it would have made of its rows is not seen.
+  ran = []
+  read = open_qa.OpenQa.read_beam
+
+  def watched(self, batch, *, train=False):
+    jax.debug.callback(lambda: ran.append(1))
+    return read(self, batch, train=train)
+
+  monkeypatch.setattr(open_qa.OpenQa, 'read_beam', watched)
+  run = jax.jit(
+    lambda batch: reader_losses.loss(
+      MODEL, _params(), batch, jax.random.key(0), False
+    )[0]
+  )
+  jax.block_until_ready(run(batch))
+  jax.effects_barrier()
+  assert not ran
+  jax.block_until_ready(run(tiny_qa.batch()))
+  jax.effects_barrier()
+  assert ran
+
+
+def test_padding_has_no_influence():
+  batch = tiny_qa.batch()
+  expected = _run(batch)
+  rng = np.random.default_rng(1)
+  other = {k: v.copy() for k, v in batch.items()}
+  # Entries of the beam that are none, whatever they hold.
+  other['beam_vectors'][~batch['beam_valid']] = np.nan
+  other['beam_has_answer'][~batch['beam_valid']] = True
+  gone = ~batch['reader_valid']
+  assert gone.any() and (~batch['beam_valid']).sum() > 1
+  other['reader_ids'][gone] = rng.integers(0, 9, (gone.sum(), L))
+  other['reader_correct'][gone] = True
+  _same(_run(other), expected)
+  # Questions that only fill the batch.
+  more = tiny_qa.batch(5)
+  alone = []
+  for b in range(2):
+    alone.append(_run(batch | {'row_valid': np.arange(B) == b}))
+    assert alone[-1][1]['weight'] == 1
+  filled = {k: np.concatenate([v[:2], more[k][2:]]) for k, v in other.items()}
+  filled['row_valid'][2:] = False
+  found = _run(filled)
+  mean = jax.tree.map(lambda x, y: (x + y) / 2, *alone)
+  assert found[1].pop('weight') == 2
+  mean[1].pop('weight')
+  _same(found, mean)
+  filled['row_valid'][:] = False
+  value, metrics, grads = _run(filled)
+  assert value == _size(grads) == metrics['weight'] == 0
+
+
+def _losses_apart(batch):
+  """Gradients of the early loss and of the other one."""
+  none = {k: np.zeros_like(batch[k]) for k in ('reader_correct',)}
+  _, _, early = _run(batch | none)
+  none = {k: np.zeros_like(batch[k]) for k in ('beam_has_answer',)}
+  _, _, full = _run(batch | none)
+  return early, full
+
+
+def test_gradients_of_both_losses():
+  batch = tiny_qa.batch()
+  early, full = _losses_apart(batch)
+  _, _, both = _run(batch)
+  assert _size(early['query_embedder']) > 1e-3
+  assert _size(full['query_embedder']) > 1e-3
+  assert _size(early['reader']) == 0 < _size(full['reader'])
+  _same(jax.tree.map(jnp.add, early, full), both, atol=1e-5)
+  assert _size(both['block_embedder']) == 0
+
+
+def test_blocks_embedded_anew():
+  batch = tiny_qa.batch(fresh=True)
+  early, full = _losses_apart(batch)
+  assert _size(early['block_embedder']) > 1e-3
+  assert _size(full['block_embedder']) > 1e-3
+  batch = jax.tree.map(jnp.asarray, batch)
+
+  def both(model):
+    rows = [batch[f'block_{x}'] for x in ('ids', 'mask', 'types')]
+    fresh = model.embed_blocks(*(x.reshape(B * R, -1) for x in rows))
+    # As if the index had held them; but no block stays none.
+    valid = batch['reader_valid'][..., None]
+    vectors = batch['beam_vectors']
+    fresh = jnp.where(valid, fresh.reshape(B, R, -1), vectors[:, :R])
+    stale = {k: v for k, v in batch.items() if not k.startswith('block_')}
+    vectors = vectors.at[:, :R].set(fresh)
+    expected = model.beam_scores(stale | {'beam_vectors': vectors})
+    return model.beam_scores(batch), expected, model.beam_scores(stale)
+
+  apply = jax.jit(functools.partial(MODEL.apply, method=both))
+  found, expected, stale = apply({'params': _params()})
+  np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+  assert np.abs(found - stale)[:, :R].max() > 0.1
+
+
+def test_one_question_one_block():
+  batch = tiny_qa.batch()
+  for name, kept in (('row', 0), ('beam', 1), ('reader', 1)):
+    batch[f'{name}_valid'][1:] = False
+    if kept:
+      batch[f'{name}_valid'][:, kept:] = False
+  value, metrics, grads = _run(batch)
+  assert metrics['weight'] == 1 and metrics['early_loss'] == 0
+  assert 0 < value == metrics['full_loss']
+  assert 0 < _size(grads['reader']) < np.inf
+
+
+def test_exact_match():
+  batch = jax.tree.map(jnp.asarray, tiny_qa.batch())
+  _, retriever, spans = _forward(_params(), batch)
+  scores = reader_losses.add_retriever(batch, retriever, spans)
+  best = reader_losses.best_spans(scores)
+  correct = np.zeros((B, R, W, L), bool)
+  correct[:, 0, 0, 2] = True
+  for b in (0, 2):
+    at = (best.block[b, 0], best.width[b, 0] - 1, best.start[b, 0])
+    correct[(b, *at)] = True
+  right = [
+    bool(correct.reshape(B, -1)[b, np.argmax(scores[b])]) for b in range(B)
+  ]
+  assert right[0] and right[2]
+  _, metrics, _ = _run(batch | {'reader_correct': correct})
+  assert metrics['exact_match'] == pytest.approx(np.mean(right))
+  _, metrics, _ = _run(batch | {'reader_correct': correct ^ correct})
+  assert metrics['exact_match'] == 0
+
+
+def test_best_spans_by_the_released_rule():
+  """The best block by its best span, the best span by its best block."""
+  scores = np.random.default_rng(0).standard_normal((7, R, W, L), np.float32)
+  scores[:, :, :, :2] += open_qa.OUTSIDE
+  best = jax.jit(reader_losses.best_spans, static_argnums=1)(scores, 4)
+  flat = scores.reshape(7, R, -1)
+  np.testing.assert_array_equal(best.block[:, 0], flat.max(-1).argmax(-1))
+  span = flat.max(axis=1).argmax(axis=-1)
+  np.testing.assert_array_equal(best.width[:, 0] - 1, span // L)
+  np.testing.assert_array_equal(best.start[:, 0], span % L)
+  order = -np.sort(-scores.reshape(7, -1), axis=-1)
+  np.testing.assert_array_equal(best.score, order[:, :4])
+  rows = np.arange(7)[:, None]
+  found = scores[rows, best.block, best.width - 1, best.start]
+  np.testing.assert_array_equal(found, best.score)
+
+
+def test_best_of_equal_spans():
+  """Better retrieved, then narrower, then earlier."""
+  best = reader_losses.best_spans(jnp.zeros((1, 2, 2, 2)), 8)
+  found = jnp.stack([best.block, best.width, best.start], axis=-1)[0]
+  expected = [(b, w, s) for b in (0, 1) for w in (1, 2) for s in (0, 1)]
+  np.testing.assert_array_equal(found, expected)
+
+
+def test_no_further_span():
+  scores = np.full((1, 2, 2, 3), -1e9, np.float32)
+  scores[0, 1, 0] = [open_qa.OUTSIDE + 3, 2.0, 1.0]
+  best = reader_losses.best_spans(jnp.asarray(scores), 4)
+  np.testing.assert_array_equal(best.block, [[1, 1, -1, -1]])
+  np.testing.assert_array_equal(best.start[0, :2], [1, 2])
+
+
+def test_what_does_not_fit(unchecked):
+  batch = tiny_qa.batch()
+  narrow = batch | {
+    k: v[:, : R - 1] for k, v in batch.items() if k.startswith('beam_')
+  }
+  with pytest.raises(ValueError, match='reads 2 blocks of a beam of 1'):
+    _run(narrow)
+  wide = batch | {'reader_correct': batch['reader_correct'][:, :, 1:]}
+  with pytest.raises(
+    ValueError, match=r'\(3, 2, 2, 9\); expected \(3, 2, 3, 9'
+  ):
+    _run(wide)
+  for n in (0, R * W * L + 1):
+    with pytest.raises(
+      ValueError, match=f'The {n} best spans.*1 to {R * W * L}'
+    ):
+      reader_losses.best_spans(jnp.zeros((1, R, W, L)), n)

@@ -1,0 +1,132 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Spans of rows back to characters, against aligning them by their letters."""
+
+import json
+import unicodedata
+
+import numpy as np
+import pytest
+
+from realm_jax.data import reader_rows
+from realm_jax.serving import answer_text
+from retrieval.text import blocks as blocks_lib
+from retrieval.text import corpus as corpus_lib
+from retrieval.text import tokens as tokens_lib
+from retrieval.tokenization import tokenizers
+from tests.retrieval.text import tiny_blocks
+
+ODD = (
+  'The \u00c9e\u0301\u0302 mill,  Paris\u2014CR\u00d6WN\n1066. Was It e\u0301.'
+)
+
+
+@pytest.fixture(scope='module')
+def made(tmp_path_factory):
+  rng = np.random.default_rng(0)
+  given = [
+    {'id': 'a', 'title': 'Mill', 'text': f'{ODD} The mill.  {ODD}'},
+    *tiny_blocks.documents(5, rng),
+  ]
+  root = tmp_path_factory.mktemp('made')
+  return tiny_blocks.make(root, rng, given=given, max_length=48)
+
+
+def _letters(text):
+  """What WordPiece leaves of a text, with the place of each letter."""
+  found = []
+  for i, character in enumerate(text):
+    for part in unicodedata.normalize('NFD', character.lower()):
+      if not part.isspace() and unicodedata.category(part) != 'Mn':
+        found.append((part, i))
+  return found
+
+
+def _aligned(text, pieces, first, last):
+  """Characters of tokens first..last, found by counting their letters."""
+  lengths = [len(piece.removeprefix('##')) for piece in pieces]
+  letters = _letters(text)
+  assert ''.join(x.removeprefix('##') for x in pieces) == ''.join(
+    letter for letter, _ in letters
+  )
+  start = letters[sum(lengths[:first])][1]
+  end = letters[sum(lengths[: last + 1]) - 1][1] + 1
+  while end < len(text) and unicodedata.category(text[end]) == 'Mn':
+    end += 1
+  return start, end
+
+
+def test_every_span_is_what_its_letters_are(made):
+  vocabulary = (made.tokenizer_path / 'vocab.txt').read_text().split('\n')
+  layout = reader_rows.ReaderLayout(
+    row_length=64, cls_id=2, sep_id=3, max_span_width=4
+  )
+  n = made.blocks.num_blocks
+  ids = np.arange(n)[:, None]
+  questions = [np.full(i % 5, 7, np.int32) for i in range(n)]
+  rows = reader_rows.reader_rows(layout, made.blocks, ids, questions)
+  texts, checked = made.blocks.texts(range(n)), set()
+  for i, text in enumerate(texts):
+    start = int(rows['reader_starts'][i, 0])
+    row = rows['reader_ids'][i, 0][rows['reader_block_mask'][i, 0]]
+    # '\u2014' is no piece; it is one letter of the text all the same.
+    pieces = [
+      '\u2014' if x == made.tokenizer.unk_id else vocabulary[x] for x in row
+    ]
+    for first in range(len(pieces)):
+      for last in range(first, min(first + 4, len(pieces))):
+        found = answer_text.highlight(
+          made.blocks, i, start + first, last - first + 1, start
+        )
+        assert found == (text, _aligned(text, pieces, first, last))
+        checked.add(text[slice(*found[1])])
+  assert {
+    'mill,  Paris',
+    '\u00c9e\u0301\u0302',
+    'CR\u00d6WN',
+    'e\u0301',
+  } <= checked
+
+
+def test_many_at_once_and_none(made):
+  [(first, _)] = made.blocks.token_spans(np.asarray([0])).tolist()
+  assert first == 1
+  found = answer_text.answer_texts(
+    made.blocks,
+    np.asarray([0, -1, 0]),
+    np.asarray([9, 9, 10]),
+    np.asarray([1, 3, 1]),
+    np.asarray([9, 9, 4]),
+  )
+  assert found[:2] == ['The', ''] and found[2] in ODD
+  assert answer_text.highlight(made.blocks, -1, 5, 1, 3) == ('', (0, 0))
+
+
+def test_bytes_of_one_character_are_the_character(tmp_path):
+  """SentencePiece spells what it does not know in bytes."""
+  text = 'A mill \U0001f680 river'
+  path = tmp_path / 'tokenizer' / 'model'
+  tokenizers.train_sentencepiece(['a mill was in the river of rome'], path, 276)
+  rows = json.dumps({'id': 'a', 'title': '', 'text': text})
+  (tmp_path / 'documents.jsonl').write_text(rows)
+  corpus = corpus_lib.Corpus(
+    corpus_lib.CorpusConfig('jsonl', str(tmp_path / 'documents.jsonl'))
+  )
+  tokens = tokens_lib.build_token_store(
+    tmp_path / 'tokens', corpus, path, with_title=False, with_text=True
+  )
+  blocks = blocks_lib.build_block_store(tmp_path / 'blocks', tokens, path)
+  offsets = tokens.token_bytes(0)[1:].tolist()
+  at = offsets.index([8, 9])  # the second byte of four
+  for width in (1, 2):
+    found = answer_text.highlight(blocks, 0, at, width, 0)
+    assert found == (text, (7, 8))
+
+
+def test_bad_spans(made):
+  limit = int(np.diff(made.blocks.token_spans(np.asarray([0])))[0, 0])
+  for start, width in ((3, 1), (4, 0), (4 + limit, 1), (3 + limit, 2)):
+    with pytest.raises(ValueError, match=f'within its {limit}'):
+      answer_text.highlight(made.blocks, 0, start, width, 4)
+  text, span = answer_text.highlight(made.blocks, 0, 3 + limit, 1, 4)
+  assert span[1] <= len(text)

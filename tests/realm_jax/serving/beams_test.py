@@ -1,0 +1,33 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Blocks by words and at random; those by vectors are tested where they train."""
+
+import numpy as np
+import pytest
+
+from realm_jax.serving import beams
+from retrieval.index import bm25
+
+
+def test_words_find_blocks_and_scores_are_scaled():
+  index = bm25.Bm25.build(['the mill', 'a crown', 'a mill by a mill'], [''] * 3)
+  ids, scores = index.search(['mill', 'crown'], 3)
+  found = beams.Bm25Retriever(index, 0.5)({}, {}, ['mill', 'crown'], 3)
+  np.testing.assert_array_equal(found.ids, ids)
+  given = found.fields['beam_scores']
+  np.testing.assert_allclose(given[ids >= 0], 0.5 * scores[ids >= 0])
+  assert not given[ids < 0].any() and (ids < 0).any()
+
+
+@pytest.mark.parametrize('k', [2, 5, 9])
+def test_random_blocks_are_distinct_and_those_of_the_question(k):
+  retrieve = beams.RandomRetriever(5)
+  first = retrieve({}, {}, ['who?', 'where?'], k)
+  again = retrieve({}, {}, ['where?', 'who?'], k)
+  np.testing.assert_array_equal(first.ids, again.ids[::-1])
+  for row in first.ids:
+    there = row[row >= 0]
+    assert len(set(there.tolist())) == len(there) == min(k, 5)
+    assert there.max() < 5
+  assert (first.ids[0] != first.ids[1]).any()
+  assert not first.fields['beam_scores'].any()

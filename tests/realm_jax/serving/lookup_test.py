@@ -1,0 +1,145 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Questions are completed by their blocks, answers and gold spans."""
+
+import numpy as np
+import pytest
+
+from realm_jax.data import question_rows
+from realm_jax.data import reader_rows
+from realm_jax.serving import beams
+from realm_jax.serving import lookup
+from retrieval.questions import questions as questions_lib
+from tests.retrieval.text import tiny_blocks
+
+TEXTS = (
+  'The mill stood in Paris.',
+  'The river was in Rome.',
+  'The crown stood in 1999 in Paris.',
+)
+# Best first, of each row; what is found for the row without a question is not.
+FOUND = ((2, 1, 0), (0, 2, -1), (0, 1, 2))
+
+
+class FixedRetriever:
+  """Finds FOUND."""
+
+  def __init__(self):
+    self.asked = []
+
+  def __call__(self, params, rows, texts, k):
+    self.asked.append((params, texts, k))
+    scores = np.zeros((len(FOUND), k), np.float32)
+    return beams.Beam(np.asarray(FOUND), {'beam_scores': scores})
+
+
+@pytest.fixture(scope='module')
+def data(tmp_path_factory):
+  given = [
+    {'id': f'd{i}', 'title': 'Mill', 'text': text}
+    for i, text in enumerate(TEXTS)
+  ]
+  made = tiny_blocks.make(
+    tmp_path_factory.mktemp('data'),
+    np.random.default_rng(0),
+    given=given,
+    whole_documents=True,
+  )
+  assert made.blocks.num_blocks == len(TEXTS)
+  made.layout = reader_rows.ReaderLayout(
+    row_length=24,
+    question_length=8,
+    max_span_width=3,
+    cls_id=made.tokenizer.cls_id,
+    sep_id=made.tokenizer.sep_id,
+    pad_id=made.tokenizer.pad_id,
+  )
+  made.source = question_rows.QuestionSource(
+    [
+      questions_lib.Question('a', 'in the mill', ('Paris', 'crown 1066')),
+      questions_lib.Question('b', 'the crown', (r'IN 19\d\d',), 'regex'),
+    ],
+    made.tokenizer,
+    made.layout,
+  )
+  made.batch = made.source.rows(np.asarray([0, 1]), 3)
+  return made
+
+
+def _lookup(data, retriever, **settings):
+  return lookup.Lookup(
+    data.layout,
+    data.blocks,
+    retriever,
+    tokenizer=data.tokenizer,
+    **{'retriever_beam': 10, 'reader_beam': 5} | settings,
+  )
+
+
+def _complete(data, **settings):
+  """The completed batch, and what the retriever was asked."""
+  retriever = FixedRetriever()
+  complete = _lookup(data, retriever, **settings)
+  return complete('params', data.batch, data.source), retriever.asked
+
+
+def test_beams_are_no_larger_than_there_are_blocks(data):
+  beams_of = _lookup(data, FixedRetriever())
+  assert (beams_of.retriever_beam, beams_of.reader_beam) == (3, 3)
+  found, asked = _complete(data)
+  assert asked == [('params', ['in the mill', 'the crown', ''], 3)]
+  ids = [[2, 1, 0], [0, 2, -1], [-1, -1, -1]]
+  assert found['beam_ids'].tolist() == ids
+  np.testing.assert_array_equal(found['beam_valid'], np.asarray(ids) >= 0)
+  np.testing.assert_array_equal(found['reader_valid'], found['beam_valid'])
+  assert found['reader_ids'].shape == (3, 3, 24)
+  assert found['reader_correct'].shape == (3, 3, 3, 24)
+  assert {*data.batch} < {*found}
+
+
+@pytest.mark.parametrize('rule', ['substring', 'dpr', 'wordpiece'])
+def test_blocks_with_an_answer_are_marked(data, rule):
+  found, _ = _complete(data, rule=rule)
+  assert found['beam_has_answer'].tolist() == [
+    [True, False, True],  # Paris
+    [False, True, False],  # in 1999
+    [False, False, False],  # there is no question
+  ]
+
+
+def test_gold_spans_are_the_answers(data):
+  found, _ = _complete(data)
+  spans = [
+    (
+      (question, block),
+      found['reader_ids'][question, block, start : start + wider + 1].tolist(),
+    )
+    for question, block, wider, start in zip(
+      *np.nonzero(found['reader_correct']), strict=True
+    )
+  ]
+  paris, year = (
+    data.tokenizer.encode(text).ids.tolist() for text in ('Paris', 'in 1999')
+  )
+  assert len(paris) == 1 and len(year) == 2
+  assert spans == [((0, 0), paris), ((0, 2), paris), ((1, 1), year)]
+
+
+def test_only_what_is_read_has_spans(data):
+  found, _ = _complete(data, reader_beam=1)
+  assert found['reader_ids'].shape == (3, 1, 24)
+  assert found['beam_has_answer'].sum() == 3
+  assert found['reader_correct'].sum((1, 2, 3)).tolist() == [1, 0, 0]
+
+
+def test_without_a_rule_no_block_is_searched(data):
+  found, _ = _complete(data, rule='')
+  whole, _ = _complete(data)
+  assert {*whole} - {*found} == {'beam_has_answer'}
+  for name, array in found.items():
+    np.testing.assert_array_equal(array, whole[name], name)
+
+
+def test_beams_that_do_not_fit_are_refused(data):
+  with pytest.raises(ValueError, match='reader_beam=5 and retriever_beam=4'):
+    _complete(data, retriever_beam=4)

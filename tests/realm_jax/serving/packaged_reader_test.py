@@ -1,0 +1,86 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Rounding to 8 bits, and the files."""
+
+from flax import linen as nn
+import jax
+import numpy as np
+import pytest
+
+from realm_jax.nn import config as config_lib
+from realm_jax.nn import open_qa
+from realm_jax.serving import packaged_reader
+from retrieval.nn import bert
+
+
+@pytest.fixture
+def params():
+  rng = np.random.default_rng(0)
+  values = {
+    'word': {'embedding': rng.normal(size=(7, 5)) * np.arange(7)[:, None]},
+    'dense': {'kernel': rng.normal(size=(4, 2, 3)), 'bias': rng.normal(size=3)},
+  }
+  values['dense']['kernel'][:, 1, 2] = 0
+  return {
+    name: {k: v.astype(np.float32) for k, v in part.items()}
+    for name, part in values.items()
+  }
+
+
+def test_nothing_moves_by_more_than_half_a_level(params):
+  arrays = packaged_reader.quantize(params)
+  assert arrays['word/embedding'].dtype == np.int8
+  # A scale for each token, and for each output of a kernel.
+  assert arrays['word/embedding:scale'].shape == (7, 1)
+  assert arrays['dense/kernel:scale'].shape == (1, 2, 3)
+  found = packaged_reader.dequantize(arrays)
+  np.testing.assert_array_equal(found['dense']['bias'], params['dense']['bias'])
+  for part, name, axis in (('word', 'embedding', 1), ('dense', 'kernel', 0)):
+    value = params[part][name]
+    largest = np.abs(value).max(axis=axis, keepdims=True)
+    error = np.abs(found[part][name] - value)
+    assert (error <= largest / 254 * 1.0001).all()
+    assert error.max() > 0
+  assert not found['word']['embedding'][0].any()
+
+
+def test_files_are_read_as_they_were_written(params, tmp_path):
+  folder = tmp_path / 'new'
+  packaged_reader.save(folder, params, {'tokenizer': 'abc'})
+  found = packaged_reader.load(folder)['reader']
+  wanted = packaged_reader.dequantize(packaged_reader.quantize(params))
+  for part, values in wanted.items():
+    for name, value in values.items():
+      np.testing.assert_array_equal(found[part][name], value)
+  assert packaged_reader.load_config(folder) == {'tokenizer': 'abc'}
+
+
+def test_the_packages_own_reader_fits_its_config():
+  made = packaged_reader.load_config()
+  sizes = {'num_layers', 'num_heads', 'activation', 'layer_norm_eps'}
+  assert made['encoder'].keys() == sizes
+  reader = packaged_reader.load()['reader']
+  encoder = bert.BertConfig(
+    vocab_size=30522, d_model=384, d_ff=1536, max_length=512, **made['encoder']
+  )
+  realm = config_lib.RealmConfig(embedder=encoder, encoder=encoder)
+  config = open_qa.OpenQaConfig(realm=realm, **made['reader'])
+  shapes = jax.eval_shape(
+    lambda: nn.unbox(open_qa.random_params(jax.random.key(0), config))['reader']
+  )
+  assert jax.tree.map(np.shape, reader) == jax.tree.map(
+    lambda x: x.shape, shapes
+  )
+  assert all(np.isfinite(x).all() for x in jax.tree.leaves(reader))
+  files = packaged_reader.FOLDER.iterdir()
+  assert sum(path.stat().st_size for path in files) < 30e6
+
+
+def test_faults_are_named(params, tmp_path):
+  with pytest.raises(FileNotFoundError, match='no packaged reader'):
+    packaged_reader.load(tmp_path)
+  packaged_reader.save(tmp_path, params, {})
+  path = tmp_path / 'reader.safetensors'
+  path.write_bytes(path.read_bytes()[:-9])
+  with pytest.raises(ValueError, match=r'reader\.safetensors: damaged'):
+    packaged_reader.load(tmp_path)

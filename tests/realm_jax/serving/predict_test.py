@@ -1,0 +1,45 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Reading some blocks at a time finds what reading all of them at once finds."""
+
+import functools
+
+import jax
+from jax import numpy as jnp
+import numpy as np
+import pytest
+
+from realm_jax.nn import open_qa
+from realm_jax.objectives import reader_losses
+from realm_jax.serving import predict
+from tests.realm_jax.data import tiny_qa
+
+
+@functools.cache
+def _given():
+  config = tiny_qa.config()
+  params = tiny_qa.params(config)
+  batch = jax.tree.map(jnp.asarray, tiny_qa.batch(b=3, c=6, r=4))
+  return open_qa.OpenQa(config), params, batch
+
+
+@pytest.mark.parametrize('read_at_once', [1, 5, 64])
+def test_equals_the_best_of_all_blocks_together(read_at_once):
+  model, params, batch = _given()
+  scores = tiny_qa.span_scores(model, params, batch)
+  expected = reader_losses.best_spans(scores, 7)
+  found = jax.jit(
+    functools.partial(
+      predict.predict, model, num_answers=7, read_at_once=read_at_once
+    )
+  )(params, batch)
+  np.testing.assert_allclose(found.spans.score, expected.score, atol=1e-5)
+  for name in ('block', 'start', 'width'):
+    np.testing.assert_array_equal(
+      getattr(found.spans, name), getattr(expected, name), name
+    )
+  there = np.asarray(expected.block) >= 0
+  right = np.asarray(batch['reader_correct'])[
+    np.arange(3)[:, None], expected.block, expected.width - 1, expected.start
+  ]
+  np.testing.assert_array_equal(np.asarray(found.correct)[there], right[there])

@@ -1,0 +1,66 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""GGUF files: what was written is read, as far as its bits go."""
+
+import gguf
+import numpy as np
+import pytest
+
+from retrieval.formats import gguf_files
+
+
+@pytest.fixture(scope='module')
+def arrays():
+  rng = np.random.default_rng(0)
+  return {
+    'whole': rng.standard_normal((3, 5)).astype(np.float32),
+    'half': rng.standard_normal((2, 8)).astype(np.float16),
+    'eighth': rng.standard_normal((4, 64)).astype(np.float32),
+    'quarter': rng.standard_normal((4, 64)).astype(np.float32),
+  }
+
+
+@pytest.fixture(scope='module')
+def path(arrays, tmp_path_factory):
+  path = tmp_path_factory.mktemp('gguf') / 'model.gguf'
+  writer = gguf.GGUFWriter(path, 'llama')
+  writer.add_block_count(2)
+  writer.add_token_list(['a', 'ü'])
+  kinds = gguf.GGMLQuantizationType
+  for name, kind in (('eighth', kinds.Q8_0), ('quarter', kinds.Q4_1)):
+    data = gguf.quants.quantize(arrays[name], kind)
+    writer.add_tensor(name, data, raw_dtype=kind)
+  for name in ('whole', 'half'):
+    writer.add_tensor(name, arrays[name])
+  writer.write_header_to_file()
+  writer.write_kv_data_to_file()
+  writer.write_tensors_to_file()
+  writer.close()
+  return path
+
+
+def test_reads_settings_and_tensors(path, arrays):
+  file = gguf_files.GgufFile(path)
+  assert file.settings['general.architecture'] == 'llama'
+  assert file.settings['llama.block_count'] == 2
+  assert file.settings['tokenizer.ggml.tokens'] == ['a', 'ü']
+  assert {*file} == {*arrays} and len(file) == 4
+  for name, bound in (('eighth', 0.02), ('quarter', 0.25)):
+    assert file[name].shape == (4, 64) and file[name].dtype == np.float32
+    off = np.abs(file[name] - arrays[name]).max()
+    assert 0 < off < bound  # half of a step of the widest block, or so
+  for name in ('whole', 'half'):
+    np.testing.assert_array_equal(file[name], arrays[name])
+
+
+def test_what_is_no_file_is_named(path, tmp_path):
+  with pytest.raises(FileNotFoundError):
+    gguf_files.GgufFile(tmp_path / 'none.gguf')
+  other = tmp_path / 'other.gguf'
+  other.write_bytes(b'PK34')
+  with pytest.raises(ValueError, match=r"other.gguf: begins with b'PK34'"):
+    gguf_files.GgufFile(other)
+  for size in (20, 150, path.stat().st_size - 40):
+    other.write_bytes(path.read_bytes()[:size])
+    with pytest.raises(ValueError, match='other.gguf: damaged or cut'):
+      gguf_files.GgufFile(other)

@@ -1,0 +1,59 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Safetensors files, held against the library of that name."""
+
+import ml_dtypes
+import numpy as np
+import pytest
+from safetensors import numpy as safetensors_numpy
+
+from retrieval.formats import safetensors_files
+
+ARRAYS = {
+  'matrix': np.arange(12, dtype=np.float32).reshape(3, 4),
+  'turned': np.arange(6, dtype=np.float64).reshape(2, 3).T,
+  'half': np.arange(4).astype(ml_dtypes.bfloat16),
+  'scalar': np.asarray(7, np.int64),
+  'none': np.zeros((0, 3), np.float32),
+}
+
+
+def _check(found):
+  assert sorted(found) == sorted(ARRAYS)
+  for name, array in ARRAYS.items():
+    assert found[name].dtype == array.dtype
+    np.testing.assert_array_equal(found[name], array)
+
+
+def test_the_library_reads_what_is_written(tmp_path, monkeypatch):
+  monkeypatch.setattr(safetensors_files, '_WRITE_BYTES', 20)
+  safetensors_files.write(tmp_path / 'x', ARRAYS)
+  _check(safetensors_numpy.load_file(tmp_path / 'x'))
+  _check(safetensors_files.read(tmp_path / 'x'))
+  assert [f.name for f in tmp_path.iterdir()] == ['x']
+
+
+def test_what_the_library_writes_is_mapped(tmp_path):
+  whole = {k: np.ascontiguousarray(v) for k, v in ARRAYS.items()}
+  whole['scalar'] = ARRAYS['scalar']
+  safetensors_numpy.save_file(whole, tmp_path / 'x')
+  found = safetensors_files.read(tmp_path / 'x')
+  _check(found)
+  assert isinstance(found['matrix'].base, np.memmap)
+
+
+def test_damaged_files_are_refused(tmp_path):
+  file = tmp_path / 'x'
+  safetensors_files.write(file, ARRAYS)
+  whole = file.read_bytes()
+  file.write_bytes(whole[:-1])
+  with pytest.raises(ValueError, match='damaged'):
+    safetensors_files.read(file)
+  file.write_bytes(whole[:5])
+  with pytest.raises(ValueError, match='cut'):
+    safetensors_files.read(file)
+  file.write_bytes(b'\xff' * 40)
+  with pytest.raises(ValueError, match='no safetensors file'):
+    safetensors_files.read(file)
+  with pytest.raises(ValueError, match='bad: complex64'):
+    safetensors_files.write(file, {'bad': np.zeros(2, np.complex64)})

@@ -1,0 +1,140 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Tensor bundles that TensorFlow wrote (tests/data/make_tf_bundles.py)."""
+
+import pathlib
+import shutil
+
+import numpy as np
+import pytest
+
+from retrieval.formats import sstable
+from retrieval.formats import tensor_bundle
+
+BUNDLES = pathlib.Path(__file__).parents[2] / 'data' / 'realm' / 'bundles'
+NAMES = {
+  'bert/variables/variables': 44,
+  'embedder/variables/variables': 48,
+  'embedder/encoded/encoded.ckpt': 1,
+  'orqa/model.ckpt-20': 103,
+}
+
+
+@pytest.mark.parametrize('name', NAMES)
+def test_values_are_those_that_tensorflow_wrote(name):
+  bundle = tensor_bundle.Bundle(BUNDLES / name)
+  assert len(bundle.entries) == NAMES[name]
+  prefix, checked = name.replace('/', '.') + ':', 0
+  with np.load(BUNDLES / 'values.npz') as values:
+    for key in values:
+      if key.startswith(prefix):
+        variable = key.removeprefix(prefix).replace('|', '/')
+        found = bundle.tensor(variable)
+        assert found.dtype == values[key].dtype
+        np.testing.assert_array_equal(found, values[key])
+        assert isinstance(found, np.memmap) or isinstance(found.base, np.memmap)
+        checked += 1
+  assert checked
+
+
+def test_the_index_may_be_named_with_its_suffix():
+  prefix = BUNDLES / 'orqa/model.ckpt-20'
+  assert tensor_bundle.exists(prefix)
+  assert not tensor_bundle.exists(BUNDLES / 'orqa')
+  bundle = tensor_bundle.Bundle(f'{prefix}.index')
+  assert int(bundle.tensor('global_step')) == 20
+
+
+def _copy(tmp_path, name='embedder/encoded/encoded.ckpt'):
+  folder = (BUNDLES / name).parent
+  shutil.copytree(folder, tmp_path / 'copy')
+  return tmp_path / 'copy' / pathlib.Path(name).name
+
+
+def _flip(file, at):
+  data = bytearray(file.read_bytes())
+  data[at] ^= 1
+  file.write_bytes(bytes(data))
+
+
+def test_damaged_values_are_named(tmp_path):
+  prefix = _copy(tmp_path)
+  _flip(prefix.with_name(f'{prefix.name}.data-00000-of-00001'), 9)
+  bundle = tensor_bundle.Bundle(prefix)
+  with pytest.raises(ValueError, match='variable block_emb: checksum'):
+    bundle.tensor('block_emb')
+  assert bundle.tensor('block_emb', verify=False).shape == (5, 4)
+
+
+# Of the messages in tensor_bundle.proto, fields that replace earlier ones.
+@pytest.mark.parametrize(
+  ('added', 'message'),
+  [
+    (b'\x3a\0', r'block_emb is stored in parts \(a partitioned'),  # slices
+    (b'\x28\x4c', r'block_emb: 76 bytes for float32 \[5, 4\]'),  # size
+    (b'\x08\x02', r'block_emb: 80 bytes for float64 \[5, 4\]'),  # dtype
+    (b'\x08\x07', 'block_emb is of TensorFlow type 7; expected numb'),
+  ],
+)
+def test_entries_of_another_form_are_refused(monkeypatch, added, message):
+  prefix = BUNDLES / 'embedder/encoded/encoded.ckpt'
+  rows = dict(sstable.read(f'{prefix}.index'))
+  rows[b'block_emb'] = bytes(rows[b'block_emb']) + added
+  monkeypatch.setattr(sstable, 'read', lambda _: rows.items())
+  bundle = tensor_bundle.Bundle(prefix)
+  for verify in (True, False):
+    with pytest.raises(ValueError, match=message):
+      bundle.tensor('block_emb', verify=verify)
+
+
+def test_big_endian_bundles_are_refused(monkeypatch):
+  prefix = BUNDLES / 'embedder/encoded/encoded.ckpt'
+  rows = dict(sstable.read(f'{prefix}.index'))
+  monkeypatch.setattr(sstable, 'read', lambda _: rows.items())
+  for endianness, is_big in ((b'\0', False), (b'\1', True)):
+    rows[b''] = b'\x08\x01\x10' + endianness  # num_shards, endianness
+    if is_big:
+      with pytest.raises(ValueError, match='ckpt.index: .* are big-endian'):
+        tensor_bundle.Bundle(prefix)
+    else:
+      assert [*tensor_bundle.Bundle(prefix).entries] == ['block_emb']
+
+
+def test_a_damaged_index_is_named(tmp_path):
+  prefix = _copy(tmp_path)
+  index = prefix.with_name(f'{prefix.name}.index')
+  _flip(index, 3)
+  with pytest.raises(
+    ValueError, match=r'encoded.ckpt.index: checksum of the b'
+  ):
+    tensor_bundle.Bundle(prefix)
+  index.write_bytes(b'x' * 60)
+  with pytest.raises(ValueError, match='no table magic'):
+    list(sstable.read(index))
+
+
+def test_cut_and_missing_files_are_named(tmp_path):
+  prefix = _copy(tmp_path)
+  data = prefix.with_name(f'{prefix.name}.data-00000-of-00001')
+  data.write_bytes(data.read_bytes()[:-1])
+  bundle = tensor_bundle.Bundle(prefix)
+  with pytest.raises(ValueError, match='end at byte 80 of .*, which has 79'):
+    bundle.tensor('block_emb')
+  data.unlink()
+  with pytest.raises(FileNotFoundError, match='data-00000-of-00001'):
+    bundle.tensor('block_emb')
+  with pytest.raises(FileNotFoundError, match='prefix of a TensorFlow'):
+    tensor_bundle.Bundle(tmp_path / 'nothing')
+
+
+def test_compressed_blocks_are_refused(tmp_path):
+  file = tmp_path / 'x.index'
+  block = b'\0\0\0\0\1\0\0\0'[:8]
+  from_zero = bytes([0, 0, 0, len(block)])  # no meta block, index at 0
+  trailer = b'\1' + sstable.tfrecord.masked_crc32c(block + b'\1').to_bytes(
+    4, 'little'
+  )
+  magic = (0xDB4775248B80FB57).to_bytes(8, 'little')
+  file.write_bytes(block + trailer + from_zero.ljust(40, b'\0') + magic)
+  with pytest.raises(ValueError, match='compressed'):
+    list(sstable.read(file))

@@ -1,0 +1,205 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""TFRecord: others' files are read, ours are theirs, no damage passes."""
+
+import gzip
+import struct
+
+import hypothesis
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+from tensorboardX import record_writer
+
+from retrieval.formats import tfrecord
+
+RECORDS = [b'first', b'', bytes(range(256)) * 20, 'Ünder'.encode(), b'\0']
+
+
+def _records(path):
+  return list(tfrecord.read(path))
+
+
+@pytest.mark.parametrize(
+  ('data', 'crc'),
+  [
+    # RFC 3720, appendix B.4.
+    (bytes(32), 0x8A9136AA),
+    (b'\xff' * 32, 0x62A8AB43),
+    (bytes(range(32)), 0x46DD794E),
+    (bytes(range(31, -1, -1)), 0x113FDB5C),
+    (
+      bytes.fromhex(
+        '01c00000000000000000000000000000140000000000040000000014000000182800'
+        '0000000000000200000000000000'
+      ),
+      0xD9963A56,
+    ),
+    (b'123456789', 0xE3069283),
+    (b'', 0),
+  ],
+)
+def test_known_checksums(data, crc):
+  assert tfrecord.crc32c(data) == crc
+
+
+def _slow_crc32c(data):
+  state = 0xFFFFFFFF
+  for byte in data:
+    state ^= byte
+    for _ in range(8):
+      state = state >> 1 ^ (0x82F63B78 if state & 1 else 0)
+  return state ^ 0xFFFFFFFF
+
+
+@pytest.mark.parametrize('length', [*range(9), 4095, 4096, 4097, 4099, 8195])
+def test_checksum_is_that_of_a_bitwise_one(length):
+  data = np.random.default_rng(length).bytes(length)
+  assert tfrecord.crc32c(data) == _slow_crc32c(data)
+
+
+def test_same_bytes_as_another_writer(tmp_path):
+  other = record_writer.RecordWriter(str(tmp_path / 'other'))
+  for record in RECORDS:
+    other.write(record)
+  other.close()
+  assert _records(tmp_path / 'other') == RECORDS
+  assert tfrecord.write(tmp_path / 'ours', RECORDS) == len(RECORDS)
+  other_bytes = (tmp_path / 'other').read_bytes()
+  assert (tmp_path / 'ours').read_bytes() == other_bytes
+
+
+@hypothesis.settings(max_examples=30, deadline=None)
+@hypothesis.given(records=st.lists(st.binary(max_size=300)))
+def test_round_trip(tmp_path_factory, records):
+  path = tmp_path_factory.getbasetemp() / 'round_trip'
+  for packed in (False, True):
+    tfrecord.write(path, records, packed=packed)
+    assert _records(path) == records
+
+
+def test_gzip_by_suffix_or_by_first_bytes(tmp_path):
+  tfrecord.write(tmp_path / 'plain', RECORDS)
+  plain = (tmp_path / 'plain').read_bytes()
+  for name, packed in (('a.gz', None), ('shard-00000-of-00001', True)):
+    tfrecord.write(tmp_path / name, RECORDS, packed=packed)
+    assert gzip.decompress((tmp_path / name).read_bytes()) == plain
+    assert _records(tmp_path / name) == RECORDS
+  (tmp_path / 'unpacked.gz').write_bytes(plain)
+  assert _records(tmp_path / 'unpacked.gz') == RECORDS
+  members = gzip.compress(plain) + gzip.compress(plain)
+  (tmp_path / 'two').write_bytes(members)
+  assert _records(tmp_path / 'two') == RECORDS * 2
+
+
+def test_a_length_that_looks_like_gzip(tmp_path):
+  record = bytes(0x8B1F)
+  tfrecord.write(tmp_path / 'a', [record])
+  assert (tmp_path / 'a').read_bytes()[:2] == b'\x1f\x8b'
+  assert _records(tmp_path / 'a') == [record]
+
+
+def test_packed_files_do_not_depend_on_name_and_time(tmp_path, monkeypatch):
+  tfrecord.write(tmp_path / 'a.gz', RECORDS)
+  monkeypatch.setattr('time.time', lambda: 1e9)
+  tfrecord.write(tmp_path / 'b.gz', RECORDS)
+  assert (tmp_path / 'a.gz').read_bytes() == (tmp_path / 'b.gz').read_bytes()
+
+
+SMALL = [b'ab', b'', b'xyz']
+STARTS = [0, 18, 34]  # 16 bytes of frame each
+
+
+def _small(tmp_path, packed=False):
+  tfrecord.write(tmp_path / 'small', SMALL, packed=packed)
+  return (tmp_path / 'small').read_bytes()
+
+
+def test_every_damaged_byte_is_found(tmp_path):
+  data = _small(tmp_path)
+  path = tmp_path / 'damaged'
+  for i in range(len(data)):
+    path.write_bytes(data[:i] + bytes([data[i] ^ 16]) + data[i + 1 :])
+    number = sum(i >= start for start in STARTS) - 1
+    with pytest.raises(ValueError) as error:
+      _records(path)
+    message = f'{path}: record {number} at byte {STARTS[number]}: checksum of '
+    assert str(error.value).startswith(message)
+
+
+def test_every_cut_is_found_but_between_records(tmp_path):
+  data = _small(tmp_path)
+  path = tmp_path / 'cut'
+  for i in range(len(data)):
+    path.write_bytes(data[:i])
+    if i in STARTS:
+      assert _records(path) == SMALL[: STARTS.index(i)]
+      continue
+    number = sum(i >= start for start in STARTS) - 1
+    with pytest.raises(ValueError) as error:
+      _records(path)
+    message = f'{path}: record {number} at byte {STARTS[number]}: expected '
+    assert str(error.value).startswith(message)
+    assert 'the file ends after' in str(error.value)
+
+
+def test_damaged_and_cut_gzip(tmp_path):
+  data = _small(tmp_path, packed=True)
+  path = tmp_path / 'damaged.gz'
+  # Time, level and system; the bits that fill up the last byte of the data.
+  unused = {*range(4, 10), len(data) - 9}
+  for i in range(len(data)):
+    path.write_bytes(data[:i])
+    with pytest.raises(ValueError, match=f'{path}: record '):
+      _records(path)
+    path.write_bytes(data[:i] + bytes([data[i] ^ 16]) + data[i + 1 :])
+    if i in unused:
+      assert _records(path) == SMALL
+    else:
+      with pytest.raises(ValueError, match=f'{path}: record '):
+        _records(path)
+
+
+def test_records_before_the_damage_are_read(tmp_path):
+  path = tmp_path / 'a'
+  path.write_bytes(_small(tmp_path)[:-1])
+  records = tfrecord.read(path)
+  assert [next(records), next(records)] == SMALL[:2]
+  with pytest.raises(ValueError, match='record 2 at byte 34: expected 3 bytes'):
+    next(records)
+
+
+def test_a_length_that_is_none(tmp_path):
+  length = struct.pack('<Q', 1 << 62)
+  checksum = struct.pack('<I', tfrecord.masked_crc32c(length))
+  (tmp_path / 'a').write_bytes(length + checksum)
+  with pytest.raises(ValueError, match=f'length {1 << 62}: expected at most'):
+    _records(tmp_path / 'a')
+
+
+def test_other_files(tmp_path):
+  with pytest.raises(FileNotFoundError):
+    _records(tmp_path / 'none')
+  (tmp_path / 'empty').write_bytes(b'')
+  assert _records(tmp_path / 'empty') == []
+  (tmp_path / 'text').write_text('{"id": "1"}\n{"id": "2"}\n')
+  with pytest.raises(ValueError, match='or no TFRecord file'):
+    _records(tmp_path / 'text')
+
+
+def test_a_writer_that_fails_leaves_what_stood_there(tmp_path):
+  path = tmp_path / 'a'
+  tfrecord.write(path, SMALL)
+
+  def records():
+    yield b'new'
+    raise RuntimeError('no more')
+
+  with pytest.raises(RuntimeError, match='no more'):
+    tfrecord.write(path, records())
+  assert _records(path) == SMALL
+  assert [p.name for p in tmp_path.iterdir()] == ['a']
+  with tfrecord.open_writer(path) as append:
+    append(b'new')
+    assert _records(path) == SMALL  # not yet
+  assert _records(path) == [b'new']

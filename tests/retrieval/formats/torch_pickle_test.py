@@ -1,0 +1,212 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Weights that PyTorch wrote, and pickles that want something executed."""
+
+import io
+import os
+import pathlib
+import pickle
+import zipfile
+
+import numpy as np
+import pytest
+
+from retrieval.formats import block_records
+from retrieval.formats import torch_pickle
+
+DATA = pathlib.Path(__file__).parents[2] / 'data' / 'realm'
+WEIGHTS = DATA / 'hf_openqa' / 'pytorch_model.bin'
+RECORDS = DATA / 'hf_openqa' / 'block_records.npy'
+
+
+class Bomb:
+  """Its unpickling runs a command."""
+
+  def __init__(self, file):
+    self.file = file
+
+  def __reduce__(self):
+    return os.system, (f'touch {self.file}',)
+
+
+def test_tensors_are_those_of_the_oracle():
+  found = torch_pickle.read(WEIGHTS)
+  with np.load(DATA / 'openqa.npz') as values:
+    names = [n for n in values if n.startswith('w/')]
+    assert sorted(found) == sorted(n.removeprefix('w/') for n in names)
+    for name in names:
+      np.testing.assert_array_equal(
+        found[name.removeprefix('w/')], values[name]
+      )
+  assert not found['block_emb'].flags.writeable
+
+
+def _archive(path, data, **members):
+  with zipfile.ZipFile(path, 'w') as archive:
+    archive.writestr('a/data.pkl', data)
+    for name, member in members.items():
+      archive.writestr(f'a/data/{name}', member)
+  return path
+
+
+def _rewrite(tmp_path, old, new):
+  """The oracle's file with its pickle changed."""
+  path = tmp_path / 'changed.bin'
+  with zipfile.ZipFile(WEIGHTS) as source:
+    with zipfile.ZipFile(path, 'w') as archive:
+      for name in source.namelist():
+        data = source.read(name)
+        if name.endswith('data.pkl'):
+          assert old in data
+          data = data.replace(old, new, 1)
+        archive.writestr(name, data)
+  return path
+
+
+def test_nothing_is_executed(tmp_path):
+  target = tmp_path / 'executed'
+  for protocol in (0, 2, 4):
+    data = pickle.dumps({'w': Bomb(target)}, protocol)
+    path = _archive(tmp_path / f'{protocol}.bin', data)
+    with pytest.raises(ValueError, match="call '(posix|nt) system'.*refused"):
+      torch_pickle.read(path)
+    assert not target.exists()
+    pickle.loads(data)  # it would have been
+    assert target.exists()
+    target.unlink()
+
+
+@pytest.mark.parametrize(
+  ('old', 'new', 'message'),
+  [
+    (b'torch\nFloatStorage', b'torch\nQuintStorage', 'torch QuintStorage'),
+    (b'ctorch._utils\n_rebuild_tensor_v2', b'cos\nsystem', "call 'os system'"),
+    (b'K\x08K\x10\x86', b'K\x09K\x10\x86', 'exceeds its storage of 128'),
+    (b'}q\x00(', b']q\x00(', 'items for a list'),
+  ],
+)
+def test_what_is_no_tensor_is_refused(tmp_path, old, new, message):
+  with pytest.raises(ValueError, match=message):
+    torch_pickle.read(_rewrite(tmp_path, old, new))
+
+
+def test_big_endian_values_are_refused(tmp_path):
+  path = tmp_path / 'big.bin'
+  with zipfile.ZipFile(WEIGHTS) as source:
+    with zipfile.ZipFile(path, 'w') as archive:
+      for name in source.namelist():
+        order = name.endswith('/byteorder')
+        archive.writestr(name, b'big' if order else source.read(name))
+  with pytest.raises(ValueError, match="big.bin: byte order 'big'; expected l"):
+    torch_pickle.read(path)
+
+
+def test_damaged_values_are_named(tmp_path):
+  path = tmp_path / 'damaged.bin'
+  with zipfile.ZipFile(WEIGHTS) as archive:
+    [name] = [x for x in archive.namelist() if x.endswith('/data/7')]
+    data = archive.read(name)
+  whole = WEIGHTS.read_bytes()
+  at = whole.index(data) + len(data) // 2
+  path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+  with pytest.raises(ValueError, match=f'damaged.bin: {name}: checksum expec'):
+    torch_pickle.read(path)
+
+
+# Of an entry in the archive's list: where the field lies, and its new value.
+@pytest.mark.parametrize(
+  ('member', 'field', 'value'),
+  [
+    pytest.param('data.pkl', 0, b'XXXX', id='signature'),
+    pytest.param('data.pkl', 6, b'\xff\0', id='version'),
+    pytest.param('data.pkl', 8, b'\1', id='encrypted'),
+    pytest.param('data.pkl', 16, b'\0\0\0\0', id='checksum'),
+    pytest.param('data/0', 10, b'\x63\0', id='method'),
+    pytest.param('data/0', 10, b'\x08\0', id='packed'),
+    pytest.param('data/0', 24, b'\xff\xff\xff', id='size'),
+    pytest.param('data/0', 42, b'\xff\xff\xff', id='offset'),
+  ],
+)
+def test_a_damaged_archive_is_named(tmp_path, member, field, value):
+  path = tmp_path / 'damaged.bin'
+  data = bytearray(WEIGHTS.read_bytes())
+  name = f'pytorch_model/{member}'.encode()
+  at = data.rindex(name) - 46 + field
+  data[at : at + len(value)] = value
+  path.write_bytes(bytes(data))
+  with pytest.raises(ValueError, match='damaged.bin: ') as error:
+    torch_pickle.read(path)
+  assert '\n' not in str(error.value)
+
+
+def test_an_archive_without_its_beginning_is_named(tmp_path):
+  path = tmp_path / 'damaged.bin'
+  data = WEIGHTS.read_bytes()
+  for cut in (10, 1000, len(data) // 2):
+    path.write_bytes(data[cut:])
+    with pytest.raises(ValueError, match='damaged.bin: '):
+      torch_pickle.read(path)
+
+
+def test_other_files_are_refused(tmp_path):
+  path = tmp_path / 'old.bin'
+  path.write_bytes(pickle.dumps({'w': 1}, 2))
+  with pytest.raises(ValueError, match='not a zip archive'):
+    torch_pickle.read(path)
+  with pytest.raises(ValueError, match="'w'.* are no tensors"):
+    torch_pickle.read(_archive(path, pickle.dumps({'w': 1}, 2)))
+  with pytest.raises(ValueError, match='not a'):
+    torch_pickle.read(_archive(path, b'\x80\x02nonsense'))
+  with pytest.raises(FileNotFoundError):
+    torch_pickle.read(tmp_path / 'none.bin')
+
+
+def test_block_records_are_read():
+  expected = np.load(RECORDS, allow_pickle=True)
+  assert list(block_records.read(RECORDS)) == list(expected)
+  assert block_records.count(RECORDS) == len(expected) == 8
+
+
+def _texts():
+  rng = np.random.default_rng(0)
+  texts = [rng.bytes(n) for n in (0, 1, 255, 256, 70_000, *range(2000))]
+  texts[1700] = texts[900]  # one object twice
+  return texts
+
+
+def test_long_and_repeated_records(tmp_path):
+  texts = _texts()
+  file = tmp_path / 'records.npy'
+  np.save(file, np.array(texts, object), allow_pickle=True)
+  assert list(block_records.read(file)) == texts
+  block_records.write(file, len(texts), texts)
+  assert list(np.load(file, allow_pickle=True)) == texts
+  assert list(block_records.read(file)) == texts
+  with pytest.raises(ValueError, match=f'{len(texts)} texts, expected 3'):
+    block_records.write(file, 3, texts)
+
+
+@pytest.mark.parametrize('place', [0, 1])
+def test_nothing_in_records_is_executed(tmp_path, place):
+  target, file = tmp_path / 'executed', tmp_path / 'records.npy'
+  texts = [b'one', b'two']
+  texts[place] = Bomb(target)
+  np.save(file, np.array(texts, object), allow_pickle=True)
+  with pytest.raises(ValueError, match='nothing of it was executed'):
+    list(block_records.read(file))
+  assert not target.exists()
+
+
+def test_records_of_another_kind_are_refused(tmp_path):
+  file = tmp_path / 'records.npy'
+  np.save(file, np.zeros(3))
+  with pytest.raises(ValueError, match=r'float64 \[3\]; expected \[n\] of byt'):
+    list(block_records.read(file))
+  np.save(file, np.array(['text', b'bytes'], object), allow_pickle=True)
+  with pytest.raises(ValueError, match='expected bytes'):
+    list(block_records.read(file))
+  cut = io.BytesIO()
+  np.save(cut, np.array([b'a', b'b'], object), allow_pickle=True)
+  file.write_bytes(cut.getvalue().replace(b'(2,)', b'(3,)'))
+  with pytest.raises(ValueError, match='2 texts; its header says 3'):
+    list(block_records.read(file))

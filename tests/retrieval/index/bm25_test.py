@@ -1,0 +1,188 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""BM25 against its formula and against bm25s, and what it does at the edges."""
+
+import collections
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from retrieval.index import bm25
+
+WORDS = (
+  'river',
+  'queen',
+  'the',
+  'apple',
+  '\u00dcnder',
+  '\u65e5\u672c',
+  'x',
+  '7',
+)
+
+
+def random_texts(count, seed=0):
+  """Texts of few words, so that many score alike; some have no word at all."""
+  rng = np.random.default_rng(seed)
+  lengths = rng.integers(0, 9, count)
+  return [' '.join(rng.choice(WORDS, n)) for n in lengths]
+
+
+def formula(texts, query, config):
+  """[N] float64 scores, word by word."""
+  split = [
+    [w for w in text.lower().split() if w not in config.stop_words]
+    for text in texts
+  ]
+  mean = sum(map(len, split)) / len(split)
+  scores = []
+  for block in split:
+    score, counts = 0.0, collections.Counter(block)
+    for word in query.lower().split():
+      n = sum(word in other for other in split)
+      idf = math.log(1 + (len(split) - n + 0.5) / (n + 0.5))
+      length = 1 - config.b + config.b * len(block) / mean
+      tf = counts[word]
+      score += idf * tf / (tf + config.k1 * length) if tf else 0.0
+    scores.append(score)
+  return np.array(scores)
+
+
+@pytest.mark.parametrize(
+  'config',
+  [bm25.Bm25Config(), bm25.Bm25Config(k1=1.5, b=0.9, stop_words=('queen',))],
+)
+def test_equals_the_formula_with_ties_by_lower_id(config):
+  texts = random_texts(150)
+  index = bm25.Bm25.build(texts, config=config)
+  queries = ['river river apple', 'the x', '\u00fcnder 7 queen', '\u65e5\u672c']
+  for k in (1, 7, 200):
+    ids, scores = index.search(queries, k)
+    assert ids.shape == scores.shape == (4, k)
+    assert ids.dtype == np.int64 and scores.dtype == np.float32
+    for row, query in enumerate(queries):
+      exact = formula(texts, query, config)
+      # Rounded, so that float64 tells no blocks apart that float32 cannot.
+      order = np.lexsort((np.arange(150), -np.round(exact, 5)))
+      order = order[exact[order] > 0][:k]
+      np.testing.assert_array_equal(ids[row, : len(order)], order)
+      found = scores[row, : len(order)]
+      np.testing.assert_allclose(found, exact[order], rtol=1e-5)
+      assert (ids[row, len(order) :] == -1).all()
+      assert np.isneginf(scores[row, len(order) :]).all()
+
+
+def test_scores_equal_those_of_bm25s():
+  import bm25s
+
+  texts = random_texts(60)
+  model = bm25s.BM25(k1=0.9, b=0.4, method='lucene')
+  model.index([bm25._split(text) for text in texts], show_progress=False)
+  index = bm25.Bm25.build(texts, config=bm25.Bm25Config(stop_words=()))
+  query = 'the river queen apple apple'
+  scores = model.get_scores(query.split())
+  np.testing.assert_array_equal(index._score(query), scores)
+
+
+def test_ties_beyond_k_go_to_the_lower_ids():
+  texts = ['a cat'] * 50 + ['cat cat'] + ['a cat'] * 50
+  ids, scores = bm25.Bm25.build(texts).search(['cat'], 4)
+  np.testing.assert_array_equal(ids, [[50, 0, 1, 2]])
+  assert scores[0, 1] == scores[0, 3]
+
+
+def test_titles_are_searched_too():
+  texts, titles = ['it is wet', 'it is high'], ['River', 'Hill']
+  without = bm25.Bm25.build(texts)
+  assert (without.search(['river'], 1)[0] == -1).all()
+  index = bm25.Bm25.build(iter(texts), iter(titles))
+  np.testing.assert_array_equal(index.search(['river'], 1)[0], [[0]])
+  assert index.fingerprint != without.fingerprint
+  for bad in (titles[:1], [*titles, 'x']):
+    with pytest.raises(ValueError, match='a title or a text, not both'):
+      bm25.Bm25.build(texts, bad)
+
+
+def test_words():
+  texts = ['Caf\u00e9 No. 5', 'cafe\u0301', 'cafe', 'caf\u00e9s']
+  index = bm25.Bm25.build(texts)
+  ids, _ = index.search(['CAFE\u0301', 'the no', '5!'], 3)
+  assert [set(row) - {-1} for row in ids.tolist()] == [{0, 1}, set(), {0}]
+
+
+@pytest.mark.parametrize('texts', [[], ['', 'the', '...']])
+def test_nothing_to_find(texts, tmp_path):
+  index = bm25.Bm25.build(texts)
+  index.save(tmp_path / 'bm25')
+  for found in (index, bm25.Bm25.load(tmp_path / 'bm25')):
+    assert found.num_blocks == len(texts)
+    ids, scores = found.search(['the river', ''], 3)
+    assert (ids == -1).all() and np.isneginf(scores).all()
+    assert ids.shape == scores.shape == (2, 3)
+
+
+def test_no_queries_and_bad_settings():
+  index = bm25.Bm25.build(['river'])
+  assert index.search([], 2)[0].shape == (0, 2)
+  with pytest.raises(ValueError, match='k=0: expected at least 1'):
+    index.search(['river'], 0)
+  for bad in ({'k1': -1.0}, {'b': 1.5}, {'k1': math.nan}):
+    with pytest.raises(ValueError, match='expected k1 >= 0 and 0 <= b <= 1'):
+      bm25.Bm25Config(**bad)
+
+
+def test_saves_and_loads(tmp_path):
+  path = tmp_path / 'bm25'
+  texts = random_texts(50)
+  config = bm25.Bm25Config(b=0.5, stop_words=('queen',))
+  index = bm25.Bm25.build(texts, config=config)
+  index.save(path)
+  index.save(path)
+  loaded = bm25.Bm25.load(path)
+  assert loaded.config == config and loaded.fingerprint == index.fingerprint
+  queries = ['river apple x', '\u65e5\u672c']
+  for have, want in zip(
+    loaded.search(queries, 9), index.search(queries, 9), strict=True
+  ):
+    np.testing.assert_array_equal(have, want)
+  again = bm25.Bm25.build(texts, config=config)
+  again.save(tmp_path / 'again')
+  manifests = [
+    (tmp_path / name / 'manifest.json').read_text()
+    for name in ('bm25', 'again')
+  ]
+  assert manifests[0] == manifests[1]
+  other = bm25.Bm25.build(texts[1:], config=config)
+  with pytest.raises(ValueError, match='made from something else'):
+    other.save(path)
+  with pytest.raises(FileNotFoundError, match='no bm25 store'):
+    bm25.Bm25.load(tmp_path / 'nowhere')
+
+
+def test_refuses_another_version(tmp_path, monkeypatch):
+  with monkeypatch.context() as context:
+    context.setattr(bm25, '_SCHEMA', 0)
+    bm25.Bm25.build(['river']).save(tmp_path / 'bm25')
+  with pytest.raises(ValueError, match='made by another version'):
+    bm25.Bm25.load(tmp_path / 'bm25')
+
+
+def test_searching_a_saved_index_starts_no_backend(tmp_path):
+  bm25.Bm25.build(['river', 'queen']).save(tmp_path / 'bm25')
+  code = (
+    'import sys; from retrieval import bm25; '
+    'print(bm25.Bm25.load(sys.argv[1]).search(["queen"], 1)[0]); '
+    'print("bm25s" in sys.modules, "jax._src.xla_bridge" in sys.modules and '
+    'bool(sys.modules["jax._src.xla_bridge"]._backends))'
+  )
+  result = subprocess.run(
+    [sys.executable, '-c', code, str(tmp_path / 'bm25')],
+    capture_output=True,
+    text=True,
+    timeout=100,
+    check=True,
+  )
+  assert result.stdout.split('\n')[:2] == ['[[1]]', 'False False']

@@ -1,0 +1,119 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Parts of a datastore: nested, whole documents, searched exactly."""
+
+import types
+
+import numpy as np
+import pytest
+
+from retrieval.index import datastore_subsets
+from retrieval.index import neighbors as neighbors_lib
+from retrieval.store import store
+from tests.retrieval.store import tiny_stores
+
+D, K = 6, 5
+
+
+@pytest.fixture(scope='module')
+def data(tmp_path_factory):
+  root, rng = tmp_path_factory.mktemp('data'), np.random.default_rng(0)
+  chunks = tiny_stores.make(root, rng).chunks
+  vectors = {}
+  for split in ('train', 'valid', 'all'):
+    rows = chunks[split].store.rows('document')
+    fields = {'chunks': chunks[split].fingerprint}
+    writer = store.StoreWriter(root / f'vectors-{split}', 'vectors', fields)
+    for i, n in enumerate(rows):
+      block = rng.integers(-3, 4, (n, D)).astype(np.float32)
+      writer.write(i, {'vectors': block})
+    vectors[split] = writer.publish(len(rows))
+  return types.SimpleNamespace(root=root, chunks=chunks, vectors=vectors)
+
+
+def test_parts_are_nested_and_of_whole_documents(data):
+  datastore = data.chunks['train']
+  documents = datastore.documents(np.arange(datastore.num_chunks))
+  before: set[int] = set()
+  for share in (0.1, 0.4, 0.7, 1.0):
+    ids = datastore_subsets.chunks_of_part(datastore, share)
+    chosen = set(documents[ids].tolist())
+    assert len(ids) == np.isin(documents, list(chosen)).sum()
+    assert before < chosen and (np.diff(ids) > 0).all()
+    before = chosen
+  assert len(ids) == datastore.num_chunks
+  other = datastore_subsets.chunks_of_part(datastore, 0.4, seed=1)
+  assert not np.array_equal(
+    other, datastore_subsets.chunks_of_part(datastore, 0.4)
+  )
+
+
+def test_ranks_are_uniform():
+  hashes = np.random.default_rng(0).integers(0, 2**63, 20_000, np.uint64) * 2
+  ranks = datastore_subsets.document_ranks(hashes)
+  np.testing.assert_allclose(
+    np.histogram(ranks, 10, (0, 1))[0] / 2000, 1, atol=0.12
+  )
+  # Also of the documents that one split's hashes chose.
+  low = ranks[hashes < np.uint64(2**60)]
+  assert 0.45 < low.mean() < 0.55
+
+
+@pytest.mark.parametrize('queries', ['valid', 'all'])
+@pytest.mark.parametrize('share', [0.15, 1.0])
+def test_neighbors_are_the_nearest_of_the_part(data, tmp_path, share, queries):
+  """'all' asks for its own documents, too, which are then left out."""
+  asking, datastore = data.chunks[queries], data.chunks['train']
+  found = datastore_subsets.build_part_neighbors(
+    tmp_path / 'neighbors',
+    asking,
+    data.vectors[queries],
+    datastore,
+    data.vectors['train'],
+    metric='squared_l2',
+    share=share,
+    k=K,
+  )
+  part = datastore_subsets.chunks_of_part(datastore, share)
+  keys = data.vectors['train'].array('vectors')[:][part]
+  hashes = datastore.document_hashes(part)
+  for i in range(asking.num_chunks):
+    query = data.vectors[queries].array('vectors')[np.array([i])][0]
+    distances = ((keys - query) ** 2).sum(1)
+    mine = hashes == asking.document_hashes(np.array([i]))[0]
+    order = [j for j in np.argsort(distances, kind='stable') if not mine[j]]
+    want = [*part[order[:K]], *[-1] * K][:K]
+    assert found.ids(np.array([i]))[0].tolist() == want
+  assert found.store.fields['datastore'] == datastore.fingerprint
+
+
+def test_a_killed_search_goes_on(data, tmp_path, monkeypatch):
+  arguments = (
+    *(data.chunks['valid'], data.vectors['valid']),
+    *(data.chunks['train'], data.vectors['train']),
+  )
+  build = datastore_subsets.build_part_neighbors
+  settings = {'metric': 'dot_product', 'share': 0.5, 'k': 2}
+  build(tmp_path / 'whole', *arguments, **settings)
+  write, written = store.StoreWriter.write, []
+
+  def once(self, index, arrays):
+    if len(written) == 2:
+      raise KeyboardInterrupt
+    written.append(index)
+    write(self, index, arrays)
+
+  monkeypatch.setattr(store.StoreWriter, 'write', once)
+  with pytest.raises(KeyboardInterrupt):
+    build(tmp_path / 'killed', *arguments, **settings)
+  monkeypatch.setattr(store.StoreWriter, 'write', write)
+  build(tmp_path / 'killed', *arguments, **settings)
+  hashes = tiny_stores.file_hashes
+  assert hashes(tmp_path / 'killed') == hashes(tmp_path / 'whole')
+  assert len(neighbors_lib.NeighborStore(tmp_path / 'whole')) > 2
+
+
+def test_a_share_out_of_range_is_refused(data):
+  for share in (0.0, 1.5, 1e-9):
+    with pytest.raises(ValueError, match='share'):
+      datastore_subsets.chunks_of_part(data.chunks['train'], share)

@@ -1,0 +1,323 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+import dataclasses
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from retrieval import searchers
+from retrieval.index import index as index_lib
+from retrieval.searchers import scann
+from retrieval.store import store
+
+NEEDS_SCANN = pytest.mark.skipif(
+  not searchers.scann_available(), reason='ScaNN exists for Linux only.'
+)
+SCANN = index_lib.IndexConfig(searcher='scann', num_queries=200)
+EXACT = dataclasses.replace(SCANN, searcher='exact')
+
+
+@pytest.fixture(scope='module')
+def vectors():
+  rng = np.random.default_rng(0)
+  centers = rng.standard_normal((40, 16))
+  rows = centers[rng.integers(0, 40, 5000)]
+  return (rows + 0.5 * rng.standard_normal(rows.shape)).astype(np.float32)
+
+
+def write_store(path, rows):
+  writer = store.StoreWriter(path, 'vectors', {})
+  for i, part in enumerate(np.array_split(rows, 2)):
+    writer.write(i, {'vectors': part})
+  return writer.publish(2)
+
+
+@NEEDS_SCANN
+def test_builds_measures_publishes_and_reopens(tmp_path, vectors):
+  index = index_lib.build_index(tmp_path / 'index', vectors, 'v', SCANN)
+  report = index.report
+  assert report['searcher'] == 'scann' and report['vectors'] == 5000
+  assert 0.95 <= report['recall@10'] <= 1
+  assert report['queries_per_sec'] > 0 and report['build_sec'] > 0
+  assert report['exact_queries_per_sec'] > 0
+  assert 4 * 16 < report['bytes_per_vector'] < 20 * 16
+  assert os.listdir(tmp_path) == ['index']
+  again = index_lib.open_index(tmp_path / 'index')
+  assert again.fingerprint == index.fingerprint
+  assert again.vectors_fingerprint == 'v'
+  for a, b in zip(
+    again.searcher.search(vectors[:50], 10),
+    index.searcher.search(vectors[:50], 10),
+    strict=True,
+  ):
+    np.testing.assert_array_equal(a, b)
+
+
+@NEEDS_SCANN
+def test_same_inputs_reuse_what_stands(tmp_path, vectors):
+  path = tmp_path / 'index'
+  first = index_lib.build_index(path, vectors, 'v', SCANN)
+  inode = (path / 'index.json').stat().st_ino
+  second = index_lib.build_index(path, vectors, 'v', SCANN)
+  assert second.fingerprint == first.fingerprint
+  assert (path / 'index.json').stat().st_ino == inode
+  for change, said in (
+    ({'searcher': 'exact'}, "searcher: expected 'exact', found 'scann'"),
+    ({'metric': 'dot_product'}, "metric: expected 'dot_product'"),
+    ({'scann': {'num_leaves': 9}}, 'scann: expected .*num_leaves'),
+  ):
+    config = dataclasses.replace(SCANN, **change)
+    with pytest.raises(ValueError, match=said):
+      index_lib.build_index(path, vectors, 'v', config)
+  with pytest.raises(ValueError, match="vectors: expected 'w', found 'v'"):
+    index_lib.build_index(path, vectors, 'w', SCANN)
+
+
+def _with_report(path, **changes):
+  """Changes what the index at `path` is said to have reached."""
+  manifest = json.loads((path / 'index.json').read_text())
+  manifest['report'].update(changes)
+  (path / 'index.json').write_text(json.dumps(manifest))
+
+
+def test_what_stands_must_reach_the_floor(tmp_path, vectors):
+  path = tmp_path / 'index'
+  index_lib.build_index(path, vectors, 'v', EXACT)
+  _with_report(path, **{'recall@10': 0.96})
+  high = dataclasses.replace(EXACT, recall_floor=0.97)
+  with pytest.raises(ValueError, match='recall@10.*is 0.96, below index'):
+    index_lib.build_index(path, vectors, 'v', high)
+  index_lib.build_index(path, vectors, 'v', EXACT)
+
+
+@NEEDS_SCANN
+def test_a_new_recall_at_is_measured_on_what_stands(tmp_path, vectors):
+  path = tmp_path / 'index'
+  settings = {'num_leaves': 70, 'num_leaves_to_search': 1}
+  config = dataclasses.replace(SCANN, recall_floor=0.0, scann=settings)
+  first = index_lib.build_index(path, vectors, 'v', config)
+  config = dataclasses.replace(config, recall_at=50)
+  again = index_lib.build_index(path, vectors, 'v', config)
+  assert 0 < again.report['recall@50'] < 1
+  assert again.report['recall@10'] == first.report['recall@10']
+  config = dataclasses.replace(config, recall_floor=0.99)
+  with pytest.raises(ValueError, match='recall@50.*below index.recall_floor'):
+    index_lib.build_index(path, vectors, 'v', config)
+
+
+@NEEDS_SCANN
+def test_says_what_memory_scann_takes(tmp_path, vectors, caplog):
+  with caplog.at_level('INFO'):
+    index = index_lib.build_index(tmp_path / 'index', vectors, 'v', SCANN)
+  assert 'over 5000 vectors of dimension 16: expecting 0.00 GiB' in caplog.text
+  settings = searchers.ScannConfig(**index.searcher.settings)
+  building, searching = scann.expected_bytes(5000, 16, settings)
+  assert searching == 5000 * (4 * 16 + 4)
+  assert building == 5000 * (3 * 4 * 16 + 4)
+  on_disk = 5000 * index.report['bytes_per_vector']
+  assert searching <= on_disk < 1.5 * searching
+
+
+@NEEDS_SCANN
+def test_what_does_not_fit_in_memory_is_searched_exactly(
+  tmp_path, vectors, monkeypatch, caplog
+):
+  monkeypatch.setattr(scann, 'available_bytes', lambda: 10**5)
+  with pytest.raises(ValueError, match=r'needs 0.0 GiB to index 5000'):
+    index_lib.build_index(tmp_path / 'a', vectors, 'v', SCANN)
+  assert not (tmp_path / 'a').exists()
+  auto = dataclasses.replace(SCANN, searcher='auto')
+  small = index_lib.build_index(tmp_path / 'b', vectors, 'v', auto)
+  assert small.searcher.name == 'exact' and 'serves any number' in caplog.text
+  monkeypatch.undo()  # more memory: what stands is still what is used
+  again = index_lib.build_index(tmp_path / 'b', vectors, 'v', auto)
+  assert again.fingerprint == small.fingerprint
+
+
+def test_drafts_of_killed_builders_go(tmp_path, vectors):
+  gone = subprocess.Popen([sys.executable, '-c', ''])
+  gone.wait()
+  names = {}
+  for pid in (gone.pid, os.getppid()):
+    names[pid] = tmp_path / f'index.partial-{pid}'
+    names[pid].mkdir()
+    (names[pid] / 'vectors.npy').write_bytes(b'half')
+  index_lib.build_index(tmp_path / 'index', vectors, 'v', EXACT)
+  assert not names[gone.pid].exists()
+  assert names[os.getppid()].exists()  # its builder is at work
+
+
+@NEEDS_SCANN
+def test_below_the_floor_nothing_is_published(tmp_path, vectors):
+  settings = {'num_leaves': 70, 'num_leaves_to_search': 1}
+  config = dataclasses.replace(SCANN, recall_floor=0.9, scann=settings)
+  with pytest.raises(ValueError, match='Raise index.scann') as error:
+    index_lib.build_index(tmp_path / 'index', vectors, 'v', config)
+  assert not os.listdir(tmp_path)
+  # What the message says to raise is enough.
+  advice = re.findall(r'index\.scann\.(\w+) to (\d+)', str(error.value))
+  settings |= {name: int(value) for name, value in advice}
+  config = dataclasses.replace(config, recall_floor=0.85, scann=settings)
+  index_lib.build_index(tmp_path / 'index', vectors, 'v', config)
+
+
+@NEEDS_SCANN
+def test_floor_out_of_reach_names_another_searcher(tmp_path, vectors):
+  config = dataclasses.replace(
+    SCANN,
+    recall_floor=1.0,
+    scann={'rescore': 'int8', 'dimensions_per_block': 16},
+  )
+  with pytest.raises(ValueError, match='index.searcher=exact'):
+    index_lib.build_index(tmp_path / 'index', vectors, 'v', config)
+
+
+def test_rows_used_as_queries_do_not_count_themselves(tmp_path, vectors):
+  exam = index_lib.index_exam.Exam.of_rows(vectors, 100, 10)
+  ids, _ = exam.answer(searchers.ExactSearcher(vectors, 'squared_l2'))
+  assert ids.shape == (100, 10)
+  assert not (ids == exam.own[:, None]).any()
+  held_out = vectors[:50] + np.float32(0.1)
+  exam = index_lib.index_exam.Exam.of_queries(held_out, 20, 10)
+  np.testing.assert_array_equal(  # evenly spread
+    exam.queries, held_out[[5 * i // 2 for i in range(20)]]
+  )
+  ids, _ = exam.answer(searchers.ExactSearcher(vectors, 'squared_l2'))
+  assert ids.shape == (20, 10)
+
+
+def test_small_databases_are_searched_exactly(tmp_path, vectors, caplog):
+  config = dataclasses.replace(SCANN, searcher='auto')
+  with caplog.at_level('INFO'):
+    index = index_lib.build_index(tmp_path / 'i', vectors[:200], 'v', config)
+  assert index.searcher.name == 'exact'
+  assert caplog.text.count('too few for ScaNN') == 1
+  with pytest.raises(ValueError, match='database is empty'):
+    index_lib.build_index(tmp_path / 'j', vectors[:0], 'v', config)
+
+
+def test_without_scann_exact_search_serves(
+  tmp_path, vectors, monkeypatch, caplog
+):
+  monkeypatch.setattr(searchers, 'scann_available', lambda: False)
+  index = index_lib.build_index(tmp_path / 'index', vectors, 'v', SCANN)
+  assert index.searcher.name == 'exact'
+  assert 'Exact search serves instead of ScaNN' in caplog.text
+
+
+def test_an_exact_index_refers_to_the_vectors_store(tmp_path, vectors):
+  rows = write_store(tmp_path / 'vectors', vectors)
+  index = index_lib.build_index(
+    tmp_path / 'index', rows.array('vectors'), rows.fingerprint, EXACT
+  )
+  assert index.report['bytes_per_vector'] == 64
+  assert index.report['recall@10'] == 1
+  size = sum(f.stat().st_size for f in (tmp_path / 'index').iterdir())
+  assert size < 5000
+  again = index_lib.open_index(tmp_path / 'index')
+  ids, _ = again.searcher.search(vectors[:5], 1)
+  np.testing.assert_array_equal(ids[:, 0], np.arange(5))
+
+
+def test_a_copied_exact_index_stands_alone(tmp_path, vectors):
+  index = index_lib.build_index(tmp_path / 'a' / 'i', vectors, 'v', EXACT)
+  shutil.move(tmp_path / 'a' / 'i', tmp_path / 'b')
+  again = index_lib.open_index(tmp_path / 'b')
+  assert again.fingerprint == index.fingerprint
+
+
+def test_damage_is_found_when_opening(tmp_path, vectors):
+  path = tmp_path / 'index'
+  index_lib.build_index(path, vectors, 'v', EXACT)
+  file = path / 'vectors.npy'
+  whole = file.read_bytes()
+  file.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+  with pytest.raises(ValueError, match='vectors.npy: damaged or missing'):
+    index_lib.open_index(path)
+  index_lib.open_index(path, verify=False)
+  file.unlink()
+  with pytest.raises(ValueError, match='vectors.npy: damaged or missing'):
+    index_lib.open_index(path)
+  (path / 'index.json').write_text('{')
+  with pytest.raises(ValueError, match='index.json: not JSON'):
+    index_lib.open_index(path)
+  (path / 'index.json').write_text(json.dumps({'schema': 99}))
+  with pytest.raises(ValueError, match='schema 99, expected 1'):
+    index_lib.open_index(path)
+  with pytest.raises(FileNotFoundError, match='no index here'):
+    index_lib.open_index(tmp_path / 'nowhere')
+
+
+def test_killed_while_writing_leaves_nothing(tmp_path, vectors, monkeypatch):
+  def fail(*args):
+    raise RuntimeError('killed')
+
+  path = tmp_path / 'index'
+  with monkeypatch.context() as patch:
+    patch.setattr(store, 'write_atomically', fail)
+    with pytest.raises(RuntimeError, match='killed'):
+      index_lib.build_index(path, vectors, 'v', EXACT)
+  assert not os.listdir(tmp_path)
+  index_lib.build_index(path, vectors, 'v', EXACT)
+
+
+def test_is_published_by_one_rename(tmp_path, vectors, monkeypatch):
+  drafts = []
+  write = index_lib._write
+
+  def watched(draft, *args):
+    write(draft, *args)
+    assert not (tmp_path / 'index').exists()
+    drafts.append(draft.stat().st_ino)
+
+  monkeypatch.setattr(index_lib, '_write', watched)
+  index_lib.build_index(tmp_path / 'index', vectors, 'v', EXACT)
+  assert drafts == [(tmp_path / 'index').stat().st_ino]
+
+
+def test_of_two_builders_the_first_one_counts(tmp_path, vectors, monkeypatch):
+  path = tmp_path / 'index'
+  write = index_lib._write
+
+  def overtaken(*args):
+    monkeypatch.setattr(index_lib, '_write', write)
+    index_lib.build_index(path, vectors, 'v', EXACT)
+    write(*args)
+
+  monkeypatch.setattr(index_lib, '_write', overtaken)
+  pid = iter((1, 2, 3, 4, 5, 6, 7, 8))
+  monkeypatch.setattr(os, 'getpid', lambda: next(pid))
+  index = index_lib.build_index(path, vectors, 'v', EXACT)
+  assert index.fingerprint == index_lib.open_index(path).fingerprint
+  assert os.listdir(tmp_path) == ['index']
+
+
+@pytest.mark.parametrize(
+  ('change', 'said'),
+  [
+    ({'searcher': 'faiss'}, "index.searcher='faiss'"),
+    ({'recall_at': 0}, 'index.recall_at=0'),
+    ({'num_queries': 0}, 'index.num_queries=0'),
+    ({'recall_floor': 95.0}, 'index.recall_floor=95.0'),
+    ({'metric': 'cosine'}, "metric 'cosine'"),
+    ({'scann': {'leaves': 3}}, 'index.scann: .*leaves'),
+  ],
+)
+def test_wrong_settings_are_named(tmp_path, vectors, change, said):
+  config = dataclasses.replace(SCANN, **change)
+  with pytest.raises(ValueError, match=said):
+    index_lib.build_index(tmp_path / 'index', vectors, 'v', config)
+
+
+def test_a_bad_row_is_named(tmp_path, vectors):
+  bad = vectors.copy()
+  bad[77, 0] = np.nan
+  with pytest.raises(ValueError, match='Database row 77 holds NaN'):
+    index_lib.build_index(tmp_path / 'index', bad, 'v', SCANN)
+  assert not os.listdir(tmp_path)

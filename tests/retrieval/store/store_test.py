@@ -1,0 +1,253 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The on-disk form: atomic, resumable, checked, memory-mapped."""
+
+import json
+import multiprocessing
+import os
+import pickle
+import random
+import time
+
+import numpy as np
+import pytest
+
+from retrieval.store import store
+from tests.retrieval.store import tiny_stores
+
+FIELDS = {'source': 'abc', 'length': 4}
+
+
+def _shard(i, rows):
+  rng = np.random.default_rng(i)
+  return {
+    'x': rng.standard_normal((rows, 3)).astype(np.float32),
+    'y': rng.integers(0, 9, rows, dtype=np.int64),
+  }
+
+
+ROWS = (4, 0, 7, 1)
+
+
+def _write(path, shards=(0, 1, 2, 3)):
+  writer = store.StoreWriter(path, 'test', FIELDS)
+  for i in shards:
+    writer.write(i, _shard(i, ROWS[i]))
+  return writer
+
+
+def test_reads_back_what_was_written(tmp_path):
+  opened = _write(tmp_path / 's').publish(len(ROWS), {'a': 1})
+  want = np.concatenate([_shard(i, n)['x'] for i, n in enumerate(ROWS)])
+  x = opened.array('x')
+  assert x.shape == want.shape and x.dtype == want.dtype
+  np.testing.assert_array_equal(np.asarray(x), want)
+  for key in (slice(2, 9), slice(4, 4), slice(0, 12, 3), slice(-3, None)):
+    np.testing.assert_array_equal(x[key], want[key])
+  ids = np.array([[11, 0], [4, 4], [3, 10]])
+  np.testing.assert_array_equal(x[ids], want[ids])
+  np.testing.assert_array_equal(x[-1], want[-1])
+  assert opened.meta == {'a': 1}
+  with pytest.raises(IndexError, match='12 rows'):
+    x[np.array([12])]
+
+
+def test_array_survives_pickling(tmp_path):
+  x = _write(tmp_path / 's').publish(len(ROWS)).array('x')
+  np.testing.assert_array_equal(pickle.loads(pickle.dumps(x))[:], x[:])
+
+
+def test_nothing_is_visible_before_publishing(tmp_path):
+  writer = _write(tmp_path / 's', [0, 2])
+  with pytest.raises(FileNotFoundError, match='no test store'):
+    store.Store.open(tmp_path / 's', 'test')
+  with pytest.raises(ValueError, match='2 of 4 shards are missing.* 1'):
+    writer.publish(len(ROWS))
+
+
+def test_resumes_at_missing_shards_and_ends_with_the_same_bytes(tmp_path):
+  _write(tmp_path / 'a').publish(len(ROWS))
+  _write(tmp_path / 'b', [0, 2])
+  # A kill in the middle of a shard leaves a temporary file, no sidecar.
+  (partial,) = tmp_path.glob('b.partial-*')
+  (partial / '.x-000001.npy.4711').write_bytes(b'half')
+  again = store.StoreWriter(tmp_path / 'b', 'test', FIELDS)
+  assert again.missing(len(ROWS)) == [1, 3]
+  _write(tmp_path / 'b', again.missing(len(ROWS))).publish(len(ROWS))
+  assert tiny_stores.file_hashes(tmp_path / 'a') == tiny_stores.file_hashes(
+    tmp_path / 'b'
+  )
+  assert not list(tmp_path.glob('*.partial-*'))
+
+
+def test_writing_again_reuses_what_is_published(tmp_path):
+  _write(tmp_path / 's').publish(len(ROWS))
+  assert store.StoreWriter(tmp_path / 's', 'test', FIELDS).published
+
+
+def test_says_what_differs(tmp_path):
+  _write(tmp_path / 's').publish(len(ROWS))
+  with pytest.raises(ValueError, match='length: expected 5, found 4'):
+    store.StoreWriter(tmp_path / 's', 'test', {**FIELDS, 'length': 5})
+  with pytest.raises(ValueError, match="kind is 'test', expected 'other'"):
+    store.Store.open(tmp_path / 's', 'other')
+  manifest = tmp_path / 's' / 'manifest.json'
+  manifest.write_text(
+    json.dumps({**json.loads(manifest.read_text()), 'schema': 99})
+  )
+  with pytest.raises(ValueError, match='schema is 99, expected 1'):
+    store.Store.open(tmp_path / 's', 'test')
+
+
+def test_a_foreign_folder_is_not_overwritten(tmp_path):
+  (tmp_path / 's').mkdir()
+  with pytest.raises(ValueError, match='holds no manifest.json'):
+    store.StoreWriter(tmp_path / 's', 'test', FIELDS)
+
+
+@pytest.mark.parametrize('damage', ['flip', 'remove'])
+def test_verify_names_the_damaged_file(tmp_path, damage):
+  opened = _write(tmp_path / 's').publish(len(ROWS))
+  opened.verify()
+  file = tmp_path / 's' / 'x-000002.npy'
+  data = bytearray(file.read_bytes())
+  data[-1] ^= 1
+  if damage == 'flip':
+    file.write_bytes(data)
+  else:
+    file.unlink()
+  with pytest.raises(ValueError, match='x-000002.npy'):
+    opened.verify()
+
+
+@pytest.mark.parametrize('damage', ['short', 'type', 'cut', 'remove'])
+def test_a_shard_of_another_size_is_not_read(tmp_path, damage):
+  _write(tmp_path / 's').publish(len(ROWS))
+  file = tmp_path / 's' / 'x-000002.npy'
+  shard = np.load(file)
+  if damage == 'short':
+    np.save(file, shard[:-1])
+  elif damage == 'type':
+    np.save(file, shard.astype(np.float16))
+  elif damage == 'cut':
+    file.write_bytes(file.read_bytes()[:-1])
+  else:
+    file.unlink()
+  with pytest.raises(ValueError, match='x-000002.npy'):
+    opened = store.Store.open(tmp_path / 's', 'test')
+    opened.array('x')[:]
+  if damage != 'remove':
+    with pytest.raises(ValueError, match='x-000002.npy'):
+      opened.shard(2, 'x')
+
+
+@pytest.mark.parametrize('text', ['[1]', '{"schema": 1}', '{'])
+def test_what_is_no_manifest_is_named(tmp_path, text):
+  _write(tmp_path / 's').publish(len(ROWS))
+  (tmp_path / 's' / 'manifest.json').write_text(text)
+  with pytest.raises(ValueError, match='manifest.json: not'):
+    store.Store.open(tmp_path / 's', 'test')
+
+
+def test_unknown_array_is_named(tmp_path):
+  opened = _write(tmp_path / 's').publish(len(ROWS))
+  with pytest.raises(ValueError, match="no array 'z', it holds"):
+    opened.array('z')
+
+
+def test_a_shard_that_another_process_wrote_stays(tmp_path):
+  first = _write(tmp_path / 's', [0, 1, 2])
+  second = store.StoreWriter(tmp_path / 's', 'test', FIELDS)
+  changed = {name: array + 1 for name, array in _shard(1, ROWS[1]).items()}
+  changed |= {'x': np.full((ROWS[2], 3), 7, np.float32)}
+  second.write(2, changed)
+  first.write(3, _shard(3, ROWS[3]))
+  opened = first.publish(len(ROWS))
+  opened.verify()
+  np.testing.assert_array_equal(opened.shard(2, 'x'), _shard(2, ROWS[2])['x'])
+
+
+def test_writing_what_another_process_has_published(tmp_path):
+  slow = store.StoreWriter(tmp_path / 's', 'test', FIELDS)
+  _write(tmp_path / 's').publish(len(ROWS))
+  assert slow.missing(len(ROWS)) == []
+  slow.write(2, _shard(2, ROWS[2]))
+  assert slow.publish(len(ROWS)).num_shards == len(ROWS)
+  assert os.listdir(tmp_path) == ['s']
+
+
+def test_a_lost_folder_is_not_passed_over(tmp_path):
+  writer = store.StoreWriter(tmp_path / 's', 'test', FIELDS)
+  (partial,) = tmp_path.glob('s.partial-*')
+  partial.rmdir()
+  with pytest.raises(FileNotFoundError):
+    writer.write(0, _shard(0, ROWS[0]))
+
+
+def test_publishing_while_another_process_begins(tmp_path, monkeypatch):
+  exists = type(tmp_path).exists
+
+  def overtaken(path):
+    found = exists(path)
+    if path.name in ('s', 'manifest.json') and not found:
+      monkeypatch.setattr(type(tmp_path), 'exists', exists)
+      _write(tmp_path / 's').publish(len(ROWS))
+    return found
+
+  monkeypatch.setattr(type(tmp_path), 'exists', overtaken)
+  late = store.StoreWriter(tmp_path / 's', 'test', FIELDS)
+  assert late.published and os.listdir(tmp_path) == ['s']
+
+
+def test_killed_while_publishing_loses_no_shard(tmp_path, monkeypatch):
+  _write(tmp_path / 'whole').publish(len(ROWS))
+
+  def killed(*args):
+    raise RuntimeError('killed')
+
+  with monkeypatch.context() as patch:
+    patch.setattr(os, 'rename', killed)
+    with pytest.raises(RuntimeError, match='killed'):
+      _write(tmp_path / 's').publish(len(ROWS))
+  again = store.StoreWriter(tmp_path / 's', 'test', FIELDS)
+  assert not again.published and again.missing(len(ROWS)) == []
+  again.publish(len(ROWS)).verify()
+  assert tiny_stores.file_hashes(tmp_path / 's') == tiny_stores.file_hashes(
+    tmp_path / 'whole'
+  )
+  assert sorted(os.listdir(tmp_path)) == ['s', 'whole']
+
+
+def _prepare_many(root, barrier, seed):
+  rng = random.Random(seed)
+  for number in range(_STORES):
+    barrier.wait(60)
+    time.sleep(rng.choice((0, 0.003, 0.01)))
+    writer = store.StoreWriter(root / f's{number}', 'test', FIELDS)
+    for i in rng.sample(range(len(ROWS)), len(ROWS)):
+      writer.write(i, _shard(i, ROWS[i]))
+    writer.publish(len(ROWS)).verify()
+
+
+_STORES = 20
+
+
+def test_processes_that_write_one_store_do_not_disturb_each_other(tmp_path):
+  spawn = multiprocessing.get_context('spawn')
+  barrier = spawn.Barrier(2)
+  processes = [
+    spawn.Process(target=_prepare_many, args=(tmp_path, barrier, seed))
+    for seed in range(2)
+  ]
+  for process in processes:
+    process.start()
+  for process in processes:
+    process.join(90)
+  assert [process.exitcode for process in processes] == [0, 0]
+  want = {f's{number}' for number in range(_STORES)}
+  assert set(os.listdir(tmp_path)) == want
+  _write(tmp_path / 'alone').publish(len(ROWS))
+  for name in want:
+    assert tiny_stores.file_hashes(tmp_path / name) == tiny_stores.file_hashes(
+      tmp_path / 'alone'
+    )

@@ -1,0 +1,76 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Documents of a few words, as token and chunk stores."""
+
+from collections.abc import Sequence
+import hashlib
+import json
+import pathlib
+import types
+
+import numpy as np
+
+from retrieval.text import chunks as chunks_lib
+from retrieval.text import corpus as corpus_lib
+from retrieval.text import tokens as tokens_lib
+from retrieval.tokenization import tokenizers
+
+M = 8
+WORDS = ('river', 'queen', 'tensor', 'apple', 'Ünder', '日本', 'moon', 'x')
+
+
+def make(
+  root: pathlib.Path,
+  rng: np.random.Generator,
+  *,
+  num_documents: int = 40,
+  words: Sequence[str] = WORDS,
+  max_words: int = 60,
+  num_pieces: int = 290,
+  chunk_length: int = M,
+) -> types.SimpleNamespace:
+  """Writes the stores of every split under `root` and opens them."""
+  documents = [
+    {
+      'id': f'd{i}',
+      'title': f'Title {i}',
+      'text': ' '.join(rng.choice(words, rng.integers(1, max_words))),
+    }
+    for i in range(num_documents)
+  ]
+  lines = '\n'.join(json.dumps(document) for document in documents)
+  (root / 'documents.jsonl').write_text(lines)
+  corpus = corpus_lib.Corpus(
+    corpus_lib.CorpusConfig(kind='jsonl', path=str(root / 'documents.jsonl'))
+  )
+  texts = [document['text'] for document in documents]
+  tokenizers.train_sentencepiece(texts, root / 'tokenizer/model', num_pieces)
+  tokens = tokens_lib.build_token_store(
+    root / 'tokens', corpus, root / 'tokenizer', documents_per_shard=7
+  )
+  chunks = {
+    split: chunks_lib.build_chunk_store(
+      root / f'chunks-{split}',
+      tokens,
+      chunk_length=chunk_length,
+      split=split,
+      valid_fraction=0.3,
+    )
+    for split in chunks_lib.SPLITS
+  }
+  return types.SimpleNamespace(
+    root=root,
+    documents=documents,
+    corpus=corpus,
+    tokens=tokens,
+    chunks=chunks,
+    tokenizer=tokenizers.load_tokenizer(root / 'tokenizer'),
+  )
+
+
+def file_hashes(path: pathlib.Path) -> dict[str, str]:
+  """Name -> SHA-256 of every file of a folder."""
+  return {
+    file.name: hashlib.sha256(file.read_bytes()).hexdigest()
+    for file in path.iterdir()
+  }

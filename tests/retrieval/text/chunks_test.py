@@ -1,0 +1,117 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Token store and chunks of a tiny corpus."""
+
+import numpy as np
+import pytest
+
+from retrieval.text import chunks as chunks_lib
+from retrieval.text import corpus as corpus_lib
+from retrieval.text import tokens as tokens_lib
+from tests.retrieval.store import tiny_stores
+
+
+@pytest.fixture(scope='module')
+def data(tmp_path_factory):
+  root = tmp_path_factory.mktemp('data')
+  return tiny_stores.make(root, np.random.default_rng(0))
+
+
+def test_documents_round_trip_with_titles_and_bytes(data):
+  assert data.tokens.num_documents == len(data.documents)
+  for i, document in enumerate(data.documents):
+    text = f'{document["title"]}\n\n{document["text"]}'
+    row = data.tokens.document(i)
+    assert row[0] == data.tokenizer.bos_id
+    assert data.tokenizer.decode(row) == text
+    assert data.tokens.num_bytes[i] == len(text.encode())
+    assert data.tokens.num_words[i] == len(text.split())
+    assert data.tokens.title(i) == document['title']
+    assert data.tokens.document_id(i) == document['id']
+
+
+def test_several_processes_write_the_same_bytes(data, tmp_path):
+  tokens_lib.build_token_store(
+    tmp_path / 'tokens',
+    data.corpus,
+    data.root / 'tokenizer',
+    documents_per_shard=7,
+    num_processes=2,
+  )
+  assert tiny_stores.file_hashes(
+    tmp_path / 'tokens'
+  ) == tiny_stores.file_hashes(data.root / 'tokens')
+
+
+def test_an_empty_corpus_is_refused(data, tmp_path):
+  class Empty(corpus_lib.Corpus):
+    def __iter__(self):
+      return iter(())
+
+  (tmp_path / 'empty.jsonl').write_text('')
+  config = corpus_lib.CorpusConfig(
+    kind='jsonl', path=str(tmp_path / 'empty.jsonl')
+  )
+  with pytest.raises(ValueError, match='holds no document'):
+    tokens_lib.build_token_store(
+      tmp_path / 'tokens', Empty(config), data.root / 'tokenizer'
+    )
+
+
+def test_chunks_are_spans_of_their_documents(data):
+  chunks = data.chunks['all']
+  ids = np.arange(chunks.num_chunks)
+  documents, starts = chunks.documents(ids), chunks.starts(ids)
+  lengths = chunks.lengths(ids)
+  tokens, mask = chunks.gather(ids, 2 * tiny_stores.M)
+  assert (np.diff(documents) >= 0).all()
+  seen = [[] for _ in data.documents]
+  for i in ids:
+    row = data.tokens.document(int(documents[i]))
+    want = row[starts[i] : starts[i] + 2 * tiny_stores.M]
+    assert mask[i].sum() == len(want) and mask[i][: len(want)].all()
+    np.testing.assert_array_equal(tokens[i][mask[i]], want)
+    assert (tokens[i][~mask[i]] == 0).all()
+    seen[documents[i]].append(row[starts[i] : starts[i] + lengths[i]])
+  for i, parts in enumerate(seen):
+    np.testing.assert_array_equal(
+      np.concatenate(parts), data.tokens.document(i)
+    )
+
+
+def test_missing_chunks_are_masked(data):
+  tokens, mask = data.chunks['all'].gather(
+    np.array([[0, -1], [-1, 3]]), tiny_stores.M
+  )
+  assert mask.shape == (2, 2, tiny_stores.M)
+  assert not mask[0, 1].any() and not tokens[0, 1].any()
+  assert mask[0, 0].any() and mask[1, 1].any()
+
+
+def test_splits_share_no_document(data):
+  documents = {
+    split: set(chunks.documents(np.arange(chunks.num_chunks)))
+    for split, chunks in data.chunks.items()
+  }
+  assert not documents['train'] & documents['valid']
+  assert documents['train'] | documents['valid'] == documents['all']
+  assert documents['train'] and documents['valid']
+
+
+def test_a_split_without_documents_is_refused(data, tmp_path):
+  with pytest.raises(ValueError, match="split 'valid'.*holds none"):
+    chunks_lib.build_chunk_store(
+      tmp_path / 'c', data.tokens, split='valid', valid_fraction=0.0
+    )
+  assert not (tmp_path / 'c').exists()
+
+
+def test_chunks_of_another_token_store_are_refused(data, tmp_path):
+  other = tokens_lib.build_token_store(
+    tmp_path / 'tokens',
+    data.corpus,
+    data.root / 'tokenizer',
+    with_title=False,
+  )
+  with pytest.raises(ValueError, match='made of token store'):
+    chunks_lib.ChunkStore(data.chunks['all'].path, other)

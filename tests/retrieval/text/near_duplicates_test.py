@@ -1,0 +1,277 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Near-duplicates: grams by hand, all pairs against the index, resuming."""
+
+import json
+
+import hypothesis
+from hypothesis import strategies
+import numpy as np
+import pytest
+
+from retrieval.store import store
+from retrieval.text import chunks as chunks_lib
+from retrieval.text import corpus as corpus_lib
+from retrieval.text import near_duplicates
+from retrieval.text import tokens as tokens_lib
+from retrieval.tokenization import tokenizers
+from tests.retrieval.store import tiny_stores
+
+FRACTION = 0.3
+
+
+def _grams(text, n):
+  words = text.lower().split()
+  n = min(n, len(words))
+  return {tuple(words[i : i + n]) for i in range(len(words) - n + 1) if n}
+
+
+_WORDS = strategies.lists(strategies.sampled_from('ab c D\u00e9'.split()))
+
+
+@hypothesis.settings(deadline=None, max_examples=150)
+@hypothesis.given(_WORDS, _WORDS, strategies.integers(1, 4))
+def test_similarity_is_that_of_the_sets_of_grams(a, b, n):
+  texts = ' '.join(a), '\n'.join(b).upper()
+  sets = [_grams(text, n) for text in texts]
+  hashed = [near_duplicates.hash_grams(text, n) for text in texts]
+  assert [len(h) for h in hashed] == [len(s) for s in sets]
+  want = len(sets[0] & sets[1]) / max(len(sets[0] | sets[1]), 1)
+  assert near_duplicates.jaccard(*hashed) == want
+
+
+@pytest.fixture(scope='module')
+def stores(tmp_path_factory):
+  """60 documents of random words; some are others with a word changed."""
+  root, rng = tmp_path_factory.mktemp('corpus'), np.random.default_rng(0)
+  vocabulary = [f'{w}{i}' for w in tiny_stores.WORDS for i in range(20)]
+  texts = [' '.join(rng.choice(vocabulary, 150)) for _ in range(30)]
+  for changes in (0, 1, 2, 8, 40):
+    for text in texts[:6]:
+      words = text.split()
+      for at in rng.integers(0, 150, changes):
+        words[at] = 'other'
+      texts.append(' '.join(words))
+  order = rng.permutation(len(texts))
+  texts = [texts[i] for i in order]
+  rows = [{'id': f'd{i}', 'title': '', 'text': t} for i, t in enumerate(texts)]
+  lines = '\n'.join(json.dumps(row) for row in rows)
+  (root / 'documents.jsonl').write_text(lines)
+  tokenizers.train_sentencepiece(texts, root / 'tokenizer/model', 300)
+  corpus = corpus_lib.Corpus(
+    corpus_lib.CorpusConfig(kind='jsonl', path=str(root / 'documents.jsonl'))
+  )
+  tokens = tokens_lib.build_token_store(
+    root / 'tokens', corpus, root / 'tokenizer', documents_per_shard=25
+  )
+  return tokens, tokenizers.load_tokenizer(root / 'tokenizer'), texts
+
+
+def _build(path, stores, evaluation=(), added=(), **changes):
+  settings = near_duplicates.Settings(**changes)
+  return near_duplicates.build_duplicate_store(
+    path,
+    *stores[:2],
+    valid_fraction=FRACTION,
+    settings=settings,
+    evaluation=evaluation,
+    added=added,
+  )
+
+
+def _all_pairs(stores, threshold):
+  """document -> (similarity, evaluation document) of what must be dropped."""
+  tokens, _, texts = stores
+  hashes = np.asarray(tokens.id_hash[:])
+  valid = chunks_lib.in_split(hashes, 'valid', FRACTION)
+  grams = [_grams(text, 13) for text in texts]
+  found = {}
+  for i in np.flatnonzero(~valid):
+    similarity, other = max(
+      (len(grams[i] & grams[j]) / len(grams[i] | grams[j]), -j)
+      for j in np.flatnonzero(valid)
+    )
+    if similarity >= threshold:
+      found[int(i)] = (similarity, -other)
+  return found
+
+
+@pytest.mark.parametrize('threshold', [0.8, 0.4])
+def test_exactly_the_pairs_above_the_threshold_are_found(
+  stores, tmp_path, threshold
+):
+  found = _build(tmp_path / 'duplicates', stores, threshold=threshold)
+  want = _all_pairs(stores, threshold)
+  assert 0 < len(want) < 20
+  documents = found.array('document')[:].tolist()
+  assert documents == sorted(want)
+  assert found.array('duplicate_of')[:].tolist() == [
+    want[i][1] for i in documents
+  ]
+  np.testing.assert_allclose(
+    found.array('similarity')[:], [want[i][0] for i in documents], rtol=1e-6
+  )
+
+
+def test_what_is_added_is_neither_held_out_nor_dropped(stores, tmp_path):
+  tokens, found = stores[0], _all_pairs(stores, 0.8)
+  name = tokens.document_id
+  other = int(
+    next(iter(found.values()))[1]
+  )  # held out: a training document's like
+  of = {i for i, (_, held) in found.items() if held == other}
+  kept = next(i for i in found if i not in of)
+  store = _build(tmp_path / 'd', stores, added=[name(other), name(kept)])
+  documents = set(store.array('document')[:].tolist())
+  assert kept not in documents and other not in documents
+  assert other not in store.array('duplicate_of')[:]
+  assert documents <= set(found) - {kept} and documents
+  for split, stands in (('train', True), ('valid', False)):
+    added = chunks_lib.in_split(
+      tokens.id_hash[:], split, FRACTION, [name(other), name(kept)]
+    )
+    assert set(added[[other, kept]]) == {stands}
+
+
+def test_other_evaluation_sets_are_compared_with(stores, tmp_path):
+  """A set of two shards of whose documents two are training documents."""
+  tokens, _, texts = stores
+  kept = set(range(len(texts))) - set(_all_pairs(stores, 0.8))
+  held = chunks_lib.in_split(tokens.id_hash[:], 'valid', FRACTION)
+  first, second = sorted(kept - set(np.flatnonzero(held).tolist()))[:2]
+  for name, given in (
+    ('other', ['not like any', texts[second]]),
+    ('another', [texts[first] + ' and an end']),
+  ):
+    rows = [{'id': str(i), 'text': text} for i, text in enumerate(given)]
+    lines = '\n'.join(json.dumps(row) for row in rows)
+    (tmp_path / f'{name}.jsonl').write_text(lines)
+  sets = [
+    tokens_lib.build_token_store(
+      tmp_path / f'tokens-{name}',
+      corpus_lib.Corpus(
+        corpus_lib.CorpusConfig(
+          kind='jsonl', path=str(tmp_path / f'{name}.jsonl'), title_field=''
+        )
+      ),
+      tokens.path.parent / 'tokenizer',
+      documents_per_shard=1,
+    )
+    for name in ('other', 'another')
+  ]
+  without = _build(tmp_path / 'without', stores)
+  found = _build(tmp_path / 'with', stores, sets)
+  before = set(without.array('document')[:].tolist())
+  documents = found.array('document')[:].tolist()
+  of = dict(zip(documents, found.array('duplicate_of')[:], strict=True))
+  n = tokens.num_documents
+  assert (of[first], of[second]) == (n + 2, n + 1)
+  assert before <= set(of) and not before & {first, second}
+  assert near_duplicates.compared_with(without) == {}
+  assert near_duplicates.compared_with(found) == {
+    f'tokens-{name}': s.store.fingerprint
+    for name, s in zip(('other', 'another'), sets, strict=True)
+  }
+  # What stands stays, and what was made without sets is as it always was.
+  assert _build(tmp_path / 'with', stores).fields == found.fields
+  assert _build(tmp_path / 'without', stores, sets).fields == without.fields
+  assert 'evaluation' not in without.fields | without.meta
+
+
+@pytest.mark.parametrize('threshold', [0.3, 0.5, 0.8])
+def test_pairs_at_the_threshold_are_found(threshold):
+  """200 pairs of 100 grams in all, of which just so many are shared."""
+  settings = near_duplicates.Settings(threshold=threshold)
+  index, rng = near_duplicates._Index(settings), np.random.default_rng(0)
+  shared, asked = round(100 * threshold), []
+  for i in range(200):
+    grams = rng.integers(0, 1 << 63, 100, np.uint64)
+    half = (100 - shared) // 2
+    index.add(i, np.unique(grams[: shared + half]))
+    asked.append(np.unique(np.delete(grams, np.s_[shared : shared + half])))
+  found = [index.nearest(grams) for grams in asked]
+  assert found == [(threshold, i) for i in range(200)]
+
+
+def test_bands_are_as_large_as_pairs_at_the_threshold_allow():
+  for threshold, number, rows in (
+    (1.0, 128, 4),
+    (0.8, 128, 4),  # what lists that stand were made with
+    (0.8, 30, 3),
+    (0.6, 128, 2),
+    (0.3, 128, 1),
+  ):
+    settings = near_duplicates.Settings(
+      threshold=threshold, num_permutations=number
+    )
+    assert settings.band_rows == rows
+  with pytest.raises(ValueError, match='num_permutations 128: .*least 135'):
+    near_duplicates.Settings(threshold=0.05)
+  near_duplicates.Settings(threshold=0.05, num_permutations=135)
+
+
+def test_a_killed_run_goes_on_and_ends_with_the_same_bytes(
+  stores, tmp_path, monkeypatch
+):
+  _build(tmp_path / 'whole', stores)
+  write = store.StoreWriter.write
+
+  def killed(self, index, arrays):
+    if index == 1:
+      raise KeyboardInterrupt
+    write(self, index, arrays)
+
+  monkeypatch.setattr(store.StoreWriter, 'write', killed)
+  with pytest.raises(KeyboardInterrupt):
+    _build(tmp_path / 'killed', stores)
+  assert not (tmp_path / 'killed').exists()
+  written = []
+
+  def watched(self, index, arrays):
+    written.append(index)
+    write(self, index, arrays)
+
+  monkeypatch.setattr(store.StoreWriter, 'write', watched)
+  _build(tmp_path / 'killed', stores)
+  _build(tmp_path / 'killed', stores)  # what stands is used
+  assert written == [1, 2]
+  hashes = tiny_stores.file_hashes
+  assert hashes(tmp_path / 'killed') == hashes(tmp_path / 'whole')
+
+
+def test_chunks_leave_out_what_is_dropped(stores, tmp_path):
+  tokens = stores[0]
+  found = _build(tmp_path / 'duplicates', stores)
+  arguments = {'split': 'train', 'valid_fraction': FRACTION}
+  chunks = {
+    name: chunks_lib.build_chunk_store(
+      tmp_path / name, tokens, chunk_length=8, dropped=dropped, **arguments
+    )
+    for name, dropped in (('all', None), ('some', found))
+  }
+  documents = {
+    name: set(c.documents(np.arange(c.num_chunks)).tolist())
+    for name, c in chunks.items()
+  }
+  dropped = set(found.array('document')[:].tolist())
+  assert documents['all'] - documents['some'] == dropped != set()
+  assert chunks['some'].store.fields['dropped'] == found.fingerprint
+  assert 'dropped' not in chunks['all'].store.fields
+  arguments['valid_fraction'] = 0.5
+  with pytest.raises(ValueError, match='run the stage duplicates again'):
+    chunks_lib.build_chunk_store(
+      tmp_path / 'other', tokens, dropped=found, **arguments
+    )
+
+
+def test_settings_out_of_range_are_named(stores, tmp_path):
+  for field, value in (
+    ('threshold', 0.0),
+    ('threshold', 1.5),
+    ('ngram', 0),
+    ('num_permutations', 0),
+    ('num_permutations', 4),
+    ('seed', -1),
+  ):
+    with pytest.raises(ValueError, match=f'deduplicate.{field} {value}'):
+      near_duplicates.Settings(**{field: value})

@@ -1,0 +1,445 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The official record files: read as corpora, and blocks come back from them."""
+
+import gzip
+import json
+import types
+
+import numpy as np
+import pytest
+
+from retrieval.formats import tf_example
+from retrieval.formats import tfrecord
+from retrieval.text import blocks as blocks_lib
+from retrieval.text import corpus
+from retrieval.text import official_records
+from retrieval.text import tokens as tokens_lib
+from retrieval.tokenization import tokenizers
+
+Document = corpus.Document
+
+BLOCKS = (' First\r\nblock. ', 'Second \u2028 e\u0301', 'Third \U0001f41d.')
+TITLES = ('Ants', '', 'Über')
+
+
+def _corpus(kind, path, **fields):
+  return corpus.Corpus(corpus.CorpusConfig(kind=kind, path=str(path), **fields))
+
+
+def _read(kind, path, **fields):
+  return list(_corpus(kind, path, **fields))
+
+
+def _write_blocks(path, blocks=BLOCKS, titles=TITLES, suffix=''):
+  path.mkdir(exist_ok=True)
+  for name, texts in (('blocks', blocks), ('titles', titles)):
+    data = (t if isinstance(t, bytes) else t.encode() for t in texts)
+    tfrecord.write(path / f'{name}.tfr{suffix}', data)
+  return path
+
+
+DOCUMENTS = [
+  Document(str(i), title, text)
+  for i, (title, text) in enumerate(zip(TITLES, BLOCKS, strict=True))
+]
+
+
+@pytest.mark.parametrize('suffix', ['', '.gz'])
+def test_blocks_with_their_titles(tmp_path, suffix):
+  _write_blocks(tmp_path, suffix=suffix)
+  assert _read('orqa_blocks', tmp_path) == DOCUMENTS
+  assert _read('orqa_blocks', tmp_path / f'blocks.tfr{suffix}') == DOCUMENTS
+  assert _read('orqa_blocks', tmp_path, max_documents=2) == DOCUMENTS[:2]
+
+
+def test_blocks_of_another_name(tmp_path):
+  _write_blocks(tmp_path)
+  for name in ('blocks', 'titles'):
+    (tmp_path / f'{name}.tfr').rename(tmp_path / f'my-{name}.tfr')
+  assert _read('orqa_blocks', tmp_path / 'my-blocks.tfr') == DOCUMENTS
+
+
+def test_fingerprint_of_blocks_holds_titles(tmp_path):
+  first = _corpus('orqa_blocks', _write_blocks(tmp_path / 'a')).fingerprint()
+  again = _write_blocks(tmp_path / 'b')
+  assert _corpus('orqa_blocks', again).fingerprint() == first
+  other = _write_blocks(tmp_path / 'c', titles=('Ants', '', 'Uber'))
+  assert _corpus('orqa_blocks', other).fingerprint() != first
+
+
+@pytest.mark.parametrize(('blocks', 'titles'), [(3, 1), (2, 3), (3, 0)])
+def test_as_many_titles_as_blocks(tmp_path, blocks, titles):
+  _write_blocks(tmp_path, BLOCKS[:blocks], TITLES[:titles])
+  message = f'holds {blocks} records, .*titles.tfr {titles}: expected a title'
+  for on_error in ('raise', 'skip'):
+    with pytest.raises(ValueError, match=message):
+      _read('orqa_blocks', tmp_path, on_error=on_error)
+
+
+def test_blocks_that_are_not_there(tmp_path):
+  for path in (tmp_path, tmp_path / 'none', tmp_path / 'none.tfr'):
+    with pytest.raises(
+      FileNotFoundError, match='corpus.path .* for kind orqa_blocks'
+    ):
+      _corpus('orqa_blocks', path)
+  tfrecord.write(tmp_path / 'blocks.tfr', [b'x'])
+  tfrecord.write(tmp_path / 'other.tfr', [b'x'])
+  with pytest.raises(FileNotFoundError, match=r'no titles .*: titles.tfr, tit'):
+    _corpus('orqa_blocks', tmp_path)
+  with pytest.raises(FileNotFoundError, match='no titles beside it'):
+    _corpus('orqa_blocks', tmp_path / 'other.tfr')
+
+
+def test_a_bad_block_is_named_or_counted_and_the_others_keep_their_ids(
+  tmp_path,
+):
+  good, bad = BLOCKS, list(BLOCKS)
+  bad[1] = b'ab\xff'
+  _write_blocks(tmp_path, bad)
+  message = r'blocks.tfr: record 1: byte 2 \(0xff\) is not UTF-8'
+  with pytest.raises(ValueError, match=message):
+    _read('orqa_blocks', tmp_path)
+  skipping = _corpus('orqa_blocks', tmp_path, on_error='skip')
+  assert list(skipping) == [DOCUMENTS[0], DOCUMENTS[2]]
+  assert skipping.skipped == {'invalid UTF-8': 1}
+  _write_blocks(tmp_path, good, ['Ants', b'\xff', ''])
+  with pytest.raises(ValueError, match=r'titles.tfr: record 1: byte 0'):
+    _read('orqa_blocks', tmp_path)
+  _write_blocks(tmp_path, ['x', ' \n', 'y'])
+  with pytest.raises(ValueError, match='blocks.tfr: record 1: the text is emp'):
+    _read('orqa_blocks', tmp_path)
+
+
+def test_damage_ends_every_kind_even_when_skipping(tmp_path):
+  _write_blocks(tmp_path)
+  data = (tmp_path / 'blocks.tfr').read_bytes()
+  (tmp_path / 'blocks.tfr').write_bytes(data[:-1])
+  tfrecord.write(tmp_path / 'x-00000-of-00001', [_example()])
+  data = (tmp_path / 'x-00000-of-00001').read_bytes()
+  (tmp_path / 'x-00000-of-00001').write_bytes(data[:-1])
+  for kind, number in (
+    ('orqa_blocks', 2),
+    ('orqa_corpus', 0),
+    ('realm_pretraining', 0),
+  ):
+    with pytest.raises(ValueError, match=f'record {number} at byte .*ends'):
+      _read(kind, tmp_path, on_error='skip')
+
+
+TEXT = 'Zoë saw it in May 1999. So did Bo.'
+NUMBERS = {
+  'sentence_byte_start': [0, 25],
+  'sentence_byte_limit': [24, 35],
+  'span_byte_start': [0, 15, 32],
+  'span_byte_limit': [4, 23, 34],
+}
+
+
+def _example(text_name='text', **changes):
+  features = {'title': [b'Zo'], text_name: [TEXT.encode()], 'uid': [b'7']}
+  features |= {k: np.asarray(v, np.int64) for k, v in NUMBERS.items()}
+  return tf_example.encode(
+    {k: v for k, v in (features | changes).items() if v is not None}
+  )
+
+
+KINDS = {'orqa_corpus': 'body', 'realm_pretraining': 'text'}
+
+
+@pytest.mark.parametrize(('kind', 'name'), KINDS.items())
+def test_shards_of_examples(tmp_path, kind, name):
+  for i in range(2):
+    shard = tmp_path / f'wiki-0000{i}-of-00002'
+    tfrecord.write(shard, [_example(name)] * (2 - i), packed=True)
+  (tmp_path / 'notes.txt').write_text('not read')
+  expected = [
+    Document(f'wiki-0000{i}-of-00002:{j}', 'Zo', TEXT)
+    for i, j in ((0, 0), (0, 1), (1, 0))
+  ]
+  assert _read(kind, tmp_path) == expected
+  assert _read(kind, tmp_path / 'wiki-*') == expected
+  assert _read(kind, tmp_path / 'wiki-00001-of-00002') == expected[2:]
+  published = tmp_path / 'dates_public-00000-of-05000.tfrecord.gz'
+  (tmp_path / 'wiki-00000-of-00002').rename(published)
+  (tmp_path / 'wiki-00001-of-00002').rename(tmp_path / 'one.tfrecord')
+  assert [d.id for d in _read(kind, tmp_path)] == [
+    'dates_public-00000-of-05000.tfrecord.gz:0',
+    'dates_public-00000-of-05000.tfrecord.gz:1',
+    'one.tfrecord:0',
+  ]
+  with pytest.raises(FileNotFoundError, match='corpus.path'):
+    _corpus(kind, tmp_path / 'none')
+
+
+BAD = {
+  'invalid tf.train.Example': (b'The text.', 'not a tf.train.Example: field'),
+  'missing field text': (
+    _example('body'),
+    "no field 'text'; the record has ['body', 'sentence_byte_limit', ",
+  ),
+  'missing field title': (_example(title=None), "no field 'title'"),
+  'wrong type of text': (_example(text=[b'a', b'b']), "'text' is list"),
+  'wrong type of title': (_example(title=np.zeros(1, int)), "'title' is ndarr"),
+  'invalid UTF-8': (_example(text=[b'\xff']), 'byte 0 (0xff) is not UTF-8'),
+  'empty text': (_example(text=[b' ']), 'the text is empty'),
+}
+
+
+@pytest.mark.parametrize('reason', BAD)
+def test_a_bad_example_is_named_or_counted(tmp_path, reason):
+  record, message = BAD[reason]
+  path = tmp_path / 'a.tfrecord'
+  tfrecord.write(path, [_example(), record, _example()])
+  with pytest.raises(ValueError) as error:
+    _read('realm_pretraining', path)
+  assert str(error.value).startswith(f'{path}: record 1')
+  assert message in str(error.value)
+  skipping = _corpus('realm_pretraining', path, on_error='skip')
+  assert [d.id for d in skipping] == ['a.tfrecord:0', 'a.tfrecord:2']
+  assert skipping.skipped == {reason: 1}
+
+
+def test_annotations_come_with_the_documents_ids(tmp_path):
+  none = dict.fromkeys(('span_byte_start', 'span_byte_limit'))
+  empty = {name: [] for name in NUMBERS}
+  records = [_example(), _example(**none), _example(**empty)]
+  tfrecord.write(tmp_path / 'a-00000-of-00001', records, packed=True)
+  found = _corpus('realm_pretraining', tmp_path)
+  annotations = list(found.annotations())
+  assert [a.document_id for a in annotations] == [d.id for d in found]
+  [_, sentences, spans] = annotations[0]
+  text = TEXT.encode()
+  assert sentences.dtype == spans.dtype == np.int64
+  assert [text[a:b].decode() for a, b in sentences] == [
+    'Zoë saw it in May 1999.',
+    'So did Bo.',
+  ]
+  assert [text[a:b].decode() for a, b in spans] == ['Zoë', 'May 1999', 'Bo']
+  assert [len(a.sentences) for a in annotations] == [2, 2, 0]
+  assert [a.spans.shape for a in annotations] == [(3, 2), (0, 2), (0, 2)]
+  with pytest.raises(ValueError, match="'vital' marks no sentences and spans"):
+    corpus.Corpus(corpus.CorpusConfig()).annotations()
+
+
+@pytest.mark.parametrize(
+  ('changes', 'message'),
+  [
+    ({'span_byte_start': [0]}, 'span_byte_limit: 1 starts, 3 limits.'),
+    ({'span_byte_limit': [4, 23, 36]}, r'\[32, 36\] is no span .* 35 bytes'),
+    ({'span_byte_limit': [4, 15, 34]}, r'\[15, 15\] is no span'),
+    ({'span_byte_start': [-1, 15, 32]}, r'\[-1, 4\] is no span'),
+    ({'span_byte_limit': [3, 23, 34]}, r'\[0, 3\] is no span of whole charac'),
+    ({'sentence_byte_start': [3, 25]}, r'sentence_byte_limit: \[3, 24\]'),
+  ],
+)
+def test_bad_annotations(tmp_path, changes, message):
+  arrays = {k: np.asarray(v, np.int64) for k, v in changes.items()}
+  path = tmp_path / 'a.tfrecord'
+  tfrecord.write(path, [_example(**arrays), _example()])
+  with pytest.raises(ValueError, match=f'{path}: record 0: .*{message}'):
+    list(_corpus('realm_pretraining', path).annotations())
+  skipping = _corpus('realm_pretraining', path, on_error='skip')
+  assert [a.document_id for a in skipping.annotations()] == ['a.tfrecord:1']
+
+
+def test_annotations_that_are_no_numbers(tmp_path):
+  tfrecord.write(tmp_path / 'a', [_example(span_byte_start=[b'0'])])
+  with pytest.raises(ValueError, match='expected integers'):
+    list(_corpus('realm_pretraining', tmp_path / 'a').annotations())
+
+
+WORDS = 'the ant bee zo ##e saw moon may 1999 . big house here , x'.split()
+PAGES = (
+  ('The Ant', 'The ant saw Zoë. The bee saw the moon.\n\nThe ant? Saw it.'),
+  ('', 'Zoë saw the big moon here. The bee saw the ant, the bee, the house.'),
+  ('Moon', '  The moon saw the ant in May 1999.  '),
+)
+
+
+@pytest.fixture(scope='module')
+def made(tmp_path_factory):
+  """A block store of a few short blocks."""
+  root = tmp_path_factory.mktemp('blocks')
+  vocabulary = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', *WORDS]
+  (root / 'vocab.txt').write_text('\n'.join(vocabulary))
+  with open(root / 'pages.jsonl', 'w') as f:
+    for i, (title, text) in enumerate(PAGES):
+      f.write(json.dumps({'id': str(i), 'title': title, 'text': text}) + '\n')
+  tokens = tokens_lib.build_token_store(
+    root / 'tokens',
+    _corpus('jsonl', root / 'pages.jsonl'),
+    root / 'vocab.txt',
+    with_title=False,
+    with_text=True,
+    documents_per_shard=2,
+  )
+  blocks = blocks_lib.build_block_store(
+    root / 'blocks', tokens, root / 'vocab.txt', max_length=17
+  )
+  assert blocks.num_blocks > len(PAGES)
+  return types.SimpleNamespace(
+    blocks=blocks,
+    ids=range(blocks.num_blocks),
+    vocabulary=vocabulary,
+    tokenizer=tokenizers.load_tokenizer(root / 'vocab.txt'),
+  )
+
+
+@pytest.fixture(autouse=True)
+def _small_batches(monkeypatch):
+  monkeypatch.setattr(official_records, '_BATCH', 2)
+
+
+def _check_same_blocks(documents, made):
+  assert [d.text for d in documents] == made.blocks.texts(made.ids)
+  assert [d.title for d in documents] == made.blocks.titles(made.ids)
+
+
+def test_blocks_come_back(made, tmp_path):
+  calls = []
+  official_records.write_blocks(
+    tmp_path / 'new', made.blocks, progress=lambda *call: calls.append(call)
+  )
+  _check_same_blocks(_read('orqa_blocks', tmp_path / 'new'), made)
+  total = made.blocks.num_blocks
+  assert calls == [(min(i + 2, total), total) for i in range(0, total, 2)]
+
+
+def test_examples_hold_the_blocks_tokens_and_sentences(made, tmp_path):
+  official_records.write_examples(tmp_path, made.blocks)
+  records = list(tfrecord.read(tmp_path / 'examples.tfr'))
+  assert len(records) == made.blocks.num_blocks
+  tokenizer, many = made.tokenizer, 0
+  for i, record in enumerate(records):
+    example = tf_example.decode(record)
+    assert sorted(example) == ['sentence_starts', 'title_ids', 'token_ids']
+    [text], [title] = made.blocks.texts([i]), made.blocks.titles([i])
+    starts = example['sentence_starts'].tolist()
+    pieces = np.split(example['token_ids'], starts)
+    sentences = made.blocks.sentence_bytes(np.asarray(made.blocks.sentences(i)))
+    sentences = sentences - made.blocks.byte_spans(np.asarray([i]))[0, 0]
+    assert starts[0] == 0 and len(sentences) == len(starts)
+    for piece, (low, high) in zip(pieces[1:], sentences, strict=True):
+      sentence = text.encode()[low:high].decode()
+      assert piece.tolist() == tokenizer.encode(sentence).ids.tolist()
+    assert example['title_ids'].tolist() == tokenizer.encode(title).ids.tolist()
+    many += len(starts) > 1
+  assert many
+
+
+def test_retrieval_corpus(made, tmp_path):
+  calls = []
+  official_records.write_retrieval_corpus(
+    tmp_path / 'new/wiki',
+    made.blocks,
+    made.tokenizer,
+    2,
+    progress=lambda *call: calls.append(call),
+  )
+  assert sorted(p.name for p in (tmp_path / 'new').iterdir()) == [
+    'wiki-00000-of-00002',
+    'wiki-00001-of-00002',
+  ]
+  documents = _read('orqa_corpus', tmp_path / 'new')
+  _check_same_blocks(documents, made)
+  total = made.blocks.num_blocks
+  assert calls[-1] == (total, total) and calls == sorted(calls)
+  second = [d for d in documents if 'wiki-00001' in d.id]
+  assert len(second) == total // 2
+  assert (tmp_path / 'new/wiki-00000-of-00002').read_bytes()[:2] == b'\x1f\x8b'
+  record = next(tfrecord.read(tmp_path / 'new/wiki-00000-of-00002'))
+  example = tf_example.decode(record)
+  for name, text in (
+    ('title', documents[0].title),
+    ('body', documents[0].text),
+  ):
+    ids = made.tokenizer.encode(text).ids.tolist()
+    assert example[f'{name}_token_ids'].tolist() == ids
+    assert example[f'{name}_token_starts'].tolist() == [-1] * len(ids)
+    assert example[f'{name}_token_stops'].tolist() == [-1] * len(ids)
+    texts = [piece.decode() for piece in example[f'{name}_token_texts']]
+    assert texts == [made.vocabulary[i] for i in ids]
+  assert '##e' in texts  # the first block's body has it
+  assert set(example) == {'title', 'body'} | {
+    f'{name}_token_{field}'
+    for name in ('title', 'body')
+    for field in ('texts', 'starts', 'stops', 'ids')
+  }
+
+
+def test_unknown_words_are_unk(made):
+  pieces = official_records._pieces(made.tokenizer)
+  words = [word.encode() for word in made.vocabulary]
+  assert pieces[1] == b'[UNK]' and pieces[5:] == words[5:]
+
+
+def _first_words(blocks):
+  """A salient span in every second block: its first word."""
+  return lambda ids: [
+    np.asarray([[0, len(text.split()[0].encode())]] if i % 2 else [])
+    for i, text in zip(ids, blocks.texts(ids.tolist()), strict=True)
+  ]
+
+
+def test_pretraining_corpus(made, tmp_path):
+  blocks = made.blocks
+  official_records.write_pretraining(
+    tmp_path / 'wiki', blocks, _first_words(blocks), 3
+  )
+  found = _corpus('realm_pretraining', tmp_path)
+  _check_same_blocks(list(found), made)
+  for i, annotation in enumerate(found.annotations()):
+    sentences = blocks.sentence_bytes(np.asarray(blocks.sentences(i)))
+    first = blocks.byte_spans(np.asarray([i]))[0, 0]
+    assert annotation.sentences.tolist() == (sentences - first).tolist()
+    [text] = blocks.texts([i])
+    words = [text.encode()[a:b].decode() for a, b in annotation.spans]
+    assert words == text.split()[: i % 2]
+
+
+def test_more_shards_than_blocks(made, tmp_path):
+  official_records.write_pretraining(
+    tmp_path / 'w', made.blocks, _first_words(made.blocks), 9
+  )
+  assert len(list(tmp_path.iterdir())) == 9
+  _check_same_blocks(_read('realm_pretraining', tmp_path), made)
+
+
+def test_a_span_outside_its_block_leaves_no_shard(made, tmp_path):
+  def spans(ids):
+    return [np.asarray([[0, 1000]])] * len(ids)
+
+  with pytest.raises(ValueError, match=r'block 0: \[0, 1000\] is no span'):
+    official_records.write_pretraining(tmp_path / 'w', made.blocks, spans, 1)
+  assert not list(tmp_path.iterdir())
+
+
+def test_other_shards_and_other_tokenizers_are_refused(made, tmp_path):
+  arguments = (tmp_path / 'w', made.blocks, made.tokenizer)
+  official_records.write_retrieval_corpus(*arguments, 2)
+  official_records.write_retrieval_corpus(*arguments, 2)
+  with pytest.raises(
+    ValueError, match='w-00000-of-00002 is a shard of another'
+  ):
+    official_records.write_retrieval_corpus(*arguments, 3)
+  with pytest.raises(ValueError, match='num_shards 0: expected 1 or more'):
+    official_records.write_retrieval_corpus(*arguments, 0)
+  (tmp_path / 'vocab.txt').write_text('\n'.join([*made.vocabulary, 'more']))
+  other = tokenizers.load_tokenizer(tmp_path / 'vocab.txt')
+  with pytest.raises(ValueError, match='the tokenizer given is'):
+    official_records.write_retrieval_corpus(
+      tmp_path / 'v', made.blocks, other, 2
+    )
+
+
+def test_equal_exports_are_equal_bytes(made, tmp_path):
+  for name in ('a', 'b'):
+    official_records.write_retrieval_corpus(
+      tmp_path / name / 'w', made.blocks, made.tokenizer, 1
+    )
+  first, second = (
+    (tmp_path / name / 'w-00000-of-00001').read_bytes() for name in 'ab'
+  )
+  assert first == second
+  assert gzip.decompress(first)

@@ -1,0 +1,355 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The span store: which spans are kept, where they lie, and how it is built."""
+
+import itertools
+
+from hypothesis import given
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+
+from retrieval.store import store
+from retrieval.text import corpus as corpus_lib
+from retrieval.text import official_records
+from retrieval.text import salient
+from retrieval.text import taggers
+from tests.retrieval.store import tiny_stores
+from tests.retrieval.text import tiny_blocks
+
+NAMES = ('Paris', 'Rome', 'Rome crown', 'The mill', 'in', 'ill')
+
+
+class Names:
+  """Finds every occurrence of some words, as tokens or not."""
+
+  labels = ('NAME', 'DATE')
+  fingerprint = 'names'
+
+  def tag(self, documents):
+    dated = taggers.DateTagger().tag(documents)
+    return [
+      [
+        *(
+          taggers.Span(at, at + len(name), 'NAME')
+          for name in NAMES
+          for at in range(len(document.text))
+          if document.text.startswith(name, at)
+        ),
+        *spans,
+      ]
+      for document, spans in zip(documents, dated, strict=True)
+    ]
+
+
+@pytest.fixture(scope='module')
+def data(tmp_path_factory):
+  root = tmp_path_factory.mktemp('data')
+  made = tiny_blocks.make(root, np.random.default_rng(0))
+  made.progress = []
+  made.spans = salient.build_salient_store(
+    root / 'spans',
+    made.blocks,
+    Names(),
+    progress=lambda *done: made.progress.append(done),
+  )
+  return made
+
+
+def _map_slowly(spans, token_bytes, sentence_bytes):
+  """`salient.map_spans`, one span and one token at a time."""
+  rows = []
+  for start, limit in spans:
+    tokens = list(enumerate(token_bytes))[1:]
+    inside = [i for i, (a, b) in tokens if start <= a and b <= limit]
+    cut = any(a < edge < b for _, (a, b) in tokens for edge in (start, limit))
+    holder = [
+      i for i, (a, b) in enumerate(sentence_bytes) if a <= start and start < b
+    ]
+    if not holder:
+      outcome = 'outside every block'
+    elif limit > sentence_bytes[holder[0]][1]:
+      outcome = 'crosses a sentence'
+    elif cut:
+      outcome = 'cuts a wordpiece'
+    elif not inside:
+      outcome = 'covers no token'
+    else:
+      outcome = 'kept'
+    rows.append((holder, inside, outcome))
+  return rows
+
+
+@st.composite
+def _layouts(draw):
+  """Tokens with gaps and repetitions, sentences at their ends, any spans."""
+  lengths = draw(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 3))))
+  token_bytes, at = [(0, 0)], 0
+  for gap, length in lengths:
+    token_bytes.append((at + gap, at + gap + length))
+    if draw(st.booleans()) and draw(st.booleans()):
+      token_bytes.append(token_bytes[-1])  # one character, two tokens
+    at += gap + length
+  ends = draw(st.sets(st.sampled_from(token_bytes[1:]))) if lengths else set()
+  ends = sorted(ends)
+  sentences = [(a, b) for (_, a), (_, b) in itertools.pairwise([(0, 0), *ends])]
+  places = st.integers(0, at + 2)
+  pairs = st.tuples(places, places).filter(lambda pair: pair[0] < pair[1])
+  return draw(st.lists(pairs)), token_bytes, sentences
+
+
+@given(_layouts())
+def test_mapping_equals_a_slow_reference(layout):
+  arrays = (np.asarray(x, np.int64).reshape(-1, 2) for x in layout)
+  sentence, tokens, outcome = salient.map_spans(*arrays)
+  for i, (holder, inside, want) in enumerate(_map_slowly(*layout)):
+    assert salient.OUTCOMES[outcome[i]] == want
+    assert [sentence[i]] == (holder or [-1])
+    if want == 'kept':
+      assert list(range(*tokens[i])) == inside
+
+
+def test_spans_are_whole_tokens_of_one_sentence(data):
+  blocks, spans = data.blocks, data.spans
+  assert 50 < spans.num_spans == len(spans.label)
+  sentences = spans.sentence[:]
+  token_spans = blocks.sentence_tokens(sentences)
+  byte_spans = blocks.sentence_bytes(sentences)
+  owners = blocks.documents(blocks.sentence_blocks(sentences))
+  first, limit = spans.token_start[:], spans.token_limit[:]
+  assert ((token_spans[:, 0] <= first) & (limit <= token_spans[:, 1])).all()
+  assert (byte_spans[:, 0] <= spans.byte_start[:]).all()
+  assert (spans.byte_limit[:] <= byte_spans[:, 1]).all()
+  for i, document in enumerate(owners.tolist()):
+    raw = data.documents[document]['text'].encode()
+    name = raw[spans.byte_start[i] : spans.byte_limit[i]].decode()
+    want = data.tokenizer.encode(name).ids
+    row = data.tokens.document(document)
+    np.testing.assert_array_equal(row[first[i] : limit[i]], want)
+    label = spans.labels[spans.label[i]]
+    assert name in (NAMES if label == 'NAME' else ('1066', '1999'))
+
+
+def test_every_span_is_there_once_and_in_order(data):
+  spans = data.spans
+  found = list(
+    zip(
+      *(spans.sentence[:].tolist(), spans.token_start[:].tolist()),
+      *(spans.token_limit[:].tolist(), spans.label[:].tolist()),
+      strict=True,
+    )
+  )
+  assert found == sorted(found)
+  documents = [corpus_lib.Document(**row) for row in data.documents]
+  want = sum(
+    len({tuple(row) for row in tokens[outcome == 0]})
+    for i, tagged in enumerate(Names().tag(documents))
+    if tagged
+    for _, tokens, outcome in [
+      salient.map_spans(
+        np.asarray([span[:2] for span in tagged]),
+        data.tokens.token_bytes(i),
+        _sentences_of(data.blocks, i),
+      )
+    ]
+  )
+  assert len({row[:3] for row in found}) == len(found) == want
+
+
+def _sentences_of(blocks, document):
+  ids = np.arange(blocks.num_sentences)
+  here = blocks.documents(blocks.sentence_blocks(ids)) == document
+  return blocks.sentence_bytes(ids[here])
+
+
+def test_rows_of_sentences_and_blocks(data):
+  blocks, spans = data.blocks, data.spans
+  ids = np.arange(blocks.num_sentences).reshape(-1, 1)
+  first, count = spans.spans_of(ids)
+  assert first.shape == count.shape == ids.shape
+  sentences = spans.sentence[:]
+  for sentence, at, n in zip(ids[:, 0], first[:, 0], count[:, 0], strict=True):
+    np.testing.assert_array_equal(
+      np.flatnonzero(sentences == sentence), np.arange(at, at + n)
+    )
+  np.testing.assert_array_equal(spans.sentences(), ids[count > 0])
+  assert (count == 0).any()
+  found = spans.block_bytes(np.arange(blocks.num_blocks))
+  raw = [text.encode() for text in blocks.texts(range(blocks.num_blocks))]
+  names = [
+    raw[i][a:b].decode() for i, rows in enumerate(found) for a, b in rows
+  ]
+  assert len(names) == spans.num_spans and {*names} <= {*NAMES, '1066', '1999'}
+
+
+def test_what_is_wrong_is_counted(tmp_path):
+  text = 'The mill stood in \u200bParis.  Rome was in Rome.\n\nThe river Mills.'
+  spans = {
+    'kept': [
+      *('Paris', '\u200bParis.', 'Rome was', 'river'),
+      *('stood', 'mill stood in', 'The mill'),
+    ],
+    'repeated': ['The mill', 'Paris'],
+    'outside every block': ['  Rome', '\n'],
+    'crosses a sentence': ['Paris.  Rome', 'Rome.\n'],
+    'cuts a wordpiece': ['ver Mil', 'he mill', 'mill stoo'],
+    'covers no token': ['\u200b', ' '],
+  }
+  rows = []
+  for names in spans.values():
+    for name in names:
+      at = len(text[: text.index(name)].encode())
+      rows.append([at, at + len(name.encode()), 'X'])
+  given = [
+    {'id': 'a', 'title': '', 'text': text},
+    {'id': 'l', 'title': 'List of mills', 'text': 'Rome.'},
+    {'id': 'n', 'title': '', 'text': 'Rome.'},
+  ]
+  data = tiny_blocks.make(tmp_path, np.random.default_rng(0), given=given)
+  tagger = taggers.AnnotatedTagger([('a', rows), ('l', [[0, 4]])])
+  found = salient.build_salient_store(tmp_path / 'spans', data.blocks, tagger)
+  want = {name: len(names) for name, names in spans.items()}
+  assert found.counts() == {'documents': 2, **want, 'X': 7, 'SPAN': 0}
+  assert found.num_spans == 7
+  # What no token stands for is not part of a span.
+  raw = text.encode()
+  bounds = zip(found.byte_start[:], found.byte_limit[:], strict=True)
+  names = [raw[a:b].decode() for a, b in bounds]
+  assert names == [
+    *('The mill', 'mill stood in', 'stood', 'Paris', 'Paris.'),
+    *('Rome was', 'river'),
+  ]
+
+
+def test_counts_add_up(data):
+  counts = data.spans.counts()
+  assert counts['documents'] == len(data.documents)
+  assert counts['kept'] == data.spans.num_spans
+  assert counts['NAME'] + counts['DATE'] == counts['kept']
+  assert counts['NAME'] > 0 and counts['DATE'] > 0
+  assert counts['cuts a wordpiece'] > 0
+  assert data.progress[-1] == (len(data.documents), len(data.documents))
+  assert data.progress == sorted(data.progress)
+
+
+def test_several_processes_write_the_same_bytes(data, tmp_path):
+  config = taggers.TaggerConfig(kind='dates')
+  for name, num_processes in (('one', 1), ('two', 2)):
+    salient.build_salient_store(
+      tmp_path / name, data.blocks, config, num_processes=num_processes
+    )
+  assert tiny_stores.file_hashes(tmp_path / 'one') == tiny_stores.file_hashes(
+    tmp_path / 'two'
+  )
+
+
+def test_a_killed_build_goes_on_and_ends_with_the_same_bytes(
+  data, tmp_path, monkeypatch
+):
+  tag, tagged = Names.tag, []
+
+  def once_killed(self, documents):
+    if len(tagged) == 2:
+      tagged.append('killed')
+      raise KeyboardInterrupt
+    tagged.append(len(documents))
+    return tag(self, documents)
+
+  monkeypatch.setattr(Names, 'tag', once_killed)
+  progress = []
+  build = lambda: salient.build_salient_store(  # noqa: E731
+    tmp_path / 'spans',
+    data.blocks,
+    Names(),
+    progress=lambda *done: progress.append(done),
+  )
+  with pytest.raises(KeyboardInterrupt):
+    build()
+  with pytest.raises(FileNotFoundError):
+    salient.SalientStore(tmp_path / 'spans', data.blocks)
+  build()
+  assert tagged == [7, 7, 'killed', 7, 7, 2]
+  assert progress == [(n, 30) for n in (7, 14, 21, 28, 30)]
+  build()  # finds it there
+  assert len(tagged) == 6
+  assert tiny_stores.file_hashes(tmp_path / 'spans') == tiny_stores.file_hashes(
+    data.spans.path
+  )
+
+
+def test_a_choice_of_documents_is_spread_and_grows(data):
+  blocks = data.blocks
+  owners = blocks.documents(np.arange(blocks.num_blocks))
+  everything = salient.choose_documents(blocks)
+  np.testing.assert_array_equal(everything, np.unique(owners))
+  before = set()
+  for most in range(1, blocks.num_blocks + 1):
+    chosen = salient.choose_documents(blocks, most)
+    count = np.isin(owners, chosen).sum()
+    largest = np.bincount(owners).max()
+    assert most <= count < most + largest
+    assert before <= {*chosen.tolist()}
+    before = {*chosen.tolist()}
+    if len(chosen) > 3:  # no gap is much wider than an even one
+      gaps = np.diff([-1, *chosen, len(everything)])
+      assert gaps.max() <= 3 * len(everything) / len(chosen)
+  np.testing.assert_array_equal(chosen, everything)
+  more = salient.choose_documents(blocks, 10**6)
+  np.testing.assert_array_equal(more, everything)
+
+
+def test_only_chosen_documents_are_tagged(data, tmp_path):
+  chosen = salient.choose_documents(data.blocks, 8)
+  spans = salient.build_salient_store(
+    tmp_path / 'spans', data.blocks, Names(), max_blocks=8
+  )
+  assert spans.counts()['documents'] == len(chosen) < len(data.documents)
+  owner = data.blocks.sentence_blocks(spans.sentence[:])
+  assert {*data.blocks.documents(owner).tolist()} <= {*chosen.tolist()}
+  assert 0 < spans.num_spans < data.spans.num_spans
+  every = data.spans.spans_of(spans.sentences())[1]
+  np.testing.assert_array_equal(spans.spans_of(spans.sentences())[1], every)
+
+
+def test_spans_of_other_blocks_are_refused(data, tmp_path):
+  other = tiny_blocks.make(
+    tmp_path, np.random.default_rng(1), num_documents=3, max_length=40
+  )
+  with pytest.raises(ValueError, match=r'spans of block store .* but .*blocks'):
+    salient.SalientStore(data.spans.path, other.blocks)
+  beside = salient.SalientStore(data.spans.path)
+  assert beside.blocks.fingerprint == data.blocks.fingerprint
+  assert beside.fingerprint == data.spans.fingerprint
+
+
+def test_another_tagger_makes_another_store(data):
+  with pytest.raises(ValueError, match='tagger: expected'):
+    salient.build_salient_store(
+      data.spans.path, data.blocks, taggers.DateTagger()
+    )
+  assert store.Store.open(data.spans.path, salient.KIND)
+
+
+def test_a_store_without_spans_is_refused(data, tmp_path):
+  tagger = taggers.AnnotatedTagger([('of another corpus', [[0, 1]])])
+  with pytest.raises(ValueError, match='no salient span in 30 documents'):
+    salient.build_salient_store(tmp_path / 'spans', data.blocks, tagger)
+  assert not (tmp_path / 'spans').exists()
+
+
+def test_spans_survive_the_official_form(data, tmp_path):
+  official_records.write_pretraining(
+    tmp_path / 'records', data.blocks, data.spans.block_bytes, 2
+  )
+  corpus = corpus_lib.Corpus(
+    corpus_lib.CorpusConfig(kind='realm_pretraining', path=str(tmp_path))
+  )
+  tagger = taggers.AnnotatedTagger(
+    (found.document_id, found.spans.tolist()) for found in corpus.annotations()
+  )
+  texts = data.blocks.texts(range(data.blocks.num_blocks))
+  want = data.spans.block_bytes(range(data.blocks.num_blocks))
+  documents = list(corpus)
+  assert [document.text for document in documents] == texts
+  for spans, found in zip(want, tagger.tag(documents), strict=True):
+    assert [tuple(span) for span in spans.tolist()] == [s[:2] for s in found]

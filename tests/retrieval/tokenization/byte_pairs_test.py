@@ -1,0 +1,111 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Byte pairs: every text comes back, each token stands for its bytes."""
+
+import json
+import pickle
+
+import hypothesis
+from hypothesis import strategies
+import pytest
+
+from retrieval.tokenization import byte_pairs
+from retrieval.tokenization import tokenizers
+from tests.retrieval.tokenization import tiny_byte_pairs as tiny
+
+END = dict.fromkeys(('bos', 'eos', 'pad'), tiny.SPECIALS[0])
+
+
+def _write(folder, tokens=tiny.TOKENS, specials=END, **settings):
+  merges = [m for m in tiny.MERGES if m.replace(' ', '') in tokens]
+  spec = byte_pairs.make_spec(tokens, merges, [0, 1], **settings)
+  byte_pairs.write(folder, spec, specials)
+  return folder
+
+
+@pytest.fixture(scope='module')
+def tokenizer(tmp_path_factory):
+  return tokenizers.load_tokenizer(_write(tmp_path_factory.mktemp('tokenizer')))
+
+
+def _pieces(tokenizer, text):
+  encoding = tokenizer.encode(text)
+  data = text.encode()
+  return [data[a:b] for a, b in encoding.offsets.tolist()]
+
+
+@hypothesis.given(strategies.text(max_size=40))
+@hypothesis.settings(max_examples=60, deadline=None)
+def test_every_text_comes_back(tokenizer, text):
+  encoding = tokenizer.encode(text)
+  assert tokenizer.decode(encoding.ids) == text
+  assert b''.join(_pieces(tokenizer, text)) == text.encode()
+  assert tokenizer.token_num_bytes[encoding.ids].sum() == len(text.encode())
+
+
+def test_merges_and_specials(tokenizer):
+  assert isinstance(tokenizer, tokenizers.Tokenizer)
+  assert _pieces(tokenizer, 'the the ü12') == [
+    *(b'the', b' the', b' ', 'ü'.encode(), b'12')
+  ]
+  assert tokenizer.vocab_size == len(tiny.TOKENS) == 263
+  assert tokenizer.bos_id == tokenizer.eos_id == tokenizer.pad_id == 0
+  text = f'a{tiny.SPECIALS[0]}'
+  encoding = tokenizer.encode(text)
+  assert len(encoding.ids) == len(text) and 0 not in encoding.ids
+  assert tokenizer.decode([0, *encoding.ids, 1]) == text
+
+
+def test_digits_stand_alone_where_they_are_split(tmp_path):
+  tokenizer = byte_pairs.BytePairTokenizer(_write(tmp_path, split_digits=True))
+  assert _pieces(tokenizer, '1212') == [b'1', b'2', b'1', b'2']
+
+
+def test_bytes_that_are_no_tokens_are_passed_over(tmp_path):
+  tokens = [token for token in tiny.TOKENS if token != 'z']
+  tokenizer = byte_pairs.BytePairTokenizer(_write(tmp_path, tokens))
+  assert _pieces(tokenizer, 'üz the z') == ['ü'.encode(), b' the', b' ']
+
+
+def test_saved_and_sent_it_is_the_same(tokenizer, tmp_path):
+  tokenizer.save(tmp_path)
+  for other in (
+    tokenizers.load_tokenizer(tmp_path / 'tokenizer.json'),
+    pickle.loads(pickle.dumps(tokenizer)),
+  ):
+    assert other.fingerprint == tokenizer.fingerprint
+    assert other.decode(other.encode('the 日本').ids) == 'the 日本'
+  specials = {**END, 'eos': tiny.SPECIALS[1]}
+  other = byte_pairs.BytePairTokenizer(_write(tmp_path, specials=specials))
+  assert other.eos_id == 1 and other.fingerprint != tokenizer.fingerprint
+
+
+def test_what_is_no_byte_pairs_is_refused(tmp_path):
+  path = tmp_path / 'tokenizer.json'
+  path.write_text('{"model": 1}')
+  with pytest.raises(ValueError, match='no byte pair encoding'):
+    byte_pairs.BytePairTokenizer(path)
+  with pytest.raises(ValueError, match='not a WordPiece'):
+    tokenizers.load_tokenizer(path)
+  _write(tmp_path, specials={**END, 'bos': '<s>'})
+  with pytest.raises(ValueError, match=r"lacks \['<s>'\]"):
+    tokenizers.load_tokenizer(tmp_path)
+
+
+@pytest.mark.parametrize(
+  'change',
+  [
+    {'normalizer': {'type': 'Lowercase'}},
+    {'normalizer': {'type': 'NFC'}},
+    {
+      'pre_tokenizer': dict.fromkeys(('add_prefix_space', 'trim_offsets'), True)
+      | {'type': 'ByteLevel'}
+    },
+  ],
+)
+def test_what_changes_text_is_refused(tmp_path, change):
+  path = _write(tmp_path) / 'tokenizer.json'
+  byte_pairs.BytePairTokenizer(path)
+  path.write_text(json.dumps(json.loads(path.read_text()) | change))
+  with pytest.raises(ValueError, match='changes text'):
+    tokenizers.load_tokenizer(path)

@@ -1,0 +1,377 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Tokenizers: nothing is lost, offsets are bytes, training repeats itself."""
+
+import io
+import json
+import pickle
+import random
+import sys
+
+import hypothesis
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+import sentencepiece
+import tokenizers as hf
+
+from retrieval.tokenization import tokenizers
+from retrieval.tokenization import training
+
+WORDS = (
+  'the ant bee cat dog elm fig goat hen ink jay kite lamp moon nest oak pear '
+  'quail rose sun tree urn vine wren yew zebra 1984 2026 caf\u00e9 stra\u00dfe'
+).split()
+HARD = (
+  '',
+  ' ',
+  '\u2581',
+  'a\u2581\u2581b \u2581 c',
+  '\0x\0',
+  '\r\n\t  \n\n ',
+  'e\u0301\u0301 \u0301',
+  '\U0001f469\u200d\U0001f680 \u65e5\u672c',
+  '\ufeff\u200b\u00a0\u3000\ufb01\u2028',
+  '<s></s><unk><pad><0x41>',
+  '\x01\x7f\x85\U0010ffff\ufffe',
+  'the ant' + ' ' * 500 + 'bee',
+)
+
+
+def _texts(count=400, seed=0):
+  rng = random.Random(seed)
+  return [
+    '\n'.join(' '.join(rng.choices(WORDS, k=12)) for _ in range(3))
+    for _ in range(count)
+  ]
+
+
+@pytest.fixture(scope='module')
+def pieces(tmp_path_factory):
+  path = tmp_path_factory.mktemp('tokenizer')
+  return tokenizers.train_sentencepiece(_texts(), path / 'model', 340)
+
+
+def _check_lossless(tokenizer, text):
+  data = text.encode()
+  ids, offsets = tokenizer.encode(text)
+  assert ids.dtype == np.int32 and offsets.dtype == np.int64
+  assert offsets.shape == (len(ids), 2)
+  assert tokenizer.decode(ids) == text
+  assert tokenizer.token_num_bytes[ids].sum() == len(data)
+  assert (tokenizer.token_num_bytes[ids] > 0).all()
+  for token, (start, end) in zip(ids, offsets, strict=True):
+    part = data[start:end].decode(errors='replace')
+    assert tokenizer.decode([token]) == part
+  # Spans cover the bytes one after the other.
+  assert (offsets[1:, 0] == offsets[:-1, 1]).all()
+  if data:
+    assert offsets[0, 0] == 0 and offsets[-1, 1] == len(data)
+
+
+@pytest.mark.parametrize('text', HARD)
+def test_hard_texts_round_trip(pieces, text):
+  _check_lossless(pieces, text)
+
+
+@hypothesis.settings(max_examples=300, deadline=None)
+@hypothesis.given(
+  st.one_of(
+    st.text(),
+    st.text(alphabet=' \u2581\0\r\n<>s/abe\u0301\U0001f41d\u00e9', max_size=60),
+  )
+)
+def test_every_text_round_trips(pieces, text):
+  _check_lossless(pieces, text)
+
+
+def test_every_character_round_trips(pieces):
+  points = [*range(0xD800), *range(0xE000, 0x110000)]
+  texts = [
+    'a'.join(map(chr, points[i : i + 2000]))
+    for i in range(0, len(points), 2000)
+  ]
+  for text, encoding in zip(texts, pieces.encode_batch(texts), strict=True):
+    assert pieces.decode(encoding.ids) == text
+
+
+def test_a_stand_in_costs_only_its_own_bytes(pieces):
+  ids = pieces.encode('the ant\u2581the ant').ids
+  plain = pieces.encode('the ant').ids
+  assert len(ids) == 2 * len(plain) + 3
+  assert (ids[: len(plain)] == plain).all()
+
+
+def test_batches_and_threads_give_the_same(pieces):
+  texts = [*HARD, *_texts(20)]
+  for threads in (1, 2):
+    batch = pieces.encode_batch(texts, num_threads=threads)
+    for text, encoding in zip(texts, batch, strict=True):
+      np.testing.assert_array_equal(encoding.ids, pieces.encode(text).ids)
+  assert pieces.encode_batch([]) == []
+
+
+def test_ids_and_specials(pieces):
+  assert pieces.vocab_size == 340 == len(pieces.token_num_bytes)
+  assert (pieces.pad_id, pieces.unk_id) == (0, 1)
+  assert (pieces.bos_id, pieces.eos_id) == (2, 3)
+  assert pieces.token_num_bytes.dtype == np.int32
+  assert (pieces.token_num_bytes[:4] == 0).all()
+  ids = pieces.encode('the ant').ids
+  assert pieces.decode([2, *ids, 3, 0, 0]) == 'the ant'
+  assert pieces.decode(np.zeros(0, np.int32)) == pieces.decode([]) == ''
+  # Half a character is replaced, not refused.
+  assert '\ufffd' in pieces.decode(pieces.encode('\U0001f41d').ids[:2])
+
+
+def test_newline_is_its_own_token(pieces):
+  ids = pieces.encode('the\nant\n\n').ids
+  assert sum(pieces.decode([i]) == '\n' for i in ids) == 3
+
+
+def test_save_load_and_pickle(pieces, tmp_path):
+  pieces.save(tmp_path / 'a')
+  for path in (tmp_path / 'a', tmp_path / 'a/model'):
+    loaded = tokenizers.load_tokenizer(path)
+    assert isinstance(loaded, tokenizers.SentencePieceTokenizer)
+    assert loaded.fingerprint == pieces.fingerprint
+  copied = pickle.loads(pickle.dumps(pieces))
+  for text in HARD:
+    np.testing.assert_array_equal(
+      copied.encode(text).ids, pieces.encode(text).ids
+    )
+
+
+def test_training_repeats_itself(tmp_path):
+  prints = {
+    tokenizers.train_sentencepiece(
+      iter(_texts()), tmp_path / name / 'model', 340, max_sentences=sentences
+    ).fingerprint
+    for name, sentences in (('a', 300), ('b', 300), ('c', 10**6))
+  }
+  assert len(prints) == 2  # a == b: sampled lines are the same lines
+  assert sorted(p.name for p in (tmp_path / 'a').iterdir()) == ['model']
+
+
+@pytest.mark.parametrize(
+  ('texts', 'size', 'message'),
+  [
+    (_texts(5), 269, 'vocab_size 269: expected 270 to 128,000'),
+    (_texts(5), 128_001, 'expected 270 to 128,000'),
+    (_texts(5), 100_000, r'100,000: too large for this text \(15 lines\)'),
+    (_texts(5), 280, 'vocab_size 280: too small for this text'),
+    ([], 300, 'no text to train'),
+    (['\n\0\n\u2581'], 300, 'no text to train'),
+  ],
+)
+def test_training_that_cannot_be(tmp_path, texts, size, message):
+  with pytest.raises(ValueError, match=message):
+    tokenizers.train_sentencepiece(texts, tmp_path / 'a/model', size)
+  # A folder left behind would pass for a finished tokenizer.
+  assert not (tmp_path / 'a').exists()
+
+
+def test_errors_of_the_corpus_come_through(tmp_path):
+  def texts():
+    yield from _texts(3)
+    raise ValueError('a.jsonl:4: not JSON')
+
+  with pytest.raises(ValueError, match=r'^a.jsonl:4: not JSON$'):
+    tokenizers.train_sentencepiece(texts(), tmp_path / 'model', 300)
+
+
+def test_long_lines_are_cut_not_passed_over():
+  limit = training._MAX_LINE_LENGTH
+  text = 'word ' * limit + 'x' * (2 * limit) + '\u65e5' * (limit + 1)
+  lines = list(training._lines(text))
+  assert ''.join(lines) == text
+  assert max(len(line.encode()) for line in lines) <= training._MAX_LINE_BYTES
+  assert all(line.endswith('word') for line in lines[:3])
+
+
+def test_a_vocabulary_of_128k_is_within_range(tmp_path):
+  with pytest.raises(ValueError, match='128,000: too large for this text'):
+    tokenizers.train_sentencepiece(_texts(5), tmp_path / 'model', 128_000)
+
+
+_PROBED = ['x', '\ufb01', '\t', 'e', '\u0301', '\r', '\n']
+_FAITHFUL = {
+  'normalization_rule_name': 'identity',
+  'add_dummy_prefix': False,
+  'remove_extra_whitespaces': False,
+  'byte_fallback': True,
+  'pad_id': 3,
+}
+
+
+@pytest.mark.parametrize(
+  ('settings', 'message'),
+  [
+    ({'normalization_rule_name': 'nmt_nfkc'}, 'loses text'),
+    ({'add_dummy_prefix': True}, 'loses text'),
+    ({'remove_extra_whitespaces': True}, 'loses text'),
+    ({'byte_fallback': False, 'user_defined_symbols': _PROBED}, 'loses text'),
+    ({'pad_id': -1}, 'lacks a pad, bos or eos id'),
+    ({}, ''),
+  ],
+)
+def test_models_that_lose_text_are_refused(tmp_path, settings, message):
+  model = io.BytesIO()
+  sentencepiece.SentencePieceTrainer.Train(
+    sentence_iterator=iter([*_texts(), *'\ufb01 \t e\u0301 \r \n'.split(' ')]),
+    model_writer=model,
+    vocab_size=330,
+    character_coverage=1.0,
+    hard_vocab_limit=False,
+    minloglevel=2,
+    **_FAITHFUL | settings,
+  )
+  (tmp_path / 'model').write_bytes(model.getvalue())
+  if message:
+    with pytest.raises(ValueError, match=message):
+      tokenizers.load_tokenizer(tmp_path)
+  else:
+    _check_lossless(tokenizers.load_tokenizer(tmp_path), HARD[3])
+
+
+def test_not_a_model(tmp_path):
+  (tmp_path / 'model').write_bytes(b'not a model')
+  with pytest.raises(ValueError, match='not a SentencePiece model'):
+    tokenizers.load_tokenizer(tmp_path)
+  with pytest.raises(FileNotFoundError, match='No tokenizer: expected'):
+    tokenizers.load_tokenizer(tmp_path / 'none')
+
+
+VOCAB = (
+  '[PAD] [UNK] [CLS] [SEP] [MASK] the ant ants ##s cafe un ##want ##ed run '
+  '##ning , . ! \u65e5 \u672c Ant \u00e9 stra\u00dfe'
+).split()
+
+
+@pytest.fixture(scope='module')
+def vocab_dir(tmp_path_factory):
+  path = tmp_path_factory.mktemp('wordpiece')
+  (path / 'vocab.txt').write_text('\n'.join(VOCAB) + '\n', encoding='utf-8')
+  return path
+
+
+WORDPIECE_CASES = {
+  # text -> (tokens, the bytes each one stands for); by hand.
+  'The ants, unwanted!': (
+    'the ants , un ##want ##ed !',
+    ['The', 'ants', ',', 'un', 'want', 'ed', '!'],
+  ),
+  'Caf\u00e9 running\n': (
+    'cafe run ##ning',
+    ['Caf\u00e9', 'run', 'ning'],
+  ),
+  '\u65e5\u672c\U0001f41d the': (
+    '\u65e5 \u672c [UNK] the',
+    ['\u65e5', '\u672c', '\U0001f41d', 'the'],
+  ),
+  'cafe\u0301 x\u0301': ('cafe [UNK]', None),
+  '': ('', []),
+}
+
+
+@pytest.mark.parametrize('text', WORDPIECE_CASES)
+def test_wordpieces_and_byte_offsets(vocab_dir, text):
+  tokens, parts = WORDPIECE_CASES[text]
+  tokenizer = tokenizers.WordPieceTokenizer(vocab_dir)
+  ids, offsets = tokenizer.encode(text)
+  assert [VOCAB[i] for i in ids] == tokens.split()
+  assert ids.dtype == np.int32 and offsets.dtype == np.int64
+  assert offsets.shape == (len(ids), 2)
+  data = text.encode()
+  found = [data[start:end].decode() for start, end in offsets]
+  if parts is not None:
+    assert found == parts
+
+
+def test_wordpiece_specials(vocab_dir):
+  tokenizer = tokenizers.WordPieceTokenizer(vocab_dir / 'vocab.txt')
+  assert tokenizer.vocab_size == len(VOCAB)
+  assert (tokenizer.pad_id, tokenizer.unk_id) == (0, 1)
+  assert tokenizer.cls_id == tokenizer.bos_id == 2
+  assert tokenizer.sep_id == tokenizer.eos_id == 3
+  assert tokenizer.mask_id == 4
+  assert tokenizer.decode([2, 10, 11, 12, 3, 0]) == 'unwanted'
+
+
+@pytest.mark.parametrize('max_length', [2, 3, 6, 100])
+def test_wordpiece_input_of_bert(vocab_dir, max_length):
+  texts = ['The ants, unwanted!', '', '\u65e5 the ' * 20, '[SEP] the']
+  reference = hf.implementations.BertWordPieceTokenizer(
+    str(vocab_dir / 'vocab.txt')
+  )
+  reference.enable_truncation(max_length)
+  rows = tokenizers.WordPieceTokenizer(vocab_dir).encode_ids_batch(
+    texts, max_length
+  )
+  assert rows == [e.ids for e in reference.encode_batch(texts)]
+
+
+def test_wordpiece_input_too_short(vocab_dir):
+  with pytest.raises(ValueError, match='max_length 1'):
+    tokenizers.WordPieceTokenizer(vocab_dir).encode_ids_batch(['a'], 1)
+
+
+def test_wordpiece_case(vocab_dir, tmp_path):
+  text = 'Ant'
+  lower, cased = VOCAB.index('ant'), VOCAB.index('Ant')
+  make = tokenizers.WordPieceTokenizer
+  assert make(vocab_dir).encode(text).ids == [lower]
+  assert make(vocab_dir, lowercase=False).encode(text).ids == [cased]
+  (tmp_path / 'vocab.txt').write_bytes((vocab_dir / 'vocab.txt').read_bytes())
+  config = tmp_path / 'tokenizer_config.json'
+  config.write_text(json.dumps({'do_lower_case': False}))
+  loaded = tokenizers.load_tokenizer(tmp_path)
+  assert loaded.encode(text).ids == [cased]
+  assert loaded.fingerprint != make(vocab_dir).fingerprint
+
+
+def test_wordpiece_save_load_and_pickle(vocab_dir, tmp_path):
+  first = tokenizers.load_tokenizer(vocab_dir)
+  first.save(tmp_path)
+  second = tokenizers.load_tokenizer(tmp_path)
+  assert (tmp_path / 'tokenizer.json').is_file()
+  assert isinstance(second, tokenizers.WordPieceTokenizer)
+  assert second.fingerprint == first.fingerprint
+  copied = pickle.loads(pickle.dumps(first))
+  for text in WORDPIECE_CASES:
+    for other in (second, copied):
+      for a, b in zip(first.encode(text), other.encode(text), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_wordpiece_files_that_are_none(tmp_path):
+  (tmp_path / 'vocab.txt').write_text('[PAD]\n[UNK]\n[CLS]\n[SEP]\nthe\n')
+  with pytest.raises(ValueError, match=r'vocab.txt: .*lacks \[MASK\]'):
+    tokenizers.load_tokenizer(tmp_path / 'vocab.txt')
+  (tmp_path / 'tokenizer.json').write_text('{"model": 1}')
+  with pytest.raises(ValueError, match='tokenizer.json: not a WordPiece'):
+    tokenizers.load_tokenizer(tmp_path)
+
+
+@hypothesis.settings(max_examples=200, deadline=None)
+@hypothesis.given(st.text(alphabet='the ant\u00e9\u65e5\U0001f41d,\u0301\n\0'))
+def test_wordpiece_offsets_are_whole_characters(vocab_dir, text):
+  ids, offsets = _wordpiece(vocab_dir).encode(text)
+  data = text.encode()
+  for start, end in offsets:
+    assert 0 <= start < end <= len(data)
+    data[start:end].decode()
+  assert (np.diff(offsets[:, 0]) > 0).all()
+
+
+_LOADED = {}
+
+
+def _wordpiece(path):
+  if path not in _LOADED:
+    _LOADED[path] = tokenizers.WordPieceTokenizer(path)
+  return _LOADED[path]
+
+
+def test_no_tensorflow_came_along():
+  assert 'tensorflow' not in sys.modules

@@ -1,0 +1,307 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Rows against slow loops over documents; streams that resume and split."""
+
+import dataclasses
+import functools
+import pickle
+from unittest import mock
+
+import grain
+import numpy as np
+import pytest
+
+from retrieval import searchers
+from retrieval.index import neighbors as neighbors_lib
+from retrieval.index import retriever as retriever_lib
+from retrieval.nn import embedders
+from retrieval.text import chunks as chunks_lib
+from retrieval.tokenization import tokenizers
+from retro_jax.data import pipeline
+from tests.retro_jax.data import tiny_data
+
+M, R = tiny_data.M, tiny_data.R
+L = 5  # chunks of a row
+
+
+@pytest.fixture(scope='module')
+def root(tmp_path_factory):
+  return tiny_data.make(tmp_path_factory.mktemp('data'))
+
+
+def _dataset(reader, **settings):
+  return pipeline.make_dataset(
+    reader,
+    **({'sequence_chunks': L, 'batch_size': 4, 'train': True} | settings),
+  )
+
+
+def _take(dataset, n):
+  iterator = iter(dataset)
+  batches = [next(iterator) for _ in range(n)]
+  if hasattr(iterator, 'close'):
+    iterator.close()
+  return batches
+
+
+def _slow_rows(root, split, k):
+  """All rows of a split, token by token."""
+  chunks = chunks_lib.ChunkStore(root / f'chunks-{split}')
+  datastore = chunks_lib.ChunkStore(root / 'chunks-train')
+  found = neighbors_lib.NeighborStore(root / f'neighbors-{split}')
+  n = chunks.num_chunks
+  documents = chunks.documents(np.arange(n))
+  starts = chunks.starts(np.arange(n))
+  for first in range(0, n, L):
+    row = {
+      'tokens': np.zeros(L * M, np.int32),
+      'targets': np.zeros(L * M, np.int32),
+      'loss_mask': np.zeros(L * M, bool),
+      'segment_ids': np.zeros(L * M, np.int32),
+      'neighbors': np.zeros((L, k, R), np.int32),
+      'neighbor_mask': np.zeros((L, k, R), bool),
+    }
+    segment, before = 0, None
+    for c in range(first, min(first + L, n)):
+      text = chunks.tokens.document(int(documents[c]))
+      segment += documents[c] != before
+      before = documents[c]
+      for i in range(M):
+        t, at = (c - first) * M + i, int(starts[c]) + i
+        if at < len(text):
+          row['tokens'][t] = text[at]
+          row['segment_ids'][t] = segment
+        if at + 1 < len(text):
+          row['targets'][t] = text[at + 1]
+          row['loss_mask'][t] = True
+      for j, neighbor in enumerate(found.ids(np.array([c]))[0, :k]):
+        if neighbor < 0:
+          continue
+        other = int(datastore.documents(np.array([neighbor]))[0])
+        start = int(datastore.starts(np.array([neighbor]))[0])
+        value = datastore.tokens.document(other)[start : start + R]
+        row['neighbors'][c - first, j, : len(value)] = value
+        row['neighbor_mask'][c - first, j, : len(value)] = True
+    yield row
+
+
+@pytest.mark.parametrize('split', ['train', 'valid'])
+def test_rows_equal_a_slow_loop(root, split):
+  source = pipeline.Sequences(tiny_data.reader(root, split), L)
+  want = list(_slow_rows(root, split, 2))
+  assert len(source) == len(want) > 3
+  for i, row in enumerate(want):
+    got = source[i]
+    assert got.keys() == row.keys()
+    for name in row:
+      np.testing.assert_array_equal(got[name], row[name], err_msg=name)
+      assert got[name].dtype == row[name].dtype, name
+
+
+def test_every_token_but_bos_is_a_target_once(root):
+  reader = tiny_data.reader(root, k=0)
+  source = pipeline.Sequences(reader, L, multiple_of=4)
+  rows = [source[i] for i in range(len(source))]
+  assert len(rows) % 4 == 0
+  targets = np.concatenate([row['targets'][row['loss_mask']] for row in rows])
+  tokens = reader.stores.chunks.tokens
+  documents = np.unique(
+    reader.stores.chunks.documents(np.arange(reader.num_chunks))
+  )
+  want = np.concatenate([tokens.document(int(d))[1:] for d in documents])
+  np.testing.assert_array_equal(targets, want)
+  assert 'neighbors' not in rows[0]
+
+
+def test_parts_of_neighbors(root):
+  ids = np.arange(L)
+  full, neighbor, continuation = (
+    tiny_data.reader(root, neighbor_part=part).read(ids)
+    for part in chunks_lib.PARTS
+  )
+  masks = [x['neighbor_mask'] for x in (full, neighbor, continuation)]
+  assert masks[1][..., :M].any() and masks[2][..., M:].any()
+  assert not masks[1][..., M:].any() and not masks[2][..., :M].any()
+  np.testing.assert_array_equal(masks[1] | masks[2], masks[0])
+  for x in (neighbor, continuation):
+    kept = np.where(x['neighbor_mask'], full['neighbors'], 0)
+    np.testing.assert_array_equal(x['neighbors'], kept)
+
+
+def test_new_text_reads_the_same_part(root):
+  reader = tiny_data.reader(root)
+  ids, datastore = np.array([[3, -1], [0, 7]]), reader.stores.datastore
+  searcher = mock.create_autospec(searchers.Searcher, instance=True)
+  searcher.search.return_value = ids, -1.0 * ids
+  for part in chunks_lib.PARTS:
+    retriever = retriever_lib.Retriever(
+      mock.create_autospec(embedders.Embedder, instance=True),
+      searcher,
+      datastore,
+      mock.create_autospec(tokenizers.Tokenizer, instance=True),
+      neighbor_length=R,
+      neighbor_part=part,
+    )
+    found = retriever.retrieve(['a', 'b'], 2)
+    tokens, mask = datastore.gather(ids, R, part)
+    np.testing.assert_array_equal(found.tokens, tokens)
+    np.testing.assert_array_equal(found.mask, mask)
+  blank = retriever.retrieve(['a', ' '], 2)
+  assert blank.ids.tolist() == [[3, -1], [-1, -1]]
+  assert blank.scores[1].tolist() == [-np.inf] * 2
+  assert not blank.mask[1].any()
+
+
+def test_oracle_is_the_chunk_and_what_follows_it(root):
+  reader = tiny_data.reader(root, 'valid', k=2)
+  ids = np.array([[0, 1, 2, -1]])
+  row = reader.read(ids, oracle=True)
+  tokens, mask = reader.stores.chunks.gather(ids, reader.neighbor_length)
+  np.testing.assert_array_equal(row['neighbors'][:, :, 0], tokens)
+  np.testing.assert_array_equal(row['neighbor_mask'][:, :, 0], mask)
+  m = reader.chunk_length
+  np.testing.assert_array_equal(
+    row['neighbors'][0, 0, 0, :m], row['tokens'][0, :m]
+  )
+  assert not row['neighbor_mask'][0, 3].any()
+
+
+def test_neighbors_of_other_chunks_never_come_from_ones_own_document(root):
+  reader = tiny_data.reader(root, k=3)
+  n = reader.num_chunks
+  ids = np.arange(n)
+  by = np.random.default_rng(0).permutation(n)
+  row = reader.read(ids, retrieved_by=by)
+  found = reader.stores.neighbors.ids(by)
+  documents = reader.stores.chunks.documents
+  same = documents(np.maximum(found, 0)) == documents(ids)[:, None]
+  assert (same & (found >= 0)).any()
+  np.testing.assert_array_equal(
+    row['neighbor_mask'].any(-1), (found >= 0) & ~same
+  )
+
+
+def test_epochs_cover_everything_in_new_order(root):
+  reader = tiny_data.reader(root, k=0)
+  n = len(pipeline.Sequences(reader, L))
+  batches = _take(_dataset(reader, batch_size=1), 2 * n)
+  rows = [batch['tokens'][0].tobytes() for batch in batches]
+  assert sorted(rows[:n]) == sorted(rows[n:])
+  assert len(set(rows[:n])) == n
+  assert rows[:n] != rows[n:]
+  again = _take(_dataset(reader, batch_size=1), n)
+  assert [batch['tokens'][0].tobytes() for batch in again] == rows[:n]
+  other = _take(_dataset(reader, batch_size=1, seed=1), n)
+  assert [batch['tokens'][0].tobytes() for batch in other] != rows[:n]
+
+
+@pytest.mark.parametrize('train', [True, False])
+def test_processes_share_the_rows(root, train):
+  reader = tiny_data.reader(root, k=0)
+  parts = [
+    _dataset(reader, train=train, process_index=i, process_count=2)
+    for i in range(2)
+  ]
+  source = pipeline.Sequences(reader, L, multiple_of=2 if train else 4)
+  want = sorted(source[i]['tokens'].tobytes() for i in range(len(source)))
+  filled = set(want) - {bytes(L * M * 4)}
+  assert len(filled) == len(
+    pipeline.Sequences(reader, L)
+  )  # none is twice there
+  share = len(source) // 2  # rows of one process in one pass
+  passes = 2 if train else 1
+  n = -(-passes * share // 2)
+  if not train:
+    assert [len(list(part)) for part in parts] == [n, n]
+  got = [_take(part, n) for part in parts]
+  assert all(batch['tokens'].shape == (2, L * M) for p in got for batch in p)
+  rows = [[row.tobytes() for b in p for row in b['tokens']] for p in got]
+  for i in range(passes):  # A batch may belong to two passes.
+    one = slice(i * share, (i + 1) * share)
+    assert sorted(rows[0][one] + rows[1][one]) == want
+
+
+def _assert_same(a, b):
+  assert a.keys() == b.keys()
+  for name in a:
+    np.testing.assert_array_equal(a[name], b[name])
+
+
+@pytest.mark.parametrize('num_workers', [0, 2])
+def test_position_is_saved_and_restored(root, num_workers):
+  dataset = _dataset(tiny_data.reader(root), num_workers=num_workers)
+  first, fresh = iter(dataset), iter(dataset)
+  for _ in range(7):
+    next(first)
+  fresh.set_state(first.get_state())
+  for _ in range(5):
+    _assert_same(next(first), next(fresh))
+
+
+def test_every_position_of_a_pass_is_saved_and_restored(root):
+  grain.experimental.assert_equal_output_after_checkpoint(
+    _dataset(tiny_data.reader(root), train=False)
+  )
+
+
+def test_workers_end_a_restored_pass_where_it_ends(root):
+  dataset = _dataset(tiny_data.reader(root), train=False, num_workers=2)
+  first, fresh = iter(dataset), iter(dataset)
+  for _ in range(3):  # the workers stand at different places
+    next(first)
+  fresh.set_state(first.get_state())
+  rest, again = list(first), list(fresh)
+  assert len(rest) > 1
+  for a, b in zip(rest, again, strict=True):
+    _assert_same(a, b)
+
+
+def test_workers_give_the_same_stream(root):
+  reader = tiny_data.reader(root)
+  one = _take(_dataset(reader), 6)
+  many = _take(_dataset(reader, num_workers=2), 6)
+  for a, b in zip(one, many, strict=True):
+    _assert_same(a, b)
+
+
+def test_pickle_holds_paths_alone(root):
+  source = pipeline.Sequences(tiny_data.reader(root), L)
+  row = source[1]  # opens the stores
+  data = pickle.dumps(source)
+  assert len(data) < 2000
+  again = pickle.loads(data)[1]
+  for name in row:
+    np.testing.assert_array_equal(again[name], row[name])
+
+
+def test_fingerprint_names_what_changes_the_rows(root):
+  reader = tiny_data.reader(root)
+  fingerprint = functools.partial(pipeline.fingerprint, sequence_chunks=L)
+  seen = {
+    fingerprint(reader),
+    fingerprint(reader, sequence_chunks=L + 1),
+    fingerprint(tiny_data.reader(root, 'valid')),
+  }
+  for change in (
+    {'num_neighbors': 1},
+    {'num_neighbors': 0},
+    {'neighbor_length': 6},
+    {'neighbor_part': 'neighbor'},
+  ):
+    seen.add(fingerprint(dataclasses.replace(reader, **change)))
+  assert len(seen) == 7
+  assert fingerprint(tiny_data.reader(root)) in seen
+
+
+def test_errors_say_what_is_wrong(root):
+  with pytest.raises(ValueError, match='num_neighbors 4 is more than the 3'):
+    _ = tiny_data.reader(root, k=4).stores
+  with pytest.raises(ValueError, match='made for queries'):
+    reader = tiny_data.reader(root, 'valid')
+    _ = dataclasses.replace(reader, neighbors=root / 'neighbors-train').stores
+  with pytest.raises(ValueError, match='expected one of'):
+    tiny_data.reader(root, neighbor_part='both')
+  with pytest.raises(ValueError, match='multiple of the 2 process'):
+    _dataset(tiny_data.reader(root), batch_size=3, process_count=2)
+  with pytest.raises(FileNotFoundError, match='no chunks store here'):
+    _ = pipeline.ChunkReader(chunks=root / 'nowhere').stores

@@ -1,0 +1,198 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of questions: where "answer:" ends, what is scored, what is read."""
+
+import numpy as np
+import pytest
+
+from retrieval.tokenization import tokenizers
+from retro_jax.data import qa_pipeline
+from retro_jax.data import qa_rows
+from retro_jax.decoding import decode
+from retro_jax.decoding import drawing
+from retro_jax.nn import retro as model_lib
+from tests.retro_jax.data import tiny_data
+from tests.retro_jax.nn import tiny
+
+M, R = 40, 24
+PASSAGES = (
+  qa_rows.Passage(title='Moon', text='the moon has seven lanterns'),
+  qa_rows.Passage(title='', text=' '),
+  qa_rows.Passage(title='River', text='a river under the bridge'),
+)
+
+
+@pytest.fixture(scope='module')
+def tokenizer(tmp_path_factory):
+  root = tiny_data.make(tmp_path_factory.mktemp('data'))
+  return tokenizers.load_tokenizer(root / 'tokenizer')
+
+
+def _writer(tokenizer, **fields):
+  layout = {'answer_length': 12, 'num_neighbors': 3} | fields
+  return qa_rows.QaWriter(
+    qa_rows.QaLayout(chunk_length=M, neighbor_length=R, **layout), tokenizer
+  )
+
+
+@pytest.mark.parametrize('chunks', [1, 2])
+def test_answer_ends_the_prompts_last_chunk(tokenizer, chunks):
+  writer = _writer(tokenizer, prompt_chunks=chunks)
+  row = writer.row('who is moon?', 'seven', PASSAGES)
+  size = chunks * M
+  assert len(row['tokens']) == size + 11
+  read = row['segment_ids'] > 0
+  text = tokenizer.decode(row['tokens'][:size][read[:size]][1:])
+  assert text == 'question: who is moon? \n answer:'
+  first = int(np.argmax(read))
+  assert row['tokens'][first] == tokenizer.bos_id
+  assert read[first:size].all() and not read[:first].any()
+  answer = row['targets'][row['loss_mask']]
+  assert tokenizer.decode(answer[:-1]) == ' seven'
+  assert answer[-1] == tokenizer.eos_id
+  # The first of them is what follows the prompt, token by token.
+  (scored,) = np.nonzero(row['loss_mask'])
+  assert scored[0] == size - 1
+  np.testing.assert_array_equal(scored, size - 1 + np.arange(len(answer)))
+  np.testing.assert_array_equal(row['tokens'][scored[1:]], answer[:-1])
+
+
+def test_passages_are_neighbors_of_that_chunk_alone(tokenizer):
+  writer = _writer(tokenizer, prompt_chunks=2)
+  row = writer.row('who?', 'seven', PASSAGES)
+  assert row['neighbors'].shape == (3, 3, R)
+  assert not row['neighbor_mask'][[0, 2]].any()
+  mask = row['neighbor_mask'][1]
+  assert mask.any(-1).tolist() == [True, True, False]
+  text = tokenizer.decode(row['neighbors'][1, 1][mask[1]])
+  assert 'title: River, source: a river'.startswith(text) and len(text) > 12
+  assert 'neighbors' not in _writer(tokenizer, num_neighbors=0).row('a', 'b')
+
+
+def test_long_questions_and_answers_are_cut(tokenizer):
+  writer = _writer(tokenizer)
+  row = writer.row('moon ' * 60 + 'x?', 'queen ' * 40)
+  assert (row['segment_ids'] > 0).all() and row['loss_mask'].sum() == 12
+  assert row['tokens'][0] == tokenizer.bos_id
+  assert tokenizer.decode(row['tokens'][1:M]).endswith('x? \n answer:')
+  assert row['targets'][-1] == tokenizer.eos_id
+
+
+def test_layout_is_checked():
+  with pytest.raises(ValueError, match='answer_length 0: expected at least 1'):
+    qa_rows.QaLayout(chunk_length=4, answer_length=0)
+  with pytest.raises(ValueError, match='num_neighbors -1'):
+    qa_rows.QaLayout(chunk_length=4, num_neighbors=-1)
+
+
+@pytest.mark.parametrize('num_neighbors', [0, 3])
+def test_what_is_written_is_likeliest_in_the_row_of_training(
+  tokenizer, num_neighbors
+):
+  """Training and answering see the same text at the same places."""
+  c = tiny.config(
+    vocab_size=tokenizer.vocab_size, chunk_length=M, neighbor_length=R
+  )
+  params = tiny.params(c)
+  writer = _writer(tokenizer, num_neighbors=num_neighbors, prompt_chunks=2)
+  sampling = drawing.SamplingConfig(
+    max_new_tokens=12, temperature=0.0, align_prompt=True, num_neighbors=3
+  )
+  for question in ('who is moon?', 'which river ' * 4):
+    prompt = writer.prompt_to_continue(question, PASSAGES)
+    (sample,) = decode.sample(model_lib.Retro(c), params, [prompt], sampling)
+    row = writer.row(question, 'x', PASSAGES)
+    written, size = sample.new_tokens, 2 * M
+    tokens = row['tokens'].copy()
+    tokens[size:] = written[:-1]
+    segments = np.where(np.arange(len(tokens)) < size, row['segment_ids'], 1)
+    extra = (row[k][None] for k in ('neighbors', 'neighbor_mask') if k in row)
+    logits = tiny.apply(
+      c,
+      params,
+      tokens[None],
+      *extra,
+      segment_ids=segments[None].astype(np.int32),
+    )
+    np.testing.assert_array_equal(logits[0, size - 1 :].argmax(-1), written)
+
+
+def _examples(count):
+  return [
+    qa_pipeline.Example(
+      question=f'who is {i}?', answers=('moon', 'x'), passages=PASSAGES
+    )
+    for i in range(count)
+  ]
+
+
+def test_batches_are_shuffled_shared_and_padded(tokenizer):
+  writer = _writer(tokenizer)
+  make = qa_pipeline.make_dataset
+  valid = list(make(_examples(5), writer, batch_size=4, train=False))
+  assert len(valid) == 2 and not valid[1]['loss_mask'][1:].any()
+  assert valid[1]['loss_mask'][0].any()
+  rows = []
+  for process in range(2):
+    batches = iter(
+      make(
+        _examples(6),
+        writer,
+        batch_size=4,
+        train=True,
+        process_index=process,
+        process_count=2,
+      )
+    )
+    rows += [next(batches)['tokens'] for _ in range(9)]
+  tokens = np.concatenate(rows)
+  texts = {tokenizer.decode(t[:M][t[:M] > 2]) for t in tokens}
+  assert len(texts) == 6  # every question comes
+  answers = {tokenizer.decode(t[M : M + 2]) for t in tokens}
+  assert len(answers) > 1  # and each of its answers
+
+
+def test_a_stream_goes_on_where_it_was(tokenizer):
+  writer = _writer(tokenizer)
+
+  def start():
+    return iter(
+      qa_pipeline.make_dataset(
+        _examples(5), writer, batch_size=2, train=True, seed=3
+      )
+    )
+
+  whole = start()
+  expected = [next(whole) for _ in range(7)]
+  first = start()
+  for _ in range(3):
+    next(first)
+  state, second = first.get_state(), start()
+  second.set_state(state)
+  for row in expected[3:]:
+    found = next(second)
+    for name, value in row.items():
+      np.testing.assert_array_equal(found[name], value)
+
+
+def test_no_examples_are_refused(tokenizer):
+  with pytest.raises(ValueError, match='No questions'):
+    qa_pipeline.make_dataset([], _writer(tokenizer), batch_size=2, train=True)
+  with pytest.raises(ValueError, match='multiple of the 2'):
+    qa_pipeline.make_dataset(
+      _examples(2),
+      _writer(tokenizer),
+      batch_size=3,
+      train=True,
+      process_count=2,
+    )
+
+
+def test_fingerprint_knows_what_decides_rows(tokenizer):
+  examples, writer = _examples(2), _writer(tokenizer)
+  others = {
+    qa_pipeline.fingerprint(examples, writer),
+    qa_pipeline.fingerprint(examples[:1], writer),
+    qa_pipeline.fingerprint(examples, _writer(tokenizer, answer_length=9)),
+  }
+  assert len(others) == 3

@@ -1,0 +1,231 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Aligned prompts, neighbors of one's own, stop strings, events, compilations."""
+
+import functools
+
+import numpy as np
+import pytest
+
+from retro_jax.decoding import decode
+from retro_jax.decoding import drawing
+from retro_jax.decoding import samples
+from retro_jax.nn import retro as model
+from tests.retro_jax.decoding import fake_retrieval
+from tests.retro_jax.nn import tiny
+
+CONFIG = tiny.config(num_layers=2, cca_layers=(1, 2))
+M, R = CONFIG.chunk_length, CONFIG.neighbor_length
+VOCABULARY = CONFIG.vocab_size
+
+
+@functools.cache
+def _params():
+  return tiny.params(CONFIG)
+
+
+def _sample(prompts, retrieve=None, max_new_tokens=14, run=None, **settings):
+  fields = {'temperature': 0.0, 'context_chunks': 8} | settings
+  how = {
+    name: fields.pop(name)
+    for name in ('seed', 'detokenize', 'row_numbers')
+    if name in fields
+  }
+  config = drawing.SamplingConfig(max_new_tokens=max_new_tokens, **fields)
+  return (run or decode.sample)(
+    model.Retro(CONFIG), _params(), prompts, config, retrieve=retrieve, **how
+  )
+
+
+def _prompts(*lengths, seed=0):
+  rng = np.random.default_rng(seed)
+  return [rng.integers(0, VOCABULARY, n).tolist() for n in lengths]
+
+
+def _passages(count, seed):
+  """Neighbors of a chunk: each of another length."""
+  rng = np.random.default_rng(seed)
+  lengths = rng.integers(1, R + 3, count)
+  rows = [rng.integers(0, VOCABULARY, n) for n in lengths]
+  return samples.given_neighbors(rows, R)
+
+
+def _detokenize(tokens):
+  return ''.join(chr(97 + t) for t in tokens)
+
+
+def _greedy_by_the_whole_model(got, neighbors_of):
+  """Each new token of a sample, from one pass over the whole padded text."""
+  p, tokens = got.padding, got.tokens
+  grid = np.concatenate([np.zeros(p, np.int32), tokens])
+  length = 8 * M
+  row = np.zeros((1, length), np.int32)
+  row[0, : len(grid)] = grid
+  segment_ids = np.ones_like(row)
+  segment_ids[0, :p] = 0
+  found = [neighbors_of(u) for u in range(len(grid) // M)]
+  shape = (1, 8, max(len(f.tokens) for f in found), R)
+  neighbors, mask = np.zeros(shape, np.int32), np.zeros(shape, bool)
+  for u, f in enumerate(found):
+    neighbors[0, u, : len(f.tokens)] = f.tokens
+    mask[0, u, : len(f.tokens)] = f.mask
+  logits = tiny.apply(
+    CONFIG, _params(), row, neighbors, mask, segment_ids=segment_ids
+  )[0]
+  first = p + got.prompt_length - 1
+  return np.argmax(logits[first : len(grid) - 1], axis=-1).tolist()
+
+
+def test_aligned_prompts_end_where_a_chunk_ends():
+  """Every token equals that of the whole model over the text padded left."""
+  prompts = _prompts(1, 6, 8, 3)
+  retriever = fake_retrieval.Retriever()
+  got = _sample(prompts, retriever, align_prompt=True)
+  assert [s.padding for s in got] == [3, 2, 0, 1]
+  for prompt, s in zip(prompts, got, strict=True):
+    assert s.tokens[: len(prompt)].tolist() == prompt
+    chunks = [chunk.tolist() for chunk in s.chunks()]
+    assert sum(chunks, []) == s.tokens.tolist()
+    assert len(chunks[0]) == M - s.padding
+    assert {len(chunk) for chunk in chunks[1:-1]} == {M}
+    for chunk, found in zip(chunks, s.neighbors, strict=False):
+      again = fake_retrieval.Retriever()([chunk], 2)
+      np.testing.assert_array_equal(found.ids, again.ids[0])
+    want = _greedy_by_the_whole_model(s, s.neighbors.__getitem__)
+    assert s.new_tokens.tolist() == want
+
+
+def test_an_aligned_prompt_is_read_with_its_neighbors_at_once():
+  """The first new token is that of the first position that retrieves."""
+  differs = 0
+  for seed in range(12):
+    prompts = _prompts(3, seed=seed)
+    (on,), (off,) = (
+      _sample(prompts, r, max_new_tokens=1, align_prompt=True)
+      for r in (fake_retrieval.Retriever(), None)
+    )
+    differs += on.tokens.tolist() != off.tokens.tolist()
+  assert differs > 0
+
+
+def test_prompts_bring_their_own_neighbors():
+  """One entry for every chunk, one a chunk, none at all; others retrieve."""
+  prompts = _prompts(5, 6, 2, 7)
+  every, chunk0, chunk1 = (_passages(n, n) for n in (3, 1, 2))
+  mixed = [
+    samples.Prompt(prompts[0], [every]),
+    samples.Prompt(prompts[1], [chunk0, chunk1]),
+    samples.Prompt(prompts[2], []),
+    prompts[3],
+  ]
+  retriever = fake_retrieval.Retriever()
+  got = _sample(mixed, retriever)
+  none = samples.given_neighbors([], R)
+  expected = (
+    lambda u: every,
+    lambda u: (chunk0, chunk1)[min(u, 1)],
+    lambda u: none,
+    got[3].neighbors.__getitem__,
+  )
+  for s, neighbors_of in zip(got, expected, strict=True):
+    assert s.new_tokens.tolist() == _greedy_by_the_whole_model(s, neighbors_of)
+    for u, found in enumerate(s.neighbors):
+      np.testing.assert_array_equal(found.tokens, neighbors_of(u).tokens)
+    assert len(s.neighbors) == len(s.tokens) // M
+  assert len(retriever.rows) == len(got[3].neighbors)
+  off = _sample(prompts)
+  assert off[2].tokens.tolist() == got[2].tokens.tolist()
+  assert off[0].tokens.tolist() != got[0].tokens.tolist()
+  # Without a retriever the others are RETRO[OFF].
+  alone = _sample(mixed)
+  assert alone[0].tokens.tolist() == got[0].tokens.tolist()
+  assert alone[3].tokens.tolist() == off[3].tokens.tolist()
+
+
+def test_a_stop_string_ends_its_row_and_is_cut():
+  prompts = _prompts(2, 7)
+  free = _sample(prompts, detokenize=_detokenize)
+  text = free[0].text
+  assert text == _detokenize(free[0].new_tokens)
+  stop = text[3:6]
+  at = text.index(stop)
+  assert stop not in free[1].text
+  got = _sample(prompts, detokenize=_detokenize, stop_strings=(stop, '?'))
+  assert got[0].text == text[:at]
+  assert len(got[0].new_tokens) == at + 3
+  assert got[1].tokens.tolist() == free[1].tokens.tolist()
+  assert got[1].text == free[1].text
+
+
+def test_events_come_in_order():
+  """What a token reads is told before the token; texts add up."""
+  prompts = _prompts(2, 9)
+  retriever = fake_retrieval.Retriever()
+  events = list(
+    _sample(prompts, retriever, run=decode.stream, detokenize=_detokenize)
+  )
+  want = _sample(prompts, fake_retrieval.Retriever())
+  for i, prompt in enumerate(prompts):
+    mine = [e for e in events if e.row == i]
+    length, chunks, text = len(prompt), 0, ''
+    assert isinstance(mine[0], samples.Started)
+    assert mine[0].sample.tokens.tolist() == prompt
+    for event in mine[1:-1]:
+      if isinstance(event, samples.Read):
+        assert event.chunk == chunks
+        chunks += 1
+      else:
+        assert chunks == length // M
+        length += 1
+        text += event.text
+    assert mine[-1].sample.tokens.tolist() == want[i].tokens.tolist()
+    assert text + mine[-1].text == mine[-1].sample.text
+    assert chunks == len(want[i].neighbors)
+  assert all(isinstance(e, samples.Finished) for e in events[-2:])
+
+
+def test_draws_do_not_depend_on_the_other_rows():
+  """A row drawn alone, by its number, is the row of the batch."""
+  prompts = _prompts(2, 9, 5)
+  settings = {'temperature': 1.0, 'seed': 5}
+  together = _sample(prompts, fake_retrieval.Retriever(), **settings)
+  for i in (0, 2):
+    (alone,) = _sample(
+      prompts[i : i + 1],
+      fake_retrieval.Retriever(),
+      row_numbers=[i],
+      **settings,
+    )
+    assert alone.tokens.tolist() == together[i].tokens.tolist()
+
+
+def test_nothing_is_compiled_while_the_text_grows():
+  """Two programs serve all steps: with a complete chunk and without."""
+  decode.next_logits.clear_cache()
+  run = functools.partial(_sample, retrieve=fake_retrieval.Retriever())
+  run(_prompts(2), max_new_tokens=M)
+  # Buffers of 2 chunks, then of 8: one shape for all lengths.
+  assert decode.next_logits._cache_size() == 2
+  run(_prompts(2), max_new_tokens=7 * M)
+  assert decode.next_logits._cache_size() == 4
+  for length in (1, 3, 6):
+    run(_prompts(length), max_new_tokens=26)
+  assert decode.next_logits._cache_size() == 4
+
+
+def test_errors():
+  with pytest.raises(ValueError, match='stop_strings need a detokenizer'):
+    _sample([[1]], stop_strings=('x',))
+  for bad in (('',), 'x'):
+    with pytest.raises(ValueError, match='expected texts, none empty'):
+      _sample([[1]], stop_strings=bad)
+  with pytest.raises(ValueError, match='Passage 1 has no tokens'):
+    samples.given_neighbors([[1], []], R)
+  wrong = samples.given_neighbors([[1]], R + 1)
+  prompt = samples.Prompt([1], [wrong])
+  with pytest.raises(ValueError, match=r'0, neighbors of chunk 0.*\[N, 7\]'):
+    _sample([prompt])
+  config = drawing.SamplingConfig(max_new_tokens=1)
+  twin = model.Retro(tiny.config(cca_layers=()))
+  with pytest.raises(ValueError, match='0 brings neighbors, but the model'):
+    decode.sample(twin, _params(), [prompt], config)

@@ -1,0 +1,114 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Continuations: each token once with its context; equal to one long pass."""
+
+import functools
+import types
+
+import hypothesis
+from hypothesis import strategies
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from retro_jax.evaluation import continuations
+from retro_jax.nn import losses
+from retro_jax.nn import retro as model
+from tests.retro_jax.nn import tiny
+
+M, R, K = 4, 7, 2
+
+
+def _settings(sequence_chunks=3, stride_chunks=2, **fields):
+  return continuations.Settings(
+    chunk_length=M,
+    neighbor_length=R,
+    sequence_chunks=sequence_chunks,
+    stride_chunks=stride_chunks,
+    **fields,
+  )
+
+
+def _retrieve(rows, k):
+  """Neighbors that depend on the chunk alone."""
+  tokens = np.stack([np.resize(row + 1, (k, R)) % 23 for row in rows])
+  mask = np.ones(tokens.shape, bool)
+  mask[:, -1, 3:] = False
+  return types.SimpleNamespace(tokens=tokens.astype(np.int32), mask=mask)
+
+
+@hypothesis.settings(deadline=None, max_examples=200)
+@hypothesis.given(strategies.data())
+def test_each_token_is_scored_once_with_context(data):
+  n = data.draw(strategies.integers(2, 60))
+  first = data.draw(strategies.integers(1, n - 1))
+  chunks = data.draw(strategies.integers(1, 5))
+  settings = _settings(chunks, data.draw(strategies.integers(1, chunks)))
+  text = continuations.Continuation(np.arange(n, dtype=np.int32), first)
+  seen = []
+  for window in continuations.make_windows(text, settings):
+    assert window.end - window.start <= chunks
+    row = continuations.make_row(text, window, settings)
+    where = np.flatnonzero(row['loss_mask'])
+    seen += row['targets'][where].tolist()
+    # All of the text before it, or what the stride leaves of a window.
+    context = (chunks - settings.stride_chunks) * M
+    for position, target in zip(where, row['targets'][where], strict=True):
+      assert row['tokens'][position] == target - 1
+      assert position + 1 >= min(target, context)
+  assert sorted(seen) == list(range(first, n))
+
+
+@pytest.mark.parametrize('retrieve', [None, _retrieve])
+def test_scores_equal_one_pass_over_each_text(retrieve):
+  config = tiny.config(chunk_length=M, neighbor_length=R)
+  params = jax.tree.map(jnp.asarray, tiny.params(config))
+  nll = jax.jit(
+    functools.partial(losses.batch_nll, model.Retro(config), params)
+  )
+  rng = np.random.default_rng(0)
+  texts = [
+    continuations.Continuation(rng.integers(0, 23, n).astype(np.int32), first)
+    for n, first in ((9, 1), (24, 23), (17, 8), (2, 1))
+  ]
+  settings = _settings(6, 3, num_neighbors=K, batch_size=3)
+  done = []
+  got = continuations.score(
+    lambda row: nll(row).sum(-1),
+    texts,
+    settings,
+    retrieve=retrieve,
+    progress=lambda *x: done.append(x),
+  )
+  assert done[-1] == (4, 4)
+  for text, nats in zip(texts, got, strict=True):
+    n, chunks = len(text.tokens), 6
+    tokens = np.zeros((1, chunks * M), np.int32)
+    tokens[0, :n] = text.tokens
+    row = {
+      'tokens': tokens,
+      'targets': np.roll(tokens, -1),
+      'loss_mask': (np.arange(chunks * M) < n - 1)[None],
+      'segment_ids': (np.arange(chunks * M) < n)[None].astype(np.int32),
+    }
+    if retrieve:
+      found = retrieve(list(tokens.reshape(chunks, M)), K)
+      row |= {
+        'neighbors': found.tokens[None],
+        'neighbor_mask': found.mask[None],
+      }
+    want = nll({name: jnp.asarray(x) for name, x in row.items()})
+    want = np.asarray(want)[0, text.first - 1 :].sum()
+    np.testing.assert_allclose(nats, want, rtol=1e-5)
+  assert len(got) == 4
+
+
+def test_what_does_not_fit_is_refused():
+  text = continuations.Continuation(np.arange(5, dtype=np.int32), 5)
+  with pytest.raises(ValueError, match='scored from token 5 on'):
+    continuations.make_windows(text, _settings())
+  with pytest.raises(ValueError, match='stride of 4 chunks'):
+    _settings(3, 4)
+  with pytest.raises(ValueError, match='batch_size 0'):
+    _settings(batch_size=0)

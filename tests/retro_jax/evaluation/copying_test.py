@@ -1,0 +1,71 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""What n-grams of the neighbors foretell, and their mixture with a model."""
+
+import numpy as np
+import pytest
+
+from retro_jax.evaluation import copying
+
+M = 4
+
+
+def _row(neighbors=None, mask=None):
+  """Three chunks of one document; chunk 0 has two neighbors."""
+  tokens = np.array([[9, 8, 1, 2, 3, 5, 6, 7, 4, 4, 4, 4]])
+  targets = np.array([[8, 1, 2, 3, 5, 6, 7, 4, 4, 4, 4, 4]])
+  given = np.zeros((1, 3, 2, 6), int)
+  given[0, 0] = [[1, 2, 3, 0, 2, 9], [4, 0, 0, 3, 8, 0]]
+  seen = np.zeros(given.shape, bool)
+  seen[0, 0] = [[True] * 6, [True] * 5 + [False]]
+  return {
+    'tokens': tokens,
+    'targets': targets,
+    'loss_mask': np.ones(tokens.shape, bool),
+    'segment_ids': np.ones(tokens.shape, int),
+    'neighbors': given if neighbors is None else neighbors,
+    'neighbor_mask': seen if mask is None else mask,
+  }
+
+
+def test_longest_context_and_its_share():
+  order, share = copying.foretell(_row(), M)
+  # Read from the last token of chunk 0 to the one before chunk 1's last.
+  assert order[0].tolist() == [-1, -1, -1, 2, 3, 0, 0, -1, -1, -1, -1, -1]
+  # After 1 2: 3, always. After 1 2 3: 0, never 5. 6 and 7 are in no neighbor.
+  np.testing.assert_allclose(share[0, 3:7], [1, 0, 0, 0])
+
+
+def test_one_token_of_context():
+  row = _row()
+  row['tokens'][0, 2] = 7  # 2 alone is known now: 3 once, 9 once
+  order, share = copying.foretell(row, M)
+  assert (order[0, 3], share[0, 3]) == (1, 0.5)
+  # 2 3 goes on with 0; so 3 is known with two tokens, and foretells no 5.
+  assert (order[0, 4], share[0, 4]) == (2, 0)
+
+
+def test_other_documents_do_not_read():
+  row = _row()
+  row['segment_ids'][0, 4:] = 2
+  order, _ = copying.foretell(row, M)
+  assert (order[0] >= 0).tolist() == [False] * 3 + [True] + [False] * 8
+
+
+def test_mixture_gains_what_it_should():
+  row = _row()
+  nats = np.full((1, 12), np.log(20.0))
+  mixture = copying.Mixture(lambda row: nats, M)
+  alone = mixture(row)
+  np.testing.assert_allclose(alone, nats.reshape(1, 3, M).sum(-1))
+  mixture.fit()
+  # Context 2 was always right, the others were never.
+  assert mixture.weights.tolist() == pytest.approx([0, 0, 0.98, 0])
+  gain = np.log(20) + np.log(0.02 / 20 + 0.98)
+  np.testing.assert_allclose(alone - mixture(row), [[gain, 0, 0]])
+
+
+def test_without_neighbors_nothing_changes():
+  row = _row(mask=np.zeros((1, 3, 2, 6), bool))
+  order, _ = copying.foretell(row, M)
+  assert (order == -1).all()

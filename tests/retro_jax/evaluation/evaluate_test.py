@@ -1,0 +1,284 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Every token once, with its context; known models give known figures."""
+
+import dataclasses
+import functools
+import json
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from retro_jax.data import windows as windows_lib
+from retro_jax.evaluation import evaluate
+from retro_jax.nn import retro as model
+from tests.retro_jax.data import tiny_data
+from tests.retro_jax.nn import tiny
+
+M, R = tiny_data.M, tiny_data.R
+
+
+@pytest.fixture(scope='module')
+def root(tmp_path_factory):
+  return tiny_data.make(tmp_path_factory.mktemp('data'))
+
+
+@pytest.fixture(scope='module')
+def config():
+  return tiny.config(vocab_size=300, chunk_length=M, neighbor_length=R)
+
+
+@pytest.fixture(scope='module')
+def score(config):
+  return jax.jit(
+    functools.partial(
+      evaluate.score_chunks,
+      model.Retro(config),
+      jax.tree.map(jnp.asarray, tiny.params(config)),
+      chunk_length=M,
+    )
+  )
+
+
+def _uniform(row):
+  """A model that finds all 300 tokens equally likely."""
+  per_token = row['loss_mask'] * math.log(300)
+  return per_token.reshape(len(per_token), -1, M).sum(-1)
+
+
+def _documents(counts):
+  counts = np.asarray(counts)
+  return windows_lib.Documents(
+    np.arange(len(counts)), np.cumsum(counts) - counts, counts
+  )
+
+
+@pytest.mark.parametrize('length', [1, 2, 3, 8])
+def test_windows_score_each_chunk_once_with_context(length):
+  documents = _documents([1, 2, 7, 8, 9, 30, 31])
+  for stride in range(1, length + 1):
+    windows = windows_lib.make_windows(documents, length, stride)
+    seen = []
+    for d, first, count, skip in zip(
+      *(windows.document, windows.first, windows.count, windows.skip),
+      strict=True,
+    ):
+      own = documents.first[d]
+      assert own <= first
+      assert first + count <= own + documents.count[d]
+      assert skip < count <= length
+      for chunk in range(first + skip, first + count):
+        # Context: all the document, or what the stride leaves of a window.
+        assert chunk - first >= min(chunk - own, length - stride)
+        seen.append(chunk)
+    assert seen == list(range(documents.count.sum()))
+
+
+def test_windows_refuse_a_stride_longer_than_a_sequence():
+  for stride in (0, 9):
+    with pytest.raises(ValueError, match=f'stride of {stride} chunks'):
+      windows_lib.make_windows(_documents([3]), 8, stride)
+
+
+def test_rows_are_packed_full():
+  rng = np.random.default_rng(0)
+  counts = rng.integers(1, 9, 5000).tolist()
+  rows = list(windows_lib.pack_windows(counts, 8))
+  assert sorted(w for row in rows for w in row) == list(range(5000))
+  assert max(sum(counts[w] for w in row) for row in rows) <= 8
+  assert len(rows) < 1.02 * sum(counts) / 8
+
+
+def test_a_uniform_model_costs_log2_of_the_vocabulary(root):
+  reader = tiny_data.reader(root, 'valid')
+  got = evaluate.evaluate(_uniform, reader, sequence_chunks=3, batch_size=2)
+  chunks = reader.stores.chunks
+  index = np.unique(chunks.documents(np.arange(chunks.num_chunks)))
+  lengths = np.array([len(chunks.tokens.document(int(i))) for i in index])
+  np.testing.assert_array_equal(got.tokens, lengths - 1)  # all but BOS
+  np.testing.assert_allclose(got.nats, (lengths - 1) * math.log(300))
+  texts = [_text(root, int(i)) for i in index]
+  assert got.num_bytes.tolist() == [len(t.encode()) for t in texts]
+  assert got.words.tolist() == [len(t.split()) for t in texts]
+  summary = got.summary()
+  tokens, num_bytes = sum(lengths - 1), sum(len(t.encode()) for t in texts)
+  assert summary['bits_per_byte'] == pytest.approx(
+    math.log2(300) * tokens / num_bytes
+  )
+  assert summary['token_perplexity'] == pytest.approx(300)
+  assert summary['word_perplexity'] == pytest.approx(
+    300 ** (tokens / sum(len(t.split()) for t in texts))
+  )
+  assert (summary['documents'], summary['tokens']) == (len(index), tokens)
+
+
+def _text(root, i):
+  lines = (root / 'documents.jsonl').read_text().splitlines()
+  document = json.loads(lines[i])
+  return f'{document["title"]}\n\n{document["text"]}'
+
+
+@pytest.mark.parametrize('retrieval', ['on', 'off'])
+def test_packed_windows_equal_one_pass_over_each_document(
+  root, config, score, retrieval
+):
+  reader = tiny_data.reader(root, 'valid', k=2 if retrieval == 'on' else 0)
+  documents = windows_lib.find_documents(reader.stores.chunks)
+  longest = int(documents.count.max())
+  got = evaluate.evaluate(
+    score,
+    tiny_data.reader(root, 'valid'),
+    sequence_chunks=longest,
+    batch_size=3,
+    retrieval=retrieval,
+  )
+  for d in range(len(documents.index)):
+    ids = np.full(longest, -1)
+    count = documents.count[d]
+    ids[:count] = documents.first[d] + np.arange(count)
+    row = {name: x[None] for name, x in reader.read(ids).items()}
+    want = np.asarray(score(row)).sum()
+    np.testing.assert_allclose(got.nats[d], want, rtol=2e-5)
+
+
+def test_sliding_windows_score_with_the_context_they_have(root, score):
+  """Against one window at a time, unpacked."""
+  reader = tiny_data.reader(root, 'valid')
+  length, stride = 4, 1
+  got = evaluate.evaluate(
+    score,
+    reader,
+    sequence_chunks=length,
+    stride_chunks=stride,
+    batch_size=5,
+  )
+  documents = windows_lib.find_documents(reader.stores.chunks)
+  want = np.zeros(len(documents.index))
+  for d, (first, count) in enumerate(
+    zip(documents.first, documents.count, strict=True)
+  ):
+    for chunk in range(count):  # the last chunk of its window, if it can be
+      start = max(0, chunk - length + 1)
+      ids = np.full(length, -1)
+      ids[: chunk + 1 - start] = first + np.arange(start, chunk + 1)
+      row = {name: x[None] for name, x in reader.read(ids).items()}
+      want[d] += np.asarray(score(row))[0, chunk - start]
+  np.testing.assert_allclose(got.nats, want, rtol=2e-5)
+
+
+def test_retrieval_matters_and_off_equals_none(root, config, score):
+  reader = tiny_data.reader(root, 'valid', k=2)
+  run = functools.partial(evaluate.evaluate, score, sequence_chunks=4)
+  results = {r: run(reader, retrieval=r) for r in evaluate.RETRIEVALS}
+  fewer = run(tiny_data.reader(root, 'valid', k=1))
+  figures = [x.bits_per_byte for x in (*results.values(), fewer)]
+  assert len({round(x, 6) for x in figures}) == len(figures)
+  again = run(reader, retrieval='shuffled')
+  np.testing.assert_array_equal(again.nats, results['shuffled'].nats)
+  other = run(reader, retrieval='shuffled', seed=1)
+  assert (other.nats != again.nats).any()
+
+
+def test_shuffled_chunks_are_of_other_documents():
+  documents = _documents([1, 5, 3, 1, 7])
+  total = int(documents.count.sum())
+  ids = np.arange(total)
+  owner = np.repeat(np.arange(5), documents.count)
+  drawn = []
+  for seed in range(300):
+    chosen = windows_lib.shuffle_chunks(
+      ids, documents.first[owner], documents.count[owner], total, seed
+    )
+    assert (owner[chosen] != owner).all()
+    drawn.append(chosen[2])
+  others = set(ids[owner != owner[2]].tolist())
+  assert set(drawn) == others  # each other chunk comes up
+  assert max(np.bincount(drawn)) < 3 * 300 / len(others)
+  padded = windows_lib.shuffle_chunks(
+    np.array([-1]), np.array([0]), np.array([1]), total, 0
+  )
+  assert padded.tolist() == [-1]
+
+
+def test_processes_give_the_rows_of_one_batch(root, score):
+  """Two readers of half a batch see what one reader of it all sees."""
+  reader = tiny_data.reader(root, 'valid')
+  seen = {}
+
+  def record(name):
+    def fake(row):
+      seen.setdefault(name, []).append(row['tokens'])
+      return np.zeros((4, 3))
+
+    return fake
+
+  run = functools.partial(
+    evaluate.evaluate, reader=reader, sequence_chunks=3, batch_size=4
+  )
+  run(record('all'))
+  for i in range(2):
+    run(record(i), process_index=i, process_count=2)
+  for all_rows, *parts in zip(seen['all'], seen[0], seen[1], strict=True):
+    np.testing.assert_array_equal(all_rows, np.concatenate(parts))
+
+
+def test_some_documents_and_progress(root):
+  reader = tiny_data.reader(root, 'train')
+  calls = []
+  some = evaluate.evaluate(
+    _uniform,
+    reader,
+    sequence_chunks=4,
+    max_documents=5,
+    progress=lambda done, total: calls.append((done, total)),
+  )
+  assert len(some.nats) == 5 and (some.nats > 0).all()
+  assert calls[-1][0] == calls[-1][1] > 0
+
+
+def _evaluation(nats, num_bytes):
+  one = np.ones(len(nats), np.int64)
+  return evaluate.Evaluation(np.asarray(nats), one, num_bytes, one)
+
+
+def test_paired_bootstrap_covers_the_true_difference():
+  rng = np.random.default_rng(0)
+  hits = 0
+  for seed in range(60):
+    num_bytes = rng.integers(50, 500, 200)
+    base = num_bytes * rng.normal(0.7, 0.2, 200)
+    gain = num_bytes * rng.normal(0.02, 0.05, 200)
+    d = evaluate.compare(
+      _evaluation(base - gain, num_bytes),
+      _evaluation(base, num_bytes),
+      num_samples=300,
+      seed=seed,
+    )
+    assert d.low < d.mean < d.high
+    hits += d.low <= -0.02 / math.log(2) <= d.high
+  assert 51 <= hits < 60, hits  # 57 expected
+  want = (-gain.sum() / num_bytes.sum()) / math.log(2)
+  assert d.mean == pytest.approx(want)
+  with pytest.raises(ValueError, match='different documents'):
+    evaluate.compare(
+      _evaluation(base, num_bytes), _evaluation(base[:3], num_bytes[:3])
+    )
+
+
+def test_errors_say_what_is_wrong(root):
+  reader = tiny_data.reader(root, 'valid')
+  off = dataclasses.replace(reader, num_neighbors=0)
+  run = functools.partial(evaluate.evaluate, _uniform, sequence_chunks=2)
+  with pytest.raises(ValueError, match="retrieval 'maybe'"):
+    run(reader, retrieval='maybe')
+  with pytest.raises(ValueError, match='needs num_neighbors above 0'):
+    run(off, retrieval='on')
+  with pytest.raises(ValueError, match='multiple of the 2 process'):
+    run(reader, batch_size=3, process_count=2)
+  with pytest.raises(ValueError, match='at least two documents'):
+    windows_lib.shuffle_chunks(
+      np.zeros(1, np.int64), np.array([0]), np.array([3]), 3, 0
+    )

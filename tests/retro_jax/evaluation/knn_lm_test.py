@@ -1,0 +1,261 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""kNN-LM's arithmetic against slow loops; its keys against the model's own."""
+
+import functools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from retro_jax.data import windows as windows_lib
+from retro_jax.evaluation import evaluate
+from retro_jax.evaluation import knn_lm
+from retro_jax.nn import losses
+from retro_jax.nn import retro as model
+from tests.retro_jax.data import tiny_data
+from tests.retro_jax.nn import tiny
+
+V = 7
+
+
+def _found(n=40, k=9, seed=0):
+  """Neighbors of n tokens; some have fewer than k, one has none."""
+  rng = np.random.default_rng(seed)
+  distances = np.sort(rng.gamma(2, 20, (n, k)), axis=1).astype(np.float32)
+  distances[::5, 6:] = np.inf
+  distances[3] = np.inf
+  values = rng.integers(0, V, (n, k)).astype(np.uint16)
+  values[~np.isfinite(distances)] = 0
+  return distances, values, rng.integers(0, V, n, np.int32)
+
+
+def _slow(distances, values, target, temperature, k):
+  """p_kNN of one token, term by term."""
+  weights = [math.exp(-float(d) / temperature) for d in distances[:k]]
+  total = sum(weights)
+  hits = [w for w, v in zip(weights, values, strict=False) if v == target]
+  return sum(hits) / total if total else 0.0
+
+
+@pytest.mark.parametrize('temperature', [2.0, 30.0, 1 / 0.00785])
+def test_probabilities_equal_those_of_a_loop(temperature):
+  distances, values, targets = _found()
+  ks = (1, 4, 9, 2)
+  got = knn_lm.log_knn_probability(distances, values, targets, temperature, ks)
+  assert got.dtype == np.float64
+  for i, k in enumerate(ks):
+    want = [
+      _slow(*row, temperature, k)
+      for row in zip(distances, values, targets, strict=True)
+    ]
+    np.testing.assert_allclose(np.exp(got[i]), want, rtol=1e-12)
+  assert np.isneginf(got[:, 3]).all() and np.isfinite(got).any()
+
+
+def test_the_mixture_sums_to_one_over_the_vocabulary():
+  distances, values, _ = _found()
+  distances, values = (np.delete(x, 3, axis=0) for x in (distances, values))
+  logits = np.random.default_rng(1).standard_normal((len(values), V))
+  log_lm = logits - np.log(np.exp(logits).sum(1, keepdims=True))
+  total = np.zeros((2, len(values)))
+  for y in range(V):
+    targets = np.full(len(values), y)
+    log_knn = knn_lm.log_knn_probability(
+      distances, values, targets, 9.0, (3, 9)
+    )
+    for i in range(2):
+      total[i] += np.exp(knn_lm.interpolate(log_lm[:, y], log_knn[i], 0.3))
+  np.testing.assert_allclose(total, 1, rtol=1e-12)
+
+
+def test_far_neighbors_are_weighed_in_log_space():
+  """Far from the query, and the target's far behind the nearest one."""
+  distances = np.array([[5e6, 5e6 + 40.0, 5e6 + 9000.0]])
+  values = np.array([[1, 2, 2]])
+  got = knn_lm.log_knn_probability(distances, values, np.array([2]), 1.0, (3,))
+  np.testing.assert_allclose(got, -40.0)
+  values = np.array([[1, 1, 2]])
+  got = knn_lm.log_knn_probability(distances, values, np.array([2]), 1.0, (3,))
+  np.testing.assert_allclose(got, -9000.0)
+
+
+def test_interpolation():
+  rng = np.random.default_rng(0)
+  log_lm = np.log(rng.random(50))
+  log_knn = np.where(rng.random(50) < 0.5, -np.inf, np.log(rng.random(50)))
+  got = knn_lm.interpolate(log_lm, log_knn, 0.118)
+  want = 0.118 * np.exp(log_knn) + 0.882 * np.exp(log_lm)
+  np.testing.assert_allclose(np.exp(got), want, rtol=1e-12)
+  same = knn_lm.interpolate(log_lm, log_knn, 0.0)
+  np.testing.assert_array_equal(same, log_lm)
+  with pytest.raises(ValueError, match='lambda 1.0: expected'):
+    knn_lm.interpolate(log_lm, log_knn, 1.0)
+
+
+def test_a_sweep_equals_one_setting_after_another(monkeypatch):
+  monkeypatch.setattr(knn_lm, '_BLOCK', 16)  # of 40 tokens
+  found = _found()
+  rng = np.random.default_rng(2)
+  nats = rng.gamma(2, 1, 40).astype(np.float32)
+  document = np.sort(rng.integers(0, 5, 40))
+  grid = knn_lm.Grid((9, 2), (3.0, 50.0), (0.0, 0.2, 0.7))
+  got = knn_lm.sweep(nats, found[2], document, *found[:2], grid, 6)
+  want = np.zeros((2, 2, 3, 6))
+  settings = list(np.ndindex(grid.shape))
+  for place, (k, t, w) in enumerate(settings):
+    setting = grid.at(place)
+    assert setting == (grid.ks[k], grid.temperatures[t], grid.lambdas[w])
+    for i in range(40):
+      knn = _slow(*(x[i] for x in found), setting[1], setting[0])
+      mixed = setting[2] * knn + (1 - setting[2]) * math.exp(-nats[i])
+      want[k, t, w, document[i]] -= math.log(mixed)
+  np.testing.assert_allclose(got, want, rtol=1e-10)
+  alone = np.bincount(document, nats.astype(np.float64), 6)
+  np.testing.assert_array_equal(got[:, :, 0], np.broadcast_to(alone, (2, 2, 6)))
+
+
+def test_settings_that_are_none():
+  distances, values, targets = _found()
+  for temperature, ks in ((0.0, (1,)), (1.0, (10,)), (1.0, (0,))):
+    with pytest.raises(ValueError, match='ks in 1..9'):
+      knn_lm.log_knn_probability(distances, values, targets, temperature, ks)
+  for grid in (
+    ((), (1.0,), (0.0,)),
+    ((1,), (0.0,), (0.0,)),
+    ((1,), (1.0,), (1.0,)),
+  ):
+    with pytest.raises(ValueError, match='expected'):
+      knn_lm.Grid(*grid)
+
+
+@pytest.fixture(scope='module')
+def root(tmp_path_factory):
+  return tiny_data.make(tmp_path_factory.mktemp('data'))
+
+
+@pytest.fixture(scope='module')
+def retro():
+  """A model, its parameters, and its compiled features."""
+  config = tiny.config(
+    vocab_size=300,
+    chunk_length=tiny_data.M,
+    neighbor_length=tiny_data.R,
+    num_layers=2,
+    cca_layers=(2,),
+    encoder_num_layers=1,
+  )
+  retro = model.Retro(config)
+  params = jax.tree.map(jnp.asarray, tiny.params(config))
+  features = jax.jit(functools.partial(knn_lm.token_features, retro, params))
+  return retro, params, features
+
+
+def _row(reader, documents, d, length):
+  ids = np.full(length, -1)
+  count = documents.count[d]
+  ids[:count] = documents.first[d] + np.arange(count)
+  return {name: x[None] for name, x in reader.read(ids).items()}
+
+
+def test_keys_are_what_the_last_feed_forward_reads(root, retro):
+  module, params, features = retro
+  reader = tiny_data.reader(root, 'valid')
+  row = _row(reader, windows_lib.find_documents(reader.stores.chunks), 1, 8)
+  nats, keys = features(row)
+
+  @jax.jit
+  def look(row):
+    return module.apply(
+      {'params': params},
+      *(row[name] for name in ('tokens', 'neighbors', 'neighbor_mask')),
+      segment_ids=row['segment_ids'],
+      capture_intermediates=lambda m, _: m.path == ('layer_2_ffw', 'norm'),
+      mutable=['intermediates'],
+    )[1]['intermediates']['layer_2_ffw']['norm']['__call__'][0]
+
+  np.testing.assert_allclose(keys, look(row), rtol=1e-5, atol=1e-6)
+  want = jax.jit(functools.partial(losses.batch_nll, module, params))(row)
+  np.testing.assert_allclose(nats, want, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize('k', [0, 2])
+def test_every_token_once_with_the_windows_of_the_evaluation(root, retro, k):
+  features = retro[2]
+  reader = tiny_data.reader(root, 'valid', k=k)
+  chunks = reader.stores.chunks
+  documents = windows_lib.find_documents(chunks)
+  calls = []
+  settings = {'sequence_chunks': 4, 'stride_chunks': 1, 'batch_size': 3}
+  tokens = knn_lm.read_tokens(
+    features, reader, documents, progress=calls.append, **settings
+  )
+  texts = [chunks.tokens.document(int(i)) for i in documents.index]
+  want = np.concatenate([text[1:] for text in texts])
+  np.testing.assert_array_equal(tokens.targets, want)
+  lengths = [len(text) - 1 for text in texts]
+  owners = np.repeat(np.arange(len(texts)), lengths)
+  np.testing.assert_array_equal(tokens.document, owners)
+  measured = evaluate.evaluate(
+    lambda row: features(row)[0].reshape(3, 4, -1).sum(-1),
+    reader,
+    retrieval='on' if k else 'off',
+    **settings,
+  )
+  np.testing.assert_allclose(
+    np.bincount(owners, tokens.nats), measured.nats, rtol=1e-5
+  )
+  assert calls[-1] == documents.count.sum()
+
+
+def test_keys_stand_beside_their_next_tokens(root, retro):
+  """Packed rows against one pass over each document, in float16."""
+  features = retro[2]
+  reader = tiny_data.reader(root, 'valid')
+  documents = windows_lib.find_documents(reader.stores.chunks)
+  longest = int(documents.count.max())
+  tokens = knn_lm.read_tokens(
+    features,
+    reader,
+    documents,
+    sequence_chunks=longest,
+    batch_size=2,
+    dtype='float16',
+  )
+  assert tokens.keys.dtype == np.float16
+  for d in range(len(documents.index)):
+    row = _row(reader, documents, d, longest)
+    _, keys = features(row)
+    mask, mine = row['loss_mask'], tokens.document == d
+    np.testing.assert_array_equal(tokens.targets[mine], row['targets'][mask])
+    np.testing.assert_allclose(
+      tokens.keys[mine], np.asarray(keys)[mask], rtol=2e-3, atol=2e-3
+    )
+
+
+def test_keys_too_large_are_refused(root):
+  reader = tiny_data.reader(root, 'valid', k=0)
+
+  def features(row):
+    shape = row['tokens'].shape
+    return np.zeros(shape), np.full((*shape, 3), 7e4, np.float32)
+
+  documents = windows_lib.find_documents(reader.stores.chunks)
+  read = functools.partial(
+    knn_lm.read_tokens, features, reader, documents, sequence_chunks=4
+  )
+  assert (read().keys == 7e4).all()
+  with pytest.raises(ValueError, match='70000 do not fit into float16'):
+    read(dtype='float16')
+
+
+def test_groups_are_runs_of_documents():
+  count = np.array([3, 1, 9, 2, 2, 2, 1])
+  first = np.cumsum(count) - count
+  documents = windows_lib.Documents(np.arange(7), first, count)
+  groups = knn_lm.group_documents(documents, 5)
+  assert [x.count.tolist() for x in groups] == [[3, 1, 9], [2], [2, 2, 1]]
+  assert [x.index.tolist() for x in groups] == [[0, 1, 2], [3], [4, 5, 6]]
+  assert np.concatenate([x.first for x in groups]).tolist() == first.tolist()

@@ -1,0 +1,231 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Shared runs against a quadratic count; curves against sums by hand."""
+
+import functools
+import json
+import math
+
+import hypothesis
+from hypothesis import strategies
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from retrieval.text import chunks as chunks_lib
+from retrieval.text import corpus as corpus_lib
+from retrieval.text import tokens as tokens_lib
+from retrieval.tokenization import tokenizers
+from retro_jax.data import pipeline
+from retro_jax.evaluation import evaluate
+from retro_jax.evaluation import leakage
+from retro_jax.nn import retro as model
+from tests.retro_jax.data import tiny_data
+from tests.retro_jax.nn import tiny
+
+M, R = tiny_data.M, tiny_data.R
+
+
+def _quadratic(a, b):
+  """Longest common substring by dynamic programming."""
+  best, before = 0, [0] * (len(b) + 1)
+  for x in a:
+    row = [0] * (len(b) + 1)
+    for j, y in enumerate(b, start=1):
+      row[j] = before[j - 1] + 1 if x == y else 0
+    best, before = max(best, *row), row
+  return best
+
+
+_TOKENS = strategies.lists(strategies.integers(0, 3), max_size=40)
+
+
+@pytest.mark.parametrize(
+  ('a', 'b', 'expected'),
+  [
+    ([1, 2, 3, 4], [9, 2, 3, 9, 2, 3, 4], (4, 3)),
+    ([1, 1, 1], [1, 1], (0, 2)),
+    ([2, 3, 9, 4, 5], [4, 5, 0, 2, 3], (0, 2)),
+    ([5], [6, 7], (0, 0)),
+    ([], [6], (0, 0)),
+  ],
+)
+def test_where_the_longest_run_starts(a, b, expected):
+  assert leakage.SuffixAutomaton(a).longest_run(b) == expected
+
+
+@hypothesis.settings(deadline=None, max_examples=300)
+@hypothesis.given(_TOKENS, strategies.lists(_TOKENS, max_size=3))
+def test_longest_run_equals_the_quadratic_count(chunk, neighbors):
+  want = max((_quadratic(chunk, n) for n in neighbors), default=0)
+  assert leakage.longest_shared(chunk, neighbors) == want
+
+
+def test_runs_do_not_go_on_from_one_neighbor_into_the_next():
+  assert leakage.longest_shared([1, 2, 3, 4], [[0, 1, 2], [3, 4, 0]]) == 2
+  assert leakage.longest_shared([1, 2, 3, 4], [[9, 1, 2, 3, 4, 9]]) == 4
+
+
+def test_the_automaton_is_linear():
+  automaton = leakage.SuffixAutomaton([1, 1, 2] * 5000)
+  assert len(automaton._next) <= 2 * 15000
+  assert automaton.longest_run([1, 1, 2] * 5000) == (0, 15000)
+
+
+@pytest.fixture(scope='module')
+def root(tmp_path_factory):
+  return tiny_data.make(tmp_path_factory.mktemp('data'))
+
+
+def test_overlaps_are_of_the_chunks_own_tokens(root):
+  reader = tiny_data.reader(root, 'valid', k=3)
+  stores = reader.stores
+  ids = np.arange(stores.chunks.num_chunks)
+  got = leakage.overlaps(reader, ids)
+  bos = stores.chunks.tokens.store.meta['bos_id']
+  tokens, mask = stores.chunks.gather(ids, M)
+  for i in ids:
+    own = [int(t) for t in tokens[i][mask[i]] if t != bos]
+    theirs, there = stores.datastore.gather(
+      stores.neighbors.ids(ids[i : i + 1]), R
+    )
+    want = max(
+      _quadratic(own, row[keep].tolist())
+      for row, keep in zip(theirs[0], there[0], strict=True)
+    )
+    assert got[i] == want / max(len(own), 1)
+  assert (tokens == bos).any() and 0 < got.mean() < 1
+  with pytest.raises(ValueError, match='num_neighbors above 0'):
+    leakage.overlaps(tiny_data.reader(root, 'valid', k=0), ids)
+
+
+def test_a_chunk_of_the_datastore_itself_is_seen_whole(root, tmp_path):
+  """Each training chunk with itself as neighbor, also where documents end."""
+  reader = pipeline.ChunkReader(
+    chunks=root / 'chunks-train',
+    neighbors=root / 'neighbors-train',
+    datastore=root / 'chunks-train',
+    num_neighbors=1,
+    neighbor_length=2 * M,
+  )
+  ids = np.arange(reader.num_chunks)
+
+  class Itself:
+    def ids(self, asked):
+      return np.asarray(asked)[..., None]
+
+  reader.stores.neighbors = Itself()
+  tokens, mask = reader.stores.chunks.gather(ids, M)
+  bos = reader.stores.chunks.tokens.store.meta['bos_id']
+  some = ((tokens != bos) & mask).any(1)
+  np.testing.assert_array_equal(leakage.overlaps(reader, ids), some)
+
+
+def test_bytes_of_chunks_are_those_of_the_documents(root, tmp_path):
+  """Also where chunks end inside of a character that goes by its bytes."""
+  texts = ['\N{RAT}\N{OX} river \N{TIGER}' * n for n in (1, 2, 7)] + ['moon']
+  lines = [
+    json.dumps({'id': i, 'title': '', 'text': t}) for i, t in enumerate(texts)
+  ]
+  (tmp_path / 'documents.jsonl').write_text('\n'.join(lines))
+  corpus = corpus_lib.Corpus(
+    corpus_lib.CorpusConfig(
+      kind='jsonl', path=str(tmp_path / 'documents.jsonl')
+    )
+  )
+  tokens = tokens_lib.build_token_store(
+    tmp_path / 'tokens', corpus, root / 'tokenizer'
+  )
+  chunks = chunks_lib.build_chunk_store(
+    tmp_path / 'chunks', tokens, chunk_length=3
+  )
+  ids = np.arange(chunks.num_chunks)
+  tokenizer = tokenizers.load_tokenizer(root / 'tokenizer')
+  got = leakage.count_bytes(chunks, ids, tokenizer.token_num_bytes)
+  want = [len(text.encode()) for text in texts]
+  np.testing.assert_array_equal(np.bincount(chunks.documents(ids), got), want)
+  decoded = chunks.texts(ids, tokenizer)
+  assert any('\N{REPLACEMENT CHARACTER}' in text for text in decoded)
+
+
+@pytest.fixture(scope='module')
+def found(root):
+  """A tiny model's evaluation with `score_parts`, and without."""
+  config = tiny.config(vocab_size=300, chunk_length=M, neighbor_length=R)
+  params = jax.tree.map(jnp.asarray, tiny.params(config))
+  retro, rows = model.Retro(config), {}
+  for name in ('score_parts', 'score_chunks'):
+    score = functools.partial(
+      getattr(evaluate, name), retro, params, chunk_length=M
+    )
+    rows[name] = evaluate.evaluate(
+      jax.jit(score),
+      tiny_data.reader(root, 'valid'),
+      sequence_chunks=4,
+      batch_size=4,
+      max_documents=5,
+    )
+  return rows
+
+
+def test_parts_add_up_to_the_documents(root, found):
+  parts, whole = found['score_parts'], found['score_chunks']
+  assert whole.chunks is None
+  np.testing.assert_allclose(parts.nats, whole.nats, rtol=1e-5)
+  chunks = parts.chunks
+  np.testing.assert_allclose(
+    np.bincount(chunks.document, chunks.nats), whole.nats, rtol=1e-5
+  )
+  stores = tiny_data.reader(root, 'valid').stores
+  own = stores.chunks.documents(chunks.ids)
+  assert len(np.unique(own)) == 5 and (np.diff(chunks.document) >= 0).all()
+  np.testing.assert_array_equal(own, np.unique(own)[chunks.document])
+
+
+def test_nats_of_a_chunk_are_those_of_its_own_tokens(root):
+  """A model that charges each token its own id."""
+
+  def score(row):
+    cost = np.where(row['loss_mask'], row['targets'], 0)
+    cost = cost.reshape(len(cost), -1, M)
+    return np.stack([cost[..., :-1].sum(-1), cost[..., -1]], -1)
+
+  reader = tiny_data.reader(root, 'valid')
+  got = evaluate.evaluate(score, reader, sequence_chunks=3, batch_size=2).chunks
+  tokens, mask = reader.stores.chunks.gather(got.ids, M)
+  want = np.where(mask, tokens, 0).sum(1)
+  first = np.flatnonzero(np.diff(got.document, prepend=-1))
+  want[first] -= tokens[first, 0]  # BOS is not predicted
+  np.testing.assert_array_equal(got.nats, want)
+
+
+def test_the_curve_ends_in_the_usual_bits_per_byte(root, found):
+  parts = found['score_parts']
+  chunks, reader = parts.chunks, tiny_data.reader(root, 'valid', k=3)
+  tokenizer = tokenizers.load_tokenizer(root / 'tokenizer')
+  num_bytes = leakage.count_bytes(
+    reader.stores.chunks, chunks.ids, tokenizer.token_num_bytes
+  )
+  overlap = leakage.overlaps(reader, chunks.ids)
+  points = leakage.curve(chunks.nats, num_bytes, chunks.document, overlap)
+  assert [p.alpha for p in points] == [i / 8 for i in range(1, 9)]
+  last = points[-1]
+  assert last.bits_per_byte == pytest.approx(parts.bits_per_byte, rel=1e-6)
+  assert (last.share, last.documents, last.chunks) == (1, 5, len(overlap))
+  shares = [p.share for p in points]
+  assert shares == sorted(shares) and 0 < shares[3] < 1
+  kept = overlap <= 0.5
+  want = chunks.nats[kept].sum() / num_bytes[kept].sum() / math.log(2)
+  assert points[3].bits_per_byte == pytest.approx(want)
+  for point in points:
+    if point.chunks:
+      assert point.low <= point.bits_per_byte <= point.high
+
+
+def test_a_curve_without_chunks_is_not_a_number():
+  point, whole = leakage.curve(
+    np.ones(3), np.array([2, 2, 4]), np.array([0, 0, 1]), np.ones(3), (0.5, 1.0)
+  )
+  assert math.isnan(point.bits_per_byte) and point.chunks == 0
+  assert whole.bits_per_byte == pytest.approx(3 / 8 / math.log(2))

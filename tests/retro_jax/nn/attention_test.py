@@ -1,0 +1,135 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Relative positions: their vectors, their move to keys, and how much is made."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from retro_jax.nn import attention
+from tests.retro_jax.nn import tiny
+
+
+@pytest.mark.parametrize(('queries', 'keys'), [(1, 1), (3, 5), (6, 2), (4, 4)])
+def test_shift_to_keys(queries, keys):
+  distances = np.arange(queries - 1.0, -keys - 1, -1)
+  rows = np.broadcast_to(distances, (2, queries, len(distances)))
+  expected = np.arange(queries)[:, None] - np.arange(keys)
+  shifted = attention.shift_to_keys(jnp.asarray(rows), keys)
+  np.testing.assert_array_equal(shifted, np.stack([expected] * 2))
+
+
+def test_shift_to_keys_has_the_gradient_of_a_gather():
+  rng = np.random.default_rng(0)
+  queries, keys = 3, 4
+  columns = queries - 1 - np.arange(queries)[:, None] + np.arange(keys)
+
+  def gather(x):
+    return jnp.take_along_axis(x, jnp.asarray(columns)[None], axis=-1)
+
+  x = jnp.asarray(rng.standard_normal((2, queries, 7)), jnp.float32)
+  g = jnp.asarray(rng.standard_normal((2, queries, keys)), jnp.float32)
+  ours = jax.vjp(lambda x: attention.shift_to_keys(x, keys), x)[1](g)
+  np.testing.assert_allclose(ours[0], jax.vjp(gather, x)[1](g)[0], rtol=1e-6)
+
+
+@pytest.mark.parametrize('queries', [1, 7, 16, 23, 48])
+def test_position_logits_of_every_distance(queries):
+  """The key of distance d is d itself, whatever the blocks."""
+  keys = 5
+  distances = np.arange(queries - 1, -keys - 1, -1.0)[None, :, None]
+  logits = attention.position_logits(
+    jnp.ones((1, 2, 3 * queries, 1)), jnp.asarray(distances), queries, keys
+  )
+  expected = np.arange(queries)[:, None] - np.arange(keys)
+  np.testing.assert_array_equal(logits[0, 1], np.concatenate([expected] * 3))
+
+
+@pytest.mark.parametrize('length', [1, 64, 65, 200, 2048])
+def test_causal_blocks_cover_all(length):
+  blocks = attention.causal_blocks(length)
+  assert [i for start, stop in blocks for i in range(start, stop)] == list(
+    range(length)
+  )
+  assert len(blocks) <= 4
+
+
+def test_position_vectors():
+  vectors = attention.position_vectors(5, -2, 6, 100.0)
+  assert vectors.shape == (8, 6)
+  angles = 5 * 100.0 ** (-np.array([0, 2, 4]) / 6)
+  np.testing.assert_allclose(
+    vectors[0], np.concatenate([np.sin(angles), np.cos(angles)])
+  )
+  np.testing.assert_array_equal(vectors[5], [0, 0, 0, 1, 1, 1])
+  clamped = attention.position_vectors(5, -2, 6, 100.0, 1)
+  np.testing.assert_array_equal(clamped[0], vectors[4])
+
+
+def test_rms_norm():
+  x = np.random.default_rng(0).standard_normal((3, 5)).astype(np.float32)
+  norm = attention.RMSNorm(1e-6, 'float32', 'float32')
+  scale = np.arange(5, dtype=np.float32)
+  y = norm.apply({'params': {'scale': scale}}, jnp.asarray(x))
+  expected = x / np.sqrt((x**2).mean(-1, keepdims=True)) * scale
+  np.testing.assert_allclose(y, expected, rtol=1e-5)
+
+
+def _largest(jaxpr):
+  """The largest array that any equation makes."""
+  sizes = [0]
+  for equation in jaxpr.eqns:
+    sizes += [v.aval.size for v in equation.outvars if hasattr(v.aval, 'size')]
+    for value in equation.params.values():
+      for inner in value if isinstance(value, tuple | list) else (value,):
+        inner = getattr(inner, 'jaxpr', inner)
+        if hasattr(inner, 'eqns'):
+          sizes.append(_largest(inner))
+  return max(sizes)
+
+
+def test_no_array_is_larger_than_attention_logits():
+  """At sizes where logits outweigh the streams, gradients included."""
+  c = tiny.config(
+    chunk_length=64,
+    neighbor_length=128,
+    num_heads=4,
+    encoder_num_heads=4,
+    num_layers=2,
+    cca_layers=(1, 2),
+  )
+  length, neighbors = 256, 2
+  tokens, retrieved, mask = tiny.inputs(
+    c, batch=1, length=length, neighbors=neighbors
+  )
+
+  def loss(p):
+    return jnp.sum(tiny.apply(c, p, tokens, retrieved, mask))
+
+  jaxpr = jax.make_jaxpr(jax.grad(loss))(tiny.params(c)).jaxpr
+  chunks = length // 64
+  logits = max(
+    c.num_heads * length * length,
+    c.num_heads * chunks * 64 * neighbors * 128,
+    c.encoder_num_heads * chunks * neighbors * 128 * 128,
+  )
+  assert _largest(jaxpr) <= 1.15 * logits
+
+
+def test_positions_reach_all_four_attentions():
+  """The r matrices of every attention get gradients."""
+  c = tiny.config()
+  p = tiny.params(c)
+  args = tiny.inputs(c)
+
+  def loss(p):
+    return jnp.sum(jax.nn.log_softmax(tiny.apply(c, p, *args))[..., 3])
+
+  gradients = jax.jit(jax.grad(loss))(p)
+  seen = 0
+  for path, leaf in jax.tree_util.tree_leaves_with_path(gradients):
+    if path[-1].key in ('r', 'u', 'w'):
+      assert np.abs(leaf).max() > 1e-6, path
+      seen += 1
+  assert seen == 3 * (3 + 2 + 2 + 1)

@@ -1,0 +1,109 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""A RETRO that starts as a lookup finds what follows the last token."""
+
+import dataclasses
+
+from flax import linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from retro_jax.nn import lookup
+from retro_jax.nn import retro as model
+from tests.retro_jax.nn import tiny
+
+CONFIG = tiny.config(
+  vocab_size=300,
+  d_model=128,
+  d_ff=64,
+  num_heads=4,
+  head_dim=32,
+  cca_layers=(2, 3),
+  chunk_length=32,
+  neighbor_length=64,
+  encoder_d_model=128,
+  encoder_d_ff=64,
+  encoder_num_heads=2,
+  encoder_head_dim=32,
+  encoder_num_layers=1,
+  share_embeddings=True,
+  position_base=100.0,
+  init_scale=0.1,
+  lookup_init=True,
+)
+
+
+def _params(config, seed=0):
+  key = jax.random.key(seed)
+  tokens = jnp.zeros((1, config.chunk_length), jnp.int32)
+  params = nn.unbox(model.Retro(config).init(key, tokens)['params'])
+  return params, lookup.apply(key, params, config)
+
+
+def _rank(logits, tokens):
+  """How many tokens are likelier than the given ones, on average."""
+  chosen = np.take_along_axis(logits, tokens[..., None], -1)
+  return (logits > chosen).sum(axis=-1).mean()
+
+
+@pytest.mark.parametrize('seed', range(3))
+def test_what_stands_in_a_neighbor_is_looked_up(seed):
+  c = CONFIG
+  rng = np.random.default_rng(seed)
+  # 64 tokens without a repetition; the neighbors of chunk 0 hold chunk 1 at
+  # an odd place, among others.
+  tokens = rng.permutation(300)[:64][None].astype(np.int32)
+  neighbors = rng.integers(0, 300, (1, 2, 2, 64), np.int32)
+  neighbors[0, 0, 1, 17:49] = tokens[0, 32:]
+  mask = np.ones(neighbors.shape, bool)
+  plain, start = _params(c, seed)
+  targets = tokens[:, 33:64]
+  ranks = {
+    name: _rank(
+      np.asarray(tiny.apply(c, p, tokens, neighbors, m))[:, 32:63], targets
+    )
+    for name, p, m in (
+      ('plain', plain, mask),
+      ('lookup', start, mask),
+      ('off', start, np.zeros_like(mask)),
+    )
+  }
+  assert ranks['lookup'] < 60  # 150 is chance
+  assert ranks['plain'] > 110 and ranks['off'] > 110
+
+
+def test_off_stays_off():
+  """What is looked up is all that differs between ON and OFF."""
+  tokens, neighbors, mask = tiny.inputs(CONFIG, length=64)
+  _, start = _params(CONFIG)
+  off = tiny.apply(CONFIG, start, tokens)
+  hidden = tiny.apply(CONFIG, start, tokens, neighbors, np.zeros_like(mask))
+  np.testing.assert_array_equal(off, hidden)
+
+
+@pytest.mark.parametrize(
+  'change',
+  [
+    {},
+    {'cca_layers': ()},
+    {'num_heads': 3, 'head_dim': 16, 'encoder_head_dim': 48},
+    {'d_model': 33, 'encoder_d_model': 33, 'head_dim': 7},
+    {'param_dtype': 'bfloat16', 'scale_logits': False},
+  ],
+)
+def test_shapes_and_types_stay(change):
+  config = dataclasses.replace(CONFIG, **change)
+  plain, start = _params(config)
+  same = jax.tree.map(
+    lambda a, b: (a.shape, a.dtype) == (b.shape, b.dtype), plain, start
+  )
+  assert all(jax.tree.leaves(same))
+  finite = jax.tree.map(lambda x: bool(jnp.isfinite(x).all()), start)
+  assert all(jax.tree.leaves(finite))
+
+
+def test_needs_one_table():
+  with pytest.raises(ValueError, match='lookup_init needs share_embeddings'):
+    dataclasses.replace(CONFIG, share_embeddings=False)

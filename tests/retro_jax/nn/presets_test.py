@@ -1,0 +1,111 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Table 2's counts, by the closed form and by the model at full size."""
+
+from flax import linen as nn
+import jax
+import numpy as np
+import pytest
+
+from retro_jax.nn import presets
+from retro_jax.nn import retro as model
+from tests.retro_jax.nn import tiny
+
+MILLIONS = {
+  '172m': (172.49, 132.12),
+  '425m': (425.46, 368.05),
+  '1.5b': (1451.36, 1308.62),
+  '7.5b': (7531.53, 6979.32),
+}
+
+
+def _count(config):
+  tokens = jax.ShapeDtypeStruct((1, config.chunk_length), np.int32)
+  shapes = jax.eval_shape(
+    lambda t: nn.unbox(model.Retro(config).init(jax.random.key(0), t)), tokens
+  )
+  return sum(
+    leaf.size
+    for path, leaf in jax.tree_util.tree_leaves_with_path(shapes)
+    if leaf.ndim == 2 and 'embedding' not in str(path[-1])
+  )
+
+
+@pytest.mark.parametrize('twin', [False, True])
+@pytest.mark.parametrize('name', presets.PRESETS)
+def test_table_2(name, twin):
+  config = presets.retro_config(name, twin=twin)
+  count = presets.count_matrix_parameters(config)
+  assert round(count / 1e6, 2) == MILLIONS[name][twin]
+  assert _count(config) == count
+
+
+@pytest.mark.parametrize(
+  'overrides', [{}, {'query_conditioning': False}, tiny.LLAMA]
+)
+def test_closed_form_at_odd_sizes(overrides):
+  config = tiny.config(**overrides)
+  assert presets.count_matrix_parameters(config) == _count(config)
+
+
+def test_table_10():
+  for name, layers, millions in (
+    ('1.5b', range(9, 25, 3), 1435.1),
+    ('7.5b', range(9, 31, 3), 7473.9),
+  ):
+    cca_layers = presets.cca_layers(name, table=10)
+    assert cca_layers == tuple(layers)
+    config = presets.retro_config(name, cca_layers=cca_layers)
+    count = presets.count_matrix_parameters(config)
+    assert round(count / 1e6, 1) == millions
+  assert presets.cca_layers('172m', table=10) == presets.cca_layers('172m')
+
+
+def test_full_size_logits():
+  config = presets.retro_config('7.5b', dtype='bfloat16', remat=True)
+  tokens = jax.ShapeDtypeStruct((2, 2048), np.int32)
+  neighbors = jax.ShapeDtypeStruct((2, 32, 2, 128), np.int32)
+  retro = model.Retro(config)
+
+  def run(tokens, neighbors):
+    variables = retro.init(jax.random.key(0), tokens)
+    return retro.apply(nn.unbox(variables), tokens, neighbors)
+
+  logits = jax.eval_shape(run, tokens, neighbors)
+  assert logits.shape == (2, 2048, 128_000)
+  assert logits.dtype == np.float32
+
+
+def test_unknown_names():
+  with pytest.raises(ValueError, match="'3b'"):
+    presets.retro_config('3b')
+  with pytest.raises(ValueError, match='num_head'):
+    presets.retro_config('172m', num_head=3)
+  with pytest.raises(ValueError, match='Table 3'):
+    presets.cca_layers('172m', table=3)
+
+
+def test_flops_equal_what_xla_counts():
+  """Without recomputation the compiler's count is near the formula's."""
+  config = tiny.config(
+    d_model=64,
+    d_ff=256,
+    num_heads=4,
+    head_dim=16,
+    chunk_length=16,
+    neighbor_length=32,
+    encoder_d_model=64,
+    encoder_d_ff=256,
+    encoder_num_heads=4,
+    encoder_head_dim=16,
+    vocab_size=512,
+  )
+  params = tiny.params(config)
+  tokens, neighbors, mask = tiny.inputs(config, batch=4, length=128)
+  for args, num_neighbors in (((tokens, neighbors, mask), 2), ((tokens,), 0)):
+    lowered = jax.jit(lambda p, a: tiny.apply(config, p, *a)).lower(
+      params, args
+    )
+    counted = lowered.compile().cost_analysis()['flops'] / tokens.size
+    formula = presets.flops_per_token(config, 128, num_neighbors)
+    assert 0.85 < formula / counted < 1.1

@@ -1,0 +1,289 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Properties of the model: OFF, causality, isolation, masks, types, errors."""
+
+import dataclasses
+import functools
+
+from flax import linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from retro_jax.nn import retro as model
+from tests.retro_jax.nn import tiny
+
+
+def test_off_is_all_neighbors_missing_exactly():
+  c = tiny.config(projection_biases=True)
+  p = tiny.params(c)
+  tokens, neighbors, mask = tiny.inputs(c, length=15)
+  apply = functools.partial(tiny.apply, c, p)
+  off = apply(tokens)
+  missing = apply(tokens, neighbors, np.zeros_like(mask))
+  np.testing.assert_array_equal(off, missing)
+  np.testing.assert_array_equal(off, apply(tokens, neighbors[:, :, :0]))
+  assert np.abs(off - apply(tokens, neighbors, mask)).max() > 0.1
+
+
+def test_twin_parameters_are_a_part_of_retro():
+  c, twin = tiny.config(), tiny.config(cca_layers=())
+  p = tiny.params(c)
+  names = set(tiny.params(twin))
+  assert set(p) - names == {
+    'encoder',
+    'encoder_embedding',
+    'layer_2_cca',
+    'layer_3_cca',
+  }
+  tokens, _, _ = tiny.inputs(c)
+  np.testing.assert_array_equal(
+    tiny.apply(c, p, tokens),
+    tiny.apply(twin, {k: p[k] for k in names}, tokens),
+  )
+
+
+@pytest.mark.parametrize('length', [3, 4, 9])
+def test_init_makes_every_parameter(length):
+  c = tiny.config()
+  tokens, neighbors, mask = tiny.inputs(c, length=length)
+
+  def shapes(*args):
+    variables = jax.eval_shape(model.Retro(c).init, jax.random.key(0), *args)
+    return jax.tree.map(lambda x: x.shape, nn.unbox(variables['params']))
+
+  assert shapes(tokens) == shapes(tokens, neighbors, mask)
+  expected = jax.tree.map(lambda x: x.shape, tiny.params(c))
+  assert shapes(tokens) == expected
+
+
+def _perturbed(c, p, tokens, neighbors, mask, **kwargs):
+  """Logits as a function of noise on embeddings, by token of each stream.
+
+  Every token gets a vocabulary entry of its own, so that the gradient by the
+  tables is the gradient by position.
+  """
+  count, size = tokens.size, neighbors.size
+  c = dataclasses.replace(c, vocab_size=max(count, size), tie_readout=False)
+  rng = np.random.default_rng(3)
+  tables = {
+    'embedding': rng.standard_normal((c.vocab_size, c.d_model)),
+    'encoder_embedding': rng.standard_normal((c.vocab_size, c.encoder_d_model)),
+  }
+  tables = {k: v.astype(np.float32) for k, v in tables.items()}
+  tables['readout'] = tables['embedding']
+
+  def probe(tables):
+    logits = tiny.apply(
+      c,
+      p | tables,
+      np.arange(count, dtype=np.int32).reshape(tokens.shape),
+      np.arange(size, dtype=np.int32).reshape(neighbors.shape),
+      mask,
+      **kwargs,
+    )
+    return logits @ np.ones(c.vocab_size, np.float32)
+
+  jacobian = jax.jit(jax.jacrev(probe))(tables)
+  by_token = np.abs(jacobian['embedding'][:, :, :count]).max(-1)
+  by_neighbor = np.abs(jacobian['encoder_embedding'][:, :, :size]).max(-1)
+  shape = by_token.shape[:2]
+  return (
+    by_token.reshape(*shape, *tokens.shape),
+    by_neighbor.reshape(*shape, *neighbors.shape).max(-1),
+  )
+
+
+def test_causal_by_gradients():
+  c = tiny.config()
+  tokens, neighbors, _ = tiny.inputs(c, batch=1, length=14)
+  mask = np.ones(neighbors.shape, bool)
+  by_token, by_neighbor = _perturbed(c, tiny.params(c), tokens, neighbors, mask)
+  by_token, by_neighbor = by_token[0, :, 0], by_neighbor[0, :, 0]
+  for t in range(14):
+    assert (by_token[t, : t + 1] > 0).all()
+    assert (by_token[t, t + 1 :] == 0).all()
+    for u in range(4):
+      readable = t >= u * 4 + 3
+      assert ((by_neighbor[t, u] > 0) == readable).all()
+
+
+@pytest.mark.parametrize(
+  ('segments', 'readers'),
+  [
+    # Chunk 1 ends in padding, so nobody reads its neighbors.
+    ([1] * 6 + [0] * 2 + [2] * 8, [range(3, 6), (), range(11, 15), (15,)]),
+    # Chunk 1 ends its document: only its last token reads.
+    ([1] * 8 + [2] * 8, [range(3, 7), (7,), range(11, 15), (15,)]),
+  ],
+)
+def test_segments_are_isolated_by_gradients(segments, readers):
+  c = tiny.config(num_layers=1, cca_layers=(1,))
+  tokens, neighbors, _ = tiny.inputs(c, batch=1, length=16)
+  mask = np.ones(neighbors.shape, bool)
+  segments = np.array([segments])
+  by_token, by_neighbor = _perturbed(
+    c, tiny.params(c), tokens, neighbors, mask, segment_ids=segments
+  )
+  by_token, by_neighbor = by_token[0, :, 0], by_neighbor[0, :, 0]
+  for t in np.flatnonzero(segments[0]):
+    same = (segments[0] == segments[0, t]) & (np.arange(16) <= t)
+    np.testing.assert_array_equal(by_token[t] > 0, same)
+    reads = [t in tokens for tokens in readers]
+    np.testing.assert_array_equal(by_neighbor[t].max(-1) > 0, reads)
+
+
+def test_packed_documents_equal_separate_ones():
+  c = tiny.config()
+  p = tiny.params(c)
+  tokens, neighbors, mask = tiny.inputs(c, batch=1, length=16)
+  segments = np.repeat([[1, 2]], 8, axis=1)
+  packed = tiny.apply(c, p, tokens, neighbors, mask, segment_ids=segments)
+  halves = [
+    tiny.apply(c, p, tokens[:, t], neighbors[:, u], mask[:, u])
+    for t, u in (
+      (slice(0, 8), slice(0, 2)),
+      (slice(8, 16), slice(2, 4)),
+    )
+  ]
+  np.testing.assert_allclose(packed, np.concatenate(halves, 1), atol=1e-5)
+
+
+def test_masked_tokens_and_order_of_neighbors_do_not_matter():
+  c = tiny.config()
+  p = tiny.params(c)
+  tokens, neighbors, mask = tiny.inputs(c, neighbors=3)
+  expected = tiny.apply(c, p, tokens, neighbors, mask)
+  garbage = np.where(mask, neighbors, -7)
+  np.testing.assert_array_equal(
+    tiny.apply(c, p, tokens, garbage, mask), expected
+  )
+  turned = tiny.apply(c, p, tokens, neighbors[:, :, ::-1], mask[:, :, ::-1])
+  np.testing.assert_allclose(turned, expected, atol=1e-5)
+  # A missing neighbor more changes nothing (k at evaluation is free).
+  more = np.concatenate([neighbors, neighbors[:, :, :1]], 2)
+  masked = np.concatenate([mask, np.zeros_like(mask[:, :, :1])], 2)
+  np.testing.assert_allclose(
+    tiny.apply(c, p, tokens, more, masked), expected, atol=1e-5
+  )
+
+
+def test_gradients_are_finite_with_everything_masked():
+  c = tiny.config()
+  p = tiny.params(c)
+  tokens, neighbors, mask = tiny.inputs(c, length=12)
+  segments = np.zeros_like(tokens)
+
+  def loss(p):
+    logits = tiny.apply(
+      c, p, tokens, neighbors, np.zeros_like(mask), segment_ids=segments
+    )
+    return jnp.sum(logits**2)
+
+  for gradient in jax.tree.leaves(jax.jit(jax.grad(loss))(p)):
+    assert np.isfinite(gradient).all()
+
+
+def test_remat_computes_the_same():
+  c = tiny.config(cca_layers=(1,), num_layers=1, encoder_num_layers=1)
+  p = tiny.params(c)
+  args = tiny.inputs(c)
+
+  def gradient(c):
+    def loss(p):
+      return jnp.mean(jax.nn.logsumexp(tiny.apply(c, p, *args), -1))
+
+    return jax.jit(jax.value_and_grad(loss))(p)
+
+  value, gradients = gradient(c)
+  again, regradients = gradient(dataclasses.replace(c, remat=True))
+  np.testing.assert_allclose(value, again, rtol=1e-6)
+  jax.tree.map(
+    lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6),
+    gradients,
+    regradients,
+  )
+
+
+def test_bfloat16():
+  c = tiny.config(dtype='bfloat16')
+  p = tiny.params(c)
+  args = tiny.inputs(c)
+  logits = tiny.apply(c, p, *args)
+  assert logits.dtype == jnp.float32
+  expected = np.asarray(tiny.apply(tiny.config(), p, *args))
+  error = np.abs(logits - expected).mean() / np.abs(expected).mean()
+  assert 1e-5 < error < 0.03
+
+
+def test_dropout_acts_in_training_only():
+  small = {'num_layers': 1, 'cca_layers': (1,), 'encoder_num_layers': 1}
+  c = tiny.config(dropout_rate=0.5, encoder_dropout_rate=0.5, **small)
+  p = tiny.params(c)
+  args = tiny.inputs(c)
+  rngs = {'dropout': jax.random.key(0)}
+  plain = tiny.apply(tiny.config(**small), p, *args)
+  np.testing.assert_array_equal(tiny.apply(c, p, *args), plain)
+  first = tiny.apply(c, p, *args, train=True, rngs=rngs)
+  np.testing.assert_array_equal(
+    first, tiny.apply(c, p, *args, train=True, rngs=rngs)
+  )
+  assert np.abs(first - plain).max() > 0.1
+
+
+def test_all_parameters_carry_logical_axes():
+  c = tiny.config(projection_biases=True, ff_biases=True, tie_readout=False)
+  tokens = np.zeros((1, 4), np.int32)
+  variables = jax.eval_shape(model.Retro(c).init, jax.random.key(0), tokens)
+  boxed = jax.tree.leaves(
+    variables['params'], is_leaf=lambda x: isinstance(x, nn.Partitioned)
+  )
+  for leaf in boxed:
+    assert isinstance(leaf, nn.Partitioned)
+    assert len(leaf.names) == leaf.value.ndim
+    assert all(leaf.names)
+
+
+@pytest.mark.parametrize(
+  ('change', 'message'),
+  [
+    (lambda t, n, m: (t[0], n, m), 'expected .batch, length'),
+    (lambda t, n, m: (t, n[:1], m), r'neighbors \(1, 4'),
+    (lambda t, n, m: (t, n[..., :5], m), 'any number, 7'),
+    (lambda t, n, m: (t[:, :8], n, m), 'at most 2 chunks'),
+    (lambda t, n, m: (t, n[:, :, 0], m), r'neighbors \(2, 4, 7\)'),
+    (lambda t, n, m: (t, n, m[:, :, :1]), r'neighbor_mask \(2, 4, 1, 7\)'),
+    (lambda t, n, m: (t, None, m), 'no neighbors'),
+  ],
+)
+@pytest.mark.usefixtures('unchecked')
+def test_shapes_that_do_not_fit(change, message):
+  c = tiny.config()
+  with pytest.raises(ValueError, match=message):
+    tiny.apply(c, tiny.params(c), *change(*tiny.inputs(c)))
+  with pytest.raises(ValueError, match='segment_ids'):
+    tokens, _, _ = tiny.inputs(c)
+    tiny.apply(c, tiny.params(c), tokens, segment_ids=tokens[:, 1:])
+
+
+@pytest.mark.parametrize(
+  ('fields', 'message'),
+  [
+    ({'cca_layers': (0,)}, 'cca_layers'),
+    ({'cca_layers': (4,)}, 'cca_layers'),
+    ({'cca_layers': (2, 2)}, 'cca_layers'),
+    ({'encoder_ca_layers': (3,)}, 'encoder_ca_layers'),
+    ({'activation': 'mish'}, 'mish'),
+    ({'share_embeddings': True}, '8 and 12'),
+    ({'num_heads': 0}, 'num_heads=0'),
+    ({'chunk_length': 0}, 'chunk_length=0'),
+    ({'dropout_rate': 1.5}, 'dropout_rate=1.5'),
+    ({'encoder_dropout_rate': -0.1}, 'encoder_dropout_rate=-0.1'),
+    ({'dtype': 'float33'}, "dtype='float33'"),
+    ({'param_dtype': 'int8'}, "param_dtype='int8'"),
+  ],
+)
+def test_configs_that_do_not_fit(fields, message):
+  with pytest.raises(ValueError, match=message):
+    tiny.config(**fields)
