@@ -1,16 +1,16 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""kNN-LM from the small RETRO's twin, or from that RETRO itself.
+"""kNN-LM from the small RETRO's baseline, or from that RETRO itself.
 
 Papers: Khandelwal et al. 2020, arXiv 1911.00172; Borgeaud et al. 2021, Table 4
 and appendix C.2, whose lambda 0.118 and alpha 0.00785 make one row. After the
 commands of retro_pretrain_small:
 
   python -m experiments.knn_lm.build --config=configs/knn_lm_small.py \
-    --config.knn_lm.model_workdir=runs/simplewiki/twin \
+    --config.knn_lm.model_workdir=runs/simplewiki/baseline \
     --workdir=runs/simplewiki/knn_lm
   python -m experiments.knn_lm.evaluate --config=configs/knn_lm_small.py \
-    --config.knn_lm.model_workdir=runs/simplewiki/twin \
+    --config.knn_lm.model_workdir=runs/simplewiki/baseline \
     --config.knn_lm.retro_workdir=runs/simplewiki/retro \
     --workdir=runs/simplewiki/knn_lm
 

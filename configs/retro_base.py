@@ -6,10 +6,10 @@ Data stages, model choices that the paper leaves open, optimizer and loop. The
 files retro_pretrain_*.py set sizes. Argument of their get_config:
 
   base        RETRO
-  twin        the same file with `retrieval` off: no encoder, no chunked
+  baseline        the same file with `retrieval` off: no encoder, no chunked
               cross-attention, equal tokens
   test        RETRO at a size that runs on a CPU in seconds
-  twin_test   its twin
+  baseline_test   its baseline
 """
 
 import ml_collections
@@ -17,7 +17,7 @@ from ml_collections import config_dict
 
 from configs import sections
 
-ARGS = ('base', 'twin', 'test', 'twin_test')
+ARGS = ('base', 'baseline', 'test', 'baseline_test')
 
 
 def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
@@ -26,9 +26,9 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
     raise ValueError(f'Config argument {arg!r}: expected one of {ARGS}.')
   config = ml_collections.ConfigDict()
   config.seed = 0
-  config.retrieval = True  # the twin's one difference
+  config.retrieval = True  # the baseline's one difference
 
-  # Workdir of a twin whose decoder is frozen and given retrieval (RETROfit); ''
+  # Workdir of a baseline whose decoder is frozen and given retrieval (RETROfit); ''
   # trains all weights from the start.
   config.retrofit_from = ''
 
@@ -171,7 +171,7 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   # Evaluation: whole documents, every token scored once.
   config.evaluate = {
     'workdir': config_dict.placeholder(str),  # '' or None: --workdir
-    'twin_workdir': '',
+    'baseline_workdir': '',
     'split': 'valid',  # or the name of an evaluation set
     'num_neighbors': (2,),
     'shuffled': True,
@@ -260,8 +260,8 @@ def published(arg: str = 'base') -> ml_collections.ConfigDict:
 def finish(
   config: ml_collections.ConfigDict, arg: str
 ) -> ml_collections.ConfigDict:
-  """Applies the argument: the twin's one field, the test size."""
-  if arg.startswith('twin'):
+  """Applies the argument: the baseline's one field, the test size."""
+  if arg.startswith('baseline'):
     config.retrieval = False
   if arg.endswith('test'):
     _shrink(config)

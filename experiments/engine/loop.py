@@ -105,7 +105,7 @@ def train(
         'without validation).'
       )
   program = program_lib.make_program(task, config, devices=devices)
-  num_steps, companion = config.num_steps, task.companion
+  num_steps, index_refresher = config.num_steps, task.index_refresher
   with contextlib.ExitStack() as stack:
     enter = stack.enter_context
     enter(program.context())
@@ -114,14 +114,14 @@ def train(
         workdir,
         config=json.loads(config.to_json()),
         pipeline=_pipeline(task, config),
-        index_version=None if companion else task.index_version,
+        index_version=None if index_refresher else task.index_version,
         fingerprints=task.fingerprints,
         keep=config.keep_checkpoints,
       )
     )
     batches = enter(_closing(iter(task.dataset('train'))))
-    if companion:
-      enter(contextlib.closing(companion))
+    if index_refresher:
+      enter(contextlib.closing(index_refresher))
     start = saver.latest_step() or 0
     if start:
       logging.info('Continuing %s after step %d.', workdir, start)
@@ -135,8 +135,8 @@ def train(
     meter = progress.Throughput(
       task.tokens_per_step, task.flops_per_step, program.mesh.devices.ravel()
     )
-    if companion:
-      companion.start(start, state.params, saver.saved_index_version())
+    if index_refresher:
+      index_refresher.start(start, state.params, saver.saved_index_version())
     show = enter(progress.bar('train', 'steps'))
     show(start, num_steps)
 
@@ -180,16 +180,18 @@ def train(
         state, metrics = program.step(state, batch)
       if pending is not None:
         finish(*pending)
-      if companion:
-        companion.after_step(step, state.params)
-        extra |= companion.metrics(step, rows)
+      if index_refresher:
+        index_refresher.after_step(step, state.params)
+        extra |= index_refresher.metrics(step, rows)
       pending = (step, metrics, extra)
       saving = step % config.checkpoint_every == 0 or step == num_steps
       if saving or step % config.eval_every == 0:
         finish(*pending)
         pending = None
         if saving:
-          version = companion.version_to_save() if companion else None
+          version = (
+            index_refresher.version_to_save() if index_refresher else None
+          )
           saver.save(step, state, batches, version)
         measure(step)
   return state

@@ -20,7 +20,7 @@ Batch = Mapping[str, Any]
 Metrics = dict[str, jax.Array]
 
 
-class Companion(Protocol):
+class IndexRefresher(Protocol):
   """What lives beside a run: an index that is refreshed from its parameters.
 
   The loop calls `start` once before the first batch, then `after_step` and
@@ -75,12 +75,12 @@ class Task:
     index_version: fingerprint of the index that the data come from, if any.
     fingerprints: of the data by name, saved with every checkpoint so that a
       trained model can be held against the data it is run with.
-    companion: what runs beside, if anything; its version goes into checkpoints
+    index_refresher: what runs beside, if anything; its version goes into checkpoints
       in place of `index_version`.
     lookup: (params, batch) -> batch, on the host: completes this process's rows
       by what is retrieved with the newest parameters. Called right before each
       step; what it returns must depend on its arguments, and on what the
-      companion serves, alone.
+      index_refresher serves, alone.
     batch_rows: rows of a global batch, where they are padded to more than
       config.batch_size; 0 where they are not.
   """
@@ -96,7 +96,7 @@ class Task:
   flops_per_step: float = 0.0
   index_version: str = ''
   fingerprints: Mapping[str, str] = dataclasses.field(default_factory=dict)
-  companion: Companion | None = None
+  index_refresher: IndexRefresher | None = None
   lookup: Callable[[Params, Batch], Batch] | None = None
   batch_rows: int = 0
   init_on_host: bool = False

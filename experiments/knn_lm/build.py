@@ -5,7 +5,7 @@
   python -m experiments.knn_lm.build --config=configs/<name>.py --workdir=DIR \
     --config.knn_lm.model_workdir=RUN
 
-One pass of RUN's newest model, a RETRO or a twin, over its training documents:
+One pass of RUN's newest model, a RETRO or a baseline, over its training documents:
 (input of the last feed-forward, next token) of every token, in float16. Documents
 that stand among the held-out ones too, by id or by text, are left out, and so are
 those of the evaluation set --config.evaluate.split=NAME, if it stands. The index

@@ -118,7 +118,7 @@ def num_neighbors(
   if not trained.model.config.cca_layers or settings.num_neighbors < 1:
     raise ValueError(
       f'knn_lm.retrieval=True with knn_lm.num_neighbors='
-      f'{settings.num_neighbors}: expected a RETRO, not its twin, and at least '
+      f'{settings.num_neighbors}: expected a RETRO, not its baseline, and at least '
       'one neighbor.'
     )
   return settings.num_neighbors

@@ -62,13 +62,15 @@ def bind(
     ValueError: for settings that do not fit each other, or nothing to ask.
   """
   check(config)
-  companion = None
+  index_refresher = None
   if config.retriever == 'dense':
     builder = realm_task.make_builder(config, data, workdir)
     settings = realm_task.refresh_config(config)
     first = functools.partial(kept_embedder, config, builder.model)
-    companion = refresh.Refresher(settings, builder, start_builder, first=first)
-  retriever = make_retriever(config, data, companion)
+    index_refresher = refresh.Refresher(
+      settings, builder, start_builder, first=first
+    )
+  retriever = make_retriever(config, data, index_refresher)
   lookup = make_lookup(
     config, data, retriever, train_blocks=config.train_blocks
   )
@@ -86,7 +88,7 @@ def bind(
     dataset=functools.partial(_dataset, config, source, splits, rows),
     pipeline_fingerprint=store.fingerprint(identity),
     fingerprints=data.fingerprints(),
-    companion=companion,
+    index_refresher=index_refresher,
     lookup=lambda params, batch: lookup(params, batch, source),
     batch_rows=rows,
   )

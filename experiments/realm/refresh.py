@@ -95,7 +95,7 @@ class Closed(RuntimeError):
 
 
 class Refresher:
-  """Serves index versions to the pipeline; a `tasks.Companion`.
+  """Serves index versions to the pipeline; a `tasks.IndexRefresher`.
 
   Attributes:
     config: when the index is rebuilt.

@@ -235,10 +235,10 @@ def make_task(
   devices = tuple(builder_devices(config))
   builder = make_builder(config, data, workdir, devices)
   settings = refresh_config(config)
-  companion = refresh.Refresher(
+  index_refresher = refresh.Refresher(
     settings, builder, start_builder, _recall_measure(config, data, layout)
   )
-  retrieval = pipeline.Retrieval(data.blocks, layout, companion)
+  retrieval = pipeline.Retrieval(data.blocks, layout, index_refresher)
   sources = {s: source(config, data, s) for s in ('train', 'valid')}
   k, joint = layout.num_candidates, layout.joint_length
   row_tokens = layout.query_length + k * (layout.block_length + joint)
@@ -272,7 +272,7 @@ def make_task(
     ),
     tokens_per_step=config.batch_size * row_tokens,
     fingerprints=data.fingerprints(),
-    companion=companion,
+    index_refresher=index_refresher,
   )
 
 

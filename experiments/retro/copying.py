@@ -4,7 +4,7 @@
 
   python -m experiments.retro.copying --config=configs/<name>.py --workdir=DIR
 
-Mixes the newest model of DIR, a twin or a RETRO with retrieval off, with the
+Mixes the newest model of DIR, a baseline or a RETRO with retrieval off, with the
 n-grams of each chunk's neighbors, and with those of shuffled ones (see
 retro_jax.evaluation.copying). The few weights of the mixture are fitted on what is scored.
 A RETRO that reads its neighbors well gains as much and more. Prints a table and

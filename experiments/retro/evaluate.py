@@ -3,11 +3,11 @@
 """Bits per byte of whole held-out documents, with and without retrieval.
 
   python -m experiments.retro.evaluate --config=configs/<name>.py \
-    --workdir=DIR --config.evaluate.twin_workdir=TWIN
+    --workdir=DIR --config.evaluate.baseline_workdir=TWIN
 
 Evaluates the newest checkpoint of DIR: retrieval on for every k of
 --config.evaluate.num_neighbors, off, and shuffled (a control: each chunk gets the
-neighbors of another document's chunk), and the twin if its folder is given.
+neighbors of another document's chunk), and the baseline if its folder is given.
 --config.evaluate.oracle adds a diagnostic that is no score: each chunk gets
 itself with its continuation, which shows how well the model copies. Prints a
 table and writes DIR/evaluation.json.
@@ -145,7 +145,7 @@ def _modes(
 ) -> list[tuple[str, str, int]]:
   """(name, retrieval, k) of every row for one model."""
   if not trained.model.config.cca_layers:
-    return [('twin', 'off', 0)]
+    return [('baseline', 'off', 0)]
   ks = numbers_of_neighbors(settings)
   modes = [(f'RETRO, k={k}', 'on', k) for k in ks]
   modes.append(('RETRO off', 'off', 0))
@@ -237,7 +237,7 @@ def evaluate_trained(
   """Evaluates one model in all its modes.
 
   Args:
-    trained: a RETRO or a twin.
+    trained: a RETRO or a baseline.
     config: `evaluate`, `mesh`, `sharding_rules` and `seed` are read from it; the
       rest comes from the model's own.
 
@@ -272,59 +272,59 @@ def evaluate_trained(
 def load(
   config: ml_collections.ConfigDict,
   workdir: str | os.PathLike,
-  twin_workdir: str | os.PathLike = '',
+  baseline_workdir: str | os.PathLike = '',
 ) -> tuple[retro_task.Trained, retro_task.Trained | None]:
-  """The newest checkpoints of a run and of its twin's, over the same data.
+  """The newest checkpoints of a run and of its baseline's, over the same data.
 
   Args:
     config: see `evaluate_trained`; data_dir is where the data lie, by default
       where they lay in training.
     workdir: of the RETRO, or of any run.
-    twin_workdir: of the twin; '' for none.
+    baseline_workdir: of the baseline; '' for none.
 
   Returns:
-    Both; None in place of no twin.
+    Both; None in place of no baseline.
 
   Raises:
     FileNotFoundError: for a folder without a checkpoint or without data.
-    ValueError: when the twin retrieves.
+    ValueError: when the baseline retrieves.
   """
   mesh, rules = _mesh_and_rules(config)
   read = functools.partial(retro_task.load, mesh=mesh, rules=rules)
-  trained, twin = read(workdir, config.data_dir), None
-  if twin_workdir:
-    twin = read(twin_workdir, str(trained.data.root))
-    if twin.model.config.cca_layers:
+  trained, baseline = read(workdir, config.data_dir), None
+  if baseline_workdir:
+    baseline = read(baseline_workdir, str(trained.data.root))
+    if baseline.model.config.cca_layers:
       raise ValueError(
-        f'{twin_workdir}: evaluate.twin_workdir names a model that retrieves; '
-        'expected one trained with the twin config.'
+        f'{baseline_workdir}: evaluate.baseline_workdir names a model that retrieves; '
+        'expected one trained with the baseline config.'
       )
-  return trained, twin
+  return trained, baseline
 
 
 def evaluate_workdir(
   config: ml_collections.ConfigDict,
   workdir: str | os.PathLike,
-  twin_workdir: str | os.PathLike = '',
+  baseline_workdir: str | os.PathLike = '',
 ) -> list[Result]:
-  """Evaluates the newest checkpoint of a run, and of its twin's.
+  """Evaluates the newest checkpoint of a run, and of its baseline's.
 
   Args:
     config: see `load`.
     workdir: of the RETRO, or of any run.
-    twin_workdir: of the twin; '' for none. It reads the same data.
+    baseline_workdir: of the baseline; '' for none. It reads the same data.
 
   Returns:
-    The rows of the table; the twin's is compared with RETRO[OFF] too.
+    The rows of the table; the baseline's is compared with RETRO[OFF] too.
 
   Raises:
     FileNotFoundError: for a folder without a checkpoint or without data.
     ValueError: for settings that do not fit.
   """
-  trained, twin = load(config, workdir, twin_workdir)
+  trained, baseline = load(config, workdir, baseline_workdir)
   results = evaluate_trained(trained, config)
   off = next((r for r in results if r.name == 'RETRO off'), None)
-  for result in evaluate_trained(twin, config) if twin else ():
+  for result in evaluate_trained(baseline, config) if baseline else ():
     if off is not None:
       difference = evaluate.compare(result.evaluation, off.evaluation)
       result = dataclasses.replace(result, minus_off=difference)
@@ -385,7 +385,7 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   """Evaluates, prints the table and writes evaluation.json."""
   source = config.evaluate.workdir or workdir
   logging.info('Evaluating the newest checkpoint of %s.', source)
-  results = evaluate_workdir(config, source, config.evaluate.twin_workdir)
+  results = evaluate_workdir(config, source, config.evaluate.baseline_workdir)
   if jax.process_index():
     return
   path = write(results, config, workdir)

@@ -89,19 +89,19 @@ def read(
 def modes(
   config: ml_collections.ConfigDict, workdir: str | os.PathLike
 ) -> Iterator[Mode]:
-  """RETRO with retrieval on and off, and its twin where the config names one.
+  """RETRO with retrieval on and off, and its baseline where the config names one.
 
   Args:
-    config: `evaluate` has workdir, twin_workdir and k as the first of
+    config: `evaluate` has workdir, baseline_workdir and k as the first of
       num_neighbors; `embedder` and `data_dir`.
     workdir: of the run, unless `evaluate` names another.
 
   Yields:
-    One after the other; of a twin alone, one.
+    One after the other; of a baseline alone, one.
 
   Raises:
     FileNotFoundError: for a folder without a checkpoint or without data.
-    ValueError: when the twin retrieves.
+    ValueError: when the baseline retrieves.
   """
   settings = config.evaluate
   run = str(settings.workdir or workdir)
@@ -114,15 +114,17 @@ def modes(
     yield Mode(f'RETRO, k={k}', 'on', k, trained, retrieve, run)
     yield Mode('RETRO off', 'off', 0, trained, None, run)
   else:
-    yield Mode('twin', 'off', 0, trained, None, run)
-  if settings.twin_workdir:
-    twin = retro_task.load(settings.twin_workdir, str(trained.data.root))
-    if twin.model.config.cca_layers:
+    yield Mode('baseline', 'off', 0, trained, None, run)
+  if settings.baseline_workdir:
+    baseline = retro_task.load(
+      settings.baseline_workdir, str(trained.data.root)
+    )
+    if baseline.model.config.cca_layers:
       raise ValueError(
-        f'{settings.twin_workdir}: evaluate.twin_workdir names a model that '
-        'retrieves; expected one trained with the twin config.'
+        f'{settings.baseline_workdir}: evaluate.baseline_workdir names a model that '
+        'retrieves; expected one trained with the baseline config.'
       )
-    yield Mode('twin', 'off', 0, twin, None, settings.twin_workdir)
+    yield Mode('baseline', 'off', 0, baseline, None, settings.baseline_workdir)
 
 
 def row(

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Makes a public decoder a twin of RETRO: a checkpoint to sample and to RETROfit.
+"""Makes a public decoder a baseline of RETRO: a checkpoint to sample and to RETROfit.
 
   python -m experiments.retro.import_decoder --source=FILE_OR_FOLDER --workdir=DIR
 
@@ -177,11 +177,11 @@ def convert(
   config: ml_collections.ConfigDict,
   workdir: str | os.PathLike,
 ) -> dict[str, str]:
-  """Writes the checkpoint of a twin, with its tokenizer.
+  """Writes the checkpoint of a baseline, with its tokenizer.
 
   Args:
     source: see `find`.
-    config: of the twin, but for its decoder.
+    config: of the baseline, but for its decoder.
     workdir: the new folder.
 
   Returns:
@@ -239,4 +239,4 @@ def _define_flags() -> None:
 
 
 if __name__ == '__main__':
-  command.main(run, _define_flags, default_config=f'{_CONFIG}:twin')
+  command.main(run, _define_flags, default_config=f'{_CONFIG}:baseline')

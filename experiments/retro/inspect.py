@@ -130,7 +130,7 @@ def inspect(
   m = model.config.chunk_length
   if not model.config.cca_layers:
     raise ValueError(
-      'This model reads no neighbors; expected a RETRO, not its twin.'
+      'This model reads no neighbors; expected a RETRO, not its baseline.'
     )
   nats = functools.partial(retro_task.batch_nll, model, trained.params)
   size = len(passage.tokens)

@@ -8,8 +8,8 @@
 Each line of the file is {"text": ...}. The model continues all but the last word,
 always with the likeliest token, and the first word of that is compared with the
 last one of the text; what punctuation surrounds them does not count (Paperno et al.
-2016; Borgeaud et al. 2021, section 3). RETRO with retrieval on and off, and the twin
-of --config.evaluate.twin_workdir. Prints a table and writes DIR/lambada.json, with
+2016; Borgeaud et al. 2021, section 3). RETRO with retrieval on and off, and the baseline
+of --config.evaluate.baseline_workdir. Prints a table and writes DIR/lambada.json, with
 the words.
 """
 

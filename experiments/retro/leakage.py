@@ -3,11 +3,11 @@
 """Bits per byte by how much of the text stands in the training data.
 
   python -m experiments.retro.leakage --config=configs/<name>.py --workdir=DIR \
-    --config.evaluate.twin_workdir=TWIN
+    --config.evaluate.baseline_workdir=TWIN
 
 Measures r(C) of every held-out chunk against its --config.leakage.num_neighbors
 nearest training chunks, and the bits per byte over the chunks with r(C) <= alpha
-for RETRO with retrieval on and off and for the twin (Borgeaud et al. 2021,
+for RETRO with retrieval on and off and for the baseline (Borgeaud et al. 2021,
 section 2.6). Prints a table and writes leakage.json and leakage.png into DIR.
 What is measured is set as for experiments.retro.evaluate; on has the first k of
 --config.evaluate.num_neighbors.
@@ -64,7 +64,7 @@ def _modes(
   trained: retro_task.Trained, settings: ml_collections.ConfigDict
 ) -> list[_Mode]:
   """The modes of one model, checked before any work."""
-  modes = [('twin', 'off', 0)]
+  modes = [('baseline', 'off', 0)]
   if trained.model.config.cca_layers:
     k = retro_evaluate.numbers_of_neighbors(settings)[0]
     modes = [(f'RETRO, k={k}', 'on', k), ('RETRO off', 'off', 0)]
@@ -108,14 +108,14 @@ def _token_num_bytes(data) -> np.ndarray:
 
 def curves(
   trained: retro_task.Trained,
-  twin: retro_task.Trained | None,
+  baseline: retro_task.Trained | None,
   config: ml_collections.ConfigDict,
 ) -> list[Curve]:
   """Evaluates the models chunk by chunk and filters by r(C).
 
   Args:
-    trained: a RETRO, or a twin alone.
-    twin: its twin over the same data, or None.
+    trained: a RETRO, or a baseline alone.
+    baseline: its baseline over the same data, or None.
     config: `evaluate`, `leakage`, `mesh`, `sharding_rules` and `seed`.
 
   Returns:
@@ -130,7 +130,7 @@ def curves(
       trained.config, data, config.evaluate.split, settings.num_neighbors
     )
   )
-  models = [trained, twin] if twin is not None else [trained]
+  models = [trained, baseline] if baseline is not None else [trained]
   # Too few neighbors and lost bytes are told before any work.
   chunks = compared.stores.chunks
   modes = [_modes(model, config.evaluate) for model in models]
@@ -273,8 +273,10 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   settings = config.evaluate
   source = settings.workdir or workdir
   logging.info('Leakage of the newest checkpoint of %s.', source)
-  trained, twin = retro_evaluate.load(config, source, settings.twin_workdir)
-  found = curves(trained, twin, config)
+  trained, baseline = retro_evaluate.load(
+    config, source, settings.baseline_workdir
+  )
+  found = curves(trained, baseline, config)
   if jax.process_index():
     return
   write(found, config, pathlib.Path(workdir))

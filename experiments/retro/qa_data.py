@@ -23,7 +23,7 @@ _MATCHED = 20  # passages that answer a pattern where the model reads none
 
 
 def layout(config: ml_collections.ConfigDict) -> qa_rows.QaLayout:
-  """Lengths of rows, as a config has them; the twin reads no passage."""
+  """Lengths of rows, as a config has them; the baseline reads no passage."""
   return qa_rows.QaLayout(
     chunk_length=config.model.chunk_length,
     prompt_chunks=config.qa.prompt_chunks,
@@ -138,7 +138,7 @@ def _look_up(retriever, questions, count) -> list[dpr_json.Result]:
 
 
 def reads_passages(config: ml_collections.ConfigDict) -> bool:
-  """Whether the model reads any; the twin does not."""
+  """Whether the model reads any; the baseline does not."""
   return bool(config.retrieval and config.qa.num_passages)
 
 
@@ -164,7 +164,7 @@ def examples(
   """What can be trained on: questions with an answer that can be written.
 
   A regular expression is no text: its first match in the passages is the answer,
-  and a question without one is left out. A twin, which reads no passage, learns
+  and a question without one is left out. A baseline, which reads no passage, learns
   the same answers to the same questions.
 
   Args:

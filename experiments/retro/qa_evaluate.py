@@ -6,8 +6,8 @@
     --config.evaluate.questions="('webquestions:test=test.json',)" --workdir=DIR
 
 Answers are written greedily (Borgeaud et al. 2022, section 4.3). A RETRO answers
-twice, with its passages and without (RETRO[OFF]); a twin is the closed-book model.
-Writes <workdir>/retro_qa.json and predictions_<set>_<split>_<on|off|twin>.jsonl,
+twice, with its passages and without (RETRO[OFF]); a baseline is the closed-book model.
+Writes <workdir>/retro_qa.json and predictions_<set>_<split>_<on|off|baseline>.jsonl,
 which experiments.open_qa.score reads.
 """
 
@@ -102,7 +102,7 @@ def measure(
   Args:
     questions: the set.
     answers: to each of its questions.
-    mode: 'on', 'off' or 'twin'.
+    mode: 'on', 'off' or 'baseline'.
 
   Returns:
     name -> {mean, low, high}, as shares; exact_match in percent, for retro_tables.
@@ -117,7 +117,7 @@ def measure(
     for name, x in values.items()
   }
   return {
-    'name': 'twin' if mode == 'twin' else f'{questions.name} {mode}',
+    'name': 'baseline' if mode == 'baseline' else f'{questions.name} {mode}',
     'dataset': f'{questions.name}, {mode}',
     'set': questions.name,
     'questions': len(answers),
@@ -162,7 +162,9 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
     trained.config.embedder = config.embedder
     trained.config.qa.passages = files
   reads = retro_qa_data.reads_passages(trained.config)
-  modes = MODES if reads else ('off' if trained.config.retrieval else 'twin',)
+  modes = (
+    MODES if reads else ('off' if trained.config.retrieval else 'baseline',)
+  )
   folder = pathlib.Path(workdir) / retro_qa_task.PASSAGES
   rows = []
   for questions in sets:

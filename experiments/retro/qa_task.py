@@ -45,7 +45,7 @@ def adopt(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
   """
   if not config.retro_from:
     raise ValueError(
-      'retro_from is empty: expected the workdir of a RETRO, or of a twin, made '
+      'retro_from is empty: expected the workdir of a RETRO, or of a baseline, made '
       'by experiments.retro.train.'
     )
   source = checkpoints.find(config.retro_from).config

@@ -7,7 +7,7 @@
     --config.questions.train="('webquestions:train=train.json',)" --workdir=DIR
 
 Passages are what the run's own datastore holds nearest to the question, or come from
-any retriever: --config.qa.passages="('results.json',)" in DPR's form. Of a twin
+any retriever: --config.qa.passages="('results.json',)" in DPR's form. Of a baseline
 without retrieval the same command makes the closed-book model. Run again after a
 kill, it continues from the last checkpoint bit for bit.
 """

@@ -5,7 +5,7 @@
   python -m experiments.retro.quickstart \
     --config=configs/retro_pretrain_quickstart.py --workdir=runs/quickstart
 
-Prepares the data, trains RETRO and its twin without retrieval on equal tokens,
+Prepares the data, trains RETRO and its baseline without retrieval on equal tokens,
 evaluates both in bits per byte, samples, and says where everything lies. Any
 RETRO config works; a killed run continues when started again.
 """
@@ -31,13 +31,13 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   root = pathlib.Path(workdir)
   data_dir = config.data_dir or str(root / 'data')
   retro = command.changed(config, data_dir=data_dir, retrieval=True)
-  retro.evaluate.twin_workdir = str(root / 'twin')
-  twin = command.changed(config, data_dir=data_dir, retrieval=False)
+  retro.evaluate.baseline_workdir = str(root / 'baseline')
+  baseline = command.changed(config, data_dir=data_dir, retrieval=False)
 
   logging.info('Everything is written to %s.', root)
   retro_prepare.run(retro, workdir)
   retro_train.run(retro, str(root / 'retro'))
-  retro_train.run(twin, str(root / 'twin'))
+  retro_train.run(baseline, str(root / 'baseline'))
   retro_evaluate.run(retro, str(root / 'retro'))
   retro_sample.run(retro, str(root / 'retro'))
 
@@ -50,7 +50,7 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
     (data_dir, 'tokenizer, tokens, chunks, vectors, index, neighbors'),
     (root / 'retro', 'RETRO: checkpoints, metrics.jsonl, TensorBoard events'),
     (root / 'retro' / 'evaluation.json', 'the table above'),
-    (root / 'twin', 'the twin without retrieval, likewise'),
+    (root / 'baseline', 'the baseline without retrieval, likewise'),
   ):
     console.print(f'  {path}: {what}')
 

@@ -9,7 +9,7 @@
 may bring their own neighbors (see sample_prompts). --json=FILE writes the samples
 too. --stop=TEXT, which may be repeated, ends a sample before that text.
 Temperature, top-p, top-k, length, k and align_prompt are --config.sample.<field>.
-A twin's workdir samples without retrieval.
+A baseline's workdir samples without retrieval.
 """
 
 from collections.abc import Callable
@@ -49,7 +49,7 @@ def sample_texts(
   """Continues a prompt.
 
   Args:
-    trained: a RETRO or a twin, with the data it retrieves from.
+    trained: a RETRO or a baseline, with the data it retrieves from.
     prompt: '' begins a document.
     **settings: as of `sample_many`.
 
@@ -77,7 +77,7 @@ def sample_many(
   """Continues prompts.
 
   Args:
-    trained: a RETRO or a twin, with the data it retrieves from.
+    trained: a RETRO or a baseline, with the data it retrieves from.
     prompts: any number of them.
     num_samples: continuations of each.
     batch_size: samples drawn side by side; no draw depends on it.
@@ -105,7 +105,7 @@ def sample_many(
     for prompt in prompts:
       if prompt.neighbors:
         raise ValueError(
-          f'Prompt {prompt.id} brings neighbors, but the model is a twin: it '
+          f'Prompt {prompt.id} brings neighbors, but the model is a baseline: it '
           'reads none.'
         )
   by_prompt = [p.tokens(tokenizer, neighbor_length) for p in prompts]

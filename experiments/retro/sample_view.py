@@ -30,7 +30,7 @@ class TextChunk:
     prompt: its text that is prompt.
     written: its text that was drawn.
     ids: datastore chunks, -1 for what the prompt brought; empty for the
-      incomplete last one and for a twin.
+      incomplete last one and for a baseline.
     scores: larger is better; squared distances are negative. None for what the
       prompt brought.
     titles: of the neighbors' documents.

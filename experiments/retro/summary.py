@@ -7,8 +7,8 @@
 
 Each line of the file is {"article" (or "text"): ..., "summary": ...}. The model
 reads the article and "TL; DR:"; the summary alone is scored, with the blank before
-it (Borgeaud et al. 2021, section 3). RETRO with retrieval on and off, and the twin of
---config.evaluate.twin_workdir. Prints a table and writes DIR/summary.json.
+it (Borgeaud et al. 2021, section 3). RETRO with retrieval on and off, and the baseline of
+--config.evaluate.baseline_workdir. Prints a table and writes DIR/summary.json.
 """
 
 import functools

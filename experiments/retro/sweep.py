@@ -198,7 +198,9 @@ def sweep(
     ValueError: for a model that does not retrieve, or settings out of range.
   """
   if not trained.model.config.cca_layers:
-    raise ValueError('A sweep is of a model that retrieves; this is a twin.')
+    raise ValueError(
+      'A sweep is of a model that retrieves; this is a baseline.'
+    )
   if jax.process_count() > 1:
     raise ValueError('retro_sweep runs in one process.')
   path = workdir / f'sweep_{name}.json'

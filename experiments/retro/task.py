@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""RETRO and its twin as a Task for the loop, and trained models to look into."""
+"""RETRO and its baseline as a Task for the loop, and trained models to look into."""
 
 import dataclasses
 import functools
@@ -34,7 +34,7 @@ batch_nll = jax.jit(losses.batch_nll, static_argnames=('model', 'train'))
 def model_config(
   config: ml_collections.ConfigDict, vocab_size: int
 ) -> config_lib.RetroConfig:
-  """The model that a config names; the twin is the one without P.
+  """The model that a config names; the baseline is the one without P.
 
   Raises:
     ValueError: for a field that RetroConfig does not have.
@@ -62,7 +62,7 @@ def chunk_reader(
   split: str,
   num_neighbors: int | None = None,
 ) -> pipeline.ChunkReader:
-  """Reads a split's chunks with their neighbors; the twin's has none.
+  """Reads a split's chunks with their neighbors; the baseline's has none.
 
   Args:
     config: of the experiment.
@@ -138,7 +138,7 @@ def _retrofit_params(
   if saved.config.retrieval:
     raise ValueError(
       f'config.retrofit_from {source}: is a RETRO itself (retrieval=True); '
-      'expected its twin, a decoder trained without retrieval.'
+      'expected its baseline, a decoder trained without retrieval.'
     )
   _check_data(source, saved, data)
   fields = {**saved.config.model.to_dict(), 'vocab_size': data.vocab_size}
@@ -146,9 +146,9 @@ def _retrofit_params(
     retrofit.check_fits(model_cfg, fields)
   except ValueError as error:
     raise ValueError(f'config.retrofit_from {source}: {error}.') from None
-  twin, _ = checkpoints.load_params(source, step=saved.step)
-  twin = jax.tree.map(np.asarray, twin)
-  scale = float(np.std(twin['embedding'].astype(np.float32)))
+  baseline, _ = checkpoints.load_params(source, step=saved.step)
+  baseline = jax.tree.map(np.asarray, baseline)
+  scale = float(np.std(baseline['embedding'].astype(np.float32)))
 
   @jax.jit
   def new_parts(key):
@@ -156,7 +156,7 @@ def _retrofit_params(
     return {k: x for k, x in params.items() if retrofit.is_added(k)}
 
   logging.info('RETROfit of %s, step %d: frozen.', source, saved.step)
-  return {**twin, **new_parts(key)}
+  return {**baseline, **new_parts(key)}
 
 
 def _start(config, model_cfg, data) -> dict[str, Any]:
@@ -231,7 +231,7 @@ class Trained:
   Attributes:
     config: of the experiment.
     data: where its stores lie.
-    model: RETRO or its twin.
+    model: RETRO or its baseline.
     params: its parameters, on one device or over a mesh.
     step: of the checkpoint.
   """

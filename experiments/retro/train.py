@@ -1,8 +1,8 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Trains RETRO, or its twin without retrieval, on prepared data.
+"""Trains RETRO, or its baseline without retrieval, on prepared data.
 
-  python -m experiments.retro.train --config=configs/<name>.py[:twin] \
+  python -m experiments.retro.train --config=configs/<name>.py[:baseline] \
     --config.data_dir=DATA --workdir=DIR
 
 Run again after a kill, it continues from the last checkpoint, bit for bit.

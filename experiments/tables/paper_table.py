@@ -14,7 +14,7 @@ class Source:
 
   Attributes:
     field: of a row, such as bits_per_byte.
-    mode: on, off, twin or shuffled for RETRO with retrieval, without, its twin
+    mode: on, off, baseline or shuffled for RETRO with retrieval, without, its baseline
       and the control; '' takes the first row of any.
     file: of the run's folder.
     otherwise: file that is read where `file` has no such figure.

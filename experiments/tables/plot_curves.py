@@ -3,7 +3,7 @@
 """Draws the learning curves of training runs, and prints them as a table.
 
   python -m experiments.tables.plot_curves --run=retro=runs/simplewiki/retro \
-    --run=twin=runs/simplewiki/twin --output=curves.png
+    --run=baseline=runs/simplewiki/baseline --output=curves.png
 
 Reads each run's metrics.jsonl: what was measured in training as a line, in validation
 as dots. --metric=retrieval_utility, once for each, instead of the loss.

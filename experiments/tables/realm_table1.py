@@ -17,7 +17,7 @@ names the data of both) and fine-tuning in DIR/qa. Ours:
   realm   REALM on salient spans, retriever and encoder
   dpr     the retriever's checkpoint, trained by contrast on the same questions
   start   the retriever's checkpoint as it is
-  random  the closed-book twin: a reader of blocks that have nothing to do with the
+  random  the closed-book baseline: a reader of blocks that have nothing to do with the
           question. With the null document alone its exact match would be 0 by
           construction, for spans are read, and the null document holds none.
 

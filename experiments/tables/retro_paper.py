@@ -95,7 +95,7 @@ TABLE_4 = Table(
     Row(
       'baseline transformer',
       ('-', '21.53', '22.96'),
-      [_same_text('twin')],
+      [_same_text('baseline')],
     ),
     Row(
       "kNN-LM (the paper's own), Wikipedia",
@@ -132,7 +132,7 @@ TABLE_5 = Table(
     Row(
       'baseline 7B, closed book',
       ('30.4',),
-      _answered('nq_open:test', 'twin'),
+      _answered('nq_open:test', 'baseline'),
     ),
     Row(
       'RETRO 7.5B, passages of DPR',
@@ -143,7 +143,7 @@ TABLE_5 = Table(
       Row(f'{name} (test), {what}', ('-',), _answered(f'{name}:test', mode))
       for name in ('webquestions', 'curatedtrec')
       for what, mode in (
-        ('closed book', 'twin'),
+        ('closed book', 'baseline'),
         ('RETRO without passages', 'off'),
         ('RETRO', 'on'),
       )
@@ -181,7 +181,7 @@ TABLE_13 = Table(
       name,
       (figure,),
       [
-        Source(mode='twin' if key == 'no_retrieval' else 'on', run=key),
+        Source(mode='baseline' if key == 'no_retrieval' else 'on', run=key),
         None if key == 'no_retrieval' else Source(mode='off', run=key),
       ],
     )
@@ -322,7 +322,7 @@ TABLE_15 = Table(
     Row(
       name,
       tuple(figures.split()),
-      [Source(mode='twin', run=name), Source(run=name)],
+      [Source(mode='baseline', run=name), Source(run=name)],
     )
     for name, figures in _PILE.items()
   ],

@@ -10,7 +10,7 @@ from experiments.tables.paper_table import Row
 from experiments.tables.paper_table import Source
 from experiments.tables.paper_table import Table
 
-MODES = ('twin', 'off', 'on')
+MODES = ('baseline', 'off', 'on')
 PERPLEXITY = 'word_perplexity'
 SIZES = ('172M', '425M', '1.5B', '7.5B')
 
@@ -32,7 +32,7 @@ RETROFIT = Table(
     for name, mode, run, paper in (
       (
         'baseline',
-        'twin',
+        'baseline',
         '',
         ('.98', '.92', '.84', '.78', '21.53', '22.96'),
       ),
@@ -62,8 +62,8 @@ RETROFIT = Table(
   'there, which retrieves from Wikipedia',
   note='No figure of RETROfit on C4 (its Figure 5) is recorded here; with frozen '
   'weights off is the baseline itself. From scratch it over-fits Wikitext103. '
-  'Name the runs retrofit and scratch; the baseline is the twin that they were '
-  'evaluated beside, with evaluate.twin_workdir.',
+  'Name the runs retrofit and scratch; the baseline is the model that they were '
+  'evaluated beside, with evaluate.baseline_workdir.',
 )
 
 # Figures 6, 10, 11 and 12 have no numbers.

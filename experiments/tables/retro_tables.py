@@ -87,10 +87,10 @@ def read_rows(path: pathlib.Path) -> list[dict[str, Any]]:
 
 
 def _mode(row: Mapping[str, Any]) -> str:
-  """What a row is of: on, off, shuffled, oracle, twin or knn."""
+  """What a row is of: on, off, shuffled, oracle, baseline or knn."""
   name = str(row.get('name', ''))
-  if name in ('twin', 'model alone'):  # alone: what a kNN-LM stands on
-    return 'twin'
+  if name in ('baseline', 'model alone'):  # alone: what a kNN-LM stands on
+    return 'baseline'
   if name.lower().startswith('knn'):
     return 'knn'
   if 'retrieval' in row:

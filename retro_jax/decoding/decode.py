@@ -78,7 +78,7 @@ def sample(
   """Continues prompts, each row by itself.
 
   Args:
-    model: a Retro, or its twin.
+    model: a Retro, or its baseline.
     params: its parameters.
     prompts: [B], as of `stream`.
     config: how tokens are drawn.
@@ -110,7 +110,7 @@ def stream(
   """Continues prompts, and tells what happens while it does.
 
   Args:
-    model: a Retro, or its twin.
+    model: a Retro, or its baseline.
     params: its parameters.
     prompts: [B] prompts, or their token ids alone, each starting with BOS as
       documents do in training.
@@ -130,7 +130,7 @@ def stream(
 
   Raises:
     ValueError: for an empty prompt, ids outside the vocabulary, neighbors of
-      another length than the model's or for a twin, or stop strings without a
+      another length than the model's or for a baseline, or stop strings without a
       detokenizer.
   """
   if config.stop_strings and detokenize is None:

@@ -180,7 +180,7 @@ def score(
     nats: batch of rows -> [B] nats of the rows' targets.
     texts: what is scored.
     settings: sizes.
-    retrieve: see `make_row`; None is RETRO[OFF], or a twin.
+    retrieve: see `make_row`; None is RETRO[OFF], or a baseline.
     progress: called with (texts done, texts in all).
 
   Returns:

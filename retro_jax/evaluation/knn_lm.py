@@ -43,7 +43,7 @@ def token_features(
   """What a model makes of each token; to be jitted.
 
   Args:
-    model: RETRO or its twin.
+    model: RETRO or its baseline.
     params: its parameters.
     batch: see `pipeline.ChunkReader.read`; without neighbors retrieval is off.
 

@@ -49,7 +49,7 @@ class RetroConfig:
   num_heads: int
   head_dim: int  # num_heads * head_dim need not be d_model
   num_layers: int  # L
-  cca_layers: Sequence[int] = ()  # P, from 1; () is the no-retrieval twin
+  cca_layers: Sequence[int] = ()  # P, from 1; () is the no-retrieval baseline
   # Chunks and neighbors.
   chunk_length: int = 64  # m
   neighbor_length: int = 128  # r: a chunk and its continuation

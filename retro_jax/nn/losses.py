@@ -49,7 +49,7 @@ def batch_nll(
   """Negative log-likelihood of each target of a batch.
 
   Args:
-    model: RETRO or its twin.
+    model: RETRO or its baseline.
     params: its parameters.
     batch: see `pipeline.ChunkReader.read`; without neighbors retrieval is off.
     key: of dropout, when training.
@@ -80,7 +80,7 @@ def loss(
   """Mean nats of a token.
 
   Args:
-    model: RETRO or its twin.
+    model: RETRO or its baseline.
     params: its parameters.
     batch: see `batch_nll`.
     key: of dropout.

@@ -42,13 +42,13 @@ def cca_layers(name: str, *, table: int = 2) -> tuple[int, ...]:
 
 
 def retro_config(
-  name: str, *, twin: bool = False, **overrides
+  name: str, *, baseline: bool = False, **overrides
 ) -> model.RetroConfig:
   """One of the paper's models.
 
   Args:
     name: one of PRESETS.
-    twin: True for the same decoder without retrieval.
+    baseline: True for the same decoder without retrieval.
     **overrides: fields of RetroConfig to change.
 
   Returns:
@@ -65,7 +65,7 @@ def retro_config(
     'num_heads': num_heads,
     'head_dim': head_dim,
     'num_layers': num_layers,
-    'cca_layers': () if twin else cca_layers(name),
+    'cca_layers': () if baseline else cca_layers(name),
   }
   known = {field.name for field in dataclasses.fields(model.RetroConfig)}
   unknown = sorted(set(overrides) - known)

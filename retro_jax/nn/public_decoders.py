@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Public decoders as twins of RETRO: fields of the config and parameters.
+"""Public decoders as baselines of RETRO: fields of the config and parameters.
 
 Llama's architecture as GGUF files have it (SmolLM2 is one), and GPT-2's as the
 safetensors of Hugging Face have it. Nothing is read here: what is given are names
@@ -107,12 +107,12 @@ def _shortest(x: float) -> float:
 
 
 def llama_params(arrays: Arrays, config: RetroConfig) -> dict[str, Any]:
-  """Parameters of a twin from the tensors of a GGUF file.
+  """Parameters of a baseline from the tensors of a GGUF file.
 
   Args:
     arrays: linear layers as [out, in]. Rows of q and k are in the order of that
       format, which turns neighboring pairs.
-    config: of the twin.
+    config: of the baseline.
 
   Returns:
     The tree of `model.Retro`, float32.
@@ -212,12 +212,12 @@ def gpt2_fields(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def gpt2_params(arrays: Arrays, config: RetroConfig) -> dict[str, Any]:
-  """Parameters of a twin from GPT-2's tensors.
+  """Parameters of a baseline from GPT-2's tensors.
 
   Args:
     arrays: under the names of Hugging Face's GPT2LMHeadModel or GPT2Model.
       Linear layers are [in, out], and q, k and v one of them.
-    config: of the twin.
+    config: of the baseline.
 
   Returns:
     The tree of `model.Retro`, float32.

@@ -94,7 +94,7 @@ class Encoder(nn.Module):
 
 
 class Retro(nn.Module):
-  """The language model; with cca_layers == () its no-retrieval twin."""
+  """The language model; with cca_layers == () its no-retrieval baseline."""
 
   config: RetroConfig
 

@@ -49,12 +49,12 @@ def is_added(name: str) -> bool:
   return name in ('encoder', 'encoder_embedding') or name.endswith('_cca')
 
 
-def check_fits(config: RetroConfig, twin: Mapping[str, Any]) -> None:
+def check_fits(config: RetroConfig, baseline: Mapping[str, Any]) -> None:
   """Refuses a decoder that is another than the one of a RETRO.
 
   Args:
     config: of the RETRO.
-    twin: fields of the RetroConfig that the decoder was trained with; what is
+    baseline: fields of the RetroConfig that the decoder was trained with; what is
       not there is RetroConfig's default.
 
   Raises:
@@ -62,7 +62,7 @@ def check_fits(config: RetroConfig, twin: Mapping[str, Any]) -> None:
   """
   defaults = {f.name: f.default for f in dataclasses.fields(RetroConfig)}
   for name in DECODER_FIELDS:
-    trained, wanted = twin.get(name, defaults[name]), getattr(config, name)
+    trained, wanted = baseline.get(name, defaults[name]), getattr(config, name)
     if trained != wanted:
       raise ValueError(
         f'its decoder was trained with {name}={trained!r}, but this RETRO has '

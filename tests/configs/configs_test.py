@@ -82,14 +82,17 @@ def test_there_are_configs():
 
 
 @pytest.mark.parametrize('name', NAMES)
-def test_the_twin_differs_in_one_field(name):
-  base, twin = _config(name, 'base').to_dict(), _config(name, 'twin').to_dict()
-  assert {k for k in base if base[k] != twin[k]} == {'retrieval'}
+def test_the_baseline_differs_in_one_field(name):
+  base, baseline = (
+    _config(name, 'base').to_dict(),
+    _config(name, 'baseline').to_dict(),
+  )
+  assert {k for k in base if base[k] != baseline[k]} == {'retrieval'}
 
 
 @pytest.mark.parametrize('name', NAMES)
 def test_an_unknown_argument_is_named(name):
-  with pytest.raises(ValueError, match="'huge'.*twin_test"):
+  with pytest.raises(ValueError, match="'huge'.*baseline_test"):
     _config(name, 'huge')
 
 
@@ -272,7 +275,7 @@ def _one_step(config, data):
   return batch, before, state, jax.device_get(metrics)
 
 
-@pytest.mark.parametrize('arg', ['test', 'twin_test'])
+@pytest.mark.parametrize('arg', ['test', 'baseline_test'])
 @pytest.mark.parametrize('name', NAMES)
 def test_one_step_of_training(name, arg, data, one_step):
   batch, before, state, metrics = one_step(_config(name, arg))

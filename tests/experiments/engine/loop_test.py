@@ -307,7 +307,7 @@ def test_what_happens_every_no_steps_is_refused(tmp_path, name):
     _train(tmp_path, **{name: 0})
 
 
-class Companion:
+class IndexRefresher:
   """Counts the steps that it was told of."""
 
   told = 0
@@ -330,16 +330,18 @@ class Companion:
     self.told = None
 
 
-def test_a_companion_measures_what_the_step_made_of_it(tmp_path):
+def test_a_index_refresher_measures_what_the_step_made_of_it(tmp_path):
   """Else what it built after the last step would be told to nobody."""
-  companion = Companion()
+  index_refresher = IndexRefresher()
   config = toy_task.get_config(log_every=1)
-  task = dataclasses.replace(toy_task.make_task(config), companion=companion)
+  task = dataclasses.replace(
+    toy_task.make_task(config), index_refresher=index_refresher
+  )
   loop.train(task, config, str(tmp_path))
   rows = [row for row in _rows(tmp_path) if 'told' in row]
   assert len(rows) == config.num_steps
   for row in rows:
     assert row['told'] == row['asked'] == row['step']
-  assert companion.told is None
+  assert index_refresher.told is None
   saved = checkpoints.find(str(tmp_path))
   assert saved.step == config.num_steps

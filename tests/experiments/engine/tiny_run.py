@@ -25,7 +25,7 @@ def make_run(
   Args:
     workdir: of the run.
     root: data folder, see `tiny_data.make`.
-    arg: 'test' for a RETRO, 'twin_test' for its twin.
+    arg: 'test' for a RETRO, 'baseline_test' for its baseline.
     **model: fields of config.model.
 
   Returns:

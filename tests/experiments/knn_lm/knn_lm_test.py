@@ -33,7 +33,7 @@ def root(tmp_path_factory):
 
 @pytest.fixture
 def runs(root, monkeypatch):
-  """Makes 'retro', 'twin' and 'other' loadable, from `runs['root']`."""
+  """Makes 'retro', 'baseline' and 'other' loadable, from `runs['root']`."""
   where = {'root': root}
 
   def load(workdir, data_dir='', **unused_placement):
@@ -50,7 +50,7 @@ def runs(root, monkeypatch):
 
 @pytest.fixture(scope='module')
 def built(root, tmp_path_factory):
-  """A datastore of the twin, with its index."""
+  """A datastore of the baseline, with its index."""
   folder = tmp_path_factory.mktemp('built')
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(
@@ -62,8 +62,8 @@ def built(root, tmp_path_factory):
 
 @pytest.fixture
 def workdir(built, tmp_path):
-  shutil.copytree(built, tmp_path / 'twin')
-  return tmp_path / 'twin'
+  shutil.copytree(built, tmp_path / 'baseline')
+  return tmp_path / 'baseline'
 
 
 def _read(workdir):
@@ -129,10 +129,12 @@ def test_alone_equals_the_evaluation_and_rows_a_slow_search(
   config = tiny_knn_lm.config(tune_share=0.0, **setting)
   knn_lm_evaluate.run(config, str(workdir))
   _, rows = _read(workdir)
-  (twin,) = retro_evaluate.evaluate_trained(tiny_knn_lm.trained(root), config)
-  twin = twin.evaluation.summary()
+  (baseline,) = retro_evaluate.evaluate_trained(
+    tiny_knn_lm.trained(root), config
+  )
+  baseline = baseline.evaluation.summary()
   for name in ('bits_per_byte', 'word_perplexity', 'documents', 'bytes'):
-    assert rows['model alone'][name] == pytest.approx(twin[name], rel=1e-6)
+    assert rows['model alone'][name] == pytest.approx(baseline[name], rel=1e-6)
   pairs = key_values.KeyValueStore(knn_lm_task.Folder.of(workdir).datastore)
   keys = np.asarray(pairs.keys[:], np.float64)
   trained = tiny_knn_lm.trained(root)
@@ -152,7 +154,7 @@ def test_alone_equals_the_evaluation_and_rows_a_slow_search(
     share = weights[pairs.values[near] == target].sum() / weights.sum()
     total -= np.log(0.3 * share + 0.7 * np.exp(-np.float64(nats)))
   assert rows['kNN-LM']['nats'] == pytest.approx(total, rel=1e-5)
-  assert rows['kNN-LM']['nats'] != pytest.approx(twin['nats'], rel=1e-3)
+  assert rows['kNN-LM']['nats'] != pytest.approx(baseline['nats'], rel=1e-3)
 
 
 def test_split_and_overlap_hold_for_every_row(root, runs, workdir, tmp_path):
@@ -175,10 +177,10 @@ def test_split_and_overlap_hold_for_every_row(root, runs, workdir, tmp_path):
   assert 0 < len(some.index) < len(valid.index)
   assert some.count.max() > 4  # there are several windows
   assert {row['documents'] for row in rows.values()} == {len(some.index)}
-  (twin,) = retro_evaluate.evaluate_trained(
+  (baseline,) = retro_evaluate.evaluate_trained(
     tiny_knn_lm.trained(data.root), config
   )
-  nats = twin.evaluation.summary()['nats']
+  nats = baseline.evaluation.summary()['nats']
   assert rows['model alone']['nats'] == pytest.approx(nats, rel=1e-6)
   assert found['evaluate']['split'] == 'some'
 
@@ -186,7 +188,7 @@ def test_split_and_overlap_hold_for_every_row(root, runs, workdir, tmp_path):
 def test_a_build_leaves_out_the_evaluation_set(root, runs, workdir, tmp_path):
   data = tiny_knn_lm.add_evaluation_set(root, tmp_path / 'data', 0.6)
   runs['root'] = data.root
-  config = tiny_knn_lm.config(model_workdir='twin')
+  config = tiny_knn_lm.config(model_workdir='baseline')
   config.evaluate.split = 'some'
   train, some = (
     windows_lib.find_documents(data.chunks(split)).index
@@ -243,7 +245,7 @@ def test_a_killed_build_and_lookup_end_with_the_same_bytes(
       raise KeyboardInterrupt
     return read(*args, **kwargs)
 
-  config = tiny_knn_lm.config(model_workdir='twin')
+  config = tiny_knn_lm.config(model_workdir='baseline')
   config.prepare.stages = 'datastore'
   knn_lm_evaluate.run(tiny_knn_lm.config(), str(workdir))
   monkeypatch.setattr(knn_lm, 'read_tokens', killed)
@@ -267,7 +269,7 @@ def test_two_processes_build_and_look_up_as_one(
   """The second one works first, and then waits for the other one's share."""
 
   def share(index):
-    config = tiny_knn_lm.config(model_workdir='twin')
+    config = tiny_knn_lm.config(model_workdir='baseline')
     config.prepare.update({'process_index': index, 'process_count': 2})
     return config
 
@@ -323,7 +325,7 @@ def test_an_evaluated_document_in_the_datastore_is_refused(
     knn_lm_evaluate.run(tiny_knn_lm.config(), str(workdir))
   assert '\n' not in str(error.value)
   # One built beside them leaves them out.
-  config = tiny_knn_lm.config(model_workdir='twin')
+  config = tiny_knn_lm.config(model_workdir='baseline')
   knn_lm_build.run(config, str(tmp_path))
   pairs = key_values.KeyValueStore(knn_lm_task.Folder.of(tmp_path).datastore)
   assert pairs.num_documents == len(train) - len(both)
@@ -339,7 +341,7 @@ def test_keys_made_while_retrieving(root, runs, built, tmp_path):
   assert found['datastore']['documents'] == 5
   config.evaluate.num_neighbors = (2,)
   on = retro_evaluate.evaluate_trained(
-    tiny_knn_lm.trained(root, twin=False), config
+    tiny_knn_lm.trained(root, baseline=False), config
   )[0]
   index = windows_lib.find_documents(
     tiny_knn_lm.trained(root).data.chunks('valid')
@@ -378,7 +380,7 @@ def test_what_does_not_fit_is_told(runs, workdir, tmp_path):
       run(tiny_knn_lm.config(**fields), str(folder))
 
   refused('the same model with the same', model_workdir='other')
-  refused('expected a RETRO, not its twin', retrieval=True)
+  refused('expected a RETRO, not its baseline', retrieval=True)
   refused('tune_share=0.0 of', tune_share=0.0)
   refused('tune_share=1.0 of', tune_share=1.0)
   refused('lambdas.*expected 0 <= lambda < 1', lambdas=(1.0,))

@@ -32,11 +32,11 @@ def config(**fields) -> ml_collections.ConfigDict:
 _params = functools.cache(tiny.params)
 
 
-def trained(root, twin=True, seed=0) -> retro_task.Trained:
-  """A RETRO, or its twin, with parameters at random."""
-  sizes = tiny_retro.sizes(1, twin)
+def trained(root, baseline=True, seed=0) -> retro_task.Trained:
+  """A RETRO, or its baseline, with parameters at random."""
+  sizes = tiny_retro.sizes(1, baseline)
   settings = config()
-  settings.retrieval = not twin
+  settings.retrieval = not baseline
   return retro_task.Trained(
     config=settings,
     data=retro_data.DataFolder(root),

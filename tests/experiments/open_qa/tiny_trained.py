@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""A tiny RETRO and its twin as if they were trained, over `tiny_data`."""
+"""A tiny RETRO and its baseline as if they were trained, over `tiny_data`."""
 
 import dataclasses
 import pathlib
@@ -41,19 +41,20 @@ class Retriever:
 
 
 def trained(
-  root: pathlib.Path, twin: bool = False, folder=retro_data.DataFolder
+  root: pathlib.Path, baseline: bool = False, folder=retro_data.DataFolder
 ) -> retro_task.Trained:
   """One of them, with the data of `tiny_data.make(root)`."""
-  found = tiny_retro.trained(root, twin)
+  found = tiny_retro.trained(root, baseline)
   found.config.evaluate.num_neighbors = (1,)
   found.config.evaluate.max_documents = 3
   return dataclasses.replace(found, data=folder(root))
 
 
 def load_from(root: pathlib.Path, monkeypatch, folder=retro_data.DataFolder):
-  """Makes 'retro' and 'twin', also as ends of paths, loadable; returns them."""
+  """Makes 'retro' and 'baseline', also as ends of paths, loadable; returns them."""
   found = {
-    name: trained(root, name == 'twin', folder) for name in ('retro', 'twin')
+    name: trained(root, name == 'baseline', folder)
+    for name in ('retro', 'baseline')
   }
 
   def load(workdir, data_dir='', **unused_placement):

@@ -61,10 +61,10 @@ def _start(monkeypatch, workdir, data, arg='test', **fields):
   task = tiny_open_qa.task(config, workdir, jax.devices()[:1])
   params = qa_task.sharding.unbox(task.init(jax.random.key(1)))
   try:
-    task.companion.start(0, params, '')
-    return task.companion.serving(None).version
+    task.index_refresher.start(0, params, '')
+    return task.index_refresher.serving(None).version
   finally:
-    task.companion.close()
+    task.index_refresher.close()
 
 
 def _vectors(run):

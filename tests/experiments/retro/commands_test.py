@@ -56,10 +56,10 @@ def test_published_sizes(name, preset):
   theirs = presets.retro_config(preset)
   count = presets.count_matrix_parameters
   assert count(ours) == count(theirs)
-  twin = retro_task.model_config(
-    _config(f'retro_pretrain_{name}', 'twin'), 128_000
+  baseline = retro_task.model_config(
+    _config(f'retro_pretrain_{name}', 'baseline'), 128_000
   )
-  assert count(twin) == count(presets.retro_config(preset, twin=True))
+  assert count(baseline) == count(presets.retro_config(preset, baseline=True))
 
 
 def test_an_unknown_model_field_is_named():
@@ -76,7 +76,7 @@ def workdir(tmp_path_factory):
   root = tmp_path_factory.mktemp('quickstart')
   tiny_corpus.write(root, 150)
   result = _command(
-    'quickstart',
+    'retro.quickstart',
     f'--config={ROOT}/configs/retro_pretrain_quickstart.py:test',
     '--config.corpus.kind=jsonl',
     f'--config.corpus.path={root}/documents.jsonl',
@@ -108,7 +108,7 @@ def _needs_minilm():
 
 def test_quickstart_ends_with_its_table(workdir):
   path, printed = workdir
-  for row in ('RETRO, k=2', 'RETRO off', 'RETRO shuffled', 'twin'):
+  for row in ('RETRO, k=2', 'RETRO off', 'RETRO shuffled', 'baseline'):
     assert row in printed
   assert 'What lies where' in printed
   content = json.loads((path / 'retro' / 'evaluation.json').read_text())
@@ -162,7 +162,7 @@ def test_notebook_runs(workdir, tmp_path):
 
 def test_a_missing_data_folder_is_one_line(tmp_path):
   result = _command(
-    'retro_train',
+    'retro.train',
     f'--config={ROOT}/configs/retro_pretrain_quickstart.py:test',
     f'--workdir={tmp_path}/nowhere',
   )

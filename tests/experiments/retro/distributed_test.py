@@ -84,7 +84,7 @@ def folders(tmp_path_factory):
   root = tiny_data.make(tmp_path_factory.mktemp('data'))
   folder = tmp_path_factory.mktemp('runs')
   one, two = (_arguments(root, folder / name) for name in ('one', 'two'))
-  _wait(_start('retro_train', one), *_start_pair('retro_train', two))
+  _wait(_start('retro.train', one), *_start_pair('retro_train', two))
   return root, folder
 
 
@@ -110,8 +110,8 @@ def test_two_processes_train_as_one(folders):
 def test_two_processes_evaluate_as_one(folders):
   root, folder = folders
   _wait(
-    _start('retro_evaluate', _arguments(root, folder / 'one')),
-    *_start_pair('retro_evaluate', _arguments(root, folder / 'two')),
+    _start('retro.evaluate', _arguments(root, folder / 'one')),
+    *_start_pair('retro.evaluate', _arguments(root, folder / 'two')),
   )
   one, two = (
     json.loads((folder / name / 'evaluation.json').read_text())['rows']

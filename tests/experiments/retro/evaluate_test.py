@@ -26,9 +26,10 @@ def root(tmp_path_factory):
 
 @pytest.fixture
 def runs(root, monkeypatch):
-  """Makes 'retro' and 'twin' loadable."""
+  """Makes 'retro' and 'baseline' loadable."""
   trained = {
-    name: tiny_retro.trained(root, name == 'twin') for name in ('retro', 'twin')
+    name: tiny_retro.trained(root, name == 'baseline')
+    for name in ('retro', 'baseline')
   }
   asked = []
 
@@ -40,9 +41,9 @@ def runs(root, monkeypatch):
   return asked
 
 
-def test_evaluates_all_modes_and_the_twin(root, runs, tmp_path, capsys):
+def test_evaluates_all_modes_and_the_baseline(root, runs, tmp_path, capsys):
   config = tiny_retro.trained(root).config
-  config.evaluate.twin_workdir = 'twin'
+  config.evaluate.baseline_workdir = 'baseline'
   config.evaluate.oracle = True
   workdir = tmp_path / 'retro'
   retro_evaluate.run(config, str(workdir))
@@ -54,15 +55,15 @@ def test_evaluates_all_modes_and_the_twin(root, runs, tmp_path, capsys):
     'RETRO off',
     'RETRO shuffled, k=1',
     'RETRO oracle',
-    'twin',
+    'baseline',
   ]
-  assert runs == [(str(workdir), ''), ('twin', str(root))]
+  assert runs == [(str(workdir), ''), ('baseline', str(root))]
   off = rows['RETRO off']
   assert off['minus_off'] is None
   for name, row in rows.items():
     assert row['documents'] == 4
     assert row['tokens'] == off['tokens'] > 0
-    assert row['step'] == (20 if name == 'twin' else 10)
+    assert row['step'] == (20 if name == 'baseline' else 10)
     if name != 'RETRO off':
       difference = row['bits_per_byte'] - off['bits_per_byte']
       assert row['minus_off']['mean'] == pytest.approx(difference)
@@ -72,17 +73,17 @@ def test_evaluates_all_modes_and_the_twin(root, runs, tmp_path, capsys):
   assert f'{off["bits_per_byte"]:.4f}' in printed
 
 
-@pytest.mark.parametrize('name', ['retro', 'twin'])
+@pytest.mark.parametrize('name', ['retro', 'baseline'])
 def test_copying_is_mixed_with_the_model_alone(
   root, runs, tmp_path, capsys, name
 ):
-  config = tiny_retro.trained(root, name == 'twin').config
+  config = tiny_retro.trained(root, name == 'baseline').config
   workdir = tmp_path / name
   retro_evaluate.run(config, str(workdir))
   retro_copying.run(config, str(workdir))
   evaluated = json.loads((workdir / 'evaluation.json').read_text())['rows']
   off = {row['name']: row for row in evaluated}[
-    'twin' if name == 'twin' else 'RETRO off'
+    'baseline' if name == 'baseline' else 'RETRO off'
   ]
   alone, mixed, shuffled = json.loads((workdir / 'copying.json').read_text())[
     'rows'

@@ -83,12 +83,16 @@ def test_last_words_are_compared_text_by_text(
 
   monkeypatch.setattr(decode, 'sample', sample)
   _examples(config, tmp_path, [{'text': f'{given} moon.'} for given in told])
-  config.evaluate.twin_workdir = 'twin'
+  config.evaluate.baseline_workdir = 'baseline'
   retro_lambada.run(config, str(tmp_path / 'retro'))
   rows = json.loads((tmp_path / 'retro' / 'lambada.json').read_text())['rows']
-  assert [row['name'] for row in rows] == ['RETRO, k=1', 'RETRO off', 'twin']
+  assert [row['name'] for row in rows] == [
+    'RETRO, k=1',
+    'RETRO off',
+    'baseline',
+  ]
   run = str(tmp_path / 'retro')
-  assert [row['workdir'] for row in rows] == [run, run, 'twin']
+  assert [row['workdir'] for row in rows] == [run, run, 'baseline']
   assert asked == [True] * 3 + [False] * 6
   for row in rows:
     assert row['words'] == ['moon', 'x', 'moons', 'moon', '']
@@ -144,20 +148,24 @@ def test_summaries_are_scored_alone(root, config, runs, tmp_path, capsys):
     {'text': 'gardens walked seven ' * 9, 'summary': '\u65e5\u672c x'},
   ]
   _examples(config, tmp_path, rows, 'examples.jsonl.gz')
-  config.evaluate.twin_workdir = 'twin'
+  config.evaluate.baseline_workdir = 'baseline'
   for trained in runs.values():
     trained.config.sequence_chunks = 8
   workdir = tmp_path / 'retro'
   retro_summary.run(config, str(workdir))
   found = json.loads((workdir / 'summary.json').read_text())['rows']
-  assert [row['name'] for row in found] == ['RETRO, k=1', 'RETRO off', 'twin']
+  assert [row['name'] for row in found] == [
+    'RETRO, k=1',
+    'RETRO off',
+    'baseline',
+  ]
   assert found[0]['bits_per_byte'] != found[1]['bits_per_byte']
   assert f'{found[2]["bits_per_byte"]:.4f}' in capsys.readouterr().out
   # The first text fits into one window, so one pass scores it.
   config.examples.max_examples = 1
   retro_summary.run(config, str(workdir))
   row = json.loads((workdir / 'summary.json').read_text())['rows'][2]
-  tokenizer, twin = runs['twin'].data.tokenizer, runs['twin']
+  tokenizer, baseline = runs['baseline'].data.tokenizer, runs['baseline']
   given = tokenizer.encode('river queen tensor\n\nTL; DR:').ids
   scored = tokenizer.encode(' river moon').ids
   row_tokens = np.concatenate([[tokenizer.bos_id], given, scored])
@@ -171,7 +179,9 @@ def test_summaries_are_scored_alone(root, config, runs, tmp_path, capsys):
     'loss_mask': np.arange(tokens.shape[1]) < [[n - 1], [0]],
     'segment_ids': (tokens > 0).astype(np.int32),
   }
-  nll = retro_task.batch_nll(twin.model, jax.device_put(twin.params), batch)
+  nll = retro_task.batch_nll(
+    baseline.model, jax.device_put(baseline.params), batch
+  )
   nll = np.asarray(nll)[0, : n - 1]
   want = nll[-len(scored) :].sum() / math.log(2) / len(b' river moon')
   assert row['bits_per_byte'] == pytest.approx(want, rel=1e-5)
@@ -190,7 +200,7 @@ def test_errors_name_what_is_wrong(config, tmp_path):
   _examples(config, tmp_path, [])
   with pytest.raises(ValueError, match='holds no example'):
     retro_examples.read(config.examples, fields)
-  config.evaluate.twin_workdir = 'retro'
+  config.evaluate.baseline_workdir = 'retro'
   with pytest.raises(ValueError, match='names a model that retrieves'):
     list(retro_examples.modes(config, 'retro'))
   config.evaluate.num_neighbors = ()

@@ -76,11 +76,11 @@ def _write_gpt2(folder, tensors, **settings):
 
 
 def _config():
-  return retro_retrofit_smollm2.get_config('twin_test')
+  return retro_retrofit_smollm2.get_config('baseline_test')
 
 
 def _check(workdir, wanted):
-  """The checkpoint is a twin like any other, of the logits that are wanted."""
+  """The checkpoint is a baseline like any other, of the logits that are wanted."""
   trained = retro_task.load(workdir)
   assert not trained.config.retrieval and not trained.model.config.cca_layers
   tokens = np.random.default_rng(2).integers(0, VOCAB, (1, 19), np.int32)

@@ -20,18 +20,18 @@ def root(tmp_path_factory):
   return tiny_data.make(tmp_path_factory.mktemp('data'))
 
 
-def test_curves_of_on_off_and_twin(root, tmp_path, monkeypatch, capsys):
+def test_curves_of_on_off_and_baseline(root, tmp_path, monkeypatch, capsys):
   trained = tiny_trained.load_from(root, monkeypatch)
   config = trained['retro'].config
   config.evaluate.max_documents = 6
   config.evaluate.shuffled = False
-  config.evaluate.twin_workdir = 'twin'
+  config.evaluate.baseline_workdir = 'baseline'
   config.leakage.num_neighbors = 3
   workdir = tmp_path / 'retro'
   retro_leakage.run(config, str(workdir))
   content = json.loads((workdir / 'leakage.json').read_text())
   rows = {row['name']: row for row in content['rows']}
-  assert list(rows) == ['RETRO, k=1', 'RETRO off', 'twin']
+  assert list(rows) == ['RETRO, k=1', 'RETRO off', 'baseline']
   printed = capsys.readouterr().out
   retro_evaluate.run(config, str(workdir))
   usual = json.loads((workdir / 'evaluation.json').read_text())['rows']
@@ -48,7 +48,7 @@ def test_curves_of_on_off_and_twin(root, tmp_path, monkeypatch, capsys):
       assert gain['bits_per_byte'] == pytest.approx(
         best['bits_per_byte'] - point['bits_per_byte']
       )
-  assert len(rows['twin']['minus_on']) == 8 and on['minus_on'] == []
+  assert len(rows['baseline']['minus_on']) == 8 and on['minus_on'] == []
   assert (workdir / 'leakage.png').stat().st_size > 10_000
 
 
@@ -69,10 +69,10 @@ def test_errors_come_before_the_work(root, monkeypatch):
     patch.setattr(tokenizer, 'token_num_bytes', lost)
     with pytest.raises(ValueError, match='tokens: its tokens stand'):
       retro_leakage.curves(trained, None, trained.config)
-  twin = tiny_trained.trained(root, twin=True)
-  twin.config.model.chunk_length = 5
+  baseline = tiny_trained.trained(root, baseline=True)
+  baseline.config.model.chunk_length = 5
   with pytest.raises(ValueError, match='chunk_length is 5'):
-    retro_leakage.curves(trained, twin, trained.config)
+    retro_leakage.curves(trained, baseline, trained.config)
   trained.config.evaluate.num_neighbors = ()
   with pytest.raises(ValueError, match='num_neighbors .*one or more'):
     retro_leakage.curves(trained, None, trained.config)

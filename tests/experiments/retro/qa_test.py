@@ -57,7 +57,7 @@ def root(tmp_path_factory):
       for question, answer in ANSWERS.items()
     ),
   )
-  for arg in ('test', 'twin_test'):
+  for arg in ('test', 'baseline_test'):
     tiny_run.make_run(
       *(root / arg, root, arg),
       chunk_length=tiny_data.M,
@@ -124,15 +124,15 @@ def _leaves(tree):
   return [x for value in tree.values() for x in _leaves(value)]
 
 
-def test_the_twin_is_the_closed_book(root, tmp_path):
-  config = _config(root, 'twin_test', **{'num_steps': 4})
+def test_the_baseline_is_the_closed_book(root, tmp_path):
+  config = _config(root, 'baseline_test', **{'num_steps': 4})
   retro_qa_train.run(config, str(tmp_path))
   assert not retro_task.load(tmp_path).model.config.cca_layers
   retro_qa_evaluate.run(config, str(tmp_path))
   found = json.loads((tmp_path / 'retro_qa.json').read_text())
   assert found['settings']['workdir'] == config.evaluate.workdir
   (row,) = found['rows']
-  assert row['name'] == 'twin' and not (tmp_path / 'passages').exists()
+  assert row['name'] == 'baseline' and not (tmp_path / 'passages').exists()
 
 
 class _Index:
@@ -181,7 +181,7 @@ def test_the_datastore_is_searched_once(root, tmp_path, monkeypatch):
 
 
 def test_patterns_are_answered_by_what_they_match(root, tmp_path):
-  """Closed book, too: the twin learns the same answers."""
+  """Closed book, too: the baseline learns the same answers."""
   question = questions_lib.Question
   questions = [
     question('1', 'when?', (r'july\s+1969', 'x'), 'regex'),
@@ -198,7 +198,7 @@ def test_patterns_are_answered_by_what_they_match(root, tmp_path):
       dpr_json.Result(question=q.question, contexts=contexts) for q in questions
     ],
   )
-  for start in ('test', 'twin_test'):
+  for start in ('test', 'baseline_test'):
     config = retro_qa_task.adopt(
       _config(root, start, **{'qa.passages': (str(path),)})
     )

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""RETROfit: what is frozen stays as it is, what is new learns, OFF is the twin."""
+"""RETROfit: what is frozen stays as it is, what is new learns, OFF is the baseline."""
 
 import functools
 import json
@@ -56,10 +56,10 @@ def root(tmp_path_factory):
 
 
 @pytest.fixture(scope='module')
-def twin(root, tmp_path_factory):
+def baseline(root, tmp_path_factory):
   """A decoder trained without retrieval."""
-  workdir = tmp_path_factory.mktemp('twin')
-  config = _config(root, 'twin_test')
+  workdir = tmp_path_factory.mktemp('baseline')
+  config = _config(root, 'baseline_test')
   config.optimizer.learning_rate = 1e-2
   config.optimizer.warmup_steps = 1
   config.num_steps = 2
@@ -68,11 +68,11 @@ def twin(root, tmp_path_factory):
 
 
 @pytest.fixture(scope='module')
-def fitted(root, twin, tmp_path_factory):
+def fitted(root, baseline, tmp_path_factory):
   """The RETROfit of it, and its last state."""
   workdir = tmp_path_factory.mktemp('fitted')
   config = _config(root)
-  config.retrofit_from = str(twin)
+  config.retrofit_from = str(baseline)
   return workdir, _train(config, root, workdir)
 
 
@@ -90,9 +90,9 @@ def _new(params):
   return {name: params[name] for name in names}
 
 
-def test_the_decoder_is_the_twin_bit_for_bit(twin, fitted):
+def test_the_decoder_is_the_baseline_bit_for_bit(baseline, fitted):
   """Its parameters and its logits, before, during and after the training."""
-  old = retro_task.load(twin)
+  old = retro_task.load(baseline)
   tokens = np.random.default_rng(0).integers(0, 300, (2, 14), np.int32)
   shape = (2, 3, 2, tiny_data.R)
   neighbors = np.ones(shape, np.int32)
@@ -131,8 +131,8 @@ def test_only_what_is_new_has_optimizer_state(fitted):
     assert all((x != 0).any() for x in jax.tree.leaves(tree))
 
 
-def test_a_killed_run_continues_bit_for_bit(root, twin, fitted, tmp_path):
-  """Even when the twin is gone."""
+def test_a_killed_run_continues_bit_for_bit(root, baseline, fitted, tmp_path):
+  """Even when the baseline is gone."""
   workdir, whole = fitted
   shutil.copytree(workdir, tmp_path / 'run')
   shutil.rmtree(tmp_path / 'run' / 'checkpoints' / str(STEPS))
@@ -145,9 +145,9 @@ def test_a_killed_run_continues_bit_for_bit(root, twin, fitted, tmp_path):
 
 
 @pytest.mark.slow
-def test_one_device_equals_eight(root, twin, fitted, tmp_path):
+def test_one_device_equals_eight(root, baseline, fitted, tmp_path):
   config = _config(root)
-  config.retrofit_from = str(twin)
+  config.retrofit_from = str(baseline)
   config.mesh.update({'data': 2, 'fsdp': 2, 'tensor': 2})
   state = _train(config, root, tmp_path, jax.devices())
   rows = [
@@ -163,13 +163,13 @@ def test_one_device_equals_eight(root, twin, fitted, tmp_path):
   _equal(table, fitted[1].params['embedding'])
 
 
-def test_a_shared_table_is_frozen_and_a_lookup_fits_it(root, twin):
+def test_a_shared_table_is_frozen_and_a_lookup_fits_it(root, baseline):
   fields = {'share_embeddings': True, 'encoder_d_model': 32}
   config = _config(root, lookup_init=True, **fields)
-  config.retrofit_from = str(twin)
+  config.retrofit_from = str(baseline)
   task = retro_task.make_task(config, retro_data.DataFolder(root))
   params = task.init(jax.random.key(0))
-  old = retro_task.load(twin).params
+  old = retro_task.load(baseline).params
   assert 'encoder_embedding' not in params and task.frozen('embedding')
   _equal({name: params[name] for name in old}, old)
   # Head 0 writes six embeddings' size along orthonormal rows.
@@ -185,18 +185,18 @@ def test_a_shared_table_is_frozen_and_a_lookup_fits_it(root, twin):
     ('activation', 'relu', "'gelu_tanh', but this RETRO has activation='relu'"),
   ],
 )
-def test_another_decoder_is_refused(root, twin, field, value, message):
+def test_another_decoder_is_refused(root, baseline, field, value, message):
   config = _config(root, **{field: value})
-  config.retrofit_from = str(twin)
+  config.retrofit_from = str(baseline)
   task = retro_task.make_task(config, retro_data.DataFolder(root))
   with pytest.raises(ValueError, match=re.escape(message)):
     task.init(jax.random.key(0))
 
 
-def test_another_tokenizer_is_refused(twin, tmp_path):
+def test_another_tokenizer_is_refused(baseline, tmp_path):
   other = tiny_data.make(tmp_path, num_documents=20)
   config = _config(other)
-  config.retrofit_from = str(twin)
+  config.retrofit_from = str(baseline)
   task = retro_task.make_task(config, retro_data.DataFolder(other))
   with pytest.raises(
     ValueError, match='trained with tokenizer .* but the data'
@@ -204,22 +204,22 @@ def test_another_tokenizer_is_refused(twin, tmp_path):
     task.init(jax.random.key(0))
 
 
-def test_what_cannot_be_fitted_is_refused(root, twin, fitted):
+def test_what_cannot_be_fitted_is_refused(root, baseline, fitted):
   data = retro_data.DataFolder(root)
   config = _config(root)
   config.retrofit_from = str(fitted[0])
   with pytest.raises(ValueError, match='is a RETRO itself'):
     retro_task.make_task(config, data).init(jax.random.key(0))
-  config = _config(root, 'twin_test')
-  config.retrofit_from = str(twin)
+  config = _config(root, 'baseline_test')
+  config.retrofit_from = str(baseline)
   with pytest.raises(ValueError, match='nothing would be trained'):
     retro_task.make_task(config, data)
 
 
-def test_a_checkpoint_of_more_moments_is_continued(root, twin, tmp_path):
+def test_a_checkpoint_of_more_moments_is_continued(root, baseline, tmp_path):
   """As runs have them that did not freeze what is frozen now."""
-  shutil.copytree(twin, tmp_path, dirs_exist_ok=True)
-  config = _config(root, 'twin_test')
+  shutil.copytree(baseline, tmp_path, dirs_exist_ok=True)
+  config = _config(root, 'baseline_test')
   config.num_steps = 3
   config.optimizer.part_scales = {'embedding': 0.0}
   before = checkpoints.load_params(str(tmp_path))[0]

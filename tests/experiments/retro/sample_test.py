@@ -69,14 +69,14 @@ def test_samples_show_prompt_neighbors_and_titles(config, tmp_path, capsys):
 
 
 def test_samples_without_retrieval(trained):
-  twin = tiny_retro.trained(trained.data.root, twin=True)
-  for model, retrieval in ((trained, False), (twin, True)):
+  baseline = tiny_retro.trained(trained.data.root, baseline=True)
+  for model, retrieval in ((trained, False), (baseline, True)):
     (sample,) = retro_sample.sample_texts(model, '', retrieval=retrieval)
     assert all(chunk.ids == [] for chunk in sample.chunks)
     assert sample.text
   prompt = sample_prompts.TextPrompt('river', 'q1', [['moon']])
   with pytest.raises(ValueError, match='Prompt q1 brings neighbors'):
-    retro_sample.sample_many(twin, [prompt])
+    retro_sample.sample_many(baseline, [prompt])
 
 
 def test_bad_settings(trained):

@@ -136,9 +136,9 @@ def test_no_number_of_neighbors_is_named(config, tmp_path):
     assert '\n' not in str(error.value)
 
 
-def test_a_twin_has_nothing_to_sweep(config, tmp_path):
-  with pytest.raises(ValueError, match='this is a twin'):
-    retro_sweep.run(config, str(tmp_path / 'twin'), 'parts')
+def test_a_baseline_has_nothing_to_sweep(config, tmp_path):
+  with pytest.raises(ValueError, match='this is a baseline'):
+    retro_sweep.run(config, str(tmp_path / 'baseline'), 'parts')
 
 
 def test_overlap_is_a_stride(config):

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""A RETRO or its twin at test size, on the data folder of tiny_data."""
+"""A RETRO or its baseline at test size, on the data folder of tiny_data."""
 
 import types
 
@@ -37,25 +37,25 @@ class Folder(retro_data.DataFolder):
     return Fixed()
 
 
-def sizes(num_layers, twin):
+def sizes(num_layers, baseline):
   """Of a model for the tiny data, which retrieves in its last layer."""
   return tiny.config(
     vocab_size=300,
     chunk_length=tiny_data.M,
     neighbor_length=tiny_data.R,
     num_layers=num_layers,
-    cca_layers=() if twin else (num_layers,),
+    cca_layers=() if baseline else (num_layers,),
     encoder_num_layers=1,
   )
 
 
-def trained(root, twin=False):
+def trained(root, baseline=False):
   """With random parameters."""
-  model_sizes = sizes(2, twin)
+  model_sizes = sizes(2, baseline)
   config = retro_base.finish(retro_base.get_config('test'), 'test')
   config.model.chunk_length = tiny_data.M
   config.model.neighbor_length = tiny_data.R
-  config.retrieval = not twin
+  config.retrieval = not baseline
   config.sample.max_new_tokens = 10
   config.evaluate.max_documents = 4
   config.evaluate.num_neighbors = (1, 3)
@@ -64,5 +64,5 @@ def trained(root, twin=False):
     data=Folder(root),
     model=model.Retro(model_sizes),
     params=tiny.params(model_sizes),
-    step=20 if twin else 10,
+    step=20 if baseline else 10,
   )

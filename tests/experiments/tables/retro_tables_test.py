@@ -20,7 +20,7 @@ from experiments.tables import retro_paper
 from experiments.tables import retro_tables
 from tests.retro_jax.data import tiny_data
 
-MODES = (('twin', 'off'), ('RETRO off', 'off'), ('RETRO, k=2', 'on'))
+MODES = (('baseline', 'off'), ('RETRO off', 'off'), ('RETRO, k=2', 'on'))
 
 
 def _write(folder, name, rows):
@@ -182,7 +182,7 @@ def test_scales_are_those_of_the_run_that_was_evaluated(tmp_path, monkeypatch):
   qa = retro_qa_base.get_config()
   saved = {
     'retro': _saved(root),
-    'twin': _saved(root, retrieval=False),
+    'baseline': _saved(root, retrieval=False),
     'qa': checkpoints.Saved(qa, 10, {}, {}),
   }
   qa.data_dir = 'nowhere'
@@ -204,8 +204,8 @@ def test_scales_are_those_of_the_run_that_was_evaluated(tmp_path, monkeypatch):
   described = {
     'settings': {'workdir': 'runs/retro'},
     'nested': {'evaluate': {'workdir': 'runs/retro'}},
-    'twin': {'workdir': None},
-    'knn': {'model_workdir': 'runs/twin'},
+    'baseline': {'workdir': None},
+    'knn': {'model_workdir': 'runs/baseline'},
     'gone': {'workdir': 'runs/gone'},
   }
   for name, settings in described.items():
@@ -220,8 +220,8 @@ def test_scales_are_those_of_the_run_that_was_evaluated(tmp_path, monkeypatch):
   assert described == {
     'settings': f'of runs/retro, {retro}',
     'nested': f'of runs/retro, {retro}',
-    'twin': trained,
-    'knn': f'of runs/twin, {trained}',
+    'baseline': trained,
+    'knn': f'of runs/baseline, {trained}',
     'gone': 'of runs/gone, no checkpoint there, scale unknown',
   }
   assert retro_tables.describe(tmp_path / 'retro') == retro
@@ -248,7 +248,10 @@ def test_curves_are_read_point_by_point(tmp_path, monkeypatch):
   _write(
     tmp_path / 'a',
     'leakage.json',
-    [{'name': 'RETRO, k=2', 'points': points}, {'name': 'twin', 'points': []}],
+    [
+      {'name': 'RETRO, k=2', 'points': points},
+      {'name': 'baseline', 'points': []},
+    ],
   )
   body = _body('leakage', {'a': tmp_path / 'a'})
   assert body['alpha 25 %'] == ['yes', '0.25', 'not run', 'not run', '7']

@@ -226,6 +226,6 @@ def test_errors():
   with pytest.raises(ValueError, match=r'0, neighbors of chunk 0.*\[N, 7\]'):
     _sample([prompt])
   config = drawing.SamplingConfig(max_new_tokens=1)
-  twin = model.Retro(tiny.config(cca_layers=()))
+  baseline = model.Retro(tiny.config(cca_layers=()))
   with pytest.raises(ValueError, match='0 brings neighbors, but the model'):
-    decode.sample(twin, _params(), [prompt], config)
+    decode.sample(baseline, _params(), [prompt], config)

@@ -31,12 +31,12 @@ def _count(config):
   )
 
 
-@pytest.mark.parametrize('twin', [False, True])
+@pytest.mark.parametrize('baseline', [False, True])
 @pytest.mark.parametrize('name', presets.PRESETS)
-def test_table_2(name, twin):
-  config = presets.retro_config(name, twin=twin)
+def test_table_2(name, baseline):
+  config = presets.retro_config(name, baseline=baseline)
   count = presets.count_matrix_parameters(config)
-  assert round(count / 1e6, 2) == MILLIONS[name][twin]
+  assert round(count / 1e6, 2) == MILLIONS[name][baseline]
   assert _count(config) == count
 
 

@@ -44,7 +44,7 @@ CASES = {
   'Llama': (tiny.LLAMA, {}),
   'GPT-2': (tiny.GPT2, {}),
   'shared keys, relative': ({'num_kv_heads': 1}, {}),
-  'twin': ({'cca_layers': ()}, {}),
+  'baseline': ({'cca_layers': ()}, {}),
   'remat': ({'remat': True}, {}),
 }
 

@@ -27,10 +27,10 @@ def test_off_is_all_neighbors_missing_exactly():
   assert np.abs(off - apply(tokens, neighbors, mask)).max() > 0.1
 
 
-def test_twin_parameters_are_a_part_of_retro():
-  c, twin = tiny.config(), tiny.config(cca_layers=())
+def test_baseline_parameters_are_a_part_of_retro():
+  c, baseline = tiny.config(), tiny.config(cca_layers=())
   p = tiny.params(c)
-  names = set(tiny.params(twin))
+  names = set(tiny.params(baseline))
   assert set(p) - names == {
     'encoder',
     'encoder_embedding',
@@ -40,7 +40,7 @@ def test_twin_parameters_are_a_part_of_retro():
   tokens, _, _ = tiny.inputs(c)
   np.testing.assert_array_equal(
     tiny.apply(c, p, tokens),
-    tiny.apply(twin, {k: p[k] for k in names}, tokens),
+    tiny.apply(baseline, {k: p[k] for k in names}, tokens),
   )
 
 
