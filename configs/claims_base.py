@@ -37,6 +37,7 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   if arg not in ARGS:
     raise ValueError(f'Config argument {arg!r}: expected one of {ARGS}.')
   config = open_qa_base.get_config(arg)
+  config.task = 'claims'
   config.corpus.kind = 'jsonl'
   config.blocks.max_length = 96
   config.lookup.row_length = 112

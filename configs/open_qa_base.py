@@ -30,6 +30,8 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
     raise ValueError(f'Config argument {arg!r}: expected one of {ARGS}.')
   config = realm_base.get_config()
 
+  config.task = 'open_qa'  # dpr, claims: what experiments.open_qa.train trains
+
   # Questions: NAME:SPLIT or NAME:SPLIT=FILE,... each; retrieval/questions/question_sets.py.
   config.questions = {
     'train': (),
@@ -120,6 +122,7 @@ def finish(
     config.train_blocks = True
     config.refresh.schedule = 'sync'
   elif kind == 'dpr':
+    config.task = kind
     settings = config.warm_start.dpr
     config.num_steps = settings.num_steps
     config.batch_size = settings.batch_size

@@ -59,6 +59,7 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   if arg not in ARGS:
     raise ValueError(f'Config argument {arg!r}: expected one of {ARGS}.')
   config = ml_collections.ConfigDict()
+  config.task = 'realm'  # ict, mlm: what experiments.realm.train trains
   config.seed = 0
 
   # Data. '' stands for <workdir>/data; give the folder to share it.
@@ -243,6 +244,7 @@ def finish(
   elif kind in ('frozen', 'async'):
     config.refresh.schedule = kind
   elif kind in ('ict', 'mlm'):
+    config.task = kind
     settings = config.warm_start[kind]
     config.num_steps = settings.num_steps
     config.batch_size = settings.batch_size

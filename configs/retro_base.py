@@ -25,6 +25,7 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   if arg not in ARGS:
     raise ValueError(f'Config argument {arg!r}: expected one of {ARGS}.')
   config = ml_collections.ConfigDict()
+  config.task = 'retro'  # what experiments.retro.train trains
   config.seed = 0
   config.retrieval = True  # the baseline's one difference
 

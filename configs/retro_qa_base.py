@@ -18,6 +18,7 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   if arg not in ARGS:
     raise ValueError(f'Config argument {arg!r}: expected one of {ARGS}.')
   config = retro_base.get_config(arg)
+  config.task = 'retro_qa'
   config.retro_from = ''  # workdir of a RETRO, or of a baseline: closed book
 
   # Questions: NAME:SPLIT or NAME:SPLIT=FILE,... each; retrieval/questions/question_sets.py.

@@ -43,7 +43,7 @@ def scann() -> dict[str, Any]:
 def devices() -> dict[str, Any]:
   """The mesh, and logical axis -> mesh axis, several, or '' for none.
 
-  The rules are experiments.engine.sharding's own. As a flag:
+  The rules are retrieval.nn.sharding's own. As a flag:
   --config.sharding_rules.vocab=fsdp.
   """
   return {

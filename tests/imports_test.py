@@ -13,10 +13,36 @@ _MAY_IMPORT = {
   'retrieval': {'retrieval'},
   'realm_jax': {'realm_jax', 'retrieval'},
   'retro_jax': {'retro_jax', 'retrieval'},
-  'configs': {'configs'},
+  'configs': {'configs', 'experiments', 'realm_jax', 'retro_jax', 'retrieval'},
   'experiments': {'experiments', 'realm_jax', 'retro_jax', 'retrieval'},
 }
-_ORBAX_MODULE = 'experiments/engine/checkpoints.py'
+# Within a package: the rooms from the ground up. A room imports only rooms that
+# stand before it.
+_ROOMS = {
+  'retrieval': (
+    *('store', 'formats', 'readers', 'tokenization', 'text'),
+    *('nn', 'searchers', 'index', 'questions'),
+  ),
+  'realm_jax': ('data', 'nn', 'objectives', 'serving', 'checkpoints'),
+  'retro_jax': ('nn', 'data', 'decoding', 'evaluation'),
+  'experiments': (
+    *('engine', 'retro', 'knn_lm', 'realm', 'open_qa'),
+    *('convert', 'tables', 'benchmarks'),
+  ),
+}
+# Rooms that stand side by side.
+_APART = (
+  ('experiments/retro', 'experiments/open_qa'),
+  ('experiments/retro', 'experiments/realm'),
+  ('experiments/knn_lm', 'experiments/open_qa'),
+  ('experiments/knn_lm', 'experiments/realm'),
+  ('experiments/convert', 'experiments/open_qa'),
+  ('experiments/benchmarks', 'experiments/tables'),
+)
+_ORBAX_MODULES = (
+  'experiments/engine/checkpoint_writer.py',
+  'retrieval/store/checkpoints.py',
+)
 
 
 def _imports(tree):
@@ -31,6 +57,20 @@ def _imports(tree):
       )
 
 
+def _runs_upward(path, name):
+  """Whether a module imports from a room that stands above or beside its own."""
+  (package, *inner), (other, *rest) = path.split('/'), name.split('.')
+  rooms = _ROOMS.get(package, ())
+  if package != other or not (rest and rest[0] in rooms):
+    return False
+  if len(inner) < 2:  # a module of no room stands above all of them
+    return False
+  pair = {f'{package}/{inner[0]}', f'{package}/{rest[0]}'}
+  return any(pair == {*apart} for apart in _APART) or rooms.index(
+    rest[0]
+  ) > rooms.index(inner[0])
+
+
 def _violations(path, source):
   """Lines that say what a file imports against the rules."""
   room = path.split('/')[0]
@@ -40,8 +80,10 @@ def _violations(path, source):
       yield f'{path}:{line}: relative import {name}'
     elif top in _MAY_IMPORT and top not in _MAY_IMPORT[room]:
       yield f'{path}:{line}: {room} may not import {name}'
-    elif top == 'orbax' and path != _ORBAX_MODULE:
-      yield f'{path}:{line}: only {_ORBAX_MODULE} imports Orbax'
+    elif _runs_upward(path, name):
+      yield f'{path}:{line}: imports {name}, of a room above or beside its own'
+    elif top == 'orbax' and path not in _ORBAX_MODULES:
+      yield f'{path}:{line}: only {_ORBAX_MODULES} import Orbax'
     elif room != 'experiments' and (
       name.startswith(('absl.flags', 'absl.app'))
       or name.startswith('ml_collections.config_flags')
@@ -70,7 +112,9 @@ def test_the_checker_sees_violations():
     ('retrieval/x.py', 'def f():\n  import experiments.engine.loop'),
     ('retro_jax/x.py', 'import realm_jax'),
     ('realm_jax/x.py', 'from experiments import loop as l'),
-    ('configs/x.py', 'from retrieval import corpus'),
+    ('retrieval/text/x.py', 'from retrieval.index import index'),
+    ('experiments/engine/x.py', 'from experiments.retro import task'),
+    ('experiments/open_qa/x.py', 'from experiments.retro import task'),
     ('experiments/x.py', 'from orbax.checkpoint import v1'),
     ('experiments/x.py', 'from configs import retro_base'),
     ('experiments/x.py', 'from . import loop'),
@@ -81,8 +125,9 @@ def test_the_checker_sees_violations():
   for path, source in (
     ('retrieval/searchers/x.py', 'from retrieval.searchers import base'),
     ('retro_jax/x.py', 'from retrieval import bert\nfrom absl import logging'),
+    ('retro_jax/loading.py', 'from retro_jax.nn import retro'),
     (
-      'experiments/engine/checkpoints.py',
+      'retrieval/store/checkpoints.py',
       'from orbax.checkpoint import v1 as ocp',
     ),
   ):

@@ -32,9 +32,9 @@ from experiments.engine import allocator
 from experiments.engine import command
 from experiments.engine import progress
 from retrieval.index import retriever as retriever_lib
+from retro_jax.data import samples
 from retro_jax.decoding import decode
 from retro_jax.decoding import drawing
-from retro_jax.decoding import samples
 from retro_jax.nn import retro as model_lib
 
 LENGTHS = (128, 512, 2048)

@@ -26,8 +26,8 @@ import rich.table
 from experiments.engine import allocator
 from experiments.engine import command
 from experiments.engine import progress
-from experiments.retro import data as retro_data
 from retrieval.nn import embedders
+from retro_jax.data import folder as retro_data
 
 _WORKER = pathlib.Path(__file__).with_name('embed_worker.py')
 BASELINES = ('sentence-transformers', 'onnxruntime')

@@ -23,11 +23,11 @@ import rich.table
 from experiments.engine import command
 from experiments.engine import metric_writer
 from experiments.engine import progress
-from experiments.realm import data as realm_data
 from experiments.realm import index_builder
 from experiments.realm import task as realm_task
 from experiments.realm import train as realm_train
 from realm_jax.data import examples
+from realm_jax.data import folder as realm_data
 
 _LOG_EVERY = 5
 

@@ -13,16 +13,16 @@ import ml_collections
 import numpy as np
 
 from experiments.convert import converted_blocks
-from experiments.engine import checkpoints
 from experiments.engine import progress
-from experiments.realm import data as realm_data
 from experiments.realm import task as realm_task
 from realm_jax.checkpoints import config as checkpoint_config
 from realm_jax.checkpoints import convert as checkpoint_convert
+from realm_jax.data import folder as realm_data
 from realm_jax.nn import config as config_lib
 from realm_jax.nn import open_qa
 from retrieval.formats import block_records
 from retrieval.formats import safetensors_files
+from retrieval.store import checkpoints
 from retrieval.store import store
 
 _WORD = 'bert/embeddings/word/embedding'

@@ -36,11 +36,11 @@ from experiments.convert import converted_blocks
 from experiments.convert import converted_checkpoint
 from experiments.engine import command
 from experiments.engine import progress
-from experiments.realm import data as realm_data
 from experiments.realm import index_builder
 from experiments.realm import task as realm_task
 from realm_jax.checkpoints import convert as checkpoint_convert
 from realm_jax.checkpoints import names as checkpoint_names
+from realm_jax.data import folder as realm_data
 from retrieval.formats import block_records
 from retrieval.formats import safetensors_files
 from retrieval.index import index_versions

@@ -14,16 +14,16 @@ from absl import logging
 import ml_collections
 import numpy as np
 
-from experiments.engine import data_folder
 from experiments.engine import progress
-from experiments.realm import data as realm_data
 from experiments.realm import index_builder
 from experiments.realm import task as realm_task
+from realm_jax.data import folder as realm_data
 from retrieval.formats import block_records
 from retrieval.formats import tfrecord
 from retrieval.index import index as index_lib
 from retrieval.index import index_versions
 from retrieval.text import blocks as blocks_lib
+from retrieval.text import data_folder
 from retrieval.text import tokens as tokens_lib
 
 FOLDER = 'official'

@@ -9,8 +9,9 @@ from typing import Any
 from absl import logging
 import ml_collections
 
-from experiments.engine import checkpoints
+from experiments.engine import checkpoint_writer
 from retrieval.index import index_versions
+from retrieval.store import checkpoints
 
 
 def save(
@@ -59,7 +60,7 @@ def save(
       logging.info('%s holds all of this already.', workdir)
       return False
     logging.info('%s holds these very parameters; data are added.', workdir)
-  checkpoints.save_params(
+  checkpoint_writer.save_params(
     workdir,
     params,
     config=fields,

@@ -24,13 +24,13 @@ from absl import logging
 import jax
 import ml_collections
 
-from experiments.engine import checkpoints
+from experiments.engine import checkpoint_writer
 from experiments.engine import metric_writer
 from experiments.engine import optimizers
 from experiments.engine import program as program_lib
 from experiments.engine import progress
-from experiments.engine import sharding
 from experiments.engine import tasks
+from retrieval.nn import sharding
 
 
 class NotFiniteError(ValueError):
@@ -110,7 +110,7 @@ def train(
     enter = stack.enter_context
     enter(program.context())
     saver = enter(
-      checkpoints.Checkpoints(
+      checkpoint_writer.Checkpoints(
         workdir,
         config=json.loads(config.to_json()),
         pipeline=_pipeline(task, config),

@@ -20,8 +20,8 @@ import ml_collections
 import optax
 
 from experiments.engine import optimizers
-from experiments.engine import sharding
 from experiments.engine import tasks
+from retrieval.nn import sharding
 
 
 @struct.dataclass

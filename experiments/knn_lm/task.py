@@ -25,10 +25,10 @@ from jax.sharding import PartitionSpec as P
 import ml_collections
 import numpy as np
 
-from experiments.engine import sharding
 from experiments.retro import task as retro_task
 from retrieval.index import index as index_lib
 from retrieval.index import key_values
+from retrieval.nn import sharding
 from retrieval.store import store
 from retro_jax.evaluation import knn_lm
 

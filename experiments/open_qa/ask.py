@@ -35,7 +35,6 @@ from absl import logging
 import ml_collections
 from ml_collections import config_flags
 
-from experiments.engine import checkpoints
 from experiments.engine import command
 from experiments.engine import progress
 from experiments.open_qa import answer_view
@@ -48,6 +47,7 @@ from realm_jax.serving import packaged_reader
 from retrieval.questions import asked_questions
 from retrieval.questions import questions as questions_lib
 from retrieval.questions import scoring
+from retrieval.store import checkpoints
 
 CONFIG = str(
   pathlib.Path(__file__).parents[2] / 'configs' / 'open_qa_reader.py'

@@ -12,13 +12,11 @@ from absl import logging
 import jax
 import ml_collections
 
-from experiments.engine import checkpoints
 from experiments.engine import command
-from experiments.engine import sharding
 from experiments.engine import tasks
-from experiments.realm import data as realm_data
 from experiments.realm import refresh
 from experiments.realm import task as realm_task
+from realm_jax.data import folder as realm_data
 from realm_jax.data import pipeline
 from realm_jax.data import question_rows
 from realm_jax.nn import config as config_lib
@@ -27,6 +25,8 @@ from realm_jax.serving import beams
 from realm_jax.serving import packaged_reader
 from retrieval.index import bm25
 from retrieval.index import index_versions
+from retrieval.nn import sharding
+from retrieval.store import checkpoints
 from retrieval.store import store
 
 

@@ -14,10 +14,10 @@ import scipy.special
 from experiments.open_qa import block_reader
 from experiments.open_qa import claims_task
 from experiments.open_qa import task as qa_task
-from realm_jax.data import claim_rows
 from realm_jax.data import examples
 from realm_jax.objectives import claims as claims_model
 from realm_jax.serving import beams
+from realm_jax.serving import claim_rows
 from retrieval.questions import claims as claims_lib
 
 

@@ -12,11 +12,11 @@ import ml_collections
 from experiments.engine import tasks
 from experiments.open_qa import beam_task
 from experiments.open_qa import task as qa_task
-from experiments.realm import data as realm_data
 from experiments.realm import task as realm_task
-from realm_jax.data import claim_rows
+from realm_jax.data import folder as realm_data
 from realm_jax.objectives import claims
 from realm_jax.serving import beams
+from realm_jax.serving import claim_rows
 from retrieval.questions import claims as claims_lib
 
 

@@ -25,10 +25,10 @@ from experiments.open_qa import beam_task
 from experiments.open_qa import dpr_examples
 from experiments.open_qa import task as qa_task
 from experiments.realm import block_task
-from experiments.realm import data as realm_data
 from experiments.realm import task as realm_task
 from realm_jax.data import block_dataset
 from realm_jax.data import examples
+from realm_jax.data import folder as realm_data
 from realm_jax.nn import realm as model_lib
 from realm_jax.objectives import dpr
 from retrieval.store import store

@@ -17,12 +17,12 @@ from absl import flags
 from absl import logging
 import ml_collections
 
-from experiments.engine import checkpoints
+from experiments.engine import checkpoint_writer
 from experiments.engine import command
 from experiments.open_qa import task as qa_task
-from experiments.realm import data as realm_data
 from experiments.realm import prepare as realm_prepare
 from experiments.realm import task as realm_task
+from realm_jax.data import folder as realm_data
 from realm_jax.serving import packaged_reader
 
 
@@ -88,7 +88,7 @@ def unpack(
       )
   config = command.changed(config, encoder_from=packaged_reader.NAME)
   trained = qa_task.untrained(config, data)
-  checkpoints.save_params(
+  checkpoint_writer.save_params(
     str(workdir),
     trained.params,
     config=json.loads(config.to_json()),

@@ -13,14 +13,12 @@ from typing import Any
 import jax
 import ml_collections
 
-from experiments.engine import checkpoints
 from experiments.engine import command
-from experiments.engine import sharding
 from experiments.engine import tasks
 from experiments.open_qa import beam_task
-from experiments.realm import data as realm_data
 from experiments.realm import task as realm_task
 from realm_jax.data import examples
+from realm_jax.data import folder as realm_data
 from realm_jax.data import pipeline
 from realm_jax.data import question_rows
 from realm_jax.data import reader_rows
@@ -32,7 +30,9 @@ from realm_jax.serving import beams
 from realm_jax.serving import lookup as lookup_lib
 from realm_jax.serving import serving
 from retrieval.index import index_versions
+from retrieval.nn import sharding
 from retrieval.questions import question_sets
+from retrieval.store import checkpoints
 
 
 def model_config(

@@ -21,10 +21,10 @@ from experiments.engine import command
 from experiments.engine import loop
 from experiments.engine import tasks
 from experiments.open_qa import task as qa_task
-from experiments.realm import data as realm_data
 from experiments.realm import prepare as realm_prepare
 from experiments.realm import refresh_worker as realm_refresh
 from experiments.realm import task as realm_task
+from realm_jax.data import folder as realm_data
 
 
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:

@@ -29,16 +29,16 @@ import numpy as np
 import rich.table
 
 from experiments.engine import changed_documents
-from experiments.engine import checkpoints
 from experiments.engine import command
 from experiments.engine import progress
 from experiments.open_qa import claims_task
 from experiments.open_qa import task as qa_task
-from experiments.realm import data as realm_data
 from experiments.realm import index_builder
 from experiments.realm import task as realm_task
+from realm_jax.data import folder as realm_data
 from realm_jax.serving import serving
 from retrieval.index import reuse
+from retrieval.store import checkpoints
 from retrieval.text import blocks as blocks_lib
 from retrieval.text import corpus as corpus_lib
 from retrieval.text import tokens as tokens_lib

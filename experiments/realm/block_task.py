@@ -11,9 +11,9 @@ import ml_collections
 
 from experiments.engine import loop
 from experiments.engine import tasks
-from experiments.realm import data as realm_data
 from experiments.realm import task as realm_task
 from realm_jax.data import block_dataset
+from realm_jax.data import folder as realm_data
 from realm_jax.nn import config as config_lib
 from realm_jax.nn import realm as model_lib
 from retrieval.text import blocks as blocks_lib

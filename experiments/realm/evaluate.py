@@ -25,9 +25,9 @@ import rich.table
 from experiments.engine import command
 from experiments.engine import progress
 from experiments.open_qa import update as realm_update
-from experiments.realm import data as realm_data
 from experiments.realm import task as realm_task
 from experiments.realm import zero_shot
+from realm_jax.data import folder as realm_data
 from realm_jax.data import pipeline
 from realm_jax.serving import evaluate
 from realm_jax.serving import serving

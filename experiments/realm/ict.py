@@ -18,7 +18,7 @@ import ml_collections
 from experiments.engine import command
 from experiments.engine import tasks
 from experiments.realm import block_task
-from experiments.realm import data as realm_data
+from realm_jax.data import folder as realm_data
 from realm_jax.objectives import ict
 
 

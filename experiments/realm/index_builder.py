@@ -20,13 +20,13 @@ import jax
 import numpy as np
 
 from experiments.engine import progress
-from experiments.engine import sharding
 from realm_jax.data import examples
 from realm_jax.nn import config as config_lib
 from realm_jax.serving import serving
 from retrieval.index import index as index_lib
 from retrieval.index import index_versions
 from retrieval.index import version_copies
+from retrieval.nn import sharding
 from retrieval.store import store
 from retrieval.text import blocks as blocks_lib
 

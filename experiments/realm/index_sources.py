@@ -9,8 +9,8 @@ from typing import Any
 from absl import logging
 import ml_collections
 
-from experiments.engine import checkpoints
 from realm_jax.nn import config as config_lib
+from retrieval.store import checkpoints
 
 INDEX = 'index'
 

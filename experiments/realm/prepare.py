@@ -13,12 +13,12 @@ from collections.abc import Callable
 import functools
 
 from experiments.engine import command
-from experiments.engine import data_folder
 from experiments.engine import progress
 from experiments.engine import stages
-from experiments.realm import data as realm_data
+from realm_jax.data import folder as realm_data
 from retrieval.store import store
 from retrieval.text import blocks as blocks_lib
+from retrieval.text import data_folder
 from retrieval.text import official_records
 from retrieval.text import salient as salient_lib
 from retrieval.text import taggers

@@ -24,12 +24,12 @@ from absl import logging
 import jax
 import ml_collections
 
-from experiments.engine import checkpoints
 from experiments.engine import command
-from experiments.realm import data as realm_data
 from experiments.realm import index_builder
 from experiments.realm import task as realm_task
+from realm_jax.data import folder as realm_data
 from retrieval.index import index_versions
+from retrieval.store import checkpoints
 from retrieval.store import workers
 
 # () -> (step, parameters of the embedder) of the newest snapshot, or None.

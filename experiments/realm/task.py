@@ -12,15 +12,13 @@ from absl import logging
 import jax
 import ml_collections
 
-from experiments.engine import checkpoints
-from experiments.engine import sharding
 from experiments.engine import tasks
-from experiments.realm import data as realm_data
 from experiments.realm import index_builder
 from experiments.realm import index_sources
 from experiments.realm import refresh
 from experiments.realm import zero_shot
 from realm_jax.data import examples
+from realm_jax.data import folder as realm_data
 from realm_jax.data import pipeline
 from realm_jax.data import sources
 from realm_jax.nn import config as config_lib
@@ -33,6 +31,8 @@ from retrieval.index import index as index_lib
 from retrieval.index import index_versions
 from retrieval.nn import bert
 from retrieval.nn import bert_checkpoint
+from retrieval.nn import sharding
+from retrieval.store import checkpoints
 
 INDEX = index_sources.INDEX
 

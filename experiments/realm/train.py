@@ -17,9 +17,9 @@ import ml_collections
 
 from experiments.engine import command
 from experiments.engine import loop
-from experiments.realm import data as realm_data
 from experiments.realm import refresh_worker as realm_refresh
 from experiments.realm import task as realm_task
+from realm_jax.data import folder as realm_data
 
 
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:

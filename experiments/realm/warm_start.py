@@ -6,10 +6,10 @@ import pathlib
 
 import ml_collections
 
-from experiments.engine import checkpoints
 from experiments.engine import command
 from experiments.realm import ict
 from experiments.realm import mlm
+from retrieval.store import checkpoints
 
 _RUN = {'ict': ict.run, 'mlm': mlm.run}
 

@@ -34,8 +34,8 @@ import rich.table
 
 from experiments.engine import command
 from experiments.engine import progress
-from experiments.engine import sharding
 from experiments.retro import task as retro_task
+from retrieval.nn import sharding
 from retrieval.store import store
 from retro_jax.data import pipeline
 from retro_jax.evaluation import evaluate

@@ -27,15 +27,15 @@ import ml_collections
 import numpy as np
 import rich.table
 
-from experiments.engine import checkpoints
+from experiments.engine import checkpoint_writer
 from experiments.engine import command
 from experiments.engine import progress
-from experiments.retro import data as retro_data
 from experiments.retro import task as retro_task
 from retrieval.formats import gguf_files
 from retrieval.formats import safetensors_files
 from retrieval.tokenization import byte_pairs
 from retrieval.tokenization import tokenizers
+from retro_jax.data import folder as retro_data
 from retro_jax.nn import config as config_lib
 from retro_jax.nn import public_decoders
 
@@ -205,7 +205,7 @@ def convert(
   changed.tokenizer.vocab_size = vocab_size
   model_cfg = retro_task.model_config(changed, vocab_size)
   params = found.params(model_cfg)
-  checkpoints.save_params(
+  checkpoint_writer.save_params(
     str(workdir),
     jax.tree.map(np.ascontiguousarray, params),
     config=json.loads(changed.to_json()),

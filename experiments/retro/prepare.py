@@ -27,18 +27,18 @@ import itertools
 from absl import logging
 
 from experiments.engine import command
-from experiments.engine import data_folder
 from experiments.engine import progress
 from experiments.engine import stages
-from experiments.retro import data as retro_data
 from retrieval.index import index as index_lib
 from retrieval.index import neighbors as neighbors_lib
 from retrieval.index import vectors as vectors_lib
 from retrieval.store import store
 from retrieval.text import chunks as chunks_lib
+from retrieval.text import data_folder
 from retrieval.text import near_duplicates
 from retrieval.text import tokens as tokens_lib
 from retrieval.tokenization import tokenizers
+from retro_jax.data import folder as retro_data
 
 SPLITS = ('train', 'valid')
 # Of stores by the name of their folder, which may go on: -train, -valid, -NAME.

@@ -11,13 +11,13 @@ import jax
 import ml_collections
 import numpy as np
 
-from experiments.engine import checkpoints
 from experiments.engine import command
 from experiments.engine import tasks
 from experiments.open_qa import task as qa_task
-from experiments.retro import data as retro_data
 from experiments.retro import qa_data as retro_qa_data
 from experiments.retro import task as retro_task
+from retrieval.store import checkpoints
+from retro_jax.data import folder as retro_data
 from retro_jax.data import qa_pipeline
 from retro_jax.data import qa_rows
 from retro_jax.nn import losses

@@ -33,9 +33,9 @@ from experiments.retro import sample_prompts
 from experiments.retro import sample_view
 from experiments.retro import task as retro_task
 from retrieval.store import store
+from retro_jax.data import samples as samples_lib
 from retro_jax.decoding import decode
 from retro_jax.decoding import drawing
-from retro_jax.decoding import samples as samples_lib
 
 DEFAULT_PROMPT = 'The history of'
 BATCH_SIZE = 16

@@ -20,7 +20,7 @@ from typing import Any
 
 from retrieval.readers import base
 from retrieval.tokenization import tokenizers
-from retro_jax.decoding import samples
+from retro_jax.data import samples
 
 _FIELDS = ('prompt', 'id', 'neighbors')
 

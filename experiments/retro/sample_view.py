@@ -16,8 +16,8 @@ import rich.table
 import rich.text
 
 from retrieval.tokenization import tokenizers
+from retro_jax.data import samples as samples_lib
 from retro_jax.decoding import growing_text
-from retro_jax.decoding import samples as samples_lib
 
 _SHOWN_CHARACTERS = 240
 

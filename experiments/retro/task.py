@@ -14,11 +14,11 @@ import jax.numpy as jnp
 import ml_collections
 import numpy as np
 
-from experiments.engine import checkpoints
-from experiments.engine import sharding
 from experiments.engine import tasks
-from experiments.retro import data as retro_data
+from retrieval.nn import sharding
+from retrieval.store import checkpoints
 from retrieval.tokenization import tokenizers
+from retro_jax.data import folder as retro_data
 from retro_jax.data import pipeline
 from retro_jax.nn import config as config_lib
 from retro_jax.nn import lookup

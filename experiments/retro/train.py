@@ -13,8 +13,8 @@ import ml_collections
 
 from experiments.engine import command
 from experiments.engine import loop
-from experiments.retro import data as retro_data
 from experiments.retro import task as retro_task
+from retro_jax.data import folder as retro_data
 
 
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:

@@ -16,12 +16,12 @@ import ml_collections
 import rich.table
 
 from experiments.engine import command
-from experiments.engine import data_folder
 from experiments.engine import progress
-from experiments.retro import data as retro_data
 from experiments.retro import prepare as retro_prepare
+from retrieval.text import data_folder
 from retrieval.text import tokens as tokens_lib
 from retrieval.tokenization import tokenizers
+from retro_jax.data import folder as retro_data
 
 _MEASURED_DOCUMENTS = 2000
 

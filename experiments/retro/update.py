@@ -27,18 +27,18 @@ import numpy as np
 import rich.table
 
 from experiments.engine import changed_documents
-from experiments.engine import checkpoints
 from experiments.engine import command
 from experiments.engine import progress
-from experiments.retro import data as retro_data
 from retrieval.index import index as index_lib
 from retrieval.index import reused_texts
 from retrieval.index import vectors as vectors_lib
+from retrieval.store import checkpoints
 from retrieval.text import chunks as chunks_lib
 from retrieval.text import corpus as corpus_lib
 from retrieval.text import near_duplicates
 from retrieval.text import tokens as tokens_lib
 from retrieval.tokenization import tokenizers
+from retro_jax.data import folder as retro_data
 
 
 def update(

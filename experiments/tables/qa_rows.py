@@ -20,18 +20,18 @@ from absl import logging
 import jax
 import ml_collections
 
-from experiments.engine import checkpoints
 from experiments.engine import command
 from experiments.open_qa import dpr
 from experiments.open_qa import evaluate as qa_evaluate
 from experiments.open_qa import task as qa_task
 from experiments.open_qa import train as qa_train
-from experiments.realm import data as realm_data
 from experiments.realm import prepare as realm_prepare
 from experiments.realm import task as realm_task
 from experiments.realm import warm_start
 from experiments.tables import realm_rows
+from realm_jax.data import folder as realm_data
 from retrieval.questions import question_sets
+from retrieval.store import checkpoints
 from retrieval.store import store
 
 Config = ml_collections.ConfigDict

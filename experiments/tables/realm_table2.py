@@ -32,13 +32,13 @@ import rich.table
 from experiments.engine import command
 from experiments.engine import progress
 from experiments.open_qa import evaluate as qa_evaluate
-from experiments.realm import data as realm_data
 from experiments.realm import evaluate as realm_evaluate
 from experiments.realm import prepare as realm_prepare
 from experiments.realm import task as realm_task
 from experiments.realm import zero_shot
 from experiments.tables import qa_rows
 from experiments.tables import realm_rows
+from realm_jax.data import folder as realm_data
 from retrieval.questions import question_sets
 from retrieval.store import store
 

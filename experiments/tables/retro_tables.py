@@ -30,12 +30,12 @@ import numpy as np
 import rich.box
 import rich.table
 
-from experiments.engine import checkpoints
 from experiments.engine import command
 from experiments.engine import progress
-from experiments.retro import data as retro_data
 from experiments.tables import retro_paper
+from retrieval.store import checkpoints
 from retrieval.store import store
+from retro_jax.data import folder as retro_data
 
 NOT_RUN = 'not run'
 # Results whose settings say which run was evaluated.

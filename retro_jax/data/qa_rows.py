@@ -18,7 +18,7 @@ import numpy as np
 
 from retrieval.tokenization import tokenizers
 from retro_jax.data import pipeline
-from retro_jax.decoding import samples
+from retro_jax.data import samples
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

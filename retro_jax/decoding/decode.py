@@ -20,10 +20,10 @@ import functools
 import jax
 import numpy as np
 
+from retro_jax.data import samples
 from retro_jax.decoding import decode_rows
 from retro_jax.decoding import drawing
 from retro_jax.decoding import growing_text
-from retro_jax.decoding import samples
 from retro_jax.decoding.drawing import SamplingConfig
 from retro_jax.nn import config as config_lib
 from retro_jax.nn import retro as model_lib

@@ -14,8 +14,8 @@ import dataclasses
 
 import numpy as np
 
+from retro_jax.data import samples
 from retro_jax.decoding import growing_text
-from retro_jax.decoding import samples
 
 
 @dataclasses.dataclass

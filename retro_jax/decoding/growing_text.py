@@ -4,7 +4,7 @@
 
 from collections.abc import Sequence
 
-from retro_jax.decoding import samples
+from retro_jax.data import samples
 
 _REPLACEMENT = '\ufffd'
 _CHARACTER_TOKENS = 4  # a character of UTF-8 has no more bytes

@@ -16,16 +16,16 @@ import pytest
 
 from configs import retro_base
 from experiments.engine import program as program_lib
-from experiments.engine import sharding
-from experiments.retro import data as retro_data
 from experiments.retro import evaluate as retro_evaluate
 from experiments.retro import task as retro_task
 from retrieval import searchers
 from retrieval.index import index as index_lib
+from retrieval.nn import sharding
 from retrieval.text import chunks as chunks_lib
 from retrieval.text import corpus as corpus_lib
 from retrieval.text import tokens as tokens_lib
 from retrieval.tokenization import tokenizers
+from retro_jax.data import folder as retro_data
 from retro_jax.nn import config as config_lib
 from tests.retro_jax.data import tiny_data
 

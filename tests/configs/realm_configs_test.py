@@ -19,19 +19,19 @@ import pytest
 from configs import realm_base
 from experiments.engine import optimizers
 from experiments.engine import program as program_lib
-from experiments.engine import sharding
-from experiments.realm import data as realm_data
 from experiments.realm import ict
 from experiments.realm import mlm
 from experiments.realm import refresh
 from experiments.realm import task as realm_task
 from realm_jax.data import examples
+from realm_jax.data import folder as realm_data
 from realm_jax.nn import config as config_lib
 from realm_jax.objectives import losses
 from retrieval import searchers
 from retrieval.index import index
 from retrieval.nn import bert
 from retrieval.nn import embedders
+from retrieval.nn import sharding
 from retrieval.text import blocks
 from retrieval.text import corpus
 from retrieval.text import salient

@@ -10,7 +10,7 @@ import jax
 import pytest
 
 from experiments.benchmarks import exact_vs_scann as qa_benchmark
-from experiments.engine import checkpoints
+from experiments.engine import checkpoint_writer
 from experiments.open_qa import task as qa_task
 from retrieval import searchers
 from retrieval.questions import dpr_json
@@ -29,7 +29,7 @@ def _save(data, workdir, arg='test'):
   config = tiny_open_qa.get_config(data, arg)
   folder = tiny_open_qa.tiny_realm.data_of(config)
   start = qa_task.untrained(config, folder)
-  with checkpoints.Checkpoints(
+  with checkpoint_writer.Checkpoints(
     str(workdir),
     config=config.to_dict(),
     pipeline={},

@@ -17,13 +17,13 @@ from experiments.convert import checkpoint_export
 from experiments.convert import checkpoint_sources
 from experiments.convert import convert
 from experiments.convert import converted_blocks
-from experiments.engine import checkpoints
 from experiments.open_qa import task as qa_task
 from realm_jax.serving import serving
 from retrieval.formats import block_records
 from retrieval.formats import tensor_bundle
 from retrieval.formats import tfrecord
 from retrieval.index import index_versions
+from retrieval.store import checkpoints
 from retrieval.text import blocks as blocks_lib
 from tests.retrieval.text import tiny_blocks
 

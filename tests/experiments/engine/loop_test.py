@@ -18,11 +18,12 @@ import numpy as np
 import optax
 import pytest
 
-from experiments.engine import checkpoints
+from experiments.engine import checkpoint_writer
 from experiments.engine import loop
 from experiments.engine import metric_writer
 from experiments.engine import program as program_lib
 from experiments.engine import tasks
+from retrieval.store import checkpoints
 from tests import xla_flags
 from tests.experiments.engine import toy_task
 
@@ -284,7 +285,7 @@ def test_shapes_that_do_not_fit_are_named(whole, tmp_path):
   program = program_lib.make_program(toy_task.make_task(config), config)
   params = program.abstract.params
   params['Dense_0']['kernel'] = jax.ShapeDtypeStruct((16, 8), np.float32)
-  with checkpoints.Checkpoints(
+  with checkpoint_writer.Checkpoints(
     str(tmp_path),
     config={},
     pipeline=loop._pipeline(toy_task.make_task(config), config),

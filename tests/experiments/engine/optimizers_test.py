@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from experiments.engine import optimizers
-from experiments.engine import sharding
 from retrieval.nn import bert
+from retrieval.nn import sharding
 
 _CONFIG = optimizers.OptimizerConfig(
   learning_rate=2e-4, warmup_steps=750, final_fraction=0.1

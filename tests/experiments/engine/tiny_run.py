@@ -9,11 +9,11 @@ import jax
 import jax.numpy as jnp
 
 from configs import retro_pretrain_quickstart
-from experiments.engine import checkpoints
+from experiments.engine import checkpoint_writer
 from experiments.engine import program
-from experiments.engine import sharding
-from experiments.retro import data as retro_data
 from experiments.retro import task as retro_task
+from retrieval.nn import sharding
+from retro_jax.data import folder as retro_data
 from tests.retro_jax.data import tiny_data
 
 
@@ -40,7 +40,7 @@ def make_run(
   key = jax.random.key(0)
   params = jax.jit(lambda key: sharding.unbox(task.init(key)))(key)
   batches = iter(task.dataset('train'))
-  with checkpoints.Checkpoints(
+  with checkpoint_writer.Checkpoints(
     str(workdir),
     config=json.loads(config.to_json()),
     pipeline={},

@@ -22,7 +22,7 @@ import ml_collections
 import numpy as np
 import optax
 
-from experiments.engine import checkpoints
+from experiments.engine import checkpoint_writer
 from experiments.engine import loop
 from experiments.engine import tasks
 from retrieval.nn import partitioning
@@ -170,14 +170,14 @@ def main(workdir, *arguments):
 
 
 def _die_while_saving(die_at):
-  save = checkpoints.Checkpoints.save
+  save = checkpoint_writer.Checkpoints.save
 
   def save_and_die(self, step, state, batches, version):
     save(self, step, state, batches, version)
     if step == die_at:
       os.kill(os.getpid(), signal.SIGKILL)
 
-  checkpoints.Checkpoints.save = save_and_die
+  checkpoint_writer.Checkpoints.save = save_and_die
 
 
 if __name__ == '__main__':

@@ -13,12 +13,12 @@ from experiments.knn_lm import build as knn_lm_build
 from experiments.knn_lm import evaluate as knn_lm_evaluate
 from experiments.knn_lm import look_up as knn_lm_lookup
 from experiments.knn_lm import task as knn_lm_task
-from experiments.retro import data as retro_data
 from experiments.retro import evaluate as retro_evaluate
 from experiments.retro import task as retro_task
 from retrieval.index import key_values
 from retrieval.store import store
 from retrieval.text import chunks as chunks_lib
+from retro_jax.data import folder as retro_data
 from retro_jax.data import windows as windows_lib
 from retro_jax.evaluation import knn_lm
 from tests.experiments.knn_lm import tiny_knn_lm

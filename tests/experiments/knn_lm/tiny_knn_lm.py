@@ -9,9 +9,9 @@ import ml_collections
 import numpy as np
 
 from configs import knn_lm_small
-from experiments.retro import data as retro_data
 from experiments.retro import task as retro_task
 from retrieval.text import chunks as chunks_lib
+from retro_jax.data import folder as retro_data
 from retro_jax.nn import retro as model
 from tests.experiments.retro import tiny_retro
 from tests.retro_jax.data import tiny_data

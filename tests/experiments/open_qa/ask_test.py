@@ -15,15 +15,15 @@ import numpy as np
 import pytest
 import rich.console
 
-from experiments.engine import checkpoints
+from experiments.engine import checkpoint_writer
 from experiments.engine import command
 from experiments.open_qa import answer_view
 from experiments.open_qa import ask
 from experiments.open_qa import score
 from experiments.open_qa import task as qa_task
 from experiments.open_qa import update as realm_update
-from experiments.realm import data as realm_data
 from experiments.realm import task as realm_task
+from realm_jax.data import folder as realm_data
 from realm_jax.serving import serving
 from retrieval.questions import question_sets
 from retrieval.text import corpus
@@ -37,7 +37,7 @@ ALL = 1000  # more than there are blocks
 
 
 def _save(workdir, trained, config, params, version=''):
-  checkpoints.save_params(
+  checkpoint_writer.save_params(
     str(workdir),
     params,
     config=json.loads(config.to_json()),

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 from configs import claims_base
-from experiments.engine import checkpoints
 from experiments.engine import loop
-from experiments.engine import sharding
 from experiments.open_qa import claims_answers
 from experiments.open_qa import claims_evaluate
 from experiments.open_qa import claims_task
 from experiments.open_qa import task as qa_task
 from experiments.open_qa import update as realm_update
+from retrieval.nn import sharding
 from retrieval.questions import claims as claims_lib
+from retrieval.store import checkpoints
 from retrieval.text import corpus
 from tests.experiments.realm import tiny_realm
 

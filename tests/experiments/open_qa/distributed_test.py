@@ -15,10 +15,10 @@ import pytest
 
 from experiments.engine import loop
 from experiments.engine import metric_writer
-from experiments.engine import sharding
 from experiments.open_qa import task as qa_task
 from experiments.realm import index_builder
 from retrieval.index import index_versions
+from retrieval.nn import sharding
 from tests import xla_flags
 from tests.experiments.open_qa import tiny_open_qa
 

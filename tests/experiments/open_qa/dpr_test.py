@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 
 from configs import open_qa_base
-from experiments.engine import checkpoints
 from experiments.engine import loop
 from experiments.engine import metric_writer
-from experiments.engine import sharding
 from experiments.open_qa import beam_task
 from experiments.open_qa import dpr
 from experiments.open_qa import dpr_examples
-from experiments.realm import data as realm_data
+from realm_jax.data import folder as realm_data
 from realm_jax.objectives import dpr as dpr_lib
+from retrieval.nn import sharding
 from retrieval.questions import answers
 from retrieval.questions import questions as questions_lib
+from retrieval.store import checkpoints
 from tests.retrieval.text import tiny_blocks
 
 _NAMES = 'abcdefghijklmnop'

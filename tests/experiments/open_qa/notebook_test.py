@@ -7,9 +7,9 @@ import pathlib
 
 import pytest
 
-from experiments.engine import checkpoints
+from experiments.engine import checkpoint_writer
 from experiments.open_qa import task as qa_task
-from experiments.realm import data as realm_data
+from realm_jax.data import folder as realm_data
 from tests import xla_flags
 from tests.experiments.open_qa import tiny_open_qa
 
@@ -20,7 +20,7 @@ def _write_run(root, workdir):
   """A run before its first step."""
   data = realm_data.DataFolder(tiny_open_qa.make_data(root / 'data'))
   config = tiny_open_qa.get_config(data.root)
-  checkpoints.save_params(
+  checkpoint_writer.save_params(
     str(workdir),
     qa_task.untrained(config, data).params,
     config=json.loads(config.to_json()),

@@ -8,14 +8,15 @@ import types
 
 import pytest
 
-from experiments.engine import checkpoints
+from experiments.engine import checkpoint_writer
 from experiments.engine import command
 from experiments.open_qa import ask
 from experiments.open_qa import beam_task
 from experiments.open_qa import pack_reader
 from experiments.open_qa import task as qa_task
-from experiments.realm import data as realm_data
+from realm_jax.data import folder as realm_data
 from realm_jax.serving import packaged_reader
+from retrieval.store import checkpoints
 from tests.experiments.open_qa import tiny_open_qa
 
 ASKED = 'The mill of 1066 stood in the river?'
@@ -28,7 +29,7 @@ def run(tmp_path_factory):
   config = tiny_open_qa.get_config(data, 'bm25_test')
   trained = qa_task.untrained(config, realm_data.DataFolder(data))
   workdir = tmp_path_factory.mktemp('run')
-  checkpoints.save_params(
+  checkpoint_writer.save_params(
     str(workdir),
     trained.params,
     config=json.loads(config.to_json()),

@@ -7,9 +7,9 @@ import pathlib
 
 import numpy as np
 
-from experiments.retro import data as retro_data
 from experiments.retro import task as retro_task
 from retrieval.index import retriever as retriever_lib
+from retro_jax.data import folder as retro_data
 from tests.experiments.retro import tiny_retro
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from configs import claims_base
 from configs import open_qa_small
-from experiments.engine import checkpoints
+from experiments.engine import checkpoint_writer
 from experiments.engine import loop
 from experiments.open_qa import answers as qa_answers
 from experiments.open_qa import block_reader
@@ -91,7 +91,7 @@ def test_eight_devices_equal_one_with_a_batch_that_they_do_not_divide(
   def stop(*unused):
     raise KeyboardInterrupt
 
-  monkeypatch.setattr(checkpoints.Checkpoints, 'save', stop)
+  monkeypatch.setattr(checkpoint_writer.Checkpoints, 'save', stop)
   with pytest.raises(KeyboardInterrupt):  # two steps are enough
     _train(config, tmp_path, jax.devices())
   lines = (tmp_path / 'metrics.jsonl').read_text().splitlines()

@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 
 from experiments.engine import changed_documents
-from experiments.engine import checkpoints
 from experiments.open_qa import update as realm_update
-from experiments.realm import data as realm_data
 from experiments.realm import explain as realm_explain
 from experiments.realm import index_builder
 from experiments.realm import task as realm_task
+from realm_jax.data import folder as realm_data
 from realm_jax.serving import serving
 from retrieval.index import index_versions
+from retrieval.store import checkpoints
 from retrieval.text import corpus
 from tests.experiments.realm import tiny_realm
 

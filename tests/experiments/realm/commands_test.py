@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import rich.console
 
-from experiments.engine import checkpoints
+from experiments.engine import checkpoint_writer
 from experiments.engine import loop
 from experiments.engine import metric_writer
 from experiments.engine import progress
@@ -27,6 +27,7 @@ from experiments.realm import warm_start
 from experiments.realm import zero_shot
 from experiments.tables import realm_table2
 from retrieval.questions import answers
+from retrieval.store import checkpoints
 from tests.experiments.realm import tiny_realm
 from tests.realm_jax.nn import tiny
 
@@ -68,7 +69,7 @@ def workdir(data, tmp_path_factory):
   config = _config(data)
   folder = tiny_realm.data_of(config)
   params = tiny.params(realm_task.model_config(config, folder), seed=1)
-  with checkpoints.Checkpoints(
+  with checkpoint_writer.Checkpoints(
     str(root),
     config=config.to_dict(),
     pipeline={},

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import pytest
 
-from experiments.engine import checkpoints
+from experiments.engine import checkpoint_writer
 from experiments.open_qa import task as qa_task
 from realm_jax.serving import serving
 from retrieval.index import index_versions
@@ -35,7 +35,7 @@ def start(data, tmp_path_factory):
 
 
 def _save(run, trained, index_version):
-  checkpoints.save_params(
+  checkpoint_writer.save_params(
     str(run),
     trained.params,
     config=json.loads(trained.config.to_json()),

@@ -9,10 +9,10 @@ import grain
 import pytest
 
 from configs import realm_pretrain_quickstart
-from experiments.engine import checkpoints
-from experiments.realm import data as realm_data
+from experiments.engine import checkpoint_writer
 from experiments.realm import prepare as realm_prepare
 from experiments.realm import task as realm_task
+from realm_jax.data import folder as realm_data
 from retrieval.nn import embedders
 from retrieval.text import corpus
 from tests import xla_flags
@@ -71,7 +71,7 @@ def _write_run(root, workdir):
   realm_prepare.run(config, str(workdir))
   data = realm_data.DataFolder.of(config, workdir)
   trained = realm_task.untrained(config, data)
-  with checkpoints.Checkpoints(
+  with checkpoint_writer.Checkpoints(
     str(workdir),
     config=config.to_dict(),
     pipeline={},

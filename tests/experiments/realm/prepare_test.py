@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from configs import realm_base
-from experiments.realm import data as realm_data
 from experiments.realm import prepare as realm_prepare
 from experiments.realm import task as realm_task
+from realm_jax.data import folder as realm_data
 from retrieval.formats import tf_example
 from retrieval.formats import tfrecord
 from retrieval.text import corpus as corpus_lib

@@ -21,12 +21,12 @@ import jax
 import numpy as np
 
 from configs import realm_base
-from experiments.engine import checkpoints
-from experiments.realm import data as realm_data
+from experiments.engine import checkpoint_writer
 from experiments.realm import ict
 from experiments.realm import mlm
 from experiments.realm import refresh_worker as realm_refresh
 from experiments.realm import train as realm_train
+from realm_jax.data import folder as realm_data
 from retrieval.text import salient
 from retrieval.text import taggers
 from tests.retrieval.text import tiny_blocks
@@ -74,14 +74,14 @@ def data_of(config) -> realm_data.DataFolder:
 
 
 def _die_at(step_to_die_at: int) -> None:
-  save = checkpoints.Checkpoints.save
+  save = checkpoint_writer.Checkpoints.save
 
   def save_and_die(self, step, *arguments):
     save(self, step, *arguments)
     if step >= step_to_die_at:
       os.kill(os.getpid(), signal.SIGKILL)
 
-  checkpoints.Checkpoints.save = save_and_die
+  checkpoint_writer.Checkpoints.save = save_and_die
 
 
 def main() -> None:

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from configs import retro_retrofit_smollm2
-from experiments.engine import checkpoints
 from experiments.retro import import_decoder as retro_import
 from experiments.retro import sample as retro_sample
 from experiments.retro import task as retro_task
 from retrieval.formats import safetensors_files
+from retrieval.store import checkpoints
 from retro_jax.nn import retrofit
 from tests.retrieval.tokenization import tiny_byte_pairs
 from tests.retro_jax.nn import public_reference

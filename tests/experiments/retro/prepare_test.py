@@ -15,7 +15,6 @@ import pytest
 from configs import retro_base
 from experiments.engine import changed_documents
 from experiments.engine import stages
-from experiments.retro import data as retro_data
 from experiments.retro import prepare as retro_prepare
 from experiments.retro import task as retro_task
 from experiments.retro import update as retro_update
@@ -24,6 +23,7 @@ from retrieval.nn import embedders
 from retrieval.store import store
 from retrieval.text import near_duplicates
 from retrieval.tokenization import tokenizers
+from retro_jax.data import folder as retro_data
 from tests.experiments.engine import tiny_corpus
 
 ROOT = pathlib.Path(__file__).parents[3]

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from configs import retro_qa_small
-from experiments.engine import checkpoints
 from experiments.open_qa import score
 from experiments.retro import qa_data as retro_qa_data
 from experiments.retro import qa_evaluate as retro_qa_evaluate
@@ -22,6 +21,7 @@ from retrieval.index import retriever as retriever_lib
 from retrieval.questions import dpr_json
 from retrieval.questions import question_sets
 from retrieval.questions import questions as questions_lib
+from retrieval.store import checkpoints
 from retro_jax.data import qa_rows
 from retro_jax.decoding import decode
 from tests.experiments.engine import tiny_run

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from configs import retro_retrofit_small
-from experiments.engine import checkpoints
 from experiments.engine import loop
 from experiments.engine import metric_writer
 from experiments.engine import program as program_lib
-from experiments.retro import data as retro_data
 from experiments.retro import task as retro_task
+from retrieval.store import checkpoints
+from retro_jax.data import folder as retro_data
 from tests.retro_jax.data import tiny_data
 
 STEPS = 4

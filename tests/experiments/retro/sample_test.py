@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 import rich.console
 
-from experiments.retro import data as retro_data
 from experiments.retro import sample as retro_sample
 from experiments.retro import sample_prompts
 from experiments.retro import sample_view
 from experiments.retro import task as retro_task
+from retro_jax.data import folder as retro_data
+from retro_jax.data import samples as samples_lib
 from retro_jax.decoding import decode
-from retro_jax.decoding import samples as samples_lib
 from tests.experiments.retro import tiny_retro
 from tests.retro_jax.data import tiny_data
 

@@ -8,10 +8,10 @@ import types
 import numpy as np
 import pytest
 
-from experiments.retro import data as retro_data
 from experiments.retro import evaluate as retro_evaluate
 from experiments.retro import sweep as retro_sweep
 from retrieval.store import store
+from retro_jax.data import folder as retro_data
 from tests.experiments.open_qa import tiny_trained
 from tests.retro_jax.data import tiny_data
 

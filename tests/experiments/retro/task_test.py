@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from configs import retro_pretrain_quickstart
-from experiments.engine import checkpoints
-from experiments.engine import sharding
-from experiments.retro import data as retro_data
 from experiments.retro import task as retro_task
+from retrieval.nn import sharding
+from retrieval.store import checkpoints
+from retro_jax.data import folder as retro_data
 from tests.experiments.engine import tiny_run
 from tests.retro_jax.data import tiny_data
 

@@ -7,9 +7,9 @@ import types
 import numpy as np
 
 from configs import retro_base
-from experiments.retro import data as retro_data
 from experiments.retro import task as retro_task
 from retrieval.index import retriever as retriever_lib
+from retro_jax.data import folder as retro_data
 from retro_jax.nn import retro as model
 from tests.retro_jax.data import tiny_data
 from tests.retro_jax.nn import tiny

@@ -8,7 +8,6 @@ import types
 import numpy as np
 import pytest
 
-from experiments.retro import data as retro_data
 from experiments.retro import prepare as retro_prepare
 from experiments.retro import sample as retro_sample
 from experiments.retro import task as retro_task
@@ -19,6 +18,7 @@ from retrieval.index import vectors as vectors_lib
 from retrieval.nn import embedders
 from retrieval.text import chunks as chunks_lib
 from retrieval.text import corpus as corpus_lib
+from retro_jax.data import folder as retro_data
 from tests.experiments.engine import tiny_run
 from tests.retro_jax.data import tiny_data
 

@@ -10,20 +10,20 @@ import jax
 import pytest
 
 from configs import realm_pretrain_small
-from experiments.engine import checkpoints
 from experiments.engine import loop
 from experiments.open_qa import beam_task
 from experiments.open_qa import dpr
 from experiments.open_qa import score
 from experiments.open_qa import train as qa_train
-from experiments.realm import data as realm_data
 from experiments.realm import prepare as realm_prepare
 from experiments.realm import train as realm_train
 from experiments.realm import warm_start
 from experiments.tables import qa_rows
 from experiments.tables import realm_rows
 from experiments.tables import realm_table1
+from realm_jax.data import folder as realm_data
 from retrieval.questions import question_sets
+from retrieval.store import checkpoints
 from tests.experiments.open_qa import tiny_open_qa
 from tests.experiments.realm import tiny_realm
 

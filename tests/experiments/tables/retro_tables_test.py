@@ -14,10 +14,10 @@ import pytest
 
 from configs import retro_base
 from configs import retro_qa_base
-from experiments.engine import checkpoints
-from experiments.retro import data as retro_data
 from experiments.tables import retro_paper
 from experiments.tables import retro_tables
+from retrieval.store import checkpoints
+from retro_jax.data import folder as retro_data
 from tests.retro_jax.data import tiny_data
 
 MODES = (('baseline', 'off'), ('RETRO off', 'off'), ('RETRO, k=2', 'on'))

@@ -15,12 +15,12 @@ from jax.sharding import PartitionSpec as P
 import numpy as np
 import pytest
 
-from experiments.engine import sharding
 from realm_jax.data import examples
 from realm_jax.nn import config as config_lib
 from realm_jax.nn import realm as model_lib
 from realm_jax.objectives import ict
 from retrieval.nn import bert
+from retrieval.nn import sharding
 from retrieval.text import blocks as blocks_lib
 from retrieval.text import corpus as corpus_lib
 from retrieval.text import tokens as tokens_lib

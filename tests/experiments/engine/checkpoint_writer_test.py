@@ -9,9 +9,10 @@ from jax.sharding import PartitionSpec as P
 import numpy as np
 import pytest
 
-from experiments.engine import checkpoints
+from experiments.engine import checkpoint_writer
 from experiments.engine import program
-from experiments.engine import sharding
+from retrieval.nn import sharding
+from retrieval.store import checkpoints
 
 
 def _batches():
@@ -26,7 +27,7 @@ def _state(step):
 
 
 def _open(folder, index_version='v1', **pipeline):
-  return checkpoints.Checkpoints(
+  return checkpoint_writer.Checkpoints(
     str(folder),
     config={'model': {'layers': [1, 2]}, 'empty': {}, 'none': None},
     pipeline={'dataset': 'abc', 'batch_size': 2} | pipeline,

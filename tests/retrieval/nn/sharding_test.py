@@ -12,8 +12,8 @@ from jax.sharding import PartitionSpec as P
 import numpy as np
 import pytest
 
-from experiments.engine import sharding
 from retrieval.nn import partitioning
+from retrieval.nn import sharding
 
 
 def _boxed(names, shape):

@@ -18,7 +18,6 @@ import functools
 
 import ml_collections
 
-from experiments.engine import data_folder
 from retrieval.index import index as index_lib
 from retrieval.index import neighbors as neighbors_lib
 from retrieval.index import retriever as retriever_lib
@@ -26,6 +25,7 @@ from retrieval.index import vectors as vectors_lib
 from retrieval.nn import embedders
 from retrieval.store import store
 from retrieval.text import chunks as chunks_lib
+from retrieval.text import data_folder
 from retrieval.text import near_duplicates
 from retrieval.text import tokens as tokens_lib
 

@@ -16,11 +16,11 @@ import pathlib
 
 import ml_collections
 
-from experiments.engine import checkpoints
-from experiments.engine import data_folder
 from realm_jax.data import examples
 from retrieval.nn import embedders
+from retrieval.store import checkpoints
 from retrieval.text import blocks as blocks_lib
+from retrieval.text import data_folder
 from retrieval.text import salient as salient_lib
 from retrieval.text import tokens as tokens_lib
 from retrieval.tokenization import tokenizers

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Checkpoints: the only module that imports Orbax.
+"""Writes checkpoints and resumes from them.
 
 One step on disk is `<workdir>/checkpoints/<step>/` = train state, position of the
 data iterator, and metadata: config, pipeline fields, index version, fingerprints
@@ -12,16 +12,14 @@ refuses.
 
 from collections.abc import Iterator
 from collections.abc import Mapping
-import dataclasses
 import pathlib
 from typing import Any
 
 from absl import logging
 import jax
-import ml_collections
 from orbax.checkpoint import v1 as ocp
 
-_FOLDER = 'checkpoints'
+from retrieval.store import checkpoints as checkpoint_reader
 
 
 class Checkpoints:
@@ -49,7 +47,7 @@ class Checkpoints:
       fingerprints: of the data by name, for those who load the parameters.
       keep: newest steps that stay on disk.
     """
-    self._path = _folder(workdir)
+    self._path = checkpoint_reader.folder_of(workdir)
     self._metadata = {
       'config': dict(config),
       'pipeline': dict(pipeline),
@@ -76,7 +74,11 @@ class Checkpoints:
   def saved_index_version(self) -> str:
     """The index version that the newest step names; '' if there is none."""
     step = self.latest_step()
-    return _metadata(self._path / str(step))['index_version'] if step else ''
+    return (
+      checkpoint_reader.metadata_of(self._path / str(step))['index_version']
+      if step
+      else ''
+    )
 
   def save(
     self,
@@ -118,110 +120,18 @@ class Checkpoints:
       ValueError: if the pipeline, the index or a parameter's shape differs.
     """
     path = self._path / str(self.latest_step())
-    saved = _metadata(path)
+    saved = checkpoint_reader.metadata_of(path)
     for part in ('pipeline', 'index_version'):
       if self._metadata[part] is not None:
         _check_same(path, part, saved[part], self._metadata[part])
     _log_changes(path, saved['config'], self._metadata['config'])
     _check_shapes(path, abstract)
     # Moments of parts that are frozen by now are passed over.
-    with _partial_loading():
+    with checkpoint_reader.partial_loading():
       loaded = self._checkpointer.load_checkpointables(
         self.latest_step(), {'state': abstract, 'data': batches}
       )
     return loaded['state']
-
-
-@dataclasses.dataclass(frozen=True)
-class Saved:
-  """What a checkpoint says of itself.
-
-  Attributes:
-    config: that it was trained with.
-    step: its number.
-    fingerprints: of the data it was trained on, by name; may be empty.
-    params: tree of the parameters' shapes and dtypes.
-    index_version: name of the index version that it retrieves from, or ''.
-  """
-
-  config: ml_collections.ConfigDict
-  step: int
-  fingerprints: dict[str, str]
-  params: Any
-  index_version: str = ''
-
-
-def find(workdir: str, *, step: int | None = None) -> Saved:
-  """Reads what a checkpoint says of itself, without its arrays.
-
-  Args:
-    workdir: the run's folder.
-    step: which step; the newest by default.
-
-  Returns:
-    Config, step, fingerprints and shapes.
-
-  Raises:
-    FileNotFoundError: if there is no such checkpoint.
-  """
-  folder = _folder(workdir)
-  steps = sorted(int(p.name) for p in folder.glob('*') if p.name.isdigit())
-  if not steps or (step is not None and step not in steps):
-    wanted = 'a checkpoint' if step is None else f'checkpoint {step}'
-    there = f'those of steps {steps}' if steps else 'none'
-    raise FileNotFoundError(
-      f'{folder}: expected {wanted}, found {there}; train first, with the same '
-      '--workdir.'
-    )
-  step = steps[-1] if step is None else step
-  found = ocp.metadata(folder / str(step), checkpointable_name='state')
-  return Saved(
-    config=ml_collections.ConfigDict(_tuples(found.custom_metadata['config'])),
-    step=step,
-    # Not every checkpoint has them.
-    fingerprints=dict(found.custom_metadata.get('fingerprints', {})),
-    params=found.metadata['params'],
-    index_version=found.custom_metadata.get('index_version') or '',
-  )
-
-
-def load_params(
-  workdir: str, *, step: int | None = None, shardings: Any = None
-) -> tuple[Any, Saved]:
-  """Loads parameters alone, for evaluation and sampling.
-
-  Args:
-    workdir: the run's folder.
-    step: which step; the newest by default.
-    shardings: a sharding, or a tree of them like the parameters (from
-      `sharding.tree_shardings`); by default all is put on this process's first
-      device.
-
-  Returns:
-    The parameters, and what their checkpoint says of itself.
-
-  Raises:
-    FileNotFoundError: if there is no such checkpoint.
-  """
-  saved = find(workdir, step=step)
-  if shardings is None:
-    shardings = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
-  if isinstance(shardings, jax.sharding.Sharding):
-    one = shardings
-    shardings = jax.tree.map(lambda x: one, saved.params, is_leaf=_is_array)
-  abstract = jax.tree.map(
-    lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s),
-    saved.params,
-    shardings,
-    is_leaf=_is_array,
-  )
-  with _partial_loading():
-    loaded = ocp.load(
-      _folder(workdir) / str(saved.step),
-      {'params': abstract},
-      checkpointable_name='state',
-    )
-  return loaded['params'], saved
 
 
 def save_params(
@@ -248,10 +158,12 @@ def save_params(
   Raises:
     ValueError: when there is a checkpoint already, or one of a training run.
   """
-  path = _folder(workdir)
+  path = checkpoint_reader.folder_of(workdir)
   converted = {'converted': True}  # no run: nothing to continue exactly
   with ocp.training.Checkpointer(path, cleanup_tmp_directories=True) as saver:
-    there = saver.latest and _metadata(path / str(saver.latest.step))
+    there = saver.latest and checkpoint_reader.metadata_of(
+      path / str(saver.latest.step)
+    )
     replace = replace and there and there['pipeline'] == converted
     if there and not replace:
       raise ValueError(
@@ -271,32 +183,6 @@ def save_params(
       overwrite=bool(replace),
       custom_metadata=metadata,
     )
-
-
-def _partial_loading() -> ocp.Context:
-  """A context in which what is saved may be more than what is asked for."""
-  context = ocp.Context()
-  context.pytree.loading.partial_load = True
-  return context
-
-
-def _folder(workdir: str) -> pathlib.Path:
-  return pathlib.Path(workdir).absolute() / _FOLDER
-
-
-def _is_array(x: Any) -> bool:
-  return hasattr(x, 'shape') and hasattr(x, 'dtype')
-
-
-def _metadata(path: pathlib.Path) -> dict[str, Any]:
-  return ocp.metadata(path, checkpointable_name='state').custom_metadata
-
-
-def _tuples(value: Any) -> Any:
-  """JSON knows lists alone; configs hold tuples."""
-  if isinstance(value, Mapping):
-    return {name: _tuples(x) for name, x in value.items()}
-  return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
 def _differences(saved: Any, now: Any, name: str) -> list[str]:
@@ -331,7 +217,9 @@ def _check_shapes(path: pathlib.Path, abstract: Any) -> None:
   saved, wanted = (
     {
       jax.tree_util.keystr(key): tuple(x.shape)
-      for key, x in jax.tree_util.tree_leaves_with_path(tree, is_leaf=_is_array)
+      for key, x in jax.tree_util.tree_leaves_with_path(
+        tree, is_leaf=checkpoint_reader.is_array
+      )
     }
     for tree in (stored, abstract.params)
   )

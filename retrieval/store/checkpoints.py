@@ -1,0 +1,139 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Reads checkpoints of training runs: parameters, config and fingerprints.
+
+`experiments/engine/checkpoints.py` writes them. One step on disk is
+`<workdir>/checkpoints/<step>/`.
+"""
+
+from collections.abc import Mapping
+import dataclasses
+import pathlib
+from typing import Any
+
+import jax
+import ml_collections
+from orbax.checkpoint import v1 as ocp
+
+_FOLDER = 'checkpoints'
+
+
+@dataclasses.dataclass(frozen=True)
+class Saved:
+  """What a checkpoint says of itself.
+
+  Attributes:
+    config: that it was trained with.
+    step: its number.
+    fingerprints: of the data it was trained on, by name; may be empty.
+    params: tree of the parameters' shapes and dtypes.
+    index_version: name of the index version that it retrieves from, or ''.
+  """
+
+  config: ml_collections.ConfigDict
+  step: int
+  fingerprints: dict[str, str]
+  params: Any
+  index_version: str = ''
+
+
+def find(workdir: str, *, step: int | None = None) -> Saved:
+  """Reads what a checkpoint says of itself, without its arrays.
+
+  Args:
+    workdir: the run's folder.
+    step: which step; the newest by default.
+
+  Returns:
+    Config, step, fingerprints and shapes.
+
+  Raises:
+    FileNotFoundError: if there is no such checkpoint.
+  """
+  folder = folder_of(workdir)
+  steps = sorted(int(p.name) for p in folder.glob('*') if p.name.isdigit())
+  if not steps or (step is not None and step not in steps):
+    wanted = 'a checkpoint' if step is None else f'checkpoint {step}'
+    there = f'those of steps {steps}' if steps else 'none'
+    raise FileNotFoundError(
+      f'{folder}: expected {wanted}, found {there}; train first, with the same '
+      '--workdir.'
+    )
+  step = steps[-1] if step is None else step
+  found = ocp.metadata(folder / str(step), checkpointable_name='state')
+  return Saved(
+    config=ml_collections.ConfigDict(_tuples(found.custom_metadata['config'])),
+    step=step,
+    # Not every checkpoint has them.
+    fingerprints=dict(found.custom_metadata.get('fingerprints', {})),
+    params=found.metadata['params'],
+    index_version=found.custom_metadata.get('index_version') or '',
+  )
+
+
+def load_params(
+  workdir: str, *, step: int | None = None, shardings: Any = None
+) -> tuple[Any, Saved]:
+  """Loads parameters alone, for evaluation and sampling.
+
+  Args:
+    workdir: the run's folder.
+    step: which step; the newest by default.
+    shardings: a sharding, or a tree of them like the parameters (from
+      `sharding.tree_shardings`); by default all is put on this process's first
+      device.
+
+  Returns:
+    The parameters, and what their checkpoint says of itself.
+
+  Raises:
+    FileNotFoundError: if there is no such checkpoint.
+  """
+  saved = find(workdir, step=step)
+  if shardings is None:
+    shardings = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
+  if isinstance(shardings, jax.sharding.Sharding):
+    one = shardings
+    shardings = jax.tree.map(lambda x: one, saved.params, is_leaf=is_array)
+  abstract = jax.tree.map(
+    lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s),
+    saved.params,
+    shardings,
+    is_leaf=is_array,
+  )
+  with partial_loading():
+    loaded = ocp.load(
+      folder_of(workdir) / str(saved.step),
+      {'params': abstract},
+      checkpointable_name='state',
+    )
+  return loaded['params'], saved
+
+
+def partial_loading() -> ocp.Context:
+  """A context in which what is saved may be more than what is asked for."""
+  context = ocp.Context()
+  context.pytree.loading.partial_load = True
+  return context
+
+
+def folder_of(workdir: str) -> pathlib.Path:
+  """Folder of a run's checkpoints."""
+  return pathlib.Path(workdir).absolute() / _FOLDER
+
+
+def is_array(x: Any) -> bool:
+  """Whether a leaf has a shape and a dtype."""
+  return hasattr(x, 'shape') and hasattr(x, 'dtype')
+
+
+def metadata_of(path: pathlib.Path) -> dict[str, Any]:
+  """Metadata saved with one step: config, pipeline, index, fingerprints."""
+  return ocp.metadata(path, checkpointable_name='state').custom_metadata
+
+
+def _tuples(value: Any) -> Any:
+  """JSON knows lists alone; configs hold tuples."""
+  if isinstance(value, Mapping):
+    return {name: _tuples(x) for name, x in value.items()}
+  return tuple(map(_tuples, value)) if isinstance(value, list) else value
