@@ -7,7 +7,6 @@ import functools
 import os
 import pathlib
 from typing import ClassVar
-from typing import Self
 
 import ml_collections
 
@@ -36,7 +35,7 @@ class DataFolder:
   @classmethod
   def of(
     cls, config: ml_collections.ConfigDict, workdir: str | os.PathLike
-  ) -> Self:
+  ) -> 'DataFolder':
     """The folder that a config and a workdir name."""
     return cls(pathlib.Path(config.data_dir or pathlib.Path(workdir) / 'data'))
 

@@ -139,7 +139,7 @@ def test_a_batch_is_held_against_single_questions(monkeypatch, root):
 
 def test_a_step_may_say_more():
   code = (
-    'from experiments import benchmark_turns\n'
+    'from experiments.benchmarks import turns as benchmark_turns\n'
     "benchmark_turns.serve({'a': lambda: {'found': 2.0}, 'b': lambda: [1]})"
   )
   side = benchmark_turns.Side([sys.executable, '-c', code])

@@ -89,7 +89,7 @@ def test_a_corpus_that_changed_after_the_data_were_made_is_told(
   os.utime(tmp_path / 'data' / 'tokens', (0, 0))
   ask.take_packaged(config, tmp_path)
   [(line, path, _)] = told
-  assert 'realm_update' in line and path == str(file)
+  assert 'open_qa.update' in line and path == str(file)
 
 
 def test_another_tokenizer_or_reader_is_refused(packed, tmp_path):
@@ -126,6 +126,6 @@ def test_a_package_without_reader_says_how_to_train_one(
   run, monkeypatch, tmp_path
 ):
   monkeypatch.setattr(packaged_reader, 'FOLDER', tmp_path)
-  with pytest.raises(FileNotFoundError, match=r'train one: .*qa_train'):
+  with pytest.raises(FileNotFoundError, match=r'train one: .*open_qa.train'):
     ask.take_packaged(run.config, tmp_path / 'new')
   assert not (tmp_path / 'new').exists()

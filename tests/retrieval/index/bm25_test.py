@@ -173,7 +173,7 @@ def test_refuses_another_version(tmp_path, monkeypatch):
 def test_searching_a_saved_index_starts_no_backend(tmp_path):
   bm25.Bm25.build(['river', 'queen']).save(tmp_path / 'bm25')
   code = (
-    'import sys; from retrieval import bm25; '
+    'import sys; from retrieval.index import bm25; '
     'print(bm25.Bm25.load(sys.argv[1]).search(["queen"], 1)[0]); '
     'print("bm25s" in sys.modules, "jax._src.xla_bridge" in sys.modules and '
     'bool(sys.modules["jax._src.xla_bridge"]._backends))'

@@ -165,7 +165,7 @@ import sys, time
 sys.path[:0] = [{root!r}]
 import numpy as np
 from retrieval.text import blocks as blocks_lib
-from retrieval.index.index import index_versions
+from retrieval.index import index_versions
 from tests.retrieval.index import index_versions_test as t
 
 def slow(ids, progress=None):

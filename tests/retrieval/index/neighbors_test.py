@@ -259,7 +259,10 @@ _KILLED = """
 import sys, time
 sys.path[:0] = [{root!r}, {tests!r}]
 import types
-from retrieval import chunks, neighbors, searchers, store
+from retrieval import searchers
+from retrieval.index import neighbors
+from retrieval.store import store
+from retrieval.text import chunks
 data = {data!r}
 write = store.StoreWriter.write
 def slow_write(self, *args):

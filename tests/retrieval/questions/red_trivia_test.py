@@ -112,7 +112,7 @@ def test_installed_package():
     pytest.skip('the packaged trivia lists are not installed')
   code = (
     'import sys\n'
-    'from retrieval import red_trivia\n'
+    'from retrieval.questions import red_trivia\n'
     'q = red_trivia.read(["worldcapitals", "elements"])\n'
     'loaded = [m for m in sys.modules if m.startswith("redbot")]\n'
     'assert not any(getattr(sys.modules[m], "__file__", None) for m in loaded)\n'

@@ -145,7 +145,7 @@ def test_stores_without_texts_are_what_they_were(data):
 _ENDLESS = """
 import itertools, sys, time, types
 sys.path.insert(0, {root!r})
-from retrieval import corpus, tokens
+from retrieval.text import corpus, tokens
 
 class Endless(types.SimpleNamespace):
   def __iter__(self):
