@@ -37,10 +37,10 @@ from experiments.convert import converted_checkpoint
 from experiments.engine import command
 from experiments.engine import progress
 from experiments.realm import index_builder
-from experiments.realm import task as realm_task
 from realm_jax.checkpoints import convert as checkpoint_convert
 from realm_jax.checkpoints import names as checkpoint_names
 from realm_jax.data import folder as realm_data
+from realm_jax.serving import index_folders
 from retrieval.formats import block_records
 from retrieval.formats import safetensors_files
 from retrieval.index import index_versions
@@ -276,7 +276,7 @@ def convert(
       blocks,
       block_params,
       step=block_step,
-      root=pathlib.Path(workdir) / realm_task.INDEX,
+      root=pathlib.Path(workdir) / index_folders.INDEX,
       config=config,
     )
   elif found.vectors is not None:

@@ -16,8 +16,8 @@ import numpy as np
 
 from experiments.engine import progress
 from experiments.realm import index_builder
-from experiments.realm import task as realm_task
 from realm_jax.data import folder as realm_data
+from realm_jax.serving import index_folders
 from retrieval.formats import block_records
 from retrieval.formats import tfrecord
 from retrieval.index import index as index_lib
@@ -244,7 +244,7 @@ def find_version(
     The version, None if it is not there.
   """
   folder = index_versions.VersionFolder(
-    pathlib.Path(workdir) / realm_task.INDEX
+    pathlib.Path(workdir) / index_folders.INDEX
   )
   if name:
     return folder.open(name) if name in folder.names() else None

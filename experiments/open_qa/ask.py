@@ -41,8 +41,8 @@ from experiments.open_qa import answer_view
 from experiments.open_qa import answers as qa_answers
 from experiments.open_qa import pack_reader
 from experiments.open_qa import task as qa_task
-from experiments.open_qa import update as realm_update
 from realm_jax.serving import beams
+from realm_jax.serving import index_folders
 from realm_jax.serving import packaged_reader
 from retrieval.questions import asked_questions
 from retrieval.questions import questions as questions_lib
@@ -173,7 +173,7 @@ def open_answerer(
   if retriever:
     config = command.changed(trained.config, retriever=retriever)
     trained = dataclasses.replace(trained, config=config)
-  folder = realm_update.index_folder(workdir, data_dir)
+  folder = index_folders.index_folder(workdir, data_dir)
   return qa_answers.Answerer(
     trained,
     trained.retriever(folder),

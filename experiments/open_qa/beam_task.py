@@ -22,6 +22,7 @@ from realm_jax.data import question_rows
 from realm_jax.nn import config as config_lib
 from realm_jax.nn import initialize
 from realm_jax.serving import beams
+from realm_jax.serving import index_folders
 from realm_jax.serving import packaged_reader
 from retrieval.index import bm25
 from retrieval.index import index_versions
@@ -216,7 +217,7 @@ def kept_embedder(
   saved = checkpoints.find(run)
   if not saved.index_version or saved.config.get('train_blocks', True):
     return None
-  folder = pathlib.Path(run) / realm_task.INDEX / saved.index_version
+  folder = pathlib.Path(run) / index_folders.INDEX / saved.index_version
   logging.info('The index stays that of %s.', folder)
   params = index_versions.read_snapshot(folder)
   return initialize.trained_embedders(params, model_cfg)

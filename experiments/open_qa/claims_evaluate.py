@@ -28,7 +28,7 @@ from experiments.engine import progress
 from experiments.open_qa import claims_answers
 from experiments.open_qa import claims_task
 from experiments.open_qa import evaluate as qa_evaluate
-from experiments.open_qa import update as realm_update
+from realm_jax.serving import index_folders
 from retrieval.questions import bootstrap
 from retrieval.questions import claims as claims_lib
 from retrieval.store import store
@@ -152,7 +152,7 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
     for spec in settings.claims
   ]
   qa_evaluate.check_names([found.name for found in sets])
-  folder = realm_update.index_folder(trained_in, config.data_dir)
+  folder = index_folders.index_folder(trained_in, config.data_dir)
   logging.info('Evaluating step %d of %s.', trained.step, trained_in)
   classifier = claims_answers.Classifier(
     trained,

@@ -28,7 +28,7 @@ from experiments.engine import command
 from experiments.engine import progress
 from experiments.open_qa import answers as qa_answers
 from experiments.open_qa import task as qa_task
-from experiments.open_qa import update as realm_update
+from realm_jax.serving import index_folders
 from retrieval.questions import answer_search
 from retrieval.questions import bootstrap
 from retrieval.questions import question_sets
@@ -178,7 +178,7 @@ def open_run(
   sets = load_sets(config.evaluate.questions, config)
   trained = qa_task.load(trained_in, config.data_dir)
   logging.info('Evaluating step %d of %s.', trained.step, trained_in)
-  return sets, trained, realm_update.index_folder(trained_in, config.data_dir)
+  return sets, trained, index_folders.index_folder(trained_in, config.data_dir)
 
 
 def make_answerer(

@@ -27,6 +27,7 @@ from realm_jax.nn import open_qa
 from realm_jax.nn import realm as model_lib
 from realm_jax.objectives import reader_losses
 from realm_jax.serving import beams
+from realm_jax.serving import index_folders
 from realm_jax.serving import lookup as lookup_lib
 from realm_jax.serving import serving
 from retrieval.index import index_versions
@@ -333,7 +334,7 @@ def load_as(
   data = realm_data.open_saved(saved, workdir, data_dir)
   block_step, block_params = saved.step, None
   if saved.index_version:
-    folder = pathlib.Path(workdir) / realm_task.INDEX / saved.index_version
+    folder = pathlib.Path(workdir) / index_folders.INDEX / saved.index_version
     block_step = index_versions.step_of(saved.index_version)
     block_params = index_versions.read_snapshot(folder)
   return Trained(

@@ -36,6 +36,7 @@ from experiments.open_qa import task as qa_task
 from experiments.realm import index_builder
 from experiments.realm import task as realm_task
 from realm_jax.data import folder as realm_data
+from realm_jax.serving import index_folders
 from realm_jax.serving import serving
 from retrieval.index import reuse
 from retrieval.store import checkpoints
@@ -98,7 +99,7 @@ def update(
   built = None
   if index is not None:
     counts |= _build_index(trained, index, data)
-    built = new.open_index(root / realm_task.INDEX)
+    built = new.open_index(root / index_folders.INDEX)
   there, now = old.blocks.all_hashes(), data.blocks.all_hashes()
   counts['blocks removed'] = int(np.isin(there, now, invert=True).sum())
   return Updated(new, built, counts)
@@ -212,24 +213,8 @@ def update_run(
     trained = realm_task.load(workdir, data_dir)
   index = None
   if searched:
-    index = trained.open_index(index_folder(workdir, data_dir))
+    index = trained.open_index(index_folders.index_folder(workdir, data_dir))
   return update(trained, index, root, documents, delete)
-
-
-def index_folder(workdir: str | os.PathLike, data_dir: str) -> pathlib.Path:
-  """Where the index of some data lies: beside updated data, else in the run.
-
-  Args:
-    workdir: of the training run.
-    data_dir: the data folder, '' for the run's own.
-
-  Returns:
-    The folder of its versions.
-  """
-  beside = pathlib.Path(data_dir) / realm_task.INDEX
-  if data_dir and beside.is_dir():
-    return beside
-  return pathlib.Path(workdir) / realm_task.INDEX
 
 
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:

@@ -24,12 +24,12 @@ import rich.table
 
 from experiments.engine import command
 from experiments.engine import progress
-from experiments.open_qa import update as realm_update
 from experiments.realm import task as realm_task
 from experiments.realm import zero_shot
 from realm_jax.data import folder as realm_data
 from realm_jax.data import pipeline
 from realm_jax.serving import evaluate
+from realm_jax.serving import index_folders
 from realm_jax.serving import serving
 from retrieval.index import bm25
 from retrieval.store import store
@@ -151,7 +151,7 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   trained_in = pathlib.Path(settings.workdir or workdir)
   trained = realm_task.load(trained_in, config.data_dir)
   logging.info('Evaluating step %d of %s.', trained.step, trained_in)
-  folder = realm_update.index_folder(trained_in, config.data_dir)
+  folder = index_folders.index_folder(trained_in, config.data_dir)
   index = trained.open_index(folder)
   result: dict[str, Any] = {'step': trained.step}
   if 'encoder' in trained.params:  # ICT trains none

@@ -24,11 +24,11 @@ import rich.table
 
 from experiments.engine import command
 from experiments.engine import progress
-from experiments.open_qa import update as realm_update
 from experiments.realm import task as realm_task
 from realm_jax.data import examples
 from realm_jax.data import pipeline
 from realm_jax.serving import evaluate
+from realm_jax.serving import index_folders
 from realm_jax.serving import serving
 
 MASK = '[MASK]'
@@ -237,7 +237,7 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
     )
   trained = realm_task.load(workdir, config.data_dir)
   index = trained.open_index(
-    realm_update.index_folder(workdir, config.data_dir)
+    index_folders.index_folder(workdir, config.data_dir)
   )
   found = [
     explain(trained, index, text, answer, top=config.explain.top)

@@ -26,6 +26,7 @@ from experiments.realm import prepare as realm_prepare
 from experiments.realm import task as realm_task
 from experiments.realm import train as realm_train
 from experiments.realm import warm_start
+from realm_jax.serving import index_folders
 
 
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
@@ -43,7 +44,7 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   if jax.process_index():
     return
   trained = realm_task.load(workdir, data_dir)
-  index = trained.open_index(root / realm_task.INDEX)
+  index = trained.open_index(root / index_folders.INDEX)
   for text, answer in config.explain.sentences:
     realm_explain.print_explained(
       realm_explain.explain(

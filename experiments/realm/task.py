@@ -14,7 +14,6 @@ import ml_collections
 
 from experiments.engine import tasks
 from experiments.realm import index_builder
-from experiments.realm import index_sources
 from experiments.realm import refresh
 from experiments.realm import zero_shot
 from realm_jax.data import examples
@@ -26,6 +25,7 @@ from realm_jax.nn import head
 from realm_jax.nn import initialize
 from realm_jax.nn import realm as model_lib
 from realm_jax.objectives import losses
+from realm_jax.serving import index_folders
 from realm_jax.serving import serving
 from retrieval.index import index as index_lib
 from retrieval.index import index_versions
@@ -33,8 +33,6 @@ from retrieval.nn import bert
 from retrieval.nn import bert_checkpoint
 from retrieval.nn import sharding
 from retrieval.store import checkpoints
-
-INDEX = index_sources.INDEX
 
 
 def bert_config(
@@ -156,12 +154,14 @@ def make_builder(
     model=model,
     layout=data.layout(config),
     blocks=data.blocks,
-    folder=index_versions.VersionFolder(pathlib.Path(workdir) / INDEX),
+    folder=index_versions.VersionFolder(
+      pathlib.Path(workdir) / index_folders.INDEX
+    ),
     index=index_lib.IndexConfig(metric='dot_product', **config.index.to_dict()),
     batch_tokens=settings.batch_tokens,
     devices=devices or None,
     together=synchronous and jax.process_count() > 1,
-    sources=index_sources.find(
+    sources=index_folders.to_take_over(
       start, model, lambda theirs: model_config(theirs, data)
     ),
   )

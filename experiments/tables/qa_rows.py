@@ -26,10 +26,10 @@ from experiments.open_qa import evaluate as qa_evaluate
 from experiments.open_qa import task as qa_task
 from experiments.open_qa import train as qa_train
 from experiments.realm import prepare as realm_prepare
-from experiments.realm import task as realm_task
 from experiments.realm import warm_start
 from experiments.tables import realm_rows
 from realm_jax.data import folder as realm_data
+from realm_jax.serving import index_folders
 from retrieval.questions import question_sets
 from retrieval.store import checkpoints
 from retrieval.store import store
@@ -177,7 +177,7 @@ def measure(
     'measured_as': measured_as,
     'sets': found.get('sets', {}),
   }
-  retriever = trained.retriever(folder / realm_task.INDEX)
+  retriever = trained.retriever(folder / index_folders.INDEX)
   answerer = qa_evaluate.make_answerer(trained, settings, retriever)
   ks = sorted({*settings.ks, AT})
   for key, questions in missing.items():

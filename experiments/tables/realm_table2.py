@@ -39,6 +39,7 @@ from experiments.realm import zero_shot
 from experiments.tables import qa_rows
 from experiments.tables import realm_rows
 from realm_jax.data import folder as realm_data
+from realm_jax.serving import index_folders
 from retrieval.questions import question_sets
 from retrieval.store import store
 
@@ -132,7 +133,7 @@ def run_row(
     else:
       folder = realm_rows.train(kind, config, root)
       trained = realm_task.load(folder, str(data.root))
-    index = trained.open_index(pathlib.Path(folder) / realm_task.INDEX)
+    index = trained.open_index(pathlib.Path(folder) / index_folders.INDEX)
     retriever = realm_evaluate.retriever(trained, index)
   _write_recall(folder, {kind: retriever}, data.blocks, config.evaluate)
 

@@ -22,8 +22,8 @@ from experiments.open_qa import ask
 from experiments.open_qa import score
 from experiments.open_qa import task as qa_task
 from experiments.open_qa import update as realm_update
-from experiments.realm import task as realm_task
 from realm_jax.data import folder as realm_data
+from realm_jax.serving import index_folders
 from realm_jax.serving import serving
 from retrieval.questions import question_sets
 from retrieval.text import corpus
@@ -61,7 +61,7 @@ def made(tmp_path_factory):
   config = tiny_open_qa.get_config(data)
   trained = qa_task.untrained(config, realm_data.DataFolder(data))
   workdir = tmp_path_factory.mktemp('run')
-  index = trained.open_index(workdir / realm_task.INDEX)
+  index = trained.open_index(workdir / index_folders.INDEX)
   rng = np.random.default_rng(0)
   params = dict(trained.params)
   params['embedder'] = jax.tree.map(

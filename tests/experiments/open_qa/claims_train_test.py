@@ -16,6 +16,7 @@ from experiments.open_qa import claims_evaluate
 from experiments.open_qa import claims_task
 from experiments.open_qa import task as qa_task
 from experiments.open_qa import update as realm_update
+from realm_jax.serving import index_folders
 from retrieval.nn import sharding
 from retrieval.questions import claims as claims_lib
 from retrieval.store import checkpoints
@@ -200,7 +201,7 @@ def test_a_changed_corpus_is_searched_by_the_index_of_the_run(run, tmp_path):
   assert updated.counts['blocks reused'] > 10
   assert sorted((workdir / 'index').iterdir()) == versions
   trained = claims_task.load(workdir, str(tmp_path / 'new'))
-  folder = realm_update.index_folder(workdir, str(tmp_path / 'new'))
+  folder = index_folders.index_folder(workdir, str(tmp_path / 'new'))
   version = trained.as_realm().open_index(folder).version
   assert version.step == 0  # of the embedder that training began with
 

@@ -26,6 +26,7 @@ from experiments.realm import train as realm_train
 from experiments.realm import warm_start
 from experiments.realm import zero_shot
 from experiments.tables import realm_table2
+from realm_jax.serving import index_folders
 from retrieval.questions import answers
 from retrieval.store import checkpoints
 from tests.experiments.realm import tiny_realm
@@ -87,7 +88,7 @@ def trained(workdir):
 
 @pytest.fixture(scope='module')
 def index(trained, workdir):
-  return trained.open_index(workdir / realm_task.INDEX)
+  return trained.open_index(workdir / index_folders.INDEX)
 
 
 @pytest.fixture

@@ -1,8 +1,9 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Where the index that a run needs first may stand already."""
+"""Folders of index versions: of a run, of changed data, of a run before it."""
 
 from collections.abc import Callable
+import os
 import pathlib
 from typing import Any
 
@@ -15,22 +16,38 @@ from retrieval.store import checkpoints
 INDEX = 'index'
 
 
-def find(
+def index_folder(
+  workdir: str | os.PathLike, data_dir: str = ''
+) -> pathlib.Path:
+  """Returns the folder of the index versions of some data.
+
+  Args:
+    workdir: folder of the training run.
+    data_dir: data folder; '' for the run's own. Updated data have their index
+      beside them.
+  """
+  beside = pathlib.Path(data_dir) / INDEX
+  if data_dir and beside.is_dir():
+    return beside
+  return pathlib.Path(workdir) / INDEX
+
+
+def to_take_over(
   start: str,
   model_cfg: config_lib.RealmConfig,
   read_model: Callable[[ml_collections.ConfigDict], config_lib.RealmConfig],
 ) -> tuple[pathlib.Path, ...]:
-  """Folders of index versions for `index_builder.Builder.sources`.
+  """Returns the folder whose index a new run may take over, if there is one.
 
-  Equal parameters make equal vectors only where they are computed with alike.
+  Equal parameters make equal vectors only under equal settings of the model.
 
   Args:
-    start: workdir of the run whose embedder another run starts from, or ''.
-    model_cfg: of the run that starts.
+    start: workdir of the run whose embedder the new run starts from, or ''.
+    model_cfg: model of the new run.
     read_model: reads the model off a config.
 
   Returns:
-    The folder of that run, or none.
+    The index folder of that run, or an empty tuple.
   """
   folder = pathlib.Path(start) / INDEX
   if not start or not folder.is_dir():
@@ -54,7 +71,7 @@ def find(
 
 
 def _settings(config: config_lib.RealmConfig) -> dict[str, Any]:
-  """What vectors follow from beside the parameters and their shapes."""
+  """Settings that change the vectors but no parameter's shape."""
   bert = config.embedder
   return {
     'embedder.num_heads': bert.num_heads,
