@@ -28,7 +28,6 @@ import rich.table
 
 from experiments.benchmarks import retro as benchmark_retro
 from experiments.benchmarks import turns as benchmark_turns
-from experiments.engine import allocator
 from experiments.engine import command
 from experiments.engine import progress
 from retrieval.index import retriever as retriever_lib
@@ -273,7 +272,7 @@ def run(baseline_python: str, repeats: int, lengths: Sequence[int]) -> dict:
 def main(argv: list[str]) -> None:
   """Measures, prints the table and writes the JSON."""
   del argv
-  allocator.keep_memory()
+  command.keep_memory()
   lengths = [int(n) for n in flags.FLAGS.lengths]
   if min(lengths) < 8:
     raise ValueError(f'--lengths {lengths}: expected 8 tokens or more.')

@@ -23,7 +23,6 @@ from absl import flags
 import numpy as np
 import rich.table
 
-from experiments.engine import allocator
 from experiments.engine import command
 from experiments.engine import progress
 from retrieval.nn import embedders
@@ -76,7 +75,7 @@ def _read_texts(data: str, count: int) -> list[str]:
 def main(argv: list[str]) -> None:
   """Times all sides in turn and prints the table."""
   del argv
-  allocator.keep_memory()
+  command.keep_memory()
   values = flags.FLAGS
   texts = _read_texts(values.data, values.chunks)
   model = embedders.find_minilm()

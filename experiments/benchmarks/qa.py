@@ -32,7 +32,6 @@ import rich.table
 from experiments.benchmarks import qa_data as benchmark_qa_data
 from experiments.benchmarks import qa_search as benchmark_qa_search
 from experiments.benchmarks import turns as benchmark_turns
-from experiments.engine import allocator
 from experiments.engine import command
 from experiments.engine import progress
 from retrieval.text import corpus as corpus_lib
@@ -200,7 +199,7 @@ def main(argv: list[str]) -> None:
   del argv
   options = flags.FLAGS
   if options.serve:
-    allocator.keep_memory()
+    command.keep_memory()
     benchmark_turns.serve(_build(json.loads(options.serve)))
     return
   if options.part == 'search':

@@ -16,7 +16,7 @@ import ml_dtypes
 import numpy as np
 
 from experiments.benchmarks import turns as benchmark_turns
-from experiments.engine import allocator
+from experiments.engine import command
 from experiments.engine import progress
 from retrieval import searchers
 from retrieval.store import sharded_array
@@ -63,7 +63,7 @@ def run(folder: pathlib.Path, count: int, repeats: int) -> dict[str, Any]:
     mapped file, the part of that in memory, and of the device, 0 where it does not
     tell.
   """
-  allocator.keep_memory()
+  command.keep_memory()
   vectors = make_vectors(folder, count)
   searcher = searchers.ExactSearcher(vectors, check=False)
   rng = np.random.default_rng(1)

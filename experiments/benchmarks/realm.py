@@ -25,7 +25,6 @@ import numpy as np
 import rich.table
 
 from experiments.benchmarks import turns as benchmark_turns
-from experiments.engine import allocator
 from experiments.engine import command
 from experiments.engine import progress
 
@@ -201,7 +200,7 @@ def main(argv: list[str]) -> None:
   """Measures both sides, prints the table and writes the JSON."""
   del argv
   if flags.FLAGS.serve:
-    allocator.keep_memory()
+    command.keep_memory()
     benchmark_turns.serve(build(json.loads(flags.FLAGS.serve)))
     return
   python, repeats = flags.FLAGS.baseline_python, flags.FLAGS.repeats

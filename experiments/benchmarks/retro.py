@@ -10,8 +10,8 @@ take turns, so that neither runs while the other is timed and both see the same
 machine. A training step is the loss and all gradients. Without the flag only
 ours is timed. `taskset -c 0` before the command times one core of each, which is
 the steadier figure on a shared machine. Ours keeps its memory between steps
-(allocator.py), as our training does; --baseline_keeps_memory gives the baseline
-the same, by the environment.
+(`command.keep_memory`), as our training does; --baseline_keeps_memory gives the
+baseline the same, by the environment.
 """
 
 import json
@@ -24,7 +24,6 @@ import numpy as np
 import rich.table
 
 from experiments.benchmarks import turns as benchmark_turns
-from experiments.engine import allocator
 from experiments.engine import command
 from experiments.engine import progress
 from retro_jax.nn import presets
@@ -210,7 +209,7 @@ def _print(results: dict) -> None:
 def main(argv: list[str]) -> None:
   """Measures, prints the table and writes the JSON."""
   del argv
-  allocator.keep_memory()
+  command.keep_memory()
   results = run(
     flags.FLAGS.baseline_python,
     flags.FLAGS.repeats,

@@ -149,7 +149,7 @@ def test_a_step_may_say_more():
 
 
 def test_search(tmp_path, capsys, monkeypatch):
-  monkeypatch.setattr(benchmark_qa_search.allocator, 'keep_memory', bool)
+  monkeypatch.setattr(benchmark_qa_search.command, 'keep_memory', bool)
   monkeypatch.setattr(benchmark_qa_search, '_ROWS', 300)
   found = benchmark_qa_search.run(tmp_path, 1000, 1)
   assert found['num_vectors'] == 1000 and found['wall_sec'] > 0

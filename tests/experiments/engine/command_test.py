@@ -38,7 +38,7 @@ def run(config, workdir):
   print(config.prepare.process_index, config.prepare.process_count)
 
 if __name__ == '__main__':
-  command.allocator.keep_memory = lambda: print('keeps')
+  command.keep_memory = lambda: print('keeps')
   backend = os.environ.get('TEST_BACKEND')
   if backend == 'gpu':
     jax.default_backend = lambda: backend
@@ -64,6 +64,7 @@ def get_config(arg='base'):
 """
 _CASES = {
   'good': ['--config.size=3', '--prompt=hello'],
+  'help': ['--help'],
   'cpu': [],
   'gpu': [],
   'value': ['--config.fail=value'],
@@ -110,7 +111,8 @@ def results(tmp_path_factory):
     return subprocess.run(
       [
         sys.executable,
-        'command_x.py',
+        '-m',
+        'command_x',
         *named,
         '--workdir=W',
         *_CASES[name],
@@ -130,6 +132,10 @@ def test_runs(results):
   assert results['good'].returncode == 0, results['good'].stderr
   assert results['good'].stdout.split() == ['W', '3', 'hello', '0', '1']
   assert results['default'].stdout.split() == ['W', '3', '0', '1']
+
+
+def test_help_names_the_command_as_typed(results):
+  assert '\ncommand_x:\n  --config: ' in results['help'].stdout
 
 
 def test_processes_find_each_other_and_share_the_preparing(results):

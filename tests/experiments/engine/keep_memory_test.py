@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Freed memory is used again without page faults, in a process of its own."""
+"""Freed memory is used again without page faults, in its own process."""
 
 import platform
 import subprocess
@@ -11,9 +11,9 @@ import pytest
 _SCRIPT = """
 import resource, sys
 import numpy as np
-from experiments.engine import allocator
+from experiments.engine import command
 if sys.argv[1] == 'keep':
-  assert allocator.keep_memory()
+  assert command.keep_memory()
 def faults():
   return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 np.ones(50_000_000)
