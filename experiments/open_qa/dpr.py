@@ -23,7 +23,6 @@ from experiments.engine import command
 from experiments.engine import tasks
 from experiments.open_qa import beam_task
 from experiments.open_qa import dpr_examples
-from experiments.open_qa import task as qa_task
 from experiments.realm import block_task
 from experiments.realm import task as realm_task
 from realm_jax.data import block_dataset
@@ -31,6 +30,7 @@ from realm_jax.data import examples
 from realm_jax.data import folder as realm_data
 from realm_jax.nn import realm as model_lib
 from realm_jax.objectives import dpr
+from retrieval.questions import question_sets
 from retrieval.store import store
 
 FOLDER = 'dpr'
@@ -58,8 +58,8 @@ def find_examples(
     return dpr_examples.read_json(
       settings.examples, data.tokenizer, settings.num_hard_negatives
     )
-  qa_task.require_sets(sets[name], f'questions.{name}')
-  questions = qa_task.load_questions(
+  question_sets.require_sets(sets[name], f'questions.{name}')
+  questions = question_sets.load_questions(
     sets[name], sets[f'max_{name}'], sets.allow_other_counts
   )
 

@@ -173,7 +173,7 @@ def open_run(
     FileNotFoundError: see `qa_task.load`.
     ValueError: likewise, and `load_sets`.
   """
-  qa_task.require_sets(config.evaluate.questions, 'evaluate.questions')
+  question_sets.require_sets(config.evaluate.questions, 'evaluate.questions')
   trained_in = pathlib.Path(config.evaluate.workdir or workdir)
   sets = load_sets(config.evaluate.questions, config)
   trained = qa_task.load(trained_in, config.data_dir)

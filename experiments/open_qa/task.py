@@ -93,25 +93,6 @@ def init_params(
   )
 
 
-def load_questions(
-  specs: Sequence[str], most: int, allow_other_counts: bool
-) -> list:
-  """Questions of several sets, the first `most` of all; 0 for all."""
-  found = []
-  for spec in specs:
-    loaded = question_sets.load(spec, allow_other_counts=allow_other_counts)
-    found += loaded.questions
-  return found[:most] if most else found
-
-
-def require_sets(specs: Sequence[str], field: str) -> None:
-  """Raises ValueError if a field of the config names no question sets."""
-  if not specs:
-    raise ValueError(
-      f"{field} is empty: expected sets such as ('webquestions:test=test.json',)."
-    )
-
-
 def check_questions(config: ml_collections.ConfigDict) -> None:
   """Reads the questions, before anything that takes long is begun.
 
@@ -120,10 +101,10 @@ def check_questions(config: ml_collections.ConfigDict) -> None:
     ValueError: if there are none to train on, or what `question_sets.load` raises.
   """
   settings = config.questions
-  require_sets(settings.train, 'questions.train')
+  question_sets.require_sets(settings.train, 'questions.train')
   if config.eval_batches:
-    require_sets(settings.dev, 'questions.dev')
-  load_questions(
+    question_sets.require_sets(settings.dev, 'questions.dev')
+  question_sets.load_questions(
     (*settings.train, *settings.dev), 0, settings.allow_other_counts
   )
 
@@ -175,7 +156,7 @@ def make_task(
   Raises:
     ValueError: for settings that do not fit each other, or no questions.
   """
-  require_sets(config.questions.train, 'questions.train')
+  question_sets.require_sets(config.questions.train, 'questions.train')
   model_cfg = model_config(config, data)
   return beam_task.bind(
     config,
@@ -224,8 +205,10 @@ def read_source(
 ) -> tuple[question_rows.QuestionSource, dict[str, tuple[int, int]]]:
   """All questions of a run, and which of them are of which split."""
   settings, other = config.questions, config.questions.allow_other_counts
-  train = load_questions(settings.train, settings.max_train, other)
-  dev = load_questions(settings.dev, settings.max_dev, other)
+  train = question_sets.load_questions(
+    settings.train, settings.max_train, other
+  )
+  dev = question_sets.load_questions(settings.dev, settings.max_dev, other)
   spans = beam_task.splits(config, 'questions', train, dev)
   source = question_rows.QuestionSource(
     train + dev, data.tokenizer, reader_layout(config, data)

@@ -24,7 +24,6 @@ import numpy as np
 from experiments.engine import command
 from experiments.engine import progress
 from experiments.open_qa import evaluate as qa_evaluate
-from experiments.open_qa import task as qa_task
 from experiments.retro import qa_data as retro_qa_data
 from experiments.retro import qa_task as retro_qa_task
 from experiments.retro import task as retro_task
@@ -142,7 +141,7 @@ def _write_predictions(path, questions, answers) -> None:
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   """Answers every set in every mode, prints the table and writes the files."""
   settings = config.evaluate
-  qa_task.require_sets(settings.questions, 'evaluate.questions')
+  question_sets.require_sets(settings.questions, 'evaluate.questions')
   sets = qa_evaluate.load_sets(settings.questions, config)
   source = settings.workdir or workdir
   trained = retro_task.load(source, config.data_dir)

@@ -13,9 +13,9 @@ import numpy as np
 
 from experiments.engine import command
 from experiments.engine import tasks
-from experiments.open_qa import task as qa_task
 from experiments.retro import qa_data as retro_qa_data
 from experiments.retro import task as retro_task
+from retrieval.questions import question_sets
 from retrieval.store import checkpoints
 from retro_jax.data import folder as retro_data
 from retro_jax.data import qa_pipeline
@@ -130,7 +130,7 @@ def _start(key, *, trained, model_cfg):
 def _examples(config, trained, split, folder) -> list[qa_pipeline.Example]:
   settings = config.questions
   most = settings.max_train if split == 'train' else settings.max_dev
-  questions = qa_task.load_questions(
+  questions = question_sets.load_questions(
     settings[split], most, settings.allow_other_counts
   )
   kept = retro_qa_data.examples(trained, config, questions, folder)

@@ -215,7 +215,7 @@ def count_questions(config: Config) -> int:
   settings = config.questions
   try:
     return len(
-      qa_task.load_questions(
+      question_sets.load_questions(
         settings.train, settings.max_train, settings.allow_other_counts
       )
     )

@@ -255,6 +255,24 @@ def load(
   )
 
 
+def load_questions(
+  specs: Sequence[str], most: int, allow_other_counts: bool
+) -> list[questions_lib.Question]:
+  """Reads several sets and returns the first `most` questions; 0 for all."""
+  found = []
+  for spec in specs:
+    found += load(spec, allow_other_counts=allow_other_counts).questions
+  return found[:most] if most else found
+
+
+def require_sets(specs: Sequence[str], field: str) -> None:
+  """Raises ValueError if a config field names no question set."""
+  if not specs:
+    raise ValueError(
+      f"{field} is empty: expected sets such as ('webquestions:test=test.json',)."
+    )
+
+
 def _parse(
   spec: str, split: str | None
 ) -> tuple[Dataset, str, tuple[str, ...]]:
