@@ -1,33 +1,31 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Speed of sampling: cached, by the whole model, and by retro-pytorch 0.3.9.
+"""Time sampling: with a cache, by the whole model, and by retro-pytorch 0.3.9.
 
   python -m experiments.benchmarks.decode --baseline_python=VENV/bin/python
 
-Texts of 128, 512 and 2048 tokens from a prompt of one token, with neighbors for
-every chunk that cost nothing to find. Ours with its cache (retro_jax.decoding.decode) draws
-whole texts. Who has no cache pays for a token by the length of the text before it:
-ours without, and the baseline's own `generate`, draw one token after texts of an
-eighth, three, five and seven eighths of each length, and their mean is what a
-token costs. All take turns, so that none runs while another is timed; what CPU
-time they take is the steadier figure on a shared machine, most of all after
-`taskset -c 0`. Without the flag only ours are timed; the baseline's environment is
-benchmark_retro's, and faiss-cpu.
+Samples texts of 128, 512 and 2048 tokens from a prompt of one token; finding the
+neighbors of a chunk costs nothing. Our cached decoding (retro_jax.decoding.decode)
+draws whole texts. A side without a cache pays for a token by the length of the text
+before it: our whole model and the baseline's own `generate` draw one token after
+texts of an eighth, three, five and seven eighths of each length, and the mean is the
+cost of a token. Sides take turns. CPU time is the steadier figure on a shared
+machine, most of all after `taskset -c 0`. Without the flag only ours are timed. The
+baseline's environment is that of the benchmark `retro`, and faiss-cpu.
 """
 
 from collections.abc import Sequence
+import contextlib
 import functools
-import json
-import os
-import pathlib
 import time
 
 from absl import flags
 import numpy as np
 import rich.table
 
-from experiments.benchmarks import retro as benchmark_retro
-from experiments.benchmarks import turns as benchmark_turns
+from experiments.benchmarks import comparison
+from experiments.benchmarks import retro
+from experiments.benchmarks import turns
 from experiments.engine import command
 from experiments.engine import progress
 from retrieval.index import retriever as retriever_lib
@@ -41,15 +39,10 @@ EIGHTHS = (1, 3, 5, 7)
 
 
 class Decoders:
-  """Ours at the benchmark's sizes, with and without the cache."""
+  """Our model at the benchmark's sizes, with and without the cache."""
 
   def __init__(self, config: model_lib.RetroConfig, num_neighbors: int):
-    """Makes the model, with random parameters.
-
-    Args:
-      config: of the model.
-      num_neighbors: of each chunk.
-    """
+    """Make the model with random parameters; a chunk has `num_neighbors`."""
     from flax import linen as nn
     import jax
 
@@ -61,7 +54,7 @@ class Decoders:
     self._shape = num_neighbors, config.neighbor_length
 
   def _retrieve(self, rows, k) -> retriever_lib.Retrieved:
-    """Random neighbors."""
+    """Return random neighbors."""
     shape = (len(rows), *self._shape)
     size = self._model.config.vocab_size
     tokens = self._rng.integers(1, size, shape, np.int32)
@@ -75,10 +68,10 @@ class Decoders:
   def cached(
     self, length: int, most: int | None = None
   ) -> list[tuple[float, float]]:
-    """Draws a text of `length` tokens, or its first `most`, with the cache.
+    """Draw a text of `length` tokens, or its first `most`, with the cache.
 
     Returns:
-      Seconds and CPU seconds of each token; the first one's fill the cache.
+      Seconds and CPU seconds of each token; the first entry fills the cache.
     """
     m = self._model.config.chunk_length
     config = drawing.SamplingConfig(
@@ -98,7 +91,7 @@ class Decoders:
     return [tuple(x) for x in np.diff(times, axis=0).tolist()]
 
   def whole(self, length: int) -> tuple[float, float]:
-    """Seconds and CPU seconds of one token after so many, without a cache."""
+    """Return seconds and CPU seconds of one token after `length`, uncached."""
     config = self._model.config
     chunks = -(-length // config.chunk_length)
     buffer = {'tokens': np.ones((1, chunks * config.chunk_length), np.int32)}
@@ -142,7 +135,7 @@ def _last_logits():
 
 
 def texts_before(length: int) -> list[int]:
-  """Tokens before those that stand for all of a text of `length` tokens."""
+  """Return the lengths before the tokens that represent a whole text."""
   return [length * eighth // 8 for eighth in EIGHTHS]
 
 
@@ -151,9 +144,9 @@ def measure(
   num_neighbors: int,
   lengths: Sequence[int],
   repeats: int,
-  baseline: benchmark_turns.Side | None = None,
+  baseline: turns.Side | None = None,
 ) -> list[dict]:
-  """Times all sides in turn.
+  """Time all sides in turn.
 
   Args:
     config: of our model.
@@ -164,8 +157,8 @@ def measure(
 
   Returns:
     For each length and side ('cached', 'whole', 'baseline'): wall_sec and cpu_sec
-    that a token costs; their ratio to 'cached'; and for that cpu_sec of filling
-    the cache, and the median of the steps in each quarter of the text.
+    of a token and their ratios to 'cached'. For 'cached' also the CPU seconds of
+    filling the cache, and the median step in each quarter of the text.
   """
   ours = Decoders(config, num_neighbors)
   rows = []
@@ -209,7 +202,7 @@ def _row(length, texts, whole, theirs) -> dict:
 
 
 def show(rows: Sequence[dict]) -> rich.table.Table:
-  """What a token costs every side."""
+  """Return the table of a token's cost on every side."""
   table = rich.table.Table(
     'tokens',
     rich.table.Column('side', no_wrap=True),
@@ -239,7 +232,7 @@ def show(rows: Sequence[dict]) -> rich.table.Table:
 
 
 def run(baseline_python: str, repeats: int, lengths: Sequence[int]) -> dict:
-  """Times all sides at the sizes of benchmark_retro.
+  """Time all sides at the sizes of the benchmark `retro`.
 
   Args:
     baseline_python: interpreter of the baseline, '' for ours alone.
@@ -247,30 +240,26 @@ def run(baseline_python: str, repeats: int, lengths: Sequence[int]) -> dict:
     lengths: tokens of the texts.
 
   Returns:
-    Sizes, threads, load and rows.
+    Sizes and rows.
   """
-  sizes = benchmark_retro.SIZES | {'batch': 1, 'length': max(lengths)}
-  sizes['num_threads'] = len(os.sched_getaffinity(0))
-  baseline = None
-  if baseline_python:
-    worker = pathlib.Path(__file__).with_name('decode_worker.py')
-    befores = sorted({n for length in lengths for n in texts_before(length)})
-    asked = json.dumps({'sizes': sizes, 'lengths': befores})
-    baseline = benchmark_turns.Side([baseline_python, str(worker), asked])
-  rows = measure(
-    benchmark_retro.retro_config(),
-    sizes['num_neighbors'],
-    lengths,
-    repeats,
-    baseline,
-  )
-  if baseline:
-    baseline.close()
-  return {'sizes': sizes, 'load_average': os.getloadavg()[0], 'rows': rows}
+  sizes = retro.SIZES | {'batch': 1, 'length': max(lengths)}
+  befores = sorted({n for length in lengths for n in texts_before(length)})
+  with contextlib.ExitStack() as stack:
+    baseline = None
+    if baseline_python:
+      side = comparison.start_peer(
+        sizes | {'befores': befores},
+        baseline_python,
+        ('retro_worker.py', 'decode'),
+      )
+      baseline = stack.enter_context(side)
+    config, k = retro.retro_config(), sizes['num_neighbors']
+    rows = measure(config, k, lengths, repeats, baseline)
+  return {'sizes': sizes, 'rows': rows}
 
 
 def main(argv: list[str]) -> None:
-  """Measures, prints the table and writes the JSON."""
+  """Measure, print the table and write the JSON file."""
   del argv
   command.keep_memory()
   lengths = [int(n) for n in flags.FLAGS.lengths]
@@ -278,16 +267,10 @@ def main(argv: list[str]) -> None:
     raise ValueError(f'--lengths {lengths}: expected 8 tokens or more.')
   results = run(flags.FLAGS.baseline_python, flags.FLAGS.repeats, lengths)
   progress.console().print(show(results['rows']))
-  if flags.FLAGS.output:
-    path = pathlib.Path(flags.FLAGS.output)
-    path.write_text(json.dumps(results, indent=2) + '\n')
+  comparison.write(results)
 
 
 if __name__ == '__main__':
-  flags.DEFINE_string(
-    'baseline_python', '', 'Python with retro-pytorch 0.3.9 and faiss-cpu.'
-  )
-  flags.DEFINE_integer('repeats', 3, 'Timed rounds.', lower_bound=1)
+  comparison.define_flags('retro-pytorch 0.3.9 and faiss-cpu', 3)
   flags.DEFINE_list('lengths', [str(n) for n in LENGTHS], 'Tokens of texts.')
-  flags.DEFINE_string('output', '', 'JSON file to write.')
   command.main_of_script(main)

@@ -1,68 +1,33 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Embedding speed against its peers: same chunks, machine and run.
+"""Time embedding against sentence-transformers and onnxruntime on the same chunks.
 
   python -m experiments.benchmarks.embed --data=runs/quickstart/data \
     --baseline_python=VENV/bin/python
 
-VENV holds torch, sentence-transformers, onnx and onnxruntime. The sides take
-turns on the same 64-token chunks, so that none runs while another is timed.
-Prints chunks/s, the ratios of medians and each side's smallest cosine to our
-vectors. Without --baseline_python only ours is timed; --baselines names fewer.
+VENV holds torch, sentence-transformers, onnx and onnxruntime. The sides take turns
+on the same 64-token chunks. Prints chunks/s, the ratios of medians and each
+baseline's smallest cosine to our vectors. Without --baseline_python only ours is
+timed; --baselines names fewer.
 """
 
-import collections
+import contextlib
 import json
-import os
 import pathlib
-import subprocess
 import tempfile
-import time
+from typing import Any
 
 from absl import flags
 import numpy as np
-import rich.table
 
+from experiments.benchmarks import comparison
+from experiments.benchmarks import turns
 from experiments.engine import command
 from experiments.engine import progress
 from retrieval.nn import embedders
 from retro_jax.data import folder as retro_data
 
-_WORKER = pathlib.Path(__file__).with_name('embed_worker.py')
 BASELINES = ('sentence-transformers', 'onnxruntime')
-
-
-class _Baseline:
-  """Another library in its own process and environment."""
-
-  def __init__(
-    self, python: str, name: str, model: pathlib.Path, folder: pathlib.Path
-  ):
-    self._vectors = folder / f'{name}.npy'
-    self._process = subprocess.Popen(
-      [python, _WORKER, name, model, folder / 'texts.json', self._vectors],
-      stdin=subprocess.PIPE,
-      stdout=subprocess.PIPE,
-      text=True,
-      env=os.environ | {'HF_HUB_OFFLINE': '1'},
-    )
-    if self._process.stdout.readline().strip() != 'ready':
-      raise ValueError(f'{python}: {name} does not run there; see above.')
-
-  def vectors(self) -> np.ndarray:
-    """What it computed."""
-    return np.load(self._vectors)
-
-  def time(self) -> float:
-    """Seconds of one pass."""
-    self._process.stdin.write('go\n')
-    self._process.stdin.flush()
-    return float(self._process.stdout.readline())
-
-  def close(self) -> None:
-    """Ends the process."""
-    self._process.stdin.close()
-    self._process.wait()
 
 
 def _read_texts(data: str, count: int) -> list[str]:
@@ -72,63 +37,65 @@ def _read_texts(data: str, count: int) -> list[str]:
   return chunks.texts(np.unique(ids), folder.tokenizer)
 
 
+def build(sizes: dict[str, Any]):
+  """Return our 'embed', a function that embeds all texts once."""
+  embedder = embedders.Embedder.load('minilm', max_length=128)
+  texts = json.loads(pathlib.Path(sizes['texts']).read_text())
+  np.save(sizes['vectors'], embedder.embed_texts(texts))
+  return {'embed': lambda: embedder.embed_texts(texts)}
+
+
 def main(argv: list[str]) -> None:
-  """Times all sides in turn and prints the table."""
+  """Time all sides in turn and print the table."""
   del argv
-  command.keep_memory()
   values = flags.FLAGS
-  texts = _read_texts(values.data, values.chunks)
-  model = embedders.find_minilm()
-  ours = embedders.Embedder.load('minilm', max_length=128)
-  vectors = ours.embed_texts(texts)  # compiles
-  seconds = collections.defaultdict(list)
-  cosines = {}
-  with tempfile.TemporaryDirectory() as name:
-    folder = pathlib.Path(name)
+  if comparison.serve(build):
+    return
+  names = values.baselines if values.baseline_python else ()
+  with tempfile.TemporaryDirectory() as temporary, contextlib.ExitStack() as s:
+    folder = pathlib.Path(temporary)
+    texts = _read_texts(values.data, values.chunks)
     (folder / 'texts.json').write_text(json.dumps(texts))
-    names = values.baselines if values.baseline_python else ()
-    baselines = {
-      name: _Baseline(values.baseline_python, name, model, folder)
-      for name in names
-    }
-    for _ in range(values.repeats):
-      start = time.perf_counter()
-      ours.embed_texts(texts)
-      seconds['ours'].append(time.perf_counter() - start)
-      for name, baseline in baselines.items():
-        seconds[name].append(baseline.time())
-    for name, baseline in baselines.items():
-      cosines[name] = float((vectors * baseline.vectors()).sum(1).min())
-      baseline.close()
-  _print(seconds, len(texts), cosines)
 
+    def given(name):
+      return {
+        'model': str(embedders.find_minilm()),
+        'texts': str(folder / 'texts.json'),
+        'vectors': str(folder / f'{name}.npy'),
+      }
 
-def _print(
-  seconds: dict[str, list[float]], count: int, cosines: dict[str, float]
-) -> None:
-  table = rich.table.Table(
-    *('side', 'chunks/s, median', 'best', 'ours / side', 'smallest cosine'),
-    title=f'{count:,} chunks',
-  )
-  ours = np.median(seconds['ours'])
-  for side, times in seconds.items():
-    rates = count / np.asarray(times)
-    table.add_row(
-      side,
-      f'{np.median(rates):.1f}',
-      f'{rates.max():.1f}',
-      f'{np.median(times) / ours:.2f}',
-      f'{cosines[side]:.7f}' if side in cosines else '',
+    module = 'experiments.benchmarks.embed'
+    ours = given(comparison.OURS)
+    sides = s.enter_context(comparison.sides(module, ours, '', '', ()))
+    for name in names:
+      side = comparison.start_peer(
+        given(name),
+        values.baseline_python,
+        ('embed_worker.py', name),
+        {'HF_HUB_OFFLINE': '1'},
+      )
+      sides[name] = s.enter_context(side)
+    results = turns.alternate(sides, {'embed': tuple(sides)}, values.repeats)
+    vectors = np.load(folder / f'{comparison.OURS}.npy')
+    theirs = {name: np.load(folder / f'{name}.npy') for name in names}
+  comparison.show(results, 'Embedding', {'embed': (len(texts), 'chunks')})
+  ours = results['embed'][comparison.OURS]
+  for name in names:
+    ratio = results['embed'][name]['wall_sec'] / ours['wall_sec']
+    cosine = float((vectors * theirs[name]).sum(1).min())
+    progress.console().print(
+      f'{name}: {ratio:.2f} times the time of ours, smallest cosine '
+      f'{cosine:.7f}',
+      highlight=False,
     )
-  progress.console().print(table)
+  comparison.write({'chunks': len(texts), 'steps': results})
 
 
 if __name__ == '__main__':
+  comparison.define_flags('sentence-transformers, onnx and onnxruntime', 5)
   flags.DEFINE_string('data', 'runs/quickstart/data', 'Prepared data folder.')
-  flags.DEFINE_string('baseline_python', '', 'Python with the baseline.')
   flags.DEFINE_multi_enum(
-    'baselines', BASELINES, BASELINES, 'Which of them, once for each.'
+    'baselines', BASELINES, BASELINES, 'A baseline to time.'
   )
   flags.DEFINE_integer('chunks', 512, 'Chunks of one pass.')
-  flags.DEFINE_integer('repeats', 5, 'Timed rounds.')
   command.main_of_script(main)

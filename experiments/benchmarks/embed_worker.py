@@ -1,18 +1,16 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The other side of benchmark_embed, run by the baseline's own Python.
+"""sentence-transformers' or onnxruntime's side of the benchmark `embed`.
 
-Arguments: side (sentence-transformers or onnxruntime), folder of the model, file
-of the texts (JSON), file for the vectors (.npy). Embeds once, writes the vectors,
-prints "ready", then embeds again for each line of standard input and prints the
-seconds it took.
+The baseline's interpreter runs this script. Arguments: the side, and as JSON the
+folder of the model, the file of the texts (JSON) and the file for the vectors (.npy).
+The first pass also writes the vectors.
 """
 
 import json
 import pathlib
 import sys
 import tempfile
-import time
 
 import numpy as np
 
@@ -21,7 +19,7 @@ MAX_LENGTH = 128
 
 
 def sentence_transformers(model: str):
-  """Returns texts -> vectors by sentence-transformers on torch."""
+  """Return texts -> vectors by sentence-transformers on torch."""
   import sentence_transformers
 
   encoder = sentence_transformers.SentenceTransformer(model, device='cpu')
@@ -32,7 +30,7 @@ def sentence_transformers(model: str):
 
 
 def onnxruntime(model: str):
-  """Returns texts -> vectors by onnxruntime, batches sorted by length too."""
+  """Return texts -> vectors by onnxruntime, with batches sorted by length."""
   import onnxruntime
   import tokenizers
 
@@ -72,7 +70,7 @@ def _export(model: str, path: pathlib.Path) -> None:
   )
 
   class Hidden(torch.nn.Module):
-    """The last hidden states alone."""
+    """BERT that returns its last hidden states alone."""
 
     def __init__(self):
       super().__init__()
@@ -96,22 +94,19 @@ def _export(model: str, path: pathlib.Path) -> None:
   )
 
 
-def main() -> None:
-  """Serves until standard input ends."""
-  side, model, texts_file, vectors_file = sys.argv[1:]
+def build(side: str, sizes: dict[str, str]):
+  """Return 'embed', a function that embeds all texts once."""
   sides = {
     'sentence-transformers': sentence_transformers,
     'onnxruntime': onnxruntime,
   }
-  encode = sides[side](model)
-  texts = json.loads(pathlib.Path(texts_file).read_text())
-  np.save(vectors_file, encode(texts))
-  print('ready', flush=True)
-  for _ in sys.stdin:
-    start = time.perf_counter()
-    encode(texts)
-    print(time.perf_counter() - start, flush=True)
+  encode = sides[side](sizes['model'])
+  texts = json.loads(pathlib.Path(sizes['texts']).read_text())
+  np.save(sizes['vectors'], encode(texts))
+  return {'embed': lambda: encode(texts)}
 
 
 if __name__ == '__main__':
-  main()
+  import turns  # beside this script
+
+  turns.serve(build(sys.argv[1], json.loads(sys.argv[2])))

@@ -38,7 +38,7 @@ import numpy as np
 import rich.console
 import rich.table
 
-from experiments.benchmarks import turns as benchmark_turns
+from experiments.benchmarks import turns
 
 _DIMENSION = 64
 _WORDS = 60
@@ -99,7 +99,7 @@ def prepare(root: pathlib.Path, num_documents: int) -> dict[str, float]:
   facts = {'documents': num_documents}
 
   def record(stage):
-    facts[f'peak_bytes_{stage}'] = benchmark_turns.peak_bytes()
+    facts[f'peak_bytes_{stage}'] = turns.peak_bytes()
     child = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
     facts[f'peak_bytes_{stage}_child'] = child
     _reset_peak()
@@ -162,7 +162,7 @@ def _build_scann(array):
   before = _current_bytes()
   searcher = searchers.ScannSearcher.build(array, 'squared_l2')
   measured = (
-    benchmark_turns.peak_bytes() - before,
+    turns.peak_bytes() - before,
     _current_bytes() - before,
   )
   expected = scann.expected_bytes(

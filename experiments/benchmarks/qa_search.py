@@ -15,7 +15,7 @@ import jax
 import ml_dtypes
 import numpy as np
 
-from experiments.benchmarks import turns as benchmark_turns
+from experiments.benchmarks import turns
 from experiments.engine import command
 from experiments.engine import progress
 from retrieval import searchers
@@ -75,14 +75,14 @@ def run(folder: pathlib.Path, count: int, repeats: int) -> dict[str, Any]:
     seconds.append(time.perf_counter() - start)
   device = jax.local_devices()[0]
   stats = device.memory_stats() or {}
-  mapped = benchmark_turns.status_bytes('RssFile')
+  mapped = turns.status_bytes('RssFile')
   result = {
     'num_vectors': count,
     'queries': QUERIES,
     'device': device.device_kind,
     'first_sec': seconds[0],
     'wall_sec': float(np.median(seconds[1:])),
-    'host_gib': benchmark_turns.status_bytes('RssAnon') / 2**30,
+    'host_gib': turns.status_bytes('RssAnon') / 2**30,
     'mapped_gib': mapped / 2**30,
     'device_gib': stats.get('peak_bytes_in_use', 0) / 2**30,
   }

@@ -15,7 +15,7 @@ import jax
 import numpy as np
 import optax
 
-from experiments.benchmarks import qa_data as benchmark_qa_data
+from experiments.benchmarks import qa_data
 from experiments.engine import optimizers
 from realm_jax.data import question_rows
 from realm_jax.data import reader_rows
@@ -79,7 +79,7 @@ class Steps:
     """
     root = pathlib.Path(sizes['root'])
     self._model = make_model(sizes)
-    self._blocks = benchmark_qa_data.open_blocks(root)
+    self._blocks = qa_data.open_blocks(root)
     tokenizer = tokenizers.load_tokenizer(root / 'vocab.txt')
     self._layout = reader_rows.ReaderLayout(
       row_length=sizes['row_length'],

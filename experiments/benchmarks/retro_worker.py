@@ -1,26 +1,22 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""retro-pytorch's side of benchmark_retro, run by the baseline's interpreter.
+"""retro-pytorch's side of the benchmarks `retro` and `decode`.
 
-Its steps are 'forward' and 'train'. Depends on nothing of this project but its
-neighbor benchmark_turns.
+The baseline's interpreter runs this script. The script imports nothing of this
+project but its neighbor `turns`. Arguments: 'steps' or 'decode', and the sizes as
+JSON.
 """
 
+import contextlib
 import json
+import os
 import sys
 import types
 
 
-def make_model(sizes: dict[str, int]):
-  """The model, and torch set up for it.
-
-  Args:
-    sizes: as benchmark_retro.SIZES.
-
-  Returns:
-    A retro_pytorch.RETRO.
-  """
-  # Its package imports an index builder, which the model does not need.
+def make_model(sizes):
+  """Set up torch; return a retro_pytorch.RETRO of the sizes."""
+  # The package imports an index builder that the model does not use.
   sys.modules['autofaiss'] = types.ModuleType('autofaiss')
   sys.modules['autofaiss'].build_index = None
   import retro_pytorch
@@ -43,15 +39,8 @@ def make_model(sizes: dict[str, int]):
   )
 
 
-def build(sizes: dict[str, int]):
-  """Functions of one forward pass and one training step.
-
-  Args:
-    sizes: as benchmark_retro.SIZES.
-
-  Returns:
-    name -> function without arguments.
-  """
+def build_steps(sizes):
+  """Return 'forward' and 'train', functions without arguments."""
   model = make_model(sizes)
   import torch
 
@@ -75,7 +64,45 @@ def build(sizes: dict[str, int]):
   return {'forward': forward, 'train': train}
 
 
-if __name__ == '__main__':
-  import benchmark_turns  # beside this script
+def build_decode(sizes):
+  """Return, for each of sizes['befores'], a function that draws one token.
 
-  benchmark_turns.serve(build(json.loads(sys.argv[1])))
+  The token follows a text of that many tokens and is drawn by the baseline's own
+  `generate`.
+  """
+  model = make_model(sizes)
+  from retro_pytorch import training
+  import torch
+
+  # The wrapper's constructor needs data, an index and BERT for its neighbors. Here
+  # neighbors are random, as on the other side.
+  wrapper = training.TrainingWrapper.__new__(training.TrainingWrapper)
+  torch.nn.Module.__init__(wrapper)
+  wrapper.retro = model
+  wrapper.chunk_size = sizes['chunk_length']
+  shape = sizes['num_neighbors'], sizes['neighbor_length']
+  vocabulary = (2, sizes['vocab_size'])
+
+  def fetch(chunks):
+    return torch.randint(*vocabulary, (len(chunks), *shape))
+
+  wrapper.fetch_knn_chunks_fn = fetch
+
+  def draw_after(length):
+    start = torch.randint(*vocabulary, (sizes['batch'], length))
+
+    def draw():
+      wrapper.max_seq_len = length  # so that `generate` draws one token
+      with open(os.devnull, 'w') as f, contextlib.redirect_stdout(f):
+        wrapper.generate(start)
+
+    return draw
+
+  return {str(length): draw_after(length) for length in sizes['befores']}
+
+
+if __name__ == '__main__':
+  import turns  # beside this script
+
+  build = {'steps': build_steps, 'decode': build_decode}[sys.argv[1]]
+  turns.serve(build(json.loads(sys.argv[2])))

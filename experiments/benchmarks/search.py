@@ -24,7 +24,7 @@ import numpy as np
 import rich.box
 import rich.table
 
-from experiments.benchmarks import search_faiss as benchmark_search_faiss
+from experiments.benchmarks import search_faiss
 from experiments.engine import command
 from experiments.engine import progress
 from retrieval import searchers
@@ -120,9 +120,9 @@ def _scann_rows(vectors, metric: str, k: int, soar: bool) -> list[Row]:
 
 
 def _faiss_rows(vectors, metric: str, k: int) -> list[Row]:
-  if not benchmark_search_faiss.available():
-    return [Row(name, '') for name in benchmark_search_faiss.NAMES]
-  built = benchmark_search_faiss.build(vectors, metric, k)
+  if not search_faiss.available():
+    return [Row(name, '') for name in search_faiss.NAMES]
+  built = search_faiss.build(vectors, metric, k)
   return [
     Row(name, setting, search, sec, size)
     for name, (sec, size, searches) in built.items()

@@ -2,18 +2,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sides of a benchmark that take turns, each in a process of its own.
 
-No side runs while another is timed, and all see the same machine. A side's script
-may run under another interpreter, so nothing here but the standard library is
-imported.
+Only one side runs at a time, and all sides see the same machine. A side may run
+under another interpreter, so this module imports the standard library alone.
 """
 
 from collections.abc import Callable
+from collections.abc import Collection
 from collections.abc import Mapping
 from collections.abc import Sequence
 import json
 import os
 import pathlib
 import resource
+import statistics
 import subprocess
 import sys
 import time
@@ -21,7 +22,7 @@ from typing import Any
 
 
 def status_bytes(name: str) -> int:
-  """A line of Linux's status of this process, such as RssAnon; else 0."""
+  """Return a line of Linux's status of this process, such as RssAnon, or 0."""
   status = pathlib.Path('/proc/self/status')
   if status.exists():
     for line in status.read_text().splitlines():
@@ -31,8 +32,8 @@ def status_bytes(name: str) -> int:
 
 
 def peak_bytes() -> int:
-  """Peak resident memory of this process."""
-  # What is exec'd inherits its parent's ru_maxrss, but not this.
+  """Return the peak resident memory of this process."""
+  # A program inherits ru_maxrss from its parent, but not VmHWM.
   found = status_bytes('VmHWM')
   if found:
     return found
@@ -40,11 +41,11 @@ def peak_bytes() -> int:
 
 
 def serve(steps: Mapping[str, Callable[[], Any]]) -> None:
-  """Answers with what a step took, until the input ends; called by a side.
+  """Run the steps named on standard input and print their cost, as a side.
 
   Args:
-    steps: name -> function without arguments that waits for its result; where
-      that is a dict of numbers, they are part of the answer.
+    steps: name -> function without arguments that waits for its result. A dict
+      of numbers as the result is added to the answer.
   """
   for line in sys.stdin:
     wall, cpu = time.perf_counter(), time.process_time()
@@ -59,16 +60,16 @@ def serve(steps: Mapping[str, Callable[[], Any]]) -> None:
 
 
 class Side:
-  """A process that waits for its turn."""
+  """A process that waits for its turn; a context manager that ends it."""
 
   def __init__(
     self, command: Sequence[str], env: Mapping[str, str] | None = None
   ):
-    """Starts it.
+    """Start the process.
 
     Args:
-      command: of a script that ends in `serve`.
-      env: added to this process's environment.
+      command: a command line whose program ends in `serve`.
+      env: variables added to this process's environment.
     """
     self._command = list(command)
     self._process = subprocess.Popen(
@@ -79,8 +80,14 @@ class Side:
       env=os.environ | (env or {}),
     )
 
+  def __enter__(self) -> 'Side':
+    return self
+
+  def __exit__(self, *unused_exception) -> None:
+    self.close()
+
   def measure(self, step: str) -> dict[str, float]:
-    """Does a step: wall_sec, cpu_sec, peak_gib of the process so far, and more."""
+    """Run a step; return wall_sec, cpu_sec, peak_gib and the step's numbers."""
     try:
       self._process.stdin.write(step + '\n')
       self._process.stdin.flush()
@@ -92,6 +99,41 @@ class Side:
     return json.loads(answer)
 
   def close(self) -> None:
-    """Ends the process."""
+    """End the process."""
     self._process.stdin.close()
     self._process.wait(timeout=30)
+
+
+def alternate(
+  sides: Mapping[str, Side],
+  steps: Mapping[str, Collection[str]],
+  repeats: int,
+  warmup: int = 1,
+) -> dict[str, dict[str, dict[str, float]]]:
+  """Measure each step on its sides in turn.
+
+  Args:
+    sides: name -> side.
+    steps: name of a step -> names of the sides that have it.
+    repeats: timed rounds.
+    warmup: untimed rounds before them.
+
+  Returns:
+    step -> side -> the median of each number, min_sec (of the wall time), and
+    the largest peak_gib.
+  """
+  results = {}
+  for step, names in steps.items():
+    found = {name: [] for name in names}
+    for _ in range(warmup + repeats):
+      for name, rows in found.items():
+        rows.append(sides[name].measure(step))
+    results[step] = {k: _summary(rows[warmup:]) for k, rows in found.items()}
+  return results
+
+
+def _summary(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
+  found = {k: statistics.median(row[k] for row in rows) for k in rows[0]}
+  found['min_sec'] = min(row['wall_sec'] for row in rows)
+  found['peak_gib'] = max(row['peak_gib'] for row in rows)
+  return found

@@ -8,17 +8,18 @@ import sys
 
 import pytest
 
+from experiments.benchmarks import comparison
 from experiments.benchmarks import realm as benchmark_realm
 from experiments.benchmarks import refresh as benchmark_refresh
-from experiments.benchmarks import turns as benchmark_turns
+from experiments.benchmarks import turns
 from experiments.engine import metric_writer
 from experiments.realm import train as realm_train
 from tests.experiments.realm import tiny_realm
 
 _SERVE = """
-from experiments.benchmarks import turns as benchmark_turns
+from experiments.benchmarks import turns
 data = []
-benchmark_turns.serve({
+turns.serve({
   'wait': lambda: __import__('time').sleep(0.2),
   'fill': lambda: data.append(bytearray(b'x' * (64 << 20))),
   'fail': lambda: 1 / 0,
@@ -27,7 +28,7 @@ benchmark_turns.serve({
 
 
 def test_sides_take_turns():
-  side = benchmark_turns.Side([sys.executable, '-c', _SERVE])
+  side = turns.Side([sys.executable, '-c', _SERVE])
   waited = side.measure('wait')
   assert waited['wall_sec'] >= 0.2 > waited['cpu_sec']
   filled = side.measure('fill')
@@ -43,23 +44,29 @@ SIZES = benchmark_realm.SIZES | {
 
 
 def test_steps_of_ours():
-  train, embed = (
-    {row['step']: row for row in benchmark_realm.measure('', 2, 1, SIZES)}[step]
-    for step in ('train', 'embed')
-  )
-  for row in (train, embed):
-    assert row['batch'] == 2 and 'ratio' not in row
-    assert all(value > 0 for value in row['ours'].values())
-  assert train['ours']['cpu_sec'] > embed['ours']['cpu_sec']
+  results = benchmark_realm.measure('', 2, 1, SIZES)
+  assert list(results) == ['embed', 'train']
+  for sides in results.values():
+    assert list(sides) == ['ours']
+    assert all(value > 0 for value in sides['ours'].values())
+  train, embed = (results[step]['ours'] for step in ('train', 'embed'))
+  assert train['cpu_sec'] > embed['cpu_sec']
 
 
 class FakeSide:
   """Ours takes a second and a GiB; theirs three, then five."""
 
-  def __init__(self, command):
-    self._ours = command[0] == sys.executable
+  def __init__(self, arguments, env=None):
+    del env
+    self._ours = arguments[0] == sys.executable
     self._calls = 0
     self.open = SIDES.append(self) is None
+
+  def __enter__(self):
+    return self
+
+  def __exit__(self, *unused_exception):
+    self.open = False
 
   def measure(self, step):
     del step
@@ -67,28 +74,21 @@ class FakeSide:
     took = 1.0 if self._ours else 1.0 + 2 * self._calls
     return {'wall_sec': took, 'cpu_sec': took, 'peak_gib': took}
 
-  def close(self):
-    self.open = False
-
 
 SIDES = []
 
 
 def test_ratios(monkeypatch, capsys):
-  monkeypatch.setattr(benchmark_turns, 'Side', FakeSide)
-  rows = benchmark_realm.measure('python9', 4, 3, SIZES)
+  monkeypatch.setattr(turns, 'Side', FakeSide)
+  results = benchmark_realm.measure('python9', 4, 3, SIZES)
   assert [side.open for side in SIDES] == [False, False]
-  embed = rows[0]
+  embed = results['embed']
   # The first round is not timed; seconds are medians, memory is the peak.
-  assert embed['transformers'] == {
-    'wall_sec': 7.0,
-    'cpu_sec': 7.0,
-    'peak_gib': 9.0,
-  }
-  assert embed['ratio'] == {'wall_sec': 7.0, 'cpu_sec': 7.0, 'peak_gib': 9.0}
-  benchmark_realm._print(rows, SIZES)
+  wanted = {'wall_sec': 7.0, 'min_sec': 5.0, 'cpu_sec': 7.0, 'peak_gib': 9.0}
+  assert embed['transformers'] == embed['ratio'] == wanted
+  comparison.show(results, 'REALM', {'embed': (8, 'blocks')})
   printed = capsys.readouterr().out
-  assert '8.0' in printed and 'transformers' in printed  # 4 x 2 blocks a second
+  assert '8.0 blocks/s' in printed and 'transformers' in printed
 
 
 @pytest.fixture(scope='module')

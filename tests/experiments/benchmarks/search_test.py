@@ -14,9 +14,7 @@ from retrieval.store import store
 def test_measures_what_is_installed_and_names_what_is_not(
   metric, monkeypatch, tmp_path, capsys
 ):
-  monkeypatch.setattr(
-    benchmark_search.benchmark_search_faiss, 'available', lambda: False
-  )
+  monkeypatch.setattr(benchmark_search.search_faiss, 'available', lambda: False)
   vectors, queries = benchmark_search.synthetic(2000, 16, 50)
   rows = benchmark_search.run(vectors, queries, metric, 10, rounds=1)
   assert rows[0].name == 'exact' and rows[0].recall == 1

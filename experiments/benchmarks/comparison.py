@@ -1,0 +1,138 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Flags, sides, ratios, table and JSON file of benchmarks against a peer."""
+
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+import contextlib
+import json
+import os
+import pathlib
+import sys
+from typing import Any
+
+from absl import flags
+import rich.table
+
+from experiments.benchmarks import turns
+from experiments.engine import command
+from experiments.engine import progress
+
+OURS = 'ours'
+# Number of a side's answer -> column of the table.
+MEASURES = {
+  'wall_sec': 'seconds',
+  'min_sec': 'min s',
+  'cpu_sec': 'CPU s',
+  'peak_gib': 'peak GiB',
+}
+Results = dict[str, dict[str, dict[str, float]]]
+
+
+def define_flags(peer: str, repeats: int) -> None:
+  """Define --baseline_python, --repeats, --output and --serve.
+
+  Args:
+    peer: packages that the baseline's interpreter needs.
+    repeats: default of --repeats.
+  """
+  flags.DEFINE_string('baseline_python', '', f'Python with {peer}.')
+  flags.DEFINE_integer('repeats', repeats, 'Timed rounds.', lower_bound=1)
+  flags.DEFINE_string('output', '', 'JSON file to write.')
+  flags.DEFINE_string('serve', '', 'Sizes; be our side of a running benchmark.')
+
+
+def serve(build: Callable[[dict[str, Any]], Mapping[str, Callable]]) -> bool:
+  """Be our side, with the steps of `build(sizes)`, if --serve is given."""
+  if not flags.FLAGS.serve:
+    return False
+  command.keep_memory()
+  turns.serve(build(json.loads(flags.FLAGS.serve)))
+  return True
+
+
+@contextlib.contextmanager
+def sides(
+  module: str,
+  sizes: Mapping[str, Any],
+  baseline_python: str,
+  peer: str,
+  worker: Sequence[str],
+  env: Mapping[str, str] | None = None,
+) -> Iterator[dict[str, turns.Side]]:
+  """Start our side, and the peer's if its interpreter is given.
+
+  Args:
+    module: the command, run again with --serve.
+    sizes: JSON values that both sides get; num_threads is added.
+    baseline_python: interpreter of the peer, or ''.
+    peer: name of the peer's side.
+    worker: script beside this module and arguments before the sizes.
+    env: variables added to the peer's environment.
+
+  Yields:
+    name -> side; all end with the context.
+  """
+  arguments = [sys.executable, '-m', module, f'--serve={_text(sizes)}']
+  with contextlib.ExitStack() as stack:
+    started = {OURS: stack.enter_context(turns.Side(arguments))}
+    if baseline_python:
+      side = start_peer(sizes, baseline_python, worker, env)
+      started[peer] = stack.enter_context(side)
+    yield started
+
+
+def start_peer(
+  sizes: Mapping[str, Any],
+  baseline_python: str,
+  worker: Sequence[str],
+  env: Mapping[str, str] | None = None,
+) -> turns.Side:
+  """Start the peer's side; the arguments are those of `sides`."""
+  script = str(pathlib.Path(__file__).with_name(worker[0]))
+  arguments = [baseline_python, script, *worker[1:], _text(sizes)]
+  return turns.Side(arguments, env)
+
+
+def _text(sizes: Mapping[str, Any]) -> str:
+  num_threads = len(os.sched_getaffinity(0))
+  return json.dumps({**sizes, 'num_threads': num_threads})
+
+
+def add_ratios(results: Results, peer: str) -> None:
+  """Add the side 'ratio', the peer's numbers over ours, to every step."""
+  for found in results.values():
+    if peer in found:
+      found['ratio'] = {k: found[peer][k] / found[OURS][k] for k in MEASURES}
+
+
+def show(
+  results: Results, title: str, rates: Mapping[str, tuple[float, str]]
+) -> None:
+  """Print a table with a line for each step and side.
+
+  Args:
+    results: step -> side -> numbers; 'ratio' is the last side.
+    title: of the table.
+    rates: step -> items that the step processes, and their unit.
+  """
+  table = rich.table.Table('step', 'side', *MEASURES.values(), 'rate')
+  table.title = title
+  for step, found in results.items():
+    for side, values in found.items():
+      cells = [f'{values[k]:.2f}' if k in values else '' for k in MEASURES]
+      if step in rates and side != 'ratio':
+        count, unit = rates[step]
+        cells.append(f'{count / values["wall_sec"]:,.1f} {unit}/s')
+      table.add_row(step, side, *cells, end_section=side == [*found][-1])
+  progress.console().print(table)
+
+
+def write(results: Mapping[str, Any]) -> None:
+  """Write the results and the load average to --output, if it is given."""
+  if flags.FLAGS.output:
+    content = {**results, 'load_average': os.getloadavg()[0]}
+    text = json.dumps(content, indent=2) + '\n'
+    pathlib.Path(flags.FLAGS.output).write_text(text)
