@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""A checkpoint and its index, by exact search and by ScaNN: quality and speed.
+"""Compare exact search and ScaNN on a reader: quality and speed.
 
   python -m experiments.benchmarks.exact_vs_scann --config=configs/open_qa_<name>.py \
     --config.evaluate.questions="('webquestions:test=test.json',)" --workdir=DIR

@@ -1,25 +1,24 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Peak memory of preparing a corpus, at one size and at ten times that size.
+"""Measure the peak memory of preparing a corpus, at two sizes.
 
   python -m experiments.benchmarks.memory --documents=5000
 
 Each size runs in a process of its own: synthetic documents are written,
 tokenized by two processes, chunked, given random vectors, searched exactly and
-stored as neighbors; then ScaNN is built over the vectors and finds the neighbors
-too. Prints the peak resident memory of each stage, of the process and of the
-largest of its children so far, and the ratio of the two sizes; memory that grows
-with the corpus would show as a ratio near ten. A child's peak counts what its
-parent had when it started it, so it is an upper bound.
+stored as neighbors. Then ScaNN is built over the vectors and finds the neighbors,
+too. Prints the peak resident memory of each stage, of the process and of its
+largest child so far, and the ratio of the two sizes. Memory that grows with the
+corpus shows as a ratio near ten. A child's peak includes its parent's memory at the
+start, so it is an upper bound.
 
 Exact search keeps a small database on its devices (2 GiB on a CPU) and streams a
-larger one in blocks of 65,536 rows, which take what a batch of queries against
-one block takes. Here nothing is kept and blocks have 1,024 rows, so that either
-corpus streams many.
+larger one in blocks of 65,536 rows. Here it keeps nothing and blocks have 1,024
+rows, so that both corpora stream many blocks.
 
-ScaNN's does grow: it has every vector in memory. Its bytes for each chunk are
-printed as measured and as `expected_bytes` foretells; in small databases what
-ScaNN takes whatever their size hides them.
+ScaNN's memory grows: it holds every vector. The bytes of a chunk are printed as
+measured and as predicted by `expected_bytes`. In small databases ScaNN's fixed cost
+hides them.
 """
 
 import contextlib
@@ -56,7 +55,7 @@ def _write_corpus(path: pathlib.Path, num_documents: int) -> None:
 
 
 class _RandomEmbedder:
-  """Random vectors: what is measured is the stores, not the encoder."""
+  """Random vectors: the stores are measured, not the encoder."""
 
   dimension = _DIMENSION
   fingerprint = 'random'
@@ -67,7 +66,7 @@ class _RandomEmbedder:
 
 
 def _reset_peak() -> None:
-  """Starts the peak anew where Linux lets us; elsewhere it is that so far."""
+  """Reset the peak, on Linux; elsewhere the peak is that of the process."""
   with contextlib.suppress(OSError):
     pathlib.Path('/proc/self/clear_refs').write_text('5')
 
@@ -78,7 +77,7 @@ def _current_bytes() -> int:
 
 
 def prepare(root: pathlib.Path, num_documents: int) -> dict[str, float]:
-  """Prepares a synthetic corpus and returns the peak memory of this process.
+  """Prepare a synthetic corpus and return the peak memory of this process.
 
   Args:
     root: an empty folder.
@@ -155,7 +154,7 @@ def prepare(root: pathlib.Path, num_documents: int) -> dict[str, float]:
 
 
 def _build_scann(array):
-  """Builds ScaNN; returns it and its bytes a vector, measured and foretold."""
+  """Build ScaNN; return it and its bytes a vector, measured and predicted."""
   from retrieval import searchers
   from retrieval.searchers import scann
 
@@ -194,7 +193,7 @@ def _measure(num_documents: int) -> dict[str, float]:
 
 
 def main(argv: list[str]) -> None:
-  """Runs both sizes and prints their peaks."""
+  """Run both sizes and print their peaks."""
   del argv
   if flags.FLAGS.inside:
     root = pathlib.Path(flags.FLAGS.inside)

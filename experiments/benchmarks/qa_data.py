@@ -1,9 +1,9 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What both sides of benchmark_qa read: texts, questions, and blocks of them.
+"""Texts, questions and blocks that both sides of the benchmark `qa` read.
 
-Texts are windows of a real corpus, long enough to fill the reader's rows, and three
-of four hold the answer.
+Texts are windows of a real corpus and fill the reader's rows. Three of four hold the
+answer.
 """
 
 import json
@@ -37,7 +37,7 @@ _BLOCKS = 'blocks'
 def write_texts(
   path: pathlib.Path, corpus: corpus_lib.Corpus, count: int, num_words: int
 ) -> None:
-  """Writes windows of a corpus as JSON lines, the answer in three of four."""
+  """Write windows of a corpus as JSON lines, three of four with the answer."""
   words = [word for document in corpus for word in document.text.split()]
   rng = np.random.default_rng(0)
   starts = rng.integers(0, max(len(words) - num_words, 1), count)
@@ -60,13 +60,13 @@ def prepare(
   row_length: int,
   corpus: corpus_lib.CorpusConfig,
 ) -> pathlib.Path:
-  """Makes what both sides read, unless it is there.
+  """Prepare the data of both sides, unless the folder holds them.
 
   Args:
-    folder: for data of all sizes.
-    count: blocks.
-    row_length: wordpieces that a text has at least.
-    corpus: where the words come from.
+    folder: parent folder of the data of all sizes.
+    count: number of blocks.
+    row_length: least wordpieces of a text.
+    corpus: source of the words.
 
   Returns:
     A folder with texts.jsonl, vocab.txt and the stores.
@@ -86,7 +86,7 @@ def prepare(
 
 
 def open_blocks(root: pathlib.Path) -> blocks_lib.BlockStore:
-  """The texts as blocks, each of them whole; built where they are not."""
+  """Open the texts as blocks, one a text; build the stores at first use."""
   if (root / _BLOCKS).exists():
     return blocks_lib.BlockStore(root / _BLOCKS)
   vocab, cores = root / 'vocab.txt', len(os.sched_getaffinity(0))

@@ -1,9 +1,9 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Exact search over as many vectors as REALM's released index has, in bfloat16.
+"""Exact search over as many bfloat16 vectors as REALM's released index holds.
 
-The vectors (3.4 GB, random) lie on the disk and are memory-mapped. They stay on the
-device where it has room for them; else they stream, once for each batch.
+The vectors (3.4 GB, random) are memory-mapped. A device with enough memory keeps
+them; otherwise they stream, once for each batch.
 """
 
 import pathlib
@@ -28,7 +28,7 @@ _ROWS = 1 << 18  # written at once
 
 
 def make_vectors(folder: pathlib.Path, count: int) -> np.ndarray:
-  """Random vectors, written unless they are there: [count, DIMENSION] mapped."""
+  """Return mapped random vectors [count, DIMENSION]; write them at first use."""
   file = folder / f'vectors-{count}.npy'
   if not file.exists():
     folder.mkdir(parents=True, exist_ok=True)
@@ -50,18 +50,17 @@ def make_vectors(folder: pathlib.Path, count: int) -> np.ndarray:
 
 
 def run(folder: pathlib.Path, count: int, repeats: int) -> dict[str, Any]:
-  """Searches; prints what a batch of queries takes.
+  """Search and print the cost of a batch of queries.
 
   Args:
-    folder: where the vectors go.
-    count: vectors.
+    folder: folder of the vectors.
+    count: number of vectors.
     repeats: timed searches after an untimed one.
 
   Returns:
     {'num_vectors', 'queries', 'device', 'first_sec', 'wall_sec' (median),
-    'host_gib', 'mapped_gib', 'device_gib'}: memory of the process without the
-    mapped file, the part of that in memory, and of the device, 0 where it does not
-    tell.
+    'host_gib' (without the mapped file), 'mapped_gib' (the file's part in memory),
+    'device_gib' (0 if the device does not report it)}.
   """
   command.keep_memory()
   vectors = make_vectors(folder, count)

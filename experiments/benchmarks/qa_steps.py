@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Our side of benchmark_qa: what answering and fine-tuning do, in parts."""
+"""Our side of the benchmark `qa`: answering and fine-tuning, in timed parts."""
 
 from collections.abc import Callable
 import functools
@@ -33,7 +33,7 @@ from retrieval.tokenization import tokenizers
 
 
 def make_model(sizes: dict[str, Any]) -> open_qa.OpenQa:
-  """The model of these sizes, of REALM's settings."""
+  """Return a model of these sizes with REALM's settings."""
   names = ('vocab_size', 'd_model', 'num_layers', 'num_heads', 'd_ff')
   config = bert.BertConfig(
     activation='gelu_tanh', **{name: sizes[name] for name in names}
@@ -46,7 +46,7 @@ def make_model(sizes: dict[str, Any]) -> open_qa.OpenQa:
 
 
 class _TimedRetriever:
-  """Dense retrieval from vectors at random; `seconds` is what the last took."""
+  """Dense retrieval from random vectors; `seconds` times the latest call."""
 
   def __init__(self, model: open_qa.OpenQa, num_blocks: int):
     realm = model.config.realm
@@ -69,13 +69,13 @@ class _TimedRetriever:
 
 
 class Steps:
-  """The steps, with parameters that training changes."""
+  """The timed steps; training changes their parameters."""
 
   def __init__(self, sizes: dict[str, Any]):
-    """Opens the data; compiles at the first step.
+    """Open the data; the first step compiles.
 
     Args:
-      sizes: as benchmark_qa.SIZES, with root, questions and answers.
+      sizes: SIZES of the benchmark `qa`, with root, questions and answers.
     """
     root = pathlib.Path(sizes['root'])
     self._model = make_model(sizes)
@@ -92,9 +92,11 @@ class Steps:
     self._retriever = _TimedRetriever(self._model, self._blocks.num_blocks)
     lookup = functools.partial(
       lookup_lib.Lookup,
-      *(self._layout, self._blocks, self._retriever),
+      self._layout,
+      self._blocks,
+      self._retriever,
       tokenizer=tokenizer,
-      rule='wordpiece',  # as the other side does
+      rule='wordpiece',  # the peer's rule
       reader_beam=sizes['reader_beam'],
     )
     self._find_blocks = lookup(retriever_beam=sizes['reader_beam'])
@@ -147,7 +149,7 @@ class Steps:
     return source.rows(np.asarray(numbers), count)
 
   def answer(self, count: int) -> dict[str, float]:
-    """Answers questions; what the parts of it took."""
+    """Answer questions; return the seconds of each part."""
     start = time.perf_counter()
     source = self._sources['asked']
     batch = self._find_blocks(self._params, self._rows(source, count), source)
@@ -172,10 +174,10 @@ class Steps:
     }
 
   def train(self, answers: str) -> dict[str, float]:
-    """One step of fine-tuning; what the parts of it took.
+    """Fine-tune for one step; return the seconds of each part.
 
     Args:
-      answers: which of the answers are looked for.
+      answers: source of the gold answers: 'answers' or 'no_answers'.
     """
     start = time.perf_counter()
     source = self._sources[answers]
@@ -196,7 +198,7 @@ class Steps:
 
 
 def build(sizes: dict[str, Any]) -> dict[str, Callable[[], dict[str, float]]]:
-  """Our steps, functions without arguments that say what their parts took."""
+  """Return our steps, functions that return the seconds of their parts."""
   steps = Steps(sizes)
   return {
     'answer': lambda: steps.answer(1),

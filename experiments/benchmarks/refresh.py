@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What an index of REALM costs: to build it, and to refresh it beside training.
+"""Time the building of a REALM index and its refresh during training.
 
   python -m experiments.benchmarks.refresh --config=configs/<name>.py \
     --config.data_dir=DATA --workdir=DIR [--steps=60]
@@ -35,7 +35,7 @@ _LOG_EVERY = 5
 def measure_publication(
   config: ml_collections.ConfigDict, root: pathlib.Path
 ) -> dict[str, float]:
-  """Seconds from a snapshot of parameters to the published index.
+  """Return the seconds from a snapshot of parameters to the published index.
 
   Args:
     config: of a REALM.
@@ -68,7 +68,7 @@ def measure_publication(
 def measure_schedules(
   config: ml_collections.ConfigDict, root: pathlib.Path, num_steps: int
 ) -> dict[str, dict[str, float]]:
-  """Training throughput, end to end, under each schedule of refreshing.
+  """Measure training throughput, end to end, under each refresh schedule.
 
   Args:
     config: of a REALM.
@@ -108,7 +108,7 @@ def measure_schedules(
 
 
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
-  """Measures and prints."""
+  """Measure and print."""
   steps = flags.FLAGS.steps
   if steps and (steps < 3 * _LOG_EVERY or steps % _LOG_EVERY):
     raise ValueError(
@@ -133,7 +133,7 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
 
 
 def define_flags() -> None:
-  """--steps."""
+  """Define --steps."""
   flags.DEFINE_integer('steps', 0, 'Steps of a run under each schedule.')
 
 

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Recall against speed: our searchers beside FAISS, in one process.
+"""Compare recall and speed of our searchers and FAISS, in one process.
 
   python -m experiments.benchmarks.search --vectors=RUN/data/vectors-train \
     --queries=RUN/data/vectors-valid --output=search

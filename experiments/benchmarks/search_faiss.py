@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""FAISS as benchmark_search's other side; an optional package."""
+"""FAISS, an optional package, beside our searchers in the benchmark `search`."""
 
 from collections.abc import Callable
 import os
