@@ -14,6 +14,7 @@ import shutil
 import numpy as np
 
 from retrieval.nn import embedders
+from retrieval.store import store
 from retrieval.text import blocks as blocks_lib
 from retrieval.text import corpus as corpus_lib
 from retrieval.text import tokens as tokens_lib
@@ -43,7 +44,7 @@ def write_texts(
   starts = rng.integers(0, max(len(words) - num_words, 1), count)
   holds = rng.random(count) < _HOLDS_ANSWER
   places = rng.integers(0, num_words // 2, count)
-  with open(path, 'w') as f:
+  with store.open_atomically(path, 'w') as f:
     for i, (start, hold, place) in enumerate(
       zip(starts.tolist(), holds.tolist(), places.tolist(), strict=True)
     ):
@@ -77,10 +78,8 @@ def prepare(
   if not vocab.exists():
     shutil.copyfile(embedders.find_minilm() / 'vocab.txt', vocab)
   if not texts.exists():
-    draft = texts.with_suffix('.draft')
     num_words = int(row_length * _WORDS_A_PIECE)
-    write_texts(draft, corpus_lib.Corpus(corpus), count, num_words)
-    draft.rename(texts)
+    write_texts(texts, corpus_lib.Corpus(corpus), count, num_words)
   open_blocks(root)
   return root
 

@@ -20,6 +20,7 @@ from experiments.engine import command
 from experiments.engine import progress
 from retrieval import searchers
 from retrieval.store import sharded_array
+from retrieval.store import store
 
 DIMENSION = 128
 QUERIES = 64
@@ -31,21 +32,16 @@ def make_vectors(folder: pathlib.Path, count: int) -> np.ndarray:
   """Return mapped random vectors [count, DIMENSION]; write them at first use."""
   file = folder / f'vectors-{count}.npy'
   if not file.exists():
-    folder.mkdir(parents=True, exist_ok=True)
     logging.info('Writing %s.', file)
-    draft = file.with_suffix('.draft')
     rng = np.random.default_rng(0)
-    vectors = np.lib.format.open_memmap(
-      draft,
-      mode='w+',
-      dtype=np.dtype(ml_dtypes.bfloat16),
-      shape=(count, DIMENSION),
-    )
-    for low in range(0, count, _ROWS):
-      shape = (min(_ROWS, count - low), DIMENSION)
-      vectors[low : low + _ROWS] = rng.standard_normal(shape, np.float32)
-    vectors.flush()
-    draft.rename(file)
+    shape = (count, DIMENSION)
+    with store.open_atomically(file) as f:
+      header = {'descr': '<V2', 'fortran_order': False, 'shape': shape}
+      np.lib.format.write_array_header_1_0(f, header)
+      for low in range(0, count, _ROWS):
+        shape = (min(_ROWS, count - low), DIMENSION)
+        rows = rng.standard_normal(shape, np.float32)
+        f.write(rows.astype(ml_dtypes.bfloat16).tobytes())
   return sharded_array.open_npy(file)
 
 

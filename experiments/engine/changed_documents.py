@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from collections.abc import Sequence
 import dataclasses
 import json
-import os
 import pathlib
 
 from absl import flags
@@ -83,22 +82,18 @@ def write(
   Raises:
     ValueError: where another corpus stands already.
   """
-  root.mkdir(parents=True, exist_ok=True)
   file = root / FILE
-  draft = root / f'.{FILE}.partial'
   new, gone = {d.id: d for d in documents}, set(delete)
-  with open(draft, 'w', encoding='utf-8') as f:
+  with store.open_atomically(file, 'w') as f:
     for document in before:
       if document.id not in gone:
         f.write(_line(new.pop(document.id, document)))
     f.writelines(_line(document) for document in new.values())
-  same = file.exists() and store.hash_files([file]) == store.hash_files([draft])
-  if file.exists() and not same:
-    draft.unlink()
-    raise ValueError(
-      f'{root}: holds another corpus already; name another folder.'
-    )
-  os.replace(draft, file)
+    f.flush()
+    if file.exists() and store.hash_files([file]) != store.hash_files([f.name]):
+      raise ValueError(
+        f'{root}: holds another corpus already; name another folder.'
+      )
 
 
 def _line(document: corpus_lib.Document) -> str:

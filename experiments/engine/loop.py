@@ -15,7 +15,6 @@ import contextlib
 import itertools
 import json
 import math
-import os
 import pathlib
 import time
 from typing import Any
@@ -31,6 +30,7 @@ from experiments.engine import program as program_lib
 from experiments.engine import progress
 from experiments.engine import tasks
 from retrieval.nn import sharding
+from retrieval.store import store
 
 
 class NotFiniteError(ValueError):
@@ -238,10 +238,7 @@ def _write_config(config: ml_collections.ConfigDict, workdir: str) -> None:
   if jax.process_index():
     return
   path = pathlib.Path(workdir) / 'config.json'
-  path.parent.mkdir(parents=True, exist_ok=True)
-  draft = path.with_name(path.name + '.tmp')
-  draft.write_text(config.to_json(indent=2) + '\n')
-  os.replace(draft, path)
+  store.write_atomically(path, config.to_json(indent=2) + '\n')
 
 
 def _log_plan(

@@ -15,6 +15,8 @@ import pathlib
 import jax
 import tensorboardX
 
+from retrieval.store import store
+
 FILE = 'metrics.jsonl'
 
 
@@ -74,9 +76,8 @@ class MetricWriter:
     """Keeps whole rows up to a step; the file is replaced atomically."""
     rows = [row for row in read(path) if row['step'] <= resume_step]
     self._written.update((r['step'], name) for r in rows for name in r)
-    draft = path.with_name(path.name + '.tmp')
-    draft.write_text(''.join(json.dumps(row) + '\n' for row in rows))
-    os.replace(draft, path)
+    text = ''.join(json.dumps(row) + '\n' for row in rows)
+    store.write_atomically(path, text)
 
 
 def read(path: str | os.PathLike) -> list[dict[str, float]]:

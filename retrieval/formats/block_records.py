@@ -15,6 +15,7 @@ import pathlib
 import numpy as np
 
 from retrieval.formats import plain_pickle
+from retrieval.store import store
 
 _BYTES = ('SHORT_BINBYTES', 'BINBYTES', 'BINBYTES8')
 _AROUND = {'MARK', 'APPENDS', 'APPEND', 'FRAME', 'TUPLE', 'STOP', 'MEMOIZE'}
@@ -112,23 +113,17 @@ def write(path: str | os.PathLike, number: int, texts: Iterable[bytes]) -> None:
   Raises:
     ValueError: when there are more or fewer.
   """
-  path = pathlib.Path(path)
-  temporary = path.with_name(f'.{path.name}.{os.getpid()}')
   written = 0
-  try:
-    with open(temporary, 'wb') as f:
-      header = {'descr': '|O', 'fortran_order': False, 'shape': (number,)}
-      np.lib.format.write_array_header_1_0(f, header)
-      f.write(_BEFORE.replace(b'NUMBER', number.to_bytes(4, 'little')))
-      for text in texts:
-        f.write(b'B' + len(text).to_bytes(4, 'little') + text + b'a')
-        written += 1
-      f.write(b'tb.')
+  with store.open_atomically(path) as f:
+    header = {'descr': '|O', 'fortran_order': False, 'shape': (number,)}
+    np.lib.format.write_array_header_1_0(f, header)
+    f.write(_BEFORE.replace(b'NUMBER', number.to_bytes(4, 'little')))
+    for text in texts:
+      f.write(b'B' + len(text).to_bytes(4, 'little') + text + b'a')
+      written += 1
+    f.write(b'tb.')
     if written != number:
       raise ValueError(f'{path}: {written} texts, expected {number}.')
-    os.replace(temporary, path)
-  finally:
-    temporary.unlink(missing_ok=True)
 
 
 class _Places:

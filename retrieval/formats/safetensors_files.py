@@ -16,6 +16,7 @@ import ml_dtypes
 import numpy as np
 
 from retrieval.store import sharded_array
+from retrieval.store import store
 
 _DTYPES = {
   'F64': np.dtype('<f8'),
@@ -92,7 +93,6 @@ def write(
   Raises:
     ValueError: for a type that such files do not hold.
   """
-  path = pathlib.Path(path)
   header, end = {_METADATA: {'format': 'pt'}}, 0
   for name, array in arrays.items():
     dtype, shape = np.dtype(array.dtype), [int(n) for n in array.shape]
@@ -107,18 +107,11 @@ def write(
     }
   text = json.dumps(header).encode()
   text += b' ' * (-len(text) % 8)
-  temporary = path.with_name(f'.{path.name}.{os.getpid()}')
-  try:
-    with open(temporary, 'wb') as f:
-      f.write(len(text).to_bytes(8, 'little') + text)
-      for array in arrays.values():
-        for part in _parts(array):
-          f.write(np.ascontiguousarray(part).tobytes())
-      f.flush()
-      os.fsync(f.fileno())
-    os.replace(temporary, path)
-  finally:
-    temporary.unlink(missing_ok=True)
+  with store.open_atomically(path) as f:
+    f.write(len(text).to_bytes(8, 'little') + text)
+    for array in arrays.values():
+      for part in _parts(array):
+        f.write(np.ascontiguousarray(part).tobytes())
 
 
 def _parts(array: sharded_array.Rows):

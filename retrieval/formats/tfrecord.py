@@ -21,6 +21,8 @@ import zlib
 
 import numpy as np
 
+from retrieval.store import store
+
 _POLYNOMIAL = 0x82F63B78  # of CRC-32C, lowest bit first
 _STEP = 4096  # bytes that one look-up covers; a table of 4 MiB
 _MASK_DELTA = 0xA282EAD8
@@ -171,12 +173,12 @@ def _mismatch(what: str, expected: bytes, stored: int) -> str:
 def open_writer(
   path: str | os.PathLike, *, packed: bool | None = None
 ) -> Iterator[Callable[[bytes], None]]:
-  """Writes a file record by record; it stands once the context is left well.
+  """Opens a file to write record by record, as `store.open_atomically` does.
 
   Equal records give equal files, gzipped ones too.
 
   Args:
-    path: of the file; its folder exists.
+    path: of the file.
     packed: whether to gzip; None: if the name ends in .gz.
 
   Yields:
@@ -184,19 +186,12 @@ def open_writer(
   """
   path = pathlib.Path(path)
   packed = path.suffix == '.gz' if packed is None else packed
-  temporary = path.with_name(f'.{path.name}.{os.getpid()}')
-  try:
-    with open(temporary, 'wb', buffering=_BUFFER_BYTES) as raw:
-      if packed:
-        with gzip.GzipFile('', 'wb', 6, raw, mtime=0) as f:
-          yield functools.partial(_write_record, f)
-      else:
-        yield functools.partial(_write_record, raw)
-      raw.flush()
-      os.fsync(raw.fileno())
-    os.replace(temporary, path)
-  finally:
-    temporary.unlink(missing_ok=True)
+  with store.open_atomically(path) as raw:
+    if packed:
+      with gzip.GzipFile('', 'wb', 6, raw, mtime=0) as f:
+        yield functools.partial(_write_record, f)
+    else:
+      yield functools.partial(_write_record, raw)
 
 
 def _write_record(f: io.BufferedIOBase, data: bytes) -> None:

@@ -122,12 +122,9 @@ def build_index(
   draft.mkdir(parents=True)
   try:
     _write(draft, searcher, fields, report)
-    os.rename(draft, path)
-  except OSError:
-    if not path.exists():
-      raise
-    # Another process published first; its index is the one that counts.
-    return _reuse(path, fields, config, vectors, queries)
+    if not store.publish_folder(draft, path):
+      # Another process published first; its index is the one that counts.
+      return _reuse(path, fields, config, vectors, queries)
   finally:
     shutil.rmtree(draft, ignore_errors=True)
   logging.info('Published %s: %s.', path, report)

@@ -226,12 +226,7 @@ class VersionFolder:
       draft / 'index', vectors.array('vectors'), vectors.fingerprint, config
     )
     seal(draft, step, params, blocks)
-    try:
-      os.rename(draft, self.root / name)
-    except OSError:
-      if not (self.root / name).is_dir():
-        raise
-      shutil.rmtree(draft, ignore_errors=True)  # another builder was first
+    store.publish_folder(draft, self.root / name)
     return name
 
   def open(

@@ -109,12 +109,7 @@ def _publish(
         draft / 'index', vectors, stored.fingerprint, config
       )
     index_versions.seal(draft, step, params, blocks)
-    try:
-      os.rename(draft, target)
-    except OSError:
-      if not target.is_dir():
-        raise
-      shutil.rmtree(draft, ignore_errors=True)  # a builder was first
+    store.publish_folder(draft, target)
   logging.info('Index version %s: taken over from %s.', target.name, found)
 
 

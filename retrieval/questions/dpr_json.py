@@ -23,6 +23,7 @@ import reprlib
 from typing import Any
 
 from retrieval.readers import base
+from retrieval.store import store
 
 _BLANKS = ' \t\r\n'
 _STEP = 1 << 20
@@ -341,14 +342,10 @@ def _example_record(example: Example) -> dict:
 
 def _write(path: str | os.PathLike, rows: Iterable[dict]) -> int:
   """Writes a list record by record, under its name when whole."""
-  path = pathlib.Path(path)
-  path.parent.mkdir(parents=True, exist_ok=True)
-  part = path.with_name(f'{path.name}.part')
   count = 0
-  with part.open('w', encoding='utf-8') as f:
+  with store.open_atomically(path, 'w') as f:
     for count, row in enumerate(rows, start=1):
       f.write('[\n' if count == 1 else ',\n')
       json.dump(row, f, ensure_ascii=False)
     f.write('\n]\n' if count else '[]\n')
-  os.replace(part, path)
   return count

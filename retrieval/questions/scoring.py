@@ -12,7 +12,6 @@ from collections.abc import Sequence
 import dataclasses
 import json
 import os
-import pathlib
 from typing import Any
 
 from absl import logging
@@ -24,6 +23,7 @@ from retrieval.questions import dpr_json
 from retrieval.questions import question_sets
 from retrieval.questions import questions as questions_lib
 from retrieval.readers import base
+from retrieval.store import store
 
 TOP_K = (1, 5, 10, 20, 50, 100, 500, 1000, 5000)
 FILE_RULE = 'file'
@@ -98,18 +98,14 @@ def write_predictions(
   Raises:
     ValueError: where `fields` holds question or prediction.
   """
-  path = pathlib.Path(path)
-  path.parent.mkdir(parents=True, exist_ok=True)
-  part = path.with_name(f'{path.name}.part')
   count = 0
-  with part.open('w', encoding='utf-8') as f:
+  with store.open_atomically(path, 'w') as f:
     for row in predictions:
       line = {'question': row.question, 'prediction': row.prediction}
       if line.keys() & row.fields.keys():
         raise ValueError(f'Fields {sorted(row.fields)} repeat {sorted(line)}.')
       f.write(json.dumps(line | row.fields, ensure_ascii=False) + '\n')
       count += 1
-  os.replace(part, path)
   return count
 
 

@@ -19,6 +19,8 @@ import hashlib
 import json
 import os
 import pathlib
+import shutil
+from typing import IO
 from typing import Any
 
 from absl import logging
@@ -33,6 +35,7 @@ except ImportError:  # Windows; one process prepares there.
 
 SCHEMA = 1
 _MANIFEST = 'manifest.json'
+_BUFFER_BYTES = 1 << 20
 _KEYS = {'schema', 'kind', 'fingerprint', 'meta', 'shards'}
 
 
@@ -52,18 +55,56 @@ def hash_files(paths: Sequence[str | os.PathLike]) -> str:
   return digest.hexdigest()[:32]
 
 
-def write_atomically(path: pathlib.Path, data: bytes) -> None:
-  """Writes a file under a temporary name and renames it when whole."""
+@contextlib.contextmanager
+def open_atomically(
+  path: str | os.PathLike, mode: str = 'wb'
+) -> Iterator[IO[Any]]:
+  """Opens a file to write; it appears under its name once it is whole.
+
+  Args:
+    path: of the file; missing folders are made.
+    mode: 'wb', or 'w' for UTF-8 text.
+
+  Yields:
+    The open file. An exception discards it and leaves an older file in place.
+  """
+  path = pathlib.Path(path)
+  path.parent.mkdir(parents=True, exist_ok=True)
   temporary = path.with_name(f'.{path.name}.{os.getpid()}')
-  with open(temporary, 'wb') as f:
-    f.write(data)
-    f.flush()
-    os.fsync(f.fileno())
-  os.replace(temporary, path)
+  encoding = None if 'b' in mode else 'utf-8'
+  try:
+    with open(temporary, mode, _BUFFER_BYTES, encoding) as f:
+      yield f
+      f.flush()
+      os.fsync(f.fileno())
+    os.replace(temporary, path)
+  finally:
+    temporary.unlink(missing_ok=True)
 
 
-def _dump(obj: Any) -> bytes:
-  return (json.dumps(obj, indent=1, sort_keys=True) + '\n').encode()
+def write_atomically(path: str | os.PathLike, data: bytes | str) -> None:
+  """Writes a whole file, as `open_atomically` does; text becomes UTF-8."""
+  with open_atomically(path) as f:
+    f.write(data.encode() if isinstance(data, str) else data)
+
+
+def publish_folder(draft: pathlib.Path, path: pathlib.Path) -> bool:
+  """Renames a finished folder; returns whether it was the first one at `path`.
+
+  A draft that comes second is removed.
+  """
+  try:
+    os.rename(draft, path)
+    return True
+  except OSError:
+    if not path.is_dir():
+      raise
+    shutil.rmtree(draft, ignore_errors=True)
+    return False
+
+
+def _dump(obj: Any) -> str:
+  return json.dumps(obj, indent=1, sort_keys=True) + '\n'
 
 
 def _shard_file(name: str, index: int) -> str:

@@ -251,3 +251,29 @@ def test_processes_that_write_one_store_do_not_disturb_each_other(tmp_path):
     assert tiny_stores.file_hashes(tmp_path / name) == tiny_stores.file_hashes(
       tmp_path / 'alone'
     )
+
+
+def test_a_file_appears_whole_or_not_at_all(tmp_path):
+  path = tmp_path / 'new/file.txt'
+  store.write_atomically(path, 'größer\n')
+  assert path.read_bytes() == 'größer\n'.encode()
+  with pytest.raises(RuntimeError, match='killed'):
+    with store.open_atomically(path, 'w') as f:
+      f.write('half')
+      f.flush()
+      assert path.read_text() == 'größer\n'
+      raise RuntimeError('killed')
+  assert [p.name for p in path.parent.iterdir()] == ['file.txt']
+  assert path.read_text() == 'größer\n'
+
+
+def test_the_first_folder_published_stays(tmp_path):
+  for name in 'ab':
+    (tmp_path / name).mkdir()
+    (tmp_path / name / 'who').write_text(name)
+  assert store.publish_folder(tmp_path / 'a', tmp_path / 'c')
+  assert not store.publish_folder(tmp_path / 'b', tmp_path / 'c')
+  assert [p.name for p in tmp_path.iterdir()] == ['c']
+  assert (tmp_path / 'c/who').read_text() == 'a'
+  with pytest.raises(FileNotFoundError):
+    store.publish_folder(tmp_path / 'b', tmp_path / 'd')
