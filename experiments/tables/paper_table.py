@@ -1,26 +1,44 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What a table of a paper is made of: figures as printed, and where ours stand."""
+"""Tables of the papers, read from JSON, and how a table is printed and written.
+
+Each JSON file beside this module is one table: RETRO's (Borgeaud et al. 2021, arXiv
+2112.04426) and REALM's (Guu et al. 2020). Figures are strings as printed in the
+paper; '-' marks a figure that the paper does not give.
+"""
 
 from collections.abc import Sequence
+import csv
 import dataclasses
+import functools
+import io
+import json
+import pathlib
+from typing import Any
 
-Paper = tuple[str, ...]
+import rich.box
+import rich.table
+
+from experiments.engine import progress
+from retrieval.store import store
+
+NOT_RUN = 'not run'
+_FOLDER = pathlib.Path(__file__).parent
 
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-  """Where a figure of ours stands.
+  """Place of a figure of ours in the results files of a run.
 
   Attributes:
-    field: of a row, such as bits_per_byte.
-    mode: on, off, baseline or shuffled for RETRO with retrieval, without, its baseline
-      and the control; '' takes the first row of any.
-    file: of the run's folder.
-    otherwise: file that is read where `file` has no such figure.
-    where: what else the row must say, as (name, value).
-    run: name of the run that has it; '' for any.
-    drawn: whether it belongs on the picture's axis.
+    field: field of a results row, such as bits_per_byte.
+    mode: on, off or baseline for RETRO with retrieval, RETRO without retrieval and
+      the baseline; knn for the kNN-LM; '' for the first row of any mode.
+    file: results file in the run's folder.
+    where: (name, value) of another field that the row must have.
+    run: name of the run that has the figure; '' for any run.
+    otherwise: file that is read if `file` lacks the figure.
+    drawn: whether the figure belongs on the picture's axis.
   """
 
   field: str = 'bits_per_byte'
@@ -33,37 +51,99 @@ class Source:
 
 
 @dataclasses.dataclass(frozen=True)
-class Row:
-  """One line of a table.
+class PaperRow:
+  """A line of a table.
 
   Attributes:
-    name: as the paper calls it.
-    paper: its figures, by the table's columns.
-    ours: where ours stand, by the table's columns of ours; None is a cell that
-      has nothing of ours.
+    name: name in the paper, or the name of a line of our own.
+    paper: the paper's figures, one for each column.
+    ours: sources of our figures, one for each column of ours; None for an empty
+      cell.
+    run: name of the line for --row; '' if we have no such system.
+    system: retriever and encoder of the system that `run` names.
   """
 
   name: str
-  paper: Paper
-  ours: Sequence[Source | None]
+  paper: Sequence[str]
+  ours: Sequence[Source | None] = ()
+  run: str = ''
+  system: Sequence[str] = ()
 
 
 @dataclasses.dataclass(frozen=True)
-class Table:
-  """A table of the paper beside ours.
+class PaperTable:
+  """A table of a paper.
 
   Attributes:
-    title: what it shows.
-    columns: of the paper's figures.
-    ours: columns of ours.
-    rows: its lines.
-    scale: at which scale the paper measured.
-    note: what else to know.
+    title: subject of the table.
+    columns: headings of the paper's figures.
+    rows: lines of the table.
+    ours: headings of our figures.
+    scale: model, training and data of the paper's figures.
+    note: further remarks on the comparison.
   """
 
   title: str
-  columns: Paper
-  ours: Paper
-  rows: Sequence[Row]
-  scale: str
+  columns: Sequence[str]
+  rows: Sequence[PaperRow]
+  ours: Sequence[str] = ()
+  scale: str = ''
   note: str = ''
+
+
+@functools.cache
+def load(name: str) -> PaperTable:
+  """Read a table of a paper by the name of its file, such as retro_13."""
+  path = _FOLDER / f'{name}.json'
+  content = json.loads(path.read_text(encoding='utf-8'))
+  rows = [
+    PaperRow(**row | {'ours': [_source(x) for x in row.get('ours', ())]})
+    for row in content.pop('rows')
+  ]
+  return PaperTable(rows=rows, **content)
+
+
+def _source(fields: dict[str, Any] | None) -> Source | None:
+  return None if fields is None else Source(**fields)
+
+
+def show(
+  heads: Sequence[str],
+  body: Sequence[Sequence[str]],
+  caption: str | None = None,
+  title: str | None = None,
+) -> None:
+  """Print a table on the terminal."""
+  shown = rich.table.Table(
+    *heads,
+    title=title,
+    caption=caption,
+    caption_justify='left',
+    box=rich.box.SIMPLE_HEAD,
+  )
+  for row in body:
+    shown.add_row(*row)
+  progress.console().print(shown)
+
+
+def write_markdown(
+  path: pathlib.Path,
+  heads: Sequence[str],
+  body: Sequence[Sequence[str]],
+  caption: str,
+  title: str = '',
+) -> None:
+  """Write a table in Markdown, the title above it and the caption below it."""
+  rows = [heads, ['---'] * len(heads), *body]
+  table = ''.join('| ' + ' | '.join(row) + ' |\n' for row in rows)
+  above = f'{title}\n\n' if title else ''
+  store.write_atomically(path, f'{above}{table}\n{caption}\n'.encode())
+
+
+def write_csv(
+  path: pathlib.Path, heads: Sequence[str], body: Sequence[Sequence[str]]
+) -> None:
+  """Write a table as CSV."""
+  text = io.StringIO()
+  csv.writer(text, lineterminator='\n').writerows([heads, *body])
+  store.write_atomically(path, text.getvalue().encode())

@@ -10,7 +10,7 @@ import pytest
 from configs import retro_ablations
 from configs import retro_pretrain_small
 from experiments.retro import task as retro_task
-from experiments.tables import retro_paper
+from experiments.tables import paper_table
 
 ROWS = list(retro_ablations.ROWS)
 
@@ -32,7 +32,8 @@ def _changed(row):
 
 
 def test_rows_are_those_of_table_13():
-  assert set(ROWS) == set(retro_paper.ABLATIONS)
+  table = paper_table.load('retro_13')
+  assert set(ROWS) == {row.ours[0].run for row in table.rows}
 
 
 def test_each_row_changes_one_field():

@@ -274,7 +274,7 @@ def test_the_table_before_anything_was_run(data, tmp_path, flags, capsys):
   realm_table2.run(_config(data), str(tmp_path))
   printed = capsys.readouterr().out
   rows = [line for line in printed.splitlines() if 'not run' in line]
-  assert len(rows) == len(realm_table2.ROWS) + 2 and ' ours ' in printed
+  assert len(rows) == len(realm_table2.SYSTEMS) and ' ours ' in printed
   (line,) = [line for line in rows if '38.2' in line]
   assert 'REALM' in line and '38.5' in line and 'salient' in line
 
@@ -299,7 +299,7 @@ def test_rows_of_words_and_of_ict(data, tmp_path, flags, capsys, monkeypatch):
   lines = capsys.readouterr().out.splitlines()
   lines = [line for line in lines if 'not run' in line]
   # Two rows share ICT's retriever.
-  assert len(lines) == len(realm_table2.ROWS) - 1
+  assert len(lines) == len(realm_table2.SYSTEMS) - 3
   for name in ('bm25', 'ict'):
     rows = json.loads((tmp_path / name / 'zero_shot.json').read_text())
     assert {row['retriever'] for row in rows} == {name}
@@ -356,7 +356,7 @@ def test_rows_change_the_config(
   config.optimizer.part_scales = {'encoder': 0.5}
   realm_table2.run(config, str(tmp_path))
   *starts, (realm, folder) = made
-  assert folder == str(tmp_path / realm_table2.ROWS[name].system.retriever)
+  assert folder == str(tmp_path / realm_table2.SYSTEMS[name].retriever)
   for start, part, (warm, warm_folder) in zip(
     ('ict', 'mlm'), ('embedder', 'encoder'), starts, strict=True
   ):

@@ -18,8 +18,7 @@ from experiments.open_qa import train as qa_train
 from experiments.realm import prepare as realm_prepare
 from experiments.realm import train as realm_train
 from experiments.realm import warm_start
-from experiments.tables import qa_rows
-from experiments.tables import realm_rows
+from experiments.tables import realm_systems
 from experiments.tables import realm_table1
 from realm_jax.data import folder as realm_data
 from retrieval.questions import question_sets
@@ -99,7 +98,7 @@ def test_what_rows_train(
   monkeypatch.setattr(
     realm_prepare, 'run', lambda config, _: prepared.append(config)
   )
-  monkeypatch.setattr(qa_rows, 'measure', lambda *_: None)
+  monkeypatch.setattr(realm_systems, 'measure', lambda *_: None)
   command_flags([name], _specs(data))
   config = _config(data)
   config.data_dir = ''
@@ -140,7 +139,7 @@ def test_a_row_from_training_to_the_table(
   folder = tmp_path / 'qa' / 'start-mlm'
   assert checkpoints.find(str(folder)).step == 4
   assert not (tmp_path / 'mlm').exists()
-  measures = json.loads((folder / qa_rows.FILE).read_text())
+  measures = json.loads((folder / realm_systems.FILE).read_text())
   assert measures['step'] == 4 and measures['training_questions'] == 6
   ((key, row),) = measures['sets'].items()
   shown = f'{100 * row["official_exact_match"]["mean"]:.1f} ±'
@@ -157,18 +156,18 @@ def test_a_row_from_training_to_the_table(
     raise AssertionError('Trained twice.')
 
   monkeypatch.setattr(loop, 'train', never)
-  asked, evaluate = [], qa_rows.qa_evaluate.evaluate
+  asked, evaluate = [], realm_systems.qa_evaluate.evaluate
 
   def watched(answerer, questions, *rest):
     asked.append(questions.name)
     return evaluate(answerer, questions, *rest)
 
-  monkeypatch.setattr(qa_rows.qa_evaluate, 'evaluate', watched)
+  monkeypatch.setattr(realm_systems.qa_evaluate, 'evaluate', watched)
   command_flags(['start'], [strings, patterns], needs_mlm=False)
   config = _config(data)
   realm_table1.run(config, str(tmp_path))
   assert asked == ['curatedtrec:test']
-  again = json.loads((folder / qa_rows.FILE).read_text())
+  again = json.loads((folder / realm_systems.FILE).read_text())
   assert again['sets'][key] == row and len(again['sets']) == 2
 
   # With other data, all is measured anew.
@@ -179,7 +178,7 @@ def test_a_row_from_training_to_the_table(
     return rows[questions.name], []
 
   with monkeypatch.context() as patch:
-    patch.setattr(qa_rows.qa_evaluate, 'evaluate', watched_alone)
+    patch.setattr(realm_systems.qa_evaluate, 'evaluate', watched_alone)
     patch.setattr(
       realm_data.DataFolder, 'fingerprints', lambda self: {'blocks': 'other'}
     )
@@ -188,14 +187,14 @@ def test_a_row_from_training_to_the_table(
       realm_table1.run(config, str(tmp_path))
   assert asked == ['custom:test', 'curatedtrec:test']
   asked.clear()
-  (folder / qa_rows.FILE).write_text(json.dumps(again))
+  (folder / realm_systems.FILE).write_text(json.dumps(again))
   realm_table1.run(config, str(tmp_path))
   assert not asked
 
   # The table: ours where it was run, the papers' in any case.
   text = (tmp_path / 'table1.md').read_text()
   lines = [x for x in text.splitlines() if x.startswith('|')]
-  assert len(lines) == 2 + len(realm_table1.ROWS)
+  assert len(lines) == 2 + len(realm_table1.TABLE.rows)
   (start,) = [x for x in lines if '| start |' in x]
   assert shown in start and 'not run' not in start
   (realm,) = [x for x in lines if '| realm |' in x]
@@ -230,7 +229,7 @@ def test_what_a_checkpoint_is_measured_as(data):
 
   def identity(step=4, **fields):
     saved = checkpoints.Saved(_config(data, **fields), step, {}, {})
-    return qa_rows.identity(saved, folder)
+    return realm_systems.identity(saved, folder)
 
   others = {
     identity(),
@@ -272,13 +271,13 @@ def test_the_default_pretraining_is_there():
   assert realm_table1.REALM_CONFIG.stem == name
 
 
-@pytest.mark.parametrize('retriever', qa_rows.WITHOUT_VECTORS)
+@pytest.mark.parametrize('retriever', realm_systems.WITHOUT_VECTORS)
 def test_what_searches_no_vectors_is_not_refreshed(
   data, monkeypatch, tmp_path, retriever
 ):
-  monkeypatch.setattr(realm_rows, 'train', lambda name, *_: name)
+  monkeypatch.setattr(realm_systems, 'train', lambda name, *_: name)
   config = tiny_open_qa.get_config(data, 'blocks_test')
-  system = qa_rows.System(retriever)
-  found = qa_rows.fine_tuning(system, config, config, tmp_path)
+  system = realm_systems.System(retriever)
+  found = realm_systems.fine_tuning(system, config, config, tmp_path)
   beam_task.check(found)
   assert (found.retriever, found.encoder_from) == (retriever, 'mlm')

@@ -14,8 +14,9 @@ import pytest
 
 from configs import retro_base
 from configs import retro_qa_base
-from experiments.tables import retro_paper
+from experiments.tables import paper_table
 from experiments.tables import retro_tables
+from experiments.tables import run_results
 from retrieval.store import checkpoints
 from retro_jax.data import folder as retro_data
 from tests.retro_jax.data import tiny_data
@@ -49,18 +50,18 @@ def _body(name, runs):
 
 
 def _of(name, runs):
-  return retro_paper.TABLES[name], runs
+  return retro_tables.load(name), runs
 
 
-@pytest.mark.parametrize('name', retro_paper.TABLES)
+@pytest.mark.parametrize('name', retro_tables.NAMES)
 def test_every_table_without_a_run(name, tmp_path):
-  table = retro_paper.TABLES[name]
+  table = retro_tables.load(name)
   heads, body = retro_tables.lines(table, {})
   assert len(body) >= 5 and {len(row) for row in body} == {len(heads)}
   width = len(table.columns)
   mine = [cell for row in body for cell in row[1 + width :]]
   assert set(mine) <= {'', 'not run'} and 'not run' in mine
-  files = retro_tables.write(name, table, {}, tmp_path)
+  files = retro_tables.write(name, {}, tmp_path)
   assert [f.suffix for f in files] == ['.md', '.csv']
   with open(files[1]) as f:
     assert list(csv.reader(f)) == [heads, *body]
@@ -109,7 +110,7 @@ def test_the_runs_of_table_14(tmp_path):
     'lambada.json',
     [{'name': 'RETRO off', 'retrieval': 'off', 'accuracy': 0.25}],
   )
-  runs = retro_tables.parse_runs([str(tmp_path / 'a')])
+  runs = run_results.parse_runs([str(tmp_path / 'a')])
   body = {name: row[-1] for name, row in _body('14', runs).items()}
   assert body['held-out documents of ours, baseline'] == '1'
   assert body['held-out documents of ours, RETRO[OFF]'] == '2'
@@ -121,7 +122,7 @@ def test_the_runs_of_table_14(tmp_path):
   assert body['Lambada accuracy, RETRO[ON]'] == 'not run'
   # What is not of the paper's set is not shown as if it were.
   assert body['C4 bits per byte, RETRO[ON]'] == 'not run'
-  runs |= retro_tables.parse_runs([f'c4={tmp_path}/c4'])
+  runs |= run_results.parse_runs([f'c4={tmp_path}/c4'])
   body = {name: row[-1] for name, row in _body('14', runs).items()}
   assert body['C4 bits per byte, RETRO[ON]'] == '7'
   assert body['held-out documents of ours, baseline'] == 'a 1; c4 5'
@@ -130,15 +131,14 @@ def test_the_runs_of_table_14(tmp_path):
 def test_lines_of_table_13_are_runs(tmp_path):
   for key, start in (('cca_all', 1.0), ('no_retrieval', 2.0)):
     _evaluated(tmp_path / key, start)
-  runs = retro_tables.parse_runs(
+  runs = run_results.parse_runs(
     [str(tmp_path / k.name) for k in _dirs(tmp_path)]
   )
   body = _body('13', runs)
   assert body['CA all layers'] == ['.860', '3', '2']
   assert body['no retrieval'] == ['.987', '2', '']
   assert body['CA top layer (12/12)'] == ['.831', 'not run', 'not run']
-  table = retro_paper.TABLES['13']
-  files = retro_tables.write('13', table, runs, tmp_path / 'out')
+  files = retro_tables.write('13', runs, tmp_path / 'out')
   assert files[2].name == 'table13.png' and files[2].stat().st_size > 5000
   assert 'scale unknown' in files[0].read_text()
 
@@ -146,7 +146,7 @@ def test_lines_of_table_13_are_runs(tmp_path):
 def test_retrofit_against_from_scratch(tmp_path):
   for start, name in enumerate(('retrofit', 'scratch')):
     _evaluated(tmp_path / name, start + 1.0)
-  runs = retro_tables.parse_runs([str(path) for path in _dirs(tmp_path)])
+  runs = run_results.parse_runs([str(path) for path in _dirs(tmp_path)])
   assert [row[-2:] for row in _body('retrofit', runs).values()] == [
     ['retrofit 1; scratch 2', 'retrofit 10; scratch 20'],
     *(['2', '20'], ['3', '30']),
@@ -155,14 +155,12 @@ def test_retrofit_against_from_scratch(tmp_path):
   del runs['retrofit']
   body = _body('retrofit', runs)
   assert body['RETROfit, on'][-2:] == ['not run', 'not run']
-  files = retro_tables.write(
-    'retrofit', retro_paper.TABLES['retrofit'], runs, tmp_path / 'out'
-  )
+  files = retro_tables.write('retrofit', runs, tmp_path / 'out')
   assert [path.name for path in files][:2] == ['retrofit.md', 'retrofit.csv']
 
 
 def test_table_3_says_that_it_is_not_the_papers():
-  table = retro_paper.TABLES['3']
+  table = retro_tables.load('3')
   assert "in place of the paper's" in table.title
   assert "not the paper's Table 3" in table.note
 
@@ -214,9 +212,9 @@ def test_scales_are_those_of_the_run_that_was_evaluated(tmp_path, monkeypatch):
     file = 'knn_lm.json' if name == 'knn' else 'evaluation.json'
     content = {'rows': rows, 'settings': settings}
     (tmp_path / name / file).write_text(json.dumps(content))
-    described[name] = retro_tables.describe(tmp_path / name)
+    described[name] = run_results.describe(tmp_path / name)
   _write(tmp_path / 'rows', 'lambada.json', [{'workdir': 'runs/retro'}])
-  assert retro_tables.describe(tmp_path / 'rows') == described['settings']
+  assert run_results.describe(tmp_path / 'rows') == described['settings']
   assert described == {
     'settings': f'of runs/retro, {retro}',
     'nested': f'of runs/retro, {retro}',
@@ -224,14 +222,14 @@ def test_scales_are_those_of_the_run_that_was_evaluated(tmp_path, monkeypatch):
     'knn': f'of runs/baseline, {trained}',
     'gone': 'of runs/gone, no checkpoint there, scale unknown',
   }
-  assert retro_tables.describe(tmp_path / 'retro') == retro
+  assert run_results.describe(tmp_path / 'retro') == retro
   # Rows of questions have lengths of their own.
-  assert retro_tables.describe(tmp_path / 'qa') == (
+  assert run_results.describe(tmp_path / 'qa') == (
     '0.0 M parameters, 10 steps of 128 questions, datastore unknown: none in '
     'nowhere'
   )
   qa.qa.passages = ('results.json',)
-  assert retro_tables.describe(tmp_path / 'qa').endswith(
+  assert run_results.describe(tmp_path / 'qa').endswith(
     'questions, 20 passages a question, from files'
   )
 
@@ -259,7 +257,7 @@ def test_curves_are_read_point_by_point(tmp_path, monkeypatch):
   monkeypatch.setattr(
     figure_lib.Figure, 'savefig', lambda self, *_, **__: pictures.append(self)
   )
-  table = retro_paper.TABLES['leakage']
+  table = retro_tables.load('leakage')
   assert retro_tables.plot(table, {'a': tmp_path / 'a'}, tmp_path / 'a.png')
   (curve,) = pictures[0].axes[0].lines  # shares of chunks are no bits per byte
   assert curve.get_label() == 'ours, a: RETRO[ON]'
@@ -307,17 +305,17 @@ def test_null_is_not_a_figure(tmp_path):
     'evaluation.json',
     [{'name': 'RETRO, k=2', 'retrieval': 'on', 'bits_per_byte': None}],
   )
-  assert math.isnan(retro_tables.find(retro_paper.Source(), tmp_path))
+  assert math.isnan(run_results.find(paper_table.Source(), tmp_path))
 
 
 def test_errors(tmp_path):
   with pytest.raises(ValueError, match='--run=a=nowhere: expected a folder'):
-    retro_tables.parse_runs(['a=nowhere'])
+    run_results.parse_runs(['a=nowhere'])
   with pytest.raises(ValueError, match='given before'):
-    retro_tables.parse_runs([f'a={tmp_path}', f'a={tmp_path}'])
+    run_results.parse_runs([f'a={tmp_path}', f'a={tmp_path}'])
   (tmp_path / 'evaluation.json').write_text('[]')
   with pytest.raises(ValueError, match='evaluation.json: expected.*rows'):
-    retro_tables.lines(retro_paper.TABLES['4'], {'a': tmp_path})
+    retro_tables.lines(retro_tables.load('4'), {'a': tmp_path})
 
 
 def test_the_command_writes_several_tables(tmp_path):

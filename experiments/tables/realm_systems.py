@@ -1,11 +1,13 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of REALM's Tables 1 and 2: a retriever and a reader's start, fine-tuned.
+"""Systems of REALM's Tables 1 and 2: their pre-training, fine-tuning and measures.
 
-ROOT/qa/<retriever>-<encoder> holds the fine-tuning, measures.json with what the
-system scored on each question set, and its predictions. Killed and run again, it
-goes on; sets that were measured at the same step, with the same data, are not measured
-again.
+ROOT/data holds the data. ROOT/ict and ROOT/mlm hold the warm starts of the embedder
+and the encoder, ROOT/<name> the REALM of that name, and ROOT/dpr the retriever of
+DPR. ROOT/qa/<retriever>-<encoder> holds a system's fine-tuning, its predictions and
+measures.json, the system's results on each question set. A finished run is not
+repeated, so that both tables share the runs that they have in common; a killed run
+continues. A question set is measured once for each checkpoint and data set.
 """
 
 from collections.abc import Mapping
@@ -26,8 +28,9 @@ from experiments.open_qa import evaluate as qa_evaluate
 from experiments.open_qa import task as qa_task
 from experiments.open_qa import train as qa_train
 from experiments.realm import prepare as realm_prepare
+from experiments.realm import train as realm_train
 from experiments.realm import warm_start
-from experiments.tables import realm_rows
+from experiments.tables import paper_table
 from realm_jax.data import folder as realm_data
 from realm_jax.serving import index_folders
 from retrieval.questions import question_sets
@@ -38,7 +41,13 @@ Config = ml_collections.ConfigDict
 FOLDER = 'qa'
 FILE = 'measures.json'
 AT = 5  # blocks, of the top-k match that the tables show
-# Retrievers besides the runs of `realm_rows`: 'start' is the embedder's checkpoint.
+# Name of a REALM -> fields of the config that make it (Guu et al. 2020, Table 2).
+REALMS: Mapping[str, Mapping[str, Any]] = {
+  'salient': {'masker': 'salient'},
+  'uniform': {'masker': 'uniform'},
+  'span': {'masker': 'span'},
+  'stale': {'refresh': {'staleness': 30}},
+}
 WITHOUT_VECTORS = ('bm25', 'random')
 _BASIC_STAGES = 'tokenizer,tokens,blocks'
 _SHARED = ('data_dir', 'corpus', 'tokens', 'tokenizer', 'blocks')
@@ -46,13 +55,13 @@ _SHARED = ('data_dir', 'corpus', 'tokens', 'tokenizer', 'blocks')
 
 @dataclasses.dataclass(frozen=True)
 class System:
-  """What is fine-tuned together.
+  """A retriever and the encoder of a reader, fine-tuned together.
 
   Attributes:
-    retriever: a run of `realm_rows`, 'dpr', 'start' (the checkpoint of
+    retriever: name of a REALM, 'ict', 'dpr', 'start' (the checkpoint of
       config.embedder), 'bm25' or 'random'.
-    encoder: the run that the reader starts from: a REALM's, or 'mlm', the
-      baseline; that is the checkpoint itself where no MLM is needed.
+    encoder: run that the reader starts from: name of a REALM, or 'mlm' for the
+      baseline, which is the checkpoint itself if no MLM is needed.
   """
 
   retriever: str
@@ -60,36 +69,69 @@ class System:
 
   @property
   def name(self) -> str:
-    """Of its folder."""
+    """Name of the system's folder."""
     return f'{self.retriever}-{self.encoder}'
 
   def folder(self, root: pathlib.Path) -> pathlib.Path:
-    """Where it lies."""
+    """Return the workdir of the fine-tuning."""
     return root / FOLDER / self.name
 
 
+def systems_of(table: paper_table.PaperTable) -> dict[str, System]:
+  """Return the systems of a table by the name of their row."""
+  return {row.run: System(*row.system) for row in table.rows if row.run}
+
+
 def share_data(config: Config, source: Config, root: pathlib.Path) -> Config:
-  """A config with the data of another one, in ROOT/data unless it names some."""
+  """Copy a config with the data of another one.
+
+  Args:
+    config: config to copy.
+    source: config that names the data.
+    root: folder of the experiment; the data folder is ROOT/data unless `source`
+      names one.
+  """
   fields = {name: source[name] for name in _SHARED}
   fields['data_dir'] = source.data_dir or str(root / 'data')
   return command.changed(config, **fields)
 
 
 def fingerprint(questions: question_sets.QuestionSet, settings: Config) -> str:
-  """Hash of a question set and of how it is measured."""
+  """Fingerprint of a question set and of the settings that measure it."""
   rows = [(q.question, q.answers) for q in questions.questions]
   how = [settings[x] for x in ('rules', 'retriever_beam', 'reader_beam')]
   return store.fingerprint([questions.name, questions.kind, rows, *how, AT])
 
 
 def identity(saved: checkpoints.Saved, data: realm_data.DataFolder) -> str:
-  """Hash of what a checkpoint is measured as: how it was made, on which data."""
-  return store.fingerprint(
-    [
-      *(saved.step, saved.index_version, data.fingerprints()),
-      saved.config.to_json(sort_keys=True),
-    ]
-  )
+  """Fingerprint of a checkpoint: its config, step, index version and data."""
+  config = saved.config.to_json(sort_keys=True)
+  made = [saved.step, saved.index_version, data.fingerprints(), config]
+  return store.fingerprint(made)
+
+
+def train(name: str, config: Config, root: pathlib.Path) -> str:
+  """Train a run and the runs that it starts from, unless they are finished.
+
+  Args:
+    name: name of a REALM, 'ict' or 'mlm'.
+    config: config of REALM with its data_dir set; the data are prepared.
+    root: folder of the experiment.
+
+  Returns:
+    The run's folder; '' for an MLM that the config does not need.
+  """
+  if name not in REALMS:
+    return warm_start.train(config, name, root)
+  folder = str(root / name)
+  if not warm_start.is_done(folder, config.num_steps):
+    starts = {
+      f'{part}_from': config[f'{part}_from']
+      or warm_start.train(config, start, root)
+      for part, start in (('embedder', 'ict'), ('encoder', 'mlm'))
+    }
+    realm_train.run(command.changed(config, **REALMS[name], **starts), folder)
+  return folder
 
 
 def run(
@@ -99,17 +141,17 @@ def run(
   sets: Sequence[question_sets.QuestionSet],
   root: pathlib.Path,
 ) -> None:
-  """Trains what is not done yet and measures what is not measured.
+  """Train and measure a system, except for the parts that are finished.
 
   Args:
-    system: what to run.
-    config: of question answering.
-    realm_config: of the pre-trainings, with the same data.
-    sets: to measure on.
-    root: where everything goes.
+    system: retriever and encoder.
+    config: config of question answering.
+    realm_config: config of the pre-trainings, with the same data.
+    sets: question sets to measure on.
+    root: folder of the experiment.
   """
   qa_task.check_questions(config)
-  prepare(system, realm_config, root)
+  _prepare(system, realm_config, root)
   folder = system.folder(root)
   wanted = fine_tuning(system, config, realm_config, root)
   if not warm_start.is_done(str(folder), wanted.num_steps):
@@ -117,9 +159,9 @@ def run(
   measure(folder, config, sets)
 
 
-def prepare(system: System, config: Config, root: pathlib.Path) -> None:
-  """Makes the data that a system needs; spans only where a REALM needs them."""
-  names = {system.retriever, system.encoder} & set(realm_rows.REALMS)
+def _prepare(system: System, config: Config, root: pathlib.Path) -> None:
+  """Makes the data; salient spans only if a REALM still has to be trained."""
+  names = {system.retriever, system.encoder} & set(REALMS)
   done = all(warm_start.is_done(str(root / n), config.num_steps) for n in names)
   if done:
     config = command.changed(config, prepare={'stages': _BASIC_STAGES})
@@ -129,25 +171,23 @@ def prepare(system: System, config: Config, root: pathlib.Path) -> None:
 def fine_tuning(
   system: System, config: Config, realm_config: Config, root: pathlib.Path
 ) -> Config:
-  """The config of a system's fine-tuning; pre-trains what it starts from."""
+  """Return the config of a system's fine-tuning, its warm starts trained."""
+  retriever = system.retriever
   fields: dict[str, Any] = {'realm_from': '', 'embedder_from': ''}
-  if system.retriever in WITHOUT_VECTORS:
-    fields |= {'retriever': system.retriever, 'train_blocks': False}
+  if retriever in WITHOUT_VECTORS:
+    fields |= {'retriever': retriever, 'train_blocks': False}
     fields['refresh'] = {'schedule': 'frozen'}
   else:
     fields['retriever'] = 'dense'
-  if system.retriever == 'dpr':
-    fields['embedder_from'] = train_dpr(config, root)
-  elif system.retriever not in (*WITHOUT_VECTORS, 'start'):
-    fields['embedder_from'] = realm_rows.train(
-      system.retriever, realm_config, root
-    )
-  fields['encoder_from'] = realm_rows.train(system.encoder, realm_config, root)
+  if retriever == 'dpr':
+    fields['embedder_from'] = _train_dpr(config, root)
+  elif retriever not in (*WITHOUT_VECTORS, 'start'):
+    fields['embedder_from'] = train(retriever, realm_config, root)
+  fields['encoder_from'] = train(system.encoder, realm_config, root)
   return command.changed(config, **fields)
 
 
-def train_dpr(config: Config, root: pathlib.Path) -> str:
-  """Trains DPR's retriever in ROOT/dpr, unless that is done; returns the folder."""
+def _train_dpr(config: Config, root: pathlib.Path) -> str:
   folder = str(root / 'dpr')
   wanted = warm_start.make_config(config, 'dpr')
   if not warm_start.is_done(folder, wanted.num_steps):
@@ -160,8 +200,8 @@ def measure(
   config: Config,
   sets: Sequence[question_sets.QuestionSet],
 ) -> None:
-  """Measures the newest checkpoint on the sets it was not measured on."""
-  found, saved = read_folder(folder), checkpoints.find(str(folder))
+  """Measure the newest checkpoint on the sets that it was not measured on."""
+  found, saved = _read_folder(folder), checkpoints.find(str(folder))
   data = realm_data.open_saved(saved, folder, config.data_dir)
   measured_as = identity(saved, data)
   if found.get('measured_as') != measured_as:
@@ -173,7 +213,7 @@ def measure(
     logging.info('%s: step %d was measured on all sets.', folder, saved.step)
     return
   trained = qa_task.load(folder, config.data_dir)
-  found = describe(trained) | {
+  found = _describe(trained) | {
     'measured_as': measured_as,
     'sets': found.get('sets', {}),
   }
@@ -186,7 +226,7 @@ def measure(
     )
     path = folder / qa_evaluate.predictions_name(questions.name)
     qa_evaluate.write_predictions(path, answered, answerer)
-    # Another version of the same set has lost its predictions to this one.
+    # The file of predictions now belongs to this version of the set.
     kept = {
       k: x for k, x in found['sets'].items() if x['dataset'] != questions.name
     }
@@ -195,13 +235,13 @@ def measure(
     store.write_atomically(folder / FILE, text.encode())
 
 
-def describe(trained: qa_task.Trained) -> dict[str, Any]:
-  """The scale of a trained system: for the line under a table."""
+def _describe(trained: qa_task.Trained) -> dict[str, Any]:
+  """The scale of a trained system, for the caption of a table."""
   config = trained.config
   return {
     'step': trained.step,
     'batch_size': config.batch_size,
-    'training_questions': count_questions(config),
+    'training_questions': _count_questions(config.questions),
     'parameters': sum(
       math.prod(x.shape) for x in jax.tree.leaves(trained.params)
     ),
@@ -210,9 +250,8 @@ def describe(trained: qa_task.Trained) -> dict[str, Any]:
   }
 
 
-def count_questions(config: Config) -> int:
-  """How many questions a run was trained on; 0 where they lie no more."""
-  settings = config.questions
+def _count_questions(settings: Config) -> int:
+  """Number of training questions; 0 if their files no longer exist."""
   try:
     return len(
       question_sets.load_questions(
@@ -223,8 +262,7 @@ def count_questions(config: Config) -> int:
     return 0
 
 
-def read_folder(folder: pathlib.Path) -> dict[str, Any]:
-  """What was measured in a folder, {} if nothing."""
+def _read_folder(folder: pathlib.Path) -> dict[str, Any]:
   path = folder / FILE
   return json.loads(path.read_text()) if path.is_file() else {}
 
@@ -232,8 +270,8 @@ def read_folder(folder: pathlib.Path) -> dict[str, Any]:
 def read(
   systems: Sequence[System], root: pathlib.Path
 ) -> dict[System, dict[str, Any]]:
-  """What was measured of systems; those of which nothing was are left out."""
-  found = {system: read_folder(system.folder(root)) for system in systems}
+  """Read the measures of systems; systems without a result are omitted."""
+  found = {system: _read_folder(system.folder(root)) for system in systems}
   return {system: x for system, x in found.items() if x}
 
 
@@ -242,12 +280,12 @@ def columns(
   sets: Sequence[question_sets.QuestionSet] = (),
   settings: Config | None = None,
 ) -> dict[str, str]:
-  """The question sets of a table.
+  """Return the question sets of a table.
 
   Args:
-    found: from `read`.
-    sets: those to show; () for all that were measured.
-    settings: the config's section evaluate, where there are `sets`.
+    found: measures from `read`.
+    sets: question sets to show; () for all measured sets.
+    settings: the config's section evaluate; needed with `sets`.
 
   Returns:
     Fingerprint -> heading.
@@ -264,8 +302,15 @@ def columns(
   return dict(sorted(heads.items(), key=lambda item: item[1]))
 
 
+def exact_match(measures: Mapping[str, Any] | None) -> str:
+  """Return the cell of exact match by the set's own rule."""
+  if measures is None:
+    return paper_table.NOT_RUN
+  return qa_evaluate.cell(measures['official_exact_match'])
+
+
 def scale(found: Mapping[System, Mapping[str, Any]]) -> str:
-  """One line: the size of what was measured, beside the papers'."""
+  """Return one line on the scale of our systems, beside the papers'."""
   if not found:
     return 'Nothing was run yet.'
 
@@ -279,6 +324,6 @@ def scale(found: Mapping[System, Mapping[str, Any]]) -> str:
     f'{values("block_length")} wordpieces (papers: 13,353,718 of 288), '
     f'{"/".join(million)} M parameters (330 M), fine-tuned for '
     f'{values("step")} steps of {values("batch_size")} out of '
-    f'{values("training_questions")} questions; the figures of the papers are '
-    'not to be expected at this size, only their order.'
+    f'{values("training_questions")} questions; at this size the order of the '
+    "papers' figures can be expected, not the figures themselves."
   )
