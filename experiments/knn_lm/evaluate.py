@@ -34,6 +34,7 @@ from experiments.knn_lm import task as knn_lm_task
 from experiments.retro import evaluate as retro_evaluate
 from experiments.retro import task as retro_task
 from retrieval.index import key_values
+from retrieval.questions import bootstrap
 from retrieval.store import store
 from retrieval.text import chunks as chunks_lib
 from retro_jax.data import windows as windows_lib
@@ -56,7 +57,7 @@ class Row:
 
   name: str
   evaluation: evaluate.Evaluation
-  minus_alone: evaluate.Difference | None = None
+  minus_alone: bootstrap.Interval | None = None
   setting: tuple[float, ...] = ()
 
   def to_json(self) -> dict:

@@ -36,6 +36,7 @@ from experiments.engine import command
 from experiments.engine import progress
 from experiments.retro import task as retro_task
 from retrieval.nn import sharding
+from retrieval.questions import bootstrap
 from retrieval.store import store
 from retro_jax.data import pipeline
 from retro_jax.evaluation import evaluate
@@ -61,7 +62,7 @@ class Result:
   num_neighbors: int
   step: int
   evaluation: evaluate.Evaluation
-  minus_off: evaluate.Difference | None = None
+  minus_off: bootstrap.Interval | None = None
 
   def to_json(self) -> dict[str, Any]:
     """JSON values; what is not finite becomes null."""

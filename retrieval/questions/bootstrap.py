@@ -6,17 +6,14 @@ import dataclasses
 
 from jaxtyping import Float
 import numpy as np
+from scipy import stats
+
+_AT_ONCE = 1 << 20  # drawn items in memory
 
 
 @dataclasses.dataclass(frozen=True)
 class Interval:
-  """A mean and how far chance may have moved it.
-
-  Attributes:
-    mean: over all items.
-    low: lower end of the confidence interval.
-    high: its upper end.
-  """
+  """A mean with its confidence interval, from `low` to `high`."""
 
   mean: float
   low: float
@@ -31,20 +28,16 @@ def bootstrap(
   level: float = 0.95,
   seed: int = 0,
 ) -> Interval:
-  """Sum of values over sum of weights, items drawn again with replacement.
+  """Return the sum of values over the sum of weights, with a percentile interval.
 
-  For two systems measured on the same items, the values are the differences item
-  by item: a paired bootstrap.
+  A paired bootstrap of two systems takes the differences item by item as values.
 
   Args:
-    values: [n] of each item.
-    weights: [n] above 0; None counts every item once, which gives the mean.
-    num_samples: times that n items are drawn.
-    level: of the confidence interval, by the percentiles of the draws.
-    seed: of the draws.
-
-  Returns:
-    The mean and its interval.
+    values: [n] value of each item.
+    weights: [n] weight of each item, above 0; None gives each item the weight 1.
+    num_samples: number of resamples, of n items each.
+    level: confidence level.
+    seed: seed of the resamples.
 
   Raises:
     ValueError: without items, for other than n weights or for weights not above 0.
@@ -55,10 +48,18 @@ def bootstrap(
       f'{len(values)} values and {len(weights)} weights: expected as many of '
       'each, at least one, and weights above 0.'
     )
-  rng, n = np.random.default_rng(seed), len(values)
-  means = np.empty(num_samples)
-  for i in range(num_samples):
-    chosen = rng.integers(0, n, n)
-    means[i] = values[chosen].sum() / weights[chosen].sum()
-  low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
-  return Interval(float(values.sum() / weights.sum()), float(low), float(high))
+  mean = float(values.sum() / weights.sum())
+  if len(values) == 1:  # scipy asks for two
+    return Interval(mean, mean, mean)
+  found = stats.bootstrap(
+    (values, weights),
+    lambda v, w, axis: v.sum(axis) / w.sum(axis),
+    paired=True,
+    vectorized=True,
+    method='percentile',
+    n_resamples=num_samples,
+    batch=max(1, _AT_ONCE // len(values)),
+    confidence_level=level,
+    rng=np.random.default_rng(seed),
+  ).confidence_interval
+  return Interval(mean, float(found.low), float(found.high))

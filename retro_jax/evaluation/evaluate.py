@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from retrieval.questions import bootstrap
 from retro_jax.data import pipeline
 from retro_jax.data import windows as windows_lib
 from retro_jax.nn import losses
@@ -248,21 +249,6 @@ class _Sums:
     return ChunkNats(ids, document, nats)
 
 
-@dataclasses.dataclass(frozen=True)
-class Difference:
-  """Bits per byte of one evaluation minus another's.
-
-  Attributes:
-    mean: over all documents.
-    low: lower end of the confidence interval.
-    high: its upper end.
-  """
-
-  mean: float
-  low: float
-  high: float
-
-
 def compare(
   a: Evaluation,
   b: Evaluation,
@@ -270,7 +256,7 @@ def compare(
   num_samples: int = 2000,
   level: float = 0.95,
   seed: int = 0,
-) -> Difference:
+) -> bootstrap.Interval:
   """Bits per byte of `a` minus `b`, by a paired bootstrap over documents.
 
   Args:
@@ -288,13 +274,13 @@ def compare(
   """
   if not np.array_equal(a.num_bytes, b.num_bytes):
     raise ValueError('The two evaluations are of different documents.')
-  nats, num_bytes = a.nats - b.nats, a.num_bytes.astype(np.float64)
-  rng, n = np.random.default_rng(seed), len(nats)
-  means = np.empty(num_samples)
-  for i in range(num_samples):
-    chosen = rng.integers(0, n, n)
-    means[i] = nats[chosen].sum() / max(num_bytes[chosen].sum(), 1)
-  low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
-  in_bits = 1 / math.log(2)
-  mean = _ratio(nats.sum(), num_bytes.sum())
-  return Difference(*(float(x) * in_bits for x in (mean, low, high)))
+  found = bootstrap.bootstrap(
+    a.nats - b.nats,
+    a.num_bytes.astype(np.float64),
+    num_samples=num_samples,
+    level=level,
+    seed=seed,
+  )
+  return bootstrap.Interval(
+    *(x / math.log(2) for x in dataclasses.astuple(found))
+  )

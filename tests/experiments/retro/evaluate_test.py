@@ -13,6 +13,7 @@ import pytest
 from experiments.retro import copying as retro_copying
 from experiments.retro import evaluate as retro_evaluate
 from experiments.retro import task as retro_task
+from retrieval.questions import bootstrap
 from retro_jax.data import windows as windows_lib
 from retro_jax.evaluation import evaluate
 from tests.experiments.retro import tiny_retro
@@ -142,7 +143,7 @@ def test_what_is_not_finite_is_written_as_null(root, tmp_path):
     1,
     10,
     evaluate.Evaluation(none, none, none, none),
-    evaluate.Difference(math.nan, -math.inf, 0.5),
+    bootstrap.Interval(math.nan, -math.inf, 0.5),
   )
   path = retro_evaluate.write(
     [result], tiny_retro.trained(root).config, tmp_path

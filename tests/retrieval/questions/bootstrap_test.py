@@ -37,3 +37,22 @@ def test_refuses_what_has_no_mean():
     weights = weights and np.array(weights)
     with pytest.raises(ValueError, match='expected as many of each'):
       bootstrap.bootstrap(np.array(values), weights)
+
+
+def test_draws_are_those_of_the_seed():
+  rng = np.random.default_rng(1)
+  values, weights = rng.normal(size=30), rng.integers(1, 500, 30) * 1.0
+  draws = np.random.default_rng(7)
+  means = []
+  for _ in range(50):
+    chosen = draws.integers(0, 30, 30)
+    means.append(values[chosen].sum() / weights[chosen].sum())
+  found = bootstrap.bootstrap(values, weights, num_samples=50, seed=7)
+  want = np.quantile(means, [0.025, 0.975])
+  np.testing.assert_allclose([found.low, found.high], want, rtol=1e-12)
+
+
+def test_one_item_is_its_own_interval():
+  assert bootstrap.bootstrap(np.array([3.0])) == bootstrap.Interval(
+    3.0, 3.0, 3.0
+  )

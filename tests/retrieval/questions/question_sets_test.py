@@ -6,9 +6,9 @@ import dataclasses
 import json
 import logging
 
+import farmhash
 import pytest
 
-from retrieval.questions import fingerprint64
 from retrieval.questions import question_sets
 from retrieval.questions import red_trivia
 from retrieval.readers import tfds as tfds_reader
@@ -17,7 +17,7 @@ _QUESTIONS = [f'who was king number {i} of the realm?' for i in range(60)]
 
 
 def _tenth(question):
-  return fingerprint64.fingerprint64(question) % 100_000 % 10
+  return farmhash.Fingerprint64(question) % 100_000 % 10
 
 
 def _jsonl(path, questions, **fields):
@@ -338,3 +338,37 @@ def test_tfds_fails_in_one_line(monkeypatch, caplog):
     question_sets.load('webquestions:dev')
   logger.warning('Retrying, of another download')
   assert 'Retrying' not in caplog.text
+
+
+_TEXT = (
+  'who wrote the origin of species, and when was it first published in london? '
+) * 3
+
+# Length of a prefix of _TEXT -> its hash, by FarmHash 1.1. The lengths are those
+# of each branch of the hash and its borders.
+_FARMHASH = {
+  0: 11160318154034397263,
+  1: 12348292010337643139,
+  3: 18111496945197663903,
+  4: 4609275139362835745,
+  7: 1530059786239992167,
+  8: 17754293722772710698,
+  16: 16949404967517093385,
+  17: 4914170741705078579,
+  32: 13780775025484080744,
+  33: 9876829990215336781,
+  64: 9302127037086416800,
+  65: 3920334672882729014,
+  128: 5119647051415699979,
+  129: 18339706244873420731,
+  200: 13940757683365748614,
+}
+
+
+def test_hash_is_farmhash_1_1():
+  for length, value in _FARMHASH.items():
+    assert farmhash.Fingerprint64(_TEXT[:length]) == value, length
+  text = 'o\u00f9 est n\u00e9 moli\u00e8re ?'
+  assert farmhash.Fingerprint64(text) == 13809448554737646695
+  assert farmhash.Fingerprint64(text.encode()) == 13809448554737646695
+  assert farmhash.Fingerprint64(_TEXT[:64]) % 100_000 == 16800
