@@ -88,12 +88,12 @@ def prepare(root: pathlib.Path, num_documents: int) -> dict[str, float]:
     far, and 'scann_bytes_per_chunk'.
   """
   from retrieval import searchers
+  from retrieval import tokenization
   from retrieval.index import neighbors as neighbors_lib
   from retrieval.index import vectors as vectors_lib
   from retrieval.text import chunks as chunks_lib
   from retrieval.text import corpus as corpus_lib
   from retrieval.text import tokens as tokens_lib
-  from retrieval.tokenization import tokenizers
 
   facts = {'documents': num_documents}
 
@@ -109,7 +109,7 @@ def prepare(root: pathlib.Path, num_documents: int) -> dict[str, float]:
     corpus_lib.CorpusConfig(kind='jsonl', path=str(corpus_file))
   )
   sample = (d.text for d, _ in zip(corpus, range(500), strict=False))
-  tokenizer = tokenizers.train_sentencepiece(
+  tokenizer = tokenization.train_sentencepiece(
     sample, root / 'tokenizer' / 'model', 278
   )
   record('tokenizer')

@@ -27,9 +27,9 @@ from realm_jax.serving import beams
 from realm_jax.serving import lookup as lookup_lib
 from realm_jax.serving import predict
 from retrieval import searchers
+from retrieval import tokenization
 from retrieval.nn import bert
 from retrieval.questions import questions as questions_lib
-from retrieval.tokenization import tokenizers
 
 
 def make_model(sizes: dict[str, Any]) -> open_qa.OpenQa:
@@ -80,7 +80,7 @@ class Steps:
     root = pathlib.Path(sizes['root'])
     self._model = make_model(sizes)
     self._blocks = qa_data.open_blocks(root)
-    tokenizer = tokenizers.load_tokenizer(root / 'vocab.txt')
+    tokenizer = tokenization.load_tokenizer(root / 'vocab.txt')
     self._layout = reader_rows.ReaderLayout(
       row_length=sizes['row_length'],
       question_length=sizes['question_length'],

@@ -41,11 +41,11 @@ from realm_jax.checkpoints import convert as checkpoint_convert
 from realm_jax.checkpoints import names as checkpoint_names
 from realm_jax.data import folder as realm_data
 from realm_jax.serving import index_folders
+from retrieval import tokenization
 from retrieval.formats import block_records
 from retrieval.formats import safetensors_files
 from retrieval.index import index_versions
 from retrieval.nn import bert
-from retrieval.tokenization import tokenizers
 
 _CONFIG = pathlib.Path(__file__).parents[2] / 'configs' / 'open_qa_released.py'
 
@@ -169,7 +169,7 @@ def take_tokenizer(path: pathlib.Path, folder: pathlib.Path, size: int) -> str:
     ValueError: when it is of another size than the model's, or another one
       stands there.
   """
-  tokenizer = tokenizers.WordPieceTokenizer(path)
+  tokenizer = tokenization.WordPieceTokenizer(path)
   if tokenizer.vocab_size != size:
     raise ValueError(
       f'{path}: a vocabulary of {tokenizer.vocab_size:,}, but the checkpoint '
@@ -177,7 +177,7 @@ def take_tokenizer(path: pathlib.Path, folder: pathlib.Path, size: int) -> str:
     )
   if not folder.exists():
     tokenizer.save(folder)
-  there = tokenizers.WordPieceTokenizer(folder).fingerprint
+  there = tokenization.WordPieceTokenizer(folder).fingerprint
   if there != tokenizer.fingerprint:
     raise ValueError(
       f'{folder}: tokenizer {there} stands here, but {path} is '

@@ -25,6 +25,7 @@ import numpy as np
 
 from experiments.engine import progress
 from realm_jax.objectives import dpr
+from retrieval import tokenization
 from retrieval.index import bm25
 from retrieval.questions import answer_search
 from retrieval.questions import answers as answers_lib
@@ -32,7 +33,6 @@ from retrieval.questions import dpr_json
 from retrieval.questions import questions as questions_lib
 from retrieval.store import store
 from retrieval.text import blocks as blocks_lib
-from retrieval.tokenization import tokenizers
 
 KIND = 'dpr_examples'
 _SHARD = 1024  # questions
@@ -101,7 +101,7 @@ def mine(
   folder: str | os.PathLike,
   questions: Sequence[questions_lib.Question],
   blocks: blocks_lib.BlockStore,
-  tokenizer: tokenizers.Tokenizer,
+  tokenizer: tokenization.Tokenizer,
   config: MineConfig,
   retrieve: Callable[[], Retrieve],
 ) -> dpr.Examples:
@@ -191,7 +191,7 @@ def _examples(
 
 def read_json(
   path: str | os.PathLike,
-  tokenizer: tokenizers.WordPieceTokenizer,
+  tokenizer: tokenization.WordPieceTokenizer,
   num_hard_negatives: int,
 ) -> dpr.Examples:
   """Reads DPR's training file; its passages need not be blocks of a store.

@@ -16,6 +16,7 @@ from experiments.engine import command
 from experiments.engine import progress
 from experiments.engine import stages
 from realm_jax.data import folder as realm_data
+from retrieval import tokenization
 from retrieval.store import store
 from retrieval.text import blocks as blocks_lib
 from retrieval.text import data_folder
@@ -23,7 +24,6 @@ from retrieval.text import official_records
 from retrieval.text import salient as salient_lib
 from retrieval.text import taggers
 from retrieval.text import tokens as tokens_lib
-from retrieval.tokenization import tokenizers
 
 Config = stages.Config
 Rows = stages.Rows
@@ -32,7 +32,7 @@ Rows = stages.Rows
 def take_tokenizer(config: Config, data: realm_data.DataFolder) -> Rows:
   """Copies the WordPiece vocabulary that the config names."""
   path = realm_data.checkpoint_path(config.tokenizer.path)
-  given = tokenizers.WordPieceTokenizer(path)
+  given = tokenization.WordPieceTokenizer(path)
   stages.wait_for_first(config, data.tokenizer_path)
   if not data.tokenizer_path.exists():
     given.save(data.tokenizer_path)

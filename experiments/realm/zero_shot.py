@@ -19,11 +19,11 @@ from jaxtyping import Int
 import numpy as np
 
 from experiments.engine import progress
+from retrieval import tokenization
 from retrieval.questions import answers as answers_lib
 from retrieval.questions import bootstrap
 from retrieval.questions import questions as questions_lib
 from retrieval.text import blocks as blocks_lib
-from retrieval.tokenization import tokenizers
 
 _ANY_SLICE = 1024  # blocks read at a time when all are searched
 
@@ -79,7 +79,7 @@ def recall_table(
   ks: Sequence[int] = (1, 5, 20, 100),
   rules: Sequence[str] = ('substring', 'dpr'),
   *,
-  tokenizer: tokenizers.Tokenizer | None = None,
+  tokenizer: tokenization.Tokenizer | None = None,
   search_all: int = 0,
   batch_size: int = 256,
   progress: Callable[[int, int], None] | None = None,

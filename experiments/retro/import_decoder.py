@@ -31,10 +31,10 @@ from experiments.engine import checkpoint_writer
 from experiments.engine import command
 from experiments.engine import progress
 from experiments.retro import task as retro_task
+from retrieval import tokenization
 from retrieval.formats import gguf_files
 from retrieval.formats import safetensors_files
 from retrieval.tokenization import byte_pairs
-from retrieval.tokenization import tokenizers
 from retro_jax.data import folder as retro_data
 from retro_jax.nn import config as config_lib
 from retro_jax.nn import public_decoders
@@ -160,7 +160,7 @@ def _write_gguf_tokenizer(path, settings, folder) -> None:
 def _write_gpt2_tokenizer(source: pathlib.Path, folder: pathlib.Path) -> None:
   vocab, merges = source / 'vocab.json', source / 'merges.txt'
   if (source / byte_pairs.FILE).is_file() or not vocab.is_file():
-    tokenizers.BytePairTokenizer(source).save(folder)
+    tokenization.BytePairTokenizer(source).save(folder)
     return
   ids = json.loads(vocab.read_bytes())
   lines = merges.read_text(encoding='utf-8').splitlines()

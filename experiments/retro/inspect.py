@@ -36,15 +36,17 @@ from experiments.retro import evaluate as retro_evaluate
 from experiments.retro import page as retro_page
 from experiments.retro import passage as retro_passage
 from experiments.retro import task as retro_task
+from retrieval import tokenization
 from retrieval.store import store
-from retrieval.tokenization import tokenizers
 from retro_jax.evaluation import attribution
 from retro_jax.evaluation import leakage
 
 FOLDER = 'inspect'
 
 
-def pieces(tokenizer: tokenizers.Tokenizer, tokens: Sequence[int]) -> list[str]:
+def pieces(
+  tokenizer: tokenization.Tokenizer, tokens: Sequence[int]
+) -> list[str]:
   """The text of each token; that of a character cut in two goes to the last.
 
   Args:
@@ -68,7 +70,7 @@ def _neighbor(
   chunk: np.ndarray,
   following: np.ndarray,
   at: tuple[int, int],
-  tokenizer: tokenizers.Tokenizer,
+  tokenizer: tokenization.Tokenizer,
 ) -> retro_page.Neighbor:
   """What is known of a neighbor before the model is asked."""
   tokens = passage.neighbors[at][passage.neighbor_mask[at]]
@@ -89,7 +91,7 @@ def _neighbor(
 def _chunks(
   passage: retro_passage.Passage,
   chunk_length: int,
-  tokenizer: tokenizers.Tokenizer,
+  tokenizer: tokenization.Tokenizer,
 ) -> list[retro_page.Chunk]:
   m, found = chunk_length, []
   for c, start in enumerate(range(0, len(passage.tokens), m)):

@@ -29,6 +29,7 @@ from absl import logging
 from experiments.engine import command
 from experiments.engine import progress
 from experiments.engine import stages
+from retrieval import tokenization
 from retrieval.index import index as index_lib
 from retrieval.index import neighbors as neighbors_lib
 from retrieval.index import vectors as vectors_lib
@@ -37,7 +38,6 @@ from retrieval.text import chunks as chunks_lib
 from retrieval.text import data_folder
 from retrieval.text import near_duplicates
 from retrieval.text import tokens as tokens_lib
-from retrieval.tokenization import tokenizers
 from retro_jax.data import folder as retro_data
 
 SPLITS = ('train', 'valid')
@@ -62,7 +62,7 @@ def train_tokenizer(config: Config, data: retro_data.DataFolder) -> Rows:
   stages.wait_for_first(config, *files)
   if not any(file.exists() for file in files):
     if settings.path:
-      tokenizers.load_tokenizer(settings.path).save(path)
+      tokenization.load_tokenizer(settings.path).save(path)
     else:
       limit = settings.max_documents or None
       documents = itertools.islice(data_folder.corpus(config.corpus), limit)
@@ -74,16 +74,18 @@ def train_tokenizer(config: Config, data: retro_data.DataFolder) -> Rows:
         'Training SentencePiece: %d pieces, on %s documents.',
         *(settings.vocab_size, limit or 'all'),
       )
-      tokenizers.train_sentencepiece(texts, path / 'model', settings.vocab_size)
+      tokenization.train_sentencepiece(
+        texts, path / 'model', settings.vocab_size
+      )
   if settings.path:
-    given = tokenizers.load_tokenizer(settings.path).fingerprint
+    given = tokenization.load_tokenizer(settings.path).fingerprint
     if data.tokenizer.fingerprint != given:
       raise ValueError(
         f'{path}: tokenizer {data.tokenizer.fingerprint} stands here already, '
         f'but config.tokenizer.path {settings.path} is {given}: remove it, or '
         'name another data_dir.'
       )
-  if isinstance(data.tokenizer, tokenizers.WordPieceTokenizer):
+  if isinstance(data.tokenizer, tokenization.WordPieceTokenizer):
     logging.warning(
       'WordPiece loses letter case and spaces, but bits per byte are over the '
       "documents' bytes: compare them among WordPiece models alone."

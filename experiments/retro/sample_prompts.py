@@ -18,8 +18,8 @@ import os
 import pathlib
 from typing import Any
 
+from retrieval import tokenization
 from retrieval.readers import base
-from retrieval.tokenization import tokenizers
 from retro_jax.data import samples
 
 _FIELDS = ('prompt', 'id', 'neighbors')
@@ -40,7 +40,7 @@ class TextPrompt:
   neighbors: Sequence[Sequence[str]] | None = None
 
   def tokens(
-    self, tokenizer: tokenizers.Tokenizer, neighbor_length: int
+    self, tokenizer: tokenization.Tokenizer, neighbor_length: int
   ) -> samples.Prompt:
     """The prompt after BOS; texts of neighbors are cut at `neighbor_length`."""
     ids = [tokenizer.bos_id, *tokenizer.encode(self.text).ids.tolist()]

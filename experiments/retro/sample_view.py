@@ -15,7 +15,7 @@ import rich.rule
 import rich.table
 import rich.text
 
-from retrieval.tokenization import tokenizers
+from retrieval import tokenization
 from retro_jax.data import samples as samples_lib
 from retro_jax.decoding import growing_text
 
@@ -70,7 +70,7 @@ class TextSample:
 
 
 def to_text(
-  sample: samples_lib.Sample, tokenizer: tokenizers.Tokenizer, name: str = ''
+  sample: samples_lib.Sample, tokenizer: tokenization.Tokenizer, name: str = ''
 ) -> TextSample:
   """A sample as text.
 
@@ -102,7 +102,7 @@ def to_text(
 
 
 def _prompt_texts(
-  sample: samples_lib.Sample, tokenizer: tokenizers.Tokenizer
+  sample: samples_lib.Sample, tokenizer: tokenization.Tokenizer
 ) -> list[str]:
   """What each chunk has of the prompt; a character is where it ends."""
   n, texts = sample.prompt_length, []
@@ -193,7 +193,7 @@ class Stream:
   def __init__(
     self,
     console: rich.console.Console,
-    tokenizer: tokenizers.Tokenizer,
+    tokenizer: tokenization.Tokenizer,
     metric: Callable[[], str],
     names: Sequence[str],
   ):

@@ -15,9 +15,9 @@ import ml_collections
 import numpy as np
 
 from experiments.engine import tasks
+from retrieval import tokenization
 from retrieval.nn import sharding
 from retrieval.store import checkpoints
-from retrieval.tokenization import tokenizers
 from retro_jax.data import folder as retro_data
 from retro_jax.data import pipeline
 from retro_jax.nn import config as config_lib
@@ -49,7 +49,9 @@ def model_config(
   return config_lib.RetroConfig(vocab_size=vocab_size, **fields)
 
 
-def special_ids(tokenizer: tokenizers.Tokenizer) -> dict[str, tuple[int, ...]]:
+def special_ids(
+  tokenizer: tokenization.Tokenizer,
+) -> dict[str, tuple[int, ...]]:
   """SamplingConfig's stop_ids and banned_ids: a text ends, no other begins."""
   # What ends a document may begin one, too.
   banned = {tokenizer.pad_id, tokenizer.bos_id} - {tokenizer.eos_id}

@@ -18,16 +18,16 @@ import rich.table
 from experiments.engine import command
 from experiments.engine import progress
 from experiments.retro import prepare as retro_prepare
+from retrieval import tokenization
 from retrieval.text import data_folder
 from retrieval.text import tokens as tokens_lib
-from retrieval.tokenization import tokenizers
 from retro_jax.data import folder as retro_data
 
 _MEASURED_DOCUMENTS = 2000
 
 
 def _measure(
-  config: ml_collections.ConfigDict, tokenizer: tokenizers.Tokenizer
+  config: ml_collections.ConfigDict, tokenizer: tokenization.Tokenizer
 ) -> dict[str, str]:
   """Encodes the first documents and says how well and how fast."""
   documents = itertools.islice(

@@ -29,6 +29,7 @@ import rich.table
 from experiments.engine import changed_documents
 from experiments.engine import command
 from experiments.engine import progress
+from retrieval import tokenization
 from retrieval.index import index as index_lib
 from retrieval.index import reused_texts
 from retrieval.index import vectors as vectors_lib
@@ -37,7 +38,6 @@ from retrieval.text import chunks as chunks_lib
 from retrieval.text import corpus as corpus_lib
 from retrieval.text import near_duplicates
 from retrieval.text import tokens as tokens_lib
-from retrieval.tokenization import tokenizers
 from retro_jax.data import folder as retro_data
 
 
@@ -104,7 +104,7 @@ def _all_documents(
 ) -> Iterator[corpus_lib.Document]:
   """The old corpus, from its tokens: what a lossless tokenizer keeps."""
   tokens, tokenizer = data.tokens, data.tokenizer
-  if isinstance(tokenizer, tokenizers.WordPieceTokenizer):
+  if isinstance(tokenizer, tokenization.WordPieceTokenizer):
     raise ValueError(
       f'{data.tokenizer_path}: WordPiece loses letter case and spaces, so the '
       'documents cannot be read from their tokens; expected SentencePiece or '

@@ -17,13 +17,13 @@ import pathlib
 import ml_collections
 
 from realm_jax.data import examples
+from retrieval import tokenization
 from retrieval.nn import embedders
 from retrieval.store import checkpoints
 from retrieval.text import blocks as blocks_lib
 from retrieval.text import data_folder
 from retrieval.text import salient as salient_lib
 from retrieval.text import tokens as tokens_lib
-from retrieval.tokenization import tokenizers
 
 MINILM = 'minilm'
 
@@ -45,10 +45,10 @@ class DataFolder(data_folder.DataFolder):
   MADE_BY = 'experiments.realm.prepare'
 
   @functools.cached_property
-  def tokenizer(self) -> tokenizers.WordPieceTokenizer:
+  def tokenizer(self) -> tokenization.WordPieceTokenizer:
     """The tokenizer of both corpora."""
     tokenizer = super().tokenizer
-    if not isinstance(tokenizer, tokenizers.WordPieceTokenizer):
+    if not isinstance(tokenizer, tokenization.WordPieceTokenizer):
       raise ValueError(
         f'{self.tokenizer_path}: REALM needs a WordPiece vocabulary with [MASK].'
       )

@@ -14,10 +14,10 @@ import numpy as np
 
 from realm_jax.data import examples
 from realm_jax.data import reader_rows
+from retrieval import tokenization
 from retrieval.questions import questions as questions_lib
 from retrieval.store import store
 from retrieval.text import blocks as blocks_lib
-from retrieval.tokenization import tokenizers
 
 NONE = -1  # index of a row that pads a batch
 
@@ -34,7 +34,7 @@ class QuestionSource:
   def __init__(
     self,
     questions: Sequence[questions_lib.Question],
-    tokenizer: tokenizers.Tokenizer,
+    tokenizer: tokenization.Tokenizer,
     layout: reader_rows.ReaderLayout,
   ):
     """Tokenizes questions and answers, each by itself.
@@ -121,7 +121,7 @@ class QuestionSource:
 
 
 def _answer_tokens(
-  questions: Sequence[questions_lib.Question], tokenizer: tokenizers.Tokenizer
+  questions: Sequence[questions_lib.Question], tokenizer: tokenization.Tokenizer
 ) -> list[list[np.ndarray]]:
   """Token ids of the answers that are strings."""
   answers = [q.answers if q.kind == 'string' else () for q in questions]

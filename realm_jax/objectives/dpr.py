@@ -34,11 +34,11 @@ from realm_jax.data import reader_rows
 from realm_jax.nn import realm as model_lib
 from realm_jax.objectives import gradient_cache
 from realm_jax.objectives import objectives
+from retrieval import tokenization
 from retrieval.questions import questions as questions_lib
 from retrieval.text import blocks as blocks_lib
 from retrieval.text import chunks
 from retrieval.text import tokens
-from retrieval.tokenization import tokenizers
 
 _READ = ('query_ids', 'query_mask', 'block_ids', 'block_mask', 'block_types')
 
@@ -182,7 +182,7 @@ class TextPassages:
   def __init__(
     self,
     passages: Sequence[tuple[str, str]],
-    tokenizer: tokenizers.WordPieceTokenizer,
+    tokenizer: tokenization.WordPieceTokenizer,
     fingerprint: str,
   ):
     self.passages = passages

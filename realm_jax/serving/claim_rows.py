@@ -21,11 +21,11 @@ from realm_jax.data import examples
 from realm_jax.data import question_rows
 from realm_jax.data import reader_rows
 from realm_jax.serving import lookup
+from retrieval import tokenization
 from retrieval.questions import claims as claims_lib
 from retrieval.questions import questions as questions_lib
 from retrieval.store import store
 from retrieval.text import blocks as blocks_lib
-from retrieval.tokenization import tokenizers
 
 
 class ClaimSource(question_rows.QuestionSource):
@@ -39,7 +39,7 @@ class ClaimSource(question_rows.QuestionSource):
   def __init__(
     self,
     claims: Sequence[claims_lib.Claim],
-    tokenizer: tokenizers.Tokenizer,
+    tokenizer: tokenization.Tokenizer,
     layout: reader_rows.ReaderLayout,
   ):
     """Tokenizes the claims.

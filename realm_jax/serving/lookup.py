@@ -15,9 +15,9 @@ from realm_jax.data import examples
 from realm_jax.data import question_rows
 from realm_jax.data import reader_rows
 from realm_jax.serving import beams
+from retrieval import tokenization
 from retrieval.questions import answer_search
 from retrieval.text import blocks as blocks_lib
-from retrieval.tokenization import tokenizers
 
 
 class BlockLookup:
@@ -130,7 +130,7 @@ class Lookup(BlockLookup):
     blocks: blocks_lib.BlockStore,
     retriever: beams.Retriever,
     *,
-    tokenizer: tokenizers.WordPieceTokenizer,
+    tokenizer: tokenization.WordPieceTokenizer,
     rule: str = 'substring',
     **settings,
   ):

@@ -18,10 +18,10 @@ import numpy as np
 from realm_jax.data import examples
 from realm_jax.nn import config as config_lib
 from realm_jax.nn import realm as model_lib
+from retrieval import tokenization
 from retrieval.index import index_versions
 from retrieval.nn import batch_encoder
 from retrieval.text import blocks as blocks_lib
-from retrieval.tokenization import tokenizers
 
 _PARTS = ('embedder', 'query_embedder', 'block_embedder')
 _ROWS = 4096  # block rows that are built at once
@@ -177,7 +177,7 @@ class ServingIndex:
     self,
     texts: Sequence[str],
     k: int,
-    tokenizer: tokenizers.WordPieceTokenizer,
+    tokenizer: tokenization.WordPieceTokenizer,
     layout: examples.Layout,
   ) -> np.ndarray:
     """Finds blocks for texts, such as questions: [len(texts), k] ids.

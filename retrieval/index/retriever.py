@@ -8,9 +8,9 @@ import dataclasses
 import numpy as np
 
 from retrieval import searchers
+from retrieval import tokenization
 from retrieval.nn import embedders
 from retrieval.text import chunks as chunks_lib
-from retrieval.tokenization import tokenizers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Retriever:
   embedder: embedders.Embedder
   searcher: searchers.Searcher
   datastore: chunks_lib.ChunkStore
-  tokenizer: tokenizers.Tokenizer
+  tokenizer: tokenization.Tokenizer
   neighbor_length: int
   neighbor_part: str = 'full'
 

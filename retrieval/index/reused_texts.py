@@ -12,10 +12,10 @@ import hashlib
 
 import numpy as np
 
+from retrieval import tokenization
 from retrieval.index import vectors as vectors_lib
 from retrieval.store import store
 from retrieval.text import chunks as chunks_lib
-from retrieval.tokenization import tokenizers
 
 _AT_ONCE = 4096  # chunks
 
@@ -42,7 +42,7 @@ class ReusingEmbedder:
     embedder: vectors_lib.TextEmbedder,
     chunks: chunks_lib.ChunkStore,
     vectors: store.Store,
-    tokenizer: tokenizers.Tokenizer,
+    tokenizer: tokenization.Tokenizer,
   ):
     """Hashes the old texts.
 

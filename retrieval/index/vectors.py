@@ -10,9 +10,9 @@ from typing import runtime_checkable
 
 import numpy as np
 
+from retrieval import tokenization
 from retrieval.store import store
 from retrieval.text import chunks as chunks_lib
-from retrieval.tokenization import tokenizers
 
 KIND = 'vectors'
 DTYPES = ('float32', 'float16')
@@ -46,7 +46,7 @@ def _from(progress, base: int, total: int) -> Callable[[int, int], None]:
 def build_vector_store(
   path: str | os.PathLike,
   chunks: chunks_lib.ChunkStore,
-  tokenizer: tokenizers.Tokenizer,
+  tokenizer: tokenization.Tokenizer,
   embedder: TextEmbedder,
   *,
   dtype: str = 'float32',

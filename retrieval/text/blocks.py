@@ -17,6 +17,7 @@ import os
 from jaxtyping import Int
 import numpy as np
 
+from retrieval import tokenization
 from retrieval.store import sharded_array
 from retrieval.store import store
 from retrieval.store import workers
@@ -24,7 +25,6 @@ from retrieval.text import packing
 from retrieval.text import sentences as sentences_lib
 from retrieval.text import taggers
 from retrieval.text import tokens as tokens_lib
-from retrieval.tokenization import tokenizers
 
 KIND = 'blocks'
 # Titles of pages that hold lists and pointers, not prose.
@@ -44,7 +44,7 @@ def _start_worker(path, fields, tokens_path, tokenizer_path, given) -> None:
   _WORKER['fields'] = fields
   _WORKER['given'] = given
   _WORKER['tokens'] = tokens_lib.TokenStore(tokens_path)
-  _WORKER['tokenizer'] = tokenizers.load_tokenizer(tokenizer_path)
+  _WORKER['tokenizer'] = tokenization.load_tokenizer(tokenizer_path)
 
 
 def _write_shard(index: int, first: int, limit: int) -> int:
@@ -97,7 +97,7 @@ def build_block_store(
     ValueError: for another tokenizer, a store without texts, or when no block
       is left.
   """
-  tokens.check_tokenizer(tokenizers.load_tokenizer(tokenizer_path))
+  tokens.check_tokenizer(tokenization.load_tokenizer(tokenizer_path))
   if not tokens.with_text or tokens.store.fields['with_title']:
     raise ValueError(
       f'{tokens.path}: blocks need a token store made with with_text=True and '

@@ -15,10 +15,10 @@ from jaxtyping import Bool
 from jaxtyping import Int
 import numpy as np
 
+from retrieval import tokenization
 from retrieval.store import sharded_array
 from retrieval.store import store
 from retrieval.text import tokens as tokens_lib
-from retrieval.tokenization import tokenizers
 
 KIND = 'chunks'
 SPLITS = ('train', 'valid', 'all')
@@ -265,7 +265,7 @@ class ChunkStore:
     ]
 
   def texts(
-    self, ids: np.ndarray, tokenizer: tokenizers.Tokenizer
+    self, ids: np.ndarray, tokenizer: tokenization.Tokenizer
   ) -> list[str]:
     """The text of each chunk: what its embedding is made of."""
     tokens, mask = self.gather(np.asarray(ids), self.chunk_length)

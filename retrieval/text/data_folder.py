@@ -10,8 +10,8 @@ from typing import ClassVar
 
 import ml_collections
 
+from retrieval import tokenization
 from retrieval.text import corpus as corpus_lib
-from retrieval.tokenization import tokenizers
 
 
 def corpus(settings: ml_collections.ConfigDict) -> corpus_lib.Corpus:
@@ -49,11 +49,11 @@ class DataFolder:
     return self.root / 'tokenizer'
 
   @functools.cached_property
-  def tokenizer(self) -> tokenizers.Tokenizer:
+  def tokenizer(self) -> tokenization.Tokenizer:
     """The tokenizer of the token store."""
     if not self.tokenizer_path.exists():
       raise FileNotFoundError(
         f'{self.tokenizer_path}: no tokenizer here; run '
         f'{self.MADE_BY} for this folder first.'
       )
-    return tokenizers.load_tokenizer(self.tokenizer_path)
+    return tokenization.load_tokenizer(self.tokenizer_path)

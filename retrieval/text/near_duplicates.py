@@ -22,10 +22,10 @@ from typing import Any
 from jaxtyping import UInt64
 import numpy as np
 
+from retrieval import tokenization
 from retrieval.store import store
 from retrieval.text import chunks as chunks_lib
 from retrieval.text import tokens as tokens_lib
-from retrieval.tokenization import tokenizers
 
 KIND = 'near_duplicates'
 _COMPARED = 'evaluation'
@@ -160,7 +160,7 @@ class _Index:
 def build_duplicate_store(
   path: str | os.PathLike,
   tokens: tokens_lib.TokenStore,
-  tokenizer: tokenizers.Tokenizer,
+  tokenizer: tokenization.Tokenizer,
   *,
   valid_fraction: float,
   settings: Settings,

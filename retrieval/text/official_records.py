@@ -19,11 +19,11 @@ import pathlib
 
 import numpy as np
 
+from retrieval import tokenization
 from retrieval.formats import tf_example
 from retrieval.formats import tfrecord
 from retrieval.readers import orqa
 from retrieval.text import blocks as blocks_lib
-from retrieval.tokenization import tokenizers
 
 EXAMPLES_FILE = 'examples.tfr'
 _BATCH = 512  # blocks read at once
@@ -90,7 +90,7 @@ def write_examples(
 def write_retrieval_corpus(
   prefix: str | os.PathLike,
   blocks: blocks_lib.BlockStore,
-  tokenizer: tokenizers.WordPieceTokenizer,
+  tokenizer: tokenization.WordPieceTokenizer,
   num_shards: int = 50,
   *,
   progress: Progress | None = None,
@@ -262,7 +262,7 @@ def _token_features(
   }
 
 
-def _pieces(tokenizer: tokenizers.WordPieceTokenizer) -> list[bytes]:
+def _pieces(tokenizer: tokenization.WordPieceTokenizer) -> list[bytes]:
   """The vocabulary: decoding a single id keeps the ## of a continuation."""
   pieces = [tokenizer.decode([i]) for i in range(tokenizer.vocab_size)]
   pieces[tokenizer.unk_id] = '[UNK]'  # decoding drops specials

@@ -10,12 +10,11 @@ import re
 
 import numpy as np
 
+from retrieval import tokenization
 from retrieval.text import corpus as corpus_lib
 from retrieval.text import sentences as sentences_lib
 from retrieval.text import taggers
 from retrieval.text import tokens as tokens_lib
-from retrieval.tokenization import base as tokenization
-from retrieval.tokenization import tokenizers
 
 SPECIALS = 3  # [CLS] title [SEP] block [SEP]
 
@@ -63,7 +62,7 @@ def find_sentences(
 def shard_arrays(
   tokens: tokens_lib.TokenStore,
   documents: Iterable[int],
-  tokenizer: tokenizers.Tokenizer,
+  tokenizer: tokenization.Tokenizer,
   fields: dict,
   given: taggers.AnnotatedTagger | None = None,
 ) -> tuple[dict[str, np.ndarray], int]:

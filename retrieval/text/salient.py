@@ -16,13 +16,13 @@ import pathlib
 from jaxtyping import Int
 import numpy as np
 
+from retrieval import tokenization
 from retrieval.store import store
 from retrieval.store import workers
 from retrieval.text import blocks as blocks_lib
 from retrieval.text import corpus as corpus_lib
 from retrieval.text import taggers
 from retrieval.text import tokens as tokens_lib
-from retrieval.tokenization import base as tokenization
 
 KIND = 'salient'
 # What becomes of a span that was found.

@@ -18,11 +18,11 @@ import os
 
 import numpy as np
 
+from retrieval import tokenization
 from retrieval.store import sharded_array
 from retrieval.store import store
 from retrieval.store import workers
 from retrieval.text import corpus as corpus_lib
-from retrieval.tokenization import tokenizers
 
 KIND = 'tokens'
 
@@ -51,7 +51,7 @@ def _ends(parts: Sequence[bytes]) -> np.ndarray:
 
 def encode_shard(
   documents: Sequence[corpus_lib.Document],
-  tokenizer: tokenizers.Tokenizer,
+  tokenizer: tokenization.Tokenizer,
   with_title: bool,
   with_text: bool = False,
 ) -> dict[str, np.ndarray]:
@@ -97,7 +97,7 @@ _WORKER = {}
 
 def _start_worker(path, kind, fields, tokenizer_path):
   _WORKER['writer'] = store.StoreWriter(path, kind, fields)
-  _WORKER['tokenizer'] = tokenizers.load_tokenizer(tokenizer_path)
+  _WORKER['tokenizer'] = tokenization.load_tokenizer(tokenizer_path)
   _WORKER['with_title'] = fields['with_title']
   _WORKER['with_text'] = fields.get('with_text', False)
 
@@ -127,7 +127,7 @@ def build_token_store(
   Args:
     path: where the store will stand.
     corpus: documents in a fixed order.
-    tokenizer_path: a file that `tokenizers.load_tokenizer` reads.
+    tokenizer_path: a file that `tokenization.load_tokenizer` reads.
     with_title: whether the title heads the text.
     with_text: whether texts and the tokens' places in them are kept.
     documents_per_shard: documents in each shard.
@@ -140,7 +140,7 @@ def build_token_store(
   Raises:
     ValueError: for an empty corpus or whatever the corpus refuses.
   """
-  tokenizer = tokenizers.load_tokenizer(tokenizer_path)
+  tokenizer = tokenization.load_tokenizer(tokenizer_path)
   fields = {
     'corpus': corpus.fingerprint(),
     'tokenizer': tokenizer.fingerprint,
@@ -243,7 +243,7 @@ class TokenStore:
       )
     return tokens
 
-  def check_tokenizer(self, tokenizer: tokenizers.Tokenizer) -> None:
+  def check_tokenizer(self, tokenizer: tokenization.Tokenizer) -> None:
     """Raises ValueError unless `tokenizer` made this store."""
     if tokenizer.fingerprint != self.tokenizer_fingerprint:
       raise ValueError(

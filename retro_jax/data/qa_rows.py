@@ -16,7 +16,7 @@ import dataclasses
 from jaxtyping import Int
 import numpy as np
 
-from retrieval.tokenization import tokenizers
+from retrieval import tokenization
 from retro_jax.data import pipeline
 from retro_jax.data import samples
 
@@ -69,7 +69,7 @@ class QaLayout:
 class QaWriter:
   """Writes questions, passages and answers as tokens."""
 
-  def __init__(self, layout: QaLayout, tokenizer: tokenizers.Tokenizer):
+  def __init__(self, layout: QaLayout, tokenizer: tokenization.Tokenizer):
     self.layout = layout
     self.tokenizer = tokenizer
 

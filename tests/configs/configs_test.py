@@ -19,12 +19,12 @@ from experiments.engine import program as program_lib
 from experiments.retro import evaluate as retro_evaluate
 from experiments.retro import task as retro_task
 from retrieval import searchers
+from retrieval import tokenization
 from retrieval.index import index as index_lib
 from retrieval.nn import sharding
 from retrieval.text import chunks as chunks_lib
 from retrieval.text import corpus as corpus_lib
 from retrieval.text import tokens as tokens_lib
-from retrieval.tokenization import tokenizers
 from retro_jax.data import folder as retro_data
 from retro_jax.nn import config as config_lib
 from tests.retro_jax.data import tiny_data
@@ -220,7 +220,7 @@ def data(tmp_path_factory):
     corpus_lib.CorpusConfig(kind='jsonl', path=str(path))
   )
   texts = [document['text'] for document in documents]
-  tokenizers.train_sentencepiece(texts, root / 'tokenizer/model', 300)
+  tokenization.train_sentencepiece(texts, root / 'tokenizer/model', 300)
   tokens = tokens_lib.build_token_store(
     root / 'tokens', corpus, root / 'tokenizer', documents_per_shard=20
   )

@@ -13,10 +13,10 @@ from configs import realm_base
 from experiments.realm import prepare as realm_prepare
 from experiments.realm import task as realm_task
 from realm_jax.data import folder as realm_data
+from retrieval import tokenization
 from retrieval.formats import tf_example
 from retrieval.formats import tfrecord
 from retrieval.text import corpus as corpus_lib
-from retrieval.tokenization import tokenizers
 from tests.retrieval.text import tiny_blocks
 
 
@@ -181,7 +181,7 @@ def test_another_tokenizer_than_the_one_that_stands(folder, copy, tmp_path):
 
 def test_a_tokenizer_without_mask_leaves_nothing_behind(folder, tmp_path):
   texts = [f'the mill stood {i} times by the river' for i in range(50)]
-  tokenizers.train_sentencepiece(texts, tmp_path / 'other/model', 286)
+  tokenization.train_sentencepiece(texts, tmp_path / 'other/model', 286)
   config = _config(folder)
   config.tokenizer.path = str(tmp_path / 'other')
   with pytest.raises(FileNotFoundError, match='vocab.txt'):

@@ -18,11 +18,11 @@ from experiments.engine import stages
 from experiments.retro import prepare as retro_prepare
 from experiments.retro import task as retro_task
 from experiments.retro import update as retro_update
+from retrieval import tokenization
 from retrieval.index import index as index_lib
 from retrieval.nn import embedders
 from retrieval.store import store
 from retrieval.text import near_duplicates
-from retrieval.tokenization import tokenizers
 from retro_jax.data import folder as retro_data
 from tests.experiments.engine import tiny_corpus
 
@@ -172,7 +172,7 @@ def test_another_tokenizer_than_the_one_that_stands(corpus, copy, tmp_path):
     f'queen tensor apple moon river {i} ground corn mill' for i in range(50)
   ]
   other = tmp_path / 'other'
-  tokenizers.train_sentencepiece(texts, other / 'model', 292)
+  tokenization.train_sentencepiece(texts, other / 'model', 292)
   config = _config(corpus)
   config.tokenizer.path = str(other)
   with pytest.raises(ValueError, match='stands here already.*other') as error:

@@ -8,7 +8,7 @@ import pytest
 
 from configs import retro_pretrain_quickstart
 from experiments.retro import train_tokenizer
-from retrieval.tokenization import tokenizers
+from retrieval import tokenization
 
 
 def _words(i):
@@ -37,7 +37,7 @@ def config(tmp_path):
 def test_trains_once_and_says_what_came_out(config, tmp_path, capsys):
   train_tokenizer.run(config, str(tmp_path))
   model = tmp_path / 'data/tokenizer/model'
-  assert tokenizers.load_tokenizer(model.parent).vocab_size == 300
+  assert tokenization.load_tokenizer(model.parent).vocab_size == 300
   out = capsys.readouterr().out
   assert 'equal after decoding' in out and 'bytes a token' in out
   written = model.stat().st_mtime_ns

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from realm_jax.data import reader_rows
+from retrieval import tokenization
 from retrieval.questions import answers as answers_lib
 from retrieval.text import blocks as blocks_lib
 from retrieval.text import corpus as corpus_lib
 from retrieval.text import tokens as tokens_lib
-from retrieval.tokenization import tokenizers
 from tests.realm_jax.nn import oracle
 from tests.retrieval.text import tiny_blocks
 
@@ -194,7 +194,7 @@ def test_rows_and_spans_are_those_of_the_port(tmp_path):
   """Hugging Face's retriever; here no question squeezes a block."""
   z = oracle.load('openqa')
   case = json.loads((oracle.PATH / 'config.json').read_text())
-  tokenizer = tokenizers.WordPieceTokenizer(oracle.PATH / 'vocab.txt')
+  tokenizer = tokenization.WordPieceTokenizer(oracle.PATH / 'vocab.txt')
   blocks = _oracle_blocks(tmp_path, case['blocks'])
   length = z['out/concat_input_ids'].shape[1]
   layout = _layout(

@@ -10,10 +10,10 @@ import pytest
 
 from realm_jax.data import reader_rows
 from realm_jax.serving import answer_text
+from retrieval import tokenization
 from retrieval.text import blocks as blocks_lib
 from retrieval.text import corpus as corpus_lib
 from retrieval.text import tokens as tokens_lib
-from retrieval.tokenization import tokenizers
 from tests.retrieval.text import tiny_blocks
 
 ODD = (
@@ -106,7 +106,9 @@ def test_bytes_of_one_character_are_the_character(tmp_path):
   """SentencePiece spells what it does not know in bytes."""
   text = 'A mill \U0001f680 river'
   path = tmp_path / 'tokenizer' / 'model'
-  tokenizers.train_sentencepiece(['a mill was in the river of rome'], path, 276)
+  tokenization.train_sentencepiece(
+    ['a mill was in the river of rome'], path, 276
+  )
   rows = json.dumps({'id': 'a', 'title': '', 'text': text})
   (tmp_path / 'documents.jsonl').write_text(rows)
   corpus = corpus_lib.Corpus(

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 import numpy as np
 import pytest
 
+from retrieval import tokenization
 from retrieval.questions import answers
-from retrieval.tokenization import tokenizers
 
 WORDS = 'paris is the capital of france 19 ##61 ##6 que ##bec u . s a'
 ODD = (
@@ -29,7 +29,7 @@ def wordpiece(tmp_path_factory):
   path = tmp_path_factory.mktemp('wordpiece') / 'vocab.txt'
   words = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', *WORDS.split()]
   path.write_text('\n'.join(words))
-  return tokenizers.WordPieceTokenizer(path)
+  return tokenization.WordPieceTokenizer(path)
 
 
 def literal_tokens(text):

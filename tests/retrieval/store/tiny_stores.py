@@ -10,10 +10,10 @@ import types
 
 import numpy as np
 
+from retrieval import tokenization
 from retrieval.text import chunks as chunks_lib
 from retrieval.text import corpus as corpus_lib
 from retrieval.text import tokens as tokens_lib
-from retrieval.tokenization import tokenizers
 
 M = 8
 WORDS = ('river', 'queen', 'tensor', 'apple', 'Ünder', '日本', 'moon', 'x')
@@ -44,7 +44,7 @@ def make(
     corpus_lib.CorpusConfig(kind='jsonl', path=str(root / 'documents.jsonl'))
   )
   texts = [document['text'] for document in documents]
-  tokenizers.train_sentencepiece(texts, root / 'tokenizer/model', num_pieces)
+  tokenization.train_sentencepiece(texts, root / 'tokenizer/model', num_pieces)
   tokens = tokens_lib.build_token_store(
     root / 'tokens', corpus, root / 'tokenizer', documents_per_shard=7
   )
@@ -64,7 +64,7 @@ def make(
     corpus=corpus,
     tokens=tokens,
     chunks=chunks,
-    tokenizer=tokenizers.load_tokenizer(root / 'tokenizer'),
+    tokenizer=tokenization.load_tokenizer(root / 'tokenizer'),
   )
 
 

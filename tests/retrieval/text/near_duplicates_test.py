@@ -9,12 +9,12 @@ from hypothesis import strategies
 import numpy as np
 import pytest
 
+from retrieval import tokenization
 from retrieval.store import store
 from retrieval.text import chunks as chunks_lib
 from retrieval.text import corpus as corpus_lib
 from retrieval.text import near_duplicates
 from retrieval.text import tokens as tokens_lib
-from retrieval.tokenization import tokenizers
 from tests.retrieval.store import tiny_stores
 
 FRACTION = 0.3
@@ -57,14 +57,14 @@ def stores(tmp_path_factory):
   rows = [{'id': f'd{i}', 'title': '', 'text': t} for i, t in enumerate(texts)]
   lines = '\n'.join(json.dumps(row) for row in rows)
   (root / 'documents.jsonl').write_text(lines)
-  tokenizers.train_sentencepiece(texts, root / 'tokenizer/model', 300)
+  tokenization.train_sentencepiece(texts, root / 'tokenizer/model', 300)
   corpus = corpus_lib.Corpus(
     corpus_lib.CorpusConfig(kind='jsonl', path=str(root / 'documents.jsonl'))
   )
   tokens = tokens_lib.build_token_store(
     root / 'tokens', corpus, root / 'tokenizer', documents_per_shard=25
   )
-  return tokens, tokenizers.load_tokenizer(root / 'tokenizer'), texts
+  return tokens, tokenization.load_tokenizer(root / 'tokenizer'), texts
 
 
 def _build(path, stores, evaluation=(), added=(), **changes):

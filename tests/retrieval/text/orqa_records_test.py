@@ -9,13 +9,13 @@ import types
 import numpy as np
 import pytest
 
+from retrieval import tokenization
 from retrieval.formats import tf_example
 from retrieval.formats import tfrecord
 from retrieval.text import blocks as blocks_lib
 from retrieval.text import corpus
 from retrieval.text import official_records
 from retrieval.text import tokens as tokens_lib
-from retrieval.tokenization import tokenizers
 
 Document = corpus.Document
 
@@ -282,7 +282,7 @@ def made(tmp_path_factory):
     blocks=blocks,
     ids=range(blocks.num_blocks),
     vocabulary=vocabulary,
-    tokenizer=tokenizers.load_tokenizer(root / 'vocab.txt'),
+    tokenizer=tokenization.load_tokenizer(root / 'vocab.txt'),
   )
 
 
@@ -426,7 +426,7 @@ def test_other_shards_and_other_tokenizers_are_refused(made, tmp_path):
   with pytest.raises(ValueError, match='num_shards 0: expected 1 or more'):
     official_records.write_retrieval_corpus(*arguments, 0)
   (tmp_path / 'vocab.txt').write_text('\n'.join([*made.vocabulary, 'more']))
-  other = tokenizers.load_tokenizer(tmp_path / 'vocab.txt')
+  other = tokenization.load_tokenizer(tmp_path / 'vocab.txt')
   with pytest.raises(ValueError, match='the tokenizer given is'):
     official_records.write_retrieval_corpus(
       tmp_path / 'v', made.blocks, other, 2

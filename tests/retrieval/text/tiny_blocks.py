@@ -9,10 +9,10 @@ import types
 
 import numpy as np
 
+from retrieval import tokenization
 from retrieval.text import blocks as blocks_lib
 from retrieval.text import corpus as corpus_lib
 from retrieval.text import tokens as tokens_lib
-from retrieval.tokenization import tokenizers
 
 WORDS = tuple('The mill river Paris Rome crown 1066 1999 stood was in'.split())
 SPECIALS = ('[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]')
@@ -25,7 +25,7 @@ def write_vocabulary(folder: pathlib.Path) -> pathlib.Path:
   words = sorted({word.lower() for word in WORDS} - set(letters))
   pieces = [*SPECIALS, *words, *letters, *(f'##{x}' for x in letters)]
   (folder / 'vocab.txt').write_text('\n'.join(pieces) + '\n')
-  tokenizers.WordPieceTokenizer(folder / 'vocab.txt').save(folder)
+  tokenization.WordPieceTokenizer(folder / 'vocab.txt').save(folder)
   return folder
 
 
@@ -77,6 +77,6 @@ def make(
     documents=rows,
     tokens=tokens,
     blocks=blocks,
-    tokenizer=tokenizers.WordPieceTokenizer(path),
+    tokenizer=tokenization.WordPieceTokenizer(path),
     tokenizer_path=path,
   )

@@ -13,10 +13,10 @@ import unicodedata
 import numpy as np
 import pytest
 
+from retrieval import tokenization
 from retrieval.store import store
 from retrieval.text import corpus as corpus_lib
 from retrieval.text import tokens as tokens_lib
-from retrieval.tokenization import tokenizers
 from tests.retrieval.store import tiny_stores
 from tests.retrieval.text import tiny_blocks
 
@@ -76,7 +76,7 @@ def test_texts_are_kept_to_the_byte(data):
 
 def test_bytes_of_tokens_are_their_wordpieces(data):
   _, root, tokens = data
-  tokenizer = tokenizers.load_tokenizer(root / 'tokenizer')
+  tokenizer = tokenization.load_tokenizer(root / 'tokenizer')
   unknown = []
   for i in range(len(TEXTS)):
     ids, slices = tokens.document(i), _slices(tokens, i)
@@ -101,7 +101,7 @@ def test_the_title_is_part_of_the_text_where_it_is_tokenized(data):
 
 def test_pieces_that_lose_nothing_join_to_the_text(data):
   corpus, root, _ = data
-  tokenizers.train_sentencepiece(TEXTS, root / 'sp/model', 302)
+  tokenization.train_sentencepiece(TEXTS, root / 'sp/model', 302)
   tokens = _build(corpus, root, 'pieces', 'sp', with_text=True)
   for i, text in enumerate(TEXTS):
     raw = tokens.text_bytes(i)
@@ -168,7 +168,7 @@ def test_killed_job_leaves_no_process_behind(tmp_path):
     f'river queen tensor apple moon {i} ground corn mill past old where nobody'
     for i in range(50)
   ]
-  tokenizers.train_sentencepiece(texts, tmp_path / 'tokenizer' / 'model', 295)
+  tokenization.train_sentencepiece(texts, tmp_path / 'tokenizer' / 'model', 295)
   script = _ENDLESS.format(
     root=str(ROOT),
     out=str(tmp_path / 'tokens'),

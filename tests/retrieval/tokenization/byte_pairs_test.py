@@ -9,8 +9,8 @@ import hypothesis
 from hypothesis import strategies
 import pytest
 
+from retrieval import tokenization
 from retrieval.tokenization import byte_pairs
-from retrieval.tokenization import tokenizers
 from tests.retrieval.tokenization import tiny_byte_pairs as tiny
 
 END = dict.fromkeys(('bos', 'eos', 'pad'), tiny.SPECIALS[0])
@@ -25,7 +25,9 @@ def _write(folder, tokens=tiny.TOKENS, specials=END, **settings):
 
 @pytest.fixture(scope='module')
 def tokenizer(tmp_path_factory):
-  return tokenizers.load_tokenizer(_write(tmp_path_factory.mktemp('tokenizer')))
+  return tokenization.load_tokenizer(
+    _write(tmp_path_factory.mktemp('tokenizer'))
+  )
 
 
 def _pieces(tokenizer, text):
@@ -44,7 +46,7 @@ def test_every_text_comes_back(tokenizer, text):
 
 
 def test_merges_and_specials(tokenizer):
-  assert isinstance(tokenizer, tokenizers.Tokenizer)
+  assert isinstance(tokenizer, tokenization.Tokenizer)
   assert _pieces(tokenizer, 'the the ü12') == [
     *(b'the', b' the', b' ', 'ü'.encode(), b'12')
   ]
@@ -70,7 +72,7 @@ def test_bytes_that_are_no_tokens_are_passed_over(tmp_path):
 def test_saved_and_sent_it_is_the_same(tokenizer, tmp_path):
   tokenizer.save(tmp_path)
   for other in (
-    tokenizers.load_tokenizer(tmp_path / 'tokenizer.json'),
+    tokenization.load_tokenizer(tmp_path / 'tokenizer.json'),
     pickle.loads(pickle.dumps(tokenizer)),
   ):
     assert other.fingerprint == tokenizer.fingerprint
@@ -86,10 +88,10 @@ def test_what_is_no_byte_pairs_is_refused(tmp_path):
   with pytest.raises(ValueError, match='no byte pair encoding'):
     byte_pairs.BytePairTokenizer(path)
   with pytest.raises(ValueError, match='not a WordPiece'):
-    tokenizers.load_tokenizer(path)
+    tokenization.load_tokenizer(path)
   _write(tmp_path, specials={**END, 'bos': '<s>'})
   with pytest.raises(ValueError, match=r"lacks \['<s>'\]"):
-    tokenizers.load_tokenizer(tmp_path)
+    tokenization.load_tokenizer(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -108,4 +110,4 @@ def test_what_changes_text_is_refused(tmp_path, change):
   byte_pairs.BytePairTokenizer(path)
   path.write_text(json.dumps(json.loads(path.read_text()) | change))
   with pytest.raises(ValueError, match='changes text'):
-    tokenizers.load_tokenizer(path)
+    tokenization.load_tokenizer(path)

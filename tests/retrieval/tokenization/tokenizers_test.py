@@ -15,7 +15,7 @@ import pytest
 import sentencepiece
 import tokenizers as hf
 
-from retrieval.tokenization import tokenizers
+from retrieval import tokenization
 from retrieval.tokenization import training
 
 WORDS = (
@@ -49,7 +49,7 @@ def _texts(count=400, seed=0):
 @pytest.fixture(scope='module')
 def pieces(tmp_path_factory):
   path = tmp_path_factory.mktemp('tokenizer')
-  return tokenizers.train_sentencepiece(_texts(), path / 'model', 340)
+  return tokenization.train_sentencepiece(_texts(), path / 'model', 340)
 
 
 def _check_lossless(tokenizer, text):
@@ -132,8 +132,8 @@ def test_newline_is_its_own_token(pieces):
 def test_save_load_and_pickle(pieces, tmp_path):
   pieces.save(tmp_path / 'a')
   for path in (tmp_path / 'a', tmp_path / 'a/model'):
-    loaded = tokenizers.load_tokenizer(path)
-    assert isinstance(loaded, tokenizers.SentencePieceTokenizer)
+    loaded = tokenization.load_tokenizer(path)
+    assert isinstance(loaded, tokenization.SentencePieceTokenizer)
     assert loaded.fingerprint == pieces.fingerprint
   copied = pickle.loads(pickle.dumps(pieces))
   for text in HARD:
@@ -144,7 +144,7 @@ def test_save_load_and_pickle(pieces, tmp_path):
 
 def test_training_repeats_itself(tmp_path):
   prints = {
-    tokenizers.train_sentencepiece(
+    tokenization.train_sentencepiece(
       iter(_texts()), tmp_path / name / 'model', 340, max_sentences=sentences
     ).fingerprint
     for name, sentences in (('a', 300), ('b', 300), ('c', 10**6))
@@ -166,7 +166,7 @@ def test_training_repeats_itself(tmp_path):
 )
 def test_training_that_cannot_be(tmp_path, texts, size, message):
   with pytest.raises(ValueError, match=message):
-    tokenizers.train_sentencepiece(texts, tmp_path / 'a/model', size)
+    tokenization.train_sentencepiece(texts, tmp_path / 'a/model', size)
   # A folder left behind would pass for a finished tokenizer.
   assert not (tmp_path / 'a').exists()
 
@@ -177,7 +177,7 @@ def test_errors_of_the_corpus_come_through(tmp_path):
     raise ValueError('a.jsonl:4: not JSON')
 
   with pytest.raises(ValueError, match=r'^a.jsonl:4: not JSON$'):
-    tokenizers.train_sentencepiece(texts(), tmp_path / 'model', 300)
+    tokenization.train_sentencepiece(texts(), tmp_path / 'model', 300)
 
 
 def test_long_lines_are_cut_not_passed_over():
@@ -191,7 +191,7 @@ def test_long_lines_are_cut_not_passed_over():
 
 def test_a_vocabulary_of_128k_is_within_range(tmp_path):
   with pytest.raises(ValueError, match='128,000: too large for this text'):
-    tokenizers.train_sentencepiece(_texts(5), tmp_path / 'model', 128_000)
+    tokenization.train_sentencepiece(_texts(5), tmp_path / 'model', 128_000)
 
 
 _PROBED = ['x', '\ufb01', '\t', 'e', '\u0301', '\r', '\n']
@@ -229,17 +229,17 @@ def test_models_that_lose_text_are_refused(tmp_path, settings, message):
   (tmp_path / 'model').write_bytes(model.getvalue())
   if message:
     with pytest.raises(ValueError, match=message):
-      tokenizers.load_tokenizer(tmp_path)
+      tokenization.load_tokenizer(tmp_path)
   else:
-    _check_lossless(tokenizers.load_tokenizer(tmp_path), HARD[3])
+    _check_lossless(tokenization.load_tokenizer(tmp_path), HARD[3])
 
 
 def test_not_a_model(tmp_path):
   (tmp_path / 'model').write_bytes(b'not a model')
   with pytest.raises(ValueError, match='not a SentencePiece model'):
-    tokenizers.load_tokenizer(tmp_path)
+    tokenization.load_tokenizer(tmp_path)
   with pytest.raises(FileNotFoundError, match='No tokenizer: expected'):
-    tokenizers.load_tokenizer(tmp_path / 'none')
+    tokenization.load_tokenizer(tmp_path / 'none')
 
 
 VOCAB = (
@@ -277,7 +277,7 @@ WORDPIECE_CASES = {
 @pytest.mark.parametrize('text', WORDPIECE_CASES)
 def test_wordpieces_and_byte_offsets(vocab_dir, text):
   tokens, parts = WORDPIECE_CASES[text]
-  tokenizer = tokenizers.WordPieceTokenizer(vocab_dir)
+  tokenizer = tokenization.WordPieceTokenizer(vocab_dir)
   ids, offsets = tokenizer.encode(text)
   assert [VOCAB[i] for i in ids] == tokens.split()
   assert ids.dtype == np.int32 and offsets.dtype == np.int64
@@ -289,7 +289,7 @@ def test_wordpieces_and_byte_offsets(vocab_dir, text):
 
 
 def test_wordpiece_specials(vocab_dir):
-  tokenizer = tokenizers.WordPieceTokenizer(vocab_dir / 'vocab.txt')
+  tokenizer = tokenization.WordPieceTokenizer(vocab_dir / 'vocab.txt')
   assert tokenizer.vocab_size == len(VOCAB)
   assert (tokenizer.pad_id, tokenizer.unk_id) == (0, 1)
   assert tokenizer.cls_id == tokenizer.bos_id == 2
@@ -305,7 +305,7 @@ def test_wordpiece_input_of_bert(vocab_dir, max_length):
     str(vocab_dir / 'vocab.txt')
   )
   reference.enable_truncation(max_length)
-  rows = tokenizers.WordPieceTokenizer(vocab_dir).encode_ids_batch(
+  rows = tokenization.WordPieceTokenizer(vocab_dir).encode_ids_batch(
     texts, max_length
   )
   assert rows == [e.ids for e in reference.encode_batch(texts)]
@@ -313,29 +313,29 @@ def test_wordpiece_input_of_bert(vocab_dir, max_length):
 
 def test_wordpiece_input_too_short(vocab_dir):
   with pytest.raises(ValueError, match='max_length 1'):
-    tokenizers.WordPieceTokenizer(vocab_dir).encode_ids_batch(['a'], 1)
+    tokenization.WordPieceTokenizer(vocab_dir).encode_ids_batch(['a'], 1)
 
 
 def test_wordpiece_case(vocab_dir, tmp_path):
   text = 'Ant'
   lower, cased = VOCAB.index('ant'), VOCAB.index('Ant')
-  make = tokenizers.WordPieceTokenizer
+  make = tokenization.WordPieceTokenizer
   assert make(vocab_dir).encode(text).ids == [lower]
   assert make(vocab_dir, lowercase=False).encode(text).ids == [cased]
   (tmp_path / 'vocab.txt').write_bytes((vocab_dir / 'vocab.txt').read_bytes())
   config = tmp_path / 'tokenizer_config.json'
   config.write_text(json.dumps({'do_lower_case': False}))
-  loaded = tokenizers.load_tokenizer(tmp_path)
+  loaded = tokenization.load_tokenizer(tmp_path)
   assert loaded.encode(text).ids == [cased]
   assert loaded.fingerprint != make(vocab_dir).fingerprint
 
 
 def test_wordpiece_save_load_and_pickle(vocab_dir, tmp_path):
-  first = tokenizers.load_tokenizer(vocab_dir)
+  first = tokenization.load_tokenizer(vocab_dir)
   first.save(tmp_path)
-  second = tokenizers.load_tokenizer(tmp_path)
+  second = tokenization.load_tokenizer(tmp_path)
   assert (tmp_path / 'tokenizer.json').is_file()
-  assert isinstance(second, tokenizers.WordPieceTokenizer)
+  assert isinstance(second, tokenization.WordPieceTokenizer)
   assert second.fingerprint == first.fingerprint
   copied = pickle.loads(pickle.dumps(first))
   for text in WORDPIECE_CASES:
@@ -347,10 +347,10 @@ def test_wordpiece_save_load_and_pickle(vocab_dir, tmp_path):
 def test_wordpiece_files_that_are_none(tmp_path):
   (tmp_path / 'vocab.txt').write_text('[PAD]\n[UNK]\n[CLS]\n[SEP]\nthe\n')
   with pytest.raises(ValueError, match=r'vocab.txt: .*lacks \[MASK\]'):
-    tokenizers.load_tokenizer(tmp_path / 'vocab.txt')
+    tokenization.load_tokenizer(tmp_path / 'vocab.txt')
   (tmp_path / 'tokenizer.json').write_text('{"model": 1}')
   with pytest.raises(ValueError, match='tokenizer.json: not a WordPiece'):
-    tokenizers.load_tokenizer(tmp_path)
+    tokenization.load_tokenizer(tmp_path)
 
 
 @hypothesis.settings(max_examples=200, deadline=None)
@@ -369,7 +369,7 @@ _LOADED = {}
 
 def _wordpiece(path):
   if path not in _LOADED:
-    _LOADED[path] = tokenizers.WordPieceTokenizer(path)
+    _LOADED[path] = tokenization.WordPieceTokenizer(path)
   return _LOADED[path]
 
 

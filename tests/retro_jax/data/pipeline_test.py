@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from retrieval import searchers
+from retrieval import tokenization
 from retrieval.index import neighbors as neighbors_lib
 from retrieval.index import retriever as retriever_lib
 from retrieval.nn import embedders
 from retrieval.text import chunks as chunks_lib
-from retrieval.tokenization import tokenizers
 from retro_jax.data import pipeline
 from tests.retro_jax.data import tiny_data
 
@@ -138,7 +138,7 @@ def test_new_text_reads_the_same_part(root):
       mock.create_autospec(embedders.Embedder, instance=True),
       searcher,
       datastore,
-      mock.create_autospec(tokenizers.Tokenizer, instance=True),
+      mock.create_autospec(tokenization.Tokenizer, instance=True),
       neighbor_length=R,
       neighbor_part=part,
     )

@@ -5,7 +5,7 @@
 import numpy as np
 import pytest
 
-from retrieval.tokenization import tokenizers
+from retrieval import tokenization
 from retro_jax.data import qa_pipeline
 from retro_jax.data import qa_rows
 from retro_jax.decoding import decode
@@ -25,7 +25,7 @@ PASSAGES = (
 @pytest.fixture(scope='module')
 def tokenizer(tmp_path_factory):
   root = tiny_data.make(tmp_path_factory.mktemp('data'))
-  return tokenizers.load_tokenizer(root / 'tokenizer')
+  return tokenization.load_tokenizer(root / 'tokenizer')
 
 
 def _writer(tokenizer, **fields):

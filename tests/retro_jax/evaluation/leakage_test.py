@@ -13,10 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from retrieval import tokenization
 from retrieval.text import chunks as chunks_lib
 from retrieval.text import corpus as corpus_lib
 from retrieval.text import tokens as tokens_lib
-from retrieval.tokenization import tokenizers
 from retro_jax.data import pipeline
 from retro_jax.evaluation import evaluate
 from retro_jax.evaluation import leakage
@@ -141,7 +141,7 @@ def test_bytes_of_chunks_are_those_of_the_documents(root, tmp_path):
     tmp_path / 'chunks', tokens, chunk_length=3
   )
   ids = np.arange(chunks.num_chunks)
-  tokenizer = tokenizers.load_tokenizer(root / 'tokenizer')
+  tokenizer = tokenization.load_tokenizer(root / 'tokenizer')
   got = leakage.count_bytes(chunks, ids, tokenizer.token_num_bytes)
   want = [len(text.encode()) for text in texts]
   np.testing.assert_array_equal(np.bincount(chunks.documents(ids), got), want)
@@ -203,7 +203,7 @@ def test_nats_of_a_chunk_are_those_of_its_own_tokens(root):
 def test_the_curve_ends_in_the_usual_bits_per_byte(root, found):
   parts = found['score_parts']
   chunks, reader = parts.chunks, tiny_data.reader(root, 'valid', k=3)
-  tokenizer = tokenizers.load_tokenizer(root / 'tokenizer')
+  tokenizer = tokenization.load_tokenizer(root / 'tokenizer')
   num_bytes = leakage.count_bytes(
     reader.stores.chunks, chunks.ids, tokenizer.token_num_bytes
   )
