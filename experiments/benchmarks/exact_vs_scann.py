@@ -30,6 +30,7 @@ import rich.table
 
 from experiments.engine import command
 from experiments.engine import progress
+from experiments.engine import reports
 from experiments.open_qa import answers as qa_answers
 from experiments.open_qa import beam_task
 from experiments.open_qa import evaluate as qa_evaluate
@@ -287,7 +288,7 @@ def print_table(name: str, measures: Mapping[str, Mapping[str, Any]]) -> None:
   )
   for k in names:
     theirs = [f'{x[k]:.1f}' if k in x else '' for x in beside.values()]
-    table.add_row(k, *(qa_evaluate.cell(row.get(k)) for row in rows), *theirs)
+    table.add_row(k, *(reports.share(row.get(k)) for row in rows), *theirs)
   for k, form in (('questions_per_sec', '{:,.1f}'), ('retrieval_ms', '{:.2f}')):
     table.add_row(
       k, *(form.format(row[k]) for row in rows), *('' for _ in beside)

@@ -25,12 +25,13 @@ import rich.table
 
 from experiments.engine import command
 from experiments.engine import progress
+from experiments.engine import reports
 from experiments.open_qa import claims_answers
 from experiments.open_qa import claims_task
-from experiments.open_qa import evaluate as qa_evaluate
 from realm_jax.serving import index_folders
 from retrieval.questions import bootstrap
 from retrieval.questions import claims as claims_lib
+from retrieval.questions import question_sets
 from retrieval.store import store
 from retrieval.text import blocks as blocks_lib
 
@@ -129,7 +130,7 @@ def print_measures(row: dict[str, Any], labels: Sequence[str]) -> None:
   table.add_row('macro_f1', f'{100 * row["macro_f1"]:.1f}')
   for name, value in row.items():
     if isinstance(value, dict):
-      table.add_row(name, qa_evaluate.cell(value))
+      table.add_row(name, reports.share(value))
   console.print(table)
   table = rich.table.Table('is \\ predicted', *labels)
   for label, counts in zip(labels, row['confusion'], strict=True):
@@ -151,7 +152,7 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
     claims_task.load_set(spec, labels, settings.max_claims)
     for spec in settings.claims
   ]
-  qa_evaluate.check_names([found.name for found in sets])
+  question_sets.check_names([found.name for found in sets])
   folder = index_folders.index_folder(trained_in, config.data_dir)
   logging.info('Evaluating step %d of %s.', trained.step, trained_in)
   classifier = claims_answers.Classifier(

@@ -14,7 +14,6 @@ experiments.open_qa.score reads. Where config.data_dir names changed data, these
 
 from collections.abc import Sequence
 import dataclasses
-import json
 import math
 import pathlib
 from typing import Any
@@ -22,10 +21,10 @@ from typing import Any
 from absl import logging
 import ml_collections
 import numpy as np
-import rich.table
 
 from experiments.engine import command
 from experiments.engine import progress
+from experiments.engine import reports
 from experiments.open_qa import answers as qa_answers
 from experiments.open_qa import task as qa_task
 from realm_jax.serving import index_folders
@@ -33,7 +32,6 @@ from retrieval.questions import answer_search
 from retrieval.questions import bootstrap
 from retrieval.questions import question_sets
 from retrieval.questions import scoring
-from retrieval.store import store
 from retrieval.text import blocks as blocks_lib
 
 FILE = 'qa_evaluation.json'
@@ -127,36 +125,6 @@ def _prediction(
   )
 
 
-def load_sets(
-  specs: Sequence[str], config: ml_collections.ConfigDict
-) -> list[question_sets.QuestionSet]:
-  """Question sets to measure on, the first evaluate.max_questions of each.
-
-  Raises:
-    ValueError: for a set that is named twice.
-  """
-  sets, most = [], config.evaluate.max_questions
-  for spec in specs:
-    found = question_sets.load(
-      spec, allow_other_counts=config.questions.allow_other_counts
-    )
-    kept = found.questions[:most] if most else found.questions
-    sets.append(dataclasses.replace(found, questions=kept))
-  check_names([found.name for found in sets])
-  return sets
-
-
-def check_names(names: Sequence[str]) -> None:
-  """Raises ValueError for a set named twice, whose files would be one."""
-  if len({*names}) < len(names):
-    raise ValueError(f'A set is named twice: {", ".join(names)}.')
-
-
-def predictions_name(name: str) -> str:
-  """File of the predictions for a set."""
-  return f'predictions_{name.replace(":", "_")}.jsonl'
-
-
 def open_run(
   config: ml_collections.ConfigDict, workdir: str
 ) -> tuple[list[question_sets.QuestionSet], qa_task.Trained, pathlib.Path]:
@@ -171,11 +139,15 @@ def open_run(
 
   Raises:
     FileNotFoundError: see `qa_task.load`.
-    ValueError: likewise, and `load_sets`.
+    ValueError: see `qa_task.load` and `question_sets.load_sets`.
   """
   question_sets.require_sets(config.evaluate.questions, 'evaluate.questions')
   trained_in = pathlib.Path(config.evaluate.workdir or workdir)
-  sets = load_sets(config.evaluate.questions, config)
+  sets = question_sets.load_sets(
+    config.evaluate.questions,
+    config.evaluate.max_questions,
+    config.questions.allow_other_counts,
+  )
   trained = qa_task.load(trained_in, config.data_dir)
   logging.info('Evaluating step %d of %s.', trained.step, trained_in)
   return sets, trained, index_folders.index_folder(trained_in, config.data_dir)
@@ -196,26 +168,6 @@ def make_answerer(
   )
 
 
-def print_measures(rows: Sequence[dict[str, Any]]) -> None:
-  """Prints a column for each set, in percent with half the interval."""
-  table = rich.table.Table('measure', *(row['dataset'] for row in rows))
-  table.add_row('questions', *(f'{row["questions"]:,}' for row in rows))
-  names = dict.fromkeys(
-    name for row in rows for name, x in row.items() if isinstance(x, dict)
-  )
-  for name in names:
-    table.add_row(name, *(cell(row.get(name)) for row in rows))
-  progress.console().print(table)
-
-
-def cell(share: dict[str, float] | None) -> str:
-  """A share in percent, with half the width of its interval; '-' for none."""
-  if share is None:
-    return '-'
-  half = 50 * (share['high'] - share['low'])
-  return f'{100 * share["mean"]:.1f} ±{half:.1f}'
-
-
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   """Evaluates the newest checkpoint."""
   settings = config.evaluate
@@ -225,12 +177,11 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   for questions in sets:
     row, answered = evaluate(answerer, questions, settings.ks, settings.rules)
     rows.append(row)
-    path = pathlib.Path(workdir) / predictions_name(questions.name)
+    path = pathlib.Path(workdir) / scoring.predictions_name(questions.name)
     write_predictions(path, answered, answerer)
-  text = json.dumps({'step': trained.step, 'sets': rows}, indent=1) + '\n'
-  path = pathlib.Path(workdir) / FILE
-  store.write_atomically(path, text.encode())
-  print_measures(rows)
+  content = {'step': trained.step, 'sets': rows}
+  path = reports.write_json(pathlib.Path(workdir) / FILE, content)
+  reports.print_shares(rows)
   logging.info('Written to %s, the predictions beside it.', path)
 
 

@@ -23,7 +23,7 @@ import numpy as np
 
 from experiments.engine import command
 from experiments.engine import progress
-from experiments.open_qa import evaluate as qa_evaluate
+from experiments.engine import reports
 from experiments.retro import qa_data as retro_qa_data
 from experiments.retro import qa_task as retro_qa_task
 from experiments.retro import task as retro_task
@@ -31,7 +31,6 @@ from retrieval.questions import bootstrap
 from retrieval.questions import question_sets
 from retrieval.questions import questions as questions_lib
 from retrieval.questions import scoring
-from retrieval.store import store
 from retro_jax.data import qa_rows
 from retro_jax.decoding import decode
 from retro_jax.decoding import drawing
@@ -142,7 +141,11 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   """Answers every set in every mode, prints the table and writes the files."""
   settings = config.evaluate
   question_sets.require_sets(settings.questions, 'evaluate.questions')
-  sets = qa_evaluate.load_sets(settings.questions, config)
+  sets = question_sets.load_sets(
+    settings.questions,
+    settings.max_questions,
+    config.questions.allow_other_counts,
+  )
   source = settings.workdir or workdir
   trained = retro_task.load(source, config.data_dir)
   if 'qa' not in trained.config:
@@ -181,7 +184,7 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
         name=label,
       )
       rows.append(measure(questions, answers, mode))
-      name = qa_evaluate.predictions_name(f'{questions.name}:{mode}')
+      name = scoring.predictions_name(f'{questions.name}:{mode}')
       _write_predictions(pathlib.Path(workdir) / name, asked, answers)
   content = {
     'step': trained.step,
@@ -189,10 +192,8 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
     'rows': rows,
     'settings': json.loads(settings.to_json()),
   }
-  text = json.dumps(content, indent=1) + '\n'
-  path = pathlib.Path(workdir) / FILE
-  store.write_atomically(path, text.encode())
-  qa_evaluate.print_measures(rows)
+  path = reports.write_json(pathlib.Path(workdir) / FILE, content)
+  reports.print_shares(rows)
   logging.info('Written to %s, the predictions beside it.', path)
 
 

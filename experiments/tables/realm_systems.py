@@ -23,6 +23,7 @@ import jax
 import ml_collections
 
 from experiments.engine import command
+from experiments.engine import reports
 from experiments.open_qa import dpr
 from experiments.open_qa import evaluate as qa_evaluate
 from experiments.open_qa import task as qa_task
@@ -34,6 +35,7 @@ from experiments.tables import paper_table
 from realm_jax.data import folder as realm_data
 from realm_jax.serving import index_folders
 from retrieval.questions import question_sets
+from retrieval.questions import scoring
 from retrieval.store import checkpoints
 from retrieval.store import store
 
@@ -224,7 +226,7 @@ def measure(
     row, answered = qa_evaluate.evaluate(
       answerer, questions, ks, settings.rules
     )
-    path = folder / qa_evaluate.predictions_name(questions.name)
+    path = folder / scoring.predictions_name(questions.name)
     qa_evaluate.write_predictions(path, answered, answerer)
     # The file of predictions now belongs to this version of the set.
     kept = {
@@ -306,7 +308,7 @@ def exact_match(measures: Mapping[str, Any] | None) -> str:
   """Return the cell of exact match by the set's own rule."""
   if measures is None:
     return paper_table.NOT_RUN
-  return qa_evaluate.cell(measures['official_exact_match'])
+  return reports.share(measures['official_exact_match'])
 
 
 def scale(found: Mapping[System, Mapping[str, Any]]) -> str:

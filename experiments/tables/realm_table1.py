@@ -36,9 +36,9 @@ import ml_collections
 from ml_collections import config_flags
 
 from experiments.engine import command
-from experiments.open_qa import evaluate as qa_evaluate
 from experiments.tables import paper_table
 from experiments.tables import realm_systems
+from retrieval.questions import question_sets
 from retrieval.store import store
 
 NAME = 'table1'
@@ -139,7 +139,11 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
       raise ValueError(f'--row={name}: expected one of {list(SYSTEMS)}.')
     if not values.dataset:
       raise ValueError('--row needs a --dataset, NAME:SPLIT=PATH, to measure.')
-  sets = qa_evaluate.load_sets(values.dataset, config)
+  sets = question_sets.load_sets(
+    values.dataset,
+    config.evaluate.max_questions,
+    config.questions.allow_other_counts,
+  )
   config = realm_systems.share_data(config, config, root)
   realm_config = realm_systems.share_data(values.realm_config, config, root)
   for name in values.row:

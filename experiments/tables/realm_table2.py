@@ -29,7 +29,6 @@ import ml_collections
 from ml_collections import config_flags
 
 from experiments.engine import command
-from experiments.open_qa import evaluate as qa_evaluate
 from experiments.realm import evaluate as realm_evaluate
 from experiments.realm import prepare as realm_prepare
 from experiments.realm import task as realm_task
@@ -169,7 +168,11 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   if values.qa_config:
     qa_config = realm_systems.share_data(values.qa_config, config, root)
     settings = qa_config.evaluate
-    sets = qa_evaluate.load_sets(values.dataset, qa_config)
+    sets = question_sets.load_sets(
+      values.dataset,
+      settings.max_questions,
+      qa_config.questions.allow_other_counts,
+    )
   for name in values.row:
     logging.info('Row %s.', name)
     if config.evaluate.questions:

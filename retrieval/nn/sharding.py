@@ -6,7 +6,6 @@ Models name axes (`retrieval.nn.partitioning.AXES`); here each name meets the me
 (data, fsdp, tensor). Parameters are boxed with their names only inside init.
 """
 
-from collections.abc import Mapping
 from collections.abc import Sequence
 import math
 from typing import Any
@@ -81,12 +80,13 @@ def make_mesh(
 
 
 def make_rules(
-  overrides: Mapping[str, Any] | None = None,
+  overrides: Any = None,
 ) -> tuple[tuple[str, str | tuple[str, ...] | None], ...]:
   """The rule table as flax wants it, `RULES` with a config's changes.
 
   Args:
-    overrides: logical axis -> mesh axis, list of mesh axes, or '' for none.
+    overrides: mapping or ConfigDict, logical axis -> mesh axis, list of mesh
+      axes, or '' for none.
 
   Returns:
     Pairs in order of precedence. Where a mesh axis is already taken by an

@@ -274,6 +274,29 @@ def require_sets(specs: Sequence[str], field: str) -> None:
     )
 
 
+def load_sets(
+  specs: Sequence[str], most: int = 0, allow_other_counts: bool = False
+) -> list[QuestionSet]:
+  """Reads the first `most` questions of each set; 0 for all.
+
+  Raises:
+    ValueError: for a set that is named twice.
+  """
+  sets = []
+  for spec in specs:
+    found = load(spec, allow_other_counts=allow_other_counts)
+    kept = found.questions[: most or None]
+    sets.append(dataclasses.replace(found, questions=kept))
+  check_names([found.name for found in sets])
+  return sets
+
+
+def check_names(names: Sequence[str]) -> None:
+  """Raises ValueError for a set named twice, whose files would be one."""
+  if len({*names}) < len(names):
+    raise ValueError(f'A set is named twice: {", ".join(names)}.')
+
+
 def _parse(
   spec: str, split: str | None
 ) -> tuple[Dataset, str, tuple[str, ...]]:

@@ -109,6 +109,11 @@ def write_predictions(
   return count
 
 
+def predictions_name(name: str) -> str:
+  """File of the predictions for a question set."""
+  return f'predictions_{name.replace(":", "_")}.jsonl'
+
+
 def score_predictions(
   question_set: question_sets.QuestionSet, predictions: Sequence[Prediction]
 ) -> Scores:

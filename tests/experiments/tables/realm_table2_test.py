@@ -7,10 +7,10 @@ import types
 
 import pytest
 
-from experiments.open_qa import evaluate as qa_evaluate
 from experiments.tables import realm_systems
 from experiments.tables import realm_table1
 from experiments.tables import realm_table2
+from retrieval.questions import question_sets
 from tests.experiments.open_qa import tiny_open_qa
 from tests.experiments.realm import tiny_realm
 
@@ -51,9 +51,7 @@ def _spec(data):
 
 def _write(root, system, data, mean, settings):
   """Measures as `realm_systems.run` leaves them."""
-  (questions,) = qa_evaluate.load_sets(
-    [_spec(data)], tiny_open_qa.get_config(data)
-  )
+  (questions,) = question_sets.load_sets([_spec(data)])
   key = realm_systems.fingerprint(questions, settings)
   share = {'mean': mean, 'low': mean - 0.02, 'high': mean + 0.02}
   row = {'dataset': questions.name, 'questions': 6}

@@ -1,0 +1,80 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Results as JSON files and as tables for the terminal."""
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+import json
+import math
+import os
+import pathlib
+from typing import Any
+
+import rich.box
+import rich.table
+
+from experiments.engine import progress
+from retrieval.store import store
+
+
+def finite(value: Any) -> Any:
+  """JSON values with null in place of every number that is not finite."""
+  if isinstance(value, Mapping):
+    return {key: finite(x) for key, x in value.items()}
+  if isinstance(value, list | tuple):
+    return [finite(x) for x in value]
+  if isinstance(value, float) and not math.isfinite(value):
+    return None
+  return value
+
+
+def write_json(path: str | os.PathLike, content: Any) -> pathlib.Path:
+  """Writes JSON values, whole or not at all, and returns the path."""
+  path = pathlib.Path(path)
+  path.parent.mkdir(parents=True, exist_ok=True)
+  text = json.dumps(finite(content), indent=2, allow_nan=False)
+  store.write_atomically(path, f'{text}\n'.encode())
+  return path
+
+
+def print_table(
+  columns: Sequence[str],
+  rows: Sequence[Sequence[str]],
+  title: str = '',
+  caption: str = '',
+) -> None:
+  """Prints a table; every column but the first one is aligned to the right."""
+  table = rich.table.Table(
+    title=title or None, caption=caption or None, box=rich.box.SIMPLE_HEAD
+  )
+  for i, name in enumerate(columns):
+    table.add_column(name, justify='right' if i else 'left', no_wrap=True)
+  for row in rows:
+    table.add_row(*row)
+  progress.console().print(table)
+
+
+def share(found: Mapping[str, float] | None) -> str:
+  """A share in percent with half the width of its interval; '-' for None."""
+  if found is None:
+    return '-'
+  half = 50 * (found['high'] - found['low'])
+  return f'{100 * found["mean"]:.1f} ±{half:.1f}'
+
+
+def print_shares(rows: Sequence[Mapping[str, Any]]) -> None:
+  """Prints a column for each question set, in percent.
+
+  Args:
+    rows: `dataset`, number of `questions`, and measures: name -> {mean, low, high}.
+  """
+  names = dict.fromkeys(
+    name for row in rows for name, x in row.items() if isinstance(x, Mapping)
+  )
+  print_table(
+    ['measure', *(row['dataset'] for row in rows)],
+    [
+      ['questions', *(f'{row["questions"]:,}' for row in rows)],
+      *([name, *(share(row.get(name)) for row in rows)] for name in names),
+    ],
+  )
