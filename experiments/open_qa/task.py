@@ -93,22 +93,6 @@ def init_params(
   )
 
 
-def check_questions(config: ml_collections.ConfigDict) -> None:
-  """Reads the questions, before anything that takes long is begun.
-
-  Raises:
-    FileNotFoundError: when a file of them is missing.
-    ValueError: if there are none to train on, or what `question_sets.load` raises.
-  """
-  settings = config.questions
-  question_sets.require_sets(settings.train, 'questions.train')
-  if config.eval_batches:
-    question_sets.require_sets(settings.dev, 'questions.dev')
-  question_sets.load_questions(
-    (*settings.train, *settings.dev), 0, settings.allow_other_counts
-  )
-
-
 def make_lookup(
   config: ml_collections.ConfigDict,
   data: realm_data.DataFolder,

@@ -25,11 +25,12 @@ from experiments.realm import prepare as realm_prepare
 from experiments.realm import refresh_worker as realm_refresh
 from experiments.realm import task as realm_task
 from realm_jax.data import folder as realm_data
+from retrieval.questions import question_sets
 
 
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   """Trains until `config.num_steps`."""
-  qa_task.check_questions(config)
+  question_sets.check_questions(config)
   train(config, workdir, qa_task.make_task)
 
 

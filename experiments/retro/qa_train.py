@@ -17,15 +17,15 @@ import ml_collections
 
 from experiments.engine import command
 from experiments.engine import loop
-from experiments.open_qa import task as qa_task
 from experiments.retro import qa_task as retro_qa_task
 from experiments.retro import task as retro_task
+from retrieval.questions import question_sets
 
 
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   """Trains until `config.num_steps`."""
   config = retro_qa_task.adopt(config)
-  qa_task.check_questions(config)
+  question_sets.check_questions(config)
   trained = retro_task.load(config.retro_from, config.data_dir)
   trained.config.embedder = config.embedder
   task = retro_qa_task.make_task(config, trained, workdir)

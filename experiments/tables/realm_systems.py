@@ -152,7 +152,7 @@ def run(
     sets: question sets to measure on.
     root: folder of the experiment.
   """
-  qa_task.check_questions(config)
+  question_sets.check_questions(config)
   _prepare(system, realm_config, root)
   folder = system.folder(root)
   wanted = fine_tuning(system, config, realm_config, root)

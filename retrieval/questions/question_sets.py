@@ -24,6 +24,7 @@ import logging as std_logging
 
 from absl import logging
 import farmhash
+import ml_collections
 
 from retrieval.questions import qa_metrics
 from retrieval.questions import questions as questions_lib
@@ -295,6 +296,26 @@ def check_names(names: Sequence[str]) -> None:
   """Raises ValueError for a set named twice, whose files would be one."""
   if len({*names}) < len(names):
     raise ValueError(f'A set is named twice: {", ".join(names)}.')
+
+
+def check_questions(config: ml_collections.ConfigDict) -> None:
+  """Reads the training questions of a config before any long work starts.
+
+  Args:
+    config: `questions.train` and `questions.dev` name the sets; `eval_batches`
+      above 0 makes a dev set necessary.
+
+  Raises:
+    FileNotFoundError: when a file of them is missing.
+    ValueError: when a section names no set, or see `load`.
+  """
+  settings = config.questions
+  require_sets(settings.train, 'questions.train')
+  if config.eval_batches:
+    require_sets(settings.dev, 'questions.dev')
+  load_questions(
+    (*settings.train, *settings.dev), 0, settings.allow_other_counts
+  )
 
 
 def _parse(
