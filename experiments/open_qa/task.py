@@ -218,7 +218,7 @@ class Trained:
   config: ml_collections.ConfigDict
   data: realm_data.DataFolder
   layout: examples.Layout
-  model: open_qa.BeamRetriever
+  model: open_qa.BeamScorer
   params: Any
   step: int
   block_step: int = 0

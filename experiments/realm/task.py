@@ -130,12 +130,15 @@ def fitted_head(
   if config.encoder_from or not (config.fit_head and path):
     return None
   folder = realm_data.checkpoint_path(path)
-  found = initialize.load_encoder(folder, model_cfg.encoder)
+  found = initialize.load_encoder(folder, model_cfg.encoder_bert)
   if 'mlm_head' in found:
     return None
   logging.info('Fitting a masked-language-model head to %s.', folder)
   return head.fit(
-    model_cfg.encoder, found['bert'], data.layout(config), data.masked_blocks
+    model_cfg.encoder_bert,
+    found['bert'],
+    data.layout(config),
+    data.masked_blocks,
   )
 
 

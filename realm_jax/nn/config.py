@@ -19,7 +19,8 @@ class RealmConfig:
   """
 
   # Reads queries and blocks; all three BERTs are BERT base in the paper. The
-  # released ones have activation 'gelu_tanh'. Poolers follow from `pooling`.
+  # released ones have activation 'gelu_tanh'. Both fields' `pooler` is ignored:
+  # `embedder_bert` and `encoder_bert` have the poolers that `pooling` needs.
   embedder: bert.BertConfig
   encoder: bert.BertConfig  # reads query and block at once, predicts tokens
   # One embedder for queries and blocks, as released; two in the paper, where
@@ -45,11 +46,7 @@ class RealmConfig:
   score_scale: float = 1.0  # times the inner product; 1 in paper and code
 
   def __post_init__(self):
-    """Checks the fields; gives the BERTs the poolers that are used."""
-    poolers = {'embedder': self.pooling == 'pooler', 'encoder': False}
-    for name, pooler in poolers.items():
-      config = dataclasses.replace(getattr(self, name), pooler=pooler)
-      object.__setattr__(self, name, config)
+    """Checks the fields."""
     if self.embedder.vocab_size != self.encoder.vocab_size:
       raise ValueError(
         'Embedder and encoder read the same tokens, but their vocab_size is '
@@ -87,6 +84,17 @@ class RealmConfig:
         f'projection_dropout_rate={self.projection_dropout_rate}; expected '
         '0 <= rate < 1.'
       )
+
+  @property
+  def embedder_bert(self) -> bert.BertConfig:
+    """The embedders' BERT, with a pooler where `pooling` needs one."""
+    pooler = self.pooling == 'pooler'
+    return dataclasses.replace(self.embedder, pooler=pooler)
+
+  @property
+  def encoder_bert(self) -> bert.BertConfig:
+    """The encoder's BERT, without a pooler."""
+    return dataclasses.replace(self.encoder, pooler=False)
 
   @property
   def vector_size(self) -> int:

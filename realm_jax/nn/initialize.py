@@ -107,7 +107,7 @@ def init_params(
       start['encoder'] = trained_encoder(reader)
       trained.append('encoder')
     elif encoder:
-      start['encoder'] = load_encoder(encoder, config.encoder)
+      start['encoder'] = load_encoder(encoder, config.encoder_bert)
   return replace(params, start, whole=trained)
 
 
@@ -126,8 +126,9 @@ def load_embedders(path: Path, config: config_lib.RealmConfig) -> dict:
     ValueError: naming everything that does not fit.
   """
   found, params = bert_checkpoint.load_bert(path)
-  params = _cut(params, found, config.embedder, path)
-  if config.embedder.pooler and not found.pooler:
+  wanted = config.embedder_bert
+  params = _cut(params, found, wanted, path)
+  if wanted.pooler and not found.pooler:
     logging.info('%s has no pooler: it starts at random.', path)
   return {name: {'bert': params} for name in _names(config)}
 

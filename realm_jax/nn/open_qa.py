@@ -79,7 +79,7 @@ class SpanReader(nn.Module):
   def setup(self):
     """BERT, a projection of both ends of a span, a norm and a score."""
     config = self.config
-    encoder = config.realm.encoder
+    encoder = config.realm.encoder_bert
     # In float32 as are the scores: next to BERT it costs next to nothing.
     exact = dataclasses.replace(encoder, dtype=jnp.float32)
     constant = nn.initializers.constant
@@ -137,17 +137,17 @@ class SpanReader(nn.Module):
     return jnp.stack(scores, axis=1) + jnp.where(inside, 0.0, OUTSIDE)
 
 
-class BeamRetriever(model_lib.Retriever):
-  """A retriever whose blocks were found, as vectors, by a search.
+class BeamScorer(model_lib.DualEncoder):
+  """A dual encoder that scores blocks which a search found as vectors.
 
-  Subclasses' configurations have a field `realm`.
+  The configuration of a subclass has a field `realm`.
   """
 
   config: Any
 
   @property
-  def retriever_config(self) -> config_lib.RealmConfig:
-    """What the embedders are made by."""
+  def dual_encoder_config(self) -> config_lib.RealmConfig:
+    """Configuration of the embedders."""
     return self.config.realm
 
   def beam_scores(
@@ -199,7 +199,7 @@ class BeamRetriever(model_lib.Retriever):
     return jnp.concatenate([fresh, scores[:, read:]], axis=1)
 
 
-class OpenQa(BeamRetriever):
+class OpenQa(BeamScorer):
   """Retriever and reader."""
 
   config: OpenQaConfig
@@ -312,7 +312,7 @@ def init_params(
     start = {'reader': nn.unbox(reader['reader'])}
     whole = ['reader']
   else:
-    start, whole = start_bert(encoder, config.realm.encoder, 'reader')
+    start, whole = start_bert(encoder, config.realm.encoder_bert, 'reader')
   embedders, trained = start_embedders(embedder, retriever, config.realm)
   return initialize.replace(params, start | embedders, whole=whole + trained)
 

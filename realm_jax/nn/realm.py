@@ -71,7 +71,7 @@ class Embedder(nn.Module):
     width_axis = None if config.projection_size else 'embed'
     param_dtype = config.embedder.param_dtype
     constant = nn.initializers.constant
-    self.bert = bert.Bert(config.embedder)
+    self.bert = bert.Bert(config.embedder_bert)
     if config.projection_size:
       # In float32 as are the scores: one row a text costs next to nothing.
       self.projection = nn.Dense(
@@ -217,22 +217,22 @@ def embed_pairs(
   return queries, blocks.reshape(*rows[0].shape[:-1], -1)
 
 
-class Retriever(nn.Module):
-  """One embedder or two, and the scores of blocks.
+class DualEncoder(nn.Module):
+  """Embedders of queries and blocks, one shared or two, and their scores.
 
-  A method may be applied alone: embedding blocks for an index needs no query.
+  Each method can be applied alone: an index of blocks needs no query.
   """
 
   config: config_lib.RealmConfig
 
   @property
-  def retriever_config(self) -> config_lib.RealmConfig:
-    """What the embedders are made by; of the whole model where it is larger."""
+  def dual_encoder_config(self) -> config_lib.RealmConfig:
+    """Configuration of the embedders."""
     return self.config
 
   def setup(self):
     """The embedders."""
-    config = self.retriever_config
+    config = self.dual_encoder_config
     if config.share_embedders:
       self.embedder = Embedder(config)
     else:
@@ -247,7 +247,7 @@ class Retriever(nn.Module):
     train: bool = False,
   ) -> Float[Array, 'b e']:
     """Embed_input(x); arguments as for `Embedder`."""
-    shared = self.retriever_config.share_embedders
+    shared = self.dual_encoder_config.share_embedders
     embedder = self.embedder if shared else self.query_embedder
     return embedder(ids, mask, train=train)
 
@@ -260,7 +260,7 @@ class Retriever(nn.Module):
     train: bool = False,
   ) -> Float[Array, 'b e']:
     """Embed_doc(z); arguments as for `Embedder`."""
-    shared = self.retriever_config.share_embedders
+    shared = self.dual_encoder_config.share_embedders
     embedder = self.embedder if shared else self.block_embedder
     return embedder(ids, mask, type_ids, train=train)
 
@@ -271,16 +271,16 @@ class Retriever(nn.Module):
     scores = jnp.einsum(
       'be,bke->bk', queries, candidates, precision=jax.lax.Precision.HIGHEST
     )
-    return self.retriever_config.score_scale * scores
+    return self.dual_encoder_config.score_scale * scores
 
 
-class Realm(Retriever):
+class Realm(DualEncoder):
   """Retriever and encoder."""
 
   def setup(self):
     """The embedders and the encoder."""
     super().setup()
-    self.encoder = Encoder(self.config.encoder)
+    self.encoder = Encoder(self.config.encoder_bert)
 
   def relevance_scores(
     self, batch: Mapping[str, jax.Array], *, train: bool = False

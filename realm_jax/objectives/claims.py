@@ -86,7 +86,7 @@ def classifier_bert(config: ClaimsConfig) -> bert.BertConfig:
   return dataclasses.replace(config.realm.encoder, pooler=True)
 
 
-class Claims(open_qa.BeamRetriever):
+class Claims(open_qa.BeamScorer):
   """Retriever and classifier."""
 
   config: ClaimsConfig
@@ -102,7 +102,7 @@ class Claims(open_qa.BeamRetriever):
     """Scores a batch.
 
     Args:
-      batch: see `open_qa.BeamRetriever.beam_scores`; reader_ids, reader_mask,
+      batch: see `open_qa.BeamScorer.beam_scores`; reader_ids, reader_mask,
         reader_types [B, R, L].
       train: whether dropout is on.
 

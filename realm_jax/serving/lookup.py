@@ -77,7 +77,7 @@ class BlockLookup:
       source: what the indices point into.
 
     Returns:
-      The batch with what `open_qa.BeamRetriever` scores, reader_ids, reader_mask,
+      The batch with what `open_qa.BeamScorer` scores, reader_ids, reader_mask,
       reader_types [B, R, L] and reader_valid [B, R], beam_ids [B, C] int32, -1
       for none, reader_starts [B, R] int32.
     """

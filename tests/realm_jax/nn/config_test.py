@@ -16,8 +16,8 @@ def test_poolers_follow_from_the_pooling(pooling):
       embedder=tiny.bert_config(pooler=given),
       encoder=tiny.bert_config(pooler=given),
     )
-    assert c.embedder.pooler == (pooling == 'pooler')
-    assert not c.encoder.pooler
+    assert c.embedder_bert.pooler == (pooling == 'pooler')
+    assert not c.encoder_bert.pooler
 
 
 def test_vector_size():

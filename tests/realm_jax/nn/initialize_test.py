@@ -224,7 +224,7 @@ def test_minilm():
   config = config_lib.RealmConfig(embedder=bert, encoder=bert, pooling='mean')
   boxed = jax.eval_shape(lambda: _start(config, embedder=path, encoder=path))
   assert set(nn.unbox(boxed['embedder']['bert'])) == {'embeddings', 'layer_0'}
-  loaded = initialize.load_encoder(path, config.encoder)
+  loaded = initialize.load_encoder(path, config.encoder_bert)
   assert set(loaded) == {'bert'}
   assert loaded['bert']['embeddings']['word']['embedding'].shape == (30522, 384)
 

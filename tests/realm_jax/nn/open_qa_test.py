@@ -63,7 +63,7 @@ def _naive(params, hidden, block_mask):
 def test_spans_equal_loops():
   ids, mask, types, block_mask = _rows()
   reader = _params()['reader']
-  hidden = jax.jit(bert.Bert(CONFIG.realm.encoder).apply)(
+  hidden = jax.jit(bert.Bert(CONFIG.realm.encoder_bert).apply)(
     {'params': reader['bert']}, ids, mask, types
   )
   found = _read(ids, mask, types, block_mask)

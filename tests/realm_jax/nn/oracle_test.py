@@ -57,7 +57,7 @@ def test_embedder():
       ('token_type_ids', np.int32),
     )
   )
-  out = jax.jit(bert.Bert(CONFIG.embedder).apply)(
+  out = jax.jit(bert.Bert(CONFIG.embedder_bert).apply)(
     {'params': params['bert']}, ids, mask, types
   )
   _close(out.hidden, arrays['out/sequence_output'])

@@ -62,7 +62,7 @@ def test_the_head_at_masked_positions_equals_the_head_everywhere(
   config, params, batch, output
 ):
   rows = _rows(batch, 'joint')
-  everywhere = jax.jit(bert.BertForMaskedLm(config.encoder).apply)(
+  everywhere = jax.jit(bert.BertForMaskedLm(config.encoder_bert).apply)(
     {'params': params['encoder']}, *rows
   )
   positions = np.repeat(batch['mlm_positions'], tiny.K, axis=0)
@@ -113,7 +113,7 @@ def test_vectors_are_pooled_projected_and_normalised(batch, pooling, fields):
   rows = [x[: tiny.K] for x in _rows(batch, 'candidate')]
   found = jax.jit(model_lib.Embedder(c).apply)({'params': p}, *rows)
   assert found.shape == (tiny.K, c.vector_size) and found.dtype == np.float32
-  out = jax.jit(bert.Bert(c.embedder).apply)({'params': p['bert']}, *rows)
+  out = jax.jit(bert.Bert(c.embedder_bert).apply)({'params': p['bert']}, *rows)
   hidden, mask = np.asarray(out.hidden), rows[1][..., None]
   expected = {
     'pooler': out.pooled,
