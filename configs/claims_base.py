@@ -24,9 +24,10 @@ Argument: base, blocks, bm25, random, test, blocks_test, ...; see open_qa_base.
 """
 
 import ml_collections
-from ml_collections import config_dict
 
 from configs import open_qa_base
+from configs import realm_sections
+from configs import sections
 
 KINDS = tuple(kind for kind in open_qa_base.KINDS if kind != 'dpr')
 ARGS = (*KINDS, 'test', *(f'{kind}_test' for kind in KINDS[1:]))
@@ -34,26 +35,17 @@ ARGS = (*KINDS, 'test', *(f'{kind}_test' for kind in KINDS[1:]))
 
 def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   """Returns the configuration; sizes are those of all-MiniLM-L6-v2."""
-  if arg not in ARGS:
-    raise ValueError(f'Config argument {arg!r}: expected one of {ARGS}.')
+  sections.check_arg(arg, ARGS)
   config = open_qa_base.get_config(arg)
   config.task = 'claims'
   config.corpus.kind = 'jsonl'
   config.blocks.max_length = 96
   config.lookup.row_length = 112
-  config.optimizer.name = 'adamw'  # see realm_pretrain_quickstart.py
-  config.optimizer.b2 = 0.98
-  config.optimizer.learning_rate = 2e-4
-  # all-MiniLM-L6-v2 retrieves well; what it knows is not to be lost at once.
-  config.optimizer.part_scales = {'embedder': 0.05}
+  realm_sections.start_from_minilm(config, embedder_scale=0.05)
   config.optimizer.warmup_steps = 10
-  config.num_steps = 60
-  config.batch_size = 8
-  config.eval_every = 30
-  config.checkpoint_every = 30
+  config.update(num_steps=60, batch_size=8, eval_every=30, checkpoint_every=30)
   config = open_qa_base.finish(config, arg)
-  # What belongs to answers that are spans.
-  for name in ('questions', 'reader', 'dpr'):
+  for name in ('questions', 'reader', 'dpr'):  # of answers that are spans
     del config[name]
   del config.lookup.rule
 
@@ -67,7 +59,7 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
     'max_dev': 0,
   }
   config.evaluate = {
-    'workdir': config_dict.placeholder(str),  # '' or None: --workdir
+    'workdir': sections.workdir(),
     'claims': (),  # as claims.train
     'max_claims': 0,  # of each; 0: all
     # How the class is chosen: best pair of block and class (released), or

@@ -20,13 +20,13 @@ is built. --config.knn_lm.max_documents bounds it.
 
 import ml_collections
 
-from configs import retro_pretrain_small
+from configs import retro_base
 from configs import sections
 
 
 def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   """Returns the configuration; see retro_base for `arg`."""
-  config = retro_pretrain_small.get_config(arg)
+  config = retro_base.small(arg)
   config.knn_lm = {
     'model_workdir': '',  # run whose newest model makes the keys; '': --workdir
     'retro_workdir': '',  # a RETRO evaluated on the same documents; '': none
@@ -37,16 +37,9 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
     'stride_chunks': 0,  # 0: half a sequence
     'batch_size': 8,
     'tokens_per_shard': 1 << 17,
-    'index': {
-      'searcher': 'auto',  # exact, scann; auto goes by size
-      'metric': 'squared_l2',
-      # Least share of the recall_at nearest keys that are among the max(ks)
-      # found, which are scored again exactly.
-      'recall_floor': 0.95,
-      'recall_at': 10,
-      'num_queries': 500,
-      'scann': sections.scann() | {'rescore': 'int8'},  # none: hashes alone
-    },
+    # Recall is that of the nearest keys among the max(ks) found, which are scored
+    # again exactly: ScaNN rescores hashes in 8 bits only.
+    'index': sections.index(scann={'rescore': 'int8'}),
     # Settings, each tried with each; a weight of 0 is the model alone.
     'ks': (8, 64, 256, 1024),
     'temperatures': (
@@ -74,12 +67,14 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
     'tune_share': 0.5,  # of the evaluated documents; the others are reported
     'fixed': {'weight': 0.118, 'alpha': 0.00785},  # the paper's, not tuned
   }
-  config.evaluate.num_neighbors = (2,)
-  config.evaluate.shuffled = False
+  config.evaluate.update(num_neighbors=(2,), shuffled=False)
+  config = retro_base.finish(config, arg)
   if arg.endswith('test'):
-    config.knn_lm.tokens_per_shard = 1000
+    config.knn_lm.update(
+      tokens_per_shard=1000,
+      ks=(1, 4, 16),
+      temperatures=(10.0, 100.0),
+      lambdas=(0.0, 0.1, 0.3),
+    )
     config.knn_lm.index.num_queries = 20
-    config.knn_lm.ks = (1, 4, 16)
-    config.knn_lm.temperatures = (10.0, 100.0)
-    config.knn_lm.lambdas = (0.0, 0.1, 0.3)
   return config

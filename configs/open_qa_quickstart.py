@@ -19,28 +19,15 @@ BM25; an answer stands in the five blocks read for 38.0 %.
 import ml_collections
 
 from configs import open_qa_base
-from configs import open_qa_small
-
-# Lists of which the articles hold many answers.
-_LISTS = 'artandliterature,computers,elements,general,greekmyth,worldcapitals'
 
 
 def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   """Returns the configuration; see open_qa_base for `arg`."""
-  config = open_qa_small.get_config(arg)
-  config.corpus.kind = 'vital'
-  if not arg.endswith('test'):
-    config.corpus.max_documents = 0
-    config.blocks.max_length = 128
-    config.lookup.row_length = 152
-    config.encoder_from = 'packaged'
-    config.optimizer.learning_rate = 5e-5
-    config.optimizer.part_scales = {'embedder': 0.2}
-    config.optimizer.accumulate_steps = 16  # what holds no answer is not read
-    config.num_steps = 100
-    config.eval_every = 50
-    config.checkpoint_every = 50
-  config.questions.train = (f'red_trivia:train={_LISTS}',)
-  config.questions.dev = (f'red_trivia:dev={_LISTS}',)
-  config.evaluate.questions = (f'red_trivia:test={_LISTS}',)
+  config = open_qa_base.vital(arg)
+  config.encoder_from = '' if arg.endswith('test') else 'packaged'
+  config.optimizer.update(
+    learning_rate=5e-5,
+    accumulate_steps=16,  # blocks without an answer are not read
+  )
+  config.update(num_steps=100, eval_every=50, checkpoint_every=50)
   return open_qa_base.finish(config, arg)

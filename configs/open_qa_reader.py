@@ -41,23 +41,20 @@ What it scores: realm_jax/packaged/README.md.
 import ml_collections
 
 from configs import open_qa_base
-from configs import open_qa_quickstart
 
 
 def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   """Returns the configuration; see open_qa_base for `arg`."""
-  config = open_qa_quickstart.get_config(arg)
-  config.encoder_from = ''
-  config.optimizer.learning_rate = 2e-4
+  config = open_qa_base.vital(arg)
   if arg in ('base', 'test'):
     config.retriever = 'bm25'
     config.loss.early_weight = 0.0  # no retriever learns from it
-  if not arg.endswith('test'):
-    config.lookup.retriever_beam = 50
-  config.optimizer.warmup_steps = 50
-  config.batch_size = 32
-  config.optimizer.accumulate_steps = 32  # what holds no answer is not read
-  config.num_steps = 450
-  config.eval_every = 150
-  config.checkpoint_every = 150
+  config.lookup.retriever_beam = 50
+  config.optimizer.update(
+    warmup_steps=50,
+    accumulate_steps=32,  # blocks without an answer are not read
+  )
+  config.update(
+    batch_size=32, num_steps=450, eval_every=150, checkpoint_every=150
+  )
   return open_qa_base.finish(config, arg)

@@ -15,26 +15,29 @@ from a run or a converted checkpoint of REALM:
 import ml_collections
 
 from configs import open_qa_base
+from configs import realm_sections
 
 
 def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   """Returns the configuration; see open_qa_base for `arg`."""
   config = open_qa_base.get_config(arg)
-  for bert in (config.embedder, config.encoder):
-    bert.checkpoint = ''
-    bert.max_length = 512
-    bert.activation = 'gelu_tanh'
+  realm_sections.set_both_berts(
+    config, checkpoint='', max_length=512, activation='gelu_tanh'
+  )
   config.fit_head = False
-  config.model.pooling = 'pooler'
-  config.model.projection_size = 128
-  config.model.projection_init = 'normal'
-  config.model.projection_norm_scale = 1.0
-  config.questions.train = ('nq_open:train',)
-  config.questions.dev = ('nq_open:dev',)
-  config.batch_size = 1
-  config.num_steps = 300000
-  config.eval_every = 5000
-  config.eval_batches = 500
-  config.checkpoint_every = 5000
-  config.log_every = 100
+  config.model.update(
+    pooling='pooler',
+    projection_size=128,
+    projection_init='normal',
+    projection_norm_scale=1.0,
+  )
+  config.questions.update(train=('nq_open:train',), dev=('nq_open:dev',))
+  config.update(
+    batch_size=1,
+    num_steps=300_000,
+    eval_every=5000,
+    eval_batches=500,
+    checkpoint_every=5000,
+    log_every=100,
+  )
   return open_qa_base.finish(config, arg)

@@ -22,6 +22,7 @@ the index: python -m experiments.realm.refresh_worker, same flags and workdir.
 import ml_collections
 
 from configs import realm_base
+from configs import realm_sections
 
 
 def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
@@ -32,30 +33,33 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   config.spans.num_processes = 16
   config.layout.query_length = 96
   config.model.update(
-    {
-      'pooling': 'pooler',
-      'projection_size': 128,
-      'projection_init': 'normal',
-      'projection_norm_scale': 1.0,
-      'projection_dropout_rate': 0.1,
-    }
+    pooling='pooler',
+    projection_size=128,
+    projection_init='normal',
+    projection_norm_scale=1.0,
+    projection_dropout_rate=0.1,
   )
-  for bert in (config.embedder, config.encoder):
-    bert.update(
-      checkpoint='', activation='gelu_tanh', dtype='bfloat16', remat=True
-    )
+  realm_sections.set_both_berts(
+    config,
+    checkpoint='',
+    activation='gelu_tanh',
+    dtype='bfloat16',
+    remat=True,
+  )
   config.index.searcher = 'scann'
-  config.batch_size = 512
-  config.num_steps = 200_000
-  config.log_every = 100
-  config.eval_every = 5000
-  config.checkpoint_every = 500
-  config.mesh = {'data': -1, 'fsdp': 4, 'tensor': 1}
+  config.update(
+    batch_size=512,
+    num_steps=200_000,
+    log_every=100,
+    eval_every=5000,
+    checkpoint_every=5000 if arg.startswith('ict') else 500,
+  )
+  config.mesh.fsdp = 4
+  config.warm_start.update(needs_mlm=False)  # BERT has learned it
   config.warm_start.ict.update(num_steps=100_000, batch_size=4096)
   config.warm_start.mlm.update(num_steps=100_000, batch_size=256)
-  config.warm_start.needs_mlm = False  # BERT has learned it
-  config.ict.gradient_cache_parts = 4
-  config.ict.mask_duplicates = False  # as released
-  if arg.startswith('ict'):
-    config.checkpoint_every = 5000
+  config.ict.update(
+    gradient_cache_parts=4,
+    mask_duplicates=False,  # as released
+  )
   return realm_base.finish(config, arg)

@@ -15,6 +15,7 @@ or stage by stage:
 import ml_collections
 
 from configs import realm_base
+from configs import realm_sections
 
 
 def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
@@ -23,23 +24,13 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   config.corpus.max_documents = 1200
   config.blocks.max_length = 64
   config.valid_fraction = 0.1
-  config.layout.query_length = 48
-  config.layout.num_candidates = 4
+  config.layout.update(query_length=48, num_candidates=4)
   config.refresh.every = 50
-  for bert in (config.embedder, config.encoder):
-    bert.dropout_rate = 0.0  # one short pass: nothing to overfit
-    bert.attention_dropout_rate = 0.0
-  # BERT's Adam has no bias correction: its first steps are thrice as long, which
-  # a run of thousands forgets and one of hundreds does not.
-  config.optimizer.name = 'adamw'
-  config.optimizer.b2 = 0.98
-  config.optimizer.learning_rate = 2e-4
-  # all-MiniLM-L6-v2 retrieves well; what it knows is not to be lost at once.
-  config.optimizer.part_scales = {'embedder': 0.1}
-  config.optimizer.warmup_steps = 30
-  config.batch_size = 4
-  config.optimizer.accumulate_steps = 4  # one at a time: caches hold it
-  config.num_steps = 100
-  config.eval_every = 50
-  config.checkpoint_every = 50
+  realm_sections.no_dropout(config)
+  realm_sections.start_from_minilm(config, embedder_scale=0.1)
+  config.optimizer.update(
+    warmup_steps=30,
+    accumulate_steps=4,  # one example at a time: caches hold it
+  )
+  config.update(batch_size=4, num_steps=100, eval_every=50, checkpoint_every=50)
   return realm_base.finish(config, arg)

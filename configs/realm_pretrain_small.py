@@ -19,32 +19,27 @@ of every new index among them.
 import ml_collections
 
 from configs import realm_base
+from configs import realm_sections
 
 
 def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   """Returns the configuration; see realm_base for `arg`."""
   config = realm_base.get_config(arg)
-  config.corpus.kind = 'jsonl'
-  config.corpus.max_documents = 1000
+  config.corpus.update(kind='jsonl', max_documents=1000)
   config.blocks.max_length = 64
   config.valid_fraction = 0.05
-  config.layout.query_length = 48
-  config.layout.num_candidates = 4
-  for bert in (config.embedder, config.encoder):
-    bert.dropout_rate = 0.0
-    bert.attention_dropout_rate = 0.0
+  config.layout.update(query_length=48, num_candidates=4)
   config.refresh.every = 120
-  config.optimizer.name = 'adamw'  # see realm_pretrain_quickstart.py
-  config.optimizer.b2 = 0.98
-  config.optimizer.learning_rate = 2e-4
-  # all-MiniLM-L6-v2 retrieves well; what it knows is not to be lost at once.
-  config.optimizer.part_scales = {'embedder': 0.1}
+  realm_sections.no_dropout(config)
+  realm_sections.start_from_minilm(config, embedder_scale=0.1)
   config.optimizer.warmup_steps = 30
-  config.batch_size = 4
-  config.num_steps = 240
   config.warm_start.ict.num_steps = 200
   config.warm_start.mlm.num_steps = 800
-  config.eval_every = 120
-  config.eval_batches = 40
-  config.checkpoint_every = 120
+  config.update(
+    batch_size=4,
+    num_steps=240,
+    eval_every=120,
+    eval_batches=40,
+    checkpoint_every=120,
+  )
   return realm_base.finish(config, arg)

@@ -25,9 +25,8 @@ from typing import Any
 import ml_collections
 
 from configs import retro_base
-from configs import retro_pretrain_small
 
-_LAYERS = retro_pretrain_small.get_config().model.num_layers
+_LAYERS = 6  # of retro_base.small
 
 # Row -> what differs from retro_pretrain_small.
 ROWS: dict[str, dict[str, Any]] = {
@@ -70,17 +69,10 @@ def get_config(arg: str = 'retro') -> ml_collections.ConfigDict:
       'with _test.'
     )
   row = arg.removesuffix('_test')
-  config = retro_pretrain_small.get_config()
-  config.update(ROWS[row])
+  config = retro_base.small()
   if arg != row:
-    kept = config.model.cca_layers
     config = retro_base.finish(config, 'test')
     config.model.num_layers = _LAYERS
-    config.model.cca_layers = kept
-    config.model.encoder_num_layers = (
-      ROWS[row]
-      .get('model', {})
-      .get('encoder_num_layers', config.model.encoder_num_layers)
-    )
-    config.model.share_embeddings = row != 'separate_embeddings'
+    config.model.cca_layers = (_LAYERS // 2, _LAYERS)
+  config.update(ROWS[row])
   return config

@@ -23,27 +23,27 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   config.tokenizer.vocab_size = 1024  # few tokens, each soon well known
   config.valid_fraction = 0.03
   config.model.update(
-    {
-      'd_model': 128,
-      'd_ff': 512,
-      'num_heads': 4,
-      'head_dim': 32,
-      'num_layers': 4,
-      'cca_layers': (2, 4),
-      'encoder_d_model': 128,
-      'encoder_d_ff': 512,
-      'encoder_num_heads': 4,
-      'encoder_head_dim': 32,
-      'encoder_num_layers': 1,
-      'init_scale': 0.07,  # of a matrix of 128 rows: activations keep their size
-      'lookup_init': True,  # 10^6 tokens are too few to find this alone
-      'position_base': 100.0,  # wavelengths up to 628 tokens, about a row
-    }
+    d_model=128,
+    d_ff=512,
+    num_heads=4,
+    head_dim=32,
+    num_layers=4,
+    cca_layers=(2, 4),
+    encoder_d_model=128,
+    encoder_d_ff=512,
+    encoder_num_heads=4,
+    encoder_head_dim=32,
+    encoder_num_layers=1,
+    init_scale=0.07,  # of a matrix of 128 rows: activations keep their size
+    lookup_init=True,  # 10^6 tokens are too few to learn to copy
+    position_base=100.0,  # wavelengths up to 628 tokens, about a row
   )
   config.optimizer.learning_rate = 3e-3
-  config.batch_size = 4
-  config.num_steps = 500
-  config.log_every = 20
-  config.eval_every = 125
-  config.checkpoint_every = 125
+  config.update(
+    batch_size=4,
+    num_steps=500,
+    log_every=20,
+    eval_every=125,
+    checkpoint_every=125,
+  )
   return retro_base.finish(config, arg)

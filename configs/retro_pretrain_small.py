@@ -43,34 +43,4 @@ from configs import retro_base
 
 def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   """Returns the configuration; see retro_base for `arg`."""
-  config = retro_base.get_config(arg)
-  config.corpus.kind = 'jsonl'
-  config.tokenizer.vocab_size = 1024  # few tokens, each soon well known
-  config.valid_fraction = 0.01
-  config.model.update(
-    {
-      'd_model': 320,
-      'd_ff': 1280,
-      'num_heads': 10,
-      'num_layers': 6,
-      'cca_layers': (3, 6),
-      'encoder_d_model': 320,
-      'encoder_d_ff': 640,
-      'encoder_num_heads': 5,
-      'encoder_head_dim': 32,
-      'encoder_num_layers': 1,
-      'lookup_init': True,  # 10^7 tokens are too few to find this alone
-      'position_base': 100.0,  # wavelengths up to 628 tokens, about a row
-      'init_scale': 0.055,  # of a matrix of 320 rows: activations keep their size
-    }
-  )
-  config.batch_size = 4
-  config.optimizer.learning_rate = 1.2e-3
-  config.optimizer.warmup_steps = 100
-  config.num_steps = 2000
-  config.log_every = 25
-  config.eval_every = 200
-  config.eval_batches = 30
-  config.checkpoint_every = 200
-  config.evaluate.num_neighbors = (2, 1, 4)
-  return retro_base.finish(config, arg)
+  return retro_base.finish(retro_base.small(arg), arg)

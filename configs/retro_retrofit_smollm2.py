@@ -40,39 +40,38 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   config.tokenizer.vocab_size = 49_152
   config.valid_fraction = 0.01
   config.model.update(
-    {
-      'd_model': 576,
-      'd_ff': 1536,
-      'num_heads': 9,
-      'num_kv_heads': 3,
-      'head_dim': 64,
-      'num_layers': 30,
-      'cca_layers': tuple(range(6, 31, 3)),
-      'positions': 'rotary',
-      'rotary_base': 100_000.0,
-      'activation': 'silu',
-      'gated': True,
-      'norm_epsilon': 1e-5,
-      'encoder_d_model': 576,
-      'encoder_d_ff': 1536,
-      'encoder_num_heads': 9,
-      'encoder_head_dim': 64,
-      'share_embeddings': True,
-      'remat': True,
-    }
+    d_model=576,
+    d_ff=1536,
+    num_heads=9,
+    num_kv_heads=3,
+    head_dim=64,
+    num_layers=30,
+    cca_layers=tuple(range(6, 31, 3)),
+    positions='rotary',
+    rotary_base=100_000.0,
+    activation='silu',
+    gated=True,
+    norm_epsilon=1e-5,
+    encoder_d_model=576,
+    encoder_d_ff=1536,
+    encoder_num_heads=9,
+    encoder_head_dim=64,
+    share_embeddings=True,
+    remat=True,
   )
-  config.sequence_chunks = 16
-  config.batch_size = 16
-  config.num_workers = 2
-  config.optimizer.learning_rate = 2e-4
-  config.optimizer.warmup_steps = 100
-  config.optimizer.accumulate_steps = 4
-  config.num_steps = 4000
-  config.log_every = 20
-  config.eval_every = 500
-  config.eval_batches = 16
-  config.checkpoint_every = 500
-  config = retro_base.finish(config, arg)
+  config.optimizer.update(
+    learning_rate=2e-4, warmup_steps=100, accumulate_steps=4
+  )
+  config.update(
+    sequence_chunks=16,
+    batch_size=16,
+    num_workers=2,
+    num_steps=4000,
+    log_every=20,
+    eval_every=500,
+    eval_batches=16,
+    checkpoint_every=500,
+  )
   if arg.endswith('test'):
     config.model.num_kv_heads = 1
-  return config
+  return retro_base.finish(config, arg)

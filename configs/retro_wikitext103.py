@@ -42,35 +42,34 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   """Returns the configuration; see retro_base for `arg`."""
   config = retro_base.published(arg)
   config.model.update(
-    {
-      'd_model': 1024,
-      'd_ff': 4096,
-      'num_heads': 16,
-      'head_dim': 64,
-      'num_layers': 18,
-      'cca_layers': (6, 9, 12, 15, 18),
-      'encoder_d_model': 1024,
-      'encoder_d_ff': 4096,
-      'encoder_num_heads': 16,
-      'encoder_head_dim': 64,
-      'share_embeddings': True,
-      'dropout_rate': 0.25,
-    }
+    d_model=1024,
+    d_ff=4096,
+    num_heads=16,
+    head_dim=64,
+    num_layers=18,
+    cca_layers=(6, 9, 12, 15, 18),
+    encoder_d_model=1024,
+    encoder_d_ff=4096,
+    encoder_num_heads=16,
+    encoder_head_dim=64,
+    share_embeddings=True,
+    dropout_rate=0.25,
   )
-  config.sequence_chunks = 48
-  config.batch_size = 128
-  config.optimizer.learning_rate = 2.5e-4
-  config.optimizer.warmup_steps = 4000
-  config.optimizer.final_fraction = 0.08  # to 2e-5
-  config.optimizer.weight_decay = 0.0  # Adam
-  config.optimizer.accumulate_steps = 8
-  config.num_steps = 100_000
-  config.eval_every = 1000
-  config.checkpoint_every = 1000
-  config.mesh = {'data': -1, 'fsdp': 1, 'tensor': 1}
-  config.evaluate.num_neighbors = (10,)
-  config.evaluate.overlap = 0.75
-  config.evaluate.batch_size = 16
+  config.optimizer.update(
+    learning_rate=2.5e-4,
+    warmup_steps=4000,
+    final_fraction=0.08,  # to 2e-5
+    weight_decay=0.0,  # Adam
+    accumulate_steps=8,
+  )
+  config.update(
+    sequence_chunks=48,
+    batch_size=128,
+    num_steps=100_000,
+    eval_every=1000,
+    checkpoint_every=1000,
+  )
+  config.evaluate.update(num_neighbors=(10,), overlap=0.75, batch_size=16)
   config = retro_base.finish(config, arg)
   if arg.endswith('test'):
     config.evaluate.num_neighbors = (config.neighbors.stored,)

@@ -1,61 +1,158 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Sections that the configs of all models share."""
+"""Sections that configs share, built from the dataclasses that they fill."""
 
+from collections.abc import Collection
+from collections.abc import Mapping
+import dataclasses
 from typing import Any
 
+import ml_collections
+from ml_collections import config_dict
 
-def corpus(kind: str) -> dict[str, Any]:
-  """Where documents come from: fields of `retrieval.text.corpus.CorpusConfig`."""
-  return {
-    # vital, jsonl, text, squad, wikiextractor, tfds, orqa_blocks, orqa_corpus,
-    # realm_pretraining
-    'kind': kind,
-    'path': '',  # file, glob or folder; TFDS: name or name/config
-    'split': 'train',  # TFDS only
-    'data_dir': '',  # TFDS only
-    'id_field': 'id',
-    'title_field': 'title',
-    'text_field': 'text',
-    'on_error': 'raise',  # or skip: bad records are counted and passed over
-    'max_documents': 0,  # 0: all
+from retrieval import searchers
+from retrieval.index import index as index_lib
+from retrieval.nn import bert as bert_lib
+from retrieval.nn import sharding
+from retrieval.text import corpus as corpus_lib
+
+Section = dict[str, Any]
+
+
+def of(cls: type, *, without: Collection[str] = (), **values: Any) -> Section:
+  """Returns the section that fills a dataclass.
+
+  Args:
+    cls: dataclass. Its comments explain the fields; a field that is a dataclass
+      becomes a section of its own.
+    without: fields that no config sets.
+    **values: take the place of defaults. A field that has neither is left out:
+      the code that fills the dataclass knows it.
+
+  Raises:
+    ValueError: for a value of a field that does not exist.
+  """
+  section = {}
+  for field in dataclasses.fields(cls):
+    if field.default is not dataclasses.MISSING:
+      section[field.name] = field.default
+    elif field.default_factory is not dataclasses.MISSING:
+      section[field.name] = field.default_factory()
+  for name, value in section.items():
+    if dataclasses.is_dataclass(value):
+      section[name] = of(type(value), **dataclasses.asdict(value))
+  unknown = {*values, *without} - {x.name for x in dataclasses.fields(cls)}
+  if unknown:
+    raise ValueError(f'{cls.__name__} has no field {sorted(unknown)}.')
+  merged = section | {
+    name: section[name] | value
+    if isinstance(section.get(name), Mapping) and isinstance(value, Mapping)
+    else value
+    for name, value in values.items()
+  }
+  return {name: x for name, x in merged.items() if name not in without}
+
+
+def check_arg(arg: str, known: Collection[str]) -> None:
+  """Raises ValueError for an unknown argument of a config file."""
+  if arg not in known:
+    raise ValueError(f'Config argument {arg!r}: expected one of {known}.')
+
+
+def corpus(kind: str) -> Section:
+  """Where documents come from."""
+  return of(corpus_lib.CorpusConfig, kind=kind)
+
+
+def index(*, without: Collection[str] = (), **values: Any) -> Section:
+  """How an index is built; ScaNN's zeros are chosen by the size of the data."""
+  scann = of(searchers.ScannConfig, **values.pop('scann', {}))
+  return of(index_lib.IndexConfig, without=without, scann=scann, **values)
+
+
+def bert(checkpoint: str) -> Section:
+  """One BERT: its checkpoint, and the fields that differ from the checkpoint's.
+
+  Args:
+    checkpoint: folder in the Hugging Face layout; 'minilm' for the packaged
+      all-MiniLM-L6-v2; '' starts at random.
+
+  Returns:
+    Fields that are 0, '' or -1: as in the checkpoint; without one, BERT base's.
+  """
+  given = ('vocab_size', 'type_vocab_size', 'pooler')  # by tokenizer and model
+  unset = {int: 0, str: '', float: -1.0}
+  fields = of(
+    bert_lib.BertConfig, without=given, dtype='float32', param_dtype='float32'
+  )
+  kept = ('dtype', 'param_dtype')
+  return {'checkpoint': checkpoint} | {
+    name: value if name in kept else unset.get(type(value), value)
+    for name, value in fields.items()
   }
 
 
-def scann() -> dict[str, Any]:
-  """ScannConfig's fields; 0: chosen from the size of the data.
-
-  What is left as it is here does not tell one index from another.
-  """
+def prepare() -> Section:
+  """How data are prepared, by one process or by several in one folder."""
   return {
-    'num_leaves': 0,
-    'num_leaves_to_search': 0,
-    'training_sample_size': 0,
-    'dimensions_per_block': 2,
-    'anisotropic_threshold': 0.2,
-    'num_to_rescore': 0,
-    'rescore': 'float32',  # or bfloat16, int8, none
-    'soar': False,  # for metric dot_product
-    'num_threads': 0,
+    'stages': 'all',  # or names joined by commas, in the order of the command
+    'verify': False,  # read every byte of the stores and compare their hashes
+    'process_index': 0,
+    'process_count': 1,
+    'wait_hours': 24.0,  # for stages that another process makes
   }
 
 
-def devices() -> dict[str, Any]:
-  """The mesh, and logical axis -> mesh axis, several, or '' for none.
+def questions() -> Section:
+  """Question sets, each as NAME:SPLIT or NAME:SPLIT=FILE,...
 
-  The rules are retrieval.nn.sharding's own. As a flag:
-  --config.sharding_rules.vocab=fsdp.
+  `retrieval/questions/question_sets.py` lists the names.
   """
   return {
+    'train': (),
+    'dev': (),
+    'max_train': 0,  # of all sets together; 0: all questions
+    'max_dev': 0,
+    # Whether files may hold another number of questions than is published.
+    'allow_other_counts': False,
+  }
+
+
+def workdir() -> config_dict.FieldReference:
+  """The run that is evaluated; '' or None for --workdir."""
+  return config_dict.placeholder(str)
+
+
+def loop(**values: Any) -> Section:
+  """Fields of the training loop, and the devices that it runs on.
+
+  The rules map a logical axis to a mesh axis, to several, or to '' for none. As a
+  flag: --config.sharding_rules.vocab=fsdp.
+  """
+  return {
+    'log_every': 10,  # steps
+    'keep_checkpoints': 2,
+    'profile_steps': 0,
     'mesh': {'data': -1, 'fsdp': 1, 'tensor': 1},
     'sharding_rules': {
-      'batch': ('data', 'fsdp'),
-      'length': '',
-      'embed': 'fsdp',
-      'heads': 'tensor',
-      'kv': '',
-      'mlp': 'tensor',
-      'vocab': 'tensor',
+      name: axes or '' for name, axes in sharding.RULES.items()
     },
     'distributed': False,  # True: one process of several, each on its host
-  }
+  } | values
+
+
+def shrink_loop(config: ml_collections.ConfigDict) -> None:
+  """Cuts the loop to four steps that take a CPU seconds."""
+  config.tokens.num_processes = 1
+  config.update(
+    batch_size=8,
+    num_steps=4,
+    log_every=1,
+    eval_every=2,
+    eval_batches=1,
+    checkpoint_every=2,
+    mesh={'data': -1, 'fsdp': 1, 'tensor': 1},
+  )
+  config.optimizer.update(
+    learning_rate=1e-3, warmup_steps=2, accumulate_steps=1
+  )

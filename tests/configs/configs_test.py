@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from configs import retro_base
+from configs import retro_published
 from experiments.engine import program as program_lib
 from experiments.retro import evaluate as retro_evaluate
 from experiments.retro import task as retro_task
@@ -34,14 +35,13 @@ NAMES = sorted(
   for kind in ('pretrain_', 'retrofit_', 'wikitext103')
   for path in pathlib.Path(retro_base.__file__).parent.glob(f'retro_{kind}*')
 )
+# (file, argument of RETRO, argument of its baseline) at full size.
+FULL = [(name, 'base', 'baseline') for name in NAMES] + [
+  ('retro_published', size, f'{size}_baseline')
+  for size in retro_published.SIZES
+]
 # Devices that each header states; the others take what there is.
-DEVICES = {
-  'retro_pretrain_172m': 8,
-  'retro_pretrain_425m': 8,
-  'retro_pretrain_1b5': 64,
-  'retro_pretrain_7b5': 256,
-  'retro_wikitext103': 8,
-}
+DEVICES = {'172m': 8, '425m': 8, '1b5': 64, '7b5': 256, 'retro_wikitext103': 8}
 # Fields of RetroConfig whose defaults are the paper's sizes, not retro_base's.
 SIZES = {
   'cca_layers',
@@ -78,19 +78,23 @@ def _parsed(*args):
 
 
 def test_there_are_configs():
-  assert len(NAMES) >= 6 and set(DEVICES) < set(NAMES)
+  assert len(NAMES) >= 4
+  assert set(DEVICES) < {*NAMES, *retro_published.SIZES}
 
 
-@pytest.mark.parametrize('name', NAMES)
-def test_the_baseline_differs_in_one_field(name):
-  base, baseline = (
-    _config(name, 'base').to_dict(),
-    _config(name, 'baseline').to_dict(),
-  )
+@pytest.mark.parametrize(
+  'name, arg, other',
+  [
+    *FULL,
+    *((x, 'test', 'baseline_test') for x in (*NAMES, 'retro_published')),
+  ],
+)
+def test_the_baseline_differs_in_one_field(name, arg, other):
+  base, baseline = (_config(name, x).to_dict() for x in (arg, other))
   assert {k for k in base if base[k] != baseline[k]} == {'retrieval'}
 
 
-@pytest.mark.parametrize('name', NAMES)
+@pytest.mark.parametrize('name', [*NAMES, 'retro_published'])
 def test_an_unknown_argument_is_named(name):
   with pytest.raises(ValueError, match="'huge'.*baseline_test"):
     _config(name, 'huge')
@@ -181,10 +185,10 @@ def test_sharding_rules_are_those_of_the_experiments_and_flags():
   assert rules == sharding.RULES | {'vocab': 'fsdp'}
 
 
-@pytest.mark.parametrize('name', NAMES)
-def test_batches_divide_over_the_mesh(name):
-  config = _config(name, 'base')
-  devices = DEVICES.get(name, 1)
+@pytest.mark.parametrize('name, arg, unused_baseline', FULL)
+def test_batches_divide_over_the_mesh(name, arg, unused_baseline):
+  config = _config(name, arg)
+  devices = DEVICES.get(name, DEVICES.get(arg, 1))
   sizes = dict(config.mesh)
   sizes['data'] = devices // (sizes['fsdp'] * sizes['tensor'])
   assert math.prod(sizes.values()) == devices
@@ -276,7 +280,7 @@ def _one_step(config, data):
 
 
 @pytest.mark.parametrize('arg', ['test', 'baseline_test'])
-@pytest.mark.parametrize('name', NAMES)
+@pytest.mark.parametrize('name', [*NAMES, 'retro_published'])
 def test_one_step_of_training(name, arg, data, one_step):
   batch, before, state, metrics = one_step(_config(name, arg))
   retrieval = arg == 'test'

@@ -50,7 +50,13 @@ CHANGED = {
   'frozen': {'refresh'},
   'async': {'refresh'},
 }
-_WARM_START = {'batch_size', 'num_steps', 'optimizer', 'checkpoint_every'}
+_WARM_START = {
+  'task',
+  'batch_size',
+  'num_steps',
+  'optimizer',
+  'checkpoint_every',
+}
 WARM_STARTS = {'ict': {*_WARM_START, 'ict'}, 'mlm': _WARM_START}
 DEVICES = {'realm_pretrain_base': 64}  # of the others: one
 
@@ -98,7 +104,9 @@ def test_arguments_change_what_they_are_for(name):
 def test_arguments_of_warm_starts(name, kind):
   base, test = _config(name), _config(name, 'test')
   found, may_differ = _config(name, kind), WARM_STARTS[kind]
-  assert {'batch_size', 'optimizer'} <= _differ(base, found) <= may_differ
+  assert (
+    {'task', 'batch_size', 'optimizer'} <= _differ(base, found) <= may_differ
+  )
   assert _differ(test, _config(name, f'{kind}_test')) <= may_differ
   settings = base.warm_start[kind]
   for key in ('num_steps', 'batch_size'):

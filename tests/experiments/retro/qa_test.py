@@ -10,7 +10,7 @@ import jax
 import numpy as np
 import pytest
 
-from configs import retro_qa_small
+from configs import retro_qa
 from experiments.open_qa import score
 from experiments.retro import qa_data as retro_qa_data
 from experiments.retro import qa_evaluate as retro_qa_evaluate
@@ -68,7 +68,7 @@ def root(tmp_path_factory):
 
 
 def _config(root, start='test', **fields):
-  config = retro_qa_small.get_config('test')
+  config = retro_qa.get_config('test')
   config.retro_from = str(root / start)
   spec = f'={root}/questions.jsonl'
   config.questions.train = (f'custom:train{spec}',)

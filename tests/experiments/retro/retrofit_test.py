@@ -11,7 +11,7 @@ import jax
 import numpy as np
 import pytest
 
-from configs import retro_retrofit_small
+from configs import retro_pretrain_small
 from experiments.engine import loop
 from experiments.engine import metric_writer
 from experiments.engine import program as program_lib
@@ -24,7 +24,7 @@ STEPS = 4
 
 
 def _config(root, arg='test', **model):
-  config = retro_retrofit_small.get_config(arg)
+  config = retro_pretrain_small.get_config(arg)
   config.data_dir = str(root)
   config.model.update(
     {

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from configs import retro_base
-from configs import retro_qa_base
+from configs import retro_qa
 from experiments.tables import paper_table
 from experiments.tables import retro_tables
 from experiments.tables import run_results
@@ -177,7 +177,7 @@ def _saved(root, **fields):
 def test_scales_are_those_of_the_run_that_was_evaluated(tmp_path, monkeypatch):
   """A folder of results has no checkpoint, but says whose they are."""
   root = tiny_data.make(tmp_path)
-  qa = retro_qa_base.get_config()
+  qa = retro_qa.get_config()
   saved = {
     'retro': _saved(root),
     'baseline': _saved(root, retrieval=False),

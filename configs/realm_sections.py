@@ -1,0 +1,253 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Sections that REALM, ICT and question answering share, and their test size.
+
+Where paper and released code differ (Guu et al. 2020, Lee et al. 2019), a comment
+names the source of the value.
+"""
+
+import ml_collections
+
+from configs import sections
+from experiments.engine import optimizers
+from experiments.realm import refresh
+from realm_jax.data import examples
+from realm_jax.nn import config as config_lib
+from retrieval.text import taggers
+
+
+def shared() -> ml_collections.ConfigDict:
+  """Returns data stages, models, index, optimizer, loop and evaluation."""
+  config = ml_collections.ConfigDict()
+  config.task = 'realm'  # ict, mlm: what experiments.realm.train trains
+  config.seed = 0
+  for part in (_data, _models, _losses, _index, _training, _evaluation):
+    config.update(part())
+  return config
+
+
+def _data() -> sections.Section:
+  return {
+    # '' stands for <workdir>/data; give the folder to share it.
+    'data_dir': '',
+    'corpus': sections.corpus('vital'),  # Z: what is retrieved
+    # X: what is masked; kind '': Z itself.
+    'masked_corpus': sections.corpus(''),
+    'tokenizer': {'path': 'minilm'},  # a WordPiece vocabulary, or minilm
+    'tokens': {'documents_per_shard': 512, 'num_processes': 2},
+    'blocks': {
+      'max_length': 288,  # wordpieces with title and specials (paper)
+      'whole_documents': False,  # True: records are blocks already
+      'language': 'en',
+    },
+    'spans': {
+      # Kinds also: corpus, the official records' own spans.
+      'tagger': sections.of(
+        taggers.TaggerConfig, without=('labels', 'batch_size')
+      ),
+      'num_processes': 2,
+      'max_blocks': 0,  # tag so many blocks, evenly spread; 0: all
+    },
+    'valid_fraction': 0.02,  # share of X's documents held out
+    'prepare': sections.prepare()
+    | {
+      'export': False,  # write the official record forms, too
+      'export_shards': 10,
+    },
+    'masker': 'salient',  # uniform, span
+    'layout': sections.of(
+      examples.Layout,
+      without=('block_length', 'cls_id', 'sep_id', 'mask_id', 'pad_id'),
+      query_length=64,
+    ),
+    'read_ahead': 2,  # batches retrieved for before they are asked for
+  }
+
+
+def _models() -> sections.Section:
+  return {
+    'model': sections.of(
+      config_lib.RealmConfig,
+      pooling='mean',
+      # The identity keeps what all-MiniLM-L6-v2 knows; 0.2 gives scores of a few
+      # nats, where 1 would let one block have all.
+      projection_size=384,
+      projection_init='identity',
+      projection_norm_scale=0.2,
+      projection_dropout_rate=0.0,
+    ),
+    'embedder': sections.bert('minilm'),
+    'encoder': sections.bert('minilm'),
+    # Workdirs of runs that start this one: of ICT (or REALM) its embedder, of MLM
+    # (or REALM) its encoder.
+    'embedder_from': '',
+    'encoder_from': '',
+    # Whether an encoder whose checkpoint has no masked-language-model head gets
+    # one by least squares (realm_jax/nn/head.py); else it starts at random.
+    'fit_head': True,
+  }
+
+
+def _losses() -> sections.Section:
+  return {
+    'loss': {
+      # marginal_token (released), marginal_seq (paper) train both together; pdist,
+      # emdr2, loop, replug_lsr train the retriever beside the marginal.
+      'objective': 'marginal_token',
+      'retriever_weight': 1.0,
+    },
+    # Masked language modelling, for an encoder whose checkpoint is no BERT with a
+    # head.
+    'mlm': {
+      'mask_rate': 0.3,  # of a sentence's tokens
+      'removal_rate': 0.3,  # how often the sentence leaves its block
+      'rarity': 0.5,  # tokens are chosen by their frequency to minus this
+    },
+    'ict': {
+      'mask_rate': 0.9,  # how often the query leaves its block
+      'query_length': 64,
+      'gradient_cache_parts': 1,  # a batch is encoded in so many parts
+      'mask_duplicates': True,  # copies of a row's block are no negatives
+    },
+    # Arguments ict and mlm; also the ICT that the rows of tables.realm_table2 start
+    # from, and the MLM that these rows and realm.quickstart begin with, if needed.
+    'warm_start': {
+      'ict': {'num_steps': 300, 'batch_size': 32, 'learning_rate': 1e-4},
+      'mlm': {'num_steps': 300, 'batch_size': 8, 'learning_rate': 5e-4},
+      'needs_mlm': True,
+    },
+  }
+
+
+def _index() -> sections.Section:
+  return {
+    # ScaNN never builds the same index twice, so that only exact search repeats a
+    # run bit for bit.
+    'index': sections.index(
+      without=('metric', 'recall_at'),
+      searcher='exact',
+      recall_floor=0.9,
+      num_queries=200,
+    ),
+    'refresh': sections.of(refresh.RefreshConfig),
+  }
+
+
+def _training() -> sections.Section:
+  return {
+    # BERT's optimizer (released code, all experiments).
+    'optimizer': sections.of(
+      optimizers.OptimizerConfig,
+      name='bert_adam',
+      schedule='linear',
+      learning_rate=3e-5,
+      warmup_steps=optimizers.TENTH,
+      initial_learning_rate=0.0,
+      final_fraction=0.0,
+      weight_decay=0.01,
+      decay_mask='bert',
+      b2=0.999,
+      eps=1e-6,
+    ),
+    'batch_size': 4,
+  } | sections.loop(
+    num_steps=300, eval_every=100, eval_batches=16, checkpoint_every=100
+  )
+
+
+def _evaluation() -> sections.Section:
+  return {
+    'evaluate': {
+      'workdir': sections.workdir(),
+      'num_batches': 32,
+      'questions': (),  # files; see retrieval/questions/questions.py
+      'max_questions': 0,  # of each file; 0: all
+      'ks': (1, 5, 20, 100),
+      'rules': ('substring', 'dpr'),
+      'bm25': True,
+      'before': True,  # the untrained retriever, too
+      'during_training': False,  # recall of every new index, as a metric
+    },
+    'explain': {
+      'top': 5,  # words named for each mask
+      'sentences': (  # (text, answer) that experiments.realm.quickstart explains
+        ('The Eiffel Tower stands in [MASK].', 'Paris'),
+        ('The play Hamlet was written by William [MASK].', 'Shakespeare'),
+        ('The Great Wall was built by ancient [MASK] states.', 'Chinese'),
+      ),
+    },
+  }
+
+
+def warm_start(config: ml_collections.ConfigDict, kind: str) -> None:
+  """Makes a config one of ict, mlm or dpr, by its section of `warm_start`."""
+  settings = config.warm_start[kind]
+  config.task = kind
+  config.num_steps = settings.num_steps
+  config.batch_size = settings.batch_size
+  config.optimizer.learning_rate = settings.learning_rate
+  config.optimizer.part_scales = {}
+  config.optimizer.accumulate_steps = 1  # negatives are of the whole batch
+
+
+def start_from_minilm(
+  config: ml_collections.ConfigDict, embedder_scale: float
+) -> None:
+  """Sets the optimizer of short runs that start from all-MiniLM-L6-v2.
+
+  BERT's Adam has no bias correction: its first steps are thrice as long, which a
+  run of thousands forgets and one of hundreds does not.
+
+  Args:
+    config: changed in place.
+    embedder_scale: factor on the embedder's learning rate: all-MiniLM-L6-v2
+      retrieves well, and must not lose it at once.
+  """
+  config.optimizer.update(
+    name='adamw',
+    b2=0.98,
+    learning_rate=2e-4,
+    part_scales={'embedder': embedder_scale},
+  )
+
+
+def set_both_berts(config: ml_collections.ConfigDict, **fields) -> None:
+  """Sets fields of the embedder's and the encoder's BERT."""
+  config.embedder.update(**fields)
+  config.encoder.update(**fields)
+
+
+def no_dropout(config: ml_collections.ConfigDict) -> None:
+  """Turns dropout off: one short pass gives nothing to overfit."""
+  set_both_berts(config, dropout_rate=0.0, attention_dropout_rate=0.0)
+
+
+def shrink(config: ml_collections.ConfigDict) -> None:
+  """Cuts everything to a size that a CPU runs in seconds."""
+  sections.shrink_loop(config)
+  config.corpus.max_documents = 200
+  config.tokens.documents_per_shard = 60
+  config.blocks.max_length = 48
+  config.spans.tagger.kind = 'dates'
+  config.spans.num_processes = 1
+  config.valid_fraction = 0.3
+  config.layout.update(query_length=32, num_candidates=3)
+  config.ict.query_length = 32
+  set_both_berts(
+    config,
+    checkpoint='',
+    num_layers=2,
+    d_model=32,
+    d_ff=64,
+    num_heads=2,
+    max_length=128,
+    dtype='float32',
+    remat=False,
+  )
+  config.model.update(projection_size=16, projection_init='normal')
+  config.index.num_queries = 10
+  config.refresh.every = 2
+  for name in ('ict', 'mlm'):
+    config.warm_start[name].update(
+      num_steps=4, batch_size=8, learning_rate=1e-3
+    )

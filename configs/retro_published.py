@@ -1,0 +1,94 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""RETRO as published: Borgeaud et al. 2021, Tables 2 and 10, four sizes.
+
+419 B tokens in sequences of 2048, vocabulary 128,000, CCA in every third layer
+from the sixth (the reading of Table 2). Written for the devices below and not run
+here. In training a device holds 2 sequences at a time (425m: 4), whose logits take
+1.05 GB each and their gradient as much.
+
+  argument  devices                                    parameters, gradients, moments
+  172m      8 GPUs of 80 GB                            8 GB on each
+  425m      8 GPUs of 80 GB                            15 GB on each
+  1b5       64 GPUs of 80 GB, or 64 TPU v4 of 32 GB    5 GB on each, an eighth of all
+  7b5       256 TPU v4 of 32 GB, or as many GPUs;      3 GB on each, a 64th of all
+            two share a sequence and its logits
+
+172m_baseline, ... are the baselines; test and baseline_test run on a CPU in
+seconds. Bring a corpus in shards of JSON lines:
+
+  python -m experiments.retro.prepare --config=configs/retro_published.py:1b5 \
+    --config.corpus.path='corpus/*.jsonl.gz' --workdir=runs/1b5
+  python -m experiments.retro.train --config=configs/retro_published.py:1b5 \
+    --config.data_dir=runs/1b5/data --workdir=runs/1b5/retro
+
+Expected: bits per byte on C4 as in the paper's Figure 1.
+"""
+
+import ml_collections
+
+from configs import retro_base
+from configs import sections
+
+# Changes of each size; 172m is first and serves the tests.
+SIZES = {
+  '172m': {
+    'model': {
+      'd_model': 896,
+      'num_heads': 16,
+      'head_dim': 64,
+      'num_layers': 12,
+    },
+    'optimizer': {'accumulate_steps': 16},
+    'evaluate': {'batch_size': 16},
+  },
+  '425m': {
+    'model': {
+      'd_model': 1536,
+      'num_heads': 12,
+      'head_dim': 128,
+      'num_layers': 12,
+    },
+    'optimizer': {'accumulate_steps': 8},
+    'evaluate': {'batch_size': 16},
+  },
+  '1b5': {
+    'model': {
+      'd_model': 2048,
+      'num_heads': 16,
+      'head_dim': 128,
+      'num_layers': 24,
+    },
+    'optimizer': {'accumulate_steps': 2},
+    'mesh': {'fsdp': 8},
+    'evaluate': {'batch_size': 64},
+  },
+  '7b5': {
+    'model': {
+      'd_model': 4096,
+      'num_heads': 32,
+      'head_dim': 128,
+      'num_layers': 32,
+    },
+    'optimizer': {'learning_rate': 1e-4, 'accumulate_steps': 4},
+    'num_steps': 200_000,
+    'batch_size': 1024,
+    'mesh': {'fsdp': 32, 'tensor': 2},
+    'evaluate': {'batch_size': 128},
+  },
+}
+ARGS = (*SIZES, *(f'{x}_baseline' for x in SIZES), 'test', 'baseline_test')
+
+
+def get_config(arg: str = '172m') -> ml_collections.ConfigDict:
+  """Returns the configuration of a size, of its baseline, or of a test."""
+  sections.check_arg(arg, ARGS)
+  config = retro_base.published()
+  config.batch_size = 256
+  size = arg.removesuffix('_baseline')
+  config.update(SIZES.get(size, SIZES['172m']))
+  model = config.model
+  model.d_ff = 4 * model.d_model
+  model.cca_layers = tuple(range(6, model.num_layers + 1, 3))
+  kind = 'baseline' if size != arg else arg
+  return retro_base.finish(config, kind)
