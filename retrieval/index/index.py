@@ -24,7 +24,7 @@ from retrieval.store import sharded_array
 from retrieval.store import store
 
 SCHEMA = 1
-_MANIFEST = 'index.json'
+MANIFEST = 'index.json'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -169,7 +169,7 @@ def _write(draft: pathlib.Path, searcher, fields, report) -> None:
     'report': report,
   }
   text = json.dumps(manifest, indent=1, sort_keys=True) + '\n'
-  store.write_atomically(draft / _MANIFEST, text.encode())
+  store.write_atomically(draft / MANIFEST, text.encode())
 
 
 def open_index(path: str | os.PathLike, *, verify: bool = True) -> Index:
@@ -245,12 +245,12 @@ def _fields(
 
 
 def _read_manifest(path: pathlib.Path) -> dict[str, Any]:
-  file = path / _MANIFEST
+  file = path / MANIFEST
   try:
     manifest = json.loads(file.read_text())
   except FileNotFoundError:
     raise FileNotFoundError(
-      f'{path}: no index here ({_MANIFEST} is missing); build it first.'
+      f'{path}: no index here ({MANIFEST} is missing); build it first.'
     ) from None
   except ValueError as e:
     raise ValueError(f'{file}: not JSON ({e}).') from None
@@ -363,5 +363,5 @@ def _hash_folder(path: pathlib.Path) -> dict[str, str]:
   return {
     str(f.relative_to(path)): store.hash_files([f])
     for f in files
-    if f.name != _MANIFEST
+    if f.name != MANIFEST
   }

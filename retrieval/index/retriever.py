@@ -13,9 +13,24 @@ from retrieval.nn import embedders
 from retrieval.text import chunks as chunks_lib
 
 
+def search_texts(
+  embedder: embedders.Embedder,
+  searcher: searchers.Searcher,
+  texts: Sequence[str],
+  k: int,
+) -> tuple[np.ndarray, np.ndarray]:
+  """Return ids and scores [b, k] of the rows nearest to each text.
+
+  A blank text says nothing, so it finds nothing: ids -1 and scores -inf.
+  """
+  ids, scores = searcher.search(embedder.embed_texts(list(texts)), k)
+  said = np.array([bool(text.strip()) for text in texts], bool)[:, None]
+  return np.where(said, ids, -1), np.where(said, scores, -np.inf)
+
+
 @dataclasses.dataclass(frozen=True)
 class Retrieved:
-  """What was retrieved for a batch of texts.
+  """Neighbors of a batch of texts, best first.
 
   Attributes:
     ids: [b, k] int64 chunk ids, -1 for none.
@@ -37,12 +52,12 @@ class Retriever:
   """Retrieves neighbors for new text.
 
   Attributes:
-    embedder: the frozen one that made the index.
-    searcher: over the datastore's vectors.
-    datastore: the chunks behind the vectors.
-    tokenizer: of the datastore.
+    embedder: frozen embedder of the indexed vectors.
+    searcher: searcher over the datastore's vectors.
+    datastore: chunks behind the vectors.
+    tokenizer: tokenizer of the datastore.
     neighbor_length: r, tokens of a neighbor with its continuation.
-    neighbor_part: what is read of these, one of `chunks.PARTS`.
+    neighbor_part: part of a neighbor that is read, one of `chunks.PARTS`.
   """
 
   embedder: embedders.Embedder
@@ -53,24 +68,13 @@ class Retriever:
   neighbor_part: str = 'full'
 
   def retrieve(self, texts: Sequence[str], k: int) -> Retrieved:
-    """Retrieves the k nearest chunks of each text.
-
-    Args:
-      texts: [b] strings.
-      k: neighbors for each.
-
-    Returns:
-      Neighbors, best first; none for a text of blanks, which says nothing.
-    """
-    vectors = self.embedder.embed_texts(list(texts))
-    ids, scores = self.searcher.search(vectors, k)
-    said = np.array([bool(text.strip()) for text in texts], bool)[:, None]
-    ids, scores = np.where(said, ids, -1), np.where(said, scores, -np.inf)
+    """Retrieve the k nearest chunks of each text; a blank text finds none."""
+    ids, scores = search_texts(self.embedder, self.searcher, texts, k)
     tokens, mask = self.datastore.gather(
       ids, self.neighbor_length, self.neighbor_part
     )
     return Retrieved(ids, scores, tokens, mask, self.datastore.titles(ids))
 
   def retrieve_tokens(self, rows: Sequence[np.ndarray], k: int) -> Retrieved:
-    """Retrieves for chunks of tokens: [b] arrays of ids, specials allowed."""
+    """Retrieve for [b] arrays of token ids, special tokens included."""
     return self.retrieve([self.tokenizer.decode(row) for row in rows], k)

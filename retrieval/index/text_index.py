@@ -1,0 +1,195 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Search by text or by vector in a published index, with the texts that it finds."""
+
+from collections.abc import Sequence
+import dataclasses
+import functools
+import html
+import os
+import pathlib
+
+import numpy as np
+
+from retrieval import searchers
+from retrieval import tokenization
+from retrieval.index import index as index_lib
+from retrieval.index import retriever
+from retrieval.index import vectors as vectors_lib
+from retrieval.nn import embedders
+from retrieval.store import store
+from retrieval.text import chunks as chunks_lib
+
+
+@dataclasses.dataclass(frozen=True)
+class SearchResult:
+  """The best rows of an index for each query.
+
+  Attributes:
+    ids: [b, k] int64, best first; -1 where there are fewer than k.
+    scores: [b, k] float32, larger is better; -inf where there are fewer than k.
+    texts: [b][k] text of each row, '' for none; None where only vectors are known.
+    titles: [b][k] title of each row's document; None as for `texts`.
+    queries: [b] texts that were searched; None for vectors.
+  """
+
+  ids: np.ndarray
+  scores: np.ndarray
+  texts: list[list[str]] | None = None
+  titles: list[list[str]] | None = None
+  queries: list[str] | None = None
+
+  def _repr_html_(self) -> str:
+    """Return one table a query for a notebook."""
+    tables = []
+    for b, (ids, scores) in enumerate(zip(self.ids, self.scores, strict=True)):
+      head = self.queries[b] if self.queries else f'query {b}'
+      rows = []
+      for j in np.flatnonzero(ids >= 0):
+        cells = [str(ids[j]), f'{scores[j]:.4f}']
+        if self.texts is not None and self.titles is not None:
+          cells += [self.titles[b][j], self.texts[b][j]]
+        cells = [f'<td>{html.escape(cell)}</td>' for cell in cells]
+        rows.append(f'<tr>{"".join(cells)}</tr>')
+      tables.append(
+        f'<table><caption>{html.escape(head)}</caption>{"".join(rows)}</table>'
+      )
+    return '\n'.join(tables)
+
+
+class TextIndex:
+  """A published index, with the chunks and the embedder behind its vectors.
+
+  Attributes:
+    index: the published index.
+    chunks: chunk i is row i of the index; None where only vectors are known.
+  """
+
+  def __init__(
+    self,
+    index: index_lib.Index,
+    chunks: chunks_lib.ChunkStore | None = None,
+    tokenizer: tokenization.Tokenizer | None = None,
+    vectors: store.Store | None = None,
+    embedder: embedders.Embedder | str | os.PathLike | None = None,
+  ):
+    """Takes what `open_index` opened; the embedder loads on first use.
+
+    Args:
+      index: the published index.
+      chunks: chunks behind the vectors.
+      tokenizer: tokenizer of the chunks.
+      vectors: store of the indexed vectors, which records their embedder.
+      embedder: embedder of texts, or its folder; None is all-MiniLM-L6-v2.
+    """
+    self.index, self.chunks = index, chunks
+    self._tokenizer, self._vectors = tokenizer, vectors
+    self._given = embedder
+
+  @property
+  def searcher(self) -> searchers.Searcher:
+    """The searcher over the vectors."""
+    return self.index.searcher
+
+  def __len__(self) -> int:
+    return self.searcher.num_vectors
+
+  @functools.cached_property
+  def embedder(self) -> embedders.Embedder:
+    """The embedder of the indexed vectors.
+
+    Raises:
+      ValueError: if no embedder is known, or another one made the vectors.
+    """
+    found = self._given
+    if found is None and self._vectors is None:
+      raise ValueError(
+        f'{self.index.path}: holds vectors alone; search it by vectors, or '
+        'name the embedder: open_index(path, embedder=...).'
+      )
+    if not isinstance(found, embedders.Embedder):
+      found = embedders.Embedder.load(found or 'minilm')
+    if self._vectors is not None:
+      made_with = self._vectors.fields['embedder']
+      if made_with != found.fingerprint:
+        raise ValueError(
+          f'{self._vectors.path}: embedded with {made_with}, but the given '
+          f'embedder is {found.fingerprint}; name the right one: '
+          'open_index(path, embedder=...).'
+        )
+    return found
+
+  def search(
+    self,
+    queries: Sequence[str] | Sequence[Sequence[float]] | np.ndarray,
+    k: int = 10,
+  ) -> SearchResult:
+    """Find the k best rows of each query.
+
+    Args:
+      queries: [b] texts, or [b, d] float vectors. A blank text finds nothing.
+      k: number of rows for each query.
+
+    Returns:
+      Ids and scores, with texts and titles where the chunks are known.
+
+    Raises:
+      ValueError: for one string, vectors of another width or with values that are
+        not finite, k < 1, or texts without a fitting embedder.
+    """
+    if isinstance(queries, str):
+      raise ValueError(f'{queries!r}: expected a list of texts, [text].')
+    texts = None
+    if isinstance(queries, np.ndarray) and queries.dtype.kind == 'f':
+      ids, scores = self.searcher.search(queries, k)
+    elif all(isinstance(query, str) for query in queries):
+      texts = list(queries)
+      ids, scores = retriever.search_texts(
+        self.embedder, self.searcher, texts, k
+      )
+    else:
+      ids, scores = self.searcher.search(np.asarray(queries, np.float32), k)
+    if self.chunks is None:
+      return SearchResult(ids, scores, queries=texts)
+    flat = np.maximum(ids, 0).reshape(-1)
+    found = self.chunks.texts(flat, self._tokenizer) if len(flat) else []
+    found = [
+      text if i >= 0 else '' for text, i in zip(found, ids.flat, strict=True)
+    ]
+    rows = [found[b * k : (b + 1) * k] for b in range(len(ids))]
+    return SearchResult(ids, scores, rows, self.chunks.titles(ids), texts)
+
+
+def open_index(
+  path: str | os.PathLike,
+  *,
+  embedder: embedders.Embedder | str | os.PathLike | None = None,
+) -> TextIndex:
+  """Open an index for search by text or by vector.
+
+  Args:
+    path: folder of a published index; or folder that holds one as `index/`, such
+      as a data folder of RETRO, whose chunks then give texts and titles.
+    embedder: embedder of texts, or its folder; None is the packaged
+      all-MiniLM-L6-v2 where the data folder records that it was used.
+
+  Raises:
+    FileNotFoundError: if there is no index.
+    ValueError: if the index is damaged, or is not of the folder's vectors.
+  """
+  root = pathlib.Path(path)
+  if (root / index_lib.MANIFEST).exists() or not (root / 'index').is_dir():
+    return TextIndex(index_lib.open_index(root), embedder=embedder)
+  index = index_lib.open_index(root / 'index')
+  if not (root / 'chunks-train').is_dir():
+    return TextIndex(index, embedder=embedder)
+  vectors = store.Store.open(root / 'vectors-train', vectors_lib.KIND)
+  chunks = chunks_lib.ChunkStore(root / 'chunks-train')
+  for what, found, wanted in (
+    ('index', index.vectors_fingerprint, vectors.fingerprint),
+    ('vectors-train', vectors.fields['chunks'], chunks.fingerprint),
+  ):
+    if found != wanted:
+      raise ValueError(f'{root / what}: made from {found}, expected {wanted}.')
+  tokenizer = tokenization.load_tokenizer(root / 'tokenizer')
+  return TextIndex(index, chunks, tokenizer, vectors, embedder)

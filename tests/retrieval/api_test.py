@@ -1,0 +1,127 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The package by its public names alone."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import retrieval
+from tests.retrieval.index import neighbors_test
+from tests.retrieval.store import tiny_stores
+
+
+@pytest.fixture(scope='module')
+def folder(tmp_path_factory):
+  """A data folder with an exact index of letter counts."""
+  root = tmp_path_factory.mktemp('data')
+  data = tiny_stores.make(root, np.random.default_rng(0))
+  vectors = neighbors_test.vectors_lib.build_vector_store(
+    root / 'vectors-train',
+    data.chunks['train'],
+    data.tokenizer,
+    neighbors_test.LetterEmbedder(),
+  )
+  data.tokenizer.save(root / 'tokenizer')
+  config = retrieval.IndexConfig(searcher='exact', num_queries=5, recall_at=2)
+  retrieval.build_index(
+    root / 'index', vectors.array('vectors'), vectors.fingerprint, config
+  )
+  return root
+
+
+@pytest.fixture(scope='module')
+def index(folder):
+  letters = neighbors_test.LetterEmbedder()
+  return retrieval.open_index(folder, embedder=letters)
+
+
+def test_texts_find_themselves(index):
+  first = index.search(index.searcher._vectors[:3], 1)
+  texts = [row[0] for row in first.texts]
+  found = index.search(texts, 2)
+  assert found.ids.shape == found.scores.shape == (3, 2)
+  np.testing.assert_allclose(found.scores[:, 0], 0, atol=1e-6)
+  np.testing.assert_array_less(found.scores[:, 1], 1e-6)
+  assert [row[0] for row in found.texts] == texts
+  assert found.queries == texts
+  assert all(isinstance(t, str) for row in found.titles for t in row)
+
+
+def test_vectors_need_no_embedder(folder):
+  alone = retrieval.open_index(folder / 'index')
+  vectors = np.asarray(alone.searcher._vectors[:4])
+  found = alone.search(vectors, 1)
+  assert found.ids[:, 0].tolist() == [0, 1, 2, 3] or not found.scores.any()
+  assert found.texts is None and found.titles is None
+  same = alone.search(vectors.tolist(), 1)
+  np.testing.assert_array_equal(same.ids, found.ids)
+  with pytest.raises(ValueError, match='holds vectors alone'):
+    alone.search(['a text'], 1)
+
+
+def test_missing_rows_and_blank_texts(index):
+  found = index.search(['  ', 'a'], len(index) + 2)
+  assert (found.ids[0] == -1).all() and np.isneginf(found.scores[0]).all()
+  assert found.texts[0] == [''] * (len(index) + 2)
+  assert (found.ids[1, :-2] >= 0).all() and (found.ids[1, -2:] == -1).all()
+
+
+def test_shows_itself_as_escaped_tables(index):
+  shown = index.search(['<b>', 'c'], 2)._repr_html_()
+  assert shown.count('<table>') == 2 and shown.count('<tr>') == 4
+  assert '&lt;b&gt;' in shown and '<b>' not in shown
+
+
+def test_errors(folder, index, tmp_path):
+  with pytest.raises(FileNotFoundError, match='no index here'):
+    retrieval.open_index(tmp_path)
+  with pytest.raises(ValueError, match='expected a list of texts'):
+    index.search('a text')
+  with pytest.raises(ValueError, match='expected at least 1'):
+    index.search(['a text'], 0)
+  with pytest.raises(ValueError, match=r'expected \[batch, 16\]'):
+    index.search(np.zeros((2, 3), np.float32))
+  other = neighbors_test.LetterEmbedder()
+  other.fingerprint = 'other letters'
+  with pytest.raises(ValueError, match='embedded with letters'):
+    retrieval.open_index(folder, embedder=other).search(['a text'])
+
+
+def test_searchers_and_words(tmp_path):
+  vectors = np.eye(6, dtype=np.float32)
+  searcher = retrieval.ExactSearcher(vectors)
+  searcher.save(tmp_path)
+  ids, scores = retrieval.load_searcher(tmp_path).search(vectors[2:4], 1)
+  assert ids[:, 0].tolist() == [2, 3] and (scores == 1).all()
+  words = retrieval.BM25.build(['a red mill', 'a blue river'])
+  assert words.search(['which river'], 1)[0].tolist() == [[1]]
+  assert retrieval.exact_match('The mill.', ['mill'])
+
+
+_LAZY = """
+import json, sys
+import retrieval
+listed = sorted(dir(retrieval))
+light = not any(n.startswith('retrieval.') for n in sys.modules)
+found = {n: getattr(retrieval, n) is not None for n in retrieval.__all__}
+from absl import flags
+from jax._src import xla_bridge
+ours = [m for m in flags.FLAGS.flags_by_module_dict() if 'retrieval' in m]
+print(json.dumps([listed, light, found, sorted(xla_bridge._backends), ours]))
+"""
+
+
+def test_names_load_on_use_and_start_nothing():
+  done = subprocess.run(
+    [sys.executable, '-c', _LAZY], capture_output=True, text=True, check=True
+  )
+  listed, light, found, backends, flags = json.loads(done.stdout)
+  assert {*retrieval.__all__} <= {*listed} and light
+  assert all(found.values()) and {*found} == {*retrieval.__all__}
+  assert not backends and not flags
+  with pytest.raises(AttributeError, match='no attribute .nothing'):
+    retrieval.nothing  # noqa: B018
