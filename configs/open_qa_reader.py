@@ -12,7 +12,7 @@ union.jsonl holds, a line for each document:
   python -m experiments.realm.prepare --config=$R --workdir=runs/reader \
     --config.corpus.path=simplewiki.jsonl.xz \
     --config.prepare.stages=tokenizer,tokens,blocks
-  python -m experiments.realm.mlm --config=$R:mlm --workdir=runs/reader/mlm \
+  python -m experiments.realm.train --config=$R:mlm --workdir=runs/reader/mlm \
     --config.corpus.path=simplewiki.jsonl.xz --config.data_dir=runs/reader/data
   S=dev-v1.1.json W=trainmodel.json,val.json,devtest.json
   python -m experiments.open_qa.train --config=configs/open_qa_reader.py \

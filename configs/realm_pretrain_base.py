@@ -10,7 +10,7 @@ NQ 39.2, WebQuestions 40.2, CuratedTREC 46.8); 64 TPUs there, not run here.
     --config.tokenizer.path=BERT --config.embedder.checkpoint=BERT
     --config.encoder.checkpoint=BERT"
   python -m experiments.realm.prepare $B --workdir=runs/base
-  python -m experiments.realm.ict ${B/base.py/base.py:ict} --workdir=runs/base/ict
+  python -m experiments.realm.train ${B/base.py/base.py:ict} --workdir=runs/base/ict
   python -m experiments.realm.train $B --config.embedder_from=runs/base/ict \
     --config.distributed=True --workdir=runs/base/realm
 

@@ -1,8 +1,9 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Tasks that train a part of REALM on blocks alone: ICT and MLM."""
+"""Warm starts of REALM as tasks on blocks alone: ICT of the embedder, MLM of the encoder."""
 
 from collections.abc import Callable
+import dataclasses
 import functools
 
 from absl import logging
@@ -14,8 +15,9 @@ from experiments.engine import tasks
 from experiments.realm import task as realm_task
 from realm_jax.data import block_dataset
 from realm_jax.data import folder as realm_data
-from realm_jax.nn import config as config_lib
 from realm_jax.nn import realm as model_lib
+from realm_jax.objectives import ict
+from realm_jax.objectives import mlm
 from retrieval.text import blocks as blocks_lib
 
 Config = ml_collections.ConfigDict
@@ -23,15 +25,82 @@ MakeTask = Callable[[Config, realm_data.DataFolder], tasks.Task]
 
 
 def check_whole_batch(config: Config, section: str) -> None:
-  """Raises ValueError if microbatches would cut a loss's negatives down."""
+  """Raise ValueError if microbatches would reduce the negatives of a loss."""
   if config.optimizer.accumulate_steps != 1:
     raise ValueError(
-      'optimizer.accumulate_steps must be 1: microbatches would cut the '
-      f'negatives down; use {section}.gradient_cache_parts.'
+      'optimizer.accumulate_steps must be 1: microbatches would reduce the '
+      f'negatives; use {section}.gradient_cache_parts.'
     )
 
 
-def make_task(
+def make_ict_task(config: Config, data: realm_data.DataFolder) -> tasks.Task:
+  """Bind the embedder, the loss of the inverse cloze task and the data.
+
+  The negatives of a row are all other blocks of the global batch. Large batches fit
+  on one device in config.ict.gradient_cache_parts parts.
+
+  Raises:
+    ValueError: if config.optimizer.accumulate_steps is not 1.
+  """
+  check_whole_batch(config, 'ict')
+  settings = config.ict
+  layout = dataclasses.replace(
+    data.layout(config), query_length=settings.query_length
+  )
+
+  def read(ids, rng):
+    return ict.read_rows(layout, data.blocks, ids, rng, settings.mask_rate)
+
+  return _make_task(
+    config,
+    data,
+    blocks=data.blocks,
+    read=read,
+    settings=f'{layout} {settings.mask_rate}',
+    loss=functools.partial(
+      ict.loss,
+      num_chunks=settings.gradient_cache_parts,
+      mask_duplicates=settings.mask_duplicates,
+    ),
+    part='embedder',
+    row_tokens=layout.query_length + layout.block_length,
+  )
+
+
+def make_mlm_task(config: Config, data: realm_data.DataFolder) -> tasks.Task:
+  """Bind the encoder, the loss of masked language modelling and the data.
+
+  MLM is needed for an encoder whose checkpoint has no BERT head, such as
+  all-MiniLM-L6-v2.
+  """
+  data.check_masked(config)
+  layout, blocks, settings = data.layout(config), data.masked_blocks, config.mlm
+  weights = mlm.weigh_tokens(blocks, data.tokenizer.vocab_size, settings.rarity)
+
+  def read(ids, rng):
+    return mlm.read_rows(
+      layout,
+      blocks,
+      ids,
+      rng,
+      mask_rate=settings.mask_rate,
+      removal_rate=settings.removal_rate,
+      token_weights=weights,
+    )
+
+  return _make_task(
+    config,
+    data,
+    blocks=blocks,
+    read=read,
+    settings=f'{layout} {sorted(settings.items())}',
+    loss=mlm.loss,
+    part='encoder',
+    row_tokens=layout.joint_length,
+  )
+
+
+def _make_task(
   config: Config,
   data: realm_data.DataFolder,
   *,
@@ -45,17 +114,14 @@ def make_task(
   """Binds a part of the model, its loss and its data.
 
   Args:
-    config: of the experiment.
-    data: where the stores lie.
-    blocks: what batches are made of.
-    read: makes them.
-    settings: what else decides what `read` makes.
+    config: config of the run.
+    data: folder of the stores.
+    blocks: blocks that batches are made of.
+    read: makes rows of blocks.
+    settings: other settings that the rows depend on, for the fingerprint.
     loss: (model, params, batch, key, train) -> (loss, metrics).
     part: 'embedder' or 'encoder'.
-    row_tokens: of an example.
-
-  Returns:
-    What the loop trains.
+    row_tokens: tokens of one row.
   """
   model = realm_task.model_config(config, data)
   dataset = functools.partial(
@@ -68,8 +134,17 @@ def make_task(
     process_index=jax.process_index(),
     process_count=jax.process_count(),
   )
+  head = None
+  if part == 'encoder':
+    head = realm_task.fitted_head(config, data, model)
   return tasks.Task(
-    init=_init(config, data, model, part),
+    init=functools.partial(
+      realm_task.init_params,
+      config=config,
+      model_cfg=model,
+      parts=part,
+      fitted_head=head,
+    ),
     init_on_host=True,
     loss=functools.partial(loss, model_lib.Realm(model)),
     dataset=lambda split: dataset(split=split),
@@ -81,26 +156,8 @@ def make_task(
   )
 
 
-def _init(
-  config: Config,
-  data: realm_data.DataFolder,
-  model: config_lib.RealmConfig,
-  part: str,
-) -> Callable[[jax.Array], tasks.Params]:
-  head = None
-  if part == 'encoder':
-    head = realm_task.fitted_head(config, data, model)
-  return functools.partial(
-    realm_task.init_params,
-    config=config,
-    model_cfg=model,
-    parts=part,
-    fitted_head=head,
-  )
-
-
 def run(make: MakeTask, config: Config, workdir: str) -> None:
-  """Trains a task until `config.num_steps`."""
+  """Train a task until `config.num_steps`."""
   data = realm_data.DataFolder.of(config, workdir)
   task = make(config, data)
   logging.info('Training on %s, writing to %s.', data.root, workdir)

@@ -1,11 +1,19 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Pre-trains REALM on prepared data, its index refreshed as it learns.
+"""Train REALM, its embedder by ICT or its encoder by MLM, as config.task says.
 
   python -m experiments.realm.train --config=configs/<name>.py[:arg] \
     --config.data_dir=DATA --workdir=DIR
 
-Run again after a kill, it continues from the last checkpoint: bit for bit with
+config.task is one of
+
+  realm  pre-trains REALM on prepared data and refreshes its index on the way
+  ict    trains the embedder by the inverse cloze task (argument :ict); REALM and
+         ORQA start from it with --config.embedder_from=DIR
+  mlm    trains the encoder by masked language modelling (argument :mlm); REALM
+         starts from it with --config.encoder_from=DIR
+
+After a kill the same command continues from the last checkpoint: bit for bit with
 the refresh schedules sync and frozen.
 """
 
@@ -17,24 +25,42 @@ import ml_collections
 
 from experiments.engine import command
 from experiments.engine import loop
-from experiments.realm import refresh_worker as realm_refresh
+from experiments.realm import block_task
+from experiments.realm import refresh_worker
 from experiments.realm import task as realm_task
 from realm_jax.data import folder as realm_data
 
+_BLOCK_TASKS = {
+  'ict': block_task.make_ict_task,
+  'mlm': block_task.make_mlm_task,
+}
+
 
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
-  """Trains until `config.num_steps`."""
+  """Train until `config.num_steps`.
+
+  Raises:
+    ValueError: for an unknown config.task.
+  """
+  if config.task in _BLOCK_TASKS:
+    block_task.run(_BLOCK_TASKS[config.task], config, workdir)
+  elif config.task == 'realm':
+    _train_realm(config, workdir)
+  else:
+    known = ['realm', *_BLOCK_TASKS]
+    raise ValueError(f'config.task={config.task!r}: expected one of {known}.')
+
+
+def _train_realm(config: ml_collections.ConfigDict, workdir: str) -> None:
   data = realm_data.DataFolder.of(config, workdir)
   start_builder = functools.partial(
-    realm_refresh.start_child, config, str(data.root), workdir
+    refresh_worker.start_child, config, str(data.root), workdir
   )
   task = realm_task.make_task(config, data, workdir, start_builder)
   logging.info('Training on %s, writing to %s.', data.root, workdir)
-  devices = jax.devices()
   builders = realm_task.builder_devices(config)
-  loop.train(
-    task, config, workdir, devices=[d for d in devices if d not in builders]
-  )
+  devices = [d for d in jax.devices() if d not in builders]
+  loop.train(task, config, workdir, devices=devices)
 
 
 if __name__ == '__main__':

@@ -1,58 +1,60 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What other commands train before REALM: ICT its embedder, MLM its encoder."""
+"""Warm starts that other commands train before REALM: ICT and MLM."""
 
 import pathlib
 
 import ml_collections
 
 from experiments.engine import command
-from experiments.realm import ict
-from experiments.realm import mlm
+from experiments.realm import train as realm_train
 from retrieval.store import checkpoints
-
-_RUN = {'ict': ict.run, 'mlm': mlm.run}
 
 
 def make_config(
   config: ml_collections.ConfigDict, name: str
 ) -> ml_collections.ConfigDict:
-  """The config of a warm start, from that of the REALM it is for."""
+  """Return the config of a warm start.
+
+  Args:
+    config: config of the run that starts from the warm start.
+    name: section of config.warm_start: ict, mlm or dpr.
+  """
   fields = config.warm_start[name].to_dict()
   optimizer = {
     'learning_rate': fields.pop('learning_rate'),
-    'accumulate_steps': 1,  # ICT's negatives are of the batch
+    'accumulate_steps': 1,  # microbatches would reduce ICT's negatives
   }
-  changed = command.changed(config, optimizer=optimizer, **fields)
+  changed = command.changed(config, task=name, optimizer=optimizer, **fields)
   with changed.unlocked():
-    changed.optimizer.part_scales = {}  # only one part is there
+    changed.optimizer.part_scales = {}  # the model has one part only
   return changed
 
 
 def train(
   config: ml_collections.ConfigDict, name: str, root: pathlib.Path
 ) -> str:
-  """Trains in <root>/<name>, unless that is done already.
+  """Train a warm start in <root>/<name>, unless it is finished.
 
   Args:
-    config: of the REALM that starts from it; its data_dir is set.
+    config: config of the REALM that starts from it, with its data_dir set.
     name: 'ict' or 'mlm'.
-    root: where the run's folder goes.
+    root: parent of the run's folder.
 
   Returns:
-    That folder; '' for an MLM that the config does not need.
+    The run's folder; '' for an MLM that the config does not need.
   """
   if name == 'mlm' and not config.warm_start.needs_mlm:
     return ''
   wanted = make_config(config, name)
   folder = str(root / name)
   if not is_done(folder, wanted.num_steps):
-    _RUN[name](wanted, folder)
+    realm_train.run(wanted, folder)
   return folder
 
 
 def is_done(folder: str, num_steps: int) -> bool:
-  """Whether a run has come to its last step."""
+  """Return whether a run has reached its last step."""
   try:
     return checkpoints.find(folder).step >= num_steps
   except FileNotFoundError:

@@ -19,8 +19,7 @@ import pytest
 from configs import realm_base
 from experiments.engine import optimizers
 from experiments.engine import program as program_lib
-from experiments.realm import ict
-from experiments.realm import mlm
+from experiments.realm import block_task
 from experiments.realm import refresh
 from experiments.realm import task as realm_task
 from realm_jax.data import examples
@@ -320,7 +319,11 @@ def _make(name, arg, data, workdir):
   for section in (config.embedder, config.encoder):
     section.num_layers = 1
   if arg in ('ict_test', 'mlm_test'):
-    task = {'ict_test': ict, 'mlm_test': mlm}[arg].make_task(config, data)
+    make = {
+      'ict_test': block_task.make_ict_task,
+      'mlm_test': block_task.make_mlm_task,
+    }
+    task = make[arg](config, data)
   else:
     task = realm_task.make_task(config, data, workdir)
   return (

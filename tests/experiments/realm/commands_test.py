@@ -310,7 +310,7 @@ def test_rows_of_words_and_of_ict(data, tmp_path, flags, capsys, monkeypatch):
   def again(*unused):
     raise AssertionError('ICT is trained twice.')
 
-  monkeypatch.setitem(warm_start._RUN, 'ict', again)
+  monkeypatch.setattr(realm_train, 'run', again)
   found = warm_start.train(config, 'ict', tmp_path)
   assert found == str(tmp_path / 'ict')
   config.warm_start.needs_mlm = False
@@ -345,7 +345,6 @@ def test_rows_change_the_config(
     made.append((config, folder))
 
   monkeypatch.setattr(realm_train, 'run', run)
-  monkeypatch.setattr(warm_start, '_RUN', {'ict': run, 'mlm': run})
   index = types.SimpleNamespace()
   trained = types.SimpleNamespace(open_index=lambda folder: index)
   monkeypatch.setattr(realm_task, 'load', lambda *_: trained)

@@ -5,9 +5,8 @@
   python tiny_realm.py DATA WORKDIR [--field=value ...]
 
 Fields override `get_config`; beside them --die_at=N (kill -9 right after step N's
-save began), --ict= and --mlm= (train these instead) and --follow= (refreshes the
-index of a run instead). --coordinator=ADDRESS --processes=N --process=I is one of
-several processes.
+save began) and --first=N (only the first N devices train). --coordinator=ADDRESS
+--processes=N --process=I is one of several processes.
 """
 
 import ast
@@ -22,9 +21,6 @@ import numpy as np
 
 from configs import realm_base
 from experiments.engine import checkpoint_writer
-from experiments.realm import ict
-from experiments.realm import mlm
-from experiments.realm import refresh_worker as realm_refresh
 from experiments.realm import train as realm_train
 from realm_jax.data import folder as realm_data
 from retrieval.text import salient
@@ -90,11 +86,7 @@ def main() -> None:
   fields = dict(x.removeprefix('--').partition('=')[::2] for x in rest)
   if die_at := fields.pop('die_at', None):
     _die_at(int(die_at))
-  run = realm_train.run
-  others = {'ict': ict.run, 'mlm': mlm.run, 'follow': realm_refresh.run}
-  for name, other in others.items():
-    if fields.pop(name, None) is not None:
-      run = other
+  first = fields.pop('first', None)
 
   def parse(text):
     try:
@@ -107,8 +99,11 @@ def main() -> None:
   if address := fields.pop('coordinator', None):
     count, index = int(fields.pop('processes')), int(fields.pop('process'))
     jax.distributed.initialize(address, count, index)
+  if first:
+    chosen = jax.devices()[: int(first)]
+    jax.devices = jax.local_devices = lambda: chosen
   values = {name: parse(text) for name, text in fields.items()}
-  run(get_config(data, **values), workdir)
+  realm_train.run(get_config(data, **values), workdir)
 
 
 if __name__ == '__main__':

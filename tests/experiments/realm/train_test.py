@@ -1,7 +1,8 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""REALM trained by commands: devices, kills, builders in other processes."""
+"""REALM trained by its command: devices, kills, builders in other processes."""
 
+import functools
 import json
 import os
 import pathlib
@@ -12,13 +13,16 @@ import sys
 import tempfile
 import time
 
+from absl import logging
 import jax
 import numpy as np
 import pytest
 
 from experiments.engine import metric_writer
 from experiments.realm import index_builder
+from experiments.realm import refresh_worker
 from experiments.realm import task as realm_task
+from experiments.realm import train as realm_train
 from retrieval.index import index_versions
 from tests import xla_flags
 from tests.experiments.realm import tiny_realm
@@ -31,7 +35,18 @@ _TIMED = (
 )
 
 
+def _train(data, workdir, devices=1, **fields):
+  """Trains in this process on some of its eight devices."""
+  config = tiny_realm.get_config(data, **fields)
+  with pytest.MonkeyPatch.context() as patch:
+    for name in ('devices', 'local_devices'):
+      chosen = functools.partial(jax.devices().__getitem__, slice(devices))
+      patch.setattr(jax, name, chosen)
+    realm_train.run(config, str(workdir))
+
+
 def _start(data, workdir, *arguments, devices=1):
+  """Trains in another process."""
   flags = xla_flags.devices(devices)
   script = [tiny_realm.__file__, str(data), str(workdir)]
   # A file, not a pipe: nobody reads along, and a full pipe would stop the run.
@@ -88,19 +103,14 @@ def data(tmp_path_factory):
 def runs(data, tmp_path_factory):
   """Workdirs of runs that differ in devices, and in being killed."""
   root = tmp_path_factory.mktemp('runs')
-  started = [
-    _start(data, root / 'one'),
-    _start(data, root / 'killed', '--die_at=4'),
-  ]
-  _finish(started[0]), _finish(started[1], -signal.SIGKILL)
-  parts = ('--mesh.data=2', '--mesh.fsdp=2', '--mesh.tensor=2')
-  started = [
-    [_start(data, root / 'killed'), _start(data, root / 'eight', devices=8)],
-    [_start(data, root / 'parts', *parts, devices=8)],
-  ]
-  for processes in started:
-    for process in processes:
-      _finish(process)
+  # All of them are compiled for a process of eight devices.
+  killed = _start(data, root / 'killed', '--die_at=4', '--first=1', devices=8)
+  parts = {'mesh.data': 2, 'mesh.fsdp': 2, 'mesh.tensor': 2}
+  _train(data, root / 'one')
+  _train(data, root / 'eight', 8)
+  _train(data, root / 'parts', 8, **parts)
+  _finish(killed, -signal.SIGKILL)
+  _train(data, root / 'killed')
   return root
 
 
@@ -128,14 +138,14 @@ def test_one_device_equals_eight(runs, name):
 
 def test_two_processes_train_and_build_as_one(data, tmp_path):
   """Without dropout, which falls on other rows: processes interleave theirs."""
-  fields = ('--num_steps=3', '--refresh.every=2', '--eval_batches=0')
-  fields += tuple(
-    f'--{bert}.{name}=0.0'
-    for bert in ('embedder', 'encoder')
-    for name in ('dropout_rate', 'attention_dropout_rate')
-  )
-  one = _start(data, tmp_path / 'one', *fields)
-  for process in (one, *_start_two(data, tmp_path / 'two', *fields)):
+  fields = {'num_steps': 3, 'refresh.every': 2, 'eval_batches': 0}
+  for bert in ('embedder', 'encoder'):
+    fields[f'{bert}.dropout_rate'] = 0.0
+    fields[f'{bert}.attention_dropout_rate'] = 0.0
+  arguments = [f'--{name}={value}' for name, value in fields.items()]
+  processes = _start_two(data, tmp_path / 'two', *arguments)
+  _train(data, tmp_path / 'one', **fields)
+  for process in processes:
     _finish(process)
   one, two = _rows(tmp_path / 'one'), _rows(tmp_path / 'two')
   assert len(one) == len(two) == 3
@@ -197,30 +207,33 @@ def test_a_killed_builder_process_is_replaced_and_nothing_is_lost(
   assert _rows(tmp_path)[-1]['step'] == last + 60
 
 
-def test_a_refresher_follows_checkpoints_from_another_process(data, tmp_path):
-  """The run's own command; a version that cannot be built is passed over."""
+def test_a_refresher_follows_checkpoints_from_another_process(
+  data, tmp_path, monkeypatch
+):
+  """The worker's own command, beside a trainer in another process."""
   fields = (*_ASYNC, '--refresh.builder=external', '--num_steps=60')
   fields += ('--checkpoint_every=20', '--refresh.poll_sec=0.01')
   trainer = _start(data, tmp_path, *fields)
-  follower = _start(data, tmp_path, *fields, '--follow=')
+  lines = []
+  monkeypatch.setattr(logging, 'info', lambda text, *x: lines.append(text % x))
+  config = tiny_realm.get_config(
+    data, num_steps=60, **{'refresh.poll_sec': 0.01}
+  )
+  refresh_worker.run(config, str(tmp_path))
   _finish(trainer)
-  errors = _finish(follower)
   steps = [index_versions.step_of(x) for x in _versions(tmp_path)]
   assert steps[-1] == 60
-  assert errors.count('Published index version') >= 1
+  assert any(x.startswith('Published index version') for x in lines)
   assert not index_builder.read_failures(tmp_path / 'index')
   saved = json.loads((tmp_path / 'config.json').read_text())
   assert saved['refresh']['builder'] == 'external'
 
 
 def test_warm_starts_train_and_start_a_realm(data, tmp_path):
-  runs = {
-    name: _start(data, tmp_path / name, f'--{name}=', '--num_steps=6')
-    for name in ('ict', 'mlm')
-  }
+  runs = ('ict', 'mlm')
   trained = {}
-  for name, run in runs.items():
-    _finish(run)
+  for name in runs:
+    _train(data, tmp_path / name, task=name, num_steps=6)
     accuracy = [
       r['accuracy'] for r in _rows(tmp_path / name) if 'accuracy' in r
     ]
@@ -237,3 +250,8 @@ def test_warm_starts_train_and_start_a_realm(data, tmp_path):
     ValueError, match="have \\['embedder'\\], expected an enc"
   ):
     realm_task.untrained(config, tiny_realm.data_of(config))
+
+
+def test_an_unknown_task_is_refused(data, tmp_path):
+  with pytest.raises(ValueError, match="task='itc': expected.*'realm', 'ict'"):
+    _train(data, tmp_path, task='itc')

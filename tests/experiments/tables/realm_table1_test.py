@@ -91,7 +91,6 @@ def test_what_rows_train(
 
   for module in (realm_train, dpr, qa_train):
     monkeypatch.setattr(module, 'run', run)
-  monkeypatch.setattr(warm_start, '_RUN', {'ict': run, 'mlm': run})
   monkeypatch.setattr(
     warm_start, 'is_done', lambda folder, _: folder.split('/')[-1] in made
   )
