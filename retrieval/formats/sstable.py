@@ -13,13 +13,13 @@ import os
 import pathlib
 import struct
 
-from retrieval.formats import tf_example
 from retrieval.formats import tfrecord
 
 _MAGIC = 0xDB4775248B80FB57
 _FOOTER_BYTES = 48
 _TRAILER = struct.Struct('<BI')  # compression, checksum
-_MAX_BYTES = 1 << 31  # of a table; those of checkpoints are of a megabyte
+_MAX_BYTES = 1 << 31  # of a table; that of a checkpoint takes about a megabyte
+_MAX_VARINT_BYTES = 10
 
 
 def read(path: str | os.PathLike) -> Iterator[tuple[bytes, bytes]]:
@@ -57,9 +57,19 @@ def _read(data: memoryview) -> Iterator[tuple[bytes, bytes]]:
 
 def _handle(data: memoryview, at: int) -> tuple[tuple[int, int], int]:
   """Reads (offset, size) of a block, and where the next byte is."""
-  offset, at = tf_example.varint(data, at)
-  size, at = tf_example.varint(data, at)
+  offset, at = _varint(data, at)
+  size, at = _varint(data, at)
   return (offset, size), at
+
+
+def _varint(data: memoryview, at: int) -> tuple[int, int]:
+  """Reads a number of 7 bits a byte, and where the next byte is."""
+  value = 0
+  for i, byte in enumerate(data[at : at + _MAX_VARINT_BYTES]):
+    value |= (byte & 127) << 7 * i
+    if byte < 128:
+      return value, at + i + 1
+  raise ValueError(f'the number at byte {at} has no end.')
 
 
 def _block(data: memoryview, offset: int, size: int) -> memoryview:
@@ -91,9 +101,9 @@ def _entries(block: memoryview) -> Iterator[tuple[bytes, bytes]]:
     raise ValueError(f'a block of {len(block)} bytes has {restarts} restarts.')
   key, at = b'', 0
   while at < limit:
-    shared, at = tf_example.varint(block, at)
-    fresh, at = tf_example.varint(block, at)
-    size, at = tf_example.varint(block, at)
+    shared, at = _varint(block, at)
+    fresh, at = _varint(block, at)
+    size, at = _varint(block, at)
     if shared > len(key) or at + fresh + size > limit:
       raise ValueError(f'an entry at byte {at} of its block exceeds it.')
     key = key[:shared] + bytes(block[at : at + fresh])

@@ -9,16 +9,16 @@ BundleHeaderProto. <prefix>.data-00000-of-00001 and so on hold the values
 variable only what is read is in memory.
 """
 
-import dataclasses
 import os
 import pathlib
 from typing import Any
 
+from google.protobuf import message
 import ml_dtypes
 import numpy as np
 
+from retrieval.formats import protos
 from retrieval.formats import sstable
-from retrieval.formats import tf_example
 from retrieval.formats import tfrecord
 
 # Of tensorflow/core/framework/types.proto; strings are not read.
@@ -39,27 +39,25 @@ _DTYPES = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
-class Entry:
-  """Where one variable lies.
-
-  Attributes:
-    dtype: number of its type in TensorFlow.
-    shape: of the variable.
-    shard: number of its data file.
-    offset: of its first byte.
-    size: bytes.
-    crc: masked CRC-32C of them.
-    sliced: whether it is stored in parts.
-  """
-
-  dtype: int
-  shape: tuple[int, ...]
-  shard: int
-  offset: int
-  size: int
-  crc: int
-  sliced: bool
+# Of tensorflow/core/protobuf/tensor_bundle.proto; enums are read as int32.
+_MESSAGES = protos.make_classes(
+  'tf',
+  protos.describe('Header', {'num_shards': 'int32 1', 'endianness': 'int32 2'}),
+  protos.describe('Dim', {'size': 'int64 1'}),
+  protos.describe('Shape', {'dim': 'repeated .tf.Dim 2'}),
+  protos.describe(
+    'Entry',
+    {
+      'dtype': 'int32 1',
+      'shape': '.tf.Shape 2',
+      'shard_id': 'int32 3',
+      'offset': 'int64 4',
+      'size': 'int64 5',
+      'crc32c': 'fixed32 6',
+      'slices': 'repeated bytes 7',
+    },
+  ),
+)
 
 
 def exists(prefix: str | os.PathLike) -> bool:
@@ -96,11 +94,14 @@ class Bundle:
     if b'' not in rows:
       raise ValueError(f'{index}: no header; not the index of a checkpoint.')
     try:
-      self._num_shards = _header(rows.pop(b''))
+      header = _parse('Header', rows.pop(b''))
+      if header.endianness:
+        raise ValueError('its values are big-endian; expected little-endian.')
+      self._num_shards = header.num_shards or 1
       self.entries = {
-        name.decode(): _entry(value)
+        name.decode(): _parse('Entry', value)
         for name, value in rows.items()
-        # Parts of variables stand under names that begin with a zero byte.
+        # A name that begins with a zero byte is that of a variable's part.
         if not name.startswith(b'\0')
       }
     except ValueError as e:
@@ -121,8 +122,9 @@ class Bundle:
       ValueError: when it is damaged, in parts, or of a type that is not read.
     """
     entry = self.entries[name]
+    shape = tuple(dim.size for dim in entry.shape.dim)
     where = f'{self.prefix}: variable {name}'
-    if entry.sliced:
+    if entry.slices:
       raise ValueError(
         f'{where} is stored in parts (a partitioned variable): save it whole.'
       )
@@ -132,19 +134,19 @@ class Bundle:
         f'{sorted(_DTYPES)}.'
       )
     dtype = _DTYPES[entry.dtype]
-    if int(np.prod(entry.shape)) * dtype.itemsize != entry.size:
+    if int(np.prod(shape)) * dtype.itemsize != entry.size:
       raise ValueError(
-        f'{where}: {entry.size} bytes for {dtype} {list(entry.shape)}.'
+        f'{where}: {entry.size} bytes for {dtype} {list(shape)}.'
       )
     data = self._data(entry, where)
     if verify:
-      _check_crc(data, entry.crc, where)
-    return data.view(dtype).reshape(entry.shape)
+      _check_crc(data, entry.crc32c, where)
+    return data.view(dtype).reshape(shape)
 
-  def _data(self, entry: Entry, where: str) -> np.ndarray:
+  def _data(self, entry: Any, where: str) -> np.ndarray:
     """The bytes of a variable, memory-mapped."""
     file = pathlib.Path(
-      f'{self.prefix}.data-{entry.shard:05d}-of-{self._num_shards:05d}'
+      f'{self.prefix}.data-{entry.shard_id:05d}-of-{self._num_shards:05d}'
     )
     if not file.is_file():
       raise FileNotFoundError(f'{file}: no such file, but {where} is in it.')
@@ -168,31 +170,8 @@ def _check_crc(data: np.ndarray, stored: int, where: str) -> None:
     )
 
 
-def _numbers(data: Any) -> dict[int, list]:
-  """All values of each field of a message."""
-  found: dict[int, list] = {}
-  for number, _, value in tf_example.fields(memoryview(data)):
-    found.setdefault(number, []).append(value)
-  return found
-
-
-def _header(data: bytes) -> int:
-  """Number of data files; refuses big-endian ones."""
-  fields = _numbers(data)
-  if fields.get(2, [0])[-1]:
-    raise ValueError('its values are big-endian; expected little-endian.')
-  return fields.get(1, [1])[-1]
-
-
-def _entry(data: bytes) -> Entry:
-  fields = _numbers(data)
-
-  def last(number):
-    return fields.get(number, [0])[-1]
-
-  shape = ()
-  if 2 in fields:
-    sizes = (_numbers(x) for x in _numbers(last(2)).get(2, []))
-    shape = tuple(size.get(1, [0])[-1] for size in sizes)
-  crc = int.from_bytes(last(6), 'little') if 6 in fields else 0
-  return Entry(last(1), shape, last(3), last(4), last(5), crc, 7 in fields)
+def _parse(kind: str, data: bytes) -> Any:
+  try:
+    return _MESSAGES[f'tf.{kind}'].FromString(data)
+  except message.DecodeError as e:
+    raise ValueError(f'not a message {kind}: {e}') from None

@@ -15,8 +15,10 @@ import glob
 import hashlib
 import os
 import pathlib
+import re
 import sqlite3
 import tempfile
+from typing import Any
 
 from absl import logging
 
@@ -48,6 +50,14 @@ _IN_FOLDER = {
   'squad': ('*.json', '*.json.*'),
   'text': ('*.txt',),
   'wikiextractor': ('wiki_*',),
+}
+# Names of files that belong to one kind of corpus only.
+_PACKED = r'(\.(gz|bz2|xz))?'
+_TELLING_NAMES = {
+  'jsonl': rf'.+\.(jsonl|ndjson){_PACKED}',
+  'text': r'.+\.txt',
+  'wikiextractor': rf'wiki_[\d*]+{_PACKED}',
+  'orqa_blocks': r'blocks\.tfr(\.gz)?',
 }
 _BLOCK_BYTES = 1 << 20
 
@@ -192,6 +202,42 @@ class Corpus:
       fields['path'] = pathlib.Path(config.path).name if is_file else ''
     fields['data_dir'] = ''
     return store.fingerprint([fields, files])
+
+
+def open_corpus(path: str | os.PathLike = '', **fields: Any) -> Corpus:
+  """Opens a corpus: `open_corpus('docs.jsonl')`, `open_corpus(kind='vital')`.
+
+  Args:
+    path: a file, a folder or a glob; the name of a data set for kind='tfds'.
+    **fields: of `CorpusConfig`. Without `kind` the names of the files tell it:
+      .jsonl, .txt, WikiExtractor's wiki_00 or ORQA's blocks.tfr.
+
+  Raises:
+    ValueError: for a wrong setting, and for names that do not tell the kind.
+    FileNotFoundError: when there is no such file.
+  """
+  path = os.fspath(path)
+  if path and 'kind' not in fields:
+    fields['kind'] = _kind_of(path)
+  return Corpus(CorpusConfig(path=path, **fields))
+
+
+def _kind_of(path: str) -> str:
+  """Tells the kind of a corpus from its file names."""
+  root = pathlib.Path(path)
+  files = root.rglob('*') if root.is_dir() else [root]
+  names = {file.name for file in files}
+  found = [
+    kind
+    for kind, pattern in _TELLING_NAMES.items()
+    if any(re.fullmatch(pattern, name) for name in names)
+  ]
+  if len(found) != 1:
+    raise ValueError(
+      f'{path}: expected file names of one kind of corpus, found {found or "no"} '
+      f'kind; give kind=, one of {list(KINDS)}.'
+    )
+  return found[0]
 
 
 def _check(config: CorpusConfig) -> None:

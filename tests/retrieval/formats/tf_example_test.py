@@ -96,9 +96,9 @@ def test_only_named_features():
   data = tf_example.encode({'a': [b'1'], 'b': [b'2']})
   assert tf_example.decode(data, ('b', 'c')) == {'b': [b'2']}
   damaged = data.replace(b'\n\x011', b'\n\x091')  # a length inside a
-  assert tf_example.decode(damaged, ('b',)) == {'b': [b'2']}
-  with pytest.raises(ValueError, match='has 9 bytes, but only 1 follow'):
-    tf_example.decode(damaged)
+  for names in (None, ('a',), ('b',)):
+    with pytest.raises(ValueError, match='^not a tf.train.Example: .*pars'):
+      tf_example.decode(damaged, names)
 
 
 def _length(number, data):
@@ -193,32 +193,29 @@ def test_damaged_bytes_read_as_protobuf_does(features, at, change, byte):
     found = _plain(tf_example.decode(data))
   except ValueError as error:
     assert str(error).startswith('not a tf.train.Example: ')
-    # Groups, gone from protocol buffers long since, are not passed over.
-    assert expected is None or 'of wire type 3' in str(error)
+    assert '\n' not in str(error)
+    assert expected is None
   else:
     assert expected is None or found == expected
 
 
 @pytest.mark.parametrize(
-  ('data', 'text'),
+  'data',
   [
-    (b'\x0a\x05ab', 'field 1 has 5 bytes, but only 2 follow'),
-    (b'\xff' * 12, 'the number at byte 0 has no end'),
-    (b'\x00\x00', 'a field has number 0'),
-    (b'The first block.', 'field 10 is of wire type 4'),
-    (_example((b'a', _length(3, _length(1, b'\xff')))), 'list has no end'),
-    (
-      _example((b'a', _length(3, _length(1, b'\xff' * 10 + b'\1')))),
-      '11 bytes',
-    ),
-    (_example((b'a', _length(2, _length(1, b'abc')))), 'no multiple of 4'),
-    (_example((b'\xff', b'')), "can't decode byte 0xff"),
+    b'\x0a\x05ab',
+    b'\xff' * 12,
+    b'\x00\x00',
+    b'The first block.',
+    _example((b'a', _length(3, _length(1, b'\xff')))),
+    _example((b'a', _length(3, _length(1, b'\xff' * 10 + b'\1')))),
+    _example((b'a', _length(2, _length(1, b'abc')))),
+    _example((b'\xff', b'')),
   ],
 )
-def test_bytes_that_are_no_example(data, text):
-  with pytest.raises(ValueError, match='not a tf.train.Example: ') as error:
+def test_bytes_that_are_no_example(data):
+  with pytest.raises(ValueError, match='^not a tf.train.Example: ') as error:
     tf_example.decode(data)
-  assert text in str(error.value)
+  assert '\n' not in str(error.value)
 
 
 @pytest.mark.usefixtures('unchecked')

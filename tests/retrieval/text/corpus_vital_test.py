@@ -18,7 +18,7 @@ def test_vital_articles_are_read_and_never_imported():
   code = (
     'import sys\n'
     'from retrieval.text import corpus\n'
-    'd = list(corpus.Corpus(corpus.CorpusConfig()))\n'
+    'd = list(corpus.open_corpus(kind="vital"))\n'
     'assert not any("ovos" in m for m in sys.modules)\n'
     'print(len(d), len({x.id for x in d}), d[0].title)\n'
   )

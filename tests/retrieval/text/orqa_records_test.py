@@ -173,7 +173,10 @@ def test_shards_of_examples(tmp_path, kind, name):
 
 
 BAD = {
-  'invalid tf.train.Example': (b'The text.', 'not a tf.train.Example: field'),
+  'invalid tf.train.Example': (
+    b'The text.',
+    'not a tf.train.Example: Error parsing',
+  ),
   'missing field text': (
     _example('body'),
     "no field 'text'; the record has ['body', 'sentence_byte_limit', ",
