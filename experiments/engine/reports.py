@@ -42,10 +42,14 @@ def print_table(
   rows: Sequence[Sequence[str]],
   title: str = '',
   caption: str = '',
+  padding: tuple[int, ...] = (0, 1),
 ) -> None:
   """Prints a table; every column but the first one is aligned to the right."""
   table = rich.table.Table(
-    title=title or None, caption=caption or None, box=rich.box.SIMPLE_HEAD
+    title=title or None,
+    caption=caption or None,
+    box=rich.box.SIMPLE_HEAD,
+    padding=padding,
   )
   for i, name in enumerate(columns):
     table.add_column(name, justify='right' if i else 'left', no_wrap=True)

@@ -1,18 +1,18 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Perplexity and bits per byte of a kNN-LM, beside its own model's and RETRO's.
+"""Measure perplexity and bits per byte of a kNN-LM beside its model and RETRO.
 
   python -m experiments.knn_lm.evaluate --config=configs/<name>.py \
     --workdir=DIR --config.knn_lm.model_workdir=RUN \
     --config.knn_lm.retro_workdir=RETRO
 
 Mixes RUN's newest model with the datastore that experiments.knn_lm.build made in
-DIR. lambda, temperature and k are tuned on a share of the held-out documents
-(--config.knn_lm.tune_share), chosen at random; every figure is of the others.
+DIR. lambda, temperature and k are tuned on a random share of the held-out documents
+(--config.knn_lm.tune_share); every figure is measured on the other documents.
 --config.evaluate.split, overlap, stride_chunks and max_documents hold for every
 row. Refuses a datastore that holds an evaluated document. Prints a table and writes
-DIR/knn_lm.json. The search can be killed, run again, and shared by several
-processes like the build.
+DIR/knn_lm.json. A killed search continues when run again; several processes share
+the search like the build.
 """
 
 import dataclasses
@@ -23,13 +23,12 @@ from absl import logging
 import jax
 import ml_collections
 import numpy as np
-import rich.box
-import rich.table
 
 from experiments.engine import command
 from experiments.engine import progress
+from experiments.engine import reports
 from experiments.engine import stages
-from experiments.knn_lm import look_up as knn_lm_lookup
+from experiments.knn_lm import lookup as knn_lm_lookup
 from experiments.knn_lm import task as knn_lm_task
 from experiments.retro import evaluate as retro_evaluate
 from experiments.retro import task as retro_task
@@ -49,10 +48,10 @@ class Row:
   """One row of the table.
 
   Attributes:
-    name: what was evaluated.
-    evaluation: on the documents that are reported.
+    name: name of the model.
+    evaluation: measurements of the reported documents.
     minus_alone: bits per byte less those of the model alone.
-    setting: (k, temperature, lambda) of a kNN-LM, () of other models.
+    setting: (k, temperature, lambda) of a kNN-LM, () for other models.
   """
 
   name: str
@@ -61,7 +60,7 @@ class Row:
   setting: tuple[float, ...] = ()
 
   def to_json(self) -> dict:
-    """JSON values."""
+    """The row as JSON values."""
     row = {'name': self.name, **self.evaluation.summary()}
     if self.setting:
       row |= _setting_fields(self.setting)
@@ -86,9 +85,9 @@ class Swept:
 
   Attributes:
     grid: the settings that are tuned.
-    nats: [K, T, W, D] of them.
+    nats: [K, T, W, D] nats under the settings of the grid.
     fixed: the setting that is not tuned.
-    fixed_nats: [D] under it.
+    fixed_nats: [D] nats under the fixed setting.
     alone: the model's own evaluation.
     found: k -> share of the tokens that are among their k neighbors' values.
   """
@@ -104,13 +103,13 @@ class Swept:
 def make_grids(
   settings: ml_collections.ConfigDict,
 ) -> tuple[knn_lm.Grid, knn_lm.Grid]:
-  """The settings that are tuned, and the one that is not.
+  """Returns the settings that are tuned and the fixed setting.
 
   Args:
-    settings: the config's `knn_lm`.
+    settings: section `knn_lm` of a config.
 
   Raises:
-    ValueError: for what is no setting.
+    ValueError: for a weight or an alpha out of range.
   """
   grid = knn_lm.Grid(settings.ks, settings.temperatures, settings.lambdas)
   alpha, weight = settings.fixed.alpha, settings.fixed.weight
@@ -128,13 +127,13 @@ def sweep(
   chunks: chunks_lib.ChunkStore,
   documents: windows_lib.Documents,
 ) -> Swept:
-  """Weighs what was found by every setting.
+  """Weighs the neighbors of every token by every setting.
 
   Args:
-    looked_up: from `knn_lm_lookup.look_up`.
-    grids: from `make_grids`.
+    looked_up: the store of `lookup.look_up`.
+    grids: the settings of `make_grids`.
     chunks: chunk store of the documents.
-    documents: that were looked up.
+    documents: the documents of `looked_up`.
 
   Returns:
     Nats of each document.
@@ -168,16 +167,16 @@ def sweep(
 def choose_tuned(
   number: int, share: float, grid: knn_lm.Grid, seed: int
 ) -> np.ndarray:
-  """Which documents are tuned on: [number] bool.
+  """Draws the documents for tuning; returns [number] bool.
 
   Args:
-    number: of documents.
-    share: of them.
-    grid: what is tuned.
-    seed: of the choice.
+    number: number of documents.
+    share: share of the documents to tune on.
+    grid: the settings that are tuned.
+    seed: seed of the draw.
 
   Raises:
-    ValueError: when nothing is left to tune on or to report.
+    ValueError: when no document is left to tune on or to report.
   """
   count = round(share * number)
   tunes = int(np.prod(grid.shape)) > 1
@@ -193,7 +192,7 @@ def choose_tuned(
 
 
 def _only(found: evaluate.Evaluation, chosen: np.ndarray):
-  """The same of some documents."""
+  """The evaluation of some of the documents."""
   return evaluate.Evaluation(
     found.nats[chosen],
     found.tokens[chosen],
@@ -203,14 +202,11 @@ def _only(found: evaluate.Evaluation, chosen: np.ndarray):
 
 
 def make_rows(swept: Swept, tuned: np.ndarray) -> list[Row]:
-  """The model alone, the kNN-LM tuned, for each k, and as the paper has it.
+  """Rows of the model alone and of the kNN-LM: tuned, for each k, and the paper's.
 
   Args:
-    swept: what was measured.
-    tuned: [D] documents that settings are chosen by.
-
-  Returns:
-    Rows of the other documents.
+    swept: nats under every setting.
+    tuned: [D] bool, documents for tuning; the rows are measured on the others.
   """
   grid = swept.grid
   cost = swept.nats[..., tuned].sum(-1)  # zeros where nothing is tuned
@@ -234,7 +230,7 @@ def make_rows(swept: Swept, tuned: np.ndarray) -> list[Row]:
 def _load_retro(
   config: ml_collections.ConfigDict, root: pathlib.Path
 ) -> retro_task.Trained | None:
-  """RETRO, if one is named, and what is asked of it fits."""
+  """Loads and checks the RETRO that the config names; None without one."""
   directory = config.knn_lm.retro_workdir
   if not directory or config.prepare.process_index:  # the first one reports
     return None
@@ -251,7 +247,7 @@ def _retro_rows(
   swept: Swept,
   tuned: np.ndarray,
 ) -> list[Row]:
-  """RETRO on the same documents, in its own windows."""
+  """Rows of RETRO on the same documents, in its own windows."""
   if retro is None:
     return []
   found = retro_evaluate.evaluate_trained(retro, config)
@@ -264,7 +260,7 @@ def _retro_rows(
 
 
 def _sweep_json(swept: Swept, tuned: np.ndarray) -> list[dict]:
-  """Bits per byte under every setting, of both parts."""
+  """Bits per byte under every setting, for both parts of the documents."""
   flat = swept.nats.reshape(-1, swept.nats.shape[-1])
   size = swept.alone.num_bytes
   return [
@@ -280,40 +276,35 @@ def _sweep_json(swept: Swept, tuned: np.ndarray) -> list[dict]:
   ]
 
 
-def make_table(rows: list[Row], content: dict) -> rich.table.Table:
-  """The rows as a table for the terminal."""
+def _print(rows: list[Row], content: dict) -> None:
   one = rows[0].evaluation.summary()
-  data = content['datastore']
-  table = rich.table.Table(
+  lines = []
+  for row in rows:
+    found = row.evaluation.summary()
+    k, temperature, weight = row.setting or ('', '', '')
+    lines.append(
+      (
+        row.name,
+        str(k),
+        f'{weight:.3g}' if row.setting else '',
+        f'{temperature:.3g}' if row.setting else '',
+        f'{found["bits_per_byte"]:.4f}',
+        *retro_evaluate.format_difference(row.minus_alone),
+        retro_evaluate.format_perplexity(found['token_perplexity']),
+        retro_evaluate.format_perplexity(found['word_perplexity']),
+      )
+    )
+  columns = 'model,k,lambda,temp,bits/byte,change,interval,token ppl,word ppl'
+  reports.print_table(
+    columns.split(','),
+    lines,
     title=f'{one["documents"]:,} held-out documents, {one["tokens"]:,} tokens; '
     f'settings chosen on {content["tuned_documents"]:,} others; datastore of '
-    f'{data["keys"]:,} keys',
+    f'{content["datastore"]["keys"]:,} keys',
     caption='Change: bits per byte less those of the model alone; '
     'interval: 95 % of a paired bootstrap over documents.',
-    box=rich.box.SIMPLE_HEAD,
     padding=(0, 1, 0, 0),
   )
-  table.add_column('model', no_wrap=True)
-  for name in (
-    *('k', 'lambda', 'temp', 'bits/byte', 'change', 'interval'),
-    *('token ppl', 'word ppl'),
-  ):
-    table.add_column(name, justify='right', no_wrap=True)
-  for row in rows:
-    found, d = row.evaluation.summary(), row.minus_alone
-    k, temperature, weight = row.setting or ('', '', '')
-    table.add_row(
-      row.name,
-      str(k),
-      f'{weight:.3g}' if row.setting else '',
-      f'{temperature:.3g}' if row.setting else '',
-      f'{found["bits_per_byte"]:.4f}',
-      f'{d.mean:+.4f}' if d else '',
-      f'{d.low:+.4f} {d.high:+.4f}' if d else '',
-      retro_evaluate.format_perplexity(found['token_perplexity']),
-      retro_evaluate.format_perplexity(found['word_perplexity']),
-    )
-  return table
 
 
 def _open_datastore(
@@ -322,7 +313,7 @@ def _open_datastore(
   folder: knn_lm_task.Folder,
   documents: windows_lib.Documents,
 ) -> key_values.KeyValueStore:
-  """Opens the datastore, if it is this model's and none of the documents'."""
+  """Opens the datastore; refuses another model's, or one with the documents."""
   pairs = key_values.KeyValueStore(folder.datastore)
   wanted = knn_lm_task.model_fields(trained, config)
   found = {name: pairs.store.fields[name] for name in wanted}
@@ -347,7 +338,7 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   grids, number = make_grids(settings), len(documents.index)
   tuned = choose_tuned(number, settings.tune_share, grids[0], config.seed)
   pairs = _open_datastore(trained, config, folder, documents)
-  retro = _load_retro(config, trained.data.root)  # what is wrong is told now
+  retro = _load_retro(config, trained.data.root)  # raises errors early
   looked_up = knn_lm_lookup.look_up(trained, config, folder, pairs, documents)
   if config.prepare.process_index:
     return
@@ -371,10 +362,8 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
     'settings': json.loads(settings.to_json()),
     'evaluate': json.loads(config.evaluate.to_json()),
   }
-  path = pathlib.Path(workdir) / FILE
-  data = json.dumps(retro_evaluate.finite(content), indent=2, allow_nan=False)
-  store.write_atomically(path, f'{data}\n'.encode())
-  progress.console().print(make_table(rows, content))
+  path = reports.write_json(pathlib.Path(workdir) / FILE, content)
+  _print(rows, content)
   logging.info('The figures are in %s.', path)
 
 

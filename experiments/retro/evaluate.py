@@ -1,16 +1,16 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Bits per byte of whole held-out documents, with and without retrieval.
+"""Measure bits per byte of whole held-out documents, with and without retrieval.
 
   python -m experiments.retro.evaluate --config=configs/<name>.py \
-    --workdir=DIR --config.evaluate.baseline_workdir=TWIN
+    --workdir=DIR --config.evaluate.baseline_workdir=BASELINE
 
-Evaluates the newest checkpoint of DIR: retrieval on for every k of
---config.evaluate.num_neighbors, off, and shuffled (a control: each chunk gets the
-neighbors of another document's chunk), and the baseline if its folder is given.
---config.evaluate.oracle adds a diagnostic that is no score: each chunk gets
-itself with its continuation, which shows how well the model copies. Prints a
-table and writes DIR/evaluation.json.
+Evaluates the newest checkpoint of DIR with retrieval on for every k of
+--config.evaluate.num_neighbors, with retrieval off, and with shuffled neighbors (a
+control: each chunk gets the neighbors of another document's chunk). The baseline
+is evaluated if its folder is given. --config.evaluate.oracle adds a diagnostic
+that is not a score: each chunk gets itself with its continuation, which shows how
+well the model copies. Prints a table and writes DIR/evaluation.json.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,6 @@ import contextlib
 import dataclasses
 import functools
 import json
-import math
 import os
 import pathlib
 from typing import Any
@@ -29,19 +28,18 @@ from absl import logging
 from flax import linen as nn
 import jax
 import ml_collections
-import rich.box
-import rich.table
 
 from experiments.engine import command
 from experiments.engine import progress
+from experiments.engine import reports
 from experiments.retro import task as retro_task
 from retrieval.nn import sharding
 from retrieval.questions import bootstrap
-from retrieval.store import store
 from retro_jax.data import pipeline
 from retro_jax.evaluation import evaluate
 
 FILE = 'evaluation.json'
+Mode = tuple[str, str, int]  # name, retrieval, k
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,11 +47,11 @@ class Result:
   """One row of the table.
 
   Attributes:
-    name: what was evaluated.
+    name: model and kind of retrieval.
     retrieval: 'on', 'off', 'shuffled' or 'oracle'.
     num_neighbors: k, 0 without retrieval.
-    step: of the checkpoint.
-    evaluation: what was measured.
+    step: number of the checkpoint.
+    evaluation: measurements of the documents.
     minus_off: bits per byte minus those of the same RETRO with retrieval off.
   """
 
@@ -65,29 +63,15 @@ class Result:
   minus_off: bootstrap.Interval | None = None
 
   def to_json(self) -> dict[str, Any]:
-    """JSON values; what is not finite becomes null."""
-    row = {
+    """The row as JSON values."""
+    return {
       'name': self.name,
       'retrieval': self.retrieval,
       'num_neighbors': self.num_neighbors,
       'step': self.step,
       **self.evaluation.summary(),
+      'minus_off': self.minus_off and dataclasses.asdict(self.minus_off),
     }
-    row['minus_off'] = (
-      dataclasses.asdict(self.minus_off) if self.minus_off else None
-    )
-    return finite(row)
-
-
-def finite(value: Any) -> Any:
-  """JSON values, null in place of what JSON cannot say."""
-  if isinstance(value, dict):
-    return {key: finite(x) for key, x in value.items()}
-  if isinstance(value, list):
-    return [finite(x) for x in value]
-  if isinstance(value, float) and not math.isfinite(value):
-    return None
-  return value
 
 
 @contextlib.contextmanager
@@ -96,7 +80,7 @@ def scorer(
   config: ml_collections.ConfigDict,
   score: Callable[..., jax.Array] = evaluate.score_chunks,
 ) -> Iterator[evaluate.ScoreFn]:
-  """Yields a compiled score function, parameters sharded over the mesh.
+  """Yields a compiled score function; parameters are sharded over the mesh.
 
   Args:
     trained: the model.
@@ -104,7 +88,7 @@ def scorer(
     score: `evaluate.score_chunks` or `evaluate.score_parts`.
 
   Yields:
-    What `evaluate.evaluate` takes.
+    The score function for `evaluate.evaluate`.
   """
   mesh, rules = _mesh_and_rules(config)
   rows = sharding.batch_sharding(mesh, config.evaluate.batch_size)
@@ -128,7 +112,7 @@ def _mesh_and_rules(config: ml_collections.ConfigDict):
 def numbers_of_neighbors(
   settings: ml_collections.ConfigDict,
 ) -> tuple[int, ...]:
-  """The config's `evaluate.num_neighbors`.
+  """Returns `evaluate.num_neighbors` of a config.
 
   Raises:
     ValueError: when it is empty or has a number below 1.
@@ -141,34 +125,51 @@ def numbers_of_neighbors(
   return ks
 
 
-def _modes(
-  trained: retro_task.Trained, settings: ml_collections.ConfigDict
-) -> list[tuple[str, str, int]]:
-  """(name, retrieval, k) of every row for one model."""
+def on_and_off(
+  trained: retro_task.Trained,
+  settings: ml_collections.ConfigDict,
+  most: int | None = 1,
+) -> list[Mode]:
+  """Retrieval on for the first `most` numbers of neighbors, and off.
+
+  Args:
+    trained: a RETRO, or a baseline, which has one mode.
+    settings: section `evaluate` of a config.
+    most: how many numbers of neighbors to use; None for all.
+  """
   if not trained.model.config.cca_layers:
     return [('baseline', 'off', 0)]
-  ks = numbers_of_neighbors(settings)
-  modes = [(f'RETRO, k={k}', 'on', k) for k in ks]
-  modes.append(('RETRO off', 'off', 0))
-  if settings.shuffled:
-    modes.append((f'RETRO shuffled, k={ks[0]}', 'shuffled', ks[0]))
-  if settings.oracle:
-    modes.append(('RETRO oracle', 'oracle', 1))
+  ks = numbers_of_neighbors(settings)[:most]
+  return [*((f'RETRO, k={k}', 'on', k) for k in ks), ('RETRO off', 'off', 0)]
+
+
+def _modes(
+  trained: retro_task.Trained, settings: ml_collections.ConfigDict
+) -> list[Mode]:
+  """Every row for one model."""
+  modes = on_and_off(trained, settings, None)
+  if trained.model.config.cca_layers:
+    k = settings.num_neighbors[0]
+    if settings.shuffled:
+      modes.append((f'RETRO shuffled, k={k}', 'shuffled', k))
+    if settings.oracle:
+      modes.append(('RETRO oracle', 'oracle', 1))
   return modes
 
 
 def stride_chunks(
   settings: ml_collections.ConfigDict, sequence_chunks: int
 ) -> int:
-  """Chunks between the starts of windows; 0 is half a sequence.
+  """Number of chunks between the starts of windows; 0 is half a sequence.
 
   Args:
-    settings: the config's `evaluate`: stride_chunks, or overlap, the share of a
-      sequence that is context to what is scored (Wikitext103: 0.75 or 0.875).
-    sequence_chunks: chunks of a sequence.
+    settings: section `evaluate` of a config: stride_chunks, or overlap, the share
+      of a sequence that is context only (Wikitext103: 0.75 or 0.875).
+    sequence_chunks: chunks in a sequence.
 
   Raises:
-    ValueError: for both at once, or an overlap that is no whole number of chunks.
+    ValueError: for both at once, or an overlap that is not a whole number of
+      chunks.
   """
   overlap = settings.overlap
   if overlap is None:
@@ -195,7 +196,7 @@ def measure(
   retrieval: str,
   name: str,
 ) -> evaluate.Evaluation:
-  """`evaluate.evaluate` with the config's settings and a progress bar."""
+  """Runs `evaluate.evaluate` with the config's settings and a progress bar."""
   settings = config.evaluate
   with progress.bar(f'evaluate {name}', 'chunks') as update:
     return evaluate.evaluate(
@@ -216,10 +217,10 @@ def measure(
 def check(
   trained: retro_task.Trained, config: ml_collections.ConfigDict
 ) -> dict[int, pipeline.ChunkReader]:
-  """Tells before any work what `evaluate_trained` of the same would raise.
+  """Raises the errors of `evaluate_trained` before any work.
 
   Returns:
-    k -> reader of the split with so many neighbors.
+    k -> reader of the split with k neighbors.
   """
   settings = config.evaluate
   stride_chunks(settings, trained.config.sequence_chunks)
@@ -240,13 +241,13 @@ def evaluate_trained(
   Args:
     trained: a RETRO or a baseline.
     config: `evaluate`, `mesh`, `sharding_rules` and `seed` are read from it; the
-      rest comes from the model's own.
+      model's own config gives the rest.
 
   Returns:
     A row for each mode.
 
   Raises:
-    FileNotFoundError: for a split whose stores do not stand.
+    FileNotFoundError: for a split without stores.
     ValueError: for settings that do not fit data, model or devices.
   """
   readers, found = check(trained, config), {}
@@ -274,32 +275,37 @@ def load(
   config: ml_collections.ConfigDict,
   workdir: str | os.PathLike,
   baseline_workdir: str | os.PathLike = '',
+  on_mesh: bool = True,
 ) -> tuple[retro_task.Trained, retro_task.Trained | None]:
-  """The newest checkpoints of a run and of its baseline's, over the same data.
+  """Loads the newest checkpoints of a run and of its baseline.
 
   Args:
-    config: see `evaluate_trained`; data_dir is where the data lie, by default
-      where they lay in training.
-    workdir: of the RETRO, or of any run.
-    baseline_workdir: of the baseline; '' for none.
+    config: `data_dir` is the data folder, by default the one of the training;
+      `mesh` and `sharding_rules` place the parameters.
+    workdir: folder of a RETRO's run, or of any run.
+    baseline_workdir: folder of the baseline's run; '' for no baseline. The
+      baseline reads the same data.
+    on_mesh: whether the parameters are sharded over the config's mesh.
 
   Returns:
-    Both; None in place of no baseline.
+    The model, and the baseline or None.
 
   Raises:
     FileNotFoundError: for a folder without a checkpoint or without data.
     ValueError: when the baseline retrieves.
   """
-  mesh, rules = _mesh_and_rules(config)
-  read = functools.partial(retro_task.load, mesh=mesh, rules=rules)
-  trained, baseline = read(workdir, config.data_dir), None
-  if baseline_workdir:
-    baseline = read(baseline_workdir, str(trained.data.root))
-    if baseline.model.config.cca_layers:
-      raise ValueError(
-        f'{baseline_workdir}: evaluate.baseline_workdir names a model that retrieves; '
-        'expected one trained with the baseline config.'
-      )
+  placed = {}
+  if on_mesh:
+    placed['mesh'], placed['rules'] = _mesh_and_rules(config)
+  trained = retro_task.load(workdir, config.data_dir, **placed)
+  if not baseline_workdir:
+    return trained, None
+  baseline = retro_task.load(baseline_workdir, str(trained.data.root), **placed)
+  if baseline.model.config.cca_layers:
+    raise ValueError(
+      f'{baseline_workdir}: evaluate.baseline_workdir names a model that retrieves; '
+      'expected one trained with the baseline config.'
+    )
   return trained, baseline
 
 
@@ -308,19 +314,10 @@ def evaluate_workdir(
   workdir: str | os.PathLike,
   baseline_workdir: str | os.PathLike = '',
 ) -> list[Result]:
-  """Evaluates the newest checkpoint of a run, and of its baseline's.
-
-  Args:
-    config: see `load`.
-    workdir: of the RETRO, or of any run.
-    baseline_workdir: of the baseline; '' for none. It reads the same data.
+  """Evaluates the newest checkpoints of a run and of its baseline; see `load`.
 
   Returns:
-    The rows of the table; the baseline's is compared with RETRO[OFF] too.
-
-  Raises:
-    FileNotFoundError: for a folder without a checkpoint or without data.
-    ValueError: for settings that do not fit.
+    The rows of the table. The baseline is compared with RETRO[OFF] too.
   """
   trained, baseline = load(config, workdir, baseline_workdir)
   results = evaluate_trained(trained, config)
@@ -333,31 +330,36 @@ def evaluate_workdir(
   return results
 
 
-def make_table(results: Sequence[Result]) -> rich.table.Table:
-  """The results as a table for the terminal."""
+def _print(results: Sequence[Result]) -> None:
   one = results[0].evaluation.summary()
   steps = sorted({result.step for result in results})
-  table = rich.table.Table(
+  rows = []
+  for result in results:
+    found = result.evaluation.summary()
+    rows.append(
+      (
+        result.name,
+        f'{found["bits_per_byte"]:.4f}',
+        *format_difference(result.minus_off),
+        format_perplexity(found['token_perplexity']),
+        format_perplexity(found['word_perplexity']),
+      )
+    )
+  reports.print_table(
+    ('model', 'bits/byte', 'minus off', 'interval', 'token ppl', 'word ppl'),
+    rows,
     title=f'{one["documents"]:,} held-out documents, {one["tokens"]:,} tokens, '
     f'{one["bytes"]:,} bytes, step {" and ".join(f"{s:,}" for s in steps)}',
     caption='Minus off: bits per byte less those of RETRO with retrieval off; '
     'interval: 95 % of a paired bootstrap over documents.',
-    box=rich.box.SIMPLE_HEAD,
   )
-  table.add_column('model', no_wrap=True)
-  for name in ('bits/byte', 'minus off', 'interval', 'token ppl', 'word ppl'):
-    table.add_column(name, justify='right', no_wrap=True)
-  for result in results:
-    row, d = result.evaluation.summary(), result.minus_off
-    table.add_row(
-      result.name,
-      f'{row["bits_per_byte"]:.4f}',
-      f'{d.mean:+.4f}' if d else '',
-      f'{d.low:+.4f} {d.high:+.4f}' if d else '',
-      format_perplexity(row['token_perplexity']),
-      format_perplexity(row['word_perplexity']),
-    )
-  return table
+
+
+def format_difference(found: bootstrap.Interval | None) -> tuple[str, str]:
+  """A difference and its interval as cells of a table; empty for None."""
+  if found is None:
+    return '', ''
+  return f'{found.mean:+.4f}', f'{found.low:+.4f} {found.high:+.4f}'
 
 
 def format_perplexity(x: float) -> str:
@@ -370,16 +372,12 @@ def write(
   config: ml_collections.ConfigDict,
   workdir: str | os.PathLike,
 ) -> pathlib.Path:
-  """Writes evaluation.json, whole or not at all, and returns its path."""
-  path = pathlib.Path(workdir) / FILE
-  path.parent.mkdir(parents=True, exist_ok=True)
+  """Writes evaluation.json and returns its path."""
   content = {
     'rows': [result.to_json() for result in results],
     'settings': json.loads(config.evaluate.to_json()),
   }
-  data = json.dumps(content, indent=2, allow_nan=False) + '\n'
-  store.write_atomically(path, data.encode())
-  return path
+  return reports.write_json(pathlib.Path(workdir) / FILE, content)
 
 
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
@@ -390,7 +388,7 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   if jax.process_index():
     return
   path = write(results, config, workdir)
-  progress.console().print(make_table(results))
+  _print(results)
   logging.info('The figures are in %s.', path)
 
 

@@ -1,40 +1,69 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Evaluating on JSON lines of examples: what retro_lambada and retro_summary share."""
+"""Evaluate last words (LAMBADA) or summaries given as JSON lines.
 
+  python -m experiments.retro.examples --config=configs/<name>.py --workdir=DIR \
+    --task=lambada --config.examples.path=lambada_test.jsonl
+
+lambada: accuracy of the last word of {"text": ...}. The model continues all but the
+  last word, always with the likeliest token, and the first word of the continuation
+  is compared with the last word of the text, without the punctuation around them
+  (Paperno et al. 2016; Borgeaud et al. 2021, section 3).
+summary: bits per byte of the summary in {"article" (or "text"): ..., "summary": ...},
+  the Curation Corpus's form. The model reads the article and "TL; DR:"; the summary
+  alone is scored, with the blank before it (Borgeaud et al. 2021, section 3).
+
+Evaluates RETRO with retrieval on and off, and the baseline of
+--config.evaluate.baseline_workdir. Prints a table and writes DIR/lambada.json, with
+the words, or DIR/summary.json.
+"""
+
+from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Sequence
 import dataclasses
+import functools
 import json
+import math
 import os
 import pathlib
+import string
 from typing import Any
 
+from absl import flags
+from absl import logging
+import jax
 import ml_collections
 import numpy as np
-import rich.box
-import rich.table
 
+from experiments.engine import command
 from experiments.engine import progress
+from experiments.engine import reports
 from experiments.retro import evaluate as retro_evaluate
 from experiments.retro import task as retro_task
 from retrieval.questions import bootstrap
 from retrieval.readers import base as readers
-from retrieval.store import store
+from retro_jax.decoding import decode
 from retro_jax.evaluation import continuations
+
+LAMBADA_FIELDS = (('text',),)
+SUMMARY_FIELDS = (('article', 'text'), ('summary',))
+WORD_TOKENS = 16  # drawn for each text; only a longer last word gets more
+PROMPT = '\n\nTL; DR:'
+_AROUND = string.punctuation + '\u2018\u2019\u201c\u201d\u2014\u2026'
 
 
 @dataclasses.dataclass(frozen=True)
 class Mode:
-  """A model and how it retrieves.
+  """A model and its kind of retrieval.
 
   Attributes:
-    name: of the row.
+    name: name of the row.
     retrieval: 'on' or 'off'.
     num_neighbors: k.
     trained: the model.
-    retrieve: None without retrieval.
-    workdir: of the model's run.
+    retrieve: finds the neighbors of tokens; None without retrieval.
+    workdir: folder of the model's run.
   """
 
   name: str
@@ -51,16 +80,16 @@ def read(
   """Reads the examples that a config names.
 
   Args:
-    settings: the config's `examples`: path of JSON lines, which may be packed as
-      .gz, .bz2 or .xz, and max_examples, the first so many, 0 for all.
-    fields: for each value the fields that may hold it; the first one found does.
+    settings: section `examples` of a config: path of JSON lines, which may be
+      compressed as .gz, .bz2 or .xz, and max_examples, 0 for all.
+    fields: for each value the names of its field; the first one found counts.
 
   Returns:
     The values of each example.
 
   Raises:
     FileNotFoundError: for a missing file.
-    ValueError: naming the line that is bad; for an empty path or file.
+    ValueError: for a bad line, an empty path or an empty file.
   """
   if not settings.path:
     raise ValueError(
@@ -71,14 +100,8 @@ def read(
   if not path.is_file():
     raise FileNotFoundError(f'{path}: no such file of examples.')
   for where, record in readers.json_lines(path):
-    found.append(
-      tuple(
-        readers.string(
-          record, next((n for n in names if n in record), names[0]), where
-        )
-        for names in fields
-      )
-    )
+    chosen = [next((n for n in x if n in record), x[0]) for x in fields]
+    found.append(tuple(readers.string(record, n, where) for n in chosen))
     if len(found) == settings.max_examples:
       break
   if not found:
@@ -89,48 +112,166 @@ def read(
 def modes(
   config: ml_collections.ConfigDict, workdir: str | os.PathLike
 ) -> Iterator[Mode]:
-  """RETRO with retrieval on and off, and its baseline where the config names one.
+  """RETRO with retrieval on and off, and the baseline that the config names.
 
   Args:
-    config: `evaluate` has workdir, baseline_workdir and k as the first of
-      num_neighbors; `embedder` and `data_dir`.
-    workdir: of the run, unless `evaluate` names another.
+    config: `evaluate` has workdir, baseline_workdir and num_neighbors, of which the
+      first is k; `embedder` and `data_dir` are read, too.
+    workdir: folder of the run, unless `evaluate` names another.
 
   Yields:
-    One after the other; of a baseline alone, one.
+    One mode after the other.
 
   Raises:
     FileNotFoundError: for a folder without a checkpoint or without data.
     ValueError: when the baseline retrieves.
   """
   settings = config.evaluate
-  run = str(settings.workdir or workdir)
-  trained = retro_task.load(run, config.data_dir)
-  if trained.model.config.cca_layers:
+  runs = (str(settings.workdir or workdir), settings.baseline_workdir)
+  for trained, run in zip(
+    retro_evaluate.load(config, *runs, on_mesh=False), runs, strict=True
+  ):
+    if trained is None:
+      continue
     trained.config.embedder = config.embedder
-    k = retro_evaluate.numbers_of_neighbors(settings)[0]
-    retriever = trained.data.retriever(trained.config)
-    retrieve = retriever.retrieve_tokens
-    yield Mode(f'RETRO, k={k}', 'on', k, trained, retrieve, run)
-    yield Mode('RETRO off', 'off', 0, trained, None, run)
-  else:
-    yield Mode('baseline', 'off', 0, trained, None, run)
-  if settings.baseline_workdir:
-    baseline = retro_task.load(
-      settings.baseline_workdir, str(trained.data.root)
-    )
-    if baseline.model.config.cca_layers:
-      raise ValueError(
-        f'{settings.baseline_workdir}: evaluate.baseline_workdir names a model that '
-        'retrieves; expected one trained with the baseline config.'
+    for name, retrieval, k in retro_evaluate.on_and_off(trained, settings):
+      retrieve = None
+      if k:
+        retrieve = trained.data.retriever(trained.config).retrieve_tokens
+      yield Mode(name, retrieval, k, trained, retrieve, run)
+
+
+def split(text: str) -> tuple[str, str]:
+  """Returns all words but the last, and the last word.
+
+  Raises:
+    ValueError: for a text of fewer than two words.
+  """
+  parts = text.rstrip().rsplit(None, 1)
+  if len(parts) < 2:
+    raise ValueError(f'LAMBADA: {text!r} has no word before its last one.')
+  return parts[0], parts[1]
+
+
+def first_word(text: str) -> str:
+  """The first word without punctuation around it; '' for an empty text."""
+  words = text.split()
+  return words[0].strip(_AROUND) if words else ''
+
+
+def last_words(
+  mode: Mode, examples: list[tuple[str, str]], config: ml_collections.ConfigDict
+) -> list[str]:
+  """The word with which a model continues each context."""
+  trained = mode.trained
+  tokenizer = trained.data.tokenizer
+  prompts = [
+    [tokenizer.bos_id, *tokenizer.encode(given).ids.tolist()]
+    for given, _ in examples
+  ]
+  # One bound for all texts, or a word would depend on the others' targets. One
+  # token after the longest word's shows whether it has ended.
+  longest = max(len(tokenizer.encode(f' {word}').ids) for _, word in examples)
+  sampling = decode.SamplingConfig(
+    max_new_tokens=max(WORD_TOKENS, longest + 1),
+    temperature=0.0,
+    num_neighbors=mode.num_neighbors,
+    context_chunks=max(2, trained.config.sequence_chunks),
+    **retro_task.special_ids(tokenizer),
+  )
+  # Equal lengths together, so that few programs are compiled.
+  order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
+  words, size = [''] * len(prompts), config.examples.batch_size
+  params = jax.device_put(trained.params)
+  with progress.bar(f'last words, {mode.name}', 'texts') as update:
+    for low in range(0, len(order), size):
+      chosen = order[low : low + size]
+      filled = chosen + chosen[-1:] * (size - len(chosen))
+      samples = decode.sample(
+        trained.model,
+        params,
+        [prompts[i] for i in filled],
+        sampling,
+        retrieve=mode.retrieve,
       )
-    yield Mode('baseline', 'off', 0, baseline, None, settings.baseline_workdir)
+      for i, sample in zip(chosen, samples, strict=False):
+        words[i] = first_word(tokenizer.decode(sample.new_tokens))
+      update(low + len(chosen), len(order))
+  return words
 
 
-def row(
-  mode: Mode, field: str, values: np.ndarray, weights: np.ndarray | None = None
+def encode(tokenizer, article: str, summary: str) -> continuations.Continuation:
+  """BOS, article, prompt and summary; the summary is scored."""
+  given = tokenizer.encode(article + PROMPT).ids
+  scored = tokenizer.encode(f' {summary}').ids
+  tokens = np.concatenate([[tokenizer.bos_id], given, scored]).astype(np.int32)
+  return continuations.Continuation(tokens, 1 + len(given))
+
+
+def summary_nats(
+  mode: Mode, examples: list[tuple[str, str]], config: ml_collections.ConfigDict
+) -> np.ndarray:
+  """[examples] nats of the summaries."""
+  trained = mode.trained
+  sizes, chunks = trained.model.config, trained.config.sequence_chunks
+  stride = retro_evaluate.stride_chunks(config.evaluate, chunks)
+  settings = continuations.Settings(
+    chunk_length=sizes.chunk_length,
+    neighbor_length=sizes.neighbor_length,
+    sequence_chunks=chunks,
+    stride_chunks=stride or max(1, chunks // 2),
+    num_neighbors=mode.num_neighbors,
+    batch_size=config.examples.batch_size,
+  )
+  params = jax.device_put(trained.params)
+  nll = functools.partial(retro_task.batch_nll, trained.model, params)
+  with progress.bar(f'summaries, {mode.name}', 'texts') as update:
+    return continuations.score(
+      lambda row: nll(row).sum(-1),
+      [encode(trained.data.tokenizer, *example) for example in examples],
+      settings,
+      retrieve=mode.retrieve,
+      progress=update,
+    )
+
+
+def _lambada(config: ml_collections.ConfigDict) -> tuple[str, Callable]:
+  """The measure, and a function from a mode to values, weights and more."""
+  if config.examples.batch_size < 1:
+    raise ValueError(
+      f'examples.batch_size {config.examples.batch_size}: expected >= 1.'
+    )
+  examples = [split(text) for (text,) in read(config.examples, LAMBADA_FIELDS)]
+
+  def measure(mode: Mode):
+    words = last_words(mode, examples, config)
+    right = [
+      bool(word) and word == target.strip(_AROUND)
+      for word, (_, target) in zip(words, examples, strict=True)
+    ]
+    return np.asarray(right, np.float64), None, {'words': words}
+
+  return 'accuracy', measure
+
+
+def _summary(config: ml_collections.ConfigDict) -> tuple[str, Callable]:
+  """The measure, and a function from a mode to values, weights and more."""
+  examples = read(config.examples, SUMMARY_FIELDS)
+  size = np.asarray([len(f' {s}'.encode()) for _, s in examples], np.float64)
+
+  def measure(mode: Mode):
+    return summary_nats(mode, examples, config) / math.log(2), size, {}
+
+  return 'bits_per_byte', measure
+
+
+TASKS = {'lambada': _lambada, 'summary': _summary}
+
+
+def _row(
+  mode: Mode, field: str, values: np.ndarray, weights: np.ndarray | None
 ) -> dict[str, Any]:
-  """A row of results as JSON: the mean with its interval, over examples."""
+  """The mean over examples with its interval, as JSON values."""
   found = bootstrap.bootstrap(values, weights)
   return {
     'name': mode.name,
@@ -145,26 +286,40 @@ def row(
   }
 
 
-def report(
-  rows: Sequence[dict[str, Any]],
-  field: str,
-  path: pathlib.Path,
-  settings: ml_collections.ConfigDict,
-) -> None:
-  """Prints the rows and writes them as JSON, whole or not at all."""
-  table = rich.table.Table(
+def run(config: ml_collections.ConfigDict, workdir: str, task: str) -> None:
+  """Evaluates the examples, prints the table and writes TASK.json."""
+  if jax.process_count() > 1:
+    raise ValueError('experiments.retro.examples runs in one process.')
+  field, measure = TASKS[task](config)
+  logging.info('%s: the examples of %s.', task, config.examples.path)
+  rows = []
+  for mode in modes(config, workdir):
+    mode.trained.data.check_tokenizer()
+    values, weights, more = measure(mode)
+    rows.append(_row(mode, field, values, weights) | more)
+  settings = json.loads(config.examples.to_json())
+  reports.write_json(
+    pathlib.Path(workdir) / f'{task}.json', {'rows': rows, 'settings': settings}
+  )
+  reports.print_table(
+    ('model', field.replace('_', ' '), 'interval'),
+    [
+      (x['name'], f'{x[field]:.4f}', f'{x["low"]:.4f} {x["high"]:.4f}')
+      for x in rows
+    ],
     title=f'{rows[0]["examples"]:,} examples',
     caption='Interval: 95 % of a bootstrap over examples.',
-    box=rich.box.SIMPLE_HEAD,
   )
-  table.add_column('model', no_wrap=True)
-  for head in (field.replace('_', ' '), 'interval'):
-    table.add_column(head, justify='right', no_wrap=True)
-  for x in rows:
-    interval = f'{x["low"]:.4f} {x["high"]:.4f}'
-    table.add_row(x['name'], f'{x[field]:.4f}', interval)
-  content = {'rows': list(rows), 'settings': json.loads(settings.to_json())}
-  text = json.dumps(retro_evaluate.finite(content), indent=2, allow_nan=False)
-  path.parent.mkdir(parents=True, exist_ok=True)
-  store.write_atomically(path, f'{text}\n'.encode())
-  progress.console().print(table)
+
+
+def _define_flags() -> None:
+  flags.DEFINE_enum('task', None, list(TASKS), 'Measure of the examples.')
+  flags.mark_flag_as_required('task')
+
+
+if __name__ == '__main__':
+  command.main(
+    lambda config, workdir: run(config, workdir, flags.FLAGS.task),
+    _define_flags,
+    computes=True,
+  )

@@ -1,16 +1,16 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Bits per byte by how much of the text stands in the training data.
+"""Measure bits per byte by how much of the text is in the training data.
 
   python -m experiments.retro.leakage --config=configs/<name>.py --workdir=DIR \
-    --config.evaluate.baseline_workdir=TWIN
+    --config.evaluate.baseline_workdir=BASELINE
 
 Measures r(C) of every held-out chunk against its --config.leakage.num_neighbors
 nearest training chunks, and the bits per byte over the chunks with r(C) <= alpha
 for RETRO with retrieval on and off and for the baseline (Borgeaud et al. 2021,
-section 2.6). Prints a table and writes leakage.json and leakage.png into DIR.
-What is measured is set as for experiments.retro.evaluate; on has the first k of
---config.evaluate.num_neighbors.
+section 2.6). Prints a table and writes leakage.json and leakage.png into DIR. The
+settings are those of experiments.retro.evaluate; with retrieval on, k is the first
+number of --config.evaluate.num_neighbors.
 """
 
 from collections.abc import Sequence
@@ -18,20 +18,17 @@ import dataclasses
 import json
 import math
 import pathlib
-from typing import Any
 
 from absl import logging
 import jax
 import ml_collections
 import numpy as np
-import rich.box
-import rich.table
 
 from experiments.engine import command
 from experiments.engine import progress
+from experiments.engine import reports
 from experiments.retro import evaluate as retro_evaluate
 from experiments.retro import task as retro_task
-from retrieval.store import store
 from retro_jax.data import pipeline
 from retro_jax.data import windows
 from retro_jax.evaluation import evaluate
@@ -45,10 +42,10 @@ class Curve:
   """The filtered bits per byte of one model.
 
   Attributes:
-    name: of the model.
-    step: of its checkpoint.
+    name: name of the model.
+    step: number of its checkpoint.
     points: one for each alpha.
-    minus_on: RETRO with retrieval on less this one; () for itself.
+    minus_on: RETRO with retrieval on less this model; () for itself.
   """
 
   name: str
@@ -57,22 +54,18 @@ class Curve:
   minus_on: Sequence[leakage.Point] = ()
 
 
-_Mode = tuple[str, str, pipeline.ChunkReader]  # name, retrieval, what is read
+_Mode = tuple[str, str, pipeline.ChunkReader]  # name, retrieval, reader
 
 
 def _modes(
   trained: retro_task.Trained, settings: ml_collections.ConfigDict
 ) -> list[_Mode]:
   """The modes of one model, checked before any work."""
-  modes = [('baseline', 'off', 0)]
-  if trained.model.config.cca_layers:
-    k = retro_evaluate.numbers_of_neighbors(settings)[0]
-    modes = [(f'RETRO, k={k}', 'on', k), ('RETRO off', 'off', 0)]
   retro_evaluate.stride_chunks(settings, trained.config.sequence_chunks)
   checked = []
-  for name, retrieval, number in modes:
+  for name, retrieval, k in retro_evaluate.on_and_off(trained, settings):
     reader = retro_task.chunk_reader(
-      trained.config, trained.data, settings.split, number
+      trained.config, trained.data, settings.split, k
     )
     _ = reader.stores
     checked.append((name, retrieval, reader))
@@ -84,15 +77,16 @@ def _measure(
   config: ml_collections.ConfigDict,
   modes: Sequence[_Mode],
 ) -> list[tuple[str, int, evaluate.Evaluation]]:
-  """(name, step, by chunk) of one model in its modes."""
-  rows = []
+  """(name, step, evaluation by chunk) of one model in its modes."""
   with retro_evaluate.scorer(trained, config, evaluate.score_parts) as score:
-    for name, retrieval, reader in modes:
-      found = retro_evaluate.measure(
-        score, reader, trained, config, retrieval, name
+    return [
+      (
+        name,
+        trained.step,
+        retro_evaluate.measure(score, reader, trained, config, retrieval, name),
       )
-      rows.append((name, trained.step, found))
-  return rows
+      for name, retrieval, reader in modes
+    ]
 
 
 def _token_num_bytes(data) -> np.ndarray:
@@ -100,7 +94,7 @@ def _token_num_bytes(data) -> np.ndarray:
   data.tokens.check_tokenizer(tokenizer)
   if not hasattr(tokenizer, 'token_num_bytes'):
     raise ValueError(
-      f'{data.tokenizer_path}: the bytes of a chunk are known of SentencePiece '
+      f'{data.tokenizer_path}: the bytes of a chunk are known for SentencePiece '
       f'and byte pairs alone, but this is a {type(tokenizer).__name__}.'
     )
   return tokenizer.token_num_bytes
@@ -116,7 +110,7 @@ def curves(
   Args:
     trained: a RETRO, or a baseline alone.
     baseline: its baseline over the same data, or None.
-    config: `evaluate`, `leakage`, `mesh`, `sharding_rules` and `seed`.
+    config: `evaluate`, `leakage`, `mesh`, `sharding_rules` and `seed` are read.
 
   Returns:
     A curve for each mode of each model.
@@ -131,7 +125,7 @@ def curves(
     )
   )
   models = [trained, baseline] if baseline is not None else [trained]
-  # Too few neighbors and lost bytes are told before any work.
+  # Too few neighbors and lost bytes are errors before any work.
   chunks = compared.stores.chunks
   modes = [_modes(model, config.evaluate) for model in models]
   documents = windows.find_documents(chunks, config.evaluate.max_documents)
@@ -157,7 +151,7 @@ def curves(
 
 
 def _check_bytes(num_bytes, document, documents, tokens) -> None:
-  """The chunks' bytes are all of the documents' bytes."""
+  """Raises ValueError unless the chunks have all bytes of the documents."""
   by_document = np.bincount(document, num_bytes, len(documents.index))
   wanted = tokens.num_bytes[documents.index]
   if not np.array_equal(by_document, wanted):
@@ -167,30 +161,29 @@ def _check_bytes(num_bytes, document, documents, tokens) -> None:
     )
 
 
-def make_table(found: Sequence[Curve]) -> rich.table.Table:
-  """A row for each alpha."""
-  table = rich.table.Table(
+def _print(found: Sequence[Curve]) -> None:
+  others, rows = found[1:], []
+  for i, point in enumerate(found[0].points):
+    rows.append(
+      (
+        f'{100 * point.alpha:g} %',
+        f'{100 * point.share:.1f} %',
+        f'{point.documents:,}',
+        *(_figure(line.points[i].bits_per_byte, '.4f') for line in found),
+        *(_difference(line.minus_on[i]) for line in others),
+      )
+    )
+  reports.print_table(
+    (
+      *('alpha', 'chunks', 'documents'),
+      *(line.name for line in found),
+      *(f'less {line.name}' for line in others),
+    ),
+    rows,
     title='Bits per byte over chunks with r(C) <= alpha',
     caption=f'{found[0].name} less the others, with the 95 % interval of a '
     'paired bootstrap over documents.',
-    box=rich.box.SIMPLE_HEAD,
   )
-  for name in ('alpha', 'chunks', 'documents'):
-    table.add_column(name, justify='right', no_wrap=True)
-  for line in found:
-    table.add_column(line.name, justify='right')
-  for line in found[1:]:
-    table.add_column(f'less {line.name}', justify='right')
-  for i, point in enumerate(found[0].points):
-    gains = [line.minus_on[i] for line in found[1:]]
-    table.add_row(
-      f'{100 * point.alpha:g} %',
-      f'{100 * point.share:.1f} %',
-      f'{point.documents:,}',
-      *(_figure(line.points[i].bits_per_byte, '.4f') for line in found),
-      *(_difference(g) for g in gains),
-    )
-  return table
 
 
 def _figure(value: float, form: str) -> str:
@@ -204,7 +197,7 @@ def _difference(gain: leakage.Point) -> str:
 
 
 def plot(found: Sequence[Curve], path: pathlib.Path) -> None:
-  """Draws the curves with their intervals, and below them what is left."""
+  """Draws the curves with intervals; below, the share of chunks at each alpha."""
   import matplotlib
 
   matplotlib.use('Agg')
@@ -244,28 +237,16 @@ def write(
   config: ml_collections.ConfigDict,
   workdir: pathlib.Path,
 ) -> None:
-  """Writes leakage.json, whole or not at all, and leakage.png."""
-  workdir.mkdir(parents=True, exist_ok=True)
-  rows: list[dict[str, Any]] = [dataclasses.asdict(line) for line in found]
+  """Writes leakage.json and leakage.png."""
   content = {
-    'rows': [_clean(row) for row in rows],
+    'rows': [dataclasses.asdict(line) for line in found],
     'settings': {
       'evaluate': json.loads(config.evaluate.to_json()),
       'leakage': json.loads(config.leakage.to_json()),
     },
   }
-  data = json.dumps(content, indent=2, allow_nan=False) + '\n'
-  store.write_atomically(workdir / FILE, data.encode())
+  reports.write_json(workdir / FILE, content)
   plot(found, workdir / PICTURE)
-
-
-def _clean(row: dict[str, Any]) -> dict[str, Any]:
-  """A row whose figures that are not finite are null."""
-  points = {
-    name: [retro_evaluate.finite(point) for point in row[name]]
-    for name in ('points', 'minus_on')
-  }
-  return row | points
 
 
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
@@ -280,7 +261,7 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   if jax.process_index():
     return
   write(found, config, pathlib.Path(workdir))
-  progress.console().print(make_table(found))
+  _print(found)
   logging.info('The figures are in %s, with %s.', workdir, PICTURE)
 
 

@@ -1,20 +1,20 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Bits per byte by size of the datastore, number of neighbors, or what is read.
+"""Measure bits per byte by datastore size, number of neighbors, or neighbor part.
 
   python -m experiments.retro.sweep --config=configs/<name>.py --workdir=DIR \
     --sweep=datastore
 
-One trained RETRO, evaluated again (Borgeaud et al. 2021, figures 1 and 5, Tables
-13 and 14):
+Evaluates one trained RETRO several times (Borgeaud et al. 2021, figures 1 and 5,
+Tables 13 and 14):
 
-  datastore  neighbors in nested random parts of it, config.sweep.shares, each
-             searched exactly
-  neighbors  k = config.sweep.num_neighbors, at most as many as are stored
+  datastore  neighbors in nested random parts of the datastore,
+             config.sweep.shares, each searched exactly
+  neighbors  k = config.sweep.num_neighbors, at most the stored number
   parts      chunks alone (N), continuations alone (F), both ([N, F])
 
-Prints a table and writes sweep_<name>.json and .png into DIR. What an earlier run
-measured with the same model, data and settings is not measured again.
+Prints a table and writes sweep_<name>.json and .png into DIR. A setting that an
+earlier run measured with the same model, data and settings is not measured again.
 """
 
 from collections.abc import Iterator
@@ -28,11 +28,10 @@ from absl import flags
 from absl import logging
 import jax
 import ml_collections
-import rich.box
-import rich.table
 
 from experiments.engine import command
 from experiments.engine import progress
+from experiments.engine import reports
 from experiments.retro import evaluate as retro_evaluate
 from experiments.retro import task as retro_task
 from retrieval.index import datastore_subsets
@@ -47,14 +46,24 @@ class Setting:
   """One line of a sweep.
 
   Attributes:
-    name: of the line.
-    reader: of the held-out chunks.
-    facts: what the line is of, as JSON.
+    name: name of the line.
+    reader: reader of the held-out chunks.
+    facts: the varied values, as JSON.
   """
 
   name: str
   reader: pipeline.ChunkReader
   facts: dict[str, Any]
+
+
+def _reader(
+  trained: retro_task.Trained,
+  config: ml_collections.ConfigDict,
+  k: int,
+) -> pipeline.ChunkReader:
+  return retro_task.chunk_reader(
+    trained.config, trained.data, config.evaluate.split, k
+  )
 
 
 def _check_stored(
@@ -69,30 +78,33 @@ def _check_stored(
     )
 
 
+def _first_k(
+  trained: retro_task.Trained, config: ml_collections.ConfigDict
+) -> int:
+  k = retro_evaluate.numbers_of_neighbors(config.evaluate)[0]
+  _check_stored(trained, config.evaluate.split, 'evaluate.num_neighbors', [k])
+  return k
+
+
 def by_neighbors(
   trained: retro_task.Trained, config: ml_collections.ConfigDict, root
 ) -> Iterator[Setting]:
-  """K neighbors; 0 is RETRO[OFF]."""
+  """Settings with k neighbors; k = 0 is RETRO[OFF]."""
   del root
   ks = config.sweep.num_neighbors
   _check_stored(trained, config.evaluate.split, 'sweep.num_neighbors', ks)
   for k in ks:
-    reader = retro_task.chunk_reader(
-      trained.config, trained.data, config.evaluate.split, k
-    )
+    reader = _reader(trained, config, k)
     yield Setting(f'k = {k}', reader, {'num_neighbors': k})
 
 
 def by_parts(
   trained: retro_task.Trained, config: ml_collections.ConfigDict, root
 ) -> Iterator[Setting]:
-  """Neighbors without continuations, continuations alone, and both."""
+  """Neighbors without continuations, continuations alone, both, and neither."""
   del root
-  k = retro_evaluate.numbers_of_neighbors(config.evaluate)[0]
-  _check_stored(trained, config.evaluate.split, 'evaluate.num_neighbors', [k])
-  reader = retro_task.chunk_reader(
-    trained.config, trained.data, config.evaluate.split, k
-  )
+  k = _first_k(trained, config)
+  reader = _reader(trained, config, k)
   for part, name in PARTS.items():
     facts = {'num_neighbors': k, 'part': part}
     yield Setting(name, dataclasses.replace(reader, neighbor_part=part), facts)
@@ -105,26 +117,22 @@ def by_datastore(
   config: ml_collections.ConfigDict,
   root: pathlib.Path,
 ) -> Iterator[Setting]:
-  """Parts of the datastore, whose neighbors are found first."""
-  k = retro_evaluate.numbers_of_neighbors(config.evaluate)[0]
+  """Settings with parts of the datastore; the neighbors in each are found first."""
+  k = _first_k(trained, config)
   data, split = trained.data, config.evaluate.split
-  _check_stored(trained, split, 'evaluate.num_neighbors', [k])
   if not config.sweep.shares:
     raise ValueError(
       'sweep.shares is empty: expected shares such as (1.0, 0.1).'
     )
   datastore, metric = data.chunks('train'), data.index.searcher.metric
-  reader = retro_task.chunk_reader(
-    trained.config, data, config.evaluate.split, k
-  )
-  made_of = store.fingerprint(
-    [
-      *(data.chunks(x).fingerprint for x in (split, 'train')),
-      *(data.vectors(x).fingerprint for x in (split, 'train')),
-      *(metric, k, config.seed),
-    ]
-  )[:12]
-  parts = {  # One that leaves no document is told before any work.
+  reader = _reader(trained, config, k)
+  stores = [
+    open_store(x).fingerprint
+    for open_store in (data.chunks, data.vectors)
+    for x in (split, 'train')
+  ]
+  made_of = store.fingerprint([*stores, metric, k, config.seed])[:12]
+  parts = {  # A part without a document is an error before any work.
     float(share): datastore_subsets.chunks_of_part(
       datastore, float(share), config.seed
     )
@@ -165,7 +173,7 @@ SWEEPS = {
 def _identity(
   trained: retro_task.Trained, config: ml_collections.ConfigDict
 ) -> str:
-  """Hash of what is measured: checkpoint, data and settings."""
+  """Hash of checkpoint, data and settings."""
   return store.fingerprint(
     [
       trained.step,
@@ -186,10 +194,10 @@ def sweep(
   """Measures every setting and writes the file after each.
 
   Args:
-    name: of `SWEEPS`.
+    name: key of `SWEEPS`.
     trained: a RETRO.
-    config: `evaluate`, `sweep`, `mesh`, `sharding_rules` and `seed`.
-    workdir: where everything goes.
+    config: `evaluate`, `sweep`, `mesh`, `sharding_rules` and `seed` are read.
+    workdir: output folder.
 
   Returns:
     The rows, as JSON.
@@ -202,9 +210,8 @@ def sweep(
       'A sweep is of a model that retrieves; this is a baseline.'
     )
   if jax.process_count() > 1:
-    raise ValueError('retro_sweep runs in one process.')
+    raise ValueError('experiments.retro.sweep runs in one process.')
   path = workdir / f'sweep_{name}.json'
-  workdir.mkdir(parents=True, exist_ok=True)
   identity = _identity(trained, config)
   known = _known(path, identity)
   rows = []
@@ -215,7 +222,12 @@ def sweep(
         row = _measure(score, setting, trained, config)
       rows.append(row)
       others = [x for x in known if x not in rows]  # they stay
-      _write(path, identity, config, [*rows, *others])
+      content = {
+        'measured_as': identity,
+        'settings': {'evaluate': json.loads(config.evaluate.to_json())},
+        'rows': [*rows, *others],
+      }
+      reports.write_json(path, content)
   return rows
 
 
@@ -242,33 +254,25 @@ def _measure(score, setting, trained, config) -> dict[str, Any]:
     **setting.facts,
     **found.summary(),
   }
-  return retro_evaluate.finite(row)
+  return reports.finite(row)
 
 
-def _write(path: pathlib.Path, identity: str, config, rows) -> None:
-  settings = {'evaluate': json.loads(config.evaluate.to_json())}
-  content = {'measured_as': identity, 'settings': settings, 'rows': rows}
-  data = json.dumps(content, indent=2, allow_nan=False) + '\n'
-  store.write_atomically(path, data.encode())
-
-
-def make_table(name: str, rows: Sequence[dict[str, Any]]) -> rich.table.Table:
-  """A line for each setting."""
-  table = rich.table.Table(title=f'Sweep: {name}', box=rich.box.SIMPLE_HEAD)
+def _print(name: str, rows: Sequence[dict[str, Any]]) -> None:
   heads = ['setting', 'bits/byte', 'token ppl', 'word ppl']
   if name == 'datastore':
     heads.insert(1, 'tokens')
-  for head in heads:
-    table.add_column(head, justify='right', no_wrap=True)
+  lines = []
   for row in rows:
-    cells = [_figure(row['bits_per_byte'], '.4f')]
-    cells += [
-      _figure(row[f'{x}_perplexity'], ',.2f') for x in ('token', 'word')
+    cells = [
+      row['name'],
+      _figure(row['bits_per_byte'], '.4f'),
+      _figure(row['token_perplexity'], ',.2f'),
+      _figure(row['word_perplexity'], ',.2f'),
     ]
     if name == 'datastore':
-      cells.insert(0, f'{row["datastore_tokens"]:,}')
-    table.add_row(row['name'], *cells)
-  return table
+      cells.insert(1, f'{row["datastore_tokens"]:,}')
+    lines.append(cells)
+  reports.print_table(heads, lines, title=f'Sweep: {name}')
 
 
 def _figure(value: float | None, form: str) -> str:
@@ -291,7 +295,7 @@ def plot(name: str, rows: Sequence[dict[str, Any]], path: pathlib.Path) -> None:
     axes.set_xlabel(axis[name].replace('_', ' '))
   else:
     axes.plot([row['name'] for row in rows], values, 'o')
-    axes.set_xlabel('what is read of a neighbor')
+    axes.set_xlabel('part of each neighbor')
   if name == 'datastore':
     axes.set_xscale('log')
   axes.set_ylabel('bits per byte')
@@ -309,13 +313,13 @@ def run(
   trained, _ = retro_evaluate.load(config, source)
   rows = sweep(name, trained, config, root)
   plot(name, rows, root / f'sweep_{name}.png')
-  progress.console().print(make_table(name, rows))
+  _print(name, rows)
   logging.info('The figures are in %s.', root / f'sweep_{name}.json')
   return rows
 
 
 def _define_flags() -> None:
-  flags.DEFINE_enum('sweep', None, list(SWEEPS), 'What to vary.')
+  flags.DEFINE_enum('sweep', None, list(SWEEPS), 'Quantity to vary.')
   flags.mark_flag_as_required('sweep')
 
 

@@ -11,7 +11,7 @@ import pytest
 from experiments.engine import stages
 from experiments.knn_lm import build as knn_lm_build
 from experiments.knn_lm import evaluate as knn_lm_evaluate
-from experiments.knn_lm import look_up as knn_lm_lookup
+from experiments.knn_lm import lookup as knn_lm_lookup
 from experiments.knn_lm import task as knn_lm_task
 from experiments.retro import evaluate as retro_evaluate
 from experiments.retro import task as retro_task

@@ -84,7 +84,7 @@ def folders(tmp_path_factory):
   root = tiny_data.make(tmp_path_factory.mktemp('data'))
   folder = tmp_path_factory.mktemp('runs')
   one, two = (_arguments(root, folder / name) for name in ('one', 'two'))
-  _wait(_start('retro.train', one), *_start_pair('retro_train', two))
+  _wait(_start('retro.train', one), *_start_pair('retro.train', two))
   return root, folder
 
 

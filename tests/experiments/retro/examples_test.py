@@ -12,8 +12,6 @@ import numpy as np
 import pytest
 
 from experiments.retro import examples as retro_examples
-from experiments.retro import lambada as retro_lambada
-from experiments.retro import summary as retro_summary
 from experiments.retro import task as retro_task
 from retro_jax.decoding import decode
 from tests.experiments.open_qa import tiny_trained
@@ -47,15 +45,15 @@ def _examples(config, tmp_path, rows, name='examples.jsonl'):
 
 
 def test_texts_are_split_before_the_last_word():
-  assert retro_lambada.split('he said\n\nto  Harlin \n') == (
+  assert retro_examples.split('he said\n\nto  Harlin \n') == (
     'he said\n\nto',
     'Harlin',
   )
   with pytest.raises(ValueError, match="'one' has no word before"):
-    retro_lambada.split('one')
-  assert retro_lambada.first_word(' \u201csigns,\u201d and') == 'signs'
-  assert retro_lambada.first_word("don't") == "don't"
-  assert retro_lambada.first_word(' \n') == ''
+    retro_examples.split('one')
+  assert retro_examples.first_word(' \u201csigns,\u201d and') == 'signs'
+  assert retro_examples.first_word("don't") == "don't"
+  assert retro_examples.first_word(' \n') == ''
 
 
 def test_last_words_are_compared_text_by_text(
@@ -84,7 +82,7 @@ def test_last_words_are_compared_text_by_text(
   monkeypatch.setattr(decode, 'sample', sample)
   _examples(config, tmp_path, [{'text': f'{given} moon.'} for given in told])
   config.evaluate.baseline_workdir = 'baseline'
-  retro_lambada.run(config, str(tmp_path / 'retro'))
+  retro_examples.run(config, str(tmp_path / 'retro'), 'lambada')
   rows = json.loads((tmp_path / 'retro' / 'lambada.json').read_text())['rows']
   assert [row['name'] for row in rows] == [
     'RETRO, k=1',
@@ -105,9 +103,9 @@ def test_words_do_not_depend_on_the_batch(root, config, runs):
   given = ('river queen', '\u65e5\u672c', 'moon', 'queen tensor moon')
   examples = [(text, 'moon') for text in given]
   mode = next(retro_examples.modes(config, 'retro'))
-  words = retro_lambada.answer(mode, examples, config)
+  words = retro_examples.last_words(mode, examples, config)
   order = [2, 0, 3]
-  others = retro_lambada.answer(mode, [examples[i] for i in order], config)
+  others = retro_examples.last_words(mode, [examples[i] for i in order], config)
   assert others == [words[i] for i in order] and any(words)
 
 
@@ -124,7 +122,7 @@ def test_a_word_does_not_depend_on_the_other_targets(config, runs, monkeypatch):
   monkeypatch.setattr(decode, 'sample', sample)
   for targets in (('m',), ('m', 'tensor lanterns' * 9), ("moon's", 'moon')):
     examples = [('river', target) for target in targets]
-    words = retro_lambada.answer(mode, examples, config)
+    words = retro_examples.last_words(mode, examples, config)
     assert words == ["moon's"] * len(targets)
 
 
@@ -138,7 +136,7 @@ def test_an_imported_decoder_needs_no_documents(config, runs, monkeypatch):
     lambda self, name: path(self, 'none' if name == 'tokens' else name),
   )
   data.check_tokenizer()
-  (word,) = retro_lambada.answer(mode, [('river', 'moon')], config)
+  (word,) = retro_examples.last_words(mode, [('river', 'moon')], config)
   assert isinstance(word, str)
 
 
@@ -152,7 +150,7 @@ def test_summaries_are_scored_alone(root, config, runs, tmp_path, capsys):
   for trained in runs.values():
     trained.config.sequence_chunks = 8
   workdir = tmp_path / 'retro'
-  retro_summary.run(config, str(workdir))
+  retro_examples.run(config, str(workdir), 'summary')
   found = json.loads((workdir / 'summary.json').read_text())['rows']
   assert [row['name'] for row in found] == [
     'RETRO, k=1',
@@ -163,7 +161,7 @@ def test_summaries_are_scored_alone(root, config, runs, tmp_path, capsys):
   assert f'{found[2]["bits_per_byte"]:.4f}' in capsys.readouterr().out
   # The first text fits into one window, so one pass scores it.
   config.examples.max_examples = 1
-  retro_summary.run(config, str(workdir))
+  retro_examples.run(config, str(workdir), 'summary')
   row = json.loads((workdir / 'summary.json').read_text())['rows'][2]
   tokenizer, baseline = runs['baseline'].data.tokenizer, runs['baseline']
   given = tokenizer.encode('river queen tensor\n\nTL; DR:').ids
@@ -188,7 +186,7 @@ def test_summaries_are_scored_alone(root, config, runs, tmp_path, capsys):
 
 
 def test_errors_name_what_is_wrong(config, tmp_path):
-  fields = retro_summary.FIELDS
+  fields = retro_examples.SUMMARY_FIELDS
   with pytest.raises(ValueError, match='examples.path.*article|text.*summary'):
     retro_examples.read(config.examples, fields)
   config.examples.path = str(tmp_path / 'none.jsonl')
@@ -202,7 +200,8 @@ def test_errors_name_what_is_wrong(config, tmp_path):
     retro_examples.read(config.examples, fields)
   config.evaluate.baseline_workdir = 'retro'
   with pytest.raises(ValueError, match='names a model that retrieves'):
-    list(retro_examples.modes(config, 'retro'))
+    next(retro_examples.modes(config, 'retro'))
+  config.evaluate.baseline_workdir = ''
   config.evaluate.num_neighbors = ()
   with pytest.raises(ValueError, match='num_neighbors .*one or more'):
     next(retro_examples.modes(config, 'retro'))
