@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Writes a trained REALM or reader in the form of the Hugging Face port."""
+"""Export of a trained REALM or reader in the form of the Hugging Face port."""
 
 import json
 import os
@@ -30,14 +30,14 @@ _TEXTS = 4096
 
 
 def unused_file(workdir: str | os.PathLike, hf_class: str) -> pathlib.Path:
-  """Where a conversion keeps what no output depends on."""
+  """Return the file in which a conversion keeps the unused tensors."""
   return pathlib.Path(workdir) / f'unused-{hf_class}.safetensors'
 
 
 def model_configs(
   config: ml_collections.ConfigDict, params: Any
 ) -> tuple[config_lib.RealmConfig, open_qa.OpenQaConfig | None]:
-  """The model of saved parameters, and its reader where it has one."""
+  """Return the model config of saved parameters, and of the reader if any."""
   flat = traverse_util.flatten_dict(params, sep='/')
   vocab_size = next(len(x) for name, x in flat.items() if name.endswith(_WORD))
   realm = config_lib.RealmConfig(
@@ -53,43 +53,74 @@ def model_configs(
 def export(
   workdir: str | os.PathLike, target: str | os.PathLike, hf_class: str = ''
 ) -> dict[str, str]:
-  """Exports the newest checkpoint of a run.
+  """Export the newest checkpoint of a run.
 
   Args:
-    workdir: of the run or of a conversion.
-    target: folder to write; where two classes hold the parameters, each gets a
-      folder in it.
-    hf_class: of `checkpoint_names.CLASSES`; '' is what fits.
+    workdir: folder of the run or of a conversion.
+    target: folder to write. If the parameters need two classes, each gets a
+      subfolder.
+    hf_class: one of `checkpoint_names.CLASSES`; '' for the fitting classes.
 
   Returns:
-    Folder -> what was written there.
+    Folder -> summary of its content.
 
   Raises:
-    FileNotFoundError: when there is no checkpoint.
-    ValueError: for a model that the port cannot hold.
+    FileNotFoundError: if the workdir has no checkpoint.
+    ValueError: if the port cannot hold the model.
   """
   params, saved = checkpoints.load_params(str(workdir))
   params = jax.tree.map(np.asarray, params)
   classes = {'': hf_class} if hf_class else checkpoint_convert.fitting(params)
-  realm, reader = model_configs(saved.config, params)
   data = realm_data.DataFolder.of(saved.config, workdir)
   rows = {}
   for folder, name in classes.items():
     path = pathlib.Path(target) / folder
-    beams = _beams(saved.config)
+    if (path / 'config.json').exists():
+      raise ValueError(
+        f'{path}: holds a checkpoint already; expected another folder.'
+      )
     version = None
     if name == 'RealmForOpenQA' and (data.root / 'blocks').exists():
       version = converted_blocks.find_version(
         workdir, params, saved.index_version
       )
-    rows[str(path)] = _write(
-      path, name, params, realm, reader, beams, data, workdir, version
-    )
+    fields, tensors = _to_hf(name, params, saved.config, workdir, version)
+    path.mkdir(parents=True, exist_ok=True)
+    safetensors_files.write(path / 'model.safetensors', tensors)
+    text = json.dumps(fields, indent=2, sort_keys=True) + '\n'
+    store.write_atomically(path / 'config.json', text.encode())
+    if data.tokenizer_path.exists():
+      _write_tokenizer(path, data.tokenizer_path / 'tokenizer.json')
+    count = 0
+    if version:
+      count = len(version.vectors)
+      _write_records(path / 'block_records.npy', data)
+      version.close()
+    rows[str(path)] = f'{name}: {len(tensors)} tensors, {count:,} blocks'
   return rows
 
 
+def _to_hf(hf_class, params, config, workdir, version):
+  """Fields of config.json, and the tensors."""
+  vectors = version.vectors if version else None
+  count = len(vectors) if version else 0
+  fields = checkpoint_config.to_fields(
+    hf_class, *model_configs(config, params), count
+  )
+  fields |= _beams(config)
+  kept = unused_file(workdir, hf_class)
+  tensors = checkpoint_convert.to_hf(
+    params,
+    hf_class,
+    checkpoint_config.sizes(fields),
+    vectors=vectors,
+    unused=safetensors_files.read(kept) if kept.is_file() else None,
+  )
+  return fields, tensors
+
+
 def _beams(config: ml_collections.ConfigDict) -> dict[str, int]:
-  """Fields of the port's config that are no model's, where ours has them."""
+  """Fields of the port's config that belong to no model."""
   settings = config.get('lookup', {})
   names = {
     'searcher_beam_size': 'retriever_beam',
@@ -98,36 +129,6 @@ def _beams(config: ml_collections.ConfigDict) -> dict[str, int]:
   }
   found = {k: settings[ours] for k, ours in names.items() if ours in settings}
   return {**found, 'num_candidates': config.layout.num_candidates}
-
-
-def _write(
-  path, hf_class, params, realm, reader, beams, data, workdir, version
-) -> str:
-  """Writes one folder; returns what it holds."""
-  count = len(version.vectors) if version else 0
-  fields = checkpoint_config.to_fields(hf_class, realm, reader, count) | beams
-  kept = unused_file(workdir, hf_class)
-  tensors = checkpoint_convert.to_hf(
-    params,
-    hf_class,
-    checkpoint_config.sizes(fields),
-    vectors=version.vectors if version else None,
-    unused=safetensors_files.read(kept) if kept.is_file() else None,
-  )
-  if (path / 'config.json').exists():
-    raise ValueError(
-      f'{path}: holds a checkpoint already; expected another folder.'
-    )
-  path.mkdir(parents=True, exist_ok=True)
-  safetensors_files.write(path / 'model.safetensors', tensors)
-  text = json.dumps(fields, indent=2, sort_keys=True) + '\n'
-  store.write_atomically(path / 'config.json', text.encode())
-  if data.tokenizer_path.exists():
-    write_tokenizer(path, data.tokenizer_path / 'tokenizer.json')
-  if version:
-    _write_records(path / 'block_records.npy', data)
-    version.close()
-  return f'{hf_class}: {len(tensors)} tensors, {count:,} blocks'
 
 
 def _write_records(path: pathlib.Path, data: realm_data.DataFolder) -> None:
@@ -144,13 +145,8 @@ def _write_records(path: pathlib.Path, data: realm_data.DataFolder) -> None:
     block_records.write(path, blocks.num_blocks, texts())
 
 
-def write_tokenizer(path: pathlib.Path, source: pathlib.Path) -> None:
-  """Writes the files that the port's tokenizers read.
-
-  Args:
-    path: folder to write to.
-    source: tokenizer.json.
-  """
+def _write_tokenizer(path: pathlib.Path, source: pathlib.Path) -> None:
+  """Writes the files that the port's tokenizers read."""
   tokenizer = json.loads(source.read_text(encoding='utf-8'))
   vocabulary = tokenizer['model']['vocab']
   words = sorted(vocabulary, key=vocabulary.get)

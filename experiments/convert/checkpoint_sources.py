@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Finds and reads checkpoints from elsewhere; see experiments.convert.convert."""
+"""Checkpoints in the formats of TensorFlow and the Hugging Face port."""
 
 import dataclasses
 import json
@@ -27,15 +27,15 @@ _RECORDS = 'block_records.npy'
 
 @dataclasses.dataclass
 class Sources:
-  """All that was found.
+  """Content of the checkpoints that are converted together.
 
   Attributes:
     parts: the checkpoints in our form.
-    fields: config.json of the Hugging Face port, where one was there.
-    vectors: [n, d] of the blocks, memory-mapped, where there are some.
-    vectors_name: where they come from.
-    tokenizer: folder of the vocabulary, where one was there.
-    records: block_records.npy, where one was there.
+    fields: config.json of the Hugging Face port, if any.
+    vectors: [n, d] vectors of the blocks, memory-mapped, if any.
+    vectors_name: file or folder of the vectors.
+    tokenizer: folder of the vocabulary, if any.
+    records: path of block_records.npy, if any.
   """
 
   parts: list[checkpoint_convert.Converted] = dataclasses.field(
@@ -49,19 +49,17 @@ class Sources:
 
 
 def read(paths: list[str], num_heads: int = 0) -> Sources:
-  """Reads checkpoints that complete each other.
+  """Read checkpoints that complete each other.
 
   Args:
     paths: Hugging Face folders, prefixes of TensorFlow bundles, or folders with
-      such bundles beneath.
-    num_heads: attention heads of bundles, which do not tell; 0: one for 64 units.
-
-  Returns:
-    What they hold.
+      such bundles in them or in their subfolders.
+    num_heads: attention heads of the bundles, which do not record the number; 0
+      for one head for each 64 units.
 
   Raises:
-    FileNotFoundError: when something is missing.
-    ValueError: for what is damaged or unknown, by file and tensor.
+    FileNotFoundError: if a file is missing.
+    ValueError: if a tensor or a file is damaged or unknown; names both.
   """
   found = Sources()
   for path in paths:
@@ -84,11 +82,11 @@ def read(paths: list[str], num_heads: int = 0) -> Sources:
 
 
 def read_vectors(prefix: str) -> np.ndarray:
-  """The blocks' vectors of a bundle: [n, d], memory-mapped.
+  """Map the vectors of the blocks in a bundle: [n, d].
 
   Raises:
-    FileNotFoundError: when there is no such bundle.
-    ValueError: when it holds none, or is damaged.
+    FileNotFoundError: if the bundle does not exist.
+    ValueError: if the bundle has no such vectors or is damaged.
   """
   bundle = tensor_bundle.Bundle(prefix)
   if checkpoint_names.BLOCKS not in bundle.entries:
@@ -136,7 +134,7 @@ def _read_hf(found: Sources, folder: pathlib.Path) -> None:
 
 
 def _read_weights(folder: pathlib.Path) -> dict[str, np.ndarray]:
-  """The tensors of a folder, in one file or in several."""
+  """The tensors of a folder, from one file or from several shards."""
   for name, read_file in _WEIGHTS.items():
     index = folder / f'{name}.index.json'
     if (folder / name).is_file():
@@ -160,7 +158,7 @@ def _read_weights(folder: pathlib.Path) -> dict[str, np.ndarray]:
 
 
 def _shards(index: pathlib.Path) -> dict[str, list[str]]:
-  """File -> the tensors that an index places in it."""
+  """Shard -> names of its tensors, from the index of the shards."""
   shards: dict[str, list[str]] = {}
   try:
     placed = json.loads(index.read_text())['weight_map']

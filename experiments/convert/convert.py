@@ -1,22 +1,22 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Converts REALM and ORQA checkpoints from elsewhere, and ours back.
+"""Convert REALM and ORQA checkpoints of other projects to ours, and ours to theirs.
 
   python -m experiments.convert.convert --from=FOLDER[,FOLDER ...] --workdir=DIR
   python -m experiments.convert.convert --to_hf=FOLDER --workdir=DIR
 
 --from takes folders of the Hugging Face port (safetensors, or pytorch_model.bin,
 whose pickle is not executed), prefixes of TensorFlow checkpoints, or a folder with
-such checkpoints beneath, as cc_news_pretrained has them. What completes each other
-(embedder and encoder, say) is joined. DIR then holds a checkpoint that other
-commands take, as config.realm_from or as --workdir.
+such checkpoints in it or in its subfolders, such as cc_news_pretrained. Checkpoints
+that complete each other, such as embedder and encoder, are joined. DIR then holds a
+checkpoint for other commands, as config.realm_from or as --workdir.
 
---blocks=blocks.tfr (with titles.tfr beside or --titles; or a block_records.npy)
-makes DIR/data and, of the vectors that came along or of --block_emb=PREFIX, the
-index: nothing is embedded. The vectors of a fine-tuned model were made by the
-embedder it started from: --block_embedder names that. --vocab=vocab.txt is the
-vocabulary of a TensorFlow checkpoint. --num_heads is needed where heads are not 64
-wide. --config is the config that the sizes found are put into.
+--blocks=blocks.tfr (with titles.tfr beside it or in --titles; or a
+block_records.npy) makes DIR/data and the index, from the vectors of the checkpoint or
+of --block_emb=PREFIX: nothing is embedded. A fine-tuned model searches the vectors of
+the embedder that it started from: --block_embedder names that embedder.
+--vocab=vocab.txt is the vocabulary of a TensorFlow checkpoint. --num_heads is needed
+if heads are not 64 wide. --config is the config that receives the sizes found.
 """
 
 import dataclasses
@@ -52,19 +52,21 @@ _CONFIG = pathlib.Path(__file__).parents[2] / 'configs' / 'open_qa_released.py'
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-  """What to convert.
+  """Checkpoints, blocks and vectors to convert.
 
   Attributes:
-    paths: of the checkpoints; see `checkpoint_sources.read`.
-    vocab: vocab.txt, tokenizer.json or a folder with one; '' is the checkpoint's
-      own.
-    num_heads: attention heads of TensorFlow checkpoints; 0: one for 64 units.
+    paths: Hugging Face folders, prefixes of TensorFlow checkpoints, or folders
+      with such checkpoints.
+    vocab: vocab.txt, tokenizer.json or a folder with one; '' for the checkpoint's
+      own vocabulary.
+    num_heads: attention heads of TensorFlow checkpoints; 0 for one head for each
+      64 units.
     blocks: blocks.tfr, block_records.npy, a folder with one, or ''.
-    titles: titles.tfr; '' is the one beside the blocks, or none.
+    titles: titles.tfr; '' for the file beside the blocks, if any.
     block_emb: prefix of the bundle of the blocks' vectors, or ''.
-    block_embedder: checkpoint of the embedder that made them; '' is the one that
-      is converted. A fine-tuned model has another one: only its questions' side
-      was trained.
+    block_embedder: checkpoint of the embedder that made the vectors; '' for the
+      converted embedder. Fine-tuning trains the query embedder only, so that a
+      fine-tuned model needs the embedder that it started from.
   """
 
   paths: tuple[str, ...]
@@ -86,15 +88,12 @@ def _bert_fields(config: bert.BertConfig) -> dict[str, Any]:
 def make_config(
   config: ml_collections.ConfigDict, found: checkpoint_sources.Sources
 ) -> ml_collections.ConfigDict:
-  """The config of a converted checkpoint.
+  """Return the config of a converted checkpoint.
 
   Args:
-    config: into which what was found is put; one of REALM or of open-domain
-      question answering.
+    config: config of REALM or of open-domain question answering that receives the
+      sizes.
     found: the checkpoints.
-
-  Returns:
-    The config, to be saved with the parameters.
   """
   changes: dict[str, Any] = {'embedder_from': '', 'encoder_from': ''}
   model = {
@@ -115,7 +114,7 @@ def make_config(
       model['share_embedders'] = 'embedder' in part.params
       model['projection_size'] = part.sizes.projection_size
       model['projection_norm_eps'] = part.sizes.bert.layer_norm_eps
-  # A part alone: the other one is not there, but its sizes must be some.
+  # The config needs sizes of a missing part, too.
   changes.setdefault('encoder', changes.get('embedder'))
   changes.setdefault('embedder', changes['encoder'])
   changes['model'] = model
@@ -123,25 +122,21 @@ def make_config(
     changes['layout'] = {'num_candidates': found.fields['num_candidates']}
   if 'reader' in config and 'lookup' in config:
     changes |= _reader_fields(found)
-  longest = min(config.blocks.max_length, changes['embedder']['max_length'])
-  changes['blocks'] = {'max_length': longest}
+  longest = changes['embedder']['max_length']
+  changes['blocks'] = {'max_length': min(config.blocks.max_length, longest)}
   changed = command.changed(config, **changes)
-  limit = changes['encoder']['max_length']
   with changed.unlocked():
-    question = min(
-      config.layout.query_length, changes['embedder']['max_length']
-    )
-    changed.layout.query_length = question
+    layout = changed.layout
+    layout.query_length = min(layout.query_length, longest)
     if 'lookup' in changed:
-      changed.lookup.row_length = min(changed.lookup.row_length, limit)
-      changed.lookup.question_length = min(
-        changed.lookup.question_length, changes['embedder']['max_length']
-      )
+      lookup, limit = changed.lookup, changes['encoder']['max_length']
+      lookup.row_length = min(lookup.row_length, limit)
+      lookup.question_length = min(lookup.question_length, longest)
   return changed
 
 
 def _reader_fields(found: checkpoint_sources.Sources) -> dict[str, Any]:
-  """What a config.json says of the reader, or the shapes of its head do."""
+  """Settings of the reader, from config.json or from the shapes of its head."""
   fields = found.fields
   if fields is not None:
     return {
@@ -163,11 +158,16 @@ def _reader_fields(found: checkpoint_sources.Sources) -> dict[str, Any]:
 
 
 def take_tokenizer(path: pathlib.Path, folder: pathlib.Path, size: int) -> str:
-  """Copies a vocabulary into a data folder; returns its fingerprint.
+  """Copy a vocabulary into a data folder and return its fingerprint.
+
+  Args:
+    path: vocabulary to copy.
+    folder: target folder.
+    size: number of the model's word embeddings.
 
   Raises:
-    ValueError: when it is of another size than the model's, or another one
-      stands there.
+    ValueError: if the vocabulary has another size, or the folder has another
+      vocabulary.
   """
   tokenizer = tokenization.WordPieceTokenizer(path)
   if tokenizer.vocab_size != size:
@@ -180,18 +180,14 @@ def take_tokenizer(path: pathlib.Path, folder: pathlib.Path, size: int) -> str:
   there = tokenization.WordPieceTokenizer(folder).fingerprint
   if there != tokenizer.fingerprint:
     raise ValueError(
-      f'{folder}: tokenizer {there} stands here, but {path} is '
+      f'{folder}: holds tokenizer {there}, but {path} is '
       f'{tokenizer.fingerprint}; name another --workdir.'
     )
   return there
 
 
 def _make_data(options, config, found, workdir):
-  """Vocabulary and blocks, where there are some.
-
-  Returns:
-    The config that names them, their fingerprints, the blocks or None.
-  """
+  """Makes vocabulary and blocks; returns config, fingerprints, blocks or None."""
   data = realm_data.DataFolder.of(config, workdir)
   prints, blocks = {}, None
   vocab = options.vocab or found.tokenizer
@@ -207,7 +203,7 @@ def _make_data(options, config, found, workdir):
       raise ValueError('--blocks needs a vocabulary: name it by --vocab.')
     width = config.model.projection_size
     if found.vectors is not None and source.endswith('.npy'):
-      # The header tells; tokenizing millions first would be a pity.
+      # Check the count in the header before millions of blocks are tokenized.
       count = block_records.count(source)
       converted_blocks.check_sizes(
         found.vectors, found.vectors_name, count, width
@@ -227,19 +223,19 @@ def _make_data(options, config, found, workdir):
 def convert(
   options: Options, config: ml_collections.ConfigDict, workdir: str
 ) -> dict[str, str]:
-  """Converts checkpoints, and the blocks and vectors that come along.
+  """Convert checkpoints with their blocks and vectors.
 
   Args:
-    options: what to convert.
-    config: into which the sizes are put.
-    workdir: where checkpoint, data and index go.
+    options: checkpoints, blocks and vectors.
+    config: config that receives the sizes.
+    workdir: folder of checkpoint, data and index.
 
   Returns:
-    What was found and made -> how much of it.
+    Part -> summary of its conversion.
 
   Raises:
-    FileNotFoundError: when something named is missing.
-    ValueError: for what does not fit, by tensor, or by both numbers.
+    FileNotFoundError: if a named file is missing.
+    ValueError: if parts do not fit together; names the tensor or both numbers.
   """
   found = checkpoint_sources.read(list(options.paths), options.num_heads)
   params = checkpoint_convert.join(found.parts)
@@ -285,11 +281,7 @@ def convert(
 
 
 def _block_embedder(options: Options, params: Any) -> dict[str, Any]:
-  """The embedder that made the blocks' vectors, of the converted one's shapes.
-
-  Raises:
-    ValueError: when there is none, or one of other shapes.
-  """
+  """The embedder that made the blocks' vectors, with the same shapes as ours."""
   path = options.block_embedder
   found = checkpoint_sources.read([path], options.num_heads)
   made = checkpoint_convert.join(found.parts).get('embedder')
@@ -302,7 +294,7 @@ def _block_embedder(options: Options, params: Any) -> dict[str, Any]:
 
 
 def _summary(found: checkpoint_sources.Sources) -> dict[str, str]:
-  """How many tensors became what."""
+  """Number of tensors by their use, for each part."""
   rows = {}
   for part in found.parts:
     fates = list(part.fates.values())
@@ -312,7 +304,7 @@ def _summary(found: checkpoint_sources.Sources) -> dict[str, str]:
 
 
 def show(rows: dict[str, str]) -> None:
-  """Prints what was converted."""
+  """Print a summary."""
   table = rich.table.Table('what', 'converted')
   for what, text in rows.items():
     table.add_row(what, text)
@@ -320,30 +312,25 @@ def show(rows: dict[str, str]) -> None:
 
 
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
-  """Converts one way or the other."""
+  """Convert in the direction that the flags say."""
   values = flags.FLAGS
   paths = values['from'].value
   if bool(paths) == bool(values.to_hf):
     raise ValueError('Expected either --from or --to_hf, beside --workdir.')
   if values.to_hf:
     show(checkpoint_export.export(workdir, values.to_hf, values.hf_class))
-    logging.info('The export lies in %s.', values.to_hf)
+    logging.info('The export is in %s.', values.to_hf)
     return
+  names = [field.name for field in dataclasses.fields(Options)]
   options = Options(
-    paths=tuple(paths),
-    vocab=values.vocab,
-    num_heads=values.num_heads,
-    blocks=values.blocks,
-    titles=values.titles,
-    block_emb=values.block_emb,
-    block_embedder=values.block_embedder,
+    paths=tuple(paths), **{x: values[x].value for x in names if x != 'paths'}
   )
   show(convert(options, config, workdir))
-  logging.info('The checkpoint lies in %s.', workdir)
+  logging.info('The checkpoint is in %s.', workdir)
 
 
 def define_flags() -> None:
-  """Flags beside --config and --workdir."""
+  """Define all flags except --config and --workdir."""
   flags.DEFINE_list('from', [], 'Folders, or prefixes of TensorFlow files.')
   flags.DEFINE_string('to_hf', '', 'Folder to write in Hugging Face form.')
   classes = ('', *checkpoint_names.CLASSES)
@@ -353,7 +340,11 @@ def define_flags() -> None:
   flags.DEFINE_string('blocks', '', 'blocks.tfr or block_records.npy.')
   flags.DEFINE_string('titles', '', 'titles.tfr; by default beside the blocks.')
   flags.DEFINE_string('block_emb', '', 'Prefix of the vectors of the blocks.')
-  flags.DEFINE_string('block_embedder', '', 'Checkpoint that made these.')
+  flags.DEFINE_string(
+    'block_embedder',
+    '',
+    'Checkpoint of the embedder that made the vectors of the blocks.',
+  )
 
 
 if __name__ == '__main__':

@@ -1,9 +1,9 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Blocks and their vectors from elsewhere: a data folder and an index version.
+"""Blocks and vectors of other projects, stored as a data folder and an index version.
 
-Nothing is embedded: row i of the vectors is block i. Both stream from disk to disk,
-so that 13 million of them take no more memory than a few thousand.
+Nothing is embedded: row i of the vectors belongs to block i. Both stream from disk
+to disk, so that memory does not grow with the number of blocks.
 """
 
 import os
@@ -16,6 +16,7 @@ import numpy as np
 
 from experiments.engine import progress
 from experiments.realm import index_builder
+from experiments.realm import prepare as realm_prepare
 from realm_jax.data import folder as realm_data
 from realm_jax.serving import index_folders
 from retrieval.formats import block_records
@@ -23,25 +24,24 @@ from retrieval.formats import tfrecord
 from retrieval.index import index as index_lib
 from retrieval.index import index_versions
 from retrieval.text import blocks as blocks_lib
-from retrieval.text import data_folder
-from retrieval.text import tokens as tokens_lib
 
 FOLDER = 'official'
 _ROWS = 65_536
-_PER_SHARD = 65_536  # blocks; 13 million of them are some 200 files
+_PER_SHARD = 65_536  # blocks; 13 million blocks make about 200 files
 
 
 def place_files(data: pathlib.Path, blocks: str, titles: str = '') -> None:
-  """Puts blocks and titles where the corpus reader finds both.
+  """Link or write blocks and titles where the corpus reader finds both.
 
   Args:
     data: the data folder.
     blocks: blocks.tfr, a folder with it, or block_records.npy.
-    titles: titles.tfr; '' is the one beside, or none: then titles are empty.
+    titles: titles.tfr; '' takes the file beside the blocks. Without any such file
+      titles are empty.
 
   Raises:
-    FileNotFoundError: when one that is named is missing.
-    ValueError: when other files stand there already.
+    FileNotFoundError: if a named file is missing.
+    ValueError: if the data folder has other files already.
   """
   source = pathlib.Path(blocks)
   if source.is_dir():
@@ -77,7 +77,7 @@ def _link(link: pathlib.Path, target: pathlib.Path) -> None:
   if link.is_symlink() or link.exists():
     if link.resolve() != target:
       raise ValueError(
-        f'{link}: stands for {link.resolve()}, expected {target}; name another '
+        f'{link}: links to {link.resolve()}, expected {target}; name another '
         'folder.'
       )
     return
@@ -85,10 +85,10 @@ def _link(link: pathlib.Path, target: pathlib.Path) -> None:
 
 
 def corpus_fields(data: pathlib.Path) -> dict[str, Any]:
-  """Fields of the config that read those files back."""
+  """Return the fields of the config that read those files back."""
   return {
     'corpus': {'kind': 'orqa_blocks', 'path': str(data / FOLDER)},
-    # A record is a block, and each of them: its number is its vector's.
+    # Each record is one block, so that its number is the number of its vector.
     'blocks': {'whole_documents': True, 'drop_titles': ()},
     'tokens': {'documents_per_shard': _PER_SHARD},
   }
@@ -97,46 +97,28 @@ def corpus_fields(data: pathlib.Path) -> dict[str, Any]:
 def build_blocks(
   config: ml_collections.ConfigDict, data: realm_data.DataFolder
 ) -> blocks_lib.BlockStore:
-  """Writes tokens/ and blocks/ of a data folder, or finds them.
+  """Write tokens/ and blocks/ of a data folder, or open finished ones.
 
   Raises:
-    ValueError: when others stand there, with both fingerprints.
+    ValueError: if the folder has other stores; names both fingerprints.
   """
-  with progress.bar('tokenize', 'blocks') as update:
-    tokens = tokens_lib.build_token_store(
-      data.path('tokens'),
-      data_folder.corpus(config.corpus),
-      data.tokenizer_path,
-      with_title=False,
-      with_text=True,
-      documents_per_shard=config.tokens.documents_per_shard,
-      num_processes=config.tokens.num_processes,
-      progress=update,
-    )
-  with progress.bar('blocks', 'blocks') as update:
-    return blocks_lib.build_block_store(
-      data.path('blocks'),
-      tokens,
-      data.tokenizer_path,
-      num_processes=config.tokens.num_processes,
-      progress=update,
-      **config.blocks.to_dict(),
-    )
+  realm_prepare.write_tokens(config, data, data.root, config.corpus)
+  return realm_prepare.write_blocks(config, data, data.root, config.corpus)
 
 
 def check_sizes(
   vectors: np.ndarray, name: str, num_blocks: int, width: int
 ) -> None:
-  """Refuses vectors that are not of these blocks or of this model.
+  """Refuse vectors that do not fit the blocks or the model.
 
   Args:
-    vectors: [n, d].
-    name: what errors call them.
-    num_blocks: there are.
-    width: of the model's vectors.
+    vectors: [n, d] vectors of blocks.
+    name: name of the vectors in errors.
+    num_blocks: number of blocks.
+    width: width of the model's vectors.
 
   Raises:
-    ValueError: with both numbers.
+    ValueError: if a number differs; names both numbers.
   """
   rows, columns = vectors.shape
   if rows != num_blocks:
@@ -161,23 +143,23 @@ def build_index(
   root: pathlib.Path,
   config: ml_collections.ConfigDict,
 ) -> str:
-  """Publishes vectors as the index version of some parameters.
+  """Publish vectors as the index version of some parameters.
 
   Args:
-    vectors: [num_blocks, d], memory-mapped; row i is block i.
-    name: what errors call them.
+    vectors: [num_blocks, d], memory-mapped; row i belongs to block i.
+    name: name of the vectors in errors.
     blocks: the blocks.
-    params: of the model whose questions search them.
-    step: of the parameters.
-    root: of the index versions.
-    config: names the index.
+    params: parameters of the model that embeds the questions.
+    step: step of the parameters.
+    root: folder of the index versions.
+    config: config with the section index.
 
   Returns:
     The version's name.
 
   Raises:
-    ValueError: for other numbers than the blocks or the model have, vectors that
-      are not finite, or a version of these parameters with other vectors.
+    ValueError: if `params` have no embedder, if the vectors do not fit the blocks
+      or are not finite, or if a version of these parameters has other vectors.
   """
   embedder = index_builder.snapshot(params)
   if not embedder:
@@ -187,7 +169,7 @@ def build_index(
     )
   folder = index_versions.VersionFolder(root)
   wanted = index_versions.version_name(step, embedder, blocks)
-  stood = wanted in folder.names()
+  existed = wanted in folder.names()
 
   def read(ids, update):
     if update:
@@ -199,7 +181,7 @@ def build_index(
   )
   with progress.bar('index', 'blocks') as update:
     folder.build(step, embedder, blocks, read, settings, progress=update)
-  if stood:
+  if existed:
     _check_same(folder, wanted, vectors, name)
   return wanted
 
@@ -231,17 +213,17 @@ def _check_same(folder, version_name, vectors, name) -> None:
 def find_version(
   workdir: str | os.PathLike, params: Any, name: str = ''
 ) -> index_versions.Version | None:
-  """The index version that a checkpoint retrieves from, opened.
+  """Open the index version that a checkpoint retrieves from.
 
   Args:
-    workdir: of the run.
-    params: of the checkpoint.
-    name: of the version, where the checkpoint names one: training changes the
-      questions' side alone, so the vectors are not those of `params`. '' is the
-      version of `params`.
+    workdir: folder of the run.
+    params: parameters of the checkpoint.
+    name: name of the version; '' for the version of `params`. A fine-tuned
+      checkpoint names its version, because fine-tuning changes the query embedder
+      and the vectors come from the block embedder.
 
   Returns:
-    The version, None if it is not there.
+    The version; None if it does not exist.
   """
   folder = index_versions.VersionFolder(
     pathlib.Path(workdir) / index_folders.INDEX

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The checkpoint of parameters from elsewhere; data may be added to it later."""
+"""The checkpoint of converted parameters, to which data may be added later."""
 
 from collections.abc import Mapping
 import json
@@ -23,21 +23,22 @@ def save(
   prints: Mapping[str, str],
   version: str,
 ) -> bool:
-  """Writes a checkpoint, or what is new beside these very parameters.
+  """Write a checkpoint, or add data to the checkpoint of the same parameters.
 
   Args:
-    workdir: the folder.
+    workdir: folder of the checkpoint.
     params: tree of arrays.
-    config: that belongs to them.
-    step: of their training.
-    prints: fingerprints of tokenizer and blocks, as far as there are some.
-    version: of the index they retrieve from, where it is not of themselves.
+    config: config of the model and the data.
+    step: training step of the parameters.
+    prints: fingerprints of tokenizer and blocks, if there are any.
+    version: name of the index version that the model retrieves from; '' for the
+      version of its own parameters.
 
   Returns:
-    Whether anything was to be written.
+    Whether anything was written.
 
   Raises:
-    ValueError: when another checkpoint stands there, or one of other data.
+    ValueError: if the folder has a checkpoint of other parameters or other data.
   """
   try:
     saved = checkpoints.find(workdir)
@@ -73,7 +74,7 @@ def save(
 
 
 def _check_fits(workdir, saved, prints, version) -> None:
-  """Refuses other data, or another index, than a checkpoint has already."""
+  """Refuses data or an index version other than the checkpoint's."""
   for name, new in prints.items():
     old = saved.fingerprints.get(name, new)
     if old != new:

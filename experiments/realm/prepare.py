@@ -1,16 +1,18 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Prepares the data of REALM and ICT: tokenize, cut into blocks, tag spans.
+"""Prepare the data of REALM: tokenize, cut into blocks, tag salient spans.
 
   python -m experiments.realm.prepare --config=configs/<name>.py --workdir=DIR
 
-runs every stage that is not done yet; --config.prepare.stages=blocks,spans runs
-those alone. A killed command continues where it stopped when run again.
---config.prepare.export=True writes the official record forms to <data>/official.
+The command runs every unfinished stage; --config.prepare.stages=blocks,spans runs
+these stages only. After a kill the same command continues at the first missing
+shard. --config.prepare.export=True writes the official record forms to
+<data>/official.
 """
 
 from collections.abc import Callable
 import functools
+import pathlib
 
 from experiments.engine import command
 from experiments.engine import progress
@@ -30,7 +32,7 @@ Rows = stages.Rows
 
 
 def take_tokenizer(config: Config, data: realm_data.DataFolder) -> Rows:
-  """Copies the WordPiece vocabulary that the config names."""
+  """Copy the WordPiece vocabulary of config.tokenizer.path."""
   path = realm_data.checkpoint_path(config.tokenizer.path)
   given = tokenization.WordPieceTokenizer(path)
   stages.wait_for_first(config, data.tokenizer_path)
@@ -38,36 +40,46 @@ def take_tokenizer(config: Config, data: realm_data.DataFolder) -> Rows:
     given.save(data.tokenizer_path)
   if data.tokenizer.fingerprint != given.fingerprint:
     raise ValueError(
-      f'{data.tokenizer_path}: tokenizer {data.tokenizer.fingerprint} stands '
-      f'here already, but config.tokenizer.path {config.tokenizer.path} is '
+      f'{data.tokenizer_path}: holds tokenizer {data.tokenizer.fingerprint}, '
+      f'but config.tokenizer.path {config.tokenizer.path} is '
       f'{given.fingerprint}: remove it, or name another data_dir.'
     )
   return [('vocabulary', f'{given.vocab_size:,}')]
 
 
 def _corpora(config: Config, data: realm_data.DataFolder):
-  """(what it is, folder, section) of Z and, where it is another, of X."""
+  """(name, folder, section) of the corpus Z, and of X if X is another corpus."""
   yield 'Z', data.root, config.corpus
   if realm_data.has_other_masked_corpus(config):
     yield 'X', data.root / 'masked', config.masked_corpus
 
 
+def write_tokens(
+  config: Config,
+  data: realm_data.DataFolder,
+  root: pathlib.Path,
+  corpus: Config,
+) -> tokens_lib.TokenStore:
+  """Write the token store, with texts, of one corpus into `root`."""
+  stages.wait_for_first(config, root / 'tokens')
+  with progress.bar('tokenize', 'documents') as update:
+    return tokens_lib.build_token_store(
+      root / 'tokens',
+      data_folder.corpus(corpus),
+      data.tokenizer_path,
+      with_title=False,
+      with_text=True,
+      documents_per_shard=config.tokens.documents_per_shard,
+      num_processes=config.tokens.num_processes,
+      progress=update,
+    )
+
+
 def tokenize(config: Config, data: realm_data.DataFolder) -> Rows:
-  """Writes the token stores, with texts."""
+  """Write the token stores, with texts."""
   rows = []
-  for name, root, settings in _corpora(config, data):
-    stages.wait_for_first(config, root / 'tokens')
-    with progress.bar(f'tokenize {name}', 'documents') as update:
-      tokens = tokens_lib.build_token_store(
-        root / 'tokens',
-        data_folder.corpus(settings),
-        data.tokenizer_path,
-        with_title=False,
-        with_text=True,
-        documents_per_shard=config.tokens.documents_per_shard,
-        num_processes=config.tokens.num_processes,
-        progress=update,
-      )
+  for name, root, corpus in _corpora(config, data):
+    tokens = write_tokens(config, data, root, corpus)
     rows += [
       (f'documents, {name}', f'{tokens.num_documents:,}'),
       (f'tokens, {name}', f'{len(tokens.tokens):,}'),
@@ -78,30 +90,40 @@ def tokenize(config: Config, data: realm_data.DataFolder) -> Rows:
 
 
 def _marks(corpus: Config, field: str) -> taggers.AnnotatedTagger:
-  """Sentences or salient spans that a corpus brings along."""
+  """Sentences or salient spans that a corpus contains."""
   return taggers.AnnotatedTagger(
     (found.document_id, getattr(found, field).tolist())
     for found in data_folder.corpus(corpus).annotations()
   )
 
 
+def write_blocks(
+  config: Config,
+  data: realm_data.DataFolder,
+  root: pathlib.Path,
+  corpus: Config,
+) -> blocks_lib.BlockStore:
+  """Pack the sentences of one corpus into blocks, in `root`."""
+  marked = corpus.kind == 'realm_pretraining'
+  given = _marks(corpus, 'sentences') if marked else None
+  stages.wait_for_first(config, root / 'blocks')
+  with progress.bar('blocks', 'documents') as update:
+    return blocks_lib.build_block_store(
+      root / 'blocks',
+      tokens_lib.TokenStore(root / 'tokens'),
+      data.tokenizer_path,
+      num_processes=config.tokens.num_processes,
+      progress=update,
+      given=given,
+      **config.blocks.to_dict(),
+    )
+
+
 def cut_blocks(config: Config, data: realm_data.DataFolder) -> Rows:
-  """Packs sentences into blocks."""
+  """Pack sentences into blocks."""
   rows = []
   for name, root, corpus in _corpora(config, data):
-    marked = corpus.kind == 'realm_pretraining'
-    given = _marks(corpus, 'sentences') if marked else None
-    stages.wait_for_first(config, root / 'blocks')
-    with progress.bar(f'blocks {name}', 'documents') as update:
-      blocks = blocks_lib.build_block_store(
-        root / 'blocks',
-        tokens_lib.TokenStore(root / 'tokens'),
-        data.tokenizer_path,
-        num_processes=config.tokens.num_processes,
-        progress=update,
-        given=given,
-        **config.blocks.to_dict(),
-      )
+    blocks = write_blocks(config, data, root, corpus)
     rows += [
       (f'blocks, {name}', f'{blocks.num_blocks:,}'),
       (f'sentences, {name}', f'{blocks.num_sentences:,}'),
@@ -111,7 +133,7 @@ def cut_blocks(config: Config, data: realm_data.DataFolder) -> Rows:
 
 
 def tag_spans(config: Config, data: realm_data.DataFolder) -> Rows:
-  """Finds the salient spans of X."""
+  """Find the salient spans of X."""
   data.check_masked(config)
   settings = config.spans.to_dict()
   tagger = taggers.TaggerConfig(**settings.pop('tagger'))
@@ -139,10 +161,10 @@ STAGES: dict[str, Callable[[Config, realm_data.DataFolder], Rows]] = {
 
 
 def verify(data: realm_data.DataFolder) -> Rows:
-  """Reads every byte of what is published and compares the checksums.
+  """Read every published store and compare the checksums.
 
   Raises:
-    ValueError: naming the first file that is missing or damaged.
+    ValueError: if a file is missing or damaged; names the first such file.
   """
   rows = []
   for folder in ('', 'masked/'):
@@ -159,7 +181,7 @@ def verify(data: realm_data.DataFolder) -> Rows:
 
 
 def export(config: Config, data: realm_data.DataFolder) -> Rows:
-  """Writes the official record forms to <data>/official."""
+  """Write the official record forms to <data>/official."""
   root = data.path('official')
   shards = config.prepare.export_shards
   blocks, masked = data.blocks, data.masked_blocks
@@ -185,7 +207,7 @@ def export(config: Config, data: realm_data.DataFolder) -> Rows:
 
 
 def run(config: Config, workdir: str) -> None:
-  """Runs the stages asked for and prints what stands afterwards."""
+  """Run the chosen stages and print a table of their results."""
   stages.check_share(config)
   data = realm_data.DataFolder.of(config, workdir)
   chosen = stages.choose(config.prepare.stages, STAGES)

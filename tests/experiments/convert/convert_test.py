@@ -319,7 +319,7 @@ def test_titles_may_be_missing(official, tmp_path):
   assert list(titles) == [b''] * 5
   other = official / 'other.tfr'
   tfrecord.write(other, [b'x'])
-  with pytest.raises(ValueError, match='stands for .*, expected '):
+  with pytest.raises(ValueError, match='links to .*, expected '):
     converted_blocks.place_files(tmp_path, str(other))
   with pytest.raises(FileNotFoundError, match='nowhere'):
     converted_blocks.place_files(tmp_path, str(official / 'nowhere.tfr'))

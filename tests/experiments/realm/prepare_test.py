@@ -171,7 +171,7 @@ def test_another_tokenizer_than_the_one_that_stands(folder, copy, tmp_path):
   (other / 'vocab.txt').write_text(pieces + 'extra\n')
   config = _config(folder)
   config.tokenizer.path = str(other)
-  with pytest.raises(ValueError, match='stands here already.*other') as error:
+  with pytest.raises(ValueError, match='holds tokenizer .*other') as error:
     _run(config, copy)
   assert '\n' not in str(error.value)
   # The same one from another place is fine.
