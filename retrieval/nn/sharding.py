@@ -210,7 +210,7 @@ def replicated(mesh: jax.sharding.Mesh) -> NamedSharding:
 
 
 def batch_sharding(
-  mesh: jax.sharding.Mesh,
+  mesh: jax.sharding.Mesh | jax.sharding.AbstractMesh,
   batch_size: int | None = None,
   accumulate_steps: int = 1,
 ) -> NamedSharding:

@@ -10,6 +10,7 @@ import pathlib
 
 from absl import flags
 import jax
+import jax.numpy as jnp
 from ml_collections import config_flags
 import numpy as np
 import pytest
@@ -269,14 +270,22 @@ def _one_step(config, data):
   task = retro_task.make_task(config, data)
   program = program_lib.make_program(task, config, devices=jax.devices()[:1])
   batch = next(iter(task.dataset('train')))
-  key = jax.random.key(config.seed)
+  # Initial values operation by operation: all configs share these programs.
+  made = jax.tree.map(
+    np.asarray, sharding.unbox(task.init(jax.random.key(config.seed)))
+  )
   with program.context():
-    init = program.init.lower(key).compile(compiler_options=FAST)
     step = program.step.lower(program.abstract, batch)
-    state = init(key)
-    before = jax.tree.map(np.asarray, state.params)
+    state = jax.tree.map(
+      lambda x: jnp.zeros(x.shape, x.dtype), program.abstract.opt_state
+    )
+    state = program_lib.TrainState(
+      jnp.zeros((), jnp.int32), made, state, jax.random.key(0)
+    )
+    shardings = jax.tree.map(lambda x: x.sharding, program.abstract)
+    state = jax.device_put(state, shardings)
     state, metrics = step.compile(compiler_options=FAST)(state, batch)
-  return batch, before, state, jax.device_get(metrics)
+  return batch, made, state, jax.device_get(metrics)
 
 
 @pytest.mark.parametrize('arg', ['test', 'baseline_test'])
