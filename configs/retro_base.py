@@ -135,7 +135,7 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
     'num_neighbors': (0, 1, 2, 3, 4, 5, 10),  # at most neighbors.stored
   }
 
-  # JSON lines for experiments.retro.lambada and experiments.retro.summary.
+  # JSON lines for experiments.retro.examples.
   config.examples = {
     'path': '',
     'max_examples': 0,  # 0: all

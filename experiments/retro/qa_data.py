@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Questions for a RETRO, and the passages that it reads for each."""
+"""Questions and passages for a RETRO that answers."""
 
 from collections.abc import Sequence
 import pathlib
@@ -18,12 +18,12 @@ from retrieval.store import store
 from retro_jax.data import qa_pipeline
 from retro_jax.data import qa_rows
 
-_AT_ONCE = 64  # questions that are looked up together
-_MATCHED = 20  # passages that answer a pattern where the model reads none
+_AT_ONCE = 64  # questions in one call of the retriever
+_MATCHED = 20  # passages searched for a pattern if the model reads none
 
 
 def layout(config: ml_collections.ConfigDict) -> qa_rows.QaLayout:
-  """Lengths of rows, as a config has them; the baseline reads no passage."""
+  """Lengths of rows from a config; the baseline reads no passage."""
   return qa_rows.QaLayout(
     chunk_length=config.model.chunk_length,
     prompt_chunks=config.qa.prompt_chunks,
@@ -42,18 +42,18 @@ def _passages_of(result: dpr_json.Result) -> tuple[qa_rows.Passage, ...]:
 def read_passages(
   paths: Sequence[str], questions: Sequence[questions_lib.Question]
 ) -> list[tuple[qa_rows.Passage, ...]]:
-  """The passages of questions, from DPR's results of retrieval.
+  """Reads the passages of questions from DPR's files of retrieval results.
 
   Args:
-    paths: files of them, see `dpr_json`.
-    questions: found by their text.
+    paths: the files, see `dpr_json`.
+    questions: questions, found by their text.
 
   Returns:
-    For each question its passages, best first; none where no file has it.
+    The passages of each question, best first; () for a question of no file.
 
   Raises:
-    FileNotFoundError: for a file that is not there.
-    ValueError: for a file of another form, or of none of the questions.
+    FileNotFoundError: for a missing file.
+    ValueError: for a file of another form, or without any of the questions.
   """
   found: dict[str, tuple[qa_rows.Passage, ...]] = {}
   for path in paths:
@@ -67,8 +67,8 @@ def read_passages(
     )
   if missing:
     logging.warning(
-      '%d of %d questions have no passages, such as %r.',
-      *(len(missing), len(questions), missing[0]),
+      f'{len(missing)} of {len(questions)} questions have no passages, such as '
+      f'{missing[0]!r}.'
     )
   return [found.get(q.question, ()) for q in questions]
 
@@ -81,16 +81,16 @@ def find_passages(
 ) -> list[tuple[qa_rows.Passage, ...]]:
   """The nearest chunks of each question, with their continuations.
 
-  What was found is kept in FOLDER in DPR's form, which experiments.open_qa.score reads.
+  The passages are kept in FOLDER in DPR's form, for experiments.open_qa.score.
 
   Args:
-    trained: whose datastore is searched, by the frozen embedder.
-    questions: are looked up by their text.
-    count: passages of each.
-    folder: where the files of passages lie.
+    trained: the run; the frozen embedder searches its datastore.
+    questions: questions, searched by their text.
+    count: number of passages of each question.
+    folder: folder of the files of passages.
 
   Returns:
-    For each question its passages, best first.
+    The passages of each question, best first.
   """
   texts = [q.question for q in questions]
   data, config = trained.data, trained.config
@@ -104,7 +104,7 @@ def find_passages(
     with progress.bar('find passages', 'questions') as update:
       for i in range(0, len(questions), _AT_ONCE):
         part = questions[i : i + _AT_ONCE]
-        results += _look_up(retriever, part, count)
+        results += _retrieve(retriever, part, count)
         update(i + len(part), len(questions))
     if jax.process_index():  # The first process writes for all.
       return [_passages_of(result) for result in results]
@@ -113,32 +113,29 @@ def find_passages(
   return read_passages([str(path)], questions)
 
 
-def _look_up(retriever, questions, count) -> list[dpr_json.Result]:
+def _retrieve(retriever, questions, count) -> list[dpr_json.Result]:
   found = retriever.retrieve([q.question for q in questions], count)
-  results = []
-  for i, question in enumerate(questions):
-    contexts = [
-      dpr_json.Context(
-        id=str(found.ids[i, n]),
-        title=found.titles[i][n],
-        text=retriever.tokenizer.decode(found.tokens[i, n][found.mask[i, n]]),
-        score=float(found.scores[i, n]),
-      )
-      for n in range(count)
-      if found.ids[i, n] >= 0
-    ]
-    results.append(
-      dpr_json.Result(
-        question=question.question,
-        answers=question.answers,
-        contexts=tuple(contexts),
-      )
+  return [
+    dpr_json.Result(
+      question=question.question,
+      answers=question.answers,
+      contexts=tuple(
+        dpr_json.Context(
+          id=str(found.ids[i, n]),
+          title=found.titles[i][n],
+          text=retriever.tokenizer.decode(found.tokens[i, n][found.mask[i, n]]),
+          score=float(found.scores[i, n]),
+        )
+        for n in range(count)
+        if found.ids[i, n] >= 0
+      ),
     )
-  return results
+    for i, question in enumerate(questions)
+  ]
 
 
 def reads_passages(config: ml_collections.ConfigDict) -> bool:
-  """Whether the model reads any; the baseline does not."""
+  """Whether the model reads passages; the baseline does not."""
   return bool(config.retrieval and config.qa.num_passages)
 
 
@@ -148,7 +145,7 @@ def passages(
   questions: Sequence[questions_lib.Question],
   folder: pathlib.Path,
 ) -> list[tuple[qa_rows.Passage, ...]]:
-  """The passages of questions, from where a config wants them."""
+  """The passages of questions from the config's files or the datastore."""
   if config.qa.passages:
     return read_passages(tuple(config.qa.passages), questions)
   count = config.qa.num_passages or _MATCHED
@@ -161,20 +158,17 @@ def examples(
   questions: Sequence[questions_lib.Question],
   folder: pathlib.Path,
 ) -> list[qa_pipeline.Example]:
-  """What can be trained on: questions with an answer that can be written.
+  """Training examples: questions with an answer that can be written.
 
-  A regular expression is no text: its first match in the passages is the answer,
-  and a question without one is left out. A baseline, which reads no passage, learns
+  For a regular expression, the answer is its first match in the passages; a
+  question without a match is left out. A baseline, which reads no passage, learns
   the same answers to the same questions.
 
   Args:
-    trained: whose datastore may be searched.
-    config: of fine-tuning.
-    questions: with their answers.
-    folder: where passages that are looked up are kept.
-
-  Returns:
-    Examples, in order.
+    trained: the run, whose datastore may be searched.
+    config: config of the fine-tuning.
+    questions: questions with their answers.
+    folder: folder for retrieved passages.
   """
   read, kept = reads_passages(config), []
   found = [()] * len(questions)
@@ -194,8 +188,8 @@ def examples(
       )
   if len(kept) < len(questions):
     logging.warning(
-      'Left out %d of %d questions: no passage matches their pattern.',
-      *(len(questions) - len(kept), len(questions)),
+      f'Left out {len(questions) - len(kept)} of {len(questions)} questions: no '
+      'passage matches their pattern.'
     )
   return kept
 

@@ -1,14 +1,14 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Exact match of a RETRO that answers questions, with its passages and without.
+"""Measure exact match of a RETRO that answers questions, with and without passages.
 
-  python -m experiments.retro.qa_evaluate --config=configs/retro_qa_<name>.py \
+  python -m experiments.retro.qa_evaluate --config=configs/retro_qa.py \
     --config.evaluate.questions="('webquestions:test=test.json',)" --workdir=DIR
 
 Answers are written greedily (Borgeaud et al. 2022, section 4.3). A RETRO answers
 twice, with its passages and without (RETRO[OFF]); a baseline is the closed-book model.
-Writes <workdir>/retro_qa.json and predictions_<set>_<split>_<on|off|baseline>.jsonl,
-which experiments.open_qa.score reads.
+Writes <workdir>/retro_qa.json and predictions_<set>_<split>_<on|off|baseline>.jsonl
+for experiments.open_qa.score.
 """
 
 from collections.abc import Sequence
@@ -50,11 +50,11 @@ def answer(
   """Writes an answer to each question, greedily.
 
   Args:
-    trained: a run of `retro_qa_train`.
-    questions: what is asked.
-    passages: of each question, best first; none is RETRO[OFF].
+    trained: a fine-tuned run.
+    questions: the questions.
+    passages: passages of each question, best first; () is RETRO[OFF].
     batch_size: questions at a time.
-    name: of the progress bar.
+    name: text of the progress bar.
 
   Returns:
     The answers, '' where nothing was written.
@@ -99,11 +99,12 @@ def measure(
 
   Args:
     questions: the set.
-    answers: to each of its questions.
+    answers: an answer to each question of the set.
     mode: 'on', 'off' or 'baseline'.
 
   Returns:
-    name -> {mean, low, high}, as shares; exact_match in percent, for retro_tables.
+    name -> {mean, low, high}, as shares; exact_match in percent, for
+    experiments.tables.retro_tables.
   """
   values: dict[str, list[float]] = {}
   for question, text in zip(questions.questions, answers, strict=True):
@@ -126,15 +127,13 @@ def measure(
 
 
 def _write_predictions(path, questions, answers) -> None:
-  scoring.write_predictions(
-    path,
-    (
-      scoring.Prediction(
-        question=question.question, prediction=text, fields={'id': question.id}
-      )
-      for question, text in zip(questions, answers, strict=True)
-    ),
+  predictions = (
+    scoring.Prediction(
+      question=question.question, prediction=text, fields={'id': question.id}
+    )
+    for question, text in zip(questions, answers, strict=True)
   )
+  scoring.write_predictions(path, predictions)
 
 
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
@@ -151,7 +150,7 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   if 'qa' not in trained.config:
     raise ValueError(
       f'{source}: was not fine-tuned on questions; expected a run of '
-      'experiments.retro.qa_train.'
+      "experiments.retro.train with config.task = 'retro_qa'."
     )
   files = tuple(config.qa.passages)
   if trained.config.qa.passages and not files:
@@ -177,11 +176,12 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
         passages = retro_qa_data.passages(
           trained, trained.config, asked, folder
         )
-      label = f'{questions.name} {mode}'
       answers = answer(
-        *(trained, asked, passages),
+        trained,
+        asked,
+        passages,
         batch_size=settings.batch_size,
-        name=label,
+        name=f'{questions.name} {mode}',
       )
       rows.append(measure(questions, answers, mode))
       name = scoring.predictions_name(f'{questions.name}:{mode}')

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Question answering with RETRO as a Task: all weights of a run are fine-tuned."""
+"""Question answering with RETRO as a Task that fine-tunes all weights of a run."""
 
 import functools
 import os
@@ -25,19 +25,29 @@ from retro_jax.nn import presets
 from retro_jax.nn import retro as model_lib
 
 PASSAGES = 'passages'
-# What the fine-tuned run takes from the one that it starts from.
+# Fields that the fine-tuned run takes from its source.
 _KEPT = ('model', 'retrieval', 'index', 'sequence_chunks')
 
 
+def start(
+  config: ml_collections.ConfigDict, workdir: str | os.PathLike
+) -> tuple[ml_collections.ConfigDict, tasks.Task]:
+  """The config and the task of a fine-tuning run; see `adopt` and `make_task`."""
+  config = adopt(config)
+  question_sets.check_questions(config)
+  trained = retro_task.load(config.retro_from, config.data_dir)
+  trained.config.embedder = config.embedder
+  return config, make_task(config, trained, workdir)
+
+
 def adopt(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
-  """The config with model and data of the run that it starts from.
+  """Returns a copy of a config with model and data of the source run.
+
+  Dropout acts in the decoder alone, as the paper found best.
 
   Args:
-    config: `retro_from` names that run; `data_dir` says where its data lie now,
-      if they have moved.
-
-  Returns:
-    A copy. Dropout acts in the decoder alone, as the paper found best.
+    config: `retro_from` names the source run; `data_dir` is the data folder, if
+      it has moved.
 
   Raises:
     ValueError: when no run is named.
@@ -68,16 +78,13 @@ def make_task(
   """Binds the model, its parameters, questions and passages.
 
   Args:
-    config: from `adopt`.
-    trained: what is fine-tuned.
-    workdir: where passages that are looked up are kept.
-
-  Returns:
-    What the loop trains.
+    config: a config of `adopt`.
+    trained: the model to fine-tune.
+    workdir: folder of the run; retrieved passages are kept in it.
 
   Raises:
     ValueError: for question sets or passages that do not fit.
-    FileNotFoundError: for files that are not there.
+    FileNotFoundError: for missing files.
   """
   model_cfg = retro_task.model_config(config, trained.data.tokens.vocab_size)
   model = model_lib.Retro(model_cfg)
@@ -109,7 +116,7 @@ def make_task(
     model_cfg, length, writer.layout.num_neighbors
   )
   return tasks.Task(
-    init=functools.partial(_start, trained=trained, model_cfg=model_cfg),
+    init=functools.partial(_init, trained=trained, model_cfg=model_cfg),
     init_on_host=True,
     loss=functools.partial(losses.loss, model),
     dataset=dataset,
@@ -120,8 +127,8 @@ def make_task(
   )
 
 
-def _start(key, *, trained, model_cfg):
-  """The parameters of the run; boxed where shapes alone are asked for."""
+def _init(key, *, trained, model_cfg):
+  """Parameters of the run; boxed where only shapes are asked for."""
   if isinstance(key, jax.core.Tracer):
     return retro_task.init_params(key, model_cfg)
   return jax.tree.map(np.asarray, trained.params)

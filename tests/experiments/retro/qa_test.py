@@ -15,8 +15,8 @@ from experiments.open_qa import score
 from experiments.retro import qa_data as retro_qa_data
 from experiments.retro import qa_evaluate as retro_qa_evaluate
 from experiments.retro import qa_task as retro_qa_task
-from experiments.retro import qa_train as retro_qa_train
 from experiments.retro import task as retro_task
+from experiments.retro import train as retro_train
 from retrieval.index import retriever as retriever_lib
 from retrieval.questions import dpr_json
 from retrieval.questions import question_sets
@@ -87,7 +87,7 @@ def _config(root, start='test', **fields):
 @pytest.fixture(scope='module')
 def run(root, tmp_path_factory):
   workdir = tmp_path_factory.mktemp('qa')
-  retro_qa_train.run(_config(root), str(workdir))
+  retro_train.run(_config(root), str(workdir))
   return workdir
 
 
@@ -126,7 +126,7 @@ def _leaves(tree):
 
 def test_the_baseline_is_the_closed_book(root, tmp_path):
   config = _config(root, 'baseline_test', **{'num_steps': 4})
-  retro_qa_train.run(config, str(tmp_path))
+  retro_train.run(config, str(tmp_path))
   assert not retro_task.load(tmp_path).model.config.cca_layers
   retro_qa_evaluate.run(config, str(tmp_path))
   found = json.loads((tmp_path / 'retro_qa.json').read_text())
@@ -241,12 +241,14 @@ def test_passages_are_read(root, run, tmp_path, monkeypatch):
 
 def test_bad_input_is_one_line(root, tmp_path, run):
   def train(**fields):
-    retro_qa_train.run(_config(root, **fields), str(tmp_path))
+    retro_train.run(_config(root, **fields), str(tmp_path))
 
   with pytest.raises(ValueError, match='retro_from is empty'):
     train(retro_from='')
   with pytest.raises(FileNotFoundError, match='nowhere'):
     train(retro_from=str(tmp_path / 'nowhere'))
+  with pytest.raises(ValueError, match="task 'realm': expected 'retro' or"):
+    train(task='realm')
   with pytest.raises(ValueError, match='questions.train is empty'):
     train(**{'questions.train': ()})
   with pytest.raises(FileNotFoundError, match='no such file'):
