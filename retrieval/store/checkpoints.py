@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads checkpoints of training runs: parameters, config and fingerprints.
 
-`experiments/engine/checkpoints.py` writes them. One step on disk is
+`experiments/engine/checkpoint_writer.py` writes them, each step into the folder
 `<workdir>/checkpoints/<step>/`.
 """
 
@@ -20,12 +20,12 @@ _FOLDER = 'checkpoints'
 
 @dataclasses.dataclass(frozen=True)
 class Saved:
-  """What a checkpoint says of itself.
+  """Facts of a checkpoint, without its arrays.
 
   Attributes:
-    config: that it was trained with.
-    step: its number.
-    fingerprints: of the data it was trained on, by name; may be empty.
+    config: that the run was trained with.
+    step: number of the step.
+    fingerprints: hashes of the data it was trained on, by name; may be empty.
     params: tree of the parameters' shapes and dtypes.
     index_version: name of the index version that it retrieves from, or ''.
   """
@@ -38,14 +38,11 @@ class Saved:
 
 
 def find(workdir: str, *, step: int | None = None) -> Saved:
-  """Reads what a checkpoint says of itself, without its arrays.
+  """Reads the facts of one checkpoint, without its arrays.
 
   Args:
     workdir: the run's folder.
-    step: which step; the newest by default.
-
-  Returns:
-    Config, step, fingerprints and shapes.
+    step: number of the step; the newest by default.
 
   Raises:
     FileNotFoundError: if there is no such checkpoint.
@@ -54,7 +51,7 @@ def find(workdir: str, *, step: int | None = None) -> Saved:
   steps = sorted(int(p.name) for p in folder.glob('*') if p.name.isdigit())
   if not steps or (step is not None and step not in steps):
     wanted = 'a checkpoint' if step is None else f'checkpoint {step}'
-    there = f'those of steps {steps}' if steps else 'none'
+    there = f'the steps {steps}' if steps else 'none'
     raise FileNotFoundError(
       f'{folder}: expected {wanted}, found {there}; train first, with the same '
       '--workdir.'
@@ -78,13 +75,12 @@ def load_params(
 
   Args:
     workdir: the run's folder.
-    step: which step; the newest by default.
+    step: number of the step; the newest by default.
     shardings: a sharding, or a tree of them like the parameters (from
-      `sharding.tree_shardings`); by default all is put on this process's first
-      device.
+      `sharding.tree_shardings`); the first local device by default.
 
   Returns:
-    The parameters, and what their checkpoint says of itself.
+    The parameters, and the facts of their checkpoint.
 
   Raises:
     FileNotFoundError: if there is no such checkpoint.
@@ -111,7 +107,7 @@ def load_params(
 
 
 def partial_loading() -> ocp.Context:
-  """A context in which what is saved may be more than what is asked for."""
+  """Context in which a part of a checkpoint may be loaded."""
   context = ocp.Context()
   context.pytree.loading.partial_load = True
   return context
@@ -133,7 +129,7 @@ def metadata_of(path: pathlib.Path) -> dict[str, Any]:
 
 
 def _tuples(value: Any) -> Any:
-  """JSON knows lists alone; configs hold tuples."""
+  """Turns lists into tuples: JSON knows only lists, configs hold tuples."""
   if isinstance(value, Mapping):
     return {name: _tuples(x) for name, x in value.items()}
   return tuple(map(_tuples, value)) if isinstance(value, list) else value

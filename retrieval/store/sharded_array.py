@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""One array over many .npy files, of which only what is read is in memory."""
+"""One array over many .npy files, memory-mapped as it is read."""
 
 import bisect
 from collections.abc import Sequence
@@ -17,20 +17,19 @@ _header_lock = threading.Lock()
 
 
 def dtype_of(name: npt.DTypeLike) -> np.dtype:
-  """The type that a .npy header or a manifest means.
+  """NumPy type of a .npy header's or manifest's name.
 
-  NumPy has no bfloat16 of its own and calls its two bytes 'V2', as it would no
-  other array here.
+  NumPy lacks bfloat16 and writes 'V2' for it, a name that no other array here has.
   """
   dtype = np.dtype(name)
   return np.dtype(ml_dtypes.bfloat16) if dtype == np.dtype('V2') else dtype
 
 
 def open_npy(file: pathlib.Path) -> np.ndarray:
-  """Memory-maps one .npy file; any number of threads may do so at once.
+  """Memory-maps one .npy file; safe to call from several threads.
 
-  NumPy reads the header with `ast`, whose depth Python 3.11 miscounts when
-  two threads are inside it ("recursion depth mismatch").
+  NumPy parses the header with `ast`, and Python 3.11 miscounts the depth when two
+  threads do so at once ("recursion depth mismatch").
   """
   with _header_lock:
     array = np.load(file, mmap_mode='r', allow_pickle=False)
@@ -43,7 +42,7 @@ def load(
   """Memory-maps one shard.
 
   Raises:
-    ValueError: when it is missing, damaged, or not what its manifest says.
+    ValueError: when it is missing, damaged, or differs from its manifest.
   """
   again = f'remove {file.parent} and prepare it again'
   try:
@@ -68,8 +67,8 @@ def take_spans(
   Args:
     source: [total].
     starts: [n] first element of each span.
-    counts: [n] elements of each; what exceeds `width` is not read.
-    width: of the rectangle.
+    counts: [n] elements of each span, of which at most `width` are read.
+    width: columns of the rectangle.
 
   Returns:
     [n, width] int32, 0 past a span's end, and [n, width] bool, False there.
@@ -80,6 +79,32 @@ def take_spans(
   if not len(source):
     return np.zeros(valid.shape, np.int32), valid
   return np.where(valid, source[index], 0).astype(np.int32), valid
+
+
+def gather_spans(
+  source: 'ShardedArray',
+  shards: np.ndarray,
+  starts: np.ndarray,
+  counts: np.ndarray,
+  width: int,
+) -> tuple[np.ndarray, np.ndarray]:
+  """Reads spans of several shards, as `take_spans` reads those of one.
+
+  Args:
+    source: [total] over all shards.
+    shards: [n] shard of each span; -1 for an empty row.
+    starts: [n] first element of each span within its shard.
+    counts: [n] elements of each span.
+    width: columns of the rectangle.
+  """
+  values = np.zeros((len(shards), width), np.int32)
+  valid = np.zeros((len(shards), width), bool)
+  for shard in np.unique(shards[shards >= 0]).tolist():
+    here = np.flatnonzero(shards == shard)
+    values[here], valid[here] = take_spans(
+      source.shard(shard), starts[here], counts[here], width
+    )
+  return values, valid
 
 
 class ShardedArray:
@@ -113,20 +138,20 @@ class ShardedArray:
 
   @property
   def num_shards(self) -> int:
-    """How many files the rows are spread over."""
+    """Number of files."""
     return len(self._files)
 
   @property
   def ndim(self) -> int:
-    """Number of dimensions, as of a NumPy array."""
+    """Number of dimensions."""
     return len(self.shape)
 
   def shard(self, index: int) -> np.ndarray:
-    """The memory-mapped rows of one shard."""
+    """Memory-maps the rows of one shard."""
     return self._map(index)
 
   def locate(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Maps row numbers [...] to (shard [...], row within it [...])."""
+    """Maps row numbers [...] to (shard [...], row within the shard [...])."""
     rows = np.asarray(rows, np.int64)
     if rows.size and (rows.min() < 0 or rows.max() >= len(self)):
       raise IndexError(

@@ -3,12 +3,12 @@
 """The on-disk form of everything prepared: .npy shards and a manifest.
 
 A store is a directory of raw .npy shards plus manifest.json (schema version,
-kind, fingerprint, row counts, a checksum for each file). It is written shard by
-shard into a sibling directory and renamed when whole, so a reader never sees
-half a store, and a killed writer continues at its first missing shard and ends
-with the same bytes. Several processes may write one store: of two that write the
-same shard the first one counts, and one of them publishes.
-Arrays are memory-mapped: memory use does not grow with the store.
+kind, fingerprint, row counts, a checksum for each file). Its writer fills a
+sibling directory shard by shard and renames it when all shards are written.
+Readers therefore see whole stores only, and a killed writer continues at its first
+missing shard and ends with the same bytes. Several processes may write one store:
+the first version of a shard counts, and one process publishes. Arrays are
+memory-mapped: memory use does not grow with the store.
 """
 
 from collections.abc import Iterator
@@ -26,6 +26,7 @@ from typing import Any
 from absl import logging
 import numpy as np
 
+from retrieval.store import manifests
 from retrieval.store import sharded_array
 
 try:
@@ -33,10 +34,7 @@ try:
 except ImportError:  # Windows; one process prepares there.
   fcntl = None
 
-SCHEMA = 1
-_MANIFEST = 'manifest.json'
 _BUFFER_BYTES = 1 << 20
-_KEYS = {'schema', 'kind', 'fingerprint', 'meta', 'shards'}
 
 
 def fingerprint(obj: Any) -> str:
@@ -103,30 +101,15 @@ def publish_folder(draft: pathlib.Path, path: pathlib.Path) -> bool:
     return False
 
 
-def _dump(obj: Any) -> str:
-  return json.dumps(obj, indent=1, sort_keys=True) + '\n'
-
-
-def _shard_file(name: str, index: int) -> str:
-  return f'{name}-{index:06d}.npy'
-
-
-def _difference(want: Mapping, have: Mapping) -> str:
-  keys = sorted(k for k in {*want, *have} if want.get(k) != have.get(k))
-  return '; '.join(
-    f'{k}: expected {want.get(k)!r}, found {have.get(k)!r}' for k in keys
-  )
-
-
 class StoreWriter:
   """Writes one store; safe to kill at any moment and to run again.
 
-  Several processes may each have a writer of one store. Shards become part of it
-  under a lock, which a killed process gives back.
+  Several processes may each have a writer of one store. They add their shards under
+  a lock, which a killed process gives back.
 
   Attributes:
-    path: where the store will stand once published.
-    published: whether a store of this very fingerprint stood there already.
+    path: directory of the published store.
+    published: whether a store of the same fingerprint was published before.
   """
 
   def __init__(
@@ -135,27 +118,27 @@ class StoreWriter:
     kind: str,
     fingerprint_fields: Mapping[str, Any],
   ):
-    """Prepares to write, or finds what an earlier run has left.
+    """Starts a store, or continues the one that an earlier run left.
 
     Args:
-      path: final directory of the store.
-      kind: what the store holds, e.g. 'tokens'.
+      path: directory of the published store.
+      kind: content of the store, e.g. 'tokens'.
       fingerprint_fields: JSON fields that determine every byte of the store.
 
     Raises:
-      ValueError: when another store stands at `path`.
+      ValueError: when there is another store at `path`.
     """
     self.path = pathlib.Path(path)
     self._kind = kind
     self._fields = json.loads(json.dumps(dict(fingerprint_fields)))
-    key = fingerprint([SCHEMA, kind, self._fields])
+    key = fingerprint([manifests.SCHEMA, kind, self._fields])
     self._partial = self.path.with_name(f'{self.path.name}.partial-{key[:12]}')
     exists = self.path.exists()
-    # Looked at second: another process may publish in between.
-    if exists and not self._stands():
+    # Another process may publish between the two checks.
+    if exists and not self._is_published():
       raise ValueError(
-        f'{self.path} exists but holds no {_MANIFEST}: move it away, a '
-        f'{kind} store is to be written there.'
+        f'{self.path} exists without a {manifests.FILE}: move it away to write a '
+        f'{kind} store there.'
       )
     self.published = exists or self._begin()
     if self.published:
@@ -164,30 +147,30 @@ class StoreWriter:
     for other in self.path.parent.glob(f'{self.path.name}.partial-*'):
       if other != self._partial:
         logging.warning(
-          '%s is unfinished and of other settings; it is not used.', other
+          '%s: unfinished store of other settings; not used.', other
         )
 
   def _begin(self) -> bool:
-    """Makes the folder of the shards; returns whether there is no need to."""
+    """Makes the folder of the shards, unless the store is published."""
     self.path.parent.mkdir(parents=True, exist_ok=True)
     with self._locked():
-      if self._stands():
+      if self._is_published():
         return True
       self._partial.mkdir(exist_ok=True)
       return False
 
-  def _stands(self) -> bool:
-    return (self.path / _MANIFEST).exists()
+  def _is_published(self) -> bool:
+    return (self.path / manifests.FILE).exists()
 
   def _sidecar(self, index: int) -> pathlib.Path:
     return self._partial / f'shard-{index:06d}.json'
 
   @contextlib.contextmanager
   def _locked(self) -> Iterator[None]:
-    """Keeps the other processes from changing what the store consists of.
+    """Keeps other processes from adding shards and from publishing.
 
-    Whoever gets the lock looks first whether the store stands, so its file can
-    go once it does.
+    Every holder of the lock checks first whether the store is published, so the
+    lock's file can be removed after that.
     """
     file = self.path.with_name(f'.{self.path.name}.lock')
     with open(file, 'w') as f:
@@ -196,30 +179,30 @@ class StoreWriter:
       try:
         yield
       finally:
-        if self._stands():
+        if self._is_published():
           file.unlink(missing_ok=True)
 
   def has(self, index: int) -> bool:
     """Whether shard `index` is whole on disk."""
-    # In the order in which publishing moves on: one of them is there.
+    # In the order of publication, so that one of the checks succeeds.
     return (
       self._sidecar(index).exists()
-      or (self._partial / _MANIFEST).exists()
-      or self._stands()
+      or (self._partial / manifests.FILE).exists()
+      or self._is_published()
     )
 
   def missing(self, num_shards: int) -> list[int]:
-    """The shards of [0, num_shards) that are still to be written."""
+    """Lists the shards of [0, num_shards) that are not yet written."""
     return [i for i in range(num_shards) if not self.has(i)]
 
   def rows(self, index: int, name: str) -> int:
-    """Rows of one array in a shard that is written but not yet published."""
+    """Returns the rows of one array in a shard before publication."""
     return json.loads(self._sidecar(index).read_text())[name]['rows']
 
   def write(self, index: int, arrays: Mapping[str, np.ndarray]) -> None:
-    """Writes one shard; it counts only when all of its files are whole.
+    """Writes one shard, unless another process has written it meanwhile.
 
-    A shard that another process has written in the meantime stays as it is.
+    The shard counts only when all of its files are whole.
     """
     try:
       written = {n: self._write(n, index, array) for n, array in arrays.items()}
@@ -229,9 +212,11 @@ class StoreWriter:
             temporary.unlink(missing_ok=True)
           return
         for name, (temporary, _) in written.items():
-          os.replace(temporary, self._partial / _shard_file(name, index))
+          os.replace(
+            temporary, self._partial / manifests.shard_file(name, index)
+          )
         entry = {name: facts for name, (_, facts) in written.items()}
-        write_atomically(self._sidecar(index), _dump(entry))
+        write_atomically(self._sidecar(index), manifests.dump(entry))
     except FileNotFoundError:
       with self._locked():  # another process may be publishing right now
         if not self.has(index):
@@ -240,8 +225,8 @@ class StoreWriter:
   def _write(
     self, name: str, index: int, array: np.ndarray
   ) -> tuple[pathlib.Path, dict[str, Any]]:
-    """Writes one array under a temporary name; returns it and the facts."""
-    file = self._partial / _shard_file(name, index)
+    """Writes one array; returns the temporary file and its manifest entry."""
+    file = self._partial / manifests.shard_file(name, index)
     temporary = file.with_name(f'.{file.name}.{os.getpid()}')
     with open(temporary, 'wb') as f:
       np.save(f, np.ascontiguousarray(array), allow_pickle=False)
@@ -260,30 +245,27 @@ class StoreWriter:
     """Makes the store visible by one rename.
 
     Args:
-      num_shards: how many shards it has.
-      meta: further JSON facts for readers; must not vary between runs.
-
-    Returns:
-      The opened store.
+      num_shards: number of shards.
+      meta: further JSON facts for readers; they must not vary between runs.
 
     Raises:
       ValueError: when a shard is missing.
     """
-    if not self._stands():
+    if not self._is_published():
       with self._locked():
-        if not self._stands():
+        if not self._is_published():
           self._move(self._seal(num_shards, meta or {}))
     return Store.open(self.path, self._kind, self._fields)
 
   def _move(self, manifest: Mapping[str, Any]) -> None:
-    _keep_only(self._partial, manifest)
+    manifests.keep_only(self._partial, manifest['shards'])
     os.rename(self._partial, self.path)
-    # What others began to write before the rename.
-    _keep_only(self.path, manifest)
+    # Other processes may have begun to write here before the rename.
+    manifests.keep_only(self.path, manifest['shards'])
 
   def _seal(self, num_shards: int, meta: Mapping[str, Any]) -> dict[str, Any]:
     """Writes the manifest, unless a process that was killed has done so."""
-    file = self._partial / _MANIFEST
+    file = self._partial / manifests.FILE
     if file.exists():
       return json.loads(file.read_text())
     missing = self.missing(num_shards)
@@ -293,7 +275,7 @@ class StoreWriter:
         f'the first is {missing[0]}.'
       )
     manifest = {
-      'schema': SCHEMA,
+      'schema': manifests.SCHEMA,
       'kind': self._kind,
       'fingerprint': self._fields,
       'meta': dict(meta),
@@ -301,18 +283,8 @@ class StoreWriter:
         json.loads(self._sidecar(i).read_text()) for i in range(num_shards)
       ],
     }
-    write_atomically(file, _dump(manifest))
+    write_atomically(file, manifests.dump(manifest))
     return manifest
-
-
-def _keep_only(folder: pathlib.Path, manifest: Mapping[str, Any]) -> None:
-  """Removes the files that a store does not consist of."""
-  keep = {_MANIFEST}
-  for i, shard in enumerate(manifest['shards']):
-    keep |= {_shard_file(name, i) for name in shard}
-  for file in folder.iterdir():
-    if file.name not in keep:
-      file.unlink(missing_ok=True)
 
 
 class Store:
@@ -320,9 +292,9 @@ class Store:
 
   Attributes:
     path: its directory.
-    meta: the facts its writer added.
+    meta: further facts from its writer.
     fields: the fingerprint's fields.
-    fingerprint: hash of what determines every byte of it.
+    fingerprint: hash of everything that determines its bytes.
   """
 
   def __init__(self, path: str | os.PathLike, manifest: Mapping[str, Any]):
@@ -341,81 +313,48 @@ class Store:
     kind: str,
     fingerprint_fields: Mapping[str, Any] | None = None,
   ) -> 'Store':
-    """Opens a published store and checks that it is the one expected.
+    """Opens a published store and checks its kind and fingerprint.
 
     Args:
       path: its directory.
-      kind: what it must hold.
-      fingerprint_fields: what it must have been made from; None for anything.
+      kind: expected kind.
+      fingerprint_fields: expected fields; None accepts any.
 
     Raises:
-      FileNotFoundError: when no store stands there.
+      FileNotFoundError: when there is no store.
       ValueError: when it is of another schema, kind or fingerprint.
     """
-    path = pathlib.Path(path)
-    try:
-      manifest = json.loads((path / _MANIFEST).read_text())
-    except FileNotFoundError:
-      raise FileNotFoundError(
-        f'{path}: no {kind} store here ({_MANIFEST} is missing); prepare the '
-        'data first.'
-      ) from None
-    except json.JSONDecodeError as e:
-      raise ValueError(f'{path / _MANIFEST}: not JSON ({e}).') from None
-    if not isinstance(manifest, dict) or _KEYS - set(manifest):
-      raise ValueError(
-        f'{path / _MANIFEST}: not a manifest, which has {sorted(_KEYS)}.'
-      )
-    for key, want in (('schema', SCHEMA), ('kind', kind)):
-      if manifest.get(key) != want:
-        raise ValueError(
-          f'{path}: {key} is {manifest.get(key)!r}, expected {want!r}.'
-        )
-    if fingerprint_fields is not None:
-      want = json.loads(json.dumps(dict(fingerprint_fields)))
-      if want != manifest['fingerprint']:
-        raise ValueError(
-          f'{path}: this {kind} store was made from something else ('
-          f'{_difference(want, manifest["fingerprint"])}); choose another '
-          'folder or remove this one.'
-        )
-    for i, shard in enumerate(manifest['shards']):
-      for name in shard:
-        if not (path / _shard_file(name, i)).exists():
-          raise ValueError(
-            f'{path / _shard_file(name, i)}: missing from its store; remove '
-            f'{path} and prepare it again.'
-          )
-    return cls(path, manifest)
+    return cls(path, manifests.read(path, kind, fingerprint_fields))
 
   @property
   def num_shards(self) -> int:
-    """How many shards each array has."""
+    """Number of shards of each array."""
     return len(self._shards)
 
   def rows(self, name: str) -> list[int]:
-    """Rows of array `name` in each shard."""
+    """Rows of one array in each shard."""
     return [shard[name]['rows'] for shard in self._shards]
 
   def array(self, name: str) -> sharded_array.ShardedArray:
     """All rows of one array, memory-mapped."""
-    if not self._shards or name not in self._shards[0]:
-      known = sorted(self._shards[0]) if self._shards else []
-      raise ValueError(f'{self.path}: no array {name!r}, it holds {known}.')
-    first = self._shards[0][name]
-    files = [self.path / _shard_file(name, i) for i in range(len(self._shards))]
+    first = self._shards[0] if self._shards else {}
+    if name not in first:
+      raise ValueError(f'{self.path}: no array {name!r}, only {sorted(first)}.')
     return sharded_array.ShardedArray(
-      files,
+      [
+        self.path / manifests.shard_file(name, i)
+        for i in range(self.num_shards)
+      ],
       self.rows(name),
-      tuple(first['row_shape']),
-      sharded_array.dtype_of(first['dtype']),
+      tuple(first[name]['row_shape']),
+      first[name]['dtype'],
     )
 
   def shard(self, index: int, name: str) -> np.ndarray:
-    """One shard of one array, memory-mapped afresh and not kept."""
+    """Memory-maps one shard of one array, without caching it."""
     entry = self._shards[index][name]
     return sharded_array.load(
-      self.path / _shard_file(name, index),
+      self.path / manifests.shard_file(name, index),
       (entry['rows'], *entry['row_shape']),
       sharded_array.dtype_of(entry['dtype']),
     )
@@ -426,18 +365,11 @@ class Store:
     Raises:
       ValueError: naming the first file that is missing or differs.
     """
-    for i, shard in enumerate(self._shards):
-      for name, entry in shard.items():
-        file = self.path / _shard_file(name, i)
-        try:
-          found = hash_files([file])
-        except FileNotFoundError:
-          raise ValueError(
-            f'{file}: missing from its store; remove {self.path} and prepare it '
-            'again.'
-          ) from None
-        if found != entry['checksum']:
-          raise ValueError(
-            f'{file}: damaged (checksum {found}, manifest says '
-            f'{entry["checksum"]}); remove {self.path} and prepare it again.'
-          )
+    for file, entry in manifests.files(self.path, self._shards):
+      manifests.check_exists(file)
+      found = hash_files([file])
+      if found != entry['checksum']:
+        raise ValueError(
+          f'{file}: damaged (checksum {found}, manifest says '
+          f'{entry["checksum"]}); remove {self.path} and prepare it again.'
+        )

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Processes that write the shards of a store, or this process in their place."""
+"""Worker processes that write the shards of a store."""
 
 from collections.abc import Callable
 from collections.abc import Iterable
@@ -16,11 +16,11 @@ from typing import Any
 def start(
   num_processes: int, setup: Callable, arguments: tuple
 ) -> concurrent.futures.Executor:
-  """Starts processes that end with this one, even if that is killed.
+  """Starts processes that end with this one, even if it is killed.
 
   Args:
-    num_processes: how many; 1 works in this process.
-    setup: called once in each, before any task.
+    num_processes: number of processes; 1 works in this process instead.
+    setup: called once in each process, before any task.
     arguments: of `setup`.
 
   Returns:
@@ -42,7 +42,7 @@ def run(
   calls: Iterable[tuple],
   max_pending: int,
 ) -> Iterator[int]:
-  """Runs a task for each call, with a bounded number of them under way.
+  """Runs a task for each call, with a bounded number of pending calls.
 
   Args:
     executor: from `start`.
@@ -51,7 +51,7 @@ def run(
     max_pending: calls taken before one of them is done.
 
   Yields:
-    What finished tasks returned, in the order in which they finish.
+    The results of the tasks, in the order in which the tasks finish.
   """
   pending: set[concurrent.futures.Future[Any]] = set()
   for arguments in calls:
@@ -71,7 +71,7 @@ def _start(setup: Callable, arguments: tuple) -> None:
 
 
 def exit_with_parent() -> None:
-  """Ends this process once its parent is gone, even if that was killed."""
+  """Ends this process once its parent has ended, even if it was killed."""
   threading.Thread(target=_wait_for_parent, daemon=True).start()
 
 

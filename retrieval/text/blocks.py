@@ -1,12 +1,11 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Blocks of whole sentences: spans of their documents, never copies.
+"""Blocks of whole sentences, as spans of their documents.
 
-Lee et al. 2019 (ORQA), section 3; Guu et al. 2020 (REALM), section 4.2: sentences
-are packed one after another while [CLS] title [SEP] block [SEP] keeps within 288
-wordpieces. Every block and every sentence knows its tokens in the token store and
-its bytes in the document's text. Block ids and sentence ids run through the
-documents in order.
+Lee et al. 2019 (ORQA), section 3; Guu et al. 2020 (REALM), section 4.2: a block
+takes sentences while [CLS] title [SEP] block [SEP] keeps within 288 wordpieces.
+Blocks and sentences are stored as spans of tokens in the token store and of bytes
+in the document's text. Ids run through the documents in order.
 """
 
 from collections.abc import Callable
@@ -28,34 +27,29 @@ from retrieval.text import tokens as tokens_lib
 
 KIND = 'blocks'
 # Titles of pages that hold lists and pointers, not prose.
-DROPPED_TITLES = (
-  'Lists? of',
-  'Index of',
-  'Outline of',
-  r'.*\(disambiguation\)',
-)
+DROPPED_TITLES = ('Lists? of', 'Index of', 'Outline of')
+DROPPED_TITLES += (r'.*\(disambiguation\)',)
 
 
 _WORKER = {}
 
 
 def _start_worker(path, fields, tokens_path, tokenizer_path, given) -> None:
-  _WORKER['writer'] = store.StoreWriter(path, KIND, fields)
-  _WORKER['fields'] = fields
-  _WORKER['given'] = given
-  _WORKER['tokens'] = tokens_lib.TokenStore(tokens_path)
-  _WORKER['tokenizer'] = tokenization.load_tokenizer(tokenizer_path)
+  _WORKER.update(
+    writer=store.StoreWriter(path, KIND, fields),
+    fields=fields,
+    given=given,
+    tokens=tokens_lib.TokenStore(tokens_path),
+    tokenizer=tokenization.load_tokenizer(tokenizer_path),
+  )
 
 
 def _write_shard(index: int, first: int, limit: int) -> int:
+  names = ('tokenizer', 'fields', 'given')
   arrays, dropped = packing.shard_arrays(
-    _WORKER['tokens'],
-    range(first, limit),
-    _WORKER['tokenizer'],
-    _WORKER['fields'],
-    _WORKER['given'],
+    _WORKER['tokens'], range(first, limit), *(_WORKER[name] for name in names)
   )
-  # A store wants one number of dropped documents that outlives a kill.
+  # An array of the store, so that the number outlives a kill.
   arrays['dropped'] = np.asarray([dropped], np.int64)
   _WORKER['writer'].write(index, arrays)
   return limit - first
@@ -77,21 +71,18 @@ def build_block_store(
   """Packs the documents of a token store into blocks.
 
   Args:
-    path: where the block store will stand.
-    tokens: the documents, with their texts and without titles in them.
-    tokenizer_path: of the tokenizer that made `tokens`; it encodes the titles.
-    max_length: wordpieces of [CLS] title [SEP] block [SEP]. A longer sentence
-      stands alone and is cut where it is read.
-    drop_titles: regular expressions; documents whose title begins so are left
-      out.
-    whole_documents: every document is one block, for corpora of blocks.
-    language: of the sentences, ISO code.
-    given: the sentences of documents that bring them along; others are split.
-    num_processes: that share the work.
+    path: folder of the block store.
+    tokens: store with texts and without titles in them.
+    tokenizer_path: tokenizer of `tokens`; it encodes the titles.
+    max_length: wordpieces of [CLS] title [SEP] block [SEP]. A longer sentence is a
+      block of its own and is cut where it is read.
+    drop_titles: regular expressions; documents whose title begins with a match are
+      left out.
+    whole_documents: make every document one block, for corpora of blocks.
+    language: ISO code, for finding sentences.
+    given: sentences of documents that have annotations; others are split.
+    num_processes: number of processes that share the work.
     progress: called with (documents done, documents in all).
-
-  Returns:
-    The published store.
 
   Raises:
     ValueError: for another tokenizer, a store without texts, or when no block
@@ -127,27 +118,24 @@ def build_block_store(
       done += count
       if progress:
         progress(done, tokens.num_documents)
-  if not _any_block(writer, len(counts)):
+  if not any(writer.rows(i, 'document') for i in range(len(counts))):
     raise ValueError(
       f'{path}: no block: {tokens.num_documents} documents hold no sentence, or '
-      f'their titles are among drop_titles={list(drop_titles)}.'
+      f'drop_titles={list(drop_titles)} match their titles.'
     )
   writer.publish(len(counts), {'tokens': tokens.path.name})
   return BlockStore(path, tokens)
-
-
-def _any_block(writer: store.StoreWriter, num_shards: int) -> bool:
-  return any(writer.rows(i, 'document') for i in range(num_shards))
 
 
 class BlockStore:
   """Blocks of a token store, memory-mapped.
 
   Attributes:
-    store: the store beneath.
-    tokens: the token store whose spans the blocks are.
-    num_blocks: how many there are.
-    num_sentences: in all blocks.
+    store: the underlying store.
+    path: its directory.
+    tokens: token store of the documents.
+    num_blocks: number of blocks.
+    num_sentences: number of sentences in all blocks.
     max_length: wordpieces of a block with its title and three specials.
   """
 
@@ -159,30 +147,25 @@ class BlockStore:
     self.tokens = tokens_lib.TokenStore.of(self.store, tokens)
     self.max_length = self.store.fields['max_length']
     array = self.store.array
-    self._document = array('document')
-    self._token_span = array('token_span')
-    self._byte_span = array('byte_span')
+    self._document, self._hash = array('document'), array('hash')
+    self._token_span, self._byte_span = array('token_span'), array('byte_span')
     self._title_span = array('title_span')
     self._title_tokens = array('title_tokens')
-    self._hash = array('hash')
     self._sentence_end = array('sentence_end')
     self._sentence_row = array('sentence_row')
     self._sentence_tokens = array('sentence_tokens')
     self._sentence_bytes = array('sentence_bytes')
     self.num_blocks = len(self._document)
     self.num_sentences = len(self._sentence_row)
-    # Where each shard's documents begin, in documents.
-    counts = self.tokens.store.rows('token_end')
-    self._first_document = np.cumsum([0, *counts])
 
   @property
   def fingerprint(self) -> str:
-    """Hash of what determines every byte of the blocks."""
+    """Hash of everything that determines the blocks."""
     return self.store.fingerprint
 
   @property
   def num_dropped(self) -> int:
-    """Documents left out because of their titles."""
+    """Number of documents left out because of their titles."""
     return int(self.store.array('dropped')[:].sum())
 
   def documents(self, ids: np.ndarray) -> np.ndarray:
@@ -202,7 +185,7 @@ class BlockStore:
     return np.asarray(self._hash[np.asarray(ids)])
 
   def all_hashes(self) -> np.ndarray:
-    """`hashes` of every block: [num_blocks] uint64."""
+    """Hashes of all blocks: [num_blocks] uint64."""
     return self._hash[:]
 
   def sentence_blocks(self, ids: np.ndarray) -> np.ndarray:
@@ -236,66 +219,43 @@ class BlockStore:
     """Reads the tokens of blocks, without their titles.
 
     Args:
-      ids: [...] block ids; -1 for none.
-      length: most tokens of a block.
+      ids: [...] block ids; -1 gives an empty row.
+      length: tokens to read at most.
 
     Returns:
-      [..., length] int32 tokens, 0 past the block's end, and [...] int32 how
-      many there are.
+      [..., length] int32 tokens, 0 past the block's end, and [...] int32 their
+      number.
     """
     ids = np.asarray(ids, np.int64)
-    spans = self._token_span[np.maximum(ids, 0)]
-    return self._read(ids, self.documents(np.maximum(ids, 0)), spans, length)
+    kept = np.maximum(ids, 0)
+    shards, starts = self.tokens.locate(self.documents(kept))
+    spans = self._token_span[kept] + starts[..., None]
+    return _gather(self.tokens.tokens, ids, shards, spans, length)
 
   def gather_sentences(
     self, ids: Int[np.ndarray, '*batch'], length: int
   ) -> tuple[Int[np.ndarray, '*batch length'], Int[np.ndarray, '*batch']]:
-    """Reads the tokens of sentences; as `gather`."""
+    """Reads the tokens of sentences, as `gather` reads those of blocks."""
     ids = np.asarray(ids, np.int64)
     kept = np.maximum(ids, 0)
     documents = self.documents(self.sentence_blocks(kept))
-    return self._read(ids, documents, self._sentence_tokens[kept], length)
-
-  def _read(self, ids, documents, spans, length):
-    """Reads token spans of documents: flat positions, shard by shard."""
-    flat, documents = ids.reshape(-1), documents.reshape(-1)
-    spans = spans.reshape(-1, 2)
-    shards = np.searchsorted(self._first_document, documents, 'right') - 1
-    tokens = np.zeros((len(flat), length), np.int32)
-    lengths = np.zeros(len(flat), np.int32)
-    for shard in np.unique(shards[flat >= 0]).tolist():
-      here = np.flatnonzero((shards == shard) & (flat >= 0))
-      ends = self.tokens.store.shard(shard, 'token_end')
-      local = documents[here] - self._first_document[shard]
-      base = np.where(local, ends[np.maximum(local, 1) - 1], 0)
-      counts = np.minimum(spans[here, 1] - spans[here, 0], length)
-      tokens[here], _ = sharded_array.take_spans(
-        self.tokens.tokens.shard(shard), base + spans[here, 0], counts, length
-      )
-      lengths[here] = counts
-    return tokens.reshape(*ids.shape, length), lengths.reshape(ids.shape)
+    shards, starts = self.tokens.locate(documents)
+    spans = self._sentence_tokens[kept] + starts[..., None]
+    return _gather(self.tokens.tokens, ids, shards, spans, length)
 
   def gather_titles(
     self, ids: Int[np.ndarray, '*batch'], length: int
   ) -> tuple[Int[np.ndarray, '*batch length'], Int[np.ndarray, '*batch']]:
-    """Reads the tokens of the blocks' titles; as `gather`."""
+    """Reads the tokens of the blocks' titles, as `gather` reads those of blocks."""
     ids = np.asarray(ids, np.int64)
-    flat = ids.reshape(-1)
-    tokens = np.zeros((len(flat), length), np.int32)
-    lengths = np.zeros(len(flat), np.int32)
-    shards, rows = self._title_span.locate(np.maximum(flat, 0))
-    for shard in np.unique(shards[flat >= 0]).tolist():
-      here = np.flatnonzero((shards == shard) & (flat >= 0))
-      spans = self._title_span.shard(shard)[rows[here]]
-      counts = np.minimum(spans[:, 1] - spans[:, 0], length)
-      tokens[here], _ = sharded_array.take_spans(
-        self._title_tokens.shard(shard), spans[:, 0], counts, length
-      )
-      lengths[here] = counts
-    return tokens.reshape(*ids.shape, length), lengths.reshape(ids.shape)
+    kept = np.maximum(ids, 0)
+    shards, _ = self._title_span.locate(kept)
+    return _gather(
+      self._title_tokens, ids, shards, self._title_span[kept], length
+    )
 
   def texts(self, ids: Iterable[int | np.integer]) -> list[str]:
-    """The exact text of each block; '' for -1."""
+    """Returns the exact text of each block; '' for -1."""
     return [self._text(int(i)) if i >= 0 else '' for i in ids]
 
   def _text(self, i: int) -> str:
@@ -303,17 +263,18 @@ class BlockStore:
     return self.tokens.text_bytes(int(self._document[i]))[start:limit].decode()
 
   def titles(self, ids: Iterable[int | np.integer]) -> list[str]:
-    """The title of each block's document; '' for -1."""
+    """Returns the title of each block's document; '' for -1."""
     return [
       self.tokens.title(int(self._document[int(i)])) if i >= 0 else ''
       for i in ids
     ]
 
   def names(self, ids: Iterable[int | np.integer]) -> list[str]:
-    """What each block is called outside; '' for -1.
+    """Returns a stable name of each block; '' for -1.
 
-    'ID:START-LIMIT', its document's id and its bytes in the document's text.
-    Numbers of blocks shift when documents come and go; these do not.
+    A name is 'ID:START-LIMIT': the document's id and the block's bytes in the
+    document's text. Block numbers change when documents are added or removed; names
+    do not.
     """
     return [self._name(int(i)) if i >= 0 else '' for i in ids]
 
@@ -321,3 +282,19 @@ class BlockStore:
     start, limit = self._byte_span[i].tolist()
     document = self.tokens.document_id(int(self._document[i]))
     return f'{document}:{start}-{limit}'
+
+
+def _gather(
+  source: sharded_array.ShardedArray, ids, shards, spans, length: int
+) -> tuple[np.ndarray, np.ndarray]:
+  """Reads spans [..., 2] of shards [...]; a row of id -1 is empty."""
+  flat, bounds = ids.reshape(-1), spans.reshape(-1, 2)
+  tokens, valid = sharded_array.gather_spans(
+    source,
+    np.where(flat < 0, -1, shards.reshape(-1)),
+    bounds[:, 0],
+    bounds[:, 1] - bounds[:, 0],
+    length,
+  )
+  counts = valid.sum(axis=1, dtype=np.int32)
+  return tokens.reshape(*ids.shape, length), counts.reshape(ids.shape)

@@ -1,10 +1,10 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Chunks of m tokens: spans of their documents, never copies.
+"""Chunks of m tokens, as spans of their documents.
 
-Borgeaud et al. 2021, section 2.2. Chunk ids run through the documents in order,
-so that the chunks of a document are neighbors in id, and l consecutive ids make
-a training sequence.
+Borgeaud et al. 2021, section 2.2. Chunk ids run through the documents in order:
+the chunks of a document have consecutive ids, and l of them make a training
+sequence.
 """
 
 from collections.abc import Iterator
@@ -31,13 +31,13 @@ def in_split(
   valid_fraction: float,
   added: Sequence[str] = (),
 ) -> np.ndarray:
-  """Which documents belong to a split, by the hash of their id.
+  """Tells which documents belong to a split, by the hash of their id.
 
   Args:
     id_hash: [documents] uint64.
     split: 'train', 'valid' or 'all'.
     valid_fraction: share of documents held out.
-    added: ids of documents that are of 'train' whatever their hash says.
+    added: ids of documents that belong to 'train' whatever their hash.
 
   Returns:
     [documents] bool.
@@ -66,15 +66,6 @@ def _shard_arrays(
   }
 
 
-def _any_document(
-  source: store.Store, split: str, valid_fraction: float
-) -> bool:
-  return any(
-    in_split(source.shard(i, 'id_hash'), split, valid_fraction).any()
-    for i in range(source.num_shards)
-  )
-
-
 def _check_dropped(
   dropped: store.Store, tokens: tokens_lib.TokenStore, valid_fraction: float
 ) -> None:
@@ -100,18 +91,15 @@ def build_chunk_store(
   """Cuts a split of a token store into chunks.
 
   Args:
-    path: where the chunk store will stand.
+    path: folder of the chunk store.
     tokens: the documents.
     chunk_length: m, in tokens.
     split: 'train', 'valid' or 'all'.
     valid_fraction: share of documents that belong to 'valid'.
     dropped: a store whose `document` [n] lists documents to leave out, such as
-      those of `near_duplicates`; None leaves out none.
-    added: ids of documents that belong to 'train' whatever their hash says, as
-      they were given to be retrieved.
-
-  Returns:
-    The published store.
+      that of `near_duplicates`.
+    added: ids of documents added for retrieval: they belong to 'train' whatever
+      their hash.
 
   Raises:
     ValueError: when the split holds no document.
@@ -134,7 +122,10 @@ def build_chunk_store(
     return ChunkStore(path, tokens)
   source = tokens.store
   offsets = np.concatenate([[0], np.cumsum(source.rows('token_end'))])
-  if not _any_document(source, split, valid_fraction):
+  if not any(
+    in_split(source.shard(i, 'id_hash'), split, valid_fraction).any()
+    for i in range(source.num_shards)
+  ):
     raise ValueError(
       f'{path}: split {split!r} with valid_fraction {valid_fraction} of '
       f'{tokens.num_documents} documents holds none; change valid_fraction or '
@@ -157,9 +148,10 @@ class ChunkStore:
   """Chunks of a token store, memory-mapped.
 
   Attributes:
-    store: the store beneath.
-    tokens: the token store whose spans the chunks are.
-    num_chunks: how many there are.
+    store: the underlying store.
+    path: its directory.
+    tokens: token store of the documents.
+    num_chunks: number of chunks.
     chunk_length: m, in tokens.
   """
 
@@ -178,7 +170,7 @@ class ChunkStore:
 
   @property
   def fingerprint(self) -> str:
-    """Hash of what determines every byte of the chunks."""
+    """Hash of everything that determines the chunks."""
     return self.store.fingerprint
 
   def documents(self, ids: np.ndarray) -> np.ndarray:
@@ -190,7 +182,7 @@ class ChunkStore:
     return self._id_hash[np.asarray(ids)]
 
   def shard_hashes(self) -> Iterator[np.ndarray]:
-    """`document_hashes` shard by shard, for passes over everything."""
+    """Yields `document_hashes` shard by shard, for passes over all chunks."""
     for i in range(self.store.num_shards):
       yield self.store.shard(i, 'id_hash')
 
@@ -221,34 +213,29 @@ class ChunkStore:
   ]:
     """Reads forward from the start of each chunk, to its document's end.
 
-    With length 2m this is the value of a RETRO neighbor, the chunk and its
+    With length 2m this gives the value of a RETRO neighbor, the chunk and its
     continuation (section 2.2); with m + 1 a chunk and its next token.
 
     Args:
-      ids: [...] chunk ids; -1 for none.
+      ids: [...] chunk ids; -1 gives an empty row.
       length: tokens to read.
       part: one of `PARTS`; the other part is masked (table 13).
 
     Returns:
-      tokens: [..., length] int32, 0 where there is none.
+      tokens: [..., length] int32, 0 past the document's end.
       mask: [..., length] bool, False past the document's end.
     """
     ids = np.asarray(ids, np.int64)
     flat = ids.reshape(-1)
-    present = flat >= 0
-    tokens = np.zeros((len(flat), length), np.int32)
-    mask = np.zeros((len(flat), length), bool)
-    shards, rows = self._document.locate(flat[present])
-    where = np.flatnonzero(present)
-    for shard in np.unique(shards):
-      here = np.flatnonzero(shards == shard)
-      local = rows[here]
-      tokens[where[here]], mask[where[here]] = sharded_array.take_spans(
-        self.tokens.tokens.shard(int(shard)),
-        self._position.shard(int(shard))[local],
-        self._available.shard(int(shard))[local],
-        length,
-      )
+    kept = np.maximum(flat, 0)
+    shards, _ = self._document.locate(kept)
+    tokens, mask = sharded_array.gather_spans(
+      self.tokens.tokens,
+      np.where(flat < 0, -1, shards),
+      self._position[kept],
+      self._available[kept],
+      length,
+    )
     if part == 'neighbor':
       mask[:, self.chunk_length :] = False
     elif part == 'continuation':
@@ -257,7 +244,7 @@ class ChunkStore:
     return np.where(mask, tokens, 0).reshape(shape), mask.reshape(shape)
 
   def titles(self, ids: np.ndarray) -> list[list[str]]:
-    """Titles of the chunks' documents: [n][k] for [n, k] ids, '' for -1."""
+    """Returns titles of the chunks' documents: [n][k] for [n, k] ids, '' for -1."""
     title, documents = self.tokens.title, self.documents(np.maximum(ids, 0))
     return [
       [title(int(d)) if i >= 0 else '' for i, d in zip(row, found, strict=True)]
@@ -267,7 +254,7 @@ class ChunkStore:
   def texts(
     self, ids: np.ndarray, tokenizer: tokenization.Tokenizer
   ) -> list[str]:
-    """The text of each chunk: what its embedding is made of."""
+    """Returns the text of each chunk, from which its embedding is made."""
     tokens, mask = self.gather(np.asarray(ids), self.chunk_length)
     return [
       tokenizer.decode(row[keep])

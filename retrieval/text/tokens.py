@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The token store: documents as token rows, with titles and byte counts.
 
-Every document's row starts with the tokenizer's BOS, which stands for no bytes:
-it gives the first real token a place from which to be predicted. A store may keep
-the texts, too, with the bytes that each token stands for: what tokenizers such as
-WordPiece lose can then be read again.
+Every row starts with the tokenizer's BOS, which takes no bytes: the model predicts
+the first real token from it. A store may keep the texts as well, with the bytes of
+each token, so that texts can be read again that a tokenizer such as WordPiece
+loses.
 """
 
 from collections.abc import Callable
@@ -35,13 +35,13 @@ def document_text(document: corpus_lib.Document, with_title: bool) -> str:
 
 
 def hash_id(document_id: str) -> int:
-  """A 64-bit hash of a document's id, comparable between stores."""
+  """Hashes a document's id to 64 bits; stores can be compared by it."""
   digest = hashlib.blake2b(document_id.encode(), digest_size=8).digest()
   return int.from_bytes(digest, 'little')
 
 
 def hash_ids(document_ids: Sequence[str]) -> np.ndarray:
-  """`hash_id` of each: [n] uint64."""
+  """Hashes documents' ids: [n] uint64."""
   return np.array([*map(hash_id, document_ids)], np.uint64)
 
 
@@ -95,11 +95,13 @@ def _batches(items: Iterable, size: int) -> Iterator[list]:
 _WORKER = {}
 
 
-def _start_worker(path, kind, fields, tokenizer_path):
-  _WORKER['writer'] = store.StoreWriter(path, kind, fields)
-  _WORKER['tokenizer'] = tokenization.load_tokenizer(tokenizer_path)
-  _WORKER['with_title'] = fields['with_title']
-  _WORKER['with_text'] = fields.get('with_text', False)
+def _start_worker(path, fields, tokenizer_path):
+  _WORKER.update(
+    writer=store.StoreWriter(path, KIND, fields),
+    tokenizer=tokenization.load_tokenizer(tokenizer_path),
+    with_title=fields['with_title'],
+    with_text=fields.get('with_text', False),
+  )
 
 
 def _write_shard(index: int, documents: list[corpus_lib.Document]) -> int:
@@ -125,20 +127,17 @@ def build_token_store(
   Memory holds at most 2 x `num_processes` shards, whatever the corpus's size.
 
   Args:
-    path: where the store will stand.
+    path: folder of the token store.
     corpus: documents in a fixed order.
-    tokenizer_path: a file that `tokenization.load_tokenizer` reads.
+    tokenizer_path: a path for `tokenization.load_tokenizer`.
     with_title: whether the title heads the text.
-    with_text: whether texts and the tokens' places in them are kept.
+    with_text: whether to keep texts and the bytes of each token.
     documents_per_shard: documents in each shard.
-    num_processes: tokenizing processes; 1 works in this one.
-    progress: called with (documents done, 0: their number is not known).
-
-  Returns:
-    The published store.
+    num_processes: number of tokenizing processes.
+    progress: called with (documents done, 0): their number is unknown until the end.
 
   Raises:
-    ValueError: for an empty corpus or whatever the corpus refuses.
+    ValueError: for an empty corpus or a bad record.
   """
   tokenizer = tokenization.load_tokenizer(tokenizer_path)
   fields = {
@@ -166,7 +165,7 @@ def build_token_store(
       else:
         yield num_shards - 1, batch
 
-  setup = (path, KIND, fields, tokenizer_path)
+  setup = (path, fields, tokenizer_path)
   with workers.start(num_processes, _start_worker, setup) as pool:
     for count in workers.run(pool, _write_shard, calls(), 2 * num_processes):
       done += count
@@ -193,11 +192,11 @@ class TokenStore:
   """Documents as token rows, memory-mapped.
 
   Attributes:
-    store: the store beneath.
-    num_documents: how many documents it holds.
-    vocab_size: of the tokenizer that made it.
-    tokenizer_fingerprint: of the tokenizer that made it.
-    with_text: whether it holds the texts, too.
+    store: the underlying store.
+    num_documents: number of documents.
+    vocab_size: of the tokenizer.
+    tokenizer_fingerprint: of the tokenizer.
+    with_text: whether the store keeps the texts.
   """
 
   def __init__(self, path: str | os.PathLike):
@@ -217,22 +216,20 @@ class TokenStore:
     }
     self.with_text = self.store.fields.get('with_text', False)
     if self.with_text:
-      self._text['text'] = (
-        self.store.array('text_end'),
-        self.store.array('text'),
-      )
+      array = self.store.array
+      self._text['text'] = (array('text_end'), array('text'))
       self._token_bytes = self.store.array('token_bytes')
 
   @classmethod
   def of(cls, made: store.Store, tokens: 'TokenStore | None') -> 'TokenStore':
-    """The token store that another store was made from.
+    """Opens the token store that another store was made from.
 
     Args:
       made: the other store.
-      tokens: said to be that one; None opens the one beside `made`.
+      tokens: the token store, if it is open; None opens the one beside `made`.
 
     Raises:
-      ValueError: when it is another one.
+      ValueError: when `tokens` is another token store.
     """
     if tokens is None:
       tokens = cls(made.path.parent / made.meta['tokens'])
@@ -251,6 +248,12 @@ class TokenStore:
         f'tokenizer given is {tokenizer.fingerprint}.'
       )
 
+  def locate(self, documents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Shard and first position in the shard's tokens of documents [...]."""
+    shards, rows = self._token_end.locate(documents)
+    before = self._token_end[np.maximum(documents - 1, 0)]
+    return shards, np.where(rows > 0, before, 0)
+
   def _span(self, end: sharded_array.ShardedArray, i: int) -> tuple[int, slice]:
     [shard], [row] = (x.tolist() for x in end.locate(np.asarray([i])))
     ends = end.shard(shard)
@@ -262,12 +265,12 @@ class TokenStore:
     return self.tokens.shard(shard)[span]
 
   def document_id(self, i: int) -> str:
-    """The id of document `i`."""
-    return self._string('id', i)
+    """Returns the id of document `i`."""
+    return self._bytes('id', i).decode()
 
   def title(self, i: int) -> str:
-    """The title of document `i`."""
-    return self._string('title', i)
+    """Returns the title of document `i`."""
+    return self._bytes('title', i).decode()
 
   def text_bytes(self, i: int) -> bytes:
     """The text of document `i` in UTF-8, exactly the source's.
@@ -294,9 +297,6 @@ class TokenStore:
         f'{self.path}: made without texts; expected a token store made with '
         'with_text=True.'
       )
-
-  def _string(self, name: str, i: int) -> str:
-    return self._bytes(name, i).decode()
 
   def _bytes(self, name: str, i: int) -> bytes:
     end, text = self._text[name]

@@ -156,7 +156,7 @@ def test_saves_and_loads(tmp_path):
   ]
   assert manifests[0] == manifests[1]
   other = bm25.Bm25.build(texts[1:], config=config)
-  with pytest.raises(ValueError, match='made from something else'):
+  with pytest.raises(ValueError, match='made from other data or settings'):
     other.save(path)
   with pytest.raises(FileNotFoundError, match='no bm25 store'):
     bm25.Bm25.load(tmp_path / 'nowhere')

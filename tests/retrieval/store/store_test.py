@@ -101,7 +101,7 @@ def test_says_what_differs(tmp_path):
 
 def test_a_foreign_folder_is_not_overwritten(tmp_path):
   (tmp_path / 's').mkdir()
-  with pytest.raises(ValueError, match='holds no manifest.json'):
+  with pytest.raises(ValueError, match='exists without a manifest.json'):
     store.StoreWriter(tmp_path / 's', 'test', FIELDS)
 
 
@@ -151,7 +151,7 @@ def test_what_is_no_manifest_is_named(tmp_path, text):
 
 def test_unknown_array_is_named(tmp_path):
   opened = _write(tmp_path / 's').publish(len(ROWS))
-  with pytest.raises(ValueError, match="no array 'z', it holds"):
+  with pytest.raises(ValueError, match="no array 'z', only"):
     opened.array('z')
 
 

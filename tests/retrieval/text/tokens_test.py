@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from retrieval import tokenization
+from retrieval.store import manifests
 from retrieval.store import store
 from retrieval.text import corpus as corpus_lib
 from retrieval.text import tokens as tokens_lib
@@ -126,7 +127,7 @@ def test_stores_without_texts_are_what_they_were(data):
     'with_title': False,
     'documents_per_shard': 2,
   }
-  key = [store.SCHEMA, tokens_lib.KIND, fields]
+  key = [manifests.SCHEMA, tokens_lib.KIND, fields]
   assert plain.store.fingerprint == store.fingerprint(key)
   assert not plain.with_text and tokens.with_text
   assert plain.store.fingerprint != tokens.store.fingerprint

@@ -1,0 +1,93 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The manifest of a store, and the names of its files."""
+
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+import json
+import os
+import pathlib
+from typing import Any
+
+SCHEMA = 1
+FILE = 'manifest.json'
+_KEYS = {'schema', 'kind', 'fingerprint', 'meta', 'shards'}
+
+
+def dump(content: Any) -> str:
+  """Writes JSON for people to read; equal values give equal texts."""
+  return json.dumps(content, indent=1, sort_keys=True) + '\n'
+
+
+def shard_file(name: str, index: int) -> str:
+  """Name of the file of one shard of one array."""
+  return f'{name}-{index:06d}.npy'
+
+
+def files(
+  path: pathlib.Path, shards: Sequence[Mapping[str, Any]]
+) -> Iterator[tuple[pathlib.Path, dict[str, Any]]]:
+  """Yields each .npy file of a store and its entry in the manifest."""
+  for i, shard in enumerate(shards):
+    for name, entry in shard.items():
+      yield path / shard_file(name, i), entry
+
+
+def check_exists(file: pathlib.Path) -> None:
+  """Raises ValueError for a missing file of a store."""
+  if not file.exists():
+    raise ValueError(
+      f'{file}: missing from its store; remove {file.parent} and prepare it '
+      'again.'
+    )
+
+
+def keep_only(
+  folder: pathlib.Path, shards: Sequence[Mapping[str, Any]]
+) -> None:
+  """Removes the files of a folder that are not part of its store."""
+  keep = {folder / FILE, *(file for file, _ in files(folder, shards))}
+  for file in {*folder.iterdir()} - keep:
+    file.unlink(missing_ok=True)
+
+
+def read(
+  path: str | os.PathLike, kind: str, fields: Mapping[str, Any] | None
+) -> dict[str, Any]:
+  """Reads a store's manifest and checks it; `store.Store.open` has the Args."""
+  path = pathlib.Path(path)
+  try:
+    manifest = json.loads((path / FILE).read_text())
+  except FileNotFoundError:
+    raise FileNotFoundError(
+      f'{path}: no {kind} store here ({FILE} is missing); prepare the data first.'
+    ) from None
+  except json.JSONDecodeError as e:
+    raise ValueError(f'{path / FILE}: not JSON ({e}).') from None
+  if not isinstance(manifest, dict) or _KEYS - set(manifest):
+    raise ValueError(
+      f'{path / FILE}: not a manifest, which has {sorted(_KEYS)}.'
+    )
+  for key, want in (('schema', SCHEMA), ('kind', kind)):
+    if manifest[key] != want:
+      raise ValueError(
+        f'{path}: {key} is {manifest[key]!r}, expected {want!r}.'
+      )
+  found = manifest['fingerprint']
+  want = found if fields is None else json.loads(json.dumps(dict(fields)))
+  if want != found:
+    raise ValueError(
+      f'{path}: this {kind} store was made from other data or settings ('
+      f'{_difference(want, found)}); choose another folder or remove this one.'
+    )
+  for file, _ in files(path, manifest['shards']):
+    check_exists(file)
+  return manifest
+
+
+def _difference(want: Mapping, have: Mapping) -> str:
+  keys = sorted(k for k in {*want, *have} if want.get(k) != have.get(k))
+  return '; '.join(
+    f'{k}: expected {want.get(k)!r}, found {have.get(k)!r}' for k in keys
+  )
