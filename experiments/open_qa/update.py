@@ -169,7 +169,7 @@ def _build_index(
     params,
     batch_tokens=builder.batch_tokens,
   )
-  reused = reuse.ReusedVectors(embed, blocks, params, old_blocks, index.version)
+  reused = reuse.ReusedBlocks(embed, blocks, params, old_blocks, index.version)
   with progress.bar('new index', 'blocks') as shown:
     builder.folder.build(
       trained.step, params, blocks, reused, builder.index, progress=shown

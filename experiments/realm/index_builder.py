@@ -25,7 +25,7 @@ from realm_jax.nn import config as config_lib
 from realm_jax.serving import serving
 from retrieval.index import index as index_lib
 from retrieval.index import index_versions
-from retrieval.index import version_copies
+from retrieval.index import reuse
 from retrieval.nn import sharding
 from retrieval.store import store
 from retrieval.text import blocks as blocks_lib
@@ -100,7 +100,7 @@ class Builder:
   def _adopt(self, step: int, params: Any) -> str | None:
     """Takes the first version over; what follows is of newer parameters."""
     for source in self.sources if not self.folder.names() else ():
-      name = version_copies.adopt(
+      name = reuse.adopt(
         *(self.folder, step, params, self.blocks, source, self.index),
         part=serving.block_embedder_params,
       )

@@ -31,7 +31,7 @@ from experiments.engine import command
 from experiments.engine import progress
 from retrieval import tokenization
 from retrieval.index import index as index_lib
-from retrieval.index import reused_texts
+from retrieval.index import reuse
 from retrieval.index import vectors as vectors_lib
 from retrieval.store import checkpoints
 from retrieval.text import chunks as chunks_lib
@@ -72,7 +72,7 @@ def update(
   changed_documents.write(root, _all_documents(old), documents, delete)
   data = retro_data.DataFolder(root)
   _cut(config, old, data, [document.id for document in documents])
-  embedder = reused_texts.ReusingEmbedder(
+  embedder = reuse.ReusedTexts(
     retro_data.embedder(config),
     old.chunks('train'),
     old.vectors('train'),

@@ -19,6 +19,7 @@ import numpy as np
 
 from realm_jax.data import examples
 from realm_jax.data import sources
+from retrieval.index import neighbors
 from retrieval.store import store
 from retrieval.text import blocks as blocks_lib
 
@@ -64,34 +65,6 @@ class OneSnapshot:
     """That version."""
     del batch_index
     return self.snapshot
-
-
-def exclude(
-  ids: np.ndarray, hashes: np.ndarray, origin_hashes: np.ndarray, k: int
-) -> np.ndarray:
-  """The best k of what was found, without the block of origin.
-
-  A block is known by the hash of its title and text, so that a copy of it in
-  another corpus is the same block.
-
-  Args:
-    ids: [B, n] found, best first; negative for none.
-    hashes: [B, n] uint64 of these blocks.
-    origin_hashes: [B] uint64.
-    k: how many to keep.
-
-  Returns:
-    [B, k] ids, best first, then `examples.NONE`.
-  """
-  kept = (ids >= 0) & (hashes != origin_hashes[:, None])
-  order = np.argsort(~kept, axis=1, kind='stable')[:, :k]
-  chosen = np.where(
-    np.take_along_axis(kept, order, axis=1),
-    np.take_along_axis(ids, order, axis=1),
-    examples.NONE,
-  )
-  missing = ((0, 0), (0, k - chosen.shape[1]))
-  return np.pad(chosen, missing, constant_values=examples.NONE)
 
 
 class Retrieval:
@@ -161,7 +134,9 @@ class Retrieval:
       ids = rng.integers(self._blocks.num_blocks, size=(len(origins), wanted))
     else:
       ids = snapshot.retrieve(rows['query_ids'], rows['query_mask'], wanted)
-    return exclude(ids, self._hashes[np.maximum(ids, 0)], origins, k)
+    hashes = self._hashes[np.maximum(ids, 0)]
+    columns = neighbors.other_columns(ids, hashes, origins, k)
+    return neighbors.take(ids, columns, examples.NONE)
 
 
 def make_dataset(

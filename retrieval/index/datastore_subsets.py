@@ -1,14 +1,13 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Neighbors in random parts of a datastore, each part within the larger ones.
+"""Neighbors in random, nested parts of a datastore.
 
-For the effect of the datastore's size (Borgeaud et al. 2021, figure 1 and Table
-14). Whole documents belong to a part or not, by the hash of their id and a seed
-alone, so parts are nested. Each part is searched exactly, for itself: that of the
-neighbors which are left of the whole would be too few.
+They measure the effect of the datastore's size (Borgeaud et al. 2021, figure 1 and
+Table 14). A part holds whole documents, chosen by the hash of their id and a seed,
+so a larger part contains a smaller one. An exact search of each part finds its
+neighbors; filtering the neighbors in the whole datastore would leave too few.
 """
 
-from collections.abc import Callable
 import os
 
 from jaxtyping import Float
@@ -17,21 +16,15 @@ import numpy as np
 
 from retrieval import searchers
 from retrieval.index import neighbors as neighbors_lib
+from retrieval.index import shards
 from retrieval.store import store
 from retrieval.text import chunks as chunks_lib
 
-_QUERY_BATCH = 1024
-
 
 def document_ranks(id_hash: np.ndarray, seed: int = 0) -> np.ndarray:
-  """A number in [0, 1) for each document, uniform and independent of the split.
+  """Return a uniform number in [0, 1) for each document, independent of the split.
 
-  Args:
-    id_hash: [...] uint64 hashes of documents' ids.
-    seed: of the numbers.
-
-  Returns:
-    [...] float64. A part of share s consists of those below s.
+  A part of share s holds the documents with a number below s.
   """
   state = np.random.SeedSequence(seed).generate_state(2, np.uint64)
   x = np.asarray(id_hash, np.uint64) ^ state[0]
@@ -44,15 +37,7 @@ def document_ranks(id_hash: np.ndarray, seed: int = 0) -> np.ndarray:
 def chunks_of_part(
   datastore: chunks_lib.ChunkStore, share: float, seed: int = 0
 ) -> Int[np.ndarray, ' n']:
-  """The chunks of a part of a datastore.
-
-  Args:
-    datastore: all of it.
-    share: of its documents, above 0 and at most 1; 1 is all of it.
-    seed: of the choice.
-
-  Returns:
-    [n] int64 chunk ids, ascending.
+  """Return the ascending chunk ids of a part with a share of the documents.
 
   Raises:
     ValueError: for a share out of range, or one that leaves no document.
@@ -74,7 +59,7 @@ def chunks_of_part(
 
 
 class _Rows:
-  """Some rows of an array, read when they are asked for."""
+  """Lazily read rows of an array."""
 
   def __init__(self, array, ids: np.ndarray):
     self._array, self._ids = array, ids
@@ -88,7 +73,7 @@ class _Rows:
 
 
 class _Part:
-  """What `NeighborSearch` asks of a datastore, of some chunks alone."""
+  """The given chunks of a datastore as a `neighbors.Datastore`."""
 
   def __init__(self, datastore: chunks_lib.ChunkStore, ids: np.ndarray):
     self._datastore, self._ids = datastore, ids
@@ -102,7 +87,7 @@ class _Part:
 
 
 class _PartSearch:
-  """Finds neighbors among some chunks, and names them as the datastore does."""
+  """Exact search of the given chunks that returns the datastore's chunk ids."""
 
   def __init__(self, datastore, vectors, ids: np.ndarray, metric: str, k: int):
     self._ids = ids
@@ -130,29 +115,26 @@ def build_part_neighbors(
   share: float,
   k: int,
   seed: int = 0,
-  progress: Callable[[int, int], None] | None = None,
+  progress: shards.Progress | None = None,
 ) -> neighbors_lib.NeighborStore:
-  """Finds every chunk's neighbors in a part of a datastore, exactly.
+  """Find every chunk's neighbors in a part of a datastore by exact search.
 
   Resumes at the first missing shard.
 
   Args:
-    path: where the neighbors will stand.
-    queries: the chunks that ask.
-    vectors: their vectors.
-    datastore: all of the datastore; ids are its own.
-    datastore_vectors: its vectors.
+    path: output folder.
+    queries: chunks whose neighbors are written.
+    vectors: vectors of `queries`.
+    datastore: whole datastore, whose chunk ids the neighbors are.
+    datastore_vectors: vectors of `datastore`.
     metric: 'squared_l2' or 'dot_product'.
-    share: of the datastore's documents.
-    k: neighbors for each chunk.
-    seed: of the part.
-    progress: called with (chunks done, chunks in all).
-
-  Returns:
-    The published store.
+    share: share of the datastore's documents.
+    k: number of neighbors for each chunk.
+    seed: seed of the part.
+    progress: called with the chunks done and the chunks in all.
 
   Raises:
-    ValueError: for a share out of range.
+    ValueError: for a share out of range, or one that leaves no document.
   """
   fields = {
     'queries': queries.fingerprint,
@@ -163,25 +145,11 @@ def build_part_neighbors(
     'seed': seed,
     'k': k,
   }
-  writer = store.StoreWriter(path, neighbors_lib.KIND, fields)
-  if writer.published:
-    return neighbors_lib.NeighborStore(path)
-  ids = chunks_of_part(datastore, share, seed)
-  search = _PartSearch(datastore, datastore_vectors, ids, metric, k)
-  counts = queries.store.rows('document')
-  todo = writer.missing(len(counts))
-  total, done = sum(counts[i] for i in todo), 0
-  for i in todo:
-    found = np.full((counts[i], k), -1, np.int64)
-    scores = np.full((counts[i], k), -np.inf, np.float32)
-    for low in range(0, counts[i], _QUERY_BATCH):
-      rows = slice(low, min(low + _QUERY_BATCH, counts[i]))
-      block = np.asarray(vectors.shard(i, 'vectors')[rows], np.float32)
-      own = np.asarray(queries.store.shard(i, 'id_hash')[rows])
-      found[rows], scores[rows] = search.search(block, own)
-      done += rows.stop - rows.start
-      if progress:
-        progress(done, total)
-    writer.write(i, {'ids': found, 'scores': scores})
-  writer.publish(len(counts))
-  return neighbors_lib.NeighborStore(path)
+
+  def make():
+    ids = chunks_of_part(datastore, share, seed)
+    return _PartSearch(datastore, datastore_vectors, ids, metric, k)
+
+  return neighbors_lib.search_store(
+    path, fields, queries, vectors, make, progress=progress
+  )

@@ -19,7 +19,7 @@ from typing import Any
 from absl import logging
 
 from retrieval import searchers
-from retrieval.index import recall_check as index_exam
+from retrieval.index import recall_check
 from retrieval.store import sharded_array
 from retrieval.store import store
 
@@ -113,9 +113,9 @@ def build_index(
       logging.warning('%s It does so now.', e)
       fields |= {'searcher': 'exact', 'scann': {}}
   build_sec = time.monotonic() - start
-  exam = _exam(config, vectors, queries)
+  check = _recall_check(config, vectors, queries)
   logging.info('Built in %.0f s; measuring it against exact search.', build_sec)
-  report = index_exam.examine(searcher, exact, exam, config.recall_floor)
+  report = recall_check.measure(searcher, exact, check, config.recall_floor)
   report['build_sec'] = round(build_sec, 3)
   draft = path.with_name(f'{path.name}.partial-{os.getpid()}')
   shutil.rmtree(draft, ignore_errors=True)
@@ -131,11 +131,13 @@ def build_index(
   return open_index(path, verify=False)
 
 
-def _exam(config: IndexConfig, vectors, queries) -> index_exam.Exam:
+def _recall_check(
+  config: IndexConfig, vectors, queries
+) -> recall_check.RecallCheck:
   count, k = config.num_queries, config.recall_at
   if queries is None or not len(queries):
-    return index_exam.Exam.of_rows(vectors, count, k)
-  return index_exam.Exam.of_queries(queries, count, k)
+    return recall_check.RecallCheck.of_rows(vectors, count, k)
+  return recall_check.RecallCheck.of_queries(queries, count, k)
 
 
 def _remove_dead_drafts(path: pathlib.Path) -> None:
@@ -301,8 +303,8 @@ def _measure(searcher, config: IndexConfig, vectors, queries) -> dict[str, Any]:
   exact = searcher
   if not isinstance(searcher, searchers.ExactSearcher):
     exact = searchers.ExactSearcher(vectors, config.metric, check=False)
-  exam = _exam(config, vectors, queries)
-  return index_exam.examine(searcher, exact, exam, floor=0.0)
+  check = _recall_check(config, vectors, queries)
+  return recall_check.measure(searcher, exact, check, floor=0.0)
 
 
 def _check_config(config: IndexConfig) -> None:

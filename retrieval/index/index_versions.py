@@ -1,25 +1,26 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Indices of a retriever that learns: one immutable folder for each version.
+"""Indexes of a trained retriever: one immutable folder for each version.
 
-Guu et al. 2020, section 3.3. A version is what one snapshot of the embedder makes
-of all blocks: <root>/<step>-<hash>/ holds version.json (step, fingerprints of
-parameters and blocks), embedder.safetensors (the snapshot: queries are embedded
-with the very parameters that embedded the blocks), vectors/ and index/. It is built
-under a hidden name, shard by shard, and published by one rename; a killed builder
-goes on at its first missing shard. `version_copies` takes over what stands elsewhere.
+Guu et al. 2020, section 3.3. A version indexes all blocks with one snapshot of the
+embedder. Its folder <root>/<step>-<hash>/ holds version.json (step, fingerprints of
+parameters and blocks), embedder.safetensors (the snapshot, which embeds queries,
+too), vectors/ and index/. A builder writes shard by shard under a hidden name,
+resumes at the first missing shard and publishes by one rename.
 
-Readers hold a lease (a shared lock on a file, which a killed reader gives back), and
-versions nobody holds are removed.
+A reader holds a lease: a shared lock on a file, which the system releases when the
+reader dies. A version without a lease can be removed.
 """
 
 from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Iterator
+from collections.abc import Mapping
 import contextlib
 import dataclasses
 import functools
 import hashlib
+import json
 import os
 import pathlib
 import shutil
@@ -32,26 +33,26 @@ import numpy as np
 from safetensors import numpy as safetensors_numpy
 
 from retrieval.index import index as index_lib
-from retrieval.index import version_manifest
+from retrieval.index import shards
 from retrieval.store import store
 from retrieval.text import blocks as blocks_lib
 
 try:
   import fcntl
-except ImportError:  # Windows: nothing is removed there.
+except ImportError:  # Windows, where no version is removed.
   fcntl = None
 
 VECTORS_KIND = 'block_vectors'
+SCHEMA = 1
 _PARAMS = 'embedder.safetensors'
+_MANIFEST = 'version.json'
 
 # (ids of blocks [n], progress) -> vectors [n, d] float32
-EmbedBlocks = Callable[
-  [np.ndarray, Callable[[int, int], None] | None], np.ndarray
-]
+EmbedBlocks = Callable[[np.ndarray, shards.Progress | None], np.ndarray]
 
 
 def params_fingerprint(params: Any) -> str:
-  """Hashes names, shapes and values of a tree of arrays."""
+  """Hash names, shapes and values of a tree of arrays."""
   digest = hashlib.sha256()
   for path, leaf in jax.tree_util.tree_leaves_with_path(params):
     array = np.ascontiguousarray(leaf)
@@ -62,27 +63,27 @@ def params_fingerprint(params: Any) -> str:
 
 
 def version_name(step: int, params: Any, blocks: blocks_lib.BlockStore) -> str:
-  """The folder's name: versions sort by step, and differ in what made them."""
+  """Return the name of a version's folder: its step and a hash of its sources."""
   made_from = [params_fingerprint(params), blocks.fingerprint]
   return f'{step:010d}-{store.fingerprint(made_from)[:12]}'
 
 
 def step_of(name: str) -> int:
-  """The step in a version's name."""
+  """Return the step in a version's name."""
   return int(name.partition('-')[0])
 
 
 @dataclasses.dataclass(frozen=True)
 class Version:
-  """One opened version; held until `close`.
+  """An opened version, which stays until `close`.
 
   Attributes:
-    path: its folder.
-    step: of the parameters.
-    params_fingerprint: of the parameters.
-    blocks_fingerprint: of the blocks.
-    index: searches the blocks' vectors; row i is block i.
-    lease: file descriptor of its lock, or -1.
+    path: folder of the version.
+    step: training step of the parameters.
+    params_fingerprint: hash of the parameters.
+    blocks_fingerprint: hash of the blocks.
+    index: index of the blocks' vectors; row i is block i.
+    lease: releases the lock of the version.
   """
 
   path: pathlib.Path
@@ -90,11 +91,11 @@ class Version:
   params_fingerprint: str
   blocks_fingerprint: str
   index: index_lib.Index
-  lease: int
+  lease: contextlib.ExitStack
 
   @property
   def name(self) -> str:
-    """The folder's name."""
+    """Name of the version's folder."""
     return self.path.name
 
   @functools.cached_property
@@ -104,39 +105,30 @@ class Version:
 
   @property
   def vectors(self):
-    """Vectors of all blocks: [num_blocks, d], memory-mapped."""
-    return store.Store.open(self.path / 'vectors', VECTORS_KIND).array(
-      'vectors'
-    )
+    """Memory-mapped vectors of all blocks: [num_blocks, d]."""
+    found = store.Store.open(self.path / 'vectors', VECTORS_KIND)
+    return found.array('vectors')
 
   def close(self) -> None:
-    """Gives the lease back; the version may be removed from now on."""
-    if self.lease >= 0:
-      os.close(self.lease)
-      object.__setattr__(self, 'lease', -1)
+    """Release the lease, so that the version can be removed."""
+    self.lease.close()
 
 
 def write_params(path: pathlib.Path, params: Any) -> None:
-  """Writes a tree of arrays as one safetensors file, whole or not at all."""
+  """Write a tree of arrays as one safetensors file, atomically."""
   flat = traverse_util.flatten_dict(params, sep='/')
   arrays = {k: np.ascontiguousarray(v) for k, v in flat.items()}
   store.write_atomically(path, safetensors_numpy.save(arrays))
 
 
 def read_params(path: pathlib.Path) -> dict:
-  """Reads what `write_params` wrote."""
+  """Read a file of `write_params`."""
   flat = safetensors_numpy.load_file(path)
   return traverse_util.unflatten_dict(flat, sep='/')
 
 
 def read_snapshot(version: pathlib.Path) -> dict:
-  """The parameters that a published version was built from.
-
-  Args:
-    version: its folder.
-
-  Returns:
-    The embedder's, a tree of numpy arrays.
+  """Read the embedder's parameters from the folder of a published version.
 
   Raises:
     FileNotFoundError: if there is no such version.
@@ -146,18 +138,38 @@ def read_snapshot(version: pathlib.Path) -> dict:
   return read_params(version / _PARAMS)
 
 
-class VersionFolder:
-  """The versions of one index.
+def read_manifest(path: pathlib.Path) -> Mapping[str, Any]:
+  """Read a version's step, and the fingerprints of its parameters and blocks.
 
-  Attributes:
-    root: the folder.
+  Raises:
+    FileNotFoundError: when there is no version.
+    ValueError: when it is damaged.
   """
+  file = path / _MANIFEST
+  try:
+    manifest = json.loads(file.read_text())
+  except FileNotFoundError:
+    raise FileNotFoundError(
+      f'{path}: no index version here ({_MANIFEST} is missing).'
+    ) from None
+  except ValueError as e:
+    raise ValueError(f'{file}: not JSON ({e}).') from None
+  missing = {'schema', 'step', 'blocks', 'params'} - set(manifest)
+  if missing or manifest['schema'] != SCHEMA:
+    raise ValueError(
+      f'{file}: not a version of schema {SCHEMA} (missing: {sorted(missing)}).'
+    )
+  return manifest
+
+
+class VersionFolder:
+  """The folder `root` with the versions of one index."""
 
   def __init__(self, root: str | os.PathLike):
     self.root = pathlib.Path(root)
 
   def names(self) -> list[str]:
-    """Published versions, oldest first."""
+    """Return the names of the published versions, oldest first."""
     if not self.root.is_dir():
       return []
     return sorted(
@@ -165,11 +177,11 @@ class VersionFolder:
     )
 
   def latest(self, at_most: int | None = None) -> str:
-    """The version of the newest parameters, '' if there is none.
+    """Return the version of the newest parameters, '' if there is none.
 
     Args:
-      at_most: steps after this one do not count: a run that was killed and
-        continued has yet to come to them.
+      at_most: largest step that counts. A continued run has yet to reach the later
+        steps of the killed run before it.
     """
     names = self.names()
     if at_most is not None:
@@ -186,22 +198,22 @@ class VersionFolder:
     *,
     process_index: int = 0,
     process_count: int = 1,
-    progress: Callable[[int, int], None] | None = None,
+    progress: shards.Progress | None = None,
   ) -> str | None:
-    """Builds and publishes a version, or finds that it stands already.
+    """Build and publish a version, unless it is published already.
 
     Each process embeds every `process_count`-th shard of the blocks; process 0
-    publishes once all are there.
+    publishes the version when all shards are written.
 
     Args:
-      step: of the parameters.
-      params: the embedder's, a tree of host arrays.
-      blocks: what is retrieved.
-      embed: with these parameters.
-      config: of the index; its metric is the inner product.
+      step: training step of the parameters.
+      params: the embedder's parameters, a tree of host arrays.
+      blocks: blocks to index.
+      embed: embeds blocks with these parameters.
+      config: index settings; the metric is the inner product.
       process_index: number of this process.
-      process_count: how many share the work.
-      progress: called with (blocks done, blocks in all).
+      process_count: number of processes that share the work.
+      progress: called with the blocks done and the blocks in all.
 
     Returns:
       The version's name, or None while other processes still have work.
@@ -216,12 +228,25 @@ class VersionFolder:
     self.root.mkdir(parents=True, exist_ok=True)
     draft = self.root / f'.building-{name}'
     fields = {'blocks': blocks.fingerprint, 'params': fingerprint}
-    share = (process_index, process_count)
-    if not _embed_shards(draft, fields, blocks, embed, share, progress):
+    rows = blocks.store.rows('document')
+    ends = np.cumsum(rows)
+
+    def embed_shard(i, progress):
+      vectors = embed(np.arange(ends[i] - rows[i], ends[i]), progress)
+      return {'vectors': vectors.astype(np.float32)}
+
+    vectors = shards.build_store(
+      draft / 'vectors',
+      VECTORS_KIND,
+      fields,
+      rows,
+      embed_shard,
+      process_index=process_index,
+      process_count=process_count,
+      progress=progress,
+    )
+    if vectors is None or process_index:
       return None
-    if process_index:
-      return None
-    vectors = store.Store.open(draft / 'vectors', VECTORS_KIND, fields)
     index_lib.build_index(
       draft / 'index', vectors.array('vectors'), vectors.fingerprint, config
     )
@@ -232,48 +257,38 @@ class VersionFolder:
   def open(
     self, name: str, blocks: blocks_lib.BlockStore | None = None
   ) -> Version:
-    """Opens a version and takes a lease on it.
+    """Open a version and take a lease on it.
 
     Args:
-      name: from `names`.
-      blocks: what it must have been built from.
-
-    Returns:
-      The version.
+      name: name of the version.
+      blocks: blocks that the version must index; None for any.
 
     Raises:
       FileNotFoundError: when there is no such version.
-      ValueError: when it is damaged, or of other blocks.
+      ValueError: when it is damaged, or indexes other blocks.
     """
-    path = self.root / name
-    try:
-      lease = self._lock(name, shared=True)
-    except BlockingIOError:
-      raise FileNotFoundError(f'{path}: is being removed.') from None
-    try:
-      manifest = version_manifest.read(path)
+    with contextlib.ExitStack() as stack:
+      path = stack.enter_context(self.held(name))
+      if path is None:
+        raise FileNotFoundError(f'{self.root / name}: is being removed.')
+      manifest = read_manifest(path)
       if blocks is not None and manifest['blocks'] != blocks.fingerprint:
         raise ValueError(
           f'{path}: built from blocks {manifest["blocks"]}, but '
           f'{blocks.path} is {blocks.fingerprint}; refresh the index.'
         )
-      index = index_lib.open_index(path / 'index', verify=False)
-    except BaseException:
-      if lease >= 0:
-        os.close(lease)
-      raise
-    return Version(
-      path,
-      manifest['step'],
-      manifest['params'],
-      manifest['blocks'],
-      index,
-      lease,
-    )
+      return Version(
+        path,
+        manifest['step'],
+        manifest['params'],
+        manifest['blocks'],
+        index_lib.open_index(path / 'index', verify=False),
+        stack.pop_all(),
+      )
 
   @contextlib.contextmanager
   def held(self, name: str) -> Iterator[pathlib.Path | None]:
-    """Keeps a version from being removed; None where one is already."""
+    """Keep a version from being removed; None where it is being removed."""
     try:
       lease = self._lock(name, shared=True)
     except BlockingIOError:
@@ -286,11 +301,11 @@ class VersionFolder:
         os.close(lease)
 
   def remove_old(self, keep: Collection[str] = (), newest: int = 1) -> None:
-    """Removes versions that nobody holds, and drafts left behind.
+    """Remove versions without a lease, and the drafts of killed builders.
 
     Args:
-      keep: names that stay in any case.
-      newest: how many of the newest stay.
+      keep: names of versions that stay.
+      newest: number of newest versions that stay.
     """
     if fcntl is None or not self.root.is_dir():
       return
@@ -309,7 +324,7 @@ class VersionFolder:
     try:
       lock = self._lock(name, shared=False)
     except BlockingIOError:
-      return  # somebody reads it
+      return  # A reader holds it.
     try:
       hidden = self.root / f'.removed-{name}'
       os.rename(self.root / name, hidden)
@@ -324,13 +339,10 @@ class VersionFolder:
     return self.root / f'.lease-{name}'
 
   def _lock(self, name: str, *, shared: bool) -> int:
-    """Locks a version.
-
-    Returns:
-      The file descriptor, or -1 where there are no locks to be had.
+    """Return the descriptor of a version's lock, -1 where locks do not work.
 
     Raises:
-      BlockingIOError: when it is locked otherwise.
+      BlockingIOError: when another process holds a conflicting lock.
     """
     if fcntl is None or not os.access(self.root, os.W_OK):
       return -1
@@ -350,41 +362,16 @@ def _is_version(name: str) -> bool:
   return len(step) == 10 and step.isdigit() and len(digest) == 12
 
 
-def _embed_shards(draft, fields, blocks, embed, share, progress) -> bool:
-  """Embeds this process's shards; returns whether all are written."""
-  writer = store.StoreWriter(draft / 'vectors', VECTORS_KIND, fields)
-  if writer.published:
-    return True
-  index, count = share
-  rows = blocks.store.rows('document')
-  ends = np.cumsum(rows)
-  mine = [i for i in writer.missing(len(rows)) if i % count == index]
-  total, done = sum(rows[i] for i in mine), 0
-  for i in mine:
-    shard_progress = progress and functools.partial(
-      _shift, progress, done, total
-    )
-    vectors = embed(np.arange(ends[i] - rows[i], ends[i]), shard_progress)
-    writer.write(i, {'vectors': vectors.astype(np.float32)})
-    done += rows[i]
-  if writer.missing(len(rows)):
-    return False
-  writer.publish(len(rows))
-  return True
-
-
-def _shift(progress, base: int, total: int, done: int, _: int) -> None:
-  progress(base + done, total)
-
-
 def seal(
   draft: pathlib.Path, step: int, params: Any, blocks: blocks_lib.BlockStore
 ) -> None:
-  """Writes what vectors and index were made from beside them."""
+  """Write the parameters and the manifest of a version into its draft."""
   write_params(draft / _PARAMS, params)
-  version_manifest.write(
-    draft,
-    step=step,
-    params=params_fingerprint(params),
-    blocks=blocks.fingerprint,
-  )
+  manifest = {
+    'schema': SCHEMA,
+    'step': step,
+    'params': params_fingerprint(params),
+    'blocks': blocks.fingerprint,
+  }
+  text = json.dumps(manifest, indent=1, sort_keys=True) + '\n'
+  store.write_atomically(draft / _MANIFEST, text)

@@ -1,10 +1,10 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""A datastore of pairs (key vector, next token), and looking tokens up in it.
+"""Datastore of pairs (key vector, next token), and its look-up.
 
-Khandelwal et al. 2020 (kNN-LM), section 2. Whoever makes the keys gives them
-shard by shard. The store knows its documents, so that a text that is evaluated
-can be shown not to be in it.
+Khandelwal et al. 2020 (kNN-LM), section 2. The caller gives the keys shard by shard.
+The store records its documents, so that an evaluation can make sure that none of
+its own is among them.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from retrieval import searchers
-from retrieval.index import recall_check as index_exam
+from retrieval.index import recall_check
+from retrieval.index import shards
 from retrieval.store import store
 from retrieval.text import tokens as tokens_lib
 
@@ -27,15 +28,7 @@ ARRAYS = ('keys', 'values', 'documents')
 def document_hashes(
   tokens: tokens_lib.TokenStore, index: np.ndarray
 ) -> np.ndarray:
-  """What tells documents apart.
-
-  Args:
-    tokens: the token store.
-    index: [d] numbers of documents.
-
-  Returns:
-    [d, 2] uint64: hash of the id, hash of the tokens.
-  """
+  """Return [d, 2] uint64 hashes of each document's id and of its tokens."""
   texts = [
     hashlib.blake2b(
       np.asarray(tokens.document(int(i)), np.uint32).tobytes(), digest_size=8
@@ -47,7 +40,7 @@ def document_hashes(
 
 
 def shared(hashes: np.ndarray, others: np.ndarray) -> np.ndarray:
-  """Which documents stand among others, by id or by text: [d] bool."""
+  """Return [d] bool: whether a document is among others, by id or by text."""
   columns = zip(hashes.T, others.T, strict=True)
   return np.any([np.isin(mine, theirs) for mine, theirs in columns], axis=0)
 
@@ -57,41 +50,37 @@ def build_key_value_store(
   fields: Mapping[str, Any],
   num_shards: int,
   read: Callable[[int], Mapping[str, np.ndarray]],
-  *,
-  process_index: int = 0,
-  process_count: int = 1,
+  **share: int,
 ) -> 'KeyValueStore | None':
-  """Writes the shards that are missing.
+  """Write the missing shards.
 
   Args:
-    path: where the datastore will stand.
-    fields: JSON fields that determine every byte of it.
-    num_shards: how many there are.
-    read: number of a shard -> its arrays: keys [n, d], values [n], and
-      documents [m, 2] from `document_hashes`.
-    process_index: number of this process.
-    process_count: how many processes share the shards.
+    path: output folder.
+    fields: JSON fields that determine every byte of the store.
+    num_shards: number of shards.
+    read: shard -> its arrays: keys [n, d], values [n], and documents [m, 2] from
+      `document_hashes`.
+    **share: process_index and process_count of `shards.build_store`.
 
   Returns:
     The published store, or None while other processes still have work.
   """
-  writer = store.StoreWriter(path, KIND, fields)
-  if not writer.published:
-    for i in writer.missing(num_shards):
-      if i % process_count == process_index:
-        arrays = read(i)
-        writer.write(i, {name: arrays[name] for name in ARRAYS})
-    if writer.missing(num_shards):
-      return None
-    writer.publish(num_shards)
-  return KeyValueStore(path)
+
+  def make(i, _):
+    arrays = read(i)
+    return {name: arrays[name] for name in ARRAYS}
+
+  built = shards.build_store(
+    path, KIND, fields, [0] * num_shards, make, **share
+  )
+  return None if built is None else KeyValueStore(path)
 
 
 class KeyValueStore:
-  """Keys and values, memory-mapped.
+  """Memory-mapped keys and values.
 
   Attributes:
-    store: the store beneath.
+    store: the published store.
     keys: [n, d] vectors.
     values: [n] tokens.
   """
@@ -107,20 +96,20 @@ class KeyValueStore:
 
   @property
   def num_documents(self) -> int:
-    """Documents whose tokens are in it."""
+    """The number of documents whose tokens the datastore holds."""
     return sum(self.store.rows('documents'))
 
   def check_without(
     self, tokens: tokens_lib.TokenStore, index: np.ndarray
   ) -> None:
-    """Makes sure that documents are not in the datastore.
+    """Make sure that the datastore holds none of the documents to evaluate.
 
     Args:
-      tokens: a token store.
-      index: [d] documents of it that are to be evaluated.
+      tokens: token store of the documents.
+      index: [d] numbers of the documents in `tokens`.
 
     Raises:
-      ValueError: when some are, by id or by text: how many and one of them.
+      ValueError: with the number of held documents, by id or by text, and one id.
     """
     hashes = document_hashes(tokens, index)
     found = np.zeros(len(index), bool)
@@ -136,13 +125,13 @@ class KeyValueStore:
 
 
 class KeyValueSearch:
-  """Looks keys up; distances are those of the stored keys, exactly."""
+  """Look-up of keys; distances are exact distances to the stored keys."""
 
   def __init__(self, pairs: KeyValueStore, searcher: searchers.Searcher):
-    """Takes a searcher over the keys of a datastore.
+    """Take a searcher over the keys of a datastore.
 
     Raises:
-      ValueError: when it is over others, or not of squared L2 distances.
+      ValueError: for a searcher over other keys or of another metric.
     """
     if searcher.metric != 'squared_l2' or searcher.num_vectors != len(pairs):
       raise ValueError(
@@ -160,11 +149,7 @@ class KeyValueSearch:
   def search(
     self, queries: np.ndarray, k: int
   ) -> tuple[np.ndarray, np.ndarray]:
-    """Finds the k nearest keys.
-
-    Args:
-      queries: [b, d] float32.
-      k: how many.
+    """Find the k nearest keys of queries [b, d].
 
     Returns:
       distances: [b, k] float32 squared L2, ascending; inf where fewer than k
@@ -189,19 +174,19 @@ def recall(
   at: int,
   num_queries: int,
 ) -> float:
-  """How many of the very nearest keys a search for k finds.
+  """Return the share of the `at` nearest keys that a search for k keys finds.
+
+  Keys with equal distances count alike.
 
   Args:
-    pairs: the datastore, rows of which ask, without finding themselves.
-    searcher: over its keys.
-    k: neighbors that are sought, and scored again exactly.
-    at: of the nearest ones that count.
-    num_queries: that measure it.
-
-  Returns:
-    The share found of the `at` nearest keys; those that tie count alike.
+    pairs: datastore; some of its keys are the queries and do not find themselves.
+    searcher: searcher over the keys.
+    k: number of keys to find, and to score exactly.
+    at: number of nearest keys that count.
+    num_queries: number of queries.
   """
-  queries = index_exam.Exam.of_rows(pairs.keys, num_queries, at).queries
+  check = recall_check.RecallCheck.of_rows(pairs.keys, num_queries, at)
+  queries = check.queries
   exact = searchers.ExactSearcher(pairs.keys, 'squared_l2', check=False)
   _, best = exact.search(queries, at + 1)
   search = KeyValueSearch(pairs, searcher)

@@ -2,111 +2,107 @@
 # SPDX-License-Identifier: Apache-2.0
 """Precomputed nearest neighbors of every chunk.
 
-Borgeaud et al. 2021, section 2.2: neighbors from the document of the chunk
-itself are excluded. The index is asked for more than is kept; rows that the
-exclusion leaves short are searched again, exactly, so that the filter loses
-nothing. Documents are compared by the hash of their id, so the chunks that ask
-and the datastore that answers may come from different token stores.
+Borgeaud et al. 2021, section 2.2: neighbors from a chunk's own document are
+excluded. The search fetches more rows than are kept. An exact search repeats the
+queries that the exclusion leaves short, so the exclusion loses no neighbor.
+Documents are compared by the hash of their id, so queries and datastore may come
+from different token stores.
 """
 
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
+from collections.abc import Mapping
+import functools
 import os
+from typing import Any
 from typing import Protocol
 from typing import runtime_checkable
 
 from absl import logging
-from jaxtyping import Float
 from jaxtyping import Int
 from jaxtyping import UInt64
 import numpy as np
 
 from retrieval import searchers
 from retrieval.index import index as index_lib
+from retrieval.index import shards
 from retrieval.store import store
 from retrieval.text import chunks as chunks_lib
 
 KIND = 'neighbors'
 _QUERY_BATCH = 1024
-# Float32 sums in another order, as another machine may take them.
+# Another machine may sum float32 in another order.
 _SCORE_RTOL, _SCORE_ATOL = 1e-5, 1e-5
 
 
 @runtime_checkable
 class Datastore(Protocol):
-  """What the search for neighbors asks of chunks: `ChunkStore`, or a part of one.
-
-  Attributes:
-    num_chunks: how many there are.
-  """
+  """The chunks that `NeighborSearch` searches: a `ChunkStore` or a part of one."""
 
   num_chunks: int
 
   def document_hashes(self, ids: np.ndarray) -> np.ndarray:
-    """Hash of the id of each chunk's document: [...] uint64."""
+    """Return the hash of the id of each chunk's document: [...] uint64."""
     ...
 
   def shard_hashes(self) -> Iterator[np.ndarray]:
-    """The same shard by shard, no document in two of them."""
+    """Yield these hashes shard by shard; no document is in two shards."""
     ...
 
 
-def keep_others(
+def other_columns(
   ids: Int[np.ndarray, 'b fetched'],
-  scores: Float[np.ndarray, 'b fetched'],
+  hashes: UInt64[np.ndarray, 'b fetched'],
   own: UInt64[np.ndarray, ' b'],
-  datastore: Datastore,
   k: int,
-) -> tuple[Int[np.ndarray, 'b k'], Float[np.ndarray, 'b k']]:
-  """Drops the neighbors of a query's own document and keeps the best k.
+) -> Int[np.ndarray, 'b k']:
+  """Return the columns of the first k ids that do not belong to the query.
 
   Args:
-    ids: [b, fetched] chunk ids, best first, -1 where there is none.
-    scores: [b, fetched] their scores.
-    own: [b] hash of the id of each query's document.
-    datastore: the chunks that `ids` names.
-    k: how many to keep.
+    ids: [b, fetched] retrieved ids, best first; negative for none.
+    hashes: [b, fetched] hash of each id's document or block.
+    own: [b] hash of each query's own document or block.
+    k: number of ids to keep.
 
   Returns:
-    ids: [b, k] int64, -1 where fewer than k are left.
-    scores: [b, k] float32, -inf there.
+    [b, k] columns of `ids`, ascending, -1 where fewer than k are left.
   """
-  found = ids >= 0
-  hashes = datastore.document_hashes(np.where(found, ids, 0))
-  keep = found & (hashes != own[:, None])
-  order = np.argsort(~keep, axis=1, kind='stable')[:, :k]
-  keep = np.take_along_axis(keep, order, 1)
-  ids = np.where(keep, np.take_along_axis(ids, order, 1), -1)
-  scores = np.where(keep, np.take_along_axis(scores, order, 1), -np.inf)
-  pad = ((0, 0), (0, k - ids.shape[1]))
-  return (
-    np.pad(ids.astype(np.int64), pad, constant_values=-1),
-    np.pad(scores.astype(np.float32), pad, constant_values=-np.inf),
-  )
+  kept = (ids >= 0) & (hashes != own[:, None])
+  order = np.argsort(~kept, axis=1, kind='stable')[:, :k]
+  columns = np.where(np.take_along_axis(kept, order, axis=1), order, -1)
+  pad = ((0, 0), (0, k - columns.shape[1]))
+  return np.pad(columns, pad, constant_values=-1)
+
+
+def take(
+  values: np.ndarray, columns: np.ndarray, none: int | float
+) -> np.ndarray:
+  """Return values [b, n] at columns [b, k], `none` where a column is -1."""
+  found = np.take_along_axis(values, np.maximum(columns, 0), axis=1)
+  return np.where(columns >= 0, found, none)
 
 
 def _count_by_document(
   shard_hashes: Iterable[np.ndarray],
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Hashes of the documents' ids, ascending, and the chunks of each."""
-  # No document spans two shards, so what is kept of a shard is its documents.
+  """Return the hashes of all documents, ascending, and their chunk counts."""
   shards = [np.unique(hashes, return_counts=True) for hashes in shard_hashes]
   hashes, counts = (
     np.concatenate(parts) for parts in zip(*shards, strict=True)
   )
   order = np.argsort(hashes, kind='stable')
   hashes, counts = hashes[order], counts[order]
-  # Two documents whose hashes are equal count as one, as they do elsewhere.
+  # Documents with equal hashes count as one document.
   first = np.flatnonzero(np.r_[True, hashes[1:] != hashes[:-1]])
   return hashes[first], np.add.reduceat(counts, first)
 
 
 class NeighborSearch:
-  """Finds k neighbors of other documents for batches of chunks.
+  """Find k neighbors from other documents for batches of chunks.
 
   Attributes:
-    num_exact: rows that had to be searched again, exactly.
+    num_exact: number of queries that the exact search repeated.
   """
 
   def __init__(
@@ -117,17 +113,14 @@ class NeighborSearch:
     k: int,
     max_fetch: int = 128,
   ):
-    """Counts the datastore's chunks by document.
-
-    That costs 16 bytes of memory for each document, about four times as much
-    while they are counted, and one shard's chunks at a time.
+    """Count the datastore's chunks by document, in 16 bytes for each document.
 
     Args:
-      searcher: the published index.
+      searcher: searcher of the published index.
       exact: exact search over the same vectors.
-      datastore: the chunks behind the vectors.
-      k: neighbors to keep.
-      max_fetch: most candidates asked of `searcher` for one query.
+      datastore: chunks behind the vectors.
+      k: number of neighbors to keep.
+      max_fetch: largest number of candidates fetched from `searcher` for a query.
     """
     self._searcher, self._exact = searcher, exact
     self._datastore, self._k = datastore, k
@@ -138,7 +131,7 @@ class NeighborSearch:
     self.num_exact = 0
 
   def _own_chunks(self, own: np.ndarray) -> np.ndarray:
-    """How many chunks of its own document each query has to pass over."""
+    """Return the number of chunks in each query's own document."""
     at = np.searchsorted(self._hashes, own)
     at = np.minimum(at, len(self._hashes) - 1)
     return np.where(self._hashes[at] == own, self._counts[at], 0)
@@ -146,7 +139,7 @@ class NeighborSearch:
   def search(
     self, vectors: np.ndarray, own: np.ndarray
   ) -> tuple[np.ndarray, np.ndarray]:
-    """Searches.
+    """Return ids and scores of the neighbors of each query.
 
     Args:
       vectors: [b, d] float32 queries.
@@ -154,21 +147,69 @@ class NeighborSearch:
 
     Returns:
       ids: [b, k] int64, -1 where the datastore has no more.
-      scores: [b, k] float32.
+      scores: [b, k] float32, -inf there.
     """
-    ids, scores = self._searcher.search(vectors, self._fetch)
-    ids, scores = keep_others(ids, scores, own, self._datastore, self._k)
+    ids, scores = self._others(self._searcher, vectors, own, self._fetch)
     mine = self._own_chunks(own)
     reachable = np.minimum(self._k, self._num_chunks - mine)
     short = np.flatnonzero((ids >= 0).sum(1) < reachable)
     if len(short):
       self.num_exact += len(short)
       fetch = int(min(self._k + mine[short].max(), self._num_chunks))
-      again = self._exact.search(vectors[short], fetch)
-      ids[short], scores[short] = keep_others(
-        *again, own[short], self._datastore, self._k
+      ids[short], scores[short] = self._others(
+        self._exact, vectors[short], own[short], fetch
       )
     return ids, scores
+
+  def _others(self, searcher, vectors, own, fetch):
+    ids, scores = searcher.search(vectors, fetch)
+    hashes = self._datastore.document_hashes(np.maximum(ids, 0))
+    columns = other_columns(ids, hashes, own, self._k)
+    scores = take(scores, columns, -np.inf).astype(np.float32)
+    return take(ids, columns, -1).astype(np.int64), scores
+
+
+def search_store(
+  path: str | os.PathLike,
+  fields: Mapping[str, Any],
+  queries: chunks_lib.ChunkStore,
+  vectors: store.Store,
+  make_search: Callable[[], Any],
+  **share,
+) -> 'NeighborStore | None':
+  """Write the neighbors of every chunk; resumes at the first missing shard.
+
+  Args:
+    path: output folder.
+    fields: JSON fields that determine every neighbor; 'k' among them.
+    queries: chunks whose neighbors are written.
+    vectors: vectors of `queries`.
+    make_search: makes a `NeighborSearch`; called only where a shard is missing.
+    **share: process_index, process_count and progress of `shards.build_store`.
+
+  Returns:
+    The published store, or None while other processes still have work.
+  """
+  search = functools.cache(make_search)
+  counts, k = queries.store.rows('document'), fields['k']
+
+  def find(i, progress):
+    ids = np.full((counts[i], k), -1, np.int64)
+    scores = np.full((counts[i], k), -np.inf, np.float32)
+    for rows in _batches(counts[i]):
+      found = _search_rows(search(), queries, vectors, i, rows)
+      ids[rows], scores[rows] = found
+      if progress:
+        progress(rows.stop, counts[i])
+    return {'ids': ids, 'scores': scores}
+
+  built = shards.build_store(path, KIND, fields, counts, find, **share)
+  return None if built is None else NeighborStore(path)
+
+
+def _batches(num_rows: int) -> Iterator[slice]:
+  for low in range(0, num_rows, _QUERY_BATCH):
+    yield slice(low, min(low + _QUERY_BATCH, num_rows))
 
 
 def build_neighbor_store(
@@ -180,23 +221,19 @@ def build_neighbor_store(
   index: index_lib.Index,
   *,
   k: int,
-  process_index: int = 0,
-  process_count: int = 1,
-  progress: Callable[[int, int], None] | None = None,
+  **share,
 ) -> 'NeighborStore | None':
-  """Finds the neighbors of every chunk; resumes at the first missing shard.
+  """Find the k neighbors of every chunk of `queries` in a datastore.
 
   Args:
-    path: where the neighbors will stand.
-    queries: the chunks that ask.
-    vectors: their vectors.
-    datastore: the chunks that answer.
-    datastore_vectors: their vectors, for exact search.
-    index: the published index of those vectors.
-    k: neighbors for each chunk.
-    process_index: number of this process.
-    process_count: how many processes share the shards.
-    progress: called with (chunks done, chunks in all).
+    path: output folder.
+    queries: chunks whose neighbors are written.
+    vectors: vectors of `queries`.
+    datastore: chunks that are searched.
+    datastore_vectors: vectors of `datastore`, for exact search.
+    index: published index of `datastore_vectors`.
+    k: number of neighbors for each chunk.
+    **share: process_index, process_count and progress of `shards.build_store`.
 
   Returns:
     The published store, or None while other processes still have work.
@@ -207,34 +244,20 @@ def build_neighbor_store(
   _check_pair(queries, vectors)
   _check_pair(datastore, datastore_vectors)
   fields = {**_fields(queries, vectors, datastore, index), 'k': k}
-  writer = store.StoreWriter(path, KIND, fields)
-  if writer.published:
-    return NeighborStore(path)
-  search = _neighbor_search(index, datastore, datastore_vectors, k)
-  counts = queries.store.rows('document')
-  todo = writer.missing(len(counts))
-  mine = [i for i in todo if i % process_count == process_index]
-  total, done = sum(counts[i] for i in mine), 0
-  for i in mine:
-    parts = []
-    for low in range(0, counts[i], _QUERY_BATCH):
-      rows = slice(low, min(low + _QUERY_BATCH, counts[i]))
-      parts.append(_search_rows(search, queries, vectors, i, rows))
-      done += rows.stop - rows.start
-      if progress:
-        progress(done, total)
-    ids = [np.zeros((0, k), np.int64), *(p[0] for p in parts)]
-    scores = [np.zeros((0, k), np.float32), *(p[1] for p in parts)]
-    writer.write(
-      i, {'ids': np.concatenate(ids), 'scores': np.concatenate(scores)}
+  made = []
+
+  def make():
+    made.append(_neighbor_search(index, datastore, datastore_vectors, k))
+    return made[-1]
+
+  found = search_store(path, fields, queries, vectors, make, **share)
+  for search in made:
+    logging.info(
+      'An exact search repeated %d of %d queries.',
+      search.num_exact,
+      queries.num_chunks,
     )
-  logging.info(
-    '%d of %d chunks were searched again, exactly.', search.num_exact, total
-  )
-  if writer.missing(len(counts)):
-    return None
-  writer.publish(len(counts))
-  return NeighborStore(path)
+  return found
 
 
 def _fields(queries, vectors, datastore, index) -> dict[str, str]:
@@ -261,9 +284,9 @@ def _neighbor_search(index, datastore, datastore_vectors, k):
       f'The index holds {searcher.num_vectors} vectors, the datastore '
       f'{datastore.path} {datastore.num_chunks} chunks; they must be the same.'
     )
-  exact = searcher  # of which the devices hold one copy, not two
+  exact = searcher  # The devices hold one copy of the vectors.
   if not isinstance(searcher, searchers.ExactSearcher):
-    # The index has checked these very vectors when it was built.
+    # Building the index has checked these vectors.
     exact = searchers.ExactSearcher(
       datastore_vectors.array('vectors'), searcher.metric, check=False
     )
@@ -287,24 +310,24 @@ def validate(
   fraction: float,
   seed: int = 0,
 ) -> int:
-  """Recomputes a sample of the neighbors and compares.
+  """Recompute a sample of the neighbors and compare it with the stored ones.
 
   Args:
-    path: the neighbor store.
-    queries: as for `build_neighbor_store`, like the four that follow.
+    path: neighbor store made by `build_neighbor_store` from the next five.
+    queries: chunks with neighbors.
     vectors: vectors of `queries`.
-    datastore: the chunks that answer.
-    datastore_vectors: their vectors.
-    index: the published index.
-    fraction: share of query batches to recompute, at least one of them.
-    seed: of the sample.
+    datastore: chunks that were searched.
+    datastore_vectors: vectors of `datastore`.
+    index: published index of `datastore_vectors`.
+    fraction: share of query batches to recompute; at least one batch is.
+    seed: seed of the sample.
 
   Returns:
-    How many chunks were compared.
+    The number of compared chunks.
 
   Raises:
-    ValueError: when the store was made from something else; naming the first
-      chunk whose neighbors or scores differ.
+    ValueError: when the store was made from other data, or for the first chunk
+      whose neighbors or scores differ.
   """
   neighbors = NeighborStore(path)
   stored = neighbors.store
@@ -319,9 +342,9 @@ def validate(
     index, datastore, datastore_vectors, neighbors.num_neighbors
   )
   batches = [
-    (shard, slice(low, min(low + _QUERY_BATCH, rows)))
-    for shard, rows in enumerate(stored.rows('ids'))
-    for low in range(0, rows, _QUERY_BATCH)
+    (shard, rows)
+    for shard, count in enumerate(stored.rows('ids'))
+    for rows in _batches(count)
   ]
   chosen = np.random.default_rng(seed).permutation(len(batches))
   compared = 0
@@ -343,10 +366,10 @@ def validate(
 
 
 class NeighborStore:
-  """The neighbors of a chunk store, memory-mapped.
+  """Memory-mapped neighbors of a chunk store.
 
   Attributes:
-    store: the store beneath.
+    store: the published store.
     num_neighbors: K, neighbors kept for each chunk.
   """
 

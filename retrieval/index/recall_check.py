@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The exam of an index: agreement with exact search, speed, what to raise."""
+"""Recall check of an index: agreement with exact search, speed, advice."""
 
 import dataclasses
 import itertools
@@ -15,14 +15,14 @@ from retrieval.store import sharded_array
 
 
 @dataclasses.dataclass(frozen=True)
-class Exam:
-  """Queries whose neighbors are sought.
+class RecallCheck:
+  """Queries that measure a searcher.
 
   Attributes:
     queries: [q, d] float32.
-    own: [q] int64. The row of the database that each query is, which does not
-      count as its neighbor; -1 for none.
-    k: neighbors of each.
+    own: [q] int64 database row that equals each query and does not count as its
+      neighbor; -1 for none.
+    k: number of neighbors of each query.
   """
 
   queries: np.ndarray
@@ -32,16 +32,16 @@ class Exam:
   @classmethod
   def of_queries(
     cls, queries: sharded_array.Rows, count: int, k: int
-  ) -> 'Exam':
-    """An exam of held-out queries, evenly spread over all of them."""
+  ) -> 'RecallCheck':
+    """Take `count` held-out queries, evenly spread over all of them."""
     count = min(count, len(queries))
     rows = np.arange(count) * len(queries) // max(count, 1)
     queries = np.asarray(queries[rows], np.float32)
     return cls(queries, np.full(len(queries), -1), k)
 
   @classmethod
-  def of_rows(cls, vectors, count: int, k: int) -> 'Exam':
-    """An exam of rows of the database, the same ones each time."""
+  def of_rows(cls, vectors, count: int, k: int) -> 'RecallCheck':
+    """Take `count` rows of the database, the same ones each time."""
     num_rows = int(vectors.shape[0])
     rng = np.random.default_rng(0)
     own = np.sort(rng.choice(num_rows, min(count, num_rows), replace=False))
@@ -50,7 +50,7 @@ class Exam:
   def answer(
     self, searcher: searchers.Searcher, **settings: int
   ) -> tuple[np.ndarray, float]:
-    """Ids [q, k] that a searcher finds, and its queries a second."""
+    """Return ids [q, k] that a searcher finds, and its queries per second."""
     start = time.perf_counter()
     ids, _ = searcher.search(self.queries, self.k + 1, **settings)
     sec = time.perf_counter() - start
@@ -59,53 +59,53 @@ class Exam:
     return ids[~drop].reshape(len(ids), -1), len(ids) / max(sec, 1e-9)
 
 
-def examine(
+def measure(
   searcher: searchers.Searcher,
   exact: searchers.ExactSearcher,
-  exam: Exam,
+  check: RecallCheck,
   floor: float,
 ) -> dict[str, Any]:
-  """Measures a searcher.
+  """Measure recall@k and queries per second of a searcher.
 
   Args:
-    searcher: the one examined.
+    searcher: searcher to measure.
     exact: exact search over the same vectors; may be the same object.
-    exam: what is asked.
+    check: queries.
     floor: least agreement with exact search.
 
   Returns:
-    A report: recall@k, queries a second of both.
+    Report of recall@k and of the queries per second of both searchers.
 
   Raises:
-    ValueError: when the agreement is below the floor, with what to raise.
+    ValueError: when the agreement is below the floor; names settings to raise.
   """
-  exam.answer(searcher)  # compiles
-  ids, per_sec = exam.answer(searcher)
+  check.answer(searcher)  # compiles
+  ids, per_sec = check.answer(searcher)
   report = {'searcher': searcher.name, 'vectors': searcher.num_vectors}
   recall = 1.0
   if searcher is not exact:
-    exam.answer(exact)
-    wanted, exact_per_sec = exam.answer(exact)
-    scores = exact.score(exam.queries, wanted)
+    check.answer(exact)
+    wanted, exact_per_sec = check.answer(exact)
+    scores = exact.score(check.queries, wanted)
 
     def agreement(ids):
-      found = exact.score(exam.queries, ids)
+      found = exact.score(check.queries, ids)
       return metrics.agreement_with_exact(ids, wanted, found, scores)
 
     recall = agreement(ids)
     report['exact_queries_per_sec'] = round(exact_per_sec, 1)
     if recall < floor:
       raise ValueError(
-        f'recall@{exam.k} of the {searcher.name} index is {recall:.4f}, below '
-        f'index.recall_floor={floor}. {_advice(searcher, exam, agreement, floor)}'
+        f'recall@{check.k} of the {searcher.name} index is {recall:.4f}, below '
+        f'index.recall_floor={floor}. {_advice(searcher, check, agreement, floor)}'
       )
-  report[f'recall@{exam.k}'] = round(recall, 4)
+  report[f'recall@{check.k}'] = round(recall, 4)
   report['queries_per_sec'] = round(per_sec, 1)
   return report
 
 
-def _advice(searcher, exam, agreement, floor) -> str:
-  """What to raise, and to what, tried out on the index at hand."""
+def _advice(searcher, check, agreement, floor) -> str:
+  """Return the settings that reach the floor, tried on the index itself."""
   limits = {
     'num_leaves_to_search': searcher.settings['num_leaves'],
     'num_to_rescore': searcher.num_vectors,
@@ -116,7 +116,7 @@ def _advice(searcher, exam, agreement, floor) -> str:
       name: min(factor * searcher.settings[name], limits[name])
       for name in names
     }
-    recall = agreement(exam.answer(searcher, **tried)[0])
+    recall = agreement(check.answer(searcher, **tried)[0])
     if recall >= floor:
       said = ' and '.join(f'index.scann.{n} to {v}' for n, v in tried.items())
       return f'Raise {said}, which reached {recall:.4f}.'

@@ -1,32 +1,87 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Vectors of a corpus that has changed: only its new blocks are embedded.
+"""Reuse of vectors: only new texts are embedded.
 
-A block's vector follows from its title, its text and the embedder alone. Where an
-index version of the very same parameters holds a block of the same title and text,
-its vector is copied, wherever the block stood then.
+A vector follows from a text and the parameters of its embedder. `ReusedBlocks` and
+`ReusedTexts` copy the vectors of texts that an earlier corpus holds, too; `adopt`
+links a whole index version of the same blocks and parameters.
 """
 
 from collections.abc import Callable
-import functools
+from collections.abc import Mapping
+from collections.abc import Sequence
+import hashlib
+import os
+import pathlib
+import shutil
 from typing import Any
 
-from jaxtyping import Int
+from absl import logging
 import numpy as np
 
+from retrieval import tokenization
+from retrieval.index import index as index_lib
 from retrieval.index import index_versions
+from retrieval.index import shards
+from retrieval.index import vectors as vectors_lib
+from retrieval.store import store
 from retrieval.text import blocks as blocks_lib
+from retrieval.text import chunks as chunks_lib
+
+try:
+  import fcntl
+except ImportError:  # Windows, where one process adopts at a time.
+  fcntl = None
+
+_AT_ONCE = 4096  # chunks
 
 
-class ReusedVectors:
-  """Embeds what an old version does not hold; an `index_versions.EmbedBlocks`.
-
-  Sixteen bytes in memory for each block of the old version.
+class _Reuse:
+  """Vectors by the 64-bit hash of their text, in 16 bytes of memory each.
 
   Attributes:
-    num_reused: vectors copied so far.
-    num_embedded: vectors embedded so far.
+    num_reused: number of vectors copied so far.
+    num_embedded: number of vectors embedded so far.
   """
+
+  def __init__(self, hashes: np.ndarray, vectors):
+    """Sort the hashes [n] uint64 of old vectors [n, d]."""
+    self._rows = np.argsort(hashes, kind='stable')
+    self._hashes, self._vectors = hashes[self._rows], vectors
+    self.num_reused = self.num_embedded = 0
+
+  def find(self, hashes: np.ndarray) -> np.ndarray:
+    """Return the row of an old vector for each hash, -1 where there is none."""
+    if not len(self._hashes):
+      return np.full(len(hashes), -1)
+    places = np.searchsorted(self._hashes, hashes)
+    places = np.minimum(places, len(self._hashes) - 1)
+    return np.where(self._hashes[places] == hashes, self._rows[places], -1)
+
+  def _fill(
+    self,
+    hashes: np.ndarray,
+    embed: Callable[[np.ndarray, shards.Progress | None], np.ndarray],
+    progress: shards.Progress | None,
+  ) -> np.ndarray:
+    """Return [n, d] float32: old vectors, and those of `embed` at new places."""
+    rows = self.find(hashes)
+    known, total = rows >= 0, len(rows)
+    reused = int(known.sum())
+    vectors = np.empty((total, *self._vectors.shape[1:]), np.float32)
+    vectors[known] = self._vectors[rows[known]]
+    if progress:
+      progress(reused, total)
+    if reused < total:
+      shifted = shards.shifted(progress, reused, total)
+      vectors[~known] = embed(np.flatnonzero(~known), shifted)
+    self.num_reused += reused
+    self.num_embedded += total - reused
+    return vectors
+
+
+class ReusedBlocks(_Reuse):
+  """An `index_versions.EmbedBlocks` that copies vectors of an old version."""
 
   def __init__(
     self,
@@ -36,66 +91,96 @@ class ReusedVectors:
     old_blocks: blocks_lib.BlockStore,
     old: index_versions.Version,
   ):
-    """Sorts the hashes of the old blocks.
+    """Hash the titles and texts of the old blocks.
 
     Args:
-      embed: embeds those of `blocks` that are new.
-      blocks: of the changed corpus.
-      params: those of `embed`, a tree of host arrays.
-      old_blocks: of the corpus before.
-      old: their version; must stay open as long as this is used.
+      embed: embeds new blocks.
+      blocks: blocks of the changed corpus.
+      params: parameters of `embed`, a tree of host arrays.
+      old_blocks: blocks of the old corpus.
+      old: open index version of `old_blocks`.
 
     Raises:
-      ValueError: when `old` is of other parameters or other blocks, or when the
-        two corpora were not tokenized and cut in the same way.
+      ValueError: when `old` has other parameters or other blocks, or when the two
+        corpora were not tokenized and cut in the same way.
     """
     _check(blocks, params, old_blocks, old)
+    super().__init__(old_blocks.all_hashes(), old.vectors)
     self._embed, self._blocks = embed, blocks
-    self._vectors = old.vectors
-    hashes = old_blocks.all_hashes()
-    self._rows = np.argsort(hashes, kind='stable')
-    self._hashes = hashes[self._rows]
-    self.num_reused = 0
-    self.num_embedded = 0
-
-  def find(self, ids: Int[np.ndarray, ' n']) -> Int[np.ndarray, ' n']:
-    """Row of the old vectors for each block, -1 where there is none."""
-    hashes = self._blocks.hashes(ids)
-    places = np.searchsorted(self._hashes, hashes)
-    places = np.minimum(places, len(self._hashes) - 1)
-    return np.where(self._hashes[places] == hashes, self._rows[places], -1)
 
   def __call__(
-    self,
-    ids: np.ndarray,
-    progress: Callable[[int, int], None] | None = None,
+    self, ids: np.ndarray, progress: shards.Progress | None = None
   ) -> np.ndarray:
-    """Copies or embeds the vectors of blocks.
+    """Return the vectors [n, d] float32 of blocks [n], copied or embedded."""
+
+    def embed(places, progress):
+      return self._embed(ids[places], progress)
+
+    return self._fill(self._blocks.hashes(ids), embed, progress)
+
+
+class ReusedTexts(_Reuse):
+  """A `vectors.TextEmbedder` that copies vectors of an old datastore.
+
+  Attributes:
+    dimension: width of a vector.
+    fingerprint: fingerprint of the embedder, whose vectors these are.
+  """
+
+  def __init__(
+    self,
+    embedder: vectors_lib.TextEmbedder,
+    chunks: chunks_lib.ChunkStore,
+    vectors: store.Store,
+    tokenizer: tokenization.Tokenizer,
+  ):
+    """Hash the texts of the old chunks.
 
     Args:
-      ids: [n] block ids.
-      progress: called with (blocks done, blocks in all).
+      embedder: embeds new texts.
+      chunks: old datastore.
+      vectors: vectors of `chunks`.
+      tokenizer: tokenizer of `chunks`.
 
-    Returns:
-      [n, d] float32.
+    Raises:
+      ValueError: when the vectors are of another embedder or of other chunks.
     """
-    rows = self.find(ids)
-    known = rows >= 0
-    reused, total = int(known.sum()), len(ids)
-    vectors = np.empty((total, *self._vectors.shape[1:]), np.float32)
-    vectors[known] = self._vectors[rows[known]]
-    if progress:
-      progress(reused, total)
-    if reused < total:
-      shifted = progress and functools.partial(_shift, progress, reused, total)
-      vectors[~known] = self._embed(ids[~known], shifted)
-    self.num_reused += reused
-    self.num_embedded += total - reused
-    return vectors
+    for what, found, wanted in (
+      ('embedded with', vectors.fields['embedder'], embedder.fingerprint),
+      ('of the chunks', vectors.fields['chunks'], chunks.fingerprint),
+    ):
+      if found != wanted:
+        raise ValueError(
+          f'{vectors.path}: {what} {found}, expected {wanted}: its vectors '
+          'cannot be reused.'
+        )
+    hashes = []
+    for start in range(0, chunks.num_chunks, _AT_ONCE):
+      ids = np.arange(start, min(start + _AT_ONCE, chunks.num_chunks))
+      hashes.append(_hashes(chunks.texts(ids, tokenizer)))
+    hashes = np.concatenate([_hashes(()), *hashes])
+    super().__init__(hashes, vectors.array('vectors'))
+    self._embedder = embedder
+    self.dimension = embedder.dimension
+    self.fingerprint = embedder.fingerprint
+
+  def embed_texts(
+    self, texts: Sequence[str], progress: shards.Progress | None = None
+  ) -> np.ndarray:
+    """Return vectors [len(texts), dimension] float32, copied or embedded."""
+
+    def embed(places, progress):
+      new = [texts[i] for i in places]
+      return self._embedder.embed_texts(new, progress=progress)
+
+    return self._fill(_hashes(texts), embed, progress)
 
 
-def _shift(progress, base: int, total: int, done: int, _: int) -> None:
-  progress(base + done, total)
+def _hashes(texts: Sequence[str]) -> np.ndarray:
+  digests = [
+    hashlib.blake2b(text.encode(), digest_size=8).digest() for text in texts
+  ]
+  return np.frombuffer(b''.join(digests), np.uint64)
 
 
 def _check(blocks, params, old_blocks, old: index_versions.Version) -> None:
@@ -123,3 +208,101 @@ def _check(blocks, params, old_blocks, old: index_versions.Version) -> None:
         f'{blocks.path}: {what} {now}, but {old_blocks.path} was made with '
         f'{before}: its vectors cannot be reused.'
       )
+
+
+def adopt(
+  folder: index_versions.VersionFolder,
+  step: int,
+  params: Any,
+  blocks: blocks_lib.BlockStore,
+  source: str | os.PathLike,
+  config: index_lib.IndexConfig,
+  *,
+  part: Callable[[Mapping[str, Any]], Any] | None = None,
+) -> str | None:
+  """Publish a version of another folder here; nothing is embedded.
+
+  Links the files, or copies them where links fail. Builds a new index of the
+  vectors where `config` asks for another one.
+
+  Args:
+    folder: folder that gets the version.
+    step: step of the parameters in `folder`.
+    params: the embedder's parameters, a tree of host arrays.
+    blocks: indexed blocks.
+    source: folder of versions, perhaps `folder` itself.
+    config: index settings.
+    part: parameters -> those that embed blocks; None is all of them.
+
+  Returns:
+    The version's name, or None where `source` has no version of these parameters
+    and blocks.
+
+  Raises:
+    ValueError: for an index below its floor.
+  """
+  name = index_versions.version_name(step, params, blocks)
+  others = index_versions.VersionFolder(source)
+  for found in reversed(others.names()):
+    with others.held(found) as path:
+      if path is not None and _is_same(path, params, blocks, part):
+        _publish(folder.root / name, path, step, params, blocks, config)
+        return name
+  return None
+
+
+def _is_same(path: pathlib.Path, params, blocks, part) -> bool:
+  """Return whether a version has the vectors of these parameters and blocks."""
+  fingerprint = index_versions.params_fingerprint
+  try:
+    manifest = index_versions.read_manifest(path)
+    if manifest['blocks'] != blocks.fingerprint:
+      return False
+    same = manifest['params'] == fingerprint(params)
+    if same or part is None:
+      return same
+    theirs = part(index_versions.read_snapshot(path))
+  except (FileNotFoundError, ValueError) as e:
+    logging.warning('%s cannot be adopted (%s).', path, e)
+    return False
+  return fingerprint(theirs) == fingerprint(part(params))
+
+
+def _publish(
+  target: pathlib.Path, found: pathlib.Path, step: int, params, blocks, config
+) -> None:
+  """Publish the vectors of `found`, and its index where `config` allows."""
+  target.parent.mkdir(parents=True, exist_ok=True)
+  # The second process finds the version, or the draft of a killed process.
+  with open(target.parent / '.adopting', 'w') as lock:
+    if fcntl:
+      fcntl.flock(lock, fcntl.LOCK_EX)
+    if target.is_dir():
+      return
+    draft = target.with_name(f'.building-{target.name}.adopted')
+    shutil.rmtree(draft, ignore_errors=True)
+    _link(found / 'vectors', draft / 'vectors')
+    stored = store.Store.open(draft / 'vectors', index_versions.VECTORS_KIND)
+    vectors = stored.array('vectors')
+    if index_lib.suits(found / 'index', vectors, stored.fingerprint, config):
+      _link(found / 'index', draft / 'index')
+    else:
+      index_lib.build_index(
+        draft / 'index', vectors, stored.fingerprint, config
+      )
+    index_versions.seal(draft, step, params, blocks)
+    store.publish_folder(draft, target)
+  logging.info('Index version %s: adopted from %s.', target.name, found)
+
+
+def _link(source: pathlib.Path, target: pathlib.Path) -> None:
+  """Make a folder of the same files: hard links, or copies."""
+
+  def place(old: str, new: str) -> None:
+    old = os.path.realpath(old)
+    try:
+      os.link(old, new)
+    except OSError:  # Another file system, or one without links.
+      shutil.copyfile(old, new)
+
+  shutil.copytree(source, target, copy_function=place)

@@ -11,6 +11,7 @@ from typing import runtime_checkable
 import numpy as np
 
 from retrieval import tokenization
+from retrieval.index import shards
 from retrieval.store import store
 from retrieval.text import chunks as chunks_lib
 
@@ -20,11 +21,11 @@ DTYPES = ('float32', 'float16')
 
 @runtime_checkable
 class TextEmbedder(Protocol):
-  """What embeds: `embedders.Embedder`, or `reused_texts.ReusingEmbedder`.
+  """A frozen map from text to vector, such as `embedders.Embedder`.
 
   Attributes:
-    dimension: of the vectors.
-    fingerprint: hash of what decides them.
+    dimension: width of a vector.
+    fingerprint: hash of everything that decides the vectors.
   """
 
   dimension: int
@@ -35,12 +36,7 @@ class TextEmbedder(Protocol):
     texts: Sequence[str],
     progress: Callable[[int, int], None] | None = None,
   ) -> np.ndarray:
-    """[len(texts), dimension] float32, order kept."""
-
-
-def _from(progress, base: int, total: int) -> Callable[[int, int], None]:
-  """Shifts a shard's progress to its place in the whole."""
-  return lambda done, _: progress(base + done, total)
+    """Return vectors [len(texts), dimension] float32 in the order of `texts`."""
 
 
 def build_vector_store(
@@ -50,30 +46,23 @@ def build_vector_store(
   embedder: TextEmbedder,
   *,
   dtype: str = 'float32',
-  process_index: int = 0,
-  process_count: int = 1,
-  progress: Callable[[int, int], None] | None = None,
+  **share,
 ) -> store.Store | None:
-  """Embeds the text of every chunk; resumes at the first missing shard.
-
-  Each process embeds every `process_count`-th shard; whichever finds all of
-  them written publishes the store.
+  """Embed the text of every chunk; resumes at the first missing shard.
 
   Args:
-    path: where the vectors will stand.
-    chunks: what is embedded, shard by shard.
-    tokenizer: the one that made the chunks' tokens.
+    path: output folder.
+    chunks: chunks to embed, shard by shard.
+    tokenizer: tokenizer of the chunks.
     embedder: text -> vector.
-    dtype: of the stored vectors, float32 or float16.
-    process_index: number of this process.
-    process_count: how many processes share the work.
-    progress: called with (chunks done, chunks in all).
+    dtype: type of the stored vectors, float32 or float16.
+    **share: process_index, process_count and progress of `shards.build_store`.
 
   Returns:
     The published store, or None while other processes still have work.
 
   Raises:
-    ValueError: when the tokenizer is not the chunks' own, or for another dtype.
+    ValueError: when the tokenizer is not that of the chunks, or for another dtype.
   """
   chunks.tokens.check_tokenizer(tokenizer)
   if dtype not in DTYPES:
@@ -83,23 +72,16 @@ def build_vector_store(
     'embedder': embedder.fingerprint,
     'dtype': dtype,
   }
-  writer = store.StoreWriter(path, KIND, fields)
-  if writer.published:
-    return store.Store.open(path, KIND)
   counts = chunks.store.rows('document')
-  offsets = np.concatenate([[0], np.cumsum(counts)])
-  todo = writer.missing(len(counts))
-  mine = [i for i in todo if i % process_count == process_index]
-  total = sum(counts[i] for i in mine)
-  done = 0
-  for i in mine:
-    ids = np.arange(offsets[i], offsets[i + 1])
+  ends = np.cumsum(counts)
+
+  def embed(i, progress):
+    ids = np.arange(ends[i] - counts[i], ends[i])
     texts = chunks.texts(ids, tokenizer)
-    vectors = embedder.embed_texts(
-      texts, progress=progress and _from(progress, done, total)
-    )
-    writer.write(i, {'vectors': vectors.astype(dtype)})
-    done += len(ids)
-  if writer.missing(len(counts)):
-    return None
-  return writer.publish(len(counts), {'dimension': embedder.dimension})
+    vectors = embedder.embed_texts(texts, progress=progress)
+    return {'vectors': vectors.astype(dtype)}
+
+  meta = {'dimension': embedder.dimension}
+  return shards.build_store(
+    path, KIND, fields, counts, embed, meta=meta, **share
+  )

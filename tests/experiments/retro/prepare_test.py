@@ -198,13 +198,13 @@ def test_the_exam_asks_all_over_the_held_out_chunks(
     writer.write(0, {'vectors': np.stack([numbers, numbers % 7], 1)})
     stores[split] = writer.publish(1)
   asked = []
-  examine = index_lib.index_exam.examine
+  measure = index_lib.recall_check.measure
 
-  def watched(searcher, exact, exam, floor):
-    asked.append(exam.queries[:, 0])
-    return examine(searcher, exact, exam, floor)
+  def watched(searcher, exact, check, floor):
+    asked.append(check.queries[:, 0])
+    return measure(searcher, exact, check, floor)
 
-  monkeypatch.setattr(index_lib.index_exam, 'examine', watched)
+  monkeypatch.setattr(index_lib.recall_check, 'measure', watched)
   data = types.SimpleNamespace(
     path=lambda name: tmp_path / name, vectors=stores.get
   )

@@ -13,7 +13,7 @@ from experiments.retro import sample as retro_sample
 from experiments.retro import task as retro_task
 from experiments.retro import update as retro_update
 from retrieval.index import index as index_lib
-from retrieval.index import reused_texts
+from retrieval.index import reuse
 from retrieval.index import vectors as vectors_lib
 from retrieval.nn import embedders
 from retrieval.text import chunks as chunks_lib
@@ -205,7 +205,7 @@ def test_bad_changes_are_one_line(run, tmp_path, monkeypatch):
   with pytest.raises(
     ValueError, match='embedded with letters, expected others'
   ):
-    reused_texts.ReusingEmbedder(
+    reuse.ReusedTexts(
       other, old.chunks('train'), old.vectors('train'), old.tokenizer
     )
 

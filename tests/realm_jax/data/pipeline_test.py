@@ -162,18 +162,6 @@ def test_splits_share_no_document(data):
   assert train and valid and not train & valid and train | valid == both
 
 
-def test_origin_is_excluded_before_the_best_k():
-  hashes = np.asarray([7, 8, 9, 7, 5, 6], np.uint64)
-  ids = np.asarray([[0, 1, 3, 2, 4], [1, 0, -1, -1, -1], [3, 0, 3, 0, -1]])
-  origin = np.asarray([7, 99, 7], np.uint64)
-  found = pipeline.exclude(ids, hashes[np.maximum(ids, 0)], origin, 3)
-  none = examples.NONE
-  assert found.tolist() == [[1, 2, 4], [1, 0, none], [none] * 3]
-  # Fewer were found than are wanted.
-  found = pipeline.exclude(ids[:, :1], hashes[ids[:, :1]], origin, 2)
-  assert found.tolist() == [[none, none], [1, none], [none, none]]
-
-
 def test_batches_hold_the_best_blocks_after_null(data):
   n = data.blocks.num_blocks
   hashes = data.blocks.all_hashes()

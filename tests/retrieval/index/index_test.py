@@ -179,16 +179,16 @@ def test_floor_out_of_reach_names_another_searcher(tmp_path, vectors):
 
 
 def test_rows_used_as_queries_do_not_count_themselves(tmp_path, vectors):
-  exam = index_lib.index_exam.Exam.of_rows(vectors, 100, 10)
-  ids, _ = exam.answer(searchers.ExactSearcher(vectors, 'squared_l2'))
+  check = index_lib.recall_check.RecallCheck.of_rows(vectors, 100, 10)
+  ids, _ = check.answer(searchers.ExactSearcher(vectors, 'squared_l2'))
   assert ids.shape == (100, 10)
-  assert not (ids == exam.own[:, None]).any()
+  assert not (ids == check.own[:, None]).any()
   held_out = vectors[:50] + np.float32(0.1)
-  exam = index_lib.index_exam.Exam.of_queries(held_out, 20, 10)
+  check = index_lib.recall_check.RecallCheck.of_queries(held_out, 20, 10)
   np.testing.assert_array_equal(  # evenly spread
-    exam.queries, held_out[[5 * i // 2 for i in range(20)]]
+    check.queries, held_out[[5 * i // 2 for i in range(20)]]
   )
-  ids, _ = exam.answer(searchers.ExactSearcher(vectors, 'squared_l2'))
+  ids, _ = check.answer(searchers.ExactSearcher(vectors, 'squared_l2'))
   assert ids.shape == (20, 10)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from retrieval import searchers
 from retrieval.index import key_values
-from retrieval.index import recall_check as index_exam
+from retrieval.index import recall_check
 from tests.retrieval.store import tiny_stores
 
 D, SHARDS = 16, 3
@@ -133,7 +133,7 @@ def test_recall_is_of_what_is_scored_again(pairs):
     for k in (11, 200)
   )
   assert few < 0.8 < 0.9 < most <= 1
-  queries = index_exam.Exam.of_rows(pairs.keys, 30, 10).queries
+  queries = recall_check.RecallCheck.of_rows(pairs.keys, 30, 10).queries
   nearest, _ = _slow(pairs, queries, 11)
   ids, _ = scann.search(queries, 11)
   keys = np.asarray(pairs.keys, np.float64)

@@ -303,3 +303,19 @@ def test_killed_job_resumes_and_ends_with_the_same_bytes(
   assert tiny_stores.file_hashes(
     tmp_path / 'killed'
   ) == tiny_stores.file_hashes(tmp_path / 'whole')
+
+
+def test_own_rows_are_excluded_before_the_best_k():
+  hashes = np.asarray([7, 8, 9, 7, 5, 6], np.uint64)
+  ids = np.asarray([[0, 1, 3, 2, 4], [1, 0, -1, -1, -1], [3, 0, 3, 0, -1]])
+  own = np.asarray([7, 99, 7], np.uint64)
+
+  def kept(ids, k):
+    columns = neighbors_lib.other_columns(
+      ids, hashes[np.maximum(ids, 0)], own, k
+    )
+    return neighbors_lib.take(ids, columns, -2).tolist()
+
+  assert kept(ids, 3) == [[1, 2, 4], [1, 0, -2], [-2] * 3]
+  # Fewer were found than are wanted.
+  assert kept(ids[:, :1], 2) == [[-2, -2], [1, -2], [-2, -2]]

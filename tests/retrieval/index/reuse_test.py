@@ -77,7 +77,7 @@ def test_known_blocks_are_copied_bit_for_bit(old, documents, tmp_path):
   old_blocks, version = old
   blocks = _make(tmp_path, _changed(documents))
   embed = Embed(blocks)
-  reused = reuse.ReusedVectors(embed, blocks, PARAMS, old_blocks, version)
+  reused = reuse.ReusedBlocks(embed, blocks, PARAMS, old_blocks, version)
   vectors = reused(np.arange(blocks.num_blocks))
   rows = {pair: i for i, pair in enumerate(_pairs(old_blocks))}
   known = [pair in rows for pair in _pairs(blocks)]
@@ -93,7 +93,7 @@ def test_known_blocks_are_copied_bit_for_bit(old, documents, tmp_path):
 def test_a_version_with_reuse_equals_one_without(old, documents, tmp_path):
   old_blocks, version = old
   blocks = _make(tmp_path, _changed(documents))
-  reused = reuse.ReusedVectors(
+  reused = reuse.ReusedBlocks(
     Embed(blocks), blocks, PARAMS, old_blocks, version
   )
   folder = index_versions.VersionFolder(tmp_path / 'index')
@@ -113,7 +113,7 @@ def test_copies_and_an_unchanged_corpus_need_no_embedding(tmp_path):
   version = _version(tmp_path / 'old' / 'index', old_blocks)
   blocks = _make(tmp_path / 'new', [*rows[::-1], rows[0] | {'id': 'y'}])
   embed, seen = Embed(blocks), []
-  reused = reuse.ReusedVectors(embed, blocks, PARAMS, old_blocks, version)
+  reused = reuse.ReusedBlocks(embed, blocks, PARAMS, old_blocks, version)
   vectors = reused(np.arange(5), lambda *x: seen.append(x))
   assert embed.texts == [] and seen == [(5, 5)]
   np.testing.assert_array_equal(vectors, Embed(blocks)(np.arange(5)))
@@ -128,18 +128,18 @@ def test_hashes_beyond_all_old_ones_are_new(tmp_path):
   smallest = int(blocks.all_hashes().argmin())
   old_blocks = _make(tmp_path / 'old', rows[smallest : smallest + 1])
   version = _version(tmp_path / 'old' / 'index', old_blocks)
-  reused = reuse.ReusedVectors(
+  reused = reuse.ReusedBlocks(
     Embed(blocks), blocks, PARAMS, old_blocks, version
   )
   ids = np.arange(blocks.num_blocks)
   np.testing.assert_array_equal(reused(ids), Embed(blocks)(ids))
-  assert reused.find(ids).tolist() == [0 if i == smallest else -1 for i in ids]
+  assert reused.find(blocks.hashes(ids)).tolist() == [0 if i == smallest else -1 for i in ids]
 
 
 def test_progress_counts_what_is_copied_first(old, documents, tmp_path):
   old_blocks, version = old
   blocks = _make(tmp_path, _changed(documents))
-  reused = reuse.ReusedVectors(
+  reused = reuse.ReusedBlocks(
     Embed(blocks), blocks, PARAMS, old_blocks, version
   )
   seen = []
@@ -152,17 +152,17 @@ def test_vectors_of_another_embedder_are_refused(old, tmp_path):
   blocks, version = old
   other = {'embedder': {'dense': {'kernel': 2 * np.eye(3, dtype=np.float32)}}}
   with pytest.raises(ValueError, match='vectors of parameters .* embed all'):
-    reuse.ReusedVectors(Embed(blocks), blocks, other, blocks, version)
+    reuse.ReusedBlocks(Embed(blocks), blocks, other, blocks, version)
 
 
 def test_vectors_of_other_blocks_are_refused(old, documents, tmp_path):
   blocks, version = old
   other = _make(tmp_path / 'a', documents[:9])
   with pytest.raises(ValueError, match='vectors of blocks'):
-    reuse.ReusedVectors(Embed(blocks), blocks, PARAMS, other, version)
+    reuse.ReusedBlocks(Embed(blocks), blocks, PARAMS, other, version)
   shorter = _make(tmp_path / 'b', documents, max_length=28)
   with pytest.raises(ValueError, match='max_length 28, but .* with 32'):
-    reuse.ReusedVectors(Embed(shorter), shorter, PARAMS, blocks, version)
+    reuse.ReusedBlocks(Embed(shorter), shorter, PARAMS, blocks, version)
 
 
 def test_vectors_of_another_tokenizer_are_refused(
@@ -172,4 +172,4 @@ def test_vectors_of_another_tokenizer_are_refused(
   monkeypatch.setattr(tiny_blocks, 'WORDS', (*tiny_blocks.WORDS, 'bridge'))
   other = _make(tmp_path, documents)
   with pytest.raises(ValueError, match='tokenizer .* cannot be reused'):
-    reuse.ReusedVectors(Embed(other), other, PARAMS, blocks, version)
+    reuse.ReusedBlocks(Embed(other), other, PARAMS, blocks, version)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from retrieval.index import index_versions
-from retrieval.index import version_copies
+from retrieval.index import reuse
 from tests.retrieval.index import index_versions_test
 from tests.retrieval.store import tiny_stores
 from tests.retrieval.text import tiny_blocks
@@ -43,9 +43,7 @@ def _search(folder, name, blocks):
 
 def test_a_version_serves_elsewhere_as_it_did(blocks, source, tmp_path):
   folder = index_versions.VersionFolder(tmp_path / 'new')
-  found = version_copies.adopt(
-    *(folder, 0, PARAMS, blocks, source.root, CONFIG)
-  )
+  found = reuse.adopt(*(folder, 0, PARAMS, blocks, source.root, CONFIG))
   assert found == index_versions.version_name(0, PARAMS, blocks)
   assert folder.names() == [found]
   [old] = source.names()
@@ -69,7 +67,7 @@ def test_a_version_serves_elsewhere_as_it_did(blocks, source, tmp_path):
 
 def test_another_step_of_the_same_folder(blocks, source):
   [old] = source.names()
-  new = version_copies.adopt(source, 7, PARAMS, blocks, source.root, CONFIG)
+  new = reuse.adopt(source, 7, PARAMS, blocks, source.root, CONFIG)
   assert source.names() == [new, old]
 
 
@@ -79,7 +77,7 @@ def test_without_links_files_are_copied(blocks, source, tmp_path, monkeypatch):
 
   monkeypatch.setattr(os, 'link', refuse)
   folder = index_versions.VersionFolder(tmp_path / 'new')
-  name = version_copies.adopt(folder, 0, PARAMS, blocks, source.root, CONFIG)
+  name = reuse.adopt(folder, 0, PARAMS, blocks, source.root, CONFIG)
   [old] = source.names()
   assert tiny_stores.file_hashes(folder.root / name / 'vectors') == (
     tiny_stores.file_hashes(source.root / old / 'vectors')
@@ -91,10 +89,10 @@ def test_other_parameters_or_blocks_are_not_taken(blocks, source, tmp_path):
   other = tiny_blocks.make(tmp_path / 'o', np.random.default_rng(3)).blocks
   params = {'embedder': {'dense': {'kernel': 2 * np.eye(3, dtype=np.float32)}}}
   for given in ((params, blocks), (PARAMS, other)):
-    found = version_copies.adopt(folder, 0, *given, source.root, CONFIG)
+    found = reuse.adopt(folder, 0, *given, source.root, CONFIG)
     assert found is None
   nowhere = tmp_path / 'nowhere'
-  assert not version_copies.adopt(folder, 0, PARAMS, blocks, nowhere, CONFIG)
+  assert not reuse.adopt(folder, 0, PARAMS, blocks, nowhere, CONFIG)
   assert folder.names() == []
 
 
@@ -102,8 +100,8 @@ def test_what_embeds_blocks_decides(blocks, source, tmp_path):
   folder = index_versions.VersionFolder(tmp_path / 'new')
   params = PARAMS | {'query_embedder': np.ones(2, np.float32)}
   given = (folder, 0, params, blocks, source.root, CONFIG)
-  assert version_copies.adopt(*given) is None
-  name = version_copies.adopt(*given, part=lambda tree: tree['embedder'])
+  assert reuse.adopt(*given) is None
+  name = reuse.adopt(*given, part=lambda tree: tree['embedder'])
   assert name == index_versions.version_name(0, params, blocks)
   version = folder.open(name, blocks)
   assert version.params_fingerprint == index_versions.params_fingerprint(params)
@@ -127,9 +125,9 @@ def test_killed_half_way_leaves_nothing_published(
   with monkeypatch.context() as patch:
     patch.setattr(os, 'link', link_and_die)
     with pytest.raises(KeyboardInterrupt):
-      version_copies.adopt(*given)
+      reuse.adopt(*given)
   assert len(done) == 2 and folder.names() == []
-  name = version_copies.adopt(*given)
+  name = reuse.adopt(*given)
   assert folder.names() == [name]
   assert not [*folder.root.glob('.building-*')]
   folder.open(name, blocks).close()
@@ -140,7 +138,7 @@ def test_an_index_of_other_settings_is_built_of_the_vectors(
 ):
   folder = index_versions.VersionFolder(tmp_path / 'new')
   settings = dataclasses.replace(CONFIG, metric='squared_l2')
-  name = version_copies.adopt(folder, 0, PARAMS, blocks, source.root, settings)
+  name = reuse.adopt(folder, 0, PARAMS, blocks, source.root, settings)
   version = folder.open(name, blocks)
   assert version.index.searcher.metric == 'squared_l2'
   version.close()
@@ -151,7 +149,7 @@ def test_damaged_versions_are_passed_by(blocks, source, tmp_path):
   [old] = source.names()
   (source.root / old / 'version.json').write_text('{')
   given = (folder, 0, PARAMS, blocks, source.root, CONFIG)
-  assert version_copies.adopt(*given) is None
+  assert reuse.adopt(*given) is None
 
 
 def test_a_version_is_held_while_it_is_copied(
@@ -166,7 +164,7 @@ def test_a_version_is_held_while_it_is_copied(
     link(given, new)
 
   monkeypatch.setattr(os, 'link', remove_and_link)
-  version_copies.adopt(folder, 0, PARAMS, blocks, source.root, CONFIG)
+  reuse.adopt(folder, 0, PARAMS, blocks, source.root, CONFIG)
   assert source.names() == [old]
   source.remove_old(newest=0)
   assert source.names() == []
