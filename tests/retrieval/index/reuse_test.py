@@ -133,7 +133,9 @@ def test_hashes_beyond_all_old_ones_are_new(tmp_path):
   )
   ids = np.arange(blocks.num_blocks)
   np.testing.assert_array_equal(reused(ids), Embed(blocks)(ids))
-  assert reused.find(blocks.hashes(ids)).tolist() == [0 if i == smallest else -1 for i in ids]
+  assert reused.find(blocks.hashes(ids)).tolist() == [
+    0 if i == smallest else -1 for i in ids
+  ]
 
 
 def test_progress_counts_what_is_copied_first(old, documents, tmp_path):
