@@ -8,12 +8,12 @@ all-MiniLM-L6-v2. On the small set that the tests bring along, three minutes of 
 CPU core (60 steps):
 
   DATA=tests/data/claims
-  python -m experiments.open_qa.claims_train --config=configs/claims_base.py \
+  python -m experiments.open_qa.train --config=configs/claims_base.py \
     --config.corpus.path=$DATA/documents.jsonl \
     --config.claims.train="('fever:train=$DATA/train.jsonl',)" \
     --config.claims.dev="('fever:dev=$DATA/dev.jsonl',)" \
     --config.lookup.reader_beam=2 --workdir=runs/claims
-  python -m experiments.open_qa.claims_evaluate --config=configs/claims_base.py \
+  python -m experiments.open_qa.evaluate --config=configs/claims_base.py \
     --config.evaluate.claims="('fever:dev=$DATA/dev.jsonl',)" --workdir=runs/claims
 
 It shows the path, not a result: the evidence comes first for each of the 13 held-out

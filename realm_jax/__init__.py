@@ -1,3 +1,56 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""REALM and ORQA: language models that retrieve, then predict or answer."""
+"""REALM, ORQA and DPR: language models that retrieve, then predict or answer.
+
+  reader = realm_jax.packaged()
+  reader.answer('Who discovered penicillin?')
+
+  model = realm_jax.load('runs/quickstart/realm')
+  model.explain('The capital of France is [MASK].')
+
+Names are imported at first use. Importing this package starts no JAX backend.
+"""
+
+import importlib
+from typing import Any
+
+_MODULES = {
+  'load': 'serving.trained',
+  'packaged': 'serving.trained',
+  'TrainedReader': 'serving.trained',
+  'TrainedRealm': 'serving.trained',
+  'Answer': 'serving.answers',
+  'Answered': 'serving.answers',
+  'Answers': 'serving.answers',
+  'Explained': 'serving.explain',
+  'RealmConfig': 'nn.config',
+  'Realm': 'nn.realm',
+  'OpenQaConfig': 'nn.open_qa',
+  'OpenQa': 'nn.open_qa',
+  'ClaimsConfig': 'objectives.claims',
+  'Claims': 'objectives.claims',
+  'marginal_token': 'objectives.objectives',
+  'marginal_seq': 'objectives.objectives',
+  'token_log_likelihood': 'objectives.losses',
+  'realm_loss': 'objectives.losses:loss',
+  'reader_loss': 'objectives.reader_losses:loss',
+  'claims_loss': 'objectives.claims:loss',
+  'ict_loss': 'objectives.ict:loss',
+  'mlm_loss': 'objectives.mlm:loss',
+  'dpr_loss': 'objectives.dpr:loss',
+}
+__all__ = sorted(_MODULES)
+
+
+def __getattr__(name: str) -> Any:
+  if name not in _MODULES:
+    raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
+  module, _, attribute = _MODULES[name].partition(':')
+  found = importlib.import_module(f'{__name__}.{module}')
+  value = getattr(found, attribute or name)
+  globals()[name] = value
+  return value
+
+
+def __dir__() -> list[str]:
+  return sorted({*globals(), *__all__})

@@ -31,13 +31,12 @@ import rich.table
 from experiments.engine import command
 from experiments.engine import progress
 from experiments.engine import reports
-from experiments.open_qa import answers as qa_answers
-from experiments.open_qa import beam_task
 from experiments.open_qa import evaluate as qa_evaluate
-from experiments.open_qa import task as qa_task
 from realm_jax.data import pipeline
+from realm_jax.serving import answers as qa_answers
 from realm_jax.serving import beams
 from realm_jax.serving import serving
+from realm_jax.serving import trained as trained_lib
 from retrieval import searchers
 from retrieval.index import index as index_lib
 from retrieval.index import index_versions
@@ -71,18 +70,18 @@ _RELEASED = {
 
 
 class Timed:
-  """A retriever that can be changed and whose time is taken; `beams.Retriever`.
+  """A retriever that can be changed and whose time is taken; `beams.BlockRetriever`.
 
   Attributes:
     retriever: that is asked.
     sec: spent in it.
   """
 
-  def __init__(self, retriever: beams.Retriever):
+  def __init__(self, retriever: beams.BlockRetriever):
     self.retriever, self.sec = retriever, 0.0
 
   def __call__(self, *arguments) -> beams.Beam:
-    """See `beams.Retriever`."""
+    """See `beams.BlockRetriever`."""
     start = time.perf_counter()
     found = self.retriever(*arguments)
     self.sec += time.perf_counter() - start
@@ -113,8 +112,8 @@ class TimedAnswerer:
 
 
 def retrievers(
-  trained: qa_task.Trained, folder: pathlib.Path
-) -> tuple[dict[str, beams.Retriever], str]:
+  trained: trained_lib.TrainedReader, folder: pathlib.Path
+) -> tuple[dict[str, beams.BlockRetriever], str]:
   """What is compared.
 
   Args:
@@ -130,7 +129,7 @@ def retrievers(
   if kind != 'dense':
     found = {kind: trained.retriever(folder)}
     return found, f'retriever {kind!r} searches no vectors'
-  version = trained.open_index(folder).version
+  version = trained.as_realm().open_index(folder).version
   exact = version.index.searcher
   if exact.name != 'exact':
     exact = searchers.ExactSearcher(version.vectors, 'dot_product')
@@ -142,23 +141,23 @@ def retrievers(
 
 
 def _over(
-  trained: qa_task.Trained,
+  trained: trained_lib.TrainedReader,
   version: index_versions.Version,
   searcher: searchers.Searcher,
-) -> beams.Retriever:
+) -> beams.BlockRetriever:
   """A retriever in a version by another searcher of its vectors."""
   index = dataclasses.replace(version.index, searcher=searcher)
   embedder = serving.QueryEmbedder(trained.model.config.realm)
   served = serving.ServingIndex(
     dataclasses.replace(version, index=index), embedder
   )
-  return beam_task.make_retriever(
+  return beams.make_retriever(
     trained.config, trained.data, pipeline.OneSnapshot(served)
   )
 
 
 def _scann(
-  trained: qa_task.Trained,
+  trained: trained_lib.TrainedReader,
   version: index_versions.Version,
   folder: pathlib.Path,
 ) -> tuple[searchers.Searcher | None, str]:
@@ -193,7 +192,7 @@ def _scann(
 def benchmark(
   answerer: qa_answers.Answerer,
   retriever: Timed,
-  found: Mapping[str, beams.Retriever],
+  found: Mapping[str, beams.BlockRetriever],
   questions: question_sets.QuestionSet,
   ks: Sequence[int],
   rules: Sequence[str],
@@ -230,7 +229,7 @@ def benchmark(
 
 def retrieval_results(
   answered: Sequence[qa_answers.Answered],
-  trained: qa_task.Trained,
+  trained: trained_lib.TrainedReader,
   rule: str,
 ) -> Iterator[dpr_json.Result]:
   """What was retrieved, in DPR's form: without scores, best first.
@@ -304,7 +303,8 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
       f'--retrieval_output is of one set, evaluate.questions names '
       f'{len(settings.questions)}.'
     )
-  sets, trained, folder = qa_evaluate.open_run(config, workdir)
+  sets, trained = qa_evaluate.open_run(config, workdir)
+  folder = pathlib.Path(trained.index_folder)
   found, missing = retrievers(trained, folder)
   timed = Timed(next(iter(found.values())))
   answerer = qa_evaluate.make_answerer(trained, settings, timed)

@@ -23,12 +23,13 @@ from realm_jax.nn import config as config_lib
 from realm_jax.nn import open_qa
 from realm_jax.objectives import reader_losses
 from realm_jax.serving import answer_text
+from realm_jax.serving import beam_selector
 from realm_jax.serving import beams
-from realm_jax.serving import lookup as lookup_lib
 from realm_jax.serving import predict
 from retrieval import searchers
 from retrieval import tokenization
 from retrieval.nn import bert
+from retrieval.questions import answer_search
 from retrieval.questions import questions as questions_lib
 
 
@@ -91,12 +92,12 @@ class Steps:
     )
     self._retriever = _TimedRetriever(self._model, self._blocks.num_blocks)
     lookup = functools.partial(
-      lookup_lib.Lookup,
+      beam_selector.AnswerSelector,
       self._layout,
       self._blocks,
       self._retriever,
-      tokenizer=tokenizer,
-      rule='wordpiece',  # the peer's rule
+      # The peer's rule.
+      search=answer_search.QuestionSearch(self._blocks, 'wordpiece', tokenizer),
       reader_beam=sizes['reader_beam'],
     )
     self._find_blocks = lookup(retriever_beam=sizes['reader_beam'])
@@ -152,7 +153,9 @@ class Steps:
     """Answer questions; return the seconds of each part."""
     start = time.perf_counter()
     source = self._sources['asked']
-    batch = self._find_blocks(self._params, self._rows(source, count), source)
+    batch = self._find_blocks.select(
+      self._params, self._rows(source, count), source
+    )
     found_at = time.perf_counter()
     fields = {k: v for k, v in batch.items() if k != 'reader_starts'}
     spans = jax.device_get(self._predict(self._params, fields)).spans
@@ -181,7 +184,7 @@ class Steps:
     """
     start = time.perf_counter()
     source = self._sources[answers]
-    batch = self._find_beam(self._params, self._rows(source, 1), source)
+    batch = self._find_beam.select(self._params, self._rows(source, 1), source)
     found_at = time.perf_counter()
     key = jax.random.key(next(self._next))
     self._params, self._state, metrics = self._train(

@@ -23,11 +23,11 @@ import rich.table
 from experiments.engine import command
 from experiments.engine import metric_writer
 from experiments.engine import progress
-from experiments.realm import index_builder
 from experiments.realm import task as realm_task
 from experiments.realm import train as realm_train
 from realm_jax.data import examples
 from realm_jax.data import folder as realm_data
+from realm_jax.serving import index_builder
 
 _LOG_EVERY = 5
 
@@ -52,7 +52,7 @@ def measure_publication(
   rows = examples.block_id_rows(trained.layout, blocks, some)
   folder = root / 'publication'
   shutil.rmtree(folder, ignore_errors=True)  # of a run that was killed
-  builder = realm_task.make_builder(config, data, folder)
+  builder = index_builder.make_builder(config, data, folder)
   start = time.monotonic()
   builder.build(0, params)
   took = time.monotonic() - start

@@ -14,12 +14,12 @@ import numpy as np
 
 from experiments.convert import converted_blocks
 from experiments.engine import progress
-from experiments.realm import task as realm_task
 from realm_jax.checkpoints import config as checkpoint_config
 from realm_jax.checkpoints import convert as checkpoint_convert
 from realm_jax.data import folder as realm_data
 from realm_jax.nn import config as config_lib
 from realm_jax.nn import open_qa
+from realm_jax.serving import model_configs
 from retrieval.formats import block_records
 from retrieval.formats import safetensors_files
 from retrieval.store import checkpoints
@@ -34,15 +34,15 @@ def unused_file(workdir: str | os.PathLike, hf_class: str) -> pathlib.Path:
   return pathlib.Path(workdir) / f'unused-{hf_class}.safetensors'
 
 
-def model_configs(
+def _models(
   config: ml_collections.ConfigDict, params: Any
 ) -> tuple[config_lib.RealmConfig, open_qa.OpenQaConfig | None]:
   """Return the model config of saved parameters, and of the reader if any."""
   flat = traverse_util.flatten_dict(params, sep='/')
   vocab_size = next(len(x) for name, x in flat.items() if name.endswith(_WORD))
   realm = config_lib.RealmConfig(
-    embedder=realm_task.bert_config(config.embedder, vocab_size),
-    encoder=realm_task.bert_config(config.encoder, vocab_size),
+    embedder=model_configs.bert_config(config.embedder, vocab_size),
+    encoder=model_configs.bert_config(config.encoder, vocab_size),
     **config.model,
   )
   if 'reader' not in params:
@@ -105,7 +105,7 @@ def _to_hf(hf_class, params, config, workdir, version):
   vectors = version.vectors if version else None
   count = len(vectors) if version else 0
   fields = checkpoint_config.to_fields(
-    hf_class, *model_configs(config, params), count
+    hf_class, *_models(config, params), count
   )
   fields |= _beams(config)
   kept = unused_file(workdir, hf_class)

@@ -36,10 +36,10 @@ from experiments.convert import converted_blocks
 from experiments.convert import converted_checkpoint
 from experiments.engine import command
 from experiments.engine import progress
-from experiments.realm import index_builder
 from realm_jax.checkpoints import convert as checkpoint_convert
 from realm_jax.checkpoints import names as checkpoint_names
 from realm_jax.data import folder as realm_data
+from realm_jax.serving import index_builder
 from realm_jax.serving import index_folders
 from retrieval import tokenization
 from retrieval.formats import block_records

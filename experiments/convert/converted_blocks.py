@@ -15,9 +15,9 @@ import ml_collections
 import numpy as np
 
 from experiments.engine import progress
-from experiments.realm import index_builder
 from experiments.realm import prepare as realm_prepare
 from realm_jax.data import folder as realm_data
+from realm_jax.serving import index_builder
 from realm_jax.serving import index_folders
 from retrieval.formats import block_records
 from retrieval.formats import tfrecord

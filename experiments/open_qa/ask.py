@@ -1,19 +1,19 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Answers questions, and shows where the answers stand.
+"""Answers questions, and shows the sources of the answers.
 
   python -m experiments.open_qa.ask --question='Who discovered penicillin?'
 
-By itself this is the reader that comes with the package, over the packaged articles
+By default this is the reader that comes with the package, over the packaged articles
 of Wikipedia; over other documents with
 --config.corpus.kind=jsonl --config.corpus.path=FILE --workdir=DIR --packaged
-(--packaged once: it makes DIR a checkpoint like any other). --workdir=DIR is a run
-of experiments.open_qa.train or a checkpoint of experiments.convert.convert. Without --question
-one is asked for after the other; an empty line ends. --input=FILE asks those of a
-file: .txt with one on each line, or .jsonl with a field "question" (and perhaps
-"id"). --output=FILE.jsonl writes each answer with its score, title, document, block
-and runner-ups; experiments.open_qa.score reads it. Where --config.data_dir names changed
-data (experiments.open_qa.update), these answer.
+(--packaged once: it prepares DIR, which any command then reads). --workdir=DIR is a
+run of experiments.open_qa.train or a checkpoint of experiments.convert.convert.
+Without --question, questions are typed one after the other; an empty line ends.
+--input=FILE reads questions from a file: .txt with one on each line, or .jsonl with a
+field "question" (and perhaps "id"). --output=FILE.jsonl writes each answer with its
+score, title, document, block and runner-ups; experiments.open_qa.score reads it.
+--config.data_dir=DATA answers from changed data (experiments.open_qa.update).
 
 The score is the logit of block and span together; the share is that of the spans
 that were kept, the best 20.
@@ -24,8 +24,8 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Sequence
 import contextlib
-import dataclasses
 import importlib
+import json
 import os
 import pathlib
 import sys
@@ -38,50 +38,49 @@ from ml_collections import config_flags
 from experiments.engine import command
 from experiments.engine import progress
 from experiments.open_qa import answer_view
-from experiments.open_qa import answers as qa_answers
-from experiments.open_qa import pack_reader
-from experiments.open_qa import task as qa_task
-from realm_jax.serving import beams
-from realm_jax.serving import index_folders
+from experiments.realm import prepare as realm_prepare
+from realm_jax.serving import answers
 from realm_jax.serving import packaged_reader
+from realm_jax.serving import packaged_run
+from realm_jax.serving import trained as trained_lib
 from retrieval.questions import asked_questions
 from retrieval.questions import questions as questions_lib
 from retrieval.questions import scoring
 from retrieval.store import checkpoints
+from retrieval.text import corpus as corpus_lib
 
 CONFIG = str(
   pathlib.Path(__file__).parents[2] / 'configs' / 'open_qa_reader.py'
 )
 _WORKDIR = 'runs/ask'  # of the packaged reader
-_KEPT = 20  # spans of a question, which its shares are of
 _PROMPT = 'question> '
 
 
-def load(
+def open_reader(
   workdir: str | os.PathLike, data_dir: str = '', config_file: str = CONFIG
-) -> qa_task.Trained:
-  """Loads the newest checkpoint, to be asked.
+) -> trained_lib.TrainedReader:
+  """Loads the newest checkpoint of a reader.
 
   Args:
-    workdir: of a run of qa_train, or of a converted checkpoint.
-    data_dir: where the data lie now, if they have moved or changed.
-    config_file: of the command that trains a model, for the error.
-
-  Returns:
-    The trained model.
+    workdir: folder of a run, a converted checkpoint or the packaged reader.
+    data_dir: data folder, if the data have moved or changed.
+    config_file: config that trains a model, for the error.
 
   Raises:
-    FileNotFoundError: if there is no checkpoint; it names this command.
-    ValueError: see `qa_task.load`.
+    FileNotFoundError: if there is no checkpoint; the message names the command
+      that makes one.
+    ValueError: if the run has no reader.
   """
-  try:
-    checkpoints.find(str(workdir))
-  except FileNotFoundError:
-    raise FileNotFoundError(
-      f'{workdir}: no trained model here; {_how_to_train(config_file, workdir)}'
-      '; or take the packaged reader: --packaged'
-    ) from None
-  return qa_task.load(workdir, data_dir)
+  if not packaged_run.is_unpacked(workdir):
+    try:
+      checkpoints.find(str(workdir))
+    except FileNotFoundError:
+      raise FileNotFoundError(
+        f'{workdir}: no trained model here; '
+        f'{_how_to_train(config_file, workdir)}; or take the packaged reader: '
+        '--packaged'
+      ) from None
+  return trained_lib.load_reader(workdir, data_dir)
 
 
 def _how_to_train(config_file: str, workdir: str | os.PathLike) -> str:
@@ -94,142 +93,48 @@ def _how_to_train(config_file: str, workdir: str | os.PathLike) -> str:
 def take_packaged(
   config: ml_collections.ConfigDict, workdir: str | os.PathLike
 ) -> None:
-  """Makes a checkpoint of the packaged reader where there is none yet.
+  """Takes the packaged reader into a folder without a trained model.
 
   Args:
-    config: of question answering; names the corpus.
-    workdir: for `load` and all commands that take a run.
+    config: config that names the corpus.
+    workdir: folder for all commands that take a run.
 
   Raises:
-    FileNotFoundError: if none came with the package; it names the command that
-      trains one.
-    ValueError: see `pack_reader.unpack`; and if there is a checkpoint over
-      another corpus.
+    FileNotFoundError: if the package has no reader; the message names the command
+      that trains one.
+    ValueError: if the folder holds another corpus.
   """
-  try:
-    saved = checkpoints.find(str(workdir)).config.corpus.to_dict()
-  except FileNotFoundError:
-    if not packaged_reader.exists():
-      raise FileNotFoundError(
-        f'{workdir}: no trained model here, and none came with the package; '
-        f'{_how_to_train(CONFIG, workdir)}'
-      ) from None
-    pack_reader.unpack(config, workdir)
+  if checkpoints.folder_of(str(workdir)).is_dir():
+    saved = checkpoints.find(str(workdir)).config
+    packaged_run.check_corpus(
+      pathlib.Path(workdir), saved, config.corpus.to_dict()
+    )
     return
-  wanted = config.corpus.to_dict()
-  if saved != wanted:
-    differ = [
-      f'{k} {saved[k]!r}, not {wanted[k]!r}'
-      for k in wanted
-      if saved.get(k) != wanted[k]
-    ]
-    raise ValueError(
-      f'{workdir}: answers from a corpus of {"; ".join(differ)}; expected '
-      'another --workdir, or this one removed.'
+  if not packaged_reader.exists():
+    raise FileNotFoundError(
+      f'{workdir}: no trained model here, and none came with the package; '
+      f'{_how_to_train(CONFIG, workdir)}'
     )
-  path, made = wanted['path'], pathlib.Path(workdir) / 'data' / 'tokens'
-  stands = os.path.isfile(path) and made.exists()
-  if stands and os.path.getmtime(path) > made.stat().st_mtime:
-    logging.warning(
-      '%s has changed since %s was made, where the change is not: '
-      'experiments.open_qa.update makes it there.',
-      *(path, made),
-    )
-
-
-def open_answerer(
-  workdir: str | os.PathLike,
-  data_dir: str = '',
-  *,
-  retriever: str = '',
-  reader_beam: int = 0,
-  answers: int = 5,
-  batch_size: int = 1,
-  read_at_once: int = 16,
-  config_file: str = CONFIG,
-) -> qa_answers.Answerer:
-  """Opens a trained model with its blocks and what finds them.
-
-  Args:
-    workdir: of a run of qa_train, or of a converted checkpoint.
-    data_dir: where the data lie now, if they have moved or changed.
-    retriever: one of `beams.KINDS`; '' is the one of the training.
-    reader_beam: blocks that are read; 0: as in training.
-    answers: of each question, at least.
-    batch_size: questions at a time.
-    read_at_once: blocks that one device reads at a time.
-    config_file: of the command that trains a model, for the error.
-
-  Returns:
-    What answers; see `ask`.
-
-  Raises:
-    FileNotFoundError: if there is no checkpoint; it names the command that makes
-      one.
-    ValueError: for a number or name that makes no sense.
-  """
-  _check(retriever, reader_beam, answers)
-  trained = load(workdir, data_dir, config_file)
-  if retriever:
-    config = command.changed(trained.config, retriever=retriever)
-    trained = dataclasses.replace(trained, config=config)
-  folder = index_folders.index_folder(workdir, data_dir)
-  return qa_answers.Answerer(
-    trained,
-    trained.retriever(folder),
-    # Nothing but what is read decides the answer.
-    retriever_beam=reader_beam or trained.config.lookup.reader_beam,
-    reader_beam=reader_beam,
-    batch_size=batch_size,
-    read_at_once=read_at_once,
-    num_answers=max(answers, _KEPT),
-  )
-
-
-def _check(retriever: str, reader_beam: int, answers: int) -> None:
-  if answers < 1 or reader_beam < 0:
-    raise ValueError(
-      f'answers={answers}, reader_beam={reader_beam}: expected at least 1 '
-      'answer, and blocks to read, 0 for as many as in training.'
-    )
-  if retriever not in ('', *beams.KINDS):
-    raise ValueError(f'retriever {retriever!r}: expected one of {beams.KINDS}.')
-
-
-def ask(
-  answerer: qa_answers.Answerer, *texts: str
-) -> list[qa_answers.Answered]:
-  """Answers questions.
-
-  Args:
-    answerer: the model.
-    *texts: the questions.
-
-  Returns:
-    Each with its answers.
-
-  Raises:
-    ValueError: for a question that is empty.
-  """
-  empty = [i for i, text in enumerate(texts) if not text.strip()]
-  if empty:
-    raise ValueError(f'Question {empty[0]} is empty: expected text.')
-  return list(
-    answerer(
-      [questions_lib.Question(f'{i}', text, ()) for i, text in enumerate(texts)]
-    )
+  sections = json.loads(config.to_json())
+  if not (config.data_dir or packaged_run.is_unpacked(workdir)):
+    realm_prepare.run(config, str(workdir))
+  packaged_run.unpack(
+    workdir,
+    corpus=corpus_lib.CorpusConfig(**config.corpus),
+    settings={
+      name: sections[name]
+      for name in ('blocks', 'data_dir', 'lookup', 'retriever', 'tokens')
+    },
   )
 
 
 def write_answers(
   path: str | os.PathLike,
-  answered: Iterable[qa_answers.Answered],
-  answerer: qa_answers.Answerer,
+  answered: Iterable[answers.Answered],
   count: int,
 ) -> int:
-  """Writes `answer_view.record` of each, whole or not at all; returns how many."""
-  blocks = answerer.trained.data.blocks
-  rows = (answer_view.record(found, blocks, count) for found in answered)
+  """Writes a record of each question, all or none; returns their number."""
+  rows = (found.record(count) for found in answered)
   return scoring.write_predictions(
     path,
     (
@@ -244,7 +149,7 @@ def write_answers(
 
 
 def typed(read: Callable[[str], str] = input) -> Iterator[str]:
-  """Questions as they are typed, up to an empty line, end of file or Ctrl-C."""
+  """Yields typed questions, up to an empty line, end of file or Ctrl-C."""
   prompt = ''
   if sys.stdin.isatty():
     prompt = _PROMPT
@@ -259,21 +164,20 @@ def typed(read: Callable[[str], str] = input) -> Iterator[str]:
 
 
 def converse(
-  answerer: qa_answers.Answerer, texts: Iterable[str], count: int
+  answerer: answers.Answerer, texts: Iterable[str], count: int
 ) -> None:
-  """Answers one question after the other, each before the next is asked for."""
+  """Answers one question after the other, each before the next is read."""
   console = progress.console()
-  blocks = answerer.trained.data.blocks
   try:
     for text in texts:
-      [found] = ask(answerer, text)
-      answer_view.print_answers(found, blocks, console, count)
-  except KeyboardInterrupt:  # while an answer was looked for
+      [found] = answerer.answer([text])
+      answer_view.print_answers(found, console, count)
+  except KeyboardInterrupt:  # during an answer
     print()
 
 
 def _given(values) -> Sequence[questions_lib.Question]:
-  """The questions of --question or --input; none to have them typed."""
+  """Returns the questions of --question or --input; empty if they are typed."""
   if values.question and values.input:
     raise ValueError('--question and --input: expected one of them.')
   if values.input:
@@ -293,48 +197,52 @@ def _config_file() -> str:
 
 
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
-  """Answers what is given, or what is typed."""
+  """Answers the given questions, or typed ones."""
   values = flags.FLAGS
   given = _given(values)
-  _check(values.retriever, values.reader_beam, values.answers)
+  trained_lib.check_answer_settings(
+    values.retriever, values.reader_beam, values.answers
+  )
   settings = config.evaluate
   if values.packaged or flags.FLAGS['workdir'].using_default_value:
     take_packaged(config, workdir)
-  answerer = open_answerer(
-    workdir,
-    config.data_dir,
-    retriever=values.retriever,
-    reader_beam=values.reader_beam,
-    answers=values.answers,
-    batch_size=min(settings.batch_size, max(1, len(given))),
-    read_at_once=settings.read_at_once,
-    config_file=_config_file(),
-  )
+  reader = open_reader(workdir, config.data_dir, _config_file())
+  with progress.bar('index', 'blocks') as shown:
+    answerer = reader.open_answerer(
+      retriever=values.retriever,
+      reader_beam=values.reader_beam,
+      answers=values.answers,
+      batch_size=min(settings.batch_size, max(1, len(given))),
+      read_at_once=settings.read_at_once,
+      progress=shown,
+    )
   if not given:
     if sys.stdin.isatty():
       print('Ask; an empty line ends.')
     converse(answerer, typed(), values.answers)
     return
   if not values.output:
-    console, blocks = progress.console(), answerer.trained.data.blocks
+    console = progress.console()
     for found in answerer(given):
-      answer_view.print_answers(found, blocks, console, values.answers)
+      answer_view.print_answers(found, console, values.answers)
     return
   with progress.bar('ask', 'questions') as shown:
     answered = answerer(given, shown)
-    count = write_answers(values.output, answered, answerer, values.answers)
+    count = write_answers(values.output, answered, values.answers)
   logging.info('%d answers written to %s.', count, values.output)
 
 
 def define_flags() -> None:
-  """What is asked, where answers go, and how they are found."""
-  flags.DEFINE_multi_string('question', [], 'May repeat; none: typed.')
+  """Defines the flags of questions, answers and retrieval."""
+  flags.DEFINE_multi_string(
+    'question', [], 'A question; may repeat. Without any, type them.'
+  )
   flags.DEFINE_string('input', '', 'Questions, .txt or .jsonl.')
-  flags.DEFINE_string('output', '', 'Where answers go as JSON lines.')
-  flags.DEFINE_integer('answers', 5, 'The best one and its runner-ups.')
+  flags.DEFINE_string('output', '', 'Output file of answers, JSON lines.')
+  flags.DEFINE_integer('answers', 5, 'Answers of each question.')
   flags.DEFINE_integer('reader_beam', 0, 'Blocks to read; 0: as trained.')
   flags.DEFINE_bool(
-    'packaged', False, 'Where no model stands yet, take the packaged reader.'
+    'packaged', False, 'Take the packaged reader into --workdir.'
   )
   flags.DEFINE_string(
     'retriever', '', 'dense, bm25 or random; empty: as trained.'

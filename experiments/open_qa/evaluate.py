@@ -1,15 +1,25 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Evaluates a model that answers questions, on whole question sets.
+"""Evaluates a model that answers questions or classifies claims, on whole sets.
 
   python -m experiments.open_qa.evaluate --config=configs/open_qa_<name>.py \
     --config.evaluate.questions="('webquestions:test=test.json',)" --workdir=DIR
+  python -m experiments.open_qa.evaluate --config=configs/claims_base.py \
+    --config.evaluate.claims="('fever:dev=shared_task_dev.jsonl',)" --workdir=DIR
 
-For each set: exact_match (the best span is gold, by position), official_exact_match
-and F1 of its text by the set's own rule, reader_oracle (a gold span stands in what was
-read), and the share of questions with an answer in the first k blocks. Writes
-<workdir>/qa_evaluation.json and predictions_<set>_<split>.jsonl, which
-experiments.open_qa.score reads. Where config.data_dir names changed data, these are searched.
+For each question set: exact_match (the best span is gold, by position),
+official_exact_match and F1 of its text by the set's own rule, reader_oracle (a block
+that was read holds a gold span), and the share of questions with an answer in the
+first k blocks. Writes <workdir>/qa_evaluation.json and
+predictions_<set>_<split>.jsonl, which experiments.open_qa.score reads.
+
+For each claim set: accuracy, macro F1 and the table of classes; where the claims name
+the documents of their evidence, how often such a block is among the first k and how
+often it decided. Writes <workdir>/claims_evaluation.json and
+claims_<set>_<split>.jsonl, a line {id, claim, label, predicted, probability, block,
+title} for each claim; sets without labels give the lines alone.
+
+--config.data_dir=DATA searches changed data.
 """
 
 from collections.abc import Sequence
@@ -25,16 +35,19 @@ import numpy as np
 from experiments.engine import command
 from experiments.engine import progress
 from experiments.engine import reports
-from experiments.open_qa import answers as qa_answers
+from experiments.open_qa import claim_measures
 from experiments.open_qa import task as qa_task
-from realm_jax.serving import index_folders
+from realm_jax.serving import answers as qa_answers
+from realm_jax.serving import claim_answers
+from realm_jax.serving import model_configs
+from realm_jax.serving import trained as trained_lib
 from retrieval.questions import answer_search
 from retrieval.questions import bootstrap
 from retrieval.questions import question_sets
 from retrieval.questions import scoring
-from retrieval.text import blocks as blocks_lib
 
 FILE = 'qa_evaluation.json'
+CLAIMS_FILE = 'claims_evaluation.json'
 
 
 def evaluate(
@@ -49,16 +62,16 @@ def evaluate(
   Args:
     answerer: the model.
     questions: the set.
-    ks: numbers of blocks to look at; no more than are retrieved.
-    rules: by which a block holds an answer; () for the set's own. Sets of regular
-      expressions have but one.
-    depth: blocks of each beam that `answered` keeps; whole beams of large sets
+    ks: numbers of blocks to search for answers, at most the retrieved ones.
+    rules: rules by which a block holds an answer; () for the set's own. Sets of
+      regular expressions have one rule.
+    depth: blocks of each beam to keep in the result; whole beams of large sets
       would fill the memory.
 
   Returns:
-    measures: name -> {mean, low, high}, a 95 % interval over questions; `dataset`
-    and the number of `questions` beside them; top_k per rule.
-    answered: every question, in order.
+    Measures, name -> {mean, low, high} with a 95 % interval over questions, beside
+    `dataset`, the number of `questions` and top_k for each rule; and all questions
+    with their answers, in order.
   """
   own, data = questions.match_rules, answerer.trained.data
   chosen = own if questions.kind == 'regex' else tuple(rules) or own
@@ -95,7 +108,7 @@ def evaluate(
 def first_hit(
   search: answer_search.QuestionSearch, found: qa_answers.Answered
 ) -> float:
-  """Rank of the first block with an answer; infinity for none."""
+  """Returns the rank of the first block with an answer; infinity for none."""
   [hits] = search.find(found.beam[None], [found.question])
   return float(hits.argmax()) if hits.any() else math.inf
 
@@ -103,23 +116,18 @@ def first_hit(
 def write_predictions(
   path: pathlib.Path,
   answered: Sequence[qa_answers.Answered],
-  answerer: qa_answers.Answerer,
 ) -> None:
   """Writes a JSON line for each question: question, prediction, its source."""
-  blocks = answerer.trained.data.blocks
-  scoring.write_predictions(path, (_prediction(x, blocks) for x in answered))
+  scoring.write_predictions(path, map(_prediction, answered))
 
 
-def _prediction(
-  found: qa_answers.Answered, blocks: blocks_lib.BlockStore
-) -> scoring.Prediction:
+def _prediction(found: qa_answers.Answered) -> scoring.Prediction:
   fields = {'id': found.question.id}
   if found.answers:
     best = found.answers[0]
-    [title] = blocks.titles([best.block])
-    [name] = blocks.names([best.block])
+    [name] = best.blocks.names([best.block])
     fields |= {'score': best.score, 'block': best.block}
-    fields |= {'passage': name, 'title': title}
+    fields |= {'passage': name, 'title': best.title}
   return scoring.Prediction(
     question=found.question.question, prediction=found.text, fields=fields
   )
@@ -127,36 +135,47 @@ def _prediction(
 
 def open_run(
   config: ml_collections.ConfigDict, workdir: str
-) -> tuple[list[question_sets.QuestionSet], qa_task.Trained, pathlib.Path]:
-  """What a config asks to be measured: sets, model, folder of its index.
+) -> tuple[list[question_sets.QuestionSet], trained_lib.TrainedReader]:
+  """Loads the question sets and the model that a config names.
 
   Args:
     config: its section evaluate names the sets, and perhaps the run.
-    workdir: of the run, unless evaluate.workdir is.
-
-  Returns:
-    The sets, the newest checkpoint and the folder of its index versions.
+    workdir: folder of the run, unless evaluate.workdir is set.
 
   Raises:
-    FileNotFoundError: see `qa_task.load`.
-    ValueError: see `qa_task.load` and `question_sets.load_sets`.
+    FileNotFoundError: if a file or the checkpoint is missing.
+    ValueError: for no sets, broken ones, or a run without a reader.
   """
   question_sets.require_sets(config.evaluate.questions, 'evaluate.questions')
-  trained_in = pathlib.Path(config.evaluate.workdir or workdir)
   sets = question_sets.load_sets(
     config.evaluate.questions,
     config.evaluate.max_questions,
     config.questions.allow_other_counts,
   )
-  trained = qa_task.load(trained_in, config.data_dir)
-  logging.info('Evaluating step %d of %s.', trained.step, trained_in)
-  return sets, trained, index_folders.index_folder(trained_in, config.data_dir)
+  return sets, _load(config, workdir, 'reader')
+
+
+def _load(
+  config: ml_collections.ConfigDict, workdir: str, part: str
+) -> trained_lib.TrainedReader:
+  run = config.evaluate.workdir or workdir
+  trained = trained_lib.load_reader(run, config.data_dir, part)
+  logging.info('Evaluating step %d of %s.', trained.step, run)
+  return trained
+
+
+def open_retriever(trained: trained_lib.TrainedReader):
+  """Returns the model's retriever; shows progress while an index is built."""
+  with progress.bar('index', 'blocks') as update:
+    return trained.retriever(progress=update)
 
 
 def make_answerer(
-  trained: qa_task.Trained, settings: ml_collections.ConfigDict, retriever
+  trained: trained_lib.TrainedReader,
+  settings: ml_collections.ConfigDict,
+  retriever,
 ) -> qa_answers.Answerer:
-  """An answerer with the beams and batches of `config.evaluate`."""
+  """Returns an answerer with the beams and batches of `config.evaluate`."""
   return qa_answers.Answerer(
     trained,
     retriever,
@@ -170,18 +189,64 @@ def make_answerer(
 
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   """Evaluates the newest checkpoint."""
+  if config.task == 'claims':
+    evaluate_claims(config, workdir)
+    return
   settings = config.evaluate
-  sets, trained, folder = open_run(config, workdir)
-  answerer = make_answerer(trained, settings, trained.retriever(folder))
+  sets, trained = open_run(config, workdir)
+  answerer = make_answerer(trained, settings, open_retriever(trained))
   rows = []
   for questions in sets:
     row, answered = evaluate(answerer, questions, settings.ks, settings.rules)
     rows.append(row)
     path = pathlib.Path(workdir) / scoring.predictions_name(questions.name)
-    write_predictions(path, answered, answerer)
-  content = {'step': trained.step, 'sets': rows}
-  path = reports.write_json(pathlib.Path(workdir) / FILE, content)
+    write_predictions(path, answered)
   reports.print_shares(rows)
+  result = {'step': trained.step, 'sets': rows}
+  path = reports.write_json(pathlib.Path(workdir) / FILE, result)
+  logging.info('Written to %s, the predictions beside it.', path)
+
+
+def evaluate_claims(config: ml_collections.ConfigDict, workdir: str) -> None:
+  """Evaluates the newest checkpoint of a classifier of claims."""
+  settings = config.evaluate
+  if not settings.claims:
+    raise ValueError(
+      "evaluate.claims is empty: expected sets such as ('fever:dev=dev.jsonl',)."
+    )
+  trained = _load(config, workdir, 'classifier')
+  labels = model_configs.claim_labels(trained.config)
+  sets = [
+    qa_task.load_claims(spec, labels, settings.max_claims)
+    for spec in settings.claims
+  ]
+  question_sets.check_names([found.name for found in sets])
+  classifier = claim_answers.Classifier(
+    trained,
+    open_retriever(trained),
+    rule=settings.rule,
+    retriever_beam=settings.retriever_beam,
+    reader_beam=settings.reader_beam,
+    batch_size=settings.batch_size,
+  )
+  rows = []
+  for claim_set in sets:
+    with progress.bar(claim_set.name, 'claims') as update:
+      classified = list(classifier(claim_set.claims, update))
+    name = f'claims_{claim_set.name.replace(":", "_")}.jsonl'
+    path = pathlib.Path(workdir) / name
+    claim_measures.write_predictions(
+      path, classified, labels, trained.data.blocks
+    )
+    if not claim_set.labelled:
+      logging.info('%s has no labels; classes in %s.', claim_set.name, path)
+      continue
+    row = {'dataset': claim_set.name}
+    row |= claim_measures.measure(classified, len(labels), settings.ks)
+    claim_measures.print_measures(row, labels)
+    rows.append(row)
+  result = {'step': trained.step, 'labels': labels, 'sets': rows}
+  path = reports.write_json(pathlib.Path(workdir) / CLAIMS_FILE, result)
   logging.info('Written to %s, the predictions beside it.', path)
 
 

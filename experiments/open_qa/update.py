@@ -1,19 +1,19 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Changes what a trained model retrieves, without any training.
+"""Changes the documents that a trained model retrieves, without training.
 
   python -m experiments.open_qa.update --config=configs/<name>.py --workdir=DIR \
     --documents=changes.jsonl --delete=ID --output=DATA
 
 Documents of --documents (JSON lines, their fields as config.corpus names them)
-replace those of the same id, or are added at the end; --delete, which may repeat,
-takes documents away. DATA becomes a data folder of its own, with an index of the
-same parameters in DATA/index: only blocks whose title or text is new are embedded
-(none, where --workdir answers questions by BM25). The old data stay as they are;
---config.data_dir=DATA changes the new ones again, and makes experiments.open_qa.ask, or any
-other command, search them.
-Salient spans, which only training and evaluation need, are found by realm_prepare
-with --config.data_dir=DATA and --config.prepare.stages=spans.
+replace documents of the same id, or are added at the end; --delete, which may repeat,
+removes documents. DATA becomes a data folder of its own, with an index of the same
+parameters in DATA/index: only blocks whose title or text is new are embedded (none,
+where --workdir retrieves by BM25). The old data stay as they are; --config.data_dir=DATA
+changes the new data again, and makes experiments.open_qa.ask, or any other command,
+search them. Salient spans, which only training and evaluation need, are found by
+experiments.realm.prepare with --config.data_dir=DATA and
+--config.prepare.stages=spans.
 """
 
 from collections.abc import Iterator
@@ -31,15 +31,12 @@ import rich.table
 from experiments.engine import changed_documents
 from experiments.engine import command
 from experiments.engine import progress
-from experiments.open_qa import claims_task
-from experiments.open_qa import task as qa_task
-from experiments.realm import index_builder
-from experiments.realm import task as realm_task
 from realm_jax.data import folder as realm_data
+from realm_jax.serving import index_builder
 from realm_jax.serving import index_folders
 from realm_jax.serving import serving
+from realm_jax.serving import trained as trained_lib
 from retrieval.index import reuse
-from retrieval.store import checkpoints
 from retrieval.text import blocks as blocks_lib
 from retrieval.text import corpus as corpus_lib
 from retrieval.text import tokens as tokens_lib
@@ -53,18 +50,18 @@ class Updated:
 
   Attributes:
     trained: the same model, with the new data.
-    index: of the new blocks; None where none is searched.
+    index: index of the new blocks; None with BM25.
     counts: documents added, changed and deleted; blocks reused and embedded by
-      this call (0 where the index stood already), and removed.
+      this call (0 where the index was there already), and removed.
   """
 
-  trained: realm_task.Trained
+  trained: trained_lib.TrainedRealm
   index: serving.ServingIndex | None
   counts: dict[str, int]
 
 
 def update(
-  trained: realm_task.Trained,
+  trained: trained_lib.TrainedRealm,
   index: serving.ServingIndex | None,
   root: str | os.PathLike,
   documents: Sequence[corpus_lib.Document] = (),
@@ -73,12 +70,12 @@ def update(
   """Writes a changed corpus and its index; goes on where it was killed.
 
   Args:
-    trained: the model, with the data that change; of question answering, its
-      retriever (`qa_task.Trained.as_realm`).
-    index: of these data and this model; None where no index is searched.
+    trained: the model with the data to change; of a reader its retriever
+      (`TrainedReader.as_realm`).
+    index: index of these data and this model; None with BM25.
     root: the new data folder.
-    documents: replace those of the same id, or are added at the end.
-    delete: ids of documents to leave out.
+    documents: documents that replace those of the same id, or are added.
+    delete: ids of documents to remove.
 
   Returns:
     The model over the new corpus.
@@ -95,11 +92,13 @@ def update(
     root, _all_documents(old.blocks.tokens), documents, delete
   )
   data = _prepare(root, old, trained.config.tokens.num_processes)
-  new = dataclasses.replace(trained, data=data)
+  new = dataclasses.replace(
+    trained, data=data, index_folder=root / index_folders.INDEX
+  )
   built = None
   if index is not None:
     counts |= _build_index(trained, index, data)
-    built = new.open_index(root / index_folders.INDEX)
+    built = new.index
   there, now = old.blocks.all_hashes(), data.blocks.all_hashes()
   counts['blocks removed'] = int(np.isin(there, now, invert=True).sum())
   return Updated(new, built, counts)
@@ -116,7 +115,7 @@ def _all_documents(
 def _prepare(
   root: pathlib.Path, old: realm_data.DataFolder, num_processes: int
 ) -> realm_data.DataFolder:
-  """Tokens and blocks, made like the old ones; what is masked stays."""
+  """Writes tokens and blocks like the old ones; the masked corpus stays."""
   data = realm_data.DataFolder(root)
   if not data.tokenizer_path.exists():
     old.tokenizer.save(data.tokenizer_path)
@@ -154,13 +153,13 @@ def _prepare(
 
 
 def _build_index(
-  trained: realm_task.Trained,
+  trained: trained_lib.TrainedRealm,
   index: serving.ServingIndex,
   data: realm_data.DataFolder,
 ) -> dict[str, int]:
   """Builds the index of the new blocks with vectors of the old one."""
   old_blocks, blocks = trained.data.blocks, data.blocks
-  builder = realm_task.make_builder(trained.config, data, data.root)
+  builder = index_builder.make_builder(trained.config, data, data.root)
   params = index_builder.snapshot(trained.params)
   embed = serving.BlockEmbedder(
     builder.model,
@@ -191,11 +190,11 @@ def update_run(
   """Changes the corpus of a run's newest checkpoint; see `update`.
 
   Args:
-    workdir: of the run: of REALM, of question answering or of claims.
+    workdir: folder of the run: REALM, question answering or claims.
     root: the new data folder.
-    documents: replace those of the same id, or are added at the end.
-    delete: ids of documents to leave out.
-    data_dir: the data that change, '' for the run's own.
+    documents: documents that replace those of the same id, or are added.
+    delete: ids of documents to remove.
+    data_dir: data folder to change; '' for the run's own.
 
   Returns:
     The retriever over the new corpus.
@@ -204,16 +203,9 @@ def update_run(
     FileNotFoundError: if there is no checkpoint.
     ValueError: as `update`.
   """
-  searched, parts = True, checkpoints.find(str(workdir)).params
-  if 'reader' in parts or 'classifier' in parts:
-    load = qa_task.load if 'reader' in parts else claims_task.load
-    found = load(workdir, data_dir)
-    trained, searched = found.as_realm(), found.config.retriever == 'dense'
-  else:
-    trained = realm_task.load(workdir, data_dir)
-  index = None
-  if searched:
-    index = trained.open_index(index_folders.index_folder(workdir, data_dir))
+  trained = trained_lib.load_realm(workdir, data_dir)
+  searched = trained.config.get('retriever', 'dense') == 'dense'
+  index = trained.index if searched else None
   return update(trained, index, root, documents, delete)
 
 
@@ -226,7 +218,10 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   if values.documents:
     documents = changed_documents.read(config, values.documents)
   updated = update_run(
-    *(workdir, values.output, documents, values.delete),
+    workdir,
+    values.output,
+    documents,
+    values.delete,
     data_dir=config.data_dir,
   )
   table = rich.table.Table('what', 'how many')

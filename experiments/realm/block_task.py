@@ -18,6 +18,7 @@ from realm_jax.data import folder as realm_data
 from realm_jax.nn import realm as model_lib
 from realm_jax.objectives import ict
 from realm_jax.objectives import mlm
+from realm_jax.serving import model_configs
 from retrieval.text import blocks as blocks_lib
 
 Config = ml_collections.ConfigDict
@@ -123,7 +124,7 @@ def _make_task(
     part: 'embedder' or 'encoder'.
     row_tokens: tokens of one row.
   """
-  model = realm_task.model_config(config, data)
+  model = model_configs.realm_config(config, data)
   dataset = functools.partial(
     block_dataset.make_dataset,
     read,

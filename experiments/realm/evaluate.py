@@ -13,6 +13,7 @@ blocks. Writes <workdir>/evaluation.json.
 """
 
 from collections.abc import Sequence
+import dataclasses
 import itertools
 import json
 import pathlib
@@ -28,10 +29,10 @@ from experiments.realm import task as realm_task
 from experiments.realm import zero_shot
 from realm_jax.data import folder as realm_data
 from realm_jax.data import pipeline
+from realm_jax.serving import beams
 from realm_jax.serving import evaluate
-from realm_jax.serving import index_folders
 from realm_jax.serving import serving
-from retrieval.index import bm25
+from realm_jax.serving import trained as trained_lib
 from retrieval.store import store
 
 FILE = 'evaluation.json'
@@ -39,7 +40,9 @@ _MEASURES = ('log_prob', 'accuracy', 'exact_span')
 
 
 def _batches(
-  trained: realm_task.Trained, index: serving.ServingIndex, candidates: str
+  trained: trained_lib.TrainedRealm,
+  index: serving.ServingIndex,
+  candidates: str,
 ):
   """Validation batches with candidates of one kind."""
   config, data = trained.config, trained.data
@@ -56,7 +59,9 @@ def _batches(
 
 
 def measure_utility(
-  trained: realm_task.Trained, index: serving.ServingIndex, num_batches: int
+  trained: trained_lib.TrainedRealm,
+  index: serving.ServingIndex,
+  num_batches: int,
 ) -> dict[str, dict[str, float]]:
   """Measures the model on held-out masked sentences.
 
@@ -85,7 +90,7 @@ def _counted(items, update):
 
 
 def retriever(
-  trained: realm_task.Trained, index: serving.ServingIndex
+  trained: trained_lib.TrainedRealm, index: serving.ServingIndex
 ) -> zero_shot.RetrieveFn:
   """Questions -> block ids, by an index."""
   return lambda texts, k: index.retrieve_texts(
@@ -95,14 +100,14 @@ def retriever(
 
 def bm25_retriever(data: realm_data.DataFolder) -> zero_shot.RetrieveFn:
   """Questions -> block ids, by words; titles are searched, too."""
-  blocks = data.blocks
-  ids = range(blocks.num_blocks)
-  logging.info('Building BM25 over %d blocks.', blocks.num_blocks)
-  index = bm25.Bm25.build(
-    (text for i in ids for text in blocks.texts([i])),
-    (title for i in ids for title in blocks.titles([i])),
-  )
+  index = beams.bm25_index(data)
   return lambda texts, k: index.search(texts, k)[0]
+
+
+def open_index(trained: trained_lib.TrainedRealm) -> serving.ServingIndex:
+  """Opens a model's index; shows progress while it is built."""
+  with progress.bar('index', 'blocks') as update:
+    return trained.open_index(progress=update)
 
 
 def _print_utility(found: dict[str, dict[str, float]]) -> None:
@@ -149,10 +154,9 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   """Evaluates the newest checkpoint of `workdir`."""
   settings = config.evaluate
   trained_in = pathlib.Path(settings.workdir or workdir)
-  trained = realm_task.load(trained_in, config.data_dir)
+  trained = trained_lib.load_realm(trained_in, config.data_dir)
   logging.info('Evaluating step %d of %s.', trained.step, trained_in)
-  folder = index_folders.index_folder(trained_in, config.data_dir)
-  index = trained.open_index(folder)
+  index = open_index(trained)
   result: dict[str, Any] = {'step': trained.step}
   if 'encoder' in trained.params:  # ICT trains none
     result['masked'] = measure_utility(trained, index, settings.num_batches)
@@ -161,7 +165,8 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
     retrievers = {f'step {trained.step}': retriever(trained, index)}
     if settings.before:
       start = realm_task.untrained(trained.config, trained.data)
-      before = retriever(start, start.open_index(folder))
+      start = dataclasses.replace(start, index_folder=trained.index_folder)
+      before = retriever(start, open_index(start))
       retrievers = {'before': before} | retrievers
     if settings.bm25:
       retrievers['BM25'] = bm25_retriever(trained.data)

@@ -33,7 +33,7 @@ Rows = stages.Rows
 
 def take_tokenizer(config: Config, data: realm_data.DataFolder) -> Rows:
   """Copy the WordPiece vocabulary of config.tokenizer.path."""
-  path = realm_data.checkpoint_path(config.tokenizer.path)
+  path = realm_data.tokenizer_path(config.tokenizer.path)
   given = tokenization.WordPieceTokenizer(path)
   stages.wait_for_first(config, data.tokenizer_path)
   if not data.tokenizer_path.exists():

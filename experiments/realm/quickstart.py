@@ -23,10 +23,9 @@ from experiments.engine import progress
 from experiments.realm import evaluate as realm_evaluate
 from experiments.realm import explain as realm_explain
 from experiments.realm import prepare as realm_prepare
-from experiments.realm import task as realm_task
 from experiments.realm import train as realm_train
 from experiments.realm import warm_start
-from realm_jax.serving import index_folders
+from realm_jax.serving import trained as trained_lib
 
 
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
@@ -43,13 +42,10 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   realm_evaluate.run(realm, workdir)
   if jax.process_index():
     return
-  trained = realm_task.load(workdir, data_dir)
-  index = trained.open_index(root / index_folders.INDEX)
+  trained = trained_lib.load_realm(workdir, data_dir)
   for text, answer in config.explain.sentences:
     realm_explain.print_explained(
-      realm_explain.explain(
-        trained, index, text, answer, top=config.explain.top
-      )
+      trained.explain(text, answer, top=config.explain.top)
     )
   console = progress.console()
   minutes = (time.monotonic() - start) / 60

@@ -30,7 +30,8 @@ from typing import Any
 from absl import logging
 import numpy as np
 
-from experiments.realm import index_builder
+from experiments.realm import background_builders
+from realm_jax.serving import index_builder
 from realm_jax.serving import serving
 
 SCHEDULES = ('sync', 'async', 'frozen')
@@ -178,7 +179,9 @@ class Refresher:
 
   def _build(self, step: int, params: Any) -> str:
     taken = index_builder.snapshot(params)
-    return self._apart.submit(self._builder.build, step, taken).result()
+    return self._apart.submit(
+      background_builders.build, self._builder, step, taken
+    ).result()
 
   def _serve(self, period: int, name: str) -> None:
     version = self._folder.open(name, self._builder.blocks)
@@ -308,11 +311,13 @@ class Refresher:
     self._apart.shutdown()
 
 
-def _make_background(config, builder, start_builder) -> index_builder.NoBuilder:
+def _make_background(
+  config, builder, start_builder
+) -> background_builders.BackgroundBuilder:
   if config.schedule != 'async' or config.builder == 'external':
-    return index_builder.NoBuilder()
+    return background_builders.ExternalBuilder()
   if config.builder == 'thread':
-    return index_builder.ThreadBuilder(builder)
+    return background_builders.ThreadBuilder(builder)
   if start_builder is None:
     raise ValueError("refresh.builder='process' needs a way to start one.")
-  return index_builder.ProcessBuilder(builder.folder.root, start_builder)
+  return background_builders.ProcessBuilder(builder.folder.root, start_builder)

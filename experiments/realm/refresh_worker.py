@@ -25,9 +25,9 @@ import jax
 import ml_collections
 
 from experiments.engine import command
-from experiments.realm import index_builder
-from experiments.realm import task as realm_task
+from experiments.realm import background_builders
 from realm_jax.data import folder as realm_data
+from realm_jax.serving import index_builder
 from retrieval.index import index_versions
 from retrieval.store import checkpoints
 from retrieval.store import workers
@@ -58,7 +58,7 @@ def of_files(root: pathlib.Path) -> Source:
   """Snapshots are files that the trainer writes for its own builder."""
 
   def newest():
-    found = index_builder.newest_snapshot(root)
+    found = background_builders.newest_snapshot(root)
     if found is None:
       return None
     step, file = found
@@ -90,7 +90,7 @@ def follow(
       continue
     step, load = found
     try:
-      name = builder.build(step, load())
+      name = background_builders.build(builder, step, load())
     except FileNotFoundError as error:  # removed while it was read
       logging.info('Snapshot of step %d is gone (%s).', step, error)
       time.sleep(poll_sec)
@@ -105,7 +105,7 @@ def follow(
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   """Follows the checkpoints of the run in `workdir`."""
   data = realm_data.DataFolder.of(config, workdir)
-  builder = realm_task.make_builder(config, data, workdir)
+  builder = index_builder.make_builder(config, data, workdir)
   logging.info(
     'Following the checkpoints of %s; indices go to %s.',
     *(workdir, builder.folder.root),
@@ -151,7 +151,7 @@ def _child(config_json: str, data_root: str, workdir: str) -> None:
   jax.config.update('jax_platforms', 'cpu')
   jax.config.update('jax_num_cpu_devices', 1)
   data = realm_data.DataFolder(pathlib.Path(data_root))
-  builder = realm_task.make_builder(config, data, workdir)
+  builder = index_builder.make_builder(config, data, workdir)
   follow(
     builder,
     of_files(builder.folder.root),

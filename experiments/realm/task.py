@@ -2,21 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """REALM as a Task for the loop, and trained models to look into."""
 
-import dataclasses
 import functools
 import os
 import pathlib
-from typing import Any
 
 from absl import logging
 import jax
 import ml_collections
 
 from experiments.engine import tasks
-from experiments.realm import index_builder
 from experiments.realm import refresh
 from experiments.realm import zero_shot
-from realm_jax.data import examples
 from realm_jax.data import folder as realm_data
 from realm_jax.data import pipeline
 from realm_jax.data import sources
@@ -25,54 +21,12 @@ from realm_jax.nn import head
 from realm_jax.nn import initialize
 from realm_jax.nn import realm as model_lib
 from realm_jax.objectives import losses
-from realm_jax.serving import index_folders
+from realm_jax.serving import index_builder
+from realm_jax.serving import model_configs
 from realm_jax.serving import serving
-from retrieval.index import index as index_lib
-from retrieval.index import index_versions
-from retrieval.nn import bert
-from retrieval.nn import bert_checkpoint
+from realm_jax.serving import trained as trained_lib
 from retrieval.nn import sharding
 from retrieval.store import checkpoints
-
-
-def bert_config(
-  section: ml_collections.ConfigDict, vocab_size: int
-) -> bert.BertConfig:
-  """One BERT of a config: its checkpoint's sizes under the fields that are set.
-
-  Raises:
-    ValueError: when the checkpoint is of another vocabulary.
-  """
-  fields = section.to_dict()
-  path = fields.pop('checkpoint')
-  given = {name: v for name, v in fields.items() if not _is_unset(v)}
-  if not path:
-    return bert.BertConfig(vocab_size=vocab_size, **given)
-  folder = realm_data.checkpoint_path(path)
-  config = bert_checkpoint.read_config(folder / 'config.json', **given)
-  if config.vocab_size != vocab_size:
-    raise ValueError(
-      f'{folder}: a vocabulary of {config.vocab_size:,}, but the data were '
-      f'tokenized with {vocab_size:,} wordpieces.'
-    )
-  return config
-
-
-def _is_unset(value: int | float | str) -> bool:
-  """Whether a field is left to the checkpoint; a rate of 0.0 is a choice."""
-  return value < 0 if isinstance(value, float) else not value
-
-
-def model_config(
-  config: ml_collections.ConfigDict, data: realm_data.DataFolder
-) -> config_lib.RealmConfig:
-  """The model that a config names."""
-  vocab_size = data.tokenizer.vocab_size
-  return config_lib.RealmConfig(
-    embedder=bert_config(config.embedder, vocab_size),
-    encoder=bert_config(config.encoder, vocab_size),
-    **config.model,
-  )
 
 
 def init_params(
@@ -142,34 +96,6 @@ def fitted_head(
   )
 
 
-def make_builder(
-  config: ml_collections.ConfigDict,
-  data: realm_data.DataFolder,
-  workdir: str | os.PathLike,
-  devices: tuple[jax.Device, ...] = (),
-) -> index_builder.Builder:
-  """What builds the index versions of a run; () is all local devices."""
-  settings = refresh_config(config)
-  synchronous = settings.schedule != 'async'
-  start = config.embedder_from or config.get('realm_from', '')
-  model = model_config(config, data)
-  return index_builder.Builder(
-    model=model,
-    layout=data.layout(config),
-    blocks=data.blocks,
-    folder=index_versions.VersionFolder(
-      pathlib.Path(workdir) / index_folders.INDEX
-    ),
-    index=index_lib.IndexConfig(metric='dot_product', **config.index.to_dict()),
-    batch_tokens=settings.batch_tokens,
-    devices=devices or None,
-    together=synchronous and jax.process_count() > 1,
-    sources=index_folders.to_take_over(
-      start, model, lambda theirs: model_config(theirs, data)
-    ),
-  )
-
-
 def refresh_config(config: ml_collections.ConfigDict) -> refresh.RefreshConfig:
   """The schedule that a config names."""
   return refresh.RefreshConfig(**config.refresh)
@@ -236,7 +162,7 @@ def make_task(
   """
   layout = data.layout(config)
   devices = tuple(builder_devices(config))
-  builder = make_builder(config, data, workdir, devices)
+  builder = index_builder.make_builder(config, data, workdir, devices)
   settings = refresh_config(config)
   index_refresher = refresh.Refresher(
     settings, builder, start_builder, _recall_measure(config, data, layout)
@@ -304,76 +230,11 @@ def _recall_measure(config, data, layout):
   return measure
 
 
-@dataclasses.dataclass(frozen=True)
-class Trained:
-  """A trained REALM with its data.
-
-  Attributes:
-    config: of the experiment.
-    data: where its stores lie.
-    layout: lengths of rows.
-    model: the model.
-    params: its parameters, on one device.
-    step: of the checkpoint; 0 before training.
-  """
-
-  config: ml_collections.ConfigDict
-  data: realm_data.DataFolder
-  layout: examples.Layout
-  model: model_lib.Realm
-  params: Any
-  step: int
-
-  def open_index(self, folder: str | os.PathLike) -> serving.ServingIndex:
-    """The index of these very parameters; built where it does not stand yet.
-
-    Args:
-      folder: of the versions.
-
-    Returns:
-      It, with its query embedder.
-    """
-    builder = dataclasses.replace(
-      make_builder(self.config, self.data, '.'),
-      folder=index_versions.VersionFolder(folder),
-      devices=None,
-      together=False,
-    )
-    name = builder.build(self.step, index_builder.snapshot(self.params))
-    version = builder.folder.open(name, self.data.blocks)
-    return serving.ServingIndex(
-      version, serving.QueryEmbedder(self.model.config)
-    )
-
-
-def load(
-  workdir: str | os.PathLike,
-  data_dir: str = '',
-) -> Trained:
-  """Loads the newest checkpoint of a run of REALM, ICT or MLM.
-
-  Args:
-    workdir: of the training run.
-    data_dir: where the data lie now, if they have moved.
-
-  Returns:
-    The trained model.
-
-  Raises:
-    FileNotFoundError: if there is no checkpoint.
-    ValueError: if the data are of another tokenizer.
-  """
-  params, saved = checkpoints.load_params(str(workdir))
-  config, data = saved.config, realm_data.open_saved(saved, workdir, data_dir)
-  model = model_lib.Realm(model_config(config, data))
-  return Trained(config, data, data.layout(config), model, params, saved.step)
-
-
 def untrained(
   config: ml_collections.ConfigDict, data: realm_data.DataFolder
-) -> Trained:
+) -> trained_lib.TrainedRealm:
   """The model as training begins."""
-  model_cfg = model_config(config, data)
+  model_cfg = model_configs.realm_config(config, data)
   boxed = init_params(
     jax.random.split(jax.random.key(config.seed))[0],
     config=config,
@@ -382,4 +243,6 @@ def untrained(
   )
   params = sharding.unbox(boxed)
   model = model_lib.Realm(model_cfg)
-  return Trained(config, data, data.layout(config), model, params, 0)
+  return trained_lib.TrainedRealm(
+    config, data, data.layout(config), model, params, 0
+  )

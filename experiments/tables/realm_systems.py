@@ -24,9 +24,7 @@ import ml_collections
 
 from experiments.engine import command
 from experiments.engine import reports
-from experiments.open_qa import dpr
 from experiments.open_qa import evaluate as qa_evaluate
-from experiments.open_qa import task as qa_task
 from experiments.open_qa import train as qa_train
 from experiments.realm import prepare as realm_prepare
 from experiments.realm import train as realm_train
@@ -34,6 +32,7 @@ from experiments.realm import warm_start
 from experiments.tables import paper_table
 from realm_jax.data import folder as realm_data
 from realm_jax.serving import index_folders
+from realm_jax.serving import trained as trained_lib
 from retrieval.questions import question_sets
 from retrieval.questions import scoring
 from retrieval.store import checkpoints
@@ -193,7 +192,7 @@ def _train_dpr(config: Config, root: pathlib.Path) -> str:
   folder = str(root / 'dpr')
   wanted = warm_start.make_config(config, 'dpr')
   if not warm_start.is_done(folder, wanted.num_steps):
-    dpr.run(wanted, folder)
+    qa_train.run(wanted, folder)
   return folder
 
 
@@ -214,7 +213,7 @@ def measure(
   if not missing:
     logging.info('%s: step %d was measured on all sets.', folder, saved.step)
     return
-  trained = qa_task.load(folder, config.data_dir)
+  trained = trained_lib.load_reader(folder, config.data_dir)
   found = _describe(trained) | {
     'measured_as': measured_as,
     'sets': found.get('sets', {}),
@@ -227,7 +226,7 @@ def measure(
       answerer, questions, ks, settings.rules
     )
     path = folder / scoring.predictions_name(questions.name)
-    qa_evaluate.write_predictions(path, answered, answerer)
+    qa_evaluate.write_predictions(path, answered)
     # The file of predictions now belongs to this version of the set.
     kept = {
       k: x for k, x in found['sets'].items() if x['dataset'] != questions.name
@@ -237,7 +236,7 @@ def measure(
     store.write_atomically(folder / FILE, text.encode())
 
 
-def _describe(trained: qa_task.Trained) -> dict[str, Any]:
+def _describe(trained: trained_lib.TrainedReader) -> dict[str, Any]:
   """The scale of a trained system, for the caption of a table."""
   config = trained.config
   return {

@@ -37,6 +37,7 @@ from experiments.tables import paper_table
 from experiments.tables import realm_systems
 from realm_jax.data import folder as realm_data
 from realm_jax.serving import index_folders
+from realm_jax.serving import trained as trained_lib
 from retrieval.questions import question_sets
 from retrieval.store import store
 
@@ -88,7 +89,7 @@ def measure_recall(
       trained = realm_task.untrained(start, data)
     else:
       folder = pathlib.Path(realm_systems.train(kind, config, root))
-      trained = realm_task.load(str(folder), str(data.root))
+      trained = trained_lib.load_realm(folder, str(data.root))
     index = trained.open_index(folder / index_folders.INDEX)
     retrieve = realm_evaluate.retriever(trained, index)
   _write_recall(folder, kind, retrieve, data.blocks, config.evaluate)

@@ -33,6 +33,12 @@ def checkpoint_path(path: str) -> pathlib.Path:
   return embedders.find_minilm() if path == MINILM else pathlib.Path(path)
 
 
+def tokenizer_path(path: str) -> pathlib.Path:
+  """A WordPiece vocabulary; 'minilm' is the one that comes with this package."""
+  packaged = pathlib.Path(__file__).parents[1] / 'packaged'
+  return packaged if path == MINILM else pathlib.Path(path)
+
+
 def has_other_masked_corpus(config: ml_collections.ConfigDict) -> bool:
   """Whether what is masked (X) is another corpus than what is retrieved (Z)."""
   return bool(config.masked_corpus.kind)

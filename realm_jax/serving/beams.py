@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The blocks that are looked at for a question: by vectors, by words, at random.
+"""Blocks retrieved for a question: by vectors, by words or at random.
 
 Lee et al. 2019 (ORQA), section 4: the best C blocks by inner product, C = 5000 in
 the released code. The baselines of Guu et al. 2020, table 1, find them by words.
@@ -16,14 +16,18 @@ from typing import Protocol
 from typing import runtime_checkable
 import zlib
 
+from absl import logging
 import jax
 from jaxtyping import Int
+import ml_collections
 import numpy as np
 
 from realm_jax.data import examples
+from realm_jax.data import folder as data_folder
 from realm_jax.data import pipeline
 from realm_jax.nn import config as config_lib
 from realm_jax.nn import realm as model_lib
+from realm_jax.serving import model_configs
 from realm_jax.serving import serving
 from retrieval.index import bm25
 
@@ -32,13 +36,13 @@ KINDS = ('dense', 'bm25', 'random')
 
 @dataclasses.dataclass(frozen=True)
 class Beam:
-  """What was found for a batch of questions.
+  """Blocks retrieved for a batch of questions.
 
   Attributes:
     ids: [B, C] int64 block ids, best first; -1 for none.
-    fields: what the loss scores them by, see `reader_losses`: beam_vectors
-      [B, C, d], of which the trained query embedder takes the inner product, or
-      beam_scores [B, C] float32, which are final.
+    fields: input of the loss: beam_vectors [B, C, d], whose inner product with
+      the query embedder's vectors is the score, or beam_scores [B, C] float32,
+      final scores.
   """
 
   ids: Int[np.ndarray, 'b c']
@@ -46,19 +50,19 @@ class Beam:
 
 
 @runtime_checkable
-class Retriever(Protocol):
+class BlockRetriever(Protocol):
   """Finds blocks for questions."""
 
   def __call__(
     self, params: Any, rows: examples.Batch, texts: Sequence[str], k: int
   ) -> Beam:
-    """Finds the k best blocks of each question.
+    """Retrieves the k best blocks of each question.
 
     Args:
-      params: of the model as it is now.
+      params: current parameters of the model.
       rows: question_ids and question_mask [B, Q].
       texts: [B] the questions; '' for padding.
-      k: how many blocks.
+      k: number of blocks.
     """
 
 
@@ -68,11 +72,11 @@ class DenseRetriever:
   def __init__(
     self, config: config_lib.RealmConfig, snapshots: pipeline.Snapshots
   ):
-    """Nothing is compiled yet.
+    """Defines the query embedder; compiles at the first batch.
 
     Args:
-      config: of the embedders.
-      snapshots: which index version serves; `serving.ServingIndex`.
+      config: sizes of the embedders.
+      snapshots: source of the index version to search.
     """
     model = model_lib.Realm(config)
     self._snapshots = snapshots
@@ -86,7 +90,7 @@ class DenseRetriever:
   def __call__(
     self, params: Any, rows: examples.Batch, texts: Sequence[str], k: int
   ) -> Beam:
-    """See `Retriever`; also the step of the index, index_step [B] int32."""
+    """Retrieves; fields also hold the step of the index, index_step [B] int32."""
     del texts
     index = self._snapshots.serving(None)
     local = _local(serving.embedder_params(params))
@@ -108,10 +112,10 @@ class DenseRetriever:
 
 
 def _apart(function: Callable, *arguments: Any) -> Any:
-  """Calls a function on this process's devices, out of the mesh that trains.
+  """Calls a function outside the mesh of the training step.
 
-  A mesh is set for a thread, and that of several processes has devices which
-  this one cannot compute on.
+  A mesh is set for a thread. With several processes it has devices on which this
+  process cannot compute.
   """
   if jax.process_count() == 1:
     return function(*arguments)
@@ -120,7 +124,7 @@ def _apart(function: Callable, *arguments: Any) -> Any:
 
 
 def _local(params: Any) -> Any:
-  """Parameters that this process can compute with alone."""
+  """Returns parameters with which this process can compute alone."""
   if jax.process_count() == 1:
     return params
   mesh = jax.tree.leaves(params)[0].sharding.mesh
@@ -138,13 +142,13 @@ class Bm25Retriever:
   """Okapi BM25 over titles and texts."""
 
   def __init__(self, index: bm25.Bm25, scale: float):
-    """Takes the index, and what its scores are multiplied by."""
+    """Takes the index and a factor of its scores."""
     self._index, self._scale = index, scale
 
   def __call__(
     self, params: Any, rows: examples.Batch, texts: Sequence[str], k: int
   ) -> Beam:
-    """See `Retriever`."""
+    """Retrieves by words."""
     del params, rows
     ids, scores = self._index.search(list(texts), k)
     scores = np.where(ids >= 0, self._scale * scores, 0.0)
@@ -152,16 +156,16 @@ class Bm25Retriever:
 
 
 class RandomRetriever:
-  """Any blocks, the same for a question each time: what a reader can do alone."""
+  """Random blocks, the same at each call for a question; a baseline."""
 
   def __init__(self, num_blocks: int):
-    """Takes the number of blocks that there are."""
+    """Takes the number of blocks."""
     self._num_blocks = num_blocks
 
   def __call__(
     self, params: Any, rows: examples.Batch, texts: Sequence[str], k: int
   ) -> Beam:
-    """See `Retriever`."""
+    """Retrieves blocks drawn with the question as the seed."""
     del params, rows
     ids = np.full((len(texts), k), -1, np.int64)
     kept = min(k, self._num_blocks)
@@ -169,3 +173,44 @@ class RandomRetriever:
       rng = np.random.default_rng(zlib.crc32(text.encode()))
       row[:kept] = rng.choice(self._num_blocks, kept, replace=False)
     return Beam(ids, {'beam_scores': np.zeros(ids.shape, np.float32)})
+
+
+def make_retriever(
+  config: ml_collections.ConfigDict,
+  data: data_folder.DataFolder,
+  snapshots: pipeline.Snapshots | None,
+) -> BlockRetriever:
+  """Returns the retriever of config.retriever.
+
+  Args:
+    config: config of the experiment.
+    data: data folder with the blocks.
+    snapshots: source of the index versions; only 'dense' needs it.
+
+  Raises:
+    ValueError: for an unknown kind.
+  """
+  kind = config.retriever
+  if kind == 'dense':
+    return DenseRetriever(model_configs.realm_config(config, data), snapshots)
+  if kind == 'random':
+    return RandomRetriever(data.blocks.num_blocks)
+  if kind != 'bm25':
+    raise ValueError(f'retriever {kind!r}: expected one of {KINDS}.')
+  return Bm25Retriever(bm25_index(data), config.lookup.bm25_scale)
+
+
+def bm25_index(data: data_folder.DataFolder) -> bm25.Bm25:
+  """Returns BM25 over titles and texts of the blocks, built once a folder."""
+  blocks = data.blocks
+  path = data.root / f'bm25-{blocks.fingerprint[:12]}'
+  if path.is_dir():
+    return bm25.Bm25.load(path)
+  logging.info('Building BM25 over %d blocks.', blocks.num_blocks)
+  ids = range(blocks.num_blocks)
+  index = bm25.Bm25.build(
+    (text for i in ids for text in blocks.texts([i])),
+    (title for i in ids for title in blocks.titles([i])),
+  )
+  index.save(path)
+  return index

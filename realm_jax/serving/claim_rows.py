@@ -1,8 +1,8 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Batches of claims, and which of the blocks found for them are evidence.
+"""Rows of claims, and the evidence among the blocks retrieved for them.
 
-A claim is retrieved for as a question is, and its rows are those of the reader:
+A claim retrieves blocks as a question does. Its rows are the reader's:
 `[CLS] claim [SEP] body [SEP]`. Evidence is a block of a document that the data
 set names.
 """
@@ -15,12 +15,16 @@ from typing import Any
 
 from jaxtyping import Bool
 from jaxtyping import Int
+import ml_collections
 import numpy as np
 
 from realm_jax.data import examples
+from realm_jax.data import folder as data_folder
 from realm_jax.data import question_rows
 from realm_jax.data import reader_rows
-from realm_jax.serving import lookup
+from realm_jax.serving import beam_selector
+from realm_jax.serving import beams
+from realm_jax.serving import model_configs
 from retrieval import tokenization
 from retrieval.questions import claims as claims_lib
 from retrieval.questions import questions as questions_lib
@@ -29,7 +33,7 @@ from retrieval.text import blocks as blocks_lib
 
 
 class ClaimSource(question_rows.QuestionSource):
-  """Claims as rows; see `question_rows.QuestionSource`.
+  """Claims in place of questions, with their labels.
 
   Attributes:
     claims: as given.
@@ -58,7 +62,7 @@ class ClaimSource(question_rows.QuestionSource):
     self._labels = np.asarray([claim.label for claim in claims], np.int32)
 
   def rows(self, indices: np.ndarray, size: int) -> examples.Batch:
-    """See `QuestionSource.rows`; also claim_label [B] int32, 0 for NONE."""
+    """Returns rows as of questions, and claim_label [B] int32, 0 for NONE."""
     rows = super().rows(indices, size)
     labels = np.zeros(size, np.int32)
     labels[: len(indices)] = self._labels[indices]
@@ -83,7 +87,7 @@ class EvidenceSearch:
     return claims_lib.normalize_title(self._blocks.tokens.title(document))
 
   def _titled(self, title: str) -> list[int]:
-    """The documents with a title; those with but its hash are left out."""
+    """Returns the documents with a title; other titles with its hash are skipped."""
     low, high = (
       np.searchsorted(self._hashes, hash(title), side)
       for side in ('left', 'right')
@@ -94,11 +98,11 @@ class EvidenceSearch:
   def find(
     self, ids: Int[np.ndarray, 'b c'], titles: Sequence[Sequence[str]]
   ) -> Bool[np.ndarray, 'b c']:
-    """Which blocks are of documents with these titles.
+    """Marks the blocks of documents with given titles.
 
     Args:
       ids: [B, C] blocks, -1 for none.
-      titles: [B] of each row, see `claims.normalize_title`.
+      titles: [B] normalised titles of each row (`claims.normalize_title`).
 
     Returns:
       [B, C] bool.
@@ -111,27 +115,25 @@ class EvidenceSearch:
     return found & (ids >= 0)
 
 
-class ClaimLookup(lookup.BlockLookup):
-  """Also says which blocks are evidence, where the claims name any."""
+class EvidenceSelector(beam_selector.BeamSelector):
+  """Also marks the blocks that are evidence, where the claims name documents."""
 
   @functools.cached_property
   def _evidence(self) -> EvidenceSearch:
-    """Reads all titles, so only where there is evidence to be found."""
+    """Reads all titles, so only where a claim names documents."""
     return EvidenceSearch(self._blocks)
 
-  def __call__(
+  def select(
     self,
     params: Any,
     batch: Mapping[str, np.ndarray],
     source: ClaimSource,
   ) -> examples.Batch:
-    """Completes a batch; arguments as of `lookup.BlockLookup`.
+    """Completes a batch by its blocks.
 
-    Returns:
-      The batch that `claims.loss` reads, and beam_ids and reader_starts;
-      beam_has_answer, which blocks are evidence, where `source.has_evidence`.
+    beam_has_answer marks the evidence, where `source.has_evidence`.
     """
-    found, indices = self._complete(params, batch, source)
+    found, indices = self._select(params, batch, source)
     if source.has_evidence:
       titles = [
         source.claims[i].titles if i >= 0 else () for i in indices.tolist()
@@ -139,3 +141,25 @@ class ClaimLookup(lookup.BlockLookup):
       ids = found['beam_ids']
       found['beam_has_answer'] = self._evidence.find(ids, titles)
     return found
+
+
+def make_evidence_selector(
+  config: ml_collections.ConfigDict,
+  data: data_folder.DataFolder,
+  retriever: beams.BlockRetriever,
+  **beam: Any,
+) -> EvidenceSelector:
+  """Returns the selector of a classifier of claims.
+
+  Args:
+    config: config of the experiment.
+    data: data folder with the blocks.
+    retriever: retrieves them.
+    **beam: optional arguments of `beam_selector.beam_settings`.
+  """
+  return EvidenceSelector(
+    model_configs.reader_layout(config, data),
+    data.blocks,
+    retriever,
+    **beam_selector.beam_settings(config, data, **beam),
+  )

@@ -16,6 +16,7 @@ from typing import Any
 from flax import traverse_util
 import numpy as np
 
+from retrieval import tokenization
 from retrieval.formats import safetensors_files
 
 NAME = 'packaged'  # in place of a run's folder
@@ -52,7 +53,7 @@ def quantize(params: Mapping[str, Any]) -> dict[str, np.ndarray]:
 
 
 def dequantize(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
-  """The tree that `quantize` rounded, in float32."""
+  """Returns the tree that `quantize` rounded, in float32."""
   found = {}
   for name, value in arrays.items():
     if name.endswith(_SCALE):
@@ -66,24 +67,28 @@ def dequantize(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
 def save(
   folder: str | os.PathLike,
   reader: Mapping[str, Any],
+  tokenizer: tokenization.WordPieceTokenizer,
   config: Mapping[str, Any],
 ) -> None:
   """Writes a reader in the packaged form.
 
   Args:
-    folder: made where it does not exist.
+    folder: output folder.
     reader: parameters of `open_qa.SpanReader`.
-    config: what it was trained with, JSON values.
+    tokenizer: its tokenizer.
+    config: JSON values: step, tokenizer (its fingerprint), and the sections of
+      the run's config that say how data and model are made.
   """
   folder = pathlib.Path(folder)
   folder.mkdir(parents=True, exist_ok=True)
   safetensors_files.write(folder / _ARRAYS, quantize(reader))
+  tokenizer.save(folder)
   text = json.dumps(config, indent=2, sort_keys=True)
   (folder / _CONFIG).write_text(text + '\n')
 
 
 def exists() -> bool:
-  """Whether the package came with a reader."""
+  """Whether the package holds a reader."""
   return (FOLDER / _ARRAYS).is_file()
 
 
@@ -91,7 +96,7 @@ def load(folder: str | os.PathLike = '') -> dict[str, Any]:
   """Reads a packaged reader.
 
   Args:
-    folder: '' is the package's own.
+    folder: its folder; '' is the package's own.
 
   Returns:
     {'reader': parameters of `open_qa.SpanReader`}, float32.
@@ -105,7 +110,7 @@ def load(folder: str | os.PathLike = '') -> dict[str, Any]:
 
 
 def load_config(folder: str | os.PathLike = '') -> dict[str, Any]:
-  """What a packaged reader was trained with.
+  """Reads the config of a packaged reader.
 
   Raises:
     FileNotFoundError: when it is not there.

@@ -11,7 +11,7 @@ import pytest
 
 from configs import open_qa_base
 from experiments.engine import optimizers
-from experiments.open_qa import beam_task
+from experiments.open_qa import task as qa_task
 from experiments.realm import refresh
 from realm_jax.data import reader_rows
 from realm_jax.nn import open_qa
@@ -35,7 +35,7 @@ def test_fields_are_those_of_what_they_set(name, arg):
   optimizers.make_config(config.optimizer)
   refresh.RefreshConfig(**config.refresh)
   assert config.retriever in beams.KINDS
-  beam_task.check(config)
+  qa_task._check(config)
   settings = config.lookup
   assert settings.reader_beam <= settings.retriever_beam
   layout = reader_rows.ReaderLayout(

@@ -26,6 +26,7 @@ from realm_jax.data import examples
 from realm_jax.data import folder as realm_data
 from realm_jax.nn import config as config_lib
 from realm_jax.objectives import losses
+from realm_jax.serving import model_configs
 from retrieval import searchers
 from retrieval.index import index
 from retrieval.nn import bert
@@ -178,7 +179,7 @@ def test_choices_are_flags():
     '--config.evaluate.workdir=run',
     '--config.optimizer.name=adamw',
   )
-  model = realm_task.model_config(config, _data(100))
+  model = model_configs.realm_config(config, _data(100))
   assert model.pooling == 'cls' and model.vector_size == 768
   assert not model.share_embedders
   assert (model.embedder.num_layers, model.encoder.num_layers) == (3, 12)
@@ -240,7 +241,7 @@ def test_full_size_by_shapes(name, arg, parts):
       embedders.find_minilm()
     except (FileNotFoundError, ImportError, ValueError) as e:
       pytest.skip(f'The packaged BERT is not installed: {e}')
-  model = realm_task.model_config(config, _data())
+  model = model_configs.realm_config(config, _data())
   boxed = jax.eval_shape(
     lambda key: realm_task.init_params(
       key,

@@ -11,7 +11,7 @@ import pytest
 
 from experiments.benchmarks import exact_vs_scann as qa_benchmark
 from experiments.engine import checkpoint_writer
-from experiments.open_qa import task as qa_task
+from experiments.open_qa import starts
 from retrieval import searchers
 from retrieval.questions import dpr_json
 from retrieval.questions import question_sets
@@ -28,7 +28,7 @@ def _save(data, workdir, arg='test'):
   """The checkpoint of a model as training begins."""
   config = tiny_open_qa.get_config(data, arg)
   folder = tiny_open_qa.tiny_realm.data_of(config)
-  start = qa_task.untrained(config, folder)
+  start = starts.untrained(config, folder)
   with checkpoint_writer.Checkpoints(
     str(workdir),
     config=config.to_dict(),

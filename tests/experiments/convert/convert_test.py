@@ -17,8 +17,8 @@ from experiments.convert import checkpoint_export
 from experiments.convert import checkpoint_sources
 from experiments.convert import convert
 from experiments.convert import converted_blocks
-from experiments.open_qa import task as qa_task
 from realm_jax.serving import serving
+from realm_jax.serving import trained as trained_lib
 from retrieval.formats import block_records
 from retrieval.formats import tensor_bundle
 from retrieval.formats import tfrecord
@@ -60,11 +60,11 @@ def _copy(tmp_path, name='copy'):
 
 
 def test_a_hugging_face_folder_becomes_a_trained_reader(converted, monkeypatch):
-  trained = qa_task.load(converted)
+  trained = trained_lib.load_reader(converted)
   assert trained.model.config.span_hidden_size == 24
   assert trained.config.lookup.reader_beam == 2
   monkeypatch.setattr(serving, 'BlockEmbedder', _NoEmbedder)
-  index = trained.open_index(converted / 'index')
+  index = trained.as_realm().open_index(converted / 'index')
   with np.load(DATA / 'openqa.npz') as z:
     np.testing.assert_array_equal(index.version.vectors[:], z['w/block_emb'])
     question = z['in/question_ids'].astype(np.int32)
@@ -212,7 +212,7 @@ def _official(workdir, folder, **options):
 def test_official_blocks_and_vectors_become_an_index(official, tmp_path):
   rows = _official(tmp_path / 'w', official)
   assert rows['blocks'] == '5'
-  trained = qa_task.load(tmp_path / 'w')
+  trained = trained_lib.load_reader(tmp_path / 'w')
   assert trained.step == 20
   # Titles of lists stay: the record's number is its vector's.
   assert trained.data.blocks.titles([0]) == ['List of mills']
@@ -228,7 +228,7 @@ def test_official_blocks_and_vectors_become_an_index(official, tmp_path):
 def test_vectors_belong_to_the_embedder_that_made_them(official, tmp_path):
   maker = BUNDLES / 'embedder/variables/variables'
   _official(tmp_path / 'w', official, block_embedder=str(maker))
-  trained = qa_task.load(tmp_path / 'w')
+  trained = trained_lib.load_reader(tmp_path / 'w')
   kernel = tensor_bundle.Bundle(maker).tensor('module/module/dense/kernel')
   made = trained.block_params['embedder']['projection']['kernel']
   np.testing.assert_array_equal(made, kernel)
@@ -265,8 +265,8 @@ def test_blocks_may_come_later(official, tmp_path):
   assert rows['index version'] == at_once['index version']
   assert later.config.corpus.kind == 'orqa_blocks'
   assert later.config.corpus.path.startswith(str(workdir))
-  trained = qa_task.load(workdir)
-  trained.open_index(workdir / 'index').version.close()
+  trained = trained_lib.load_reader(workdir)
+  trained.as_realm().open_index(workdir / 'index').version.close()
   # What is not named again stays.
   _official(workdir, official, **bare)
   assert checkpoints.find(str(workdir)).fingerprints == want.fingerprints

@@ -20,11 +20,13 @@ from experiments.engine import command
 from experiments.open_qa import answer_view
 from experiments.open_qa import ask
 from experiments.open_qa import score
-from experiments.open_qa import task as qa_task
+from experiments.open_qa import starts
 from experiments.open_qa import update as realm_update
 from realm_jax.data import folder as realm_data
 from realm_jax.serving import index_folders
 from realm_jax.serving import serving
+from realm_jax.serving import trained as trained_lib
+from realm_jax.serving import views
 from retrieval.questions import question_sets
 from retrieval.text import corpus
 from tests import xla_flags
@@ -59,9 +61,9 @@ def made(tmp_path_factory):
   """As fine-tuning leaves it: the index is of the embedder that it began with."""
   data = tiny_open_qa.make_data(tmp_path_factory.mktemp('ask') / 'data')
   config = tiny_open_qa.get_config(data)
-  trained = qa_task.untrained(config, realm_data.DataFolder(data))
+  trained = starts.untrained(config, realm_data.DataFolder(data))
   workdir = tmp_path_factory.mktemp('run')
-  index = trained.open_index(workdir / index_folders.INDEX)
+  index = trained.as_realm().open_index(workdir / index_folders.INDEX)
   rng = np.random.default_rng(0)
   params = dict(trained.params)
   params['embedder'] = jax.tree.map(
@@ -80,19 +82,20 @@ def made(tmp_path_factory):
 
 @pytest.fixture(scope='module')
 def answerer(made):
-  return ask.open_answerer(made.workdir, answers=3, batch_size=8)
+  return ask.open_reader(made.workdir).open_answerer(answers=3, batch_size=8)
 
 
 @pytest.fixture(scope='module')
 def found(answerer):
-  [found] = ask.ask(answerer, ASKED)
+  [found] = answerer.answer([ASKED])
   return found
 
 
 @pytest.fixture(scope='module')
 def wide(made):
   """Reads every block."""
-  return ask.open_answerer(made.workdir, reader_beam=ALL, answers=400)
+  reader = ask.open_reader(made.workdir)
+  return reader.open_answerer(reader_beam=ALL, answers=400)
 
 
 @pytest.fixture
@@ -116,7 +119,8 @@ def run(made, monkeypatch, capsys):
 
   def run(config=made.config, workdir=made.workdir, opened=None, **values):
     if opened is not None:
-      monkeypatch.setattr(ask, 'open_answerer', lambda *a, **k: opened)
+      reader = types.SimpleNamespace(open_answerer=lambda **_: opened)
+      monkeypatch.setattr(ask, 'open_reader', lambda *_: reader)
     defaults = {'question': [], 'input': '', 'output': '', 'answers': 3}
     defaults |= {'reader_beam': 0, 'retriever': '', 'packaged': False}
     given = Flags(**defaults | values)
@@ -144,14 +148,14 @@ def _command(folder, *arguments):
 
 def test_a_record_says_where_the_answer_stands(answerer, found):
   blocks = answerer.trained.data.blocks
-  row = answer_view.record(found, blocks, 3)
+  row = found.record(3)
   assert row['question'] == ASKED
   assert row['prediction'] == row['answer'] == found.text
   assert len(row['runner_ups']) == 2
   scores = [row['score'], *(x['score'] for x in row['runner_ups'])]
   assert scores == sorted(scores, reverse=True)
   assert len(found.answers) == 20
-  assert sum(a.probability for a in found.answers) == pytest.approx(1)
+  assert sum(a.share for a in found.answers) == pytest.approx(1)
   for one in (row, *row['runner_ups']):
     start, end = one['span']
     assert one['text'][start:end] == one['answer']
@@ -159,20 +163,19 @@ def test_a_record_says_where_the_answer_stands(answerer, found):
     assert one['title'] == one['document'].replace('d', 'Mill ')
 
 
-def _printed(found, blocks, **settings):
+def _printed(found, **settings):
   file = io.StringIO()
   console = rich.console.Console(file=file, width=200, **settings)
-  answer_view.print_answers(found, blocks, console, 2)
+  answer_view.print_answers(found, console, 2)
   return file.getvalue()
 
 
 def test_the_span_is_marked_with_and_without_color(answerer, found):
-  blocks = answerer.trained.data.blocks
-  plain = _printed(found, blocks)
+  plain = _printed(found)
   assert f'[[{found.text}]]' in plain
   assert 'runner-up' in plain and '\x1b' not in plain
   colored = _printed(
-    found, blocks, force_terminal=True, color_system='standard', no_color=False
+    found, force_terminal=True, color_system='standard', no_color=False
   )
   assert '[[' not in colored
   before = f'\x1b[1;30;103m{found.text}\x1b[0m'
@@ -180,12 +183,11 @@ def test_the_span_is_marked_with_and_without_color(answerer, found):
 
 
 def test_html_marks_the_span_and_escapes_the_text(answerer, found):
-  blocks = answerer.trained.data.blocks
-  page = answer_view.answers_html(found, blocks, 3)
+  page = views.answers_html(found, 3)
   assert f'<mark>{found.text}</mark>' in page and page.count('<tr>') == 3
-  shown = answer_view.blocks_html(found, blocks, 2)
+  shown = found.blocks_html(2)
   assert shown.count('<li>') == 2 and '<mark>' in shown
-  assert '&lt;b&gt; <mark>x</mark> &amp;' in answer_view._block_html(
+  assert '&lt;b&gt; <mark>x</mark> &amp;' in views.block_html(
     {'title': '', 'text': '<b> x &', 'span': (4, 5)}
   )
 
@@ -219,12 +221,13 @@ def test_typing_ends_cleanly(error):
   assert list(ask.typed(read)) == ['Rome?']
 
 
-def test_an_interrupted_answer_ends_cleanly(answerer, monkeypatch):
+def test_an_interrupted_answer_ends_cleanly(answerer, monkeypatch, capsys):
   def interrupted(*arguments):
     raise KeyboardInterrupt
 
-  monkeypatch.setattr(ask, 'ask', interrupted)
+  monkeypatch.setattr(type(answerer), 'answer', interrupted)
   ask.converse(answerer, ['Rome?'], 1)
+  assert capsys.readouterr().out == '\n'
 
 
 def test_files_in_and_out(made, run, answerer, tmp_path):
@@ -253,28 +256,27 @@ def test_files_in_and_out(made, run, answerer, tmp_path):
 
 
 def test_more_blocks_are_read_and_others_found(made, wide, found):
-  [more] = ask.ask(wide, ASKED)
+  [more] = wide.answer([ASKED])
   number = wide.trained.data.blocks.num_blocks
   assert sorted(more.beam.tolist()) == list(range(number))
   assert more.answers[0].score >= found.answers[0].score - 1e-4
   assert {a.rank for a in more.answers} - {0, 1, 2}
-  words = ask.open_answerer(made.workdir, retriever='bm25')
-  [other] = ask.ask(words, 'zzz qqq')
+  words = ask.open_reader(made.workdir).open_answerer(retriever='bm25')
+  [other] = words.answer(['zzz qqq'])
   assert other.answers == () and (other.beam == -1).all()
-  blocks = words.trained.data.blocks
-  row = answer_view.record(other, blocks)
+  row = other.record()
   assert row['prediction'] == '' and row['runner_ups'] == []
-  assert 'no block was found' in _printed(other, blocks)
-  assert 'no block was found' in answer_view.answers_html(other, blocks)
+  assert 'no block was found' in _printed(other)
+  assert 'no block was found' in views.answers_html(other)
 
 
 # A changed corpus.
 
 
 def test_the_answer_follows_the_corpus(made, wide, embedded, tmp_path):
-  [earlier] = ask.ask(wide, ASKED)
+  [earlier] = wide.answer([ASKED])
   blocks = wide.trained.data.blocks
-  rows = [answer_view.describe(a, blocks) for a in earlier.answers]
+  rows = [a.record() for a in earlier.answers]
   source = rows[0]['document']
   kept = next(row for row in rows if row['document'] != source)
   assert not embedded
@@ -285,16 +287,16 @@ def test_the_answer_follows_the_corpus(made, wide, embedded, tmp_path):
   assert embedded == ['Zebra']
   assert updated.counts['blocks embedded'] == 1
   assert updated.index.version.name.startswith('00000000')
-  after = ask.open_answerer(
-    made.workdir, str(tmp_path / 'new'), reader_beam=ALL, answers=400
+  after = ask.open_reader(made.workdir, str(tmp_path / 'new')).open_answerer(
+    reader_beam=ALL, answers=400
   )
   assert embedded == ['Zebra']
-  [now] = ask.ask(after, ASKED)
+  [now] = after.answer([ASKED])
   blocks = after.trained.data.blocks
   titles = blocks.titles(now.beam)
   assert 'Zebra' in titles and kept['title'] in titles
   assert source.replace('d', 'Mill ') not in titles
-  rows = [answer_view.describe(a, blocks) for a in now.answers]
+  rows = [a.record() for a in now.answers]
   [best, *_] = (row for row in rows if row['document'] != 'new')
   assert best.pop('score') == pytest.approx(kept.pop('score'), abs=1e-4)
   for row in (best, kept):
@@ -303,11 +305,11 @@ def test_the_answer_follows_the_corpus(made, wide, embedded, tmp_path):
 
 
 def test_a_question_is_answered_by_the_only_document(made, tmp_path):
-  trained = qa_task.load(made.workdir)
+  trained = trained_lib.load_reader(made.workdir)
   tokens = trained.data.blocks.tokens
   everything = [tokens.document_id(i) for i in range(tokens.num_documents)]
   realm_update.update_run(made.workdir, tmp_path / 'one', [NEW], everything)
-  [now] = ask.ask(ask.open_answerer(made.workdir, str(tmp_path / 'one')), ASKED)
+  [now] = ask.open_reader(made.workdir, str(tmp_path / 'one')).answer(ASKED)
   assert now.text in NEW.text and now.beam.tolist() == [0]
 
 
@@ -315,8 +317,8 @@ def test_words_find_a_new_document_and_nothing_is_embedded(
   made, embedded, tmp_path
 ):
   out = tmp_path / 'new'
-  before = ask.open_answerer(made.by_words)
-  [earlier] = ask.ask(before, 'zebra')
+  before = ask.open_reader(made.by_words)
+  [earlier] = before.answer('zebra')
   assert earlier.text == ''
   updated = realm_update.update_run(made.by_words, out, [NEW])
   assert updated.index is None and not embedded
@@ -326,14 +328,14 @@ def test_words_find_a_new_document_and_nothing_is_embedded(
     'documents deleted': 0,
     'blocks removed': 0,
   }
-  [now] = ask.ask(ask.open_answerer(made.by_words, str(out)), 'zebra')
+  [now] = ask.open_reader(made.by_words, str(out)).answer('zebra')
   assert now.text in NEW.text and now.answers[0].rank == 0
   # Again: changed once more, from the changed data.
   realm_update.update_run(
     *(made.by_words, tmp_path / 'again', (), ['new']), data_dir=str(out)
   )
-  again = ask.open_answerer(made.by_words, str(tmp_path / 'again'))
-  assert ask.ask(again, 'zebra')[0].text == ''
+  again = ask.open_reader(made.by_words, str(tmp_path / 'again'))
+  assert again.answer(['zebra'])[0].text == ''
   assert not embedded
 
 
@@ -360,7 +362,7 @@ def test_bad_flags_are_refused(made, run, answerer, tmp_path):
     f'--workdir={tmp_path}; or take the packaged reader: --packaged'
   )
   with pytest.raises(ValueError, match='Question 1 is empty'):
-    ask.ask(answerer, 'Who?', '')
+    answerer.answer(['Who?', ''])
 
 
 def test_the_command_names_what_trains_a_model(tmp_path):

@@ -11,12 +11,15 @@ import pytest
 
 from configs import claims_base
 from experiments.engine import loop
-from experiments.open_qa import claims_answers
-from experiments.open_qa import claims_evaluate
-from experiments.open_qa import claims_task
+from experiments.open_qa import claim_measures
+from experiments.open_qa import evaluate as qa_evaluate
+from experiments.open_qa import starts
 from experiments.open_qa import task as qa_task
 from experiments.open_qa import update as realm_update
+from realm_jax.serving import claim_answers
 from realm_jax.serving import index_folders
+from realm_jax.serving import model_configs
+from realm_jax.serving import trained as trained_lib
 from retrieval.nn import sharding
 from retrieval.questions import claims as claims_lib
 from retrieval.store import checkpoints
@@ -77,13 +80,13 @@ def _config(data, arg='test', **fields):
 
 
 def _task(config, workdir, devices=None):
-  return claims_task.make_task(
+  return qa_task.make_task(
     config, tiny_realm.data_of(config), str(workdir), devices=devices
   )
 
 
 def _train(config, workdir, devices=_ONE):
-  config = qa_task.freeze(config)
+  config = starts.freeze(config)
   task = _task(config, workdir, devices)
   state = loop.train(task, config, str(workdir), devices=devices)
   lines = (workdir / 'metrics.jsonl').read_text().splitlines()
@@ -107,8 +110,8 @@ def test_words_find_blocks_and_only_the_classifier_learns(data, tmp_path):
   config = _config(data, 'bm25_test', num_steps=3, eval_batches=0)
   state, metrics = _train(config, tmp_path)
   key = jax.random.split(jax.random.key(config.seed))[0]
-  cfg = claims_task.model_config(config, tiny_realm.data_of(config))
-  start = claims_task.init_params(key, config=config, model_cfg=cfg)
+  cfg = model_configs.reader_config(config, tiny_realm.data_of(config))
+  start = starts.init_params(key, config=config, model_cfg=cfg)
   start = sharding.unbox(start)
   jax.tree.map(
     np.testing.assert_array_equal, state.params['embedder'], start['embedder']
@@ -124,8 +127,8 @@ def test_evaluation_and_its_predictions_agree(run, tmp_path, monkeypatch):
   monkeypatch.setattr(jax, 'local_devices', lambda: _ONE)
   config = config.copy_and_resolve_references()
   config.evaluate.workdir = str(workdir)
-  claims_evaluate.run(config, str(tmp_path))
-  result = json.loads((tmp_path / claims_evaluate.FILE).read_text())
+  qa_evaluate.run(config, str(tmp_path))
+  result = json.loads((tmp_path / qa_evaluate.CLAIMS_FILE).read_text())
   [row] = result['sets']  # the blind set has no measures
   lines = [
     json.loads(line)
@@ -152,7 +155,7 @@ def test_evaluation_and_its_predictions_agree(run, tmp_path, monkeypatch):
 
 def test_macro_f1_and_confusion_equal_the_definition():
   gold, predicted = np.array([0, 0, 1, 2, 2, 2]), np.array([0, 1, 1, 2, 0, 2])
-  table = claims_evaluate.confusion(gold, predicted, 4)
+  table = claim_measures.confusion(gold, predicted, 4)
   assert table.tolist() == [
     [1, 1, 0, 0],
     [0, 1, 0, 0],
@@ -161,17 +164,17 @@ def test_macro_f1_and_confusion_equal_the_definition():
   ]
   # Precision and recall: (1/2, 1/2), (1/2, 1), (1, 2/3); no claim of class 3.
   f1 = np.mean([0.5, 2 / 3, 0.8])
-  assert claims_evaluate.macro_f1(table) == pytest.approx(f1)
+  assert claim_measures.macro_f1(table) == pytest.approx(f1)
 
 
 def test_evidence_is_measured_where_it_is_named():
   def found(label, titles, evidence, rank):
     claim = claims_lib.Claim('', 'x', label, titles)
-    return claims_answers.Classified(
+    return claim_answers.Classified(
       *(claim, 0, np.ones(2) / 2, 3, np.array(evidence), rank)
     )
 
-  row = claims_evaluate.measure(
+  row = claim_measures.measure(
     [
       found(0, ('A',), [False, True, False], 1),
       found(0, ('A',), [True, False, False], 0),
@@ -200,7 +203,9 @@ def test_a_changed_corpus_is_searched_by_the_index_of_the_run(run, tmp_path):
   assert updated.counts['blocks embedded'] == 1
   assert updated.counts['blocks reused'] > 10
   assert sorted((workdir / 'index').iterdir()) == versions
-  trained = claims_task.load(workdir, str(tmp_path / 'new'))
+  trained = trained_lib.load_reader(
+    workdir, str(tmp_path / 'new'), 'classifier'
+  )
   folder = index_folders.index_folder(workdir, str(tmp_path / 'new'))
   version = trained.as_realm().open_index(folder).version
   assert version.step == 0  # of the embedder that training began with
@@ -208,12 +213,12 @@ def test_a_changed_corpus_is_searched_by_the_index_of_the_run(run, tmp_path):
 
 def test_rules_and_batches(run):
   config, workdir, _, _ = run
-  trained = claims_task.load(workdir)
+  trained = trained_lib.load_reader(workdir, part='classifier')
   retriever = trained.retriever(workdir / 'index')
   found = claims_lib.load(config.evaluate.claims[0]).claims
   one, many = (
     list(
-      claims_answers.Classifier(
+      claim_answers.Classifier(
         *(trained, retriever), rule='marginal', batch_size=size
       )(found)
     )
@@ -225,7 +230,7 @@ def test_rules_and_batches(run):
     assert a.probabilities.sum() == pytest.approx(1)
     assert a.block == b.block
   with pytest.raises(ValueError, match="rule 'most': expected"):
-    claims_answers.Classifier(trained, retriever, rule='most')
+    claim_answers.Classifier(trained, retriever, rule='most')
 
 
 def test_bad_input_is_refused_in_one_line(data, tmp_path):
@@ -243,20 +248,20 @@ def test_bad_input_is_refused_in_one_line(data, tmp_path):
     with pytest.raises(ValueError, match=message):
       _task(config, tmp_path)
   with pytest.raises(ValueError, match='but the classes are'):
-    claims_task.load_set('fever:dev=' + f'{data}/claims.jsonl', ('yes', 'no'))
+    qa_task.load_claims('fever:dev=' + f'{data}/claims.jsonl', ('yes', 'no'))
   with pytest.raises(FileNotFoundError):
-    claims_task.load(tmp_path)
+    trained_lib.load_reader(tmp_path, part='classifier')
 
 
 def test_another_run_is_refused(monkeypatch):
   params = {'embedder': {}, 'reader': {}}
   monkeypatch.setattr(
-    checkpoints,
-    'load_params',
-    lambda workdir: (params, types.SimpleNamespace()),
+    checkpoints, 'find', lambda workdir: types.SimpleNamespace(params=params)
   )
-  with pytest.raises(ValueError, match=r'expected a classifier;.*claims_train'):
-    claims_task.load('somewhere')
+  with pytest.raises(
+    ValueError, match=r'expected a classifier;.*open_qa.train'
+  ):
+    trained_lib.load_reader('somewhere', part='classifier')
 
 
 @pytest.mark.parametrize('arg', claims_base.ARGS)

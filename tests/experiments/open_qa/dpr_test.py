@@ -11,11 +11,11 @@ import pytest
 from configs import open_qa_base
 from experiments.engine import loop
 from experiments.engine import metric_writer
-from experiments.open_qa import beam_task
-from experiments.open_qa import dpr
 from experiments.open_qa import dpr_examples
+from experiments.open_qa import dpr_task
 from realm_jax.data import folder as realm_data
 from realm_jax.objectives import dpr as dpr_lib
+from realm_jax.serving import beams
 from retrieval.nn import sharding
 from retrieval.questions import answers
 from retrieval.questions import questions as questions_lib
@@ -64,7 +64,7 @@ def _spec(data):
 
 
 def _retriever(data):
-  index = beam_task.bm25_index(realm_data.DataFolder(data.root))
+  index = beams.bm25_index(realm_data.DataFolder(data.root))
   return lambda texts, k: index.search(texts, k)[0]
 
 
@@ -193,7 +193,7 @@ def test_settings_that_cannot_be_are_refused(fields, message):
 
 def test_held_out_questions(data):
   folder = realm_data.DataFolder(data.root)
-  splits = dpr.make_splits(_config(data), folder)
+  splits = dpr_task.make_splits(_config(data), folder)
   parts = [
     {splits[name][0].questions[i].id for i in splits[name][1].numbers}
     for name in ('train', 'valid')
@@ -201,25 +201,25 @@ def test_held_out_questions(data):
   assert all(parts) and not parts[0] & parts[1] and len(set.union(*parts)) == 16
   config = _config(data, **{'questions.dev': (_spec(data),)})
   config.questions.max_dev = 9
-  splits = dpr.make_splits(config, folder)
+  splits = dpr_task.make_splits(config, folder)
   assert [len(splits[x][1]) for x in ('train', 'valid')] == [16, 9]
 
 
 def test_settings_of_a_run_that_cannot_be_are_refused(data):
   folder = realm_data.DataFolder(data.root)
   with pytest.raises(ValueError, match='questions.train is empty'):
-    dpr.make_task(_config(data, **{'questions.train': ()}), folder)
+    dpr_task.make_task(_config(data, **{'questions.train': ()}), folder)
   config = _config(data, **{'optimizer.accumulate_steps': 2})
   with pytest.raises(ValueError, match='gradient_cache_parts'):
-    dpr.make_task(config, folder)
+    dpr_task.make_task(config, folder)
 
 
 def test_what_was_found_can_be_written_and_read_as_dpr_does(data, tmp_path):
   path = tmp_path / 'train.json'
   folder = realm_data.DataFolder(data.root)
   wrote = _config(data, **{'dpr.export': str(path), 'questions.dev': ()})
-  found, _ = dpr.make_splits(wrote, folder)['train']
-  read = dpr.find_examples(
+  found, _ = dpr_task.make_splits(wrote, folder)['train']
+  read = dpr_task.find_examples(
     _config(data, **{'dpr.examples': str(path), 'questions.train': ()}),
     folder,
     'train',
@@ -248,7 +248,7 @@ def test_what_was_found_can_be_written_and_read_as_dpr_does(data, tmp_path):
 def test_a_run_learns_and_starts_another(data, tmp_path):
   config = _config(data, **{'questions.dev': (_spec(data),)})
   folder = realm_data.DataFolder(data.root)
-  task = dpr.make_task(config, folder)
+  task = dpr_task.make_task(config, folder)
   # One device: eight virtual ones of one machine only wait for each other.
   loop.train(task, config, str(tmp_path), devices=jax.devices()[:1])
   rows = metric_writer.read(tmp_path)
@@ -261,7 +261,7 @@ def test_a_run_learns_and_starts_another(data, tmp_path):
   # One embedder starts two.
   config.embedder_from = str(tmp_path)
   config.model.share_embedders = False
-  task = dpr.make_task(config, folder)
+  task = dpr_task.make_task(config, folder)
   started = sharding.unbox(task.init(jax.random.key(9)))
   assert {*started} == {'query_embedder', 'block_embedder'}
   for embedder in started.values():

@@ -8,7 +8,7 @@ import pathlib
 import pytest
 
 from experiments.engine import checkpoint_writer
-from experiments.open_qa import task as qa_task
+from experiments.open_qa import starts
 from realm_jax.data import folder as realm_data
 from tests import xla_flags
 from tests.experiments.open_qa import tiny_open_qa
@@ -22,7 +22,7 @@ def _write_run(root, workdir):
   config = tiny_open_qa.get_config(data.root)
   checkpoint_writer.save_params(
     str(workdir),
-    qa_task.untrained(config, data).params,
+    starts.untrained(config, data).params,
     config=json.loads(config.to_json()),
     step=3,
     fingerprints=data.fingerprints(),

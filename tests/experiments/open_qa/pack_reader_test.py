@@ -11,12 +11,14 @@ import pytest
 from experiments.engine import checkpoint_writer
 from experiments.engine import command
 from experiments.open_qa import ask
-from experiments.open_qa import beam_task
 from experiments.open_qa import pack_reader
-from experiments.open_qa import task as qa_task
+from experiments.open_qa import starts
+import realm_jax
 from realm_jax.data import folder as realm_data
 from realm_jax.serving import packaged_reader
-from retrieval.store import checkpoints
+from realm_jax.serving import packaged_run
+from realm_jax.serving import trained as trained_lib
+from retrieval.text import corpus as corpus_lib
 from tests.experiments.open_qa import tiny_open_qa
 
 ASKED = 'The mill of 1066 stood in the river?'
@@ -27,7 +29,7 @@ def run(tmp_path_factory):
   """A checkpoint whose retriever is BM25, and its reader packed."""
   data = tiny_open_qa.make_data(tmp_path_factory.mktemp('pack') / 'data')
   config = tiny_open_qa.get_config(data, 'bm25_test')
-  trained = qa_task.untrained(config, realm_data.DataFolder(data))
+  trained = starts.untrained(config, realm_data.DataFolder(data))
   workdir = tmp_path_factory.mktemp('run')
   checkpoint_writer.save_params(
     str(workdir),
@@ -46,11 +48,31 @@ def packed(run, monkeypatch):
   return run
 
 
-def test_answers_are_those_of_the_run_but_for_rounding(packed, tmp_path):
-  config = command.changed(packed.config, seed=7)  # nothing else is random
-  ask.take_packaged(config, tmp_path)
-  [wanted] = ask.ask(ask.open_answerer(packed.workdir), ASKED)
-  [found] = ask.ask(ask.open_answerer(tmp_path), ASKED)
+def _documents(packed):
+  """The documents of the packed run."""
+  tokens = trained_lib.load_reader(packed.workdir).data.blocks.tokens
+  return [
+    {
+      'id': tokens.document_id(i),
+      'title': tokens.title(i),
+      'text': tokens.text_bytes(i).decode(),
+    }
+    for i in range(tokens.num_documents)
+  ]
+
+
+@pytest.fixture(scope='module')
+def documents(run):
+  return _documents(run)
+
+
+def test_answers_are_those_of_the_run_but_for_rounding(
+  packed, documents, tmp_path
+):
+  reader = realm_jax.packaged(tmp_path, documents=documents)
+  assert {*reader.params} == {'reader'}
+  [wanted] = realm_jax.load(packed.workdir).answer(ASKED)
+  [found] = reader.answer(ASKED)
   by_place = {(a.block, a.start, a.width): a.score for a in wanted.answers}
   same = [a for a in found.answers if (a.block, a.start, a.width) in by_place]
   assert len(same) >= 0.8 * len(by_place)
@@ -59,66 +81,86 @@ def test_answers_are_those_of_the_run_but_for_rounding(packed, tmp_path):
     assert answer.score == pytest.approx(by_place[place], abs=0.05)
 
 
-def test_a_checkpoint_is_made_once_and_of_one_corpus(packed, tmp_path):
-  ask.take_packaged(packed.config, tmp_path)
-  before = checkpoints.find(str(tmp_path))
-  locked = packed.config.copy_and_resolve_references().lock()
-  ask.take_packaged(locked, tmp_path)
-  assert checkpoints.find(str(tmp_path)) == before
-  with pytest.raises(ValueError, match='expected another --workdir'):
-    ask.take_packaged(
-      command.changed(packed.config, corpus={'path': 'other'}), tmp_path
-    )
+def test_a_folder_is_prepared_once_and_of_one_corpus(
+  packed, documents, tmp_path
+):
+  realm_jax.packaged(tmp_path, documents=documents)
+  before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob('*')}
+  again = realm_jax.packaged(tmp_path, documents=documents)
+  after = {path: path.stat().st_mtime_ns for path in tmp_path.rglob('*')}
+  assert after == before
+  assert again.data.blocks.tokens.num_documents == len(documents)
+  with pytest.raises(ValueError, match='answers from other documents'):
+    realm_jax.packaged(tmp_path, documents=documents[1:])
+  other = corpus_lib.CorpusConfig(kind='jsonl', path='other')
+  with pytest.raises(ValueError, match=r"path '.*', not '.*other'; expected"):
+    realm_jax.packaged(tmp_path, corpus=other)
+  with pytest.raises(ValueError, match='expected one of them'):
+    realm_jax.packaged(tmp_path, documents=documents, corpus=other)
+
+
+def test_the_command_takes_it_over_the_corpus_of_a_config(
+  packed, documents, tmp_path
+):
+  file = tmp_path / 'mine.jsonl'
+  file.write_text(''.join(json.dumps(row) + '\n' for row in documents))
+  config = command.changed(
+    packed.config,
+    data_dir='',
+    corpus={'kind': 'jsonl', 'path': str(file)},
+    prepare={'stages': 'tokenizer,tokens,blocks'},
+  )
+  with config.unlocked():
+    config.tokenizer.path = str(packed.folder / 'tokenizer.json')
+  ask.take_packaged(config, tmp_path / 'run')
+  [wanted] = realm_jax.packaged(tmp_path / 'other', documents=documents).answer(
+    ASKED
+  )
+  [found] = ask.open_reader(tmp_path / 'run').answer(ASKED)
+  assert found.answers == wanted.answers and found.text
 
 
 def test_a_corpus_that_changed_after_the_data_were_made_is_told(
-  packed, tmp_path, monkeypatch
+  packed, documents, tmp_path, monkeypatch
 ):
   file = tmp_path / 'mine.jsonl'
-  file.write_text('{}')
-  config = command.changed(packed.config, corpus={'path': str(file)})
-  saved = types.SimpleNamespace(config=config)
-  monkeypatch.setattr(ask.checkpoints, 'find', lambda _: saved)
+  file.write_text(''.join(json.dumps(row) + '\n' for row in documents))
+  corpus = corpus_lib.CorpusConfig(kind='jsonl', path=str(file))
   told = []
-  monkeypatch.setattr(ask.logging, 'warning', lambda *line: told.append(line))
-  ask.take_packaged(config, tmp_path)  # nothing was made yet
-  (tmp_path / 'data' / 'tokens').mkdir(parents=True)
+  monkeypatch.setattr(
+    packaged_run.logging, 'warning', lambda *line: told.append(line)
+  )
   os.utime(file, (1, 1))
-  ask.take_packaged(config, tmp_path)
+  for _ in range(2):
+    packaged_run.unpack(tmp_path / 'run', corpus=corpus)
   assert not told
-  os.utime(tmp_path / 'data' / 'tokens', (0, 0))
-  ask.take_packaged(config, tmp_path)
+  os.utime(tmp_path / 'run' / 'data' / 'tokens', (0, 0))
+  packaged_run.unpack(tmp_path / 'run', corpus=corpus)
   [(line, path, _)] = told
   assert 'open_qa.update' in line and path == str(file)
 
 
-def test_another_tokenizer_or_reader_is_refused(packed, tmp_path):
-  made = packaged_reader.load_config()
-  packaged_reader.FOLDER.joinpath('config.json').write_text(
-    json.dumps(made | {'tokenizer': 'abc'})
-  )
-  with pytest.raises(ValueError, match='has tokenizer abc, the config'):
-    pack_reader.unpack(packed.config, tmp_path)
-  packaged_reader.FOLDER.joinpath('config.json').write_text(json.dumps(made))
-  config = command.changed(packed.config, reader={'max_span_width': 3})
-  with pytest.raises(ValueError, match='has reader'):
-    pack_reader.unpack(config, tmp_path)
+def test_another_tokenizer_is_refused(packed, tmp_path, monkeypatch):
+  made = packaged_reader.load_config() | {'tokenizer': 'abc'}
+  monkeypatch.setattr(packaged_reader, 'load_config', lambda: made)
+  with pytest.raises(ValueError, match='has tokenizer abc, '):
+    realm_jax.packaged(tmp_path, documents=[{'text': 'The mill.'}])
 
 
 def test_training_starts_from_it(packed):
   config = command.changed(packed.config, encoder_from='packaged', seed=7)
   data = realm_data.DataFolder.of(config, packed.workdir)
-  params = qa_task.untrained(config, data).params
+  params = starts.untrained(config, data).params
   wanted = packaged_reader.load()['reader']['span_score']['kernel']
   assert (params['reader']['span_score']['kernel'] == wanted).all()
 
 
 def test_a_run_of_realm_goes_before_it(packed):
   fields = {'encoder_from': 'packaged', 'realm_from': 'runs/realm'}
-  found = beam_task.starts(command.changed(packed.config, **fields))
+  found = starts.with_realm_from(command.changed(packed.config, **fields))
   assert found.encoder_from == found.embedder_from == 'runs/realm'
   fields['encoder_from'] = 'runs/mlm'
-  found = beam_task.starts(command.changed(packed.config, **fields))
+  found = starts.with_realm_from(command.changed(packed.config, **fields))
   assert found.encoder_from == 'runs/mlm'
 
 

@@ -13,11 +13,12 @@ from configs import claims_base
 from configs import open_qa_small
 from experiments.engine import checkpoint_writer
 from experiments.engine import loop
-from experiments.open_qa import answers as qa_answers
-from experiments.open_qa import block_reader
 from experiments.open_qa import evaluate as qa_evaluate
-from experiments.open_qa import task as qa_task
+from experiments.open_qa import starts
 from experiments.open_qa import train as qa_train
+from realm_jax.serving import answers as qa_answers
+from realm_jax.serving import block_reader
+from realm_jax.serving import trained as trained_lib
 from retrieval.questions import question_sets
 from tests.experiments.open_qa import tiny_open_qa
 
@@ -31,7 +32,7 @@ def data(tmp_path_factory):
 
 
 def _train(config, workdir, devices=_ONE):
-  config = qa_task.freeze(config)
+  config = starts.freeze(config)
   task = tiny_open_qa.task(config, workdir, devices)
   state = loop.train(task, config, str(workdir), devices=devices)
   lines = (workdir / 'metrics.jsonl').read_text().splitlines()
@@ -53,7 +54,7 @@ def start(run):
   """Parameters as training began."""
   config, *_ = run
   data = tiny_open_qa.tiny_realm.data_of(config)
-  return qa_task.untrained(config, data).params
+  return starts.untrained(config, data).params
 
 
 def _same(a, b):
@@ -117,7 +118,7 @@ def test_blocks_side_learns_and_the_index_follows(data, start, tmp_path):
 def test_reader_alone(data, tmp_path):
   config = tiny_open_qa.get_config(data, 'bm25_test', **_SHORT)
   state, metrics = _train(config, tmp_path)
-  start = qa_task.untrained(config, tiny_open_qa.tiny_realm.data_of(config))
+  start = starts.untrained(config, tiny_open_qa.tiny_realm.data_of(config))
   _same(state.params['embedder'], start.params['embedder'])
   assert any(row.get('full_loss', 0) > 0 for row in metrics)
 
@@ -155,7 +156,7 @@ def test_evaluation_and_its_predictions_agree(run, tmp_path, monkeypatch):
 
 def test_batches_and_beams_do_not_change_the_answer(run):
   _, workdir, _, _ = run
-  trained = qa_task.load(workdir)
+  trained = trained_lib.load_reader(workdir)
   retriever = trained.retriever(workdir / 'index')
   questions = question_sets.load(trained.config.evaluate.questions[0]).questions
   found = [
@@ -169,7 +170,7 @@ def test_batches_and_beams_do_not_change_the_answer(run):
   for one, other in zip(*found, strict=True):
     assert [a.text for a in one.answers] == [a.text for a in other.answers]
     np.testing.assert_array_equal(one.beam, other.beam)
-    block, (start, limit) = one.answers[0].highlight(trained.data.blocks)
+    block, (start, limit) = one.answers[0].highlight()
     assert block[start:limit] == one.text
 
 
@@ -197,7 +198,7 @@ def test_scales_are_of_the_embedders_that_the_model_has(made):
     with config.unlocked():
       config.optimizer.part_scales = {'embedder': 0.05}
       config.update_from_flattened_dict(fields)
-    scales = qa_task.freeze(config).optimizer.part_scales
+    scales = starts.freeze(config).optimizer.part_scales
     assert dict(scales) == wanted, (arg, fields)
 
 
@@ -216,7 +217,7 @@ def test_no_more_of_the_beam_is_sent_or_kept_than_is_needed():
     'beam_valid': (2, 3),
     'reader_valid': (2, 3),
   }
-  answered = qa_answers.Answered(None, (), beam[1], False).cut(2)
+  answered = qa_answers.Answered(None, (), beam[1], False, None).cut(2)
   assert answered.beam.tolist() == [12, 13] and answered.beam.base is None
 
 
@@ -234,7 +235,7 @@ def test_bad_input_is_refused_in_one_line(data, run, tmp_path):
     with pytest.raises(ValueError, match=message):
       tiny_open_qa.task(config, tmp_path)
   with pytest.raises(FileNotFoundError, match='train first'):
-    qa_task.load(tmp_path)
+    trained_lib.load_reader(tmp_path)
 
 
 @pytest.mark.parametrize(

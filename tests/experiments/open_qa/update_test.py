@@ -14,13 +14,14 @@ import pytest
 
 from experiments.engine import changed_documents
 from experiments.open_qa import update as realm_update
-from experiments.realm import explain as realm_explain
-from experiments.realm import index_builder
 from experiments.realm import task as realm_task
 from realm_jax.data import folder as realm_data
+from realm_jax.serving import explain
+from realm_jax.serving import index_builder
+from realm_jax.serving import index_folders
 from realm_jax.serving import serving
+from realm_jax.serving import trained as trained_lib
 from retrieval.index import index_versions
-from retrieval.store import checkpoints
 from retrieval.text import corpus
 from tests.experiments.realm import tiny_realm
 
@@ -143,7 +144,7 @@ def test_new_text_is_found_and_old_text_is_gone(before, after):
 
 def test_predictions_follow_the_corpus_without_training(before, tmp_path):
   text = 'The crown of [MASK] stood.'
-  earlier = realm_explain.explain(before.trained, before.index, text, 'Rome')
+  earlier = explain.explain(before.trained, before.index, text, 'Rome')
   used = {row['title'] for row in earlier.documents[1:]}
   updated = realm_update.update(
     before.trained,
@@ -151,7 +152,7 @@ def test_predictions_follow_the_corpus_without_training(before, tmp_path):
     tmp_path / 'data',
     delete=[title.replace('Mill ', 'd') for title in sorted(used)],
   )
-  now = realm_explain.explain(updated.trained, updated.index, text, 'Rome')
+  now = explain.explain(updated.trained, updated.index, text, 'Rome')
   assert updated.trained.params is before.trained.params
   assert not used & {row['title'] for row in now.documents}
   assert len(now.documents) == len(earlier.documents)
@@ -251,7 +252,7 @@ def test_an_index_of_other_parameters_is_refused(before, tmp_path):
   def embed(ids, progress=None):
     return np.ones((len(ids), size), np.float32)
 
-  builder = realm_task.make_builder(
+  builder = index_builder.make_builder(
     before.trained.config, before.trained.data, tmp_path
   )
   blocks = before.trained.data.blocks
@@ -271,11 +272,10 @@ def command(before, monkeypatch):
 
   def load(workdir, data_dir):
     data = realm_data.DataFolder(pathlib.Path(data_dir))
-    return dataclasses.replace(before.trained, data=data)
+    folder = index_folders.index_folder(before.root, data_dir)
+    return dataclasses.replace(before.trained, data=data, index_folder=folder)
 
-  saved = types.SimpleNamespace(params=before.trained.params)
-  monkeypatch.setattr(checkpoints, 'find', lambda workdir: saved)
-  monkeypatch.setattr(realm_task, 'load', load)
+  monkeypatch.setattr(trained_lib, 'load_realm', load)
 
   def run(*arguments, data_dir=''):
     config = before.trained.config.copy_and_resolve_references()

@@ -21,12 +21,14 @@ from experiments.engine import progress
 from experiments.realm import evaluate as realm_evaluate
 from experiments.realm import explain as realm_explain
 from experiments.realm import quickstart as realm_quickstart
-from experiments.realm import task as realm_task
 from experiments.realm import train as realm_train
 from experiments.realm import warm_start
 from experiments.realm import zero_shot
 from experiments.tables import realm_table2
+from realm_jax.serving import explain
 from realm_jax.serving import index_folders
+from realm_jax.serving import model_configs
+from realm_jax.serving import trained as trained_lib
 from retrieval.questions import answers
 from retrieval.store import checkpoints
 from tests.experiments.realm import tiny_realm
@@ -69,7 +71,7 @@ def workdir(data, tmp_path_factory):
   root = tmp_path_factory.mktemp('run')
   config = _config(data)
   folder = tiny_realm.data_of(config)
-  params = tiny.params(realm_task.model_config(config, folder), seed=1)
+  params = tiny.params(model_configs.realm_config(config, folder), seed=1)
   with checkpoint_writer.Checkpoints(
     str(root),
     config=config.to_dict(),
@@ -83,7 +85,7 @@ def workdir(data, tmp_path_factory):
 
 @pytest.fixture(scope='module')
 def trained(workdir):
-  return realm_task.load(workdir)
+  return trained_lib.load_realm(workdir)
 
 
 @pytest.fixture(scope='module')
@@ -222,10 +224,10 @@ def _check_documents(found, num_targets):
 
 def test_without_an_answer_the_prediction_is_explained(trained, index, capsys):
   text = 'The [MASK] stood in [MASK].'
-  found = realm_explain.explain(trained, index, text)
+  found = explain.explain(trained, index, text)
   best = [words[0][0] for words in found.predictions]
   assert len(best) == 2 and found.answer.split() == ' '.join(best).split()
-  again = realm_explain.explain(trained, index, text, found.answer)
+  again = explain.explain(trained, index, text, found.answer)
   assert again.log_prob == pytest.approx(found.log_prob, abs=1e-4)
   realm_explain.print_explained(found)
   printed = capsys.readouterr().out
@@ -245,7 +247,7 @@ def test_without_an_answer_the_prediction_is_explained(trained, index, capsys):
 )
 def test_what_cannot_be_explained_is_refused(trained, text, answer, message):
   with pytest.raises(ValueError, match=message):
-    realm_explain.encode(trained, text, answer)
+    explain.encode(trained, text, answer)
 
 
 @pytest.mark.parametrize(('texts', 'count'), [([], 0), (['[MASK]'], 2)])
@@ -258,7 +260,7 @@ def test_as_many_answers_as_texts(data, workdir, flags, texts, count):
 def test_markup_in_documents_is_not_interpreted(monkeypatch):
   row = {'title': '[/i]', 'text': '[red] [/]', 'word': '[b]', 'utility': 0.0}
   row |= {name: 0.5 for name in ('prior', 'posterior', 'without')}
-  found = realm_explain.Explained(
+  found = explain.Explained(
     '[/b] [MASK]', [[('[/u]', 0.5)]], '[x]', -1.0, -1.0, [row]
   )
   out = rich.console.Console(file=io.StringIO(), width=200)
@@ -320,9 +322,9 @@ def test_rows_of_words_and_of_ict(data, tmp_path, flags, capsys, monkeypatch):
   realm_evaluate.run(config, str(tmp_path / 'ict'))
   found = json.loads((tmp_path / 'ict' / 'evaluation.json').read_text())
   assert found == {'step': 4}
-  trained = realm_task.load(tmp_path / 'ict', str(data))
+  trained = trained_lib.load_realm(tmp_path / 'ict', str(data))
   with pytest.raises(ValueError, match='has no encoder'):
-    realm_explain.explain(trained, None, 'The [MASK].')
+    explain.explain(trained, None, 'The [MASK].')
 
 
 @pytest.mark.parametrize(
@@ -346,8 +348,10 @@ def test_rows_change_the_config(
 
   monkeypatch.setattr(realm_train, 'run', run)
   index = types.SimpleNamespace()
-  trained = types.SimpleNamespace(open_index=lambda folder: index)
-  monkeypatch.setattr(realm_task, 'load', lambda *_: trained)
+  trained = types.SimpleNamespace(
+    open_index=lambda folder='', progress=None: index
+  )
+  monkeypatch.setattr(trained_lib, 'load_realm', lambda *_: trained)
   monkeypatch.setattr(realm_table2, '_write_recall', lambda *_: None)
   flags(realm_table2, row=[name], qa_config=None, dataset=[])
   config = _config(data)

@@ -10,9 +10,10 @@ from absl import logging
 import numpy as np
 import pytest
 
-from experiments.realm import index_builder
+from experiments.realm import background_builders
 from experiments.realm import refresh
 from realm_jax.nn import config as config_lib
+from realm_jax.serving import index_builder
 from retrieval.index import index_versions
 from retrieval.nn import bert
 from tests.retrieval.index import index_versions_test
@@ -277,7 +278,7 @@ def test_a_builder_that_dies_is_reported_and_started_again(
   refresher.start(0, _params(0), '')
   for step in range(1, 6):
     refresher.after_step(step, _params(step))
-  step, file = index_builder.newest_snapshot(tmp_path)
+  step, file = background_builders.newest_snapshot(tmp_path)
   found = index_versions.read_params(file)
   assert step == 4 and found['embedder']['w'].tolist() == [4.0] * 3
   assert 'encoder' not in found

@@ -19,10 +19,11 @@ import numpy as np
 import pytest
 
 from experiments.engine import metric_writer
-from experiments.realm import index_builder
 from experiments.realm import refresh_worker
 from experiments.realm import task as realm_task
 from experiments.realm import train as realm_train
+from realm_jax.serving import index_builder
+from realm_jax.serving import trained as trained_lib
 from retrieval.index import index_versions
 from tests import xla_flags
 from tests.experiments.realm import tiny_realm
@@ -238,7 +239,7 @@ def test_warm_starts_train_and_start_a_realm(data, tmp_path):
       r['accuracy'] for r in _rows(tmp_path / name) if 'accuracy' in r
     ]
     assert len(accuracy) == 6
-    trained |= realm_task.load(tmp_path / name, str(data)).params
+    trained |= trained_lib.load_realm(tmp_path / name, str(data)).params
   folders = [tmp_path / name for name in runs]
   starts = zip(('embedder_from', 'encoder_from'), folders, strict=True)
   config = tiny_realm.get_config(data, **{k: str(v) for k, v in starts})

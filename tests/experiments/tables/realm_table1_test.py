@@ -11,9 +11,8 @@ import pytest
 
 from configs import realm_pretrain_small
 from experiments.engine import loop
-from experiments.open_qa import beam_task
-from experiments.open_qa import dpr
 from experiments.open_qa import score
+from experiments.open_qa import task as qa_task
 from experiments.open_qa import train as qa_train
 from experiments.realm import prepare as realm_prepare
 from experiments.realm import train as realm_train
@@ -89,7 +88,7 @@ def test_what_rows_train(
   def run(config, folder):
     made[folder.removeprefix(f'{tmp_path}/')] = config
 
-  for module in (realm_train, dpr, qa_train):
+  for module in (realm_train, qa_train):
     monkeypatch.setattr(module, 'run', run)
   monkeypatch.setattr(
     warm_start, 'is_done', lambda folder, _: folder.split('/')[-1] in made
@@ -278,5 +277,5 @@ def test_what_searches_no_vectors_is_not_refreshed(
   config = tiny_open_qa.get_config(data, 'blocks_test')
   system = realm_systems.System(retriever)
   found = realm_systems.fine_tuning(system, config, config, tmp_path)
-  beam_task.check(found)
+  qa_task._check(found)
   assert (found.retriever, found.encoder_from) == (retriever, 'mlm')

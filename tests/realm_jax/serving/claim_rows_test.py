@@ -51,13 +51,13 @@ def test_fingerprint_is_of_labels_and_evidence(made):
 
 def test_evidence_is_every_block_of_a_named_document(made):
   blocks, num = made.blocks, made.blocks.num_blocks
-  lookup = claim_rows.ClaimLookup(
+  selector = claim_rows.EvidenceSelector(
     *(LAYOUT, blocks, beams.RandomRetriever(num)),
     retriever_beam=num,
     reader_beam=2,
   )
   source = _source(made)
-  batch = lookup(None, source.rows(np.arange(3), 4), source)
+  batch = selector.select(None, source.rows(np.arange(3), 4), source)
   for i, wanted in enumerate(({'Mill 3'}, set(), {'Mill 5', 'Mill 0'}, set())):
     titles = blocks.titles(batch['beam_ids'][i])
     found = [title in wanted for title in titles]
@@ -80,13 +80,13 @@ def test_titles_with_the_same_hash_are_told_apart(made, monkeypatch):
 
 
 def test_without_evidence_there_is_no_early_loss(made):
-  lookup = claim_rows.ClaimLookup(
+  selector = claim_rows.EvidenceSelector(
     *(LAYOUT, made.blocks, beams.RandomRetriever(made.blocks.num_blocks)),
     retriever_beam=4,
     reader_beam=2,
   )
   source = _source(made, CLAIMS[1:2])
-  batch = lookup(None, source.rows(np.arange(1), 1), source)
+  batch = selector.select(None, source.rows(np.arange(1), 1), source)
   assert 'beam_has_answer' not in batch
 
 

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from experiments.engine import checkpoint_writer
-from experiments.open_qa import task as qa_task
+from experiments.open_qa import starts
 from realm_jax.serving import serving
 from retrieval.index import index_versions
+from retrieval.nn import sharding
 from tests.experiments.open_qa import tiny_open_qa
 from tests.experiments.realm import tiny_realm
 
@@ -27,10 +28,10 @@ def start(data, tmp_path_factory):
   """A run with the index of its own parameters, and these."""
   run = tmp_path_factory.mktemp('run')
   config = tiny_open_qa.get_config(data)
-  trained = qa_task.untrained(config, tiny_realm.data_of(config))
+  trained = starts.untrained(config, tiny_realm.data_of(config))
   trained = dataclasses.replace(trained, step=5, block_step=5)
   _save(run, trained, '')
-  trained.open_index(run / 'index').version.close()
+  trained.as_realm().open_index(run / 'index').version.close()
   return run, trained
 
 
@@ -59,7 +60,7 @@ def _start(monkeypatch, workdir, data, arg='test', **fields):
   monkeypatch.setattr(serving, 'BlockEmbedder', _NoEmbedder)
   config = tiny_open_qa.get_config(data, arg, **fields)
   task = tiny_open_qa.task(config, workdir, jax.devices()[:1])
-  params = qa_task.sharding.unbox(task.init(jax.random.key(1)))
+  params = sharding.unbox(task.init(jax.random.key(1)))
   try:
     task.index_refresher.start(0, params, '')
     return task.index_refresher.serving(None).version
@@ -115,7 +116,7 @@ def test_vectors_of_another_embedder_are_kept(
   other = jax.tree.map(lambda x: x + 0.01, trained.params)
   run = tmp_path / 'run'
   made = dataclasses.replace(trained, block_params=other, block_step=0)
-  index = made.open_index(run / 'index').version
+  index = made.as_realm().open_index(run / 'index').version
   _save(run, trained, index.name)
   index.close()
   fields = {'realm_from': str(run)}

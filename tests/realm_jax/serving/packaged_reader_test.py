@@ -4,13 +4,15 @@
 
 from flax import linen as nn
 import jax
+import ml_collections
 import numpy as np
 import pytest
 
-from realm_jax.nn import config as config_lib
+from realm_jax.data import folder
 from realm_jax.nn import open_qa
+from realm_jax.serving import model_configs
 from realm_jax.serving import packaged_reader
-from retrieval.nn import bert
+from retrieval import tokenization
 
 
 @pytest.fixture
@@ -25,6 +27,11 @@ def params():
     name: {k: v.astype(np.float32) for k, v in part.items()}
     for name, part in values.items()
   }
+
+
+@pytest.fixture
+def tokenizer():
+  return tokenization.load_tokenizer(packaged_reader.FOLDER)
 
 
 def test_nothing_moves_by_more_than_half_a_level(params):
@@ -44,9 +51,9 @@ def test_nothing_moves_by_more_than_half_a_level(params):
   assert not found['word']['embedding'][0].any()
 
 
-def test_files_are_read_as_they_were_written(params, tmp_path):
+def test_files_are_read_as_they_were_written(params, tokenizer, tmp_path):
   folder = tmp_path / 'new'
-  packaged_reader.save(folder, params, {'tokenizer': 'abc'})
+  packaged_reader.save(folder, params, tokenizer, {'tokenizer': 'abc'})
   found = packaged_reader.load(folder)['reader']
   wanted = packaged_reader.dequantize(packaged_reader.quantize(params))
   for part, values in wanted.items():
@@ -55,16 +62,16 @@ def test_files_are_read_as_they_were_written(params, tmp_path):
   assert packaged_reader.load_config(folder) == {'tokenizer': 'abc'}
 
 
-def test_the_packages_own_reader_fits_its_config():
+def test_the_packages_own_reader_fits_its_config(tokenizer, tmp_path):
   made = packaged_reader.load_config()
-  sizes = {'num_layers', 'num_heads', 'activation', 'layer_norm_eps'}
-  assert made['encoder'].keys() == sizes
   reader = packaged_reader.load()['reader']
-  encoder = bert.BertConfig(
-    vocab_size=30522, d_model=384, d_ff=1536, max_length=512, **made['encoder']
+  assert tokenizer.fingerprint == made['tokenizer']
+  data = folder.DataFolder(tmp_path)
+  tokenizer.save(data.tokenizer_path)
+  config = model_configs.reader_config(
+    ml_collections.ConfigDict(made['config']),
+    data,
   )
-  realm = config_lib.RealmConfig(embedder=encoder, encoder=encoder)
-  config = open_qa.OpenQaConfig(realm=realm, **made['reader'])
   shapes = jax.eval_shape(
     lambda: nn.unbox(open_qa.random_params(jax.random.key(0), config))['reader']
   )
@@ -76,10 +83,10 @@ def test_the_packages_own_reader_fits_its_config():
   assert sum(path.stat().st_size for path in files) < 30e6
 
 
-def test_faults_are_named(params, tmp_path):
+def test_faults_are_named(params, tokenizer, tmp_path):
   with pytest.raises(FileNotFoundError, match='no packaged reader'):
     packaged_reader.load(tmp_path)
-  packaged_reader.save(tmp_path, params, {})
+  packaged_reader.save(tmp_path, params, tokenizer, {})
   path = tmp_path / 'reader.safetensors'
   path.write_bytes(path.read_bytes()[:-9])
   with pytest.raises(ValueError, match=r'reader\.safetensors: damaged'):

@@ -1,27 +1,29 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Completes questions by the blocks they retrieve: all that the losses read.
+"""Selects the blocks that the reader reads, and builds its rows.
 
-Lee et al. 2019 (ORQA), sections 3 and 4. The host does it right before a step, with
+Lee et al. 2019 (ORQA), sections 3 and 4. The host selects right before a step, with
 the newest parameters: the trained query embedder decides which blocks are read.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
+import ml_collections
 import numpy as np
 
 from realm_jax.data import examples
+from realm_jax.data import folder as data_folder
 from realm_jax.data import question_rows
 from realm_jax.data import reader_rows
 from realm_jax.serving import beams
-from retrieval import tokenization
+from realm_jax.serving import model_configs
 from retrieval.questions import answer_search
 from retrieval.text import blocks as blocks_lib
 
 
-class BlockLookup:
-  """Finds blocks and builds the rows that are read.
+class BeamSelector:
+  """Retrieves a beam of blocks and builds rows of the best of them.
 
   Attributes:
     retriever_beam: C, at most the number of blocks.
@@ -32,24 +34,24 @@ class BlockLookup:
     self,
     layout: reader_rows.ReaderLayout,
     blocks: blocks_lib.BlockStore,
-    retriever: beams.Retriever,
+    retriever: beams.BlockRetriever,
     *,
     retriever_beam: int = 5000,
     reader_beam: int = 5,
     block_layout: examples.Layout | None = None,
   ):
-    """Nothing is read yet.
+    """Checks the beams.
 
     Args:
-      layout: of the reader's rows.
-      blocks: what is retrieved.
-      retriever: finds them.
-      retriever_beam: C; fewer where there are fewer blocks.
+      layout: lengths of the reader's rows.
+      blocks: the blocks to retrieve.
+      retriever: retrieves them.
+      retriever_beam: C; at most the number of blocks is used.
       reader_beam: R.
-      block_layout: of the block embedder's rows, if it is trained; else None.
+      block_layout: lengths of the block embedder's rows, if it is trained.
 
     Raises:
-      ValueError: for beams that do not fit each other.
+      ValueError: unless 1 <= R <= C.
     """
     if not 1 <= reader_beam <= retriever_beam:
       raise ValueError(
@@ -62,35 +64,35 @@ class BlockLookup:
     self._block_layout = block_layout
     self._retriever = retriever
 
-  def __call__(
+  def select(
     self,
     params: Any,
     batch: Mapping[str, np.ndarray],
     source: question_rows.QuestionSource,
   ) -> examples.Batch:
-    """Completes a batch.
+    """Completes a batch by its blocks.
 
     Args:
-      params: of the model as it is now.
+      params: current parameters of the model.
       batch: question_index [B] int32, question_ids, question_mask [B, Q] and
         row_valid [B], of `question_rows.make_dataset`.
-      source: what the indices point into.
+      source: questions that the indices point into.
 
     Returns:
-      The batch with what `open_qa.BeamScorer` scores, reader_ids, reader_mask,
-      reader_types [B, R, L] and reader_valid [B, R], beam_ids [B, C] int32, -1
-      for none, reader_starts [B, R] int32.
+      The batch with the inputs of `open_qa.BeamScorer`: reader_ids,
+      reader_mask, reader_types [B, R, L] and reader_valid [B, R], beam_ids [B, C]
+      int32, -1 for none, reader_starts [B, R] int32.
     """
-    found, _ = self._complete(params, batch, source)
+    found, _ = self._select(params, batch, source)
     return found
 
-  def _complete(
+  def _select(
     self,
     params: Any,
     batch: Mapping[str, np.ndarray],
     source: question_rows.QuestionSource,
   ) -> tuple[examples.Batch, np.ndarray]:
-    """What `__call__` returns, and [B] which question each row is."""
+    """Returns the completed batch, and the number [B] of each row's question."""
     indices = np.where(
       batch['row_valid'], batch['question_index'], question_rows.NONE
     )
@@ -121,47 +123,31 @@ class BlockLookup:
     }
 
 
-class Lookup(BlockLookup):
-  """Also looks for answers in the blocks, and for gold spans in the rows."""
+class AnswerSelector(BeamSelector):
+  """Also finds answers in the blocks, and gold spans in the rows."""
 
   def __init__(
-    self,
-    layout: reader_rows.ReaderLayout,
-    blocks: blocks_lib.BlockStore,
-    retriever: beams.Retriever,
-    *,
-    tokenizer: tokenization.WordPieceTokenizer,
-    rule: str = 'substring',
-    **settings,
+    self, *arguments, search: answer_search.QuestionSearch | None, **settings
   ):
-    """Nothing is read yet.
+    """Takes the arguments of `BeamSelector`.
 
     Args:
-      layout: see `BlockLookup`.
-      blocks: likewise.
-      retriever: likewise.
-      tokenizer: of the blocks.
-      rule: by which a block holds an answer; see `retrieval.questions.answers`. '' leaves
-        beam_has_answer out, which only the loss reads.
-      **settings: see `BlockLookup`.
+      *arguments: layout, blocks, retriever.
+      search: finds answers in blocks; None leaves beam_has_answer out, which
+        only the loss reads.
+      **settings: the beams and block_layout.
     """
-    super().__init__(layout, blocks, retriever, **settings)
-    self._search = None
-    if rule:
-      self._search = answer_search.QuestionSearch(blocks, rule, tokenizer)
+    super().__init__(*arguments, **settings)
+    self._search = search
 
-  def __call__(
+  def select(
     self,
     params: Any,
     batch: Mapping[str, np.ndarray],
     source: question_rows.QuestionSource,
   ) -> examples.Batch:
-    """Completes a batch; arguments as of `BlockLookup`.
-
-    Returns:
-      The batch that `reader_losses.loss` reads, and beam_ids and reader_starts.
-    """
-    found, indices = self._complete(params, batch, source)
+    """Completes a batch by its blocks, with reader_correct and beam_has_answer."""
+    found, indices = self._select(params, batch, source)
     ids = found['beam_ids'].astype(np.int64)
     read = ids[:, : self.reader_beam]
     gold = source.gold_spans(indices, self._blocks, read, found)
@@ -171,3 +157,47 @@ class Lookup(BlockLookup):
         ids, [source.questions[i] if i >= 0 else None for i in indices.tolist()]
       )
     return found
+
+
+def beam_settings(
+  config: ml_collections.ConfigDict,
+  data: data_folder.DataFolder,
+  retriever_beam: int = 0,
+  reader_beam: int = 0,
+  train_blocks: bool = False,
+) -> dict[str, Any]:
+  """Returns the keyword arguments of a selector; beams of 0 are the config's."""
+  return {
+    'retriever_beam': retriever_beam or config.lookup.retriever_beam,
+    'reader_beam': reader_beam or config.lookup.reader_beam,
+    'block_layout': data.layout(config) if train_blocks else None,
+  }
+
+
+def make_answer_selector(
+  config: ml_collections.ConfigDict,
+  data: data_folder.DataFolder,
+  retriever: beams.BlockRetriever,
+  *,
+  search: bool = True,
+  **beam: Any,
+) -> AnswerSelector:
+  """Returns the selector of a reader of spans.
+
+  Args:
+    config: config of the experiment.
+    data: data folder with the blocks.
+    retriever: retrieves them.
+    search: whether to look for answers in the blocks.
+    **beam: optional arguments of `beam_settings`.
+  """
+  blocks, rule = data.blocks, config.lookup.rule
+  return AnswerSelector(
+    model_configs.reader_layout(config, data),
+    blocks,
+    retriever,
+    search=answer_search.QuestionSearch(blocks, rule, data.tokenizer)
+    if search
+    else None,
+    **beam_settings(config, data, **beam),
+  )

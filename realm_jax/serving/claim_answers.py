@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Classifies claims with a trained model: on all local devices, in batches."""
+"""Classifies claims with a trained model, in batches on all local devices."""
 
 from collections.abc import Callable
 from collections.abc import Iterator
@@ -11,27 +11,26 @@ from typing import Any
 import numpy as np
 import scipy.special
 
-from experiments.open_qa import block_reader
-from experiments.open_qa import claims_task
-from experiments.open_qa import task as qa_task
 from realm_jax.data import examples
 from realm_jax.objectives import claims as claims_model
 from realm_jax.serving import beams
+from realm_jax.serving import block_reader
 from realm_jax.serving import claim_rows
+from realm_jax.serving import model_configs
 from retrieval.questions import claims as claims_lib
 
 
 @dataclasses.dataclass(frozen=True)
 class Classified:
-  """A claim and what was made of it.
+  """A claim and its predicted class.
 
   Attributes:
-    claim: as it was given.
+    claim: the claim.
     predicted: index of its class.
     probabilities: [N] of the classes, summed over the blocks that were read.
-    block: that decided: of the best score with this class; -1 for none.
-    evidence: [C] bool, which blocks of the beam are of named documents.
-    rank: of the deciding block in the beam, from 0.
+    block: id of the block with the best score of this class; -1 for none.
+    evidence: [C] bool; blocks of the beam that belong to named documents.
+    rank: of that block in the beam, from 0.
   """
 
   claim: claims_lib.Claim
@@ -47,8 +46,8 @@ class Classifier:
 
   def __init__(
     self,
-    trained: qa_task.Trained,
-    retriever: beams.Retriever,
+    trained: Any,
+    retriever: beams.BlockRetriever,
     *,
     rule: str = 'best',
     retriever_beam: int = 0,
@@ -58,21 +57,21 @@ class Classifier:
     """Places the parameters; compiles at the first claim.
 
     Args:
-      trained: the model with its data, of `claims_task.load`.
-      retriever: finds blocks.
-      rule: how the class is chosen, see `realm_jax.objectives.claims.predict`.
-      retriever_beam: blocks that are looked at; 0: as in training.
-      reader_beam: blocks that are read; 0: as in training.
+      trained: a `trained.TrainedReader` with a classifier.
+      retriever: retrieves blocks.
+      rule: 'best' pair of block and class, or 'marginal', summed over blocks.
+      retriever_beam: blocks to retrieve; 0: as in training.
+      reader_beam: blocks to read; 0: as in training.
       batch_size: claims at a time, filled up to a multiple of the devices.
 
     Raises:
-      ValueError: for another rule.
+      ValueError: for an unknown rule.
     """
     if rule not in claims_model.RULES:
       raise ValueError(f'rule {rule!r}: expected one of {claims_model.RULES}.')
     self.trained = trained
-    self._layout = qa_task.reader_layout(trained.config, trained.data)
-    lookup = claims_task.make_lookup(
+    self._layout = model_configs.reader_layout(trained.config, trained.data)
+    selector = claim_rows.make_evidence_selector(
       trained.config,
       trained.data,
       retriever,
@@ -85,7 +84,7 @@ class Classifier:
       return found, claims_model.predict(found, rule)
 
     self._read = block_reader.BlockReader(
-      trained.params, lookup, scores, batch_size
+      trained.params, selector, scores, batch_size
     )
 
   def __call__(
@@ -96,7 +95,7 @@ class Classifier:
     """Classifies claims, in their order.
 
     Args:
-      claims: whose labels are not looked at.
+      claims: claims; their labels are not read.
       progress: called with (claims done, claims in all).
 
     Yields:

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Reads retrieved blocks with a trained model: on all local devices, in batches."""
+"""Reads retrieved blocks with a trained model, in batches on all local devices."""
 
 from collections.abc import Callable
 from collections.abc import Iterator
@@ -9,27 +9,26 @@ from typing import Any
 import jax
 import numpy as np
 
-from experiments.engine import tasks
 from realm_jax.data import examples
-from realm_jax.serving import lookup as lookup_lib
+from realm_jax.serving import beam_selector
 
 
 class BlockReader:
-  """Retrieves for what is asked, and reads what was found."""
+  """Selects blocks for questions or claims, and reads them."""
 
   def __init__(
     self,
-    params: tasks.Params,
-    lookup: lookup_lib.BlockLookup,
+    params: Any,
+    selector: beam_selector.BeamSelector,
     read: Callable[[Any, Any], Any],
     batch_size: int,
   ):
     """Places the parameters; compiles at the first batch.
 
     Args:
-      params: of the model.
-      lookup: completes batches.
-      read: (params, batch) -> results, all of whose leading axis is the rows.
+      params: parameters of the model.
+      selector: completes batches by their blocks.
+      read: (params, batch) -> results, whose leading axes are the rows.
       batch_size: rows at a time, filled up to a multiple of the devices.
     """
     devices = jax.local_devices()
@@ -50,27 +49,27 @@ class BlockReader:
     everywhere = jax.sharding.NamedSharding(mesh, spec())
     self._split = jax.sharding.NamedSharding(mesh, spec('data'))
     self._params = jax.device_put(params, everywhere)
-    self._read, self._lookup = jax.jit(mapped), lookup
+    self._read, self._selector = jax.jit(mapped), selector
     self._batch_size = batch_size
     self._rows = -(-batch_size // len(devices)) * len(devices)
 
   def __call__(
     self, source: Any, progress: Callable[[int, int], None] | None = None
   ) -> Iterator[tuple[int, examples.Batch, Any, int]]:
-    """Reads for everything that a source holds, in its order.
+    """Reads for all questions or claims of a source, in their order.
 
     Args:
-      source: what is asked, with `rows`, as `question_rows.QuestionSource`.
+      source: a `question_rows.QuestionSource`.
       progress: called with (rows done, rows in all).
 
     Yields:
-      The number of what was asked, the completed batch and the results that it
-      is in, and at which row of both it is.
+      Number of the question, its completed batch, the results of the batch, and
+      the question's row in both.
     """
     for low in range(0, len(source), self._batch_size):
       high = min(low + self._batch_size, len(source))
       rows = source.rows(np.arange(low, high), self._rows)
-      batch = self._lookup(self._params, rows, source)
+      batch = self._selector.select(self._params, rows, source)
       placed = jax.device_put(model_fields(batch), self._split)
       found = jax.device_get(self._read(self._params, placed))
       for row in range(high - low):
@@ -80,9 +79,9 @@ class BlockReader:
 
 
 def model_fields(batch: examples.Batch) -> dict[str, Any]:
-  """What of a completed batch the model reads when it answers.
+  """Returns the fields of a completed batch that the model reads to answer.
 
-  Of the beam, those are the blocks that are read.
+  The beam is cut to the blocks that are read.
   """
   read = batch['reader_valid'].shape[1]
   beam = ('beam_vectors', 'beam_scores', 'beam_valid')

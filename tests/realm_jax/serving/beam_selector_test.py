@@ -7,8 +7,9 @@ import pytest
 
 from realm_jax.data import question_rows
 from realm_jax.data import reader_rows
+from realm_jax.serving import beam_selector
 from realm_jax.serving import beams
-from realm_jax.serving import lookup
+from retrieval.questions import answer_search
 from retrieval.questions import questions as questions_lib
 from tests.retrieval.text import tiny_blocks
 
@@ -66,12 +67,15 @@ def data(tmp_path_factory):
   return made
 
 
-def _lookup(data, retriever, **settings):
-  return lookup.Lookup(
+def _selector(data, retriever, rule='substring', **settings):
+  search = None
+  if rule:
+    search = answer_search.QuestionSearch(data.blocks, rule, data.tokenizer)
+  return beam_selector.AnswerSelector(
     data.layout,
     data.blocks,
     retriever,
-    tokenizer=data.tokenizer,
+    search=search,
     **{'retriever_beam': 10, 'reader_beam': 5} | settings,
   )
 
@@ -79,12 +83,12 @@ def _lookup(data, retriever, **settings):
 def _complete(data, **settings):
   """The completed batch, and what the retriever was asked."""
   retriever = FixedRetriever()
-  complete = _lookup(data, retriever, **settings)
-  return complete('params', data.batch, data.source), retriever.asked
+  selector = _selector(data, retriever, **settings)
+  return selector.select('params', data.batch, data.source), retriever.asked
 
 
 def test_beams_are_no_larger_than_there_are_blocks(data):
-  beams_of = _lookup(data, FixedRetriever())
+  beams_of = _selector(data, FixedRetriever())
   assert (beams_of.retriever_beam, beams_of.reader_beam) == (3, 3)
   found, asked = _complete(data)
   assert asked == [('params', ['in the mill', 'the crown', ''], 3)]

@@ -1,16 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Evaluates a classifier of claims on whole claim sets.
-
-  python -m experiments.open_qa.claims_evaluate --config=configs/claims_base.py \
-    --config.evaluate.claims="('fever:dev=shared_task_dev.jsonl',)" --workdir=DIR
-
-For each set: accuracy, macro F1 and the table of classes; where the claims name the
-documents of their evidence, how often one is among the first k blocks and how often
-such a block decided. Writes <workdir>/claims_evaluation.json and
-claims_<set>_<split>.jsonl, a line {id, claim, label, predicted, probability, block,
-title} for each claim; sets without labels give the lines alone.
-"""
+"""Measures of a classifier of claims."""
 
 from collections.abc import Sequence
 import dataclasses
@@ -18,24 +8,16 @@ import json
 import pathlib
 from typing import Any
 
-from absl import logging
-import ml_collections
 import numpy as np
 import rich.table
 
-from experiments.engine import command
 from experiments.engine import progress
 from experiments.engine import reports
-from experiments.open_qa import claims_answers
-from experiments.open_qa import claims_task
-from realm_jax.serving import index_folders
+from realm_jax.serving import claim_answers
 from retrieval.questions import bootstrap
 from retrieval.questions import claims as claims_lib
-from retrieval.questions import question_sets
 from retrieval.store import store
 from retrieval.text import blocks as blocks_lib
-
-FILE = 'claims_evaluation.json'
 
 
 def confusion(
@@ -55,20 +37,19 @@ def macro_f1(table: np.ndarray) -> float:
 
 
 def measure(
-  classified: Sequence[claims_answers.Classified],
+  classified: Sequence[claim_answers.Classified],
   num_classes: int,
   ks: Sequence[int],
 ) -> dict[str, Any]:
-  """Measures of classified claims whose labels are known.
+  """Measures classified claims whose labels are known.
 
   Args:
     classified: the claims.
     num_classes: N.
-    ks: numbers of blocks to look for evidence in; more than are retrieved are
-      left out.
+    ks: numbers of blocks to search for evidence, at most the retrieved ones.
 
   Returns:
-    `claims`, how many; `confusion`, see there; `macro_f1`; `accuracy`,
+    `claims`, their number; `confusion`; `macro_f1`; `accuracy`,
     `majority` (of the commonest class) and, over the claims that name documents,
     `evidence_top_k` and `evidence_decided`: {mean, low, high}, a 95 % interval.
   """
@@ -99,11 +80,11 @@ def measure(
 
 def write_predictions(
   path: pathlib.Path,
-  classified: Sequence[claims_answers.Classified],
+  classified: Sequence[claim_answers.Classified],
   labels: Sequence[str],
   blocks: blocks_lib.BlockStore,
 ) -> None:
-  """Writes a JSON line for each claim; `label` is null where it is not known."""
+  """Writes a JSON line for each claim; an unknown `label` is null."""
   lines = []
   for found in classified:
     label = found.claim.label
@@ -136,52 +117,3 @@ def print_measures(row: dict[str, Any], labels: Sequence[str]) -> None:
   for label, counts in zip(labels, row['confusion'], strict=True):
     table.add_row(label, *map(str, counts))
   console.print(table)
-
-
-def run(config: ml_collections.ConfigDict, workdir: str) -> None:
-  """Evaluates the newest checkpoint."""
-  settings = config.evaluate
-  if not settings.claims:
-    raise ValueError(
-      "evaluate.claims is empty: expected sets such as ('fever:dev=dev.jsonl',)."
-    )
-  trained_in = pathlib.Path(settings.workdir or workdir)
-  trained = claims_task.load(trained_in, config.data_dir)
-  labels = claims_task.labels(trained.config)
-  sets = [
-    claims_task.load_set(spec, labels, settings.max_claims)
-    for spec in settings.claims
-  ]
-  question_sets.check_names([found.name for found in sets])
-  folder = index_folders.index_folder(trained_in, config.data_dir)
-  logging.info('Evaluating step %d of %s.', trained.step, trained_in)
-  classifier = claims_answers.Classifier(
-    trained,
-    trained.retriever(folder),
-    rule=settings.rule,
-    retriever_beam=settings.retriever_beam,
-    reader_beam=settings.reader_beam,
-    batch_size=settings.batch_size,
-  )
-  rows = []
-  for claim_set in sets:
-    with progress.bar(claim_set.name, 'claims') as update:
-      classified = list(classifier(claim_set.claims, update))
-    name = f'claims_{claim_set.name.replace(":", "_")}.jsonl'
-    path = pathlib.Path(workdir) / name
-    write_predictions(path, classified, labels, trained.data.blocks)
-    if not claim_set.labelled:
-      logging.info('%s has no labels; classes in %s.', claim_set.name, path)
-      continue
-    row = {'dataset': claim_set.name}
-    row |= measure(classified, len(labels), settings.ks)
-    print_measures(row, labels)
-    rows.append(row)
-  found = {'step': trained.step, 'labels': labels, 'sets': rows}
-  path = pathlib.Path(workdir) / FILE
-  store.write_atomically(path, (json.dumps(found, indent=1) + '\n').encode())
-  logging.info('Written to %s, the predictions beside it.', path)
-
-
-if __name__ == '__main__':
-  command.main(run, computes=True)

@@ -1,16 +1,13 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Trains a retriever on questions and blocks that answer them, as DPR.
+"""Task of a retriever trained on questions and blocks that answer them (DPR).
 
-  python -m experiments.open_qa.dpr --config=configs/<name>.py:dpr \
-    --config.data_dir=DATA --workdir=DIR
-
-Karpukhin et al. 2020. Blocks with an answer are found by BM25, once, and kept under
-DATA/dpr. REALM and open-domain question answering take the embedder over with
+Karpukhin et al. 2020. BM25 finds blocks with an answer, once; they are kept under
+DATA/dpr. REALM and open-domain question answering start from this embedder with
 --config.embedder_from=DIR; it starts itself from such a run, or from
 config.embedder.checkpoint. Questions are those of config.questions.train; held out
-are those of config.questions.dev, or valid_fraction of the former. DPR's own training
-files serve as well (config.dpr.examples), and are written (config.dpr.export).
+are those of config.questions.dev, or valid_fraction of the training questions. DPR's
+own training files can be read (config.dpr.examples) and written (config.dpr.export).
 """
 
 import dataclasses
@@ -19,9 +16,7 @@ import functools
 import jax
 import ml_collections
 
-from experiments.engine import command
 from experiments.engine import tasks
-from experiments.open_qa import beam_task
 from experiments.open_qa import dpr_examples
 from experiments.realm import block_task
 from experiments.realm import task as realm_task
@@ -30,6 +25,8 @@ from realm_jax.data import examples
 from realm_jax.data import folder as realm_data
 from realm_jax.nn import realm as model_lib
 from realm_jax.objectives import dpr
+from realm_jax.serving import beams
+from realm_jax.serving import model_configs
 from retrieval.questions import question_sets
 from retrieval.store import store
 
@@ -39,16 +36,14 @@ FOLDER = 'dpr'
 def find_examples(
   config: ml_collections.ConfigDict, data: realm_data.DataFolder, name: str
 ) -> dpr.Examples:
-  """The examples of a field of config.questions.
+  """Returns the examples of a field of config.questions.
+
+  The file config.dpr.examples, where it is set, replaces 'train'.
 
   Args:
-    config: of the experiment.
-    data: where the blocks lie.
+    config: config of the experiment.
+    data: data folder with the blocks.
     name: 'train' or 'dev'.
-
-  Returns:
-    Those of the file config.dpr.examples instead of 'train', where it is set; those
-    found before, or now.
 
   Raises:
     ValueError: for no questions.
@@ -64,7 +59,7 @@ def find_examples(
   )
 
   def retrieve():
-    index = beam_task.bm25_index(data)
+    index = beams.bm25_index(data)
     return lambda texts, k: index.search(texts, k)[0]
 
   return dpr_examples.mine(
@@ -84,15 +79,7 @@ def find_examples(
 def make_splits(
   config: ml_collections.ConfigDict, data: realm_data.DataFolder
 ) -> dict[str, tuple[dpr.Examples, dpr.Split]]:
-  """What is trained on and what is held out.
-
-  Args:
-    config: of the experiment.
-    data: where the blocks lie.
-
-  Returns:
-    'train' and 'valid': examples, and which of them.
-  """
+  """Returns split -> all examples, and the numbers of the split's examples."""
   train = find_examples(config, data, 'train')
   if config.dpr.export and not jax.process_index():
     dpr_examples.write_json(config.dpr.export, train)
@@ -111,14 +98,7 @@ def make_splits(
 def make_task(
   config: ml_collections.ConfigDict, data: realm_data.DataFolder
 ) -> tasks.Task:
-  """Binds embedder, loss and data.
-
-  Args:
-    config: of the experiment.
-    data: where the stores lie.
-
-  Returns:
-    What the loop trains.
+  """Returns the task of the embedder.
 
   Raises:
     ValueError: for settings that do not fit each other.
@@ -128,7 +108,7 @@ def make_task(
   layout = dataclasses.replace(
     data.layout(config), query_length=config.lookup.question_length
   )
-  model = realm_task.model_config(config, data)
+  model = model_configs.realm_config(config, data)
   splits = make_splits(config, data)
   found = [splits[name][0].fingerprint for name in splits]
   blocks = 1 + splits['train'][0].negatives.shape[1]
@@ -177,12 +157,3 @@ def _dataset(
     process_index=jax.process_index(),
     process_count=jax.process_count(),
   )
-
-
-def run(config: ml_collections.ConfigDict, workdir: str) -> None:
-  """Trains until `config.num_steps`."""
-  block_task.run(make_task, config, workdir)
-
-
-if __name__ == '__main__':
-  command.main(run, computes=True)

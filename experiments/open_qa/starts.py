@@ -1,0 +1,170 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Parameters with which training of a reader starts."""
+
+import pathlib
+
+from absl import logging
+import jax
+import ml_collections
+
+from experiments.engine import command
+from experiments.engine import tasks
+from realm_jax.data import folder as realm_data
+from realm_jax.nn import config as config_lib
+from realm_jax.nn import initialize
+from realm_jax.nn import open_qa
+from realm_jax.objectives import claims
+from realm_jax.serving import index_folders
+from realm_jax.serving import model_configs
+from realm_jax.serving import packaged_reader
+from realm_jax.serving import trained as trained_lib
+from retrieval.index import index_versions
+from retrieval.nn import sharding
+from retrieval.store import checkpoints
+
+
+def with_realm_from(
+  config: ml_collections.ConfigDict,
+) -> ml_collections.ConfigDict:
+  """Returns the config with `realm_from` in place of starts that are not set."""
+  if not config.realm_from:
+    return config
+  both = {
+    name: config.realm_from
+    for name in ('embedder_from', 'encoder_from')
+    if config[name] in ('', packaged_reader.NAME)
+  }
+  return command.changed(config, **both)
+
+
+def start_sources(
+  config: ml_collections.ConfigDict,
+) -> tuple[dict[str, tasks.Params], dict[str, pathlib.Path]]:
+  """Returns the parameters and the BERT folders that training starts from.
+
+  Both are keyed by 'embedder' and 'encoder'; parameters come from other runs.
+  """
+  config = with_realm_from(config)
+  found = {
+    name: _params_of(config[f'{name}_from'])
+    for name in ('embedder', 'encoder')
+    if config[f'{name}_from']
+  }
+  folders = {
+    name: realm_data.checkpoint_path(config[name].checkpoint)
+    for name in ('embedder', 'encoder')
+    if config[name].checkpoint
+  }
+  return found, folders
+
+
+def _params_of(workdir: str) -> tasks.Params:
+  if workdir == packaged_reader.NAME:
+    return packaged_reader.load()
+  return checkpoints.load_params(workdir)[0]
+
+
+def init_params(
+  key: jax.Array,
+  *,
+  config: ml_collections.ConfigDict,
+  model_cfg: open_qa.OpenQaConfig | claims.ClaimsConfig,
+) -> tasks.Params:
+  """Returns initial parameters, boxed with their logical axes.
+
+  Args:
+    key: randomness of the parameters that no checkpoint gives.
+    config: names the checkpoints, or runs of ICT, DPR, MLM, REALM or question
+      answering.
+    model_cfg: the model, of `model_configs.reader_config`.
+  """
+  found, folders = start_sources(config)
+  encoder = found.get('encoder')
+  starts = {
+    'embedder': folders.get('embedder'),
+    'encoder': folders.get('encoder') if encoder is None else encoder,
+    'retriever': found.get('embedder'),
+  }
+  if isinstance(model_cfg, claims.ClaimsConfig):
+    return claims.init_params(key, model_cfg, **starts)
+  whole = encoder is not None and 'reader' in encoder
+  return open_qa.init_params(
+    key, model_cfg, **starts, reader=encoder if whole else None
+  )
+
+
+def kept_embedder(
+  config: ml_collections.ConfigDict, model_cfg: config_lib.RealmConfig
+) -> dict | None:
+  """Returns the embedder of an index that a run keeps from an earlier run.
+
+  Where only the questions' side was trained, the index holds vectors of the
+  embedder that this earlier run started from. A run that starts from it keeps
+  these vectors, unless it trains the blocks' side.
+
+  Args:
+    config: config of the run.
+    model_cfg: sizes of its retriever.
+
+  Returns:
+    Parameters of the embedders; None where the run builds its own index.
+
+  Raises:
+    FileNotFoundError: if the index of the earlier run is missing.
+  """
+  run = with_realm_from(config).embedder_from
+  if not run or config.train_blocks:
+    return None
+  saved = checkpoints.find(run)
+  if not saved.index_version or saved.config.get('train_blocks', True):
+    return None
+  folder = index_folders.index_folder(run) / saved.index_version
+  logging.info('The index stays that of %s.', folder)
+  params = index_versions.read_snapshot(folder)
+  return initialize.trained_embedders(params, model_cfg)
+
+
+def untrained(
+  config: ml_collections.ConfigDict, data: realm_data.DataFolder
+) -> trained_lib.TrainedReader:
+  """Returns the model before training."""
+  model_cfg = model_configs.reader_config(config, data)
+  key = jax.random.split(jax.random.key(config.seed))[0]
+  params = sharding.unbox(init_params(key, config=config, model_cfg=model_cfg))
+  return trained_lib.TrainedReader(
+    config=config,
+    data=data,
+    layout=data.layout(config),
+    model=open_qa.OpenQa(model_cfg),
+    params=params,
+    step=0,
+    block_params=kept_embedder(config, model_cfg.realm),
+  )
+
+
+def freeze(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
+  """Returns the config with a learning rate of 0 for parts without gradient.
+
+  Weight decay would shrink these parts. The scale of 'embedder' becomes that of
+  both embedders where there are two; the scale of an embedder that the model does
+  not have is dropped.
+  """
+  shared = config.model.share_embedders
+  parts = initialize.embedders(shared)
+  scales = dict(config.optimizer.part_scales)
+  if 'embedder' in scales:
+    scales = {name: scales['embedder'] for name in parts} | scales
+  for name in {*initialize.embedders(not shared)} - {*parts}:
+    scales.pop(name, None)
+  frozen = parts
+  if config.retriever == 'dense':
+    learns = config.train_blocks or shared
+    frozen = () if learns else ('block_embedder',)
+  scales |= {name: 0.0 for name in frozen}
+  if scales == dict(config.optimizer.part_scales):
+    return config
+  changed = command.changed(config)
+  with changed.unlocked():
+    changed.optimizer.part_scales = scales
+  return changed

@@ -1,0 +1,282 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Answers questions with a trained model, in batches on all local devices."""
+
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Sequence
+import dataclasses
+import functools
+from typing import Any
+
+import jax
+import numpy as np
+
+from realm_jax.data import examples
+from realm_jax.data import question_rows
+from realm_jax.serving import answer_text
+from realm_jax.serving import beam_selector
+from realm_jax.serving import beams
+from realm_jax.serving import block_reader
+from realm_jax.serving import model_configs
+from realm_jax.serving import predict
+from realm_jax.serving import views
+from retrieval.questions import questions as questions_lib
+from retrieval.text import blocks as blocks_lib
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+  """One span of one block.
+
+  Attributes:
+    text: the exact text of the span.
+    score: score of block and span together, a logit.
+    share: share of the likelihood of all spans kept of this question.
+    block: id of the block.
+    rank: of the block among the retrieved ones, from 0.
+    correct: whether the span is gold; False without gold answers.
+    start: position of the first token in the reader's row.
+    width: number of tokens.
+    reader_start: position of the block's first token in the row.
+    blocks: the store of the block.
+  """
+
+  text: str
+  score: float
+  share: float
+  block: int
+  rank: int
+  correct: bool
+  start: int
+  width: int
+  reader_start: int
+  blocks: blocks_lib.BlockStore = dataclasses.field(repr=False, compare=False)
+
+  @property
+  def title(self) -> str:
+    """Title of the document."""
+    return self.blocks.titles([self.block])[0]
+
+  @property
+  def document(self) -> str:
+    """Id of the document."""
+    number = int(self.blocks.documents(np.asarray([self.block]))[0])
+    return self.blocks.tokens.document_id(number)
+
+  def highlight(self) -> tuple[str, tuple[int, int]]:
+    """Returns the block's text, and the answer's first and past-last character."""
+    return answer_text.highlight(
+      self.blocks, self.block, self.start, self.width, self.reader_start
+    )
+
+  def record(self) -> dict[str, Any]:
+    """Returns the answer and its source as JSON values.
+
+    answer, its exact text; score, a logit; share; title and document (its id);
+    block (its number), text and span, the [first, past-last] character of the
+    answer in it.
+    """
+    text, span = self.highlight()
+    return {
+      'answer': self.text,
+      'score': self.score,
+      'share': self.share,
+      'title': self.title,
+      'document': self.document,
+      'block': self.block,
+      'text': text,
+      'span': list(span),
+    }
+
+
+@dataclasses.dataclass(frozen=True)
+class Answered:
+  """A question with its answers.
+
+  Attributes:
+    question: the question.
+    answers: best first; empty where no block was found.
+    beam: [C] int32 ids of the retrieved blocks, best first; -1 for none.
+    reader_oracle: whether a block that was read holds a gold span.
+    blocks: the store of the blocks.
+  """
+
+  question: questions_lib.Question
+  answers: tuple[Answer, ...]
+  beam: np.ndarray
+  reader_oracle: bool
+  blocks: blocks_lib.BlockStore = dataclasses.field(repr=False, compare=False)
+
+  @property
+  def text(self) -> str:
+    """The best answer; '' without one."""
+    return self.answers[0].text if self.answers else ''
+
+  def cut(self, depth: int) -> 'Answered':
+    """Returns a copy with the first `depth` blocks of the beam."""
+    return dataclasses.replace(self, beam=self.beam[:depth].copy())
+
+  def record(self, count: int = 5) -> dict[str, Any]:
+    """Returns a line of a predictions file.
+
+    Args:
+      count: number of answers.
+
+    Returns:
+      id, question and prediction; the fields of `Answer.record` of the best
+      answer; runner_ups, the records of the others.
+    """
+    rows = [answer.record() for answer in self.answers[:count]]
+    line = {
+      'id': self.question.id,
+      'question': self.question.question,
+      'prediction': self.text,
+    }
+    return line | (rows[0] if rows else {}) | {'runner_ups': rows[1:]}
+
+  def _repr_html_(self) -> str:
+    return views.answers_html(self)
+
+  def blocks_html(self, count: int = 3) -> str:
+    """Returns HTML of the first blocks, each with its best answer marked."""
+    return views.blocks_html(self, count)
+
+
+class Answers(tuple[Answered, ...]):
+  """Questions with their answers; a notebook shows them with their sources."""
+
+  __slots__ = ()
+
+  def _repr_html_(self) -> str:
+    return ''.join(views.answers_html(found) for found in self)
+
+
+class Answerer:
+  """Retrieves, reads and answers.
+
+  Attributes:
+    trained: the model with its data.
+  """
+
+  def __init__(
+    self,
+    trained: Any,
+    retriever: beams.BlockRetriever,
+    *,
+    retriever_beam: int = 0,
+    reader_beam: int = 0,
+    batch_size: int = 1,
+    read_at_once: int = 16,
+    num_answers: int = 5,
+  ):
+    """Places the parameters; compiles at the first question.
+
+    Args:
+      trained: a `trained.TrainedReader`.
+      retriever: retrieves blocks.
+      retriever_beam: blocks to retrieve; 0: as in training.
+      reader_beam: blocks to read; 0: as in training.
+      batch_size: questions at a time, filled up to a multiple of the devices.
+      read_at_once: blocks that one device reads at a time.
+      num_answers: answers kept of each question.
+    """
+    self.trained = trained
+    self._layout = model_configs.reader_layout(trained.config, trained.data)
+    selector = beam_selector.make_answer_selector(
+      trained.config,
+      trained.data,
+      retriever,
+      retriever_beam=retriever_beam,
+      reader_beam=reader_beam,
+      search=False,
+    )
+    self._read = block_reader.BlockReader(
+      trained.params,
+      selector,
+      functools.partial(
+        predict.predict,
+        trained.model,
+        num_answers=num_answers,
+        read_at_once=read_at_once,
+      ),
+      batch_size,
+    )
+
+  def __call__(
+    self,
+    questions: Sequence[questions_lib.Question],
+    progress: Callable[[int, int], None] | None = None,
+  ) -> Iterator[Answered]:
+    """Answers questions, in their order.
+
+    Args:
+      questions: questions; gold spans are found for those with answers.
+      progress: called with (questions done, questions in all).
+
+    Yields:
+      Each question with its answers.
+    """
+    source = question_rows.QuestionSource(
+      questions, self.trained.data.tokenizer, self._layout
+    )
+    for index, batch, found, row in self._read(source, progress):
+      yield self._answered(questions[index], batch, found, row)
+
+  def answer(self, texts: Sequence[str]) -> Answers:
+    """Answers questions that are texts.
+
+    Raises:
+      ValueError: for an empty question.
+    """
+    for i, text in enumerate(texts):
+      if not text.strip():
+        raise ValueError(f'Question {i} is empty: expected text.')
+    return Answers(
+      self([questions_lib.Question(f'{i}', x, ()) for i, x in enumerate(texts)])
+    )
+
+  def _answered(
+    self,
+    question: questions_lib.Question,
+    batch: examples.Batch,
+    found: predict.Prediction,
+    i: int,
+  ) -> Answered:
+    spans = jax.tree.map(lambda x: x[i], found.spans)
+    kept = np.flatnonzero(spans.block >= 0)
+    ranks = spans.block[kept]
+    starts = batch['reader_starts'][i, ranks]
+    ids = batch['beam_ids'][i, ranks]
+    blocks = self.trained.data.blocks
+    texts = answer_text.answer_texts(
+      blocks,
+      ids,
+      spans.start[kept],
+      spans.width[kept],
+      starts,
+    )
+    scores = spans.score[kept].astype(np.float64)
+    shares = np.exp(scores - scores.max()) if len(kept) else scores
+    answers = tuple(
+      Answer(*row, blocks=blocks)
+      for row in zip(
+        texts,
+        scores.tolist(),
+        (shares / max(shares.sum(), 1e-30)).tolist(),
+        ids.tolist(),
+        ranks.tolist(),
+        found.correct[i, kept].tolist(),
+        spans.start[kept].tolist(),
+        spans.width[kept].tolist(),
+        starts.tolist(),
+        strict=True,
+      )
+    )
+    return Answered(
+      question,
+      answers,
+      batch['beam_ids'][i].copy(),  # else it would keep the whole batch
+      bool(batch['reader_correct'][i].any()),
+      blocks,
+    )

@@ -1,0 +1,179 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Explains a prediction of REALM by its documents (Guu et al. 2020, Table 3)."""
+
+from collections.abc import Sequence
+import dataclasses
+from typing import Any
+
+import jax
+import numpy as np
+
+from realm_jax.data import examples
+from realm_jax.data import pipeline
+from realm_jax.serving import evaluate
+from realm_jax.serving import serving
+from realm_jax.serving import views
+
+MASK = '[MASK]'
+
+
+@dataclasses.dataclass(frozen=True)
+class Explained:
+  """A prediction and its documents.
+
+  Attributes:
+    text: the text with its masks.
+    predictions: for each mask, words with their probabilities, best first.
+    answer: y, the words whose probability is explained.
+    log_prob: log p(y | x), summed over the tokens of y.
+    null_log_prob: the same with the null document only.
+    documents: rows of block, title, text, prior p(z | x), posterior p(z | x, y),
+      utility in nats, log_prob with this document alone, without the log_prob of
+      all others, and word, the prediction with this document alone. The null
+      document is the first.
+  """
+
+  text: str
+  predictions: list[list[tuple[str, float]]]
+  answer: str
+  log_prob: float
+  null_log_prob: float
+  documents: list[dict[str, Any]]
+
+  def _repr_html_(self) -> str:
+    return views.explained_html(self)
+
+
+def encode(trained: Any, text: str, answer: str = '') -> dict[str, np.ndarray]:
+  """Makes a row of the pipeline from a text with masks.
+
+  Args:
+    trained: a `trained.TrainedRealm`; its tokenizer and lengths are used.
+    text: text with at least one [MASK].
+    answer: its wordpieces, one after another, are the masks' targets; a single
+      [MASK] is repeated for each of them.
+
+  Returns:
+    A batch of one row, as of `examples.mask_sentence`.
+
+  Raises:
+    ValueError: for a text without mask, too long, or an answer that does not fit.
+  """
+  layout, tokenizer = trained.layout, trained.data.tokenizer
+  masks = text.count(MASK)
+  if not masks:
+    raise ValueError(f'{text!r}: expected at least one {MASK}.')
+  pieces = tokenizer.encode(answer).ids.tolist() if answer else []
+  if pieces and masks == 1:
+    text = text.replace(MASK, ' '.join([MASK] * len(pieces)))
+    masks = len(pieces)
+  if answer and len(pieces) != masks:
+    raise ValueError(
+      f'{answer!r} is {len(pieces)} wordpieces, but there are {masks} masks.'
+    )
+  if masks > layout.max_targets:
+    raise ValueError(
+      f'{masks} masks, expected at most layout.max_targets={layout.max_targets}.'
+    )
+  tokens: list[int] = []
+  positions: list[int] = []
+  for i, part in enumerate(text.split(MASK)):
+    if i:
+      positions.append(len(tokens))
+      tokens.append(layout.mask_id)
+    tokens += tokenizer.encode(part.strip()).ids.tolist()
+  if len(tokens) > layout.query_tokens:
+    raise ValueError(
+      f'{len(tokens)} wordpieces, expected at most {layout.query_tokens}.'
+    )
+  filled = np.asarray(tokens, np.int32)
+  filled[positions] = pieces or layout.mask_id
+  row = examples.mask_sentence(layout, filled, np.asarray(positions))
+  row |= {'origin': np.int32(-1), 'origin_hash': np.uint64(0)}
+  return examples.stack([row])
+
+
+def explain(
+  trained: Any,
+  index: serving.ServingIndex,
+  text: str,
+  answer: str = '',
+  *,
+  top: int = 5,
+) -> Explained:
+  """Predicts the masks of a text and measures the effect of each document.
+
+  Args:
+    trained: a `trained.TrainedRealm`.
+    index: the index to retrieve from.
+    text: text with at least one [MASK].
+    answer: words whose probability is explained; '' is the prediction.
+    top: number of words to name for each mask.
+
+  Returns:
+    The explanation.
+
+  Raises:
+    ValueError: for a text that does not fit, or a model of ICT, which has no
+      encoder.
+  """
+  if 'encoder' not in trained.params:
+    raise ValueError('A model of ICT has no encoder: it predicts nothing.')
+  retrieval = pipeline.Retrieval(
+    trained.data.blocks, trained.layout, pipeline.OneSnapshot(index)
+  )
+  batch = retrieval(None, encode(trained, text, answer))
+  predict = evaluate.predict
+  out = jax.device_get(
+    predict(trained.model, trained.params, batch, num_tokens=top)
+  )
+  if not answer:
+    batch['mlm_targets'] = out.tokens[..., 0]
+    out = jax.device_get(
+      predict(trained.model, trained.params, batch, num_tokens=top)
+    )
+  return _explained(trained, batch, out, text)
+
+
+def _words(trained: Any, ids: Sequence[int]) -> str:
+  return trained.data.tokenizer.decode(np.asarray(ids))
+
+
+def _explained(trained, batch, out: evaluate.Prediction, text) -> Explained:
+  mask = batch['mlm_mask'][0]
+  blocks, ids = trained.data.blocks, batch['candidate_block_ids'][0].tolist()
+  documents = []
+  for k, block in enumerate(ids):
+    if not batch['candidate_valid'][0, k]:
+      continue
+    documents.append(
+      {
+        'block': block,
+        'title': blocks.titles([block])[0] if block >= 0 else '(null)',
+        'text': blocks.texts([block])[0] if block >= 0 else '',
+        'prior': float(np.exp(out.log_prior[0, k])),
+        'posterior': float(np.exp(out.log_posterior[0, k])),
+        'utility': float(out.utility[0, k]),
+        'log_prob': float(out.gold[0, k][mask].sum()),
+        'without': float(out.without[0, k][mask].sum()),
+        'word': _words(trained, out.candidate_tokens[0, k][mask]),
+      }
+    )
+  predictions = [
+    [
+      (_words(trained, [token]), float(np.exp(log_prob)))
+      for token, log_prob in zip(*pair, strict=True)
+    ]
+    for pair in zip(
+      out.tokens[0][mask], out.token_log_probs[0][mask], strict=True
+    )
+  ]
+  return Explained(
+    text=text,
+    predictions=predictions,
+    answer=_words(trained, batch['mlm_targets'][0][mask]),
+    log_prob=float(out.marginal_gold[0][mask].sum()),
+    null_log_prob=float(out.gold[0, 0][mask].sum()),
+    documents=documents,
+  )

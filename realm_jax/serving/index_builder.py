@@ -1,0 +1,197 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Builds index versions from snapshots of the embedder's parameters.
+
+A version lies in <folder>/<step>-<hash>/; failures/<version>.txt says why a version
+could not be built.
+"""
+
+from collections.abc import Callable
+import dataclasses
+import functools
+import os
+import pathlib
+import time
+from typing import Any
+
+import jax
+import ml_collections
+import numpy as np
+
+from realm_jax.data import examples
+from realm_jax.data import folder as data_folder
+from realm_jax.nn import config as config_lib
+from realm_jax.serving import index_folders
+from realm_jax.serving import model_configs
+from realm_jax.serving import serving
+from retrieval.index import index as index_lib
+from retrieval.index import index_versions
+from retrieval.index import reuse
+from retrieval.nn import sharding
+from retrieval.store import store
+from retrieval.text import blocks as blocks_lib
+
+_WAIT_SEC = 1.0
+_FAILURES = 'failures'
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Builder:
+  """Makes index versions from snapshots of the embedder.
+
+  Attributes:
+    model: sizes of the model.
+    layout: lengths of rows.
+    blocks: the blocks to embed.
+    folder: folder of the published versions.
+    index: how an index is built.
+    batch_tokens: tokens in a batch of the embedder; 0 goes by device.
+    devices: devices that embed; None is all of this process's.
+    together: whether all processes of a distributed run build a share each.
+    sources: folders of other runs' versions. The first version of `folder` is
+      taken over from a source that has its vectors.
+  """
+
+  model: config_lib.RealmConfig
+  layout: examples.Layout
+  blocks: blocks_lib.BlockStore
+  folder: index_versions.VersionFolder
+  index: index_lib.IndexConfig
+  batch_tokens: int = 0
+  devices: tuple[jax.Device, ...] | None = None
+  together: bool = False
+  sources: tuple[pathlib.Path, ...] = ()
+
+  def build(
+    self,
+    step: int,
+    params: Any,
+    progress: Callable[[int, int], None] | None = None,
+  ) -> str:
+    """Builds the version of a snapshot, or takes it over; returns its name.
+
+    Args:
+      step: training step of the snapshot.
+      params: `serving.embedder_params`, as host arrays.
+      progress: called with (blocks done, blocks in all).
+
+    Raises:
+      ValueError: for vectors that are not finite.
+    """
+    if name := self._adopt(step, params):
+      return name
+    embed = serving.BlockEmbedder(
+      self.model,
+      self.layout,
+      self.blocks,
+      params,
+      batch_tokens=self.batch_tokens,
+      devices=self.devices,
+    )
+    try:
+      while not (name := self._build_share(step, params, embed, progress)):
+        time.sleep(_WAIT_SEC)
+    except ValueError as error:
+      name = index_versions.version_name(step, params, self.blocks)
+      write_failure(self.folder.root, name, str(error))
+      raise
+    return name
+
+  def _adopt(self, step: int, params: Any) -> str | None:
+    """Takes the first version over; later versions have newer parameters."""
+    for source in self.sources if not self.folder.names() else ():
+      name = reuse.adopt(
+        self.folder,
+        step,
+        params,
+        self.blocks,
+        source,
+        self.index,
+        part=serving.block_embedder_params,
+      )
+      if name:
+        return name
+    return None
+
+  def _build_share(self, step, params, embed, progress) -> str | None:
+    """Does this process's share; returns the name of a complete version."""
+    name = self.folder.build(
+      step,
+      params,
+      self.blocks,
+      embed,
+      self.index,
+      process_index=jax.process_index() if self.together else 0,
+      process_count=jax.process_count() if self.together else 1,
+      progress=progress,
+    )
+    wanted = index_versions.version_name(step, params, self.blocks)
+    failures = read_failures(self.folder.root)
+    if name is None and wanted in failures:
+      raise ValueError(failures[wanted])
+    return name
+
+
+def make_builder(
+  config: ml_collections.ConfigDict,
+  data: data_folder.DataFolder,
+  workdir: str | os.PathLike,
+  devices: tuple[jax.Device, ...] = (),
+) -> Builder:
+  """Returns the builder of a run's index versions.
+
+  Args:
+    config: config of the run.
+    data: its data folder.
+    workdir: its folder; the versions go to <workdir>/index.
+    devices: devices that embed; () is all local devices.
+  """
+  synchronous = config.refresh.schedule != 'async'
+  start = config.embedder_from or config.get('realm_from', '')
+  model = model_configs.realm_config(config, data)
+  return Builder(
+    model=model,
+    layout=data.layout(config),
+    blocks=data.blocks,
+    folder=index_versions.VersionFolder(index_folders.index_folder(workdir)),
+    index=index_lib.IndexConfig(metric='dot_product', **config.index.to_dict()),
+    batch_tokens=config.refresh.batch_tokens,
+    devices=devices or None,
+    together=synchronous and jax.process_count() > 1,
+    sources=index_folders.to_take_over(
+      start, model, lambda theirs: model_configs.realm_config(theirs, data)
+    ),
+  )
+
+
+def snapshot(params: Any) -> dict:
+  """The embedder's parameters as host arrays, gathered from all devices.
+
+  Args:
+    params: parameters of a model. Where they are sharded over several hosts, all
+      processes must call this function.
+  """
+  params = serving.embedder_params(params)
+  leaves = jax.tree.leaves(params)
+  if leaves and not getattr(leaves[0], 'is_fully_addressable', True):
+    params = _gather(leaves[0].sharding.mesh)(params)
+  return jax.tree.map(np.asarray, jax.device_get(params))
+
+
+@functools.lru_cache
+def _gather(mesh: jax.sharding.Mesh) -> Callable[[Any], Any]:
+  """Compiled once for a mesh, not for each snapshot."""
+  return jax.jit(lambda x: x, out_shardings=sharding.replicated(mesh))
+
+
+def write_failure(root: pathlib.Path, name: str, message: str) -> None:
+  """Writes why a version could not be built."""
+  file = root / _FAILURES / f'{name}.txt'
+  file.parent.mkdir(parents=True, exist_ok=True)
+  store.write_atomically(file, message.encode())
+
+
+def read_failures(root: pathlib.Path) -> dict[str, str]:
+  """Returns version -> why it could not be built."""
+  files = sorted((root / _FAILURES).glob('[0-9]*.txt'))
+  return {file.stem: file.read_text() for file in files}

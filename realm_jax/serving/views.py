@@ -1,0 +1,136 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""HTML of answers with their sources and of explained predictions."""
+
+from collections.abc import Iterable
+import html
+from typing import Any
+
+NOTHING = 'no block was found'
+_SHOWN = 70  # characters of a document's text
+
+
+def answers_html(found: Any, count: int = 5) -> str:
+  """Returns a question, its answer in its block, and the runner-ups.
+
+  Args:
+    found: an `answers.Answered`.
+    count: number of answers.
+  """
+  rows = [answer.record() for answer in found.answers[:count]]
+  head = f'<p><b>{html.escape(found.question.question)}</b><br>'
+  if not rows:
+    return f'{head}{NOTHING}</p>'
+  best = rows[0]
+  head += (
+    f'<b style="color: green">{html.escape(best["answer"])}</b> '
+    f'(score {best["score"]:.2f}, share {best["share"]:.3f})</p>'
+  )
+  others = (
+    (row['answer'], f'{row["score"]:.2f}', f'{row["share"]:.3f}', row['title'])
+    for row in rows[1:]
+  )
+  names = ('runner-up', 'score', 'share', 'title')
+  return head + block_html(best) + table_html(names, others)
+
+
+def blocks_html(found: Any, count: int = 3) -> str:
+  """Returns the first retrieved blocks, each with the best answer in it.
+
+  Args:
+    found: an `answers.Answered`.
+    count: number of blocks; a block without an answer is shown unmarked.
+  """
+  best, blocks = {}, found.blocks
+  for answer in found.answers:
+    best.setdefault(answer.rank, answer)
+  shown = []
+  for rank, block in enumerate(found.beam[:count].tolist()):
+    if block < 0:
+      continue
+    if rank in best:
+      row = best[rank].record()
+    else:
+      [title], [text] = blocks.titles([block]), blocks.texts([block])
+      row = {'title': title, 'text': text, 'span': (0, 0)}
+    shown.append(f'<li>{block_html(row)}</li>')
+  return f'<ol>{"".join(shown)}</ol>' if shown else f'<p>{NOTHING}</p>'
+
+
+def block_html(row: dict[str, Any]) -> str:
+  """Returns title and text of a block, its span marked."""
+  (start, end), text = row['span'], row['text']
+  before, marked, after = (
+    html.escape(part) for part in (text[:start], text[start:end], text[end:])
+  )
+  marked = f'<mark>{marked}</mark>' if marked else ''
+  title = html.escape(row['title'])
+  return f'<p><i>{title}</i>: {before}{marked}{after}</p>'
+
+
+def table_html(names: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+  """Returns a table; '' without rows."""
+  body = ''.join(_row_html(row, 'td') for row in rows)
+  return f'<table>{_row_html(names, "th")}{body}</table>' if body else ''
+
+
+def _row_html(cells: Iterable[str], tag: str) -> str:
+  inner = ''.join(f'<{tag}>{html.escape(cell)}</{tag}>' for cell in cells)
+  return f'<tr>{inner}</tr>'
+
+
+EXPLAINED_COLUMNS = (
+  'document',
+  'p(z|x)',
+  'p(z|x,y)',
+  'utility',
+  'without it',
+  'alone',
+)
+
+
+def explained_rows(found: Any) -> list[tuple[str, ...]]:
+  """Returns the cells of EXPLAINED_COLUMNS of each document.
+
+  Args:
+    found: an `explain.Explained`.
+  """
+  rows = []
+  for row in found.documents:
+    text = ' '.join(row['text'].split())[:_SHOWN]
+    rows.append(
+      (
+        f'{row["title"]}: {text}' if text else row['title'],
+        f'{row["prior"]:.3f}',
+        f'{row["posterior"]:.3f}',
+        f'{row["utility"]:+.3f}',
+        f'{row["without"] - found.log_prob:+.3f}',
+        row['word'],
+      )
+    )
+  return rows
+
+
+def explained_lines(found: Any) -> list[str]:
+  """Returns the predictions of each mask, and the answer's log-probabilities."""
+  lines = []
+  for i, words in enumerate(found.predictions, start=1):
+    shown = ', '.join(f'{word} {share:.3f}' for word, share in words)
+    lines.append(f'mask {i}: {shown}')
+  utility = found.log_prob - found.null_log_prob
+  lines.append(
+    f'y = {found.answer!r}: log p(y|x) {found.log_prob:.3f}, with the null '
+    f'document only {found.null_log_prob:.3f}, retrieval utility {utility:+.3f}'
+  )
+  return lines
+
+
+def explained_html(found: Any) -> str:
+  """Returns a prediction and a table of its documents.
+
+  Args:
+    found: an `explain.Explained`.
+  """
+  lines = ''.join(f'<br>{html.escape(line)}' for line in explained_lines(found))
+  table = table_html(EXPLAINED_COLUMNS, explained_rows(found))
+  return f'<p><b>{html.escape(found.text)}</b>{lines}</p>{table}'
