@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Answers questions, and shows the sources of the answers.
+"""Answer questions, and show the sources of the answers.
 
   python -m experiments.open_qa.ask --question='Who discovered penicillin?'
 

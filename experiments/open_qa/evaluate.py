@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Evaluates a model that answers questions or classifies claims, on whole sets.
+"""Evaluate a reader on question sets, or a classifier on claim sets.
 
   python -m experiments.open_qa.evaluate --config=configs/open_qa_<name>.py \
     --config.evaluate.questions="('webquestions:test=test.json',)" --workdir=DIR

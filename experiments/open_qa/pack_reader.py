@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Packs a trained reader into 8 bits a parameter, as the package carries one.
+"""Pack a trained reader into 8 bits a parameter, as the package carries one.
 
   python -m experiments.open_qa.pack_reader --workdir=RUN --output=realm_jax/packaged
 

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Scores anyone's file of predicted answers, or of retrieved passages.
+"""Score a file of predicted answers or of retrieved passages.
 
   python -m experiments.open_qa.score predictions.jsonl \
     --dataset=webquestions:test=test.json

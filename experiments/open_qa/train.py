@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Trains models that read retrieved blocks, and DPR's retriever.
+"""Train a reader of retrieved blocks, a classifier of claims or DPR's retriever.
 
   python -m experiments.open_qa.train --config=configs/open_qa_<name>.py[:arg] \
     --config.realm_from=REALM --config.questions.train="('webquestions:train',)" \

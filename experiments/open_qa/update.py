@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Changes the documents that a trained model retrieves, without training.
+"""Change the documents that a trained model retrieves, without training.
 
   python -m experiments.open_qa.update --config=configs/<name>.py --workdir=DIR \
     --documents=changes.jsonl --delete=ID --output=DATA

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Explains a prediction of REALM by its documents (Guu et al. 2020, Table 3).
+"""Explain a prediction of REALM by its documents (Guu et al. 2020, Table 3).
 
   python -m experiments.realm.explain --config=configs/<name>.py --workdir=DIR \
     --text "The capital of France is [MASK]." --answer Paris
