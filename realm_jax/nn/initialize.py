@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Where a REALM starts: BERT checkpoints, a trained retriever, or at random.
+"""Initial parameters: from BERT checkpoints, from a trained model or at random.
 
 Guu et al. 2020, section 3.4: the embedders start from the inverse cloze task, the
 encoder from BERT.
@@ -24,13 +24,14 @@ from retrieval.nn import bert_checkpoint
 
 Path = str | os.PathLike
 EMBEDDERS = ('embedder', 'query_embedder', 'block_embedder')
-# Part of the model -> method of `model.Realm` that touches only its parameters.
+# Part of the model -> method of `model.Realm` that uses only its parameters.
 PARTS = {
   'all': '__call__',
   'embedder': 'relevance_scores',  # ICT
   'encoder': 'token_logits',  # masked language modelling
 }
-# What must agree; numbers of layers and positions may be smaller here.
+# Fields in which a checkpoint and the model must agree. The model may have fewer
+# layers and positions.
 _SAME = ('vocab_size', 'd_model', 'd_ff', 'num_heads', 'type_vocab_size')
 _SIMILAR = ('activation', 'layer_norm_eps')
 
@@ -41,16 +42,7 @@ def random_params(
   *,
   parts: str = 'all',
 ) -> dict:
-  """Parameters at random, boxed with their logical axes.
-
-  Args:
-    key: randomness.
-    config: of the model.
-    parts: of `PARTS`.
-
-  Returns:
-    The tree of `model.Realm`.
-  """
+  """Random parameters of a Realm or one of its `PARTS`, boxed by logical axes."""
   ids = jnp.zeros((1, 1, 2), jnp.int32)
   rows = {'ids': ids, 'mask': ids == 0, 'types': ids}
   batch = {f'candidate_{name}': x for name, x in rows.items()}
@@ -71,59 +63,89 @@ def init_params(
   reader: Mapping[str, Any] | None = None,
   parts: str = 'all',
 ) -> dict:
-  """Initial parameters, boxed with their logical axes.
+  """Initial parameters of a Realm, boxed with their logical axes.
 
   Args:
-    key: randomness of what nothing else gives.
+    key: randomness of the parameters that no source gives.
     config: of the model.
-    embedder: folder of the BERT that the embedders start from, in the layout of
-      `bert_checkpoint`; empty or None is at random.
-    encoder: likewise for the encoder.
-    retriever: parameters of a Realm or of ICT, whose embedders these ones start
-      from; they go before `embedder`.
-    reader: parameters of a Realm or of masked language modelling, whose encoder
-      this one is; they go before `encoder`.
-    parts: of `PARTS`.
+    embedder: folder of the BERT from which the embedders start, in the layout of
+      `bert_checkpoint`; random if empty or None.
+    encoder: folder of the BERT from which the encoder starts.
+    retriever: parameters of a Realm or of ICT with trained embedders; replaces
+      `embedder`.
+    reader: parameters of a Realm or of masked language modelling with a trained
+      encoder; replaces `encoder`.
+    parts: one of `PARTS`.
 
   Returns:
     The tree of `model.Realm`.
 
   Raises:
-    ValueError: naming everything in a source that does not fit.
+    ValueError: with everything in a source that does not fit.
   """
   if parts not in PARTS:
     raise ValueError(f'parts {parts!r}: expected one of {sorted(PARTS)}.')
   random = jax.jit(random_params, static_argnums=1, static_argnames='parts')
   params = random(key, config, parts=parts)
-  start, trained = {}, []
+  start, whole = {}, []
   if parts != 'encoder':
-    if retriever is not None:
-      start |= trained_embedders(retriever, config)
-      trained += start
-    elif embedder:
-      start |= load_embedders(embedder, config)
+    start, whole = start_embedders(embedder, retriever, config)
   if parts != 'embedder':
     if reader is not None:
       start['encoder'] = trained_encoder(reader)
-      trained.append('encoder')
+      whole = [*whole, 'encoder']
     elif encoder:
       start['encoder'] = load_encoder(encoder, config.encoder_bert)
-  return replace(params, start, whole=trained)
+  return replace(params, start, whole)
+
+
+def start_embedders(
+  checkpoint: Path | None,
+  retriever: Mapping[str, Any] | None,
+  config: config_lib.RealmConfig,
+) -> tuple[dict, list[str]]:
+  """Embedders of a trained model or, without one, of a BERT checkpoint.
+
+  Returns:
+    Part of the parameters, and the paths under which no array may be missing.
+  """
+  if retriever is not None:
+    start = trained_embedders(retriever, config)
+    return start, sorted(start)
+  return (load_embedders(checkpoint, config) if checkpoint else {}), []
+
+
+def start_bert(
+  source: Path | Mapping[str, Any] | None, config: bert.BertConfig, name: str
+) -> tuple[dict, list[str]]:
+  """BERT of a checkpoint or of a trained encoder, for another head.
+
+  Args:
+    source: folder of a checkpoint, parameters with an encoder, or empty.
+    config: of the BERT.
+    name: of the module that holds the BERT.
+
+  Returns:
+    Part of the parameters, and the paths under which no array may be missing.
+
+  Raises:
+    ValueError: if there is no encoder, or with everything that does not fit.
+  """
+  if source is None or source == '':
+    return {}, []
+  if isinstance(source, Mapping):
+    params = trained_encoder(source)['bert']
+    return {name: {'bert': params}}, [f'{name}/bert']
+  return {name: {'bert': load_encoder(source, config)['bert']}}, []
 
 
 def load_embedders(path: Path, config: config_lib.RealmConfig) -> dict:
-  """The embedders' BERTs from a checkpoint.
+  """Embedders from a BERT checkpoint, without their projections.
 
-  Args:
-    path: folder of the checkpoint.
-    config: of the model.
-
-  Returns:
-    Part of the parameters of `model.Realm`: each embedder's BERT, without the
-    projection. Without the pooler, too, where the checkpoint has none.
+  The pooler is missing, too, if the checkpoint has none.
 
   Raises:
-    ValueError: naming everything that does not fit.
+    ValueError: with everything that does not fit.
   """
   found, params = bert_checkpoint.load_bert(path)
   wanted = config.embedder_bert
@@ -134,18 +156,10 @@ def load_embedders(path: Path, config: config_lib.RealmConfig) -> dict:
 
 
 def load_encoder(path: Path, config: bert.BertConfig) -> dict:
-  """The encoder from a checkpoint.
-
-  Args:
-    path: folder of the checkpoint.
-    config: of the encoder.
-
-  Returns:
-    Parameters of `model.Encoder`; without the head, where the checkpoint has
-    none.
+  """Encoder from a BERT checkpoint; without its head if the checkpoint has none.
 
   Raises:
-    ValueError: naming everything that does not fit.
+    ValueError: with everything that does not fit.
   """
   found, params, head = bert_checkpoint.load_mlm(path)
   params = {'bert': _cut(params, found, config, path)}
@@ -162,18 +176,18 @@ def load_encoder(path: Path, config: bert.BertConfig) -> dict:
 def trained_embedders(
   params: Mapping[str, Any], config: config_lib.RealmConfig
 ) -> dict:
-  """The embedders of a trained Realm or ICT, with their projections.
+  """Embedders of a trained Realm or ICT, with their projections.
 
   Args:
     params: of the trained model, boxed or not.
-    config: of the model that starts. If it has two embedders, one that was
-      shared starts both.
+    config: of the model that starts. If it has two embedders, a shared one starts
+      both.
 
   Returns:
     Part of the parameters of `model.Realm`.
 
   Raises:
-    ValueError: if there is no embedder, or two where one is wanted.
+    ValueError: if there is no embedder, or two instead of one.
   """
   there = [name for name in EMBEDDERS if name in params]
   wanted = _names(config)
@@ -187,16 +201,10 @@ def trained_embedders(
 
 
 def trained_encoder(params: Mapping[str, Any]) -> dict:
-  """The encoder of a trained model, with its head.
-
-  Args:
-    params: of a Realm or of masked language modelling, boxed or not.
-
-  Returns:
-    Parameters of `model.Encoder`.
+  """Encoder of a trained model, with its head.
 
   Raises:
-    ValueError: if there is none.
+    ValueError: if there is no encoder.
   """
   if 'encoder' not in params:
     raise ValueError(
@@ -208,20 +216,18 @@ def trained_encoder(params: Mapping[str, Any]) -> dict:
 def replace(
   params: Any, start: Mapping[str, Any], whole: Collection[str] = ()
 ) -> Any:
-  """Puts loaded arrays into a tree of parameters.
+  """Replaces parameters by loaded arrays, in the same boxes and dtypes.
 
   Args:
     params: nested dicts; leaves may be boxed.
-    start: part of such a tree, unboxed.
-    whole: paths of keys joined by '/', under which no array may be left as it
-      is.
+    start: loaded part of such a tree, unboxed.
+    whole: paths, keys joined by '/', under which every array must be loaded.
 
   Returns:
-    `params` with the leaves of `start`, in the same boxes and dtypes.
+    `params` with the leaves of `start`.
 
   Raises:
-    ValueError: naming every array that is missing, without a place or of
-      another shape.
+    ValueError: with every array that is missing, unknown or of another shape.
   """
   paths = jax.tree_util.tree_leaves_with_path(start)
   loaded = {
@@ -256,7 +262,7 @@ def replace(
 
 
 def embedders(shared: bool) -> tuple[str, ...]:
-  """Names at the top of the parameters: of one embedder, or of two."""
+  """Top-level names of the parameters of one shared embedder or of two."""
   return EMBEDDERS[:1] if shared else EMBEDDERS[1:]
 
 
@@ -267,10 +273,7 @@ def _names(config: config_lib.RealmConfig) -> tuple[str, ...]:
 def _cut(
   params: dict, found: bert.BertConfig, config: bert.BertConfig, path: Path
 ) -> dict:
-  """What a smaller BERT takes of a checkpoint: the first layers, positions.
-
-  The pooler is left out where the configuration has none.
-  """
+  """Takes the first layers and positions, and the pooler where one is used."""
   problems = [
     f'{name} is {getattr(found, name)}, expected {getattr(config, name)}'
     for name in _SAME

@@ -1,10 +1,10 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Open-domain question answering: the retriever, and a reader that marks spans.
+"""Open-domain question answering: a retriever, and a reader that marks spans.
 
-Guu et al. 2020, section 4.2, by the model of ORQA (Lee et al. 2019, section 4):
-blocks are retrieved by the inner product with the question, the reader scores every
-short span of the best of them, and both scores add up.
+Guu et al. 2020, section 4.2, with the model of ORQA (Lee et al. 2019, section 4):
+blocks are retrieved by their inner product with the question, the reader scores every
+short span of the best blocks, and both scores add up.
 
 Dimension key: B questions, C retriever beam, R reader beam, L reader row, W
 widest span, n rows, S span hidden, D model width.
@@ -72,7 +72,7 @@ def _score_width(
 
 
 class SpanReader(nn.Module):
-  """BERT over question and block, and a score of every short span of it."""
+  """BERT over question and block, with a score of every short span."""
 
   config: OpenQaConfig
 
@@ -117,19 +117,20 @@ class SpanReader(nn.Module):
       train: whether dropout is on (needs the 'dropout' random stream).
 
     Returns:
-      [n, W, L] float32. [w, s] is the span of the w + 1 tokens s to s + w;
-      lowered by 1e4 where it begins or ends outside of the block or the row.
+      [n, W, L] float32. [w, s] is the span of the w + 1 tokens s to s + w; its
+      score is lowered by 1e4 if the span begins or ends outside of the block or
+      the row.
     """
     hidden = self.bert(ids, mask, type_ids, train=train).hidden
     both = self.span_projection(hidden.astype(jnp.float32))
     starts, ends = jnp.split(both, 2, axis=-1)
     length, widths = ids.shape[1], range(self.config.max_span_width)
-    # Beyond the row nothing is inside of the block.
+    # Positions beyond the row are outside of the block.
     beyond = (0, len(widths) - 1)
     ends = jnp.pad(ends, ((0, 0), beyond, (0, 0)))
     last = jnp.pad(block_mask, ((0, 0), beyond))
-    # One width after the other, made again in the backward pass: nothing of
-    # [n, W, L, S] is ever held.
+    # Widths run one after the other and again in the backward pass, so that no
+    # array [n, W, L, S] is kept.
     score = nn.remat(_score_width, static_argnums=(3, 4))
     scores = [score(self, starts, ends, w, train) for w in widths]
     inside = [block_mask & last[:, w : w + length] for w in widths]
@@ -153,18 +154,18 @@ class BeamScorer(model_lib.DualEncoder):
   def beam_scores(
     self, batch: Mapping[str, jax.Array], *, train: bool = False
   ) -> Float[Array, 'B C']:
-    """Retriever logits of a beam with the question embedded anew.
+    """Retriever logits of a beam, with a newly embedded question.
 
     Args:
       batch: question_ids, question_mask [B, Q]; beam_vectors [B, C, d], which
-        are constants; beam_valid [B, C]; reader_valid [B, R]. Where there are
-        block_ids, block_mask and block_types [B, R, T], the first R blocks are
-        embedded anew, too, with a gradient. Where there are beam_scores [B, C]
-        in place of vectors, those of a search by words, they are the logits.
+        are constants; beam_valid [B, C]; reader_valid [B, R]. Optional block_ids,
+        block_mask and block_types [B, R, T]: the first R blocks are embedded anew,
+        too, with a gradient. Optional beam_scores [B, C] of a search by words are
+        the logits, in place of vectors.
       train: whether dropout is on.
 
     Returns:
-      [B, C] float32; anything finite where there is no block.
+      [B, C] float32; any finite value where there is no block.
 
     Raises:
       ValueError: if the reader's beam is wider than the retriever's.
@@ -180,7 +181,7 @@ class BeamScorer(model_lib.DualEncoder):
     queries = self.embed_queries(
       batch['question_ids'], batch['question_mask'], train=train
     )
-    # Whatever stands where there is no block: 0, so no gradient is NaN.
+    # Vectors of missing blocks become 0, so that no gradient is NaN.
     vectors = jnp.where(
       batch['beam_valid'][..., None],
       batch['beam_vectors'].astype(jnp.float32),
@@ -218,13 +219,13 @@ class OpenQa(BeamScorer):
     *,
     train: bool = False,
   ) -> Float[Array, 'n w l']:
-    """Scores the spans of rows; see `SpanReader`."""
+    """Scores the spans of rows; arguments as for `SpanReader`."""
     return self.reader(ids, mask, type_ids, block_mask, train=train)
 
   def read_beam(
     self, batch: Mapping[str, jax.Array], *, train: bool = False
   ) -> Float[Array, 'B R W L']:
-    """Scores the spans of a batch: reader_ids, _mask, _types, _block_mask."""
+    """Scores the spans of a batch's reader rows."""
     names = ('ids', 'mask', 'types', 'block_mask')
     rows = (model_lib.fold(batch[f'reader_{name}']) for name in names)
     scores = self.read(*rows, train=train)
@@ -241,20 +242,12 @@ class OpenQa(BeamScorer):
 
 
 def random_params(key: jax.Array, config: OpenQaConfig) -> dict:
-  """Parameters at random, boxed with their logical axes.
-
-  Args:
-    key: randomness.
-    config: of the model.
-
-  Returns:
-    The tree of `OpenQa`.
-  """
+  """Random parameters of an OpenQa, boxed with their logical axes."""
   return OpenQa(config).init(key, tiny_batch(config.realm))['params']
 
 
 def tiny_batch(config: config_lib.RealmConfig) -> dict[str, jax.Array]:
-  """A batch of one question and one block, to initialise with."""
+  """Batch of one question and one block, which initialises a model."""
   ids = jnp.zeros((1, 2), jnp.int32)
   rows = {'ids': ids, 'mask': ids == 0, 'types': ids, 'block_mask': ids == 0}
   blocks = {k: v[:, None] for k, v in rows.items()}
@@ -277,29 +270,27 @@ def init_params(
   retriever: Mapping[str, Any] | None = None,
   reader: Mapping[str, Any] | None = None,
 ) -> dict:
-  """Initial parameters, boxed with their logical axes.
+  """Initial parameters of an OpenQa, boxed with their logical axes.
 
   The paper starts from a pre-trained REALM: it is `retriever` and `encoder`.
 
   Args:
-    key: randomness of what nothing else gives: the head of the reader, always
-      unless there is `reader`.
+    key: randomness of the parameters that no source gives, as the reader's head.
     config: of the model.
-    embedder: folder of the BERT that the embedders start from, in the layout of
-      `bert_checkpoint`; empty or None is at random.
-    encoder: likewise for the reader's BERT, or parameters of a Realm or of
-      masked language modelling, whose encoder's BERT it is.
-    retriever: parameters of a Realm, of ICT or of an OpenQa, whose embedders
-      these ones start from; they go before `embedder`.
-    reader: parameters of an OpenQa, whose reader this one is; its embedders, if
-      it has some, are taken, too, unless there is `retriever`. It goes before
-      `encoder`.
+    embedder: folder of the BERT from which the embedders start, in the layout of
+      `bert_checkpoint`; random if empty or None.
+    encoder: folder of the BERT from which the reader starts, or parameters of a
+      Realm or of masked language modelling with a trained encoder.
+    retriever: parameters of a Realm, of ICT or of an OpenQa with trained
+      embedders; replaces `embedder`.
+    reader: parameters of an OpenQa whose reader this one is; replaces `encoder`,
+      and `retriever` if that is None and the OpenQa has embedders.
 
   Returns:
     The tree of `OpenQa`.
 
   Raises:
-    ValueError: naming everything in a source that does not fit.
+    ValueError: with everything in a source that does not fit.
   """
   params = jax.jit(random_params, static_argnums=1)(key, config)
   if reader is not None:
@@ -312,44 +303,10 @@ def init_params(
     start = {'reader': nn.unbox(reader['reader'])}
     whole = ['reader']
   else:
-    start, whole = start_bert(encoder, config.realm.encoder_bert, 'reader')
-  embedders, trained = start_embedders(embedder, retriever, config.realm)
+    start, whole = initialize.start_bert(
+      encoder, config.realm.encoder_bert, 'reader'
+    )
+  embedders, trained = initialize.start_embedders(
+    embedder, retriever, config.realm
+  )
   return initialize.replace(params, start | embedders, whole=whole + trained)
-
-
-def start_bert(
-  source: Path | Mapping[str, Any] | None, config: bert.BertConfig, name: str
-) -> tuple[dict, list[str]]:
-  """The BERT under a head, from a checkpoint or a trained encoder.
-
-  Args:
-    source: see `encoder` of `init_params`.
-    config: of the BERT.
-    name: of the module that holds it.
-
-  Returns:
-    Part of the parameters, and the path of what must be whole.
-
-  Raises:
-    ValueError: if there is no encoder, or naming everything that does not fit.
-  """
-  if source is None or source == '':
-    return {}, []
-  if isinstance(source, Mapping):
-    params = initialize.trained_encoder(source)['bert']
-    return {name: {'bert': params}}, [f'{name}/bert']
-  return {name: {'bert': initialize.load_encoder(source, config)['bert']}}, []
-
-
-def start_embedders(
-  checkpoint: Path | None,
-  retriever: Mapping[str, Any] | None,
-  config: config_lib.RealmConfig,
-) -> tuple[dict, list[str]]:
-  """The embedders; arguments as of `init_params`, results of `start_bert`."""
-  if retriever is not None:
-    start = initialize.trained_embedders(retriever, config)
-    return start, sorted(start)
-  if checkpoint:
-    return initialize.load_embedders(checkpoint, config), []
-  return {}, []

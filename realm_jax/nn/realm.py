@@ -180,6 +180,21 @@ def fold(x: jax.Array) -> jax.Array:
   return x.reshape(-1, *x.shape[2:])
 
 
+def apply(
+  model: nn.Module,
+  params: Any,
+  *inputs: Any,
+  train: bool,
+  key: jax.Array | None,
+  method: str | None = None,
+) -> Any:
+  """Applies a method of a model, with dropout by `key` if it trains."""
+  rngs = {'dropout': key} if train else None
+  return model.apply(
+    {'params': params}, *inputs, train=train, method=method, rngs=rngs
+  )
+
+
 def embed_pairs(
   model: nn.Module,
   params: Any,
@@ -200,20 +215,16 @@ def embed_pairs(
   Returns:
     [B, d] and [B, ..., d].
   """
-
-  def embed(method, arrays, index):
-    return model.apply(
-      {'params': params},
-      *arrays,
-      train=train,
-      method=method,
-      rngs={'dropout': jax.random.fold_in(key, index)} if train else None,
-    )
-
+  keys = [jax.random.fold_in(key, i) if train else None for i in range(2)]
   rows = [batch[f'block_{name}'] for name in ('ids', 'mask', 'types')]
   flat = [x.reshape(-1, x.shape[-1]) for x in rows]
-  queries = embed('embed_queries', [batch['query_ids'], batch['query_mask']], 0)
-  blocks = embed('embed_blocks', flat, 1)
+  asked = [batch['query_ids'], batch['query_mask']]
+  queries, blocks = (
+    apply(model, params, *inputs, train=train, key=key, method=method)
+    for inputs, key, method in zip(
+      (asked, flat), keys, ('embed_queries', 'embed_blocks'), strict=True
+    )
+  )
   return queries, blocks.reshape(*rows[0].shape[:-1], -1)
 
 

@@ -1,10 +1,10 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Classes of claims by retrieved evidence, as FEVER and HoVer ask for.
+"""Classification of claims by retrieved evidence, as in FEVER and HoVer.
 
-The head that ORQA's code has beside the reader of spans: a BERT reads the claim with
-each block and scores the classes, and the retriever's logit is added. The gold class
-may come from any block.
+ORQA's code has this head beside the reader of spans: a BERT reads the claim with each
+block and scores the classes, and the retriever's logit is added. Any block may give
+the gold class.
 
 Dimension key: B claims, C retriever beam, R reader beam, L reader row, N classes,
 n rows.
@@ -33,8 +33,6 @@ from retrieval.nn import bert
 
 Path = str | os.PathLike
 RULES = ('best', 'marginal')
-# The score of a block that is none; finite, so no difference of two is NaN.
-_NEVER = -1e9
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -52,7 +50,7 @@ class ClaimsConfig:
 
 
 class Classifier(nn.Module):
-  """BERT with its pooler over claim and block, and a score of every class."""
+  """BERT with a pooler over claim and block, and a score of every class."""
 
   config: ClaimsConfig
 
@@ -82,7 +80,7 @@ class Classifier(nn.Module):
 
 
 def classifier_bert(config: ClaimsConfig) -> bert.BertConfig:
-  """The classifier's BERT: that of the encoder, with a pooler."""
+  """The classifier's BERT: the encoder's BERT with a pooler."""
   return dataclasses.replace(config.realm.encoder, pooler=True)
 
 
@@ -102,8 +100,8 @@ class Claims(open_qa.BeamScorer):
     """Scores a batch.
 
     Args:
-      batch: see `open_qa.BeamScorer.beam_scores`; reader_ids, reader_mask,
-        reader_types [B, R, L].
+      batch: the arrays of `open_qa.BeamScorer.beam_scores`; reader_ids,
+        reader_mask, reader_types [B, R, L].
       train: whether dropout is on.
 
     Returns:
@@ -130,29 +128,29 @@ def init_params(
   encoder: Path | Mapping[str, Any] | None = None,
   retriever: Mapping[str, Any] | None = None,
 ) -> dict:
-  """Initial parameters, boxed with their logical axes.
+  """Initial parameters of a Claims, boxed with their logical axes.
 
   Args:
-    key: randomness of what nothing else gives: the classes always, the pooler
-      where the source of the BERT has none.
+    key: randomness of the parameters that no source gives: the classes, and the
+      pooler where the source of the BERT has none.
     config: of the model.
-    embedder: see `open_qa.init_params`.
-    encoder: likewise, of the classifier's BERT.
-    retriever: likewise.
+    embedder: folder of the BERT from which the embedders start.
+    encoder: folder of the classifier's BERT, or parameters with a trained encoder.
+    retriever: parameters with trained embedders; replaces `embedder`.
 
   Returns:
     The tree of `Claims`.
 
   Raises:
-    ValueError: naming everything in a source that does not fit.
+    ValueError: with everything in a source that does not fit.
   """
   params = jax.jit(random_params, static_argnums=1)(key, config)
   found = classifier_bert(config)
-  start, whole = open_qa.start_bert(encoder, found, 'classifier')
+  start, whole = initialize.start_bert(encoder, found, 'classifier')
   # Trained encoders have no pooler; layers and embeddings must be there.
   layers = [f'layer_{i}' for i in range(found.num_layers)]
   whole = [f'{x}/{y}' for x in whole for y in ('embeddings', *layers)]
-  embedders, trained = open_qa.start_embedders(
+  embedders, trained = initialize.start_embedders(
     embedder, retriever, config.realm
   )
   return initialize.replace(params, start | embedders, whole=whole + trained)
@@ -163,9 +161,11 @@ def add_retriever(
   retriever: Float[Array, 'B C'],
   classes: Float[Array, 'B R N'],
 ) -> Float[Array, 'B R N']:
-  """Joint scores of blocks and classes, -1e9 where there is no block."""
+  """Joint scores of blocks and classes, -1e30 where there is no block."""
   joint = classes + retriever[:, : classes.shape[1], None]
-  return jnp.where(reader_losses.read_blocks(batch)[..., None], joint, _NEVER)
+  return jnp.where(
+    reader_losses.read_blocks(batch)[..., None], joint, objectives.NEVER
+  )
 
 
 def class_scores(
@@ -175,24 +175,8 @@ def class_scores(
   key: jax.Array | None = None,
   train: bool = False,
 ) -> Float[Array, 'B R N']:
-  """Joint scores of blocks and classes, to predict with.
-
-  Args:
-    model: retriever and classifier.
-    params: its parameters.
-    batch: see `loss`; no label is needed.
-    key: of dropout.
-    train: whether dropout acts.
-
-  Returns:
-    See `add_retriever`.
-  """
-  found = model.apply(
-    {'params': params},
-    batch,
-    train=train,
-    rngs={'dropout': key} if train else None,
-  )
+  """Joint scores of a batch's blocks and classes; the batch needs no label."""
+  found = model_lib.apply(model, params, batch, train=train, key=key)
   return add_retriever(batch, *found)
 
 
@@ -202,9 +186,9 @@ def predict(
   """The class of each claim.
 
   Args:
-    scores: [B, R, N] see `class_scores`.
+    scores: [B, R, N] joint scores of `class_scores`.
     rule: 'best': the class of the best pair of block and class, as released;
-      'marginal': the likeliest one, summed over blocks.
+      'marginal': the class with the highest probability, summed over blocks.
 
   Returns:
     [B] int32.
@@ -230,32 +214,29 @@ def loss(
   *,
   early_weight: float = 1.0,
 ) -> tuple[Float[Array, ''], dict[str, Float[Array, '']]]:
-  """-log p(gold class), summed over blocks, and the early loss of evidence.
+  """Loss of the gold class, summed over blocks, and early loss of the evidence.
 
   Args:
     model: retriever and classifier.
     params: its parameters.
-    batch: see `reader_losses.loss`, without reader_block_mask and
-      reader_correct; claim_label [B] int32, the gold class. The early loss counts
-      only where the batch has beam_has_answer, which blocks are evidence.
+    batch: the arrays of `reader_losses.loss` without reader_block_mask and
+      reader_correct; claim_label [B] int32, the gold class. beam_has_answer marks
+      the blocks of evidence; without it there is no early loss.
     key: of dropout.
     train: whether dropout acts.
-    early_weight: times the early loss.
+    early_weight: factor of the early loss.
 
   Returns:
-    The mean over claims in nats, and metrics, means likewise: `full_loss`;
+    The mean over claims in nats, and metrics, means over claims: `full_loss`;
     `accuracy` and `marginal_accuracy` of both rules of `predict`; `early_loss`
-    and `beam_has_answer` where evidence is known; and `weight`, the number of
+    and `beam_has_answer` if the evidence is known; and `weight`, the number of
     claims.
 
   Raises:
     ValueError: if the reader's beam is wider than the retriever's.
   """
-  retriever, classes = model.apply(
-    {'params': params},
-    batch,
-    train=train,
-    rngs={'dropout': key} if train else None,
+  retriever, classes = model_lib.apply(
+    model, params, batch, train=train, key=key
   )
   scores = add_retriever(batch, retriever, classes)
   labels = batch['claim_label']

@@ -17,7 +17,6 @@ from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
-import functools
 from typing import Any
 
 from flax import linen as nn
@@ -31,29 +30,13 @@ import numpy as np
 
 from realm_jax.data import examples
 from realm_jax.data import reader_rows
-from realm_jax.nn import realm as model_lib
-from realm_jax.objectives import gradient_cache
+from realm_jax.objectives import in_batch
 from realm_jax.objectives import objectives
 from retrieval import tokenization
 from retrieval.questions import questions as questions_lib
 from retrieval.text import blocks as blocks_lib
 from retrieval.text import chunks
 from retrieval.text import tokens
-
-_READ = ('query_ids', 'query_mask', 'block_ids', 'block_mask', 'block_types')
-
-
-def _by_candidate(x: jax.Array) -> jax.Array:
-  """[B, P, ...] -> [K, ...] in the order of `objectives.in_batch_scores`."""
-  return jnp.concatenate([x[:, 0], x[:, 1:].reshape(-1, *x.shape[2:])])
-
-
-def _copies(hashes: jax.Array) -> jax.Array:
-  """[B, K] True where a candidate equals the row's positive but is another."""
-  hashes = hashes.reshape(*hashes.shape[:2], -1)
-  found = _by_candidate(hashes)
-  same = (hashes[:, :1] == found[None]).all(axis=-1)
-  return same & ~jnp.eye(*same.shape, dtype=bool)
 
 
 def loss(
@@ -71,20 +54,14 @@ def loss(
   Karpukhin et al. 2020, eq. 2, with in-batch negatives (section 3.2).
 
   Args:
-    model: has `embed_queries`, `embed_blocks` and `config.score_scale`, as
-      `model.Realm`, with one embedder or two.
+    model: has the methods of `model.Realm` that `in_batch.score_batch` uses.
     params: its parameters.
-    batch: as `read_rows` makes it: query_ids, query_mask [B, Q], block_ids,
-      block_mask, block_types [B, P, T]; optional block_valid [B, P], False where
-      a question has fewer hard negatives, row_valid [B], and block_hash [B, P] or
-      [B, P, 2], equal for equal blocks.
+    batch: `read_rows`' rows; optional row_valid [B].
     key: of dropout.
     train: whether dropout acts.
-    num_chunks: in which to embed, so that only a chunk's activations are kept
-      (`gradient_cache`).
-    mask_duplicates: leaves copies of a row's positive out of its negatives, by
-      block_hash: two questions of a batch may have the same block. The released
-      code does not.
+    num_chunks: chunks of the batch that are embedded one after the other.
+    mask_duplicates: removes copies of a row's positive from its negatives: two
+      questions of a batch may have the same block. The released code does not.
 
   Returns:
     The mean over valid rows in nats, and metrics: accuracy, the share of rows
@@ -96,29 +73,15 @@ def loss(
     ValueError: for a batch of one block, and for mask_duplicates without
       block_hash.
   """
-  queries, blocks = gradient_cache.map_chunks(
-    functools.partial(model_lib.embed_pairs, model, params, train),
-    {name: batch[name] for name in _READ},
+  scores, masks = in_batch.score_batch(
+    model,
+    params,
+    batch,
+    key,
+    train,
     num_chunks=num_chunks,
-    key=key if train else None,
+    mask_duplicates=mask_duplicates,
   )
-  valid, negatives = batch.get('block_valid'), None
-  if blocks.shape[1] > 1:
-    negatives = blocks[:, 1:]
-    valid = None if valid is None else valid[:, 1:]
-  scores, masks = objectives.in_batch_scores(
-    queries,
-    blocks[:, 0],
-    negatives,
-    row_valid=batch.get('row_valid'),
-    negative_valid=valid,
-  )
-  scores *= model.config.score_scale
-  if mask_duplicates:
-    if 'block_hash' not in batch:
-      raise ValueError("mask_duplicates=True needs batch['block_hash'].")
-    copies = _copies(batch['block_hash'])
-    masks = masks.replace(candidates=masks.candidates & ~copies)
   return objectives.contrastive(scores, None, masks), _metrics(scores, masks)
 
 

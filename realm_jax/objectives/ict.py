@@ -14,7 +14,6 @@ Dimension key: B batch, Q query length, T block length, N tokens read.
 """
 
 from collections.abc import Mapping
-import functools
 from typing import Any
 
 from flax import linen as nn
@@ -27,19 +26,11 @@ from jaxtyping import Int
 import numpy as np
 
 from realm_jax.data import examples
-from realm_jax.nn import realm as model_lib
-from realm_jax.objectives import gradient_cache
+from realm_jax.objectives import in_batch
 from realm_jax.objectives import objectives
 from retrieval.text import blocks as blocks_lib
 
 MASK_RATE = 0.9  # Lee et al. 2019, section 4
-
-
-def _duplicates(hashes: jax.Array) -> jax.Array:
-  """[B, B] True where another row has the same block."""
-  hashes = hashes.reshape(len(hashes), -1)
-  same = (hashes[:, None] == hashes[None]).all(axis=-1)
-  return same & ~jnp.eye(len(hashes), dtype=bool)
 
 
 def loss(
@@ -55,45 +46,34 @@ def loss(
   """Cross-entropy of each sentence's own block among those of the global batch.
 
   Args:
-    model: has `embed_queries`, `embed_blocks` and `config.score_scale`, as
-      `model.Realm`.
+    model: has the methods of `model.Realm` that `in_batch.score_batch` uses.
     params: its parameters.
-    batch: as `make_rows` builds it: query_ids, query_mask [B, Q], block_ids,
-      block_mask, block_types [B, T], sentence_removed [B]; optional row_valid
-      [B], and block_hash [B] or [B, 2], equal for equal blocks.
+    batch: `make_rows`' rows; optional block_hash.
     key: of dropout.
     train: whether dropout acts.
-    num_chunks: in which to embed, so that only a chunk's activations are kept
-      (`gradient_cache`). Microbatches would leave each with its own negatives
-      only.
-    mask_duplicates: leaves copies of a row's block out of its negatives, by
-      block_hash. The released code does not: there two sentences of one block
-      are each other's false negatives.
+    num_chunks: chunks of the batch that are embedded one after the other.
+    mask_duplicates: removes copies of a row's block from its negatives. The
+      released code does not: there two sentences of one block are each other's
+      false negatives.
 
   Returns:
     The mean over valid rows in nats, and metrics: accuracy; accuracy_masked and
-    accuracy_unmasked over rows whose sentence was removed or not, 0 where there
-    is none; masked_fraction, the share of the former; weight, the valid rows.
+    accuracy_unmasked over the rows whose sentence was removed and those whose
+    sentence was kept, 0 without such a row; masked_fraction, the share of removed
+    sentences; weight, the number of valid rows.
 
   Raises:
     ValueError: for a batch of 1, and for mask_duplicates without block_hash.
   """
-  read = ('query_ids', 'query_mask', 'block_ids', 'block_mask', 'block_types')
-  queries, blocks = gradient_cache.map_chunks(
-    functools.partial(model_lib.embed_pairs, model, params, train),
-    {name: batch[name] for name in read},
+  scores, masks = in_batch.score_batch(
+    model,
+    params,
+    batch,
+    key,
+    train,
     num_chunks=num_chunks,
-    key=key if train else None,
+    mask_duplicates=mask_duplicates,
   )
-  scores, masks = objectives.in_batch_scores(
-    queries, blocks, row_valid=batch.get('row_valid')
-  )
-  scores *= model.config.score_scale
-  if mask_duplicates:
-    if 'block_hash' not in batch:
-      raise ValueError("mask_duplicates=True needs batch['block_hash'].")
-    copies = _duplicates(batch['block_hash'])
-    masks = masks.replace(candidates=masks.candidates & ~copies)
   value = objectives.contrastive(scores, None, masks)
   return value, _metrics(scores, masks, batch['sentence_removed'])
 

@@ -1,9 +1,9 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The likelihood of masked tokens, marginal over candidates, and what is trained.
+"""REALM's loss, and the marginal likelihood of masked tokens.
 
 Guu et al. 2020, sections 3.1 and 3.3. The functions of p(z | x) and p(y | x, z)
-here measure; `objectives` holds what is minimised, `loss` binds both to the model.
+measure; `loss` binds the training objectives of `objectives` to the model.
 
 Dimension key: B queries, K candidates (the null block is the first), M masked
 positions, V vocabulary.
@@ -25,33 +25,13 @@ from realm_jax.objectives import objectives
 
 # Objectives that train retriever and encoder together, by one likelihood.
 JOINT = ('marginal_token', 'marginal_seq')
-# The score of a candidate that is none; finite, so no difference of two is NaN.
-_NEVER = -1e9
-
-
-def _log_softmax(scores: jax.Array, mask: jax.Array) -> jax.Array:
-  return jax.nn.log_softmax(jnp.where(mask, scores, _NEVER))
 
 
 def log_prior(
   scores: Float[Array, 'B K'], candidates: Bool[Array, 'B K']
 ) -> Float[Array, 'B K']:
-  """Prior log p(z | x): the softmax of the scores over the candidates.
-
-  Args:
-    scores: [B, K] float32. f(x, z).
-    candidates: [B, K] bool. False where there is none; its probability is 0.
-
-  Returns:
-    [B, K], in nats; about -1e9 where there is no candidate.
-  """
-  return _log_softmax(scores, candidates)
-
-
-def _gold(gold_log_probs: jax.Array, masks: objectives.Masks) -> jax.Array:
-  """[B, K, M], 0 at what is no target or no candidate, whatever stood there."""
-  mask = masks.candidates[:, :, None] & masks.targets[:, None, :]
-  return jnp.where(mask, gold_log_probs, 0.0)
+  """Prior log p(z | x) in nats: the softmax of f(x, z) over the candidates."""
+  return objectives.log_softmax(scores, candidates)
 
 
 def token_log_likelihood(
@@ -59,18 +39,20 @@ def token_log_likelihood(
   gold_log_probs: Float[Array, 'B K M'],
   masks: objectives.Masks,
 ) -> Float[Array, 'B M']:
-  """Each token marginalised by itself: log p(y_m | x), 0 at what is no target.
+  """Log-likelihood of each token by itself.
 
   Args:
     scores: [B, K] f(x, z).
     gold_log_probs: [B, K, M] log p(y_m | x, z).
-    masks: what counts.
+    masks: targets and candidates.
 
   Returns:
-    [B, M], in nats.
+    [B, M] log p(y_m | x) in nats, 0 outside of the targets.
   """
   prior = log_prior(scores, masks.candidates)[:, :, None]
-  marginal = jax.nn.logsumexp(prior + _gold(gold_log_probs, masks), axis=1)
+  marginal = jax.nn.logsumexp(
+    prior + objectives.mask_gold(gold_log_probs, masks), axis=1
+  )
   return jnp.where(masks.targets, marginal, 0.0)
 
 
@@ -79,9 +61,11 @@ def log_posterior(
   gold_log_probs: Float[Array, 'B K M'],
   masks: objectives.Masks,
 ) -> Float[Array, 'B K']:
-  """Posterior log p(z | x, y), by all of y together; arguments as above."""
+  """Posterior log p(z | x, y), by all of y together."""
   joint = log_prior(scores, masks.candidates)
-  return jax.nn.log_softmax(joint + _gold(gold_log_probs, masks).sum(axis=-1))
+  return jax.nn.log_softmax(
+    joint + objectives.mask_gold(gold_log_probs, masks).sum(axis=-1)
+  )
 
 
 def retrieval_utility(
@@ -89,31 +73,22 @@ def retrieval_utility(
   gold_log_probs: Float[Array, 'B K M'],
   masks: objectives.Masks,
 ) -> Float[Array, 'B M']:
-  """What retrieval gains: log p(y_m | x) - log p(y_m | x, null).
+  """Gain of retrieval in nats: log p(y_m | x) - log p(y_m | x, null).
 
-  The released code's metric, of which it takes the mean over target tokens;
-  arguments as above.
-
-  Returns:
-    [B, M], in nats; 0 at what is no target.
+  0 outside of the targets. The released code reports the mean over target tokens.
   """
-  null = _gold(gold_log_probs, masks)[:, 0]
+  null = objectives.mask_gold(gold_log_probs, masks)[:, 0]
   return token_log_likelihood(scores, gold_log_probs, masks) - null
 
 
 def candidate_utility(
   gold_log_probs: Float[Array, 'B K M'], masks: objectives.Masks
 ) -> Float[Array, 'B K']:
-  """What a candidate gains: log p(y | x, z) - log p(y | x, null), eq. 2.
+  """Gain of each candidate in nats: log p(y | x, z) - log p(y | x, null).
 
-  Args:
-    gold_log_probs: [B, K, M] log p(y_m | x, z).
-    masks: what counts.
-
-  Returns:
-    [B, K], in nats, over all tokens together; 0 where there is no candidate.
+  Guu et al. 2020, eq. 2; over all tokens together, 0 where there is no candidate.
   """
-  gold = _gold(gold_log_probs, masks).sum(axis=-1)
+  gold = objectives.mask_gold(gold_log_probs, masks).sum(axis=-1)
   return jnp.where(masks.candidates, gold - gold[:, :1], 0.0)
 
 
@@ -122,15 +97,15 @@ def leave_one_out(
   gold_log_probs: Float[Array, 'B K M'],
   masks: objectives.Masks,
 ) -> Float[Array, 'B K M']:
-  """The same log p(y_m | x) without each candidate in turn; arguments as above.
+  """Log-likelihood log p(y_m | x) without each candidate in turn.
 
-  A marginal needs no further pass of the encoder for this: without a candidate
-  the others' probabilities are renormalised.
+  The probabilities of the other candidates are renormalised, which needs no further
+  pass of the encoder.
   """
   others = ~jnp.eye(scores.shape[1], dtype=bool)
   others = others[None] & masks.candidates[:, None, :]
-  prior = _log_softmax(scores[:, None, :], others)
-  gold = _gold(gold_log_probs, masks)
+  prior = objectives.log_softmax(scores[:, None, :], others)
+  gold = objectives.mask_gold(gold_log_probs, masks)
   return jax.nn.logsumexp(prior[..., None] + gold[:, None], axis=2)
 
 
@@ -139,15 +114,9 @@ def marginal_log_probs(
   log_probs: Float[Array, 'B K M V'],
   candidates: Bool[Array, 'B K'],
 ) -> Float[Array, 'B M V']:
-  """Marginal log p(y_m | x) of every token, to predict with.
+  """Marginal log p(y_m | x) in nats of every token of the vocabulary.
 
-  Args:
-    scores: [B, K] f(x, z).
-    log_probs: [B, K, M, V] log p(y_m | x, z), see `model.Realm.encode`.
-    candidates: [B, K] bool. False where there is none.
-
-  Returns:
-    [B, M, V], in nats. Its argmax is the model's prediction.
+  The argmax is the model's prediction.
   """
   prior = log_prior(scores, candidates)[:, :, None, None]
   return jax.nn.logsumexp(prior + log_probs, axis=1)
@@ -158,21 +127,12 @@ def exact_match(
   targets: Int[Array, 'B M'],
   mask: Bool[Array, 'B M'],
 ) -> Bool[Array, ' B']:
-  """Whether every target of a row was predicted; False for a row without one.
-
-  Args:
-    tokens: [B, M] predictions.
-    targets: [B, M] what stood there.
-    mask: [B, M] which positions are targets.
-
-  Returns:
-    [B] bool.
-  """
+  """Whether every target of a row was predicted; False for a row without one."""
   return ((tokens == targets) | ~mask).all(axis=-1) & mask.any(axis=-1)
 
 
 def batch_masks(batch: Mapping[str, jax.Array]) -> objectives.Masks:
-  """What counts in a batch of `pipeline`."""
+  """Targets and candidates of a batch of `pipeline`."""
   return objectives.Masks(batch['mlm_mask'], batch['candidate_valid'])
 
 
@@ -192,30 +152,25 @@ def loss(
   Args:
     model: `model.Realm`.
     params: its parameters.
-    batch: see `model.Realm.__call__`, and mlm_mask [B, M] and candidate_valid
-      [B, K], what counts.
+    batch: of `pipeline`; mlm_mask [B, M] and candidate_valid [B, K] are the
+      targets and candidates that count.
     key: of dropout.
     train: whether dropout acts.
-    objective: of `objectives.OBJECTIVES`. One of `JOINT` trains both parts;
-      another one the retriever, without gradient to the encoder, which learns
-      from marginal_token without gradient to the retriever.
-    retriever_weight: times the objective where it is not of `JOINT`.
-    objective_settings: its temperatures, where it has any.
+    objective: one of `objectives.OBJECTIVES`. An objective of `JOINT` trains both
+      parts. Any other objective trains the retriever alone; the encoder then
+      learns from marginal_token, without gradient to the retriever.
+    retriever_weight: factor of an objective outside of `JOINT`.
+    objective_settings: temperatures of the objective.
 
   Returns:
-    The loss in nats and metrics, the means over target tokens (of marginal_seq
-    over rows, of each the mean over its targets): `nll` -log p(y_m | x);
+    The loss in nats and metrics, means over target tokens (for marginal_seq over
+    rows of the mean over a row's targets): `nll` -log p(y_m | x);
     `retrieval_utility`; `null_probability` and `entropy` in nats of p(z | x);
     `accuracy` of tokens, by the candidate with the highest score;
-    `retriever_loss` where the objective is not of `JOINT`; and `weight`, the
-    number of tokens or rows.
+    `retriever_loss` for an objective outside of `JOINT`; and `weight`, the number
+    of tokens or rows.
   """
-  out = model.apply(
-    {'params': params},
-    batch,
-    train=train,
-    rngs={'dropout': key} if train else None,
-  )
+  out = model_lib.apply(model, params, batch, train=train, key=key)
   masks = batch_masks(batch)
   function = objectives.get(objective, **(objective_settings or {}))
   metrics = _metrics(out, masks, by_rows=objective == 'marginal_seq')
@@ -234,7 +189,7 @@ def loss(
 def _metrics(
   out: model_lib.RealmOutput, masks: objectives.Masks, *, by_rows: bool
 ) -> dict[str, jax.Array]:
-  """Means in which each token weighs the same, or each row."""
+  """Means over target tokens, or over rows."""
   out = jax.lax.stop_gradient(out)
   gold = out.gold_log_probs
   weights = masks.targets.astype(jnp.float32)

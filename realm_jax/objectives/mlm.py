@@ -4,10 +4,11 @@
 
 REALM's encoder starts from BERT (Guu et al. 2020, section 3.4), which can predict a
 masked word and look for it in the text beside it (Devlin et al. 2018, section 3.1).
-An encoder that has lost both, such as all-MiniLM-L6-v2, learns them here: words
-are masked in a sentence, and its block follows as in REALM, with the sentence taken
-out of it, or left in, where every answer is to be read. One pass an example instead
-of one for each candidate, and many targets instead of one span's.
+An encoder that has lost both abilities, such as all-MiniLM-L6-v2, learns them here:
+words are masked in a sentence, and the sentence's block follows as in REALM. The
+sentence is removed from the block, or kept there, where every answer can be read. An
+example takes one pass instead of one for each candidate, and has many targets
+instead of one span's.
 
   joint   [CLS] sentence [SEP] block [SEP]   segments 0 up to the first [SEP], then 1
 
@@ -43,15 +44,15 @@ def num_targets(layout: examples.Layout, mask_rate: float) -> int:
 def weigh_tokens(
   blocks: blocks_lib.BlockStore, vocab_size: int, rarity: float
 ) -> Float[np.ndarray, ' V']:
-  """How likely each token is masked: its frequency to the power of -rarity.
+  """Weights by which tokens are masked: frequency to the power of -rarity.
 
   Zhang et al. 2023 (Weighted Sampling for Masked Language Modeling): most words of a
-  text are of the few frequent kinds, of which a model has soon learned enough.
+  text are among a few frequent ones, which a model learns soon.
 
   Args:
     blocks: whose tokens are counted.
     vocab_size: of the tokenizer.
-    rarity: alpha there; 0 is BERT.
+    rarity: alpha of the paper; 0 is BERT.
 
   Returns:
     [V] float64.
@@ -73,17 +74,16 @@ def read_rows(
   removal_rate: float,
   token_weights: Float[np.ndarray, ' V'] | None = None,
 ) -> examples.Batch:
-  """Examples of blocks, one of each.
+  """Makes one example of each block.
 
   Args:
     layout: lengths and specials.
     blocks: where they lie.
     ids: [B] blocks.
-    rng: chooses sentences, removals and what is masked.
+    rng: chooses sentences, removals and masked tokens.
     mask_rate: share of a sentence's tokens that become [MASK].
-    removal_rate: how often the sentence is taken out of its block.
-    token_weights: [V] as `weigh_tokens` makes them; None masks all
-      tokens alike.
+    removal_rate: probability that a sentence is removed from its block.
+    token_weights: [V] weights of `weigh_tokens`; None weighs all tokens alike.
 
   Returns:
     A batch of `model.Realm.token_logits` with one candidate: joint_ids,
@@ -127,23 +127,19 @@ def loss(
   """Cross-entropy of the masked tokens.
 
   Args:
-    model: whose encoder predicts.
-    params: the encoder's, at least.
-    batch: of `read_rows`.
+    model: the model; only its encoder is used.
+    params: parameters that hold the encoder's.
+    batch: `read_rows`' batch.
     key: of dropout.
     train: whether dropout acts.
 
   Returns:
     The mean over target tokens in nats, and metrics: accuracy; accuracy_removed
-    and accuracy_kept by whether the block went without the sentence, 0 where
-    there is none; weight, the number of tokens.
+    and accuracy_kept, over the blocks without and with their sentence, 0 without
+    such a block; weight, the number of tokens.
   """
-  logits = model.apply(
-    {'params': params},
-    batch,
-    train=train,
-    method='token_logits',
-    rngs={'dropout': key} if train else None,
+  logits = model_lib.apply(
+    model, params, batch, train=train, key=key, method='token_logits'
   )[:, 0]
   log_probs = jax.nn.log_softmax(logits)
   targets, mask = batch['mlm_targets'], batch['mlm_mask']

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What a retriever can be trained on: one registry, one signature.
+"""Training objectives of a retriever: one registry, one signature.
 
   name            loss of a row                                        source
   marginal_token  -sum_t log sum_k p(k) p(y_t | k)                     REALM's code
@@ -15,22 +15,20 @@ p(k) is the softmax of a row's scores over its candidates. An `Objective` takes
 
   scores: [B, K] float32. Relevance, higher is better.
   gold_log_probs: [B, K, L] float32. g, the log-probability of each target token
-    given candidate k (of loop: given all candidates but k). Contrastive does not
-    read it; None will do.
-  masks: `Masks`, what counts.
+    given candidate k (for loop: given all candidates but k). Contrastive ignores
+    this argument, which may be None.
+  masks: `Masks`, the targets and candidates that count.
 
 and returns [] float32 nats: the mean over rows, in marginal_token and emdr2 over
-target tokens; never over rows times candidates, as a KL divergence averaged over
-all its terms would be. A row without target, candidate or (contrastive) positive
-does not count; where none counts the loss is 0 and so are all gradients. Of one
-candidate a row nothing can be learned, which raises ValueError.
+target tokens. A KL divergence is summed over candidates, never averaged. A row
+without a target, a candidate or (contrastive) a positive does not count; if no row
+counts, the loss and all gradients are 0. A single candidate has probability 1, from
+which nothing can be learned: all objectives raise ValueError for K = 1.
 
-Dimension key: B rows, K candidates, L target tokens, D embedding, N hard
-negatives of a row.
+Dimension key: B rows, K candidates, L target tokens.
 """
 
 from collections.abc import Callable
-from collections.abc import Mapping
 import functools
 import inspect
 
@@ -41,20 +39,25 @@ from jaxtyping import Array
 from jaxtyping import Bool
 from jaxtyping import Float
 
-# The score of a candidate that is none; finite, so no difference of two is NaN.
-_NEVER = -1e30
+# The score outside of a mask. It is finite, so that a difference of two scores
+# is never NaN.
+NEVER = -1e30
 DIRECTIONS = ('retriever_lm', 'lm_retriever')
+
+Scores = Float[Array, 'B K']
+GoldLogProbs = Float[Array, 'B K L']
+Loss = Float[Array, '']
 
 
 @struct.dataclass
 class Masks:
-  """What counts.
+  """Targets and candidates that count.
 
   Attributes:
     targets: [B, L] bool. Tokens to predict; None where nothing is predicted
       (contrastive).
     candidates: [B, K] bool. False has probability 0 and no gradient.
-    positives: [B, K] bool. What contrastive wants found, else None.
+    positives: [B, K] bool. Candidates that contrastive rewards, else None.
   """
 
   targets: jax.Array | None
@@ -63,60 +66,73 @@ class Masks:
 
 
 Objective = Callable[[jax.Array, jax.Array | None, Masks], jax.Array]
+OBJECTIVES: dict[str, Objective] = {}
 
 
-def _float32(x: jax.Array) -> jax.Array:
+def _objective(function: Objective) -> Objective:
+  """Registers an objective by its name; checks its number of candidates."""
+  name = function.__name__
+
+  @functools.wraps(function)
+  def checked(scores, gold_log_probs, masks, **settings):
+    if scores.shape[1] < 2:
+      raise ValueError(
+        f'Objective {name!r} got K={scores.shape[1]} candidate a row: its '
+        'probability is always 1, so the retriever would learn nothing. Retrieve '
+        'at least 2, or give a batch of 1 hard negatives.'
+      )
+    return function(scores, gold_log_probs, masks, **settings)
+
+  OBJECTIVES[name] = checked
+  return checked
+
+
+def float32(x: jax.Array) -> jax.Array:
+  """Converts to float32 at least."""
   return x.astype(jnp.promote_types(x.dtype, jnp.float32))
 
 
-def _check(scores: jax.Array, name: str) -> None:
-  if scores.shape[1] < 2:
-    raise ValueError(
-      f'Objective {name!r} got K={scores.shape[1]} candidate a row: its '
-      'probability is always 1, so the retriever would learn nothing. Retrieve '
-      'at least 2, or give a batch of 1 hard negatives.'
-    )
-
-
-def _log_softmax(
-  scores: jax.Array, mask: jax.Array, temperature: float = 1.0
-) -> jax.Array:
-  """Over the last axis, about -1e30 where the mask is False."""
-  scores = _float32(scores) / temperature
-  return jax.nn.log_softmax(jnp.where(mask, scores, _NEVER))
+def log_softmax(
+  scores: Float[Array, '*n K'],
+  mask: Bool[Array, '*n K'],
+  temperature: float = 1.0,
+) -> Float[Array, '*n K']:
+  """Log-softmax over the last axis, about -1e30 where the mask is False."""
+  scores = float32(scores) / temperature
+  return jax.nn.log_softmax(jnp.where(mask, scores, NEVER))
 
 
 def masked_mean(values: jax.Array, mask: jax.Array) -> jax.Array:
-  """Over all that the mask allows, 0 if that is nothing."""
+  """Mean over the True entries of a mask, 0 without one."""
   total = jnp.where(mask, values, 0.0).sum()
   return total / jnp.maximum(mask.sum(dtype=total.dtype), 1.0)
 
 
+def mask_gold(gold_log_probs: GoldLogProbs, masks: Masks) -> GoldLogProbs:
+  """Log-probabilities with 0 where there is no target or no candidate."""
+  mask = masks.candidates[:, :, None] & masks.targets[:, None, :]
+  return jnp.where(mask, float32(gold_log_probs), 0.0)
+
+
 def _tokens(masks: Masks) -> jax.Array:
-  """[B, L]. What losses by token count."""
+  """[B, L] tokens that count."""
   return masks.targets & masks.candidates.any(axis=-1, keepdims=True)
 
 
 def _rows(masks: Masks) -> jax.Array:
-  """[B]. What losses by row count."""
+  """[B] rows that count."""
   return _tokens(masks).any(axis=-1)
 
 
 def _rows_with_positive(masks: Masks) -> jax.Array:
-  """[B]. What contrastive counts."""
+  """[B] rows that count in contrastive."""
   return (masks.positives & masks.candidates).any(axis=-1)
-
-
-def _gold(gold_log_probs: jax.Array, masks: Masks) -> jax.Array:
-  """[B, K, L], 0 at what is no target or no candidate, whatever stood there."""
-  mask = masks.candidates[:, :, None] & masks.targets[:, None, :]
-  return jnp.where(mask, _float32(gold_log_probs), 0.0)
 
 
 def _mean_gold(gold_log_probs: jax.Array, masks: Masks) -> jax.Array:
   """[B, K] mean over target tokens, without gradient."""
   number = masks.targets.sum(axis=-1, keepdims=True)
-  total = _gold(jax.lax.stop_gradient(gold_log_probs), masks).sum(axis=-1)
+  total = mask_gold(jax.lax.stop_gradient(gold_log_probs), masks).sum(axis=-1)
   return total / jnp.maximum(number, 1)
 
 
@@ -127,88 +143,81 @@ def _mean_kl(log_p: jax.Array, log_q: jax.Array, masks: Masks) -> jax.Array:
   return masked_mean(terms.sum(axis=-1), _rows(masks))
 
 
+@_objective
 def marginal_token(
-  scores: Float[Array, 'B K'],
-  gold_log_probs: Float[Array, 'B K L'],
-  masks: Masks,
-) -> Float[Array, '']:
-  """Each token marginalised by itself, as REALM's released code does.
+  scores: Scores, gold_log_probs: GoldLogProbs, masks: Masks
+) -> Loss:
+  """Marginal likelihood of each token by itself, as in REALM's released code.
 
   An `Objective`; the mean over the target tokens of the batch.
   """
-  _check(scores, 'marginal_token')
-  prior = _log_softmax(scores, masks.candidates)
-  joint = prior[:, :, None] + _gold(gold_log_probs, masks)
+  prior = log_softmax(scores, masks.candidates)
+  joint = prior[:, :, None] + mask_gold(gold_log_probs, masks)
   return -masked_mean(jax.nn.logsumexp(joint, axis=1), _tokens(masks))
 
 
+@_objective
 def marginal_seq(
-  scores: Float[Array, 'B K'],
-  gold_log_probs: Float[Array, 'B K L'],
-  masks: Masks,
-) -> Float[Array, '']:
-  """All tokens of a row from one candidate (Guu et al. 2020, eq. 1).
+  scores: Scores, gold_log_probs: GoldLogProbs, masks: Masks
+) -> Loss:
+  """Marginal likelihood of all tokens of a row (Guu et al. 2020, eq. 1).
 
   An `Objective`; its gradient by the scores is -(posterior - prior) / rows.
   """
-  _check(scores, 'marginal_seq')
-  prior = _log_softmax(scores, masks.candidates)
-  joint = prior + _gold(gold_log_probs, masks).sum(axis=-1)
+  prior = log_softmax(scores, masks.candidates)
+  joint = prior + mask_gold(gold_log_probs, masks).sum(axis=-1)
   return -masked_mean(jax.nn.logsumexp(joint, axis=1), _rows(masks))
 
 
-def emdr2(
-  scores: Float[Array, 'B K'],
-  gold_log_probs: Float[Array, 'B K L'],
-  masks: Masks,
-) -> Float[Array, '']:
-  """Marginal_token that trains only the retriever (Sachan et al. 2021).
+@_objective
+def emdr2(scores: Scores, gold_log_probs: GoldLogProbs, masks: Masks) -> Loss:
+  """`marginal_token` that trains only the retriever (Sachan et al. 2021).
 
-  An `Objective`. The reader is trained beside it, on all candidates at once.
-  EMDR2's scores are inner products over sqrt(D).
+  An `Objective`. EMDR2 trains the reader separately, on all candidates at once;
+  its scores are inner products over sqrt(D), D the embedding width.
   """
-  _check(scores, 'emdr2')
   return marginal_token(scores, jax.lax.stop_gradient(gold_log_probs), masks)
 
 
+@_objective
 def pdist(
-  scores: Float[Array, 'B K'],
-  gold_log_probs: Float[Array, 'B K L'],
+  scores: Scores,
+  gold_log_probs: GoldLogProbs,
   masks: Masks,
   *,
   temperature_score: float = 0.01,
   temperature_gold: float = 0.01,
-) -> Float[Array, '']:
+) -> Loss:
   """Perplexity distillation (Izacard et al. 2022, section 2.2).
 
   KL(softmax(mean_t g / temperature_gold) || softmax(s / temperature_score)), an
   `Objective` that trains only the retriever. Atlas divides inner products by
-  sqrt(D) and then by the temperature: the defaults are for scores so divided.
+  sqrt(D), D the embedding width, and then by the temperature: the defaults are for
+  scores divided by sqrt(D).
   """
-  _check(scores, 'pdist')
   gold = _mean_gold(gold_log_probs, masks)
-  reader = _log_softmax(gold, masks.candidates, temperature_gold)
-  retriever = _log_softmax(scores, masks.candidates, temperature_score)
+  reader = log_softmax(gold, masks.candidates, temperature_gold)
+  retriever = log_softmax(scores, masks.candidates, temperature_score)
   return _mean_kl(reader, retriever, masks)
 
 
+@_objective
 def loop(
-  scores: Float[Array, 'B K'],
-  gold_log_probs: Float[Array, 'B K L'],
+  scores: Scores,
+  gold_log_probs: GoldLogProbs,
   masks: Masks,
   *,
   temperature_score: float = 0.01,
   temperature_gold: float = 0.01,
-) -> Float[Array, '']:
+) -> Loss:
   """Leave-one-out perplexity distillation (Izacard et al. 2022, section 2.2).
 
   The worse the answer without a candidate, the more that candidate is worth:
   KL(softmax(-mean_t g / temperature_gold) || softmax(s / temperature_score)). An
-  `Objective` that trains only the retriever, but for gold_log_probs[:, k]: the
-  answer given all candidates except k, a pass of the reader for each. Scores and
-  temperatures as of `pdist`.
+  `Objective` that trains only the retriever. gold_log_probs[:, k] is the answer
+  given all candidates except k, which takes a pass of the reader for each k.
+  Scores and temperatures are those of `pdist`.
   """
-  _check(scores, 'loop')
   return pdist(
     scores,
     -gold_log_probs,
@@ -218,81 +227,72 @@ def loop(
   )
 
 
+@_objective
 def replug_lsr(
-  scores: Float[Array, 'B K'],
-  gold_log_probs: Float[Array, 'B K L'],
+  scores: Scores,
+  gold_log_probs: GoldLogProbs,
   masks: Masks,
   *,
   temperature_score: float = 0.1,
   temperature_gold: float = 0.1,
   direction: str = 'retriever_lm',
-) -> Float[Array, '']:
+) -> Loss:
   """Supervision by a language model (Shi et al. 2023, section 4).
 
   KL(softmax(s / temperature_score) || softmax(mean_t g / temperature_gold)), an
-  `Objective` that trains only the retriever. The paper's scores are cosines, and
-  so the defaults; its formula has the probability of the answer where its
-  released code, as here, has the log-probability.
+  `Objective` that trains only the retriever. The defaults are for cosines, the
+  paper's scores. The paper's formula has the probability of the answer; its
+  released code and this function have the log-probability.
 
   Args:
-    scores: see `Objective`.
-    gold_log_probs: see `Objective`.
-    masks: see `Objective`.
+    scores: relevance.
+    gold_log_probs: log-probabilities of the target tokens.
+    masks: targets and candidates.
     temperature_score: the paper's gamma.
     temperature_gold: the paper's beta.
-    direction: 'retriever_lm' as the paper has it, or 'lm_retriever', the other
-      divergence, which is pdist's and the released code's.
+    direction: 'retriever_lm' as in the paper, or 'lm_retriever', the other
+      divergence, as in pdist and the released code.
 
   Returns:
-    See `Objective`.
+    The loss.
 
   Raises:
     ValueError: for an unknown direction.
   """
-  _check(scores, 'replug_lsr')
   if direction not in DIRECTIONS:
     raise ValueError(f'Unknown direction {direction!r}; known: {DIRECTIONS}.')
   gold = _mean_gold(gold_log_probs, masks)
-  lm = _log_softmax(gold, masks.candidates, temperature_gold)
-  retriever = _log_softmax(scores, masks.candidates, temperature_score)
+  lm = log_softmax(gold, masks.candidates, temperature_gold)
+  retriever = log_softmax(scores, masks.candidates, temperature_score)
   if direction == 'retriever_lm':
     return _mean_kl(retriever, lm, masks)
   return _mean_kl(lm, retriever, masks)
 
 
+@_objective
 def contrastive(
-  scores: Float[Array, 'B K'],
-  gold_log_probs: Float[Array, 'B K L'] | None,
+  scores: Scores,
+  gold_log_probs: GoldLogProbs | None,
   masks: Masks,
   *,
   temperature: float = 1.0,
-) -> Float[Array, '']:
+) -> Loss:
   """Softmax cross-entropy of the positives (Karpukhin et al. 2020, eq. 2).
 
   An `Objective`, the mean over rows with a positive (`num_without_positive`
-  counts the others). Of several positives the probabilities are summed: finding
-  any will do, as in ORQA's early loss. ORQA and DPR have no temperature.
+  counts the others). The probabilities of several positives are summed: finding
+  any of them is enough, as in ORQA's early loss. ORQA and DPR have no temperature.
   """
   del gold_log_probs
-  _check(scores, 'contrastive')
   if masks.positives is None:
     raise ValueError("Objective 'contrastive' needs masks.positives.")
-  log_probs = _log_softmax(scores, masks.candidates, temperature)
-  found = jnp.where(masks.positives, log_probs, _NEVER)
+  log_probs = log_softmax(scores, masks.candidates, temperature)
+  found = jnp.where(masks.positives, log_probs, NEVER)
   return -masked_mean(
     jax.nn.logsumexp(found, axis=-1), _rows_with_positive(masks)
   )
 
 
-OBJECTIVES: Mapping[str, Objective] = {
-  'marginal_token': marginal_token,
-  'marginal_seq': marginal_seq,
-  'emdr2': emdr2,
-  'pdist': pdist,
-  'loop': loop,
-  'replug_lsr': replug_lsr,
-  'contrastive': contrastive,
-}
 _COUNTED = {
   'marginal_token': _tokens,
   'emdr2': _tokens,
@@ -301,7 +301,7 @@ _COUNTED = {
 
 
 def get(name: str, **settings: float | str) -> Objective:
-  """The objective of a name, its settings bound.
+  """Returns an objective by name, with its settings bound.
 
   Args:
     name: one of `OBJECTIVES`.
@@ -326,14 +326,9 @@ def get(name: str, **settings: float | str) -> Objective:
 
 
 def num_terms(name: str, masks: Masks) -> Float[Array, '']:
-  """What the objective is a mean over: the weight with which to average batches.
+  """Number of target tokens or rows that the objective is a mean over.
 
-  Args:
-    name: one of `OBJECTIVES`.
-    masks: what counts.
-
-  Returns:
-    [] number of target tokens or of rows.
+  It is the weight with which to average the losses of several batches.
 
   Raises:
     ValueError: for an unknown name.
@@ -343,55 +338,9 @@ def num_terms(name: str, masks: Masks) -> Float[Array, '']:
 
 
 def num_without_positive(masks: Masks) -> Float[Array, '']:
-  """Rows with candidates but no positive among them: contrastive leaves them out.
+  """Number of rows with candidates but no positive, which contrastive ignores.
 
-  Where these are many a contrastive loss says little; watch it beside the loss.
-
-  Args:
-    masks: candidates and positives.
-
-  Returns:
-    [] number of such rows.
+  Where there are many of them, a contrastive loss says little.
   """
   rows = masks.candidates.any(axis=-1) & ~_rows_with_positive(masks)
   return rows.sum(dtype=jnp.float32)
-
-
-def in_batch_scores(
-  queries: Float[Array, 'B D'],
-  blocks: Float[Array, 'B D'],
-  negatives: Float[Array, 'B N D'] | None = None,
-  *,
-  row_valid: Bool[Array, ' B'] | None = None,
-  negative_valid: Bool[Array, 'B N'] | None = None,
-) -> tuple[Float[Array, 'B K'], Masks]:
-  """Scores of each query with all blocks of the batch, its own and the others'.
-
-  The batch is the global one: on many devices the blocks of all are gathered.
-
-  Args:
-    queries: [B, D].
-    blocks: [B, D] the positive of each query.
-    negatives: [B, N, D] hard negatives of each, negatives of all.
-    row_valid: [B]; False is a row of padding, neither query nor block.
-    negative_valid: [B, N]; False is padding.
-
-  Returns:
-    [B, B (1 + N)] inner products in float32: first all positives, then row 0's
-    negatives and so on; and their masks, for `contrastive`.
-  """
-  batch = queries.shape[0]
-  valid = jnp.ones(batch, bool) if row_valid is None else row_valid
-  all_blocks, candidates = blocks, valid
-  if negatives is not None:
-    rows = negatives.reshape(-1, negatives.shape[-1])
-    real = jnp.broadcast_to(valid[:, None], negatives.shape[:2])
-    real = real if negative_valid is None else real & negative_valid
-    all_blocks = jnp.concatenate([blocks, rows])
-    candidates = jnp.concatenate([valid, real.reshape(-1)])
-  scores = jnp.einsum(
-    'qd,kd->qk', _float32(queries), _float32(all_blocks), precision='highest'
-  )
-  own = jnp.eye(*scores.shape, dtype=bool)
-  candidates = valid[:, None] & candidates[None, :]
-  return scores, Masks(None, candidates, own & candidates)

@@ -1,10 +1,10 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""How retriever and reader learn to answer, and what they answer.
+"""Losses of question answering, and the best spans of a question.
 
 The losses of ORQA (Lee et al. 2019, section 5), with which REALM is fine-tuned (Guu
-et al. 2020, section 4.2): the likelihood of what is right among everything that was
-retrieved, of blocks in the whole beam and of spans in the blocks that are read.
+et al. 2020, section 4.2): the likelihood of the blocks with an answer in the whole
+beam, and of the gold spans in the blocks that the reader reads.
 
 Dimension key: B questions, C retriever beam, R reader beam, L reader row, W
 widest span.
@@ -22,11 +22,10 @@ from jaxtyping import Bool
 from jaxtyping import Float
 
 from realm_jax.nn import open_qa
+from realm_jax.nn import realm as model_lib
 from realm_jax.objectives import objectives
 
-# The score of what is no candidate; finite, so no difference of two is NaN.
-_NEVER = -1e9
-# What scores less is no span of a block.
+# Spans of a block score more.
 _ABSENT = open_qa.OUTSIDE / 2
 
 
@@ -35,8 +34,8 @@ class Spans(NamedTuple):
 
   Attributes:
     score: [B, n] float32. With the block's retriever logit.
-    block: [B, n] int32. Which block of the reader's beam; -1 where the question
-      has no further span.
+    block: [B, n] int32. Number of the block in the reader's beam; -1 where the
+      question has no further span.
     start: [B, n] int32. Position in the row of the first token.
     width: [B, n] int32. Number of tokens, at least 1.
   """
@@ -52,20 +51,20 @@ def marginal_loss(
   candidates: Bool[Array, 'B K'],
   right: Bool[Array, 'B K'],
 ) -> Float[Array, ' B']:
-  """-log p(any of the right ones), by a softmax over the candidates.
+  """Negative log-likelihood of any right candidate, by a softmax over candidates.
 
   Args:
-    scores: [B, K] float32. Finite.
-    candidates: [B, K] bool. What the softmax is over.
-    right: [B, K] bool. What is right, where it is a candidate.
+    scores: [B, K] float32, finite.
+    candidates: [B, K] bool. Entries of the softmax.
+    right: [B, K] bool. Right entries; other entries than candidates are ignored.
 
   Returns:
     [B] float32, in nats; 0 without a gradient where no candidate is right.
   """
   right &= candidates
-  everything = jnp.where(candidates, scores, _NEVER)
+  everything = jnp.where(candidates, scores, objectives.NEVER)
   loss = jax.nn.logsumexp(everything, axis=-1) - jax.nn.logsumexp(
-    jnp.where(right, scores, _NEVER), axis=-1
+    jnp.where(right, scores, objectives.NEVER), axis=-1
   )
   return jnp.where(right.any(axis=-1), loss, 0.0)
 
@@ -73,14 +72,9 @@ def marginal_loss(
 def early_loss(
   batch: Mapping[str, jax.Array], scores: Float[Array, 'B C']
 ) -> Float[Array, ' B']:
-  """-log p(a block with an answer), over the whole beam.
+  """Negative log-likelihood in nats of a block with an answer, in the whole beam.
 
-  Args:
-    batch: see `loss`.
-    scores: [B, C] retriever logits.
-
-  Returns:
-    [B] float32, in nats; 0 where no block has an answer.
+  0 where no block has an answer.
   """
   return marginal_loss(scores, batch['beam_valid'], batch['beam_has_answer'])
 
@@ -88,14 +82,9 @@ def early_loss(
 def full_loss(
   batch: Mapping[str, jax.Array], scores: Float[Array, 'B R W L']
 ) -> Float[Array, ' B']:
-  """-log p(a gold span), over all spans of all blocks that are read.
+  """Negative log-likelihood in nats of a gold span, among all spans that are read.
 
-  Args:
-    batch: see `loss`.
-    scores: [B, R, W, L] of spans, see `add_retriever`.
-
-  Returns:
-    [B] float32, in nats; 0 where no span is gold.
+  0 where no span is gold; `scores` are the joint scores of `add_retriever`.
   """
   flat = (len(scores), -1)
   return marginal_loss(
@@ -106,7 +95,7 @@ def full_loss(
 
 
 def read_blocks(batch: Mapping[str, jax.Array]) -> Bool[Array, 'B R']:
-  """Which blocks of the reader's beam there are."""
+  """Blocks of the reader's beam that exist."""
   valid = batch['reader_valid']
   return valid & batch['beam_valid'][:, : valid.shape[1]]
 
@@ -114,7 +103,7 @@ def read_blocks(batch: Mapping[str, jax.Array]) -> Bool[Array, 'B R']:
 def span_candidates(
   batch: Mapping[str, jax.Array], width: int
 ) -> Bool[Array, 'B R W L']:
-  """The spans that do not leave the row, of blocks that there are."""
+  """Spans inside of a row of an existing block."""
   length = batch['reader_ids'].shape[-1]
   inside = jnp.arange(width)[:, None] + jnp.arange(length) < length
   return read_blocks(batch)[:, :, None, None] & inside
@@ -128,35 +117,36 @@ def add_retriever(
   """Joint scores of blocks and spans.
 
   Args:
-    batch: see `loss`.
+    batch: the arrays of `loss`.
     retriever: [B, C] logits of the beam.
     spans: [B, R, W, L] scores of the reader.
 
   Returns:
-    [B, R, W, L] float32; -1e9 where there is no block, or the span leaves the
-    row; about -1e4 where it is not of the block's tokens, which are in the
+    [B, R, W, L] float32; -1e30 where there is no block, or the span leaves the
+    row; about -1e4 for other spans outside of the block, which remain in the
     softmax, as released.
   """
   joint = spans + retriever[:, : spans.shape[1], None, None]
-  return jnp.where(span_candidates(batch, spans.shape[2]), joint, _NEVER)
+  return jnp.where(
+    span_candidates(batch, spans.shape[2]), joint, objectives.NEVER
+  )
 
 
 def best_spans(scores: Float[Array, 'B R W L'], n: int = 1) -> Spans:
-  """The n spans that score best in all blocks of a question together.
+  """The n best spans of all blocks of a question together.
 
-  The first is that of the released code, which takes the best block by its best
-  span and the best span by its best block. Of equal ones the better retrieved, then
-  the narrower, then the earlier goes first.
+  The first span is the answer of the released code. Among spans of equal score the
+  better retrieved, then the narrower, then the earlier comes first.
 
   Args:
-    scores: [B, R, W, L] see `add_retriever`.
-    n: how many.
+    scores: [B, R, W, L] joint scores of `add_retriever`.
+    n: number of spans.
 
   Returns:
     [B, n] each.
 
   Raises:
-    ValueError: if there are not as many.
+    ValueError: if there are fewer spans.
   """
   _, blocks, width, length = scores.shape
   if not 1 <= n <= blocks * width * length:
@@ -193,44 +183,43 @@ def loss(
   early_weight: float = 1.0,
   skip_unanswerable: bool = True,
 ) -> tuple[Float[Array, ''], dict[str, Float[Array, '']]]:
-  """The early loss and the loss of spans: both train the question's embedder.
+  """Early loss and loss of spans; both train the question's embedder.
 
   Args:
     model: retriever and reader.
     params: its parameters.
-    batch: a beam of blocks for every question and rows of the first of them,
+    batch: a beam of blocks for every question and rows of the first R blocks,
       int32 or bool:
         question_ids, question_mask: [B, Q] `[CLS] question [SEP]`.
-        row_valid: [B] False at what only fills the batch.
+        row_valid: [B] False for padding.
         beam_vectors: [B, C, d] float32 or bfloat16, constants.
         beam_valid, beam_has_answer: [B, C].
         reader_ids, reader_mask, reader_types, reader_block_mask: [B, R, L]
-          `[CLS] question [SEP] block [SEP]` of the first R of the beam.
+          `[CLS] question [SEP] block [SEP]`.
         reader_valid: [B, R].
         reader_correct: [B, R, W, L] the gold spans, as `SpanReader` counts them.
-        block_ids, block_mask, block_types: [B, R, T], only to train the block
-          side: `[CLS] title [SEP] body [SEP]`, embedded with a gradient.
+        block_ids, block_mask, block_types: [B, R, T], optional: `[CLS] title
+          [SEP] body [SEP]`, embedded with a gradient to train the block embedder.
     key: of dropout.
     train: whether dropout acts.
-    early_weight: times the early loss.
-    skip_unanswerable: whether the reader rests where the batch has no gold span,
-      at which its loss and gradient are 0.
+    early_weight: factor of the early loss.
+    skip_unanswerable: whether to skip the reader if the batch has no gold span;
+      its loss and gradient are 0 then.
 
   Returns:
-    The mean over questions in nats, and metrics, means likewise: `early_loss`
-    and `full_loss`; `beam_has_answer` and `reader_has_answer`, shares of the
-    questions with a block with an answer and with a gold span; `exact_match`, the
-    share whose best span is gold; and `weight`, the number of questions.
+    The mean over questions in nats, and metrics, means over questions:
+    `early_loss` and `full_loss`; `beam_has_answer`, questions with an answer in
+    the beam; `reader_has_answer`, questions with a gold span; `exact_match`,
+    questions whose best span is gold; and `weight`, the number of questions.
 
   Raises:
     ValueError: for shapes that contradict each other.
   """
   _check(model, batch)
-  rngs = {'dropout': key} if train else None
 
   def apply(params, method):
-    return model.apply(
-      {'params': params}, batch, train=train, method=method, rngs=rngs
+    return model_lib.apply(
+      model, params, batch, train=train, key=key, method=method
     )
 
   shape = batch['reader_correct'].shape
@@ -255,7 +244,7 @@ def loss(
 def _metrics(
   batch: Mapping[str, jax.Array], scores: jax.Array, right: jax.Array
 ) -> dict[str, jax.Array]:
-  """What of the metrics of `loss` is no loss; [B, R, W, L] scores and gold."""
+  """Metrics of `loss` other than the losses."""
   scores, right = (x.reshape(len(x), -1) for x in (scores, right))
   best = scores.argmax(axis=-1, keepdims=True)
   shares = {

@@ -12,6 +12,7 @@ import pytest
 import scipy.special
 
 from realm_jax.objectives import claims
+from realm_jax.objectives import objectives
 from tests.realm_jax.data import tiny_qa
 from tests.realm_jax.nn import tiny
 
@@ -138,7 +139,9 @@ def test_class_scores():
   predict = functools.partial(claims.class_scores, MODEL)
   scores = jax.jit(predict)(_params(), batch)
   none = ~batch['reader_valid']
-  assert (scores[none] == -1e9).all() and (scores[~none] > -1e3).all()
+  assert (scores[none] == objectives.NEVER).all() and (
+    scores[~none] > -1e3
+  ).all()
   _, metrics, _ = _run(batch)
   right = claims.predict(scores) == batch['claim_label']
   np.testing.assert_allclose(metrics['accuracy'], right.mean(), rtol=1e-6)

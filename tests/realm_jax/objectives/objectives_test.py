@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from realm_jax.objectives import in_batch
 from realm_jax.objectives import objectives
 
 B, K, L = 5, 4, 3
@@ -260,9 +261,9 @@ def test_one_candidate_is_refused(name):
 def test_batch_of_one_needs_negatives():
   query = jnp.ones((1, 3))
   with pytest.raises(ValueError, match='batch of 1 hard negatives'):
-    scores, masks = objectives.in_batch_scores(query, query)
+    scores, masks = in_batch.scores_and_masks(query, query)
     objectives.contrastive(scores, None, masks)
-  scores, masks = objectives.in_batch_scores(query, query, jnp.zeros((1, 2, 3)))
+  scores, masks = in_batch.scores_and_masks(query, query, jnp.zeros((1, 2, 3)))
   loss = float(objectives.contrastive(scores, None, masks))
   assert loss == pytest.approx(-np.log(np.exp(3) / (np.exp(3) + 2)), rel=1e-6)
 
@@ -308,7 +309,7 @@ def test_in_batch_scores():
   valid = np.array([True, True, False])
   negative_valid = np.array([[True, False], [True, True], [True, True]])
   arrays = map(jnp.asarray, (queries, blocks, negatives))
-  scores, masks = objectives.in_batch_scores(
+  scores, masks = in_batch.scores_and_masks(
     *arrays,
     row_valid=jnp.asarray(valid),
     negative_valid=jnp.asarray(negative_valid),
@@ -323,6 +324,6 @@ def test_in_batch_scores():
     assert bool(masks.candidates[i, j]) == (valid[i] and real[j])
     assert bool(masks.positives[i, j]) == (i == j and valid[i])
   # Without masks all count; without negatives the matrix is square.
-  _, masks = objectives.in_batch_scores(*map(jnp.asarray, (queries, blocks)))
+  _, masks = in_batch.scores_and_masks(*map(jnp.asarray, (queries, blocks)))
   assert masks.candidates.all() and masks.candidates.shape == (3, 3)
   assert (masks.positives == jnp.eye(3, dtype=bool)).all()

@@ -1,0 +1,137 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Scores of each query with the blocks of all queries of its batch.
+
+Karpukhin et al. 2020, section 3.2: the blocks of the other queries are negatives.
+The batch is the global one: on many devices the blocks of all are gathered.
+
+Dimension key: B queries, P = 1 + N blocks of each, its positive first and then N
+hard negatives; K = B P candidates, all positives before row 0's negatives and so
+on; D embedding.
+"""
+
+from collections.abc import Mapping
+import functools
+from typing import Any
+
+from flax import linen as nn
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+from jaxtyping import Bool
+from jaxtyping import Float
+
+from realm_jax.nn import realm as model_lib
+from realm_jax.objectives import gradient_cache
+from realm_jax.objectives import objectives
+
+_READ = ('query_ids', 'query_mask', 'block_ids', 'block_mask', 'block_types')
+
+
+def score_batch(
+  model: nn.Module,
+  params: Any,
+  batch: Mapping[str, jax.Array],
+  key: jax.Array,
+  train: bool,
+  *,
+  num_chunks: int,
+  mask_duplicates: bool,
+) -> tuple[Float[Array, 'B K'], objectives.Masks]:
+  """Embeds a batch and scores each query with every block.
+
+  Args:
+    model: has `embed_queries`, `embed_blocks` and `config.score_scale`, as
+      `model.Realm`, with one embedder or two.
+    params: its parameters.
+    batch: query_ids, query_mask [B, Q], block_ids, block_mask, block_types
+      [B, T] or [B, P, T]; optional row_valid [B], block_valid [B, P], False where
+      a query has fewer hard negatives, and block_hash, one integer or two for each
+      block, equal for equal blocks.
+    key: of dropout.
+    train: whether dropout acts.
+    num_chunks: chunks in which to embed, so that only one chunk's activations are
+      kept (`gradient_cache`). Microbatches would leave each query only its own
+      microbatch's negatives.
+    mask_duplicates: removes copies of a row's positive from its negatives, by
+      block_hash. The released code of ICT and DPR does not.
+
+  Returns:
+    Scores and masks for `objectives.contrastive`.
+
+  Raises:
+    ValueError: for mask_duplicates without block_hash.
+  """
+  queries, blocks = gradient_cache.map_chunks(
+    functools.partial(model_lib.embed_pairs, model, params, train),
+    {name: batch[name] for name in _READ},
+    num_chunks=num_chunks,
+    key=key if train else None,
+  )
+  blocks = blocks.reshape(len(queries), -1, blocks.shape[-1])
+  valid, negatives = batch.get('block_valid'), None
+  if blocks.shape[1] > 1:
+    negatives = blocks[:, 1:]
+    valid = None if valid is None else valid[:, 1:]
+  scores, masks = scores_and_masks(
+    queries,
+    blocks[:, 0],
+    negatives,
+    row_valid=batch.get('row_valid'),
+    negative_valid=valid,
+  )
+  scores *= model.config.score_scale
+  if mask_duplicates:
+    if 'block_hash' not in batch:
+      raise ValueError("mask_duplicates=True needs batch['block_hash'].")
+    copies = _copies(batch['block_hash'].reshape(*blocks.shape[:2], -1))
+    masks = masks.replace(candidates=masks.candidates & ~copies)
+  return scores, masks
+
+
+def scores_and_masks(
+  queries: Float[Array, 'B D'],
+  blocks: Float[Array, 'B D'],
+  negatives: Float[Array, 'B N D'] | None = None,
+  *,
+  row_valid: Bool[Array, ' B'] | None = None,
+  negative_valid: Bool[Array, 'B N'] | None = None,
+) -> tuple[Float[Array, 'B K'], objectives.Masks]:
+  """Inner products in float32 of each query with all blocks, and their masks.
+
+  Args:
+    queries: [B, D].
+    blocks: [B, D] the positive of each query.
+    negatives: [B, N, D] hard negatives of each query, negatives of all.
+    row_valid: [B]; False is a row of padding, neither query nor block.
+    negative_valid: [B, N]; False is padding.
+
+  Returns:
+    [B, K] scores, and the masks for `objectives.contrastive`.
+  """
+  batch = queries.shape[0]
+  valid = jnp.ones(batch, bool) if row_valid is None else row_valid
+  all_blocks, candidates = blocks, valid
+  if negatives is not None:
+    rows = negatives.reshape(-1, negatives.shape[-1])
+    real = jnp.broadcast_to(valid[:, None], negatives.shape[:2])
+    real = real if negative_valid is None else real & negative_valid
+    all_blocks = jnp.concatenate([blocks, rows])
+    candidates = jnp.concatenate([valid, real.reshape(-1)])
+  scores = jnp.einsum(
+    'qd,kd->qk',
+    objectives.float32(queries),
+    objectives.float32(all_blocks),
+    precision='highest',
+  )
+  own = jnp.eye(*scores.shape, dtype=bool)
+  candidates = valid[:, None] & candidates[None, :]
+  return scores, objectives.Masks(None, candidates, own & candidates)
+
+
+def _copies(hashes: jax.Array) -> jax.Array:
+  """[B, K] True where a candidate is another block equal to the positive."""
+  negatives = hashes[:, 1:].reshape(-1, hashes.shape[-1])
+  found = jnp.concatenate([hashes[:, 0], negatives])
+  same = (hashes[:, :1] == found[None]).all(axis=-1)
+  return same & ~jnp.eye(*same.shape, dtype=bool)
