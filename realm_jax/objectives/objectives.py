@@ -36,7 +36,6 @@ from flax import struct
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array
-from jaxtyping import Bool
 from jaxtyping import Float
 
 # The score outside of a mask. It is finite, so that a difference of two scores
@@ -93,10 +92,8 @@ def float32(x: jax.Array) -> jax.Array:
 
 
 def log_softmax(
-  scores: Float[Array, '*n K'],
-  mask: Bool[Array, '*n K'],
-  temperature: float = 1.0,
-) -> Float[Array, '*n K']:
+  scores: jax.Array, mask: jax.Array, temperature: float = 1.0
+) -> jax.Array:
   """Log-softmax over the last axis, about -1e30 where the mask is False."""
   scores = float32(scores) / temperature
   return jax.nn.log_softmax(jnp.where(mask, scores, NEVER))
