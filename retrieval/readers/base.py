@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What every reader of a corpus shares: the record, its faults, files."""
+"""Documents, bad records and files, common to all readers of corpora."""
 
 import bz2
 import codecs
@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import contextlib
 import dataclasses
 import gzip
+import io
 import json
 import lzma
 import numbers
@@ -39,10 +40,10 @@ class Document:
 
 
 class BadRecord(ValueError):
-  """A record that is no document.
+  """A record that cannot be a document.
 
   Attributes:
-    reason: what it is counted under.
+    reason: category under which the record is counted.
   """
 
   def __init__(self, reason: str, where: str, message: str):
@@ -50,7 +51,7 @@ class BadRecord(ValueError):
     self.reason = reason
 
 
-# What a reader yields: where a record stands, and the record or its fault.
+# A reader yields the place of each record, and the record or its fault.
 Records = Iterator[tuple[str, Document | BadRecord]]
 
 
@@ -59,8 +60,8 @@ class SourceFile:
   """One file of a corpus.
 
   Attributes:
-    path: where it lies.
-    name: its path below the corpus's folder, which ids are made of.
+    path: of the file.
+    name: path below the corpus's folder; it is part of ids.
   """
 
   path: pathlib.Path
@@ -69,7 +70,7 @@ class SourceFile:
 
 @dataclasses.dataclass(frozen=True)
 class Fields:
-  """Names of a record's fields; '' where there is none.
+  """Names of a record's fields; '' for a field that records lack.
 
   Attributes:
     id: '' makes an id of file and line.
@@ -88,14 +89,11 @@ class Fields:
 
     Args:
       record: field name -> value.
-      where: what errors name.
-      position: the id, where records have none.
-
-    Returns:
-      The document.
+      where: place of the record, for errors.
+      position: id for records without one.
 
     Raises:
-      BadRecord: for a field that is missing or no string.
+      BadRecord: for a field that is missing or not a string.
     """
     return Document(
       id=_identifier(record, self.id, where) if self.id else position,
@@ -112,7 +110,7 @@ def _identifier(record: Mapping[str, Any], name: str, where: str) -> str:
 
 
 def string(record: Mapping[str, Any], name: str, where: str) -> str:
-  """Returns a record's field, which is to be a string or UTF-8."""
+  """Returns a record's field as a string; bytes are decoded from UTF-8."""
   if name not in record:
     raise BadRecord(
       f'missing field {name}',
@@ -155,7 +153,7 @@ def read_lines(path: pathlib.Path) -> Iterator[tuple[int, bytes]]:
   """Yields (line number from 1, line with its end) of a file, unpacked.
 
   Raises:
-    ValueError: when it cannot be read to its end.
+    ValueError: when the file cannot be read to its end.
   """
   with _open(path) as f:
     yield from enumerate(f, start=1)
@@ -171,7 +169,7 @@ def text_lines(path: pathlib.Path) -> Iterator[tuple[str, bytes]]:
 
 
 def parse_json(data: bytes, where: str, expected: type) -> Any:
-  """Parses JSON of which the outermost value is a dict or a list, as expected."""
+  """Parses JSON whose outermost value has the expected type, dict or list."""
   text = decode(data, where)
   try:
     value = json.loads(text)
@@ -181,7 +179,7 @@ def parse_json(data: bytes, where: str, expected: type) -> Any:
 
 
 def check_type(value: Any, where: str, expected: type) -> Any:
-  """Returns a value of JSON that is to be a dict or a list."""
+  """Returns a value of JSON if it has the expected type, dict or list."""
   if isinstance(value, expected):
     return value
   names = {dict: 'a JSON object', list: 'a JSON list'}
@@ -199,39 +197,29 @@ def json_lines(path: pathlib.Path) -> Iterator[tuple[str, dict]]:
 
 
 def json_file(path: pathlib.Path, expected: type) -> Any:
-  """Parses a file that is one value of JSON."""
+  """Parses a file that holds one JSON value."""
   data = b''.join(line for _, line in read_lines(path))
   return parse_json(data.removeprefix(codecs.BOM_UTF8), str(path), expected)
 
 
 def read_pieces(path: pathlib.Path, size: int) -> Iterator[str]:
-  """Yields a file's text, unpacked, in pieces of up to `size` bytes.
+  """Yields a file's text, unpacked, in pieces of up to `size` characters.
 
   Raises:
-    ValueError: when it cannot be read to its end, or is not UTF-8.
+    ValueError: when the file cannot be read to its end, or is not UTF-8.
   """
-  decoder = codecs.getincrementaldecoder('utf-8-sig')()
   with _open(path) as f:
-    while piece := f.read(size):
-      yield _decode_piece(decoder, piece, path)
-  _decode_piece(decoder, b'', path, final=True)
-
-
-def _decode_piece(
-  decoder: codecs.IncrementalDecoder,
-  piece: bytes,
-  path: pathlib.Path,
-  final: bool = False,
-) -> str:
-  try:
-    return decoder.decode(piece, final)
-  except UnicodeDecodeError as e:
-    raise BadRecord('invalid UTF-8', str(path), f'not UTF-8 ({e}).') from None
+    text = io.TextIOWrapper(f, 'utf-8-sig', newline='')
+    try:
+      while piece := text.read(size):
+        yield piece
+    except UnicodeDecodeError as e:
+      raise BadRecord('invalid UTF-8', str(path), f'not UTF-8 ({e}).') from None
 
 
 @contextlib.contextmanager
 def _open(path: pathlib.Path) -> Iterator[BinaryIO]:
-  """Opens a file to be read, unpacked."""
+  """Opens a file for reading, unpacked."""
   if path.suffix in _FOREIGN:
     raise ValueError(
       f'{path}: {path.suffix} cannot be read; expected plain text, or one of '
@@ -245,18 +233,15 @@ def _open(path: pathlib.Path) -> Iterator[BinaryIO]:
 
 
 def parser_of(path: pathlib.Path, parsers: Mapping[str, Parser]) -> Parser:
-  """What parses a file, by the end of its name; it may be packed.
+  """Chooses the parser of a file, packed or not, by the end of its name.
 
   Args:
     path: of the file.
-    parsers: by end, such as '.jsonl'.
-
-  Returns:
-    One of the parsers.
+    parsers: parser by end, such as '.jsonl'.
 
   Raises:
     FileNotFoundError: when there is no such file.
-    ValueError: for a name of another end.
+    ValueError: for another end.
   """
   if not path.is_file():
     raise FileNotFoundError(f'{path}: no such file.')

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Readers of JSON lines, .txt files, SQuAD's paragraphs, the packaged articles."""
+"""Readers of JSON lines, .txt files, SQuAD, and the packaged articles."""
 
 from collections.abc import Sequence
 import importlib.util
@@ -17,7 +17,7 @@ _VITAL_FILE = 'data/summaries_en-us.json'
 def read_jsonl(
   files: Sequence[base.SourceFile], fields: base.Fields
 ) -> base.Records:
-  """Reads one JSON object a line; blank lines are none."""
+  """Reads one JSON object a line; blank lines are skipped."""
   for file in files:
     for where, line in base.text_lines(file.path):
       number = where.rpartition(':')[2]
@@ -29,7 +29,7 @@ def read_jsonl(
 
 
 def read_text(files: Sequence[base.SourceFile]) -> base.Records:
-  """Reads one document a file: id is the file's name, title its stem."""
+  """Reads one document a file; id and title are the file's name and stem."""
   for file in files:
     where = str(file.path)
     try:
@@ -40,10 +40,10 @@ def read_text(files: Sequence[base.SourceFile]) -> base.Records:
 
 
 def read_squad(files: Sequence[base.SourceFile]) -> base.Records:
-  """Reads the paragraphs of SQuAD 1.1 or 2.0, each a document of its own.
+  """Reads the paragraphs of SQuAD 1.1 or 2.0 as documents.
 
-  Its id is of file, article and paragraph by number, its title the article's. A
-  fault ends its article.
+  The id is made of file, article number and paragraph number; the title is the
+  article's. A fault skips the rest of its article.
   """
   for file in files:
     where = str(file.path)
@@ -55,9 +55,8 @@ def read_squad(files: Sequence[base.SourceFile]) -> base.Records:
       continue
     for i, article in enumerate(articles):
       try:
-        yield from _paragraphs(
-          article, f'{where}, article {i}', f'{file.name}:{i}'
-        )
+        place, name = f'{where}, article {i}', f'{file.name}:{i}'
+        yield from _paragraphs(article, place, name)
       except base.BadRecord as error:
         yield where, error
 

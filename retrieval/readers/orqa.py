@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Readers of the corpora that ORQA and REALM were published with.
 
-ORQA's evidence (Lee et al. 2019): blocks.tfr and titles.tfr, raw UTF-8, the i-th
-title with the i-th block. REALM's two corpora (Guu et al. 2020), shards of
+ORQA's evidence (Lee et al. 2019): blocks.tfr and titles.tfr, raw UTF-8; the i-th
+title belongs to the i-th block. REALM's two corpora (Guu et al. 2020), shards of
 tf.train.Example: blocks to retrieve (title, body), and blocks to train on (title,
 text) with the bytes of their sentences and salient spans.
 """
@@ -27,12 +27,12 @@ _SPAN = ('span_byte_start', 'span_byte_limit')
 
 
 class Annotations(NamedTuple):
-  """What a pre-training corpus marks in one document.
+  """Annotations of one document of a pre-training corpus.
 
   Attributes:
     document_id: as in the corpus of these files.
     sentences: [n, 2] int64 first and past-last byte in the text's UTF-8 form.
-    spans: [m, 2] int64, likewise, of the salient spans.
+    spans: [m, 2] int64 first and past-last byte of the salient spans.
   """
 
   document_id: str
@@ -44,8 +44,8 @@ def find_block_files(path: pathlib.Path) -> list[base.SourceFile]:
   """Finds the file of blocks and the file of their titles.
 
   Args:
-    path: a folder with both, or the file of blocks: its name says blocks, and
-      the one beside it titles instead.
+    path: a folder with both, or the file of blocks. In its name 'titles' replaces
+      'blocks' for the other file.
 
   Returns:
     Blocks, then titles.
@@ -83,7 +83,7 @@ def read_blocks(files: Sequence[base.SourceFile]) -> base.Records:
   """Reads a file of blocks with its file of titles; ids count from 0.
 
   Raises:
-    ValueError: when one of them holds more records.
+    ValueError: when the two files hold different numbers of records.
   """
   texts, titles = (tfrecord.read(file.path) for file in files)
   pairs = itertools.zip_longest(texts, titles)
@@ -114,7 +114,7 @@ def read_corpus(files: Sequence[base.SourceFile]) -> base.Records:
 
 
 def read_pretraining(files: Sequence[base.SourceFile]) -> base.Records:
-  """Reads REALM's corpus of blocks to train on, without what it marks."""
+  """Reads REALM's corpus of blocks to train on, without its annotations."""
   for where, document, _ in _examples(files, 'text', ()):
     yield where, document
 
@@ -122,18 +122,15 @@ def read_pretraining(files: Sequence[base.SourceFile]) -> base.Records:
 def read_annotations(
   files: Sequence[base.SourceFile], on_error: str = 'raise'
 ) -> Iterator[Annotations]:
-  """Reads what REALM's corpus of blocks to train on marks in them.
+  """Reads the annotations of REALM's corpus of blocks to train on.
 
   Args:
     files: shards, in the corpus's order.
-    on_error: 'raise', or 'skip' to pass over bad records.
-
-  Yields:
-    The marks of each document.
+    on_error: 'raise', or 'skip' to skip bad records.
 
   Raises:
-    ValueError: for a bad record, by file and number, unless those are skipped;
-      and for a damaged file.
+    ValueError: for a bad record, by file and number, unless bad records are
+      skipped; and for a damaged file.
   """
   marks = (*_SENTENCE, *_SPAN)
   for where, document, features in _examples(files, 'text', marks):
@@ -153,7 +150,7 @@ def read_annotations(
 def _examples(
   files: Sequence[base.SourceFile], text_name: str, more: Sequence[str]
 ) -> Iterator[tuple[str, base.Document | base.BadRecord, dict]]:
-  """Yields where a record stands, its document or its fault, its features."""
+  """Yields place, document or fault, and features of each record."""
   names = ('title', text_name, *more)
   for file in files:
     for i, data in enumerate(tfrecord.read(file.path)):
@@ -184,7 +181,7 @@ def _decode(data: bytes, names: Sequence[str], where: str) -> dict:
 def _byte_spans(
   features: dict, names: tuple[str, str], text: bytes, where: str
 ) -> np.ndarray:
-  """Two features as spans of the text: [n, 2] int64; missing ones are none."""
+  """Makes spans of two features: [n, 2] int64, empty for missing features."""
   start, limit = pair = [features.get(name, []) for name in names]
   fault = None
   if any(len(x) and getattr(x, 'dtype', None) != np.int64 for x in pair):
@@ -202,14 +199,14 @@ def _byte_spans(
 
 
 def span_fault(spans: np.ndarray, text: bytes) -> str | None:
-  """Says which span is none of a text.
+  """Describes the first span that is not in a text.
 
   Args:
     spans: [n, 2] first and past-last bytes.
     text: UTF-8.
 
   Returns:
-    What is wrong, or None.
+    The fault, or None.
   """
   low, high = spans[:, 0], spans[:, 1]
   bad = (low < 0) | (low >= high) | (high > len(text))
@@ -220,6 +217,6 @@ def span_fault(spans: np.ndarray, text: bytes) -> str | None:
   if not bad.any():
     return None
   return (
-    f'{spans[bad][0].tolist()} is no span of whole characters in {len(text)} '
-    'bytes.'
+    f'{spans[bad][0].tolist()} is not a span of whole characters in '
+    f'{len(text)} bytes.'
   )

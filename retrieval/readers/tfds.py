@@ -31,7 +31,7 @@ def load_builder(name: str, data_dir: str):
 
 
 def _register(name: str, package: pathlib.Path) -> None:
-  """Imports the module of a data set that TFDS leaves out of its list."""
+  """Imports the module of a data set that is missing from TFDS's list."""
   for path in sorted(package.parent.glob(f'*/{name}.py')):
     importlib.import_module(f'tensorflow_datasets.{path.parent.name}.{name}')
 
@@ -44,7 +44,7 @@ def data_files(builder) -> list[pathlib.Path]:
 def read(
   name: str, split: str, data_dir: str, fields: base.Fields
 ) -> base.Records:
-  """Reads one split; prepares the data set first where it is not yet."""
+  """Reads one split; prepares the data set first if needed."""
   builder = load_builder(name, data_dir)
   builder.download_and_prepare()
   try:

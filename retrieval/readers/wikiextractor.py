@@ -9,14 +9,14 @@ from retrieval.readers import base
 from retrieval.readers import files as files_lib
 
 _FIELDS = base.Fields(id='id', title='title', text='text')
-# A title may hold quotes; attributes before it do not.
+# A title may hold quotes; the attributes before it cannot.
 _OPENING = re.compile(
   r'<doc id="([^"]*)"(?: (?!title=)\w+="[^"]*")*(?: title="(.*)")?>\s*$'
 )
 
 
 def read(files: Sequence[base.SourceFile]) -> base.Records:
-  """Reads either form, which each file's first byte tells apart."""
+  """Reads either form; each file's first byte tells its form."""
   for file in files:
     _, line = next(base.read_lines(file.path), (0, b''))
     if line.startswith(b'{'):
@@ -68,7 +68,7 @@ def _document(
       'malformed <doc>', where, 'expected <doc id="..." url="..." title="...">.'
     )
   title = head[2] or ''
-  # The element's frame, which the JSON form lacks: heading and end of text.
+  # The element frames its text with a heading and an end; JSON lacks both.
   text = text.removeprefix(f'{title}\n\n')
   for end in ('\n\n', '\n'):
     if text.endswith(end):

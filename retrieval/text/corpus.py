@@ -3,9 +3,9 @@
 """Corpora: any source of text as a stream of documents.
 
 Sources: the packaged vital articles, JSON lines, folders of .txt files, SQuAD's
-paragraphs, WikiExtractor's output, TFDS data sets, and the record files that ORQA
-and REALM were published with. Documents stream in a fixed order and memory does not grow
-with the corpus; text is passed on exactly as it stands.
+paragraphs, WikiExtractor's output, TFDS data sets, and the record files of ORQA
+and REALM. Documents stream in a fixed order, memory does not grow with the
+corpus, and texts keep every character.
 """
 
 import collections
@@ -31,17 +31,16 @@ from retrieval.store import store
 
 Document = base.Document
 
-KINDS = (
-  'jsonl',
-  'orqa_blocks',
-  'orqa_corpus',
-  'realm_pretraining',
-  'squad',
-  'text',
-  'tfds',
-  'vital',
-  'wikiextractor',
-)
+_READERS = {
+  'orqa_blocks': orqa.read_blocks,
+  'orqa_corpus': orqa.read_corpus,
+  'realm_pretraining': orqa.read_pretraining,
+  'squad': files_lib.read_squad,
+  'text': files_lib.read_text,
+  'vital': files_lib.read_vital,
+  'wikiextractor': wikiextractor.read,
+}
+KINDS = tuple(sorted((*_READERS, 'jsonl', 'tfds')))
 _SHARDS = ('*-of-[0-9]*', '*.tfrecord*')
 _IN_FOLDER = {
   'jsonl': ('*.jsonl', '*.jsonl.*', '*.json', '*.json.*', '*.ndjson'),
@@ -64,19 +63,19 @@ _BLOCK_BYTES = 1 << 20
 
 @dataclasses.dataclass(frozen=True)
 class CorpusConfig:
-  """Where documents come from.
+  """Source of documents.
 
   Attributes:
     kind: one of KINDS. orqa_blocks: blocks.tfr with titles.tfr; orqa_corpus and
       realm_pretraining: REALM's shards to retrieve from and to train on.
     path: a file, a folder or a glob; TFDS: `name` or `name/config`.
     split: split of a TFDS data set.
-    data_dir: where TFDS keeps its data; '' for its default.
+    data_dir: data folder of TFDS; '' for its default.
     id_field: JSON lines and TFDS; '' makes an id of file and line.
     title_field: JSON lines and TFDS; '' for no titles.
     text_field: JSON lines and TFDS.
-    on_error: 'raise', or 'skip' to count bad records and pass over them.
-    max_documents: stop after so many; 0 for all.
+    on_error: 'raise', or 'skip' to count bad records and skip them.
+    max_documents: largest number of documents; 0 for all.
   """
 
   kind: str = 'vital'
@@ -94,16 +93,16 @@ class Corpus:
   """Documents of one source, in a fixed order.
 
   Attributes:
-    config: as given.
-    skipped: reason -> records passed over by the latest iteration.
+    config: its settings.
+    skipped: reason -> records skipped by the latest iteration.
   """
 
   def __init__(self, config: CorpusConfig):
     """Checks the config and finds the files.
 
     Raises:
-      ValueError: for a setting that is none.
-      FileNotFoundError: when nothing stands at the path.
+      ValueError: for a wrong setting.
+      FileNotFoundError: when there is no file at the path.
     """
     _check(config)
     self.config = config
@@ -114,8 +113,8 @@ class Corpus:
     """Yields documents.
 
     Raises:
-      ValueError: for a bad record, by file and line, unless the config skips
-        those; and where no document is left.
+      ValueError: for a bad record, by file and line, unless the config skips bad
+        records; and when no document is left.
     """
     self.skipped = collections.Counter()
     count = 0
@@ -143,45 +142,31 @@ class Corpus:
   def _records(self) -> base.Records:
     config, files = self.config, self._files
     fields = base.Fields(config.id_field, config.title_field, config.text_field)
-    match config.kind:
-      case 'vital':
-        return files_lib.read_vital(files)
-      case 'jsonl':
-        return files_lib.read_jsonl(files, fields)
-      case 'squad':
-        return files_lib.read_squad(files)
-      case 'text':
-        return files_lib.read_text(files)
-      case 'wikiextractor':
-        return wikiextractor.read(files)
-      case 'orqa_blocks':
-        return orqa.read_blocks(files)
-      case 'orqa_corpus':
-        return orqa.read_corpus(files)
-      case 'realm_pretraining':
-        return orqa.read_pretraining(files)
-      case _:
-        return tfds.read(config.path, config.split, config.data_dir, fields)
+    if config.kind == 'tfds':
+      return tfds.read(config.path, config.split, config.data_dir, fields)
+    if config.kind == 'jsonl':
+      return files_lib.read_jsonl(files, fields)
+    return _READERS[config.kind](files)
 
   def annotations(self) -> Iterator[orqa.Annotations]:
-    """Yields the sentences and salient spans that a corpus brings along.
+    """Yields the sentences and salient spans that come with a corpus.
 
-    They come in the documents' order and carry their ids; `max_documents` does
-    not end them.
+    They carry the ids of the documents and have their order; `max_documents` does not
+    limit them.
 
     Raises:
-      ValueError: for a kind of corpus without them; for a bad record, by file
-        and number, unless the config skips those.
+      ValueError: for a kind of corpus without annotations; for a bad record, by file
+        and number, unless the config skips bad records.
     """
     if self.config.kind != 'realm_pretraining':
       raise ValueError(
-        f'corpus.kind {self.config.kind!r} marks no sentences and spans; '
+        f'corpus.kind {self.config.kind!r} has no sentences and spans; '
         "expected 'realm_pretraining'."
       )
     return orqa.read_annotations(self._files, self.config.on_error)
 
   def fingerprint(self) -> str:
-    """Hash of the settings that matter and of what the files hold."""
+    """Hashes the settings that matter to the kind, and the contents of the files."""
     config = self.config
     fields = dataclasses.asdict(config)
     for name in _ignored(config.kind):
@@ -193,7 +178,7 @@ class Corpus:
       files = [[path.name, _hash_file(path, whole=False)] for path in paths]
       files.append([builder.info.full_name])
     else:
-      # The packaged file has a version; those that a user gives are read whole.
+      # The packaged file has a version; files of users are read whole.
       whole = config.kind != 'vital'
       files = [
         [file.name, _hash_file(file.path, whole=whole)] for file in self._files
@@ -279,13 +264,13 @@ def _checked(
   first = seen.add(record.id, where)
   if first:
     raise base.BadRecord(
-      'duplicate id', where, f'id {record.id!r} stands at {first} already.'
+      'duplicate id', where, f'id {record.id!r} is already used at {first}.'
     )
   return record
 
 
 class _Seen:
-  """Ids met so far, on disk: memory does not grow with the corpus."""
+  """Ids of earlier documents, on disk: memory does not grow with the corpus."""
 
   def __enter__(self):
     self._folder = tempfile.TemporaryDirectory(prefix='ids-')
@@ -294,13 +279,14 @@ class _Seen:
       isolation_level=None,
       check_same_thread=False,
     )
-    self._db.execute('pragma journal_mode = off')
-    self._db.execute('pragma synchronous = off')
-    self._db.execute('pragma cache_size = -8192')
-    self._db.execute(
-      'create table seen (id blob primary key, place text) without rowid'
-    )
-    self._db.execute('begin')
+    for command in (
+      'pragma journal_mode = off',
+      'pragma synchronous = off',
+      'pragma cache_size = -8192',
+      'create table seen (id blob primary key, place text) without rowid',
+      'begin',
+    ):
+      self._db.execute(command)
     return self
 
   def __exit__(self, *exception):
@@ -308,7 +294,7 @@ class _Seen:
     self._folder.cleanup()
 
   def add(self, document_id: str, where: str) -> str:
-    """Returns '' for a new id, else where it was met first."""
+    """Returns '' for a new id, else the place of its first document."""
     key = hashlib.blake2b(document_id.encode(), digest_size=16).digest()
     added = self._db.execute(
       'insert or ignore into seen values (?, ?)', (key, where)

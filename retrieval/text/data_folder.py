@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What the data folders of all models share: a place and a tokenizer."""
+"""Paths, corpus and tokenizer of a data folder, common to all models."""
 
 import dataclasses
 import functools
@@ -15,7 +15,7 @@ from retrieval.text import corpus as corpus_lib
 
 
 def corpus(settings: ml_collections.ConfigDict) -> corpus_lib.Corpus:
-  """The corpus that a section of a config names."""
+  """Makes the corpus of a config's section."""
   return corpus_lib.Corpus(corpus_lib.CorpusConfig(**settings))
 
 
@@ -36,11 +36,11 @@ class DataFolder:
   def of(
     cls, config: ml_collections.ConfigDict, workdir: str | os.PathLike
   ) -> 'DataFolder':
-    """The folder that a config and a workdir name."""
+    """Makes the data folder that a config and a workdir name."""
     return cls(pathlib.Path(config.data_dir or pathlib.Path(workdir) / 'data'))
 
   def path(self, name: str) -> pathlib.Path:
-    """Where one store lies."""
+    """Path of one store."""
     return self.root / name
 
   @functools.cached_property
@@ -53,7 +53,7 @@ class DataFolder:
     """The tokenizer of the token store."""
     if not self.tokenizer_path.exists():
       raise FileNotFoundError(
-        f'{self.tokenizer_path}: no tokenizer here; run '
-        f'{self.MADE_BY} for this folder first.'
+        f'{self.tokenizer_path}: no tokenizer here; run {self.MADE_BY} for this '
+        'folder first.'
       )
     return tokenization.load_tokenizer(self.tokenizer_path)

@@ -1,17 +1,17 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Dates in English text, by patterns that are all written out here.
+"""Dates in English text, by regular expressions.
 
 Guu et al. 2020, section 3.4, finds dates with "a regular expression" that is not
-published. These are found here, in every usual order and spelling:
+published. The expressions here cover the usual orders and spellings:
   days       4 July 1776, July 4th, 1776-07-04, 04/07/1776, Fourth of July
   months     March 1999, Mar. 1999, March-April 1999; never a month alone
   years      1000 to 2099 where they read as years; any year with an era: 44 BC
   decades    1990s, '90s, 430s BC, the late sixties
   centuries  19th century, twelfth century BC, 2nd millennium
-A range of days with its month is one span (4-6 June 1999), and so is one whose
-ends do not both stand in full (1914-18, 100-44 BC). Otherwise the ends of a range
-are spans of their own: 1914-1918 holds two dates.
+A range of days with its month is one span (4-6 June 1999), and so is a range with
+an abbreviated end (1914-18, 100-44 BC). Otherwise the ends of a range are two
+spans: 1914-1918 holds two dates.
 """
 
 import bisect
@@ -31,7 +31,7 @@ def _any(*parts: str) -> str:
 
 
 def _either_case(words: str) -> str:
-  """The words, and the words begun with a capital."""
+  """Pattern of the words, capitalized or not."""
   return _any(*(f'[{w[0].upper()}{w[0]}]{w[1:]}' for w in words.split()))
 
 
@@ -56,7 +56,7 @@ _DECADE_WORD = _either_case(
   'twenties thirties forties fifties sixties seventies eighties nineties'
 )
 
-# What must not stand before a number: money, another number, part of a name.
+# Nothing before a number makes it money, another number or part of a name.
 # Joined by a hyphen or a slash: mid-1990s, c.1200, 1998/1999.
 _FRESH = (
   r'(?:(?<![\w$€£¥₹#%.,:/+=*^~@&\\-])|(?<=[a-z]-)|(?<=\b[BA][CD]-)'
@@ -66,7 +66,7 @@ _DAY = r'(?:3[01]|[12]\d|0?[1-9])(?:st|nd|rd|th)?(?![\w%°$€£¥]|[.,:]\d)'
 _WORD_TO = ' (?:and|to|or|&) '
 _DAYS = rf'{_DAY}(?:(?:{_TO}|,?{_WORD_TO}){_DAY})?'
 _YEAR = r'(?:1\d\d\d|20\d\d)'
-# What must not come after a year: the number goes on, or is of another kind.
+# Nothing after a year continues the number or makes it one of another kind.
 _DONE = rf'(?![\w%°$€£¥]|[.,:]\d|[-/](?!{_YEAR}(?!\d)|{_DAY}{_S}{_MONTH})\d)'
 _ERA = r'(?:BCE?|CE|AD|B\.C\.(?:E\.)?|C\.E\.|A\.D\.)(?!\w)'
 _NUMBER = r'(?:\d{1,3},\d{3}|\d{1,5})'
@@ -88,7 +88,7 @@ _MONTH_DAY = (
   rf'{_MONTH}{_S}(?:the{_S})?'
   rf'{_DAY}(?:{_TO}{_DAY}|{_WORD_TO}{_DAY}(?!{_S}[a-z]))?'
 )
-# Nobody's hundred runs, and no film studio.
+# Excludes a person's hundred runs and film studios.
 _CENTURY = (
   rf'{_ORDINAL}(?:(?:{_TO}| (?:and|or|to) ){_ORDINAL})?[- ]{_AGE}'
   rf'(?:{_S}{_ERA})?(?!\w| Fox| Studios)'
@@ -151,7 +151,7 @@ _BARE_YEAR = re.compile(
   rf'|[-/](?!{_YEAR}(?!\d)|present|today|born|era)\w)'
 )
 
-# Words before a number that say what it is.
+# Words around a number that tell its kind.
 _TIME_BEFORE = re.compile(
   r'\b(?:in|since|until|till|by|during|from|between|before|after|circa'
   r'|year|early|late|mid|spring|summer|autumn|fall|winter|of|born|died|and|to'
@@ -189,11 +189,11 @@ _COUNTED_AFTER = re.compile(
   r'|hectares|acres|jobs|Guineas|other|different|more)(?![\w’\'])'
 )
 _STARTS = ((_NUMBER_START, _FROM_NUMBER), (_WORD_START, _FROM_WORD))
-_LEFT = 24  # characters looked at before a number
+_LEFT = 24  # characters read before a number
 
 
 def _reads_as_year(text: str, start: int, limit: int) -> bool:
-  """Whether a bare number from 1000 to 2099 is a year where it stands."""
+  """Whether a bare number from 1000 to 2099 reads as a year in its context."""
   left = text[max(0, start - _LEFT) : start]
   if _NUMBER_BEFORE.search(left) or _UNIT_AFTER.match(text, limit):
     return False
@@ -209,12 +209,9 @@ def _reads_as_year(text: str, start: int, limit: int) -> bool:
 def find_dates(text: str) -> list[tuple[int, int]]:
   """Finds the dates in a text.
 
-  Args:
-    text: any text.
-
   Returns:
-    First and past-last character of each date, in order. Of dates that overlap
-    the longest is taken, of equally long ones the first.
+    First and past-last character of each date, in order. Of overlapping dates the
+    longest is taken, of equally long ones the first.
   """
   found = [
     match.span()
@@ -232,14 +229,14 @@ def find_dates(text: str) -> list[tuple[int, int]]:
 
 
 def keep_longest(spans: Iterable[_Span]) -> list[_Span]:
-  """Takes the longest span, then the longest that is apart from it, and so on.
+  """Takes the longest span, then the longest that does not overlap it, and so on.
 
   Args:
-    spans: tuples that begin with first and past-last; of equally long ones that
-      overlap the first counts.
+    spans: tuples that begin with first and past-last; of equally long spans that
+      overlap the first is taken.
 
   Returns:
-    Those taken, in order of their place.
+    The spans taken, in order of place.
   """
   taken: list[_Span] = []
   for span in sorted(spans, key=lambda s: s[0] - s[1]):

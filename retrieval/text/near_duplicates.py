@@ -1,12 +1,12 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Training documents that nearly stand in an evaluation set.
+"""Training documents that nearly equal an evaluation document.
 
 Borgeaud et al. 2021, section 2.1 and appendix A: documents whose 13-grams have a
 Jaccard similarity of 0.8 or more with those of any evaluation document leave the
 training set, and so the datastore. MinHash and locality-sensitive hashing (the
-package rensa) name candidates; what is dropped was compared exactly. Grams are of
-words between whitespace, in lower case, so that the tokenizer does not matter.
+package rensa) name candidates, which are then compared exactly. Grams are of
+lower-case words between whitespace, so that the tokenizer does not matter.
 """
 
 from collections.abc import Callable
@@ -30,23 +30,23 @@ from retrieval.text import tokens as tokens_lib
 KIND = 'near_duplicates'
 _COMPARED = 'evaluation'
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
-# Grams that are equal in the 4 numbers of a band make a candidate. Of pairs at 0.8
-# exactly, 1 in 2e7 escapes 32 such bands; of pairs at 0.2, 1 in 20 is one. Lower
-# thresholds, or fewer numbers, take smaller bands.
+# Signatures that are equal in the 4 numbers of a band make a candidate. Of pairs
+# at 0.8 exactly, 1 in 2e7 misses all 32 bands; of pairs at 0.2, 1 in 20 is a
+# candidate. Lower thresholds, or fewer numbers, take smaller bands.
 _MOST_BAND_ROWS = 4
-_MISSED = 1e-3  # most of the pairs at the threshold exactly, on average
+_MISSED = 1e-3  # largest mean share of missed pairs at the threshold exactly
 _BATCH = 256
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings:
-  """What counts as a near-duplicate.
+  """Definition of a near-duplicate.
 
   Attributes:
     threshold: least Jaccard similarity, above 0 and at most 1.
     ngram: words of a gram.
-    num_permutations: numbers of a MinHash signature, at least as many as find a
-      pair at the threshold with a probability of 0.999.
+    num_permutations: numbers of a MinHash signature; there must be enough to find
+      a pair at the threshold with a probability of 0.999.
     seed: of the signatures.
   """
 
@@ -76,7 +76,7 @@ class Settings:
       )
 
   def _missed(self, rows: int) -> float:
-    """Share of the pairs at the threshold exactly that escape all bands."""
+    """Share of the pairs at the threshold exactly that no band finds."""
     return (1 - self.threshold**rows) ** (self.num_permutations // rows)
 
   @property
@@ -93,14 +93,9 @@ _hash_word = functools.lru_cache(1 << 18)(tokens_lib.hash_id)
 
 
 def hash_grams(text: str, ngram: int) -> UInt64[np.ndarray, ' grams']:
-  """The set of a text's n-grams of words, as ascending hashes.
+  """Hashes the n-grams of a text's words: [grams] uint64, ascending and distinct.
 
-  Args:
-    text: of a document.
-    ngram: words of a gram; a shorter text is one gram.
-
-  Returns:
-    [grams] uint64; none for a text without words.
+  A text of fewer than `ngram` words is one gram; a text without words has none.
   """
   words = text.lower().split()
   hashes = np.asarray([_hash_word(word) for word in words], np.uint64)
@@ -119,7 +114,7 @@ def jaccard(a: UInt64[np.ndarray, ' a'], b: UInt64[np.ndarray, ' b']) -> float:
 
 
 class _Index:
-  """The evaluation documents, to be asked for what resembles a document."""
+  """Evaluation documents, to be searched for the most similar one."""
 
   def __init__(self, settings: Settings):
     import rensa
@@ -148,7 +143,7 @@ class _Index:
       self._grams[document] = grams
 
   def nearest(self, grams: np.ndarray) -> tuple[float, int]:
-    """Similarity and number of the most similar one; (0, -1) if none is."""
+    """Similarity and number of the most similar document, or (0, -1)."""
     if not len(grams) or not self._grams:
       return 0.0, -1
     found = self._lsh.query(self._sign(grams))
@@ -170,25 +165,24 @@ def build_duplicate_store(
 ) -> store.Store:
   """Lists the training documents to drop; resumes at the first missing shard.
 
-  A list of the same settings that stands already stays, whatever evaluation sets
-  it is of: `compared_with` tells them.
+  A published list of the same settings stays, whatever evaluation sets it was
+  compared with: `compared_with` names them.
 
   Args:
-    path: where the list will stand.
+    path: folder of the list.
     tokens: every document.
-    tokenizer: that made it.
+    tokenizer: tokenizer of `tokens`.
     valid_fraction: share of documents that belong to 'valid'.
-    settings: what counts as a near-duplicate.
-    evaluation: all documents of evaluation sets of other corpora, which stand
-      beside `tokens`; they are compared with as 'valid' is.
-    added: ids of documents that were given to be retrieved: they neither are held
-      out nor dropped.
+    settings: definition of a near-duplicate.
+    evaluation: token stores of evaluation sets from other corpora, in folders beside
+      `tokens`; training documents are compared with them as with 'valid'.
+    added: ids of documents added for retrieval: they are never held out or dropped.
     progress: called with (training documents done, documents in all).
 
   Returns:
-    A published store of `document` [n] int64, the documents to drop by rising
-    number, `duplicate_of` [n] int64, where the numbers go on from those of
-    `tokens` through each of `evaluation`, and `similarity` [n] float32.
+    A published store of `document` [n] int64, the documents to drop in ascending
+    order, `duplicate_of` [n] int64, whose numbers continue after those of `tokens`
+    through each of `evaluation`, and `similarity` [n] float32.
 
   Raises:
     ValueError: for another tokenizer, or a list of other settings at `path`.
@@ -204,9 +198,9 @@ def build_duplicate_store(
   if writer.published:
     return store.Store.open(path, KIND, fields)
   shards, index = tokens.store.num_shards, None
+  hashes = tokens_lib.hash_ids(added)
   read = functools.partial(
-    *(_documents, tokenizer, valid_fraction, settings.ngram),
-    tokens_lib.hash_ids(added),
+    _documents, tokenizer, valid_fraction, settings.ngram, hashes
   )
   done = 0
   for i in writer.missing(shards):
@@ -222,16 +216,15 @@ def build_duplicate_store(
       done += 1
       if progress and not done % _BATCH:
         progress(done, tokens.num_documents)
-    columns = list(zip(*found, strict=True)) or [(), (), ()]
-    names = (('document', np.int64), ('duplicate_of', np.int64))
-    names += (('similarity', np.float32),)
-    writer.write(
-      i,
-      {
-        name: np.asarray(column, dtype)
-        for (name, dtype), column in zip(names, columns, strict=True)
-      },
+    document, other, similarity = (
+      zip(*found, strict=True) if found else [()] * 3
     )
+    arrays = {
+      'document': np.asarray(document, np.int64),
+      'duplicate_of': np.asarray(other, np.int64),
+      'similarity': np.asarray(similarity, np.float32),
+    }
+    writer.write(i, arrays)
   meta = {'tokens': tokens.path.name}
   if evaluation:
     meta[_COMPARED] = [source.path.name for source in evaluation]
@@ -239,13 +232,13 @@ def build_duplicate_store(
 
 
 def compared_with(found: store.Store) -> dict[str, str]:
-  """Evaluation sets that a list is of, beside 'valid'.
+  """Evaluation sets of a list, other than 'valid'.
 
   Args:
-    found: of `build_duplicate_store`.
+    found: store from `build_duplicate_store`.
 
   Returns:
-    Fingerprint of each one's token store, by its folder's name.
+    Fingerprint of each set's token store, by the name of its folder.
   """
   names = found.meta.get(_COMPARED, [])
   return dict(zip(names, found.fields.get(_COMPARED, []), strict=True))
@@ -254,7 +247,7 @@ def compared_with(found: store.Store) -> dict[str, str]:
 def _fields(
   tokens, valid_fraction, settings, evaluation, added
 ) -> dict[str, Any]:
-  """What determines the list; what is not asked for adds no field."""
+  """Fields that determine the list; unused options add no field."""
   import rensa
 
   fields = {

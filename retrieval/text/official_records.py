@@ -45,7 +45,7 @@ def write_blocks(
     blocks: in the order of their ids.
     progress: called with (blocks done, blocks in all).
   """
-  path = _make_folder(path)
+  path = pathlib.Path(path)
   with (
     tfrecord.open_writer(path / orqa.BLOCKS_FILE) as write_text,
     tfrecord.open_writer(path / orqa.TITLES_FILE) as write_title,
@@ -62,7 +62,7 @@ def write_examples(
   *,
   progress: Progress | None = None,
 ) -> None:
-  """Writes examples.tfr: what ICT is trained on, block by block.
+  """Writes examples.tfr, the blocks for training ICT.
 
   An example has title_ids, token_ids without special tokens, and
   sentence_starts, which count from the block's first token.
@@ -72,19 +72,14 @@ def write_examples(
     blocks: in the order of their ids.
     progress: called with (blocks done, blocks in all).
   """
-  path = _make_folder(path) / EXAMPLES_FILE
-  with tfrecord.open_writer(path) as write:
+  with tfrecord.open_writer(pathlib.Path(path) / EXAMPLES_FILE) as write:
     for ids in _batches(range(blocks.num_blocks), blocks.num_blocks, progress):
       firsts = blocks.token_spans(ids)[:, 0]
       rows = zip(ids.tolist(), firsts, *_tokens(blocks, ids), strict=True)
       for block, first, title_ids, token_ids in rows:
         starts = blocks.sentence_tokens(_sentences(blocks, block))[:, 0] - first
-        example = {
-          'title_ids': title_ids,
-          'token_ids': token_ids,
-          'sentence_starts': starts,
-        }
-        write(tf_example.encode(example))
+        example = {'title_ids': title_ids, 'token_ids': token_ids}
+        write(tf_example.encode(example | {'sentence_starts': starts}))
 
 
 def write_retrieval_corpus(
@@ -98,18 +93,17 @@ def write_retrieval_corpus(
   """Writes REALM's corpus to retrieve from: title, body and their tokens.
 
   Tokens have texts, starts, stops and ids; starts and stops are -1, as in the
-  official corpus, where nothing reads them.
+  official corpus, whose readers ignore them.
 
   Args:
-    prefix: of the shards' names, with their folder.
+    prefix: folder and first part of the shards' names.
     blocks: in the order of their ids.
-    tokenizer: that made the blocks.
-    num_shards: how many files.
+    tokenizer: tokenizer of the blocks.
+    num_shards: number of files.
     progress: called with (blocks done, blocks in all).
 
   Raises:
-    ValueError: for another tokenizer, or when shards of another number stand
-      there.
+    ValueError: for another tokenizer, or when there are shards of another number.
   """
   blocks.tokens.check_tokenizer(tokenizer)
   pieces = _pieces(tokenizer)
@@ -138,16 +132,16 @@ def write_pretraining(
   """Writes REALM's corpus to train on: blocks, their sentences, salient spans.
 
   Args:
-    prefix: of the shards' names, with their folder.
+    prefix: folder and first part of the shards' names.
     blocks: in the order of their ids.
-    spans: called with [n] block ids; gives for each an [m, 2] integer array of
+    spans: called with [n] block ids; returns for each an [m, 2] integer array of
       first and past-last byte in the block's text.
-    num_shards: how many files.
+    num_shards: number of files.
     progress: called with (blocks done, blocks in all).
 
   Raises:
-    ValueError: for a span outside its block, or when shards of another number
-      stand there.
+    ValueError: for a span outside its block, or when there are shards of another
+      number.
   """
 
   def examples(ids: np.ndarray) -> Iterator[Example]:
@@ -172,12 +166,6 @@ def write_pretraining(
   _write_shards(prefix, blocks, examples, num_shards, progress)
 
 
-def _make_folder(path: str | os.PathLike) -> pathlib.Path:
-  path = pathlib.Path(path)
-  path.mkdir(parents=True, exist_ok=True)
-  return path
-
-
 def _write_shards(
   prefix: str | os.PathLike,
   blocks: blocks_lib.BlockStore,
@@ -189,7 +177,7 @@ def _write_shards(
   if num_shards < 1:
     raise ValueError(f'num_shards {num_shards}: expected 1 or more.')
   prefix = pathlib.Path(prefix)
-  folder = _make_folder(prefix.parent)
+  folder = prefix.parent
   names = [
     f'{prefix.name}-{i:05d}-of-{num_shards:05d}' for i in range(num_shards)
   ]
@@ -214,7 +202,7 @@ def _write_shards(
 def _batches(
   rows: range, total: int, progress: Progress | None
 ) -> Iterator[np.ndarray]:
-  """Yields block ids; calls progress when the next ones are asked for."""
+  """Yields block ids; calls progress before it yields the next ones."""
   for start in range(rows.start, rows.stop, _BATCH):
     stop = min(start + _BATCH, rows.stop)
     yield np.arange(start, stop)
@@ -234,7 +222,7 @@ def _strings(
 def _tokens(
   blocks: blocks_lib.BlockStore, ids: np.ndarray
 ) -> tuple[list[np.ndarray], list[np.ndarray]]:
-  """Title and body tokens of each block, uncut."""
+  """Title and body tokens of each block, at full length."""
   longest = int(np.diff(blocks.token_spans(ids)).max())
   titles, bodies = (
     [row[:length] for row, length in zip(*gathered, strict=True)]
@@ -263,7 +251,7 @@ def _token_features(
 
 
 def _pieces(tokenizer: tokenization.WordPieceTokenizer) -> list[bytes]:
-  """The vocabulary: decoding a single id keeps the ## of a continuation."""
+  """Vocabulary by id: decoding a single id keeps the ## of a continuation."""
   pieces = [tokenizer.decode([i]) for i in range(tokenizer.vocab_size)]
   pieces[tokenizer.unk_id] = '[UNK]'  # decoding drops specials
   return [piece.encode() for piece in pieces]

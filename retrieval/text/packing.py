@@ -20,7 +20,7 @@ SPECIALS = 3  # [CLS] title [SEP] block [SEP]
 
 
 def pack(lengths: Sequence[int], budget: int) -> list[tuple[int, int]]:
-  """Packs sentences greedily, in order.
+  """Packs sentences into blocks greedily, in order.
 
   Args:
     lengths: tokens of each sentence.
@@ -41,7 +41,7 @@ def pack(lengths: Sequence[int], budget: int) -> list[tuple[int, int]]:
 def find_sentences(
   text: str, token_bytes: np.ndarray, found: Sequence[tuple[int, int]]
 ) -> tuple[np.ndarray, np.ndarray]:
-  """The sentences of a document that have tokens.
+  """Finds the tokens and bytes of a document's sentences.
 
   Args:
     text: of the document.
@@ -49,8 +49,8 @@ def find_sentences(
     found: first and past-last character of each sentence, in order.
 
   Returns:
-    [s, 2] tokens and [s, 2] bytes of each sentence; a token belongs to the
-    sentence in which it begins.
+    [s, 2] tokens and [s, 2] bytes of the sentences with tokens; a token belongs to
+    the sentence in which it begins.
   """
   spans = tokenization.byte_offsets(text, found)
   starts = token_bytes[1:, 0]
@@ -66,17 +66,17 @@ def shard_arrays(
   fields: dict,
   given: taggers.AnnotatedTagger | None = None,
 ) -> tuple[dict[str, np.ndarray], int]:
-  """Blocks of some documents as the arrays of one shard of a block store.
+  """Packs documents into the arrays of one shard of a block store.
 
   Args:
     tokens: the documents.
     documents: their indices.
-    tokenizer: of the titles.
+    tokenizer: encodes the titles.
     fields: max_length, drop_titles, whole_documents and language of the store.
-    given: the sentences of documents that bring them along.
+    given: sentences of documents that have annotations.
 
   Returns:
-    The arrays, and how many documents were dropped by their title.
+    The arrays, and the number of documents dropped by their title.
   """
   documents = list(documents)
   titles = [tokens.title(i) for i in documents]
@@ -108,7 +108,7 @@ class _Rows:
     found = []
     if self._given is not None:
       of = corpus_lib.Document(tokens.document_id(document), '', text)
-      found = [(x.start, x.limit) for x in self._given.tag([of])[0]]
+      found = [span[:2] for span in self._given.tag([of])[0]]
       for (_, limit), (start, _) in itertools.pairwise(found):
         if start < limit:
           raise ValueError(
@@ -122,11 +122,9 @@ class _Rows:
     fields = self._fields
     raw = tokens.text_bytes(document)
     text = raw.decode()
-    spans, byte_spans = find_sentences(
-      text,
-      tokens.token_bytes(document),
-      self._split(tokens, document, text),
-    )
+    found = self._split(tokens, document, text)
+    token_bytes = tokens.token_bytes(document)
+    spans, byte_spans = find_sentences(text, token_bytes, found)
     limit = fields['max_length'] - SPECIALS
     title_ids = title_ids[: limit // 2]
     title_end = self._num_title_tokens + len(title_ids)
@@ -142,14 +140,10 @@ class _Rows:
       self._sentences.append(
         np.concatenate([row, spans[first:last], byte_spans[first:last]], axis=1)
       )
-      self._blocks.append(
-        (
-          document,
-          *(spans[first, 0], spans[last - 1, 1], start, end),
-          *(self._num_title_tokens, title_end),
-          int.from_bytes(digest, 'little'),
-        )
-      )
+      tokens_of = (spans[first, 0], spans[last - 1, 1])
+      title_of = (self._num_title_tokens, title_end)
+      number = int.from_bytes(digest, 'little')
+      self._blocks.append((document, *tokens_of, start, end, *title_of, number))
     if packed:
       self._titles.append(title_ids)
       self._num_title_tokens = title_end

@@ -1,11 +1,10 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The salient spans of a block store: what REALM masks.
+"""Salient spans of a block store, for REALM's masking.
 
-Guu et al. 2020, section 3.4. Documents are tagged whole. Of the spans found those
-are kept that lie in one sentence of one block and consist of whole wordpieces;
-the others are counted by what is wrong with them. Spans are ordered by sentence,
-then by place.
+Guu et al. 2020, section 3.4. A tagger sees whole documents. A span is kept if it
+lies in one sentence of one block and consists of whole wordpieces; the other spans
+are counted by their fault. Spans are ordered by sentence, then by place.
 """
 
 from collections.abc import Callable
@@ -25,13 +24,11 @@ from retrieval.text import taggers
 from retrieval.text import tokens as tokens_lib
 
 KIND = 'salient'
-# What becomes of a span that was found.
-OUTCOMES = (
-  *('kept', 'repeated', 'outside every block', 'crosses a sentence'),
-  *('cuts a wordpiece', 'covers no token'),
-)
+# Outcomes of the spans that a tagger finds.
+OUTCOMES = ('kept', 'repeated', 'outside every block', 'crosses a sentence')
+OUTCOMES += ('cuts a wordpiece', 'covers no token')
 _KEPT, _REPEATED, _OUTSIDE, _CROSSES, _CUTS, _EMPTY = range(len(OUTCOMES))
-_VERSION = 1  # of which spans are kept
+_VERSION = 1  # of the rules by which spans are kept
 _BATCH = 256  # documents tagged at once
 _COLUMNS = ('token_start', 'token_limit', 'byte_start', 'byte_limit')
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # 2^64 over the golden ratio
@@ -47,15 +44,14 @@ def map_spans(
   """Finds the sentence and the tokens of spans of one document.
 
   Args:
-    spans: first and past-last byte of each.
-    token_bytes: of each token of the document, the BOS first.
-    sentence_bytes: of each sentence, in order and apart.
+    spans: first and past-last byte of each span.
+    token_bytes: bytes of each token of the document, the BOS first.
+    sentence_bytes: bytes of each sentence, in order and without overlap.
 
   Returns:
-    sentence: [n] the one in which the span begins; -1 for none.
+    sentence: [n] sentence in which the span begins; -1 if there is none.
     tokens: [n, 2] first and past-last token within the span.
-    outcome: [n] the first thing that is wrong, a number in OUTCOMES; 0 for
-      nothing.
+    outcome: [n] first fault of the span, an index into OUTCOMES; 0 if it is kept.
   """
   start, limit = spans[:, 0], spans[:, 1]
   after = np.searchsorted(sentence_bytes[:, 0], start, 'right')
@@ -63,7 +59,7 @@ def map_spans(
   starts, limits = token_bytes[1:, 0], token_bytes[1:, 1]
   first = np.searchsorted(starts, start)
   last = np.searchsorted(limits, limit, 'right')
-  # A token that begins before the span and ends in it, or the other way round.
+  # A token lies across the span's first or last byte.
   cuts = np.append(-1, limits)[first] > start
   cuts |= np.append(starts, np.iinfo(np.int64).max)[last] < limit
   outcome = np.select(
@@ -81,12 +77,12 @@ def choose_documents(
   """Chooses documents evenly spread over the store.
 
   They are taken in the order of the fractional part of document index / golden
-  ratio: the same ones every time, and a larger choice contains a smaller one.
+  ratio: the choice is always the same, and a larger one contains a smaller one.
 
   Args:
-    blocks: of the documents.
+    blocks: blocks of the documents.
     max_blocks: documents are taken until they have so many blocks, or a few
-      more as documents stay whole; 0 takes all that have any.
+      more as documents stay whole; 0 takes every document with a block.
 
   Returns:
     Sorted document indices.
@@ -107,7 +103,7 @@ def _document_rows(
   token_bytes: np.ndarray,
   sentence_bytes: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Rows [n, 6] of one document and [len(OUTCOMES)] how many became what.
+  """Returns rows [n, 6] of one document and the count of each outcome.
 
   A row is sentence, token_start, token_limit, byte_start, byte_limit, label.
   """
@@ -120,10 +116,8 @@ def _document_rows(
   outcome[kept[again]] = _REPEATED
   kept = kept[~again]
   first, limit = tokens[kept].T
-  columns = (
-    *(sentence[kept], first, limit),
-    *(token_bytes[first, 0], token_bytes[limit - 1, 1], label[kept]),
-  )
+  places = (token_bytes[first, 0], token_bytes[limit - 1, 1])
+  columns = (sentence[kept], first, limit, *places, label[kept])
   counts = np.bincount(outcome, minlength=len(OUTCOMES))
   return np.stack(columns, axis=1), counts
 
@@ -151,16 +145,12 @@ def _shard_arrays(
       )
       for i in chosen
     ]
-    for i, document, spans in zip(
-      chosen, batch, tagger.tag(batch), strict=True
-    ):
+    tagged = zip(chosen, batch, tagger.tag(batch), strict=True)
+    for i, document, spans in tagged:
       low, high = np.searchsorted(owner, [i, i + 1])
+      sentences = sentence_bytes[low:high]
       found, became = _document_rows(
-        document.text,
-        spans,
-        labels,
-        tokens.token_bytes(i),
-        sentence_bytes[low:high],
+        document.text, spans, labels, tokens.token_bytes(i), sentences
       )
       found[:, 0] += ids[0] + low
       rows.append(found)
@@ -170,7 +160,7 @@ def _shard_arrays(
   return columns | {
     'sentence': table[:, 0],
     'label': table[:, 5].astype(np.uint8),
-    # In the shard and not the manifest, so that they outlive a kill.
+    # Arrays of the shard, so that the counts outlive a kill.
     'outcomes': counts[None],
     'num_documents': np.asarray([len(documents)], np.int64),
   }
@@ -180,10 +170,12 @@ _WORKER = {}
 
 
 def _start_worker(path, fields, blocks_path, tokens_path, tagger) -> None:
-  _WORKER['writer'] = store.StoreWriter(path, KIND, fields)
   tokens = tokens_lib.TokenStore(tokens_path)
-  _WORKER['blocks'] = blocks_lib.BlockStore(blocks_path, tokens)
-  _WORKER['tagger'] = _make(tagger)
+  _WORKER.update(
+    writer=store.StoreWriter(path, KIND, fields),
+    blocks=blocks_lib.BlockStore(blocks_path, tokens),
+    tagger=_make(tagger),
+  )
 
 
 def _make(tagger: taggers.TaggerConfig | taggers.Tagger) -> taggers.Tagger:
@@ -210,16 +202,13 @@ def build_salient_store(
   """Tags the documents of a block store; resumes where a call was killed.
 
   Args:
-    path: where the store will stand.
-    blocks: whose sentences are to be masked.
-    tagger: what finds spans. Of a config each process makes its own tagger; a
-      tagger itself is pickled.
+    path: folder of the new store.
+    blocks: blocks with the sentences to be masked.
+    tagger: finds spans. A config lets each process make its own tagger; a
+      tagger is pickled.
     max_blocks: as in `choose_documents`; 0 for all.
-    num_processes: that share the work.
+    num_processes: number of processes that share the work.
     progress: called with (documents done, documents in all).
-
-  Returns:
-    The published store.
 
   Raises:
     ValueError: when no span is found.
@@ -239,10 +228,8 @@ def build_salient_store(
   shards = np.split(chosen, np.searchsorted(chosen, ends[:-1]))
   missing = writer.missing(len(shards))
   done = len(chosen) - sum(len(shards[i]) for i in missing)
-  setup = (
-    *(path, fields, blocks.path, blocks.tokens.path),
-    tagger if num_processes <= 1 else settings,
-  )
+  given = tagger if num_processes <= 1 else settings
+  setup = (path, fields, blocks.path, blocks.tokens.path, given)
   calls = ((i, shards[i]) for i in missing)
   with workers.start(num_processes, _start_worker, setup) as pool:
     for count in workers.run(pool, _write_shard, calls, 2 * num_processes):
@@ -251,8 +238,7 @@ def build_salient_store(
         progress(done, len(chosen))
   if not any(writer.rows(i, 'sentence') for i in range(len(shards))):
     raise ValueError(
-      f'{path}: no salient span in {len(chosen)} documents for tagger '
-      f'{settings}.'
+      f'{path}: no salient span in {len(chosen)} documents for {settings}.'
     )
   writer.publish(
     len(shards), {'blocks': blocks.path.name, 'labels': list(tagger.labels)}
@@ -264,11 +250,11 @@ class SalientStore:
   """Salient spans, memory-mapped; rows in the order of sentence and place.
 
   Attributes:
-    store: the store beneath.
+    store: the underlying store.
     path: its directory.
-    blocks: the block store whose sentences hold the spans.
-    labels: what `label` numbers.
-    num_spans: how many there are.
+    blocks: block store with the sentences.
+    labels: names of the labels.
+    num_spans: number of spans.
     sentence: [num_spans] int64 sentence id of each.
     token_start: [num_spans] int32 first token in the document's row.
     token_limit: [num_spans] int32 past-last token.
@@ -284,10 +270,10 @@ class SalientStore:
 
     Args:
       path: its directory.
-      blocks: its block store; None for the one beside it.
+      blocks: its block store; None opens the one beside it.
 
     Raises:
-      FileNotFoundError: when no store stands there.
+      FileNotFoundError: when there is no store.
       ValueError: when it is of another block store.
     """
     self.store = store.Store.open(path, KIND)
@@ -313,7 +299,7 @@ class SalientStore:
 
   @property
   def fingerprint(self) -> str:
-    """Hash of what determines every byte of the spans."""
+    """Hash of everything that determines the spans."""
     return self.store.fingerprint
 
   def sentences(self) -> np.ndarray:
@@ -326,13 +312,10 @@ class SalientStore:
   def spans_of(
     self, sentences: Int[np.ndarray, '*batch']
   ) -> tuple[Int[np.ndarray, '*batch'], Int[np.ndarray, '*batch']]:
-    """The rows of sentences.
-
-    Args:
-      sentences: [...] ids.
+    """Finds the rows of sentences.
 
     Returns:
-      [...] first row of each, and [...] how many it has.
+      [...] first row of each sentence, and [...] its number of rows.
     """
     sentences = np.asarray(sentences)
     shards = np.searchsorted(self._sentence_ends, sentences, 'right')
@@ -346,13 +329,13 @@ class SalientStore:
     return bounds[0], bounds[1] - bounds[0]
 
   def block_bytes(self, blocks: Sequence[int] | np.ndarray) -> list[np.ndarray]:
-    """First and past-last byte of the spans of blocks, in the blocks' texts.
+    """Returns first and past-last byte of the spans of blocks, in the blocks' texts.
 
     Args:
       blocks: [n] ids.
 
     Returns:
-      For each an [m, 2] int64 array.
+      For each block an [m, 2] int64 array.
     """
     blocks = np.asarray(blocks, np.int64)
     origins = self.blocks.byte_spans(blocks)[:, 0].tolist()
@@ -366,10 +349,10 @@ class SalientStore:
     return found
 
   def counts(self) -> dict[str, int]:
-    """How many documents were tagged, and what became of the spans found.
+    """Counts the tagged documents and the outcomes of the spans.
 
     Returns:
-      'documents', each of OUTCOMES, and each of `labels` among those kept.
+      'documents', each of OUTCOMES, and each of `labels` among the kept spans.
     """
     outcomes = self.store.array('outcomes')[:].sum(axis=0).tolist()
     labels = np.zeros(len(self.labels), np.int64)

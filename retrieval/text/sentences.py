@@ -4,7 +4,7 @@
 
 import sentencex
 
-VERSION = 1  # of what `split` gives; part of the fingerprint of blocks
+VERSION = 1  # of the rules of `split`; part of the fingerprint of blocks
 
 
 def split(text: str, language: str = 'en') -> list[tuple[int, int]]:
@@ -15,8 +15,8 @@ def split(text: str, language: str = 'en') -> list[tuple[int, int]]:
     language: ISO code.
 
   Returns:
-    First and past-last character of each sentence, in order, blanks around it
-    left out.
+    First and past-last character of each sentence, in order, without the blanks
+    around it.
   """
   spans = []
   for found in sentencex.get_sentence_boundaries(language, text):

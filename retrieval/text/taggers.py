@@ -1,10 +1,10 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Taggers: what finds the spans that are worth masking.
+"""Taggers: finders of the spans that are worth masking.
 
 Guu et al. 2020, section 3.4, masks named entities and dates. Entities come from
-any spaCy pipeline, dates from `dates`, and either may be given with the corpus.
-The paper's own tagger was trained on CoNLL-2003 and is not published.
+any spaCy pipeline, dates from `dates`, and spans may come with the corpus. The
+paper's own tagger was trained on CoNLL-2003 and is not published.
 """
 
 import array
@@ -30,26 +30,18 @@ from retrieval.text import corpus as corpus_lib
 from retrieval.text import dates
 from retrieval.text import tokens as tokens_lib
 
-# OntoNotes' names but for numbers, amounts and times, which say little of the
-# world; dates are found by patterns, in which 'last week' is none.
-ENTITY_LABELS = (
-  *('PERSON', 'NORP', 'FAC', 'ORG', 'GPE', 'LOC', 'PRODUCT', 'EVENT'),
-  *('WORK_OF_ART', 'LAW', 'LANGUAGE'),
-)
+# OntoNotes' names without numbers, amounts and times, which say little about the
+# world. Patterns find the dates: they exclude 'last week'.
+ENTITY_LABELS = ('PERSON', 'NORP', 'FAC', 'ORG', 'GPE', 'LOC', 'PRODUCT')
+ENTITY_LABELS += ('EVENT', 'WORK_OF_ART', 'LAW', 'LANGUAGE')
 DATE_LABEL = 'DATE'
-DEFAULT_LABEL = 'SPAN'  # of given spans that have none
+DEFAULT_LABEL = 'SPAN'  # of given spans without a label
 _VERSION = 1  # of the rules in this module and in `dates`
-_MOST_CHARACTERS = 100_000  # that a pipeline sees at once
+_MOST_CHARACTERS = 100_000  # in one text for a pipeline
 
 
 class Span(NamedTuple):
-  """A span of a document's text.
-
-  Attributes:
-    start: first character.
-    limit: past-last character.
-    label: what it is.
-  """
+  """A labelled span of a document's text: first and past-last character."""
 
   start: int
   limit: int
@@ -74,14 +66,14 @@ class Tagger(Protocol):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TaggerConfig:
-  """Which tagger.
+  """Settings of a tagger.
 
   Attributes:
-    kind: 'spacy', 'dates', several joined by '+', or 'file:PATH' for spans that
-      are given; PATH runs to the end, so such a part comes last.
+    kind: 'spacy', 'dates', several joined by '+', or 'file:PATH' for spans from a
+      file; PATH runs to the end, so that part comes last.
     model: spaCy pipeline, by its name or folder.
-    labels: entities that are taken of what the pipeline finds.
-    batch_size: documents that it works on at once.
+    labels: entities of the pipeline to take.
+    batch_size: documents that the pipeline processes at once.
   """
 
   kind: str = 'spacy+dates'
@@ -94,7 +86,7 @@ def make_tagger(config: TaggerConfig) -> Tagger:
   """Makes the tagger that a config names.
 
   Raises:
-    ValueError: for a kind that is none.
+    ValueError: for an unknown kind.
   """
   kinds, is_file, path = config.kind.partition('file:')
   parts = (kinds.removesuffix('+') if is_file else kinds).split('+')
@@ -119,7 +111,7 @@ def make_tagger(config: TaggerConfig) -> Tagger:
 
 
 class DateTagger:
-  """Dates, by `dates.find_dates`."""
+  """Finds dates, by `dates.find_dates`."""
 
   def __init__(self):
     self.labels = (DATE_LABEL,)
@@ -134,9 +126,10 @@ class DateTagger:
 
 
 class CombinedTagger:
-  """What several taggers find; of spans that overlap the longest counts.
+  """Merges the spans of several taggers.
 
-  Of equally long ones that of the earlier tagger does.
+  Of overlapping spans the longest is taken, of equally long ones that of the earlier
+  tagger.
   """
 
   def __init__(self, taggers: Sequence[Tagger]):
@@ -157,11 +150,11 @@ class CombinedTagger:
 
 
 class SpacyTagger:
-  """Named entities, by a spaCy pipeline.
+  """Finds named entities with a spaCy pipeline.
 
-  Of its components only those run that entities need. Spans lose an article, a
-  possessive 's and quotes around them, as CoNLL-2003 marks names: spaCy gives
-  "the European Union's", this tagger "European Union".
+  Only the components that entities need run. Spans lose an article, a possessive 's
+  and quotes around them, as CoNLL-2003 marks names: spaCy gives "the European
+  Union's", this tagger "European Union".
   """
 
   def __init__(
@@ -175,13 +168,13 @@ class SpacyTagger:
 
     Args:
       model: an installed pipeline's name, or a folder.
-      labels: entities that are taken.
-      batch_size: texts that it works on at once.
+      labels: entities to take.
+      batch_size: texts that the pipeline processes at once.
 
     Raises:
       ImportError: without spaCy.
       FileNotFoundError: without the pipeline.
-      ValueError: when it finds no entities, or none of some label.
+      ValueError: when the pipeline finds no entities, or none of some label.
     """
     self._nlp, spacy_version = _load_pipeline(model)
     self._batch_size = batch_size
@@ -198,7 +191,10 @@ class SpacyTagger:
     files = sorted(p for p in path.rglob('*') if p.is_file())
     self.fingerprint = store.fingerprint(
       [
-        *('spacy', _VERSION, spacy_version, list(labels)),
+        'spacy',
+        _VERSION,
+        spacy_version,
+        list(labels),
         [file.relative_to(path).as_posix() for file in files],
         store.hash_files(files),
       ]
@@ -212,7 +208,7 @@ class SpacyTagger:
       for start, limit in _pieces(document.text)
     ]
     spans: list[list[Span]] = [[] for _ in documents]
-    # The zone forgets new words: memory does not grow with the corpus.
+    # The zone drops new words at its end: memory does not grow with the corpus.
     with self._nlp.memory_zone():
       found = self._nlp.pipe(
         ((text, (i, start)) for i, start, text in pieces),
@@ -246,7 +242,7 @@ def _load_pipeline(model: str):
 
 
 def _entity_pipes(nlp) -> list[str]:
-  """Names of the components that find entities, and of what feeds those."""
+  """Names of the components that find entities and of those that feed them."""
   wanted = {
     name
     for name in nlp.pipe_names
@@ -264,7 +260,7 @@ def _entity_pipes(nlp) -> list[str]:
 
 
 def _pieces(text: str) -> Iterator[tuple[int, int]]:
-  """Cuts a long text, at the end of a line or else a word where there is one."""
+  """Cuts a long text, if possible at the end of a line or else of a word."""
   start = 0
   while len(text) - start > _MOST_CHARACTERS:
     most = start + _MOST_CHARACTERS
@@ -280,15 +276,15 @@ _AFTER_NAME = re.compile(r'(?:[\s\'"“”‘’]|[\'’]s)*\Z')
 
 
 def trim(text: str, start: int, limit: int) -> tuple[int, int] | None:
-  """Takes the article, quotes, blanks and a possessive 's off a name.
+  """Removes the article, quotes, blanks and possessive 's around a name.
 
   Args:
-    text: that holds it.
+    text: text with the name.
     start: first character of the name.
-    limit: past-last character.
+    limit: past-last character of the name.
 
   Returns:
-    Likewise; None when no letter or digit is left.
+    The new start and limit; None when no letter or digit is left.
   """
   limit = _AFTER_NAME.search(text, start, limit).start()
   start = _BEFORE_NAME.match(text, start, limit).end()
@@ -297,26 +293,25 @@ def trim(text: str, start: int, limit: int) -> tuple[int, int] | None:
   return start, limit
 
 
-# The id of each document, and of each of its spans the first and past-last byte in
-# the text's UTF-8 form, and perhaps a label.
+# Id of each document, and its spans: first and past-last byte in the text's UTF-8
+# form, then optionally a label.
 Annotations = Iterable[tuple[str, Sequence[Sequence[int | str]]]]
 
 
 class AnnotatedTagger:
-  """Spans that come with the corpus, by the ids of its documents.
+  """Returns spans that come with the corpus, by the ids of its documents.
 
-  A document of another id has none. A span takes nine bytes of memory.
+  Documents without an annotation have no spans. A span takes nine bytes of memory.
   """
 
   def __init__(self, annotations: Annotations):
     """Reads all spans.
 
     Args:
-      annotations: in any order; given spans may overlap.
+      annotations: in any order; spans may overlap.
 
     Raises:
-      ValueError: for an id that comes twice, a span that is none, and more than
-        256 labels.
+      ValueError: for a repeated id, a malformed span, and more than 256 labels.
     """
     keys, counts = array.array('Q'), array.array('q')
     spans, kinds = array.array('i'), array.array('B')
@@ -383,10 +378,7 @@ def read_spans(path: str | os.PathLike) -> Annotations:
   """Reads spans for `AnnotatedTagger` from JSON lines, packed or not.
 
   A line is {"id": ID, "spans": [[FIRST, PAST_LAST, LABEL], ...]}, in bytes of the
-  text's UTF-8 form; LABEL may be left out.
-
-  Yields:
-    The id and the spans of each document.
+  text's UTF-8 form; LABEL is optional.
 
   Raises:
     FileNotFoundError: when there is no such file.

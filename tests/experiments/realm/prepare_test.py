@@ -331,5 +331,5 @@ def test_spans_may_come_with_the_corpus(folder, exported, tmp_path):
   assert _run(config, tmp_path / 'x').spans.num_spans == 9
   config = _config(folder)
   config.spans.tagger.kind = 'corpus'
-  with pytest.raises(ValueError, match="'jsonl' marks no sentences and spans"):
+  with pytest.raises(ValueError, match="'jsonl' has no sentences and spans"):
     _run(config, tmp_path / 'none')

@@ -133,7 +133,7 @@ BAD = {
     b'{"id": "x", "title": "t", "text": "\\ud83d"}',
     "field 'text' holds half a character (\\ud83d)",
   ),
-  'duplicate id': (_line(DOCUMENTS[0])[:-1], "id '1' stands at "),
+  'duplicate id': (_line(DOCUMENTS[0])[:-1], "id '1' is already used at "),
 }
 
 
@@ -147,7 +147,7 @@ def test_a_bad_line_is_named_or_counted(tmp_path, case):
   assert str(error.value).startswith(f'{path}:4: ')
   assert message in str(error.value)
   if case == 'duplicate id':
-    assert f'{path}:1 already' in str(error.value)
+    assert f'used at {path}:1.' in str(error.value)
   skipping = _corpus('jsonl', path, on_error='skip')
   for _ in range(2):  # The counts are those of one iteration.
     assert list(skipping) == list(DOCUMENTS)
@@ -157,7 +157,7 @@ def test_a_bad_line_is_named_or_counted(tmp_path, case):
 def test_duplicates_are_found_between_files(tmp_path):
   (tmp_path / 'a.jsonl').write_bytes(JSONL)
   (tmp_path / 'b.jsonl').write_bytes(_line(DOCUMENTS[2]))
-  with pytest.raises(ValueError, match=r"b.jsonl:1: id '3' .*a.jsonl:3 alrea"):
+  with pytest.raises(ValueError, match=r"b.jsonl:1: id '3' .*used at .*a.jsonl:3"):
     _read('jsonl', tmp_path)
 
 

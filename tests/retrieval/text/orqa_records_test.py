@@ -221,7 +221,7 @@ def test_annotations_come_with_the_documents_ids(tmp_path):
   assert [text[a:b].decode() for a, b in spans] == ['Zoë', 'May 1999', 'Bo']
   assert [len(a.sentences) for a in annotations] == [2, 2, 0]
   assert [a.spans.shape for a in annotations] == [(3, 2), (0, 2), (0, 2)]
-  with pytest.raises(ValueError, match="'vital' marks no sentences and spans"):
+  with pytest.raises(ValueError, match="'vital' has no sentences and spans"):
     corpus.Corpus(corpus.CorpusConfig()).annotations()
 
 
@@ -229,10 +229,10 @@ def test_annotations_come_with_the_documents_ids(tmp_path):
   ('changes', 'message'),
   [
     ({'span_byte_start': [0]}, 'span_byte_limit: 1 starts, 3 limits.'),
-    ({'span_byte_limit': [4, 23, 36]}, r'\[32, 36\] is no span .* 35 bytes'),
-    ({'span_byte_limit': [4, 15, 34]}, r'\[15, 15\] is no span'),
-    ({'span_byte_start': [-1, 15, 32]}, r'\[-1, 4\] is no span'),
-    ({'span_byte_limit': [3, 23, 34]}, r'\[0, 3\] is no span of whole charac'),
+    ({'span_byte_limit': [4, 23, 36]}, r'\[32, 36\] is not a span .* 35 bytes'),
+    ({'span_byte_limit': [4, 15, 34]}, r'\[15, 15\] is not a span'),
+    ({'span_byte_start': [-1, 15, 32]}, r'\[-1, 4\] is not a span'),
+    ({'span_byte_limit': [3, 23, 34]}, r'\[0, 3\] is not a span of whole charac'),
     ({'sentence_byte_start': [3, 25]}, r'sentence_byte_limit: \[3, 24\]'),
   ],
 )
@@ -413,7 +413,7 @@ def test_a_span_outside_its_block_leaves_no_shard(made, tmp_path):
   def spans(ids):
     return [np.asarray([[0, 1000]])] * len(ids)
 
-  with pytest.raises(ValueError, match=r'block 0: \[0, 1000\] is no span'):
+  with pytest.raises(ValueError, match=r'block 0: \[0, 1000\] is not a span'):
     official_records.write_pretraining(tmp_path / 'w', made.blocks, spans, 1)
   assert not list(tmp_path.iterdir())
 
