@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """block_records.npy: texts of blocks as a pickled array, read one by one.
 
-The Hugging Face port of REALM keeps its blocks so (an array of Python bytes). The
-pickle is not executed, and texts are not kept: memory grows by eight bytes a block.
+The Hugging Face port of REALM stores its blocks as an array of Python bytes. The
+reader does not execute the pickle; its memory grows by eight bytes a block.
 """
 
 import array
@@ -23,7 +23,7 @@ _PUT = ('PUT', 'BINPUT', 'LONG_BINPUT')
 _GET = ('GET', 'BINGET', 'LONG_BINGET')
 _STARTS = {'numpy.core.multiarray _reconstruct', 'numpy ndarray', 'numpy dtype'}
 _STARTS |= {'numpy._core.multiarray _reconstruct'}
-# An array of objects in protocol 3, up to its list.
+# Pickle, protocol 3, of an array of objects, up to its list.
 _BEFORE = (
   b'\x80\x03cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\n'
   b'K\x00\x85C\x01b\x87R(K\x01JNUMBER\x85cnumpy\ndtype\n'
@@ -35,12 +35,9 @@ _BEFORE = (
 def read(path: str | os.PathLike) -> Iterator[bytes]:
   """Yields the text of each block, UTF-8.
 
-  Args:
-    path: of the file.
-
   Raises:
-    FileNotFoundError: when there is none.
-    ValueError: when it is no array of bytes, or wants anything executed.
+    FileNotFoundError: when there is no such file.
+    ValueError: when it is not an array of bytes, or would execute something.
   """
   path = pathlib.Path(path)
   with open(path, 'rb') as file:
@@ -51,10 +48,10 @@ def read(path: str | os.PathLike) -> Iterator[bytes]:
 
 
 def count(path: str | os.PathLike) -> int:
-  """How many blocks a file says it holds.
+  """Returns the number of blocks in a file's header.
 
   Raises:
-    ValueError: when it is no array of objects.
+    ValueError: when it is not an array of objects.
   """
   with open(path, 'rb') as file:
     try:
@@ -64,7 +61,7 @@ def count(path: str | os.PathLike) -> int:
 
 
 def _count(file) -> int:
-  """Reads the header; the file stands at the pickle then."""
+  """Reads the header, up to the start of the pickle."""
   version = np.lib.format.read_magic(file)
   if version == (1, 0):
     header = np.lib.format.read_array_header_1_0(file)
@@ -87,7 +84,7 @@ def _read(path: pathlib.Path, file, expected: int) -> Iterator[bytes]:
     if name in ('GLOBAL', 'STACK_GLOBAL') and listing:
       raise ValueError(f'{name} among the texts; refused, nothing executed.')
     if not listing:
-      # Up to the list, what an array of objects begins with.
+      # The beginning of an array of objects, up to its list.
       places.remember(name, value, position)
       machine.step(name, value, position)
       listing = name == 'EMPTY_LIST'
@@ -103,15 +100,15 @@ def _read(path: pathlib.Path, file, expected: int) -> Iterator[bytes]:
 
 
 def write(path: str | os.PathLike, number: int, texts: Iterable[bytes]) -> None:
-  """Writes such a file, text by text; np.load(allow_pickle=True) reads it.
+  """Writes such a file text by text, for np.load(allow_pickle=True).
 
   Args:
     path: of the file.
-    number: of texts.
+    number: number of texts.
     texts: UTF-8.
 
   Raises:
-    ValueError: when there are more or fewer.
+    ValueError: when there are more or fewer texts.
   """
   written = 0
   with store.open_atomically(path) as f:
@@ -127,7 +124,7 @@ def write(path: str | os.PathLike, number: int, texts: Iterable[bytes]) -> None:
 
 
 class _Places:
-  """Where the texts that are named a second time stand."""
+  """Positions in the file of the texts that the pickle repeats."""
 
   def __init__(self, path: pathlib.Path):
     self._path = path
@@ -135,7 +132,7 @@ class _Places:
     self._last = -1
 
   def remember(self, name: str, value, position: int) -> None:
-    """Notes what an instruction names, texts by where they stand."""
+    """Notes the position of a text that an instruction puts into the memo."""
     if name in _BYTES:
       self._last = position
     elif name in _PUT or name == 'MEMOIZE':
@@ -146,7 +143,7 @@ class _Places:
       self._last = -1
 
   def text(self, name: str, value, position: int) -> bytes | None:
-    """The text that an instruction stands for, or None."""
+    """Returns the text that an instruction gives, or None."""
     self.remember(name, value, position)
     if name in _BYTES:
       return value
@@ -169,7 +166,7 @@ class _Places:
 
   def _again(self, memo: int) -> bytes:
     if memo >= len(self._numbers) or self._numbers[memo] < 0:
-      raise ValueError('something that is no text among the texts.')
+      raise ValueError('an object among the texts that is not a text.')
     with open(self._path, 'rb') as file:
       file.seek(self._numbers[memo])
       _, value, _ = next(plain_pickle.operations(file))

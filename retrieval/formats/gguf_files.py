@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """GGUF files: the settings and tensors of a public model, in one file.
 
-Read with the library of that name. Tensors are stored in blocks of few bits; what
-is read is what these stand for, which is not quite what the model was trained to.
+The library of that name reads them. Tensors are quantized to blocks of few bits:
+their values differ slightly from those of the trained model.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ _MAGIC = b'GGUF'
 
 
 class GgufFile(Mapping[str, np.ndarray]):
-  """The tensors of a file by name, float32, each read when it is asked for.
+  """The tensors of a file by name, float32, each read on access.
 
   Dimensions are in numpy's order: a linear layer is [out, in].
 
@@ -30,11 +30,8 @@ class GgufFile(Mapping[str, np.ndarray]):
   def __init__(self, path: str | os.PathLike):
     """Opens a file, memory-mapped.
 
-    Args:
-      path: of the file.
-
     Raises:
-      FileNotFoundError: when there is none.
+      FileNotFoundError: when there is no such file.
       ValueError: when it is damaged, cut or of another form.
     """
     import gguf

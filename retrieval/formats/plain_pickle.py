@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pickles of plain data, read without executing them.
 
-The instructions of a pickle build lists, dicts, numbers and strings; two of them
-import and call. Here the first kind is followed, and the second only asks a table
-of what is known: anything else is refused, and nothing is ever imported or called
-that the caller did not hand in.
+Most instructions of a pickle build lists, dicts, numbers and strings; a few import
+and call. This module follows the former. For the latter it uses a table of known
+names from the caller and refuses every other name, so it never imports anything
+and calls only the caller's functions.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ import io
 import pickletools
 from typing import Any
 
-# What a 'GLOBAL module name' and a call of it stand for.
+# 'module name' of a global -> function to call in its place.
 Known = Mapping[str, Callable[..., Any]]
 Operation = tuple[str, Any, int]  # name, argument, byte in the file
 
@@ -33,17 +33,17 @@ _LITERALS = {
 
 
 class Global:
-  """A name that a pickle wants imported; it is not."""
+  """A name that a pickle asks to import; it is never imported."""
 
   def __init__(self, name: str):
     self.name = name
 
 
 def operations(file: io.BufferedIOBase) -> Iterator[Operation]:
-  """The instructions of a pickle, of which none is executed.
+  """Yields the instructions of a pickle without executing them.
 
   Raises:
-    ValueError: for bytes that are no pickle.
+    ValueError: for bytes that are not a pickle.
   """
   try:
     for opcode, argument, position in pickletools.genops(file):
@@ -53,10 +53,10 @@ def operations(file: io.BufferedIOBase) -> Iterator[Operation]:
 
 
 class Machine:
-  """Follows instructions that build plain data.
+  """Follows the instructions of a pickle that build plain data.
 
   Attributes:
-    stack: what was built and not yet used.
+    stack: values built but not yet used.
   """
 
   def __init__(
@@ -64,11 +64,11 @@ class Machine:
     known: Known,
     persistent: Callable[[Any], Any] | None = None,
   ):
-    """Takes what may be named.
+    """Starts with an empty stack.
 
     Args:
-      known: 'module name' -> what a call of it builds.
-      persistent: (its description) -> an object kept beside the pickle.
+      known: 'module name' -> function that builds the result of its call.
+      persistent: (description) -> an object stored beside the pickle.
     """
     self._known, self._persistent = known, persistent
     self._memo: dict[int, Any] = {}
@@ -76,7 +76,7 @@ class Machine:
     self.stack: list[Any] = []
 
   def run(self, file: io.BufferedIOBase) -> Any:
-    """Follows a whole pickle and returns what it stands for.
+    """Follows a whole pickle and returns its value.
 
     Raises:
       ValueError: naming an import or an instruction that is not plain data.
@@ -122,7 +122,7 @@ class Machine:
       self._change(name, position)
 
   def _change(self, name: str, position: int) -> None:
-    """What takes values off the stack."""
+    """Follows an instruction that takes values off the stack."""
     stack = self.stack
     if name in ('TUPLE', 'LIST', 'DICT'):
       items = self._since_mark()
@@ -141,7 +141,7 @@ class Machine:
       function, arguments = _pop(stack, 2)
       stack.append(self._lookup(function)(*arguments))
     elif name == 'BUILD':
-      _pop(stack, 1)  # attributes of a container; they are no data
+      _pop(stack, 1)  # attributes of a container; not data
     else:
       raise ValueError(
         f'instruction {name} at byte {position}: expected plain data; refused, '

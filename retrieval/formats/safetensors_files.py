@@ -1,10 +1,10 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Safetensors files larger than memory: mapped when read, streamed when written.
+"""Safetensors files larger than memory: read memory-mapped, written in parts.
 
 A file is the length of a JSON header (8 bytes, little-endian), the header (name ->
-dtype, shape, first and past-last byte of the data), and the data. The library of
-that name copies every array into memory, at either end.
+dtype, shape, first and past-last byte of the data), and the data. The `safetensors`
+library copies every array into memory when it reads and when it writes.
 """
 
 from collections.abc import Mapping
@@ -32,21 +32,18 @@ _DTYPES = {
 }
 _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 _METADATA = '__metadata__'
-_MAX_HEADER = 100 << 20  # as the library has it
+_MAX_HEADER = 100 << 20  # the limit of the `safetensors` library
 _WRITE_BYTES = 64 << 20
 
 
 def read(path: str | os.PathLike) -> dict[str, np.ndarray]:
   """Maps the arrays of a file.
 
-  Args:
-    path: of the file.
-
   Returns:
     Name -> array, memory-mapped and read-only.
 
   Raises:
-    FileNotFoundError: when there is none.
+    FileNotFoundError: when there is no such file.
     ValueError: when it is damaged, cut or of another form.
   """
   path = pathlib.Path(path)
@@ -55,7 +52,7 @@ def read(path: str | os.PathLike) -> dict[str, np.ndarray]:
     length = int.from_bytes(f.read(8), 'little')
     if size < 8 or length > min(size - 8, _MAX_HEADER):
       raise ValueError(
-        f'{path}: {size} bytes, a header of {length}; damaged, cut or no '
+        f'{path}: {size} bytes, a header of {length}; damaged, cut or not a '
         'safetensors file.'
       )
     try:
@@ -87,11 +84,11 @@ def write(
   """Writes a file, whole or not at all.
 
   Args:
-    path: of the file; its folder exists.
-    arrays: name -> array, in memory, mapped or sharded: read in parts.
+    path: of the file.
+    arrays: name -> array, in memory, mapped or sharded; read in parts.
 
   Raises:
-    ValueError: for a type that such files do not hold.
+    ValueError: for a dtype that such files cannot hold.
   """
   header, end = {_METADATA: {'format': 'pt'}}, 0
   for name, array in arrays.items():

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sorted string tables in LevelDB's format, as TensorFlow writes them.
 
-A table is blocks of entries, an index block of the blocks' places, and a footer
+A table is blocks of entries, an index block with the blocks' places, and a footer
 with the place of the index (github.com/google/leveldb, doc/table_format.md). Keys
 share prefixes with the keys before them; every block ends with its compression and
 a masked CRC-32C.
@@ -25,16 +25,13 @@ _MAX_VARINT_BYTES = 10
 def read(path: str | os.PathLike) -> Iterator[tuple[bytes, bytes]]:
   """Yields keys with their values, in order.
 
-  Args:
-    path: of the table.
-
   Raises:
-    FileNotFoundError: when there is none.
+    FileNotFoundError: when there is no such file.
     ValueError: for a damaged or cut file, or a compressed one.
   """
   path = pathlib.Path(path)
   if path.stat().st_size > _MAX_BYTES:
-    raise ValueError(f'{path}: more than {_MAX_BYTES} bytes; no table index.')
+    raise ValueError(f'{path}: more than {_MAX_BYTES} bytes; not an index.')
   data = memoryview(path.read_bytes())
   try:
     yield from _read(data)
@@ -48,7 +45,7 @@ def _read(data: memoryview) -> Iterator[tuple[bytes, bytes]]:
     raise ValueError(
       'not a sorted string table: its last 8 bytes are no table magic.'
     )
-  _, at = _handle(footer, 0)  # of the meta blocks, of which there are none
+  _, at = _handle(footer, 0)  # meta blocks; checkpoints have no meta block
   index, _ = _handle(footer, at)
   for _, value in _entries(_block(data, *index)):
     place, _ = _handle(memoryview(value), 0)

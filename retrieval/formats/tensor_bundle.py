@@ -3,10 +3,9 @@
 """TensorFlow's checkpoints (tensor bundles, format V2) without TensorFlow.
 
 <prefix>.index is a sorted string table: name of a variable -> BundleEntryProto
-(type, shape, shard, offset, size, checksum), and under the empty name the
-BundleHeaderProto. <prefix>.data-00000-of-00001 and so on hold the values
-(tensorflow/core/protobuf/tensor_bundle.proto). Values are memory-mapped: of a large
-variable only what is read is in memory.
+(type, shape, shard, offset, size, checksum), and the BundleHeaderProto under the
+empty name. <prefix>.data-00000-of-00001 and so on hold the values
+(tensorflow/core/protobuf/tensor_bundle.proto), which are memory-mapped.
 """
 
 import os
@@ -61,7 +60,7 @@ _MESSAGES = protos.make_classes(
 
 
 def exists(prefix: str | os.PathLike) -> bool:
-  """Whether a bundle stands there: <prefix>.index."""
+  """Whether there is a bundle, that is, <prefix>.index."""
   return pathlib.Path(f'{os.fspath(prefix)}.index').is_file()
 
 
@@ -70,14 +69,14 @@ class Bundle:
 
   Attributes:
     prefix: of its files.
-    entries: variable -> where it lies, sorted by name.
+    entries: variable -> its type, shape and place, sorted by name.
   """
 
   def __init__(self, prefix: str | os.PathLike):
     """Reads the index.
 
     Args:
-      prefix: path of the files without .index; that is taken off.
+      prefix: path of the files, with or without .index.
 
     Raises:
       FileNotFoundError: when there is no such bundle.
@@ -108,18 +107,15 @@ class Bundle:
       raise ValueError(f'{index}: {e}') from None
 
   def tensor(self, name: str, *, verify: bool = True) -> np.ndarray:
-    """The values of one variable, memory-mapped.
+    """Memory-maps the values of one variable.
 
     Args:
       name: of the variable.
-      verify: whether to read it once and compare the checksum.
-
-    Returns:
-      A read-only array of the variable's shape.
+      verify: whether to compare the checksum, which reads all values once.
 
     Raises:
       KeyError: when there is no such variable.
-      ValueError: when it is damaged, in parts, or of a type that is not read.
+      ValueError: when it is damaged, in parts, or of an unsupported type.
     """
     entry = self.entries[name]
     shape = tuple(dim.size for dim in entry.shape.dim)

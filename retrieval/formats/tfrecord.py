@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """TFRecord files, plain or gzipped, with every checksum checked.
 
-A record is the length of its data (8 bytes, little-endian), a checksum of those 8
+A record is the length of its data (8 bytes, little-endian), a checksum of these 8
 bytes (4), the data, and a checksum of the data (4). Checksums are CRC-32C (RFC
-3720, appendix B.4), masked: a checksum of data that holds checksums is a weak one.
+3720, appendix B.4), masked because the data may hold checksums themselves.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ import numpy as np
 from retrieval.store import store
 
 _POLYNOMIAL = 0x82F63B78  # of CRC-32C, lowest bit first
-_STEP = 4096  # bytes that one look-up covers; a table of 4 MiB
+_STEP = 4096  # bytes of one table access; the table takes 4 MiB
 _MASK_DELTA = 0xA282EAD8
 _HEAD = struct.Struct('<QI')
 _CHECKSUM = struct.Struct('<I')
@@ -35,10 +35,10 @@ _GZIP = b'\x1f\x8b'
 
 @functools.cache
 def _table() -> np.ndarray:
-  """What a byte does to the checksum, by its place: [_STEP * 256] uint32.
+  """Contribution of a byte to the checksum, by its place: [_STEP * 256] uint32.
 
-  A checksum is linear: each byte adds (xor) its own share, which depends on its
-  value and on how many bytes follow.
+  A checksum is linear: each byte adds (xor) a share, which depends on its value and
+  on the number of bytes after it.
   """
   last = np.arange(256, dtype=np.uint32)
   for _ in range(8):
@@ -58,12 +58,12 @@ def crc32c(data: bytes | memoryview) -> int:
   state = 0xFFFFFFFF
   for start in range(0, len(data), _STEP):
     places = np.frombuffer(data[start : start + _STEP], np.uint8).astype(int)
-    # The state so far acts like a change of the next four bytes.
+    # The state changes the shares of the next four bytes.
     head = min(4, len(places))
     for i in range(head):
       places[i] ^= (state >> 8 * i) & 255
     places += _ROWS[-len(places) :]
-    shares = _table().take(places, mode='wrap')  # faster; none is outside
+    shares = _table().take(places, mode='wrap')  # faster; all are valid
     state = (state >> 8 * head) ^ int(np.bitwise_xor.reduce(shares))
   return state ^ 0xFFFFFFFF
 
@@ -76,21 +76,18 @@ def masked_crc32c(data: bytes | memoryview) -> int:
 
 @functools.lru_cache(1 << 16)
 def _head(length: int) -> bytes:
-  """The 12 bytes before data; lengths repeat, so it is remembered."""
+  """The 12 bytes before data, cached because lengths repeat."""
   data = length.to_bytes(8, 'little')
   return data + _CHECKSUM.pack(masked_crc32c(data))
 
 
 def read(path: str | os.PathLike) -> Iterator[bytes]:
-  """Yields the data of each record; memory holds one at a time.
+  """Yields the data of each record; memory holds one record at a time.
 
-  Gzip is known by its first bytes, whatever the name.
-
-  Args:
-    path: of the file.
+  The first bytes tell gzip, whatever the name.
 
   Raises:
-    FileNotFoundError: when there is none.
+    FileNotFoundError: when there is no such file.
     ValueError: for a damaged or cut file, with record and byte.
   """
   path = pathlib.Path(path)
@@ -165,7 +162,7 @@ def _mismatch(what: str, expected: bytes, stored: int) -> str:
   [want] = _CHECKSUM.unpack(expected)
   return (
     f'checksum of the {what}: expected 0x{want:08x}, the file holds '
-    f'0x{stored:08x}; it is damaged or no TFRecord file.'
+    f'0x{stored:08x}; it is damaged or not a TFRecord file.'
   )
 
 
@@ -175,7 +172,7 @@ def open_writer(
 ) -> Iterator[Callable[[bytes], None]]:
   """Opens a file to write record by record, as `store.open_atomically` does.
 
-  Equal records give equal files, gzipped ones too.
+  Equal records give equal files, gzipped files too.
 
   Args:
     path: of the file.
@@ -205,11 +202,7 @@ def write(
   *,
   packed: bool | None = None,
 ) -> int:
-  """Writes a whole file; see `open_writer`.
-
-  Returns:
-    How many records it holds.
-  """
+  """Writes a whole file, as `open_writer` does; returns the number of records."""
   count = 0
   with open_writer(path, packed=packed) as append:
     for record in records:

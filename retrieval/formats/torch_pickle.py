@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """PyTorch's weight files (pytorch_model.bin) without PyTorch and without trust.
 
-A file is a zip archive: data.pkl names the tensors and says how each lies in which
-storage, data/<key> are the storages, uncompressed. The pickle is read by
-`plain_pickle`, which executes nothing; storages are memory-mapped.
+A file is a zip archive: data.pkl names the tensors and the place of each in a
+storage; data/<key> are the storages, uncompressed. `plain_pickle` reads the pickle
+without executing it; storages are memory-mapped.
 """
 
 from collections.abc import Callable
@@ -35,8 +35,8 @@ _DTYPES = {
   'torch BoolStorage': np.dtype('?'),
 }
 _LOCAL_HEADER = struct.Struct('<26xHH')  # lengths of name and extra field
-_PIECE = 1 << 24  # bytes that are checked at once
-# What reading a damaged archive ends in.
+_PIECE = 1 << 24  # bytes checked at once
+# Errors of reading a damaged archive.
 _DAMAGED = (
   *(OSError, EOFError, NotImplementedError, RuntimeError),
   *(struct.error, zipfile.BadZipFile, zlib.error),
@@ -52,15 +52,12 @@ class _Storage(NamedTuple):
 def read(path: str | os.PathLike) -> dict[str, np.ndarray]:
   """Reads the tensors of a file of weights.
 
-  Args:
-    path: of the file.
-
   Returns:
     Name -> array, memory-mapped and read-only.
 
   Raises:
-    FileNotFoundError: when there is none.
-    ValueError: for a file of another form, a damaged one, or one whose pickle
+    FileNotFoundError: when there is no such file.
+    ValueError: for a file of another form, a damaged file, or a pickle that
       holds anything but tensors by name.
   """
   path = pathlib.Path(path)
@@ -99,7 +96,7 @@ def _read(path: pathlib.Path, archive: zipfile.ZipFile) -> dict:
   )
   with archive.open(pickles[0]) as file:
     found = machine.run(file)
-    while file.read(_PIECE):  # to its end, where its checksum is compared
+    while file.read(_PIECE):  # at its end zipfile compares the checksum
       pass
   if isinstance(found, dict) and set(found) == {'state_dict'}:
     found = found['state_dict']
@@ -118,8 +115,8 @@ def _ordered_dict(items: Any = ()) -> dict:
 def _storages(
   path: pathlib.Path, archive: zipfile.ZipFile, root: str
 ) -> Callable[[Any], _Storage]:
-  """What finds the storage that a description names."""
-  # Tensors may share one, which is read and checked once.
+  """Returns a function from a description to its storage."""
+  # Tensors may share a storage, which is read and checked once.
   mapped = functools.lru_cache(None)(functools.partial(_map, path, archive))
 
   def find(description: Any) -> _Storage:
@@ -143,7 +140,7 @@ def _storages(
 
 
 def _map(path: pathlib.Path, archive: zipfile.ZipFile, name: str) -> np.ndarray:
-  """The bytes of a member: [n] uint8, memory-mapped where it is not packed."""
+  """Reads a member: [n] uint8, memory-mapped unless it is compressed."""
   member = archive.getinfo(name)
   if member.compress_type != zipfile.ZIP_STORED or not member.file_size:
     return np.frombuffer(archive.read(member), np.uint8)

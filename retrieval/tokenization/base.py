@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What every tokenizer shares: the protocol, encodings, finding files."""
+"""Protocol of the tokenizers, encodings, and functions that all share."""
 
 from collections.abc import Sequence
 import os
@@ -32,9 +32,9 @@ class Tokenizer(Protocol):
   Attributes:
     vocab_size: number of ids.
     fingerprint: hash of everything that decides the ids.
-    pad_id: id that fills up rows.
+    pad_id: id that pads rows.
     bos_id: id that begins a document.
-    eos_id: id that ends one.
+    eos_id: id that ends a document.
   """
 
   vocab_size: int
@@ -45,12 +45,13 @@ class Tokenizer(Protocol):
 
   def encode(self, text: str) -> Encoding:
     """Encodes one text; adds no specials."""
+    return self.encode_batch([text])[0]
 
   def encode_batch(self, texts: Sequence[str]) -> list[Encoding]:
     """Encodes texts."""
 
   def decode(self, ids: Sequence[int | np.integer] | np.ndarray) -> str:
-    """The text of ids, specials dropped."""
+    """Decodes ids to text, without special tokens."""
 
   def save(self, path: str | os.PathLike) -> None:
     """Writes the tokenizer into the folder `path`."""
@@ -60,7 +61,7 @@ def find(path: str | os.PathLike, names: Sequence[str]) -> pathlib.Path:
   """Returns `path` if it is a file, or the first of `names` in that folder.
 
   Raises:
-    FileNotFoundError: when there is none.
+    FileNotFoundError: when there is no such file.
   """
   path = pathlib.Path(path)
   candidates = [path / name for name in names] if path.is_dir() else [path]
@@ -72,7 +73,7 @@ def find(path: str | os.PathLike, names: Sequence[str]) -> pathlib.Path:
 
 
 def byte_offsets(text: str, offsets: Sequence[tuple[int, int]]) -> np.ndarray:
-  """Character offsets to offsets in the text's UTF-8 form.
+  """Converts character offsets to offsets in the text's UTF-8 form.
 
   Args:
     text: any text.

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Byte pair encoding over bytes, as GPT-2's, through the `tokenizers` library.
 
-Radford et al. 2019: the text of a token is exactly its bytes, and where every byte
-is a token, decode(encode(text)) == text for every text. A special token in a text
-is text like any other.
+Radford et al. 2019: the text of a token is exactly its bytes. If every byte is a
+token, decode(encode(text)) == text for every text. A special token in a text is
+read as text.
 """
 
 from collections.abc import Mapping
@@ -23,12 +23,12 @@ FILE = 'tokenizer.json'
 _SETTINGS = 'tokenizer_config.json'
 END_OF_TEXT = '<|endoftext|>'
 _SPECIALS = ('bos', 'eos', 'pad')
-# What a tokenizer that normalises would change.
+# A tokenizer that normalizes text changes this text.
 _PROBE = 'xX  \ufb01\t e\u0301\r\n 12 <|endoftext|>'
 
 
 def _letters() -> dict[str, int]:
-  """The letter that stands for each byte in vocabularies (GPT-2's own table)."""
+  """Table of GPT-2: the letter that represents each byte in vocabularies."""
   shown = [*range(33, 127), *range(161, 173), *range(174, 256)]
   hidden = [b for b in range(256) if b not in shown]
   letters = {chr(b): b for b in shown}
@@ -45,16 +45,13 @@ def make_spec(
   *,
   split_digits: bool = False,
 ) -> dict[str, Any]:
-  """The content of a tokenizer.json.
+  """Makes the content of a tokenizer.json.
 
   Args:
-    tokens: the vocabulary, by id, in letters that stand for bytes.
-    merges: pairs of tokens that become one, 'left right', the first first.
-    specials: ids of tokens that no text becomes.
-    split_digits: whether each digit is cut off before anything is merged.
-
-  Returns:
-    A JSON object.
+    tokens: the vocabulary, by id, in letters that represent bytes.
+    merges: pairs of tokens to merge, 'left right', in order of priority.
+    specials: ids of tokens that `encode` never gives.
+    split_digits: whether to split digits before any merge.
   """
   cut = [{'type': 'Digits', 'individual_digits': True}] if split_digits else []
   by_bytes = {
@@ -84,7 +81,7 @@ def make_spec(
 
 
 def _read_spec(path: pathlib.Path) -> dict[str, Any] | None:
-  """Content of a tokenizer.json of byte pairs over bytes; None for others."""
+  """Reads a tokenizer.json; None if it is not one of byte pairs over bytes."""
   try:
     spec = json.loads(path.read_bytes())
     model, cutter = spec['model']['type'], spec['pre_tokenizer']
@@ -105,27 +102,26 @@ def write(
   """Writes the files of a tokenizer.
 
   Args:
-    path: folder, made if it is not there.
+    path: folder, made if needed.
     spec: content of tokenizer.json.
     specials: tokens for 'bos', 'eos' and 'pad'.
   """
   path = pathlib.Path(path)
-  path.mkdir(parents=True, exist_ok=True)
   settings = {f'{name}_token': specials[name] for name in _SPECIALS}
-  # The vocabulary last: with it the tokenizer stands.
+  # The vocabulary comes last: it makes the tokenizer complete.
   for name, content in ((_SETTINGS, settings), (FILE, spec)):
     text = json.dumps(content, ensure_ascii=False, indent=1) + '\n'
-    store.write_atomically(path / name, text.encode())
+    store.write_atomically(path / name, text)
 
 
 def _read_specials(folder: pathlib.Path) -> dict[str, str]:
-  """Tokens for 'bos', 'eos' and 'pad', as tokenizer_config.json names them."""
+  """Tokens for 'bos', 'eos' and 'pad' from tokenizer_config.json."""
   path, given = folder / _SETTINGS, {}
   if path.is_file():
     try:
       given = json.loads(path.read_bytes())
     except ValueError as e:
-      raise ValueError(f'{path}: no JSON ({e}).') from None
+      raise ValueError(f'{path}: not JSON ({e}).') from None
   names = {}
   for name in _SPECIALS:
     token = given.get(f'{name}_token')
@@ -134,34 +130,33 @@ def _read_specials(folder: pathlib.Path) -> dict[str, str]:
   return names
 
 
-class BytePairTokenizer:
-  """A byte pair encoding that knows bytes as they are.
+class BytePairTokenizer(base.Tokenizer):
+  """A byte pair encoding of all bytes.
 
   Attributes:
     vocab_size: number of ids.
     fingerprint: hash of vocabulary, merges and settings.
     bos_id: id that begins a document.
-    eos_id: id that ends one.
-    pad_id: id that fills up rows.
-    token_num_bytes: [vocab_size] int32 bytes that each token stands for; 0 for
-      specials.
+    eos_id: id that ends a document.
+    pad_id: id that pads rows.
+    token_num_bytes: [vocab_size] int32 bytes of each token; 0 for specials.
   """
 
   def __init__(self, path: str | os.PathLike):
     """Loads a tokenizer.
 
     Args:
-      path: tokenizer.json, or a folder that holds it; what begins and ends a
-        document is in tokenizer_config.json beside it, else <|endoftext|>.
+      path: tokenizer.json, or its folder; tokenizer_config.json beside it names the
+        special tokens, by default <|endoftext|>.
 
     Raises:
       FileNotFoundError: when there is no such file.
-      ValueError: when it is of another kind, or one that changes text.
+      ValueError: when it is of another kind, or changes text.
     """
     path = base.find(path, (FILE,))
     self._spec, self._specials = _read_spec(path), _read_specials(path.parent)
     if self._spec is None:
-      raise ValueError(f'{path}: no byte pair encoding over bytes.')
+      raise ValueError(f'{path}: not a byte pair encoding over bytes.')
     added = self._spec.get('added_tokens') or ()
     added = {token['content']: token['id'] for token in added}
     vocab = {**self._spec['model']['vocab'], **added}
@@ -186,7 +181,7 @@ class BytePairTokenizer:
   def _start(self, path: pathlib.Path, vocab: dict[str, int]) -> None:
     import tokenizers
 
-    # A text that holds a special token is a text.
+    # A special token in a text is read as text.
     dropped = ('added_tokens', 'post_processor', 'truncation', 'padding')
     spec = {k: v for k, v in self._spec.items() if k not in dropped}
     spec['model'] = {**spec['model'], 'vocab': vocab, 'unk_token': None}
@@ -194,17 +189,12 @@ class BytePairTokenizer:
     try:
       self._tokenizer = tokenizers.Tokenizer.from_str(json.dumps(spec))
     except Exception as e:  # the library raises nothing more specific
-      raise ValueError(f'{path}: no tokenizer ({e}).') from None
-
-  def encode(self, text: str) -> base.Encoding:
-    """Encodes one text; adds no specials."""
-    return self.encode_batch([text])[0]
+      raise ValueError(f'{path}: not a tokenizer ({e}).') from None
 
   def encode_batch(self, texts: Sequence[str]) -> list[base.Encoding]:
     """Encodes texts on all cores; adds no specials.
 
-    Bytes that the vocabulary lacks (those of control characters and the like, in
-    some) are passed over.
+    Bytes that the vocabulary lacks (control characters, in some) are skipped.
     """
     found = self._tokenizer.encode_batch_fast(
       list(texts), add_special_tokens=False
@@ -224,7 +214,7 @@ class BytePairTokenizer:
     return base.Encoding(ids, base.byte_offsets(text, slow.offsets))
 
   def decode(self, ids: Sequence[int | np.integer] | np.ndarray) -> str:
-    """The text of ids; a character cut in the middle becomes U+FFFD."""
+    """Decodes ids; a character cut in the middle becomes U+FFFD."""
     row = np.asarray(ids, np.int64).tolist()
     return b''.join([self._bytes[i] for i in row]).decode(errors='replace')
 

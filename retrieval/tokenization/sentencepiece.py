@@ -1,10 +1,10 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""A lossless SentencePiece: the text of a token is exactly its bytes.
+"""Lossless SentencePiece: the text of a token is exactly its bytes.
 
-Unigram pieces (Kudo 2018) with identity normalisation and byte fallback. The one
-character that SentencePiece cannot tell from another, U+2581, its stand-in for a
-blank, goes by its bytes, so decode(encode(text)) == text for every text.
+Unigram pieces (Kudo 2018) with identity normalization and byte fallback.
+SentencePiece replaces blanks with U+2581; this module encodes that character itself
+by its bytes, so that decode(encode(text)) == text for every text.
 """
 
 from collections.abc import Sequence
@@ -18,22 +18,21 @@ from retrieval.tokenization import base
 
 FILES = ('model',)
 SPACE = '\u2581'
-# What a model that normalises would change.
+# A model that normalizes text changes this text.
 _PROBE = 'x  \ufb01\t e\u0301\r\n '
 
 
-class SentencePieceTokenizer:
+class SentencePieceTokenizer(base.Tokenizer):
   """A lossless SentencePiece model.
 
   Attributes:
     vocab_size: number of ids.
     fingerprint: hash of the model file.
-    pad_id: id that fills up rows.
-    unk_id: stands for nothing; never comes out of `encode`.
+    pad_id: id that pads rows.
+    unk_id: has no text; `encode` never gives it.
     bos_id: id that begins a document.
-    eos_id: id that ends one.
-    token_num_bytes: [vocab_size] int32 UTF-8 bytes that each token stands for;
-      0 for specials.
+    eos_id: id that ends a document.
+    token_num_bytes: [vocab_size] int32 UTF-8 bytes of each token; 0 for specials.
   """
 
   def __init__(self, path: str | os.PathLike):
@@ -44,7 +43,7 @@ class SentencePieceTokenizer:
 
     Raises:
       FileNotFoundError: when there is no such file.
-      ValueError: when it is no model, or one that loses text.
+      ValueError: when it is not a model, or a model that loses text.
     """
     self._path = base.find(path, FILES)
     self._model = self._path.read_bytes()
@@ -91,15 +90,11 @@ class SentencePieceTokenizer:
     ids = self._processor.EncodeAsIds(_PROBE)
     if self._join(ids) != _PROBE.encode() or len(set(self._byte_ids)) != 256:
       raise ValueError(
-        f'{self._path}: this model normalises text or has no byte fallback, '
+        f'{self._path}: this model normalizes text or has no byte fallback, '
         'and so loses text; train one with experiments.retro.train_tokenizer.'
       )
     if min(self.pad_id, self.bos_id, self.eos_id) < 0:
       raise ValueError(f'{self._path}: the model lacks a pad, bos or eos id.')
-
-  def encode(self, text: str) -> base.Encoding:
-    """Encodes one text; adds no specials."""
-    return self.encode_batch([text])[0]
 
   def encode_batch(
     self, texts: Sequence[str], num_threads: int = 1
@@ -123,7 +118,7 @@ class SentencePieceTokenizer:
     return base.Encoding(ids, offsets)
 
   def _encode_by_parts(self, text: str) -> list[int]:
-    """Encodes what stands between the stand-ins, and these as bytes."""
+    """Encodes the text between U+2581 characters, and these by their bytes."""
     first, *others = text.split(SPACE)
     row = self._part(first)
     for part in others:
@@ -142,12 +137,10 @@ class SentencePieceTokenizer:
     return b''.join([self._bytes[i] for i in row])
 
   def decode(self, ids: Sequence[int | np.integer] | np.ndarray) -> str:
-    """The text of ids; a character cut in the middle becomes U+FFFD."""
+    """Decodes ids; a character cut in the middle becomes U+FFFD."""
     row = np.asarray(ids, np.int64).tolist()
     return self._join(row).decode(errors='replace')
 
   def save(self, path: str | os.PathLike) -> None:
     """Writes the model into the folder `path`."""
-    path = pathlib.Path(path)
-    path.mkdir(parents=True, exist_ok=True)
-    store.write_atomically(path / 'model', self._model)
+    store.write_atomically(pathlib.Path(path) / 'model', self._model)

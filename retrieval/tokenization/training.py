@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 import io
 import os
-import pathlib
 import re
 
 from absl import logging
@@ -16,7 +15,7 @@ from retrieval.tokenization import sentencepiece as sentencepiece_lib
 
 MIN_VOCAB_SIZE = 270
 MAX_VOCAB_SIZE = 128_000
-# What no piece may hold: it becomes a piece of its own or goes by its bytes.
+# Characters outside all pieces: a line break is its own piece, others are bytes.
 _BREAKS = re.compile(f'[\n\0{sentencepiece_lib.SPACE}]')
 _MAX_LINE_BYTES = 1 << 20
 _MAX_LINE_LENGTH = _MAX_LINE_BYTES // 4  # characters of up to 4 bytes
@@ -32,22 +31,19 @@ def train_sentencepiece(
 ) -> sentencepiece_lib.SentencePieceTokenizer:
   """Trains a lossless unigram model on texts.
 
-  Equal texts and arguments give an equal file; a number of threads is an
-  argument too. Texts are streamed, and no more than `max_sentences` lines held.
+  Equal texts and arguments, `num_threads` included, give an equal file. Texts are
+  streamed; memory holds at most `max_sentences` lines.
 
   Args:
-    texts: documents; their lines are what is learned from.
+    texts: documents; the model is trained on their lines.
     model_path: file to write, whole or not at all.
     vocab_size: 270 to 128,000; the 256 bytes and 4 specials included.
-    max_sentences: lines that are sampled from all of them.
+    max_sentences: number of lines sampled from all texts.
     num_threads: of the trainer.
-
-  Returns:
-    The trained tokenizer.
 
   Raises:
     ValueError: when the size is out of range, or too large or too small for
-      the texts; whatever the texts' iterator raises.
+      the texts. Errors of the texts' iterator pass through.
   """
   import sentencepiece
 
@@ -84,24 +80,18 @@ def train_sentencepiece(
     if lines.error:
       raise lines.error from None
     raise ValueError(_explained(str(e), vocab_size, lines.count)) from None
-  model_path = pathlib.Path(model_path)
-  model_path.parent.mkdir(parents=True, exist_ok=True)
   store.write_atomically(model_path, model.getvalue())
-  logging.info(
-    'Trained %s: %s pieces from %s lines.',
-    model_path,
-    f'{vocab_size:,}',
-    f'{lines.count:,}',
-  )
+  counts = f'{vocab_size:,} pieces from {lines.count:,} lines'
+  logging.info('Trained %s: %s.', model_path, counts)
   return sentencepiece_lib.SentencePieceTokenizer(model_path)
 
 
 class _Lines:
-  """Lines to learn from; keeps what the trainer would swallow.
+  """Lines for the trainer; keeps the error that the trainer would hide.
 
   Attributes:
-    count: lines handed out.
-    error: what the texts' iterator raised, if anything.
+    count: lines given to the trainer.
+    error: error of the texts' iterator, if any.
   """
 
   def __init__(self, texts: Iterable[str]):
@@ -121,7 +111,7 @@ class _Lines:
 
 
 def _lines(text: str) -> Iterator[str]:
-  """Cuts a text into lines that the trainer does not pass over as too long."""
+  """Cuts a text into lines that are short enough for the trainer."""
   for line in _BREAKS.split(text):
     while len(line) > _MAX_LINE_LENGTH:
       cut = line.rfind(' ', 1, _MAX_LINE_LENGTH)
@@ -133,7 +123,7 @@ def _lines(text: str) -> Iterator[str]:
 
 
 def _explained(message: str, vocab_size: int, num_lines: int) -> str:
-  """The trainer's error in terms of the config."""
+  """Explains the trainer's error in terms of the config."""
   what = f'tokenizer.vocab_size {vocab_size:,}: '
   if not num_lines:
     return f'{what}no text to train a tokenizer on.'

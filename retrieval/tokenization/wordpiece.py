@@ -16,7 +16,7 @@ FILES = ('tokenizer.json', 'vocab.txt')
 _SPECIALS = ('[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]')
 
 
-class WordPieceTokenizer:
+class WordPieceTokenizer(base.Tokenizer):
   """WordPiece from vocab.txt, tokenizer.json or a folder with one.
 
   Attributes:
@@ -34,12 +34,13 @@ class WordPieceTokenizer:
 
     Args:
       path: vocab.txt, tokenizer.json, or a folder that holds either.
-      lowercase: lower case and strip accents. None: as tokenizer_config.json
-        beside vocab.txt says, or True. A tokenizer.json says it itself.
+      lowercase: whether to lower the case and strip accents. None: as
+        tokenizer_config.json beside vocab.txt says, or True. A tokenizer.json has
+        its own setting.
 
     Raises:
       FileNotFoundError: when there is no such file.
-      ValueError: when it is none, or lacks one of BERT's special tokens.
+      ValueError: when it is not a vocabulary, or lacks one of BERT's specials.
     """
     path = base.find(path, FILES)
     self._tokenizer = _load(path, lowercase)
@@ -55,10 +56,6 @@ class WordPieceTokenizer:
     self.bos_id, self.eos_id = self.cls_id, self.sep_id
     self.vocab_size = self._tokenizer.get_vocab_size()
     self.fingerprint = store.fingerprint(self._tokenizer.to_str())
-
-  def encode(self, text: str) -> base.Encoding:
-    """Encodes one text; adds no specials."""
-    return self.encode_batch([text])[0]
 
   def encode_batch(self, texts: Sequence[str]) -> list[base.Encoding]:
     """Encodes texts on all cores; adds no specials."""
@@ -76,7 +73,7 @@ class WordPieceTokenizer:
   def encode_ids_batch(
     self, texts: Sequence[str], max_length: int
   ) -> list[list[int]]:
-    """BERT's input: [CLS] text [SEP], the text cut to fit.
+    """Encodes texts as BERT's input: [CLS] text [SEP], the text cut to fit.
 
     Args:
       texts: any number of texts.
@@ -86,7 +83,7 @@ class WordPieceTokenizer:
       A row of ids for each text.
 
     Raises:
-      ValueError: when not even the specials fit.
+      ValueError: when `max_length` is too small for the specials.
     """
     if max_length < 2:
       raise ValueError(f'max_length {max_length}: [CLS] and [SEP] take 2.')
@@ -99,16 +96,14 @@ class WordPieceTokenizer:
     ]
 
   def decode(self, ids: Sequence[int | np.integer] | np.ndarray) -> str:
-    """The text of ids, specials dropped; blanks are WordPiece's guess."""
+    """Decodes ids, without specials; the blanks are WordPiece's guess."""
     ids = np.asarray(ids, np.int64).tolist()
     return self._tokenizer.decode(ids, skip_special_tokens=True)
 
   def save(self, path: str | os.PathLike) -> None:
     """Writes tokenizer.json into the folder `path`."""
-    path = pathlib.Path(path)
-    path.mkdir(parents=True, exist_ok=True)
-    text = self._tokenizer.to_str().encode()
-    store.write_atomically(path / 'tokenizer.json', text)
+    file = pathlib.Path(path) / 'tokenizer.json'
+    store.write_atomically(file, self._tokenizer.to_str())
 
 
 def _load(path: pathlib.Path, lowercase: bool | None):

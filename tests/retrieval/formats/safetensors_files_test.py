@@ -53,7 +53,7 @@ def test_damaged_files_are_refused(tmp_path):
   with pytest.raises(ValueError, match='cut'):
     safetensors_files.read(file)
   file.write_bytes(b'\xff' * 40)
-  with pytest.raises(ValueError, match='no safetensors file'):
+  with pytest.raises(ValueError, match='not a safetensors file'):
     safetensors_files.read(file)
   with pytest.raises(ValueError, match='bad: complex64'):
     safetensors_files.write(file, {'bad': np.zeros(2, np.complex64)})

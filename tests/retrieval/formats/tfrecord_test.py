@@ -183,7 +183,7 @@ def test_other_files(tmp_path):
   (tmp_path / 'empty').write_bytes(b'')
   assert _records(tmp_path / 'empty') == []
   (tmp_path / 'text').write_text('{"id": "1"}\n{"id": "2"}\n')
-  with pytest.raises(ValueError, match='or no TFRecord file'):
+  with pytest.raises(ValueError, match='or not a TFRecord file'):
     _records(tmp_path / 'text')
 
 

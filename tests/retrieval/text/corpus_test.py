@@ -157,7 +157,9 @@ def test_a_bad_line_is_named_or_counted(tmp_path, case):
 def test_duplicates_are_found_between_files(tmp_path):
   (tmp_path / 'a.jsonl').write_bytes(JSONL)
   (tmp_path / 'b.jsonl').write_bytes(_line(DOCUMENTS[2]))
-  with pytest.raises(ValueError, match=r"b.jsonl:1: id '3' .*used at .*a.jsonl:3"):
+  with pytest.raises(
+    ValueError, match=r"b.jsonl:1: id '3' .*used at .*a.jsonl:3"
+  ):
     _read('jsonl', tmp_path)
 
 

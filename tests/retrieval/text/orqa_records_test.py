@@ -232,7 +232,10 @@ def test_annotations_come_with_the_documents_ids(tmp_path):
     ({'span_byte_limit': [4, 23, 36]}, r'\[32, 36\] is not a span .* 35 bytes'),
     ({'span_byte_limit': [4, 15, 34]}, r'\[15, 15\] is not a span'),
     ({'span_byte_start': [-1, 15, 32]}, r'\[-1, 4\] is not a span'),
-    ({'span_byte_limit': [3, 23, 34]}, r'\[0, 3\] is not a span of whole charac'),
+    (
+      {'span_byte_limit': [3, 23, 34]},
+      r'\[0, 3\] is not a span of whole charac',
+    ),
     ({'sentence_byte_start': [3, 25]}, r'sentence_byte_limit: \[3, 24\]'),
   ],
 )

@@ -85,7 +85,7 @@ def test_saved_and_sent_it_is_the_same(tokenizer, tmp_path):
 def test_what_is_no_byte_pairs_is_refused(tmp_path):
   path = tmp_path / 'tokenizer.json'
   path.write_text('{"model": 1}')
-  with pytest.raises(ValueError, match='no byte pair encoding'):
+  with pytest.raises(ValueError, match='not a byte pair encoding'):
     byte_pairs.BytePairTokenizer(path)
   with pytest.raises(ValueError, match='not a WordPiece'):
     tokenization.load_tokenizer(path)
