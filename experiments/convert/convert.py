@@ -1,22 +1,24 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Convert REALM and ORQA checkpoints of other projects to ours, and ours to theirs.
+"""Convert REALM and ORQA checkpoints of other projects, or export ours.
 
   python -m experiments.convert.convert --from=FOLDER[,FOLDER ...] --workdir=DIR
   python -m experiments.convert.convert --to_hf=FOLDER --workdir=DIR
 
---from takes folders of the Hugging Face port (safetensors, or pytorch_model.bin,
-whose pickle is not executed), prefixes of TensorFlow checkpoints, or a folder with
-such checkpoints in it or in its subfolders, such as cc_news_pretrained. Checkpoints
-that complete each other, such as embedder and encoder, are joined. DIR then holds a
-checkpoint for other commands, as config.realm_from or as --workdir.
+--from takes folders of the Hugging Face port (safetensors, or
+pytorch_model.bin, whose pickle is not executed), prefixes of TensorFlow
+checkpoints, or a folder with such checkpoints in it or in its subfolders, such
+as cc_news_pretrained. Checkpoints that complete each other, such as embedder
+and encoder, are joined. DIR then holds a checkpoint for other commands, as
+config.realm_from or as --workdir.
 
 --blocks=blocks.tfr (with titles.tfr beside it or in --titles; or a
-block_records.npy) makes DIR/data and the index, from the vectors of the checkpoint or
-of --block_emb=PREFIX: nothing is embedded. A fine-tuned model searches the vectors of
-the embedder that it started from: --block_embedder names that embedder.
---vocab=vocab.txt is the vocabulary of a TensorFlow checkpoint. --num_heads is needed
-if heads are not 64 wide. --config is the config that receives the sizes found.
+block_records.npy) makes DIR/data and the index, from the vectors of the
+checkpoint or of --block_emb=PREFIX: nothing is embedded. A fine-tuned model
+searches the vectors of the embedder that it started from: --block_embedder
+names that embedder. --vocab=vocab.txt is the vocabulary of a TensorFlow
+checkpoint. --num_heads is needed if heads are not 64 wide. --config is the
+config that receives the sizes found.
 """
 
 import dataclasses
@@ -57,10 +59,10 @@ class Options:
   Attributes:
     paths: Hugging Face folders, prefixes of TensorFlow checkpoints, or folders
       with such checkpoints.
-    vocab: vocab.txt, tokenizer.json or a folder with one; '' for the checkpoint's
-      own vocabulary.
-    num_heads: attention heads of TensorFlow checkpoints; 0 for one head for each
-      64 units.
+    vocab: vocab.txt, tokenizer.json or a folder with one; '' for the
+      checkpoint's own vocabulary.
+    num_heads: attention heads of TensorFlow checkpoints; 0 for one head for
+      each 64 units.
     blocks: blocks.tfr, block_records.npy, a folder with one, or ''.
     titles: titles.tfr; '' for the file beside the blocks, if any.
     block_emb: prefix of the bundle of the blocks' vectors, or ''.
@@ -91,8 +93,8 @@ def make_config(
   """Return the config of a converted checkpoint.
 
   Args:
-    config: config of REALM or of open-domain question answering that receives the
-      sizes.
+    config: config of REALM or of open-domain question answering that receives
+      the sizes.
     found: the checkpoints.
   """
   changes: dict[str, Any] = {'embedder_from': '', 'encoder_from': ''}
@@ -187,7 +189,7 @@ def take_tokenizer(path: pathlib.Path, folder: pathlib.Path, size: int) -> str:
 
 
 def _make_data(options, config, found, workdir):
-  """Makes vocabulary and blocks; returns config, fingerprints, blocks or None."""
+  """Makes vocabulary and blocks; returns config, fingerprints, blocks."""
   data = realm_data.DataFolder.of(config, workdir)
   prints, blocks = {}, None
   vocab = options.vocab or found.tokenizer
@@ -281,7 +283,7 @@ def convert(
 
 
 def _block_embedder(options: Options, params: Any) -> dict[str, Any]:
-  """The embedder that made the blocks' vectors, with the same shapes as ours."""
+  """The embedder that made the blocks' vectors, with the shapes of ours."""
   path = options.block_embedder
   found = checkpoint_sources.read([path], options.num_heads)
   made = checkpoint_convert.join(found.parts).get('embedder')

@@ -1,9 +1,9 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Blocks and vectors of other projects, stored as a data folder and an index version.
+"""Blocks and vectors of other projects as data folder and index version.
 
-Nothing is embedded: row i of the vectors belongs to block i. Both stream from disk
-to disk, so that memory does not grow with the number of blocks.
+Nothing is embedded: row i of the vectors belongs to block i. Both stream from
+disk to disk, so that memory does not grow with the number of blocks.
 """
 
 import os
@@ -36,8 +36,8 @@ def place_files(data: pathlib.Path, blocks: str, titles: str = '') -> None:
   Args:
     data: the data folder.
     blocks: blocks.tfr, a folder with it, or block_records.npy.
-    titles: titles.tfr; '' takes the file beside the blocks. Without any such file
-      titles are empty.
+    titles: titles.tfr; '' takes the file beside the blocks. Without any such
+      file titles are empty.
 
   Raises:
     FileNotFoundError: if a named file is missing.
@@ -158,8 +158,9 @@ def build_index(
     The version's name.
 
   Raises:
-    ValueError: if `params` have no embedder, if the vectors do not fit the blocks
-      or are not finite, or if a version of these parameters has other vectors.
+    ValueError: if `params` have no embedder, if the vectors do not fit the
+      blocks or are not finite, or if a version of these parameters has other
+      vectors.
   """
   embedder = index_builder.snapshot(params)
   if not embedder:
@@ -219,8 +220,8 @@ def find_version(
     workdir: folder of the run.
     params: parameters of the checkpoint.
     name: name of the version; '' for the version of `params`. A fine-tuned
-      checkpoint names its version, because fine-tuning changes the query embedder
-      and the vectors come from the block embedder.
+      checkpoint names its version, because fine-tuning changes the query
+      embedder and the vectors come from the block embedder.
 
   Returns:
     The version; None if it does not exist.

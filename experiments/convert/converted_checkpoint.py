@@ -38,7 +38,8 @@ def save(
     Whether anything was written.
 
   Raises:
-    ValueError: if the folder has a checkpoint of other parameters or other data.
+    ValueError: if the folder has a checkpoint of other parameters or other
+      data.
   """
   try:
     saved = checkpoints.find(workdir)

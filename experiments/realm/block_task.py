@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Warm starts of REALM as tasks on blocks alone: ICT of the embedder, MLM of the encoder."""
+"""Tasks of REALM's warm starts: ICT of the embedder, MLM of the encoder."""
 
 from collections.abc import Callable
 import dataclasses
@@ -37,8 +37,8 @@ def check_whole_batch(config: Config, section: str) -> None:
 def make_ict_task(config: Config, data: realm_data.DataFolder) -> tasks.Task:
   """Bind the embedder, the loss of the inverse cloze task and the data.
 
-  The negatives of a row are all other blocks of the global batch. Large batches fit
-  on one device in config.ict.gradient_cache_parts parts.
+  The negatives of a row are all other blocks of the global batch. Large batches
+  fit on one device in config.ict.gradient_cache_parts parts.
 
   Raises:
     ValueError: if config.optimizer.accumulate_steps is not 1.

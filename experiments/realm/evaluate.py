@@ -1,15 +1,16 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Evaluates a REALM: what retrieval gains, and what the retriever finds.
+"""Evaluate a REALM: the gain of retrieval, and the recall of the retriever.
 
   python -m experiments.realm.evaluate --config=configs/<name>.py --workdir=DIR \
     --config.evaluate.questions="('questions.jsonl',)"
 
-First, held-out sentences with a masked span: log-probability, accuracy and exact
-spans with the retrieved documents, with the null document only, and with random
-ones. Then, for files of questions, zero-shot recall: the share of questions with an
-answer in the first k blocks, before and after training, beside BM25 on the same
-blocks. Writes <workdir>/evaluation.json.
+The command first measures held-out sentences with a masked span:
+log-probability, accuracy and exact spans with the retrieved documents, with the
+null document only, and with random documents. For files of questions it then
+measures the zero-shot recall: the share of questions with an answer in the
+first k blocks, before and after training, beside BM25 on the same blocks. It
+writes <workdir>/evaluation.json.
 """
 
 from collections.abc import Sequence
@@ -63,15 +64,15 @@ def measure_utility(
   index: serving.ServingIndex,
   num_batches: int,
 ) -> dict[str, dict[str, float]]:
-  """Measures the model on held-out masked sentences.
+  """Measure the model on held-out masked sentences.
 
   Args:
     trained: the model.
-    index: of its parameters.
-    num_batches: at most so many.
+    index: index of the model's parameters.
+    num_batches: maximum number of batches.
 
   Returns:
-    'retrieved' and 'random' -> measures; see `evaluate.measure`.
+    'retrieved' and 'random' -> the measures of `evaluate.measure`.
   """
   found = {}
   for candidates in pipeline.CANDIDATES:
@@ -92,14 +93,14 @@ def _counted(items, update):
 def retriever(
   trained: trained_lib.TrainedRealm, index: serving.ServingIndex
 ) -> zero_shot.RetrieveFn:
-  """Questions -> block ids, by an index."""
+  """Return a function from questions to block ids, by a dense index."""
   return lambda texts, k: index.retrieve_texts(
     texts, k, trained.data.tokenizer, trained.layout
   )
 
 
 def bm25_retriever(data: realm_data.DataFolder) -> zero_shot.RetrieveFn:
-  """Questions -> block ids, by words; titles are searched, too."""
+  """Return a function from questions to block ids, by words."""
   index = beams.bm25_index(data)
   return lambda texts, k: index.search(texts, k)[0]
 
@@ -137,7 +138,7 @@ def _print_utility(found: dict[str, dict[str, float]]) -> None:
 
 
 def print_recall(rows: list[dict[str, Any]], ks: Sequence[int]) -> None:
-  """Prints rows of `zero_shot.measure`."""
+  """Print rows of `zero_shot.measure`."""
   heads = [f'recall@{k}' for k in ks]
   table = rich.table.Table('questions', 'retriever', 'rule', *heads)
   for row in rows:
@@ -151,14 +152,14 @@ def print_recall(rows: list[dict[str, Any]], ks: Sequence[int]) -> None:
 
 
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
-  """Evaluates the newest checkpoint of `workdir`."""
+  """Evaluate the newest checkpoint of `workdir`."""
   settings = config.evaluate
   trained_in = pathlib.Path(settings.workdir or workdir)
   trained = trained_lib.load_realm(trained_in, config.data_dir)
   logging.info('Evaluating step %d of %s.', trained.step, trained_in)
   index = open_index(trained)
   result: dict[str, Any] = {'step': trained.step}
-  if 'encoder' in trained.params:  # ICT trains none
+  if 'encoder' in trained.params:  # a run of ICT has no encoder
     result['masked'] = measure_utility(trained, index, settings.num_batches)
     _print_utility(result['masked'])
   if settings.questions:

@@ -4,9 +4,9 @@
 
   python -m experiments.realm.prepare --config=configs/<name>.py --workdir=DIR
 
-The command runs every unfinished stage; --config.prepare.stages=blocks,spans runs
-these stages only. After a kill the same command continues at the first missing
-shard. --config.prepare.export=True writes the official record forms to
+The command runs every unfinished stage; --config.prepare.stages=blocks,spans
+runs these stages only. After a kill the same command continues at the first
+missing shard. --config.prepare.export=True writes the official record forms to
 <data>/official.
 """
 
@@ -48,7 +48,7 @@ def take_tokenizer(config: Config, data: realm_data.DataFolder) -> Rows:
 
 
 def _corpora(config: Config, data: realm_data.DataFolder):
-  """(name, folder, section) of the corpus Z, and of X if X is another corpus."""
+  """(name, folder, section) of the corpus Z, and of X if it is another one."""
   yield 'Z', data.root, config.corpus
   if realm_data.has_other_masked_corpus(config):
     yield 'X', data.root / 'masked', config.masked_corpus

@@ -1,14 +1,14 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""REALM from text to explained predictions in one command.
+"""Run REALM from text to explained predictions in one command.
 
   python -m experiments.realm.quickstart \
     --config=configs/realm_pretrain_quickstart.py --workdir=runs/quickstart/realm
 
-Prepares the data, warms the encoder up by masked language modelling, pre-trains
-REALM while its index is refreshed, measures what retrieval gains and explains some
-cloze sentences by their documents. Any REALM config works; a killed run continues
-when started again.
+The command prepares the data, trains the encoder by masked language modelling,
+pre-trains REALM with index refreshes, measures the gain of retrieval and
+explains some cloze sentences by their documents. It takes any REALM config.
+After a kill the same command continues.
 """
 
 import pathlib
@@ -29,7 +29,7 @@ from realm_jax.serving import trained as trained_lib
 
 
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
-  """Runs every stage that is not done yet, then prints what came out."""
+  """Run every unfinished stage and print the results."""
   start = time.monotonic()
   root = pathlib.Path(workdir)
   data_dir = config.data_dir or str(root / 'data')
@@ -49,7 +49,7 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
     )
   console = progress.console()
   minutes = (time.monotonic() - start) / 60
-  console.print(f'Done in {minutes:.1f} minutes. What lies where:')
+  console.print(f'Done in {minutes:.1f} minutes. Results:')
   rows = [
     (data_dir, 'tokenizer, tokens, blocks, salient spans'),
     (root, 'REALM: checkpoints, index, metrics.jsonl, TensorBoard events'),

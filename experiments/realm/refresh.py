@@ -1,22 +1,22 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps the index of a training run up to date (Guu et al. 2020, section 3.3).
+"""The index refresher of a training run (Guu et al. 2020, section 3.3).
 
-config.refresh.schedule says when and by whom:
+config.refresh.schedule is one of
 
-  sync    training stops every `every` steps until the new index stands. What a
-          batch retrieves from depends on its number alone, so runs repeat and
-          resume bit for bit.
-  async   a builder works on the newest snapshot while training goes on:
-          `builder` 'thread' (on devices of its own), 'process' (on cores of its
-          own) or 'external' (`experiments.realm.refresh_worker`, on any host that sees
-          the workdir, from the run's checkpoints).
+  sync    training stops every `every` steps until the new index is built. The
+          index of a batch depends on the batch's number alone, so runs repeat
+          and resume bit for bit.
+  async   a builder embeds the newest snapshot while training continues:
+          `builder` 'thread' (on its own devices), 'process' (on its own cores)
+          or 'external' (`experiments.realm.refresh_worker`, on any host that
+          sees the workdir, from the run's checkpoints).
   frozen  the first index serves to the end.
 
-`staleness` multiplies `every`: 30 is the ablation of Table 2. A version is
-<workdir>/index/<step>-<hash>/, written whole by one rename and picked up between
-batches. A builder that dies, falls behind or makes vectors that are not finite is
-reported, and training goes on with the last good index.
+`staleness` multiplies `every`: 30 is the ablation of Table 2. A version is the
+folder <workdir>/index/<step>-<hash>/, published by one rename; training takes
+it up between batches. If a builder dies, falls behind or makes vectors that are
+not finite, a warning says so, and training continues with the last good index.
 """
 
 from collections.abc import Callable
@@ -41,20 +41,20 @@ _LATE = 3  # times `every`: an older index is reported
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RefreshConfig:
-  """When the index is rebuilt.
+  """Schedule of the index refreshes.
 
   Attributes:
     schedule: 'sync', 'async' or 'frozen'.
-    every: steps from one snapshot of the parameters to the next; of async, at
-      least so many.
+    every: steps between two snapshots of the parameters; for async, the
+      minimum.
     staleness: factor on `every`.
-    builder: async only: 'thread', 'process' or 'external'.
-    num_devices: 'thread' only: local devices that build and do not train; 0
-      builds on those that train.
-    num_cores: 'process' only: cores of the builder.
-    keep: newest versions that stay on disk.
-    poll_sec: async: how often a new version is looked for.
-    batch_tokens: of the builder's batches; 0 goes by device.
+    builder: 'thread', 'process' or 'external'; for async only.
+    num_devices: local devices that build and do not train; 0 builds on the
+      training devices. For 'thread' only.
+    num_cores: cores of the builder; for 'process' only.
+    keep: number of the newest versions that stay on disk.
+    poll_sec: seconds between two checks for a new version; for async only.
+    batch_tokens: tokens in a batch of the builder; 0 chooses by device.
   """
 
   schedule: str = 'sync'
@@ -81,25 +81,25 @@ class RefreshConfig:
 
   @property
   def period(self) -> int:
-    """Steps that one index serves."""
+    """Number of steps that one index serves."""
     return self.every * self.staleness
 
   @property
   def identity(self) -> str:
-    """What of this decides the stream of batches."""
+    """Settings that the stream of batches depends on."""
     period = '' if self.schedule == 'frozen' else self.period
     return f'{self.schedule} {period}'.strip()
 
 
 class Closed(RuntimeError):
-  """A batch was asked for after the run had ended."""
+  """Error of a batch request after the end of the run."""
 
 
 class Refresher:
-  """Serves index versions to the pipeline; a `tasks.IndexRefresher`.
+  """Provider of index versions for the pipeline; a `tasks.IndexRefresher`.
 
   Attributes:
-    config: when the index is rebuilt.
+    config: schedule of the refreshes.
   """
 
   def __init__(
@@ -110,16 +110,16 @@ class Refresher:
     measure: Callable[[serving.ServingIndex], dict[str, float]] | None = None,
     first: Callable[[], Any] | None = None,
   ):
-    """Nothing is built yet.
+    """Store the settings; `start` builds the first version.
 
     Args:
-      config: when the index is rebuilt.
+      config: schedule of the refreshes.
       builder: makes versions in this process.
       start_builder: starts the process of builder 'process'.
-      measure: of every index that begins to serve; its values are metrics until
-        the next one does.
-      first: gives the embedder that the first version is of, or None: of the
-        parameters that training starts with.
+      measure: measures each index that begins to serve; its values are metrics
+        until the next index serves.
+      first: returns the embedder of the first version; None, or a result of
+        None, for the parameters that training starts with.
     """
     self.config = config
     self._first = first
@@ -131,33 +131,33 @@ class Refresher:
     self._background = _make_background(config, builder, start_builder)
     self._serving: dict[int, serving.ServingIndex] = {}  # by period
     self._changed = threading.Condition()
-    # Keeps what runs on other devices out of the mesh that trains.
+    # Its thread is outside the training mesh, which is set for one thread only.
     self._apart = concurrent.futures.ThreadPoolExecutor(1)
     self._closed = False
     self._last_poll = 0.0
     self._last_snapshot = 0
     self._last_late = 0
     self._failures = 0
-    self._waited_sec = 0.0  # for indices, by training
-    self._saved: list[str] = []  # versions that the newest checkpoints name
+    self._waited_sec = 0.0  # time that training waited for indices
+    self._saved: list[str] = []  # versions in the newest checkpoints
 
   def start(self, step: int, params: Any, saved: str) -> None:
-    """Opens the version that a checkpoint names, or builds one.
+    """Open the version that a checkpoint names, or build the first one.
 
     Args:
-      step: steps taken already.
-      params: of this moment.
-      saved: name of a version, or ''.
+      step: number of finished steps.
+      params: current parameters.
+      saved: name of the checkpoint's version, or ''.
 
     Raises:
-      FileNotFoundError: when that version is gone.
+      FileNotFoundError: if that version no longer exists.
     """
     if saved and saved not in self._folder.names():
       if self.config.schedule != 'async':
         raise FileNotFoundError(
           f'{self._folder.root}: the checkpoint of step {step} retrieves from '
-          f'index version {saved}, which is not there; it cannot be continued '
-          'exactly. Use a new --workdir.'
+          f'index version {saved}, which does not exist; it cannot be '
+          'continued exactly. Use a new --workdir.'
         )
       logging.warning('Index version %s is gone; a newer one serves.', saved)
       saved = self._folder.latest(at_most=step)
@@ -172,7 +172,7 @@ class Refresher:
     return params if given is None else given
 
   def _period(self, batch_index: int) -> int:
-    """Which version serves a batch, counted from 0."""
+    """Number of the version that serves a batch; both count from 0."""
     if self.config.schedule != 'sync':
       return 0
     return batch_index // self.config.period
@@ -199,16 +199,13 @@ class Refresher:
       logging.info('Index of step %d: %s', version.step, found)
 
   def serving(self, batch_index: int | None) -> serving.ServingIndex:
-    """The version for a training batch; waits while it is being built.
+    """Return the version for a training batch; wait until it is built.
 
     Args:
-      batch_index: number of the batch from 0; None asks for the newest.
-
-    Returns:
-      The version.
+      batch_index: number of the batch from 0; None for the newest version.
 
     Raises:
-      Closed: when the run has ended.
+      Closed: if the run has ended.
     """
     with self._changed:
       while not self._closed:
@@ -221,7 +218,7 @@ class Refresher:
     raise Closed('The index is closed; the run has ended.')
 
   def after_step(self, step: int, params: Any) -> None:
-    """Rebuilds (sync), or hands a snapshot over and looks for news (async)."""
+    """Rebuild the index (sync), or exchange snapshot and version (async)."""
     start = time.monotonic()
     self._after_step(step, params)
     self._waited_sec += time.monotonic() - start
@@ -248,7 +245,7 @@ class Refresher:
     self._remove_old()
 
   def _pick_up(self, step: int) -> None:
-    """Serves the newest version, looking for it now and then."""
+    """Serves the newest version; checks for it every `poll_sec` seconds."""
     now = time.monotonic()
     if now - self._last_poll < self.config.poll_sec:
       return
@@ -270,7 +267,8 @@ class Refresher:
       logging.warning(
         'The index is %d steps old, refresh.every is %d: the builder falls '
         'behind or is not running.',
-        *(age, self.config.period),
+        age,
+        self.config.period,
       )
 
   def _remove_old(self) -> None:
@@ -281,11 +279,13 @@ class Refresher:
     self._failures += 1
     logging.warning(
       'Step %d: no new index (%s); training goes on with version %s.',
-      *(step, error, self.index_version()),
+      step,
+      error,
+      self.index_version(),
     )
 
   def metrics(self, step: int, batch: Any) -> dict[str, float]:
-    """Steps between the batch's index and its training step."""
+    """Return the age of the batch's index in steps, and counts of the run."""
     age = step - 1 - float(np.mean(batch['index_step']))
     return self._measured | {
       'index_age_steps': age,
@@ -294,16 +294,16 @@ class Refresher:
     }
 
   def index_version(self) -> str:
-    """Name of the version that serves."""
+    """Return the name of the version that serves."""
     return self.serving(None).version.name
 
   def version_to_save(self) -> str:
-    """The same; it stays on disk until two later checkpoints stand."""
+    """Return the version's name, and keep it on disk for two checkpoints."""
     self._saved = [*self._saved[-1:], self.index_version()]
     return self._saved[-1]
 
   def close(self) -> None:
-    """Stops the builder and wakes whoever waits for an index."""
+    """Stop the builder and wake the threads that wait for an index."""
     with self._changed:
       self._closed = True
       self._changed.notify_all()

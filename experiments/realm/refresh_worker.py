@@ -1,15 +1,16 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Follows a running REALM trainer and keeps its index fresh, from anywhere.
+"""Build the index versions of a running REALM training from its checkpoints.
 
   python -m experiments.realm.refresh_worker --config=configs/<name>.py:async \
     --config.data_dir=DATA --workdir=DIR
 
 The trainer runs with --config.refresh.schedule=async
---config.refresh.builder=external and the same workdir, seen by both. Each of its
-checkpoints becomes an index version; where it writes faster than this builds, the
-newest one counts. Ends after the version of the last step; killed and run again,
-it goes on at the first missing shard.
+--config.refresh.builder=external and the same workdir, which both hosts see.
+Each checkpoint becomes an index version; if checkpoints appear faster than
+versions are built, the newest one is taken. The command ends after the version
+of the last step. After a kill the same command continues at the first missing
+shard.
 """
 
 from collections.abc import Callable
@@ -32,17 +33,17 @@ from retrieval.index import index_versions
 from retrieval.store import checkpoints
 from retrieval.store import workers
 
-# () -> (step, parameters of the embedder) of the newest snapshot, or None.
+# () -> (step, loader of the embedder) of the newest snapshot, or None.
 Source = Callable[[], tuple[int, Callable[[], Any]] | None]
 
 
 def of_checkpoints(workdir: str) -> Source:
-  """Snapshots are the trainer's checkpoints."""
+  """Return the source of snapshots that are the trainer's checkpoints."""
 
   def newest():
     try:
       saved = checkpoints.find(workdir)
-    except (FileNotFoundError, ValueError):  # none yet, or just being removed
+    except (FileNotFoundError, ValueError):  # not written yet, or being removed
       return None
 
     def load():
@@ -55,7 +56,7 @@ def of_checkpoints(workdir: str) -> Source:
 
 
 def of_files(root: pathlib.Path) -> Source:
-  """Snapshots are files that the trainer writes for its own builder."""
+  """Return the source of snapshot files that the trainer writes."""
 
   def newest():
     found = background_builders.newest_snapshot(root)
@@ -74,13 +75,13 @@ def follow(
   last_step: int,
   poll_sec: float = 1.0,
 ) -> None:
-  """Builds the newest snapshot, again and again, until that of `last_step`.
+  """Build a version of each newest snapshot, up to the snapshot of `last_step`.
 
   Args:
-    builder: of versions.
+    builder: makes the versions.
     newest: finds the newest snapshot.
-    last_step: of the run.
-    poll_sec: how often a new one is looked for.
+    last_step: last step of the run.
+    poll_sec: seconds between two checks for a snapshot.
   """
   done = -1
   while done < last_step:
@@ -103,12 +104,13 @@ def follow(
 
 
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
-  """Follows the checkpoints of the run in `workdir`."""
+  """Build versions of the checkpoints in `workdir`."""
   data = realm_data.DataFolder.of(config, workdir)
   builder = index_builder.make_builder(config, data, workdir)
   logging.info(
     'Following the checkpoints of %s; indices go to %s.',
-    *(workdir, builder.folder.root),
+    workdir,
+    builder.folder.root,
   )
   follow(
     builder,
@@ -121,15 +123,9 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
 def start_child(
   config: ml_collections.ConfigDict, data_root: str, workdir: str
 ) -> multiprocessing.Process:
-  """Starts a process that follows snapshot files, on cores of its own.
+  """Start a process that follows snapshot files on its own cores.
 
-  Args:
-    config: of the run.
-    data_root: its data folder.
-    workdir: its folder.
-
-  Returns:
-    The started process; it ends with this one.
+  The process ends with this one.
   """
   process = multiprocessing.get_context('spawn').Process(
     target=_child,
@@ -147,7 +143,7 @@ def _child(config_json: str, data_root: str, workdir: str) -> None:
   if hasattr(os, 'sched_setaffinity'):
     cores = sorted(os.sched_getaffinity(0))[-config.refresh.num_cores :]
     os.sched_setaffinity(0, cores)
-  # An accelerator belongs to the trainer; so does the first of many devices.
+  # Accelerators belong to the trainer.
   jax.config.update('jax_platforms', 'cpu')
   jax.config.update('jax_num_cpu_devices', 1)
   data = realm_data.DataFolder(pathlib.Path(data_root))

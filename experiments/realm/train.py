@@ -8,13 +8,13 @@
 config.task is one of
 
   realm  pre-trains REALM on prepared data and refreshes its index on the way
-  ict    trains the embedder by the inverse cloze task (argument :ict); REALM and
-         ORQA start from it with --config.embedder_from=DIR
+  ict    trains the embedder by the inverse cloze task (argument :ict); REALM
+         and ORQA start from it with --config.embedder_from=DIR
   mlm    trains the encoder by masked language modelling (argument :mlm); REALM
          starts from it with --config.encoder_from=DIR
 
-After a kill the same command continues from the last checkpoint: bit for bit with
-the refresh schedules sync and frozen.
+After a kill the same command continues from the last checkpoint: bit for bit
+with the refresh schedules sync and frozen.
 """
 
 import functools

@@ -1,10 +1,11 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Zero-shot retrieval: how often the first k blocks hold an answer.
+"""Zero-shot recall: the share of questions with an answer in k blocks.
 
-Guu et al. 2020, table 2: a retriever before any fine-tuning answers nothing, but
-an answer among the text of its first 5 blocks shows that it found the right place.
-DPR's top-k accuracy is the same by another matching rule; see `answers`.
+Guu et al. 2020, table 2: before fine-tuning there is no reader, but an answer
+in the text of the first 5 blocks shows that the retriever found the right
+place. DPR's top-k accuracy is the same measure by another matching rule of
+`retrieval.questions.answers`.
 """
 
 from collections.abc import Callable
@@ -25,9 +26,9 @@ from retrieval.questions import bootstrap
 from retrieval.questions import questions as questions_lib
 from retrieval.text import blocks as blocks_lib
 
-_ANY_SLICE = 1024  # blocks read at a time when all are searched
+_ANY_SLICE = 1024  # blocks read at a time when all blocks are searched
 
-# [b] questions, k -> [b, k] int64 block ids, best first; -1 for none.
+# [b] questions, k -> [b, k] int64 block ids, best first; -1 is no block.
 RetrieveFn = Callable[[Sequence[str], int], np.ndarray]
 # [n] int64 block ids -> their texts, without titles.
 TextsFn = Callable[[np.ndarray], Sequence[str]]
@@ -35,16 +36,17 @@ TextsFn = Callable[[np.ndarray], Sequence[str]]
 
 @dataclasses.dataclass(frozen=True)
 class Recall:
-  """One rule's row of the table.
+  """Recall of a retriever by one matching rule.
 
   Attributes:
-    rule: the matching rule; see `answers`.
-    question_ids: [n] of the questions it was applied to.
-    first_hits: [n] int64. Rank from 0 of the first block with an answer; -1 for
-      none.
+    rule: name of the matching rule.
+    question_ids: [n] ids of the questions.
+    first_hits: [n] int64. Rank from 0 of the first block with an answer; -1 if
+      no block has one.
     shares: k -> share of questions with an answer in their first k blocks, with
       the 95 % interval of a bootstrap over questions.
-    any_block: share with an answer in some block of all; None if not looked for.
+    any_block: share of questions with an answer in any block of the corpus;
+      None if it was not measured.
   """
 
   rule: str
@@ -54,13 +56,13 @@ class Recall:
   any_block: float | None = None
 
   def hits(self, k: int) -> Bool[np.ndarray, ' n']:
-    """Which questions have an answer in their first k blocks."""
+    """Return whether each question has an answer in its first k blocks."""
     if k not in self.shares:
       raise ValueError(f'k={k}: measured were {sorted(self.shares)}.')
     return (self.first_hits >= 0) & (self.first_hits < k)
 
   def to_json(self) -> dict[str, Any]:
-    """The row as JSON values; ranks of single questions are left out."""
+    """Return the row as JSON values, without the ranks of single questions."""
     shares = {
       f'recall@{k}': dataclasses.asdict(x) for k, x in self.shares.items()
     }
@@ -84,28 +86,29 @@ def recall_table(
   batch_size: int = 256,
   progress: Callable[[int, int], None] | None = None,
 ) -> list[Recall]:
-  """Measures a retriever on questions.
+  """Measure a retriever on questions.
 
-  Questions whose answers are regular expressions are measured by the rule
-  'regex', all others by each of `rules`; a row says how many it stands for.
+  The rule 'regex' measures questions whose answers are regular expressions;
+  each of `rules` measures all other questions.
 
   Args:
-    questions: with different ids.
+    questions: questions with different ids.
     retrieve: the retriever.
-    texts_of: what is searched for answers.
+    texts_of: returns the texts that are searched for answers.
     ks: numbers of blocks to look at.
-    rules: for answers that are strings.
-    tokenizer: of the rule 'wordpiece'.
-    search_all: number of all blocks, to look for answers in every one of them,
-      which takes minutes; 0 does not.
-    batch_size: questions retrieved for at a time.
-    progress: called with (questions done, questions in all).
+    rules: matching rules of answers that are strings.
+    tokenizer: tokenizer of the rule 'wordpiece'.
+    search_all: number of all blocks, to search every block for answers, which
+      takes minutes; 0 to skip the search.
+    batch_size: number of questions in a call of the retriever.
+    progress: called with (finished questions, all questions).
 
   Returns:
     A row for each rule.
 
   Raises:
-    ValueError: for questions or settings that do not fit.
+    ValueError: if there is no question or no k, if ids repeat, or if `rules`
+      name 'regex'.
   """
   ks = sorted(set(ks))
   if not questions or not ks or ks[0] < 1 or batch_size < 1:
@@ -134,10 +137,10 @@ def recall_table(
 
 
 def compare(a: Recall, b: Recall, k: int) -> bootstrap.Interval:
-  """Recall@k of `a` minus that of `b`, by a paired bootstrap over questions.
+  """Return recall@k of `a` minus recall@k of `b`, by a paired bootstrap.
 
   Raises:
-    ValueError: when they are of other questions or rules, or lack that k.
+    ValueError: if questions or rules differ, or if k was not measured.
   """
   if a.rule != b.rule or a.question_ids != b.question_ids:
     raise ValueError(
@@ -155,11 +158,11 @@ def _applies(rule: str, question: questions_lib.Question) -> bool:
 def _matchers(
   questions, texts_of, rules, tokenizer
 ) -> dict[str, answers_lib.PreparedBlocks]:
-  """The rules that some question is measured by."""
+  """The rules that apply to at least one question."""
   if 'regex' in rules:
     raise ValueError(
-      "rules: 'regex' is for questions whose answers are regular expressions, "
-      'which are measured by it without being asked.'
+      "rules: 'regex' applies to questions whose answers are regular "
+      'expressions, always and to no others.'
     )
   wanted = [
     r for r in (*rules, 'regex') if any(_applies(r, q) for q in questions)
@@ -204,7 +207,7 @@ def _found_anywhere(
   blocks: answers_lib.PreparedBlocks,
   num_blocks: int,
 ) -> Bool[np.ndarray, ' n']:
-  """Which questions have an answer in some block; `found` are known to."""
+  """Whether each question has an answer in any block; `found` are known."""
   tests = {
     i: blocks.rule.compile(question.answers)
     for i, question in enumerate(questions)
@@ -230,13 +233,13 @@ def measure(
   blocks: blocks_lib.BlockStore,
   settings: Any,
 ) -> list[dict[str, Any]]:
-  """Recall of several retrievers on several files of questions.
+  """Measure the recall of several retrievers on several files of questions.
 
   Args:
     retrievers: name -> retriever.
-    blocks: what is searched for answers.
-    settings: a config's section with questions (files), max_questions (of each; 0
-      for all), ks and rules.
+    blocks: blocks that are searched for answers.
+    settings: section of a config with questions (files), max_questions (of each
+      file; 0 for all), ks and rules.
 
   Returns:
     Rows of questions_file, retriever, rule, questions and recall@k.

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tables of the papers, read from JSON, and how a table is printed and written.
 
-Each JSON file beside this module is one table: RETRO's (Borgeaud et al. 2021, arXiv
-2112.04426) and REALM's (Guu et al. 2020). Figures are strings as printed in the
-paper; '-' marks a figure that the paper does not give.
+Each JSON file beside this module is one table: RETRO's (Borgeaud et al. 2021,
+arXiv 2112.04426) and REALM's (Guu et al. 2020). Figures are strings as printed
+in the paper; '-' marks a figure that the paper does not give.
 """
 
 from collections.abc import Sequence
@@ -32,8 +32,8 @@ class Source:
 
   Attributes:
     field: field of a results row, such as bits_per_byte.
-    mode: on, off or baseline for RETRO with retrieval, RETRO without retrieval and
-      the baseline; knn for the kNN-LM; '' for the first row of any mode.
+    mode: on, off or baseline for RETRO with retrieval, RETRO without retrieval
+      and the baseline; knn for the kNN-LM; '' for the first row of any mode.
     file: results file in the run's folder.
     where: (name, value) of another field that the row must have.
     run: name of the run that has the figure; '' for any run.

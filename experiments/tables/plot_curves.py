@@ -5,8 +5,9 @@
   python -m experiments.tables.plot_curves --run=retro=runs/simplewiki/retro \
     --run=baseline=runs/simplewiki/baseline --output=curves.png
 
-Reads each run's metrics.jsonl: what was measured in training as a line, in validation
-as dots. --metric=retrieval_utility, once for each, instead of the loss.
+Reads each run's metrics.jsonl: what was measured in training as a line, in
+validation as dots. --metric=retrieval_utility, once for each, instead of the
+loss.
 """
 
 from collections.abc import Sequence

@@ -1,13 +1,14 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Systems of REALM's Tables 1 and 2: their pre-training, fine-tuning and measures.
+"""Systems of REALM's Tables 1 and 2: training, fine-tuning and measures.
 
-ROOT/data holds the data. ROOT/ict and ROOT/mlm hold the warm starts of the embedder
-and the encoder, ROOT/<name> the REALM of that name, and ROOT/dpr the retriever of
-DPR. ROOT/qa/<retriever>-<encoder> holds a system's fine-tuning, its predictions and
-measures.json, the system's results on each question set. A finished run is not
-repeated, so that both tables share the runs that they have in common; a killed run
-continues. A question set is measured once for each checkpoint and data set.
+ROOT/data holds the data. ROOT/ict and ROOT/mlm hold the warm starts of the
+embedder and the encoder, ROOT/<name> the REALM of that name, and ROOT/dpr the
+retriever of DPR. ROOT/qa/<retriever>-<encoder> holds a system's fine-tuning,
+its predictions and measures.json, the system's results on each question set. A
+finished run is not repeated, so that both tables share the runs that they have
+in common; a killed run continues. A question set is measured once for each
+checkpoint and data set.
 """
 
 from collections.abc import Mapping
@@ -42,7 +43,7 @@ Config = ml_collections.ConfigDict
 FOLDER = 'qa'
 FILE = 'measures.json'
 AT = 5  # blocks, of the top-k match that the tables show
-# Name of a REALM -> fields of the config that make it (Guu et al. 2020, Table 2).
+# Name of a REALM -> fields of its config (Guu et al. 2020, Table 2).
 REALMS: Mapping[str, Mapping[str, Any]] = {
   'salient': {'masker': 'salient'},
   'uniform': {'masker': 'uniform'},

@@ -1,16 +1,17 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Run rows of REALM's Table 1 and print the table: systems that answer open questions.
+"""Run rows of REALM's Table 1 and print it: answers to open questions.
 
   python -m experiments.tables.realm_table1 --config=configs/open_qa_small.py \
     --config.corpus.path=simplewiki.jsonl.xz \
     --config.questions.train="('webquestions:train=trainmodel.json,val.json',)" \
     --workdir=DIR --dataset=webquestions:test=test.json --row=bm25 --row=realm
 
-Without --row the command prints the table, with "not run" for each figure that was
-not measured. With --row it first runs the unfinished parts of that row: the data,
-pre-training by --realm_config and fine-tuning in DIR/qa. --config names the data of
-both. experiments.tables.realm_table2 can share the workdir. The rows of ours:
+Without --row the command prints the table, with "not run" for each figure that
+was not measured. With --row it first runs the unfinished parts of that row: the
+data, pre-training by --realm_config and fine-tuning in DIR/qa. --config names
+the data of both. experiments.tables.realm_table2 can share the workdir. The
+rows of ours:
 
   bm25    blocks found by words
   orqa    ICT alone
@@ -19,7 +20,8 @@ both. experiments.tables.realm_table2 can share the workdir. The rows of ours:
   start   the retriever's checkpoint, without training
   random  the closed-book baseline: a reader of blocks that are unrelated to the
           question. Reading the null document alone would give exact match 0 by
-          construction, because answers are spans and the null document has none.
+          construction, because answers are spans and the null document has
+          none.
 
 All rows except realm read with the baseline encoder (config.warm_start.mlm of
 --realm_config). The command writes DIR/table1.md and table1.json.

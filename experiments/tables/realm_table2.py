@@ -1,20 +1,20 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Run rows of REALM's Table 2 and print the table: salient spans and fresh indices.
+"""Run rows of REALM's Table 2 and print it: masks and index refreshes.
 
   python -m experiments.tables.realm_table2 --config=configs/<name>.py --workdir=DIR
   python -m experiments.tables.realm_table2 ... --row=salient
   python -m experiments.tables.realm_table2 ... --row=salient \
     --qa_config=configs/open_qa_small.py --dataset=webquestions:dev=train.json
 
-Without --row the command prints the table, with "not run" for each figure that was
-not measured. With --row it first runs the unfinished parts of that row: the data, ICT
-for the embedder, MLM for the encoder and the row's pre-training, in DIR/data,
-DIR/ict, DIR/mlm and DIR/<name>; then it measures the zero-shot recall on
-config.evaluate.questions. With --qa_config and --dataset it also fine-tunes on
---qa_config.questions.train, in DIR/qa, and measures the exact match. Rows that share
-a retriever differ in the exact match only. --config names the data of both. The
-paper's figures are of NQ dev at full size.
+Without --row the command prints the table, with "not run" for each figure that
+was not measured. With --row it first runs the unfinished parts of that row: the
+data, ICT for the embedder, MLM for the encoder and the row's pre-training, in
+DIR/data, DIR/ict, DIR/mlm and DIR/<name>; then it measures the zero-shot recall
+on config.evaluate.questions. With --qa_config and --dataset it also fine-tunes
+on --qa_config.questions.train, in DIR/qa, and measures the exact match. Rows
+that share a retriever differ in the exact match only. --config names the data
+of both. The paper's figures are of NQ dev at full size.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Results of RETRO's runs: the figures that a table asks for, and their scale."""
+"""Results of RETRO's runs: figures for the tables, and their scale."""
 
 from collections.abc import Mapping
 from collections.abc import Sequence

@@ -131,7 +131,7 @@ def test_refuses_what_does_not_fit():
     ({'ks': (0, 1)}, r'ks=\[0, 1\]'),
     ({'batch_size': 0}, 'batch_size=0'),
     ({'questions': QUESTIONS[:1] * 2}, 'the same id'),
-    ({'rules': ('regex',)}, 'without being asked'),
+    ({'rules': ('regex',)}, 'to no others'),
     ({'rules': ('exact',)}, "rule 'exact'"),
   ):
     with pytest.raises(ValueError, match=message):
