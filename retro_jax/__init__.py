@@ -1,3 +1,39 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""RETRO (Borgeaud et al. 2021): language models that retrieve, then write."""
+"""RETRO (Borgeaud et al. 2021): language models that retrieve, then write.
+
+  model = retro_jax.load('runs/quickstart/retro')
+  model.sample('The history of', num_samples=2, temperature=0.8)
+  model.score('A text.').bits_per_byte
+  model.neighbors('A text.')
+
+Models: `Retro`, `RetroStep` (one token at a time), `RetroConfig`, and the paper's
+sizes by `preset('172m')`. Losses: `loss`, `batch_nll`. Each result shows itself
+in a notebook. Names are imported on first use.
+"""
+
+import importlib
+
+_MODULES = {
+  'LanguageModel': 'retro_jax.trained.language_model',
+  'Retro': 'retro_jax.nn.retro',
+  'RetroConfig': 'retro_jax.nn.config',
+  'RetroStep': 'retro_jax.nn.retro',
+  'TextPrompt': 'retro_jax.views.prompts',
+  'batch_nll': 'retro_jax.nn.losses',
+  'load': 'retro_jax.trained.language_model',
+  'loss': 'retro_jax.nn.losses',
+  'preset': 'retro_jax.nn.presets',
+}
+__all__ = [*_MODULES]
+
+
+def __getattr__(name: str):
+  """Imports a public name on first use (PEP 562)."""
+  if name not in _MODULES:
+    raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
+  return getattr(importlib.import_module(_MODULES[name]), name)
+
+
+def __dir__() -> list[str]:
+  return sorted({*globals(), *__all__})

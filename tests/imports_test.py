@@ -24,7 +24,7 @@ _ROOMS = {
     *('nn', 'searchers', 'index', 'questions'),
   ),
   'realm_jax': ('data', 'nn', 'objectives', 'serving', 'checkpoints'),
-  'retro_jax': ('nn', 'data', 'decoding', 'evaluation'),
+  'retro_jax': ('nn', 'data', 'decoding', 'evaluation', 'views', 'trained'),
   'experiments': (
     *('engine', 'retro', 'knn_lm', 'realm', 'open_qa'),
     *('convert', 'tables', 'benchmarks'),

@@ -27,17 +27,17 @@ from experiments.engine import command
 from experiments.engine import progress
 from experiments.engine import stages
 from experiments.knn_lm import task as knn_lm_task
-from experiments.retro import task as retro_task
 from retrieval.index import index as index_lib
 from retrieval.index import key_values
 from retro_jax.data import windows as windows_lib
 from retro_jax.evaluation import knn_lm
+from retro_jax.trained import loading
 
 DTYPE = 'float16'
 
 
 def held_out_splits(
-  trained: retro_task.Trained, config: stages.Config
+  trained: loading.TrainedRetro, config: stages.Config
 ) -> tuple[str, ...]:
   """'valid', and the evaluation set that the config names, if it stands."""
   split = config.evaluate.split
@@ -47,7 +47,7 @@ def held_out_splits(
 
 
 def choose_documents(
-  trained: retro_task.Trained,
+  trained: loading.TrainedRetro,
   max_documents: int,
   held_out: Sequence[str] = ('valid',),
 ) -> tuple[windows_lib.Documents, int]:
@@ -91,7 +91,7 @@ def build_datastore(
   trained = knn_lm_task.load(config, workdir)
   settings = config.knn_lm
   k = knn_lm_task.num_neighbors(trained, config)
-  reader = retro_task.chunk_reader(trained.config, trained.data, 'train', k)
+  reader = loading.chunk_reader(trained.config, trained.data, 'train', k)
   held_out = held_out_splits(trained, config)
   documents, left_out = choose_documents(
     trained, settings.max_documents, held_out

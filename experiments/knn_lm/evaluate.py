@@ -31,7 +31,6 @@ from experiments.engine import stages
 from experiments.knn_lm import lookup as knn_lm_lookup
 from experiments.knn_lm import task as knn_lm_task
 from experiments.retro import evaluate as retro_evaluate
-from experiments.retro import task as retro_task
 from retrieval.index import key_values
 from retrieval.questions import bootstrap
 from retrieval.store import store
@@ -39,6 +38,7 @@ from retrieval.text import chunks as chunks_lib
 from retro_jax.data import windows as windows_lib
 from retro_jax.evaluation import evaluate
 from retro_jax.evaluation import knn_lm
+from retro_jax.trained import loading
 
 FILE = 'knn_lm.json'
 
@@ -229,20 +229,20 @@ def make_rows(swept: Swept, tuned: np.ndarray) -> list[Row]:
 
 def _load_retro(
   config: ml_collections.ConfigDict, root: pathlib.Path
-) -> retro_task.Trained | None:
+) -> loading.TrainedRetro | None:
   """Loads and checks the RETRO that the config names; None without one."""
   directory = config.knn_lm.retro_workdir
   if not directory or config.prepare.process_index:  # the first one reports
     return None
   if jax.process_count() > 1:
     raise ValueError('knn_lm.retro_workdir: RETRO is evaluated in one process.')
-  retro = retro_task.load(directory, str(root))
+  retro = loading.load(directory, str(root))
   retro_evaluate.check(retro, config)
   return retro
 
 
 def _retro_rows(
-  retro: retro_task.Trained | None,
+  retro: loading.TrainedRetro | None,
   config: ml_collections.ConfigDict,
   swept: Swept,
   tuned: np.ndarray,
@@ -308,7 +308,7 @@ def _print(rows: list[Row], content: dict) -> None:
 
 
 def _open_datastore(
-  trained: retro_task.Trained,
+  trained: loading.TrainedRetro,
   config: ml_collections.ConfigDict,
   folder: knn_lm_task.Folder,
   documents: windows_lib.Documents,

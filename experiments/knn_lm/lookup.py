@@ -16,11 +16,11 @@ from experiments.engine import progress
 from experiments.engine import stages
 from experiments.knn_lm import task as knn_lm_task
 from experiments.retro import evaluate as retro_evaluate
-from experiments.retro import task as retro_task
 from retrieval.index import key_values
 from retrieval.store import store
 from retro_jax.data import windows as windows_lib
 from retro_jax.evaluation import knn_lm
+from retro_jax.trained import loading
 
 KIND = 'token-neighbors'
 TOKENS_PER_SHARD = 1 << 14
@@ -28,7 +28,7 @@ _QUERIES = 4096  # searched in one call
 
 
 def look_up(
-  trained: retro_task.Trained,
+  trained: loading.TrainedRetro,
   config: ml_collections.ConfigDict,
   folder: knn_lm_task.Folder,
   pairs: key_values.KeyValueStore,
@@ -53,7 +53,7 @@ def look_up(
   settings, k = config.evaluate, max(config.knn_lm.ks)
   sequence_chunks = trained.config.sequence_chunks
   stride = retro_evaluate.stride_chunks(settings, sequence_chunks)
-  reader = retro_task.chunk_reader(
+  reader = loading.chunk_reader(
     trained.config,
     trained.data,
     settings.split,

@@ -25,12 +25,13 @@ from jax.sharding import PartitionSpec as P
 import ml_collections
 import numpy as np
 
-from experiments.retro import task as retro_task
 from retrieval.index import index as index_lib
 from retrieval.index import key_values
 from retrieval.nn import sharding
 from retrieval.store import store
 from retro_jax.evaluation import knn_lm
+from retro_jax.nn import initial
+from retro_jax.trained import loading
 
 # Of a module's own, so that asking again does not compile again.
 _token_features = jax.jit(knn_lm.token_features, static_argnames='model')
@@ -89,7 +90,7 @@ def _mesh_and_rules(config: ml_collections.ConfigDict):
 
 def load(
   config: ml_collections.ConfigDict, workdir: str | os.PathLike
-) -> retro_task.Trained:
+) -> loading.TrainedRetro:
   """Loads the model that makes the keys, onto this process's devices.
 
   Args:
@@ -101,11 +102,11 @@ def load(
   """
   mesh, rules = _mesh_and_rules(config)
   run = config.knn_lm.model_workdir or workdir
-  return retro_task.load(run, config.data_dir, mesh=mesh, rules=rules)
+  return loading.load(run, config.data_dir, mesh=mesh, rules=rules)
 
 
 def num_neighbors(
-  trained: retro_task.Trained, config: ml_collections.ConfigDict
+  trained: loading.TrainedRetro, config: ml_collections.ConfigDict
 ) -> int:
   """RETRO's k while the keys are made; 0 without retrieval.
 
@@ -124,7 +125,7 @@ def num_neighbors(
   return settings.num_neighbors
 
 
-def model_fingerprint(trained: retro_task.Trained) -> str:
+def model_fingerprint(trained: loading.TrainedRetro) -> str:
   """Hash of the model's config and of its parameters' values."""
   digest = hashlib.sha256()
   for path, x in jax.tree_util.tree_leaves_with_path(trained.params):
@@ -136,7 +137,7 @@ def model_fingerprint(trained: retro_task.Trained) -> str:
 
 
 def model_fields(
-  trained: retro_task.Trained, config: ml_collections.ConfigDict
+  trained: loading.TrainedRetro, config: ml_collections.ConfigDict
 ) -> dict[str, Any]:
   """What makes one key of a token differ from another: JSON fields."""
   return {
@@ -148,7 +149,7 @@ def model_fields(
 
 @contextlib.contextmanager
 def features(
-  trained: retro_task.Trained,
+  trained: loading.TrainedRetro,
   config: ml_collections.ConfigDict,
   batch_size: int,
 ) -> Iterator[knn_lm.FeatureFn]:
@@ -164,7 +165,7 @@ def features(
       f'batch_size={batch_size}: expected a multiple of data x fsdp = {ways} '
       'device(s) of this process.'
     )
-  shardings = retro_task.param_shardings(trained.model.config, mesh, rules)
+  shardings = initial.param_shardings(trained.model.config, mesh, rules)
   params = jax.device_put(trained.params, shardings)
   rows = NamedSharding(mesh, P(sharding.BATCH_AXES))
   with jax.set_mesh(mesh), nn.logical_axis_rules(rules):

@@ -21,9 +21,9 @@ import ml_collections
 from experiments.engine import command
 from experiments.engine import reports
 from experiments.retro import evaluate as retro_evaluate
-from experiments.retro import task as retro_task
 from retro_jax.evaluation import copying
 from retro_jax.evaluation import evaluate
+from retro_jax.trained import loading
 
 FILE = 'copying.json'
 
@@ -34,11 +34,11 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
     raise ValueError('experiments.retro.copying runs in one process.')
   settings = config.evaluate
   k = retro_evaluate.numbers_of_neighbors(settings)[0]
-  trained = retro_task.load(settings.workdir or workdir, config.data_dir)
-  reader = retro_task.chunk_reader(trained.config, trained.data, 'valid', k)
+  trained = loading.load(settings.workdir or workdir, config.data_dir)
+  reader = loading.chunk_reader(trained.config, trained.data, 'valid', k)
   length = trained.model.config.chunk_length
   params = jax.device_put(trained.params)
-  nats = functools.partial(retro_task.batch_nll, trained.model, params)
+  nats = functools.partial(loading.batch_nll, trained.model, params)
   rows = []
   for retrieval, name in (('on', 'neighbors'), ('shuffled', 'shuffled ones')):
     mixture = copying.Mixture(nats, length)

@@ -32,11 +32,12 @@ import ml_collections
 from experiments.engine import command
 from experiments.engine import progress
 from experiments.engine import reports
-from experiments.retro import task as retro_task
 from retrieval.nn import sharding
 from retrieval.questions import bootstrap
 from retro_jax.data import pipeline
 from retro_jax.evaluation import evaluate
+from retro_jax.nn import initial
+from retro_jax.trained import loading
 
 FILE = 'evaluation.json'
 Mode = tuple[str, str, int]  # name, retrieval, k
@@ -76,7 +77,7 @@ class Result:
 
 @contextlib.contextmanager
 def scorer(
-  trained: retro_task.Trained,
+  trained: loading.TrainedRetro,
   config: ml_collections.ConfigDict,
   score: Callable[..., jax.Array] = evaluate.score_chunks,
 ) -> Iterator[evaluate.ScoreFn]:
@@ -92,7 +93,7 @@ def scorer(
   """
   mesh, rules = _mesh_and_rules(config)
   rows = sharding.batch_sharding(mesh, config.evaluate.batch_size)
-  shardings = retro_task.param_shardings(trained.model.config, mesh, rules)
+  shardings = initial.param_shardings(trained.model.config, mesh, rules)
   params = jax.device_put(trained.params, shardings)
   length = trained.model.config.chunk_length
   compiled = jax.jit(
@@ -126,7 +127,7 @@ def numbers_of_neighbors(
 
 
 def on_and_off(
-  trained: retro_task.Trained,
+  trained: loading.TrainedRetro,
   settings: ml_collections.ConfigDict,
   most: int | None = 1,
 ) -> list[Mode]:
@@ -144,7 +145,7 @@ def on_and_off(
 
 
 def _modes(
-  trained: retro_task.Trained, settings: ml_collections.ConfigDict
+  trained: loading.TrainedRetro, settings: ml_collections.ConfigDict
 ) -> list[Mode]:
   """Every row for one model."""
   modes = on_and_off(trained, settings, None)
@@ -191,7 +192,7 @@ def stride_chunks(
 def measure(
   score: evaluate.ScoreFn,
   reader: pipeline.ChunkReader,
-  trained: retro_task.Trained,
+  trained: loading.TrainedRetro,
   config: ml_collections.ConfigDict,
   retrieval: str,
   name: str,
@@ -215,7 +216,7 @@ def measure(
 
 
 def check(
-  trained: retro_task.Trained, config: ml_collections.ConfigDict
+  trained: loading.TrainedRetro, config: ml_collections.ConfigDict
 ) -> dict[int, pipeline.ChunkReader]:
   """Raises the errors of `evaluate_trained` before any work.
 
@@ -226,7 +227,7 @@ def check(
   stride_chunks(settings, trained.config.sequence_chunks)
   sharding.batch_sharding(_mesh_and_rules(config)[0], settings.batch_size)
   readers = {
-    k: retro_task.chunk_reader(trained.config, trained.data, settings.split, k)
+    k: loading.chunk_reader(trained.config, trained.data, settings.split, k)
     for k in {k for _, _, k in _modes(trained, settings)}
   }
   _ = [reader.stores for reader in readers.values()]  # opened and compared
@@ -234,7 +235,7 @@ def check(
 
 
 def evaluate_trained(
-  trained: retro_task.Trained, config: ml_collections.ConfigDict
+  trained: loading.TrainedRetro, config: ml_collections.ConfigDict
 ) -> list[Result]:
   """Evaluates one model in all its modes.
 
@@ -276,7 +277,7 @@ def load(
   workdir: str | os.PathLike,
   baseline_workdir: str | os.PathLike = '',
   on_mesh: bool = True,
-) -> tuple[retro_task.Trained, retro_task.Trained | None]:
+) -> tuple[loading.TrainedRetro, loading.TrainedRetro | None]:
   """Loads the newest checkpoints of a run and of its baseline.
 
   Args:
@@ -297,10 +298,10 @@ def load(
   placed = {}
   if on_mesh:
     placed['mesh'], placed['rules'] = _mesh_and_rules(config)
-  trained = retro_task.load(workdir, config.data_dir, **placed)
+  trained = loading.load(workdir, config.data_dir, **placed)
   if not baseline_workdir:
     return trained, None
-  baseline = retro_task.load(baseline_workdir, str(trained.data.root), **placed)
+  baseline = loading.load(baseline_workdir, str(trained.data.root), **placed)
   if baseline.model.config.cca_layers:
     raise ValueError(
       f'{baseline_workdir}: evaluate.baseline_workdir names a model that retrieves; '

@@ -40,11 +40,11 @@ from experiments.engine import command
 from experiments.engine import progress
 from experiments.engine import reports
 from experiments.retro import evaluate as retro_evaluate
-from experiments.retro import task as retro_task
 from retrieval.questions import bootstrap
 from retrieval.readers import base as readers
 from retro_jax.decoding import decode
 from retro_jax.evaluation import continuations
+from retro_jax.trained import loading
 
 LAMBADA_FIELDS = (('text',),)
 SUMMARY_FIELDS = (('article', 'text'), ('summary',))
@@ -69,7 +69,7 @@ class Mode:
   name: str
   retrieval: str
   num_neighbors: int
-  trained: retro_task.Trained
+  trained: loading.TrainedRetro
   retrieve: continuations.RetrieveFn | None
   workdir: str
 
@@ -177,7 +177,7 @@ def last_words(
     temperature=0.0,
     num_neighbors=mode.num_neighbors,
     context_chunks=max(2, trained.config.sequence_chunks),
-    **retro_task.special_ids(tokenizer),
+    **loading.special_ids(tokenizer),
   )
   # Equal lengths together, so that few programs are compiled.
   order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
@@ -224,7 +224,7 @@ def summary_nats(
     batch_size=config.examples.batch_size,
   )
   params = jax.device_put(trained.params)
-  nll = functools.partial(retro_task.batch_nll, trained.model, params)
+  nll = functools.partial(loading.batch_nll, trained.model, params)
   with progress.bar(f'summaries, {mode.name}', 'texts') as update:
     return continuations.score(
       lambda row: nll(row).sum(-1),

@@ -29,7 +29,6 @@ import numpy as np
 from experiments.engine import checkpoint_writer
 from experiments.engine import command
 from experiments.engine import reports
-from experiments.retro import task as retro_task
 from retrieval import tokenization
 from retrieval.formats import gguf_files
 from retrieval.formats import safetensors_files
@@ -37,6 +36,7 @@ from retrieval.tokenization import byte_pairs
 from retro_jax.data import folder as retro_data
 from retro_jax.nn import config as config_lib
 from retro_jax.nn import public_decoders
+from retro_jax.trained import loading
 
 _CONFIG = (
   pathlib.Path(__file__).parents[2] / 'configs' / 'retro_retrofit_smollm2.py'
@@ -199,7 +199,7 @@ def convert(
     config, model=model, retrieval=False, data_dir='', retrofit_from=''
   )
   changed.tokenizer.vocab_size = vocab_size
-  model_cfg = retro_task.model_config(changed, vocab_size)
+  model_cfg = loading.model_config(changed, vocab_size)
   params = found.params(model_cfg)
   checkpoint_writer.save_params(
     str(workdir),

@@ -28,11 +28,11 @@ from experiments.engine import command
 from experiments.engine import progress
 from experiments.engine import reports
 from experiments.retro import evaluate as retro_evaluate
-from experiments.retro import task as retro_task
 from retro_jax.data import pipeline
 from retro_jax.data import windows
 from retro_jax.evaluation import evaluate
 from retro_jax.evaluation import leakage
+from retro_jax.trained import loading
 
 FILE, PICTURE = 'leakage.json', 'leakage.png'
 
@@ -58,13 +58,13 @@ _Mode = tuple[str, str, pipeline.ChunkReader]  # name, retrieval, reader
 
 
 def _modes(
-  trained: retro_task.Trained, settings: ml_collections.ConfigDict
+  trained: loading.TrainedRetro, settings: ml_collections.ConfigDict
 ) -> list[_Mode]:
   """The modes of one model, checked before any work."""
   retro_evaluate.stride_chunks(settings, trained.config.sequence_chunks)
   checked = []
   for name, retrieval, k in retro_evaluate.on_and_off(trained, settings):
-    reader = retro_task.chunk_reader(
+    reader = loading.chunk_reader(
       trained.config, trained.data, settings.split, k
     )
     _ = reader.stores
@@ -73,7 +73,7 @@ def _modes(
 
 
 def _measure(
-  trained: retro_task.Trained,
+  trained: loading.TrainedRetro,
   config: ml_collections.ConfigDict,
   modes: Sequence[_Mode],
 ) -> list[tuple[str, int, evaluate.Evaluation]]:
@@ -101,8 +101,8 @@ def _token_num_bytes(data) -> np.ndarray:
 
 
 def curves(
-  trained: retro_task.Trained,
-  baseline: retro_task.Trained | None,
+  trained: loading.TrainedRetro,
+  baseline: loading.TrainedRetro | None,
   config: ml_collections.ConfigDict,
 ) -> list[Curve]:
   """Evaluates the models chunk by chunk and filters by r(C).
@@ -120,7 +120,7 @@ def curves(
   """
   settings, data = config.leakage, trained.data
   compared = leakage.whole_neighbors(
-    retro_task.chunk_reader(
+    loading.chunk_reader(
       trained.config, data, config.evaluate.split, settings.num_neighbors
     )
   )

@@ -10,13 +10,13 @@ import jax
 import ml_collections
 
 from experiments.engine import progress
-from experiments.retro import task as retro_task
 from retrieval.questions import answers as answers_lib
 from retrieval.questions import dpr_json
 from retrieval.questions import questions as questions_lib
 from retrieval.store import store
 from retro_jax.data import qa_pipeline
 from retro_jax.data import qa_rows
+from retro_jax.trained import loading
 
 _AT_ONCE = 64  # questions in one call of the retriever
 _MATCHED = 20  # passages searched for a pattern if the model reads none
@@ -74,7 +74,7 @@ def read_passages(
 
 
 def find_passages(
-  trained: retro_task.Trained,
+  trained: loading.TrainedRetro,
   questions: Sequence[questions_lib.Question],
   count: int,
   folder: pathlib.Path,
@@ -140,7 +140,7 @@ def reads_passages(config: ml_collections.ConfigDict) -> bool:
 
 
 def passages(
-  trained: retro_task.Trained,
+  trained: loading.TrainedRetro,
   config: ml_collections.ConfigDict,
   questions: Sequence[questions_lib.Question],
   folder: pathlib.Path,
@@ -153,7 +153,7 @@ def passages(
 
 
 def examples(
-  trained: retro_task.Trained,
+  trained: loading.TrainedRetro,
   config: ml_collections.ConfigDict,
   questions: Sequence[questions_lib.Question],
   folder: pathlib.Path,

@@ -26,7 +26,6 @@ from experiments.engine import progress
 from experiments.engine import reports
 from experiments.retro import qa_data as retro_qa_data
 from experiments.retro import qa_task as retro_qa_task
-from experiments.retro import task as retro_task
 from retrieval.questions import bootstrap
 from retrieval.questions import question_sets
 from retrieval.questions import questions as questions_lib
@@ -34,13 +33,14 @@ from retrieval.questions import scoring
 from retro_jax.data import qa_rows
 from retro_jax.decoding import decode
 from retro_jax.decoding import drawing
+from retro_jax.trained import loading
 
 FILE = 'retro_qa.json'
 MODES = ('on', 'off')
 
 
 def answer(
-  trained: retro_task.Trained,
+  trained: loading.TrainedRetro,
   questions: Sequence[questions_lib.Question],
   passages: Sequence[tuple[qa_rows.Passage, ...]],
   *,
@@ -69,7 +69,7 @@ def answer(
     temperature=0.0,
     num_neighbors=layout.num_neighbors,
     align_prompt=True,
-    **retro_task.special_ids(tokenizer),
+    **loading.special_ids(tokenizer),
   )
   prompts = [
     writer.prompt_to_continue(question.question, read)
@@ -146,7 +146,7 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
     config.questions.allow_other_counts,
   )
   source = settings.workdir or workdir
-  trained = retro_task.load(source, config.data_dir)
+  trained = loading.load(source, config.data_dir)
   if 'qa' not in trained.config:
     raise ValueError(
       f'{source}: was not fine-tuned on questions; expected a run of '

@@ -14,15 +14,16 @@ import numpy as np
 from experiments.engine import command
 from experiments.engine import tasks
 from experiments.retro import qa_data as retro_qa_data
-from experiments.retro import task as retro_task
 from retrieval.questions import question_sets
 from retrieval.store import checkpoints
 from retro_jax.data import folder as retro_data
 from retro_jax.data import qa_pipeline
 from retro_jax.data import qa_rows
+from retro_jax.nn import initial
 from retro_jax.nn import losses
 from retro_jax.nn import presets
 from retro_jax.nn import retro as model_lib
+from retro_jax.trained import loading
 
 PASSAGES = 'passages'
 # Fields that the fine-tuned run takes from its source.
@@ -35,7 +36,7 @@ def start(
   """The config and the task of a fine-tuning run; see `adopt` and `make_task`."""
   config = adopt(config)
   question_sets.check_questions(config)
-  trained = retro_task.load(config.retro_from, config.data_dir)
+  trained = loading.load(config.retro_from, config.data_dir)
   trained.config.embedder = config.embedder
   return config, make_task(config, trained, workdir)
 
@@ -72,7 +73,7 @@ def adopt(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
 
 def make_task(
   config: ml_collections.ConfigDict,
-  trained: retro_task.Trained,
+  trained: loading.TrainedRetro,
   workdir: str | os.PathLike,
 ) -> tasks.Task:
   """Binds the model, its parameters, questions and passages.
@@ -86,7 +87,7 @@ def make_task(
     ValueError: for question sets or passages that do not fit.
     FileNotFoundError: for missing files.
   """
-  model_cfg = retro_task.model_config(config, trained.data.tokens.vocab_size)
+  model_cfg = loading.model_config(config, trained.data.tokens.vocab_size)
   model = model_lib.Retro(model_cfg)
   writer = qa_rows.QaWriter(
     retro_qa_data.layout(config), trained.data.tokenizer
@@ -130,7 +131,7 @@ def make_task(
 def _init(key, *, trained, model_cfg):
   """Parameters of the run; boxed where only shapes are asked for."""
   if isinstance(key, jax.core.Tracer):
-    return retro_task.init_params(key, model_cfg)
+    return initial.init_params(key, model_cfg)
   return jax.tree.map(np.asarray, trained.params)
 
 

@@ -6,7 +6,7 @@
     --prompt='The history of' --num_samples=2 --seed=1 --stream
 
 --stream prints while it writes. --input_file=FILE continues many prompts, which
-may bring their own neighbors (see sample_prompts). --json=FILE writes the samples
+may bring their own neighbors (see retro_jax/views/prompts.py). --json=FILE writes the samples
 too. --stop=TEXT, which may be repeated, ends a sample before that text.
 Temperature, top-p, top-k, length, k and align_prompt are --config.sample.<field>.
 A baseline's workdir samples without retrieval.
@@ -29,143 +29,15 @@ import ml_collections
 
 from experiments.engine import command
 from experiments.engine import progress
-from experiments.retro import sample_prompts
 from experiments.retro import sample_view
-from experiments.retro import task as retro_task
 from retrieval.store import store
 from retro_jax.data import samples as samples_lib
-from retro_jax.decoding import decode
-from retro_jax.decoding import drawing
+from retro_jax.trained import loading
+from retro_jax.trained import sampling
+from retro_jax.views import prompts as prompts_lib
+from retro_jax.views import samples as views
 
 DEFAULT_PROMPT = 'The history of'
-BATCH_SIZE = 16
-
-
-def sample_texts(
-  trained: retro_task.Trained,
-  prompt: str = DEFAULT_PROMPT,
-  **settings,
-) -> list[sample_view.TextSample]:
-  """Continues a prompt.
-
-  Args:
-    trained: a RETRO or a baseline, with the data it retrieves from.
-    prompt: '' begins a document.
-    **settings: as of `sample_many`.
-
-  Returns:
-    The samples.
-
-  Raises:
-    ValueError: for settings out of range, or data that do not fit the model.
-  """
-  return sample_many(trained, [sample_prompts.TextPrompt(prompt)], **settings)
-
-
-def sample_many(
-  trained: retro_task.Trained,
-  prompts: Sequence[sample_prompts.TextPrompt],
-  *,
-  num_samples: int = 1,
-  batch_size: int = BATCH_SIZE,
-  seed: int = 0,
-  retrieval: bool = True,
-  take: Callable[[samples_lib.Event], None] | None = None,
-  keep: Callable[[Sequence[sample_view.TextSample]], None] | None = None,
-  **settings,
-) -> list[sample_view.TextSample]:
-  """Continues prompts.
-
-  Args:
-    trained: a RETRO or a baseline, with the data it retrieves from.
-    prompts: any number of them.
-    num_samples: continuations of each.
-    batch_size: samples drawn side by side; no draw depends on it.
-    seed: of the draws.
-    retrieval: False is RETRO[OFF], but for prompts with their own neighbors.
-    take: called with every event, in place of showing progress.
-    keep: called after every batch with all samples up to then.
-    **settings: fields of `drawing.SamplingConfig`; by default the model's config
-      has them under `sample`.
-
-  Returns:
-    The samples of the first prompt, then those of the next.
-
-  Raises:
-    ValueError: for settings out of range, or data that do not fit the model.
-  """
-  for name, value in (('num_samples', num_samples), ('batch_size', batch_size)):
-    if value < 1:
-      raise ValueError(f'{name} {value}: expected 1 or more.')
-  sampling = _sampling_config(trained, settings)
-  tokenizer = trained.data.tokenizer
-  neighbor_length = trained.model.config.neighbor_length
-  names = [p.id for p in prompts for _ in range(num_samples)]
-  if not trained.model.config.cca_layers:
-    for prompt in prompts:
-      if prompt.neighbors:
-        raise ValueError(
-          f'Prompt {prompt.id} brings neighbors, but the model is a baseline: it '
-          'reads none.'
-        )
-  by_prompt = [p.tokens(tokenizer, neighbor_length) for p in prompts]
-  rows = [row for row in by_prompt for _ in range(num_samples)]
-  retrieve = _retrieve_fn(trained, sampling, rows) if retrieval else None
-  done = []
-  with contextlib.ExitStack() as stack:
-    update = None
-    if take is None:
-      update = stack.enter_context(progress.bar('sample', 'tokens'))
-    for start in range(0, len(rows), batch_size):
-      numbers = range(start, min(start + batch_size, len(rows)))
-      events = decode.stream(
-        trained.model,
-        trained.params,
-        [rows[i] for i in numbers],
-        sampling,
-        retrieve=retrieve,
-        detokenize=tokenizer.decode,
-        seed=seed,
-        row_numbers=numbers,
-        progress=update and functools.partial(_add, update, numbers, len(rows)),
-      )
-      for event in events:
-        if take is not None:
-          take(event)
-        if isinstance(event, samples_lib.Finished):
-          name = names[len(done)]
-          done.append(sample_view.to_text(event.sample, tokenizer, name))
-      if keep is not None:
-        keep(done)
-  return done
-
-
-def _add(update, numbers, num_rows, step, max_steps) -> None:
-  """Shows the progress of a batch as a part of all rows' tokens."""
-  done = numbers.start * max_steps + len(numbers) * step
-  update(done, num_rows * max_steps)
-
-
-def _sampling_config(trained, settings) -> drawing.SamplingConfig:
-  """The settings, those of the model's config where there are none."""
-  config = trained.config
-  trained.data.check_tokenizer()
-  fields = {
-    'context_chunks': max(2, config.sequence_chunks),
-    **retro_task.special_ids(trained.data.tokenizer),
-    **config.sample.to_dict(),
-    **settings,
-  }
-  return drawing.SamplingConfig(**fields)
-
-
-def _retrieve_fn(trained, sampling, rows) -> samples_lib.RetrieveFn | None:
-  """The retriever, unless nothing is to be retrieved."""
-  if not trained.model.config.cca_layers or not sampling.num_neighbors:
-    return None
-  if all(row.neighbors is not None for row in rows):
-    return None
-  return trained.data.retriever(trained.config).retrieve_tokens
 
 
 def run(
@@ -175,12 +47,12 @@ def run(
   prompt: str = DEFAULT_PROMPT,
   input_file: str = '',
   num_samples: int = 1,
-  batch_size: int = BATCH_SIZE,
+  batch_size: int = sampling.BATCH_SIZE,
   seed: int | None = None,
   stop_strings: Sequence[str] = (),
   stream: bool = False,
   json_path: str = '',
-) -> list[sample_view.TextSample]:
+) -> list[views.TextSample]:
   """Samples from the newest checkpoint and prints what came out.
 
   Args:
@@ -198,10 +70,10 @@ def run(
   Returns:
     The samples.
   """
-  prompts = [sample_prompts.TextPrompt(prompt)]
+  prompts = [prompts_lib.TextPrompt(prompt)]
   if input_file:
-    prompts = sample_prompts.read(input_file)
-  trained = retro_task.load(workdir, config.data_dir)
+    prompts = prompts_lib.read(input_file)
+  trained = loading.load(workdir, config.data_dir)
   trained.config.embedder = config.embedder
   logging.info('Sampling from %s, step %d.', workdir, trained.step)
   settings = config.sample.to_dict() | {'stop_strings': tuple(stop_strings)}
@@ -214,16 +86,21 @@ def run(
     content = {'workdir': str(workdir), 'step': trained.step, 'seed': seed}
     content |= {'num_samples': num_samples, 'settings': settings}
     keep = functools.partial(_write, json_path, content, trained)
-  samples = sample_many(
-    trained,
-    prompts,
-    num_samples=num_samples,
-    batch_size=batch_size,
-    seed=seed,
-    take=take,
-    keep=keep,
-    **settings,
-  )
+  with contextlib.ExitStack() as stack:
+    update = None
+    if take is None:
+      update = stack.enter_context(progress.bar('sample', 'tokens'))
+    samples = sampling.sample(
+      trained,
+      prompts,
+      num_samples=num_samples,
+      batch_size=batch_size,
+      seed=seed,
+      take=take,
+      keep=keep,
+      progress=update,
+      **settings,
+    )
   if jax.process_index():
     return samples
   metric = _metric(trained, samples)
@@ -236,7 +113,7 @@ def run(
   return samples
 
 
-def _metric(trained, samples: Sequence[sample_view.TextSample]) -> str:
+def _metric(trained, samples: Sequence[views.TextSample]) -> str:
   """What the scores are of; '' where nothing was retrieved."""
   found = [i for sample in samples for c in sample.chunks for i in c.ids]
   retrieved = max(found, default=-1) >= 0
@@ -258,8 +135,8 @@ def _printer(trained, names) -> Callable[[samples_lib.Event], None]:
 def _write(
   path: str,
   content: dict[str, Any],
-  trained: retro_task.Trained,
-  samples: Sequence[sample_view.TextSample],
+  trained: loading.TrainedRetro,
+  samples: Sequence[views.TextSample],
 ) -> None:
   target = pathlib.Path(path)
   target.parent.mkdir(parents=True, exist_ok=True)
@@ -274,7 +151,10 @@ def _define_flags() -> None:
   flags.DEFINE_string('input_file', '', '.txt or .jsonl of prompts.')
   flags.DEFINE_integer('num_samples', 1, 'Continuations.', lower_bound=1)
   flags.DEFINE_integer(
-    'batch_size', BATCH_SIZE, 'Samples drawn side by side.', lower_bound=1
+    'batch_size',
+    sampling.BATCH_SIZE,
+    'Samples drawn side by side.',
+    lower_bound=1,
   )
   flags.DEFINE_integer('seed', None, "Of the draws; default: the config's.")
   flags.DEFINE_multi_string('stop', [], 'Text before which a sample ends.')

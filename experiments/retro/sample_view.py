@@ -4,10 +4,7 @@
 
 from collections.abc import Callable
 from collections.abc import Sequence
-import dataclasses
-import math
 
-import numpy as np
 import rich.box
 import rich.console
 import rich.padding
@@ -17,118 +14,9 @@ import rich.text
 
 from retrieval import tokenization
 from retro_jax.data import samples as samples_lib
-from retro_jax.decoding import growing_text
+from retro_jax.views import samples as views
 
 _SHOWN_CHARACTERS = 240
-
-
-@dataclasses.dataclass(frozen=True)
-class TextChunk:
-  """A chunk of a sample and what it retrieved or was given, best first.
-
-  Attributes:
-    prompt: its text that is prompt.
-    written: its text that was drawn.
-    ids: datastore chunks, -1 for what the prompt brought; empty for the
-      incomplete last one and for a baseline.
-    scores: larger is better; squared distances are negative. None for what the
-      prompt brought.
-    titles: of the neighbors' documents.
-    neighbors: the neighbors' text, with continuation.
-  """
-
-  prompt: str
-  written: str
-  ids: list[int]
-  scores: list[float | None]
-  titles: list[str]
-  neighbors: list[str]
-
-  @property
-  def text(self) -> str:
-    """All of its text."""
-    return self.prompt + self.written
-
-
-@dataclasses.dataclass(frozen=True)
-class TextSample:
-  """A prompt and its continuation as text.
-
-  Attributes:
-    text: both.
-    prompt: the prompt alone.
-    chunks: the same, chunk by chunk.
-    id: of the prompt.
-    completion: the continuation alone.
-  """
-
-  text: str
-  prompt: str
-  chunks: list[TextChunk]
-  id: str = ''
-  completion: str = ''
-
-
-def to_text(
-  sample: samples_lib.Sample, tokenizer: tokenization.Tokenizer, name: str = ''
-) -> TextSample:
-  """A sample as text.
-
-  Args:
-    sample: with `text`, where that ends before a stop string.
-    tokenizer: of the model.
-    name: id of the prompt.
-
-  Returns:
-    The same; the texts of its chunks add up to its own.
-  """
-  n = sample.prompt_length
-  prompts = _prompt_texts(sample, tokenizer)
-  written = growing_text.GrowingText(tokenizer.decode)
-  left = math.inf if sample.text is None else len(sample.text)
-  chunks = []
-  for u, (start, stop) in enumerate(sample.chunk_bounds()):
-    pieces = [written.add(int(t)) for t in sample.tokens[max(start, n) : stop]]
-    if stop == len(sample.tokens):
-      pieces.append(written.finish())
-    new = ''.join(pieces)
-    new = new[: min(left, len(new))]
-    left -= len(new)
-    found = sample.neighbors[u] if u < len(sample.neighbors) else None
-    chunks.append(_chunk(prompts[u], new, found, tokenizer))
-  prompt = ''.join(prompts)
-  completion = ''.join(chunk.written for chunk in chunks)
-  return TextSample(prompt + completion, prompt, chunks, name, completion)
-
-
-def _prompt_texts(
-  sample: samples_lib.Sample, tokenizer: tokenization.Tokenizer
-) -> list[str]:
-  """What each chunk has of the prompt; a character is where it ends."""
-  n, texts = sample.prompt_length, []
-  growing = growing_text.GrowingText(tokenizer.decode)
-  for start, stop in sample.chunk_bounds():
-    pieces = [growing.add(int(t)) for t in sample.tokens[start : min(stop, n)]]
-    if start < n <= stop:
-      pieces.append(growing.finish())
-    texts.append(''.join(pieces))
-  return texts
-
-
-def _chunk(prompt, written, found, tokenizer) -> TextChunk:
-  """A chunk with those of its neighbors that exist."""
-  if found is None:
-    return TextChunk(prompt, written, [], [], [], [])
-  kept = np.flatnonzero(found.mask.any(axis=-1))
-  scores = [float(found.scores[i]) for i in kept]
-  return TextChunk(
-    prompt=prompt,
-    written=written,
-    ids=[int(found.ids[i]) for i in kept],
-    scores=[x if math.isfinite(x) else None for x in scores],
-    titles=[found.titles[i] for i in kept],
-    neighbors=[tokenizer.decode(found.tokens[i][found.mask[i]]) for i in kept],
-  )
 
 
 def shorten(text: str, most: int = _SHOWN_CHARACTERS) -> str:
@@ -138,7 +26,9 @@ def shorten(text: str, most: int = _SHOWN_CHARACTERS) -> str:
 
 
 def show(
-  console: rich.console.Console, samples: Sequence[TextSample], metric: str
+  console: rich.console.Console,
+  samples: Sequence[views.TextSample],
+  metric: str,
 ) -> None:
   """Prints samples: each chunk, then what it retrieved for what follows it."""
   for i, sample in enumerate(samples, start=1):
@@ -155,7 +45,7 @@ def _title(number: int, total: int, name: str) -> rich.text.Text:
   return rich.text.Text(f'{title}: {name}' if name else title)
 
 
-def _show_neighbors(console, chunk: TextChunk, metric: str) -> None:
+def _show_neighbors(console, chunk: views.TextChunk, metric: str) -> None:
   if not chunk.ids:
     return
   squared = metric == 'squared_l2'
@@ -174,7 +64,7 @@ def _show_neighbors(console, chunk: TextChunk, metric: str) -> None:
 
 
 def show_table(
-  console: rich.console.Console, samples: Sequence[TextSample]
+  console: rich.console.Console, samples: Sequence[views.TextSample]
 ) -> None:
   """Prints a row for each sample of a file of prompts."""
   table = rich.table.Table('id', 'prompt', 'completion', box=rich.box.SIMPLE)
@@ -220,7 +110,7 @@ class Stream:
     if isinstance(event, samples_lib.Read):
       self._print_prompt(1)
       self._console.print()
-      chunk = _chunk('', '', event.neighbors, self._tokenizer)
+      chunk = views.chunk_text('', '', event.neighbors, self._tokenizer)
       retrieved = max(chunk.ids, default=-1) >= 0
       metric = self._metric() if retrieved else ''
       _show_neighbors(self._console, chunk, metric)
@@ -234,7 +124,7 @@ class Stream:
     name, total = self._names[self._number], len(self._names)
     self._number += 1
     self._console.print(rich.rule.Rule(_title(self._number, total, name)))
-    self._waiting = _prompt_texts(prompt, self._tokenizer)
+    self._waiting = views.prompt_texts(prompt, self._tokenizer)
 
   def _print_prompt(self, count: int) -> None:
     for text in self._waiting[:count]:

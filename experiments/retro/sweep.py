@@ -33,10 +33,10 @@ from experiments.engine import command
 from experiments.engine import progress
 from experiments.engine import reports
 from experiments.retro import evaluate as retro_evaluate
-from experiments.retro import task as retro_task
 from retrieval.index import datastore_subsets
 from retrieval.store import store
 from retro_jax.data import pipeline
+from retro_jax.trained import loading
 
 PARTS = {'neighbor': 'N', 'continuation': 'F', 'full': '[N, F]'}
 
@@ -57,17 +57,17 @@ class Setting:
 
 
 def _reader(
-  trained: retro_task.Trained,
+  trained: loading.TrainedRetro,
   config: ml_collections.ConfigDict,
   k: int,
 ) -> pipeline.ChunkReader:
-  return retro_task.chunk_reader(
+  return loading.chunk_reader(
     trained.config, trained.data, config.evaluate.split, k
   )
 
 
 def _check_stored(
-  trained: retro_task.Trained, split: str, name: str, wanted: Sequence[int]
+  trained: loading.TrainedRetro, split: str, name: str, wanted: Sequence[int]
 ) -> None:
   stored = trained.data.neighbors(split).num_neighbors
   if not wanted or min(wanted) < 0 or max(wanted) > stored:
@@ -79,7 +79,7 @@ def _check_stored(
 
 
 def _first_k(
-  trained: retro_task.Trained, config: ml_collections.ConfigDict
+  trained: loading.TrainedRetro, config: ml_collections.ConfigDict
 ) -> int:
   k = retro_evaluate.numbers_of_neighbors(config.evaluate)[0]
   _check_stored(trained, config.evaluate.split, 'evaluate.num_neighbors', [k])
@@ -87,7 +87,7 @@ def _first_k(
 
 
 def by_neighbors(
-  trained: retro_task.Trained, config: ml_collections.ConfigDict, root
+  trained: loading.TrainedRetro, config: ml_collections.ConfigDict, root
 ) -> Iterator[Setting]:
   """Settings with k neighbors; k = 0 is RETRO[OFF]."""
   del root
@@ -99,7 +99,7 @@ def by_neighbors(
 
 
 def by_parts(
-  trained: retro_task.Trained, config: ml_collections.ConfigDict, root
+  trained: loading.TrainedRetro, config: ml_collections.ConfigDict, root
 ) -> Iterator[Setting]:
   """Neighbors without continuations, continuations alone, both, and neither."""
   del root
@@ -113,7 +113,7 @@ def by_parts(
 
 
 def by_datastore(
-  trained: retro_task.Trained,
+  trained: loading.TrainedRetro,
   config: ml_collections.ConfigDict,
   root: pathlib.Path,
 ) -> Iterator[Setting]:
@@ -171,7 +171,7 @@ SWEEPS = {
 
 
 def _identity(
-  trained: retro_task.Trained, config: ml_collections.ConfigDict
+  trained: loading.TrainedRetro, config: ml_collections.ConfigDict
 ) -> str:
   """Hash of checkpoint, data and settings."""
   return store.fingerprint(
@@ -187,7 +187,7 @@ def _identity(
 
 def sweep(
   name: str,
-  trained: retro_task.Trained,
+  trained: loading.TrainedRetro,
   config: ml_collections.ConfigDict,
   workdir: pathlib.Path,
 ) -> list[dict[str, Any]]:

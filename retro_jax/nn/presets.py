@@ -41,7 +41,7 @@ def cca_layers(name: str, *, table: int = 2) -> tuple[int, ...]:
   return tuple(range(first, num_layers + 1, 3))
 
 
-def retro_config(
+def preset(
   name: str, *, baseline: bool = False, **overrides
 ) -> model.RetroConfig:
   """One of the paper's models.

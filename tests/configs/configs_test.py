@@ -29,6 +29,7 @@ from retrieval.text import corpus as corpus_lib
 from retrieval.text import tokens as tokens_lib
 from retro_jax.data import folder as retro_data
 from retro_jax.nn import config as config_lib
+from retro_jax.trained import loading
 from tests.retro_jax.data import tiny_data
 
 NAMES = sorted(
@@ -134,7 +135,7 @@ def test_choices_of_the_model_are_flags():
     '--config.model.cca_layers=(2,4,6)',
     '--config.model.encoder_dropout_rate=0.1',
   )
-  model = retro_task.model_config(config, 100)
+  model = loading.model_config(config, 100)
   assert model.activation == 'squared_relu' and model.projection_biases
   assert model.max_distance == 256 and model.cca_layers == (2, 4, 6)
   assert model.encoder_dropout_rate == 0.1

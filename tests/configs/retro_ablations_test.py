@@ -9,8 +9,9 @@ import pytest
 
 from configs import retro_ablations
 from configs import retro_pretrain_small
-from experiments.retro import task as retro_task
 from experiments.tables import paper_table
+from retro_jax.nn import initial
+from retro_jax.trained import loading
 
 ROWS = list(retro_ablations.ROWS)
 
@@ -63,9 +64,9 @@ def test_layers():
 @functools.cache
 def _shapes(row):
   config = retro_ablations.get_config(row)
-  model_cfg = retro_task.model_config(config, 300)
+  model_cfg = loading.model_config(config, 300)
   return jax.eval_shape(
-    lambda key: retro_task.init_params(key, model_cfg), jax.random.key(0)
+    lambda key: initial.init_params(key, model_cfg), jax.random.key(0)
   )
 
 
@@ -74,9 +75,9 @@ def test_models_differ_as_the_row_says(row):
   config = retro_ablations.get_config(row)
   changes = retro_ablations.ROWS[row].get('model', {})
   if not changes and row != 'no_retrieval':
-    found = retro_task.model_config(config, 300)
+    found = loading.model_config(config, 300)
     base = retro_ablations.get_config('retro')
-    assert found == retro_task.model_config(base, 300)
+    assert found == loading.model_config(base, 300)
     return
   layers = {name for name in _shapes(row) if name.endswith('_cca')}
   want = () if row == 'no_retrieval' else config.model.cca_layers
@@ -90,7 +91,7 @@ def test_models_differ_as_the_row_says(row):
 @pytest.mark.parametrize('row', ROWS)
 def test_the_test_size_keeps_the_change(row):
   full, small = (
-    retro_task.model_config(retro_ablations.get_config(arg), 300)
+    loading.model_config(retro_ablations.get_config(arg), 300)
     for arg in (row, f'{row}_test')
   )
   assert small.d_model == 32

@@ -14,13 +14,13 @@ from experiments.knn_lm import evaluate as knn_lm_evaluate
 from experiments.knn_lm import lookup as knn_lm_lookup
 from experiments.knn_lm import task as knn_lm_task
 from experiments.retro import evaluate as retro_evaluate
-from experiments.retro import task as retro_task
 from retrieval.index import key_values
 from retrieval.store import store
 from retrieval.text import chunks as chunks_lib
 from retro_jax.data import folder as retro_data
 from retro_jax.data import windows as windows_lib
 from retro_jax.evaluation import knn_lm
+from retro_jax.trained import loading
 from tests.experiments.knn_lm import tiny_knn_lm
 from tests.retrieval.store import tiny_stores
 from tests.retro_jax.data import tiny_data
@@ -42,7 +42,7 @@ def runs(root, monkeypatch):
       where['root'], name != 'retro', seed=int(name == 'other')
     )
 
-  monkeypatch.setattr(retro_task, 'load', load)
+  monkeypatch.setattr(loading, 'load', load)
   monkeypatch.setattr(knn_lm_lookup, 'TOKENS_PER_SHARD', 60)
   monkeypatch.setattr(stages, '_POLL_SEC', 0)
   return where
@@ -53,9 +53,7 @@ def built(root, tmp_path_factory):
   """A datastore of the baseline, with its index."""
   folder = tmp_path_factory.mktemp('built')
   with pytest.MonkeyPatch.context() as patch:
-    patch.setattr(
-      retro_task, 'load', lambda *_, **__: tiny_knn_lm.trained(root)
-    )
+    patch.setattr(loading, 'load', lambda *_, **__: tiny_knn_lm.trained(root))
     knn_lm_build.run(tiny_knn_lm.config(), str(folder))
   return folder
 
@@ -138,7 +136,7 @@ def test_alone_equals_the_evaluation_and_rows_a_slow_search(
   pairs = key_values.KeyValueStore(knn_lm_task.Folder.of(workdir).datastore)
   keys = np.asarray(pairs.keys[:], np.float64)
   trained = tiny_knn_lm.trained(root)
-  reader = retro_task.chunk_reader(trained.config, trained.data, 'valid', 0)
+  reader = loading.chunk_reader(trained.config, trained.data, 'valid', 0)
   documents = windows_lib.find_documents(reader.stores.chunks)
   with knn_lm_task.features(trained, config, 8) as features:
     tokens = knn_lm.read_tokens(

@@ -9,10 +9,10 @@ import ml_collections
 import numpy as np
 
 from configs import knn_lm_small
-from experiments.retro import task as retro_task
 from retrieval.text import chunks as chunks_lib
 from retro_jax.data import folder as retro_data
 from retro_jax.nn import retro as model
+from retro_jax.trained import loading
 from tests.experiments.retro import tiny_retro
 from tests.retro_jax.data import tiny_data
 from tests.retro_jax.nn import tiny
@@ -32,12 +32,12 @@ def config(**fields) -> ml_collections.ConfigDict:
 _params = functools.cache(tiny.params)
 
 
-def trained(root, baseline=True, seed=0) -> retro_task.Trained:
+def trained(root, baseline=True, seed=0) -> loading.TrainedRetro:
   """A RETRO, or its baseline, with parameters at random."""
   sizes = tiny_retro.sizes(1, baseline)
   settings = config()
   settings.retrieval = not baseline
-  return retro_task.Trained(
+  return loading.TrainedRetro(
     config=settings,
     data=retro_data.DataFolder(root),
     model=model.Retro(sizes),

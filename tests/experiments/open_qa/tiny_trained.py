@@ -7,9 +7,9 @@ import pathlib
 
 import numpy as np
 
-from experiments.retro import task as retro_task
 from retrieval.index import retriever as retriever_lib
 from retro_jax.data import folder as retro_data
+from retro_jax.trained import loading
 from tests.experiments.retro import tiny_retro
 
 
@@ -42,7 +42,7 @@ class Retriever:
 
 def trained(
   root: pathlib.Path, baseline: bool = False, folder=retro_data.DataFolder
-) -> retro_task.Trained:
+) -> loading.TrainedRetro:
   """One of them, with the data of `tiny_data.make(root)`."""
   found = tiny_retro.trained(root, baseline)
   found.config.evaluate.num_neighbors = (1,)
@@ -60,5 +60,5 @@ def load_from(root: pathlib.Path, monkeypatch, folder=retro_data.DataFolder):
   def load(workdir, data_dir='', **unused_placement):
     return found[str(workdir).split('/')[-1]]
 
-  monkeypatch.setattr(retro_task, 'load', load)
+  monkeypatch.setattr(loading, 'load', load)
   return found

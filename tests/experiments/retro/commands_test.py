@@ -15,11 +15,12 @@ import numpy as np
 import pytest
 
 from configs import retro_base
-from experiments.retro import inspect as retro_inspect
-from experiments.retro import passage as retro_passage
-from experiments.retro import task as retro_task
 from retrieval.nn import embedders
+from retro_jax.nn import initial
 from retro_jax.nn import presets
+from retro_jax.trained import inspection
+from retro_jax.trained import loading
+from retro_jax.trained import passage as passages
 from tests import xla_flags
 from tests.experiments.engine import tiny_corpus
 
@@ -38,9 +39,9 @@ def _config(name, arg='base'):
 @pytest.mark.parametrize('name', NAMES)
 def test_full_size_by_shapes(name):
   config = _config(name)
-  model_cfg = retro_task.model_config(config, config.tokenizer.vocab_size)
+  model_cfg = loading.model_config(config, config.tokenizer.vocab_size)
   shapes = jax.eval_shape(
-    lambda key: retro_task.init_params(key, model_cfg), jax.random.key(0)
+    lambda key: initial.init_params(key, model_cfg), jax.random.key(0)
   )
   total = sum(x.size for x in jax.tree.leaves(shapes))
   assert total > presets.count_matrix_parameters(model_cfg)
@@ -52,21 +53,21 @@ def test_full_size_by_shapes(name):
 )
 def test_published_sizes(name, preset):
   config = _config(f'retro_pretrain_{name}')
-  ours = retro_task.model_config(config, 128_000)
-  theirs = presets.retro_config(preset)
+  ours = loading.model_config(config, 128_000)
+  theirs = presets.preset(preset)
   count = presets.count_matrix_parameters
   assert count(ours) == count(theirs)
-  baseline = retro_task.model_config(
+  baseline = loading.model_config(
     _config(f'retro_pretrain_{name}', 'baseline'), 128_000
   )
-  assert count(baseline) == count(presets.retro_config(preset, baseline=True))
+  assert count(baseline) == count(presets.preset(preset, baseline=True))
 
 
 def test_an_unknown_model_field_is_named():
   config = _config('retro_pretrain_quickstart')
   config.model.d_modle = 3
   with pytest.raises(ValueError, match='no fields.*d_modle'):
-    retro_task.model_config(config, 100)
+    loading.model_config(config, 100)
 
 
 @pytest.fixture(scope='module')
@@ -120,15 +121,15 @@ def test_quickstart_ends_with_its_table(workdir):
 
 def test_a_text_is_inspected_in_the_datastore_of_now(workdir):
   path, _ = workdir
-  trained = retro_task.load(path / 'retro')
+  trained = loading.load(path / 'retro')
   m, number = trained.config.model.chunk_length, 0
   datastore = trained.data.chunks('train')
   tokens = datastore.tokens.document(
     int(datastore.documents(np.array([number]))[0])
   )
   text = trained.data.tokenizer.decode(tokens[1:])
-  page = retro_inspect.inspect(
-    trained, retro_passage.of_text(trained, text, 2, 'of now')
+  page = inspection.inspect(
+    trained, passages.of_text(trained, text, 2, 'of now')
   )
   assert ''.join(page.pieces) == text and page.title == 'of now'
   # It stands in the datastore: its first chunk finds itself.

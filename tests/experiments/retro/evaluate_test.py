@@ -12,10 +12,10 @@ import pytest
 
 from experiments.retro import copying as retro_copying
 from experiments.retro import evaluate as retro_evaluate
-from experiments.retro import task as retro_task
 from retrieval.questions import bootstrap
 from retro_jax.data import windows as windows_lib
 from retro_jax.evaluation import evaluate
+from retro_jax.trained import loading
 from tests.experiments.retro import tiny_retro
 from tests.retro_jax.data import tiny_data
 
@@ -38,7 +38,7 @@ def runs(root, monkeypatch):
     asked.append((str(workdir), data_dir))
     return trained[str(workdir).split('/')[-1]]
 
-  monkeypatch.setattr(retro_task, 'load', load)
+  monkeypatch.setattr(loading, 'load', load)
   return asked
 
 

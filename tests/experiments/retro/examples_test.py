@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from experiments.retro import examples as retro_examples
-from experiments.retro import task as retro_task
 from retro_jax.decoding import decode
+from retro_jax.trained import loading
 from tests.experiments.open_qa import tiny_trained
 from tests.retro_jax.data import tiny_data
 
@@ -67,7 +67,7 @@ def test_last_words_are_compared_text_by_text(
     'walked seven lanterns': '\n\u201cmoon\u201d.',
     'gardens walked': ' ',
   }
-  tokenizer = retro_task.load('retro').data.tokenizer
+  tokenizer = loading.load('retro').data.tokenizer
   asked = []
 
   def sample(model, params, prompts, sampling, retrieve=None):
@@ -177,7 +177,7 @@ def test_summaries_are_scored_alone(root, config, runs, tmp_path, capsys):
     'loss_mask': np.arange(tokens.shape[1]) < [[n - 1], [0]],
     'segment_ids': (tokens > 0).astype(np.int32),
   }
-  nll = retro_task.batch_nll(
+  nll = loading.batch_nll(
     baseline.model, jax.device_put(baseline.params), batch
   )
   nll = np.asarray(nll)[0, : n - 1]

@@ -13,11 +13,11 @@ import pytest
 
 from configs import retro_retrofit_smollm2
 from experiments.retro import import_decoder as retro_import
-from experiments.retro import sample as retro_sample
-from experiments.retro import task as retro_task
 from retrieval.formats import safetensors_files
 from retrieval.store import checkpoints
 from retro_jax.nn import retrofit
+from retro_jax.trained import loading
+from retro_jax.trained import sampling
 from tests.retrieval.tokenization import tiny_byte_pairs
 from tests.retro_jax.nn import public_reference
 from tests.retro_jax.nn import tiny
@@ -81,7 +81,7 @@ def _config():
 
 def _check(workdir, wanted):
   """The checkpoint is a baseline like any other, of the logits that are wanted."""
-  trained = retro_task.load(workdir)
+  trained = loading.load(workdir)
   assert not trained.config.retrieval and not trained.model.config.cca_layers
   tokens = np.random.default_rng(2).integers(0, VOCAB, (1, 19), np.int32)
   logits = tiny.apply(trained.model.config, trained.params, tokens)
@@ -135,10 +135,8 @@ def test_gpt2(tmp_path):
 
 
 def test_samples_without_a_document(llama):
-  trained = retro_task.load(llama[0] / 'run')
-  (sample,) = retro_sample.sample_texts(
-    trained, TEXT, max_new_tokens=3, temperature=0.0
-  )
+  trained = loading.load(llama[0] / 'run')
+  (sample,) = sampling.sample(trained, TEXT, max_new_tokens=3, temperature=0.0)
   assert sample.text.startswith(TEXT) and len(sample.text) > len(TEXT)
 
 

@@ -15,13 +15,14 @@ import numpy as np
 import pytest
 
 from experiments.retro import inspect as retro_inspect
-from experiments.retro import page as retro_page
-from experiments.retro import passage as retro_passage
-from experiments.retro import task as retro_task
 from retro_jax.data import windows as windows_lib
 from retro_jax.evaluation import attribution
 from retro_jax.evaluation import evaluate
 from retro_jax.evaluation import leakage
+from retro_jax.trained import inspection
+from retro_jax.trained import loading
+from retro_jax.trained import passage as passages
+from retro_jax.views import page as page_lib
 from tests.experiments.engine import tiny_run
 from tests.experiments.retro import tiny_retro
 from tests.retro_jax.data import tiny_data
@@ -38,7 +39,7 @@ def workdir(tmp_path_factory):
 
 @pytest.fixture(scope='module')
 def trained(workdir):
-  return retro_task.load(workdir)
+  return loading.load(workdir)
 
 
 def _longest(trained):
@@ -53,20 +54,20 @@ def _longest(trained):
 def page(trained):
   first, count = _longest(trained)
   assert count > trained.config.sequence_chunks  # there are several windows
-  passage = retro_passage.of_store(trained, first, 'valid', 2)
-  return retro_inspect.inspect(trained, passage)
+  passage = passages.of_store(trained, first, 'valid', 2)
+  return inspection.inspect(trained, passage)
 
 
 def test_losses_are_those_of_evaluation(trained, page):
   first, count = _longest(trained)
   size = trained.config.sequence_chunks
-  reader = retro_task.chunk_reader(trained.config, trained.data, 'valid', 2)
+  reader = loading.chunk_reader(trained.config, trained.data, 'valid', 2)
   row = reader.read(first + np.arange(size)[None])
   for values, one in (
     (page.on, row),
     (page.off, {k: v for k, v in row.items() if not k.startswith('neighbor')}),
   ):
-    expected = retro_task.batch_nll(trained.model, trained.params, one)[0]
+    expected = loading.batch_nll(trained.model, trained.params, one)[0]
     np.testing.assert_allclose(
       values[1 : size * M], expected[:-1], rtol=1e-4, atol=1e-5
     )
@@ -84,12 +85,12 @@ def test_all_losses_are_the_evaluation_of_the_document(
   first, _ = _longest(trained)
 
   def score(row):
-    nats = retro_task.batch_nll(trained.model, trained.params, row)
+    nats = loading.batch_nll(trained.model, trained.params, row)
     return np.asarray(nats).reshape(1, -1, M).sum(-1)
 
   found = evaluate.evaluate(
     score,
-    retro_task.chunk_reader(trained.config, trained.data, 'valid', 2),
+    loading.chunk_reader(trained.config, trained.data, 'valid', 2),
     sequence_chunks=trained.config.sequence_chunks,
     batch_size=1,
     retrieval=retrieval,
@@ -115,8 +116,8 @@ def test_overlap_is_over_more_neighbors_than_are_shown(trained, page):
   assert any(a < b for a, b in zip(shown, expected, strict=True))
   content = page.to_json()
   assert [chunk['overlap'] for chunk in content['chunks']] == expected.tolist()
-  assert f'r(C) over the {tiny_data.K} nearest' in retro_page.html_page(page)
-  less = retro_passage.of_store(trained, first, 'valid', 2, 1)
+  assert f'r(C) over the {tiny_data.K} nearest' in page_lib.html_page(page)
+  less = passages.of_store(trained, first, 'valid', 2, 1)
   assert less.num_compared == 1 and less.overlaps.sum() < expected.sum()
 
 
@@ -124,10 +125,8 @@ def test_overlap_of_a_text_is_over_what_is_shown(trained):
   data = tiny_retro.Folder(trained.data.root)
   tokens = data.chunks('train').tokens.document(0)
   text = data.tokenizer.decode(tokens[1:])
-  passage = retro_passage.of_text(
-    dataclasses.replace(trained, data=data), text, 4
-  )
-  chunks = retro_inspect._chunks(passage, M, data.tokenizer)
+  passage = passages.of_text(dataclasses.replace(trained, data=data), text, 4)
+  chunks = inspection._chunks(passage, M, data.tokenizer)
   shown = [max(x.overlap for x in c.neighbors) for c in chunks[:-1]]
   assert passage.num_compared == 4 and max(shown) > 0
   assert [chunk.overlap for chunk in chunks[:-1]] == shown
@@ -135,7 +134,7 @@ def test_overlap_of_a_text_is_over_what_is_shown(trained):
 
 def test_repetition_is_told_at_window_borders(trained, page):
   first, count = _longest(trained)
-  reader = retro_task.chunk_reader(trained.config, trained.data, 'valid', 2)
+  reader = loading.chunk_reader(trained.config, trained.data, 'valid', 2)
   whole = reader.read(first + np.arange(count)[None])
   expected = attribution.repeated(whole, M)[0, : len(page.repeated)]
   assert page.repeated == expected.tolist() and max(page.repeated) > 0
@@ -179,7 +178,7 @@ def test_the_whole_text_is_there(trained, page):
 def test_characters_cut_in_two_are_whole(trained):
   text = 'a 日本 ~☃ z'
   tokens = trained.data.tokenizer.encode(text).ids
-  pieces = retro_inspect.pieces(trained.data.tokenizer, tokens)
+  pieces = inspection.pieces(trained.data.tokenizer, tokens)
   assert ''.join(pieces) == text and '' in pieces
   assert not any('\ufffd' in piece for piece in pieces)
 
@@ -205,7 +204,7 @@ class _Parser(html.parser.HTMLParser):
 
 
 def test_page_holds_what_was_found(page):
-  parser = _Parser(retro_page.html_page(page))
+  parser = _Parser(page_lib.html_page(page))
   assert not parser.open and not parser.links
   text = ''.join(parser.text)
   assert f'{page.bits_per_byte(page.on):.3f} bits per byte' in text
@@ -218,18 +217,18 @@ def test_page_holds_what_was_found(page):
 
 def test_text_is_no_markup():
   bad = '<script>alert(1)</script>'
-  neighbor = retro_page.Neighbor(1, bad, 0.5, 0.25, [bad], (0, 1))
-  page = retro_page.Page(
+  neighbor = page_lib.Neighbor(1, bad, 0.5, 0.25, [bad], (0, 1))
+  page = page_lib.Page(
     title=bad,
     pieces=['', bad, '\n'],
     on=[0.0, 1.0, 2.0],
     off=[0.0, 2.0, 1.5],
     repeated=[0, 4, 0],
-    chunks=[retro_page.Chunk(0, 3, [neighbor], 0.25)],
+    chunks=[page_lib.Chunk(0, 3, [neighbor], 0.25)],
     num_bytes=len(bad) + 1,
     num_compared=1,
   )
-  content = retro_page.html_page(page)
+  content = page_lib.html_page(page)
   assert '<script' not in content and content.count('&lt;script&gt;') == 5
   assert _Parser(content).open == []
   # Green at its fullest, then red; blue at half.
@@ -245,7 +244,7 @@ def _run(monkeypatch, workdir, num_neighbors=(2,), **values):
     FLAGS=types.SimpleNamespace(**defaults | values)
   )
   monkeypatch.setattr(retro_inspect, 'flags', found)
-  config = retro_task.load(workdir).config
+  config = loading.load(workdir).config
   config.evaluate.num_neighbors = num_neighbors
   retro_inspect.run(config, str(workdir))
 
@@ -270,7 +269,7 @@ def test_bad_input_is_named(monkeypatch, workdir, trained, tmp_path):
   with pytest.raises(ValueError, match='num_neighbors .*one or more'):
     _run(monkeypatch, workdir, num_neighbors=())
   with pytest.raises(ValueError, match='text is empty'):
-    retro_passage.of_text(trained, '', 2)
+    passages.of_text(trained, '', 2)
   latin = tmp_path / 'latin.txt'
   latin.write_bytes('café'.encode('latin-1'))
   with pytest.raises(ValueError, match='latin.txt: expected UTF-8 text'):
@@ -278,7 +277,7 @@ def test_bad_input_is_named(monkeypatch, workdir, trained, tmp_path):
   with pytest.raises(ValueError, match='evaluate.num_neighbors .*above 0'):
     _run(monkeypatch, workdir, num_neighbors=(0,))
   with pytest.raises(ValueError, match='num_neighbors 0: expected at least 1'):
-    retro_passage.of_store(trained, 0, 'valid', 0)
+    passages.of_store(trained, 0, 'valid', 0)
   with pytest.raises(ValueError, match="'no': .*: all, train, valid"):
     _run(monkeypatch, workdir, split='no')
 
@@ -296,7 +295,7 @@ def test_text_is_read_as_utf8_whatever_the_locale(monkeypatch, tmp_path):
 
 def test_a_text_without_bytes_is_reported(monkeypatch, workdir, page, capsys):
   none = dataclasses.replace(page, num_bytes=0)
-  monkeypatch.setattr(retro_inspect, 'inspect', lambda *_: none)
+  monkeypatch.setattr(inspection, 'inspect', lambda *_, **__: none)
   _run(monkeypatch, workdir, output=str(workdir / 'none.html'))
   assert 'bits per byte with retrieval' in capsys.readouterr().out
 
@@ -314,6 +313,6 @@ def test_split_may_be_an_evaluation_set(monkeypatch, trained):
   everything, datastore = data.chunks('all'), data.chunks('train')
   rng = np.random.default_rng(2)
   tiny_data.write_neighbors(data.root, 'all', everything, datastore, rng)
-  first = retro_passage.find(trained, 'Title 9', values.split)
-  passage = retro_passage.of_store(trained, first, values.split, 2)
+  first = passages.find(trained, 'Title 9', values.split)
+  passage = passages.of_store(trained, first, values.split, 2)
   assert passage.title == 'Title 9'

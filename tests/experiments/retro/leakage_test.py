@@ -10,7 +10,7 @@ import pytest
 
 from experiments.retro import evaluate as retro_evaluate
 from experiments.retro import leakage as retro_leakage
-from experiments.retro import task as retro_task
+from retro_jax.trained import loading
 from tests.experiments.open_qa import tiny_trained
 from tests.retro_jax.data import tiny_data
 
@@ -84,4 +84,4 @@ def test_errors_come_before_the_work(root, monkeypatch):
   )
   with pytest.raises(ValueError, match='there.*SentencePiece and byte pairs'):
     retro_leakage._token_num_bytes(data)
-  assert retro_task.load('retro') is trained
+  assert loading.load('retro') is trained

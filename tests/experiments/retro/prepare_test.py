@@ -16,7 +16,6 @@ from configs import retro_base
 from experiments.engine import changed_documents
 from experiments.engine import stages
 from experiments.retro import prepare as retro_prepare
-from experiments.retro import task as retro_task
 from experiments.retro import update as retro_update
 from retrieval import tokenization
 from retrieval.index import index as index_lib
@@ -24,6 +23,7 @@ from retrieval.nn import embedders
 from retrieval.store import store
 from retrieval.text import near_duplicates
 from retro_jax.data import folder as retro_data
+from retro_jax.trained import loading
 from tests.experiments.engine import tiny_corpus
 
 ROOT = pathlib.Path(__file__).parents[3]
@@ -308,7 +308,7 @@ def test_an_evaluation_set_of_another_corpus(
   config.index.num_queries = 5
   retro_prepare.run(config, str(copy))
   data = retro_data.DataFolder.of(config, copy)
-  reader = retro_task.chunk_reader(config, data, 'other', 2)
+  reader = loading.chunk_reader(config, data, 'other', 2)
   chunks = data.chunks('other')
   row = reader.read(np.arange(chunks.num_chunks))
   text = data.tokenizer.decode(row['tokens'][row['segment_ids'] > 0])

@@ -15,7 +15,6 @@ from experiments.open_qa import score
 from experiments.retro import qa_data as retro_qa_data
 from experiments.retro import qa_evaluate as retro_qa_evaluate
 from experiments.retro import qa_task as retro_qa_task
-from experiments.retro import task as retro_task
 from experiments.retro import train as retro_train
 from retrieval.index import retriever as retriever_lib
 from retrieval.questions import dpr_json
@@ -24,6 +23,7 @@ from retrieval.questions import questions as questions_lib
 from retrieval.store import checkpoints
 from retro_jax.data import qa_rows
 from retro_jax.decoding import decode
+from retro_jax.trained import loading
 from tests.experiments.engine import tiny_run
 from tests.retro_jax.data import tiny_data
 
@@ -127,7 +127,7 @@ def _leaves(tree):
 def test_the_baseline_is_the_closed_book(root, tmp_path):
   config = _config(root, 'baseline_test', **{'num_steps': 4})
   retro_train.run(config, str(tmp_path))
-  assert not retro_task.load(tmp_path).model.config.cca_layers
+  assert not loading.load(tmp_path).model.config.cca_layers
   retro_qa_evaluate.run(config, str(tmp_path))
   found = json.loads((tmp_path / 'retro_qa.json').read_text())
   assert found['settings']['workdir'] == config.evaluate.workdir
@@ -154,7 +154,7 @@ class _Index:
 
 
 def test_the_datastore_is_searched_once(root, tmp_path, monkeypatch):
-  trained = retro_task.load(root / 'test')
+  trained = loading.load(root / 'test')
   index = _Index(trained.data)
   data = types.SimpleNamespace(index=index, retriever=lambda config: index)
   fake = types.SimpleNamespace(config=trained.config, data=data)
@@ -213,7 +213,7 @@ def test_patterns_are_answered_by_what_they_match(root, tmp_path):
 
 def test_passages_are_read(root, run, tmp_path, monkeypatch):
   config = retro_qa_task.adopt(_config(root))
-  trained = retro_task.load(root / 'test')
+  trained = loading.load(root / 'test')
   decode_tokens = trained.data.tokenizer.decode
   task = retro_qa_task.make_task(config, trained, tmp_path)
   batch = next(iter(task.dataset('train')))

@@ -12,12 +12,14 @@ import pytest
 import rich.console
 
 from experiments.retro import sample as retro_sample
-from experiments.retro import sample_prompts
 from experiments.retro import sample_view
-from experiments.retro import task as retro_task
 from retro_jax.data import folder as retro_data
 from retro_jax.data import samples as samples_lib
 from retro_jax.decoding import decode
+from retro_jax.trained import loading
+from retro_jax.trained import sampling
+from retro_jax.views import prompts as prompts_lib
+from retro_jax.views import samples as views
 from tests.experiments.retro import tiny_retro
 from tests.retro_jax.data import tiny_data
 
@@ -35,7 +37,7 @@ def trained(root):
 @pytest.fixture
 def config(trained, monkeypatch):
   """Of the command; the newest checkpoint of any workdir is `trained`."""
-  monkeypatch.setattr(retro_task, 'load', lambda *_: trained)
+  monkeypatch.setattr(loading, 'load', lambda *_: trained)
   return tiny_retro.trained(trained.data.root).config
 
 
@@ -71,20 +73,20 @@ def test_samples_show_prompt_neighbors_and_titles(config, tmp_path, capsys):
 def test_samples_without_retrieval(trained):
   baseline = tiny_retro.trained(trained.data.root, baseline=True)
   for model, retrieval in ((trained, False), (baseline, True)):
-    (sample,) = retro_sample.sample_texts(model, '', retrieval=retrieval)
+    (sample,) = sampling.sample(model, '', retrieval=retrieval)
     assert all(chunk.ids == [] for chunk in sample.chunks)
     assert sample.text
-  prompt = sample_prompts.TextPrompt('river', 'q1', [['moon']])
+  prompt = prompts_lib.TextPrompt('river', 'q1', [['moon']])
   with pytest.raises(ValueError, match='Prompt q1 brings neighbors'):
-    retro_sample.sample_many(baseline, [prompt])
+    sampling.sample(baseline, [prompt])
 
 
 def test_bad_settings(trained):
   for name in ('num_samples', 'batch_size'):
     with pytest.raises(ValueError, match=f'{name} 0: expected 1 or more'):
-      retro_sample.sample_texts(trained, **{name: 0})
+      sampling.sample(trained, '', **{name: 0})
   with pytest.raises(ValueError, match='top_p 2.0'):
-    retro_sample.sample_texts(trained, top_p=2.0)
+    sampling.sample(trained, '', top_p=2.0)
 
 
 def _write(path, rows):
@@ -187,7 +189,7 @@ def test_streams_without_an_index_where_nothing_is_retrieved(
 
   data = Folder(trained.data.root)
   monkeypatch.setattr(
-    retro_task, 'load', lambda *_: dataclasses.replace(trained, data=data)
+    loading, 'load', lambda *_: dataclasses.replace(trained, data=data)
   )
   rows = [{'prompt': 'moon river', 'neighbors': ['apple x gardens']}]
   path = _write(tmp_path / 'in.jsonl', rows)
@@ -211,7 +213,7 @@ def test_a_character_of_the_prompt_that_a_chunk_cuts_stays_whole():
   prompt, written = '日本ab'.encode(), 'c日'.encode()
   tokens = np.array([*prompt, *written])
   sample = samples_lib.Sample(tokens, len(prompt), 4, [])
-  got = sample_view.to_text(sample, Bytes())
+  got = views.to_text(sample, Bytes())
   assert [chunk.prompt for chunk in got.chunks] == ['日', '本ab', '']
   assert [chunk.written for chunk in got.chunks] == ['', '', 'c日']
   assert got.prompt == '日本ab'
@@ -265,21 +267,21 @@ def test_stop_strings_end_samples(config):
 def test_bad_files_of_prompts(tmp_path, name, text, message):
   (tmp_path / name).write_text(text)
   with pytest.raises(ValueError, match=message):
-    sample_prompts.read(tmp_path / name)
+    prompts_lib.read(tmp_path / name)
 
 
 def test_plain_files_of_prompts(tmp_path):
   (tmp_path / 'a.txt').write_text(' one \n\ntwo')
   want = [(' one ', 'a.txt:1', None), ('two', 'a.txt:3', None)]
-  found = sample_prompts.read(tmp_path / 'a.txt')
+  found = prompts_lib.read(tmp_path / 'a.txt')
   assert [dataclasses.astuple(prompt) for prompt in found] == want
   with pytest.raises(FileNotFoundError, match='b.txt: no such file'):
-    sample_prompts.read(tmp_path / 'b.txt')
+    prompts_lib.read(tmp_path / 'b.txt')
 
 
 def test_markup_in_text_is_not_interpreted():
-  chunk = sample_view.TextChunk('[red]', '[/]', [1], [-1.0], ['[b]'], ['[/b]'])
-  sample = sample_view.TextSample('[red][/]', '[red]', [chunk])
+  chunk = views.TextChunk('[red]', '[/]', [1], [-1.0], ['[b]'], ['[/b]'])
+  sample = views.TextSample('[red][/]', '[red]', [chunk])
   out = io.StringIO()
   sample_view.show(rich.console.Console(file=out), [sample], 'squared_l2')
   assert all(x in out.getvalue() for x in ('[red][/]', '[b]', '[/b]', '1.000'))

@@ -15,6 +15,7 @@ from experiments.retro import task as retro_task
 from retrieval.nn import sharding
 from retrieval.store import checkpoints
 from retro_jax.data import folder as retro_data
+from retro_jax.trained import loading
 from tests.experiments.engine import tiny_run
 from tests.retro_jax.data import tiny_data
 
@@ -55,12 +56,12 @@ def test_the_index_is_known_without_opening_it(root):
 
 
 def test_loads_onto_one_device_or_a_mesh(root, workdir):
-  one = retro_task.load(workdir)
+  one = loading.load(workdir)
   assert one.step == 1 and one.data.root == root
   for x in jax.tree.leaves(one.params):
     assert x.devices() == {jax.local_devices()[0]}
   mesh = sharding.make_mesh(data=2, fsdp=2, tensor=2)
-  spread = retro_task.load(workdir, mesh=mesh)
+  spread = loading.load(workdir, mesh=mesh)
   table = spread.params['embedding']
   assert table.sharding.shard_shape(table.shape) == (150, 16)  # of (300, 32)
   jax.tree.map(np.testing.assert_array_equal, one.params, spread.params)
@@ -72,7 +73,7 @@ def test_another_tokenizer_of_equal_size_is_refused(workdir, tmp_path):
   with pytest.raises(
     ValueError, match='trained with tokenizer .* but the data'
   ):
-    retro_task.load(workdir, str(other))
+    loading.load(workdir, str(other))
 
 
 def test_other_data_are_named(workdir, tmp_path, caplog):
@@ -86,13 +87,13 @@ def test_other_data_are_named(workdir, tmp_path, caplog):
 
   _change_metadata(workdir, tmp_path, change)
   with caplog.at_level(logging.WARNING, logger='absl'):
-    retro_task.load(workdir)
+    loading.load(workdir)
     assert 'was trained on other data' not in caplog.text
-    retro_task.load(tmp_path)
+    loading.load(tmp_path)
   assert 'neighbors-train older, here' in caplog.text
 
 
 def test_a_checkpoint_without_fingerprints_loads(workdir, tmp_path):
   _change_metadata(workdir, tmp_path, lambda saved: saved.pop('fingerprints'))
   assert checkpoints.find(str(tmp_path)).fingerprints == {}
-  assert retro_task.load(tmp_path).step == 1
+  assert loading.load(tmp_path).step == 1

@@ -7,10 +7,10 @@ import types
 import numpy as np
 
 from configs import retro_base
-from experiments.retro import task as retro_task
 from retrieval.index import retriever as retriever_lib
 from retro_jax.data import folder as retro_data
 from retro_jax.nn import retro as model
+from retro_jax.trained import loading
 from tests.retro_jax.data import tiny_data
 from tests.retro_jax.nn import tiny
 
@@ -59,7 +59,7 @@ def trained(root, baseline=False):
   config.sample.max_new_tokens = 10
   config.evaluate.max_documents = 4
   config.evaluate.num_neighbors = (1, 3)
-  return retro_task.Trained(
+  return loading.TrainedRetro(
     config=config,
     data=Folder(root),
     model=model.Retro(model_sizes),

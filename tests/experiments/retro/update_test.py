@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 
 from experiments.retro import prepare as retro_prepare
-from experiments.retro import sample as retro_sample
-from experiments.retro import task as retro_task
 from experiments.retro import update as retro_update
 from retrieval.index import index as index_lib
 from retrieval.index import reuse
@@ -19,6 +17,8 @@ from retrieval.nn import embedders
 from retrieval.text import chunks as chunks_lib
 from retrieval.text import corpus as corpus_lib
 from retro_jax.data import folder as retro_data
+from retro_jax.trained import loading
+from retro_jax.trained import sampling
 from tests.experiments.engine import tiny_run
 from tests.retro_jax.data import tiny_data
 
@@ -77,7 +77,7 @@ def frozen(monkeypatch, embedder):
 
 def _update(run, root, documents=(), delete=()):
   workdir, data = run
-  config = retro_task.load(workdir).config
+  config = loading.load(workdir).config
   config.index.searcher = 'exact'
   counts = retro_update.update(config, data, root, documents, delete)
   return counts, retro_data.DataFolder(root)
@@ -137,13 +137,13 @@ def test_only_new_chunks_are_embedded(run, embedder, tmp_path):
 def test_the_next_sample_reads_the_new_document(run, tmp_path, monkeypatch):
   workdir, old = run
   prompt = f'Title n0\n\n{NEW}'
-  before = retro_task.load(workdir)
+  before = loading.load(workdir)
   before.config.index.searcher = 'exact'
   settings = {'num_samples': 1, 'max_new_tokens': 12, 'temperature': 0.0}
-  (first,) = retro_sample.sample_texts(before, prompt, **settings)
+  (first,) = sampling.sample(before, prompt, **settings)
   _, data = _update(run, tmp_path / 'd', [_document('n0')])
-  after = retro_task.load(workdir, str(data.root))
-  (second,) = retro_sample.sample_texts(after, prompt, **settings)
+  after = loading.load(workdir, str(data.root))
+  (second,) = sampling.sample(after, prompt, **settings)
 
   def titles(sample):
     return {title for chunk in sample.chunks for title in chunk.titles}
@@ -153,8 +153,8 @@ def test_the_next_sample_reads_the_new_document(run, tmp_path, monkeypatch):
   # Deleted again, it is read no more, and the sample is the first one.
   config = after.config
   retro_update.update(config, data, tmp_path / 'e', delete=['n0'])
-  again = retro_task.load(workdir, str(tmp_path / 'e'))
-  (third,) = retro_sample.sample_texts(again, prompt, **settings)
+  again = loading.load(workdir, str(tmp_path / 'e'))
+  (third,) = sampling.sample(again, prompt, **settings)
   assert titles(third) == titles(first) and third.text == first.text
   assert _texts(again.data) == _texts(old)
 
@@ -176,10 +176,10 @@ def test_a_killed_update_goes_on(run, tmp_path, monkeypatch):
 
 def test_held_out_neighbors_are_found_afterwards(run, tmp_path):
   _, data = _update(run, tmp_path / 'd', [_document('n0')])
-  config = retro_task.load(run[0]).config
+  config = loading.load(run[0]).config
   retro_prepare.embed(config, data)
   retro_prepare.find_neighbors(config, data)
-  reader = retro_task.chunk_reader(config, data, 'valid', 2)
+  reader = loading.chunk_reader(config, data, 'valid', 2)
   assert reader.stores.neighbors.store.fields['datastore'] == (
     data.chunks('train').fingerprint
   )
@@ -219,7 +219,7 @@ def test_command(run, tmp_path, monkeypatch, capsys):
   )
   found = types.SimpleNamespace(FLAGS=values)
   monkeypatch.setattr(retro_update, 'flags', found)
-  config = retro_task.load(workdir).config
+  config = loading.load(workdir).config
   config.index.searcher, config.data_dir = 'exact', ''
   retro_update.run(config, str(workdir))
   printed = capsys.readouterr().out

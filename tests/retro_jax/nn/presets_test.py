@@ -34,7 +34,7 @@ def _count(config):
 @pytest.mark.parametrize('baseline', [False, True])
 @pytest.mark.parametrize('name', presets.PRESETS)
 def test_table_2(name, baseline):
-  config = presets.retro_config(name, baseline=baseline)
+  config = presets.preset(name, baseline=baseline)
   count = presets.count_matrix_parameters(config)
   assert round(count / 1e6, 2) == MILLIONS[name][baseline]
   assert _count(config) == count
@@ -55,14 +55,14 @@ def test_table_10():
   ):
     cca_layers = presets.cca_layers(name, table=10)
     assert cca_layers == tuple(layers)
-    config = presets.retro_config(name, cca_layers=cca_layers)
+    config = presets.preset(name, cca_layers=cca_layers)
     count = presets.count_matrix_parameters(config)
     assert round(count / 1e6, 1) == millions
   assert presets.cca_layers('172m', table=10) == presets.cca_layers('172m')
 
 
 def test_full_size_logits():
-  config = presets.retro_config('7.5b', dtype='bfloat16', remat=True)
+  config = presets.preset('7.5b', dtype='bfloat16', remat=True)
   tokens = jax.ShapeDtypeStruct((2, 2048), np.int32)
   neighbors = jax.ShapeDtypeStruct((2, 32, 2, 128), np.int32)
   retro = model.Retro(config)
@@ -78,9 +78,9 @@ def test_full_size_logits():
 
 def test_unknown_names():
   with pytest.raises(ValueError, match="'3b'"):
-    presets.retro_config('3b')
+    presets.preset('3b')
   with pytest.raises(ValueError, match='num_head'):
-    presets.retro_config('172m', num_head=3)
+    presets.preset('172m', num_head=3)
   with pytest.raises(ValueError, match='Table 3'):
     presets.cca_layers('172m', table=3)
 

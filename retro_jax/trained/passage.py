@@ -8,11 +8,11 @@ import dataclasses
 
 import numpy as np
 
-from experiments.retro import task as retro_task
 from retrieval.index import retriever as retriever_lib
 from retro_jax.data import pipeline
 from retro_jax.data import windows as windows_lib
 from retro_jax.evaluation import leakage
+from retro_jax.trained import loading
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Passage:
   num_compared: int
 
 
-def find(trained: retro_task.Trained, wanted: str, split: str) -> int:
+def find(trained: loading.TrainedRetro, wanted: str, split: str) -> int:
   """The first chunk of a document of a split.
 
   Args:
@@ -83,7 +83,7 @@ def _check_num_neighbors(k: int) -> None:
 
 
 def of_store(
-  trained: retro_task.Trained,
+  trained: loading.TrainedRetro,
   first_chunk: int,
   split: str,
   k: int,
@@ -105,7 +105,7 @@ def of_store(
     ValueError: for more neighbors than are stored, or none.
   """
   _check_num_neighbors(k)
-  reader = retro_task.chunk_reader(trained.config, trained.data, split, k)
+  reader = loading.chunk_reader(trained.config, trained.data, split, k)
   chunks = reader.stores.chunks
   number = int(chunks.documents(np.array([first_chunk]))[0])
   tokens = np.asarray(chunks.tokens.document(number), np.int32)
@@ -132,29 +132,33 @@ def of_store(
 
 
 def of_text(
-  trained: retro_task.Trained, text: str, k: int, title: str = ''
+  trained: loading.TrainedRetro, text: str, k: int, title: str = ''
 ) -> Passage:
-  """Any text, with neighbors found now, in the datastore as it is.
+  """Any text, with neighbors found now in the datastore; a baseline's has none.
 
   Args:
     trained: with the data.
-    text: of a document, as in training: the title heads it there.
+    text: of a document; in training it begins with the title.
     k: neighbors of each chunk.
     title: to be shown.
 
   Returns:
-    The passage. Text that stands in the datastore finds itself.
+    The passage. A text of the datastore retrieves itself.
 
   Raises:
     ValueError: for text without a token, or no neighbors.
   """
-  _check_num_neighbors(k)
-  data, m = trained.data, trained.model.config.chunk_length
+  c, data = trained.model.config, trained.data
+  if c.cca_layers:
+    _check_num_neighbors(k)
+  m = c.chunk_length
   encoded = data.tokenizer.encode(text).ids
   if not len(encoded):
     raise ValueError('The text is empty: expected at least one token.')
   tokens = np.concatenate([[data.tokenizer.bos_id], encoded]).astype(np.int32)
   rows = [tokens[i : i + m] for i in range(0, len(tokens), m)]
+  if not c.cca_layers:
+    return _without_neighbors(title, tokens, len(rows), c.neighbor_length)
   found = data.retriever(trained.config).retrieve_tokens(rows, k)
   return Passage(
     title,
@@ -166,6 +170,22 @@ def of_text(
     found.titles,
     _overlaps(rows, found, data.tokenizer.bos_id),
     k,
+  )
+
+
+def _without_neighbors(title, tokens, num_chunks, neighbor_length) -> Passage:
+  shape = (num_chunks, 0)
+  neighbors = np.zeros((*shape, neighbor_length), np.int32)
+  return Passage(
+    title,
+    tokens,
+    np.zeros(shape, np.int64),
+    np.zeros(shape, np.float32),
+    neighbors,
+    neighbors.astype(bool),
+    [[] for _ in range(num_chunks)],
+    np.zeros(num_chunks),
+    0,
   )
 
 

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Prompts to be sampled from, and files of them.
+"""Prompts as text, and files of prompts.
 
 A .txt file holds one prompt a line. A .jsonl file holds one object a line:
 
@@ -31,8 +31,9 @@ class TextPrompt:
 
   Attributes:
     text: '' begins a document.
-    id: what results call it.
-    neighbors: texts by chunk, as of `samples.Prompt`; None: they are retrieved.
+    id: its name in results.
+    neighbors: texts for each chunk; the last entry serves all later chunks. None
+      retrieves them.
   """
 
   text: str
@@ -55,19 +56,41 @@ class TextPrompt:
     return samples.Prompt(ids, given)
 
 
+def as_prompts(
+  prompts: str | Sequence[str | TextPrompt],
+  neighbors: Sequence[Any] | None = None,
+) -> list[TextPrompt]:
+  """Prompts of one or several texts.
+
+  Args:
+    prompts: texts or TextPrompts.
+    neighbors: texts that all chunks of every prompt read, or a list of texts
+      for each chunk; None retrieves them.
+
+  Raises:
+    ValueError: for neighbors that are not texts.
+  """
+  texts = [prompts] if isinstance(prompts, str | TextPrompt) else prompts
+  given = _neighbors({'neighbors': neighbors}, 'the call')
+  made = [x if isinstance(x, TextPrompt) else TextPrompt(x) for x in texts]
+  if given is None:
+    return made
+  return [dataclasses.replace(x, neighbors=given) for x in made]
+
+
 def read(path: str | os.PathLike) -> list[TextPrompt]:
   """Reads a file of prompts.
 
   Args:
-    path: .txt or .jsonl; may be packed. Blank lines are left out.
+    path: .txt or .jsonl; may be packed. Blank lines are skipped.
 
   Returns:
-    The prompts; those without an id are called after file and line.
+    The prompts; file and line name a prompt without an id.
 
   Raises:
     FileNotFoundError: when there is no such file.
-    ValueError: for another kind of file, one without prompts, or the first line
-      that holds none; it says which, and which field.
+    ValueError: for another kind of file, a file without prompts, or a malformed
+      line; the message names the line and the field.
   """
   path = pathlib.Path(path)
   parse = base.parser_of(path, {'.txt': _plain, '.jsonl': _json})

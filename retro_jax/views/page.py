@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What `retro_inspect` found, as an HTML page, a notebook's widget and a table.
+"""A scored text beside its neighbors, as an HTML page or a notebook's widget.
 
 The page stands by itself: no file beside it, no script from elsewhere. Green is
 what retrieval made likelier, red what it made less likely, as in Borgeaud et al.
@@ -12,9 +12,6 @@ import hashlib
 import html
 import math
 from typing import Any
-
-import rich.box
-import rich.table
 
 _MOST_NATS = 0.5  # at which a color is full; the paper's
 _MOST_REPEATED = 8  # tokens, likewise
@@ -66,7 +63,7 @@ class Chunk:
 
 @dataclasses.dataclass(frozen=True)
 class Page:
-  """A document, looked at.
+  """A text with the loss of each token and the neighbors of each chunk.
 
   Attributes:
     title: of the document.
@@ -77,6 +74,7 @@ class Page:
     chunks: of the document, in order.
     num_bytes: of the text, in UTF-8.
     num_compared: nearest neighbors that r(C) is over.
+    explained: whether the neighbors' attention and gain were measured.
   """
 
   title: str
@@ -87,6 +85,18 @@ class Page:
   chunks: list[Chunk]
   num_bytes: int
   num_compared: int
+  explained: bool = True
+
+  def __str__(self) -> str:
+    """Title, size and bits per byte."""
+    on, off = self.bits_per_byte(self.on), self.bits_per_byte(self.off)
+    return (
+      f'{self.title or "text"}: {len(self.pieces) - 1:,} tokens, {on:.4f} bits '
+      f'per byte with retrieval, {off:.4f} without'
+    )
+
+  def _repr_html_(self) -> str:
+    return html_widget(self)
 
   def gain(self, chunk: Chunk) -> float:
     """Nats that retrieval saves on a chunk's tokens."""
@@ -103,29 +113,6 @@ class Page:
     for written, chunk in zip(content['chunks'], self.chunks, strict=True):
       written['gain'] = self.gain(chunk)
     return content
-
-
-def make_table(page: Page) -> rich.table.Table:
-  """A line for each chunk."""
-  table = rich.table.Table(
-    title=f'{page.title or "The text"}: {len(page.pieces) - 1:,} tokens',
-    caption='Saved: nats that retrieval saves on the chunk. Worth: nats that the '
-    'neighbor saves on the chunk after, the others left in place. r(C): over the '
-    f'{page.num_compared} nearest.',
-    box=rich.box.SIMPLE_HEAD,
-  )
-  for name in ('chunk', 'saved', 'r(C)'):
-    table.add_column(name, justify='right')
-  table.add_column('neighbors: title, distance, attention, worth')
-  for number, chunk in enumerate(page.chunks, start=1):
-    found = '; '.join(
-      f'{x.title} {x.distance:.2f} {x.attention:.0%} {x.gain:+.2f}'
-      for x in chunk.neighbors
-    )
-    table.add_row(
-      str(number), f'{page.gain(chunk):+.2f}', f'{chunk.overlap:.0%}', found
-    )
-  return table
 
 
 def _rgba(color: str, strength: float) -> str:
@@ -154,7 +141,7 @@ def _token(page: Page, i: int) -> str:
   return f'<span title="{told}" style="{style}">{_text(page.pieces[i])}</span>'
 
 
-def _neighbor(x: Neighbor, is_read: bool) -> str:
+def _neighbor(x: Neighbor, is_read: bool, explained: bool) -> str:
   start, stop = x.shared
   before, shared, after = (
     _text(''.join(part))
@@ -166,6 +153,8 @@ def _neighbor(x: Neighbor, is_read: bool) -> str:
     if is_read
     else 'read by nothing'
   )
+  if is_read and not explained:
+    use = 'read by the next chunk'
   return (
     '<details><summary>'
     f'<b>{html.escape(x.title) or "untitled"}</b> · distance {x.distance:.3f} · '
@@ -177,7 +166,9 @@ def _neighbor(x: Neighbor, is_read: bool) -> str:
 def _chunk(page: Page, number: int, chunk: Chunk) -> str:
   tokens = ''.join(_token(page, i) for i in range(chunk.start, chunk.stop))
   is_read = number < len(page.chunks)
-  neighbors = ''.join(_neighbor(x, is_read) for x in chunk.neighbors)
+  neighbors = ''.join(
+    _neighbor(x, is_read, page.explained) for x in chunk.neighbors
+  )
   if not neighbors:
     none = 'retrieved nothing' if is_read else 'nothing reads what it retrieved'
     neighbors = f'<p class="none">{none}</p>'

@@ -1,0 +1,170 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The loss of each token of a text, and the effect of its neighbors on it."""
+
+from collections.abc import Callable
+from collections.abc import Sequence
+import dataclasses
+import functools
+
+import numpy as np
+
+from retrieval import tokenization
+from retro_jax.evaluation import attribution
+from retro_jax.evaluation import leakage
+from retro_jax.trained import loading
+from retro_jax.trained import passage as passages
+from retro_jax.views import page as page_lib
+
+
+def pieces(
+  tokenizer: tokenization.Tokenizer, tokens: Sequence[int]
+) -> list[str]:
+  """Text of each token; a split character goes to its last token.
+
+  Args:
+    tokenizer: of the tokens.
+    tokens: [T] ids.
+
+  Returns:
+    [T] strings which together are the text.
+  """
+  texts, start = [''] * len(tokens), 0
+  for i in range(len(tokens)):
+    text = tokenizer.decode(np.asarray(tokens[start : i + 1]))
+    if '\ufffd' in text and i - start < 3 and i + 1 < len(tokens):
+      continue
+    texts[i], start = text, i + 1
+  return texts
+
+
+def _neighbor(
+  passage: passages.Passage,
+  chunk: np.ndarray,
+  following: np.ndarray,
+  at: tuple[int, int],
+  tokenizer: tokenization.Tokenizer,
+) -> page_lib.Neighbor:
+  """A neighbor without its attention and worth."""
+  tokens = passage.neighbors[at][passage.neighbor_mask[at]]
+  read = tokens.tolist()
+  after = leakage.SuffixAutomaton(following.tolist())
+  start, size = after.longest_run(read)
+  c, n = at
+  return page_lib.Neighbor(
+    id=int(passage.ids[at]),
+    title=passage.titles[c][n],
+    distance=-float(passage.scores[at]),
+    overlap=leakage.longest_shared(chunk.tolist(), [read]) / max(len(chunk), 1),
+    pieces=pieces(tokenizer, tokens),
+    shared=(start, start + size),
+  )
+
+
+def _chunks(
+  passage: passages.Passage,
+  chunk_length: int,
+  tokenizer: tokenization.Tokenizer,
+) -> list[page_lib.Chunk]:
+  m, found = chunk_length, []
+  for c, start in enumerate(range(0, len(passage.tokens), m)):
+    chunk = passage.tokens[start : start + m]
+    # BOS is no text.
+    words = chunk[chunk != tokenizer.bos_id]
+    following = passage.tokens[start + m : start + 2 * m]
+    complete = len(chunk) == m
+    there = passage.neighbor_mask[c].any(-1)
+    places = np.flatnonzero(there) if complete else ()
+    neighbors = [
+      _neighbor(passage, words, following, (c, int(n)), tokenizer)
+      for n in places
+    ]
+    overlap = float(passage.overlaps[c])
+    found.append(page_lib.Chunk(start, start + len(chunk), neighbors, overlap))
+  return found
+
+
+def inspect(
+  trained: loading.TrainedRetro,
+  passage: passages.Passage,
+  *,
+  explain: bool = True,
+  progress: Callable[[int, int], None] | None = None,
+) -> page_lib.Page:
+  """Scores each token of a passage, and explains its neighbors' effect.
+
+  Args:
+    trained: a RETRO, or without `explain` a baseline.
+    passage: a document and its neighbors.
+    explain: whether to measure each neighbor's attention and worth, which costs
+      a forward pass for each neighbor.
+    progress: called with (chunks done, chunks in all).
+
+  Returns:
+    The scored page.
+
+  Raises:
+    ValueError: for a baseline that shall explain neighbors.
+  """
+  model, tokenizer = trained.model, trained.data.tokenizer
+  m = model.config.chunk_length
+  if explain and not model.config.cca_layers:
+    raise ValueError(
+      'This model reads no neighbors; expected a RETRO, not its baseline.'
+    )
+  nats = functools.partial(loading.batch_nll, model, trained.params)
+  size = len(passage.tokens)
+  page = page_lib.Page(
+    title=passage.title,
+    pieces=['', *pieces(tokenizer, passage.tokens[1:])],
+    on=[0.0] * size,
+    off=[0.0] * size,
+    repeated=[0] * size,
+    chunks=_chunks(passage, m, tokenizer),
+    num_bytes=len(tokenizer.decode(passage.tokens[1:]).encode()),
+    num_compared=passage.num_compared,
+    explained=explain,
+  )
+  for window in passages.windows(passage, m, trained.config.sequence_chunks):
+    _score(page, window, nats, m)
+    if explain:
+      _explain(page, window, model, trained.params, nats)
+    if progress:
+      progress(window.first + window.count, len(page.chunks))
+  return page
+
+
+def _score(page, window, nats, chunk_length) -> None:
+  """Sets the losses and repetitions of the chunks that one window scores."""
+  m, row = chunk_length, window.row
+  bare = {k: v for k, v in row.items() if not k.startswith('neighbor')}
+  base = window.first * m
+  # Position i scores token i + 1. The window before scored the first token of
+  # this one, with its whole context.
+  start = window.skip * m
+  scored = [i for i in np.flatnonzero(row['loss_mask'][0]) if i >= start]
+  for values, one in ((page.on, row), (page.off, bare)):
+    found = np.asarray(nats(one))[0]
+    for i in scored:
+      values[base + i + 1] = float(found[i])
+  repeated = attribution.repeated(row, m)[0]
+  for i in range(start, window.count * m):  # the window before ended there
+    if base + i < len(page.repeated):
+      page.repeated[base + i] = int(repeated[i])
+
+
+def _explain(page, window, model, params, nats) -> None:
+  """Sets attention and worth of the neighbors that one window's chunks read."""
+  m, row = model.config.chunk_length, window.row
+  shares = attribution.attention_shares(model, params, row).mean(axis=0)[0]
+  gains = attribution.gains(nats, row, m)
+  # The neighbors of the last chunk of context are read by what is scored.
+  for c in range(max(window.skip - 1, 0), window.count):
+    chunk = page.chunks[window.first + c]
+    there = np.flatnonzero(row['neighbor_mask'][0, c].any(-1)).tolist()
+    for i, (n, neighbor) in enumerate(
+      zip(there, chunk.neighbors, strict=False)  # an incomplete one shows none
+    ):
+      chunk.neighbors[i] = dataclasses.replace(
+        neighbor, attention=float(shares[c, n]), gain=float(gains[c, n])
+      )

@@ -1,0 +1,181 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Trained models, RETRO and its baseline, with the data that they read."""
+
+import dataclasses
+import os
+from typing import Any
+
+from absl import logging
+import jax
+import ml_collections
+
+from retrieval import tokenization
+from retrieval.store import checkpoints
+from retro_jax.data import folder as retro_data
+from retro_jax.data import pipeline
+from retro_jax.nn import config as config_lib
+from retro_jax.nn import initial
+from retro_jax.nn import losses
+from retro_jax.nn import retro as model_lib
+
+# One compiled function for all callers.
+batch_nll = jax.jit(losses.batch_nll, static_argnames=('model', 'train'))
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainedRetro:
+  """A trained model with its data.
+
+  Attributes:
+    config: of the experiment.
+    data: folder of its stores.
+    model: RETRO or its baseline.
+    params: its parameters, on one device or over a mesh.
+    step: of the checkpoint.
+  """
+
+  config: ml_collections.ConfigDict
+  data: retro_data.DataFolder
+  model: model_lib.Retro
+  params: Any
+  step: int
+
+
+def model_config(
+  config: ml_collections.ConfigDict, vocab_size: int
+) -> config_lib.RetroConfig:
+  """RetroConfig of an experiment; the baseline has no cca_layers.
+
+  Raises:
+    ValueError: for a field that RetroConfig does not have.
+  """
+  fields = config.model.to_dict()
+  known = {field.name for field in dataclasses.fields(config_lib.RetroConfig)}
+  unknown = sorted(set(fields) - known)
+  if unknown:
+    raise ValueError(f'config.model: RetroConfig has no fields {unknown}.')
+  if not config.retrieval:
+    fields['cca_layers'] = ()
+  return config_lib.RetroConfig(vocab_size=vocab_size, **fields)
+
+
+def special_ids(
+  tokenizer: tokenization.Tokenizer,
+) -> dict[str, tuple[int, ...]]:
+  """SamplingConfig's stop_ids and banned_ids: a sample is one document."""
+  # The token that ends a document may also begin one.
+  banned = {tokenizer.pad_id, tokenizer.bos_id} - {tokenizer.eos_id}
+  return {'stop_ids': (tokenizer.eos_id,), 'banned_ids': tuple(sorted(banned))}
+
+
+def chunk_reader(
+  config: ml_collections.ConfigDict,
+  data: retro_data.DataFolder,
+  split: str,
+  num_neighbors: int | None = None,
+) -> pipeline.ChunkReader:
+  """Opens a split's chunks with their neighbors; a baseline reads none.
+
+  Args:
+    config: of the experiment.
+    data: folder of the stores.
+    split: 'train', 'valid' or the name of an evaluation set.
+    num_neighbors: default `config.num_neighbors`.
+
+  Raises:
+    ValueError: when the data were cut into other chunks than the model's.
+  """
+  if num_neighbors is None:
+    num_neighbors = config.num_neighbors if config.retrieval else 0
+  found = data.chunks(split).chunk_length
+  if found != config.model.chunk_length:
+    raise ValueError(
+      f'{data.path(f"chunks-{split}")}: chunks of {found} tokens, but '
+      f'config.model.chunk_length is {config.model.chunk_length}.'
+    )
+  return pipeline.ChunkReader(
+    chunks=data.path(f'chunks-{split}'),
+    neighbors=data.path(f'neighbors-{split}'),
+    datastore=data.path('chunks-train'),
+    num_neighbors=num_neighbors,
+    neighbor_length=config.model.neighbor_length,
+    neighbor_part=config.neighbor_part,
+  )
+
+
+def load(
+  workdir: str | os.PathLike,
+  data_dir: str = '',
+  *,
+  mesh: jax.sharding.Mesh | None = None,
+  rules: Any = None,
+) -> TrainedRetro:
+  """Loads the newest checkpoint of a run.
+
+  Args:
+    workdir: of the training run.
+    data_dir: folder of the data, if they have moved.
+    mesh: devices to shard the parameters over; None puts all of them on this
+      process's first device.
+    rules: logical to mesh axes, from `sharding.make_rules`.
+
+  Returns:
+    The model, ready to be applied.
+
+  Raises:
+    FileNotFoundError: when there is no checkpoint or no data.
+    ValueError: when the data are of another tokenizer than the model.
+  """
+  saved = checkpoints.find(str(workdir))
+  config = saved.config
+  if data_dir:
+    config.data_dir = data_dir
+  data = retro_data.DataFolder.of(config, workdir)
+  check_data(workdir, saved, data)
+  model_cfg = model_config(config, data.vocab_size)
+  shardings = mesh and initial.param_shardings(model_cfg, mesh, rules)
+  params, _ = checkpoints.load_params(
+    str(workdir), step=saved.step, shardings=shardings
+  )
+  return TrainedRetro(
+    config, data, model_lib.Retro(model_cfg), params, saved.step
+  )
+
+
+def check_data(
+  workdir: str | os.PathLike,
+  saved: checkpoints.Saved,
+  data: retro_data.DataFolder,
+) -> None:
+  """Compares data with those of training: raises for another tokenizer.
+
+  Other data of the same tokenizer are reported as a warning.
+  """
+  rows, vocab_size = saved.params['embedding'].shape[0], data.vocab_size
+  if rows != vocab_size:
+    raise ValueError(
+      f'{workdir}: trained with a vocabulary of {rows}, but the tokenizer of '
+      f'{data.root} has {vocab_size}.'
+    )
+  trained_on = saved.fingerprints
+  here = data.fingerprints(saved.config.retrieval) if trained_on else {}
+  for name in sorted({*trained_on} & {*here}):
+    if trained_on[name] == here[name]:
+      continue
+    if name == 'tokenizer':
+      raise ValueError(
+        f'{workdir}: trained with tokenizer {trained_on[name]}, but the data '
+        f'in {data.root} are of tokenizer {here[name]}; expected data_dir to '
+        'name data of the same tokenizer.'
+      )
+    logging.warning(
+      '%s was trained on other data than those of %s (%s %s, here %s). This is '
+      'expected after experiments.retro.update; otherwise the data folder may '
+      'be wrong.',
+      workdir,
+      data.root,
+      name,
+      trained_on[name],
+      here[name],
+    )

@@ -1,0 +1,171 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Samples as text, each chunk with the neighbors that it retrieved."""
+
+import dataclasses
+import html
+import math
+
+import numpy as np
+
+from retrieval import tokenization
+from retro_jax.data import samples as samples_lib
+from retro_jax.decoding import growing_text
+
+
+class Listing(list):
+  """A list that a notebook shows item by item."""
+
+  def __str__(self) -> str:
+    """The items, separated by blank lines."""
+    return '\n\n'.join(map(str, self))
+
+  def _repr_html_(self) -> str:
+    return ''.join(item._repr_html_() for item in self)
+
+
+@dataclasses.dataclass(frozen=True)
+class TextChunk:
+  """A chunk of a text and the neighbors that it retrieved or was given.
+
+  Attributes:
+    prompt: the part of its text that belongs to the prompt.
+    written: the part of its text that the model wrote.
+    ids: datastore chunks, best first; -1 for neighbors given with the prompt.
+      Empty for an incomplete chunk and for a baseline.
+    scores: larger is better; squared distances are negative. None for neighbors
+      given with the prompt.
+    titles: of the neighbors' documents.
+    neighbors: the neighbors' text, with continuation.
+  """
+
+  prompt: str
+  written: str
+  ids: list[int]
+  scores: list[float | None]
+  titles: list[str]
+  neighbors: list[str]
+
+  @property
+  def text(self) -> str:
+    """The prompt's part and the written part."""
+    return self.prompt + self.written
+
+  def __str__(self) -> str:
+    """The chunk, then a line for each neighbor."""
+    found = zip(self.scores, self.titles, self.neighbors, strict=True)
+    lines = [
+      f'  [{"given" if score is None else f"{score:.3f}"}] {title}: {text!r}'
+      for score, title, text in found
+    ]
+    return '\n'.join([self.text, *lines])
+
+  def _repr_html_(self) -> str:
+    found = zip(self.scores, self.titles, self.neighbors, strict=True)
+    neighbors = ''.join(
+      f'<details><summary>{html.escape(title) or "untitled"} · '
+      f'{"given" if score is None else f"score {score:.3f}"}</summary>'
+      f'<p style="white-space:pre-wrap;color:#555">{html.escape(text)}</p>'
+      '</details>'
+      for score, title, text in found
+    )
+    return (
+      f'<p style="white-space:pre-wrap"><b>{html.escape(self.prompt)}</b>'
+      f'{html.escape(self.written)}</p>'
+      f'<div style="margin-left:2em;font-size:smaller">{neighbors}</div>'
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class TextSample:
+  """A prompt and its continuation as text.
+
+  Attributes:
+    text: both.
+    prompt: the prompt alone.
+    chunks: the same, chunk by chunk.
+    id: of the prompt.
+    completion: the continuation alone.
+  """
+
+  text: str
+  prompt: str
+  chunks: list[TextChunk]
+  id: str = ''
+  completion: str = ''
+
+  def __str__(self) -> str:
+    """Prompt and continuation."""
+    return self.text
+
+  def _repr_html_(self) -> str:
+    chunks = ''.join(chunk._repr_html_() for chunk in self.chunks)
+    title = f'<h4>{html.escape(self.id)}</h4>' if self.id else ''
+    return f'<div>{title}{chunks}</div>'
+
+
+def to_text(
+  sample: samples_lib.Sample, tokenizer: tokenization.Tokenizer, name: str = ''
+) -> TextSample:
+  """A sample as text.
+
+  Args:
+    sample: with `text`, where that ends before a stop string.
+    tokenizer: of the model.
+    name: id of the prompt.
+
+  Returns:
+    The same; the texts of its chunks add up to its own.
+  """
+  n = sample.prompt_length
+  prompts = prompt_texts(sample, tokenizer)
+  written = growing_text.GrowingText(tokenizer.decode)
+  left = math.inf if sample.text is None else len(sample.text)
+  chunks = []
+  for u, (start, stop) in enumerate(sample.chunk_bounds()):
+    pieces = [written.add(int(t)) for t in sample.tokens[max(start, n) : stop]]
+    if stop == len(sample.tokens):
+      pieces.append(written.finish())
+    new = ''.join(pieces)
+    new = new[: min(left, len(new))]
+    left -= len(new)
+    found = sample.neighbors[u] if u < len(sample.neighbors) else None
+    chunks.append(chunk_text(prompts[u], new, found, tokenizer))
+  prompt = ''.join(prompts)
+  completion = ''.join(chunk.written for chunk in chunks)
+  return TextSample(prompt + completion, prompt, chunks, name, completion)
+
+
+def prompt_texts(
+  sample: samples_lib.Sample, tokenizer: tokenization.Tokenizer
+) -> list[str]:
+  """The prompt's text by chunk; a split character goes to its last token."""
+  n, texts = sample.prompt_length, []
+  growing = growing_text.GrowingText(tokenizer.decode)
+  for start, stop in sample.chunk_bounds():
+    pieces = [growing.add(int(t)) for t in sample.tokens[start : min(stop, n)]]
+    if start < n <= stop:
+      pieces.append(growing.finish())
+    texts.append(''.join(pieces))
+  return texts
+
+
+def chunk_text(
+  prompt: str,
+  written: str,
+  found: samples_lib.ChunkNeighbors | None,
+  tokenizer: tokenization.Tokenizer,
+) -> TextChunk:
+  """A chunk's text with the text of its neighbors; missing ones are omitted."""
+  if found is None:
+    return TextChunk(prompt, written, [], [], [], [])
+  kept = np.flatnonzero(found.mask.any(axis=-1))
+  scores = [float(found.scores[i]) for i in kept]
+  return TextChunk(
+    prompt=prompt,
+    written=written,
+    ids=[int(found.ids[i]) for i in kept],
+    scores=[x if math.isfinite(x) else None for x in scores],
+    titles=[found.titles[i] for i in kept],
+    neighbors=[tokenizer.decode(found.tokens[i][found.mask[i]]) for i in kept],
+  )
