@@ -32,8 +32,9 @@ def sentence_transformers(model: str):
 def onnxruntime(model: str):
   """Return texts -> vectors by onnxruntime, with batches sorted by length."""
   import onnxruntime
+  import tokenizers
 
-  tokenizer = tokenization.Tokenizer.from_file(f'{model}/tokenizer.json')
+  tokenizer = tokenizers.Tokenizer.from_file(f'{model}/tokenizer.json')
   tokenizer.enable_truncation(MAX_LENGTH)
   tokenizer.enable_padding()
   with tempfile.TemporaryDirectory() as folder:

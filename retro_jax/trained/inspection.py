@@ -18,7 +18,7 @@ from retro_jax.views import page as page_lib
 
 
 def pieces(
-  tokenizer: tokenization.Tokenizer, tokens: Sequence[int]
+  tokenizer: tokenization.Tokenizer, tokens: Sequence[int] | np.ndarray
 ) -> list[str]:
   """Text of each token; a split character goes to its last token.
 

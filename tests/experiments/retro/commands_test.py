@@ -52,13 +52,13 @@ def test_full_size_by_shapes(name):
   [('172m', '172m'), ('425m', '425m'), ('1b5', '1.5b'), ('7b5', '7.5b')],
 )
 def test_published_sizes(name, preset):
-  config = _config(f'retro_pretrain_{name}')
+  config = _config('retro_published', name)
   ours = loading.model_config(config, 128_000)
   theirs = presets.preset(preset)
   count = presets.count_matrix_parameters
   assert count(ours) == count(theirs)
   baseline = loading.model_config(
-    _config(f'retro_pretrain_{name}', 'baseline'), 128_000
+    _config('retro_published', f'{name}_baseline'), 128_000
   )
   assert count(baseline) == count(presets.preset(preset, baseline=True))
 
@@ -146,7 +146,7 @@ def test_notebook_runs(workdir, tmp_path):
   nbclient = pytest.importorskip('nbclient')
   path, _ = workdir
   notebook = nbformat.read(ROOT / 'notebooks' / 'retro.ipynb', as_version=4)
-  os.environ['RETRO_WORKDIR'] = str(path)
+  os.environ |= {'RETRO_WORKDIR': str(path), 'RETRO_SIZE': 'test'}
   try:
     nbclient.NotebookClient(
       notebook,
@@ -155,7 +155,7 @@ def test_notebook_runs(workdir, tmp_path):
       resources={'metadata': {'path': str(ROOT)}},
     ).execute()
   finally:
-    del os.environ['RETRO_WORKDIR']
+    del os.environ['RETRO_WORKDIR'], os.environ['RETRO_SIZE']
   outputs = [o for cell in notebook.cells for o in cell.get('outputs', [])]
   assert any('text/html' in o.get('data', {}) for o in outputs)
   assert not [o for o in outputs if o.output_type == 'error']

@@ -13,6 +13,7 @@ import rich.console
 
 from experiments.retro import sample as retro_sample
 from experiments.retro import sample_view
+from retrieval import tokenization
 from retro_jax.data import folder as retro_data
 from retro_jax.data import samples as samples_lib
 from retro_jax.decoding import decode
@@ -201,7 +202,7 @@ def test_streams_without_an_index_where_nothing_is_retrieved(
   assert not any(chunk.ids for chunk in sample.chunks)
 
 
-class Bytes:
+class Bytes(tokenization.Tokenizer):
   """A tokenizer whose tokens are the bytes of UTF-8."""
 
   def decode(self, tokens):

@@ -1,0 +1,106 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The library's interface on a tiny RETRO and its baseline."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import retro_jax
+from tests.experiments.retro import tiny_retro
+from tests.retro_jax.data import tiny_data
+
+TEXT = 'river queen 日本 moon ' * 8
+
+
+@pytest.fixture(scope='module')
+def root(tmp_path_factory):
+  return tiny_data.make(tmp_path_factory.mktemp('data'))
+
+
+@pytest.fixture(scope='module')
+def model(root):
+  return retro_jax.LanguageModel(tiny_retro.trained(root))
+
+
+@pytest.fixture(scope='module')
+def baseline(root):
+  return retro_jax.LanguageModel(tiny_retro.trained(root, baseline=True))
+
+
+def test_public_names_are_there_and_start_no_backend():
+  code = (
+    'import retro_jax\n'
+    'assert all(getattr(retro_jax, name) for name in retro_jax.__all__)\n'
+    'assert {*retro_jax.__all__} <= {*dir(retro_jax)}\n'
+    'from jax._src import xla_bridge\n'
+    'assert not xla_bridge._backends\n'
+  )
+  env = os.environ | {'JAX_PLATFORMS': 'cpu'}
+  subprocess.run([sys.executable, '-c', code], check=True, env=env)
+  with pytest.raises(AttributeError, match="no attribute 'lod'"):
+    retro_jax.lod  # noqa: B018
+
+
+def test_sample_takes_settings_and_own_neighbors(model, baseline):
+  (one,) = model.sample('river', max_new_tokens=12, seed=3)
+  same, other = model.sample(
+    ['river', 'moon'], max_new_tokens=12, seed=3, batch_size=1
+  )
+  assert same == one and other.prompt == 'moon'
+  own = model.sample(
+    ['river', 'queen'], neighbors=['moon'], num_samples=2, max_new_tokens=12
+  )
+  assert len(own) == 4
+  for chunk in (own[0].chunks[0], own[3].chunks[0]):
+    assert chunk.neighbors == ['moon'] and chunk.scores == [None]
+  assert '<b>riv' in own._repr_html_() and str(own[0]) in str(own)
+  with pytest.raises(ValueError, match='the model is a baseline'):
+    baseline.sample('river', neighbors=['moon'])
+  with pytest.raises(ValueError, match="'neighbors': found 3"):
+    model.sample('river', neighbors=[[3]])
+
+
+def test_score_has_losses_with_and_without_neighbors(model, baseline):
+  texts = [TEXT, 'queen ' * 12]
+  scores = model.score(texts, num_neighbors=2)
+  first = scores[0]
+  m = model.trained.model.config.chunk_length
+  assert ''.join(first.pieces) == TEXT
+  assert first.on[:m] == pytest.approx(first.off[:m], abs=1e-6)
+  assert first.on[m:] != pytest.approx(first.off[m:], abs=1e-4)
+  size = sum(len(text.encode()) for text in texts)
+  nats = sum(sum(page.on) for page in scores)
+  assert scores.bits_per_byte == pytest.approx(nats / np.log(2) / size)
+  assert 'bits per byte' in scores._repr_html_()
+  assert 'attention' not in scores._repr_html_()
+  explained = model.score(TEXT, num_neighbors=2, explain=True)
+  assert 'attention' in explained._repr_html_()
+  assert explained[0].on == first.on
+  plain = baseline.score(TEXT)
+  assert plain.bits_per_byte == plain.bits_per_byte_off > 0
+  assert not any(chunk.neighbors for chunk in plain[0].chunks)
+
+
+def test_neighbors_are_those_that_are_retrieved(model, baseline):
+  found = model.neighbors(TEXT, num_neighbors=3)
+  assert ''.join(chunk.text for chunk in found) == TEXT
+  assert found[0].ids == [tiny_data.M, 7]  # the missing one is omitted
+  assert found[0].titles == ['Title 4', 'Title 7']
+  assert found[0].scores == pytest.approx([-tiny_data.M / 10, -0.7])
+  assert 'Title 7' in found._repr_html_() and 'Title 7' in str(found)
+  assert not any(chunk.ids for chunk in baseline.neighbors(TEXT))
+
+
+def test_a_stored_document_is_inspected(model):
+  page = model.inspect(num_neighbors=2)
+  assert page.title and page.explained and page.title in page._repr_html_()
+  assert f'{page.bits_per_byte(page.on):.4f} bits per byte' in str(page)
+
+
+def test_models_tell_what_they_are(model, baseline):
+  assert repr(model).startswith('<RETRO of step 10: 2 layers')
+  assert repr(baseline).startswith('<baseline of step 20')
