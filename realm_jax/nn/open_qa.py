@@ -84,7 +84,7 @@ class SpanReader(nn.Module):
     exact = dataclasses.replace(encoder, dtype=jnp.float32)
     constant = nn.initializers.constant
     self.bert = bert.Bert(encoder)
-    self.span_projection = bert.Dense(
+    self.span_projection = bert.dense(
       exact, 2 * config.span_hidden_size, ('embed', None)
     )
     self.span_norm = nn.LayerNorm(
@@ -95,7 +95,7 @@ class SpanReader(nn.Module):
       scale_init=partitioning.partitioned(constant(1.0), None),
       bias_init=partitioning.partitioned(constant(0.0), None),
     )
-    self.span_score = bert.Dense(exact, 1, (None, None))
+    self.span_score = bert.dense(exact, 1, (None, None))
     self.dropout = dropout.Dropout(config.span_dropout_rate)
 
   def __call__(

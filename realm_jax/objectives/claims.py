@@ -59,7 +59,7 @@ class Classifier(nn.Module):
     config = classifier_bert(self.config)
     self.bert = bert.Bert(config)
     exact = dataclasses.replace(config, dtype=jnp.float32)
-    self.classes = bert.Dense(exact, self.config.num_classes, ('embed', None))
+    self.classes = bert.dense(exact, self.config.num_classes, ('embed', None))
 
   def __call__(
     self,

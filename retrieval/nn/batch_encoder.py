@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of ids of any length to vectors, on all devices, with little padding."""
+"""Encoding of rows of ids into vectors, on all devices, with little padding."""
 
 import collections
 from collections.abc import Callable
@@ -21,20 +21,15 @@ Progress = Callable[[int, int], None]
 Encode = Callable[[Any, jax.Array, jax.Array], jax.Array]
 Row = Sequence[int] | np.ndarray  # ids of one text
 
-# Padded lengths: fine where texts are short, so that little is padding, and few
-# enough that a long job compiles a dozen programs.
+# Padded lengths: close together where texts are short, to pad little, and few
+# enough to compile only a dozen programs in a long job.
 _LENGTHS = (*range(16, 129, 16), 160, 192, 224, 256, 320, 384, 448, 512)
 # Batches dispatched before the first one's vectors are fetched.
 _IN_FLIGHT = 3
 
 
 class BatchEncoder:
-  """Encodes rows of ids in length-bucketed batches, sharded over devices.
-
-  Attributes:
-    dimension: width of a vector.
-    max_length: longest row.
-  """
+  """Encoder of rows of ids in length-bucketed batches, sharded over devices."""
 
   def __init__(
     self,
@@ -46,16 +41,16 @@ class BatchEncoder:
     batch_tokens: int = 0,
     devices: Sequence[jax.Device] | None = None,
   ):
-    """Places the parameters on the devices.
+    """Place the parameters on the devices.
 
     Args:
-      encode: pure function; see `Encode`.
-      params: its parameters, any tree.
+      encode: pure function (params, ids, lengths) -> vectors.
+      params: parameters of `encode`, any tree.
       dimension: width of a vector.
-      max_length: longest row.
-      batch_tokens: tokens of one batch, padding included, on each device; 0 is
-        1,024 on a CPU, whose caches hold them, and 16,384 elsewhere.
-      devices: where to run; None is all local devices.
+      max_length: length of the longest row.
+      batch_tokens: tokens of a batch on each device, padding included; 0 is 1,024
+        on a CPU, whose caches hold them, and 16,384 elsewhere.
+      devices: devices that encode; None is all local devices.
     """
     self.dimension = dimension
     self.max_length = max_length
@@ -76,7 +71,7 @@ class BatchEncoder:
     self.load(params)
 
   def load(self, params: Any) -> None:
-    """Takes other parameters of the same shapes; nothing is compiled again."""
+    """Take other parameters of the same shapes, without compiling again."""
     self._params = jax.device_put(params, self._replicated)
 
   def __call__(
@@ -85,15 +80,12 @@ class BatchEncoder:
     total: int,
     progress: Progress | None = None,
   ) -> np.ndarray:
-    """Encodes rows; order is kept.
+    """Return vectors [total, dimension] float32 in the order of the rows.
 
     Args:
-      rows: ids of each, at most `max_length`.
-      total: how many there are.
-      progress: called with (rows done, rows in all).
-
-    Returns:
-      [total, dimension] float32.
+      rows: `total` rows of at most `max_length` ids.
+      total: number of rows.
+      progress: called with the rows done and the rows in all.
 
     Raises:
       ValueError: if a vector is not finite.
@@ -130,7 +122,7 @@ class BatchEncoder:
   def _batches(
     self, texts: Iterable[Row]
   ) -> Iterator[tuple[Sequence[int], Sequence[Row], int]]:
-    """Yields (indices, ids, padded length): full buckets, then what is left."""
+    """Yield (indices, ids, padded length): full buckets, then the rest."""
     buckets = collections.defaultdict(list)
     for index, ids in enumerate(texts):
       length = self._bucket(len(ids))
@@ -139,7 +131,7 @@ class BatchEncoder:
         yield *zip(*buckets.pop(length), strict=True), length
     left = sorted(itertools.chain(*buckets.values()), key=lambda x: len(x[1]))
     while left:
-      # The longest of the batch, its last, decides how many rows fit.
+      # The last row of a batch is the longest and decides how many rows fit.
       rows = len(left)
       while rows > self._num_rows(
         length := self._bucket(len(left[rows - 1][1]))
@@ -156,7 +148,7 @@ class BatchEncoder:
     return max(1, self._batch_tokens // length) * self._num_devices
 
   def _pad(self, rows: Sequence[Row], length: int):
-    """Pads to one of a few static shapes: full, or a power of 4 rows."""
+    """Pad to one of a few static shapes: a full batch, or a power of 4 rows."""
     full, num_rows = self._num_rows(length), self._num_devices
     while num_rows < len(rows):
       num_rows = min(4 * num_rows, full)

@@ -66,13 +66,13 @@ class BertConfig:
 
 @struct.dataclass
 class BertOutput:
-  """What the encoder returns.
+  """Output of the encoder.
 
   Attributes:
-    hidden: [batch, length, d_model]. The last layer's output, where positions
-      were asked for at these alone.
-    pooled: [batch, d_model] tanh layer over the first of them, or None where the
-      configuration has no pooler.
+    hidden: [batch, length, d_model]. Output of the last layer, at the requested
+      positions only where positions were given.
+    pooled: [batch, d_model]. Tanh layer over the first position; None without a
+      pooler.
   """
 
   hidden: jax.Array
@@ -83,31 +83,23 @@ def _normal(config: BertConfig) -> Callable:
   return nn.initializers.truncated_normal(config.initializer_range)
 
 
-class Dense(nn.Module):
-  """Linear layer with bias.
-
-  Attributes:
-    config: of the BERT.
-    features: outputs.
-    axes: logical axes of the kernel, or None.
-  """
-
-  config: BertConfig
-  features: int
-  axes: tuple[str | None, str | None]
-
-  @nn.compact
-  def __call__(self, x: Float[Array, '*b d']) -> Float[Array, '*b f']:
-    """Maps the last axis."""
-    config = self.config
-    zeros = partitioning.partitioned(nn.initializers.zeros, self.axes[1])
-    kernel_init = partitioning.partitioned(_normal(config), *self.axes)
-    kernel = self.param(
-      'kernel', kernel_init, (x.shape[-1], self.features), config.param_dtype
-    )
-    bias = self.param('bias', zeros, (self.features,), config.param_dtype)
-    x, kernel, bias = (jnp.asarray(y, config.dtype) for y in (x, kernel, bias))
-    return products.linear(x, kernel) + bias
+def dense(
+  config: BertConfig,
+  features: int,
+  axes: tuple[str | None, str | None],
+  name: str | None = None,
+) -> nn.Dense:
+  """Return a linear layer with bias; `axes` are the kernel's logical axes."""
+  zeros = nn.initializers.zeros
+  return nn.Dense(
+    features,
+    dtype=config.dtype,
+    param_dtype=config.param_dtype,
+    kernel_init=partitioning.partitioned(_normal(config), *axes),
+    bias_init=partitioning.partitioned(zeros, axes[1]),
+    dot_general=products.dot_general,
+    name=name,
+  )
 
 
 def _embedding(config: BertConfig, rows: int, axis: str | None, name: str):
@@ -128,7 +120,7 @@ class LayerNorm(nn.Module):
 
   @nn.compact
   def __call__(self, x: Float[Array, '*b d']) -> Float[Array, '*b d']:
-    """Normalises the last axis, then scales and shifts it."""
+    """Normalise the last axis, then scale and shift it."""
     y = nn.LayerNorm(
       epsilon=self.config.layer_norm_eps,
       dtype=jnp.float32,
@@ -147,7 +139,7 @@ class Embeddings(nn.Module):
   config: BertConfig
 
   def setup(self):
-    """The three tables."""
+    """Create the three tables."""
     config = self.config
     self.word = _embedding(config, config.vocab_size, 'vocab', 'word')
     self.position = _embedding(config, config.max_length, None, 'position')
@@ -160,14 +152,14 @@ class Embeddings(nn.Module):
   def __call__(
     self, ids: Int[Array, 'b l'], type_ids: Int[Array, 'b l'], train: bool
   ) -> Float[Array, 'b l d']:
-    """Embeds word pieces at positions 0 to l - 1."""
+    """Embed word pieces at positions 0 to l - 1."""
     x = self.word(ids) + self.position(jnp.arange(ids.shape[1]))
     x = self.norm(x + self.token_type(type_ids))
     return self.dropout(x, train)
 
 
 class Attention(nn.Module):
-  """Bidirectional multi-head self-attention."""
+  """Bidirectional multi-head attention."""
 
   config: BertConfig
 
@@ -179,13 +171,13 @@ class Attention(nn.Module):
     mask: Bool[Array, 'b l'],
     train: bool,
   ) -> Float[Array, 'b q d']:
-    """Attends from `x` to the positions of `context` that `mask` allows."""
+    """Attend from `x` to the positions of `context` that `mask` allows."""
     config = self.config
     head_dim = config.d_model // config.num_heads
 
     def project(name, x):
-      y = Dense(config, config.d_model, ('embed', 'heads'), name=name)(x)
-      # Heads before length: on a CPU products of whole rows are the fast ones.
+      y = dense(config, config.d_model, ('embed', 'heads'), name=name)(x)
+      # Heads come before length: a CPU multiplies whole rows fastest.
       y = y.reshape(*x.shape[:2], config.num_heads, head_dim)
       return y.transpose(0, 2, 1, 3)
 
@@ -200,7 +192,7 @@ class Attention(nn.Module):
       query * head_dim**-0.5, key, value, mask=mask[:, None, None, :], keep=keep
     )
     y = y.transpose(0, 2, 1, 3).reshape(x.shape)
-    return Dense(config, config.d_model, ('heads', 'embed'), name='output')(y)
+    return dense(config, config.d_model, ('heads', 'embed'), name='output')(y)
 
 
 class Layer(nn.Module):
@@ -216,7 +208,7 @@ class Layer(nn.Module):
     train: bool,
     positions: Int[Array, 'b m'] | None = None,
   ) -> Float[Array, 'b _ d']:
-    """Applies one transformer layer, at all positions or at the given ones."""
+    """Apply one transformer layer, at all positions or at the given ones."""
     config = self.config
     drop = dropout.Dropout(config.dropout_rate)
     context = x
@@ -225,21 +217,21 @@ class Layer(nn.Module):
     y = Attention(config, name='attention')(x, context, mask, train)
     y = drop(y, train)
     x = LayerNorm(config, name='attention_norm')(x + y)
-    y = Dense(config, config.d_ff, ('embed', 'mlp'), name='intermediate')(x)
+    y = dense(config, config.d_ff, ('embed', 'mlp'), name='intermediate')(x)
     y = partitioning.constrain(y, 'batch', 'length', 'mlp')
     y = ACTIVATIONS[config.activation](y)
-    y = Dense(config, config.d_model, ('mlp', 'embed'), name='output')(y)
+    y = dense(config, config.d_model, ('mlp', 'embed'), name='output')(y)
     y = drop(y, train)
     return LayerNorm(config, name='output_norm')(x + y)
 
 
 class Bert(nn.Module):
-  """The encoder, with its pooler where the configuration has one."""
+  """Encoder, with a pooler where the configuration has one."""
 
   config: BertConfig
 
   def setup(self):
-    """Layers are named so that checkpoints can be mapped."""
+    """Create the layers under the names that checkpoints map to."""
     config = self.config
     layer = nn.remat(Layer, static_argnums=(3,)) if config.remat else Layer
     self.embeddings = Embeddings(config)
@@ -247,9 +239,7 @@ class Bert(nn.Module):
       layer(config, name=f'layer_{i}') for i in range(config.num_layers)
     ]
     if config.pooler:
-      self.pooler = Dense(
-        config, config.d_model, ('embed', 'heads'), name='pooler'
-      )
+      self.pooler = dense(config, config.d_model, ('embed', 'heads'))
 
   def __call__(
     self,
@@ -260,18 +250,15 @@ class Bert(nn.Module):
     *,
     train: bool = False,
   ) -> BertOutput:
-    """Encodes a batch.
+    """Encode a batch.
 
     Args:
       ids: [batch, length] int32. Word pieces, [CLS] first.
       mask: [batch, length] bool. False at padding.
       type_ids: [batch, length] int32. Segment of each token; None is all 0.
-      positions: [batch, number] int32. Where the last layer is wanted: elsewhere
-        only its keys and values are computed, a sixth of it. None is everywhere.
+      positions: [batch, number] int32. Positions of the last layer's output; at
+        the others it computes keys and values only. None is every position.
       train: whether dropout is on (needs the 'dropout' random stream).
-
-    Returns:
-      Hidden states and the pooled first token.
 
     Raises:
       ValueError: if the batch is longer than the position embeddings.
@@ -295,7 +282,7 @@ class Bert(nn.Module):
 
 
 class MlmHead(nn.Module):
-  """Scores of every word piece; the decoder is the word embedding table."""
+  """Masked-language-model head, whose decoder is the word embedding table."""
 
   config: BertConfig
 
@@ -303,9 +290,9 @@ class MlmHead(nn.Module):
   def __call__(
     self, x: Float[Array, '*b d'], table: Float[Array, 'v d']
   ) -> Float[Array, '*b v']:
-    """Maps hidden states to float32 logits over the rows of `table`."""
+    """Return float32 logits over the rows of `table`."""
     config = self.config
-    x = Dense(config, config.d_model, ('embed', 'heads'), name='transform')(x)
+    x = dense(config, config.d_model, ('embed', 'heads'), name='transform')(x)
     x = LayerNorm(config, name='norm')(ACTIVATIONS[config.activation](x))
     logits = jnp.einsum(
       '...d,vd->...v',
@@ -319,12 +306,12 @@ class MlmHead(nn.Module):
 
 
 class BertForMaskedLm(nn.Module):
-  """The encoder under its masked-language-model head."""
+  """Encoder with a masked-language-model head."""
 
   config: BertConfig
 
   def setup(self):
-    """Encoder and head."""
+    """Create encoder and head."""
     self.bert = Bert(self.config)
     self.mlm_head = MlmHead(self.config)
 
@@ -336,6 +323,6 @@ class BertForMaskedLm(nn.Module):
     *,
     train: bool = False,
   ) -> Float[Array, 'b l v']:
-    """Returns float32 logits; arguments as for `Bert`."""
+    """Return float32 logits of the arguments of `Bert`."""
     hidden = self.bert(ids, mask, type_ids, train=train).hidden
     return self.mlm_head(hidden, self.bert.embeddings.word.embedding)

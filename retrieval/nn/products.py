@@ -1,12 +1,11 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Matrix products with hand-written gradients: the same numbers, sooner.
+"""Matrix products with hand-written gradients: the same numbers in less time.
 
-Left to itself XLA on a CPU makes the gradient of a matrix from operands that it
-transposes first, and that of attention from more arrays of the logits' size than
-needed. Here every product of a backward pass contracts the axis that is cheap,
-and attention keeps nothing of the logits' size but its weights. Forward-mode
-differentiation (jvp) is not supported.
+On a CPU, XLA transposes the operands of a matrix gradient first, and its attention
+gradient keeps several arrays of the logits' size. Here every product of a backward
+pass contracts the cheap axis, and attention keeps its weights as the only array of
+the logits' size. Forward-mode differentiation (jvp) is not supported.
 
 Dimension key: X any leading axes, D in, F out, M and N rows and heads in any
 order, Q queries, S keys, K head width.
@@ -21,9 +20,9 @@ from jaxtyping import Float
 
 
 def _transpose_of_product(small, large):
-  """(small^T large)^T: [*, Q, K], [*, Q, S] -> [*, S, K].
+  """Return (small^T large)^T: [*, Q, K], [*, Q, S] -> [*, S, K].
 
-  The barrier keeps XLA from turning it into large^T small.
+  The barrier keeps XLA from computing large^T small instead.
   """
   batch = tuple(range(small.ndim - 2))
   contract = (small.ndim - 2,)
@@ -37,7 +36,7 @@ def _transpose_of_product(small, large):
 def linear(
   x: Float[Array, '*X D'], matrix: Float[Array, 'D F']
 ) -> Float[Array, '*X F']:
-  """X @ matrix."""
+  """Return x @ matrix."""
   return x @ matrix
 
 
@@ -59,6 +58,12 @@ def _linear_backward(residuals, g):
 linear.defvjp(_linear_forward, _linear_backward)
 
 
+def dot_general(x, kernel, dimension_numbers, precision=None):
+  """Return `linear` as the dot_general of a flax.linen.Dense."""
+  del dimension_numbers, precision  # Dense contracts the last axis of x.
+  return linear(x, kernel)
+
+
 def _inner(queries, keys, dtype=None):
   return jnp.einsum(
     '...QK,...SK->...QS', queries, keys, preferred_element_type=dtype
@@ -69,7 +74,7 @@ def _inner(queries, keys, dtype=None):
 def scores(
   queries: Float[Array, '*X Q K'], keys: Float[Array, '*X S K']
 ) -> Float[Array, '*X Q S']:
-  """Queries keys^T."""
+  """Return queries @ keys^T."""
   return _inner(queries, keys)
 
 
@@ -90,7 +95,7 @@ def _dropped(x, keep):
 
 
 def _weights(queries, keys, bias, mask):
-  """softmax(q k^T + bias) in float32 or wider, of the dtype of `queries`."""
+  """Compute softmax(q k^T + bias) in float32 or wider; cast to q's dtype."""
   wide = jnp.promote_types(queries.dtype, jnp.float32)
   logits = _inner(queries, keys, wide)
   if bias is not None:
@@ -109,7 +114,7 @@ def weights(
   bias: Float[Array, 'M N Q S1'] | None = None,
   mask: Bool[Array, '#M #N #Q S'] | None = None,
 ) -> Float[Array, 'M N Q S']:
-  """The weights of `attend`'s values, for those who look inside."""
+  """Return the weights of the values in `attend`, for inspection."""
   return _weights(queries, keys, bias, mask)
 
 
@@ -122,21 +127,18 @@ def attend(
   mask: Bool[Array, '#M #N #Q S'] | None = None,
   keep: Bool[Array, 'M N Q S'] | None = None,
 ) -> Float[Array, 'M N Q K']:
-  """softmax(queries keys^T + bias) values.
+  """Return softmax(queries keys^T + bias) values.
 
   Args:
     queries: [M, N, Q, K]. Already scaled.
     keys: [M, N, S, K].
     values: [M, N, S, K].
-    bias: [M, N, Q, S1], S a multiple of S1: the keys are copies of S1 positions
-      that share it.
-    mask: broadcasts to [M, N, Q, S]. False hides a key. A row with no key gets
-      the mean value; what it receives as gradient must be zero.
-    keep: [M, N, Q, S]. False drops a weight after the softmax; the others are not
-      scaled up, which is the same as to scale the result.
-
-  Returns:
-    [M, N, Q, K].
+    bias: [M, N, Q, S1], S a multiple of S1: the keys are copies of S1 positions,
+      which share the bias.
+    mask: broadcasts to [M, N, Q, S]. False hides a key. A row without a key
+      returns the mean value; its incoming gradient must be zero.
+    keep: [M, N, Q, S]. False drops a weight after the softmax. The other weights
+      are not scaled up; scale the values instead.
   """
   return _dropped(_weights(queries, keys, bias, mask), keep) @ values
 
@@ -153,7 +155,7 @@ def _attend_backward(residuals, g):
   wide = jnp.promote_types(queries.dtype, jnp.float32)
   g = lax.optimization_barrier(g)
   d_values = _transpose_of_product(g, _dropped(weights, keep))
-  # Sum over keys of weight * d weight, from the small arrays.
+  # The sum over keys of weight * d weight, computed from the small arrays.
   delta = jnp.sum(g.astype(wide) * out.astype(wide), axis=-1, keepdims=True)
   d_weights = _dropped(_inner(g, values, wide), keep)
   d_logits = (weights.astype(wide) * (d_weights - delta)).astype(g.dtype)

@@ -1,9 +1,9 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The mesh and the one rule table from logical axes to mesh axes.
+"""The mesh, and the rule table from logical axes to mesh axes.
 
-Models name axes (`retrieval.nn.partitioning.AXES`); here each name meets the mesh
-(data, fsdp, tensor). Parameters are boxed with their names only inside init.
+Models name logical axes (`partitioning.AXES`); the mesh has the axes data, fsdp and
+tensor. Parameters are boxed with their names only inside init.
 """
 
 from collections.abc import Sequence
@@ -41,16 +41,15 @@ def make_mesh(
   *,
   devices: Sequence[jax.Device] | None = None,
 ) -> jax.sharding.Mesh:
-  """Builds the mesh, with Auto axes (linen's constraints need them).
+  """Build a mesh with Auto axes, which linen's constraints need.
+
+  One size may be -1: the remaining devices.
 
   Args:
     data: devices over which the batch is split and parameters are copied.
     fsdp: devices over which batch and parameters are split.
     tensor: devices over which heads, mlp and vocab are split.
-    devices: the devices to use, by default all.
-
-  Returns:
-    A mesh with axes `MESH_AXES`. One size may be -1: what is left.
+    devices: devices of the mesh; None is all.
 
   Raises:
     ValueError: if the sizes do not use every device exactly once.
@@ -145,17 +144,15 @@ def _is_box(x: Any) -> bool:
 def tree_shardings(
   abstract: Any, mesh: jax.sharding.Mesh, rules: Any = None
 ) -> Any:
-  """Shardings of a boxed tree (parameters or a whole train state).
+  """Return the unboxed tree with a NamedSharding at each leaf.
+
+  A leaf without a box is replicated. A dimension that does not divide over its mesh
+  axis is replicated, with a warning that names it.
 
   Args:
     abstract: `jax.eval_shape` of an init; leaves boxed with logical names.
-      Leaves without a box are replicated.
-    mesh: from `make_mesh`.
-    rules: from `make_rules`.
-
-  Returns:
-    The unboxed tree with a NamedSharding at each leaf. A dimension that does not
-    divide over its mesh axis is replicated, with a warning that names it.
+    mesh: mesh of `make_mesh`.
+    rules: rules of `make_rules`; None is the default table.
 
   Raises:
     ValueError: for a logical axis without a rule.
@@ -169,7 +166,7 @@ def tree_shardings(
 
 
 def unbox(tree: Any) -> Any:
-  """Takes arrays out of their boxes, without constraining them."""
+  """Take arrays out of their boxes, without constraining them."""
   return jax.tree.map(
     lambda x: x.unbox(apply_constraint=False) if _is_box(x) else x,
     tree,
@@ -178,7 +175,7 @@ def unbox(tree: Any) -> Any:
 
 
 def abstract(boxed: Any, shardings: Any) -> Any:
-  """Shapes, dtypes and shardings of a boxed abstract tree, unboxed."""
+  """Return shapes, dtypes and shardings of a boxed abstract tree, unboxed."""
   return jax.tree.map(
     lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s),
     unbox(boxed),
@@ -187,15 +184,7 @@ def abstract(boxed: Any, shardings: Any) -> Any:
 
 
 def place(tree: Any, shardings: Any) -> Any:
-  """Puts arrays that every process has whole onto the devices.
-
-  Args:
-    tree: of arrays, numpy or on local devices.
-    shardings: a tree like it.
-
-  Returns:
-    The tree of jax.Arrays.
-  """
+  """Put arrays, which every process holds whole, onto the devices."""
 
   def put(x, sharding):
     host = np.asarray(x)
@@ -205,7 +194,7 @@ def place(tree: Any, shardings: Any) -> Any:
 
 
 def replicated(mesh: jax.sharding.Mesh) -> NamedSharding:
-  """The sharding of what every device holds whole."""
+  """Return the sharding of an array that every device holds whole."""
   return NamedSharding(mesh, P())
 
 
@@ -214,18 +203,11 @@ def batch_sharding(
   batch_size: int | None = None,
   accumulate_steps: int = 1,
 ) -> NamedSharding:
-  """The sharding of every array of a batch: rows over data and fsdp.
-
-  Args:
-    mesh: from `make_mesh`.
-    batch_size: rows of a global batch, checked if given.
-    accumulate_steps: microbatches of a batch.
-
-  Returns:
-    A sharding of the first dimension.
+  """Return the sharding of a batch: its rows over data and fsdp.
 
   Raises:
-    ValueError: if the rows do not divide over the mesh or the processes.
+    ValueError: if `batch_size` rows do not divide over the mesh, for each of the
+      `accumulate_steps` microbatches, or the mesh not over the processes.
   """
   ways = math.prod(mesh.shape[axis] for axis in BATCH_AXES)
   if batch_size is not None and batch_size % (ways * accumulate_steps):
@@ -242,14 +224,11 @@ def batch_sharding(
 
 
 def global_batch(batch: Any, sharding: NamedSharding) -> Any:
-  """Turns this process's rows into arrays over all processes' devices.
+  """Turn this process's rows into arrays over all processes' devices.
 
   Args:
     batch: tree of numpy arrays [batch / processes, ...].
-    sharding: from `batch_sharding`.
-
-  Returns:
-    The same tree of jax.Arrays [batch, ...].
+    sharding: sharding of `batch_sharding`.
 
   Raises:
     ValueError: if rows do not divide over this process's devices.

@@ -119,17 +119,6 @@ def test_a_file_cut_short_is_named(folder, tmp_path, name):
     embedders.Embedder.load(copy)
 
 
-def test_ids_give_the_vectors_of_their_text(embedder):
-  texts = ['A short one.', 'Two rivers meet below the old town. ' * 5, '']
-  ids = [encoding.ids for encoding in embedder._tokenizer.encode_batch(texts)]
-  np.testing.assert_allclose(
-    embedder.embed_ids(ids), embedder.embed_texts(texts), atol=2e-6
-  )
-  for wrong in ([], [101] * (embedder.max_length + 1)):
-    with pytest.raises(ValueError, match=rf'Text 1 has {len(wrong)} ids'):
-      embedder.embed_ids([[101, 102], wrong])
-
-
 def test_a_folder_without_a_model_is_named(tmp_path):
   with pytest.raises((ValueError, FileNotFoundError), match=str(tmp_path)):
     embedders.Embedder.load(tmp_path)

@@ -34,14 +34,3 @@ def test_agreement_with_scores_counts_ties():
 def test_agreement_refuses_other_shapes():
   with pytest.raises(ValueError, match='differ'):
     metrics.agreement_with_exact(np.zeros((1, 2), int), np.zeros((1, 3), int))
-
-
-def test_recall_at_k():
-  ids = np.array([[1, 2, 3], [4, 5, 6], [7, -1, -1]])
-  relevant = [{2}, {6, 9}, set()]
-  assert metrics.recall_at_k(ids, relevant, 1) == 0
-  assert metrics.recall_at_k(ids, relevant, 2) == 1 / 3
-  assert metrics.recall_at_k(ids, relevant, 3) == 2 / 3
-  for k, wanted in ((4, relevant), (1, relevant[:2])):
-    with pytest.raises(ValueError, match='as many sets as rows'):
-      metrics.recall_at_k(ids, wanted, k)
