@@ -78,7 +78,7 @@ def find_examples(
 
 def make_splits(
   config: ml_collections.ConfigDict, data: realm_data.DataFolder
-) -> dict[str, tuple[dpr.Examples, dpr.Split]]:
+) -> dict[str, tuple[dpr.Examples, block_dataset.Split]]:
   """Returns split -> all examples, and the numbers of the split's examples."""
   train = find_examples(config, data, 'train')
   if config.dpr.export and not jax.process_index():
@@ -137,7 +137,7 @@ def _dataset(
   config: ml_collections.ConfigDict,
   data: realm_data.DataFolder,
   layout: examples.Layout,
-  splits: dict[str, tuple[dpr.Examples, dpr.Split]],
+  splits: dict[str, tuple[dpr.Examples, block_dataset.Split]],
   split: str,
 ):
   found, source = splits[split]
@@ -147,10 +147,9 @@ def _dataset(
     encode = data.tokenizer.encode_ids_batch
     return dpr.read_rows(layout, found, encode, numbers)
 
-  return block_dataset.batches(
+  return block_dataset.make_dataset(
     read,
     source,
-    where=f'questions with a block that answers them, split {split!r}:',
     endless=split == 'train',
     batch_size=config.batch_size,
     seed=config.seed,

@@ -128,8 +128,6 @@ def _make_task(
   dataset = functools.partial(
     block_dataset.make_dataset,
     read,
-    blocks,
-    valid_fraction=config.valid_fraction,
     batch_size=config.batch_size,
     seed=config.seed,
     process_index=jax.process_index(),
@@ -148,7 +146,10 @@ def _make_task(
     ),
     init_on_host=True,
     loss=functools.partial(loss, model_lib.Realm(model)),
-    dataset=lambda split: dataset(split=split),
+    dataset=lambda split: dataset(
+      block_dataset.split_blocks(blocks, split, config.valid_fraction),
+      endless=split == 'train',
+    ),
     pipeline_fingerprint=block_dataset.fingerprint(
       blocks, config.valid_fraction, settings
     ),

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Batches made of blocks: the inverse cloze task, masked language modelling."""
+"""Batches of a split's blocks or questions: ICT, masked language modelling, DPR."""
 
 from collections.abc import Callable
 
@@ -12,52 +12,63 @@ from retrieval.store import store
 from retrieval.text import blocks as blocks_lib
 from retrieval.text import chunks as chunks_lib
 
-# (ids of blocks [B], randomness) -> rows [B, ...]
+# (numbers of rows [B], randomness) -> rows [B, ...]
 Read = Callable[[np.ndarray, np.random.Generator], examples.Batch]
 
 
-class Blocks:
-  """Ids of the blocks of a split: a random-access source for Grain.
+class Split:
+  """Numbers of the rows of a split: a random-access source for Grain.
 
   Attributes:
-    ids: [n] int64.
+    numbers: [n] int64.
   """
 
-  def __init__(
-    self, blocks: blocks_lib.BlockStore, split: str, valid_fraction: float
-  ):
-    """Takes the blocks of a split's documents.
+  def __init__(self, chosen: np.ndarray, name: str):
+    """Takes the chosen rows.
+
+    Args:
+      chosen: [rows] bool.
+      name: name of the rows and the split, for messages.
 
     Raises:
-      ValueError: when there is none.
+      ValueError: if no row is chosen.
     """
-    hashes = blocks.tokens.id_hash[:]
-    chosen = chunks_lib.in_split(hashes, split, valid_fraction)
-    ids = np.arange(blocks.num_blocks)
-    self.ids = ids[chosen[blocks.documents(ids)]]
-    self._name = f'{blocks.fingerprint}, {split}, {valid_fraction}'
-    if not len(self.ids):
-      raise ValueError(
-        f'{blocks.path}: split {split!r} with valid_fraction {valid_fraction} '
-        'holds no block.'
-      )
+    if not chosen.any():
+      raise ValueError(f'{name} holds no row.')
+    self.numbers, self._name = np.flatnonzero(chosen), name
 
   def __len__(self) -> int:
-    return len(self.ids)
+    return len(self.numbers)
 
   def __getitem__(self, i: int) -> int:
-    return int(self.ids[int(i)])
+    return int(self.numbers[int(i)])
 
   def __repr__(self) -> str:
-    return f'Blocks({self._name})'
+    return self._name
+
+
+def split_blocks(
+  blocks: blocks_lib.BlockStore, split: str, valid_fraction: float
+) -> Split:
+  """Blocks of the documents of a split: 'train', 'valid' or 'all'.
+
+  Raises:
+    ValueError: for another split, and for a split without a block.
+  """
+  hashes = blocks.tokens.id_hash[:]
+  chosen = chunks_lib.in_split(hashes, split, valid_fraction)
+  return Split(
+    chosen[blocks.documents(np.arange(blocks.num_blocks))],
+    f'{blocks.path}: split {split!r} with valid_fraction {valid_fraction} of '
+    f'blocks {blocks.fingerprint}',
+  )
 
 
 def make_dataset(
   read: Read,
-  blocks: blocks_lib.BlockStore,
+  source: Split,
   *,
-  split: str,
-  valid_fraction: float,
+  endless: bool,
   batch_size: int,
   seed: int = 0,
   process_index: int = 0,
@@ -66,61 +77,16 @@ def make_dataset(
   """Batches of this process, checkpointable.
 
   Args:
-    read: makes a batch of block ids, e.g. `ict.read_rows` with its settings.
-    blocks: where they lie.
-    split: 'train' (without end), 'valid' or 'all' (one pass).
-    valid_fraction: share of documents held out.
-    batch_size: blocks of a global batch; in ICT each other's negatives.
-    seed: of the order and of what `read` draws.
+    read: makes a batch of row numbers, such as `ict.read_rows` with its settings.
+    source: row numbers.
+    endless: whether another pass follows each pass.
+    batch_size: rows of a global batch; in ICT and DPR each other's negatives.
+    seed: of the order and of the randomness of `read`.
     process_index: of this process.
     process_count: processes that share a batch.
 
   Returns:
-    A dataset of what `read` makes, [batch_size / process_count, ...].
-
-  Raises:
-    ValueError: for a batch that does not divide or exceeds the split.
-  """
-  return batches(
-    read,
-    Blocks(blocks, split, valid_fraction),
-    where=f'{blocks.path}: split {split!r}',
-    unit='blocks',
-    endless=split == 'train',
-    batch_size=batch_size,
-    seed=seed,
-    process_index=process_index,
-    process_count=process_count,
-  )
-
-
-def batches(
-  read: Read,
-  source: grain.sources.RandomAccessDataSource,
-  *,
-  where: str,
-  unit: str = 'examples',
-  endless: bool,
-  batch_size: int,
-  seed: int = 0,
-  process_index: int = 0,
-  process_count: int = 1,
-) -> grain.IterDataset:
-  """Batches of any numbers that can be read, checkpointable.
-
-  Args:
-    read: makes a batch of numbers.
-    source: the numbers; its repr names it.
-    where: names the source in the message when there are too few.
-    unit: of what is counted there.
-    endless: whether to begin again, or one pass.
-    batch_size: of a global batch.
-    seed: of the order and of what `read` draws.
-    process_index: of this process.
-    process_count: processes that share a batch.
-
-  Returns:
-    A dataset of what `read` makes, [batch_size / process_count, ...].
+    A dataset of `read`'s batches, [batch_size / process_count, ...].
 
   Raises:
     ValueError: for a batch that does not divide or exceeds the source.
@@ -132,10 +98,10 @@ def batches(
     )
   if len(source) < batch_size:
     raise ValueError(
-      f'{where} has {len(source)} {unit}, fewer than a batch of {batch_size}.'
+      f'{source} has {len(source)} rows, fewer than a batch of {batch_size}.'
     )
   rows = grain.MapDataset.source(source).seed(seed).shuffle()
-  # Equally many rows, or at the end one process would wait for the others.
+  # All processes take equally many rows, or one would wait for the others.
   multiple_of = process_count if endless else batch_size
   limit = len(rows) // multiple_of * multiple_of
   rows = rows[process_index:limit:process_count]
@@ -151,5 +117,5 @@ def batches(
 
 
 def fingerprint(blocks: blocks_lib.BlockStore, *settings: object) -> str:
-  """Hash of the stream but for seed, batch size and processes."""
+  """Hash of the stream of batches, without seed, batch size and processes."""
   return store.fingerprint([blocks.fingerprint, *map(str, settings)])

@@ -4,7 +4,7 @@
 
   query      [CLS] x [SEP]
   candidate  [CLS] title [SEP] body [SEP]   segments 0 up to the first [SEP], 1
-  joint      [CLS] x [SEP] body [SEP]       likewise; the title is not read
+  joint      [CLS] x [SEP] body [SEP]       same segments; without the title
 
 The null document has neither title nor body: [CLS] [SEP] [SEP].
 
@@ -83,8 +83,8 @@ def join(
   Args:
     layout: the specials.
     length: of the rows.
-    first: [n, a] tokens and [n] how many of them.
-    second: likewise, or None for rows of one text.
+    first: [n, a] tokens and [n] their counts.
+    second: [n, b] tokens and [n] their counts, or None for rows of one text.
 
   Returns:
     ids: [n, length] int32.
@@ -92,7 +92,7 @@ def join(
     types: [n, length] int32, 1 from the second text on.
 
   Raises:
-    ValueError: when a row does not fit.
+    ValueError: if a row does not fit.
   """
   tokens, count = first[0], np.asarray(first[1])[:, None]
   total = count + 2
@@ -115,6 +115,23 @@ def join(
   return ids, at < total, types
 
 
+def name_rows(
+  prefix: str,
+  rows: tuple[np.ndarray, np.ndarray, np.ndarray],
+  shape: tuple[int, ...],
+) -> Batch:
+  """Names ids, mask and types [n, length] of rows; n takes another shape."""
+  names = (f'{prefix}_{name}' for name in ('ids', 'mask', 'types'))
+  rows = (row.reshape(*shape, -1) for row in rows)
+  return dict(zip(names, rows, strict=True))
+
+
+def hash_pairs(hashes: np.ndarray) -> np.ndarray:
+  """Converts hashes [...] uint64, which JAX lacks, to [..., 2] uint32."""
+  halves = np.ascontiguousarray(hashes).view(np.uint32)
+  return halves.reshape(*hashes.shape, 2)
+
+
 def _place(ids, tokens, inside, index) -> None:
   """ids[i, j] = tokens[i, index[i, j]] where `inside`."""
   rows, columns = np.nonzero(inside)
@@ -125,7 +142,7 @@ def _place(ids, tokens, inside, index) -> None:
 def cut(
   tokens: np.ndarray, spans: np.ndarray, room: int
 ) -> tuple[np.ndarray, np.ndarray]:
-  """A span of each text, its first `room` tokens.
+  """Takes a span of each text, at most `room` tokens.
 
   Args:
     tokens: [n, a].
@@ -133,7 +150,7 @@ def cut(
     room: most tokens.
 
   Returns:
-    [n, room] tokens, and [n] how many.
+    [n, room] tokens, and [n] their counts.
   """
   start, limit = spans[:, 0], spans[:, 1]
   found = _take(tokens, start[:, None] + np.arange(room))
@@ -146,16 +163,16 @@ def cut_out(
   where: np.ndarray,
   room: int,
 ) -> tuple[np.ndarray, np.ndarray]:
-  """What is left of each text without a span, its first `room` tokens.
+  """Removes a span of each text and takes at most `room` of the other tokens.
 
   Args:
-    texts: [n, a] tokens and [n] how many.
-    spans: [n, 2] first and past-last token of what goes.
+    texts: [n, a] tokens and [n] their counts.
+    spans: [n, 2] first and past-last token to remove.
     where: [n] bool. False leaves the text as it is.
     room: most tokens.
 
   Returns:
-    [n, room] tokens, and [n] how many.
+    [n, room] tokens, and [n] their counts.
   """
   tokens, counts = texts
   start = spans[:, :1]
@@ -166,21 +183,18 @@ def cut_out(
 
 
 def _take(tokens: np.ndarray, index: np.ndarray) -> np.ndarray:
-  """tokens[i, index[i, j]]; past the end anything, which counts leave out."""
+  """tokens[i, index[i, j]], with arbitrary tokens past the end."""
   index = np.minimum(index, tokens.shape[1] - 1)
   return np.take_along_axis(tokens, index, axis=1)
 
 
 def queries(layout: Layout, tokens: np.ndarray, counts: np.ndarray) -> Batch:
-  """Query rows.
+  """Makes query rows: query_ids [B, Q] int32 and query_mask [B, Q] bool.
 
   Args:
     layout: lengths and specials.
-    tokens: [B, n] tokens of the sentences, masked already.
-    counts: [B] how many; at most Q - 2.
-
-  Returns:
-    query_ids [B, Q] int32 and query_mask [B, Q] bool.
+    tokens: [B, n] tokens of the masked sentences.
+    counts: [B] their numbers, at most Q - 2.
   """
   ids, mask, _ = join(layout, layout.query_length, (tokens, counts))
   return {'query_ids': ids, 'query_mask': mask}
@@ -189,17 +203,10 @@ def queries(layout: Layout, tokens: np.ndarray, counts: np.ndarray) -> Batch:
 def titled_blocks(
   layout: Layout, blocks: blocks_lib.BlockStore, ids: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-  """Candidate rows: what the block embedder reads.
+  """Makes the block embedder's rows: ids, mask and types, each [n, T].
 
-  The title is kept whole where it fits; the body is cut to what is left.
-
-  Args:
-    layout: lengths and specials.
-    blocks: where they lie.
-    ids: [n] block ids; negative ones give the null document.
-
-  Returns:
-    ids, mask and types, each [n, T].
+  A title that fits is kept whole; the body is cut to the remaining room. Negative
+  ids give the null document.
   """
   room = layout.block_length - 3
   present = np.where(ids >= 0, ids, -1)
@@ -218,14 +225,14 @@ def candidates(
   query_tokens: np.ndarray,
   query_counts: np.ndarray,
 ) -> Batch:
-  """Candidate and joint rows of a batch.
+  """Makes the candidate and joint rows of a batch.
 
   Args:
     layout: lengths and specials.
-    blocks: where the blocks lie.
-    block_ids: [B, K] ids; NULL and NONE read as the null document.
-    query_tokens: [B, n] tokens of the sentences, masked already.
-    query_counts: [B] how many.
+    blocks: store of the blocks.
+    block_ids: [B, K] ids; NULL and NONE give the null document.
+    query_tokens: [B, n] tokens of the masked sentences.
+    query_counts: [B] their numbers.
 
   Returns:
     candidate_{ids, mask, types} [B, K, T], joint_{ids, mask, types} [B, K, J],
@@ -233,22 +240,15 @@ def candidates(
   """
   shape = block_ids.shape
   flat = block_ids.reshape(-1)
-  names = ('ids', 'mask', 'types')
-  rows = titled_blocks(layout, blocks, flat)
-  batch = {
-    f'candidate_{name}': row.reshape(*shape, -1)
-    for name, row in zip(names, rows, strict=True)
-  }
+  titled = titled_blocks(layout, blocks, flat)
   present = np.where(flat >= 0, flat, -1)
   bodies = blocks.gather(present, layout.block_length - 2)
   repeated = np.repeat(np.arange(shape[0]), shape[1])
   query = (query_tokens[repeated], np.asarray(query_counts)[repeated])
-  rows = join(layout, layout.joint_length, query, bodies)
-  batch |= {
-    f'joint_{name}': row.reshape(*shape, -1)
-    for name, row in zip(names, rows, strict=True)
-  }
-  return batch | {
+  joint = join(layout, layout.joint_length, query, bodies)
+  return {
+    **name_rows('candidate', titled, shape),
+    **name_rows('joint', joint, shape),
     'candidate_valid': block_ids != NONE,
     'candidate_block_ids': block_ids.astype(np.int32),
   }
@@ -261,13 +261,13 @@ def mask_sentence(
 
   Args:
     layout: lengths and specials.
-    tokens: [n] tokens of the sentence; what exceeds the query is cut.
+    tokens: [n] tokens of the sentence, cut to the query length.
     positions: [p] indices of the tokens to mask, sorted, all within the query.
 
   Returns:
     sentence [Q - 2] int32 with [MASK] in place, sentence_count [] int32,
-    mlm_positions [M] int32 in the query row, so + 1 for [CLS], mlm_targets [M]
-    int32, mlm_mask [M] bool.
+    mlm_positions [M] int32 in the query row ([CLS] is 0), mlm_targets [M] int32,
+    mlm_mask [M] bool.
   """
   count = min(len(tokens), layout.query_tokens)
   sentence = np.full(layout.query_tokens, layout.pad_id, np.int32)
@@ -289,7 +289,7 @@ def mask_sentence(
 def block_id_rows(
   layout: Layout, blocks: blocks_lib.BlockStore, ids: np.ndarray
 ) -> list[np.ndarray]:
-  """Candidate rows without padding, for embedding many blocks."""
+  """Makes the block embedder's rows without padding, for many blocks."""
   rows, mask, _ = titled_blocks(layout, blocks, ids)
   counts = mask.sum(axis=1)
   return [row[:n] for row, n in zip(rows, counts.tolist(), strict=True)]

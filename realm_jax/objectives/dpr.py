@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Dense passage retrieval: find the block that answers a question.
 
-Karpukhin et al. 2020, section 3. A question has one block that holds an answer and
-some that look like it but hold none; each question is told to find its own block
-among those of all questions of the batch, the misleading ones included.
+Karpukhin et al. 2020, section 3. A question has one block with an answer and some
+similar blocks without one, the hard negatives. Each question learns to find its own
+block among the blocks of all questions of the batch.
 
   query   [CLS] question [SEP]
   block   [CLS] title [SEP] body [SEP]   segments 0 up to the first [SEP], then 1
@@ -28,6 +28,7 @@ from jaxtyping import Int
 from jaxtyping import UInt
 import numpy as np
 
+from realm_jax.data import block_dataset
 from realm_jax.data import examples
 from realm_jax.data import reader_rows
 from realm_jax.objectives import in_batch
@@ -90,8 +91,8 @@ def _metrics(
 ) -> dict[str, jax.Array]:
   size, width = scores.shape
   own = jnp.diagonal(scores)[:, None]
-  # On equal scores the positive comes last: vectors that are all the same have
-  # found nothing.
+  # Among equal scores the positive ranks last, so that equal vectors do not count
+  # as a success.
   above = masks.candidates & (scores >= own) & ~jnp.eye(size, width, dtype=bool)
   row = jnp.concatenate(
     [jnp.arange(size), jnp.arange(width - size) // max(width // size - 1, 1)]
@@ -107,7 +108,7 @@ def _metrics(
 
 
 class BlockPassages:
-  """The blocks of a store, as what positives and negatives are numbers of.
+  """Blocks of a store as the passages of examples.
 
   Attributes:
     blocks: the store.
@@ -121,25 +122,27 @@ class BlockPassages:
   def rows(
     self, layout: examples.Layout, ids: Int[np.ndarray, ' n']
   ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Ids, mask and types [n, T] of `[CLS] title [SEP] body [SEP]`; -1: empty."""
+    """Makes `examples.titled_blocks` of passages; -1 is an empty passage."""
     return examples.titled_blocks(layout, self.blocks, ids)
 
   def hashes(self, ids: Int[np.ndarray, ' n']) -> UInt[np.ndarray, ' n']:
-    """Of each, equal for equal passages; 0 for -1."""
+    """Hashes passages, equal for equal passages; 0 for -1."""
     found = self.blocks.hashes(np.maximum(ids, 0))
     return np.where(ids >= 0, found, np.uint64(0))
 
   def title_and_text(self, number: int) -> tuple[str, str]:
-    """Of one passage."""
+    """Returns title and text of one passage."""
     return self.blocks.titles([number])[0], self.blocks.texts([number])[0]
 
 
 class TextPassages:
   """Passages that came with their questions, tokenized when they are read.
 
+  The methods are those of `BlockPassages`.
+
   Attributes:
     passages: (title, text) of each.
-    fingerprint: hash of all.
+    fingerprint: hash of all passages.
   """
 
   def __init__(
@@ -155,7 +158,7 @@ class TextPassages:
   def rows(
     self, layout: examples.Layout, ids: Int[np.ndarray, ' n']
   ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """See `BlockPassages`."""
+    """Does as in `BlockPassages`."""
     room = layout.block_length - 3
     found = [self.passages[i] if i >= 0 else ('', '') for i in ids.tolist()]
     titles, bodies = (self._encode(x, room) for x in zip(*found, strict=True))
@@ -165,12 +168,12 @@ class TextPassages:
   def _encode(
     self, texts: Sequence[str], room: int
   ) -> tuple[np.ndarray, np.ndarray]:
-    """[n, room] tokens without specials, and [n] how many."""
+    """Tokens [n, room] without specials, and [n] their counts."""
     rows = self._tokenizer.encode_ids_batch(texts, room + 2)
     return reader_rows.pad([row[1:-1] for row in rows], room)
 
   def hashes(self, ids: Int[np.ndarray, ' n']) -> UInt[np.ndarray, ' n']:
-    """See `BlockPassages`."""
+    """Does as in `BlockPassages`."""
     found = [
       tokens.hash_id('\n'.join(self.passages[i])) if i >= 0 else 0
       for i in ids.tolist()
@@ -178,7 +181,7 @@ class TextPassages:
     return np.asarray(found, np.uint64)
 
   def title_and_text(self, number: int) -> tuple[str, str]:
-    """See `BlockPassages`."""
+    """Does as in `BlockPassages`."""
     return self.passages[number]
 
 
@@ -191,10 +194,11 @@ class Examples:
 
   Attributes:
     questions: [n].
-    positives: [n] int64 number of the passage that holds an answer.
-    negatives: [n, N] int64 of passages that hold none, best first; -1 for none.
-    passages: what these are numbers of.
-    fingerprint: hash of all this.
+    positives: [n] int64 number of the passage with an answer.
+    negatives: [n, N] int64 numbers of passages without an answer, best first; -1
+      for a missing one.
+    passages: the passages.
+    fingerprint: hash of the examples.
   """
 
   questions: Sequence[questions_lib.Question]
@@ -203,51 +207,25 @@ class Examples:
   passages: Passages
   fingerprint: str
 
-  def split(self, name: str, valid_fraction: float) -> 'Split':
-    """Those of a split, by the hashes of the questions' ids.
+  def split(self, name: str, valid_fraction: float) -> block_dataset.Split:
+    """Splits the examples by the hashes of the questions' ids.
 
     Args:
       name: 'train', 'valid' or 'all'.
       valid_fraction: share of questions held out.
 
-    Returns:
-      Their numbers, a source for `block_dataset.batches`.
-
     Raises:
-      ValueError: when there is none.
+      ValueError: for another name, and for a split without an example.
     """
     hashes = [tokens.hash_id(question.id) for question in self.questions]
     chosen = chunks.in_split(
       np.asarray(hashes, np.uint64), name, valid_fraction
     )
-    source = f'{self.fingerprint}, {name}, {valid_fraction}'
-    if not chosen.any():
-      raise ValueError(
-        f'Split {name!r} with valid_fraction {valid_fraction} of '
-        f'{len(self.questions)} questions holds none.'
-      )
-    return Split(np.flatnonzero(chosen), source)
-
-
-class Split:
-  """Numbers of examples: a random-access source for Grain.
-
-  Attributes:
-    numbers: [n] int64.
-  """
-
-  def __init__(self, numbers: np.ndarray, name: str):
-    self.numbers = numbers
-    self._name = name
-
-  def __len__(self) -> int:
-    return len(self.numbers)
-
-  def __getitem__(self, i: int) -> int:
-    return int(self.numbers[int(i)])
-
-  def __repr__(self) -> str:
-    return f'Split({self._name})'
+    return block_dataset.Split(
+      chosen,
+      f'Split {name!r} with valid_fraction {valid_fraction} of {len(hashes)} '
+      f'questions with a block that answers them ({self.fingerprint})',
+    )
 
 
 # Texts and their longest row -> [CLS] text [SEP] of each.
@@ -260,13 +238,13 @@ def read_rows(
   encode: Encode,
   numbers: Int[np.ndarray, ' B'],
 ) -> examples.Batch:
-  """A batch of `loss`.
+  """Makes a batch of `loss`.
 
   Args:
     layout: lengths (paper: T 256) and specials.
     found: the examples.
-    encode: makes query rows of questions, as
-      `WordPieceTokenizer.encode_ids_batch`; they are cut to Q.
+    encode: makes query rows of at most Q tokens, as
+      `WordPieceTokenizer.encode_ids_batch` does.
     numbers: [B] of the examples.
 
   Returns:
@@ -283,14 +261,11 @@ def read_rows(
     [found.positives[numbers, None], found.negatives[numbers]], axis=1
   )
   rows = found.passages.rows(layout, ids.reshape(-1))
-  block_ids, mask, types = (row.reshape(*ids.shape, -1) for row in rows)
-  hashes = np.ascontiguousarray(found.passages.hashes(ids.reshape(-1)))
+  hashes = found.passages.hashes(ids.reshape(-1)).reshape(ids.shape)
   return {
     'query_ids': np.where(query_mask, query_ids, layout.pad_id),
     'query_mask': query_mask,
-    'block_ids': block_ids,
-    'block_mask': mask,
-    'block_types': types,
+    **examples.name_rows('block', rows, ids.shape),
     'block_valid': ids >= 0,
-    'block_hash': hashes.view(np.uint32).reshape(*ids.shape, 2),
+    'block_hash': examples.hash_pairs(hashes),
   }

@@ -1,11 +1,11 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The inverse cloze task: find the block that a sentence came from.
+"""The inverse cloze task: find the block of a sentence.
 
 Lee et al. 2019 (ORQA), section 4; the warm start of REALM's retriever. The query
-is a sentence of a block. Nine times in ten it is taken out of its block, so that
-meaning must be matched; else it stays there, so that words are matched too. The
-other blocks of the batch are the negatives.
+is a sentence of a block. Nine times in ten the sentence is removed from its block,
+which trains the matching of meaning; otherwise it stays, which trains the matching of
+words. The other blocks of the batch are the negatives.
 
   query   [CLS] sentence [SEP]
   block   [CLS] title [SEP] body [SEP]   segments 0 up to the first [SEP], then 1
@@ -98,11 +98,11 @@ def choose(
   rng: np.random.Generator,
   mask_rate: float = MASK_RATE,
 ) -> tuple[Int[np.ndarray, ' B'], Bool[np.ndarray, ' B']]:
-  """Which sentence of each block is the query, and whether it is taken out.
+  """Chooses a sentence of each block and whether to remove it.
 
   Args:
     num_sentences: [B] of each block, at least 1.
-    rng: chooses.
+    rng: randomness.
     mask_rate: probability of removal.
 
   Returns:
@@ -120,44 +120,39 @@ def make_rows(
   removed: Bool[np.ndarray, ' B'],
   num_sentences: Int[np.ndarray, ' B'],
 ) -> examples.Batch:
-  """Rows of sentences and their blocks.
+  """Makes rows of sentences and their blocks.
 
-  The title is kept whole where it fits; the body is cut to what is left, after
-  the sentence is out.
+  A title that fits is kept whole; the body, without a removed sentence, is cut to the
+  remaining room.
 
   Args:
     layout: lengths (released: Q 64, T 288) and specials.
-    titles: [B, _] tokens of the titles, and [B] how many.
-    bodies: [B, N] all tokens of the blocks, and [B] how many.
+    titles: [B, _] tokens of the titles, and [B] their counts.
+    bodies: [B, N] all tokens of the blocks, and [B] their counts.
     sentences: [B, 2] first and past-last token of the chosen sentence in its
       body.
-    removed: [B] whether it is taken out of the body.
+    removed: [B] whether the sentence is removed from the body.
     num_sentences: [B] of the block.
 
   Returns:
     query_ids [B, Q] int32, query_mask [B, Q] bool, block_ids [B, T] int32,
     block_mask [B, T] bool, block_types [B, T] int32, sentence_removed [B] bool,
-    row_valid [B] bool: False where the block's only sentence was taken out,
-    which leaves nothing to find (drop such rows, or let `loss` pass them over).
+    row_valid [B] bool: False for a block whose only sentence was removed.
   """
   query = examples.cut(bodies[0], sentences, layout.query_tokens)
-  query_ids, query_mask, _ = examples.join(layout, layout.query_length, query)
   room = layout.block_length - 3
   title_counts = np.minimum(titles[1], room)
   body, body_counts = examples.cut_out(bodies, sentences, removed, room)
   body_counts = np.minimum(body_counts, room - title_counts)
-  block_ids, block_mask, block_types = examples.join(
+  block = examples.join(
     layout,
     layout.block_length,
     (titles[0], title_counts),
     (body, body_counts),
   )
   return {
-    'query_ids': query_ids,
-    'query_mask': query_mask,
-    'block_ids': block_ids,
-    'block_mask': block_mask,
-    'block_types': block_types,
+    **examples.queries(layout, *query),
+    **examples.name_rows('block', block, removed.shape),
     'sentence_removed': removed,
     'row_valid': ~removed | (num_sentences > 1),
   }
@@ -172,7 +167,7 @@ def choose_sentences(
   """Reads whole blocks and chooses a sentence of each.
 
   Args:
-    blocks: where they lie.
+    blocks: store of the blocks.
     ids: [B] blocks.
     rng: chooses sentences and removals.
     mask_rate: probability of removal.
@@ -197,21 +192,9 @@ def read_rows(
   rng: np.random.Generator,
   mask_rate: float = MASK_RATE,
 ) -> examples.Batch:
-  """Examples of blocks, one of each.
-
-  Args:
-    layout: lengths and specials.
-    blocks: where they lie.
-    ids: [B] blocks.
-    rng: chooses sentences and removals.
-    mask_rate: probability of removal.
-
-  Returns:
-    As `make_rows`, and block_hash [B, 2] uint32.
-  """
+  """Makes one example of each block: `make_rows`' rows, block_hash [B, 2] uint32."""
   chosen = choose_sentences(blocks, ids, rng, mask_rate)
   rows = make_rows(
     layout, blocks.gather_titles(ids, layout.block_length - 3), *chosen
   )
-  hashes = np.ascontiguousarray(blocks.hashes(ids))
-  return rows | {'block_hash': hashes.view(np.uint32).reshape(-1, 2)}
+  return rows | {'block_hash': examples.hash_pairs(blocks.hashes(ids))}

@@ -78,7 +78,7 @@ def read_rows(
 
   Args:
     layout: lengths and specials.
-    blocks: where they lie.
+    blocks: store of the blocks.
     ids: [B] blocks.
     rng: chooses sentences, removals and masked tokens.
     mask_rate: share of a sentence's tokens that become [MASK].
@@ -112,8 +112,7 @@ def read_rows(
     targets['mlm_mask'][i, : len(chosen)] = True
     sentences[i, chosen] = layout.mask_id
   rows = examples.join(layout, layout.joint_length, (sentences, counts), rest)
-  names = ('joint_ids', 'joint_mask', 'joint_types')
-  joint = {name: row[:, None] for name, row in zip(names, rows, strict=True)}
+  joint = examples.name_rows('joint', rows, (len(ids), 1))
   return joint | targets | {'sentence_removed': removed}
 
 

@@ -40,7 +40,13 @@ def _dataset(data, mask_rate=ict.MASK_RATE, **fields):
     return ict.read_rows(data.layout, data.blocks, ids, rng, mask_rate)
 
   fields = {'split': 'all', 'valid_fraction': VALID, 'batch_size': 4} | fields
-  return block_dataset.make_dataset(read, data.blocks, **fields)
+  split = fields.pop('split')
+  source = block_dataset.split_blocks(
+    data.blocks, split, fields.pop('valid_fraction')
+  )
+  return block_dataset.make_dataset(
+    read, source, endless=split == 'train', **fields
+  )
 
 
 def _take(dataset, count=None):
@@ -58,14 +64,14 @@ def _blocks(data, batch):
 
 def test_splits_are_of_documents(data):
   train, valid, both = (
-    block_dataset.Blocks(data.blocks, split, VALID)
+    block_dataset.split_blocks(data.blocks, split, VALID)
     for split in ('train', 'valid', 'all')
   )
-  documents = [{*data.blocks.documents(x.ids)} for x in (train, valid)]
+  documents = [{*data.blocks.documents(x.numbers)} for x in (train, valid)]
   assert all(documents) and not documents[0] & documents[1]
-  assert sorted([*train.ids, *valid.ids]) == both.ids.tolist()
-  assert both.ids.tolist() == [*range(data.blocks.num_blocks)]
-  assert [valid[i] for i in range(len(valid))] == valid.ids.tolist()
+  assert sorted([*train.numbers, *valid.numbers]) == both.numbers.tolist()
+  assert both.numbers.tolist() == [*range(data.blocks.num_blocks)]
+  assert [valid[i] for i in range(len(valid))] == valid.numbers.tolist()
   assert len({repr(x) for x in (train, valid, both)}) == 3
 
 
@@ -73,14 +79,14 @@ def test_one_pass_takes_every_block_once_and_the_other_has_no_end(data):
   n = data.blocks.num_blocks
   seen = [i for b in _take(_dataset(data)) for i in _blocks(data, b)]
   assert len(seen) == n // 4 * 4 == len({*seen}) and seen != sorted(seen)
-  source = block_dataset.Blocks(data.blocks, 'train', VALID)
+  source = block_dataset.split_blocks(data.blocks, 'train', VALID)
   per_pass = len(source) // 2
   batches = _take(_dataset(data, split='train', batch_size=2), 2 * per_pass)
   passes = [
     [i for b in batches[at : at + per_pass] for i in _blocks(data, b)]
     for at in (0, per_pass)
   ]
-  assert {*passes[0]} <= {*source.ids} and passes[0] != passes[1]
+  assert {*passes[0]} <= {*source.numbers} and passes[0] != passes[1]
   assert all(len({*x}) >= len(x) - 1 for x in passes)
 
 
@@ -103,7 +109,7 @@ def test_rows_are_those_of_the_blocks(data):
 
 
 def test_sentences_differ_between_passes(data):
-  source = block_dataset.Blocks(data.blocks, 'train', VALID)
+  source = block_dataset.split_blocks(data.blocks, 'train', VALID)
   rows = {}
   for batch in _take(_dataset(data, split='train'), len(source)):
     for i, query in zip(_blocks(data, batch), batch['query_ids'], strict=True):
@@ -155,9 +161,8 @@ def test_processes_draw_for_their_own_rows(data):
   drawn = [
     block_dataset.make_dataset(
       lambda ids, rng: {'drawn': rng.random(len(ids))},
-      data.blocks,
-      split='train',
-      valid_fraction=VALID,
+      block_dataset.split_blocks(data.blocks, 'train', VALID),
+      endless=True,
       batch_size=4,
       process_index=i,
       process_count=2,
@@ -172,7 +177,7 @@ def test_processes_draw_for_their_own_rows(data):
 def test_processes_have_equally_many_batches(data, batch_size):
   """Else one would wait for ever for the others to validate."""
   for split in ('valid', 'all'):
-    n = len(block_dataset.Blocks(data.blocks, split, VALID))
+    n = len(block_dataset.split_blocks(data.blocks, split, VALID))
     counts = [
       len(
         _take(
@@ -195,9 +200,9 @@ def test_sizes_that_cannot_be_are_refused(data):
   for batch_size, count in ((1, 1), (0, 1), (5, 2)):
     with pytest.raises(ValueError, match=f'multiple of the {count} process'):
       _dataset(data, batch_size=batch_size, process_count=count)
-  with pytest.raises(ValueError, match=f'has {n} blocks, fewer than a batch'):
+  with pytest.raises(ValueError, match=f'has {n} rows, fewer than a batch'):
     _dataset(data, batch_size=n + 1)
-  with pytest.raises(ValueError, match="'valid' .* holds no block"):
+  with pytest.raises(ValueError, match="'valid' .* holds no row"):
     _dataset(data, split='valid', valid_fraction=0.0)
   with pytest.raises(ValueError, match="Split 'test'"):
     _dataset(data, split='test')

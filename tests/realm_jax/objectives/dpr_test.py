@@ -286,7 +286,7 @@ def test_splits_are_of_question_ids(data):
   together = sorted([*train.numbers, *valid.numbers])
   assert together == both.numbers.tolist() == [*range(60)]
   assert len({repr(x) for x in (train, valid, both)}) == 3
-  with pytest.raises(ValueError, match="'valid' .* holds none"):
+  with pytest.raises(ValueError, match="'valid' .* holds no row"):
     found.split('valid', 0.0)
 
 
@@ -301,8 +301,8 @@ def test_a_saved_position_continues_with_the_same_batches(data):
 
   def start():
     return iter(
-      block_dataset.batches(
-        read, found.split('all', 0.0), where='', endless=True, batch_size=4
+      block_dataset.make_dataset(
+        read, found.split('all', 0.0), endless=True, batch_size=4
       )
     )
 
