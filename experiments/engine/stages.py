@@ -72,6 +72,12 @@ def run(
   logging.info('The data lie in %s.', root)
 
 
+def share(config: Config) -> dict[str, int]:
+  """This process's number and the number of processes, as keyword arguments."""
+  names = ('process_index', 'process_count')
+  return {name: config.prepare[name] for name in names}
+
+
 def until_whole(config: Config, what: str, build: Callable):
   """Repeats `build` until no other process has work left on `what`.
 

@@ -1,24 +1,22 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Builds the datastore of a kNN-LM and the index of its keys.
+"""Build the datastore of a kNN-LM and the index of its keys.
 
   python -m experiments.knn_lm.build --config=configs/<name>.py --workdir=DIR \
     --config.knn_lm.model_workdir=RUN
 
-One pass of RUN's newest model, a RETRO or a baseline, over its training documents:
-(input of the last feed-forward, next token) of every token, in float16. Documents
-that stand among the held-out ones too, by id or by text, are left out, and so are
-those of the evaluation set --config.evaluate.split=NAME, if it stands. The index
-is exact search or ScaNN (--config.knn_lm.index.searcher, its scann.rescore: int8,
-or none for hashes alone). A killed command continues where it stopped; several
-share the work with --config.prepare.process_count=N and process_index=0..N-1.
---config.prepare.stages=datastore or index runs one stage alone.
+One pass of RUN's newest model, a RETRO or a baseline, over its training documents
+gives a key (the input of the last feed-forward, in float16) and a value (the next
+token) for every token. Documents that are also held out, by id or by text, are left
+out, and so are those of the evaluation set --config.evaluate.split=NAME, if it
+exists. The index is exact search or ScaNN (--config.knn_lm.index.searcher, its
+scann.rescore: int8, or none for hashes alone). A killed command continues when run
+again; several share the work with --config.prepare.process_count=N and
+process_index=0..N-1. --config.prepare.stages=datastore or index runs one stage.
 """
 
-from collections.abc import Mapping
 from collections.abc import Sequence
 import functools
-from typing import Any
 
 from absl import logging
 import numpy as np
@@ -39,7 +37,7 @@ DTYPE = 'float16'
 def held_out_splits(
   trained: loading.TrainedRetro, config: stages.Config
 ) -> tuple[str, ...]:
-  """'valid', and the evaluation set that the config names, if it stands."""
+  """Returns 'valid' and the config's evaluation set, if it exists."""
   split = config.evaluate.split
   if split == 'valid' or split not in trained.data.splits:
     return ('valid',)
@@ -51,18 +49,18 @@ def choose_documents(
   max_documents: int,
   held_out: Sequence[str] = ('valid',),
 ) -> tuple[windows_lib.Documents, int]:
-  """The training documents less those that are held out, too.
+  """Chooses the training documents that are not held out.
 
   Args:
-    trained: with its data.
-    max_documents: at most so many, evenly spread; 0 for all.
+    trained: a model with its data.
+    max_documents: largest number of documents, evenly spread; 0 for all.
     held_out: splits and evaluation sets whose documents are left out.
 
   Returns:
-    The documents, and how many were left out.
+    The documents, and the number of those left out.
 
   Raises:
-    ValueError: when none remains.
+    ValueError: when no document remains.
   """
   train = trained.data.chunks('train')
   documents = windows_lib.find_documents(train, max_documents)
@@ -110,23 +108,38 @@ def build_datastore(
     'tokens_per_shard': settings.tokens_per_shard,
     'dtype': DTYPE,
   }
+  counts = [int(group.count.sum()) for group in groups]
+  chunks = reader.stores.chunks
   with (
     knn_lm_task.features(trained, config, settings.batch_size) as features,
     progress.bar('make keys', 'chunks') as update,
   ):
-    read = functools.partial(
-      _read, groups, features, reader, trained, settings, update
-    )
+
+    def read(shard: int) -> dict[str, np.ndarray]:
+      before = sum(counts[:shard])
+      tokens = knn_lm.read_tokens(
+        features,
+        reader,
+        groups[shard],
+        sequence_chunks=trained.config.sequence_chunks,
+        stride_chunks=settings.stride_chunks,
+        batch_size=settings.batch_size,
+        dtype=DTYPE,
+        progress=lambda done: update(before + done, sum(counts)),
+      )
+      return {
+        'keys': tokens.keys,
+        'values': tokens.targets.astype(chunks.tokens.tokens.dtype),
+        'documents': key_values.document_hashes(
+          chunks.tokens, groups[shard].index
+        ),
+      }
+
     pairs = stages.until_whole(
       config,
       'the datastore',
       lambda: key_values.build_key_value_store(
-        folder.datastore,
-        fields,
-        len(groups),
-        read,
-        process_index=config.prepare.process_index,
-        process_count=config.prepare.process_count,
+        folder.datastore, fields, len(groups), read, **stages.share(config)
       ),
     )
   return [
@@ -138,32 +151,6 @@ def build_datastore(
   ]
 
 
-def _read(
-  groups, features, reader, trained, settings, update, shard: int
-) -> Mapping[str, Any]:
-  """The arrays of one shard."""
-  chunks = reader.stores.chunks
-  before, total = (
-    sum(int(group.count.sum()) for group in some)
-    for some in (groups[:shard], groups)
-  )
-  tokens = knn_lm.read_tokens(
-    features,
-    reader,
-    groups[shard],
-    sequence_chunks=trained.config.sequence_chunks,
-    stride_chunks=settings.stride_chunks,
-    batch_size=settings.batch_size,
-    dtype=DTYPE,
-    progress=lambda done: update(before + done, total),
-  )
-  return {
-    'keys': tokens.keys,
-    'values': tokens.targets.astype(chunks.tokens.tokens.dtype),
-    'documents': key_values.document_hashes(chunks.tokens, groups[shard].index),
-  }
-
-
 def build_index(
   config: stages.Config, workdir: str, folder: knn_lm_task.Folder
 ) -> stages.Rows:
@@ -173,7 +160,7 @@ def build_index(
   settings = config.knn_lm.index.to_dict()
   floor = settings.pop('recall_floor')
   pairs = key_values.KeyValueStore(folder.datastore)
-  # What counts is what is left after exact scoring: it has a floor, not this.
+  # The floor applies to the recall after exact scoring, measured below.
   index = index_lib.build_index(
     folder.index,
     pairs.keys,
@@ -182,10 +169,7 @@ def build_index(
   )
   k, at = max(config.knn_lm.ks), settings['recall_at']
   recall = key_values.recall(
-    *(pairs, index.searcher),
-    k=k,
-    at=at,
-    num_queries=settings['num_queries'],
+    pairs, index.searcher, k=k, at=at, num_queries=settings['num_queries']
   )
   if recall < floor:
     raise ValueError(
@@ -204,7 +188,7 @@ STAGES = {'datastore': build_datastore, 'index': build_index}
 
 
 def run(config: stages.Config, workdir: str) -> None:
-  """Runs the stages asked for and prints what stands afterwards."""
+  """Runs the chosen stages and prints their results."""
   stages.check_share(config)
   folder = knn_lm_task.Folder.of(workdir)
   logging.info('Building the kNN-LM in %s.', folder.root)

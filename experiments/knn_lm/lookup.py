@@ -1,13 +1,9 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Looks every evaluated token up in the datastore, once for all settings.
+"""Lookup of every evaluated token in the datastore, once for all settings.
 
-A store of what was found: how the neighbors are weighed costs little afterwards.
+The neighbors go into a store, so that weighing them differently costs little.
 """
-
-from collections.abc import Callable
-import functools
-import pathlib
 
 import ml_collections
 import numpy as np
@@ -17,6 +13,7 @@ from experiments.engine import stages
 from experiments.knn_lm import task as knn_lm_task
 from experiments.retro import evaluate as retro_evaluate
 from retrieval.index import key_values
+from retrieval.index import shards
 from retrieval.store import store
 from retro_jax.data import windows as windows_lib
 from retro_jax.evaluation import knn_lm
@@ -34,14 +31,14 @@ def look_up(
   pairs: key_values.KeyValueStore,
   documents: windows_lib.Documents,
 ) -> store.Store:
-  """Finds the neighbors of every token; resumes at the first missing shard.
+  """Finds the neighbors of every token; a killed lookup continues.
 
   Args:
     trained: the model that made the keys of `pairs`.
     config: `evaluate`, `knn_lm` and `prepare` are read from it.
-    folder: of the kNN-LM.
-    pairs: its datastore.
-    documents: of `evaluate.split`.
+    folder: folder of the kNN-LM.
+    pairs: the datastore.
+    documents: documents of `evaluate.split`.
 
   Returns:
     The published store. Arrays: nats, targets and document [n] of the tokens
@@ -65,74 +62,59 @@ def look_up(
     'stride_chunks': stride,
     'batch_size': settings.batch_size,
     'max_documents': settings.max_documents,
-    'datastore': pairs.store.fingerprint,  # which says what the model is
+    'datastore': pairs.store.fingerprint,  # depends on the model
     'index': index.fingerprint,
     'k': k,
   }
   path = folder.found(store.fingerprint(fields))
-  writer = store.StoreWriter(path, KIND, fields)
-  if writer.published:
+  if path.exists():
     return store.Store.open(path, KIND)
+  chunks = reader.stores.chunks
   groups = knn_lm.group_documents(
     documents, max(1, TOKENS_PER_SHARD // reader.chunk_length)
   )
+  counts = [int(windows_lib.num_targets(chunks, x).sum()) for x in groups]
   search = key_values.KeyValueSearch(pairs, index.searcher)
   with (
     knn_lm_task.features(trained, config, settings.batch_size) as features,
-    progress.bar('look up', 'tokens') as update,
+    progress.bar('look up', 'tokens') as shown,
   ):
-    read = functools.partial(
-      knn_lm.read_tokens,
-      features,
-      reader,
-      sequence_chunks=sequence_chunks,
-      stride_chunks=stride,
-      batch_size=settings.batch_size,
-    )
-    find = functools.partial(_find, groups, reader, read, search, k, update)
+
+    def find(shard: int, update: shards.Progress):
+      tokens = knn_lm.read_tokens(
+        features,
+        reader,
+        groups[shard],
+        sequence_chunks=sequence_chunks,
+        stride_chunks=stride,
+        batch_size=settings.batch_size,
+      )
+      distances = [np.zeros((0, k), np.float32)]
+      values = [np.zeros((0, k), chunks.tokens.tokens.dtype)]
+      for low in range(0, counts[shard], _QUERIES):
+        found = search.search(tokens.keys[low : low + _QUERIES], k)
+        distances.append(found[0])
+        values.append(found[1])
+        update(min(low + _QUERIES, counts[shard]), counts[shard])
+      before = sum(len(group.index) for group in groups[:shard])
+      return {
+        'nats': tokens.nats,
+        'targets': tokens.targets,
+        'document': tokens.document + before,
+        'distances': np.concatenate(distances),
+        'values': np.concatenate(values),
+      }
+
     return stages.until_whole(
-      config, str(path), lambda: _write(writer, len(groups), find, config, path)
+      config,
+      str(path),
+      lambda: shards.build_store(
+        path,
+        KIND,
+        fields,
+        counts,
+        find,
+        **stages.share(config),
+        progress=shown,
+      ),
     )
-
-
-def _write(
-  writer: store.StoreWriter,
-  num_shards: int,
-  find: Callable,
-  config: ml_collections.ConfigDict,
-  path: pathlib.Path,
-) -> store.Store | None:
-  """Writes this process's share; the store once nothing is missing."""
-  share = config.prepare
-  for i in writer.missing(num_shards):
-    if i % share.process_count == share.process_index:
-      writer.write(i, find(i))
-  if writer.missing(num_shards):
-    return None
-  writer.publish(num_shards)
-  return store.Store.open(path, KIND)
-
-
-def _find(groups, reader, read, search, k, update, shard: int):
-  """The arrays of one shard."""
-  chunks = reader.stores.chunks
-  before, total = (
-    sum(int(windows_lib.num_targets(chunks, group).sum()) for group in some)
-    for some in (groups[:shard], groups)
-  )
-  tokens = read(documents=groups[shard])
-  distances = [np.zeros((0, k), np.float32)]
-  values = [np.zeros((0, k), chunks.tokens.tokens.dtype)]
-  for low in range(0, len(tokens.targets), _QUERIES):
-    found = search.search(tokens.keys[low : low + _QUERIES], k)
-    distances.append(found[0])
-    values.append(found[1])
-    update(before + min(low + _QUERIES, len(tokens.targets)), total)
-  return {
-    'nats': tokens.nats,
-    'targets': tokens.targets,
-    'document': tokens.document
-    + sum(len(group.index) for group in groups[:shard]),
-    'distances': np.concatenate(distances),
-    'values': np.concatenate(values),
-  }

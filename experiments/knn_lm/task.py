@@ -1,10 +1,10 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The language model of a kNN-LM, and where its stores lie.
+"""The language model of a kNN-LM and the folder of its stores.
 
 <workdir>/knn_lm/datastore    keys and next tokens of the training documents
 <workdir>/knn_lm/index        of the keys
-<workdir>/knn_lm/found-<...>  what was found for each evaluated token
+<workdir>/knn_lm/found-<...>  neighbors of each evaluated token
 
 Work is shared by shards, so every process has the model on its own devices.
 """
@@ -33,17 +33,13 @@ from retro_jax.evaluation import knn_lm
 from retro_jax.nn import initial
 from retro_jax.trained import loading
 
-# Of a module's own, so that asking again does not compile again.
+# One jitted function for all calls, so that nothing is compiled twice.
 _token_features = jax.jit(knn_lm.token_features, static_argnames='model')
 
 
 @dataclasses.dataclass(frozen=True)
 class Folder:
-  """Where the stores of one kNN-LM lie.
-
-  Attributes:
-    root: the folder.
-  """
+  """The folder of one kNN-LM's stores."""
 
   root: pathlib.Path
 
@@ -63,20 +59,20 @@ class Folder:
     return self.root / 'index'
 
   def found(self, fingerprint: str) -> pathlib.Path:
-    """What was found with one choice of documents, index and k."""
+    """Neighbors found with one choice of documents, index and k."""
     return self.root / f'found-{fingerprint[:12]}'
 
   def open_index(self, pairs: key_values.KeyValueStore) -> index_lib.Index:
     """Opens the index of a datastore.
 
     Raises:
-      FileNotFoundError: when there is none.
-      ValueError: when it is of other keys.
+      FileNotFoundError: when there is no index.
+      ValueError: when the index has other keys.
     """
     index = index_lib.open_index(self.index)
     if index.vectors_fingerprint != pairs.store.fingerprint:
       raise ValueError(
-        f'{self.index}: of keys {index.vectors_fingerprint}, but '
+        f'{self.index}: has keys {index.vectors_fingerprint}, but '
         f'{pairs.path} is {pairs.store.fingerprint}; remove the index and '
         'build it again.'
       )
@@ -91,14 +87,9 @@ def _mesh_and_rules(config: ml_collections.ConfigDict):
 def load(
   config: ml_collections.ConfigDict, workdir: str | os.PathLike
 ) -> loading.TrainedRetro:
-  """Loads the model that makes the keys, onto this process's devices.
+  """Loads the newest model that makes the keys, onto this process's devices.
 
-  Args:
-    config: knn_lm.model_workdir names the run; '' is `workdir`.
-    workdir: of the command.
-
-  Returns:
-    The newest checkpoint.
+  The run is `knn_lm.model_workdir` of the config, or `workdir`.
   """
   mesh, rules = _mesh_and_rules(config)
   run = config.knn_lm.model_workdir or workdir
@@ -111,7 +102,7 @@ def num_neighbors(
   """RETRO's k while the keys are made; 0 without retrieval.
 
   Raises:
-    ValueError: when a model without cross-attention shall retrieve.
+    ValueError: when `knn_lm.retrieval` asks a baseline to retrieve.
   """
   settings = config.knn_lm
   if not settings.retrieval:
@@ -139,7 +130,7 @@ def model_fingerprint(trained: loading.TrainedRetro) -> str:
 def model_fields(
   trained: loading.TrainedRetro, config: ml_collections.ConfigDict
 ) -> dict[str, Any]:
-  """What makes one key of a token differ from another: JSON fields."""
+  """JSON fields that determine the key of a token."""
   return {
     'model': model_fingerprint(trained),
     'num_neighbors': num_neighbors(trained, config),
@@ -153,7 +144,7 @@ def features(
   config: ml_collections.ConfigDict,
   batch_size: int,
 ) -> Iterator[knn_lm.FeatureFn]:
-  """Yields the function of a batch, compiled, its rows over this process's devices.
+  """Yields the compiled function of a batch, sharded over this process's devices.
 
   Raises:
     ValueError: when the rows do not divide over the devices.

@@ -113,11 +113,7 @@ def _mesh_and_rules(config: ml_collections.ConfigDict):
 def numbers_of_neighbors(
   settings: ml_collections.ConfigDict,
 ) -> tuple[int, ...]:
-  """Returns `evaluate.num_neighbors` of a config.
-
-  Raises:
-    ValueError: when it is empty or has a number below 1.
-  """
+  """Returns `evaluate.num_neighbors` of a config, one or more numbers above 0."""
   ks = tuple(settings.num_neighbors)
   if not ks or min(ks) < 1:
     raise ValueError(
@@ -131,13 +127,7 @@ def on_and_off(
   settings: ml_collections.ConfigDict,
   most: int | None = 1,
 ) -> list[Mode]:
-  """Retrieval on for the first `most` numbers of neighbors, and off.
-
-  Args:
-    trained: a RETRO, or a baseline, which has one mode.
-    settings: section `evaluate` of a config.
-    most: how many numbers of neighbors to use; None for all.
-  """
+  """Modes with retrieval on for the first `most` numbers of neighbors, and off."""
   if not trained.model.config.cca_layers:
     return [('baseline', 'off', 0)]
   ks = numbers_of_neighbors(settings)[:most]
@@ -237,38 +227,37 @@ def check(
 def evaluate_trained(
   trained: loading.TrainedRetro, config: ml_collections.ConfigDict
 ) -> list[Result]:
-  """Evaluates one model in all its modes.
+  """Evaluates a RETRO or a baseline in all its modes.
 
   Args:
-    trained: a RETRO or a baseline.
-    config: `evaluate`, `mesh`, `sharding_rules` and `seed` are read from it; the
-      model's own config gives the rest.
-
-  Returns:
-    A row for each mode.
+    trained: the model.
+    config: `evaluate`, `mesh`, `sharding_rules` and `seed` are read from it.
 
   Raises:
     FileNotFoundError: for a split without stores.
     ValueError: for settings that do not fit data, model or devices.
   """
-  readers, found = check(trained, config), {}
+  readers, results = check(trained, config), []
   modes = _modes(trained, config.evaluate)
   with scorer(trained, config) as score:
     for name, retrieval, k in modes:
-      found[name] = measure(score, readers[k], trained, config, retrieval, name)
-  off = found.get('RETRO off')
+      found = measure(score, readers[k], trained, config, retrieval, name)
+      results.append(Result(name, retrieval, k, trained.step, found))
+  return compare(results, results)
+
+
+def compare(
+  results: Sequence[Result], others: Sequence[Result]
+) -> list[Result]:
+  """Compares results with RETRO[OFF] among `others`, if it is there."""
+  off = next((x for x in others if x.name == 'RETRO off'), None)
   return [
-    Result(
-      name,
-      retrieval,
-      k,
-      trained.step,
-      found[name],
-      None
-      if off is None or retrieval == 'off'
-      else evaluate.compare(found[name], off),
+    x
+    if off is None or x is off
+    else dataclasses.replace(
+      x, minus_off=evaluate.compare(x.evaluation, off.evaluation)
     )
-    for name, retrieval, k in modes
+    for x in results
   ]
 
 
@@ -278,18 +267,14 @@ def load(
   baseline_workdir: str | os.PathLike = '',
   on_mesh: bool = True,
 ) -> tuple[loading.TrainedRetro, loading.TrainedRetro | None]:
-  """Loads the newest checkpoints of a run and of its baseline.
+  """Loads the newest checkpoints of a run and of its baseline, if one is named.
 
   Args:
     config: `data_dir` is the data folder, by default the one of the training;
       `mesh` and `sharding_rules` place the parameters.
     workdir: folder of a RETRO's run, or of any run.
-    baseline_workdir: folder of the baseline's run; '' for no baseline. The
-      baseline reads the same data.
+    baseline_workdir: folder of the baseline's run; the baseline reads the same data.
     on_mesh: whether the parameters are sharded over the config's mesh.
-
-  Returns:
-    The model, and the baseline or None.
 
   Raises:
     FileNotFoundError: for a folder without a checkpoint or without data.
@@ -322,12 +307,8 @@ def evaluate_workdir(
   """
   trained, baseline = load(config, workdir, baseline_workdir)
   results = evaluate_trained(trained, config)
-  off = next((r for r in results if r.name == 'RETRO off'), None)
-  for result in evaluate_trained(baseline, config) if baseline else ():
-    if off is not None:
-      difference = evaluate.compare(result.evaluation, off.evaluation)
-      result = dataclasses.replace(result, minus_off=difference)
-    results.append(result)
+  if baseline is not None:
+    results += compare(evaluate_trained(baseline, config), results)
   return results
 
 

@@ -199,8 +199,7 @@ def embed(
         data.tokenizer,
         embedder,
         dtype=config.embedder.vectors_dtype,
-        process_index=config.prepare.process_index,
-        process_count=config.prepare.process_count,
+        **stages.share(config),
         progress=update,
       )
       stages.until_whole(config, f'vectors-{split}', build)
@@ -241,8 +240,7 @@ def find_neighbors(
         neighbors_lib.build_neighbor_store,
         *arguments,
         k=config.neighbors.stored,
-        process_index=config.prepare.process_index,
-        process_count=config.prepare.process_count,
+        **stages.share(config),
         progress=update,
       )
       neighbors = stages.until_whole(config, f'neighbors-{split}', build)
