@@ -106,7 +106,9 @@ class Answered:
   answers: tuple[Answer, ...]
   beam: np.ndarray
   reader_oracle: bool
-  blocks: blocks_lib.BlockStore = dataclasses.field(repr=False, compare=False)
+  blocks: blocks_lib.BlockStore | None = dataclasses.field(
+    default=None, repr=False, compare=False
+  )
 
   @property
   def text(self) -> str:

@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Explains a prediction of REALM by its documents (Guu et al. 2020, Table 3)."""
 
-from collections.abc import Sequence
 import dataclasses
 from typing import Any
 
@@ -136,7 +135,7 @@ def explain(
   return _explained(trained, batch, out, text)
 
 
-def _words(trained: Any, ids: Sequence[int]) -> str:
+def _words(trained: Any, ids: Any) -> str:
   return trained.data.tokenizer.decode(np.asarray(ids))
 
 

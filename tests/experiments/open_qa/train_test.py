@@ -20,6 +20,7 @@ from realm_jax.serving import answers as qa_answers
 from realm_jax.serving import block_reader
 from realm_jax.serving import trained as trained_lib
 from retrieval.questions import question_sets
+from retrieval.questions import questions as questions_lib
 from tests.experiments.open_qa import tiny_open_qa
 
 _ONE = jax.devices()[:1]
@@ -217,7 +218,9 @@ def test_no_more_of_the_beam_is_sent_or_kept_than_is_needed():
     'beam_valid': (2, 3),
     'reader_valid': (2, 3),
   }
-  answered = qa_answers.Answered(None, (), beam[1], False, None).cut(2)
+  answered = qa_answers.Answered(
+    questions_lib.Question('q', 'Who?', ()), (), beam[1], False
+  ).cut(2)
   assert answered.beam.tolist() == [12, 13] and answered.beam.base is None
 
 

@@ -34,7 +34,7 @@ class FakeBuilder:
   gate: threading.Event = dataclasses.field(default_factory=threading.Event)
   built: list = dataclasses.field(default_factory=list)
 
-  def build(self, step, params):
+  def build(self, step, params, progress=None):
     assert self.gate.wait(30)
     if step in self.fail_at:
       raise ValueError('Database row 0 holds NaN or infinity.')
