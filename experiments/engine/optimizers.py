@@ -20,8 +20,7 @@ import jax.numpy as jnp
 import optax
 
 WEIGHT = 'weight'
-# As `warmup_steps`: a tenth of the run, as `warmup_steps` below resolves it.
-TENTH = -1
+TENTH = -1  # as `warmup_steps`: a tenth of the run
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -31,44 +30,29 @@ class OptimizerConfig:
   BERT's optimizer, which every REALM and ORQA experiment uses: name 'bert_adam',
   schedule 'linear', decay_mask 'bert', warmup_steps -1, weight_decay 0.01, b1
   0.9, b2 0.999, eps 1e-6, clip_norm 1.
-
-  Attributes:
-    name: 'adamw', or 'bert_adam': Adam without bias correction.
-    schedule: 'cosine', or 'linear': down to 0 at the end of the run.
-    learning_rate: the maximum of the cosine, reached at the end of the warm-up;
-      of 'linear' what the decay starts from at step 0, warm-up or not.
-    warmup_steps: steps of linear growth; -1 for a tenth of the run, see
-      `warmup_steps`.
-    initial_learning_rate: where the warm-up starts; of 'linear' it is 0.
-    final_fraction: learning rate at the last step over the maximum; of 'linear'
-      it is 0.
-    weight_decay: decoupled, multiplied by the learning rate.
-    decay_mask: what decays: 'matrices', or 'bert': all but norms and biases.
-      They differ in parameters of one dimension that are neither.
-    b1: decay of the first moment.
-    b2: decay of the second moment.
-    eps: added to the root of the second moment.
-    clip_norm: global norm to which gradients are clipped; 0 for no clipping.
-    part_scales: factors on the learning rate of parts of the model, by their
-      names at the top of the parameters; the others' is 1. A part whose factor
-      is 0 is frozen: it has no gradients and no moments.
-    accumulate_steps: microbatches into which a batch is cut.
   """
 
-  name: str = 'adamw'
-  schedule: str = 'cosine'
+  name: str = 'adamw'  # or 'bert_adam': Adam without bias correction
+  schedule: str = 'cosine'  # or 'linear': down to 0 at the end of the run
+  # Maximum of the cosine, at the end of the warm-up; the linear decay starts from
+  # it at step 0, warm-up or not.
   learning_rate: float = 2e-4
-  warmup_steps: int = 750
-  initial_learning_rate: float = 1e-7
-  final_fraction: float = 0.1
-  weight_decay: float = 0.1
+  warmup_steps: int = 750  # of linear growth; -1: a tenth of the run
+  initial_learning_rate: float = 1e-7  # start of the warm-up; linear: 0
+  final_fraction: float = 0.1  # of the maximum, at the last step; linear: 0
+  weight_decay: float = 0.1  # decoupled, multiplied by the learning rate
+  # Parameters that decay: 'matrices', or 'bert': all but norms and biases. The two
+  # differ in parameters of one dimension that are neither norm nor bias.
   decay_mask: str = 'matrices'
-  b1: float = 0.9
-  b2: float = 0.95
-  eps: float = 1e-8
-  clip_norm: float = 1.0
+  b1: float = 0.9  # decay of the first moment
+  b2: float = 0.95  # decay of the second moment
+  eps: float = 1e-8  # added to the root of the second moment
+  clip_norm: float = 1.0  # global norm of gradients; 0: no clipping
+  # Part of the model (a name at the top of the parameters) -> factor on its
+  # learning rate, 1 by default. Factor 0 freezes the part: it has no gradients and
+  # no moments.
   part_scales: Mapping[str, float] = dataclasses.field(default_factory=dict)
-  accumulate_steps: int = 1
+  accumulate_steps: int = 1  # microbatches into which a batch is cut
 
   def __post_init__(self):
     if self.accumulate_steps < 1:
@@ -111,11 +95,11 @@ def make_config(fields: Any) -> OptimizerConfig:
 
 
 def warmup_steps(config: OptimizerConfig, num_steps: int) -> int:
-  """Steps of warm-up in a run of `num_steps`.
+  """Returns the steps of warm-up in a run of `num_steps`.
 
-  -1 is the rule of REALM and ORQA, a tenth of the run but at least 100 and at
-  most 10,000 steps; here at most half of the run too, so that a run of less than
-  200 steps does not end before its warm-up.
+  -1 is the rule of REALM and ORQA: a tenth of the run, at least 100 and at most
+  10,000 steps. Here the warm-up also takes at most half of the run, so that a run
+  of less than 200 steps outlives it.
 
   Raises:
     ValueError: if the warm-up is longer than the run.
@@ -141,7 +125,7 @@ def _cosine(config: OptimizerConfig, num_steps: int) -> optax.Schedule:
 
 
 def _linear(config: OptimizerConfig, num_steps: int) -> optax.Schedule:
-  """BERT's: the decay runs on under the warm-up, so the two do not meet."""
+  """BERT's schedule: warm-up and decay both start at step 0, and do not meet."""
   warmup = warmup_steps(config, num_steps)
 
   def schedule(step):
@@ -158,23 +142,19 @@ _SCHEDULES = {'cosine': _cosine, 'linear': _linear}
 def learning_rate_schedule(
   config: OptimizerConfig, num_steps: int
 ) -> optax.Schedule:
-  """Step (from 0) -> learning rate.
-
-  Raises:
-    ValueError: if the warm-up is longer than the run.
-  """
+  """Returns the function step (from 0) -> learning rate."""
   return _SCHEDULES[config.schedule](config, num_steps)
 
 
 def decay_mask(params: Any) -> Any:
-  """True for the parameters that decay: matrices, not norms or biases."""
+  """Marks the parameters that decay: matrices, not norms or biases."""
   return jax.tree.map(lambda x: x.ndim >= 2, params)
 
 
 def bert_decay_mask(params: Any) -> Any:
-  """True for all but biases and what lies under a norm, told by their names.
+  """Marks all parameters but biases and those of norms, by their names.
 
-  BERT's rule, there a search for LayerNorm|layer_norm|bias. Embeddings decay.
+  BERT's release searches for LayerNorm|layer_norm|bias. Embeddings decay.
   """
 
   def decays(path, unused_leaf):
@@ -189,12 +169,7 @@ _DECAY_MASKS = {'matrices': decay_mask, 'bert': bert_decay_mask}
 
 
 class UncorrectedAdamState(NamedTuple):
-  """Running moments of the gradients.
-
-  Attributes:
-    mu: first moment, like the parameters.
-    nu: second moment, like the parameters.
-  """
+  """Running moments of the gradients, each like the parameters."""
 
   mu: Any
   nu: Any
@@ -203,18 +178,10 @@ class UncorrectedAdamState(NamedTuple):
 def scale_by_uncorrected_adam(
   b1: float, b2: float, eps: float
 ) -> optax.GradientTransformation:
-  """Adam's direction without bias correction, which optax cannot switch off.
+  """Makes Adam's direction mu / (sqrt(nu) + eps) without bias correction.
 
-  With b1 0.9 and b2 0.999 the first update is 0.1 / sqrt(0.001), about 3.2 times
-  the corrected one.
-
-  Args:
-    b1: decay of the first moment.
-    b2: decay of the second moment.
-    eps: added to the root of the second moment.
-
-  Returns:
-    The transformation, gradients -> mu / (sqrt(nu) + eps).
+  optax cannot switch the correction off. With b1 0.9 and b2 0.999 the first update
+  is 0.1 / sqrt(0.001), about 3.2 times the corrected one.
   """
 
   def init(params):
@@ -248,11 +215,10 @@ def _adamw(
 def _bert_adam(
   config: OptimizerConfig, schedule: optax.Schedule
 ) -> optax.GradientTransformation:
+  mask = _DECAY_MASKS[config.decay_mask]
   return optax.chain(
     scale_by_uncorrected_adam(config.b1, config.b2, config.eps),
-    optax.add_decayed_weights(
-      config.weight_decay, _DECAY_MASKS[config.decay_mask]
-    ),
+    optax.add_decayed_weights(config.weight_decay, mask),
     optax.scale_by_learning_rate(schedule),
   )
 
@@ -263,25 +229,24 @@ _ADAMS = {'adamw': _adamw, 'bert_adam': _bert_adam}
 def make_optimizer(
   config: OptimizerConfig, num_steps: int
 ) -> optax.GradientTransformation:
-  """Clipping over all gradients, then Adam under the schedule.
+  """Clips all gradients together, then applies Adam under the schedule.
 
-  It gets what is trained: parts whose factor is 0 are not.
+  The optimizer is given the trained parts only; parts whose factor is 0 are not
+  among them.
   """
-  clip = (
-    optax.clip_by_global_norm(config.clip_norm)
-    if config.clip_norm
-    else optax.identity()
-  )
-  schedule = learning_rate_schedule(config, num_steps)
-  adam = _ADAMS[config.name](config, schedule)
+  steps = [
+    _ADAMS[config.name](config, learning_rate_schedule(config, num_steps))
+  ]
+  clip = config.clip_norm
+  steps.insert(0, optax.clip_by_global_norm(clip) if clip else optax.identity())
   scales = {name: x for name, x in config.part_scales.items() if x}
-  if not scales:
-    return optax.chain(clip, adam)
-  return optax.chain(clip, adam, _scale_parts(scales))
+  if scales:
+    steps.append(_scale_parts(scales))
+  return optax.chain(*steps)
 
 
 def check_parts(scales: Mapping[str, float], params: Mapping[str, Any]) -> None:
-  """Raises ValueError for a factor of a part that is not there."""
+  """Raises ValueError for a factor of a part that the model lacks."""
   unknown = sorted(set(scales) - set(params))
   if unknown:
     raise ValueError(
@@ -293,11 +258,7 @@ def check_parts(scales: Mapping[str, float], params: Mapping[str, Any]) -> None:
 def _scale_parts(
   scales: Mapping[str, float],
 ) -> optax.GradientTransformation:
-  """Multiplies the updates of parts of the model.
-
-  Raises:
-    ValueError: at the first update, for a part that is not there.
-  """
+  """Multiplies the updates of parts of the model."""
 
   def update(updates, state, params=None):
     del params
@@ -313,7 +274,7 @@ def _scale_parts(
 def value_and_grad(
   loss: Callable, params: Any, batch: Any, key: jax.Array, num_parts: int = 1
 ) -> tuple[dict[str, jax.Array], Any]:
-  """Loss, metrics and gradients of a batch, taken in `num_parts` microbatches.
+  """Computes loss, metrics and gradients of a batch by `weighted_mean`.
 
   Args:
     loss: (params, batch, key) -> (scalar, metrics).
@@ -323,8 +284,7 @@ def value_and_grad(
     num_parts: microbatches; must divide the batch.
 
   Returns:
-    Metrics, 'loss' among them, and the gradients of the mean loss; see
-    `weighted_mean`.
+    Metrics, 'loss' among them, and the gradients of the mean loss.
   """
   grad_fn = jax.value_and_grad(loss, has_aux=True)
 
@@ -340,9 +300,9 @@ def weighted_mean(
 ) -> tuple[dict[str, jax.Array], Any]:
   """Applies `part` to `num_parts` microbatches in turn, and averages.
 
-  Every microbatch takes rows from each device's share of the batch, so nothing
-  moves between devices. Means are weighted by the metric 'weight' (1 where there
-  is none): the result is the whole batch's, whatever the masks.
+  Every microbatch takes rows from each device's share of the batch, so no data move
+  between devices. Means are weighted by the metric 'weight' (1 by default), so
+  that the result is the mean over the whole batch for all masks.
 
   Args:
     part: (batch, key) -> (metrics, tree), both means over its batch.
@@ -351,7 +311,7 @@ def weighted_mean(
     num_parts: microbatches; must divide the batch.
 
   Returns:
-    Metrics ('weight' is summed, all else averaged) and the averaged tree.
+    Metrics ('weight' summed, the others averaged) and the averaged tree.
   """
   if num_parts == 1:
     return part(batch, key)

@@ -26,42 +26,25 @@ from retrieval.nn import sharding
 
 @struct.dataclass
 class TrainState:
-  """All that a step changes.
+  """The values that a step changes."""
 
-  Attributes:
-    step: [] int32. Steps taken.
-    params: parameters.
-    opt_state: the optimizer's, of what is trained.
-    rng: key from which each step folds in its number.
-  """
-
-  step: jax.Array
+  step: jax.Array  # [] int32. Steps taken
   params: Any
-  opt_state: Any
-  rng: jax.Array
+  opt_state: Any  # the optimizer's state of the trained parts
+  rng: jax.Array  # key from which each step folds in its number
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Program:
-  """A task compiled for a mesh; built by `make_program`.
-
-  Attributes:
-    mesh: the devices.
-    rules: logical to mesh axes.
-    rows: sharding of batches.
-    abstract: the state's shapes, dtypes and shardings.
-    frozen: names at the top of the parameters that are not trained.
-    init: key -> state.
-    step: (state, batch) -> state, metrics. The old state is donated.
-    evaluate: (params, batch) -> metrics.
-  """
+  """A task compiled for a mesh; built by `make_program`."""
 
   mesh: jax.sharding.Mesh
-  rules: Any
-  rows: jax.sharding.NamedSharding
-  abstract: TrainState
-  frozen: tuple[str, ...]
-  init: Callable[[jax.Array], TrainState]
+  rules: Any  # logical to mesh axes
+  rows: jax.sharding.NamedSharding  # of batches
+  abstract: TrainState  # shapes, dtypes and shardings
+  frozen: tuple[str, ...]  # names at the top of the parameters, not trained
+  init: Callable[[jax.Array], TrainState]  # from a key
+  # (state, batch) -> (state, metrics); the old state is donated.
   step: Callable[[TrainState, tasks.Batch], tuple[TrainState, tasks.Metrics]]
   evaluate: Callable[[tasks.Params, tasks.Batch], tasks.Metrics]
 
@@ -75,14 +58,9 @@ class Program:
 def split_parts(
   params: tasks.Params, frozen: Collection[str]
 ) -> tuple[tasks.Params, tasks.Params]:
-  """The parts of the parameters that are trained, and the others.
+  """Splits parameters into the trained parts and those named in `frozen`.
 
-  Args:
-    params: of a whole model.
-    frozen: names at their top.
-
-  Returns:
-    Both as dicts; the parameters as they are, and {}, if none is frozen.
+  Without a frozen part the parameters come back as they are, beside {}.
   """
   if not frozen:
     return params, {}
@@ -97,18 +75,19 @@ def _join_parts(trained: tasks.Params, frozen: tasks.Params) -> tasks.Params:
 def frozen_parts(
   task: tasks.Task, scales: Mapping[str, float], params: tasks.Params
 ) -> tuple[str, ...]:
-  """Names of what is not trained: by the task, or by a learning rate of 0.
+  """Names the parts that the task freezes, or whose learning rate is 0.
 
   Args:
-    task: what is trained.
+    task: the task.
     scales: the optimizer's `part_scales`.
-    params: of the whole model; shapes suffice.
+    params: parameters of the whole model; shapes suffice.
 
   Returns:
     Names at the top of the parameters, in their order.
 
   Raises:
-    ValueError: for a scale of a part that is not there, or if nothing is left.
+    ValueError: for a scale of a part that the model lacks, or if all parts are
+      frozen.
   """
   if task.frozen is None and not scales:
     return ()
@@ -129,7 +108,7 @@ def init_state(
   tx: optax.GradientTransformation,
   frozen: Collection[str] = (),
 ) -> TrainState:
-  """The state before the first step, boxed with its logical axes."""
+  """Makes the state before the first step, boxed with its logical axes."""
   params_key, rng = jax.random.split(key)
   return _first_state(task.init(params_key), rng, tx, frozen)
 
@@ -145,7 +124,7 @@ def _make_init(
   frozen: Collection[str],
   shardings: TrainState,
 ) -> Callable[[jax.Array], TrainState]:
-  """Compiles the first state, or only what follows from loaded parameters."""
+  """Compiles the first state; after loaded parameters, the rest of it only."""
   if not task.init_on_host:
     init = functools.partial(init_state, task=task, tx=tx, frozen=frozen)
     return jax.jit(
@@ -174,9 +153,9 @@ def train_step(
   accumulate_steps: int = 1,
   frozen: Collection[str] = (),
 ) -> tuple[TrainState, tasks.Metrics]:
-  """One update; a pure function of state and batch.
+  """Takes one update; a pure function of state and batch.
 
-  What is frozen takes part as it is: neither gradients nor moments are made of it.
+  Frozen parts take part in the loss; they have neither gradients nor moments.
   """
   trained, others = split_parts(state.params, frozen)
 
@@ -210,7 +189,7 @@ def eval_step(
   task: tasks.Task,
   accumulate_steps: int = 1,
 ) -> tasks.Metrics:
-  """Loss and metrics of one batch, without dropout; in training's microbatches."""
+  """Measures one batch without dropout, in the microbatches of training."""
 
   def part(batch, key):
     loss, metrics = task.loss(params, batch, key, False)
@@ -227,16 +206,15 @@ def make_program(
   *,
   devices: Sequence[jax.Device] | None = None,
 ) -> Program:
-  """Binds task and optimizer, and jits them beside their shardings.
+  """Binds task and optimizer, and jits them with their shardings.
 
   Args:
-    task: what to train.
-    config: mesh, optimizer, batch_size, num_steps and, if there,
-      sharding_rules.
-    devices: to use only these.
+    task: the task.
+    config: mesh, optimizer, batch_size, num_steps and optionally sharding_rules.
+    devices: restricts the mesh to these devices.
 
   Returns:
-    What the loop runs. Nothing is compiled yet.
+    The program; it compiles at the first call of each function.
 
   Raises:
     ValueError: for a config that does not fit the devices or the batch.

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What a loop trains: one frozen dataclass of functions.
+"""The task of a training loop: one frozen dataclass of functions.
 
 ICT, REALM, ORQA, RETRO and RETROfit each build a `Task`; the loop knows nothing
 else of them.
@@ -21,7 +21,7 @@ Metrics = dict[str, jax.Array]
 
 
 class IndexRefresher(Protocol):
-  """What lives beside a run: an index that is refreshed from its parameters.
+  """An index beside a run, refreshed from the run's parameters.
 
   The loop calls `start` once before the first batch, then `after_step` and
   `metrics` for every step, in this order, on every process.
@@ -32,7 +32,7 @@ class IndexRefresher(Protocol):
 
     Args:
       step: steps taken already.
-      params: sharded as in training.
+      params: parameters, sharded as in training.
       saved: `index_version` of the checkpoint that is continued, or ''.
     """
 
@@ -40,64 +40,54 @@ class IndexRefresher(Protocol):
     """Called when a step was dispatched; `params` are its result."""
 
   def metrics(self, step: int, batch: Batch) -> dict[str, float]:
-    """Metrics of the step that took this batch, of this process's rows."""
+    """Measures the batch of a step, over the rows of this process."""
 
   def version_to_save(self) -> str:
-    """What a checkpoint of now must name to be continued exactly."""
+    """Names the version that a checkpoint needs to be continued exactly."""
 
   def close(self) -> None:
-    """Stops all that runs in the background."""
+    """Stops all work in the background."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Task:
-  """A model, its loss, its data and its measurements.
+  """A model, its loss, its data and its measurements."""
 
-  Attributes:
-    init: key -> parameters, boxed with logical axes (`retrieval.nn.partitioning`).
-    init_on_host: whether `init` reads checkpoints: it is then not compiled, where
-      what it read would be constants of the program.
-    frozen: name at the top of the parameters -> whether that part stays as `init`
-      made it; None trains all of them.
-    loss: (params, batch, key, train) -> (loss, metrics), both float32 means over
-      the batch. The loop traces it. `metrics` may hold 'weight', the number of
-      terms the means are over (scored tokens): microbatches and validation
-      batches are then averaged by weight, so that accumulation equals the large
-      batch even where masks are ragged.
-    dataset: split ('train' or 'valid') -> checkpointable iterator of batches of
-      this process's rows: dicts of numpy arrays [batch / processes, ...].
-      'train' never ends; every process gives equally many batches of 'valid'.
-    evals: name -> (params -> {metric: value}); run at the end of training.
-    pipeline_fingerprint: changes whenever the stream of training examples would,
-      seed, batch size, workers and process count apart: these the loop adds.
-    tokens_per_step: tokens in one global batch; 0 where it means nothing.
-    flops_per_step: model FLOPs of one step, forward and backward; 0 if unknown.
-    index_version: fingerprint of the index that the data come from, if any.
-    fingerprints: of the data by name, saved with every checkpoint so that a
-      trained model can be held against the data it is run with.
-    index_refresher: what runs beside, if anything; its version goes into checkpoints
-      in place of `index_version`.
-    lookup: (params, batch) -> batch, on the host: completes this process's rows
-      by what is retrieved with the newest parameters. Called right before each
-      step; what it returns must depend on its arguments, and on what the
-      index_refresher serves, alone.
-    batch_rows: rows of a global batch, where they are padded to more than
-      config.batch_size; 0 where they are not.
-  """
-
+  # key -> parameters, boxed with logical axes (`retrieval.nn.partitioning`).
   init: Callable[[jax.Array], Params]
+  # (params, batch, key, train) -> (loss, metrics), both float32 means over the
+  # batch. The loop traces it. `metrics` may hold 'weight', the number of terms in
+  # the means (scored tokens): microbatches and validation batches are then averaged
+  # by weight, so that accumulation equals the large batch for ragged masks, too.
   loss: Callable[[Params, Batch, jax.Array, bool], tuple[jax.Array, Metrics]]
+  # Split ('train' or 'valid') -> checkpointable iterator of batches of this
+  # process's rows: dicts of numpy arrays [batch / processes, ...]. 'train' never
+  # ends; every process gives equally many batches of 'valid'.
   dataset: Callable[[str], grain.IterDataset]
+  # Name -> (params -> {metric: value}); run at the end of training.
   evals: Mapping[str, Callable[[Params], dict[str, float]]] = dataclasses.field(
     default_factory=dict
   )
+  # Changes whenever the stream of training examples changes. The loop adds seed,
+  # batch size, workers and process count.
   pipeline_fingerprint: str = ''
-  tokens_per_step: int = 0
-  flops_per_step: float = 0.0
-  index_version: str = ''
+  tokens_per_step: int = 0  # of one global batch; 0: not counted
+  flops_per_step: float = 0.0  # of the model, forward and backward; 0: unknown
+  index_version: str = ''  # fingerprint of the index that the data come from
+  # Of the data by name, saved with every checkpoint, so that readers of the model
+  # can compare their data with the training data.
   fingerprints: Mapping[str, str] = dataclasses.field(default_factory=dict)
+  # Its version goes into checkpoints in place of `index_version`.
   index_refresher: IndexRefresher | None = None
+  # (params, batch) -> batch, on the host, right before each step: completes this
+  # process's rows by retrieval with the newest parameters. The result must depend
+  # only on the arguments and on the versions that index_refresher serves.
   lookup: Callable[[Params, Batch], Batch] | None = None
+  # Rows of a global batch that is padded beyond config.batch_size; 0: no padding.
   batch_rows: int = 0
+  # Whether `init` reads checkpoints: it is then not compiled, which would make
+  # constants of the values that it read.
   init_on_host: bool = False
+  # Name at the top of the parameters -> whether this part keeps its initial values;
+  # None trains all parts.
   frozen: Callable[[str], bool] | None = None
