@@ -1,11 +1,11 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Claims classified by what is retrieved for them, as in FEVER and HoVer.
+"""Claims classified by the blocks retrieved for them, as in FEVER and HoVer.
 
-Lee et al.'s code has this head beside the reader of spans. On top of open_qa_base;
-data, retriever and beams are the same. Retriever and classifier start from
-all-MiniLM-L6-v2. On the small set that the tests bring along, three minutes of one
-CPU core (60 steps):
+Lee et al.'s code has this head beside the reader of spans. Data, retriever and
+beams are those of open_qa_base. Retriever and classifier start from
+all-MiniLM-L6-v2. On the small set of the tests, three minutes of one CPU core (60
+steps):
 
   DATA=tests/data/claims
   python -m experiments.open_qa.train --config=configs/claims_base.py \
@@ -16,9 +16,9 @@ CPU core (60 steps):
   python -m experiments.open_qa.evaluate --config=configs/claims_base.py \
     --config.evaluate.claims="('fever:dev=$DATA/dev.jsonl',)" --workdir=runs/claims
 
-It shows the path, not a result: the evidence comes first for each of the 13 held-out
-claims that have some, but 8 of all 18 are classified right, which 36 claims to learn
-from do not lift above chance (7 are of the commonest class).
+This run shows the commands, not a result: the evidence comes first for all 13
+held-out claims that have evidence, but 8 of all 18 claims are classified right, no
+better than chance after 36 training claims (7 are of the commonest class).
 
 Argument: base, blocks, bm25, random, test, blocks_test, ...; see open_qa_base.
 """

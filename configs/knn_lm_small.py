@@ -3,8 +3,8 @@
 """kNN-LM from the small RETRO's baseline, or from that RETRO itself.
 
 Papers: Khandelwal et al. 2020, arXiv 1911.00172; Borgeaud et al. 2021, Table 4
-and appendix C.2, whose lambda 0.118 and alpha 0.00785 make one row. After the
-commands of retro_pretrain_small:
+and appendix C.2, whose lambda 0.118 and alpha 0.00785 make one row. Two CPU cores,
+after the commands of retro_pretrain_small:
 
   python -m experiments.knn_lm.build --config=configs/knn_lm_small.py \
     --config.knn_lm.model_workdir=runs/simplewiki/baseline \

@@ -32,7 +32,7 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   """Returns the shared configuration; sizes are those of the quickstart."""
   sections.check_arg(arg, ARGS)
   config = realm_sections.shared()
-  config.task = 'open_qa'  # dpr, claims: what experiments.open_qa.train trains
+  config.task = 'open_qa'  # or dpr, claims; for experiments.open_qa.train
   config.questions = sections.questions()
 
   # Where the model starts: a run of REALM (both parts), or of one part each; see
@@ -64,8 +64,8 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   config.dpr = sections.of(dpr_examples.MineConfig) | {
     'gradient_cache_parts': 1,  # a batch is encoded in so many parts
     'mask_duplicates': True,  # copies of a row's block are no negatives
-    'examples': '',  # DPR's training JSON in place of what BM25 finds
-    'export': '',  # where to write what was found in that form
+    'examples': '',  # DPR's training JSON in place of BM25's blocks
+    'export': '',  # file to write BM25's blocks to, in that form
   }
   config.warm_start.dpr = {
     'num_steps': 300,

@@ -10,10 +10,10 @@ questions are Red-Trivia's.
   python -m experiments.open_qa.ask --workdir=runs/qa \
     --question='What is the capital of Mongolia?'
 
-Eleven minutes on two cores that did other work, too, three of them for the vectors
-of 12,908 blocks. Then 28.5 % of the 200 test questions
-are answered exactly (experiments.open_qa.evaluate), 15.0 % by the packaged reader and
-BM25; an answer stands in the five blocks read for 38.0 %.
+Eleven minutes on two cores beside other work, three of them for the vectors of
+12,908 blocks. Expected: exact answers to 28.5 % of the 200 test questions
+(experiments.open_qa.evaluate), against 15.0 % by the packaged reader and BM25; the
+five blocks read hold an answer for 38.0 %.
 """
 
 import ml_collections

@@ -1,12 +1,12 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The reader that comes with the package, and how it was trained; two CPU cores.
+"""The packaged reader and its training; two CPU cores.
 
-BM25 finds the blocks, so that it goes with any corpus at once. An encoder that has
-learned to look at the block beside a sentence (from all-MiniLM-L6-v2, 7 minutes)
-learns to read from SQuAD's paragraphs (an hour, beside other runs), then to choose
-among what BM25 finds in these and the packaged articles (20 minutes, likewise), which
-union.jsonl holds, a line for each document:
+BM25 finds the blocks, so that the reader serves any corpus at once. Training has
+three stages: masked language modelling beside a block (from all-MiniLM-L6-v2, 7
+minutes); reading SQuAD's paragraphs (an hour, beside other runs); choosing among the
+blocks that BM25 finds in these paragraphs and the packaged articles (20 minutes,
+beside other runs). union.jsonl holds both, a line for each document:
 
   R=configs/realm_pretrain_small.py
   python -m experiments.realm.prepare --config=$R --workdir=runs/reader \
@@ -35,7 +35,7 @@ union.jsonl holds, a line for each document:
   python -m experiments.open_qa.pack_reader --workdir=runs/reader/union \
     --output=realm_jax/packaged
 
-What it scores: realm_jax/packaged/README.md.
+Its scores: realm_jax/packaged/README.md.
 """
 
 import ml_collections

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """REALM on the packaged vital articles of Wikipedia, from all-MiniLM-L6-v2.
 
-Paper: Guu et al. 2020. Two CPU cores, nine minutes.
+Paper: Guu et al. 2020. Two CPU cores, nine minutes; expected figures are in
+docs/results_realm.md.
 
   make quickstart
 

@@ -11,9 +11,10 @@ the table, an hour in all:
     --config.corpus.path=simplewiki.jsonl.xz --config.evaluate.questions="$Q" \
     --config.evaluate.during_training=True --workdir=runs/table2 --row=salient
 
-Any corpus of some 10^3 documents, or more with more time, will do. runs/table2/salient
-holds its run's curves (experiments.tables.plot_curves), thanks to during_training the recall
-of every new index among them.
+Any corpus of some 10^3 documents serves, a larger one in more time.
+runs/table2/salient holds the curves of its run (experiments.tables.plot_curves); with
+during_training they include the recall of every new index. Expected figures are in
+docs/results_realm.md.
 """
 
 import ml_collections

@@ -19,7 +19,7 @@ from retrieval.text import taggers
 def shared() -> ml_collections.ConfigDict:
   """Returns data stages, models, index, optimizer, loop and evaluation."""
   config = ml_collections.ConfigDict()
-  config.task = 'realm'  # ict, mlm: what experiments.realm.train trains
+  config.task = 'realm'  # or ict, mlm; for experiments.realm.train
   config.seed = 0
   for part in (_data, _models, _losses, _index, _training, _evaluation):
     config.update(part())
@@ -30,8 +30,8 @@ def _data() -> sections.Section:
   return {
     # '' stands for <workdir>/data; give the folder to share it.
     'data_dir': '',
-    'corpus': sections.corpus('vital'),  # Z: what is retrieved
-    # X: what is masked; kind '': Z itself.
+    'corpus': sections.corpus('vital'),  # Z: retrieved
+    # X: masked; kind '': Z itself.
     'masked_corpus': sections.corpus(''),
     'tokenizer': {'path': 'minilm'},  # a WordPiece vocabulary, or minilm
     'tokens': {'documents_per_shard': 512, 'num_processes': 2},
@@ -69,8 +69,8 @@ def _models() -> sections.Section:
     'model': sections.of(
       config_lib.RealmConfig,
       pooling='mean',
-      # The identity keeps what all-MiniLM-L6-v2 knows; 0.2 gives scores of a few
-      # nats, where 1 would let one block have all.
+      # The identity keeps the knowledge of all-MiniLM-L6-v2; 0.2 gives scores of a
+      # few nats; 1 would give one block all the probability.
       projection_size=384,
       projection_init='identity',
       projection_norm_scale=0.2,

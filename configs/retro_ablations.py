@@ -14,10 +14,11 @@ The argument is the row; with _test behind it, at the size of a test:
   python -m experiments.tables.retro_tables --table=13 --output=tables \
     --run=runs/ablations/retro --run=runs/ablations/no_query_conditioning ...
 
-Data are those of retro_pretrain_small. Layers of the paper's 12 stand for the same
-part of the small model's: the top, the middle, every third, counted from the first
-or from the middle. Its start as a lookup needs shared embeddings; so the two rows
-about these, shared_embeddings and separate_embeddings, both go without.
+Data are those of retro_pretrain_small. A row about layers of the paper's 12 takes
+the corresponding layers of the small model: the top, the middle, every third from
+the first or from the middle. The copying initialisation needs shared embeddings, so
+the two rows about these, shared_embeddings and separate_embeddings, start without it.
+Two CPU cores; the figures are in docs/results_retro.md.
 """
 
 from typing import Any
@@ -28,7 +29,7 @@ from configs import retro_base
 
 _LAYERS = 6  # of retro_base.small
 
-# Row -> what differs from retro_pretrain_small.
+# Row -> changes of retro_pretrain_small.
 ROWS: dict[str, dict[str, Any]] = {
   'retro': {},
   'no_query_conditioning': {'model': {'query_conditioning': False}},

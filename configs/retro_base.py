@@ -28,7 +28,7 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   """Returns the shared configuration; sizes are those of the quickstart."""
   sections.check_arg(arg, ARGS)
   config = ml_collections.ConfigDict()
-  config.task = 'retro'  # what experiments.retro.train trains
+  config.task = 'retro'  # or retro_qa; for experiments.retro.train
   config.seed = 0
   config.retrieval = True  # False: the baseline
 

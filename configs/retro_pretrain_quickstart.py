@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """RETRO on the packaged vital articles of Wikipedia, about 2 M tokens.
 
-Paper: Borgeaud et al. 2021. Two CPU cores, under 15 minutes in all.
+Paper: Borgeaud et al. 2021. Two CPU cores, under 15 minutes in all; expected
+figures are in docs/results_retro.md.
 
   make quickstart
 

@@ -6,11 +6,11 @@ A baseline of 18 layers (Table 11; section 4.1 says 24) on sequences of 3,072
 tokens, vocabulary 128,000, and its RETROfit under the same schedule, begun anew:
 trained with 2 neighbors, evaluated with 10, scored with a context of three
 quarters of a sequence. The paper takes the baseline of step 35,000, its best: end
-the run of the baseline there. Its RETROfit retrieves from Wikipedia, here from the
-training documents. RETRO from scratch over-fits this text. The encoder, which
-shares the embeddings, has the decoder's width; the paper gives no more of it. Not
-run here; sized for 8 GPUs of 80 GB: in training a device takes 128 / 8 / 8 = 2
-sequences at a time, 3.1 GB of logits and as much of their gradient.
+the run of the baseline there. The paper's RETROfit retrieves from Wikipedia, this one
+from the training documents. RETRO from scratch over-fits this text. The encoder
+shares the embeddings and has the decoder's width; the paper gives no more of it.
+Written for 8 GPUs of 80 GB and not run here: in training a device takes 128 / 8 / 8 =
+2 sequences at a time, 3.1 GB of logits and as much of their gradient.
 
 Bring the articles as JSON lines, the training ones and those to be scored:
 

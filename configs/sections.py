@@ -60,12 +60,12 @@ def check_arg(arg: str, known: Collection[str]) -> None:
 
 
 def corpus(kind: str) -> Section:
-  """Where documents come from."""
+  """Source of documents."""
   return of(corpus_lib.CorpusConfig, kind=kind)
 
 
 def index(*, without: Collection[str] = (), **values: Any) -> Section:
-  """How an index is built; ScaNN's zeros are chosen by the size of the data."""
+  """Settings of an index; ScaNN's zeros are chosen by the size of the data."""
   scann = of(searchers.ScannConfig, **values.pop('scann', {}))
   return of(index_lib.IndexConfig, without=without, scann=scann, **values)
 
@@ -93,7 +93,7 @@ def bert(checkpoint: str) -> Section:
 
 
 def prepare() -> Section:
-  """How data are prepared, by one process or by several in one folder."""
+  """Preparation of data, by one process or by several in one folder."""
   return {
     'stages': 'all',  # or names joined by commas, in the order of the command
     'verify': False,  # read every byte of the stores and compare their hashes

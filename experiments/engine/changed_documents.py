@@ -25,19 +25,19 @@ def check(
   documents: Sequence[corpus_lib.Document],
   delete: Sequence[str],
 ) -> dict[str, int]:
-  """Refuses changes that make no sense; counts the others.
+  """Checks changes of a corpus and counts them.
 
   Args:
-    tokens: of the corpus that changes.
-    documents: replace those of the same id, or are added.
+    tokens: token store of the corpus.
+    documents: added, or in place of documents of the same id.
     delete: ids of documents to leave out.
 
   Returns:
-    How many documents are added, changed and deleted.
+    Number of documents added, changed and deleted.
 
   Raises:
-    ValueError: for no change, an id that is given twice or cannot be deleted, or a
-      text that is empty.
+    ValueError: for no change, a repeated id, an unknown id to delete, or an empty
+      text.
   """
   if not documents and not delete:
     raise ValueError('Nothing to change: no document and no id to delete.')
@@ -50,14 +50,14 @@ def check(
     raise ValueError(f'Documents {empty}: the text is empty.')
   known = tokens.id_hash[:]
 
-  def stand(ids):
+  def are_known(ids):
     return np.isin([tokens_lib.hash_id(i) for i in ids], known).tolist()
 
-  there = stand(delete)
-  missing = [name for name, x in zip(delete, there, strict=True) if not x]
+  found = are_known(delete)
+  missing = [name for name, x in zip(delete, found, strict=True) if not x]
   if missing:
     raise ValueError(f'{tokens.path}: no document {missing} to delete.')
-  changed = sum(stand([d.id for d in documents]))
+  changed = sum(are_known([d.id for d in documents]))
   return {
     'documents added': len(documents) - changed,
     'documents changed': changed,
@@ -75,12 +75,12 @@ def write(
 
   Args:
     root: the new data folder.
-    before: every document of the corpus that changes.
-    documents: replace those of the same id, or are added at the end.
+    before: all documents of the old corpus.
+    documents: in place of documents of the same id, or added at the end.
     delete: ids of documents to leave out.
 
   Raises:
-    ValueError: where another corpus stands already.
+    ValueError: if the folder holds another corpus already.
   """
   file = root / FILE
   new, gone = {d.id: d for d in documents}, set(delete)
@@ -119,7 +119,7 @@ def read(
 
 
 def define_flags() -> None:
-  """--documents, --delete and --output."""
+  """Defines --documents, --delete and --output."""
   flags.DEFINE_string('documents', '', 'JSON lines: added or changed.')
   flags.DEFINE_multi_string('delete', [], 'Id of a document; may repeat.')
   flags.DEFINE_string('output', '', 'The new data folder.')

@@ -2,12 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes checkpoints and resumes from them.
 
-One step on disk is `<workdir>/checkpoints/<step>/` = train state, position of the
-data iterator, and metadata: config, pipeline fields, index version, fingerprints
-of the data. A step is
-written under a temporary name and renamed when whole, so a killed save leaves the
-one before it in place. Resuming continues the very same batches and losses, or
-refuses.
+A step on disk, `<workdir>/checkpoints/<step>/`, holds the train state, the position
+of the data iterator, and metadata: config, pipeline fields, index version,
+fingerprints of the data. Each step is written under a temporary name and renamed
+when whole, so a killed save leaves the previous step in place. Resuming continues
+the very same batches and losses, or refuses.
 """
 
 from collections.abc import Iterator
@@ -40,12 +39,13 @@ class Checkpoints:
     Args:
       workdir: the run's folder.
       config: JSON values, saved with every step.
-      pipeline: what decides the stream of batches (seed, batch size, workers,
-        processes, data set fingerprint), JSON values; must be equal on resume.
-      index_version: fingerprint of the index the data come from; must be equal
-        on resume. None where each step has its own, given to `save`.
-      fingerprints: of the data by name, for those who load the parameters.
-      keep: newest steps that stay on disk.
+      pipeline: values that decide the stream of batches (seed, batch size,
+        workers, processes, data set fingerprint), JSON values; must be equal on
+        resume.
+      index_version: fingerprint of the index that the data come from; must be
+        equal on resume. None if each step has its own, given to `save`.
+      fingerprints: fingerprints of the data by name, for readers of the parameters.
+      keep: number of newest steps that stay on disk.
     """
     self._path = checkpoint_reader.folder_of(workdir)
     self._metadata = {
@@ -67,12 +67,12 @@ class Checkpoints:
     self._checkpointer.close()
 
   def latest_step(self) -> int | None:
-    """The newest whole step, if there is one."""
+    """Returns the newest whole step, or None."""
     latest = self._checkpointer.latest
     return None if latest is None else latest.step
 
   def saved_index_version(self) -> str:
-    """The index version that the newest step names; '' if there is none."""
+    """Returns the index version that the newest step names, or ''."""
     step = self.latest_step()
     return (
       checkpoint_reader.metadata_of(self._path / str(step))['index_version']
@@ -87,13 +87,13 @@ class Checkpoints:
     batches: Iterator,
     index_version: str | None = None,
   ) -> None:
-    """Saves in the background; `state` may be donated once this returns.
+    """Saves a step in the background; `state` may be donated after the call.
 
     Args:
-      step: its number.
+      step: number of the step.
       state: the train state.
-      batches: whose position is saved.
-      index_version: the one in use, where it changes from step to step.
+      batches: iterator whose position is saved.
+      index_version: version in use, if it changes from step to step.
     """
     metadata = dict(self._metadata)
     if index_version is not None:
@@ -106,7 +106,7 @@ class Checkpoints:
     )
 
   def restore(self, abstract: Any, batches: Iterator) -> Any:
-    """Loads the newest step and moves `batches` to its place.
+    """Loads the newest step and moves `batches` to its position.
 
     Args:
       abstract: the state, with `params`, as ShapeDtypeStructs with shardings
@@ -126,7 +126,7 @@ class Checkpoints:
         _check_same(path, part, saved[part], self._metadata[part])
     _log_changes(path, saved['config'], self._metadata['config'])
     _check_shapes(path, abstract)
-    # Moments of parts that are frozen by now are passed over.
+    # Moments of parts that were frozen since then are skipped.
     with checkpoint_reader.partial_loading():
       loaded = self._checkpointer.load_checkpointables(
         self.latest_step(), {'state': abstract, 'data': batches}
@@ -144,22 +144,23 @@ def save_params(
   index_version: str = '',
   replace: bool = False,
 ) -> None:
-  """Saves parameters that were not trained here, for `load_params`.
+  """Saves parameters that were trained elsewhere, for `load_params`.
 
   Args:
-    workdir: the folder; it holds no checkpoint yet, unless `replace`.
+    workdir: folder without a checkpoint, unless `replace`.
     params: tree of arrays.
     config: JSON values, as of a run.
-    step: of the training elsewhere.
-    fingerprints: of the data that belong to them, by name.
-    index_version: that they retrieve from, where it is not of themselves.
-    replace: whether they replace what an earlier call saved of this step.
+    step: number of steps of the training elsewhere.
+    fingerprints: fingerprints of the data that belong to the parameters, by name.
+    index_version: version that the parameters retrieve from, if other parameters
+      made it.
+    replace: whether to replace parameters that an earlier call saved.
 
   Raises:
     ValueError: when there is a checkpoint already, or one of a training run.
   """
   path = checkpoint_reader.folder_of(workdir)
-  converted = {'converted': True}  # no run: nothing to continue exactly
+  converted = {'converted': True}  # not a run that could be continued
   with ocp.training.Checkpointer(path, cleanup_tmp_directories=True) as saver:
     there = saver.latest and checkpoint_reader.metadata_of(
       path / str(saver.latest.step)
@@ -186,7 +187,7 @@ def save_params(
 
 
 def _differences(saved: Any, now: Any, name: str) -> list[str]:
-  """Lines 'a.b: 1 -> 2' for every leaf in which two JSON values differ."""
+  """Describes each leaf in which two JSON values differ: 'a.b: 1 -> 2'."""
   if isinstance(saved, Mapping) and isinstance(now, Mapping):
     return [
       line
@@ -206,7 +207,7 @@ def _check_same(path: pathlib.Path, part: str, saved: Any, now: Any) -> None:
 
 
 def _log_changes(path: pathlib.Path, saved: Any, now: Any) -> None:
-  if jax.process_index():  # Its own number is no change; the first one tells.
+  if jax.process_index():  # process_index differs; the first process reports
     return
   for line in _differences(saved, now, '.config'):
     logging.warning('Changed since %s was written: %s', path, line)

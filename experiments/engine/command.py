@@ -5,11 +5,11 @@
   if __name__ == '__main__':
     command.main(run)
 
-Flags are defined inside `main`, so importing a command defines none. Several hosts
-run one command each, with --config.distributed=True and one --workdir that all of
-them see; where a cluster manager does not tell JAX who is who,
-JAX_COORDINATOR_ADDRESS (host:port), JAX_NUM_PROCESSES and JAX_PROCESS_ID do. Data
-are then prepared by all of them together (config.prepare.process_index and
+`main` defines the flags, so that importing a command defines none. To use several
+hosts, run the command on each with --config.distributed=True and a --workdir that
+all hosts see. If the cluster manager does not number the processes for JAX, set
+JAX_COORDINATOR_ADDRESS (host:port), JAX_NUM_PROCESSES and JAX_PROCESS_ID. The
+processes then prepare data together (config.prepare.process_index and
 process_count are set). JAX_COMPILATION_CACHE_DIR keeps compiled programs between
 runs.
 """
@@ -53,12 +53,12 @@ def main(
 
   Args:
     run: the command.
-    define_flags: defines what flags the command has beside --config and
+    define_flags: defines the flags of the command other than --config and
       --workdir; `run` reads them from `flags.FLAGS`.
     computes: whether the command runs a model step after step: on a CPU the
       process then keeps freed memory (`keep_memory`).
-    default_config: file of the config where --config need not be given.
-    default_workdir: likewise of --workdir.
+    default_config: value of --config when it is not given; '' requires the flag.
+    default_workdir: value of --workdir when it is not given; '' requires the flag.
   """
   try:
     # Fields of a default config are set as soon as it is known.
@@ -79,7 +79,7 @@ def main(
 def changed(
   config: ml_collections.ConfigDict, **fields: Any
 ) -> ml_collections.ConfigDict:
-  """A copy of a config in which some fields, locked ones too, are others."""
+  """Returns a copy of a config, locked or not, with other values of fields."""
   copied = config.copy_and_resolve_references()
   with copied.unlocked():
     copied.update(fields)
@@ -104,7 +104,7 @@ def keep_memory() -> bool:
 
 
 def main_of_script(script: Callable[[list[str]], None]) -> None:
-  """Runs what has no --config: bad input ends in one line and exit code 1."""
+  """Runs a script without --config; bad input ends in one line and exit code 1."""
   logging.get_absl_handler().addFilter(_is_worth_showing)
   try:
     app.run(script, flags_parser=_parse)
@@ -142,11 +142,11 @@ def _define(
 
 
 def _parse(argv: list[str]) -> list[str]:
-  """Parses flags; what is wrong with one is an error like any other."""
+  """Parses flags; a bad flag raises ValueError."""
   try:
     return flags.FLAGS(argv)
   except flags.Error as error:
-    # A config file's own error comes as a traceback, whose end says it.
+    # An error inside a config file comes as a traceback; its last line tells.
     head, *rest = [line for line in str(error).splitlines() if line.strip()]
     tail = f' {rest[-1].strip()}' if rest else ''
     raise ValueError(f'{head}{tail} (--help lists the flags)') from error
@@ -161,31 +161,29 @@ def _run(run: Run, argv: list[str], computes: bool) -> None:
   config = flags.FLAGS.config
   if config.get('distributed', False):
     _start_distributed(config)
-  # Asking for the backend starts it, which must come after the other processes.
+  # Asking for the backend starts it; the processes must have met before.
   if computes and jax.default_backend() == 'cpu':
     keep_memory()
   run(config, flags.FLAGS.workdir)
 
 
 def _start_distributed(config: ml_collections.ConfigDict) -> None:
-  """Joins the other processes; the stages of `prepare` learn who is who."""
+  """Joins the other processes and numbers them for the stages of `prepare`."""
   names = ('COORDINATOR_ADDRESS', 'NUM_PROCESSES', 'PROCESS_ID')
   address, count, index = (os.environ.get(f'JAX_{name}') for name in names)
   jax.distributed.initialize(
     address, int(count) if count else None, int(index) if index else None
   )
-  logging.info(
-    'Process %d of %d, %d of %d devices.',
-    *(jax.process_index(), jax.process_count()),
-    *(jax.local_device_count(), jax.device_count()),
-  )
+  process = f'{jax.process_index()} of {jax.process_count()}'
+  devices = f'{jax.local_device_count()} of {jax.device_count()}'
+  logging.info('Process %s, %s devices.', process, devices)
   if 'prepare' in config:
     config.prepare.process_index = jax.process_index()
     config.prepare.process_count = jax.process_count()
 
 
 def _is_worth_showing(record: std_logging.LogRecord) -> bool:
-  """Drops the routine lines of the libraries beneath."""
+  """Drops the routine lines of installed libraries."""
   beneath = f'{os.sep}site-packages{os.sep}' in record.pathname
   return record.levelno >= std_logging.WARNING or not beneath
 
@@ -195,7 +193,7 @@ def _debugging() -> bool:
 
 
 def _is_bug(error: Exception) -> bool:
-  """An AttributeError is the user's only where a config lacks the field."""
+  """An AttributeError is the user's only if a config lacks the field."""
   return isinstance(error, AttributeError) and not (
     error.args and isinstance(error.args[0], KeyError)
   )
@@ -215,7 +213,7 @@ def _message(error: BaseException) -> str:
 
 
 def _exit(code: int) -> None:
-  """Ends the process; with others waiting for it, without asking them."""
+  """Ends the process at once, even if other processes wait for it."""
   if jax.distributed.is_initialized():
     sys.stderr.flush()
     sys.stdout.flush()

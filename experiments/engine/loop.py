@@ -4,8 +4,8 @@
 
 `train(task, config, workdir)` reads from the config: seed, num_steps, batch_size,
 log_every, eval_every, eval_batches, checkpoint_every, keep_checkpoints, mesh,
-optimizer, profile_steps, and if there: num_workers (part of what must not change
-on resume), sharding_rules (overrides of `sharding.RULES`).
+optimizer, profile_steps, and optionally num_workers (which must not change on
+resume) and sharding_rules (overrides of `sharding.RULES`).
 """
 
 from collections.abc import Iterator
@@ -43,16 +43,9 @@ def validate(
   task: tasks.Task,
   num_batches: int,
 ) -> dict[str, float]:
-  """Metrics of the first validation batches, averaged by weight.
+  """Averages metrics by weight over at most `num_batches` validation batches.
 
-  Args:
-    program: from `make_program`, its context entered.
-    params: sharded as the program's.
-    task: gives the 'valid' batches.
-    num_batches: at most so many.
-
-  Returns:
-    Means over the batches.
+  The program's context is entered; `params` are sharded as the program's.
 
   Raises:
     ValueError: if there is no validation batch.
@@ -61,7 +54,7 @@ def validate(
   with contextlib.ExitStack() as stack:
     batches = stack.enter_context(_closing(iter(task.dataset('valid'))))
     for batch in itertools.islice(batches, num_batches):
-      batch, _ = _look_up(task, params, batch)
+      batch, _ = _complete(task, params, batch)
       batch = sharding.global_batch(batch, program.rows)
       metrics = jax.device_get(program.evaluate(params, batch))
       weight = float(metrics.pop(optimizers.WEIGHT, 1.0))
@@ -86,10 +79,10 @@ def train(
   """Trains until `config.num_steps`, from the newest checkpoint if there is one.
 
   Args:
-    task: what to train.
-    config: see the module's head.
-    workdir: where config.json, metrics.jsonl, events and checkpoints/ go.
-    devices: to use only these.
+    task: the task.
+    config: the fields that the module's docstring lists.
+    workdir: folder of config.json, metrics.jsonl, events and checkpoints/.
+    devices: restricts the mesh to these devices.
 
   Returns:
     The last state, sharded over the mesh.
@@ -143,7 +136,7 @@ def train(
     def finish(
       step: int, metrics: tasks.Metrics, extra: Mapping[str, float]
     ) -> None:
-      """Fetches a step's metrics, which waits until it is done."""
+      """Fetches a step's metrics, which waits for the end of the step."""
       values = jax.tree.map(float, jax.device_get(metrics)) | extra
       _check_finite(step, values, saver.latest_step())
       meter.tick()
@@ -153,7 +146,7 @@ def train(
         _report(writer, step, values | meter.read())
 
     def measure(step: int) -> None:
-      """Validation, and the task's evals at the end; each step once."""
+      """Runs validation, and the task's evals at the end, once a step."""
       last = step == num_steps
       due = last or (step and step % config.eval_every == 0)
       if due and config.eval_batches and not writer.written(step, 'valid/'):
@@ -165,16 +158,16 @@ def train(
           _report(writer, step, {f'{name}/{k}': v for k, v in found.items()})
       meter.pause()
 
-    measure(start)  # what a run killed while it measured still owes
+    measure(start)  # a run that was killed while it measured still owes this
     pending = None
     for step in range(start + 1, num_steps + 1):
       profiler.before(step - start)
       with meter.waiting():
         rows = next(batches)
-      if task.lookup and pending is not None:
+      if task.complete and pending is not None:
         finish(*pending)  # the newest parameters are waited for anyway
         pending = None
-      rows, extra = _look_up(task, state.params, rows)
+      rows, extra = _complete(task, state.params, rows)
       batch = sharding.global_batch(rows, program.rows)
       with jax.profiler.StepTraceAnnotation('train', step_num=step):
         state, metrics = program.step(state, batch)
@@ -197,15 +190,15 @@ def train(
   return state
 
 
-def _look_up(
+def _complete(
   task: tasks.Task, params: tasks.Params, batch: tasks.Batch
 ) -> tuple[tasks.Batch, dict[str, float]]:
-  """The batch completed, where the task does that, and the time it took."""
-  if not task.lookup:
+  """Completes the batch if the task does so, and measures the time."""
+  if not task.complete:
     return batch, {}
   began = time.monotonic()
-  batch = task.lookup(params, batch)
-  return batch, {'lookup_sec': time.monotonic() - began}
+  batch = task.complete(params, batch)
+  return batch, {'retrieval_sec': time.monotonic() - began}
 
 
 def _check_finite(
@@ -223,7 +216,7 @@ def _check_finite(
 def _pipeline(
   task: tasks.Task, config: ml_collections.ConfigDict
 ) -> dict[str, Any]:
-  """What decides the stream of batches, and so must not change on resume."""
+  """Values that decide the stream of batches and must not change on resume."""
   return {
     'dataset': task.pipeline_fingerprint,
     'seed': config.seed,
@@ -256,8 +249,10 @@ def _log_plan(
     'everything is written to %s.',
     f'{trained:,}',
     f' ({frozen:,} more are frozen)' if frozen else '',
-    *(config.num_steps, config.batch_size),
-    *(program.mesh.size, program.mesh.devices.flat[0].device_kind),
+    config.num_steps,
+    config.batch_size,
+    program.mesh.size,
+    program.mesh.devices.flat[0].device_kind,
     ', '.join(f'{name} {size}' for name, size in program.mesh.shape.items()),
     workdir,
   )

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Metrics to `metrics.jsonl` and TensorBoard event files in the workdir.
 
-Each row of `metrics.jsonl` is an object with 'step'; a resumed run drops the rows
-past the step it resumes from, so that every step is told once.
+Each row of `metrics.jsonl` is an object with 'step'. A resumed run drops the rows
+after the step that it resumes from, so that each step has one row.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ class MetricWriter:
 
     Args:
       workdir: the run's folder, created if absent.
-      resume_step: rows of later steps, from a run that was killed, are dropped.
+      resume_step: rows of later steps, left by a killed run, are dropped.
     """
     self._events = self._rows = None
     self._written: set[tuple[int, str]] = set()
@@ -63,7 +63,7 @@ class MetricWriter:
       self._events.add_scalar(name, float(value), step)
 
   def written(self, step: int, prefix: str) -> bool:
-    """Whether a step's metrics so named are told, in this run or before."""
+    """Whether metrics with this prefix were written of a step, now or before."""
     return any(s == step and n.startswith(prefix) for s, n in self._written)
 
   def close(self) -> None:

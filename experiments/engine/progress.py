@@ -45,7 +45,7 @@ Update = Callable[[int, int], None]
 
 
 def console() -> rich.console.Console:
-  """Standard output for tables; 100 columns where it is no terminal."""
+  """Returns standard output for tables; outside a terminal, 100 columns wide."""
   return rich.console.Console(width=None if sys.stdout.isatty() else 100)
 
 
@@ -54,13 +54,13 @@ def bar(description: str, unit: str = 'items') -> Iterator[Update]:
   """Shows progress of one piece of work.
 
   Args:
-    description: what is being done.
-    unit: plural of what is counted.
+    description: name of the work.
+    unit: plural of the counted items.
 
   Yields:
-    A function (done, total) to call as often as one likes; a total of 0 is one
-    not known yet. The first call's `done` counts as done before, so that a
-    resumed job shows its true rate.
+    A function (done, total), to be called at any rate; 0 is a total that is not
+    known yet. The first call's `done` counts as done before, so that a resumed job
+    shows its true rate.
   """
   if jax.distributed.is_initialized() and jax.process_index():
     yield lambda done, total: None
@@ -107,7 +107,7 @@ def _rich_bar(unit: str) -> rich.progress.Progress:
 
 
 class _RateColumn(rich.progress.ProgressColumn):
-  """Counted things a second."""
+  """Counted items a second."""
 
   def render(self, task: rich.progress.Task) -> str:
     return f'{_rate(task.finished_speed or task.speed or 0.0)}/s'
@@ -124,7 +124,7 @@ def _duration(sec: float) -> str:
 
 
 def _logger(description: str, unit: str) -> Update:
-  """A progress function that logs at most every ten seconds, and the end."""
+  """Makes an update that logs at most every ten seconds, and at the end."""
   first: list[float] = []
   last = time.monotonic()
 
@@ -141,25 +141,23 @@ def _logger(description: str, unit: str) -> Update:
       logging.info('%s: %d %s, %s/s', description, done, unit, _rate(per_sec))
       return
     left = (total - done) / per_sec if per_sec else 0.0
-    logging.info(
-      '%s: %d/%d %s, %s/s, %s left',
-      *(description, done, total, unit, _rate(per_sec), _duration(left)),
-    )
+    shown = f'{_rate(per_sec)}/s, {_duration(left)} left'
+    logging.info('%s: %d/%d %s, %s', description, done, total, unit, shown)
 
   return update
 
 
 def peak_flops_per_sec(device_kind: str) -> float | None:
-  """The dense bfloat16 peak of a device, or None if it is not in the table."""
+  """Returns the dense bfloat16 peak of a device, or None if it is unknown."""
   known = [name for name in PEAK_FLOPS_PER_SEC if device_kind.startswith(name)]
   return PEAK_FLOPS_PER_SEC[max(known, key=len)] if known else None
 
 
 class Throughput:
-  """Steps/s and what follows from it, with pauses and compilation left out.
+  """Steps/s and derived rates, without pauses and compilation.
 
-  `data_wait_share` is the share of that time spent asking for the next batch: 0
-  where all was ready.
+  `data_wait_share` is the share of this time that the loop waited for the next
+  batch; 0 if every batch was ready.
   """
 
   def __init__(self, tokens_per_step: int, flops_per_step: float, devices):
@@ -174,7 +172,7 @@ class Throughput:
     self._last: float | None = None
 
   def tick(self) -> None:
-    """Counts a finished step; the first one (compilation) only starts time."""
+    """Counts a finished step; the first step (compilation) starts the clock."""
     now = time.perf_counter()
     if self._last is not None:
       self._sec += now - self._last
@@ -183,18 +181,18 @@ class Throughput:
 
   @contextlib.contextmanager
   def waiting(self) -> Iterator[None]:
-    """Times what the device may have to wait for: the next batch."""
+    """Times the wait for the next batch."""
     start = time.perf_counter()
     yield
     if self._last is not None:
       self._waited_sec += time.perf_counter() - start
 
   def pause(self) -> None:
-    """Forgets the time until the next step ends: it held other work."""
+    """Leaves out the time until the next step ends, which holds other work."""
     self._last = None
 
   def read(self) -> dict[str, float]:
-    """Rates since the last call; empty if no step was timed."""
+    """Returns the rates since the last call; empty if no step was timed."""
     if not self._steps:
       return {}
     sec = max(self._sec, 1e-9)

@@ -17,18 +17,14 @@ from experiments.engine import progress
 _POLL_SEC = 5.0
 
 Config = ml_collections.ConfigDict
-Rows = list[tuple[str, str]]  # what, and its value
+Rows = list[tuple[str, str]]  # (quantity, value)
 
 
 def choose(wanted: str, known: Collection[str]) -> list[str]:
-  """The stages that a config asks for.
-
-  Args:
-    wanted: 'all', or names joined by commas.
-    known: all stages, in order.
+  """Returns the stages in `wanted`: 'all', or names joined by commas.
 
   Raises:
-    ValueError: for a stage that is none.
+    ValueError: for an unknown stage.
   """
   if wanted == 'all':
     return list(known)
@@ -42,7 +38,7 @@ def choose(wanted: str, known: Collection[str]) -> list[str]:
 
 
 def check_share(config: Config) -> None:
-  """Raises ValueError unless this process's number is below their count."""
+  """Raises ValueError unless 0 <= process_index < process_count."""
   index, count = config.prepare.process_index, config.prepare.process_count
   if not 0 <= index < count:
     raise ValueError(
@@ -54,22 +50,17 @@ def check_share(config: Config) -> None:
 def run(
   work: Sequence[tuple[str, Callable[[], Rows]]], root: pathlib.Path
 ) -> None:
-  """Runs stages one after another and prints what stands afterwards.
-
-  Args:
-    work: name and function of each.
-    root: the data folder.
-  """
-  table = rich.table.Table('stage', 'what', 'value', 'seconds')
+  """Runs stages (name, function) on a data folder and prints their results."""
+  table = rich.table.Table('stage', 'quantity', 'value', 'seconds')
   for stage, do in work:
     logging.info('Stage %s, in %s.', stage, root)
     start = time.monotonic()
     rows = do()
     sec = f'{time.monotonic() - start:.1f}'
-    for i, (what, value) in enumerate(rows):
-      table.add_row('' if i else stage, what, value, '' if i else sec)
+    for i, (name, value) in enumerate(rows):
+      table.add_row('' if i else stage, name, value, '' if i else sec)
   progress.console().print(table)
-  logging.info('The data lie in %s.', root)
+  logging.info('The data are in %s.', root)
 
 
 def share(config: Config) -> dict[str, int]:
@@ -82,12 +73,12 @@ def until_whole(config: Config, what: str, build: Callable):
   """Repeats `build` until no other process has work left on `what`.
 
   Args:
-    config: with prepare.wait_hours.
-    what: named in messages.
-    build: returns None while others still work.
+    config: its prepare.wait_hours bounds the wait.
+    what: name of the work in messages.
+    build: returns None while other processes still work.
 
   Returns:
-    What it returns then.
+    The first result that is not None.
 
   Raises:
     ValueError: after `prepare.wait_hours`.
@@ -97,8 +88,8 @@ def until_whole(config: Config, what: str, build: Callable):
     if time.monotonic() > deadline:
       raise ValueError(
         f'{what}: not made by the other processes within '
-        f'config.prepare.wait_hours={config.prepare.wait_hours}; look after '
-        'them, and run all again to go on.'
+        f'config.prepare.wait_hours={config.prepare.wait_hours}; check '
+        'those processes, and run all of them again to continue.'
       )
     logging.info('Waiting for the other processes to make %s.', what)
     time.sleep(_POLL_SEC)
@@ -106,12 +97,7 @@ def until_whole(config: Config, what: str, build: Callable):
 
 
 def wait_for_first(config: Config, *paths: pathlib.Path) -> None:
-  """Lets the other processes wait for what process 0 alone makes.
-
-  Args:
-    config: with prepare.process_index.
-    *paths: any of them shows that it is there.
-  """
+  """Lets the other processes wait until one of `paths`, made by process 0, exists."""
   if config.prepare.process_index:
     until_whole(
       config,

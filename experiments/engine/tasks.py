@@ -82,7 +82,7 @@ class Task:
   # (params, batch) -> batch, on the host, right before each step: completes this
   # process's rows by retrieval with the newest parameters. The result must depend
   # only on the arguments and on the versions that index_refresher serves.
-  lookup: Callable[[Params, Batch], Batch] | None = None
+  complete: Callable[[Params, Batch], Batch] | None = None
   # Rows of a global batch that is padded beyond config.batch_size; 0: no padding.
   batch_rows: int = 0
   # Whether `init` reads checkpoints: it is then not compiled, which would make

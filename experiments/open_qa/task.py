@@ -104,7 +104,7 @@ def make_task(
     pipeline_fingerprint=store.fingerprint(identity),
     fingerprints=data.fingerprints(),
     index_refresher=index_refresher,
-    lookup=lambda params, batch: selector.select(params, batch, source),
+    complete=lambda params, batch: selector.select(params, batch, source),
     batch_rows=rows,
   )
 

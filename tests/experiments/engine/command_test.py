@@ -1,8 +1,11 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The frame of commands, run as its users do, in processes of its own."""
+"""The frame of commands, run as its users do, each in a process of its own.
 
-import concurrent.futures
+One process imports the libraries and forks for each command.
+"""
+
+import json
 import os
 import pathlib
 import socket
@@ -48,6 +51,37 @@ if __name__ == '__main__':
     computes=bool(backend),
     default_config=os.environ.get('TEST_DEFAULT', ''),
   )
+"""
+_FORK = """
+import json, os, runpy, sys
+
+from absl import app
+import jax
+from experiments.engine import command
+
+for name, environment, args in json.loads(sys.argv[1]):
+  if os.fork():
+    continue
+  for number, stream in ((1, 'stdout'), (2, 'stderr')):
+    os.dup2(os.open(f'{name}.{stream}', os.O_CREAT | os.O_WRONLY), number)
+  os.environ.update(environment)
+  sys.argv[:] = ['command_x', *args]
+  with open(f'{name}.code', 'w') as f:
+    try:
+      code = 1
+      runpy.run_module('command_x', run_name='__main__', alter_sys=True)
+      code = 0
+    except SystemExit as error:
+      code = error.code or 0
+      raise
+    finally:
+      f.write(str(code))
+  sys.exit()
+while True:
+  try:
+    os.wait()
+  except ChildProcessError:
+    break
 """
 _CONFIG = """
 import ml_collections
@@ -96,9 +130,9 @@ def results(tmp_path_factory):
     free.bind(('127.0.0.1', 0))
     address = f'127.0.0.1:{free.getsockname()[1]}'
 
-  def run(name):
+  def case(name):
     config = {'arg': 'config_x.py:large', 'absent': 'no_such_file.py'}
-    environment = os.environ | {'PYTHONPATH': str(_ROOT)}
+    environment = {}
     if name in ('cpu', 'gpu'):
       environment['TEST_BACKEND'] = name
     if name in _PAIR:
@@ -108,24 +142,24 @@ def results(tmp_path_factory):
     named = [f'--config={config.get(name, "config_x.py")}']
     if name.startswith('default'):
       environment['TEST_DEFAULT'], named = 'config_x.py', []
-    return subprocess.run(
-      [
-        sys.executable,
-        '-m',
-        'command_x',
-        *named,
-        '--workdir=W',
-        *_CASES[name],
-      ],
-      cwd=folder,
-      env=environment,
-      capture_output=True,
-      text=True,
-      timeout=60,
-    )
+    return name, environment, [*named, '--workdir=W', *_CASES[name]]
 
-  with concurrent.futures.ThreadPoolExecutor(2) as pool:
-    return dict(zip(_CASES, pool.map(run, _CASES), strict=True))
+  subprocess.run(
+    [sys.executable, '-c', _FORK, json.dumps([case(x) for x in _CASES])],
+    cwd=folder,
+    env=os.environ | {'PYTHONPATH': str(_ROOT)},
+    check=True,
+    timeout=100,
+  )
+
+  def result(name):
+    code, out, err = (
+      (folder / f'{name}.{part}').read_text()
+      for part in ('code', 'stdout', 'stderr')
+    )
+    return subprocess.CompletedProcess(name, int(code), out, err)
+
+  return {name: result(name) for name in _CASES}
 
 
 def test_runs(results):

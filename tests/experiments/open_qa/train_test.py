@@ -66,7 +66,7 @@ def test_losses_are_reported_and_only_the_questions_side_learns(run, start):
   _, _, state, metrics = run
   steps = [row for row in metrics if 'early_loss' in row]
   assert all(row['beam_has_answer'] == 1 for row in steps)
-  assert all(0 < row['lookup_sec'] for row in steps)
+  assert all(0 < row['retrieval_sec'] for row in steps)
   assert {'valid/loss', 'valid/exact_match'} <= set().union(*metrics)
   _same(state.params['block_embedder'], start['block_embedder'])
   for part in ('query_embedder', 'reader'):
