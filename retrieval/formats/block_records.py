@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """block_records.npy: texts of blocks as a pickled array, read one by one.
 
-The Hugging Face port of REALM stores its blocks as an array of Python bytes. The
-reader does not execute the pickle; its memory grows by eight bytes a block.
+The Hugging Face port of REALM stores its blocks as an array of Python bytes.
+The reader does not execute the pickle; its memory grows by eight bytes a block.
 """
 
 import array
@@ -101,11 +101,6 @@ def _read(path: pathlib.Path, file, expected: int) -> Iterator[bytes]:
 
 def write(path: str | os.PathLike, number: int, texts: Iterable[bytes]) -> None:
   """Writes such a file text by text, for np.load(allow_pickle=True).
-
-  Args:
-    path: of the file.
-    number: number of texts.
-    texts: UTF-8.
 
   Raises:
     ValueError: when there are more or fewer texts.

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """GGUF files: the settings and tensors of a public model, in one file.
 
-The library of that name reads them. Tensors are quantized to blocks of few bits:
-their values differ slightly from those of the trained model.
+The library of that name reads them. Tensors are quantized to blocks of few
+bits: their values differ slightly from those of the trained model.
 """
 
 from collections.abc import Iterator

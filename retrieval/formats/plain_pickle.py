@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pickles of plain data, read without executing them.
 
-Most instructions of a pickle build lists, dicts, numbers and strings; a few import
-and call. This module follows the former. For the latter it uses a table of known
-names from the caller and refuses every other name, so it never imports anything
-and calls only the caller's functions.
+Most instructions of a pickle build lists, dicts, numbers and strings; a few
+import and call. This module follows the former. For the latter it uses a table
+of known names from the caller and refuses every other name, so it never imports
+anything and calls only the caller's functions.
 """
 
 from collections.abc import Callable

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Safetensors files larger than memory: read memory-mapped, written in parts.
 
-A file is the length of a JSON header (8 bytes, little-endian), the header (name ->
-dtype, shape, first and past-last byte of the data), and the data. The `safetensors`
-library copies every array into memory when it reads and when it writes.
+A file is the length of a JSON header (8 bytes, little-endian), the header (name
+-> dtype, shape, first and past-last byte of the data), and the data. The
+`safetensors` library copies every array into memory when it reads and when it
+writes.
 """
 
 from collections.abc import Mapping
@@ -81,11 +82,9 @@ def _map(path: pathlib.Path, base: int, size: int, entry: dict) -> np.ndarray:
 def write(
   path: str | os.PathLike, arrays: Mapping[str, sharded_array.Rows]
 ) -> None:
-  """Writes a file, whole or not at all.
+  """Writes arrays by name into a file, whole or not at all.
 
-  Args:
-    path: of the file.
-    arrays: name -> array, in memory, mapped or sharded; read in parts.
+  Arrays in memory, mapped or sharded are read in parts.
 
   Raises:
     ValueError: for a dtype that such files cannot hold.

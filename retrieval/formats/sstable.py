@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sorted string tables in LevelDB's format, as TensorFlow writes them.
 
-A table is blocks of entries, an index block with the blocks' places, and a footer
-with the place of the index (github.com/google/leveldb, doc/table_format.md). Keys
-share prefixes with the keys before them; every block ends with its compression and
-a masked CRC-32C.
+A table is blocks of entries, an index block with the blocks' places, and a
+footer with the place of the index (github.com/google/leveldb,
+doc/table_format.md). Keys share prefixes with the keys before them; every block
+ends with its compression and a masked CRC-32C.
 """
 
 from collections.abc import Iterator

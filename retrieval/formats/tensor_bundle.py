@@ -3,8 +3,8 @@
 """TensorFlow's checkpoints (tensor bundles, format V2) without TensorFlow.
 
 <prefix>.index is a sorted string table: name of a variable -> BundleEntryProto
-(type, shape, shard, offset, size, checksum), and the BundleHeaderProto under the
-empty name. <prefix>.data-00000-of-00001 and so on hold the values
+(type, shape, shard, offset, size, checksum), and the BundleHeaderProto under
+the empty name. <prefix>.data-00000-of-00001 and so on hold the values
 (tensorflow/core/protobuf/tensor_bundle.proto), which are memory-mapped.
 """
 
@@ -68,7 +68,6 @@ class Bundle:
   """One opened bundle.
 
   Attributes:
-    prefix: of its files.
     entries: variable -> its type, shape and place, sorted by name.
   """
 
@@ -109,9 +108,7 @@ class Bundle:
   def tensor(self, name: str, *, verify: bool = True) -> np.ndarray:
     """Memory-maps the values of one variable.
 
-    Args:
-      name: of the variable.
-      verify: whether to compare the checksum, which reads all values once.
+    With `verify` it compares the checksum, which reads all values once.
 
     Raises:
       KeyError: when there is no such variable.

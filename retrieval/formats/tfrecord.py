@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """TFRecord files, plain or gzipped, with every checksum checked.
 
-A record is the length of its data (8 bytes, little-endian), a checksum of these 8
-bytes (4), the data, and a checksum of the data (4). Checksums are CRC-32C (RFC
-3720, appendix B.4), masked because the data may hold checksums themselves.
+A record is the length of its data (8 bytes, little-endian), a checksum of these
+8 bytes (4), the data, and a checksum of the data (4). Checksums are CRC-32C
+(RFC 3720, appendix B.4), masked because the data may hold checksums themselves.
 """
 
 from collections.abc import Callable
@@ -37,8 +37,8 @@ _GZIP = b'\x1f\x8b'
 def _table() -> np.ndarray:
   """Contribution of a byte to the checksum, by its place: [_STEP * 256] uint32.
 
-  A checksum is linear: each byte adds (xor) a share, which depends on its value and
-  on the number of bytes after it.
+  A checksum is linear: each byte adds (xor) a share, which depends on its value
+  and on the number of bytes after it.
   """
   last = np.arange(256, dtype=np.uint32)
   for _ in range(8):
@@ -172,11 +172,8 @@ def open_writer(
 ) -> Iterator[Callable[[bytes], None]]:
   """Opens a file to write record by record, as `store.open_atomically` does.
 
-  Equal records give equal files, gzipped files too.
-
-  Args:
-    path: of the file.
-    packed: whether to gzip; None: if the name ends in .gz.
+  Equal records give equal files, gzipped files too. A file is gzipped if
+  `packed` says so, or else if its name ends in .gz.
 
   Yields:
     A function that appends one record.
@@ -202,7 +199,7 @@ def write(
   *,
   packed: bool | None = None,
 ) -> int:
-  """Writes a whole file, as `open_writer` does; returns the number of records."""
+  """Writes a whole file with `open_writer`; returns the number of records."""
   count = 0
   with open_writer(path, packed=packed) as append:
     for record in records:

@@ -3,8 +3,8 @@
 """PyTorch's weight files (pytorch_model.bin) without PyTorch and without trust.
 
 A file is a zip archive: data.pkl names the tensors and the place of each in a
-storage; data/<key> are the storages, uncompressed. `plain_pickle` reads the pickle
-without executing it; storages are memory-mapped.
+storage; data/<key> are the storages, uncompressed. `plain_pickle` reads the
+pickle without executing it; storages are memory-mapped.
 """
 
 from collections.abc import Callable

@@ -60,7 +60,6 @@ class SourceFile:
   """One file of a corpus.
 
   Attributes:
-    path: of the file.
     name: path below the corpus's folder; it is part of ids.
   """
 
@@ -85,15 +84,10 @@ class Fields:
   def document(
     self, record: Mapping[str, Any], where: str, position: str
   ) -> Document:
-    """Makes a document of a record.
-
-    Args:
-      record: field name -> value.
-      where: place of the record, for errors.
-      position: id for records without one.
+    """Makes a document of a record; `position` is the id of one without id.
 
     Raises:
-      BadRecord: for a field that is missing or not a string.
+      BadRecord: for a field that is missing or not a string, naming `where`.
     """
     return Document(
       id=_identifier(record, self.id, where) if self.id else position,
@@ -233,11 +227,7 @@ def _open(path: pathlib.Path) -> Iterator[BinaryIO]:
 
 
 def parser_of(path: pathlib.Path, parsers: Mapping[str, Parser]) -> Parser:
-  """Chooses the parser of a file, packed or not, by the end of its name.
-
-  Args:
-    path: of the file.
-    parsers: parser by end, such as '.jsonl'.
+  """Chooses a file's parser by the end of its name, such as '.jsonl.gz'.
 
   Raises:
     FileNotFoundError: when there is no such file.

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Readers of the corpora that ORQA and REALM were published with.
 
-ORQA's evidence (Lee et al. 2019): blocks.tfr and titles.tfr, raw UTF-8; the i-th
-title belongs to the i-th block. REALM's two corpora (Guu et al. 2020), shards of
-tf.train.Example: blocks to retrieve (title, body), and blocks to train on (title,
-text) with the bytes of their sentences and salient spans.
+ORQA's evidence (Lee et al. 2019): blocks.tfr and titles.tfr, raw UTF-8; the
+i-th title belongs to the i-th block. REALM's two corpora (Guu et al. 2020),
+shards of tf.train.Example: blocks to retrieve (title, body), and blocks to
+train on (title, text) with the bytes of their sentences and salient spans.
 """
 
 from collections.abc import Iterator
@@ -44,8 +44,8 @@ def find_block_files(path: pathlib.Path) -> list[base.SourceFile]:
   """Finds the file of blocks and the file of their titles.
 
   Args:
-    path: a folder with both, or the file of blocks. In its name 'titles' replaces
-      'blocks' for the other file.
+    path: a folder with both, or the file of blocks. In its name 'titles'
+      replaces 'blocks' for the other file.
 
   Returns:
     Blocks, then titles.

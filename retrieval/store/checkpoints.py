@@ -24,7 +24,6 @@ class Saved:
 
   Attributes:
     config: that the run was trained with.
-    step: number of the step.
     fingerprints: hashes of the data it was trained on, by name; may be empty.
     params: tree of the parameters' shapes and dtypes.
     index_version: name of the index version that it retrieves from, or ''.
@@ -38,11 +37,7 @@ class Saved:
 
 
 def find(workdir: str, *, step: int | None = None) -> Saved:
-  """Reads the facts of one checkpoint, without its arrays.
-
-  Args:
-    workdir: the run's folder.
-    step: number of the step; the newest by default.
+  """Reads the facts of a step, by default the newest one.
 
   Raises:
     FileNotFoundError: if there is no such checkpoint.
@@ -71,11 +66,11 @@ def find(workdir: str, *, step: int | None = None) -> Saved:
 def load_params(
   workdir: str, *, step: int | None = None, shardings: Any = None
 ) -> tuple[Any, Saved]:
-  """Loads parameters alone, for evaluation and sampling.
+  """Loads the parameters of a step, by default the newest one.
 
   Args:
     workdir: the run's folder.
-    step: number of the step; the newest by default.
+    step: number of the step.
     shardings: a sharding, or a tree of them like the parameters (from
       `sharding.tree_shardings`); the first local device by default.
 

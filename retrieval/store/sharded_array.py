@@ -19,7 +19,8 @@ _header_lock = threading.Lock()
 def dtype_of(name: npt.DTypeLike) -> np.dtype:
   """NumPy type of a .npy header's or manifest's name.
 
-  NumPy lacks bfloat16 and writes 'V2' for it, a name that no other array here has.
+  NumPy lacks bfloat16 and writes 'V2' for it, a name that no other array here
+  has.
   """
   dtype = np.dtype(name)
   return np.dtype(ml_dtypes.bfloat16) if dtype == np.dtype('V2') else dtype
@@ -28,8 +29,8 @@ def dtype_of(name: npt.DTypeLike) -> np.dtype:
 def open_npy(file: pathlib.Path) -> np.ndarray:
   """Memory-maps one .npy file; safe to call from several threads.
 
-  NumPy parses the header with `ast`, and Python 3.11 miscounts the depth when two
-  threads do so at once ("recursion depth mismatch").
+  NumPy parses the header with `ast`, and Python 3.11 miscounts the depth when
+  two threads do so at once ("recursion depth mismatch").
   """
   with _header_lock:
     array = np.load(file, mmap_mode='r', allow_pickle=False)

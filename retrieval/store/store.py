@@ -5,10 +5,10 @@
 A store is a directory of raw .npy shards plus manifest.json (schema version,
 kind, fingerprint, row counts, a checksum for each file). Its writer fills a
 sibling directory shard by shard and renames it when all shards are written.
-Readers therefore see whole stores only, and a killed writer continues at its first
-missing shard and ends with the same bytes. Several processes may write one store:
-the first version of a shard counts, and one process publishes. Arrays are
-memory-mapped: memory use does not grow with the store.
+Readers therefore see whole stores only, and a killed writer continues at its
+first missing shard and ends with the same bytes. Several processes may write
+one store: the first version of a shard counts, and one process publishes.
+Arrays are memory-mapped: memory use does not grow with the store.
 """
 
 from collections.abc import Iterator
@@ -104,11 +104,10 @@ def publish_folder(draft: pathlib.Path, path: pathlib.Path) -> bool:
 class StoreWriter:
   """Writes one store; safe to kill at any moment and to run again.
 
-  Several processes may each have a writer of one store. They add their shards under
-  a lock, which a killed process gives back.
+  Several processes may each have a writer of one store. They add their shards
+  under a lock, which a killed process gives back.
 
   Attributes:
-    path: directory of the published store.
     published: whether a store of the same fingerprint was published before.
   """
 
@@ -244,9 +243,8 @@ class StoreWriter:
   ) -> 'Store':
     """Makes the store visible by one rename.
 
-    Args:
-      num_shards: number of shards.
-      meta: further JSON facts for readers; they must not vary between runs.
+    `meta` holds further JSON facts for readers; they must not vary between
+    runs.
 
     Raises:
       ValueError: when a shard is missing.
@@ -291,9 +289,7 @@ class Store:
   """A published, immutable store.
 
   Attributes:
-    path: its directory.
     meta: further facts from its writer.
-    fields: the fingerprint's fields.
     fingerprint: hash of everything that determines its bytes.
   """
 
@@ -315,10 +311,7 @@ class Store:
   ) -> 'Store':
     """Opens a published store and checks its kind and fingerprint.
 
-    Args:
-      path: its directory.
-      kind: expected kind.
-      fingerprint_fields: expected fields; None accepts any.
+    Without `fingerprint_fields` any store of the kind is accepted.
 
     Raises:
       FileNotFoundError: when there is no store.

@@ -16,15 +16,10 @@ from typing import Any
 def start(
   num_processes: int, setup: Callable, arguments: tuple
 ) -> concurrent.futures.Executor:
-  """Starts processes that end with this one, even if it is killed.
+  """Starts processes that end with this one, and calls `setup` in each.
 
-  Args:
-    num_processes: number of processes; 1 works in this process instead.
-    setup: called once in each process, before any task.
-    arguments: of `setup`.
-
-  Returns:
-    An executor, to be used as a context manager.
+  With one process, tasks run in this process instead. The executor is to be
+  used as a context manager.
   """
   if num_processes <= 1:
     return _Inline(setup, arguments)
@@ -42,16 +37,9 @@ def run(
   calls: Iterable[tuple],
   max_pending: int,
 ) -> Iterator[int]:
-  """Runs a task for each call, with a bounded number of pending calls.
+  """Runs a task for each call and yields the results as the tasks finish.
 
-  Args:
-    executor: from `start`.
-    task: returns how much it did.
-    calls: arguments of each task.
-    max_pending: calls taken before one of them is done.
-
-  Yields:
-    The results of the tasks, in the order in which the tasks finish.
+  At most `max_pending` calls are taken before one of them is done.
   """
   pending: set[concurrent.futures.Future[Any]] = set()
   for arguments in calls:

@@ -4,8 +4,8 @@
 
 Lee et al. 2019 (ORQA), section 3; Guu et al. 2020 (REALM), section 4.2: a block
 takes sentences while [CLS] title [SEP] block [SEP] keeps within 288 wordpieces.
-Blocks and sentences are stored as spans of tokens in the token store and of bytes
-in the document's text. Ids run through the documents in order.
+Blocks and sentences are stored as spans of tokens in the token store and of
+bytes in the document's text. Ids run through the documents in order.
 """
 
 from collections.abc import Callable
@@ -74,10 +74,10 @@ def build_block_store(
     path: folder of the block store.
     tokens: store with texts and without titles in them.
     tokenizer_path: tokenizer of `tokens`; it encodes the titles.
-    max_length: wordpieces of [CLS] title [SEP] block [SEP]. A longer sentence is a
-      block of its own and is cut where it is read.
-    drop_titles: regular expressions; documents whose title begins with a match are
-      left out.
+    max_length: wordpieces of [CLS] title [SEP] block [SEP]. A longer sentence
+      is a block of its own and is cut where it is read.
+    drop_titles: regular expressions; documents whose title begins with a match
+      are left out.
     whole_documents: make every document one block, for corpora of blocks.
     language: ISO code, for finding sentences.
     given: sentences of documents that have annotations; others are split.
@@ -131,11 +131,6 @@ class BlockStore:
   """Blocks of a token store, memory-mapped.
 
   Attributes:
-    store: the underlying store.
-    path: its directory.
-    tokens: token store of the documents.
-    num_blocks: number of blocks.
-    num_sentences: number of sentences in all blocks.
     max_length: wordpieces of a block with its title and three specials.
   """
 
@@ -235,7 +230,7 @@ class BlockStore:
   def gather_sentences(
     self, ids: Int[np.ndarray, '*batch'], length: int
   ) -> tuple[Int[np.ndarray, '*batch length'], Int[np.ndarray, '*batch']]:
-    """Reads the tokens of sentences, as `gather` reads those of blocks."""
+    """Reads the tokens of sentences, as `gather` reads blocks."""
     ids = np.asarray(ids, np.int64)
     kept = np.maximum(ids, 0)
     documents = self.documents(self.sentence_blocks(kept))
@@ -246,7 +241,7 @@ class BlockStore:
   def gather_titles(
     self, ids: Int[np.ndarray, '*batch'], length: int
   ) -> tuple[Int[np.ndarray, '*batch length'], Int[np.ndarray, '*batch']]:
-    """Reads the tokens of the blocks' titles, as `gather` reads those of blocks."""
+    """Reads the tokens of the blocks' titles, as `gather` reads blocks."""
     ids = np.asarray(ids, np.int64)
     kept = np.maximum(ids, 0)
     shards, _ = self._title_span.locate(kept)
@@ -273,8 +268,8 @@ class BlockStore:
     """Returns a stable name of each block; '' for -1.
 
     A name is 'ID:START-LIMIT': the document's id and the block's bytes in the
-    document's text. Block numbers change when documents are added or removed; names
-    do not.
+    document's text. Block numbers change when documents are added or removed;
+    names do not.
     """
     return [self._name(int(i)) if i >= 0 else '' for i in ids]
 

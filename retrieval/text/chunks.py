@@ -31,13 +31,10 @@ def in_split(
   valid_fraction: float,
   added: Sequence[str] = (),
 ) -> np.ndarray:
-  """Tells which documents belong to a split, by the hash of their id.
+  """Tells which documents belong to 'train', 'valid' or 'all'.
 
-  Args:
-    id_hash: [documents] uint64.
-    split: 'train', 'valid' or 'all'.
-    valid_fraction: share of documents held out.
-    added: ids of documents that belong to 'train' whatever their hash.
+  A share `valid_fraction` of the documents is held out, by the hash of their id
+  [documents] uint64; documents with an id in `added` are never held out.
 
   Returns:
     [documents] bool.
@@ -88,18 +85,11 @@ def build_chunk_store(
   dropped: store.Store | None = None,
   added: Sequence[str] = (),
 ) -> 'ChunkStore':
-  """Cuts a split of a token store into chunks.
+  """Cuts a split of a token store into chunks of `chunk_length` tokens.
 
-  Args:
-    path: folder of the chunk store.
-    tokens: the documents.
-    chunk_length: m, in tokens.
-    split: 'train', 'valid' or 'all'.
-    valid_fraction: share of documents that belong to 'valid'.
-    dropped: a store whose `document` [n] lists documents to leave out, such as
-      that of `near_duplicates`.
-    added: ids of documents added for retrieval: they belong to 'train' whatever
-      their hash.
+  The documents that `dropped` lists in `document` [n], such as a store of
+  `near_duplicates`, are left out. `added` are ids of documents added for
+  retrieval: they belong to 'train' whatever their hash.
 
   Raises:
     ValueError: when the split holds no document.
@@ -148,10 +138,6 @@ class ChunkStore:
   """Chunks of a token store, memory-mapped.
 
   Attributes:
-    store: the underlying store.
-    path: its directory.
-    tokens: token store of the documents.
-    num_chunks: number of chunks.
     chunk_length: m, in tokens.
   """
 
@@ -244,7 +230,7 @@ class ChunkStore:
     return np.where(mask, tokens, 0).reshape(shape), mask.reshape(shape)
 
   def titles(self, ids: np.ndarray) -> list[list[str]]:
-    """Returns titles of the chunks' documents: [n][k] for [n, k] ids, '' for -1."""
+    """Titles of the chunks' documents: [n][k] for [n, k] ids, '' for -1."""
     title, documents = self.tokens.title, self.documents(np.maximum(ids, 0))
     return [
       [title(int(d)) if i >= 0 else '' for i, d in zip(row, found, strict=True)]

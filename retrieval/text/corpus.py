@@ -69,11 +69,9 @@ class CorpusConfig:
     kind: one of KINDS. orqa_blocks: blocks.tfr with titles.tfr; orqa_corpus and
       realm_pretraining: REALM's shards to retrieve from and to train on.
     path: a file, a folder or a glob; TFDS: `name` or `name/config`.
-    split: split of a TFDS data set.
     data_dir: data folder of TFDS; '' for its default.
     id_field: JSON lines and TFDS; '' makes an id of file and line.
     title_field: JSON lines and TFDS; '' for no titles.
-    text_field: JSON lines and TFDS.
     on_error: 'raise', or 'skip' to count bad records and skip them.
     max_documents: largest number of documents; 0 for all.
   """
@@ -93,7 +91,6 @@ class Corpus:
   """Documents of one source, in a fixed order.
 
   Attributes:
-    config: its settings.
     skipped: reason -> records skipped by the latest iteration.
   """
 
@@ -113,8 +110,8 @@ class Corpus:
     """Yields documents.
 
     Raises:
-      ValueError: for a bad record, by file and line, unless the config skips bad
-        records; and when no document is left.
+      ValueError: for a bad record, by file and line, unless the config skips
+        bad records; and when no document is left.
     """
     self.skipped = collections.Counter()
     count = 0
@@ -151,12 +148,12 @@ class Corpus:
   def annotations(self) -> Iterator[orqa.Annotations]:
     """Yields the sentences and salient spans that come with a corpus.
 
-    They carry the ids of the documents and have their order; `max_documents` does not
-    limit them.
+    They carry the ids of the documents and have their order; `max_documents`
+    does not limit them.
 
     Raises:
-      ValueError: for a kind of corpus without annotations; for a bad record, by file
-        and number, unless the config skips bad records.
+      ValueError: for a kind of corpus without annotations; for a bad record, by
+        file and number, unless the config skips bad records.
     """
     if self.config.kind != 'realm_pretraining':
       raise ValueError(
@@ -166,7 +163,7 @@ class Corpus:
     return orqa.read_annotations(self._files, self.config.on_error)
 
   def fingerprint(self) -> str:
-    """Hashes the settings that matter to the kind, and the contents of the files."""
+    """Hashes the settings that matter to the kind, and the files."""
     config = self.config
     fields = dataclasses.asdict(config)
     for name in _ignored(config.kind):
@@ -219,8 +216,8 @@ def _kind_of(path: str) -> str:
   ]
   if len(found) != 1:
     raise ValueError(
-      f'{path}: expected file names of one kind of corpus, found {found or "no"} '
-      f'kind; give kind=, one of {list(KINDS)}.'
+      f'{path}: expected file names of one kind of corpus, found '
+      f'{found or "no"} kind; give kind=, one of {list(KINDS)}.'
     )
   return found[0]
 

@@ -24,7 +24,6 @@ class DataFolder:
   """Paths and stores of one data folder; stores open once, on first use.
 
   Attributes:
-    root: the folder.
     MADE_BY: the command that fills it.
   """
 

@@ -2,16 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Dates in English text, by regular expressions.
 
-Guu et al. 2020, section 3.4, finds dates with "a regular expression" that is not
-published. The expressions here cover the usual orders and spellings:
+Guu et al. 2020, section 3.4, finds dates with "a regular expression" that is
+not published. The expressions here cover the usual orders and spellings:
   days       4 July 1776, July 4th, 1776-07-04, 04/07/1776, Fourth of July
   months     March 1999, Mar. 1999, March-April 1999; never a month alone
   years      1000 to 2099 where they read as years; any year with an era: 44 BC
   decades    1990s, '90s, 430s BC, the late sixties
   centuries  19th century, twelfth century BC, 2nd millennium
-A range of days with its month is one span (4-6 June 1999), and so is a range with
-an abbreviated end (1914-18, 100-44 BC). Otherwise the ends of a range are two
-spans: 1914-1918 holds two dates.
+A range of days with its month is one span (4-6 June 1999), and so is a range
+with an abbreviated end (1914-18, 100-44 BC). Otherwise the ends of a range are
+two spans: 1914-1918 holds two dates.
 """
 
 import bisect
@@ -210,8 +210,8 @@ def find_dates(text: str) -> list[tuple[int, int]]:
   """Finds the dates in a text.
 
   Returns:
-    First and past-last character of each date, in order. Of overlapping dates the
-    longest is taken, of equally long ones the first.
+    First and past-last character of each date, in order. Of overlapping dates
+    the longest is taken, of equally long ones the first.
   """
   found = [
     match.span()
@@ -229,14 +229,10 @@ def find_dates(text: str) -> list[tuple[int, int]]:
 
 
 def keep_longest(spans: Iterable[_Span]) -> list[_Span]:
-  """Takes the longest span, then the longest that does not overlap it, and so on.
+  """Takes the longest span, then the next longest without overlap, and so on.
 
-  Args:
-    spans: tuples that begin with first and past-last; of equally long spans that
-      overlap the first is taken.
-
-  Returns:
-    The spans taken, in order of place.
+  Spans are tuples that begin with first and past-last. Of equally long spans
+  that overlap the first is taken. The result is in order of place.
   """
   taken: list[_Span] = []
   for span in sorted(spans, key=lambda s: s[0] - s[1]):

@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training documents that nearly equal an evaluation document.
 
-Borgeaud et al. 2021, section 2.1 and appendix A: documents whose 13-grams have a
-Jaccard similarity of 0.8 or more with those of any evaluation document leave the
-training set, and so the datastore. MinHash and locality-sensitive hashing (the
-package rensa) name candidates, which are then compared exactly. Grams are of
-lower-case words between whitespace, so that the tokenizer does not matter.
+Borgeaud et al. 2021, section 2.1 and appendix A: documents whose 13-grams have
+a Jaccard similarity of 0.8 or more with those of any evaluation document leave
+the training set, and so the datastore. MinHash and locality-sensitive hashing
+(the package rensa) name candidates, which are then compared exactly. Grams are
+of lower-case words between whitespace, so that the tokenizer does not matter.
 """
 
 from collections.abc import Callable
@@ -30,9 +30,9 @@ from retrieval.text import tokens as tokens_lib
 KIND = 'near_duplicates'
 _COMPARED = 'evaluation'
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
-# Signatures that are equal in the 4 numbers of a band make a candidate. Of pairs
-# at 0.8 exactly, 1 in 2e7 misses all 32 bands; of pairs at 0.2, 1 in 20 is a
-# candidate. Lower thresholds, or fewer numbers, take smaller bands.
+# Signatures that are equal in the 4 numbers of a band make a candidate. Of
+# pairs at 0.8 exactly, 1 in 2e7 misses all 32 bands; of pairs at 0.2, 1 in 20
+# is a candidate. Lower thresholds, or fewer numbers, take smaller bands.
 _MOST_BAND_ROWS = 4
 _MISSED = 1e-3  # largest mean share of missed pairs at the threshold exactly
 _BATCH = 256
@@ -45,9 +45,8 @@ class Settings:
   Attributes:
     threshold: least Jaccard similarity, above 0 and at most 1.
     ngram: words of a gram.
-    num_permutations: numbers of a MinHash signature; there must be enough to find
-      a pair at the threshold with a probability of 0.999.
-    seed: of the signatures.
+    num_permutations: numbers of a MinHash signature; there must be enough to
+      find a pair at the threshold with a probability of 0.999.
   """
 
   threshold: float = 0.8
@@ -93,7 +92,7 @@ _hash_word = functools.lru_cache(1 << 18)(tokens_lib.hash_id)
 
 
 def hash_grams(text: str, ngram: int) -> UInt64[np.ndarray, ' grams']:
-  """Hashes the n-grams of a text's words: [grams] uint64, ascending and distinct.
+  """Hashes the n-grams of a text's words: [grams] uint64, ascending, distinct.
 
   A text of fewer than `ngram` words is one gram; a text without words has none.
   """
@@ -174,15 +173,17 @@ def build_duplicate_store(
     tokenizer: tokenizer of `tokens`.
     valid_fraction: share of documents that belong to 'valid'.
     settings: definition of a near-duplicate.
-    evaluation: token stores of evaluation sets from other corpora, in folders beside
-      `tokens`; training documents are compared with them as with 'valid'.
-    added: ids of documents added for retrieval: they are never held out or dropped.
+    evaluation: token stores of evaluation sets from other corpora, in folders
+      beside `tokens`; training documents are compared with them as with
+      'valid'.
+    added: ids of documents added for retrieval: never held out or dropped.
     progress: called with (training documents done, documents in all).
 
   Returns:
-    A published store of `document` [n] int64, the documents to drop in ascending
-    order, `duplicate_of` [n] int64, whose numbers continue after those of `tokens`
-    through each of `evaluation`, and `similarity` [n] float32.
+    A published store of `document` [n] int64, the documents to drop in
+    ascending order, `duplicate_of` [n] int64, whose numbers continue after
+    those of `tokens` through each of `evaluation`, and `similarity` [n]
+    float32.
 
   Raises:
     ValueError: for another tokenizer, or a list of other settings at `path`.
@@ -233,9 +234,6 @@ def build_duplicate_store(
 
 def compared_with(found: store.Store) -> dict[str, str]:
   """Evaluation sets of a list, other than 'valid'.
-
-  Args:
-    found: store from `build_duplicate_store`.
 
   Returns:
     Fingerprint of each set's token store, by the name of its folder.

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes blocks in the forms that the official ORQA and REALM programs read.
 
-ORQA (Lee et al. 2019): blocks.tfr, titles.tfr and examples.tfr. REALM (Guu et al.
-2020): gzipped shards `prefix-00012-of-00050`, one corpus to retrieve from and one
-to train on. `corpus.Corpus` reads all but examples.tfr back.
+ORQA (Lee et al. 2019): blocks.tfr, titles.tfr and examples.tfr. REALM (Guu et
+al. 2020): gzipped shards `prefix-00012-of-00050`, one corpus to retrieve from
+and one to train on. `corpus.Corpus` reads all but examples.tfr back.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ from retrieval.text import blocks as blocks_lib
 EXAMPLES_FILE = 'examples.tfr'
 _BATCH = 512  # blocks read at once
 
-Progress = Callable[[int, int], None]
+Progress = Callable[[int, int], None]  # (blocks done, blocks in all)
 Example = Mapping[str, Sequence[bytes] | np.ndarray]
 
 
@@ -38,13 +38,7 @@ def write_blocks(
   *,
   progress: Progress | None = None,
 ) -> None:
-  """Writes blocks.tfr and titles.tfr.
-
-  Args:
-    path: folder of the two files.
-    blocks: in the order of their ids.
-    progress: called with (blocks done, blocks in all).
-  """
+  """Writes blocks.tfr and titles.tfr into the folder `path`."""
   path = pathlib.Path(path)
   with (
     tfrecord.open_writer(path / orqa.BLOCKS_FILE) as write_text,
@@ -62,15 +56,10 @@ def write_examples(
   *,
   progress: Progress | None = None,
 ) -> None:
-  """Writes examples.tfr, the blocks for training ICT.
+  """Writes examples.tfr, the blocks for training ICT, into the folder `path`.
 
   An example has title_ids, token_ids without special tokens, and
   sentence_starts, which count from the block's first token.
-
-  Args:
-    path: folder of the file.
-    blocks: in the order of their ids.
-    progress: called with (blocks done, blocks in all).
   """
   with tfrecord.open_writer(pathlib.Path(path) / EXAMPLES_FILE) as write:
     for ids in _batches(range(blocks.num_blocks), blocks.num_blocks, progress):
@@ -93,17 +82,12 @@ def write_retrieval_corpus(
   """Writes REALM's corpus to retrieve from: title, body and their tokens.
 
   Tokens have texts, starts, stops and ids; starts and stops are -1, as in the
-  official corpus, whose readers ignore them.
-
-  Args:
-    prefix: folder and first part of the shards' names.
-    blocks: in the order of their ids.
-    tokenizer: tokenizer of the blocks.
-    num_shards: number of files.
-    progress: called with (blocks done, blocks in all).
+  official corpus, whose readers ignore them. Names of shards begin with
+  `prefix`.
 
   Raises:
-    ValueError: for another tokenizer, or when there are shards of another number.
+    ValueError: for another tokenizer, or when there are shards of another
+      number.
   """
   blocks.tokens.check_tokenizer(tokenizer)
   pieces = _pieces(tokenizer)
@@ -131,17 +115,13 @@ def write_pretraining(
 ) -> None:
   """Writes REALM's corpus to train on: blocks, their sentences, salient spans.
 
-  Args:
-    prefix: folder and first part of the shards' names.
-    blocks: in the order of their ids.
-    spans: called with [n] block ids; returns for each an [m, 2] integer array of
-      first and past-last byte in the block's text.
-    num_shards: number of files.
-    progress: called with (blocks done, blocks in all).
+  `spans` is called with [n] block ids and returns for each an [m, 2] integer
+  array of first and past-last byte in the block's text. Names of shards begin
+  with `prefix`.
 
   Raises:
-    ValueError: for a span outside its block, or when there are shards of another
-      number.
+    ValueError: for a span outside its block, or when there are shards of
+      another number.
   """
 
   def examples(ids: np.ndarray) -> Iterator[Example]:
@@ -173,7 +153,7 @@ def _write_shards(
   num_shards: int,
   progress: Progress | None,
 ) -> None:
-  """Writes gzipped shards of consecutive blocks; the last may be short or empty."""
+  """Writes gzipped shards of consecutive blocks; the last may be empty."""
   if num_shards < 1:
     raise ValueError(f'num_shards {num_shards}: expected 1 or more.')
   prefix = pathlib.Path(prefix)

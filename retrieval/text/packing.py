@@ -20,11 +20,9 @@ SPECIALS = 3  # [CLS] title [SEP] block [SEP]
 
 
 def pack(lengths: Sequence[int], budget: int) -> list[tuple[int, int]]:
-  """Packs sentences into blocks greedily, in order.
+  """Packs sentences of so many tokens greedily into blocks of `budget` tokens.
 
-  Args:
-    lengths: tokens of each sentence.
-    budget: tokens of a block. A longer sentence is a block of its own.
+  A longer sentence is a block of its own.
 
   Returns:
     First and past-last sentence of each block.
@@ -43,14 +41,12 @@ def find_sentences(
 ) -> tuple[np.ndarray, np.ndarray]:
   """Finds the tokens and bytes of a document's sentences.
 
-  Args:
-    text: of the document.
-    token_bytes: [n, 2] bytes of each token, the BOS first.
-    found: first and past-last character of each sentence, in order.
+  `token_bytes` [n, 2] are the bytes of each token, the BOS first; `found` first
+  and past-last character of each sentence, in order. A token belongs to the
+  sentence in which it begins.
 
   Returns:
-    [s, 2] tokens and [s, 2] bytes of the sentences with tokens; a token belongs to
-    the sentence in which it begins.
+    [s, 2] tokens and [s, 2] bytes of the sentences with tokens.
   """
   spans = tokenization.byte_offsets(text, found)
   starts = token_bytes[1:, 0]
@@ -68,12 +64,8 @@ def shard_arrays(
 ) -> tuple[dict[str, np.ndarray], int]:
   """Packs documents into the arrays of one shard of a block store.
 
-  Args:
-    tokens: the documents.
-    documents: their indices.
-    tokenizer: encodes the titles.
-    fields: max_length, drop_titles, whole_documents and language of the store.
-    given: sentences of documents that have annotations.
+  `fields` are max_length, drop_titles, whole_documents and language of the
+  store; `given` finds the sentences of annotated documents.
 
   Returns:
     The arrays, and the number of documents dropped by their title.

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Salient spans of a block store, for REALM's masking.
 
-Guu et al. 2020, section 3.4. A tagger sees whole documents. A span is kept if it
-lies in one sentence of one block and consists of whole wordpieces; the other spans
-are counted by their fault. Spans are ordered by sentence, then by place.
+Guu et al. 2020, section 3.4. A tagger sees whole documents. A span is kept if
+it lies in one sentence of one block and consists of whole wordpieces; the other
+spans are counted by their fault. Spans are ordered by sentence, then by place.
 """
 
 from collections.abc import Callable
@@ -51,7 +51,8 @@ def map_spans(
   Returns:
     sentence: [n] sentence in which the span begins; -1 if there is none.
     tokens: [n, 2] first and past-last token within the span.
-    outcome: [n] first fault of the span, an index into OUTCOMES; 0 if it is kept.
+    outcome: [n] first fault of the span, an index into OUTCOMES; 0 if it is
+      kept.
   """
   start, limit = spans[:, 0], spans[:, 1]
   after = np.searchsorted(sentence_bytes[:, 0], start, 'right')
@@ -74,15 +75,11 @@ def map_spans(
 def choose_documents(
   blocks: blocks_lib.BlockStore, max_blocks: int = 0
 ) -> np.ndarray:
-  """Chooses documents evenly spread over the store.
+  """Chooses documents evenly spread over the store, up to `max_blocks` blocks.
 
-  They are taken in the order of the fractional part of document index / golden
-  ratio: the choice is always the same, and a larger one contains a smaller one.
-
-  Args:
-    blocks: blocks of the documents.
-    max_blocks: documents are taken until they have so many blocks, or a few
-      more as documents stay whole; 0 takes every document with a block.
+  Documents are taken whole, in the order of the fractional part of document
+  index / golden ratio: the choice is always the same, and a larger one contains
+  a smaller one. 0 chooses every document with a block.
 
   Returns:
     Sorted document indices.
@@ -201,14 +198,9 @@ def build_salient_store(
 ) -> 'SalientStore':
   """Tags the documents of a block store; resumes where a call was killed.
 
-  Args:
-    path: folder of the new store.
-    blocks: blocks with the sentences to be masked.
-    tagger: finds spans. A config lets each process make its own tagger; a
-      tagger is pickled.
-    max_blocks: as in `choose_documents`; 0 for all.
-    num_processes: number of processes that share the work.
-    progress: called with (documents done, documents in all).
+  A tagger is pickled for several processes; of a `TaggerConfig` each process
+  makes its own tagger. `choose_documents` explains `max_blocks`; `progress` is
+  called with (documents done, documents in all).
 
   Raises:
     ValueError: when no span is found.
@@ -250,11 +242,6 @@ class SalientStore:
   """Salient spans, memory-mapped; rows in the order of sentence and place.
 
   Attributes:
-    store: the underlying store.
-    path: its directory.
-    blocks: block store with the sentences.
-    labels: names of the labels.
-    num_spans: number of spans.
     sentence: [num_spans] int64 sentence id of each.
     token_start: [num_spans] int32 first token in the document's row.
     token_limit: [num_spans] int32 past-last token.
@@ -266,11 +253,7 @@ class SalientStore:
   def __init__(
     self, path: str | os.PathLike, blocks: blocks_lib.BlockStore | None = None
   ):
-    """Opens the store.
-
-    Args:
-      path: its directory.
-      blocks: its block store; None opens the one beside it.
+    """Opens the store, and its block store if `blocks` is None.
 
     Raises:
       FileNotFoundError: when there is no store.
@@ -329,13 +312,10 @@ class SalientStore:
     return bounds[0], bounds[1] - bounds[0]
 
   def block_bytes(self, blocks: Sequence[int] | np.ndarray) -> list[np.ndarray]:
-    """Returns first and past-last byte of the spans of blocks, in the blocks' texts.
-
-    Args:
-      blocks: [n] ids.
+    """Finds the spans of blocks [n], in bytes of the blocks' texts.
 
     Returns:
-      For each block an [m, 2] int64 array.
+      For each block [m, 2] int64 first and past-last bytes.
     """
     blocks = np.asarray(blocks, np.int64)
     origins = self.blocks.byte_spans(blocks)[:, 0].tolist()

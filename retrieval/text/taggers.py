@@ -30,8 +30,8 @@ from retrieval.text import corpus as corpus_lib
 from retrieval.text import dates
 from retrieval.text import tokens as tokens_lib
 
-# OntoNotes' names without numbers, amounts and times, which say little about the
-# world. Patterns find the dates: they exclude 'last week'.
+# OntoNotes' names without numbers, amounts and times, which say little about
+# the world. Patterns find the dates: they exclude 'last week'.
 ENTITY_LABELS = ('PERSON', 'NORP', 'FAC', 'ORG', 'GPE', 'LOC', 'PRODUCT')
 ENTITY_LABELS += ('EVENT', 'WORK_OF_ART', 'LAW', 'LANGUAGE')
 DATE_LABEL = 'DATE'
@@ -69,8 +69,8 @@ class TaggerConfig:
   """Settings of a tagger.
 
   Attributes:
-    kind: 'spacy', 'dates', several joined by '+', or 'file:PATH' for spans from a
-      file; PATH runs to the end, so that part comes last.
+    kind: 'spacy', 'dates', several joined by '+', or 'file:PATH' for spans from
+      a file; PATH runs to the end, so that part comes last.
     model: spaCy pipeline, by its name or folder.
     labels: entities of the pipeline to take.
     batch_size: documents that the pipeline processes at once.
@@ -128,8 +128,8 @@ class DateTagger:
 class CombinedTagger:
   """Merges the spans of several taggers.
 
-  Of overlapping spans the longest is taken, of equally long ones that of the earlier
-  tagger.
+  Of overlapping spans the longest is taken, of equally long ones that of the
+  earlier tagger.
   """
 
   def __init__(self, taggers: Sequence[Tagger]):
@@ -152,9 +152,9 @@ class CombinedTagger:
 class SpacyTagger:
   """Finds named entities with a spaCy pipeline.
 
-  Only the components that entities need run. Spans lose an article, a possessive 's
-  and quotes around them, as CoNLL-2003 marks names: spaCy gives "the European
-  Union's", this tagger "European Union".
+  Only the components that entities need run. Spans lose an article, a
+  possessive 's and quotes around them, as CoNLL-2003 marks names: spaCy gives
+  "the European Union's", this tagger "European Union".
   """
 
   def __init__(
@@ -164,12 +164,7 @@ class SpacyTagger:
     *,
     batch_size: int = 64,
   ):
-    """Loads the pipeline.
-
-    Args:
-      model: an installed pipeline's name, or a folder.
-      labels: entities to take.
-      batch_size: texts that the pipeline processes at once.
+    """Loads a pipeline by its name or from a folder.
 
     Raises:
       ImportError: without spaCy.
@@ -278,11 +273,6 @@ _AFTER_NAME = re.compile(r'(?:[\s\'"“”‘’]|[\'’]s)*\Z')
 def trim(text: str, start: int, limit: int) -> tuple[int, int] | None:
   """Removes the article, quotes, blanks and possessive 's around a name.
 
-  Args:
-    text: text with the name.
-    start: first character of the name.
-    limit: past-last character of the name.
-
   Returns:
     The new start and limit; None when no letter or digit is left.
   """
@@ -293,15 +283,16 @@ def trim(text: str, start: int, limit: int) -> tuple[int, int] | None:
   return start, limit
 
 
-# Id of each document, and its spans: first and past-last byte in the text's UTF-8
-# form, then optionally a label.
+# Id of each document, and its spans: first and past-last byte in the text's
+# UTF-8 form, then optionally a label.
 Annotations = Iterable[tuple[str, Sequence[Sequence[int | str]]]]
 
 
 class AnnotatedTagger:
   """Returns spans that come with the corpus, by the ids of its documents.
 
-  Documents without an annotation have no spans. A span takes nine bytes of memory.
+  Documents without an annotation have no spans. A span takes nine bytes of
+  memory.
   """
 
   def __init__(self, annotations: Annotations):
@@ -377,8 +368,8 @@ class AnnotatedTagger:
 def read_spans(path: str | os.PathLike) -> Annotations:
   """Reads spans for `AnnotatedTagger` from JSON lines, packed or not.
 
-  A line is {"id": ID, "spans": [[FIRST, PAST_LAST, LABEL], ...]}, in bytes of the
-  text's UTF-8 form; LABEL is optional.
+  A line is {"id": ID, "spans": [[FIRST, PAST_LAST, LABEL], ...]}, in bytes of
+  the text's UTF-8 form; LABEL is optional.
 
   Raises:
     FileNotFoundError: when there is no such file.

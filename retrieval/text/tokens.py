@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The token store: documents as token rows, with titles and byte counts.
 
-Every row starts with the tokenizer's BOS, which takes no bytes: the model predicts
-the first real token from it. A store may keep the texts as well, with the bytes of
-each token, so that texts can be read again that a tokenizer such as WordPiece
-loses.
+Every row starts with the tokenizer's BOS, which takes no bytes: the model
+predicts the first real token from it. A store may keep the texts as well, with
+the bytes of each token, so that texts can be read again that a tokenizer such
+as WordPiece loses.
 """
 
 from collections.abc import Callable
@@ -134,7 +134,8 @@ def build_token_store(
     with_text: whether to keep texts and the bytes of each token.
     documents_per_shard: documents in each shard.
     num_processes: number of tokenizing processes.
-    progress: called with (documents done, 0): their number is unknown until the end.
+    progress: called with (documents done, 0): the total is unknown until the
+      end.
 
   Raises:
     ValueError: for an empty corpus or a bad record.
@@ -192,10 +193,6 @@ class TokenStore:
   """Documents as token rows, memory-mapped.
 
   Attributes:
-    store: the underlying store.
-    num_documents: number of documents.
-    vocab_size: of the tokenizer.
-    tokenizer_fingerprint: of the tokenizer.
     with_text: whether the store keeps the texts.
   """
 

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tokenizers behind one protocol, with byte offsets and a fingerprint.
 
-WordPiece is BERT's. SentencePiece is trained here and is lossless: the text of a
-token is exactly its bytes, so decode(encode(text)) == text for every text. Byte
-pairs are those of public decoders.
+WordPiece is BERT's. SentencePiece is trained here and is lossless: the text of
+a token is exactly its bytes, so decode(encode(text)) == text for every text.
+Byte pairs are those of public decoders.
 """
 
 import os

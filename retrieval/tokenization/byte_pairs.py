@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Byte pair encoding over bytes, as GPT-2's, through the `tokenizers` library.
 
-Radford et al. 2019: the text of a token is exactly its bytes. If every byte is a
-token, decode(encode(text)) == text for every text. A special token in a text is
-read as text.
+Radford et al. 2019: the text of a token is exactly its bytes. If every byte is
+a token, decode(encode(text)) == text for every text. A special token in a text
+is read as text.
 """
 
 from collections.abc import Mapping
@@ -99,13 +99,7 @@ def is_byte_pairs(path: str | os.PathLike) -> bool:
 def write(
   path: str | os.PathLike, spec: Mapping[str, Any], specials: Mapping[str, str]
 ) -> None:
-  """Writes the files of a tokenizer.
-
-  Args:
-    path: folder, made if needed.
-    spec: content of tokenizer.json.
-    specials: tokens for 'bos', 'eos' and 'pad'.
-  """
+  """Writes a tokenizer.json and the tokens for 'bos', 'eos' and 'pad'."""
   path = pathlib.Path(path)
   settings = {f'{name}_token': specials[name] for name in _SPECIALS}
   # The vocabulary comes last: it makes the tokenizer complete.
@@ -133,12 +127,7 @@ def _read_specials(folder: pathlib.Path) -> dict[str, str]:
 class BytePairTokenizer(base.Tokenizer):
   """A byte pair encoding of all bytes.
 
-  Attributes:
-    vocab_size: number of ids.
-    fingerprint: hash of vocabulary, merges and settings.
-    bos_id: id that begins a document.
-    eos_id: id that ends a document.
-    pad_id: id that pads rows.
+  Attributes, beside those of every tokenizer:
     token_num_bytes: [vocab_size] int32 bytes of each token; 0 for specials.
   """
 
@@ -146,8 +135,8 @@ class BytePairTokenizer(base.Tokenizer):
     """Loads a tokenizer.
 
     Args:
-      path: tokenizer.json, or its folder; tokenizer_config.json beside it names the
-        special tokens, by default <|endoftext|>.
+      path: tokenizer.json, or its folder; tokenizer_config.json beside it names
+        the special tokens, by default <|endoftext|>.
 
     Raises:
       FileNotFoundError: when there is no such file.

@@ -3,8 +3,8 @@
 """Lossless SentencePiece: the text of a token is exactly its bytes.
 
 Unigram pieces (Kudo 2018) with identity normalization and byte fallback.
-SentencePiece replaces blanks with U+2581; this module encodes that character itself
-by its bytes, so that decode(encode(text)) == text for every text.
+SentencePiece replaces blanks with U+2581; this module encodes that character
+itself by its bytes, so that decode(encode(text)) == text for every text.
 """
 
 from collections.abc import Sequence
@@ -25,14 +25,10 @@ _PROBE = 'x  \ufb01\t e\u0301\r\n '
 class SentencePieceTokenizer(base.Tokenizer):
   """A lossless SentencePiece model.
 
-  Attributes:
-    vocab_size: number of ids.
-    fingerprint: hash of the model file.
-    pad_id: id that pads rows.
+  Attributes, beside those of every tokenizer:
     unk_id: has no text; `encode` never gives it.
-    bos_id: id that begins a document.
-    eos_id: id that ends a document.
-    token_num_bytes: [vocab_size] int32 UTF-8 bytes of each token; 0 for specials.
+    token_num_bytes: [vocab_size] int32 UTF-8 bytes of each token; 0 for
+      specials.
   """
 
   def __init__(self, path: str | os.PathLike):

@@ -15,7 +15,7 @@ from retrieval.tokenization import sentencepiece as sentencepiece_lib
 
 MIN_VOCAB_SIZE = 270
 MAX_VOCAB_SIZE = 128_000
-# Characters outside all pieces: a line break is its own piece, others are bytes.
+# No piece holds these: a line break is its own piece, the others are bytes.
 _BREAKS = re.compile(f'[\n\0{sentencepiece_lib.SPACE}]')
 _MAX_LINE_BYTES = 1 << 20
 _MAX_LINE_LENGTH = _MAX_LINE_BYTES // 4  # characters of up to 4 bytes
@@ -29,17 +29,12 @@ def train_sentencepiece(
   max_sentences: int = 1_000_000,
   num_threads: int = 2,
 ) -> sentencepiece_lib.SentencePieceTokenizer:
-  """Trains a lossless unigram model on texts.
+  """Trains a lossless unigram model on texts and writes it to `model_path`.
 
-  Equal texts and arguments, `num_threads` included, give an equal file. Texts are
-  streamed; memory holds at most `max_sentences` lines.
-
-  Args:
-    texts: documents; the model is trained on their lines.
-    model_path: file to write, whole or not at all.
-    vocab_size: 270 to 128,000; the 256 bytes and 4 specials included.
-    max_sentences: number of lines sampled from all texts.
-    num_threads: of the trainer.
+  Equal texts and arguments, `num_threads` included, give an equal file. Texts
+  are streamed; of their lines `max_sentences` are sampled and held in memory.
+  The vocabulary, of 270 to 128,000 pieces, includes the 256 bytes and 4
+  specials.
 
   Raises:
     ValueError: when the size is out of range, or too large or too small for

@@ -19,14 +19,8 @@ _SPECIALS = ('[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]')
 class WordPieceTokenizer(base.Tokenizer):
   """WordPiece from vocab.txt, tokenizer.json or a folder with one.
 
-  Attributes:
-    vocab_size: number of ids.
-    fingerprint: hash of vocabulary and settings.
-    pad_id: id of [PAD].
-    unk_id: id of [UNK].
-    cls_id: id of [CLS]; bos_id too.
-    sep_id: id of [SEP]; eos_id too.
-    mask_id: id of [MASK].
+  Beside the ids of every tokenizer it has `unk_id`, `cls_id` (also the BOS),
+  `sep_id` (also the EOS) and `mask_id`.
   """
 
   def __init__(self, path: str | os.PathLike, lowercase: bool | None = None):
@@ -35,8 +29,8 @@ class WordPieceTokenizer(base.Tokenizer):
     Args:
       path: vocab.txt, tokenizer.json, or a folder that holds either.
       lowercase: whether to lower the case and strip accents. None: as
-        tokenizer_config.json beside vocab.txt says, or True. A tokenizer.json has
-        its own setting.
+        tokenizer_config.json beside vocab.txt says, or True. A tokenizer.json
+        has its own setting.
 
     Raises:
       FileNotFoundError: when there is no such file.
@@ -73,14 +67,7 @@ class WordPieceTokenizer(base.Tokenizer):
   def encode_ids_batch(
     self, texts: Sequence[str], max_length: int
   ) -> list[list[int]]:
-    """Encodes texts as BERT's input: [CLS] text [SEP], the text cut to fit.
-
-    Args:
-      texts: any number of texts.
-      max_length: most ids of a row, the two specials included.
-
-    Returns:
-      A row of ids for each text.
+    """Encodes texts for BERT: [CLS] text [SEP], at most `max_length` ids.
 
     Raises:
       ValueError: when `max_length` is too small for the specials.
