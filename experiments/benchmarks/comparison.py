@@ -19,6 +19,7 @@ import rich.table
 from experiments.benchmarks import turns
 from experiments.engine import command
 from experiments.engine import progress
+from experiments.engine import reports
 
 OURS = 'ours'
 # Number of a side's answer -> column of the table.
@@ -115,7 +116,7 @@ def show(
 
   Args:
     results: step -> side -> numbers; 'ratio' is the last side.
-    title: of the table.
+    title: title of the table.
     rates: step -> items that the step processes, and their unit.
   """
   table = rich.table.Table('step', 'side', *MEASURES.values(), 'rate')
@@ -134,5 +135,4 @@ def write(results: Mapping[str, Any]) -> None:
   """Write the results and the load average to --output, if it is given."""
   if flags.FLAGS.output:
     content = {**results, 'load_average': os.getloadavg()[0]}
-    text = json.dumps(content, indent=2) + '\n'
-    pathlib.Path(flags.FLAGS.output).write_text(text)
+    reports.write_json(flags.FLAGS.output, content)

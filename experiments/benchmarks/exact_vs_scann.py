@@ -5,20 +5,20 @@
   python -m experiments.benchmarks.exact_vs_scann --config=configs/open_qa_<name>.py \
     --config.evaluate.questions="('webquestions:test=test.json',)" --workdir=DIR
 
-For each set: exact_match (the best span is gold, by position), official_exact_match,
-F1, reader_oracle, the share of questions with an answer in the first k blocks by
---match, and questions per second, retrieval's milliseconds among them. ScaNN's index
-is built once over the very same vectors, in <index>/scann; where there is none, a
-line says why. Beside NQ and WebQuestions stand figures of the released checkpoints,
-for orientation. Writes <workdir>/qa_benchmark.json; --retrieval_output writes what
-was retrieved in DPR's form, which experiments.open_qa.score reads.
+The measures of a set are exact_match (the best span is gold, by position),
+official_exact_match, F1, reader_oracle, the share of questions with an answer
+in the first k blocks by --match, questions per second, and the milliseconds of
+retrieval. ScaNN's index is built once over the same vectors, in <index>/scann;
+if it cannot be built, a line says why. The tables of NQ and WebQuestions also
+show figures of the released checkpoints, for orientation. The command writes
+<workdir>/qa_benchmark.json. --retrieval_output writes the retrieved blocks in
+DPR's form for experiments.open_qa.score.
 """
 
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
-import json
 import pathlib
 import time
 from typing import Any
@@ -43,7 +43,6 @@ from retrieval.index import index_versions
 from retrieval.questions import answer_search
 from retrieval.questions import dpr_json
 from retrieval.questions import question_sets
-from retrieval.store import store
 
 FILE = 'qa_benchmark.json'
 MATCHES = {
@@ -52,11 +51,12 @@ MATCHES = {
   'all': ('substring', 'dpr'),
 }
 _RELEASED_NAMES = (
-  *('exact_match', 'official_exact_match', 'reader_oracle'),
+  'exact_match',
+  'official_exact_match',
+  'reader_oracle',
   'top_5_substring',
 )
-# The released checkpoints over Wikipedia's 13 M blocks, measured again by others on
-# the test questions, in percent: by exact search, and by ScaNN.
+# Published measurements of the released checkpoints over 13 M blocks, on the test questions, in percent: by exact search, and by ScaNN.
 _RELEASED = {
   'nq_open:test': {
     'exact': (41.05, 40.42, 71.94, 72.19),
@@ -70,18 +70,18 @@ _RELEASED = {
 
 
 class Timed:
-  """A retriever that can be changed and whose time is taken; `beams.BlockRetriever`.
+  """A timed `beams.BlockRetriever` around a replaceable one.
 
   Attributes:
-    retriever: that is asked.
-    sec: spent in it.
+    retriever: the retriever inside.
+    sec: seconds spent in it.
   """
 
   def __init__(self, retriever: beams.BlockRetriever):
     self.retriever, self.sec = retriever, 0.0
 
   def __call__(self, *arguments) -> beams.Beam:
-    """See `beams.BlockRetriever`."""
+    """Retrieve by the inner retriever."""
     start = time.perf_counter()
     found = self.retriever(*arguments)
     self.sec += time.perf_counter() - start
@@ -89,18 +89,18 @@ class Timed:
 
 
 class TimedAnswerer:
-  """Answers like an `Answerer`, and takes the time of it.
+  """A timed `Answerer`.
 
   Attributes:
     trained: the model with its data.
-    sec: spent in answering.
+    sec: seconds spent in answering.
   """
 
   def __init__(self, answerer: qa_answers.Answerer):
     self.trained, self.sec, self._answerer = answerer.trained, 0.0, answerer
 
   def __call__(self, *arguments) -> Iterator[qa_answers.Answered]:
-    """See `qa_answers.Answerer`; what is done with the answers is not timed."""
+    """Yield the answers; the caller's work on them is not timed."""
     answered = self._answerer(*arguments)
     while True:
       start = time.perf_counter()
@@ -114,16 +114,16 @@ class TimedAnswerer:
 def retrievers(
   trained: trained_lib.TrainedReader, folder: pathlib.Path
 ) -> tuple[dict[str, beams.BlockRetriever], str]:
-  """What is compared.
+  """Return the retrievers to compare.
 
   Args:
     trained: the model with its data.
-    folder: of its index versions.
+    folder: folder of its index versions.
 
   Returns:
-    found: name -> retriever over the same vectors; a checkpoint that searches no
-      vectors has but its own.
-    missing: why there is no ScaNN; '' if there is.
+    found: name -> retriever over the same vectors; the checkpoint's own
+      retriever alone if it searches no vectors.
+    missing: reason why ScaNN is missing; '' if it is not.
   """
   kind = trained.config.retriever
   if kind != 'dense':
@@ -145,7 +145,7 @@ def _over(
   version: index_versions.Version,
   searcher: searchers.Searcher,
 ) -> beams.BlockRetriever:
-  """A retriever in a version by another searcher of its vectors."""
+  """A retriever by another searcher of a version's vectors."""
   index = dataclasses.replace(version.index, searcher=searcher)
   embedder = serving.QueryEmbedder(trained.model.config.realm)
   served = serving.ServingIndex(
@@ -161,7 +161,7 @@ def _scann(
   version: index_versions.Version,
   folder: pathlib.Path,
 ) -> tuple[searchers.Searcher | None, str]:
-  """ScaNN over a version's vectors, or why there is none."""
+  """ScaNN over a version's vectors, or the reason why it is missing."""
   if version.index.searcher.name == 'scann':
     return version.index.searcher, ''
   count, least = int(version.vectors.shape[0]), searchers.SCANN_MIN_ROWS
@@ -173,7 +173,7 @@ def _scann(
   config = index_lib.IndexConfig(
     searcher='scann',
     metric='dot_product',
-    recall_floor=0.0,  # what it loses is what is to be seen
+    recall_floor=0.0,  # its loss is measured, not refused
     num_queries=settings.num_queries,
     scann=settings.scann.to_dict(),
   )
@@ -198,21 +198,21 @@ def benchmark(
   rules: Sequence[str],
   depth: int = 0,
 ) -> tuple[dict[str, dict[str, Any]], list[qa_answers.Answered]]:
-  """Answers a set once with each retriever; compiled and read in before.
+  """Answer a set once with each retriever, after an untimed question.
 
   Args:
-    answerer: asks `retriever`.
-    retriever: is made each of `found` in turn.
-    found: from `retrievers`.
-    questions: the set.
+    answerer: answers by `retriever`.
+    retriever: receives each of `found` in turn.
+    found: retrievers by name.
+    questions: question set.
     ks: numbers of blocks to look at.
-    rules: by which a block holds an answer.
+    rules: matching rules of a block and an answer.
     depth: blocks of each beam that `answered` keeps.
 
   Returns:
-    measures: retriever -> those of `qa_evaluate.evaluate`, with
+    measures: retriever -> the measures of `qa_evaluate.evaluate`,
       questions_per_sec, and retrieval_ms of one question.
-    answered: every question by the first retriever, in order.
+    answered: the answers by the first retriever, in the order of the questions.
   """
   measures, first = {}, []
   for name, one in found.items():
@@ -232,29 +232,26 @@ def retrieval_results(
   trained: trained_lib.TrainedReader,
   rule: str,
 ) -> Iterator[dpr_json.Result]:
-  """What was retrieved, in DPR's form: without scores, best first.
+  """Yield the retrieved blocks of each question in DPR's form, best first.
 
-  Ids are `BlockStore.names`, which outlive changes of the corpus.
+  The results have no scores. Ids are `BlockStore.names`, which outlive changes
+  of the corpus.
 
   Args:
-    answered: with the blocks that are to be written.
+    answered: answers with the blocks to write.
     trained: the model with its data.
-    rule: by which has_answer is said.
-
-  Yields:
-    A result for each question.
+    rule: matching rule of has_answer.
   """
   blocks = trained.data.blocks
   search = answer_search.QuestionSearch(blocks, rule, trained.data.tokenizer)
   for found in answered:
     ids = found.beam[found.beam >= 0]
     (hits,) = search.find(ids[None], [found.question])
+    numbers = ids.tolist()
     rows = zip(
-      *(
-        blocks.names(ids.tolist()),
-        blocks.titles(ids.tolist()),
-        blocks.texts(ids.tolist()),
-      ),
+      blocks.names(numbers),
+      blocks.titles(numbers),
+      blocks.texts(numbers),
       hits.tolist(),
       strict=True,
     )
@@ -269,11 +266,12 @@ def retrieval_results(
 
 
 def print_table(name: str, measures: Mapping[str, Mapping[str, Any]]) -> None:
-  """Prints a set's table: a line for each measure, a column for each retriever."""
+  """Print a table of a set with a column for each retriever."""
   released = _RELEASED.get(name, {})
   (count,) = {row['questions'] for row in measures.values()}
   table = rich.table.Table(
-    *('measure', *measures),
+    'measure',
+    *measures,
     *(f'released, 13 M blocks, {x}' for x in released),
     title=f'{name}: {count:,} questions',
   )
@@ -296,11 +294,11 @@ def print_table(name: str, measures: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
-  """Measures the newest checkpoint."""
+  """Measure the newest checkpoint."""
   settings, values = config.evaluate, flags.FLAGS
   if values.retrieval_output and len(settings.questions) > 1:
     raise ValueError(
-      f'--retrieval_output is of one set, evaluate.questions names '
+      f'--retrieval_output takes one set, but evaluate.questions names '
       f'{len(settings.questions)}.'
     )
   sets, trained = qa_evaluate.open_run(config, workdir)
@@ -312,7 +310,7 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   depth = values.retrieval_depth if values.retrieval_output else 0
   for questions in sets:
     measures, answered = benchmark(
-      *(answerer, timed, found, questions, settings.ks, rules, depth)
+      answerer, timed, found, questions, settings.ks, rules, depth
     )
     tables.append(measures)
     print_table(questions.name, measures)
@@ -323,21 +321,23 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
       logging.info('Retrieval written to %s.', values.retrieval_output)
   if missing:
     progress.console().print(f'Without ScaNN: {missing}.')
-  text = {'step': trained.step, 'without_scann': missing, 'sets': tables}
-  path = pathlib.Path(workdir) / FILE
-  path.parent.mkdir(parents=True, exist_ok=True)
-  store.write_atomically(path, (json.dumps(text, indent=1) + '\n').encode())
+  content = {'step': trained.step, 'without_scann': missing, 'sets': tables}
+  path = reports.write_json(pathlib.Path(workdir) / FILE, content)
   logging.info('Written to %s.', path)
 
 
 def define_flags() -> None:
-  """--match, --retrieval_output and --retrieval_depth."""
-  flags.DEFINE_enum('match', 'all', list(MATCHES), 'Which block has an answer.')
+  """Define --match, --retrieval_output and --retrieval_depth."""
+  flags.DEFINE_enum(
+    'match', 'all', list(MATCHES), 'Rule by which a block has an answer.'
+  )
   flags.DEFINE_string(
-    'retrieval_output', '', "DPR's JSON of what exact search retrieved."
+    'retrieval_output',
+    '',
+    "File for the blocks of exact search, in DPR's JSON.",
   )
   flags.DEFINE_integer(
-    'retrieval_depth', 100, 'Blocks of a question in it.', lower_bound=1
+    'retrieval_depth', 100, 'Blocks of a question in that file.', lower_bound=1
   )
 
 

@@ -5,12 +5,12 @@
   python -m experiments.benchmarks.refresh --config=configs/<name>.py \
     --config.data_dir=DATA --workdir=DIR [--steps=60]
 
-On prepared data (experiments.realm.prepare): the time from a snapshot of parameters
-to a published index of all blocks; and with --steps, training throughput end to end
-under each schedule of refreshing. Writes DIR/refresh.json.
+On prepared data (experiments.realm.prepare): the time from a snapshot of
+parameters to a published index of all blocks; and with --steps, training
+throughput end to end under each schedule of refreshing. Writes
+DIR/refresh.json.
 """
 
-import json
 import pathlib
 import shutil
 import time
@@ -23,6 +23,7 @@ import rich.table
 from experiments.engine import command
 from experiments.engine import metric_writer
 from experiments.engine import progress
+from experiments.engine import reports
 from experiments.realm import task as realm_task
 from experiments.realm import train as realm_train
 from realm_jax.data import examples
@@ -38,8 +39,8 @@ def measure_publication(
   """Return the seconds from a snapshot of parameters to the published index.
 
   Args:
-    config: of a REALM.
-    root: where the index goes; it is removed again.
+    config: config of a REALM.
+    root: parent of a temporary index folder.
 
   Returns:
     blocks, their mean_tokens (of a sample), sec, and blocks_per_sec.
@@ -51,7 +52,7 @@ def measure_publication(
   some = np.linspace(0, blocks.num_blocks - 1, 2000).astype(np.int64)
   rows = examples.block_id_rows(trained.layout, blocks, some)
   folder = root / 'publication'
-  shutil.rmtree(folder, ignore_errors=True)  # of a run that was killed
+  shutil.rmtree(folder, ignore_errors=True)  # left by a killed run
   builder = index_builder.make_builder(config, data, folder)
   start = time.monotonic()
   builder.build(0, params)
@@ -71,13 +72,13 @@ def measure_schedules(
   """Measure training throughput, end to end, under each refresh schedule.
 
   Args:
-    config: of a REALM.
-    root: where the runs go; they are removed again.
-    num_steps: of each run; the index is due twice, after a third of it each.
+    config: config of a REALM.
+    root: parent of temporary run folders.
+    num_steps: steps of each run; two refreshes divide them into thirds.
 
   Returns:
-    schedule -> steps_per_sec past the first steps, which are compiled; oldest,
-    the greatest index_age_steps; data_wait_share.
+    schedule -> steps_per_sec without the first steps, which include
+    compilation; oldest, the greatest index_age_steps; data_wait_share.
   """
   found = {}
   for schedule in ('frozen', 'async', 'sync'):
@@ -85,7 +86,7 @@ def measure_schedules(
       config,
       num_steps=num_steps,
       log_every=_LOG_EVERY,
-      eval_every=num_steps,  # each would cut the clock short
+      eval_every=num_steps,  # an evaluation interrupts the clock
       eval_batches=0,
       evaluate={'during_training': False},
       checkpoint_every=num_steps,
@@ -128,8 +129,7 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
     for measure, value in values.items():
       table.add_row(what, measure, f'{value:,.4g}')
   progress.console().print(table)
-  text = json.dumps(result, indent=1) + '\n'
-  (root / 'refresh.json').write_text(text)
+  reports.write_json(root / 'refresh.json', result)
 
 
 def define_flags() -> None:

@@ -5,14 +5,14 @@
   python -m experiments.benchmarks.search --vectors=RUN/data/vectors-train \
     --queries=RUN/data/vectors-valid --output=search
 
-Without --vectors a synthetic mixture is searched. All sides take turns, so that
-each sees the same machine; medians over rounds are given. FAISS is optional (pip
-install faiss-cpu). Recall counts rows that tie with the k-th of exact search.
+Without --vectors the command searches a synthetic mixture. All sides take
+turns, so that each sees the same machine; the figures are medians over rounds.
+FAISS is optional (pip install faiss-cpu). Recall counts rows that tie with the
+k-th row of exact search.
 """
 
 from collections.abc import Callable
 import dataclasses
-import json
 import os
 import pathlib
 import tempfile
@@ -27,6 +27,7 @@ import rich.table
 from experiments.benchmarks import search_faiss
 from experiments.engine import command
 from experiments.engine import progress
+from experiments.engine import reports
 from retrieval import searchers
 from retrieval.index import vectors as vectors_lib
 from retrieval.searchers import metrics
@@ -36,18 +37,18 @@ Search = Callable[[np.ndarray], np.ndarray]
 
 
 @dataclasses.dataclass
-class Row:
-  """One searcher with one setting, and what was measured of it.
+class MeasuredSearcher:
+  """A searcher with one setting, and its measures.
 
   Attributes:
-    name: of the searcher.
-    setting: what trades recall for speed.
-    search: queries [q, d] -> ids [q, k]; None where it is not installed.
-    build_sec: to build it; settings of one index share it.
-    bytes_per_vector: of the index.
-    wall_sec: of each round.
-    cpu_sec: of each round, all cores.
-    recall: at k.
+    name: name of the searcher.
+    setting: the value that trades recall for speed.
+    search: queries [q, d] -> ids [q, k]; None if it is not installed.
+    build_sec: seconds to build the index, which settings of one index share.
+    bytes_per_vector: size of the index.
+    wall_sec: wall seconds of each round.
+    cpu_sec: CPU seconds of each round, over all cores.
+    recall: recall at k.
   """
 
   name: str
@@ -60,16 +61,16 @@ class Row:
   recall: float = float('nan')
 
   def per_sec(self, num_queries: int) -> float:
-    """Median queries a second."""
+    """Return the median of queries a second."""
     return num_queries / float(np.median(self.wall_sec))
 
   def per_cpu_sec(self, num_queries: int) -> float:
-    """Median queries a second of one core."""
+    """Return the median of queries a second of one core."""
     return num_queries / float(np.median(self.cpu_sec))
 
 
 def synthetic(num_rows: int, dimension: int, num_queries: int):
-  """A mixture on the unit sphere: [n, d] vectors and [q, d] queries."""
+  """Return vectors [n, d] and queries [q, d] of a mixture on the sphere."""
   rng = np.random.default_rng(0)
   clusters = max(1, num_rows // 100)
   centers = rng.standard_normal((clusters, dimension), np.float32)
@@ -81,10 +82,10 @@ def synthetic(num_rows: int, dimension: int, num_queries: int):
 
 
 def read(path: str) -> np.ndarray:
-  """Reads [n, d] vectors from an .npy file or a vector store.
+  """Read [n, d] vectors from an .npy file or a vector store.
 
   Raises:
-    ValueError: when there is neither.
+    ValueError: if the file or store does not exist.
   """
   if not path.endswith('.npy'):
     array = store.Store.open(path, vectors_lib.KIND).array('vectors')
@@ -95,10 +96,12 @@ def read(path: str) -> np.ndarray:
   return np.ascontiguousarray(array[:], np.float32)
 
 
-def _scann_rows(vectors, metric: str, k: int, soar: bool) -> list[Row]:
+def _scann_rows(
+  vectors, metric: str, k: int, soar: bool
+) -> list[MeasuredSearcher]:
   name = 'ScaNN SOAR' if soar else 'ScaNN'
   if not searchers.scann_available():
-    return [Row(name, '')]
+    return [MeasuredSearcher(name, '')]
   start = time.monotonic()
   searcher = searchers.ScannSearcher.build(
     vectors, metric, searchers.ScannConfig(soar=soar)
@@ -115,16 +118,16 @@ def _scann_rows(vectors, metric: str, k: int, soar: bool) -> list[Row]:
     def search(queries, leaves=leaves):
       return searcher.search(queries, k, num_leaves_to_search=leaves)[0]
 
-    rows.append(Row(name, f'leaves={leaves}', search, sec, size))
+    rows.append(MeasuredSearcher(name, f'leaves={leaves}', search, sec, size))
   return rows
 
 
-def _faiss_rows(vectors, metric: str, k: int) -> list[Row]:
+def _faiss_rows(vectors, metric: str, k: int) -> list[MeasuredSearcher]:
   if not search_faiss.available():
-    return [Row(name, '') for name in search_faiss.NAMES]
+    return [MeasuredSearcher(name, '') for name in search_faiss.NAMES]
   built = search_faiss.build(vectors, metric, k)
   return [
-    Row(name, setting, search, sec, size)
+    MeasuredSearcher(name, setting, search, sec, size)
     for name, (sec, size, searches) in built.items()
     for setting, search in searches.items()
   ]
@@ -132,24 +135,23 @@ def _faiss_rows(vectors, metric: str, k: int) -> list[Row]:
 
 def run(
   vectors: np.ndarray, queries: np.ndarray, metric: str, k: int, rounds: int
-) -> list[Row]:
-  """Builds and measures all searchers.
+) -> list[MeasuredSearcher]:
+  """Build and measure all searchers, each with all its settings.
 
   Args:
     vectors: [n, d] float32.
     queries: [q, d] float32, searched in one call.
     metric: 'dot_product' or 'squared_l2'.
-    k: neighbors wanted.
+    k: number of neighbors.
     rounds: timed rounds after an untimed one.
-
-  Returns:
-    A row for each searcher and setting.
   """
   exact = searchers.ExactSearcher(vectors, metric)
   wanted, _ = exact.search(queries, k)
   scores = exact.score(queries, wanted)
   size = 4.0 * vectors.shape[1]
-  rows = [Row('exact', '', lambda q: exact.search(q, k)[0], 0.0, size)]
+  rows = [
+    MeasuredSearcher('exact', '', lambda q: exact.search(q, k)[0], 0.0, size)
+  ]
   for soar in (False, True)[: 1 + (metric == 'dot_product')]:
     rows += _scann_rows(vectors, metric, k, soar)
   rows += _faiss_rows(vectors, metric, k)
@@ -168,8 +170,8 @@ def run(
   return rows
 
 
-def ratios(rows: list[Row]) -> dict[str, float]:
-  """Queries a second of ours over FAISS's best at the same least recall."""
+def ratios(rows: list[MeasuredSearcher]) -> dict[str, float]:
+  """Return our best queries a second over FAISS's, at equal recall."""
   done = [row for row in rows if row.wall_sec]
 
   def best(prefix, recall):
@@ -189,7 +191,9 @@ def ratios(rows: list[Row]) -> dict[str, float]:
   return results
 
 
-def _print(rows: list[Row], title: str, k: int, num_queries: int) -> None:
+def _print(
+  rows: list[MeasuredSearcher], title: str, k: int, num_queries: int
+) -> None:
   columns = ('searcher', 'setting', f'recall@{k}', 'queries/s')
   columns += ('per CPU s', 'build s', 'B/vector')
   table = rich.table.Table(*columns, title=title, box=rich.box.SIMPLE)
@@ -198,10 +202,13 @@ def _print(rows: list[Row], title: str, k: int, num_queries: int) -> None:
       table.add_row(row.name, 'not installed', *['-'] * 5)
       continue
     table.add_row(
-      *(row.name, row.setting, f'{row.recall:.4f}'),
+      row.name,
+      row.setting,
+      f'{row.recall:.4f}',
       f'{row.per_sec(num_queries):,.0f}',
       f'{row.per_cpu_sec(num_queries):,.0f}',
-      *(f'{row.build_sec:.1f}', f'{row.bytes_per_vector:,.0f}'),
+      f'{row.build_sec:.1f}',
+      f'{row.bytes_per_vector:,.0f}',
     )
   console = progress.console()
   console.print(table)
@@ -209,7 +216,9 @@ def _print(rows: list[Row], title: str, k: int, num_queries: int) -> None:
     console.print(f'{name}: {ratio:.2f} times the queries/s', highlight=False)
 
 
-def _plot(rows: list[Row], path: pathlib.Path, title, k, num_queries) -> None:
+def _plot(
+  rows: list[MeasuredSearcher], path: pathlib.Path, title, k, num_queries
+) -> None:
   import matplotlib
 
   matplotlib.use('Agg')
@@ -230,18 +239,22 @@ def _plot(rows: list[Row], path: pathlib.Path, title, k, num_queries) -> None:
 
 
 def report(
-  rows: list[Row], title: str, k: int, num_queries: int, output: str
+  rows: list[MeasuredSearcher],
+  title: str,
+  k: int,
+  num_queries: int,
+  output: str,
 ) -> None:
-  """Prints the table and writes OUTPUT.json and OUTPUT.png, unless it is ''."""
+  """Print the table; write OUTPUT.json and OUTPUT.png unless output is ''."""
   _print(rows, title, k, num_queries)
   if not output:
     return
-  pathlib.Path(output).parent.mkdir(parents=True, exist_ok=True)
-  fields = [f.name for f in dataclasses.fields(Row) if f.name != 'search']
+  names = [f.name for f in dataclasses.fields(MeasuredSearcher)]
+  names.remove('search')
   results = {
     'title': title,
     'rows': [
-      {f: getattr(row, f) for f in fields}
+      {name: getattr(row, name) for name in names}
       | {'queries_per_sec': row.per_sec(num_queries)}
       for row in rows
       if row.wall_sec
@@ -249,13 +262,12 @@ def report(
     'not_installed': [row.name for row in rows if row.search is None],
     'ratios': ratios(rows),
   }
-  text = json.dumps(results, indent=2)
-  pathlib.Path(f'{output}.json').write_text(text + '\n')
+  reports.write_json(f'{output}.json', results)
   _plot(rows, pathlib.Path(f'{output}.png'), title, k, num_queries)
 
 
 def main(argv: list[str]) -> None:
-  """Reads flags, measures and reports."""
+  """Measure and report."""
   del argv
   logging.set_verbosity(logging.WARNING)
   options = flags.FLAGS
@@ -278,12 +290,18 @@ def main(argv: list[str]) -> None:
 
 if __name__ == '__main__':
   flags.DEFINE_string('vectors', '', '.npy file or vector store to search.')
-  flags.DEFINE_string('queries', '', 'The same; default: rows of --vectors.')
-  flags.DEFINE_enum('metric', 'dot_product', ['dot_product', 'squared_l2'], '')
-  flags.DEFINE_integer('k', 10, 'Neighbors wanted.')
-  flags.DEFINE_integer('num_queries', 500, 'In each batch.')
-  flags.DEFINE_integer('num_rows', 100_000, 'Of the synthetic vectors.')
-  flags.DEFINE_integer('dimension', 128, 'Of the synthetic vectors.')
+  flags.DEFINE_string(
+    'queries', '', 'File or store of queries; default: rows of --vectors.'
+  )
+  flags.DEFINE_enum(
+    'metric', 'dot_product', ['dot_product', 'squared_l2'], 'Score.'
+  )
+  flags.DEFINE_integer('k', 10, 'Number of neighbors.')
+  flags.DEFINE_integer('num_queries', 500, 'Queries of a batch.')
+  flags.DEFINE_integer('num_rows', 100_000, 'Number of the synthetic vectors.')
+  flags.DEFINE_integer('dimension', 128, 'Width of the synthetic vectors.')
   flags.DEFINE_integer('rounds', 7, 'Timed rounds.')
-  flags.DEFINE_string('output', '', 'Writes OUTPUT.json and OUTPUT.png.')
+  flags.DEFINE_string(
+    'output', '', 'Stem of the files OUTPUT.json and OUTPUT.png.'
+  )
   command.main_of_script(main)

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""FAISS, an optional package, beside our searchers in the benchmark `search`."""
+"""Indices of FAISS, an optional package, for the benchmark `search`."""
 
 from collections.abc import Callable
 import os
@@ -13,7 +13,7 @@ Search = Callable[[np.ndarray], np.ndarray]
 
 
 def available() -> bool:
-  """Whether FAISS can be imported."""
+  """Return whether FAISS can be imported."""
   try:
     import faiss  # noqa: F401
   except ImportError:
@@ -24,12 +24,12 @@ def available() -> bool:
 def build(
   vectors: np.ndarray, metric: str, k: int
 ) -> dict[str, tuple[float, float, dict[str, Search]]]:
-  """Builds FAISS's indices with as many lists as ScaNN has leaves.
+  """Build FAISS's indices with as many lists as ScaNN has leaves.
 
   Args:
     vectors: [n, d] float32.
     metric: 'dot_product' or 'squared_l2'.
-    k: neighbors wanted.
+    k: number of neighbors.
 
   Returns:
     name -> (seconds to build, bytes per vector, setting -> search).
@@ -37,7 +37,7 @@ def build(
   import faiss
 
   faiss.omp_set_num_threads(len(os.sched_getaffinity(0)))
-  # By default FAISS leaves a flat search of few queries without BLAS.
+  # By default FAISS searches few queries in a flat index without BLAS.
   faiss.cvar.distance_compute_blas_threshold = 20
   num_rows, dimension = vectors.shape
   lists = max(1, round(num_rows**0.5))
@@ -76,7 +76,7 @@ def _searches(faiss, index, sweep, k: int) -> dict[str, Search]:
   def search(value):
     def run(queries):
       space.set_index_parameter(index, parameter, value)
-      if refines:  # as many rows as ScaNN scores again
+      if refines:  # score as many rows again as ScaNN does
         space.set_index_parameter(index, 'k_factor_rf', 100 / k)
       return index.search(queries, k)[1]
 

@@ -16,7 +16,6 @@ writes <workdir>/evaluation.json.
 from collections.abc import Sequence
 import dataclasses
 import itertools
-import json
 import pathlib
 from typing import Any
 
@@ -26,6 +25,7 @@ import rich.table
 
 from experiments.engine import command
 from experiments.engine import progress
+from experiments.engine import reports
 from experiments.realm import task as realm_task
 from experiments.realm import zero_shot
 from realm_jax.data import folder as realm_data
@@ -34,7 +34,6 @@ from realm_jax.serving import beams
 from realm_jax.serving import evaluate
 from realm_jax.serving import serving
 from realm_jax.serving import trained as trained_lib
-from retrieval.store import store
 
 FILE = 'evaluation.json'
 _MEASURES = ('log_prob', 'accuracy', 'exact_span')
@@ -175,10 +174,7 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
       retrievers, trained.data.blocks, settings
     )
     print_recall(result['zero_shot'], settings.ks)
-  text = json.dumps(result, indent=1) + '\n'
-  path = pathlib.Path(workdir) / FILE
-  path.parent.mkdir(parents=True, exist_ok=True)
-  store.write_atomically(path, text.encode())
+  path = reports.write_json(pathlib.Path(workdir) / FILE, result)
   logging.info('Written to %s.', path)
 
 

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Draws the learning curves of training runs, and prints them as a table.
+"""Draw the learning curves of training runs and print them as a table.
 
   python -m experiments.tables.plot_curves --run=retro=runs/simplewiki/retro \
     --run=baseline=runs/simplewiki/baseline --output=curves.png
@@ -28,10 +28,10 @@ class Curves:
   """A metric of one run.
 
   Attributes:
-    name: of the run.
-    metric: its name.
-    train: (step, value) by rising step.
-    valid: likewise; empty where only training measures it.
+    name: name of the run.
+    metric: name of the metric.
+    train: (step, value) of training, by rising step.
+    valid: (step, value) of validation, by rising step; may be empty.
   """
 
   name: str
@@ -41,30 +41,27 @@ class Curves:
 
   @property
   def shown(self) -> Sequence[tuple[int, float]]:
-    """What the table shows: validation, where there is any."""
+    """Values for the table: of validation if there are any, or of training."""
     return self.valid or self.train
 
   @property
   def label(self) -> str:
-    """Name of the run, and where its `shown` was measured."""
+    """Name of the run, and the split of `shown`."""
     return f'{self.name} ({"valid" if self.valid else "training"})'
 
 
 def read(
   name: str, workdir: str | pathlib.Path, metric: str = 'loss'
 ) -> Curves:
-  """Reads a run's metrics.
+  """Read a metric of a run.
 
   Args:
-    name: to be shown.
-    workdir: of the run.
-    metric: which one.
-
-  Returns:
-    Its curves.
+    name: name of the run in table and picture.
+    workdir: folder of the run.
+    metric: name of the metric.
 
   Raises:
-    ValueError: when there is no metrics file, or no such metric in it.
+    ValueError: if the run has no metrics file, or the file has no such metric.
   """
   path = pathlib.Path(workdir) / metric_writer.FILE
   if not path.is_file():
@@ -83,7 +80,7 @@ def read(
 
 
 def make_table(runs: Sequence[Curves]) -> rich.table.Table:
-  """One metric, a column for each run."""
+  """Return a table of one metric with a column for each run."""
   table = rich.table.Table(
     'step',
     *(run.label for run in runs),
@@ -98,11 +95,11 @@ def make_table(runs: Sequence[Curves]) -> rich.table.Table:
 
 
 def plot(metrics: Sequence[Sequence[Curves]], path: str | pathlib.Path) -> None:
-  """Writes the picture, each metric's runs below each other.
+  """Draw a panel for each metric.
 
   Args:
-    metrics: for each the curves of all runs.
-    path: of the file, whose ending names its format.
+    metrics: for each metric the curves of all runs.
+    path: picture file; its ending names the format.
   """
   import matplotlib
 
@@ -135,7 +132,7 @@ def _columns(
 
 
 def main(argv: list[str]) -> None:
-  """Prints the table and, with --output, draws the picture."""
+  """Print the table and, with --output, draw the picture."""
   del argv
   runs = {}
   for value in flags.FLAGS.run:
@@ -153,7 +150,7 @@ def main(argv: list[str]) -> None:
 
 if __name__ == '__main__':
   flags.DEFINE_multi_string('run', None, 'NAME=WORKDIR; once for each run.')
-  flags.DEFINE_multi_string('metric', ['loss'], 'What to show.')
+  flags.DEFINE_multi_string('metric', ['loss'], 'Metric to show.')
   flags.DEFINE_string('output', '', 'Picture to write (.png, .svg, .pdf).')
   flags.mark_flag_as_required('run')
   command.main_of_script(main)

@@ -233,8 +233,7 @@ def measure(
       k: x for k, x in found['sets'].items() if x['dataset'] != questions.name
     }
     found['sets'] = kept | {key: row}
-    text = json.dumps(found, indent=1) + '\n'
-    store.write_atomically(folder / FILE, text.encode())
+    reports.write_json(folder / FILE, found)
 
 
 def _describe(trained: trained_lib.TrainedReader) -> dict[str, Any]:

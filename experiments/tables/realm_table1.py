@@ -28,7 +28,6 @@ All rows except realm read with the baseline encoder (config.warm_start.mlm of
 """
 
 from collections.abc import Mapping
-import json
 import pathlib
 from typing import Any
 
@@ -38,10 +37,10 @@ import ml_collections
 from ml_collections import config_flags
 
 from experiments.engine import command
+from experiments.engine import reports
 from experiments.tables import paper_table
 from experiments.tables import realm_systems
 from retrieval.questions import question_sets
-from retrieval.store import store
 
 NAME = 'table1'
 REALM_CONFIG = (
@@ -107,8 +106,8 @@ def report(
   heads = list(columns.values()) or ['ours']
   root.mkdir(parents=True, exist_ok=True)
   records = [_record(row, found) for row in TABLE.rows]
-  text = json.dumps({'caption': caption, 'rows': records}, indent=1) + '\n'
-  store.write_atomically(root / f'{NAME}.json', text.encode())
+  content = {'caption': caption, 'rows': records}
+  reports.write_json(root / f'{NAME}.json', content)
   rows = [(row, _cells(row, found, columns)) for row in TABLE.rows]
   paper_table.write_markdown(
     root / f'{NAME}.md',

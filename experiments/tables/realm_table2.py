@@ -29,6 +29,7 @@ import ml_collections
 from ml_collections import config_flags
 
 from experiments.engine import command
+from experiments.engine import reports
 from experiments.realm import evaluate as realm_evaluate
 from experiments.realm import prepare as realm_prepare
 from experiments.realm import task as realm_task
@@ -39,7 +40,6 @@ from realm_jax.data import folder as realm_data
 from realm_jax.serving import index_folders
 from realm_jax.serving import trained as trained_lib
 from retrieval.questions import question_sets
-from retrieval.store import store
 
 FILE = 'zero_shot.json'
 TABLE = paper_table.load('realm_2')
@@ -61,11 +61,9 @@ def _write_recall(
   """Measures a retriever; results on other questions are kept."""
   rows = zero_shot.measure({retriever: retrieve}, blocks, settings)
   path = folder / FILE
-  folder.mkdir(parents=True, exist_ok=True)
   before = json.loads(path.read_text()) if path.exists() else []
   kept = {_column(row): row for row in [*before, *rows]}
-  text = json.dumps(list(kept.values()), indent=1) + '\n'
-  store.write_atomically(path, text.encode())
+  reports.write_json(path, list(kept.values()))
 
 
 def measure_recall(

@@ -32,7 +32,9 @@ def test_measures_what_is_installed_and_names_what_is_not(
 
 
 def row(name, recall, sec):
-  return benchmark_search.Row(name, '', len, 0, 0, [sec], [sec], recall)
+  return benchmark_search.MeasuredSearcher(
+    name, '', len, 0, 0, [sec], [sec], recall
+  )
 
 
 def test_ratio_compares_the_fastest_of_equal_recall():
