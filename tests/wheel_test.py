@@ -1,0 +1,140 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The wheel: three libraries that answer and score from an empty folder."""
+
+import dataclasses
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+
+import pytest
+
+from experiments.engine import checkpoint_writer
+from tests.experiments.retro import tiny_retro
+from tests.retro_jax.data import tiny_data
+
+_ROOT = pathlib.Path(__file__).resolve().parents[1]
+_LIBRARIES = ('realm_jax', 'retrieval', 'retro_jax')
+_FILES = ('setup.cfg', 'pyproject.toml', 'README.md', 'LICENSE')
+_BUILD = """
+import sys
+from setuptools import build_meta
+print('wheel', build_meta.build_wheel(sys.argv[1]))
+"""
+_USE = """
+import importlib.util, json, pathlib, sys
+
+import realm_jax, retrieval, retro_jax
+
+retro_workdir, site = sys.argv[1:]
+for library in (realm_jax, retrieval, retro_jax):
+  assert pathlib.Path(library.__file__).is_relative_to(site), library
+reader = realm_jax.packaged(
+  'reader',
+  documents=[
+    {'title': 'Mongolia', 'text': 'The capital of Mongolia is Ulaanbaatar.'},
+    {'title': 'Peru', 'text': 'Llamas live in the mountains of Peru.'},
+  ],
+)
+[answered] = reader.answer('What is the capital of Mongolia?')
+scores = retro_jax.load(retro_workdir).score('river queen moon ' * 8)
+print(json.dumps({
+  'answer': answered.answers[0].text,
+  'bits_per_byte': scores.bits_per_byte,
+  'found': [
+    name for name in ('configs', 'experiments', 'tests')
+    if importlib.util.find_spec(name)
+  ],
+}))
+"""
+
+
+def _python(interpreter, cwd, *args):
+  found = subprocess.run(
+    [interpreter, *args],
+    cwd=cwd,
+    env={**os.environ, 'JAX_PLATFORMS': 'cpu', 'PYTHONPATH': ''},
+    capture_output=True,
+    text=True,
+    timeout=300,
+  )
+  assert found.returncode == 0, found.stderr
+  return found.stdout
+
+
+@pytest.fixture(scope='module')
+def wheel(tmp_path_factory):
+  """Built from a copy, so that the checkout stays as it is."""
+  source = tmp_path_factory.mktemp('source')
+  for name in (*_LIBRARIES, 'configs', 'experiments'):
+    ignored = shutil.ignore_patterns('__pycache__')
+    shutil.copytree(_ROOT / name, source / name, ignore=ignored)
+  for name in _FILES:
+    shutil.copy(_ROOT / name, source)
+  target = tmp_path_factory.mktemp('wheel')
+  out = _python(sys.executable, source, '-c', _BUILD, str(target))
+  return target / out.split()[-1]
+
+
+@pytest.fixture(scope='module')
+def environment(wheel, tmp_path_factory):
+  """Folder of an environment with the wheel and the dependencies alone."""
+  path = tmp_path_factory.mktemp('environment')
+  venv.create(path, with_pip=False, symlinks=True)
+  pip = ('-m', 'pip', '--python', str(path), 'install', '--no-index')
+  _python(sys.executable, path, *pip, '--no-deps', '--quiet', str(wheel))
+  # The folder of the dependencies, without its own .pth files: an editable install
+  # of the checkout is not seen.
+  parent = sysconfig.get_path('purelib')
+  site = path / pathlib.Path(parent).relative_to(sys.prefix)
+  (site / 'dependencies.pth').write_text(parent + '\n')
+  return path
+
+
+@pytest.fixture(scope='module')
+def retro_workdir(tmp_path_factory):
+  """A tiny baseline of RETRO with random parameters."""
+  root = tiny_data.make(tmp_path_factory.mktemp('data'))
+  made = tiny_retro.trained(root, baseline=True)
+  sizes = dataclasses.asdict(made.model.config)
+  made.config.model.update({k: sizes[k] for k in made.config.model})
+  made.config.data_dir = str(root)
+  workdir = str(tmp_path_factory.mktemp('retro'))
+  checkpoint_writer.save_params(
+    workdir, made.params, config=json.loads(made.config.to_json())
+  )
+  return workdir
+
+
+def test_the_wheel_holds_the_libraries_and_the_reader(wheel):
+  with zipfile.ZipFile(wheel) as archive:
+    names = archive.namelist()
+  tops = {name.split('/')[0] for name in names}
+  assert {x for x in tops if not x.endswith('.dist-info')} == {*_LIBRARIES}
+  for file in (_ROOT / 'realm_jax/packaged').iterdir():
+    assert f'realm_jax/packaged/{file.name}' in names
+  sources = {
+    path.relative_to(_ROOT).as_posix()
+    for library in _LIBRARIES
+    for path in (_ROOT / library).rglob('*.py')
+  }
+  assert {name for name in names if name.endswith('.py')} == sources
+
+
+def test_answers_and_scores_from_an_empty_folder(
+  environment, retro_workdir, tmp_path
+):
+  (site,) = environment.glob('lib/python*/site-packages')
+  out = _python(
+    environment / 'bin/python', tmp_path, '-c', _USE, retro_workdir, str(site)
+  )
+  found = json.loads(out.splitlines()[-1])
+  assert found['answer'] == 'Ulaanbaatar'
+  assert 0 < found['bits_per_byte'] < 20
+  assert found['found'] == []
