@@ -1,11 +1,11 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Which blocks of whole beams hold an answer, in each meaning of `answers`.
+"""Search of whole beams for blocks with an answer, by each rule of `answers`.
 
-A training step of ORQA asks this of 5000 blocks a question (Lee et al. 2019,
-section 3.4). The blocks' bytes, or tokens, are read from the stores in one go and
-searched as one text for what every block with an answer must hold; only blocks
-that do are put to the rule's own test.
+A training step of ORQA tests 5000 blocks for each question (Lee et al. 2019, section
+3.4). The search joins the stored bytes, or tokens, of all blocks and looks for
+substrings that every block with an answer contains. Only blocks with a hit take the
+rule's own test.
 """
 
 import bisect
@@ -24,20 +24,16 @@ from retrieval.questions import questions as questions_lib
 from retrieval.text import blocks as blocks_lib
 from retrieval.tokenization import base
 
-_END = b'\xff'  # in no UTF-8 text
+_END = b'\xff'  # occurs in no UTF-8 text
 _SIGMA = '\N{GREEK CAPITAL LETTER SIGMA}'.encode()
-# Letters beyond ASCII that a regular expression takes for an ASCII letter when it
-# disregards case, and that `answers.fold` leaves as they are.
+# Letters beyond ASCII that match an ASCII letter without regard to case, and that
+# `answers.fold` does not change.
 _LIKE_ASCII = ('\u0131'.encode(), '\u017f'.encode())
-_MAX_QUESTIONS = 1 << 16  # whose needles are remembered
+_MAX_QUESTIONS = 1 << 16  # size of the caches
 
 
 class AnswerSearch:
-  """Finds the blocks with an answer; equals `answers.match_blocks`.
-
-  Attributes:
-    rule: see `answers.make_rule`.
-  """
+  """Search by one rule for blocks with an answer, like `answers.match_blocks`."""
 
   def __init__(
     self,
@@ -45,12 +41,12 @@ class AnswerSearch:
     rule: str,
     tokenizer: base.Tokenizer | None = None,
   ):
-    """Reads nothing yet.
+    """Open the arrays of the blocks.
 
     Args:
-      blocks: where they lie.
+      blocks: stored blocks.
       rule: one of `answers.RULES`.
-      tokenizer: of 'wordpiece', the one that made `blocks`; others need none.
+      tokenizer: tokenizer of `blocks`, which 'wordpiece' needs.
 
     Raises:
       ValueError: for an unknown rule, or 'wordpiece' without its tokenizer.
@@ -65,25 +61,22 @@ class AnswerSearch:
     self._arrays = {name: blocks.tokens.store.array(name) for name in read}
     counts = blocks.tokens.store.rows('token_end')
     self._first_document = np.cumsum([0, *counts])
-    # A question comes back in every epoch.
+    # Every epoch repeats the questions.
     self._prepare = functools.lru_cache(_MAX_QUESTIONS)(_PREPARE[rule])
     self._runs = functools.lru_cache(_MAX_QUESTIONS)(self._token_runs)
 
   def find(
     self, block_ids: Int[np.ndarray, 'b c'], answers: Sequence[Sequence[str]]
   ) -> Bool[np.ndarray, 'b c']:
-    """Which blocks hold an answer of their question.
+    """Return [b, c] bool: whether each block contains an answer.
 
     Args:
-      block_ids: [b, c] block ids, -1 for none.
+      block_ids: [b, c] block ids; -1 for none, which contains no answer.
       answers: [b] answers of each question; regular expressions for 'regex'.
-
-    Returns:
-      [b, c] bool, False where there is no block.
 
     Raises:
       ValueError: for other than b lists of answers, or an answer that every text
-        would hold.
+        contains.
     """
     if len(answers) != len(block_ids):
       raise ValueError(
@@ -110,7 +103,7 @@ class AnswerSearch:
     test = None
     if self.rule.name != 'substring':
       holds = self.rule.compile(wanted)
-      if self.rule.name == 'dpr':  # reads what has been folded already
+      if self.rule.name == 'dpr':  # tests the folded text
         test = lambda i: holds(_cut(text, ends, i))  # noqa: E731
       else:
         prepare = self.rule.prepare
@@ -139,7 +132,7 @@ class AnswerSearch:
     return found
 
   def _token_runs(self, wanted: tuple[str, ...]) -> list[np.ndarray]:
-    self.rule.compile(wanted)  # refuses what every text would hold
+    self.rule.compile(wanted)  # refuses answers that every text contains
     return [e.ids for e in self._tokenizer.encode_batch(list(wanted))]
 
   def _read(
@@ -149,16 +142,13 @@ class AnswerSearch:
     name: str,
     spans_of: Callable[[np.ndarray], np.ndarray],
   ) -> tuple[np.ndarray, list[memoryview]]:
-    """Views of the blocks' bytes or tokens in the memory-mapped arrays.
+    """Return the reading order of blocks, and views of their data in that order.
 
     Args:
       ids: [n] block ids.
-      end_name: array of where each document ends in the other.
+      end_name: array of the documents' ends in array `name`.
       name: array of bytes or tokens.
       spans_of: ids -> [n, 2] spans within the document.
-
-    Returns:
-      [n] order in which the blocks are read, and their n views in that order.
     """
     documents, spans = self._blocks.documents(ids), spans_of(ids)
     shards = np.searchsorted(self._first_document, documents, 'right') - 1
@@ -178,13 +168,12 @@ class AnswerSearch:
 
 
 class QuestionSearch:
-  """Finds the blocks with an answer, each question's by the rule for its kind.
+  """Search for blocks with an answer, by the rule for each question's kind.
 
-  An answer that every text would hold matches nothing, with one warning; a
-  question with no other one is in no block.
+  An answer that every text contains matches nothing, with one warning.
 
   Attributes:
-    refused: such answers so far, with their questions' ids.
+    refused: (question's id, answer) of these answers so far.
   """
 
   def __init__(
@@ -193,12 +182,12 @@ class QuestionSearch:
     rule: str,
     tokenizer: base.Tokenizer | None = None,
   ):
-    """Reads nothing yet.
+    """Open the arrays of the blocks.
 
     Args:
-      blocks: where they lie.
-      rule: for answers that are strings; see `AnswerSearch`.
-      tokenizer: likewise.
+      blocks: stored blocks.
+      rule: rule of answers that are strings, one of `answers.RULES`.
+      tokenizer: tokenizer of `blocks`, which 'wordpiece' needs.
     """
     self._searches = {
       'string': AnswerSearch(blocks, rule, tokenizer),
@@ -212,14 +201,11 @@ class QuestionSearch:
     block_ids: Int[np.ndarray, 'b c'],
     questions: Sequence[questions_lib.Question | None],
   ) -> Bool[np.ndarray, 'b c']:
-    """Which blocks hold an answer that can be looked for.
+    """Return [b, c] bool: whether each block contains an answer.
 
     Args:
       block_ids: [b, c] block ids, -1 for none.
-      questions: [b]; None has no answer.
-
-    Returns:
-      [b, c] bool.
+      questions: [b] questions; None has no answer.
     """
     found = np.zeros(block_ids.shape, bool)
     for kind, search in self._searches.items():
@@ -230,7 +216,7 @@ class QuestionSearch:
     return found
 
   def _usable(self, question: questions_lib.Question) -> tuple[str, ...]:
-    """The answers that not every text would hold."""
+    """Return the answers that not every text contains."""
     rule, kept = self._searches[question.kind].rule, []
     for answer in question.answers:
       try:
@@ -261,7 +247,7 @@ def _dpr_needles(wanted: tuple[str, ...]) -> tuple[list[bytes], bool]:
 
 
 def _regex_needles(wanted: tuple[str, ...]) -> tuple[list[bytes], bool]:
-  """Nothing to look for (b'') where a pattern needs no letter of its own."""
+  """Return [b''], found in every text, where a pattern has no literal."""
   answers_lib.make_rule('regex').compile(wanted)
   needles = set()
   for pattern in map(answers_lib.decompose, wanted):
@@ -283,7 +269,7 @@ _PREPARE = {
 
 
 def _ends(text: bytes) -> np.ndarray:
-  """Where each block ends: [n]."""
+  """Return the end of each block: [n]."""
   return np.flatnonzero(np.frombuffer(text, np.uint8) == _END[0])
 
 
@@ -292,10 +278,9 @@ def _cut(text: bytes, ends: np.ndarray, i: int) -> str:
 
 
 def _fold(text: bytes, ends: np.ndarray) -> bytes:
-  """`answers.fold` of every block of a joined text.
+  """Return `answers.fold` of every block of a joined text.
 
-  Decomposing and lowering look at one run beyond ASCII at a time, but for the
-  capital sigma, which looks about in its token.
+  Runs beyond ASCII fold one by one; a block with a capital sigma folds as a whole.
   """
   points = np.frombuffer(text, np.uint8)
   odd = (points >= 0x80) & (points != _END[0])
@@ -304,7 +289,7 @@ def _fold(text: bytes, ends: np.ndarray) -> bytes:
     block = int(np.searchsorted(ends, at))
     odd[ends[block - 1] + 1 if block else 0 : ends[block]] = True
     at = text.find(_SIGMA, ends[block])
-  # Text ends with _END, so that every run has an end.
+  # The text ends with _END, so every run has an end.
   bounds = np.flatnonzero(odd[1:] != odd[:-1]) + 1
   bounds = [0, *bounds.tolist()] if odd[:1].any() else bounds.tolist()
   if not bounds:
@@ -327,16 +312,13 @@ def _scan(
   needles: Sequence[bytes],
   test: Callable[[int], bool] | None,
 ) -> np.ndarray:
-  """Which blocks hold a needle and pass the test.
+  """Return [n] bool: whether each block contains a needle and passes the test.
 
   Args:
     text: blocks, each followed by `_END`.
-    ends: [n] where each ends.
-    needles: any of which a block must hold.
-    test: of the i-th block; None when a needle is proof.
-
-  Returns:
-    [n] bool.
+    ends: [n] end of each block.
+    needles: substrings.
+    test: test of the i-th block; None where a needle is proof.
   """
   limits = ends.tolist()
   seen, found = bytearray(len(limits)), np.zeros(len(limits), bool)

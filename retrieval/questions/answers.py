@@ -1,18 +1,18 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a text holds an answer, by the rules that published figures use.
+"""Search for answers in texts, by the rules of published figures.
 
-Figures by different rules must not be compared, so each rule has a name:
+Figures by different rules are not comparable, so each rule has a name:
 
-  substring: an answer is a raw, case-sensitive substring of the text. '1' is in
-    every text with a 1. The HasAnswer op of ORQA (Lee et al. 2019, as released),
+  substring: an answer is a raw, case-sensitive substring of the text. Every text
+    with a 1 contains '1'. The HasAnswer op of ORQA (Lee et al. 2019, as released),
     which REALM's figures use.
-  dpr: the answer's tokens follow each other in the text. Unicode NFD, lower
-    case; a token is a run of letters, digits and combining marks, or any other
-    character that is no blank. DPR's and DrQA's has_answer for strings.
-  regex: the answer is a regular expression, searched anywhere, without regard
-    to case. DPR's has_answer for CuratedTREC.
-  wordpiece: the answer's token ids follow each other among the text's. The
+  dpr: the answer's tokens are consecutive in the text. Unicode NFD, lower case; a
+    token is a run of letters, digits and combining marks, or any other visible
+    character. DPR's and DrQA's has_answer for strings.
+  regex: the answer is a regular expression that matches anywhere, in either case.
+    DPR's has_answer for CuratedTREC.
+  wordpiece: the answer's token ids are consecutive among the text's. The
     has_answers of Hugging Face's REALM, and ORQA's gold spans.
 """
 
@@ -37,13 +37,13 @@ RULES = ('substring', 'dpr', 'regex', 'wordpiece')
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-  """One rule, in two steps so that neither is done twice.
+  """A rule in two steps, each done once.
 
   Attributes:
     name: one of RULES.
-    prepare: texts -> the form of each that tests read.
+    prepare: texts -> prepared texts.
     compile: a question's answers -> test of a prepared text. Raises ValueError
-      for an answer that every text would hold.
+      for an answer that every text contains.
   """
 
   name: str
@@ -52,11 +52,7 @@ class Rule:
 
 
 def make_rule(name: str, tokenizer: base.Tokenizer | None = None) -> Rule:
-  """Returns the rule of that name.
-
-  Args:
-    name: one of RULES.
-    tokenizer: of 'wordpiece'; others need none.
+  """Return the rule of a name; 'wordpiece' needs a tokenizer.
 
   Raises:
     ValueError: for another name, or 'wordpiece' without a tokenizer.
@@ -81,20 +77,17 @@ def has_answer(
   rule: str | Rule,
   tokenizer: base.Tokenizer | None = None,
 ) -> Bool[np.ndarray, ' n']:
-  """Which texts hold at least one of a question's answers.
+  """Return [n] bool: whether each text contains one of a question's answers.
 
   Args:
-    texts: [n] strings. For 'wordpiece' also their token ids; Hugging Face's
-      REALM looks only at what the reader's input has room for.
+    texts: [n] strings. 'wordpiece' also takes token ids, such as the truncated
+      input of a reader, which Hugging Face's REALM searches.
     answers: strings, or regular expressions for 'regex'.
-    rule: one of RULES, or made by `make_rule`.
-    tokenizer: see `make_rule`.
-
-  Returns:
-    [n] bool.
+    rule: one of RULES, or a rule of `make_rule`.
+    tokenizer: tokenizer of 'wordpiece'.
 
   Raises:
-    ValueError: for an unknown rule, or an answer that every text would hold.
+    ValueError: for an unknown rule, or an answer that every text contains.
   """
   if isinstance(rule, str):
     rule = make_rule(rule, tokenizer)
@@ -103,11 +96,7 @@ def has_answer(
 
 
 class PreparedBlocks:
-  """Blocks in the form that a rule reads, each prepared once while remembered.
-
-  Attributes:
-    rule: that reads them.
-  """
+  """Cache of blocks that are prepared for a rule."""
 
   def __init__(
     self,
@@ -115,13 +104,13 @@ class PreparedBlocks:
     texts_of: Callable[[np.ndarray], Sequence[Any]],
     max_blocks: int = 200_000,
   ):
-    """Prepares nothing yet.
+    """Start with an empty cache.
 
     Args:
-      rule: see `make_rule`.
-      texts_of: [n] int64 block ids -> their texts, without titles.
-      max_blocks: remembered at most, about a kilobyte each; those of one call
-        are remembered however many they are.
+      rule: rule that reads the blocks.
+      texts_of: [n] int64 block ids -> texts without titles.
+      max_blocks: size of the cache, about a kilobyte each; the blocks of one call
+        may exceed it.
     """
     self.rule = rule
     self._texts_of = texts_of
@@ -129,7 +118,7 @@ class PreparedBlocks:
     self._known: dict[int, str] = {}
 
   def get(self, ids: Int[np.ndarray, ' n']) -> list[str]:
-    """The prepared texts of blocks."""
+    """Return the prepared texts of blocks."""
     wanted = np.asarray(ids, np.int64).tolist()
     missing = [i for i in dict.fromkeys(wanted) if i not in self._known]
     if missing and len(self._known) + len(missing) > self._max_blocks:
@@ -147,18 +136,16 @@ def match_blocks(
   answers: Sequence[Sequence[str]],
   blocks: PreparedBlocks,
 ) -> Bool[np.ndarray, 'b k']:
-  """Which retrieved blocks hold an answer of their question.
+  """Return [b, k] bool: whether each retrieved block contains an answer.
 
   Args:
-    ids: [b, k] block ids, -1 for none.
+    ids: [b, k] block ids; -1 for none, which contains no answer.
     answers: [b] answers of each question.
-    blocks: where texts and rule come from.
-
-  Returns:
-    [b, k] bool, False where there is no block.
+    blocks: prepared blocks with their rule.
 
   Raises:
-    ValueError: for other than b lists of answers, or see `has_answer`.
+    ValueError: for other than b lists of answers, or an answer that every text
+      contains.
   """
   if len(answers) != len(ids):
     raise ValueError(f'{len(answers)} lists of answers for {len(ids)} rows.')
@@ -178,7 +165,7 @@ def _refuse(answer: str) -> None:
 
 
 def _run_test(answers: Sequence[str], runs: list[str]) -> Callable[[str], bool]:
-  """Tests for any of the runs of characters that stand for the answers."""
+  """Return a test for the answers' runs of characters."""
   for answer, run in zip(answers, runs, strict=True):
     if not run:
       _refuse(answer)
@@ -190,7 +177,7 @@ def _substring_test(answers: Sequence[str]) -> Callable[[str], bool]:
 
 
 def _encode(tokenizer: base.Tokenizer, texts: Sequence[Any]) -> list[str]:
-  """Token ids as characters: a run of ids is a substring then."""
+  """Encode token ids as characters, so that a run of ids is a substring."""
   rows = list(texts)
   at = [i for i, row in enumerate(rows) if isinstance(row, str)]
   encodings = tokenizer.encode_batch([rows[i] for i in at]) if at else []
@@ -203,7 +190,7 @@ def _encode(tokenizer: base.Tokenizer, texts: Sequence[Any]) -> list[str]:
 
 
 def decompose(text: str) -> str:
-  """The form in which 'dpr' and 'regex' read texts and answers."""
+  """Return the Unicode NFD of a text, which 'dpr' and 'regex' read."""
   return unicodedata.normalize('NFD', text)
 
 
@@ -211,8 +198,8 @@ def _regex_test(answers: Sequence[str]) -> Callable[[str], bool]:
   for answer in answers:
     if not answer:
       _refuse(answer)
-  # As in DPR the pattern is decomposed too, which takes a letter with an accent
-  # out of its brackets and makes '\é' the unknown escape '\e'.
+  # DPR decomposes the pattern, too. That moves an accent out of its brackets and
+  # turns '\é' into the unknown escape '\e'.
   found = [compile_regex(decompose(answer)) for answer in answers]
   patterns = [pattern for pattern in found if pattern]
   return lambda text: any(pattern.search(text) for pattern in patterns)
@@ -220,14 +207,7 @@ def _regex_test(answers: Sequence[str]) -> Callable[[str], bool]:
 
 @functools.lru_cache(maxsize=8192)
 def compile_regex(pattern: str) -> re.Pattern | None:
-  """Compiles an answer that is a regular expression.
-
-  Args:
-    pattern: the answer; decomposed where 'regex' searches it.
-
-  Returns:
-    None, with one warning, for what is no regular expression.
-  """
+  """Compile an answer; return None, with one warning, for an invalid one."""
   try:
     return re.compile(pattern, re.IGNORECASE | re.UNICODE | re.MULTILINE)
   except (re.error, OverflowError, RecursionError) as e:
@@ -247,7 +227,7 @@ def _is_word(character: str) -> bool:
 
 
 def folded_tokens(text: str) -> list[str]:
-  """DrQA's SimpleTokenizer, lower case; `text` is decomposed."""
+  """Return the lower-case tokens of DrQA's SimpleTokenizer; `text` is NFD."""
   tokens = []
   for kind, run in itertools.groupby(text, _kind):
     if kind == 'word':
@@ -258,11 +238,11 @@ def folded_tokens(text: str) -> list[str]:
 
 
 def fold(text: str) -> str:
-  """Decomposes and lowers a text as if token by token."""
+  """Decompose and lower a text as if token by token."""
   text = decompose(text)
   if '\N{GREEK CAPITAL LETTER SIGMA}' not in text:
     return text.lower()
-  # The one letter whose lower case depends on its neighbors, so on the token.
+  # The lower case of a sigma depends on its place in the token.
   runs = itertools.groupby(text, _is_word)
   return ''.join(''.join(run).lower() for _, run in runs)
 
@@ -272,16 +252,15 @@ def _dpr_test(answers: Sequence[str]) -> Callable[[str], bool]:
   for answer, needle in zip(answers, needles, strict=True):
     if not needle:
       _refuse(answer)
-  # Most texts lack the longest token, which is the cheapest thing to see.
+  # Most texts lack the longest token, and a search for it is cheap.
   pairs = [(max(needle, key=len), needle) for needle in needles]
   return lambda text: any(w in text and _holds(text, n) for w, n in pairs)
 
 
 def _holds(text: str, tokens: list[str]) -> bool:
-  """Whether a folded text holds these tokens one after the other.
+  """Return whether a folded text contains these tokens consecutively.
 
-  Few texts hold an answer, and looking for its letters first is far cheaper than
-  taking every text apart.
+  Searching for their letters is far cheaper than tokenizing every text.
   """
   start = text.find(tokens[0])
   while start >= 0:

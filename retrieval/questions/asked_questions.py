@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Files of questions that nobody has answered: plain lines, or JSON lines."""
+"""Files of questions without answers: plain lines or JSON lines."""
 
 import os
 import pathlib
@@ -10,18 +10,18 @@ from retrieval.readers import base
 
 
 def read(path: str | os.PathLike) -> list[questions.Question]:
-  """Reads a file of questions.
+  """Read a file of questions.
+
+  A question without an id gets the id FILE:LINE.
 
   Args:
-    path: .txt, one question a line, or .jsonl, a "question" each; may be packed.
-
-  Returns:
-    The questions; those without an id are called after file and line.
+    path: .txt with a question a line, or .jsonl with a "question" a line; may be
+      packed.
 
   Raises:
     FileNotFoundError: when there is no such file.
-    ValueError: for another kind of file, one without questions, or the first
-      line that holds none; it says which.
+    ValueError: for another kind of file, a file without questions, or the first
+      line without a question.
   """
   path = pathlib.Path(path)
   parse = base.parser_of(path, {'.txt': _plain, '.jsonl': _json})
@@ -41,7 +41,7 @@ def read(path: str | os.PathLike) -> list[questions.Question]:
       )
     )
   else:
-    blank = ''  # at the end alone
+    blank = ''  # Blank lines end the file.
   if blank:
     raise ValueError(f'{blank}: the line is empty, expected a question.')
   if not found:

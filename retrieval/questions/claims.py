@@ -1,15 +1,15 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Claims and whether evidence supports them, from the forms as published.
+"""Claims with labels of their evidence, from the published forms.
 
   fever: lines {"id", "claim", "label": SUPPORTS, REFUTES or NOT ENOUGH INFO} with
     "evidence": lists of [_, _, title, sentence] (Thorne et al. 2018).
   hover: a list of {"uid", "claim", "label": SUPPORTED or NOT_SUPPORTED} with
     "supporting_facts": [title, sentence] (Jiang et al. 2020).
-  custom: lines {"claim", "label"}; any labels, "id" and "titles" if there are.
+  custom: lines {"claim", "label"}; any labels; optional "id" and "titles".
 
-A claim set is named DATASET:SPLIT=PATH,PATH. Files may be packed as .gz, .bz2 or
-.xz. Blind test sets have no labels: where one has none, none may have.
+DATASET:SPLIT=PATH,PATH names a claim set. Files may be packed as .gz, .bz2 or .xz.
+Either every claim of a set has a label, or no claim (blind test sets).
 """
 
 from collections.abc import Callable
@@ -26,21 +26,20 @@ from retrieval.readers import base
 
 NO_LABEL = -1
 SPLITS = ('train', 'dev', 'test')
-# How FEVER writes what its file format had another use for.
+# FEVER's escapes of characters that its file format reserves.
 _ESCAPES = {'-LRB-': '(', '-RRB-': ')', '-LSB-': '[', '-RSB-': ']'}
 _ESCAPES |= {'-COLON-': ':'}
 
 
 @dataclasses.dataclass(frozen=True)
 class Claim:
-  """A claim and what is known of it.
+  """A claim with its label.
 
   Attributes:
-    id: unique in its set.
-    claim: exactly the source's characters.
-    label: index among the labels of its set; NO_LABEL where it is not known.
-    titles: of the documents that are evidence, see `normalize_title`; () where
-      none is named.
+    id: unique id in the claim set.
+    claim: text, exactly as in the source.
+    label: index among the labels of the set; NO_LABEL where unknown.
+    titles: normalized titles of the evidence documents; () where unknown.
   """
 
   id: str
@@ -51,14 +50,7 @@ class Claim:
 
 @dataclasses.dataclass(frozen=True)
 class ClaimSet:
-  """Claims with the labels that they may have.
-
-  Attributes:
-    dataset: its name.
-    split: of the data set.
-    labels: of the data set, in the order of the classes.
-    claims: in the files' order.
-  """
+  """Claims of one split, in the files' order, with the names of the classes."""
 
   dataset: str
   split: str
@@ -72,19 +64,19 @@ class ClaimSet:
 
   @property
   def labelled(self) -> bool:
-    """Whether the labels are known."""
+    """Whether the claims have labels."""
     return self.claims[0].label != NO_LABEL
 
   def first(self, n: int) -> 'ClaimSet':
-    """The set of the first n claims."""
+    """Return the set of the first n claims."""
     return dataclasses.replace(self, claims=self.claims[:n])
 
 
 def normalize_title(title: str) -> str:
-  """A title by which documents of different sources are matched.
+  """Return a title that matches across sources.
 
-  FEVER's underscores and escapes are taken back; composed; the case of the first
-  letter, which Wikipedia ignores, is upper.
+  Undoes FEVER's underscores and escapes, composes characters and raises the first
+  letter, whose case Wikipedia ignores.
   """
   for written, meant in _ESCAPES.items():
     title = title.replace(written, meant)
@@ -93,10 +85,10 @@ def normalize_title(title: str) -> str:
 
 
 def check_labels(dataset: str, labels: Sequence[str]) -> tuple[str, ...]:
-  """The labels of a data set; those given where it leaves them open.
+  """Return the labels of a data set, which 'custom' takes from `labels`.
 
   Raises:
-    ValueError: for an unknown data set, or labels that are not its own.
+    ValueError: for an unknown data set, or labels of another one.
   """
   if dataset not in DATASETS:
     raise ValueError(
@@ -114,24 +106,20 @@ def check_labels(dataset: str, labels: Sequence[str]) -> tuple[str, ...]:
 
 
 def dataset_of(spec: str) -> str:
-  """The data set that DATASET:SPLIT=PATH,PATH names."""
+  """Return the data set in DATASET:SPLIT=PATH,PATH."""
   return spec.partition('=')[0].partition(':')[0]
 
 
 def load(spec: str, labels: Sequence[str] = ()) -> ClaimSet:
-  """Reads a claim set.
+  """Read the claims of DATASET:SPLIT=PATH,PATH.
 
   Args:
-    spec: DATASET:SPLIT=PATH,PATH.
-    labels: of 'custom', in the order of the classes; () for the other sets.
-
-  Returns:
-    The claims of all files.
+    spec: name and files of the set.
+    labels: labels of 'custom' in the order of the classes; () for other sets.
 
   Raises:
     FileNotFoundError: when there is no such file.
-    ValueError: for an unknown set or split, and for the first record that is no
-      claim; it says where, and what was expected.
+    ValueError: for an unknown set or split, and for the first invalid record.
   """
   head, _, tail = spec.partition('=')
   dataset, split = dataset_of(spec), head.partition(':')[2]
@@ -139,7 +127,7 @@ def load(spec: str, labels: Sequence[str] = ()) -> ClaimSet:
   if split not in SPLITS or not all(paths) or len(set(paths)) < len(paths):
     raise ValueError(
       f'{spec!r}: expected DATASET:SPLIT=PATH,PATH with one of '
-      f'{sorted(DATASETS)}, one of {SPLITS} and files of which none comes twice.'
+      f'{sorted(DATASETS)}, one of {SPLITS} and different files.'
     )
   try:
     labels = check_labels(dataset, labels)
@@ -149,7 +137,7 @@ def load(spec: str, labels: Sequence[str] = ()) -> ClaimSet:
   for number, path in enumerate(map(pathlib.Path, paths)):
     if not path.is_file():
       raise FileNotFoundError(f'{path}: no such file.')
-    # Claims without ids have their file's name, which two folders may share.
+    # The id of a claim without one has its file's name; two files may share it.
     prefix = f'{number}/' if path.name in files else ''
     files.add(path.name)
     for where, record in DATASETS[dataset].records(path):
@@ -181,7 +169,7 @@ def _claim(
   labels: tuple[str, ...],
   prefix: str,
 ) -> Claim:
-  """The claim of a record; `prefix` is of ids that are made for it."""
+  """Return the claim of a record; made ids start with `prefix`."""
   form = DATASETS[dataset]
   text = base.string(record, 'claim', where)
   if not text.strip():
@@ -226,7 +214,7 @@ def _json_list(path: pathlib.Path) -> Iterator[tuple[str, dict]]:
 
 
 def _fever_titles(record: Mapping[str, Any]) -> list[str]:
-  """Claims that nothing decides have null in place of titles."""
+  """Return titles; claims without decisive evidence have null titles."""
   sets = record.get('evidence') or []
   found = [_item(fact, 2) for facts in sets for fact in facts]
   return [title for title in found if title is not None]
@@ -251,13 +239,13 @@ def _custom_titles(record: Mapping[str, Any]) -> list[str]:
 
 @dataclasses.dataclass(frozen=True)
 class Dataset:
-  """The form of a data set.
+  """Form of a data set.
 
   Attributes:
-    labels: in the order of the classes; () where a config names them.
-    id_field: that holds a claim's id.
-    evidence: what names the documents of evidence, in words.
-    records: path -> (where, record) of a file.
+    labels: labels in the order of the classes; () where a config names them.
+    id_field: field of a claim's id.
+    evidence: description of the evidence field, for errors.
+    records: path -> (where, record) of each record of a file.
     titles: record -> titles of its evidence.
   """
 

@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """DPR's JSON forms (Karpukhin et al. 2020), which many other tools read and write.
 
-  results of retrieval: [{"question", "answers", "ctxs": [{"id", "title", "text",
-    "score", "has_answer"}]}], contexts best first. FiD's and Atlas's input too.
+  retrieval results: [{"question", "answers", "ctxs": [{"id", "title", "text",
+    "score", "has_answer"}]}], contexts best first; also the input of FiD and Atlas.
   training data: [{"question", "answers", "positive_ctxs", "negative_ctxs",
-    "hard_negative_ctxs"}] of contexts alike.
+    "hard_negative_ctxs"}] with the same contexts.
 
-Read record by record, for results of many questions are gigabytes; a list, or JSON
-lines. Files may be packed as .gz, .bz2 or .xz.
+A file is a JSON list or JSON lines, may be packed as .gz, .bz2 or .xz, and is read
+record by record, since results can take gigabytes.
 """
 
 from collections.abc import Iterable
@@ -27,21 +27,22 @@ from retrieval.store import store
 
 _BLANKS = ' \t\r\n'
 _STEP = 1 << 20
-# Characters of one string: an error farther from the end is none of reading.
+# Longest string. A JSON error farther from the end of the text read so far is an
+# error of the file.
 _LONGEST = 1 << 23
 _IDS = ('id', 'passage_id', 'psg_id')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Context:
-  """A passage.
+  """A passage; None or '' where the file does not have a field.
 
   Attributes:
-    id: '' where the file has none.
-    title: may be empty.
-    text: of the passage, without its title.
-    score: of the retriever; None where the file has none.
-    has_answer: by the rule of who wrote the file; None where it does not say.
+    id: id of the passage.
+    title: title of the document.
+    text: text without the title.
+    score: score of the retriever.
+    has_answer: whether the text contains an answer, by the rule of the file's writer.
   """
 
   id: str = ''
@@ -53,13 +54,7 @@ class Context:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Result:
-  """What was retrieved for a question.
-
-  Attributes:
-    question: its text.
-    answers: as the file has them, perhaps none.
-    contexts: best first.
-  """
+  """Contexts retrieved for a question, best first."""
 
   question: str
   answers: tuple[str, ...] = ()
@@ -68,15 +63,15 @@ class Result:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Example:
-  """A question to train a retriever with.
+  """A training example of a retriever.
 
   Attributes:
-    question: its text.
-    answers: perhaps none.
-    positive: contexts that answer it.
-    negative: contexts that do not, chosen at random.
-    hard_negative: contexts that look as if they did.
-    dataset: where it is from; '' where the file does not say.
+    question: text of the question.
+    answers: answers; may be empty.
+    positive: contexts that answer the question.
+    negative: random contexts that do not answer it.
+    hard_negative: contexts that seem to answer it and do not.
+    dataset: name of the data set; '' where unknown.
   """
 
   question: str
@@ -88,11 +83,11 @@ class Example:
 
 
 def read_results(path: str | os.PathLike) -> Iterator[Result]:
-  """Yields a file's results of retrieval.
+  """Yield the retrieval results of a file.
 
   Raises:
     FileNotFoundError: when there is no such file.
-    ValueError: for the first record that is none, or a file without records.
+    ValueError: for the first invalid record, or a file without records.
   """
   for where, record in records(path):
     yield Result(
@@ -103,12 +98,12 @@ def read_results(path: str | os.PathLike) -> Iterator[Result]:
 
 
 def write_results(path: str | os.PathLike, results: Iterable[Result]) -> int:
-  """Writes results of retrieval as DPR does; returns how many."""
+  """Write retrieval results in DPR's form; return their number."""
   return _write(path, (_result_record(result) for result in results))
 
 
 def read_training(path: str | os.PathLike) -> Iterator[Example]:
-  """Yields a file's training examples; raises as `read_results` does."""
+  """Yield the training examples of a file; raise as `read_results` does."""
   for where, record in records(path):
     yield Example(
       question=base.string(record, 'question', where),
@@ -123,16 +118,16 @@ def read_training(path: str | os.PathLike) -> Iterator[Example]:
 
 
 def write_training(path: str | os.PathLike, examples: Iterable[Example]) -> int:
-  """Writes training examples as DPR's are; returns how many."""
+  """Write training examples in DPR's form; return their number."""
   return _write(path, (_example_record(example) for example in examples))
 
 
 def records(path: str | os.PathLike) -> Iterator[tuple[str, dict]]:
-  """Yields (place, object) of a JSON list of objects, or of JSON lines.
+  """Yield (place, object) of a JSON list of objects, or of JSON lines.
 
   Raises:
     FileNotFoundError: when there is no such file.
-    ValueError: where it is no JSON, ends too early or holds no object.
+    ValueError: for invalid JSON, an incomplete file, or a file without objects.
   """
   path = pathlib.Path(path)
   if not path.is_file():
@@ -140,33 +135,27 @@ def records(path: str | os.PathLike) -> Iterator[tuple[str, dict]]:
   number = 0
   for number, value in enumerate(_values(path), start=1):
     where = f'{path}, record {number}'
-    if not isinstance(value, dict):
-      raise base.BadRecord(
-        'invalid JSON',
-        where,
-        f'expected a JSON object, found {type(value).__name__}.',
-      )
-    yield where, value
+    yield where, base.check_type(value, where, dict)
   if not number:
     raise ValueError(f'{path}: no records.')
 
 
 class _Buffer:
-  """Text of a file, of which no more is held than one value needs."""
+  """Text of a file from the current value on, read piece by piece."""
 
   def __init__(self, path: pathlib.Path):
     self.text, self.at = '', 0
     self._pieces = base.read_pieces(path, _STEP)
 
   def more(self, num_pieces: int = 1) -> bool:
-    """Reads on by so many pieces; False where nothing is left."""
+    """Read more pieces; return False at the end of the file."""
     pieces = list(itertools.islice(self._pieces, num_pieces))
     self.text = self.text[self.at :] + ''.join(pieces)
     self.at = 0
     return bool(pieces)
 
   def peek(self) -> str:
-    """The next character that is no blank; '' at the end."""
+    """Skip blanks and return the next character; '' at the end."""
     while True:
       while self.at < len(self.text) and self.text[self.at] in _BLANKS:
         self.at += 1
@@ -206,7 +195,7 @@ def _value(
     except RecursionError:
       raise _broken(path, number, 'not JSON (too deep)') from None
     except json.JSONDecodeError as e:
-      # Perhaps only its end is not read yet; twice as much each time.
+      # The end of the value may not be read yet: read twice as much each time.
       is_late = e.pos > len(buffer.text) - _LONGEST
       if not is_late or not buffer.more(num_pieces):
         raise _broken(path, number, f'not JSON ({e.msg})') from None
@@ -266,12 +255,7 @@ def _contexts(
 
 
 def _context(value: Any, where: str) -> Context:
-  if not isinstance(value, dict):
-    raise base.BadRecord(
-      'wrong type of context',
-      where,
-      f'expected a JSON object, found {type(value).__name__}.',
-    )
+  value = base.check_type(value, where, dict)
   identifier = next((value[k] for k in _IDS if value.get(k) is not None), '')
   has_answer = value.get('has_answer')
   if not isinstance(has_answer, bool | None):
@@ -293,7 +277,7 @@ def _context(value: Any, where: str) -> Context:
 
 
 def _score(value: Any, where: str) -> float | None:
-  """A score, which DPR writes as a string."""
+  """Parse a score, which DPR writes as a string."""
   try:
     score = None if value is None else float(value)
   except (TypeError, ValueError, OverflowError):
@@ -341,7 +325,7 @@ def _example_record(example: Example) -> dict:
 
 
 def _write(path: str | os.PathLike, rows: Iterable[dict]) -> int:
-  """Writes a list record by record, under its name when whole."""
+  """Write a JSON list record by record, atomically."""
   count = 0
   with store.open_atomically(path, 'w') as f:
     for count, row in enumerate(rows, start=1):

@@ -1,8 +1,8 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The letters that whatever matches a regular expression must hold.
+"""Literal substrings that every match of a regular expression contains.
 
-Looking for them first is far cheaper than running the expression.
+Searching for them first is far cheaper than running the expression.
 """
 
 import re
@@ -12,14 +12,10 @@ _CLASSES = frozenset('dDsSwWbB')
 
 
 def needed(pattern: str) -> list[str] | None:
-  """One run of ASCII characters for each alternative of a pattern.
+  """Return one run of ASCII characters for each alternative of a valid pattern.
 
-  Args:
-    pattern: a valid regular expression.
-
-  Returns:
-    Runs of which every match holds at least one, its letters in either case, or
-    None when that is not known.
+  Every match contains at least one of the runs, with letters in either case. None
+  means that the runs are unknown.
   """
   runs = []
   for atoms in _alternatives(pattern) or [[]]:
@@ -32,10 +28,9 @@ def needed(pattern: str) -> list[str] | None:
 
 
 def _alternatives(pattern: str) -> list[list[str]] | None:
-  """Top-level alternatives as atoms: a character, or '' for anything else.
+  """Return top-level alternatives as atoms: a character, or '' for the rest.
 
-  Returns:
-    None for constructs that are not followed here.
+  None means that the pattern has a construct that this parser does not follow.
   """
   found: list[list[str]] = [[]]
   at = 0
@@ -77,9 +72,9 @@ def _literal(character: str) -> str:
 
 
 def _class_end(pattern: str, at: int) -> int:
-  """Past the end of a character class whose inside begins at `at`."""
+  """Return the end of a character class whose content begins at `at`."""
   at += pattern.startswith('^', at)
-  at += 1  # a bracket that comes first stands for itself
+  at += 1  # A leading bracket is a literal.
   if pattern[at - 1] == '\\':
     at += 1
   while pattern[at] != ']':
@@ -88,7 +83,7 @@ def _class_end(pattern: str, at: int) -> int:
 
 
 def _group_end(pattern: str, at: int) -> int:
-  """Past the end of a group whose inside begins at `at`; -1 if not followed."""
+  """Return the end of a group whose content begins at `at`, or -1."""
   if pattern.startswith('?', at) and not pattern.startswith('?:', at):
     return -1
   while pattern[at] != ')':

@@ -1,13 +1,14 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a predicted answer is right, by the rules that published figures use.
+"""Scores of predicted answers, by the rules of published figures.
 
-exact_match: equal after normalisation to any of the answers. With nfd, ORQA's
-  and REALM's official rule (Lee et al. 2019); without, DPR's and FiD's.
+exact_match: the prediction equals an answer after normalisation. With nfd, the
+  official rule of ORQA and REALM (Lee et al. 2019); without, that of DPR and FiD.
 f1: overlap of tokens after the same normalisation (Rajpurkar et al. 2016).
-regex_match: any regular expression matches from the prediction's start, as it
-  was predicted. DrQA's and ORQA's rule for CuratedTREC. Whether a retrieved
-  text holds an answer is another question, asked by `answers`.
+regex_match: a regular expression matches the start of the raw prediction. The rule
+  of DrQA and ORQA for CuratedTREC.
+
+`answers` decides whether a retrieved text contains an answer.
 """
 
 import collections
@@ -23,15 +24,12 @@ _ARTICLES = re.compile(r'\b(a|an|the)\b')
 
 
 def normalize_answer(text: str, *, nfd: bool = True) -> str:
-  """Lower case, without ASCII punctuation, English articles and extra blanks.
+  """Lower the case; drop ASCII punctuation, English articles and extra blanks.
 
   Args:
-    text: an answer.
-    nfd: decomposes letters with accents first, whose marks stay: an 'e' with an
-      accent written either way is the same then, and still no plain 'e'.
-
-  Returns:
-    The answer in the form in which answers are compared.
+    text: answer.
+    nfd: whether to decompose accented letters first. Both ways of writing an
+      accented 'e' are equal then, and differ from a plain 'e'.
   """
   if nfd:
     text = unicodedata.normalize('NFD', text)
@@ -42,22 +40,16 @@ def normalize_answer(text: str, *, nfd: bool = True) -> str:
 def exact_match(
   prediction: str, answers: Sequence[str], *, nfd: bool = True
 ) -> bool:
-  """Whether the prediction equals any answer after normalisation."""
+  """Return whether the prediction equals an answer after normalisation."""
   predicted = normalize_answer(prediction, nfd=nfd)
   return any(predicted == normalize_answer(a, nfd=nfd) for a in answers)
 
 
 def f1(prediction: str, answers: Sequence[str], *, nfd: bool = True) -> float:
-  """Harmonic mean of the tokens' precision and recall, of the best answer.
+  """Return the harmonic mean of token precision and recall for the best answer.
 
-  Args:
-    prediction: what was predicted.
-    answers: any of them is right.
-    nfd: see `normalize_answer`.
-
-  Returns:
-    From 0 to 1. Where nothing is left of prediction or answer, 1 if nothing is
-    left of both.
+  Where normalisation leaves no token of prediction or answer, the score is 1 if both
+  are empty, else 0.
   """
   predicted = normalize_answer(prediction, nfd=nfd).split()
   golds = [normalize_answer(answer, nfd=nfd).split() for answer in answers]
@@ -72,15 +64,9 @@ def _overlap(predicted: list[str], gold: list[str]) -> float:
 
 
 def regex_match(prediction: str, patterns: Sequence[str]) -> bool:
-  """Whether any regular expression matches at the prediction's start.
+  """Return whether a regular expression matches the start of the raw prediction.
 
-  Args:
-    prediction: what was predicted, not normalised.
-    patterns: regular expressions. One that is none matches nothing, which is
-      logged once.
-
-  Returns:
-    Whether one matches; what follows the match does not matter.
+  An invalid pattern matches nothing and is logged once.
   """
   compiled = (answers_lib.compile_regex(pattern) for pattern in patterns)
   return any(pattern and pattern.match(prediction) for pattern in compiled)

@@ -1,17 +1,17 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Open-domain question sets, each bound to its answers' kind, splits and scorer.
+"""Open-domain question sets, with their splits, kinds of answers and scores.
 
-A specification is NAME[:SPLIT][=PATH,PATH]. Splits are ORQA's (Lee et al. 2019,
-section 5): dev is a tenth of the official training questions, by the hash of the
-question, and test is what the world reports.
+NAME[:SPLIT][=PATH,PATH] specifies a set. Splits are ORQA's (Lee et al. 2019, section
+5): dev is a tenth of the official training questions, by the hash of the question,
+and test is the split of published figures.
 
   webquestions:dev=trainmodel.json,val.json,devtest.json
-  webquestions:test              without files: by TFDS
+  webquestions:test                    without files, from TFDS
   curatedtrec:test=large2180-test.tsv
-  red_trivia:worldcapitals,elements    lists of the package, whole
-  red_trivia:test=general              a split of them
-  custom:train=my.jsonl                custom_regex where answers are patterns
+  red_trivia:worldcapitals,elements    whole lists of the package
+  red_trivia:test=general              split of a list
+  custom:train=my.jsonl                or custom_regex, with answers as patterns
 """
 
 from collections.abc import Iterator
@@ -37,19 +37,19 @@ ALL = 'all'
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Dataset:
-  """What is known of a question set before any of it is read.
+  """Description of a question set.
 
   Attributes:
-    name: as specifications name it.
-    kind: of its answers: 'string', or 'regex'.
-    formats: the kinds of `questions` in which it is published.
-    counts: split -> number of questions, of the official files.
-    other_counts: split -> number that a known incomplete copy has.
-    splits: how a split is made. 'held_out': train and dev out of the training
-      questions, test has files of its own; 'hashed': train, dev and test out of
-      all questions; 'none': files are taken whole, any name will do.
-    tfds: data set, and its split for 'train' and 'test'; () where TFDS has none.
-    tfds_answers: the way to a record's answers.
+    name: name in specifications.
+    kind: kind of the answers, 'string' or 'regex'.
+    formats: kinds of `questions` files in which the set is published.
+    counts: split -> number of questions in the official files.
+    other_counts: split -> number of questions in a known incomplete copy.
+    splits: source of the splits. 'held_out': the training files hold train and dev,
+      other files hold test; 'hashed': all files hold train, dev and test; 'none': a
+      file is a whole split, of any name.
+    tfds: data set, and its split for 'train' and 'test'; () where TFDS lacks it.
+    tfds_answers: path of fields to the answers in a record of TFDS.
   """
 
   name: str
@@ -62,7 +62,7 @@ class Dataset:
   tfds_answers: tuple[str, ...] = ('answers',)
 
   def check_split(self, split: str) -> None:
-    """Raises ValueError for a split that the set does not have."""
+    """Raise ValueError for a split that the set does not have."""
     known = ('train', 'dev', 'test')
     known += (ALL,) if self.splits == 'hashed' else ()
     if self.splits != 'none' and split not in known:
@@ -70,7 +70,7 @@ class Dataset:
       raise ValueError(f'{self.name}: {found}; expected one of {known}.')
 
   def holds(self, split: str, question: str) -> bool:
-    """Whether a question that was read for a split belongs to it."""
+    """Return whether a question from the files of a split belongs to it."""
     if self.splits == 'none' or split == ALL:
       return True
     if self.splits == 'held_out' and split == 'test':
@@ -107,7 +107,7 @@ _DATASETS = (
     kind='regex',
     formats=('curatedtrec', 'jsonl', 'dpr_qas'),
     counts=_counts(1_353, 133, 694),
-    # The author's large2180, which has 7 training questions less.
+    # The author's large2180 lacks 7 training questions.
     other_counts={'train': 1_348, 'dev': 131},
     splits='held_out',
   ),
@@ -137,13 +137,13 @@ DATASETS = {dataset.name: dataset for dataset in _DATASETS}
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class QuestionSet:
-  """Questions with the one rule that scores their answers.
+  """Questions of one split, with the rule that scores their answers.
 
   Attributes:
     dataset: name in DATASETS.
-    split: of it.
-    kind: of the answers: 'string', or 'regex'.
-    questions: with distinct ids; their texts may repeat.
+    split: split of the data set.
+    kind: kind of the answers, 'string' or 'regex'.
+    questions: questions with distinct ids; their texts may repeat.
   """
 
   dataset: str
@@ -158,17 +158,17 @@ class QuestionSet:
 
   @property
   def match_rules(self) -> tuple[str, ...]:
-    """Rules of `answers` that say whether a text holds an answer."""
+    """Rules of `answers` that test a text for these answers."""
     return ('regex',) if self.kind == 'regex' else ('substring', 'dpr')
 
   @functools.cached_property
   def by_id(self) -> dict[str, questions_lib.Question]:
-    """Id -> question."""
+    """Questions by id."""
     return {question.id: question for question in self.questions}
 
   @functools.cached_property
   def by_text(self) -> dict[str, tuple[questions_lib.Question, ...]]:
-    """Text -> the questions, mostly one, that read so."""
+    """Questions by text, mostly one each."""
     found: dict[str, tuple] = {}
     for question in self.questions:
       found[question.question] = (*found.get(question.question, ()), question)
@@ -177,15 +177,11 @@ class QuestionSet:
   def score(
     self, prediction: str, question: questions_lib.Question
   ) -> dict[str, float]:
-    """Scores a predicted answer.
-
-    Args:
-      prediction: the answer, in the source's own characters.
-      question: one of the set.
+    """Score a predicted answer, in its original characters.
 
     Returns:
-      official_exact_match: by the set's own rule, which is ORQA's; for strings
-      also exact_match_without_nfd, as DPR and FiD have it, and f1.
+      official_exact_match by ORQA's rule for the set; for strings also
+      exact_match_without_nfd, the rule of DPR and FiD, and f1.
 
     Raises:
       ValueError: for a question of another set.
@@ -214,23 +210,20 @@ def load(
   answer_field: str = '',
   data_dir: str = '',
 ) -> QuestionSet:
-  """Reads a question set.
+  """Read a split of a question set, in the files' order.
 
   Args:
-    spec: NAME[:SPLIT][=PATH,PATH], see above.
-    split: where `spec` has none.
-    allow_other_counts: takes files of which the number of questions is not the
-      official one.
-    answer_field: see `questions.read_questions`.
-    data_dir: of TFDS; '' for its default folder.
-
-  Returns:
-    The questions of the split, in the files' order.
+    spec: NAME[:SPLIT][=PATH,PATH].
+    split: split where `spec` has none.
+    allow_other_counts: whether the number of questions may differ from that of the
+      official files.
+    answer_field: field of jsonl files with the answers; '' is the default field.
+    data_dir: folder of TFDS; '' is its default folder.
 
   Raises:
     FileNotFoundError: when there is no such file, or the package is missing.
     ValueError: for an unknown set or split, files in another set's form, or
-      another number of questions than the official one.
+      another number of questions than in the official files.
   """
   dataset, split, paths = _parse(spec, split)
   if answer_field and not paths:
@@ -260,7 +253,7 @@ def load(
 def load_questions(
   specs: Sequence[str], most: int, allow_other_counts: bool
 ) -> list[questions_lib.Question]:
-  """Reads several sets and returns the first `most` questions; 0 for all."""
+  """Read several sets and return the first `most` questions; 0 is all."""
   found = []
   for spec in specs:
     found += load(spec, allow_other_counts=allow_other_counts).questions
@@ -268,7 +261,7 @@ def load_questions(
 
 
 def require_sets(specs: Sequence[str], field: str) -> None:
-  """Raises ValueError if a config field names no question set."""
+  """Raise ValueError if a config field names no question set."""
   if not specs:
     raise ValueError(
       f"{field} is empty: expected sets such as ('webquestions:test=test.json',)."
@@ -321,7 +314,7 @@ def check_questions(config: ml_collections.ConfigDict) -> None:
 def _parse(
   spec: str, split: str | None
 ) -> tuple[Dataset, str, tuple[str, ...]]:
-  """Takes a specification apart."""
+  """Return data set, split and paths of a specification."""
   head, equals, tail = spec.partition('=')
   name, _, named = head.partition(':')
   if name not in DATASETS:
@@ -365,7 +358,7 @@ def _read_files(
         'strings (custom_regex or curatedtrec take them).'
       )
     if any(row.id in ids for row in rows):
-      # Lines without ids have their file's name, which two folders may share.
+      # The id of a line without one has its file's name; two files may share it.
       rows = [dataclasses.replace(r, id=f'{number}/{r.id}') for r in rows]
     ids.update(row.id for row in rows)
     found += rows
@@ -407,9 +400,9 @@ def _read_tfds(
 
 @contextlib.contextmanager
 def _quiet_retries() -> Iterator[None]:
-  """Leaves out the warnings of each attempt to connect; the error says it.
+  """Hide the warnings of each failed connection, which the error repeats.
 
-  After an error, too: TFDS's other downloads still go on trying.
+  They stay hidden after an error, while TFDS retries its other downloads.
   """
   logger = std_logging.getLogger('urllib3.connectionpool')
   level = logger.level

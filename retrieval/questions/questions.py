@@ -1,19 +1,18 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Questions with their answers, from the forms in which they are published.
+"""Questions with their answers, from the published forms.
 
-  jsonl: a line {"question": ..., "answer": [...]}, as the files of ORQA's splits;
-    "answers" and an "id" are understood too.
+  jsonl: a line {"question": ..., "answer": [...]} as in the files of ORQA's splits;
+    or "answers"; optional "id".
   webquestions: a list of {"qId", "qText", "answers"}.
   curatedtrec: a line of id, type, question and regular expression, with tabs.
-  opentriviaqa: jsonl with "open_domain"; where it is false, one needs the choices
-    to answer, and the question is left out.
+  opentriviaqa: jsonl with "open_domain"; a question with false is skipped, since its
+    answer depends on its choices.
   squad: SQuAD 1.1, whose paragraphs are not kept.
   triviaqa: TriviaQA's unfiltered {"Data": [...]}; an answer's aliases count.
-  dpr_qas: a line of question and Python list of answers, with a tab between, as
-    in DPR's .qas.csv.
+  dpr_qas: a line of question, tab and Python list of answers, as in DPR's .qas.csv.
 
-Any of them may be packed as .gz, .bz2 or .xz.
+Files may be packed as .gz, .bz2 or .xz.
 """
 
 import ast
@@ -38,12 +37,12 @@ _PACKED = ('.gz', '.bz2', '.xz')
 
 @dataclasses.dataclass(frozen=True)
 class Question:
-  """A question and what counts as its answer.
+  """A question with its answers.
 
   Attributes:
-    id: unique in its file.
-    question: exactly the source's characters.
-    answers: at least one, none blank; any of them is right.
+    id: unique id in the file.
+    question: text, exactly as in the source.
+    answers: right answers, never blank.
     kind: 'string', or 'regex' where answers are regular expressions.
   """
 
@@ -53,28 +52,25 @@ class Question:
   kind: str = 'string'
 
 
-# What a reader yields: where a question stands, and the question.
+# (place, question) of each question of a file
 _Found = Iterator[tuple[str, Question]]
 
 
 def read_questions(
   path: str | os.PathLike, kind: str = 'auto', *, answer_field: str = ''
 ) -> list[Question]:
-  """Reads a file of questions.
+  """Read the questions of a file in their order.
 
   Args:
-    path: the file.
+    path: file of questions.
     kind: one of KINDS, or 'auto': by the file's name and beginning.
-    answer_field: of jsonl, the field that holds the answers; '' for 'answer' or
-      'answers'. EfficientQA has 'answer_and_def_correct_predictions' too.
-
-  Returns:
-    The questions, in the file's order.
+    answer_field: field of jsonl with the answers; '' is 'answer' or 'answers'.
+      EfficientQA also has 'answer_and_def_correct_predictions'.
 
   Raises:
     FileNotFoundError: when there is no such file.
-    ValueError: for an unknown kind, a file without questions, or the first
-      record that is none; it says where, and what was expected.
+    ValueError: for an unknown kind, a file without questions, or the first invalid
+      record.
   """
   path = pathlib.Path(path)
   if kind not in ('auto', *KINDS):
@@ -102,12 +98,11 @@ def read_questions(
 
 
 def detect(path: str | os.PathLike) -> str:
-  """The kind of a file, by its name and beginning.
+  """Return the kind of a file, by its name and beginning.
 
   Raises:
     FileNotFoundError: when there is no such file.
-    ValueError: for a name that says nothing of its kind, and for .json without
-      anything in it.
+    ValueError: for an unknown ending of the name, and for an empty .json file.
   """
   path = pathlib.Path(path)
   if not path.is_file():
@@ -158,7 +153,7 @@ def _text(record: Mapping[str, Any], name: str, where: str) -> str:
 
 
 def _answers(values: list, name: str, where: str) -> tuple[str, ...]:
-  """Checks a list of answers and drops repeated ones."""
+  """Check a list of answers and drop repeated ones."""
   if not values:
     raise base.BadRecord(
       f'empty {name}', where, f'field {name!r}: expected at least one answer.'
@@ -212,7 +207,7 @@ def _read_opentriviaqa(path: pathlib.Path) -> _Found:
     if is_open:
       yield where, _line_question(record, where, path)
     left_out += not is_open
-  logging.info('%s: left out %d that need their choices.', path, left_out)
+  logging.info('%s: skipped %d that need their choices.', path, left_out)
 
 
 def _read_webquestions(path: pathlib.Path) -> _Found:

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trivia questions of the package Red-Trivia 1.1.1 (GPL-3), read as data.
 
-Its lists are YAML: a question, and the list of what counts as its answer. The
-package belongs to a chat bot and is never imported.
+Its YAML lists map a question to its answers. The package belongs to a chat bot and
+is never imported.
 """
 
 from collections.abc import Sequence
@@ -19,13 +19,13 @@ from retrieval.readers import base
 VERSION = '1.1.1'
 _PACKAGE = 'redbot'
 _FOLDER = pathlib.PurePath('ext', 'trivia', 'lists')
-# The bot's own reading of answers that YAML takes for true or false.
+# The bot's reading of answers that YAML parses as true or false.
 _BOOLEANS = {True: ('True', 'Yes', 'On'), False: ('False', 'No', 'Off')}
 _PICTURE = ('http://', 'https://')
 
 
 class _Loader(getattr(yaml, 'CSafeLoader', yaml.SafeLoader)):
-  """Leaves numbers, dates and nulls as they are written."""
+  """YAML loader that keeps numbers, dates and nulls as strings."""
 
   yaml_implicit_resolvers = {
     first: [(tag, form) for tag, form in forms if tag.endswith(':bool')]
@@ -34,7 +34,7 @@ class _Loader(getattr(yaml, 'CSafeLoader', yaml.SafeLoader)):
 
 
 def folder() -> pathlib.Path:
-  """Finds the packaged lists without importing their package.
+  """Return the folder of the packaged lists, without importing their package.
 
   Raises:
     FileNotFoundError: when they are not installed.
@@ -50,26 +50,22 @@ def folder() -> pathlib.Path:
 
 
 def list_names() -> tuple[str, ...]:
-  """Names of the packaged lists, sorted."""
+  """Return the sorted names of the packaged lists."""
   return tuple(sorted(path.stem for path in folder().glob('*.yaml')))
 
 
 def read(
   lists: Sequence[str] = (), *, pictures: bool = False
 ) -> list[questions.Question]:
-  """Reads packaged lists.
+  """Read packaged lists; a question gets the id LIST:NUMBER, counted from 1.
 
   Args:
-    lists: their names; none for all of them.
-    pictures: whether to keep questions about a picture at a web address, which
-      no text answers.
-
-  Returns:
-    The questions; an id is 'LIST:NUMBER', its place in the list from 1.
+    lists: names of the lists; () is all of them.
+    pictures: whether to keep questions about a picture at a web address.
 
   Raises:
     FileNotFoundError: when the package is not installed.
-    ValueError: for an unknown list, or the first record that is no question.
+    ValueError: for an unknown list, or the first record without a question.
   """
   known = list_names()
   if unknown := [name for name in lists if name not in known]:
@@ -81,7 +77,7 @@ def read(
     q for q in found if q.answers and (pictures or not _has_picture(q.question))
   ]
   logging.info(
-    'Red-Trivia: left out %d of %d questions, about a picture or with a blank '
+    'Red-Trivia: skipped %d of %d questions, about a picture or with a blank '
     'answer.',
     *(len(found) - len(kept), len(found)),
   )
@@ -117,7 +113,7 @@ def _read_list(path: pathlib.Path) -> list[questions.Question]:
 
 
 def _answers(values: list, where: str) -> tuple[str, ...]:
-  """Answers as the bot reads them, each once whatever its case."""
+  """Return the answers as the bot reads them, without repeats in another case."""
   texts = []
   for value in values:
     if not isinstance(value, str | bool):

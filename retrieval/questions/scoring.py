@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files of predicted answers, and scores of predictions and of retrieved texts.
 
-A line is {"question": ..., "prediction": ...}, as ORQA and EfficientQA have it; it
-may hold more. Each question of the set counts once; one without a prediction, or
-with nothing retrieved, counts as wrong.
+A line is {"question": ..., "prediction": ...} as in ORQA and EfficientQA, with
+optional further fields. Each question of the set counts once; a question without a
+prediction or a retrieved text counts as wrong.
 """
 
 from collections.abc import Iterable
@@ -31,12 +31,12 @@ FILE_RULE = 'file'
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Prediction:
-  """A predicted answer.
+  """A predicted answer, which may be empty.
 
   Attributes:
-    question: its text.
-    prediction: the answer; may be empty.
-    fields: whatever else the line holds, such as id, score, title and block.
+    question: text of the question.
+    prediction: predicted answer.
+    fields: further fields of the line, such as id, score, title and block.
   """
 
   question: str
@@ -46,14 +46,14 @@ class Prediction:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Scores:
-  """What a file scored on a question set.
+  """Scores of a file on a question set.
 
   Attributes:
-    values: metric -> [n] 0 to 1, of each question in the set's order.
-    missing: questions of the set that the file does not have.
-    unknown: questions of the file that the set does not have.
-    repeated: records after the first of the same question.
-    refused: answers left out because every text holds them.
+    values: metric -> [n] scores from 0 to 1 in the set's order.
+    missing: number of the set's questions that the file lacks.
+    unknown: number of the file's questions that the set lacks.
+    repeated: number of records after the first of the same question.
+    refused: number of ignored answers, which every text contains.
   """
 
   values: dict[str, Float[np.ndarray, ' n']]
@@ -63,16 +63,16 @@ class Scores:
   refused: int = 0
 
   def mean(self, metric: str) -> float:
-    """A metric over all questions."""
+    """Return the mean of a metric over all questions."""
     return float(self.values[metric].mean())
 
 
 def read_predictions(path: str | os.PathLike) -> list[Prediction]:
-  """Reads a file of predictions.
+  """Read a file of predictions.
 
   Raises:
     FileNotFoundError: when there is no such file.
-    ValueError: for the first record that is none, or a file without records.
+    ValueError: for the first invalid record, or a file without records.
   """
   found = []
   for where, record in dpr_json.records(path):
@@ -93,10 +93,10 @@ def read_predictions(path: str | os.PathLike) -> list[Prediction]:
 def write_predictions(
   path: str | os.PathLike, predictions: Iterable[Prediction]
 ) -> int:
-  """Writes predictions as JSON lines, whole or not at all; returns how many.
+  """Write predictions as JSON lines, atomically; return their number.
 
   Raises:
-    ValueError: where `fields` holds question or prediction.
+    ValueError: where `fields` has a question or a prediction.
   """
   count = 0
   with store.open_atomically(path, 'w') as f:
@@ -110,27 +110,20 @@ def write_predictions(
 
 
 def predictions_name(name: str) -> str:
-  """File of the predictions for a question set."""
+  """Return the file name of the predictions for a question set."""
   return f'predictions_{name.replace(":", "_")}.jsonl'
 
 
 def score_predictions(
   question_set: question_sets.QuestionSet, predictions: Sequence[Prediction]
 ) -> Scores:
-  """Scores predicted answers by the set's own rule.
+  """Score predicted answers with the metrics of `QuestionSet.score`.
 
-  A prediction is of the question with its text, of all of them where the text
-  repeats, unless its field 'id' says of which. Of several the last one counts.
-
-  Args:
-    question_set: the references.
-    predictions: in any order.
-
-  Returns:
-    Metrics as of `QuestionSet.score`.
+  A prediction belongs to every question with its text, or to the one with its field
+  'id'. The last prediction of a question counts.
 
   Raises:
-    ValueError: when the set does not have half of their questions or more.
+    ValueError: when the set lacks half of the predictions' questions or more.
   """
   chosen = _Chosen(question_set)
   for row in predictions:
@@ -155,22 +148,22 @@ def score_retrieval(
   results: Iterable[dpr_json.Result],
   ks: Sequence[int] = TOP_K,
 ) -> Scores:
-  """Whether any of the first k texts holds an answer, by each rule of the set.
+  """Score whether one of the first k texts contains an answer, by each rule.
 
-  Titles are not searched. The answers are the set's, not the file's.
+  The answers are those of the set. Titles are not searched.
 
   Args:
-    question_set: the references.
-    results: of retrieval, in any order; read once.
-    ks: those beyond the longest list of texts are left out.
+    question_set: questions with answers.
+    results: retrieval results in any order; read once.
+    ks: numbers of texts; numbers beyond the longest list of texts are skipped.
 
   Returns:
-    Metrics 'RULE/top_K' for the set's rules and, where all texts say it
-    themselves, 'file/top_K'.
+    Metrics 'RULE/top_K' for the rules of the set and, where every text has the field
+    has_answer, 'file/top_K'.
 
   Raises:
-    ValueError: when the set does not have half of their questions or more, or
-      there is no text at all.
+    ValueError: when the set lacks half of the results' questions or more, or there
+      is no text at all.
   """
   chosen, longest, said = _Chosen(question_set), 0, True
   rules = {n: answers_lib.make_rule(n) for n in question_set.match_rules}
@@ -202,7 +195,7 @@ def score_retrieval(
 
 
 class _Tests:
-  """Where the first text with an answer stands; counts what none can test."""
+  """Ranks of the first text with an answer; counts untestable answers."""
 
   def __init__(self, rules: dict[str, answers_lib.Rule]):
     self._rules, self._refused = rules, set()
@@ -214,7 +207,7 @@ class _Tests:
   def ranks(
     self, question: questions_lib.Question, prepared: dict[str, list[str]]
   ) -> dict[str, float]:
-    """Rule -> index of the first text that holds an answer, infinity if none."""
+    """Return rule -> index of the first text with an answer, or infinity."""
     ranks = {}
     for name, rule in self._rules.items():
       tests = []
@@ -234,10 +227,10 @@ def _rank(hits: Iterable[bool]) -> float:
 
 
 class _Chosen:
-  """What a file has of each question of a set.
+  """The records of a file, by question of a set.
 
   Attributes:
-    of: question's id -> what counts.
+    of: question's id -> value of its last record.
   """
 
   def __init__(self, question_set: question_sets.QuestionSet):
@@ -249,7 +242,7 @@ class _Chosen:
   def find(
     self, text: str, identifier: Any = None
   ) -> tuple[questions_lib.Question, ...]:
-    """The questions that a record is of; counts the record."""
+    """Return the questions of a record, and count the record."""
     by_id = self._set.by_id.get(str(identifier))
     one = by_id is not None and by_id.question == text
     found = (by_id,) if one else self._set.by_text.get(text, ())
@@ -267,7 +260,7 @@ class _Chosen:
       self.put(question, value)
 
   def check(self) -> None:
-    """Refuses a file of which half the questions or more are of another set."""
+    """Refuse a file with half of its questions or more from another set."""
     known, unknown = len(self._known), len(self._unknown)
     name, size = self._set.name, len(self._set.by_text)
     message = (

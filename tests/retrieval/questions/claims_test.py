@@ -150,7 +150,7 @@ def test_bad_files_and_specifications_are_named(tmp_path):
   for spec, message in (
     ('fever:train', 'DATASET:SPLIT=PATH'),
     ('fever=a', 'DATASET:SPLIT=PATH'),
-    ('fever:train=a,a', 'none comes twice'),
+    ('fever:train=a,a', 'different files'),
     ('vitaminc:train=a', "no claim set 'vitaminc'"),
     ('custom:train=a', 'at least two'),
   ):
