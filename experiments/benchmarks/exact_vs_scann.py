@@ -56,7 +56,8 @@ _RELEASED_NAMES = (
   'reader_oracle',
   'top_5_substring',
 )
-# Published measurements of the released checkpoints over 13 M blocks, on the test questions, in percent: by exact search, and by ScaNN.
+# Published measurements of the released checkpoints over 13 M blocks, on the
+# test questions, in percent: by exact search, and by ScaNN.
 _RELEASED = {
   'nq_open:test': {
     'exact': (41.05, 40.42, 71.94, 72.19),

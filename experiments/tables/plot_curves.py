@@ -5,9 +5,9 @@
   python -m experiments.tables.plot_curves --run=retro=runs/simplewiki/retro \
     --run=baseline=runs/simplewiki/baseline --output=curves.png
 
-Reads each run's metrics.jsonl: what was measured in training as a line, in
-validation as dots. --metric=retrieval_utility, once for each, instead of the
-loss.
+The command reads each run's metrics.jsonl. Measures of training are a line,
+measures of validation are dots. --metric, which may be given several times,
+names other metrics than the loss, such as retrieval_utility.
 """
 
 from collections.abc import Sequence
