@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Results as JSON files and as tables for the terminal."""
 
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
+import contextlib
 import json
 import math
 import os
@@ -83,3 +85,17 @@ def print_shares(rows: Sequence[Mapping[str, Any]]) -> None:
       *([name, *(share(row.get(name)) for row in rows)] for name in names),
     ],
   )
+
+
+@contextlib.contextmanager
+def picture(path: str | os.PathLike, **settings: Any) -> Iterator[tuple]:
+  """Yields figure and axes of `pyplot.subplots(**settings)`; saves the figure."""
+  import matplotlib
+
+  matplotlib.use('Agg')
+  from matplotlib import pyplot
+
+  figure, axes = pyplot.subplots(layout='constrained', **settings)
+  yield figure, axes
+  figure.savefig(path, dpi=110)
+  pyplot.close(figure)

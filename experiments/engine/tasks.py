@@ -88,6 +88,9 @@ class Task:
   # Whether `init` reads checkpoints: it is then not compiled, which would make
   # constants of the values that it read.
   init_on_host: bool = False
+  # Key -> parameters for shapes and logical axes alone, where `init` cannot be
+  # traced; None: `init`.
+  shapes: Callable[[jax.Array], Params] | None = None
   # Name at the top of the parameters -> whether this part keeps its initial values;
   # None trains all parts.
   frozen: Callable[[str], bool] | None = None

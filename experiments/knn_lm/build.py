@@ -51,11 +51,6 @@ def choose_documents(
 ) -> tuple[windows_lib.Documents, int]:
   """Chooses the training documents that are not held out.
 
-  Args:
-    trained: a model with its data.
-    max_documents: largest number of documents, evenly spread; 0 for all.
-    held_out: splits and evaluation sets whose documents are left out.
-
   Returns:
     The documents, and the number of those left out.
 

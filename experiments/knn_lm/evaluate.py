@@ -40,23 +40,19 @@ from retro_jax.evaluation import evaluate
 from retro_jax.evaluation import knn_lm
 from retro_jax.trained import loading
 
+Config = ml_collections.ConfigDict
 FILE = 'knn_lm.json'
 
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-  """One row of the table.
+  """One row of the table."""
 
-  Attributes:
-    name: name of the model.
-    evaluation: measurements of the reported documents.
-    minus_alone: bits per byte less those of the model alone.
-    setting: (k, temperature, lambda) of a kNN-LM, () for other models.
-  """
-
-  name: str
-  evaluation: evaluate.Evaluation
+  name: str  # name of the model
+  evaluation: evaluate.Evaluation  # measurements of the reported documents
+  # bits per byte less those of the model alone
   minus_alone: bootstrap.Interval | None = None
+  # (k, temperature, lambda) of a kNN-LM, () for other models
   setting: tuple[float, ...] = ()
 
   def to_json(self) -> dict:
@@ -81,32 +77,19 @@ def _setting_fields(setting) -> dict[str, float]:
 
 @dataclasses.dataclass(frozen=True)
 class Swept:
-  """Nats of the evaluated documents under every setting.
+  """Nats of the evaluated documents under every setting."""
 
-  Attributes:
-    grid: the settings that are tuned.
-    nats: [K, T, W, D] nats under the settings of the grid.
-    fixed: the setting that is not tuned.
-    fixed_nats: [D] nats under the fixed setting.
-    alone: the model's own evaluation.
-    found: k -> share of the tokens that are among their k neighbors' values.
-  """
-
-  grid: knn_lm.Grid
-  nats: np.ndarray
-  fixed: tuple[int, float, float]
-  fixed_nats: np.ndarray
-  alone: evaluate.Evaluation
+  grid: knn_lm.Grid  # the settings that are tuned
+  nats: np.ndarray  # [K, T, W, D] nats under the settings of the grid
+  fixed: tuple[int, float, float]  # the setting that is not tuned
+  fixed_nats: np.ndarray  # [D] nats under the fixed setting
+  alone: evaluate.Evaluation  # the model's own evaluation
+  # k -> share of the tokens that are among their k neighbors' values
   found: dict[int, float]
 
 
-def make_grids(
-  settings: ml_collections.ConfigDict,
-) -> tuple[knn_lm.Grid, knn_lm.Grid]:
+def make_grids(settings: Config) -> tuple[knn_lm.Grid, knn_lm.Grid]:
   """Returns the settings that are tuned and the fixed setting.
-
-  Args:
-    settings: section `knn_lm` of a config.
 
   Raises:
     ValueError: for a weight or an alpha out of range.
@@ -127,17 +110,7 @@ def sweep(
   chunks: chunks_lib.ChunkStore,
   documents: windows_lib.Documents,
 ) -> Swept:
-  """Weighs the neighbors of every token by every setting.
-
-  Args:
-    looked_up: the store of `lookup.look_up`.
-    grids: the settings of `make_grids`.
-    chunks: chunk store of the documents.
-    documents: the documents of `looked_up`.
-
-  Returns:
-    Nats of each document.
-  """
+  """Weighs the neighbors of every token by every setting."""
   (grid, fixed), number = grids, len(documents.index)
   nats, alone = np.zeros((*grid.shape, number)), np.zeros(number)
   fixed_nats = np.zeros(number)
@@ -202,12 +175,7 @@ def _only(found: evaluate.Evaluation, chosen: np.ndarray):
 
 
 def make_rows(swept: Swept, tuned: np.ndarray) -> list[Row]:
-  """Rows of the model alone and of the kNN-LM: tuned, for each k, and the paper's.
-
-  Args:
-    swept: nats under every setting.
-    tuned: [D] bool, documents for tuning; the rows are measured on the others.
-  """
+  """Rows of the model alone and of the kNN-LM: tuned, per k, and the paper's."""
   grid = swept.grid
   cost = swept.nats[..., tuned].sum(-1)  # zeros where nothing is tuned
   flat = swept.nats.reshape(-1, swept.nats.shape[-1])
@@ -228,7 +196,7 @@ def make_rows(swept: Swept, tuned: np.ndarray) -> list[Row]:
 
 
 def _load_retro(
-  config: ml_collections.ConfigDict, root: pathlib.Path
+  config: Config, root: pathlib.Path
 ) -> loading.TrainedRetro | None:
   """Loads and checks the RETRO that the config names; None without one."""
   directory = config.knn_lm.retro_workdir
@@ -243,7 +211,7 @@ def _load_retro(
 
 def _retro_rows(
   retro: loading.TrainedRetro | None,
-  config: ml_collections.ConfigDict,
+  config: Config,
   swept: Swept,
   tuned: np.ndarray,
 ) -> list[Row]:
@@ -309,7 +277,7 @@ def _print(rows: list[Row], content: dict) -> None:
 
 def _open_datastore(
   trained: loading.TrainedRetro,
-  config: ml_collections.ConfigDict,
+  config: Config,
   folder: knn_lm_task.Folder,
   documents: windows_lib.Documents,
 ) -> key_values.KeyValueStore:
@@ -327,7 +295,7 @@ def _open_datastore(
   return pairs
 
 
-def run(config: ml_collections.ConfigDict, workdir: str) -> None:
+def run(config: Config, workdir: str) -> None:
   """Evaluates, prints the table and writes knn_lm.json."""
   stages.check_share(config)
   settings = config.knn_lm

@@ -33,6 +33,8 @@ from retro_jax.evaluation import knn_lm
 from retro_jax.nn import initial
 from retro_jax.trained import loading
 
+Config = ml_collections.ConfigDict
+
 # One jitted function for all calls, so that nothing is compiled twice.
 _token_features = jax.jit(knn_lm.token_features, static_argnames='model')
 
@@ -79,14 +81,12 @@ class Folder:
     return index
 
 
-def _mesh_and_rules(config: ml_collections.ConfigDict):
+def _mesh_and_rules(config: Config):
   mesh = sharding.make_mesh(**config.mesh, devices=jax.local_devices())
   return mesh, sharding.make_rules(config.get('sharding_rules'))
 
 
-def load(
-  config: ml_collections.ConfigDict, workdir: str | os.PathLike
-) -> loading.TrainedRetro:
+def load(config: Config, workdir: str | os.PathLike) -> loading.TrainedRetro:
   """Loads the newest model that makes the keys, onto this process's devices.
 
   The run is `knn_lm.model_workdir` of the config, or `workdir`.
@@ -96,9 +96,7 @@ def load(
   return loading.load(run, config.data_dir, mesh=mesh, rules=rules)
 
 
-def num_neighbors(
-  trained: loading.TrainedRetro, config: ml_collections.ConfigDict
-) -> int:
+def num_neighbors(trained: loading.TrainedRetro, config: Config) -> int:
   """RETRO's k while the keys are made; 0 without retrieval.
 
   Raises:
@@ -128,7 +126,7 @@ def model_fingerprint(trained: loading.TrainedRetro) -> str:
 
 
 def model_fields(
-  trained: loading.TrainedRetro, config: ml_collections.ConfigDict
+  trained: loading.TrainedRetro, config: Config
 ) -> dict[str, Any]:
   """JSON fields that determine the key of a token."""
   return {
@@ -140,9 +138,7 @@ def model_fields(
 
 @contextlib.contextmanager
 def features(
-  trained: loading.TrainedRetro,
-  config: ml_collections.ConfigDict,
-  batch_size: int,
+  trained: loading.TrainedRetro, config: Config, batch_size: int
 ) -> Iterator[knn_lm.FeatureFn]:
   """Yields the compiled function of a batch, sharded over this process's devices.
 

@@ -39,28 +39,21 @@ from retro_jax.evaluation import evaluate
 from retro_jax.nn import initial
 from retro_jax.trained import loading
 
+Config = ml_collections.ConfigDict
 FILE = 'evaluation.json'
 Mode = tuple[str, str, int]  # name, retrieval, k
 
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-  """One row of the table.
+  """One row of the table."""
 
-  Attributes:
-    name: model and kind of retrieval.
-    retrieval: 'on', 'off', 'shuffled' or 'oracle'.
-    num_neighbors: k, 0 without retrieval.
-    step: number of the checkpoint.
-    evaluation: measurements of the documents.
-    minus_off: bits per byte minus those of the same RETRO with retrieval off.
-  """
-
-  name: str
-  retrieval: str
-  num_neighbors: int
-  step: int
-  evaluation: evaluate.Evaluation
+  name: str  # model and kind of retrieval
+  retrieval: str  # 'on', 'off', 'shuffled' or 'oracle'
+  num_neighbors: int  # k, 0 without retrieval
+  step: int  # number of the checkpoint
+  evaluation: evaluate.Evaluation  # measurements of the documents
+  # bits per byte minus those of the same RETRO with retrieval off
   minus_off: bootstrap.Interval | None = None
 
   def to_json(self) -> dict[str, Any]:
@@ -78,19 +71,10 @@ class Result:
 @contextlib.contextmanager
 def scorer(
   trained: loading.TrainedRetro,
-  config: ml_collections.ConfigDict,
+  config: Config,
   score: Callable[..., jax.Array] = evaluate.score_chunks,
 ) -> Iterator[evaluate.ScoreFn]:
-  """Yields a compiled score function; parameters are sharded over the mesh.
-
-  Args:
-    trained: the model.
-    config: `mesh`, `sharding_rules` and `evaluate.batch_size` are read from it.
-    score: `evaluate.score_chunks` or `evaluate.score_parts`.
-
-  Yields:
-    The score function for `evaluate.evaluate`.
-  """
+  """Yields a compiled score function; parameters are sharded over the mesh."""
   mesh, rules = _mesh_and_rules(config)
   rows = sharding.batch_sharding(mesh, config.evaluate.batch_size)
   shardings = initial.param_shardings(trained.model.config, mesh, rules)
@@ -105,14 +89,12 @@ def scorer(
     yield lambda row: compiled(params, sharding.global_batch(row, rows))
 
 
-def _mesh_and_rules(config: ml_collections.ConfigDict):
+def _mesh_and_rules(config: Config):
   mesh = sharding.make_mesh(**config.mesh)
   return mesh, sharding.make_rules(config.get('sharding_rules'))
 
 
-def numbers_of_neighbors(
-  settings: ml_collections.ConfigDict,
-) -> tuple[int, ...]:
+def numbers_of_neighbors(settings: Config) -> tuple[int, ...]:
   """Returns `evaluate.num_neighbors` of a config, one or more numbers above 0."""
   ks = tuple(settings.num_neighbors)
   if not ks or min(ks) < 1:
@@ -123,9 +105,7 @@ def numbers_of_neighbors(
 
 
 def on_and_off(
-  trained: loading.TrainedRetro,
-  settings: ml_collections.ConfigDict,
-  most: int | None = 1,
+  trained: loading.TrainedRetro, settings: Config, most: int | None = 1
 ) -> list[Mode]:
   """Modes with retrieval on for the first `most` numbers of neighbors, and off."""
   if not trained.model.config.cca_layers:
@@ -134,9 +114,7 @@ def on_and_off(
   return [*((f'RETRO, k={k}', 'on', k) for k in ks), ('RETRO off', 'off', 0)]
 
 
-def _modes(
-  trained: loading.TrainedRetro, settings: ml_collections.ConfigDict
-) -> list[Mode]:
+def _modes(trained: loading.TrainedRetro, settings: Config) -> list[Mode]:
   """Every row for one model."""
   modes = on_and_off(trained, settings, None)
   if trained.model.config.cca_layers:
@@ -148,9 +126,7 @@ def _modes(
   return modes
 
 
-def stride_chunks(
-  settings: ml_collections.ConfigDict, sequence_chunks: int
-) -> int:
+def stride_chunks(settings: Config, sequence_chunks: int) -> int:
   """Number of chunks between the starts of windows; 0 is half a sequence.
 
   Args:
@@ -183,7 +159,7 @@ def measure(
   score: evaluate.ScoreFn,
   reader: pipeline.ChunkReader,
   trained: loading.TrainedRetro,
-  config: ml_collections.ConfigDict,
+  config: Config,
   retrieval: str,
   name: str,
 ) -> evaluate.Evaluation:
@@ -206,7 +182,7 @@ def measure(
 
 
 def check(
-  trained: loading.TrainedRetro, config: ml_collections.ConfigDict
+  trained: loading.TrainedRetro, config: Config
 ) -> dict[int, pipeline.ChunkReader]:
   """Raises the errors of `evaluate_trained` before any work.
 
@@ -225,13 +201,9 @@ def check(
 
 
 def evaluate_trained(
-  trained: loading.TrainedRetro, config: ml_collections.ConfigDict
+  trained: loading.TrainedRetro, config: Config
 ) -> list[Result]:
   """Evaluates a RETRO or a baseline in all its modes.
-
-  Args:
-    trained: the model.
-    config: `evaluate`, `mesh`, `sharding_rules` and `seed` are read from it.
 
   Raises:
     FileNotFoundError: for a split without stores.
@@ -262,7 +234,7 @@ def compare(
 
 
 def load(
-  config: ml_collections.ConfigDict,
+  config: Config,
   workdir: str | os.PathLike,
   baseline_workdir: str | os.PathLike = '',
   on_mesh: bool = True,
@@ -296,7 +268,7 @@ def load(
 
 
 def evaluate_workdir(
-  config: ml_collections.ConfigDict,
+  config: Config,
   workdir: str | os.PathLike,
   baseline_workdir: str | os.PathLike = '',
 ) -> list[Result]:
@@ -350,9 +322,7 @@ def format_perplexity(x: float) -> str:
 
 
 def write(
-  results: Sequence[Result],
-  config: ml_collections.ConfigDict,
-  workdir: str | os.PathLike,
+  results: Sequence[Result], config: Config, workdir: str | os.PathLike
 ) -> pathlib.Path:
   """Writes evaluation.json and returns its path."""
   content = {
@@ -362,7 +332,7 @@ def write(
   return reports.write_json(pathlib.Path(workdir) / FILE, content)
 
 
-def run(config: ml_collections.ConfigDict, workdir: str) -> None:
+def run(config: Config, workdir: str) -> None:
   """Evaluates, prints the table and writes evaluation.json."""
   source = config.evaluate.workdir or workdir
   logging.info('Evaluating the newest checkpoint of %s.', source)

@@ -46,6 +46,7 @@ from retro_jax.decoding import decode
 from retro_jax.evaluation import continuations
 from retro_jax.trained import loading
 
+Config = ml_collections.ConfigDict
 LAMBADA_FIELDS = (('text',),)
 SUMMARY_FIELDS = (('article', 'text'), ('summary',))
 WORD_TOKENS = 16  # drawn for each text; only a longer last word gets more
@@ -55,34 +56,21 @@ _AROUND = string.punctuation + '\u2018\u2019\u201c\u201d\u2014\u2026'
 
 @dataclasses.dataclass(frozen=True)
 class Mode:
-  """A model and its kind of retrieval.
+  """A model and its kind of retrieval."""
 
-  Attributes:
-    name: name of the row.
-    retrieval: 'on' or 'off'.
-    num_neighbors: k.
-    trained: the model.
-    retrieve: finds the neighbors of tokens; None without retrieval.
-    workdir: folder of the model's run.
-  """
-
-  name: str
-  retrieval: str
-  num_neighbors: int
-  trained: loading.TrainedRetro
+  name: str  # name of the row
+  retrieval: str  # 'on' or 'off'
+  num_neighbors: int  # k
+  trained: loading.TrainedRetro  # the model
+  # finds the neighbors of tokens; None without retrieval
   retrieve: continuations.RetrieveFn | None
-  workdir: str
+  workdir: str  # folder of the model's run
 
 
 def read(
-  settings: ml_collections.ConfigDict, fields: Sequence[Sequence[str]]
+  settings: Config, fields: Sequence[Sequence[str]]
 ) -> list[tuple[str, ...]]:
   """Reads the examples that a config names.
-
-  Args:
-    settings: section `examples` of a config: path of JSON lines, which may be
-      compressed as .gz, .bz2 or .xz, and max_examples, 0 for all.
-    fields: for each value the names of its field; the first one found counts.
 
   Returns:
     The values of each example.
@@ -109,18 +97,8 @@ def read(
   return found
 
 
-def modes(
-  config: ml_collections.ConfigDict, workdir: str | os.PathLike
-) -> Iterator[Mode]:
+def modes(config: Config, workdir: str | os.PathLike) -> Iterator[Mode]:
   """RETRO with retrieval on and off, and the baseline that the config names.
-
-  Args:
-    config: `evaluate` has workdir, baseline_workdir and num_neighbors, of which the
-      first is k; `embedder` and `data_dir` are read, too.
-    workdir: folder of the run, unless `evaluate` names another.
-
-  Yields:
-    One mode after the other.
 
   Raises:
     FileNotFoundError: for a folder without a checkpoint or without data.
@@ -160,7 +138,7 @@ def first_word(text: str) -> str:
 
 
 def last_words(
-  mode: Mode, examples: list[tuple[str, str]], config: ml_collections.ConfigDict
+  mode: Mode, examples: list[tuple[str, str]], config: Config
 ) -> list[str]:
   """The word with which a model continues each context."""
   trained = mode.trained
@@ -209,7 +187,7 @@ def encode(tokenizer, article: str, summary: str) -> continuations.Continuation:
 
 
 def summary_nats(
-  mode: Mode, examples: list[tuple[str, str]], config: ml_collections.ConfigDict
+  mode: Mode, examples: list[tuple[str, str]], config: Config
 ) -> np.ndarray:
   """[examples] nats of the summaries."""
   trained = mode.trained
@@ -235,7 +213,7 @@ def summary_nats(
     )
 
 
-def _lambada(config: ml_collections.ConfigDict) -> tuple[str, Callable]:
+def _lambada(config: Config) -> tuple[str, Callable]:
   """The measure, and a function from a mode to values, weights and more."""
   if config.examples.batch_size < 1:
     raise ValueError(
@@ -254,7 +232,7 @@ def _lambada(config: ml_collections.ConfigDict) -> tuple[str, Callable]:
   return 'accuracy', measure
 
 
-def _summary(config: ml_collections.ConfigDict) -> tuple[str, Callable]:
+def _summary(config: Config) -> tuple[str, Callable]:
   """The measure, and a function from a mode to values, weights and more."""
   examples = read(config.examples, SUMMARY_FIELDS)
   size = np.asarray([len(f' {s}'.encode()) for _, s in examples], np.float64)
@@ -286,7 +264,7 @@ def _row(
   }
 
 
-def run(config: ml_collections.ConfigDict, workdir: str, task: str) -> None:
+def run(config: Config, workdir: str, task: str) -> None:
   """Evaluates the examples, prints the table and writes TASK.json."""
   if jax.process_count() > 1:
     raise ValueError('experiments.retro.examples runs in one process.')

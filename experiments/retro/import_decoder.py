@@ -47,26 +47,17 @@ _CUTS = {'smollm': True, 'gpt-2': False, 'gpt2': False}
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-  """A public decoder.
+  """A public decoder."""
 
-  Attributes:
-    path: file of the weights.
-    fields: fields of RetroConfig except vocab_size.
-    params: config -> parameters.
-    write_tokenizer: writes the tokenizer into a folder.
-  """
-
-  path: pathlib.Path
-  fields: Mapping[str, Any]
-  params: Callable[[config_lib.RetroConfig], Any]
+  path: pathlib.Path  # file of the weights
+  fields: Mapping[str, Any]  # fields of RetroConfig except vocab_size
+  params: Callable[[config_lib.RetroConfig], Any]  # config -> parameters
+  # writes the tokenizer into a folder
   write_tokenizer: Callable[[pathlib.Path], None]
 
 
 def find(source: str | os.PathLike) -> Source:
   """Opens a decoder; its tensors are read later.
-
-  Args:
-    source: a file or folder in one of the forms above.
 
   Raises:
     FileNotFoundError: for a folder without a decoder.
@@ -174,14 +165,6 @@ def convert(
   workdir: str | os.PathLike,
 ) -> dict[str, str]:
   """Writes the checkpoint of a baseline, with its tokenizer.
-
-  Args:
-    source: a file or folder, see `find`.
-    config: config of the baseline; the decoder's fields are replaced.
-    workdir: the new folder.
-
-  Returns:
-    Facts of the import, by name.
 
   Raises:
     FileNotFoundError: when there is no such decoder.

@@ -34,32 +34,25 @@ from retro_jax.evaluation import evaluate
 from retro_jax.evaluation import leakage
 from retro_jax.trained import loading
 
+Config = ml_collections.ConfigDict
 FILE, PICTURE = 'leakage.json', 'leakage.png'
 
 
 @dataclasses.dataclass(frozen=True)
 class Curve:
-  """The filtered bits per byte of one model.
+  """The filtered bits per byte of one model."""
 
-  Attributes:
-    name: name of the model.
-    step: number of its checkpoint.
-    points: one for each alpha.
-    minus_on: RETRO with retrieval on less this model; () for itself.
-  """
-
-  name: str
-  step: int
-  points: Sequence[leakage.Point]
+  name: str  # name of the model
+  step: int  # number of its checkpoint
+  points: Sequence[leakage.Point]  # one for each alpha
+  # RETRO with retrieval on less this model; () for itself
   minus_on: Sequence[leakage.Point] = ()
 
 
 _Mode = tuple[str, str, pipeline.ChunkReader]  # name, retrieval, reader
 
 
-def _modes(
-  trained: loading.TrainedRetro, settings: ml_collections.ConfigDict
-) -> list[_Mode]:
+def _modes(trained: loading.TrainedRetro, settings: Config) -> list[_Mode]:
   """The modes of one model, checked before any work."""
   retro_evaluate.stride_chunks(settings, trained.config.sequence_chunks)
   checked = []
@@ -73,9 +66,7 @@ def _modes(
 
 
 def _measure(
-  trained: loading.TrainedRetro,
-  config: ml_collections.ConfigDict,
-  modes: Sequence[_Mode],
+  trained: loading.TrainedRetro, config: Config, modes: Sequence[_Mode]
 ) -> list[tuple[str, int, evaluate.Evaluation]]:
   """(name, step, evaluation by chunk) of one model in its modes."""
   with retro_evaluate.scorer(trained, config, evaluate.score_parts) as score:
@@ -103,17 +94,9 @@ def _token_num_bytes(data) -> np.ndarray:
 def curves(
   trained: loading.TrainedRetro,
   baseline: loading.TrainedRetro | None,
-  config: ml_collections.ConfigDict,
+  config: Config,
 ) -> list[Curve]:
   """Evaluates the models chunk by chunk and filters by r(C).
-
-  Args:
-    trained: a RETRO, or a baseline alone.
-    baseline: its baseline over the same data, or None.
-    config: `evaluate`, `leakage`, `mesh`, `sharding_rules` and `seed` are read.
-
-  Returns:
-    A curve for each mode of each model.
 
   Raises:
     ValueError: for settings that do not fit data or model.
@@ -198,44 +181,34 @@ def _difference(gain: leakage.Point) -> str:
 
 def plot(found: Sequence[Curve], path: pathlib.Path) -> None:
   """Draws the curves with intervals; below, the share of chunks at each alpha."""
-  import matplotlib
-
-  matplotlib.use('Agg')
-  from matplotlib import pyplot
-
-  figure, (top, bottom) = pyplot.subplots(
-    2, figsize=(7, 6), layout='constrained', height_ratios=(3, 1), sharex=True
-  )
-  for line in found:
-    alphas = [100 * p.alpha for p in line.points]
-    values = [p.bits_per_byte for p in line.points]
-    (drawn,) = top.plot(alphas, values, marker='o', label=line.name)
-    top.fill_between(
-      alphas,
-      [p.low for p in line.points],
-      [p.high for p in line.points],
-      color=drawn.get_color(),
-      alpha=0.12,
-      linewidth=0,
+  shape = {'figsize': (7, 6), 'height_ratios': (3, 1), 'sharex': True}
+  with reports.picture(path, nrows=2, **shape) as (_, (top, bottom)):
+    for line in found:
+      alphas = [100 * p.alpha for p in line.points]
+      values = [p.bits_per_byte for p in line.points]
+      (drawn,) = top.plot(alphas, values, marker='o', label=line.name)
+      top.fill_between(
+        alphas,
+        [p.low for p in line.points],
+        [p.high for p in line.points],
+        color=drawn.get_color(),
+        alpha=0.12,
+        linewidth=0,
+      )
+    bottom.plot(alphas, [100 * p.share for p in found[0].points], color='gray')
+    top.set(ylabel='bits per byte')
+    bottom.set(
+      xlabel='most overlap with training data r(C), %',
+      ylabel='chunks left, %',
+      ylim=(0, 105),
     )
-  bottom.plot(alphas, [100 * p.share for p in found[0].points], color='gray')
-  top.set(ylabel='bits per byte')
-  bottom.set(
-    xlabel='most overlap with training data r(C), %',
-    ylabel='chunks left, %',
-    ylim=(0, 105),
-  )
-  top.legend()
-  for axes in (top, bottom):
-    axes.grid(alpha=0.3)
-  figure.savefig(path, dpi=110)
-  pyplot.close(figure)
+    top.legend()
+    for axes in (top, bottom):
+      axes.grid(alpha=0.3)
 
 
 def write(
-  found: Sequence[Curve],
-  config: ml_collections.ConfigDict,
-  workdir: pathlib.Path,
+  found: Sequence[Curve], config: Config, workdir: pathlib.Path
 ) -> None:
   """Writes leakage.json and leakage.png."""
   content = {
@@ -249,7 +222,7 @@ def write(
   plot(found, workdir / PICTURE)
 
 
-def run(config: ml_collections.ConfigDict, workdir: str) -> None:
+def run(config: Config, workdir: str) -> None:
   """Measures, prints the table and writes the files."""
   settings = config.evaluate
   source = settings.workdir or workdir

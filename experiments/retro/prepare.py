@@ -149,12 +149,7 @@ def find_duplicates(config: Config, data: retro_data.DataFolder) -> Rows:
 
 
 def _compared(found: store.Store | None, other: tokens_lib.TokenStore) -> Rows:
-  """Whether training documents were compared with an evaluation set.
-
-  Args:
-    found: the list of near-duplicates that the training chunks are free of.
-    other: the evaluation set.
-  """
+  """Whether training documents were compared with an evaluation set."""
   sets = near_duplicates.compared_with(found) if found else {}
   if other.store.fingerprint in sets.values():
     return [(f'near-duplicates of {other.path.name}', 'left out')]

@@ -18,11 +18,13 @@ from retro_jax.data import qa_pipeline
 from retro_jax.data import qa_rows
 from retro_jax.trained import loading
 
+Config = ml_collections.ConfigDict
+Passages = tuple[qa_rows.Passage, ...]
 _AT_ONCE = 64  # questions in one call of the retriever
 _MATCHED = 20  # passages searched for a pattern if the model reads none
 
 
-def layout(config: ml_collections.ConfigDict) -> qa_rows.QaLayout:
+def layout(config: Config) -> qa_rows.QaLayout:
   """Lengths of rows from a config; the baseline reads no passage."""
   return qa_rows.QaLayout(
     chunk_length=config.model.chunk_length,
@@ -33,7 +35,7 @@ def layout(config: ml_collections.ConfigDict) -> qa_rows.QaLayout:
   )
 
 
-def _passages_of(result: dpr_json.Result) -> tuple[qa_rows.Passage, ...]:
+def _passages_of(result: dpr_json.Result) -> Passages:
   return tuple(
     qa_rows.Passage(title=x.title, text=x.text) for x in result.contexts
   )
@@ -41,12 +43,8 @@ def _passages_of(result: dpr_json.Result) -> tuple[qa_rows.Passage, ...]:
 
 def read_passages(
   paths: Sequence[str], questions: Sequence[questions_lib.Question]
-) -> list[tuple[qa_rows.Passage, ...]]:
+) -> list[Passages]:
   """Reads the passages of questions from DPR's files of retrieval results.
-
-  Args:
-    paths: the files, see `dpr_json`.
-    questions: questions, found by their text.
 
   Returns:
     The passages of each question, best first; () for a question of no file.
@@ -55,7 +53,7 @@ def read_passages(
     FileNotFoundError: for a missing file.
     ValueError: for a file of another form, or without any of the questions.
   """
-  found: dict[str, tuple[qa_rows.Passage, ...]] = {}
+  found: dict[str, Passages] = {}
   for path in paths:
     for result in dpr_json.read_results(path):
       found[result.question] = _passages_of(result)
@@ -78,16 +76,10 @@ def find_passages(
   questions: Sequence[questions_lib.Question],
   count: int,
   folder: pathlib.Path,
-) -> list[tuple[qa_rows.Passage, ...]]:
+) -> list[Passages]:
   """The nearest chunks of each question, with their continuations.
 
   The passages are kept in FOLDER in DPR's form, for experiments.open_qa.score.
-
-  Args:
-    trained: the run; the frozen embedder searches its datastore.
-    questions: questions, searched by their text.
-    count: number of passages of each question.
-    folder: folder of the files of passages.
 
   Returns:
     The passages of each question, best first.
@@ -134,17 +126,17 @@ def _retrieve(retriever, questions, count) -> list[dpr_json.Result]:
   ]
 
 
-def reads_passages(config: ml_collections.ConfigDict) -> bool:
+def reads_passages(config: Config) -> bool:
   """Whether the model reads passages; the baseline does not."""
   return bool(config.retrieval and config.qa.num_passages)
 
 
 def passages(
   trained: loading.TrainedRetro,
-  config: ml_collections.ConfigDict,
+  config: Config,
   questions: Sequence[questions_lib.Question],
   folder: pathlib.Path,
-) -> list[tuple[qa_rows.Passage, ...]]:
+) -> list[Passages]:
   """The passages of questions from the config's files or the datastore."""
   if config.qa.passages:
     return read_passages(tuple(config.qa.passages), questions)
@@ -154,7 +146,7 @@ def passages(
 
 def examples(
   trained: loading.TrainedRetro,
-  config: ml_collections.ConfigDict,
+  config: Config,
   questions: Sequence[questions_lib.Question],
   folder: pathlib.Path,
 ) -> list[qa_pipeline.Example]:
@@ -163,12 +155,6 @@ def examples(
   For a regular expression, the answer is its first match in the passages; a
   question without a match is left out. A baseline, which reads no passage, learns
   the same answers to the same questions.
-
-  Args:
-    trained: the run, whose datastore may be searched.
-    config: config of the fine-tuning.
-    questions: questions with their answers.
-    folder: folder for retrieved passages.
   """
   read, kept = reads_passages(config), []
   found = [()] * len(questions)

@@ -36,25 +36,17 @@ from retro_jax.decoding import drawing
 from retro_jax.trained import loading
 
 FILE = 'retro_qa.json'
-MODES = ('on', 'off')
 
 
 def answer(
   trained: loading.TrainedRetro,
   questions: Sequence[questions_lib.Question],
-  passages: Sequence[tuple[qa_rows.Passage, ...]],
+  passages: Sequence[retro_qa_data.Passages],
   *,
   batch_size: int = 16,
   name: str = 'questions',
 ) -> list[str]:
   """Writes an answer to each question, greedily.
-
-  Args:
-    trained: a fine-tuned run.
-    questions: the questions.
-    passages: passages of each question, best first; () is RETRO[OFF].
-    batch_size: questions at a time.
-    name: text of the progress bar.
 
   Returns:
     The answers, '' where nothing was written.
@@ -96,11 +88,6 @@ def measure(
   questions: question_sets.QuestionSet, answers: Sequence[str], mode: str
 ) -> dict[str, Any]:
   """Scores answers by the set's own rule.
-
-  Args:
-    questions: the set.
-    answers: an answer to each question of the set.
-    mode: 'on', 'off' or 'baseline'.
 
   Returns:
     name -> {mean, low, high}, as shares; exact_match in percent, for
@@ -162,10 +149,9 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   with trained.config.unlocked():
     trained.config.embedder = config.embedder
     trained.config.qa.passages = files
-  reads = retro_qa_data.reads_passages(trained.config)
-  modes = (
-    MODES if reads else ('off' if trained.config.retrieval else 'baseline',)
-  )
+  modes = ['off' if trained.config.retrieval else 'baseline']
+  if retro_qa_data.reads_passages(trained.config):
+    modes.insert(0, 'on')
   folder = pathlib.Path(workdir) / retro_qa_task.PASSAGES
   rows = []
   for questions in sets:

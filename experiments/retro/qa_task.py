@@ -25,14 +25,15 @@ from retro_jax.nn import presets
 from retro_jax.nn import retro as model_lib
 from retro_jax.trained import loading
 
+Config = ml_collections.ConfigDict
 PASSAGES = 'passages'
 # Fields that the fine-tuned run takes from its source.
 _KEPT = ('model', 'retrieval', 'index', 'sequence_chunks')
 
 
 def start(
-  config: ml_collections.ConfigDict, workdir: str | os.PathLike
-) -> tuple[ml_collections.ConfigDict, tasks.Task]:
+  config: Config, workdir: str | os.PathLike
+) -> tuple[Config, tasks.Task]:
   """The config and the task of a fine-tuning run; see `adopt` and `make_task`."""
   config = adopt(config)
   question_sets.check_questions(config)
@@ -41,7 +42,7 @@ def start(
   return config, make_task(config, trained, workdir)
 
 
-def adopt(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
+def adopt(config: Config) -> Config:
   """Returns a copy of a config with model and data of the source run.
 
   Dropout acts in the decoder alone, as the paper found best.
@@ -72,16 +73,9 @@ def adopt(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
 
 
 def make_task(
-  config: ml_collections.ConfigDict,
-  trained: loading.TrainedRetro,
-  workdir: str | os.PathLike,
+  config: Config, trained: loading.TrainedRetro, workdir: str | os.PathLike
 ) -> tasks.Task:
   """Binds the model, its parameters, questions and passages.
-
-  Args:
-    config: a config of `adopt`.
-    trained: the model to fine-tune.
-    workdir: folder of the run; retrieved passages are kept in it.
 
   Raises:
     ValueError: for question sets or passages that do not fit.
@@ -117,8 +111,9 @@ def make_task(
     model_cfg, length, writer.layout.num_neighbors
   )
   return tasks.Task(
-    init=functools.partial(_init, trained=trained, model_cfg=model_cfg),
+    init=lambda key: jax.tree.map(np.asarray, trained.params),
     init_on_host=True,
+    shapes=functools.partial(initial.init_params, config=model_cfg),
     loss=functools.partial(losses.loss, model),
     dataset=dataset,
     pipeline_fingerprint=qa_pipeline.fingerprint(examples['train'], writer),
@@ -126,13 +121,6 @@ def make_task(
     flops_per_step=3 * forward * tokens_per_step,
     fingerprints=trained.data.fingerprints(retrieval=False),
   )
-
-
-def _init(key, *, trained, model_cfg):
-  """Parameters of the run; boxed where only shapes are asked for."""
-  if isinstance(key, jax.core.Tracer):
-    return initial.init_params(key, model_cfg)
-  return jax.tree.map(np.asarray, trained.params)
 
 
 def _examples(config, trained, split, folder) -> list[qa_pipeline.Example]:

@@ -38,94 +38,79 @@ from retrieval.store import store
 from retro_jax.data import pipeline
 from retro_jax.trained import loading
 
+Config = ml_collections.ConfigDict
 PARTS = {'neighbor': 'N', 'continuation': 'F', 'full': '[N, F]'}
 
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-  """One line of a sweep.
+  """One line of a sweep."""
 
-  Attributes:
-    name: name of the line.
-    reader: reader of the held-out chunks.
-    facts: the varied values, as JSON.
-  """
-
-  name: str
-  reader: pipeline.ChunkReader
-  facts: dict[str, Any]
+  name: str  # name of the line
+  reader: pipeline.ChunkReader  # reader of the held-out chunks
+  facts: dict[str, Any]  # the varied values, as JSON
 
 
-def _reader(
-  trained: loading.TrainedRetro,
-  config: ml_collections.ConfigDict,
-  k: int,
-) -> pipeline.ChunkReader:
-  return loading.chunk_reader(
-    trained.config, trained.data, config.evaluate.split, k
-  )
-
-
-def _check_stored(
-  trained: loading.TrainedRetro, split: str, name: str, wanted: Sequence[int]
-) -> None:
+def _readers(
+  trained: loading.TrainedRetro, config: Config, name: str, ks: Sequence[int]
+) -> list[pipeline.ChunkReader]:
+  """Readers with k neighbors, for every k of a config's field."""
+  split = config.evaluate.split
   stored = trained.data.neighbors(split).num_neighbors
-  if not wanted or min(wanted) < 0 or max(wanted) > stored:
+  if not ks or min(ks) < 0 or max(ks) > stored:
     raise ValueError(
-      f'{name} {tuple(wanted)}: expected numbers of 0 to {stored}, the neighbors '
+      f'{name} {tuple(ks)}: expected numbers of 0 to {stored}, the neighbors '
       f'stored in {trained.data.path(f"neighbors-{split}")}; for more, prepare the '
       'neighbors again with --config.neighbors.stored=N.'
     )
+  return [
+    loading.chunk_reader(trained.config, trained.data, split, k) for k in ks
+  ]
 
 
-def _first_k(
-  trained: loading.TrainedRetro, config: ml_collections.ConfigDict
-) -> int:
-  k = retro_evaluate.numbers_of_neighbors(config.evaluate)[0]
-  _check_stored(trained, config.evaluate.split, 'evaluate.num_neighbors', [k])
-  return k
+def _first_reader(
+  trained: loading.TrainedRetro, config: Config
+) -> pipeline.ChunkReader:
+  """The reader with the first of `evaluate.num_neighbors`."""
+  ks = retro_evaluate.numbers_of_neighbors(config.evaluate)[:1]
+  return _readers(trained, config, 'evaluate.num_neighbors', ks)[0]
 
 
 def by_neighbors(
-  trained: loading.TrainedRetro, config: ml_collections.ConfigDict, root
+  trained: loading.TrainedRetro, config: Config, root
 ) -> Iterator[Setting]:
   """Settings with k neighbors; k = 0 is RETRO[OFF]."""
   del root
   ks = config.sweep.num_neighbors
-  _check_stored(trained, config.evaluate.split, 'sweep.num_neighbors', ks)
-  for k in ks:
-    reader = _reader(trained, config, k)
+  readers = _readers(trained, config, 'sweep.num_neighbors', ks)
+  for k, reader in zip(ks, readers, strict=True):
     yield Setting(f'k = {k}', reader, {'num_neighbors': k})
 
 
 def by_parts(
-  trained: loading.TrainedRetro, config: ml_collections.ConfigDict, root
+  trained: loading.TrainedRetro, config: Config, root
 ) -> Iterator[Setting]:
   """Neighbors without continuations, continuations alone, both, and neither."""
   del root
-  k = _first_k(trained, config)
-  reader = _reader(trained, config, k)
+  reader = _first_reader(trained, config)
   for part, name in PARTS.items():
-    facts = {'num_neighbors': k, 'part': part}
+    facts = {'num_neighbors': reader.num_neighbors, 'part': part}
     yield Setting(name, dataclasses.replace(reader, neighbor_part=part), facts)
   off = dataclasses.replace(reader, num_neighbors=0)
   yield Setting('none', off, {'num_neighbors': 0, 'part': 'none'})
 
 
 def by_datastore(
-  trained: loading.TrainedRetro,
-  config: ml_collections.ConfigDict,
-  root: pathlib.Path,
+  trained: loading.TrainedRetro, config: Config, root: pathlib.Path
 ) -> Iterator[Setting]:
   """Settings with parts of the datastore; the neighbors in each are found first."""
-  k = _first_k(trained, config)
-  data, split = trained.data, config.evaluate.split
+  reader = _first_reader(trained, config)
+  k, data, split = reader.num_neighbors, trained.data, config.evaluate.split
   if not config.sweep.shares:
     raise ValueError(
       'sweep.shares is empty: expected shares such as (1.0, 0.1).'
     )
   datastore, metric = data.chunks('train'), data.index.searcher.metric
-  reader = _reader(trained, config, k)
   stores = [
     open_store(x).fingerprint
     for open_store in (data.chunks, data.vectors)
@@ -163,16 +148,10 @@ def by_datastore(
     yield Setting(name, dataclasses.replace(reader, neighbors=path), facts)
 
 
-SWEEPS = {
-  'datastore': by_datastore,
-  'neighbors': by_neighbors,
-  'parts': by_parts,
-}
+SWEEPS = dict(datastore=by_datastore, neighbors=by_neighbors, parts=by_parts)
 
 
-def _identity(
-  trained: loading.TrainedRetro, config: ml_collections.ConfigDict
-) -> str:
+def _identity(trained: loading.TrainedRetro, config: Config) -> str:
   """Hash of checkpoint, data and settings."""
   return store.fingerprint(
     [
@@ -188,19 +167,10 @@ def _identity(
 def sweep(
   name: str,
   trained: loading.TrainedRetro,
-  config: ml_collections.ConfigDict,
+  config: Config,
   workdir: pathlib.Path,
 ) -> list[dict[str, Any]]:
   """Measures every setting and writes the file after each.
-
-  Args:
-    name: key of `SWEEPS`.
-    trained: a RETRO.
-    config: `evaluate`, `sweep`, `mesh`, `sharding_rules` and `seed` are read.
-    workdir: output folder.
-
-  Returns:
-    The rows, as JSON.
 
   Raises:
     ValueError: for a model that does not retrieve, or settings out of range.
@@ -258,55 +228,45 @@ def _measure(score, setting, trained, config) -> dict[str, Any]:
 
 
 def _print(name: str, rows: Sequence[dict[str, Any]]) -> None:
+  def figure(value: float | None, form: str) -> str:
+    return '-' if value is None else format(value, form)
+
   heads = ['setting', 'bits/byte', 'token ppl', 'word ppl']
+  lines = [
+    [
+      row['name'],
+      figure(row['bits_per_byte'], '.4f'),
+      figure(row['token_perplexity'], ',.2f'),
+      figure(row['word_perplexity'], ',.2f'),
+    ]
+    for row in rows
+  ]
   if name == 'datastore':
     heads.insert(1, 'tokens')
-  lines = []
-  for row in rows:
-    cells = [
-      row['name'],
-      _figure(row['bits_per_byte'], '.4f'),
-      _figure(row['token_perplexity'], ',.2f'),
-      _figure(row['word_perplexity'], ',.2f'),
-    ]
-    if name == 'datastore':
-      cells.insert(1, f'{row["datastore_tokens"]:,}')
-    lines.append(cells)
+    for line, row in zip(lines, rows, strict=True):
+      line.insert(1, f'{row["datastore_tokens"]:,}')
   reports.print_table(heads, lines, title=f'Sweep: {name}')
-
-
-def _figure(value: float | None, form: str) -> str:
-  return '-' if value is None else format(value, form)
 
 
 def plot(name: str, rows: Sequence[dict[str, Any]], path: pathlib.Path) -> None:
   """Draws bits per byte over the settings."""
-  import matplotlib
-
-  matplotlib.use('Agg')
-  from matplotlib import pyplot
-
-  figure, axes = pyplot.subplots(figsize=(6, 4), layout='constrained')
   axis = {'datastore': 'datastore_tokens', 'neighbors': 'num_neighbors'}
   values = [row['bits_per_byte'] for row in rows]
-  if name in axis:
-    points = sorted(zip((r[axis[name]] for r in rows), values, strict=True))
-    axes.plot(*zip(*points, strict=True), marker='o')
-    axes.set_xlabel(axis[name].replace('_', ' '))
-  else:
-    axes.plot([row['name'] for row in rows], values, 'o')
-    axes.set_xlabel('part of each neighbor')
-  if name == 'datastore':
-    axes.set_xscale('log')
-  axes.set_ylabel('bits per byte')
-  axes.grid(alpha=0.3)
-  figure.savefig(path, dpi=110)
-  pyplot.close(figure)
+  with reports.picture(path, figsize=(6, 4)) as (_, axes):
+    if name in axis:
+      points = sorted(zip((r[axis[name]] for r in rows), values, strict=True))
+      axes.plot(*zip(*points, strict=True), marker='o')
+      axes.set_xlabel(axis[name].replace('_', ' '))
+    else:
+      axes.plot([row['name'] for row in rows], values, 'o')
+      axes.set_xlabel('part of each neighbor')
+    if name == 'datastore':
+      axes.set_xscale('log')
+    axes.set_ylabel('bits per byte')
+    axes.grid(alpha=0.3)
 
 
-def run(
-  config: ml_collections.ConfigDict, workdir: str, name: str
-) -> list[dict[str, Any]]:
+def run(config: Config, workdir: str, name: str) -> list[dict[str, Any]]:
   """Sweeps, prints the table and draws the picture."""
   source, root = config.evaluate.workdir or workdir, pathlib.Path(workdir)
   logging.info('Sweep over %s of the newest checkpoint of %s.', name, source)

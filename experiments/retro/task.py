@@ -32,8 +32,6 @@ def _retrofit_params(
   data: retro_data.DataFolder,
 ) -> tasks.Params:
   """The decoder of `config.retrofit_from` with a new encoder and new CCAs."""
-  if isinstance(key, jax.core.Tracer):  # shapes are asked for, not values
-    return initial.init_params(key, model_cfg)
   source = config.retrofit_from
   saved = checkpoints.find(source)
   if saved.config.retrieval:
@@ -62,8 +60,9 @@ def _retrofit_params(
 
 def _start(config, model_cfg, data) -> dict[str, Any]:
   """Fields of the task: where training starts, and what stays as it is."""
+  new = functools.partial(initial.init_params, config=model_cfg)
   if not config.get('retrofit_from', ''):
-    return {'init': functools.partial(initial.init_params, config=model_cfg)}
+    return {'init': new}
   if not model_cfg.cca_layers:
     raise ValueError(
       f'config.retrofit_from {config.retrofit_from}: nothing would be trained '
@@ -74,6 +73,7 @@ def _start(config, model_cfg, data) -> dict[str, Any]:
       _retrofit_params, config=config, model_cfg=model_cfg, data=data
     ),
     'init_on_host': True,
+    'shapes': new,
     'frozen': lambda name: not retrofit.is_added(name),
     'flops_per_step': 0.0,  # less than three forward passes
   }

@@ -50,14 +50,6 @@ def update(
 ) -> dict[str, int]:
   """Writes a changed datastore and its index; a killed update continues.
 
-  Args:
-    config: config of the run; `embedder`, `index`, `deduplicate` and `tokens` are
-      read.
-    old: the data that change.
-    root: the new data folder.
-    documents: documents that replace those of the same id, or are added.
-    delete: ids of documents to leave out.
-
   Returns:
     Documents added, changed and deleted; chunks reused and embedded by this call.
 
