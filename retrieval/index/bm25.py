@@ -4,8 +4,8 @@
 
 Robertson's BM25 in Lucene's form: the sum over a question's words of idf * tf /
 (tf + k1 * (1 - b + b * length / mean length)), idf = ln(1 + (N - n + .5) / (n +
-.5)). The weights are computed once, by the bm25s package, when an index is built.
-Importing bm25s starts a JAX backend, so only `build` does it.
+.5)). The bm25s package computes the weights once, when an index is built. Its import
+starts a JAX backend, so only `build` imports it.
 
 Dimension key: N blocks, V words of the vocabulary, P pairs of word and block.
 """
@@ -29,7 +29,7 @@ from retrieval.searchers import base
 from retrieval.store import store
 
 _KIND = 'bm25'
-_SCHEMA = 1  # of how texts become words
+_SCHEMA = 1  # version of the way from text to words
 # Lucene's list for English.
 STOP_WORDS = tuple(
   'a an and are as at be but by for if in into is it no not of on or such that '
@@ -40,12 +40,12 @@ _WORD = re.compile(r'\w+')
 
 @dataclasses.dataclass(frozen=True)
 class Bm25Config:
-  """How texts are weighed.
+  """Weights of words; defaults are Anserini's for passages.
 
   Attributes:
-    k1: how slowly a repeated word stops to count; Anserini's for passages.
-    b: how much long blocks are held back, 0 to 1; Anserini's for passages.
-    stop_words: words that do not count, in lower case.
+    k1: saturation of repeated words; a larger value saturates later.
+    b: penalty of long blocks, 0 to 1.
+    stop_words: ignored words in lower case.
   """
 
   k1: float = 0.9
@@ -63,9 +63,9 @@ class Bm25:
   """An index from words to blocks.
 
   Attributes:
-    config: how it was made.
-    num_blocks: blocks it was built from, those without words included.
-    fingerprint: hash of everything that decides its answers.
+    config: weights of words.
+    num_blocks: number of blocks, blocks without words included.
+    fingerprint: hash of everything that decides its results.
   """
 
   def __init__(
@@ -76,15 +76,15 @@ class Bm25:
     num_blocks: int,
     texts_hash: str,
   ):
-    """Takes what `build` or `load` made.
+    """Take the parts of an index from `build` or `load`.
 
     Args:
-      config: see Bm25Config.
-      words: word -> its number, 0 to V - 1 in this order.
-      arrays: starts [V + 1] int64, where each word's pairs begin; blocks [P]
-        int32, ascending for each word; weights [P] float32.
+      config: weights of words.
+      words: word -> number, 0 to V - 1 in this order.
+      arrays: starts [V + 1] int64, the first pair of each word; blocks [P] int32,
+        ascending for each word; weights [P] float32.
       num_blocks: N.
-      texts_hash: identifies the texts.
+      texts_hash: hash of the texts.
     """
     self.config = config
     self.num_blocks = num_blocks
@@ -108,15 +108,12 @@ class Bm25:
     titles: Iterable[str] | None = None,
     config: Bm25Config | None = None,
   ) -> 'Bm25':
-    """Builds an index in memory; block ids are positions in `texts`.
+    """Build an index in memory; block ids are positions in `texts`.
 
     Args:
-      texts: [N] of the blocks, read once.
-      titles: [N] prepended to the texts, None for none.
-      config: None for the defaults.
-
-    Returns:
-      The index.
+      texts: [N] texts of the blocks, read once.
+      titles: [N] titles, prepended to the texts; None for none.
+      config: weights of words; None for the defaults.
 
     Raises:
       ValueError: for other than N titles.
@@ -136,11 +133,7 @@ class Bm25:
   def search(
     self, queries: Sequence[str], k: int
   ) -> tuple[Int64[np.ndarray, 'b k'], Float32[np.ndarray, 'b k']]:
-    """Finds the k best blocks of each query; ties go to the lower id.
-
-    Args:
-      queries: [b] texts.
-      k: how many.
+    """Find the k best blocks of each query; ties go to the lower id.
 
     Returns:
       ids: [b, k] int64, best first; -1 where fewer share a word with the query.
@@ -161,7 +154,7 @@ class Bm25:
     return ids, scores
 
   def _score(self, query: str) -> np.ndarray:
-    """Scores of all blocks, [N] float32; a word asked twice counts twice."""
+    """Return scores [N] float32 of all blocks; repeated words count twice."""
     scores = np.zeros(self.num_blocks, np.float32)
     for word in _split(query):
       number = self._words.get(word)
@@ -171,10 +164,10 @@ class Bm25:
     return scores
 
   def save(self, path: str | os.PathLike) -> None:
-    """Writes the index as a store; one that stands there already must be equal.
+    """Write the index as a store, unless `path` holds the same index.
 
     Raises:
-      ValueError: when something else stands at `path`.
+      ValueError: when `path` holds something else.
     """
     writer = store.StoreWriter(path, _KIND, self._fields)
     if writer.published:
@@ -190,7 +183,7 @@ class Bm25:
 
   @classmethod
   def load(cls, path: str | os.PathLike) -> 'Bm25':
-    """Loads what `save` wrote, memory-mapped.
+    """Load a saved index, memory-mapped.
 
     Raises:
       FileNotFoundError: when there is no index at `path`.
@@ -217,14 +210,14 @@ def _join(titles: Iterable[str], texts: Iterable[str]) -> Iterator[str]:
 
 
 def _split(text: str) -> list[str]:
-  """Words in lower case; a composed letter equals its parts."""
+  """Return words in lower case; a composed letter equals its parts."""
   return _WORD.findall(unicodedata.normalize('NFKC', text).lower())
 
 
 def _weigh(
   rows: list[list[int]], num_words: int, config: Bm25Config
 ) -> dict[str, np.ndarray]:
-  """What each word of each block adds to a score; see Bm25.__init__."""
+  """Return the arrays of Bm25: the score of each word of each block."""
   if not num_words:
     return {
       'starts': np.zeros(1, np.int64),
@@ -234,7 +227,7 @@ def _weigh(
   import bm25s
 
   model = bm25s.BM25(k1=config.k1, b=config.b, method='lucene')
-  # The numbers must be one object each: a block holds references to them.
+  # Rows refer to one object for each number, which saves memory.
   found = model.build_index_from_ids(
     range(num_words), rows, show_progress=False
   )
@@ -246,7 +239,7 @@ def _weigh(
 
 
 def _best(scores: np.ndarray, k: int) -> np.ndarray:
-  """Positions of the k highest scores, best first; ties by the lower one."""
+  """Return the positions of the k highest scores; ties by the lower one."""
   if len(scores) <= k:
     return np.argsort(-scores, kind='stable')
   floor = np.partition(scores, -k)[-k]

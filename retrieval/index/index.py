@@ -1,10 +1,9 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The published index: built once, measured, hashed, and the same for ever.
+"""The published index: built once, measured, hashed and immutable.
 
-ScaNN does not build the same index twice, so what was built is saved, its files
-are hashed, and everything downstream records the hash. Before it is published,
-an index is held against exact search.
+Two builds of ScaNN differ, so an index is saved with the hashes of its files, and
+later stages record its fingerprint. A recall check precedes publication.
 """
 
 from collections.abc import Mapping
@@ -29,14 +28,14 @@ MANIFEST = 'index.json'
 
 @dataclasses.dataclass(frozen=True)
 class IndexConfig:
-  """How an index is built and what it must reach.
+  """Settings and recall floor of an index.
 
   Attributes:
     searcher: 'exact', 'scann', or 'auto': exact for small databases.
     metric: 'dot_product' or 'squared_l2'.
     recall_floor: least agreement with exact search.
-    recall_at: k of that agreement; rows that tie count alike.
-    num_queries: queries that measure it.
+    recall_at: k of that agreement; rows with equal scores count alike.
+    num_queries: number of queries in the recall check.
     scann: fields of ScannConfig.
   """
 
@@ -53,11 +52,11 @@ class Index:
   """An opened index.
 
   Attributes:
-    path: its folder.
-    searcher: what answers.
-    fingerprint: hash of its files.
-    vectors_fingerprint: of the vectors it was built from.
-    report: what was measured when it was built.
+    path: folder of the index.
+    searcher: searcher over the vectors.
+    fingerprint: hash of the index's files.
+    vectors_fingerprint: fingerprint of the vectors.
+    report: results of the recall check.
   """
 
   path: pathlib.Path
@@ -74,22 +73,19 @@ def build_index(
   config: IndexConfig,
   queries: sharded_array.Rows | None = None,
 ) -> Index:
-  """Builds, measures and publishes an index, or opens the one that stands.
+  """Build, measure and publish an index, or open the published one.
 
   Args:
-    path: where it will stand.
+    path: output folder.
     vectors: [n, d] array, memory map or sharded array.
-    vectors_fingerprint: identifies `vectors`.
-    config: see IndexConfig.
-    queries: [q, d] held-out queries; None takes rows of the database, of which
-      each must find its neighbors other than itself.
-
-  Returns:
-    The published index.
+    vectors_fingerprint: fingerprint of `vectors`.
+    config: settings.
+    queries: [q, d] held-out queries; None takes database rows, each of which must
+      find its neighbors other than itself.
 
   Raises:
-    ValueError: when it agrees too little with exact search, when another index
-      stands at `path`, or for bad vectors or settings.
+    ValueError: when it agrees too little with exact search, when `path` holds
+      another index, or for bad vectors or settings.
   """
   path = pathlib.Path(path)
   _check_config(config)
@@ -141,7 +137,7 @@ def _recall_check(
 
 
 def _remove_dead_drafts(path: pathlib.Path) -> None:
-  """Removes what builders left that were killed on this machine."""
+  """Remove the drafts of builders that were killed on this machine."""
   for draft in path.parent.glob(f'{path.name}.partial-*'):
     pid = draft.name.rpartition('-')[2]
     if pid.isdigit() and not _is_alive(int(pid)):
@@ -162,7 +158,8 @@ def _is_alive(pid: int) -> bool:
 def _write(draft: pathlib.Path, searcher, fields, report) -> None:
   searcher.save(draft)
   size = sum(f.stat().st_size for f in draft.rglob('*') if f.is_file())
-  size = max(size, getattr(searcher, 'num_bytes', 0))  # may stand elsewhere
+  # The vectors may be in another folder.
+  size = max(size, getattr(searcher, 'num_bytes', 0))
   report['bytes_per_vector'] = round(size / max(searcher.num_vectors, 1), 1)
   manifest = {
     'schema': SCHEMA,
@@ -175,18 +172,15 @@ def _write(draft: pathlib.Path, searcher, fields, report) -> None:
 
 
 def open_index(path: str | os.PathLike, *, verify: bool = True) -> Index:
-  """Opens a published index.
+  """Open a published index.
 
   Args:
-    path: its folder.
-    verify: read every byte and compare the hashes. Vectors in a store of their
-      own are only checked to be the same store; `Store.verify` reads those.
-
-  Returns:
-    The index.
+    path: folder of the index.
+    verify: whether to read every byte and compare the hashes. `Store.verify` does
+      so for vectors in a store of their own.
 
   Raises:
-    FileNotFoundError: when none stands there.
+    FileNotFoundError: when there is no index.
     ValueError: when it is damaged.
   """
   path = pathlib.Path(path)
@@ -213,16 +207,12 @@ def suits(
   vectors_fingerprint: str,
   config: IndexConfig,
 ) -> bool:
-  """Whether a published index is what `build_index` would build.
+  """Return whether `build_index` with these arguments would accept an index.
 
-  Args:
-    path: its folder.
-    vectors: see `build_index`; they are not read.
-    vectors_fingerprint: likewise.
-    config: likewise.
+  The vectors are not read.
 
   Raises:
-    FileNotFoundError: when none stands there.
+    FileNotFoundError: when there is no index.
     ValueError: when it is damaged, or for bad settings.
   """
   _check_config(config)
@@ -320,7 +310,7 @@ def _check_config(config: IndexConfig) -> None:
 
 
 def _choose(config: IndexConfig, num_rows: int) -> str:
-  """The kind of searcher: what was asked for, or what the size allows."""
+  """Return the kind of searcher by the config and the size of the database."""
   kinds = ('auto', 'exact', 'scann')
   if config.searcher not in kinds:
     raise ValueError(
@@ -333,7 +323,8 @@ def _choose(config: IndexConfig, num_rows: int) -> str:
   if num_rows < searchers.SCANN_MIN_ROWS:
     logging.info(
       '%d vectors are too few for ScaNN (%d): exact search serves them.',
-      *(num_rows, searchers.SCANN_MIN_ROWS),
+      num_rows,
+      searchers.SCANN_MIN_ROWS,
     )
     return 'exact'
   if not searchers.scann_available():
@@ -343,7 +334,7 @@ def _choose(config: IndexConfig, num_rows: int) -> str:
 
 
 def _changed(scann: Mapping[str, Any]) -> dict[str, Any]:
-  """What is not ScannConfig's default, and so tells indices apart."""
+  """Return the settings that differ from ScannConfig's defaults."""
   defaults = dataclasses.asdict(searchers.ScannConfig())
   return {
     name: value

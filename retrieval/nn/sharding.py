@@ -127,7 +127,12 @@ def _spec(path: Any, box: Any, mesh: jax.sharding.Mesh, rules: Any) -> P:
       logging.warning(
         'Parameter %s: dimension %d (%s) of size %d does not divide over the '
         '%d devices of %s; it is replicated.',
-        *(jax.tree_util.keystr(path), dim, box.names[dim], size, ways, axis),
+        jax.tree_util.keystr(path),
+        dim,
+        box.names[dim],
+        size,
+        ways,
+        axis,
       )
       axes[dim] = None
   return P(*axes)

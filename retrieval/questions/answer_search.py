@@ -225,7 +225,10 @@ class QuestionSearch:
         if (question.id, answer) not in self.refused:
           logging.warning(
             'Question %s, %r: %s It counts for nothing by the rule %r.',
-            *(question.id, question.question, e, rule.name),
+            question.id,
+            question.question,
+            e,
+            rule.name,
           )
         self.refused.add((question.id, answer))
       else:

@@ -79,7 +79,8 @@ def read(
   logging.info(
     'Red-Trivia: skipped %d of %d questions, about a picture or with a blank '
     'answer.',
-    *(len(found) - len(kept), len(found)),
+    len(found) - len(kept),
+    len(found),
   )
   return kept
 

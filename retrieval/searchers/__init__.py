@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Searchers behind one protocol: vectors to the ids of the best rows."""
+"""Searchers of vectors behind one protocol."""
 
 import os
 import pathlib
@@ -33,10 +33,10 @@ _CLASSES = {'exact': ExactSearcher, 'scann': ScannSearcher}
 
 
 def load(path: str | os.PathLike) -> Searcher:
-  """Loads whichever searcher was saved at `path`.
+  """Load a saved searcher of any kind.
 
   Raises:
-    FileNotFoundError: when none was.
+    FileNotFoundError: when no searcher was saved at `path`.
     ValueError: when it is damaged or of an unknown kind.
   """
   path = pathlib.Path(path)

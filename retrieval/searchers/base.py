@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What every searcher promises, and the checks that make it true."""
+"""The protocol of searchers, and the checks that they share."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from typing import runtime_checkable
 import numpy as np
 
 METRICS = ('dot_product', 'squared_l2')
-LARGEST = 1e17  # d of its squares still fit in float32
+LARGEST = 1e17  # The sum of d squares still fits in float32.
 _CHECK_BYTES = 64 << 20
 
 
@@ -22,9 +22,9 @@ class Searcher(Protocol):
 
   Attributes:
     name: kind of searcher.
-    metric: 'dot_product', or 'squared_l2' whose score is the negative distance.
-    num_vectors: rows of the database.
-    dimension: of each.
+    metric: 'dot_product', or 'squared_l2' with the negative distance as score.
+    num_vectors: number of database rows.
+    dimension: width of a row.
   """
 
   name: str
@@ -35,11 +35,7 @@ class Searcher(Protocol):
   def search(
     self, queries: np.ndarray, k: int
   ) -> tuple[np.ndarray, np.ndarray]:
-    """Finds the k best rows of each query.
-
-    Args:
-      queries: [b, dimension] float32.
-      k: how many.
+    """Find the k best rows of each query [b, dimension] float32.
 
     Returns:
       ids: [b, k] int64, best first; -1 where fewer than k exist.
@@ -47,21 +43,17 @@ class Searcher(Protocol):
     """
 
   def save(self, path: str | os.PathLike) -> None:
-    """Writes all that `load` needs into the folder `path`."""
+    """Write the files of `load` into the folder `path`."""
 
 
 def check_metric(metric: str) -> None:
-  """Raises ValueError for an unknown metric."""
+  """Raise ValueError for an unknown metric."""
   if metric not in METRICS:
     raise ValueError(f'metric {metric!r}: expected one of {METRICS}.')
 
 
 def check_vectors(vectors, *, values: bool = True) -> None:
-  """Checks a database once, block by block.
-
-  Args:
-    vectors: [n, d] array, memory map or sharded array.
-    values: whether to read them all.
+  """Check a database [n, d] block by block; `values` reads all of it.
 
   Raises:
     ValueError: for another shape, or a value that is not finite or so large
@@ -78,7 +70,7 @@ def check_vectors(vectors, *, values: bool = True) -> None:
 
 
 def _check_values(block: np.ndarray, what: str, first: int = 0) -> None:
-  # One pass, without a mask of the whole block; NaN fails the comparison.
+  # One pass without a mask of the whole block. NaN fails the comparison.
   if np.abs(block.astype(np.float32, copy=False)).max(initial=0) < LARGEST:
     return
   bad = ~(np.abs(block) < LARGEST).all(axis=1)
@@ -90,7 +82,7 @@ def _check_values(block: np.ndarray, what: str, first: int = 0) -> None:
 
 
 def check_queries(queries, dimension: int, k: int) -> np.ndarray:
-  """Checks queries and returns them as [b, d] float32.
+  """Check queries and return them as [b, d] float32.
 
   Raises:
     ValueError: for another shape, k < 1, or a value that is not finite or too large.
@@ -109,7 +101,7 @@ def check_queries(queries, dimension: int, k: int) -> np.ndarray:
 def pad(
   ids: np.ndarray, scores: np.ndarray, k: int
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Fills up to k columns with -1 and -inf."""
+  """Append columns of -1 and -inf up to k columns."""
   width = ((0, 0), (0, k - ids.shape[1]))
   return (
     np.pad(ids.astype(np.int64), width, constant_values=-1),
@@ -118,12 +110,12 @@ def pad(
 
 
 def nothing(count: int, k: int) -> tuple[np.ndarray, np.ndarray]:
-  """The answer to `count` queries where there is nothing to find."""
+  """Return ids and scores of `count` queries that find nothing."""
   return pad(np.zeros((count, 0), np.int64), np.zeros((count, 0)), k)
 
 
 def read_fields(path: pathlib.Path) -> dict[str, Any]:
-  """Reads searcher.json of a saved searcher.
+  """Read searcher.json of a saved searcher.
 
   Raises:
     FileNotFoundError: when no searcher was saved at `path`.

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The product and the top-k of one block of a database, on all devices.
+"""Product and top-k of one block of a database, on all devices.
 
 Q queries, P rows of a block, D dimension, F candidates kept of each query.
 """
@@ -17,7 +17,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-GROUP = 128  # columns whose maximum stands for them in the first stage
+GROUP = 128  # columns that share one maximum in the first stage
 _HALVES = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
 
 
@@ -25,11 +25,11 @@ class Block(NamedTuple):
   """Some rows of the database on the devices.
 
   Attributes:
-    rows: [P, D] float32 or a half of it, split over the mesh; zeros after the
+    rows: [P, D] float32, float16 or bfloat16, split over the mesh; zeros after the
       last row.
-    norms: [P] float32, squared, split likewise.
-    count: [] int32. How many rows are real.
-    number: [] int32. Which block this is.
+    norms: [P] float32 squared norms, split over the mesh.
+    count: [] int32 number of real rows.
+    number: [] int32 number of the block.
   """
 
   rows: jax.Array
@@ -43,8 +43,8 @@ class Best(NamedTuple):
 
   Attributes:
     scores: [Q, F] float32; -inf where there are fewer.
-    blocks: [Q, F] int32. JAX has no int64, so ids stay in two parts.
-    rows: [Q, F] int32. Row within the block.
+    blocks: [Q, F] int32 number of the block; JAX has no int64 for whole ids.
+    rows: [Q, F] int32 row within the block.
   """
 
   scores: jax.Array
@@ -53,21 +53,21 @@ class Best(NamedTuple):
 
 
 def make_mesh(devices: list[jax.Device]) -> jax.sharding.Mesh:
-  """A mesh of one axis, 'rows'."""
+  """Make a mesh with one axis, 'rows'."""
   return jax.make_mesh(
     (len(devices),), ('rows',), axis_types=(AxisType.Auto,), devices=devices
   )
 
 
 def device_dtype(dtype: npt.DTypeLike) -> np.dtype:
-  """In which rows of a type lie on the devices: float32, or their own half."""
+  """Return the type of rows on the devices: float32, or their own half."""
   return np.dtype(dtype if dtype in _HALVES else np.float32)
 
 
 def place_block(
   rows: np.ndarray, size: int, number: int, mesh: jax.sharding.Mesh
 ) -> Block:
-  """Pads rows to `size` and spreads them over the mesh."""
+  """Pad rows to `size` and split them over the mesh."""
   rows = np.asarray(rows, device_dtype(rows.dtype))
   count = len(rows)
   if count < size:
@@ -79,7 +79,7 @@ def place_block(
 def place_queries(
   queries: np.ndarray, mesh: jax.sharding.Mesh, fetch: int
 ) -> tuple[jax.Array, Best]:
-  """Queries, padded to a power of two, and no candidates yet for each."""
+  """Place queries, padded to a power of two, with an empty `Best`."""
   size = max(8, 1 << (len(queries) - 1).bit_length())
   queries = np.pad(queries, ((0, size - len(queries)), (0, 0)))
   best = Best(
@@ -97,7 +97,7 @@ def _norms(rows):
 
 
 def _scores(queries, rows, norms, count, metric):
-  """[Q, rows here]; squared L2 lacks the query's own norm."""
+  """Return scores [Q, rows here] without the query's own norm, and row 0's id."""
   rows = rows.astype(jnp.float32)
   scores = jnp.einsum('qd,pd->qp', queries, rows, precision='highest')
   if metric == 'squared_l2':
@@ -108,9 +108,9 @@ def _scores(queries, rows, norms, count, metric):
 
 
 def top_k(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
-  """Two-stage top-k of [Q, P]; ties go to the lower column, as in lax.top_k.
+  """Return the two-stage top-k of [Q, P]; ties go to the lower column.
 
-  The k best columns lie within the k groups with the best maxima.
+  The k groups with the best maxima contain the k best columns.
   """
   rows, columns = scores.shape
   groups = columns // GROUP
@@ -118,7 +118,7 @@ def top_k(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
     return tuple(jax.lax.top_k(scores, k))
   grouped = scores.reshape(rows, groups, GROUP)
   _, best = jax.lax.top_k(grouped.max(axis=-1), k)
-  best = jnp.sort(best, axis=-1)  # ties again to the lower column
+  best = jnp.sort(best, axis=-1)  # Ties go to the lower column again.
   within = jnp.take_along_axis(grouped, best[..., None], axis=1)
   values, at = jax.lax.top_k(within.reshape(rows, k * GROUP), k)
   group = jnp.take_along_axis(best, at // GROUP, axis=1)
@@ -134,19 +134,10 @@ def search_block(
   mesh: jax.sharding.Mesh,
   metric: str,
 ) -> Best:
-  """Merges the best rows of one block into the best so far.
+  """Merge the best rows of one block into the best of the blocks before it.
 
-  Only the candidates of each device move between devices.
-
-  Args:
-    queries: [Q, D] float32, on every device.
-    block: see Block.
-    best: of the blocks before this one.
-    mesh: see make_mesh.
-    metric: 'dot_product' or 'squared_l2'.
-
-  Returns:
-    The best of all, as many as before.
+  Only the candidates of each device move between devices. Queries [Q, D] float32 are
+  on every device.
   """
   fetch = best.scores.shape[1]
 
@@ -186,7 +177,7 @@ def count_block(
   mesh: jax.sharding.Mesh,
   metric: str,
 ) -> jax.Array:
-  """How many rows of a block score at least the threshold, [Q] int32."""
+  """Count the rows of a block with at least the threshold score: [Q] int32."""
 
   @jax.shard_map(
     mesh=mesh, in_specs=(P(), P('rows'), P('rows'), P(), P()), out_specs=P()

@@ -1,12 +1,12 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Exact search, block by block, on however many devices there are.
+"""Exact search, block by block, on all devices.
 
-Float32 products on the devices choose candidates; their scores are computed
-again in float64. A bound on the rounding of float32 then says whether a row left
-out could belong to the best; where it could, such rows are counted and fetched
-too. So the answer is that of float64, ties by the lower id. A database that does
-not fit in device memory streams from its memory map, once for each call.
+Float32 products on the devices choose candidates, whose scores are then computed in
+float64. A bound on float32 rounding tells whether another row could belong to the
+best; if so, a second pass counts and fetches such rows. The result is that of
+float64, with ties by the lower id. A database beyond the device memory streams from
+its memory map, once for each call.
 """
 
 from collections.abc import Iterator
@@ -31,13 +31,7 @@ _UNIT_ROUNDOFF = 2.0**-24
 
 
 class ExactSearcher:
-  """Exact search over an array, a memory map or a sharded array.
-
-  Attributes:
-    metric: 'dot_product' or 'squared_l2'.
-    num_vectors: rows of the database.
-    dimension: of each.
-  """
+  """Exact search over an array, a memory map or a sharded array."""
 
   name = 'exact'
 
@@ -51,17 +45,17 @@ class ExactSearcher:
     devices: list[jax.Device] | None = None,
     check: bool = True,
   ):
-    """Checks the database; nothing is copied yet.
+    """Check the database; copy nothing yet.
 
     Args:
-      vectors: [n, d] floats, taken as float32; slices are read when needed.
-        float16 and bfloat16 take half the room on the devices too.
+      vectors: [n, d] floats, read slice by slice. float16 and bfloat16 rows take
+        half the memory of float32 rows on the devices.
       metric: 'dot_product' or 'squared_l2'.
-      block_rows: rows of one matrix product, over all devices.
-      resident_bytes: a database of at most so many bytes stays on the devices,
-        a larger one streams. None: two fifths of the devices' free memory, or
-        2 GiB where they do not tell.
-      devices: default all of this process's.
+      block_rows: rows of one matrix product over all devices.
+      resident_bytes: size of the largest database that stays on the devices; a
+        larger one streams. None is two fifths of the devices' free memory, or 2
+        GiB where it is unknown.
+      devices: devices that search; None is all of this process.
       check: whether to read the database once for values that are not finite.
 
     Raises:
@@ -85,7 +79,7 @@ class ExactSearcher:
 
   @functools.cached_property
   def _rows_per_block(self) -> int:
-    """A multiple of devices x group, at most what the database needs."""
+    """Rows of a block: a multiple of devices x group, not above the database."""
     unit = self._mesh.size * block_search.GROUP
     wanted = min(self._block_rows, max(self.num_vectors, 1))
     return -(-wanted // unit) * unit
@@ -114,8 +108,8 @@ class ExactSearcher:
   def search(
     self, queries: np.ndarray, k: int
   ) -> tuple[np.ndarray, np.ndarray]:
-    """See `base.Searcher`; ties go to the lower id."""
-    with jax.set_mesh(self._mesh):  # the caller may be in another one
+    """Find the k best rows of each query; ties go to the lower id."""
+    with jax.set_mesh(self._mesh):  # The caller may have set another mesh.
       return self._search(queries, k)
 
   def _search(
@@ -125,7 +119,7 @@ class ExactSearcher:
     if not len(queries) or not self.num_vectors:
       return base.nothing(len(queries), k)
     wanted = min(k, self.num_vectors)
-    # Rounded up, so that few different programs are compiled.
+    # Rounding up keeps the number of compiled programs small.
     fetch = min(self.num_vectors, -(-(wanted + _MARGIN) // 32) * 32)
     ids, lowest = self._candidates(queries, fetch)
     ids, scores = self._best_of(queries, ids, wanted)
@@ -142,15 +136,7 @@ class ExactSearcher:
     return base.pad(ids, scores, k)
 
   def score(self, queries: np.ndarray, ids: np.ndarray) -> np.ndarray:
-    """Exact scores of given rows.
-
-    Args:
-      queries: [b, dimension] float32.
-      ids: [b, c] rows of the database; -1 for none.
-
-    Returns:
-      [b, c] float64; -inf where there is no row.
-    """
+    """Return exact float64 scores [b, c] of rows [b, c]; -inf for id -1."""
     queries = np.asarray(queries, np.float32).astype(np.float64)
     flat = np.asarray(ids, np.int64).reshape(-1)
     owners = np.repeat(np.arange(len(queries)), np.shape(ids)[1])
@@ -162,7 +148,7 @@ class ExactSearcher:
       rows = np.asarray(self._vectors[unique], np.float32)
       rows = rows.astype(np.float64)[at]
       wide = queries[owners[pairs]]
-      # Not a matrix product: equal rows must give equal bits wherever they are.
+      # A matrix product could give equal rows different last bits.
       if self.metric == 'squared_l2':
         rows -= wide
         scores[pairs] = -np.einsum('pd,pd->p', rows, rows)
@@ -171,7 +157,7 @@ class ExactSearcher:
     return scores.reshape(np.shape(ids))
 
   def _best_of(self, queries, ids, k):
-    """The best k of candidates [q, c] in float64; ties by the lower id."""
+    """Return the best k of candidates [q, c] in float64; ties by the lower id."""
     scores = self.score(queries, ids)
     order = np.lexsort((ids, -scores), axis=1)[:, :k]
     return (
@@ -180,20 +166,15 @@ class ExactSearcher:
     )
 
   def _rounding(self, query_norms):
-    """Most that a float32 score errs, [q] float64, by squared norms [q]."""
-    largest = 1.01 * self._largest_norm  # which is rounded itself
+    """Bound the float32 error of scores [q] by the squared norms [q]."""
+    largest = 1.01 * self._largest_norm  # The norm is rounded, too.
     scale = np.sqrt(query_norms * largest)
     if self.metric == 'squared_l2':
       scale = 2 * scale + largest
     return (self.dimension + 8) * _UNIT_ROUNDOFF * scale
 
   def _candidates(self, queries, fetch):
-    """The best `fetch` rows of each query in float32.
-
-    Returns:
-      ids: [q, fetch] int64, -1 for none.
-      lowest: [q] float32. The least score among them.
-    """
+    """Return the ids [q, fetch] of the best float32 rows, and their least score."""
     batches = [
       queries[low : low + _MAX_BATCH]
       for low in range(0, len(queries), _MAX_BATCH)
@@ -204,7 +185,7 @@ class ExactSearcher:
     )
     largest = []
     for block in self._blocks():
-      if not self._resident:  # one block is read while one is searched
+      if not self._resident:  # Read one block while searching another.
         jax.block_until_ready(best)
       largest.append(block.norms.max())
       best = [
@@ -224,7 +205,7 @@ class ExactSearcher:
     return np.concatenate(ids), np.concatenate(lowest)
 
   def _search_wider(self, queries, threshold, k):
-    """Fetches every row that may score `threshold` or better, [q] float64."""
+    """Search every row that may score `threshold` [q] float64 or better."""
     threshold = np.nextafter(threshold.astype(np.float32), -np.inf)
     counts = np.zeros(len(queries), np.int64)
     for low in range(0, len(queries), _MAX_BATCH):
@@ -234,7 +215,7 @@ class ExactSearcher:
     scores = np.zeros((len(queries), k))
     order = np.argsort(counts)
     while len(order):
-      # Those that need the most come last, few at a time.
+      # Queries with the most rows come last, few at a time.
       widths = np.maximum.accumulate(counts[order])
       fits = widths * (1 + np.arange(len(order))) <= _MAX_CANDIDATES
       take = max(1, int(fits.sum()))
@@ -257,7 +238,7 @@ class ExactSearcher:
     return np.asarray(counts, np.int64)[: len(queries)]
 
   def save(self, path: str | os.PathLike) -> None:
-    """Writes a copy of the vectors, or where their published store stands."""
+    """Write a copy of the vectors, or a reference to their published store."""
     path = pathlib.Path(path)
     path.mkdir(parents=True, exist_ok=True)
     fields = {
@@ -269,15 +250,15 @@ class ExactSearcher:
 
   @property
   def num_bytes(self) -> int:
-    """Bytes of the vectors on disk."""
+    """Size of the vectors on disk."""
     return saved_vectors.num_bytes(self._vectors)
 
   @classmethod
   def load(cls, path: str | os.PathLike) -> 'ExactSearcher':
-    """Loads what `save` wrote, memory-mapped.
+    """Load a saved searcher with memory-mapped vectors.
 
     Raises:
-      ValueError: when the vectors are missing, damaged or others.
+      ValueError: when the vectors are missing, damaged or replaced.
     """
     path = pathlib.Path(path)
     fields = base.read_fields(path)
@@ -286,7 +267,7 @@ class ExactSearcher:
 
 
 def _free_bytes(devices) -> int:
-  """Device memory that a database may take."""
+  """Return the device memory that a database may take."""
   free = 0
   for device in devices:
     stats = device.memory_stats() or {}

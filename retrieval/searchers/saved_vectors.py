@@ -1,10 +1,10 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Vectors that a saved searcher answers from: a copy, or a checked reference.
+"""Vectors of a saved searcher: a copy, or a checked reference.
 
-The arrays of a published store never change, so a searcher over them keeps
-their place and the hash of the store's manifest, which holds the hash of every
-shard. Any other array is copied.
+The arrays of a published store never change, so a searcher over them saves their
+place and the hash of the store's manifest, which holds the hash of every shard. Any
+other array is copied.
 """
 
 import json
@@ -24,15 +24,7 @@ _COPY_BYTES = 256 << 20
 
 
 def save(path: pathlib.Path, vectors) -> dict[str, Any]:
-  """Saves vectors beside a searcher.
-
-  Args:
-    path: the searcher's folder.
-    vectors: [n, d] array, memory map or sharded array.
-
-  Returns:
-    JSON fields from which `load` finds them again.
-  """
+  """Save vectors [n, d] in a searcher's folder; return the fields of `load`."""
   shape = [int(n) for n in vectors.shape]
   if isinstance(vectors, sharded_array.ShardedArray) and vectors.num_shards:
     return {'shape': shape, 'store': _reference(path, vectors)}
@@ -47,17 +39,10 @@ def save(path: pathlib.Path, vectors) -> dict[str, Any]:
 
 
 def load(path: pathlib.Path, fields: dict[str, Any]):
-  """Opens what `save` kept, memory-mapped.
-
-  Args:
-    path: the searcher's folder.
-    fields: what `save` returned.
-
-  Returns:
-    [n, d] memory map or sharded array.
+  """Open the vectors of `save` as a memory map or sharded array [n, d].
 
   Raises:
-    ValueError: when they are missing, damaged, or not the same any more.
+    ValueError: when they are missing, damaged or replaced.
   """
   if 'store' in fields:
     vectors = _follow(path, fields['store'])
@@ -71,27 +56,15 @@ def load(path: pathlib.Path, fields: dict[str, Any]):
   return vectors
 
 
-def verify(path: pathlib.Path, fields: dict[str, Any]) -> None:
-  """Reads every byte of vectors in a store; a copy is its owner's to check.
-
-  Raises:
-    ValueError: naming the first shard that is missing or differs.
-  """
-  if 'store' in fields:
-    folder = _folder(path, fields['store'])
-    kind = fields['store']['kind']
-    store.Store.open(folder, kind).verify()
-
-
 def num_bytes(vectors) -> int:
-  """Bytes that the vectors take on disk when saved."""
+  """Return the size of the saved vectors."""
   known = isinstance(vectors, sharded_array.ShardedArray)
   dtype = vectors.dtype if known else _copy_dtype(vectors)
   return int(np.prod(vectors.shape)) * dtype.itemsize
 
 
 def _copy_dtype(vectors) -> np.dtype:
-  """bfloat16 stays what it is; its copy in float32 would hold no more."""
+  """Return the type of a copy: bfloat16 for bfloat16, else float32."""
   half = vectors.dtype == ml_dtypes.bfloat16
   return np.dtype(ml_dtypes.bfloat16 if half else np.float32)
 

@@ -2,13 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """ScaNN: partition, anisotropic hashing, rescoring (Guo et al. 2020).
 
-ScaNN aborts, crashes or answers id 0 with NaN on input that it does not expect;
-here such input is refused before it gets there, and what is missing is masked
-afterwards.
+ScaNN aborts, crashes or returns id 0 with score NaN on unexpected input. This module
+refuses such input and masks missing rows.
 
-By its nature ScaNN has every vector in memory, when it builds and when it
-searches: `expected_bytes` says how much that takes. What does not fit is served
-by exact search, which streams, or by more machines.
+ScaNN holds every vector in memory, both to build and to search; `expected_bytes`
+estimates the size. Exact search, which streams, serves a larger database.
 """
 
 import dataclasses
@@ -23,7 +21,7 @@ import numpy as np
 
 from retrieval.searchers import base
 
-MIN_ROWS = 4096  # below this exact search is as fast and loses nothing
+MIN_ROWS = 4096  # Below, exact search is as fast and loses nothing.
 _MIN_HASHED_ROWS = 16
 _RESCORE_BYTES = {'float32': 4, 'bfloat16': 2, 'int8': 1, 'none': 0}
 _WHOLE = (
@@ -38,20 +36,20 @@ _WHOLE = (
 
 @dataclasses.dataclass(frozen=True)
 class ScannConfig:
-  """Settings; 0 means chosen from the size of the data.
+  """Settings of ScaNN; 0 chooses by the size of the data.
 
   Attributes:
-    num_leaves: partitions; 0: the square root of the rows.
-    num_leaves_to_search: of them, for each query; 0: a tenth, at least 40.
-    training_sample_size: rows that train the partition; 0: up to 250,000.
-    dimensions_per_block: of the hashing; 2 is ScaNN's own advice.
-    anisotropic_threshold: of the hashing.
-    num_to_rescore: candidates scored again; 0: 100. A search for more than half
-      as many takes twice its k.
-    rescore: type of the vectors kept for that: float32, bfloat16 or int8; none
-      keeps the hashes alone, for callers that score what is found themselves.
+    num_leaves: number of partitions; 0 is the square root of the rows.
+    num_leaves_to_search: partitions searched for a query; 0 is a tenth, at least 40.
+    training_sample_size: rows that train the partition; 0 is up to 250,000.
+    dimensions_per_block: dimensions of one hash; ScaNN advises 2.
+    anisotropic_threshold: threshold of anisotropic hashing.
+    num_to_rescore: candidates to score again; 0 is 100. A search for more than half
+      as many rows rescores twice its k.
+    rescore: type of the vectors for rescoring: float32, bfloat16 or int8; none keeps
+      the hashes alone, for callers that rescore themselves.
     soar: spilled partitions (Sun et al. 2023), for dot_product only.
-    num_threads: of building and searching; 0: all cores of the machine.
+    num_threads: threads that build and search; 0 is all cores.
   """
 
   num_leaves: int = 0
@@ -65,10 +63,10 @@ class ScannConfig:
   num_threads: int = 0
 
   def filled(self, num_rows: int, metric: str) -> 'ScannConfig':
-    """Chooses what is 0 and checks the rest.
+    """Choose the settings that are 0 and check all.
 
     Raises:
-      ValueError: for settings that ScaNN would not survive.
+      ValueError: for settings that crash ScaNN.
     """
     for name, value in dataclasses.asdict(self).items():
       if name in _WHOLE and not isinstance(value, int):
@@ -116,18 +114,12 @@ class ScannConfig:
 def expected_bytes(
   num_rows: int, dimension: int, config: ScannConfig
 ) -> tuple[int, int]:
-  """Memory that an index is expected to take.
-
-  Args:
-    num_rows: of the database.
-    dimension: of each row.
-    config: settings.
+  """Estimate the memory of an index.
 
   Returns:
-    building: bytes while it is built. ScaNN copies the float32 vectors that it
-      is given twice.
-    searching: bytes of the index itself: vectors for rescoring and hashes of 4
-      bits for each block of dimensions.
+    building: bytes while ScaNN builds, with two copies of the float32 vectors.
+    searching: bytes of the index: vectors for rescoring, and hashes of 4 bits for
+      each block of dimensions.
   """
   blocks = -(-dimension // config.dimensions_per_block)
   hashes = num_rows * blocks // 2 * (2 if config.soar else 1)
@@ -144,8 +136,7 @@ class ScannUnavailableError(ImportError):
 
 
 def _import():
-  # With some versions of TensorFlow installed ScaNN fails to import; it looks
-  # for it only to offer TensorFlow ops.
+  # ScaNN imports TensorFlow for its ops alone and fails with some versions of it.
   hidden = 'scann' not in sys.modules and 'tensorflow' not in sys.modules
   if hidden:
     sys.modules['tensorflow'] = None
@@ -163,7 +154,7 @@ def _import():
 
 
 def available_bytes() -> int | None:
-  """Memory that this machine has left; None where it does not tell."""
+  """Return the available memory of the machine; None where unknown."""
   try:
     lines = pathlib.Path('/proc/meminfo').read_text().splitlines()
   except OSError:
@@ -175,7 +166,7 @@ def available_bytes() -> int | None:
 
 
 def available() -> bool:
-  """Whether ScaNN can be imported here."""
+  """Return whether ScaNN can be imported."""
   try:
     _import()
   except ScannUnavailableError as e:
@@ -185,18 +176,14 @@ def available() -> bool:
 
 
 class ScannSearcher:
-  """An index built by ScaNN; it lies in memory as a whole.
-
-  Attributes:
-    settings: what it was built with.
-  """
+  """An index of ScaNN in memory, with the settings that built it."""
 
   name = 'scann'
 
   def __init__(
     self, searcher: Any, metric: str, shape: tuple[int, int], settings: dict
   ):
-    """Wraps a built or loaded index; see `build` and `load`."""
+    """Wrap an index of `build` or `load`."""
     self._searcher = searcher
     self.metric = metric
     self.num_vectors, self.dimension = shape
@@ -208,19 +195,11 @@ class ScannSearcher:
   def build(
     cls, vectors, metric: str, config: ScannConfig | None = None
   ) -> 'ScannSearcher':
-    """Builds an index; two builds of one database are not the same.
-
-    Args:
-      vectors: [n, d] finite floats.
-      metric: 'dot_product' or 'squared_l2'.
-      config: settings.
-
-    Returns:
-      The searcher.
+    """Build an index of vectors [n, d]; two builds of a database differ.
 
     Raises:
-      ValueError: for bad vectors or settings, and for databases too small.
-      ScannMemoryError: where the machine could not hold it and would end it.
+      ValueError: for bad vectors or settings, and for a database too small.
+      ScannMemoryError: where the index exceeds the machine's memory.
       ScannUnavailableError: where ScaNN is not installed.
     """
     base.check_metric(metric)
@@ -236,7 +215,10 @@ class ScannSearcher:
     logging.info(
       'ScaNN over %d vectors of dimension %d: expecting %.2f GiB of memory while '
       'it is built, %.2f GiB while it searches.',
-      *(num_rows, dimension, building / 2**30, searching / 2**30),
+      num_rows,
+      dimension,
+      building / 2**30,
+      searching / 2**30,
     )
     have = available_bytes()
     if have is not None and building > have:
@@ -278,7 +260,7 @@ class ScannSearcher:
     num_leaves_to_search: int = 0,
     num_to_rescore: int = 0,
   ) -> tuple[np.ndarray, np.ndarray]:
-    """See `base.Searcher`; the last two override settings for this call."""
+    """Find the k best rows of each query; settings above 0 override the index's."""
     queries = base.check_queries(queries, self.dimension, k)
     if not len(queries):
       return base.nothing(0, k)
@@ -290,14 +272,14 @@ class ScannSearcher:
     ids, scores = self._search(queries, fetch, leaves, rescore)
     short = np.flatnonzero((ids < 0).any(axis=1))
     if len(short) and leaves < most:
-      # The leaves held too few rows: others can have them.
+      # The leaves held too few rows: search all leaves.
       ids[short], scores[short] = self._search(
         queries[short], fetch, most, rescore
       )
     return base.pad(ids, scores, k)
 
   def _search(self, queries, k, leaves, rescore):
-    """Calls ScaNN, which marks what is missing by id 0 with score NaN."""
+    """Call ScaNN, which marks a missing row by id 0 with score NaN."""
     share = -(-len(queries) // self._num_threads)
     ids, scores = self._searcher.search_batched_parallel(
       queries,
@@ -314,7 +296,7 @@ class ScannSearcher:
     return ids, np.where(missing, np.float32(-np.inf), scores)
 
   def save(self, path: str | os.PathLike) -> None:
-    """Writes ScaNN's files, with relative paths so the folder can move."""
+    """Write ScaNN's files with relative paths, so that the folder can move."""
     path = pathlib.Path(path)
     path.mkdir(parents=True, exist_ok=True)
     self._searcher.serialize(str(path), relative_path=True)
@@ -330,7 +312,7 @@ class ScannSearcher:
 
   @classmethod
   def load(cls, path: str | os.PathLike) -> 'ScannSearcher':
-    """Loads what `save` wrote.
+    """Load a saved searcher.
 
     Raises:
       ValueError: when files are missing or damaged.
@@ -352,7 +334,7 @@ class ScannSearcher:
 
 
 def _check_files(path: pathlib.Path, sizes: dict[str, int]) -> None:
-  """ScaNN does not survive every damaged file, so they are looked at first."""
+  """Check the sizes of all files: a damaged file can crash ScaNN."""
   for name, size in sizes.items():
     file = path / name
     found = file.stat().st_size if file.exists() else 'none'

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Index versions that are taken over: the same searches, whole or not there."""
+"""Adopted index versions search like the originals and appear whole."""
 
 import dataclasses
 import os
