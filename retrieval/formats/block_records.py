@@ -9,8 +9,10 @@ The reader does not execute the pickle; its memory grows by eight bytes a block.
 import array
 from collections.abc import Iterable
 from collections.abc import Iterator
+import contextlib
 import os
 import pathlib
+from typing import BinaryIO
 
 import numpy as np
 
@@ -40,11 +42,8 @@ def read(path: str | os.PathLike) -> Iterator[bytes]:
     ValueError: when it is not an array of bytes, or would execute something.
   """
   path = pathlib.Path(path)
-  with open(path, 'rb') as file:
-    try:
-      yield from _read(path, file, _count(file))
-    except ValueError as e:
-      raise ValueError(f'{path}: {e}') from None
+  with _open(path) as file:
+    yield from _read(path, file, _count(file))
 
 
 def count(path: str | os.PathLike) -> int:
@@ -53,21 +52,26 @@ def count(path: str | os.PathLike) -> int:
   Raises:
     ValueError: when it is not an array of objects.
   """
+  with _open(path) as file:
+    return _count(file)
+
+
+@contextlib.contextmanager
+def _open(path: str | os.PathLike) -> Iterator[BinaryIO]:
+  """Opens a file; errors name it."""
   with open(path, 'rb') as file:
     try:
-      return _count(file)
+      yield file
     except ValueError as e:
       raise ValueError(f'{path}: {e}') from None
 
 
 def _count(file) -> int:
   """Reads the header, up to the start of the pickle."""
-  version = np.lib.format.read_magic(file)
-  if version == (1, 0):
-    header = np.lib.format.read_array_header_1_0(file)
+  if np.lib.format.read_magic(file) == (1, 0):
+    shape, _, dtype = np.lib.format.read_array_header_1_0(file)
   else:
-    header = np.lib.format.read_array_header_2_0(file)
-  shape, _, dtype = header
+    shape, _, dtype = np.lib.format.read_array_header_2_0(file)
   if dtype != np.dtype(object) or len(shape) != 1:
     raise ValueError(f'an array {dtype} {list(shape)}; expected [n] of bytes.')
   return shape[0]

@@ -132,8 +132,12 @@ class Bundle:
         f'{where}: {entry.size} bytes for {dtype} {list(shape)}.'
       )
     data = self._data(entry, where)
-    if verify:
-      _check_crc(data, entry.crc32c, where)
+    found = tfrecord.masked_crc32c(memoryview(data)) if verify else entry.crc32c
+    if found != entry.crc32c:
+      raise ValueError(
+        f'{where}: checksum expected 0x{entry.crc32c:08x}, its data give '
+        f'0x{found:08x}; the file is damaged.'
+      )
     return data.view(dtype).reshape(shape)
 
   def _data(self, entry: Any, where: str) -> np.ndarray:
@@ -152,15 +156,6 @@ class Bundle:
     if not entry.size:
       return np.zeros(0, np.uint8)
     return np.memmap(file, np.uint8, 'r', entry.offset, (entry.size,))
-
-
-def _check_crc(data: np.ndarray, stored: int, where: str) -> None:
-  found = tfrecord.masked_crc32c(memoryview(data))
-  if found != stored:
-    raise ValueError(
-      f'{where}: checksum expected 0x{stored:08x}, its data give 0x{found:08x}; '
-      'the file is damaged.'
-    )
 
 
 def _parse(kind: str, data: bytes) -> Any:

@@ -100,10 +100,10 @@ def read_blocks(files: Sequence[base.SourceFile]) -> base.Records:
 
 def _unequal(files, count: int, more_titles: bool, rest) -> str:
   longer = count + 1 + sum(1 for _ in rest)
-  counts = (count, longer) if more_titles else (longer, count)
+  texts, titles = (count, longer) if more_titles else (longer, count)
   return (
-    f'{files[0].path} holds {counts[0]} records, {files[1].path} {counts[1]}: '
-    'expected a title for each block.'
+    f'{files[0].path} holds {texts} records, {files[1].path} {titles}: expected '
+    'a title for each block.'
   )
 
 
@@ -183,12 +183,11 @@ def _byte_spans(
 ) -> np.ndarray:
   """Makes spans of two features: [n, 2] int64, empty for missing features."""
   start, limit = pair = [features.get(name, []) for name in names]
-  fault = None
   if any(len(x) and getattr(x, 'dtype', None) != np.int64 for x in pair):
     fault = 'expected integers.'
   elif len(start) != len(limit):
     fault = f'{len(start)} starts, {len(limit)} limits.'
-  if fault is None:
+  else:
     spans = np.stack([start, limit], axis=1).astype(np.int64)
     fault = span_fault(spans, text)
   if fault:

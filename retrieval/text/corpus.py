@@ -223,32 +223,24 @@ def _kind_of(path: str) -> str:
 
 
 def _check(config: CorpusConfig) -> None:
-  if config.kind not in KINDS:
-    raise ValueError(
-      f'corpus.kind {config.kind!r}: expected one of {list(KINDS)}.'
-    )
-  if config.on_error not in ('raise', 'skip'):
-    raise ValueError(
-      f'corpus.on_error {config.on_error!r}: expected raise or skip.'
-    )
-  if config.kind != 'vital' and not config.path:
-    raise ValueError(f'corpus.path is empty: kind {config.kind!r} needs one.')
-  if not config.text_field:
-    raise ValueError('corpus.text_field is empty: documents need text.')
-  if config.max_documents < 0:
-    raise ValueError(
-      f'corpus.max_documents {config.max_documents}: expected 0 (all) or more.'
-    )
+  needs_path = config.kind != 'vital'
+  for name, is_right, expected in (
+    ('kind', config.kind in KINDS, f'one of {list(KINDS)}'),
+    ('on_error', config.on_error in ('raise', 'skip'), 'raise or skip'),
+    ('path', config.path or not needs_path, f'a path for kind {config.kind!r}'),
+    ('text_field', config.text_field, 'a field, as documents need text'),
+    ('max_documents', config.max_documents >= 0, '0 (all) or more'),
+  ):
+    if not is_right:
+      value = getattr(config, name)
+      raise ValueError(f'corpus.{name} {value!r}: expected {expected}.')
 
 
 def _ignored(kind: str) -> tuple[str, ...]:
   """Settings that do not matter to a kind of corpus."""
-  named = ('id_field', 'title_field', 'text_field')
-  if kind == 'tfds':
-    return ()
-  if kind == 'jsonl':
-    return ('split',)
-  return ('split', *named, *(('path',) if kind == 'vital' else ()))
+  names = {'tfds': (), 'jsonl': ('split',)}
+  every = ('split', 'id_field', 'title_field', 'text_field')
+  return names.get(kind, (*every, 'path') if kind == 'vital' else every)
 
 
 def _checked(

@@ -128,11 +128,9 @@ class _Index:
     self._grams: dict[int, np.ndarray] = {}
 
   def _sign(self, grams: np.ndarray):
-    settings = self._settings
+    size, seed = self._settings.num_permutations, self._settings.seed
     data = grams.astype('<u8').tobytes()
-    signature = self._rensa.RMinHash(
-      num_perm=settings.num_permutations, seed=settings.seed
-    )
+    signature = self._rensa.RMinHash(num_perm=size, seed=seed)
     signature.update([data[i : i + 8] for i in range(0, len(data), 8)])
     return signature
 

@@ -9,8 +9,6 @@ as WordPiece loses.
 """
 
 from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Iterator
 from collections.abc import Sequence
 import hashlib
 import itertools
@@ -86,12 +84,6 @@ def encode_shard(
   }
 
 
-def _batches(items: Iterable, size: int) -> Iterator[list]:
-  iterator = iter(items)
-  while batch := list(itertools.islice(iterator, size)):
-    yield batch
-
-
 _WORKER = {}
 
 
@@ -153,18 +145,18 @@ def build_token_store(
   if writer.published:
     return TokenStore(path)
   done, num_shards = 0, 0
+  documents = iter(corpus)
 
   def calls():
     nonlocal done, num_shards
-    for num_shards, batch in enumerate(  # noqa: B007
-      _batches(corpus, documents_per_shard), start=1
-    ):
-      if writer.has(num_shards - 1):
-        done += len(batch)
-        if progress:
-          progress(done, 0)
-      else:
+    while batch := list(itertools.islice(documents, documents_per_shard)):
+      num_shards += 1
+      if not writer.has(num_shards - 1):
         yield num_shards - 1, batch
+        continue
+      done += len(batch)
+      if progress:
+        progress(done, 0)
 
   setup = (path, fields, tokenizer_path)
   with workers.start(num_processes, _start_worker, setup) as pool:
@@ -176,16 +168,14 @@ def build_token_store(
     progress(done, done)
   if not done:
     raise ValueError(f'The corpus holds no document: {corpus.config}.')
-  writer.publish(
-    num_shards,
-    {
-      'num_documents': done,
-      'vocab_size': tokenizer.vocab_size,
-      'pad_id': tokenizer.pad_id,
-      'bos_id': tokenizer.bos_id,
-      'skipped': dict(sorted(corpus.skipped.items())),
-    },
-  )
+  meta = {
+    'num_documents': done,
+    'vocab_size': tokenizer.vocab_size,
+    'pad_id': tokenizer.pad_id,
+    'bos_id': tokenizer.bos_id,
+    'skipped': dict(sorted(corpus.skipped.items())),
+  }
+  writer.publish(num_shards, meta)
   return TokenStore(path)
 
 
@@ -201,19 +191,17 @@ class TokenStore:
     self.path = self.store.path
     self.vocab_size = self.store.meta['vocab_size']
     self.tokenizer_fingerprint = self.store.fields['tokenizer']
-    self._token_end = self.store.array('token_end')
+    array = self.store.array
+    self.tokens, self._token_end = array('tokens'), array('token_end')
     self.num_documents = len(self._token_end)
-    self.tokens = self.store.array('tokens')
-    self.num_bytes = self.store.array('num_bytes')
-    self.num_words = self.store.array('num_words')
-    self.id_hash = self.store.array('id_hash')
+    self.num_bytes, self.num_words = array('num_bytes'), array('num_words')
+    self.id_hash = array('id_hash')
     self._text = {
-      name: (self.store.array(f'{name}_end'), self.store.array(f'{name}_text'))
+      name: (array(f'{name}_end'), array(f'{name}_text'))
       for name in ('id', 'title')
     }
     self.with_text = self.store.fields.get('with_text', False)
     if self.with_text:
-      array = self.store.array
       self._text['text'] = (array('text_end'), array('text'))
       self._token_bytes = self.store.array('token_bytes')
 
@@ -270,25 +258,18 @@ class TokenStore:
     return self._bytes('title', i).decode()
 
   def text_bytes(self, i: int) -> bytes:
-    """The text of document `i` in UTF-8, exactly the source's.
-
-    Raises:
-      ValueError: when the store was made without texts.
-    """
+    """The text of document `i` in UTF-8, exactly the source's."""
     self._check_text()
     return self._bytes('text', i)
 
   def token_bytes(self, i: int) -> np.ndarray:
-    """First and past-last byte of each token of document `i`: [length, 2].
-
-    Raises:
-      ValueError: when the store was made without texts.
-    """
+    """First and past-last byte of each token of document `i`: [length, 2]."""
     self._check_text()
     shard, span = self._span(self._token_end, i)
     return self._token_bytes.shard(shard)[span]
 
   def _check_text(self) -> None:
+    """Raises ValueError when the store was made without texts."""
     if not self.with_text:
       raise ValueError(
         f'{self.path}: made without texts; expected a token store made with '

@@ -191,10 +191,13 @@ def test_damaged_archive(tmp_path, name, pack, damage):
   ('fields', 'message'),
   [
     ({'kind': 'parquet'}, "corpus.kind 'parquet': expected one of"),
-    ({'kind': 'jsonl', 'path': ''}, 'corpus.path is empty'),
-    ({'kind': 'tfds', 'path': ''}, 'corpus.path is empty'),
+    ({'kind': 'jsonl', 'path': ''}, "corpus.path '': expected a path"),
+    ({'kind': 'tfds', 'path': ''}, "corpus.path '': expected a path"),
     ({'kind': 'jsonl', 'path': 'x', 'on_error': 'ignore'}, 'raise or skip'),
-    ({'kind': 'jsonl', 'path': 'x', 'text_field': ''}, 'text_field is empty'),
+    (
+      {'kind': 'jsonl', 'path': 'x', 'text_field': ''},
+      "text_field '': expected a field",
+    ),
     ({'kind': 'jsonl', 'path': 'x', 'max_documents': -1}, 'expected 0'),
   ],
 )
