@@ -95,32 +95,18 @@ def encode(trained: Any, text: str, answer: str = '') -> dict[str, np.ndarray]:
 
 def explain(
   trained: Any,
-  index: serving.ServingIndex,
+  index: serving.ServingIndex | None,
   text: str,
   answer: str = '',
   *,
   top: int = 5,
 ) -> Explained:
-  """Predicts the masks of a text and measures the effect of each document.
-
-  Args:
-    trained: a `trained.TrainedRealm`.
-    index: the index to retrieve from.
-    text: text with at least one [MASK].
-    answer: words whose probability is explained; '' is the prediction.
-    top: number of words to name for each mask.
-
-  Returns:
-    The explanation.
-
-  Raises:
-    ValueError: for a text that does not fit, or a model of ICT, which has no
-      encoder.
-  """
+  """Explains a prediction as `trained.TrainedRealm.explain`; None: its own index."""
   if 'encoder' not in trained.params:
     raise ValueError('A model of ICT has no encoder: it predicts nothing.')
+  snapshots = pipeline.OneSnapshot(index or trained.index)
   retrieval = pipeline.Retrieval(
-    trained.data.blocks, trained.layout, pipeline.OneSnapshot(index)
+    trained.data.blocks, trained.layout, snapshots
   )
   batch = retrieval(None, encode(trained, text, answer))
   predict = evaluate.predict

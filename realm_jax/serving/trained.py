@@ -108,7 +108,7 @@ class TrainedRealm:
     Raises:
       ValueError: for a text that does not fit, or a model without an encoder.
     """
-    return explain_lib.explain(self, self.index, cloze, answer, top=top)
+    return explain_lib.explain(self, None, cloze, answer, top=top)
 
 
 @dataclasses.dataclass(frozen=True)
