@@ -67,8 +67,7 @@ def open_reader(
     config_file: config that trains a model, for the error.
 
   Raises:
-    FileNotFoundError: if there is no checkpoint; the message names the command
-      that makes one.
+    FileNotFoundError: if there is no checkpoint; names the command that makes one.
     ValueError: if the run has no reader.
   """
   if not packaged_run.is_unpacked(workdir):
@@ -95,14 +94,10 @@ def take_packaged(
 ) -> None:
   """Takes the packaged reader into a folder without a trained model.
 
-  Args:
-    config: config that names the corpus.
-    workdir: folder for all commands that take a run.
-
   Raises:
-    FileNotFoundError: if the package has no reader; the message names the command
-      that trains one.
-    ValueError: if the folder holds another corpus.
+    FileNotFoundError: if the package has no reader; names the command that trains
+      one.
+    ValueError: if the folder holds another corpus than the config names.
   """
   if checkpoints.folder_of(str(workdir)).is_dir():
     saved = checkpoints.find(str(workdir)).config

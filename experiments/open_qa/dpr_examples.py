@@ -1,11 +1,11 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Finds what a retriever learns from questions: blocks with and without an answer.
+"""Examples of DPR: questions, blocks with and blocks without an answer.
 
 Karpukhin et al. 2020, sections 3.2 and 4.1: of the blocks that BM25 ranks highest for
 a question, the first with an answer is its positive, the first without are its hard
-negatives. What is found becomes a store, one shard of questions after the other, so a
-killed search goes on where it was.
+negatives. The examples become a store, shard by shard, so a killed search
+continues.
 
 Dimension key: n questions of a shard, C blocks looked through, N hard negatives.
 """
@@ -43,12 +43,12 @@ Retrieve = Callable[[Sequence[str], int], np.ndarray]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MineConfig:
-  """What counts as found.
+  """Rules of the search for examples.
 
   Attributes:
-    rule: of `retrieval.questions.answers` for answers that are strings; regular expressions
+    rule: one of `answers.RULES`, for answers that are strings; regular expressions
       are always searched as such.
-    depth: C, blocks of BM25 that are looked through (paper: 100).
+    depth: C, blocks of BM25 to search (paper: 100).
     num_hard_negatives: N (paper: 1).
   """
 
@@ -75,7 +75,7 @@ def choose(
   has_answer: Bool[np.ndarray, 'n C'],
   num_hard_negatives: int,
 ) -> tuple[Int64[np.ndarray, ' n'], Int64[np.ndarray, 'n N']]:
-  """The first block with an answer, and the first ones without.
+  """Chooses the first block with an answer, and the first ones without.
 
   Args:
     ids: [n, C] blocks, best first; -1 for none.
@@ -105,16 +105,16 @@ def mine(
   config: MineConfig,
   retrieve: Callable[[], Retrieve],
 ) -> dpr.Examples:
-  """Finds the examples of questions, or opens what was found before.
+  """Finds the examples of questions, or opens those found before.
 
   Args:
-    folder: where such stores lie, each under its fingerprint.
-    questions: what is asked.
-    blocks: what is searched.
-    tokenizer: of the rule 'wordpiece'.
-    config: what counts.
-    retrieve: gives the retriever that ranks the blocks, BM25 with its defaults; only
-      called where something is still to be found.
+    folder: folder of such stores, each under its fingerprint.
+    questions: the questions.
+    blocks: the blocks to search.
+    tokenizer: tokenizer of the rule 'wordpiece'.
+    config: rules of the search.
+    retrieve: returns the retriever that ranks the blocks, BM25 with its defaults;
+      only called where the search is not finished.
 
   Returns:
     The examples; questions without a positive are left out.
@@ -196,13 +196,8 @@ def read_json(
 ) -> dpr.Examples:
   """Reads DPR's training file; its passages need not be blocks of a store.
 
-  Args:
-    path: see `retrieval.questions.dpr_json`.
-    tokenizer: of the passages.
-    num_hard_negatives: taken of each question, the first ones.
-
-  Returns:
-    The examples, their first positives; questions without one are left out.
+  Takes the first positive and the first hard negatives of each question; questions
+  without a positive are left out.
 
   Raises:
     FileNotFoundError: when there is no such file.

@@ -47,15 +47,15 @@ class Report:
   """Scores of a file, with their intervals.
 
   Attributes:
-    file: what was scored.
+    file: the scored file.
     form: 'predictions' or 'retrieval'.
     dataset: name and split of the question set.
-    kind: of its answers.
+    kind: kind of its answers.
     count: questions of the set.
-    missing: of them not in the file, counted as wrong.
-    unknown: questions in the file that are not of the set.
+    missing: questions of the set that the file lacks; they count as wrong.
+    unknown: questions in the file that the set lacks.
     repeated: records of the file after the first of the same question.
-    refused: answers left out because every text holds them.
+    refused: answers left out because every text contains them.
     metrics: name -> mean and interval.
   """
 
@@ -74,18 +74,11 @@ class Report:
 def score(
   path: str | pathlib.Path, question_set: question_sets.QuestionSet
 ) -> Report:
-  """Scores a file.
-
-  Args:
-    path: predictions or results of retrieval.
-    question_set: that it is of.
-
-  Returns:
-    The report.
+  """Scores a file of predictions or of retrieved passages.
 
   Raises:
     FileNotFoundError: when there is no such file.
-    ValueError: when it is neither, or of another question set.
+    ValueError: when it has another form, or belongs to another question set.
   """
   where, first = next(dpr_json.records(path))
   if 'prediction' in first:
@@ -118,7 +111,7 @@ def score(
 
 
 def make_table(report: Report) -> rich.table.Table:
-  """The report, in per cent."""
+  """Returns a table of the report, in per cent."""
   counts = [f'{report.count} questions', f'{report.missing} missing']
   for name in ('unknown', 'repeated', 'refused'):
     if number := getattr(report, name):

@@ -75,8 +75,7 @@ def init_params(
 
   Args:
     key: randomness of the parameters that no checkpoint gives.
-    config: names the checkpoints, or runs of ICT, DPR, MLM, REALM or question
-      answering.
+    config: names the checkpoints, or earlier runs.
     model_cfg: the model, of `model_configs.reader_config`.
   """
   found, folders = start_sources(config)
@@ -99,16 +98,9 @@ def kept_embedder(
 ) -> dict | None:
   """Returns the embedder of an index that a run keeps from an earlier run.
 
-  Where only the questions' side was trained, the index holds vectors of the
-  embedder that this earlier run started from. A run that starts from it keeps
-  these vectors, unless it trains the blocks' side.
-
-  Args:
-    config: config of the run.
-    model_cfg: sizes of its retriever.
-
-  Returns:
-    Parameters of the embedders; None where the run builds its own index.
+  An earlier run that trained the questions' side alone kept the index of its own
+  start. A run that starts from it keeps this index, too, unless it trains the
+  blocks' side. None: the run builds its own index.
 
   Raises:
     FileNotFoundError: if the index of the earlier run is missing.

@@ -67,7 +67,7 @@ def update(
   documents: Sequence[corpus_lib.Document] = (),
   delete: Sequence[str] = (),
 ) -> Updated:
-  """Writes a changed corpus and its index; goes on where it was killed.
+  """Writes a changed corpus and its index; continues after a kill.
 
   Args:
     trained: the model with the data to change; of a reader its retriever
@@ -76,9 +76,6 @@ def update(
     root: the new data folder.
     documents: documents that replace those of the same id, or are added.
     delete: ids of documents to remove.
-
-  Returns:
-    The model over the new corpus.
 
   Raises:
     ValueError: for an id that is given twice or cannot be deleted, a text that is
@@ -187,7 +184,7 @@ def update_run(
   *,
   data_dir: str = '',
 ) -> Updated:
-  """Changes the corpus of a run's newest checkpoint; see `update`.
+  """Changes the corpus of a run's newest checkpoint as `update`.
 
   Args:
     workdir: folder of the run: REALM, question answering or claims.
@@ -196,12 +193,8 @@ def update_run(
     delete: ids of documents to remove.
     data_dir: data folder to change; '' for the run's own.
 
-  Returns:
-    The retriever over the new corpus.
-
   Raises:
     FileNotFoundError: if there is no checkpoint.
-    ValueError: as `update`.
   """
   trained = trained_lib.load_realm(workdir, data_dir)
   searched = trained.config.get('retriever', 'dense') == 'dense'

@@ -124,7 +124,7 @@ def source(
   data: realm_data.DataFolder,
   split: str,
 ) -> sources.MaskedSentences:
-  """What a split masks; what it cannot is logged."""
+  """Return the sentences that a split masks; log those left out."""
   data.check_masked(config)
   found = sources.MaskedSentences(
     data.masked_blocks,

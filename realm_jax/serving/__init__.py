@@ -1,3 +1,3 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Retrieval and answers with trained parameters."""
+"""Trained models: loaded, searched, asked, explained."""

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Spans of the reader's rows back to the characters that they stand for.
+"""Characters of the spans in the reader's rows.
 
 WordPiece loses case, accents and blanks. SQuAD's code guesses them by aligning the
 tokens with the text again; the token store knows the bytes of each token.
@@ -21,22 +21,19 @@ def highlight(
   width: int,
   reader_start: int,
 ) -> tuple[str, tuple[int, int]]:
-  """A block with the place of an answer in it.
+  """Returns a block's text, and the first and past-last character of an answer.
+
+  The text is exact. The marks of the answer's last character belong to the answer.
 
   Args:
-    blocks: where they lie.
-    block_id: the block that was read; -1 for none.
+    blocks: the store of the block.
+    block_id: the block that was read; -1 gives '' and (0, 0).
     start: first token of the answer, in the reader's row.
     width: tokens of the answer.
     reader_start: first token of the block, in the reader's row.
 
-  Returns:
-    The block's exact text, and the first and past-last character of the answer.
-    Nothing is added, but for the marks of its last character. '' and (0, 0)
-    without a block.
-
   Raises:
-    ValueError: for a span that is not of the block's tokens.
+    ValueError: for a span outside of the block's tokens.
   """
   if block_id < 0:
     return '', (0, 0)
@@ -66,44 +63,14 @@ def highlight(
 
 
 def _inside(raw: bytes, at: int) -> bool:
-  """Whether a character goes on at this byte."""
+  """Whether a byte continues a character."""
   return raw[at] & 0xC0 == 0x80
 
 
 def answer_texts(
-  blocks: blocks_lib.BlockStore,
-  block_ids: np.ndarray,
-  starts: np.ndarray,
-  widths: np.ndarray,
-  reader_starts: np.ndarray,
+  blocks: blocks_lib.BlockStore, *columns: np.ndarray | Sequence[int]
 ) -> list[str]:
-  """The exact text of answers.
-
-  Args:
-    blocks: where they lie.
-    block_ids: [n] blocks that were read, -1 for none.
-    starts: [n] first token of each answer, in the reader's row.
-    widths: [n] tokens of each answer.
-    reader_starts: [n] first token of each block, in the reader's row.
-
-  Returns:
-    [n] texts, '' without a block.
-
-  Raises:
-    ValueError: see `highlight`.
-  """
-  return [
-    _cut(*highlight(blocks, *row))
-    for row in zip(
-      *(_list(x) for x in (block_ids, starts, widths, reader_starts)),
-      strict=True,
-    )
-  ]
-
-
-def _list(values: np.ndarray | Sequence[int]) -> list[int]:
-  return np.asarray(values, np.int64).tolist()
-
-
-def _cut(text: str, span: tuple[int, int]) -> str:
-  return text[slice(*span)]
+  """Returns the exact texts of answers; columns as of `highlight`, [n] each."""
+  rows = zip(*(np.asarray(x).tolist() for x in columns), strict=True)
+  found = (highlight(blocks, *row) for row in rows)
+  return [text[slice(*span)] for text, span in found]

@@ -73,9 +73,8 @@ class Answer:
   def record(self) -> dict[str, Any]:
     """Returns the answer and its source as JSON values.
 
-    answer, its exact text; score, a logit; share; title and document (its id);
-    block (its number), text and span, the [first, past-last] character of the
-    answer in it.
+    Beside `answer`, `score`, `share`, `title` and `document` (its id): `block` (its
+    number), `text` of the block, and `span`, the characters of the answer in it.
     """
     text, span = self.highlight()
     return {
@@ -122,12 +121,8 @@ class Answered:
   def record(self, count: int = 5) -> dict[str, Any]:
     """Returns a line of a predictions file.
 
-    Args:
-      count: number of answers.
-
-    Returns:
-      id, question and prediction; the fields of `Answer.record` of the best
-      answer; runner_ups, the records of the others.
+    The line holds id, question, prediction, the record of the best answer, and the
+    records of the others, up to `count` in all, as runner_ups.
     """
     rows = [answer.record() for answer in self.answers[:count]]
     line = {
@@ -155,11 +150,7 @@ class Answers(tuple[Answered, ...]):
 
 
 class Answerer:
-  """Retrieves, reads and answers.
-
-  Attributes:
-    trained: the model with its data.
-  """
+  """Retrieves, reads and answers with `trained`, a `trained.TrainedReader`."""
 
   def __init__(
     self,
@@ -210,14 +201,11 @@ class Answerer:
     questions: Sequence[questions_lib.Question],
     progress: Callable[[int, int], None] | None = None,
   ) -> Iterator[Answered]:
-    """Answers questions, in their order.
+    """Yields questions with their answers, in order.
 
     Args:
       questions: questions; gold spans are found for those with answers.
       progress: called with (questions done, questions in all).
-
-    Yields:
-      Each question with its answers.
     """
     source = question_rows.QuestionSource(
       questions, self.trained.data.tokenizer, self._layout

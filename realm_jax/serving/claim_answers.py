@@ -92,14 +92,11 @@ class Classifier:
     claims: Sequence[claims_lib.Claim],
     progress: Callable[[int, int], None] | None = None,
   ) -> Iterator[Classified]:
-    """Classifies claims, in their order.
+    """Yields claims with their classes, in order; reads no label.
 
     Args:
-      claims: claims; their labels are not read.
+      claims: the claims.
       progress: called with (claims done, claims in all).
-
-    Yields:
-      Each claim with its class.
     """
     source = claim_rows.ClaimSource(
       claims, self.trained.data.tokenizer, self._layout

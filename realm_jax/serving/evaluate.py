@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What a REALM predicts, and what its documents had to do with it.
+"""Predictions of REALM, and the effect of each document on them.
 
 Guu et al. 2020, sections 3.1 and 3.4 (retrieval utility) and Table 3.
 
@@ -29,18 +29,18 @@ _Array = jax.Array | np.ndarray  # computed, or fetched from the device
 
 @struct.dataclass
 class Prediction:
-  """What the model says of a batch; log-probabilities in nats.
+  """Predictions for a batch; log-probabilities in nats.
 
   Attributes:
     log_prior: [B, K] float32. log p(z | x).
     log_posterior: [B, K] float32. log p(z | x, y), y all targets together.
     gold: [B, K, M] float32. log p(y_m | z, x) of the targets.
-    marginal_gold: [B, M] float32. log p(y_m | x), 0 where there is no target.
+    marginal_gold: [B, M] float32. log p(y_m | x); 0 where there is no target.
     utility: [B, K] float32. RU(z | x) = log p(y | z, x) - log p(y | null, x),
       equation 2.
-    without: [B, K, M] float32. log p(y_m | x) were a candidate not there.
+    without: [B, K, M] float32. log p(y_m | x) without a candidate.
     tokens: [B, M, n] int32. The most probable tokens under the marginal.
-    token_log_probs: [B, M, n] float32. Theirs.
+    token_log_probs: [B, M, n] float32. Their log-probabilities.
     candidate_tokens: [B, K, M] int32. The most probable token with each candidate
       alone.
   """
@@ -68,11 +68,8 @@ def predict(
   Args:
     model: the model.
     params: its parameters.
-    batch: of `pipeline.Retrieval`; mlm_targets are what `gold` is of.
-    num_tokens: n, most probable tokens to name.
-
-  Returns:
-    The prediction.
+    batch: batch of `pipeline.Retrieval`; `gold` is of its mlm_targets.
+    num_tokens: n, number of most probable tokens to return.
   """
   run = functools.partial(model.apply, {'params': params}, batch)
   scores = run(method='relevance_scores')
@@ -99,19 +96,19 @@ def predict(
 
 @dataclasses.dataclass
 class Tally:
-  """Sums over batches, from which shares and means are read."""
+  """Sums over batches, for shares and means."""
 
   sums: dict[str, float] = dataclasses.field(default_factory=dict)
   counts: dict[str, float] = dataclasses.field(default_factory=dict)
 
   def add(self, name: str, values: np.ndarray, where: np.ndarray) -> None:
-    """Adds the values that count."""
+    """Adds the values that a mask selects."""
     total = float(np.where(where, values, 0).sum())
     self.sums[name] = self.sums.get(name, 0.0) + total
     self.counts[name] = self.counts.get(name, 0.0) + float(where.sum())
 
   def means(self) -> dict[str, float]:
-    """Name -> mean of what was added."""
+    """Returns name -> mean of the added values."""
     return {k: self.sums[k] / max(self.counts[k], 1e-9) for k in self.sums}
 
 
@@ -120,7 +117,7 @@ def _right(
   targets: Int[np.ndarray, 'b m'],
   mask: Bool[np.ndarray, 'b m'],
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Which tokens, and which whole spans, are right."""
+  """Returns which tokens, and which whole spans, are right."""
   right = tokens == targets
   return right, (right | ~mask).all(axis=1)
 
@@ -133,16 +130,16 @@ def measure(
   Args:
     model: the model.
     params: its parameters.
-    batches: of `pipeline.make_dataset`.
+    batches: batches of `pipeline.make_dataset`.
 
   Returns:
     log_prob, accuracy and exact_span of the marginal; the same with the null
-    document only (null_*); retrieval_utility, the mean over target tokens of
-    marginal minus null, and best_utility, that of the most useful candidate of
-    each query, per query; null_prior, the mean p(null | x); examples.
+    document only (null_*); retrieval_utility, the mean of marginal minus null over
+    target tokens; best_utility, the mean utility of the best candidate of a query;
+    null_prior, the mean p(null | x); examples.
 
   Raises:
-    ValueError: when there is no batch.
+    ValueError: when no batch has a target.
   """
   tally, examples = Tally(), 0
   for batch in batches:

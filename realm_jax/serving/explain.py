@@ -105,9 +105,7 @@ def explain(
   if 'encoder' not in trained.params:
     raise ValueError('A model of ICT has no encoder: it predicts nothing.')
   snapshots = pipeline.OneSnapshot(index or trained.index)
-  retrieval = pipeline.Retrieval(
-    trained.data.blocks, trained.layout, snapshots
-  )
+  retrieval = pipeline.Retrieval(trained.data.blocks, trained.layout, snapshots)
   batch = retrieval(None, encode(trained, text, answer))
   predict = evaluate.predict
   out = jax.device_get(

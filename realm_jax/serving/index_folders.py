@@ -45,9 +45,6 @@ def to_take_over(
     start: workdir of the run whose embedder the new run starts from, or ''.
     model_cfg: model of the new run.
     read_model: reads the model off a config.
-
-  Returns:
-    The index folder of that run, or an empty tuple.
   """
   folder = pathlib.Path(start) / INDEX
   if not start or not folder.is_dir():

@@ -28,14 +28,10 @@ _LEVELS = 127
 
 
 def quantize(params: Mapping[str, Any]) -> dict[str, np.ndarray]:
-  """Rounds matrices to 8 bits, each column or embedding with a scale of its own.
+  """Rounds matrices to 8 bits, each column or embedding with its own scale.
 
-  Args:
-    params: tree of arrays.
-
-  Returns:
-    Path -> int8 array, and with ':scale' its float32 scales; vectors stay float32.
-    No value moves by more than half its scale, 1/254 of the largest beside it.
+  Returns path -> int8 array, and with ':scale' its float32 scales; vectors stay
+  float32. No value moves by more than half its scale, 1/254 of the largest beside it.
   """
   arrays = {}
   for name, value in traverse_util.flatten_dict(params, sep='/').items():
@@ -93,16 +89,13 @@ def exists() -> bool:
 
 
 def load(folder: str | os.PathLike = '') -> dict[str, Any]:
-  """Reads a packaged reader.
+  """Reads {'reader': parameters of `open_qa.SpanReader`}, float32.
 
   Args:
-    folder: its folder; '' is the package's own.
-
-  Returns:
-    {'reader': parameters of `open_qa.SpanReader`}, float32.
+    folder: '' is the package's own.
 
   Raises:
-    FileNotFoundError: when it is not there.
+    FileNotFoundError: when the reader is missing.
     ValueError: when the file is damaged.
   """
   path = _find(folder, _ARRAYS)

@@ -45,8 +45,7 @@ def unpack(
 
   Args:
     workdir: output folder; '' is a folder of these documents in the user's cache.
-    documents: documents to answer from, each with 'text' and perhaps 'title' and
-      'id'.
+    documents: as of `realm_jax.packaged`.
     corpus: a corpus in place of `documents`; None is the packaged articles.
     settings: sections of the reader's config to replace, JSON values.
 
@@ -142,12 +141,7 @@ def check_corpus(
   config: ml_collections.ConfigDict,
   wanted: dict[str, Any],
 ) -> None:
-  """Refuses another corpus than a folder holds; warns if its file has changed.
-
-  Args:
-    workdir: folder of a run.
-    config: config of the run.
-    wanted: fields of the corpus that is asked for.
+  """Refuses another corpus than a run has; warns if its file has changed.
 
   Raises:
     ValueError: naming the fields that differ.

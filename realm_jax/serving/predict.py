@@ -25,7 +25,7 @@ class Prediction(NamedTuple):
   """The best spans of each question.
 
   Attributes:
-    spans: [B, n] each; see `reader_losses.Spans`.
+    spans: [B, n] score, block, start and width.
     correct: [B, n] bool. Whether the span is gold.
   """
 
@@ -46,9 +46,9 @@ def predict(
   Args:
     model: retriever and reader.
     params: its parameters.
-    batch: see `reader_losses.loss`.
+    batch: batch of `beam_selector.AnswerSelector`.
     num_answers: n, spans of each question.
-    read_at_once: blocks whose activations are held at a time.
+    read_at_once: number of blocks whose activations are held at a time.
 
   Returns:
     The spans, best first, as `reader_losses.best_spans` of all blocks together.
@@ -89,7 +89,7 @@ def predict(
 
 
 def _cut(x: jax.Array, parts: int, rows: int) -> jax.Array:
-  """[B, R, ...] -> [parts, rows, ...], padded by zeros."""
+  """Reshapes [B, R, ...] to [parts, rows, ...], padded by zeros."""
   x = x.reshape(-1, *x.shape[2:])
   padding = ((0, parts * rows - len(x)), *((0, 0) for _ in x.shape[1:]))
   return jnp.pad(x, padding).reshape(parts, rows, *x.shape[1:])
@@ -98,7 +98,7 @@ def _cut(x: jax.Array, parts: int, rows: int) -> jax.Array:
 def _read(
   model: open_qa.OpenQa, params: Any, rows: dict[str, jax.Array], count: int
 ) -> tuple[reader_losses.Spans, jax.Array]:
-  """The best spans of single blocks: [rows, count] each."""
+  """Returns the best spans of single blocks: [rows, count] each."""
   scores = model.apply(
     {'params': params}, *(rows[name] for name in _ROWS), method='read'
   )

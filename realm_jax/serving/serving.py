@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The retriever at work: blocks to vectors, queries to blocks.
+"""A trained retriever: blocks to vectors, queries to blocks.
 
 Guu et al. 2020, section 3.3. Queries are embedded with the parameters that embedded
 the index's blocks, so that a search is consistent however old the index is.
@@ -29,17 +29,17 @@ _QUERY_BATCH = 64
 
 
 def embedder_params(params: Any) -> dict:
-  """The part of a Realm's parameters that an index depends on."""
+  """Returns the part of a Realm's parameters that an index depends on."""
   return {name: params[name] for name in _PARTS if name in params}
 
 
 def block_embedder_params(params: Any) -> Any:
-  """The part of the parameters that the blocks' vectors follow from."""
+  """Returns the part of the parameters that embeds blocks."""
   return params.get('block_embedder', params.get('embedder'))
 
 
 def _encode_blocks(model, sep_id, params, ids, lengths):
-  """[CLS] title [SEP] body [SEP] rows to vectors; segments follow from [SEP]."""
+  """Embeds rows [CLS] title [SEP] body [SEP]; segments follow from [SEP]."""
   mask = jnp.arange(ids.shape[1]) < lengths[:, None]
   separators = ids == sep_id
   seen = jnp.cumsum(separators, axis=1) - separators
@@ -65,12 +65,12 @@ class BlockEmbedder:
     """Places the parameters.
 
     Args:
-      config: of the model.
-      layout: lengths of rows and specials.
-      blocks: where they lie.
+      config: sizes of the model.
+      layout: lengths of rows and special tokens.
+      blocks: the blocks to embed.
       params: `embedder_params`.
-      batch_tokens: see `batch_encoder.BatchEncoder`.
-      devices: where to run; None is all local devices.
+      batch_tokens: tokens in a batch; 0 goes by device.
+      devices: devices that embed; None is all local devices.
     """
     self._layout, self._blocks = layout, blocks
     self._encoder = batch_encoder.BatchEncoder(
@@ -83,7 +83,7 @@ class BlockEmbedder:
     )
 
   def load(self, params: Any) -> None:
-    """Takes newer parameters."""
+    """Replaces the parameters."""
     self._encoder.load(params)
 
   def __call__(
@@ -91,14 +91,7 @@ class BlockEmbedder:
     ids: np.ndarray,
     progress: Callable[[int, int], None] | None = None,
   ) -> np.ndarray:
-    """Embeds blocks.
-
-    Args:
-      ids: [n] block ids; -1 is the null document.
-      progress: called with (blocks done, blocks in all).
-
-    Returns:
-      [n, d] float32.
+    """Embeds blocks [n] of ids, -1 for the null document: [n, d] float32.
 
     Raises:
       ValueError: if a vector is not finite.
@@ -119,7 +112,7 @@ class QueryEmbedder:
   def __init__(
     self, config: config_lib.RealmConfig, device: jax.Device | None = None
   ):
-    """Takes the model and where to run, by default the first local device."""
+    """Takes the model and a device, by default the first local one."""
     self._device = jax.local_devices()[0] if device is None else device
     model = model_lib.Realm(config)
     self._embed = jax.jit(
@@ -129,7 +122,7 @@ class QueryEmbedder:
     )
 
   def place(self, params: Any) -> Any:
-    """Parameters on this embedder's device."""
+    """Returns parameters on this embedder's device."""
     return jax.device_put(params, self._device)
 
   def __call__(
@@ -159,12 +152,12 @@ class ServingIndex:
   def retrieve(
     self, query_ids: np.ndarray, query_mask: np.ndarray, k: int
   ) -> np.ndarray:
-    """Finds the blocks with the largest inner products.
+    """Finds the k blocks with the largest inner products.
 
     Args:
       query_ids: [B, Q] int32.
       query_mask: [B, Q] bool.
-      k: how many.
+      k: number of blocks.
 
     Returns:
       [B, k] int64 block ids, best first; -1 where there are fewer.

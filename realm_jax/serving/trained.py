@@ -67,7 +67,7 @@ class TrainedRealm:
     folder: str | os.PathLike = '',
     progress: Callable[[int, int], None] | None = None,
   ) -> serving.ServingIndex:
-    """Opens the index of these parameters; builds it where there is none.
+    """Opens the index of these parameters; builds it if it is missing.
 
     Args:
       folder: folder of the versions; '' is `index_folder`.
@@ -154,12 +154,11 @@ class TrainedReader:
     folder: str | os.PathLike = '',
     progress: Callable[[int, int], None] | None = None,
   ) -> beams.BlockRetriever:
-    """Returns the retriever of blocks that the config names.
+    """Returns the retriever of the config; builds a missing index.
 
     Args:
       folder: folder of the index versions; '' is `index_folder`.
-      progress: called with (blocks done, blocks in all) while a missing index is
-        built.
+      progress: called with (blocks done, blocks in all).
     """
     snapshots = None
     if self.config.retriever == 'dense':
@@ -168,18 +167,13 @@ class TrainedReader:
     return beams.make_retriever(self.config, self.data, snapshots)
 
   def with_retriever(self, kind: str) -> 'TrainedReader':
-    """Returns the same reader with another retriever.
+    """Returns the same reader with another retriever, one of `beams.KINDS`.
 
-    Args:
-      kind: one of `beams.KINDS`. A reader without an embedder takes
-        all-MiniLM-L6-v2 for 'dense'.
+    A reader without an embedder takes all-MiniLM-L6-v2 for 'dense'.
 
     Raises:
-      ValueError: for an unknown kind, or where all-MiniLM-L6-v2 is needed and not
-        installed.
+      ValueError: for an unknown kind, or if all-MiniLM-L6-v2 is not installed.
     """
-    if kind not in beams.KINDS:
-      raise ValueError(f'retriever {kind!r}: expected one of {beams.KINDS}.')
     config = self.config.copy_and_resolve_references()
     with config.unlocked():
       config.retriever = kind
@@ -206,8 +200,7 @@ class TrainedReader:
       answers: answers of each question, at least.
       batch_size: questions at a time.
       read_at_once: blocks that one device reads at a time.
-      progress: called with (blocks done, blocks in all) while a missing index is
-        built.
+      progress: called with (blocks done, blocks in all) while an index is built.
 
     Raises:
       ValueError: for a number or name out of range.

@@ -67,7 +67,7 @@ def get_config(data_dir: pathlib.Path, arg: str = 'test', **fields):
 
 
 def task(config, workdir, devices=None):
-  """What the loop trains."""
+  """Returns the task of a config."""
   data = tiny_realm.data_of(config)
   return qa_task.make_task(config, data, str(workdir), devices=devices)
 

@@ -21,7 +21,7 @@ class Folder(retro_data.DataFolder):
 
 
 class Retriever:
-  """Finds chunks by the sum of what is asked; the second neighbor is none."""
+  """Finds chunks by the sum of the query; the second neighbor is -1."""
 
   def __init__(self, datastore, neighbor_length):
     self._datastore, self._length = datastore, neighbor_length

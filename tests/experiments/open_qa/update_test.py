@@ -320,7 +320,10 @@ def test_the_command_reads_json_lines(command, before, tmp_path, capsys):
     ('{"id": "a", "title": "", "text": " "}', 'jsonl:1: the text is empty'),
     ('{"id": "a", "title": ""}', "jsonl:1: no field 'text'"),
     ('nothing', 'jsonl:1: not JSON'),
-    (2 * '{"id": "a", "title": "", "text": "b"}\n', "jsonl:2: id 'a' is already used"),
+    (
+      2 * '{"id": "a", "title": "", "text": "b"}\n',
+      "jsonl:2: id 'a' is already used",
+    ),
   ],
 )
 def test_bad_lines_are_named(command, tmp_path, lines, message):

@@ -33,7 +33,7 @@ def made(tmp_path_factory):
 
 
 def _letters(text):
-  """What WordPiece leaves of a text, with the place of each letter."""
+  """Returns the letters that WordPiece keeps, with their places."""
   found = []
   for i, character in enumerate(text):
     for part in unicodedata.normalize('NFD', character.lower()):
