@@ -34,9 +34,9 @@ ROWS: dict[str, dict[str, Any]] = {
   'retro': {},
   'no_query_conditioning': {'model': {'query_conditioning': False}},
   'no_cca_positions': {'model': {'cca_positions': False}},
-  'shared_embeddings': {'model': {'lookup_init': False}},
+  'shared_embeddings': {'model': {'copy_init': False}},
   'separate_embeddings': {
-    'model': {'lookup_init': False, 'share_embeddings': False}
+    'model': {'copy_init': False, 'share_embeddings': False}
   },
   'encoder_6_layers': {'model': {'encoder_num_layers': 6}},
   'neighbors_only': {'neighbor_part': 'neighbor'},

@@ -171,7 +171,7 @@ def small(arg: str = 'base') -> ml_collections.ConfigDict:
     encoder_num_heads=5,
     encoder_head_dim=32,
     encoder_num_layers=1,
-    lookup_init=True,  # 10^7 tokens are too few to learn to copy
+    copy_init=True,  # 10^7 tokens are too few to learn to copy
     position_base=100.0,  # wavelengths up to 628 tokens, about a row
     init_scale=0.055,  # of a matrix of 320 rows: activations keep their size
   )

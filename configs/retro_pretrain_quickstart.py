@@ -36,7 +36,7 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
     encoder_head_dim=32,
     encoder_num_layers=1,
     init_scale=0.07,  # of a matrix of 128 rows: activations keep their size
-    lookup_init=True,  # 10^6 tokens are too few to learn to copy
+    copy_init=True,  # 10^6 tokens are too few to learn to copy
     position_base=100.0,  # wavelengths up to 628 tokens, about a row
   )
   config.optimizer.learning_rate = 3e-3

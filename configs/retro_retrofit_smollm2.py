@@ -43,14 +43,16 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
     d_model=576,
     d_ff=1536,
     num_heads=9,
-    num_kv_heads=3,
     head_dim=64,
     num_layers=30,
     cca_layers=tuple(range(6, 31, 3)),
-    positions='rotary',
-    rotary_base=100_000.0,
+    decoder={
+      'positions': 'rotary',
+      'rotary_base': 100_000.0,
+      'num_kv_heads': 3,
+      'gated': True,
+    },
     activation='silu',
-    gated=True,
     norm_epsilon=1e-5,
     encoder_d_model=576,
     encoder_d_ff=1536,
@@ -73,5 +75,5 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
     checkpoint_every=500,
   )
   if arg.endswith('test'):
-    config.model.num_kv_heads = 1
+    config.model.decoder.num_kv_heads = 1
   return retro_base.finish(config, arg)

@@ -177,7 +177,7 @@ def convert(
   found.write_tokenizer(data.tokenizer_path)
   vocab_size = data.tokenizer.vocab_size
   model = config.model.to_dict() | dict(found.fields)
-  model |= {'share_embeddings': False, 'lookup_init': False}
+  model |= {'share_embeddings': False, 'copy_init': False}
   changed = command.changed(
     config, model=model, retrieval=False, data_dir='', retrofit_from=''
   )

@@ -39,6 +39,35 @@ _SIZES = (
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class PublicDecoder:
+  """Choices of public decoders that retrieval is added to (RETROfit).
+
+  The defaults are the paper's decoder.
+  """
+
+  # Of self-attention: relative, rotary, or absolute (a learned table).
+  positions: str = 'relative'
+  rotary_base: float = 10000.0  # of the rotary frequencies
+  max_positions: int = 0  # rows of the table: tokens of the longest document
+  num_kv_heads: int = 0  # of self-attention's keys; 0: one for each head
+  gated: bool = False  # feed-forwards W2 (f(W1 x) W3 x); with 'silu': SwiGLU
+  norm: str = 'rms'  # or 'layer': LayerNorm, in encoder and decoder
+
+  def __post_init__(self):
+    """Checks each field by itself."""
+    for name, known in (('norm', NORMS), ('positions', POSITIONS)):
+      if getattr(self, name) not in known:
+        raise ValueError(
+          f'{name} {getattr(self, name)!r}; expected one of {list(known)}.'
+        )
+    if (self.positions == 'absolute') != (self.max_positions > 0):
+      raise ValueError(
+        f'positions={self.positions!r} with max_positions={self.max_positions}; '
+        'expected rows for a table of absolute positions, and 0 without one.'
+      )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class RetroConfig:
   """Sizes and choices of a RETRO; [open] marks what the paper does not say."""
 
@@ -49,7 +78,7 @@ class RetroConfig:
   num_heads: int
   head_dim: int  # num_heads * head_dim need not be d_model
   num_layers: int  # L
-  cca_layers: Sequence[int] = ()  # P, from 1; () is the no-retrieval baseline
+  cca_layers: tuple[int, ...] = ()  # P, from 1; () is the no-retrieval baseline
   # Chunks and neighbors.
   chunk_length: int = 64  # m
   neighbor_length: int = 128  # r: a chunk and its continuation
@@ -59,14 +88,13 @@ class RetroConfig:
   encoder_num_heads: int = 16
   encoder_head_dim: int = 64
   encoder_num_layers: int = 2  # L_enc
-  encoder_ca_layers: Sequence[int] = (1,)  # P_enc, from 1
+  encoder_ca_layers: tuple[int, ...] = (1,)  # P_enc, from 1
   share_embeddings: bool = False  # one table, needs encoder_d_model == d_model
   query_conditioning: bool = True  # False (an ablation): no encoder CA
   cca_positions: bool = True  # False (an ablation): no positions in CCA and CA
   # Choices the paper leaves open.
   tie_readout: bool = True  # logits from the embedding table; table 10 says so
   activation: str = 'gelu_tanh'  # [open] GPT-2's
-  norm: str = 'rms'  # the paper's; or 'layer': LayerNorm, everywhere
   norm_epsilon: float = 1e-6  # [open] of every norm
   final_norm: bool = True  # [open] before the readout, GPT-2's
   encoder_final_norm: bool = True  # [open] on E, once for all CCA layers
@@ -77,20 +105,11 @@ class RetroConfig:
   scale_logits: bool = True  # [open] attention logits / sqrt(head_dim)
   max_distance: int = 0  # [open] clamp of relative distances, 0: none
   position_base: float = 10000.0  # of the cosine vector's frequencies
-  # Other decoders, to which retrieval is added (RETROfit).
-  positions: str = (
-    'relative'  # of self-attention; 'rotary', 'absolute': a table
-  )
-  rotary_base: float = 10000.0  # of the rotary frequencies
-  max_positions: int = (
-    0  # rows of the table, the longest document that it reads
-  )
-  num_kv_heads: int = 0  # of self-attention's keys; 0: one for each head
-  gated: bool = False  # feed-forwards W2 (f(W1 x) W3 x); with 'silu': SwiGLU
+  decoder: PublicDecoder = PublicDecoder()  # where the decoder is another
   # Initial values.
   init_scale: float = 0.02  # [open] standard deviation, GPT-2's
   scale_residual_init: bool = True  # [open] / sqrt(number of residual branches)
-  lookup_init: bool = False  # [open] start as a lookup, see retro_jax.nn.lookup
+  copy_init: bool = False  # [open] start by copying, see copy_init.py
   dropout_rate: float = 0.0  # [open] decoder's embeddings and branches
   encoder_dropout_rate: float = 0.0  # the encoder's own (0 in QA fine-tuning)
   # How it runs.
@@ -100,8 +119,6 @@ class RetroConfig:
 
   def __post_init__(self):
     """Checks the fields against each other."""
-    for name in ('cca_layers', 'encoder_ca_layers'):
-      object.__setattr__(self, name, tuple(sorted(getattr(self, name))))
     _check_layers('cca_layers', self.cca_layers, self.num_layers)
     _check_layers(
       'encoder_ca_layers', self.encoder_ca_layers, self.encoder_num_layers
@@ -114,22 +131,13 @@ class RetroConfig:
         raise ValueError(f'{field.name}={value}; expected 0 <= rate < 1.')
       if field.name.endswith('dtype') and value not in DTYPES:
         raise ValueError(f'{field.name}={value!r}; expected one of {DTYPES}.')
-    for name, known in (
-      ('activation', tuple(ACTIVATIONS)),
-      ('norm', NORMS),
-      ('positions', POSITIONS),
-    ):
-      if getattr(self, name) not in known:
-        raise ValueError(
-          f'{name} {getattr(self, name)!r}; expected one of {list(known)}.'
-        )
-    self._check_decoder()
-    if self.lookup_init and not (
-      self.share_embeddings and self.position_biases
-    ):
+    if self.activation not in ACTIVATIONS:
       raise ValueError(
-        'lookup_init needs share_embeddings and position_biases.'
+        f'activation {self.activation!r}; expected one of {[*ACTIVATIONS]}.'
       )
+    self._check_decoder()
+    if self.copy_init and not (self.share_embeddings and self.position_biases):
+      raise ValueError('copy_init needs share_embeddings and position_biases.')
     if self.share_embeddings and self.encoder_d_model != self.d_model:
       raise ValueError(
         'share_embeddings needs encoder_d_model == d_model; got '
@@ -137,21 +145,15 @@ class RetroConfig:
       )
 
   def _check_decoder(self) -> None:
-    if self.num_kv_heads < 0 or (
-      self.num_kv_heads and self.num_heads % self.num_kv_heads
-    ):
+    shared = self.decoder.num_kv_heads
+    if shared < 0 or (shared and self.num_heads % shared):
       raise ValueError(
-        f'num_kv_heads={self.num_kv_heads}; expected 0 or a divisor of '
+        f'num_kv_heads={shared}; expected 0 or a divisor of '
         f'num_heads={self.num_heads}.'
       )
-    if self.positions == 'rotary' and self.head_dim % 2:
+    if self.decoder.positions == 'rotary' and self.head_dim % 2:
       raise ValueError(
         f'rotary positions turn pairs; got an odd head_dim={self.head_dim}.'
-      )
-    if (self.positions == 'absolute') != (self.max_positions > 0):
-      raise ValueError(
-        f'positions={self.positions!r} with max_positions={self.max_positions}; '
-        'expected rows for a table of absolute positions, and 0 without one.'
       )
 
   @property
@@ -178,13 +180,14 @@ class RetroConfig:
     config = self._attention(heads, head_dim, self.branches, cross)
     if cross:
       return config
-    relative = self.positions == 'relative'
+    own = self.decoder
+    relative = own.positions == 'relative'
     return dataclasses.replace(
       config,
-      num_kv_heads=self.num_kv_heads,
+      num_kv_heads=own.num_kv_heads,
       relative_positions=relative,
       position_biases=self.position_biases and relative,
-      rotary_base=self.rotary_base if self.positions == 'rotary' else 0.0,
+      rotary_base=own.rotary_base if own.positions == 'rotary' else 0.0,
     )
 
   def encoder_attention(
@@ -212,9 +215,9 @@ class RetroConfig:
 
 
 def _check_layers(name: str, layers: Sequence[int], num_layers: int) -> None:
-  if len(set(layers)) != len(layers) or any(
-    not 1 <= layer <= num_layers for layer in layers
-  ):
+  fits = all(1 <= layer <= num_layers for layer in layers)
+  if not fits or tuple(layers) != tuple(sorted(set(layers))):
     raise ValueError(
-      f'{name} {tuple(layers)}; expected distinct layers of 1..{num_layers}.'
+      f'{name} {tuple(layers)}; expected distinct layers of 1..{num_layers}, in '
+      'rising order.'
     )

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from retrieval.nn import sharding
-from retro_jax.nn import lookup
+from retro_jax.nn import copy_init
 from retro_jax.nn import retro
 from retro_jax.nn.config import RetroConfig
 
@@ -35,10 +35,10 @@ def init_params(
   neighbors = jnp.zeros((1, 1, 1, c.neighbor_length), jnp.int32)
   mask = jnp.ones(neighbors.shape, bool)
   params = retro.Retro(c).init(key, tokens, neighbors, mask)['params']
-  if c.lookup_init:
+  if c.copy_init:
     if embedding_scale is not None:
       c = dataclasses.replace(c, init_scale=embedding_scale)
-    start = lookup.apply(jax.random.fold_in(key, 1), nn.unbox(params), c)
+    start = copy_init.apply(jax.random.fold_in(key, 1), nn.unbox(params), c)
     params = nn.meta.replace_boxed(params, start)
   return params
 

@@ -26,7 +26,9 @@ from retro_jax.nn.config import RetroConfig
 
 def norm(config: RetroConfig, name: str) -> attention.RMSNorm:
   """A norm as the config wants it."""
-  kind = attention.LayerNorm if config.norm == 'layer' else attention.RMSNorm
+  kind = (
+    attention.LayerNorm if config.decoder.norm == 'layer' else attention.RMSNorm
+  )
   return kind(config.norm_epsilon, config.dtype, config.param_dtype, name=name)
 
 
@@ -45,7 +47,7 @@ class LearnedPositions(nn.Module):
     table = self.param(
       'table',
       partitioning.partitioned(init, None, 'embed'),
-      (c.max_positions, x.shape[-1]),
+      (c.decoder.max_positions, x.shape[-1]),
       c.param_dtype,
     )
     return x + jnp.take(table, positions, axis=0, mode='clip').astype(c.dtype)
@@ -71,7 +73,7 @@ class FeedForward(nn.Module):
     self.sow('intermediates', 'normed', h)  # the last layer's: kNN-LM's keys
     y = self._linear('w1', h, self.d_ff, ('embed', 'mlp'), c.init_scale)
     y = ACTIVATIONS[c.activation](y)
-    if c.gated:
+    if c.decoder.gated:
       y = y * self._linear('w3', h, self.d_ff, ('embed', 'mlp'), c.init_scale)
     y = self._linear('w2', y, width, ('mlp', 'embed'), out_scale)
     return x + nn.Dropout(self.dropout_rate, deterministic=not train)(y)

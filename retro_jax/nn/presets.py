@@ -90,7 +90,7 @@ def _attention_matrices(config, query_width, key_width):
 
 def _ff_matrices(config: model.RetroConfig) -> int:
   """Matrices of a feed-forward."""
-  return 3 if config.gated else 2
+  return 3 if config.decoder.gated else 2
 
 
 def count_matrix_parameters(config: model.RetroConfig) -> int:

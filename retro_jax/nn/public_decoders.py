@@ -85,16 +85,18 @@ def llama_fields(settings: Mapping[str, Any], tied: bool) -> dict[str, Any]:
     'd_model': width,
     'd_ff': get('feed_forward_length'),
     'num_heads': heads,
-    'num_kv_heads': get('attention.head_count_kv', heads),
     'head_dim': head_dim,
     'num_layers': get('block_count'),
-    'positions': 'rotary',
-    'rotary_base': _shortest(get('rope.freq_base', 10000.0)),
-    'max_positions': 0,
-    'norm': 'rms',
+    'decoder': {
+      'positions': 'rotary',
+      'rotary_base': _shortest(get('rope.freq_base', 10000.0)),
+      'max_positions': 0,
+      'num_kv_heads': get('attention.head_count_kv', heads),
+      'gated': True,
+      'norm': 'rms',
+    },
     'norm_epsilon': _shortest(get('attention.layer_norm_rms_epsilon')),
     'activation': 'silu',
-    'gated': True,
     'projection_biases': False,
     'ff_biases': False,
     'tie_readout': tied,
@@ -121,7 +123,7 @@ def llama_params(arrays: Arrays, config: RetroConfig) -> dict[str, Any]:
     ValueError: naming a tensor that is missing, unknown or of another shape.
   """
   c, take = config, _Taken(arrays)
-  heads, shared = c.num_heads, c.num_kv_heads or c.num_heads
+  heads, shared = c.num_heads, c.decoder.num_kv_heads or c.num_heads
   inner, d = heads * c.head_dim, c.d_model
 
   def linear(name, rows, columns):
@@ -195,15 +197,17 @@ def gpt2_fields(settings: Mapping[str, Any]) -> dict[str, Any]:
     'd_model': width,
     'd_ff': settings.get('n_inner') or 4 * width,
     'num_heads': settings['n_head'],
-    'num_kv_heads': 0,
     'head_dim': width // settings['n_head'],
     'num_layers': settings['n_layer'],
-    'positions': 'absolute',
-    'max_positions': settings['n_positions'],
-    'norm': 'layer',
+    'decoder': {
+      'positions': 'absolute',
+      'max_positions': settings['n_positions'],
+      'num_kv_heads': 0,
+      'gated': False,
+      'norm': 'layer',
+    },
     'norm_epsilon': float(settings.get('layer_norm_epsilon', 1e-5)),
     'activation': _ACTIVATIONS[activation],
-    'gated': False,
     'projection_biases': True,
     'ff_biases': True,
     'scale_logits': settings.get('scale_attn_weights', True),
@@ -254,7 +258,7 @@ def gpt2_params(arrays: Arrays, config: RetroConfig) -> dict[str, Any]:
 
   params = {
     'embedding': take('wte.weight', c.vocab_size, d),
-    'positions': {'table': take('wpe.weight', c.max_positions, d)},
+    'positions': {'table': take('wpe.weight', c.decoder.max_positions, d)},
     'final_norm': norm('ln_f'),
     **_layers(c, layer),
   }

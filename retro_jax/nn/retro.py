@@ -146,10 +146,10 @@ class Retro(nn.Module):
 
     embedding = self._table('embedding', c.d_model)
     positions = None
-    if c.positions != 'relative':
+    if c.decoder.positions != 'relative':
       positions = positions_lib.in_rows(tokens.shape[1], segment_ids)
     x = _look_up(embedding, tokens, c.dtype)
-    if c.positions == 'absolute':
+    if c.decoder.positions == 'absolute':
       x = layers.LearnedPositions(c, name='positions')(x, positions)
     x = nn.Dropout(c.dropout_rate, deterministic=not train)(x)
     x = partitioning.constrain(x, 'batch', 'length', None)
@@ -292,7 +292,7 @@ class RetroStep(Retro):
     cca_layers = c.cca_layers if 'neighbor_mask' in cache else ()
     embedding = self._table('embedding', c.d_model)
     x = _look_up(embedding, tokens[:, None], c.dtype)
-    if c.positions == 'absolute':
+    if c.decoder.positions == 'absolute':
       positions = (position - first)[:, None]
       x = layers.LearnedPositions(c, name='positions')(x, positions)
     encoded = mask = None
@@ -361,9 +361,10 @@ def check_shapes(
   if tokens.ndim != 2:
     raise ValueError(f'tokens {tokens.shape}; expected [batch, length].')
   batch, length = tokens.shape
-  if config.positions == 'absolute' and length > config.max_positions:
+  most = config.decoder.max_positions
+  if config.decoder.positions == 'absolute' and length > most:
     raise ValueError(
-      f'{length} tokens in a row; expected at most {config.max_positions}, the '
+      f'{length} tokens in a row; expected at most {most}, the '
       'positions that this decoder knows.'
     )
   if segment_ids is not None and segment_ids.shape != tokens.shape:

@@ -11,9 +11,10 @@ from collections.abc import Mapping
 import dataclasses
 from typing import Any
 
+from retro_jax.nn.config import PublicDecoder
 from retro_jax.nn.config import RetroConfig
 
-# What the weights of a decoder were trained with.
+# Fields that the weights of a decoder were trained with.
 DECODER_FIELDS = (
   'vocab_size',
   'd_model',
@@ -23,7 +24,6 @@ DECODER_FIELDS = (
   'num_layers',
   'tie_readout',
   'activation',
-  'norm',
   'norm_epsilon',
   'final_norm',
   'position_biases',
@@ -32,37 +32,39 @@ DECODER_FIELDS = (
   'scale_logits',
   'max_distance',
   'position_base',
-  'positions',
-  'rotary_base',
-  'max_positions',
-  'num_kv_heads',
-  'gated',
+  'decoder',
 )
 
 
 def is_added(name: str) -> bool:
-  """Whether a part at the top of RETRO's parameters is none of its decoder's.
+  """Whether a top-level part of RETRO's parameters is added to its decoder.
 
-  Embeddings of the encoder's own are: they are trained with it. A shared table is
-  the decoder's.
+  The encoder's own embeddings are added; a shared table belongs to the decoder.
   """
   return name in ('encoder', 'encoder_embedding') or name.endswith('_cca')
 
 
 def check_fits(config: RetroConfig, baseline: Mapping[str, Any]) -> None:
-  """Refuses a decoder that is another than the one of a RETRO.
+  """Compares a trained decoder with that of a RETRO.
 
   Args:
     config: of the RETRO.
-    baseline: fields of the RetroConfig that the decoder was trained with; what is
-      not there is RetroConfig's default.
+    baseline: fields of the RetroConfig that the decoder was trained with; a
+      missing field has RetroConfig's default.
 
   Raises:
     ValueError: naming a field that differs, with both values.
   """
   defaults = {f.name: f.default for f in dataclasses.fields(RetroConfig)}
-  for name in DECODER_FIELDS:
-    trained, wanted = baseline.get(name, defaults[name]), getattr(config, name)
+  names = [name for name in DECODER_FIELDS if name != 'decoder']
+  pairs = [
+    (name, baseline.get(name, defaults[name]), getattr(config, name))
+    for name in names
+  ]
+  trained = dataclasses.asdict(PublicDecoder(**baseline.get('decoder', {})))
+  wanted = dataclasses.asdict(config.decoder)
+  pairs += [(name, trained[name], wanted[name]) for name in wanted]
+  for name, trained, wanted in pairs:
     if trained != wanted:
       raise ValueError(
         f'its decoder was trained with {name}={trained!r}, but this RETRO has '

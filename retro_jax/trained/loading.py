@@ -57,7 +57,12 @@ def model_config(
     raise ValueError(f'config.model: RetroConfig has no fields {unknown}.')
   if not config.retrieval:
     fields['cca_layers'] = ()
-  return config_lib.RetroConfig(vocab_size=vocab_size, **fields)
+  for name in ('cca_layers', 'encoder_ca_layers'):
+    fields[name] = tuple(sorted(fields[name]))
+  decoder = config_lib.PublicDecoder(**fields.pop('decoder'))
+  return config_lib.RetroConfig(
+    vocab_size=vocab_size, decoder=decoder, **fields
+  )
 
 
 def special_ids(

@@ -39,7 +39,7 @@ def test_rows_are_those_of_table_13():
 
 def test_each_row_changes_one_field():
   assert _changed('retro') == set()
-  pair = {'model.lookup_init'}, {'model.lookup_init', 'model.share_embeddings'}
+  pair = {'model.copy_init'}, {'model.copy_init', 'model.share_embeddings'}
   assert _changed('shared_embeddings') == pair[0]
   assert _changed('separate_embeddings') == pair[1]
   for row in set(ROWS) - {'retro', 'shared_embeddings', 'separate_embeddings'}:
@@ -96,7 +96,7 @@ def test_the_test_size_keeps_the_change(row):
   )
   assert small.d_model == 32
   fields = ('cca_layers', 'query_conditioning', 'cca_positions')
-  fields += ('share_embeddings', 'lookup_init')
+  fields += ('share_embeddings', 'copy_init')
   for field in fields:
     assert getattr(small, field) == getattr(full, field), field
   config = retro_ablations.get_config(f'{row}_test')

@@ -113,7 +113,7 @@ def test_gguf(llama):
   trained = _check(
     folder / 'run', lambda tokens: public_reference.llama(read, tokens)
   )
-  assert trained.model.config.num_kv_heads == 2
+  assert trained.model.config.decoder.num_kv_heads == 2
   assert [len(trained.data.tokenizer.encode(x).ids) for x in ('the', '12')] == [
     *(1, 2)
   ]

@@ -35,7 +35,7 @@ def _config(root, arg='test', **model):
       'cca_layers': (1, 2),
       'encoder_num_layers': 1,
       'share_embeddings': False,
-      'lookup_init': False,
+      'copy_init': False,
       'encoder_d_model': 16,
       **model,
     }
@@ -166,7 +166,7 @@ def test_one_device_equals_eight(root, baseline, fitted, tmp_path):
 
 def test_a_shared_table_is_frozen_and_a_lookup_fits_it(root, baseline):
   fields = {'share_embeddings': True, 'encoder_d_model': 32}
-  config = _config(root, lookup_init=True, **fields)
+  config = _config(root, copy_init=True, **fields)
   config.retrofit_from = str(baseline)
   task = retro_task.make_task(config, retro_data.DataFolder(root))
   params = task.init(jax.random.key(0))

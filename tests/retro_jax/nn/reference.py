@@ -108,12 +108,12 @@ class Reference:
     x_normed = self.norm(p, 'norm', x)
     y = x_normed @ p['w1'] + p.get('w1_bias', 0)
     y = activation(self.c.activation, y)
-    if self.c.gated:
+    if self.c.decoder.gated:
       y = y * (x_normed @ p['w3'] + p.get('w3_bias', 0))
     return x + y @ p['w2'] + p.get('w2_bias', 0)
 
   def norm(self, p, name, x):
-    if self.c.norm == 'layer':
+    if self.c.decoder.norm == 'layer':
       return layer_norm(x, **p[name], epsilon=self.c.norm_epsilon)
     return rms_norm(x, p[name]['scale'], self.c.norm_epsilon)
 
@@ -207,16 +207,16 @@ class Reference:
     if segments is None:
       segments = np.ones(len(tokens), int)
     h = p['embedding'][tokens]
-    if c.positions == 'absolute':
+    if c.decoder.positions == 'absolute':
       rows = [
         sum(segments[j] == segments[i] for j in range(i))
         for i in range(len(tokens))
       ]
       h = h + p['positions']['table'][rows]
     own = {
-      'positions': c.positions == 'relative',
-      'shared': c.num_heads // (c.num_kv_heads or c.num_heads),
-      'base': c.rotary_base if c.positions == 'rotary' else 0,
+      'positions': c.decoder.positions == 'relative',
+      'shared': c.num_heads // (c.decoder.num_kv_heads or c.num_heads),
+      'base': c.decoder.rotary_base if c.decoder.positions == 'rotary' else 0,
     }
     encoded = None
     for layer in range(1, c.num_layers + 1):

@@ -2,12 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Small configurations, parameters and inputs."""
 
+import dataclasses
 import functools
 
 from flax import linen as nn
 import jax
 import numpy as np
 
+from retro_jax.nn import config as config_lib
 from retro_jax.nn import retro as model
 
 # Decoders that are not the paper's.
@@ -48,7 +50,11 @@ def config(**overrides) -> model.RetroConfig:
     'encoder_num_layers': 2,
     'encoder_ca_layers': (1,),
   }
-  return model.RetroConfig(**(fields | overrides))
+  fields |= overrides
+  names = {x.name for x in dataclasses.fields(config_lib.PublicDecoder)}
+  own = {name: fields.pop(name) for name in names & {*fields}}
+  decoder = config_lib.PublicDecoder(**fields.pop('decoder', {}) | own)
+  return model.RetroConfig(decoder=decoder, **fields)
 
 
 def params(c: model.RetroConfig, seed: int = 0) -> dict:

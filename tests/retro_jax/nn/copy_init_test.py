@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from retro_jax.nn import lookup
+from retro_jax.nn import copy_init
 from retro_jax.nn import retro as model
 from tests.retro_jax.nn import tiny
 
@@ -31,7 +31,7 @@ CONFIG = tiny.config(
   share_embeddings=True,
   position_base=100.0,
   init_scale=0.1,
-  lookup_init=True,
+  copy_init=True,
 )
 
 
@@ -39,7 +39,7 @@ def _params(config, seed=0):
   key = jax.random.key(seed)
   tokens = jnp.zeros((1, config.chunk_length), jnp.int32)
   params = nn.unbox(model.Retro(config).init(key, tokens)['params'])
-  return params, lookup.apply(key, params, config)
+  return params, copy_init.apply(key, params, config)
 
 
 def _rank(logits, tokens):
@@ -105,5 +105,5 @@ def test_shapes_and_types_stay(change):
 
 
 def test_needs_one_table():
-  with pytest.raises(ValueError, match='lookup_init needs share_embeddings'):
+  with pytest.raises(ValueError, match='copy_init needs share_embeddings'):
     dataclasses.replace(CONFIG, share_embeddings=False)

@@ -46,7 +46,7 @@ def apply(key: jax.Array, params: Params, config: RetroConfig) -> Params:
   Args:
     key: of the random subspaces.
     params: as `Retro.init` made them, without boxes.
-    config: with `lookup_init`'s requirements (see RetroConfig). A baseline has
+    config: with `copy_init`'s requirements (see RetroConfig). A baseline has
       nothing to look up; its branches are scaled all the same.
 
   Returns:
