@@ -214,7 +214,7 @@ class RetroConfig:
     )
 
 
-def _check_layers(name: str, layers: Sequence[int], num_layers: int) -> None:
+def _check_layers(name: str, layers: tuple[int, ...], num_layers: int) -> None:
   fits = all(1 <= layer <= num_layers for layer in layers)
   if not fits or tuple(layers) != tuple(sorted(set(layers))):
     raise ValueError(
