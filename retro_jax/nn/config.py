@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sizes and choices of a RETRO, and what follows from them."""
 
-from collections.abc import Sequence
 import dataclasses
 
 import jax
