@@ -102,11 +102,40 @@ def _text(sizes: Mapping[str, Any]) -> str:
   return json.dumps({**sizes, 'num_threads': num_threads})
 
 
-def add_ratios(results: Results, peer: str) -> None:
-  """Add the side 'ratio', the peer's numbers over ours, to every step."""
+def measure(
+  module: str,
+  sizes: Mapping[str, Any],
+  baseline_python: str,
+  peer: str,
+  worker: Sequence[str],
+  steps: Mapping[str, bool],
+  repeats: int,
+  warmup: int = 1,
+  env: Mapping[str, str] | None = None,
+) -> Results:
+  """Time our side and the peer's in turn.
+
+  `steps` says for each step whether the peer has it. `warmup` untimed rounds come
+  before `repeats` timed ones. The other arguments are those of `sides`.
+
+  Returns:
+    step -> side -> numbers. The side 'ratio' has the peer's numbers over ours.
+  """
+  with sides(module, sizes, baseline_python, peer, worker, env) as started:
+    names = {
+      step: [x for x in started if x == OURS or of_peer]
+      for step, of_peer in steps.items()
+    }
+    results = turns.alternate(started, names, repeats, warmup)
   for found in results.values():
     if peer in found:
-      found['ratio'] = {k: found[peer][k] / found[OURS][k] for k in MEASURES}
+      add_ratio(found, peer)
+  return results
+
+
+def add_ratio(found: dict[str, dict[str, float]], peer: str) -> None:
+  """Add the side 'ratio', the peer's numbers over ours, to one step."""
+  found['ratio'] = {k: found[peer][k] / found[OURS][k] for k in MEASURES}
 
 
 def show(

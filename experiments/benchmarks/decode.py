@@ -20,6 +20,8 @@ import functools
 import time
 
 from absl import flags
+from flax import linen as nn
+import jax
 import numpy as np
 import rich.table
 
@@ -43,15 +45,18 @@ class Decoders:
 
   def __init__(self, config: model_lib.RetroConfig, num_neighbors: int):
     """Make the model with random parameters; a chunk has `num_neighbors`."""
-    from flax import linen as nn
-    import jax
-
     self._model = model_lib.Retro(config)
     tokens = np.ones((1, config.chunk_length), np.int32)
     init = jax.jit(self._model.init)
     self._params = nn.unbox(init(jax.random.key(0), tokens)['params'])
     self._rng = np.random.default_rng(0)
     self._shape = num_neighbors, config.neighbor_length
+    self._drawing = {
+      'config': drawing.SamplingConfig(),
+      'key': jax.random.key(0),
+      'step': 0,
+      'numbers': np.zeros(1, np.int32),
+    }
 
   def _retrieve(self, rows, k) -> retriever_lib.Retrieved:
     """Return random neighbors."""
@@ -101,10 +106,10 @@ class Decoders:
       buffer['neighbors'] = found.tokens[None]
       buffer['neighbor_mask'] = found.mask[None]
     start = _now()
-    logits = _last_logits()(
+    logits = _last_logits(
       self._model, self._params, buffer, np.array([length - 1], np.int32)
     )
-    np.asarray(drawing.draw_rows(logits, **_draw_arguments()))
+    np.asarray(drawing.draw_rows(logits, **self._drawing))
     return tuple(np.subtract(_now(), start).tolist())
 
 
@@ -112,26 +117,9 @@ def _now() -> tuple[float, float]:
   return time.perf_counter(), time.process_time()
 
 
-@functools.cache
-def _draw_arguments():
-  import jax
-
-  return {
-    'config': drawing.SamplingConfig(),
-    'key': jax.random.key(0),
-    'step': 0,
-    'numbers': np.zeros(1, np.int32),
-  }
-
-
-@functools.cache
-def _last_logits():
-  import jax
-
-  def last_logits(model, params, buffer, last):
-    return model.apply({'params': params}, **buffer, last=last)[:, 0]
-
-  return jax.jit(last_logits, static_argnames='model')
+@functools.partial(jax.jit, static_argnames='model')
+def _last_logits(model, params, buffer, last):
+  return model.apply({'params': params}, **buffer, last=last)[:, 0]
 
 
 def texts_before(length: int) -> list[int]:
@@ -244,16 +232,16 @@ def run(baseline_python: str, repeats: int, lengths: Sequence[int]) -> dict:
   """
   sizes = retro.SIZES | {'batch': 1, 'length': max(lengths)}
   befores = sorted({n for length in lengths for n in texts_before(length)})
+  config, k = retro.retro_config(), sizes['num_neighbors']
   with contextlib.ExitStack() as stack:
     baseline = None
     if baseline_python:
-      side = comparison.start_peer(
+      given, worker = (
         sizes | {'befores': befores},
-        baseline_python,
         ('retro_worker.py', 'decode'),
       )
+      side = comparison.start_peer(given, baseline_python, worker)
       baseline = stack.enter_context(side)
-    config, k = retro.retro_config(), sizes['num_neighbors']
     rows = measure(config, k, lengths, repeats, baseline)
   return {'sizes': sizes, 'rows': rows}
 

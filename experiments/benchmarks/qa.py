@@ -27,7 +27,7 @@ import rich.table
 from experiments.benchmarks import comparison
 from experiments.benchmarks import qa_data
 from experiments.benchmarks import qa_search
-from experiments.benchmarks import turns
+from experiments.benchmarks import qa_steps
 from experiments.engine import command
 from experiments.engine import progress
 from retrieval.text import corpus as corpus_lib
@@ -86,21 +86,17 @@ def measure(
     'answers': ANSWERS,
     'no_answers': NO_ANSWERS,
   }
-  with comparison.sides(
+  results = comparison.measure(
     'experiments.benchmarks.qa',
     given,
     baseline_python,
     PEER,
     ('realm_worker.py', 'qa'),
-  ) as sides:
-    asked = {
-      step: [x for x in sides if x == comparison.OURS or STEPS[step]]
-      for step in steps
-    }
-    results = turns.alternate(sides, asked, repeats)
+    {step: STEPS[step] for step in steps},
+    repeats,
+  )
   if 'answer_batch' in results:
     _compare_batch(results, sizes['batch'])
-  comparison.add_ratios(results, PEER)
   return results
 
 
@@ -112,6 +108,7 @@ def _compare_batch(results: comparison.Results, batch: int) -> None:
       ours[name] /= batch
   if PEER in results.get('answer', {}):
     results['answer_batch'][PEER] = results['answer'][PEER]
+    comparison.add_ratio(results['answer_batch'], PEER)
 
 
 def _print(results: comparison.Results) -> None:
@@ -122,13 +119,6 @@ def _print(results: comparison.Results) -> None:
     cells = (f'{x:.3f}' for x in (find, match, device, match / (find + device)))
     table.add_row(step, *cells)
   progress.console().print(table)
-
-
-def _build(sizes: dict[str, Any]):
-  """Return our steps; only this side imports the models."""
-  from experiments.benchmarks import qa_steps
-
-  return qa_steps.build(sizes)
 
 
 def _compare(options) -> dict:
@@ -148,7 +138,7 @@ def main(argv: list[str]) -> None:
   """Measure, print the table and write the JSON file."""
   del argv
   options = flags.FLAGS
-  if comparison.serve(_build):
+  if comparison.serve(qa_steps.build):
     return
   if options.part == 'search':
     folder = pathlib.Path(options.workdir)

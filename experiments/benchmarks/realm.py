@@ -16,11 +16,18 @@ from collections.abc import Callable
 from typing import Any
 
 from absl import flags
+from flax import linen as nn
+import jax
 import numpy as np
 
 from experiments.benchmarks import comparison
-from experiments.benchmarks import turns
 from experiments.engine import command
+from experiments.engine import optimizers
+from realm_jax.nn import config as config_lib
+from realm_jax.nn import initialize
+from realm_jax.nn import realm as model
+from realm_jax.objectives import losses
+from retrieval.nn import bert
 
 SIZES = {
   'vocab_size': 30_522,
@@ -72,16 +79,6 @@ def build(sizes: dict[str, int]) -> dict[str, Callable[[], Any]]:
     'train', the loss and all gradients, and 'embed', the vectors of a batch's
     candidates.
   """
-  from flax import linen as nn
-  import jax
-
-  from experiments.engine import optimizers
-  from realm_jax.nn import config as config_lib
-  from realm_jax.nn import initialize
-  from realm_jax.nn import realm as model
-  from realm_jax.objectives import losses
-  from retrieval.nn import bert
-
   names = ('vocab_size', 'd_model', 'num_layers', 'num_heads', 'd_ff')
   config = bert.BertConfig(
     activation='gelu_tanh', **{name: sizes[name] for name in names}
@@ -132,18 +129,16 @@ def measure(
   Returns:
     step -> side -> numbers, with the ratio of the baseline to ours.
   """
-  with comparison.sides(
+  return comparison.measure(
     'experiments.benchmarks.realm',
     sizes | {'batch': batch, 'microbatches': batch},
     baseline_python,
     PEER,
     ('realm_worker.py', 'realm'),
-  ) as sides:
     # Embedding first: its peak of memory is the smaller one.
-    steps = dict.fromkeys(('embed', 'train'), tuple(sides))
-    results = turns.alternate(sides, steps, repeats)
-  comparison.add_ratios(results, PEER)
-  return results
+    {'embed': True, 'train': True},
+    repeats,
+  )
 
 
 def main(argv: list[str]) -> None:

@@ -14,10 +14,12 @@ baseline the same.
 """
 
 from absl import flags
+from flax import linen as nn
+import jax
 import numpy as np
+import optax
 
 from experiments.benchmarks import comparison
-from experiments.benchmarks import turns
 from experiments.engine import command
 from retro_jax.nn import presets
 from retro_jax.nn import retro as model
@@ -62,10 +64,6 @@ def retro_config(sizes=SIZES) -> model.RetroConfig:
 
 def build(sizes):
   """Return our 'forward' and 'train', functions that wait for their results."""
-  from flax import linen as nn
-  import jax
-  import optax
-
   config = retro_config(sizes)
   rng = np.random.default_rng(0)
   batch, length = sizes['batch'], sizes['length']
@@ -116,17 +114,17 @@ def measure(
   Returns:
     step -> side -> numbers, with the ratio of the baseline to ours.
   """
-  with comparison.sides(
+  results = comparison.measure(
     'experiments.benchmarks.retro',
     sizes,
     baseline_python,
     PEER,
     ('retro_worker.py', 'steps'),
-    KEEP_MEMORY if baseline_keeps_memory else None,
-  ) as sides:
-    steps = dict.fromkeys(STEPS, tuple(sides))
-    results = turns.alternate(sides, steps, repeats, warmup=2)
-  comparison.add_ratios(results, PEER)
+    dict.fromkeys(STEPS, True),
+    repeats,
+    warmup=2,
+    env=KEEP_MEMORY if baseline_keeps_memory else None,
+  )
   flops = presets.flops_per_token(
     retro_config(sizes), sizes['length'], sizes['num_neighbors']
   )

@@ -166,7 +166,7 @@ def test_table_3_says_that_it_is_not_the_papers():
 
 
 def _saved(root, **fields):
-  """What the checkpoint of a run of 10 steps of 400 sequences says."""
+  """The checkpoint of a run of 10 steps of 400 sequences."""
   config = retro_base.get_config()
   config.data_dir = str(root)
   config.batch_size = 400
