@@ -23,6 +23,8 @@ import ml_collections
 from configs import retro_base
 from configs import sections
 
+_LAMBDAS = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.65, 0.8)
+
 
 def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   """Returns the configuration; see retro_base for `arg`."""
@@ -42,28 +44,9 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
     'index': sections.index(scann={'rescore': 'int8'}),
     # Settings, each tried with each; a weight of 0 is the model alone.
     'ks': (8, 64, 256, 1024),
-    'temperatures': (
-      1.0,
-      3.0,
-      10.0,
-      30.0,
-      100.0,
-      300.0,
-    ),  # of squared L2 distances
-    'lambdas': (
-      0.0,
-      0.02,
-      0.05,
-      0.1,
-      0.15,
-      0.2,
-      0.25,
-      0.3,
-      0.4,
-      0.5,
-      0.65,
-      0.8,
-    ),
+    # Of squared L2 distances.
+    'temperatures': (1.0, 3.0, 10.0, 30.0, 100.0, 300.0),
+    'lambdas': _LAMBDAS,
     'tune_share': 0.5,  # of the evaluated documents; the others are reported
     'fixed': {'weight': 0.118, 'alpha': 0.00785},  # the paper's, not tuned
   }

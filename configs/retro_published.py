@@ -29,66 +29,43 @@ import ml_collections
 
 from configs import retro_base
 from configs import sections
+from retro_jax.nn import presets
 
-# Changes of each size; 172m is first and serves the tests.
+# Size -> preset of retro_jax, sequences of an evaluation batch, changed sections. The
+# first size serves the tests.
 SIZES = {
-  '172m': {
-    'model': {
-      'd_model': 896,
-      'num_heads': 16,
-      'head_dim': 64,
-      'num_layers': 12,
+  '172m': ('172m', 16, {'optimizer': {'accumulate_steps': 16}}),
+  '425m': ('425m', 16, {'optimizer': {'accumulate_steps': 8}}),
+  '1b5': (
+    '1.5b',
+    64,
+    {'optimizer': {'accumulate_steps': 2}, 'mesh': {'fsdp': 8}},
+  ),
+  '7b5': (
+    '7.5b',
+    128,
+    {
+      'optimizer': {'learning_rate': 1e-4, 'accumulate_steps': 4},
+      'num_steps': 200_000,
+      'batch_size': 1024,
+      'mesh': {'fsdp': 32, 'tensor': 2},
     },
-    'optimizer': {'accumulate_steps': 16},
-    'evaluate': {'batch_size': 16},
-  },
-  '425m': {
-    'model': {
-      'd_model': 1536,
-      'num_heads': 12,
-      'head_dim': 128,
-      'num_layers': 12,
-    },
-    'optimizer': {'accumulate_steps': 8},
-    'evaluate': {'batch_size': 16},
-  },
-  '1b5': {
-    'model': {
-      'd_model': 2048,
-      'num_heads': 16,
-      'head_dim': 128,
-      'num_layers': 24,
-    },
-    'optimizer': {'accumulate_steps': 2},
-    'mesh': {'fsdp': 8},
-    'evaluate': {'batch_size': 64},
-  },
-  '7b5': {
-    'model': {
-      'd_model': 4096,
-      'num_heads': 32,
-      'head_dim': 128,
-      'num_layers': 32,
-    },
-    'optimizer': {'learning_rate': 1e-4, 'accumulate_steps': 4},
-    'num_steps': 200_000,
-    'batch_size': 1024,
-    'mesh': {'fsdp': 32, 'tensor': 2},
-    'evaluate': {'batch_size': 128},
-  },
+  ),
 }
 ARGS = (*SIZES, *(f'{x}_baseline' for x in SIZES), 'test', 'baseline_test')
+_DECODER = ('d_model', 'd_ff', 'num_heads', 'head_dim', 'num_layers')
 
 
 def get_config(arg: str = '172m') -> ml_collections.ConfigDict:
   """Returns the configuration of a size, of its baseline, or of a test."""
   sections.check_arg(arg, ARGS)
-  config = retro_base.published()
-  config.batch_size = 256
   size = arg.removesuffix('_baseline')
-  config.update(SIZES.get(size, SIZES['172m']))
-  model = config.model
-  model.d_ff = 4 * model.d_model
-  model.cca_layers = tuple(range(6, model.num_layers + 1, 3))
-  kind = 'baseline' if size != arg else arg
-  return retro_base.finish(config, kind)
+  preset, eval_batch, changes = SIZES.get(size, SIZES['172m'])
+  sizes = presets.preset(preset)
+  config = retro_base.published()
+  config.model.update({name: getattr(sizes, name) for name in _DECODER})
+  config.model.cca_layers = sizes.cca_layers
+  config.batch_size = 256
+  config.evaluate.batch_size = eval_batch
+  config.update(changes)
+  return retro_base.finish(config, arg if size == arg else 'baseline')

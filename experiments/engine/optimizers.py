@@ -88,10 +88,8 @@ def make_config(fields: Any) -> OptimizerConfig:
     raise ValueError(
       f'optimizer has no field(s) {unknown}; known: {sorted(known)}.'
     )
-  fields = dict(fields)
-  if 'part_scales' in fields:
-    fields['part_scales'] = dict(fields['part_scales'])
-  return OptimizerConfig(**fields)
+  scales = dict(fields.get('part_scales', {}))
+  return OptimizerConfig(**{**fields, 'part_scales': scales})
 
 
 def warmup_steps(config: OptimizerConfig, num_steps: int) -> int:

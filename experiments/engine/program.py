@@ -102,18 +102,8 @@ def frozen_parts(
   return frozen
 
 
-def init_state(
-  key: jax.Array,
-  task: tasks.Task,
-  tx: optax.GradientTransformation,
-  frozen: Collection[str] = (),
-) -> TrainState:
-  """Makes the state before the first step, boxed with its logical axes."""
-  params_key, rng = jax.random.split(key)
-  return _first_state(task.init(params_key), rng, tx, frozen)
-
-
 def _first_state(params, rng, tx, frozen) -> TrainState:
+  """Makes the state before the first step."""
   opt_state = tx.init(split_parts(params, frozen)[0])
   return TrainState(jnp.zeros((), jnp.int32), params, opt_state, rng)
 
@@ -125,11 +115,13 @@ def _make_init(
   shardings: TrainState,
 ) -> Callable[[jax.Array], TrainState]:
   """Compiles the first state; after loaded parameters, the rest of it only."""
+
+  def init(key):
+    params_key, rng = jax.random.split(key)
+    return sharding.unbox(_first_state(task.init(params_key), rng, tx, frozen))
+
   if not task.init_on_host:
-    init = functools.partial(init_state, task=task, tx=tx, frozen=frozen)
-    return jax.jit(
-      lambda key: sharding.unbox(init(key)), out_shardings=shardings
-    )
+    return jax.jit(init, out_shardings=shardings)
   finish = jax.jit(
     functools.partial(_first_state, tx=tx, frozen=frozen),
     out_shardings=shardings,
