@@ -77,16 +77,23 @@ def scorer(
   """Yields a compiled score function; parameters are sharded over the mesh."""
   mesh, rules = _mesh_and_rules(config)
   rows = sharding.batch_sharding(mesh, config.evaluate.batch_size)
-  shardings = initial.param_shardings(trained.model.config, mesh, rules)
+  shardings, compiled = _compile(score, trained.model, mesh, rules)
   params = jax.device_put(trained.params, shardings)
-  length = trained.model.config.chunk_length
-  compiled = jax.jit(
-    functools.partial(score, trained.model, chunk_length=length),
-    in_shardings=(shardings, rows),
-    out_shardings=sharding.replicated(mesh),
-  )
   with jax.set_mesh(mesh), nn.logical_axis_rules(rules):
     yield lambda row: compiled(params, sharding.global_batch(row, rows))
+
+
+@functools.cache
+def _compile(score, model, mesh, rules):
+  """Shardings of the parameters, and the score function, compiled once."""
+  shardings = initial.param_shardings(model.config, mesh, rules)
+  length = model.config.chunk_length
+  compiled = jax.jit(
+    functools.partial(score, model, chunk_length=length),
+    in_shardings=(shardings, sharding.batch_sharding(mesh)),
+    out_shardings=sharding.replicated(mesh),
+  )
+  return shardings, compiled
 
 
 def _mesh_and_rules(config: Config):
