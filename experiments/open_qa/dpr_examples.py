@@ -169,7 +169,9 @@ def _examples(
   logging.info(
     '%s: of %d questions %d are left out, none of their first %d blocks holds an '
     'answer; %d of the others have fewer than %d hard negatives.',
-    *(found.path, len(questions), len(questions) - len(kept)),
+    found.path,
+    len(questions),
+    len(questions) - len(kept),
     found.fields['depth'],
     (negatives[kept] < 0).any(axis=1).sum(),
     negatives.shape[1],
@@ -220,7 +222,10 @@ def read_json(
     raise ValueError(f'{path}: none of {total} questions has positive_ctxs.')
   logging.info(
     '%s: %d of %d questions have a positive, %d passages.',
-    *(path, len(rows), total, len(numbers)),
+    path,
+    len(rows),
+    total,
+    len(numbers),
   )
   ids = np.asarray(rows, np.int64)
   key = store.fingerprint([store.hash_files([path]), num_hard_negatives])

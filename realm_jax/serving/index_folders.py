@@ -62,7 +62,8 @@ def to_take_over(
     logging.warning(
       '%s: its vectors are not taken over, they were computed with other '
       'settings (%s).',
-      *(folder, '; '.join(changed)),
+      folder,
+      '; '.join(changed),
     )
   return () if changed else (folder,)
 

@@ -66,7 +66,7 @@ def unpack(
     corpus = _write_documents(workdir, lines)
   named = getattr(corpus, 'config', corpus) or corpus_lib.CorpusConfig()
   named = dataclasses.asdict(named)
-  if named['path']:
+  if named['path'] and named['kind'] != 'tfds':  # others are files
     named['path'] = os.path.abspath(named['path'])
   changed = {'corpus': named} | dict(settings or {})
   workdir = pathlib.Path(
