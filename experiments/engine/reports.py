@@ -55,7 +55,9 @@ def print_table(
   )
   for i, name in enumerate(columns):
     side = 'right' if i else 'left'
-    table.add_column(name, justify=side, no_wrap=len(columns) > 2)
+    table.add_column(
+      name, justify=side, no_wrap=len(columns) > 2, overflow='fold'
+    )
   for row in rows:
     table.add_row(*row)
   progress.console().print(table)

@@ -158,7 +158,9 @@ def _print(found: Sequence[Curve]) -> None:
     )
   reports.print_table(
     (
-      *('alpha', 'chunks', 'documents'),
+      'alpha',
+      'chunks',
+      'documents',
       *(line.name for line in found),
       *(f'less {line.name}' for line in others),
     ),

@@ -87,8 +87,14 @@ def test_the_table_reports_what_was_not_tuned_on(root, runs, workdir, capsys):
   knn_lm_evaluate.run(config, str(workdir))
   found, rows = _read(workdir)
   assert list(rows) == [
-    *('model alone', 'kNN-LM', 'kNN-LM, k=1', 'kNN-LM, k=4', 'kNN-LM, k=16'),
-    *("kNN-LM, paper's", 'RETRO, k=2', 'RETRO off'),
+    'model alone',
+    'kNN-LM',
+    'kNN-LM, k=1',
+    'kNN-LM, k=4',
+    'kNN-LM, k=16',
+    "kNN-LM, paper's",
+    'RETRO, k=2',
+    'RETRO off',
   ]
   number = len(
     windows_lib.find_documents(
@@ -103,7 +109,9 @@ def test_the_table_reports_what_was_not_tuned_on(root, runs, workdir, capsys):
       assert row['minus_alone']['mean'] == pytest.approx(difference)
   papers = rows["kNN-LM, paper's"]
   assert (papers['lambda'], papers['alpha'], papers['k']) == (
-    *(0.118, pytest.approx(0.00785), 16),
+    0.118,
+    pytest.approx(0.00785),
+    16,
   )
   # What is chosen serves the tuned documents best, and 0 is the model alone.
   best = min(found['sweep'], key=lambda x: x['tuned_on'])

@@ -51,7 +51,8 @@ def add_evaluation_set(root, folder, valid_fraction):
   shutil.copytree(root, folder)
   data = retro_data.DataFolder(folder)
   chunks = chunks_lib.build_chunk_store(
-    *(folder / 'chunks-some', data.tokens),
+    folder / 'chunks-some',
+    data.tokens,
     chunk_length=tiny_data.M,
     split='valid',
     valid_fraction=valid_fraction,

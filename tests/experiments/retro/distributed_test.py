@@ -19,7 +19,9 @@ from tests.retro_jax.data import tiny_data
 _ROOT = pathlib.Path(__file__).resolve().parents[3]
 _TIMEOUT_SEC = 280
 _TIMED = (
-  *('steps_per_sec', 'tokens_per_sec', 'model_flops_per_sec'),
+  'steps_per_sec',
+  'tokens_per_sec',
+  'model_flops_per_sec',
   'data_wait_share',
 )
 

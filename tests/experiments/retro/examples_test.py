@@ -14,7 +14,7 @@ import pytest
 from experiments.retro import examples as retro_examples
 from retro_jax.decoding import decode
 from retro_jax.trained import loading
-from tests.experiments.open_qa import tiny_trained
+from tests.experiments.retro import tiny_trained
 from tests.retro_jax.data import tiny_data
 
 

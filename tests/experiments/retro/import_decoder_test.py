@@ -115,7 +115,8 @@ def test_gguf(llama):
   )
   assert trained.model.config.decoder.num_kv_heads == 2
   assert [len(trained.data.tokenizer.encode(x).ids) for x in ('the', '12')] == [
-    *(1, 2)
+    1,
+    2,
   ]
 
 

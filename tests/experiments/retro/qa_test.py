@@ -59,7 +59,9 @@ def root(tmp_path_factory):
   )
   for arg in ('test', 'baseline_test'):
     tiny_run.make_run(
-      *(root / arg, root, arg),
+      root / arg,
+      root,
+      arg,
       chunk_length=tiny_data.M,
       neighbor_length=32,
       init_scale=0.2,

@@ -12,7 +12,7 @@ from experiments.retro import evaluate as retro_evaluate
 from experiments.retro import sweep as retro_sweep
 from retrieval.store import store
 from retro_jax.data import folder as retro_data
-from tests.experiments.open_qa import tiny_trained
+from tests.experiments.retro import tiny_trained
 from tests.retro_jax.data import tiny_data
 
 

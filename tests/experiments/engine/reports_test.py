@@ -1,0 +1,47 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Results as JSON files, tables and pictures."""
+
+import json
+import math
+
+from experiments.engine import reports
+
+
+def test_numbers_that_are_not_finite_become_null(tmp_path):
+  content = {'a': [1.5, math.nan], 'b': (math.inf, {'c': -math.inf}), 'd': 'x'}
+  path = reports.write_json(tmp_path / 'new' / 'found.json', content)
+  assert json.loads(path.read_text()) == {
+    'a': [1.5, None],
+    'b': [None, {'c': None}],
+    'd': 'x',
+  }
+  assert [x.name for x in path.parent.iterdir()] == ['found.json']
+
+
+def test_shares_are_printed_by_question_set(capsys):
+  share = {'mean': 0.25, 'low': 0.2, 'high': 0.3}
+  reports.print_shares(
+    [
+      {'dataset': 'a:test', 'questions': 1200, 'f1': share},
+      {'dataset': 'b:test', 'questions': 7, 'top_5': share},
+    ]
+  )
+  lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+  assert ['measure', 'a:test', 'b:test'] in lines
+  assert ['questions', '1,200', '7'] in lines
+  assert ['f1', '25.0', '±5.0', '-'] in lines
+  assert ['top_5', '-', '25.0', '±5.0'] in lines
+
+
+def test_long_values_of_facts_are_printed_whole(capsys):
+  path = 'folder/' * 30
+  reports.print_table(('part', 'value'), [('path', path)])
+  printed = ''.join(capsys.readouterr().out.split())
+  assert path in printed.replace('path', '', 1)
+
+
+def test_a_picture_is_saved(tmp_path):
+  with reports.picture(tmp_path / 'a.png', figsize=(2, 1)) as (_, axes):
+    axes.plot([0, 1], [1, 0])
+  assert (tmp_path / 'a.png').read_bytes().startswith(b'\x89PNG')
