@@ -30,14 +30,14 @@ from absl import logging
 import jax
 import ml_collections
 import numpy as np
-import rich.table
 
 from experiments.convert import checkpoint_export
 from experiments.convert import checkpoint_sources
 from experiments.convert import converted_blocks
 from experiments.convert import converted_checkpoint
 from experiments.engine import command
-from experiments.engine import progress
+from experiments.engine import reports
+from experiments.realm import prepare as realm_prepare
 from realm_jax.checkpoints import convert as checkpoint_convert
 from realm_jax.checkpoints import names as checkpoint_names
 from realm_jax.data import folder as realm_data
@@ -159,33 +159,18 @@ def _reader_fields(found: checkpoint_sources.Sources) -> dict[str, Any]:
   return {'reader': {'span_hidden_size': sizes[0]}} if sizes else {}
 
 
-def take_tokenizer(path: pathlib.Path, folder: pathlib.Path, size: int) -> str:
-  """Copy a vocabulary into a data folder and return its fingerprint.
-
-  Args:
-    path: vocabulary to copy.
-    folder: target folder.
-    size: number of the model's word embeddings.
-
-  Raises:
-    ValueError: if the vocabulary has another size, or the folder has another
-      vocabulary.
-  """
-  tokenizer = tokenization.WordPieceTokenizer(path)
-  if tokenizer.vocab_size != size:
+def _take_tokenizer(vocab, config, data, size: int):
+  """Copies a vocabulary into the data folder; returns the config with it."""
+  count = tokenization.WordPieceTokenizer(pathlib.Path(vocab)).vocab_size
+  if count != size:
     raise ValueError(
-      f'{path}: a vocabulary of {tokenizer.vocab_size:,}, but the checkpoint '
-      f'has {size:,} word embeddings.'
+      f'{vocab}: a vocabulary of {count:,}, but the checkpoint has {size:,} word '
+      'embeddings.'
     )
-  if not folder.exists():
-    tokenizer.save(folder)
-  there = tokenization.WordPieceTokenizer(folder).fingerprint
-  if there != tokenizer.fingerprint:
-    raise ValueError(
-      f'{folder}: holds tokenizer {there}, but {path} is '
-      f'{tokenizer.fingerprint}; name another --workdir.'
-    )
-  return there
+  config = command.changed(config, tokenizer={'path': str(vocab)})
+  realm_prepare.take_tokenizer(config, data)
+  own = str(data.tokenizer_path.resolve())
+  return command.changed(config, tokenizer={'path': own})
 
 
 def _make_data(options, config, found, workdir):
@@ -195,10 +180,8 @@ def _make_data(options, config, found, workdir):
   vocab = options.vocab or found.tokenizer
   if vocab:
     size = found.parts[0].sizes.bert.vocab_size
-    path = pathlib.Path(vocab)
-    prints['tokenizer'] = take_tokenizer(path, data.tokenizer_path, size)
-    own = str(data.tokenizer_path.resolve())
-    config = command.changed(config, tokenizer={'path': own})
+    config = _take_tokenizer(vocab, config, data, size)
+    prints['tokenizer'] = data.tokenizer.fingerprint
   source = options.blocks or (found.records and str(found.records))
   if source:
     if not vocab:
@@ -305,12 +288,8 @@ def _summary(found: checkpoint_sources.Sources) -> dict[str, str]:
   return rows
 
 
-def show(rows: dict[str, str]) -> None:
-  """Print a summary."""
-  table = rich.table.Table('what', 'converted')
-  for what, text in rows.items():
-    table.add_row(what, text)
-  progress.console().print(table)
+def _show(rows: dict[str, str]) -> None:
+  reports.print_table(['part', 'converted'], list(rows.items()))
 
 
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
@@ -320,14 +299,14 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   if bool(paths) == bool(values.to_hf):
     raise ValueError('Expected either --from or --to_hf, beside --workdir.')
   if values.to_hf:
-    show(checkpoint_export.export(workdir, values.to_hf, values.hf_class))
+    _show(checkpoint_export.export(workdir, values.to_hf, values.hf_class))
     logging.info('The export is in %s.', values.to_hf)
     return
   names = [field.name for field in dataclasses.fields(Options)]
   options = Options(
     paths=tuple(paths), **{x: values[x].value for x in names if x != 'paths'}
   )
-  show(convert(options, config, workdir))
+  _show(convert(options, config, workdir))
   logging.info('The checkpoint is in %s.', workdir)
 
 
