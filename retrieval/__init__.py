@@ -6,6 +6,9 @@
   found = index.search(['Who discovered penicillin?'], k=5)
   found.ids, found.scores, found.titles, found.texts
 
+  for document in retrieval.open_corpus('documents.jsonl'):
+    print(document.title)
+
   searcher = retrieval.ExactSearcher(vectors)        # [n, d] float32
   ids, scores = searcher.search(queries, k=10)       # [b, d] -> [b, 10] each
 
@@ -32,6 +35,7 @@ _PLACES = {
   'load_question_set': ('questions.question_sets', 'load'),
   'load_searcher': ('searchers', 'load'),
   'load_tokenizer': ('tokenization', 'load_tokenizer'),
+  'open_corpus': ('text.corpus', 'open_corpus'),
   'open_index': ('index.text_index', 'open_index'),
 }
 __all__ = list(_PLACES)

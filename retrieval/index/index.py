@@ -268,7 +268,7 @@ def _reuse(
   ]
   if differs:
     raise ValueError(
-      f'{path}: the index that stands here is another one '
+      f'{path}: this folder holds another index '
       f'({"; ".join(differs)}); choose another folder or remove it.'
     )
   index = open_index(path)
@@ -282,7 +282,7 @@ def _reuse(
   recall = index.report[measured]
   if recall < config.recall_floor:
     raise ValueError(
-      f'{path}: {measured} of the index that stands here is '
+      f'{path}: {measured} of the published index is '
       f'{recall}, below index.recall_floor={config.recall_floor}; remove it '
       'and build it again with other settings.'
     )

@@ -232,7 +232,7 @@ def adopt(
     blocks: indexed blocks.
     source: folder of versions, perhaps `folder` itself.
     config: index settings.
-    part: parameters -> those that embed blocks; None is all of them.
+    part: parameters -> parameters that embed blocks; None is all of them.
 
   Returns:
     The version's name, or None where `source` has no version of these parameters

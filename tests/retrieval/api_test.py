@@ -91,6 +91,11 @@ def test_errors(folder, index, tmp_path):
     retrieval.open_index(folder, embedder=other).search(['a text'])
 
 
+def test_opens_a_corpus(folder):
+  documents = [*retrieval.open_corpus(folder / 'documents.jsonl')]
+  assert [d.title for d in documents[:2]] == ['Title 0', 'Title 1']
+
+
 def test_searchers_and_words(tmp_path):
   vectors = np.eye(6, dtype=np.float32)
   searcher = retrieval.ExactSearcher(vectors)
