@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""config.json of the Hugging Face port of REALM, to our configurations and back."""
+"""Conversion of the Hugging Face port's config.json to our configs, and back."""
 
 from collections.abc import Mapping
 import json
@@ -19,7 +19,7 @@ _ACTIVATIONS = {
   'gelu_pytorch_tanh': 'gelu_tanh',
   'relu': 'relu',
 }
-# Of the port, 4.40.2. Its files leave out what is like this.
+# Defaults of the port, 4.40.2, which its files omit.
 DEFAULTS: Mapping[str, Any] = {
   'vocab_size': 30522,
   'hidden_size': 768,
@@ -59,11 +59,11 @@ _BERT = {
 
 
 def read(path: str | os.PathLike) -> dict[str, Any]:
-  """Reads a config.json; what it leaves out is the port's default.
+  """Reads a config.json and adds the port's defaults.
 
   Raises:
-    ValueError: when it is none of REALM, or a field has another type than its
-      default.
+    ValueError: for a file of another model, and for a field that has not the type
+      of its default.
   """
   path = pathlib.Path(path)
   try:
@@ -87,7 +87,7 @@ def read(path: str | os.PathLike) -> dict[str, Any]:
 def _check_type(
   path: pathlib.Path, name: str, value: Any, expected: type
 ) -> None:
-  """Refuses a field of another type; whole numbers are numbers, too."""
+  """Refuses a field of another type; an int may stand for a float."""
   allowed = (int, float) if expected is float else expected
   if isinstance(value, bool) or not isinstance(value, allowed):
     raise ValueError(
@@ -96,14 +96,14 @@ def _check_type(
 
 
 def bert_config(fields: Mapping[str, Any]) -> bert.BertConfig:
-  """Each BERT of a checkpoint."""
+  """Sizes of each BERT of a checkpoint."""
   values = {ours: fields[theirs] for ours, theirs in _BERT.items()}
   activation = _ACTIVATIONS[fields['hidden_act']]
   return bert.BertConfig(activation=activation, **values)
 
 
 def sizes(fields: Mapping[str, Any]) -> names.Sizes:
-  """What the shapes of a checkpoint follow from."""
+  """Sizes that determine the shapes of a checkpoint."""
   return names.Sizes(
     bert=bert_config(fields),
     projection_size=fields['retriever_proj_size'],
@@ -118,16 +118,13 @@ def to_fields(
   reader: open_qa.OpenQaConfig | None = None,
   num_blocks: int = 0,
 ) -> dict[str, Any]:
-  """The config.json of an exported checkpoint.
+  """Makes the config.json of an exported checkpoint, with all fields of the port.
 
   Args:
-    hf_class: of `checkpoint_names.CLASSES`.
+    hf_class: one of `names.CLASSES`.
     config: of the model.
-    reader: of the reader, where there is one.
-    num_blocks: whose vectors are exported.
-
-  Returns:
-    All fields of the port.
+    reader: of the question answerer, if there is one.
+    num_blocks: number of blocks whose vectors are exported.
 
   Raises:
     ValueError: for a model that the port cannot compute.
@@ -157,7 +154,7 @@ def to_fields(
 
 
 def _check(hf_class: str, config: config_lib.RealmConfig) -> None:
-  """Refuses what the port has no field for."""
+  """Refuses settings for which the port has no field."""
   problems = []
   if hf_class not in ('RealmKnowledgeAugEncoder', 'RealmReader'):
     wanted = {
@@ -175,11 +172,10 @@ def _check(hf_class: str, config: config_lib.RealmConfig) -> None:
     if not config.projection_size:
       problems.append('projection_size is 0, expected a projection')
   if hf_class == 'RealmForOpenQA':
-    same = (*_BERT, 'activation')
     problems += [
       f'{name} is {getattr(config.embedder, name)!r} in the embedder and '
       f'{getattr(config.encoder, name)!r} in the reader, expected one'
-      for name in same
+      for name in (*_BERT, 'activation')
       if getattr(config.embedder, name) != getattr(config.encoder, name)
     ]
   if problems:

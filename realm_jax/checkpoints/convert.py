@@ -1,10 +1,10 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Checkpoints of the Hugging Face port and of TensorFlow, to our form and back.
+"""Conversion of the Hugging Face port's and TensorFlow's checkpoints, and back.
 
-Pure functions on dicts of arrays; the names are `checkpoint_names`'s. Every tensor
-of a source is used, equal to one that is, or known to be dead weight; whatever is
-none of these is an error that names it.
+Pure functions on dicts of arrays, with the names of `names`. Every tensor of a source
+is used, equal to a tensor that is used, or known to be unused; any other tensor is an
+error that names it.
 """
 
 from collections.abc import Iterable
@@ -18,8 +18,8 @@ import numpy as np
 
 from realm_jax.checkpoints import names
 
-_ROWS = 65_536  # of a large tensor that are compared at once
-# 0, 1, 2 ..., which the port's files held until it counted them anew.
+_ROWS = 65_536  # rows of a large tensor that are compared at once
+# Positions 0, 1, 2 ..., which older files of the port hold.
 _POSITIONS = re.compile(r'(^|\.)embeddings\.position_ids$')
 
 
@@ -28,16 +28,16 @@ class Converted:
   """One checkpoint in our form.
 
   Attributes:
-    hf_class: of the port, whose tensors it has.
-    sizes: that they follow from.
-    params: tree of float32 arrays: embedder (or query_embedder and
-      block_embedder), encoder, reader, as far as the class has them.
-    vectors: [num_blocks, d] of the blocks, mapped as it was given; None where the
-      checkpoint has none.
+    hf_class: class of the port that has the same tensors.
+    sizes: sizes of the model.
+    params: tree of float32 arrays with the parts of the class: embedder (or
+      query_embedder and block_embedder), encoder, reader.
+    vectors: [num_blocks, d] of the blocks, in the form in which they were given,
+      or None.
     unused: tensors that no output depends on, by their names in the port.
     fates: tensor of the source -> 'parameter', 'tied', 'unused', 'vectors' or
       'skipped'.
-    step: of its training, 0 where it does not tell.
+    step: training step, 0 if it is unknown.
   """
 
   hf_class: str
@@ -61,15 +61,15 @@ def from_hf(
   Args:
     tensors: by the port's names.
     sizes: of the checkpoint.
-    source: what errors call it.
-    hf_class: of `checkpoint_names.CLASSES`; '' finds it by the names.
+    source: name of the checkpoint in errors.
+    hf_class: one of `names.CLASSES`; '' finds the class by the names.
 
   Returns:
     The checkpoint in our form.
 
   Raises:
-    ValueError: naming every tensor that is missing, misshapen, unknown (numbers
-      of positions are skipped), or not equal to the one it is tied to.
+    ValueError: with every tensor that is missing, misshapen, unknown (numbers of
+      positions are skipped), or not equal to the tensor to which it is tied.
   """
   hf_class = hf_class or names.find_class(tensors)
   shared = hf_class != 'RealmScorer' or _is_shared(tensors)
@@ -79,7 +79,7 @@ def from_hf(
   for tensor in layout:
     array = rest.pop(tensor.name, None)
     if array is None:
-      # Files leave out what is tied; what is unused nobody misses.
+      # Files may omit tied and unused tensors.
       if tensor.role in (names.PARAMETER, names.VECTORS):
         problems.append(f'{tensor.name} is missing')
       continue
@@ -107,7 +107,7 @@ def from_hf(
 
 
 def _is_shared(tensors: Mapping[str, np.ndarray]) -> bool:
-  """Whether a scorer's two embedders are one, kept twice or once."""
+  """Whether a scorer's two embedders are equal, stored twice or once."""
   prefix = 'query_embedder.'
   return all(
     _equal(array, tensors[name.removeprefix('query_')])
@@ -150,16 +150,15 @@ def from_bundle(
 
   Args:
     variables: by TensorFlow's names.
-    source: what errors call it.
+    source: name of the checkpoint in errors.
     sizes: of the checkpoint; None takes them from the shapes.
-    num_heads: attention heads where `sizes` is None; 0: one for 64 units.
+    num_heads: attention heads if `sizes` is None; 0 is one for 64 units.
 
   Returns:
     The checkpoint in our form; `fates` has TensorFlow's names.
 
   Raises:
-    ValueError: as `from_hf`, in TensorFlow's names; for a bundle of other
-      variables.
+    ValueError: as in `from_hf`, with TensorFlow's names, and for other bundles.
   """
   try:
     bundle = names.find_bundle(variables)
@@ -175,7 +174,7 @@ def from_bundle(
     raise ValueError(f'{source}: {e}') from None
   hf_class = names.BUNDLES[bundle]
   tensors, fates = _rename(variables, bundle, sizes, source)
-  # Vectors lie in a bundle of their own.
+  # The vectors are in a separate bundle.
   vectors = np.zeros((0, sizes.projection_size), np.float32)
   if hf_class == 'RealmForOpenQA':
     tensors[names.BLOCKS] = vectors
@@ -197,7 +196,7 @@ def _rename(
   sizes: names.Sizes,
   source: str,
 ) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-  """A bundle's tensors by the port's names; fates by TensorFlow's."""
+  """Tensors of a bundle by the port's names; fates by TensorFlow's names."""
   tensors, fates, problems = {}, {}, []
   left = dict(variables)
   for tensor in names.layout(names.BUNDLES[bundle], sizes):
@@ -205,13 +204,12 @@ def _rename(
     if name is None:
       continue
     array = left.pop(name, None)
-    shape = tuple(tensor.shape)
     turned = name.endswith('/kernel')
     if array is None:
       if tensor.role == names.PARAMETER:
         problems.append(f'{name} is missing')
       continue
-    wanted = shape[::-1] if turned else shape
+    wanted = tensor.shape[::-1] if turned else tensor.shape
     if array.shape != wanted:
       problems.append(f'{name} has shape {array.shape}, expected {wanted}')
       continue
@@ -227,16 +225,10 @@ def _rename(
 
 
 def join(parts: Iterable[Converted]) -> dict[str, Any]:
-  """One tree of parameters from checkpoints that complete each other.
-
-  Args:
-    parts: such as an embedder and an encoder.
-
-  Returns:
-    The tree.
+  """Joins the parameters of checkpoints, such as an embedder and an encoder.
 
   Raises:
-    ValueError: when two of them hold the same part.
+    ValueError: if two checkpoints have the same part.
   """
   params: dict[str, Any] = {}
   for part in parts:
@@ -251,16 +243,16 @@ def join(parts: Iterable[Converted]) -> dict[str, Any]:
 
 
 def fitting(params: Mapping[str, Any]) -> dict[str, str]:
-  """The classes of the port that hold a tree of parameters.
+  """Finds the classes of the port that hold a tree of parameters.
 
   Args:
-    params: of a Realm, an OpenQa, or a part of one.
+    params: parameters of a Realm, an OpenQa, or a part of one.
 
   Returns:
-    Folder -> class, '' where one class holds them all.
+    Folder -> class; the folder is '' if one class holds all parameters.
 
   Raises:
-    ValueError: when there is none.
+    ValueError: if no class holds them.
   """
   embedder = {*params} & {'embedder', 'query_embedder', 'block_embedder'}
   if 'reader' in params:
@@ -287,22 +279,19 @@ def to_hf(
   vectors: Any = None,
   unused: Mapping[str, np.ndarray] | None = None,
 ) -> dict[str, Any]:
-  """The state dict of one of the port's classes.
+  """Makes the state dict of one of the port's classes: name -> array.
 
   Args:
-    params: tree; what the class does not hold is left out. Where two embedders
-      are, the port's reader of questions gets that of the queries.
-    hf_class: of `checkpoint_names.CLASSES`.
+    params: tree; parts that the class lacks are omitted. Of two embedders,
+      RealmForOpenQA and RealmEmbedder get the queries' one.
+    hf_class: one of `names.CLASSES`.
     sizes: of the parameters.
     vectors: [num_blocks, d] of the blocks for RealmForOpenQA, mapped or sharded;
       None is no block.
-    unused: dead weight that a conversion kept; the rest of it is zeros and ones.
-
-  Returns:
-    Name -> array.
+    unused: unused tensors that a conversion kept; others become zeros and ones.
 
   Raises:
-    ValueError: naming every parameter that is missing or misshapen.
+    ValueError: with every parameter that is missing or misshapen.
   """
   flat = traverse_util.flatten_dict(dict(params), sep='/')
   shared = 'embedder' in params

@@ -4,14 +4,15 @@
 
 The port has five classes. Google's checkpoints are four bundles: A the encoder (a
 BERT with its head), B the embedder, C the blocks' vectors, D a fine-tuned model
-(embedder and reader) with its optimizer. Every tensor that a class has is listed
-with its shape and with what becomes of it, so that none is lost without a word.
+(embedder and reader) with its optimizer. Every tensor of a class is listed with its
+shape and its role, so that no conversion loses one silently.
 """
 
 from collections.abc import Collection
 from collections.abc import Iterator
 from collections.abc import Mapping
 import dataclasses
+import itertools
 import re
 from typing import NamedTuple
 
@@ -37,10 +38,10 @@ _HEAD = 'cls.predictions.'
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Sizes:
-  """What the shapes of a checkpoint follow from; the defaults are released.
+  """Sizes that determine the shapes of a checkpoint; the defaults are released.
 
   Attributes:
-    bert: of each BERT in it; `pooler` is ignored.
+    bert: of each BERT; `pooler` is ignored.
     projection_size: width of the vectors.
     span_hidden_size: of the reader's spans.
     num_blocks: rows of the blocks' vectors; None for any number.
@@ -56,13 +57,13 @@ class Tensor(NamedTuple):
   """One tensor of a class of the port.
 
   Attributes:
-    name: there.
-    shape: there; a Dense's weight is [out, in].
+    name: in the port.
+    shape: in the port; a Dense's weight is [out, in].
     role: 'parameter': of our model, too; 'tied': repeats another tensor;
       'unused': no model's output depends on it; 'vectors': of the blocks, for an
       index.
-    path: of our parameter, joined by '/', its kernels transposed; of a tied
-      tensor the name of the one that it repeats; else ''.
+    path: path of our parameter, joined by '/', whose kernels are transposed; for a
+      tied tensor the name of the tensor that it repeats; else ''.
   """
 
   name: str
@@ -72,48 +73,41 @@ class Tensor(NamedTuple):
 
 
 def layout(hf_class: str, sizes: Sizes, *, shared: bool = True) -> list[Tensor]:
-  """Every tensor of a class.
+  """Lists the tensors of one of `CLASSES`.
 
   Args:
-    hf_class: of `CLASSES`.
+    hf_class: the class.
     sizes: of the checkpoint.
     shared: whether queries and blocks have one embedder, for RealmScorer.
 
   Returns:
-    The tensors, in no order that means anything.
+    The tensors, in arbitrary order.
 
   Raises:
     ValueError: for an unknown class.
   """
-  if hf_class == 'RealmEmbedder':
-    return list(_embedder('', 'embedder', sizes))
-  if hf_class == 'RealmScorer':
-    return list(_scorer(sizes, shared))
-  if hf_class == 'RealmKnowledgeAugEncoder':
-    return list(_encoder(sizes))
-  if hf_class == 'RealmReader':
-    return list(_reader('', sizes))
-  if hf_class == 'RealmForOpenQA':
-    shape = (sizes.num_blocks, sizes.projection_size)
-    return [
-      Tensor(BLOCKS, shape, VECTORS),
-      *_embedder('embedder.', 'embedder', sizes),
-      *_reader('reader.', sizes),
-    ]
-  raise ValueError(f'class {hf_class!r}: expected one of {CLASSES}.')
+  if hf_class not in CLASSES:
+    raise ValueError(f'class {hf_class!r}: expected one of {CLASSES}.')
+  shape = (sizes.num_blocks, sizes.projection_size)
+  layouts = {
+    'RealmEmbedder': _embedder('', 'embedder', sizes),
+    'RealmScorer': _scorer(sizes, shared),
+    'RealmKnowledgeAugEncoder': _encoder(sizes),
+    'RealmReader': _reader('', sizes),
+    'RealmForOpenQA': itertools.chain(
+      [Tensor(BLOCKS, shape, VECTORS)],
+      _embedder('embedder.', 'embedder', sizes),
+      _reader('reader.', sizes),
+    ),
+  }
+  return list(layouts[hf_class])
 
 
 def find_class(names: Collection[str]) -> str:
-  """The class whose tensors these are.
-
-  Args:
-    names: of all tensors of a checkpoint.
-
-  Returns:
-    Of `CLASSES`.
+  """Finds the class of `CLASSES` that has tensors of these names.
 
   Raises:
-    ValueError: when it is none of them.
+    ValueError: if no class has them.
   """
   marks = (
     ('RealmForOpenQA', ('reader.qa_outputs.', 'embedder.cls.dense.')),
@@ -141,7 +135,7 @@ def _bert(
 
 
 def _head(prefix: str, ours: str, sizes: Sizes) -> Iterator[Tensor]:
-  """The masked-language-model head; without `ours` it is dead weight."""
+  """The masked-language-model head; unused without `ours`."""
   config = sizes.bert
   for path, name, shape in bert_checkpoint.mlm_head_layout(config):
     path = f'{ours}/{path}' if ours else ''
@@ -170,7 +164,7 @@ def _norm(theirs: str, ours: str, width: int) -> Iterator[Tensor]:
 
 
 def _embedder(prefix: str, ours: str, sizes: Sizes) -> Iterator[Tensor]:
-  """The BERT has a head in the port that nothing asks."""
+  """The embedder; its BERT has an unused head in the port."""
   d, e = sizes.bert.d_model, sizes.projection_size
   yield from _bert(prefix, f'{ours}/bert', sizes, pooler=True)
   yield from _head(prefix, '', sizes)
@@ -233,15 +227,10 @@ STEP = 'global_step'
 
 
 def tf_name(bundle: str, name: str) -> str | None:
-  """What a tensor of the port is called in a bundle.
+  """Name of a tensor of the port in bundle 'A', 'B', 'C' or 'D'.
 
-  Args:
-    bundle: 'A', 'B', 'C' or 'D'.
-    name: of a tensor of the bundle's class; for C 'block_emb'.
-
-  Returns:
-    The variable's name; None where bundles have no such variable. Variables that
-    end in '/kernel' are transposed.
+  None if bundles have no such variable. Variables that end in '/kernel' are
+  transposed.
   """
   prefixes = _PREFIXES[bundle]
   found = [p for p in prefixes if name.startswith(p)]
@@ -266,10 +255,10 @@ def tf_name(bundle: str, name: str) -> str | None:
 
 
 def find_bundle(names: Collection[str]) -> str:
-  """Which of the four bundles has these variables.
+  """Finds the bundle that has these variables.
 
   Raises:
-    ValueError: when it is none of them.
+    ValueError: if no bundle has them.
   """
   for bundle, mark in (
     ('C', BLOCKS),
@@ -287,25 +276,22 @@ def find_bundle(names: Collection[str]) -> str:
 
 
 def is_skipped(name: str) -> bool:
-  """Whether a variable is the optimizer's or TensorFlow's own."""
+  """Whether a variable belongs to the optimizer or to TensorFlow."""
   return _SKIPPED.fullmatch(name) is not None
 
 
 def bundle_sizes(
   bundle: str, shapes: Mapping[str, tuple[int, ...]], num_heads: int = 0
 ) -> Sizes:
-  """Sizes of a bundle, from the shapes of its variables.
+  """Sizes of bundle 'A', 'B' or 'D', from the shapes of its variables.
 
   Args:
-    bundle: 'A', 'B' or 'D'.
+    bundle: name of the bundle.
     shapes: of its variables.
-    num_heads: attention heads, which no shape tells; 0 is one for 64 units.
-
-  Returns:
-    The sizes.
+    num_heads: attention heads, which no shape shows; 0 is one for 64 units.
 
   Raises:
-    ValueError: when a variable that tells them is missing.
+    ValueError: if a variable that shows a size is missing.
   """
   reader = bundle == 'D'
 
@@ -315,33 +301,29 @@ def bundle_sizes(
       raise ValueError(f'variable {variable} is missing.')
     return shapes[variable]
 
-  root = 'embedder.' if reader else ''
-  words, width = shape(f'{root}realm.embeddings.word_embeddings.weight')
-  layers = 0
-  while tf_name(bundle, _query(root, layers)) in shapes:
-    layers += 1
-  feed_forward = f'{root}realm.encoder.layer.0.intermediate.dense.bias'
-  positions, _ = shape(f'{root}realm.embeddings.position_embeddings.weight')
-  types, _ = shape(f'{root}realm.embeddings.token_type_embeddings.weight')
+  root = ('embedder.' if reader else '') + 'realm.'
+  layer = f'{root}encoder.layer.'
+  words, width = shape(f'{root}embeddings.word_embeddings.weight')
+  layers = sum(
+    tf_name(bundle, f'{layer}{i}.attention.self.query.bias') in shapes
+    for i in range(len(shapes))
+  )
   config = bert.BertConfig(
     vocab_size=words,
     d_model=width,
-    d_ff=shape(feed_forward)[0],
+    d_ff=shape(f'{layer}0.intermediate.dense.bias')[0],
     num_heads=num_heads or max(1, width // 64),
     num_layers=layers,
-    max_length=positions,
-    type_vocab_size=types,
+    max_length=shape(f'{root}embeddings.position_embeddings.weight')[0],
+    type_vocab_size=shape(f'{root}embeddings.token_type_embeddings.weight')[0],
     activation='gelu_tanh',
   )
   sizes = Sizes(bert=config)
   if bundle != 'A':
-    vector = shape(f'{root}cls.dense.bias')[0]
+    cls = 'embedder.cls.' if reader else 'cls.'
+    vector = shape(f'{cls}dense.bias')[0]
     sizes = dataclasses.replace(sizes, projection_size=vector)
   if reader:
     span = shape('reader.qa_outputs.layer_normalization.bias')[0]
     sizes = dataclasses.replace(sizes, span_hidden_size=span)
   return sizes
-
-
-def _query(root: str, layer: int) -> str:
-  return f'{root}realm.encoder.layer.{layer}.attention.self.query.bias'

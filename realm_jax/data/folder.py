@@ -1,12 +1,12 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The data folder of REALM: where each store lies, and opening it.
+"""The data folder of REALM and its stores.
 
 tokenizer/   WordPiece
 tokens/      every document of Z, with its text
-blocks/      spans of sentences: what is retrieved
+blocks/      spans of sentences, the units of retrieval
 spans/       salient spans of X, the corpus that is masked
-masked/      tokens/ and blocks/ of X, where it is another corpus than Z
+masked/      tokens/ and blocks/ of X, if X is another corpus than Z
 """
 
 import dataclasses
@@ -29,7 +29,7 @@ MINILM = 'minilm'
 
 
 def checkpoint_path(path: str) -> pathlib.Path:
-  """A BERT checkpoint's folder; 'minilm' is the packaged all-MiniLM-L6-v2."""
+  """Folder of a BERT checkpoint; 'minilm' is the packaged all-MiniLM-L6-v2."""
   return embedders.find_minilm() if path == MINILM else pathlib.Path(path)
 
 
@@ -40,7 +40,7 @@ def tokenizer_path(path: str) -> pathlib.Path:
 
 
 def has_other_masked_corpus(config: ml_collections.ConfigDict) -> bool:
-  """Whether what is masked (X) is another corpus than what is retrieved (Z)."""
+  """Whether the masked corpus X is another than the retrieved corpus Z."""
   return bool(config.masked_corpus.kind)
 
 
@@ -67,16 +67,16 @@ class DataFolder(data_folder.DataFolder):
 
   @functools.cached_property
   def masked_blocks(self) -> blocks_lib.BlockStore:
-    """Blocks of X; those of Z where there is no other corpus."""
+    """Blocks of X, which is Z if there is no other corpus."""
     other = self.root / 'masked'
     return self._blocks(other) if other.exists() else self.blocks
 
   def check_masked(self, config: ml_collections.ConfigDict) -> None:
-    """Raises ValueError unless X stands here where the config names another."""
+    """Raises ValueError unless X is here exactly if the config names it."""
     path, kind = self.root / 'masked', config.masked_corpus.kind
     if path.exists() != has_other_masked_corpus(config):
       raise ValueError(
-        f'{path}: {"stands" if path.exists() else "does not stand"} here, but '
+        f'{path}: {"exists" if path.exists() else "does not exist"}, but '
         f'config.masked_corpus.kind is {kind!r}; run {self.MADE_BY} for another '
         'data_dir, or name the corpora that were prepared.'
       )
@@ -95,7 +95,7 @@ class DataFolder(data_folder.DataFolder):
     """Lengths of rows and the tokenizer's specials.
 
     Raises:
-      ValueError: when the blocks were packed to another length.
+      ValueError: if the blocks were packed to another length.
     """
     if self.blocks.max_length != config.blocks.max_length:
       raise ValueError(
@@ -114,7 +114,7 @@ class DataFolder(data_folder.DataFolder):
     )
 
   def fingerprints(self) -> dict[str, str]:
-    """What a training run depends on, by name of store."""
+    """Fingerprints of the stores of a training run, by name."""
     return {
       'tokenizer': self.tokenizer.fingerprint,
       'blocks': self.blocks.fingerprint,
@@ -124,18 +124,15 @@ class DataFolder(data_folder.DataFolder):
 def open_saved(
   saved: checkpoints.Saved, workdir: str | os.PathLike, data_dir: str = ''
 ) -> DataFolder:
-  """The data of a checkpoint.
+  """Opens the data folder of a checkpoint.
 
   Args:
-    saved: what it says of itself.
+    saved: config and fingerprints of the checkpoint.
     workdir: of the run.
-    data_dir: where the data lie now, if they have moved.
-
-  Returns:
-    The data folder.
+    data_dir: folder of the data; '' is the folder of the run.
 
   Raises:
-    ValueError: if it is of another tokenizer.
+    ValueError: if the data have another tokenizer.
   """
   data = DataFolder.of(saved.config, workdir)
   if data_dir:

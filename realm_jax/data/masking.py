@@ -1,12 +1,10 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What is masked: a salient span, random tokens, or random spans.
+"""Choice of masked tokens: a salient span, random tokens, or random spans.
 
-Guu et al. 2020, section 3.4 and Table 2. Masked wordpieces all become [MASK]; of
-more than `max_targets` only the first are predicted, as in the released code.
+Guu et al. 2020, section 3.4 and Table 2. All masked wordpieces become [MASK]; only the
+first `max_targets` are predicted, as in the released code.
 """
-
-from collections.abc import Callable
 
 import numpy as np
 
@@ -18,7 +16,7 @@ _MAX_SPAN = 10
 
 
 def budget(length: int, rate: float = MASK_RATE) -> int:
-  """Tokens that the random maskers take of a sentence, at least one."""
+  """Number of tokens of a sentence that the random maskers mask, at least one."""
   return max(1, round(rate * length))
 
 
@@ -33,9 +31,8 @@ def uniform(
   Args:
     length: tokens of the sentence, at least 1.
     rng: randomness.
-    rate: share of them.
-    weights: [length], positive: how much likelier one token is than another;
-      None is all alike.
+    rate: share of masked tokens.
+    weights: [length] probabilities of the tokens; None is uniform.
 
   Returns:
     Sorted indices.
@@ -53,11 +50,11 @@ def spans(
   Args:
     length: tokens of the sentence, at least 1.
     rng: randomness.
-    continues: [length] bool, whether a token continues the word before it; a
-      span counts words and begins with one. None: each token is a word.
+    continues: [length] bool, whether a token continues the preceding word. None:
+      each token is a word.
 
   Returns:
-    Sorted indices; the last span may exceed the budget by a part of a word.
+    Sorted indices; the last word may exceed the budget.
   """
   first = np.ones(length, bool) if continues is None else ~continues
   first[0] = True
@@ -74,20 +71,14 @@ def spans(
 
 
 def salient(candidates: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-  """Chooses one of the salient spans, each alike (section 3.4).
+  """Chooses one of the salient spans uniformly (section 3.4).
 
   Args:
     candidates: [n, 2] first and past-last token of each span.
     rng: randomness.
 
   Returns:
-    Indices of its tokens.
+    Indices of the span's tokens.
   """
   start, limit = candidates[int(rng.integers(len(candidates)))].tolist()
   return np.arange(start, limit)
-
-
-RANDOM: dict[str, Callable[..., np.ndarray]] = {
-  'uniform': uniform,
-  'span': spans,
-}

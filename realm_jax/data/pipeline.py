@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training batches of REALM, with retrieval in the loop.
 
-Guu et al. 2020, section 3 and 3.4: a sentence of X is masked; the query is embedded
-with the index's own snapshot of the query embedder; the best blocks of Z but for the
-one the sentence came from are found by maximum inner product search; the null
-document goes first. The trainer scores these candidates again with its newest
-parameters. All of it runs in Grain's reading threads, ahead of the device.
+Guu et al. 2020, section 3 and 3.4: a sentence of X is masked, and the query is
+embedded with the index's own snapshot of the query embedder. Maximum inner product
+search finds the best blocks of Z other than the sentence's own block; the null
+document comes first. The trainer scores these candidates again with its newest
+parameters. The pipeline runs in Grain's reading threads, ahead of the device.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ from retrieval.store import store
 from retrieval.text import blocks as blocks_lib
 
 CANDIDATES = ('retrieved', 'random')
-_MOST_COPIES = 64  # of one block, that are passed over
+_MOST_COPIES = 64  # most copies of a block that are excluded with it
 
 
 @runtime_checkable
@@ -32,7 +32,7 @@ class Snapshot(Protocol):
   """One index version, ready to answer.
 
   Attributes:
-    step: of the parameters that it was built with.
+    step: training step of the parameters of the index.
   """
 
   step: int
@@ -40,29 +40,25 @@ class Snapshot(Protocol):
   def retrieve(
     self, query_ids: np.ndarray, query_mask: np.ndarray, k: int
   ) -> np.ndarray:
-    """Embeds queries and finds blocks: [B, Q] twice -> [B, k] ids, -1 for none."""
+    """Finds blocks for queries [B, Q]: [B, k] ids, -1 for a missing block."""
 
 
 @runtime_checkable
 class Snapshots(Protocol):
-  """Which index version serves which batch."""
+  """Index versions by training batch."""
 
   def serving(self, batch_index: int | None) -> Snapshot:
-    """The version for a training batch; None asks for the newest one."""
+    """Returns the version for a training batch, or for None the newest version."""
 
 
 @dataclasses.dataclass(frozen=True)
 class OneSnapshot:
-  """The same index version for every batch; a `Snapshots`.
-
-  Attributes:
-    snapshot: that version.
-  """
+  """One index version for every batch; a `Snapshots`."""
 
   snapshot: Snapshot
 
   def serving(self, batch_index: int | None) -> Snapshot:
-    """That version."""
+    """Returns the version."""
     del batch_index
     return self.snapshot
 
@@ -82,8 +78,8 @@ class Retrieval:
     Args:
       blocks: of Z.
       layout: lengths of rows.
-      snapshots: which index serves.
-      candidates: 'retrieved'; 'random' draws blocks, a control.
+      snapshots: index versions that retrieve.
+      candidates: 'retrieved', or 'random' for random blocks, a control.
     """
     if candidates not in CANDIDATES:
       raise ValueError(
@@ -93,7 +89,7 @@ class Retrieval:
     self._snapshots, self._candidates = snapshots, candidates
     self._hashes = blocks.all_hashes()
     _, counts = np.unique(self._hashes, return_counts=True)
-    # Copies of the block of origin are excluded like itself.
+    # Copies of the block of origin are excluded, too.
     self._most_copies = min(int(counts.max()), _MOST_COPIES)
 
   def __call__(
@@ -106,8 +102,8 @@ class Retrieval:
       batch: stacked `sources.MaskedSentences.example`s.
 
     Returns:
-      query_*, candidate_*, joint_* and mlm_* rows, origin [B] int32, and
-      index_step [B] int32 the age of what retrieved.
+      query_*, candidate_*, joint_* and mlm_* rows; origin [B] int32; index_step
+      [B] int32, the training step of the index that retrieved.
     """
     sentences, counts = batch['sentence'], batch['sentence_count']
     rows = examples.queries(self._layout, sentences, counts)
@@ -152,16 +148,17 @@ def make_dataset(
 ) -> grain.IterDataset:
   """Batches of this process, checkpointable.
 
-  The i-th batch asks for the index that serves batch i, so that a schedule of
-  refreshes is followed exactly whatever is read ahead, and after a resume.
+  Batch i uses the index version for batch i. A schedule of refreshes is therefore
+  followed exactly, also by batches that are read ahead and after a resume.
 
   Args:
-    source: of masked sentences.
+    source: masked sentences.
     retrieval: adds the candidates.
     batch_size: examples of a global batch.
-    train: without end and masked anew in every pass; otherwise one pass.
+    train: whether passes follow each other, each with new masks; otherwise there
+      is one pass.
     seed: of shuffle and masks.
-    read_ahead: batches made ready before they are asked for, at least 1.
+    read_ahead: batches that are made ahead of the trainer, at least 1.
     process_index: of this process.
     process_count: processes that share a batch.
 
@@ -184,9 +181,9 @@ def make_dataset(
   rows = grain.MapDataset.source(source).seed(seed).shuffle()
   if train:
     rows = rows.repeat()
-  else:  # equally many rows, or one process would wait for the others
+  else:  # All processes take equally many rows, or one would wait for the others.
     rows = rows[: len(rows) // batch_size * batch_size]
-  # Masked before they are shared out: the same masks for any number of processes.
+  # Masking precedes sharing, so that the masks do not depend on the processes.
   rows = rows.random_map(source.example)[process_index::process_count]
   rows = rows.batch(
     batch_size // process_count, drop_remainder=True, batch_fn=examples.stack
@@ -204,14 +201,5 @@ def make_dataset(
 def fingerprint(
   source: sources.MaskedSentences, blocks: blocks_lib.BlockStore, schedule: str
 ) -> str:
-  """Hash of the stream of batches but for seed, batch size and processes.
-
-  Args:
-    source: of X.
-    blocks: of Z.
-    schedule: of the index refreshes.
-
-  Returns:
-    A hex string.
-  """
+  """Hash of the stream of batches, without seed, batch size and processes."""
   return store.fingerprint([source.fingerprint, blocks.fingerprint, schedule])

@@ -1,9 +1,9 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Batches of questions: tokenized once, shared out among processes, resumable.
+"""Batches of questions: tokenized once, shared among processes, resumable.
 
-What is retrieved for a question changes with the parameters, so a batch holds the
-questions alone; blocks are added where the newest parameters are.
+The blocks of a question change with the parameters. A batch therefore has the
+questions alone; the trainer adds the blocks with its newest parameters.
 """
 
 from collections.abc import Sequence
@@ -19,16 +19,16 @@ from retrieval.questions import questions as questions_lib
 from retrieval.store import store
 from retrieval.text import blocks as blocks_lib
 
-NONE = -1  # index of a row that pads a batch
+NONE = -1  # index of a row of padding
 
 
 class QuestionSource:
   """Questions as rows: a random-access source of indices for Grain.
 
   Attributes:
-    questions: as given.
+    questions: the questions.
     layout: lengths of rows.
-    fingerprint: hash of what decides every row and every gold span.
+    fingerprint: hash of the settings that determine rows and gold spans.
   """
 
   def __init__(
@@ -40,7 +40,7 @@ class QuestionSource:
     """Tokenizes questions and answers, each by itself.
 
     Raises:
-      ValueError: without a question.
+      ValueError: if there is no question.
     """
     if not questions:
       raise ValueError('No questions: expected at least one.')
@@ -66,15 +66,15 @@ class QuestionSource:
     return f'QuestionSource({self.fingerprint})'
 
   def rows(self, indices: np.ndarray, size: int) -> examples.Batch:
-    """Rows of questions, filled up to a size.
+    """Makes rows of questions, and rows of padding up to a size.
 
     Args:
       indices: [n] of questions.
       size: B, at least n.
 
     Returns:
-      question_index [B] int32, NONE where a row is none; question_ids [B, Q]
-      int32 and question_mask [B, Q] bool, [CLS] [SEP] there; row_valid [B] bool.
+      question_index [B] int32, NONE for padding; question_ids [B, Q] int32 and
+      question_mask [B, Q] bool, [CLS] [SEP] for padding; row_valid [B] bool.
     """
     index = np.full(size, NONE, np.int32)
     index[: len(indices)] = indices
@@ -82,7 +82,7 @@ class QuestionSource:
     return {'question_index': index, **rows, 'row_valid': index >= 0}
 
   def tokens(self, indices: np.ndarray) -> list[np.ndarray]:
-    """Token ids of questions, whole and without specials; none for NONE."""
+    """Token ids of whole questions, without specials; empty for NONE."""
     none = np.zeros(0, np.int32)
     return [self._tokens[i] if i >= 0 else none for i in indices.tolist()]
 
@@ -93,13 +93,13 @@ class QuestionSource:
     block_ids: np.ndarray,
     rows: examples.Batch,
   ) -> np.ndarray:
-    """Which spans of the reader's rows are answers, by each question's kind.
+    """Marks the answers in the reader's rows, by each question's kind.
 
     Args:
       indices: [B] of questions.
-      blocks: where they lie.
-      block_ids: [B, R] that the rows were made of.
-      rows: see `reader_rows.reader_rows`.
+      blocks: store of the blocks.
+      block_ids: [B, R] blocks of the rows.
+      rows: the reader's rows, of `reader_rows.reader_rows`.
 
     Returns:
       reader_correct [B, R, W, L] bool.
@@ -123,7 +123,7 @@ class QuestionSource:
 def _answer_tokens(
   questions: Sequence[questions_lib.Question], tokenizer: tokenization.Tokenizer
 ) -> list[list[np.ndarray]]:
-  """Token ids of the answers that are strings."""
+  """Token ids of the answers of kind 'string'."""
   answers = [q.answers if q.kind == 'string' else () for q in questions]
   flat = [answer for wanted in answers for answer in wanted]
   encodings = iter(tokenizer.encode_batch(flat) if flat else [])
@@ -144,17 +144,17 @@ def make_dataset(
   """Batches of this process, checkpointable.
 
   Args:
-    source: of the questions.
+    source: the questions.
     batch_size: questions of a global batch.
-    train: without end, in another order in every pass; otherwise one pass in the
-      source's order, whose last batch is filled up so that every question comes
+    train: whether shuffled passes follow each other. Otherwise there is one pass in
+      the source's order; padding fills its last batch, so that every question comes
       once and every process has equally many batches.
     seed: of the order.
     process_index: of this process.
     process_count: processes that share a batch; they take turns.
-    padded_size: a global batch is filled up to a multiple of this many rows, so
-      that few questions run on many devices. None: no rows but the questions'.
-    span: first and past-last question that is taken; None: all of them.
+    padded_size: padding fills a global batch to a multiple of this number of rows,
+      so that few questions can run on many devices. None: no padding.
+    span: first and past-last question of the pass; None: all questions.
 
   Returns:
     A dataset of `QuestionSource.rows`, [rows / process_count, ...].
@@ -178,7 +178,7 @@ def make_dataset(
     indices = indices[slice(*span)]
   if train:
     indices = indices.shuffle().repeat()
-  # Whole batches of indices first, so that no number of processes changes them.
+  # Batching precedes sharing, so that batches do not depend on the processes.
   batches = indices.batch(batch_size, batch_fn=np.asarray)
   return batches.map(
     lambda batch: source.rows(

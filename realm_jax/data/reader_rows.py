@@ -1,16 +1,16 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of the reader, and which of their spans are answers.
+"""Rows of the reader, and the answers among their spans.
 
 Lee et al. 2019 (ORQA), section 5; Guu et al. 2020 (REALM), section 3.3:
 
-  question  [CLS] q [SEP]               what the query embedder reads
+  question  [CLS] q [SEP]               read by the query embedder
   reader    [CLS] q [SEP] body [SEP]    segments 0 up to the first [SEP], then 1
 
-The title is not read. The block gives way to the question, never the other way.
+The title is not read. The block is cut to make room for the question.
 
-Dimension key: B questions, R blocks read of each, L row, Q question row, W most
-tokens of a span; entry [w, s] of spans is tokens s to s + w, so w + 1 of them.
+Dimension key: B questions, R blocks of each, L row, Q question row, W most tokens of a
+span; entry [w, s] of spans is the w + 1 tokens s to s + w.
 """
 
 from collections.abc import Sequence
@@ -67,14 +67,11 @@ class ReaderLayout:
 def question_rows(
   layout: ReaderLayout, questions: Sequence[np.ndarray]
 ) -> examples.Batch:
-  """Rows of the query embedder; a question that exceeds them is cut.
+  """Makes question_ids [B, Q] int32 and question_mask [B, Q] bool.
 
   Args:
     layout: lengths and specials.
-    questions: [B] token ids of each, without specials.
-
-  Returns:
-    question_ids [B, Q] int32 and question_mask [B, Q] bool.
+    questions: [B] token ids of each, without specials; cut to Q - 2.
   """
   texts = pad(questions, layout.question_length - 2)
   ids, mask, _ = examples.join(layout.specials, layout.question_length, texts)
@@ -87,25 +84,24 @@ def reader_rows(
   block_ids: np.ndarray,
   questions: Sequence[np.ndarray],
 ) -> examples.Batch:
-  """Rows of the reader.
+  """Makes rows of the reader.
 
-  A question is whole unless not even it fits. Where there is no block, the row is
-  that of an empty one.
+  A question is cut only if it does not fit without a block. The row of a missing
+  block has an empty block.
 
   Args:
     layout: lengths and specials.
-    blocks: where they lie.
-    block_ids: [B, R], -1 for none.
+    blocks: store of the blocks.
+    block_ids: [B, R], -1 for a missing block.
     questions: [B] token ids of each, without specials.
 
   Returns:
-    reader_ids, reader_types [B, R, L] int32, reader_mask, reader_block_mask
-    [B, R, L] bool: the tokens of the row and, among them, of the block;
-    reader_valid [B, R] bool, reader_starts [B, R] int32: the row's position of
-    the block's first token.
+    reader_ids, reader_types [B, R, L] int32; reader_mask, reader_block_mask
+    [B, R, L] bool, the tokens of the row and of its block; reader_valid [B, R]
+    bool; reader_starts [B, R] int32, the position of the block's first token.
 
   Raises:
-    ValueError: for other than B questions.
+    ValueError: if the number of questions is not B.
   """
   block_ids = np.asarray(block_ids)
   if len(questions) != len(block_ids):
@@ -144,13 +140,13 @@ def token_spans(
   rows: examples.Batch,
   answers: Sequence[Sequence[np.ndarray]],
 ) -> np.ndarray:
-  """Spans of a block whose token ids are those of an answer.
+  """Marks the spans of a block with the token ids of an answer.
 
   Args:
     layout: lengths.
-    rows: see `reader_rows`.
-    answers: [B] token ids of each answer, tokenized alone. Those without tokens
-      or of more than W are nowhere.
+    rows: rows of `reader_rows`.
+    answers: [B] token ids of each answer, tokenized alone. Answers of no token or
+      more than W tokens have no span.
 
   Returns:
     reader_correct [B, R, W, L] bool.
@@ -163,7 +159,7 @@ def token_spans(
       if not 0 < width <= layout.max_span_width:
         continue
       limit = layout.row_length - width + 1
-      # A block is in one piece: both ends inside, all inside.
+      # A block is contiguous: if both ends are inside, all tokens are.
       hits = inside[i, :, :limit] & inside[i, :, width - 1 :]
       for offset, token in enumerate(np.asarray(answer).tolist()):
         hits &= ids[i, :, offset : limit + offset] == token
@@ -178,18 +174,17 @@ def pattern_spans(
   rows: examples.Batch,
   answers: Sequence[Sequence[str]],
 ) -> np.ndarray:
-  """Spans of a block whose text an answer, a regular expression, matches.
+  """Marks the spans of a block that a regular expression matches.
 
-  As rule 'regex' of `retrieval.questions.answers` searches: decomposed, without regard to
-  case. A match that covers a token in part covers it; blanks about it are no
-  part of its tokens.
+  The search is that of rule 'regex' of `retrieval.questions.answers`: decomposed and
+  case-insensitive. A match covers every token of which it covers a part.
 
   Args:
     layout: lengths.
-    blocks: where they lie.
-    block_ids: [B, R], -1 for none.
-    rows: see `reader_rows`.
-    answers: [B] expressions of each question; those that are none match nothing.
+    blocks: store of the blocks.
+    block_ids: [B, R], -1 for a missing block.
+    rows: rows of `reader_rows`.
+    answers: [B] expressions of each question; invalid expressions match nothing.
 
   Returns:
     reader_correct [B, R, W, L] bool.
@@ -227,7 +222,7 @@ def _matched_tokens(
   found = np.asarray([(a, b) for a, b in spans if a < b], np.int64)
   if not len(found):
     return np.zeros((0, 2), np.int64)
-  # Where each decomposed character came from, in bytes of the block's text.
+  # Byte range in the block's text of each decomposed character.
   parts = [len(answers_lib.decompose(character)) for character in text]
   sizes = [len(character.encode()) for character in text]
   limits = np.repeat(np.cumsum(sizes), parts)
@@ -248,7 +243,7 @@ def _matched_tokens(
 def pad(
   rows: Sequence[Sequence[int] | np.ndarray], room: int
 ) -> tuple[np.ndarray, np.ndarray]:
-  """The first tokens of each text: [n, room] int32, and [n] how many."""
+  """First `room` tokens of each text: [n, room] int32, and [n] their counts."""
   counts = np.asarray([min(len(row), room) for row in rows], np.int64)
   tokens = np.zeros((len(counts), room), np.int32)
   for row, found, count in zip(tokens, rows, counts.tolist(), strict=True):

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The sentences of X that are masked (Guu et al. 2020, section 3.4)."""
+"""Masked sentences of X, the pre-training corpus (Guu et al. 2020, section 3.4)."""
 
 import dataclasses
 
@@ -13,18 +13,18 @@ from retrieval.text import blocks as blocks_lib
 from retrieval.text import chunks as chunks_lib
 from retrieval.text import salient as salient_lib
 
-_LEAST_TOKENS = 4  # of a sentence that random maskers use
+_LEAST_TOKENS = 4  # fewest tokens of a sentence for the random maskers
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SourceConfig:
-  """What is masked.
+  """Choice of the masked tokens.
 
   Attributes:
     masker: 'salient', 'uniform' or 'span'.
     split: 'train', 'valid' or 'all', by the hash of the document's id.
     valid_fraction: share of documents held out.
-    labels: names of the salient spans' labels that are used; () for all.
+    labels: labels of the salient spans that are masked; () for all.
   """
 
   masker: str = 'salient'
@@ -40,13 +40,13 @@ class SourceConfig:
 
 
 class MaskedSentences:
-  """Blocks of X of which one sentence is masked, in random-access order.
+  """Blocks of X with one masked sentence each, a random-access source.
 
-  One pass takes every usable block once, and of its spans (or sentences) one at
+  A pass takes every usable block once and chooses one of its spans (or sentences) at
   random, as the released code does with its records.
 
   Attributes:
-    skipped: reason -> spans or sentences that cannot be used.
+    skipped: reason -> number of unusable spans or sentences.
   """
 
   def __init__(
@@ -56,16 +56,16 @@ class MaskedSentences:
     config: SourceConfig,
     spans: salient_lib.SalientStore | None = None,
   ):
-    """Lists what can be masked.
+    """Lists the usable spans or sentences.
 
     Args:
       blocks: of X.
       layout: lengths of rows.
-      config: what is masked.
+      config: choice of the masked tokens.
       spans: salient spans of `blocks`; needed by masker 'salient'.
 
     Raises:
-      ValueError: when nothing can be masked.
+      ValueError: if nothing can be masked.
     """
     self._blocks, self._layout, self._config = blocks, layout, config
     self._spans_fingerprint = ''
@@ -134,7 +134,7 @@ class MaskedSentences:
 
   @property
   def fingerprint(self) -> str:
-    """Hash of the data and of how they are masked."""
+    """Hash of the data and of the choice of masked tokens."""
     return store.fingerprint(
       [
         self._blocks.fingerprint,
@@ -152,8 +152,8 @@ class MaskedSentences:
       rng: chooses the span, or the sentence and its tokens.
 
     Returns:
-      As `examples.mask_sentence`, and origin [] int32 the block, origin_hash []
-      uint64.
+      The arrays of `examples.mask_sentence`; origin [] int32, the block, and
+      origin_hash [] uint64.
     """
     low, high = int(self._first[i]), int(self._end[i])
     unit = low + int(rng.integers(high - low))
@@ -177,7 +177,7 @@ class MaskedSentences:
     return masking.spans(length, rng, self._continues(sentence, length))
 
   def _continues(self, sentence: int, length: int) -> np.ndarray:
-    """Whether each token begins where the one before it ended."""
+    """Whether each token begins where the preceding token ends."""
     blocks, ids = self._blocks, np.asarray([sentence])
     start = int(blocks.sentence_tokens(ids)[0, 0])
     document = int(blocks.documents(blocks.sentence_blocks(ids))[0])

@@ -12,10 +12,10 @@ PROJECTION_INITS = ('normal', 'orthogonal', 'identity')
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RealmConfig:
-  """Two BERTs, and how a text becomes a vector.
+  """Two BERTs, and the layers that make a text's vector.
 
-  "Released" is what the published checkpoints and their code do, the Hugging
-  Face port too unless named; paper and code differ in places.
+  "Released" refers to the published checkpoints and their code, and to the Hugging
+  Face port unless it is named; paper and code differ in places.
   """
 
   # Reads queries and blocks; all three BERTs are BERT base in the paper. The
@@ -60,30 +60,26 @@ class RealmConfig:
         raise ValueError(
           f'{name} {getattr(self, name)!r}; expected one of {known}.'
         )
-    if self.projection_size < 0:
-      raise ValueError(
-        f'projection_size={self.projection_size}; expected >= 0.'
-      )
-    if (
-      self.projection_init == 'identity'
-      and self.projection_size != self.embedder.d_model
+    if self.projection_init == 'identity' and (
+      self.projection_size != self.embedder.d_model
     ):
       raise ValueError(
         "projection_init 'identity' needs projection_size == embedder.d_model; "
         f'got {self.projection_size} and {self.embedder.d_model}.'
       )
-    for name in (
-      'projection_norm_eps',
-      'projection_norm_scale',
-      'score_scale',
+    for name, valid, expected in (
+      ('projection_size', self.projection_size >= 0, '>= 0'),
+      ('projection_norm_eps', self.projection_norm_eps > 0, '> 0'),
+      ('projection_norm_scale', self.projection_norm_scale > 0, '> 0'),
+      ('score_scale', self.score_scale > 0, '> 0'),
+      (
+        'projection_dropout_rate',
+        0 <= self.projection_dropout_rate < 1,
+        '0 <= rate < 1',
+      ),
     ):
-      if getattr(self, name) <= 0:
-        raise ValueError(f'{name}={getattr(self, name)}; expected > 0.')
-    if not 0 <= self.projection_dropout_rate < 1:
-      raise ValueError(
-        f'projection_dropout_rate={self.projection_dropout_rate}; expected '
-        '0 <= rate < 1.'
-      )
+      if not valid:
+        raise ValueError(f'{name}={getattr(self, name)}; expected {expected}.')
 
   @property
   def embedder_bert(self) -> bert.BertConfig:

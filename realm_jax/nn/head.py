@@ -3,10 +3,10 @@
 """A masked-language-model head for encoders that come without one.
 
 REALM's encoder starts from a BERT with a trained head (Guu et al. 2020, section
-3.4). Checkpoints such as all-MiniLM-L6-v2 have lost theirs, and a random one takes
-thousands of steps to learn what a least-squares fit finds at once: which token a
-hidden state stands for. The fitted head names the tokens that it sees; to predict
-those that are masked, the encoder only has to learn where to look.
+3.4). Checkpoints such as all-MiniLM-L6-v2 lack this head. A random head takes
+thousands of steps to learn which token a hidden state represents; a least-squares fit
+finds it at once. The fitted head names the tokens of unmasked text; to predict masked
+tokens, the encoder only has to learn where to look.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ from retrieval.nn import bert
 from retrieval.text import blocks as blocks_lib
 
 _RIDGE = 1.0  # times the mean variance of a hidden state's features
-_SHIFT = 8.0  # lifts the activation's inputs to where it is the identity
+_SHIFT = 8.0  # added to the activation's inputs, where it is the identity
 _SCALE = 0.5  # of the final norm: confident, not certain
 _BATCH = 32
 
@@ -57,15 +57,15 @@ def fit(
   """Fits the head that names the tokens of unmasked text.
 
   A ridge regression from hidden states to centred word embeddings becomes the
-  transform, the tokens' frequencies the output bias.
+  transform; the tokens' frequencies become the output bias.
 
   Args:
     config: of the encoder.
-    params: of its `bert.Bert`.
+    params: of the encoder's `bert.Bert`.
     layout: specials and lengths.
     blocks: text to fit on.
-    num_blocks: how many of them.
-    seed: chooses them.
+    num_blocks: number of blocks to fit on.
+    seed: chooses the blocks.
 
   Returns:
     Parameters of `bert.MlmHead`, numpy float32.

@@ -31,14 +31,14 @@ from retrieval.nn import partitioning
 
 @struct.dataclass
 class RealmOutput:
-  """What the model says of a batch.
+  """Output of the model for a batch.
 
   Attributes:
     scores: [B, K] float32. Relevance scores f(x, z), before any softmax.
     gold_log_probs: [B, K, M] float32. log p(y_m | z, x) of the masked tokens,
-      in nats; meaningless where a position is no target.
+      in nats; meaningless outside of the targets.
     best_log_probs: [B, K, M] float32. The highest log-probability of any token.
-    best_tokens: [B, K, M] int32. The token that has it.
+    best_tokens: [B, K, M] int32. The token with that log-probability.
   """
 
   scores: jax.Array
@@ -66,14 +66,14 @@ class Embedder(nn.Module):
   config: config_lib.RealmConfig
 
   def setup(self):
-    """BERT and, each where the configuration has it, projection and norm."""
+    """BERT, and projection and norm if the configuration has them."""
     config = self.config
     width_axis = None if config.projection_size else 'embed'
     param_dtype = config.embedder.param_dtype
     constant = nn.initializers.constant
     self.bert = bert.Bert(config.embedder_bert)
     if config.projection_size:
-      # In float32 as are the scores: one row a text costs next to nothing.
+      # Float32 like the scores: one row for each text costs little.
       self.projection = nn.Dense(
         config.projection_size,
         use_bias=config.projection_bias,
@@ -117,7 +117,7 @@ class Embedder(nn.Module):
       [b, config.vector_size] float32.
     """
     config = self.config
-    # Of [CLS] alone, the last layer costs a sixth.
+    # For [CLS] alone, the last layer costs a sixth.
     first = None if config.pooling == 'mean' else jnp.zeros_like(ids[:, :1])
     out = self.bert(ids, mask, type_ids, first, train=train)
     if config.pooling == 'pooler':
@@ -163,8 +163,8 @@ class Encoder(nn.Module):
       ids: [b, l] int32. `[CLS] query [SEP] body [SEP]`.
       mask: [b, l] bool. False at padding.
       type_ids: [b, l] int32. 1 on the body and its [SEP]; None is all 0.
-      positions: [b, m] int32. Where to predict; the last layer and the head, the
-        largest matrix of all, are applied nowhere else.
+      positions: [b, m] int32. Positions of predictions; the last layer and the
+        head, the largest matrix of all, are applied to these alone.
       train: whether dropout is on (needs the 'dropout' random stream).
 
     Returns:
@@ -296,7 +296,7 @@ class Realm(DualEncoder):
   def relevance_scores(
     self, batch: Mapping[str, jax.Array], *, train: bool = False
   ) -> Float[Array, 'b k']:
-    """Scores a batch's candidates; see `__call__`."""
+    """Scores the candidates of a batch."""
     queries = self.embed_queries(
       batch['query_ids'], batch['query_mask'], train=train
     )
@@ -317,10 +317,10 @@ class Realm(DualEncoder):
     """Log-probabilities of every token at given positions.
 
     Args:
-      joint_ids: [b, l] int32. A query joined with a block; see `Encoder`.
+      joint_ids: [b, l] int32. A query joined with a block.
       joint_mask: [b, l] bool. False at padding.
       joint_types: [b, l] int32. Segments.
-      positions: [b, m] int32. Where to predict.
+      positions: [b, m] int32. Positions of predictions.
       train: whether dropout is on.
 
     Returns:
@@ -333,7 +333,7 @@ class Realm(DualEncoder):
   def token_logits(
     self, batch: Mapping[str, jax.Array], *, train: bool = False
   ) -> Float[Array, 'b k m v']:
-    """The encoder's logits with every candidate of a batch; see `__call__`."""
+    """Logits of the encoder with every candidate of a batch."""
     shape = batch['joint_ids'].shape[:2]
     positions = batch['mlm_positions'][:, None]
     positions = jnp.broadcast_to(positions, (*shape, positions.shape[-1]))
@@ -355,12 +355,12 @@ class Realm(DualEncoder):
           embedder, the null block first.
         joint_ids, joint_mask, joint_types: [B, K, J] query and block for the
           encoder.
-        mlm_positions: [B, M] where tokens are masked in the joint sequences.
-        mlm_targets: [B, M] the tokens.
+        mlm_positions: [B, M] positions of masked tokens in the joint sequences.
+        mlm_targets: [B, M] the masked tokens.
       train: whether dropout is on (needs the 'dropout' random stream).
 
     Returns:
-      Scores and log-probabilities. What is not used costs nothing under jit.
+      Scores and log-probabilities. Unused outputs cost nothing under jit.
     """
     scores = self.relevance_scores(batch, train=train)
     logits = self.token_logits(batch, train=train)

@@ -1,11 +1,11 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Batches of contrastive learning larger than their activations may be.
+"""Contrastive learning with batches whose activations exceed the memory.
 
 Gao et al. 2021 (Scaling Deep Contrastive Learning Batch Size under Memory Limited
 Setup): embed chunk by chunk and keep only the embeddings, take the loss over all
-of them, then embed each chunk again for its gradients. Microbatches cannot do
-this: each would have only its own negatives.
+embeddings, then embed each chunk again for its gradients. Microbatches are no
+substitute: each would have only its own negatives.
 """
 
 from collections.abc import Callable
@@ -22,22 +22,23 @@ def map_chunks(
   num_chunks: int,
   key: jax.Array | None = None,
 ) -> Any:
-  """Encodes a batch in chunks, whose activations are not kept.
+  """Encodes a batch in chunks, without keeping their activations.
 
-  Value and gradients are those of `encode(batch, key)`, but for dropout; time is
-  that of one more forward pass. Each chunk takes rows from every device's share
-  of the batch, so nothing moves between devices. Gradients reach whatever
-  `encode` closes over, such as parameters.
+  Except for dropout, value and gradients are those of `encode(batch, key)`; the
+  time is that of one more forward pass. Each chunk takes rows from every device's
+  share of the batch, so nothing moves between devices. Gradients reach all values
+  that `encode` closes over, such as parameters.
 
   Args:
     encode: (batch, key) -> tree of arrays [rows, ...]; rows do not interact.
     batch: tree of arrays [rows, ...].
-    num_chunks: must divide the rows. 1 is a plain call, which keeps activations.
-    key: randomness; each chunk folds in its number, and draws the same again when
+    num_chunks: number of chunks, a divisor of the rows. 1 is a plain call, which
+      keeps activations.
+    key: randomness; each chunk folds in its number and draws the same values when
       it is recomputed.
 
   Returns:
-    What `encode` returns for the whole batch, rows in their order.
+    The result of `encode` for the whole batch, rows in their order.
 
   Raises:
     ValueError: if the chunks do not divide the rows.

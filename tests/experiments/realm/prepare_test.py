@@ -209,8 +209,8 @@ def test_corpora_must_be_those_that_were_prepared(
 ):
   """Else Z would be masked in X's place, or the other way round."""
   for workdir, masked, message in (
-    (copy, True, "does not stand here, but .* is 'jsonl'"),
-    (with_other_x, False, "masked: stands here, but .* is ''"),
+    (copy, True, "does not exist, but .* is 'jsonl'"),
+    (with_other_x, False, "masked: exists, but .* is ''"),
   ):
     config = _config(folder, masked=masked, stages='spans')
     with pytest.raises(ValueError, match=message):

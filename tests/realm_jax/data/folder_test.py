@@ -1,0 +1,85 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The data folder of REALM: its stores, and what does not fit a config."""
+
+import dataclasses
+
+import ml_collections
+import numpy as np
+import pytest
+
+from realm_jax.data import folder
+from retrieval.store import checkpoints
+from tests.retrieval.text import tiny_blocks
+
+
+@pytest.fixture(scope='module')
+def made(tmp_path_factory):
+  root = tmp_path_factory.mktemp('workdir') / 'data'
+  return tiny_blocks.make(root, np.random.default_rng(0), num_documents=4)
+
+
+def _config(kind='', max_length=32):
+  return ml_collections.ConfigDict(
+    {
+      'data_dir': '',
+      'blocks': {'max_length': max_length},
+      'layout': {'query_length': 9, 'num_candidates': 3},
+      'masked_corpus': {'kind': kind},
+    }
+  )
+
+
+def test_stores_are_opened_once(made):
+  data = folder.DataFolder.of(_config(), made.root.parent)
+  assert data.root == made.root and data.blocks is data.blocks
+  assert data.masked_blocks is data.blocks
+  assert data.fingerprints() == {
+    'tokenizer': made.tokenizer.fingerprint,
+    'blocks': made.blocks.fingerprint,
+  }
+
+
+def test_layout_has_the_config_lengths_and_the_tokenizer_specials(made):
+  data = folder.DataFolder(made.root)
+  found = dataclasses.asdict(data.layout(_config()))
+  lengths = {'query_length': 9, 'block_length': 32, 'num_candidates': 3}
+  ids = {
+    f'{name}_id': tiny_blocks.SPECIALS.index(f'[{name.upper()}]')
+    for name in ('cls', 'sep', 'mask', 'pad')
+  }
+  assert found == lengths | ids | {'max_targets': 10}
+  with pytest.raises(ValueError, match='most 32 wordpieces.*max_length is 31'):
+    data.layout(_config(max_length=31))
+
+
+def test_another_masked_corpus(made, tmp_path):
+  data = folder.DataFolder(tmp_path)
+  assert folder.has_other_masked_corpus(_config('jsonl'))
+  data.check_masked(_config())
+  with pytest.raises(ValueError, match="not exist, but .* is 'jsonl'; run exp"):
+    data.check_masked(_config('jsonl'))
+  tiny_blocks.make(tmp_path, None, given=made.documents)
+  other = tiny_blocks.make(tmp_path / 'masked', None, given=made.documents[:2])
+  data.check_masked(_config('jsonl'))
+  with pytest.raises(ValueError, match="masked: exists, but .* is ''"):
+    data.check_masked(_config())
+  assert data.masked_blocks.fingerprint == other.blocks.fingerprint
+  assert data.blocks.fingerprint == made.blocks.fingerprint
+
+
+def test_a_checkpoint_needs_the_tokenizer_of_its_data(made, tmp_path):
+  saved = checkpoints.Saved(
+    _config(), 0, {'tokenizer': made.tokenizer.fingerprint}, {}
+  )
+  assert folder.open_saved(saved, made.root.parent).root == made.root
+  assert folder.open_saved(saved, tmp_path, str(made.root)).root == made.root
+  saved.fingerprints['tokenizer'] = 'another'
+  with pytest.raises(ValueError, match='trained with tokenizer another'):
+    folder.open_saved(saved, made.root.parent)
+
+
+def test_a_folder_without_a_tokenizer_names_the_command(tmp_path):
+  with pytest.raises(FileNotFoundError, match='run experiments.realm.prepare'):
+    folder.DataFolder(tmp_path).tokenizer  # noqa: B018
+  assert folder.checkpoint_path(str(tmp_path)) == tmp_path
