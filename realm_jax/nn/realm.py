@@ -305,31 +305,6 @@ class Realm(DualEncoder):
     shape = (*batch['candidate_ids'].shape[:2], self.config.vector_size)
     return self.score(queries, blocks.reshape(shape))
 
-  def encode(
-    self,
-    joint_ids: Int[Array, 'b l'],
-    joint_mask: Bool[Array, 'b l'],
-    joint_types: Int[Array, 'b l'] | None,
-    positions: Int[Array, 'b m'],
-    *,
-    train: bool = False,
-  ) -> Float[Array, 'b m v']:
-    """Log-probabilities of every token at given positions.
-
-    Args:
-      joint_ids: [b, l] int32. A query joined with a block.
-      joint_mask: [b, l] bool. False at padding.
-      joint_types: [b, l] int32. Segments.
-      positions: [b, m] int32. Positions of predictions.
-      train: whether dropout is on.
-
-    Returns:
-      [b, m, vocab_size] float32, in nats.
-    """
-    return jax.nn.log_softmax(
-      self.encoder(joint_ids, joint_mask, joint_types, positions, train=train)
-    )
-
   def token_logits(
     self, batch: Mapping[str, jax.Array], *, train: bool = False
   ) -> Float[Array, 'b k m v']:

@@ -18,7 +18,6 @@ import jax.numpy as jnp
 from jaxtyping import Array
 from jaxtyping import Bool
 from jaxtyping import Float
-from jaxtyping import Int
 
 from realm_jax.nn import realm as model_lib
 from realm_jax.objectives import objectives
@@ -120,15 +119,6 @@ def marginal_log_probs(
   """
   prior = log_prior(scores, candidates)[:, :, None, None]
   return jax.nn.logsumexp(prior + log_probs, axis=1)
-
-
-def exact_match(
-  tokens: Int[Array, 'B M'],
-  targets: Int[Array, 'B M'],
-  mask: Bool[Array, 'B M'],
-) -> Bool[Array, ' B']:
-  """Whether every target of a row was predicted; False for a row without one."""
-  return ((tokens == targets) | ~mask).all(axis=-1) & mask.any(axis=-1)
 
 
 def batch_masks(batch: Mapping[str, jax.Array]) -> objectives.Masks:

@@ -276,8 +276,7 @@ def contrastive(
 ) -> Loss:
   """Softmax cross-entropy of the positives (Karpukhin et al. 2020, eq. 2).
 
-  An `Objective`, the mean over rows with a positive (`num_without_positive`
-  counts the others). The probabilities of several positives are summed: finding
+  An `Objective`, the mean over rows with a positive. The probabilities of several positives are summed: finding
   any of them is enough, as in ORQA's early loss. ORQA and DPR have no temperature.
   """
   del gold_log_probs
@@ -288,13 +287,6 @@ def contrastive(
   return -masked_mean(
     jax.nn.logsumexp(found, axis=-1), _rows_with_positive(masks)
   )
-
-
-_COUNTED = {
-  'marginal_token': _tokens,
-  'emdr2': _tokens,
-  'contrastive': _rows_with_positive,
-}
 
 
 def get(name: str, **settings: float | str) -> Objective:
@@ -320,24 +312,3 @@ def get(name: str, **settings: float | str) -> Objective:
       f'known: {sorted(known)}.'
     )
   return functools.partial(objective, **settings)
-
-
-def num_terms(name: str, masks: Masks) -> Float[Array, '']:
-  """Number of target tokens or rows that the objective is a mean over.
-
-  It is the weight with which to average the losses of several batches.
-
-  Raises:
-    ValueError: for an unknown name.
-  """
-  get(name)
-  return _COUNTED.get(name, _rows)(masks).sum(dtype=jnp.float32)
-
-
-def num_without_positive(masks: Masks) -> Float[Array, '']:
-  """Number of rows with candidates but no positive, which contrastive ignores.
-
-  Where there are many of them, a contrastive loss says little.
-  """
-  rows = masks.candidates.any(axis=-1) & ~_rows_with_positive(masks)
-  return rows.sum(dtype=jnp.float32)

@@ -137,14 +137,6 @@ def test_leave_one_out_equals_numpy(params, batch):
       np.testing.assert_allclose(found[b, k, m], expected, rtol=1e-5)
 
 
-def test_exact_match():
-  targets = jnp.asarray([[1, 2, 3]] * 4)
-  tokens = jnp.asarray([[1, 2, 3], [1, 2, 0], [1, 2, 0], [1, 2, 3]])
-  mask = jnp.asarray([[1, 1, 1], [1, 1, 1], [1, 1, 0], [0, 0, 0]], bool)
-  found = losses.exact_match(tokens, targets, mask)
-  np.testing.assert_array_equal(found, [True, False, True, False])
-
-
 def test_the_gradient_is_the_posterior_less_the_prior(params, batch):
   """Guu et al. 2020, section 3.3; of each token, or of all of a row."""
   prior, _, gold = _numbers(params, batch)
