@@ -64,9 +64,6 @@ def from_hf(
     source: name of the checkpoint in errors.
     hf_class: one of `names.CLASSES`; '' finds the class by the names.
 
-  Returns:
-    The checkpoint in our form.
-
   Raises:
     ValueError: with every tensor that is missing, misshapen, unknown (numbers of
       positions are skipped), or not equal to the tensor to which it is tied.
@@ -146,16 +143,13 @@ def from_bundle(
   sizes: names.Sizes | None = None,
   num_heads: int = 0,
 ) -> Converted:
-  """Converts bundle A, B or D of TensorFlow.
+  """Converts bundle A, B or D of TensorFlow; `fates` has TensorFlow's names.
 
   Args:
     variables: by TensorFlow's names.
     source: name of the checkpoint in errors.
     sizes: of the checkpoint; None takes them from the shapes.
     num_heads: attention heads if `sizes` is None; 0 is one for 64 units.
-
-  Returns:
-    The checkpoint in our form; `fates` has TensorFlow's names.
 
   Raises:
     ValueError: as in `from_hf`, with TensorFlow's names, and for other bundles.

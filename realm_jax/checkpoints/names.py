@@ -73,15 +73,9 @@ class Tensor(NamedTuple):
 
 
 def layout(hf_class: str, sizes: Sizes, *, shared: bool = True) -> list[Tensor]:
-  """Lists the tensors of one of `CLASSES`.
+  """Lists the tensors of one of `CLASSES`, in arbitrary order.
 
-  Args:
-    hf_class: the class.
-    sizes: of the checkpoint.
-    shared: whether queries and blocks have one embedder, for RealmScorer.
-
-  Returns:
-    The tensors, in arbitrary order.
+  `shared` tells whether queries and blocks of a RealmScorer have one embedder.
 
   Raises:
     ValueError: for an unknown class.
@@ -285,10 +279,7 @@ def bundle_sizes(
 ) -> Sizes:
   """Sizes of bundle 'A', 'B' or 'D', from the shapes of its variables.
 
-  Args:
-    bundle: name of the bundle.
-    shapes: of its variables.
-    num_heads: attention heads, which no shape shows; 0 is one for 64 units.
+  No shape shows the attention heads; num_heads = 0 is one for 64 units.
 
   Raises:
     ValueError: if a variable that shows a size is missing.

@@ -148,9 +148,6 @@ def cut(
     tokens: [n, a].
     spans: [n, 2] first and past-last token.
     room: most tokens.
-
-  Returns:
-    [n, room] tokens, and [n] their counts.
   """
   start, limit = spans[:, 0], spans[:, 1]
   found = _take(tokens, start[:, None] + np.arange(room))

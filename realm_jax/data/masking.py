@@ -76,9 +76,6 @@ def salient(candidates: np.ndarray, rng: np.random.Generator) -> np.ndarray:
   Args:
     candidates: [n, 2] first and past-last token of each span.
     rng: randomness.
-
-  Returns:
-    Indices of the span's tokens.
   """
   start, limit = candidates[int(rng.integers(len(candidates)))].tolist()
   return np.arange(start, limit)

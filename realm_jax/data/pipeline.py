@@ -73,13 +73,9 @@ class Retrieval:
     snapshots: Snapshots,
     candidates: str = 'retrieved',
   ):
-    """Keeps the blocks' hashes in memory, eight bytes each.
+    """Keeps the hashes of Z's blocks in memory, eight bytes each.
 
-    Args:
-      blocks: of Z.
-      layout: lengths of rows.
-      snapshots: index versions that retrieve.
-      candidates: 'retrieved', or 'random' for random blocks, a control.
+    `candidates` is 'retrieved', or 'random' for random blocks, a control.
     """
     if candidates not in CANDIDATES:
       raise ValueError(

@@ -66,11 +66,7 @@ class QuestionSource:
     return f'QuestionSource({self.fingerprint})'
 
   def rows(self, indices: np.ndarray, size: int) -> examples.Batch:
-    """Makes rows of questions, and rows of padding up to a size.
-
-    Args:
-      indices: [n] of questions.
-      size: B, at least n.
+    """Makes rows of n questions, and rows of padding up to B = `size`.
 
     Returns:
       question_index [B] int32, NONE for padding; question_ids [B, Q] int32 and

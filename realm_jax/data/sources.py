@@ -56,13 +56,7 @@ class MaskedSentences:
     config: SourceConfig,
     spans: salient_lib.SalientStore | None = None,
   ):
-    """Lists the usable spans or sentences.
-
-    Args:
-      blocks: of X.
-      layout: lengths of rows.
-      config: choice of the masked tokens.
-      spans: salient spans of `blocks`; needed by masker 'salient'.
+    """Lists the usable spans of X or, for the random maskers, sentences.
 
     Raises:
       ValueError: if nothing can be masked.
@@ -145,11 +139,7 @@ class MaskedSentences:
     )
 
   def example(self, i: int, rng: np.random.Generator) -> examples.Batch:
-    """Masks a sentence of the i-th usable block.
-
-    Args:
-      i: number of the block in this source.
-      rng: chooses the span, or the sentence and its tokens.
+    """Masks a sentence of the i-th usable block, chosen by `rng`.
 
     Returns:
       The arrays of `examples.mask_sentence`; origin [] int32, the block, and

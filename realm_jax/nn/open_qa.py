@@ -113,13 +113,12 @@ class SpanReader(nn.Module):
       ids: [n, L] int32. `[CLS] question [SEP] block [SEP]`.
       mask: [n, L] bool. False at padding.
       type_ids: [n, L] int32. 1 on the block and its [SEP].
-      block_mask: [n, L] bool. True on the block alone: where answers are.
+      block_mask: [n, L] bool. True on the block, where answers are.
       train: whether dropout is on (needs the 'dropout' random stream).
 
     Returns:
-      [n, W, L] float32. [w, s] is the span of the w + 1 tokens s to s + w; its
-      score is lowered by 1e4 if the span begins or ends outside of the block or
-      the row.
+      [n, W, L] float32. [w, s] is the span of the w + 1 tokens s to s + w; its score
+      is lowered by 1e4 if the span begins or ends outside of the block or the row.
     """
     hidden = self.bert(ids, mask, type_ids, train=train).hidden
     both = self.span_projection(hidden.astype(jnp.float32))

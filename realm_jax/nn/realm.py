@@ -28,6 +28,10 @@ from retrieval.nn import dropout
 from retrieval.nn import embedders
 from retrieval.nn import partitioning
 
+Ids = Int[Array, 'b l']
+Mask = Bool[Array, 'b l']
+Vectors = Float[Array, 'b e']
+
 
 @struct.dataclass
 class RealmOutput:
@@ -99,22 +103,19 @@ class Embedder(nn.Module):
 
   def __call__(
     self,
-    ids: Int[Array, 'b l'],
-    mask: Bool[Array, 'b l'],
-    type_ids: Int[Array, 'b l'] | None = None,
+    ids: Ids,
+    mask: Mask,
+    type_ids: Ids | None = None,
     *,
     train: bool = False,
-  ) -> Float[Array, 'b e']:
-    """Embeds queries or blocks.
+  ) -> Vectors:
+    """Embeds queries or blocks: [b, config.vector_size] float32.
 
     Args:
       ids: [b, l] int32. `[CLS] query [SEP]` or `[CLS] title [SEP] body [SEP]`.
       mask: [b, l] bool. False at padding.
       type_ids: [b, l] int32. 1 on a block's body and its [SEP]; None is all 0.
       train: whether dropout is on (needs the 'dropout' random stream).
-
-    Returns:
-      [b, config.vector_size] float32.
     """
     config = self.config
     # For [CLS] alone, the last layer costs a sixth.
@@ -150,14 +151,14 @@ class Encoder(nn.Module):
 
   def __call__(
     self,
-    ids: Int[Array, 'b l'],
-    mask: Bool[Array, 'b l'],
-    type_ids: Int[Array, 'b l'] | None,
+    ids: Ids,
+    mask: Mask,
+    type_ids: Ids | None,
     positions: Int[Array, 'b m'],
     *,
     train: bool = False,
   ) -> Float[Array, 'b m v']:
-    """Predicts tokens.
+    """Predicts tokens: [b, m, vocab_size] float32 logits.
 
     Args:
       ids: [b, l] int32. `[CLS] query [SEP] body [SEP]`.
@@ -166,9 +167,6 @@ class Encoder(nn.Module):
       positions: [b, m] int32. Positions of predictions; the last layer and the
         head, the largest matrix of all, are applied to these alone.
       train: whether dropout is on (needs the 'dropout' random stream).
-
-    Returns:
-      [b, m, vocab_size] float32 logits.
     """
     out = self.bert(ids, mask, type_ids, positions, train=train)
     logits = self.mlm_head(out.hidden, self.bert.embeddings.word.embedding)
@@ -202,18 +200,10 @@ def embed_pairs(
   batch: Mapping[str, jax.Array],
   key: jax.Array | None,
 ) -> tuple[jax.Array, jax.Array]:
-  """Embeds queries and blocks, each side with dropout of its own.
+  """Embeds queries [B, d] and blocks [B, ..., d], each with dropout of its own.
 
-  Args:
-    model: has `embed_queries` and `embed_blocks`, as `Realm`.
-    params: its parameters.
-    train: whether dropout acts.
-    batch: query_ids, query_mask [B, Q]; block_ids, block_mask, block_types
-      [B, ..., T].
-    key: of dropout.
-
-  Returns:
-    [B, d] and [B, ..., d].
+  `model` has `embed_queries` and `embed_blocks`, as `Realm`. The batch has
+  query_ids, query_mask [B, Q]; block_ids, block_mask, block_types [B, ..., T].
   """
   keys = [jax.random.fold_in(key, i) if train else None for i in range(2)]
   rows = [batch[f'block_{name}'] for name in ('ids', 'mask', 'types')]
@@ -251,12 +241,8 @@ class DualEncoder(nn.Module):
       self.block_embedder = Embedder(config)
 
   def embed_queries(
-    self,
-    ids: Int[Array, 'b l'],
-    mask: Bool[Array, 'b l'],
-    *,
-    train: bool = False,
-  ) -> Float[Array, 'b e']:
+    self, ids: Ids, mask: Mask, *, train: bool = False
+  ) -> Vectors:
     """Embed_input(x); arguments as for `Embedder`."""
     shared = self.dual_encoder_config.share_embedders
     embedder = self.embedder if shared else self.query_embedder
@@ -264,19 +250,19 @@ class DualEncoder(nn.Module):
 
   def embed_blocks(
     self,
-    ids: Int[Array, 'b l'],
-    mask: Bool[Array, 'b l'],
-    type_ids: Int[Array, 'b l'] | None = None,
+    ids: Ids,
+    mask: Mask,
+    type_ids: Ids | None = None,
     *,
     train: bool = False,
-  ) -> Float[Array, 'b e']:
+  ) -> Vectors:
     """Embed_doc(z); arguments as for `Embedder`."""
     shared = self.dual_encoder_config.share_embedders
     embedder = self.embedder if shared else self.block_embedder
     return embedder(ids, mask, type_ids, train=train)
 
   def score(
-    self, queries: Float[Array, 'b e'], candidates: Float[Array, 'b k e']
+    self, queries: Vectors, candidates: Float[Array, 'b k e']
   ) -> Float[Array, 'b k']:
     """Inner products of each query with its own candidates, scaled."""
     scores = jnp.einsum(

@@ -69,11 +69,7 @@ class Classifier(nn.Module):
     *,
     train: bool = False,
   ) -> Float[Array, 'n classes']:
-    """Scores classes; arguments as for `open_qa.SpanReader`.
-
-    Returns:
-      [n, N] float32 logits.
-    """
+    """Scores classes in float32; arguments as for `open_qa.SpanReader`."""
     first = jnp.zeros_like(ids[:, :1])
     pooled = self.bert(ids, mask, type_ids, first, train=train).pooled
     return self.classes(pooled.astype(jnp.float32))
@@ -130,19 +126,9 @@ def init_params(
 ) -> dict:
   """Initial parameters of a Claims, boxed with their logical axes.
 
-  Args:
-    key: randomness of the parameters that no source gives: the classes, and the
-      pooler where the source of the BERT has none.
-    config: of the model.
-    embedder: folder of the BERT from which the embedders start.
-    encoder: folder of the classifier's BERT, or parameters with a trained encoder.
-    retriever: parameters with trained embedders; replaces `embedder`.
-
-  Returns:
-    The tree of `Claims`.
-
-  Raises:
-    ValueError: with everything in a source that does not fit.
+  Arguments and errors are those of `open_qa.init_params`, with the classifier in
+  place of the reader. The classes are always random, and so is the pooler if the
+  source of the BERT has none.
   """
   params = jax.jit(random_params, static_argnums=1)(key, config)
   found = classifier_bert(config)
@@ -183,15 +169,12 @@ def class_scores(
 def predict(
   scores: Float[Array, 'B R N'], rule: str = 'best'
 ) -> Int[Array, ' B']:
-  """The class of each claim.
+  """Predicts the class of each claim: [B] int32.
 
   Args:
     scores: [B, R, N] joint scores of `class_scores`.
     rule: 'best': the class of the best pair of block and class, as released;
       'marginal': the class with the highest probability, summed over blocks.
-
-  Returns:
-    [B] int32.
 
   Raises:
     ValueError: for another rule.

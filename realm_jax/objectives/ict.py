@@ -98,12 +98,7 @@ def choose(
   rng: np.random.Generator,
   mask_rate: float = MASK_RATE,
 ) -> tuple[Int[np.ndarray, ' B'], Bool[np.ndarray, ' B']]:
-  """Chooses a sentence of each block and whether to remove it.
-
-  Args:
-    num_sentences: [B] of each block, at least 1.
-    rng: randomness.
-    mask_rate: probability of removal.
+  """Chooses a sentence of each block and, by `mask_rate`, whether to remove it.
 
   Returns:
     [B] number of the sentence within its block, and [B] bool.
@@ -165,12 +160,6 @@ def choose_sentences(
   mask_rate: float,
 ) -> tuple[tuple[np.ndarray, np.ndarray], np.ndarray, np.ndarray, np.ndarray]:
   """Reads whole blocks and chooses a sentence of each.
-
-  Args:
-    blocks: store of the blocks.
-    ids: [B] blocks.
-    rng: chooses sentences and removals.
-    mask_rate: probability of removal.
 
   Returns:
     bodies, sentences, removed and num_sentences of `make_rows`.

@@ -105,9 +105,6 @@ def scores_and_masks(
     negatives: [B, N, D] hard negatives of each query, negatives of all.
     row_valid: [B]; False is a row of padding, neither query nor block.
     negative_valid: [B, N]; False is padding.
-
-  Returns:
-    [B, K] scores, and the masks for `objectives.contrastive`.
   """
   batch = queries.shape[0]
   valid = jnp.ones(batch, bool) if row_valid is None else row_valid

@@ -25,18 +25,18 @@ from realm_jax.objectives import objectives
 # Objectives that train retriever and encoder together, by one likelihood.
 JOINT = ('marginal_token', 'marginal_seq')
 
+Scores = Float[Array, 'B K']
+Mask = Bool[Array, 'B K']
+GoldLogProbs = Float[Array, 'B K M']
 
-def log_prior(
-  scores: Float[Array, 'B K'], candidates: Bool[Array, 'B K']
-) -> Float[Array, 'B K']:
+
+def log_prior(scores: Scores, candidates: Mask) -> Float[Array, 'B K']:
   """Prior log p(z | x) in nats: the softmax of f(x, z) over the candidates."""
   return objectives.log_softmax(scores, candidates)
 
 
 def token_log_likelihood(
-  scores: Float[Array, 'B K'],
-  gold_log_probs: Float[Array, 'B K M'],
-  masks: objectives.Masks,
+  scores: Scores, gold_log_probs: GoldLogProbs, masks: objectives.Masks
 ) -> Float[Array, 'B M']:
   """Log-likelihood of each token by itself.
 
@@ -56,9 +56,7 @@ def token_log_likelihood(
 
 
 def log_posterior(
-  scores: Float[Array, 'B K'],
-  gold_log_probs: Float[Array, 'B K M'],
-  masks: objectives.Masks,
+  scores: Scores, gold_log_probs: GoldLogProbs, masks: objectives.Masks
 ) -> Float[Array, 'B K']:
   """Posterior log p(z | x, y), by all of y together."""
   joint = log_prior(scores, masks.candidates)
@@ -68,9 +66,7 @@ def log_posterior(
 
 
 def retrieval_utility(
-  scores: Float[Array, 'B K'],
-  gold_log_probs: Float[Array, 'B K M'],
-  masks: objectives.Masks,
+  scores: Scores, gold_log_probs: GoldLogProbs, masks: objectives.Masks
 ) -> Float[Array, 'B M']:
   """Gain of retrieval in nats: log p(y_m | x) - log p(y_m | x, null).
 
@@ -81,7 +77,7 @@ def retrieval_utility(
 
 
 def candidate_utility(
-  gold_log_probs: Float[Array, 'B K M'], masks: objectives.Masks
+  gold_log_probs: GoldLogProbs, masks: objectives.Masks
 ) -> Float[Array, 'B K']:
   """Gain of each candidate in nats: log p(y | x, z) - log p(y | x, null).
 
@@ -92,10 +88,8 @@ def candidate_utility(
 
 
 def leave_one_out(
-  scores: Float[Array, 'B K'],
-  gold_log_probs: Float[Array, 'B K M'],
-  masks: objectives.Masks,
-) -> Float[Array, 'B K M']:
+  scores: Scores, gold_log_probs: GoldLogProbs, masks: objectives.Masks
+) -> GoldLogProbs:
   """Log-likelihood log p(y_m | x) without each candidate in turn.
 
   The probabilities of the other candidates are renormalised, which needs no further
@@ -109,14 +103,11 @@ def leave_one_out(
 
 
 def marginal_log_probs(
-  scores: Float[Array, 'B K'],
+  scores: Scores,
   log_probs: Float[Array, 'B K M V'],
-  candidates: Bool[Array, 'B K'],
+  candidates: Mask,
 ) -> Float[Array, 'B M V']:
-  """Marginal log p(y_m | x) in nats of every token of the vocabulary.
-
-  The argmax is the model's prediction.
-  """
+  """Marginal log p(y_m | x) in nats of every token; its argmax is the prediction."""
   prior = log_prior(scores, candidates)[:, :, None, None]
   return jax.nn.logsumexp(prior + log_probs, axis=1)
 

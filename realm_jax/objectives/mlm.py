@@ -44,18 +44,11 @@ def num_targets(layout: examples.Layout, mask_rate: float) -> int:
 def weigh_tokens(
   blocks: blocks_lib.BlockStore, vocab_size: int, rarity: float
 ) -> Float[np.ndarray, ' V']:
-  """Weights by which tokens are masked: frequency to the power of -rarity.
+  """Weights [V] by which tokens are masked: frequency to the power of -rarity.
 
-  Zhang et al. 2023 (Weighted Sampling for Masked Language Modeling): most words of a
-  text are among a few frequent ones, which a model learns soon.
-
-  Args:
-    blocks: whose tokens are counted.
-    vocab_size: of the tokenizer.
-    rarity: alpha of the paper; 0 is BERT.
-
-  Returns:
-    [V] float64.
+  Zhang et al. 2023 (Weighted Sampling for Masked Language Modeling; rarity is alpha
+  there, and 0 in BERT): most words of a text are among a few frequent ones, which a
+  model learns soon.
   """
   counts = np.zeros(vocab_size, np.int64)
   tokens = blocks.tokens.tokens
@@ -123,14 +116,7 @@ def loss(
   key: jax.Array,
   train: bool,
 ) -> tuple[Float[Array, ''], dict[str, Float[Array, '']]]:
-  """Cross-entropy of the masked tokens.
-
-  Args:
-    model: the model; only its encoder is used.
-    params: parameters that hold the encoder's.
-    batch: `read_rows`' batch.
-    key: of dropout.
-    train: whether dropout acts.
+  """Cross-entropy of the masked tokens of `read_rows`, by the encoder alone.
 
   Returns:
     The mean over target tokens in nats, and metrics: accuracy; accuracy_removed
