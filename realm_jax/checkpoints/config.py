@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Conversion of the Hugging Face port's config.json to our configs, and back."""
+"""Conversion of the Hugging Face port's config.json to our configs and back."""
 
 from collections.abc import Mapping
 import json
@@ -62,8 +62,8 @@ def read(path: str | os.PathLike) -> dict[str, Any]:
   """Reads a config.json and adds the port's defaults.
 
   Raises:
-    ValueError: for a file of another model, and for a field that has not the type
-      of its default.
+    ValueError: for a file of another model, and for a field that has not the
+      type of its default.
   """
   path = pathlib.Path(path)
   try:
@@ -118,7 +118,7 @@ def to_fields(
   reader: open_qa.OpenQaConfig | None = None,
   num_blocks: int = 0,
 ) -> dict[str, Any]:
-  """Makes the config.json of an exported checkpoint, with all fields of the port.
+  """Makes the config.json of an exported checkpoint: all fields of the port.
 
   Args:
     hf_class: one of `names.CLASSES`.

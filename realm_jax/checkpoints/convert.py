@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Conversion of the Hugging Face port's and TensorFlow's checkpoints, and back.
 
-Pure functions on dicts of arrays, with the names of `names`. Every tensor of a source
-is used, equal to a tensor that is used, or known to be unused; any other tensor is an
-error that names it.
+Pure functions on dicts of arrays, with the names of `names`. Every tensor of a
+source is used, equal to a tensor that is used, or known to be unused; any other
+tensor is an error that names it.
 """
 
 from collections.abc import Iterable
@@ -32,8 +32,8 @@ class Converted:
     sizes: sizes of the model.
     params: tree of float32 arrays with the parts of the class: embedder (or
       query_embedder and block_embedder), encoder, reader.
-    vectors: [num_blocks, d] of the blocks, in the form in which they were given,
-      or None.
+    vectors: [num_blocks, d] of the blocks, in the form in which they were
+      given, or None.
     unused: tensors that no output depends on, by their names in the port.
     fates: tensor of the source -> 'parameter', 'tied', 'unused', 'vectors' or
       'skipped'.
@@ -65,8 +65,8 @@ def from_hf(
     hf_class: one of `names.CLASSES`; '' finds the class by the names.
 
   Raises:
-    ValueError: with every tensor that is missing, misshapen, unknown (numbers of
-      positions are skipped), or not equal to the tensor to which it is tied.
+    ValueError: with every tensor that is missing, misshapen, unknown (numbers
+      of positions are skipped), or not equal to the tensor to which it is tied.
   """
   hf_class = hf_class or names.find_class(tensors)
   shared = hf_class != 'RealmScorer' or _is_shared(tensors)
@@ -280,8 +280,8 @@ def to_hf(
       RealmForOpenQA and RealmEmbedder get the queries' one.
     hf_class: one of `names.CLASSES`.
     sizes: of the parameters.
-    vectors: [num_blocks, d] of the blocks for RealmForOpenQA, mapped or sharded;
-      None is no block.
+    vectors: [num_blocks, d] of the blocks for RealmForOpenQA, mapped or
+      sharded; None is no block.
     unused: unused tensors that a conversion kept; others become zeros and ones.
 
   Raises:

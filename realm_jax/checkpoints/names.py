@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Names of REALM's parameters: here, in the Hugging Face port, in TensorFlow.
 
-The port has five classes. Google's checkpoints are four bundles: A the encoder (a
-BERT with its head), B the embedder, C the blocks' vectors, D a fine-tuned model
-(embedder and reader) with its optimizer. Every tensor of a class is listed with its
-shape and its role, so that no conversion loses one silently.
+The port has five classes. Google's checkpoints are four bundles: A the encoder
+(a BERT with its head), B the embedder, C the blocks' vectors, D a fine-tuned
+model (embedder and reader) with its optimizer. Every tensor of a class is
+listed with its shape and its role, so that no conversion loses one silently.
 """
 
 from collections.abc import Collection
@@ -60,10 +60,11 @@ class Tensor(NamedTuple):
     name: in the port.
     shape: in the port; a Dense's weight is [out, in].
     role: 'parameter': of our model, too; 'tied': repeats another tensor;
-      'unused': no model's output depends on it; 'vectors': of the blocks, for an
+      'unused': no model's output depends on it; 'vectors': of the blocks, for
+        an
       index.
-    path: path of our parameter, joined by '/', whose kernels are transposed; for a
-      tied tensor the name of the tensor that it repeats; else ''.
+    path: path of our parameter, joined by '/', whose kernels are transposed;
+      for a tied tensor the name of the tensor that it repeats; else ''.
   """
 
   name: str

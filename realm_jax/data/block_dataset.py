@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Batches of a split's blocks or questions: ICT, masked language modelling, DPR."""
+"""Batches of a split's blocks or questions, for ICT, MLM and DPR."""
 
 from collections.abc import Callable
 
@@ -24,11 +24,7 @@ class Split:
   """
 
   def __init__(self, chosen: np.ndarray, name: str):
-    """Takes the chosen rows.
-
-    Args:
-      chosen: [rows] bool.
-      name: name of the rows and the split, for messages.
+    """Takes the rows where `chosen` is True; `name` is for messages.
 
     Raises:
       ValueError: if no row is chosen.
@@ -77,7 +73,8 @@ def make_dataset(
   """Batches of this process, checkpointable.
 
   Args:
-    read: makes a batch of row numbers, such as `ict.read_rows` with its settings.
+    read: makes a batch of row numbers, such as `ict.read_rows` with its
+      settings.
     source: row numbers.
     endless: whether another pass follows each pass.
     batch_size: rows of a global batch; in ICT and DPR each other's negatives.

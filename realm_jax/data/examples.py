@@ -30,7 +30,8 @@ class Layout:
   """Lengths of rows, and the tokenizer's special ids.
 
   Attributes:
-    query_length: Q, [CLS] and [SEP] included (launcher of the released code: 96).
+    query_length: Q, [CLS] and [SEP] included (launcher of the released code:
+      96).
     block_length: T, the three specials and the title included (paper: 288).
     num_candidates: K, the null document included (paper: 8).
     max_targets: M, most tokens predicted of one example (released: 10).
@@ -186,13 +187,7 @@ def _take(tokens: np.ndarray, index: np.ndarray) -> np.ndarray:
 
 
 def queries(layout: Layout, tokens: np.ndarray, counts: np.ndarray) -> Batch:
-  """Makes query rows: query_ids [B, Q] int32 and query_mask [B, Q] bool.
-
-  Args:
-    layout: lengths and specials.
-    tokens: [B, n] tokens of the masked sentences.
-    counts: [B] their numbers, at most Q - 2.
-  """
+  """Makes query_ids [B, Q] int32 and query_mask [B, Q] bool of sentences."""
   ids, mask, _ = join(layout, layout.query_length, (tokens, counts))
   return {'query_ids': ids, 'query_mask': mask}
 
@@ -202,8 +197,8 @@ def titled_blocks(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
   """Makes the block embedder's rows: ids, mask and types, each [n, T].
 
-  A title that fits is kept whole; the body is cut to the remaining room. Negative
-  ids give the null document.
+  A title that fits is kept whole; the body is cut to the remaining room.
+  Negative ids give the null document.
   """
   room = layout.block_length - 3
   present = np.where(ids >= 0, ids, -1)
@@ -263,8 +258,8 @@ def mask_sentence(
 
   Returns:
     sentence [Q - 2] int32 with [MASK] in place, sentence_count [] int32,
-    mlm_positions [M] int32 in the query row ([CLS] is 0), mlm_targets [M] int32,
-    mlm_mask [M] bool.
+    mlm_positions [M] int32 in the query row ([CLS] is 0), mlm_targets [M]
+    int32, mlm_mask [M] bool.
   """
   count = min(len(tokens), layout.query_tokens)
   sentence = np.full(layout.query_tokens, layout.pad_id, np.int32)

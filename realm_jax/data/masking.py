@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Choice of masked tokens: a salient span, random tokens, or random spans.
 
-Guu et al. 2020, section 3.4 and Table 2. All masked wordpieces become [MASK]; only the
-first `max_targets` are predicted, as in the released code.
+Guu et al. 2020, section 3.4 and Table 2. All masked wordpieces become [MASK];
+only the first `max_targets` are predicted, as in the released code.
 """
 
 import numpy as np
@@ -16,7 +16,7 @@ _MAX_SPAN = 10
 
 
 def budget(length: int, rate: float = MASK_RATE) -> int:
-  """Number of tokens of a sentence that the random maskers mask, at least one."""
+  """Number of tokens that the random maskers mask, at least one."""
   return max(1, round(rate * length))
 
 
@@ -50,8 +50,8 @@ def spans(
   Args:
     length: tokens of the sentence, at least 1.
     rng: randomness.
-    continues: [length] bool, whether a token continues the preceding word. None:
-      each token is a word.
+    continues: [length] bool, whether a token continues the preceding word.
+      None: each token is a word.
 
   Returns:
     Sorted indices; the last word may exceed the budget.

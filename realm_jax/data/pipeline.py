@@ -3,10 +3,11 @@
 """Training batches of REALM, with retrieval in the loop.
 
 Guu et al. 2020, section 3 and 3.4: a sentence of X is masked, and the query is
-embedded with the index's own snapshot of the query embedder. Maximum inner product
-search finds the best blocks of Z other than the sentence's own block; the null
-document comes first. The trainer scores these candidates again with its newest
-parameters. The pipeline runs in Grain's reading threads, ahead of the device.
+embedded with the index's own snapshot of the query embedder. Maximum inner
+product search finds the best blocks of Z other than the sentence's own block;
+the null document comes first. The trainer scores these candidates again with
+its newest parameters. The pipeline runs in Grain's reading threads, ahead of
+the device.
 """
 
 from collections.abc import Mapping
@@ -48,7 +49,7 @@ class Snapshots(Protocol):
   """Index versions by training batch."""
 
   def serving(self, batch_index: int | None) -> Snapshot:
-    """Returns the version for a training batch, or for None the newest version."""
+    """Returns the version for a batch, or for None the newest version."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,7 +92,7 @@ class Retrieval:
   def __call__(
     self, batch_index: int | None, batch: Mapping[str, np.ndarray]
   ) -> examples.Batch:
-    """Finds candidates and builds all rows.
+    """Finds candidates for masked sentences and builds all rows.
 
     Args:
       batch_index: number of the training batch, or None.
@@ -144,15 +145,16 @@ def make_dataset(
 ) -> grain.IterDataset:
   """Batches of this process, checkpointable.
 
-  Batch i uses the index version for batch i. A schedule of refreshes is therefore
-  followed exactly, also by batches that are read ahead and after a resume.
+  Batch i uses the index version for batch i. A schedule of refreshes is
+  therefore followed exactly, also by batches that are read ahead and after a
+  resume.
 
   Args:
     source: masked sentences.
     retrieval: adds the candidates.
     batch_size: examples of a global batch.
-    train: whether passes follow each other, each with new masks; otherwise there
-      is one pass.
+    train: whether passes follow each other, each with new masks; otherwise
+      there is one pass.
     seed: of shuffle and masks.
     read_ahead: batches that are made ahead of the trainer, at least 1.
     process_index: of this process.
@@ -177,7 +179,7 @@ def make_dataset(
   rows = grain.MapDataset.source(source).seed(seed).shuffle()
   if train:
     rows = rows.repeat()
-  else:  # All processes take equally many rows, or one would wait for the others.
+  else:  # Processes without equally many rows would wait for each other.
     rows = rows[: len(rows) // batch_size * batch_size]
   # Masking precedes sharing, so that the masks do not depend on the processes.
   rows = rows.random_map(source.example)[process_index::process_count]

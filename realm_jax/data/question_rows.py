@@ -142,14 +142,14 @@ def make_dataset(
   Args:
     source: the questions.
     batch_size: questions of a global batch.
-    train: whether shuffled passes follow each other. Otherwise there is one pass in
-      the source's order; padding fills its last batch, so that every question comes
-      once and every process has equally many batches.
+    train: whether shuffled passes follow each other. Otherwise there is one
+      pass in the source's order; padding fills its last batch, so that every
+      question comes once and every process has equally many batches.
     seed: of the order.
     process_index: of this process.
     process_count: processes that share a batch; they take turns.
-    padded_size: padding fills a global batch to a multiple of this number of rows,
-      so that few questions can run on many devices. None: no padding.
+    padded_size: padding fills a global batch to a multiple of this number of
+      rows, so that few questions can run on many devices. None: no padding.
     span: first and past-last question of the pass; None: all questions.
 
   Returns:

@@ -9,8 +9,8 @@ Lee et al. 2019 (ORQA), section 5; Guu et al. 2020 (REALM), section 3.3:
 
 The title is not read. The block is cut to make room for the question.
 
-Dimension key: B questions, R blocks of each, L row, Q question row, W most tokens of a
-span; entry [w, s] of spans is the w + 1 tokens s to s + w.
+Dimension key: B questions, R blocks of each, L row, Q question row, W most
+tokens of a span; entry [w, s] of spans is the w + 1 tokens s to s + w.
 """
 
 from collections.abc import Sequence
@@ -69,9 +69,7 @@ def question_rows(
 ) -> examples.Batch:
   """Makes question_ids [B, Q] int32 and question_mask [B, Q] bool.
 
-  Args:
-    layout: lengths and specials.
-    questions: [B] token ids of each, without specials; cut to Q - 2.
+  The token ids of the questions have no specials; they are cut to Q - 2.
   """
   texts = pad(questions, layout.question_length - 2)
   ids, mask, _ = examples.join(layout.specials, layout.question_length, texts)
@@ -86,8 +84,8 @@ def reader_rows(
 ) -> examples.Batch:
   """Makes rows of the reader.
 
-  A question is cut only if it does not fit without a block. The row of a missing
-  block has an empty block.
+  A question is cut only if it does not fit without a block. The row of a
+  missing block has an empty block.
 
   Args:
     layout: lengths and specials.
@@ -145,8 +143,8 @@ def token_spans(
   Args:
     layout: lengths.
     rows: rows of `reader_rows`.
-    answers: [B] token ids of each answer, tokenized alone. Answers of no token or
-      more than W tokens have no span.
+    answers: [B] token ids of each answer, tokenized alone. Answers of no token
+      or more than W tokens have no span.
 
   Returns:
     reader_correct [B, R, W, L] bool.
@@ -176,15 +174,17 @@ def pattern_spans(
 ) -> np.ndarray:
   """Marks the spans of a block that a regular expression matches.
 
-  The search is that of rule 'regex' of `retrieval.questions.answers`: decomposed and
-  case-insensitive. A match covers every token of which it covers a part.
+  The search is that of rule 'regex' of `retrieval.questions.answers`:
+  decomposed and case-insensitive. A match covers every token of which it covers
+  a part.
 
   Args:
     layout: lengths.
     blocks: store of the blocks.
     block_ids: [B, R], -1 for a missing block.
     rows: rows of `reader_rows`.
-    answers: [B] expressions of each question; invalid expressions match nothing.
+    answers: [B] expressions of each question; invalid expressions match
+      nothing.
 
   Returns:
     reader_correct [B, R, W, L] bool.

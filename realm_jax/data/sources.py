@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Masked sentences of X, the pre-training corpus (Guu et al. 2020, section 3.4)."""
+"""Masked sentences of the corpus X (Guu et al. 2020, section 3.4)."""
 
 import dataclasses
 
@@ -42,8 +42,8 @@ class SourceConfig:
 class MaskedSentences:
   """Blocks of X with one masked sentence each, a random-access source.
 
-  A pass takes every usable block once and chooses one of its spans (or sentences) at
-  random, as the released code does with its records.
+  A pass takes every usable block once and chooses one of its spans (or
+  sentences) at random, as the released code does with its records.
 
   Attributes:
     skipped: reason -> number of unusable spans or sentences.

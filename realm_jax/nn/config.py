@@ -14,8 +14,8 @@ PROJECTION_INITS = ('normal', 'orthogonal', 'identity')
 class RealmConfig:
   """Two BERTs, and the layers that make a text's vector.
 
-  "Released" refers to the published checkpoints and their code, and to the Hugging
-  Face port unless it is named; paper and code differ in places.
+  "Released" refers to the published checkpoints and their code, and to the
+  Hugging Face port unless it is named; paper and code differ in places.
   """
 
   # Reads queries and blocks; all three BERTs are BERT base in the paper. The

@@ -4,9 +4,9 @@
 
 REALM's encoder starts from a BERT with a trained head (Guu et al. 2020, section
 3.4). Checkpoints such as all-MiniLM-L6-v2 lack this head. A random head takes
-thousands of steps to learn which token a hidden state represents; a least-squares fit
-finds it at once. The fitted head names the tokens of unmasked text; to predict masked
-tokens, the encoder only has to learn where to look.
+thousands of steps to learn which token a hidden state represents; a
+least-squares fit finds it at once. The fitted head names the tokens of unmasked
+text; to predict masked tokens, the encoder only has to learn where to look.
 """
 
 from collections.abc import Mapping

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Initial parameters: from BERT checkpoints, from a trained model or at random.
 
-Guu et al. 2020, section 3.4: the embedders start from the inverse cloze task, the
-encoder from BERT.
+Guu et al. 2020, section 3.4: the embedders start from the inverse cloze task,
+the encoder from BERT.
 """
 
 from collections.abc import Collection
@@ -30,8 +30,8 @@ PARTS = {
   'embedder': 'relevance_scores',  # ICT
   'encoder': 'token_logits',  # masked language modelling
 }
-# Fields in which a checkpoint and the model must agree. The model may have fewer
-# layers and positions.
+# Fields in which a checkpoint and the model must agree. The model may have
+# fewer layers and positions.
 _SAME = ('vocab_size', 'd_model', 'd_ff', 'num_heads', 'type_vocab_size')
 _SIMILAR = ('activation', 'layer_norm_eps')
 
@@ -42,7 +42,7 @@ def random_params(
   *,
   parts: str = 'all',
 ) -> dict:
-  """Random parameters of a Realm or one of its `PARTS`, boxed by logical axes."""
+  """Random parameters of a Realm or of one of its `PARTS`, boxed."""
   ids = jnp.zeros((1, 1, 2), jnp.int32)
   rows = {'ids': ids, 'mask': ids == 0, 'types': ids}
   batch = {f'candidate_{name}': x for name, x in rows.items()}
@@ -68,8 +68,8 @@ def init_params(
   Args:
     key: randomness of the parameters that no source gives.
     config: of the model.
-    embedder: folder of the BERT from which the embedders start, in the layout of
-      `bert_checkpoint`; random if empty or None.
+    embedder: folder of the BERT from which the embedders start, in the layout
+      of `bert_checkpoint`; random if empty or None.
     encoder: folder of the BERT from which the encoder starts.
     retriever: parameters of a Realm or of ICT with trained embedders; replaces
       `embedder`.
@@ -156,7 +156,7 @@ def load_embedders(path: Path, config: config_lib.RealmConfig) -> dict:
 
 
 def load_encoder(path: Path, config: bert.BertConfig) -> dict:
-  """Encoder from a BERT checkpoint; without its head if the checkpoint has none.
+  """Encoder from a BERT checkpoint, with the head if there is one.
 
   Raises:
     ValueError: with everything that does not fit.
@@ -178,13 +178,7 @@ def trained_embedders(
 ) -> dict:
   """Embedders of a trained Realm or ICT, with their projections.
 
-  Args:
-    params: of the trained model, boxed or not.
-    config: of the model that starts. If it has two embedders, a shared one starts
-      both.
-
-  Returns:
-    Part of the parameters of `model.Realm`.
+  If the model of `config` has two embedders, a shared trained one starts both.
 
   Raises:
     ValueError: if there is no embedder, or two instead of one.

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Open-domain question answering: a retriever, and a reader that marks spans.
 
-Guu et al. 2020, section 4.2, with the model of ORQA (Lee et al. 2019, section 4):
-blocks are retrieved by their inner product with the question, the reader scores every
-short span of the best blocks, and both scores add up.
+Guu et al. 2020, section 4.2, with the model of ORQA (Lee et al. 2019, section
+4): blocks are retrieved by their inner product with the question, the reader
+scores every short span of the best blocks, and both scores add up.
 
 Dimension key: B questions, C retriever beam, R reader beam, L reader row, W
 widest span, n rows, S span hidden, D model width.
@@ -117,8 +117,9 @@ class SpanReader(nn.Module):
       train: whether dropout is on (needs the 'dropout' random stream).
 
     Returns:
-      [n, W, L] float32. [w, s] is the span of the w + 1 tokens s to s + w; its score
-      is lowered by 1e4 if the span begins or ends outside of the block or the row.
+      [n, W, L] float32. [w, s] is the span of the w + 1 tokens s to s + w; its
+      score is lowered by 1e4 if the span begins or ends outside of the block or
+      the row.
     """
     hidden = self.bert(ids, mask, type_ids, train=train).hidden
     both = self.span_projection(hidden.astype(jnp.float32))
@@ -157,10 +158,10 @@ class BeamScorer(model_lib.DualEncoder):
 
     Args:
       batch: question_ids, question_mask [B, Q]; beam_vectors [B, C, d], which
-        are constants; beam_valid [B, C]; reader_valid [B, R]. Optional block_ids,
-        block_mask and block_types [B, R, T]: the first R blocks are embedded anew,
-        too, with a gradient. Optional beam_scores [B, C] of a search by words are
-        the logits, in place of vectors.
+        are constants; beam_valid [B, C]; reader_valid [B, R]. Optional
+        block_ids, block_mask and block_types [B, R, T]: the first R blocks are
+        embedded anew, too, with a gradient. Optional beam_scores [B, C] of a
+        search by words are the logits, in place of vectors.
       train: whether dropout is on.
 
     Returns:
@@ -274,16 +275,17 @@ def init_params(
   The paper starts from a pre-trained REALM: it is `retriever` and `encoder`.
 
   Args:
-    key: randomness of the parameters that no source gives, as the reader's head.
+    key: randomness of the parameters that no source gives, as the reader's
+      head.
     config: of the model.
-    embedder: folder of the BERT from which the embedders start, in the layout of
-      `bert_checkpoint`; random if empty or None.
+    embedder: folder of the BERT from which the embedders start, in the layout
+      of `bert_checkpoint`; random if empty or None.
     encoder: folder of the BERT from which the reader starts, or parameters of a
       Realm or of masked language modelling with a trained encoder.
     retriever: parameters of a Realm, of ICT or of an OpenQa with trained
       embedders; replaces `embedder`.
-    reader: parameters of an OpenQa whose reader this one is; replaces `encoder`,
-      and `retriever` if that is None and the OpenQa has embedders.
+    reader: parameters of an OpenQa whose reader this one is; replaces
+      `encoder`, and `retriever` if that is None and the OpenQa has embedders.
 
   Returns:
     The tree of `OpenQa`.

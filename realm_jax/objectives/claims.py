@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Classification of claims by retrieved evidence, as in FEVER and HoVer.
 
-ORQA's code has this head beside the reader of spans: a BERT reads the claim with each
-block and scores the classes, and the retriever's logit is added. Any block may give
-the gold class.
+ORQA's code has this head beside the reader of spans: a BERT reads the claim
+with each block and scores the classes, and the retriever's logit is added. Any
+block may give the gold class.
 
-Dimension key: B claims, C retriever beam, R reader beam, L reader row, N classes,
-n rows.
+Dimension key: B claims, C retriever beam, R reader beam, L reader row, N
+classes, n rows.
 """
 
 from collections.abc import Mapping
@@ -126,9 +126,9 @@ def init_params(
 ) -> dict:
   """Initial parameters of a Claims, boxed with their logical axes.
 
-  Arguments and errors are those of `open_qa.init_params`, with the classifier in
-  place of the reader. The classes are always random, and so is the pooler if the
-  source of the BERT has none.
+  Arguments and errors are those of `open_qa.init_params`, with the classifier
+  in place of the reader. The classes are always random, and so is the pooler if
+  the source of the BERT has none.
   """
   params = jax.jit(random_params, static_argnums=1)(key, config)
   found = classifier_bert(config)
@@ -203,8 +203,8 @@ def loss(
     model: retriever and classifier.
     params: its parameters.
     batch: the arrays of `reader_losses.loss` without reader_block_mask and
-      reader_correct; claim_label [B] int32, the gold class. beam_has_answer marks
-      the blocks of evidence; without it there is no early loss.
+      reader_correct; claim_label [B] int32, the gold class. beam_has_answer
+      marks the blocks of evidence; without it there is no early loss.
     key: of dropout.
     train: whether dropout acts.
     early_weight: factor of the early loss.

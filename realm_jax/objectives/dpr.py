@@ -2,15 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Dense passage retrieval: find the block that answers a question.
 
-Karpukhin et al. 2020, section 3. A question has one block with an answer and some
-similar blocks without one, the hard negatives. Each question learns to find its own
-block among the blocks of all questions of the batch.
+Karpukhin et al. 2020, section 3. A question has one block with an answer and
+some similar blocks without one, the hard negatives. Each question learns to
+find its own block among the blocks of all questions of the batch.
 
   query   [CLS] question [SEP]
   block   [CLS] title [SEP] body [SEP]   segments 0 up to the first [SEP], then 1
 
-Dimension key: B questions, P = 1 + N blocks of each, its positive first and then N
-hard negatives; Q query length, T block length, K = B P candidates, D embedding.
+Dimension key: B questions, P = 1 + N blocks of each, its positive first and
+then N hard negatives; Q query length, T block length, K = B P candidates, D
+embedding.
 """
 
 from collections.abc import Callable
@@ -50,19 +51,12 @@ def loss(
   num_chunks: int = 1,
   mask_duplicates: bool = True,
 ) -> tuple[Float[Array, ''], dict[str, Float[Array, '']]]:
-  """Cross-entropy of each question's block among all blocks of the global batch.
+  """Cross-entropy of each question's block among all blocks of the batch.
 
-  Karpukhin et al. 2020, eq. 2, with in-batch negatives (section 3.2).
-
-  Args:
-    model: has the methods of `model.Realm` that `in_batch.score_batch` uses.
-    params: its parameters.
-    batch: `read_rows`' rows; optional row_valid [B].
-    key: of dropout.
-    train: whether dropout acts.
-    num_chunks: chunks of the batch that are embedded one after the other.
-    mask_duplicates: removes copies of a row's positive from its negatives: two
-      questions of a batch may have the same block. The released code does not.
+  Karpukhin et al. 2020, eq. 2, with in-batch negatives (section 3.2). Takes the
+  arguments of `in_batch.score_batch`, with `read_rows`' batch. The released
+  code has mask_duplicates=False, although two questions of a batch may have the
+  same block.
 
   Returns:
     The mean over valid rows in nats, and metrics: accuracy, the share of rows
@@ -91,8 +85,8 @@ def _metrics(
 ) -> dict[str, jax.Array]:
   size, width = scores.shape
   own = jnp.diagonal(scores)[:, None]
-  # Among equal scores the positive ranks last, so that equal vectors do not count
-  # as a success.
+  # Among equal scores the positive ranks last, so that equal vectors do not
+  # count as a success.
   above = masks.candidates & (scores >= own) & ~jnp.eye(size, width, dtype=bool)
   row = jnp.concatenate(
     [jnp.arange(size), jnp.arange(width - size) // max(width // size - 1, 1)]
@@ -195,8 +189,8 @@ class Examples:
   Attributes:
     questions: [n].
     positives: [n] int64 number of the passage with an answer.
-    negatives: [n, N] int64 numbers of passages without an answer, best first; -1
-      for a missing one.
+    negatives: [n, N] int64 numbers of passages without an answer, best first;
+      -1 for a missing one.
     passages: the passages.
     fingerprint: hash of the examples.
   """

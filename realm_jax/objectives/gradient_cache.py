@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Contrastive learning with batches whose activations exceed the memory.
 
-Gao et al. 2021 (Scaling Deep Contrastive Learning Batch Size under Memory Limited
-Setup): embed chunk by chunk and keep only the embeddings, take the loss over all
-embeddings, then embed each chunk again for its gradients. Microbatches are no
+Gao et al. 2021 (Scaling Deep Contrastive Learning Batch Size under Memory
+Limited Setup): embed chunk by chunk and keep only the embeddings, take the loss
+over all embeddings, then embed each chunk again for its gradients. Microbatches
+are no
 substitute: each would have only its own negatives.
 """
 
@@ -25,17 +26,17 @@ def map_chunks(
   """Encodes a batch in chunks, without keeping their activations.
 
   Except for dropout, value and gradients are those of `encode(batch, key)`; the
-  time is that of one more forward pass. Each chunk takes rows from every device's
-  share of the batch, so nothing moves between devices. Gradients reach all values
-  that `encode` closes over, such as parameters.
+  time is that of one more forward pass. Each chunk takes rows from every
+  device's share of the batch, so nothing moves between devices. Gradients reach
+  all values that `encode` closes over, such as parameters.
 
   Args:
     encode: (batch, key) -> tree of arrays [rows, ...]; rows do not interact.
     batch: tree of arrays [rows, ...].
-    num_chunks: number of chunks, a divisor of the rows. 1 is a plain call, which
-      keeps activations.
-    key: randomness; each chunk folds in its number and draws the same values when
-      it is recomputed.
+    num_chunks: number of chunks, a divisor of the rows. 1 is a plain call,
+      which keeps activations.
+    key: randomness; each chunk folds in its number and draws the same values
+      when it is recomputed.
 
   Returns:
     The result of `encode` for the whole batch, rows in their order.

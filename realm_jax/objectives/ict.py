@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The inverse cloze task: find the block of a sentence.
 
-Lee et al. 2019 (ORQA), section 4; the warm start of REALM's retriever. The query
-is a sentence of a block. Nine times in ten the sentence is removed from its block,
-which trains the matching of meaning; otherwise it stays, which trains the matching of
-words. The other blocks of the batch are the negatives.
+Lee et al. 2019 (ORQA), section 4; the warm start of REALM's retriever. The
+query is a sentence of a block. Nine times in ten the sentence is removed from
+its block, which trains the matching of meaning; otherwise it stays, which
+trains the matching of words. The other blocks of the batch are the negatives.
 
   query   [CLS] sentence [SEP]
   block   [CLS] title [SEP] body [SEP]   segments 0 up to the first [SEP], then 1
@@ -45,22 +45,15 @@ def loss(
 ) -> tuple[Float[Array, ''], dict[str, Float[Array, '']]]:
   """Cross-entropy of each sentence's own block among those of the global batch.
 
-  Args:
-    model: has the methods of `model.Realm` that `in_batch.score_batch` uses.
-    params: its parameters.
-    batch: `make_rows`' rows; optional block_hash.
-    key: of dropout.
-    train: whether dropout acts.
-    num_chunks: chunks of the batch that are embedded one after the other.
-    mask_duplicates: removes copies of a row's block from its negatives. The
-      released code does not: there two sentences of one block are each other's
-      false negatives.
+  Takes the arguments of `in_batch.score_batch`, with `make_rows`' batch. The
+  released code has mask_duplicates=False: two sentences of one block are each
+  other's false negatives.
 
   Returns:
     The mean over valid rows in nats, and metrics: accuracy; accuracy_masked and
     accuracy_unmasked over the rows whose sentence was removed and those whose
-    sentence was kept, 0 without such a row; masked_fraction, the share of removed
-    sentences; weight, the number of valid rows.
+    sentence was kept, 0 without such a row; masked_fraction, the share of
+    removed sentences; weight, the number of valid rows.
 
   Raises:
     ValueError: for a batch of 1, and for mask_duplicates without block_hash.
@@ -117,8 +110,8 @@ def make_rows(
 ) -> examples.Batch:
   """Makes rows of sentences and their blocks.
 
-  A title that fits is kept whole; the body, without a removed sentence, is cut to the
-  remaining room.
+  A title that fits is kept whole; the body, without a removed sentence, is cut
+  to the remaining room.
 
   Args:
     layout: lengths (released: Q 64, T 288) and specials.
@@ -181,7 +174,7 @@ def read_rows(
   rng: np.random.Generator,
   mask_rate: float = MASK_RATE,
 ) -> examples.Batch:
-  """Makes one example of each block: `make_rows`' rows, block_hash [B, 2] uint32."""
+  """Makes one example of each block: `make_rows`' rows and block_hash [B, 2]."""
   chosen = choose_sentences(blocks, ids, rng, mask_rate)
   rows = make_rows(
     layout, blocks.gather_titles(ids, layout.block_length - 3), *chosen

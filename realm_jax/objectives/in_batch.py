@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Scores of each query with the blocks of all queries of its batch.
 
-Karpukhin et al. 2020, section 3.2: the blocks of the other queries are negatives.
+Karpukhin et al. 2020, section 3.2: the blocks of the other queries are
+negatives.
 The batch is the global one: on many devices the blocks of all are gathered.
 
-Dimension key: B queries, P = 1 + N blocks of each, its positive first and then N
-hard negatives; K = B P candidates, all positives before row 0's negatives and so
-on; D embedding.
+Dimension key: B queries, P = 1 + N blocks of each, its positive first and then
+N hard negatives; K = B P candidates, all positives before row 0's negatives and
+so on; D embedding.
 """
 
 from collections.abc import Mapping
@@ -45,14 +46,14 @@ def score_batch(
       `model.Realm`, with one embedder or two.
     params: its parameters.
     batch: query_ids, query_mask [B, Q], block_ids, block_mask, block_types
-      [B, T] or [B, P, T]; optional row_valid [B], block_valid [B, P], False where
-      a query has fewer hard negatives, and block_hash, one integer or two for each
-      block, equal for equal blocks.
+      [B, T] or [B, P, T]; optional row_valid [B], block_valid [B, P], False
+      where a query has fewer hard negatives, and block_hash, one integer or two
+      for each block, equal for equal blocks.
     key: of dropout.
     train: whether dropout acts.
-    num_chunks: chunks in which to embed, so that only one chunk's activations are
-      kept (`gradient_cache`). Microbatches would leave each query only its own
-      microbatch's negatives.
+    num_chunks: chunks in which to embed, so that only one chunk's activations
+      are kept (`gradient_cache`). Microbatches would leave each query only its
+      own microbatch's negatives.
     mask_duplicates: removes copies of a row's positive from its negatives, by
       block_hash. The released code of ICT and DPR does not.
 

@@ -70,7 +70,8 @@ def retrieval_utility(
 ) -> Float[Array, 'B M']:
   """Gain of retrieval in nats: log p(y_m | x) - log p(y_m | x, null).
 
-  0 outside of the targets. The released code reports the mean over target tokens.
+  0 outside of the targets. The released code reports the mean over target
+  tokens.
   """
   null = objectives.mask_gold(gold_log_probs, masks)[:, 0]
   return token_log_likelihood(scores, gold_log_probs, masks) - null
@@ -81,7 +82,8 @@ def candidate_utility(
 ) -> Float[Array, 'B K']:
   """Gain of each candidate in nats: log p(y | x, z) - log p(y | x, null).
 
-  Guu et al. 2020, eq. 2; over all tokens together, 0 where there is no candidate.
+  Guu et al. 2020, eq. 2; over all tokens together, 0 where there is no
+  candidate.
   """
   gold = objectives.mask_gold(gold_log_probs, masks).sum(axis=-1)
   return jnp.where(masks.candidates, gold - gold[:, :1], 0.0)
@@ -92,8 +94,8 @@ def leave_one_out(
 ) -> GoldLogProbs:
   """Log-likelihood log p(y_m | x) without each candidate in turn.
 
-  The probabilities of the other candidates are renormalised, which needs no further
-  pass of the encoder.
+  The probabilities of the other candidates are renormalised, which needs no
+  further pass of the encoder.
   """
   others = ~jnp.eye(scores.shape[1], dtype=bool)
   others = others[None] & masks.candidates[:, None, :]
@@ -107,7 +109,7 @@ def marginal_log_probs(
   log_probs: Float[Array, 'B K M V'],
   candidates: Mask,
 ) -> Float[Array, 'B M V']:
-  """Marginal log p(y_m | x) in nats of every token; its argmax is the prediction."""
+  """Marginal log p(y_m | x) of every token; its argmax is the prediction."""
   prior = log_prior(scores, candidates)[:, :, None, None]
   return jax.nn.logsumexp(prior + log_probs, axis=1)
 
@@ -128,7 +130,7 @@ def loss(
   retriever_weight: float = 1.0,
   objective_settings: Mapping[str, float | str] | None = None,
 ) -> tuple[Float[Array, ''], dict[str, Float[Array, '']]]:
-  """Trains the encoder by the marginal likelihood, the retriever by `objective`.
+  """Trains the encoder by marginal likelihood, the retriever by `objective`.
 
   Args:
     model: `model.Realm`.
@@ -137,19 +139,19 @@ def loss(
       targets and candidates that count.
     key: of dropout.
     train: whether dropout acts.
-    objective: one of `objectives.OBJECTIVES`. An objective of `JOINT` trains both
-      parts. Any other objective trains the retriever alone; the encoder then
-      learns from marginal_token, without gradient to the retriever.
+    objective: one of `objectives.OBJECTIVES`. An objective of `JOINT` trains
+      both parts. Any other objective trains the retriever alone; the encoder
+      then learns from marginal_token, without gradient to the retriever.
     retriever_weight: factor of an objective outside of `JOINT`.
     objective_settings: temperatures of the objective.
 
   Returns:
-    The loss in nats and metrics, means over target tokens (for marginal_seq over
-    rows of the mean over a row's targets): `nll` -log p(y_m | x);
+    The loss in nats and metrics, means over target tokens (for marginal_seq
+    over rows of the mean over a row's targets): `nll` -log p(y_m | x);
     `retrieval_utility`; `null_probability` and `entropy` in nats of p(z | x);
     `accuracy` of tokens, by the candidate with the highest score;
-    `retriever_loss` for an objective outside of `JOINT`; and `weight`, the number
-    of tokens or rows.
+    `retriever_loss` for an objective outside of `JOINT`; and `weight`, the
+    number of tokens or rows.
   """
   out = model_lib.apply(model, params, batch, train=train, key=key)
   masks = batch_masks(batch)

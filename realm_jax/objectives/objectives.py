@@ -15,14 +15,15 @@ p(k) is the softmax of a row's scores over its candidates. An `Objective` takes
 
   scores: [B, K] float32. Relevance, higher is better.
   gold_log_probs: [B, K, L] float32. g, the log-probability of each target token
-    given candidate k (for loop: given all candidates but k). Contrastive ignores
-    this argument, which may be None.
+    given candidate k (for loop: given all candidates but k). Contrastive
+    ignores this argument, which may be None.
   masks: `Masks`, the targets and candidates that count.
 
-and returns [] float32 nats: the mean over rows, in marginal_token and emdr2 over
-target tokens. A KL divergence is summed over candidates, never averaged. A row
-without a target, a candidate or (contrastive) a positive does not count; if no row
-counts, the loss and all gradients are 0. A single candidate has probability 1, from
+and returns [] float32 nats: the mean over rows, in marginal_token and emdr2
+over target tokens. A KL divergence is summed over candidates, never averaged. A
+row without a target, a candidate or (contrastive) a positive does not count; if
+no row counts, the loss and all gradients are 0. A single candidate has
+probability 1, from
 which nothing can be learned: all objectives raise ValueError for K = 1.
 
 Dimension key: B rows, K candidates, L target tokens.
@@ -189,8 +190,8 @@ def pdist(
 
   KL(softmax(mean_t g / temperature_gold) || softmax(s / temperature_score)), an
   `Objective` that trains only the retriever. Atlas divides inner products by
-  sqrt(D), D the embedding width, and then by the temperature: the defaults are for
-  scores divided by sqrt(D).
+  sqrt(D), D the embedding width, and then by the temperature: the defaults are
+  for scores divided by sqrt(D).
   """
   gold = _mean_gold(gold_log_probs, masks)
   reader = log_softmax(gold, masks.candidates, temperature_gold)
@@ -210,10 +211,10 @@ def loop(
   """Leave-one-out perplexity distillation (Izacard et al. 2022, section 2.2).
 
   The worse the answer without a candidate, the more that candidate is worth:
-  KL(softmax(-mean_t g / temperature_gold) || softmax(s / temperature_score)). An
-  `Objective` that trains only the retriever. gold_log_probs[:, k] is the answer
-  given all candidates except k, which takes a pass of the reader for each k.
-  Scores and temperatures are those of `pdist`.
+  KL(softmax(-mean_t g / temperature_gold) || softmax(s / temperature_score)).
+  An `Objective` that trains only the retriever. gold_log_probs[:, k] is the
+  answer given all candidates except k, which takes a pass of the reader for
+  each k. Scores and temperatures are those of `pdist`.
   """
   return pdist(
     scores,
@@ -276,8 +277,9 @@ def contrastive(
 ) -> Loss:
   """Softmax cross-entropy of the positives (Karpukhin et al. 2020, eq. 2).
 
-  An `Objective`, the mean over rows with a positive. The probabilities of several positives are summed: finding
-  any of them is enough, as in ORQA's early loss. ORQA and DPR have no temperature.
+  An `Objective`, the mean over rows with a positive. The probabilities of
+  several positives are summed: finding any of them is enough, as in ORQA's
+  early loss. ORQA and DPR have no temperature.
   """
   del gold_log_probs
   if masks.positives is None:

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Losses of question answering, and the best spans of a question.
 
-The losses of ORQA (Lee et al. 2019, section 5), with which REALM is fine-tuned (Guu
-et al. 2020, section 4.2): the likelihood of the blocks with an answer in the whole
-beam, and of the gold spans in the blocks that the reader reads.
+The losses of ORQA (Lee et al. 2019, section 5), with which REALM is fine-tuned
+(Guu et al. 2020, section 4.2): the likelihood of the blocks with an answer in
+the whole beam, and of the gold spans in the blocks that the reader reads.
 
 Dimension key: B questions, C retriever beam, R reader beam, L reader row, W
 widest span.
@@ -51,12 +51,13 @@ def marginal_loss(
   candidates: Bool[Array, 'B K'],
   right: Bool[Array, 'B K'],
 ) -> Float[Array, ' B']:
-  """Negative log-likelihood of any right candidate, by a softmax over candidates.
+  """Negative log-likelihood of any right entry, by a softmax over candidates.
 
   Args:
     scores: [B, K] float32, finite.
     candidates: [B, K] bool. Entries of the softmax.
-    right: [B, K] bool. Right entries; other entries than candidates are ignored.
+    right: [B, K] bool. Right entries; other entries than candidates are
+      ignored.
 
   Returns:
     [B] float32, in nats; 0 without a gradient where no candidate is right.
@@ -72,9 +73,9 @@ def marginal_loss(
 def early_loss(
   batch: Mapping[str, jax.Array], scores: Float[Array, 'B C']
 ) -> Float[Array, ' B']:
-  """Negative log-likelihood in nats of a block with an answer, in the whole beam.
+  """Negative log-likelihood of a block with an answer, in the whole beam.
 
-  0 where no block has an answer.
+  In nats; 0 where no block has an answer.
   """
   return marginal_loss(scores, batch['beam_valid'], batch['beam_has_answer'])
 
@@ -82,9 +83,9 @@ def early_loss(
 def full_loss(
   batch: Mapping[str, jax.Array], scores: Float[Array, 'B R W L']
 ) -> Float[Array, ' B']:
-  """Negative log-likelihood in nats of a gold span, among all spans that are read.
+  """Negative log-likelihood of a gold span, among all spans that are read.
 
-  0 where no span is gold; `scores` are the joint scores of `add_retriever`.
+  In nats; 0 where no span is gold. `scores` are the joint scores of `add_retriever`.
   """
   flat = (len(scores), -1)
   return marginal_loss(
@@ -114,12 +115,7 @@ def add_retriever(
   retriever: Float[Array, 'B C'],
   spans: Float[Array, 'B R W L'],
 ) -> Float[Array, 'B R W L']:
-  """Joint scores of blocks and spans.
-
-  Args:
-    batch: the arrays of `loss`.
-    retriever: [B, C] logits of the beam.
-    spans: [B, R, W, L] scores of the reader.
+  """Joint scores of blocks and spans: the retriever's and the reader's.
 
   Returns:
     [B, R, W, L] float32; -1e30 where there is no block, or the span leaves the
@@ -133,17 +129,10 @@ def add_retriever(
 
 
 def best_spans(scores: Float[Array, 'B R W L'], n: int = 1) -> Spans:
-  """The n best spans of all blocks of a question together.
+  """The n best spans of all blocks of a question together, by `add_retriever`.
 
-  The first span is the answer of the released code. Among spans of equal score the
-  better retrieved, then the narrower, then the earlier comes first.
-
-  Args:
-    scores: [B, R, W, L] joint scores of `add_retriever`.
-    n: number of spans.
-
-  Returns:
-    [B, n] each.
+  The first span is the answer of the released code. Among spans of equal score
+  the better retrieved, then the narrower, then the earlier comes first.
 
   Raises:
     ValueError: if there are fewer spans.
@@ -197,9 +186,11 @@ def loss(
         reader_ids, reader_mask, reader_types, reader_block_mask: [B, R, L]
           `[CLS] question [SEP] block [SEP]`.
         reader_valid: [B, R].
-        reader_correct: [B, R, W, L] the gold spans, as `SpanReader` counts them.
+        reader_correct: [B, R, W, L] the gold spans, as `SpanReader` counts
+          them.
         block_ids, block_mask, block_types: [B, R, T], optional: `[CLS] title
-          [SEP] body [SEP]`, embedded with a gradient to train the block embedder.
+          [SEP] body [SEP]`, embedded with a gradient to train the block
+          embedder.
     key: of dropout.
     train: whether dropout acts.
     early_weight: factor of the early loss.

@@ -73,7 +73,7 @@ def test_the_head_at_masked_positions_equals_the_head_everywhere(
     params,
     *rows,
     positions,
-    method=lambda model, *x: jax.nn.log_softmax(model.encoder(*x)),
+    method=lambda model, *x, train: jax.nn.log_softmax(model.encoder(*x)),
   )
   np.testing.assert_allclose(found, expected, atol=1e-5)
   expected = expected.reshape(tiny.B, tiny.K, tiny.M, tiny.V)
