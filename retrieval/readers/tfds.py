@@ -26,7 +26,7 @@ def load_builder(name: str, data_dir: str):
   except tfds.core.DatasetNotFoundError:
     raise ValueError(
       f'corpus.path {name!r}: TFDS {tfds.__version__} knows no such data set, '
-      f'and none is prepared in {data_dir or "its default folder"}.'
+      f'and {data_dir or "its default folder"} has no prepared one.'
     ) from None
 
 

@@ -118,7 +118,7 @@ def build_chunk_store(
   ):
     raise ValueError(
       f'{path}: split {split!r} with valid_fraction {valid_fraction} of '
-      f'{tokens.num_documents} documents holds none; change valid_fraction or '
+      f'{tokens.num_documents} documents holds no document; change valid_fraction or '
       'bring more documents.'
     )
   for i in writer.missing(source.num_shards):

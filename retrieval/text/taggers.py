@@ -100,7 +100,7 @@ def make_tagger(config: TaggerConfig) -> Tagger:
       taggers.append(DateTagger())
     else:
       raise ValueError(
-        f"Tagger {config.kind!r}: {part!r} is none of 'spacy', 'dates' and "
+        f"Tagger {config.kind!r}: {part!r} is not one of 'spacy', 'dates' and "
         "'file:PATH', joined by '+'."
       )
   if is_file:

@@ -99,7 +99,7 @@ def test_splits_share_no_document(data):
 
 
 def test_a_split_without_documents_is_refused(data, tmp_path):
-  with pytest.raises(ValueError, match="split 'valid'.*holds none"):
+  with pytest.raises(ValueError, match="split 'valid'.*holds no document"):
     chunks_lib.build_chunk_store(
       tmp_path / 'c', data.tokens, split='valid', valid_fraction=0.0
     )

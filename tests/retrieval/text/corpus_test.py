@@ -371,7 +371,7 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path):
     return high
 
   peak(10)
-  assert peak(20_000) < peak(2_000) + 100_000
+  assert peak(4_000) < peak(1_000) + 100_000
 
 
 def test_a_packing_that_is_not_known_is_named(tmp_path):
