@@ -152,10 +152,12 @@ def test_every_choice_is_listed():
 
 
 def _data(vocab_size=30_522):
-  """A data folder of which only the size of the vocabulary is asked."""
-  return types.SimpleNamespace(
-    tokenizer=types.SimpleNamespace(vocab_size=vocab_size)
-  )
+  """A data folder that is only asked for the size of its vocabulary."""
+
+  class Folder(realm_data.DataFolder):
+    tokenizer = types.SimpleNamespace(vocab_size=vocab_size)
+
+  return Folder(pathlib.Path('nowhere'))
 
 
 def test_choices_are_flags():
