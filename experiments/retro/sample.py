@@ -114,7 +114,7 @@ def run(
 
 
 def _metric(trained, samples: Sequence[views.TextSample]) -> str:
-  """What the scores are of; '' where nothing was retrieved."""
+  """Metric of the scores; '' where nothing was retrieved."""
   found = [i for sample in samples for c in sample.chunks for i in c.ids]
   retrieved = max(found, default=-1) >= 0
   return trained.data.index.searcher.metric if retrieved else ''

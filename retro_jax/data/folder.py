@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The data folder of a RETRO experiment: where each store lies, and opening it.
+"""The data folder of a RETRO experiment: paths of its stores, and opening them.
 
 tokenizer/model        SentencePiece
 tokens/                every document
@@ -54,23 +54,23 @@ class DataFolder(data_folder.DataFolder):
 
   @property
   def vocab_size(self) -> int:
-    """Ids of the tokenizer, which may stand here before any document does."""
+    """Ids of the tokenizer, which may be here before any document."""
     if self.path('tokens').exists() or not self.tokenizer_path.exists():
       return self.tokens.vocab_size
     return self.tokenizer.vocab_size
 
   @property
   def tokenizer_fingerprint(self) -> str:
-    """Of the token store; of the tokenizer where no document stands yet."""
+    """Fingerprint in the token store, or of the tokenizer before there is one."""
     if self.path('tokens').exists() or not self.tokenizer_path.exists():
       return self.tokens.tokenizer_fingerprint
     return self.tokenizer.fingerprint
 
   def check_tokenizer(self) -> None:
-    """Compares the tokenizer with that of the documents, where any stand.
+    """Compares the tokenizer with that of the documents, if there are any.
 
     Raises:
-      ValueError: when it is another one.
+      ValueError: when the tokenizers differ.
     """
     if self.path('tokens').exists():
       self.tokens.check_tokenizer(self.tokenizer)
@@ -82,14 +82,14 @@ class DataFolder(data_folder.DataFolder):
 
   @property
   def splits(self) -> list[str]:
-    """Splits and evaluation sets whose chunks stand."""
+    """Splits and evaluation sets that have chunks."""
     names = (path.name for path in self.root.glob('chunks-*'))
     # A store that is being written has a suffix.
     return sorted(x.removeprefix('chunks-') for x in names if '.' not in x)
 
   @functools.cached_property
   def duplicates(self) -> store.Store:
-    """Training documents that nearly stand in the evaluation set."""
+    """Training documents that are near duplicates of evaluation documents."""
     return store.Store.open(self.path('duplicates'), near_duplicates.KIND)
 
   def vectors(self, split: str) -> store.Store:
@@ -106,7 +106,7 @@ class DataFolder(data_folder.DataFolder):
     return neighbors_lib.NeighborStore(self.path(f'neighbors-{split}'))
 
   def fingerprints(self, retrieval: bool) -> dict[str, str]:
-    """What a training run depends on, by name of store, of those that stand."""
+    """Fingerprints of the stores that a training run depends on, by name."""
     stores = {'tokenizer': self.tokenizer_fingerprint}
     if self.path('chunks-train').exists():
       stores['chunks-train'] = self.chunks('train').fingerprint

@@ -114,7 +114,7 @@ class ChunkReader:
 
   @property
   def num_chunks(self) -> int:
-    """How many chunks there are to read."""
+    """Number of chunks to read."""
     return self.stores.chunks.num_chunks
 
   @property
@@ -156,7 +156,7 @@ class ChunkReader:
       loss_mask: [..., L] bool, False where there is no next token.
       segment_ids: [..., L] int32, 0 for padding.
       neighbors: [..., C, N, R] int32, unless num_neighbors is 0.
-      neighbor_mask: [..., C, N, R] bool, likewise.
+      neighbor_mask: [..., C, N, R] bool, under the same condition.
     """
     ids = np.asarray(ids, np.int64)
     m, flat = self.chunk_length, (*ids.shape[:-1], -1)

@@ -23,7 +23,7 @@ from retro_jax.data import samples
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Passage:
-  """What was retrieved for a question."""
+  """A passage retrieved for a question."""
 
   title: str
   text: str

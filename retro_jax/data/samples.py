@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What sampling takes and gives: prompts, neighbors, samples, events.
+"""Inputs and outputs of sampling: prompts, neighbors, samples, events.
 
 Dimension key: N neighbors, R neighbor length, T tokens.
 """
@@ -21,13 +21,13 @@ DetokenizeFn = Callable[[Sequence[int]], str]
 
 @dataclasses.dataclass(frozen=True)
 class ChunkNeighbors:
-  """What one complete chunk retrieved, or was given.
+  """Neighbors that one complete chunk retrieved, or was given.
 
   Attributes:
-    ids: [N] int64 chunk ids, -1 for none and for what was given.
-    scores: [N] float32, larger is better; -inf for none and for what was given.
+    ids: [N] int64 chunk ids, -1 for a missing or given neighbor.
+    scores: [N] float32, larger is better; -inf for a missing or given neighbor.
     tokens: [N, R] int32.
-    mask: [N, R] bool; a neighbor without any token is none.
+    mask: [N, R] bool; a neighbor without any token is missing.
     titles: [N] of the neighbors' documents.
   """
 

@@ -167,7 +167,7 @@ def _start_row(
   c: config_lib.RetroConfig,
   config: SamplingConfig,
   detokenize: samples.DetokenizeFn | None,
-) -> decode_rows.Row:
+) -> decode_rows.GrowingRow:
   """Checks a prompt and puts it on the grid of chunks."""
   if not isinstance(prompt, samples.Prompt):
     prompt = samples.Prompt(prompt)
@@ -198,13 +198,13 @@ def _start_row(
   text = None
   if detokenize is not None:
     text = growing_text.GrowingText(detokenize, config.stop_strings)
-  return decode_rows.Row(
+  return decode_rows.GrowingRow(
     [0] * padding + tokens, padding, len(tokens), given, text
   )
 
 
 def _no_neighbors(c) -> tuple[samples.ChunkNeighbors]:
-  """What a row without retrieval reads at every chunk."""
+  """Empty neighbors, read at every chunk of a row without retrieval."""
   return (samples.given_neighbors((), c.neighbor_length),)
 
 
@@ -226,7 +226,7 @@ def _windows(rows, c, config, k) -> decode_rows.Windows:
 
 
 def _events(model, params, rows, config, windows, draw, find, progress):
-  """Draws token after token; see `stream`."""
+  """Draws token after token and yields the events of `stream`."""
   for i, row in enumerate(rows):
     yield samples.Started(i, row.sample(windows.chunk_length))
   cache = None

@@ -19,7 +19,7 @@ from retro_jax.decoding import growing_text
 
 
 @dataclasses.dataclass
-class Row:
+class GrowingRow:
   """One sample while it grows."""
 
   grid: list[int]  # padding, then tokens
@@ -34,7 +34,7 @@ class Row:
   first_chunk: int = 0  # of the window
 
   def sample(self, chunk_length: int) -> samples.Sample:
-    """What the row is now."""
+    """The row as a sample of its present length."""
     return samples.Sample(
       np.asarray(self.grid[self.padding :], np.int32),
       self.prompt_length,
@@ -47,7 +47,7 @@ class Row:
 
 @dataclasses.dataclass(frozen=True)
 class Windows:
-  """How large windows are, the same for all rows and steps.
+  """Sizes of windows, the same for all rows and steps.
 
   Attributes:
     num_chunks: C.
@@ -74,7 +74,7 @@ def bucket(num_tokens: int, chunk_length: int, most: int) -> int:
 
 
 def find_neighbors(
-  rows: Sequence[Row],
+  rows: Sequence[GrowingRow],
   retrieve: samples.RetrieveFn | None,
   k: int,
   chunk_length: int,
@@ -82,13 +82,14 @@ def find_neighbors(
   """Finds the neighbors of every complete chunk that has none yet.
 
   Args:
-    rows: all; those that bring neighbors are given their own.
-    retrieve: called once for all chunks of the others; None if there are none.
+    rows: all rows. A row with neighbors of its own gets those.
+    retrieve: called once for all chunks of the other rows; None where every row
+      has neighbors of its own.
     k: neighbors to retrieve.
     chunk_length: M.
 
   Returns:
-    What was found, as the rows now have it.
+    An event for each chunk; the rows hold the same neighbors.
   """
   m = chunk_length
   missing = [
@@ -120,8 +121,8 @@ def _retrieve(retrieve, chunks, k) -> list[samples.ChunkNeighbors]:
   return [samples.ChunkNeighbors(*row) for row in zip(*fields, strict=True)]
 
 
-def move_windows(rows: Sequence[Row], windows: Windows) -> list[int]:
-  """Moves the windows of texts that outgrow them; which rows moved."""
+def move_windows(rows: Sequence[GrowingRow], windows: Windows) -> list[int]:
+  """Moves windows that their texts outgrow; returns the rows that moved."""
   moved = []
   for i, row in enumerate(rows):
     end = (row.first_chunk + windows.num_chunks) * windows.chunk_length
@@ -132,16 +133,18 @@ def move_windows(rows: Sequence[Row], windows: Windows) -> list[int]:
   return moved
 
 
-def last_positions(rows: Sequence[Row], windows: Windows) -> np.ndarray:
-  """Where the last token of each row is in its window: [B] int32."""
+def last_positions(rows: Sequence[GrowingRow], windows: Windows) -> np.ndarray:
+  """Position of the last token of each row in its window: [B] int32."""
   # The last of a row that is done may be one too many for its window.
   m = windows.chunk_length
   lengths = [len(row.grid) - row.first_chunk * m for row in rows]
   return np.minimum(lengths, windows.size).astype(np.int32) - 1
 
 
-def fill_buffer(rows: Sequence[Row], windows: Windows) -> dict[str, np.ndarray]:
-  """The arguments of Retro: what the windows hold."""
+def fill_buffer(
+  rows: Sequence[GrowingRow], windows: Windows
+) -> dict[str, np.ndarray]:
+  """The arguments of Retro: the content of the windows."""
   m, shape = windows.chunk_length, windows.neighbor_shape
   buffer = {'tokens': np.zeros((len(rows), windows.size), np.int32)}
   if windows.padded:
@@ -161,7 +164,7 @@ def fill_buffer(rows: Sequence[Row], windows: Windows) -> dict[str, np.ndarray]:
 
 
 def step_arguments(
-  rows: Sequence[Row], position: np.ndarray, windows: Windows
+  rows: Sequence[GrowingRow], position: np.ndarray, windows: Windows
 ) -> dict[str, np.ndarray]:
   """The arguments of RetroStep for the last token of each row."""
   m, shape = windows.chunk_length, windows.neighbor_shape

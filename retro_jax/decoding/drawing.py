@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""How tokens are drawn: temperature, top-k and top-p.
+"""Drawing tokens: temperature, top-k and top-p.
 
 Dimension key: B rows, V vocabulary.
 """
@@ -21,7 +21,7 @@ import numpy as np
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SamplingConfig:
-  """How tokens are drawn."""
+  """Settings of drawing tokens."""
 
   max_new_tokens: int = 128
   temperature: float = 1.0  # 0: the likeliest token
@@ -55,7 +55,7 @@ class SamplingConfig:
 def keep_mask(
   logits: Float[Array, 'B V'], top_k: int = 0, top_p: float = 1.0
 ) -> Bool[Array, 'B V']:
-  """Which tokens may be drawn.
+  """Mask of the tokens that may be drawn.
 
   Args:
     logits: [B, V] already divided by the temperature.
@@ -113,7 +113,7 @@ def draw_rows(
   step: int,
   numbers: Int[np.ndarray, ' B'],
 ) -> Array:
-  """Draws one token for each row, whatever the other rows are.
+  """Draws one token for each row, independently of the other rows.
 
   Args:
     logits: [B, V].

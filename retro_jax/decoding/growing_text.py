@@ -13,9 +13,9 @@ _CHARACTER_TOKENS = 4  # a character of UTF-8 has no more bytes
 class GrowingText:
   """Decodes token by token, each once, and looks for stop strings.
 
-  What `add` and `finish` return, put together, is `text`: that of all tokens, up
-  to the first stop string. Held back is what may still change: a character of
-  which bytes are missing, and the beginning of a stop string.
+  The texts that `add` and `finish` return make up `text`, which ends before the
+  first stop string. Text that may still change is held back: an incomplete
+  character, and the beginning of a stop string.
   """
 
   def __init__(
@@ -37,7 +37,7 @@ class GrowingText:
 
   @property
   def text(self) -> str:
-    """What was shown."""
+    """The text that was shown."""
     return ''.join(self._parts)
 
   def add(self, token: int) -> str:
@@ -51,7 +51,7 @@ class GrowingText:
     return self._show(self._held + new)
 
   def finish(self) -> str:
-    """What was held back; no token comes after."""
+    """Returns the text held back; no token comes after."""
     if self.stopped:
       return ''
     shown = self._show(self._held + self._detokenize(self._pending))

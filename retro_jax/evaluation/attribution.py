@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What neighbors do to a text: repetition, attention, and what if one is left out.
+"""Effect of neighbors on a text: repetition, attention, leaving one out.
 
 The repetition of tokens is that of Borgeaud et al. 2022, appendix E.1, where texts
 are colored by it; attention and leaving out are common means of attribution.
@@ -29,7 +29,7 @@ TokenNatsFn = Callable[[pipeline.Row], np.ndarray]
 def readers(chunk: int, chunk_length: int, length: int) -> slice:
   """Positions that read a chunk's neighbors: its last token and on from there.
 
-  What they predict is the next chunk, token by token.
+  They predict the next chunk, token by token.
 
   Args:
     chunk: u, from 0.
@@ -44,10 +44,10 @@ def readers(chunk: int, chunk_length: int, length: int) -> slice:
 
 
 def repeated(row: pipeline.Row, chunk_length: int) -> Int[np.ndarray, 'B L']:
-  """How much of the text up to each token stands in what the token could read.
+  """Length of the run up to each token that its neighbors repeat.
 
   Args:
-    row: with neighbors, see `pipeline.ChunkReader.read`.
+    row: arrays of `pipeline.ChunkReader.read`, with neighbors.
     chunk_length: M.
 
   Returns:
@@ -104,12 +104,12 @@ def _shares(model, params, row):
 def attention_shares(
   model: model_lib.Retro, params, row: pipeline.Row
 ) -> Float[np.ndarray, 'P B C N']:
-  """How chunked cross-attention divides its attention between neighbors.
+  """Shares of chunked cross-attention that each neighbor gets.
 
   Args:
     model: a RETRO.
     params: its parameters.
-    row: with neighbors, see `pipeline.ChunkReader.read`.
+    row: arrays of `pipeline.ChunkReader.read`, with neighbors.
 
   Returns:
     [P, B, C, N]. For each layer of P the share of each neighbor of each chunk, a
@@ -149,7 +149,7 @@ def gains(
   chunk_length: int,
   batch_size: int = 8,
 ) -> Float[np.ndarray, 'C N']:
-  """What each neighbor is worth, by leaving it out.
+  """Worth of each neighbor, measured by leaving it out.
 
   Args:
     token_nats: row -> [B, L] nats of each target, 0 where none is scored.

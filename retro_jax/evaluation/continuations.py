@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What given continuations of given texts cost, such as summaries of articles.
+"""Loss of given continuations of given texts, such as summaries of articles.
 
 Borgeaud et al. 2021, section 3: the Curation Corpus is scored as an article, "TL;
 DR:" and its summary, of which the summary alone counts. Texts are in memory and
@@ -18,11 +18,9 @@ import itertools
 
 import numpy as np
 
-from retrieval.index import retriever as retriever_lib
 from retro_jax.data import pipeline
+from retro_jax.data import samples
 
-# Token rows of complete chunks, k -> their neighbors.
-RetrieveFn = Callable[[Sequence[np.ndarray], int], retriever_lib.Retrieved]
 # A batch of rows -> [B] nats of its targets.
 NatsFn = Callable[[pipeline.Row], np.ndarray]
 
@@ -51,7 +49,7 @@ class Window:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings:
-  """How texts become rows.
+  """Sizes of the rows that texts are cut into.
 
   Attributes:
     chunk_length: m.
@@ -117,7 +115,7 @@ def make_row(
   text: Continuation,
   window: Window,
   settings: Settings,
-  retrieve: RetrieveFn | None = None,
+  retrieve: samples.RetrieveFn | None = None,
 ) -> pipeline.Row:
   """The arguments of the model for one window, as `ChunkReader.read` has them.
 
@@ -171,7 +169,7 @@ def score(
   texts: Sequence[Continuation],
   settings: Settings,
   *,
-  retrieve: RetrieveFn | None = None,
+  retrieve: samples.RetrieveFn | None = None,
   progress: Callable[[int, int], None] | None = None,
 ) -> np.ndarray:
   """Scores continuations.
@@ -180,7 +178,7 @@ def score(
     nats: batch of rows -> [B] nats of the rows' targets.
     texts: what is scored.
     settings: sizes.
-    retrieve: see `make_row`; None is RETRO[OFF], or a baseline.
+    retrieve: finds neighbors of chunks; None is RETRO[OFF], or a baseline.
     progress: called with (texts done, texts in all).
 
   Returns:

@@ -1,11 +1,11 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""How much a chunk's neighbors hold: a language model mixed with their n-grams.
+"""A language model mixed with the n-grams of a chunk's neighbors.
 
-A diagnostic, to be held beside RETRO's own gain: if the mixture gains and RETRO
-does not, its neighbors are good and it does not read them. Where the last
-tokens stand in the neighbors that RETRO would read at this place, what follows
-them there is foretold:
+A diagnostic beside RETRO's own gain: if the mixture gains and RETRO does not,
+then the neighbors are good but RETRO does not read them. The last tokens are
+searched in the neighbors that RETRO would read here, and the tokens that follow
+a match are predicted:
 
   p(x) = (1 - w_n) p_model(x) + w_n share of the n-gram's continuations that are x
 
@@ -30,10 +30,10 @@ _WEIGHTS = np.linspace(0, 0.98, 50)
 def foretell(
   row: pipeline.Row, chunk_length: int
 ) -> tuple[Int[np.ndarray, 'B L'], Float[np.ndarray, 'B L']]:
-  """What the neighbors say of each target.
+  """Probability of each target by the n-grams of the neighbors.
 
   Args:
-    row: with neighbors, see `pipeline.ChunkReader.read`.
+    row: arrays of `pipeline.ChunkReader.read`, with neighbors.
     chunk_length: M.
 
   Returns:
@@ -60,7 +60,7 @@ def foretell(
 
 
 def _foretell(tokens, targets, places, neighbors, mask):
-  """The same for the places of one chunk: [places] each."""
+  """`foretell` for the places of one chunk: [places] each."""
   order = np.zeros(len(places), int)
   share = ((neighbors == targets[places, None, None]) & mask).sum((1, 2)) / max(
     mask.sum(), 1
@@ -115,7 +115,7 @@ class Mixture:
     return nats.reshape(len(nats), -1, self._chunk_length).sum(-1)
 
   def fit(self) -> None:
-    """Sets the weights to those that serve best all that was scored so far."""
+    """Sets the weights that minimize the loss of all rows scored so far."""
     nats, order, share = map(np.concatenate, zip(*self._seen, strict=True))
     for n in range(MAX_ORDER + 1):
       model, copy = np.exp(-nats[order == n]), share[order == n]

@@ -53,7 +53,7 @@ def score_parts(
 
 @dataclasses.dataclass(frozen=True)
 class ChunkNats:
-  """What the tokens of each evaluated chunk cost, document by document.
+  """Loss of the tokens of each evaluated chunk, document by document.
 
   Attributes:
     ids: [n] int64 chunk ids.
@@ -69,7 +69,7 @@ class ChunkNats:
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
-  """What was measured, by document.
+  """Measurements of each document.
 
   Attributes:
     nats: [D] float64 negative log-likelihood of the document's tokens.
@@ -140,10 +140,11 @@ def evaluate(
 
   Args:
     score: batch of this process's rows -> [batch_size, C] nats of each chunk, of
-      all rows; see `score_chunks`, and `score_parts` for `Evaluation.chunks`.
+      all rows, such as `score_chunks`; `score_parts` also gives
+      `Evaluation.chunks`.
     reader: of the evaluation set; its num_neighbors is k.
     sequence_chunks: chunks of a row, the longest window.
-    stride_chunks: see `windows.make_windows`; 0 is half a sequence.
+    stride_chunks: chunks between the starts of windows; 0 is half a sequence.
     batch_size: rows that `score` gets from all processes together.
     retrieval: 'on'; 'off'; 'shuffled', a control: each chunk gets the neighbors
       of a random chunk of another document; 'oracle', a diagnostic: each chunk
@@ -240,7 +241,7 @@ class _Sums:
     return np.add.reduceat(whole, self._start)
 
   def by_chunk(self) -> ChunkNats | None:
-    """What each chunk's own tokens cost, if the scores came in parts."""
+    """Loss of each chunk's own tokens, if the scores came in parts."""
     if self._parts.ndim == 1:
       return None
     nats = self._parts[:, 0].copy()

@@ -40,12 +40,13 @@ _BLOCK = 4096  # tokens whose neighbors are looked at together
 def token_features(
   model: nn.Module, params, batch: Mapping[str, jax.Array]
 ) -> tuple[Float[Array, 'B L'], Float[Array, 'B L D']]:
-  """What a model makes of each token; to be jitted.
+  """Loss and key vector of each token; to be jitted.
 
   Args:
     model: RETRO or its baseline.
     params: its parameters.
-    batch: see `pipeline.ChunkReader.read`; without neighbors retrieval is off.
+    batch: arrays of `pipeline.ChunkReader.read`; without neighbors retrieval
+      is off.
 
   Returns:
     nats: [B, L] of each target, 0 where nothing is scored.
@@ -97,11 +98,11 @@ def read_tokens(
   """Reads whole documents, each token once, in `evaluate.evaluate`'s windows.
 
   Args:
-    features: see `token_features`.
+    features: `token_features` of a model, compiled.
     reader: of the chunks; its num_neighbors is RETRO's k, 0 without retrieval.
     documents: which of them.
     sequence_chunks: chunks of a row, the longest window.
-    stride_chunks: see `windows.make_windows`; 0 is half a sequence.
+    stride_chunks: chunks between the starts of windows; 0 is half a sequence.
     batch_size: rows that `features` gets.
     dtype: of the keys.
     progress: called with the number of chunks whose tokens are done.

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""How much of the evaluated text stands in the training data, and what it costs.
+"""Overlap of evaluated text with the training data, and the loss by overlap.
 
 Borgeaud et al. 2021, section 2.6: r(C) is the longest run of tokens that an
 evaluation chunk C shares with one of its nearest training neighbors, as a share
@@ -76,7 +76,7 @@ class SuffixAutomaton:
       tokens: of another sequence.
 
     Returns:
-      Where the first of the longest starts in `tokens`, and its length; (0, 0) if
+      Start of the first longest run in `tokens`, and its length; (0, 0) if
       they share no token.
     """
     following, link, length = self._next, self._link, self._length

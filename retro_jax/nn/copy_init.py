@@ -1,13 +1,13 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Parameters of a RETRO that starts as a lookup of its neighbors' words.
+"""Initial parameters of a RETRO that copies words of its neighbors.
 
-What chunked cross-attention can gain first is to copy: where the last token
-stands in a neighbor, too, the token after it there is a good guess. That takes
-two attentions that fit each other (Olsson et al. 2022 call them an induction
-head), and small models find them only after far more tokens than they are
-trained on. So let them be there from the start, as one initialisation of those
-that the paper leaves open; all is trained on from there.
+Chunked cross-attention can gain first by copying: if the last token also occurs
+in a neighbor, the token after that occurrence is a good guess. Copying takes two
+attentions that fit each other (Olsson et al. 2022 call them an induction head),
+and small models find them only after far more tokens than they are trained on.
+The paper leaves the initialisation open; this one contains both attentions, and
+training goes on from there.
 
   encoder   head 0 of self-attention in layer 1 looks one position back, and
             writes a part of what it finds there, A norm(y_{j-1}), into a
@@ -41,13 +41,13 @@ Params = Any
 
 
 def apply(key: jax.Array, params: Params, config: RetroConfig) -> Params:
-  """Replaces initial parameters by those of a lookup.
+  """Replaces initial parameters by those of a model that copies.
 
   Args:
     key: of the random subspaces.
     params: as `Retro.init` made them, without boxes.
     config: with `copy_init`'s requirements (see RetroConfig). A baseline has
-      nothing to look up; its branches are scaled all the same.
+      nothing to copy from; its branches are scaled all the same.
 
   Returns:
     Parameters of the same shapes and types.
@@ -68,7 +68,7 @@ def apply(key: jax.Array, params: Params, config: RetroConfig) -> Params:
     for layer in config.cca_layers:
       path = (f'layer_{layer}_cca', 'cca', 'attention')
       own = jax.random.fold_in(values, layer)
-      new |= _look_up(path, own, read, written, config)
+      new |= _copy(path, own, read, written, config)
   new = {path: x.astype(flat[path].dtype) for path, x in new.items()}
   return traverse_util.unflatten_dict(new)
 
@@ -102,7 +102,7 @@ def _look_back(flat, path, read, written, config: RetroConfig):
   }
 
 
-def _look_up(path, key, read, written, config: RetroConfig):
+def _copy(path, key, read, written, config: RetroConfig):
   """All heads of one CCA: the same match, each its part of the values."""
   c = config.decoder_attention(cross=True)
   model_width, width = read.shape

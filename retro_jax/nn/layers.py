@@ -175,7 +175,7 @@ class CrossAttention(nn.Module):
     return x + dropout(y)
 
 
-class ChunkedCrossAttention(nn.Module):
+class ReadNeighbors(nn.Module):
   """The branch CCA: tokens read the neighbors of the last complete chunk."""
 
   config: RetroConfig
@@ -203,7 +203,7 @@ class ChunkedCrossAttention(nn.Module):
     return x + nn.Dropout(c.dropout_rate, deterministic=not train)(y)
 
 
-class CachedCrossAttention(nn.Module):
+class ReadCachedNeighbors(nn.Module):
   """The branch CCA for one token a row."""
 
   config: RetroConfig

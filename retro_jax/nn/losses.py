@@ -51,7 +51,8 @@ def batch_nll(
   Args:
     model: RETRO or its baseline.
     params: its parameters.
-    batch: see `pipeline.ChunkReader.read`; without neighbors retrieval is off.
+    batch: arrays that `pipeline.ChunkReader.read` returns; without neighbors
+      retrieval is off.
     key: of dropout, when training.
     train: whether dropout acts.
 
@@ -82,12 +83,12 @@ def loss(
   Args:
     model: RETRO or its baseline.
     params: its parameters.
-    batch: see `batch_nll`.
+    batch: arrays that `pipeline.ChunkReader.read` returns.
     key: of dropout.
     train: whether dropout acts.
 
   Returns:
-    The mean over scored tokens, 0 if there is none, and {'weight': [] float32
+    The mean over scored tokens, 0 if there are 0, and {'weight': [] float32
     their number}.
   """
   nll = batch_nll(model, params, batch, key=key, train=train)

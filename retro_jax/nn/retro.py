@@ -148,7 +148,7 @@ class Retro(nn.Module):
     positions = None
     if c.decoder.positions != 'relative':
       positions = positions_lib.in_rows(tokens.shape[1], segment_ids)
-    x = _look_up(embedding, tokens, c.dtype)
+    x = _embed(embedding, tokens, c.dtype)
     if c.decoder.positions == 'absolute':
       x = layers.LearnedPositions(c, name='positions')(x, positions)
     x = nn.Dropout(c.dropout_rate, deterministic=not train)(x)
@@ -157,7 +157,7 @@ class Retro(nn.Module):
     if segment_ids is not None:
       mask = segment_ids[:, :, None] == segment_ids[:, None, :]
     self_attention = _maybe_remat(layers.SelfAttention, c, 3)
-    chunked_cross_attention = _maybe_remat(layers.ChunkedCrossAttention, c, 5)
+    chunked_cross_attention = _maybe_remat(layers.ReadNeighbors, c, 5)
     feed_forward = _maybe_remat(layers.FeedForward, c, 2)
     caching = last is not None and attention.is_caching(self)
     if caching:
@@ -220,7 +220,7 @@ class Retro(nn.Module):
       token_mask = (reader_ids == owner) & (owner > 0)
     if not c.share_embeddings:
       embedding = self._table('encoder_embedding', c.encoder_d_model)
-    embedded = _look_up(embedding, jnp.where(mask, neighbors, 0), c.dtype)
+    embedded = _embed(embedding, jnp.where(mask, neighbors, 0), c.dtype)
     encoded = Encoder(c, name='encoder')(
       embedded, mask, split(x), chunk_mask, train
     )
@@ -291,7 +291,7 @@ class RetroStep(Retro):
     length = cache['layer_1_attn']['attention']['k'].shape[2]
     cca_layers = c.cca_layers if 'neighbor_mask' in cache else ()
     embedding = self._table('embedding', c.d_model)
-    x = _look_up(embedding, tokens[:, None], c.dtype)
+    x = _embed(embedding, tokens[:, None], c.dtype)
     if c.decoder.positions == 'absolute':
       positions = (position - first)[:, None]
       x = layers.LearnedPositions(c, name='positions')(x, positions)
@@ -317,7 +317,7 @@ class RetroStep(Retro):
         self.put_variable('cache', 'conditioning', h)
         self.put_variable('cache', 'neighbor_mask', mask)
       if p in cca_layers:
-        x = layers.CachedCrossAttention(c, name=f'layer_{p}_cca')(
+        x = layers.ReadCachedNeighbors(c, name=f'layer_{p}_cca')(
           x, position, encoded, rows, mask
         )
       x = layers.FeedForward(
@@ -326,7 +326,7 @@ class RetroStep(Retro):
     return self._read(embedding, x)[:, 0]
 
 
-def _look_up(table, ids, dtype):
+def _embed(table, ids, dtype):
   # Whole rows on every device: a lookup in split ones would be replicated.
   table = partitioning.constrain(table.astype(dtype), 'vocab', None)
   rows = jnp.take(table, ids, axis=0, mode='clip')

@@ -44,7 +44,7 @@ class LanguageModel:
   """
 
   def __init__(self, trained: loading.TrainedRetro):
-    """Wraps a loaded checkpoint; see `load`."""
+    """Wraps a loaded checkpoint; `load` does both."""
     self.trained = trained
 
   def __repr__(self) -> str:

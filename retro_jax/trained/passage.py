@@ -28,7 +28,7 @@ class Passage:
     neighbors: [C, N, R] int32.
     neighbor_mask: [C, N, R] bool.
     titles: [C][N] of the neighbors' documents, '' for none.
-    overlaps: [C] float64 r(C), see `leakage.overlaps`.
+    overlaps: [C] float64 r(C), the share of the chunk that its neighbors repeat.
     num_compared: nearest neighbors that r(C) is over, maybe more than N.
   """
 
@@ -59,8 +59,8 @@ def find(trained: loading.TrainedRetro, wanted: str, split: str) -> int:
   """
   if split not in trained.data.splits:
     raise ValueError(
-      f'split {split!r}: expected one that stands in {trained.data.root}: '
-      f'{", ".join(trained.data.splits) or "none does"}.'
+      f'split {split!r}: expected a split of {trained.data.root}: '
+      f'{", ".join(trained.data.splits) or "there is none"}.'
     )
   chunks = trained.data.chunks(split)
   documents = windows_lib.find_documents(chunks)
@@ -209,7 +209,7 @@ class Window:
   """A part of a passage that the model reads at once.
 
   Attributes:
-    row: one sequence, see `pipeline.ChunkReader.read`.
+    row: one sequence, as `pipeline.ChunkReader.read` returns it.
     first: first chunk of it.
     skip: leading chunks that are context alone: scored in the window before.
     count: chunks of it that are there; the others are padding.

@@ -14,7 +14,7 @@ import math
 from typing import Any
 
 _MOST_NATS = 0.5  # at which a color is full; the paper's
-_MOST_REPEATED = 8  # tokens, likewise
+_MOST_REPEATED = 8  # tokens at which a color is full
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Page:
     pieces: [T] text of each token; BOS, the first, has none.
     on: [T] nats with retrieval, 0 for BOS.
     off: [T] nats without.
-    repeated: [T] see `attribution.repeated`.
+    repeated: [T] length of the run up to each token that its neighbors repeat.
     chunks: of the document, in order.
     num_bytes: of the text, in UTF-8.
     num_compared: nearest neighbors that r(C) is over.

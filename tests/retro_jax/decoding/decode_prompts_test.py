@@ -158,7 +158,7 @@ def test_a_stop_string_ends_its_row_and_is_cut():
 
 
 def test_events_come_in_order():
-  """What a token reads is told before the token; texts add up."""
+  """Read events come before the tokens that read; texts add up."""
   prompts = _prompts(2, 9)
   retriever = fake_retrieval.Retriever()
   events = list(

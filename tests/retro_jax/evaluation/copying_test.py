@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What n-grams of the neighbors foretell, and their mixture with a model."""
+"""Predictions of the neighbors' n-grams, and their mixture with a model."""
 
 import numpy as np
 import pytest

@@ -43,7 +43,7 @@ def _params(config, seed=0):
 
 
 def _rank(logits, tokens):
-  """How many tokens are likelier than the given ones, on average."""
+  """Mean number of tokens that are likelier than the given ones."""
   chosen = np.take_along_axis(logits, tokens[..., None], -1)
   return (logits > chosen).sum(axis=-1).mean()
 
@@ -75,7 +75,7 @@ def test_what_stands_in_a_neighbor_is_looked_up(seed):
 
 
 def test_off_stays_off():
-  """What is looked up is all that differs between ON and OFF."""
+  """ON and OFF differ only by the copied words."""
   tokens, neighbors, mask = tiny.inputs(CONFIG, length=64)
   _, start = _params(CONFIG)
   off = tiny.apply(CONFIG, start, tokens)
