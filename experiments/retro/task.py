@@ -84,10 +84,6 @@ def make_task(
 ) -> tasks.Task:
   """Binds model, loss and data.
 
-  Args:
-    config: of the experiment.
-    data: where the stores lie.
-
   Returns:
     What the loop trains.
   """

@@ -294,10 +294,6 @@ def fingerprint(reader: ChunkReader, *, sequence_chunks: int) -> str:
   another one without a word. Rows, seed, batch size, workers and process count
   determine it; the latter four are for the caller to compare.
 
-  Args:
-    reader: of the chunks.
-    sequence_chunks: l, chunks of a row.
-
   Returns:
     A hex string.
   """

@@ -152,10 +152,6 @@ class QaWriter:
   ) -> samples.Prompt:
     """The same question for `decode.sample`, with align_prompt.
 
-    Args:
-      question: its text.
-      passages: best first.
-
     Returns:
       A prompt with the passages as neighbors of its last chunk, none elsewhere.
     """

@@ -72,9 +72,6 @@ def find_documents(
 def chunk_ids(documents: Documents) -> tuple[np.ndarray, np.ndarray]:
   """All chunks of documents, one document after another.
 
-  Args:
-    documents: of one chunk store.
-
   Returns:
     ids: [n] int64 chunks.
     row: [n] int64 of each chunk's document in `documents`.
@@ -140,10 +137,6 @@ def pack_windows(
   counts: Sequence[int], sequence_chunks: int
 ) -> Iterator[list[int]]:
   """Packs windows into rows: each into the row it fills best.
-
-  Args:
-    counts: chunks of each window.
-    sequence_chunks: chunks of a row.
 
   Yields:
     Numbers of the windows of one row. At most a few hundred rows are open.

@@ -46,10 +46,6 @@ def readers(chunk: int, chunk_length: int, length: int) -> slice:
 def repeated(row: pipeline.Row, chunk_length: int) -> Int[np.ndarray, 'B L']:
   """Length of the run up to each token that its neighbors repeat.
 
-  Args:
-    row: arrays of `pipeline.ChunkReader.read`, with neighbors.
-    chunk_length: M.
-
   Returns:
     [B, L] tokens of the longest run that ends with this token, stays in its
     document and stands in one neighbor of the chunk before the token's. 0 where
@@ -105,11 +101,6 @@ def attention_shares(
   model: model_lib.Retro, params, row: pipeline.Row
 ) -> Float[np.ndarray, 'P B C N']:
   """Shares of chunked cross-attention that each neighbor gets.
-
-  Args:
-    model: a RETRO.
-    params: its parameters.
-    row: arrays of `pipeline.ChunkReader.read`, with neighbors.
 
   Returns:
     [P, B, C, N]. For each layer of P the share of each neighbor of each chunk, a

@@ -84,10 +84,6 @@ def make_windows(text: Continuation, settings: Settings) -> list[Window]:
 
   The last one ends with the text; those before it end where it begins to score.
 
-  Args:
-    text: what is scored.
-    settings: sizes.
-
   Returns:
     The windows, the last first.
 

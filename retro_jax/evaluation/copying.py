@@ -32,10 +32,6 @@ def foretell(
 ) -> tuple[Int[np.ndarray, 'B L'], Float[np.ndarray, 'B L']]:
   """Probability of each target by the n-grams of the neighbors.
 
-  Args:
-    row: arrays of `pipeline.ChunkReader.read`, with neighbors.
-    chunk_length: M.
-
   Returns:
     order: [B, L] tokens of context found, -1 where no neighbor is read.
     share: [B, L] their probability of the target.

@@ -260,13 +260,6 @@ def compare(
 ) -> bootstrap.Interval:
   """Bits per byte of `a` minus `b`, by a paired bootstrap over documents.
 
-  Args:
-    a: one evaluation.
-    b: another of the same documents.
-    num_samples: resamples of the documents.
-    level: of the confidence interval.
-    seed: of the resamples.
-
   Returns:
     The difference, negative where `a` is better.
 

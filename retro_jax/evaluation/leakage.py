@@ -72,9 +72,6 @@ class SuffixAutomaton:
   def longest_run(self, tokens: Iterable[int]) -> tuple[int, int]:
     """The longest run that other tokens share with the sequence.
 
-    Args:
-      tokens: of another sequence.
-
     Returns:
       Start of the first longest run in `tokens`, and its length; (0, 0) if
       they share no token.
@@ -100,10 +97,6 @@ def longest_shared(
   """Tokens of the longest run that a chunk shares with any of its neighbors.
 
   Linear in the tokens of all of them together.
-
-  Args:
-    chunk: token ids.
-    neighbors: token ids of each.
 
   Returns:
     0 to the length of the chunk.

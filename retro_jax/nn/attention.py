@@ -214,9 +214,6 @@ def position_logits(
 def causal_blocks(length: int) -> list[tuple[int, int]]:
   """Cuts queries so that each block skips the keys after it.
 
-  Args:
-    length: L.
-
   Returns:
     (start, stop) of at most four blocks of at least 64 queries but the last.
   """

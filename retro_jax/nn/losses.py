@@ -80,13 +80,6 @@ def loss(
 ) -> tuple[Float[Array, ''], dict[str, jax.Array]]:
   """Mean nats of a token.
 
-  Args:
-    model: RETRO or its baseline.
-    params: its parameters.
-    batch: arrays that `pipeline.ChunkReader.read` returns.
-    key: of dropout.
-    train: whether dropout acts.
-
   Returns:
     The mean over scored tokens, 0 if there are 0, and {'weight': [] float32
     their number}.

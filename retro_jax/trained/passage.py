@@ -226,11 +226,6 @@ def windows(
 ) -> Iterator[Window]:
   """The windows in which every token is scored once, as in evaluation.
 
-  Args:
-    passage: a document.
-    chunk_length: M.
-    sequence_chunks: chunks of a row.
-
   Yields:
     Windows, each half a sequence after the one before.
   """
