@@ -42,6 +42,7 @@ from experiments.engine import reports
 from experiments.retro import evaluate as retro_evaluate
 from retrieval.questions import bootstrap
 from retrieval.readers import base as readers
+from retro_jax.data import samples
 from retro_jax.decoding import decode
 from retro_jax.evaluation import continuations
 from retro_jax.trained import loading
@@ -63,7 +64,7 @@ class Mode:
   num_neighbors: int  # k
   trained: loading.TrainedRetro  # the model
   # finds the neighbors of tokens; None without retrieval
-  retrieve: continuations.RetrieveFn | None
+  retrieve: samples.RetrieveFn | None
   workdir: str  # folder of the model's run
 
 
