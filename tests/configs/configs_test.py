@@ -118,6 +118,7 @@ def test_every_choice_of_the_model_is_listed():
     field.name: field.default
     for field in dataclasses.fields(config_lib.RetroConfig)
   }
+  fields['decoder'] = dataclasses.asdict(config_lib.PublicDecoder())
   assert set(listed) == set(fields) - {'vocab_size'}
   differ = {
     name
@@ -173,7 +174,7 @@ def test_settings_of_scann_are_flags(tmp_path, monkeypatch):
   assert built == [searchers.ScannConfig(num_leaves_to_search=100)]
   assert build('plain')['scann'] == {}
   build('plain')  # what stands is reused
-  with pytest.raises(ValueError, match='another one.*num_leaves_to_search'):
+  with pytest.raises(ValueError, match='another index .*num_leaves_to_search'):
     build('plain', flag)
 
 
