@@ -62,8 +62,7 @@ def read(path: str | os.PathLike) -> dict[str, Any]:
   """Reads a config.json and adds the port's defaults.
 
   Raises:
-    ValueError: for a file of another model, and for a field that has not the
-      type of its default.
+    ValueError: for another model's file, and for a field of another type.
   """
   path = pathlib.Path(path)
   try:
@@ -119,12 +118,6 @@ def to_fields(
   num_blocks: int = 0,
 ) -> dict[str, Any]:
   """Makes the config.json of an exported checkpoint: all fields of the port.
-
-  Args:
-    hf_class: one of `names.CLASSES`.
-    config: of the model.
-    reader: of the question answerer, if there is one.
-    num_blocks: number of blocks whose vectors are exported.
 
   Raises:
     ValueError: for a model that the port cannot compute.

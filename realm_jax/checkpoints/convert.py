@@ -2,9 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Conversion of the Hugging Face port's and TensorFlow's checkpoints, and back.
 
-Pure functions on dicts of arrays, with the names of `names`. Every tensor of a
-source is used, equal to a tensor that is used, or known to be unused; any other
-tensor is an error that names it.
+Every tensor of a source must be used, tied to a used tensor, or known to be
+unused; any other tensor is an error that names it.
 """
 
 from collections.abc import Iterable
@@ -29,14 +28,11 @@ class Converted:
 
   Attributes:
     hf_class: class of the port that has the same tensors.
-    sizes: sizes of the model.
     params: tree of float32 arrays with the parts of the class: embedder (or
       query_embedder and block_embedder), encoder, reader.
-    vectors: [num_blocks, d] of the blocks, in the form in which they were
-      given, or None.
+    vectors: [num_blocks, d] of the blocks as given, or None.
     unused: tensors that no output depends on, by their names in the port.
-    fates: tensor of the source -> 'parameter', 'tied', 'unused', 'vectors' or
-      'skipped'.
+    fates: tensor -> 'parameter', 'tied', 'unused', 'vectors' or 'skipped'.
     step: training step, 0 if it is unknown.
   """
 
@@ -59,8 +55,6 @@ def from_hf(
   """Converts a state dict of one of the port's classes.
 
   Args:
-    tensors: by the port's names.
-    sizes: of the checkpoint.
     source: name of the checkpoint in errors.
     hf_class: one of `names.CLASSES`; '' finds the class by the names.
 
@@ -146,13 +140,12 @@ def from_bundle(
   """Converts bundle A, B or D of TensorFlow; `fates` has TensorFlow's names.
 
   Args:
-    variables: by TensorFlow's names.
     source: name of the checkpoint in errors.
     sizes: of the checkpoint; None takes them from the shapes.
     num_heads: attention heads if `sizes` is None; 0 is one for 64 units.
 
   Raises:
-    ValueError: as in `from_hf`, with TensorFlow's names, and for other bundles.
+    ValueError: as in `from_hf`, and for other bundles.
   """
   try:
     bundle = names.find_bundle(variables)
@@ -239,11 +232,7 @@ def join(parts: Iterable[Converted]) -> dict[str, Any]:
 def fitting(params: Mapping[str, Any]) -> dict[str, str]:
   """Finds the classes of the port that hold a tree of parameters.
 
-  Args:
-    params: parameters of a Realm, an OpenQa, or a part of one.
-
-  Returns:
-    Folder -> class; the folder is '' if one class holds all parameters.
+  Returns folder -> class; the folder is '' if one class holds all parameters.
 
   Raises:
     ValueError: if no class holds them.
@@ -278,10 +267,7 @@ def to_hf(
   Args:
     params: tree; parts that the class lacks are omitted. Of two embedders,
       RealmForOpenQA and RealmEmbedder get the queries' one.
-    hf_class: one of `names.CLASSES`.
-    sizes: of the parameters.
-    vectors: [num_blocks, d] of the blocks for RealmForOpenQA, mapped or
-      sharded; None is no block.
+    vectors: [num_blocks, d] of the blocks for RealmForOpenQA; None is no block.
     unused: unused tensors that a conversion kept; others become zeros and ones.
 
   Raises:

@@ -2,10 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Names of REALM's parameters: here, in the Hugging Face port, in TensorFlow.
 
-The port has five classes. Google's checkpoints are four bundles: A the encoder
-(a BERT with its head), B the embedder, C the blocks' vectors, D a fine-tuned
-model (embedder and reader) with its optimizer. Every tensor of a class is
-listed with its shape and its role, so that no conversion loses one silently.
+Google's checkpoints are four bundles: A the encoder (a BERT with its head), B
+the embedder, C the blocks' vectors, D a fine-tuned model (embedder and reader)
+with its optimizer. The port has five classes.
 """
 
 from collections.abc import Collection
@@ -42,8 +41,6 @@ class Sizes:
 
   Attributes:
     bert: of each BERT; `pooler` is ignored.
-    projection_size: width of the vectors.
-    span_hidden_size: of the reader's spans.
     num_blocks: rows of the blocks' vectors; None for any number.
   """
 
@@ -57,12 +54,9 @@ class Tensor(NamedTuple):
   """One tensor of a class of the port.
 
   Attributes:
-    name: in the port.
     shape: in the port; a Dense's weight is [out, in].
-    role: 'parameter': of our model, too; 'tied': repeats another tensor;
-      'unused': no model's output depends on it; 'vectors': of the blocks, for
-        an
-      index.
+    role: 'parameter' of our model; 'tied': repeats another tensor; 'unused': no
+      output depends on it; 'vectors': of the blocks, for an index.
     path: path of our parameter, joined by '/', whose kernels are transposed;
       for a tied tensor the name of the tensor that it repeats; else ''.
   """
@@ -74,9 +68,7 @@ class Tensor(NamedTuple):
 
 
 def layout(hf_class: str, sizes: Sizes, *, shared: bool = True) -> list[Tensor]:
-  """Lists the tensors of one of `CLASSES`, in arbitrary order.
-
-  `shared` tells whether queries and blocks of a RealmScorer have one embedder.
+  """Lists the tensors of one of `CLASSES`; `shared`: one embedder in RealmScorer.
 
   Raises:
     ValueError: for an unknown class.
@@ -222,10 +214,9 @@ STEP = 'global_step'
 
 
 def tf_name(bundle: str, name: str) -> str | None:
-  """Name of a tensor of the port in bundle 'A', 'B', 'C' or 'D'.
+  """Name of a tensor of the port in bundle 'A', 'B', 'C' or 'D', or None.
 
-  None if bundles have no such variable. Variables that end in '/kernel' are
-  transposed.
+  Variables that end in '/kernel' are transposed.
   """
   prefixes = _PREFIXES[bundle]
   found = [p for p in prefixes if name.startswith(p)]
@@ -278,9 +269,9 @@ def is_skipped(name: str) -> bool:
 def bundle_sizes(
   bundle: str, shapes: Mapping[str, tuple[int, ...]], num_heads: int = 0
 ) -> Sizes:
-  """Sizes of bundle 'A', 'B' or 'D', from the shapes of its variables.
+  """Sizes of bundle 'A', 'B' or 'D' by its shapes; no shape shows the heads.
 
-  No shape shows the attention heads; num_heads = 0 is one for 64 units.
+  num_heads = 0 is one for 64 units.
 
   Raises:
     ValueError: if a variable that shows a size is missing.

@@ -17,18 +17,10 @@ Read = Callable[[np.ndarray, np.random.Generator], examples.Batch]
 
 
 class Split:
-  """Numbers of the rows of a split: a random-access source for Grain.
-
-  Attributes:
-    numbers: [n] int64.
-  """
+  """Row numbers [n] int64 of a split: a random-access source for Grain."""
 
   def __init__(self, chosen: np.ndarray, name: str):
-    """Takes the rows where `chosen` is True; `name` is for messages.
-
-    Raises:
-      ValueError: if no row is chosen.
-    """
+    """Takes the rows where `chosen` is True; ValueError without such a row."""
     if not chosen.any():
       raise ValueError(f'{name} holds no row.')
     self.numbers, self._name = np.flatnonzero(chosen), name
@@ -70,20 +62,14 @@ def make_dataset(
   process_index: int = 0,
   process_count: int = 1,
 ) -> grain.IterDataset:
-  """Batches of this process, checkpointable.
+  """Batches [batch_size / process_count, ...] of this process, checkpointable.
 
   Args:
     read: makes a batch of row numbers, such as `ict.read_rows` with its
       settings.
-    source: row numbers.
     endless: whether another pass follows each pass.
     batch_size: rows of a global batch; in ICT and DPR each other's negatives.
     seed: of the order and of the randomness of `read`.
-    process_index: of this process.
-    process_count: processes that share a batch.
-
-  Returns:
-    A dataset of `read`'s batches, [batch_size / process_count, ...].
 
   Raises:
     ValueError: for a batch that does not divide or exceeds the source.

@@ -30,15 +30,10 @@ class Layout:
   """Lengths of rows, and the tokenizer's special ids.
 
   Attributes:
-    query_length: Q, [CLS] and [SEP] included (launcher of the released code:
-      96).
-    block_length: T, the three specials and the title included (paper: 288).
-    num_candidates: K, the null document included (paper: 8).
+    query_length: Q with [CLS] and [SEP] (launcher of the released code: 96).
+    block_length: T with the three specials and the title (paper: 288).
+    num_candidates: K with the null document (paper: 8).
     max_targets: M, most tokens predicted of one example (released: 10).
-    cls_id: of [CLS].
-    sep_id: of [SEP].
-    mask_id: of [MASK].
-    pad_id: of [PAD].
   """
 
   query_length: int = 96
@@ -82,15 +77,12 @@ def join(
   """Puts one or two texts between their specials.
 
   Args:
-    layout: the specials.
-    length: of the rows.
     first: [n, a] tokens and [n] their counts.
     second: [n, b] tokens and [n] their counts, or None for rows of one text.
 
   Returns:
-    ids: [n, length] int32.
-    mask: [n, length] bool, False at padding.
-    types: [n, length] int32, 1 from the second text on.
+    ids [n, length] int32; mask [n, length] bool, False at padding; types
+    [n, length] int32, 1 from the second text on.
 
   Raises:
     ValueError: if a row does not fit.
@@ -143,13 +135,7 @@ def _place(ids, tokens, inside, index) -> None:
 def cut(
   tokens: np.ndarray, spans: np.ndarray, room: int
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Takes a span of each text, at most `room` tokens.
-
-  Args:
-    tokens: [n, a].
-    spans: [n, 2] first and past-last token.
-    room: most tokens.
-  """
+  """Takes a span ([n, 2], past-last) of tokens [n, a], at most `room`."""
   start, limit = spans[:, 0], spans[:, 1]
   found = _take(tokens, start[:, None] + np.arange(room))
   return found, np.minimum(limit - start, room)
@@ -167,7 +153,6 @@ def cut_out(
     texts: [n, a] tokens and [n] their counts.
     spans: [n, 2] first and past-last token to remove.
     where: [n] bool. False leaves the text as it is.
-    room: most tokens.
 
   Returns:
     [n, room] tokens, and [n] their counts.
@@ -220,8 +205,6 @@ def candidates(
   """Makes the candidate and joint rows of a batch.
 
   Args:
-    layout: lengths and specials.
-    blocks: store of the blocks.
     block_ids: [B, K] ids; NULL and NONE give the null document.
     query_tokens: [B, n] tokens of the masked sentences.
     query_counts: [B] their numbers.
@@ -252,7 +235,6 @@ def mask_sentence(
   """Masks one sentence.
 
   Args:
-    layout: lengths and specials.
     tokens: [n] tokens of the sentence, cut to the query length.
     positions: [p] indices of the tokens to mask, sorted, all within the query.
 

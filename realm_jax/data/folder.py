@@ -124,12 +124,7 @@ class DataFolder(data_folder.DataFolder):
 def open_saved(
   saved: checkpoints.Saved, workdir: str | os.PathLike, data_dir: str = ''
 ) -> DataFolder:
-  """Opens the data folder of a checkpoint.
-
-  Args:
-    saved: config and fingerprints of the checkpoint.
-    workdir: of the run.
-    data_dir: folder of the data; '' is the folder of the run.
+  """Opens the data folder of a checkpoint; data_dir = '' is that of the run.
 
   Raises:
     ValueError: if the data have another tokenizer.

@@ -26,16 +26,12 @@ def uniform(
   rate: float = MASK_RATE,
   weights: np.ndarray | None = None,
 ) -> np.ndarray:
-  """Chooses single tokens (BERT).
+  """Chooses single tokens (BERT): sorted indices.
 
   Args:
     length: tokens of the sentence, at least 1.
-    rng: randomness.
     rate: share of masked tokens.
     weights: [length] probabilities of the tokens; None is uniform.
-
-  Returns:
-    Sorted indices.
   """
   return np.sort(
     rng.choice(length, budget(length, rate), replace=False, p=weights)
@@ -45,16 +41,10 @@ def uniform(
 def spans(
   length: int, rng: np.random.Generator, continues: np.ndarray | None = None
 ) -> np.ndarray:
-  """Chooses contiguous spans of whole words (SpanBERT).
+  """Chooses contiguous spans of whole words (SpanBERT): sorted indices.
 
-  Args:
-    length: tokens of the sentence, at least 1.
-    rng: randomness.
-    continues: [length] bool, whether a token continues the preceding word.
-      None: each token is a word.
-
-  Returns:
-    Sorted indices; the last word may exceed the budget.
+  The last word may exceed the budget. `continues` [length] bool marks tokens
+  that continue the preceding word; None: each token is a word.
   """
   first = np.ones(length, bool) if continues is None else ~continues
   first[0] = True
@@ -71,11 +61,6 @@ def spans(
 
 
 def salient(candidates: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-  """Chooses one of the salient spans uniformly (section 3.4).
-
-  Args:
-    candidates: [n, 2] first and past-last token of each span.
-    rng: randomness.
-  """
+  """Chooses one salient span of [n, 2] (past-last) uniformly (section 3.4)."""
   start, limit = candidates[int(rng.integers(len(candidates)))].tolist()
   return np.arange(start, limit)

@@ -2,12 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training batches of REALM, with retrieval in the loop.
 
-Guu et al. 2020, section 3 and 3.4: a sentence of X is masked, and the query is
-embedded with the index's own snapshot of the query embedder. Maximum inner
-product search finds the best blocks of Z other than the sentence's own block;
-the null document comes first. The trainer scores these candidates again with
-its newest parameters. The pipeline runs in Grain's reading threads, ahead of
-the device.
+Guu et al. 2020, section 3 and 3.4: a query is embedded with the index's own
+snapshot of the query embedder. The candidates are the null document and the
+best blocks of Z other than the sentence's own block. The trainer scores them
+again. The pipeline runs in Grain's reading threads, ahead of the device.
 """
 
 from collections.abc import Mapping
@@ -30,11 +28,7 @@ _MOST_COPIES = 64  # most copies of a block that are excluded with it
 
 @runtime_checkable
 class Snapshot(Protocol):
-  """One index version, ready to answer.
-
-  Attributes:
-    step: training step of the parameters of the index.
-  """
+  """One index version, ready to answer; `step` is that of its parameters."""
 
   step: int
 
@@ -74,10 +68,7 @@ class Retrieval:
     snapshots: Snapshots,
     candidates: str = 'retrieved',
   ):
-    """Keeps the hashes of Z's blocks in memory, eight bytes each.
-
-    `candidates` is 'retrieved', or 'random' for random blocks, a control.
-    """
+    """Hashes Z's blocks; `candidates`: 'retrieved' or 'random' (a control)."""
     if candidates not in CANDIDATES:
       raise ValueError(
         f'candidates {candidates!r}: expected one of {CANDIDATES}.'
@@ -94,13 +85,9 @@ class Retrieval:
   ) -> examples.Batch:
     """Finds candidates for masked sentences and builds all rows.
 
-    Args:
-      batch_index: number of the training batch, or None.
-      batch: stacked `sources.MaskedSentences.example`s.
-
-    Returns:
-      query_*, candidate_*, joint_* and mlm_* rows; origin [B] int32; index_step
-      [B] int32, the training step of the index that retrieved.
+    `batch` holds stacked `sources.MaskedSentences.example`s. Returns query_*,
+    candidate_*, joint_* and mlm_* rows; origin [B] int32; index_step [B] int32,
+    the training step of the index that retrieved.
     """
     sentences, counts = batch['sentence'], batch['sentence_count']
     rows = examples.queries(self._layout, sentences, counts)
@@ -143,25 +130,18 @@ def make_dataset(
   process_index: int = 0,
   process_count: int = 1,
 ) -> grain.IterDataset:
-  """Batches of this process, checkpointable.
+  """Batches [batch_size / process_count, ...] of this process, checkpointable.
 
   Batch i uses the index version for batch i. A schedule of refreshes is
   therefore followed exactly, also by batches that are read ahead and after a
   resume.
 
   Args:
-    source: masked sentences.
-    retrieval: adds the candidates.
     batch_size: examples of a global batch.
     train: whether passes follow each other, each with new masks; otherwise
       there is one pass.
     seed: of shuffle and masks.
     read_ahead: batches that are made ahead of the trainer, at least 1.
-    process_index: of this process.
-    process_count: processes that share a batch.
-
-  Returns:
-    A dataset of `Retrieval`'s batches, [batch_size / process_count, ...].
 
   Raises:
     ValueError: for a batch that does not divide or exceeds the source.

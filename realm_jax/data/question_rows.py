@@ -25,10 +25,7 @@ NONE = -1  # index of a row of padding
 class QuestionSource:
   """Questions as rows: a random-access source of indices for Grain.
 
-  Attributes:
-    questions: the questions.
-    layout: lengths of rows.
-    fingerprint: hash of the settings that determine rows and gold spans.
+  `fingerprint` hashes the settings that determine rows and gold spans.
   """
 
   def __init__(
@@ -37,11 +34,7 @@ class QuestionSource:
     tokenizer: tokenization.Tokenizer,
     layout: reader_rows.ReaderLayout,
   ):
-    """Tokenizes questions and answers, each by itself.
-
-    Raises:
-      ValueError: if there is no question.
-    """
+    """Tokenizes questions and answers; ValueError if there is no question."""
     if not questions:
       raise ValueError('No questions: expected at least one.')
     self.questions, self.layout = tuple(questions), layout
@@ -89,16 +82,12 @@ class QuestionSource:
     block_ids: np.ndarray,
     rows: examples.Batch,
   ) -> np.ndarray:
-    """Marks the answers in the reader's rows, by each question's kind.
+    """Marks the answers in the reader's rows: reader_correct [B, R, W, L] bool.
 
     Args:
       indices: [B] of questions.
-      blocks: store of the blocks.
       block_ids: [B, R] blocks of the rows.
       rows: the reader's rows, of `reader_rows.reader_rows`.
-
-    Returns:
-      reader_correct [B, R, W, L] bool.
     """
     indices = np.asarray(indices)
     tokens = [self._answers[i] if i >= 0 else () for i in indices.tolist()]
@@ -137,23 +126,16 @@ def make_dataset(
   padded_size: int | None = None,
   span: tuple[int, int] | None = None,
 ) -> grain.IterDataset:
-  """Batches of this process, checkpointable.
+  """Batches [rows / process_count, ...] of this process, checkpointable.
 
   Args:
-    source: the questions.
     batch_size: questions of a global batch.
     train: whether shuffled passes follow each other. Otherwise there is one
       pass in the source's order; padding fills its last batch, so that every
       question comes once and every process has equally many batches.
-    seed: of the order.
-    process_index: of this process.
-    process_count: processes that share a batch; they take turns.
     padded_size: padding fills a global batch to a multiple of this number of
       rows, so that few questions can run on many devices. None: no padding.
     span: first and past-last question of the pass; None: all questions.
-
-  Returns:
-    A dataset of `QuestionSource.rows`, [rows / process_count, ...].
 
   Raises:
     ValueError: for a batch that is empty or that the processes cannot share.

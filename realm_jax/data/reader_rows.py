@@ -33,9 +33,6 @@ class ReaderLayout:
     row_length: L, question, block and specials (released code: 288 + 32).
     question_length: Q, [CLS] and [SEP] included.
     max_span_width: W (released code: 10).
-    cls_id: of [CLS].
-    sep_id: of [SEP].
-    pad_id: of [PAD].
   """
 
   row_length: int = 320
@@ -67,10 +64,7 @@ class ReaderLayout:
 def question_rows(
   layout: ReaderLayout, questions: Sequence[np.ndarray]
 ) -> examples.Batch:
-  """Makes question_ids [B, Q] int32 and question_mask [B, Q] bool.
-
-  The token ids of the questions have no specials; they are cut to Q - 2.
-  """
+  """Makes question_ids [B, Q] int32, cut to Q - 2, and question_mask bool."""
   texts = pad(questions, layout.question_length - 2)
   ids, mask, _ = examples.join(layout.specials, layout.question_length, texts)
   return {'question_ids': ids, 'question_mask': mask}
@@ -88,8 +82,6 @@ def reader_rows(
   missing block has an empty block.
 
   Args:
-    layout: lengths and specials.
-    blocks: store of the blocks.
     block_ids: [B, R], -1 for a missing block.
     questions: [B] token ids of each, without specials.
 
@@ -138,16 +130,10 @@ def token_spans(
   rows: examples.Batch,
   answers: Sequence[Sequence[np.ndarray]],
 ) -> np.ndarray:
-  """Marks the spans of a block with the token ids of an answer.
+  """Marks the spans of a block with an answer's token ids: [B, R, W, L] bool.
 
-  Args:
-    layout: lengths.
-    rows: rows of `reader_rows`.
-    answers: [B] token ids of each answer, tokenized alone. Answers of no token
-      or more than W tokens have no span.
-
-  Returns:
-    reader_correct [B, R, W, L] bool.
+  `answers` [B] are token ids of each answer, tokenized alone. Answers of no
+  token or more than W tokens have no span.
   """
   ids, inside = rows['reader_ids'], rows['reader_block_mask']
   correct = _no_spans(layout, ids.shape)
@@ -172,22 +158,15 @@ def pattern_spans(
   rows: examples.Batch,
   answers: Sequence[Sequence[str]],
 ) -> np.ndarray:
-  """Marks the spans of a block that a regular expression matches.
+  """Marks the spans of a block that a regular expression matches: [B, R, W, L].
 
   The search is that of rule 'regex' of `retrieval.questions.answers`:
   decomposed and case-insensitive. A match covers every token of which it covers
   a part.
 
   Args:
-    layout: lengths.
-    blocks: store of the blocks.
     block_ids: [B, R], -1 for a missing block.
-    rows: rows of `reader_rows`.
-    answers: [B] expressions of each question; invalid expressions match
-      nothing.
-
-  Returns:
-    reader_correct [B, R, W, L] bool.
+    answers: [B] expressions of each question; an invalid one matches nothing.
   """
   counts = rows['reader_block_mask'].sum(axis=-1)
   correct = _no_spans(layout, rows['reader_ids'].shape)

@@ -23,7 +23,6 @@ class SourceConfig:
   Attributes:
     masker: 'salient', 'uniform' or 'span'.
     split: 'train', 'valid' or 'all', by the hash of the document's id.
-    valid_fraction: share of documents held out.
     labels: labels of the salient spans that are masked; () for all.
   """
 
@@ -43,10 +42,7 @@ class MaskedSentences:
   """Blocks of X with one masked sentence each, a random-access source.
 
   A pass takes every usable block once and chooses one of its spans (or
-  sentences) at random, as the released code does with its records.
-
-  Attributes:
-    skipped: reason -> number of unusable spans or sentences.
+  sentences) at random, as released. `skipped`: reason -> number unusable.
   """
 
   def __init__(
@@ -56,11 +52,7 @@ class MaskedSentences:
     config: SourceConfig,
     spans: salient_lib.SalientStore | None = None,
   ):
-    """Lists the usable spans of X or, for the random maskers, sentences.
-
-    Raises:
-      ValueError: if nothing can be masked.
-    """
+    """Lists usable spans, or sentences; ValueError if nothing can be masked."""
     self._blocks, self._layout, self._config = blocks, layout, config
     self._spans_fingerprint = ''
     self.skipped: dict[str, int] = {}
@@ -141,9 +133,8 @@ class MaskedSentences:
   def example(self, i: int, rng: np.random.Generator) -> examples.Batch:
     """Masks a sentence of the i-th usable block, chosen by `rng`.
 
-    Returns:
-      The arrays of `examples.mask_sentence`; origin [] int32, the block, and
-      origin_hash [] uint64.
+    Adds origin [] int32, the block, and origin_hash [] uint64 to the arrays of
+    `examples.mask_sentence`.
     """
     low, high = int(self._first[i]), int(self._end[i])
     unit = low + int(rng.integers(high - low))

@@ -3,10 +3,9 @@
 """A masked-language-model head for encoders that come without one.
 
 REALM's encoder starts from a BERT with a trained head (Guu et al. 2020, section
-3.4). Checkpoints such as all-MiniLM-L6-v2 lack this head. A random head takes
-thousands of steps to learn which token a hidden state represents; a
-least-squares fit finds it at once. The fitted head names the tokens of unmasked
-text; to predict masked tokens, the encoder only has to learn where to look.
+3.4), which checkpoints such as all-MiniLM-L6-v2 lack. A random head learns to
+name the token of a hidden state in thousands of steps, a least-squares fit at
+once.
 """
 
 from collections.abc import Mapping
@@ -54,21 +53,11 @@ def fit(
   num_blocks: int = 512,
   seed: int = 0,
 ) -> dict[str, Any]:
-  """Fits the head that names the tokens of unmasked text.
+  """Fits `bert.MlmHead` (numpy float32) to name the tokens of unmasked text.
 
   A ridge regression from hidden states to centred word embeddings becomes the
-  transform; the tokens' frequencies become the output bias.
-
-  Args:
-    config: of the encoder.
-    params: of the encoder's `bert.Bert`.
-    layout: specials and lengths.
-    blocks: text to fit on.
-    num_blocks: number of blocks to fit on.
-    seed: chooses the blocks.
-
-  Returns:
-    Parameters of `bert.MlmHead`, numpy float32.
+  transform; the tokens' frequencies become the output bias. `params` are those
+  of the encoder's `bert.Bert`; `seed` chooses the blocks.
   """
   rng = np.random.default_rng(seed)
   count = min(num_blocks, blocks.num_blocks)

@@ -63,11 +63,9 @@ def init_params(
   reader: Mapping[str, Any] | None = None,
   parts: str = 'all',
 ) -> dict:
-  """Initial parameters of a Realm, boxed with their logical axes.
+  """Initial parameters of a `realm.Realm`, boxed with their logical axes.
 
   Args:
-    key: randomness of the parameters that no source gives.
-    config: of the model.
     embedder: folder of the BERT from which the embedders start, in the layout
       of `bert_checkpoint`; random if empty or None.
     encoder: folder of the BERT from which the encoder starts.
@@ -76,9 +74,6 @@ def init_params(
     reader: parameters of a Realm or of masked language modelling with a trained
       encoder; replaces `encoder`.
     parts: one of `PARTS`.
-
-  Returns:
-    The tree of `model.Realm`.
 
   Raises:
     ValueError: with everything in a source that does not fit.
@@ -104,10 +99,9 @@ def start_embedders(
   retriever: Mapping[str, Any] | None,
   config: config_lib.RealmConfig,
 ) -> tuple[dict, list[str]]:
-  """Embedders of a trained model or, without one, of a BERT checkpoint.
+  """Embedders of a trained model or of a BERT checkpoint.
 
-  Returns:
-    Part of the parameters, and the paths under which no array may be missing.
+  Also returns the paths under which no array may be missing.
   """
   if retriever is not None:
     start = trained_embedders(retriever, config)
@@ -120,13 +114,8 @@ def start_bert(
 ) -> tuple[dict, list[str]]:
   """BERT of a checkpoint or of a trained encoder, for another head.
 
-  Args:
-    source: folder of a checkpoint, parameters with an encoder, or empty.
-    config: of the BERT.
-    name: of the module that holds the BERT.
-
-  Returns:
-    Part of the parameters, and the paths under which no array may be missing.
+  Also returns the paths under which no array may be missing. `source` is a
+  folder, parameters with an encoder, or empty; `name` the BERT's module.
 
   Raises:
     ValueError: if there is no encoder, or with everything that does not fit.
@@ -140,9 +129,7 @@ def start_bert(
 
 
 def load_embedders(path: Path, config: config_lib.RealmConfig) -> dict:
-  """Embedders from a BERT checkpoint, without their projections.
-
-  The pooler is missing, too, if the checkpoint has none.
+  """Embedders from a BERT checkpoint, without projections or a missing pooler.
 
   Raises:
     ValueError: with everything that does not fit.
@@ -216,9 +203,6 @@ def replace(
     params: nested dicts; leaves may be boxed.
     start: loaded part of such a tree, unboxed.
     whole: paths, keys joined by '/', under which every array must be loaded.
-
-  Returns:
-    `params` with the leaves of `start`.
 
   Raises:
     ValueError: with every array that is missing, unknown or of another shape.

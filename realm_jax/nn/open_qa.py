@@ -114,7 +114,6 @@ class SpanReader(nn.Module):
       mask: [n, L] bool. False at padding.
       type_ids: [n, L] int32. 1 on the block and its [SEP].
       block_mask: [n, L] bool. True on the block, where answers are.
-      train: whether dropout is on (needs the 'dropout' random stream).
 
     Returns:
       [n, W, L] float32. [w, s] is the span of the w + 1 tokens s to s + w; its
@@ -139,10 +138,7 @@ class SpanReader(nn.Module):
 
 
 class BeamScorer(model_lib.DualEncoder):
-  """A dual encoder that scores blocks which a search found as vectors.
-
-  The configuration of a subclass has a field `realm`.
-  """
+  """A dual encoder (of `config.realm`) that scores blocks found as vectors."""
 
   config: Any
 
@@ -154,7 +150,7 @@ class BeamScorer(model_lib.DualEncoder):
   def beam_scores(
     self, batch: Mapping[str, jax.Array], *, train: bool = False
   ) -> Float[Array, 'B C']:
-    """Retriever logits of a beam, with a newly embedded question.
+    """Retriever logits [B, C] float32 of a beam, the question embedded anew.
 
     Args:
       batch: question_ids, question_mask [B, Q]; beam_vectors [B, C, d], which
@@ -162,10 +158,6 @@ class BeamScorer(model_lib.DualEncoder):
         block_ids, block_mask and block_types [B, R, T]: the first R blocks are
         embedded anew, too, with a gradient. Optional beam_scores [B, C] of a
         search by words are the logits, in place of vectors.
-      train: whether dropout is on.
-
-    Returns:
-      [B, C] float32; any finite value where there is no block.
 
     Raises:
       ValueError: if the reader's beam is wider than the retriever's.
@@ -275,9 +267,6 @@ def init_params(
   The paper starts from a pre-trained REALM: it is `retriever` and `encoder`.
 
   Args:
-    key: randomness of the parameters that no source gives, as the reader's
-      head.
-    config: of the model.
     embedder: folder of the BERT from which the embedders start, in the layout
       of `bert_checkpoint`; random if empty or None.
     encoder: folder of the BERT from which the reader starts, or parameters of a
@@ -286,9 +275,6 @@ def init_params(
       embedders; replaces `embedder`.
     reader: parameters of an OpenQa whose reader this one is; replaces
       `encoder`, and `retriever` if that is None and the OpenQa has embedders.
-
-  Returns:
-    The tree of `OpenQa`.
 
   Raises:
     ValueError: with everything in a source that does not fit.

@@ -115,7 +115,6 @@ class Embedder(nn.Module):
       ids: [b, l] int32. `[CLS] query [SEP]` or `[CLS] title [SEP] body [SEP]`.
       mask: [b, l] bool. False at padding.
       type_ids: [b, l] int32. 1 on a block's body and its [SEP]; None is all 0.
-      train: whether dropout is on (needs the 'dropout' random stream).
     """
     config = self.config
     # For [CLS] alone, the last layer costs a sixth.
@@ -137,10 +136,7 @@ class Embedder(nn.Module):
 
 
 class Encoder(nn.Module):
-  """BERT under a masked-language-model head at given positions.
-
-  The parameters are those of `bert.BertForMaskedLm`.
-  """
+  """`bert.BertForMaskedLm` that predicts at given positions."""
 
   config: bert.BertConfig
 
@@ -164,9 +160,7 @@ class Encoder(nn.Module):
       ids: [b, l] int32. `[CLS] query [SEP] body [SEP]`.
       mask: [b, l] bool. False at padding.
       type_ids: [b, l] int32. 1 on the body and its [SEP]; None is all 0.
-      positions: [b, m] int32. Positions of predictions; the last layer and the
-        head, the largest matrix of all, are applied to these alone.
-      train: whether dropout is on (needs the 'dropout' random stream).
+      positions: [b, m] int32; the last layer and the head see only these.
     """
     out = self.bert(ids, mask, type_ids, positions, train=train)
     logits = self.mlm_head(out.hidden, self.bert.embeddings.word.embedding)
@@ -219,10 +213,7 @@ def embed_pairs(
 
 
 class DualEncoder(nn.Module):
-  """Embedders of queries and blocks, one shared or two, and their scores.
-
-  Each method can be applied alone: an index of blocks needs no query.
-  """
+  """Embedders of queries and blocks, one shared or two; usable one by one."""
 
   config: config_lib.RealmConfig
 
@@ -309,19 +300,14 @@ class Realm(DualEncoder):
   ) -> RealmOutput:
     """Scores the candidates and predicts the masked tokens with each of them.
 
-    Args:
-      batch: of REALM pre-training, ids int32 and masks bool:
-        query_ids, query_mask: [B, Q] `[CLS] query [SEP]`.
-        candidate_ids, candidate_mask, candidate_types: [B, K, T] blocks for the
-          embedder, the null block first.
-        joint_ids, joint_mask, joint_types: [B, K, J] query and block for the
-          encoder.
-        mlm_positions: [B, M] positions of masked tokens in the joint sequences.
-        mlm_targets: [B, M] the masked tokens.
-      train: whether dropout is on (needs the 'dropout' random stream).
-
-    Returns:
-      Scores and log-probabilities. Unused outputs cost nothing under jit.
+    Unused outputs cost nothing under jit. `batch` has int32 ids and bool masks:
+      query_ids, query_mask: [B, Q] `[CLS] query [SEP]`.
+      candidate_ids, candidate_mask, candidate_types: [B, K, T] blocks for the
+        embedder, the null block first.
+      joint_ids, joint_mask, joint_types: [B, K, J] query and block for the
+        encoder.
+      mlm_positions: [B, M] positions of masked tokens in the joint sequences.
+      mlm_targets: [B, M] the masked tokens.
     """
     scores = self.relevance_scores(batch, train=train)
     logits = self.token_logits(batch, train=train)
