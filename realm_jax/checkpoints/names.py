@@ -68,7 +68,7 @@ class Tensor(NamedTuple):
 
 
 def layout(hf_class: str, sizes: Sizes, *, shared: bool = True) -> list[Tensor]:
-  """Lists the tensors of one of `CLASSES`; `shared`: one embedder in RealmScorer.
+  """Lists the tensors of one of `CLASSES`; `shared`: of one embedder.
 
   Raises:
     ValueError: for an unknown class.

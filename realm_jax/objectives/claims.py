@@ -93,15 +93,10 @@ class Claims(open_qa.BeamScorer):
   def __call__(
     self, batch: Mapping[str, jax.Array], *, train: bool = False
   ) -> tuple[Float[Array, 'B C'], Float[Array, 'B R N']]:
-    """Scores a batch.
+    """Scores a batch: retriever logits [B, C], class scores [B, R, N].
 
-    Args:
-      batch: the arrays of `open_qa.BeamScorer.beam_scores`; reader_ids,
-        reader_mask, reader_types [B, R, L].
-      train: whether dropout is on.
-
-    Returns:
-      [B, C] retriever logits; [B, R, N] class scores, not yet added.
+    `batch`: the arrays of `open_qa.BeamScorer.beam_scores`; reader_ids,
+    reader_mask, reader_types [B, R, L].
     """
     names = ('ids', 'mask', 'types')
     rows = (model_lib.fold(batch[f'reader_{name}']) for name in names)
@@ -124,11 +119,9 @@ def init_params(
   encoder: Path | Mapping[str, Any] | None = None,
   retriever: Mapping[str, Any] | None = None,
 ) -> dict:
-  """Initial parameters of a Claims, boxed with their logical axes.
+  """Initial parameters of a Claims, with arguments of `open_qa.init_params`.
 
-  Arguments and errors are those of `open_qa.init_params`, with the classifier
-  in place of the reader. The classes are always random, and so is the pooler if
-  the source of the BERT has none.
+  The classes are always random, and so is a pooler that the BERT lacks.
   """
   params = jax.jit(random_params, static_argnums=1)(key, config)
   found = classifier_bert(config)
@@ -199,21 +192,14 @@ def loss(
 ) -> tuple[Float[Array, ''], dict[str, Float[Array, '']]]:
   """Loss of the gold class, summed over blocks, and early loss of the evidence.
 
-  Args:
-    model: retriever and classifier.
-    params: its parameters.
-    batch: the arrays of `reader_losses.loss` without reader_block_mask and
-      reader_correct; claim_label [B] int32, the gold class. beam_has_answer
-      marks the blocks of evidence; without it there is no early loss.
-    key: of dropout.
-    train: whether dropout acts.
-    early_weight: factor of the early loss.
+  `batch` has the arrays of `reader_losses.loss` without reader_block_mask and
+  reader_correct; claim_label [B] int32, the gold class. beam_has_answer marks
+  the blocks of evidence; without it there is no early loss.
 
   Returns:
     The mean over claims in nats, and metrics, means over claims: `full_loss`;
     `accuracy` and `marginal_accuracy` of both rules of `predict`; `early_loss`
-    and `beam_has_answer` if the evidence is known; and `weight`, the number of
-    claims.
+    and `beam_has_answer` if the evidence is known; `weight`, the claims.
 
   Raises:
     ValueError: if the reader's beam is wider than the retriever's.

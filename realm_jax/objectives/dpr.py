@@ -2,9 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Dense passage retrieval: find the block that answers a question.
 
-Karpukhin et al. 2020, section 3. A question has one block with an answer and
-some similar blocks without one, the hard negatives. Each question learns to
-find its own block among the blocks of all questions of the batch.
+Karpukhin et al. 2020, section 3. Each question learns to find its block among
+those of all questions of the batch, with some hard negatives of its own.
 
   query   [CLS] question [SEP]
   block   [CLS] title [SEP] body [SEP]   segments 0 up to the first [SEP], then 1
@@ -53,10 +52,9 @@ def loss(
 ) -> tuple[Float[Array, ''], dict[str, Float[Array, '']]]:
   """Cross-entropy of each question's block among all blocks of the batch.
 
-  Karpukhin et al. 2020, eq. 2, with in-batch negatives (section 3.2). Takes the
-  arguments of `in_batch.score_batch`, with `read_rows`' batch. The released
-  code has mask_duplicates=False, although two questions of a batch may have the
-  same block.
+  Karpukhin et al. 2020, eq. 2 and section 3.2; arguments as of
+  `in_batch.score_batch`. The released code has mask_duplicates=False, although
+  two questions of a batch may have the same block.
 
   Returns:
     The mean over valid rows in nats, and metrics: accuracy, the share of rows
@@ -65,8 +63,7 @@ def loss(
     first; weight, the valid rows.
 
   Raises:
-    ValueError: for a batch of one block, and for mask_duplicates without
-      block_hash.
+    ValueError: for a batch of one block; mask_duplicates without block_hash.
   """
   scores, masks = in_batch.score_batch(
     model,
@@ -102,12 +99,7 @@ def _metrics(
 
 
 class BlockPassages:
-  """Blocks of a store as the passages of examples.
-
-  Attributes:
-    blocks: the store.
-    fingerprint: its fingerprint.
-  """
+  """Blocks of a store as the passages of examples."""
 
   def __init__(self, blocks: blocks_lib.BlockStore):
     self.blocks = blocks
@@ -130,14 +122,7 @@ class BlockPassages:
 
 
 class TextPassages:
-  """Passages that came with their questions, tokenized when they are read.
-
-  The methods are those of `BlockPassages`.
-
-  Attributes:
-    passages: (title, text) of each.
-    fingerprint: hash of all passages.
-  """
+  """Passages (title, text) of the examples, as `BlockPassages`."""
 
   def __init__(
     self,
@@ -187,12 +172,9 @@ class Examples:
   """Questions, each with a passage that answers it.
 
   Attributes:
-    questions: [n].
     positives: [n] int64 number of the passage with an answer.
     negatives: [n, N] int64 numbers of passages without an answer, best first;
       -1 for a missing one.
-    passages: the passages.
-    fingerprint: hash of the examples.
   """
 
   questions: Sequence[questions_lib.Question]
@@ -202,11 +184,7 @@ class Examples:
   fingerprint: str
 
   def split(self, name: str, valid_fraction: float) -> block_dataset.Split:
-    """Splits the examples by the hashes of the questions' ids.
-
-    Args:
-      name: 'train', 'valid' or 'all'.
-      valid_fraction: share of questions held out.
+    """Splits ('train', 'valid' or 'all') by the hashes of the questions' ids.
 
     Raises:
       ValueError: for another name, and for a split without an example.
@@ -234,12 +212,8 @@ def read_rows(
 ) -> examples.Batch:
   """Makes a batch of `loss`.
 
-  Args:
-    layout: lengths (paper: T 256) and specials.
-    found: the examples.
-    encode: makes query rows of at most Q tokens, as
-      `WordPieceTokenizer.encode_ids_batch` does.
-    numbers: [B] of the examples.
+  `encode` makes query rows of at most Q tokens, as
+  `WordPieceTokenizer.encode_ids_batch` does.
 
   Returns:
     query_ids [B, Q] int32, query_mask [B, Q] bool, block_ids, block_types

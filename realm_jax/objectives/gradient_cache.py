@@ -3,10 +3,8 @@
 """Contrastive learning with batches whose activations exceed the memory.
 
 Gao et al. 2021 (Scaling Deep Contrastive Learning Batch Size under Memory
-Limited Setup): embed chunk by chunk and keep only the embeddings, take the loss
-over all embeddings, then embed each chunk again for its gradients. Microbatches
-are no
-substitute: each would have only its own negatives.
+Limited Setup): embed in chunks, keep only the embeddings, and embed each chunk
+again for its gradients. A microbatch would have only its own negatives.
 """
 
 from collections.abc import Callable
@@ -32,14 +30,9 @@ def map_chunks(
 
   Args:
     encode: (batch, key) -> tree of arrays [rows, ...]; rows do not interact.
-    batch: tree of arrays [rows, ...].
-    num_chunks: number of chunks, a divisor of the rows. 1 is a plain call,
-      which keeps activations.
-    key: randomness; each chunk folds in its number and draws the same values
-      when it is recomputed.
-
-  Returns:
-    The result of `encode` for the whole batch, rows in their order.
+    num_chunks: a divisor of the rows; 1 is a plain call, which keeps
+      activations.
+    key: each chunk folds in its number and draws the same values again.
 
   Raises:
     ValueError: if the chunks do not divide the rows.

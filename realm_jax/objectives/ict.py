@@ -2,10 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The inverse cloze task: find the block of a sentence.
 
-Lee et al. 2019 (ORQA), section 4; the warm start of REALM's retriever. The
-query is a sentence of a block. Nine times in ten the sentence is removed from
-its block, which trains the matching of meaning; otherwise it stays, which
-trains the matching of words. The other blocks of the batch are the negatives.
+Lee et al. 2019 (ORQA), section 4; the warm start of REALM's retriever. Nine
+times in ten the sentence is removed from its block, which trains the matching
+of meaning; otherwise it stays, which trains the matching of words.
 
   query   [CLS] sentence [SEP]
   block   [CLS] title [SEP] body [SEP]   segments 0 up to the first [SEP], then 1
@@ -45,15 +44,13 @@ def loss(
 ) -> tuple[Float[Array, ''], dict[str, Float[Array, '']]]:
   """Cross-entropy of each sentence's own block among those of the global batch.
 
-  Takes the arguments of `in_batch.score_batch`, with `make_rows`' batch. The
-  released code has mask_duplicates=False: two sentences of one block are each
-  other's false negatives.
+  Arguments are those of `in_batch.score_batch`. The released code has
+  mask_duplicates=False: two sentences of one block are false negatives.
 
   Returns:
     The mean over valid rows in nats, and metrics: accuracy; accuracy_masked and
     accuracy_unmasked over the rows whose sentence was removed and those whose
-    sentence was kept, 0 without such a row; masked_fraction, the share of
-    removed sentences; weight, the number of valid rows.
+    sentence was kept, 0 without such a row; masked_fraction; weight (rows).
 
   Raises:
     ValueError: for a batch of 1, and for mask_duplicates without block_hash.
@@ -91,11 +88,7 @@ def choose(
   rng: np.random.Generator,
   mask_rate: float = MASK_RATE,
 ) -> tuple[Int[np.ndarray, ' B'], Bool[np.ndarray, ' B']]:
-  """Chooses a sentence of each block and, by `mask_rate`, whether to remove it.
-
-  Returns:
-    [B] number of the sentence within its block, and [B] bool.
-  """
+  """Chooses a sentence of each block ([B] number) and whether to remove it."""
   sentences = rng.integers(num_sentences)
   return sentences, rng.random(len(num_sentences)) < mask_rate
 
@@ -117,10 +110,7 @@ def make_rows(
     layout: lengths (released: Q 64, T 288) and specials.
     titles: [B, _] tokens of the titles, and [B] their counts.
     bodies: [B, N] all tokens of the blocks, and [B] their counts.
-    sentences: [B, 2] first and past-last token of the chosen sentence in its
-      body.
-    removed: [B] whether the sentence is removed from the body.
-    num_sentences: [B] of the block.
+    sentences: [B, 2] first and past-last token of the sentence in its body.
 
   Returns:
     query_ids [B, Q] int32, query_mask [B, Q] bool, block_ids [B, T] int32,
@@ -152,11 +142,7 @@ def choose_sentences(
   rng: np.random.Generator,
   mask_rate: float,
 ) -> tuple[tuple[np.ndarray, np.ndarray], np.ndarray, np.ndarray, np.ndarray]:
-  """Reads whole blocks and chooses a sentence of each.
-
-  Returns:
-    bodies, sentences, removed and num_sentences of `make_rows`.
-  """
+  """Makes bodies, sentences, removed and num_sentences for `make_rows`."""
   ranges = [blocks.sentences(i) for i in ids.tolist()]
   counts = np.asarray([len(found) for found in ranges])
   chosen, removed = choose(counts, rng, mask_rate)

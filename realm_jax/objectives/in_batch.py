@@ -2,9 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Scores of each query with the blocks of all queries of its batch.
 
-Karpukhin et al. 2020, section 3.2: the blocks of the other queries are
-negatives.
-The batch is the global one: on many devices the blocks of all are gathered.
+Karpukhin et al. 2020, section 3.2. The batch is the global one: on many devices
+the blocks of all are gathered.
 
 Dimension key: B queries, P = 1 + N blocks of each, its positive first and then
 N hard negatives; K = B P candidates, all positives before row 0's negatives and
@@ -39,26 +38,18 @@ def score_batch(
   num_chunks: int,
   mask_duplicates: bool,
 ) -> tuple[Float[Array, 'B K'], objectives.Masks]:
-  """Embeds a batch and scores each query with every block.
+  """Embeds a batch; returns scores and masks for `objectives.contrastive`.
 
   Args:
-    model: has `embed_queries`, `embed_blocks` and `config.score_scale`, as
-      `model.Realm`, with one embedder or two.
-    params: its parameters.
+    model: has `embed_queries`, `embed_blocks` and `config.score_scale`.
     batch: query_ids, query_mask [B, Q], block_ids, block_mask, block_types
       [B, T] or [B, P, T]; optional row_valid [B], block_valid [B, P], False
       where a query has fewer hard negatives, and block_hash, one integer or two
       for each block, equal for equal blocks.
-    key: of dropout.
-    train: whether dropout acts.
     num_chunks: chunks in which to embed, so that only one chunk's activations
-      are kept (`gradient_cache`). Microbatches would leave each query only its
-      own microbatch's negatives.
+      are kept (`gradient_cache`).
     mask_duplicates: removes copies of a row's positive from its negatives, by
       block_hash. The released code of ICT and DPR does not.
-
-  Returns:
-    Scores and masks for `objectives.contrastive`.
 
   Raises:
     ValueError: for mask_duplicates without block_hash.
@@ -100,12 +91,8 @@ def scores_and_masks(
 ) -> tuple[Float[Array, 'B K'], objectives.Masks]:
   """Inner products in float32 of each query with all blocks, and their masks.
 
-  Args:
-    queries: [B, D].
-    blocks: [B, D] the positive of each query.
-    negatives: [B, N, D] hard negatives of each query, negatives of all.
-    row_valid: [B]; False is a row of padding, neither query nor block.
-    negative_valid: [B, N]; False is padding.
+  Queries and blocks are [B, D], negatives [B, N, D] are negatives of all rows;
+  row_valid [B] and negative_valid [B, N] are False at padding.
   """
   batch = queries.shape[0]
   valid = jnp.ones(batch, bool) if row_valid is None else row_valid

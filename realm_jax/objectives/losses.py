@@ -38,15 +38,9 @@ def log_prior(scores: Scores, candidates: Mask) -> Float[Array, 'B K']:
 def token_log_likelihood(
   scores: Scores, gold_log_probs: GoldLogProbs, masks: objectives.Masks
 ) -> Float[Array, 'B M']:
-  """Log-likelihood of each token by itself.
+  """Log-likelihood [B, M] of each token in nats, 0 outside of the targets.
 
-  Args:
-    scores: [B, K] f(x, z).
-    gold_log_probs: [B, K, M] log p(y_m | x, z).
-    masks: targets and candidates.
-
-  Returns:
-    [B, M] log p(y_m | x) in nats, 0 outside of the targets.
+  `scores` [B, K] are f(x, z), `gold_log_probs` [B, K, M] log p(y_m | x, z).
   """
   prior = log_prior(scores, masks.candidates)[:, :, None]
   marginal = jax.nn.logsumexp(
@@ -68,11 +62,7 @@ def log_posterior(
 def retrieval_utility(
   scores: Scores, gold_log_probs: GoldLogProbs, masks: objectives.Masks
 ) -> Float[Array, 'B M']:
-  """Gain of retrieval in nats: log p(y_m | x) - log p(y_m | x, null).
-
-  0 outside of the targets. The released code reports the mean over target
-  tokens.
-  """
+  """Gain of retrieval in nats: log p(y_m | x) - log p(y_m | x, null)."""
   null = objectives.mask_gold(gold_log_probs, masks)[:, 0]
   return token_log_likelihood(scores, gold_log_probs, masks) - null
 
@@ -80,11 +70,7 @@ def retrieval_utility(
 def candidate_utility(
   gold_log_probs: GoldLogProbs, masks: objectives.Masks
 ) -> Float[Array, 'B K']:
-  """Gain of each candidate in nats: log p(y | x, z) - log p(y | x, null).
-
-  Guu et al. 2020, eq. 2; over all tokens together, 0 where there is no
-  candidate.
-  """
+  """Gain log p(y | x, z) - log p(y | x, null) of each candidate (eq. 2)."""
   gold = objectives.mask_gold(gold_log_probs, masks).sum(axis=-1)
   return jnp.where(masks.candidates, gold - gold[:, :1], 0.0)
 
@@ -92,11 +78,7 @@ def candidate_utility(
 def leave_one_out(
   scores: Scores, gold_log_probs: GoldLogProbs, masks: objectives.Masks
 ) -> GoldLogProbs:
-  """Log-likelihood log p(y_m | x) without each candidate in turn.
-
-  The probabilities of the other candidates are renormalised, which needs no
-  further pass of the encoder.
-  """
+  """log p(y_m | x) without each candidate in turn, the others renormalised."""
   others = ~jnp.eye(scores.shape[1], dtype=bool)
   others = others[None] & masks.candidates[:, None, :]
   prior = objectives.log_softmax(scores[:, None, :], others)
@@ -133,25 +115,20 @@ def loss(
   """Trains the encoder by marginal likelihood, the retriever by `objective`.
 
   Args:
-    model: `model.Realm`.
-    params: its parameters.
     batch: of `pipeline`; mlm_mask [B, M] and candidate_valid [B, K] are the
       targets and candidates that count.
-    key: of dropout.
-    train: whether dropout acts.
     objective: one of `objectives.OBJECTIVES`. An objective of `JOINT` trains
       both parts. Any other objective trains the retriever alone; the encoder
       then learns from marginal_token, without gradient to the retriever.
     retriever_weight: factor of an objective outside of `JOINT`.
-    objective_settings: temperatures of the objective.
 
   Returns:
     The loss in nats and metrics, means over target tokens (for marginal_seq
     over rows of the mean over a row's targets): `nll` -log p(y_m | x);
     `retrieval_utility`; `null_probability` and `entropy` in nats of p(z | x);
     `accuracy` of tokens, by the candidate with the highest score;
-    `retriever_loss` for an objective outside of `JOINT`; and `weight`, the
-    number of tokens or rows.
+    `retriever_loss` for an objective outside of `JOINT`; `weight`, the tokens
+    or rows.
   """
   out = model_lib.apply(model, params, batch, train=train, key=key)
   masks = batch_masks(batch)

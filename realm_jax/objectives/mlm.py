@@ -4,11 +4,8 @@
 
 REALM's encoder starts from BERT (Guu et al. 2020, section 3.4), which can
 predict a masked word and look for it in the text beside it (Devlin et al. 2018,
-section 3.1). An encoder that has lost both abilities, such as all-MiniLM-L6-v2,
-learns them here: words are masked in a sentence, and the sentence's block
-follows as in REALM. The sentence is removed from the block, or kept there,
-where every answer can be read. An example takes one pass instead of one for
-each candidate, and has many targets instead of one span's.
+section 3.1). An encoder without these abilities, such as all-MiniLM-L6-v2,
+learns them here. The sentence is removed from the block or kept there.
 
   joint   [CLS] sentence [SEP] block [SEP]   segments 0 up to the first [SEP], then 1
 
@@ -47,8 +44,7 @@ def weigh_tokens(
   """Weights [V] by which tokens are masked: frequency to the power of -rarity.
 
   Zhang et al. 2023 (Weighted Sampling for Masked Language Modeling; rarity is
-  alpha there, and 0 in BERT): most words of a text are among a few frequent
-  ones, which a model learns soon.
+  alpha there, and 0 in BERT).
   """
   counts = np.zeros(vocab_size, np.int64)
   tokens = blocks.tokens.tokens
@@ -67,21 +63,16 @@ def read_rows(
   removal_rate: float,
   token_weights: Float[np.ndarray, ' V'] | None = None,
 ) -> examples.Batch:
-  """Makes one example of each block.
+  """Makes one example of each block: a batch of `realm.Realm.token_logits`.
 
   Args:
-    layout: lengths and specials.
-    blocks: store of the blocks.
-    ids: [B] blocks.
-    rng: chooses sentences, removals and masked tokens.
     mask_rate: share of a sentence's tokens that become [MASK].
     removal_rate: probability that a sentence is removed from its block.
     token_weights: [V] weights of `weigh_tokens`; None weighs all tokens alike.
 
   Returns:
-    A batch of `model.Realm.token_logits` with one candidate: joint_ids,
-    joint_mask, joint_types [B, 1, J], mlm_positions, mlm_targets, mlm_mask [B,
-    M], and sentence_removed [B] bool.
+    joint_ids, joint_mask, joint_types [B, 1, J], mlm_positions, mlm_targets,
+    mlm_mask [B, M], and sentence_removed [B] bool.
   """
   bodies, spans, removed, _ = ict.choose_sentences(
     blocks, ids, rng, removal_rate
@@ -118,10 +109,9 @@ def loss(
 ) -> tuple[Float[Array, ''], dict[str, Float[Array, '']]]:
   """Cross-entropy of the masked tokens of `read_rows`, by the encoder alone.
 
-  Returns:
-    The mean over target tokens in nats, and metrics: accuracy; accuracy_removed
-    and accuracy_kept, over the blocks without and with their sentence, 0
-    without such a block; weight, the number of tokens.
+  Returns the mean over target tokens in nats, and metrics: accuracy;
+  accuracy_removed and accuracy_kept, over the blocks without and with their
+  sentence, 0 without such a block; weight, the number of tokens.
   """
   logits = model_lib.apply(
     model, params, batch, train=train, key=key, method='token_logits'

@@ -54,8 +54,7 @@ class Masks:
   """Targets and candidates that count.
 
   Attributes:
-    targets: [B, L] bool. Tokens to predict; None where nothing is predicted
-      (contrastive).
+    targets: [B, L] bool. Tokens to predict; None where nothing is predicted.
     candidates: [B, K] bool. False has probability 0 and no gradient.
     positives: [B, K] bool. Candidates that contrastive rewards, else None.
   """
@@ -145,10 +144,7 @@ def _mean_kl(log_p: jax.Array, log_q: jax.Array, masks: Masks) -> jax.Array:
 def marginal_token(
   scores: Scores, gold_log_probs: GoldLogProbs, masks: Masks
 ) -> Loss:
-  """Marginal likelihood of each token by itself, as in REALM's released code.
-
-  An `Objective`; the mean over the target tokens of the batch.
-  """
+  """Marginal likelihood of each token by itself, as in REALM's code."""
   prior = log_softmax(scores, masks.candidates)
   joint = prior[:, :, None] + mask_gold(gold_log_probs, masks)
   return -masked_mean(jax.nn.logsumexp(joint, axis=1), _tokens(masks))
@@ -158,10 +154,7 @@ def marginal_token(
 def marginal_seq(
   scores: Scores, gold_log_probs: GoldLogProbs, masks: Masks
 ) -> Loss:
-  """Marginal likelihood of all tokens of a row (Guu et al. 2020, eq. 1).
-
-  An `Objective`; its gradient by the scores is -(posterior - prior) / rows.
-  """
+  """Marginal likelihood of all tokens of a row (Guu et al. 2020, eq. 1)."""
   prior = log_softmax(scores, masks.candidates)
   joint = prior + mask_gold(gold_log_probs, masks).sum(axis=-1)
   return -masked_mean(jax.nn.logsumexp(joint, axis=1), _rows(masks))
@@ -171,8 +164,7 @@ def marginal_seq(
 def emdr2(scores: Scores, gold_log_probs: GoldLogProbs, masks: Masks) -> Loss:
   """`marginal_token` that trains only the retriever (Sachan et al. 2021).
 
-  An `Objective`. EMDR2 trains the reader separately, on all candidates at once;
-  its scores are inner products over sqrt(D), D the embedding width.
+  EMDR2's scores are inner products over sqrt(D), D the embedding width.
   """
   return marginal_token(scores, jax.lax.stop_gradient(gold_log_probs), masks)
 
@@ -188,10 +180,8 @@ def pdist(
 ) -> Loss:
   """Perplexity distillation (Izacard et al. 2022, section 2.2).
 
-  KL(softmax(mean_t g / temperature_gold) || softmax(s / temperature_score)), an
-  `Objective` that trains only the retriever. Atlas divides inner products by
-  sqrt(D), D the embedding width, and then by the temperature: the defaults are
-  for scores divided by sqrt(D).
+  KL(softmax(mean_t g / temperature_gold) || softmax(s / temperature_score)).
+  The defaults are for scores divided by sqrt(D), D the embedding width.
   """
   gold = _mean_gold(gold_log_probs, masks)
   reader = log_softmax(gold, masks.candidates, temperature_gold)
@@ -210,11 +200,9 @@ def loop(
 ) -> Loss:
   """Leave-one-out perplexity distillation (Izacard et al. 2022, section 2.2).
 
-  The worse the answer without a candidate, the more that candidate is worth:
   KL(softmax(-mean_t g / temperature_gold) || softmax(s / temperature_score)).
-  An `Objective` that trains only the retriever. gold_log_probs[:, k] is the
-  answer given all candidates except k, which takes a pass of the reader for
-  each k. Scores and temperatures are those of `pdist`.
+  gold_log_probs[:, k] is the answer given all candidates except k, which takes
+  a pass of the reader for each k. Scores and temperatures are those of `pdist`.
   """
   return pdist(
     scores,
@@ -237,22 +225,16 @@ def replug_lsr(
 ) -> Loss:
   """Supervision by a language model (Shi et al. 2023, section 4).
 
-  KL(softmax(s / temperature_score) || softmax(mean_t g / temperature_gold)), an
-  `Objective` that trains only the retriever. The defaults are for cosines, the
-  paper's scores. The paper's formula has the probability of the answer; its
-  released code and this function have the log-probability.
+  KL(softmax(s / temperature_score) || softmax(mean_t g / temperature_gold)).
+  The defaults are for cosines, the paper's scores. The paper's formula has the
+  probability of the answer; its released code and this function have the
+  log-probability.
 
   Args:
-    scores: relevance.
-    gold_log_probs: log-probabilities of the target tokens.
-    masks: targets and candidates.
     temperature_score: the paper's gamma.
     temperature_gold: the paper's beta.
     direction: 'retriever_lm' as in the paper, or 'lm_retriever', the other
       divergence, as in pdist and the released code.
-
-  Returns:
-    The loss.
 
   Raises:
     ValueError: for an unknown direction.
@@ -277,9 +259,8 @@ def contrastive(
 ) -> Loss:
   """Softmax cross-entropy of the positives (Karpukhin et al. 2020, eq. 2).
 
-  An `Objective`, the mean over rows with a positive. The probabilities of
-  several positives are summed: finding any of them is enough, as in ORQA's
-  early loss. ORQA and DPR have no temperature.
+  The probabilities of several positives are summed, as in ORQA's early loss.
+  ORQA and DPR have no temperature.
   """
   del gold_log_probs
   if masks.positives is None:
@@ -292,11 +273,7 @@ def contrastive(
 
 
 def get(name: str, **settings: float | str) -> Objective:
-  """Returns an objective by name, with its settings bound.
-
-  Args:
-    name: one of `OBJECTIVES`.
-    **settings: keyword arguments of that function, such as its temperatures.
+  """Returns an objective of `OBJECTIVES` with its keyword arguments bound.
 
   Raises:
     ValueError: for an unknown name or setting.

@@ -30,14 +30,13 @@ _ABSENT = open_qa.OUTSIDE / 2
 
 
 class Spans(NamedTuple):
-  """The best spans of each question, best first.
+  """The best spans of each question, best first; each array is [B, n].
 
   Attributes:
-    score: [B, n] float32. With the block's retriever logit.
-    block: [B, n] int32. Number of the block in the reader's beam; -1 where the
-      question has no further span.
-    start: [B, n] int32. Position in the row of the first token.
-    width: [B, n] int32. Number of tokens, at least 1.
+    score: float32. With the block's retriever logit.
+    block: int32. Number of the block in the reader's beam; -1: no further span.
+    start: int32. Position in the row of the first token.
+    width: int32. Number of tokens, at least 1.
   """
 
   score: jax.Array
@@ -51,16 +50,9 @@ def marginal_loss(
   candidates: Bool[Array, 'B K'],
   right: Bool[Array, 'B K'],
 ) -> Float[Array, ' B']:
-  """Negative log-likelihood of any right entry, by a softmax over candidates.
+  """Negative log-likelihood [B], in nats, of any right entry [B, K].
 
-  Args:
-    scores: [B, K] float32, finite.
-    candidates: [B, K] bool. Entries of the softmax.
-    right: [B, K] bool. Right entries; other entries than candidates are
-      ignored.
-
-  Returns:
-    [B] float32, in nats; 0 without a gradient where no candidate is right.
+  It is 0 without a gradient where no candidate is right.
   """
   right &= candidates
   everything = jnp.where(candidates, scores, objectives.NEVER)
@@ -73,20 +65,14 @@ def marginal_loss(
 def early_loss(
   batch: Mapping[str, jax.Array], scores: Float[Array, 'B C']
 ) -> Float[Array, ' B']:
-  """Negative log-likelihood of a block with an answer, in the whole beam.
-
-  In nats; 0 where no block has an answer.
-  """
+  """Negative log-likelihood in nats of a block with an answer."""
   return marginal_loss(scores, batch['beam_valid'], batch['beam_has_answer'])
 
 
 def full_loss(
   batch: Mapping[str, jax.Array], scores: Float[Array, 'B R W L']
 ) -> Float[Array, ' B']:
-  """Negative log-likelihood of a gold span, among all spans that are read.
-
-  In nats; 0 where no span is gold. `scores` are the joint scores of `add_retriever`.
-  """
+  """Negative log-likelihood in nats of a gold span, by joint `scores`."""
   flat = (len(scores), -1)
   return marginal_loss(
     scores.reshape(flat),
@@ -115,12 +101,10 @@ def add_retriever(
   retriever: Float[Array, 'B C'],
   spans: Float[Array, 'B R W L'],
 ) -> Float[Array, 'B R W L']:
-  """Joint scores of blocks and spans: the retriever's and the reader's.
+  """Joint scores [B, R, W, L] float32 of blocks and spans.
 
-  Returns:
-    [B, R, W, L] float32; -1e30 where there is no block, or the span leaves the
-    row; about -1e4 for other spans outside of the block, which remain in the
-    softmax, as released.
+  -1e30 where there is no block, or the span leaves the row; about -1e4 for
+  other spans outside of the block, which remain in the softmax, as released.
   """
   joint = spans + retriever[:, : spans.shape[1], None, None]
   return jnp.where(
@@ -131,8 +115,8 @@ def add_retriever(
 def best_spans(scores: Float[Array, 'B R W L'], n: int = 1) -> Spans:
   """The n best spans of all blocks of a question together, by `add_retriever`.
 
-  The first span is the answer of the released code. Among spans of equal score
-  the better retrieved, then the narrower, then the earlier comes first.
+  Among spans of equal score the better retrieved, then the narrower, then the
+  earlier comes first.
 
   Raises:
     ValueError: if there are fewer spans.
@@ -175,8 +159,6 @@ def loss(
   """Early loss and loss of spans; both train the question's embedder.
 
   Args:
-    model: retriever and reader.
-    params: its parameters.
     batch: a beam of blocks for every question and rows of the first R blocks,
       int32 or bool:
         question_ids, question_mask: [B, Q] `[CLS] question [SEP]`.
@@ -186,14 +168,9 @@ def loss(
         reader_ids, reader_mask, reader_types, reader_block_mask: [B, R, L]
           `[CLS] question [SEP] block [SEP]`.
         reader_valid: [B, R].
-        reader_correct: [B, R, W, L] the gold spans, as `SpanReader` counts
-          them.
+        reader_correct: [B, R, W, L] the gold spans, as `SpanReader` counts.
         block_ids, block_mask, block_types: [B, R, T], optional: `[CLS] title
-          [SEP] body [SEP]`, embedded with a gradient to train the block
-          embedder.
-    key: of dropout.
-    train: whether dropout acts.
-    early_weight: factor of the early loss.
+          [SEP] body [SEP]`, to train the block embedder.
     skip_unanswerable: whether to skip the reader if the batch has no gold span;
       its loss and gradient are 0 then.
 

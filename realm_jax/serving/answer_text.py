@@ -23,14 +23,9 @@ def highlight(
 ) -> tuple[str, tuple[int, int]]:
   """Returns a block's text, and the first and past-last character of an answer.
 
-  The text is exact. The marks of the answer's last character belong to the answer.
-
-  Args:
-    blocks: the store of the block.
-    block_id: the block that was read; -1 gives '' and (0, 0).
-    start: first token of the answer, in the reader's row.
-    width: tokens of the answer.
-    reader_start: first token of the block, in the reader's row.
+  The text is exact; marks of the last character belong to the answer. `start`
+  and `reader_start` (of the block) are tokens of the reader's row; block_id =
+  -1 gives '' and (0, 0).
 
   Raises:
     ValueError: for a span outside of the block's tokens.

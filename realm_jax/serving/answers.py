@@ -30,16 +30,12 @@ class Answer:
   """One span of one block.
 
   Attributes:
-    text: the exact text of the span.
     score: score of block and span together, a logit.
     share: share of the likelihood of all spans kept of this question.
-    block: id of the block.
     rank: of the block among the retrieved ones, from 0.
     correct: whether the span is gold; False without gold answers.
     start: position of the first token in the reader's row.
-    width: number of tokens.
     reader_start: position of the block's first token in the row.
-    blocks: the store of the block.
   """
 
   text: str
@@ -73,8 +69,8 @@ class Answer:
   def record(self) -> dict[str, Any]:
     """Returns the answer and its source as JSON values.
 
-    Beside `answer`, `score`, `share`, `title` and `document` (its id): `block` (its
-    number), `text` of the block, and `span`, the characters of the answer in it.
+    `document` is an id, `block` a number, `text` that of the block, and `span`
+    the characters of the answer in it.
     """
     text, span = self.highlight()
     return {
@@ -94,11 +90,9 @@ class Answered:
   """A question with its answers.
 
   Attributes:
-    question: the question.
     answers: best first; empty where no block was found.
     beam: [C] int32 ids of the retrieved blocks, best first; -1 for none.
     reader_oracle: whether a block that was read holds a gold span.
-    blocks: the store of the blocks.
   """
 
   question: questions_lib.Question
@@ -119,11 +113,7 @@ class Answered:
     return dataclasses.replace(self, beam=self.beam[:depth].copy())
 
   def record(self, count: int = 5) -> dict[str, Any]:
-    """Returns a line of a predictions file.
-
-    The line holds id, question, prediction, the record of the best answer, and the
-    records of the others, up to `count` in all, as runner_ups.
-    """
+    """Returns a line of a predictions file, with up to `count` answers."""
     rows = [answer.record() for answer in self.answers[:count]]
     line = {
       'id': self.question.id,
@@ -166,8 +156,6 @@ class Answerer:
     """Places the parameters; compiles at the first question.
 
     Args:
-      trained: a `trained.TrainedReader`.
-      retriever: retrieves blocks.
       retriever_beam: blocks to retrieve; 0: as in training.
       reader_beam: blocks to read; 0: as in training.
       batch_size: questions at a time, filled up to a multiple of the devices.
@@ -201,12 +189,7 @@ class Answerer:
     questions: Sequence[questions_lib.Question],
     progress: Callable[[int, int], None] | None = None,
   ) -> Iterator[Answered]:
-    """Yields questions with their answers, in order.
-
-    Args:
-      questions: questions; gold spans are found for those with answers.
-      progress: called with (questions done, questions in all).
-    """
+    """Yields questions with their answers, in order; gold spans where known."""
     source = question_rows.QuestionSource(
       questions, self.trained.data.tokenizer, self._layout
     )
@@ -214,11 +197,7 @@ class Answerer:
       yield self._answered(questions[index], batch, found, row)
 
   def answer(self, texts: Sequence[str]) -> Answers:
-    """Answers questions that are texts.
-
-    Raises:
-      ValueError: for an empty question.
-    """
+    """Answers questions that are texts; ValueError for an empty one."""
     for i, text in enumerate(texts):
       if not text.strip():
         raise ValueError(f'Question {i} is empty: expected text.')

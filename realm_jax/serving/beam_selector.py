@@ -23,12 +23,7 @@ from retrieval.text import blocks as blocks_lib
 
 
 class BeamSelector:
-  """Retrieves a beam of blocks and builds rows of the best of them.
-
-  Attributes:
-    retriever_beam: C, at most the number of blocks.
-    reader_beam: R, at most C.
-  """
+  """Retrieves C blocks (retriever_beam); builds rows of the best R."""
 
   def __init__(
     self,
@@ -40,15 +35,9 @@ class BeamSelector:
     reader_beam: int = 5,
     block_layout: examples.Layout | None = None,
   ):
-    """Checks the beams.
+    """Checks the beams; at most the number of blocks is retrieved.
 
-    Args:
-      layout: lengths of the reader's rows.
-      blocks: the blocks to retrieve.
-      retriever: retrieves them.
-      retriever_beam: C; at most the number of blocks is used.
-      reader_beam: R.
-      block_layout: lengths of the block embedder's rows, if it is trained.
+    block_layout: lengths of the block embedder's rows, if it is trained.
 
     Raises:
       ValueError: unless 1 <= R <= C.
@@ -70,18 +59,12 @@ class BeamSelector:
     batch: Mapping[str, np.ndarray],
     source: question_rows.QuestionSource,
   ) -> examples.Batch:
-    """Completes a batch by its blocks.
-
-    Args:
-      params: current parameters of the model.
-      batch: question_index [B] int32, question_ids, question_mask [B, Q] and
-        row_valid [B], of `question_rows.make_dataset`.
-      source: questions that the indices point into.
+    """Completes a batch of `question_rows.make_dataset` by its blocks.
 
     Returns:
       The batch with the inputs of `open_qa.BeamScorer`: reader_ids,
-      reader_mask, reader_types [B, R, L] and reader_valid [B, R], beam_ids [B, C]
-      int32, -1 for none, reader_starts [B, R] int32.
+      reader_mask, reader_types [B, R, L] and reader_valid [B, R], beam_ids
+      [B, C] int32, -1 for none, reader_starts [B, R] int32.
     """
     found, _ = self._select(params, batch, source)
     return found
@@ -129,14 +112,7 @@ class AnswerSelector(BeamSelector):
   def __init__(
     self, *arguments, search: answer_search.QuestionSearch | None, **settings
   ):
-    """Takes the arguments of `BeamSelector`.
-
-    Args:
-      *arguments: layout, blocks, retriever.
-      search: finds answers in blocks; None leaves beam_has_answer out, which
-        only the loss reads.
-      **settings: the beams and block_layout.
-    """
+    """Takes `BeamSelector`'s arguments; search = None omits beam_has_answer."""
     super().__init__(*arguments, **settings)
     self._search = search
 
@@ -184,12 +160,8 @@ def make_answer_selector(
 ) -> AnswerSelector:
   """Returns the selector of a reader of spans.
 
-  Args:
-    config: config of the experiment.
-    data: data folder with the blocks.
-    retriever: retrieves them.
-    search: whether to look for answers in the blocks.
-    **beam: optional arguments of `beam_settings`.
+  `search`: whether to look for answers in the blocks; `beam`: arguments of
+  `beam_settings`.
   """
   blocks, rule = data.blocks, config.lookup.rule
   return AnswerSelector(

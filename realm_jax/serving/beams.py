@@ -41,8 +41,7 @@ class Beam:
   Attributes:
     ids: [B, C] int64 block ids, best first; -1 for none.
     fields: input of the loss: beam_vectors [B, C, d], whose inner product with
-      the query embedder's vectors is the score, or beam_scores [B, C] float32,
-      final scores.
+      the query embedder's vectors is the score, or beam_scores [B, C] float32.
   """
 
   ids: Int[np.ndarray, 'b c']
@@ -56,14 +55,7 @@ class BlockRetriever(Protocol):
   def __call__(
     self, params: Any, rows: examples.Batch, texts: Sequence[str], k: int
   ) -> Beam:
-    """Retrieves the k best blocks of each question.
-
-    Args:
-      params: current parameters of the model.
-      rows: question_ids and question_mask [B, Q].
-      texts: [B] the questions; '' for padding.
-      k: number of blocks.
-    """
+    """Retrieves the k best blocks of each question ('' for padding)."""
 
 
 class DenseRetriever:
@@ -72,12 +64,7 @@ class DenseRetriever:
   def __init__(
     self, config: config_lib.RealmConfig, snapshots: pipeline.Snapshots
   ):
-    """Defines the query embedder; compiles at the first batch.
-
-    Args:
-      config: sizes of the embedders.
-      snapshots: source of the index version to search.
-    """
+    """Defines the query embedder; compiles at the first batch."""
     model = model_lib.Realm(config)
     self._snapshots = snapshots
     self._opened: tuple[str, Any] = ('', None)
@@ -112,11 +99,7 @@ class DenseRetriever:
 
 
 def _apart(function: Callable, *arguments: Any) -> Any:
-  """Calls a function outside the mesh of the training step.
-
-  A mesh is set for a thread. With several processes it has devices on which this
-  process cannot compute.
-  """
+  """Calls a function outside the training mesh, which has others' devices."""
   if jax.process_count() == 1:
     return function(*arguments)
   with concurrent.futures.ThreadPoolExecutor(1) as thread:
@@ -180,12 +163,7 @@ def make_retriever(
   data: data_folder.DataFolder,
   snapshots: pipeline.Snapshots | None,
 ) -> BlockRetriever:
-  """Returns the retriever of config.retriever.
-
-  Args:
-    config: config of the experiment.
-    data: data folder with the blocks.
-    snapshots: source of the index versions; only 'dense' needs it.
+  """Returns the retriever of config.retriever; only 'dense' needs `snapshots`.
 
   Raises:
     ValueError: for an unknown kind.

@@ -26,8 +26,6 @@ class BlockReader:
     """Places the parameters; compiles at the first batch.
 
     Args:
-      params: parameters of the model.
-      selector: completes batches by their blocks.
       read: (params, batch) -> results, whose leading axes are the rows.
       batch_size: rows at a time, filled up to a multiple of the devices.
     """
@@ -58,10 +56,6 @@ class BlockReader:
   ) -> Iterator[tuple[int, examples.Batch, Any, int]]:
     """Reads for all questions or claims of a source, in their order.
 
-    Args:
-      source: a `question_rows.QuestionSource`.
-      progress: called with (rows done, rows in all).
-
     Yields:
       Number of the question, its completed batch, the results of the batch, and
       the question's row in both.
@@ -79,10 +73,7 @@ class BlockReader:
 
 
 def model_fields(batch: examples.Batch) -> dict[str, Any]:
-  """Returns the fields of a completed batch that the model reads to answer.
-
-  The beam is cut to the blocks that are read.
-  """
+  """Returns the fields that the model reads; cuts the beam."""
   read = batch['reader_valid'].shape[1]
   beam = ('beam_vectors', 'beam_scores', 'beam_valid')
   return {

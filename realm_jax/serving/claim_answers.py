@@ -25,7 +25,6 @@ class Classified:
   """A claim and its predicted class.
 
   Attributes:
-    claim: the claim.
     predicted: index of its class.
     probabilities: [N] of the classes, summed over the blocks that were read.
     block: id of the block with the best score of this class; -1 for none.
@@ -57,8 +56,6 @@ class Classifier:
     """Places the parameters; compiles at the first claim.
 
     Args:
-      trained: a `trained.TrainedReader` with a classifier.
-      retriever: retrieves blocks.
       rule: 'best' pair of block and class, or 'marginal', summed over blocks.
       retriever_beam: blocks to retrieve; 0: as in training.
       reader_beam: blocks to read; 0: as in training.
@@ -92,12 +89,7 @@ class Classifier:
     claims: Sequence[claims_lib.Claim],
     progress: Callable[[int, int], None] | None = None,
   ) -> Iterator[Classified]:
-    """Yields claims with their classes, in order; reads no label.
-
-    Args:
-      claims: the claims.
-      progress: called with (claims done, claims in all).
-    """
+    """Yields claims with their classes, in order; reads no label."""
     source = claim_rows.ClaimSource(
       claims, self.trained.data.tokenizer, self._layout
     )

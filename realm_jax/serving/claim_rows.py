@@ -2,9 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rows of claims, and the evidence among the blocks retrieved for them.
 
-A claim retrieves blocks as a question does. Its rows are the reader's:
-`[CLS] claim [SEP] body [SEP]`. Evidence is a block of a document that the data
-set names.
+A claim's rows are the reader's: `[CLS] claim [SEP] body [SEP]`. Evidence is a
+block of a document that the data set names.
 """
 
 from collections.abc import Mapping
@@ -33,12 +32,7 @@ from retrieval.text import blocks as blocks_lib
 
 
 class ClaimSource(question_rows.QuestionSource):
-  """Claims in place of questions, with their labels.
-
-  Attributes:
-    claims: as given.
-    has_evidence: whether any claim names documents.
-  """
+  """Claims in place of questions, with their labels."""
 
   def __init__(
     self,
@@ -46,11 +40,7 @@ class ClaimSource(question_rows.QuestionSource):
     tokenizer: tokenization.Tokenizer,
     layout: reader_rows.ReaderLayout,
   ):
-    """Tokenizes the claims.
-
-    Raises:
-      ValueError: without a claim.
-    """
+    """Tokenizes the claims; ValueError without a claim."""
     if not claims:
       raise ValueError('No claims: expected at least one.')
     self.claims = tuple(claims)
@@ -70,10 +60,7 @@ class ClaimSource(question_rows.QuestionSource):
 
 
 class EvidenceSearch:
-  """Finds the blocks of documents by their titles.
-
-  Remembers a number of each title, not the title: 12 bytes a document.
-  """
+  """Finds the blocks of documents by titles, kept in 12 bytes a document."""
 
   def __init__(self, blocks: blocks_lib.BlockStore):
     """Reads the title of every document."""
@@ -98,14 +85,9 @@ class EvidenceSearch:
   def find(
     self, ids: Int[np.ndarray, 'b c'], titles: Sequence[Sequence[str]]
   ) -> Bool[np.ndarray, 'b c']:
-    """Marks the blocks of documents with given titles.
+    """Marks the blocks [B, C] (-1 for none) of documents with given titles.
 
-    Args:
-      ids: [B, C] blocks, -1 for none.
-      titles: [B] normalised titles of each row (`claims.normalize_title`).
-
-    Returns:
-      [B, C] bool.
+    `titles` [B] are normalised by `claims.normalize_title`.
     """
     documents = self._blocks.documents(np.maximum(ids, 0))
     found = np.zeros(ids.shape, bool)
@@ -129,10 +111,7 @@ class EvidenceSelector(beam_selector.BeamSelector):
     batch: Mapping[str, np.ndarray],
     source: ClaimSource,
   ) -> examples.Batch:
-    """Completes a batch by its blocks.
-
-    beam_has_answer marks the evidence, where `source.has_evidence`.
-    """
+    """Completes a batch by its blocks; beam_has_answer marks the evidence."""
     found, indices = self._select(params, batch, source)
     if source.has_evidence:
       titles = [
@@ -149,14 +128,7 @@ def make_evidence_selector(
   retriever: beams.BlockRetriever,
   **beam: Any,
 ) -> EvidenceSelector:
-  """Returns the selector of a classifier of claims.
-
-  Args:
-    config: config of the experiment.
-    data: data folder with the blocks.
-    retriever: retrieves them.
-    **beam: optional arguments of `beam_selector.beam_settings`.
-  """
+  """Returns the selector of a classifier of claims."""
   return EvidenceSelector(
     model_configs.reader_layout(config, data),
     data.blocks,

@@ -63,14 +63,7 @@ def predict(
   batch: Mapping[str, jax.Array],
   num_tokens: int = 1,
 ) -> Prediction:
-  """Predicts the masked tokens of a batch.
-
-  Args:
-    model: the model.
-    params: its parameters.
-    batch: batch of `pipeline.Retrieval`; `gold` is of its mlm_targets.
-    num_tokens: n, number of most probable tokens to return.
-  """
+  """Predicts the num_tokens most probable tokens of each mask."""
   run = functools.partial(model.apply, {'params': params}, batch)
   scores = run(method='relevance_scores')
   log_probs = jax.nn.log_softmax(run(method='token_logits'))
@@ -125,18 +118,13 @@ def _right(
 def measure(
   model: model_lib.Realm, params: Any, batches: Iterable[Mapping[str, Any]]
 ) -> dict[str, float]:
-  """Measures a model on masked sentences.
-
-  Args:
-    model: the model.
-    params: its parameters.
-    batches: batches of `pipeline.make_dataset`.
+  """Measures a model on batches of `pipeline.make_dataset`.
 
   Returns:
     log_prob, accuracy and exact_span of the marginal; the same with the null
-    document only (null_*); retrieval_utility, the mean of marginal minus null over
-    target tokens; best_utility, the mean utility of the best candidate of a query;
-    null_prior, the mean p(null | x); examples.
+    document only (null_*); retrieval_utility, the mean of marginal minus null
+    over target tokens; best_utility, the mean utility of the best candidate of
+    a query; null_prior, the mean p(null | x); examples.
 
   Raises:
     ValueError: when no batch has a target.

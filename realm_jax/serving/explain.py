@@ -22,14 +22,13 @@ class Explained:
   """A prediction and its documents.
 
   Attributes:
-    text: the text with its masks.
     predictions: for each mask, words with their probabilities, best first.
     answer: y, the words whose probability is explained.
     log_prob: log p(y | x), summed over the tokens of y.
     null_log_prob: the same with the null document only.
-    documents: rows of block, title, text, prior p(z | x), posterior p(z | x, y),
-      utility in nats, log_prob with this document alone, without the log_prob of
-      all others, and word, the prediction with this document alone. The null
+    documents: rows of block, title, text, prior p(z | x), posterior p(z | x, y)
+      utility in nats, log_prob with this document alone, without the log_prob
+      of all others, and word, the prediction with this document alone. The null
       document is the first.
   """
 
@@ -45,19 +44,13 @@ class Explained:
 
 
 def encode(trained: Any, text: str, answer: str = '') -> dict[str, np.ndarray]:
-  """Makes a row of the pipeline from a text with masks.
+  """Makes one row, as of `examples.mask_sentence`, from a text with masks.
 
-  Args:
-    trained: a `trained.TrainedRealm`; its tokenizer and lengths are used.
-    text: text with at least one [MASK].
-    answer: its wordpieces, one after another, are the masks' targets; a single
-      [MASK] is repeated for each of them.
-
-  Returns:
-    A batch of one row, as of `examples.mask_sentence`.
+  The wordpieces of `answer` are, one after another, the masks' targets; a
+  single [MASK] is repeated for each of them.
 
   Raises:
-    ValueError: for a text without mask, too long, or an answer that does not fit.
+    ValueError: for a text without mask or too long, or an answer too long.
   """
   layout, tokenizer = trained.layout, trained.data.tokenizer
   masks = text.count(MASK)

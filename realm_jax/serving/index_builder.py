@@ -40,11 +40,6 @@ class Builder:
   """Makes index versions from snapshots of the embedder.
 
   Attributes:
-    model: sizes of the model.
-    layout: lengths of rows.
-    blocks: the blocks to embed.
-    folder: folder of the published versions.
-    index: how an index is built.
     batch_tokens: tokens in a batch of the embedder; 0 goes by device.
     devices: devices that embed; None is all of this process's.
     together: whether all processes of a distributed run build a share each.
@@ -70,10 +65,7 @@ class Builder:
   ) -> str:
     """Builds the version of a snapshot, or takes it over; returns its name.
 
-    Args:
-      step: training step of the snapshot.
-      params: `serving.embedder_params`, as host arrays.
-      progress: called with (blocks done, blocks in all).
+    `params` are `serving.embedder_params`, as host arrays.
 
     Raises:
       ValueError: for vectors that are not finite.
@@ -138,14 +130,7 @@ def make_builder(
   workdir: str | os.PathLike,
   devices: tuple[jax.Device, ...] = (),
 ) -> Builder:
-  """Returns the builder of a run's index versions.
-
-  Args:
-    config: config of the run.
-    data: its data folder.
-    workdir: its folder; the versions go to <workdir>/index.
-    devices: devices that embed; () is all local devices.
-  """
+  """Returns the builder of a run's index versions (devices (): all)."""
   synchronous = config.refresh.schedule != 'async'
   start = config.embedder_from or config.get('realm_from', '')
   model = model_configs.realm_config(config, data)
@@ -167,9 +152,7 @@ def make_builder(
 def snapshot(params: Any) -> dict:
   """The embedder's parameters as host arrays, gathered from all devices.
 
-  Args:
-    params: parameters of a model. Where they are sharded over several hosts, all
-      processes must call this function.
+  If they are sharded over several hosts, all processes must call this function.
   """
   params = serving.embedder_params(params)
   leaves = jax.tree.leaves(params)

@@ -19,13 +19,7 @@ INDEX = 'index'
 def index_folder(
   workdir: str | os.PathLike, data_dir: str = ''
 ) -> pathlib.Path:
-  """Returns the folder of the index versions of some data.
-
-  Args:
-    workdir: folder of the training run.
-    data_dir: data folder; '' for the run's own. Updated data have their index
-      beside them.
-  """
+  """Returns the index folder: beside updated data, else the run's."""
   beside = pathlib.Path(data_dir) / INDEX
   if data_dir and beside.is_dir():
     return beside
@@ -40,11 +34,7 @@ def to_take_over(
   """Returns the folder whose index a new run may take over, if there is one.
 
   Equal parameters make equal vectors only under equal settings of the model.
-
-  Args:
-    start: workdir of the run whose embedder the new run starts from, or ''.
-    model_cfg: model of the new run.
-    read_model: reads the model off a config.
+  `start` is the workdir of the run that gives the embedder, or ''.
   """
   folder = pathlib.Path(start) / INDEX
   if not start or not folder.is_dir():

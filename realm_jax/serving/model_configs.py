@@ -57,10 +57,7 @@ def realm_config(
 def reader_config(
   config: Config, data: data_folder.DataFolder
 ) -> open_qa.OpenQaConfig | claims.ClaimsConfig:
-  """Returns the retriever and reader that a config names.
-
-  The reader scores spans (config.reader), or classes where config.task is 'claims'.
-  """
+  """Returns retriever and reader: of spans, or of classes for task 'claims'."""
   realm = realm_config(config, data)
   if config.task == 'claims':
     return claims.ClaimsConfig(

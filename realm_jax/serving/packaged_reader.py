@@ -2,9 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The trained reader that comes with the package: 8 bits a parameter.
 
-realm_jax/packaged/README.md says how it was trained, on what, under which licence
-and how well it answers. It is the reader of an `open_qa.OpenQa` whose BERT has the
-shape and the vocabulary of all-MiniLM-L6-v2.
+realm_jax/packaged/README.md documents it. It is the reader of an
+`open_qa.OpenQa`; its BERT has all-MiniLM-L6-v2's shape and vocabulary.
 """
 
 from collections.abc import Mapping
@@ -28,10 +27,10 @@ _LEVELS = 127
 
 
 def quantize(params: Mapping[str, Any]) -> dict[str, np.ndarray]:
-  """Rounds matrices to 8 bits, each column or embedding with its own scale.
+  """Rounds matrices to int8, each column or embedding with its own scale.
 
-  Returns path -> int8 array, and with ':scale' its float32 scales; vectors stay
-  float32. No value moves by more than half its scale, 1/254 of the largest beside it.
+  Scales are float32 under path + ':scale'; vectors stay float32. No value moves
+  by more than half its scale, 1/254 of the largest beside it.
   """
   arrays = {}
   for name, value in traverse_util.flatten_dict(params, sep='/').items():
@@ -66,14 +65,10 @@ def save(
   tokenizer: tokenization.WordPieceTokenizer,
   config: Mapping[str, Any],
 ) -> None:
-  """Writes a reader in the packaged form.
+  """Writes a reader (parameters of `open_qa.SpanReader`) in the packaged form.
 
-  Args:
-    folder: output folder.
-    reader: parameters of `open_qa.SpanReader`.
-    tokenizer: its tokenizer.
-    config: JSON values: step, tokenizer (its fingerprint), and the sections of
-      the run's config that say how data and model are made.
+  `config` holds JSON values: step, tokenizer (its fingerprint), and the
+  sections of the run's config that say how data and model are made.
   """
   folder = pathlib.Path(folder)
   folder.mkdir(parents=True, exist_ok=True)
@@ -91,8 +86,7 @@ def exists() -> bool:
 def load(folder: str | os.PathLike = '') -> dict[str, Any]:
   """Reads {'reader': parameters of `open_qa.SpanReader`}, float32.
 
-  Args:
-    folder: '' is the package's own.
+  folder = '' is the package's own.
 
   Raises:
     FileNotFoundError: when the reader is missing.
@@ -103,11 +97,7 @@ def load(folder: str | os.PathLike = '') -> dict[str, Any]:
 
 
 def load_config(folder: str | os.PathLike = '') -> dict[str, Any]:
-  """Reads the config of a packaged reader.
-
-  Raises:
-    FileNotFoundError: when it is not there.
-  """
+  """Reads the config of a packaged reader."""
   return json.loads(_find(folder, _CONFIG).read_text())
 
 

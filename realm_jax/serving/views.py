@@ -11,12 +11,7 @@ _SHOWN = 70  # characters of a document's text
 
 
 def answers_html(found: Any, count: int = 5) -> str:
-  """Returns a question, its answer in its block, and the runner-ups.
-
-  Args:
-    found: an `answers.Answered`.
-    count: number of answers.
-  """
+  """Returns a question, its answer in its block, and `count` - 1 runner-ups."""
   rows = [answer.record() for answer in found.answers[:count]]
   head = f'<p><b>{html.escape(found.question.question)}</b><br>'
   if not rows:
@@ -35,12 +30,7 @@ def answers_html(found: Any, count: int = 5) -> str:
 
 
 def blocks_html(found: Any, count: int = 3) -> str:
-  """Returns the first retrieved blocks, each with the best answer in it.
-
-  Args:
-    found: an `answers.Answered`.
-    count: number of blocks; a block without an answer is shown unmarked.
-  """
+  """Returns the first blocks; one without an answer is unmarked."""
   best, blocks = {}, found.blocks
   for answer in found.answers:
     best.setdefault(answer.rank, answer)
@@ -90,11 +80,7 @@ EXPLAINED_COLUMNS = (
 
 
 def explained_rows(found: Any) -> list[tuple[str, ...]]:
-  """Returns the cells of EXPLAINED_COLUMNS of each document.
-
-  Args:
-    found: an `explain.Explained`.
-  """
+  """Returns the cells of EXPLAINED_COLUMNS of each document."""
   rows = []
   for row in found.documents:
     text = ' '.join(row['text'].split())[:_SHOWN]
@@ -126,11 +112,7 @@ def explained_lines(found: Any) -> list[str]:
 
 
 def explained_html(found: Any) -> str:
-  """Returns a prediction and a table of its documents.
-
-  Args:
-    found: an `explain.Explained`.
-  """
+  """Returns a prediction and a table of its documents."""
   lines = ''.join(f'<br>{html.escape(line)}' for line in explained_lines(found))
   table = table_html(EXPLAINED_COLUMNS, explained_rows(found))
   return f'<p><b>{html.escape(found.text)}</b>{lines}</p>{table}'
