@@ -78,7 +78,7 @@ def candidate_utility(
 def leave_one_out(
   scores: Scores, gold_log_probs: GoldLogProbs, masks: objectives.Masks
 ) -> GoldLogProbs:
-  """log p(y_m | x) without each candidate in turn, the others renormalised."""
+  """Log-likelihood of each token without each candidate, renormalised."""
   others = ~jnp.eye(scores.shape[1], dtype=bool)
   others = others[None] & masks.candidates[:, None, :]
   prior = objectives.log_softmax(scores[:, None, :], others)
