@@ -212,11 +212,7 @@ def _rename(
 
 
 def join(parts: Iterable[Converted]) -> dict[str, Any]:
-  """Joins the parameters of checkpoints, such as an embedder and an encoder.
-
-  Raises:
-    ValueError: if two checkpoints have the same part.
-  """
+  """Joins the parameters of checkpoints; ValueError for a part given twice."""
   params: dict[str, Any] = {}
   for part in parts:
     twice = sorted({*params} & {*part.params})

@@ -91,11 +91,7 @@ def layout(hf_class: str, sizes: Sizes, *, shared: bool = True) -> list[Tensor]:
 
 
 def find_class(names: Collection[str]) -> str:
-  """Finds the class of `CLASSES` that has tensors of these names.
-
-  Raises:
-    ValueError: if no class has them.
-  """
+  """Finds the class of `CLASSES` with these tensors; ValueError without one."""
   marks = (
     ('RealmForOpenQA', ('reader.qa_outputs.', 'embedder.cls.dense.')),
     ('RealmScorer', ('embedder.cls.dense.',)),
@@ -241,11 +237,7 @@ def tf_name(bundle: str, name: str) -> str | None:
 
 
 def find_bundle(names: Collection[str]) -> str:
-  """Finds the bundle that has these variables.
-
-  Raises:
-    ValueError: if no bundle has them.
-  """
+  """Finds the bundle that has these variables; ValueError without one."""
   for bundle, mark in (
     ('C', BLOCKS),
     ('D', 'reader/module/bert/'),

@@ -38,11 +38,7 @@ class Split:
 def split_blocks(
   blocks: blocks_lib.BlockStore, split: str, valid_fraction: float
 ) -> Split:
-  """Blocks of the documents of a split: 'train', 'valid' or 'all'.
-
-  Raises:
-    ValueError: for another split, and for a split without a block.
-  """
+  """Blocks of a split: 'train', 'valid' or 'all'; ValueError for no block."""
   hashes = blocks.tokens.id_hash[:]
   chosen = chunks_lib.in_split(hashes, split, valid_fraction)
   return Split(

@@ -92,11 +92,7 @@ class DataFolder(data_folder.DataFolder):
     return salient_lib.SalientStore(self.path('spans'), self.masked_blocks)
 
   def layout(self, config: ml_collections.ConfigDict) -> examples.Layout:
-    """Lengths of rows and the tokenizer's specials.
-
-    Raises:
-      ValueError: if the blocks were packed to another length.
-    """
+    """Lengths of rows; ValueError for blocks packed to another length."""
     if self.blocks.max_length != config.blocks.max_length:
       raise ValueError(
         f'{self.blocks.path}: blocks of at most {self.blocks.max_length} '

@@ -2,8 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Choice of masked tokens: a salient span, random tokens, or random spans.
 
-Guu et al. 2020, section 3.4 and Table 2. All masked wordpieces become [MASK];
-only the first `max_targets` are predicted, as in the released code.
+Guu et al. 2020, section 3.4 and Table 2.
 """
 
 import numpy as np

@@ -2,8 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Batches of questions: tokenized once, shared among processes, resumable.
 
-The blocks of a question change with the parameters. A batch therefore has the
-questions alone; the trainer adds the blocks with its newest parameters.
+The trainer adds the blocks with its newest parameters.
 """
 
 from collections.abc import Sequence

@@ -12,11 +12,7 @@ PROJECTION_INITS = ('normal', 'orthogonal', 'identity')
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RealmConfig:
-  """Two BERTs, and the layers that make a text's vector.
-
-  "Released" refers to the published checkpoints and their code, and to the
-  Hugging Face port unless it is named; paper and code differ in places.
-  """
+  """Two BERTs and the layers of a text's vector; "released" is the checkpoints."""
 
   # Reads queries and blocks; all three BERTs are BERT base in the paper. The
   # released ones have activation 'gelu_tanh'. Both fields' `pooler` is ignored:

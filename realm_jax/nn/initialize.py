@@ -143,11 +143,7 @@ def load_embedders(path: Path, config: config_lib.RealmConfig) -> dict:
 
 
 def load_encoder(path: Path, config: bert.BertConfig) -> dict:
-  """Encoder from a BERT checkpoint, with the head if there is one.
-
-  Raises:
-    ValueError: with everything that does not fit.
-  """
+  """Encoder from a BERT checkpoint, with the head if there is one."""
   found, params, head = bert_checkpoint.load_mlm(path)
   params = {'bert': _cut(params, found, config, path)}
   if head is None:
@@ -182,11 +178,7 @@ def trained_embedders(
 
 
 def trained_encoder(params: Mapping[str, Any]) -> dict:
-  """Encoder of a trained model, with its head.
-
-  Raises:
-    ValueError: if there is no encoder.
-  """
+  """Encoder of a trained model, with its head; ValueError without one."""
   if 'encoder' not in params:
     raise ValueError(
       f'The trained parameters have {sorted(params)}, expected an encoder.'

@@ -260,7 +260,6 @@ def contrastive(
   """Softmax cross-entropy of the positives (Karpukhin et al. 2020, eq. 2).
 
   The probabilities of several positives are summed, as in ORQA's early loss.
-  ORQA and DPR have no temperature.
   """
   del gold_log_probs
   if masks.positives is None:

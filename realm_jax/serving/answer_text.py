@@ -1,10 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Characters of the spans in the reader's rows.
-
-WordPiece loses case, accents and blanks. SQuAD's code guesses them by aligning the
-tokens with the text again; the token store knows the bytes of each token.
-"""
+"""Characters of the spans in the reader's rows, by the bytes of each token."""
 
 from collections.abc import Sequence
 import unicodedata

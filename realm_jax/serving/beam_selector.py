@@ -1,9 +1,8 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Selects the blocks that the reader reads, and builds its rows.
+"""Selects the blocks that the reader reads with the newest query embedder.
 
-Lee et al. 2019 (ORQA), sections 3 and 4. The host selects right before a step, with
-the newest parameters: the trained query embedder decides which blocks are read.
+Lee et al. 2019 (ORQA), sections 3 and 4.
 """
 
 from collections.abc import Mapping

@@ -2,8 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Blocks retrieved for a question: by vectors, by words or at random.
 
-Lee et al. 2019 (ORQA), section 4: the best C blocks by inner product, C = 5000 in
-the released code. The baselines of Guu et al. 2020, table 1, find them by words.
+Lee et al. 2019 (ORQA), section 4 (C = 5000); Guu et al. 2020, table 1.
 """
 
 from collections.abc import Callable

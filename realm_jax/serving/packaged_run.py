@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The packaged reader over any documents, without training.
 
-<workdir>/packaged.json names the documents and settings, <workdir>/data holds the
-tokens and blocks. BM25 needs no embedder.
+<workdir>/packaged.json names the documents and settings, <workdir>/data holds
+the tokens and blocks.
 """
 
 from collections.abc import Iterable

@@ -2,8 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Answers of many blocks: read some at a time, remember the best spans.
 
-Lee et al. 2019 (ORQA), section 4; a reader trained with five blocks can read a
-hundred (Balachandran et al. 2021).
+Lee et al. 2019 (ORQA), section 4; Balachandran et al. 2021.
 """
 
 from collections.abc import Mapping
