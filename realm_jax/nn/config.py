@@ -12,7 +12,7 @@ PROJECTION_INITS = ('normal', 'orthogonal', 'identity')
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RealmConfig:
-  """Two BERTs and the layers of a text's vector; "released" is the checkpoints."""
+  """Two BERTs and a text's vector; "released" are checkpoints and code."""
 
   # Reads queries and blocks; all three BERTs are BERT base in the paper. The
   # released ones have activation 'gelu_tanh'. Both fields' `pooler` is ignored:

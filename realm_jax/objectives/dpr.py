@@ -6,7 +6,7 @@ Karpukhin et al. 2020, section 3. Each question learns to find its block among
 those of all questions of the batch, with some hard negatives of its own.
 
   query   [CLS] question [SEP]
-  block   [CLS] title [SEP] body [SEP]   segments 0 up to the first [SEP], then 1
+  block   [CLS] title [SEP] body [SEP]   types 0 to the first [SEP], then 1
 
 Dimension key: B questions, P = 1 + N blocks of each, its positive first and
 then N hard negatives; Q query length, T block length, K = B P candidates, D

@@ -7,7 +7,7 @@ times in ten the sentence is removed from its block, which trains the matching
 of meaning; otherwise it stays, which trains the matching of words.
 
   query   [CLS] sentence [SEP]
-  block   [CLS] title [SEP] body [SEP]   segments 0 up to the first [SEP], then 1
+  block   [CLS] title [SEP] body [SEP]   types 0 to the first [SEP], then 1
 
 Dimension key: B batch, Q query length, T block length, N tokens read.
 """

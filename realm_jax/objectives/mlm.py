@@ -7,7 +7,7 @@ predict a masked word and look for it in the text beside it (Devlin et al. 2018,
 section 3.1). An encoder without these abilities, such as all-MiniLM-L6-v2,
 learns them here. The sentence is removed from the block or kept there.
 
-  joint   [CLS] sentence [SEP] block [SEP]   segments 0 up to the first [SEP], then 1
+  joint   [CLS] sentence [SEP] block [SEP]   types 0 to the first [SEP], then 1
 
 Dimension key: B batch, J joint length, M masked positions, V vocabulary.
 """
