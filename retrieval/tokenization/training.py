@@ -82,12 +82,7 @@ def train_sentencepiece(
 
 
 class _Lines:
-  """Lines for the trainer; keeps the error that the trainer would hide.
-
-  Attributes:
-    count: lines given to the trainer.
-    error: error of the texts' iterator, if any.
-  """
+  """Lines for the trainer; keeps the error that the trainer would hide."""
 
   def __init__(self, texts: Iterable[str]):
     self._texts = texts
