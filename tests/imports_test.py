@@ -30,7 +30,7 @@ _ROOMS = {
     *('convert', 'tables', 'benchmarks'),
   ),
 }
-# Rooms that stand side by side.
+# Rooms side by side: neither imports the other.
 _APART = (
   ('experiments/retro', 'experiments/open_qa'),
   ('experiments/retro', 'experiments/realm'),
@@ -58,7 +58,7 @@ def _imports(tree):
 
 
 def _runs_upward(path, name):
-  """Whether a module imports from a room that stands above or beside its own."""
+  """Whether a module imports from a room above or beside its own."""
   (package, *inner), (other, *rest) = path.split('/'), name.split('.')
   rooms = _ROOMS.get(package, ())
   if package != other or not (rest and rest[0] in rooms):

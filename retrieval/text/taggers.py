@@ -237,7 +237,7 @@ def _load_pipeline(model: str):
 
 
 def _entity_pipes(nlp) -> list[str]:
-  """Names of the components that find entities and of those that feed them."""
+  """Names of the components that find entities, and of their inputs."""
   wanted = {
     name
     for name in nlp.pipe_names

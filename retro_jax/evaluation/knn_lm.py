@@ -307,8 +307,8 @@ def sweep(
     nats: [n] of each target by the language model alone.
     targets: [n] tokens.
     document: [n] row of each token's document.
-    distances: see `log_knn_probability`.
-    values: likewise.
+    distances: [n, k] squared distances of the neighbors, ascending.
+    values: [n, k] tokens of the neighbors.
     grid: the settings.
     num_documents: rows of the result's last axis.
 

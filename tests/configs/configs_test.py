@@ -149,7 +149,7 @@ def test_every_setting_of_scann_is_listed():
 
 @pytest.mark.usefixtures('unchecked')
 def test_settings_of_scann_are_flags(tmp_path, monkeypatch):
-  """What a flag says reaches ScannConfig; untouched settings are no change."""
+  """A flag reaches ScannConfig; untouched settings change nothing."""
   built = []
 
   class Searcher(searchers.ExactSearcher):

@@ -36,7 +36,7 @@ _TIMED = (
 
 
 def _rows(workdir):
-  """What must be equal between equal runs: all but the clock."""
+  """Metrics that are equal between equal runs: all but the clock."""
   return [
     {k: v for k, v in row.items() if k not in _TIMED}
     for row in metric_writer.read(workdir)

@@ -258,7 +258,7 @@ def test_near_duplicates_of_an_evaluation_set_leave_the_datastore(
   (tmp_path / 'other.txt').write_text(text)
   _name_evaluation_set(config, tmp_path / 'other.txt')
   capsys.readouterr()
-  # The data that stand stay, but it is told that they may hold the set.
+  # Existing data stay; a warning says that they may contain the set.
   retro_prepare.run(config, str(copy))
   assert 'duplicates of tokens-other not looked for' in _words(capsys)
   assert 'without a look at this evaluation set' in caplog.text

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What the maskers choose."""
+"""Targets that the maskers choose."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What a configuration refuses, and what follows from it."""
+"""Settings that a configuration refuses, and values derived from it."""
 
 import pytest
 

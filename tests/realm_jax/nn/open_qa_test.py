@@ -112,7 +112,7 @@ def test_dropout_of_spans():
 
 
 def test_nothing_of_all_spans_is_held():
-  """What the backward pass keeps does not grow with the widest span."""
+  """The memory of the backward pass does not grow with the widest span."""
 
   def kept(widest):
     config = dataclasses.replace(

@@ -259,7 +259,7 @@ def test_the_model_with_another_order_and_another_invalid_candidate():
 
   expected = loss(params, batch)
   assert expected[0][0] > 0
-  # Row 0's last candidate is none: others may stand there.
+  # Row 0's last candidate is missing: its ids are arbitrary.
   spoilt = {k: np.copy(v) for k, v in batch.items()}
   for name in ('candidate_ids', 'joint_ids'):
     spoilt[name][0, -1] = (spoilt[name][0, -1] + 5) % tiny.V

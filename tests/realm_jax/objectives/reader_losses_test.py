@@ -127,7 +127,7 @@ def test_zero_where_nothing_is_right():
   assert metrics['beam_has_answer'] == metrics['reader_has_answer'] == share
   without, _, _ = _run(batch | {'row_valid': np.arange(B) != 1})
   np.testing.assert_allclose(value, without * (B - 1) / B, rtol=1e-5)
-  # An answer at what is no block, or in a span that leaves the row, is none.
+  # An answer at padding, or in a span that leaves the row, does not count.
   batch['beam_has_answer'][:] = ~batch['beam_valid']
   batch['reader_correct'][:] = False
   batch['reader_correct'][0, -1] = True
@@ -177,7 +177,7 @@ def test_padding_has_no_influence():
   expected = _run(batch)
   rng = np.random.default_rng(1)
   other = {k: v.copy() for k, v in batch.items()}
-  # Entries of the beam that are none, whatever they hold.
+  # Padding of the beam, with arbitrary content.
   other['beam_vectors'][~batch['beam_valid']] = np.nan
   other['beam_has_answer'][~batch['beam_valid']] = True
   gone = ~batch['reader_valid']

@@ -275,7 +275,7 @@ def test_dropout_keeps_the_mean(loaded, batch):
 
 
 def test_dropout_of_attention_keeps_the_mean(loaded, batch):
-  """What attention returns is linear in the weights that are dropped."""
+  """The output of attention is linear in the dropped weights."""
   config, params, _ = loaded
   config = dataclasses.replace(config, attention_dropout_rate=0.5)
   module = bert.Attention(config)

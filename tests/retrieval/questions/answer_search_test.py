@@ -152,7 +152,7 @@ def test_what_a_pattern_needs():
 
 
 def test_letters_like_ascii_are_known():
-  """Those that match an ASCII letter without case, and do not fold to it."""
+  """Characters that match an ASCII letter without case, and do not fold to it."""
   characters = ''.join(map(chr, range(128, sys.maxunicode + 1)))
   found = re.findall('[a-z]', characters, re.IGNORECASE)
   assert len(found) > 3

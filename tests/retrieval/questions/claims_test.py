@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Files of claims, in every form, and what is said of those that are none."""
+"""Files of claims in every form, and the errors of bad files."""
 
 import gzip
 import json

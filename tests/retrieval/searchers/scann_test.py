@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What ScaNN does on input nobody wants must not reach a user."""
+"""ScaNN's failures on bad input do not reach a user."""
 
 import shutil
 import subprocess

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Dates: a table of what is one and of what is none, and properties."""
+"""Dates: a table of texts with and without dates, and properties."""
 
 import hypothesis
 from hypothesis import strategies as st

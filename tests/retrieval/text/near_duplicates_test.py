@@ -196,7 +196,7 @@ def test_pairs_at_the_threshold_are_found(threshold):
 def test_bands_are_as_large_as_pairs_at_the_threshold_allow():
   for threshold, number, rows in (
     (1.0, 128, 4),
-    (0.8, 128, 4),  # what lists that stand were made with
+    (0.8, 128, 4),  # settings of the stored lists
     (0.8, 30, 3),
     (0.6, 128, 2),
     (0.3, 128, 1),

@@ -15,7 +15,7 @@ M = 4
 
 
 def _row(c, *, batch=1, length=16, vocab_size=None, seed=0):
-  """Rows of two documents, the second from chunk 2 on; its last token is none."""
+  """Rows of two documents; the second starts at chunk 2 and its last token is padding."""
   tokens, neighbors, mask = tiny.inputs(
     c, batch=batch, length=length, seed=seed
   )
