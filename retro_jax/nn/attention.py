@@ -69,6 +69,43 @@ def accumulation_dtype(dtype: npt.DTypeLike) -> jnp.dtype:
   return jnp.promote_types(dtype, jnp.float32)
 
 
+class RMSNorm(nn.Module):
+  """x / rms(x) * scale (Zhang and Sennrich 2019), in float32."""
+
+  epsilon: float
+  dtype: str
+  param_dtype: str
+
+  @nn.compact
+  def __call__(self, x: Float[Array, '... D']) -> Float[Array, '... D']:
+    """Normalizes the last axis of `x`."""
+    scale = self._vector('scale', nn.initializers.ones, x.shape[-1])
+    return self._normalize(x, scale).astype(self.dtype)
+
+  def _vector(self, name, init, width):
+    init = partitioning.partitioned(init, 'embed')
+    vector = self.param(name, init, (width,), self.param_dtype)
+    return vector.astype(accumulation_dtype(self.dtype))
+
+  def _normalize(self, x, scale):
+    x = x.astype(scale.dtype)
+    mean_square = jnp.mean(x * x, axis=-1, keepdims=True)
+    return x * jax.lax.rsqrt(mean_square + self.epsilon) * scale
+
+
+class LayerNorm(RMSNorm):
+  """The same of x less its mean, and a bias (Ba et al. 2016)."""
+
+  @nn.compact
+  def __call__(self, x: Float[Array, '... D']) -> Float[Array, '... D']:
+    """Normalizes the last axis of `x`."""
+    scale = self._vector('scale', nn.initializers.ones, x.shape[-1])
+    bias = self._vector('bias', nn.initializers.zeros, x.shape[-1])
+    x = x.astype(scale.dtype)
+    x = x - jnp.mean(x, axis=-1, keepdims=True)
+    return (self._normalize(x, scale) + bias).astype(self.dtype)
+
+
 @functools.lru_cache(maxsize=64)
 def position_vectors(
   first: int, last: int, width: int, base: float, max_distance: int = 0

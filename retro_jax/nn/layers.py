@@ -24,19 +24,12 @@ from retro_jax.nn.config import ACTIVATIONS
 from retro_jax.nn.config import RetroConfig
 
 
-def norm(config: RetroConfig, name: str) -> nn.Module:
-  """RMSNorm, or LayerNorm for `decoder.norm='layer'`; statistics in float32."""
-  fields = {
-    'epsilon': config.norm_epsilon,
-    'dtype': config.dtype,
-    'param_dtype': config.param_dtype,
-    'scale_init': partitioning.partitioned(nn.initializers.ones, 'embed'),
-    'name': name,
-  }
-  if config.decoder.norm == 'rms':
-    return nn.RMSNorm(**fields)
-  bias_init = partitioning.partitioned(nn.initializers.zeros, 'embed')
-  return nn.LayerNorm(use_fast_variance=False, bias_init=bias_init, **fields)
+def norm(config: RetroConfig, name: str) -> attention.RMSNorm:
+  """A norm as the config wants it."""
+  kind = (
+    attention.LayerNorm if config.decoder.norm == 'layer' else attention.RMSNorm
+  )
+  return kind(config.norm_epsilon, config.dtype, config.param_dtype, name=name)
 
 
 class LearnedPositions(nn.Module):

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from retro_jax.nn import attention
-from retro_jax.nn import layers
 from tests.retro_jax.nn import tiny
 
 
@@ -70,7 +69,7 @@ def test_position_vectors():
 
 def test_rms_norm():
   x = np.random.default_rng(0).standard_normal((3, 5)).astype(np.float32)
-  norm = layers.norm(tiny.config(), 'norm')
+  norm = attention.RMSNorm(1e-6, 'float32', 'float32')
   scale = np.arange(5, dtype=np.float32)
   y = norm.apply({'params': {'scale': scale}}, jnp.asarray(x))
   expected = x / np.sqrt((x**2).mean(-1, keepdims=True)) * scale
