@@ -66,7 +66,6 @@ def sides(
   """Start our side, and the peer's if its interpreter is given.
 
   Args:
-    module: the command, run again with --serve.
     sizes: JSON values that both sides get; num_threads is added.
     baseline_python: interpreter of the peer, or ''.
     peer: name of the peer's side.
@@ -145,7 +144,6 @@ def show(
 
   Args:
     results: step -> side -> numbers; 'ratio' is the last side.
-    title: title of the table.
     rates: step -> items that the step processes, and their unit.
   """
   table = rich.table.Table('step', 'side', *MEASURES.values(), 'rate')

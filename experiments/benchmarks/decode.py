@@ -137,9 +137,6 @@ def measure(
   """Time all sides in turn.
 
   Args:
-    config: of our model.
-    num_neighbors: of each chunk.
-    lengths: tokens of the texts.
     repeats: timed rounds, after an untimed one that compiles.
     baseline: with a step for every length of `texts_before`.
 
@@ -224,11 +221,6 @@ def run(baseline_python: str, repeats: int, lengths: Sequence[int]) -> dict:
 
   Args:
     baseline_python: interpreter of the baseline, '' for ours alone.
-    repeats: timed rounds.
-    lengths: tokens of the texts.
-
-  Returns:
-    Sizes and rows.
   """
   sizes = retro.SIZES | {'batch': 1, 'length': max(lengths)}
   befores = sorted({n for length in lengths for n in texts_before(length)})

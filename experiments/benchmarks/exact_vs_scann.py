@@ -117,10 +117,6 @@ def retrievers(
 ) -> tuple[dict[str, beams.BlockRetriever], str]:
   """Return the retrievers to compare.
 
-  Args:
-    trained: the model with its data.
-    folder: folder of its index versions.
-
   Returns:
     found: name -> retriever over the same vectors; the checkpoint's own
       retriever alone if it searches no vectors.
@@ -204,9 +200,6 @@ def benchmark(
   Args:
     answerer: answers by `retriever`.
     retriever: receives each of `found` in turn.
-    found: retrievers by name.
-    questions: question set.
-    ks: numbers of blocks to look at.
     rules: matching rules of a block and an answer.
     depth: blocks of each beam that `answered` keeps.
 
@@ -237,11 +230,6 @@ def retrieval_results(
 
   The results have no scores. Ids are `BlockStore.names`, which outlive changes
   of the corpus.
-
-  Args:
-    answered: answers with the blocks to write.
-    trained: the model with its data.
-    rule: matching rule of has_answer.
   """
   blocks = trained.data.blocks
   search = answer_search.QuestionSearch(blocks, rule, trained.data.tokenizer)

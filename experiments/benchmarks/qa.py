@@ -72,9 +72,7 @@ def measure(
   Args:
     baseline_python: interpreter of the baseline, '' for ours alone.
     root: folder made by `qa_data.prepare`.
-    repeats: timed rounds after an untimed one.
     sizes: of the model, its rows and the beams.
-    steps: names of STEPS to time.
 
   Returns:
     step -> side -> numbers a question, with the ratio of the baseline to ours. Ours

@@ -65,9 +65,7 @@ def prepare(
 
   Args:
     folder: parent folder of the data of all sizes.
-    count: number of blocks.
     row_length: least wordpieces of a text.
-    corpus: source of the words.
 
   Returns:
     A folder with texts.jsonl, vocab.txt and the stores.

@@ -48,11 +48,6 @@ def make_vectors(folder: pathlib.Path, count: int) -> np.ndarray:
 def run(folder: pathlib.Path, count: int, repeats: int) -> dict[str, Any]:
   """Search and print the cost of a batch of queries.
 
-  Args:
-    folder: folder of the vectors.
-    count: number of vectors.
-    repeats: timed searches after an untimed one.
-
   Returns:
     {'num_vectors', 'queries', 'device', 'first_sec', 'wall_sec' (median),
     'host_gib' (without the mapped file), 'mapped_gib' (the file's part in memory),

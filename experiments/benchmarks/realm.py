@@ -72,9 +72,6 @@ def make_batch(sizes: dict[str, int]) -> dict[str, np.ndarray]:
 def build(sizes: dict[str, int]) -> dict[str, Callable[[], Any]]:
   """Return our steps, functions that wait for their results.
 
-  Args:
-    sizes: SIZES, with batch and microbatches.
-
   Returns:
     'train', the loss and all gradients, and 'embed', the vectors of a batch's
     candidates.
@@ -122,9 +119,6 @@ def measure(
 
   Args:
     baseline_python: interpreter of the baseline, '' for ours alone.
-    batch: examples of a training step.
-    repeats: timed rounds after an untimed one.
-    sizes: of the model and its rows.
 
   Returns:
     step -> side -> numbers, with the ratio of the baseline to ours.

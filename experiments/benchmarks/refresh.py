@@ -38,10 +38,6 @@ def measure_publication(
 ) -> dict[str, float]:
   """Return the seconds from a snapshot of parameters to the published index.
 
-  Args:
-    config: config of a REALM.
-    root: parent of a temporary index folder.
-
   Returns:
     blocks, their mean_tokens (of a sample), sec, and blocks_per_sec.
   """
@@ -72,8 +68,6 @@ def measure_schedules(
   """Measure training throughput, end to end, under each refresh schedule.
 
   Args:
-    config: config of a REALM.
-    root: parent of temporary run folders.
     num_steps: steps of each run; two refreshes divide them into thirds.
 
   Returns:

@@ -107,8 +107,6 @@ def measure(
 
   Args:
     baseline_python: interpreter of the baseline, '' for ours alone.
-    repeats: timed rounds after two untimed ones.
-    sizes: of the model and its batch.
     baseline_keeps_memory: whether the baseline's malloc keeps freed memory.
 
   Returns:

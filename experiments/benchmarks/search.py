@@ -142,8 +142,6 @@ def run(
     vectors: [n, d] float32.
     queries: [q, d] float32, searched in one call.
     metric: 'dot_product' or 'squared_l2'.
-    k: number of neighbors.
-    rounds: timed rounds after an untimed one.
   """
   exact = searchers.ExactSearcher(vectors, metric)
   wanted, _ = exact.search(queries, k)

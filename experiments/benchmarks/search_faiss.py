@@ -29,7 +29,6 @@ def build(
   Args:
     vectors: [n, d] float32.
     metric: 'dot_product' or 'squared_l2'.
-    k: number of neighbors.
 
   Returns:
     name -> (seconds to build, bytes per vector, setting -> search).

@@ -115,8 +115,6 @@ def alternate(
   Args:
     sides: name -> side.
     steps: name of a step -> names of the sides that have it.
-    repeats: timed rounds.
-    warmup: untimed rounds before them.
 
   Returns:
     step -> side -> the median of each number, min_sec (of the wall time), and

@@ -61,9 +61,6 @@ def export(
       subfolder.
     hf_class: one of `checkpoint_names.CLASSES`; '' for the fitting classes.
 
-  Returns:
-    Folder -> summary of its content.
-
   Raises:
     FileNotFoundError: if the workdir has no checkpoint.
     ValueError: if the port cannot hold the model.

@@ -95,7 +95,6 @@ def make_config(
   Args:
     config: config of REALM or of open-domain question answering that receives
       the sizes.
-    found: the checkpoints.
   """
   changes: dict[str, Any] = {'embedder_from': '', 'encoder_from': ''}
   model = {
@@ -209,14 +208,6 @@ def convert(
   options: Options, config: ml_collections.ConfigDict, workdir: str
 ) -> dict[str, str]:
   """Convert checkpoints with their blocks and vectors.
-
-  Args:
-    options: checkpoints, blocks and vectors.
-    config: config that receives the sizes.
-    workdir: folder of checkpoint, data and index.
-
-  Returns:
-    Part -> summary of its conversion.
 
   Raises:
     FileNotFoundError: if a named file is missing.

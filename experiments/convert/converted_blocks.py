@@ -34,7 +34,6 @@ def place_files(data: pathlib.Path, blocks: str, titles: str = '') -> None:
   """Link or write blocks and titles where the corpus reader finds both.
 
   Args:
-    data: the data folder.
     blocks: blocks.tfr, a folder with it, or block_records.npy.
     titles: titles.tfr; '' takes the file beside the blocks. Without any such
       file titles are empty.
@@ -113,8 +112,6 @@ def check_sizes(
 
   Args:
     vectors: [n, d] vectors of blocks.
-    name: name of the vectors in errors.
-    num_blocks: number of blocks.
     width: width of the model's vectors.
 
   Raises:
@@ -147,12 +144,7 @@ def build_index(
 
   Args:
     vectors: [num_blocks, d], memory-mapped; row i belongs to block i.
-    name: name of the vectors in errors.
-    blocks: the blocks.
     params: parameters of the model that embeds the questions.
-    step: step of the parameters.
-    root: folder of the index versions.
-    config: config with the section index.
 
   Returns:
     The version's name.
@@ -217,8 +209,6 @@ def find_version(
   """Open the index version that a checkpoint retrieves from.
 
   Args:
-    workdir: folder of the run.
-    params: parameters of the checkpoint.
     name: name of the version; '' for the version of `params`. A fine-tuned
       checkpoint names its version, because fine-tuning changes the query
       embedder and the vectors come from the block embedder.

@@ -26,16 +26,10 @@ def save(
   """Write a checkpoint, or add data to the checkpoint of the same parameters.
 
   Args:
-    workdir: folder of the checkpoint.
-    params: tree of arrays.
     config: config of the model and the data.
-    step: training step of the parameters.
     prints: fingerprints of tokenizer and blocks, if there are any.
     version: name of the index version that the model retrieves from; '' for the
       version of its own parameters.
-
-  Returns:
-    Whether anything was written.
 
   Raises:
     ValueError: if the folder has a checkpoint of other parameters or other

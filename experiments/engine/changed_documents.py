@@ -28,12 +28,7 @@ def check(
   """Checks changes of a corpus and counts them.
 
   Args:
-    tokens: token store of the corpus.
     documents: added, or in place of documents of the same id.
-    delete: ids of documents to leave out.
-
-  Returns:
-    Number of documents added, changed and deleted.
 
   Raises:
     ValueError: for no change, a repeated id, an unknown id to delete, or an empty
@@ -74,10 +69,7 @@ def write(
   """Writes the whole new corpus as JSON lines, in the old order, into ROOT/FILE.
 
   Args:
-    root: the new data folder.
-    before: all documents of the old corpus.
     documents: in place of documents of the same id, or added at the end.
-    delete: ids of documents to leave out.
 
   Raises:
     ValueError: if the folder holds another corpus already.

@@ -38,7 +38,6 @@ class Checkpoints:
 
     Args:
       workdir: the run's folder.
-      config: JSON values, saved with every step.
       pipeline: values that decide the stream of batches (seed, batch size,
         workers, processes, data set fingerprint), JSON values; must be equal on
         resume.
@@ -90,9 +89,6 @@ class Checkpoints:
     """Saves a step in the background; `state` may be donated after the call.
 
     Args:
-      step: number of the step.
-      state: the train state.
-      batches: iterator whose position is saved.
       index_version: version in use, if it changes from step to step.
     """
     metadata = dict(self._metadata)
@@ -112,9 +108,6 @@ class Checkpoints:
       abstract: the state, with `params`, as ShapeDtypeStructs with shardings
         (of any mesh).
       batches: a fresh iterator of the same pipeline; changed in place.
-
-    Returns:
-      The state.
 
     Raises:
       ValueError: if the pipeline, the index or a parameter's shape differs.
@@ -148,8 +141,6 @@ def save_params(
 
   Args:
     workdir: folder without a checkpoint, unless `replace`.
-    params: tree of arrays.
-    config: JSON values, as of a run.
     step: number of steps of the training elsewhere.
     fingerprints: fingerprints of the data that belong to the parameters, by name.
     index_version: version that the parameters retrieve from, if other parameters

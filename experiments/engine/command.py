@@ -52,7 +52,6 @@ def main(
   stderr and exit code 1, an interrupt in 130; --debug shows the traceback.
 
   Args:
-    run: the command.
     define_flags: defines the flags of the command other than --config and
       --workdir; `run` reads them from `flags.FLAGS`.
     computes: whether the command runs a model step after step: on a CPU the
@@ -93,9 +92,6 @@ def keep_memory() -> bool:
   that size back to the kernel, which then zeroes every page again: a fifth of a
   small model's training step on a CPU. Call this function before the first JAX
   computation. The process then stays at its peak resident memory until it ends.
-
-  Returns:
-    Whether it took effect: False without glibc.
   """
   if platform.libc_ver()[0] != 'glibc':
     return False

@@ -79,13 +79,8 @@ def train(
   """Trains until `config.num_steps`, from the newest checkpoint if there is one.
 
   Args:
-    task: the task.
     config: the fields that the module's docstring lists.
     workdir: folder of config.json, metrics.jsonl, events and checkpoints/.
-    devices: restricts the mesh to these devices.
-
-  Returns:
-    The last state, sharded over the mesh.
 
   Raises:
     ValueError: for a config that does not fit devices, batch or checkpoint.

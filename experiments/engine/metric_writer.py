@@ -86,9 +86,6 @@ def read(path: str | os.PathLike) -> list[dict[str, float]]:
   Args:
     path: the file, or the workdir it is in; an absent file has no rows.
 
-  Returns:
-    One dict a row.
-
   Raises:
     ValueError: if another row than the last is not JSON.
   """

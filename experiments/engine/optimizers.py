@@ -276,7 +276,6 @@ def value_and_grad(
 
   Args:
     loss: (params, batch, key) -> (scalar, metrics).
-    params: any tree.
     batch: tree of arrays [batch, ...].
     key: randomness of this step; each microbatch folds in its number.
     num_parts: microbatches; must divide the batch.

@@ -78,7 +78,6 @@ def frozen_parts(
   """Names the parts that the task freezes, or whose learning rate is 0.
 
   Args:
-    task: the task.
     scales: the optimizer's `part_scales`.
     params: parameters of the whole model; shapes suffice.
 
@@ -201,9 +200,7 @@ def make_program(
   """Binds task and optimizer, and jits them with their shardings.
 
   Args:
-    task: the task.
     config: mesh, optimizer, batch_size, num_steps and optionally sharding_rules.
-    devices: restricts the mesh to these devices.
 
   Returns:
     The program; it compiles at the first call of each function.

@@ -53,10 +53,6 @@ def console() -> rich.console.Console:
 def bar(description: str, unit: str = 'items') -> Iterator[Update]:
   """Shows progress of one piece of work.
 
-  Args:
-    description: name of the work.
-    unit: plural of the counted items.
-
   Yields:
     A function (done, total), to be called at any rate; 0 is a total that is not
     known yet. The first call's `done` counts as done before, so that a resumed job

@@ -73,12 +73,7 @@ def until_whole(config: Config, what: str, build: Callable):
   """Repeats `build` until no other process has work left on `what`.
 
   Args:
-    config: its prepare.wait_hours bounds the wait.
-    what: name of the work in messages.
     build: returns None while other processes still work.
-
-  Returns:
-    The first result that is not None.
 
   Raises:
     ValueError: after `prepare.wait_hours`.

@@ -31,8 +31,6 @@ class IndexRefresher(Protocol):
     """Gets ready to serve batches.
 
     Args:
-      step: steps taken already.
-      params: parameters, sharded as in training.
       saved: `index_version` of the checkpoint that is continued, or ''.
     """
 

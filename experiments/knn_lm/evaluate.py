@@ -143,10 +143,7 @@ def choose_tuned(
   """Draws the documents for tuning; returns [number] bool.
 
   Args:
-    number: number of documents.
     share: share of the documents to tune on.
-    grid: the settings that are tuned.
-    seed: seed of the draw.
 
   Raises:
     ValueError: when no document is left to tune on or to report.

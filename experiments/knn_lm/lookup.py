@@ -36,8 +36,6 @@ def look_up(
   Args:
     trained: the model that made the keys of `pairs`.
     config: `evaluate`, `knn_lm` and `prepare` are read from it.
-    folder: folder of the kNN-LM.
-    pairs: the datastore.
     documents: documents of `evaluate.split`.
 
   Returns:

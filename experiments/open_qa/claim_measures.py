@@ -44,8 +44,6 @@ def measure(
   """Measures classified claims whose labels are known.
 
   Args:
-    classified: the claims.
-    num_classes: N.
     ks: numbers of blocks to search for evidence, at most the retrieved ones.
 
   Returns:

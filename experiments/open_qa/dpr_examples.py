@@ -80,7 +80,6 @@ def choose(
   Args:
     ids: [n, C] blocks, best first; -1 for none.
     has_answer: [n, C] whether each holds an answer of its question.
-    num_hard_negatives: N.
 
   Returns:
     [n] positives, -1 where no block holds an answer, and [n, N] hard negatives, -1
@@ -109,10 +108,7 @@ def mine(
 
   Args:
     folder: folder of such stores, each under its fingerprint.
-    questions: the questions.
-    blocks: the blocks to search.
     tokenizer: tokenizer of the rule 'wordpiece'.
-    config: rules of the search.
     retrieve: returns the retriever that ranks the blocks, BM25 with its defaults;
       only called where the search is not finished.
 

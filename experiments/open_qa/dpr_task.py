@@ -41,8 +41,6 @@ def find_examples(
   The file config.dpr.examples, where it is set, replaces 'train'.
 
   Args:
-    config: config of the experiment.
-    data: data folder with the blocks.
     name: 'train' or 'dev'.
 
   Raises:

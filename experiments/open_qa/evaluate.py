@@ -60,8 +60,6 @@ def evaluate(
   """Answers a question set and measures the answers.
 
   Args:
-    answerer: the model.
-    questions: the set.
     ks: numbers of blocks to search for answers, at most the retrieved ones.
     rules: rules by which a block holds an answer; () for the set's own. Sets of
       regular expressions have one rule.

@@ -47,10 +47,6 @@ _SECTIONS = (
 def pack(workdir: str | os.PathLike, folder: str | os.PathLike) -> None:
   """Writes the reader of a run in the packaged form.
 
-  Args:
-    workdir: folder of a run of experiments.open_qa.train.
-    folder: output folder.
-
   Raises:
     FileNotFoundError: if there is no checkpoint.
     ValueError: if it has no reader.
@@ -78,7 +74,6 @@ def sections(
   """Returns a config's sections without the paths of one machine.
 
   Args:
-    config: config of the run.
     embedder: sizes that its checkpoint gave to the embedder.
     encoder: sizes that its checkpoint gave to the encoder.
   """

@@ -75,7 +75,6 @@ def init_params(
 
   Args:
     key: randomness of the parameters that no checkpoint gives.
-    config: names the checkpoints, or earlier runs.
     model_cfg: the model, of `model_configs.reader_config`.
   """
   found, folders = start_sources(config)

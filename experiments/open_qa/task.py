@@ -46,8 +46,6 @@ def make_task(
   """Returns the task of config.task: 'open_qa' or 'claims'.
 
   Args:
-    config: config of the experiment.
-    data: its data folder.
     workdir: folder of the run, for the index versions.
     devices: devices that train; None is all.
     start_builder: starts the process of refresh.builder 'process'.
@@ -179,7 +177,6 @@ def load_claims(
 
   Args:
     spec: name, split and files of the set.
-    classes: the labels.
     most: number of claims to keep, the first ones; 0 for all.
 
   Raises:

@@ -73,9 +73,7 @@ def update(
     trained: the model with the data to change; of a reader its retriever
       (`TrainedReader.as_realm`).
     index: index of these data and this model; None with BM25.
-    root: the new data folder.
     documents: documents that replace those of the same id, or are added.
-    delete: ids of documents to remove.
 
   Raises:
     ValueError: for an id that is given twice or cannot be deleted, a text that is
@@ -188,9 +186,7 @@ def update_run(
 
   Args:
     workdir: folder of the run: REALM, question answering or claims.
-    root: the new data folder.
     documents: documents that replace those of the same id, or are added.
-    delete: ids of documents to remove.
     data_dir: data folder to change; '' for the run's own.
 
   Raises:

@@ -40,11 +40,7 @@ class BackgroundBuilder(abc.ABC):
     """Offers a snapshot.
 
     Args:
-      step: training step.
       take: returns the snapshot; only called where it is wanted.
-
-    Returns:
-      Whether the builder takes it.
     """
 
   @abc.abstractmethod

@@ -115,14 +115,9 @@ def _make_task(
   """Binds a part of the model, its loss and its data.
 
   Args:
-    config: config of the run.
-    data: folder of the stores.
-    blocks: blocks that batches are made of.
-    read: makes rows of blocks.
     settings: other settings that the rows depend on, for the fingerprint.
     loss: (model, params, batch, key, train) -> (loss, metrics).
     part: 'embedder' or 'encoder'.
-    row_tokens: tokens of one row.
   """
   model = model_configs.realm_config(config, data)
   dataset = functools.partial(

@@ -66,9 +66,7 @@ def measure_utility(
   """Measure the model on held-out masked sentences.
 
   Args:
-    trained: the model.
     index: index of the model's parameters.
-    num_batches: maximum number of batches.
 
   Returns:
     'retrieved' and 'random' -> the measures of `evaluate.measure`.

@@ -113,8 +113,6 @@ class Refresher:
     """Store the settings; `start` builds the first version.
 
     Args:
-      config: schedule of the refreshes.
-      builder: makes versions in this process.
       start_builder: starts the process of builder 'process'.
       measure: measures each index that begins to serve; its values are metrics
         until the next index serves.
@@ -145,8 +143,6 @@ class Refresher:
     """Open the version that a checkpoint names, or build the first one.
 
     Args:
-      step: number of finished steps.
-      params: current parameters.
       saved: name of the checkpoint's version, or ''.
 
     Raises:

@@ -78,8 +78,6 @@ def follow(
   """Build a version of each newest snapshot, up to the snapshot of `last_step`.
 
   Args:
-    builder: makes the versions.
-    newest: finds the newest snapshot.
     last_step: last step of the run.
     poll_sec: seconds between two checks for a snapshot.
   """

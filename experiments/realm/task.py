@@ -40,14 +40,9 @@ def init_params(
   """Initial parameters, boxed with their logical axes.
 
   Args:
-    key: randomness of what no checkpoint gives.
     config: names the checkpoints, or runs of ICT and of MLM.
-    model_cfg: the model.
     parts: of `initialize.PARTS`.
     fitted_head: of the encoder, where its checkpoint has none.
-
-  Returns:
-    The tree.
   """
   sources = {
     name: config[name].checkpoint
@@ -152,13 +147,9 @@ def make_task(
   """Binds model, loss, data and index.
 
   Args:
-    config: of the experiment.
     data: where the stores lie.
     workdir: where the index versions go.
     start_builder: starts the process of refresh.builder 'process'.
-
-  Returns:
-    What the loop trains.
   """
   layout = data.layout(config)
   devices = tuple(builder_devices(config))

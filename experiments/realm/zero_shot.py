@@ -73,16 +73,9 @@ def recall_table(
   each of `rules` measures all other questions.
 
   Args:
-    questions: questions with different ids.
-    retrieve: the retriever.
     texts_of: returns the texts that are searched for answers.
-    ks: numbers of blocks to look at.
     rules: matching rules of answers that are strings.
     batch_size: number of questions in a call of the retriever.
-    progress: called with (finished questions, all questions).
-
-  Returns:
-    A row for each rule.
 
   Raises:
     ValueError: if there is no question or no k, if ids repeat, or if `rules`
@@ -164,7 +157,6 @@ def measure(
 
   Args:
     retrievers: name -> retriever.
-    blocks: blocks that are searched for answers.
     settings: section of a config with questions (files), max_questions (of each
       file; 0 for all), ks and rules.
 

@@ -139,7 +139,6 @@ def stride_chunks(settings: Config, sequence_chunks: int) -> int:
   Args:
     settings: section `evaluate` of a config: stride_chunks, or overlap, the share
       of a sequence that is context only (Wikitext103: 0.75 or 0.875).
-    sequence_chunks: chunks in a sequence.
 
   Raises:
     ValueError: for both at once, or an overlap that is not a whole number of

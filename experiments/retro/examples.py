@@ -73,9 +73,6 @@ def read(
 ) -> list[tuple[str, ...]]:
   """Reads the examples that a config names.
 
-  Returns:
-    The values of each example.
-
   Raises:
     FileNotFoundError: for a missing file.
     ValueError: for a bad line, an empty path or an empty file.

@@ -302,9 +302,6 @@ STAGES: dict[str, Callable[[Config, retro_data.DataFolder], Rows]] = {
 def verify(data: retro_data.DataFolder) -> Rows:
   """Reads every byte of the published stores and compares the checksums.
 
-  Returns:
-    The stores that were read.
-
   Raises:
     ValueError: naming the first file that is missing or damaged.
   """

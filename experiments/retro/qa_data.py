@@ -80,9 +80,6 @@ def find_passages(
   """The nearest chunks of each question, with their continuations.
 
   The passages are kept in FOLDER in DPR's form, for experiments.open_qa.score.
-
-  Returns:
-    The passages of each question, best first.
   """
   texts = [q.question for q in questions]
   data, config = trained.data, trained.config

@@ -57,18 +57,11 @@ def run(
 
   Args:
     config: `sample`, `embedder`, `data_dir` and `seed` are read from it.
-    workdir: of the training run.
-    prompt: to be continued.
     input_file: of prompts to be continued in its place; '' for none.
-    num_samples: continuations of each prompt.
-    batch_size: samples drawn side by side.
     seed: of the draws; None for the config's.
     stop_strings: a sample ends before the first of these.
     stream: prints while it writes, one sample after another.
     json_path: file that also gets the samples, batch by batch; '' for none.
-
-  Returns:
-    The samples.
   """
   prompts = [prompts_lib.TextPrompt(prompt)]
   if input_file:

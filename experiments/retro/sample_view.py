@@ -90,8 +90,6 @@ class Stream:
     """Begins.
 
     Args:
-      console: to print to.
-      tokenizer: of the model.
       metric: of the index; called when something was retrieved from it.
       names: ids of the prompts of the samples to come, '' for none.
     """

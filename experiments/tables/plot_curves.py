@@ -57,8 +57,6 @@ def read(
 
   Args:
     name: name of the run in table and picture.
-    workdir: folder of the run.
-    metric: name of the metric.
 
   Raises:
     ValueError: if the run has no metrics file, or the file has no such metric.

@@ -88,8 +88,6 @@ def share_data(config: Config, source: Config, root: pathlib.Path) -> Config:
   """Copy a config with the data of another one.
 
   Args:
-    config: config to copy.
-    source: config that names the data.
     root: folder of the experiment; the data folder is ROOT/data unless `source`
       names one.
   """
@@ -118,7 +116,6 @@ def train(name: str, config: Config, root: pathlib.Path) -> str:
   Args:
     name: name of a REALM, 'ict' or 'mlm'.
     config: config of REALM with its data_dir set; the data are prepared.
-    root: folder of the experiment.
 
   Returns:
     The run's folder; '' for an MLM that the config does not need.
@@ -146,11 +143,7 @@ def run(
   """Train and measure a system, except for the parts that are finished.
 
   Args:
-    system: retriever and encoder.
-    config: config of question answering.
     realm_config: config of the pre-trainings, with the same data.
-    sets: question sets to measure on.
-    root: folder of the experiment.
   """
   question_sets.check_questions(config)
   _prepare(system, realm_config, root)
@@ -287,9 +280,6 @@ def columns(
     found: measures from `read`.
     sets: question sets to show; () for all measured sets.
     settings: the config's section evaluate; needed with `sets`.
-
-  Returns:
-    Fingerprint -> heading.
   """
   if sets:
     return {

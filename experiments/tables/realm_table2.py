@@ -74,7 +74,6 @@ def measure_recall(
   Args:
     kind: retriever of one of `SYSTEMS`.
     config: config of the experiment with its data_dir set.
-    root: folder of the experiment.
   """
   data = realm_data.DataFolder.of(config, root)
   realm_prepare.run(config, str(root))
@@ -114,7 +113,6 @@ def print_table(
   """Print our measured figures beside the paper's.
 
   Args:
-    root: folder of the experiment.
     sets: question sets whose exact match is shown; () for all measured sets.
     settings: section evaluate of the config that measures `sets`.
   """

@@ -55,7 +55,6 @@ def from_hf(
   """Converts a state dict of one of the port's classes.
 
   Args:
-    source: name of the checkpoint in errors.
     hf_class: one of `names.CLASSES`; '' finds the class by the names.
 
   Raises:
@@ -140,7 +139,6 @@ def from_bundle(
   """Converts bundle A, B or D of TensorFlow; `fates` has TensorFlow's names.
 
   Args:
-    source: name of the checkpoint in errors.
     sizes: of the checkpoint; None takes them from the shapes.
     num_heads: attention heads if `sizes` is None; 0 is one for 64 units.
 

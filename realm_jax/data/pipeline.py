@@ -137,10 +137,8 @@ def make_dataset(
   resume.
 
   Args:
-    batch_size: examples of a global batch.
     train: whether passes follow each other, each with new masks; otherwise
       there is one pass.
-    seed: of shuffle and masks.
     read_ahead: batches that are made ahead of the trainer, at least 1.
 
   Raises:

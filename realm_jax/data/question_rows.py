@@ -128,7 +128,6 @@ def make_dataset(
   """Batches [rows / process_count, ...] of this process, checkpointable.
 
   Args:
-    batch_size: questions of a global batch.
     train: whether shuffled passes follow each other. Otherwise there is one
       pass in the source's order; padding fills its last batch, so that every
       question comes once and every process has equally many batches.

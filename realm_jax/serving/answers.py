@@ -160,7 +160,6 @@ class Answerer:
       reader_beam: blocks to read; 0: as in training.
       batch_size: questions at a time, filled up to a multiple of the devices.
       read_at_once: blocks that one device reads at a time.
-      num_answers: answers kept of each question.
     """
     self.trained = trained
     self._layout = model_configs.reader_layout(trained.config, trained.data)

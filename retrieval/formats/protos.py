@@ -18,7 +18,6 @@ def describe(
   """Describes one message.
 
   Args:
-    name: of the message.
     fields: name -> 'TYPE NUMBER', such as 'int64 2', or 'repeated TYPE NUMBER';
       a TYPE that begins with a dot is the full name of a message.
   """

@@ -40,9 +40,6 @@ _WRITE_BYTES = 64 << 20
 def read(path: str | os.PathLike) -> dict[str, np.ndarray]:
   """Maps the arrays of a file.
 
-  Returns:
-    Name -> array, memory-mapped and read-only.
-
   Raises:
     FileNotFoundError: when there is no such file.
     ValueError: when it is damaged, cut or of another form.

@@ -93,7 +93,6 @@ def decode(
   """Parses an example.
 
   Args:
-    data: the message.
     names: features to return, where the example has them; None for all.
 
   Returns:

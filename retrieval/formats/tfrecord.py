@@ -174,9 +174,6 @@ def open_writer(
 
   Equal records give equal files, gzipped files too. A file is gzipped if
   `packed` says so, or else if its name ends in .gz.
-
-  Yields:
-    A function that appends one record.
   """
   path = pathlib.Path(path)
   packed = path.suffix == '.gz' if packed is None else packed

@@ -52,9 +52,6 @@ class _Storage(NamedTuple):
 def read(path: str | os.PathLike) -> dict[str, np.ndarray]:
   """Reads the tensors of a file of weights.
 
-  Returns:
-    Name -> array, memory-mapped and read-only.
-
   Raises:
     FileNotFoundError: when there is no such file.
     ValueError: for a file of another form, a damaged file, or a pickle that

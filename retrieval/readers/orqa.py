@@ -47,9 +47,6 @@ def find_block_files(path: pathlib.Path) -> list[base.SourceFile]:
     path: a folder with both, or the file of blocks. In its name 'titles'
       replaces 'blocks' for the other file.
 
-  Returns:
-    Blocks, then titles.
-
   Raises:
     FileNotFoundError: when one of them is missing.
   """
@@ -203,9 +200,6 @@ def span_fault(spans: np.ndarray, text: bytes) -> str | None:
   Args:
     spans: [n, 2] first and past-last bytes.
     text: UTF-8.
-
-  Returns:
-    The fault, or None.
   """
   low, high = spans[:, 0], spans[:, 1]
   bad = (low < 0) | (low >= high) | (high > len(text))

@@ -70,7 +70,6 @@ def load_params(
 
   Args:
     workdir: the run's folder.
-    step: number of the step.
     shardings: a sharding, or a tree of them like the parameters (from
       `sharding.tree_shardings`); the first local device by default.
 

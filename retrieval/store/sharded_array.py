@@ -69,7 +69,6 @@ def take_spans(
     source: [total].
     starts: [n] first element of each span.
     counts: [n] elements of each span, of which at most `width` are read.
-    width: columns of the rectangle.
 
   Returns:
     [n, width] int32, 0 past a span's end, and [n, width] bool, False there.
@@ -96,7 +95,6 @@ def gather_spans(
     shards: [n] shard of each span; -1 for an empty row.
     starts: [n] first element of each span within its shard.
     counts: [n] elements of each span.
-    width: columns of the rectangle.
   """
   values = np.zeros((len(shards), width), np.int32)
   valid = np.zeros((len(shards), width), bool)

@@ -120,7 +120,6 @@ class StoreWriter:
     """Starts a store, or continues the one that an earlier run left.
 
     Args:
-      path: directory of the published store.
       kind: content of the store, e.g. 'tokens'.
       fingerprint_fields: JSON fields that determine every byte of the store.
 

@@ -71,7 +71,6 @@ def build_block_store(
   """Packs the documents of a token store into blocks.
 
   Args:
-    path: folder of the block store.
     tokens: store with texts and without titles in them.
     tokenizer_path: tokenizer of `tokens`; it encodes the titles.
     max_length: wordpieces of [CLS] title [SEP] block [SEP]. A longer sentence
@@ -79,7 +78,6 @@ def build_block_store(
     drop_titles: regular expressions; documents whose title begins with a match
       are left out.
     whole_documents: make every document one block, for corpora of blocks.
-    language: ISO code, for finding sentences.
     given: sentences of documents that have annotations; others are split.
     num_processes: number of processes that share the work.
     progress: called with (documents done, documents in all).

@@ -204,7 +204,6 @@ class ChunkStore:
 
     Args:
       ids: [...] chunk ids; -1 gives an empty row.
-      length: tokens to read.
       part: one of `PARTS`; the other part is masked (table 13).
 
     Returns:

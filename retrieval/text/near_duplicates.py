@@ -166,11 +166,8 @@ def build_duplicate_store(
   compared with: `compared_with` names them.
 
   Args:
-    path: folder of the list.
-    tokens: every document.
     tokenizer: tokenizer of `tokens`.
     valid_fraction: share of documents that belong to 'valid'.
-    settings: definition of a near-duplicate.
     evaluation: token stores of evaluation sets from other corpora, in folders
       beside `tokens`; training documents are compared with them as with
       'valid'.

@@ -23,9 +23,6 @@ def pack(lengths: Sequence[int], budget: int) -> list[tuple[int, int]]:
   """Packs sentences of so many tokens greedily into blocks of `budget` tokens.
 
   A longer sentence is a block of its own.
-
-  Returns:
-    First and past-last sentence of each block.
   """
   blocks, first, used = [], 0, 0
   for i, length in enumerate(lengths):

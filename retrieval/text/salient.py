@@ -80,9 +80,6 @@ def choose_documents(
   Documents are taken whole, in the order of the fractional part of document
   index / golden ratio: the choice is always the same, and a larger one contains
   a smaller one. 0 chooses every document with a block.
-
-  Returns:
-    Sorted document indices.
   """
   documents = blocks.documents(np.arange(blocks.num_blocks))
   documents, counts = np.unique(documents, return_counts=True)

@@ -119,13 +119,9 @@ def build_token_store(
   Memory holds at most 2 x `num_processes` shards, whatever the corpus's size.
 
   Args:
-    path: folder of the token store.
-    corpus: documents in a fixed order.
     tokenizer_path: a path for `tokenization.load_tokenizer`.
     with_title: whether the title heads the text.
     with_text: whether to keep texts and the bytes of each token.
-    documents_per_shard: documents in each shard.
-    num_processes: number of tokenizing processes.
     progress: called with (documents done, 0): the total is unknown until the
       end.
 
@@ -210,7 +206,6 @@ class TokenStore:
     """Opens the token store that another store was made from.
 
     Args:
-      made: the other store.
       tokens: the token store, if it is open; None opens the one beside `made`.
 
     Raises:

@@ -76,7 +76,6 @@ def byte_offsets(text: str, offsets: Sequence[tuple[int, int]]) -> np.ndarray:
   """Converts character offsets to offsets in the text's UTF-8 form.
 
   Args:
-    text: any text.
     offsets: [n] pairs of character offsets, from 0 to the text's length.
 
   Returns:
