@@ -43,7 +43,6 @@ from realm_jax.serving import answers
 from realm_jax.serving import packaged_reader
 from realm_jax.serving import packaged_run
 from realm_jax.serving import trained as trained_lib
-from retrieval.questions import asked_questions
 from retrieval.questions import questions as questions_lib
 from retrieval.questions import scoring
 from retrieval.store import checkpoints
@@ -176,7 +175,7 @@ def _given(values) -> Sequence[questions_lib.Question]:
   if values.question and values.input:
     raise ValueError('--question and --input: expected one of them.')
   if values.input:
-    return asked_questions.read(values.input)
+    return questions_lib.read_asked(values.input)
   if any(not text.strip() for text in values.question):
     raise ValueError('--question is empty: expected text.')
   if values.output and not values.question:

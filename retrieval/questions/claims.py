@@ -135,25 +135,21 @@ def load(spec: str, labels: Sequence[str] = ()) -> ClaimSet:
     raise ValueError(f'{spec!r}: {e}') from None
   claims, places, files = [], {}, set()
   for number, path in enumerate(map(pathlib.Path, paths)):
-    if not path.is_file():
-      raise FileNotFoundError(f'{path}: no such file.')
+    base.existing(path)
     # The id of a claim without one has its file's name; two files may share it.
     prefix = f'{number}/' if path.name in files else ''
     files.add(path.name)
     for where, record in DATASETS[dataset].records(path):
       claim = _claim(record, where, dataset, labels, prefix)
       if claim.id in places:
-        raise base.BadRecord(
-          'repeated id',
-          where,
-          f'id {claim.id!r} stood at {places[claim.id]} already.',
+        raise ValueError(
+          f'{where}: id {claim.id!r} stood at {places[claim.id]} already.'
         )
       if claims and (claim.label < 0) != (claims[0].label < 0):
         has = 'no label' if claim.label < 0 else 'a label'
-        raise base.BadRecord(
-          'labels of some',
-          where,
-          f'has {has}, unlike {places[claims[0].id]}: expected all or none.',
+        raise ValueError(
+          f'{where}: has {has}, unlike {places[claims[0].id]}: expected all or '
+          'none.'
         )
       places[claim.id] = where
       claims.append(claim)
@@ -173,31 +169,25 @@ def _claim(
   form = DATASETS[dataset]
   text = base.string(record, 'claim', where)
   if not text.strip():
-    raise base.BadRecord('blank claim', where, 'the claim is blank.')
+    raise ValueError(f'{where}: the claim is blank.')
   label = record.get('label')
   if label is not None and label not in labels:
-    raise base.BadRecord(
-      'unknown label',
-      where,
-      f'label {label!r}: {dataset} expects one of {list(labels)}.',
+    raise ValueError(
+      f'{where}: label {label!r}: {dataset} expects one of {list(labels)}.'
     )
   place = f'{prefix}{pathlib.Path(where).name}'
   identifier = record.get(form.id_field, place)
   if isinstance(identifier, bool) or not isinstance(identifier, int | str):
-    raise base.BadRecord(
-      'wrong type of id',
-      where,
-      f'field {form.id_field!r}: expected a string or a number, found '
-      f'{identifier!r}.',
+    raise ValueError(
+      f'{where}: field {form.id_field!r}: expected a string or a number, found '
+      f'{identifier!r}.'
     )
   try:
     titles = form.titles(record)
     if not all(isinstance(title, str) for title in titles):
       raise TypeError
   except (TypeError, IndexError, KeyError):
-    raise base.BadRecord(
-      'invalid evidence', where, f'the evidence is not {form.evidence}.'
-    ) from None
+    raise ValueError(f'{where}: the evidence is not {form.evidence}.') from None
   return Claim(
     str(identifier),
     text,
@@ -207,10 +197,7 @@ def _claim(
 
 
 def _json_list(path: pathlib.Path) -> Iterator[tuple[str, dict]]:
-  records = base.json_file(path, list)
-  for number, record in enumerate(records, start=1):
-    where = f'{path}, record {number}'
-    yield where, base.check_type(record, where, dict)
+  return base.objects(base.json_file(path, list), path)
 
 
 def _fever_titles(record: Mapping[str, Any]) -> list[str]:

@@ -129,14 +129,10 @@ def records(path: str | os.PathLike) -> Iterator[tuple[str, dict]]:
     FileNotFoundError: when there is no such file.
     ValueError: for invalid JSON, an incomplete file, or a file without objects.
   """
-  path = pathlib.Path(path)
-  if not path.is_file():
-    raise FileNotFoundError(f'{path}: no such file.')
-  number = 0
-  for number, value in enumerate(_values(path), start=1):
-    where = f'{path}, record {number}'
-    yield where, base.check_type(value, where, dict)
-  if not number:
+  path, found = base.existing(path), None
+  for found in base.objects(_values(path), path):
+    yield found
+  if not found:
     raise ValueError(f'{path}: no records.')
 
 
@@ -207,26 +203,8 @@ def _value(
     return value
 
 
-def _broken(path: pathlib.Path, number: int, message: str) -> base.BadRecord:
-  return base.BadRecord(
-    'invalid JSON', f'{path}, record {number}', f'{message}.'
-  )
-
-
-def _list(record: dict, name: str, where: str) -> list:
-  if name not in record:
-    raise base.BadRecord(
-      f'missing field {name}',
-      where,
-      f'no field {name!r}; the record has {sorted(record)}.',
-    )
-  if not isinstance(record[name], list):
-    raise base.BadRecord(
-      f'wrong type of {name}',
-      where,
-      f'field {name!r}: expected a list, found {type(record[name]).__name__}.',
-    )
-  return record[name]
+def _broken(path: pathlib.Path, number: int, message: str) -> ValueError:
+  return ValueError(f'{path}, record {number}: {message}.')
 
 
 def _dataset(record: dict, where: str) -> str:
@@ -236,7 +214,7 @@ def _dataset(record: dict, where: str) -> str:
 
 
 def _answers(record: dict, where: str) -> tuple[str, ...]:
-  values = _list({'answers': [], **record}, 'answers', where)
+  values = base.items({'answers': [], **record}, 'answers', where)
   return tuple(
     base.string({f'answers[{i}]': value}, f'answers[{i}]', where)
     for i, value in enumerate(values)
@@ -248,9 +226,10 @@ def _contexts(
 ) -> tuple[Context, ...]:
   if optional and record.get(name) is None:
     return ()
+  base.field(record, name, where)
   return tuple(
     _context(value, f'{where}, {name}[{i}]')
-    for i, value in enumerate(_list(record, name, where))
+    for i, value in enumerate(base.items(record, name, where))
   )
 
 
@@ -259,10 +238,9 @@ def _context(value: Any, where: str) -> Context:
   identifier = next((value[k] for k in _IDS if value.get(k) is not None), '')
   has_answer = value.get('has_answer')
   if not isinstance(has_answer, bool | None):
-    raise base.BadRecord(
-      'wrong type of has_answer',
-      where,
-      f"field 'has_answer': expected true or false, found {has_answer!r}.",
+    raise ValueError(
+      f"{where}: field 'has_answer': expected true or false, "
+      f'found {has_answer!r}.'
     )
   title = base.string(
     {**value, 'title': value.get('title') or ''}, 'title', where
@@ -283,10 +261,9 @@ def _score(value: Any, where: str) -> float | None:
   except (TypeError, ValueError, OverflowError):
     score = math.nan
   if score is not None and not math.isfinite(score):
-    raise base.BadRecord(
-      'wrong type of score',
-      where,
-      f"field 'score': expected a finite number, found {reprlib.repr(value)}.",
+    raise ValueError(
+      f"{where}: field 'score': expected a finite number, "
+      f'found {reprlib.repr(value)}.'
     )
   return score
 
@@ -308,9 +285,11 @@ def _result_record(result: Result) -> dict:
 
 
 def _example_record(example: Example) -> dict:
-  record: dict[str, Any] = {'dataset': example.dataset}
-  record['question'] = example.question
-  record['answers'] = list(example.answers)
+  record: dict[str, Any] = {
+    'dataset': example.dataset,
+    'question': example.question,
+    'answers': list(example.answers),
+  }
   for name in ('positive', 'negative', 'hard_negative'):
     record[f'{name}_ctxs'] = [
       {

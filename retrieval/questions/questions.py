@@ -72,11 +72,9 @@ def read_questions(
     ValueError: for an unknown kind, a file without questions, or the first invalid
       record.
   """
-  path = pathlib.Path(path)
   if kind not in ('auto', *KINDS):
     raise ValueError(f'kind {kind!r}: expected auto or one of {KINDS}.')
-  if not path.is_file():
-    raise FileNotFoundError(f'{path}: no such file.')
+  path = base.existing(path)
   kind = detect(path) if kind == 'auto' else kind
   read = _READERS[kind]
   if answer_field:
@@ -87,9 +85,7 @@ def read_questions(
   for where, question in read(path):
     if question.id in places:
       first = places[question.id]
-      raise base.BadRecord(
-        'repeated id', where, f'id {question.id!r} stood at {first} already.'
-      )
+      raise ValueError(f'{where}: id {question.id!r} stood at {first} already.')
     places[question.id] = where
     questions.append(question)
   if not questions:
@@ -104,9 +100,7 @@ def detect(path: str | os.PathLike) -> str:
     FileNotFoundError: when there is no such file.
     ValueError: for an unknown ending of the name, and for an empty .json file.
   """
-  path = pathlib.Path(path)
-  if not path.is_file():
-    raise FileNotFoundError(f'{path}: no such file.')
+  path = base.existing(path)
   suffixes = path.suffixes
   if suffixes and suffixes[-1] in _PACKED:
     suffixes.pop()
@@ -132,37 +126,41 @@ def detect(path: str | os.PathLike) -> str:
 
 
 def _list(record: Any, name: str, where: str) -> list:
-  value = base.check_type(record, where, dict).get(name)
-  if isinstance(value, list):
-    return value
-  found = type(value).__name__ if name in record else f'only {sorted(record)}'
-  raise base.BadRecord(
-    f'wrong type of {name}',
-    where,
-    f'field {name!r}: expected a list, found {found}.',
-  )
+  return base.items(base.check_type(record, where, dict), name, where)
 
 
 def _text(record: Mapping[str, Any], name: str, where: str) -> str:
   text = base.string(record, name, where)
   if not text.strip():
-    raise base.BadRecord(
-      f'blank {name}', where, f'field {name!r} is blank, expected text.'
-    )
+    raise ValueError(f'{where}: field {name!r} is blank, expected text.')
   return text
 
 
 def _answers(values: list, name: str, where: str) -> tuple[str, ...]:
   """Check a list of answers and drop repeated ones."""
   if not values:
-    raise base.BadRecord(
-      f'empty {name}', where, f'field {name!r}: expected at least one answer.'
-    )
+    raise ValueError(f'{where}: field {name!r}: expected at least one answer.')
   texts = [
     _text({f'{name}[{i}]': value}, f'{name}[{i}]', where)
     for i, value in enumerate(values)
   ]
   return tuple(dict.fromkeys(texts))
+
+
+def _question(
+  record: Mapping[str, Any],
+  id_name: str,
+  name: str,
+  where: str,
+  answers: tuple[str, ...],
+  kind: str = 'string',
+) -> Question:
+  identifier = _text(record, id_name, where)
+  return Question(identifier, _text(record, name, where), answers, kind)
+
+
+def _line_id(path: pathlib.Path, where: str) -> str:
+  return f'{path.name}:{where.rpartition(":")[2]}'
 
 
 def _line_question(
@@ -171,22 +169,17 @@ def _line_question(
   wanted = (answer_field,) if answer_field else ('answer', 'answers')
   names = [name for name in wanted if name in record]
   if len(names) != 1:
-    raise base.BadRecord(
-      'no single answer field',
-      where,
-      f'expected a field {" or ".join(map(repr, wanted))}, '
-      f'found {sorted(record)}.',
+    raise ValueError(
+      f'{where}: expected a field {" or ".join(map(repr, wanted))}, '
+      f'found {sorted(record)}.'
     )
   values = _list(record, names[0], where)
-  number = where.rpartition(':')[2]
-  identifier = record.get('id', f'{path.name}:{number}')
+  identifier = record.get('id', _line_id(path, where))
   if isinstance(identifier, int):
     identifier = str(identifier)
-  return Question(
-    _text({'id': identifier}, 'id', where),
-    _text(record, 'question', where),
-    _answers(values, names[0], where),
-  )
+  answers = _answers(values, names[0], where)
+  record = {**record, 'id': identifier}
+  return _question(record, 'id', 'question', where, answers)
 
 
 def _read_jsonl(path: pathlib.Path, answer_field: str = '') -> _Found:
@@ -199,10 +192,9 @@ def _read_opentriviaqa(path: pathlib.Path) -> _Found:
   for where, record in base.json_lines(path):
     is_open = record.get('open_domain')
     if not isinstance(is_open, bool):
-      raise base.BadRecord(
-        'wrong type of open_domain',
-        where,
-        f"field 'open_domain': expected true or false, found {is_open!r}.",
+      raise ValueError(
+        f"{where}: field 'open_domain': expected true or false, "
+        f'found {is_open!r}.'
       )
     if is_open:
       yield where, _line_question(record, where, path)
@@ -211,13 +203,9 @@ def _read_opentriviaqa(path: pathlib.Path) -> _Found:
 
 
 def _read_webquestions(path: pathlib.Path) -> _Found:
-  for number, record in enumerate(base.json_file(path, list), start=1):
-    where = f'{path}, record {number}'
+  for where, record in base.objects(base.json_file(path, list), path):
     answers = _answers(_list(record, 'answers', where), 'answers', where)
-    identifier, question = (
-      _text(record, name, where) for name in ('qId', 'qText')
-    )
-    yield where, Question(identifier, question, answers)
+    yield where, _question(record, 'qId', 'qText', where, answers)
 
 
 def _read_curatedtrec(path: pathlib.Path) -> _Found:
@@ -226,16 +214,13 @@ def _read_curatedtrec(path: pathlib.Path) -> _Found:
     # A regular expression may hold a tab itself.
     fields = base.decode(line, where).split('\t', len(names) - 1)
     if len(fields) != len(names):
-      raise base.BadRecord(
-        'wrong number of fields',
-        where,
-        f'{len(fields)} fields, expected {", ".join(names)} with tabs between.',
+      raise ValueError(
+        f'{where}: {len(fields)} fields, expected {", ".join(names)} with '
+        'tabs between.'
       )
     record = dict(zip(names, fields, strict=True))
-    identifier, question, regex = (
-      _text(record, name, where) for name in ('id', 'question', 'regex')
-    )
-    yield where, Question(identifier, question, (regex,), 'regex')
+    regex = (_text(record, 'regex', where),)
+    yield where, _question(record, 'id', 'question', where, regex, 'regex')
 
 
 def _read_squad(path: pathlib.Path) -> _Found:
@@ -245,21 +230,17 @@ def _read_squad(path: pathlib.Path) -> _Found:
       for record in _list(paragraph, 'qas', where):
         identifier = _text(base.check_type(record, where, dict), 'id', where)
         place = f'{path}, question {identifier}'
-        question = _text(record, 'question', place)
         answers = [
           base.check_type(answer, place, dict).get('text')
           for answer in _list(record, 'answers', place)
         ]
         answers = _answers(answers, 'answers', place)
-        yield place, Question(identifier, question, answers)
+        yield place, _question(record, 'id', 'question', place, answers)
 
 
 def _read_triviaqa(path: pathlib.Path) -> _Found:
-  for number, record in enumerate(
-    _list(base.json_file(path, dict), 'Data', str(path)), start=1
-  ):
-    where = f'{path}, record {number}'
-    base.check_type(record, where, dict)
+  records = _list(base.json_file(path, dict), 'Data', str(path))
+  for where, record in base.objects(records, path):
     answer = base.check_type(record.get('Answer'), f'{where}, Answer', dict)
     # A few aliases are blank.
     aliases = [
@@ -267,11 +248,8 @@ def _read_triviaqa(path: pathlib.Path) -> _Found:
       for alias in _list(answer, 'Aliases', where)
       if not isinstance(alias, str) or alias.strip()
     ]
-    identifier, question = (
-      _text(record, name, where) for name in ('QuestionId', 'Question')
-    )
     answers = _answers(aliases, 'Aliases', where)
-    yield where, Question(identifier, question, answers)
+    yield where, _question(record, 'QuestionId', 'Question', where, answers)
 
 
 def _read_dpr_qas(path: pathlib.Path) -> _Found:
@@ -279,31 +257,63 @@ def _read_dpr_qas(path: pathlib.Path) -> _Found:
     try:
       fields = next(csv.reader([base.decode(line, where)], delimiter='\t'))
     except csv.Error as e:
-      raise base.BadRecord('invalid CSV', where, f'not CSV ({e}).') from None
+      raise ValueError(f'{where}: not CSV ({e}).') from None
     if len(fields) != 2:
-      raise base.BadRecord(
-        'wrong number of fields',
-        where,
-        f'{len(fields)} fields, expected question and answers with a tab '
-        'between.',
+      raise ValueError(
+        f'{where}: {len(fields)} fields, expected question and answers with a '
+        'tab between.'
       )
     try:
       values = ast.literal_eval(fields[1])
     except (ValueError, SyntaxError, MemoryError, RecursionError):
       values = None
     if not isinstance(values, list):
-      raise base.BadRecord(
-        'no list of answers', where, f'expected a list, found {fields[1]!r}.'
-      )
-    number = where.rpartition(':')[2]
-    yield (
-      where,
-      Question(
-        f'{path.name}:{number}',
-        _text({'question': fields[0]}, 'question', where),
-        _answers(values, 'answers', where),
-      ),
-    )
+      raise ValueError(f'{where}: expected a list, found {fields[1]!r}.')
+    record = {'id': _line_id(path, where), 'question': fields[0]}
+    answers = _answers(values, 'answers', where)
+    yield where, _question(record, 'id', 'question', where, answers)
+
+
+def read_asked(path: str | os.PathLike) -> list[Question]:
+  """Read questions without answers, one a line.
+
+  A question without an id gets the id FILE:LINE.
+
+  Args:
+    path: .txt, or .jsonl with a "question" a line; may be packed.
+
+  Raises:
+    FileNotFoundError: when there is no such file.
+    ValueError: for another kind of file, a file without questions, or the first
+      line without a question.
+  """
+  path = pathlib.Path(path)
+  parse = base.parser_of(
+    path, {'.txt': lambda text, where: {'question': text}, '.jsonl': _asked}
+  )
+  found, blank = [], ''
+  for number, line in base.read_lines(path):
+    where = f'{path}:{number}'
+    text = base.decode(line, where).removeprefix('\ufeff').strip()
+    if text and blank:  # Only blank lines at the end may be.
+      raise ValueError(f'{blank}: the line is empty, expected a question.')
+    if text:
+      fields = {'id': f'{path.name}:{number}', **parse(text, where)}
+      found.append(Question(**fields, answers=()))
+    else:
+      blank = blank or where
+  if not found:
+    raise ValueError(f'{path}: no questions.')
+  return found
+
+
+def _asked(line: str, where: str) -> dict[str, str]:
+  row = base.parse_json(line.encode(), where, dict)
+  question = base.string(row, 'question', where).strip()
+  if not question:
+    raise ValueError(f"{where}: field 'question' is empty, expected text.")
+  own = {'id': str(row['id'])} if 'id' in row else {}
+  return {'question': question, **own}
 
 
 _READERS: dict[str, Callable[[pathlib.Path], _Found]] = {

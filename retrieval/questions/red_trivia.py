@@ -14,7 +14,6 @@ from absl import logging
 import yaml
 
 from retrieval.questions import questions
-from retrieval.readers import base
 
 VERSION = '1.1.1'
 _PACKAGE = 'redbot'
@@ -105,10 +104,8 @@ def _read_list(path: pathlib.Path) -> list[questions.Question]:
       answers = _answers(values, where)
       found.append(questions.Question(identifier, str(question), answers))
     elif question not in ('AUTHOR', 'DESCRIPTION'):
-      raise base.BadRecord(
-        'wrong type of answers',
-        f'{path}, {question!r}',
-        f'expected a list of answers, found {values!r}.',
+      raise ValueError(
+        f'{path}, {question!r}: expected a list of answers, found {values!r}.'
       )
   return found
 
@@ -118,9 +115,7 @@ def _answers(values: list, where: str) -> tuple[str, ...]:
   texts = []
   for value in values:
     if not isinstance(value, str | bool):
-      raise base.BadRecord(
-        'wrong type of answer', where, f'expected a text, found {value!r}.'
-      )
+      raise ValueError(f'{where}: expected a text, found {value!r}.')
     texts += _BOOLEANS[value] if isinstance(value, bool) else [value]
   once: dict[str, str] = {}
   for text in texts:

@@ -4,6 +4,7 @@
 
 import bz2
 import codecs
+from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 import contextlib
@@ -13,6 +14,7 @@ import io
 import json
 import lzma
 import numbers
+import os
 import pathlib
 from typing import Any
 from typing import BinaryIO
@@ -103,15 +105,20 @@ def _identifier(record: Mapping[str, Any], name: str, where: str) -> str:
   return string(record, name, where)
 
 
+def field(record: Mapping[str, Any], name: str, where: str) -> Any:
+  """Returns a record's field, or raises BadRecord."""
+  if name in record:
+    return record[name]
+  raise BadRecord(
+    f'missing field {name}',
+    where,
+    f'no field {name!r}; the record has {sorted(record)}.',
+  )
+
+
 def string(record: Mapping[str, Any], name: str, where: str) -> str:
   """Returns a record's field as a string; bytes are decoded from UTF-8."""
-  if name not in record:
-    raise BadRecord(
-      f'missing field {name}',
-      where,
-      f'no field {name!r}; the record has {sorted(record)}.',
-    )
-  value = record[name]
+  value = field(record, name, where)
   if isinstance(value, bytes):
     return decode(value, f'{where}, field {name!r}')
   if not isinstance(value, str):
@@ -184,6 +191,24 @@ def check_type(value: Any, where: str, expected: type) -> Any:
   )
 
 
+def items(record: Mapping[str, Any], name: str, where: str) -> list:
+  """Returns a record's field as a list, or raises ValueError."""
+  value = record.get(name)
+  if isinstance(value, list):
+    return value
+  found = type(value).__name__ if name in record else f'only {sorted(record)}'
+  raise ValueError(f'{where}: field {name!r}: expected a list, found {found}.')
+
+
+def objects(
+  values: Iterable[Any], path: pathlib.Path
+) -> Iterator[tuple[str, dict]]:
+  """Yields (place, object) of each value of a file, or raises BadRecord."""
+  for number, value in enumerate(values, start=1):
+    where = f'{path}, record {number}'
+    yield where, check_type(value, where, dict)
+
+
 def json_lines(path: pathlib.Path) -> Iterator[tuple[str, dict]]:
   """Yields (place, object) of every line that is not blank."""
   for where, line in text_lines(path):
@@ -226,6 +251,14 @@ def _open(path: pathlib.Path) -> Iterator[BinaryIO]:
     raise ValueError(f'{path}: cannot be read to its end ({e}).') from None
 
 
+def existing(path: str | os.PathLike) -> pathlib.Path:
+  """Returns the path of a file, or raises FileNotFoundError."""
+  path = pathlib.Path(path)
+  if not path.is_file():
+    raise FileNotFoundError(f'{path}: no such file.')
+  return path
+
+
 def parser_of(path: pathlib.Path, parsers: Mapping[str, Parser]) -> Parser:
   """Chooses a file's parser by the end of its name, such as '.jsonl.gz'.
 
@@ -233,8 +266,7 @@ def parser_of(path: pathlib.Path, parsers: Mapping[str, Parser]) -> Parser:
     FileNotFoundError: when there is no such file.
     ValueError: for another end.
   """
-  if not path.is_file():
-    raise FileNotFoundError(f'{path}: no such file.')
+  existing(path)
   kind = next((k for k in path.suffixes[-2:] if k in parsers), None)
   if kind is None:
     raise ValueError(

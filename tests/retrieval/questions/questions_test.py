@@ -180,3 +180,37 @@ def test_errors_of_files(tmp_path):
     ValueError, match='latin.jsonl:1: byte 14 .* is not UTF-8'
   ):
     questions.read_questions(path)
+
+
+def _asked(path):
+  found = questions.read_asked(path)
+  assert not any(question.answers for question in found)
+  return [(question.id, question.question) for question in found]
+
+
+def test_asked_questions(tmp_path):
+  plain, lines = tmp_path / 'a.txt', tmp_path / 'a.jsonl'
+  plain.write_text('\ufeffWho? \n Where?\n\n')
+  assert _asked(plain) == [('a.txt:1', 'Who?'), ('a.txt:2', 'Where?')]
+  lines.write_text('{"question": " Who?", "id": 7}\n{"question": "Where?"}\n')
+  assert _asked(lines) == [('7', 'Who?'), ('a.jsonl:2', 'Where?')]
+
+
+@pytest.mark.parametrize(
+  ('name', 'text', 'message'),
+  [
+    ('a.txt', 'Who?\n \nWhere?\n', r'a.txt:2: the line is empty'),
+    ('a.txt', '\n\n', 'a.txt: no questions'),
+    ('a.csv', 'Who?', 'ends in .txt or .jsonl'),
+    ('a.jsonl', '{"question": "Who?"}\n{"q": "x"}', "a.jsonl:2: no field 'qu"),
+    ('a.jsonl', '{"question": 3}', "a.jsonl:1: .*'question'"),
+    ('a.jsonl', '{"question": " "}', 'a.jsonl:1: .* is empty'),
+    ('a.jsonl', '["Who?"]', 'a.jsonl:1: expected a JSON object'),
+    ('a.jsonl', 'Who?', 'a.jsonl:1: not JSON'),
+  ],
+)
+def test_bad_files_of_asked_questions(tmp_path, name, text, message):
+  (tmp_path / name).write_text(text)
+  with pytest.raises(ValueError, match=message) as error:
+    questions.read_asked(tmp_path / name)
+  assert '\n' not in str(error.value)
