@@ -22,17 +22,11 @@ This page is generated: `python -m experiments --markdown > docs/commands.md`.
 
 
 class Command(NamedTuple):
-  """A module that runs as a program.
+  """A module that runs as a program."""
 
-  Attributes:
-    room: its folder in experiments/.
-    name: dotted name, as in `python -m NAME`.
-    summary: first line of its docstring.
-  """
-
-  room: str
-  name: str
-  summary: str
+  room: str  # its folder in experiments/
+  name: str  # dotted name, as in `python -m NAME`
+  summary: str  # first line of its docstring
 
 
 def _is_command(path: pathlib.Path, tree: ast.Module) -> bool:

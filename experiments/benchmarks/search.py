@@ -38,27 +38,20 @@ Search = Callable[[np.ndarray], np.ndarray]
 
 @dataclasses.dataclass
 class MeasuredSearcher:
-  """A searcher with one setting, and its measures.
+  """A searcher with one setting, and its measures."""
 
-  Attributes:
-    name: name of the searcher.
-    setting: the value that trades recall for speed.
-    search: queries [q, d] -> ids [q, k]; None if it is not installed.
-    build_sec: seconds to build the index, which settings of one index share.
-    bytes_per_vector: size of the index.
-    wall_sec: wall seconds of each round.
-    cpu_sec: CPU seconds of each round, over all cores.
-    recall: recall at k.
-  """
-
-  name: str
-  setting: str
+  name: str  # name of the searcher
+  setting: str  # the value that trades recall for speed
+  # queries [q, d] -> ids [q, k]; None if it is not installed
   search: Search | None = None
+  # seconds to build the index, which settings of one index share
   build_sec: float = 0.0
-  bytes_per_vector: float = 0.0
+  bytes_per_vector: float = 0.0  # size of the index
+  # wall seconds of each round
   wall_sec: list[float] = dataclasses.field(default_factory=list)
+  # CPU seconds of each round, over all cores
   cpu_sec: list[float] = dataclasses.field(default_factory=list)
-  recall: float = float('nan')
+  recall: float = float('nan')  # recall at k
 
   def per_sec(self, num_queries: int) -> float:
     """Return the median of queries a second."""

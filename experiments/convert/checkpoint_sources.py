@@ -27,25 +27,19 @@ _RECORDS = 'block_records.npy'
 
 @dataclasses.dataclass
 class Sources:
-  """Content of the checkpoints that are converted together.
+  """Content of the checkpoints that are converted together."""
 
-  Attributes:
-    parts: the checkpoints in our form.
-    fields: config.json of the Hugging Face port, if any.
-    vectors: [n, d] vectors of the blocks, memory-mapped, if any.
-    vectors_name: file or folder of the vectors.
-    tokenizer: folder of the vocabulary, if any.
-    records: path of block_records.npy, if any.
-  """
-
+  # the checkpoints in our form
   parts: list[checkpoint_convert.Converted] = dataclasses.field(
     default_factory=list
   )
+  # config.json of the Hugging Face port, if any
   fields: dict[str, Any] | None = None
+  # [n, d] vectors of the blocks, memory-mapped, if any
   vectors: np.ndarray | None = None
-  vectors_name: str = ''
-  tokenizer: pathlib.Path | None = None
-  records: pathlib.Path | None = None
+  vectors_name: str = ''  # file or folder of the vectors
+  tokenizer: pathlib.Path | None = None  # folder of the vocabulary, if any
+  records: pathlib.Path | None = None  # path of block_records.npy, if any
 
 
 def read(paths: list[str], num_heads: int = 0) -> Sources:

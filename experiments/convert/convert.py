@@ -54,29 +54,22 @@ _CONFIG = pathlib.Path(__file__).parents[2] / 'configs' / 'open_qa_released.py'
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
-  """Checkpoints, blocks and vectors to convert.
+  """Checkpoints, blocks and vectors to convert."""
 
-  Attributes:
-    paths: Hugging Face folders, prefixes of TensorFlow checkpoints, or folders
-      with such checkpoints.
-    vocab: vocab.txt, tokenizer.json or a folder with one; '' for the
-      checkpoint's own vocabulary.
-    num_heads: attention heads of TensorFlow checkpoints; 0 for one head for
-      each 64 units.
-    blocks: blocks.tfr, block_records.npy, a folder with one, or ''.
-    titles: titles.tfr; '' for the file beside the blocks, if any.
-    block_emb: prefix of the bundle of the blocks' vectors, or ''.
-    block_embedder: checkpoint of the embedder that made the vectors; '' for the
-      converted embedder. Fine-tuning trains the query embedder only, so that a
-      fine-tuned model needs the embedder that it started from.
-  """
-
+  # Hugging Face folders, prefixes of TensorFlow checkpoints, or folders with
+  # such checkpoints
   paths: tuple[str, ...]
+  # vocab.txt, tokenizer.json or a folder with one; '' for the checkpoint's own
+  # vocabulary
   vocab: str = ''
+  # attention heads of TensorFlow checkpoints; 0 for one head for each 64 units
   num_heads: int = 0
-  blocks: str = ''
-  titles: str = ''
-  block_emb: str = ''
+  blocks: str = ''  # blocks.tfr, block_records.npy, a folder with one, or ''
+  titles: str = ''  # titles.tfr; '' for the file beside the blocks, if any
+  block_emb: str = ''  # prefix of the bundle of the blocks' vectors, or ''
+  # checkpoint of the embedder that made the vectors; '' for the converted
+  # embedder. Fine-tuning trains the query embedder only, so that a fine-tuned
+  # model needs the embedder that it started from.
   block_embedder: str = ''
 
 

@@ -43,18 +43,13 @@ Retrieve = Callable[[Sequence[str], int], np.ndarray]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MineConfig:
-  """Rules of the search for examples.
+  """Rules of the search for examples."""
 
-  Attributes:
-    rule: one of `answers.RULES`, for answers that are strings; regular expressions
-      are always searched as such.
-    depth: C, blocks of BM25 to search (paper: 100).
-    num_hard_negatives: N (paper: 1).
-  """
-
+  # one of `answers.RULES`, for answers that are strings; regular expressions
+  # are always searched as such
   rule: str = 'dpr'
-  depth: int = 100
-  num_hard_negatives: int = 1
+  depth: int = 100  # C, blocks of BM25 to search (paper: 100)
+  num_hard_negatives: int = 1  # N (paper: 1)
 
   def __post_init__(self):
     if self.rule not in answers_lib.RULES or self.rule == 'regex':

@@ -44,31 +44,18 @@ _RULES = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Report:
-  """Scores of a file, with their intervals.
+  """Scores of a file, with their intervals."""
 
-  Attributes:
-    file: the scored file.
-    form: 'predictions' or 'retrieval'.
-    dataset: name and split of the question set.
-    kind: kind of its answers.
-    count: questions of the set.
-    missing: questions of the set that the file lacks; they count as wrong.
-    unknown: questions in the file that the set lacks.
-    repeated: records of the file after the first of the same question.
-    refused: answers left out because every text contains them.
-    metrics: name -> mean and interval.
-  """
-
-  file: str
-  form: str
-  dataset: str
-  kind: str
-  count: int
-  missing: int
-  unknown: int
-  repeated: int
-  refused: int
-  metrics: dict[str, bootstrap.Interval]
+  file: str  # the scored file
+  form: str  # 'predictions' or 'retrieval'
+  dataset: str  # name and split of the question set
+  kind: str  # kind of its answers
+  count: int  # questions of the set
+  missing: int  # questions of the set that the file lacks; they count as wrong
+  unknown: int  # questions in the file that the set lacks
+  repeated: int  # records of the file after the first of the same question
+  refused: int  # answers left out because every text contains them
+  metrics: dict[str, bootstrap.Interval]  # name -> mean and interval
 
 
 def score(

@@ -46,17 +46,12 @@ _BLOCK_SETTINGS = ('max_length', 'drop_titles', 'whole_documents', 'language')
 
 @dataclasses.dataclass(frozen=True)
 class Updated:
-  """A trained model over a changed corpus.
+  """A trained model over a changed corpus."""
 
-  Attributes:
-    trained: the same model, with the new data.
-    index: index of the new blocks; None with BM25.
-    counts: documents added, changed and deleted; blocks reused and embedded by
-      this call (0 where the index was there already), and removed.
-  """
-
-  trained: trained_lib.TrainedRealm
-  index: serving.ServingIndex | None
+  trained: trained_lib.TrainedRealm  # the same model, with the new data
+  index: serving.ServingIndex | None  # index of the new blocks; None with BM25
+  # documents added, changed and deleted; blocks reused and embedded by this
+  # call (0 where the index was there already), and removed
   counts: dict[str, int]
 
 

@@ -41,31 +41,21 @@ _LATE = 3  # times `every`: an older index is reported
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RefreshConfig:
-  """Schedule of the index refreshes.
+  """Schedule of the index refreshes."""
 
-  Attributes:
-    schedule: 'sync', 'async' or 'frozen'.
-    every: steps between two snapshots of the parameters; for async, the
-      minimum.
-    staleness: factor on `every`.
-    builder: 'thread', 'process' or 'external'; for async only.
-    num_devices: local devices that build and do not train; 0 builds on the
-      training devices. For 'thread' only.
-    num_cores: cores of the builder; for 'process' only.
-    keep: number of the newest versions that stay on disk.
-    poll_sec: seconds between two checks for a new version; for async only.
-    batch_tokens: tokens in a batch of the builder; 0 chooses by device.
-  """
-
-  schedule: str = 'sync'
+  schedule: str = 'sync'  # 'sync', 'async' or 'frozen'
+  # steps between two snapshots of the parameters; for async, the minimum
   every: int = 500
-  staleness: int = 1
-  builder: str = 'process'
+  staleness: int = 1  # factor on `every`
+  builder: str = 'process'  # 'thread', 'process' or 'external'; for async only
+  # local devices that build and do not train; 0 builds on the training devices.
+  # For 'thread' only.
   num_devices: int = 0
-  num_cores: int = 1
-  keep: int = 2
+  num_cores: int = 1  # cores of the builder; for 'process' only
+  keep: int = 2  # number of the newest versions that stay on disk
+  # seconds between two checks for a new version; for async only
   poll_sec: float = 1.0
-  batch_tokens: int = 0
+  batch_tokens: int = 0  # tokens in a batch of the builder; 0 chooses by device
 
   def __post_init__(self):
     for name, known in (('schedule', SCHEDULES), ('builder', BUILDERS)):

@@ -31,18 +31,14 @@ TextsFn = Callable[[np.ndarray], Sequence[str]]
 
 @dataclasses.dataclass(frozen=True)
 class Recall:
-  """Recall of a retriever by one matching rule.
+  """Recall of a retriever by one matching rule."""
 
-  Attributes:
-    rule: name of the matching rule.
-    first_hits: [n] int64. Rank from 0 of the first block with an answer; -1 if
-      no block has one.
-    shares: k -> share of questions with an answer in their first k blocks, with
-      the 95 % interval of a bootstrap over questions.
-  """
-
-  rule: str
+  rule: str  # name of the matching rule
+  # [n] int64. Rank from 0 of the first block with an answer; -1 if no block has
+  # one.
   first_hits: np.ndarray
+  # k -> share of questions with an answer in their first k blocks, with the 95
+  # % interval of a bootstrap over questions
   shares: dict[int, bootstrap.Interval]
 
   def to_json(self) -> dict[str, Any]:

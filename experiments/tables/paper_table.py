@@ -28,67 +28,43 @@ _FOLDER = pathlib.Path(__file__).parent
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-  """Place of a figure of ours in the results files of a run.
+  """Place of a figure of ours in the results files of a run."""
 
-  Attributes:
-    field: field of a results row, such as bits_per_byte.
-    mode: on, off or baseline for RETRO with retrieval, RETRO without retrieval
-      and the baseline; knn for the kNN-LM; '' for the first row of any mode.
-    file: results file in the run's folder.
-    where: (name, value) of another field that the row must have.
-    run: name of the run that has the figure; '' for any run.
-    otherwise: file that is read if `file` lacks the figure.
-    drawn: whether the figure belongs on the picture's axis.
-  """
-
-  field: str = 'bits_per_byte'
+  field: str = 'bits_per_byte'  # field of a results row, such as bits_per_byte
+  # on, off or baseline for RETRO with retrieval, RETRO without retrieval and
+  # the baseline; knn for the kNN-LM; '' for the first row of any mode
   mode: str = 'on'
-  file: str = 'evaluation.json'
+  file: str = 'evaluation.json'  # results file in the run's folder
+  # (name, value) of another field that the row must have
   where: tuple[str, float | str] | None = None
-  run: str = ''
-  otherwise: str = ''
-  drawn: bool = True
+  run: str = ''  # name of the run that has the figure; '' for any run
+  otherwise: str = ''  # file that is read if `file` lacks the figure
+  drawn: bool = True  # whether the figure belongs on the picture's axis
 
 
 @dataclasses.dataclass(frozen=True)
 class PaperRow:
-  """A line of a table.
+  """A line of a table."""
 
-  Attributes:
-    name: name in the paper, or the name of a line of our own.
-    paper: the paper's figures, one for each column.
-    ours: sources of our figures, one for each column of ours; None for an empty
-      cell.
-    run: name of the line for --row; '' if we have no such system.
-    system: retriever and encoder of the system that `run` names.
-  """
-
-  name: str
-  paper: Sequence[str]
+  name: str  # name in the paper, or the name of a line of our own
+  paper: Sequence[str]  # the paper's figures, one for each column
+  # sources of our figures, one for each column of ours; None for an empty cell
   ours: Sequence[Source | None] = ()
-  run: str = ''
+  run: str = ''  # name of the line for --row; '' if we have no such system
+  # retriever and encoder of the system that `run` names
   system: Sequence[str] = ()
 
 
 @dataclasses.dataclass(frozen=True)
 class PaperTable:
-  """A table of a paper.
+  """A table of a paper."""
 
-  Attributes:
-    title: subject of the table.
-    columns: headings of the paper's figures.
-    rows: lines of the table.
-    ours: headings of our figures.
-    scale: model, training and data of the paper's figures.
-    note: further remarks on the comparison.
-  """
-
-  title: str
-  columns: Sequence[str]
-  rows: Sequence[PaperRow]
-  ours: Sequence[str] = ()
-  scale: str = ''
-  note: str = ''
+  title: str  # subject of the table
+  columns: Sequence[str]  # headings of the paper's figures
+  rows: Sequence[PaperRow]  # lines of the table
+  ours: Sequence[str] = ()  # headings of our figures
+  scale: str = ''  # model, training and data of the paper's figures
+  note: str = ''  # further remarks on the comparison
 
 
 @functools.cache

@@ -25,18 +25,13 @@ from experiments.engine import progress
 
 @dataclasses.dataclass(frozen=True)
 class Curves:
-  """A metric of one run.
+  """A metric of one run."""
 
-  Attributes:
-    name: name of the run.
-    metric: name of the metric.
-    train: (step, value) of training, by rising step.
-    valid: (step, value) of validation, by rising step; may be empty.
-  """
-
-  name: str
-  metric: str
+  name: str  # name of the run
+  metric: str  # name of the metric
+  # (step, value) of training, by rising step
   train: Sequence[tuple[int, float]]
+  # (step, value) of validation, by rising step; may be empty
   valid: Sequence[tuple[int, float]]
 
   @property

@@ -57,16 +57,13 @@ _SHARED = ('data_dir', 'corpus', 'tokens', 'tokenizer', 'blocks')
 
 @dataclasses.dataclass(frozen=True)
 class System:
-  """A retriever and the encoder of a reader, fine-tuned together.
+  """A retriever and the encoder of a reader, fine-tuned together."""
 
-  Attributes:
-    retriever: name of a REALM, 'ict', 'dpr', 'start' (the checkpoint of
-      config.embedder), 'bm25' or 'random'.
-    encoder: run that the reader starts from: name of a REALM, or 'mlm' for the
-      baseline, which is the checkpoint itself if no MLM is needed.
-  """
-
+  # name of a REALM, 'ict', 'dpr', 'start' (the checkpoint of config.embedder),
+  # 'bm25' or 'random'
   retriever: str
+  # run that the reader starts from: name of a REALM, or 'mlm' for the baseline,
+  # which is the checkpoint itself if no MLM is needed
   encoder: str = 'mlm'
 
   @property

@@ -24,25 +24,19 @@ _POSITIONS = re.compile(r'(^|\.)embeddings\.position_ids$')
 
 @dataclasses.dataclass(frozen=True)
 class Converted:
-  """One checkpoint in our form.
+  """One checkpoint in our form."""
 
-  Attributes:
-    hf_class: class of the port that has the same tensors.
-    params: tree of float32 arrays with the parts of the class: embedder (or
-      query_embedder and block_embedder), encoder, reader.
-    vectors: [num_blocks, d] of the blocks as given, or None.
-    unused: tensors that no output depends on, by their names in the port.
-    fates: tensor -> 'parameter', 'tied', 'unused', 'vectors' or 'skipped'.
-    step: training step, 0 if it is unknown.
-  """
-
-  hf_class: str
+  hf_class: str  # class of the port that has the same tensors
   sizes: names.Sizes
+  # tree of float32 arrays with the parts of the class: embedder (or
+  # query_embedder and block_embedder), encoder, reader
   params: dict[str, Any]
-  vectors: np.ndarray | None
+  vectors: np.ndarray | None  # [num_blocks, d] of the blocks as given, or None
+  # tensors that no output depends on, by their names in the port
   unused: dict[str, np.ndarray]
+  # tensor -> 'parameter', 'tied', 'unused', 'vectors' or 'skipped'
   fates: dict[str, str]
-  step: int = 0
+  step: int = 0  # training step, 0 if it is unknown
 
 
 def from_hf(

@@ -37,33 +37,25 @@ _HEAD = 'cls.predictions.'
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Sizes:
-  """Sizes that determine the shapes of a checkpoint; the defaults are released.
+  """Sizes that determine the shapes of a checkpoint; the defaults are released."""
 
-  Attributes:
-    bert: of each BERT; `pooler` is ignored.
-    num_blocks: rows of the blocks' vectors; None for any number.
-  """
-
-  bert: bert.BertConfig
+  bert: bert.BertConfig  # of each BERT; `pooler` is ignored
   projection_size: int = 128
   span_hidden_size: int = 256
+  # rows of the blocks' vectors; None for any number
   num_blocks: int | None = None
 
 
 class Tensor(NamedTuple):
-  """One tensor of a class of the port.
-
-  Attributes:
-    shape: in the port; a Dense's weight is [out, in].
-    role: 'parameter' of our model; 'tied': repeats another tensor; 'unused': no
-      output depends on it; 'vectors': of the blocks, for an index.
-    path: path of our parameter, joined by '/', whose kernels are transposed;
-      for a tied tensor the name of the tensor that it repeats; else ''.
-  """
+  """One tensor of a class of the port."""
 
   name: str
-  shape: tuple[int | None, ...]
+  shape: tuple[int | None, ...]  # in the port; a Dense's weight is [out, in]
+  # 'parameter' of our model; 'tied': repeats another tensor; 'unused': no
+  # output depends on it; 'vectors': of the blocks, for an index
   role: str
+  # path of our parameter, joined by '/', whose kernels are transposed; for a
+  # tied tensor the name of the tensor that it repeats; else ''
   path: str = ''
 
 

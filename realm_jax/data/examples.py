@@ -27,18 +27,14 @@ Batch = dict[str, np.ndarray]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Layout:
-  """Lengths of rows, and the tokenizer's special ids.
+  """Lengths of rows, and the tokenizer's special ids."""
 
-  Attributes:
-    query_length: Q with [CLS] and [SEP] (launcher of the released code: 96).
-    block_length: T with the three specials and the title (paper: 288).
-    num_candidates: K with the null document (paper: 8).
-    max_targets: M, most tokens predicted of one example (released: 10).
-  """
-
+  # Q with [CLS] and [SEP] (launcher of the released code: 96)
   query_length: int = 96
+  # T with the three specials and the title (paper: 288)
   block_length: int = 288
-  num_candidates: int = 8
+  num_candidates: int = 8  # K with the null document (paper: 8)
+  # M, most tokens predicted of one example (released: 10)
   max_targets: int = 10
   cls_id: int = 101
   sep_id: int = 102

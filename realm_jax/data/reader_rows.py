@@ -27,17 +27,12 @@ _SPECIALS = 3  # [CLS], [SEP], [SEP]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ReaderLayout:
-  """Lengths of rows, and the tokenizer's special ids.
+  """Lengths of rows, and the tokenizer's special ids."""
 
-  Attributes:
-    row_length: L, question, block and specials (released code: 288 + 32).
-    question_length: Q, [CLS] and [SEP] included.
-    max_span_width: W (released code: 10).
-  """
-
+  # L, question, block and specials (released code: 288 + 32)
   row_length: int = 320
-  question_length: int = 64
-  max_span_width: int = 10
+  question_length: int = 64  # Q, [CLS] and [SEP] included
+  max_span_width: int = 10  # W (released code: 10)
   cls_id: int = 101
   sep_id: int = 102
   pad_id: int = 0

@@ -18,17 +18,13 @@ _LEAST_TOKENS = 4  # fewest tokens of a sentence for the random maskers
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SourceConfig:
-  """Choice of the masked tokens.
+  """Choice of the masked tokens."""
 
-  Attributes:
-    masker: 'salient', 'uniform' or 'span'.
-    split: 'train', 'valid' or 'all', by the hash of the document's id.
-    labels: labels of the salient spans that are masked; () for all.
-  """
-
-  masker: str = 'salient'
+  masker: str = 'salient'  # 'salient', 'uniform' or 'span'
+  # 'train', 'valid' or 'all', by the hash of the document's id
   split: str = 'train'
   valid_fraction: float = 0.0
+  # labels of the salient spans that are masked; () for all
   labels: tuple[str, ...] = ()
 
   def __post_init__(self):

@@ -35,19 +35,16 @@ Vectors = Float[Array, 'b e']
 
 @struct.dataclass
 class RealmOutput:
-  """Output of the model for a batch.
+  """Output of the model for a batch."""
 
-  Attributes:
-    scores: [B, K] float32. Relevance scores f(x, z), before any softmax.
-    gold_log_probs: [B, K, M] float32. log p(y_m | z, x) of the masked tokens,
-      in nats; meaningless outside of the targets.
-    best_log_probs: [B, K, M] float32. The highest log-probability of any token.
-    best_tokens: [B, K, M] int32. The token with that log-probability.
-  """
-
+  # [B, K] float32. Relevance scores f(x, z), before any softmax.
   scores: jax.Array
+  # [B, K, M] float32. log p(y_m | z, x) of the masked tokens, in nats;
+  # meaningless outside of the targets.
   gold_log_probs: jax.Array
+  # [B, K, M] float32. The highest log-probability of any token.
   best_log_probs: jax.Array
+  # [B, K, M] int32. The token with that log-probability.
   best_tokens: jax.Array
 
 

@@ -169,16 +169,12 @@ Passages = BlockPassages | TextPassages
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Examples:
-  """Questions, each with a passage that answers it.
-
-  Attributes:
-    positives: [n] int64 number of the passage with an answer.
-    negatives: [n, N] int64 numbers of passages without an answer, best first;
-      -1 for a missing one.
-  """
+  """Questions, each with a passage that answers it."""
 
   questions: Sequence[questions_lib.Question]
-  positives: np.ndarray
+  positives: np.ndarray  # [n] int64 number of the passage with an answer
+  # [n, N] int64 numbers of passages without an answer, best first; -1 for a
+  # missing one
   negatives: np.ndarray
   passages: Passages
   fingerprint: str

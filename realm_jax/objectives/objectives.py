@@ -51,16 +51,12 @@ Loss = Float[Array, '']
 
 @struct.dataclass
 class Masks:
-  """Targets and candidates that count.
+  """Targets and candidates that count."""
 
-  Attributes:
-    targets: [B, L] bool. Tokens to predict; None where nothing is predicted.
-    candidates: [B, K] bool. False has probability 0 and no gradient.
-    positives: [B, K] bool. Candidates that contrastive rewards, else None.
-  """
-
+  # [B, L] bool. Tokens to predict; None where nothing is predicted.
   targets: jax.Array | None
-  candidates: jax.Array
+  candidates: jax.Array  # [B, K] bool. False has probability 0 and no gradient.
+  # [B, K] bool. Candidates that contrastive rewards, else None.
   positives: jax.Array | None = None
 
 

@@ -30,19 +30,13 @@ _ABSENT = open_qa.OUTSIDE / 2
 
 
 class Spans(NamedTuple):
-  """The best spans of each question, best first; each array is [B, n].
+  """The best spans of each question, best first; each array is [B, n]."""
 
-  Attributes:
-    score: float32. With the block's retriever logit.
-    block: int32. Number of the block in the reader's beam; -1: no further span.
-    start: int32. Position in the row of the first token.
-    width: int32. Number of tokens, at least 1.
-  """
-
-  score: jax.Array
+  score: jax.Array  # float32. With the block's retriever logit.
+  # int32. Number of the block in the reader's beam; -1: no further span.
   block: jax.Array
-  start: jax.Array
-  width: jax.Array
+  start: jax.Array  # int32. Position in the row of the first token.
+  width: jax.Array  # int32. Number of tokens, at least 1.
 
 
 def marginal_loss(

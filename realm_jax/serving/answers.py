@@ -27,26 +27,17 @@ from retrieval.text import blocks as blocks_lib
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-  """One span of one block.
-
-  Attributes:
-    score: score of block and span together, a logit.
-    share: share of the likelihood of all spans kept of this question.
-    rank: of the block among the retrieved ones, from 0.
-    correct: whether the span is gold; False without gold answers.
-    start: position of the first token in the reader's row.
-    reader_start: position of the block's first token in the row.
-  """
+  """One span of one block."""
 
   text: str
-  score: float
-  share: float
+  score: float  # score of block and span together, a logit
+  share: float  # share of the likelihood of all spans kept of this question
   block: int
-  rank: int
-  correct: bool
-  start: int
+  rank: int  # of the block among the retrieved ones, from 0
+  correct: bool  # whether the span is gold; False without gold answers
+  start: int  # position of the first token in the reader's row
   width: int
-  reader_start: int
+  reader_start: int  # position of the block's first token in the row
   blocks: blocks_lib.BlockStore = dataclasses.field(repr=False, compare=False)
 
   @property
@@ -87,18 +78,13 @@ class Answer:
 
 @dataclasses.dataclass(frozen=True)
 class Answered:
-  """A question with its answers.
-
-  Attributes:
-    answers: best first; empty where no block was found.
-    beam: [C] int32 ids of the retrieved blocks, best first; -1 for none.
-    reader_oracle: whether a block that was read holds a gold span.
-  """
+  """A question with its answers."""
 
   question: questions_lib.Question
-  answers: tuple[Answer, ...]
+  answers: tuple[Answer, ...]  # best first; empty where no block was found
+  # [C] int32 ids of the retrieved blocks, best first; -1 for none
   beam: np.ndarray
-  reader_oracle: bool
+  reader_oracle: bool  # whether a block that was read holds a gold span
   blocks: blocks_lib.BlockStore | None = dataclasses.field(
     default=None, repr=False, compare=False
   )

@@ -35,15 +35,11 @@ KINDS = ('dense', 'bm25', 'random')
 
 @dataclasses.dataclass(frozen=True)
 class Beam:
-  """Blocks retrieved for a batch of questions.
+  """Blocks retrieved for a batch of questions."""
 
-  Attributes:
-    ids: [B, C] int64 block ids, best first; -1 for none.
-    fields: input of the loss: beam_vectors [B, C, d], whose inner product with
-      the query embedder's vectors is the score, or beam_scores [B, C] float32.
-  """
-
-  ids: Int[np.ndarray, 'b c']
+  ids: Int[np.ndarray, 'b c']  # [B, C] int64 block ids, best first; -1 for none
+  # input of the loss: beam_vectors [B, C, d], whose inner product with the
+  # query embedder's vectors is the score, or beam_scores [B, C] float32
   fields: examples.Batch
 
 

@@ -22,22 +22,16 @@ from retrieval.questions import claims as claims_lib
 
 @dataclasses.dataclass(frozen=True)
 class Classified:
-  """A claim and its predicted class.
-
-  Attributes:
-    predicted: index of its class.
-    probabilities: [N] of the classes, summed over the blocks that were read.
-    block: id of the block with the best score of this class; -1 for none.
-    evidence: [C] bool; blocks of the beam that belong to named documents.
-    rank: of that block in the beam, from 0.
-  """
+  """A claim and its predicted class."""
 
   claim: claims_lib.Claim
-  predicted: int
+  predicted: int  # index of its class
+  # [N] of the classes, summed over the blocks that were read
   probabilities: np.ndarray
-  block: int
+  block: int  # id of the block with the best score of this class; -1 for none
+  # [C] bool; blocks of the beam that belong to named documents
   evidence: np.ndarray
-  rank: int
+  rank: int  # of that block in the beam, from 0
 
 
 class Classifier:

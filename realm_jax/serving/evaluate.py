@@ -29,30 +29,22 @@ _Array = jax.Array | np.ndarray  # computed, or fetched from the device
 
 @struct.dataclass
 class Prediction:
-  """Predictions for a batch; log-probabilities in nats.
+  """Predictions for a batch; log-probabilities in nats."""
 
-  Attributes:
-    log_prior: [B, K] float32. log p(z | x).
-    log_posterior: [B, K] float32. log p(z | x, y), y all targets together.
-    gold: [B, K, M] float32. log p(y_m | z, x) of the targets.
-    marginal_gold: [B, M] float32. log p(y_m | x); 0 where there is no target.
-    utility: [B, K] float32. RU(z | x) = log p(y | z, x) - log p(y | null, x),
-      equation 2.
-    without: [B, K, M] float32. log p(y_m | x) without a candidate.
-    tokens: [B, M, n] int32. The most probable tokens under the marginal.
-    token_log_probs: [B, M, n] float32. Their log-probabilities.
-    candidate_tokens: [B, K, M] int32. The most probable token with each candidate
-      alone.
-  """
-
-  log_prior: _Array
+  log_prior: _Array  # [B, K] float32. log p(z | x).
+  # [B, K] float32. log p(z | x, y), y all targets together.
   log_posterior: _Array
-  gold: _Array
+  gold: _Array  # [B, K, M] float32. log p(y_m | z, x) of the targets.
+  # [B, M] float32. log p(y_m | x); 0 where there is no target.
   marginal_gold: _Array
+  # [B, K] float32. RU(z | x) = log p(y | z, x) - log p(y | null, x), equation
+  # 2.
   utility: _Array
-  without: _Array
+  without: _Array  # [B, K, M] float32. log p(y_m | x) without a candidate.
+  # [B, M, n] int32. The most probable tokens under the marginal.
   tokens: _Array
-  token_log_probs: _Array
+  token_log_probs: _Array  # [B, M, n] float32. Their log-probabilities.
+  # [B, K, M] int32. The most probable token with each candidate alone.
   candidate_tokens: _Array
 
 

@@ -19,24 +19,18 @@ MASK = '[MASK]'
 
 @dataclasses.dataclass(frozen=True)
 class Explained:
-  """A prediction and its documents.
-
-  Attributes:
-    predictions: for each mask, words with their probabilities, best first.
-    answer: y, the words whose probability is explained.
-    log_prob: log p(y | x), summed over the tokens of y.
-    null_log_prob: the same with the null document only.
-    documents: rows of block, title, text, prior p(z | x), posterior p(z | x, y)
-      utility in nats, log_prob with this document alone, without the log_prob
-      of all others, and word, the prediction with this document alone. The null
-      document is the first.
-  """
+  """A prediction and its documents."""
 
   text: str
+  # for each mask, words with their probabilities, best first
   predictions: list[list[tuple[str, float]]]
-  answer: str
-  log_prob: float
-  null_log_prob: float
+  answer: str  # y, the words whose probability is explained
+  log_prob: float  # log p(y | x), summed over the tokens of y
+  null_log_prob: float  # the same with the null document only
+  # rows of block, title, text, prior p(z | x), posterior p(z | x, y) utility in
+  # nats, log_prob with this document alone, without the log_prob of all others,
+  # and word, the prediction with this document alone. The null document is the
+  # first.
   documents: list[dict[str, Any]]
 
   def _repr_html_(self) -> str:

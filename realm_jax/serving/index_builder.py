@@ -37,24 +37,20 @@ _FAILURES = 'failures'
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Builder:
-  """Makes index versions from snapshots of the embedder.
-
-  Attributes:
-    batch_tokens: tokens in a batch of the embedder; 0 goes by device.
-    devices: devices that embed; None is all of this process's.
-    together: whether all processes of a distributed run build a share each.
-    sources: folders of other runs' versions. The first version of `folder` is
-      taken over from a source that has its vectors.
-  """
+  """Makes index versions from snapshots of the embedder."""
 
   model: config_lib.RealmConfig
   layout: examples.Layout
   blocks: blocks_lib.BlockStore
   folder: index_versions.VersionFolder
   index: index_lib.IndexConfig
-  batch_tokens: int = 0
+  batch_tokens: int = 0  # tokens in a batch of the embedder; 0 goes by device
+  # devices that embed; None is all of this process's
   devices: tuple[jax.Device, ...] | None = None
+  # whether all processes of a distributed run build a share each
   together: bool = False
+  # folders of other runs' versions. The first version of `folder` is taken over
+  # from a source that has its vectors.
   sources: tuple[pathlib.Path, ...] = ()
 
   def build(

@@ -101,22 +101,17 @@ class TrainedRealm:
 
 @dataclasses.dataclass(frozen=True)
 class TrainedReader:
-  """A model that reads the blocks it retrieves, with its data.
-
-  Attributes:
-    step: training step; 0 before training.
-    block_step: step of the parameters that embed blocks.
-    block_params: these parameters, where `params` does not hold them.
-  """
+  """A model that reads the blocks it retrieves, with its data."""
 
   config: ml_collections.ConfigDict
   data: data_folder.DataFolder
   layout: examples.Layout
   model: open_qa.BeamScorer
   params: Any
-  step: int
+  step: int  # training step; 0 before training
   index_folder: str | os.PathLike = ''
-  block_step: int = 0
+  block_step: int = 0  # step of the parameters that embed blocks
+  # these parameters, where `params` does not hold them
   block_params: Any = None
 
   def as_realm(self) -> TrainedRealm:

@@ -28,17 +28,11 @@ _FOREIGN = ('.zst', '.zip', '.7z', '.lz4', '.tar', '.tgz', '.parquet')
 
 @dataclasses.dataclass(frozen=True)
 class Document:
-  """One document.
+  """One document."""
 
-  Attributes:
-    id: unique in its corpus.
-    title: may be empty.
-    text: not empty; exactly the source's characters.
-  """
-
-  id: str
-  title: str
-  text: str
+  id: str  # unique in its corpus
+  title: str  # may be empty
+  text: str  # not empty; exactly the source's characters
 
 
 class BadRecord(ValueError):
@@ -59,29 +53,19 @@ Records = Iterator[tuple[str, Document | BadRecord]]
 
 @dataclasses.dataclass(frozen=True)
 class SourceFile:
-  """One file of a corpus.
-
-  Attributes:
-    name: path below the corpus's folder; it is part of ids.
-  """
+  """One file of a corpus."""
 
   path: pathlib.Path
-  name: str
+  name: str  # path below the corpus's folder; it is part of ids
 
 
 @dataclasses.dataclass(frozen=True)
 class Fields:
-  """Names of a record's fields; '' for a field that records lack.
+  """Names of a record's fields; '' for a field that records lack."""
 
-  Attributes:
-    id: '' makes an id of file and line.
-    title: '' leaves the title empty.
-    text: never ''.
-  """
-
-  id: str
-  title: str
-  text: str
+  id: str  # '' makes an id of file and line
+  title: str  # '' leaves the title empty
+  text: str  # never ''
 
   def document(
     self, record: Mapping[str, Any], where: str, position: str

@@ -27,16 +27,12 @@ _SPAN = ('span_byte_start', 'span_byte_limit')
 
 
 class Annotations(NamedTuple):
-  """Annotations of one document of a pre-training corpus.
+  """Annotations of one document of a pre-training corpus."""
 
-  Attributes:
-    document_id: as in the corpus of these files.
-    sentences: [n, 2] int64 first and past-last byte in the text's UTF-8 form.
-    spans: [m, 2] int64 first and past-last byte of the salient spans.
-  """
-
-  document_id: str
+  document_id: str  # as in the corpus of these files
+  # [n, 2] int64 first and past-last byte in the text's UTF-8 form
   sentences: np.ndarray
+  # [m, 2] int64 first and past-last byte of the salient spans
   spans: np.ndarray
 
 

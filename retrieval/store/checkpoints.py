@@ -20,19 +20,14 @@ _FOLDER = 'checkpoints'
 
 @dataclasses.dataclass(frozen=True)
 class Saved:
-  """Facts of a checkpoint, without its arrays.
+  """Facts of a checkpoint, without its arrays."""
 
-  Attributes:
-    config: that the run was trained with.
-    fingerprints: hashes of the data it was trained on, by name; may be empty.
-    params: tree of the parameters' shapes and dtypes.
-    index_version: name of the index version that it retrieves from, or ''.
-  """
-
-  config: ml_collections.ConfigDict
+  config: ml_collections.ConfigDict  # that the run was trained with
   step: int
+  # hashes of the data it was trained on, by name; may be empty
   fingerprints: dict[str, str]
-  params: Any
+  params: Any  # tree of the parameters' shapes and dtypes
+  # name of the index version that it retrieves from, or ''
   index_version: str = ''
 
 

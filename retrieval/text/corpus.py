@@ -63,28 +63,20 @@ _BLOCK_BYTES = 1 << 20
 
 @dataclasses.dataclass(frozen=True)
 class CorpusConfig:
-  """Source of documents.
+  """Source of documents."""
 
-  Attributes:
-    kind: one of KINDS. orqa_blocks: blocks.tfr with titles.tfr; orqa_corpus and
-      realm_pretraining: REALM's shards to retrieve from and to train on.
-    path: a file, a folder or a glob; TFDS: `name` or `name/config`.
-    data_dir: data folder of TFDS; '' for its default.
-    id_field: JSON lines and TFDS; '' makes an id of file and line.
-    title_field: JSON lines and TFDS; '' for no titles.
-    on_error: 'raise', or 'skip' to count bad records and skip them.
-    max_documents: largest number of documents; 0 for all.
-  """
-
+  # one of KINDS. orqa_blocks: blocks.tfr with titles.tfr; orqa_corpus and
+  # realm_pretraining: REALM's shards to retrieve from and to train on.
   kind: str = 'vital'
-  path: str = ''
+  path: str = ''  # a file, a folder or a glob; TFDS: `name` or `name/config`
   split: str = 'train'
-  data_dir: str = ''
-  id_field: str = 'id'
-  title_field: str = 'title'
+  data_dir: str = ''  # data folder of TFDS; '' for its default
+  id_field: str = 'id'  # JSON lines and TFDS; '' makes an id of file and line
+  title_field: str = 'title'  # JSON lines and TFDS; '' for no titles
   text_field: str = 'text'
+  # 'raise', or 'skip' to count bad records and skip them
   on_error: str = 'raise'
-  max_documents: int = 0
+  max_documents: int = 0  # largest number of documents; 0 for all
 
 
 class Corpus:

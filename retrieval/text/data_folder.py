@@ -21,13 +21,9 @@ def corpus(settings: ml_collections.ConfigDict) -> corpus_lib.Corpus:
 
 @dataclasses.dataclass(frozen=True)
 class DataFolder:
-  """Paths and stores of one data folder; stores open once, on first use.
+  """Paths and stores of one data folder; stores open once, on first use."""
 
-  Attributes:
-    MADE_BY: the command that fills it.
-  """
-
-  MADE_BY: ClassVar[str] = ''
+  MADE_BY: ClassVar[str] = ''  # the command that fills it
 
   root: pathlib.Path
 

@@ -40,17 +40,12 @@ _BATCH = 256
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings:
-  """Definition of a near-duplicate.
+  """Definition of a near-duplicate."""
 
-  Attributes:
-    threshold: least Jaccard similarity, above 0 and at most 1.
-    ngram: words of a gram.
-    num_permutations: numbers of a MinHash signature; there must be enough to
-      find a pair at the threshold with a probability of 0.999.
-  """
-
-  threshold: float = 0.8
-  ngram: int = 13
+  threshold: float = 0.8  # least Jaccard similarity, above 0 and at most 1
+  ngram: int = 13  # words of a gram
+  # numbers of a MinHash signature; there must be enough to find a pair at the
+  # threshold with a probability of 0.999
   num_permutations: int = 128
   seed: int = 0
 

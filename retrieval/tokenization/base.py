@@ -13,35 +13,22 @@ import numpy as np
 
 
 class Encoding(NamedTuple):
-  """Tokens of one text.
+  """Tokens of one text."""
 
-  Attributes:
-    ids: [n] int32.
-    offsets: [n, 2] int64 first and past-last byte of each token in the text's
-      UTF-8 form.
-  """
-
-  ids: np.ndarray
+  ids: np.ndarray  # [n] int32
+  # [n, 2] int64 first and past-last byte of each token in the text's UTF-8 form
   offsets: np.ndarray
 
 
 @runtime_checkable
 class Tokenizer(Protocol):
-  """Text to ids and back.
+  """Text to ids and back."""
 
-  Attributes:
-    vocab_size: number of ids.
-    fingerprint: hash of everything that decides the ids.
-    pad_id: id that pads rows.
-    bos_id: id that begins a document.
-    eos_id: id that ends a document.
-  """
-
-  vocab_size: int
-  fingerprint: str
-  pad_id: int
-  bos_id: int
-  eos_id: int
+  vocab_size: int  # number of ids
+  fingerprint: str  # hash of everything that decides the ids
+  pad_id: int  # id that pads rows
+  bos_id: int  # id that begins a document
+  eos_id: int  # id that ends a document
 
   def encode(self, text: str) -> Encoding:
     """Encodes one text; adds no specials."""
