@@ -71,10 +71,8 @@ def _want(made, rule, ids, answers):
     return [row[:n] for row, n in zip(rows, counts.tolist(), strict=True)]
 
   read = tokens if rule == 'wordpiece' else made.blocks.texts
-  prepared = answers_lib.PreparedBlocks(
-    answers_lib.make_rule(rule, made.tokenizer), read
-  )
-  return answers_lib.match_blocks(ids, answers, prepared)
+  plain = answers_lib.make_rule(rule, made.tokenizer)
+  return answers_lib.match_blocks(ids, answers, plain, read)
 
 
 @pytest.mark.parametrize('rule', answers_lib.RULES)
