@@ -196,10 +196,6 @@ def _claim(
   )
 
 
-def _json_list(path: pathlib.Path) -> Iterator[tuple[str, dict]]:
-  return base.objects(base.json_file(path, list), path)
-
-
 def _fever_titles(record: Mapping[str, Any]) -> list[str]:
   """Return titles; claims without decisive evidence have null titles."""
   sets = record.get('evidence') or []
@@ -255,7 +251,7 @@ DATASETS: Mapping[str, Dataset] = {
     ('SUPPORTED', 'NOT_SUPPORTED'),
     'uid',
     'a list of [title, sentence] in "supporting_facts"',
-    _json_list,
+    lambda path: base.objects(base.json_file(path, list), path),
     _hover_titles,
   ),
   'custom': Dataset(

@@ -99,7 +99,7 @@ def read_results(path: str | os.PathLike) -> Iterator[Result]:
 
 def write_results(path: str | os.PathLike, results: Iterable[Result]) -> int:
   """Write retrieval results in DPR's form; return their number."""
-  return _write(path, (_result_record(result) for result in results))
+  return _write(path, map(_result_record, results))
 
 
 def read_training(path: str | os.PathLike) -> Iterator[Example]:
@@ -119,7 +119,7 @@ def read_training(path: str | os.PathLike) -> Iterator[Example]:
 
 def write_training(path: str | os.PathLike, examples: Iterable[Example]) -> int:
   """Write training examples in DPR's form; return their number."""
-  return _write(path, (_example_record(example) for example in examples))
+  return _write(path, map(_example_record, examples))
 
 
 def records(path: str | os.PathLike) -> Iterator[tuple[str, dict]]:

@@ -14,13 +14,10 @@ and test is the split of published figures.
   custom:train=my.jsonl                or custom_regex, with answers as patterns
 """
 
-from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
-import contextlib
 import dataclasses
 import functools
-import logging as std_logging
 
 from absl import logging
 import farmhash
@@ -29,7 +26,7 @@ import ml_collections
 from retrieval.questions import qa_metrics
 from retrieval.questions import questions as questions_lib
 from retrieval.questions import red_trivia
-from retrieval.readers import tfds as tfds_reader
+from retrieval.questions import tfds_questions
 
 _NUM_BUCKETS = 100_000
 ALL = 'all'
@@ -161,6 +158,10 @@ class QuestionSet:
     """Rules of `answers` that test a text for these answers."""
     return ('regex',) if self.kind == 'regex' else ('substring', 'dpr')
 
+  def first(self, n: int) -> 'QuestionSet':
+    """Return the set of the first n questions; 0 is all."""
+    return dataclasses.replace(self, questions=self.questions[: n or None])
+
   @functools.cached_property
   def by_id(self) -> dict[str, questions_lib.Question]:
     """Questions by id."""
@@ -192,11 +193,12 @@ class QuestionSet:
     if self.kind == 'regex':
       right = qa_metrics.regex_match(prediction, answers)
       return {'official_exact_match': float(right)}
-    plain = qa_metrics.exact_match(prediction, answers, nfd=False)
+    official, plain = (
+      qa_metrics.exact_match(prediction, answers, nfd=nfd)
+      for nfd in (True, False)
+    )
     return {
-      'official_exact_match': float(
-        qa_metrics.exact_match(prediction, answers)
-      ),
+      'official_exact_match': float(official),
       'exact_match_without_nfd': float(plain),
       'f1': qa_metrics.f1(prediction, answers),
     }
@@ -235,7 +237,9 @@ def load(
   elif paths:
     found = _read_files(dataset, paths, answer_field)
   else:
-    found = _read_tfds(dataset, split, data_dir)
+    found = tfds_questions.read(
+      dataset.name, split, dataset.tfds, dataset.tfds_answers, data_dir
+    )
     source = f'TFDS {dataset.tfds[0]}'
   kept = tuple(
     dataclasses.replace(question, kind=dataset.kind)
@@ -254,10 +258,9 @@ def load_questions(
   specs: Sequence[str], most: int, allow_other_counts: bool
 ) -> list[questions_lib.Question]:
   """Read several sets and return the first `most` questions; 0 is all."""
-  found = []
-  for spec in specs:
-    found += load(spec, allow_other_counts=allow_other_counts).questions
-  return found[:most] if most else found
+  sets = (load(s, allow_other_counts=allow_other_counts) for s in specs)
+  questions = [question for found in sets for question in found.questions]
+  return questions[: most or None]
 
 
 def require_sets(specs: Sequence[str], field: str) -> None:
@@ -276,11 +279,10 @@ def load_sets(
   Raises:
     ValueError: for a set that is named twice.
   """
-  sets = []
-  for spec in specs:
-    found = load(spec, allow_other_counts=allow_other_counts)
-    kept = found.questions[: most or None]
-    sets.append(dataclasses.replace(found, questions=kept))
+  sets = [
+    load(spec, allow_other_counts=allow_other_counts).first(most)
+    for spec in specs
+  ]
   check_names([found.name for found in sets])
   return sets
 
@@ -363,56 +365,6 @@ def _read_files(
     ids.update(row.id for row in rows)
     found += rows
   return found
-
-
-def _read_tfds(
-  dataset: Dataset, split: str, data_dir: str
-) -> list[questions_lib.Question]:
-  name, train, test = dataset.tfds
-  source_split = test if split == 'test' else train
-  try:
-    with _quiet_retries():
-      builder = tfds_reader.load_builder(name, data_dir)
-      builder.download_and_prepare()
-    source = builder.as_data_source(split=source_split)
-  except (OSError, ValueError, KeyError, NotImplementedError) as e:
-    reason = ' '.join(str(e).split())
-    raise ValueError(
-      f'{dataset.name}:{split} needs files, {dataset.name}:{split}=PATH,PATH: '
-      f'the set cannot be downloaded, nor is it prepared, as {name} of TFDS '
-      f'({reason}).'
-    ) from None
-  found = []
-  for i in range(len(source)):
-    record = source[i]
-    answers = record
-    for field in dataset.tfds_answers:
-      answers = answers[field]
-    texts = dict.fromkeys(_text(a) for a in answers if _text(a).strip())
-    where = f'{name}[{source_split}]:{i}'
-    if not texts:
-      raise ValueError(f'{where}: no answers.')
-    found.append(
-      questions_lib.Question(where, _text(record['question']), tuple(texts))
-    )
-  return found
-
-
-@contextlib.contextmanager
-def _quiet_retries() -> Iterator[None]:
-  """Hide the warnings of each failed connection, which the error repeats.
-
-  They stay hidden after an error, while TFDS retries its other downloads.
-  """
-  logger = std_logging.getLogger('urllib3.connectionpool')
-  level = logger.level
-  logger.setLevel(std_logging.ERROR)
-  yield
-  logger.setLevel(level)
-
-
-def _text(value: bytes | str) -> str:
-  return value.decode() if isinstance(value, bytes) else str(value)
 
 
 def _check_count(

@@ -76,17 +76,9 @@ def read_predictions(path: str | os.PathLike) -> list[Prediction]:
   """
   found = []
   for where, record in dpr_json.records(path):
-    question, prediction = (
-      base.string(record, name, where) for name in ('question', 'prediction')
-    )
-    fields = {
-      name: value
-      for name, value in record.items()
-      if name not in ('question', 'prediction')
-    }
-    found.append(
-      Prediction(question=question, prediction=prediction, fields=fields)
-    )
+    own = {n: base.string(record, n, where) for n in ('question', 'prediction')}
+    fields = {name: record[name] for name in record if name not in own}
+    found.append(Prediction(**own, fields=fields))
   return found
 
 
@@ -127,7 +119,8 @@ def score_predictions(
   """
   chosen = _Chosen(question_set)
   for row in predictions:
-    chosen.add(row.question, row.fields.get('id'), row.prediction)
+    for question in chosen.find(row.question, row.fields.get('id')):
+      chosen.of[question.id] = row.prediction
   chosen.check()
   rows = [
     question_set.score(chosen.of[question.id], question)
@@ -135,10 +128,9 @@ def score_predictions(
     else {}
     for question in question_set.questions
   ]
-  metrics = list(next(row for row in rows if row))
   values = {
     metric: np.array([row.get(metric, 0.0) for row in rows])
-    for metric in metrics
+    for metric in next(row for row in rows if row)
   }
   return chosen.scores(values)
 
@@ -167,7 +159,7 @@ def score_retrieval(
   """
   chosen, longest, said = _Chosen(question_set), 0, True
   rules = {n: answers_lib.make_rule(n) for n in question_set.match_rules}
-  tests = _Tests(rules)
+  refused: set[tuple[str, str]] = set()
   for result in results:
     longest = max(longest, len(result.contexts))
     said &= all(c.has_answer is not None for c in result.contexts)
@@ -175,8 +167,8 @@ def score_retrieval(
     prepared = {name: rule.prepare(texts) for name, rule in rules.items()}
     own = _rank(bool(context.has_answer) for context in result.contexts)
     for question in chosen.find(result.question):
-      ranks = tests.ranks(question, prepared) | {FILE_RULE: own}
-      chosen.put(question, ranks)
+      ranks = _ranks(rules, question, prepared, refused)
+      chosen.of[question.id] = ranks | {FILE_RULE: own}
   chosen.check()
   if not longest:
     raise ValueError(f'{question_set.name}: no result holds any text.')
@@ -191,35 +183,26 @@ def score_retrieval(
     )
     for k in (k for k in ks if k <= longest):
       values[f'{name}/top_{k}'] = (ranks < k).astype(np.float64)
-  return chosen.scores(values, tests.refused)
+  return chosen.scores(values, len(refused))
 
 
-class _Tests:
-  """Ranks of the first text with an answer; counts untestable answers."""
-
-  def __init__(self, rules: dict[str, answers_lib.Rule]):
-    self._rules, self._refused = rules, set()
-
-  @property
-  def refused(self) -> int:
-    return len(self._refused)
-
-  def ranks(
-    self, question: questions_lib.Question, prepared: dict[str, list[str]]
-  ) -> dict[str, float]:
-    """Return rule -> index of the first text with an answer, or infinity."""
-    ranks = {}
-    for name, rule in self._rules.items():
-      tests = []
-      for answer in question.answers:
-        try:
-          tests.append(rule.compile((answer,)))
-        except ValueError:
-          self._refused.add((name, answer))
-      ranks[name] = _rank(
-        any(t(text) for t in tests) for text in prepared[name]
-      )
-    return ranks
+def _ranks(
+  rules: dict[str, answers_lib.Rule],
+  question: questions_lib.Question,
+  prepared: dict[str, list[str]],
+  refused: set[tuple[str, str]],
+) -> dict[str, float]:
+  """Return rule -> index of the first text with an answer, or infinity."""
+  ranks = {}
+  for name, rule in rules.items():
+    tests = []
+    for answer in question.answers:
+      try:
+        tests.append(rule.compile((answer,)))
+      except ValueError:
+        refused.add((name, answer))
+    ranks[name] = _rank(any(t(text) for t in tests) for text in prepared[name])
+  return ranks
 
 
 def _rank(hits: Iterable[bool]) -> float:
@@ -251,13 +234,6 @@ class _Chosen:
     self._repeated += key in self._seen
     self._seen.add(key)
     return found
-
-  def put(self, question: questions_lib.Question, value: Any) -> None:
-    self.of[question.id] = value
-
-  def add(self, text: str, identifier: Any, value: Any) -> None:
-    for question in self.find(text, identifier):
-      self.put(question, value)
 
   def check(self) -> None:
     """Refuse a file with half of its questions or more from another set."""
