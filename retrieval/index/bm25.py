@@ -63,7 +63,6 @@ class Bm25:
   """An index from words to blocks.
 
   Attributes:
-    config: weights of words.
     num_blocks: number of blocks, blocks without words included.
     fingerprint: hash of everything that decides its results.
   """
@@ -79,7 +78,6 @@ class Bm25:
     """Take the parts of an index from `build` or `load`.
 
     Args:
-      config: weights of words.
       words: word -> number, 0 to V - 1 in this order.
       arrays: starts [V + 1] int64, the first pair of each word; blocks [P] int32,
         ascending for each word; weights [P] float32.
@@ -186,7 +184,6 @@ class Bm25:
     """Load a saved index, memory-mapped.
 
     Raises:
-      FileNotFoundError: when there is no index at `path`.
       ValueError: when it is damaged or of another version.
     """
     found = store.Store.open(path, _KIND)

@@ -122,16 +122,8 @@ def build_part_neighbors(
   Resumes at the first missing shard.
 
   Args:
-    path: output folder.
-    queries: chunks whose neighbors are written.
-    vectors: vectors of `queries`.
     datastore: whole datastore, whose chunk ids the neighbors are.
-    datastore_vectors: vectors of `datastore`.
     metric: 'squared_l2' or 'dot_product'.
-    share: share of the datastore's documents.
-    k: number of neighbors for each chunk.
-    seed: seed of the part.
-    progress: called with the chunks done and the chunks in all.
 
   Raises:
     ValueError: for a share out of range, or one that leaves no document.

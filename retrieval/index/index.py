@@ -53,7 +53,6 @@ class Index:
 
   Attributes:
     path: folder of the index.
-    searcher: searcher over the vectors.
     fingerprint: hash of the index's files.
     vectors_fingerprint: fingerprint of the vectors.
     report: results of the recall check.
@@ -76,10 +75,8 @@ def build_index(
   """Build, measure and publish an index, or open the published one.
 
   Args:
-    path: output folder.
     vectors: [n, d] array, memory map or sharded array.
     vectors_fingerprint: fingerprint of `vectors`.
-    config: settings.
     queries: [q, d] held-out queries; None takes database rows, each of which must
       find its neighbors other than itself.
 
@@ -180,7 +177,6 @@ def open_index(path: str | os.PathLike, *, verify: bool = True) -> Index:
       so for vectors in a store of their own.
 
   Raises:
-    FileNotFoundError: when there is no index.
     ValueError: when it is damaged.
   """
   path = pathlib.Path(path)
@@ -212,7 +208,6 @@ def suits(
   The vectors are not read.
 
   Raises:
-    FileNotFoundError: when there is no index.
     ValueError: when it is damaged, or for bad settings.
   """
   _check_config(config)

@@ -79,7 +79,6 @@ class Version:
 
   Attributes:
     path: folder of the version.
-    step: training step of the parameters.
     params_fingerprint: hash of the parameters.
     blocks_fingerprint: hash of the blocks.
     index: index of the blocks' vectors; row i is block i.
@@ -128,11 +127,7 @@ def read_params(path: pathlib.Path) -> dict:
 
 
 def read_snapshot(version: pathlib.Path) -> dict:
-  """Read the embedder's parameters from the folder of a published version.
-
-  Raises:
-    FileNotFoundError: if there is no such version.
-  """
+  """Read the embedder's parameters from the folder of a published version."""
   if not (version / _PARAMS).is_file():
     raise FileNotFoundError(f'{version}: no such index version.')
   return read_params(version / _PARAMS)
@@ -142,7 +137,6 @@ def read_manifest(path: pathlib.Path) -> Mapping[str, Any]:
   """Read a version's step, and the fingerprints of its parameters and blocks.
 
   Raises:
-    FileNotFoundError: when there is no version.
     ValueError: when it is damaged.
   """
   file = path / _MANIFEST
@@ -206,14 +200,8 @@ class VersionFolder:
     publishes the version when all shards are written.
 
     Args:
-      step: training step of the parameters.
       params: the embedder's parameters, a tree of host arrays.
-      blocks: blocks to index.
-      embed: embeds blocks with these parameters.
       config: index settings; the metric is the inner product.
-      process_index: number of this process.
-      process_count: number of processes that share the work.
-      progress: called with the blocks done and the blocks in all.
 
     Returns:
       The version's name, or None while other processes still have work.
@@ -260,11 +248,9 @@ class VersionFolder:
     """Open a version and take a lease on it.
 
     Args:
-      name: name of the version.
       blocks: blocks that the version must index; None for any.
 
     Raises:
-      FileNotFoundError: when there is no such version.
       ValueError: when it is damaged, or indexes other blocks.
     """
     with contextlib.ExitStack() as stack:
@@ -301,12 +287,7 @@ class VersionFolder:
         os.close(lease)
 
   def remove_old(self, keep: Collection[str] = (), newest: int = 1) -> None:
-    """Remove versions without a lease, and the drafts of killed builders.
-
-    Args:
-      keep: names of versions that stay.
-      newest: number of newest versions that stay.
-    """
+    """Remove versions without a lease, and the drafts of killed builders."""
     if fcntl is None or not self.root.is_dir():
       return
     names = self.names()

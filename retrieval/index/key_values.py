@@ -55,12 +55,9 @@ def build_key_value_store(
   """Write the missing shards.
 
   Args:
-    path: output folder.
     fields: JSON fields that determine every byte of the store.
-    num_shards: number of shards.
     read: shard -> its arrays: keys [n, d], values [n], and documents [m, 2] from
       `document_hashes`.
-    **share: process_index and process_count of `shards.build_store`.
 
   Returns:
     The published store, or None while other processes still have work.
@@ -80,7 +77,6 @@ class KeyValueStore:
   """Memory-mapped keys and values.
 
   Attributes:
-    store: the published store.
     keys: [n, d] vectors.
     values: [n] tokens.
   """
@@ -105,7 +101,6 @@ class KeyValueStore:
     """Make sure that the datastore holds none of the documents to evaluate.
 
     Args:
-      tokens: token store of the documents.
       index: [d] numbers of the documents in `tokens`.
 
     Raises:
@@ -180,10 +175,7 @@ def recall(
 
   Args:
     pairs: datastore; some of its keys are the queries and do not find themselves.
-    searcher: searcher over the keys.
     k: number of keys to find, and to score exactly.
-    at: number of nearest keys that count.
-    num_queries: number of queries.
   """
   check = recall_check.RecallCheck.of_rows(pairs.keys, num_queries, at)
   queries = check.queries

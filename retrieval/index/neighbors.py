@@ -63,7 +63,6 @@ def other_columns(
     ids: [b, fetched] retrieved ids, best first; negative for none.
     hashes: [b, fetched] hash of each id's document or block.
     own: [b] hash of each query's own document or block.
-    k: number of ids to keep.
 
   Returns:
     [b, k] columns of `ids`, ascending, -1 where fewer than k are left.
@@ -116,10 +115,6 @@ class NeighborSearch:
     """Count the datastore's chunks by document, in 16 bytes for each document.
 
     Args:
-      searcher: searcher of the published index.
-      exact: exact search over the same vectors.
-      datastore: chunks behind the vectors.
-      k: number of neighbors to keep.
       max_fetch: largest number of candidates fetched from `searcher` for a query.
     """
     self._searcher, self._exact = searcher, exact
@@ -180,12 +175,8 @@ def search_store(
   """Write the neighbors of every chunk; resumes at the first missing shard.
 
   Args:
-    path: output folder.
     fields: JSON fields that determine every neighbor; 'k' among them.
-    queries: chunks whose neighbors are written.
-    vectors: vectors of `queries`.
     make_search: makes a `NeighborSearch`; called only where a shard is missing.
-    **share: process_index, process_count and progress of `shards.build_store`.
 
   Returns:
     The published store, or None while other processes still have work.
@@ -224,16 +215,6 @@ def build_neighbor_store(
   **share,
 ) -> 'NeighborStore | None':
   """Find the k neighbors of every chunk of `queries` in a datastore.
-
-  Args:
-    path: output folder.
-    queries: chunks whose neighbors are written.
-    vectors: vectors of `queries`.
-    datastore: chunks that are searched.
-    datastore_vectors: vectors of `datastore`, for exact search.
-    index: published index of `datastore_vectors`.
-    k: number of neighbors for each chunk.
-    **share: process_index, process_count and progress of `shards.build_store`.
 
   Returns:
     The published store, or None while other processes still have work.
@@ -314,13 +295,7 @@ def validate(
 
   Args:
     path: neighbor store made by `build_neighbor_store` from the next five.
-    queries: chunks with neighbors.
-    vectors: vectors of `queries`.
-    datastore: chunks that were searched.
-    datastore_vectors: vectors of `datastore`.
-    index: published index of `datastore_vectors`.
     fraction: share of query batches to recompute; at least one batch is.
-    seed: seed of the sample.
 
   Returns:
     The number of compared chunks.
@@ -369,7 +344,6 @@ class NeighborStore:
   """Memory-mapped neighbors of a chunk store.
 
   Attributes:
-    store: the published store.
     num_neighbors: K, neighbors kept for each chunk.
   """
 

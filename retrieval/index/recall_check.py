@@ -22,7 +22,6 @@ class RecallCheck:
     queries: [q, d] float32.
     own: [q] int64 database row that equals each query and does not count as its
       neighbor; -1 for none.
-    k: number of neighbors of each query.
   """
 
   queries: np.ndarray
@@ -68,10 +67,7 @@ def measure(
   """Measure recall@k and queries per second of a searcher.
 
   Args:
-    searcher: searcher to measure.
     exact: exact search over the same vectors; may be the same object.
-    check: queries.
-    floor: least agreement with exact search.
 
   Returns:
     Report of recall@k and of the queries per second of both searchers.

@@ -52,10 +52,6 @@ class Retriever:
   """Retrieves neighbors for new text.
 
   Attributes:
-    embedder: frozen embedder of the indexed vectors.
-    searcher: searcher over the datastore's vectors.
-    datastore: chunks behind the vectors.
-    tokenizer: tokenizer of the datastore.
     neighbor_length: r, tokens of a neighbor with its continuation.
     neighbor_part: part of a neighbor that is read, one of `chunks.PARTS`.
   """

@@ -37,12 +37,7 @@ _AT_ONCE = 4096  # chunks
 
 
 class _Reuse:
-  """Vectors by the 64-bit hash of their text, in 16 bytes of memory each.
-
-  Attributes:
-    num_reused: number of vectors copied so far.
-    num_embedded: number of vectors embedded so far.
-  """
+  """Vectors by the 64-bit hash of their text, in 16 bytes of memory each."""
 
   def __init__(self, hashes: np.ndarray, vectors):
     """Sort the hashes [n] uint64 of old vectors [n, d]."""
@@ -94,10 +89,7 @@ class ReusedBlocks(_Reuse):
     """Hash the titles and texts of the old blocks.
 
     Args:
-      embed: embeds new blocks.
-      blocks: blocks of the changed corpus.
       params: parameters of `embed`, a tree of host arrays.
-      old_blocks: blocks of the old corpus.
       old: open index version of `old_blocks`.
 
     Raises:
@@ -123,7 +115,6 @@ class ReusedTexts(_Reuse):
   """A `vectors.TextEmbedder` that copies vectors of an old datastore.
 
   Attributes:
-    dimension: width of a vector.
     fingerprint: fingerprint of the embedder, whose vectors these are.
   """
 
@@ -135,12 +126,6 @@ class ReusedTexts(_Reuse):
     tokenizer: tokenization.Tokenizer,
   ):
     """Hash the texts of the old chunks.
-
-    Args:
-      embedder: embeds new texts.
-      chunks: old datastore.
-      vectors: vectors of `chunks`.
-      tokenizer: tokenizer of `chunks`.
 
     Raises:
       ValueError: when the vectors are of another embedder or of other chunks.
@@ -226,12 +211,8 @@ def adopt(
   vectors where `config` asks for another one.
 
   Args:
-    folder: folder that gets the version.
-    step: step of the parameters in `folder`.
     params: the embedder's parameters, a tree of host arrays.
-    blocks: indexed blocks.
     source: folder of versions, perhaps `folder` itself.
-    config: index settings.
     part: parameters -> parameters that embed blocks; None is all of them.
 
   Returns:

@@ -39,14 +39,8 @@ def build_store(
   Each process writes every `process_count`-th missing shard.
 
   Args:
-    path: output folder.
-    kind: kind of the store.
     fields: JSON fields that determine every byte of the store.
-    counts: rows of each shard.
     make: (shard, progress of the shard) -> arrays of the shard.
-    process_index: number of this process.
-    process_count: number of processes that share the shards.
-    progress: called with the rows done and the rows of this process.
     meta: further JSON facts of the published store.
 
   Returns:

@@ -61,7 +61,6 @@ class TextIndex:
   """A published index, with the chunks and the embedder behind its vectors.
 
   Attributes:
-    index: the published index.
     chunks: chunk i is row i of the index; None where only vectors are known.
   """
 
@@ -76,10 +75,6 @@ class TextIndex:
     """Takes what `open_index` opened; the embedder loads on first use.
 
     Args:
-      index: the published index.
-      chunks: chunks behind the vectors.
-      tokenizer: tokenizer of the chunks.
-      vectors: store of the indexed vectors, which records their embedder.
       embedder: embedder of texts, or its folder; None is all-MiniLM-L6-v2.
     """
     self.index, self.chunks = index, chunks
@@ -128,7 +123,6 @@ class TextIndex:
 
     Args:
       queries: [b] texts, or [b, d] float vectors. A blank text finds nothing.
-      k: number of rows for each query.
 
     Returns:
       Ids and scores, with texts and titles where the chunks are known.
@@ -174,7 +168,6 @@ def open_index(
       all-MiniLM-L6-v2 where the data folder records that it was used.
 
   Raises:
-    FileNotFoundError: if there is no index.
     ValueError: if the index is damaged, or is not of the folder's vectors.
   """
   root = pathlib.Path(path)

@@ -24,7 +24,6 @@ class TextEmbedder(Protocol):
   """A frozen map from text to vector, such as `embedders.Embedder`.
 
   Attributes:
-    dimension: width of a vector.
     fingerprint: hash of everything that decides the vectors.
   """
 
@@ -51,12 +50,7 @@ def build_vector_store(
   """Embed the text of every chunk; resumes at the first missing shard.
 
   Args:
-    path: output folder.
-    chunks: chunks to embed, shard by shard.
-    tokenizer: tokenizer of the chunks.
-    embedder: text -> vector.
     dtype: type of the stored vectors, float32 or float16.
-    **share: process_index, process_count and progress of `shards.build_store`.
 
   Returns:
     The published store, or None while other processes still have work.

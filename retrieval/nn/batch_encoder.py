@@ -45,8 +45,6 @@ class BatchEncoder:
 
     Args:
       encode: pure function (params, ids, lengths) -> vectors.
-      params: parameters of `encode`, any tree.
-      dimension: width of a vector.
       max_length: length of the longest row.
       batch_tokens: tokens of a batch on each device, padding included; 0 is 1,024
         on a CPU, whose caches hold them, and 16,384 elsewhere.
@@ -85,7 +83,6 @@ class BatchEncoder:
     Args:
       rows: `total` rows of at most `max_length` ids.
       total: number of rows.
-      progress: called with the rows done and the rows in all.
 
     Raises:
       ValueError: if a vector is not finite.

@@ -103,7 +103,6 @@ class Embedder:
 
     Args:
       config: sizes and compute dtype of the encoder.
-      params: parameters of `bert.Bert`.
       tokenizer: WordPiece tokenizer that adds [CLS] and [SEP].
       max_length: tokens kept of a text, [CLS] and [SEP] included.
       normalize: whether vectors are scaled to length 1.
@@ -180,7 +179,6 @@ class Embedder:
 
     Args:
       texts: texts, cut to `max_length` tokens.
-      progress: called with the texts done and the texts in all.
 
     Raises:
       ValueError: if a vector is not finite.

@@ -156,7 +156,6 @@ def tree_shardings(
 
   Args:
     abstract: `jax.eval_shape` of an init; leaves boxed with logical names.
-    mesh: mesh of `make_mesh`.
     rules: rules of `make_rules`; None is the default table.
 
   Raises:
@@ -233,7 +232,6 @@ def global_batch(batch: Any, sharding: NamedSharding) -> Any:
 
   Args:
     batch: tree of numpy arrays [batch / processes, ...].
-    sharding: sharding of `batch_sharding`.
 
   Raises:
     ValueError: if rows do not divide over this process's devices.

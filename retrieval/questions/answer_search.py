@@ -44,7 +44,6 @@ class AnswerSearch:
     """Open the arrays of the blocks.
 
     Args:
-      blocks: stored blocks.
       rule: one of `answers.RULES`.
       tokenizer: tokenizer of `blocks`, which 'wordpiece' needs.
 
@@ -142,14 +141,7 @@ class AnswerSearch:
     name: str,
     spans_of: Callable[[np.ndarray], np.ndarray],
   ) -> tuple[np.ndarray, list[memoryview]]:
-    """Return the reading order of blocks, and views of their data in that order.
-
-    Args:
-      ids: [n] block ids.
-      end_name: array of the documents' ends in array `name`.
-      name: array of bytes or tokens.
-      spans_of: ids -> [n, 2] spans within the document.
-    """
+    """Return the reading order of blocks, and views of their data in that order."""
     documents, spans = self._blocks.documents(ids), spans_of(ids)
     shards = np.searchsorted(self._first_document, documents, 'right') - 1
     order = np.lexsort((documents, shards))
@@ -185,7 +177,6 @@ class QuestionSearch:
     """Open the arrays of the blocks.
 
     Args:
-      blocks: stored blocks.
       rule: rule of answers that are strings, one of `answers.RULES`.
       tokenizer: tokenizer of `blocks`, which 'wordpiece' needs.
     """
@@ -315,14 +306,7 @@ def _scan(
   needles: Sequence[bytes],
   test: Callable[[int], bool] | None,
 ) -> np.ndarray:
-  """Return [n] bool: whether each block contains a needle and passes the test.
-
-  Args:
-    text: blocks, each followed by `_END`.
-    ends: [n] end of each block.
-    needles: substrings.
-    test: test of the i-th block; None where a needle is proof.
-  """
+  """Return [n] bool: whether each block contains a needle and passes the test."""
   limits = ends.tolist()
   seen, found = bytearray(len(limits)), np.zeros(len(limits), bool)
   for needle in needles:

@@ -84,7 +84,6 @@ def has_answer(
       input of a reader, which Hugging Face's REALM searches.
     answers: strings, or regular expressions for 'regex'.
     rule: one of RULES, or a rule of `make_rule`.
-    tokenizer: tokenizer of 'wordpiece'.
 
   Raises:
     ValueError: for an unknown rule, or an answer that every text contains.
@@ -105,7 +104,6 @@ def match_blocks(
 
   Args:
     ids: [b, k] block ids; -1 for none, which contains no answer.
-    answers: [b] answers of each question.
     rule: matching rule.
     texts_of: [n] int64 block ids -> texts without titles; called once.
 

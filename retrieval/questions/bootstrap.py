@@ -35,9 +35,6 @@ def bootstrap(
   Args:
     values: [n] value of each item.
     weights: [n] weight of each item, above 0; None gives each item the weight 1.
-    num_samples: number of resamples, of n items each.
-    level: confidence level.
-    seed: seed of the resamples.
 
   Raises:
     ValueError: without items, for other than n weights or for weights not above 0.

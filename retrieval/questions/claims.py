@@ -114,11 +114,9 @@ def load(spec: str, labels: Sequence[str] = ()) -> ClaimSet:
   """Read the claims of DATASET:SPLIT=PATH,PATH.
 
   Args:
-    spec: name and files of the set.
     labels: labels of 'custom' in the order of the classes; () for other sets.
 
   Raises:
-    FileNotFoundError: when there is no such file.
     ValueError: for an unknown set or split, and for the first invalid record.
   """
   head, _, tail = spec.partition('=')

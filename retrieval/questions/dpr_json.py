@@ -38,10 +38,6 @@ class Context:
   """A passage; None or '' where the file does not have a field.
 
   Attributes:
-    id: id of the passage.
-    title: title of the document.
-    text: text without the title.
-    score: score of the retriever.
     has_answer: whether the text contains an answer, by the rule of the file's writer.
   """
 
@@ -66,9 +62,7 @@ class Example:
   """A training example of a retriever.
 
   Attributes:
-    question: text of the question.
     answers: answers; may be empty.
-    positive: contexts that answer the question.
     negative: random contexts that do not answer it.
     hard_negative: contexts that seem to answer it and do not.
     dataset: name of the data set; '' where unknown.
@@ -86,7 +80,6 @@ def read_results(path: str | os.PathLike) -> Iterator[Result]:
   """Yield the retrieval results of a file.
 
   Raises:
-    FileNotFoundError: when there is no such file.
     ValueError: for the first invalid record, or a file without records.
   """
   for where, record in records(path):
@@ -126,7 +119,6 @@ def records(path: str | os.PathLike) -> Iterator[tuple[str, dict]]:
   """Yield (place, object) of a JSON list of objects, or of JSON lines.
 
   Raises:
-    FileNotFoundError: when there is no such file.
     ValueError: for invalid JSON, an incomplete file, or a file without objects.
   """
   path, found = base.existing(path), None

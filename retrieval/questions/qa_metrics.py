@@ -27,7 +27,6 @@ def normalize_answer(text: str, *, nfd: bool = True) -> str:
   """Lower the case; drop ASCII punctuation, English articles and extra blanks.
 
   Args:
-    text: answer.
     nfd: whether to decompose accented letters first. Both ways of writing an
       accented 'e' are equal then, and differ from a plain 'e'.
   """

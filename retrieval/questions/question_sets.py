@@ -137,8 +137,6 @@ class QuestionSet:
   """Questions of one split, with the rule that scores their answers.
 
   Attributes:
-    dataset: name in DATASETS.
-    split: split of the data set.
     kind: kind of the answers, 'string' or 'regex'.
     questions: questions with distinct ids; their texts may repeat.
   """
@@ -215,7 +213,6 @@ def load(
   """Read a split of a question set, in the files' order.
 
   Args:
-    spec: NAME[:SPLIT][=PATH,PATH].
     split: split where `spec` has none.
     allow_other_counts: whether the number of questions may differ from that of the
       official files.
@@ -223,7 +220,6 @@ def load(
     data_dir: folder of TFDS; '' is its default folder.
 
   Raises:
-    FileNotFoundError: when there is no such file, or the package is missing.
     ValueError: for an unknown set or split, files in another set's form, or
       another number of questions than in the official files.
   """
@@ -301,7 +297,6 @@ def check_questions(config: ml_collections.ConfigDict) -> None:
       above 0 makes a dev set necessary.
 
   Raises:
-    FileNotFoundError: when a file of them is missing.
     ValueError: when a section names no set, or see `load`.
   """
   settings = config.questions

@@ -62,13 +62,11 @@ def read_questions(
   """Read the questions of a file in their order.
 
   Args:
-    path: file of questions.
     kind: one of KINDS, or 'auto': by the file's name and beginning.
     answer_field: field of jsonl with the answers; '' is 'answer' or 'answers'.
       EfficientQA also has 'answer_and_def_correct_predictions'.
 
   Raises:
-    FileNotFoundError: when there is no such file.
     ValueError: for an unknown kind, a file without questions, or the first invalid
       record.
   """
@@ -97,7 +95,6 @@ def detect(path: str | os.PathLike) -> str:
   """Return the kind of a file, by its name and beginning.
 
   Raises:
-    FileNotFoundError: when there is no such file.
     ValueError: for an unknown ending of the name, and for an empty .json file.
   """
   path = base.existing(path)
@@ -283,7 +280,6 @@ def read_asked(path: str | os.PathLike) -> list[Question]:
     path: .txt, or .jsonl with a "question" a line; may be packed.
 
   Raises:
-    FileNotFoundError: when there is no such file.
     ValueError: for another kind of file, a file without questions, or the first
       line without a question.
   """

@@ -33,11 +33,7 @@ class _Loader(getattr(yaml, 'CSafeLoader', yaml.SafeLoader)):
 
 
 def folder() -> pathlib.Path:
-  """Return the folder of the packaged lists, without importing their package.
-
-  Raises:
-    FileNotFoundError: when they are not installed.
-  """
+  """Return the folder of the packaged lists, without importing their package."""
   spec = importlib.util.find_spec(_PACKAGE)
   for place in (spec and spec.submodule_search_locations) or ():
     if (path := pathlib.Path(place) / _FOLDER).is_dir():
@@ -63,7 +59,6 @@ def read(
     pictures: whether to keep questions about a picture at a web address.
 
   Raises:
-    FileNotFoundError: when the package is not installed.
     ValueError: for an unknown list, or the first record without a question.
   """
   known = list_names()

@@ -34,8 +34,6 @@ class Prediction:
   """A predicted answer, which may be empty.
 
   Attributes:
-    question: text of the question.
-    prediction: predicted answer.
     fields: further fields of the line, such as id, score, title and block.
   """
 
@@ -71,7 +69,6 @@ def read_predictions(path: str | os.PathLike) -> list[Prediction]:
   """Read a file of predictions.
 
   Raises:
-    FileNotFoundError: when there is no such file.
     ValueError: for the first invalid record, or a file without records.
   """
   found = []
@@ -145,7 +142,6 @@ def score_retrieval(
   The answers are those of the set. Titles are not searched.
 
   Args:
-    question_set: questions with answers.
     results: retrieval results in any order; read once.
     ks: numbers of texts; numbers beyond the longest list of texts are skipped.
 
@@ -210,11 +206,7 @@ def _rank(hits: Iterable[bool]) -> float:
 
 
 class _Chosen:
-  """The records of a file, by question of a set.
-
-  Attributes:
-    of: question's id -> value of its last record.
-  """
+  """The records of a file, by question of a set."""
 
   def __init__(self, question_set: question_sets.QuestionSet):
     self.of: dict[str, Any] = {}

@@ -36,7 +36,6 @@ def load(path: str | os.PathLike) -> Searcher:
   """Load a saved searcher of any kind.
 
   Raises:
-    FileNotFoundError: when no searcher was saved at `path`.
     ValueError: when it is damaged or of an unknown kind.
   """
   path = pathlib.Path(path)

@@ -24,7 +24,6 @@ class Searcher(Protocol):
     name: kind of searcher.
     metric: 'dot_product', or 'squared_l2' with the negative distance as score.
     num_vectors: number of database rows.
-    dimension: width of a row.
   """
 
   name: str
@@ -118,7 +117,6 @@ def read_fields(path: pathlib.Path) -> dict[str, Any]:
   """Read searcher.json of a saved searcher.
 
   Raises:
-    FileNotFoundError: when no searcher was saved at `path`.
     ValueError: when the file is damaged.
   """
   file = path / 'searcher.json'
