@@ -91,6 +91,7 @@ class AnswerSearch:
     return found
 
   def _by_text(self, ids: np.ndarray, wanted: tuple[str, ...]) -> np.ndarray:
+    holds = self.rule.compile(wanted)
     needles, folded = self._prepare(wanted)
     order, parts = self._read(ids, 'text_end', 'text', self._blocks.byte_spans)
     raw = _END.join([*parts, b''])
@@ -101,7 +102,6 @@ class AnswerSearch:
       ends = _ends(text)
     test = None
     if self.rule.name != 'substring':
-      holds = self.rule.compile(wanted)
       if self.rule.name == 'dpr':  # tests the folded text
         test = lambda i: holds(_cut(text, ends, i))  # noqa: E731
       else:
@@ -228,13 +228,11 @@ class QuestionSearch:
 
 
 def _substring_needles(wanted: tuple[str, ...]) -> tuple[list[bytes], bool]:
-  answers_lib.make_rule('substring').compile(wanted)
   # Half a surrogate pair is in no text.
   return [x.encode('utf-8', 'surrogatepass') for x in wanted], False
 
 
 def _dpr_needles(wanted: tuple[str, ...]) -> tuple[list[bytes], bool]:
-  answers_lib.make_rule('dpr').compile(wanted)
   runs = [answers_lib.folded_tokens(answers_lib.decompose(x)) for x in wanted]
   longest = {max(run, key=len) for run in runs}
   return [x.encode('utf-8', 'surrogatepass') for x in longest], True
@@ -242,7 +240,6 @@ def _dpr_needles(wanted: tuple[str, ...]) -> tuple[list[bytes], bool]:
 
 def _regex_needles(wanted: tuple[str, ...]) -> tuple[list[bytes], bool]:
   """Return [b''], found in every text, where a pattern has no literal."""
-  answers_lib.make_rule('regex').compile(wanted)
   needles = set()
   for pattern in map(answers_lib.decompose, wanted):
     if answers_lib.compile_regex(pattern) is None:

@@ -58,7 +58,7 @@ def make_rule(name: str, tokenizer: base.Tokenizer | None = None) -> Rule:
     ValueError: for another name, or 'wordpiece' without a tokenizer.
   """
   if name == 'substring':
-    return Rule(name, list, _substring_test)
+    return Rule(name, list, lambda a: _run_test(a, list(a)))
   if name == 'dpr':
     return Rule(name, lambda texts: [fold(t) for t in texts], _dpr_test)
   if name == 'regex':
@@ -135,10 +135,6 @@ def _run_test(answers: Sequence[str], runs: list[str]) -> Callable[[str], bool]:
     if not run:
       _refuse(answer)
   return lambda text: any(run in text for run in runs)
-
-
-def _substring_test(answers: Sequence[str]) -> Callable[[str], bool]:
-  return _run_test(answers, list(answers))
 
 
 def _encode(tokenizer: base.Tokenizer, texts: Sequence[Any]) -> list[str]:

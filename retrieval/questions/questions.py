@@ -122,10 +122,6 @@ def detect(path: str | os.PathLike) -> str:
   )
 
 
-def _list(record: Any, name: str, where: str) -> list:
-  return base.items(base.check_type(record, where, dict), name, where)
-
-
 def _text(record: Mapping[str, Any], name: str, where: str) -> str:
   text = base.string(record, name, where)
   if not text.strip():
@@ -170,7 +166,7 @@ def _line_question(
       f'{where}: expected a field {" or ".join(map(repr, wanted))}, '
       f'found {sorted(record)}.'
     )
-  values = _list(record, names[0], where)
+  values = base.items(record, names[0], where)
   identifier = record.get('id', _line_id(path, where))
   if isinstance(identifier, int):
     identifier = str(identifier)
@@ -201,7 +197,7 @@ def _read_opentriviaqa(path: pathlib.Path) -> _Found:
 
 def _read_webquestions(path: pathlib.Path) -> _Found:
   for where, record in base.objects(base.json_file(path, list), path):
-    answers = _answers(_list(record, 'answers', where), 'answers', where)
+    answers = _answers(base.items(record, 'answers', where), 'answers', where)
     yield where, _question(record, 'qId', 'qText', where, answers)
 
 
@@ -222,27 +218,27 @@ def _read_curatedtrec(path: pathlib.Path) -> _Found:
 
 def _read_squad(path: pathlib.Path) -> _Found:
   where = str(path)
-  for article in _list(base.json_file(path, dict), 'data', where):
-    for paragraph in _list(article, 'paragraphs', where):
-      for record in _list(paragraph, 'qas', where):
+  for article in base.items(base.json_file(path, dict), 'data', where):
+    for paragraph in base.items(article, 'paragraphs', where):
+      for record in base.items(paragraph, 'qas', where):
         identifier = _text(base.check_type(record, where, dict), 'id', where)
         place = f'{path}, question {identifier}'
         answers = [
           base.check_type(answer, place, dict).get('text')
-          for answer in _list(record, 'answers', place)
+          for answer in base.items(record, 'answers', place)
         ]
         answers = _answers(answers, 'answers', place)
         yield place, _question(record, 'id', 'question', place, answers)
 
 
 def _read_triviaqa(path: pathlib.Path) -> _Found:
-  records = _list(base.json_file(path, dict), 'Data', str(path))
+  records = base.items(base.json_file(path, dict), 'Data', str(path))
   for where, record in base.objects(records, path):
     answer = base.check_type(record.get('Answer'), f'{where}, Answer', dict)
     # A few aliases are blank.
     aliases = [
       alias
-      for alias in _list(answer, 'Aliases', where)
+      for alias in base.items(answer, 'Aliases', where)
       if not isinstance(alias, str) or alias.strip()
     ]
     answers = _answers(aliases, 'Aliases', where)

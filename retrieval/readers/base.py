@@ -175,9 +175,9 @@ def check_type(value: Any, where: str, expected: type) -> Any:
   )
 
 
-def items(record: Mapping[str, Any], name: str, where: str) -> list:
+def items(record: Any, name: str, where: str) -> list:
   """Returns a record's field as a list, or raises ValueError."""
-  value = record.get(name)
+  value = check_type(record, where, dict).get(name)
   if isinstance(value, list):
     return value
   found = type(value).__name__ if name in record else f'only {sorted(record)}'
