@@ -121,6 +121,15 @@ class Answers(tuple[Answered, ...]):
 
   __slots__ = ()
 
+  def __repr__(self) -> str:
+    return '\n'.join(
+      f'{found.question.question} {found.text} '
+      f'(share {found.answers[0].share:.2f}, {found.answers[0].title})'
+      if found.answers
+      else f'{found.question.question} (no answer)'
+      for found in self
+    )
+
   def _repr_html_(self) -> str:
     return ''.join(views.answers_html(found) for found in self)
 

@@ -103,7 +103,8 @@ class TextIndex:
         'name the embedder: open_index(path, embedder=...).'
       )
     if not isinstance(found, embedders.Embedder):
-      found = embedders.Embedder.load(found or 'minilm')
+      # The data folders of RETRO's configs have keys of 128 wordpieces.
+      found = embedders.Embedder.load(found or 'minilm', max_length=128)
     if self._vectors is not None:
       made_with = self._vectors.fields['embedder']
       if made_with != found.fingerprint:

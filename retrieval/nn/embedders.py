@@ -158,6 +158,8 @@ class Embedder:
     if dtype is None:
       cpu = jax.default_backend() == 'cpu'
       dtype = jnp.float32 if cpu else jnp.bfloat16
+    # The fingerprint spells the type: one spelling for each.
+    dtype = jnp.dtype(dtype).name
     config, params = bert_checkpoint.load_bert(path, dtype=dtype)
     if not (path / 'tokenizer.json').is_file():
       raise ValueError(f'{path}: no tokenizer.json beside the checkpoint.')

@@ -23,7 +23,9 @@ documents = [
   {'id': 'm', 'title': 'Mongolia', 'text': 'Its capital is Ulaanbaatar.'},
 ]
 reader = realm_jax.packaged(documents=documents)
-[found] = reader.answer('Who discovered penicillin?')
+answers = reader.answer('Who discovered penicillin?')
+[found] = answers
+assert repr(answers).startswith('Who discovered penicillin? Alexander Fleming (')
 best = found.answers[0]
 print(best.text, best.title, best.document, 0 < best.share <= 1)
 assert '<mark>Alexander Fleming</mark>' in found._repr_html_()

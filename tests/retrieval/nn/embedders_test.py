@@ -78,7 +78,7 @@ def test_no_texts(embedder):
 def test_the_fingerprint_tells_settings_apart(embedder, folder):
   del folder
   other = embedders.Embedder.load('minilm', max_length=64, dtype=jnp.float32)
-  same = embedders.Embedder.load('minilm', max_length=128, dtype=jnp.float32)
+  same = embedders.Embedder.load('minilm', max_length=128, dtype='float32')
   assert other.fingerprint != embedder.fingerprint == same.fingerprint
 
 
