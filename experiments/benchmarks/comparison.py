@@ -37,7 +37,6 @@ def define_flags(peer: str, repeats: int) -> None:
 
   Args:
     peer: packages that the baseline's interpreter needs.
-    repeats: default of --repeats.
   """
   flags.DEFINE_string('baseline_python', '', f'Python with {peer}.')
   flags.DEFINE_integer('repeats', repeats, 'Timed rounds.', lower_bound=1)
@@ -69,7 +68,6 @@ def sides(
     sizes: JSON values that both sides get; num_threads is added.
     baseline_python: interpreter of the peer, or ''.
     peer: name of the peer's side.
-    worker: script beside this module and arguments before the sizes.
     env: variables added to the peer's environment.
 
   Yields:

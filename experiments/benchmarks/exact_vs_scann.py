@@ -74,7 +74,6 @@ class Timed:
   """A timed `beams.BlockRetriever` around a replaceable one.
 
   Attributes:
-    retriever: the retriever inside.
     sec: seconds spent in it.
   """
 
@@ -93,7 +92,6 @@ class TimedAnswerer:
   """A timed `Answerer`.
 
   Attributes:
-    trained: the model with its data.
     sec: seconds spent in answering.
   """
 
@@ -198,10 +196,7 @@ def benchmark(
   """Answer a set once with each retriever, after an untimed question.
 
   Args:
-    answerer: answers by `retriever`.
     retriever: receives each of `found` in turn.
-    rules: matching rules of a block and an answer.
-    depth: blocks of each beam that `answered` keeps.
 
   Returns:
     measures: retriever -> the measures of `qa_evaluate.evaluate`,

@@ -81,7 +81,6 @@ def prepare(root: pathlib.Path, num_documents: int) -> dict[str, float]:
 
   Args:
     root: an empty folder.
-    num_documents: documents of about 60 words.
 
   Returns:
     Counts, bytes written, 'peak_bytes' by stage, also of the largest child so

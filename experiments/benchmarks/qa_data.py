@@ -63,10 +63,6 @@ def prepare(
 ) -> pathlib.Path:
   """Prepare the data of both sides, unless the folder holds them.
 
-  Args:
-    folder: parent folder of the data of all sizes.
-    row_length: least wordpieces of a text.
-
   Returns:
     A folder with texts.jsonl, vocab.txt and the stores.
   """

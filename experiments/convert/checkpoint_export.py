@@ -56,13 +56,11 @@ def export(
   """Export the newest checkpoint of a run.
 
   Args:
-    workdir: folder of the run or of a conversion.
     target: folder to write. If the parameters need two classes, each gets a
       subfolder.
     hf_class: one of `checkpoint_names.CLASSES`; '' for the fitting classes.
 
   Raises:
-    FileNotFoundError: if the workdir has no checkpoint.
     ValueError: if the port cannot hold the model.
   """
   params, saved = checkpoints.load_params(str(workdir))

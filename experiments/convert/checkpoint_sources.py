@@ -52,8 +52,7 @@ def read(paths: list[str], num_heads: int = 0) -> Sources:
       for one head for each 64 units.
 
   Raises:
-    FileNotFoundError: if a file is missing.
-    ValueError: if a tensor or a file is damaged or unknown; names both.
+    ValueError: if a tensor or a file is damaged or unknown.
   """
   found = Sources()
   for path in paths:
@@ -79,7 +78,6 @@ def read_vectors(prefix: str) -> np.ndarray:
   """Map the vectors of the blocks in a bundle: [n, d].
 
   Raises:
-    FileNotFoundError: if the bundle does not exist.
     ValueError: if the bundle has no such vectors or is damaged.
   """
   bundle = tensor_bundle.Bundle(prefix)

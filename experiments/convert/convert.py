@@ -203,8 +203,7 @@ def convert(
   """Convert checkpoints with their blocks and vectors.
 
   Raises:
-    FileNotFoundError: if a named file is missing.
-    ValueError: if parts do not fit together; names the tensor or both numbers.
+    ValueError: if parts do not fit together.
   """
   found = checkpoint_sources.read(list(options.paths), options.num_heads)
   params = checkpoint_convert.join(found.parts)

@@ -39,7 +39,6 @@ def place_files(data: pathlib.Path, blocks: str, titles: str = '') -> None:
       file titles are empty.
 
   Raises:
-    FileNotFoundError: if a named file is missing.
     ValueError: if the data folder has other files already.
   """
   source = pathlib.Path(blocks)
@@ -99,7 +98,7 @@ def build_blocks(
   """Write tokens/ and blocks/ of a data folder, or open finished ones.
 
   Raises:
-    ValueError: if the folder has other stores; names both fingerprints.
+    ValueError: if the folder has other stores.
   """
   realm_prepare.write_tokens(config, data, data.root, config.corpus)
   return realm_prepare.write_blocks(config, data, data.root, config.corpus)
@@ -115,7 +114,7 @@ def check_sizes(
     width: width of the model's vectors.
 
   Raises:
-    ValueError: if a number differs; names both numbers.
+    ValueError: if a number differs.
   """
   rows, columns = vectors.shape
   if rows != num_blocks:
@@ -144,7 +143,6 @@ def build_index(
 
   Args:
     vectors: [num_blocks, d], memory-mapped; row i belongs to block i.
-    params: parameters of the model that embeds the questions.
 
   Returns:
     The version's name.

@@ -26,8 +26,6 @@ def save(
   """Write a checkpoint, or add data to the checkpoint of the same parameters.
 
   Args:
-    config: config of the model and the data.
-    prints: fingerprints of tokenizer and blocks, if there are any.
     version: name of the index version that the model retrieves from; '' for the
       version of its own parameters.
 

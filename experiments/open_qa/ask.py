@@ -60,13 +60,7 @@ def open_reader(
 ) -> trained_lib.TrainedReader:
   """Loads the newest checkpoint of a reader.
 
-  Args:
-    workdir: folder of a run, a converted checkpoint or the packaged reader.
-    data_dir: data folder, if the data have moved or changed.
-    config_file: config that trains a model, for the error.
-
   Raises:
-    FileNotFoundError: if there is no checkpoint; names the command that makes one.
     ValueError: if the run has no reader.
   """
   if not packaged_run.is_unpacked(workdir):
@@ -94,8 +88,6 @@ def take_packaged(
   """Takes the packaged reader into a folder without a trained model.
 
   Raises:
-    FileNotFoundError: if the package has no reader; names the command that trains
-      one.
     ValueError: if the folder holds another corpus than the config names.
   """
   if checkpoints.folder_of(str(workdir)).is_dir():

@@ -136,12 +136,7 @@ def open_run(
 ) -> tuple[list[question_sets.QuestionSet], trained_lib.TrainedReader]:
   """Loads the question sets and the model that a config names.
 
-  Args:
-    config: its section evaluate names the sets, and perhaps the run.
-    workdir: folder of the run, unless evaluate.workdir is set.
-
   Raises:
-    FileNotFoundError: if a file or the checkpoint is missing.
     ValueError: for no sets, broken ones, or a run without a reader.
   """
   question_sets.require_sets(config.evaluate.questions, 'evaluate.questions')

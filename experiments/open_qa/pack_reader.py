@@ -48,7 +48,6 @@ def pack(workdir: str | os.PathLike, folder: str | os.PathLike) -> None:
   """Writes the reader of a run in the packaged form.
 
   Raises:
-    FileNotFoundError: if there is no checkpoint.
     ValueError: if it has no reader.
   """
   trained = trained_lib.load_reader(workdir)
@@ -71,12 +70,7 @@ def sections(
   embedder: bert.BertConfig,
   encoder: bert.BertConfig,
 ) -> dict[str, Any]:
-  """Returns a config's sections without the paths of one machine.
-
-  Args:
-    embedder: sizes that its checkpoint gave to the embedder.
-    encoder: sizes that its checkpoint gave to the encoder.
-  """
+  """Returns a config's sections without the paths of one machine."""
   found = json.loads(config.to_json())
   found = {name: found[name] for name in _SECTIONS}
   for name, bert_cfg in (('embedder', embedder), ('encoder', encoder)):

@@ -64,7 +64,6 @@ def score(
   """Scores a file of predictions or of retrieved passages.
 
   Raises:
-    FileNotFoundError: when there is no such file.
     ValueError: when it has another form, or belongs to another question set.
   """
   where, first = next(dpr_json.records(path))

@@ -71,12 +71,7 @@ def init_params(
   config: ml_collections.ConfigDict,
   model_cfg: open_qa.OpenQaConfig | claims.ClaimsConfig,
 ) -> tasks.Params:
-  """Returns initial parameters, boxed with their logical axes.
-
-  Args:
-    key: randomness of the parameters that no checkpoint gives.
-    model_cfg: the model, of `model_configs.reader_config`.
-  """
+  """Returns initial parameters, boxed with their logical axes."""
   found, folders = start_sources(config)
   encoder = found.get('encoder')
   starts = {

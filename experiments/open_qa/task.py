@@ -46,7 +46,6 @@ def make_task(
   """Returns the task of config.task: 'open_qa' or 'claims'.
 
   Args:
-    workdir: folder of the run, for the index versions.
     devices: devices that train; None is all.
     start_builder: starts the process of refresh.builder 'process'.
 
@@ -124,7 +123,6 @@ def check_sets(config: Config) -> None:
   """Reads the questions or claim labels, before any data are prepared.
 
   Raises:
-    FileNotFoundError: when a file of questions is missing.
     ValueError: for no questions, or broken ones.
   """
   if config.task == 'claims':
@@ -176,7 +174,6 @@ def load_claims(
   """Loads a claim set with given labels.
 
   Args:
-    spec: name, split and files of the set.
     most: number of claims to keep, the first ones; 0 for all.
 
   Raises:

@@ -65,14 +65,12 @@ def update(
   """Writes a changed corpus and its index; continues after a kill.
 
   Args:
-    trained: the model with the data to change; of a reader its retriever
-      (`TrainedReader.as_realm`).
     index: index of these data and this model; None with BM25.
     documents: documents that replace those of the same id, or are added.
 
   Raises:
-    ValueError: for an id that is given twice or cannot be deleted, a text that is
-      empty, or a folder that holds something else.
+    ValueError: for an id that is given twice or cannot be deleted, a text that
+      is empty, or a folder that holds something else.
   """
   old, root = trained.data, pathlib.Path(root).resolve()
   if root == old.root.resolve():
@@ -180,12 +178,8 @@ def update_run(
   """Changes the corpus of a run's newest checkpoint as `update`.
 
   Args:
-    workdir: folder of the run: REALM, question answering or claims.
     documents: documents that replace those of the same id, or are added.
     data_dir: data folder to change; '' for the run's own.
-
-  Raises:
-    FileNotFoundError: if there is no checkpoint.
   """
   trained = trained_lib.load_realm(workdir, data_dir)
   searched = trained.config.get('retriever', 'dense') == 'dense'

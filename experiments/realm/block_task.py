@@ -112,13 +112,7 @@ def _make_task(
   part: str,
   row_tokens: int,
 ) -> tasks.Task:
-  """Binds a part of the model, its loss and its data.
-
-  Args:
-    settings: other settings that the rows depend on, for the fingerprint.
-    loss: (model, params, batch, key, train) -> (loss, metrics).
-    part: 'embedder' or 'encoder'.
-  """
+  """Binds a part of the model, its loss and its data."""
   model = model_configs.realm_config(config, data)
   dataset = functools.partial(
     block_dataset.make_dataset,

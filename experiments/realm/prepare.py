@@ -164,7 +164,7 @@ def verify(data: realm_data.DataFolder) -> Rows:
   """Read every published store and compare the checksums.
 
   Raises:
-    ValueError: if a file is missing or damaged; names the first such file.
+    ValueError: if a file is missing or damaged.
   """
   rows = []
   for folder in ('', 'masked/'):

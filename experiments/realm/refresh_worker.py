@@ -78,7 +78,6 @@ def follow(
   """Build a version of each newest snapshot, up to the snapshot of `last_step`.
 
   Args:
-    last_step: last step of the run.
     poll_sec: seconds between two checks for a snapshot.
   """
   done = -1

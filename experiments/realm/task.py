@@ -37,13 +37,7 @@ def init_params(
   parts: str = 'all',
   fitted_head: dict | None = None,
 ) -> tasks.Params:
-  """Initial parameters, boxed with their logical axes.
-
-  Args:
-    config: names the checkpoints, or runs of ICT and of MLM.
-    parts: of `initialize.PARTS`.
-    fitted_head: of the encoder, where its checkpoint has none.
-  """
+  """Initial parameters, boxed with their logical axes."""
   sources = {
     name: config[name].checkpoint
     and realm_data.checkpoint_path(config[name].checkpoint)
@@ -147,8 +141,6 @@ def make_task(
   """Binds model, loss, data and index.
 
   Args:
-    data: where the stores lie.
-    workdir: where the index versions go.
     start_builder: starts the process of refresh.builder 'process'.
   """
   layout = data.layout(config)

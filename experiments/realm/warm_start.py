@@ -14,12 +14,7 @@ from retrieval.store import checkpoints
 def make_config(
   config: ml_collections.ConfigDict, name: str
 ) -> ml_collections.ConfigDict:
-  """Return the config of a warm start.
-
-  Args:
-    config: config of the run that starts from the warm start.
-    name: section of config.warm_start: ict, mlm or dpr.
-  """
+  """Return the config of the warm start `name`: ict, mlm or dpr."""
   fields = config.warm_start[name].to_dict()
   optimizer = {
     'learning_rate': fields.pop('learning_rate'),

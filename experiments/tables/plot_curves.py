@@ -50,9 +50,6 @@ def read(
 ) -> Curves:
   """Read a metric of a run.
 
-  Args:
-    name: name of the run in table and picture.
-
   Raises:
     ValueError: if the run has no metrics file, or the file has no such metric.
   """
@@ -88,12 +85,7 @@ def make_table(runs: Sequence[Curves]) -> rich.table.Table:
 
 
 def plot(metrics: Sequence[Sequence[Curves]], path: str | pathlib.Path) -> None:
-  """Draw a panel for each metric.
-
-  Args:
-    metrics: for each metric the curves of all runs.
-    path: picture file; its ending names the format.
-  """
+  """Draw a panel for each metric; the ending of `path` names the format."""
   import matplotlib
 
   matplotlib.use('Agg')

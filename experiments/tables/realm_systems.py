@@ -82,12 +82,7 @@ def systems_of(table: paper_table.PaperTable) -> dict[str, System]:
 
 
 def share_data(config: Config, source: Config, root: pathlib.Path) -> Config:
-  """Copy a config with the data of another one.
-
-  Args:
-    root: folder of the experiment; the data folder is ROOT/data unless `source`
-      names one.
-  """
+  """Copy a config with the data of `source`, by default in ROOT/data."""
   fields = {name: source[name] for name in _SHARED}
   fields['data_dir'] = source.data_dir or str(root / 'data')
   return command.changed(config, **fields)
@@ -137,11 +132,7 @@ def run(
   sets: Sequence[question_sets.QuestionSet],
   root: pathlib.Path,
 ) -> None:
-  """Train and measure a system, except for the parts that are finished.
-
-  Args:
-    realm_config: config of the pre-trainings, with the same data.
-  """
+  """Train and measure a system, except for the parts that are finished."""
   question_sets.check_questions(config)
   _prepare(system, realm_config, root)
   folder = system.folder(root)
@@ -274,7 +265,6 @@ def columns(
   """Return the question sets of a table.
 
   Args:
-    found: measures from `read`.
     sets: question sets to show; () for all measured sets.
     settings: the config's section evaluate; needed with `sets`.
   """

@@ -72,7 +72,6 @@ def measure_recall(
   """Measure the recall of a retriever, after the unfinished training.
 
   Args:
-    kind: retriever of one of `SYSTEMS`.
     config: config of the experiment with its data_dir set.
   """
   data = realm_data.DataFolder.of(config, root)
@@ -114,7 +113,6 @@ def print_table(
 
   Args:
     sets: question sets whose exact match is shown; () for all measured sets.
-    settings: section evaluate of the config that measures `sets`.
   """
   found = recalls(root)
   measured = realm_systems.read(list(SYSTEMS.values()), root)

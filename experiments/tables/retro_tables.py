@@ -81,11 +81,7 @@ def _number(text: str) -> float:
 def plot(
   table: paper_table.PaperTable, runs: run_results.Runs, path: pathlib.Path
 ) -> bool:
-  """Draw each line that has figures of ours, with the paper's beside them.
-
-  Returns:
-    Whether any line has figures of ours; if not, no picture is written.
-  """
+  """Draw lines with figures of ours; return whether there are any."""
   found = [
     (row, [run_results.find_all(source, runs) for source in row.ours])
     for row in table.rows
