@@ -85,16 +85,16 @@ def recall_table(
     )
   if len({question.id for question in questions}) < len(questions):
     raise ValueError('Two questions have the same id.')
-  matchers = _matchers(questions, rules)
-  first_hits = {rule.name: [] for rule in matchers}
+  matchers = _matchers(questions, texts_of, rules)
+  first_hits = {name: [] for name in matchers}
   for low in range(0, len(questions), batch_size):
     batch = questions[low : low + batch_size]
     ids = _retrieve(retrieve, batch, ks[-1])
-    for rule in matchers:
-      rows = [i for i, q in enumerate(batch) if _applies(rule.name, q)]
+    for name, blocks in matchers.items():
+      rows = [i for i, q in enumerate(batch) if _applies(name, q)]
       wanted = [batch[i].answers for i in rows]
-      found = answers_lib.match_blocks(ids[rows], wanted, rule, texts_of)
-      first_hits[rule.name].append(np.where(found.any(1), found.argmax(1), -1))
+      found = answers_lib.match_blocks(ids[rows], wanted, blocks)
+      first_hits[name].append(np.where(found.any(1), found.argmax(1), -1))
     if progress:
       progress(low + len(batch), len(questions))
   return [
@@ -106,18 +106,22 @@ def _applies(rule: str, question: questions_lib.Question) -> bool:
   return (rule == 'regex') == (question.kind == 'regex')
 
 
-def _matchers(questions, rules) -> list[answers_lib.Rule]:
+def _matchers(
+  questions, texts_of, rules
+) -> dict[str, answers_lib.PreparedBlocks]:
   """The rules that apply to at least one question."""
   if 'regex' in rules:
     raise ValueError(
       "rules: 'regex' applies to questions whose answers are regular "
       'expressions, always and to no others.'
     )
-  return [
-    answers_lib.make_rule(name)
-    for name in dict.fromkeys((*rules, 'regex'))
-    if any(_applies(name, q) for q in questions)
+  wanted = [
+    r for r in (*rules, 'regex') if any(_applies(r, q) for q in questions)
   ]
+  return {
+    name: answers_lib.PreparedBlocks(answers_lib.make_rule(name), texts_of)
+    for name in wanted
+  }
 
 
 def _retrieve(

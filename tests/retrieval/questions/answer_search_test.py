@@ -71,8 +71,10 @@ def _want(made, rule, ids, answers):
     return [row[:n] for row, n in zip(rows, counts.tolist(), strict=True)]
 
   read = tokens if rule == 'wordpiece' else made.blocks.texts
-  plain = answers_lib.make_rule(rule, made.tokenizer)
-  return answers_lib.match_blocks(ids, answers, plain, read)
+  prepared = answers_lib.PreparedBlocks(
+    answers_lib.make_rule(rule, made.tokenizer), read
+  )
+  return answers_lib.match_blocks(ids, answers, prepared)
 
 
 @pytest.mark.parametrize('rule', answers_lib.RULES)

@@ -214,15 +214,28 @@ class Texts:
 
 def test_match_blocks():
   texts = Texts()
-  rule = answers.make_rule('dpr')
+  blocks = answers.PreparedBlocks(answers.make_rule('dpr'), texts)
   ids = np.array([[3, 1, -1], [-1, 3, 2], [1, 1, 3]])
   wanted = [['text 1'], ['3', '2'], ['text']]
-  found = answers.match_blocks(ids, wanted, rule, texts)
+  found = answers.match_blocks(ids, wanted, blocks)
   np.testing.assert_array_equal(
     found, [[False, True, False], [False, True, True], [True, True, True]]
   )
   assert texts.asked == [[1, 2, 3]]
   with pytest.raises(ValueError, match='2 lists of answers for 3 rows'):
-    answers.match_blocks(ids, wanted[:2], rule, texts)
-  none = answers.match_blocks(np.full((1, 2), -1), [['text']], rule, texts)
+    answers.match_blocks(ids, wanted[:2], blocks)
+  none = answers.match_blocks(np.full((1, 2), -1), [['text']], blocks)
   assert not none.any()
+
+
+def test_blocks_are_prepared_once_and_forgotten_when_too_many():
+  texts = Texts()
+  blocks = answers.PreparedBlocks(answers.make_rule('dpr'), texts, max_blocks=3)
+  assert blocks.get(np.array([5, 2, 5])) == ['text 5', 'text 2', 'text 5']
+  assert blocks.get(np.array([2, 7])) == ['text 2', 'text 7']
+  assert texts.asked == [[5, 2], [7]]
+  assert blocks.get(np.array([7, 1])) == ['text 7', 'text 1']
+  assert texts.asked[2:] == [[7, 1]]
+  assert blocks.get(np.array([2])) == ['text 2']
+  assert texts.asked[3:] == [[2]]
+  assert blocks.get(np.arange(6))[5] == 'text 5'
