@@ -9,9 +9,8 @@ neighbors of a chunk costs nothing. Our cached decoding (retro_jax.decoding.deco
 draws whole texts. A side without a cache pays for a token by the length of the text
 before it: our whole model and the baseline's own `generate` draw one token after
 texts of an eighth, three, five and seven eighths of each length, and the mean is the
-cost of a token. Sides take turns. CPU time is the steadier figure on a shared
-machine, most of all after `taskset -c 0`. Without the flag only ours are timed. The
-baseline's environment is that of the benchmark `retro`, and faiss-cpu.
+cost of a token. Sides take turns. Without the flag only ours are timed.
+The baseline's environment is that of the benchmark `retro`, and faiss-cpu.
 """
 
 from collections.abc import Sequence

@@ -12,13 +12,8 @@ largest child so far, and the ratio of the two sizes. Memory that grows with the
 corpus shows as a ratio near ten. A child's peak includes its parent's memory at the
 start, so it is an upper bound.
 
-Exact search keeps a small database on its devices (2 GiB on a CPU) and streams a
-larger one in blocks of 65,536 rows. Here it keeps nothing and blocks have 1,024
-rows, so that both corpora stream many blocks.
-
-ScaNN's memory grows: it holds every vector. The bytes of a chunk are printed as
-measured and as predicted by `expected_bytes`. In small databases ScaNN's fixed cost
-hides them.
+Exact search streams blocks of 1,024 rows here and keeps nothing on its devices.
+ScaNN holds every vector; its bytes per chunk are printed beside a prediction.
 """
 
 import contextlib

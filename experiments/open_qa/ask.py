@@ -15,8 +15,7 @@ field "question" (and perhaps "id"). --output=FILE.jsonl writes each answer with
 score, title, document, block and runner-ups; experiments.open_qa.score reads it.
 --config.data_dir=DATA answers from changed data (experiments.open_qa.update).
 
-The score is the logit of block and span together; the share is that of the spans
-that were kept, the best 20.
+The score is the logit of block and span; the share is among the best 20 spans.
 """
 
 from collections.abc import Callable

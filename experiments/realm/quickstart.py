@@ -5,10 +5,7 @@
   python -m experiments.realm.quickstart \
     --config=configs/realm_pretrain_quickstart.py --workdir=runs/quickstart/realm
 
-The command prepares the data, trains the encoder by masked language modelling,
-pre-trains REALM with index refreshes, measures the gain of retrieval and
-explains some cloze sentences by their documents. It takes any REALM config.
-After a kill the same command continues.
+The command takes any REALM config. After a kill the same command continues.
 """
 
 import pathlib

@@ -6,9 +6,7 @@ ROOT/data holds the data. ROOT/ict and ROOT/mlm hold the warm starts of the
 embedder and the encoder, ROOT/<name> the REALM of that name, and ROOT/dpr the
 retriever of DPR. ROOT/qa/<retriever>-<encoder> holds a system's fine-tuning,
 its predictions and measures.json, the system's results on each question set. A
-finished run is not repeated, so that both tables share the runs that they have
-in common; a killed run continues. A question set is measured once for each
-checkpoint and data set.
+finished run is not repeated, so both tables share runs; a killed run continues.
 """
 
 from collections.abc import Mapping
