@@ -40,17 +40,12 @@ _WORD = re.compile(r'\w+')
 
 @dataclasses.dataclass(frozen=True)
 class Bm25Config:
-  """Weights of words; defaults are Anserini's for passages.
+  """Weights of words; defaults are Anserini's for passages."""
 
-  Attributes:
-    k1: saturation of repeated words; a larger value saturates later.
-    b: penalty of long blocks, 0 to 1.
-    stop_words: ignored words in lower case.
-  """
-
+  # saturation of repeated words; a larger value saturates later
   k1: float = 0.9
-  b: float = 0.4
-  stop_words: tuple[str, ...] = STOP_WORDS
+  b: float = 0.4  # penalty of long blocks, 0 to 1
+  stop_words: tuple[str, ...] = STOP_WORDS  # ignored words in lower case
 
   def __post_init__(self):
     if not self.k1 >= 0 or not 0 <= self.b <= 1:
@@ -82,7 +77,6 @@ class Bm25:
       arrays: starts [V + 1] int64, the first pair of each word; blocks [P] int32,
         ascending for each word; weights [P] float32.
       num_blocks: N.
-      texts_hash: hash of the texts.
     """
     self.config = config
     self.num_blocks = num_blocks

@@ -28,41 +28,27 @@ MANIFEST = 'index.json'
 
 @dataclasses.dataclass(frozen=True)
 class IndexConfig:
-  """Settings and recall floor of an index.
+  """Settings and recall floor of an index."""
 
-  Attributes:
-    searcher: 'exact', 'scann', or 'auto': exact for small databases.
-    metric: 'dot_product' or 'squared_l2'.
-    recall_floor: least agreement with exact search.
-    recall_at: k of that agreement; rows with equal scores count alike.
-    num_queries: number of queries in the recall check.
-    scann: fields of ScannConfig.
-  """
-
+  # 'exact', 'scann', or 'auto': exact for small databases
   searcher: str = 'auto'
-  metric: str = 'squared_l2'
-  recall_floor: float = 0.95
-  recall_at: int = 10
-  num_queries: int = 500
+  metric: str = 'squared_l2'  # 'dot_product' or 'squared_l2'
+  recall_floor: float = 0.95  # least agreement with exact search
+  recall_at: int = 10  # k of that agreement; rows with equal scores count alike
+  num_queries: int = 500  # number of queries in the recall check
+  # fields of ScannConfig
   scann: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
 class Index:
-  """An opened index.
+  """An opened index."""
 
-  Attributes:
-    path: folder of the index.
-    fingerprint: hash of the index's files.
-    vectors_fingerprint: fingerprint of the vectors.
-    report: results of the recall check.
-  """
-
-  path: pathlib.Path
+  path: pathlib.Path  # folder of the index
   searcher: searchers.Searcher
-  fingerprint: str
-  vectors_fingerprint: str
-  report: dict[str, Any]
+  fingerprint: str  # hash of the index's files
+  vectors_fingerprint: str  # fingerprint of the vectors
+  report: dict[str, Any]  # results of the recall check
 
 
 def build_index(
@@ -172,7 +158,6 @@ def open_index(path: str | os.PathLike, *, verify: bool = True) -> Index:
   """Open a published index.
 
   Args:
-    path: folder of the index.
     verify: whether to read every byte and compare the hashes. `Store.verify` does
       so for vectors in a store of their own.
 

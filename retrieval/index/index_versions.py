@@ -75,22 +75,14 @@ def step_of(name: str) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class Version:
-  """An opened version, which stays until `close`.
+  """An opened version, which stays until `close`."""
 
-  Attributes:
-    path: folder of the version.
-    params_fingerprint: hash of the parameters.
-    blocks_fingerprint: hash of the blocks.
-    index: index of the blocks' vectors; row i is block i.
-    lease: releases the lock of the version.
-  """
-
-  path: pathlib.Path
+  path: pathlib.Path  # folder of the version
   step: int
-  params_fingerprint: str
-  blocks_fingerprint: str
-  index: index_lib.Index
-  lease: contextlib.ExitStack
+  params_fingerprint: str  # hash of the parameters
+  blocks_fingerprint: str  # hash of the blocks
+  index: index_lib.Index  # index of the blocks' vectors; row i is block i
+  lease: contextlib.ExitStack  # releases the lock of the version
 
   @property
   def name(self) -> str:

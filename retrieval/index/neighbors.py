@@ -297,9 +297,6 @@ def validate(
     path: neighbor store made by `build_neighbor_store` from the next five.
     fraction: share of query batches to recompute; at least one batch is.
 
-  Returns:
-    The number of compared chunks.
-
   Raises:
     ValueError: when the store was made from other data, or for the first chunk
       whose neighbors or scores differ.

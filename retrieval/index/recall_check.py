@@ -16,15 +16,11 @@ from retrieval.store import sharded_array
 
 @dataclasses.dataclass(frozen=True)
 class RecallCheck:
-  """Queries that measure a searcher.
+  """Queries that measure a searcher."""
 
-  Attributes:
-    queries: [q, d] float32.
-    own: [q] int64 database row that equals each query and does not count as its
-      neighbor; -1 for none.
-  """
-
-  queries: np.ndarray
+  queries: np.ndarray  # [q, d] float32
+  # [q] int64 database row that equals each query and does not count as its
+  # neighbor; -1 for none
   own: np.ndarray
   k: int
 

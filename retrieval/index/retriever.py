@@ -30,37 +30,27 @@ def search_texts(
 
 @dataclasses.dataclass(frozen=True)
 class Retrieved:
-  """Neighbors of a batch of texts, best first.
+  """Neighbors of a batch of texts, best first."""
 
-  Attributes:
-    ids: [b, k] int64 chunk ids, -1 for none.
-    scores: [b, k] float32, larger is better; -inf for none.
-    tokens: [b, k, r] int32: each neighbor chunk and its continuation.
-    mask: [b, k, r] bool, False past the document's end and for none.
-    titles: [b][k] title of each neighbor's document, '' for none.
-  """
-
-  ids: np.ndarray
-  scores: np.ndarray
+  ids: np.ndarray  # [b, k] int64 chunk ids, -1 for none
+  scores: np.ndarray  # [b, k] float32, larger is better; -inf for none
+  # [b, k, r] int32: each neighbor chunk and its continuation
   tokens: np.ndarray
-  mask: np.ndarray
+  mask: np.ndarray  # [b, k, r] bool, False past the document's end and for none
+  # [b][k] title of each neighbor's document, '' for none
   titles: list[list[str]]
 
 
 @dataclasses.dataclass(frozen=True)
 class Retriever:
-  """Retrieves neighbors for new text.
-
-  Attributes:
-    neighbor_length: r, tokens of a neighbor with its continuation.
-    neighbor_part: part of a neighbor that is read, one of `chunks.PARTS`.
-  """
+  """Retrieves neighbors for new text."""
 
   embedder: embedders.Embedder
   searcher: searchers.Searcher
   datastore: chunks_lib.ChunkStore
   tokenizer: tokenization.Tokenizer
-  neighbor_length: int
+  neighbor_length: int  # r, tokens of a neighbor with its continuation
+  # part of a neighbor that is read, one of `chunks.PARTS`
   neighbor_part: str = 'full'
 
   def retrieve(self, texts: Sequence[str], k: int) -> Retrieved:

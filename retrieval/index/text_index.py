@@ -23,20 +23,16 @@ from retrieval.text import chunks as chunks_lib
 
 @dataclasses.dataclass(frozen=True)
 class SearchResult:
-  """The best rows of an index for each query.
+  """The best rows of an index for each query."""
 
-  Attributes:
-    ids: [b, k] int64, best first; -1 where there are fewer than k.
-    scores: [b, k] float32, larger is better; -inf where there are fewer than k.
-    texts: [b][k] text of each row, '' for none; None where only vectors are known.
-    titles: [b][k] title of each row's document; None as for `texts`.
-    queries: [b] texts that were searched; None for vectors.
-  """
-
-  ids: np.ndarray
+  ids: np.ndarray  # [b, k] int64, best first; -1 where there are fewer than k
+  # [b, k] float32, larger is better; -inf where there are fewer than k
   scores: np.ndarray
+  # [b][k] text of each row, '' for none; None where only vectors are known
   texts: list[list[str]] | None = None
+  # [b][k] title of each row's document; None as for `texts`
   titles: list[list[str]] | None = None
+  # [b] texts that were searched; None for vectors
   queries: list[str] | None = None
 
   def _repr_html_(self) -> str:

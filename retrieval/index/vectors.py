@@ -21,14 +21,10 @@ DTYPES = ('float32', 'float16')
 
 @runtime_checkable
 class TextEmbedder(Protocol):
-  """A frozen map from text to vector, such as `embedders.Embedder`.
-
-  Attributes:
-    fingerprint: hash of everything that decides the vectors.
-  """
+  """A frozen map from text to vector, such as `embedders.Embedder`."""
 
   dimension: int
-  fingerprint: str
+  fingerprint: str  # hash of everything that decides the vectors
 
   def embed_texts(
     self,

@@ -82,7 +82,6 @@ class BatchEncoder:
 
     Args:
       rows: `total` rows of at most `max_length` ids.
-      total: number of rows.
 
     Raises:
       ValueError: if a vector is not finite.

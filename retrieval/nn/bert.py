@@ -66,16 +66,12 @@ class BertConfig:
 
 @struct.dataclass
 class BertOutput:
-  """Output of the encoder.
+  """Output of the encoder."""
 
-  Attributes:
-    hidden: [batch, length, d_model]. Output of the last layer, at the requested
-      positions only where positions were given.
-    pooled: [batch, d_model]. Tanh layer over the first position; None without a
-      pooler.
-  """
-
+  # [batch, length, d_model]. Output of the last layer, at the requested
+  # positions only where positions were given.
   hidden: jax.Array
+  # [batch, d_model]. Tanh layer over the first position; None without a pooler.
   pooled: jax.Array | None
 
 

@@ -153,7 +153,6 @@ def convert(
     tensors: arrays by name; names may share a prefix such as 'bert.', and layer
       norms may have TensorFlow's names 'gamma' and 'beta'.
     config: sizes to check; `pooler` follows the checkpoint.
-    source: name of the checkpoint in errors.
 
   Returns:
     The configuration, the parameters of `bert.Bert`, and the parameters of

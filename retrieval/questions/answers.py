@@ -37,17 +37,12 @@ RULES = ('substring', 'dpr', 'regex', 'wordpiece')
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-  """A rule in two steps, each done once.
+  """A rule in two steps, each done once."""
 
-  Attributes:
-    name: one of RULES.
-    prepare: texts -> prepared texts.
-    compile: a question's answers -> test of a prepared text. Raises ValueError
-      for an answer that every text contains.
-  """
-
-  name: str
-  prepare: Callable[[Sequence[Any]], list[str]]
+  name: str  # one of RULES
+  prepare: Callable[[Sequence[Any]], list[str]]  # texts -> prepared texts
+  # a question's answers -> test of a prepared text. Raises ValueError for an
+  # answer that every text contains.
   compile: Callable[[Sequence[str]], Callable[[str], bool]]
 
 
@@ -106,7 +101,6 @@ class PreparedBlocks:
     """Start with an empty cache.
 
     Args:
-      rule: rule that reads the blocks.
       texts_of: [n] int64 block ids -> texts without titles.
       max_blocks: size of the cache, about a kilobyte each; the blocks of one call
         may exceed it.
@@ -139,7 +133,6 @@ def match_blocks(
 
   Args:
     ids: [b, k] block ids; -1 for none, which contains no answer.
-    blocks: prepared blocks with their rule.
 
   Raises:
     ValueError: for other than b lists of answers, or an answer that every text

@@ -33,18 +33,12 @@ _ESCAPES |= {'-COLON-': ':'}
 
 @dataclasses.dataclass(frozen=True)
 class Claim:
-  """A claim with its label.
+  """A claim with its label."""
 
-  Attributes:
-    id: unique id in the claim set.
-    claim: text, exactly as in the source.
-    label: index among the labels of the set; NO_LABEL where unknown.
-    titles: normalized titles of the evidence documents; () where unknown.
-  """
-
-  id: str
-  claim: str
-  label: int
+  id: str  # unique id in the claim set
+  claim: str  # text, exactly as in the source
+  label: int  # index among the labels of the set; NO_LABEL where unknown
+  # normalized titles of the evidence documents; () where unknown
   titles: tuple[str, ...] = ()
 
 
@@ -220,20 +214,15 @@ def _custom_titles(record: Mapping[str, Any]) -> list[str]:
 
 @dataclasses.dataclass(frozen=True)
 class Dataset:
-  """Form of a data set.
+  """Form of a data set."""
 
-  Attributes:
-    labels: labels in the order of the classes; () where a config names them.
-    id_field: field of a claim's id.
-    evidence: description of the evidence field, for errors.
-    records: path -> (where, record) of each record of a file.
-    titles: record -> titles of its evidence.
-  """
-
+  # labels in the order of the classes; () where a config names them
   labels: tuple[str, ...]
-  id_field: str
-  evidence: str
+  id_field: str  # field of a claim's id
+  evidence: str  # description of the evidence field, for errors
+  # path -> (where, record) of each record of a file
   records: Callable[[pathlib.Path], Iterator[tuple[str, dict]]]
+  # record -> titles of its evidence
   titles: Callable[[Mapping[str, Any]], list[str]]
 
 

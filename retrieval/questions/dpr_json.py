@@ -35,16 +35,13 @@ _IDS = ('id', 'passage_id', 'psg_id')
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Context:
-  """A passage; None or '' where the file does not have a field.
-
-  Attributes:
-    has_answer: whether the text contains an answer, by the rule of the file's writer.
-  """
+  """A passage; None or '' where the file does not have a field."""
 
   id: str = ''
   title: str = ''
   text: str
   score: float | None = None
+  # whether the text contains an answer, by the rule of the file's writer
   has_answer: bool | None = None
 
 
@@ -59,21 +56,15 @@ class Result:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Example:
-  """A training example of a retriever.
-
-  Attributes:
-    answers: answers; may be empty.
-    negative: random contexts that do not answer it.
-    hard_negative: contexts that seem to answer it and do not.
-    dataset: name of the data set; '' where unknown.
-  """
+  """A training example of a retriever."""
 
   question: str
-  answers: tuple[str, ...] = ()
+  answers: tuple[str, ...] = ()  # answers; may be empty
   positive: tuple[Context, ...] = ()
-  negative: tuple[Context, ...] = ()
+  negative: tuple[Context, ...] = ()  # random contexts that do not answer it
+  # contexts that seem to answer it and do not
   hard_negative: tuple[Context, ...] = ()
-  dataset: str = ''
+  dataset: str = ''  # name of the data set; '' where unknown
 
 
 def read_results(path: str | os.PathLike) -> Iterator[Result]:

@@ -34,28 +34,23 @@ ALL = 'all'
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Dataset:
-  """Description of a question set.
+  """Description of a question set."""
 
-  Attributes:
-    name: name in specifications.
-    kind: kind of the answers, 'string' or 'regex'.
-    formats: kinds of `questions` files in which the set is published.
-    counts: split -> number of questions in the official files.
-    other_counts: split -> number of questions in a known incomplete copy.
-    splits: source of the splits. 'held_out': the training files hold train and dev,
-      other files hold test; 'hashed': all files hold train, dev and test; 'none': a
-      file is a whole split, of any name.
-    tfds: data set, and its split for 'train' and 'test'; () where TFDS lacks it.
-    tfds_answers: path of fields to the answers in a record of TFDS.
-  """
-
-  name: str
-  kind: str = 'string'
+  name: str  # name in specifications
+  kind: str = 'string'  # kind of the answers, 'string' or 'regex'
+  # kinds of `questions` files in which the set is published
   formats: tuple[str, ...] = ('jsonl',)
+  # split -> number of questions in the official files
   counts: Mapping[str, int] = dataclasses.field(default_factory=dict)
+  # split -> number of questions in a known incomplete copy
   other_counts: Mapping[str, int] = dataclasses.field(default_factory=dict)
+  # source of the splits. 'held_out': the training files hold train and dev,
+  # other files hold test; 'hashed': all files hold train, dev and test; 'none':
+  # a file is a whole split, of any name.
   splits: str = 'none'
+  # data set, and its split for 'train' and 'test'; () where TFDS lacks it
   tfds: tuple[str, ...] = ()
+  # path of fields to the answers in a record of TFDS
   tfds_answers: tuple[str, ...] = ('answers',)
 
   def check_split(self, split: str) -> None:
@@ -134,16 +129,12 @@ DATASETS = {dataset.name: dataset for dataset in _DATASETS}
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class QuestionSet:
-  """Questions of one split, with the rule that scores their answers.
-
-  Attributes:
-    kind: kind of the answers, 'string' or 'regex'.
-    questions: questions with distinct ids; their texts may repeat.
-  """
+  """Questions of one split, with the rule that scores their answers."""
 
   dataset: str
   split: str
-  kind: str
+  kind: str  # kind of the answers, 'string' or 'regex'
+  # questions with distinct ids; their texts may repeat
   questions: tuple[questions_lib.Question, ...]
 
   @property

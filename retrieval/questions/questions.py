@@ -37,18 +37,12 @@ _PACKED = ('.gz', '.bz2', '.xz')
 
 @dataclasses.dataclass(frozen=True)
 class Question:
-  """A question with its answers.
+  """A question with its answers."""
 
-  Attributes:
-    id: unique id in the file.
-    question: text, exactly as in the source.
-    answers: right answers, never blank.
-    kind: 'string', or 'regex' where answers are regular expressions.
-  """
-
-  id: str
-  question: str
-  answers: tuple[str, ...]
+  id: str  # unique id in the file
+  question: str  # text, exactly as in the source
+  answers: tuple[str, ...]  # right answers, never blank
+  # 'string', or 'regex' where answers are regular expressions
   kind: str = 'string'
 
 

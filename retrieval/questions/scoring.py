@@ -31,34 +31,24 @@ FILE_RULE = 'file'
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Prediction:
-  """A predicted answer, which may be empty.
-
-  Attributes:
-    fields: further fields of the line, such as id, score, title and block.
-  """
+  """A predicted answer, which may be empty."""
 
   question: str
   prediction: str
+  # further fields of the line, such as id, score, title and block
   fields: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Scores:
-  """Scores of a file on a question set.
+  """Scores of a file on a question set."""
 
-  Attributes:
-    values: metric -> [n] scores from 0 to 1 in the set's order.
-    missing: number of the set's questions that the file lacks.
-    unknown: number of the file's questions that the set lacks.
-    repeated: number of records after the first of the same question.
-    refused: number of ignored answers, which every text contains.
-  """
-
+  # metric -> [n] scores from 0 to 1 in the set's order
   values: dict[str, Float[np.ndarray, ' n']]
-  missing: int
-  unknown: int = 0
-  repeated: int = 0
-  refused: int = 0
+  missing: int  # number of the set's questions that the file lacks
+  unknown: int = 0  # number of the file's questions that the set lacks
+  repeated: int = 0  # number of records after the first of the same question
+  refused: int = 0  # number of ignored answers, which every text contains
 
   def mean(self, metric: str) -> float:
     """Return the mean of a metric over all questions."""

@@ -21,8 +21,6 @@ def read(
   """Read the questions of TFDS that hold a split.
 
   Args:
-    dataset: name of the question set.
-    split: split of the question set.
     tfds: data set of TFDS, and its splits for 'train' and 'test'.
     answer_path: path of fields to the answers in a record.
     data_dir: folder of TFDS; '' is its default folder.

@@ -18,17 +18,12 @@ _CHECK_BYTES = 64 << 20
 
 @runtime_checkable
 class Searcher(Protocol):
-  """Maximum inner product or nearest neighbor search over fixed vectors.
+  """Maximum inner product or nearest neighbor search over fixed vectors."""
 
-  Attributes:
-    name: kind of searcher.
-    metric: 'dot_product', or 'squared_l2' with the negative distance as score.
-    num_vectors: number of database rows.
-  """
-
-  name: str
+  name: str  # kind of searcher
+  # 'dot_product', or 'squared_l2' with the negative distance as score
   metric: str
-  num_vectors: int
+  num_vectors: int  # number of database rows
   dimension: int
 
   def search(

@@ -22,34 +22,23 @@ _HALVES = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
 
 
 class Block(NamedTuple):
-  """Some rows of the database on the devices.
+  """Some rows of the database on the devices."""
 
-  Attributes:
-    rows: [P, D] float32, float16 or bfloat16, split over the mesh; zeros after the
-      last row.
-    norms: [P] float32 squared norms, split over the mesh.
-    count: [] int32 number of real rows.
-    number: [] int32 number of the block.
-  """
-
+  # [P, D] float32, float16 or bfloat16, split over the mesh; zeros after the
+  # last row
   rows: jax.Array
-  norms: jax.Array
-  count: np.ndarray
-  number: np.ndarray
+  norms: jax.Array  # [P] float32 squared norms, split over the mesh
+  count: np.ndarray  # [] int32 number of real rows
+  number: np.ndarray  # [] int32 number of the block
 
 
 class Best(NamedTuple):
-  """The best candidates so far, best first; ties by lower block and row.
+  """The best candidates so far, best first; ties by lower block and row."""
 
-  Attributes:
-    scores: [Q, F] float32; -inf where there are fewer.
-    blocks: [Q, F] int32 number of the block; JAX has no int64 for whole ids.
-    rows: [Q, F] int32 row within the block.
-  """
-
-  scores: jax.Array
+  scores: jax.Array  # [Q, F] float32; -inf where there are fewer
+  # [Q, F] int32 number of the block; JAX has no int64 for whole ids
   blocks: jax.Array
-  rows: jax.Array
+  rows: jax.Array  # [Q, F] int32 row within the block
 
 
 def make_mesh(devices: list[jax.Device]) -> jax.sharding.Mesh:

@@ -36,31 +36,24 @@ _WHOLE = (
 
 @dataclasses.dataclass(frozen=True)
 class ScannConfig:
-  """Settings of ScaNN; 0 chooses by the size of the data.
+  """Settings of ScaNN; 0 chooses by the size of the data."""
 
-  Attributes:
-    num_leaves: number of partitions; 0 is the square root of the rows.
-    num_leaves_to_search: partitions searched for a query; 0 is a tenth, at least 40.
-    training_sample_size: rows that train the partition; 0 is up to 250,000.
-    dimensions_per_block: dimensions of one hash; ScaNN advises 2.
-    anisotropic_threshold: threshold of anisotropic hashing.
-    num_to_rescore: candidates to score again; 0 is 100. A search for more than half
-      as many rows rescores twice its k.
-    rescore: type of the vectors for rescoring: float32, bfloat16 or int8; none keeps
-      the hashes alone, for callers that rescore themselves.
-    soar: spilled partitions (Sun et al. 2023), for dot_product only.
-    num_threads: threads that build and search; 0 is all cores.
-  """
-
-  num_leaves: int = 0
+  num_leaves: int = 0  # number of partitions; 0 is the square root of the rows
+  # partitions searched for a query; 0 is a tenth, at least 40
   num_leaves_to_search: int = 0
+  # rows that train the partition; 0 is up to 250,000
   training_sample_size: int = 0
-  dimensions_per_block: int = 2
-  anisotropic_threshold: float = 0.2
+  dimensions_per_block: int = 2  # dimensions of one hash; ScaNN advises 2
+  anisotropic_threshold: float = 0.2  # threshold of anisotropic hashing
+  # candidates to score again; 0 is 100. A search for more than half as many
+  # rows rescores twice its k.
   num_to_rescore: int = 0
+  # type of the vectors for rescoring: float32, bfloat16 or int8; none keeps the
+  # hashes alone, for callers that rescore themselves
   rescore: str = 'float32'
+  # spilled partitions (Sun et al. 2023), for dot_product only.
   soar: bool = False
-  num_threads: int = 0
+  num_threads: int = 0  # threads that build and search; 0 is all cores
 
   def filled(self, num_rows: int, metric: str) -> 'ScannConfig':
     """Choose the settings that are 0 and check all.

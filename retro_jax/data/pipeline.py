@@ -32,23 +32,17 @@ Row = dict[str, np.ndarray]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ChunkReader:
-  """Reads rows of chunks; only paths and settings are pickled.
+  """Reads rows of chunks; only paths and settings are pickled."""
 
-  Attributes:
-    chunks: path of the chunk store to read.
-    neighbors: path of its neighbors; unused when num_neighbors is 0.
-    datastore: path of the chunks that the neighbors name.
-    num_neighbors: k, at most as many as are stored; 0 reads none.
-    neighbor_length: r; 2m is a chunk and its continuation.
-    neighbor_part: 'full' is [N, F], 'neighbor' N alone, 'continuation' F alone:
-      the rest is masked (ablations of table 13).
-  """
-
-  chunks: str | os.PathLike
+  chunks: str | os.PathLike  # path of the chunk store to read
+  # path of its neighbors; unused when num_neighbors is 0
   neighbors: str | os.PathLike = ''
+  # path of the chunks that the neighbors name
   datastore: str | os.PathLike = ''
-  num_neighbors: int = 0
-  neighbor_length: int = 128
+  num_neighbors: int = 0  # k, at most as many as are stored; 0 reads none
+  neighbor_length: int = 128  # r; 2m is a chunk and its continuation
+  # 'full' is [N, F], 'neighbor' N alone, 'continuation' F alone: the rest is
+  # masked (ablations of table 13)
   neighbor_part: str = 'full'
 
   def __post_init__(self):
@@ -200,17 +194,12 @@ class ChunkReader:
 
 @dataclasses.dataclass(frozen=True)
 class Sequences:
-  """Row i is chunks [i l, (i + 1) l): a random-access source for Grain.
+  """Row i is chunks [i l, (i + 1) l): a random-access source for Grain."""
 
-  Attributes:
-    reader: of the chunks.
-    sequence_chunks: l.
-    multiple_of: empty rows are added up to a multiple of this, so that every
-      process has equally many whole batches in one pass.
-  """
-
-  reader: ChunkReader
-  sequence_chunks: int
+  reader: ChunkReader  # of the chunks
+  sequence_chunks: int  # l
+  # empty rows are added up to a multiple of this, so that every process has
+  # equally many whole batches in one pass
   multiple_of: int = 1
 
   def __len__(self) -> int:
@@ -243,15 +232,10 @@ def make_dataset(
   """Batches of rows of this process, checkpointable.
 
   Args:
-    reader: of the chunks.
-    sequence_chunks: l, chunks of a row.
-    batch_size: rows of a global batch.
     train: shuffled anew in every pass and without end; otherwise one pass in
       order, the last batch filled with empty rows.
-    seed: of the shuffle.
     num_workers: processes that read ahead; 0 reads in this one. absl flags must
       be parsed if there are any.
-    process_index: of this process.
     process_count: processes that share a batch.
 
   Returns:
@@ -293,9 +277,6 @@ def fingerprint(reader: ChunkReader, *, sequence_chunks: int) -> str:
   A saved position belongs to exactly one stream: Grain would read on from
   another one without a word. Rows, seed, batch size, workers and process count
   determine it; the latter four are for the caller to compare.
-
-  Returns:
-    A hex string.
   """
   fields = {'reader': reader.fingerprint, 'sequence_chunks': sequence_chunks}
   return store.fingerprint(fields)

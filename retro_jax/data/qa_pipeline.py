@@ -15,17 +15,12 @@ from retro_jax.data import qa_rows
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Example:
-  """A question to be trained on.
+  """A question to be trained on."""
 
-  Attributes:
-    question: its text.
-    answers: any of them is right; one is drawn each time the question comes.
-    passages: best first.
-  """
-
-  question: str
+  question: str  # its text
+  # any of them is right; one is drawn each time the question comes
   answers: tuple[str, ...]
-  passages: tuple[qa_rows.Passage, ...] = ()
+  passages: tuple[qa_rows.Passage, ...] = ()  # best first
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,12 +72,9 @@ def make_dataset(
 
   Args:
     examples: at least one.
-    writer: of the rows.
-    batch_size: rows of a global batch.
     train: shuffled anew in every pass and without end; otherwise one pass in
       order, the last batch filled with empty rows.
     seed: of the shuffle and of the answers drawn.
-    process_index: of this process.
     process_count: processes that share a batch.
 
   Returns:

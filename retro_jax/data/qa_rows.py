@@ -31,21 +31,15 @@ class Passage:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class QaLayout:
-  """Lengths of rows.
+  """Lengths of rows."""
 
-  Attributes:
-    chunk_length: M.
-    prompt_chunks: chunks of the question; "answer:" ends the last (paper: 1).
-    answer_length: most tokens of an answer, with its EOS.
-    num_neighbors: N, passages that are read (paper: 20); 0 is closed book.
-    neighbor_length: R; longer passages are cut.
-  """
-
-  chunk_length: int
+  chunk_length: int  # M
+  # chunks of the question; "answer:" ends the last (paper: 1)
   prompt_chunks: int = 1
-  answer_length: int = 32
+  answer_length: int = 32  # most tokens of an answer, with its EOS
+  # N, passages that are read (paper: 20); 0 is closed book
   num_neighbors: int = 20
-  neighbor_length: int = 128
+  neighbor_length: int = 128  # R; longer passages are cut
 
   def __post_init__(self):
     """Checks the lengths."""
@@ -111,8 +105,6 @@ class QaWriter:
     """A row of training.
 
     Args:
-      question: its text.
-      answer: that is to be written.
       passages: best first; the first N are read.
 
     Returns:

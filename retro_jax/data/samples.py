@@ -21,21 +21,14 @@ DetokenizeFn = Callable[[Sequence[int]], str]
 
 @dataclasses.dataclass(frozen=True)
 class ChunkNeighbors:
-  """Neighbors that one complete chunk retrieved, or was given.
+  """Neighbors that one complete chunk retrieved, or was given."""
 
-  Attributes:
-    ids: [N] int64 chunk ids, -1 for a missing or given neighbor.
-    scores: [N] float32, larger is better; -inf for a missing or given neighbor.
-    tokens: [N, R] int32.
-    mask: [N, R] bool; a neighbor without any token is missing.
-    titles: [N] of the neighbors' documents.
-  """
-
-  ids: np.ndarray
+  ids: np.ndarray  # [N] int64 chunk ids, -1 for a missing or given neighbor
+  # [N] float32, larger is better; -inf for a missing or given neighbor
   scores: np.ndarray
-  tokens: np.ndarray
-  mask: np.ndarray
-  titles: list[str]
+  tokens: np.ndarray  # [N, R] int32
+  mask: np.ndarray  # [N, R] bool; a neighbor without any token is missing
+  titles: list[str]  # [N] of the neighbors' documents
 
 
 def given_neighbors(
@@ -49,9 +42,6 @@ def given_neighbors(
     passages: [N] token ids; tokens after the first R are left out.
     neighbor_length: R, of the model.
     titles: [N] to be shown; default ''.
-
-  Returns:
-    The neighbors, in this order.
 
   Raises:
     ValueError: for a passage without tokens.
@@ -75,38 +65,30 @@ def given_neighbors(
 
 @dataclasses.dataclass(frozen=True)
 class Prompt:
-  """A text to continue.
+  """A text to continue."""
 
-  Attributes:
-    tokens: [T] ids, starting with BOS as documents do in training.
-    neighbors: its own, by chunk: chunk u reads entry u, and the last entry
-      serves all chunks after it, so that one entry serves every chunk and no
-      entry (an empty sequence) is RETRO[OFF]. None: they are retrieved.
-  """
-
+  # [T] ids, starting with BOS as documents do in training
   tokens: Sequence[int] | np.ndarray
+  # its own, by chunk: chunk u reads entry u, and the last entry serves all
+  # chunks after it, so that one entry serves every chunk and no entry (an empty
+  # sequence) is RETRO[OFF]. None: they are retrieved.
   neighbors: Sequence[ChunkNeighbors] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
 class Sample:
-  """A prompt and its continuation.
+  """A prompt and its continuation."""
 
-  Attributes:
-    tokens: [T] int32, prompt first; the last may complete a stop string.
-    prompt_length: tokens of the prompt.
-    chunk_length: m.
-    neighbors: one for each complete chunk; empty without retrieval.
-    padding: tokens by which the first chunk is short, as the prompt was aligned.
-    text: of the continuation, without the stop string that ended it; None where
-      no detokenizer was given.
-  """
-
+  # [T] int32, prompt first; the last may complete a stop string
   tokens: np.ndarray
-  prompt_length: int
-  chunk_length: int
+  prompt_length: int  # tokens of the prompt
+  chunk_length: int  # m
+  # one for each complete chunk; empty without retrieval
   neighbors: list[ChunkNeighbors]
+  # tokens by which the first chunk is short, as the prompt was aligned
   padding: int = 0
+  # of the continuation, without the stop string that ended it; None where no
+  # detokenizer was given
   text: str | None = None
 
   @property

@@ -24,17 +24,11 @@ _MAX_OPEN_ROWS = 256
 
 @dataclasses.dataclass(frozen=True)
 class Documents:
-  """The documents of a chunk store that are evaluated.
+  """The documents of a chunk store that are evaluated."""
 
-  Attributes:
-    index: [D] int64 number in the token store.
-    first: [D] int64 first chunk.
-    count: [D] int64 number of chunks.
-  """
-
-  index: np.ndarray
-  first: np.ndarray
-  count: np.ndarray
+  index: np.ndarray  # [D] int64 number in the token store
+  first: np.ndarray  # [D] int64 first chunk
+  count: np.ndarray  # [D] int64 number of chunks
 
 
 def find_documents(
@@ -43,11 +37,7 @@ def find_documents(
   """All documents of a chunk store, or a number of them evenly spread.
 
   Args:
-    chunks: an evaluation set.
     max_documents: at most so many; 0 for all.
-
-  Returns:
-    The documents, in order.
 
   Raises:
     ValueError: when there is none.
@@ -83,18 +73,12 @@ def chunk_ids(documents: Documents) -> tuple[np.ndarray, np.ndarray]:
 
 @dataclasses.dataclass(frozen=True)
 class Windows:
-  """Spans of chunks of one document.
+  """Spans of chunks of one document."""
 
-  Attributes:
-    document: [W] row in `Documents`.
-    first: [W] first chunk.
-    count: [W] chunks, at most the sequence's.
-    skip: [W] leading chunks that are context alone: scored in another window.
-  """
-
-  document: np.ndarray
-  first: np.ndarray
-  count: np.ndarray
+  document: np.ndarray  # [W] row in `Documents`
+  first: np.ndarray  # [W] first chunk
+  count: np.ndarray  # [W] chunks, at most the sequence's
+  # [W] leading chunks that are context alone: scored in another window
   skip: np.ndarray
 
 
@@ -104,13 +88,9 @@ def make_windows(
   """Cuts documents into windows that score every token once.
 
   Args:
-    documents: what is evaluated.
     sequence_chunks: most chunks of a window.
     stride_chunks: chunks between the starts of windows; what a window scores
       beyond the first has at least sequence - stride chunks of context.
-
-  Returns:
-    The windows, document by document.
 
   Raises:
     ValueError: for a stride outside 1..sequence_chunks.
@@ -165,19 +145,12 @@ def pack_windows(
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-  """Where windows stand in one batch of rows: [B, C] each.
+  """Where windows stand in one batch of rows: [B, C] each."""
 
-  Attributes:
-    ids: chunks, -1 for padding.
-    segments: window within the row, from 1; 0 for padding.
-    owner: row in `Documents`, -1 for padding.
-    scored: whether the chunk is scored here.
-  """
-
-  ids: np.ndarray
-  segments: np.ndarray
-  owner: np.ndarray
-  scored: np.ndarray
+  ids: np.ndarray  # chunks, -1 for padding
+  segments: np.ndarray  # window within the row, from 1; 0 for padding
+  owner: np.ndarray  # row in `Documents`, -1 for padding
+  scored: np.ndarray  # whether the chunk is scored here
 
 
 def lay_out(
@@ -221,8 +194,6 @@ def shuffle_chunks(
     ids: [...] chunk ids; -1 stays.
     first: [...] first chunk of each chunk's document.
     count: [...] chunks of that document.
-    total: chunks in all.
-    seed: of the choice.
 
   Returns:
     [...] int64.

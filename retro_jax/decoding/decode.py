@@ -51,12 +51,7 @@ def put_row(batch, alone, row):
   """Logits and cache of a batch, in which one row's become those of `alone`.
 
   Args:
-    batch: of all rows.
     alone: of a pass over the one row.
-    row: its number.
-
-  Returns:
-    Those of all rows.
   """
 
   def put(old, new):
@@ -78,10 +73,7 @@ def sample(
   """Continues prompts, each row by itself.
 
   Args:
-    model: a Retro, or its baseline.
-    params: its parameters.
     prompts: [B], as of `stream`.
-    config: how tokens are drawn.
     **settings: as of `stream`.
 
   Returns:
@@ -110,15 +102,11 @@ def stream(
   """Continues prompts, and tells what happens while it does.
 
   Args:
-    model: a Retro, or its baseline.
-    params: its parameters.
     prompts: [B] prompts, or their token ids alone, each starting with BOS as
       documents do in training.
-    config: how tokens are drawn.
     retrieve: such as `Retriever.retrieve_tokens`; None is RETRO[OFF], but for
       prompts that bring their own neighbors.
     detokenize: tokens -> text, for stop strings and the text of events.
-    seed: of the draws.
     row_numbers: [B] which decide the draws, with the seed; default 0, 1, ... So a
       row's do not depend on which others are drawn beside it.
     progress: called with (tokens drawn, at most so many).

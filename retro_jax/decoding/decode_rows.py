@@ -47,19 +47,13 @@ class GrowingRow:
 
 @dataclasses.dataclass(frozen=True)
 class Windows:
-  """Sizes of windows, the same for all rows and steps.
+  """Sizes of windows, the same for all rows and steps."""
 
-  Attributes:
-    num_chunks: C.
-    chunk_length: M.
-    neighbor_shape: (N, R); None if no row ever reads neighbors.
-    padded: whether rows may be padded on the left.
-  """
-
-  num_chunks: int
-  chunk_length: int
+  num_chunks: int  # C
+  chunk_length: int  # M
+  # (N, R); None if no row ever reads neighbors
   neighbor_shape: tuple[int, int] | None
-  padded: bool
+  padded: bool  # whether rows may be padded on the left
 
   @property
   def size(self) -> int:
@@ -85,7 +79,6 @@ def find_neighbors(
     rows: all rows. A row with neighbors of its own gets those.
     retrieve: called once for all chunks of the other rows; None where every row
       has neighbors of its own.
-    k: neighbors to retrieve.
     chunk_length: M.
 
   Returns:

@@ -88,7 +88,6 @@ def draw(
   Args:
     keys: [B] keys.
     logits: [B, V].
-    config: temperature, top_k, top_p, banned_ids.
 
   Returns:
     [B] int32.
@@ -117,9 +116,6 @@ def draw_rows(
 
   Args:
     logits: [B, V].
-    config: temperature, top_k, top_p, banned_ids.
-    key: of the run.
-    step: tokens drawn before.
     numbers: [B] of the rows, which decide their draws with key and step.
 
   Returns:

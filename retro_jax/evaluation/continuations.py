@@ -27,14 +27,10 @@ NatsFn = Callable[[pipeline.Row], np.ndarray]
 
 @dataclasses.dataclass(frozen=True)
 class Continuation:
-  """A text of which a part is scored.
+  """A text of which a part is scored."""
 
-  Attributes:
-    tokens: [n] token ids, BOS first.
-    first: the first token that is scored, at least 1; all after it are, too.
-  """
-
-  tokens: np.ndarray
+  tokens: np.ndarray  # [n] token ids, BOS first
+  # the first token that is scored, at least 1; all after it are, too
   first: int
 
 
@@ -49,24 +45,16 @@ class Window:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings:
-  """Sizes of the rows that texts are cut into.
+  """Sizes of the rows that texts are cut into."""
 
-  Attributes:
-    chunk_length: m.
-    neighbor_length: r.
-    sequence_chunks: longest window.
-    stride_chunks: most chunks that one window scores where a text is longer
-      than it; what it scores has the rest as context.
-    num_neighbors: k; 0 without retrieval.
-    batch_size: rows of a batch.
-  """
-
-  chunk_length: int
-  neighbor_length: int
-  sequence_chunks: int
+  chunk_length: int  # m
+  neighbor_length: int  # r
+  sequence_chunks: int  # longest window
+  # most chunks that one window scores where a text is longer than it; what it
+  # scores has the rest as context
   stride_chunks: int
-  num_neighbors: int = 0
-  batch_size: int = 8
+  num_neighbors: int = 0  # k; 0 without retrieval
+  batch_size: int = 8  # rows of a batch
 
   def __post_init__(self):
     """Checks the ranges."""
@@ -83,9 +71,6 @@ def make_windows(text: Continuation, settings: Settings) -> list[Window]:
   """Windows that score every token once, each with what context there is.
 
   The last one ends with the text; those before it end where it begins to score.
-
-  Returns:
-    The windows, the last first.
 
   Raises:
     ValueError: when nothing is left to be scored.
@@ -116,9 +101,7 @@ def make_row(
   """The arguments of the model for one window, as `ChunkReader.read` has them.
 
   Args:
-    text: whose window it is.
     window: from `make_windows`.
-    settings: sizes.
     retrieve: such as `Retriever.retrieve_tokens`; None gives no neighbors.
 
   Returns:
@@ -172,8 +155,6 @@ def score(
 
   Args:
     nats: batch of rows -> [B] nats of the rows' targets.
-    texts: what is scored.
-    settings: sizes.
     retrieve: finds neighbors of chunks; None is RETRO[OFF], or a baseline.
     progress: called with (texts done, texts in all).
 

@@ -53,36 +53,25 @@ def score_parts(
 
 @dataclasses.dataclass(frozen=True)
 class ChunkNats:
-  """Loss of the tokens of each evaluated chunk, document by document.
+  """Loss of the tokens of each evaluated chunk, document by document."""
 
-  Attributes:
-    ids: [n] int64 chunk ids.
-    document: [n] int64 row of the chunk's document in `Evaluation`.
-    nats: [n] float64 negative log-likelihood of the chunk's own tokens; the
-      document's first token, BOS, is given.
-  """
-
-  ids: np.ndarray
-  document: np.ndarray
+  ids: np.ndarray  # [n] int64 chunk ids
+  document: np.ndarray  # [n] int64 row of the chunk's document in `Evaluation`
+  # [n] float64 negative log-likelihood of the chunk's own tokens; the
+  # document's first token, BOS, is given
   nats: np.ndarray
 
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
-  """Measurements of each document.
+  """Measurements of each document."""
 
-  Attributes:
-    nats: [D] float64 negative log-likelihood of the document's tokens.
-    tokens: [D] int64 tokens scored: all but BOS.
-    num_bytes: [D] int64 UTF-8 bytes.
-    words: [D] int64 words between whitespace.
-    chunks: the same nats by chunk, where scores came as `score_parts`.
-  """
-
+  # [D] float64 negative log-likelihood of the document's tokens
   nats: np.ndarray
-  tokens: np.ndarray
-  num_bytes: np.ndarray
-  words: np.ndarray
+  tokens: np.ndarray  # [D] int64 tokens scored: all but BOS
+  num_bytes: np.ndarray  # [D] int64 UTF-8 bytes
+  words: np.ndarray  # [D] int64 words between whitespace
+  # the same nats by chunk, where scores came as `score_parts`
   chunks: ChunkNats | None = None
 
   @property
@@ -150,13 +139,8 @@ def evaluate(
       of a random chunk of another document; 'oracle', a diagnostic: each chunk
       gets itself with its continuation, so that all is there to be copied.
     max_documents: at most so many, evenly spread; 0 for all.
-    seed: of the shuffled neighbors.
-    process_index: of this process.
     process_count: processes that share a batch.
     progress: called with (chunks done, chunks in all).
-
-  Returns:
-    The measurements.
 
   Raises:
     ValueError: for an empty set, or settings that do not fit.

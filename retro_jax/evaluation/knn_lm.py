@@ -43,8 +43,6 @@ def token_features(
   """Loss and key vector of each token; to be jitted.
 
   Args:
-    model: RETRO or its baseline.
-    params: its parameters.
     batch: arrays of `pipeline.ChunkReader.read`; without neighbors retrieval
       is off.
 
@@ -69,19 +67,12 @@ def token_features(
 
 @dataclasses.dataclass(frozen=True)
 class Tokens:
-  """Every token of some documents that something predicts, in order.
+  """Every token of some documents that something predicts, in order."""
 
-  Attributes:
-    keys: [n, D] of the token before it.
-    targets: [n] int32, the token.
-    nats: [n] float32 that the model gives it.
-    document: [n] int64 row in `windows.Documents`.
-  """
-
-  keys: np.ndarray
-  targets: np.ndarray
-  nats: np.ndarray
-  document: np.ndarray
+  keys: np.ndarray  # [n, D] of the token before it
+  targets: np.ndarray  # [n] int32, the token
+  nats: np.ndarray  # [n] float32 that the model gives it
+  document: np.ndarray  # [n] int64 row in `windows.Documents`
 
 
 def read_tokens(
@@ -100,15 +91,10 @@ def read_tokens(
   Args:
     features: `token_features` of a model, compiled.
     reader: of the chunks; its num_neighbors is RETRO's k, 0 without retrieval.
-    documents: which of them.
     sequence_chunks: chunks of a row, the longest window.
     stride_chunks: chunks between the starts of windows; 0 is half a sequence.
     batch_size: rows that `features` gets.
-    dtype: of the keys.
     progress: called with the number of chunks whose tokens are done.
-
-  Returns:
-    The tokens, document by document.
 
   Raises:
     ValueError: for settings that do not fit, and for keys that `dtype` does not
@@ -173,9 +159,6 @@ def group_documents(
   Args:
     documents: at least one.
     chunks_per_group: chunks of a run, and at most a document's more.
-
-  Returns:
-    The runs, in order.
   """
   start = np.cumsum(documents.count) - documents.count
   cuts = np.flatnonzero(np.diff(start // chunks_per_group)) + 1
@@ -239,7 +222,6 @@ def interpolate(
   """Log of (weight p_kNN + (1 - weight) p_LM).
 
   Args:
-    log_lm: log p_LM.
     log_knn: log p_kNN, -inf for 0.
     weight: lambda, 0 <= lambda < 1; 0 gives `log_lm` bit for bit.
 
@@ -255,17 +237,11 @@ def interpolate(
 
 @dataclasses.dataclass(frozen=True)
 class Grid:
-  """Settings that are tried, each with each.
+  """Settings that are tried, each with each."""
 
-  Attributes:
-    ks: neighbors that count.
-    temperatures: that divide squared L2 distances.
-    lambdas: weights of p_kNN.
-  """
-
-  ks: Sequence[int]
-  temperatures: Sequence[float]
-  lambdas: Sequence[float]
+  ks: Sequence[int]  # neighbors that count
+  temperatures: Sequence[float]  # that divide squared L2 distances
+  lambdas: Sequence[float]  # weights of p_kNN
 
   def __post_init__(self):
     """Checks the fields."""
@@ -309,7 +285,6 @@ def sweep(
     document: [n] row of each token's document.
     distances: [n, k] squared distances of the neighbors, ascending.
     values: [n, k] tokens of the neighbors.
-    grid: the settings.
     num_documents: rows of the result's last axis.
 
   Returns:

@@ -161,7 +161,6 @@ def count_bytes(
   """UTF-8 bytes of each chunk; of a character cut in two, each has its part.
 
   Args:
-    chunks: the evaluation set.
     ids: [n] chunks.
     token_num_bytes: [V] bytes that each token stands for, 0 for specials.
 
@@ -178,25 +177,15 @@ def count_bytes(
 
 @dataclasses.dataclass(frozen=True)
 class Point:
-  """Bits per byte over the chunks with r(C) <= alpha.
+  """Bits per byte over the chunks with r(C) <= alpha."""
 
-  Attributes:
-    alpha: the bound.
-    bits_per_byte: NaN where no chunk is left.
-    low: lower end of its 95 % interval, by a bootstrap over documents.
-    high: its upper end.
-    chunks: chunks that are left.
-    documents: documents that these belong to.
-    share: chunks left, of all.
-  """
-
-  alpha: float
-  bits_per_byte: float
-  low: float
-  high: float
-  chunks: int
-  documents: int
-  share: float
+  alpha: float  # the bound
+  bits_per_byte: float  # NaN where no chunk is left
+  low: float  # lower end of its 95 % interval, by a bootstrap over documents
+  high: float  # its upper end
+  chunks: int  # chunks that are left
+  documents: int  # documents that these belong to
+  share: float  # chunks left, of all
 
 
 def curve(
@@ -215,11 +204,6 @@ def curve(
     num_bytes: [n] UTF-8 bytes of each chunk.
     document: [n] number of its document.
     overlap: [n] r(C), from `overlaps`.
-    alphas: bounds.
-    seed: of the bootstrap.
-
-  Returns:
-    A point for each alpha.
   """
   points = []
   for alpha in alphas:

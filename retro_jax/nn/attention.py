@@ -114,7 +114,6 @@ def position_vectors(
 
   Args:
     first: the largest distance.
-    last: the smallest distance.
     width: D, width of the query stream. An odd one drops the last cosine.
     base: of the frequencies base ** (-2 a / D).
     max_distance: clamp on |d|, 0 for none.

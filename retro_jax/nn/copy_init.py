@@ -44,13 +44,9 @@ def apply(key: jax.Array, params: Params, config: RetroConfig) -> Params:
   """Replaces initial parameters by those of a model that copies.
 
   Args:
-    key: of the random subspaces.
     params: as `Retro.init` made them, without boxes.
     config: with `copy_init`'s requirements (see RetroConfig). A baseline has
       nothing to copy from; its branches are scaled all the same.
-
-  Returns:
-    Parameters of the same shapes and types.
   """
   flat = traverse_util.flatten_dict(params)
   new = {

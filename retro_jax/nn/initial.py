@@ -22,8 +22,6 @@ def init_params(
   """Initial parameters, boxed with their logical axes.
 
   Args:
-    key: randomness.
-    config: of the model.
     embedding_scale: standard deviation of the embeddings that replace the
       initial ones; None for the model's own.
 

@@ -49,11 +49,8 @@ def batch_nll(
   """Negative log-likelihood of each target of a batch.
 
   Args:
-    model: RETRO or its baseline.
-    params: its parameters.
     batch: arrays that `pipeline.ChunkReader.read` returns; without neighbors
       retrieval is off.
-    key: of dropout, when training.
     train: whether dropout acts.
 
   Returns:

@@ -25,7 +25,6 @@ def cca_layers(name: str, *, table: int = 2) -> tuple[int, ...]:
   """P of a size: every third layer from 6, or as table 10 prints it.
 
   Args:
-    name: one of PRESETS.
     table: 2 (default; also the paper's text) or 10.
 
   Returns:
@@ -47,9 +46,7 @@ def preset(
   """One of the paper's models.
 
   Args:
-    name: one of PRESETS.
     baseline: True for the same decoder without retrieval.
-    **overrides: fields of RetroConfig to change.
 
   Returns:
     The configuration, with the paper's vocabulary of 128,000.
@@ -130,12 +127,8 @@ def flops_per_token(
   times as much.
 
   Args:
-    config: the model.
     num_tokens: L, tokens of a sequence.
     num_neighbors: N, neighbors of each chunk; 0 turns retrieval off.
-
-  Returns:
-    FLOPs for each token.
   """
   c = config
   d, e, m, r = c.d_model, c.encoder_d_model, c.chunk_length, c.neighbor_length

@@ -54,7 +54,6 @@ def llama_fields(settings: Mapping[str, Any], tied: bool) -> dict[str, Any]:
   """Fields of RetroConfig for the decoder of a GGUF file.
 
   Args:
-    settings: of the file.
     tied: whether it has no readout of its own.
 
   Returns:
@@ -114,7 +113,6 @@ def llama_params(arrays: Arrays, config: RetroConfig) -> dict[str, Any]:
   Args:
     arrays: linear layers as [out, in]. Rows of q and k are in the order of that
       format, which turns neighboring pairs.
-    config: of the baseline.
 
   Returns:
     The tree of `model.Retro`, float32.
@@ -221,7 +219,6 @@ def gpt2_params(arrays: Arrays, config: RetroConfig) -> dict[str, Any]:
   Args:
     arrays: under the names of Hugging Face's GPT2LMHeadModel or GPT2Model.
       Linear layers are [in, out], and q, k and v one of them.
-    config: of the baseline.
 
   Returns:
     The tree of `model.Retro`, float32.

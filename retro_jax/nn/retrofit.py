@@ -48,7 +48,6 @@ def check_fits(config: RetroConfig, baseline: Mapping[str, Any]) -> None:
   """Compares a trained decoder with that of a RETRO.
 
   Args:
-    config: of the RETRO.
     baseline: fields of the RetroConfig that the decoder was trained with; a
       missing field has RetroConfig's default.
 

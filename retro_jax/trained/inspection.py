@@ -23,7 +23,6 @@ def pieces(
   """Text of each token; a split character goes to its last token.
 
   Args:
-    tokenizer: of the tokens.
     tokens: [T] ids.
 
   Returns:
@@ -95,13 +94,9 @@ def inspect(
 
   Args:
     trained: a RETRO, or without `explain` a baseline.
-    passage: a document and its neighbors.
     explain: whether to measure each neighbor's attention and worth, which costs
       a forward pass for each neighbor.
     progress: called with (chunks done, chunks in all).
-
-  Returns:
-    The scored page.
 
   Raises:
     ValueError: for a baseline that shall explain neighbors.

@@ -71,8 +71,6 @@ class LanguageModel:
       prompts: one text or several; '' begins a document.
       neighbors: texts that replace retrieval: a list read by every chunk, or a
         list of lists, one for each chunk. An empty list turns retrieval off.
-      num_samples: continuations of each prompt.
-      seed: of the draws.
       **settings: max_new_tokens, temperature, top_p, top_k, num_neighbors,
         stop_strings and other fields of SamplingConfig, and the arguments of
         `sampling.sample`; the model's config holds the defaults.
@@ -127,7 +125,6 @@ class LanguageModel:
     """Retrieves the neighbors of each chunk of a text.
 
     Args:
-      text: of a document.
       num_neighbors: neighbors of each chunk; default the config's.
 
     Returns:
@@ -196,7 +193,6 @@ def load(workdir: str | os.PathLike, data_dir: str = '') -> LanguageModel:
   """Loads the newest checkpoint of a training run.
 
   Args:
-    workdir: of the run.
     data_dir: folder of the data; default the one that the run was trained with.
 
   Returns:

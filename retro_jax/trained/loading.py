@@ -25,21 +25,13 @@ batch_nll = jax.jit(losses.batch_nll, static_argnames=('model', 'train'))
 
 @dataclasses.dataclass(frozen=True)
 class TrainedRetro:
-  """A trained model with its data.
+  """A trained model with its data."""
 
-  Attributes:
-    config: of the experiment.
-    data: folder of its stores.
-    model: RETRO or its baseline.
-    params: its parameters, on one device or over a mesh.
-    step: of the checkpoint.
-  """
-
-  config: ml_collections.ConfigDict
-  data: retro_data.DataFolder
-  model: model_lib.Retro
-  params: Any
-  step: int
+  config: ml_collections.ConfigDict  # of the experiment
+  data: retro_data.DataFolder  # folder of its stores
+  model: model_lib.Retro  # RETRO or its baseline
+  params: Any  # its parameters, on one device or over a mesh
+  step: int  # of the checkpoint
 
 
 def model_config(
@@ -83,8 +75,6 @@ def chunk_reader(
   """Opens a split's chunks with their neighbors; a baseline reads none.
 
   Args:
-    config: of the experiment.
-    data: folder of the stores.
     split: 'train', 'valid' or the name of an evaluation set.
     num_neighbors: default `config.num_neighbors`.
 
@@ -119,14 +109,10 @@ def load(
   """Loads the newest checkpoint of a run.
 
   Args:
-    workdir: of the training run.
     data_dir: folder of the data, if they have moved.
     mesh: devices to shard the parameters over; None puts all of them on this
       process's first device.
     rules: logical to mesh axes, from `sharding.make_rules`.
-
-  Returns:
-    The model, ready to be applied.
 
   Raises:
     FileNotFoundError: when there is no checkpoint or no data.

@@ -17,42 +17,28 @@ from retro_jax.trained import loading
 
 @dataclasses.dataclass(frozen=True)
 class Passage:
-  """A document and its neighbors.
+  """A document and its neighbors."""
 
-  Attributes:
-    title: of the document, '' if it has none.
-    tokens: [T] int32, BOS first.
-    ids: [C, N] int64 datastore chunks, best first, -1 for none; C chunks, the
-      last of which may be incomplete.
-    scores: [C, N] float32, larger is better.
-    neighbors: [C, N, R] int32.
-    neighbor_mask: [C, N, R] bool.
-    titles: [C][N] of the neighbors' documents, '' for none.
-    overlaps: [C] float64 r(C), the share of the chunk that its neighbors repeat.
-    num_compared: nearest neighbors that r(C) is over, maybe more than N.
-  """
-
-  title: str
-  tokens: np.ndarray
+  title: str  # of the document, '' if it has none
+  tokens: np.ndarray  # [T] int32, BOS first
+  # [C, N] int64 datastore chunks, best first, -1 for none; C chunks, the last
+  # of which may be incomplete
   ids: np.ndarray
-  scores: np.ndarray
-  neighbors: np.ndarray
-  neighbor_mask: np.ndarray
-  titles: list[list[str]]
+  scores: np.ndarray  # [C, N] float32, larger is better
+  neighbors: np.ndarray  # [C, N, R] int32
+  neighbor_mask: np.ndarray  # [C, N, R] bool
+  titles: list[list[str]]  # [C][N] of the neighbors' documents, '' for none
+  # [C] float64 r(C), the share of the chunk that its neighbors repeat
   overlaps: np.ndarray
-  num_compared: int
+  num_compared: int  # nearest neighbors that r(C) is over, maybe more than N
 
 
 def find(trained: loading.TrainedRetro, wanted: str, split: str) -> int:
   """The first chunk of a document of a split.
 
   Args:
-    trained: with the data.
     wanted: the document's title or id; '' for the first one of two chunks.
     split: 'train', 'valid' or the name of an evaluation set.
-
-  Returns:
-    A chunk id.
 
   Raises:
     ValueError: when there is no such split, or no such document in it.
@@ -92,14 +78,7 @@ def of_store(
   """A document of the data, with the neighbors found in preparation.
 
   Args:
-    trained: with the data.
-    first_chunk: of the document.
-    split: that it belongs to.
-    k: neighbors of each chunk.
     num_compared: nearest neighbors that r(C) is over, at most those stored.
-
-  Returns:
-    The passage.
 
   Raises:
     ValueError: for more neighbors than are stored, or none.
@@ -137,10 +116,7 @@ def of_text(
   """Any text, with neighbors found now in the datastore; a baseline's has none.
 
   Args:
-    trained: with the data.
     text: of a document; in training it begins with the title.
-    k: neighbors of each chunk.
-    title: to be shown.
 
   Returns:
     The passage. A text of the datastore retrieves itself.
@@ -206,19 +182,13 @@ def _overlaps(
 
 @dataclasses.dataclass(frozen=True)
 class Window:
-  """A part of a passage that the model reads at once.
+  """A part of a passage that the model reads at once."""
 
-  Attributes:
-    row: one sequence, as `pipeline.ChunkReader.read` returns it.
-    first: first chunk of it.
-    skip: leading chunks that are context alone: scored in the window before.
-    count: chunks of it that are there; the others are padding.
-  """
-
-  row: pipeline.Row
-  first: int
+  row: pipeline.Row  # one sequence, as `pipeline.ChunkReader.read` returns it
+  first: int  # first chunk of it
+  # leading chunks that are context alone: scored in the window before
   skip: int
-  count: int
+  count: int  # chunks of it that are there; the others are padding
 
 
 def windows(

@@ -35,11 +35,8 @@ def sample(
   Args:
     trained: a RETRO or a baseline, with the data it retrieves from.
     prompts: a text or any number of them; '' begins a document.
-    num_samples: continuations of each prompt.
     batch_size: samples drawn side by side; no draw depends on it.
-    seed: of the draws.
     retrieval: False is RETRO[OFF], but for prompts with their own neighbors.
-    take: called with every event.
     keep: called after every batch with all samples drawn so far.
     progress: called with (tokens drawn, at most so many).
     **settings: fields of `drawing.SamplingConfig`; the defaults are those of

@@ -19,72 +19,47 @@ _MOST_REPEATED = 8  # tokens at which a color is full
 
 @dataclasses.dataclass(frozen=True)
 class Neighbor:
-  """A neighbor of a chunk.
+  """A neighbor of a chunk."""
 
-  Attributes:
-    id: chunk of the datastore.
-    title: of its document.
-    distance: smaller is nearer; of an index by inner product its negative.
-    overlap: the longest run of tokens shared with the chunk, over the chunk's
-      tokens.
-    pieces: its text, token by token, with the continuation.
-    shared: first and past-last token of the longest run that it shares with the
-      chunk after, which reads it.
-    attention: share of the cross-attention that it gets, 0 if nothing reads it.
-    gain: nats by which the chunk after is less likely without it.
-  """
-
-  id: int
-  title: str
+  id: int  # chunk of the datastore
+  title: str  # of its document
+  # smaller is nearer; of an index by inner product its negative
   distance: float
+  # the longest run of tokens shared with the chunk, over the chunk's tokens
   overlap: float
-  pieces: list[str]
+  pieces: list[str]  # its text, token by token, with the continuation
+  # first and past-last token of the longest run that it shares with the chunk
+  # after, which reads it
   shared: tuple[int, int]
+  # share of the cross-attention that it gets, 0 if nothing reads it
   attention: float = 0.0
-  gain: float = 0.0
+  gain: float = 0.0  # nats by which the chunk after is less likely without it
 
 
 @dataclasses.dataclass(frozen=True)
 class Chunk:
-  """A part of the document.
+  """A part of the document."""
 
-  Attributes:
-    start: first token.
-    stop: past the last one.
-    neighbors: what is shown of those retrieved, best first.
-    overlap: r(C), over `Page.num_compared` neighbors.
-  """
-
-  start: int
-  stop: int
-  neighbors: list[Neighbor]
-  overlap: float
+  start: int  # first token
+  stop: int  # past the last one
+  neighbors: list[Neighbor]  # what is shown of those retrieved, best first
+  overlap: float  # r(C), over `Page.num_compared` neighbors
 
 
 @dataclasses.dataclass(frozen=True)
 class Page:
-  """A text with the loss of each token and the neighbors of each chunk.
+  """A text with the loss of each token and the neighbors of each chunk."""
 
-  Attributes:
-    title: of the document.
-    pieces: [T] text of each token; BOS, the first, has none.
-    on: [T] nats with retrieval, 0 for BOS.
-    off: [T] nats without.
-    repeated: [T] length of the run up to each token that its neighbors repeat.
-    chunks: of the document, in order.
-    num_bytes: of the text, in UTF-8.
-    num_compared: nearest neighbors that r(C) is over.
-    explained: whether the neighbors' attention and gain were measured.
-  """
-
-  title: str
-  pieces: list[str]
-  on: list[float]
-  off: list[float]
+  title: str  # of the document
+  pieces: list[str]  # [T] text of each token; BOS, the first, has none
+  on: list[float]  # [T] nats with retrieval, 0 for BOS
+  off: list[float]  # [T] nats without
+  # [T] length of the run up to each token that its neighbors repeat
   repeated: list[int]
-  chunks: list[Chunk]
-  num_bytes: int
-  num_compared: int
+  chunks: list[Chunk]  # of the document, in order
+  num_bytes: int  # of the text, in UTF-8
+  num_compared: int  # nearest neighbors that r(C) is over
+  # whether the neighbors' attention and gain were measured
   explained: bool = True
 
   def __str__(self) -> str:

@@ -27,17 +27,12 @@ _FIELDS = ('prompt', 'id', 'neighbors')
 
 @dataclasses.dataclass(frozen=True)
 class TextPrompt:
-  """A text to continue.
+  """A text to continue."""
 
-  Attributes:
-    text: '' begins a document.
-    id: its name in results.
-    neighbors: texts for each chunk; the last entry serves all later chunks. None
-      retrieves them.
-  """
-
-  text: str
-  id: str = ''
+  text: str  # '' begins a document
+  id: str = ''  # its name in results
+  # texts for each chunk; the last entry serves all later chunks. None retrieves
+  # them.
   neighbors: Sequence[Sequence[str]] | None = None
 
   def tokens(
@@ -63,7 +58,6 @@ def as_prompts(
   """Prompts of one or several texts.
 
   Args:
-    prompts: texts or TextPrompts.
     neighbors: texts that all chunks of every prompt read, or a list of texts
       for each chunk; None retrieves them.
 

@@ -26,25 +26,18 @@ class Listing(list):
 
 @dataclasses.dataclass(frozen=True)
 class TextChunk:
-  """A chunk of a text and the neighbors that it retrieved or was given.
+  """A chunk of a text and the neighbors that it retrieved or was given."""
 
-  Attributes:
-    prompt: the part of its text that belongs to the prompt.
-    written: the part of its text that the model wrote.
-    ids: datastore chunks, best first; -1 for neighbors given with the prompt.
-      Empty for an incomplete chunk and for a baseline.
-    scores: larger is better; squared distances are negative. None for neighbors
-      given with the prompt.
-    titles: of the neighbors' documents.
-    neighbors: the neighbors' text, with continuation.
-  """
-
-  prompt: str
-  written: str
+  prompt: str  # the part of its text that belongs to the prompt
+  written: str  # the part of its text that the model wrote
+  # datastore chunks, best first; -1 for neighbors given with the prompt. Empty
+  # for an incomplete chunk and for a baseline.
   ids: list[int]
+  # larger is better; squared distances are negative. None for neighbors given
+  # with the prompt.
   scores: list[float | None]
-  titles: list[str]
-  neighbors: list[str]
+  titles: list[str]  # of the neighbors' documents
+  neighbors: list[str]  # the neighbors' text, with continuation
 
   @property
   def text(self) -> str:
@@ -78,21 +71,13 @@ class TextChunk:
 
 @dataclasses.dataclass(frozen=True)
 class TextSample:
-  """A prompt and its continuation as text.
+  """A prompt and its continuation as text."""
 
-  Attributes:
-    text: both.
-    prompt: the prompt alone.
-    chunks: the same, chunk by chunk.
-    id: of the prompt.
-    completion: the continuation alone.
-  """
-
-  text: str
-  prompt: str
-  chunks: list[TextChunk]
-  id: str = ''
-  completion: str = ''
+  text: str  # both
+  prompt: str  # the prompt alone
+  chunks: list[TextChunk]  # the same, chunk by chunk
+  id: str = ''  # of the prompt
+  completion: str = ''  # the continuation alone
 
   def __str__(self) -> str:
     """Prompt and continuation."""
@@ -111,8 +96,6 @@ def to_text(
 
   Args:
     sample: with `text`, where that ends before a stop string.
-    tokenizer: of the model.
-    name: id of the prompt.
 
   Returns:
     The same; the texts of its chunks add up to its own.
