@@ -19,8 +19,7 @@ docs/results_realm.md.
 
 import ml_collections
 
-from configs import realm_base
-from configs import realm_sections
+from configs import realm_base, realm_sections
 
 
 def get_config(arg: str = 'base') -> ml_collections.ConfigDict:

@@ -2,8 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sections that configs share, built from the dataclasses that they fill."""
 
-from collections.abc import Collection
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 import dataclasses
 from typing import Any
 
@@ -12,8 +11,7 @@ from ml_collections import config_dict
 
 from retrieval import searchers
 from retrieval.index import index as index_lib
-from retrieval.nn import bert as bert_lib
-from retrieval.nn import sharding
+from retrieval.nn import bert as bert_lib, sharding
 from retrieval.text import corpus as corpus_lib
 
 Section = dict[str, Any]

@@ -2,10 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Flags, sides, ratios, table and JSON file of benchmarks against a peer."""
 
-from collections.abc import Callable
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 import contextlib
 import json
 import os
@@ -17,9 +14,7 @@ from absl import flags
 import rich.table
 
 from experiments.benchmarks import turns
-from experiments.engine import command
-from experiments.engine import progress
-from experiments.engine import reports
+from experiments.engine import command, progress, reports
 
 OURS = 'ours'
 # Number of a side's answer -> column of the table.

@@ -24,15 +24,11 @@ import jax
 import numpy as np
 import rich.table
 
-from experiments.benchmarks import comparison
-from experiments.benchmarks import retro
-from experiments.benchmarks import turns
-from experiments.engine import command
-from experiments.engine import progress
+from experiments.benchmarks import comparison, retro, turns
+from experiments.engine import command, progress
 from retrieval.index import retriever as retriever_lib
 from retro_jax.data import samples
-from retro_jax.decoding import decode
-from retro_jax.decoding import drawing
+from retro_jax.decoding import decode, drawing
 from retro_jax.nn import retro as model_lib
 
 LENGTHS = (128, 512, 2048)

@@ -20,10 +20,8 @@ from typing import Any
 from absl import flags
 import numpy as np
 
-from experiments.benchmarks import comparison
-from experiments.benchmarks import turns
-from experiments.engine import command
-from experiments.engine import progress
+from experiments.benchmarks import comparison, turns
+from experiments.engine import command, progress
 from retrieval.nn import embedders
 from retro_jax.data import folder as retro_data
 

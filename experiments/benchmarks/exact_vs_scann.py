@@ -15,34 +15,28 @@ show figures of the released checkpoints, for orientation. The command writes
 DPR's form for experiments.open_qa.score.
 """
 
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 import dataclasses
 import pathlib
 import time
 from typing import Any
 
-from absl import flags
-from absl import logging
+from absl import flags, logging
 import ml_collections
 import rich.table
 
-from experiments.engine import command
-from experiments.engine import progress
-from experiments.engine import reports
+from experiments.engine import command, progress, reports
 from experiments.open_qa import evaluate as qa_evaluate
 from realm_jax.data import pipeline
-from realm_jax.serving import answers as qa_answers
-from realm_jax.serving import beams
-from realm_jax.serving import serving
-from realm_jax.serving import trained as trained_lib
+from realm_jax.serving import (
+  answers as qa_answers,
+  beams,
+  serving,
+  trained as trained_lib,
+)
 from retrieval import searchers
-from retrieval.index import index as index_lib
-from retrieval.index import index_versions
-from retrieval.questions import answer_search
-from retrieval.questions import dpr_json
-from retrieval.questions import question_sets
+from retrieval.index import index as index_lib, index_versions
+from retrieval.questions import answer_search, dpr_json, question_sets
 
 FILE = 'qa_benchmark.json'
 MATCHES = {

@@ -26,8 +26,7 @@ import sys
 import tempfile
 import types
 
-from absl import app
-from absl import flags
+from absl import app, flags
 import numpy as np
 import rich.console
 import rich.table
@@ -81,13 +80,13 @@ def prepare(root: pathlib.Path, num_documents: int) -> dict[str, float]:
     Counts, bytes written, 'peak_bytes' by stage, also of the largest child so
     far, and 'scann_bytes_per_chunk'.
   """
-  from retrieval import searchers
-  from retrieval import tokenization
-  from retrieval.index import neighbors as neighbors_lib
-  from retrieval.index import vectors as vectors_lib
-  from retrieval.text import chunks as chunks_lib
-  from retrieval.text import corpus as corpus_lib
-  from retrieval.text import tokens as tokens_lib
+  from retrieval import searchers, tokenization
+  from retrieval.index import neighbors as neighbors_lib, vectors as vectors_lib
+  from retrieval.text import (
+    chunks as chunks_lib,
+    corpus as corpus_lib,
+    tokens as tokens_lib,
+  )
 
   facts = {'documents': num_documents}
 

@@ -24,12 +24,8 @@ from typing import Any
 from absl import flags
 import rich.table
 
-from experiments.benchmarks import comparison
-from experiments.benchmarks import qa_data
-from experiments.benchmarks import qa_search
-from experiments.benchmarks import qa_steps
-from experiments.engine import command
-from experiments.engine import progress
+from experiments.benchmarks import comparison, qa_data, qa_search, qa_steps
+from experiments.engine import command, progress
 from retrieval.text import corpus as corpus_lib
 
 SIZES = {

@@ -15,9 +15,11 @@ import numpy as np
 
 from retrieval.nn import embedders
 from retrieval.store import store
-from retrieval.text import blocks as blocks_lib
-from retrieval.text import corpus as corpus_lib
-from retrieval.text import tokens as tokens_lib
+from retrieval.text import (
+  blocks as blocks_lib,
+  corpus as corpus_lib,
+  tokens as tokens_lib,
+)
 
 ANSWER = 'Ada Lovelace'
 QUESTIONS = (

@@ -16,11 +16,9 @@ import ml_dtypes
 import numpy as np
 
 from experiments.benchmarks import turns
-from experiments.engine import command
-from experiments.engine import progress
+from experiments.engine import command, progress
 from retrieval import searchers
-from retrieval.store import sharded_array
-from retrieval.store import store
+from retrieval.store import sharded_array, store
 
 DIMENSION = 128
 QUERIES = 64

@@ -17,20 +17,13 @@ import optax
 
 from experiments.benchmarks import qa_data
 from experiments.engine import optimizers
-from realm_jax.data import question_rows
-from realm_jax.data import reader_rows
-from realm_jax.nn import config as config_lib
-from realm_jax.nn import open_qa
+from realm_jax.data import question_rows, reader_rows
+from realm_jax.nn import config as config_lib, open_qa
 from realm_jax.objectives import reader_losses
-from realm_jax.serving import answer_text
-from realm_jax.serving import beam_selector
-from realm_jax.serving import beams
-from realm_jax.serving import predict
-from retrieval import searchers
-from retrieval import tokenization
+from realm_jax.serving import answer_text, beam_selector, beams, predict
+from retrieval import searchers, tokenization
 from retrieval.nn import bert
-from retrieval.questions import answer_search
-from retrieval.questions import questions as questions_lib
+from retrieval.questions import answer_search, questions as questions_lib
 
 
 def make_model(sizes: dict[str, Any]) -> open_qa.OpenQa:

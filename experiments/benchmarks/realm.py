@@ -21,11 +21,8 @@ import jax
 import numpy as np
 
 from experiments.benchmarks import comparison
-from experiments.engine import command
-from experiments.engine import optimizers
-from realm_jax.nn import config as config_lib
-from realm_jax.nn import initialize
-from realm_jax.nn import realm as model
+from experiments.engine import command, optimizers
+from realm_jax.nn import config as config_lib, initialize, realm as model
 from realm_jax.objectives import losses
 from retrieval.nn import bert
 

@@ -20,14 +20,9 @@ import ml_collections
 import numpy as np
 import rich.table
 
-from experiments.engine import command
-from experiments.engine import metric_writer
-from experiments.engine import progress
-from experiments.engine import reports
-from experiments.realm import task as realm_task
-from experiments.realm import train as realm_train
-from realm_jax.data import examples
-from realm_jax.data import folder as realm_data
+from experiments.engine import command, metric_writer, progress, reports
+from experiments.realm import task as realm_task, train as realm_train
+from realm_jax.data import examples, folder as realm_data
 from realm_jax.serving import index_builder
 
 _LOG_EVERY = 5

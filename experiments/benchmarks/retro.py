@@ -21,8 +21,7 @@ import optax
 
 from experiments.benchmarks import comparison
 from experiments.engine import command
-from retro_jax.nn import presets
-from retro_jax.nn import retro as model
+from retro_jax.nn import presets, retro as model
 
 SIZES = {
   'vocab_size': 8192,

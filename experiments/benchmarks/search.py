@@ -18,16 +18,13 @@ import pathlib
 import tempfile
 import time
 
-from absl import flags
-from absl import logging
+from absl import flags, logging
 import numpy as np
 import rich.box
 import rich.table
 
 from experiments.benchmarks import search_faiss
-from experiments.engine import command
-from experiments.engine import progress
-from experiments.engine import reports
+from experiments.engine import command, progress, reports
 from retrieval import searchers
 from retrieval.index import vectors as vectors_lib
 from retrieval.searchers import metrics

@@ -6,10 +6,7 @@ Only one side runs at a time, and all sides see the same machine. A side may run
 under another interpreter, so this module imports the standard library alone.
 """
 
-from collections.abc import Callable
-from collections.abc import Collection
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 import json
 import os
 import pathlib

@@ -14,16 +14,15 @@ import numpy as np
 
 from experiments.convert import converted_blocks
 from experiments.engine import progress
-from realm_jax.checkpoints import config as checkpoint_config
-from realm_jax.checkpoints import convert as checkpoint_convert
+from realm_jax.checkpoints import (
+  config as checkpoint_config,
+  convert as checkpoint_convert,
+)
 from realm_jax.data import folder as realm_data
-from realm_jax.nn import config as config_lib
-from realm_jax.nn import open_qa
+from realm_jax.nn import config as config_lib, open_qa
 from realm_jax.serving import model_configs
-from retrieval.formats import block_records
-from retrieval.formats import safetensors_files
-from retrieval.store import checkpoints
-from retrieval.store import store
+from retrieval.formats import block_records, safetensors_files
+from retrieval.store import checkpoints, store
 
 _WORD = 'bert/embeddings/word/embedding'
 _TEXTS = 4096

@@ -10,12 +10,12 @@ from typing import Any
 from absl import logging
 import numpy as np
 
-from realm_jax.checkpoints import config as checkpoint_config
-from realm_jax.checkpoints import convert as checkpoint_convert
-from realm_jax.checkpoints import names as checkpoint_names
-from retrieval.formats import safetensors_files
-from retrieval.formats import tensor_bundle
-from retrieval.formats import torch_pickle
+from realm_jax.checkpoints import (
+  config as checkpoint_config,
+  convert as checkpoint_convert,
+  names as checkpoint_names,
+)
+from retrieval.formats import safetensors_files, tensor_bundle, torch_pickle
 
 _WEIGHTS = {
   'model.safetensors': safetensors_files.read,

@@ -25,27 +25,27 @@ import dataclasses
 import pathlib
 from typing import Any
 
-from absl import flags
-from absl import logging
+from absl import flags, logging
 import jax
 import ml_collections
 import numpy as np
 
-from experiments.convert import checkpoint_export
-from experiments.convert import checkpoint_sources
-from experiments.convert import converted_blocks
-from experiments.convert import converted_checkpoint
-from experiments.engine import command
-from experiments.engine import reports
+from experiments.convert import (
+  checkpoint_export,
+  checkpoint_sources,
+  converted_blocks,
+  converted_checkpoint,
+)
+from experiments.engine import command, reports
 from experiments.realm import prepare as realm_prepare
-from realm_jax.checkpoints import convert as checkpoint_convert
-from realm_jax.checkpoints import names as checkpoint_names
+from realm_jax.checkpoints import (
+  convert as checkpoint_convert,
+  names as checkpoint_names,
+)
 from realm_jax.data import folder as realm_data
-from realm_jax.serving import index_builder
-from realm_jax.serving import index_folders
+from realm_jax.serving import index_builder, index_folders
 from retrieval import tokenization
-from retrieval.formats import block_records
-from retrieval.formats import safetensors_files
+from retrieval.formats import block_records, safetensors_files
 from retrieval.index import index_versions
 from retrieval.nn import bert
 

@@ -17,12 +17,9 @@ import numpy as np
 from experiments.engine import progress
 from experiments.realm import prepare as realm_prepare
 from realm_jax.data import folder as realm_data
-from realm_jax.serving import index_builder
-from realm_jax.serving import index_folders
-from retrieval.formats import block_records
-from retrieval.formats import tfrecord
-from retrieval.index import index as index_lib
-from retrieval.index import index_versions
+from realm_jax.serving import index_builder, index_folders
+from retrieval.formats import block_records, tfrecord
+from retrieval.index import index as index_lib, index_versions
 from retrieval.text import blocks as blocks_lib
 
 FOLDER = 'official'

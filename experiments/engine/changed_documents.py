@@ -3,8 +3,7 @@
 """A corpus that changes: documents added, replaced and deleted."""
 
 import collections
-from collections.abc import Iterable
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 import dataclasses
 import json
 import pathlib
@@ -14,8 +13,7 @@ import ml_collections
 import numpy as np
 
 from retrieval.store import store
-from retrieval.text import corpus as corpus_lib
-from retrieval.text import tokens as tokens_lib
+from retrieval.text import corpus as corpus_lib, tokens as tokens_lib
 
 FILE = 'documents.jsonl'
 

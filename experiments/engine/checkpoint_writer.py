@@ -9,8 +9,7 @@ when whole, so a killed save leaves the previous step in place. Resuming continu
 the very same batches and losses, or refuses.
 """
 
-from collections.abc import Iterator
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 import pathlib
 from typing import Any
 

@@ -23,9 +23,7 @@ import sys
 import traceback
 from typing import Any
 
-from absl import app
-from absl import flags
-from absl import logging
+from absl import app, flags, logging
 import jax
 import ml_collections
 from ml_collections import config_flags

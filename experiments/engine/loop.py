@@ -8,9 +8,7 @@ optimizer, profile_steps, and optionally num_workers (which must not change on
 resume) and sharding_rules (overrides of `sharding.RULES`).
 """
 
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 import contextlib
 import itertools
 import json
@@ -23,12 +21,14 @@ from absl import logging
 import jax
 import ml_collections
 
-from experiments.engine import checkpoint_writer
-from experiments.engine import metric_writer
-from experiments.engine import optimizers
-from experiments.engine import program as program_lib
-from experiments.engine import progress
-from experiments.engine import tasks
+from experiments.engine import (
+  checkpoint_writer,
+  metric_writer,
+  optimizers,
+  program as program_lib,
+  progress,
+  tasks,
+)
 from retrieval.nn import sharding
 from retrieval.store import store
 

@@ -8,12 +8,10 @@ the optimizer of BERT's release (Devlin et al. 2018), Adam without bias correcti
 under a linear decay to 0.
 """
 
-from collections.abc import Callable
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 import dataclasses
 import re
-from typing import Any
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp

@@ -2,25 +2,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """The train state, the pure step, and both compiled for a mesh."""
 
-from collections.abc import Callable
-from collections.abc import Collection
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 import contextlib
 import dataclasses
 import functools
 from typing import Any
 
-from flax import linen as nn
-from flax import struct
+from flax import linen as nn, struct
 import jax
 import jax.numpy as jnp
 import ml_collections
 import optax
 
-from experiments.engine import optimizers
-from experiments.engine import tasks
+from experiments.engine import optimizers, tasks
 from retrieval.nn import sharding
 
 

@@ -6,8 +6,7 @@ On a terminal progress is a bar; elsewhere it is a log line now and then. The
 libraries take `progress: Callable[[int, int], None]`, which `bar` provides.
 """
 
-from collections.abc import Callable
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 import contextlib
 import sys
 import time

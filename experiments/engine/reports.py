@@ -2,9 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Results as JSON files and as tables for the terminal."""
 
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 import contextlib
 import json
 import math

@@ -2,9 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Preparing data stage by stage, alone or together with other processes."""
 
-from collections.abc import Callable
-from collections.abc import Collection
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 import pathlib
 import time
 

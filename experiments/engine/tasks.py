@@ -6,11 +6,9 @@ ICT, REALM, ORQA, RETRO and RETROfit each build a `Task`; the loop knows nothing
 else of them.
 """
 
-from collections.abc import Callable
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 import dataclasses
-from typing import Any
-from typing import Protocol
+from typing import Any, Protocol
 
 import grain
 import jax

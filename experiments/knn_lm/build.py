@@ -21,12 +21,9 @@ import functools
 from absl import logging
 import numpy as np
 
-from experiments.engine import command
-from experiments.engine import progress
-from experiments.engine import stages
+from experiments.engine import command, progress, stages
 from experiments.knn_lm import task as knn_lm_task
-from retrieval.index import index as index_lib
-from retrieval.index import key_values
+from retrieval.index import index as index_lib, key_values
 from retro_jax.data import windows as windows_lib
 from retro_jax.evaluation import knn_lm
 from retro_jax.trained import loading

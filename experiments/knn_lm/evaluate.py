@@ -24,20 +24,15 @@ import jax
 import ml_collections
 import numpy as np
 
-from experiments.engine import command
-from experiments.engine import progress
-from experiments.engine import reports
-from experiments.engine import stages
-from experiments.knn_lm import lookup as knn_lm_lookup
-from experiments.knn_lm import task as knn_lm_task
+from experiments.engine import command, progress, reports, stages
+from experiments.knn_lm import lookup as knn_lm_lookup, task as knn_lm_task
 from experiments.retro import evaluate as retro_evaluate
 from retrieval.index import key_values
 from retrieval.questions import bootstrap
 from retrieval.store import store
 from retrieval.text import chunks as chunks_lib
 from retro_jax.data import windows as windows_lib
-from retro_jax.evaluation import evaluate
-from retro_jax.evaluation import knn_lm
+from retro_jax.evaluation import evaluate, knn_lm
 from retro_jax.trained import loading
 
 Config = ml_collections.ConfigDict

@@ -8,12 +8,10 @@ The neighbors go into a store, so that weighing them differently costs little.
 import ml_collections
 import numpy as np
 
-from experiments.engine import progress
-from experiments.engine import stages
+from experiments.engine import progress, stages
 from experiments.knn_lm import task as knn_lm_task
 from experiments.retro import evaluate as retro_evaluate
-from retrieval.index import key_values
-from retrieval.index import shards
+from retrieval.index import key_values, shards
 from retrieval.store import store
 from retro_jax.data import windows as windows_lib
 from retro_jax.evaluation import knn_lm

@@ -20,13 +20,11 @@ from typing import Any
 
 from flax import linen as nn
 import jax
-from jax.sharding import NamedSharding
-from jax.sharding import PartitionSpec as P
+from jax.sharding import NamedSharding, PartitionSpec as P
 import ml_collections
 import numpy as np
 
-from retrieval.index import index as index_lib
-from retrieval.index import key_values
+from retrieval.index import index as index_lib, key_values
 from retrieval.nn import sharding
 from retrieval.store import store
 from retro_jax.evaluation import knn_lm

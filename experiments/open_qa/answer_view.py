@@ -10,8 +10,7 @@ import rich.padding
 import rich.table
 import rich.text
 
-from realm_jax.serving import answers
-from realm_jax.serving import views
+from realm_jax.serving import answers, views
 
 _MARK = 'bold black on bright_yellow'
 _BRACKETS = ('[[', ']]')  # instead of the mark, without color

@@ -18,10 +18,7 @@ score, title, document, block and runner-ups; experiments.open_qa.score reads it
 The score is the logit of block and span; the share is among the best 20 spans.
 """
 
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 import contextlib
 import importlib
 import json
@@ -29,21 +26,20 @@ import os
 import pathlib
 import sys
 
-from absl import flags
-from absl import logging
+from absl import flags, logging
 import ml_collections
 from ml_collections import config_flags
 
-from experiments.engine import command
-from experiments.engine import progress
+from experiments.engine import command, progress
 from experiments.open_qa import answer_view
 from experiments.realm import prepare as realm_prepare
-from realm_jax.serving import answers
-from realm_jax.serving import packaged_reader
-from realm_jax.serving import packaged_run
-from realm_jax.serving import trained as trained_lib
-from retrieval.questions import questions as questions_lib
-from retrieval.questions import scoring
+from realm_jax.serving import (
+  answers,
+  packaged_reader,
+  packaged_run,
+  trained as trained_lib,
+)
+from retrieval.questions import questions as questions_lib, scoring
 from retrieval.store import checkpoints
 from retrieval.text import corpus as corpus_lib
 

@@ -11,11 +11,9 @@ from typing import Any
 import numpy as np
 import rich.table
 
-from experiments.engine import progress
-from experiments.engine import reports
+from experiments.engine import progress, reports
 from realm_jax.serving import claim_answers
-from retrieval.questions import bootstrap
-from retrieval.questions import claims as claims_lib
+from retrieval.questions import bootstrap, claims as claims_lib
 from retrieval.store import store
 from retrieval.text import blocks as blocks_lib
 

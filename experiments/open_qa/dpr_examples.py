@@ -10,27 +10,25 @@ continues.
 Dimension key: n questions of a shard, C blocks looked through, N hard negatives.
 """
 
-from collections.abc import Callable
-from collections.abc import Iterator
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 import dataclasses
 import os
 import pathlib
 
 from absl import logging
-from jaxtyping import Bool
-from jaxtyping import Int
-from jaxtyping import Int64
+from jaxtyping import Bool, Int, Int64
 import numpy as np
 
 from experiments.engine import progress
 from realm_jax.objectives import dpr
 from retrieval import tokenization
 from retrieval.index import bm25
-from retrieval.questions import answer_search
-from retrieval.questions import answers as answers_lib
-from retrieval.questions import dpr_json
-from retrieval.questions import questions as questions_lib
+from retrieval.questions import (
+  answer_search,
+  answers as answers_lib,
+  dpr_json,
+  questions as questions_lib,
+)
 from retrieval.store import store
 from retrieval.text import blocks as blocks_lib
 

@@ -18,15 +18,11 @@ import ml_collections
 
 from experiments.engine import tasks
 from experiments.open_qa import dpr_examples
-from experiments.realm import block_task
-from experiments.realm import task as realm_task
-from realm_jax.data import block_dataset
-from realm_jax.data import examples
-from realm_jax.data import folder as realm_data
+from experiments.realm import block_task, task as realm_task
+from realm_jax.data import block_dataset, examples, folder as realm_data
 from realm_jax.nn import realm as model_lib
 from realm_jax.objectives import dpr
-from realm_jax.serving import beams
-from realm_jax.serving import model_configs
+from realm_jax.serving import beams, model_configs
 from retrieval.questions import question_sets
 from retrieval.store import store
 

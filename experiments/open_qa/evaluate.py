@@ -32,19 +32,15 @@ from absl import logging
 import ml_collections
 import numpy as np
 
-from experiments.engine import command
-from experiments.engine import progress
-from experiments.engine import reports
-from experiments.open_qa import claim_measures
-from experiments.open_qa import task as qa_task
-from realm_jax.serving import answers as qa_answers
-from realm_jax.serving import claim_answers
-from realm_jax.serving import model_configs
-from realm_jax.serving import trained as trained_lib
-from retrieval.questions import answer_search
-from retrieval.questions import bootstrap
-from retrieval.questions import question_sets
-from retrieval.questions import scoring
+from experiments.engine import command, progress, reports
+from experiments.open_qa import claim_measures, task as qa_task
+from realm_jax.serving import (
+  answers as qa_answers,
+  claim_answers,
+  model_configs,
+  trained as trained_lib,
+)
+from retrieval.questions import answer_search, bootstrap, question_sets, scoring
 
 FILE = 'qa_evaluation.json'
 CLAIMS_FILE = 'claims_evaluation.json'

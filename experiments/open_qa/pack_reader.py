@@ -11,13 +11,11 @@ import json
 import os
 from typing import Any
 
-from absl import flags
-from absl import logging
+from absl import flags, logging
 import ml_collections
 
 from experiments.engine import command
-from realm_jax.serving import packaged_reader
-from realm_jax.serving import trained as trained_lib
+from realm_jax.serving import packaged_reader, trained as trained_lib
 from retrieval.nn import bert
 
 # Sections of a config that say how data and model are made and used.

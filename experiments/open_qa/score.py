@@ -21,12 +21,8 @@ from absl import flags
 import rich.box
 import rich.table
 
-from experiments.engine import command
-from experiments.engine import progress
-from retrieval.questions import bootstrap
-from retrieval.questions import dpr_json
-from retrieval.questions import question_sets
-from retrieval.questions import scoring
+from experiments.engine import command, progress
+from retrieval.questions import bootstrap, dpr_json, question_sets, scoring
 
 _RULES = {
   'official_exact_match': {

@@ -8,17 +8,16 @@ from absl import logging
 import jax
 import ml_collections
 
-from experiments.engine import command
-from experiments.engine import tasks
+from experiments.engine import command, tasks
 from realm_jax.data import folder as realm_data
-from realm_jax.nn import config as config_lib
-from realm_jax.nn import initialize
-from realm_jax.nn import open_qa
+from realm_jax.nn import config as config_lib, initialize, open_qa
 from realm_jax.objectives import claims
-from realm_jax.serving import index_folders
-from realm_jax.serving import model_configs
-from realm_jax.serving import packaged_reader
-from realm_jax.serving import trained as trained_lib
+from realm_jax.serving import (
+  index_folders,
+  model_configs,
+  packaged_reader,
+  trained as trained_lib,
+)
 from retrieval.index import index_versions
 from retrieval.nn import sharding
 from retrieval.store import checkpoints

@@ -2,8 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tasks of models that read retrieved blocks: answers and classes of claims."""
 
-from collections.abc import Callable
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 import functools
 import os
 
@@ -13,21 +12,19 @@ import ml_collections
 
 from experiments.engine import tasks
 from experiments.open_qa import starts
-from experiments.realm import refresh
-from experiments.realm import task as realm_task
-from realm_jax.data import folder as realm_data
-from realm_jax.data import question_rows
+from experiments.realm import refresh, task as realm_task
+from realm_jax.data import folder as realm_data, question_rows
 from realm_jax.nn import open_qa
-from realm_jax.objectives import claims
-from realm_jax.objectives import reader_losses
-from realm_jax.serving import beam_selector
-from realm_jax.serving import beams
-from realm_jax.serving import claim_rows
-from realm_jax.serving import index_builder
-from realm_jax.serving import model_configs
+from realm_jax.objectives import claims, reader_losses
+from realm_jax.serving import (
+  beam_selector,
+  beams,
+  claim_rows,
+  index_builder,
+  model_configs,
+)
 from retrieval.nn import sharding
-from retrieval.questions import claims as claims_lib
-from retrieval.questions import question_sets
+from retrieval.questions import claims as claims_lib, question_sets
 from retrieval.store import store
 
 Config = ml_collections.ConfigDict

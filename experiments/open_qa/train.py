@@ -19,15 +19,14 @@ from absl import logging
 import jax
 import ml_collections
 
-from experiments.engine import command
-from experiments.engine import loop
-from experiments.open_qa import dpr_task
-from experiments.open_qa import starts
-from experiments.open_qa import task as qa_task
-from experiments.realm import block_task
-from experiments.realm import prepare as realm_prepare
-from experiments.realm import refresh_worker
-from experiments.realm import task as realm_task
+from experiments.engine import command, loop
+from experiments.open_qa import dpr_task, starts, task as qa_task
+from experiments.realm import (
+  block_task,
+  prepare as realm_prepare,
+  refresh_worker,
+  task as realm_task,
+)
 from realm_jax.data import folder as realm_data
 
 

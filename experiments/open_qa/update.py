@@ -16,30 +16,30 @@ experiments.realm.prepare with --config.data_dir=DATA and
 --config.prepare.stages=spans.
 """
 
-from collections.abc import Iterator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 import dataclasses
 import os
 import pathlib
 
-from absl import flags
-from absl import logging
+from absl import flags, logging
 import ml_collections
 import numpy as np
 import rich.table
 
-from experiments.engine import changed_documents
-from experiments.engine import command
-from experiments.engine import progress
+from experiments.engine import changed_documents, command, progress
 from realm_jax.data import folder as realm_data
-from realm_jax.serving import index_builder
-from realm_jax.serving import index_folders
-from realm_jax.serving import serving
-from realm_jax.serving import trained as trained_lib
+from realm_jax.serving import (
+  index_builder,
+  index_folders,
+  serving,
+  trained as trained_lib,
+)
 from retrieval.index import reuse
-from retrieval.text import blocks as blocks_lib
-from retrieval.text import corpus as corpus_lib
-from retrieval.text import tokens as tokens_lib
+from retrieval.text import (
+  blocks as blocks_lib,
+  corpus as corpus_lib,
+  tokens as tokens_lib,
+)
 
 _BLOCK_SETTINGS = ('max_length', 'drop_titles', 'whole_documents', 'language')
 

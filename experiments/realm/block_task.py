@@ -10,14 +10,11 @@ from absl import logging
 import jax
 import ml_collections
 
-from experiments.engine import loop
-from experiments.engine import tasks
+from experiments.engine import loop, tasks
 from experiments.realm import task as realm_task
-from realm_jax.data import block_dataset
-from realm_jax.data import folder as realm_data
+from realm_jax.data import block_dataset, folder as realm_data
 from realm_jax.nn import realm as model_lib
-from realm_jax.objectives import ict
-from realm_jax.objectives import mlm
+from realm_jax.objectives import ict, mlm
 from realm_jax.serving import model_configs
 from retrieval.text import blocks as blocks_lib
 

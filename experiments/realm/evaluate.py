@@ -23,17 +23,10 @@ from absl import logging
 import ml_collections
 import rich.table
 
-from experiments.engine import command
-from experiments.engine import progress
-from experiments.engine import reports
-from experiments.realm import task as realm_task
-from experiments.realm import zero_shot
-from realm_jax.data import folder as realm_data
-from realm_jax.data import pipeline
-from realm_jax.serving import beams
-from realm_jax.serving import evaluate
-from realm_jax.serving import serving
-from realm_jax.serving import trained as trained_lib
+from experiments.engine import command, progress, reports
+from experiments.realm import task as realm_task, zero_shot
+from realm_jax.data import folder as realm_data, pipeline
+from realm_jax.serving import beams, evaluate, serving, trained as trained_lib
 
 FILE = 'evaluation.json'
 _MEASURES = ('log_prob', 'accuracy', 'exact_span')

@@ -18,11 +18,8 @@ import ml_collections
 import rich.markup
 import rich.table
 
-from experiments.engine import command
-from experiments.engine import progress
-from realm_jax.serving import explain
-from realm_jax.serving import trained as trained_lib
-from realm_jax.serving import views
+from experiments.engine import command, progress
+from realm_jax.serving import explain, trained as trained_lib, views
 
 
 def print_explained(found: explain.Explained) -> None:

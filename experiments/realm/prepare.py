@@ -14,18 +14,18 @@ from collections.abc import Callable
 import functools
 import pathlib
 
-from experiments.engine import command
-from experiments.engine import progress
-from experiments.engine import stages
+from experiments.engine import command, progress, stages
 from realm_jax.data import folder as realm_data
 from retrieval import tokenization
 from retrieval.store import store
-from retrieval.text import blocks as blocks_lib
-from retrieval.text import data_folder
-from retrieval.text import official_records
-from retrieval.text import salient as salient_lib
-from retrieval.text import taggers
-from retrieval.text import tokens as tokens_lib
+from retrieval.text import (
+  blocks as blocks_lib,
+  data_folder,
+  official_records,
+  salient as salient_lib,
+  taggers,
+  tokens as tokens_lib,
+)
 
 Config = stages.Config
 Rows = stages.Rows

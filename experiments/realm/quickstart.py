@@ -15,13 +15,14 @@ from absl import logging
 import jax
 import ml_collections
 
-from experiments.engine import command
-from experiments.engine import progress
-from experiments.realm import evaluate as realm_evaluate
-from experiments.realm import explain as realm_explain
-from experiments.realm import prepare as realm_prepare
-from experiments.realm import train as realm_train
-from experiments.realm import warm_start
+from experiments.engine import command, progress
+from experiments.realm import (
+  evaluate as realm_evaluate,
+  explain as realm_explain,
+  prepare as realm_prepare,
+  train as realm_train,
+  warm_start,
+)
 from realm_jax.serving import trained as trained_lib
 
 

@@ -30,8 +30,7 @@ from absl import logging
 import numpy as np
 
 from experiments.realm import background_builders
-from realm_jax.serving import index_builder
-from realm_jax.serving import serving
+from realm_jax.serving import index_builder, serving
 
 SCHEDULES = ('sync', 'async', 'frozen')
 BUILDERS = ('thread', 'process', 'external')

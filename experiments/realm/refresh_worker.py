@@ -30,8 +30,7 @@ from experiments.realm import background_builders
 from realm_jax.data import folder as realm_data
 from realm_jax.serving import index_builder
 from retrieval.index import index_versions
-from retrieval.store import checkpoints
-from retrieval.store import workers
+from retrieval.store import checkpoints, workers
 
 # () -> (step, loader of the embedder) of the newest snapshot, or None.
 Source = Callable[[], tuple[int, Callable[[], Any]] | None]

@@ -11,20 +11,21 @@ import jax
 import ml_collections
 
 from experiments.engine import tasks
-from experiments.realm import refresh
-from experiments.realm import zero_shot
-from realm_jax.data import folder as realm_data
-from realm_jax.data import pipeline
-from realm_jax.data import sources
-from realm_jax.nn import config as config_lib
-from realm_jax.nn import head
-from realm_jax.nn import initialize
-from realm_jax.nn import realm as model_lib
+from experiments.realm import refresh, zero_shot
+from realm_jax.data import folder as realm_data, pipeline, sources
+from realm_jax.nn import (
+  config as config_lib,
+  head,
+  initialize,
+  realm as model_lib,
+)
 from realm_jax.objectives import losses
-from realm_jax.serving import index_builder
-from realm_jax.serving import model_configs
-from realm_jax.serving import serving
-from realm_jax.serving import trained as trained_lib
+from realm_jax.serving import (
+  index_builder,
+  model_configs,
+  serving,
+  trained as trained_lib,
+)
 from retrieval.nn import sharding
 from retrieval.store import checkpoints
 

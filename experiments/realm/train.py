@@ -23,11 +23,8 @@ from absl import logging
 import jax
 import ml_collections
 
-from experiments.engine import command
-from experiments.engine import loop
-from experiments.realm import block_task
-from experiments.realm import refresh_worker
-from experiments.realm import task as realm_task
+from experiments.engine import command, loop
+from experiments.realm import block_task, refresh_worker, task as realm_task
 from realm_jax.data import folder as realm_data
 
 _BLOCK_TASKS = {

@@ -8,9 +8,7 @@ place. DPR's top-k accuracy is the same measure by another matching rule of
 `retrieval.questions.answers`.
 """
 
-from collections.abc import Callable
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 import dataclasses
 from typing import Any
 
@@ -18,9 +16,11 @@ from jaxtyping import Int
 import numpy as np
 
 from experiments.engine import progress
-from retrieval.questions import answers as answers_lib
-from retrieval.questions import bootstrap
-from retrieval.questions import questions as questions_lib
+from retrieval.questions import (
+  answers as answers_lib,
+  bootstrap,
+  questions as questions_lib,
+)
 from retrieval.text import blocks as blocks_lib
 
 # [b] questions, k -> [b, k] int64 block ids, best first; -1 is no block.

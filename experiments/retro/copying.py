@@ -18,11 +18,9 @@ import pathlib
 import jax
 import ml_collections
 
-from experiments.engine import command
-from experiments.engine import reports
+from experiments.engine import command, reports
 from experiments.retro import evaluate as retro_evaluate
-from retro_jax.evaluation import copying
-from retro_jax.evaluation import evaluate
+from retro_jax.evaluation import copying, evaluate
 from retro_jax.trained import loading
 
 FILE = 'copying.json'

@@ -13,9 +13,7 @@ that is not a score: each chunk gets itself with its continuation, which shows h
 well the model copies. Prints a table and writes DIR/evaluation.json.
 """
 
-from collections.abc import Callable
-from collections.abc import Iterator
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 import contextlib
 import dataclasses
 import functools
@@ -29,9 +27,7 @@ from flax import linen as nn
 import jax
 import ml_collections
 
-from experiments.engine import command
-from experiments.engine import progress
-from experiments.engine import reports
+from experiments.engine import command, progress, reports
 from retrieval.nn import sharding
 from retrieval.questions import bootstrap
 from retro_jax.data import pipeline

@@ -18,9 +18,7 @@ Evaluates RETRO with retrieval on and off, and the baseline of
 the words, or DIR/summary.json.
 """
 
-from collections.abc import Callable
-from collections.abc import Iterator
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 import dataclasses
 import functools
 import json
@@ -30,15 +28,12 @@ import pathlib
 import string
 from typing import Any
 
-from absl import flags
-from absl import logging
+from absl import flags, logging
 import jax
 import ml_collections
 import numpy as np
 
-from experiments.engine import command
-from experiments.engine import progress
-from experiments.engine import reports
+from experiments.engine import command, progress, reports
 from experiments.retro import evaluate as retro_evaluate
 from retrieval.questions import bootstrap
 from retrieval.readers import base as readers

@@ -12,30 +12,24 @@ tokenizer is written to DIR/data, to which --config.tokenizer.path of
 experiments.retro.prepare can point.
 """
 
-from collections.abc import Callable
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 import dataclasses
 import json
 import os
 import pathlib
 from typing import Any
 
-from absl import flags
-from absl import logging
+from absl import flags, logging
 import jax
 import ml_collections
 import numpy as np
 
-from experiments.engine import checkpoint_writer
-from experiments.engine import command
-from experiments.engine import reports
+from experiments.engine import checkpoint_writer, command, reports
 from retrieval import tokenization
-from retrieval.formats import gguf_files
-from retrieval.formats import safetensors_files
+from retrieval.formats import gguf_files, safetensors_files
 from retrieval.tokenization import byte_pairs
 from retro_jax.data import folder as retro_data
-from retro_jax.nn import config as config_lib
-from retro_jax.nn import public_decoders
+from retro_jax.nn import config as config_lib, public_decoders
 from retro_jax.trained import loading
 
 _CONFIG = (

@@ -21,20 +21,16 @@ import json
 import pathlib
 import re
 
-from absl import flags
-from absl import logging
+from absl import flags, logging
 import jax
 import ml_collections
 import rich.box
 import rich.table
 
-from experiments.engine import command
-from experiments.engine import progress
+from experiments.engine import command, progress
 from experiments.retro import evaluate as retro_evaluate
 from retrieval.store import store
-from retro_jax.trained import inspection
-from retro_jax.trained import loading
-from retro_jax.trained import passage as passages
+from retro_jax.trained import inspection, loading, passage as passages
 from retro_jax.views import page as page_lib
 
 FOLDER = 'inspect'

@@ -24,14 +24,10 @@ import jax
 import ml_collections
 import numpy as np
 
-from experiments.engine import command
-from experiments.engine import progress
-from experiments.engine import reports
+from experiments.engine import command, progress, reports
 from experiments.retro import evaluate as retro_evaluate
-from retro_jax.data import pipeline
-from retro_jax.data import windows
-from retro_jax.evaluation import evaluate
-from retro_jax.evaluation import leakage
+from retro_jax.data import pipeline, windows
+from retro_jax.evaluation import evaluate, leakage
 from retro_jax.trained import loading
 
 Config = ml_collections.ConfigDict

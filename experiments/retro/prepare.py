@@ -19,25 +19,26 @@ document or a document of that set are left out, of the datastore too. Name the 
 from the first run on: documents of an existing datastore are not taken out later.
 """
 
-from collections.abc import Callable
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 import functools
 import itertools
 
 from absl import logging
 
-from experiments.engine import command
-from experiments.engine import progress
-from experiments.engine import stages
+from experiments.engine import command, progress, stages
 from retrieval import tokenization
-from retrieval.index import index as index_lib
-from retrieval.index import neighbors as neighbors_lib
-from retrieval.index import vectors as vectors_lib
+from retrieval.index import (
+  index as index_lib,
+  neighbors as neighbors_lib,
+  vectors as vectors_lib,
+)
 from retrieval.store import store
-from retrieval.text import chunks as chunks_lib
-from retrieval.text import data_folder
-from retrieval.text import near_duplicates
-from retrieval.text import tokens as tokens_lib
+from retrieval.text import (
+  chunks as chunks_lib,
+  data_folder,
+  near_duplicates,
+  tokens as tokens_lib,
+)
 from retro_jax.data import folder as retro_data
 
 SPLITS = ('train', 'valid')

@@ -10,12 +10,13 @@ import jax
 import ml_collections
 
 from experiments.engine import progress
-from retrieval.questions import answers as answers_lib
-from retrieval.questions import dpr_json
-from retrieval.questions import questions as questions_lib
+from retrieval.questions import (
+  answers as answers_lib,
+  dpr_json,
+  questions as questions_lib,
+)
 from retrieval.store import store
-from retro_jax.data import qa_pipeline
-from retro_jax.data import qa_rows
+from retro_jax.data import qa_pipeline, qa_rows
 from retro_jax.trained import loading
 
 Config = ml_collections.ConfigDict

@@ -21,18 +21,16 @@ from absl import logging
 import ml_collections
 import numpy as np
 
-from experiments.engine import command
-from experiments.engine import progress
-from experiments.engine import reports
-from experiments.retro import qa_data as retro_qa_data
-from experiments.retro import qa_task as retro_qa_task
-from retrieval.questions import bootstrap
-from retrieval.questions import question_sets
-from retrieval.questions import questions as questions_lib
-from retrieval.questions import scoring
+from experiments.engine import command, progress, reports
+from experiments.retro import qa_data as retro_qa_data, qa_task as retro_qa_task
+from retrieval.questions import (
+  bootstrap,
+  question_sets,
+  questions as questions_lib,
+  scoring,
+)
 from retro_jax.data import qa_rows
-from retro_jax.decoding import decode
-from retro_jax.decoding import drawing
+from retro_jax.decoding import decode, drawing
 from retro_jax.trained import loading
 
 FILE = 'retro_qa.json'

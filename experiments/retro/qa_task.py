@@ -11,18 +11,12 @@ import jax
 import ml_collections
 import numpy as np
 
-from experiments.engine import command
-from experiments.engine import tasks
+from experiments.engine import command, tasks
 from experiments.retro import qa_data as retro_qa_data
 from retrieval.questions import question_sets
 from retrieval.store import checkpoints
-from retro_jax.data import folder as retro_data
-from retro_jax.data import qa_pipeline
-from retro_jax.data import qa_rows
-from retro_jax.nn import initial
-from retro_jax.nn import losses
-from retro_jax.nn import presets
-from retro_jax.nn import retro as model_lib
+from retro_jax.data import folder as retro_data, qa_pipeline, qa_rows
+from retro_jax.nn import initial, losses, presets, retro as model_lib
 from retro_jax.trained import loading
 
 Config = ml_collections.ConfigDict

@@ -17,12 +17,13 @@ from absl import logging
 import jax
 import ml_collections
 
-from experiments.engine import command
-from experiments.engine import progress
-from experiments.retro import evaluate as retro_evaluate
-from experiments.retro import prepare as retro_prepare
-from experiments.retro import sample as retro_sample
-from experiments.retro import train as retro_train
+from experiments.engine import command, progress
+from experiments.retro import (
+  evaluate as retro_evaluate,
+  prepare as retro_prepare,
+  sample as retro_sample,
+  train as retro_train,
+)
 
 
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:

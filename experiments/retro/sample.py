@@ -12,8 +12,7 @@ Temperature, top-p, top-k, length, k and align_prompt are --config.sample.<field
 A baseline's workdir samples without retrieval.
 """
 
-from collections.abc import Callable
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 import contextlib
 import dataclasses
 import functools
@@ -22,20 +21,16 @@ import os
 import pathlib
 from typing import Any
 
-from absl import flags
-from absl import logging
+from absl import flags, logging
 import jax
 import ml_collections
 
-from experiments.engine import command
-from experiments.engine import progress
+from experiments.engine import command, progress
 from experiments.retro import sample_view
 from retrieval.store import store
 from retro_jax.data import samples as samples_lib
-from retro_jax.trained import loading
-from retro_jax.trained import sampling
-from retro_jax.views import prompts as prompts_lib
-from retro_jax.views import samples as views
+from retro_jax.trained import loading, sampling
+from retro_jax.views import prompts as prompts_lib, samples as views
 
 DEFAULT_PROMPT = 'The history of'
 

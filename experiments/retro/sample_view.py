@@ -2,8 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Samples as text, printed when they are whole or while they are written."""
 
-from collections.abc import Callable
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import rich.box
 import rich.console

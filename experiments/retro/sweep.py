@@ -17,21 +17,17 @@ Prints a table and writes sweep_<name>.json and .png into DIR. A setting that an
 earlier run measured with the same model, data and settings is not measured again.
 """
 
-from collections.abc import Iterator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 import dataclasses
 import json
 import pathlib
 from typing import Any
 
-from absl import flags
-from absl import logging
+from absl import flags, logging
 import jax
 import ml_collections
 
-from experiments.engine import command
-from experiments.engine import progress
-from experiments.engine import reports
+from experiments.engine import command, progress, reports
 from experiments.retro import evaluate as retro_evaluate
 from retrieval.index import datastore_subsets
 from retrieval.store import store

@@ -13,14 +13,15 @@ import numpy as np
 from experiments.engine import tasks
 from retrieval.nn import sharding
 from retrieval.store import checkpoints
-from retro_jax.data import folder as retro_data
-from retro_jax.data import pipeline
-from retro_jax.nn import config as config_lib
-from retro_jax.nn import initial
-from retro_jax.nn import losses
-from retro_jax.nn import presets
-from retro_jax.nn import retro as model_lib
-from retro_jax.nn import retrofit
+from retro_jax.data import folder as retro_data, pipeline
+from retro_jax.nn import (
+  config as config_lib,
+  initial,
+  losses,
+  presets,
+  retro as model_lib,
+  retrofit,
+)
 from retro_jax.trained import loading
 
 

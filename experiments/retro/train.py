@@ -21,10 +21,8 @@ checkpoint, bit for bit, when run again.
 from absl import logging
 import ml_collections
 
-from experiments.engine import command
-from experiments.engine import loop
-from experiments.retro import qa_task as retro_qa_task
-from experiments.retro import task as retro_task
+from experiments.engine import command, loop
+from experiments.retro import qa_task as retro_qa_task, task as retro_task
 from retro_jax.data import folder as retro_data
 
 

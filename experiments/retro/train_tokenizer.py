@@ -15,12 +15,10 @@ import time
 from absl import logging
 import ml_collections
 
-from experiments.engine import command
-from experiments.engine import reports
+from experiments.engine import command, reports
 from experiments.retro import prepare as retro_prepare
 from retrieval import tokenization
-from retrieval.text import data_folder
-from retrieval.text import tokens as tokens_lib
+from retrieval.text import data_folder, tokens as tokens_lib
 from retro_jax.data import folder as retro_data
 
 _MEASURED_DOCUMENTS = 2000

@@ -15,29 +15,24 @@ held-out documents: experiments.retro.prepare with --config.data_dir=DATA and
 --config.prepare.stages=vectors,neighbors finds them.
 """
 
-from collections.abc import Iterator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 import os
 import pathlib
 
-from absl import flags
-from absl import logging
+from absl import flags, logging
 import ml_collections
 import numpy as np
 
-from experiments.engine import changed_documents
-from experiments.engine import command
-from experiments.engine import progress
-from experiments.engine import reports
+from experiments.engine import changed_documents, command, progress, reports
 from retrieval import tokenization
-from retrieval.index import index as index_lib
-from retrieval.index import reuse
-from retrieval.index import vectors as vectors_lib
+from retrieval.index import index as index_lib, reuse, vectors as vectors_lib
 from retrieval.store import checkpoints
-from retrieval.text import chunks as chunks_lib
-from retrieval.text import corpus as corpus_lib
-from retrieval.text import near_duplicates
-from retrieval.text import tokens as tokens_lib
+from retrieval.text import (
+  chunks as chunks_lib,
+  corpus as corpus_lib,
+  near_duplicates,
+  tokens as tokens_lib,
+)
 from retro_jax.data import folder as retro_data
 
 

@@ -18,9 +18,7 @@ from absl import flags
 import rich.box
 import rich.table
 
-from experiments.engine import command
-from experiments.engine import metric_writer
-from experiments.engine import progress
+from experiments.engine import command, metric_writer, progress
 
 
 @dataclasses.dataclass(frozen=True)

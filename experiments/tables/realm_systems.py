@@ -9,8 +9,7 @@ its predictions and measures.json, the system's results on each question set. A
 finished run is not repeated, so both tables share runs; a killed run continues.
 """
 
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 import dataclasses
 import json
 import math
@@ -21,21 +20,18 @@ from absl import logging
 import jax
 import ml_collections
 
-from experiments.engine import command
-from experiments.engine import reports
-from experiments.open_qa import evaluate as qa_evaluate
-from experiments.open_qa import train as qa_train
-from experiments.realm import prepare as realm_prepare
-from experiments.realm import train as realm_train
-from experiments.realm import warm_start
+from experiments.engine import command, reports
+from experiments.open_qa import evaluate as qa_evaluate, train as qa_train
+from experiments.realm import (
+  prepare as realm_prepare,
+  train as realm_train,
+  warm_start,
+)
 from experiments.tables import paper_table
 from realm_jax.data import folder as realm_data
-from realm_jax.serving import index_folders
-from realm_jax.serving import trained as trained_lib
-from retrieval.questions import question_sets
-from retrieval.questions import scoring
-from retrieval.store import checkpoints
-from retrieval.store import store
+from realm_jax.serving import index_folders, trained as trained_lib
+from retrieval.questions import question_sets, scoring
+from retrieval.store import checkpoints, store
 
 Config = ml_collections.ConfigDict
 FOLDER = 'qa'

@@ -31,15 +31,12 @@ from collections.abc import Mapping
 import pathlib
 from typing import Any
 
-from absl import flags
-from absl import logging
+from absl import flags, logging
 import ml_collections
 from ml_collections import config_flags
 
-from experiments.engine import command
-from experiments.engine import reports
-from experiments.tables import paper_table
-from experiments.tables import realm_systems
+from experiments.engine import command, reports
+from experiments.tables import paper_table, realm_systems
 from retrieval.questions import question_sets
 
 NAME = 'table1'

@@ -17,28 +17,25 @@ that share a retriever differ in the exact match only. --config names the data
 of both. The paper's figures are of NQ dev at full size.
 """
 
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 import json
 import pathlib
 from typing import Any
 
-from absl import flags
-from absl import logging
+from absl import flags, logging
 import ml_collections
 from ml_collections import config_flags
 
-from experiments.engine import command
-from experiments.engine import reports
-from experiments.realm import evaluate as realm_evaluate
-from experiments.realm import prepare as realm_prepare
-from experiments.realm import task as realm_task
-from experiments.realm import zero_shot
-from experiments.tables import paper_table
-from experiments.tables import realm_systems
+from experiments.engine import command, reports
+from experiments.realm import (
+  evaluate as realm_evaluate,
+  prepare as realm_prepare,
+  task as realm_task,
+  zero_shot,
+)
+from experiments.tables import paper_table, realm_systems
 from realm_jax.data import folder as realm_data
-from realm_jax.serving import index_folders
-from realm_jax.serving import trained as trained_lib
+from realm_jax.serving import index_folders, trained as trained_lib
 from retrieval.questions import question_sets
 
 FILE = 'zero_shot.json'

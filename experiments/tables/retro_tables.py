@@ -21,8 +21,7 @@ import pathlib
 from absl import flags
 
 from experiments.engine import command
-from experiments.tables import paper_table
-from experiments.tables import run_results
+from experiments.tables import paper_table, run_results
 
 # The results that the paper only draws have names instead of numbers.
 NAMES = ('3', '4', '5', '13', '14', '15', 'retrofit', 'leakage')

@@ -2,8 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Results of RETRO's runs: figures for the tables, and their scale."""
 
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 import json
 import math
 import pathlib

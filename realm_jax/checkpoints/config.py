@@ -9,8 +9,7 @@ import pathlib
 from typing import Any
 
 from realm_jax.checkpoints import names
-from realm_jax.nn import config as config_lib
-from realm_jax.nn import open_qa
+from realm_jax.nn import config as config_lib, open_qa
 from retrieval.nn import bert
 
 _ACTIVATIONS = {

@@ -6,8 +6,7 @@ Every tensor of a source must be used, tied to a used tensor, or known to be
 unused; any other tensor is an error that names it.
 """
 
-from collections.abc import Iterable
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 import dataclasses
 import re
 from typing import Any

@@ -7,16 +7,13 @@ the embedder, C the blocks' vectors, D a fine-tuned model (embedder and reader)
 with its optimizer. The port has five classes.
 """
 
-from collections.abc import Collection
-from collections.abc import Iterator
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 import dataclasses
 import itertools
 import re
 from typing import NamedTuple
 
-from retrieval.nn import bert
-from retrieval.nn import bert_checkpoint
+from retrieval.nn import bert, bert_checkpoint
 
 CLASSES = (
   'RealmEmbedder',

@@ -9,8 +9,7 @@ import numpy as np
 
 from realm_jax.data import examples
 from retrieval.store import store
-from retrieval.text import blocks as blocks_lib
-from retrieval.text import chunks as chunks_lib
+from retrieval.text import blocks as blocks_lib, chunks as chunks_lib
 
 # (numbers of rows [B], randomness) -> rows [B, ...]
 Read = Callable[[np.ndarray, np.random.Generator], examples.Batch]

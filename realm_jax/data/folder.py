@@ -20,10 +20,12 @@ from realm_jax.data import examples
 from retrieval import tokenization
 from retrieval.nn import embedders
 from retrieval.store import checkpoints
-from retrieval.text import blocks as blocks_lib
-from retrieval.text import data_folder
-from retrieval.text import salient as salient_lib
-from retrieval.text import tokens as tokens_lib
+from retrieval.text import (
+  blocks as blocks_lib,
+  data_folder,
+  salient as salient_lib,
+  tokens as tokens_lib,
+)
 
 MINILM = 'minilm'
 

@@ -10,14 +10,12 @@ again. The pipeline runs in Grain's reading threads, ahead of the device.
 
 from collections.abc import Mapping
 import dataclasses
-from typing import Protocol
-from typing import runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import grain
 import numpy as np
 
-from realm_jax.data import examples
-from realm_jax.data import sources
+from realm_jax.data import examples, sources
 from retrieval.index import neighbors
 from retrieval.store import store
 from retrieval.text import blocks as blocks_lib

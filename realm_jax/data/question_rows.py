@@ -11,8 +11,7 @@ import dataclasses
 import grain
 import numpy as np
 
-from realm_jax.data import examples
-from realm_jax.data import reader_rows
+from realm_jax.data import examples, reader_rows
 from retrieval import tokenization
 from retrieval.questions import questions as questions_lib
 from retrieval.store import store

@@ -6,12 +6,13 @@ import dataclasses
 
 import numpy as np
 
-from realm_jax.data import examples
-from realm_jax.data import masking
+from realm_jax.data import examples, masking
 from retrieval.store import store
-from retrieval.text import blocks as blocks_lib
-from retrieval.text import chunks as chunks_lib
-from retrieval.text import salient as salient_lib
+from retrieval.text import (
+  blocks as blocks_lib,
+  chunks as chunks_lib,
+  salient as salient_lib,
+)
 
 _LEAST_TOKENS = 4  # fewest tokens of a sentence for the random maskers
 

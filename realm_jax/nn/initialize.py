@@ -6,8 +6,7 @@ Guu et al. 2020, section 3.4: the embedders start from the inverse cloze task,
 the encoder from BERT.
 """
 
-from collections.abc import Collection
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 import os
 from typing import Any
 
@@ -17,10 +16,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from realm_jax.nn import config as config_lib
-from realm_jax.nn import realm as model_lib
-from retrieval.nn import bert
-from retrieval.nn import bert_checkpoint
+from realm_jax.nn import config as config_lib, realm as model_lib
+from retrieval.nn import bert, bert_checkpoint
 
 Path = str | os.PathLike
 EMBEDDERS = ('embedder', 'query_embedder', 'block_embedder')

@@ -18,17 +18,10 @@ from typing import Any
 from flax import linen as nn
 import jax
 from jax import numpy as jnp
-from jaxtyping import Array
-from jaxtyping import Bool
-from jaxtyping import Float
-from jaxtyping import Int
+from jaxtyping import Array, Bool, Float, Int
 
-from realm_jax.nn import config as config_lib
-from realm_jax.nn import initialize
-from realm_jax.nn import realm as model_lib
-from retrieval.nn import bert
-from retrieval.nn import dropout
-from retrieval.nn import partitioning
+from realm_jax.nn import config as config_lib, initialize, realm as model_lib
+from retrieval.nn import bert, dropout, partitioning
 
 Path = str | os.PathLike
 # Added to the score of a span with a token outside of the block, as released.

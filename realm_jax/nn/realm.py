@@ -13,20 +13,13 @@ vocabulary.
 from collections.abc import Mapping
 from typing import Any
 
-from flax import linen as nn
-from flax import struct
+from flax import linen as nn, struct
 import jax
 from jax import numpy as jnp
-from jaxtyping import Array
-from jaxtyping import Bool
-from jaxtyping import Float
-from jaxtyping import Int
+from jaxtyping import Array, Bool, Float, Int
 
 from realm_jax.nn import config as config_lib
-from retrieval.nn import bert
-from retrieval.nn import dropout
-from retrieval.nn import embedders
-from retrieval.nn import partitioning
+from retrieval.nn import bert, dropout, embedders, partitioning
 
 Ids = Int[Array, 'b l']
 Mask = Bool[Array, 'b l']

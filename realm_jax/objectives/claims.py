@@ -18,17 +18,15 @@ from typing import Any
 from flax import linen as nn
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array
-from jaxtyping import Bool
-from jaxtyping import Float
-from jaxtyping import Int
+from jaxtyping import Array, Bool, Float, Int
 
-from realm_jax.nn import config as config_lib
-from realm_jax.nn import initialize
-from realm_jax.nn import open_qa
-from realm_jax.nn import realm as model_lib
-from realm_jax.objectives import objectives
-from realm_jax.objectives import reader_losses
+from realm_jax.nn import (
+  config as config_lib,
+  initialize,
+  open_qa,
+  realm as model_lib,
+)
+from realm_jax.objectives import objectives, reader_losses
 from retrieval.nn import bert
 
 Path = str | os.PathLike

@@ -13,31 +13,21 @@ then N hard negatives; Q query length, T block length, K = B P candidates, D
 embedding.
 """
 
-from collections.abc import Callable
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 import dataclasses
 from typing import Any
 
 from flax import linen as nn
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array
-from jaxtyping import Float
-from jaxtyping import Int
-from jaxtyping import UInt
+from jaxtyping import Array, Float, Int, UInt
 import numpy as np
 
-from realm_jax.data import block_dataset
-from realm_jax.data import examples
-from realm_jax.data import reader_rows
-from realm_jax.objectives import in_batch
-from realm_jax.objectives import objectives
+from realm_jax.data import block_dataset, examples, reader_rows
+from realm_jax.objectives import in_batch, objectives
 from retrieval import tokenization
 from retrieval.questions import questions as questions_lib
-from retrieval.text import blocks as blocks_lib
-from retrieval.text import chunks
-from retrieval.text import tokens
+from retrieval.text import blocks as blocks_lib, chunks, tokens
 
 
 def loss(

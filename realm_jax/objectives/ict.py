@@ -18,15 +18,11 @@ from typing import Any
 from flax import linen as nn
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array
-from jaxtyping import Bool
-from jaxtyping import Float
-from jaxtyping import Int
+from jaxtyping import Array, Bool, Float, Int
 import numpy as np
 
 from realm_jax.data import examples
-from realm_jax.objectives import in_batch
-from realm_jax.objectives import objectives
+from realm_jax.objectives import in_batch, objectives
 from retrieval.text import blocks as blocks_lib
 
 MASK_RATE = 0.9  # Lee et al. 2019, section 4

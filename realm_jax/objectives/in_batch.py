@@ -17,13 +17,10 @@ from typing import Any
 from flax import linen as nn
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array
-from jaxtyping import Bool
-from jaxtyping import Float
+from jaxtyping import Array, Bool, Float
 
 from realm_jax.nn import realm as model_lib
-from realm_jax.objectives import gradient_cache
-from realm_jax.objectives import objectives
+from realm_jax.objectives import gradient_cache, objectives
 
 _READ = ('query_ids', 'query_mask', 'block_ids', 'block_mask', 'block_types')
 

@@ -15,9 +15,7 @@ from typing import Any
 from flax import linen as nn
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array
-from jaxtyping import Bool
-from jaxtyping import Float
+from jaxtyping import Array, Bool, Float
 
 from realm_jax.nn import realm as model_lib
 from realm_jax.objectives import objectives

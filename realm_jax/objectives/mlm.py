@@ -18,16 +18,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array
-from jaxtyping import Float
-from jaxtyping import Int
+from jaxtyping import Array, Float, Int
 import numpy as np
 
-from realm_jax.data import examples
-from realm_jax.data import masking
+from realm_jax.data import examples, masking
 from realm_jax.nn import realm as model_lib
-from realm_jax.objectives import ict
-from realm_jax.objectives import objectives
+from realm_jax.objectives import ict, objectives
 from retrieval.text import blocks as blocks_lib
 
 _READ = 1 << 22  # tokens read at once

@@ -36,8 +36,7 @@ import inspect
 from flax import struct
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array
-from jaxtyping import Float
+from jaxtyping import Array, Float
 
 # The score outside of a mask. It is finite, so that a difference of two scores
 # is never NaN.

@@ -12,17 +12,13 @@ widest span.
 
 from collections.abc import Mapping
 import functools
-from typing import Any
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array
-from jaxtyping import Bool
-from jaxtyping import Float
+from jaxtyping import Array, Bool, Float
 
-from realm_jax.nn import open_qa
-from realm_jax.nn import realm as model_lib
+from realm_jax.nn import open_qa, realm as model_lib
 from realm_jax.objectives import objectives
 
 # Spans of a block score more.

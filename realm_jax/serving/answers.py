@@ -2,9 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Answers questions with a trained model, in batches on all local devices."""
 
-from collections.abc import Callable
-from collections.abc import Iterator
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 import dataclasses
 import functools
 from typing import Any
@@ -12,15 +10,16 @@ from typing import Any
 import jax
 import numpy as np
 
-from realm_jax.data import examples
-from realm_jax.data import question_rows
-from realm_jax.serving import answer_text
-from realm_jax.serving import beam_selector
-from realm_jax.serving import beams
-from realm_jax.serving import block_reader
-from realm_jax.serving import model_configs
-from realm_jax.serving import predict
-from realm_jax.serving import views
+from realm_jax.data import examples, question_rows
+from realm_jax.serving import (
+  answer_text,
+  beam_selector,
+  beams,
+  block_reader,
+  model_configs,
+  predict,
+  views,
+)
 from retrieval.questions import questions as questions_lib
 from retrieval.text import blocks as blocks_lib
 

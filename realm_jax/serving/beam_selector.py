@@ -11,12 +11,13 @@ from typing import Any
 import ml_collections
 import numpy as np
 
-from realm_jax.data import examples
-from realm_jax.data import folder as data_folder
-from realm_jax.data import question_rows
-from realm_jax.data import reader_rows
-from realm_jax.serving import beams
-from realm_jax.serving import model_configs
+from realm_jax.data import (
+  examples,
+  folder as data_folder,
+  question_rows,
+  reader_rows,
+)
+from realm_jax.serving import beams, model_configs
 from retrieval.questions import answer_search
 from retrieval.text import blocks as blocks_lib
 

@@ -5,14 +5,11 @@
 Lee et al. 2019 (ORQA), section 4 (C = 5000); Guu et al. 2020, table 1.
 """
 
-from collections.abc import Callable
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 import concurrent.futures
 import dataclasses
 import functools
-from typing import Any
-from typing import Protocol
-from typing import runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 import zlib
 
 from absl import logging
@@ -21,13 +18,9 @@ from jaxtyping import Int
 import ml_collections
 import numpy as np
 
-from realm_jax.data import examples
-from realm_jax.data import folder as data_folder
-from realm_jax.data import pipeline
-from realm_jax.nn import config as config_lib
-from realm_jax.nn import realm as model_lib
-from realm_jax.serving import model_configs
-from realm_jax.serving import serving
+from realm_jax.data import examples, folder as data_folder, pipeline
+from realm_jax.nn import config as config_lib, realm as model_lib
+from realm_jax.serving import model_configs, serving
 from retrieval.index import bm25
 
 KINDS = ('dense', 'bm25', 'random')

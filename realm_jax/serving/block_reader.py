@@ -2,8 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads retrieved blocks with a trained model, in batches on all local devices."""
 
-from collections.abc import Callable
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax

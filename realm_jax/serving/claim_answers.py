@@ -2,9 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Classifies claims with a trained model, in batches on all local devices."""
 
-from collections.abc import Callable
-from collections.abc import Iterator
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 import dataclasses
 from typing import Any
 
@@ -13,10 +11,7 @@ import scipy.special
 
 from realm_jax.data import examples
 from realm_jax.objectives import claims as claims_model
-from realm_jax.serving import beams
-from realm_jax.serving import block_reader
-from realm_jax.serving import claim_rows
-from realm_jax.serving import model_configs
+from realm_jax.serving import beams, block_reader, claim_rows, model_configs
 from retrieval.questions import claims as claims_lib
 
 

@@ -6,27 +6,24 @@ A claim's rows are the reader's: `[CLS] claim [SEP] body [SEP]`. Evidence is a
 block of a document that the data set names.
 """
 
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 import dataclasses
 import functools
 from typing import Any
 
-from jaxtyping import Bool
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 import ml_collections
 import numpy as np
 
-from realm_jax.data import examples
-from realm_jax.data import folder as data_folder
-from realm_jax.data import question_rows
-from realm_jax.data import reader_rows
-from realm_jax.serving import beam_selector
-from realm_jax.serving import beams
-from realm_jax.serving import model_configs
+from realm_jax.data import (
+  examples,
+  folder as data_folder,
+  question_rows,
+  reader_rows,
+)
+from realm_jax.serving import beam_selector, beams, model_configs
 from retrieval import tokenization
-from retrieval.questions import claims as claims_lib
-from retrieval.questions import questions as questions_lib
+from retrieval.questions import claims as claims_lib, questions as questions_lib
 from retrieval.store import store
 from retrieval.text import blocks as blocks_lib
 

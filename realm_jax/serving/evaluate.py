@@ -8,8 +8,7 @@ Dimension key: B queries, K candidates (the null document first), M masked
 positions, V vocabulary.
 """
 
-from collections.abc import Iterable
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 import dataclasses
 import functools
 from typing import Any
@@ -17,8 +16,7 @@ from typing import Any
 from flax import struct
 import jax
 from jax import numpy as jnp
-from jaxtyping import Bool
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 import numpy as np
 
 from realm_jax.nn import realm as model_lib

@@ -8,11 +8,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from realm_jax.data import examples
-from realm_jax.data import pipeline
-from realm_jax.serving import evaluate
-from realm_jax.serving import serving
-from realm_jax.serving import views
+from realm_jax.data import examples, pipeline
+from realm_jax.serving import evaluate, serving, views
 
 MASK = '[MASK]'
 

@@ -18,15 +18,10 @@ import jax
 import ml_collections
 import numpy as np
 
-from realm_jax.data import examples
-from realm_jax.data import folder as data_folder
+from realm_jax.data import examples, folder as data_folder
 from realm_jax.nn import config as config_lib
-from realm_jax.serving import index_folders
-from realm_jax.serving import model_configs
-from realm_jax.serving import serving
-from retrieval.index import index as index_lib
-from retrieval.index import index_versions
-from retrieval.index import reuse
+from realm_jax.serving import index_folders, model_configs, serving
+from retrieval.index import index as index_lib, index_versions, reuse
 from retrieval.nn import sharding
 from retrieval.store import store
 from retrieval.text import blocks as blocks_lib

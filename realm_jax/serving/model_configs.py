@@ -4,13 +4,10 @@
 
 import ml_collections
 
-from realm_jax.data import folder as data_folder
-from realm_jax.data import reader_rows
-from realm_jax.nn import config as config_lib
-from realm_jax.nn import open_qa
+from realm_jax.data import folder as data_folder, reader_rows
+from realm_jax.nn import config as config_lib, open_qa
 from realm_jax.objectives import claims
-from retrieval.nn import bert
-from retrieval.nn import bert_checkpoint
+from retrieval.nn import bert, bert_checkpoint
 from retrieval.questions import claims as claims_lib
 
 Config = ml_collections.ConfigDict

@@ -6,8 +6,7 @@
 the tokens and blocks.
 """
 
-from collections.abc import Iterable
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 import dataclasses
 import json
 import os
@@ -19,16 +18,16 @@ import jax
 import ml_collections
 
 from realm_jax.data import folder as data_folder
-from realm_jax.nn import config as config_lib
-from realm_jax.nn import initialize
+from realm_jax.nn import config as config_lib, initialize
 from realm_jax.serving import packaged_reader
 from retrieval import tokenization
-from retrieval.nn import embedders
-from retrieval.nn import sharding
+from retrieval.nn import embedders, sharding
 from retrieval.store import store
-from retrieval.text import blocks as blocks_lib
-from retrieval.text import corpus as corpus_lib
-from retrieval.text import tokens as tokens_lib
+from retrieval.text import (
+  blocks as blocks_lib,
+  corpus as corpus_lib,
+  tokens as tokens_lib,
+)
 
 FILE = 'packaged.json'
 _DOCUMENTS = 'documents.jsonl'

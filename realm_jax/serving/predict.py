@@ -6,13 +6,11 @@ Lee et al. 2019 (ORQA), section 4; Balachandran et al. 2021.
 """
 
 from collections.abc import Mapping
-from typing import Any
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array
-from jaxtyping import Bool
+from jaxtyping import Array, Bool
 
 from realm_jax.nn import open_qa
 from realm_jax.objectives import reader_losses

@@ -6,8 +6,7 @@ Guu et al. 2020, section 3.3. Queries are embedded with the parameters that embe
 the index's blocks, so that a search is consistent however old the index is.
 """
 
-from collections.abc import Callable
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 import functools
 from typing import Any
 
@@ -16,8 +15,7 @@ from jax import numpy as jnp
 import numpy as np
 
 from realm_jax.data import examples
-from realm_jax.nn import config as config_lib
-from realm_jax.nn import realm as model_lib
+from realm_jax.nn import config as config_lib, realm as model_lib
 from retrieval import tokenization
 from retrieval.index import index_versions
 from retrieval.nn import batch_encoder

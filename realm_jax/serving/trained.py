@@ -2,10 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trained models with their data: loaded, asked, explained."""
 
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 import dataclasses
 import functools
 import os
@@ -14,21 +11,20 @@ from typing import Any
 
 import ml_collections
 
-from realm_jax.data import examples
-from realm_jax.data import folder as data_folder
-from realm_jax.data import pipeline
-from realm_jax.nn import open_qa
-from realm_jax.nn import realm as model_lib
+from realm_jax.data import examples, folder as data_folder, pipeline
+from realm_jax.nn import open_qa, realm as model_lib
 from realm_jax.objectives import claims
-from realm_jax.serving import answers as answers_lib
-from realm_jax.serving import beams
-from realm_jax.serving import explain as explain_lib
-from realm_jax.serving import index_builder
-from realm_jax.serving import index_folders
-from realm_jax.serving import model_configs
-from realm_jax.serving import packaged_reader
-from realm_jax.serving import packaged_run
-from realm_jax.serving import serving
+from realm_jax.serving import (
+  answers as answers_lib,
+  beams,
+  explain as explain_lib,
+  index_builder,
+  index_folders,
+  model_configs,
+  packaged_reader,
+  packaged_run,
+  serving,
+)
 from retrieval.index import index_versions
 from retrieval.store import checkpoints
 from retrieval.text import corpus as corpus_lib

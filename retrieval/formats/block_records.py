@@ -7,8 +7,7 @@ The reader does not execute the pickle; its memory grows by eight bytes a block.
 """
 
 import array
-from collections.abc import Iterable
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 import contextlib
 import os
 import pathlib

@@ -6,8 +6,7 @@ The library of that name reads them. Tensors are quantized to blocks of few
 bits: their values differ slightly from those of the trained model.
 """
 
-from collections.abc import Iterator
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 import os
 import pathlib
 from typing import Any

@@ -8,9 +8,7 @@ of known names from the caller and refuses every other name, so it never imports
 anything and calls only the caller's functions.
 """
 
-from collections.abc import Callable
-from collections.abc import Iterator
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 import io
 import pickletools
 from typing import Any

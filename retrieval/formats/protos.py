@@ -4,10 +4,12 @@
 
 from collections.abc import Mapping
 
-from google.protobuf import descriptor_pb2
-from google.protobuf import descriptor_pool
-from google.protobuf import message
-from google.protobuf import message_factory
+from google.protobuf import (
+  descriptor_pb2,
+  descriptor_pool,
+  message,
+  message_factory,
+)
 
 _Field = descriptor_pb2.FieldDescriptorProto
 

@@ -16,8 +16,7 @@ import pathlib
 import ml_dtypes
 import numpy as np
 
-from retrieval.store import sharded_array
-from retrieval.store import store
+from retrieval.store import sharded_array, store
 
 _DTYPES = {
   'F64': np.dtype('<f8'),

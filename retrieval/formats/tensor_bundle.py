@@ -16,9 +16,7 @@ from google.protobuf import message
 import ml_dtypes
 import numpy as np
 
-from retrieval.formats import protos
-from retrieval.formats import sstable
-from retrieval.formats import tfrecord
+from retrieval.formats import protos, sstable, tfrecord
 
 # Of tensorflow/core/framework/types.proto; strings are not read.
 _DTYPES = {

@@ -2,9 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """tf.train.Example without TensorFlow: named lists of bytes or numbers."""
 
-from collections.abc import Collection
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from google.protobuf import message

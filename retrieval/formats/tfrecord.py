@@ -7,9 +7,7 @@ A record is the length of its data (8 bytes, little-endian), a checksum of these
 (RFC 3720, appendix B.4), masked because the data may hold checksums themselves.
 """
 
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 import contextlib
 import functools
 import gzip

@@ -12,8 +12,7 @@ import functools
 import os
 import pathlib
 import struct
-from typing import Any
-from typing import NamedTuple
+from typing import Any, NamedTuple
 import zipfile
 import zlib
 

@@ -10,10 +10,7 @@ starts a JAX backend, so only `build` imports it.
 Dimension key: N blocks, V words of the vocabulary, P pairs of word and block.
 """
 
-from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 import dataclasses
 import hashlib
 import itertools
@@ -21,8 +18,7 @@ import os
 import re
 import unicodedata
 
-from jaxtyping import Float32
-from jaxtyping import Int64
+from jaxtyping import Float32, Int64
 import numpy as np
 
 from retrieval.searchers import base

@@ -10,13 +10,11 @@ neighbors; filtering the neighbors in the whole datastore would leave too few.
 
 import os
 
-from jaxtyping import Float
-from jaxtyping import Int
+from jaxtyping import Float, Int
 import numpy as np
 
 from retrieval import searchers
-from retrieval.index import neighbors as neighbors_lib
-from retrieval.index import shards
+from retrieval.index import neighbors as neighbors_lib, shards
 from retrieval.store import store
 from retrieval.text import chunks as chunks_lib
 

@@ -19,8 +19,7 @@ from absl import logging
 
 from retrieval import searchers
 from retrieval.index import recall_check
-from retrieval.store import sharded_array
-from retrieval.store import store
+from retrieval.store import sharded_array, store
 
 SCHEMA = 1
 MANIFEST = 'index.json'

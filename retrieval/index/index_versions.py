@@ -12,10 +12,7 @@ A reader holds a lease: a shared lock on a file, which the system releases when 
 reader dies. A version without a lease can be removed.
 """
 
-from collections.abc import Callable
-from collections.abc import Collection
-from collections.abc import Iterator
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 import contextlib
 import dataclasses
 import functools
@@ -32,8 +29,7 @@ import jax
 import numpy as np
 from safetensors import numpy as safetensors_numpy
 
-from retrieval.index import index as index_lib
-from retrieval.index import shards
+from retrieval.index import index as index_lib, shards
 from retrieval.store import store
 from retrieval.text import blocks as blocks_lib
 

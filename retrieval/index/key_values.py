@@ -7,8 +7,7 @@ The store records its documents, so that an evaluation can make sure that none o
 its own is among them.
 """
 
-from collections.abc import Callable
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 import hashlib
 import os
 from typing import Any
@@ -16,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from retrieval import searchers
-from retrieval.index import recall_check
-from retrieval.index import shards
+from retrieval.index import recall_check, shards
 from retrieval.store import store
 from retrieval.text import tokens as tokens_lib
 

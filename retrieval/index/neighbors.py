@@ -9,24 +9,17 @@ Documents are compared by the hash of their id, so queries and datastore may com
 from different token stores.
 """
 
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 import functools
 import os
-from typing import Any
-from typing import Protocol
-from typing import runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from absl import logging
-from jaxtyping import Int
-from jaxtyping import UInt64
+from jaxtyping import Int, UInt64
 import numpy as np
 
 from retrieval import searchers
-from retrieval.index import index as index_lib
-from retrieval.index import shards
+from retrieval.index import index as index_lib, shards
 from retrieval.store import store
 from retrieval.text import chunks as chunks_lib
 

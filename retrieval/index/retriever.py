@@ -7,8 +7,7 @@ import dataclasses
 
 import numpy as np
 
-from retrieval import searchers
-from retrieval import tokenization
+from retrieval import searchers, tokenization
 from retrieval.nn import embedders
 from retrieval.text import chunks as chunks_lib
 

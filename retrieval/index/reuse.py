@@ -7,9 +7,7 @@ A vector follows from a text and the parameters of its embedder. `ReusedBlocks` 
 links a whole index version of the same blocks and parameters.
 """
 
-from collections.abc import Callable
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 import hashlib
 import os
 import pathlib
@@ -20,13 +18,14 @@ from absl import logging
 import numpy as np
 
 from retrieval import tokenization
-from retrieval.index import index as index_lib
-from retrieval.index import index_versions
-from retrieval.index import shards
-from retrieval.index import vectors as vectors_lib
+from retrieval.index import (
+  index as index_lib,
+  index_versions,
+  shards,
+  vectors as vectors_lib,
+)
 from retrieval.store import store
-from retrieval.text import blocks as blocks_lib
-from retrieval.text import chunks as chunks_lib
+from retrieval.text import blocks as blocks_lib, chunks as chunks_lib
 
 try:
   import fcntl

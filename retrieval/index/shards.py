@@ -2,9 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stores that several processes write shard by shard."""
 
-from collections.abc import Callable
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 import os
 from typing import Any
 

@@ -11,11 +11,12 @@ import pathlib
 
 import numpy as np
 
-from retrieval import searchers
-from retrieval import tokenization
-from retrieval.index import index as index_lib
-from retrieval.index import retriever
-from retrieval.index import vectors as vectors_lib
+from retrieval import searchers, tokenization
+from retrieval.index import (
+  index as index_lib,
+  retriever,
+  vectors as vectors_lib,
+)
 from retrieval.nn import embedders
 from retrieval.store import store
 from retrieval.text import chunks as chunks_lib

@@ -2,11 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Vectors of every chunk: the keys of RETRO's database (section 2.2)."""
 
-from collections.abc import Callable
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 import os
-from typing import Protocol
-from typing import runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 

@@ -3,17 +3,12 @@
 """Encoding of rows of ids into vectors, on all devices, with little padding."""
 
 import collections
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 import itertools
 from typing import Any
 
 import jax
-from jax.sharding import AxisType
-from jax.sharding import NamedSharding
-from jax.sharding import PartitionSpec as P
+from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 import numpy as np
 
 Progress = Callable[[int, int], None]

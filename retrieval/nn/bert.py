@@ -6,23 +6,16 @@ Dimension key: B batch, L length, D model, H heads, K head width, F
 feed-forward, V vocabulary.
 """
 
-from collections.abc import Callable
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 import dataclasses
 from typing import Any
 
-from flax import linen as nn
-from flax import struct
+from flax import linen as nn, struct
 import jax
 from jax import numpy as jnp
-from jaxtyping import Array
-from jaxtyping import Bool
-from jaxtyping import Float
-from jaxtyping import Int
+from jaxtyping import Array, Bool, Float, Int
 
-from retrieval.nn import dropout
-from retrieval.nn import partitioning
-from retrieval.nn import products
+from retrieval.nn import dropout, partitioning, products
 
 ACTIVATIONS: Mapping[str, Callable[[jax.Array], jax.Array]] = {
   'gelu': lambda x: jax.nn.gelu(x, approximate=False),

@@ -2,8 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """BERT checkpoints in the Hugging Face layout: safetensors and JSON."""
 
-from collections.abc import Iterator
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 import dataclasses
 import json
 import pathlib

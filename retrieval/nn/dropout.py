@@ -12,9 +12,7 @@ from flax import linen as nn
 import jax
 from jax import lax
 import jax.numpy as jnp
-from jaxtyping import Array
-from jaxtyping import Bool
-from jaxtyping import Float
+from jaxtyping import Array, Bool, Float
 
 _LEVELS = 1 << 16
 

@@ -7,8 +7,7 @@ and [SEP] included.
 """
 
 import collections
-from collections.abc import Iterator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 import concurrent.futures
 import dataclasses
 import functools
@@ -19,15 +18,11 @@ import pathlib
 
 import jax
 from jax import numpy as jnp
-from jaxtyping import Array
-from jaxtyping import Bool
-from jaxtyping import Float
+from jaxtyping import Array, Bool, Float
 import numpy as np
 import tokenizers
 
-from retrieval.nn import batch_encoder
-from retrieval.nn import bert
-from retrieval.nn import bert_checkpoint
+from retrieval.nn import batch_encoder, bert, bert_checkpoint
 
 Progress = batch_encoder.Progress
 

@@ -14,9 +14,7 @@ order, Q queries, S keys, K head width.
 import jax
 from jax import lax
 import jax.numpy as jnp
-from jaxtyping import Array
-from jaxtyping import Bool
-from jaxtyping import Float
+from jaxtyping import Array, Bool, Float
 
 
 def _transpose_of_product(small, large):

@@ -14,9 +14,7 @@ from absl import logging
 from flax.core import meta
 from flax.linen import spmd
 import jax
-from jax.sharding import AxisType
-from jax.sharding import NamedSharding
-from jax.sharding import PartitionSpec as P
+from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 import numpy as np
 
 from retrieval.nn import partitioning

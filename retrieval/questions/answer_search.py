@@ -9,18 +9,18 @@ rule's own test.
 """
 
 import bisect
-from collections.abc import Callable
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 import functools
 
 from absl import logging
-from jaxtyping import Bool
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 import numpy as np
 
-from retrieval.questions import answers as answers_lib
-from retrieval.questions import literals
-from retrieval.questions import questions as questions_lib
+from retrieval.questions import (
+  answers as answers_lib,
+  literals,
+  questions as questions_lib,
+)
 from retrieval.text import blocks as blocks_lib
 from retrieval.tokenization import base
 

@@ -16,8 +16,7 @@ Figures by different rules are not comparable, so each rule has a name:
     has_answers of Hugging Face's REALM, and ORQA's gold spans.
 """
 
-from collections.abc import Callable
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 import dataclasses
 import functools
 import itertools
@@ -26,8 +25,7 @@ from typing import Any
 import unicodedata
 
 from absl import logging
-from jaxtyping import Bool
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 import numpy as np
 
 from retrieval.tokenization import base

@@ -12,10 +12,7 @@ DATASET:SPLIT=PATH,PATH names a claim set. Files may be packed as .gz, .bz2 or .
 Either every claim of a set has a label, or no claim (blind test sets).
 """
 
-from collections.abc import Callable
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 import dataclasses
 import pathlib
 import re

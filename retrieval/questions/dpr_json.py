@@ -11,8 +11,7 @@ A file is a JSON list or JSON lines, may be packed as .gz, .bz2 or .xz, and is r
 record by record, since results can take gigabytes.
 """
 
-from collections.abc import Iterable
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 import dataclasses
 import itertools
 import json

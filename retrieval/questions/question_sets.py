@@ -14,8 +14,7 @@ and test is the split of published figures.
   custom:train=my.jsonl                or custom_regex, with answers as patterns
 """
 
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 import dataclasses
 import functools
 
@@ -23,10 +22,12 @@ from absl import logging
 import farmhash
 import ml_collections
 
-from retrieval.questions import qa_metrics
-from retrieval.questions import questions as questions_lib
-from retrieval.questions import red_trivia
-from retrieval.questions import tfds_questions
+from retrieval.questions import (
+  qa_metrics,
+  questions as questions_lib,
+  red_trivia,
+  tfds_questions,
+)
 
 _NUM_BUCKETS = 100_000
 ALL = 'all'

@@ -16,9 +16,7 @@ Files may be packed as .gz, .bz2 or .xz.
 """
 
 import ast
-from collections.abc import Callable
-from collections.abc import Iterator
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 import csv
 import dataclasses
 import functools

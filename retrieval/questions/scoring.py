@@ -7,8 +7,7 @@ optional further fields. Each question of the set counts once; a question withou
 prediction or a retrieved text counts as wrong.
 """
 
-from collections.abc import Iterable
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 import dataclasses
 import json
 import os
@@ -18,10 +17,12 @@ from absl import logging
 from jaxtyping import Float
 import numpy as np
 
-from retrieval.questions import answers as answers_lib
-from retrieval.questions import dpr_json
-from retrieval.questions import question_sets
-from retrieval.questions import questions as questions_lib
+from retrieval.questions import (
+  answers as answers_lib,
+  dpr_json,
+  question_sets,
+  questions as questions_lib,
+)
 from retrieval.readers import base
 from retrieval.store import store
 

@@ -2,8 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Questions of data sets of TFDS."""
 
-from collections.abc import Iterator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 import contextlib
 import logging
 

@@ -4,9 +4,7 @@
 
 import bz2
 import codecs
-from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 import contextlib
 import dataclasses
 import gzip
@@ -16,9 +14,7 @@ import lzma
 import numbers
 import os
 import pathlib
-from typing import Any
-from typing import BinaryIO
-from typing import TypeVar
+from typing import Any, BinaryIO, TypeVar
 import zlib
 
 Parser = TypeVar('Parser')

@@ -8,16 +8,14 @@ shards of tf.train.Example: blocks to retrieve (title, body), and blocks to
 train on (title, text) with the bytes of their sentences and salient spans.
 """
 
-from collections.abc import Iterator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 import itertools
 import pathlib
 from typing import NamedTuple
 
 import numpy as np
 
-from retrieval.formats import tf_example
-from retrieval.formats import tfrecord
+from retrieval.formats import tf_example, tfrecord
 from retrieval.readers import base
 
 BLOCKS_FILE, TITLES_FILE = 'blocks.tfr', 'titles.tfr'

@@ -5,8 +5,7 @@
 from collections.abc import Sequence
 import re
 
-from retrieval.readers import base
-from retrieval.readers import files as files_lib
+from retrieval.readers import base, files as files_lib
 
 _FIELDS = base.Fields(id='id', title='title', text='text')
 # A title may hold quotes; the attributes before it cannot.

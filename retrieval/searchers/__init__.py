@@ -8,14 +8,14 @@ import pathlib
 from retrieval.searchers import base
 from retrieval.searchers.base import Searcher as Searcher
 from retrieval.searchers.exact import ExactSearcher as ExactSearcher
-from retrieval.searchers.scann import MIN_ROWS as SCANN_MIN_ROWS
-from retrieval.searchers.scann import ScannConfig as ScannConfig
-from retrieval.searchers.scann import ScannMemoryError as ScannMemoryError
-from retrieval.searchers.scann import ScannSearcher as ScannSearcher
 from retrieval.searchers.scann import (
+  MIN_ROWS as SCANN_MIN_ROWS,
+  ScannConfig as ScannConfig,
+  ScannMemoryError as ScannMemoryError,
+  ScannSearcher as ScannSearcher,
   ScannUnavailableError as ScannUnavailableError,
+  available as scann_available,
 )
-from retrieval.searchers.scann import available as scann_available
 
 __all__ = [
   'SCANN_MIN_ROWS',

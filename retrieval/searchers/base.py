@@ -5,9 +5,7 @@
 import json
 import os
 import pathlib
-from typing import Any
-from typing import Protocol
-from typing import runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 

@@ -19,9 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from retrieval.searchers import base
-from retrieval.searchers import block_search
-from retrieval.searchers import saved_vectors
+from retrieval.searchers import base, block_search, saved_vectors
 
 _MARGIN = 16  # candidates beyond k
 _MAX_BATCH = 1024

@@ -2,8 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Agreement of an approximate search with an exact one."""
 
-from jaxtyping import Float
-from jaxtyping import Int
+from jaxtyping import Float, Int
 import numpy as np
 
 

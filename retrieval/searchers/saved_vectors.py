@@ -15,8 +15,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from retrieval.store import sharded_array
-from retrieval.store import store
+from retrieval.store import sharded_array, store
 
 _COPY = 'vectors.npy'
 _MANIFEST = 'manifest.json'

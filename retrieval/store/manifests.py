@@ -2,9 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The manifest of a store, and the names of its files."""
 
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 import json
 import os
 import pathlib

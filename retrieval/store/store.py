@@ -11,23 +11,19 @@ one store: the first version of a shard counts, and one process publishes.
 Arrays are memory-mapped: memory use does not grow with the store.
 """
 
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 import contextlib
 import hashlib
 import json
 import os
 import pathlib
 import shutil
-from typing import IO
-from typing import Any
+from typing import IO, Any
 
 from absl import logging
 import numpy as np
 
-from retrieval.store import manifests
-from retrieval.store import sharded_array
+from retrieval.store import manifests, sharded_array
 
 try:
   import fcntl

@@ -2,9 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Worker processes that write the shards of a store."""
 
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 import concurrent.futures
 import multiprocessing
 import multiprocessing.connection

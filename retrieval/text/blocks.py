@@ -8,22 +8,20 @@ Blocks and sentences are stored as spans of tokens in the token store and of
 bytes in the document's text. Ids run through the documents in order.
 """
 
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 import os
 
 from jaxtyping import Int
 import numpy as np
 
 from retrieval import tokenization
-from retrieval.store import sharded_array
-from retrieval.store import store
-from retrieval.store import workers
-from retrieval.text import packing
-from retrieval.text import sentences as sentences_lib
-from retrieval.text import taggers
-from retrieval.text import tokens as tokens_lib
+from retrieval.store import sharded_array, store, workers
+from retrieval.text import (
+  packing,
+  sentences as sentences_lib,
+  taggers,
+  tokens as tokens_lib,
+)
 
 KIND = 'blocks'
 # Titles of pages that hold lists and pointers, not prose.

@@ -7,17 +7,14 @@ the chunks of a document have consecutive ids, and l of them make a training
 sequence.
 """
 
-from collections.abc import Iterator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 import os
 
-from jaxtyping import Bool
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 import numpy as np
 
 from retrieval import tokenization
-from retrieval.store import sharded_array
-from retrieval.store import store
+from retrieval.store import sharded_array, store
 from retrieval.text import tokens as tokens_lib
 
 KIND = 'chunks'

@@ -22,11 +22,13 @@ from typing import Any
 
 from absl import logging
 
-from retrieval.readers import base
-from retrieval.readers import files as files_lib
-from retrieval.readers import orqa
-from retrieval.readers import tfds
-from retrieval.readers import wikiextractor
+from retrieval.readers import (
+  base,
+  files as files_lib,
+  orqa,
+  tfds,
+  wikiextractor,
+)
 from retrieval.store import store
 
 Document = base.Document

@@ -9,9 +9,7 @@ the training set, and so the datastore. MinHash and locality-sensitive hashing
 of lower-case words between whitespace, so that the tokenizer does not matter.
 """
 
-from collections.abc import Callable
-from collections.abc import Iterator
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 import contextlib
 import dataclasses
 import functools
@@ -24,8 +22,7 @@ import numpy as np
 
 from retrieval import tokenization
 from retrieval.store import store
-from retrieval.text import chunks as chunks_lib
-from retrieval.text import tokens as tokens_lib
+from retrieval.text import chunks as chunks_lib, tokens as tokens_lib
 
 KIND = 'near_duplicates'
 _COMPARED = 'evaluation'

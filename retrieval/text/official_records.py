@@ -7,11 +7,7 @@ al. 2020): gzipped shards `prefix-00012-of-00050`, one corpus to retrieve from
 and one to train on. `corpus.Corpus` reads all but examples.tfr back.
 """
 
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import glob
 import itertools
 import os
@@ -20,8 +16,7 @@ import pathlib
 import numpy as np
 
 from retrieval import tokenization
-from retrieval.formats import tf_example
-from retrieval.formats import tfrecord
+from retrieval.formats import tf_example, tfrecord
 from retrieval.readers import orqa
 from retrieval.text import blocks as blocks_lib
 

@@ -2,8 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Packs the sentences of documents into blocks (Lee et al. 2019, section 3)."""
 
-from collections.abc import Iterable
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 import hashlib
 import itertools
 import re
@@ -11,10 +10,12 @@ import re
 import numpy as np
 
 from retrieval import tokenization
-from retrieval.text import corpus as corpus_lib
-from retrieval.text import sentences as sentences_lib
-from retrieval.text import taggers
-from retrieval.text import tokens as tokens_lib
+from retrieval.text import (
+  corpus as corpus_lib,
+  sentences as sentences_lib,
+  taggers,
+  tokens as tokens_lib,
+)
 
 SPECIALS = 3  # [CLS] title [SEP] block [SEP]
 

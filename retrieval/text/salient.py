@@ -7,8 +7,7 @@ it lies in one sentence of one block and consists of whole wordpieces; the other
 spans are counted by their fault. Spans are ordered by sentence, then by place.
 """
 
-from collections.abc import Callable
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 import os
 import pathlib
 
@@ -16,12 +15,13 @@ from jaxtyping import Int
 import numpy as np
 
 from retrieval import tokenization
-from retrieval.store import store
-from retrieval.store import workers
-from retrieval.text import blocks as blocks_lib
-from retrieval.text import corpus as corpus_lib
-from retrieval.text import taggers
-from retrieval.text import tokens as tokens_lib
+from retrieval.store import store, workers
+from retrieval.text import (
+  blocks as blocks_lib,
+  corpus as corpus_lib,
+  taggers,
+  tokens as tokens_lib,
+)
 
 KIND = 'salient'
 # Outcomes of the spans that a tagger finds.

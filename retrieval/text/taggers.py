@@ -8,27 +8,20 @@ paper's own tagger was trained on CoNLL-2003 and is not published.
 """
 
 import array
-from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 import dataclasses
 import hashlib
 import json
 import os
 import pathlib
 import re
-from typing import NamedTuple
-from typing import Protocol
-from typing import runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from retrieval.readers import base
-from retrieval.readers import orqa
+from retrieval.readers import base, orqa
 from retrieval.store import store
-from retrieval.text import corpus as corpus_lib
-from retrieval.text import dates
-from retrieval.text import tokens as tokens_lib
+from retrieval.text import corpus as corpus_lib, dates, tokens as tokens_lib
 
 # OntoNotes' names without numbers, amounts and times, which say little about
 # the world. Patterns find the dates: they exclude 'last week'.

@@ -8,8 +8,7 @@ the bytes of each token, so that texts can be read again that a tokenizer such
 as WordPiece loses.
 """
 
-from collections.abc import Callable
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 import hashlib
 import itertools
 import os
@@ -17,9 +16,7 @@ import os
 import numpy as np
 
 from retrieval import tokenization
-from retrieval.store import sharded_array
-from retrieval.store import store
-from retrieval.store import workers
+from retrieval.store import sharded_array, store, workers
 from retrieval.text import corpus as corpus_lib
 
 KIND = 'tokens'

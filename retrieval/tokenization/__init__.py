@@ -9,16 +9,17 @@ Byte pairs are those of public decoders.
 
 import os
 
-from retrieval.tokenization import sentencepiece
-from retrieval.tokenization import wordpiece
-from retrieval.tokenization.base import Encoding as Encoding
-from retrieval.tokenization.base import Tokenizer as Tokenizer
-from retrieval.tokenization.base import byte_offsets as byte_offsets
-from retrieval.tokenization.base import find
+from retrieval.tokenization import sentencepiece, wordpiece
+from retrieval.tokenization.base import (
+  Encoding as Encoding,
+  Tokenizer as Tokenizer,
+  byte_offsets as byte_offsets,
+  find,
+)
 from retrieval.tokenization.byte_pairs import (
   BytePairTokenizer as BytePairTokenizer,
+  is_byte_pairs,
 )
-from retrieval.tokenization.byte_pairs import is_byte_pairs
 from retrieval.tokenization.sentencepiece import (
   SentencePieceTokenizer as SentencePieceTokenizer,
 )

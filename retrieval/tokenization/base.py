@@ -5,9 +5,7 @@
 from collections.abc import Sequence
 import os
 import pathlib
-from typing import NamedTuple
-from typing import Protocol
-from typing import runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 

@@ -7,8 +7,7 @@ a token, decode(encode(text)) == text for every text. A special token in a text
 is read as text.
 """
 
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 import json
 import os
 import pathlib

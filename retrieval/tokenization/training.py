@@ -2,8 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training of a lossless SentencePiece model."""
 
-from collections.abc import Iterable
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 import io
 import os
 import re

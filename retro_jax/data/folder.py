@@ -18,16 +18,20 @@ import functools
 
 import ml_collections
 
-from retrieval.index import index as index_lib
-from retrieval.index import neighbors as neighbors_lib
-from retrieval.index import retriever as retriever_lib
-from retrieval.index import vectors as vectors_lib
+from retrieval.index import (
+  index as index_lib,
+  neighbors as neighbors_lib,
+  retriever as retriever_lib,
+  vectors as vectors_lib,
+)
 from retrieval.nn import embedders
 from retrieval.store import store
-from retrieval.text import chunks as chunks_lib
-from retrieval.text import data_folder
-from retrieval.text import near_duplicates
-from retrieval.text import tokens as tokens_lib
+from retrieval.text import (
+  chunks as chunks_lib,
+  data_folder,
+  near_duplicates,
+  tokens as tokens_lib,
+)
 
 
 def embedder(config: ml_collections.ConfigDict) -> embedders.Embedder:

@@ -9,8 +9,7 @@ import grain
 import numpy as np
 
 from retrieval.store import store
-from retro_jax.data import pipeline
-from retro_jax.data import qa_rows
+from retro_jax.data import pipeline, qa_rows
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -17,8 +17,7 @@ from jaxtyping import Int
 import numpy as np
 
 from retrieval import tokenization
-from retro_jax.data import pipeline
-from retro_jax.data import samples
+from retro_jax.data import pipeline, samples
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

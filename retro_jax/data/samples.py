@@ -5,8 +5,7 @@
 Dimension key: N neighbors, R neighbor length, T tokens.
 """
 
-from collections.abc import Callable
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 import dataclasses
 
 import numpy as np

@@ -10,8 +10,7 @@ as segments, so that no length is paid for but the text's.
 Dimension key: B batch, C chunks, D documents, W windows.
 """
 
-from collections.abc import Iterator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 import dataclasses
 import itertools
 

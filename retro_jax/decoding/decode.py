@@ -12,21 +12,16 @@ Dimension key: B samples, C chunks, M chunk length, L = C M buffer, N neighbors,
 R neighbor length, V vocabulary.
 """
 
-from collections.abc import Callable
-from collections.abc import Iterator
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 import functools
 
 import jax
 import numpy as np
 
 from retro_jax.data import samples
-from retro_jax.decoding import decode_rows
-from retro_jax.decoding import drawing
-from retro_jax.decoding import growing_text
+from retro_jax.decoding import decode_rows, drawing, growing_text
 from retro_jax.decoding.drawing import SamplingConfig
-from retro_jax.nn import config as config_lib
-from retro_jax.nn import retro as model_lib
+from retro_jax.nn import config as config_lib, retro as model_lib
 
 
 @functools.partial(jax.jit, static_argnames='model')

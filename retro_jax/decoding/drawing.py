@@ -11,11 +11,7 @@ import functools
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array
-from jaxtyping import Bool
-from jaxtyping import Float
-from jaxtyping import Int
-from jaxtyping import Key
+from jaxtyping import Array, Bool, Float, Int, Key
 import numpy as np
 
 

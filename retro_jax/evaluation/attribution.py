@@ -9,14 +9,12 @@ Dimension key: B batch, L tokens, C chunks, M chunk length, N neighbors, R neigh
 length, K complete chunks, P cross-attention layers, H heads.
 """
 
-from collections.abc import Callable
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 import functools
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Float
-from jaxtyping import Int
+from jaxtyping import Float, Int
 import numpy as np
 
 from retro_jax.data import pipeline

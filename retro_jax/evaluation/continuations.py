@@ -10,16 +10,13 @@ Dimension key: B batch, C chunks, M chunk length, L = C M tokens, N neighbors, R
 neighbor length.
 """
 
-from collections.abc import Callable
-from collections.abc import Iterator
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 import dataclasses
 import itertools
 
 import numpy as np
 
-from retro_jax.data import pipeline
-from retro_jax.data import samples
+from retro_jax.data import pipeline, samples
 
 # A batch of rows -> [B] nats of its targets.
 NatsFn = Callable[[pipeline.Row], np.ndarray]

@@ -17,8 +17,7 @@ Dimension key: B batch, L tokens, C chunks, M chunk length.
 
 from collections.abc import Callable
 
-from jaxtyping import Float
-from jaxtyping import Int
+from jaxtyping import Float, Int
 import numpy as np
 
 from retro_jax.data import pipeline

@@ -19,8 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from retrieval.questions import bootstrap
-from retro_jax.data import pipeline
-from retro_jax.data import windows as windows_lib
+from retro_jax.data import pipeline, windows as windows_lib
 from retro_jax.nn import losses
 
 RETRIEVALS = ('on', 'off', 'shuffled', 'oracle')

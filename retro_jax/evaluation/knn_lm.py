@@ -16,20 +16,15 @@ leaves p_kNN(y) = 0.
 Dimension key: B batch, L tokens, D width of keys, n tokens in all.
 """
 
-from collections.abc import Callable
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 import dataclasses
 
 from flax import linen as nn
 import jax
-from jaxtyping import Array
-from jaxtyping import Float
-from jaxtyping import Integer
+from jaxtyping import Array, Float, Integer
 import numpy as np
 
-from retro_jax.data import pipeline
-from retro_jax.data import windows as windows_lib
+from retro_jax.data import pipeline, windows as windows_lib
 from retro_jax.nn import losses
 
 # Row -> [B, L] nats of each target and [B, L, D] keys.

@@ -10,14 +10,11 @@ model owes to what it, or its datastore, has seen word for word.
 Dimension key: n chunks, M chunk length, N neighbors, R neighbor length.
 """
 
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 import dataclasses
 import math
 
-from jaxtyping import Float
-from jaxtyping import Int
+from jaxtyping import Float, Int
 import numpy as np
 
 from retrieval.questions import bootstrap

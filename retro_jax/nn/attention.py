@@ -21,15 +21,11 @@ import functools
 from flax import linen as nn
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array
-from jaxtyping import Bool
-from jaxtyping import Float
-from jaxtyping import Int
+from jaxtyping import Array, Bool, Float, Int
 import numpy as np
 import numpy.typing as npt
 
-from retrieval.nn import partitioning
-from retrieval.nn import products
+from retrieval.nn import partitioning, products
 from retro_jax.nn import positions as positions_lib
 
 

@@ -8,10 +8,7 @@ A rows that are updated, U keys that are.
 
 from flax import linen as nn
 import jax.numpy as jnp
-from jaxtyping import Array
-from jaxtyping import Bool
-from jaxtyping import Float
-from jaxtyping import Int
+from jaxtyping import Array, Bool, Float, Int
 
 from retrieval.nn import products
 from retro_jax.nn import attention

@@ -13,14 +13,9 @@ length, N neighbors, R neighbor length, E encoder width.
 
 from flax import linen as nn
 import jax.numpy as jnp
-from jaxtyping import Array
-from jaxtyping import Bool
-from jaxtyping import Float
-from jaxtyping import Int
-from jaxtyping import Shaped
+from jaxtyping import Array, Bool, Float, Int, Shaped
 
-from retro_jax.nn import attention
-from retro_jax.nn import cached_attention
+from retro_jax.nn import attention, cached_attention
 
 
 def chunk_to_read(

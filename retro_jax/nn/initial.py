@@ -11,8 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from retrieval.nn import sharding
-from retro_jax.nn import copy_init
-from retro_jax.nn import retro
+from retro_jax.nn import copy_init, retro
 from retro_jax.nn.config import RetroConfig
 
 

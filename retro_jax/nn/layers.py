@@ -10,18 +10,11 @@ N neighbors, R neighbor length, E encoder width.
 
 from flax import linen as nn
 import jax.numpy as jnp
-from jaxtyping import Array
-from jaxtyping import Bool
-from jaxtyping import Float
-from jaxtyping import Int
+from jaxtyping import Array, Bool, Float, Int
 
-from retrieval.nn import partitioning
-from retrieval.nn import products
-from retro_jax.nn import attention
-from retro_jax.nn import cached_attention
-from retro_jax.nn import cca
-from retro_jax.nn.config import ACTIVATIONS
-from retro_jax.nn.config import RetroConfig
+from retrieval.nn import partitioning, products
+from retro_jax.nn import attention, cached_attention, cca
+from retro_jax.nn.config import ACTIVATIONS, RetroConfig
 
 
 def norm(config: RetroConfig, name: str) -> attention.RMSNorm:

@@ -11,9 +11,7 @@ Dimension key: B batch, L tokens, H heads, K head width.
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array
-from jaxtyping import Float
-from jaxtyping import Int
+from jaxtyping import Array, Float, Int
 import numpy as np
 
 

@@ -7,8 +7,7 @@ safetensors of Hugging Face have it. Nothing is read here: what is given are nam
 and arrays.
 """
 
-from collections.abc import Callable
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 import re
 from typing import Any
 

@@ -13,16 +13,10 @@ N neighbors, R neighbor length, E encoder width, V vocabulary.
 
 from flax import linen as nn
 import jax.numpy as jnp
-from jaxtyping import Array
-from jaxtyping import Bool
-from jaxtyping import Float
-from jaxtyping import Int
+from jaxtyping import Array, Bool, Float, Int
 
 from retrieval.nn import partitioning
-from retro_jax.nn import attention
-from retro_jax.nn import cca
-from retro_jax.nn import layers
-from retro_jax.nn import positions as positions_lib
+from retro_jax.nn import attention, cca, layers, positions as positions_lib
 from retro_jax.nn.config import RetroConfig
 
 

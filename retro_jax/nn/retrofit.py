@@ -11,8 +11,7 @@ from collections.abc import Mapping
 import dataclasses
 from typing import Any
 
-from retro_jax.nn.config import PublicDecoder
-from retro_jax.nn.config import RetroConfig
+from retro_jax.nn.config import PublicDecoder, RetroConfig
 
 # Fields that the weights of a decoder were trained with.
 DECODER_FIELDS = (

@@ -2,18 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The loss of each token of a text, and the effect of its neighbors on it."""
 
-from collections.abc import Callable
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 import dataclasses
 import functools
 
 import numpy as np
 
 from retrieval import tokenization
-from retro_jax.evaluation import attribution
-from retro_jax.evaluation import leakage
-from retro_jax.trained import loading
-from retro_jax.trained import passage as passages
+from retro_jax.evaluation import attribution, leakage
+from retro_jax.trained import loading, passage as passages
 from retro_jax.views import page as page_lib
 
 

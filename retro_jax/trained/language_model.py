@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 
 from retro_jax.data import samples as samples_lib
-from retro_jax.trained import inspection
-from retro_jax.trained import loading
-from retro_jax.trained import passage as passages
-from retro_jax.trained import sampling
-from retro_jax.views import page as page_lib
-from retro_jax.views import prompts as prompts_lib
-from retro_jax.views import samples as views
+from retro_jax.trained import inspection, loading, passage as passages, sampling
+from retro_jax.views import (
+  page as page_lib,
+  prompts as prompts_lib,
+  samples as views,
+)
 
 
 class Scores(views.Listing):

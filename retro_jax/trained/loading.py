@@ -12,12 +12,13 @@ import ml_collections
 
 from retrieval import tokenization
 from retrieval.store import checkpoints
-from retro_jax.data import folder as retro_data
-from retro_jax.data import pipeline
-from retro_jax.nn import config as config_lib
-from retro_jax.nn import initial
-from retro_jax.nn import losses
-from retro_jax.nn import retro as model_lib
+from retro_jax.data import folder as retro_data, pipeline
+from retro_jax.nn import (
+  config as config_lib,
+  initial,
+  losses,
+  retro as model_lib,
+)
 
 # One compiled function for all callers.
 batch_nll = jax.jit(losses.batch_nll, static_argnames=('model', 'train'))

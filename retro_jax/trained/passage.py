@@ -2,15 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """One document with what its chunks retrieved, as rows that a RETRO reads."""
 
-from collections.abc import Iterator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 import dataclasses
 
 import numpy as np
 
 from retrieval.index import retriever as retriever_lib
-from retro_jax.data import pipeline
-from retro_jax.data import windows as windows_lib
+from retro_jax.data import pipeline, windows as windows_lib
 from retro_jax.evaluation import leakage
 from retro_jax.trained import loading
 

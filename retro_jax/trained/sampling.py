@@ -2,17 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Samples from a trained model, as text."""
 
-from collections.abc import Callable
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 import functools
 from typing import Any
 
 from retro_jax.data import samples as samples_lib
-from retro_jax.decoding import decode
-from retro_jax.decoding import drawing
+from retro_jax.decoding import decode, drawing
 from retro_jax.trained import loading
-from retro_jax.views import prompts as prompts_lib
-from retro_jax.views import samples as views
+from retro_jax.views import prompts as prompts_lib, samples as views
 
 BATCH_SIZE = 16
 

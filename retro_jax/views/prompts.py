@@ -11,8 +11,7 @@ place of what would be retrieved; a list of lists is read chunk by chunk, the la
 one by all chunks that follow; an empty list turns retrieval off.
 """
 
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 import dataclasses
 import os
 import pathlib

@@ -15,18 +15,17 @@ from ml_collections import config_flags
 import numpy as np
 import pytest
 
-from configs import retro_base
-from configs import retro_published
+from configs import retro_base, retro_published
 from experiments.engine import program as program_lib
-from experiments.retro import evaluate as retro_evaluate
-from experiments.retro import task as retro_task
-from retrieval import searchers
-from retrieval import tokenization
+from experiments.retro import evaluate as retro_evaluate, task as retro_task
+from retrieval import searchers, tokenization
 from retrieval.index import index as index_lib
 from retrieval.nn import sharding
-from retrieval.text import chunks as chunks_lib
-from retrieval.text import corpus as corpus_lib
-from retrieval.text import tokens as tokens_lib
+from retrieval.text import (
+  chunks as chunks_lib,
+  corpus as corpus_lib,
+  tokens as tokens_lib,
+)
 from retro_jax.data import folder as retro_data
 from retro_jax.nn import config as config_lib
 from retro_jax.trained import loading

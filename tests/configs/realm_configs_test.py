@@ -17,25 +17,16 @@ import numpy as np
 import pytest
 
 from configs import realm_base
-from experiments.engine import optimizers
-from experiments.engine import program as program_lib
-from experiments.realm import block_task
-from experiments.realm import refresh
-from experiments.realm import task as realm_task
-from realm_jax.data import examples
-from realm_jax.data import folder as realm_data
+from experiments.engine import optimizers, program as program_lib
+from experiments.realm import block_task, refresh, task as realm_task
+from realm_jax.data import examples, folder as realm_data
 from realm_jax.nn import config as config_lib
 from realm_jax.objectives import losses
 from realm_jax.serving import model_configs
 from retrieval import searchers
 from retrieval.index import index
-from retrieval.nn import bert
-from retrieval.nn import embedders
-from retrieval.nn import sharding
-from retrieval.text import blocks
-from retrieval.text import corpus
-from retrieval.text import salient
-from retrieval.text import taggers
+from retrieval.nn import bert, embedders, sharding
+from retrieval.text import blocks, corpus, salient, taggers
 from tests.retrieval.text import tiny_blocks
 
 NAMES = sorted(

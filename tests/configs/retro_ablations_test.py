@@ -7,8 +7,7 @@ import functools
 import jax
 import pytest
 
-from configs import retro_ablations
-from configs import retro_pretrain_small
+from configs import retro_ablations, retro_pretrain_small
 from experiments.tables import paper_table
 from retro_jax.nn import initial
 from retro_jax.trained import loading

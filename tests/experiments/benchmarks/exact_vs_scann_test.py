@@ -13,9 +13,7 @@ from experiments.benchmarks import exact_vs_scann as qa_benchmark
 from experiments.engine import checkpoint_writer
 from experiments.open_qa import starts
 from retrieval import searchers
-from retrieval.questions import dpr_json
-from retrieval.questions import question_sets
-from retrieval.questions import scoring
+from retrieval.questions import dpr_json, question_sets, scoring
 from tests.experiments.open_qa import tiny_open_qa
 
 

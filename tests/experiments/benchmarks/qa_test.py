@@ -10,11 +10,13 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from experiments.benchmarks import qa as benchmark_qa
-from experiments.benchmarks import qa_data
-from experiments.benchmarks import qa_search
-from experiments.benchmarks import qa_steps
-from experiments.benchmarks import turns
+from experiments.benchmarks import (
+  qa as benchmark_qa,
+  qa_data,
+  qa_search,
+  qa_steps,
+  turns,
+)
 from retrieval.nn import embedders
 from retrieval.text import corpus as corpus_lib
 from tests.experiments.engine import tiny_corpus

@@ -8,10 +8,12 @@ import sys
 
 import pytest
 
-from experiments.benchmarks import comparison
-from experiments.benchmarks import realm as benchmark_realm
-from experiments.benchmarks import refresh as benchmark_refresh
-from experiments.benchmarks import turns
+from experiments.benchmarks import (
+  comparison,
+  realm as benchmark_realm,
+  refresh as benchmark_refresh,
+  turns,
+)
 from experiments.engine import metric_writer
 from experiments.realm import train as realm_train
 from tests.experiments.realm import tiny_realm

@@ -13,15 +13,14 @@ import pytest
 from safetensors import numpy as safetensors_numpy
 
 from configs import open_qa_released
-from experiments.convert import checkpoint_export
-from experiments.convert import checkpoint_sources
-from experiments.convert import convert
-from experiments.convert import converted_blocks
-from realm_jax.serving import serving
-from realm_jax.serving import trained as trained_lib
-from retrieval.formats import block_records
-from retrieval.formats import tensor_bundle
-from retrieval.formats import tfrecord
+from experiments.convert import (
+  checkpoint_export,
+  checkpoint_sources,
+  convert,
+  converted_blocks,
+)
+from realm_jax.serving import serving, trained as trained_lib
+from retrieval.formats import block_records, tensor_bundle, tfrecord
 from retrieval.index import index_versions
 from retrieval.store import checkpoints
 from retrieval.text import blocks as blocks_lib

@@ -9,8 +9,7 @@ from jax.sharding import PartitionSpec as P
 import numpy as np
 import pytest
 
-from experiments.engine import checkpoint_writer
-from experiments.engine import program
+from experiments.engine import checkpoint_writer, program
 from retrieval.nn import sharding
 from retrieval.store import checkpoints
 

@@ -18,11 +18,13 @@ import numpy as np
 import optax
 import pytest
 
-from experiments.engine import checkpoint_writer
-from experiments.engine import loop
-from experiments.engine import metric_writer
-from experiments.engine import program as program_lib
-from experiments.engine import tasks
+from experiments.engine import (
+  checkpoint_writer,
+  loop,
+  metric_writer,
+  program as program_lib,
+  tasks,
+)
 from retrieval.store import checkpoints
 from tests import xla_flags
 from tests.experiments.engine import toy_task

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from experiments.engine import optimizers
-from retrieval.nn import bert
-from retrieval.nn import sharding
+from retrieval.nn import bert, sharding
 
 _CONFIG = optimizers.OptimizerConfig(
   learning_rate=2e-4, warmup_steps=750, final_fraction=0.1

@@ -9,8 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from configs import retro_pretrain_quickstart
-from experiments.engine import checkpoint_writer
-from experiments.engine import program
+from experiments.engine import checkpoint_writer, program
 from experiments.retro import task as retro_task
 from retrieval.nn import sharding
 from retro_jax.data import folder as retro_data

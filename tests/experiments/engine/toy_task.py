@@ -22,9 +22,7 @@ import ml_collections
 import numpy as np
 import optax
 
-from experiments.engine import checkpoint_writer
-from experiments.engine import loop
-from experiments.engine import tasks
+from experiments.engine import checkpoint_writer, loop, tasks
 from retrieval.nn import partitioning
 
 VOCAB, LENGTH, EMBED, MLP = 32, 8, 16, 64

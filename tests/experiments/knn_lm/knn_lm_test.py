@@ -9,16 +9,17 @@ import numpy as np
 import pytest
 
 from experiments.engine import stages
-from experiments.knn_lm import build as knn_lm_build
-from experiments.knn_lm import evaluate as knn_lm_evaluate
-from experiments.knn_lm import lookup as knn_lm_lookup
-from experiments.knn_lm import task as knn_lm_task
+from experiments.knn_lm import (
+  build as knn_lm_build,
+  evaluate as knn_lm_evaluate,
+  lookup as knn_lm_lookup,
+  task as knn_lm_task,
+)
 from experiments.retro import evaluate as retro_evaluate
 from retrieval.index import key_values
 from retrieval.store import store
 from retrieval.text import chunks as chunks_lib
-from retro_jax.data import folder as retro_data
-from retro_jax.data import windows as windows_lib
+from retro_jax.data import folder as retro_data, windows as windows_lib
 from retro_jax.evaluation import knn_lm
 from retro_jax.trained import loading
 from tests.experiments.knn_lm import tiny_knn_lm

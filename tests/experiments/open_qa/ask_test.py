@@ -15,18 +15,21 @@ import numpy as np
 import pytest
 import rich.console
 
-from experiments.engine import checkpoint_writer
-from experiments.engine import command
-from experiments.open_qa import answer_view
-from experiments.open_qa import ask
-from experiments.open_qa import score
-from experiments.open_qa import starts
-from experiments.open_qa import update as realm_update
+from experiments.engine import checkpoint_writer, command
+from experiments.open_qa import (
+  answer_view,
+  ask,
+  score,
+  starts,
+  update as realm_update,
+)
 from realm_jax.data import folder as realm_data
-from realm_jax.serving import index_folders
-from realm_jax.serving import serving
-from realm_jax.serving import trained as trained_lib
-from realm_jax.serving import views
+from realm_jax.serving import (
+  index_folders,
+  serving,
+  trained as trained_lib,
+  views,
+)
 from retrieval.questions import question_sets
 from retrieval.text import corpus
 from tests import xla_flags

@@ -11,15 +11,19 @@ import pytest
 
 from configs import claims_base
 from experiments.engine import loop
-from experiments.open_qa import claim_measures
-from experiments.open_qa import evaluate as qa_evaluate
-from experiments.open_qa import starts
-from experiments.open_qa import task as qa_task
-from experiments.open_qa import update as realm_update
-from realm_jax.serving import claim_answers
-from realm_jax.serving import index_folders
-from realm_jax.serving import model_configs
-from realm_jax.serving import trained as trained_lib
+from experiments.open_qa import (
+  claim_measures,
+  evaluate as qa_evaluate,
+  starts,
+  task as qa_task,
+  update as realm_update,
+)
+from realm_jax.serving import (
+  claim_answers,
+  index_folders,
+  model_configs,
+  trained as trained_lib,
+)
 from retrieval.nn import sharding
 from retrieval.questions import claims as claims_lib
 from retrieval.store import checkpoints

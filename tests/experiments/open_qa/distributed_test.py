@@ -13,8 +13,7 @@ import jax
 import numpy as np
 import pytest
 
-from experiments.engine import loop
-from experiments.engine import metric_writer
+from experiments.engine import loop, metric_writer
 from experiments.open_qa import starts
 from realm_jax.serving import index_builder
 from retrieval.index import index_versions

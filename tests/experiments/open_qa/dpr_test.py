@@ -9,16 +9,13 @@ import numpy as np
 import pytest
 
 from configs import open_qa_base
-from experiments.engine import loop
-from experiments.engine import metric_writer
-from experiments.open_qa import dpr_examples
-from experiments.open_qa import dpr_task
+from experiments.engine import loop, metric_writer
+from experiments.open_qa import dpr_examples, dpr_task
 from realm_jax.data import folder as realm_data
 from realm_jax.objectives import dpr as dpr_lib
 from realm_jax.serving import beams
 from retrieval.nn import sharding
-from retrieval.questions import answers
-from retrieval.questions import questions as questions_lib
+from retrieval.questions import answers, questions as questions_lib
 from retrieval.store import checkpoints
 from tests.retrieval.text import tiny_blocks
 

@@ -8,16 +8,15 @@ import types
 
 import pytest
 
-from experiments.engine import checkpoint_writer
-from experiments.engine import command
-from experiments.open_qa import ask
-from experiments.open_qa import pack_reader
-from experiments.open_qa import starts
+from experiments.engine import checkpoint_writer, command
+from experiments.open_qa import ask, pack_reader, starts
 import realm_jax
 from realm_jax.data import folder as realm_data
-from realm_jax.serving import packaged_reader
-from realm_jax.serving import packaged_run
-from realm_jax.serving import trained as trained_lib
+from realm_jax.serving import (
+  packaged_reader,
+  packaged_run,
+  trained as trained_lib,
+)
 from retrieval.text import corpus as corpus_lib
 from tests.experiments.open_qa import tiny_open_qa
 

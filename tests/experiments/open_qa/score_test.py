@@ -9,8 +9,7 @@ import sys
 import pytest
 
 from experiments.open_qa import score
-from retrieval.questions import dpr_json
-from retrieval.questions import question_sets
+from retrieval.questions import dpr_json, question_sets
 
 
 @pytest.fixture

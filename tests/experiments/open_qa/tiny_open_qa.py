@@ -14,8 +14,7 @@ import sys
 import jax
 
 from configs import open_qa_base
-from experiments.open_qa import task as qa_task
-from experiments.open_qa import train as qa_train
+from experiments.open_qa import task as qa_task, train as qa_train
 from tests.experiments.realm import tiny_realm
 
 WANTED = ('Paris', 'Rome', '1066', '1999', 'river', 'crown')

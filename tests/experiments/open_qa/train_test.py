@@ -9,18 +9,19 @@ import jax
 import numpy as np
 import pytest
 
-from configs import claims_base
-from configs import open_qa_small
-from experiments.engine import checkpoint_writer
-from experiments.engine import loop
-from experiments.open_qa import evaluate as qa_evaluate
-from experiments.open_qa import starts
-from experiments.open_qa import train as qa_train
-from realm_jax.serving import answers as qa_answers
-from realm_jax.serving import block_reader
-from realm_jax.serving import trained as trained_lib
-from retrieval.questions import question_sets
-from retrieval.questions import questions as questions_lib
+from configs import claims_base, open_qa_small
+from experiments.engine import checkpoint_writer, loop
+from experiments.open_qa import (
+  evaluate as qa_evaluate,
+  starts,
+  train as qa_train,
+)
+from realm_jax.serving import (
+  answers as qa_answers,
+  block_reader,
+  trained as trained_lib,
+)
+from retrieval.questions import question_sets, questions as questions_lib
 from tests.experiments.open_qa import tiny_open_qa
 
 _ONE = jax.devices()[:1]

@@ -16,11 +16,13 @@ from experiments.engine import changed_documents
 from experiments.open_qa import update as realm_update
 from experiments.realm import task as realm_task
 from realm_jax.data import folder as realm_data
-from realm_jax.serving import explain
-from realm_jax.serving import index_builder
-from realm_jax.serving import index_folders
-from realm_jax.serving import serving
-from realm_jax.serving import trained as trained_lib
+from realm_jax.serving import (
+  explain,
+  index_builder,
+  index_folders,
+  serving,
+  trained as trained_lib,
+)
 from retrieval.index import index_versions
 from retrieval.text import corpus
 from tests.experiments.realm import tiny_realm

@@ -14,21 +14,22 @@ import numpy as np
 import pytest
 import rich.console
 
-from experiments.engine import checkpoint_writer
-from experiments.engine import loop
-from experiments.engine import metric_writer
-from experiments.engine import progress
-from experiments.realm import evaluate as realm_evaluate
-from experiments.realm import explain as realm_explain
-from experiments.realm import quickstart as realm_quickstart
-from experiments.realm import train as realm_train
-from experiments.realm import warm_start
-from experiments.realm import zero_shot
+from experiments.engine import checkpoint_writer, loop, metric_writer, progress
+from experiments.realm import (
+  evaluate as realm_evaluate,
+  explain as realm_explain,
+  quickstart as realm_quickstart,
+  train as realm_train,
+  warm_start,
+  zero_shot,
+)
 from experiments.tables import realm_table2
-from realm_jax.serving import explain
-from realm_jax.serving import index_folders
-from realm_jax.serving import model_configs
-from realm_jax.serving import trained as trained_lib
+from realm_jax.serving import (
+  explain,
+  index_folders,
+  model_configs,
+  trained as trained_lib,
+)
 from retrieval.questions import answers
 from retrieval.store import checkpoints
 from tests.experiments.realm import tiny_realm

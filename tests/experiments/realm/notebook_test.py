@@ -10,8 +10,7 @@ import pytest
 
 from configs import realm_pretrain_quickstart
 from experiments.engine import checkpoint_writer
-from experiments.realm import prepare as realm_prepare
-from experiments.realm import task as realm_task
+from experiments.realm import prepare as realm_prepare, task as realm_task
 from realm_jax.data import folder as realm_data
 from retrieval.nn import embedders
 from retrieval.text import corpus

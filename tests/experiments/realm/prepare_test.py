@@ -10,12 +10,10 @@ import numpy as np
 import pytest
 
 from configs import realm_base
-from experiments.realm import prepare as realm_prepare
-from experiments.realm import task as realm_task
+from experiments.realm import prepare as realm_prepare, task as realm_task
 from realm_jax.data import folder as realm_data
 from retrieval import tokenization
-from retrieval.formats import tf_example
-from retrieval.formats import tfrecord
+from retrieval.formats import tf_example, tfrecord
 from retrieval.text import corpus as corpus_lib
 from tests.retrieval.text import tiny_blocks
 

@@ -10,8 +10,7 @@ from absl import logging
 import numpy as np
 import pytest
 
-from experiments.realm import background_builders
-from experiments.realm import refresh
+from experiments.realm import background_builders, refresh
 from realm_jax.nn import config as config_lib
 from realm_jax.serving import index_builder
 from retrieval.index import index_versions

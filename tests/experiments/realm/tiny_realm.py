@@ -23,8 +23,7 @@ from configs import realm_base
 from experiments.engine import checkpoint_writer
 from experiments.realm import train as realm_train
 from realm_jax.data import folder as realm_data
-from retrieval.text import salient
-from retrieval.text import taggers
+from retrieval.text import salient, taggers
 from tests.retrieval.text import tiny_blocks
 
 

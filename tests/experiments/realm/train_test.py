@@ -19,11 +19,12 @@ import numpy as np
 import pytest
 
 from experiments.engine import metric_writer
-from experiments.realm import refresh_worker
-from experiments.realm import task as realm_task
-from experiments.realm import train as realm_train
-from realm_jax.serving import index_builder
-from realm_jax.serving import trained as trained_lib
+from experiments.realm import (
+  refresh_worker,
+  task as realm_task,
+  train as realm_train,
+)
+from realm_jax.serving import index_builder, trained as trained_lib
 from retrieval.index import index_versions
 from tests import xla_flags
 from tests.experiments.realm import tiny_realm

@@ -16,11 +16,8 @@ import pytest
 
 from configs import retro_base
 from retrieval.nn import embedders
-from retro_jax.nn import initial
-from retro_jax.nn import presets
-from retro_jax.trained import inspection
-from retro_jax.trained import loading
-from retro_jax.trained import passage as passages
+from retro_jax.nn import initial, presets
+from retro_jax.trained import inspection, loading, passage as passages
 from tests import xla_flags
 from tests.experiments.engine import tiny_corpus
 

@@ -10,8 +10,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments.retro import copying as retro_copying
-from experiments.retro import evaluate as retro_evaluate
+from experiments.retro import (
+  copying as retro_copying,
+  evaluate as retro_evaluate,
+)
 from retrieval.questions import bootstrap
 from retro_jax.data import windows as windows_lib
 from retro_jax.evaluation import evaluate

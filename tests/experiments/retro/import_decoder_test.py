@@ -16,11 +16,9 @@ from experiments.retro import import_decoder as retro_import
 from retrieval.formats import safetensors_files
 from retrieval.store import checkpoints
 from retro_jax.nn import retrofit
-from retro_jax.trained import loading
-from retro_jax.trained import sampling
+from retro_jax.trained import loading, sampling
 from tests.retrieval.tokenization import tiny_byte_pairs
-from tests.retro_jax.nn import public_reference
-from tests.retro_jax.nn import tiny
+from tests.retro_jax.nn import public_reference, tiny
 
 VOCAB = len(tiny_byte_pairs.TOKENS)
 TEXT = 'the ü12'

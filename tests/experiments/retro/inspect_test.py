@@ -16,12 +16,8 @@ import pytest
 
 from experiments.retro import inspect as retro_inspect
 from retro_jax.data import windows as windows_lib
-from retro_jax.evaluation import attribution
-from retro_jax.evaluation import evaluate
-from retro_jax.evaluation import leakage
-from retro_jax.trained import inspection
-from retro_jax.trained import loading
-from retro_jax.trained import passage as passages
+from retro_jax.evaluation import attribution, evaluate, leakage
+from retro_jax.trained import inspection, loading, passage as passages
 from retro_jax.views import page as page_lib
 from tests.experiments.engine import tiny_run
 from tests.experiments.retro import tiny_retro

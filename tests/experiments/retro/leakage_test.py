@@ -8,8 +8,10 @@ import types
 import numpy as np
 import pytest
 
-from experiments.retro import evaluate as retro_evaluate
-from experiments.retro import leakage as retro_leakage
+from experiments.retro import (
+  evaluate as retro_evaluate,
+  leakage as retro_leakage,
+)
 from retro_jax.trained import loading
 from tests.experiments.retro import tiny_trained
 from tests.retro_jax.data import tiny_data

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from configs import retro_pretrain_quickstart
-from experiments.engine import loop
-from experiments.engine import metric_writer
+from experiments.engine import loop, metric_writer
 from experiments.retro import task as retro_task
 from retro_jax.data import folder as retro_data
 from tests.retro_jax.data import tiny_data

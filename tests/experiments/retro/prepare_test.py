@@ -13,10 +13,8 @@ import numpy as np
 import pytest
 
 from configs import retro_base
-from experiments.engine import changed_documents
-from experiments.engine import stages
-from experiments.retro import prepare as retro_prepare
-from experiments.retro import update as retro_update
+from experiments.engine import changed_documents, stages
+from experiments.retro import prepare as retro_prepare, update as retro_update
 from retrieval import tokenization
 from retrieval.index import index as index_lib
 from retrieval.nn import embedders

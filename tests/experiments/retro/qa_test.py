@@ -12,14 +12,18 @@ import pytest
 
 from configs import retro_qa
 from experiments.open_qa import score
-from experiments.retro import qa_data as retro_qa_data
-from experiments.retro import qa_evaluate as retro_qa_evaluate
-from experiments.retro import qa_task as retro_qa_task
-from experiments.retro import train as retro_train
+from experiments.retro import (
+  qa_data as retro_qa_data,
+  qa_evaluate as retro_qa_evaluate,
+  qa_task as retro_qa_task,
+  train as retro_train,
+)
 from retrieval.index import retriever as retriever_lib
-from retrieval.questions import dpr_json
-from retrieval.questions import question_sets
-from retrieval.questions import questions as questions_lib
+from retrieval.questions import (
+  dpr_json,
+  question_sets,
+  questions as questions_lib,
+)
 from retrieval.store import checkpoints
 from retro_jax.data import qa_rows
 from retro_jax.decoding import decode

@@ -12,9 +12,7 @@ import numpy as np
 import pytest
 
 from configs import retro_pretrain_small
-from experiments.engine import loop
-from experiments.engine import metric_writer
-from experiments.engine import program as program_lib
+from experiments.engine import loop, metric_writer, program as program_lib
 from experiments.retro import task as retro_task
 from retrieval.store import checkpoints
 from retro_jax.data import folder as retro_data

@@ -11,16 +11,12 @@ import numpy as np
 import pytest
 import rich.console
 
-from experiments.retro import sample as retro_sample
-from experiments.retro import sample_view
+from experiments.retro import sample as retro_sample, sample_view
 from retrieval import tokenization
-from retro_jax.data import folder as retro_data
-from retro_jax.data import samples as samples_lib
+from retro_jax.data import folder as retro_data, samples as samples_lib
 from retro_jax.decoding import decode
-from retro_jax.trained import loading
-from retro_jax.trained import sampling
-from retro_jax.views import prompts as prompts_lib
-from retro_jax.views import samples as views
+from retro_jax.trained import loading, sampling
+from retro_jax.views import prompts as prompts_lib, samples as views
 from tests.experiments.retro import tiny_retro
 from tests.retro_jax.data import tiny_data
 

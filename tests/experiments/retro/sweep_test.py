@@ -8,8 +8,7 @@ import types
 import numpy as np
 import pytest
 
-from experiments.retro import evaluate as retro_evaluate
-from experiments.retro import sweep as retro_sweep
+from experiments.retro import evaluate as retro_evaluate, sweep as retro_sweep
 from retrieval.store import store
 from retro_jax.data import folder as retro_data
 from tests.experiments.retro import tiny_trained

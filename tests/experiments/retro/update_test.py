@@ -8,17 +8,12 @@ import types
 import numpy as np
 import pytest
 
-from experiments.retro import prepare as retro_prepare
-from experiments.retro import update as retro_update
-from retrieval.index import index as index_lib
-from retrieval.index import reuse
-from retrieval.index import vectors as vectors_lib
+from experiments.retro import prepare as retro_prepare, update as retro_update
+from retrieval.index import index as index_lib, reuse, vectors as vectors_lib
 from retrieval.nn import embedders
-from retrieval.text import chunks as chunks_lib
-from retrieval.text import corpus as corpus_lib
+from retrieval.text import chunks as chunks_lib, corpus as corpus_lib
 from retro_jax.data import folder as retro_data
-from retro_jax.trained import loading
-from retro_jax.trained import sampling
+from retro_jax.trained import loading, sampling
 from tests.experiments.engine import tiny_run
 from tests.retro_jax.data import tiny_data
 

@@ -11,14 +11,13 @@ import pytest
 
 from configs import realm_pretrain_small
 from experiments.engine import loop
-from experiments.open_qa import score
-from experiments.open_qa import task as qa_task
-from experiments.open_qa import train as qa_train
-from experiments.realm import prepare as realm_prepare
-from experiments.realm import train as realm_train
-from experiments.realm import warm_start
-from experiments.tables import realm_systems
-from experiments.tables import realm_table1
+from experiments.open_qa import score, task as qa_task, train as qa_train
+from experiments.realm import (
+  prepare as realm_prepare,
+  train as realm_train,
+  warm_start,
+)
+from experiments.tables import realm_systems, realm_table1
 from realm_jax.data import folder as realm_data
 from retrieval.questions import question_sets
 from retrieval.store import checkpoints

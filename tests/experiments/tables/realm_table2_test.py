@@ -7,9 +7,7 @@ import types
 
 import pytest
 
-from experiments.tables import realm_systems
-from experiments.tables import realm_table1
-from experiments.tables import realm_table2
+from experiments.tables import realm_systems, realm_table1, realm_table2
 from retrieval.questions import question_sets
 from tests.experiments.open_qa import tiny_open_qa
 from tests.experiments.realm import tiny_realm

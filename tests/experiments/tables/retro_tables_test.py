@@ -12,11 +12,8 @@ from matplotlib import figure as figure_lib
 import numpy as np
 import pytest
 
-from configs import retro_base
-from configs import retro_qa
-from experiments.tables import paper_table
-from experiments.tables import retro_tables
-from experiments.tables import run_results
+from configs import retro_base, retro_qa
+from experiments.tables import paper_table, retro_tables, run_results
 from retrieval.store import checkpoints
 from retro_jax.data import folder as retro_data
 from tests.retro_jax.data import tiny_data

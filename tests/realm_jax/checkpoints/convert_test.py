@@ -10,13 +10,9 @@ import jax
 import numpy as np
 import pytest
 
-from realm_jax.checkpoints import config as checkpoint_config
-from realm_jax.checkpoints import convert
-from realm_jax.checkpoints import names
-from realm_jax.nn import config as config_lib
-from realm_jax.nn import open_qa
-from retrieval.formats import tensor_bundle
-from retrieval.formats import torch_pickle
+from realm_jax.checkpoints import config as checkpoint_config, convert, names
+from realm_jax.nn import config as config_lib, open_qa
+from retrieval.formats import tensor_bundle, torch_pickle
 from retrieval.nn import bert
 
 DATA = pathlib.Path(__file__).parents[2] / 'data' / 'realm'

@@ -8,8 +8,7 @@ import grain
 import numpy as np
 import pytest
 
-from realm_jax.data import block_dataset
-from realm_jax.data import examples
+from realm_jax.data import block_dataset, examples
 from realm_jax.objectives import ict
 from tests.retrieval.text import tiny_blocks
 

@@ -2,8 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Targets that the maskers choose."""
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 import numpy as np
 
 from realm_jax.data import masking

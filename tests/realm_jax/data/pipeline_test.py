@@ -10,11 +10,8 @@ import grain
 import numpy as np
 import pytest
 
-from realm_jax.data import examples
-from realm_jax.data import pipeline
-from realm_jax.data import sources
-from retrieval.text import salient
-from retrieval.text import taggers
+from realm_jax.data import examples, pipeline, sources
+from retrieval.text import salient, taggers
 from tests.retrieval.text import tiny_blocks
 
 K = 4

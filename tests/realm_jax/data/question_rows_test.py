@@ -8,8 +8,7 @@ import grain
 import numpy as np
 import pytest
 
-from realm_jax.data import question_rows
-from realm_jax.data import reader_rows
+from realm_jax.data import question_rows, reader_rows
 from retrieval.questions import questions as questions_lib
 from tests.retrieval.text import tiny_blocks
 

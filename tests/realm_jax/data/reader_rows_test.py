@@ -10,9 +10,11 @@ import pytest
 from realm_jax.data import reader_rows
 from retrieval import tokenization
 from retrieval.questions import answers as answers_lib
-from retrieval.text import blocks as blocks_lib
-from retrieval.text import corpus as corpus_lib
-from retrieval.text import tokens as tokens_lib
+from retrieval.text import (
+  blocks as blocks_lib,
+  corpus as corpus_lib,
+  tokens as tokens_lib,
+)
 from tests.realm_jax.nn import oracle
 from tests.retrieval.text import tiny_blocks
 

@@ -12,10 +12,8 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from realm_jax.nn import config as config_lib
-from realm_jax.nn import initialize
-from retrieval.nn import bert_checkpoint
-from retrieval.nn import embedders
+from realm_jax.nn import config as config_lib, initialize
+from retrieval.nn import bert_checkpoint, embedders
 from tests.realm_jax.nn import tiny
 
 V, D, F, LENGTH, LAYERS = tiny.V, 8, 12, 16, 3

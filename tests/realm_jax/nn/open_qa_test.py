@@ -11,8 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from realm_jax.nn import open_qa
-from realm_jax.nn import realm as model_lib
+from realm_jax.nn import open_qa, realm as model_lib
 from retrieval.nn import bert
 from tests.realm_jax.data import tiny_qa
 from tests.realm_jax.nn import tiny

@@ -8,8 +8,7 @@ import pathlib
 import numpy as np
 
 from realm_jax.nn import config as config_lib
-from retrieval.nn import bert
-from retrieval.nn import bert_checkpoint
+from retrieval.nn import bert, bert_checkpoint
 
 PATH = pathlib.Path(__file__).parents[2] / 'data' / 'realm'
 

@@ -12,8 +12,7 @@ import pytest
 
 from experiments.engine import optimizers
 from realm_jax.nn import realm as model_lib
-from realm_jax.objectives import losses
-from realm_jax.objectives import objectives
+from realm_jax.objectives import losses, objectives
 from retrieval.nn import bert
 from tests.realm_jax.nn import oracle
 

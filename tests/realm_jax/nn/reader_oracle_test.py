@@ -12,8 +12,7 @@ import pytest
 
 from realm_jax.nn import open_qa
 from realm_jax.objectives import reader_losses
-from retrieval.nn import bert
-from retrieval.nn import bert_checkpoint
+from retrieval.nn import bert, bert_checkpoint
 from tests.realm_jax.data import tiny_qa
 from tests.realm_jax.nn import oracle
 

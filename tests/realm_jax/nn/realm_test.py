@@ -11,12 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from realm_jax.nn import config as config_lib
-from realm_jax.nn import initialize
-from realm_jax.nn import realm as model_lib
+from realm_jax.nn import config as config_lib, initialize, realm as model_lib
 from realm_jax.objectives import losses
-from retrieval.nn import bert
-from retrieval.nn import sharding
+from retrieval.nn import bert, sharding
 from tests.realm_jax.nn import tiny
 
 

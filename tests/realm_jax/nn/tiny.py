@@ -8,8 +8,7 @@ from flax import linen as nn
 import jax
 import numpy as np
 
-from realm_jax.nn import config as config_lib
-from realm_jax.nn import initialize
+from realm_jax.nn import config as config_lib, initialize
 from retrieval.nn import bert
 
 B, K, Q, T, M, V = 2, 3, 6, 7, 3, 29

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 import scipy.special
 
-from realm_jax.objectives import claims
-from realm_jax.objectives import objectives
+from realm_jax.objectives import claims, objectives
 from tests.realm_jax.data import tiny_qa
 from tests.realm_jax.nn import tiny
 

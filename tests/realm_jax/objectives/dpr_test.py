@@ -11,8 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from realm_jax.data import block_dataset
-from realm_jax.data import examples
+from realm_jax.data import block_dataset, examples
 from realm_jax.objectives import dpr
 from retrieval.questions import questions as questions_lib
 from tests.retrieval.text import tiny_blocks

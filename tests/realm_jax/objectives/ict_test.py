@@ -10,20 +10,19 @@ import types
 from flax import linen as nn
 import jax
 import jax.numpy as jnp
-from jax.sharding import NamedSharding
-from jax.sharding import PartitionSpec as P
+from jax.sharding import NamedSharding, PartitionSpec as P
 import numpy as np
 import pytest
 
 from realm_jax.data import examples
-from realm_jax.nn import config as config_lib
-from realm_jax.nn import realm as model_lib
+from realm_jax.nn import config as config_lib, realm as model_lib
 from realm_jax.objectives import ict
-from retrieval.nn import bert
-from retrieval.nn import sharding
-from retrieval.text import blocks as blocks_lib
-from retrieval.text import corpus as corpus_lib
-from retrieval.text import tokens as tokens_lib
+from retrieval.nn import bert, sharding
+from retrieval.text import (
+  blocks as blocks_lib,
+  corpus as corpus_lib,
+  tokens as tokens_lib,
+)
 
 B, Q, T, VOCAB = 16, 6, 12, 40
 LAYOUT = examples.Layout(

@@ -7,8 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from realm_jax.data import examples
-from realm_jax.data import masking
+from realm_jax.data import examples, masking
 from realm_jax.nn import realm as model_lib
 from realm_jax.objectives import mlm
 from tests.realm_jax.nn import tiny

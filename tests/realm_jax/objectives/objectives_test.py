@@ -9,8 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from realm_jax.objectives import in_batch
-from realm_jax.objectives import objectives
+from realm_jax.objectives import in_batch, objectives
 
 B, K, L = 5, 4, 3
 PREDICTING = sorted(set(objectives.OBJECTIVES) - {'contrastive'})

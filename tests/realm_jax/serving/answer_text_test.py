@@ -11,9 +11,11 @@ import pytest
 from realm_jax.data import reader_rows
 from realm_jax.serving import answer_text
 from retrieval import tokenization
-from retrieval.text import blocks as blocks_lib
-from retrieval.text import corpus as corpus_lib
-from retrieval.text import tokens as tokens_lib
+from retrieval.text import (
+  blocks as blocks_lib,
+  corpus as corpus_lib,
+  tokens as tokens_lib,
+)
 from tests.retrieval.text import tiny_blocks
 
 ODD = (

@@ -5,12 +5,9 @@
 import numpy as np
 import pytest
 
-from realm_jax.data import question_rows
-from realm_jax.data import reader_rows
-from realm_jax.serving import beam_selector
-from realm_jax.serving import beams
-from retrieval.questions import answer_search
-from retrieval.questions import questions as questions_lib
+from realm_jax.data import question_rows, reader_rows
+from realm_jax.serving import beam_selector, beams
+from retrieval.questions import answer_search, questions as questions_lib
 from tests.retrieval.text import tiny_blocks
 
 TEXTS = (

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from realm_jax.data import reader_rows
-from realm_jax.serving import beams
-from realm_jax.serving import claim_rows
+from realm_jax.serving import beams, claim_rows
 from retrieval.questions import claims
 from tests.retrieval.text import tiny_blocks
 

@@ -10,8 +10,7 @@ import pytest
 
 from realm_jax.data import folder
 from realm_jax.nn import open_qa
-from realm_jax.serving import model_configs
-from realm_jax.serving import packaged_reader
+from realm_jax.serving import model_configs, packaged_reader
 from retrieval import tokenization
 
 

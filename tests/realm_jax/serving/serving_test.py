@@ -9,8 +9,7 @@ import pytest
 from realm_jax.data import examples
 from realm_jax.nn import realm as model_lib
 from realm_jax.serving import serving
-from retrieval.index import index as index_lib
-from retrieval.index import index_versions
+from retrieval.index import index as index_lib, index_versions
 from tests.realm_jax.nn import tiny
 from tests.retrieval.text import tiny_blocks
 

@@ -8,8 +8,7 @@ import shutil
 import numpy as np
 import pytest
 
-from retrieval.formats import sstable
-from retrieval.formats import tensor_bundle
+from retrieval.formats import sstable, tensor_bundle
 
 BUNDLES = pathlib.Path(__file__).parents[2] / 'data' / 'realm' / 'bundles'
 NAMES = {

@@ -11,8 +11,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from retrieval.formats import block_records
-from retrieval.formats import torch_pickle
+from retrieval.formats import block_records, torch_pickle
 
 DATA = pathlib.Path(__file__).parents[2] / 'data' / 'realm'
 WEIGHTS = DATA / 'hf_openqa' / 'pytorch_model.bin'

@@ -7,8 +7,7 @@ import types
 import numpy as np
 import pytest
 
-from retrieval.index import datastore_subsets
-from retrieval.index import neighbors as neighbors_lib
+from retrieval.index import datastore_subsets, neighbors as neighbors_lib
 from retrieval.store import store
 from tests.retrieval.store import tiny_stores
 

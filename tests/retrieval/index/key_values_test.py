@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from retrieval import searchers
-from retrieval.index import key_values
-from retrieval.index import recall_check
+from retrieval.index import key_values, recall_check
 from tests.retrieval.store import tiny_stores
 
 D, SHARDS = 16, 3

@@ -16,9 +16,11 @@ import numpy as np
 import pytest
 
 from retrieval import searchers
-from retrieval.index import index as index_lib
-from retrieval.index import neighbors as neighbors_lib
-from retrieval.index import vectors as vectors_lib
+from retrieval.index import (
+  index as index_lib,
+  neighbors as neighbors_lib,
+  vectors as vectors_lib,
+)
 from retrieval.nn import embedders
 from retrieval.store import store
 from retrieval.text import chunks as chunks_lib

@@ -9,8 +9,7 @@ import shutil
 import numpy as np
 import pytest
 
-from retrieval.index import index_versions
-from retrieval.index import reuse
+from retrieval.index import index_versions, reuse
 from tests.retrieval.index import index_versions_test
 from tests.retrieval.store import tiny_stores
 from tests.retrieval.text import tiny_blocks

@@ -7,9 +7,7 @@ import hashlib
 import numpy as np
 import pytest
 
-from retrieval.index import index as index_lib
-from retrieval.index import index_versions
-from retrieval.index import reuse
+from retrieval.index import index as index_lib, index_versions, reuse
 from tests.retrieval.text import tiny_blocks
 
 CONFIG = index_lib.IndexConfig(metric='dot_product', num_queries=5)

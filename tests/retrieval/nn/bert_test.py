@@ -11,8 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from retrieval.nn import bert
-from retrieval.nn import bert_checkpoint
+from retrieval.nn import bert, bert_checkpoint
 from tests.retrieval.nn import tiny_bert
 
 

@@ -12,9 +12,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from retrieval.nn import bert
-from retrieval.nn import bert_checkpoint
-from retrieval.nn import embedders
+from retrieval.nn import bert, bert_checkpoint, embedders
 
 REFERENCE = pathlib.Path(__file__).parents[2] / 'data' / 'minilm_reference.json'
 

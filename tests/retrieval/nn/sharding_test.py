@@ -7,13 +7,11 @@ import logging
 from flax import linen as nn
 import jax
 import jax.numpy as jnp
-from jax.sharding import AxisType
-from jax.sharding import PartitionSpec as P
+from jax.sharding import AxisType, PartitionSpec as P
 import numpy as np
 import pytest
 
-from retrieval.nn import partitioning
-from retrieval.nn import sharding
+from retrieval.nn import partitioning, sharding
 
 
 def _boxed(names, shape):

@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 import numpy as np
 import pytest
 
-from retrieval.questions import answer_search
-from retrieval.questions import answers as answers_lib
-from retrieval.questions import literals
-from retrieval.questions import questions as questions_lib
+from retrieval.questions import (
+  answer_search,
+  answers as answers_lib,
+  literals,
+  questions as questions_lib,
+)
 from tests.retrieval.text import tiny_blocks
 
 ODD = (

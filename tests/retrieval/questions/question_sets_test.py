@@ -9,8 +9,7 @@ import logging
 import farmhash
 import pytest
 
-from retrieval.questions import question_sets
-from retrieval.questions import red_trivia
+from retrieval.questions import question_sets, red_trivia
 from retrieval.readers import tfds as tfds_reader
 
 _QUESTIONS = [f'who was king number {i} of the realm?' for i in range(60)]

@@ -7,8 +7,7 @@ import sys
 
 import pytest
 
-from retrieval.questions import questions
-from retrieval.questions import red_trivia
+from retrieval.questions import questions, red_trivia
 
 Q = questions.Question
 

@@ -6,10 +6,7 @@ import json
 
 import pytest
 
-from retrieval.questions import dpr_json
-from retrieval.questions import question_sets
-from retrieval.questions import questions
-from retrieval.questions import scoring
+from retrieval.questions import dpr_json, question_sets, questions, scoring
 
 Q = questions.Question
 P = scoring.Prediction

@@ -11,8 +11,7 @@ import pytest
 
 from retrieval import searchers
 from retrieval.searchers import block_search
-from retrieval.store import sharded_array
-from retrieval.store import store
+from retrieval.store import sharded_array, store
 
 METRICS = ('dot_product', 'squared_l2')
 

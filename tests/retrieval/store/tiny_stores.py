@@ -11,9 +11,11 @@ import types
 import numpy as np
 
 from retrieval import tokenization
-from retrieval.text import chunks as chunks_lib
-from retrieval.text import corpus as corpus_lib
-from retrieval.text import tokens as tokens_lib
+from retrieval.text import (
+  chunks as chunks_lib,
+  corpus as corpus_lib,
+  tokens as tokens_lib,
+)
 
 M = 8
 WORDS = ('river', 'queen', 'tensor', 'apple', 'Ünder', '日本', 'moon', 'x')

@@ -4,15 +4,16 @@
 
 import shutil
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 import numpy as np
 import pytest
 
-from retrieval.text import blocks as blocks_lib
-from retrieval.text import packing
-from retrieval.text import sentences
-from retrieval.text import tokens as tokens_lib
+from retrieval.text import (
+  blocks as blocks_lib,
+  packing,
+  sentences,
+  tokens as tokens_lib,
+)
 from tests.retrieval.store import tiny_stores
 from tests.retrieval.text import tiny_blocks
 

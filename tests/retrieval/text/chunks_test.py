@@ -5,9 +5,11 @@
 import numpy as np
 import pytest
 
-from retrieval.text import chunks as chunks_lib
-from retrieval.text import corpus as corpus_lib
-from retrieval.text import tokens as tokens_lib
+from retrieval.text import (
+  chunks as chunks_lib,
+  corpus as corpus_lib,
+  tokens as tokens_lib,
+)
 from tests.retrieval.store import tiny_stores
 
 

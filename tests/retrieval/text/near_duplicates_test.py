@@ -11,10 +11,12 @@ import pytest
 
 from retrieval import tokenization
 from retrieval.store import store
-from retrieval.text import chunks as chunks_lib
-from retrieval.text import corpus as corpus_lib
-from retrieval.text import near_duplicates
-from retrieval.text import tokens as tokens_lib
+from retrieval.text import (
+  chunks as chunks_lib,
+  corpus as corpus_lib,
+  near_duplicates,
+  tokens as tokens_lib,
+)
 from tests.retrieval.store import tiny_stores
 
 FRACTION = 0.3

@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 from retrieval import tokenization
-from retrieval.formats import tf_example
-from retrieval.formats import tfrecord
-from retrieval.text import blocks as blocks_lib
-from retrieval.text import corpus
-from retrieval.text import official_records
-from retrieval.text import tokens as tokens_lib
+from retrieval.formats import tf_example, tfrecord
+from retrieval.text import (
+  blocks as blocks_lib,
+  corpus,
+  official_records,
+  tokens as tokens_lib,
+)
 
 Document = corpus.Document
 

@@ -4,16 +4,17 @@
 
 import itertools
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 import numpy as np
 import pytest
 
 from retrieval.store import store
-from retrieval.text import corpus as corpus_lib
-from retrieval.text import official_records
-from retrieval.text import salient
-from retrieval.text import taggers
+from retrieval.text import (
+  corpus as corpus_lib,
+  official_records,
+  salient,
+  taggers,
+)
 from tests.retrieval.store import tiny_stores
 from tests.retrieval.text import tiny_blocks
 

@@ -7,13 +7,11 @@ import json
 import pickle
 import sys
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 import numpy as np
 import pytest
 
-from retrieval.text import corpus
-from retrieval.text import taggers
+from retrieval.text import corpus, taggers
 
 ANNOTATED = 'Zoë met 日本 on 4 July 1776 in Paris.'
 

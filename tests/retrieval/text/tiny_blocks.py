@@ -10,9 +10,11 @@ import types
 import numpy as np
 
 from retrieval import tokenization
-from retrieval.text import blocks as blocks_lib
-from retrieval.text import corpus as corpus_lib
-from retrieval.text import tokens as tokens_lib
+from retrieval.text import (
+  blocks as blocks_lib,
+  corpus as corpus_lib,
+  tokens as tokens_lib,
+)
 
 WORDS = tuple('The mill river Paris Rome crown 1066 1999 stood was in'.split())
 SPECIALS = ('[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]')

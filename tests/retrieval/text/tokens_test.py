@@ -14,10 +14,8 @@ import numpy as np
 import pytest
 
 from retrieval import tokenization
-from retrieval.store import manifests
-from retrieval.store import store
-from retrieval.text import corpus as corpus_lib
-from retrieval.text import tokens as tokens_lib
+from retrieval.store import manifests, store
+from retrieval.text import corpus as corpus_lib, tokens as tokens_lib
 from tests.retrieval.store import tiny_stores
 from tests.retrieval.text import tiny_blocks
 

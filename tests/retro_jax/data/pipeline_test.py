@@ -11,10 +11,11 @@ import grain
 import numpy as np
 import pytest
 
-from retrieval import searchers
-from retrieval import tokenization
-from retrieval.index import neighbors as neighbors_lib
-from retrieval.index import retriever as retriever_lib
+from retrieval import searchers, tokenization
+from retrieval.index import (
+  neighbors as neighbors_lib,
+  retriever as retriever_lib,
+)
 from retrieval.nn import embedders
 from retrieval.text import chunks as chunks_lib
 from retro_jax.data import pipeline

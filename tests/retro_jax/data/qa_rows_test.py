@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 
 from retrieval import tokenization
-from retro_jax.data import qa_pipeline
-from retro_jax.data import qa_rows
-from retro_jax.decoding import decode
-from retro_jax.decoding import drawing
+from retro_jax.data import qa_pipeline, qa_rows
+from retro_jax.decoding import decode, drawing
 from retro_jax.nn import retro as model_lib
 from tests.retro_jax.data import tiny_data
 from tests.retro_jax.nn import tiny

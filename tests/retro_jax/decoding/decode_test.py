@@ -10,8 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from retro_jax.decoding import decode
-from retro_jax.decoding import drawing
+from retro_jax.decoding import decode, drawing
 from retro_jax.nn import retro as model
 from tests.retro_jax.decoding import fake_retrieval
 from tests.retro_jax.nn import tiny

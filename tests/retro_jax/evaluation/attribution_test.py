@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from retro_jax.evaluation import attribution
-from retro_jax.nn import losses
-from retro_jax.nn import retro as model_lib
+from retro_jax.nn import losses, retro as model_lib
 from tests.retro_jax.nn import tiny
 
 M = 4

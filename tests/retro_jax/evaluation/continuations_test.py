@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 
 from retro_jax.evaluation import continuations
-from retro_jax.nn import losses
-from retro_jax.nn import retro as model
+from retro_jax.nn import losses, retro as model
 from tests.retro_jax.nn import tiny
 
 M, R, K = 4, 7, 2

@@ -11,10 +11,8 @@ import numpy as np
 import pytest
 
 from retro_jax.data import windows as windows_lib
-from retro_jax.evaluation import evaluate
-from retro_jax.evaluation import knn_lm
-from retro_jax.nn import losses
-from retro_jax.nn import retro as model
+from retro_jax.evaluation import evaluate, knn_lm
+from retro_jax.nn import losses, retro as model
 from tests.retro_jax.data import tiny_data
 from tests.retro_jax.nn import tiny
 

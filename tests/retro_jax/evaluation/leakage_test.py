@@ -14,12 +14,13 @@ import numpy as np
 import pytest
 
 from retrieval import tokenization
-from retrieval.text import chunks as chunks_lib
-from retrieval.text import corpus as corpus_lib
-from retrieval.text import tokens as tokens_lib
+from retrieval.text import (
+  chunks as chunks_lib,
+  corpus as corpus_lib,
+  tokens as tokens_lib,
+)
 from retro_jax.data import pipeline
-from retro_jax.evaluation import evaluate
-from retro_jax.evaluation import leakage
+from retro_jax.evaluation import evaluate, leakage
 from retro_jax.nn import retro as model
 from tests.retro_jax.data import tiny_data
 from tests.retro_jax.nn import tiny

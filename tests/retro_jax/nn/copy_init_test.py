@@ -10,8 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from retro_jax.nn import copy_init
-from retro_jax.nn import retro as model
+from retro_jax.nn import copy_init, retro as model
 from tests.retro_jax.nn import tiny
 
 CONFIG = tiny.config(

@@ -7,8 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from retro_jax.nn import positions
-from retro_jax.nn import retro as model
+from retro_jax.nn import positions, retro as model
 from tests.retro_jax.nn import tiny
 
 

@@ -7,8 +7,7 @@ import jax
 import numpy as np
 import pytest
 
-from retro_jax.nn import presets
-from retro_jax.nn import retro as model
+from retro_jax.nn import presets, retro as model
 from tests.retro_jax.nn import tiny
 
 MILLIONS = {

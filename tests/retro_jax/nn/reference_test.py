@@ -6,8 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from tests.retro_jax.nn import reference
-from tests.retro_jax.nn import tiny
+from tests.retro_jax.nn import reference, tiny
 
 CASES = {
   'ragged': ({'num_layers': 3, 'cca_layers': (2, 3)}, {}),

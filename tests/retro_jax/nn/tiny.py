@@ -9,8 +9,7 @@ from flax import linen as nn
 import jax
 import numpy as np
 
-from retro_jax.nn import config as config_lib
-from retro_jax.nn import retro as model
+from retro_jax.nn import config as config_lib, retro as model
 
 # Decoders that are not the paper's.
 LLAMA = {
