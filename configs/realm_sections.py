@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sections that REALM, ICT and question answering share, and their test size.
 
-Where paper and released code differ (Guu et al. 2020, Lee et al. 2019), a comment
-names the source of the value.
+Where paper and released code differ (Guu et al. 2020, Lee et al. 2019), a
+comment names the source of the value.
 """
 
 import ml_collections
@@ -195,8 +195,8 @@ def start_from_minilm(
 ) -> None:
   """Sets the optimizer of short runs that start from all-MiniLM-L6-v2.
 
-  BERT's Adam has no bias correction: its first steps are thrice as long, which a
-  run of thousands forgets and one of hundreds does not.
+  BERT's Adam has no bias correction: its first steps are thrice as long, which
+  a run of thousands forgets and one of hundreds does not.
 
   Args:
     config: changed in place.

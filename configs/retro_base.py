@@ -191,11 +191,11 @@ def small(arg: str = 'base') -> ml_collections.ConfigDict:
 def published(arg: str = 'base') -> ml_collections.ConfigDict:
   """Returns the settings of all models of the paper (Tables 2 and 10, section B.1).
 
-  Sequences of 2048 tokens, a vocabulary of 128,000, one encoder, 419 B tokens. The
-  logits bound a device's memory: 2048 x 128,000 x 4 bytes = 1.05 GB for each
-  sequence, and their gradient as much again. Batches are therefore cut into
-  microbatches (`optimizer.accumulate_steps`). Callers set the decoder's sizes, the
-  batch and the mesh.
+  Sequences of 2048 tokens, a vocabulary of 128,000, one encoder, 419 B tokens.
+  The logits bound a device's memory: 2048 x 128,000 x 4 bytes = 1.05 GB for
+  each sequence, and their gradient as much again. Batches are therefore cut
+  into microbatches (`optimizer.accumulate_steps`). Callers set the decoder's
+  sizes, the batch and the mesh.
   """
   config = get_config(arg)
   config.corpus.kind = 'jsonl'

@@ -124,8 +124,8 @@ def workdir() -> config_dict.FieldReference:
 def loop(**values: Any) -> Section:
   """Fields of the training loop, and the devices that it runs on.
 
-  The rules map a logical axis to a mesh axis, to several, or to '' for none. As a
-  flag: --config.sharding_rules.vocab=fsdp.
+  The rules map a logical axis to a mesh axis, to several, or to '' for none. As
+  a flag: --config.sharding_rules.vocab=fsdp.
   """
   return {
     'log_every': 10,  # steps

@@ -7,9 +7,9 @@
   model.score('A text.').bits_per_byte
   model.neighbors('A text.')
 
-Models: `Retro`, `RetroStep` (one token at a time), `RetroConfig`, and the paper's
-sizes by `preset('172m')`. Losses: `loss`, `batch_nll`. Each result shows itself
-in a notebook. Names are imported on first use.
+Models: `Retro`, `RetroStep` (one token at a time), `RetroConfig`, and the
+paper's sizes by `preset('172m')`. Losses: `loss`, `batch_nll`. Each result
+shows itself in a notebook. Names are imported on first use.
 """
 
 import importlib

@@ -107,8 +107,8 @@ def measure(
 ) -> Results:
   """Time our side and the peer's in turn.
 
-  `steps` says for each step whether the peer has it. `warmup` untimed rounds come
-  before `repeats` timed ones. The other arguments are those of `sides`.
+  `steps` says for each step whether the peer has it. `warmup` untimed rounds
+  come before `repeats` timed ones. The other arguments are those of `sides`.
 
   Returns:
     step -> side -> numbers. The side 'ratio' has the peer's numbers over ours.

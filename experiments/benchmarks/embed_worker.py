@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """sentence-transformers' or onnxruntime's side of the benchmark `embed`.
 
-The baseline's interpreter runs this script. Arguments: the side, and as JSON the
-folder of the model, the file of the texts (JSON) and the file for the vectors (.npy).
-The first pass also writes the vectors.
+The baseline's interpreter runs this script. Arguments: the side, and as JSON
+the folder of the model, the file of the texts (JSON) and the file for the
+vectors (.npy). The first pass also writes the vectors.
 """
 
 import json

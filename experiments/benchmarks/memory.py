@@ -6,11 +6,11 @@
 
 Each size runs in a process of its own: synthetic documents are written,
 tokenized by two processes, chunked, given random vectors, searched exactly and
-stored as neighbors. Then ScaNN is built over the vectors and finds the neighbors,
-too. Prints the peak resident memory of each stage, of the process and of its
-largest child so far, and the ratio of the two sizes. Memory that grows with the
-corpus shows as a ratio near ten. A child's peak includes its parent's memory at the
-start, so it is an upper bound.
+stored as neighbors. Then ScaNN is built over the vectors and finds the
+neighbors, too. Prints the peak resident memory of each stage, of the process
+and of its largest child so far, and the ratio of the two sizes. Memory that
+grows with the corpus shows as a ratio near ten. A child's peak includes its
+parent's memory at the start, so it is an upper bound.
 
 Exact search streams blocks of 1,024 rows here and keeps nothing on its devices.
 ScaNN holds every vector; its bytes per chunk are printed beside a prediction.

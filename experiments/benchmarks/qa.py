@@ -71,8 +71,8 @@ def measure(
     sizes: of the model, its rows and the beams.
 
   Returns:
-    step -> side -> numbers a question, with the ratio of the baseline to ours. Ours
-    also has find_sec, match_sec and device_sec.
+    step -> side -> numbers a question, with the ratio of the baseline to ours.
+    Ours also has find_sec, match_sec and device_sec.
   """
   given = sizes | {
     'root': str(root),

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Texts, questions and blocks that both sides of the benchmark `qa` read.
 
-Texts are windows of a real corpus and fill the reader's rows. Three of four hold the
-answer.
+Texts are windows of a real corpus and fill the reader's rows. Three of four
+hold the answer.
 """
 
 import json

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Exact search over as many bfloat16 vectors as REALM's released index holds.
 
-The vectors (3.4 GB, random) are memory-mapped. A device with enough memory keeps
-them; otherwise they stream, once for each batch.
+The vectors (3.4 GB, random) are memory-mapped. A device with enough memory
+keeps them; otherwise they stream, once for each batch.
 """
 
 import pathlib
@@ -48,8 +48,8 @@ def run(folder: pathlib.Path, count: int, repeats: int) -> dict[str, Any]:
 
   Returns:
     {'num_vectors', 'queries', 'device', 'first_sec', 'wall_sec' (median),
-    'host_gib' (without the mapped file), 'mapped_gib' (the file's part in memory),
-    'device_gib' (0 if the device does not report it)}.
+    'host_gib' (without the mapped file), 'mapped_gib' (the file's part in
+    memory), 'device_gib' (0 if the device does not report it)}.
   """
   command.keep_memory()
   vectors = make_vectors(folder, count)

@@ -4,11 +4,11 @@
 
   python -m experiments.benchmarks.realm --baseline_python=VENV/bin/python
 
-The training step (scorer and encoder, the loss and all gradients, with dropout) is
-compared with RealmScorer and RealmKnowledgeAugEncoder; embedding a batch's
-candidates with RealmEmbedder. VENV also holds torch 2.13.0 and numpy<2. Both sides
-take turns in processes of their own, so that their peaks of memory stay apart. Our
-side processes a batch one example at a time, as training does with
+The training step (scorer and encoder, the loss and all gradients, with dropout)
+is compared with RealmScorer and RealmKnowledgeAugEncoder; embedding a batch's
+candidates with RealmEmbedder. VENV also holds torch 2.13.0 and numpy<2. Both
+sides take turns in processes of their own, so that their peaks of memory stay
+apart. Our side processes a batch one example at a time, as training does with
 --config.optimizer.accumulate_steps. Without the flag only ours is timed.
 """
 

@@ -8,9 +8,9 @@ The baseline's environment holds torch, numpy<2, pyarrow<20 and
 retro-pytorch==0.3.9. The benchmark calls the baseline's model with neighbor
 tokens. Both sides take turns. A training step is the loss and all gradients.
 Without the flag only ours is timed. `taskset -c 0` before the command times one
-core of each side, which is steadier on a shared machine. Our process keeps freed
-memory between steps, as our training does; --baseline_keeps_memory gives the
-baseline the same.
+core of each side, which is steadier on a shared machine. Our process keeps
+freed memory between steps, as our training does; --baseline_keeps_memory gives
+the baseline the same.
 """
 
 from absl import flags

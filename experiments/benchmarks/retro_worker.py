@@ -3,8 +3,8 @@
 """retro-pytorch's side of the benchmarks `retro` and `decode`.
 
 The baseline's interpreter runs this script. The script imports nothing of this
-project but its neighbor `turns`. Arguments: 'steps' or 'decode', and the sizes as
-JSON.
+project but its neighbor `turns`. Arguments: 'steps' or 'decode', and the sizes
+as JSON.
 """
 
 import contextlib
@@ -67,8 +67,8 @@ def build_steps(sizes):
 def build_decode(sizes):
   """Return, for each of sizes['befores'], a function that draws one token.
 
-  The token follows a text of that many tokens and is drawn by the baseline's own
-  `generate`.
+  The token follows a text of that many tokens and is drawn by the baseline's
+  own `generate`.
   """
   model = make_model(sizes)
   from retro_pytorch import training

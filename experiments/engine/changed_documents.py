@@ -29,8 +29,8 @@ def check(
     documents: added, or in place of documents of the same id.
 
   Raises:
-    ValueError: for no change, a repeated id, an unknown id to delete, or an empty
-      text.
+    ValueError: for no change, a repeated id, an unknown id to delete, or an
+      empty text.
   """
   if not documents and not delete:
     raise ValueError('Nothing to change: no document and no id to delete.')

@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes checkpoints and resumes from them.
 
-A step on disk, `<workdir>/checkpoints/<step>/`, holds the train state, the position
-of the data iterator, and metadata: config, pipeline fields, index version,
-fingerprints of the data. Each step is written under a temporary name and renamed
-when whole, so a killed save leaves the previous step in place. Resuming continues
-the very same batches and losses, or refuses.
+A step on disk, `<workdir>/checkpoints/<step>/`, holds the train state, the
+position of the data iterator, and metadata: config, pipeline fields, index
+version, fingerprints of the data. Each step is written under a temporary name
+and renamed when whole, so a killed save leaves the previous step in place.
+Resuming continues the very same batches and losses, or refuses.
 """
 
 from collections.abc import Iterator, Mapping
@@ -142,8 +142,8 @@ def save_params(
     workdir: folder without a checkpoint, unless `replace`.
     step: number of steps of the training elsewhere.
     fingerprints: fingerprints of the data that belong to the parameters, by name.
-    index_version: version that the parameters retrieve from, if other parameters
-      made it.
+    index_version: version that the parameters retrieve from, if other
+      parameters made it.
     replace: whether to replace parameters that an earlier call saved.
 
   Raises:

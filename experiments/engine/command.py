@@ -5,13 +5,13 @@
   if __name__ == '__main__':
     command.main(run)
 
-`main` defines the flags, so that importing a command defines none. To use several
-hosts, run the command on each with --config.distributed=True and a --workdir that
-all hosts see. If the cluster manager does not number the processes for JAX, set
-JAX_COORDINATOR_ADDRESS (host:port), JAX_NUM_PROCESSES and JAX_PROCESS_ID. The
-processes then prepare data together (config.prepare.process_index and
-process_count are set). JAX_COMPILATION_CACHE_DIR keeps compiled programs between
-runs.
+`main` defines the flags, so that importing a command defines none. To use
+several hosts, run the command on each with --config.distributed=True and a
+--workdir that all hosts see. If the cluster manager does not number the
+processes for JAX, set JAX_COORDINATOR_ADDRESS (host:port), JAX_NUM_PROCESSES
+and JAX_PROCESS_ID. The processes then prepare data together
+(config.prepare.process_index and process_count are set).
+JAX_COMPILATION_CACHE_DIR keeps compiled programs between runs.
 """
 
 from collections.abc import Callable

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Metrics to `metrics.jsonl` and TensorBoard event files in the workdir.
 
-Each row of `metrics.jsonl` is an object with 'step'. A resumed run drops the rows
-after the step that it resumes from, so that each step has one row.
+Each row of `metrics.jsonl` is an object with 'step'. A resumed run drops the
+rows after the step that it resumes from, so that each step has one row.
 """
 
 from collections.abc import Mapping

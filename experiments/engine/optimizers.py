@@ -3,9 +3,9 @@
 """AdamW and BERT's Adam, learning rate schedules, gradient accumulation.
 
 RETRO (Borgeaud et al. 2022, appendix C): AdamW, linear warm-up from 1e-7 to the
-maximum, then a cosine down to a tenth of it at the last step. ICT, REALM and ORQA:
-the optimizer of BERT's release (Devlin et al. 2018), Adam without bias correction
-under a linear decay to 0.
+maximum, then a cosine down to a tenth of it at the last step. ICT, REALM and
+ORQA: the optimizer of BERT's release (Devlin et al. 2018), Adam without bias
+correction under a linear decay to 0.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,9 +25,9 @@ TENTH = -1  # as `warmup_steps`: a tenth of the run
 class OptimizerConfig:
   """An optimizer and its schedule; the defaults are AdamW under a cosine.
 
-  BERT's optimizer, which every REALM and ORQA experiment uses: name 'bert_adam',
-  schedule 'linear', decay_mask 'bert', warmup_steps -1, weight_decay 0.01, b1
-  0.9, b2 0.999, eps 1e-6, clip_norm 1.
+  BERT's optimizer, which every REALM and ORQA experiment uses: name
+  'bert_adam', schedule 'linear', decay_mask 'bert', warmup_steps -1,
+  weight_decay 0.01, b1 0.9, b2 0.999, eps 1e-6, clip_norm 1.
   """
 
   name: str = 'adamw'  # or 'bert_adam': Adam without bias correction
@@ -94,8 +94,8 @@ def warmup_steps(config: OptimizerConfig, num_steps: int) -> int:
   """Returns the steps of warm-up in a run of `num_steps`.
 
   -1 is the rule of REALM and ORQA: a tenth of the run, at least 100 and at most
-  10,000 steps. Here the warm-up also takes at most half of the run, so that a run
-  of less than 200 steps outlives it.
+  10,000 steps. Here the warm-up also takes at most half of the run, so that a
+  run of less than 200 steps outlives it.
 
   Raises:
     ValueError: if the warm-up is longer than the run.
@@ -176,8 +176,8 @@ def scale_by_uncorrected_adam(
 ) -> optax.GradientTransformation:
   """Makes Adam's direction mu / (sqrt(nu) + eps) without bias correction.
 
-  optax cannot switch the correction off. With b1 0.9 and b2 0.999 the first update
-  is 0.1 / sqrt(0.001), about 3.2 times the corrected one.
+  optax cannot switch the correction off. With b1 0.9 and b2 0.999 the first
+  update is 0.1 / sqrt(0.001), about 3.2 times the corrected one.
   """
 
   def init(params):
@@ -295,9 +295,9 @@ def weighted_mean(
 ) -> tuple[dict[str, jax.Array], Any]:
   """Applies `part` to `num_parts` microbatches in turn, and averages.
 
-  Every microbatch takes rows from each device's share of the batch, so no data move
-  between devices. Means are weighted by the metric 'weight' (1 by default), so
-  that the result is the mean over the whole batch for all masks.
+  Every microbatch takes rows from each device's share of the batch, so no data
+  move between devices. Means are weighted by the metric 'weight' (1 by
+  default), so that the result is the mean over the whole batch for all masks.
 
   Args:
     part: (batch, key) -> (metrics, tree), both means over its batch.

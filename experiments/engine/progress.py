@@ -54,8 +54,8 @@ def bar(description: str, unit: str = 'items') -> Iterator[Update]:
 
   Yields:
     A function (done, total), to be called at any rate; 0 is a total that is not
-    known yet. The first call's `done` counts as done before, so that a resumed job
-    shows its true rate.
+    known yet. The first call's `done` counts as done before, so that a resumed
+    job shows its true rate.
   """
   if jax.distributed.is_initialized() and jax.process_index():
     yield lambda done, total: None

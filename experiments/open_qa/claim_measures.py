@@ -45,8 +45,8 @@ def measure(
     ks: numbers of blocks to search for evidence, at most the retrieved ones.
 
   Returns:
-    `claims`, their number; `confusion`; `macro_f1`; `accuracy`,
-    `majority` (of the commonest class) and, over the claims that name documents,
+    `claims`, their number; `confusion`; `macro_f1`; `accuracy`, `majority` (of
+    the commonest class) and, over the claims that name documents,
     `evidence_top_k` and `evidence_decided`: {mean, low, high}, a 95 % interval.
   """
   gold = np.asarray([found.claim.label for found in classified])

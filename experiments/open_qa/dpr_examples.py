@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Examples of DPR: questions, blocks with and blocks without an answer.
 
-Karpukhin et al. 2020, sections 3.2 and 4.1: of the blocks that BM25 ranks highest for
-a question, the first with an answer is its positive, the first without are its hard
-negatives. The examples become a store, shard by shard, so a killed search
-continues.
+Karpukhin et al. 2020, sections 3.2 and 4.1: of the blocks that BM25 ranks
+highest for a question, the first with an answer is its positive, the first
+without are its hard negatives. The examples become a store, shard by shard, so
+a killed search continues.
 
 Dimension key: n questions of a shard, C blocks looked through, N hard negatives.
 """
@@ -75,8 +75,8 @@ def choose(
     has_answer: [n, C] whether each holds an answer of its question.
 
   Returns:
-    [n] positives, -1 where no block holds an answer, and [n, N] hard negatives, -1
-    where there are fewer.
+    [n] positives, -1 where no block holds an answer, and [n, N] hard negatives,
+    -1 where there are fewer.
   """
   positive = has_answer & (ids >= 0)
   rows = np.arange(len(ids))
@@ -102,8 +102,8 @@ def mine(
   Args:
     folder: folder of such stores, each under its fingerprint.
     tokenizer: tokenizer of the rule 'wordpiece'.
-    retrieve: returns the retriever that ranks the blocks, BM25 with its defaults;
-      only called where the search is not finished.
+    retrieve: returns the retriever that ranks the blocks, BM25 with its
+      defaults; only called where the search is not finished.
 
   Returns:
     The examples; questions without a positive are left out.
@@ -187,8 +187,8 @@ def read_json(
 ) -> dpr.Examples:
   """Reads DPR's training file; its passages need not be blocks of a store.
 
-  Takes the first positive and the first hard negatives of each question; questions
-  without a positive are left out.
+  Takes the first positive and the first hard negatives of each question;
+  questions without a positive are left out.
 
   Raises:
     FileNotFoundError: when there is no such file.

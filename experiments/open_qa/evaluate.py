@@ -63,9 +63,9 @@ def evaluate(
       would fill the memory.
 
   Returns:
-    Measures, name -> {mean, low, high} with a 95 % interval over questions, beside
-    `dataset`, the number of `questions` and top_k for each rule; and all questions
-    with their answers, in order.
+    Measures, name -> {mean, low, high} with a 95 % interval over questions,
+    beside `dataset`, the number of `questions` and top_k for each rule; and all
+    questions with their answers, in order.
   """
   own, data = questions.match_rules, answerer.trained.data
   chosen = own if questions.kind == 'regex' else tuple(rules) or own

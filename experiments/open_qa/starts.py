@@ -91,9 +91,9 @@ def kept_embedder(
 ) -> dict | None:
   """Returns the embedder of an index that a run keeps from an earlier run.
 
-  An earlier run that trained the questions' side alone kept the index of its own
-  start. A run that starts from it keeps this index, too, unless it trains the
-  blocks' side. None: the run builds its own index.
+  An earlier run that trained the questions' side alone kept the index of its
+  own start. A run that starts from it keeps this index, too, unless it trains
+  the blocks' side. None: the run builds its own index.
 
   Raises:
     FileNotFoundError: if the index of the earlier run is missing.
@@ -132,8 +132,8 @@ def freeze(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
   """Returns the config with a learning rate of 0 for parts without gradient.
 
   Weight decay would shrink these parts. The scale of 'embedder' becomes that of
-  both embedders where there are two; the scale of an embedder that the model does
-  not have is dropped.
+  both embedders where there are two; the scale of an embedder that the model
+  does not have is dropped.
   """
   shared = config.model.share_embedders
   parts = initialize.embedders(shared)

@@ -14,8 +14,8 @@ config.refresh.schedule is one of
   frozen  the first index serves to the end.
 
 `staleness` multiplies `every`: 30 is the ablation of Table 2. A version is the
-folder <workdir>/index/<step>-<hash>/, published by one rename. If a
-builder fails, a warning says so, and training keeps the last good index.
+folder <workdir>/index/<step>-<hash>/, published by one rename. If a builder
+fails, a warning says so, and training keeps the last good index.
 """
 
 from collections.abc import Callable

@@ -4,11 +4,11 @@
 
   python -m experiments.retro.copying --config=configs/<name>.py --workdir=DIR
 
-Mixes the newest model of DIR, a baseline or a RETRO with retrieval off, with the
-n-grams of each chunk's neighbors, and with those of shuffled neighbors (see
+Mixes the newest model of DIR, a baseline or a RETRO with retrieval off, with
+the n-grams of each chunk's neighbors, and with those of shuffled neighbors (see
 retro_jax.evaluation.copying). The few weights of the mixture are fitted on the
-scored text itself. A RETRO that reads its neighbors well gains at least as much.
-Prints a table and writes DIR/copying.json.
+scored text itself. A RETRO that reads its neighbors well gains at least as
+much. Prints a table and writes DIR/copying.json.
 """
 
 import dataclasses

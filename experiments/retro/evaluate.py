@@ -133,8 +133,8 @@ def stride_chunks(settings: Config, sequence_chunks: int) -> int:
   """Number of chunks between the starts of windows; 0 is half a sequence.
 
   Args:
-    settings: section `evaluate` of a config: stride_chunks, or overlap, the share
-      of a sequence that is context only (Wikitext103: 0.75 or 0.875).
+    settings: section `evaluate` of a config: stride_chunks, or overlap, the
+      share of a sequence that is context only (Wikitext103: 0.75 or 0.875).
 
   Raises:
     ValueError: for both at once, or an overlap that is not a whole number of

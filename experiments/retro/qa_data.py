@@ -151,8 +151,8 @@ def examples(
   """Training examples: questions with an answer that can be written.
 
   For a regular expression, the answer is its first match in the passages; a
-  question without a match is left out. A baseline, which reads no passage, learns
-  the same answers to the same questions.
+  question without a match is left out. A baseline, which reads no passage,
+  learns the same answers to the same questions.
   """
   read, kept = reads_passages(config), []
   found = [()] * len(questions)

@@ -49,8 +49,8 @@ def update(
     Documents added, changed and deleted; chunks reused and embedded by this call.
 
   Raises:
-    ValueError: for an id that is given twice or cannot be deleted, an empty text, a
-      tokenizer that loses part of a text, or a folder of other data.
+    ValueError: for an id that is given twice or cannot be deleted, an empty
+      text, a tokenizer that loses part of a text, or a folder of other data.
   """
   root = pathlib.Path(root).resolve()
   if root == old.root.resolve():

@@ -77,8 +77,8 @@ def join(
     second: [n, b] tokens and [n] their counts, or None for rows of one text.
 
   Returns:
-    ids [n, length] int32; mask [n, length] bool, False at padding; types
-    [n, length] int32, 1 from the second text on.
+    ids [n, length] int32; mask [n, length] bool, False at padding; types [n,
+    length] int32, 1 from the second text on.
 
   Raises:
     ValueError: if a row does not fit.

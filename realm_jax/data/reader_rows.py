@@ -81,8 +81,8 @@ def reader_rows(
     questions: [B] token ids of each, without specials.
 
   Returns:
-    reader_ids, reader_types [B, R, L] int32; reader_mask, reader_block_mask
-    [B, R, L] bool, the tokens of the row and of its block; reader_valid [B, R]
+    reader_ids, reader_types [B, R, L] int32; reader_mask, reader_block_mask [B,
+    R, L] bool, the tokens of the row and of its block; reader_valid [B, R]
     bool; reader_starts [B, R] int32, the position of the block's first token.
 
   Raises:

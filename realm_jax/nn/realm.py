@@ -5,8 +5,8 @@
 Guu et al. 2020, section 3.2. The retriever scores blocks against a query; the
 encoder reads the query joined with one block and predicts the masked tokens.
 
-Dimension key: B queries, K candidate blocks, Q query length, T block length,
-J joint length, M masked positions, E embedding width, D model width, V
+Dimension key: B queries, K candidate blocks, Q query length, T block length, J
+joint length, M masked positions, E embedding width, D model width, V
 vocabulary.
 """
 

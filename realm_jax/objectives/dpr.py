@@ -202,8 +202,8 @@ def read_rows(
   `WordPieceTokenizer.encode_ids_batch` does.
 
   Returns:
-    query_ids [B, Q] int32, query_mask [B, Q] bool, block_ids, block_types
-    [B, P, T] int32, block_mask [B, P, T] bool, block_valid [B, P] bool and
+    query_ids [B, Q] int32, query_mask [B, Q] bool, block_ids, block_types [B,
+    P, T] int32, block_mask [B, P, T] bool, block_valid [B, P] bool and
     block_hash [B, P, 2] uint32.
   """
   texts = [found.questions[i].question for i in numbers.tolist()]

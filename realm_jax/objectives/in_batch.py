@@ -39,10 +39,10 @@ def score_batch(
 
   Args:
     model: has `embed_queries`, `embed_blocks` and `config.score_scale`.
-    batch: query_ids, query_mask [B, Q], block_ids, block_mask, block_types
-      [B, T] or [B, P, T]; optional row_valid [B], block_valid [B, P], False
-      where a query has fewer hard negatives, and block_hash, one integer or two
-      for each block, equal for equal blocks.
+    batch: query_ids, query_mask [B, Q], block_ids, block_mask, block_types [B,
+      T] or [B, P, T]; optional row_valid [B], block_valid [B, P], False where a
+      query has fewer hard negatives, and block_hash, one integer or two for
+      each block, equal for equal blocks.
     num_chunks: chunks in which to embed, so that only one chunk's activations
       are kept (`gradient_cache`).
     mask_duplicates: removes copies of a row's positive from its negatives, by

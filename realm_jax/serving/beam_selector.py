@@ -63,8 +63,8 @@ class BeamSelector:
 
     Returns:
       The batch with the inputs of `open_qa.BeamScorer`: reader_ids,
-      reader_mask, reader_types [B, R, L] and reader_valid [B, R], beam_ids
-      [B, C] int32, -1 for none, reader_starts [B, R] int32.
+      reader_mask, reader_types [B, R, L] and reader_valid [B, R], beam_ids [B,
+      C] int32, -1 for none, reader_starts [B, R] int32.
     """
     found, _ = self._select(params, batch, source)
     return found

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds index versions from snapshots of the embedder's parameters.
 
-A version lies in <folder>/<step>-<hash>/; failures/<version>.txt says why a version
-could not be built.
+A version lies in <folder>/<step>-<hash>/; failures/<version>.txt says why a
+version could not be built.
 """
 
 from collections.abc import Callable

@@ -4,8 +4,8 @@
 
 Robertson's BM25 in Lucene's form: the sum over a question's words of idf * tf /
 (tf + k1 * (1 - b + b * length / mean length)), idf = ln(1 + (N - n + .5) / (n +
-.5)). The bm25s package computes the weights once, when an index is built. Its import
-starts a JAX backend, so only `build` imports it.
+.5)). The bm25s package computes the weights once, when an index is built. Its
+import starts a JAX backend, so only `build` imports it.
 
 Dimension key: N blocks, V words of the vocabulary, P pairs of word and block.
 """
@@ -70,8 +70,8 @@ class Bm25:
 
     Args:
       words: word -> number, 0 to V - 1 in this order.
-      arrays: starts [V + 1] int64, the first pair of each word; blocks [P] int32,
-        ascending for each word; weights [P] float32.
+      arrays: starts [V + 1] int64, the first pair of each word; blocks [P]
+        int32, ascending for each word; weights [P] float32.
       num_blocks: N.
     """
     self.config = config

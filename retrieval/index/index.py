@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The published index: built once, measured, hashed and immutable.
 
-Two builds of ScaNN differ, so an index is saved with the hashes of its files, and
-later stages record its fingerprint. A recall check precedes publication.
+Two builds of ScaNN differ, so an index is saved with the hashes of its files,
+and later stages record its fingerprint. A recall check precedes publication.
 """
 
 from collections.abc import Mapping
@@ -62,8 +62,8 @@ def build_index(
   Args:
     vectors: [n, d] array, memory map or sharded array.
     vectors_fingerprint: fingerprint of `vectors`.
-    queries: [q, d] held-out queries; None takes database rows, each of which must
-      find its neighbors other than itself.
+    queries: [q, d] held-out queries; None takes database rows, each of which
+      must find its neighbors other than itself.
 
   Raises:
     ValueError: when it agrees too little with exact search, when `path` holds
@@ -157,8 +157,8 @@ def open_index(path: str | os.PathLike, *, verify: bool = True) -> Index:
   """Open a published index.
 
   Args:
-    verify: whether to read every byte and compare the hashes. `Store.verify` does
-      so for vectors in a store of their own.
+    verify: whether to read every byte and compare the hashes. `Store.verify`
+      does so for vectors in a store of their own.
 
   Raises:
     ValueError: when it is damaged.

@@ -8,8 +8,8 @@ parameters and blocks), embedder.safetensors (the snapshot, which embeds queries
 too), vectors/ and index/. A builder writes shard by shard under a hidden name,
 resumes at the first missing shard and publishes by one rename.
 
-A reader holds a lease: a shared lock on a file, which the system releases when the
-reader dies. A version without a lease can be removed.
+A reader holds a lease: a shared lock on a file, which the system releases when
+the reader dies. A version without a lease can be removed.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -162,8 +162,8 @@ class VersionFolder:
     """Return the version of the newest parameters, '' if there is none.
 
     Args:
-      at_most: largest step that counts. A continued run has yet to reach the later
-        steps of the killed run before it.
+      at_most: largest step that counts. A continued run has yet to reach the
+        later steps of the killed run before it.
     """
     names = self.names()
     if at_most is not None:

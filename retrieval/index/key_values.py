@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Datastore of pairs (key vector, next token), and its look-up.
 
-Khandelwal et al. 2020 (kNN-LM), section 2. The caller gives the keys shard by shard.
-The store records its documents, so that an evaluation can make sure that none of
-its own is among them.
+Khandelwal et al. 2020 (kNN-LM), section 2. The caller gives the keys shard by
+shard. The store records its documents, so that an evaluation can make sure that
+none of its own is among them.
 """
 
 from collections.abc import Callable, Mapping
@@ -54,8 +54,8 @@ def build_key_value_store(
 
   Args:
     fields: JSON fields that determine every byte of the store.
-    read: shard -> its arrays: keys [n, d], values [n], and documents [m, 2] from
-      `document_hashes`.
+    read: shard -> its arrays: keys [n, d], values [n], and documents [m, 2]
+      from `document_hashes`.
 
   Returns:
     The published store, or None while other processes still have work.

@@ -3,10 +3,10 @@
 """Precomputed nearest neighbors of every chunk.
 
 Borgeaud et al. 2021, section 2.2: neighbors from a chunk's own document are
-excluded. The search fetches more rows than are kept. An exact search repeats the
-queries that the exclusion leaves short, so the exclusion loses no neighbor.
-Documents are compared by the hash of their id, so queries and datastore may come
-from different token stores.
+excluded. The search fetches more rows than are kept. An exact search repeats
+the queries that the exclusion leaves short, so the exclusion loses no neighbor.
+Documents are compared by the hash of their id, so queries and datastore may
+come from different token stores.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -92,8 +92,8 @@ class ReusedBlocks(_Reuse):
       old: open index version of `old_blocks`.
 
     Raises:
-      ValueError: when `old` has other parameters or other blocks, or when the two
-        corpora were not tokenized and cut in the same way.
+      ValueError: when `old` has other parameters or other blocks, or when the
+        two corpora were not tokenized and cut in the same way.
     """
     _check(blocks, params, old_blocks, old)
     super().__init__(old_blocks.all_hashes(), old.vectors)
@@ -215,8 +215,8 @@ def adopt(
     part: parameters -> parameters that embed blocks; None is all of them.
 
   Returns:
-    The version's name, or None where `source` has no version of these parameters
-    and blocks.
+    The version's name, or None where `source` has no version of these
+    parameters and blocks.
 
   Raises:
     ValueError: for an index below its floor.

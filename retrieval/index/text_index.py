@@ -126,8 +126,8 @@ class TextIndex:
       Ids and scores, with texts and titles where the chunks are known.
 
     Raises:
-      ValueError: for one string, vectors of another width or with values that are
-        not finite, k < 1, or texts without a fitting embedder.
+      ValueError: for one string, vectors of another width or with values that
+        are not finite, k < 1, or texts without a fitting embedder.
     """
     if isinstance(queries, str):
       raise ValueError(f'{queries!r}: expected a list of texts, [text].')
@@ -160,8 +160,8 @@ def open_index(
   """Open an index for search by text or by vector.
 
   Args:
-    path: folder of a published index; or folder that holds one as `index/`, such
-      as a data folder of RETRO, whose chunks then give texts and titles.
+    path: folder of a published index; or folder that holds one as `index/`,
+      such as a data folder of RETRO, whose chunks then give texts and titles.
     embedder: embedder of texts, or its folder; None is the packaged
       all-MiniLM-L6-v2 where the data folder records that it was used.
 

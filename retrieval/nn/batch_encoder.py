@@ -41,8 +41,8 @@ class BatchEncoder:
     Args:
       encode: pure function (params, ids, lengths) -> vectors.
       max_length: length of the longest row.
-      batch_tokens: tokens of a batch on each device, padding included; 0 is 1,024
-        on a CPU, whose caches hold them, and 16,384 elsewhere.
+      batch_tokens: tokens of a batch on each device, padding included; 0 is
+        1,024 on a CPU, whose caches hold them, and 16,384 elsewhere.
       devices: devices that encode; None is all local devices.
     """
     self.dimension = dimension

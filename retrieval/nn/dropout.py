@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Dropout from half as many random bits as Flax draws.
 
-On a CPU, random bits dominate the cost of dropout. Here 16 bits decide an element,
-and the backward pass keeps one boolean of it.
+On a CPU, random bits dominate the cost of dropout. Here 16 bits decide an
+element, and the backward pass keeps one boolean of it.
 """
 
 from collections.abc import Sequence

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Embedding of texts: mean-pooled BERT over length-bucketed, sharded batches.
 
-Sentence-BERT's pooling (Reimers and Gurevych 2019) averages all real tokens, [CLS]
-and [SEP] included.
+Sentence-BERT's pooling (Reimers and Gurevych 2019) averages all real tokens,
+[CLS] and [SEP] included.
 """
 
 import collections

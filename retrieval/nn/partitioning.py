@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Logical axis names of parameters and activations.
 
-The rule table of `sharding` maps the names to mesh axes. Without a mesh every helper
-here is a no-op, so models run unchanged in a unit test or a notebook.
+The rule table of `sharding` maps the names to mesh axes. Without a mesh every
+helper here is a no-op, so models run unchanged in a unit test or a notebook.
 """
 
 from collections.abc import Callable

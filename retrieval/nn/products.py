@@ -131,12 +131,12 @@ def attend(
     queries: [M, N, Q, K]. Already scaled.
     keys: [M, N, S, K].
     values: [M, N, S, K].
-    bias: [M, N, Q, S1], S a multiple of S1: the keys are copies of S1 positions,
-      which share the bias.
+    bias: [M, N, Q, S1], S a multiple of S1: the keys are copies of S1
+      positions, which share the bias.
     mask: broadcasts to [M, N, Q, S]. False hides a key. A row without a key
       returns the mean value; its incoming gradient must be zero.
-    keep: [M, N, Q, S]. False drops a weight after the softmax. The other weights
-      are not scaled up; scale the values instead.
+    keep: [M, N, Q, S]. False drops a weight after the softmax. The other
+      weights are not scaled up; scale the values instead.
   """
   return _dropped(_weights(queries, keys, bias, mask), keep) @ values
 

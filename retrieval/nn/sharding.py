@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The mesh, and the rule table from logical axes to mesh axes.
 
-Models name logical axes (`partitioning.AXES`); the mesh has the axes data, fsdp and
-tensor. Parameters are boxed with their names only inside init.
+Models name logical axes (`partitioning.AXES`); the mesh has the axes data, fsdp
+and tensor. Parameters are boxed with their names only inside init.
 """
 
 from collections.abc import Sequence
@@ -149,8 +149,8 @@ def tree_shardings(
 ) -> Any:
   """Return the unboxed tree with a NamedSharding at each leaf.
 
-  A leaf without a box is replicated. A dimension that does not divide over its mesh
-  axis is replicated, with a warning that names it.
+  A leaf without a box is replicated. A dimension that does not divide over its
+  mesh axis is replicated, with a warning that names it.
 
   Args:
     abstract: `jax.eval_shape` of an init; leaves boxed with logical names.
@@ -208,8 +208,8 @@ def batch_sharding(
   """Return the sharding of a batch: its rows over data and fsdp.
 
   Raises:
-    ValueError: if `batch_size` rows do not divide over the mesh, for each of the
-      `accumulate_steps` microbatches, or the mesh not over the processes.
+    ValueError: if `batch_size` rows do not divide over the mesh, for each of
+      the `accumulate_steps` microbatches, or the mesh not over the processes.
   """
   ways = math.prod(mesh.shape[axis] for axis in BATCH_AXES)
   if batch_size is not None and batch_size % (ways * accumulate_steps):

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Search of whole beams for blocks with an answer, by each rule of `answers`.
 
-A training step of ORQA tests 5000 blocks for each question (Lee et al. 2019, section
-3.4). The search joins the stored bytes, or tokens, of all blocks and looks for
-substrings that every block with an answer contains. Only blocks with a hit take the
-rule's own test.
+A training step of ORQA tests 5000 blocks for each question (Lee et al. 2019,
+section 3.4). The search joins the stored bytes, or tokens, of all blocks and
+looks for substrings that every block with an answer contains. Only blocks with
+a hit take the rule's own test.
 """
 
 import bisect
@@ -74,8 +74,8 @@ class AnswerSearch:
       answers: [b] answers of each question; regular expressions for 'regex'.
 
     Raises:
-      ValueError: for other than b lists of answers, or an answer that every text
-        contains.
+      ValueError: for other than b lists of answers, or an answer that every
+        text contains.
     """
     if len(answers) != len(block_ids):
       raise ValueError(

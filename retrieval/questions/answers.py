@@ -100,8 +100,8 @@ class PreparedBlocks:
 
     Args:
       texts_of: [n] int64 block ids -> texts without titles.
-      max_blocks: size of the cache, about a kilobyte each; the blocks of one call
-        may exceed it.
+      max_blocks: size of the cache, about a kilobyte each; the blocks of one
+        call may exceed it.
     """
     self.rule = rule
     self._texts_of = texts_of

@@ -8,8 +8,8 @@
     "supporting_facts": [title, sentence] (Jiang et al. 2020).
   custom: lines {"claim", "label"}; any labels; optional "id" and "titles".
 
-DATASET:SPLIT=PATH,PATH names a claim set. Files may be packed as .gz, .bz2 or .xz.
-Either every claim of a set has a label, or no claim (blind test sets).
+DATASET:SPLIT=PATH,PATH names a claim set. Files may be packed as .gz, .bz2 or
+.xz. Either every claim of a set has a label, or no claim (blind test sets).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -66,8 +66,8 @@ class ClaimSet:
 def normalize_title(title: str) -> str:
   """Return a title that matches across sources.
 
-  Undoes FEVER's underscores and escapes, composes characters and raises the first
-  letter, whose case Wikipedia ignores.
+  Undoes FEVER's underscores and escapes, composes characters and raises the
+  first letter, whose case Wikipedia ignores.
   """
   for written, meant in _ESCAPES.items():
     title = title.replace(written, meant)

@@ -7,8 +7,8 @@
   training data: [{"question", "answers", "positive_ctxs", "negative_ctxs",
     "hard_negative_ctxs"}] with the same contexts.
 
-A file is a JSON list or JSON lines, may be packed as .gz, .bz2 or .xz, and is read
-record by record, since results can take gigabytes.
+A file is a JSON list or JSON lines, may be packed as .gz, .bz2 or .xz, and is
+read record by record, since results can take gigabytes.
 """
 
 from collections.abc import Iterable, Iterator

@@ -14,8 +14,8 @@ _CLASSES = frozenset('dDsSwWbB')
 def needed(pattern: str) -> list[str] | None:
   """Return one run of ASCII characters for each alternative of a valid pattern.
 
-  Every match contains at least one of the runs, with letters in either case. None
-  means that the runs are unknown.
+  Every match contains at least one of the runs, with letters in either case.
+  None means that the runs are unknown.
   """
   runs = []
   for atoms in _alternatives(pattern) or [[]]:

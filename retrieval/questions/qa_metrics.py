@@ -47,8 +47,8 @@ def exact_match(
 def f1(prediction: str, answers: Sequence[str], *, nfd: bool = True) -> float:
   """Return the harmonic mean of token precision and recall for the best answer.
 
-  Where normalisation leaves no token of prediction or answer, the score is 1 if both
-  are empty, else 0.
+  Where normalisation leaves no token of prediction or answer, the score is 1 if
+  both are empty, else 0.
   """
   predicted = normalize_answer(prediction, nfd=nfd).split()
   golds = [normalize_answer(answer, nfd=nfd).split() for answer in answers]

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Open-domain question sets, with their splits, kinds of answers and scores.
 
-NAME[:SPLIT][=PATH,PATH] specifies a set. Splits are ORQA's (Lee et al. 2019, section
-5): dev is a tenth of the official training questions, by the hash of the question,
-and test is the split of published figures.
+NAME[:SPLIT][=PATH,PATH] specifies a set. Splits are ORQA's (Lee et al. 2019,
+section 5): dev is a tenth of the official training questions, by the hash of
+the question, and test is the split of published figures.
 
   webquestions:dev=trainmodel.json,val.json,devtest.json
   webquestions:test                    without files, from TFDS
@@ -206,8 +206,8 @@ def load(
 
   Args:
     split: split where `spec` has none.
-    allow_other_counts: whether the number of questions may differ from that of the
-      official files.
+    allow_other_counts: whether the number of questions may differ from that of
+      the official files.
     answer_field: field of jsonl files with the answers; '' is the default field.
     data_dir: folder of TFDS; '' is its default folder.
 

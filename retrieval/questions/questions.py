@@ -59,8 +59,8 @@ def read_questions(
       EfficientQA also has 'answer_and_def_correct_predictions'.
 
   Raises:
-    ValueError: for an unknown kind, a file without questions, or the first invalid
-      record.
+    ValueError: for an unknown kind, a file without questions, or the first
+      invalid record.
   """
   if kind not in ('auto', *KINDS):
     raise ValueError(f'kind {kind!r}: expected auto or one of {KINDS}.')

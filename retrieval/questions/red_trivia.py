@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trivia questions of the package Red-Trivia 1.1.1 (GPL-3), read as data.
 
-Its YAML lists map a question to its answers. The package belongs to a chat bot and
-is never imported.
+Its YAML lists map a question to its answers. The package belongs to a chat bot
+and is never imported.
 """
 
 from collections.abc import Sequence

@@ -3,8 +3,8 @@
 """Files of predicted answers, and scores of predictions and of retrieved texts.
 
 A line is {"question": ..., "prediction": ...} as in ORQA and EfficientQA, with
-optional further fields. Each question of the set counts once; a question without a
-prediction or a retrieved text counts as wrong.
+optional further fields. Each question of the set counts once; a question
+without a prediction or a retrieved text counts as wrong.
 """
 
 from collections.abc import Iterable, Sequence
@@ -99,8 +99,8 @@ def score_predictions(
 ) -> Scores:
   """Score predicted answers with the metrics of `QuestionSet.score`.
 
-  A prediction belongs to every question with its text, or to the one with its field
-  'id'. The last prediction of a question counts.
+  A prediction belongs to every question with its text, or to the one with its
+  field 'id'. The last prediction of a question counts.
 
   Raises:
     ValueError: when the set lacks half of the predictions' questions or more.
@@ -137,12 +137,12 @@ def score_retrieval(
     ks: numbers of texts; numbers beyond the longest list of texts are skipped.
 
   Returns:
-    Metrics 'RULE/top_K' for the rules of the set and, where every text has the field
-    has_answer, 'file/top_K'.
+    Metrics 'RULE/top_K' for the rules of the set and, where every text has the
+    field has_answer, 'file/top_K'.
 
   Raises:
-    ValueError: when the set lacks half of the results' questions or more, or there
-      is no text at all.
+    ValueError: when the set lacks half of the results' questions or more, or
+      there is no text at all.
   """
   chosen, longest, said = _Chosen(question_set), 0, True
   rules = {n: answers_lib.make_rule(n) for n in question_set.match_rules}

@@ -25,8 +25,8 @@ def read(
     data_dir: folder of TFDS; '' is its default folder.
 
   Raises:
-    ValueError: when the set is neither prepared nor can be downloaded, or for the
-      first question without answers.
+    ValueError: when the set is neither prepared nor can be downloaded, or for
+      the first question without answers.
   """
   name, train, test = tfds
   source_split = test if split == 'test' else train

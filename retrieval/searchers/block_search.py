@@ -123,8 +123,8 @@ def search_block(
 ) -> Best:
   """Merge the best rows of one block into the best of the blocks before it.
 
-  Only the candidates of each device move between devices. Queries [Q, D] float32 are
-  on every device.
+  Only the candidates of each device move between devices. Queries [Q, D]
+  float32 are on every device.
   """
   fetch = best.scores.shape[1]
 

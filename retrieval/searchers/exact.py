@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Exact search, block by block, on all devices.
 
-Float32 products on the devices choose candidates, whose scores are then computed in
-float64. A bound on float32 rounding tells whether another row could belong to the
-best; if so, a second pass counts and fetches such rows. The result is that of
-float64, with ties by the lower id. A database beyond the device memory streams from
-its memory map, once for each call.
+Float32 products on the devices choose candidates, whose scores are then
+computed in float64. A bound on float32 rounding tells whether another row could
+belong to the best; if so, a second pass counts and fetches such rows. The
+result is that of float64, with ties by the lower id. A database beyond the
+device memory streams from its memory map, once for each call.
 """
 
 from collections.abc import Iterator
@@ -46,8 +46,8 @@ class ExactSearcher:
     """Check the database; copy nothing yet.
 
     Args:
-      vectors: [n, d] floats, read slice by slice. float16 and bfloat16 rows take
-        half the memory of float32 rows on the devices.
+      vectors: [n, d] floats, read slice by slice. float16 and bfloat16 rows
+        take half the memory of float32 rows on the devices.
       metric: 'dot_product' or 'squared_l2'.
       block_rows: rows of one matrix product over all devices.
       resident_bytes: size of the largest database that stays on the devices; a

@@ -14,8 +14,8 @@ def agreement_with_exact(
 ) -> float:
   """Return the mean share of the exact top k that another search finds.
 
-  With scores, any row as good as the k-th counts, since the order of equal rows is
-  arbitrary. The share is 1 where exact search finds nothing.
+  With scores, any row as good as the k-th counts, since the order of equal rows
+  is arbitrary. The share is 1 where exact search finds nothing.
 
   Args:
     found: [b, k] ids of the tested search; -1 for none.

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Vectors of a saved searcher: a copy, or a checked reference.
 
-The arrays of a published store never change, so a searcher over them saves their
-place and the hash of the store's manifest, which holds the hash of every shard. Any
-other array is copied.
+The arrays of a published store never change, so a searcher over them saves
+their place and the hash of the store's manifest, which holds the hash of every
+shard. Any other array is copied.
 """
 
 import json

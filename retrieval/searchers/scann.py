@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """ScaNN: partition, anisotropic hashing, rescoring (Guo et al. 2020).
 
-ScaNN aborts, crashes or returns id 0 with score NaN on unexpected input. This module
-refuses such input and masks missing rows.
+ScaNN aborts, crashes or returns id 0 with score NaN on unexpected input. This
+module refuses such input and masks missing rows.
 
 ScaNN holds every vector in memory, both to build and to search; `expected_bytes`
 estimates the size. Exact search, which streams, serves a larger database.
@@ -111,8 +111,8 @@ def expected_bytes(
 
   Returns:
     building: bytes while ScaNN builds, with two copies of the float32 vectors.
-    searching: bytes of the index: vectors for rescoring, and hashes of 4 bits for
-      each block of dimensions.
+    searching: bytes of the index: vectors for rescoring, and hashes of 4 bits
+      for each block of dimensions.
   """
   blocks = -(-dimension // config.dimensions_per_block)
   hashes = num_rows * blocks // 2 * (2 if config.soar else 1)

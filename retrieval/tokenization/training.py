@@ -36,8 +36,8 @@ def train_sentencepiece(
   specials.
 
   Raises:
-    ValueError: when the size is out of range, or too large or too small for
-      the texts. Errors of the texts' iterator pass through.
+    ValueError: when the size is out of range, or too large or too small for the
+      texts. Errors of the texts' iterator pass through.
   """
   import sentencepiece
 

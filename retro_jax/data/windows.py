@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Windows over whole documents, and rows that several windows share.
 
-Borgeaud et al. 2021, section 2.6 and appendix: windows of one document move by a
-stride; each token is scored in one of them. Strides are whole chunks, so the
+Borgeaud et al. 2021, section 2.6 and appendix: windows of one document move by
+a stride; each token is scored in one of them. Strides are whole chunks, so the
 neighbors of the document's chunks serve every window. Short windows share rows,
 as segments, so that no length is paid for but the text's.
 

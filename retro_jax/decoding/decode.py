@@ -102,8 +102,8 @@ def stream(
     retrieve: such as `Retriever.retrieve_tokens`; None is RETRO[OFF], but for
       prompts that bring their own neighbors.
     detokenize: tokens -> text, for stop strings and the text of events.
-    row_numbers: [B] which decide the draws, with the seed; default 0, 1, ... So a
-      row's do not depend on which others are drawn beside it.
+    row_numbers: [B] which decide the draws, with the seed; default 0, 1, ... So
+      a row's do not depend on which others are drawn beside it.
     progress: called with (tokens drawn, at most so many).
 
   Returns:
@@ -113,8 +113,8 @@ def stream(
 
   Raises:
     ValueError: for an empty prompt, ids outside the vocabulary, neighbors of
-      another length than the model's or for a baseline, or stop strings without a
-      detokenizer.
+      another length than the model's or for a baseline, or stop strings without
+      a detokenizer.
   """
   if config.stop_strings and detokenize is None:
     raise ValueError('stop_strings need a detokenizer.')

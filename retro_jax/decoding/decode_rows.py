@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rows that sampling grows, and the arrays that the model takes from them.
 
-A row lies on the grid of chunks: padding on the left, if it is aligned, then its
-tokens. The model sees a window of it, which moves by whole chunks.
+A row lies on the grid of chunks: padding on the left, if it is aligned, then
+its tokens. The model sees a window of it, which moves by whole chunks.
 
 Dimension key: B rows, C chunks of a window, M chunk length, N neighbors, R
 neighbor length.

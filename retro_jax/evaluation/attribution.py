@@ -5,8 +5,8 @@
 The repetition of tokens is that of Borgeaud et al. 2022, appendix E.1, where texts
 are colored by it; attention and leaving out are common means of attribution.
 
-Dimension key: B batch, L tokens, C chunks, M chunk length, N neighbors, R neighbor
-length, K complete chunks, P cross-attention layers, H heads.
+Dimension key: B batch, L tokens, C chunks, M chunk length, N neighbors, R
+neighbor length, K complete chunks, P cross-attention layers, H heads.
 """
 
 from collections.abc import Callable, Iterator
@@ -101,9 +101,9 @@ def attention_shares(
   """Shares of chunked cross-attention that each neighbor gets.
 
   Returns:
-    [P, B, C, N]. For each layer of P the share of each neighbor of each chunk, a
-    mean over heads and over the tokens that read the chunk's neighbors; they sum
-    to one. Zeros where nothing is read.
+    [P, B, C, N]. For each layer of P the share of each neighbor of each chunk,
+    a mean over heads and over the tokens that read the chunk's neighbors; they
+    sum to one. Zeros where nothing is read.
   """
   m = model.config.chunk_length
   keys = ('tokens', 'neighbors', 'neighbor_mask', 'segment_ids')
@@ -147,9 +147,9 @@ def gains(
     batch_size: sequences that `token_nats` gets at a time.
 
   Returns:
-    [C, N] nats by which the targets that a chunk's neighbors are read for become
-    less likely where one of them is hidden and all others stay. 0 for neighbors
-    that are not there, or that nothing reads.
+    [C, N] nats by which the targets that a chunk's neighbors are read for
+    become less likely where one of them is hidden and all others stay. 0 for
+    neighbors that are not there, or that nothing reads.
   """
   mask = np.asarray(row['neighbor_mask'])
   out = np.zeros(mask.shape[1:3], np.float32)

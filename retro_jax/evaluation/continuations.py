@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Loss of given continuations of given texts, such as summaries of articles.
 
-Borgeaud et al. 2021, section 3: the Curation Corpus is scored as an article, "TL;
-DR:" and its summary, of which the summary alone counts. Texts are in memory and
-retrieve for themselves, as in sampling.
+Borgeaud et al. 2021, section 3: the Curation Corpus is scored as an article,
+"TL; DR:" and its summary, of which the summary alone counts. Texts are in
+memory and retrieve for themselves, as in sampling.
 
 Dimension key: B batch, C chunks, M chunk length, L = C M tokens, N neighbors, R
 neighbor length.

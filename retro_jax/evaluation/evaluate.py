@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bits per byte of whole documents, with and without retrieval.
 
-Borgeaud et al. 2021, section 2.6: every token of a document is scored once, with
-the context its window gives; the document's UTF-8 bytes are the measure, so
-tokenizers do not matter. How documents become windows and rows: `windows`.
+Borgeaud et al. 2021, section 2.6: every token of a document is scored once,
+with the context its window gives; the document's UTF-8 bytes are the measure,
+so tokenizers do not matter. How documents become windows and rows: `windows`.
 
 Dimension key: B batch, C chunks, M chunk length, L = C M tokens, D documents.
 """
@@ -127,8 +127,8 @@ def evaluate(
   """Scores whole documents.
 
   Args:
-    score: batch of this process's rows -> [batch_size, C] nats of each chunk, of
-      all rows, such as `score_chunks`; `score_parts` also gives
+    score: batch of this process's rows -> [batch_size, C] nats of each chunk,
+      of all rows, such as `score_chunks`; `score_parts` also gives
       `Evaluation.chunks`.
     reader: of the evaluation set; its num_neighbors is k.
     sequence_chunks: chunks of a row, the longest window.

@@ -38,8 +38,8 @@ def token_features(
   """Loss and key vector of each token; to be jitted.
 
   Args:
-    batch: arrays of `pipeline.ChunkReader.read`; without neighbors retrieval
-      is off.
+    batch: arrays of `pipeline.ChunkReader.read`; without neighbors retrieval is
+      off.
 
   Returns:
     nats: [B, L] of each target, 0 where nothing is scored.

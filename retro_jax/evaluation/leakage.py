@@ -70,8 +70,8 @@ class SuffixAutomaton:
     """The longest run that other tokens share with the sequence.
 
     Returns:
-      Start of the first longest run in `tokens`, and its length; (0, 0) if
-      they share no token.
+      Start of the first longest run in `tokens`, and its length; (0, 0) if they
+      share no token.
     """
     following, link, length = self._next, self._link, self._length
     state = size = best = end = 0

@@ -7,9 +7,9 @@ Borgeaud et al. 2022, section B.1.2, after Transformer-XL (Dai et al. 2019):
   logit(i, j) = ((q_i + u) . k_j + (q_i + w) . (R(d(i, j)) W_R)) / sqrt(K)
 
 with R(d) the sines, then the cosines, of d at D frequencies, D the width of the
-query stream. d(i, j) = i - j + offset takes few distinct values, so the position
-term is one product with those, moved into place by a reshape; it is computed
-once for all neighbors that share an attention.
+query stream. d(i, j) = i - j + offset takes few distinct values, so the
+position term is one product with those, moved into place by a reshape; it is
+computed once for all neighbors that share an attention.
 
 Dimension key: N rows (sequences or chunks), Q queries, S keys, H heads, K head
 width, D model width, T distinct distances.
@@ -179,8 +179,8 @@ def position_logits(
 ) -> Float[Array, 'H N Qs S']:
   """(q + w) . R(d) W_R of each query and key.
 
-  Queries go in short blocks, each of which sees few distances more than keys: so
-  little more is computed than the result.
+  Queries go in short blocks, each of which sees few distances more than keys:
+  so little more is computed than the result.
 
   Args:
     queries: [H, N, copies * Q, K].
@@ -331,8 +331,8 @@ class RelativeAttention(nn.Module):
         any key gets zeros.
       cached_rows: rows whose keys CachedAttention is to find in the collection
         'cache', if that may change.
-      positions: [N, Q] or [1, Q]. Of queries and keys, which are the same tokens,
-        where the config has a rotary_base.
+      positions: [N, Q] or [1, Q]. Of queries and keys, which are the same
+        tokens, where the config has a rotary_base.
 
     Returns:
       [N, copies * Q, D]. Without residual.

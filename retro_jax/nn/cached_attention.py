@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Attention of one token at a time, for decoding.
 
-Dimension key: B rows, S keys, D query width, E key width, Q query positions,
-A rows that are updated, U keys that are.
+Dimension key: B rows, S keys, D query width, E key width, Q query positions, A
+rows that are updated, U keys that are.
 """
 
 from flax import linen as nn
@@ -44,8 +44,8 @@ class CachedAttention(attention.RelativeAttention):
       key_length: positions in one copy of the keys.
       update: new part [A, U, E] of the key stream, and which rows and keys of
         the cache it replaces: an index of [B, S].
-      positions: [B, 1]. Of query and update, which are the same token, where the
-        config has a rotary_base.
+      positions: [B, 1]. Of query and update, which are the same token, where
+        the config has a rotary_base.
 
     Returns:
       [B, 1, D]. Without residual.

@@ -3,9 +3,9 @@
 """Chunked cross-attention: the decoder reads the encoded neighbors.
 
 Borgeaud et al. 2022, section 2.4 and listing 1. Token t (from 0) reads the
-neighbors of chunk u = (t + 1) // M - 1, the last chunk that ends at or before t,
-as number i = (t + 1) % M of the "attending chunk" that starts at the last token
-of chunk u. Tokens 0..M-2 read nothing.
+neighbors of chunk u = (t + 1) // M - 1, the last chunk that ends at or before
+t, as number i = (t + 1) % M of the "attending chunk" that starts at the last
+token of chunk u. Tokens 0..M-2 read nothing.
 
 Dimension key: B batch, L tokens, D model width, C complete chunks, M chunk
 length, N neighbors, R neighbor length, E encoder width.

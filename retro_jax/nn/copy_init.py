@@ -3,11 +3,11 @@
 """Initial parameters of a RETRO that copies words of its neighbors.
 
 Chunked cross-attention can gain first by copying: if the last token also occurs
-in a neighbor, the token after that occurrence is a good guess. Copying takes two
-attentions that fit each other (Olsson et al. 2022 call them an induction head),
-and small models find them only after far more tokens than they are trained on.
-The paper leaves the initialisation open; this one contains both attentions, and
-training goes on from there.
+in a neighbor, the token after that occurrence is a good guess. Copying takes
+two attentions that fit each other (Olsson et al. 2022 call them an induction
+head), and small models find them only after far more tokens than they are
+trained on. The paper leaves the initialisation open; this one contains both
+attentions, and training goes on from there.
 
   encoder   head 0 of self-attention in layer 1 looks one position back, and
             writes a part of what it finds there, A norm(y_{j-1}), into a

@@ -4,8 +4,8 @@
 
 Each normalizes its input, computes, drops out and adds (pre-norm, as GPT-2).
 
-Dimension key: B batch, L tokens, D model width, C chunks, M chunk length,
-N neighbors, R neighbor length, E encoder width.
+Dimension key: B batch, L tokens, D model width, C chunks, M chunk length, N
+neighbors, R neighbor length, E encoder width.
 """
 
 from flax import linen as nn

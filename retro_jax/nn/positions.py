@@ -19,8 +19,8 @@ def in_documents(segment_ids: Int[Array, 'B L']) -> Int[Array, 'B L']:
   """Positions from the first token of each document, or run of padding.
 
   Args:
-    segment_ids: [B, L]. The document of each token, 0 for padding; the tokens of
-      a document stand together.
+    segment_ids: [B, L]. The document of each token, 0 for padding; the tokens
+      of a document stand together.
 
   Returns:
     [B, L] int32.

@@ -3,8 +3,8 @@
 """Public decoders as baselines of RETRO: fields of the config and parameters.
 
 Llama's architecture as GGUF files have it (SmolLM2 is one), and GPT-2's as the
-safetensors of Hugging Face have it. Nothing is read here: what is given are names
-and arrays.
+safetensors of Hugging Face have it. Nothing is read here: what is given are
+names and arrays.
 """
 
 from collections.abc import Callable, Mapping

@@ -3,12 +3,12 @@
 """RETRO, the decoder that reads neighbors of each chunk (algorithm 1).
 
 Borgeaud et al. 2022 (arXiv 2112.04426). Matrices, norms and residuals follow
-section 2.4 and appendix B; what the paper leaves open is a field of RetroConfig.
-Without neighbors, or with none visible, the model is its own decoder: the
-cross-attentions add exactly zero (RETRO[OFF]).
+section 2.4 and appendix B; what the paper leaves open is a field of
+RetroConfig. Without neighbors, or with none visible, the model is its own
+decoder: the cross-attentions add exactly zero (RETRO[OFF]).
 
-Dimension key: B batch, L tokens, D model width, C chunks, M chunk length,
-N neighbors, R neighbor length, E encoder width, V vocabulary.
+Dimension key: B batch, L tokens, D model width, C chunks, M chunk length, N
+neighbors, R neighbor length, E encoder width, V vocabulary.
 """
 
 from flax import linen as nn

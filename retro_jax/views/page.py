@@ -3,8 +3,8 @@
 """A scored text beside its neighbors, as an HTML page or a notebook's widget.
 
 The page stands by itself: no file beside it, no script from elsewhere. Green is
-what retrieval made likelier, red what it made less likely, as in Borgeaud et al.
-2022, appendix E, at most at half a nat; blue is what the neighbors repeat.
+what retrieval made likelier, red what it made less likely, as in Borgeaud et
+al. 2022, appendix E, at most at half a nat; blue is what the neighbors repeat.
 """
 
 import dataclasses

@@ -6,9 +6,9 @@ A .txt file holds one prompt a line. A .jsonl file holds one object a line:
 
   {"prompt": "question: ...", "id": "q7", "neighbors": ["title: ...", ...]}
 
-`id` and `neighbors` may be missing. A list of texts is read after every chunk in
-place of what would be retrieved; a list of lists is read chunk by chunk, the last
-one by all chunks that follow; an empty list turns retrieval off.
+`id` and `neighbors` may be missing. A list of texts is read after every chunk
+in place of what would be retrieved; a list of lists is read chunk by chunk, the
+last one by all chunks that follow; an empty list turns retrieval off.
 """
 
 from collections.abc import Mapping, Sequence
