@@ -32,7 +32,7 @@ ARGS = (*KINDS, 'test', *(f'{kind}_test' for kind in KINDS[1:]))
 
 
 def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
-  """Returns the configuration; sizes are those of all-MiniLM-L6-v2."""
+  """Return the configuration; sizes are those of all-MiniLM-L6-v2."""
   sections.check_arg(arg, ARGS)
   config = open_qa_base.get_config(arg)
   config.task = 'claims'

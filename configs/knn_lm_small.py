@@ -26,7 +26,7 @@ _LAMBDAS = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.65, 0.8)
 
 
 def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
-  """Returns the configuration; see retro_base for `arg`."""
+  """Return the configuration; see retro_base for `arg`."""
   config = retro_base.small(arg)
   config.knn_lm = {
     'model_workdir': '',  # run whose newest model makes the keys; '': --workdir

@@ -28,7 +28,7 @@ ARGS = (*KINDS, 'test', *(f'{kind}_test' for kind in KINDS[1:]))
 
 
 def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
-  """Returns the shared configuration; sizes are those of the quickstart."""
+  """Return the shared configuration; sizes are those of the quickstart."""
   sections.check_arg(arg, ARGS)
   config = realm_sections.shared()
   config.task = 'open_qa'  # or dpr, claims; for experiments.open_qa.train
@@ -92,7 +92,7 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
 
 
 def small(arg: str = 'base') -> ml_collections.ConfigDict:
-  """Returns settings for a thousand short documents and two CPU cores."""
+  """Return settings for a thousand short documents and two CPU cores."""
   config = get_config(arg)
   config.corpus.update(kind='jsonl', max_documents=1000)
   config.blocks.max_length = 64
@@ -113,7 +113,7 @@ def small(arg: str = 'base') -> ml_collections.ConfigDict:
 
 
 def vital(arg: str = 'base') -> ml_collections.ConfigDict:
-  """Returns small settings for the packaged vital articles and Red-Trivia."""
+  """Return small settings for the packaged vital articles and Red-Trivia."""
   config = small(arg)
   config.corpus.update(kind='vital', max_documents=0)
   config.blocks.max_length = 128
@@ -130,7 +130,7 @@ def vital(arg: str = 'base') -> ml_collections.ConfigDict:
 def finish(
   config: ml_collections.ConfigDict, arg: str
 ) -> ml_collections.ConfigDict:
-  """Applies the argument: the kind of retrieval, the test size."""
+  """Apply the argument: the kind of retrieval, the test size."""
   kind = arg.removesuffix('_test')
   if kind in ('bm25', 'random'):
     config.retriever = kind
@@ -145,7 +145,7 @@ def finish(
 
 
 def _shrink(config: ml_collections.ConfigDict) -> None:
-  """Cuts everything to a size that a CPU runs in seconds."""
+  """Cut everything to a size that a CPU runs in seconds."""
   realm_sections.shrink(config)
   config.lookup.update(
     retriever_beam=20, reader_beam=3, row_length=80, question_length=24

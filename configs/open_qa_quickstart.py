@@ -22,7 +22,7 @@ from configs import open_qa_base
 
 
 def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
-  """Returns the configuration; see open_qa_base for `arg`."""
+  """Return the configuration; see open_qa_base for `arg`."""
   config = open_qa_base.vital(arg)
   config.encoder_from = '' if arg.endswith('test') else 'packaged'
   config.optimizer.update(

@@ -44,7 +44,7 @@ from configs import open_qa_base
 
 
 def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
-  """Returns the configuration; see open_qa_base for `arg`."""
+  """Return the configuration; see open_qa_base for `arg`."""
   config = open_qa_base.vital(arg)
   if arg in ('base', 'test'):
     config.retriever = 'bm25'

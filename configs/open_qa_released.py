@@ -18,7 +18,7 @@ from configs import open_qa_base, realm_sections
 
 
 def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
-  """Returns the configuration; see open_qa_base for `arg`."""
+  """Return the configuration; see open_qa_base for `arg`."""
   config = open_qa_base.get_config(arg)
   realm_sections.set_both_berts(
     config, checkpoint='', max_length=512, activation='gelu_tanh'

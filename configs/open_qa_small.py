@@ -13,5 +13,5 @@ from configs import open_qa_base
 
 
 def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
-  """Returns the configuration; see open_qa_base for `arg`."""
+  """Return the configuration; see open_qa_base for `arg`."""
   return open_qa_base.finish(open_qa_base.small(arg), arg)

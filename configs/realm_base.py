@@ -26,7 +26,7 @@ ARGS = (*KINDS, 'test', *(f'{kind}_test' for kind in KINDS[1:]))
 
 
 def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
-  """Returns the shared configuration; sizes are those of the quickstart."""
+  """Return the shared configuration; sizes are those of the quickstart."""
   sections.check_arg(arg, ARGS)
   return realm_sections.shared()
 
@@ -34,7 +34,7 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
 def finish(
   config: ml_collections.ConfigDict, arg: str
 ) -> ml_collections.ConfigDict:
-  """Applies the argument: the ablation, the test size."""
+  """Apply the argument: the ablation, the test size."""
   kind = arg.removesuffix('_test')
   if kind in ('uniform', 'span'):
     config.masker = kind

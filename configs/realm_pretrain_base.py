@@ -25,7 +25,7 @@ from configs import realm_base, realm_sections
 
 
 def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
-  """Returns the configuration; see realm_base for `arg`."""
+  """Return the configuration; see realm_base for `arg`."""
   config = realm_base.get_config(arg)
   config.corpus.kind = 'jsonl'
   config.tokens.num_processes = 16

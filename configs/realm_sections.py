@@ -17,7 +17,7 @@ from retrieval.text import taggers
 
 
 def shared() -> ml_collections.ConfigDict:
-  """Returns data stages, models, index, optimizer, loop and evaluation."""
+  """Return data stages, models, index, optimizer, loop and evaluation."""
   config = ml_collections.ConfigDict()
   config.task = 'realm'  # or ict, mlm; for experiments.realm.train
   config.seed = 0
@@ -180,7 +180,7 @@ def _evaluation() -> sections.Section:
 
 
 def warm_start(config: ml_collections.ConfigDict, kind: str) -> None:
-  """Makes a config one of ict, mlm or dpr, by its section of `warm_start`."""
+  """Make a config one of ict, mlm or dpr, by its section of `warm_start`."""
   settings = config.warm_start[kind]
   config.task = kind
   config.num_steps = settings.num_steps
@@ -193,7 +193,7 @@ def warm_start(config: ml_collections.ConfigDict, kind: str) -> None:
 def start_from_minilm(
   config: ml_collections.ConfigDict, embedder_scale: float
 ) -> None:
-  """Sets the optimizer of short runs that start from all-MiniLM-L6-v2.
+  """Set the optimizer of short runs that start from all-MiniLM-L6-v2.
 
   BERT's Adam has no bias correction: its first steps are thrice as long, which
   a run of thousands forgets and one of hundreds does not.
@@ -212,18 +212,18 @@ def start_from_minilm(
 
 
 def set_both_berts(config: ml_collections.ConfigDict, **fields) -> None:
-  """Sets fields of the embedder's and the encoder's BERT."""
+  """Set fields of the embedder's and the encoder's BERT."""
   config.embedder.update(**fields)
   config.encoder.update(**fields)
 
 
 def no_dropout(config: ml_collections.ConfigDict) -> None:
-  """Turns dropout off: one short pass gives nothing to overfit."""
+  """Turn dropout off: one short pass gives nothing to overfit."""
   set_both_berts(config, dropout_rate=0.0, attention_dropout_rate=0.0)
 
 
 def shrink(config: ml_collections.ConfigDict) -> None:
-  """Cuts everything to a size that a CPU runs in seconds."""
+  """Cut everything to a size that a CPU runs in seconds."""
   sections.shrink_loop(config)
   config.corpus.max_documents = 200
   config.tokens.documents_per_shard = 60

@@ -56,7 +56,7 @@ ARGS = (*ROWS, *(f'{row}_test' for row in ROWS))
 
 
 def get_config(arg: str = 'retro') -> ml_collections.ConfigDict:
-  """Returns the configuration of a row.
+  """Return the configuration of a row.
 
   Args:
     arg: a row, or one with _test behind it.

@@ -25,7 +25,7 @@ ARGS = ('base', 'baseline', 'test', 'baseline_test')
 
 
 def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
-  """Returns the shared configuration; sizes are those of the quickstart."""
+  """Return the shared configuration; sizes are those of the quickstart."""
   sections.check_arg(arg, ARGS)
   config = ml_collections.ConfigDict()
   config.task = 'retro'  # or retro_qa; for experiments.retro.train
@@ -151,7 +151,7 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
 
 
 def small(arg: str = 'base') -> ml_collections.ConfigDict:
-  """Returns a RETRO of 10.3 M parameters for two CPU cores, on JSON lines.
+  """Return a RETRO of 10.3 M parameters for two CPU cores, on JSON lines.
 
   retro_pretrain_small runs it, retro_ablations changes one field at a time, and
   knn_lm_small sets a kNN-LM beside it.
@@ -189,7 +189,7 @@ def small(arg: str = 'base') -> ml_collections.ConfigDict:
 
 
 def published(arg: str = 'base') -> ml_collections.ConfigDict:
-  """Returns the settings of all models of the paper (Tables 2 and 10, section B.1).
+  """Return the settings of all models of the paper (Tables 2 and 10, section B.1).
 
   Sequences of 2048 tokens, a vocabulary of 128,000, one encoder, 419 B tokens.
   The logits bound a device's memory: 2048 x 128,000 x 4 bytes = 1.05 GB for
@@ -227,7 +227,7 @@ def published(arg: str = 'base') -> ml_collections.ConfigDict:
 def finish(
   config: ml_collections.ConfigDict, arg: str
 ) -> ml_collections.ConfigDict:
-  """Applies the argument: the baseline's one field, the test size."""
+  """Apply the argument: the baseline's one field, the test size."""
   if arg.startswith('baseline'):
     config.retrieval = False
   if arg.endswith('test'):
@@ -236,7 +236,7 @@ def finish(
 
 
 def _shrink(config: ml_collections.ConfigDict) -> None:
-  """Cuts everything to a size that a CPU runs in seconds."""
+  """Cut everything to a size that a CPU runs in seconds."""
   sections.shrink_loop(config)
   config.corpus.max_documents = 120
   config.tokenizer.vocab_size = 600

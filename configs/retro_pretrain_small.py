@@ -57,5 +57,5 @@ from configs import retro_base
 
 
 def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
-  """Returns the configuration; see retro_base for `arg`."""
+  """Return the configuration; see retro_base for `arg`."""
   return retro_base.finish(retro_base.small(arg), arg)

@@ -56,7 +56,7 @@ _DECODER = ('d_model', 'd_ff', 'num_heads', 'head_dim', 'num_layers')
 
 
 def get_config(arg: str = '172m') -> ml_collections.ConfigDict:
-  """Returns the configuration of a size, of its baseline, or of a test."""
+  """Return the configuration of a size, of its baseline, or of a test."""
   sections.check_arg(arg, ARGS)
   size = arg.removesuffix('_baseline')
   preset, eval_batch, changes = SIZES.get(size, SIZES['172m'])

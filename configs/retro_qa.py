@@ -30,7 +30,7 @@ ARGS = ('base', 'small', 'test')
 
 
 def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
-  """Returns the configuration: the paper's settings, small ones, or a test's."""
+  """Return the configuration: the paper's settings, small ones, or a test's."""
   sections.check_arg(arg, ARGS)
   config = retro_base.get_config()
   config.task = 'retro_qa'

@@ -34,7 +34,7 @@ from configs import retro_base
 
 
 def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
-  """Returns the configuration; see retro_base for `arg`."""
+  """Return the configuration; see retro_base for `arg`."""
   config = retro_base.get_config(arg)
   config.corpus.kind = 'jsonl'
   config.tokenizer.vocab_size = 49_152

@@ -39,7 +39,7 @@ from configs import retro_base
 
 
 def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
-  """Returns the configuration; see retro_base for `arg`."""
+  """Return the configuration; see retro_base for `arg`."""
   config = retro_base.published(arg)
   config.model.update(
     d_model=1024,

@@ -18,7 +18,7 @@ Section = dict[str, Any]
 
 
 def of(cls: type, *, without: Collection[str] = (), **values: Any) -> Section:
-  """Returns the section that fills a dataclass.
+  """Return the section that fills a dataclass.
 
   Args:
     cls: dataclass. Its comments explain the fields; a field that is a dataclass
@@ -52,7 +52,7 @@ def of(cls: type, *, without: Collection[str] = (), **values: Any) -> Section:
 
 
 def check_arg(arg: str, known: Collection[str]) -> None:
-  """Raises ValueError for an unknown argument of a config file."""
+  """Raise ValueError for an unknown argument of a config file."""
   if arg not in known:
     raise ValueError(f'Config argument {arg!r}: expected one of {known}.')
 
@@ -140,7 +140,7 @@ def loop(**values: Any) -> Section:
 
 
 def shrink_loop(config: ml_collections.ConfigDict) -> None:
-  """Cuts the loop to four steps that take a CPU seconds."""
+  """Cut the loop to four steps that take a CPU seconds."""
   config.tokens.num_processes = 1
   config.update(
     batch_size=8,

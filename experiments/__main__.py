@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Lists the commands, room by room: `python -m experiments [WORD | --markdown]`.
+"""List the commands, room by room: `python -m experiments [WORD | --markdown]`.
 
 A command is a module that runs as a program; its line is the first line of its
 docstring. Sources are parsed, never imported, so the list appears at once.
@@ -44,7 +44,7 @@ def _summary(tree: ast.Module) -> str:
 
 
 def find_commands(word: str = '') -> Iterator[Command]:
-  """Yields the commands whose name or summary contains a word."""
+  """Yield the commands whose name or summary contains a word."""
   for path in sorted(_FOLDER.glob('*/*.py')):
     tree = ast.parse(path.read_text(encoding='utf-8'))
     if _is_command(path, tree):
@@ -55,7 +55,7 @@ def find_commands(word: str = '') -> Iterator[Command]:
 
 
 def _by_room(word: str) -> Iterator[tuple[str, str, list[Command]]]:
-  """Yields each room with its description and its commands."""
+  """Yield each room with its description and its commands."""
   found = list(find_commands(word))
   for room in dict.fromkeys(command.room for command in found):
     source = (_FOLDER / room / '__init__.py').read_text(encoding='utf-8')
@@ -83,7 +83,7 @@ def as_markdown() -> str:
 
 
 def main(args: list[str]) -> None:
-  """Prints the list, or exits with one line when nothing matches."""
+  """Print the list, or exits with one line when nothing matches."""
   word = ' '.join(args)
   if word == '--markdown':
     print(as_markdown())

@@ -29,7 +29,7 @@ __all__ = [*_MODULES]
 
 
 def __getattr__(name: str):
-  """Imports a public name on first use (PEP 562)."""
+  """Import a public name on first use (PEP 562)."""
   if name not in _MODULES:
     raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
   return getattr(importlib.import_module(_MODULES[name]), name)

@@ -140,7 +140,7 @@ def _write_records(path: pathlib.Path, data: realm_data.DataFolder) -> None:
 
 
 def _write_tokenizer(path: pathlib.Path, source: pathlib.Path) -> None:
-  """Writes the files that the port's tokenizers read."""
+  """Write the files that the port's tokenizers read."""
   tokenizer = json.loads(source.read_text(encoding='utf-8'))
   vocabulary = tokenizer['model']['vocab']
   words = sorted(vocabulary, key=vocabulary.get)

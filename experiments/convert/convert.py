@@ -166,7 +166,7 @@ def _take_tokenizer(vocab, config, data, size: int):
 
 
 def _make_data(options, config, found, workdir):
-  """Makes vocabulary and blocks; returns config, fingerprints, blocks."""
+  """Make vocabulary and blocks; return config, fingerprints, blocks."""
   data = realm_data.DataFolder.of(config, workdir)
   prints, blocks = {}, None
   vocab = options.vocab or found.tokenizer

@@ -67,7 +67,7 @@ def save(
 
 
 def _check_fits(workdir, saved, prints, version) -> None:
-  """Refuses data or an index version other than the checkpoint's."""
+  """Refuse data or an index version other than the checkpoint's."""
   for name, new in prints.items():
     old = saved.fingerprints.get(name, new)
     if old != new:

@@ -23,7 +23,7 @@ def check(
   documents: Sequence[corpus_lib.Document],
   delete: Sequence[str],
 ) -> dict[str, int]:
-  """Checks changes of a corpus and counts them.
+  """Check changes of a corpus and count them.
 
   Args:
     documents: added, or in place of documents of the same id.
@@ -64,7 +64,7 @@ def write(
   documents: Sequence[corpus_lib.Document],
   delete: Sequence[str],
 ) -> None:
-  """Writes the whole new corpus as JSON lines, in the old order, into ROOT/FILE.
+  """Write the whole new corpus as JSON lines, in the old order, into ROOT/FILE.
 
   Args:
     documents: in place of documents of the same id, or added at the end.
@@ -93,7 +93,7 @@ def _line(document: corpus_lib.Document) -> str:
 def read(
   config: ml_collections.ConfigDict, path: str
 ) -> list[corpus_lib.Document]:
-  """Reads changed documents, JSON lines with the fields of config.corpus.
+  """Read changed documents, JSON lines with the fields of config.corpus.
 
   Raises:
     ValueError: for a bad record, by file and line.
@@ -109,7 +109,7 @@ def read(
 
 
 def define_flags() -> None:
-  """Defines --documents, --delete and --output."""
+  """Define --documents, --delete and --output."""
   flags.DEFINE_string('documents', '', 'JSON lines: added or changed.')
   flags.DEFINE_multi_string('delete', [], 'Id of a document; may repeat.')
   flags.DEFINE_string('output', '', 'The new data folder.')

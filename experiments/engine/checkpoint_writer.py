@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Writes checkpoints and resumes from them.
+"""Write checkpoints and resumes from them.
 
 A step on disk, `<workdir>/checkpoints/<step>/`, holds the train state, the
 position of the data iterator, and metadata: config, pipeline fields, index
@@ -33,7 +33,7 @@ class Checkpoints:
     fingerprints: Mapping[str, str] | None = None,
     keep: int = 2,
   ):
-    """Opens the folder, empty or not.
+    """Open the folder, empty or not.
 
     Args:
       workdir: the run's folder.
@@ -65,12 +65,12 @@ class Checkpoints:
     self._checkpointer.close()
 
   def latest_step(self) -> int | None:
-    """Returns the newest whole step, or None."""
+    """Return the newest whole step, or None."""
     latest = self._checkpointer.latest
     return None if latest is None else latest.step
 
   def saved_index_version(self) -> str:
-    """Returns the index version that the newest step names, or ''."""
+    """Return the index version that the newest step names, or ''."""
     step = self.latest_step()
     return (
       checkpoint_reader.metadata_of(self._path / str(step))['index_version']
@@ -85,7 +85,7 @@ class Checkpoints:
     batches: Iterator,
     index_version: str | None = None,
   ) -> None:
-    """Saves a step in the background; `state` may be donated after the call.
+    """Save a step in the background; `state` may be donated after the call.
 
     Args:
       index_version: version in use, if it changes from step to step.
@@ -101,7 +101,7 @@ class Checkpoints:
     )
 
   def restore(self, abstract: Any, batches: Iterator) -> Any:
-    """Loads the newest step and moves `batches` to its position.
+    """Load the newest step and moves `batches` to its position.
 
     Args:
       abstract: the state, with `params`, as ShapeDtypeStructs with shardings
@@ -136,7 +136,7 @@ def save_params(
   index_version: str = '',
   replace: bool = False,
 ) -> None:
-  """Saves parameters that were trained elsewhere, for `load_params`.
+  """Save parameters that were trained elsewhere, for `load_params`.
 
   Args:
     workdir: folder without a checkpoint, unless `replace`.
@@ -177,7 +177,7 @@ def save_params(
 
 
 def _differences(saved: Any, now: Any, name: str) -> list[str]:
-  """Describes each leaf in which two JSON values differ: 'a.b: 1 -> 2'."""
+  """Describe each leaf in which two JSON values differ: 'a.b: 1 -> 2'."""
   if isinstance(saved, Mapping) and isinstance(now, Mapping):
     return [
       line

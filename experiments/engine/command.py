@@ -44,7 +44,7 @@ def main(
   default_config: str = '',
   default_workdir: str = '',
 ) -> None:
-  """Parses flags, calls `run(config, workdir)` and exits.
+  """Parse flags, calls `run(config, workdir)` and exits.
 
   Bad input (ValueError, a missing file, field or package) ends in one line on
   stderr and exit code 1, an interrupt in 130; --debug shows the traceback.
@@ -76,7 +76,7 @@ def main(
 def changed(
   config: ml_collections.ConfigDict, **fields: Any
 ) -> ml_collections.ConfigDict:
-  """Returns a copy of a config, locked or not, with other values of fields."""
+  """Return a copy of a config, locked or not, with other values of fields."""
   copied = config.copy_and_resolve_references()
   with copied.unlocked():
     copied.update(fields)
@@ -84,7 +84,7 @@ def changed(
 
 
 def keep_memory() -> bool:
-  """Makes malloc of this process keep freed memory, on a CPU under glibc.
+  """Make malloc of this process keep freed memory, on a CPU under glibc.
 
   XLA asks for a step's temporary memory anew each time, and glibc hands blocks of
   that size back to the kernel, which then zeroes every page again: a fifth of a
@@ -98,7 +98,7 @@ def keep_memory() -> bool:
 
 
 def main_of_script(script: Callable[[list[str]], None]) -> None:
-  """Runs a script without --config; bad input ends in one line and exit code 1."""
+  """Run a script without --config; bad input ends in one line and exit code 1."""
   logging.get_absl_handler().addFilter(_is_worth_showing)
   try:
     app.run(script, flags_parser=_parse)
@@ -136,7 +136,7 @@ def _define(
 
 
 def _parse(argv: list[str]) -> list[str]:
-  """Parses flags; a bad flag raises ValueError."""
+  """Parse flags; a bad flag raises ValueError."""
   try:
     return flags.FLAGS(argv)
   except flags.Error as error:
@@ -162,7 +162,7 @@ def _run(run: Run, argv: list[str], computes: bool) -> None:
 
 
 def _start_distributed(config: ml_collections.ConfigDict) -> None:
-  """Joins the other processes and numbers them for the stages of `prepare`."""
+  """Join the other processes and number them for the stages of `prepare`."""
   names = ('COORDINATOR_ADDRESS', 'NUM_PROCESSES', 'PROCESS_ID')
   address, count, index = (os.environ.get(f'JAX_{name}') for name in names)
   jax.distributed.initialize(
@@ -177,7 +177,7 @@ def _start_distributed(config: ml_collections.ConfigDict) -> None:
 
 
 def _is_worth_showing(record: std_logging.LogRecord) -> bool:
-  """Drops the routine lines of installed libraries."""
+  """Drop the routine lines of installed libraries."""
   beneath = f'{os.sep}site-packages{os.sep}' in record.pathname
   return record.levelno >= std_logging.WARNING or not beneath
 
@@ -207,7 +207,7 @@ def _message(error: BaseException) -> str:
 
 
 def _exit(code: int) -> None:
-  """Ends the process at once, even if other processes wait for it."""
+  """End the process at once, even if other processes wait for it."""
   if jax.distributed.is_initialized():
     sys.stderr.flush()
     sys.stdout.flush()

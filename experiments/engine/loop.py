@@ -76,7 +76,7 @@ def train(
   *,
   devices: Sequence[jax.Device] | None = None,
 ) -> program_lib.TrainState:
-  """Trains until `config.num_steps`, from the newest checkpoint if there is one.
+  """Train until `config.num_steps`, from the newest checkpoint if there is one.
 
   Args:
     config: the fields that the module's docstring lists.
@@ -131,7 +131,7 @@ def train(
     def finish(
       step: int, metrics: tasks.Metrics, extra: Mapping[str, float]
     ) -> None:
-      """Fetches a step's metrics, which waits for the end of the step."""
+      """Fetch a step's metrics, which waits for the end of the step."""
       values = jax.tree.map(float, jax.device_get(metrics)) | extra
       _check_finite(step, values, saver.latest_step())
       meter.tick()
@@ -141,7 +141,7 @@ def train(
         _report(writer, step, values | meter.read())
 
     def measure(step: int) -> None:
-      """Runs validation, and the task's evals at the end, once a step."""
+      """Run validation, and the task's evals at the end, once a step."""
       last = step == num_steps
       due = last or (step and step % config.eval_every == 0)
       if due and config.eval_batches and not writer.written(step, 'valid/'):
@@ -188,7 +188,7 @@ def train(
 def _complete(
   task: tasks.Task, params: tasks.Params, batch: tasks.Batch
 ) -> tuple[tasks.Batch, dict[str, float]]:
-  """Completes the batch if the task does so, and measures the time."""
+  """Complete the batch if the task does so, and measure the time."""
   if not task.complete:
     return batch, {}
   began = time.monotonic()
@@ -222,7 +222,7 @@ def _pipeline(
 
 
 def _write_config(config: ml_collections.ConfigDict, workdir: str) -> None:
-  """Writes config.json, whole or not at all."""
+  """Write config.json, whole or not at all."""
   if jax.process_index():
     return
   path = pathlib.Path(workdir) / 'config.json'
@@ -263,7 +263,7 @@ def _report(
 
 @contextlib.contextmanager
 def _closing(batches: Iterator) -> Iterator[Iterator]:
-  """Stops the iterator's workers at the end."""
+  """Stop the iterator's workers at the end."""
   try:
     yield batches
   finally:

@@ -24,7 +24,7 @@ class MetricWriter:
   """Writes scalars; on every process but the first it does nothing."""
 
   def __init__(self, workdir: str, *, resume_step: int = 0):
-    """Opens the files.
+    """Open the files.
 
     Args:
       workdir: the run's folder, created if absent.
@@ -49,7 +49,7 @@ class MetricWriter:
     self.close()
 
   def write(self, step: int, values: Mapping[str, float]) -> None:
-    """Adds one row, on disk when this returns. A NaN is written as null."""
+    """Add one row, on disk when this returns. A NaN is written as null."""
     self._written.update((step, name) for name in values)
     if self._rows is None:
       return
@@ -67,13 +67,13 @@ class MetricWriter:
     return any(s == step and n.startswith(prefix) for s, n in self._written)
 
   def close(self) -> None:
-    """Closes the files."""
+    """Close the files."""
     if self._rows is not None:
       self._rows.close()
       self._events.close()
 
   def _truncate(self, path: pathlib.Path, resume_step: int) -> None:
-    """Keeps whole rows up to a step; the file is replaced atomically."""
+    """Keep whole rows up to a step; the file is replaced atomically."""
     rows = [row for row in read(path) if row['step'] <= resume_step]
     self._written.update((r['step'], name) for r in rows for name in r)
     text = ''.join(json.dumps(row) + '\n' for row in rows)
@@ -81,7 +81,7 @@ class MetricWriter:
 
 
 def read(path: str | os.PathLike) -> list[dict[str, float]]:
-  """Reads the rows of a `metrics.jsonl`; a half-written last row is left out.
+  """Read the rows of a `metrics.jsonl`; a half-written last row is left out.
 
   Args:
     path: the file, or the workdir it is in; an absent file has no rows.

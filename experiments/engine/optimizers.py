@@ -75,7 +75,7 @@ class OptimizerConfig:
 
 
 def make_config(fields: Any) -> OptimizerConfig:
-  """Builds an OptimizerConfig from a config's `optimizer` section.
+  """Build an OptimizerConfig from a config's `optimizer` section.
 
   Raises:
     ValueError: for a field that does not exist.
@@ -91,7 +91,7 @@ def make_config(fields: Any) -> OptimizerConfig:
 
 
 def warmup_steps(config: OptimizerConfig, num_steps: int) -> int:
-  """Returns the steps of warm-up in a run of `num_steps`.
+  """Return the steps of warm-up in a run of `num_steps`.
 
   -1 is the rule of REALM and ORQA: a tenth of the run, at least 100 and at most
   10,000 steps. Here the warm-up also takes at most half of the run, so that a
@@ -138,17 +138,17 @@ _SCHEDULES = {'cosine': _cosine, 'linear': _linear}
 def learning_rate_schedule(
   config: OptimizerConfig, num_steps: int
 ) -> optax.Schedule:
-  """Returns the function step (from 0) -> learning rate."""
+  """Return the function step (from 0) -> learning rate."""
   return _SCHEDULES[config.schedule](config, num_steps)
 
 
 def decay_mask(params: Any) -> Any:
-  """Marks the parameters that decay: matrices, not norms or biases."""
+  """Mark the parameters that decay: matrices, not norms or biases."""
   return jax.tree.map(lambda x: x.ndim >= 2, params)
 
 
 def bert_decay_mask(params: Any) -> Any:
-  """Marks all parameters but biases and those of norms, by their names.
+  """Mark all parameters but biases and those of norms, by their names.
 
   BERT's release searches for LayerNorm|layer_norm|bias. Embeddings decay.
   """
@@ -174,7 +174,7 @@ class UncorrectedAdamState(NamedTuple):
 def scale_by_uncorrected_adam(
   b1: float, b2: float, eps: float
 ) -> optax.GradientTransformation:
-  """Makes Adam's direction mu / (sqrt(nu) + eps) without bias correction.
+  """Make Adam's direction mu / (sqrt(nu) + eps) without bias correction.
 
   optax cannot switch the correction off. With b1 0.9 and b2 0.999 the first
   update is 0.1 / sqrt(0.001), about 3.2 times the corrected one.
@@ -225,7 +225,7 @@ _ADAMS = {'adamw': _adamw, 'bert_adam': _bert_adam}
 def make_optimizer(
   config: OptimizerConfig, num_steps: int
 ) -> optax.GradientTransformation:
-  """Clips all gradients together, then applies Adam under the schedule.
+  """Clip all gradients together, then apply Adam under the schedule.
 
   The optimizer is given the trained parts only; parts whose factor is 0 are not
   among them.
@@ -242,7 +242,7 @@ def make_optimizer(
 
 
 def check_parts(scales: Mapping[str, float], params: Mapping[str, Any]) -> None:
-  """Raises ValueError for a factor of a part that the model lacks."""
+  """Raise ValueError for a factor of a part that the model lacks."""
   unknown = sorted(set(scales) - set(params))
   if unknown:
     raise ValueError(
@@ -254,7 +254,7 @@ def check_parts(scales: Mapping[str, float], params: Mapping[str, Any]) -> None:
 def _scale_parts(
   scales: Mapping[str, float],
 ) -> optax.GradientTransformation:
-  """Multiplies the updates of parts of the model."""
+  """Multiply the updates of parts of the model."""
 
   def update(updates, state, params=None):
     del params
@@ -270,7 +270,7 @@ def _scale_parts(
 def value_and_grad(
   loss: Callable, params: Any, batch: Any, key: jax.Array, num_parts: int = 1
 ) -> tuple[dict[str, jax.Array], Any]:
-  """Computes loss, metrics and gradients of a batch by `weighted_mean`.
+  """Compute loss, metrics and gradients of a batch by `weighted_mean`.
 
   Args:
     loss: (params, batch, key) -> (scalar, metrics).
@@ -293,7 +293,7 @@ def value_and_grad(
 def weighted_mean(
   part: Callable, batch: Any, key: jax.Array, num_parts: int = 1
 ) -> tuple[dict[str, jax.Array], Any]:
-  """Applies `part` to `num_parts` microbatches in turn, and averages.
+  """Apply `part` to `num_parts` microbatches in turn, and averages.
 
   Every microbatch takes rows from each device's share of the batch, so no data
   move between devices. Means are weighted by the metric 'weight' (1 by

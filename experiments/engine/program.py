@@ -44,7 +44,7 @@ class Program:
 
   @contextlib.contextmanager
   def context(self) -> Iterator[None]:
-    """Makes the mesh and the rules current, as all its functions need."""
+    """Make the mesh and the rules current, as all its functions need."""
     with jax.set_mesh(self.mesh), nn.logical_axis_rules(self.rules):
       yield
 
@@ -52,7 +52,7 @@ class Program:
 def split_parts(
   params: tasks.Params, frozen: Collection[str]
 ) -> tuple[tasks.Params, tasks.Params]:
-  """Splits parameters into the trained parts and those named in `frozen`.
+  """Split parameters into the trained parts and those named in `frozen`.
 
   Without a frozen part the parameters come back as they are, beside {}.
   """
@@ -69,7 +69,7 @@ def _join_parts(trained: tasks.Params, frozen: tasks.Params) -> tasks.Params:
 def frozen_parts(
   task: tasks.Task, scales: Mapping[str, float], params: tasks.Params
 ) -> tuple[str, ...]:
-  """Names the parts that the task freezes, or whose learning rate is 0.
+  """Name the parts that the task freezes, or whose learning rate is 0.
 
   Args:
     scales: the optimizer's `part_scales`.
@@ -96,7 +96,7 @@ def frozen_parts(
 
 
 def _first_state(params, rng, tx, frozen) -> TrainState:
-  """Makes the state before the first step."""
+  """Make the state before the first step."""
   opt_state = tx.init(split_parts(params, frozen)[0])
   return TrainState(jnp.zeros((), jnp.int32), params, opt_state, rng)
 
@@ -107,7 +107,7 @@ def _make_init(
   frozen: Collection[str],
   shardings: TrainState,
 ) -> Callable[[jax.Array], TrainState]:
-  """Compiles the first state; after loaded parameters, the rest of it only."""
+  """Compile the first state; after loaded parameters, the rest of it only."""
 
   def init(key):
     params_key, rng = jax.random.split(key)
@@ -138,7 +138,7 @@ def train_step(
   accumulate_steps: int = 1,
   frozen: Collection[str] = (),
 ) -> tuple[TrainState, tasks.Metrics]:
-  """Takes one update; a pure function of state and batch.
+  """Take one update; a pure function of state and batch.
 
   Frozen parts take part in the loss; they have neither gradients nor moments.
   """
@@ -174,7 +174,7 @@ def eval_step(
   task: tasks.Task,
   accumulate_steps: int = 1,
 ) -> tasks.Metrics:
-  """Measures one batch without dropout, in the microbatches of training."""
+  """Measure one batch without dropout, in the microbatches of training."""
 
   def part(batch, key):
     loss, metrics = task.loss(params, batch, key, False)
@@ -191,7 +191,7 @@ def make_program(
   *,
   devices: Sequence[jax.Device] | None = None,
 ) -> Program:
-  """Binds task and optimizer, and jits them with their shardings.
+  """Bind task and optimizer, and jit them with their shardings.
 
   Args:
     config: mesh, optimizer, batch_size, num_steps and optionally sharding_rules.

@@ -44,13 +44,13 @@ Update = Callable[[int, int], None]
 
 
 def console() -> rich.console.Console:
-  """Returns standard output for tables; outside a terminal, 100 columns wide."""
+  """Return standard output for tables; outside a terminal, 100 columns wide."""
   return rich.console.Console(width=None if sys.stdout.isatty() else 100)
 
 
 @contextlib.contextmanager
 def bar(description: str, unit: str = 'items') -> Iterator[Update]:
-  """Shows progress of one piece of work.
+  """Show progress of one piece of work.
 
   Yields:
     A function (done, total), to be called at any rate; 0 is a total that is not
@@ -68,7 +68,7 @@ def bar(description: str, unit: str = 'items') -> Iterator[Update]:
 
 @contextlib.contextmanager
 def _logs_above_bar() -> Iterator[None]:
-  """Sends log lines through rich, which keeps them clear of the bar."""
+  """Send log lines through rich, which keeps them clear of the bar."""
   handler = logging.get_absl_handler().python_handler
   before = handler.setStream(sys.stderr)
   try:
@@ -119,7 +119,7 @@ def _duration(sec: float) -> str:
 
 
 def _logger(description: str, unit: str) -> Update:
-  """Makes an update that logs at most every ten seconds, and at the end."""
+  """Make an update that logs at most every ten seconds, and at the end."""
   first: list[float] = []
   last = time.monotonic()
 
@@ -143,7 +143,7 @@ def _logger(description: str, unit: str) -> Update:
 
 
 def peak_flops_per_sec(device_kind: str) -> float | None:
-  """Returns the dense bfloat16 peak of a device, or None if it is unknown."""
+  """Return the dense bfloat16 peak of a device, or None if it is unknown."""
   known = [name for name in PEAK_FLOPS_PER_SEC if device_kind.startswith(name)]
   return PEAK_FLOPS_PER_SEC[max(known, key=len)] if known else None
 
@@ -156,7 +156,7 @@ class Throughput:
   """
 
   def __init__(self, tokens_per_step: int, flops_per_step: float, devices):
-    """Takes a task's counts and the devices it runs on."""
+    """Take a task's counts and the devices it runs on."""
     self._tokens = tokens_per_step
     self._flops = flops_per_step
     peak = peak_flops_per_sec(devices[0].device_kind)
@@ -167,7 +167,7 @@ class Throughput:
     self._last: float | None = None
 
   def tick(self) -> None:
-    """Counts a finished step; the first step (compilation) starts the clock."""
+    """Count a finished step; the first step (compilation) starts the clock."""
     now = time.perf_counter()
     if self._last is not None:
       self._sec += now - self._last
@@ -183,11 +183,11 @@ class Throughput:
       self._waited_sec += time.perf_counter() - start
 
   def pause(self) -> None:
-    """Leaves out the time until the next step ends, which holds other work."""
+    """Leave out the time until the next step ends, which holds other work."""
     self._last = None
 
   def read(self) -> dict[str, float]:
-    """Returns the rates since the last call; empty if no step was timed."""
+    """Return the rates since the last call; empty if no step was timed."""
     if not self._steps:
       return {}
     sec = max(self._sec, 1e-9)

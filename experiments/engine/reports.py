@@ -29,7 +29,7 @@ def finite(value: Any) -> Any:
 
 
 def write_json(path: str | os.PathLike, content: Any) -> pathlib.Path:
-  """Writes JSON values, whole or not at all, and returns the path."""
+  """Write JSON values, whole or not at all, and return the path."""
   path = pathlib.Path(path)
   path.parent.mkdir(parents=True, exist_ok=True)
   text = json.dumps(finite(content), indent=2, allow_nan=False)
@@ -44,7 +44,7 @@ def print_table(
   caption: str = '',
   padding: tuple[int, ...] = (0, 1),
 ) -> None:
-  """Prints a table; every column but the first one is aligned to the right."""
+  """Print a table; every column but the first one is aligned to the right."""
   table = rich.table.Table(
     title=title or None,
     caption=caption or None,
@@ -70,7 +70,7 @@ def share(found: Mapping[str, float] | None) -> str:
 
 
 def print_shares(rows: Sequence[Mapping[str, Any]]) -> None:
-  """Prints a column for each question set, in percent.
+  """Print a column for each question set, in percent.
 
   Args:
     rows: `dataset`, number of `questions`, and measures: name -> {mean, low, high}.
@@ -89,7 +89,7 @@ def print_shares(rows: Sequence[Mapping[str, Any]]) -> None:
 
 @contextlib.contextmanager
 def picture(path: str | os.PathLike, **settings: Any) -> Iterator[tuple]:
-  """Yields figure and axes of `pyplot.subplots(**settings)`; saves the figure."""
+  """Yield figure and axes of `pyplot.subplots(**settings)`; saves the figure."""
   import matplotlib
 
   matplotlib.use('Agg')

@@ -19,7 +19,7 @@ Rows = list[tuple[str, str]]  # (quantity, value)
 
 
 def choose(wanted: str, known: Collection[str]) -> list[str]:
-  """Returns the stages in `wanted`: 'all', or names joined by commas.
+  """Return the stages in `wanted`: 'all', or names joined by commas.
 
   Raises:
     ValueError: for an unknown stage.
@@ -36,7 +36,7 @@ def choose(wanted: str, known: Collection[str]) -> list[str]:
 
 
 def check_share(config: Config) -> None:
-  """Raises ValueError unless 0 <= process_index < process_count."""
+  """Raise ValueError unless 0 <= process_index < process_count."""
   index, count = config.prepare.process_index, config.prepare.process_count
   if not 0 <= index < count:
     raise ValueError(
@@ -48,7 +48,7 @@ def check_share(config: Config) -> None:
 def run(
   work: Sequence[tuple[str, Callable[[], Rows]]], root: pathlib.Path
 ) -> None:
-  """Runs stages (name, function) on a data folder and prints their results."""
+  """Run stages (name, function) on a data folder and print their results."""
   table = rich.table.Table('stage', 'quantity', 'value', 'seconds')
   for stage, do in work:
     logging.info('Stage %s, in %s.', stage, root)
@@ -68,7 +68,7 @@ def share(config: Config) -> dict[str, int]:
 
 
 def until_whole(config: Config, what: str, build: Callable):
-  """Repeats `build` until no other process has work left on `what`.
+  """Repeat `build` until no other process has work left on `what`.
 
   Args:
     build: returns None while other processes still work.

@@ -26,7 +26,7 @@ class IndexRefresher(Protocol):
   """
 
   def start(self, step: int, params: Params, saved: str) -> None:
-    """Gets ready to serve batches.
+    """Get ready to serve batches.
 
     Args:
       saved: `index_version` of the checkpoint that is continued, or ''.
@@ -36,13 +36,13 @@ class IndexRefresher(Protocol):
     """Called when a step was dispatched; `params` are its result."""
 
   def metrics(self, step: int, batch: Batch) -> dict[str, float]:
-    """Measures the batch of a step, over the rows of this process."""
+    """Measure the batch of a step, over the rows of this process."""
 
   def version_to_save(self) -> str:
-    """Names the version that a checkpoint needs to be continued exactly."""
+    """Name the version that a checkpoint needs to be continued exactly."""
 
   def close(self) -> None:
-    """Stops all work in the background."""
+    """Stop all work in the background."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

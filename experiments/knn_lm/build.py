@@ -34,7 +34,7 @@ DTYPE = 'float16'
 def held_out_splits(
   trained: loading.TrainedRetro, config: stages.Config
 ) -> tuple[str, ...]:
-  """Returns 'valid' and the config's evaluation set, if it exists."""
+  """Return 'valid' and the config's evaluation set, if it exists."""
   split = config.evaluate.split
   if split == 'valid' or split not in trained.data.splits:
     return ('valid',)
@@ -46,7 +46,7 @@ def choose_documents(
   max_documents: int,
   held_out: Sequence[str] = ('valid',),
 ) -> tuple[windows_lib.Documents, int]:
-  """Chooses the training documents that are not held out.
+  """Choose the training documents that are not held out.
 
   Returns:
     The documents, and the number of those left out.
@@ -77,7 +77,7 @@ def choose_documents(
 def build_datastore(
   config: stages.Config, workdir: str, folder: knn_lm_task.Folder
 ) -> stages.Rows:
-  """Writes the datastore."""
+  """Write the datastore."""
   trained = knn_lm_task.load(config, workdir)
   settings = config.knn_lm
   k = knn_lm_task.num_neighbors(trained, config)
@@ -180,7 +180,7 @@ STAGES = {'datastore': build_datastore, 'index': build_index}
 
 
 def run(config: stages.Config, workdir: str) -> None:
-  """Runs the chosen stages and prints their results."""
+  """Run the chosen stages and print their results."""
   stages.check_share(config)
   folder = knn_lm_task.Folder.of(workdir)
   logging.info('Building the kNN-LM in %s.', folder.root)

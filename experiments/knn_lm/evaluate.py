@@ -84,7 +84,7 @@ class Swept:
 
 
 def make_grids(settings: Config) -> tuple[knn_lm.Grid, knn_lm.Grid]:
-  """Returns the settings that are tuned and the fixed setting.
+  """Return the settings that are tuned and the fixed setting.
 
   Raises:
     ValueError: for a weight or an alpha out of range.
@@ -105,7 +105,7 @@ def sweep(
   chunks: chunks_lib.ChunkStore,
   documents: windows_lib.Documents,
 ) -> Swept:
-  """Weighs the neighbors of every token by every setting."""
+  """Weigh the neighbors of every token by every setting."""
   (grid, fixed), number = grids, len(documents.index)
   nats, alone = np.zeros((*grid.shape, number)), np.zeros(number)
   fixed_nats = np.zeros(number)
@@ -135,7 +135,7 @@ def sweep(
 def choose_tuned(
   number: int, share: float, grid: knn_lm.Grid, seed: int
 ) -> np.ndarray:
-  """Draws the documents for tuning; returns [number] bool.
+  """Draw the documents for tuning; return [number] bool.
 
   Args:
     share: share of the documents to tune on.
@@ -190,7 +190,7 @@ def make_rows(swept: Swept, tuned: np.ndarray) -> list[Row]:
 def _load_retro(
   config: Config, root: pathlib.Path
 ) -> loading.TrainedRetro | None:
-  """Loads and checks the RETRO that the config names; None without one."""
+  """Load and check the RETRO that the config names; None without one."""
   directory = config.knn_lm.retro_workdir
   if not directory or config.prepare.process_index:  # the first one reports
     return None
@@ -273,7 +273,7 @@ def _open_datastore(
   folder: knn_lm_task.Folder,
   documents: windows_lib.Documents,
 ) -> key_values.KeyValueStore:
-  """Opens the datastore; refuses another model's, or one with the documents."""
+  """Open the datastore; refuse another model's, or one with the documents."""
   pairs = key_values.KeyValueStore(folder.datastore)
   wanted = knn_lm_task.model_fields(trained, config)
   found = {name: pairs.store.fields[name] for name in wanted}

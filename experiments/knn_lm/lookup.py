@@ -29,7 +29,7 @@ def look_up(
   pairs: key_values.KeyValueStore,
   documents: windows_lib.Documents,
 ) -> store.Store:
-  """Finds the neighbors of every token; a killed lookup continues.
+  """Find the neighbors of every token; a killed lookup continues.
 
   Args:
     trained: the model that made the keys of `pairs`.

@@ -63,7 +63,7 @@ class Folder:
     return self.root / f'found-{fingerprint[:12]}'
 
   def open_index(self, pairs: key_values.KeyValueStore) -> index_lib.Index:
-    """Opens the index of a datastore.
+    """Open the index of a datastore.
 
     Raises:
       FileNotFoundError: when there is no index.
@@ -85,7 +85,7 @@ def _mesh_and_rules(config: Config):
 
 
 def load(config: Config, workdir: str | os.PathLike) -> loading.TrainedRetro:
-  """Loads the newest model that makes the keys, onto this process's devices.
+  """Load the newest model that makes the keys, onto this process's devices.
 
   The run is `knn_lm.model_workdir` of the config, or `workdir`.
   """
@@ -138,7 +138,7 @@ def model_fields(
 def features(
   trained: loading.TrainedRetro, config: Config, batch_size: int
 ) -> Iterator[knn_lm.FeatureFn]:
-  """Yields the compiled function of a batch, sharded over this process's devices.
+  """Yield the compiled function of a batch, sharded over this process's devices.
 
   Raises:
     ValueError: when the rows do not divide over the devices.

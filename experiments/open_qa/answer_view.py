@@ -21,7 +21,7 @@ def print_answers(
   console: rich.console.Console,
   count: int = 5,
 ) -> None:
-  """Prints a question, its answer in its block, and the runner-ups."""
+  """Print a question, its answer in its block, and the runner-ups."""
   console.print(rich.text.Text(found.question.question, style='bold'))
   rows = [answer.record() for answer in found.answers[:count]]
   if not rows:

@@ -53,7 +53,7 @@ _PROMPT = 'question> '
 def open_reader(
   workdir: str | os.PathLike, data_dir: str = '', config_file: str = CONFIG
 ) -> trained_lib.TrainedReader:
-  """Loads the newest checkpoint of a reader.
+  """Load the newest checkpoint of a reader.
 
   Raises:
     ValueError: if the run has no reader.
@@ -80,7 +80,7 @@ def _how_to_train(config_file: str, workdir: str | os.PathLike) -> str:
 def take_packaged(
   config: ml_collections.ConfigDict, workdir: str | os.PathLike
 ) -> None:
-  """Takes the packaged reader into a folder without a trained model.
+  """Take the packaged reader into a folder without a trained model.
 
   Raises:
     ValueError: if the folder holds another corpus than the config names.
@@ -114,7 +114,7 @@ def write_answers(
   answered: Iterable[answers.Answered],
   count: int,
 ) -> int:
-  """Writes a record of each question, all or none; returns their number."""
+  """Write a record of each question, all or none; return their number."""
   rows = (found.record(count) for found in answered)
   return scoring.write_predictions(
     path,
@@ -130,7 +130,7 @@ def write_answers(
 
 
 def typed(read: Callable[[str], str] = input) -> Iterator[str]:
-  """Yields typed questions, up to an empty line, end of file or Ctrl-C."""
+  """Yield typed questions, up to an empty line, end of file or Ctrl-C."""
   prompt = ''
   if sys.stdin.isatty():
     prompt = _PROMPT
@@ -147,7 +147,7 @@ def typed(read: Callable[[str], str] = input) -> Iterator[str]:
 def converse(
   answerer: answers.Answerer, texts: Iterable[str], count: int
 ) -> None:
-  """Answers one question after the other, each before the next is read."""
+  """Answer one question after the other, each before the next is read."""
   console = progress.console()
   try:
     for text in texts:
@@ -158,7 +158,7 @@ def converse(
 
 
 def _given(values) -> Sequence[questions_lib.Question]:
-  """Returns the questions of --question or --input; empty if they are typed."""
+  """Return the questions of --question or --input; empty if they are typed."""
   if values.question and values.input:
     raise ValueError('--question and --input: expected one of them.')
   if values.input:
@@ -178,7 +178,7 @@ def _config_file() -> str:
 
 
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
-  """Answers the given questions, or typed ones."""
+  """Answer the given questions, or typed ones."""
   values = flags.FLAGS
   given = _given(values)
   trained_lib.check_answer_settings(
@@ -214,7 +214,7 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
 
 
 def define_flags() -> None:
-  """Defines the flags of questions, answers and retrieval."""
+  """Define the flags of questions, answers and retrieval."""
   flags.DEFINE_multi_string(
     'question', [], 'A question; may repeat. Without any, type them.'
   )

@@ -39,7 +39,7 @@ def measure(
   num_classes: int,
   ks: Sequence[int],
 ) -> dict[str, Any]:
-  """Measures classified claims whose labels are known.
+  """Measure classified claims whose labels are known.
 
   Args:
     ks: numbers of blocks to search for evidence, at most the retrieved ones.
@@ -80,7 +80,7 @@ def write_predictions(
   labels: Sequence[str],
   blocks: blocks_lib.BlockStore,
 ) -> None:
-  """Writes a JSON line for each claim; an unknown `label` is null."""
+  """Write a JSON line for each claim; an unknown `label` is null."""
   lines = []
   for found in classified:
     label = found.claim.label
@@ -100,7 +100,7 @@ def write_predictions(
 
 
 def print_measures(row: dict[str, Any], labels: Sequence[str]) -> None:
-  """Prints the measures of a set, and its table of classes."""
+  """Print the measures of a set, and its table of classes."""
   console = progress.console()
   table = rich.table.Table('measure', row['dataset'])
   table.add_row('claims', f'{row["claims"]:,}')

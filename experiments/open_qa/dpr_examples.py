@@ -68,7 +68,7 @@ def choose(
   has_answer: Bool[np.ndarray, 'n C'],
   num_hard_negatives: int,
 ) -> tuple[Int64[np.ndarray, ' n'], Int64[np.ndarray, 'n N']]:
-  """Chooses the first block with an answer, and the first ones without.
+  """Choose the first block with an answer, and the first ones without.
 
   Args:
     ids: [n, C] blocks, best first; -1 for none.
@@ -97,7 +97,7 @@ def mine(
   config: MineConfig,
   retrieve: Callable[[], Retrieve],
 ) -> dpr.Examples:
-  """Finds the examples of questions, or opens those found before.
+  """Find the examples of questions, or open those found before.
 
   Args:
     folder: folder of such stores, each under its fingerprint.
@@ -185,7 +185,7 @@ def read_json(
   tokenizer: tokenization.WordPieceTokenizer,
   num_hard_negatives: int,
 ) -> dpr.Examples:
-  """Reads DPR's training file; its passages need not be blocks of a store.
+  """Read DPR's training file; its passages need not be blocks of a store.
 
   Takes the first positive and the first hard negatives of each question;
   questions without a positive are left out.
@@ -223,7 +223,7 @@ def read_json(
 
 
 def write_json(path: str | os.PathLike, examples: dpr.Examples) -> int:
-  """Writes examples as DPR's training file; returns how many."""
+  """Write examples as DPR's training file; return how many."""
   return dpr_json.write_training(path, _json_examples(examples))
 
 

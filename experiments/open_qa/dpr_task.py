@@ -32,7 +32,7 @@ FOLDER = 'dpr'
 def find_examples(
   config: ml_collections.ConfigDict, data: realm_data.DataFolder, name: str
 ) -> dpr.Examples:
-  """Returns the examples of a field of config.questions.
+  """Return the examples of a field of config.questions.
 
   The file config.dpr.examples, where it is set, replaces 'train'.
 
@@ -73,7 +73,7 @@ def find_examples(
 def make_splits(
   config: ml_collections.ConfigDict, data: realm_data.DataFolder
 ) -> dict[str, tuple[dpr.Examples, block_dataset.Split]]:
-  """Returns split -> all examples, and the numbers of the split's examples."""
+  """Return split -> all examples, and the numbers of the split's examples."""
   train = find_examples(config, data, 'train')
   if config.dpr.export and not jax.process_index():
     dpr_examples.write_json(config.dpr.export, train)
@@ -92,7 +92,7 @@ def make_splits(
 def make_task(
   config: ml_collections.ConfigDict, data: realm_data.DataFolder
 ) -> tasks.Task:
-  """Returns the task of the embedder.
+  """Return the task of the embedder.
 
   Raises:
     ValueError: for settings that do not fit each other.

@@ -53,7 +53,7 @@ def evaluate(
   rules: Sequence[str] = (),
   depth: int = 0,
 ) -> tuple[dict[str, Any], list[qa_answers.Answered]]:
-  """Answers a question set and measures the answers.
+  """Answer a question set and measure the answers.
 
   Args:
     ks: numbers of blocks to search for answers, at most the retrieved ones.
@@ -102,7 +102,7 @@ def evaluate(
 def first_hit(
   search: answer_search.QuestionSearch, found: qa_answers.Answered
 ) -> float:
-  """Returns the rank of the first block with an answer; infinity for none."""
+  """Return the rank of the first block with an answer; infinity for none."""
   [hits] = search.find(found.beam[None], [found.question])
   return float(hits.argmax()) if hits.any() else math.inf
 
@@ -111,7 +111,7 @@ def write_predictions(
   path: pathlib.Path,
   answered: Sequence[qa_answers.Answered],
 ) -> None:
-  """Writes a JSON line for each question: question, prediction, its source."""
+  """Write a JSON line for each question: question, prediction, its source."""
   scoring.write_predictions(path, map(_prediction, answered))
 
 
@@ -130,7 +130,7 @@ def _prediction(found: qa_answers.Answered) -> scoring.Prediction:
 def open_run(
   config: ml_collections.ConfigDict, workdir: str
 ) -> tuple[list[question_sets.QuestionSet], trained_lib.TrainedReader]:
-  """Loads the question sets and the model that a config names.
+  """Load the question sets and the model that a config names.
 
   Raises:
     ValueError: for no sets, broken ones, or a run without a reader.
@@ -154,7 +154,7 @@ def _load(
 
 
 def open_retriever(trained: trained_lib.TrainedReader):
-  """Returns the model's retriever; shows progress while an index is built."""
+  """Return the model's retriever; show progress while an index is built."""
   with progress.bar('index', 'blocks') as update:
     return trained.retriever(progress=update)
 
@@ -164,7 +164,7 @@ def make_answerer(
   settings: ml_collections.ConfigDict,
   retriever,
 ) -> qa_answers.Answerer:
-  """Returns an answerer with the beams and batches of `config.evaluate`."""
+  """Return an answerer with the beams and batches of `config.evaluate`."""
   return qa_answers.Answerer(
     trained,
     retriever,
@@ -177,7 +177,7 @@ def make_answerer(
 
 
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
-  """Evaluates the newest checkpoint."""
+  """Evaluate the newest checkpoint."""
   if config.task == 'claims':
     evaluate_claims(config, workdir)
     return
@@ -197,7 +197,7 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
 
 
 def evaluate_claims(config: ml_collections.ConfigDict, workdir: str) -> None:
-  """Evaluates the newest checkpoint of a classifier of claims."""
+  """Evaluate the newest checkpoint of a classifier of claims."""
   settings = config.evaluate
   if not settings.claims:
     raise ValueError(

@@ -43,7 +43,7 @@ _SECTIONS = (
 
 
 def pack(workdir: str | os.PathLike, folder: str | os.PathLike) -> None:
-  """Writes the reader of a run in the packaged form.
+  """Write the reader of a run in the packaged form.
 
   Raises:
     ValueError: if it has no reader.
@@ -68,7 +68,7 @@ def sections(
   embedder: bert.BertConfig,
   encoder: bert.BertConfig,
 ) -> dict[str, Any]:
-  """Returns a config's sections without the paths of one machine."""
+  """Return a config's sections without the paths of one machine."""
   found = json.loads(config.to_json())
   found = {name: found[name] for name in _SECTIONS}
   for name, bert_cfg in (('embedder', embedder), ('encoder', encoder)):
@@ -87,7 +87,7 @@ def sections(
 
 
 def main(argv: list[str]) -> None:
-  """Packs the reader of --workdir."""
+  """Pack the reader of --workdir."""
   del argv
   values = flags.FLAGS
   pack(values.workdir, values.output)

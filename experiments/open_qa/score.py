@@ -57,7 +57,7 @@ class Report:
 def score(
   path: str | pathlib.Path, question_set: question_sets.QuestionSet
 ) -> Report:
-  """Scores a file of predictions or of retrieved passages.
+  """Score a file of predictions or of retrieved passages.
 
   Raises:
     ValueError: when it has another form, or belongs to another question set.
@@ -93,7 +93,7 @@ def score(
 
 
 def make_table(report: Report) -> rich.table.Table:
-  """Returns a table of the report, in per cent."""
+  """Return a table of the report, in per cent."""
   counts = [f'{report.count} questions', f'{report.missing} missing']
   for name in ('unknown', 'repeated', 'refused'):
     if number := getattr(report, name):
@@ -122,7 +122,7 @@ def make_table(report: Report) -> rich.table.Table:
 
 
 def write(report: Report) -> pathlib.Path:
-  """Writes FILE.scores.json; shares, not per cent."""
+  """Write FILE.scores.json; shares, not per cent."""
   path = pathlib.Path(f'{report.file}.scores.json')
   record: dict[str, Any] = dataclasses.asdict(report)
   path.write_text(json.dumps(record, indent=2) + '\n', encoding='utf-8')
@@ -130,7 +130,7 @@ def write(report: Report) -> pathlib.Path:
 
 
 def main(argv: list[str]) -> None:
-  """Prints the table and, with --output, writes it as JSON."""
+  """Print the table and, with --output, writes it as JSON."""
   if len(argv) != 2:
     raise ValueError(f'expected one FILE to score, found {argv[1:]}.')
   question_set = question_sets.load(

@@ -26,7 +26,7 @@ from retrieval.store import checkpoints
 def with_realm_from(
   config: ml_collections.ConfigDict,
 ) -> ml_collections.ConfigDict:
-  """Returns the config with `realm_from` in place of starts that are not set."""
+  """Return the config with `realm_from` in place of starts that are not set."""
   if not config.realm_from:
     return config
   both = {
@@ -40,7 +40,7 @@ def with_realm_from(
 def start_sources(
   config: ml_collections.ConfigDict,
 ) -> tuple[dict[str, tasks.Params], dict[str, pathlib.Path]]:
-  """Returns the parameters and the BERT folders that training starts from.
+  """Return the parameters and the BERT folders that training starts from.
 
   Both are keyed by 'embedder' and 'encoder'; parameters come from other runs.
   """
@@ -70,7 +70,7 @@ def init_params(
   config: ml_collections.ConfigDict,
   model_cfg: open_qa.OpenQaConfig | claims.ClaimsConfig,
 ) -> tasks.Params:
-  """Returns initial parameters, boxed with their logical axes."""
+  """Return initial parameters, boxed with their logical axes."""
   found, folders = start_sources(config)
   encoder = found.get('encoder')
   starts = {
@@ -89,7 +89,7 @@ def init_params(
 def kept_embedder(
   config: ml_collections.ConfigDict, model_cfg: config_lib.RealmConfig
 ) -> dict | None:
-  """Returns the embedder of an index that a run keeps from an earlier run.
+  """Return the embedder of an index that a run keeps from an earlier run.
 
   An earlier run that trained the questions' side alone kept the index of its
   own start. A run that starts from it keeps this index, too, unless it trains
@@ -113,7 +113,7 @@ def kept_embedder(
 def untrained(
   config: ml_collections.ConfigDict, data: realm_data.DataFolder
 ) -> trained_lib.TrainedReader:
-  """Returns the model before training."""
+  """Return the model before training."""
   model_cfg = model_configs.reader_config(config, data)
   key = jax.random.split(jax.random.key(config.seed))[0]
   params = sharding.unbox(init_params(key, config=config, model_cfg=model_cfg))
@@ -129,7 +129,7 @@ def untrained(
 
 
 def freeze(config: ml_collections.ConfigDict) -> ml_collections.ConfigDict:
-  """Returns the config with a learning rate of 0 for parts without gradient.
+  """Return the config with a learning rate of 0 for parts without gradient.
 
   Weight decay would shrink these parts. The scale of 'embedder' becomes that of
   both embedders where there are two; the scale of an embedder that the model

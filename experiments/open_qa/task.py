@@ -40,7 +40,7 @@ def make_task(
   devices: Sequence[jax.Device] | None = None,
   start_builder: Callable | None = None,
 ) -> tasks.Task:
-  """Returns the task of config.task: 'open_qa' or 'claims'.
+  """Return the task of config.task: 'open_qa' or 'claims'.
 
   Args:
     devices: devices that train; None is all.
@@ -104,7 +104,7 @@ def make_task(
 
 
 def _check(config: Config) -> None:
-  """Refuses settings that do not fit each other."""
+  """Refuse settings that do not fit each other."""
   if config.train_blocks and config.retriever != 'dense':
     raise ValueError(
       f'train_blocks=True needs retriever=dense, not {config.retriever!r}.'
@@ -117,7 +117,7 @@ def _check(config: Config) -> None:
 
 
 def check_sets(config: Config) -> None:
-  """Reads the questions or claim labels, before any data are prepared.
+  """Read the questions or claim labels, before any data are prepared.
 
   Raises:
     ValueError: for no questions, or broken ones.
@@ -131,7 +131,7 @@ def check_sets(config: Config) -> None:
 def read_questions(
   config: Config, data: realm_data.DataFolder
 ) -> tuple[question_rows.QuestionSource, Splits]:
-  """Reads all questions of a run; training questions come first."""
+  """Read all questions of a run; training questions come first."""
   settings, other = config.questions, config.questions.allow_other_counts
   load = question_sets.load_questions
   train = load(settings.train, settings.max_train, other)
@@ -145,7 +145,7 @@ def read_questions(
 def read_claims(
   config: Config, data: realm_data.DataFolder
 ) -> tuple[claim_rows.ClaimSource, Splits]:
-  """Reads all claims of a run; training claims come first."""
+  """Read all claims of a run; training claims come first."""
   classes = model_configs.claim_labels(config)
   train = _read_claims(config, 'train', classes)
   dev = _read_claims(config, 'dev', classes)
@@ -168,7 +168,7 @@ def _read_claims(config, split: str, classes) -> list[claims_lib.Claim]:
 def load_claims(
   spec: str, classes: Sequence[str], most: int = 0
 ) -> claims_lib.ClaimSet:
-  """Loads a claim set with given labels.
+  """Load a claim set with given labels.
 
   Args:
     most: number of claims to keep, the first ones; 0 for all.
@@ -189,7 +189,7 @@ def load_claims(
 def _splits(
   config: Config, name: str, train: Sequence, dev: Sequence
 ) -> Splits:
-  """Returns the place of each split; training questions come first."""
+  """Return the place of each split; training questions come first."""
   if not dev and config.eval_batches:
     raise ValueError(f'{name}.dev is empty: name a set, or set eval_batches=0.')
   logging.info('%d %s to train on, %d held out.', len(train), name, len(dev))
@@ -211,7 +211,7 @@ def _dataset(config, source, splits, rows: int, split: str):
 
 
 def padded_rows(config: Config, devices: int) -> int:
-  """Returns the rows of a global batch, a multiple of devices and microbatches."""
+  """Return the rows of a global batch, a multiple of devices and microbatches."""
   unit = devices * config.optimizer.accumulate_steps
   return -(-config.batch_size // unit) * unit
 

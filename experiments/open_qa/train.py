@@ -31,7 +31,7 @@ from realm_jax.data import folder as realm_data
 
 
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
-  """Trains until `config.num_steps`."""
+  """Train until `config.num_steps`."""
   if config.task == 'dpr':
     block_task.run(dpr_task.make_task, config, workdir)
     return

@@ -62,7 +62,7 @@ def update(
   documents: Sequence[corpus_lib.Document] = (),
   delete: Sequence[str] = (),
 ) -> Updated:
-  """Writes a changed corpus and its index; continues after a kill.
+  """Write a changed corpus and its index; continue after a kill.
 
   Args:
     index: index of these data and this model; None with BM25.
@@ -103,7 +103,7 @@ def _all_documents(
 def _prepare(
   root: pathlib.Path, old: realm_data.DataFolder, num_processes: int
 ) -> realm_data.DataFolder:
-  """Writes tokens and blocks like the old ones; the masked corpus stays."""
+  """Write tokens and blocks like the old ones; the masked corpus stays."""
   data = realm_data.DataFolder(root)
   if not data.tokenizer_path.exists():
     old.tokenizer.save(data.tokenizer_path)
@@ -145,7 +145,7 @@ def _build_index(
   index: serving.ServingIndex,
   data: realm_data.DataFolder,
 ) -> dict[str, int]:
-  """Builds the index of the new blocks with vectors of the old one."""
+  """Build the index of the new blocks with vectors of the old one."""
   old_blocks, blocks = trained.data.blocks, data.blocks
   builder = index_builder.make_builder(trained.config, data, data.root)
   params = index_builder.snapshot(trained.params)
@@ -188,7 +188,7 @@ def update_run(
 
 
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
-  """Applies --documents and --delete to the newest checkpoint's data."""
+  """Apply --documents and --delete to the newest checkpoint's data."""
   values = flags.FLAGS
   if not values.output:
     raise ValueError('--output is empty: it names the new data folder.')

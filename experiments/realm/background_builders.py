@@ -24,7 +24,7 @@ _SNAPSHOTS = 'snapshots'
 
 
 def build(builder: index_builder.Builder, step: int, params: Any) -> str:
-  """Builds a version in this thread, with a progress bar; returns its name."""
+  """Build a version in this thread, with a progress bar; return its name."""
   with progress.bar(f'index of step {step}', 'blocks') as update:
     return builder.build(step, params, update)
 
@@ -33,7 +33,7 @@ class BackgroundBuilder(abc.ABC):
   """Builds versions of the snapshots that the trainer offers."""
 
   def start(self) -> None:  # noqa: B027
-    """Starts the builder, where it needs that."""
+    """Start the builder, where it needs that."""
 
   @abc.abstractmethod
   def offer(self, step: int, take: Callable[[], dict]) -> bool:
@@ -45,22 +45,22 @@ class BackgroundBuilder(abc.ABC):
 
   @abc.abstractmethod
   def errors(self) -> list[Exception]:
-    """Returns the errors since the last call."""
+    """Return the errors since the last call."""
 
   def close(self) -> None:  # noqa: B027
-    """Stops the builder; the next run completes an unfinished version."""
+    """Stop the builder; the next run completes an unfinished version."""
 
 
 class ExternalBuilder(BackgroundBuilder):
   """A builder of its own that reads the run's checkpoints, or no builder."""
 
   def offer(self, step: int, take: Callable[[], dict]) -> bool:
-    """Takes every step: the checkpoints are its snapshots."""
+    """Take every step: the checkpoints are its snapshots."""
     del step, take
     return True
 
   def errors(self) -> list[Exception]:
-    """Returns no errors: those of another command are not known here."""
+    """Return no errors: those of another command are not known here."""
     return []
 
 
@@ -89,7 +89,7 @@ class ThreadBuilder(BackgroundBuilder):
     return True
 
   def errors(self) -> list[Exception]:
-    """Returns the errors since the last call."""
+    """Return the errors since the last call."""
     found, self._errors = self._errors, []
     return found
 
@@ -106,19 +106,19 @@ class ProcessBuilder(BackgroundBuilder):
     self._seen = set(index_builder.read_failures(root))
 
   def start(self) -> None:
-    """Starts the child."""
+    """Start the child."""
     if jax.process_index() == 0:
       self._child = self._start()
 
   def offer(self, step: int, take: Callable[[], dict]) -> bool:
-    """Writes a snapshot; the child takes the newest when it is free."""
+    """Write a snapshot; the child takes the newest when it is free."""
     params = take()
     if jax.process_index() == 0:
       write_snapshot(self._root, step, params)
     return True
 
   def errors(self) -> list[Exception]:
-    """Returns failures that the child wrote; restarts a child that died."""
+    """Return failures that the child wrote; restarts a child that died."""
     found = []
     for name, text in index_builder.read_failures(self._root).items():
       if name not in self._seen:
@@ -131,14 +131,14 @@ class ProcessBuilder(BackgroundBuilder):
     return found
 
   def close(self) -> None:
-    """Ends the child; what it has embedded stays on disk."""
+    """End the child; what it has embedded stays on disk."""
     if self._child is not None:
       self._child.terminate()
       self._child.join(10)
 
 
 def write_snapshot(root: pathlib.Path, step: int, params: dict) -> None:
-  """Writes parameters for a builder; only the newest two snapshots stay."""
+  """Write parameters for a builder; only the newest two snapshots stay."""
   folder = root / _SNAPSHOTS
   folder.mkdir(parents=True, exist_ok=True)
   index_versions.write_params(folder / f'{step:010d}.safetensors', params)
@@ -147,6 +147,6 @@ def write_snapshot(root: pathlib.Path, step: int, params: dict) -> None:
 
 
 def newest_snapshot(root: pathlib.Path) -> tuple[int, pathlib.Path] | None:
-  """Returns step and file of the newest snapshot."""
+  """Return step and file of the newest snapshot."""
   files = sorted((root / _SNAPSHOTS).glob('[0-9]*.safetensors'))
   return (int(files[-1].stem), files[-1]) if files else None

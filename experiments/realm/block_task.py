@@ -109,7 +109,7 @@ def _make_task(
   part: str,
   row_tokens: int,
 ) -> tasks.Task:
-  """Binds a part of the model, its loss and its data."""
+  """Bind a part of the model, its loss and its data."""
   model = model_configs.realm_config(config, data)
   dataset = functools.partial(
     block_dataset.make_dataset,

@@ -96,7 +96,7 @@ def bm25_retriever(data: realm_data.DataFolder) -> zero_shot.RetrieveFn:
 
 
 def open_index(trained: trained_lib.TrainedRealm) -> serving.ServingIndex:
-  """Opens a model's index; shows progress while it is built."""
+  """Open a model's index; show progress while it is built."""
   with progress.bar('index', 'blocks') as update:
     return trained.open_index(progress=update)
 

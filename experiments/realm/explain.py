@@ -23,7 +23,7 @@ from realm_jax.serving import explain, trained as trained_lib, views
 
 
 def print_explained(found: explain.Explained) -> None:
-  """Prints an explanation as a table."""
+  """Print an explanation as a table."""
   console = progress.console()
   console.print(found.text, style='bold', markup=False, highlight=False)
   for line in views.explained_lines(found):
@@ -35,7 +35,7 @@ def print_explained(found: explain.Explained) -> None:
 
 
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
-  """Explains every --text."""
+  """Explain every --text."""
   values = flags.FLAGS
   answers = values.answer or [''] * len(values.text)
   if not values.text or len(answers) != len(values.text):
@@ -56,7 +56,7 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
 
 
 def define_flags() -> None:
-  """Defines --text, --answer and --json."""
+  """Define --text, --answer and --json."""
   flags.DEFINE_multi_string(
     'text', [], f'Sentence with {explain.MASK}; may repeat.'
   )

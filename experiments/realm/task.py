@@ -139,7 +139,7 @@ def make_task(
   workdir: str | os.PathLike,
   start_builder=None,
 ) -> tasks.Task:
-  """Binds model, loss, data and index.
+  """Bind model, loss, data and index.
 
   Args:
     start_builder: starts the process of refresh.builder 'process'.

@@ -70,7 +70,7 @@ def scorer(
   config: Config,
   score: Callable[..., jax.Array] = evaluate.score_chunks,
 ) -> Iterator[evaluate.ScoreFn]:
-  """Yields a compiled score function; parameters are sharded over the mesh."""
+  """Yield a compiled score function; parameters are sharded over the mesh."""
   mesh, rules = _mesh_and_rules(config)
   rows = sharding.batch_sharding(mesh, config.evaluate.batch_size)
   shardings, compiled = _compile(score, trained.model, mesh, rules)
@@ -98,7 +98,7 @@ def _mesh_and_rules(config: Config):
 
 
 def numbers_of_neighbors(settings: Config) -> tuple[int, ...]:
-  """Returns `evaluate.num_neighbors` of a config, one or more numbers above 0."""
+  """Return `evaluate.num_neighbors` of a config, one or more numbers above 0."""
   ks = tuple(settings.num_neighbors)
   if not ks or min(ks) < 1:
     raise ValueError(
@@ -165,7 +165,7 @@ def measure(
   retrieval: str,
   name: str,
 ) -> evaluate.Evaluation:
-  """Runs `evaluate.evaluate` with the config's settings and a progress bar."""
+  """Run `evaluate.evaluate` with the config's settings and a progress bar."""
   settings = config.evaluate
   with progress.bar(f'evaluate {name}', 'chunks') as update:
     return evaluate.evaluate(
@@ -186,7 +186,7 @@ def measure(
 def check(
   trained: loading.TrainedRetro, config: Config
 ) -> dict[int, pipeline.ChunkReader]:
-  """Raises the errors of `evaluate_trained` before any work.
+  """Raise the errors of `evaluate_trained` before any work.
 
   Returns:
     k -> reader of the split with k neighbors.
@@ -205,7 +205,7 @@ def check(
 def evaluate_trained(
   trained: loading.TrainedRetro, config: Config
 ) -> list[Result]:
-  """Evaluates a RETRO or a baseline in all its modes.
+  """Evaluate a RETRO or a baseline in all its modes.
 
   Raises:
     FileNotFoundError: for a split without stores.
@@ -223,7 +223,7 @@ def evaluate_trained(
 def compare(
   results: Sequence[Result], others: Sequence[Result]
 ) -> list[Result]:
-  """Compares results with RETRO[OFF] among `others`, if it is there."""
+  """Compare results with RETRO[OFF] among `others`, if it is there."""
   off = next((x for x in others if x.name == 'RETRO off'), None)
   return [
     x
@@ -241,7 +241,7 @@ def load(
   baseline_workdir: str | os.PathLike = '',
   on_mesh: bool = True,
 ) -> tuple[loading.TrainedRetro, loading.TrainedRetro | None]:
-  """Loads the newest checkpoints of a run and of its baseline, if one is named.
+  """Load the newest checkpoints of a run and of its baseline, if one is named.
 
   Args:
     config: `data_dir` is the data folder, by default the one of the training;
@@ -274,7 +274,7 @@ def evaluate_workdir(
   workdir: str | os.PathLike,
   baseline_workdir: str | os.PathLike = '',
 ) -> list[Result]:
-  """Evaluates the newest checkpoints of a run and of its baseline; see `load`.
+  """Evaluate the newest checkpoints of a run and of its baseline; see `load`.
 
   Returns:
     The rows of the table. The baseline is compared with RETRO[OFF] too.
@@ -326,7 +326,7 @@ def format_perplexity(x: float) -> str:
 def write(
   results: Sequence[Result], config: Config, workdir: str | os.PathLike
 ) -> pathlib.Path:
-  """Writes evaluation.json and returns its path."""
+  """Write evaluation.json and return its path."""
   content = {
     'rows': [result.to_json() for result in results],
     'settings': json.loads(config.evaluate.to_json()),

@@ -66,7 +66,7 @@ class Mode:
 def read(
   settings: Config, fields: Sequence[Sequence[str]]
 ) -> list[tuple[str, ...]]:
-  """Reads the examples that a config names.
+  """Read the examples that a config names.
 
   Raises:
     FileNotFoundError: for a missing file.
@@ -113,7 +113,7 @@ def modes(config: Config, workdir: str | os.PathLike) -> Iterator[Mode]:
 
 
 def split(text: str) -> tuple[str, str]:
-  """Returns all words but the last, and the last word.
+  """Return all words but the last, and the last word.
 
   Raises:
     ValueError: for a text of fewer than two words.
@@ -258,7 +258,7 @@ def _row(
 
 
 def run(config: Config, workdir: str, task: str) -> None:
-  """Evaluates the examples, prints the table and writes TASK.json."""
+  """Evaluate the examples, prints the table and write TASK.json."""
   if jax.process_count() > 1:
     raise ValueError('experiments.retro.examples runs in one process.')
   field, measure = TASKS[task](config)

@@ -51,7 +51,7 @@ class Source:
 
 
 def find(source: str | os.PathLike) -> Source:
-  """Opens a decoder; its tensors are read later.
+  """Open a decoder; its tensors are read later.
 
   Raises:
     FileNotFoundError: for a folder without a decoder.
@@ -104,7 +104,7 @@ def _open_gpt2(folder: pathlib.Path) -> Source:
 
 
 def _named(path: pathlib.Path, function: Callable, *arguments: Any) -> Any:
-  """Calls a function; its errors name the file."""
+  """Call a function; its errors name the file."""
   try:
     return function(*arguments)
   except ValueError as error:
@@ -158,7 +158,7 @@ def convert(
   config: ml_collections.ConfigDict,
   workdir: str | os.PathLike,
 ) -> dict[str, str]:
-  """Writes the checkpoint of a baseline, with its tokenizer.
+  """Write the checkpoint of a baseline, with its tokenizer.
 
   Raises:
     FileNotFoundError: when there is no such decoder.
@@ -196,7 +196,7 @@ def convert(
 
 
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
-  """Imports the decoder of --source and prints its sizes and folders."""
+  """Import the decoder of --source and print its sizes and folders."""
   source = flags.FLAGS.source
   if not source:
     raise ValueError('--source is empty: expected a file or a folder.')

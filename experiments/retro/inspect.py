@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Looks inside a RETRO: one document, its neighbors, and what they did to it.
+"""Look inside a RETRO: one document, its neighbors, and what they did to it.
 
   python -m experiments.retro.inspect --config=configs/<name>.py --workdir=DIR \
     --document='The Title'
@@ -60,7 +60,7 @@ def make_table(page: page_lib.Page) -> rich.table.Table:
 
 
 def write(page: page_lib.Page, path: pathlib.Path) -> None:
-  """Writes PATH (.html) and the same figures as .json beside it."""
+  """Write PATH (.html) and the same figures as .json beside it."""
   path.parent.mkdir(parents=True, exist_ok=True)
   store.write_atomically(path, page_lib.html_page(page).encode())
   text = json.dumps(page.to_json(), ensure_ascii=False) + '\n'
@@ -94,7 +94,7 @@ def _passage(
 
 
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
-  """Inspects a document and writes the page."""
+  """Inspect a document and write the page."""
   if jax.process_count() > 1:
     raise ValueError('experiments.retro.inspect runs in one process.')
   k = retro_evaluate.numbers_of_neighbors(config.evaluate)[0]

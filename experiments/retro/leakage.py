@@ -92,7 +92,7 @@ def curves(
   baseline: loading.TrainedRetro | None,
   config: Config,
 ) -> list[Curve]:
-  """Evaluates the models chunk by chunk and filters by r(C).
+  """Evaluate the models chunk by chunk and filters by r(C).
 
   Raises:
     ValueError: for settings that do not fit data or model.
@@ -130,7 +130,7 @@ def curves(
 
 
 def _check_bytes(num_bytes, document, documents, tokens) -> None:
-  """Raises ValueError unless the chunks have all bytes of the documents."""
+  """Raise ValueError unless the chunks have all bytes of the documents."""
   by_document = np.bincount(document, num_bytes, len(documents.index))
   wanted = tokens.num_bytes[documents.index]
   if not np.array_equal(by_document, wanted):
@@ -178,7 +178,7 @@ def _difference(gain: leakage.Point) -> str:
 
 
 def plot(found: Sequence[Curve], path: pathlib.Path) -> None:
-  """Draws the curves with intervals; below, the share of chunks at each alpha."""
+  """Draw the curves with intervals; below, the share of chunks at each alpha."""
   shape = {'figsize': (7, 6), 'height_ratios': (3, 1), 'sharex': True}
   with reports.picture(path, nrows=2, **shape) as (_, (top, bottom)):
     for line in found:
@@ -208,7 +208,7 @@ def plot(found: Sequence[Curve], path: pathlib.Path) -> None:
 def write(
   found: Sequence[Curve], config: Config, workdir: pathlib.Path
 ) -> None:
-  """Writes leakage.json and leakage.png."""
+  """Write leakage.json and leakage.png."""
   content = {
     'rows': [dataclasses.asdict(line) for line in found],
     'settings': {

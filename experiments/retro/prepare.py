@@ -56,7 +56,7 @@ Rows = stages.Rows
 
 
 def train_tokenizer(config: Config, data: retro_data.DataFolder) -> Rows:
-  """Trains a SentencePiece model on the corpus, or copies the given tokenizer."""
+  """Train a SentencePiece model on the corpus, or copy the given tokenizer."""
   path = data.tokenizer_path
   settings = config.tokenizer
   files = (path / 'model', path / 'tokenizer.json')
@@ -104,7 +104,7 @@ def train_tokenizer(config: Config, data: retro_data.DataFolder) -> Rows:
 def _build_tokens(
   config: Config, data: retro_data.DataFolder, folder: str, corpus: Config
 ) -> tokens_lib.TokenStore:
-  """Writes the token store of a corpus."""
+  """Write the token store of a corpus."""
   stages.wait_for_first(config, data.path(folder))
   with progress.bar(folder.replace('tokens', 'tokenize'), 'documents') as shown:
     return tokens_lib.build_token_store(
@@ -119,7 +119,7 @@ def _build_tokens(
 
 
 def tokenize(config: Config, data: retro_data.DataFolder) -> Rows:
-  """Writes the token store."""
+  """Write the token store."""
   tokens = _build_tokens(config, data, 'tokens', config.corpus)
   skipped = tokens.store.meta['skipped']
   return [
@@ -130,7 +130,7 @@ def tokenize(config: Config, data: retro_data.DataFolder) -> Rows:
 
 
 def find_duplicates(config: Config, data: retro_data.DataFolder) -> Rows:
-  """Lists the training documents that resemble a held-out document."""
+  """List the training documents that resemble a held-out document."""
   if not config.deduplicate.threshold:
     return [('near-duplicates', 'not looked for')]
   other = tokenize_evaluation(config, data)
@@ -164,7 +164,7 @@ def _compared(found: store.Store | None, other: tokens_lib.TokenStore) -> Rows:
 
 
 def chunk(config: Config, data: retro_data.DataFolder) -> Rows:
-  """Cuts both splits into chunks."""
+  """Cut both splits into chunks."""
   rows = []
   for split in SPLITS:
     stages.wait_for_first(config, data.path(f'chunks-{split}'))
@@ -184,7 +184,7 @@ def chunk(config: Config, data: retro_data.DataFolder) -> Rows:
 def embed(
   config: Config, data: retro_data.DataFolder, splits: Sequence[str] = SPLITS
 ) -> Rows:
-  """Embeds every chunk with the frozen embedder."""
+  """Embed every chunk with the frozen embedder."""
   embedder = retro_data.embedder(config)
   for split in splits:
     with progress.bar(f'embed {split}', 'chunks') as update:
@@ -220,7 +220,7 @@ def build_index(config: Config, data: retro_data.DataFolder) -> Rows:
 def find_neighbors(
   config: Config, data: retro_data.DataFolder, splits: Sequence[str] = SPLITS
 ) -> Rows:
-  """Finds every chunk's neighbors, and checks a sample of them."""
+  """Find every chunk's neighbors, and check a sample of them."""
   rows = []
   for split in splits:
     arguments = (
@@ -252,7 +252,7 @@ def find_neighbors(
 def tokenize_evaluation(
   config: Config, data: retro_data.DataFolder
 ) -> tokens_lib.TokenStore | None:
-  """Writes the token store of the evaluation set; None without a name."""
+  """Write the token store of the evaluation set; None without a name."""
   name = config.evaluation.name
   if not name:
     return None
@@ -265,7 +265,7 @@ def tokenize_evaluation(
 
 
 def prepare_evaluation(config: Config, data: retro_data.DataFolder) -> Rows:
-  """Prepares an evaluation set of another corpus, with neighbors in the datastore.
+  """Prepare an evaluation set of another corpus, with neighbors in the datastore.
 
   A document does not get chunks of a training document with the same id as
   neighbors.
@@ -301,7 +301,7 @@ STAGES: dict[str, Callable[[Config, retro_data.DataFolder], Rows]] = {
 
 
 def verify(data: retro_data.DataFolder) -> Rows:
-  """Reads every byte of the published stores and compares the checksums.
+  """Read every byte of the published stores and compare the checksums.
 
   Raises:
     ValueError: naming the first file that is missing or damaged.
@@ -325,7 +325,7 @@ def _text(value) -> str:
 
 
 def run(config: Config, workdir: str) -> None:
-  """Runs the chosen stages and prints their results."""
+  """Run the chosen stages and print their results."""
   stages.check_share(config)
   data = retro_data.DataFolder.of(config, workdir)
   work = [

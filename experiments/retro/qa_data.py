@@ -45,7 +45,7 @@ def _passages_of(result: dpr_json.Result) -> Passages:
 def read_passages(
   paths: Sequence[str], questions: Sequence[questions_lib.Question]
 ) -> list[Passages]:
-  """Reads the passages of questions from DPR's files of retrieval results.
+  """Read the passages of questions from DPR's files of retrieval results.
 
   Returns:
     The passages of each question, best first; () for a question of no file.

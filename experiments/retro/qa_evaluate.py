@@ -44,7 +44,7 @@ def answer(
   batch_size: int = 16,
   name: str = 'questions',
 ) -> list[str]:
-  """Writes an answer to each question, greedily.
+  """Write an answer to each question, greedily.
 
   Returns:
     The answers, '' where nothing was written.
@@ -85,7 +85,7 @@ def _text(tokenizer, sample) -> str:
 def measure(
   questions: question_sets.QuestionSet, answers: Sequence[str], mode: str
 ) -> dict[str, Any]:
-  """Scores answers by the set's own rule.
+  """Score answers by the set's own rule.
 
   Returns:
     name -> {mean, low, high}, as shares; exact_match in percent, for
@@ -122,7 +122,7 @@ def _write_predictions(path, questions, answers) -> None:
 
 
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
-  """Answers every set in every mode, prints the table and writes the files."""
+  """Answer every set in every mode, print the table and write the files."""
   settings = config.evaluate
   question_sets.require_sets(settings.questions, 'evaluate.questions')
   sets = question_sets.load_sets(

@@ -37,7 +37,7 @@ def start(
 
 
 def adopt(config: Config) -> Config:
-  """Returns a copy of a config with model and data of the source run.
+  """Return a copy of a config with model and data of the source run.
 
   Dropout acts in the decoder alone, as the paper found best.
 
@@ -69,7 +69,7 @@ def adopt(config: Config) -> Config:
 def make_task(
   config: Config, trained: loading.TrainedRetro, workdir: str | os.PathLike
 ) -> tasks.Task:
-  """Binds the model, its parameters, questions and passages.
+  """Bind the model, its parameters, questions and passages.
 
   Raises:
     ValueError: for question sets or passages that do not fit.

@@ -27,7 +27,7 @@ from experiments.retro import (
 
 
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
-  """Runs every unfinished stage, then lists the written folders."""
+  """Run every unfinished stage, then list the written folders."""
   start = time.monotonic()
   root = pathlib.Path(workdir)
   data_dir = config.data_dir or str(root / 'data')

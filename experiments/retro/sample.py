@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Continues a prompt, retrieving at every chunk boundary, and shows with what.
+"""Continue a prompt, retrieving at every chunk boundary, and show with what.
 
   python -m experiments.retro.sample --config=configs/<name>.py --workdir=DIR \
     --prompt='The history of' --num_samples=2 --seed=1 --stream
@@ -109,7 +109,7 @@ def _metric(trained, samples: Sequence[views.TextSample]) -> str:
 
 
 def _printer(trained, names) -> Callable[[samples_lib.Event], None]:
-  """Prints samples as they are written, in the first process alone."""
+  """Print samples as they are written, in the first process alone."""
   if jax.process_index():
     return lambda event: None
   return sample_view.Stream(

@@ -29,7 +29,7 @@ def show(
   samples: Sequence[views.TextSample],
   metric: str,
 ) -> None:
-  """Prints samples: each chunk, then what it retrieved for what follows it."""
+  """Print samples: each chunk, then what it retrieved for what follows it."""
   for i, sample in enumerate(samples, start=1):
     console.print(rich.rule.Rule(_title(i, len(samples), sample.id)))
     for chunk in sample.chunks:
@@ -65,7 +65,7 @@ def _show_neighbors(console, chunk: views.TextChunk, metric: str) -> None:
 def show_table(
   console: rich.console.Console, samples: Sequence[views.TextSample]
 ) -> None:
-  """Prints a row for each sample of a file of prompts."""
+  """Print a row for each sample of a file of prompts."""
   table = rich.table.Table('id', 'prompt', 'completion', box=rich.box.SIMPLE)
   for sample in samples:
     cells = sample.id, shorten(sample.prompt, 60), shorten(sample.completion)
@@ -100,7 +100,7 @@ class Stream:
     self._waiting: list[str] = []  # the prompt's chunks, not yet printed
 
   def take(self, event: samples_lib.Event) -> None:
-    """Prints what an event tells."""
+    """Print what an event tells."""
     if isinstance(event, samples_lib.Started):
       self._begin(event.sample)
       return

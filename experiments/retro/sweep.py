@@ -166,7 +166,7 @@ def sweep(
   config: Config,
   workdir: pathlib.Path,
 ) -> list[dict[str, Any]]:
-  """Measures every setting and writes the file after each.
+  """Measure every setting and write the file after each.
 
   Raises:
     ValueError: for a model that does not retrieve, or settings out of range.
@@ -245,7 +245,7 @@ def _print(name: str, rows: Sequence[dict[str, Any]]) -> None:
 
 
 def plot(name: str, rows: Sequence[dict[str, Any]], path: pathlib.Path) -> None:
-  """Draws bits per byte over the settings."""
+  """Draw bits per byte over the settings."""
   axis = {'datastore': 'datastore_tokens', 'neighbors': 'num_neighbors'}
   values = [row['bits_per_byte'] for row in rows]
   with reports.picture(path, figsize=(6, 4)) as (_, axes):

@@ -83,7 +83,7 @@ def _start(config, model_cfg, data) -> dict[str, Any]:
 def make_task(
   config: ml_collections.ConfigDict, data: retro_data.DataFolder
 ) -> tasks.Task:
-  """Binds model, loss and data."""
+  """Bind model, loss and data."""
   model_cfg = loading.model_config(config, data.vocab_size)
   model = model_lib.Retro(model_cfg)
   readers = {

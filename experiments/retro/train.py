@@ -27,7 +27,7 @@ from retro_jax.data import folder as retro_data
 
 
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
-  """Trains until `config.num_steps`."""
+  """Train until `config.num_steps`."""
   if config.task == 'retro_qa':
     config, task = retro_qa_task.start(config, workdir)
     source = config.retro_from

@@ -27,7 +27,7 @@ _MEASURED_DOCUMENTS = 2000
 def _measure(
   config: ml_collections.ConfigDict, tokenizer: tokenization.Tokenizer
 ) -> list[tuple[str, str]]:
-  """Encodes the first documents; rows of the table."""
+  """Encode the first documents; rows of the table."""
   documents = itertools.islice(
     data_folder.corpus(config.corpus), _MEASURED_DOCUMENTS
   )
@@ -53,7 +53,7 @@ def _measure(
 
 
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
-  """Trains a tokenizer unless there is one, then measures it."""
+  """Train a tokenizer unless there is one, then measure it."""
   data = retro_data.DataFolder.of(config, workdir)
   logging.info('The tokenizer is written to %s.', data.tokenizer_path)
   start = time.monotonic()

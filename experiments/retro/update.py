@@ -43,7 +43,7 @@ def update(
   documents: Sequence[corpus_lib.Document] = (),
   delete: Sequence[str] = (),
 ) -> dict[str, int]:
-  """Writes a changed datastore and its index; a killed update continues.
+  """Write a changed datastore and its index; a killed update continues.
 
   Returns:
     Documents added, changed and deleted; chunks reused and embedded by this call.
@@ -108,7 +108,7 @@ def _all_documents(
 
 
 def _cut(config, old, data, added) -> None:
-  """Builds tokens and chunks of both splits with the settings of the old ones."""
+  """Build tokens and chunks of both splits with the settings of the old ones."""
   if not data.tokenizer_path.exists():
     old.tokenizer.save(data.tokenizer_path)
   made = old.tokens.store.fields
@@ -162,7 +162,7 @@ def _evaluation_sets(old, data) -> list[tokens_lib.TokenStore]:
 
 
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
-  """Applies --documents and --delete to the data of a run."""
+  """Apply --documents and --delete to the data of a run."""
   values = flags.FLAGS
   if not values.output:
     raise ValueError('--output is empty: expected the new data folder.')

@@ -137,7 +137,7 @@ def run(
 
 
 def _prepare(system: System, config: Config, root: pathlib.Path) -> None:
-  """Makes the data; salient spans only if a REALM still has to be trained."""
+  """Make the data; salient spans only if a REALM still has to be trained."""
   names = {system.retriever, system.encoder} & set(REALMS)
   done = all(warm_start.is_done(str(root / n), config.num_steps) for n in names)
   if done:

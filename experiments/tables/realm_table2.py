@@ -55,7 +55,7 @@ def _column(row: Mapping[str, Any]) -> _Column:
 def _write_recall(
   folder: pathlib.Path, retriever: str, retrieve, blocks, settings
 ) -> None:
-  """Measures a retriever; results on other questions are kept."""
+  """Measure a retriever; results on other questions are kept."""
   rows = zero_shot.measure({retriever: retrieve}, blocks, settings)
   path = folder / FILE
   before = json.loads(path.read_text()) if path.exists() else []

@@ -58,7 +58,7 @@ _BERT = {
 
 
 def read(path: str | os.PathLike) -> dict[str, Any]:
-  """Reads a config.json and adds the port's defaults.
+  """Read a config.json and add the port's defaults.
 
   Raises:
     ValueError: for another model's file, and for a field of another type.
@@ -85,7 +85,7 @@ def read(path: str | os.PathLike) -> dict[str, Any]:
 def _check_type(
   path: pathlib.Path, name: str, value: Any, expected: type
 ) -> None:
-  """Refuses a field of another type; an int may stand for a float."""
+  """Refuse a field of another type; an int may stand for a float."""
   allowed = (int, float) if expected is float else expected
   if isinstance(value, bool) or not isinstance(value, allowed):
     raise ValueError(
@@ -116,7 +116,7 @@ def to_fields(
   reader: open_qa.OpenQaConfig | None = None,
   num_blocks: int = 0,
 ) -> dict[str, Any]:
-  """Makes the config.json of an exported checkpoint: all fields of the port.
+  """Make the config.json of an exported checkpoint: all fields of the port.
 
   Raises:
     ValueError: for a model that the port cannot compute.
@@ -146,7 +146,7 @@ def to_fields(
 
 
 def _check(hf_class: str, config: config_lib.RealmConfig) -> None:
-  """Refuses settings for which the port has no field."""
+  """Refuse settings for which the port has no field."""
   problems = []
   if hf_class not in ('RealmKnowledgeAugEncoder', 'RealmReader'):
     wanted = {

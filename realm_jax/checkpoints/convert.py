@@ -45,7 +45,7 @@ def from_hf(
   *,
   hf_class: str = '',
 ) -> Converted:
-  """Converts a state dict of one of the port's classes.
+  """Convert a state dict of one of the port's classes.
 
   Args:
     hf_class: one of `names.CLASSES`; '' finds the class by the names.
@@ -129,7 +129,7 @@ def from_bundle(
   sizes: names.Sizes | None = None,
   num_heads: int = 0,
 ) -> Converted:
-  """Converts bundle A, B or D of TensorFlow; `fates` has TensorFlow's names.
+  """Convert bundle A, B or D of TensorFlow; `fates` has TensorFlow's names.
 
   Args:
     sizes: of the checkpoint; None takes them from the shapes.
@@ -203,7 +203,7 @@ def _rename(
 
 
 def join(parts: Iterable[Converted]) -> dict[str, Any]:
-  """Joins the parameters of checkpoints; ValueError for a part given twice."""
+  """Join the parameters of checkpoints; ValueError for a part given twice."""
   params: dict[str, Any] = {}
   for part in parts:
     twice = sorted({*params} & {*part.params})
@@ -217,7 +217,7 @@ def join(parts: Iterable[Converted]) -> dict[str, Any]:
 
 
 def fitting(params: Mapping[str, Any]) -> dict[str, str]:
-  """Finds the classes of the port that hold a tree of parameters.
+  """Find the classes of the port that hold a tree of parameters.
 
   Returns folder -> class; the folder is '' if one class holds all parameters.
 
@@ -249,7 +249,7 @@ def to_hf(
   vectors: Any = None,
   unused: Mapping[str, np.ndarray] | None = None,
 ) -> dict[str, Any]:
-  """Makes the state dict of one of the port's classes: name -> array.
+  """Make the state dict of one of the port's classes: name -> array.
 
   Args:
     params: tree; parts that the class lacks are omitted. Of two embedders,

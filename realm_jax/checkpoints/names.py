@@ -57,7 +57,7 @@ class Tensor(NamedTuple):
 
 
 def layout(hf_class: str, sizes: Sizes, *, shared: bool = True) -> list[Tensor]:
-  """Lists the tensors of one of `CLASSES`; `shared`: of one embedder.
+  """List the tensors of one of `CLASSES`; `shared`: of one embedder.
 
   Raises:
     ValueError: for an unknown class.
@@ -80,7 +80,7 @@ def layout(hf_class: str, sizes: Sizes, *, shared: bool = True) -> list[Tensor]:
 
 
 def find_class(names: Collection[str]) -> str:
-  """Finds the class of `CLASSES` with these tensors; ValueError without one."""
+  """Find the class of `CLASSES` with these tensors; ValueError without one."""
   marks = (
     ('RealmForOpenQA', ('reader.qa_outputs.', 'embedder.cls.dense.')),
     ('RealmScorer', ('embedder.cls.dense.',)),
@@ -226,7 +226,7 @@ def tf_name(bundle: str, name: str) -> str | None:
 
 
 def find_bundle(names: Collection[str]) -> str:
-  """Finds the bundle that has these variables; ValueError without one."""
+  """Find the bundle that has these variables; ValueError without one."""
   for bundle, mark in (
     ('C', BLOCKS),
     ('D', 'reader/module/bert/'),

@@ -19,7 +19,7 @@ class Split:
   """Row numbers [n] int64 of a split: a random-access source for Grain."""
 
   def __init__(self, chosen: np.ndarray, name: str):
-    """Takes the rows where `chosen` is True; ValueError without such a row."""
+    """Take the rows where `chosen` is True; ValueError without such a row."""
     if not chosen.any():
       raise ValueError(f'{name} holds no row.')
     self.numbers, self._name = np.flatnonzero(chosen), name

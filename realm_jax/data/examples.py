@@ -70,7 +70,7 @@ def join(
   first: tuple[np.ndarray, np.ndarray],
   second: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-  """Puts one or two texts between their specials.
+  """Put one or two texts between their specials.
 
   Args:
     first: [n, a] tokens and [n] their counts.
@@ -109,14 +109,14 @@ def name_rows(
   rows: tuple[np.ndarray, np.ndarray, np.ndarray],
   shape: tuple[int, ...],
 ) -> Batch:
-  """Names ids, mask and types [n, length] of rows; n takes another shape."""
+  """Name ids, mask and types [n, length] of rows; n takes another shape."""
   names = (f'{prefix}_{name}' for name in ('ids', 'mask', 'types'))
   rows = (row.reshape(*shape, -1) for row in rows)
   return dict(zip(names, rows, strict=True))
 
 
 def hash_pairs(hashes: np.ndarray) -> np.ndarray:
-  """Converts hashes [...] uint64, which JAX lacks, to [..., 2] uint32."""
+  """Convert hashes [...] uint64, which JAX lacks, to [..., 2] uint32."""
   halves = np.ascontiguousarray(hashes).view(np.uint32)
   return halves.reshape(*hashes.shape, 2)
 
@@ -131,7 +131,7 @@ def _place(ids, tokens, inside, index) -> None:
 def cut(
   tokens: np.ndarray, spans: np.ndarray, room: int
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Takes a span ([n, 2], past-last) of tokens [n, a], at most `room`."""
+  """Take a span ([n, 2], past-last) of tokens [n, a], at most `room`."""
   start, limit = spans[:, 0], spans[:, 1]
   found = _take(tokens, start[:, None] + np.arange(room))
   return found, np.minimum(limit - start, room)
@@ -143,7 +143,7 @@ def cut_out(
   where: np.ndarray,
   room: int,
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Removes a span of each text and takes at most `room` of the other tokens.
+  """Remove a span of each text and take at most `room` of the other tokens.
 
   Args:
     texts: [n, a] tokens and [n] their counts.
@@ -168,7 +168,7 @@ def _take(tokens: np.ndarray, index: np.ndarray) -> np.ndarray:
 
 
 def queries(layout: Layout, tokens: np.ndarray, counts: np.ndarray) -> Batch:
-  """Makes query_ids [B, Q] int32 and query_mask [B, Q] bool of sentences."""
+  """Make query_ids [B, Q] int32 and query_mask [B, Q] bool of sentences."""
   ids, mask, _ = join(layout, layout.query_length, (tokens, counts))
   return {'query_ids': ids, 'query_mask': mask}
 
@@ -176,7 +176,7 @@ def queries(layout: Layout, tokens: np.ndarray, counts: np.ndarray) -> Batch:
 def titled_blocks(
   layout: Layout, blocks: blocks_lib.BlockStore, ids: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-  """Makes the block embedder's rows: ids, mask and types, each [n, T].
+  """Make the block embedder's rows: ids, mask and types, each [n, T].
 
   A title that fits is kept whole; the body is cut to the remaining room.
   Negative ids give the null document.
@@ -198,7 +198,7 @@ def candidates(
   query_tokens: np.ndarray,
   query_counts: np.ndarray,
 ) -> Batch:
-  """Makes the candidate and joint rows of a batch.
+  """Make the candidate and joint rows of a batch.
 
   Args:
     block_ids: [B, K] ids; NULL and NONE give the null document.
@@ -228,7 +228,7 @@ def candidates(
 def mask_sentence(
   layout: Layout, tokens: np.ndarray, positions: np.ndarray
 ) -> Batch:
-  """Masks one sentence.
+  """Mask one sentence.
 
   Args:
     tokens: [n] tokens of the sentence, cut to the query length.
@@ -259,12 +259,12 @@ def mask_sentence(
 def block_id_rows(
   layout: Layout, blocks: blocks_lib.BlockStore, ids: np.ndarray
 ) -> list[np.ndarray]:
-  """Makes the block embedder's rows without padding, for many blocks."""
+  """Make the block embedder's rows without padding, for many blocks."""
   rows, mask, _ = titled_blocks(layout, blocks, ids)
   counts = mask.sum(axis=1)
   return [row[:n] for row, n in zip(rows, counts.tolist(), strict=True)]
 
 
 def stack(rows: Sequence[Batch]) -> Batch:
-  """Stacks examples into a batch."""
+  """Stack examples into a batch."""
   return {name: np.stack([row[name] for row in rows]) for name in rows[0]}

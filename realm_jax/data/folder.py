@@ -74,7 +74,7 @@ class DataFolder(data_folder.DataFolder):
     return self._blocks(other) if other.exists() else self.blocks
 
   def check_masked(self, config: ml_collections.ConfigDict) -> None:
-    """Raises ValueError unless X is here exactly if the config names it."""
+    """Raise ValueError unless X is here exactly if the config names it."""
     path, kind = self.root / 'masked', config.masked_corpus.kind
     if path.exists() != has_other_masked_corpus(config):
       raise ValueError(
@@ -122,7 +122,7 @@ class DataFolder(data_folder.DataFolder):
 def open_saved(
   saved: checkpoints.Saved, workdir: str | os.PathLike, data_dir: str = ''
 ) -> DataFolder:
-  """Opens the data folder of a checkpoint; data_dir = '' is that of the run.
+  """Open the data folder of a checkpoint; data_dir = '' is that of the run.
 
   Raises:
     ValueError: if the data have another tokenizer.

@@ -25,7 +25,7 @@ def uniform(
   rate: float = MASK_RATE,
   weights: np.ndarray | None = None,
 ) -> np.ndarray:
-  """Chooses single tokens (BERT): sorted indices.
+  """Choose single tokens (BERT): sorted indices.
 
   Args:
     length: tokens of the sentence, at least 1.
@@ -40,7 +40,7 @@ def uniform(
 def spans(
   length: int, rng: np.random.Generator, continues: np.ndarray | None = None
 ) -> np.ndarray:
-  """Chooses contiguous spans of whole words (SpanBERT): sorted indices.
+  """Choose contiguous spans of whole words (SpanBERT): sorted indices.
 
   The last word may exceed the budget. `continues` [length] bool marks tokens
   that continue the preceding word; None: each token is a word.
@@ -60,6 +60,6 @@ def spans(
 
 
 def salient(candidates: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-  """Chooses one salient span of [n, 2] (past-last) uniformly (section 3.4)."""
+  """Choose one salient span of [n, 2] (past-last) uniformly (section 3.4)."""
   start, limit = candidates[int(rng.integers(len(candidates)))].tolist()
   return np.arange(start, limit)

@@ -33,7 +33,7 @@ class Snapshot(Protocol):
   def retrieve(
     self, query_ids: np.ndarray, query_mask: np.ndarray, k: int
   ) -> np.ndarray:
-    """Finds blocks for queries [B, Q]: [B, k] ids, -1 for a missing block."""
+    """Find blocks for queries [B, Q]: [B, k] ids, -1 for a missing block."""
 
 
 @runtime_checkable
@@ -41,7 +41,7 @@ class Snapshots(Protocol):
   """Index versions by training batch."""
 
   def serving(self, batch_index: int | None) -> Snapshot:
-    """Returns the version for a batch, or for None the newest version."""
+    """Return the version for a batch, or for None the newest version."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +51,7 @@ class OneSnapshot:
   snapshot: Snapshot
 
   def serving(self, batch_index: int | None) -> Snapshot:
-    """Returns the version."""
+    """Return the version."""
     del batch_index
     return self.snapshot
 
@@ -66,7 +66,7 @@ class Retrieval:
     snapshots: Snapshots,
     candidates: str = 'retrieved',
   ):
-    """Hashes Z's blocks; `candidates`: 'retrieved' or 'random' (a control)."""
+    """Hash Z's blocks; `candidates`: 'retrieved' or 'random' (a control)."""
     if candidates not in CANDIDATES:
       raise ValueError(
         f'candidates {candidates!r}: expected one of {CANDIDATES}.'
@@ -81,7 +81,7 @@ class Retrieval:
   def __call__(
     self, batch_index: int | None, batch: Mapping[str, np.ndarray]
   ) -> examples.Batch:
-    """Finds candidates for masked sentences and builds all rows.
+    """Find candidates for masked sentences and build all rows.
 
     `batch` holds stacked `sources.MaskedSentences.example`s. Returns query_*,
     candidate_*, joint_* and mlm_* rows; origin [B] int32; index_step [B] int32,

@@ -32,7 +32,7 @@ class QuestionSource:
     tokenizer: tokenization.Tokenizer,
     layout: reader_rows.ReaderLayout,
   ):
-    """Tokenizes questions and answers; ValueError if there is no question."""
+    """Tokenize questions and answers; ValueError if there is no question."""
     if not questions:
       raise ValueError('No questions: expected at least one.')
     self.questions, self.layout = tuple(questions), layout
@@ -57,7 +57,7 @@ class QuestionSource:
     return f'QuestionSource({self.fingerprint})'
 
   def rows(self, indices: np.ndarray, size: int) -> examples.Batch:
-    """Makes rows of n questions, and rows of padding up to B = `size`.
+    """Make rows of n questions, and rows of padding up to B = `size`.
 
     Returns:
       question_index [B] int32, NONE for padding; question_ids [B, Q] int32 and
@@ -80,7 +80,7 @@ class QuestionSource:
     block_ids: np.ndarray,
     rows: examples.Batch,
   ) -> np.ndarray:
-    """Marks the answers in the reader's rows: reader_correct [B, R, W, L] bool.
+    """Mark the answers in the reader's rows: reader_correct [B, R, W, L] bool.
 
     Args:
       indices: [B] of questions.

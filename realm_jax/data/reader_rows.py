@@ -59,7 +59,7 @@ class ReaderLayout:
 def question_rows(
   layout: ReaderLayout, questions: Sequence[np.ndarray]
 ) -> examples.Batch:
-  """Makes question_ids [B, Q] int32, cut to Q - 2, and question_mask bool."""
+  """Make question_ids [B, Q] int32, cut to Q - 2, and question_mask bool."""
   texts = pad(questions, layout.question_length - 2)
   ids, mask, _ = examples.join(layout.specials, layout.question_length, texts)
   return {'question_ids': ids, 'question_mask': mask}
@@ -71,7 +71,7 @@ def reader_rows(
   block_ids: np.ndarray,
   questions: Sequence[np.ndarray],
 ) -> examples.Batch:
-  """Makes rows of the reader.
+  """Make rows of the reader.
 
   A question is cut only if it does not fit without a block. The row of a
   missing block has an empty block.
@@ -125,7 +125,7 @@ def token_spans(
   rows: examples.Batch,
   answers: Sequence[Sequence[np.ndarray]],
 ) -> np.ndarray:
-  """Marks the spans of a block with an answer's token ids: [B, R, W, L] bool.
+  """Mark the spans of a block with an answer's token ids: [B, R, W, L] bool.
 
   `answers` [B] are token ids of each answer, tokenized alone. Answers of no
   token or more than W tokens have no span.
@@ -153,7 +153,7 @@ def pattern_spans(
   rows: examples.Batch,
   answers: Sequence[Sequence[str]],
 ) -> np.ndarray:
-  """Marks the spans of a block that a regular expression matches: [B, R, W, L].
+  """Mark the spans of a block that a regular expression matches: [B, R, W, L].
 
   The search is that of rule 'regex' of `retrieval.questions.answers`:
   decomposed and case-insensitive. A match covers every token of which it covers

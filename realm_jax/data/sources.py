@@ -49,7 +49,7 @@ class MaskedSentences:
     config: SourceConfig,
     spans: salient_lib.SalientStore | None = None,
   ):
-    """Lists usable spans, or sentences; ValueError if nothing can be masked."""
+    """List usable spans, or sentences; ValueError if nothing can be masked."""
     self._blocks, self._layout, self._config = blocks, layout, config
     self._spans_fingerprint = ''
     self.skipped: dict[str, int] = {}
@@ -128,7 +128,7 @@ class MaskedSentences:
     )
 
   def example(self, i: int, rng: np.random.Generator) -> examples.Batch:
-    """Masks a sentence of the i-th usable block, chosen by `rng`.
+    """Mask a sentence of the i-th usable block, chosen by `rng`.
 
     Adds origin [] int32, the block, and origin_hash [] uint64 to the arrays of
     `examples.mask_sentence`.

@@ -42,7 +42,7 @@ class RealmConfig:
   score_scale: float = 1.0  # times the inner product; 1 in paper and code
 
   def __post_init__(self):
-    """Checks the fields."""
+    """Check the fields."""
     if self.embedder.vocab_size != self.encoder.vocab_size:
       raise ValueError(
         'Embedder and encoder read the same tokens, but their vocab_size is '

@@ -53,7 +53,7 @@ def fit(
   num_blocks: int = 512,
   seed: int = 0,
 ) -> dict[str, Any]:
-  """Fits `bert.MlmHead` (numpy float32) to name the tokens of unmasked text.
+  """Fit `bert.MlmHead` (numpy float32) to name the tokens of unmasked text.
 
   A ridge regression from hidden states to centred word embeddings becomes the
   transform; the tokens' frequencies become the output bias. `params` are those

@@ -186,7 +186,7 @@ def trained_encoder(params: Mapping[str, Any]) -> dict:
 def replace(
   params: Any, start: Mapping[str, Any], whole: Collection[str] = ()
 ) -> Any:
-  """Replaces parameters by loaded arrays, in the same boxes and dtypes.
+  """Replace parameters by loaded arrays, in the same boxes and dtypes.
 
   Args:
     params: nested dicts; leaves may be boxed.
@@ -240,7 +240,7 @@ def _names(config: config_lib.RealmConfig) -> tuple[str, ...]:
 def _cut(
   params: dict, found: bert.BertConfig, config: bert.BertConfig, path: Path
 ) -> dict:
-  """Takes the first layers and positions, and the pooler where one is used."""
+  """Take the first layers and positions, and the pooler where one is used."""
   problems = [
     f'{name} is {getattr(found, name)}, expected {getattr(config, name)}'
     for name in _SAME

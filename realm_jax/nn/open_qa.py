@@ -41,7 +41,7 @@ class OpenQaConfig:
   span_dropout_rate: float = 0.0  # on the span's representation; none released
 
   def __post_init__(self):
-    """Checks the fields."""
+    """Check the fields."""
     for name in ('span_hidden_size', 'max_span_width', 'span_norm_eps'):
       if getattr(self, name) <= 0:
         raise ValueError(f'{name}={getattr(self, name)}; expected > 0.')
@@ -100,7 +100,7 @@ class SpanReader(nn.Module):
     *,
     train: bool = False,
   ) -> Float[Array, 'n w l']:
-    """Scores spans.
+    """Score spans.
 
     Args:
       ids: [n, L] int32. `[CLS] question [SEP] block [SEP]`.
@@ -204,13 +204,13 @@ class OpenQa(BeamScorer):
     *,
     train: bool = False,
   ) -> Float[Array, 'n w l']:
-    """Scores the spans of rows; arguments as for `SpanReader`."""
+    """Score the spans of rows; arguments as for `SpanReader`."""
     return self.reader(ids, mask, type_ids, block_mask, train=train)
 
   def read_beam(
     self, batch: Mapping[str, jax.Array], *, train: bool = False
   ) -> Float[Array, 'B R W L']:
-    """Scores the spans of a batch's reader rows."""
+    """Score the spans of a batch's reader rows."""
     names = ('ids', 'mask', 'types', 'block_mask')
     rows = (model_lib.fold(batch[f'reader_{name}']) for name in names)
     scores = self.read(*rows, train=train)

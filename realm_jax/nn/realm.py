@@ -99,7 +99,7 @@ class Embedder(nn.Module):
     *,
     train: bool = False,
   ) -> Vectors:
-    """Embeds queries or blocks: [b, config.vector_size] float32.
+    """Embed queries or blocks: [b, config.vector_size] float32.
 
     Args:
       ids: [b, l] int32. `[CLS] query [SEP]` or `[CLS] title [SEP] body [SEP]`.
@@ -144,7 +144,7 @@ class Encoder(nn.Module):
     *,
     train: bool = False,
   ) -> Float[Array, 'b m v']:
-    """Predicts tokens: [b, m, vocab_size] float32 logits.
+    """Predict tokens: [b, m, vocab_size] float32 logits.
 
     Args:
       ids: [b, l] int32. `[CLS] query [SEP] body [SEP]`.
@@ -170,7 +170,7 @@ def apply(
   key: jax.Array | None,
   method: str | None = None,
 ) -> Any:
-  """Applies a method of a model, with dropout by `key` if it trains."""
+  """Apply a method of a model, with dropout by `key` if it trains."""
   rngs = {'dropout': key} if train else None
   return model.apply(
     {'params': params}, *inputs, train=train, method=method, rngs=rngs
@@ -184,7 +184,7 @@ def embed_pairs(
   batch: Mapping[str, jax.Array],
   key: jax.Array | None,
 ) -> tuple[jax.Array, jax.Array]:
-  """Embeds queries [B, d] and blocks [B, ..., d], each with dropout of its own.
+  """Embed queries [B, d] and blocks [B, ..., d], each with dropout of its own.
 
   `model` has `embed_queries` and `embed_blocks`, as `Realm`. The batch has
   query_ids, query_mask [B, Q]; block_ids, block_mask, block_types [B, ..., T].
@@ -263,7 +263,7 @@ class Realm(DualEncoder):
   def relevance_scores(
     self, batch: Mapping[str, jax.Array], *, train: bool = False
   ) -> Float[Array, 'b k']:
-    """Scores the candidates of a batch."""
+    """Score the candidates of a batch."""
     queries = self.embed_queries(
       batch['query_ids'], batch['query_mask'], train=train
     )
@@ -288,7 +288,7 @@ class Realm(DualEncoder):
   def __call__(
     self, batch: Mapping[str, jax.Array], *, train: bool = False
   ) -> RealmOutput:
-    """Scores the candidates and predicts the masked tokens with each of them.
+    """Score the candidates and predict the masked tokens with each of them.
 
     Unused outputs cost nothing under jit. `batch` has int32 ids and bool masks:
       query_ids, query_mask: [B, Q] `[CLS] query [SEP]`.

@@ -42,7 +42,7 @@ class ClaimsConfig:
   num_classes: int = 3  # N: 3 of FEVER, 2 of HoVer
 
   def __post_init__(self):
-    """Checks the fields."""
+    """Check the fields."""
     if self.num_classes < 2:
       raise ValueError(f'num_classes={self.num_classes}; expected >= 2.')
 
@@ -67,7 +67,7 @@ class Classifier(nn.Module):
     *,
     train: bool = False,
   ) -> Float[Array, 'n classes']:
-    """Scores classes in float32; arguments as for `open_qa.SpanReader`."""
+    """Score classes in float32; arguments as for `open_qa.SpanReader`."""
     first = jnp.zeros_like(ids[:, :1])
     pooled = self.bert(ids, mask, type_ids, first, train=train).pooled
     return self.classes(pooled.astype(jnp.float32))
@@ -91,7 +91,7 @@ class Claims(open_qa.BeamScorer):
   def __call__(
     self, batch: Mapping[str, jax.Array], *, train: bool = False
   ) -> tuple[Float[Array, 'B C'], Float[Array, 'B R N']]:
-    """Scores a batch: retriever logits [B, C], class scores [B, R, N].
+    """Score a batch: retriever logits [B, C], class scores [B, R, N].
 
     `batch`: the arrays of `open_qa.BeamScorer.beam_scores`; reader_ids,
     reader_mask, reader_types [B, R, L].
@@ -160,7 +160,7 @@ def class_scores(
 def predict(
   scores: Float[Array, 'B R N'], rule: str = 'best'
 ) -> Int[Array, ' B']:
-  """Predicts the class of each claim: [B] int32.
+  """Predict the class of each claim: [B] int32.
 
   Args:
     scores: [B, R, N] joint scores of `class_scores`.

@@ -98,16 +98,16 @@ class BlockPassages:
   def rows(
     self, layout: examples.Layout, ids: Int[np.ndarray, ' n']
   ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Makes `examples.titled_blocks` of passages; -1 is an empty passage."""
+    """Make `examples.titled_blocks` of passages; -1 is an empty passage."""
     return examples.titled_blocks(layout, self.blocks, ids)
 
   def hashes(self, ids: Int[np.ndarray, ' n']) -> UInt[np.ndarray, ' n']:
-    """Hashes passages, equal for equal passages; 0 for -1."""
+    """Return hashes of passages, equal for equal passages; 0 for -1."""
     found = self.blocks.hashes(np.maximum(ids, 0))
     return np.where(ids >= 0, found, np.uint64(0))
 
   def title_and_text(self, number: int) -> tuple[str, str]:
-    """Returns title and text of one passage."""
+    """Return title and text of one passage."""
     return self.blocks.titles([number])[0], self.blocks.texts([number])[0]
 
 
@@ -127,7 +127,7 @@ class TextPassages:
   def rows(
     self, layout: examples.Layout, ids: Int[np.ndarray, ' n']
   ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Does as in `BlockPassages`."""
+    """Do as in `BlockPassages`."""
     room = layout.block_length - 3
     found = [self.passages[i] if i >= 0 else ('', '') for i in ids.tolist()]
     titles, bodies = (self._encode(x, room) for x in zip(*found, strict=True))
@@ -142,7 +142,7 @@ class TextPassages:
     return reader_rows.pad([row[1:-1] for row in rows], room)
 
   def hashes(self, ids: Int[np.ndarray, ' n']) -> UInt[np.ndarray, ' n']:
-    """Does as in `BlockPassages`."""
+    """Do as in `BlockPassages`."""
     found = [
       tokens.hash_id('\n'.join(self.passages[i])) if i >= 0 else 0
       for i in ids.tolist()
@@ -150,7 +150,7 @@ class TextPassages:
     return np.asarray(found, np.uint64)
 
   def title_and_text(self, number: int) -> tuple[str, str]:
-    """Does as in `BlockPassages`."""
+    """Do as in `BlockPassages`."""
     return self.passages[number]
 
 
@@ -170,7 +170,7 @@ class Examples:
   fingerprint: str
 
   def split(self, name: str, valid_fraction: float) -> block_dataset.Split:
-    """Splits ('train', 'valid' or 'all') by the hashes of the questions' ids.
+    """Split ('train', 'valid' or 'all') by the hashes of the questions' ids.
 
     Raises:
       ValueError: for another name, and for a split without an example.
@@ -196,7 +196,7 @@ def read_rows(
   encode: Encode,
   numbers: Int[np.ndarray, ' B'],
 ) -> examples.Batch:
-  """Makes a batch of `loss`.
+  """Make a batch of `loss`.
 
   `encode` makes query rows of at most Q tokens, as
   `WordPieceTokenizer.encode_ids_batch` does.

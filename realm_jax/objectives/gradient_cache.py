@@ -21,7 +21,7 @@ def map_chunks(
   num_chunks: int,
   key: jax.Array | None = None,
 ) -> Any:
-  """Encodes a batch in chunks, without keeping their activations.
+  """Encode a batch in chunks, without keeping their activations.
 
   Except for dropout, value and gradients are those of `encode(batch, key)`; the
   time is that of one more forward pass. Each chunk takes rows from every

@@ -84,7 +84,7 @@ def choose(
   rng: np.random.Generator,
   mask_rate: float = MASK_RATE,
 ) -> tuple[Int[np.ndarray, ' B'], Bool[np.ndarray, ' B']]:
-  """Chooses a sentence of each block ([B] number) and whether to remove it."""
+  """Choose a sentence of each block ([B] number) and whether to remove it."""
   sentences = rng.integers(num_sentences)
   return sentences, rng.random(len(num_sentences)) < mask_rate
 
@@ -97,7 +97,7 @@ def make_rows(
   removed: Bool[np.ndarray, ' B'],
   num_sentences: Int[np.ndarray, ' B'],
 ) -> examples.Batch:
-  """Makes rows of sentences and their blocks.
+  """Make rows of sentences and their blocks.
 
   A title that fits is kept whole; the body, without a removed sentence, is cut
   to the remaining room.
@@ -138,7 +138,7 @@ def choose_sentences(
   rng: np.random.Generator,
   mask_rate: float,
 ) -> tuple[tuple[np.ndarray, np.ndarray], np.ndarray, np.ndarray, np.ndarray]:
-  """Makes bodies, sentences, removed and num_sentences for `make_rows`."""
+  """Make bodies, sentences, removed and num_sentences for `make_rows`."""
   ranges = [blocks.sentences(i) for i in ids.tolist()]
   counts = np.asarray([len(found) for found in ranges])
   chosen, removed = choose(counts, rng, mask_rate)
@@ -156,7 +156,7 @@ def read_rows(
   rng: np.random.Generator,
   mask_rate: float = MASK_RATE,
 ) -> examples.Batch:
-  """Makes one example of each block: `make_rows`' rows and block_hash [B, 2]."""
+  """Make one example of each block: `make_rows`' rows and block_hash [B, 2]."""
   chosen = choose_sentences(blocks, ids, rng, mask_rate)
   rows = make_rows(
     layout, blocks.gather_titles(ids, layout.block_length - 3), *chosen

@@ -35,7 +35,7 @@ def score_batch(
   num_chunks: int,
   mask_duplicates: bool,
 ) -> tuple[Float[Array, 'B K'], objectives.Masks]:
-  """Embeds a batch; returns scores and masks for `objectives.contrastive`.
+  """Embed a batch; return scores and masks for `objectives.contrastive`.
 
   Args:
     model: has `embed_queries`, `embed_blocks` and `config.score_scale`.

@@ -110,7 +110,7 @@ def loss(
   retriever_weight: float = 1.0,
   objective_settings: Mapping[str, float | str] | None = None,
 ) -> tuple[Float[Array, ''], dict[str, Float[Array, '']]]:
-  """Trains the encoder by marginal likelihood, the retriever by `objective`.
+  """Train the encoder by marginal likelihood, the retriever by `objective`.
 
   Args:
     batch: of `pipeline`; mlm_mask [B, M] and candidate_valid [B, K] are the

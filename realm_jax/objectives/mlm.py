@@ -59,7 +59,7 @@ def read_rows(
   removal_rate: float,
   token_weights: Float[np.ndarray, ' V'] | None = None,
 ) -> examples.Batch:
-  """Makes one example of each block: a batch of `realm.Realm.token_logits`.
+  """Make one example of each block: a batch of `realm.Realm.token_logits`.
 
   Args:
     mask_rate: share of a sentence's tokens that become [MASK].

@@ -64,7 +64,7 @@ OBJECTIVES: dict[str, Objective] = {}
 
 
 def _objective(function: Objective) -> Objective:
-  """Registers an objective by its name; checks its number of candidates."""
+  """Register an objective by its name; check its number of candidates."""
   name = function.__name__
 
   @functools.wraps(function)
@@ -82,7 +82,7 @@ def _objective(function: Objective) -> Objective:
 
 
 def float32(x: jax.Array) -> jax.Array:
-  """Converts to float32 at least."""
+  """Convert to float32 at least."""
   return x.astype(jnp.promote_types(x.dtype, jnp.float32))
 
 
@@ -267,7 +267,7 @@ def contrastive(
 
 
 def get(name: str, **settings: float | str) -> Objective:
-  """Returns an objective of `OBJECTIVES` with its keyword arguments bound.
+  """Return an objective of `OBJECTIVES` with its keyword arguments bound.
 
   Raises:
     ValueError: for an unknown name or setting.

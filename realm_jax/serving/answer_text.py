@@ -17,7 +17,7 @@ def highlight(
   width: int,
   reader_start: int,
 ) -> tuple[str, tuple[int, int]]:
-  """Returns a block's text, and the first and past-last character of an answer.
+  """Return a block's text, and the first and past-last character of an answer.
 
   The text is exact; marks of the last character belong to the answer. `start`
   and `reader_start` (of the block) are tokens of the reader's row; block_id =
@@ -61,7 +61,7 @@ def _inside(raw: bytes, at: int) -> bool:
 def answer_texts(
   blocks: blocks_lib.BlockStore, *columns: np.ndarray | Sequence[int]
 ) -> list[str]:
-  """Returns the exact texts of answers; columns as of `highlight`, [n] each."""
+  """Return the exact texts of answers; columns as of `highlight`, [n] each."""
   rows = zip(*(np.asarray(x).tolist() for x in columns), strict=True)
   found = (highlight(blocks, *row) for row in rows)
   return [text[slice(*span)] for text, span in found]

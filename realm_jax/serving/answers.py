@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Answers questions with a trained model, in batches on all local devices."""
+"""Answer questions with a trained model, in batches on all local devices."""
 
 from collections.abc import Callable, Iterator, Sequence
 import dataclasses
@@ -51,13 +51,13 @@ class Answer:
     return self.blocks.tokens.document_id(number)
 
   def highlight(self) -> tuple[str, tuple[int, int]]:
-    """Returns the block's text, and the answer's first and past-last character."""
+    """Return the block's text, and the answer's first and past-last character."""
     return answer_text.highlight(
       self.blocks, self.block, self.start, self.width, self.reader_start
     )
 
   def record(self) -> dict[str, Any]:
-    """Returns the answer and its source as JSON values.
+    """Return the answer and its source as JSON values.
 
     `document` is an id, `block` a number, `text` that of the block, and `span`
     the characters of the answer in it.
@@ -94,11 +94,11 @@ class Answered:
     return self.answers[0].text if self.answers else ''
 
   def cut(self, depth: int) -> 'Answered':
-    """Returns a copy with the first `depth` blocks of the beam."""
+    """Return a copy with the first `depth` blocks of the beam."""
     return dataclasses.replace(self, beam=self.beam[:depth].copy())
 
   def record(self, count: int = 5) -> dict[str, Any]:
-    """Returns a line of a predictions file, with up to `count` answers."""
+    """Return a line of a predictions file, with up to `count` answers."""
     rows = [answer.record() for answer in self.answers[:count]]
     line = {
       'id': self.question.id,
@@ -111,7 +111,7 @@ class Answered:
     return views.answers_html(self)
 
   def blocks_html(self, count: int = 3) -> str:
-    """Returns HTML of the first blocks, each with its best answer marked."""
+    """Return HTML of the first blocks, each with its best answer marked."""
     return views.blocks_html(self, count)
 
 
@@ -147,7 +147,7 @@ class Answerer:
     read_at_once: int = 16,
     num_answers: int = 5,
   ):
-    """Places the parameters; compiles at the first question.
+    """Place the parameters; compile at the first question.
 
     Args:
       retriever_beam: blocks to retrieve; 0: as in training.
@@ -182,7 +182,7 @@ class Answerer:
     questions: Sequence[questions_lib.Question],
     progress: Callable[[int, int], None] | None = None,
   ) -> Iterator[Answered]:
-    """Yields questions with their answers, in order; gold spans where known."""
+    """Yield questions with their answers, in order; gold spans where known."""
     source = question_rows.QuestionSource(
       questions, self.trained.data.tokenizer, self._layout
     )
@@ -190,7 +190,7 @@ class Answerer:
       yield self._answered(questions[index], batch, found, row)
 
   def answer(self, texts: Sequence[str]) -> Answers:
-    """Answers questions that are texts; ValueError for an empty one."""
+    """Answer questions that are texts; ValueError for an empty one."""
     for i, text in enumerate(texts):
       if not text.strip():
         raise ValueError(f'Question {i} is empty: expected text.')

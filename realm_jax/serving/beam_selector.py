@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Selects the blocks that the reader reads with the newest query embedder.
+"""Select the blocks that the reader reads with the newest query embedder.
 
 Lee et al. 2019 (ORQA), sections 3 and 4.
 """
@@ -35,7 +35,7 @@ class BeamSelector:
     reader_beam: int = 5,
     block_layout: examples.Layout | None = None,
   ):
-    """Checks the beams; at most the number of blocks is retrieved.
+    """Check the beams; at most the number of blocks is retrieved.
 
     block_layout: lengths of the block embedder's rows, if it is trained.
 
@@ -59,7 +59,7 @@ class BeamSelector:
     batch: Mapping[str, np.ndarray],
     source: question_rows.QuestionSource,
   ) -> examples.Batch:
-    """Completes a batch of `question_rows.make_dataset` by its blocks.
+    """Complete a batch of `question_rows.make_dataset` by its blocks.
 
     Returns:
       The batch with the inputs of `open_qa.BeamScorer`: reader_ids,
@@ -75,7 +75,7 @@ class BeamSelector:
     batch: Mapping[str, np.ndarray],
     source: question_rows.QuestionSource,
   ) -> tuple[examples.Batch, np.ndarray]:
-    """Returns the completed batch, and the number [B] of each row's question."""
+    """Return the completed batch, and the number [B] of each row's question."""
     indices = np.where(
       batch['row_valid'], batch['question_index'], question_rows.NONE
     )
@@ -112,7 +112,7 @@ class AnswerSelector(BeamSelector):
   def __init__(
     self, *arguments, search: answer_search.QuestionSearch | None, **settings
   ):
-    """Takes `BeamSelector`'s arguments; search = None omits beam_has_answer."""
+    """Take `BeamSelector`'s arguments; search = None omits beam_has_answer."""
     super().__init__(*arguments, **settings)
     self._search = search
 
@@ -122,7 +122,7 @@ class AnswerSelector(BeamSelector):
     batch: Mapping[str, np.ndarray],
     source: question_rows.QuestionSource,
   ) -> examples.Batch:
-    """Completes a batch by its blocks, with reader_correct and beam_has_answer."""
+    """Complete a batch by its blocks, with reader_correct and beam_has_answer."""
     found, indices = self._select(params, batch, source)
     ids = found['beam_ids'].astype(np.int64)
     read = ids[:, : self.reader_beam]
@@ -142,7 +142,7 @@ def beam_settings(
   reader_beam: int = 0,
   train_blocks: bool = False,
 ) -> dict[str, Any]:
-  """Returns the keyword arguments of a selector; beams of 0 are the config's."""
+  """Return the keyword arguments of a selector; beams of 0 are the config's."""
   return {
     'retriever_beam': retriever_beam or config.lookup.retriever_beam,
     'reader_beam': reader_beam or config.lookup.reader_beam,
@@ -158,7 +158,7 @@ def make_answer_selector(
   search: bool = True,
   **beam: Any,
 ) -> AnswerSelector:
-  """Returns the selector of a reader of spans.
+  """Return the selector of a reader of spans.
 
   `search`: whether to look for answers in the blocks; `beam`: arguments of
   `beam_settings`.

@@ -43,7 +43,7 @@ class BlockRetriever(Protocol):
   def __call__(
     self, params: Any, rows: examples.Batch, texts: Sequence[str], k: int
   ) -> Beam:
-    """Retrieves the k best blocks of each question ('' for padding)."""
+    """Retrieve the k best blocks of each question ('' for padding)."""
 
 
 class DenseRetriever:
@@ -52,7 +52,7 @@ class DenseRetriever:
   def __init__(
     self, config: config_lib.RealmConfig, snapshots: pipeline.Snapshots
   ):
-    """Defines the query embedder; compiles at the first batch."""
+    """Define the query embedder; compile at the first batch."""
     model = model_lib.Realm(config)
     self._snapshots = snapshots
     self._opened: tuple[str, Any] = ('', None)
@@ -87,7 +87,7 @@ class DenseRetriever:
 
 
 def _apart(function: Callable, *arguments: Any) -> Any:
-  """Calls a function outside the training mesh, which has others' devices."""
+  """Call a function outside the training mesh, which has others' devices."""
   if jax.process_count() == 1:
     return function(*arguments)
   with concurrent.futures.ThreadPoolExecutor(1) as thread:
@@ -95,7 +95,7 @@ def _apart(function: Callable, *arguments: Any) -> Any:
 
 
 def _local(params: Any) -> Any:
-  """Returns parameters with which this process can compute alone."""
+  """Return parameters with which this process can compute alone."""
   if jax.process_count() == 1:
     return params
   mesh = jax.tree.leaves(params)[0].sharding.mesh
@@ -113,13 +113,13 @@ class Bm25Retriever:
   """Okapi BM25 over titles and texts."""
 
   def __init__(self, index: bm25.Bm25, scale: float):
-    """Takes the index and a factor of its scores."""
+    """Take the index and a factor of its scores."""
     self._index, self._scale = index, scale
 
   def __call__(
     self, params: Any, rows: examples.Batch, texts: Sequence[str], k: int
   ) -> Beam:
-    """Retrieves by words."""
+    """Retrieve by words."""
     del params, rows
     ids, scores = self._index.search(list(texts), k)
     scores = np.where(ids >= 0, self._scale * scores, 0.0)
@@ -130,13 +130,13 @@ class RandomRetriever:
   """Random blocks, the same at each call for a question; a baseline."""
 
   def __init__(self, num_blocks: int):
-    """Takes the number of blocks."""
+    """Take the number of blocks."""
     self._num_blocks = num_blocks
 
   def __call__(
     self, params: Any, rows: examples.Batch, texts: Sequence[str], k: int
   ) -> Beam:
-    """Retrieves blocks drawn with the question as the seed."""
+    """Retrieve blocks drawn with the question as the seed."""
     del params, rows
     ids = np.full((len(texts), k), -1, np.int64)
     kept = min(k, self._num_blocks)
@@ -151,7 +151,7 @@ def make_retriever(
   data: data_folder.DataFolder,
   snapshots: pipeline.Snapshots | None,
 ) -> BlockRetriever:
-  """Returns the retriever of config.retriever; only 'dense' needs `snapshots`.
+  """Return the retriever of config.retriever; only 'dense' needs `snapshots`.
 
   Raises:
     ValueError: for an unknown kind.
@@ -167,7 +167,7 @@ def make_retriever(
 
 
 def bm25_index(data: data_folder.DataFolder) -> bm25.Bm25:
-  """Returns BM25 over titles and texts of the blocks, built once a folder."""
+  """Return BM25 over titles and texts of the blocks, built once a folder."""
   blocks = data.blocks
   path = data.root / f'bm25-{blocks.fingerprint[:12]}'
   if path.is_dir():

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Reads retrieved blocks with a trained model, in batches on all local devices."""
+"""Read retrieved blocks with a trained model, in batches on all local devices."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -22,7 +22,7 @@ class BlockReader:
     read: Callable[[Any, Any], Any],
     batch_size: int,
   ):
-    """Places the parameters; compiles at the first batch.
+    """Place the parameters; compile at the first batch.
 
     Args:
       read: (params, batch) -> results, whose leading axes are the rows.
@@ -53,7 +53,7 @@ class BlockReader:
   def __call__(
     self, source: Any, progress: Callable[[int, int], None] | None = None
   ) -> Iterator[tuple[int, examples.Batch, Any, int]]:
-    """Reads for all questions or claims of a source, in their order.
+    """Read for all questions or claims of a source, in their order.
 
     Yields:
       Number of the question, its completed batch, the results of the batch, and
@@ -72,7 +72,7 @@ class BlockReader:
 
 
 def model_fields(batch: examples.Batch) -> dict[str, Any]:
-  """Returns the fields that the model reads; cuts the beam."""
+  """Return the fields that the model reads; cuts the beam."""
   read = batch['reader_valid'].shape[1]
   beam = ('beam_vectors', 'beam_scores', 'beam_valid')
   return {

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Classifies claims with a trained model, in batches on all local devices."""
+"""Classify claims with a trained model, in batches on all local devices."""
 
 from collections.abc import Callable, Iterator, Sequence
 import dataclasses
@@ -42,7 +42,7 @@ class Classifier:
     reader_beam: int = 0,
     batch_size: int = 1,
   ):
-    """Places the parameters; compiles at the first claim.
+    """Place the parameters; compile at the first claim.
 
     Args:
       rule: 'best' pair of block and class, or 'marginal', summed over blocks.
@@ -78,7 +78,7 @@ class Classifier:
     claims: Sequence[claims_lib.Claim],
     progress: Callable[[int, int], None] | None = None,
   ) -> Iterator[Classified]:
-    """Yields claims with their classes, in order; reads no label."""
+    """Yield claims with their classes, in order; read no label."""
     source = claim_rows.ClaimSource(
       claims, self.trained.data.tokenizer, self._layout
     )

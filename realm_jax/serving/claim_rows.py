@@ -37,7 +37,7 @@ class ClaimSource(question_rows.QuestionSource):
     tokenizer: tokenization.Tokenizer,
     layout: reader_rows.ReaderLayout,
   ):
-    """Tokenizes the claims; ValueError without a claim."""
+    """Tokenize the claims; ValueError without a claim."""
     if not claims:
       raise ValueError('No claims: expected at least one.')
     self.claims = tuple(claims)
@@ -49,7 +49,7 @@ class ClaimSource(question_rows.QuestionSource):
     self._labels = np.asarray([claim.label for claim in claims], np.int32)
 
   def rows(self, indices: np.ndarray, size: int) -> examples.Batch:
-    """Returns rows as of questions, and claim_label [B] int32, 0 for NONE."""
+    """Return rows as of questions, and claim_label [B] int32, 0 for NONE."""
     rows = super().rows(indices, size)
     labels = np.zeros(size, np.int32)
     labels[: len(indices)] = self._labels[indices]
@@ -60,7 +60,7 @@ class EvidenceSearch:
   """Finds the blocks of documents by titles, kept in 12 bytes a document."""
 
   def __init__(self, blocks: blocks_lib.BlockStore):
-    """Reads the title of every document."""
+    """Read the title of every document."""
     self._blocks = blocks
     count = blocks.tokens.num_documents
     hashes = np.fromiter((hash(self._title(i)) for i in range(count)), np.int64)
@@ -71,7 +71,7 @@ class EvidenceSearch:
     return claims_lib.normalize_title(self._blocks.tokens.title(document))
 
   def _titled(self, title: str) -> list[int]:
-    """Returns the documents with a title; other titles with its hash are skipped."""
+    """Return the documents with a title; other titles with its hash are skipped."""
     low, high = (
       np.searchsorted(self._hashes, hash(title), side)
       for side in ('left', 'right')
@@ -82,7 +82,7 @@ class EvidenceSearch:
   def find(
     self, ids: Int[np.ndarray, 'b c'], titles: Sequence[Sequence[str]]
   ) -> Bool[np.ndarray, 'b c']:
-    """Marks the blocks [B, C] (-1 for none) of documents with given titles.
+    """Mark the blocks [B, C] (-1 for none) of documents with given titles.
 
     `titles` [B] are normalised by `claims.normalize_title`.
     """
@@ -99,7 +99,7 @@ class EvidenceSelector(beam_selector.BeamSelector):
 
   @functools.cached_property
   def _evidence(self) -> EvidenceSearch:
-    """Reads all titles, so only where a claim names documents."""
+    """Read all titles, so only where a claim names documents."""
     return EvidenceSearch(self._blocks)
 
   def select(
@@ -108,7 +108,7 @@ class EvidenceSelector(beam_selector.BeamSelector):
     batch: Mapping[str, np.ndarray],
     source: ClaimSource,
   ) -> examples.Batch:
-    """Completes a batch by its blocks; beam_has_answer marks the evidence."""
+    """Complete a batch by its blocks; beam_has_answer marks the evidence."""
     found, indices = self._select(params, batch, source)
     if source.has_evidence:
       titles = [
@@ -125,7 +125,7 @@ def make_evidence_selector(
   retriever: beams.BlockRetriever,
   **beam: Any,
 ) -> EvidenceSelector:
-  """Returns the selector of a classifier of claims."""
+  """Return the selector of a classifier of claims."""
   return EvidenceSelector(
     model_configs.reader_layout(config, data),
     data.blocks,

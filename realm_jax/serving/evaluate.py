@@ -53,7 +53,7 @@ def predict(
   batch: Mapping[str, jax.Array],
   num_tokens: int = 1,
 ) -> Prediction:
-  """Predicts the num_tokens most probable tokens of each mask."""
+  """Predict the num_tokens most probable tokens of each mask."""
   run = functools.partial(model.apply, {'params': params}, batch)
   scores = run(method='relevance_scores')
   log_probs = jax.nn.log_softmax(run(method='token_logits'))
@@ -85,13 +85,13 @@ class Tally:
   counts: dict[str, float] = dataclasses.field(default_factory=dict)
 
   def add(self, name: str, values: np.ndarray, where: np.ndarray) -> None:
-    """Adds the values that a mask selects."""
+    """Add the values that a mask selects."""
     total = float(np.where(where, values, 0).sum())
     self.sums[name] = self.sums.get(name, 0.0) + total
     self.counts[name] = self.counts.get(name, 0.0) + float(where.sum())
 
   def means(self) -> dict[str, float]:
-    """Returns name -> mean of the added values."""
+    """Return name -> mean of the added values."""
     return {k: self.sums[k] / max(self.counts[k], 1e-9) for k in self.sums}
 
 
@@ -100,7 +100,7 @@ def _right(
   targets: Int[np.ndarray, 'b m'],
   mask: Bool[np.ndarray, 'b m'],
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Returns which tokens, and which whole spans, are right."""
+  """Return which tokens, and which whole spans, are right."""
   right = tokens == targets
   return right, (right | ~mask).all(axis=1)
 
@@ -108,7 +108,7 @@ def _right(
 def measure(
   model: model_lib.Realm, params: Any, batches: Iterable[Mapping[str, Any]]
 ) -> dict[str, float]:
-  """Measures a model on batches of `pipeline.make_dataset`.
+  """Measure a model on batches of `pipeline.make_dataset`.
 
   Returns:
     log_prob, accuracy and exact_span of the marginal; the same with the null

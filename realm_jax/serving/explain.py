@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Explains a prediction of REALM by its documents (Guu et al. 2020, Table 3)."""
+"""Explain a prediction of REALM by its documents (Guu et al. 2020, Table 3)."""
 
 import dataclasses
 from typing import Any
@@ -35,7 +35,7 @@ class Explained:
 
 
 def encode(trained: Any, text: str, answer: str = '') -> dict[str, np.ndarray]:
-  """Makes one row, as of `examples.mask_sentence`, from a text with masks.
+  """Make one row, as of `examples.mask_sentence`, from a text with masks.
 
   The wordpieces of `answer` are, one after another, the masks' targets; a
   single [MASK] is repeated for each of them.
@@ -85,7 +85,7 @@ def explain(
   *,
   top: int = 5,
 ) -> Explained:
-  """Explains a prediction as `trained.TrainedRealm.explain`; None: its own index."""
+  """Explain a prediction as `trained.TrainedRealm.explain`; None: its own index."""
   if 'encoder' not in trained.params:
     raise ValueError('A model of ICT has no encoder: it predicts nothing.')
   snapshots = pipeline.OneSnapshot(index or trained.index)

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Builds index versions from snapshots of the embedder's parameters.
+"""Build index versions from snapshots of the embedder's parameters.
 
 A version lies in <folder>/<step>-<hash>/; failures/<version>.txt says why a
 version could not be built.
@@ -54,7 +54,7 @@ class Builder:
     params: Any,
     progress: Callable[[int, int], None] | None = None,
   ) -> str:
-    """Builds the version of a snapshot, or takes it over; returns its name.
+    """Build the version of a snapshot, or take it over; return its name.
 
     `params` are `serving.embedder_params`, as host arrays.
 
@@ -81,7 +81,7 @@ class Builder:
     return name
 
   def _adopt(self, step: int, params: Any) -> str | None:
-    """Takes the first version over; later versions have newer parameters."""
+    """Take the first version over; later versions have newer parameters."""
     for source in self.sources if not self.folder.names() else ():
       name = reuse.adopt(
         self.folder,
@@ -97,7 +97,7 @@ class Builder:
     return None
 
   def _build_share(self, step, params, embed, progress) -> str | None:
-    """Does this process's share; returns the name of a complete version."""
+    """Do this process's share; return the name of a complete version."""
     name = self.folder.build(
       step,
       params,
@@ -121,7 +121,7 @@ def make_builder(
   workdir: str | os.PathLike,
   devices: tuple[jax.Device, ...] = (),
 ) -> Builder:
-  """Returns the builder of a run's index versions (devices (): all)."""
+  """Return the builder of a run's index versions (devices (): all)."""
   synchronous = config.refresh.schedule != 'async'
   start = config.embedder_from or config.get('realm_from', '')
   model = model_configs.realm_config(config, data)
@@ -159,13 +159,13 @@ def _gather(mesh: jax.sharding.Mesh) -> Callable[[Any], Any]:
 
 
 def write_failure(root: pathlib.Path, name: str, message: str) -> None:
-  """Writes why a version could not be built."""
+  """Write why a version could not be built."""
   file = root / _FAILURES / f'{name}.txt'
   file.parent.mkdir(parents=True, exist_ok=True)
   store.write_atomically(file, message.encode())
 
 
 def read_failures(root: pathlib.Path) -> dict[str, str]:
-  """Returns version -> why it could not be built."""
+  """Return version -> why it could not be built."""
   files = sorted((root / _FAILURES).glob('[0-9]*.txt'))
   return {file.stem: file.read_text() for file in files}

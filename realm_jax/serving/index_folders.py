@@ -19,7 +19,7 @@ INDEX = 'index'
 def index_folder(
   workdir: str | os.PathLike, data_dir: str = ''
 ) -> pathlib.Path:
-  """Returns the index folder: beside updated data, else the run's."""
+  """Return the index folder: beside updated data, else the run's."""
   beside = pathlib.Path(data_dir) / INDEX
   if data_dir and beside.is_dir():
     return beside
@@ -31,7 +31,7 @@ def to_take_over(
   model_cfg: config_lib.RealmConfig,
   read_model: Callable[[ml_collections.ConfigDict], config_lib.RealmConfig],
 ) -> tuple[pathlib.Path, ...]:
-  """Returns the folder whose index a new run may take over, if there is one.
+  """Return the folder whose index a new run may take over, if there is one.
 
   Equal parameters make equal vectors only under equal settings of the model.
   `start` is the workdir of the run that gives the embedder, or ''.

@@ -14,7 +14,7 @@ Config = ml_collections.ConfigDict
 
 
 def bert_config(section: Config, vocab_size: int) -> bert.BertConfig:
-  """Returns one BERT: its checkpoint's sizes, overridden by the fields set.
+  """Return one BERT: its checkpoint's sizes, overridden by the fields set.
 
   Raises:
     ValueError: when the checkpoint has another vocabulary.
@@ -42,7 +42,7 @@ def _is_unset(value: int | float | str) -> bool:
 def realm_config(
   config: Config, data: data_folder.DataFolder
 ) -> config_lib.RealmConfig:
-  """Returns the retriever and encoder that a config names."""
+  """Return the retriever and encoder that a config names."""
   vocab_size = data.tokenizer.vocab_size
   return config_lib.RealmConfig(
     embedder=bert_config(config.embedder, vocab_size),
@@ -54,7 +54,7 @@ def realm_config(
 def reader_config(
   config: Config, data: data_folder.DataFolder
 ) -> open_qa.OpenQaConfig | claims.ClaimsConfig:
-  """Returns retriever and reader: of spans, or of classes for task 'claims'."""
+  """Return retriever and reader: of spans, or of classes for task 'claims'."""
   realm = realm_config(config, data)
   if config.task == 'claims':
     return claims.ClaimsConfig(
@@ -64,7 +64,7 @@ def reader_config(
 
 
 def claim_labels(config: Config) -> tuple[str, ...]:
-  """Returns the labels of the data set that config.claims names.
+  """Return the labels of the data set that config.claims names.
 
   Raises:
     ValueError: for no set, or sets of several data sets.
@@ -86,7 +86,7 @@ def claim_labels(config: Config) -> tuple[str, ...]:
 def reader_layout(
   config: Config, data: data_folder.DataFolder
 ) -> reader_rows.ReaderLayout:
-  """Returns the lengths of the reader's rows and the tokenizer's specials."""
+  """Return the lengths of the reader's rows and the tokenizer's specials."""
   tokenizer = data.tokenizer
   spans = {}
   if 'reader' in config:  # a classifier of claims has no spans

@@ -48,7 +48,7 @@ def quantize(params: Mapping[str, Any]) -> dict[str, np.ndarray]:
 
 
 def dequantize(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
-  """Returns the tree that `quantize` rounded, in float32."""
+  """Return the tree that `quantize` rounded, in float32."""
   found = {}
   for name, value in arrays.items():
     if name.endswith(_SCALE):
@@ -65,7 +65,7 @@ def save(
   tokenizer: tokenization.WordPieceTokenizer,
   config: Mapping[str, Any],
 ) -> None:
-  """Writes a reader (parameters of `open_qa.SpanReader`) in the packaged form.
+  """Write a reader (parameters of `open_qa.SpanReader`) in the packaged form.
 
   `config` holds JSON values: step, tokenizer (its fingerprint), and the
   sections of the run's config that say how data and model are made.
@@ -84,7 +84,7 @@ def exists() -> bool:
 
 
 def load(folder: str | os.PathLike = '') -> dict[str, Any]:
-  """Reads {'reader': parameters of `open_qa.SpanReader`}, float32.
+  """Read {'reader': parameters of `open_qa.SpanReader`}, float32.
 
   folder = '' is the package's own.
 
@@ -97,7 +97,7 @@ def load(folder: str | os.PathLike = '') -> dict[str, Any]:
 
 
 def load_config(folder: str | os.PathLike = '') -> dict[str, Any]:
-  """Reads the config of a packaged reader."""
+  """Read the config of a packaged reader."""
   return json.loads(_find(folder, _CONFIG).read_text())
 
 

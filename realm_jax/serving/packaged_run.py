@@ -40,7 +40,7 @@ def unpack(
   corpus: corpus_lib.Corpus | corpus_lib.CorpusConfig | None = None,
   settings: Mapping[str, Any] | None = None,
 ) -> pathlib.Path:
-  """Prepares documents for the packaged reader; returns a folder to load.
+  """Prepare documents for the packaged reader; return a folder to load.
 
   Args:
     workdir: output folder; '' is one in the user's cache.
@@ -83,7 +83,7 @@ def is_unpacked(workdir: str | os.PathLike) -> bool:
 
 
 def unpacked_config(workdir: str | os.PathLike) -> ml_collections.ConfigDict:
-  """Returns the config of the packaged reader with the folder's settings."""
+  """Return the config of the packaged reader with the folder's settings."""
   changed = json.loads((pathlib.Path(workdir) / FILE).read_text())
   return ml_collections.ConfigDict(
     packaged_reader.load_config()['config'] | changed
@@ -91,7 +91,7 @@ def unpacked_config(workdir: str | os.PathLike) -> ml_collections.ConfigDict:
 
 
 def start_embedder(config: config_lib.RealmConfig) -> dict[str, Any]:
-  """Returns parameters of embedders that start from all-MiniLM-L6-v2.
+  """Return parameters of embedders that start from all-MiniLM-L6-v2.
 
   Raises:
     ValueError: if all-MiniLM-L6-v2 is not installed.
@@ -136,7 +136,7 @@ def check_corpus(
   config: ml_collections.ConfigDict,
   wanted: dict[str, Any],
 ) -> None:
-  """Refuses another corpus (ValueError); warns of a changed file."""
+  """Refuse another corpus (ValueError); warns of a changed file."""
   saved = config.corpus.to_dict()
   if saved != wanted:
     differ = [
@@ -165,7 +165,7 @@ def check_corpus(
 def _prepare(
   config: ml_collections.ConfigDict, workdir: pathlib.Path, fingerprint: str
 ) -> None:
-  """Writes tokens and blocks unless config.data_dir names prepared data."""
+  """Write tokens and blocks unless config.data_dir names prepared data."""
   data = data_folder.DataFolder.of(config, workdir)
   if not (config.data_dir or data.tokenizer_path.exists()):
     tokenizer = tokenization.WordPieceTokenizer(packaged_reader.FOLDER)

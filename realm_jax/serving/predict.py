@@ -33,7 +33,7 @@ def predict(
   num_answers: int = 1,
   read_at_once: int = 16,
 ) -> Prediction:
-  """Answers a batch of `beam_selector.AnswerSelector`; spans come best first.
+  """Answer a batch of `beam_selector.AnswerSelector`; spans come best first.
 
   read_at_once: number of blocks whose activations are held at a time.
   """
@@ -73,7 +73,7 @@ def predict(
 
 
 def _cut(x: jax.Array, parts: int, rows: int) -> jax.Array:
-  """Reshapes [B, R, ...] to [parts, rows, ...], padded by zeros."""
+  """Reshape [B, R, ...] to [parts, rows, ...], padded by zeros."""
   x = x.reshape(-1, *x.shape[2:])
   padding = ((0, parts * rows - len(x)), *((0, 0) for _ in x.shape[1:]))
   return jnp.pad(x, padding).reshape(parts, rows, *x.shape[1:])
@@ -82,7 +82,7 @@ def _cut(x: jax.Array, parts: int, rows: int) -> jax.Array:
 def _read(
   model: open_qa.OpenQa, params: Any, rows: dict[str, jax.Array], count: int
 ) -> tuple[reader_losses.Spans, jax.Array]:
-  """Returns the best spans of single blocks: [rows, count] each."""
+  """Return the best spans of single blocks: [rows, count] each."""
   scores = model.apply(
     {'params': params}, *(rows[name] for name in _ROWS), method='read'
   )

@@ -27,17 +27,17 @@ _QUERY_BATCH = 64
 
 
 def embedder_params(params: Any) -> dict:
-  """Returns the part of a Realm's parameters that an index depends on."""
+  """Return the part of a Realm's parameters that an index depends on."""
   return {name: params[name] for name in _PARTS if name in params}
 
 
 def block_embedder_params(params: Any) -> Any:
-  """Returns the part of the parameters that embeds blocks."""
+  """Return the part of the parameters that embeds blocks."""
   return params.get('block_embedder', params.get('embedder'))
 
 
 def _encode_blocks(model, sep_id, params, ids, lengths):
-  """Embeds rows [CLS] title [SEP] body [SEP]; segments follow from [SEP]."""
+  """Embed rows [CLS] title [SEP] body [SEP]; segments follow from [SEP]."""
   mask = jnp.arange(ids.shape[1]) < lengths[:, None]
   separators = ids == sep_id
   seen = jnp.cumsum(separators, axis=1) - separators
@@ -60,7 +60,7 @@ class BlockEmbedder:
     batch_tokens: int = 0,
     devices: Sequence[jax.Device] | None = None,
   ):
-    """Places the parameters of `embedder_params`.
+    """Place the parameters of `embedder_params`.
 
     batch_tokens = 0 goes by device; devices = None is all local devices.
     """
@@ -75,7 +75,7 @@ class BlockEmbedder:
     )
 
   def load(self, params: Any) -> None:
-    """Replaces the parameters."""
+    """Replace the parameters."""
     self._encoder.load(params)
 
   def __call__(
@@ -83,7 +83,7 @@ class BlockEmbedder:
     ids: np.ndarray,
     progress: Callable[[int, int], None] | None = None,
   ) -> np.ndarray:
-    """Embeds blocks [n] of ids, -1 for the null document: [n, d] float32.
+    """Embed blocks [n] of ids, -1 for the null document: [n, d] float32.
 
     Raises:
       ValueError: if a vector is not finite.
@@ -104,7 +104,7 @@ class QueryEmbedder:
   def __init__(
     self, config: config_lib.RealmConfig, device: jax.Device | None = None
   ):
-    """Takes the model and a device, by default the first local one."""
+    """Take the model and a device, by default the first local one."""
     self._device = jax.local_devices()[0] if device is None else device
     model = model_lib.Realm(config)
     self._embed = jax.jit(
@@ -114,13 +114,13 @@ class QueryEmbedder:
     )
 
   def place(self, params: Any) -> Any:
-    """Returns parameters on this embedder's device."""
+    """Return parameters on this embedder's device."""
     return jax.device_put(params, self._device)
 
   def __call__(
     self, params: Any, ids: np.ndarray, mask: np.ndarray
   ) -> np.ndarray:
-    """Embeds queries: placed parameters, [B, Q] ids and mask -> [B, d]."""
+    """Embed queries: placed parameters, [B, Q] ids and mask -> [B, d]."""
     placed = jax.device_put((ids, mask), self._device)
     return np.asarray(self._embed(params, *placed))
 
@@ -139,7 +139,7 @@ class ServingIndex:
   def retrieve(
     self, query_ids: np.ndarray, query_mask: np.ndarray, k: int
   ) -> np.ndarray:
-    """Finds the k blocks with the largest inner products for rows [B, Q].
+    """Find the k blocks with the largest inner products for rows [B, Q].
 
     Returns [B, k] int64 block ids, best first; -1 where there are fewer.
     """
@@ -154,7 +154,7 @@ class ServingIndex:
     tokenizer: tokenization.WordPieceTokenizer,
     layout: examples.Layout,
   ) -> np.ndarray:
-    """Finds blocks [len(texts), k] for texts, cut to the query length."""
+    """Find blocks [len(texts), k] for texts, cut to the query length."""
     rows = tokenizer.encode_ids_batch(list(texts), layout.query_length)
     found = []
     for low in range(0, len(rows), _QUERY_BATCH):

@@ -53,7 +53,7 @@ class TrainedRealm:
     folder: str | os.PathLike = '',
     progress: Callable[[int, int], None] | None = None,
   ) -> serving.ServingIndex:
-    """Opens the index of these parameters in a folder ('': `index_folder`).
+    """Open the index of these parameters in a folder ('': `index_folder`).
 
     A missing index is built; progress(blocks done, blocks in all).
     """
@@ -76,13 +76,13 @@ class TrainedRealm:
     return self.open_index()
 
   def retrieve(self, texts: Sequence[str], k: int = 5) -> Any:
-    """Returns [len(texts), k] ids of blocks, best first; -1 for none."""
+    """Return [len(texts), k] ids of blocks, best first; -1 for none."""
     return self.index.retrieve_texts(texts, k, self.data.tokenizer, self.layout)
 
   def explain(
     self, cloze: str, answer: str = '', *, top: int = 5
   ) -> explain_lib.Explained:
-    """Predicts masked words and measures the effect of each document.
+    """Predict masked words and measure the effect of each document.
 
     Args:
       cloze: text with at least one [MASK].
@@ -111,7 +111,7 @@ class TrainedReader:
   block_params: Any = None
 
   def as_realm(self) -> TrainedRealm:
-    """Returns the retriever that embedded the blocks."""
+    """Return the retriever that embedded the blocks."""
     return TrainedRealm(
       config=self.config,
       data=self.data,
@@ -127,7 +127,7 @@ class TrainedReader:
     folder: str | os.PathLike = '',
     progress: Callable[[int, int], None] | None = None,
   ) -> beams.BlockRetriever:
-    """Returns the config's retriever; builds a missing index in `folder`."""
+    """Return the config's retriever; build a missing index in `folder`."""
     snapshots = None
     if self.config.retriever == 'dense':
       index = self.as_realm().open_index(folder, progress)
@@ -135,7 +135,7 @@ class TrainedReader:
     return beams.make_retriever(self.config, self.data, snapshots)
 
   def with_retriever(self, kind: str) -> 'TrainedReader':
-    """Returns the same reader with another retriever, one of `beams.KINDS`.
+    """Return the same reader with another retriever, one of `beams.KINDS`.
 
     A reader without an embedder takes all-MiniLM-L6-v2 for 'dense'.
 
@@ -160,7 +160,7 @@ class TrainedReader:
     read_at_once: int = 16,
     progress: Callable[[int, int], None] | None = None,
   ) -> answers_lib.Answerer:
-    """Opens retriever and reader; the result answers many questions.
+    """Open retriever and reader; the result answers many questions.
 
     Args:
       retriever: one of `beams.KINDS`; '' is the retriever of the training.
@@ -195,7 +195,7 @@ class TrainedReader:
     retriever: str = '',
     reader_beam: int = 0,
   ) -> answers_lib.Answers:
-    """Answers questions; compiles at the first call with new settings.
+    """Answer questions; compile at the first call with new settings.
 
     Args:
       retriever: 'dense', 'bm25' or 'random'; '' is that of the training.
@@ -218,7 +218,7 @@ class TrainedReader:
 
 
 def check_answer_settings(retriever: str, reader_beam: int, answers: int):
-  """Raises ValueError for a number or name out of range."""
+  """Raise ValueError for a number or name out of range."""
   if answers < 1 or reader_beam < 0:
     raise ValueError(
       f'answers={answers}, reader_beam={reader_beam}: expected at least 1 '
@@ -231,7 +231,7 @@ def check_answer_settings(retriever: str, reader_beam: int, answers: int):
 def load(
   workdir: str | os.PathLike, data_dir: str = ''
 ) -> TrainedRealm | TrainedReader:
-  """Loads the newest checkpoint of a run.
+  """Load the newest checkpoint of a run.
 
   Args:
     workdir: folder of a run of experiments.realm.train or
@@ -280,7 +280,7 @@ def of_params(
   step: int,
   index_folder: str | os.PathLike = '',
 ) -> TrainedRealm | TrainedReader:
-  """Returns the model of a config with given parameters."""
+  """Return the model of a config with given parameters."""
   common = (config, data, data.layout(config))
   if not {'reader', 'classifier'} & {*params}:
     model = model_lib.Realm(model_configs.realm_config(config, data))
@@ -296,7 +296,7 @@ def packaged(
   documents: Iterable[Mapping[str, str]] | None = None,
   corpus: corpus_lib.Corpus | corpus_lib.CorpusConfig | None = None,
 ) -> TrainedReader:
-  """Returns the reader that comes with the package; BM25 finds its blocks.
+  """Return the reader that comes with the package; BM25 finds its blocks.
 
   Args:
     workdir: folder of the prepared documents, used again; '' is a folder of
@@ -313,7 +313,7 @@ def packaged(
 
 
 def load_realm(workdir: str | os.PathLike, data_dir: str = '') -> TrainedRealm:
-  """Loads a run as `load`; of a reader its retriever."""
+  """Load a run as `load`; of a reader its retriever."""
   found = load(workdir, data_dir)
   return found.as_realm() if isinstance(found, TrainedReader) else found
 
@@ -321,7 +321,7 @@ def load_realm(workdir: str | os.PathLike, data_dir: str = '') -> TrainedRealm:
 def load_reader(
   workdir: str | os.PathLike, data_dir: str = '', part: str = 'reader'
 ) -> TrainedReader:
-  """Loads a run as `load`; `part` is 'reader' or 'classifier'.
+  """Load a run as `load`; `part` is 'reader' or 'classifier'.
 
   Raises:
     FileNotFoundError: if there is no checkpoint.

@@ -11,7 +11,7 @@ _SHOWN = 70  # characters of a document's text
 
 
 def answers_html(found: Any, count: int = 5) -> str:
-  """Returns a question, its answer in its block, and `count` - 1 runner-ups."""
+  """Return a question, its answer in its block, and `count` - 1 runner-ups."""
   rows = [answer.record() for answer in found.answers[:count]]
   head = f'<p><b>{html.escape(found.question.question)}</b><br>'
   if not rows:
@@ -30,7 +30,7 @@ def answers_html(found: Any, count: int = 5) -> str:
 
 
 def blocks_html(found: Any, count: int = 3) -> str:
-  """Returns the first blocks; one without an answer is unmarked."""
+  """Return the first blocks; one without an answer is unmarked."""
   best, blocks = {}, found.blocks
   for answer in found.answers:
     best.setdefault(answer.rank, answer)
@@ -48,7 +48,7 @@ def blocks_html(found: Any, count: int = 3) -> str:
 
 
 def block_html(row: dict[str, Any]) -> str:
-  """Returns title and text of a block, its span marked."""
+  """Return title and text of a block, its span marked."""
   (start, end), text = row['span'], row['text']
   before, marked, after = (
     html.escape(part) for part in (text[:start], text[start:end], text[end:])
@@ -59,7 +59,7 @@ def block_html(row: dict[str, Any]) -> str:
 
 
 def table_html(names: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-  """Returns a table; '' without rows."""
+  """Return a table; '' without rows."""
   body = ''.join(_row_html(row, 'td') for row in rows)
   return f'<table>{_row_html(names, "th")}{body}</table>' if body else ''
 
@@ -80,7 +80,7 @@ EXPLAINED_COLUMNS = (
 
 
 def explained_rows(found: Any) -> list[tuple[str, ...]]:
-  """Returns the cells of EXPLAINED_COLUMNS of each document."""
+  """Return the cells of EXPLAINED_COLUMNS of each document."""
   rows = []
   for row in found.documents:
     text = ' '.join(row['text'].split())[:_SHOWN]
@@ -98,7 +98,7 @@ def explained_rows(found: Any) -> list[tuple[str, ...]]:
 
 
 def explained_lines(found: Any) -> list[str]:
-  """Returns the predictions of each mask, and the answer's log-probabilities."""
+  """Return the predictions of each mask, and the answer's log-probabilities."""
   lines = []
   for i, words in enumerate(found.predictions, start=1):
     shown = ', '.join(f'{word} {share:.3f}' for word, share in words)
@@ -112,7 +112,7 @@ def explained_lines(found: Any) -> list[str]:
 
 
 def explained_html(found: Any) -> str:
-  """Returns a prediction and a table of its documents."""
+  """Return a prediction and a table of its documents."""
   lines = ''.join(f'<br>{html.escape(line)}' for line in explained_lines(found))
   table = table_html(EXPLAINED_COLUMNS, explained_rows(found))
   return f'<p><b>{html.escape(found.text)}</b>{lines}</p>{table}'

@@ -34,7 +34,7 @@ _BEFORE = (
 
 
 def read(path: str | os.PathLike) -> Iterator[bytes]:
-  """Yields the text of each block, UTF-8.
+  """Yield the text of each block, UTF-8.
 
   Raises:
     FileNotFoundError: when there is no such file.
@@ -46,7 +46,7 @@ def read(path: str | os.PathLike) -> Iterator[bytes]:
 
 
 def count(path: str | os.PathLike) -> int:
-  """Returns the number of blocks in a file's header.
+  """Return the number of blocks in a file's header.
 
   Raises:
     ValueError: when it is not an array of objects.
@@ -57,7 +57,7 @@ def count(path: str | os.PathLike) -> int:
 
 @contextlib.contextmanager
 def _open(path: str | os.PathLike) -> Iterator[BinaryIO]:
-  """Opens a file; errors name it."""
+  """Open a file; errors name it."""
   with open(path, 'rb') as file:
     try:
       yield file
@@ -66,7 +66,7 @@ def _open(path: str | os.PathLike) -> Iterator[BinaryIO]:
 
 
 def _count(file) -> int:
-  """Reads the header, up to the start of the pickle."""
+  """Read the header, up to the start of the pickle."""
   if np.lib.format.read_magic(file) == (1, 0):
     shape, _, dtype = np.lib.format.read_array_header_1_0(file)
   else:
@@ -103,7 +103,7 @@ def _read(path: pathlib.Path, file, expected: int) -> Iterator[bytes]:
 
 
 def write(path: str | os.PathLike, number: int, texts: Iterable[bytes]) -> None:
-  """Writes such a file text by text, for np.load(allow_pickle=True).
+  """Write such a file text by text, for np.load(allow_pickle=True).
 
   Raises:
     ValueError: when there are more or fewer texts.
@@ -141,7 +141,7 @@ class _Places:
       self._last = -1
 
   def text(self, name: str, value, position: int) -> bytes | None:
-    """Returns the text that an instruction gives, or None."""
+    """Return the text that an instruction gives, or None."""
     self.remember(name, value, position)
     if name in _BYTES:
       return value

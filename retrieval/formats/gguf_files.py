@@ -27,7 +27,7 @@ class GgufFile(Mapping[str, np.ndarray]):
   """
 
   def __init__(self, path: str | os.PathLike):
-    """Opens a file, memory-mapped.
+    """Open a file, memory-mapped.
 
     Raises:
       FileNotFoundError: when there is no such file.

@@ -38,7 +38,7 @@ class Global:
 
 
 def operations(file: io.BufferedIOBase) -> Iterator[Operation]:
-  """Yields the instructions of a pickle without executing them.
+  """Yield the instructions of a pickle without executing them.
 
   Raises:
     ValueError: for bytes that are not a pickle.
@@ -74,7 +74,7 @@ class Machine:
     self.stack: list[Any] = []
 
   def run(self, file: io.BufferedIOBase) -> Any:
-    """Follows a whole pickle and returns its value.
+    """Follow a whole pickle and return its value.
 
     Raises:
       ValueError: naming an import or an instruction that is not plain data.
@@ -92,7 +92,7 @@ class Machine:
     return self.stack[0]
 
   def step(self, name: str, argument: Any, position: int) -> None:
-    """Follows one instruction."""
+    """Follow one instruction."""
     stack = self.stack
     if name in _LITERALS:
       stack.append(argument)
@@ -120,7 +120,7 @@ class Machine:
       self._change(name, position)
 
   def _change(self, name: str, position: int) -> None:
-    """Follows an instruction that takes values off the stack."""
+    """Follow an instruction that takes values off the stack."""
     stack = self.stack
     if name in ('TUPLE', 'LIST', 'DICT'):
       items = self._since_mark()

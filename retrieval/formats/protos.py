@@ -17,7 +17,7 @@ _Field = descriptor_pb2.FieldDescriptorProto
 def describe(
   name: str, fields: Mapping[str, str]
 ) -> descriptor_pb2.DescriptorProto:
-  """Describes one message.
+  """Describe one message.
 
   Args:
     fields: name -> 'TYPE NUMBER', such as 'int64 2', or 'repeated TYPE NUMBER';
@@ -42,7 +42,7 @@ def describe(
 def make_classes(
   package: str, *messages: descriptor_pb2.DescriptorProto
 ) -> dict[str, type[message.Message]]:
-  """Makes the class of each message, by its full name."""
+  """Make the class of each message, by its full name."""
   file = descriptor_pb2.FileDescriptorProto(
     name=package, package=package, syntax='proto3', message_type=messages
   )

@@ -37,7 +37,7 @@ _WRITE_BYTES = 64 << 20
 
 
 def read(path: str | os.PathLike) -> dict[str, np.ndarray]:
-  """Maps the arrays of a file.
+  """Map the arrays of a file.
 
   Raises:
     FileNotFoundError: when there is no such file.
@@ -78,7 +78,7 @@ def _map(path: pathlib.Path, base: int, size: int, entry: dict) -> np.ndarray:
 def write(
   path: str | os.PathLike, arrays: Mapping[str, sharded_array.Rows]
 ) -> None:
-  """Writes arrays by name into a file, whole or not at all.
+  """Write arrays by name into a file, whole or not at all.
 
   Arrays in memory, mapped or sharded are read in parts.
 

@@ -23,7 +23,7 @@ _MAX_VARINT_BYTES = 10
 
 
 def read(path: str | os.PathLike) -> Iterator[tuple[bytes, bytes]]:
-  """Yields keys with their values, in order.
+  """Yield keys with their values, in order.
 
   Raises:
     FileNotFoundError: when there is no such file.
@@ -53,14 +53,14 @@ def _read(data: memoryview) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _handle(data: memoryview, at: int) -> tuple[tuple[int, int], int]:
-  """Reads (offset, size) of a block, and where the next byte is."""
+  """Read (offset, size) of a block, and where the next byte is."""
   offset, at = _varint(data, at)
   size, at = _varint(data, at)
   return (offset, size), at
 
 
 def _varint(data: memoryview, at: int) -> tuple[int, int]:
-  """Reads a number of 7 bits a byte, and where the next byte is."""
+  """Read a number of 7 bits a byte, and where the next byte is."""
   value = 0
   for i, byte in enumerate(data[at : at + _MAX_VARINT_BYTES]):
     value |= (byte & 127) << 7 * i

@@ -70,7 +70,7 @@ class Bundle:
   """
 
   def __init__(self, prefix: str | os.PathLike):
-    """Reads the index.
+    """Read the index.
 
     Args:
       prefix: path of the files, with or without .index.

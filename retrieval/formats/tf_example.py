@@ -46,7 +46,7 @@ _Example = _example_class()
 
 
 def encode(features: Mapping[str, Sequence[bytes] | np.ndarray]) -> bytes:
-  """Serializes an example; equal features give equal bytes.
+  """Serialize an example; equal features give equal bytes.
 
   Args:
     features: name -> a list of bytes, or a [n] array of integers or float32.
@@ -88,7 +88,7 @@ def _kind(name: str, value: Sequence[bytes] | np.ndarray) -> str:
 def decode(
   data: bytes, names: Collection[str] | None = None
 ) -> dict[str, Value]:
-  """Parses an example.
+  """Parse an example.
 
   Args:
     names: features to return, where the example has them; None for all.

@@ -80,7 +80,7 @@ def _head(length: int) -> bytes:
 
 
 def read(path: str | os.PathLike) -> Iterator[bytes]:
-  """Yields the data of each record; memory holds one record at a time.
+  """Yield the data of each record; memory holds one record at a time.
 
   The first bytes tell gzip, whatever the name.
 
@@ -110,7 +110,7 @@ def read(path: str | os.PathLike) -> Iterator[bytes]:
 
 
 def _is_packed(path: pathlib.Path, head: bytes) -> bool:
-  """Tells gzip from a plain file, whose first length may look like gzip."""
+  """Tell gzip from a plain file, whose first length may look like gzip."""
   if len(head) == _HEAD.size:
     length, _ = _HEAD.unpack(head)
     if head == _head(length):
@@ -126,7 +126,7 @@ def _is_packed(path: pathlib.Path, head: bytes) -> bool:
 
 
 def _read_record(f: io.BufferedIOBase) -> bytes | None:
-  """Returns the next record's data, or None at the end of the file."""
+  """Return the next record's data, or None at the end of the file."""
   head = f.read(_HEAD.size)
   if not head:
     return None
@@ -168,7 +168,7 @@ def _mismatch(what: str, expected: bytes, stored: int) -> str:
 def open_writer(
   path: str | os.PathLike, *, packed: bool | None = None
 ) -> Iterator[Callable[[bytes], None]]:
-  """Opens a file to write record by record, as `store.open_atomically` does.
+  """Open a file to write record by record, as `store.open_atomically` does.
 
   Equal records give equal files, gzipped files too. A file is gzipped if
   `packed` says so, or else if its name ends in .gz.
@@ -194,7 +194,7 @@ def write(
   *,
   packed: bool | None = None,
 ) -> int:
-  """Writes a whole file with `open_writer`; returns the number of records."""
+  """Write a whole file with `open_writer`; returns the number of records."""
   count = 0
   with open_writer(path, packed=packed) as append:
     for record in records:

@@ -49,7 +49,7 @@ class _Storage(NamedTuple):
 
 
 def read(path: str | os.PathLike) -> dict[str, np.ndarray]:
-  """Reads the tensors of a file of weights.
+  """Read the tensors of a file of weights.
 
   Raises:
     FileNotFoundError: when there is no such file.
@@ -111,7 +111,7 @@ def _ordered_dict(items: Any = ()) -> dict:
 def _storages(
   path: pathlib.Path, archive: zipfile.ZipFile, root: str
 ) -> Callable[[Any], _Storage]:
-  """Returns a function from a description to its storage."""
+  """Return a function from a description to its storage."""
   # Tensors may share a storage, which is read and checked once.
   mapped = functools.lru_cache(None)(functools.partial(_map, path, archive))
 
@@ -136,7 +136,7 @@ def _storages(
 
 
 def _map(path: pathlib.Path, archive: zipfile.ZipFile, name: str) -> np.ndarray:
-  """Reads a member: [n] uint8, memory-mapped unless it is compressed."""
+  """Read a member: [n] uint8, memory-mapped unless it is compressed."""
   member = archive.getinfo(name)
   if member.compress_type != zipfile.ZIP_STORED or not member.file_size:
     return np.frombuffer(archive.read(member), np.uint8)

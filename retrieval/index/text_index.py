@@ -69,7 +69,7 @@ class TextIndex:
     vectors: store.Store | None = None,
     embedder: embedders.Embedder | str | os.PathLike | None = None,
   ):
-    """Takes what `open_index` opened; the embedder loads on first use.
+    """Take what `open_index` opened; the embedder loads on first use.
 
     Args:
       embedder: embedder of texts, or its folder; None is all-MiniLM-L6-v2.

@@ -262,7 +262,7 @@ def require_sets(specs: Sequence[str], field: str) -> None:
 def load_sets(
   specs: Sequence[str], most: int = 0, allow_other_counts: bool = False
 ) -> list[QuestionSet]:
-  """Reads the first `most` questions of each set; 0 for all.
+  """Read the first `most` questions of each set; 0 for all.
 
   Raises:
     ValueError: for a set that is named twice.
@@ -276,13 +276,13 @@ def load_sets(
 
 
 def check_names(names: Sequence[str]) -> None:
-  """Raises ValueError for a set named twice, whose files would be one."""
+  """Raise ValueError for a set named twice, whose files would be one."""
   if len({*names}) < len(names):
     raise ValueError(f'A set is named twice: {", ".join(names)}.')
 
 
 def check_questions(config: ml_collections.ConfigDict) -> None:
-  """Reads the training questions of a config before any long work starts.
+  """Read the training questions of a config before any long work starts.
 
   Args:
     config: `questions.train` and `questions.dev` name the sets; `eval_batches`

@@ -66,7 +66,7 @@ class Fields:
   def document(
     self, record: Mapping[str, Any], where: str, position: str
   ) -> Document:
-    """Makes a document of a record; `position` is the id of one without id.
+    """Make a document of a record; `position` is the id of one without id.
 
     Raises:
       BadRecord: for a field that is missing or not a string, naming `where`.
@@ -86,7 +86,7 @@ def _identifier(record: Mapping[str, Any], name: str, where: str) -> str:
 
 
 def field(record: Mapping[str, Any], name: str, where: str) -> Any:
-  """Returns a record's field, or raises BadRecord."""
+  """Return a record's field, or raise BadRecord."""
   if name in record:
     return record[name]
   raise BadRecord(
@@ -97,7 +97,7 @@ def field(record: Mapping[str, Any], name: str, where: str) -> Any:
 
 
 def string(record: Mapping[str, Any], name: str, where: str) -> str:
-  """Returns a record's field as a string; bytes are decoded from UTF-8."""
+  """Return a record's field as a string; bytes are decoded from UTF-8."""
   value = field(record, name, where)
   if isinstance(value, bytes):
     return decode(value, f'{where}, field {name!r}')
@@ -119,7 +119,7 @@ def string(record: Mapping[str, Any], name: str, where: str) -> str:
 
 
 def decode(data: bytes, where: str) -> str:
-  """Decodes UTF-8, or raises BadRecord."""
+  """Decode UTF-8, or raise BadRecord."""
   try:
     return data.decode()
   except UnicodeDecodeError as e:
@@ -131,7 +131,7 @@ def decode(data: bytes, where: str) -> str:
 
 
 def read_lines(path: pathlib.Path) -> Iterator[tuple[int, bytes]]:
-  """Yields (line number from 1, line with its end) of a file, unpacked.
+  """Yield (line number from 1, line with its end) of a file, unpacked.
 
   Raises:
     ValueError: when the file cannot be read to its end.
@@ -141,7 +141,7 @@ def read_lines(path: pathlib.Path) -> Iterator[tuple[int, bytes]]:
 
 
 def text_lines(path: pathlib.Path) -> Iterator[tuple[str, bytes]]:
-  """Yields (place, line without its end) of every line that is not blank."""
+  """Yield (place, line without its end) of every line that is not blank."""
   for number, line in read_lines(path):
     if number == 1:
       line = line.removeprefix(codecs.BOM_UTF8)
@@ -150,7 +150,7 @@ def text_lines(path: pathlib.Path) -> Iterator[tuple[str, bytes]]:
 
 
 def parse_json(data: bytes, where: str, expected: type) -> Any:
-  """Parses JSON whose outermost value has the expected type, dict or list."""
+  """Parse JSON whose outermost value has the expected type, dict or list."""
   text = decode(data, where)
   try:
     value = json.loads(text)
@@ -160,7 +160,7 @@ def parse_json(data: bytes, where: str, expected: type) -> Any:
 
 
 def check_type(value: Any, where: str, expected: type) -> Any:
-  """Returns a value of JSON if it has the expected type, dict or list."""
+  """Return a value of JSON if it has the expected type, dict or list."""
   if isinstance(value, expected):
     return value
   names = {dict: 'a JSON object', list: 'a JSON list'}
@@ -172,7 +172,7 @@ def check_type(value: Any, where: str, expected: type) -> Any:
 
 
 def items(record: Any, name: str, where: str) -> list:
-  """Returns a record's field as a list, or raises ValueError."""
+  """Return a record's field as a list, or raise ValueError."""
   value = check_type(record, where, dict).get(name)
   if isinstance(value, list):
     return value
@@ -183,26 +183,26 @@ def items(record: Any, name: str, where: str) -> list:
 def objects(
   values: Iterable[Any], path: pathlib.Path
 ) -> Iterator[tuple[str, dict]]:
-  """Yields (place, object) of each value of a file, or raises BadRecord."""
+  """Yield (place, object) of each value of a file, or raise BadRecord."""
   for number, value in enumerate(values, start=1):
     where = f'{path}, record {number}'
     yield where, check_type(value, where, dict)
 
 
 def json_lines(path: pathlib.Path) -> Iterator[tuple[str, dict]]:
-  """Yields (place, object) of every line that is not blank."""
+  """Yield (place, object) of every line that is not blank."""
   for where, line in text_lines(path):
     yield where, parse_json(line, where, dict)
 
 
 def json_file(path: pathlib.Path, expected: type) -> Any:
-  """Parses a file that holds one JSON value."""
+  """Parse a file that holds one JSON value."""
   data = b''.join(line for _, line in read_lines(path))
   return parse_json(data.removeprefix(codecs.BOM_UTF8), str(path), expected)
 
 
 def read_pieces(path: pathlib.Path, size: int) -> Iterator[str]:
-  """Yields a file's text, unpacked, in pieces of up to `size` characters.
+  """Yield a file's text, unpacked, in pieces of up to `size` characters.
 
   Raises:
     ValueError: when the file cannot be read to its end, or is not UTF-8.
@@ -218,7 +218,7 @@ def read_pieces(path: pathlib.Path, size: int) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _open(path: pathlib.Path) -> Iterator[BinaryIO]:
-  """Opens a file for reading, unpacked."""
+  """Open a file for reading, unpacked."""
   if path.suffix in _FOREIGN:
     raise ValueError(
       f'{path}: {path.suffix} cannot be read; expected plain text, or one of '
@@ -232,7 +232,7 @@ def _open(path: pathlib.Path) -> Iterator[BinaryIO]:
 
 
 def existing(path: str | os.PathLike) -> pathlib.Path:
-  """Returns the path of a file, or raises FileNotFoundError."""
+  """Return the path of a file, or raise FileNotFoundError."""
   path = pathlib.Path(path)
   if not path.is_file():
     raise FileNotFoundError(f'{path}: no such file.')
@@ -240,7 +240,7 @@ def existing(path: str | os.PathLike) -> pathlib.Path:
 
 
 def parser_of(path: pathlib.Path, parsers: Mapping[str, Parser]) -> Parser:
-  """Chooses a file's parser by the end of its name, such as '.jsonl.gz'.
+  """Choose a file's parser by the end of its name, such as '.jsonl.gz'.
 
   Raises:
     FileNotFoundError: when there is no such file.

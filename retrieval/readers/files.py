@@ -17,7 +17,7 @@ _VITAL_FILE = 'data/summaries_en-us.json'
 def read_jsonl(
   files: Sequence[base.SourceFile], fields: base.Fields
 ) -> base.Records:
-  """Reads one JSON object a line; blank lines are skipped."""
+  """Read one JSON object a line; blank lines are skipped."""
   for file in files:
     for where, line in base.text_lines(file.path):
       number = where.rpartition(':')[2]
@@ -29,7 +29,7 @@ def read_jsonl(
 
 
 def read_text(files: Sequence[base.SourceFile]) -> base.Records:
-  """Reads one document a file; id and title are the file's name and stem."""
+  """Read one document a file; id and title are the file's name and stem."""
   for file in files:
     where = str(file.path)
     try:
@@ -40,7 +40,7 @@ def read_text(files: Sequence[base.SourceFile]) -> base.Records:
 
 
 def read_squad(files: Sequence[base.SourceFile]) -> base.Records:
-  """Reads the paragraphs of SQuAD 1.1 or 2.0 as documents.
+  """Read the paragraphs of SQuAD 1.1 or 2.0 as documents.
 
   The id is made of file, article number and paragraph number; the title is the
   article's. A fault skips the rest of its article.
@@ -72,7 +72,7 @@ def _paragraphs(article: Any, where: str, name: str) -> base.Records:
 
 
 def vital_file() -> pathlib.Path:
-  """Finds the packaged vital articles without importing their package.
+  """Find the packaged vital articles without importing their package.
 
   Raises:
     FileNotFoundError: when they are not installed.
@@ -88,7 +88,7 @@ def vital_file() -> pathlib.Path:
 
 
 def read_vital(files: Sequence[base.SourceFile]) -> base.Records:
-  """Reads the packaged articles: {title: {title, extract, ...}}."""
+  """Read the packaged articles: {title: {title, extract, ...}}."""
   for file in files:
     articles = json.loads(file.path.read_bytes())
     for key, article in articles.items():

@@ -35,7 +35,7 @@ class Annotations(NamedTuple):
 
 
 def find_block_files(path: pathlib.Path) -> list[base.SourceFile]:
-  """Finds the file of blocks and the file of their titles.
+  """Find the file of blocks and the file of their titles.
 
   Args:
     path: a folder with both, or the file of blocks. In its name 'titles'
@@ -71,7 +71,7 @@ def _first_file(
 
 
 def read_blocks(files: Sequence[base.SourceFile]) -> base.Records:
-  """Reads a file of blocks with its file of titles; ids count from 0.
+  """Read a file of blocks with its file of titles; ids count from 0.
 
   Raises:
     ValueError: when the two files hold different numbers of records.
@@ -99,13 +99,13 @@ def _unequal(files, count: int, more_titles: bool, rest) -> str:
 
 
 def read_corpus(files: Sequence[base.SourceFile]) -> base.Records:
-  """Reads REALM's corpus of blocks to retrieve."""
+  """Read REALM's corpus of blocks to retrieve."""
   for where, document, _ in _examples(files, 'body', ()):
     yield where, document
 
 
 def read_pretraining(files: Sequence[base.SourceFile]) -> base.Records:
-  """Reads REALM's corpus of blocks to train on, without its annotations."""
+  """Read REALM's corpus of blocks to train on, without its annotations."""
   for where, document, _ in _examples(files, 'text', ()):
     yield where, document
 
@@ -113,7 +113,7 @@ def read_pretraining(files: Sequence[base.SourceFile]) -> base.Records:
 def read_annotations(
   files: Sequence[base.SourceFile], on_error: str = 'raise'
 ) -> Iterator[Annotations]:
-  """Reads the annotations of REALM's corpus of blocks to train on.
+  """Read the annotations of REALM's corpus of blocks to train on.
 
   Args:
     files: shards, in the corpus's order.
@@ -141,7 +141,7 @@ def read_annotations(
 def _examples(
   files: Sequence[base.SourceFile], text_name: str, more: Sequence[str]
 ) -> Iterator[tuple[str, base.Document | base.BadRecord, dict]]:
-  """Yields place, document or fault, and features of each record."""
+  """Yield place, document or fault, and features of each record."""
   names = ('title', text_name, *more)
   for file in files:
     for i, data in enumerate(tfrecord.read(file.path)):
@@ -172,7 +172,7 @@ def _decode(data: bytes, names: Sequence[str], where: str) -> dict:
 def _byte_spans(
   features: dict, names: tuple[str, str], text: bytes, where: str
 ) -> np.ndarray:
-  """Makes spans of two features: [n, 2] int64, empty for missing features."""
+  """Make spans of two features: [n, 2] int64, empty for missing features."""
   start, limit = pair = [features.get(name, []) for name in names]
   if any(len(x) and getattr(x, 'dtype', None) != np.int64 for x in pair):
     fault = 'expected integers.'
@@ -189,7 +189,7 @@ def _byte_spans(
 
 
 def span_fault(spans: np.ndarray, text: bytes) -> str | None:
-  """Describes the first span that is not in a text.
+  """Describe the first span that is not in a text.
 
   Args:
     spans: [n, 2] first and past-last bytes.

@@ -11,7 +11,7 @@ _BATCH = 256
 
 
 def load_builder(name: str, data_dir: str):
-  """Returns the builder of `name` or `name/config`.
+  """Return the builder of `name` or `name/config`.
 
   Raises:
     ValueError: when TFDS knows no such data set.
@@ -31,20 +31,20 @@ def load_builder(name: str, data_dir: str):
 
 
 def _register(name: str, package: pathlib.Path) -> None:
-  """Imports the module of a data set that is missing from TFDS's list."""
+  """Import the module of a data set that is missing from TFDS's list."""
   for path in sorted(package.parent.glob(f'*/{name}.py')):
     importlib.import_module(f'tensorflow_datasets.{path.parent.name}.{name}')
 
 
 def data_files(builder) -> list[pathlib.Path]:
-  """Returns a prepared data set's files, sorted."""
+  """Return a prepared data set's files, sorted."""
   return sorted(pathlib.Path(builder.data_path).glob('*array_record*'))
 
 
 def read(
   name: str, split: str, data_dir: str, fields: base.Fields
 ) -> base.Records:
-  """Reads one split; prepares the data set first if needed."""
+  """Read one split; prepare the data set first if needed."""
   builder = load_builder(name, data_dir)
   builder.download_and_prepare()
   try:

@@ -15,7 +15,7 @@ _OPENING = re.compile(
 
 
 def read(files: Sequence[base.SourceFile]) -> base.Records:
-  """Reads either form; each file's first byte tells its form."""
+  """Read either form; each file's first byte tells its form."""
   for file in files:
     _, line = next(base.read_lines(file.path), (0, b''))
     if line.startswith(b'{'):
@@ -25,7 +25,7 @@ def read(files: Sequence[base.SourceFile]) -> base.Records:
 
 
 def _read_elements(file: base.SourceFile) -> base.Records:
-  """Reads <doc id= url= title=> ... </doc>, one tag a line."""
+  """Read <doc id= url= title=> ... </doc>, one tag a line."""
   opening, where, body = None, '', []
   for number, line in base.read_lines(file.path):
     here = f'{file.path}:{number}'

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Reads checkpoints of training runs: parameters, config and fingerprints.
+"""Read checkpoints of training runs: parameters, config and fingerprints.
 
 `experiments/engine/checkpoint_writer.py` writes them, each step into the folder
 `<workdir>/checkpoints/<step>/`.
@@ -32,7 +32,7 @@ class Saved:
 
 
 def find(workdir: str, *, step: int | None = None) -> Saved:
-  """Reads the facts of a step, by default the newest one.
+  """Read the facts of a step, by default the newest one.
 
   Raises:
     FileNotFoundError: if there is no such checkpoint.
@@ -61,7 +61,7 @@ def find(workdir: str, *, step: int | None = None) -> Saved:
 def load_params(
   workdir: str, *, step: int | None = None, shardings: Any = None
 ) -> tuple[Any, Saved]:
-  """Loads the parameters of a step, by default the newest one.
+  """Load the parameters of a step, by default the newest one.
 
   Args:
     workdir: the run's folder.
@@ -118,7 +118,7 @@ def metadata_of(path: pathlib.Path) -> dict[str, Any]:
 
 
 def _tuples(value: Any) -> Any:
-  """Turns lists into tuples: JSON knows only lists, configs hold tuples."""
+  """Turn lists into tuples: JSON knows only lists, configs hold tuples."""
   if isinstance(value, Mapping):
     return {name: _tuples(x) for name, x in value.items()}
   return tuple(map(_tuples, value)) if isinstance(value, list) else value

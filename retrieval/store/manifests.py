@@ -14,7 +14,7 @@ _KEYS = {'schema', 'kind', 'fingerprint', 'meta', 'shards'}
 
 
 def dump(content: Any) -> str:
-  """Writes JSON for people to read; equal values give equal texts."""
+  """Write JSON for people to read; equal values give equal texts."""
   return json.dumps(content, indent=1, sort_keys=True) + '\n'
 
 
@@ -26,14 +26,14 @@ def shard_file(name: str, index: int) -> str:
 def files(
   path: pathlib.Path, shards: Sequence[Mapping[str, Any]]
 ) -> Iterator[tuple[pathlib.Path, dict[str, Any]]]:
-  """Yields each .npy file of a store and its entry in the manifest."""
+  """Yield each .npy file of a store and its entry in the manifest."""
   for i, shard in enumerate(shards):
     for name, entry in shard.items():
       yield path / shard_file(name, i), entry
 
 
 def check_exists(file: pathlib.Path) -> None:
-  """Raises ValueError for a missing file of a store."""
+  """Raise ValueError for a missing file of a store."""
   if not file.exists():
     raise ValueError(
       f'{file}: missing from its store; remove {file.parent} and prepare it '
@@ -44,7 +44,7 @@ def check_exists(file: pathlib.Path) -> None:
 def keep_only(
   folder: pathlib.Path, shards: Sequence[Mapping[str, Any]]
 ) -> None:
-  """Removes the files of a folder that are not part of its store."""
+  """Remove the files of a folder that are not part of its store."""
   keep = {folder / FILE, *(file for file, _ in files(folder, shards))}
   for file in {*folder.iterdir()} - keep:
     file.unlink(missing_ok=True)
@@ -53,7 +53,7 @@ def keep_only(
 def read(
   path: str | os.PathLike, kind: str, fields: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-  """Reads a store's manifest and checks it; `store.Store.open` has the Args."""
+  """Read a store's manifest and check it; `store.Store.open` has the Args."""
   path = pathlib.Path(path)
   try:
     manifest = json.loads((path / FILE).read_text())

@@ -63,7 +63,7 @@ def load(
 def take_spans(
   source: np.ndarray, starts: np.ndarray, counts: np.ndarray, width: int
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Reads spans of a flat array as the rows of a rectangle.
+  """Read spans of a flat array as the rows of a rectangle.
 
   Args:
     source: [total].
@@ -88,7 +88,7 @@ def gather_spans(
   counts: np.ndarray,
   width: int,
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Reads spans of several shards, as `take_spans` reads those of one.
+  """Read spans of several shards, as `take_spans` reads those of one.
 
   Args:
     source: [total] over all shards.
@@ -150,7 +150,7 @@ class ShardedArray:
     return self._map(index)
 
   def locate(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Maps row numbers [...] to (shard [...], row within the shard [...])."""
+    """Map row numbers [...] to (shard [...], row within the shard [...])."""
     rows = np.asarray(rows, np.int64)
     if rows.size and (rows.min() < 0 or rows.max() >= len(self)):
       raise IndexError(

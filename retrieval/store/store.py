@@ -34,13 +34,13 @@ _BUFFER_BYTES = 1 << 20
 
 
 def fingerprint(obj: Any) -> str:
-  """Hashes a JSON value; equal values give equal hex strings."""
+  """Hash a JSON value; equal values give equal hex strings."""
   text = json.dumps(obj, sort_keys=True, separators=(',', ':'))
   return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def hash_files(paths: Sequence[str | os.PathLike]) -> str:
-  """Hashes the bytes of files, in the order given."""
+  """Hash the bytes of files, in the order given."""
   digest = hashlib.sha256()
   for path in paths:
     with open(path, 'rb') as f:
@@ -53,7 +53,7 @@ def hash_files(paths: Sequence[str | os.PathLike]) -> str:
 def open_atomically(
   path: str | os.PathLike, mode: str = 'wb'
 ) -> Iterator[IO[Any]]:
-  """Opens a file to write; it appears under its name once it is whole.
+  """Open a file to write; it appears under its name once it is whole.
 
   Args:
     path: of the file; missing folders are made.
@@ -77,13 +77,13 @@ def open_atomically(
 
 
 def write_atomically(path: str | os.PathLike, data: bytes | str) -> None:
-  """Writes a whole file, as `open_atomically` does; text becomes UTF-8."""
+  """Write a whole file, as `open_atomically` does; text becomes UTF-8."""
   with open_atomically(path) as f:
     f.write(data.encode() if isinstance(data, str) else data)
 
 
 def publish_folder(draft: pathlib.Path, path: pathlib.Path) -> bool:
-  """Renames a finished folder; returns whether it was the first one at `path`.
+  """Rename a finished folder; return whether it was the first one at `path`.
 
   A draft that comes second is removed.
   """
@@ -113,7 +113,7 @@ class StoreWriter:
     kind: str,
     fingerprint_fields: Mapping[str, Any],
   ):
-    """Starts a store, or continues the one that an earlier run left.
+    """Start a store, or continue the one that an earlier run left.
 
     Args:
       kind: content of the store, e.g. 'tokens'.
@@ -145,7 +145,7 @@ class StoreWriter:
         )
 
   def _begin(self) -> bool:
-    """Makes the folder of the shards, unless the store is published."""
+    """Make the folder of the shards, unless the store is published."""
     self.path.parent.mkdir(parents=True, exist_ok=True)
     with self._locked():
       if self._is_published():
@@ -161,7 +161,7 @@ class StoreWriter:
 
   @contextlib.contextmanager
   def _locked(self) -> Iterator[None]:
-    """Keeps other processes from adding shards and from publishing.
+    """Keep other processes from adding shards and from publishing.
 
     Every holder of the lock checks first whether the store is published, so the
     lock's file can be removed after that.
@@ -186,15 +186,15 @@ class StoreWriter:
     )
 
   def missing(self, num_shards: int) -> list[int]:
-    """Lists the shards of [0, num_shards) that are not yet written."""
+    """List the shards of [0, num_shards) that are not yet written."""
     return [i for i in range(num_shards) if not self.has(i)]
 
   def rows(self, index: int, name: str) -> int:
-    """Returns the rows of one array in a shard before publication."""
+    """Return the rows of one array in a shard before publication."""
     return json.loads(self._sidecar(index).read_text())[name]['rows']
 
   def write(self, index: int, arrays: Mapping[str, np.ndarray]) -> None:
-    """Writes one shard, unless another process has written it meanwhile.
+    """Write one shard, unless another process has written it meanwhile.
 
     The shard counts only when all of its files are whole.
     """
@@ -219,7 +219,7 @@ class StoreWriter:
   def _write(
     self, name: str, index: int, array: np.ndarray
   ) -> tuple[pathlib.Path, dict[str, Any]]:
-    """Writes one array; returns the temporary file and its manifest entry."""
+    """Write one array; return the temporary file and its manifest entry."""
     file = self._partial / manifests.shard_file(name, index)
     temporary = file.with_name(f'.{file.name}.{os.getpid()}')
     with open(temporary, 'wb') as f:
@@ -236,7 +236,7 @@ class StoreWriter:
   def publish(
     self, num_shards: int, meta: Mapping[str, Any] | None = None
   ) -> 'Store':
-    """Makes the store visible by one rename.
+    """Make the store visible by one rename.
 
     `meta` holds further JSON facts for readers; they must not vary between
     runs.
@@ -257,7 +257,7 @@ class StoreWriter:
     manifests.keep_only(self.path, manifest['shards'])
 
   def _seal(self, num_shards: int, meta: Mapping[str, Any]) -> dict[str, Any]:
-    """Writes the manifest, unless a process that was killed has done so."""
+    """Write the manifest, unless a process that was killed has done so."""
     file = self._partial / manifests.FILE
     if file.exists():
       return json.loads(file.read_text())
@@ -304,7 +304,7 @@ class Store:
     kind: str,
     fingerprint_fields: Mapping[str, Any] | None = None,
   ) -> 'Store':
-    """Opens a published store and checks its kind and fingerprint.
+    """Open a published store and check its kind and fingerprint.
 
     Without `fingerprint_fields` any store of the kind is accepted.
 
@@ -348,7 +348,7 @@ class Store:
     )
 
   def verify(self) -> None:
-    """Reads every byte and compares the checksums.
+    """Read every byte and compare the checksums.
 
     Raises:
       ValueError: naming the first file that is missing or differs.

@@ -14,7 +14,7 @@ from typing import Any
 def start(
   num_processes: int, setup: Callable, arguments: tuple
 ) -> concurrent.futures.Executor:
-  """Starts processes that end with this one, and calls `setup` in each.
+  """Start processes that end with this one, and call `setup` in each.
 
   With one process, tasks run in this process instead. The executor is to be
   used as a context manager.
@@ -35,7 +35,7 @@ def run(
   calls: Iterable[tuple],
   max_pending: int,
 ) -> Iterator[int]:
-  """Runs a task for each call and yields the results as the tasks finish.
+  """Run a task for each call and yield the results as the tasks finish.
 
   At most `max_pending` calls are taken before one of them is done.
   """
@@ -57,7 +57,7 @@ def _start(setup: Callable, arguments: tuple) -> None:
 
 
 def exit_with_parent() -> None:
-  """Ends this process once its parent has ended, even if it was killed."""
+  """End this process once its parent has ended, even if it was killed."""
   threading.Thread(target=_wait_for_parent, daemon=True).start()
 
 

@@ -66,7 +66,7 @@ def build_block_store(
   num_processes: int = 1,
   progress: Callable[[int, int], None] | None = None,
 ) -> 'BlockStore':
-  """Packs the documents of a token store into blocks.
+  """Pack the documents of a token store into blocks.
 
   Args:
     tokens: store with texts and without titles in them.
@@ -207,7 +207,7 @@ class BlockStore:
   def gather(
     self, ids: Int[np.ndarray, '*batch'], length: int
   ) -> tuple[Int[np.ndarray, '*batch length'], Int[np.ndarray, '*batch']]:
-    """Reads the tokens of blocks, without their titles.
+    """Read the tokens of blocks, without their titles.
 
     Args:
       ids: [...] block ids; -1 gives an empty row.
@@ -226,7 +226,7 @@ class BlockStore:
   def gather_sentences(
     self, ids: Int[np.ndarray, '*batch'], length: int
   ) -> tuple[Int[np.ndarray, '*batch length'], Int[np.ndarray, '*batch']]:
-    """Reads the tokens of sentences, as `gather` reads blocks."""
+    """Read the tokens of sentences, as `gather` reads blocks."""
     ids = np.asarray(ids, np.int64)
     kept = np.maximum(ids, 0)
     documents = self.documents(self.sentence_blocks(kept))
@@ -237,7 +237,7 @@ class BlockStore:
   def gather_titles(
     self, ids: Int[np.ndarray, '*batch'], length: int
   ) -> tuple[Int[np.ndarray, '*batch length'], Int[np.ndarray, '*batch']]:
-    """Reads the tokens of the blocks' titles, as `gather` reads blocks."""
+    """Read the tokens of the blocks' titles, as `gather` reads blocks."""
     ids = np.asarray(ids, np.int64)
     kept = np.maximum(ids, 0)
     shards, _ = self._title_span.locate(kept)
@@ -246,7 +246,7 @@ class BlockStore:
     )
 
   def texts(self, ids: Iterable[int | np.integer]) -> list[str]:
-    """Returns the exact text of each block; '' for -1."""
+    """Return the exact text of each block; '' for -1."""
     return [self._text(int(i)) if i >= 0 else '' for i in ids]
 
   def _text(self, i: int) -> str:
@@ -254,14 +254,14 @@ class BlockStore:
     return self.tokens.text_bytes(int(self._document[i]))[start:limit].decode()
 
   def titles(self, ids: Iterable[int | np.integer]) -> list[str]:
-    """Returns the title of each block's document; '' for -1."""
+    """Return the title of each block's document; '' for -1."""
     return [
       self.tokens.title(int(self._document[int(i)])) if i >= 0 else ''
       for i in ids
     ]
 
   def names(self, ids: Iterable[int | np.integer]) -> list[str]:
-    """Returns a stable name of each block; '' for -1.
+    """Return a stable name of each block; '' for -1.
 
     A name is 'ID:START-LIMIT': the document's id and the block's bytes in the
     document's text. Block numbers change when documents are added or removed;
@@ -278,7 +278,7 @@ class BlockStore:
 def _gather(
   source: sharded_array.ShardedArray, ids, shards, spans, length: int
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Reads spans [..., 2] of shards [...]; a row of id -1 is empty."""
+  """Read spans [..., 2] of shards [...]; a row of id -1 is empty."""
   flat, bounds = ids.reshape(-1), spans.reshape(-1, 2)
   tokens, valid = sharded_array.gather_spans(
     source,

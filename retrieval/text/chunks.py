@@ -28,7 +28,7 @@ def in_split(
   valid_fraction: float,
   added: Sequence[str] = (),
 ) -> np.ndarray:
-  """Tells which documents belong to 'train', 'valid' or 'all'.
+  """Tell which documents belong to 'train', 'valid' or 'all'.
 
   A share `valid_fraction` of the documents is held out, by the hash of their id
   [documents] uint64; documents with an id in `added` are never held out.
@@ -46,7 +46,7 @@ def in_split(
 def _shard_arrays(
   token_end: np.ndarray, first: int, chosen: np.ndarray, chunk_length: int
 ) -> dict[str, np.ndarray]:
-  """Cuts the chosen documents of one token shard into chunks."""
+  """Cut the chosen documents of one token shard into chunks."""
   starts = np.concatenate([[0], token_end[:-1]])[chosen]
   lengths = token_end[chosen] - starts
   counts = -(-lengths // chunk_length)
@@ -82,7 +82,7 @@ def build_chunk_store(
   dropped: store.Store | None = None,
   added: Sequence[str] = (),
 ) -> 'ChunkStore':
-  """Cuts a split of a token store into chunks of `chunk_length` tokens.
+  """Cut a split of a token store into chunks of `chunk_length` tokens.
 
   The documents that `dropped` lists in `document` [n], such as a store of
   `near_duplicates`, are left out. `added` are ids of documents added for
@@ -165,7 +165,7 @@ class ChunkStore:
     return self._id_hash[np.asarray(ids)]
 
   def shard_hashes(self) -> Iterator[np.ndarray]:
-    """Yields `document_hashes` shard by shard, for passes over all chunks."""
+    """Yield `document_hashes` shard by shard, for passes over all chunks."""
     for i in range(self.store.num_shards):
       yield self.store.shard(i, 'id_hash')
 
@@ -194,7 +194,7 @@ class ChunkStore:
   ) -> tuple[
     Int[np.ndarray, '*batch length'], Bool[np.ndarray, '*batch length']
   ]:
-    """Reads forward from the start of each chunk, to its document's end.
+    """Read forward from the start of each chunk, to its document's end.
 
     With length 2m this gives the value of a RETRO neighbor, the chunk and its
     continuation (section 2.2); with m + 1 a chunk and its next token.
@@ -236,7 +236,7 @@ class ChunkStore:
   def texts(
     self, ids: np.ndarray, tokenizer: tokenization.Tokenizer
   ) -> list[str]:
-    """Returns the text of each chunk, from which its embedding is made."""
+    """Return the text of each chunk, from which its embedding is made."""
     tokens, mask = self.gather(np.asarray(ids), self.chunk_length)
     return [
       tokenizer.decode(row[keep])

@@ -89,7 +89,7 @@ class Corpus:
   """
 
   def __init__(self, config: CorpusConfig):
-    """Checks the config and finds the files.
+    """Check the config and find the files.
 
     Raises:
       ValueError: for a wrong setting.
@@ -101,7 +101,7 @@ class Corpus:
     self._files = [] if config.kind == 'tfds' else _find_files(config)
 
   def __iter__(self) -> Iterator[Document]:
-    """Yields documents.
+    """Yield documents.
 
     Raises:
       ValueError: for a bad record, by file and line, unless the config skips
@@ -140,7 +140,7 @@ class Corpus:
     return _READERS[config.kind](files)
 
   def annotations(self) -> Iterator[orqa.Annotations]:
-    """Yields the sentences and salient spans that come with a corpus.
+    """Yield the sentences and salient spans that come with a corpus.
 
     They carry the ids of the documents and have their order; `max_documents`
     does not limit them.
@@ -157,7 +157,7 @@ class Corpus:
     return orqa.read_annotations(self._files, self.config.on_error)
 
   def fingerprint(self) -> str:
-    """Hashes the settings that matter to the kind, and the files."""
+    """Hash the settings that matter to the kind, and the files."""
     config = self.config
     fields = dataclasses.asdict(config)
     for name in _ignored(config.kind):
@@ -181,7 +181,7 @@ class Corpus:
 
 
 def open_corpus(path: str | os.PathLike = '', **fields: Any) -> Corpus:
-  """Opens a corpus: `open_corpus('docs.jsonl')`, `open_corpus(kind='vital')`.
+  """Open a corpus: `open_corpus('docs.jsonl')`, `open_corpus(kind='vital')`.
 
   Args:
     path: a file, a folder or a glob; the name of a data set for kind='tfds'.
@@ -199,7 +199,7 @@ def open_corpus(path: str | os.PathLike = '', **fields: Any) -> Corpus:
 
 
 def _kind_of(path: str) -> str:
-  """Tells the kind of a corpus from its file names."""
+  """Tell the kind of a corpus from its file names."""
   root = pathlib.Path(path)
   files = root.rglob('*') if root.is_dir() else [root]
   names = {file.name for file in files}
@@ -277,7 +277,7 @@ class _Seen:
     self._folder.cleanup()
 
   def add(self, document_id: str, where: str) -> str:
-    """Returns '' for a new id, else the place of its first document."""
+    """Return '' for a new id, else the place of its first document."""
     key = hashlib.blake2b(document_id.encode(), digest_size=16).digest()
     added = self._db.execute(
       'insert or ignore into seen values (?, ?)', (key, where)
@@ -327,7 +327,7 @@ def _before_wildcard(path: pathlib.Path) -> pathlib.Path:
 
 
 def _hash_file(path: pathlib.Path, whole: bool) -> str:
-  """Hashes a file's size and bytes, or only its first and last MiB."""
+  """Hash a file's size and bytes, or only its first and last MiB."""
   size = path.stat().st_size
   digest = hashlib.sha256(str(size).encode())
   with open(path, 'rb') as f:

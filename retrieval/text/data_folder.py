@@ -15,7 +15,7 @@ from retrieval.text import corpus as corpus_lib
 
 
 def corpus(settings: ml_collections.ConfigDict) -> corpus_lib.Corpus:
-  """Makes the corpus of a config's section."""
+  """Make the corpus of a config's section."""
   return corpus_lib.Corpus(corpus_lib.CorpusConfig(**settings))
 
 
@@ -31,7 +31,7 @@ class DataFolder:
   def of(
     cls, config: ml_collections.ConfigDict, workdir: str | os.PathLike
   ) -> 'DataFolder':
-    """Makes the data folder that a config and a workdir name."""
+    """Make the data folder that a config and a workdir name."""
     return cls(pathlib.Path(config.data_dir or pathlib.Path(workdir) / 'data'))
 
   def path(self, name: str) -> pathlib.Path:

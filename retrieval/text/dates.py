@@ -207,7 +207,7 @@ def _reads_as_year(text: str, start: int, limit: int) -> bool:
 
 
 def find_dates(text: str) -> list[tuple[int, int]]:
-  """Finds the dates in a text.
+  """Find the dates in a text.
 
   Returns:
     First and past-last character of each date, in order. Of overlapping dates
@@ -229,7 +229,7 @@ def find_dates(text: str) -> list[tuple[int, int]]:
 
 
 def keep_longest(spans: Iterable[_Span]) -> list[_Span]:
-  """Takes the longest span, then the next longest without overlap, and so on.
+  """Take the longest span, then the next longest without overlap, and so on.
 
   Spans are tuples that begin with first and past-last. Of equally long spans
   that overlap the first is taken. The result is in order of place.

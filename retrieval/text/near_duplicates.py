@@ -47,7 +47,7 @@ class Settings:
   seed: int = 0
 
   def __post_init__(self):
-    """Checks the ranges."""
+    """Check the ranges."""
     for name, ok, expected in (
       ('threshold', 0 < self.threshold <= 1, 'in (0, 1]'),
       ('ngram', self.ngram >= 1, '>= 1'),
@@ -84,7 +84,7 @@ _hash_word = functools.lru_cache(1 << 18)(tokens_lib.hash_id)
 
 
 def hash_grams(text: str, ngram: int) -> UInt64[np.ndarray, ' grams']:
-  """Hashes the n-grams of a text's words: [grams] uint64, ascending, distinct.
+  """Hash the n-grams of a text's words: [grams] uint64, ascending, distinct.
 
   A text of fewer than `ngram` words is one gram; a text without words has none.
   """
@@ -152,7 +152,7 @@ def build_duplicate_store(
   added: Sequence[str] = (),
   progress: Callable[[int, int], None] | None = None,
 ) -> store.Store:
-  """Lists the training documents to drop; resumes at the first missing shard.
+  """List the training documents to drop; resume at the first missing shard.
 
   A published list of the same settings stays, whatever evaluation sets it was
   compared with: `compared_with` names them.

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Writes blocks in the forms that the official ORQA and REALM programs read.
+"""Write blocks in the forms that the official ORQA and REALM programs read.
 
 ORQA (Lee et al. 2019): blocks.tfr, titles.tfr and examples.tfr. REALM (Guu et
 al. 2020): gzipped shards `prefix-00012-of-00050`, one corpus to retrieve from
@@ -33,7 +33,7 @@ def write_blocks(
   *,
   progress: Progress | None = None,
 ) -> None:
-  """Writes blocks.tfr and titles.tfr into the folder `path`."""
+  """Write blocks.tfr and titles.tfr into the folder `path`."""
   path = pathlib.Path(path)
   with (
     tfrecord.open_writer(path / orqa.BLOCKS_FILE) as write_text,
@@ -51,7 +51,7 @@ def write_examples(
   *,
   progress: Progress | None = None,
 ) -> None:
-  """Writes examples.tfr, the blocks for training ICT, into the folder `path`.
+  """Write examples.tfr, the blocks for training ICT, into the folder `path`.
 
   An example has title_ids, token_ids without special tokens, and
   sentence_starts, which count from the block's first token.
@@ -74,7 +74,7 @@ def write_retrieval_corpus(
   *,
   progress: Progress | None = None,
 ) -> None:
-  """Writes REALM's corpus to retrieve from: title, body and their tokens.
+  """Write REALM's corpus to retrieve from: title, body and their tokens.
 
   Tokens have texts, starts, stops and ids; starts and stops are -1, as in the
   official corpus, whose readers ignore them. Names of shards begin with
@@ -108,7 +108,7 @@ def write_pretraining(
   *,
   progress: Progress | None = None,
 ) -> None:
-  """Writes REALM's corpus to train on: blocks, their sentences, salient spans.
+  """Write REALM's corpus to train on: blocks, their sentences, salient spans.
 
   `spans` is called with [n] block ids and returns for each an [m, 2] integer
   array of first and past-last byte in the block's text. Names of shards begin
@@ -148,7 +148,7 @@ def _write_shards(
   num_shards: int,
   progress: Progress | None,
 ) -> None:
-  """Writes gzipped shards of consecutive blocks; the last may be empty."""
+  """Write gzipped shards of consecutive blocks; the last may be empty."""
   if num_shards < 1:
     raise ValueError(f'num_shards {num_shards}: expected 1 or more.')
   prefix = pathlib.Path(prefix)
@@ -177,7 +177,7 @@ def _write_shards(
 def _batches(
   rows: range, total: int, progress: Progress | None
 ) -> Iterator[np.ndarray]:
-  """Yields block ids; calls progress before it yields the next ones."""
+  """Yield block ids; calls progress before it yields the next ones."""
   for start in range(rows.start, rows.stop, _BATCH):
     stop = min(start + _BATCH, rows.stop)
     yield np.arange(start, stop)

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Packs the sentences of documents into blocks (Lee et al. 2019, section 3)."""
+"""Pack the sentences of documents into blocks (Lee et al. 2019, section 3)."""
 
 from collections.abc import Iterable, Sequence
 import hashlib
@@ -21,7 +21,7 @@ SPECIALS = 3  # [CLS] title [SEP] block [SEP]
 
 
 def pack(lengths: Sequence[int], budget: int) -> list[tuple[int, int]]:
-  """Packs sentences of so many tokens greedily into blocks of `budget` tokens.
+  """Pack sentences of so many tokens greedily into blocks of `budget` tokens.
 
   A longer sentence is a block of its own.
   """
@@ -37,7 +37,7 @@ def pack(lengths: Sequence[int], budget: int) -> list[tuple[int, int]]:
 def find_sentences(
   text: str, token_bytes: np.ndarray, found: Sequence[tuple[int, int]]
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Finds the tokens and bytes of a document's sentences.
+  """Find the tokens and bytes of a document's sentences.
 
   `token_bytes` [n, 2] are the bytes of each token, the BOS first; `found` first
   and past-last character of each sentence, in order. A token belongs to the
@@ -60,7 +60,7 @@ def shard_arrays(
   fields: dict,
   given: taggers.AnnotatedTagger | None = None,
 ) -> tuple[dict[str, np.ndarray], int]:
-  """Packs documents into the arrays of one shard of a block store.
+  """Pack documents into the arrays of one shard of a block store.
 
   `fields` are max_length, drop_titles, whole_documents and language of the
   store; `given` finds the sentences of annotated documents.
@@ -108,7 +108,7 @@ class _Rows:
     return found or sentences_lib.split(text, self._fields['language'])
 
   def add(self, tokens, document: int, title: str, title_ids) -> None:
-    """Cuts one document."""
+    """Cut one document."""
     fields = self._fields
     raw = tokens.text_bytes(document)
     text = raw.decode()

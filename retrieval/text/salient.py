@@ -41,7 +41,7 @@ def map_spans(
 ) -> tuple[
   Int[np.ndarray, ' n'], Int[np.ndarray, 'n 2'], Int[np.ndarray, ' n']
 ]:
-  """Finds the sentence and the tokens of spans of one document.
+  """Find the sentence and the tokens of spans of one document.
 
   Args:
     spans: first and past-last byte of each span.
@@ -75,7 +75,7 @@ def map_spans(
 def choose_documents(
   blocks: blocks_lib.BlockStore, max_blocks: int = 0
 ) -> np.ndarray:
-  """Chooses documents evenly spread over the store, up to `max_blocks` blocks.
+  """Choose documents evenly spread over the store, up to `max_blocks` blocks.
 
   Documents are taken whole, in the order of the fractional part of document
   index / golden ratio: the choice is always the same, and a larger one contains
@@ -97,7 +97,7 @@ def _document_rows(
   token_bytes: np.ndarray,
   sentence_bytes: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Returns rows [n, 6] of one document and the count of each outcome.
+  """Return rows [n, 6] of one document and the count of each outcome.
 
   A row is sentence, token_start, token_limit, byte_start, byte_limit, label.
   """
@@ -122,7 +122,7 @@ def _shard_arrays(
   documents: np.ndarray,
   tagger: taggers.Tagger,
 ) -> dict[str, np.ndarray]:
-  """Tags documents of one shard of blocks."""
+  """Tag documents of one shard of blocks."""
   ends = np.cumsum([0, *blocks.store.rows('sentence_row')])
   ids = np.arange(ends[shard], ends[shard + 1])
   sentence_bytes = blocks.sentence_bytes(ids)
@@ -193,7 +193,7 @@ def build_salient_store(
   num_processes: int = 1,
   progress: Callable[[int, int], None] | None = None,
 ) -> 'SalientStore':
-  """Tags the documents of a block store; resumes where a call was killed.
+  """Tag the documents of a block store; resume where a call was killed.
 
   A tagger is pickled for several processes; of a `TaggerConfig` each process
   makes its own tagger. `choose_documents` explains `max_blocks`; `progress` is
@@ -250,7 +250,7 @@ class SalientStore:
   def __init__(
     self, path: str | os.PathLike, blocks: blocks_lib.BlockStore | None = None
   ):
-    """Opens the store, and its block store if `blocks` is None.
+    """Open the store, and its block store if `blocks` is None.
 
     Raises:
       FileNotFoundError: when there is no store.
@@ -292,7 +292,7 @@ class SalientStore:
   def spans_of(
     self, sentences: Int[np.ndarray, '*batch']
   ) -> tuple[Int[np.ndarray, '*batch'], Int[np.ndarray, '*batch']]:
-    """Finds the rows of sentences.
+    """Find the rows of sentences.
 
     Returns:
       [...] first row of each sentence, and [...] its number of rows.
@@ -309,7 +309,7 @@ class SalientStore:
     return bounds[0], bounds[1] - bounds[0]
 
   def block_bytes(self, blocks: Sequence[int] | np.ndarray) -> list[np.ndarray]:
-    """Finds the spans of blocks [n], in bytes of the blocks' texts.
+    """Find the spans of blocks [n], in bytes of the blocks' texts.
 
     Returns:
       For each block [m, 2] int64 first and past-last bytes.
@@ -326,7 +326,7 @@ class SalientStore:
     return found
 
   def counts(self) -> dict[str, int]:
-    """Counts the tagged documents and the outcomes of the spans.
+    """Count the tagged documents and the outcomes of the spans.
 
     Returns:
       'documents', each of OUTCOMES, and each of `labels` among the kept spans.

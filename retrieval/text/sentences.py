@@ -8,7 +8,7 @@ VERSION = 1  # of the rules of `split`; part of the fingerprint of blocks
 
 
 def split(text: str, language: str = 'en') -> list[tuple[int, int]]:
-  """Finds the sentences of a text; line breaks end sentences.
+  """Find the sentences of a text; line breaks end sentences.
 
   Returns:
     First and past-last character of each sentence, in order, without the blanks

@@ -49,7 +49,7 @@ class Tagger(Protocol):
   labels: tuple[str, ...]  # every label that a span can have
 
   def tag(self, documents: Sequence[corpus_lib.Document]) -> list[list[Span]]:
-    """Returns the spans of each document, in order."""
+    """Return the spans of each document, in order."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -65,7 +65,7 @@ class TaggerConfig:
 
 
 def make_tagger(config: TaggerConfig) -> Tagger:
-  """Makes the tagger that a config names.
+  """Make the tagger that a config names.
 
   Raises:
     ValueError: for an unknown kind.
@@ -100,7 +100,7 @@ class DateTagger:
     self.fingerprint = store.fingerprint(['dates', _VERSION])
 
   def tag(self, documents: Sequence[corpus_lib.Document]) -> list[list[Span]]:
-    """Returns the dates of each document."""
+    """Return the dates of each document."""
     return [
       [Span(*span, DATE_LABEL) for span in dates.find_dates(document.text)]
       for document in documents
@@ -123,7 +123,7 @@ class CombinedTagger:
     )
 
   def tag(self, documents: Sequence[corpus_lib.Document]) -> list[list[Span]]:
-    """Returns the spans of each document."""
+    """Return the spans of each document."""
     found = [tagger.tag(documents) for tagger in self._taggers]
     return [
       dates.keep_longest(span for spans in each for span in spans)
@@ -146,7 +146,7 @@ class SpacyTagger:
     *,
     batch_size: int = 64,
   ):
-    """Loads a pipeline by its name or from a folder.
+    """Load a pipeline by its name or from a folder.
 
     Raises:
       ImportError: without spaCy.
@@ -178,7 +178,7 @@ class SpacyTagger:
     )
 
   def tag(self, documents: Sequence[corpus_lib.Document]) -> list[list[Span]]:
-    """Returns the entities of each document."""
+    """Return the entities of each document."""
     pieces = [
       (i, start, document.text[start:limit])
       for i, document in enumerate(documents)
@@ -237,7 +237,7 @@ def _entity_pipes(nlp) -> list[str]:
 
 
 def _pieces(text: str) -> Iterator[tuple[int, int]]:
-  """Cuts a long text, if possible at the end of a line or else of a word."""
+  """Cut a long text, if possible at the end of a line or else of a word."""
   start = 0
   while len(text) - start > _MOST_CHARACTERS:
     most = start + _MOST_CHARACTERS
@@ -253,7 +253,7 @@ _AFTER_NAME = re.compile(r'(?:[\s\'"“”‘’]|[\'’]s)*\Z')
 
 
 def trim(text: str, start: int, limit: int) -> tuple[int, int] | None:
-  """Removes the article, quotes, blanks and possessive 's around a name.
+  """Remove the article, quotes, blanks and possessive 's around a name.
 
   Returns:
     The new start and limit; None when no letter or digit is left.
@@ -278,7 +278,7 @@ class AnnotatedTagger:
   """
 
   def __init__(self, annotations: Annotations):
-    """Reads all spans.
+    """Read all spans.
 
     Args:
       annotations: in any order; spans may overlap.
@@ -320,7 +320,7 @@ class AnnotatedTagger:
     )
 
   def tag(self, documents: Sequence[corpus_lib.Document]) -> list[list[Span]]:
-    """Returns the spans of each document.
+    """Return the spans of each document.
 
     Raises:
       ValueError: for a span outside its document or with half a character.
@@ -348,7 +348,7 @@ class AnnotatedTagger:
 
 
 def read_spans(path: str | os.PathLike) -> Annotations:
-  """Reads spans for `AnnotatedTagger` from JSON lines, packed or not.
+  """Read spans for `AnnotatedTagger` from JSON lines, packed or not.
 
   A line is {"id": ID, "spans": [[FIRST, PAST_LAST, LABEL], ...]}, in bytes of
   the text's UTF-8 form; LABEL is optional.

@@ -30,13 +30,13 @@ def document_text(document: corpus_lib.Document, with_title: bool) -> str:
 
 
 def hash_id(document_id: str) -> int:
-  """Hashes a document's id to 64 bits; stores can be compared by it."""
+  """Hash a document's id to 64 bits; stores can be compared by it."""
   digest = hashlib.blake2b(document_id.encode(), digest_size=8).digest()
   return int.from_bytes(digest, 'little')
 
 
 def hash_ids(document_ids: Sequence[str]) -> np.ndarray:
-  """Hashes documents' ids: [n] uint64."""
+  """Hash documents' ids: [n] uint64."""
   return np.array([*map(hash_id, document_ids)], np.uint64)
 
 
@@ -50,7 +50,7 @@ def encode_shard(
   with_title: bool,
   with_text: bool = False,
 ) -> dict[str, np.ndarray]:
-  """Tokenizes documents into the arrays of one shard."""
+  """Tokenize documents into the arrays of one shard."""
   texts = [document_text(document, with_title) for document in documents]
   encodings = tokenizer.encode_batch(texts)
   dtype = np.uint16 if tokenizer.vocab_size <= 1 << 16 else np.uint32
@@ -111,7 +111,7 @@ def build_token_store(
   num_processes: int = 1,
   progress: Callable[[int, int], None] | None = None,
 ) -> 'TokenStore':
-  """Tokenizes a corpus; resumes where an earlier call was killed.
+  """Tokenize a corpus; resume where an earlier call was killed.
 
   Memory holds at most 2 x `num_processes` shards, whatever the corpus's size.
 
@@ -200,7 +200,7 @@ class TokenStore:
 
   @classmethod
   def of(cls, made: store.Store, tokens: 'TokenStore | None') -> 'TokenStore':
-    """Opens the token store that another store was made from.
+    """Open the token store that another store was made from.
 
     Args:
       tokens: the token store, if it is open; None opens the one beside `made`.
@@ -218,7 +218,7 @@ class TokenStore:
     return tokens
 
   def check_tokenizer(self, tokenizer: tokenization.Tokenizer) -> None:
-    """Raises ValueError unless `tokenizer` made this store."""
+    """Raise ValueError unless `tokenizer` made this store."""
     if tokenizer.fingerprint != self.tokenizer_fingerprint:
       raise ValueError(
         f'{self.path}: tokenized with {self.tokenizer_fingerprint}, but the '
@@ -242,11 +242,11 @@ class TokenStore:
     return self.tokens.shard(shard)[span]
 
   def document_id(self, i: int) -> str:
-    """Returns the id of document `i`."""
+    """Return the id of document `i`."""
     return self._bytes('id', i).decode()
 
   def title(self, i: int) -> str:
-    """Returns the title of document `i`."""
+    """Return the title of document `i`."""
     return self._bytes('title', i).decode()
 
   def text_bytes(self, i: int) -> bytes:
@@ -261,7 +261,7 @@ class TokenStore:
     return self._token_bytes.shard(shard)[span]
 
   def _check_text(self) -> None:
-    """Raises ValueError when the store was made without texts."""
+    """Raise ValueError when the store was made without texts."""
     if not self.with_text:
       raise ValueError(
         f'{self.path}: made without texts; expected a token store made with '

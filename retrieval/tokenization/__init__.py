@@ -32,7 +32,7 @@ from retrieval.tokenization.wordpiece import (
 
 
 def load_tokenizer(path: str | os.PathLike) -> Tokenizer:
-  """Loads a tokenizer of any kind.
+  """Load a tokenizer of any kind.
 
   Args:
     path: a SentencePiece model, vocab.txt, tokenizer.json, or a folder with one

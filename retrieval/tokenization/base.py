@@ -29,21 +29,21 @@ class Tokenizer(Protocol):
   eos_id: int  # id that ends a document
 
   def encode(self, text: str) -> Encoding:
-    """Encodes one text; adds no specials."""
+    """Encode one text; add no specials."""
     return self.encode_batch([text])[0]
 
   def encode_batch(self, texts: Sequence[str]) -> list[Encoding]:
-    """Encodes texts."""
+    """Encode texts."""
 
   def decode(self, ids: Sequence[int | np.integer] | np.ndarray) -> str:
-    """Decodes ids to text, without special tokens."""
+    """Decode ids to text, without special tokens."""
 
   def save(self, path: str | os.PathLike) -> None:
-    """Writes the tokenizer into the folder `path`."""
+    """Write the tokenizer into the folder `path`."""
 
 
 def find(path: str | os.PathLike, names: Sequence[str]) -> pathlib.Path:
-  """Returns `path` if it is a file, or the first of `names` in that folder.
+  """Return `path` if it is a file, or the first of `names` in that folder.
 
   Raises:
     FileNotFoundError: when there is no such file.
@@ -58,7 +58,7 @@ def find(path: str | os.PathLike, names: Sequence[str]) -> pathlib.Path:
 
 
 def byte_offsets(text: str, offsets: Sequence[tuple[int, int]]) -> np.ndarray:
-  """Converts character offsets to offsets in the text's UTF-8 form.
+  """Convert character offsets to offsets in the text's UTF-8 form.
 
   Args:
     offsets: [n] pairs of character offsets, from 0 to the text's length.

@@ -44,7 +44,7 @@ def make_spec(
   *,
   split_digits: bool = False,
 ) -> dict[str, Any]:
-  """Makes the content of a tokenizer.json.
+  """Make the content of a tokenizer.json.
 
   Args:
     tokens: the vocabulary, by id, in letters that represent bytes.
@@ -80,7 +80,7 @@ def make_spec(
 
 
 def _read_spec(path: pathlib.Path) -> dict[str, Any] | None:
-  """Reads a tokenizer.json; None if it is not one of byte pairs over bytes."""
+  """Read a tokenizer.json; None if it is not one of byte pairs over bytes."""
   try:
     spec = json.loads(path.read_bytes())
     model, cutter = spec['model']['type'], spec['pre_tokenizer']
@@ -98,7 +98,7 @@ def is_byte_pairs(path: str | os.PathLike) -> bool:
 def write(
   path: str | os.PathLike, spec: Mapping[str, Any], specials: Mapping[str, str]
 ) -> None:
-  """Writes a tokenizer.json and the tokens for 'bos', 'eos' and 'pad'."""
+  """Write a tokenizer.json and the tokens for 'bos', 'eos' and 'pad'."""
   path = pathlib.Path(path)
   settings = {f'{name}_token': specials[name] for name in _SPECIALS}
   # The vocabulary comes last: it makes the tokenizer complete.
@@ -131,7 +131,7 @@ class BytePairTokenizer(base.Tokenizer):
   """
 
   def __init__(self, path: str | os.PathLike):
-    """Loads a tokenizer.
+    """Load a tokenizer.
 
     Args:
       path: tokenizer.json, or its folder; tokenizer_config.json beside it names
@@ -180,7 +180,7 @@ class BytePairTokenizer(base.Tokenizer):
       raise ValueError(f'{path}: not a tokenizer ({e}).') from None
 
   def encode_batch(self, texts: Sequence[str]) -> list[base.Encoding]:
-    """Encodes texts on all cores; adds no specials.
+    """Encode texts on all cores; add no specials.
 
     Bytes that the vocabulary lacks (control characters, in some) are skipped.
     """
@@ -202,10 +202,10 @@ class BytePairTokenizer(base.Tokenizer):
     return base.Encoding(ids, base.byte_offsets(text, slow.offsets))
 
   def decode(self, ids: Sequence[int | np.integer] | np.ndarray) -> str:
-    """Decodes ids; a character cut in the middle becomes U+FFFD."""
+    """Decode ids; a character cut in the middle becomes U+FFFD."""
     row = np.asarray(ids, np.int64).tolist()
     return b''.join([self._bytes[i] for i in row]).decode(errors='replace')
 
   def save(self, path: str | os.PathLike) -> None:
-    """Writes the tokenizer into the folder `path`."""
+    """Write the tokenizer into the folder `path`."""
     write(path, self._spec, self._specials)

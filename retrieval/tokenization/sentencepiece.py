@@ -32,7 +32,7 @@ class SentencePieceTokenizer(base.Tokenizer):
   """
 
   def __init__(self, path: str | os.PathLike):
-    """Loads a model.
+    """Load a model.
 
     Args:
       path: the model file, or a folder that holds it under the name `model`.
@@ -95,7 +95,7 @@ class SentencePieceTokenizer(base.Tokenizer):
   def encode_batch(
     self, texts: Sequence[str], num_threads: int = 1
   ) -> list[base.Encoding]:
-    """Encodes texts; adds no specials."""
+    """Encode texts; add no specials."""
     if not texts:
       return []
     rows = self._processor.EncodeAsIds(list(texts), num_threads=num_threads)
@@ -114,7 +114,7 @@ class SentencePieceTokenizer(base.Tokenizer):
     return base.Encoding(ids, offsets)
 
   def _encode_by_parts(self, text: str) -> list[int]:
-    """Encodes the text between U+2581 characters, and these by their bytes."""
+    """Encode the text between U+2581 characters, and these by their bytes."""
     first, *others = text.split(SPACE)
     row = self._part(first)
     for part in others:
@@ -133,10 +133,10 @@ class SentencePieceTokenizer(base.Tokenizer):
     return b''.join([self._bytes[i] for i in row])
 
   def decode(self, ids: Sequence[int | np.integer] | np.ndarray) -> str:
-    """Decodes ids; a character cut in the middle becomes U+FFFD."""
+    """Decode ids; a character cut in the middle becomes U+FFFD."""
     row = np.asarray(ids, np.int64).tolist()
     return self._join(row).decode(errors='replace')
 
   def save(self, path: str | os.PathLike) -> None:
-    """Writes the model into the folder `path`."""
+    """Write the model into the folder `path`."""
     store.write_atomically(pathlib.Path(path) / 'model', self._model)

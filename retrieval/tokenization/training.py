@@ -28,7 +28,7 @@ def train_sentencepiece(
   max_sentences: int = 1_000_000,
   num_threads: int = 2,
 ) -> sentencepiece_lib.SentencePieceTokenizer:
-  """Trains a lossless unigram model on texts and writes it to `model_path`.
+  """Train a lossless unigram model on texts and write it to `model_path`.
 
   Equal texts and arguments, `num_threads` included, give an equal file. Texts
   are streamed; of their lines `max_sentences` are sampled and held in memory.
@@ -100,7 +100,7 @@ class _Lines:
 
 
 def _lines(text: str) -> Iterator[str]:
-  """Cuts a text into lines that are short enough for the trainer."""
+  """Cut a text into lines that are short enough for the trainer."""
   for line in _BREAKS.split(text):
     while len(line) > _MAX_LINE_LENGTH:
       cut = line.rfind(' ', 1, _MAX_LINE_LENGTH)
@@ -112,7 +112,7 @@ def _lines(text: str) -> Iterator[str]:
 
 
 def _explained(message: str, vocab_size: int, num_lines: int) -> str:
-  """Explains the trainer's error in terms of the config."""
+  """Explain the trainer's error in terms of the config."""
   what = f'tokenizer.vocab_size {vocab_size:,}: '
   if not num_lines:
     return f'{what}no text to train a tokenizer on.'

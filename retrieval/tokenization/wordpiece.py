@@ -24,7 +24,7 @@ class WordPieceTokenizer(base.Tokenizer):
   """
 
   def __init__(self, path: str | os.PathLike, lowercase: bool | None = None):
-    """Loads the vocabulary.
+    """Load the vocabulary.
 
     Args:
       path: vocab.txt, tokenizer.json, or a folder that holds either.
@@ -52,7 +52,7 @@ class WordPieceTokenizer(base.Tokenizer):
     self.fingerprint = store.fingerprint(self._tokenizer.to_str())
 
   def encode_batch(self, texts: Sequence[str]) -> list[base.Encoding]:
-    """Encodes texts on all cores; adds no specials."""
+    """Encode texts on all cores; add no specials."""
     encodings = self._tokenizer.encode_batch(
       list(texts), add_special_tokens=False
     )
@@ -67,7 +67,7 @@ class WordPieceTokenizer(base.Tokenizer):
   def encode_ids_batch(
     self, texts: Sequence[str], max_length: int
   ) -> list[list[int]]:
-    """Encodes texts for BERT: [CLS] text [SEP], at most `max_length` ids.
+    """Encode texts for BERT: [CLS] text [SEP], at most `max_length` ids.
 
     Raises:
       ValueError: when `max_length` is too small for the specials.
@@ -83,12 +83,12 @@ class WordPieceTokenizer(base.Tokenizer):
     ]
 
   def decode(self, ids: Sequence[int | np.integer] | np.ndarray) -> str:
-    """Decodes ids, without specials; the blanks are WordPiece's guess."""
+    """Decode ids, without specials; the blanks are WordPiece's guess."""
     ids = np.asarray(ids, np.int64).tolist()
     return self._tokenizer.decode(ids, skip_special_tokens=True)
 
   def save(self, path: str | os.PathLike) -> None:
-    """Writes tokenizer.json into the folder `path`."""
+    """Write tokenizer.json into the folder `path`."""
     file = pathlib.Path(path) / 'tokenizer.json'
     store.write_atomically(file, self._tokenizer.to_str())
 

@@ -71,7 +71,7 @@ class DataFolder(data_folder.DataFolder):
     return self.tokenizer.fingerprint
 
   def check_tokenizer(self) -> None:
-    """Compares the tokenizer with that of the documents, if there are any.
+    """Compare the tokenizer with that of the documents, if there are any.
 
     Raises:
       ValueError: when the tokenizers differ.

@@ -46,7 +46,7 @@ class ChunkReader:
   neighbor_part: str = 'full'
 
   def __post_init__(self):
-    """Checks the settings; the stores are checked when they are opened."""
+    """Check the settings; the stores are checked when they are opened."""
     if self.neighbor_part not in chunks_lib.PARTS:
       raise ValueError(
         f'neighbor_part {self.neighbor_part!r}: expected one of '
@@ -133,7 +133,7 @@ class ChunkReader:
     retrieved_by: Int[np.ndarray, '*batch C'] | None = None,
     oracle: bool = False,
   ) -> Row:
-    """Reads rows of chunks.
+    """Read rows of chunks.
 
     Args:
       ids: [..., C] chunk ids, -1 for padding.

@@ -41,7 +41,7 @@ class QaLayout:
   neighbor_length: int = 128  # R; longer passages are cut
 
   def __post_init__(self):
-    """Checks the lengths."""
+    """Check the lengths."""
     for name in ('prompt_chunks', 'answer_length'):
       if getattr(self, name) < 1:
         raise ValueError(f'{name} {getattr(self, name)}: expected at least 1.')

@@ -84,7 +84,7 @@ class Windows:
 def make_windows(
   documents: Documents, sequence_chunks: int, stride_chunks: int
 ) -> Windows:
-  """Cuts documents into windows that score every token once.
+  """Cut documents into windows that score every token once.
 
   Args:
     sequence_chunks: most chunks of a window.
@@ -115,7 +115,7 @@ def make_windows(
 def pack_windows(
   counts: Sequence[int], sequence_chunks: int
 ) -> Iterator[list[int]]:
-  """Packs windows into rows: each into the row it fills best.
+  """Pack windows into rows: each into the row it fills best.
 
   Yields:
     Numbers of the windows of one row. At most a few hundred rows are open.
@@ -175,7 +175,7 @@ def lay_out(
 def layouts(
   windows: Windows, sequence_chunks: int, batch_size: int
 ) -> Iterator[Layout]:
-  """Packs and lays out all windows, a batch of rows at a time."""
+  """Pack and lays out all windows, a batch of rows at a time."""
   rows = pack_windows(windows.count.tolist(), sequence_chunks)
   while batch := list(itertools.islice(rows, batch_size)):
     yield lay_out(windows, batch, (batch_size, sequence_chunks))

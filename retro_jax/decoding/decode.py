@@ -65,7 +65,7 @@ def sample(
   config: SamplingConfig,
   **settings,
 ) -> list[samples.Sample]:
-  """Continues prompts, each row by itself.
+  """Continue prompts, each row by itself.
 
   Args:
     prompts: [B], as of `stream`.
@@ -94,7 +94,7 @@ def stream(
   row_numbers: Sequence[int] | None = None,
   progress: Callable[[int, int], None] | None = None,
 ) -> Iterator[samples.Event]:
-  """Continues prompts, and tells what happens while it does.
+  """Continue prompts, and tell what happens while it does.
 
   Args:
     prompts: [B] prompts, or their token ids alone, each starting with BOS as
@@ -151,7 +151,7 @@ def _start_row(
   config: SamplingConfig,
   detokenize: samples.DetokenizeFn | None,
 ) -> decode_rows.GrowingRow:
-  """Checks a prompt and puts it on the grid of chunks."""
+  """Check a prompt and put it on the grid of chunks."""
   if not isinstance(prompt, samples.Prompt):
     prompt = samples.Prompt(prompt)
   tokens = [int(t) for t in prompt.tokens]
@@ -209,7 +209,7 @@ def _windows(rows, c, config, k) -> decode_rows.Windows:
 
 
 def _events(model, params, rows, config, windows, draw, find, progress):
-  """Draws token after token and yields the events of `stream`."""
+  """Draw token after token and yield the events of `stream`."""
   for i, row in enumerate(rows):
     yield samples.Started(i, row.sample(windows.chunk_length))
   cache = None

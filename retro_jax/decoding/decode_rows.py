@@ -73,7 +73,7 @@ def find_neighbors(
   k: int,
   chunk_length: int,
 ) -> list[samples.Read]:
-  """Finds the neighbors of every complete chunk that has none yet.
+  """Find the neighbors of every complete chunk that has none yet.
 
   Args:
     rows: all rows. A row with neighbors of its own gets those.
@@ -115,7 +115,7 @@ def _retrieve(retrieve, chunks, k) -> list[samples.ChunkNeighbors]:
 
 
 def move_windows(rows: Sequence[GrowingRow], windows: Windows) -> list[int]:
-  """Moves windows that their texts outgrow; returns the rows that moved."""
+  """Move windows that their texts outgrow; return the rows that moved."""
   moved = []
   for i, row in enumerate(rows):
     end = (row.first_chunk + windows.num_chunks) * windows.chunk_length

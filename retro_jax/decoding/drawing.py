@@ -31,7 +31,7 @@ class SamplingConfig:
   banned_ids: Sequence[int] = ()  # never drawn: padding and the like
 
   def __post_init__(self):
-    """Checks the ranges."""
+    """Check the ranges."""
     for name, ok, expected in (
       ('max_new_tokens', self.max_new_tokens >= 0, '>= 0'),
       ('temperature', self.temperature >= 0, '>= 0'),
@@ -79,7 +79,7 @@ def keep_mask(
 def draw(
   keys: Key[Array, ' B'], logits: Float[Array, 'B V'], config: SamplingConfig
 ) -> Array:
-  """Draws one token for each row.
+  """Draw one token for each row.
 
   Args:
     keys: [B] keys.
@@ -108,7 +108,7 @@ def draw_rows(
   step: int,
   numbers: Int[np.ndarray, ' B'],
 ) -> Array:
-  """Draws one token for each row, independently of the other rows.
+  """Draw one token for each row, independently of the other rows.
 
   Args:
     logits: [B, V].

@@ -21,7 +21,7 @@ class GrowingText:
   def __init__(
     self, detokenize: samples.DetokenizeFn, stop_strings: Sequence[str] = ()
   ):
-    """Begins with no text.
+    """Begin with no text.
 
     Args:
       detokenize: tokens -> text; where it cuts no character, the text of two
@@ -41,7 +41,7 @@ class GrowingText:
     return ''.join(self._parts)
 
   def add(self, token: int) -> str:
-    """Takes a token; returns the text that is certain now."""
+    """Take a token; return the text that is certain now."""
     self._pending.append(token)
     new = self._detokenize(self._pending)
     cut = new.endswith(_REPLACEMENT)
@@ -51,7 +51,7 @@ class GrowingText:
     return self._show(self._held + new)
 
   def finish(self) -> str:
-    """Returns the text held back; no token comes after."""
+    """Return the text held back; no token comes after."""
     if self.stopped:
       return ''
     shown = self._show(self._held + self._detokenize(self._pending))
@@ -61,7 +61,7 @@ class GrowingText:
     return shown
 
   def _show(self, text: str) -> str:
-    """Splits text into what is shown and what is held back."""
+    """Split text into what is shown and what is held back."""
     found = [text.find(stop) for stop in self._stop_strings]
     ends = [i for i in found if i >= 0]
     self.stopped = bool(ends)

@@ -54,7 +54,7 @@ class Settings:
   batch_size: int = 8  # rows of a batch
 
   def __post_init__(self):
-    """Checks the ranges."""
+    """Check the ranges."""
     if not 1 <= self.stride_chunks <= self.sequence_chunks:
       raise ValueError(
         f'stride of {self.stride_chunks} chunks: expected 1..'
@@ -148,7 +148,7 @@ def score(
   retrieve: samples.RetrieveFn | None = None,
   progress: Callable[[int, int], None] | None = None,
 ) -> np.ndarray:
-  """Scores continuations.
+  """Score continuations.
 
   Args:
     nats: batch of rows -> [B] nats of the rows' targets.

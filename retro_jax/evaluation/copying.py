@@ -86,7 +86,7 @@ class Mixture:
   def __init__(
     self, token_nats: Callable[[pipeline.Row], np.ndarray], chunk_length: int
   ):
-    """Wraps a model.
+    """Wrap a model.
 
     Args:
       token_nats: row without neighbors -> [B, L] nats of each target.
@@ -110,7 +110,7 @@ class Mixture:
     return nats.reshape(len(nats), -1, self._chunk_length).sum(-1)
 
   def fit(self) -> None:
-    """Sets the weights that minimize the loss of all rows scored so far."""
+    """Set the weights that minimize the loss of all rows scored so far."""
     nats, order, share = map(np.concatenate, zip(*self._seen, strict=True))
     for n in range(MAX_ORDER + 1):
       model, copy = np.exp(-nats[order == n]), share[order == n]

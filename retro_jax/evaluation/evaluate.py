@@ -124,7 +124,7 @@ def evaluate(
   process_count: int = 1,
   progress: Callable[[int, int], None] | None = None,
 ) -> Evaluation:
-  """Scores whole documents.
+  """Score whole documents.
 
   Args:
     score: batch of this process's rows -> [batch_size, C] nats of each chunk,
@@ -209,7 +209,7 @@ class _Sums:
   def add(
     self, layout: windows_lib.Layout, scores: jax.typing.ArrayLike
   ) -> None:
-    """Takes the scores of one batch's rows: [B, C] or [B, C, 2]."""
+    """Take the scores of one batch's rows: [B, C] or [B, C, 2]."""
     scores = np.asarray(scores, np.float64)
     if self._parts is None:
       total = int(self._documents.count.sum())

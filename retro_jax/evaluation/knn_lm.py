@@ -81,7 +81,7 @@ def read_tokens(
   dtype: str = 'float32',
   progress: Callable[[int], None] | None = None,
 ) -> Tokens:
-  """Reads whole documents, each token once, in `evaluate.evaluate`'s windows.
+  """Read whole documents, each token once, in `evaluate.evaluate`'s windows.
 
   Args:
     features: `token_features` of a model, compiled.
@@ -121,7 +121,7 @@ def read_tokens(
 
 
 def _place(tokens, documents, first, layout, row, found) -> Tokens:
-  """Puts what one batch scored where it belongs."""
+  """Put what one batch scored where it belongs."""
   nats, keys = map(np.asarray, found)
   length = row['tokens'].shape[1] // layout.ids.shape[1]
   scored = np.repeat(layout.scored, length, axis=1) & row['loss_mask']
@@ -149,7 +149,7 @@ def _place(tokens, documents, first, layout, row, found) -> Tokens:
 def group_documents(
   documents: windows_lib.Documents, chunks_per_group: int
 ) -> list[windows_lib.Documents]:
-  """Cuts documents into runs of about equally many chunks.
+  """Cut documents into runs of about equally many chunks.
 
   Args:
     documents: at least one.
@@ -239,7 +239,7 @@ class Grid:
   lambdas: Sequence[float]  # weights of p_kNN
 
   def __post_init__(self):
-    """Checks the fields."""
+    """Check the fields."""
     for name in ('ks', 'temperatures', 'lambdas'):
       object.__setattr__(self, name, tuple(getattr(self, name)))
       if not getattr(self, name):

@@ -30,7 +30,7 @@ class SuffixAutomaton:
   """All runs of a sequence, in linear time and space (Blumer et al. 1985)."""
 
   def __init__(self, tokens: Iterable[int]):
-    """Adds one token after another."""
+    """Add one token after another."""
     self._next: list[dict[int, int]] = [{}]
     self._link, self._length = [-1], [0]
     last = 0
@@ -55,7 +55,7 @@ class SuffixAutomaton:
     return new
 
   def _split(self, state: int, token: int, target: int) -> int:
-    """Gives the shorter runs of `target` a state of their own."""
+    """Give the shorter runs of `target` a state of their own."""
     copy = len(self._next)
     self._next.append(dict(self._next[target]))
     self._link.append(self._link[target])

@@ -74,7 +74,7 @@ class RMSNorm(nn.Module):
 
   @nn.compact
   def __call__(self, x: Float[Array, '... D']) -> Float[Array, '... D']:
-    """Normalizes the last axis of `x`."""
+    """Normalize the last axis of `x`."""
     scale = self._vector('scale', nn.initializers.ones, x.shape[-1])
     return self._normalize(x, scale).astype(self.dtype)
 
@@ -94,7 +94,7 @@ class LayerNorm(RMSNorm):
 
   @nn.compact
   def __call__(self, x: Float[Array, '... D']) -> Float[Array, '... D']:
-    """Normalizes the last axis of `x`."""
+    """Normalize the last axis of `x`."""
     scale = self._vector('scale', nn.initializers.ones, x.shape[-1])
     bias = self._vector('bias', nn.initializers.zeros, x.shape[-1])
     x = x.astype(scale.dtype)
@@ -130,7 +130,7 @@ def position_vectors(
 def shift_to_keys(
   by_distance: Float[Array, '*N Q T'], num_keys: int
 ) -> Float[Array, '*N Q S']:
-  """Moves logits by distance to the keys at those distances.
+  """Move logits by distance to the keys at those distances.
 
   Column c of the input stands for distance (first - c), first being that of the
   last query and key 0; so out[i, j] = in[i, Q - 1 - i + j]. In row-major order
@@ -207,7 +207,7 @@ def position_logits(
 
 
 def causal_blocks(length: int) -> list[tuple[int, int]]:
-  """Cuts queries so that each block skips the keys after it.
+  """Cut queries so that each block skips the keys after it.
 
   Returns:
     (start, stop) of at most four blocks of at least 64 queries but the last.
@@ -318,7 +318,7 @@ class RelativeAttention(nn.Module):
     cached_rows: slice | Int[Array, ' _'] | None = None,
     positions: Int[Array, '#N Qs'] | None = None,
   ) -> Float[Array, 'N Qs D']:
-    """Attends from `queries` to `keys`.
+    """Attend from `queries` to `keys`.
 
     Args:
       queries: [N, copies * Q, D]. The query stream, already normalized.

@@ -34,7 +34,7 @@ class CachedAttention(attention.RelativeAttention):
     update: tuple[Float[Array, 'A U E'], tuple] | None = None,
     positions: Int[Array, 'B 1'] | None = None,
   ) -> Float[Array, 'B 1 D']:
-    """Attends from `query` to the cached keys.
+    """Attend from `query` to the cached keys.
 
     Args:
       query: [B, 1, D]. One position of the query stream, already normalized.

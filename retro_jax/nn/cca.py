@@ -38,7 +38,7 @@ def chunk_to_read(
 def attending_chunks(
   x: Shaped[Array, 'B L *D'], chunk_length: int, num_chunks: int
 ) -> Shaped[Array, 'B C M *D']:
-  """Cuts tokens into attending chunks, each one token before the next chunk.
+  """Cut tokens into attending chunks, each one token before the next chunk.
 
   Args:
     x: [B, L, *D]. One entry a token.
@@ -61,7 +61,7 @@ def attending_chunks(
 def to_tokens(
   chunks: Float[Array, 'B C M D'], length: int
 ) -> Float[Array, 'B L D']:
-  """Puts attending chunks back at their tokens, zeros elsewhere.
+  """Put attending chunks back at their tokens, zeros elsewhere.
 
   Args:
     chunks: [B, C, M, D].
@@ -92,7 +92,7 @@ class ChunkedCrossAttention(nn.Module):
     chunk_length: int,
     last: Int[Array, ' B'] | None = None,
   ) -> Float[Array, 'B L D']:
-    """Reads the neighbors; all of a chunk's share one softmax.
+    """Read the neighbors; all of a chunk's share one softmax.
 
     Args:
       x: [B, L, D]. The decoder's stream, already normalized.
@@ -144,7 +144,7 @@ class CachedCrossAttention(nn.Module):
     neighbor_mask: Bool[Array, 'B N R'],
     chunk_length: int,
   ) -> Float[Array, 'B 1 D']:
-    """Reads the neighbors.
+    """Read the neighbors.
 
     Args:
       x: [B, 1, D]. The decoder's stream, already normalized.

@@ -53,7 +53,7 @@ class PublicDecoder:
   norm: str = 'rms'  # or 'layer': LayerNorm, in encoder and decoder
 
   def __post_init__(self):
-    """Checks each field by itself."""
+    """Check each field by itself."""
     for name, known in (('norm', NORMS), ('positions', POSITIONS)):
       if getattr(self, name) not in known:
         raise ValueError(
@@ -117,7 +117,7 @@ class RetroConfig:
   remat: bool = False  # recompute each residual branch in the backward pass
 
   def __post_init__(self):
-    """Checks the fields against each other."""
+    """Check the fields against each other."""
     _check_layers('cca_layers', self.cca_layers, self.num_layers)
     _check_layers(
       'encoder_ca_layers', self.encoder_ca_layers, self.encoder_num_layers

@@ -41,7 +41,7 @@ Params = Any
 
 
 def apply(key: jax.Array, params: Params, config: RetroConfig) -> Params:
-  """Replaces initial parameters by those of a model that copies.
+  """Replace initial parameters by those of a model that copies.
 
   Args:
     params: as `Retro.init` made them, without boxes.

@@ -34,7 +34,7 @@ class LearnedPositions(nn.Module):
   def __call__(
     self, x: Float[Array, 'B L D'], positions: Int[Array, '#B L']
   ) -> Float[Array, 'B L D']:
-    """Adds rows `positions` of the table to `x`."""
+    """Add rows `positions` of the table to `x`."""
     c = self.config
     init = nn.initializers.normal(c.init_scale)
     table = self.param(
@@ -58,7 +58,7 @@ class FeedForward(nn.Module):
   def __call__(
     self, x: Float[Array, '*B D'], train: bool = False
   ) -> Float[Array, '*B D']:
-    """Adds the branch to `x`."""
+    """Add the branch to `x`."""
     c = self.config
     width = x.shape[-1]
     out_scale = c.output_scale(self.branches)
@@ -102,7 +102,7 @@ class SelfAttention(nn.Module):
     train: bool = False,
     positions: Int[Array, '#B L'] | None = None,
   ) -> Float[Array, 'B L D']:
-    """Adds the branch to `x`; `mask` False hides a key."""
+    """Add the branch to `x`; `mask` False hides a key."""
     y = norm(self.config, 'norm')(x)
     y = attention.RelativeAttention(self.attention_config, name='attention')(
       y,
@@ -128,7 +128,7 @@ class CachedSelfAttention(nn.Module):
     position: Int[Array, ' B'],
     length: int,
   ) -> Float[Array, 'B 1 D']:
-    """Adds the branch to `x`, the tokens at `position` of first..length-1."""
+    """Add the branch to `x`, the tokens at `position` of first..length-1."""
     y = norm(self.config, 'norm')(x)
     place = jnp.arange(len(x))[:, None], position[:, None]
     keys = jnp.arange(length)
@@ -158,7 +158,7 @@ class CrossAttention(nn.Module):
     mask: Bool[Array, 'BC 1 M'] | None,
     train: bool = False,
   ) -> Float[Array, 'BC NR E']:
-    """Adds the branch to `x`, a row of which holds a chunk's N neighbors."""
+    """Add the branch to `x`, a row of which holds a chunk's N neighbors."""
     c = self.config
     config = c.encoder_attention(cross=True)
     y = attention.RelativeAttention(config, name='attention')(
@@ -183,7 +183,7 @@ class ReadNeighbors(nn.Module):
     train: bool = False,
     last: Int[Array, ' B'] | None = None,
   ) -> Float[Array, 'B L D']:
-    """Adds the branch to `x`; see cca.ChunkedCrossAttention."""
+    """Add the branch to `x`; see cca.ChunkedCrossAttention."""
     c = self.config
     y = cca.ChunkedCrossAttention(c.decoder_attention(cross=True), name='cca')(
       norm(c, 'norm')(x),
@@ -210,7 +210,7 @@ class ReadCachedNeighbors(nn.Module):
     rows: Int[Array, ' A'] | None,
     neighbor_mask: Bool[Array, 'B N R'],
   ) -> Float[Array, 'B 1 D']:
-    """Adds the branch to `x`; see cca.CachedCrossAttention."""
+    """Add the branch to `x`; see cca.CachedCrossAttention."""
     c = self.config
     y = norm(c, 'norm')(x)
     return x + cca.CachedCrossAttention(

@@ -43,7 +43,7 @@ def in_rows(
 def rotate(
   x: Float[Array, 'H B L K'], positions: Int[Array, '#B L'], base: float
 ) -> Float[Array, 'H B L K']:
-  """Turns each pair (a, a + K / 2) of a vector by its position.
+  """Turn each pair (a, a + K / 2) of a vector by its position.
 
   The product of a turned query and a turned key depends on their distance alone.
 

@@ -43,7 +43,7 @@ class Encoder(nn.Module):
     chunk_mask: Bool[Array, 'B C M'] | None,
     train: bool = False,
   ) -> Float[Array, 'B C N R E']:
-    """Encodes neighbors, conditioned on the chunks that retrieved them.
+    """Encode neighbors, conditioned on the chunks that retrieved them.
 
     Args:
       x: [B, C, N, R, E]. Embedded neighbors.
@@ -221,7 +221,7 @@ class Retro(nn.Module):
     return encoded, token_mask
 
   def _cache(self, x, neighbor_mask, last, segment_ids):
-    """Leaves H and the mask of the neighbors that the next token reads."""
+    """Leave H and the mask of the neighbors that the next token reads."""
     m, rows = self.config.chunk_length, jnp.arange(len(x))
     u, exists = cca.chunk_to_read(last, m, neighbor_mask.shape[1])
     if segment_ids is not None:
@@ -351,7 +351,7 @@ def _complete_chunks(config, tokens, neighbors, mask):
 def check_shapes(
   config: RetroConfig, tokens, neighbors, neighbor_mask, segment_ids
 ) -> None:
-  """Raises ValueError for arguments of Retro that do not fit each other."""
+  """Raise ValueError for arguments of Retro that do not fit each other."""
   if tokens.ndim != 2:
     raise ValueError(f'tokens {tokens.shape}; expected [batch, length].')
   batch, length = tokens.shape

@@ -44,7 +44,7 @@ def is_added(name: str) -> bool:
 
 
 def check_fits(config: RetroConfig, baseline: Mapping[str, Any]) -> None:
-  """Compares a trained decoder with that of a RETRO.
+  """Compare a trained decoder with that of a RETRO.
 
   Args:
     baseline: fields of the RetroConfig that the decoder was trained with; a

@@ -87,7 +87,7 @@ def inspect(
   explain: bool = True,
   progress: Callable[[int, int], None] | None = None,
 ) -> page_lib.Page:
-  """Scores each token of a passage, and explains its neighbors' effect.
+  """Score each token of a passage, and explain its neighbors' effect.
 
   Args:
     trained: a RETRO, or without `explain` a baseline.
@@ -127,7 +127,7 @@ def inspect(
 
 
 def _score(page, window, nats, chunk_length) -> None:
-  """Sets the losses and repetitions of the chunks that one window scores."""
+  """Set the losses and repetitions of the chunks that one window scores."""
   m, row = chunk_length, window.row
   bare = {k: v for k, v in row.items() if not k.startswith('neighbor')}
   base = window.first * m
@@ -146,7 +146,7 @@ def _score(page, window, nats, chunk_length) -> None:
 
 
 def _explain(page, window, model, params, nats) -> None:
-  """Sets attention and worth of the neighbors that one window's chunks read."""
+  """Set attention and worth of the neighbors that one window's chunks read."""
   m, row = model.config.chunk_length, window.row
   shares = attribution.attention_shares(model, params, row).mean(axis=0)[0]
   gains = attribution.gains(nats, row, m)

@@ -43,7 +43,7 @@ class LanguageModel:
   """
 
   def __init__(self, trained: loading.TrainedRetro):
-    """Wraps a loaded checkpoint; `load` does both."""
+    """Wrap a loaded checkpoint; `load` does both."""
     self.trained = trained
 
   def __repr__(self) -> str:
@@ -64,7 +64,7 @@ class LanguageModel:
     seed: int = 0,
     **settings: Any,
   ) -> views.Listing:
-    """Continues prompts, and retrieves whenever a chunk is complete.
+    """Continue prompts, and retrieve whenever a chunk is complete.
 
     Args:
       prompts: one text or several; '' begins a document.
@@ -95,7 +95,7 @@ class LanguageModel:
     num_neighbors: int | None = None,
     explain: bool = False,
   ) -> Scores:
-    """Measures the loss of texts with and without neighbors.
+    """Measure the loss of texts with and without neighbors.
 
     Args:
       texts: one text or several, each a document of its own.
@@ -121,7 +121,7 @@ class LanguageModel:
   def neighbors(
     self, text: str, num_neighbors: int | None = None
   ) -> views.Listing:
-    """Retrieves the neighbors of each chunk of a text.
+    """Retrieve the neighbors of each chunk of a text.
 
     Args:
       num_neighbors: neighbors of each chunk; default the config's.
@@ -165,7 +165,7 @@ class LanguageModel:
     num_neighbors: int | None = None,
     explain: bool = True,
   ) -> page_lib.Page:
-    """Scores a document of the data folder with its stored neighbors.
+    """Score a document of the data folder with its stored neighbors.
 
     Args:
       document: title or id; '' for the first document of two chunks.
@@ -189,7 +189,7 @@ class LanguageModel:
 
 
 def load(workdir: str | os.PathLike, data_dir: str = '') -> LanguageModel:
-  """Loads the newest checkpoint of a training run.
+  """Load the newest checkpoint of a training run.
 
   Args:
     data_dir: folder of the data; default the one that the run was trained with.

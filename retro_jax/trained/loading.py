@@ -73,7 +73,7 @@ def chunk_reader(
   split: str,
   num_neighbors: int | None = None,
 ) -> pipeline.ChunkReader:
-  """Opens a split's chunks with their neighbors; a baseline reads none.
+  """Open a split's chunks with their neighbors; a baseline reads none.
 
   Args:
     split: 'train', 'valid' or the name of an evaluation set.
@@ -107,7 +107,7 @@ def load(
   mesh: jax.sharding.Mesh | None = None,
   rules: Any = None,
 ) -> TrainedRetro:
-  """Loads the newest checkpoint of a run.
+  """Load the newest checkpoint of a run.
 
   Args:
     data_dir: folder of the data, if they have moved.
@@ -140,7 +140,7 @@ def check_data(
   saved: checkpoints.Saved,
   data: retro_data.DataFolder,
 ) -> None:
-  """Compares data with those of training: raises for another tokenizer.
+  """Compare data with those of training: raises for another tokenizer.
 
   Other data of the same tokenizer are reported as a warning.
   """

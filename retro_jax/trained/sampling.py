@@ -27,7 +27,7 @@ def sample(
   progress: Callable[[int, int], None] | None = None,
   **settings: Any,
 ) -> views.Listing:
-  """Continues prompts.
+  """Continue prompts.
 
   Args:
     trained: a RETRO or a baseline, with the data it retrieves from.

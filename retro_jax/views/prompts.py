@@ -72,7 +72,7 @@ def as_prompts(
 
 
 def read(path: str | os.PathLike) -> list[TextPrompt]:
-  """Reads a file of prompts.
+  """Read a file of prompts.
 
   Args:
     path: .txt or .jsonl; may be packed. Blank lines are skipped.
