@@ -89,7 +89,7 @@ def print_shares(rows: Sequence[Mapping[str, Any]]) -> None:
 
 @contextlib.contextmanager
 def picture(path: str | os.PathLike, **settings: Any) -> Iterator[tuple]:
-  """Yield figure and axes of `pyplot.subplots(**settings)`; saves the figure."""
+  """Yield figure and axes of `pyplot.subplots(**settings)`; save the figure."""
   import matplotlib
 
   matplotlib.use('Agg')

@@ -130,7 +130,7 @@ def write(report: Report) -> pathlib.Path:
 
 
 def main(argv: list[str]) -> None:
-  """Print the table and, with --output, writes it as JSON."""
+  """Print the table and, with --output, write it as JSON."""
   if len(argv) != 2:
     raise ValueError(f'expected one FILE to score, found {argv[1:]}.')
   question_set = question_sets.load(

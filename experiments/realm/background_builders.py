@@ -118,7 +118,7 @@ class ProcessBuilder(BackgroundBuilder):
     return True
 
   def errors(self) -> list[Exception]:
-    """Return failures that the child wrote; restarts a child that died."""
+    """Return failures that the child wrote; restart a child that died."""
     found = []
     for name, text in index_builder.read_failures(self._root).items():
       if name not in self._seen:

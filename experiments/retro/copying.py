@@ -27,7 +27,7 @@ FILE = 'copying.json'
 
 
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
-  """Evaluate the mixtures, prints the table and write the file."""
+  """Evaluate the mixtures, print the table and write the file."""
   if jax.process_count() > 1:
     raise ValueError('experiments.retro.copying runs in one process.')
   settings = config.evaluate

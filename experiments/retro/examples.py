@@ -258,7 +258,7 @@ def _row(
 
 
 def run(config: Config, workdir: str, task: str) -> None:
-  """Evaluate the examples, prints the table and write TASK.json."""
+  """Evaluate the examples, print the table and write TASK.json."""
   if jax.process_count() > 1:
     raise ValueError('experiments.retro.examples runs in one process.')
   field, measure = TASKS[task](config)

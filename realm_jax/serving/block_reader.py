@@ -72,7 +72,7 @@ class BlockReader:
 
 
 def model_fields(batch: examples.Batch) -> dict[str, Any]:
-  """Return the fields that the model reads; cuts the beam."""
+  """Return the fields that the model reads; cut the beam."""
   read = batch['reader_valid'].shape[1]
   beam = ('beam_vectors', 'beam_scores', 'beam_valid')
   return {

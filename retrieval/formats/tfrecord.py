@@ -194,7 +194,7 @@ def write(
   *,
   packed: bool | None = None,
 ) -> int:
-  """Write a whole file with `open_writer`; returns the number of records."""
+  """Write a whole file with `open_writer`; return the number of records."""
   count = 0
   with open_writer(path, packed=packed) as append:
     for record in records:
