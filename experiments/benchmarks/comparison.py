@@ -11,10 +11,9 @@ import sys
 from typing import Any
 
 from absl import flags
-import rich.table
 
 from experiments.benchmarks import turns
-from experiments.engine import command, progress, reports
+from experiments.engine import command, reports
 
 OURS = 'ours'
 # Number of a side's answer -> column of the table.
@@ -53,17 +52,16 @@ def sides(
   module: str,
   sizes: Mapping[str, Any],
   baseline_python: str,
-  peer: str,
-  worker: Sequence[str],
+  workers: Mapping[str, Sequence[str]],
   env: Mapping[str, str] | None = None,
 ) -> Iterator[dict[str, turns.Side]]:
-  """Start our side, and the peer's if its interpreter is given.
+  """Start our side, and those of peers if their interpreter is given.
 
   Args:
-    sizes: JSON values that both sides get; num_threads is added.
-    baseline_python: interpreter of the peer, or ''.
-    peer: name of the peer's side.
-    env: variables added to the peer's environment.
+    sizes: JSON values that all sides get; num_threads is added.
+    baseline_python: interpreter of the peers, or ''.
+    workers: name of a peer -> its script beside this module, and arguments.
+    env: variables added to the peers' environment.
 
   Yields:
     name -> side; all end with the context.
@@ -71,7 +69,7 @@ def sides(
   arguments = [sys.executable, '-m', module, f'--serve={_text(sizes)}']
   with contextlib.ExitStack() as stack:
     started = {OURS: stack.enter_context(turns.Side(arguments))}
-    if baseline_python:
+    for peer, worker in workers.items() if baseline_python else ():
       side = start_peer(sizes, baseline_python, worker, env)
       started[peer] = stack.enter_context(side)
     yield started
@@ -98,36 +96,37 @@ def measure(
   module: str,
   sizes: Mapping[str, Any],
   baseline_python: str,
-  peer: str,
-  worker: Sequence[str],
+  workers: Mapping[str, Sequence[str]],
   steps: Mapping[str, bool],
   repeats: int,
   warmup: int = 1,
   env: Mapping[str, str] | None = None,
 ) -> Results:
-  """Time our side and the peer's in turn.
+  """Time our side and the peers' in turn.
 
-  `steps` says for each step whether the peer has it. `warmup` untimed rounds
+  `steps` says for each step whether the peers have it. `warmup` untimed rounds
   come before `repeats` timed ones. The other arguments are those of `sides`.
 
   Returns:
-    step -> side -> numbers. The side 'ratio' has the peer's numbers over ours.
+    step -> side -> numbers. With one peer the side 'ratio' has its numbers over
+    ours.
   """
-  with sides(module, sizes, baseline_python, peer, worker, env) as started:
+  with sides(module, sizes, baseline_python, workers, env) as started:
     names = {
       step: [x for x in started if x == OURS or of_peer]
       for step, of_peer in steps.items()
     }
     results = turns.alternate(started, names, repeats, warmup)
   for found in results.values():
-    if peer in found:
-      add_ratio(found, peer)
+    if len(found) == 2:
+      add_ratio(found)
   return results
 
 
-def add_ratio(found: dict[str, dict[str, float]], peer: str) -> None:
-  """Add the side 'ratio', the peer's numbers over ours, to one step."""
-  found['ratio'] = {k: found[peer][k] / found[OURS][k] for k in MEASURES}
+def add_ratio(found: dict[str, dict[str, float]]) -> None:
+  """Add the side 'ratio', the only peer's numbers over ours, to one step."""
+  ours, theirs = found.values()
+  found['ratio'] = {k: theirs[k] / ours[k] for k in MEASURES}
 
 
 def show(
@@ -139,16 +138,16 @@ def show(
     results: step -> side -> numbers; 'ratio' is the last side.
     rates: step -> items that the step processes, and their unit.
   """
-  table = rich.table.Table('step', 'side', *MEASURES.values(), 'rate')
-  table.title = title
+  lines = []
   for step, found in results.items():
     for side, values in found.items():
       cells = [f'{values[k]:.2f}' if k in values else '' for k in MEASURES]
       if step in rates and side != 'ratio':
         count, unit = rates[step]
         cells.append(f'{count / values["wall_sec"]:,.1f} {unit}/s')
-      table.add_row(step, side, *cells, end_section=side == [*found][-1])
-  progress.console().print(table)
+      lines.append((step, side, *cells))
+  heads = ('step', 'side', *MEASURES.values(), 'rate')
+  reports.print_table(heads, lines, title)
 
 
 def write(results: Mapping[str, Any]) -> None:

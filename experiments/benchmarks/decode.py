@@ -22,10 +22,9 @@ from absl import flags
 from flax import linen as nn
 import jax
 import numpy as np
-import rich.table
 
 from experiments.benchmarks import comparison, retro, turns
-from experiments.engine import command, progress
+from experiments.engine import command, reports
 from retrieval.index import retriever as retriever_lib
 from retro_jax.data import samples
 from retro_jax.decoding import decode, drawing
@@ -181,14 +180,10 @@ def _row(length, texts, whole, theirs) -> dict:
   return row
 
 
-def show(rows: Sequence[dict]) -> rich.table.Table:
-  """Return the table of a token's cost on every side."""
-  table = rich.table.Table(
-    'tokens',
-    rich.table.Column('side', no_wrap=True),
-    *('tokens/s', 'ms', 'CPU ms', 'x cached', 'x CPU'),
-    title='Sampling with retrieval, one text: what a token costs',
-  )
+def show(rows: Sequence[dict]) -> None:
+  """Print the table of a token's cost on every side."""
+  heads = ('tokens', 'side', 'tokens/s', 'ms', 'CPU ms', 'x cached', 'x CPU')
+  lines = []
   sides = {
     'cached': 'ours, cached',
     'whole': 'ours, whole model',
@@ -204,11 +199,11 @@ def show(rows: Sequence[dict]) -> rich.table.Table:
         f'{x["ratio_wall"]:.1f}',
         f'{x["ratio_cpu"]:.1f}',
       )
-      table.add_row(f'{row["length"]:,}', sides[side], *cells)
+      lines.append((f'{row["length"]:,}', sides[side], *cells))
     steps = ', '.join(f'{1e3 * x:.2f}' for x in row['step_cpu_sec'])
-    cells = '', 'median step, by quarters', '', '', steps, '', ''
-    table.add_row(*cells, end_section=True)
-  return table
+    lines.append(('', 'median step, by quarters', '', '', steps, '', ''))
+  title = 'Sampling with retrieval, one text: what a token costs'
+  reports.print_table(heads, lines, title)
 
 
 def run(baseline_python: str, repeats: int, lengths: Sequence[int]) -> dict:
@@ -223,10 +218,8 @@ def run(baseline_python: str, repeats: int, lengths: Sequence[int]) -> dict:
   with contextlib.ExitStack() as stack:
     baseline = None
     if baseline_python:
-      given, worker = (
-        sizes | {'befores': befores},
-        ('retro_worker.py', 'decode'),
-      )
+      given = sizes | {'befores': befores}
+      worker = 'retro_worker.py', 'decode'
       side = comparison.start_peer(given, baseline_python, worker)
       baseline = stack.enter_context(side)
     rows = measure(config, k, lengths, repeats, baseline)
@@ -241,7 +234,7 @@ def main(argv: list[str]) -> None:
   if min(lengths) < 8:
     raise ValueError(f'--lengths {lengths}: expected 8 tokens or more.')
   results = run(flags.FLAGS.baseline_python, flags.FLAGS.repeats, lengths)
-  progress.console().print(show(results['rows']))
+  show(results['rows'])
   comparison.write(results)
 
 

@@ -11,7 +11,6 @@ baseline's smallest cosine to our vectors. Without --baseline_python only ours i
 timed; --baselines names fewer.
 """
 
-import contextlib
 import json
 import pathlib
 import tempfile
@@ -20,7 +19,7 @@ from typing import Any
 from absl import flags
 import numpy as np
 
-from experiments.benchmarks import comparison, turns
+from experiments.benchmarks import comparison
 from experiments.engine import command, progress
 from retrieval.nn import embedders
 from retro_jax.data import folder as retro_data
@@ -38,8 +37,9 @@ def _read_texts(data: str, count: int) -> list[str]:
 def build(sizes: dict[str, Any]):
   """Return our 'embed', a function that embeds all texts once."""
   embedder = embedders.Embedder.load('minilm', max_length=128)
-  texts = json.loads(pathlib.Path(sizes['texts']).read_text())
-  np.save(sizes['vectors'], embedder.embed_texts(texts))
+  path = pathlib.Path(sizes['folder'])
+  texts = json.loads((path / 'texts.json').read_text())
+  np.save(path / f'{comparison.OURS}.npy', embedder.embed_texts(texts))
   return {'embed': lambda: embedder.embed_texts(texts)}
 
 
@@ -50,30 +50,19 @@ def main(argv: list[str]) -> None:
   if comparison.serve(build):
     return
   names = values.baselines if values.baseline_python else ()
-  with tempfile.TemporaryDirectory() as temporary, contextlib.ExitStack() as s:
+  with tempfile.TemporaryDirectory() as temporary:
     folder = pathlib.Path(temporary)
     texts = _read_texts(values.data, values.chunks)
     (folder / 'texts.json').write_text(json.dumps(texts))
-
-    def given(name):
-      return {
-        'model': str(embedders.find_minilm()),
-        'texts': str(folder / 'texts.json'),
-        'vectors': str(folder / f'{name}.npy'),
-      }
-
-    module = 'experiments.benchmarks.embed'
-    ours = given(comparison.OURS)
-    sides = s.enter_context(comparison.sides(module, ours, '', '', ()))
-    for name in names:
-      side = comparison.start_peer(
-        given(name),
-        values.baseline_python,
-        ('embed_worker.py', name),
-        {'HF_HUB_OFFLINE': '1'},
-      )
-      sides[name] = s.enter_context(side)
-    results = turns.alternate(sides, {'embed': tuple(sides)}, values.repeats)
+    results = comparison.measure(
+      'experiments.benchmarks.embed',
+      {'model': str(embedders.find_minilm()), 'folder': temporary},
+      values.baseline_python,
+      {name: ('embed_worker.py', name) for name in names},
+      {'embed': True},
+      values.repeats,
+      env={'HF_HUB_OFFLINE': '1'},
+    )
     vectors = np.load(folder / f'{comparison.OURS}.npy')
     theirs = {name: np.load(folder / f'{name}.npy') for name in names}
   comparison.show(results, 'Embedding', {'embed': (len(texts), 'chunks')})

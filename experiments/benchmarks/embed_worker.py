@@ -3,8 +3,8 @@
 """sentence-transformers' or onnxruntime's side of the benchmark `embed`.
 
 The baseline's interpreter runs this script. Arguments: the side, and as JSON
-the folder of the model, the file of the texts (JSON) and the file for the
-vectors (.npy). The first pass also writes the vectors.
+the folder of the model and the folder of texts.json, in which the first pass
+writes the vectors, <side>.npy.
 """
 
 import json
@@ -101,8 +101,9 @@ def build(side: str, sizes: dict[str, str]):
     'onnxruntime': onnxruntime,
   }
   encode = sides[side](sizes['model'])
-  texts = json.loads(pathlib.Path(sizes['texts']).read_text())
-  np.save(sizes['vectors'], encode(texts))
+  folder = pathlib.Path(sizes['folder'])
+  texts = json.loads((folder / 'texts.json').read_text())
+  np.save(folder / f'{side}.npy', encode(texts))
   return {'embed': lambda: encode(texts)}
 
 

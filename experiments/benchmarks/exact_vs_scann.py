@@ -18,13 +18,12 @@ DPR's form for experiments.open_qa.score.
 from collections.abc import Iterator, Mapping, Sequence
 import dataclasses
 import pathlib
-import time
 from typing import Any
 
 from absl import flags, logging
 import ml_collections
-import rich.table
 
+from experiments.benchmarks import turns
 from experiments.engine import command, progress, reports
 from experiments.open_qa import evaluate as qa_evaluate
 from realm_jax.data import pipeline
@@ -64,24 +63,6 @@ _RELEASED = {
 }
 
 
-class Timed:
-  """A timed `beams.BlockRetriever` around a replaceable one.
-
-  Attributes:
-    sec: seconds spent in it.
-  """
-
-  def __init__(self, retriever: beams.BlockRetriever):
-    self.retriever, self.sec = retriever, 0.0
-
-  def __call__(self, *arguments) -> beams.Beam:
-    """Retrieve by the inner retriever."""
-    start = time.perf_counter()
-    found = self.retriever(*arguments)
-    self.sec += time.perf_counter() - start
-    return found
-
-
 class TimedAnswerer:
   """A timed `Answerer`.
 
@@ -95,13 +76,9 @@ class TimedAnswerer:
   def __call__(self, *arguments) -> Iterator[qa_answers.Answered]:
     """Yield the answers; the caller's work on them is not timed."""
     answered = self._answerer(*arguments)
-    while True:
-      start = time.perf_counter()
-      found = next(answered, None)
-      self.sec += time.perf_counter() - start
-      if found is None:
-        return
-      yield found
+    step = turns.Timed(lambda: next(answered, None))
+    yield from iter(step, None)
+    self.sec = step.sec
 
 
 def retrievers(
@@ -180,7 +157,7 @@ def _scann(
 
 def benchmark(
   answerer: qa_answers.Answerer,
-  retriever: Timed,
+  retriever: turns.Timed,
   found: Mapping[str, beams.BlockRetriever],
   questions: question_sets.QuestionSet,
   ks: Sequence[int],
@@ -199,7 +176,7 @@ def benchmark(
   """
   measures, first = {}, []
   for name, one in found.items():
-    retriever.retriever = one
+    retriever.function = one
     list(answerer(questions.questions[:1]))
     retriever.sec, timed = 0.0, TimedAnswerer(answerer)
     row, answered = qa_evaluate.evaluate(timed, questions, ks, rules, depth)
@@ -247,28 +224,22 @@ def print_table(name: str, measures: Mapping[str, Mapping[str, Any]]) -> None:
   """Print a table of a set with a column for each retriever."""
   released = _RELEASED.get(name, {})
   (count,) = {row['questions'] for row in measures.values()}
-  table = rich.table.Table(
-    'measure',
-    *measures,
-    *(f'released, 13 M blocks, {x}' for x in released),
-    title=f'{name}: {count:,} questions',
-  )
-  beside = {
-    kind: dict(zip(_RELEASED_NAMES, row, strict=True))
-    for kind, row in released.items()
-  }
-  rows = list(measures.values())
+  heads = ['measure', *measures]
+  heads += [f'released, 13 M blocks, {x}' for x in released]
+  beside = [
+    dict(zip(_RELEASED_NAMES, row, strict=True)) for row in released.values()
+  ]
+  rows, lines = list(measures.values()), []
   names = dict.fromkeys(
     k for row in rows for k, x in row.items() if isinstance(x, dict)
   )
   for k in names:
-    theirs = [f'{x[k]:.1f}' if k in x else '' for x in beside.values()]
-    table.add_row(k, *(reports.share(row.get(k)) for row in rows), *theirs)
+    theirs = [f'{x[k]:.1f}' if k in x else '' for x in beside]
+    lines.append([k, *(reports.share(row.get(k)) for row in rows), *theirs])
   for k, form in (('questions_per_sec', '{:,.1f}'), ('retrieval_ms', '{:.2f}')):
-    table.add_row(
-      k, *(form.format(row[k]) for row in rows), *('' for _ in beside)
-    )
-  progress.console().print(table)
+    lines.append([k, *(form.format(row[k]) for row in rows)])
+  title = f'{name}: {count:,} questions'
+  reports.print_table(heads, lines, title, wrap=True)
 
 
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
@@ -282,7 +253,7 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   sets, trained = qa_evaluate.open_run(config, workdir)
   folder = pathlib.Path(trained.index_folder)
   found, missing = retrievers(trained, folder)
-  timed = Timed(next(iter(found.values())))
+  timed = turns.Timed(next(iter(found.values())))
   answerer = qa_evaluate.make_answerer(trained, settings, timed)
   rules, tables = MATCHES[values.match], []
   depth = values.retrieval_depth if values.retrieval_output else 0

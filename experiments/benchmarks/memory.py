@@ -18,7 +18,6 @@ ScaNN holds every vector; its bytes per chunk are printed beside a prediction.
 
 import contextlib
 import json
-import os
 import pathlib
 import resource
 import subprocess
@@ -28,8 +27,6 @@ import types
 
 from absl import app, flags
 import numpy as np
-import rich.console
-import rich.table
 
 from experiments.benchmarks import turns
 
@@ -63,11 +60,6 @@ def _reset_peak() -> None:
   """Reset the peak, on Linux; elsewhere the peak is that of the process."""
   with contextlib.suppress(OSError):
     pathlib.Path('/proc/self/clear_refs').write_text('5')
-
-
-def _current_bytes() -> int:
-  pages = pathlib.Path('/proc/self/statm').read_text().split()[1]
-  return int(pages) * os.sysconf('SC_PAGESIZE')
 
 
 def prepare(root: pathlib.Path, num_documents: int) -> dict[str, float]:
@@ -151,12 +143,10 @@ def _build_scann(array):
   from retrieval import searchers
   from retrieval.searchers import scann
 
-  before = _current_bytes()
+  before = turns.status_bytes('VmRSS')
   searcher = searchers.ScannSearcher.build(array, 'squared_l2')
-  measured = (
-    turns.peak_bytes() - before,
-    _current_bytes() - before,
-  )
+  now = turns.status_bytes('VmRSS')
+  measured = turns.peak_bytes() - before, now - before
   expected = scann.expected_bytes(
     *array.shape, searchers.ScannConfig(**searcher.settings)
   )
@@ -170,19 +160,10 @@ def _build_scann(array):
 
 def _measure(num_documents: int) -> dict[str, float]:
   with tempfile.TemporaryDirectory() as root:
-    result = subprocess.run(
-      [
-        sys.executable,
-        '-m',
-        'experiments.benchmarks.memory',
-        f'--documents={num_documents}',
-        f'--inside={root}',
-      ],
-      check=True,
-      capture_output=True,
-      text=True,
-    )
-  return json.loads(result.stdout.splitlines()[-1])
+    command = [sys.executable, '-m', 'experiments.benchmarks.memory']
+    command += [f'--documents={num_documents}', f'--inside={root}']
+    printed = subprocess.check_output(command, text=True)
+  return json.loads(printed.splitlines()[-1])
 
 
 def main(argv: list[str]) -> None:
@@ -194,17 +175,16 @@ def main(argv: list[str]) -> None:
     return
   small = _measure(flags.FLAGS.documents)
   large = _measure(10 * flags.FLAGS.documents)
-  table = rich.table.Table('', 'small', 'large', 'ratio', title='Preparing')
+  from experiments.engine import reports  # imports JAX; not in what is measured
+
+  rows = []
   for name in small:
     in_mib = 'bytes' in name and 'per_chunk' not in name
     scale, unit = (2**20, ' (MiB)') if in_mib else (1, '')
-    table.add_row(
-      name.replace('_', ' ') + unit,
-      f'{small[name] / scale:,.0f}',
-      f'{large[name] / scale:,.0f}',
-      f'{large[name] / max(small[name], 1):.2f}',
-    )
-  rich.console.Console().print(table)
+    ratio = f'{large[name] / max(small[name], 1):.2f}'
+    cells = (f'{x[name] / scale:,.0f}' for x in (small, large))
+    rows.append((name.replace('_', ' ') + unit, *cells, ratio))
+  reports.print_table(('', 'small', 'large', 'ratio'), rows, 'Preparing')
 
 
 if __name__ == '__main__':

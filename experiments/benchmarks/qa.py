@@ -22,10 +22,9 @@ import pathlib
 from typing import Any
 
 from absl import flags
-import rich.table
 
 from experiments.benchmarks import comparison, qa_data, qa_search, qa_steps
-from experiments.engine import command, progress
+from experiments.engine import command, reports
 from retrieval.text import corpus as corpus_lib
 
 SIZES = {
@@ -84,8 +83,7 @@ def measure(
     'experiments.benchmarks.qa',
     given,
     baseline_python,
-    PEER,
-    ('realm_worker.py', 'qa'),
+    {PEER: ('realm_worker.py', 'qa')},
     {step: STEPS[step] for step in steps},
     repeats,
   )
@@ -102,17 +100,17 @@ def _compare_batch(results: comparison.Results, batch: int) -> None:
       ours[name] /= batch
   if PEER in results.get('answer', {}):
     results['answer_batch'][PEER] = results['answer'][PEER]
-    comparison.add_ratio(results['answer_batch'], PEER)
+    comparison.add_ratio(results['answer_batch'])
 
 
 def _print(results: comparison.Results) -> None:
   comparison.show(results, 'Question answering, a question', {})
-  table = rich.table.Table('step', *_PARTS, 'host / device')
+  rows = []
   for step, sides in results.items():
     find, match, device = (sides[comparison.OURS][k] for k in _PARTS)
-    cells = (f'{x:.3f}' for x in (find, match, device, match / (find + device)))
-    table.add_row(step, *cells)
-  progress.console().print(table)
+    cells = (find, match, device, match / (find + device))
+    rows.append((step, *(f'{x:.3f}' for x in cells)))
+  reports.print_table(('step', *_PARTS, 'host / device'), rows)
 
 
 def _compare(options) -> dict:

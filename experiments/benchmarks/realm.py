@@ -66,6 +66,13 @@ def make_batch(sizes: dict[str, int]) -> dict[str, np.ndarray]:
   return rows
 
 
+def bert_config(sizes: dict[str, int]) -> bert.BertConfig:
+  """Return an encoder of the benchmark's sizes."""
+  names = ('vocab_size', 'd_model', 'num_layers', 'num_heads', 'd_ff')
+  fields = {name: sizes[name] for name in names}
+  return bert.BertConfig(activation='gelu_tanh', **fields)
+
+
 def build(sizes: dict[str, int]) -> dict[str, Callable[[], Any]]:
   """Return our steps, functions that wait for their results.
 
@@ -73,10 +80,7 @@ def build(sizes: dict[str, int]) -> dict[str, Callable[[], Any]]:
     'train', the loss and all gradients, and 'embed', the vectors of a batch's
     candidates.
   """
-  names = ('vocab_size', 'd_model', 'num_layers', 'num_heads', 'd_ff')
-  config = bert.BertConfig(
-    activation='gelu_tanh', **{name: sizes[name] for name in names}
-  )
+  config = bert_config(sizes)
   realm = model.Realm(config_lib.RealmConfig(embedder=config, encoder=config))
   init = jax.jit(initialize.random_params, static_argnums=1)
   params = nn.unbox(init(jax.random.key(0), realm.config))
@@ -124,8 +128,7 @@ def measure(
     'experiments.benchmarks.realm',
     sizes | {'batch': batch, 'microbatches': batch},
     baseline_python,
-    PEER,
-    ('realm_worker.py', 'realm'),
+    {PEER: ('realm_worker.py', 'realm')},
     # Embedding first: its peak of memory is the smaller one.
     {'embed': True, 'train': True},
     repeats,

@@ -12,6 +12,23 @@ import pathlib
 import sys
 
 
+def make_config(sizes: dict, **fields):
+  """Set up torch; return a transformers.RealmConfig of the sizes."""
+  import torch
+  from transformers.models import realm
+
+  torch.manual_seed(0)
+  torch.set_num_threads(sizes['num_threads'])
+  return realm.RealmConfig(
+    vocab_size=sizes['vocab_size'],
+    hidden_size=sizes['d_model'],
+    num_hidden_layers=sizes['num_layers'],
+    num_attention_heads=sizes['num_heads'],
+    intermediate_size=sizes['d_ff'],
+    **fields,
+  )
+
+
 def build_realm(sizes: dict[str, int]):
   """Return 'train' and 'embed', functions without arguments.
 
@@ -21,18 +38,9 @@ def build_realm(sizes: dict[str, int]):
   import torch
   from transformers.models import realm
 
-  torch.manual_seed(0)
-  torch.set_num_threads(sizes['num_threads'])
   batch, count = sizes['batch'], sizes['num_candidates']
   query, block = sizes['query_length'], sizes['block_length']
-  config = realm.RealmConfig(
-    vocab_size=sizes['vocab_size'],
-    hidden_size=sizes['d_model'],
-    num_hidden_layers=sizes['num_layers'],
-    num_attention_heads=sizes['num_heads'],
-    intermediate_size=sizes['d_ff'],
-    num_candidates=count,
-  )
+  config = make_config(sizes, num_candidates=count)
   scorer = realm.RealmScorer(config).train()
   encoder = realm.RealmKnowledgeAugEncoder(config).train()
   params = [*scorer.parameters(), *encoder.parameters()]
@@ -85,14 +93,8 @@ def build_qa(sizes: dict):
   import torch
   from transformers.models import realm
 
-  torch.manual_seed(0)
-  torch.set_num_threads(sizes['num_threads'])
-  config = realm.RealmConfig(
-    vocab_size=sizes['vocab_size'],
-    hidden_size=sizes['d_model'],
-    num_hidden_layers=sizes['num_layers'],
-    num_attention_heads=sizes['num_heads'],
-    intermediate_size=sizes['d_ff'],
+  config = make_config(
+    sizes,
     retriever_proj_size=sizes['vector_size'],
     num_block_records=sizes['num_blocks'],
     searcher_beam_size=sizes['retriever_beam'],

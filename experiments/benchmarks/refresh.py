@@ -18,9 +18,8 @@ import time
 from absl import flags
 import ml_collections
 import numpy as np
-import rich.table
 
-from experiments.engine import command, metric_writer, progress, reports
+from experiments.engine import command, metric_writer, reports
 from experiments.realm import task as realm_task, train as realm_train
 from realm_jax.data import examples, folder as realm_data
 from realm_jax.serving import index_builder
@@ -113,11 +112,12 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   result = {'publication': measure_publication(config, root)}
   if steps:
     result |= measure_schedules(config, root, steps)
-  table = rich.table.Table('what', 'measure', 'value')
-  for what, values in result.items():
-    for measure, value in values.items():
-      table.add_row(what, measure, f'{value:,.4g}')
-  progress.console().print(table)
+  rows = [
+    (what, measure, f'{value:,.4g}')
+    for what, values in result.items()
+    for measure, value in values.items()
+  ]
+  reports.print_table(('what', 'measure', 'value'), rows)
   reports.write_json(root / 'refresh.json', result)
 
 

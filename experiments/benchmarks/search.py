@@ -13,6 +13,7 @@ k-th row of exact search.
 
 from collections.abc import Callable
 import dataclasses
+import functools
 import os
 import pathlib
 import tempfile
@@ -20,10 +21,7 @@ import time
 
 from absl import flags, logging
 import numpy as np
-import rich.box
-import rich.table
 
-from experiments.benchmarks import search_faiss
 from experiments.engine import command, progress, reports
 from retrieval import searchers
 from retrieval.index import vectors as vectors_lib
@@ -31,6 +29,14 @@ from retrieval.searchers import metrics
 from retrieval.store import store
 
 Search = Callable[[np.ndarray], np.ndarray]
+_SHARES = (40, 20, 10, 5)  # one of so many leaves or lists is searched
+# Name of an index of FAISS -> its recipe, and the parameter that is swept.
+_FAISS = {
+  'FAISS flat': ('Flat', ''),
+  'FAISS IVF-Flat': ('IVF{lists},Flat', 'nprobe'),
+  'FAISS IVF-PQ4fs-RFlat': ('IVF{lists},PQ{half}x4fs,RFlat', 'nprobe'),
+  'FAISS HNSW': ('HNSW32', 'efSearch'),
+}
 
 
 @dataclasses.dataclass
@@ -49,14 +55,12 @@ class MeasuredSearcher:
   # CPU seconds of each round, over all cores
   cpu_sec: list[float] = dataclasses.field(default_factory=list)
   recall: float = float('nan')  # recall at k
+  num_queries: int = 0  # of each round
 
-  def per_sec(self, num_queries: int) -> float:
-    """Return the median of queries a second."""
-    return num_queries / float(np.median(self.wall_sec))
-
-  def per_cpu_sec(self, num_queries: int) -> float:
-    """Return the median of queries a second of one core."""
-    return num_queries / float(np.median(self.cpu_sec))
+  @property
+  def per_sec(self) -> float:
+    """Median of queries a second."""
+    return self.num_queries / float(np.median(self.wall_sec))
 
 
 def synthetic(num_rows: int, dimension: int, num_queries: int):
@@ -102,7 +106,7 @@ def _scann_rows(
     files = pathlib.Path(folder).iterdir()
     size = sum(f.stat().st_size for f in files) / len(vectors)
   rows = []
-  for share in (40, 20, 10, 5):
+  for share in _SHARES:
     leaves = max(1, searcher.settings['num_leaves'] // share)
 
     def search(queries, leaves=leaves):
@@ -113,14 +117,48 @@ def _scann_rows(
 
 
 def _faiss_rows(vectors, metric: str, k: int) -> list[MeasuredSearcher]:
-  if not search_faiss.available():
-    return [MeasuredSearcher(name, '') for name in search_faiss.NAMES]
-  built = search_faiss.build(vectors, metric, k)
-  return [
-    MeasuredSearcher(name, setting, search, sec, size)
-    for name, (sec, size, searches) in built.items()
-    for setting, search in searches.items()
-  ]
+  """Build FAISS's indices with as many lists as ScaNN has leaves."""
+  try:
+    import faiss
+  except ImportError:
+    return [MeasuredSearcher(name, '') for name in _FAISS]
+  faiss.omp_set_num_threads(len(os.sched_getaffinity(0)))
+  # By default FAISS searches few queries in a flat index without BLAS.
+  faiss.cvar.distance_compute_blas_threshold = 20
+  num_rows, dimension = vectors.shape
+  lists = max(1, round(num_rows**0.5))
+  distance = {
+    'dot_product': faiss.METRIC_INNER_PRODUCT,
+    'squared_l2': faiss.METRIC_L2,
+  }[metric]
+  swept = {
+    '': [0],
+    'nprobe': [max(1, lists // share) for share in _SHARES],
+    'efSearch': [32, 64, 128, 256],
+  }
+  space, rows = faiss.ParameterSpace(), []
+  for name, (recipe, parameter) in _FAISS.items():
+    start = time.monotonic()
+    recipe = recipe.format(lists=lists, half=dimension // 2)
+    index = faiss.index_factory(dimension, recipe, distance)
+    index.train(vectors)
+    index.add(vectors)
+    sec = time.monotonic() - start
+    size = len(faiss.serialize_index(index)) / num_rows
+    refines = isinstance(faiss.downcast_index(index), faiss.IndexRefine)
+
+    def search(queries, value, index=index, name=parameter, refines=refines):
+      if name:
+        space.set_index_parameter(index, name, value)
+      if refines:  # score as many rows again as ScaNN does
+        space.set_index_parameter(index, 'k_factor_rf', 100 / k)
+      return index.search(queries, k)[1]
+
+    for value in swept[parameter]:
+      setting = f'{parameter}={value}' if parameter else ''
+      one = functools.partial(search, value=value)
+      rows.append(MeasuredSearcher(name, setting, one, sec, size))
+  return rows
 
 
 def run(
@@ -155,6 +193,7 @@ def run(
       row.search(queries)
       row.wall_sec.append(time.perf_counter() - wall)
       row.cpu_sec.append(time.process_time() - cpu)
+      row.num_queries = len(queries)
   return rows
 
 
@@ -179,71 +218,55 @@ def ratios(rows: list[MeasuredSearcher]) -> dict[str, float]:
   return results
 
 
-def _print(
-  rows: list[MeasuredSearcher], title: str, k: int, num_queries: int
-) -> None:
-  columns = ('searcher', 'setting', f'recall@{k}', 'queries/s')
-  columns += ('per CPU s', 'build s', 'B/vector')
-  table = rich.table.Table(*columns, title=title, box=rich.box.SIMPLE)
-  for row in rows:
-    if row.search is None:
-      table.add_row(row.name, 'not installed', *['-'] * 5)
-      continue
-    table.add_row(
+def _print(rows: list[MeasuredSearcher], title: str, k: int) -> None:
+  heads = ['searcher', 'setting', f'recall@{k}', 'queries/s', 'per CPU s']
+  lines = [
+    (
       row.name,
       row.setting,
       f'{row.recall:.4f}',
-      f'{row.per_sec(num_queries):,.0f}',
-      f'{row.per_cpu_sec(num_queries):,.0f}',
+      f'{row.per_sec:,.0f}',
+      f'{row.num_queries / np.median(row.cpu_sec):,.0f}',
       f'{row.build_sec:.1f}',
       f'{row.bytes_per_vector:,.0f}',
     )
-  console = progress.console()
-  console.print(table)
+    if row.search
+    else (row.name, 'not installed', *['-'] * 5)
+    for row in rows
+  ]
+  reports.print_table([*heads, 'build s', 'B/vector'], lines, title)
   for name, ratio in ratios(rows).items():
-    console.print(f'{name}: {ratio:.2f} times the queries/s', highlight=False)
-
-
-def _plot(
-  rows: list[MeasuredSearcher], path: pathlib.Path, title, k, num_queries
-) -> None:
-  import matplotlib
-
-  matplotlib.use('Agg')
-  from matplotlib import pyplot
-
-  figure, axes = pyplot.subplots(figsize=(7, 5), layout='constrained')
-  for name in dict.fromkeys(row.name for row in rows if row.wall_sec):
-    mine = sorted(
-      (r.recall, r.per_sec(num_queries)) for r in rows if r.name == name
+    progress.console().print(
+      f'{name}: {ratio:.2f} times the queries/s', highlight=False
     )
-    style = '--' if name.startswith('FAISS') else '-'
-    axes.plot(*zip(*mine, strict=True), style, marker='o', label=name)
-  axes.set(xlabel=f'recall@{k}', ylabel='queries/s', yscale='log', title=title)
-  axes.grid(alpha=0.3)
-  axes.legend()
-  figure.savefig(path, dpi=150)
-  pyplot.close(figure)
+
+
+def _plot(rows: list[MeasuredSearcher], path: str, title: str, k: int) -> None:
+  with reports.picture(path, figsize=(7, 5)) as (_, axes):
+    for name in dict.fromkeys(row.name for row in rows if row.wall_sec):
+      mine = sorted((r.recall, r.per_sec) for r in rows if r.name == name)
+      style = '--' if name.startswith('FAISS') else '-'
+      axes.plot(*zip(*mine, strict=True), style, marker='o', label=name)
+    axes.set(xlabel=f'recall@{k}', ylabel='queries/s')
+    axes.set(yscale='log', title=title)
+    axes.grid(alpha=0.3)
+    axes.legend()
 
 
 def report(
-  rows: list[MeasuredSearcher],
-  title: str,
-  k: int,
-  num_queries: int,
-  output: str,
+  rows: list[MeasuredSearcher], title: str, k: int, output: str
 ) -> None:
   """Print the table; write OUTPUT.json and OUTPUT.png unless output is ''."""
-  _print(rows, title, k, num_queries)
+  _print(rows, title, k)
   if not output:
     return
   names = [f.name for f in dataclasses.fields(MeasuredSearcher)]
-  names.remove('search')
+  names = [x for x in names if x not in ('search', 'num_queries')]
   results = {
     'title': title,
     'rows': [
       {name: getattr(row, name) for name in names}
-      | {'queries_per_sec': row.per_sec(num_queries)}
+      | {'queries_per_sec': row.per_sec}
       for row in rows
       if row.wall_sec
     ],
@@ -251,7 +274,7 @@ def report(
     'ratios': ratios(rows),
   }
   reports.write_json(f'{output}.json', results)
-  _plot(rows, pathlib.Path(f'{output}.png'), title, k, num_queries)
+  _plot(rows, f'{output}.png', title, k)
 
 
 def main(argv: list[str]) -> None:
@@ -273,7 +296,7 @@ def main(argv: list[str]) -> None:
     f'batches of {len(queries)}, {num_cores} cores'
   )
   rows = run(vectors, queries, options.metric, options.k, options.rounds)
-  report(rows, title, options.k, len(queries), options.output)
+  report(rows, title, options.k, options.output)
 
 
 if __name__ == '__main__':

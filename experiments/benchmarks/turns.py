@@ -37,6 +37,25 @@ def peak_bytes() -> int:
   return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
+class Timed:
+  """A function that is timed.
+
+  Attributes:
+    function: may be replaced.
+    sec: seconds spent in it.
+  """
+
+  def __init__(self, function: Callable):
+    self.function, self.sec = function, 0.0
+
+  def __call__(self, *arguments) -> Any:
+    """Call the function."""
+    start = time.perf_counter()
+    result = self.function(*arguments)
+    self.sec += time.perf_counter() - start
+    return result
+
+
 def serve(steps: Mapping[str, Callable[[], Any]]) -> None:
   """Run the steps named on standard input and print their cost, as a side.
 

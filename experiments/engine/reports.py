@@ -43,19 +43,23 @@ def print_table(
   title: str = '',
   caption: str = '',
   padding: tuple[int, ...] = (0, 1),
+  wrap: bool = False,
 ) -> None:
-  """Print a table; every column but the first one is aligned to the right."""
+  """Print a table; every column but the first one is aligned to the right.
+
+  Cells keep to one line in tables of three columns or more, unless `wrap`.
+  """
   table = rich.table.Table(
     title=title or None,
     caption=caption or None,
+    caption_justify='left',
     box=rich.box.SIMPLE_HEAD,
     padding=padding,
   )
   for i, name in enumerate(columns):
     side = 'right' if i else 'left'
-    table.add_column(
-      name, justify=side, no_wrap=len(columns) > 2, overflow='fold'
-    )
+    one_line = len(columns) > 2 and not wrap
+    table.add_column(name, justify=side, no_wrap=one_line, overflow='fold')
   for row in rows:
     table.add_row(*row)
   progress.console().print(table)

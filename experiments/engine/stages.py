@@ -8,9 +8,8 @@ import time
 
 from absl import logging
 import ml_collections
-import rich.table
 
-from experiments.engine import progress
+from experiments.engine import reports
 
 _POLL_SEC = 5.0
 
@@ -49,15 +48,15 @@ def run(
   work: Sequence[tuple[str, Callable[[], Rows]]], root: pathlib.Path
 ) -> None:
   """Run stages (name, function) on a data folder and print their results."""
-  table = rich.table.Table('stage', 'quantity', 'value', 'seconds')
+  heads, table = ('stage', 'quantity', 'value', 'seconds'), []
   for stage, do in work:
     logging.info('Stage %s, in %s.', stage, root)
     start = time.monotonic()
     rows = do()
     sec = f'{time.monotonic() - start:.1f}'
     for i, (name, value) in enumerate(rows):
-      table.add_row('' if i else stage, name, value, '' if i else sec)
-  progress.console().print(table)
+      table.append(('' if i else stage, name, value, '' if i else sec))
+  reports.print_table(heads, table, wrap=True)
   logging.info('The data are in %s.', root)
 
 

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Tables of the papers, read from JSON, and how a table is printed and written.
+"""Tables of the papers, read from JSON, and the Markdown of a table.
 
 Each JSON file beside this module is one table: RETRO's (Borgeaud et al. 2021,
 arXiv 2112.04426) and REALM's (Guu et al. 2020). Figures are strings as printed
@@ -8,18 +8,11 @@ in the paper; '-' marks a figure that the paper does not give.
 """
 
 from collections.abc import Sequence
-import csv
 import dataclasses
 import functools
-import io
 import json
 import pathlib
-from typing import Any
 
-import rich.box
-import rich.table
-
-from experiments.engine import progress
 from retrieval.store import store
 
 NOT_RUN = 'not run'
@@ -72,34 +65,11 @@ def load(name: str) -> PaperTable:
   """Read a table of a paper by the name of its file, such as retro_13."""
   path = _FOLDER / f'{name}.json'
   content = json.loads(path.read_text(encoding='utf-8'))
-  rows = [
-    PaperRow(**row | {'ours': [_source(x) for x in row.get('ours', ())]})
-    for row in content.pop('rows')
-  ]
-  return PaperTable(rows=rows, **content)
-
-
-def _source(fields: dict[str, Any] | None) -> Source | None:
-  return None if fields is None else Source(**fields)
-
-
-def show(
-  heads: Sequence[str],
-  body: Sequence[Sequence[str]],
-  caption: str | None = None,
-  title: str | None = None,
-) -> None:
-  """Print a table on the terminal."""
-  shown = rich.table.Table(
-    *heads,
-    title=title,
-    caption=caption,
-    caption_justify='left',
-    box=rich.box.SIMPLE_HEAD,
-  )
-  for row in body:
-    shown.add_row(*row)
-  progress.console().print(shown)
+  rows = content.pop('rows')
+  for row in rows:
+    ours = row.get('ours', ())
+    row['ours'] = [x if x is None else Source(**x) for x in ours]
+  return PaperTable(rows=[PaperRow(**row) for row in rows], **content)
 
 
 def write_markdown(
@@ -114,12 +84,3 @@ def write_markdown(
   table = ''.join('| ' + ' | '.join(row) + ' |\n' for row in rows)
   above = f'{title}\n\n' if title else ''
   store.write_atomically(path, f'{above}{table}\n{caption}\n'.encode())
-
-
-def write_csv(
-  path: pathlib.Path, heads: Sequence[str], body: Sequence[Sequence[str]]
-) -> None:
-  """Write a table as CSV."""
-  text = io.StringIO()
-  csv.writer(text, lineterminator='\n').writerows([heads, *body])
-  store.write_atomically(path, text.getvalue().encode())

@@ -15,10 +15,9 @@ import dataclasses
 import pathlib
 
 from absl import flags
-import rich.box
-import rich.table
+import numpy as np
 
-from experiments.engine import command, metric_writer, progress
+from experiments.engine import command, metric_writer, reports
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,51 +66,34 @@ def read(
   return Curves(name, metric, train, valid)
 
 
-def make_table(runs: Sequence[Curves]) -> rich.table.Table:
-  """Return a table of one metric with a column for each run."""
-  table = rich.table.Table(
-    'step',
-    *(run.label for run in runs),
-    title=runs[0].metric,
-    box=rich.box.SIMPLE_HEAD,
-  )
+def print_table(runs: Sequence[Curves]) -> None:
+  """Print a table of one metric with a column for each run."""
   by_step = [dict(run.shown) for run in runs]
-  for step in sorted(set().union(*by_step)):
-    cells = (f'{run[step]:.4f}' if step in run else '' for run in by_step)
-    table.add_row(f'{step:,}', *cells)
-  return table
+  rows = [
+    [f'{step:,}']
+    + [f'{run[step]:.4f}' if step in run else '' for run in by_step]
+    for step in sorted(set().union(*by_step))
+  ]
+  heads = ['step', *(run.label for run in runs)]
+  reports.print_table(heads, rows, runs[0].metric, wrap=True)
 
 
 def plot(metrics: Sequence[Sequence[Curves]], path: str | pathlib.Path) -> None:
   """Draw a panel for each metric; the ending of `path` names the format."""
-  import matplotlib
-
-  matplotlib.use('Agg')
-  from matplotlib import pyplot
-
-  figure, panels = pyplot.subplots(
-    len(metrics),
-    figsize=(7, 1 + 3 * len(metrics)),
-    layout='constrained',
-    squeeze=False,
-  )
-  for axes, runs in zip(panels[:, 0], metrics, strict=True):
-    for run in runs:
-      (line,) = axes.plot(*_columns(run.train), alpha=0.4, linewidth=1)
-      line.set_label(run.name)
-      axes.plot(*_columns(run.valid), marker='o', color=line.get_color())
-    axes.set(xlabel='step', ylabel=runs[0].metric)
-    axes.grid(alpha=0.3)
-    axes.legend()
   pathlib.Path(path).parent.mkdir(parents=True, exist_ok=True)
-  figure.savefig(path, dpi=110)
-  pyplot.close(figure)
-
-
-def _columns(
-  curve: Sequence[tuple[int, float]],
-) -> tuple[list[int], list[float]]:
-  return [step for step, _ in curve], [value for _, value in curve]
+  count = len(metrics)
+  shape = {'nrows': count, 'figsize': (7, 1 + 3 * count), 'squeeze': False}
+  with reports.picture(path, **shape) as (_, panels):
+    for axes, runs in zip(panels[:, 0], metrics, strict=True):
+      for run in runs:
+        train, valid = (
+          np.reshape(x, (-1, 2)).T for x in (run.train, run.valid)
+        )
+        (line,) = axes.plot(*train, alpha=0.4, linewidth=1, label=run.name)
+        axes.plot(*valid, marker='o', color=line.get_color())
+      axes.set(xlabel='step', ylabel=runs[0].metric)
+      axes.grid(alpha=0.3)
+      axes.legend()
 
 
 def main(argv: list[str]) -> None:
@@ -126,7 +108,7 @@ def main(argv: list[str]) -> None:
       curves = read(name, workdir, metric)
       runs.setdefault(metric, []).append(curves)
   for curves in runs.values():
-    progress.console().print(make_table(curves))
+    print_table(curves)
   if flags.FLAGS.output:
     plot(list(runs.values()), flags.FLAGS.output)
 

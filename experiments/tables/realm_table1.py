@@ -118,14 +118,15 @@ def report(
     caption,
   )
   # On the terminal F1 and top-5 match are below exact match.
-  paper_table.show(
+  reports.print_table(
     ['system', *_SETS, 'row', *(_short(head) for head in heads)],
     [
       [row.name, *row.paper[2:], row.run, *('\n'.join(x) for x in cells)]
       for row, cells in rows
     ],
-    caption,
     f'EM of the papers on test; beside it ours, {_MEASURES}',
+    caption,
+    wrap=True,
   )
 
 

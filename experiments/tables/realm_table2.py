@@ -127,10 +127,11 @@ def print_table(
     cells = [realm_systems.exact_match(scores.get(key)) for key in exact]
     cells += [_cell(shares.get(column)) for column in columns] or [_cell(None)]
     body.append([row.name, *row.paper, *cells, row.run])
-  paper_table.show(
+  reports.print_table(
     ['system', *(f'paper {x}' for x in TABLE.columns), *heads, 'row'],
     body,
-    realm_systems.scale(measured) if exact else None,
+    caption=realm_systems.scale(measured) if exact else '',
+    wrap=True,
   )
 
 

@@ -14,14 +14,17 @@ not measured reads "not run". The command prints the table and writes it into
 --output as Markdown, as CSV and, if any figure was measured, as a picture.
 """
 
+import csv
+import io
 import math
 import os
 import pathlib
 
 from absl import flags
 
-from experiments.engine import command
+from experiments.engine import command, reports
 from experiments.tables import paper_table, run_results
+from retrieval.store import store
 
 # The results that the paper only draws have names instead of numbers.
 NAMES = ('3', '4', '5', '13', '14', '15', 'retrofit', 'leakage')
@@ -88,14 +91,6 @@ def plot(
   drawn = [(row, cells) for row, cells in found if any(cells)]
   if not drawn:
     return False
-  import matplotlib
-
-  matplotlib.use('Agg')
-  from matplotlib import pyplot
-
-  figure, axes = pyplot.subplots(
-    figsize=(8, 1.5 + 0.45 * len(drawn)), layout='constrained'
-  )
   series: dict[str, list[tuple[float, int]]] = {}
   for i, (row, cells) in enumerate(drawn):
     for head, text in zip(table.columns, row.paper, strict=True):
@@ -105,16 +100,16 @@ def plot(
       for name, value in cell if source and source.drawn else ():
         label = head if row.ours[0] and row.ours[0].run else f'{name}: {head}'
         series.setdefault(f'ours, {label}', []).append((value, i))
-  for label, points in series.items():
-    marker = 'o' if label.startswith('ours') else '|'
-    axes.plot(*zip(*points, strict=True), marker, label=label)
-  axes.set_yticks(range(len(drawn)), [row.name for row, _ in drawn])
-  axes.invert_yaxis()
-  axes.grid(alpha=0.3)
-  axes.set_title(table.title)
-  figure.legend(loc='outside lower center', ncols=3, fontsize='small')
-  figure.savefig(path, dpi=110, bbox_inches='tight')
-  pyplot.close(figure)
+  size = 8, 1.5 + 0.45 * len(drawn)
+  with reports.picture(path, figsize=size) as (figure, axes):
+    for label, points in series.items():
+      marker = 'o' if label.startswith('ours') else '|'
+      axes.plot(*zip(*points, strict=True), marker, label=label)
+    axes.set_yticks(range(len(drawn)), [row.name for row, _ in drawn])
+    axes.invert_yaxis()
+    axes.grid(alpha=0.3)
+    axes.set_title(table.title)
+    figure.legend(loc='outside lower center', ncols=3, fontsize='small')
   return True
 
 
@@ -130,7 +125,9 @@ def write(
   paper_table.write_markdown(
     files[0], heads, body, caption(table, runs), table.title
   )
-  paper_table.write_csv(files[1], heads, body)
+  text = io.StringIO()
+  csv.writer(text, lineterminator='\n').writerows([heads, *body])
+  store.write_atomically(files[1], text.getvalue().encode())
   return files if plot(table, runs, files[2]) else files[:2]
 
 
@@ -141,7 +138,9 @@ def main(argv: list[str]) -> None:
   runs = run_results.parse_runs(flags.FLAGS.run)
   for name in flags.FLAGS.table:
     table = load(name)
-    paper_table.show(*lines(table, runs), caption(table, runs), table.title)
+    reports.print_table(
+      *lines(table, runs), table.title, caption(table, runs), wrap=True
+    )
     if flags.FLAGS.output:
       print('written:', *write(name, runs, flags.FLAGS.output))
 

@@ -7,7 +7,6 @@ import json
 import pytest
 
 from experiments.benchmarks import decode as benchmark_decode
-from experiments.engine import progress
 from tests.retro_jax.nn import tiny
 
 
@@ -35,7 +34,7 @@ def test_all_sides_take_turns(capsys):
     assert min(row[side].values()) > 0
     ratio = row[side]['wall_sec'] / row['cached']['wall_sec']
     assert row[side]['ratio_wall'] == pytest.approx(ratio)
-  progress.console().print(benchmark_decode.show([row]))
+  benchmark_decode.show([row])
   printed = capsys.readouterr().out
   assert 'retro-pytorch' in printed and 'ours, whole model' in printed
   json.dumps(row)

@@ -2,10 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Learning curves are read from metrics.jsonl, printed and drawn."""
 
-import io
-
 import pytest
-import rich.console
 
 from experiments.engine import metric_writer
 from experiments.tables import plot_curves
@@ -19,16 +16,14 @@ def _run(folder, values):
   return plot_curves.read(folder.name, folder)
 
 
-def test_curves(tmp_path):
+def test_curves(tmp_path, capsys):
   long = _run(tmp_path / 'long', [(10, 5.0), (20, 4.0), (30, 3.0)])
   short = _run(tmp_path / 'short', [(10, 6.0)])
   assert long.train == [(10, 5.0), (20, 4.0), (30, 3.0)]
   assert long.valid == [(10, 5.5), (20, 4.5), (30, 3.5)]
 
-  out = io.StringIO()
-  console = rich.console.Console(file=out, width=60)
-  console.print(plot_curves.make_table([long, short]))
-  rows = [line.split() for line in out.getvalue().splitlines()]
+  plot_curves.print_table([long, short])
+  rows = [line.split() for line in capsys.readouterr().out.splitlines()]
   assert ['10', '5.5000', '6.5000'] in rows
   assert ['30', '3.5000'] in rows
 
