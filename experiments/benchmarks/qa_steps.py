@@ -75,7 +75,7 @@ class Steps:
     )
     self._retriever = _random_retriever(self._model, self._blocks.num_blocks)
     lookup = functools.partial(
-      beam_selector.AnswerSelector,
+      beam_selector.BeamSelector,
       self._layout,
       self._blocks,
       self._retriever,

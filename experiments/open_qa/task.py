@@ -19,7 +19,6 @@ from realm_jax.objectives import claims, reader_losses
 from realm_jax.serving import (
   beam_selector,
   beams,
-  claim_rows,
   index_builder,
   model_configs,
 )
@@ -56,14 +55,12 @@ def make_task(
       claims.loss, claims.Claims(model_cfg), **config.loss
     )
     read_source = read_claims
-    make_selector = claim_rows.make_evidence_selector
   else:
     question_sets.require_sets(config.questions.train, 'questions.train')
     loss = functools.partial(
       reader_losses.loss, open_qa.OpenQa(model_cfg), **config.loss
     )
     read_source = read_questions
-    make_selector = beam_selector.make_answer_selector
   index_refresher = None
   if config.retriever == 'dense':
     builder = index_builder.make_builder(config, data, workdir)
@@ -74,7 +71,7 @@ def make_task(
       first=functools.partial(starts.kept_embedder, config, builder.model),
     )
   retriever = beams.make_retriever(config, data, index_refresher)
-  selector = make_selector(
+  selector = beam_selector.make_selector(
     config, data, retriever, train_blocks=config.train_blocks
   )
   source, splits = read_source(config, data)
@@ -144,14 +141,14 @@ def read_questions(
 
 def read_claims(
   config: Config, data: realm_data.DataFolder
-) -> tuple[claim_rows.ClaimSource, Splits]:
+) -> tuple[question_rows.ClaimSource, Splits]:
   """Read all claims of a run; training claims come first."""
   classes = model_configs.claim_labels(config)
   train = _read_claims(config, 'train', classes)
   dev = _read_claims(config, 'dev', classes)
   spans = _splits(config, 'claims', train, dev)
   layout = model_configs.reader_layout(config, data)
-  source = claim_rows.ClaimSource(train + dev, data.tokenizer, layout)
+  source = question_rows.ClaimSource(train + dev, data.tokenizer, layout)
   return source, spans
 
 

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Batches of questions: tokenized once, shared among processes, resumable.
+"""Batches of questions or claims: tokenized once, shared among processes, resumable.
 
 The trainer adds the blocks with its newest parameters.
 """
@@ -13,7 +13,7 @@ import numpy as np
 
 from realm_jax.data import examples, reader_rows
 from retrieval import tokenization
-from retrieval.questions import questions as questions_lib
+from retrieval.questions import claims as claims_lib, questions as questions_lib
 from retrieval.store import store
 from retrieval.text import blocks as blocks_lib
 
@@ -26,6 +26,8 @@ class QuestionSource:
   `fingerprint` hashes the settings that determine rows and gold spans.
   """
 
+  has_answers = True  # whether a block can be told to hold an answer
+
   def __init__(
     self,
     questions: Sequence[questions_lib.Question],
@@ -36,6 +38,7 @@ class QuestionSource:
     if not questions:
       raise ValueError('No questions: expected at least one.')
     self.questions, self.layout = tuple(questions), layout
+    self.asked = self.questions  # what a search for answers takes
     texts = [question.question for question in self.questions]
     self._tokens = [e.ids for e in tokenizer.encode_batch(texts)]
     self._answers = _answer_tokens(self.questions, tokenizer)
@@ -73,13 +76,13 @@ class QuestionSource:
     none = np.zeros(0, np.int32)
     return [self._tokens[i] if i >= 0 else none for i in indices.tolist()]
 
-  def gold_spans(
+  def gold_fields(
     self,
     indices: np.ndarray,
     blocks: blocks_lib.BlockStore,
     block_ids: np.ndarray,
     rows: examples.Batch,
-  ) -> np.ndarray:
+  ) -> examples.Batch:
     """Mark the answers in the reader's rows: reader_correct [B, R, W, L] bool.
 
     Args:
@@ -100,7 +103,39 @@ class QuestionSource:
       correct |= reader_rows.pattern_spans(
         self.layout, blocks, block_ids, rows, patterns
       )
-    return correct
+    return {'reader_correct': correct}
+
+
+class ClaimSource(QuestionSource):
+  """Claims in place of questions, with their labels."""
+
+  def __init__(
+    self,
+    claims: Sequence[claims_lib.Claim],
+    tokenizer: tokenization.Tokenizer,
+    layout: reader_rows.ReaderLayout,
+  ):
+    """Tokenize the claims; ValueError without a claim."""
+    if not claims:
+      raise ValueError('No claims: expected at least one.')
+    asked = [questions_lib.Question(c.id, c.claim, ()) for c in claims]
+    super().__init__(asked, tokenizer, layout)
+    self.asked = tuple(claims)
+    self.has_answers = any(claim.titles for claim in claims)
+    found = [dataclasses.asdict(claim) for claim in claims]
+    self.fingerprint = store.fingerprint([self.fingerprint, found])
+    self._labels = np.asarray([claim.label for claim in claims], np.int32)
+
+  def rows(self, indices: np.ndarray, size: int) -> examples.Batch:
+    """Return rows as of questions, and claim_label [B] int32, 0 for NONE."""
+    labels = np.zeros(size, np.int32)
+    labels[: len(indices)] = self._labels[indices]
+    return super().rows(indices, size) | {'claim_label': labels}
+
+  def gold_fields(self, *arguments) -> examples.Batch:
+    """Return nothing: a claim has no spans."""
+    del arguments
+    return {}
 
 
 def _answer_tokens(

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Answer questions with a trained model, in batches on all local devices."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 import dataclasses
 import functools
 from typing import Any
@@ -10,16 +10,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from realm_jax.data import examples, question_rows
-from realm_jax.serving import (
-  answer_text,
-  beam_selector,
-  beams,
-  block_reader,
-  model_configs,
-  predict,
-  views,
-)
+from realm_jax.data import examples
+from realm_jax.serving import answer_text, beams, block_reader, predict, views
 from retrieval.questions import questions as questions_lib
 from retrieval.text import blocks as blocks_lib
 
@@ -133,61 +125,31 @@ class Answers(tuple[Answered, ...]):
     return ''.join(views.answers_html(found) for found in self)
 
 
-class Answerer:
-  """Retrieves, reads and answers with `trained`, a `trained.TrainedReader`."""
+class Answerer(block_reader.BlockReader):
+  """Retrieves, reads and answers; yields each question as `Answered`."""
 
   def __init__(
     self,
     trained: Any,
     retriever: beams.BlockRetriever,
     *,
-    retriever_beam: int = 0,
-    reader_beam: int = 0,
-    batch_size: int = 1,
     read_at_once: int = 16,
     num_answers: int = 5,
+    **batches: int,
   ):
     """Place the parameters; compile at the first question.
 
     Args:
-      retriever_beam: blocks to retrieve; 0: as in training.
-      reader_beam: blocks to read; 0: as in training.
-      batch_size: questions at a time, filled up to a multiple of the devices.
       read_at_once: blocks that one device reads at a time.
+      **batches: retriever_beam, reader_beam, batch_size of `BlockReader`.
     """
-    self.trained = trained
-    self._layout = model_configs.reader_layout(trained.config, trained.data)
-    selector = beam_selector.make_answer_selector(
-      trained.config,
-      trained.data,
-      retriever,
-      retriever_beam=retriever_beam,
-      reader_beam=reader_beam,
-      search=False,
+    read = functools.partial(
+      predict.predict,
+      trained.model,
+      num_answers=num_answers,
+      read_at_once=read_at_once,
     )
-    self._read = block_reader.BlockReader(
-      trained.params,
-      selector,
-      functools.partial(
-        predict.predict,
-        trained.model,
-        num_answers=num_answers,
-        read_at_once=read_at_once,
-      ),
-      batch_size,
-    )
-
-  def __call__(
-    self,
-    questions: Sequence[questions_lib.Question],
-    progress: Callable[[int, int], None] | None = None,
-  ) -> Iterator[Answered]:
-    """Yield questions with their answers, in order; gold spans where known."""
-    source = question_rows.QuestionSource(
-      questions, self.trained.data.tokenizer, self._layout
-    )
-    for index, batch, found, row in self._read(source, progress):
-      yield self._answered(questions[index], batch, found, row)
+    super().__init__(trained, retriever, read, search=False, **batches)
 
   def answer(self, texts: Sequence[str]) -> Answers:
     """Answer questions that are texts; ValueError for an empty one."""
@@ -198,37 +160,33 @@ class Answerer:
       self([questions_lib.Question(f'{i}', x, ()) for i, x in enumerate(texts)])
     )
 
-  def _answered(
+  def _result(
     self,
-    question: questions_lib.Question,
+    asked: questions_lib.Question,
     batch: examples.Batch,
     found: predict.Prediction,
-    i: int,
+    row: int,
   ) -> Answered:
-    spans = jax.tree.map(lambda x: x[i], found.spans)
+    spans = jax.tree.map(lambda x: x[row], found.spans)
     kept = np.flatnonzero(spans.block >= 0)
     ranks = spans.block[kept]
-    starts = batch['reader_starts'][i, ranks]
-    ids = batch['beam_ids'][i, ranks]
+    starts = batch['reader_starts'][row, ranks]
+    ids = batch['beam_ids'][row, ranks]
     blocks = self.trained.data.blocks
     texts = answer_text.answer_texts(
-      blocks,
-      ids,
-      spans.start[kept],
-      spans.width[kept],
-      starts,
+      blocks, ids, spans.start[kept], spans.width[kept], starts
     )
     scores = spans.score[kept].astype(np.float64)
     shares = np.exp(scores - scores.max()) if len(kept) else scores
     answers = tuple(
-      Answer(*row, blocks=blocks)
-      for row in zip(
+      Answer(*values, blocks=blocks)
+      for values in zip(
         texts,
         scores.tolist(),
         (shares / max(shares.sum(), 1e-30)).tolist(),
         ids.tolist(),
         ranks.tolist(),
-        found.correct[i, kept].tolist(),
+        found.correct[row, kept].tolist(),
         spans.start[kept].tolist(),
         spans.width[kept].tolist(),
         starts.tolist(),
@@ -236,9 +194,9 @@ class Answerer:
       )
     )
     return Answered(
-      question,
+      asked,
       answers,
-      batch['beam_ids'][i].copy(),  # else it would keep the whole batch
-      bool(batch['reader_correct'][i].any()),
+      batch['beam_ids'][row].copy(),  # else it would keep the whole batch
+      bool(batch['reader_correct'][row].any()),
       blocks,
     )

@@ -2,16 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Classify claims with a trained model, in batches on all local devices."""
 
-from collections.abc import Callable, Iterator, Sequence
 import dataclasses
 from typing import Any
 
 import numpy as np
 import scipy.special
 
-from realm_jax.data import examples
+from realm_jax.data import examples, question_rows
 from realm_jax.objectives import claims as claims_model
-from realm_jax.serving import beams, block_reader, claim_rows, model_configs
+from realm_jax.serving import beams, block_reader
 from retrieval.questions import claims as claims_lib
 
 
@@ -29,8 +28,13 @@ class Classified:
   rank: int  # of that block in the beam, from 0
 
 
-class Classifier:
-  """Retrieves, reads and classifies."""
+class Classifier(block_reader.BlockReader):
+  """Retrieves, reads and classifies; yields each claim as `Classified`.
+
+  No label is read.
+  """
+
+  SOURCE = question_rows.ClaimSource
 
   def __init__(
     self,
@@ -38,65 +42,37 @@ class Classifier:
     retriever: beams.BlockRetriever,
     *,
     rule: str = 'best',
-    retriever_beam: int = 0,
-    reader_beam: int = 0,
-    batch_size: int = 1,
+    **batches: int,
   ):
     """Place the parameters; compile at the first claim.
 
     Args:
       rule: 'best' pair of block and class, or 'marginal', summed over blocks.
-      retriever_beam: blocks to retrieve; 0: as in training.
-      reader_beam: blocks to read; 0: as in training.
-      batch_size: claims at a time, filled up to a multiple of the devices.
+      **batches: retriever_beam, reader_beam, batch_size of `BlockReader`.
 
     Raises:
       ValueError: for an unknown rule.
     """
     if rule not in claims_model.RULES:
       raise ValueError(f'rule {rule!r}: expected one of {claims_model.RULES}.')
-    self.trained = trained
-    self._layout = model_configs.reader_layout(trained.config, trained.data)
-    selector = claim_rows.make_evidence_selector(
-      trained.config,
-      trained.data,
-      retriever,
-      retriever_beam=retriever_beam,
-      reader_beam=reader_beam,
-    )
 
     def scores(params, batch):
       found = claims_model.class_scores(trained.model, params, batch)
       return found, claims_model.predict(found, rule)
 
-    self._read = block_reader.BlockReader(
-      trained.params, selector, scores, batch_size
+    super().__init__(trained, retriever, scores, search=True, **batches)
+
+  def _result(
+    self, asked: claims_lib.Claim, batch: examples.Batch, found: Any, row: int
+  ) -> Classified:
+    scores, predicted = found[0][row].astype(np.float64), int(found[1][row])
+    rank = int(scores[:, predicted].argmax())
+    none = np.zeros_like(batch['beam_valid'])
+    return Classified(
+      asked,
+      predicted,
+      scipy.special.softmax(scores).sum(axis=0),
+      int(batch['beam_ids'][row, rank]),
+      batch.get('beam_has_answer', none)[row],
+      rank,
     )
-
-  def __call__(
-    self,
-    claims: Sequence[claims_lib.Claim],
-    progress: Callable[[int, int], None] | None = None,
-  ) -> Iterator[Classified]:
-    """Yield claims with their classes, in order; read no label."""
-    source = claim_rows.ClaimSource(
-      claims, self.trained.data.tokenizer, self._layout
-    )
-    for index, batch, found, row in self._read(source, progress):
-      yield _classified(claims[index], batch, found, row)
-
-
-def _classified(
-  claim: claims_lib.Claim, batch: examples.Batch, found: Any, i: int
-) -> Classified:
-  scores, predicted = found[0][i].astype(np.float64), int(found[1][i])
-  rank = int(scores[:, predicted].argmax())
-  none = np.zeros(batch['beam_ids'].shape[1], bool)
-  return Classified(
-    claim,
-    predicted,
-    scipy.special.softmax(scores).sum(axis=0),
-    int(batch['beam_ids'][i, rank]),
-    batch['beam_has_answer'][i] if 'beam_has_answer' in batch else none,
-    rank,
-  )

@@ -33,7 +33,7 @@ def predict(
   num_answers: int = 1,
   read_at_once: int = 16,
 ) -> Prediction:
-  """Answer a batch of `beam_selector.AnswerSelector`; spans come best first.
+  """Answer a batch of `beam_selector.BeamSelector`; spans come best first.
 
   read_at_once: number of blocks whose activations are held at a time.
   """

@@ -157,7 +157,8 @@ def test_gold_spans_are_of_each_kind(data):
   ids = np.tile(np.arange(6), (4, 1))
   questions = data.source.tokens(index)
   rows = reader_rows.reader_rows(data.layout, data.blocks, ids, questions)
-  found = data.source.gold_spans(index, data.blocks, ids, rows)
+  found = data.source.gold_fields(index, data.blocks, ids, rows)
+  found = found['reader_correct']
   assert found[[0, 1, 3]].any((1, 2, 3)).all() and not found[2].any()
   tokens = [
     [data.tokenizer.encode(x).ids for x in data.questions[i].answers]

@@ -68,7 +68,7 @@ def _selector(data, retriever, rule='substring', **settings):
   search = None
   if rule:
     search = answer_search.QuestionSearch(data.blocks, rule, data.tokenizer)
-  return beam_selector.AnswerSelector(
+  return beam_selector.BeamSelector(
     data.layout,
     data.blocks,
     retriever,

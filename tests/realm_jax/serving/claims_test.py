@@ -7,8 +7,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from realm_jax.data import reader_rows
-from realm_jax.serving import beams, claim_rows
+from realm_jax.data import question_rows, reader_rows
+from realm_jax.serving import beam_selector, beams
 from retrieval.questions import claims
 from tests.retrieval.text import tiny_blocks
 
@@ -28,7 +28,7 @@ def made(tmp_path_factory):
 
 
 def _source(made, found=CLAIMS):
-  return claim_rows.ClaimSource(found, made.tokenizer, LAYOUT)
+  return question_rows.ClaimSource(found, made.tokenizer, LAYOUT)
 
 
 def test_rows_carry_labels_and_padding_none(made):
@@ -36,7 +36,7 @@ def test_rows_carry_labels_and_padding_none(made):
   rows = source.rows(np.array([2, 0]), 4)
   np.testing.assert_array_equal(rows['claim_label'], [0, 2, 0, 0])
   np.testing.assert_array_equal(rows['row_valid'], [1, 1, 0, 0])
-  assert source.has_evidence
+  assert source.has_answers
 
 
 def test_fingerprint_is_of_labels_and_evidence(made):
@@ -50,8 +50,9 @@ def test_fingerprint_is_of_labels_and_evidence(made):
 
 def test_evidence_is_every_block_of_a_named_document(made):
   blocks, num = made.blocks, made.blocks.num_blocks
-  selector = claim_rows.EvidenceSelector(
+  selector = beam_selector.BeamSelector(
     *(LAYOUT, blocks, beams.RandomRetriever(num)),
+    search=beam_selector.EvidenceSearch(blocks),
     retriever_beam=num,
     reader_beam=2,
   )
@@ -69,18 +70,21 @@ def test_evidence_is_every_block_of_a_named_document(made):
 
 
 def test_titles_with_the_same_hash_are_told_apart(made, monkeypatch):
-  monkeypatch.setattr(claim_rows, 'hash', lambda title: 7, raising=False)
-  search = claim_rows.EvidenceSearch(made.blocks)
+  monkeypatch.setattr(beam_selector, 'hash', lambda title: 7, raising=False)
+  search = beam_selector.EvidenceSearch(made.blocks)
   ids = np.arange(made.blocks.num_blocks)[None]
-  [found] = search.find(ids, [('Mill 3', '')])
+  [found] = search.find(
+    ids, [dataclasses.replace(CLAIMS[0], titles=('Mill 3', ''))]
+  )
   wanted = [title == 'Mill 3' for title in made.blocks.titles(ids[0])]
   np.testing.assert_array_equal(found, wanted)
   assert found.any()
 
 
 def test_without_evidence_there_is_no_early_loss(made):
-  selector = claim_rows.EvidenceSelector(
+  selector = beam_selector.BeamSelector(
     *(LAYOUT, made.blocks, beams.RandomRetriever(made.blocks.num_blocks)),
+    search=beam_selector.EvidenceSearch(made.blocks),
     retriever_beam=4,
     reader_beam=2,
   )
