@@ -8,6 +8,7 @@ docstring. Sources are parsed, never imported, so the list appears at once.
 
 import ast
 from collections.abc import Iterator
+import itertools
 import pathlib
 import sys
 from typing import NamedTuple
@@ -56,11 +57,12 @@ def find_commands(word: str = '') -> Iterator[Command]:
 
 def _by_room(word: str) -> Iterator[tuple[str, str, list[Command]]]:
   """Yield each room with its description and its commands."""
-  found = list(find_commands(word))
-  for room in dict.fromkeys(command.room for command in found):
+  for room, commands in itertools.groupby(
+    find_commands(word), lambda command: command.room
+  ):
     source = (_FOLDER / room / '__init__.py').read_text(encoding='utf-8')
     about = _summary(ast.parse(source))
-    yield room, about, [x for x in found if x.room == room]
+    yield room, about, list(commands)
 
 
 def as_text(word: str = '') -> str:

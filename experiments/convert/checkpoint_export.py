@@ -12,7 +12,6 @@ import jax
 import ml_collections
 import numpy as np
 
-from experiments.convert import converted_blocks
 from experiments.engine import progress
 from realm_jax.checkpoints import (
   config as checkpoint_config,
@@ -20,8 +19,9 @@ from realm_jax.checkpoints import (
 )
 from realm_jax.data import folder as realm_data
 from realm_jax.nn import config as config_lib, open_qa
-from realm_jax.serving import model_configs
+from realm_jax.serving import index_builder, index_folders, model_configs
 from retrieval.formats import block_records, safetensors_files
+from retrieval.index import index_versions
 from retrieval.store import checkpoints, store
 
 _WORD = 'bert/embeddings/word/embedding'
@@ -75,9 +75,7 @@ def export(
       )
     version = None
     if name == 'RealmForOpenQA' and (data.root / 'blocks').exists():
-      version = converted_blocks.find_version(
-        workdir, params, saved.index_version
-      )
+      version = _find_version(workdir, params, saved.index_version)
     fields, tensors = _to_hf(name, params, saved.config, workdir, version)
     path.mkdir(parents=True, exist_ok=True)
     safetensors_files.write(path / 'model.safetensors', tensors)
@@ -92,6 +90,30 @@ def export(
       version.close()
     rows[str(path)] = f'{name}: {len(tensors)} tensors, {count:,} blocks'
   return rows
+
+
+def _find_version(
+  workdir: str | os.PathLike, params: Any, name: str = ''
+) -> index_versions.Version | None:
+  """Open the index version that a checkpoint retrieves from, or return None.
+
+  `name` is '' for the version of `params`. A fine-tuned checkpoint names its
+  version, because fine-tuning changes the query embedder and the vectors come
+  from the block embedder.
+  """
+  folder = index_versions.VersionFolder(
+    pathlib.Path(workdir) / index_folders.INDEX
+  )
+  if name:
+    return folder.open(name) if name in folder.names() else None
+  embedder = index_builder.snapshot(params)
+  fingerprint = index_versions.params_fingerprint(embedder)
+  for name in reversed(folder.names()):
+    version = folder.open(name)
+    if version.params_fingerprint == fingerprint:
+      return version
+    version.close()
+  return None
 
 
 def _to_hf(hf_class, params, config, workdir, version):

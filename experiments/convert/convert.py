@@ -21,7 +21,9 @@ checkpoint. --num_heads is needed if heads are not 64 wide. --config is the
 config that receives the sizes found.
 """
 
+from collections.abc import Mapping
 import dataclasses
+import json
 import pathlib
 from typing import Any
 
@@ -34,22 +36,24 @@ from experiments.convert import (
   checkpoint_export,
   checkpoint_sources,
   converted_blocks,
-  converted_checkpoint,
 )
-from experiments.engine import command, reports
-from experiments.realm import prepare as realm_prepare
+from experiments.engine import checkpoint_writer, command, reports
 from realm_jax.checkpoints import (
   convert as checkpoint_convert,
   names as checkpoint_names,
 )
-from realm_jax.data import folder as realm_data
 from realm_jax.serving import index_builder, index_folders
-from retrieval import tokenization
-from retrieval.formats import block_records, safetensors_files
+from retrieval.formats import safetensors_files
 from retrieval.index import index_versions
 from retrieval.nn import bert
+from retrieval.store import checkpoints
 
 _CONFIG = pathlib.Path(__file__).parents[2] / 'configs' / 'open_qa_released.py'
+
+
+def _option(default: str | int, about: str) -> Any:
+  """A field of `Options` that is a flag, too."""
+  return dataclasses.field(default=default, metadata={'about': about})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -59,18 +63,21 @@ class Options:
   # Hugging Face folders, prefixes of TensorFlow checkpoints, or folders with
   # such checkpoints
   paths: tuple[str, ...]
-  # vocab.txt, tokenizer.json or a folder with one; '' for the checkpoint's own
-  # vocabulary
-  vocab: str = ''
-  # attention heads of TensorFlow checkpoints; 0 for one head for each 64 units
-  num_heads: int = 0
-  blocks: str = ''  # blocks.tfr, block_records.npy, a folder with one, or ''
-  titles: str = ''  # titles.tfr; '' for the file beside the blocks, if any
-  block_emb: str = ''  # prefix of the bundle of the blocks' vectors, or ''
-  # checkpoint of the embedder that made the vectors; '' for the converted
-  # embedder. Fine-tuning trains the query embedder only, so that a fine-tuned
-  # model needs the embedder that it started from.
-  block_embedder: str = ''
+  vocab: str = _option(
+    '', "vocab.txt, tokenizer.json or a folder; '': its own."
+  )
+  num_heads: int = _option(0, 'Attention heads; 0: one for each 64 units.')
+  blocks: str = _option('', 'blocks.tfr, block_records.npy or a folder.')
+  titles: str = _option('', 'titles.tfr; by default beside the blocks.')
+  block_emb: str = _option('', 'Prefix of the vectors of the blocks.')
+  # Fine-tuning trains the query embedder only, so that a fine-tuned model needs
+  # the embedder that it started from.
+  block_embedder: str = _option(
+    '', "Checkpoint of the embedder that made the vectors; '': the converted."
+  )
+
+
+_OPTIONS = [x for x in dataclasses.fields(Options) if x.metadata]
 
 
 def _bert_fields(config: bert.BertConfig) -> dict[str, Any]:
@@ -151,52 +158,6 @@ def _reader_fields(found: checkpoint_sources.Sources) -> dict[str, Any]:
   return {'reader': {'span_hidden_size': sizes[0]}} if sizes else {}
 
 
-def _take_tokenizer(vocab, config, data, size: int):
-  """Copies a vocabulary into the data folder; returns the config with it."""
-  count = tokenization.WordPieceTokenizer(pathlib.Path(vocab)).vocab_size
-  if count != size:
-    raise ValueError(
-      f'{vocab}: a vocabulary of {count:,}, but the checkpoint has {size:,} word '
-      'embeddings.'
-    )
-  config = command.changed(config, tokenizer={'path': str(vocab)})
-  realm_prepare.take_tokenizer(config, data)
-  own = str(data.tokenizer_path.resolve())
-  return command.changed(config, tokenizer={'path': own})
-
-
-def _make_data(options, config, found, workdir):
-  """Make vocabulary and blocks; return config, fingerprints, blocks."""
-  data = realm_data.DataFolder.of(config, workdir)
-  prints, blocks = {}, None
-  vocab = options.vocab or found.tokenizer
-  if vocab:
-    size = found.parts[0].sizes.bert.vocab_size
-    config = _take_tokenizer(vocab, config, data, size)
-    prints['tokenizer'] = data.tokenizer.fingerprint
-  source = options.blocks or (found.records and str(found.records))
-  if source:
-    if not vocab:
-      raise ValueError('--blocks needs a vocabulary: name it by --vocab.')
-    width = config.model.projection_size
-    if found.vectors is not None and source.endswith('.npy'):
-      # Check the count in the header before millions of blocks are tokenized.
-      count = block_records.count(source)
-      converted_blocks.check_sizes(
-        found.vectors, found.vectors_name, count, width
-      )
-    converted_blocks.place_files(data.root, source, options.titles)
-    fields = converted_blocks.corpus_fields(data.root.resolve())
-    config = command.changed(config, **fields)
-    blocks = converted_blocks.build_blocks(config, data)
-    prints['blocks'] = blocks.fingerprint
-    if found.vectors is not None:
-      converted_blocks.check_sizes(
-        found.vectors, found.vectors_name, blocks.num_blocks, width
-      )
-  return config, prints, blocks
-
-
 def convert(
   options: Options, config: ml_collections.ConfigDict, workdir: str
 ) -> dict[str, str]:
@@ -216,7 +177,9 @@ def convert(
     found.vectors = checkpoint_sources.read_vectors(options.block_emb)
     found.vectors_name = options.block_emb
   config = make_config(config, found)
-  config, prints, blocks = _make_data(options, config, found, workdir)
+  config, prints, blocks = converted_blocks.make_data(
+    options, config, found, workdir
+  )
   step = max(part.step for part in found.parts)
   block_params, block_step, version = params, step, ''
   if options.block_embedder and blocks is not None:
@@ -224,9 +187,7 @@ def convert(
     version = index_versions.version_name(
       block_step, index_builder.snapshot(block_params), blocks
     )
-  if converted_checkpoint.save(
-    workdir, params, config, step=step, prints=prints, version=version
-  ):
+  if _save(workdir, params, config, step=step, prints=prints, version=version):
     for part in found.parts:
       file = checkpoint_export.unused_file(workdir, part.hf_class)
       safetensors_files.write(file, part.unused)
@@ -261,6 +222,72 @@ def _block_embedder(options: Options, params: Any) -> dict[str, Any]:
   return {'embedder': made}
 
 
+def _save(
+  workdir: str,
+  params: Any,
+  config: ml_collections.ConfigDict,
+  *,
+  step: int,
+  prints: Mapping[str, str],
+  version: str,
+) -> bool:
+  """Write a checkpoint, or add data to the checkpoint of the same parameters.
+
+  `version` names the index version that the model retrieves from; '' stands for
+  the version of its own parameters.
+  """
+  try:
+    saved = checkpoints.find(workdir)
+  except FileNotFoundError:
+    saved = None
+  fields = json.loads(config.to_json())
+  if saved is not None:
+    there, _ = checkpoints.load_params(workdir)
+    old, new = (index_versions.params_fingerprint(x) for x in (there, params))
+    if old != new:
+      raise ValueError(
+        f'{workdir}: holds a checkpoint with parameters {old}, but those to '
+        f'convert are {new}; name another --workdir.'
+      )
+    _check_fits(workdir, saved, prints, version)
+    same = fields == json.loads(saved.config.to_json())
+    if {*saved.fingerprints} > {*prints} or (
+      same and saved.fingerprints == prints
+    ):
+      logging.info('%s holds all of this already.', workdir)
+      return False
+    logging.info('%s holds these very parameters; data are added.', workdir)
+  checkpoint_writer.save_params(
+    workdir,
+    params,
+    config=fields,
+    step=step if saved is None else saved.step,
+    fingerprints=prints,
+    index_version=version,
+    replace=saved is not None,
+  )
+  return True
+
+
+def _check_fits(workdir, saved, prints, version) -> None:
+  """Refuse data or an index version other than the checkpoint's."""
+  for name, new in prints.items():
+    old = saved.fingerprints.get(name, new)
+    if old != new:
+      raise ValueError(
+        f'{workdir}: its checkpoint belongs to {name} {old}, but {new} is to be '
+        'added; name another --workdir.'
+      )
+  if {'blocks'} <= {*prints} & {*saved.fingerprints}:
+    if version != saved.index_version:
+      own = 'of its own parameters'
+      raise ValueError(
+        f'{workdir}: its checkpoint retrieves from index version '
+        f'{saved.index_version or own}, --block_embedder makes '
+        f'{version or "one " + own}; name another --workdir.'
+      )
+
+
 def _summary(found: checkpoint_sources.Sources) -> dict[str, str]:
   """Number of tensors by their use, for each part."""
   rows = {}
@@ -271,10 +298,6 @@ def _summary(found: checkpoint_sources.Sources) -> dict[str, str]:
   return rows
 
 
-def _show(rows: dict[str, str]) -> None:
-  reports.print_table(['part', 'converted'], list(rows.items()))
-
-
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   """Convert in the direction that the flags say."""
   values = flags.FLAGS
@@ -282,14 +305,15 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   if bool(paths) == bool(values.to_hf):
     raise ValueError('Expected either --from or --to_hf, beside --workdir.')
   if values.to_hf:
-    _show(checkpoint_export.export(workdir, values.to_hf, values.hf_class))
+    rows = checkpoint_export.export(workdir, values.to_hf, values.hf_class)
+    reports.print_table(['part', 'exported'], list(rows.items()))
     logging.info('The export is in %s.', values.to_hf)
     return
-  names = [field.name for field in dataclasses.fields(Options)]
   options = Options(
-    paths=tuple(paths), **{x: values[x].value for x in names if x != 'paths'}
+    paths=tuple(paths), **{x.name: values[x.name].value for x in _OPTIONS}
   )
-  _show(convert(options, config, workdir))
+  rows = convert(options, config, workdir)
+  reports.print_table(['part', 'converted'], list(rows.items()))
   logging.info('The checkpoint is in %s.', workdir)
 
 
@@ -299,16 +323,10 @@ def define_flags() -> None:
   flags.DEFINE_string('to_hf', '', 'Folder to write in Hugging Face form.')
   classes = ('', *checkpoint_names.CLASSES)
   flags.DEFINE_enum('hf_class', '', classes, "By default the parameters' own.")
-  flags.DEFINE_string('vocab', '', 'vocab.txt, of TensorFlow checkpoints.')
-  flags.DEFINE_integer('num_heads', 0, 'Attention heads; 0: 64 units each.')
-  flags.DEFINE_string('blocks', '', 'blocks.tfr or block_records.npy.')
-  flags.DEFINE_string('titles', '', 'titles.tfr; by default beside the blocks.')
-  flags.DEFINE_string('block_emb', '', 'Prefix of the vectors of the blocks.')
-  flags.DEFINE_string(
-    'block_embedder',
-    '',
-    'Checkpoint of the embedder that made the vectors of the blocks.',
-  )
+  for x in _OPTIONS:
+    is_text = isinstance(x.default, str)
+    define = flags.DEFINE_string if is_text else flags.DEFINE_integer
+    define(x.name, x.default, x.metadata['about'])
 
 
 if __name__ == '__main__':

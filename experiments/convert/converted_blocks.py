@@ -6,6 +6,7 @@ Nothing is embedded: row i of the vectors belongs to block i. Both stream from
 disk to disk, so that memory does not grow with the number of blocks.
 """
 
+import contextlib
 import os
 import pathlib
 from typing import Any
@@ -14,10 +15,12 @@ from absl import logging
 import ml_collections
 import numpy as np
 
-from experiments.engine import progress
+from experiments.convert import checkpoint_sources
+from experiments.engine import command, progress
 from experiments.realm import prepare as realm_prepare
 from realm_jax.data import folder as realm_data
-from realm_jax.serving import index_builder, index_folders
+from realm_jax.serving import index_builder
+from retrieval import tokenization
 from retrieval.formats import block_records, tfrecord
 from retrieval.index import index as index_lib, index_versions
 from retrieval.text import blocks as blocks_lib
@@ -79,28 +82,6 @@ def _link(link: pathlib.Path, target: pathlib.Path) -> None:
   os.symlink(target, link)
 
 
-def corpus_fields(data: pathlib.Path) -> dict[str, Any]:
-  """Return the fields of the config that read those files back."""
-  return {
-    'corpus': {'kind': 'orqa_blocks', 'path': str(data / FOLDER)},
-    # Each record is one block, so that its number is the number of its vector.
-    'blocks': {'whole_documents': True, 'drop_titles': ()},
-    'tokens': {'documents_per_shard': _PER_SHARD},
-  }
-
-
-def build_blocks(
-  config: ml_collections.ConfigDict, data: realm_data.DataFolder
-) -> blocks_lib.BlockStore:
-  """Write tokens/ and blocks/ of a data folder, or open finished ones.
-
-  Raises:
-    ValueError: if the folder has other stores.
-  """
-  realm_prepare.write_tokens(config, data, data.root, config.corpus)
-  return realm_prepare.write_blocks(config, data, data.root, config.corpus)
-
-
 def check_sizes(
   vectors: np.ndarray, name: str, num_blocks: int, width: int
 ) -> None:
@@ -124,6 +105,73 @@ def check_sizes(
       f"{name}: vectors of width {columns}, but the model's are of width "
       f'{width}.'
     )
+
+
+def _take_tokenizer(vocab, config, data, size: int):
+  """Copies a vocabulary into the data folder; returns the config with it."""
+  count = tokenization.WordPieceTokenizer(pathlib.Path(vocab)).vocab_size
+  if count != size:
+    raise ValueError(
+      f'{vocab}: a vocabulary of {count:,}, but the checkpoint has {size:,} word '
+      'embeddings.'
+    )
+  config = command.changed(config, tokenizer={'path': str(vocab)})
+  realm_prepare.take_tokenizer(config, data)
+  own = str(data.tokenizer_path.resolve())
+  return command.changed(config, tokenizer={'path': own})
+
+
+def make_data(
+  options: Any,
+  config: ml_collections.ConfigDict,
+  found: checkpoint_sources.Sources,
+  workdir: str,
+) -> tuple[
+  ml_collections.ConfigDict, dict[str, str], blocks_lib.BlockStore | None
+]:
+  """Make vocabulary and blocks of a data folder, or open finished ones.
+
+  Args:
+    options: `convert.Options`.
+
+  Returns:
+    The config that reads the data back, their fingerprints, and the blocks.
+
+  Raises:
+    ValueError: if parts do not fit together, or the folder has other stores.
+  """
+  data = realm_data.DataFolder.of(config, workdir)
+  prints, blocks = {}, None
+  vocab = options.vocab or found.tokenizer
+  if vocab:
+    size = found.parts[0].sizes.bert.vocab_size
+    config = _take_tokenizer(vocab, config, data, size)
+    prints['tokenizer'] = data.tokenizer.fingerprint
+  source = options.blocks or (found.records and str(found.records))
+  if source:
+    if not vocab:
+      raise ValueError('--blocks needs a vocabulary: name it by --vocab.')
+    width = config.model.projection_size
+    if found.vectors is not None and source.endswith('.npy'):
+      # Check the count in the header before millions of blocks are tokenized.
+      count = block_records.count(source)
+      check_sizes(found.vectors, found.vectors_name, count, width)
+    place_files(data.root, source, options.titles)
+    path = str(data.root.resolve() / FOLDER)
+    config = command.changed(
+      config,
+      corpus={'kind': 'orqa_blocks', 'path': path},
+      # Each record is one block, so that its number is that of its vector.
+      blocks={'whole_documents': True, 'drop_titles': ()},
+      tokens={'documents_per_shard': _PER_SHARD},
+    )
+    realm_prepare.write_tokens(config, data, data.root, config.corpus)
+    blocks = realm_prepare.write_blocks(config, data, data.root, config.corpus)
+    prints['blocks'] = blocks.fingerprint
+    if found.vectors is not None:
+      count = blocks.num_blocks
+      check_sizes(found.vectors, found.vectors_name, count, width)
+  return config, prints, blocks
 
 
 def build_index(
@@ -175,8 +223,7 @@ def build_index(
 
 
 def _check_same(folder, version_name, vectors, name) -> None:
-  version = folder.open(version_name)
-  try:
+  with contextlib.closing(folder.open(version_name)) as version:
     stored = version.vectors
     if stored.shape != vectors.shape:
       raise ValueError(
@@ -194,33 +241,3 @@ def _check_same(folder, version_name, vectors, name) -> None:
           f'begins {stored[row][0]} there and {vectors[row][0]} here); remove '
           'that version first.'
         )
-  finally:
-    version.close()
-
-
-def find_version(
-  workdir: str | os.PathLike, params: Any, name: str = ''
-) -> index_versions.Version | None:
-  """Open the index version that a checkpoint retrieves from.
-
-  Args:
-    name: name of the version; '' for the version of `params`. A fine-tuned
-      checkpoint names its version, because fine-tuning changes the query
-      embedder and the vectors come from the block embedder.
-
-  Returns:
-    The version; None if it does not exist.
-  """
-  folder = index_versions.VersionFolder(
-    pathlib.Path(workdir) / index_folders.INDEX
-  )
-  if name:
-    return folder.open(name) if name in folder.names() else None
-  embedder = index_builder.snapshot(params)
-  fingerprint = index_versions.params_fingerprint(embedder)
-  for name in reversed(folder.names()):
-    version = folder.open(name)
-    if version.params_fingerprint == fingerprint:
-      return version
-    version.close()
-  return None

@@ -8,7 +8,7 @@ optimizer, profile_steps, and optionally num_workers (which must not change on
 resume) and sharding_rules (overrides of `sharding.RULES`).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 import contextlib
 import itertools
 import json
@@ -51,8 +51,7 @@ def validate(
     ValueError: if there is no validation batch.
   """
   total, sums = 0.0, {}
-  with contextlib.ExitStack() as stack:
-    batches = stack.enter_context(_closing(iter(task.dataset('valid'))))
+  with contextlib.closing(iter(task.dataset('valid'))) as batches:
     for batch in itertools.islice(batches, num_batches):
       batch, _ = _complete(task, params, batch)
       batch = sharding.global_batch(batch, program.rows)
@@ -107,7 +106,7 @@ def train(
         keep=config.keep_checkpoints,
       )
     )
-    batches = enter(_closing(iter(task.dataset('train'))))
+    batches = enter(contextlib.closing(iter(task.dataset('train'))))
     if index_refresher:
       enter(contextlib.closing(index_refresher))
     start = saver.latest_step() or 0
@@ -116,7 +115,9 @@ def train(
       state = saver.restore(program.abstract, batches)
     else:
       state = program.init(jax.random.key(config.seed))
-    _write_config(config, workdir)  # not before the restore may refuse
+    if not jax.process_index():  # not before the restore may refuse
+      path = pathlib.Path(workdir) / 'config.json'
+      store.write_atomically(path, config.to_json(indent=2) + '\n')
     _log_plan(program, config, state, workdir)
     writer = enter(metric_writer.MetricWriter(workdir, resume_step=start))
     profiler = enter(_Profiler(workdir, config.profile_steps))
@@ -221,14 +222,6 @@ def _pipeline(
   }
 
 
-def _write_config(config: ml_collections.ConfigDict, workdir: str) -> None:
-  """Write config.json, whole or not at all."""
-  if jax.process_index():
-    return
-  path = pathlib.Path(workdir) / 'config.json'
-  store.write_atomically(path, config.to_json(indent=2) + '\n')
-
-
 def _log_plan(
   program: program_lib.Program,
   config: ml_collections.ConfigDict,
@@ -259,16 +252,6 @@ def _report(
   writer.write(step, values)
   shown = (f'{name} {value:.5g}' for name, value in values.items())
   logging.info('step %d: %s', step, ', '.join(shown))
-
-
-@contextlib.contextmanager
-def _closing(batches: Iterator) -> Iterator[Iterator]:
-  """Stop the iterator's workers at the end."""
-  try:
-    yield batches
-  finally:
-    if hasattr(batches, 'close'):
-      batches.close()
 
 
 class _Profiler:

@@ -36,7 +36,10 @@ class MetricWriter:
       return
     path = pathlib.Path(workdir) / FILE
     path.parent.mkdir(parents=True, exist_ok=True)
-    self._truncate(path, resume_step)
+    rows = [row for row in read(path) if row['step'] <= resume_step]
+    self._written.update((r['step'], name) for r in rows for name in r)
+    text = ''.join(json.dumps(row) + '\n' for row in rows)
+    store.write_atomically(path, text)
     self._rows = path.open('a', encoding='utf-8')
     self._events = tensorboardX.SummaryWriter(
       str(workdir), purge_step=resume_step + 1
@@ -46,7 +49,9 @@ class MetricWriter:
     return self
 
   def __exit__(self, *unused_exception) -> None:
-    self.close()
+    if self._rows is not None:
+      self._rows.close()
+      self._events.close()
 
   def write(self, step: int, values: Mapping[str, float]) -> None:
     """Add one row, on disk when this returns. A NaN is written as null."""
@@ -65,19 +70,6 @@ class MetricWriter:
   def written(self, step: int, prefix: str) -> bool:
     """Whether metrics with this prefix were written of a step, now or before."""
     return any(s == step and n.startswith(prefix) for s, n in self._written)
-
-  def close(self) -> None:
-    """Close the files."""
-    if self._rows is not None:
-      self._rows.close()
-      self._events.close()
-
-  def _truncate(self, path: pathlib.Path, resume_step: int) -> None:
-    """Keep whole rows up to a step; the file is replaced atomically."""
-    rows = [row for row in read(path) if row['step'] <= resume_step]
-    self._written.update((r['step'], name) for r in rows for name in r)
-    text = ''.join(json.dumps(row) + '\n' for row in rows)
-    store.write_atomically(path, text)
 
 
 def read(path: str | os.PathLike) -> list[dict[str, float]]:

@@ -65,7 +65,7 @@ class OptimizerConfig:
       )
     for field, known in (
       ('name', _ADAMS),
-      ('schedule', _SCHEDULES),
+      ('schedule', ('cosine', 'linear')),
       ('decay_mask', _DECAY_MASKS),
     ):
       if getattr(self, field) not in known:
@@ -110,36 +110,27 @@ def warmup_steps(config: OptimizerConfig, num_steps: int) -> int:
   return config.warmup_steps
 
 
-def _cosine(config: OptimizerConfig, num_steps: int) -> optax.Schedule:
-  return optax.schedules.warmup_cosine_decay_schedule(
-    init_value=config.initial_learning_rate,
-    peak_value=config.learning_rate,
-    warmup_steps=warmup_steps(config, num_steps),
-    decay_steps=num_steps,
-    end_value=config.final_fraction * config.learning_rate,
-  )
-
-
-def _linear(config: OptimizerConfig, num_steps: int) -> optax.Schedule:
-  """BERT's schedule: warm-up and decay both start at step 0, and do not meet."""
-  warmup = warmup_steps(config, num_steps)
-
-  def schedule(step):
-    grow = step / max(warmup, 1)
-    decay = jnp.maximum(num_steps - step, 0) / num_steps
-    return config.learning_rate * jnp.where(step < warmup, grow, decay)
-
-  return schedule
-
-
-_SCHEDULES = {'cosine': _cosine, 'linear': _linear}
-
-
 def learning_rate_schedule(
   config: OptimizerConfig, num_steps: int
 ) -> optax.Schedule:
   """Return the function step (from 0) -> learning rate."""
-  return _SCHEDULES[config.schedule](config, num_steps)
+  warmup = warmup_steps(config, num_steps)
+  if config.schedule == 'cosine':
+    return optax.schedules.warmup_cosine_decay_schedule(
+      init_value=config.initial_learning_rate,
+      peak_value=config.learning_rate,
+      warmup_steps=warmup,
+      decay_steps=num_steps,
+      end_value=config.final_fraction * config.learning_rate,
+    )
+
+  def linear(step):
+    """BERT's schedule: warm-up and decay both start at step 0, do not meet."""
+    grow = step / max(warmup, 1)
+    decay = jnp.maximum(num_steps - step, 0) / num_steps
+    return config.learning_rate * jnp.where(step < warmup, grow, decay)
+
+  return linear
 
 
 def decay_mask(params: Any) -> Any:
@@ -195,31 +186,10 @@ def scale_by_uncorrected_adam(
   return optax.GradientTransformation(init, update)
 
 
-def _adamw(
-  config: OptimizerConfig, schedule: optax.Schedule
-) -> optax.GradientTransformation:
-  return optax.adamw(
-    schedule,
-    b1=config.b1,
-    b2=config.b2,
-    eps=config.eps,
-    weight_decay=config.weight_decay,
-    mask=_DECAY_MASKS[config.decay_mask],
-  )
-
-
-def _bert_adam(
-  config: OptimizerConfig, schedule: optax.Schedule
-) -> optax.GradientTransformation:
-  mask = _DECAY_MASKS[config.decay_mask]
-  return optax.chain(
-    scale_by_uncorrected_adam(config.b1, config.b2, config.eps),
-    optax.add_decayed_weights(config.weight_decay, mask),
-    optax.scale_by_learning_rate(schedule),
-  )
-
-
-_ADAMS = {'adamw': _adamw, 'bert_adam': _bert_adam}
+_ADAMS = {
+  'adamw': optax.scale_by_adam,
+  'bert_adam': scale_by_uncorrected_adam,
+}
 
 
 def make_optimizer(
@@ -230,11 +200,13 @@ def make_optimizer(
   The optimizer is given the trained parts only; parts whose factor is 0 are not
   among them.
   """
-  steps = [
-    _ADAMS[config.name](config, learning_rate_schedule(config, num_steps))
-  ]
-  clip = config.clip_norm
-  steps.insert(0, optax.clip_by_global_norm(clip) if clip else optax.identity())
+  clip, mask = config.clip_norm, _DECAY_MASKS[config.decay_mask]
+  adam = optax.chain(
+    _ADAMS[config.name](config.b1, config.b2, config.eps),
+    optax.add_decayed_weights(config.weight_decay, mask),
+    optax.scale_by_learning_rate(learning_rate_schedule(config, num_steps)),
+  )
+  steps = [optax.clip_by_global_norm(clip) if clip else optax.identity(), adam]
   scales = {name: x for name, x in config.part_scales.items() if x}
   if scales:
     steps.append(_scale_parts(scales))

@@ -52,18 +52,9 @@ class Program:
 def split_parts(
   params: tasks.Params, frozen: Collection[str]
 ) -> tuple[tasks.Params, tasks.Params]:
-  """Split parameters into the trained parts and those named in `frozen`.
-
-  Without a frozen part the parameters come back as they are, beside {}.
-  """
-  if not frozen:
-    return params, {}
+  """Split parameters into the trained parts and those named in `frozen`."""
   trained = {name: x for name, x in params.items() if name not in frozen}
   return trained, {name: params[name] for name in frozen}
-
-
-def _join_parts(trained: tasks.Params, frozen: tasks.Params) -> tasks.Params:
-  return {**trained, **frozen} if frozen else trained
 
 
 def frozen_parts(
@@ -145,7 +136,7 @@ def train_step(
   trained, others = split_parts(state.params, frozen)
 
   def loss(trained, batch, key):
-    return task.loss(_join_parts(trained, others), batch, key, True)
+    return task.loss({**trained, **others}, batch, key, True)
 
   metrics, grads = optimizers.value_and_grad(
     loss,
@@ -161,7 +152,7 @@ def train_step(
   }
   state = state.replace(
     step=state.step + 1,
-    params=_join_parts(optax.apply_updates(trained, updates), others),
+    params={**optax.apply_updates(trained, updates), **others},
     opt_state=opt_state,
   )
   return state, metrics

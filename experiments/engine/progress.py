@@ -8,6 +8,7 @@ libraries take `progress: Callable[[int, int], None]`, which `bar` provides.
 
 from collections.abc import Callable, Iterator
 import contextlib
+import datetime
 import sys
 import time
 
@@ -112,12 +113,6 @@ def _rate(per_sec: float) -> str:
   return f'{per_sec:,.0f}' if per_sec >= 100 else f'{per_sec:.3g}'
 
 
-def _duration(sec: float) -> str:
-  minutes, sec = divmod(int(sec), 60)
-  hours, minutes = divmod(minutes, 60)
-  return f'{hours}:{minutes:02d}:{sec:02d}'
-
-
 def _logger(description: str, unit: str) -> Update:
   """Make an update that logs at most every ten seconds, and at the end."""
   first: list[float] = []
@@ -135,8 +130,8 @@ def _logger(description: str, unit: str) -> Update:
     if not total:
       logging.info('%s: %d %s, %s/s', description, done, unit, _rate(per_sec))
       return
-    left = (total - done) / per_sec if per_sec else 0.0
-    shown = f'{_rate(per_sec)}/s, {_duration(left)} left'
+    left = int((total - done) / per_sec) if per_sec else 0
+    shown = f'{_rate(per_sec)}/s, {datetime.timedelta(seconds=left)} left'
     logging.info('%s: %d/%d %s, %s', description, done, total, unit, shown)
 
   return update

@@ -132,11 +132,11 @@ def test_measurements_a_killed_run_owes_are_made(whole, tmp_path):
 def test_each_step_has_its_own_randomness():
   def loss(params, batch, key, train):
     del batch, train
-    return params**2, {'draw': jax.random.uniform(key)}
+    return params['x'] ** 2, {'draw': jax.random.uniform(key)}
 
   tx = optax.sgd(0.1)
   state = program_lib.TrainState(
-    np.int32(0), 1.0, tx.init(1.0), jax.random.key(0)
+    np.int32(0), {'x': 1.0}, tx.init({'x': 1.0}), jax.random.key(0)
   )
   draws = []
   for _ in range(2):
@@ -149,7 +149,7 @@ def test_each_step_has_its_own_randomness():
     )
     draws.append(float(metrics['draw']))
   assert draws[0] != draws[1]
-  assert float(state.params) == pytest.approx(0.8**2)
+  assert float(state.params['x']) == pytest.approx(0.8**2)
 
 
 def test_one_device_equals_eight(whole, tmp_path):
