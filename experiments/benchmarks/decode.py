@@ -206,36 +206,27 @@ def show(rows: Sequence[dict]) -> None:
   reports.print_table(heads, lines, title)
 
 
-def run(baseline_python: str, repeats: int, lengths: Sequence[int]) -> dict:
-  """Time all sides at the sizes of the benchmark `retro`.
-
-  Args:
-    baseline_python: interpreter of the baseline, '' for ours alone.
-  """
+def main(argv: list[str]) -> None:
+  """Measure at the sizes of the benchmark `retro`, print the table, write it."""
+  del argv
+  command.keep_memory()
+  options = flags.FLAGS
+  lengths = [int(n) for n in options.lengths]
+  if min(lengths) < 8:
+    raise ValueError(f'--lengths {lengths}: expected 8 tokens or more.')
   sizes = retro.SIZES | {'batch': 1, 'length': max(lengths)}
   befores = sorted({n for length in lengths for n in texts_before(length)})
   config, k = retro.retro_config(), sizes['num_neighbors']
   with contextlib.ExitStack() as stack:
     baseline = None
-    if baseline_python:
+    if options.baseline_python:
       given = sizes | {'befores': befores}
       worker = 'retro_worker.py', 'decode'
-      side = comparison.start_peer(given, baseline_python, worker)
+      side = comparison.start_peer(given, options.baseline_python, worker)
       baseline = stack.enter_context(side)
-    rows = measure(config, k, lengths, repeats, baseline)
-  return {'sizes': sizes, 'rows': rows}
-
-
-def main(argv: list[str]) -> None:
-  """Measure, print the table and write the JSON file."""
-  del argv
-  command.keep_memory()
-  lengths = [int(n) for n in flags.FLAGS.lengths]
-  if min(lengths) < 8:
-    raise ValueError(f'--lengths {lengths}: expected 8 tokens or more.')
-  results = run(flags.FLAGS.baseline_python, flags.FLAGS.repeats, lengths)
-  show(results['rows'])
-  comparison.write(results)
+    rows = measure(config, k, lengths, options.repeats, baseline)
+  show(rows)
+  comparison.write({'sizes': sizes, 'rows': rows})
 
 
 if __name__ == '__main__':

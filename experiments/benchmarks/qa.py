@@ -14,25 +14,31 @@ reader is skipped. Three more numbers say where our time goes: `find` embeds the
 question and searches, `match` looks for answers and builds the reader's rows on the
 host, `device` is the model's step. Without --baseline_python only ours is timed.
 
-The second command searches as many vectors as the released index holds (qa_search).
+The second command searches as many vectors as the released index holds.
 """
 
-from collections.abc import Collection
 import pathlib
+import time
 from typing import Any
 
-from absl import flags
+from absl import flags, logging
+import jax
+import ml_dtypes
+import numpy as np
 
-from experiments.benchmarks import comparison, qa_data, qa_search, qa_steps
-from experiments.engine import command, reports
+from experiments.benchmarks import (
+  comparison,
+  qa_data,
+  qa_steps,
+  realm,
+  turns,
+)
+from experiments.engine import command, progress, reports
+from retrieval import searchers
+from retrieval.store import sharded_array, store
 from retrieval.text import corpus as corpus_lib
 
-SIZES = {
-  'vocab_size': 30_522,
-  'd_model': 512,
-  'num_layers': 4,
-  'num_heads': 8,
-  'd_ff': 2048,
+SIZES = realm.ENCODER | {
   'vector_size': 128,
   'num_blocks': 100_000,
   'retriever_beam': 5000,
@@ -53,6 +59,11 @@ STEPS = {
 }
 PEER = 'transformers'
 _PARTS = ('find_sec', 'match_sec', 'device_sec')
+# Of --part=search.
+_DIMENSION = 128
+_QUERIES = 64
+_NUM_FOUND = 5
+_ROWS = 1 << 18  # written at once
 
 
 def measure(
@@ -60,18 +71,11 @@ def measure(
   root: pathlib.Path,
   repeats: int,
   sizes: dict[str, Any],
-  steps: Collection[str] = tuple(STEPS),
 ) -> comparison.Results:
-  """Time both sides in turn.
+  """Time both sides in turn, as `comparison.measure` does, for one question.
 
-  Args:
-    baseline_python: interpreter of the baseline, '' for ours alone.
-    root: folder made by `qa_data.prepare`.
-    sizes: of the model, its rows and the beams.
-
-  Returns:
-    step -> side -> numbers a question, with the ratio of the baseline to ours.
-    Ours also has find_sec, match_sec and device_sec.
+  `root` was made by `qa_data.prepare`. Our side also has find_sec, match_sec and
+  device_sec.
   """
   given = sizes | {
     'root': str(root),
@@ -84,23 +88,19 @@ def measure(
     given,
     baseline_python,
     {PEER: ('realm_worker.py', 'qa')},
-    {step: STEPS[step] for step in steps},
+    STEPS,
     repeats,
   )
-  if 'answer_batch' in results:
-    _compare_batch(results, sizes['batch'])
-  return results
-
-
-def _compare_batch(results: comparison.Results, batch: int) -> None:
-  """Make the batch's numbers those of a question, beside the peer's answer."""
-  ours = results['answer_batch'][comparison.OURS]
+  # The batch's numbers become those of a question, beside the peer's answer.
+  in_batch = results['answer_batch']
+  ours = in_batch[comparison.OURS]
   for name in ours:
     if name.endswith('_sec'):
-      ours[name] /= batch
-  if PEER in results.get('answer', {}):
-    results['answer_batch'][PEER] = results['answer'][PEER]
-    comparison.add_ratio(results['answer_batch'])
+      ours[name] /= sizes['batch']
+  if PEER in results['answer']:
+    in_batch[PEER] = results['answer'][PEER]
+    comparison.add_ratio(in_batch)
+  return results
 
 
 def _print(results: comparison.Results) -> None:
@@ -126,6 +126,71 @@ def _compare(options) -> dict:
   return {'sizes': sizes, 'steps': results}
 
 
+def make_vectors(folder: pathlib.Path, count: int) -> np.ndarray:
+  """Return mapped random vectors [count, _DIMENSION]; write them at first use."""
+  file = folder / f'vectors-{count}.npy'
+  if not file.exists():
+    logging.info('Writing %s.', file)
+    rng = np.random.default_rng(0)
+    shape = (count, _DIMENSION)
+    with store.open_atomically(file) as f:
+      header = {'descr': '<V2', 'fortran_order': False, 'shape': shape}
+      np.lib.format.write_array_header_1_0(f, header)
+      for low in range(0, count, _ROWS):
+        shape = (min(_ROWS, count - low), _DIMENSION)
+        rows = rng.standard_normal(shape, np.float32)
+        f.write(rows.astype(ml_dtypes.bfloat16).tobytes())
+  return sharded_array.open_npy(file)
+
+
+def search(folder: pathlib.Path, count: int, repeats: int) -> dict[str, Any]:
+  """Search exactly among as many vectors as REALM's released index holds.
+
+  The vectors (3.4 GB in bfloat16, random) are memory-mapped. A device with
+  enough memory keeps them; otherwise they stream, once for each batch of
+  queries.
+
+  Returns:
+    {'num_vectors', 'queries', 'device', 'first_sec', 'wall_sec' (median),
+    'host_gib' (without the mapped file), 'mapped_gib' (the file's part in
+    memory), 'device_gib' (0 if the device does not report it)}.
+  """
+  command.keep_memory()
+  vectors = make_vectors(folder, count)
+  searcher = searchers.ExactSearcher(vectors, check=False)
+  rng = np.random.default_rng(1)
+  seconds = []
+  for _ in range(repeats + 1):
+    queries = rng.standard_normal((_QUERIES, _DIMENSION), np.float32)
+    start = time.perf_counter()
+    searcher.search(queries, _NUM_FOUND)
+    seconds.append(time.perf_counter() - start)
+  device = jax.local_devices()[0]
+  stats = device.memory_stats() or {}
+  mapped = turns.status_bytes('RssFile')
+  result = {
+    'num_vectors': count,
+    'queries': _QUERIES,
+    'device': device.device_kind,
+    'first_sec': seconds[0],
+    'wall_sec': float(np.median(seconds[1:])),
+    'host_gib': turns.status_bytes('RssAnon') / 2**30,
+    'mapped_gib': mapped / 2**30,
+    'device_gib': stats.get('peak_bytes_in_use', 0) / 2**30,
+  }
+  progress.console().print(
+    f'{count:,} x {_DIMENSION} bfloat16 vectors on {result["device"]}: '
+    f'{result["wall_sec"]:.2f} s for {_QUERIES} queries '
+    f'({_QUERIES / result["wall_sec"]:.1f}/s; the first time '
+    f'{result["first_sec"]:.2f} s), {result["host_gib"]:.2f} GiB of host memory, '
+    f'{result["mapped_gib"]:.2f} GiB of the mapped file in memory, '
+    f'{result["device_gib"]:.2f} GiB on the device',
+    highlight=False,
+    soft_wrap=True,
+  )
+  return result
+
+
 def main(argv: list[str]) -> None:
   """Measure, print the table and write the JSON file."""
   del argv
@@ -134,7 +199,7 @@ def main(argv: list[str]) -> None:
     return
   if options.part == 'search':
     folder = pathlib.Path(options.workdir)
-    found = qa_search.run(folder, options.num_vectors, options.repeats)
+    found = search(folder, options.num_vectors, options.repeats)
   else:
     found = _compare(options)
   comparison.write(found)

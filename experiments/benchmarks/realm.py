@@ -26,12 +26,14 @@ from realm_jax.nn import config as config_lib, initialize, realm as model
 from realm_jax.objectives import losses
 from retrieval.nn import bert
 
-SIZES = {
+ENCODER = {
   'vocab_size': 30_522,
   'd_model': 512,
   'num_layers': 4,
   'num_heads': 8,
   'd_ff': 2048,
+}
+SIZES = ENCODER | {
   'num_candidates': 8,
   'query_length': 96,
   'block_length': 288,
@@ -68,8 +70,7 @@ def make_batch(sizes: dict[str, int]) -> dict[str, np.ndarray]:
 
 def bert_config(sizes: dict[str, int]) -> bert.BertConfig:
   """Return an encoder of the benchmark's sizes."""
-  names = ('vocab_size', 'd_model', 'num_layers', 'num_heads', 'd_ff')
-  fields = {name: sizes[name] for name in names}
+  fields = {name: sizes[name] for name in ENCODER}
   return bert.BertConfig(activation='gelu_tanh', **fields)
 
 
@@ -116,14 +117,7 @@ def build(sizes: dict[str, int]) -> dict[str, Callable[[], Any]]:
 def measure(
   baseline_python: str, batch: int, repeats: int, sizes: dict[str, int]
 ) -> comparison.Results:
-  """Time both sides in turn.
-
-  Args:
-    baseline_python: interpreter of the baseline, '' for ours alone.
-
-  Returns:
-    step -> side -> numbers, with the ratio of the baseline to ours.
-  """
+  """Time both sides in turn, as `comparison.measure` does."""
   return comparison.measure(
     'experiments.benchmarks.realm',
     sizes | {'batch': batch, 'microbatches': batch},

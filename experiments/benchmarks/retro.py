@@ -102,14 +102,10 @@ def measure(
   sizes=SIZES,
   baseline_keeps_memory: bool = False,
 ) -> comparison.Results:
-  """Time both sides in turn; our side also gets gflops_per_sec.
+  """Time both sides in turn, as `comparison.measure` does.
 
-  Args:
-    baseline_python: interpreter of the baseline, '' for ours alone.
-    baseline_keeps_memory: whether the baseline's malloc keeps freed memory.
-
-  Returns:
-    step -> side -> numbers, with the ratio of the baseline to ours.
+  Our side also gets gflops_per_sec. The baseline's malloc keeps freed memory if
+  `baseline_keeps_memory`.
   """
   results = comparison.measure(
     'experiments.benchmarks.retro',

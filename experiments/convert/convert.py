@@ -45,9 +45,13 @@ from realm_jax.checkpoints import (
 from realm_jax.serving import index_builder, index_folders
 from retrieval.formats import safetensors_files
 from retrieval.index import index_versions
-from retrieval.nn import bert
 from retrieval.store import checkpoints
 
+_BERT = (
+  *('num_layers', 'd_model', 'd_ff', 'num_heads', 'max_length', 'activation'),
+  *('layer_norm_eps', 'dropout_rate', 'attention_dropout_rate'),
+  'initializer_range',
+)
 _CONFIG = pathlib.Path(__file__).parents[2] / 'configs' / 'open_qa_released.py'
 
 
@@ -80,13 +84,6 @@ class Options:
 _OPTIONS = [x for x in dataclasses.fields(Options) if x.metadata]
 
 
-def _bert_fields(config: bert.BertConfig) -> dict[str, Any]:
-  names = ('num_layers', 'd_model', 'd_ff', 'num_heads', 'max_length')
-  rates = ('layer_norm_eps', 'dropout_rate', 'attention_dropout_rate')
-  names += ('activation', *rates, 'initializer_range')
-  return {name: getattr(config, name) for name in names} | {'checkpoint': ''}
-
-
 def make_config(
   config: ml_collections.ConfigDict, found: checkpoint_sources.Sources
 ) -> ml_collections.ConfigDict:
@@ -107,14 +104,15 @@ def make_config(
     'score_scale': 1.0,
   }
   for part in found.parts:
-    fields = _bert_fields(part.sizes.bert)
+    bert = part.sizes.bert
+    fields = {name: getattr(bert, name) for name in _BERT} | {'checkpoint': ''}
     if {*part.params} & {'encoder', 'reader'}:
       changes['encoder'] = fields
     if {'embedder', 'query_embedder'} & {*part.params}:
       changes['embedder'] = fields
       model['share_embedders'] = 'embedder' in part.params
       model['projection_size'] = part.sizes.projection_size
-      model['projection_norm_eps'] = part.sizes.bert.layer_norm_eps
+      model['projection_norm_eps'] = bert.layer_norm_eps
   # The config needs sizes of a missing part, too.
   changes.setdefault('encoder', changes.get('embedder'))
   changes.setdefault('embedder', changes['encoder'])

@@ -116,7 +116,11 @@ class Checkpoints:
     for part in ('pipeline', 'index_version'):
       if self._metadata[part] is not None:
         _check_same(path, part, saved[part], self._metadata[part])
-    _log_changes(path, saved['config'], self._metadata['config'])
+    # process_index differs between processes; the first one reports.
+    if not jax.process_index():
+      now = self._metadata['config']
+      for line in _differences(saved['config'], now, '.config'):
+        logging.warning('Changed since %s was written: %s', path, line)
     _check_shapes(path, abstract)
     # Moments of parts that were frozen since then are skipped.
     with checkpoint_reader.partial_loading():
@@ -194,13 +198,6 @@ def _check_same(path: pathlib.Path, part: str, saved: Any, now: Any) -> None:
       f'{path} was made by other data and cannot be continued exactly '
       f'({"; ".join(changed)}): restore these values, or use a new --workdir.'
     )
-
-
-def _log_changes(path: pathlib.Path, saved: Any, now: Any) -> None:
-  if jax.process_index():  # process_index differs; the first process reports
-    return
-  for line in _differences(saved, now, '.config'):
-    logging.warning('Changed since %s was written: %s', path, line)
 
 
 def _check_shapes(path: pathlib.Path, abstract: Any) -> None:

@@ -62,7 +62,13 @@ def bar(description: str, unit: str = 'items') -> Iterator[Update]:
     yield lambda done, total: None
   elif sys.stderr.isatty():
     with _rich_bar(unit) as view, _logs_above_bar():
-      yield _drawer(view, description)
+
+      def update(done: int, total: int) -> None:
+        if not view.tasks:
+          view.add_task(description, completed=done, total=None)
+        view.update(view.task_ids[0], completed=done, total=total or None)
+
+      yield update
   else:
     yield _logger(description, unit)
 
@@ -77,17 +83,6 @@ def _logs_above_bar() -> Iterator[None]:
   finally:
     if before is not None:
       handler.setStream(before)
-
-
-def _drawer(view: rich.progress.Progress, description: str) -> Update:
-  tasks: list[rich.progress.TaskID] = []
-
-  def update(done: int, total: int) -> None:
-    if not tasks:
-      tasks.append(view.add_task(description, completed=done, total=None))
-    view.update(tasks[0], completed=done, total=total or None)
-
-  return update
 
 
 def _rich_bar(unit: str) -> rich.progress.Progress:

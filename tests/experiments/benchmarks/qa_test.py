@@ -13,7 +13,6 @@ import pytest
 from experiments.benchmarks import (
   qa as benchmark_qa,
   qa_data,
-  qa_search,
   qa_steps,
   turns,
 )
@@ -115,8 +114,7 @@ SIDES = []
 
 def test_ratios(root, monkeypatch, capsys):
   monkeypatch.setattr(turns, 'Side', FakeSide)
-  steps = ('answer', 'train')
-  results = benchmark_qa.measure('python9', root, 3, SIZES, steps)
+  results = benchmark_qa.measure('python9', root, 3, SIZES)
   assert [side.open for side in SIDES] == [False, False]
   answer = results['answer']
   # The first round is not timed; seconds are medians, memory is the peak.
@@ -151,15 +149,15 @@ def test_a_step_may_say_more():
 
 
 def test_search(tmp_path, capsys, monkeypatch):
-  monkeypatch.setattr(qa_search.command, 'keep_memory', bool)
-  monkeypatch.setattr(qa_search, '_ROWS', 300)
-  found = qa_search.run(tmp_path, 1000, 1)
+  monkeypatch.setattr(benchmark_qa.command, 'keep_memory', bool)
+  monkeypatch.setattr(benchmark_qa, '_ROWS', 300)
+  found = benchmark_qa.search(tmp_path, 1000, 1)
   assert found['num_vectors'] == 1000 and found['wall_sec'] > 0
   assert '1,000 x 128 bfloat16 vectors' in capsys.readouterr().out
   [file] = tmp_path.iterdir()
   assert file.stat().st_size == 128 + 1000 * 128 * 2
   written = file.stat().st_mtime_ns
-  vectors = qa_search.make_vectors(tmp_path, 1000)
+  vectors = benchmark_qa.make_vectors(tmp_path, 1000)
   assert file.stat().st_mtime_ns == written
   assert vectors.dtype == ml_dtypes.bfloat16 and isinstance(vectors, np.memmap)
   values = np.asarray(vectors, np.float32)
