@@ -11,8 +11,8 @@ import numpy as np
 from experiments.engine import progress, stages
 from experiments.knn_lm import task as knn_lm_task
 from experiments.retro import evaluate as retro_evaluate
-from retrieval.index import key_values, shards
-from retrieval.store import store
+from retrieval.index import key_values
+from retrieval.store import shards, store
 from retro_jax.data import windows as windows_lib
 from retro_jax.evaluation import knn_lm
 from retro_jax.trained import loading

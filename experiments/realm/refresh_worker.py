@@ -30,7 +30,7 @@ from experiments.realm import background_builders
 from realm_jax.data import folder as realm_data
 from realm_jax.serving import index_builder
 from retrieval.index import index_versions
-from retrieval.store import checkpoints, workers
+from retrieval.store import checkpoints, shards
 
 # () -> (step, loader of the embedder) of the newest snapshot, or None.
 Source = Callable[[], tuple[int, Callable[[], Any]] | None]
@@ -133,7 +133,7 @@ def start_child(
 
 
 def _child(config_json: str, data_root: str, workdir: str) -> None:
-  workers.exit_with_parent()
+  shards.exit_with_parent()
   logging.set_verbosity(logging.INFO)
   config = ml_collections.ConfigDict(json.loads(config_json))
   if hasattr(os, 'sched_setaffinity'):

@@ -14,8 +14,8 @@ from jaxtyping import Float, Int
 import numpy as np
 
 from retrieval import searchers
-from retrieval.index import neighbors as neighbors_lib, shards
-from retrieval.store import store
+from retrieval.index import neighbors as neighbors_lib
+from retrieval.store import shards, store
 from retrieval.text import chunks as chunks_lib
 
 

@@ -8,7 +8,6 @@ and later stages record its fingerprint. A recall check precedes publication.
 
 from collections.abc import Mapping
 import dataclasses
-import json
 import os
 import pathlib
 import shutil
@@ -19,7 +18,7 @@ from absl import logging
 
 from retrieval import searchers
 from retrieval.index import recall_check
-from retrieval.store import sharded_array, store
+from retrieval.store import manifests, sharded_array, store
 
 SCHEMA = 1
 MANIFEST = 'index.json'
@@ -149,8 +148,7 @@ def _write(draft: pathlib.Path, searcher, fields, report) -> None:
     'files': _hash_folder(draft),
     'report': report,
   }
-  text = json.dumps(manifest, indent=1, sort_keys=True) + '\n'
-  store.write_atomically(draft / MANIFEST, text.encode())
+  store.write_atomically(draft / MANIFEST, manifests.dump(manifest))
 
 
 def open_index(path: str | os.PathLike, *, verify: bool = True) -> Index:
@@ -217,14 +215,9 @@ def _fields(
 
 def _read_manifest(path: pathlib.Path) -> dict[str, Any]:
   file = path / MANIFEST
-  try:
-    manifest = json.loads(file.read_text())
-  except FileNotFoundError:
-    raise FileNotFoundError(
-      f'{path}: no index here ({MANIFEST} is missing); build it first.'
-    ) from None
-  except ValueError as e:
-    raise ValueError(f'{file}: not JSON ({e}).') from None
+  manifest = manifests.read_json(
+    file, f'{path}: no index here ({MANIFEST} is missing); build it first.'
+  )
   if manifest.get('schema', SCHEMA) != SCHEMA:
     raise ValueError(
       f'{file}: schema {manifest["schema"]!r}, expected {SCHEMA}.'
@@ -240,15 +233,10 @@ def _reuse(
   queries: sharded_array.Rows | None,
 ) -> Index:
   have = _read_manifest(path)['fields']
-  differs = [
-    f'{key}: expected {fields[key]!r}, found {have.get(key)!r}'
-    for key in fields
-    if have.get(key) != fields[key]
-  ]
-  if differs:
+  if have != fields:
     raise ValueError(
       f'{path}: this folder holds another index '
-      f'({"; ".join(differs)}); choose another folder or remove it.'
+      f'({manifests.difference(fields, have)}); choose another folder or remove it.'
     )
   index = open_index(path)
   measured = f'recall@{config.recall_at}'

@@ -17,7 +17,6 @@ import contextlib
 import dataclasses
 import functools
 import hashlib
-import json
 import os
 import pathlib
 import shutil
@@ -29,14 +28,9 @@ import jax
 import numpy as np
 from safetensors import numpy as safetensors_numpy
 
-from retrieval.index import index as index_lib, shards
-from retrieval.store import store
+from retrieval.index import index as index_lib
+from retrieval.store import manifests, shards, store
 from retrieval.text import blocks as blocks_lib
-
-try:
-  import fcntl
-except ImportError:  # Windows, where no version is removed.
-  fcntl = None
 
 VECTORS_KIND = 'block_vectors'
 SCHEMA = 1
@@ -128,14 +122,9 @@ def read_manifest(path: pathlib.Path) -> Mapping[str, Any]:
     ValueError: when it is damaged.
   """
   file = path / _MANIFEST
-  try:
-    manifest = json.loads(file.read_text())
-  except FileNotFoundError:
-    raise FileNotFoundError(
-      f'{path}: no index version here ({_MANIFEST} is missing).'
-    ) from None
-  except ValueError as e:
-    raise ValueError(f'{file}: not JSON ({e}).') from None
+  manifest = manifests.read_json(
+    file, f'{path}: no index version here ({_MANIFEST} is missing).'
+  )
   missing = {'schema', 'step', 'blocks', 'params'} - set(manifest)
   if missing or manifest['schema'] != SCHEMA:
     raise ValueError(
@@ -263,20 +252,18 @@ class VersionFolder:
   @contextlib.contextmanager
   def held(self, name: str) -> Iterator[pathlib.Path | None]:
     """Keep a version from being removed; None where it is being removed."""
-    try:
-      lease = self._lock(name, shared=True)
-    except BlockingIOError:
-      yield None
-      return
-    try:
-      yield self.root / name
-    finally:
-      if lease >= 0:
-        os.close(lease)
+    lease = store.lock(self._lease_file(name), shared=True, wait=False)
+    with contextlib.ExitStack() as stack:
+      try:
+        stack.enter_context(lease)
+      except BlockingIOError:
+        yield None
+      else:
+        yield self.root / name
 
   def remove_old(self, keep: Collection[str] = (), newest: int = 1) -> None:
     """Remove versions without a lease, and the drafts of killed builders."""
-    if fcntl is None or not self.root.is_dir():
+    if not store.HAS_LOCKS or not self.root.is_dir():
       return
     names = self.names()
     for name in names[: max(0, len(names) - newest)]:
@@ -290,40 +277,17 @@ class VersionFolder:
       shutil.rmtree(rest, ignore_errors=True)
 
   def _remove(self, name: str) -> None:
-    try:
-      lock = self._lock(name, shared=False)
-    except BlockingIOError:
-      return  # A reader holds it.
-    try:
+    lease = self._lease_file(name)
+    # A reader may hold it.
+    with contextlib.suppress(BlockingIOError), store.lock(lease, wait=False):
       hidden = self.root / f'.removed-{name}'
       os.rename(self.root / name, hidden)
       shutil.rmtree(hidden, ignore_errors=True)
-      self._lease_file(name).unlink(missing_ok=True)
+      lease.unlink(missing_ok=True)
       logging.info('Removed index version %s.', name)
-    finally:
-      if lock >= 0:
-        os.close(lock)
 
   def _lease_file(self, name: str) -> pathlib.Path:
     return self.root / f'.lease-{name}'
-
-  def _lock(self, name: str, *, shared: bool) -> int:
-    """Return the descriptor of a version's lock, -1 where locks do not work.
-
-    Raises:
-      BlockingIOError: when another process holds a conflicting lock.
-    """
-    if fcntl is None or not os.access(self.root, os.W_OK):
-      return -1
-    flags = os.O_RDWR | os.O_CREAT
-    descriptor = os.open(self._lease_file(name), flags, 0o666)
-    kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
-    try:
-      fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
-    except BaseException:
-      os.close(descriptor)
-      raise
-    return descriptor
 
 
 def _is_version(name: str) -> bool:
@@ -342,5 +306,4 @@ def seal(
     'params': params_fingerprint(params),
     'blocks': blocks.fingerprint,
   }
-  text = json.dumps(manifest, indent=1, sort_keys=True) + '\n'
-  store.write_atomically(draft / _MANIFEST, text)
+  store.write_atomically(draft / _MANIFEST, manifests.dump(manifest))

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from retrieval import searchers
-from retrieval.index import recall_check, shards
-from retrieval.store import store
+from retrieval.index import recall_check
+from retrieval.store import shards, store
 from retrieval.text import tokens as tokens_lib
 
 KIND = 'key-values'

@@ -19,8 +19,8 @@ from jaxtyping import Int, UInt64
 import numpy as np
 
 from retrieval import searchers
-from retrieval.index import index as index_lib, shards
-from retrieval.store import store
+from retrieval.index import index as index_lib
+from retrieval.store import shards, store
 from retrieval.text import chunks as chunks_lib
 
 KIND = 'neighbors'

@@ -21,16 +21,10 @@ from retrieval import tokenization
 from retrieval.index import (
   index as index_lib,
   index_versions,
-  shards,
   vectors as vectors_lib,
 )
-from retrieval.store import store
+from retrieval.store import shards, store
 from retrieval.text import blocks as blocks_lib, chunks as chunks_lib
-
-try:
-  import fcntl
-except ImportError:  # Windows, where one process adopts at a time.
-  fcntl = None
 
 _AT_ONCE = 4096  # chunks
 
@@ -254,9 +248,7 @@ def _publish(
   """Publish the vectors of `found`, and its index where `config` allows."""
   target.parent.mkdir(parents=True, exist_ok=True)
   # The second process finds the version, or the draft of a killed process.
-  with open(target.parent / '.adopting', 'w') as lock:
-    if fcntl:
-      fcntl.flock(lock, fcntl.LOCK_EX)
+  with store.lock(target.parent / '.adopting'):
     if target.is_dir():
       return
     draft = target.with_name(f'.building-{target.name}.adopted')

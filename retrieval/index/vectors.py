@@ -9,8 +9,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from retrieval import tokenization
-from retrieval.index import shards
-from retrieval.store import store
+from retrieval.store import shards, store
 from retrieval.text import chunks as chunks_lib
 
 KIND = 'vectors'

@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The protocol of searchers, and the checks that they share."""
 
-import json
 import os
 import pathlib
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
+
+from retrieval.store import manifests
 
 METRICS = ('dot_product', 'squared_l2')
 LARGEST = 1e17  # The sum of d squares still fits in float32.
@@ -113,12 +114,7 @@ def read_fields(path: pathlib.Path) -> dict[str, Any]:
     ValueError: when the file is damaged.
   """
   file = path / 'searcher.json'
-  try:
-    fields = json.loads(file.read_text())
-  except FileNotFoundError:
-    raise FileNotFoundError(f'{file}: no searcher was saved here.') from None
-  except ValueError as e:
-    raise ValueError(f'{file}: damaged ({e}).') from None
+  fields = manifests.read_json(file, f'{file}: no searcher was saved here.')
   missing = {'name', 'metric'} - set(fields)
   if missing:
     raise ValueError(f'{file}: damaged, without {sorted(missing)}.')

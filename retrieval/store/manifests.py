@@ -18,6 +18,21 @@ def dump(content: Any) -> str:
   return json.dumps(content, indent=1, sort_keys=True) + '\n'
 
 
+def read_json(file: pathlib.Path, missing: str) -> Any:
+  """Read a JSON file.
+
+  Raises:
+    FileNotFoundError: when there is no such file; `missing` says so.
+    ValueError: when it is damaged.
+  """
+  try:
+    return json.loads(file.read_text(encoding='utf-8'))
+  except FileNotFoundError:
+    raise FileNotFoundError(missing) from None
+  except ValueError as e:
+    raise ValueError(f'{file}: not JSON ({e}); it is damaged.') from None
+
+
 def shard_file(name: str, index: int) -> str:
   """Name of the file of one shard of one array."""
   return f'{name}-{index:06d}.npy'
@@ -55,14 +70,10 @@ def read(
 ) -> dict[str, Any]:
   """Read a store's manifest and check it; `store.Store.open` has the Args."""
   path = pathlib.Path(path)
-  try:
-    manifest = json.loads((path / FILE).read_text())
-  except FileNotFoundError:
-    raise FileNotFoundError(
-      f'{path}: no {kind} store here ({FILE} is missing); prepare the data first.'
-    ) from None
-  except json.JSONDecodeError as e:
-    raise ValueError(f'{path / FILE}: not JSON ({e}).') from None
+  manifest = read_json(
+    path / FILE,
+    f'{path}: no {kind} store here ({FILE} is missing); prepare the data first.',
+  )
   if not isinstance(manifest, dict) or _KEYS - set(manifest):
     raise ValueError(
       f'{path / FILE}: not a manifest, which has {sorted(_KEYS)}.'
@@ -77,14 +88,15 @@ def read(
   if want != found:
     raise ValueError(
       f'{path}: this {kind} store was made from other data or settings ('
-      f'{_difference(want, found)}); choose another folder or remove this one.'
+      f'{difference(want, found)}); choose another folder or remove this one.'
     )
   for file, _ in files(path, manifest['shards']):
     check_exists(file)
   return manifest
 
 
-def _difference(want: Mapping, have: Mapping) -> str:
+def difference(want: Mapping, have: Mapping) -> str:
+  """List the fields that differ, and their values."""
   keys = sorted(k for k in {*want, *have} if want.get(k) != have.get(k))
   return '; '.join(
     f'{k}: expected {want.get(k)!r}, found {have.get(k)!r}' for k in keys

@@ -30,6 +30,7 @@ try:
 except ImportError:  # Windows; one process prepares there.
   fcntl = None
 
+HAS_LOCKS = fcntl is not None
 _BUFFER_BYTES = 1 << 20
 
 
@@ -82,6 +83,27 @@ def write_atomically(path: str | os.PathLike, data: bytes | str) -> None:
     f.write(data.encode() if isinstance(data, str) else data)
 
 
+@contextlib.contextmanager
+def lock(
+  file: pathlib.Path, *, shared: bool = False, wait: bool = True
+) -> Iterator[None]:
+  """Hold a lock on a file, which the system releases when the process dies.
+
+  Does nothing where there are no locks or the folder cannot be written.
+
+  Raises:
+    BlockingIOError: when another process holds a conflicting lock, unless the
+      caller waits for it.
+  """
+  if not HAS_LOCKS or not os.access(file.parent, os.W_OK):
+    yield
+    return
+  with open(file, 'a') as f:
+    kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+    fcntl.flock(f, kind if wait else kind | fcntl.LOCK_NB)
+    yield
+
+
 def publish_folder(draft: pathlib.Path, path: pathlib.Path) -> bool:
   """Rename a finished folder; return whether it was the first one at `path`.
 
@@ -104,6 +126,7 @@ class StoreWriter:
   under a lock, which a killed process gives back.
 
   Attributes:
+    path, kind, fields: of the store.
     published: whether a store of the same fingerprint was published before.
   """
 
@@ -123,9 +146,9 @@ class StoreWriter:
       ValueError: when there is another store at `path`.
     """
     self.path = pathlib.Path(path)
-    self._kind = kind
-    self._fields = json.loads(json.dumps(dict(fingerprint_fields)))
-    key = fingerprint([manifests.SCHEMA, kind, self._fields])
+    self.kind = kind
+    self.fields = json.loads(json.dumps(dict(fingerprint_fields)))
+    key = fingerprint([manifests.SCHEMA, kind, self.fields])
     self._partial = self.path.with_name(f'{self.path.name}.partial-{key[:12]}')
     exists = self.path.exists()
     # Another process may publish between the two checks.
@@ -136,7 +159,7 @@ class StoreWriter:
       )
     self.published = exists or self._begin()
     if self.published:
-      Store.open(self.path, kind, self._fields)
+      Store.open(self.path, kind, self.fields)
       return
     for other in self.path.parent.glob(f'{self.path.name}.partial-*'):
       if other != self._partial:
@@ -167,9 +190,7 @@ class StoreWriter:
     lock's file can be removed after that.
     """
     file = self.path.with_name(f'.{self.path.name}.lock')
-    with open(file, 'w') as f:
-      if fcntl:
-        fcntl.flock(f, fcntl.LOCK_EX)
+    with lock(file):
       try:
         yield
       finally:
@@ -248,7 +269,7 @@ class StoreWriter:
       with self._locked():
         if not self._is_published():
           self._move(self._seal(num_shards, meta or {}))
-    return Store.open(self.path, self._kind, self._fields)
+    return Store.open(self.path, self.kind, self.fields)
 
   def _move(self, manifest: Mapping[str, Any]) -> None:
     manifests.keep_only(self._partial, manifest['shards'])
@@ -269,8 +290,8 @@ class StoreWriter:
       )
     manifest = {
       'schema': manifests.SCHEMA,
-      'kind': self._kind,
-      'fingerprint': self._fields,
+      'kind': self.kind,
+      'fingerprint': self.fields,
       'meta': dict(meta),
       'shards': [
         json.loads(self._sidecar(i).read_text()) for i in range(num_shards)

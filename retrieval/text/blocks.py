@@ -15,7 +15,7 @@ from jaxtyping import Int
 import numpy as np
 
 from retrieval import tokenization
-from retrieval.store import sharded_array, store, workers
+from retrieval.store import sharded_array, shards, store
 from retrieval.text import (
   packing,
   sentences as sentences_lib,
@@ -29,28 +29,19 @@ DROPPED_TITLES = ('Lists? of', 'Index of', 'Outline of')
 DROPPED_TITLES += (r'.*\(disambiguation\)',)
 
 
-_WORKER = {}
+def _set_up(fields, tokens_path, tokenizer_path, given):
+  tokens = tokens_lib.TokenStore(tokens_path)
+  tokenizer = tokenization.load_tokenizer(tokenizer_path)
 
+  def make(first: int, limit: int) -> tuple[dict[str, np.ndarray], int]:
+    arrays, dropped = packing.shard_arrays(
+      tokens, range(first, limit), tokenizer, fields, given
+    )
+    # An array of the store, so that the number outlives a kill.
+    arrays['dropped'] = np.asarray([dropped], np.int64)
+    return arrays, limit - first
 
-def _start_worker(path, fields, tokens_path, tokenizer_path, given) -> None:
-  _WORKER.update(
-    writer=store.StoreWriter(path, KIND, fields),
-    fields=fields,
-    given=given,
-    tokens=tokens_lib.TokenStore(tokens_path),
-    tokenizer=tokenization.load_tokenizer(tokenizer_path),
-  )
-
-
-def _write_shard(index: int, first: int, limit: int) -> int:
-  names = ('tokenizer', 'fields', 'given')
-  arrays, dropped = packing.shard_arrays(
-    _WORKER['tokens'], range(first, limit), *(_WORKER[name] for name in names)
-  )
-  # An array of the store, so that the number outlives a kill.
-  arrays['dropped'] = np.asarray([dropped], np.int64)
-  _WORKER['writer'].write(index, arrays)
-  return limit - first
+  return make
 
 
 def build_block_store(
@@ -108,12 +99,11 @@ def build_block_store(
   missing = writer.missing(len(counts))
   done = tokens.num_documents - sum(counts[i] for i in missing)
   calls = ((i, ends[i] - counts[i], ends[i]) for i in missing)
-  setup = (path, fields, tokens.path, tokenizer_path, given)
-  with workers.start(num_processes, _start_worker, setup) as pool:
-    for count in workers.run(pool, _write_shard, calls, 2 * num_processes):
-      done += count
-      if progress:
-        progress(done, tokens.num_documents)
+  setup = (fields, tokens.path, tokenizer_path, given)
+  for count in shards.write_all(writer, num_processes, _set_up, setup, calls):
+    done += count
+    if progress:
+      progress(done, tokens.num_documents)
   if not any(writer.rows(i, 'document') for i in range(len(counts))):
     raise ValueError(
       f'{path}: no block: {tokens.num_documents} documents hold no sentence, or '

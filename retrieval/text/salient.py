@@ -15,7 +15,7 @@ from jaxtyping import Int
 import numpy as np
 
 from retrieval import tokenization
-from retrieval.store import store, workers
+from retrieval.store import shards as shards_lib, store
 from retrieval.text import (
   blocks as blocks_lib,
   corpus as corpus_lib,
@@ -160,15 +160,13 @@ def _shard_arrays(
   }
 
 
-_WORKER = {}
-
-
-def _start_worker(path, fields, blocks_path, tokens_path, tagger) -> None:
+def _set_up(blocks_path, tokens_path, tagger):
   tokens = tokens_lib.TokenStore(tokens_path)
-  _WORKER.update(
-    writer=store.StoreWriter(path, KIND, fields),
-    blocks=blocks_lib.BlockStore(blocks_path, tokens),
-    tagger=_make(tagger),
+  blocks = blocks_lib.BlockStore(blocks_path, tokens)
+  tagger = _make(tagger)
+  return lambda shard, documents: (
+    _shard_arrays(blocks, shard, documents, tagger),
+    len(documents),
   )
 
 
@@ -176,12 +174,6 @@ def _make(tagger: taggers.TaggerConfig | taggers.Tagger) -> taggers.Tagger:
   if isinstance(tagger, taggers.TaggerConfig):
     return taggers.make_tagger(tagger)
   return tagger
-
-
-def _write_shard(index: int, documents: np.ndarray) -> int:
-  arrays = _shard_arrays(_WORKER['blocks'], index, documents, _WORKER['tagger'])
-  _WORKER['writer'].write(index, arrays)
-  return len(documents)
 
 
 def build_salient_store(
@@ -218,13 +210,14 @@ def build_salient_store(
   missing = writer.missing(len(shards))
   done = len(chosen) - sum(len(shards[i]) for i in missing)
   given = tagger if num_processes <= 1 else settings
-  setup = (path, fields, blocks.path, blocks.tokens.path, given)
-  calls = ((i, shards[i]) for i in missing)
-  with workers.start(num_processes, _start_worker, setup) as pool:
-    for count in workers.run(pool, _write_shard, calls, 2 * num_processes):
-      done += count
-      if progress:
-        progress(done, len(chosen))
+  setup = (blocks.path, blocks.tokens.path, given)
+  calls = ((i, i, shards[i]) for i in missing)
+  for count in shards_lib.write_all(
+    writer, num_processes, _set_up, setup, calls
+  ):
+    done += count
+    if progress:
+      progress(done, len(chosen))
   if not any(writer.rows(i, 'sentence') for i in range(len(shards))):
     raise ValueError(
       f'{path}: no salient span in {len(chosen)} documents for {settings}.'

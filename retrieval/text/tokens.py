@@ -16,7 +16,7 @@ import os
 import numpy as np
 
 from retrieval import tokenization
-from retrieval.store import sharded_array, store, workers
+from retrieval.store import sharded_array, shards, store
 from retrieval.text import corpus as corpus_lib
 
 KIND = 'tokens'
@@ -81,23 +81,12 @@ def encode_shard(
   }
 
 
-_WORKER = {}
-
-
-def _start_worker(path, fields, tokenizer_path):
-  _WORKER.update(
-    writer=store.StoreWriter(path, KIND, fields),
-    tokenizer=tokenization.load_tokenizer(tokenizer_path),
-    with_title=fields['with_title'],
-    with_text=fields.get('with_text', False),
+def _set_up(tokenizer_path, with_title, with_text):
+  tokenizer = tokenization.load_tokenizer(tokenizer_path)
+  return lambda documents: (
+    encode_shard(documents, tokenizer, with_title, with_text),
+    len(documents),
   )
-
-
-def _write_shard(index: int, documents: list[corpus_lib.Document]) -> int:
-  names = ('tokenizer', 'with_title', 'with_text')
-  arrays = encode_shard(documents, *(_WORKER[name] for name in names))
-  _WORKER['writer'].write(index, arrays)
-  return len(documents)
 
 
 def build_token_store(
@@ -151,12 +140,11 @@ def build_token_store(
       if progress:
         progress(done, 0)
 
-  setup = (path, fields, tokenizer_path)
-  with workers.start(num_processes, _start_worker, setup) as pool:
-    for count in workers.run(pool, _write_shard, calls(), 2 * num_processes):
-      done += count
-      if progress:
-        progress(done, 0)
+  setup = (tokenizer_path, with_title, with_text)
+  for count in shards.write_all(writer, num_processes, _set_up, setup, calls()):
+    done += count
+    if progress:
+      progress(done, 0)
   if progress:
     progress(done, done)
   if not done:

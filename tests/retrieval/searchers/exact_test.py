@@ -281,7 +281,7 @@ def test_damaged_files_say_so(tmp_path):
     with pytest.raises(ValueError, match='vectors.npy: damaged'):
       searchers.load(tmp_path)
   pathlib.Path(tmp_path / 'searcher.json').write_text('{"name"')
-  with pytest.raises(ValueError, match='searcher.json: damaged'):
+  with pytest.raises(ValueError, match='searcher.json: .* damaged'):
     searchers.load(tmp_path)
   fields = json.dumps({'name': 'other', 'metric': 'dot_product'})
   (tmp_path / 'searcher.json').write_text(fields)

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from retrieval.store import workers
+from retrieval.store import shards
 
 _WORKER = {}
 
@@ -42,17 +42,17 @@ class Calls:
 @pytest.mark.parametrize('num_processes', [0, 1])
 @pytest.mark.parametrize('max_pending', [0, 2, 99])
 def test_one_process_works_in_place(num_processes, max_pending):
-  with workers.start(num_processes, setup, (100,)) as pool:
-    found = workers.run(pool, add, Calls(range(5)), max_pending)
+  with shards.start(num_processes, setup, (100,)) as pool:
+    found = shards.run(pool, add, Calls(range(5)), max_pending)
     assert sorted(found) == [100, 101, 102, 103, 104]
-    assert list(workers.run(pool, os.getpid, [()], 1)) == [os.getpid()]
-    assert list(workers.run(pool, add, [], 2)) == []
+    assert list(shards.run(pool, os.getpid, [()], 1)) == [os.getpid()]
+    assert list(shards.run(pool, add, [], 2)) == []
 
 
 def test_in_place_a_task_that_fails_ends_all():
   calls = Calls(range(9))
-  with workers.start(1, setup, (0,)) as pool:
-    found = workers.run(pool, fail_at_three, calls, 1)
+  with shards.start(1, setup, (0,)) as pool:
+    found = shards.run(pool, fail_at_three, calls, 1)
     assert [next(found) for _ in range(3)] == [0, 1, 2]
     with pytest.raises(ValueError, match='Task 3 of process'):
       next(found)
@@ -60,12 +60,10 @@ def test_in_place_a_task_that_fails_ends_all():
 
 
 def test_processes_are_set_up_and_their_errors_reach_the_caller():
-  with workers.start(2, setup, (10,)) as pool:
-    assert sorted(workers.run(pool, add, Calls(range(6)), 3)) == [
-      *range(10, 16)
-    ]
+  with shards.start(2, setup, (10,)) as pool:
+    assert sorted(shards.run(pool, add, Calls(range(6)), 3)) == [*range(10, 16)]
     with pytest.raises(ValueError, match='Task 3 of process') as error:
-      list(workers.run(pool, fail_at_three, Calls(range(6)), 2))
+      list(shards.run(pool, fail_at_three, Calls(range(6)), 2))
   assert str(os.getpid()) not in str(error.value)
 
 
@@ -78,7 +76,7 @@ def test_results_come_in_the_order_in_which_tasks_finish(order):
     return number
 
   with concurrent.futures.ThreadPoolExecutor(4) as pool:
-    results = workers.run(pool, task, Calls(range(4)), 4)
+    results = shards.run(pool, task, Calls(range(4)), 4)
     for number in order:
       finish[number].set()
       assert next(results) == number
@@ -88,7 +86,7 @@ def test_no_more_calls_are_taken_than_may_be_pending():
   calls = Calls(range(20))
   with concurrent.futures.ThreadPoolExecutor(8) as pool:
     seen = []
-    for result in workers.run(pool, abs, calls, 3):
+    for result in shards.run(pool, abs, calls, 3):
       seen.append(result)
       assert calls.taken <= len(seen) + 3
   assert sorted(seen) == [*range(20)]
