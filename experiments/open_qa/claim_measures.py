@@ -9,9 +9,8 @@ import pathlib
 from typing import Any
 
 import numpy as np
-import rich.table
 
-from experiments.engine import progress, reports
+from experiments.engine import reports
 from realm_jax.serving import claim_answers
 from retrieval.questions import bootstrap, claims as claims_lib
 from retrieval.store import store
@@ -101,15 +100,11 @@ def write_predictions(
 
 def print_measures(row: dict[str, Any], labels: Sequence[str]) -> None:
   """Print the measures of a set, and its table of classes."""
-  console = progress.console()
-  table = rich.table.Table('measure', row['dataset'])
-  table.add_row('claims', f'{row["claims"]:,}')
-  table.add_row('macro_f1', f'{100 * row["macro_f1"]:.1f}')
-  for name, value in row.items():
-    if isinstance(value, dict):
-      table.add_row(name, reports.share(value))
-  console.print(table)
-  table = rich.table.Table('is \\ predicted', *labels)
-  for label, counts in zip(labels, row['confusion'], strict=True):
-    table.add_row(label, *map(str, counts))
-  console.print(table)
+  lines = [('claims', f'{row["claims"]:,}')]
+  lines.append(('macro_f1', f'{100 * row["macro_f1"]:.1f}'))
+  shares = {name: x for name, x in row.items() if isinstance(x, dict)}
+  lines += [(name, reports.share(x)) for name, x in shares.items()]
+  reports.print_table(('measure', row['dataset']), lines)
+  classes = zip(labels, row['confusion'], strict=True)
+  lines = [(label, *map(str, counts)) for label, counts in classes]
+  reports.print_table(('is \\ predicted', *labels), lines, wrap=True)

@@ -18,10 +18,8 @@ import pathlib
 from typing import Any
 
 from absl import flags
-import rich.box
-import rich.table
 
-from experiments.engine import command, progress
+from experiments.engine import command, reports
 from retrieval.questions import bootstrap, dpr_json, question_sets, scoring
 
 _RULES = {
@@ -92,33 +90,23 @@ def score(
   )
 
 
-def make_table(report: Report) -> rich.table.Table:
-  """Return a table of the report, in per cent."""
+def print_table(report: Report) -> None:
+  """Print a table of the report, in per cent."""
   counts = [f'{report.count} questions', f'{report.missing} missing']
   for name in ('unknown', 'repeated', 'refused'):
     if number := getattr(report, name):
       counts.append(f'{number} {name}')
-  table = rich.table.Table(
-    title=f'{report.file} on {report.dataset}: {", ".join(counts)}',
-    box=rich.box.SIMPLE_HEAD,
-  )
-  table.add_column('metric')
-  for name in ('%', '95 % interval'):
-    table.add_column(name, justify='right')
-  table.add_column('right is')
+  title = f'{report.file} on {report.dataset}: {", ".join(counts)}'
+  heads, lines = ('metric', '%', '95 % interval', 'right is'), []
   for name, interval in report.metrics.items():
     rule, _, top = name.partition('/')
     meaning = _RULES[rule]
     if isinstance(meaning, dict):
       meaning = meaning[report.kind]
     low, high = 100 * interval.low, 100 * interval.high
-    table.add_row(
-      top or name,
-      f'{100 * interval.mean:.1f}',
-      f'{low:.1f} to {high:.1f}',
-      meaning,
-    )
-  return table
+    shares = f'{100 * interval.mean:.1f}', f'{low:.1f} to {high:.1f}'
+    lines.append((top or name, *shares, meaning))
+  reports.print_table(heads, lines, title, wrap=True)
 
 
 def write(report: Report) -> pathlib.Path:
@@ -140,7 +128,7 @@ def main(argv: list[str]) -> None:
     data_dir=flags.FLAGS.data_dir,
   )
   report = score(argv[1], question_set)
-  progress.console().print(make_table(report))
+  print_table(report)
   if flags.FLAGS.output:
     print(f'wrote {write(report)}')
 

@@ -24,9 +24,8 @@ import pathlib
 from absl import flags, logging
 import ml_collections
 import numpy as np
-import rich.table
 
-from experiments.engine import changed_documents, command, progress
+from experiments.engine import changed_documents, command, progress, reports
 from realm_jax.data import folder as realm_data
 from realm_jax.serving import (
   index_builder,
@@ -202,10 +201,8 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
     values.delete,
     data_dir=config.data_dir,
   )
-  table = rich.table.Table('what', 'how many')
-  for what, count in updated.counts.items():
-    table.add_row(what, f'{count:,}')
-  progress.console().print(table)
+  rows = [(what, f'{count:,}') for what, count in updated.counts.items()]
+  reports.print_table(('what', 'how many'), rows)
   logging.info('The new data and their index lie in %s.', values.output)
 
 

@@ -21,7 +21,6 @@ from typing import Any
 
 from absl import logging
 import ml_collections
-import rich.table
 
 from experiments.engine import command, progress, reports
 from experiments.realm import task as realm_task, zero_shot
@@ -102,22 +101,18 @@ def open_index(trained: trained_lib.TrainedRealm) -> serving.ServingIndex:
 
 
 def _print_utility(found: dict[str, dict[str, float]]) -> None:
-  table = rich.table.Table(
-    'documents', 'nats a token', 'accuracy', 'exact spans'
-  )
+  lines = []
   null = {k: found['retrieved'][f'null_{k}'] for k in _MEASURES}
   for name, values in (
     ('retrieved', found['retrieved']),
     ('null only', null),
     ('random', found['random']),
   ):
-    table.add_row(
-      name,
-      f'{-values["log_prob"]:.4f}',
-      f'{100 * values["accuracy"]:.2f} %',
-      f'{100 * values["exact_span"]:.2f} %',
-    )
-  progress.console().print(table)
+    shares = (values[k] for k in ('accuracy', 'exact_span'))
+    cells = (f'{100 * x:.2f} %' for x in shares)
+    lines.append((name, f'{-values["log_prob"]:.4f}', *cells))
+  heads = ('documents', 'nats a token', 'accuracy', 'exact spans')
+  reports.print_table(heads, lines)
   values = found['retrieved']
   progress.console().print(
     f'Retrieval utility {values["retrieval_utility"]:+.4f} nats a token '
@@ -130,15 +125,16 @@ def _print_utility(found: dict[str, dict[str, float]]) -> None:
 def print_recall(rows: list[dict[str, Any]], ks: Sequence[int]) -> None:
   """Print rows of `zero_shot.measure`."""
   heads = [f'recall@{k}' for k in ks]
-  table = rich.table.Table('questions', 'retriever', 'rule', *heads)
+  lines = []
   for row in rows:
     name = f'{pathlib.Path(row["questions_file"]).stem} ({row["questions"]})'
     shares = [row[head] for head in heads]
     cells = [
       f'{x["mean"]:.3f} ±{(x["high"] - x["low"]) / 2:.3f}' for x in shares
     ]
-    table.add_row(name, row['retriever'], row['rule'], *cells)
-  progress.console().print(table)
+    lines.append((name, row['retriever'], row['rule'], *cells))
+  heads = ['questions', 'retriever', 'rule', *heads]
+  reports.print_table(heads, lines, wrap=True)
 
 
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:

@@ -16,7 +16,7 @@ import math
 import pathlib
 from typing import Any
 
-from absl import logging
+from absl import flags, logging
 import jax
 import ml_collections
 
@@ -68,6 +68,21 @@ class System:
   def folder(self, root: pathlib.Path) -> pathlib.Path:
     """Return the workdir of the fine-tuning."""
     return root / FOLDER / self.name
+
+
+def define_flags(systems: Mapping[str, System]) -> None:
+  """Define --row and --dataset."""
+  flags.DEFINE_multi_string('row', [], f'Row to run: {list(systems)}.')
+  flags.DEFINE_multi_string(
+    'dataset', [], 'Question set of the exact match, NAME:SPLIT=PATH,PATH.'
+  )
+
+
+def check_rows(rows: Sequence[str], systems: Mapping[str, System]) -> None:
+  """Raise ValueError for a --row that does not exist."""
+  for name in rows:
+    if name not in systems:
+      raise ValueError(f'--row={name}: expected one of {list(systems)}.')
 
 
 def systems_of(table: paper_table.PaperTable) -> dict[str, System]:
@@ -130,10 +145,15 @@ def run(
   question_sets.check_questions(config)
   _prepare(system, realm_config, root)
   folder = system.folder(root)
-  wanted = fine_tuning(system, config, realm_config, root)
-  if not warm_start.is_done(str(folder), wanted.num_steps):
-    qa_train.run(wanted, str(folder))
+  _tune(fine_tuning(system, config, realm_config, root), folder)
   measure(folder, config, sets)
+
+
+def _tune(config: Config, folder: pathlib.Path) -> str:
+  """Train on questions, unless it is finished; return the folder."""
+  if not warm_start.is_done(str(folder), config.num_steps):
+    qa_train.run(config, str(folder))
+  return str(folder)
 
 
 def _prepare(system: System, config: Config, root: pathlib.Path) -> None:
@@ -157,19 +177,12 @@ def fine_tuning(
   else:
     fields['retriever'] = 'dense'
   if retriever == 'dpr':
-    fields['embedder_from'] = _train_dpr(config, root)
+    wanted = warm_start.make_config(config, 'dpr')
+    fields['embedder_from'] = _tune(wanted, root / 'dpr')
   elif retriever not in (*WITHOUT_VECTORS, 'start'):
     fields['embedder_from'] = train(retriever, realm_config, root)
   fields['encoder_from'] = train(system.encoder, realm_config, root)
   return command.changed(config, **fields)
-
-
-def _train_dpr(config: Config, root: pathlib.Path) -> str:
-  folder = str(root / 'dpr')
-  wanted = warm_start.make_config(config, 'dpr')
-  if not warm_start.is_done(folder, wanted.num_steps):
-    qa_train.run(wanted, folder)
-  return folder
 
 
 def measure(

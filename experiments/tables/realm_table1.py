@@ -133,11 +133,9 @@ def report(
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   """Run the rows of --row, then print the table."""
   root, values = pathlib.Path(workdir), flags.FLAGS
-  for name in values.row:
-    if name not in SYSTEMS:
-      raise ValueError(f'--row={name}: expected one of {list(SYSTEMS)}.')
-    if not values.dataset:
-      raise ValueError('--row needs a --dataset, NAME:SPLIT=PATH, to measure.')
+  realm_systems.check_rows(values.row, SYSTEMS)
+  if values.row and not values.dataset:
+    raise ValueError('--row needs a --dataset, NAME:SPLIT=PATH, to measure.')
   sets = question_sets.load_sets(
     values.dataset,
     config.evaluate.max_questions,
@@ -154,10 +152,7 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
 
 def define_flags() -> None:
   """Define --row, --dataset and --realm_config."""
-  flags.DEFINE_multi_string('row', [], f'Row to run: {list(SYSTEMS)}.')
-  flags.DEFINE_multi_string(
-    'dataset', [], 'Question set to measure on, NAME:SPLIT=PATH,PATH.'
-  )
+  realm_systems.define_flags(SYSTEMS)
   config_flags.DEFINE_config_file(
     'realm_config',
     str(REALM_CONFIG),

@@ -152,11 +152,9 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   )
   if bool(values.dataset) != bool(values.qa_config):
     raise ValueError('--qa_config and --dataset go together: one is missing.')
-  for name in values.row:
-    if name not in SYSTEMS:
-      raise ValueError(f'--row={name}: expected one of {list(SYSTEMS)}.')
-    if not config.evaluate.questions and not values.dataset:
-      raise ValueError('evaluate.questions is empty: recall needs questions.')
+  realm_systems.check_rows(values.row, SYSTEMS)
+  if values.row and not (config.evaluate.questions or values.dataset):
+    raise ValueError('evaluate.questions is empty: recall needs questions.')
   sets, qa_config, settings = [], None, None
   if values.qa_config:
     qa_config = realm_systems.share_data(values.qa_config, config, root)
@@ -177,16 +175,13 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
 
 def define_flags() -> None:
   """Define --row, --qa_config and --dataset."""
-  flags.DEFINE_multi_string('row', [], f'Row to run: {list(SYSTEMS)}.')
+  realm_systems.define_flags(SYSTEMS)
   config_flags.DEFINE_config_file(
     'qa_config',
     None,
     'Configuration of the fine-tuning, file.py[:arg]; without it the command '
     'measures the recall alone.',
     lock_config=True,
-  )
-  flags.DEFINE_multi_string(
-    'dataset', [], 'Question set of the exact match, NAME:SPLIT=PATH,PATH.'
   )
 
 
