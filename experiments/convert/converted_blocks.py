@@ -165,8 +165,9 @@ def make_data(
       blocks={'whole_documents': True, 'drop_titles': ()},
       tokens={'documents_per_shard': _PER_SHARD},
     )
-    realm_prepare.write_tokens(config, data, data.root, config.corpus)
-    blocks = realm_prepare.write_blocks(config, data, data.root, config.corpus)
+    realm_prepare.tokenize(config, data)
+    realm_prepare.cut_blocks(config, data)
+    blocks = data.blocks
     prints['blocks'] = blocks.fingerprint
     if found.vectors is not None:
       count = blocks.num_blocks

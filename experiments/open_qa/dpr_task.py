@@ -18,11 +18,9 @@ import ml_collections
 
 from experiments.engine import tasks
 from experiments.open_qa import dpr_examples
-from experiments.realm import block_task, task as realm_task
-from realm_jax.data import block_dataset, examples, folder as realm_data
-from realm_jax.nn import realm as model_lib
+from experiments.realm import block_task, evaluate as realm_evaluate
+from realm_jax.data import block_dataset, folder as realm_data
 from realm_jax.objectives import dpr
-from realm_jax.serving import beams, model_configs
 from retrieval.questions import question_sets
 from retrieval.store import store
 
@@ -52,10 +50,6 @@ def find_examples(
     sets[name], sets[f'max_{name}'], sets.allow_other_counts
   )
 
-  def retrieve():
-    index = beams.bm25_index(data)
-    return lambda texts, k: index.search(texts, k)[0]
-
   return dpr_examples.mine(
     data.path(FOLDER),
     questions,
@@ -66,7 +60,7 @@ def find_examples(
       depth=settings.depth,
       num_hard_negatives=settings.num_hard_negatives,
     ),
-    retrieve,
+    functools.partial(realm_evaluate.bm25_retriever, data),
   )
 
 
@@ -102,51 +96,27 @@ def make_task(
   layout = dataclasses.replace(
     data.layout(config), query_length=config.lookup.question_length
   )
-  model = model_configs.realm_config(config, data)
+  encode = data.tokenizer.encode_ids_batch
   splits = make_splits(config, data)
   found = [splits[name][0].fingerprint for name in splits]
   blocks = 1 + splits['train'][0].negatives.shape[1]
-  row_tokens = layout.query_length + blocks * layout.block_length
-  return tasks.Task(
-    init=functools.partial(
-      realm_task.init_params, config=config, model_cfg=model, parts='embedder'
-    ),
-    init_on_host=True,
+
+  def rows(split):
+    found, source = splits[split]
+    return lambda numbers, _: dpr.read_rows(
+      layout, found, encode, numbers
+    ), source
+
+  return block_task.make_part_task(
+    config,
+    data,
+    rows,
+    store.fingerprint([*found, repr(splits['train'][1]), str(layout)]),
     loss=functools.partial(
       dpr.loss,
-      model_lib.Realm(model),
       num_chunks=settings.gradient_cache_parts,
       mask_duplicates=settings.mask_duplicates,
     ),
-    dataset=functools.partial(_dataset, config, data, layout, splits),
-    pipeline_fingerprint=store.fingerprint(
-      [*found, repr(splits['train'][1]), str(layout)]
-    ),
-    tokens_per_step=config.batch_size * row_tokens,
-    fingerprints=data.fingerprints(),
-  )
-
-
-def _dataset(
-  config: ml_collections.ConfigDict,
-  data: realm_data.DataFolder,
-  layout: examples.Layout,
-  splits: dict[str, tuple[dpr.Examples, block_dataset.Split]],
-  split: str,
-):
-  found, source = splits[split]
-
-  def read(numbers, rng):
-    del rng
-    encode = data.tokenizer.encode_ids_batch
-    return dpr.read_rows(layout, found, encode, numbers)
-
-  return block_dataset.make_dataset(
-    read,
-    source,
-    endless=split == 'train',
-    batch_size=config.batch_size,
-    seed=config.seed,
-    process_index=jax.process_index(),
-    process_count=jax.process_count(),
+    part='embedder',
+    row_tokens=layout.query_length + blocks * layout.block_length,
   )

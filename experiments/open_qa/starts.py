@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parameters with which training of a reader starts."""
 
-import pathlib
+import dataclasses
 
 from absl import logging
 import jax
 import ml_collections
 
 from experiments.engine import command, tasks
+from experiments.realm import task as realm_task
 from realm_jax.data import folder as realm_data
 from realm_jax.nn import config as config_lib, initialize, open_qa
 from realm_jax.objectives import claims
@@ -37,33 +38,6 @@ def with_realm_from(
   return command.changed(config, **both)
 
 
-def start_sources(
-  config: ml_collections.ConfigDict,
-) -> tuple[dict[str, tasks.Params], dict[str, pathlib.Path]]:
-  """Return the parameters and the BERT folders that training starts from.
-
-  Both are keyed by 'embedder' and 'encoder'; parameters come from other runs.
-  """
-  config = with_realm_from(config)
-  found = {
-    name: _params_of(config[f'{name}_from'])
-    for name in ('embedder', 'encoder')
-    if config[f'{name}_from']
-  }
-  folders = {
-    name: realm_data.checkpoint_path(config[name].checkpoint)
-    for name in ('embedder', 'encoder')
-    if config[name].checkpoint
-  }
-  return found, folders
-
-
-def _params_of(workdir: str) -> tasks.Params:
-  if workdir == packaged_reader.NAME:
-    return packaged_reader.load()
-  return checkpoints.load_params(workdir)[0]
-
-
 def init_params(
   key: jax.Array,
   *,
@@ -71,7 +45,7 @@ def init_params(
   model_cfg: open_qa.OpenQaConfig | claims.ClaimsConfig,
 ) -> tasks.Params:
   """Return initial parameters, boxed with their logical axes."""
-  found, folders = start_sources(config)
+  found, folders = realm_task.start_sources(with_realm_from(config))
   encoder = found.get('encoder')
   starts = {
     'embedder': folders.get('embedder'),
@@ -117,14 +91,9 @@ def untrained(
   model_cfg = model_configs.reader_config(config, data)
   key = jax.random.split(jax.random.key(config.seed))[0]
   params = sharding.unbox(init_params(key, config=config, model_cfg=model_cfg))
-  return trained_lib.TrainedReader(
-    config=config,
-    data=data,
-    layout=data.layout(config),
-    model=open_qa.OpenQa(model_cfg),
-    params=params,
-    step=0,
-    block_params=kept_embedder(config, model_cfg.realm),
+  found = trained_lib.of_params(config, data, params, 0)
+  return dataclasses.replace(
+    found, block_params=kept_embedder(config, model_cfg.realm)
   )
 
 

@@ -42,7 +42,7 @@ def make_task(
   """Return the task of config.task: 'open_qa' or 'claims'.
 
   Args:
-    devices: devices that train; None is all.
+    devices: devices that train; None is all that do not build the index.
     start_builder: starts the process of refresh.builder 'process'.
 
   Raises:
@@ -54,13 +54,11 @@ def make_task(
     loss = functools.partial(
       claims.loss, claims.Claims(model_cfg), **config.loss
     )
-    read_source = read_claims
   else:
     question_sets.require_sets(config.questions.train, 'questions.train')
     loss = functools.partial(
       reader_losses.loss, open_qa.OpenQa(model_cfg), **config.loss
     )
-    read_source = read_questions
   index_refresher = None
   if config.retriever == 'dense':
     builder = index_builder.make_builder(config, data, workdir)
@@ -75,7 +73,10 @@ def make_task(
     config, data, retriever, train_blocks=config.train_blocks
   )
   source, splits = read_source(config, data)
-  rows = padded_rows(config, _num_shards(config, devices))
+  if devices is None:
+    devices = realm_task.training_devices(config)
+  shards = sharding.make_mesh(**config.mesh, devices=devices).shape
+  rows = padded_rows(config, shards['data'] * shards['fsdp'])
   identity = [
     source.fingerprint,
     data.blocks.fingerprint,
@@ -125,31 +126,27 @@ def check_sets(config: Config) -> None:
     question_sets.check_questions(config)
 
 
-def read_questions(
+def read_source(
   config: Config, data: realm_data.DataFolder
 ) -> tuple[question_rows.QuestionSource, Splits]:
-  """Read all questions of a run; training questions come first."""
-  settings, other = config.questions, config.questions.allow_other_counts
-  load = question_sets.load_questions
-  train = load(settings.train, settings.max_train, other)
-  dev = load(settings.dev, settings.max_dev, other)
-  spans = _splits(config, 'questions', train, dev)
+  """Read all questions or claims of a run; those to train on come first."""
+  if config.task == 'claims':
+    name, make_source = 'claims', question_rows.ClaimSource
+    classes = model_configs.claim_labels(config)
+    train, dev = (_read_claims(config, x, classes) for x in ('train', 'dev'))
+  else:
+    name, make_source = 'questions', question_rows.QuestionSource
+    sets, other = config.questions, config.questions.allow_other_counts
+    train, dev = (
+      question_sets.load_questions(sets[x], sets[f'max_{x}'], other)
+      for x in ('train', 'dev')
+    )
+  if not dev and config.eval_batches:
+    raise ValueError(f'{name}.dev is empty: name a set, or set eval_batches=0.')
+  logging.info('%d %s to train on, %d held out.', len(train), name, len(dev))
   layout = model_configs.reader_layout(config, data)
-  source = question_rows.QuestionSource(train + dev, data.tokenizer, layout)
-  return source, spans
-
-
-def read_claims(
-  config: Config, data: realm_data.DataFolder
-) -> tuple[question_rows.ClaimSource, Splits]:
-  """Read all claims of a run; training claims come first."""
-  classes = model_configs.claim_labels(config)
-  train = _read_claims(config, 'train', classes)
-  dev = _read_claims(config, 'dev', classes)
-  spans = _splits(config, 'claims', train, dev)
-  layout = model_configs.reader_layout(config, data)
-  source = question_rows.ClaimSource(train + dev, data.tokenizer, layout)
-  return source, spans
+  source = make_source(train + dev, data.tokenizer, layout)
+  return source, {'train': (0, len(train)), 'valid': (len(train), len(source))}
 
 
 def _read_claims(config, split: str, classes) -> list[claims_lib.Claim]:
@@ -183,17 +180,6 @@ def load_claims(
   return found.first(most) if most else found
 
 
-def _splits(
-  config: Config, name: str, train: Sequence, dev: Sequence
-) -> Splits:
-  """Return the place of each split; training questions come first."""
-  if not dev and config.eval_batches:
-    raise ValueError(f'{name}.dev is empty: name a set, or set eval_batches=0.')
-  logging.info('%d %s to train on, %d held out.', len(train), name, len(dev))
-  count = len(train) + len(dev)
-  return {'train': (0, len(train)), 'valid': (len(train), count)}
-
-
 def _dataset(config, source, splits, rows: int, split: str):
   return question_rows.make_dataset(
     source,
@@ -211,8 +197,3 @@ def padded_rows(config: Config, devices: int) -> int:
   """Return the rows of a global batch, a multiple of devices and microbatches."""
   unit = devices * config.optimizer.accumulate_steps
   return -(-config.batch_size // unit) * unit
-
-
-def _num_shards(config, devices) -> int:
-  mesh = sharding.make_mesh(**config.mesh, devices=devices)
-  return mesh.shape['data'] * mesh.shape['fsdp']

@@ -13,21 +13,15 @@ claims (configs/claims_base.py). Prepares the data in <workdir>/data, unless
 last checkpoint bit for bit.
 """
 
-import functools
-
-from absl import logging
-import jax
 import ml_collections
 
-from experiments.engine import command, loop
+from experiments.engine import command
 from experiments.open_qa import dpr_task, starts, task as qa_task
 from experiments.realm import (
   block_task,
   prepare as realm_prepare,
-  refresh_worker,
-  task as realm_task,
+  train as realm_train,
 )
-from realm_jax.data import folder as realm_data
 
 
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
@@ -40,20 +34,9 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
       f'config.task {config.task!r}: expected open_qa, dpr or claims.'
     )
   qa_task.check_sets(config)
-  data = realm_data.DataFolder.of(config, workdir)
   if not config.data_dir:
     realm_prepare.run(config, workdir)
-  config = starts.freeze(config)
-  start_builder = functools.partial(
-    refresh_worker.start_child, config, str(data.root), workdir
-  )
-  builders = realm_task.builder_devices(config)
-  devices = [d for d in jax.devices() if d not in builders]
-  task = qa_task.make_task(
-    config, data, workdir, devices=devices, start_builder=start_builder
-  )
-  logging.info('Training on %s, writing to %s.', data.root, workdir)
-  loop.train(task, config, workdir, devices=devices)
+  realm_train.train(qa_task.make_task, starts.freeze(config), workdir)
 
 
 if __name__ == '__main__':

@@ -7,8 +7,8 @@ snapshots/<step>.safetensors are parameters to build from, failures/<version>.tx
 says why a version could not be built, <step>-<hash>/ is a version.
 """
 
-import abc
 from collections.abc import Callable
+import functools
 import multiprocessing
 import pathlib
 import threading
@@ -29,42 +29,33 @@ def build(builder: index_builder.Builder, step: int, params: Any) -> str:
     return builder.build(step, params, update)
 
 
-class BackgroundBuilder(abc.ABC):
-  """Builds versions of the snapshots that the trainer offers."""
+class ExternalBuilder:
+  """A builder of its own that reads the run's checkpoints, or no builder.
 
-  def start(self) -> None:  # noqa: B027
+  The others build versions of the snapshots that the trainer offers.
+  """
+
+  def start(self) -> None:
     """Start the builder, where it needs that."""
 
-  @abc.abstractmethod
   def offer(self, step: int, take: Callable[[], dict]) -> bool:
-    """Offers a snapshot.
+    """Offer a snapshot; return whether it is taken, here always.
 
     Args:
       take: returns the snapshot; only called where it is wanted.
     """
-
-  @abc.abstractmethod
-  def errors(self) -> list[Exception]:
-    """Return the errors since the last call."""
-
-  def close(self) -> None:  # noqa: B027
-    """Stop the builder; the next run completes an unfinished version."""
-
-
-class ExternalBuilder(BackgroundBuilder):
-  """A builder of its own that reads the run's checkpoints, or no builder."""
-
-  def offer(self, step: int, take: Callable[[], dict]) -> bool:
-    """Take every step: the checkpoints are its snapshots."""
     del step, take
     return True
 
   def errors(self) -> list[Exception]:
-    """Return no errors: those of another command are not known here."""
+    """Return the errors since the last call; here they are not known."""
     return []
 
+  def close(self) -> None:
+    """Stop the builder; the next run completes an unfinished version."""
 
-class ThreadBuilder(BackgroundBuilder):
+
+class ThreadBuilder(ExternalBuilder):
   """Builds in a thread of this process, one snapshot at a time."""
 
   def __init__(self, builder: index_builder.Builder):
@@ -94,7 +85,7 @@ class ThreadBuilder(BackgroundBuilder):
     return found
 
 
-class ProcessBuilder(BackgroundBuilder):
+class ProcessBuilder(ExternalBuilder):
   """A child process that follows snapshots which are written for it."""
 
   def __init__(
@@ -146,7 +137,12 @@ def write_snapshot(root: pathlib.Path, step: int, params: dict) -> None:
     old.unlink(missing_ok=True)
 
 
-def newest_snapshot(root: pathlib.Path) -> tuple[int, pathlib.Path] | None:
-  """Return step and file of the newest snapshot."""
+def newest_snapshot(
+  root: pathlib.Path,
+) -> tuple[int, Callable[[], Any]] | None:
+  """Return step and reader of the newest snapshot that the trainer wrote."""
   files = sorted((root / _SNAPSHOTS).glob('[0-9]*.safetensors'))
-  return (int(files[-1].stem), files[-1]) if files else None
+  if not files:
+    return None
+  read = functools.partial(index_versions.read_params, files[-1])
+  return int(files[-1].stem), read

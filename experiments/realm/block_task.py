@@ -19,6 +19,8 @@ from realm_jax.serving import model_configs
 from retrieval.text import blocks as blocks_lib
 
 Config = ml_collections.ConfigDict
+# Split -> reader of rows, and their numbers.
+Rows = Callable[[str], tuple[block_dataset.Read, block_dataset.Split]]
 MakeTask = Callable[[Config, realm_data.DataFolder], tasks.Task]
 
 
@@ -49,12 +51,10 @@ def make_ict_task(config: Config, data: realm_data.DataFolder) -> tasks.Task:
   def read(ids, rng):
     return ict.read_rows(layout, data.blocks, ids, rng, settings.mask_rate)
 
-  return _make_task(
+  return make_part_task(
     config,
     data,
-    blocks=data.blocks,
-    read=read,
-    settings=f'{layout} {settings.mask_rate}',
+    *_rows(config, data.blocks, read, f'{layout} {settings.mask_rate}'),
     loss=functools.partial(
       ict.loss,
       num_chunks=settings.gradient_cache_parts,
@@ -86,39 +86,63 @@ def make_mlm_task(config: Config, data: realm_data.DataFolder) -> tasks.Task:
       token_weights=weights,
     )
 
-  return _make_task(
+  return make_part_task(
     config,
     data,
-    blocks=blocks,
-    read=read,
-    settings=f'{layout} {sorted(settings.items())}',
+    *_rows(config, blocks, read, f'{layout} {sorted(settings.items())}'),
     loss=mlm.loss,
     part='encoder',
     row_tokens=layout.joint_length,
   )
 
 
-def _make_task(
+def _rows(
   config: Config,
-  data: realm_data.DataFolder,
-  *,
   blocks: blocks_lib.BlockStore,
   read: block_dataset.Read,
   settings: str,
+) -> tuple[Rows, str]:
+  """Return the reader and the blocks of each split, and their fingerprint."""
+  fraction = config.valid_fraction
+  return (
+    lambda split: (read, block_dataset.split_blocks(blocks, split, fraction)),
+    block_dataset.fingerprint(blocks, fraction, settings),
+  )
+
+
+def make_part_task(
+  config: Config,
+  data: realm_data.DataFolder,
+  rows: Rows,
+  fingerprint: str,
+  *,
   loss: Callable,
   part: str,
   row_tokens: int,
 ) -> tasks.Task:
-  """Bind a part of the model, its loss and its data."""
+  """Bind a part of the model, its loss and its data.
+
+  Args:
+    rows: split -> reader of rows, and their numbers.
+    fingerprint: hash of the stream of batches.
+    loss: takes the model first.
+    part: one of `initialize.PARTS`.
+    row_tokens: tokens that a row of a batch embeds or reads.
+  """
   model = model_configs.realm_config(config, data)
-  dataset = functools.partial(
-    block_dataset.make_dataset,
-    read,
-    batch_size=config.batch_size,
-    seed=config.seed,
-    process_index=jax.process_index(),
-    process_count=jax.process_count(),
-  )
+
+  def dataset(split):
+    read, source = rows(split)
+    return block_dataset.make_dataset(
+      read,
+      source,
+      endless=split == 'train',
+      batch_size=config.batch_size,
+      seed=config.seed,
+      process_index=jax.process_index(),
+      process_count=jax.process_count(),
+    )
+
   head = None
   if part == 'encoder':
     head = realm_task.fitted_head(config, data, model)
@@ -132,13 +156,8 @@ def _make_task(
     ),
     init_on_host=True,
     loss=functools.partial(loss, model_lib.Realm(model)),
-    dataset=lambda split: dataset(
-      block_dataset.split_blocks(blocks, split, config.valid_fraction),
-      endless=split == 'train',
-    ),
-    pipeline_fingerprint=block_dataset.fingerprint(
-      blocks, config.valid_fraction, settings
-    ),
+    dataset=dataset,
+    pipeline_fingerprint=fingerprint,
     tokens_per_step=config.batch_size * row_tokens,
     fingerprints=data.fingerprints(),
   )

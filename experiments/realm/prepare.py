@@ -12,7 +12,6 @@ missing shard. --config.prepare.export=True writes the official record forms to
 
 from collections.abc import Callable
 import functools
-import pathlib
 
 from experiments.engine import command, progress, stages
 from realm_jax.data import folder as realm_data
@@ -54,32 +53,22 @@ def _corpora(config: Config, data: realm_data.DataFolder):
     yield 'X', data.root / 'masked', config.masked_corpus
 
 
-def write_tokens(
-  config: Config,
-  data: realm_data.DataFolder,
-  root: pathlib.Path,
-  corpus: Config,
-) -> tokens_lib.TokenStore:
-  """Write the token store, with texts, of one corpus into `root`."""
-  stages.wait_for_first(config, root / 'tokens')
-  with progress.bar('tokenize', 'documents') as update:
-    return tokens_lib.build_token_store(
-      root / 'tokens',
-      data_folder.corpus(corpus),
-      data.tokenizer_path,
-      with_title=False,
-      with_text=True,
-      documents_per_shard=config.tokens.documents_per_shard,
-      num_processes=config.tokens.num_processes,
-      progress=update,
-    )
-
-
 def tokenize(config: Config, data: realm_data.DataFolder) -> Rows:
   """Write the token stores, with texts."""
   rows = []
   for name, root, corpus in _corpora(config, data):
-    tokens = write_tokens(config, data, root, corpus)
+    stages.wait_for_first(config, root / 'tokens')
+    with progress.bar('tokenize', 'documents') as update:
+      tokens = tokens_lib.build_token_store(
+        root / 'tokens',
+        data_folder.corpus(corpus),
+        data.tokenizer_path,
+        with_title=False,
+        with_text=True,
+        documents_per_shard=config.tokens.documents_per_shard,
+        num_processes=config.tokens.num_processes,
+        progress=update,
+      )
     rows += [
       (f'documents, {name}', f'{tokens.num_documents:,}'),
       (f'tokens, {name}', f'{len(tokens.tokens):,}'),
@@ -97,33 +86,23 @@ def _marks(corpus: Config, field: str) -> taggers.AnnotatedTagger:
   )
 
 
-def write_blocks(
-  config: Config,
-  data: realm_data.DataFolder,
-  root: pathlib.Path,
-  corpus: Config,
-) -> blocks_lib.BlockStore:
-  """Pack the sentences of one corpus into blocks, in `root`."""
-  marked = corpus.kind == 'realm_pretraining'
-  given = _marks(corpus, 'sentences') if marked else None
-  stages.wait_for_first(config, root / 'blocks')
-  with progress.bar('blocks', 'documents') as update:
-    return blocks_lib.build_block_store(
-      root / 'blocks',
-      tokens_lib.TokenStore(root / 'tokens'),
-      data.tokenizer_path,
-      num_processes=config.tokens.num_processes,
-      progress=update,
-      given=given,
-      **config.blocks.to_dict(),
-    )
-
-
 def cut_blocks(config: Config, data: realm_data.DataFolder) -> Rows:
   """Pack sentences into blocks."""
   rows = []
   for name, root, corpus in _corpora(config, data):
-    blocks = write_blocks(config, data, root, corpus)
+    marked = corpus.kind == 'realm_pretraining'
+    given = _marks(corpus, 'sentences') if marked else None
+    stages.wait_for_first(config, root / 'blocks')
+    with progress.bar('blocks', 'documents') as update:
+      blocks = blocks_lib.build_block_store(
+        root / 'blocks',
+        tokens_lib.TokenStore(root / 'tokens'),
+        data.tokenizer_path,
+        num_processes=config.tokens.num_processes,
+        progress=update,
+        given=given,
+        **config.blocks.to_dict(),
+      )
     rows += [
       (f'blocks, {name}', f'{blocks.num_blocks:,}'),
       (f'sentences, {name}', f'{blocks.num_sentences:,}'),

@@ -147,13 +147,11 @@ class Refresher:
       saved = self._folder.latest(at_most=step)
     self._last_snapshot = step
     self._saved = [saved] if saved else []
-    name = saved or self._build(step, self._first_params(params))
-    self._serve(self._period(step), name)
+    if not saved:
+      given = self._first() if self._first else None
+      saved = self._build(step, params if given is None else given)
+    self._serve(self._period(step), saved)
     self._background.start()
-
-  def _first_params(self, params: Any) -> Any:
-    given = self._first() if self._first else None
-    return params if given is None else given
 
   def _period(self, batch_index: int) -> int:
     """Number of the version that serves a batch; both count from 0."""
@@ -297,7 +295,7 @@ class Refresher:
 
 def _make_background(
   config, builder, start_builder
-) -> background_builders.BackgroundBuilder:
+) -> background_builders.ExternalBuilder:
   if config.schedule != 'async' or config.builder == 'external':
     return background_builders.ExternalBuilder()
   if config.builder == 'thread':

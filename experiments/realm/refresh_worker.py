@@ -14,6 +14,7 @@ shard.
 """
 
 from collections.abc import Callable
+import functools
 import json
 import multiprocessing
 import os
@@ -28,59 +29,44 @@ import ml_collections
 from experiments.engine import command
 from experiments.realm import background_builders
 from realm_jax.data import folder as realm_data
-from realm_jax.serving import index_builder
-from retrieval.index import index_versions
+from realm_jax.serving import index_builder, index_folders
 from retrieval.store import checkpoints, shards
 
 # () -> (step, loader of the embedder) of the newest snapshot, or None.
 Source = Callable[[], tuple[int, Callable[[], Any]] | None]
 
 
-def of_checkpoints(workdir: str) -> Source:
-  """Return the source of snapshots that are the trainer's checkpoints."""
+def newest_checkpoint(
+  workdir: str,
+) -> tuple[int, Callable[[], Any]] | None:
+  """Return step and loader of the trainer's newest checkpoint."""
+  try:
+    saved = checkpoints.find(workdir)
+  except (FileNotFoundError, ValueError):  # not written yet, or being removed
+    return None
 
-  def newest():
-    try:
-      saved = checkpoints.find(workdir)
-    except (FileNotFoundError, ValueError):  # not written yet, or being removed
-      return None
+  def load():
+    params, _ = checkpoints.load_params(workdir, step=saved.step)
+    return index_builder.snapshot(params)
 
-    def load():
-      params, _ = checkpoints.load_params(workdir, step=saved.step)
-      return index_builder.snapshot(params)
-
-    return saved.step, load
-
-  return newest
-
-
-def of_files(root: pathlib.Path) -> Source:
-  """Return the source of snapshot files that the trainer writes."""
-
-  def newest():
-    found = background_builders.newest_snapshot(root)
-    if found is None:
-      return None
-    step, file = found
-    return step, lambda: index_versions.read_params(file)
-
-  return newest
+  return saved.step, load
 
 
 def follow(
-  builder: index_builder.Builder,
+  config: ml_collections.ConfigDict,
+  data: realm_data.DataFolder,
+  workdir: str,
   newest: Source,
-  *,
-  last_step: int,
-  poll_sec: float = 1.0,
 ) -> None:
-  """Build a version of each newest snapshot, up to the snapshot of `last_step`.
-
-  Args:
-    poll_sec: seconds between two checks for a snapshot.
-  """
-  done = -1
-  while done < last_step:
+  """Build a version of each newest snapshot, up to the one of the last step."""
+  builder = index_builder.make_builder(config, data, workdir)
+  logging.info(
+    'Following the snapshots of %s; indices go to %s.',
+    workdir,
+    builder.folder.root,
+  )
+  poll_sec, done = config.refresh.poll_sec, -1
+  while done < config.num_steps:
     found = newest()
     if found is None or found[0] <= done:
       time.sleep(poll_sec)
@@ -102,18 +88,7 @@ def follow(
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   """Build versions of the checkpoints in `workdir`."""
   data = realm_data.DataFolder.of(config, workdir)
-  builder = index_builder.make_builder(config, data, workdir)
-  logging.info(
-    'Following the checkpoints of %s; indices go to %s.',
-    workdir,
-    builder.folder.root,
-  )
-  follow(
-    builder,
-    of_checkpoints(workdir),
-    last_step=config.num_steps,
-    poll_sec=config.refresh.poll_sec,
-  )
+  follow(config, data, workdir, lambda: newest_checkpoint(workdir))
 
 
 def start_child(
@@ -143,13 +118,9 @@ def _child(config_json: str, data_root: str, workdir: str) -> None:
   jax.config.update('jax_platforms', 'cpu')
   jax.config.update('jax_num_cpu_devices', 1)
   data = realm_data.DataFolder(pathlib.Path(data_root))
-  builder = index_builder.make_builder(config, data, workdir)
-  follow(
-    builder,
-    of_files(builder.folder.root),
-    last_step=config.num_steps,
-    poll_sec=config.refresh.poll_sec,
-  )
+  root = index_folders.index_folder(workdir)
+  newest = functools.partial(background_builders.newest_snapshot, root)
+  follow(config, data, workdir, newest)
 
 
 if __name__ == '__main__':

@@ -23,11 +23,30 @@ from realm_jax.objectives import losses
 from realm_jax.serving import (
   index_builder,
   model_configs,
+  packaged_reader,
   serving,
   trained as trained_lib,
 )
 from retrieval.nn import sharding
 from retrieval.store import checkpoints
+
+
+def start_sources(
+  config: ml_collections.ConfigDict,
+) -> tuple[dict[str, tasks.Params], dict[str, pathlib.Path]]:
+  """Return the parameters and the BERT folders that training starts from.
+
+  Both are keyed by 'embedder' and 'encoder'; parameters come from other runs.
+  """
+  found, folders = {}, {}
+  for name in ('embedder', 'encoder'):
+    if (workdir := config[f'{name}_from']) == packaged_reader.NAME:
+      found[name] = packaged_reader.load()
+    elif workdir:
+      found[name] = checkpoints.load_params(workdir)[0]
+    if path := config[name].checkpoint:
+      folders[name] = realm_data.checkpoint_path(path)
+  return found, folders
 
 
 def init_params(
@@ -39,21 +58,12 @@ def init_params(
   fitted_head: dict | None = None,
 ) -> tasks.Params:
   """Initial parameters, boxed with their logical axes."""
-  sources = {
-    name: config[name].checkpoint
-    and realm_data.checkpoint_path(config[name].checkpoint)
-    for name in ('embedder', 'encoder')
-  }
-  trained = {
-    name: checkpoints.load_params(config[f'{name}_from'])[0]
-    for name in ('embedder', 'encoder')
-    if config[f'{name}_from']
-  }
+  trained, folders = start_sources(config)
   params = initialize.init_params(
     key,
     model_cfg,
-    embedder=sources['embedder'],
-    encoder=sources['encoder'],
+    embedder=folders.get('embedder'),
+    encoder=folders.get('encoder'),
     retriever=trained.get('embedder'),
     reader=trained.get('encoder'),
     parts=parts,
@@ -107,6 +117,12 @@ def builder_devices(config: ml_collections.ConfigDict) -> list[jax.Device]:
       'device(s): none would be left to train.'
     )
   return local[len(local) - settings.num_devices :]
+
+
+def training_devices(config: ml_collections.ConfigDict) -> list[jax.Device]:
+  """All devices but those that build the index."""
+  builders = builder_devices(config)
+  return [device for device in jax.devices() if device not in builders]
 
 
 def source(
@@ -225,8 +241,4 @@ def untrained(
     model_cfg=model_cfg,
     fitted_head=fitted_head(config, data, model_cfg),
   )
-  params = sharding.unbox(boxed)
-  model = model_lib.Realm(model_cfg)
-  return trained_lib.TrainedRealm(
-    config, data, data.layout(config), model, params, 0
-  )
+  return trained_lib.of_params(config, data, sharding.unbox(boxed), 0)

@@ -17,13 +17,13 @@ After a kill the same command continues from the last checkpoint: bit for bit
 with the refresh schedules sync and frozen.
 """
 
+from collections.abc import Callable
 import functools
 
 from absl import logging
-import jax
 import ml_collections
 
-from experiments.engine import command, loop
+from experiments.engine import command, loop, tasks
 from experiments.realm import block_task, refresh_worker, task as realm_task
 from realm_jax.data import folder as realm_data
 
@@ -42,21 +42,25 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   if config.task in _BLOCK_TASKS:
     block_task.run(_BLOCK_TASKS[config.task], config, workdir)
   elif config.task == 'realm':
-    _train_realm(config, workdir)
+    train(realm_task.make_task, config, workdir)
   else:
     known = ['realm', *_BLOCK_TASKS]
     raise ValueError(f'config.task={config.task!r}: expected one of {known}.')
 
 
-def _train_realm(config: ml_collections.ConfigDict, workdir: str) -> None:
+def train(
+  make_task: Callable[..., tasks.Task],
+  config: ml_collections.ConfigDict,
+  workdir: str,
+) -> None:
+  """Train a task that retrieves, made as by `task.make_task`."""
   data = realm_data.DataFolder.of(config, workdir)
   start_builder = functools.partial(
     refresh_worker.start_child, config, str(data.root), workdir
   )
-  task = realm_task.make_task(config, data, workdir, start_builder)
+  task = make_task(config, data, workdir, start_builder=start_builder)
   logging.info('Training on %s, writing to %s.', data.root, workdir)
-  builders = realm_task.builder_devices(config)
-  devices = [d for d in jax.devices() if d not in builders]
+  devices = realm_task.training_devices(config)
   loop.train(task, config, workdir, devices=devices)
 
 

@@ -136,7 +136,7 @@ def load_embedders(path: Path, config: config_lib.RealmConfig) -> dict:
   params = _cut(params, found, wanted, path)
   if wanted.pooler and not found.pooler:
     logging.info('%s has no pooler: it starts at random.', path)
-  return {name: {'bert': params} for name in _names(config)}
+  return {name: {'bert': params} for name in embedders(config.share_embedders)}
 
 
 def load_encoder(path: Path, config: bert.BertConfig) -> dict:
@@ -164,7 +164,7 @@ def trained_embedders(
     ValueError: if there is no embedder, or two instead of one.
   """
   there = [name for name in EMBEDDERS if name in params]
-  wanted = _names(config)
+  wanted = embedders(config.share_embedders)
   if there not in (['embedder'], list(wanted)):
     raise ValueError(
       f'The trained parameters have {there or sorted(params)}, expected '
@@ -231,10 +231,6 @@ def replace(
 def embedders(shared: bool) -> tuple[str, ...]:
   """Top-level names of the parameters of one shared embedder or of two."""
   return EMBEDDERS[:1] if shared else EMBEDDERS[1:]
-
-
-def _names(config: config_lib.RealmConfig) -> tuple[str, ...]:
-  return embedders(config.share_embedders)
 
 
 def _cut(

@@ -26,6 +26,7 @@ from retrieval.nn import bert, dropout, partitioning
 Path = str | os.PathLike
 # Added to the score of a span with a token outside of the block, as released.
 OUTSIDE = -1e4
+ROWS = ('ids', 'mask', 'types', 'block_mask')  # inputs of `SpanReader`
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -175,8 +176,7 @@ class BeamScorer(model_lib.DualEncoder):
     scores = self.score(queries, jax.lax.stop_gradient(vectors))
     if 'block_ids' not in batch:
       return scores
-    names = ('block_ids', 'block_mask', 'block_types')
-    rows = (model_lib.fold(batch[name]) for name in names)
+    rows = model_lib.fold_rows(batch, 'block')
     fresh = self.embed_blocks(*rows, train=train)
     fresh = fresh.reshape(*batch['block_ids'].shape[:2], -1)
     fresh = jnp.where(
@@ -196,23 +196,16 @@ class OpenQa(BeamScorer):
     self.reader = SpanReader(self.config)
 
   def read(
-    self,
-    ids: Int[Array, 'n l'],
-    mask: Bool[Array, 'n l'],
-    type_ids: Int[Array, 'n l'],
-    block_mask: Bool[Array, 'n l'],
-    *,
-    train: bool = False,
+    self, *rows: jax.Array, train: bool = False
   ) -> Float[Array, 'n w l']:
     """Score the spans of rows; arguments as for `SpanReader`."""
-    return self.reader(ids, mask, type_ids, block_mask, train=train)
+    return self.reader(*rows, train=train)
 
   def read_beam(
     self, batch: Mapping[str, jax.Array], *, train: bool = False
   ) -> Float[Array, 'B R W L']:
     """Score the spans of a batch's reader rows."""
-    names = ('ids', 'mask', 'types', 'block_mask')
-    rows = (model_lib.fold(batch[f'reader_{name}']) for name in names)
+    rows = model_lib.fold_rows(batch, 'reader', ROWS)
     scores = self.read(*rows, train=train)
     return scores.reshape(*batch['reader_ids'].shape[:2], *scores.shape[1:])
 
@@ -226,24 +219,45 @@ class OpenQa(BeamScorer):
     )
 
 
-def random_params(key: jax.Array, config: OpenQaConfig) -> dict:
-  """Random parameters of an OpenQa, boxed with their logical axes."""
-  return OpenQa(config).init(key, tiny_batch(config.realm))['params']
-
-
-def tiny_batch(config: config_lib.RealmConfig) -> dict[str, jax.Array]:
-  """Batch of one question and one block, which initialises a model."""
+def random_params(
+  key: jax.Array, config: Any, kind: type[BeamScorer] = OpenQa
+) -> dict:
+  """Random parameters of a model of `kind`, boxed with their logical axes."""
   ids = jnp.zeros((1, 2), jnp.int32)
   rows = {'ids': ids, 'mask': ids == 0, 'types': ids, 'block_mask': ids == 0}
   blocks = {k: v[:, None] for k, v in rows.items()}
-  return {
-    'beam_vectors': jnp.zeros((1, 1, config.vector_size)),
+  batch = {
+    'beam_vectors': jnp.zeros((1, 1, config.realm.vector_size)),
     'beam_valid': jnp.ones((1, 1), bool),
     'reader_valid': jnp.ones((1, 1), bool),
     **{f'question_{name}': rows[name] for name in ('ids', 'mask')},
     **{f'reader_{name}': x for name, x in blocks.items()},
     **{f'block_{name}': blocks[name] for name in ('ids', 'mask', 'types')},
   }
+  return kind(config).init(key, batch)['params']
+
+
+def start_params(
+  key: jax.Array,
+  config: Any,
+  kind: type[BeamScorer],
+  start: tuple[dict, list[str]],
+  embedder: Path | None,
+  retriever: Mapping[str, Any] | None,
+) -> dict:
+  """Initial parameters of a model of `kind`.
+
+  Args:
+    start: arrays of the model's head, and the paths under which none may be
+      missing.
+    embedder: as of `init_params`; so is `retriever`.
+  """
+  params = jax.jit(random_params, static_argnums=(1, 2))(key, config, kind)
+  embedders, trained = initialize.start_embedders(
+    embedder, retriever, config.realm
+  )
+  arrays, whole = start
+  return initialize.replace(params, arrays | embedders, whole=whole + trained)
 
 
 def init_params(
@@ -272,7 +286,6 @@ def init_params(
   Raises:
     ValueError: with everything in a source that does not fit.
   """
-  params = jax.jit(random_params, static_argnums=1)(key, config)
   if reader is not None:
     if 'reader' not in reader:
       raise ValueError(
@@ -280,13 +293,7 @@ def init_params(
       )
     if retriever is None and len(reader) > 1:
       retriever = reader
-    start = {'reader': nn.unbox(reader['reader'])}
-    whole = ['reader']
+    start = {'reader': nn.unbox(reader['reader'])}, ['reader']
   else:
-    start, whole = initialize.start_bert(
-      encoder, config.realm.encoder_bert, 'reader'
-    )
-  embedders, trained = initialize.start_embedders(
-    embedder, retriever, config.realm
-  )
-  return initialize.replace(params, start | embedders, whole=whole + trained)
+    start = initialize.start_bert(encoder, config.realm.encoder_bert, 'reader')
+  return start_params(key, config, OpenQa, start, embedder, retriever)

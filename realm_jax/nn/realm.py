@@ -10,7 +10,7 @@ joint length, M masked positions, E embedding width, D model width, V
 vocabulary.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from flax import linen as nn, struct
@@ -158,8 +158,17 @@ class Encoder(nn.Module):
 
 
 def fold(x: jax.Array) -> jax.Array:
-  """[B, K, ...] -> [B K, ...]: candidates are rows of the batch."""
-  return x.reshape(-1, *x.shape[2:])
+  """[..., n] -> [rows, n]: candidates are rows of the batch."""
+  return x.reshape(-1, x.shape[-1])
+
+
+def fold_rows(
+  batch: Mapping[str, jax.Array],
+  prefix: str,
+  names: Sequence[str] = ('ids', 'mask', 'types'),
+) -> list[jax.Array]:
+  """Arrays <prefix>_<name> of a batch as rows [rows, length]."""
+  return [fold(batch[f'{prefix}_{name}']) for name in names]
 
 
 def apply(
@@ -190,16 +199,15 @@ def embed_pairs(
   query_ids, query_mask [B, Q]; block_ids, block_mask, block_types [B, ..., T].
   """
   keys = [jax.random.fold_in(key, i) if train else None for i in range(2)]
-  rows = [batch[f'block_{name}'] for name in ('ids', 'mask', 'types')]
-  flat = [x.reshape(-1, x.shape[-1]) for x in rows]
   asked = [batch['query_ids'], batch['query_mask']]
+  rows = fold_rows(batch, 'block')
   queries, blocks = (
     apply(model, params, *inputs, train=train, key=key, method=method)
     for inputs, key, method in zip(
-      (asked, flat), keys, ('embed_queries', 'embed_blocks'), strict=True
+      (asked, rows), keys, ('embed_queries', 'embed_blocks'), strict=True
     )
   )
-  return queries, blocks.reshape(*rows[0].shape[:-1], -1)
+  return queries, blocks.reshape(*batch['block_ids'].shape[:-1], -1)
 
 
 class DualEncoder(nn.Module):
@@ -221,26 +229,17 @@ class DualEncoder(nn.Module):
       self.query_embedder = Embedder(config)
       self.block_embedder = Embedder(config)
 
-  def embed_queries(
-    self, ids: Ids, mask: Mask, *, train: bool = False
-  ) -> Vectors:
-    """Embed_input(x); arguments as for `Embedder`."""
+  def embed_queries(self, *rows: jax.Array, train: bool = False) -> Vectors:
+    """Embed_input(x); `rows` are ids and mask, as for `Embedder`."""
     shared = self.dual_encoder_config.share_embedders
     embedder = self.embedder if shared else self.query_embedder
-    return embedder(ids, mask, train=train)
+    return embedder(*rows, train=train)
 
-  def embed_blocks(
-    self,
-    ids: Ids,
-    mask: Mask,
-    type_ids: Ids | None = None,
-    *,
-    train: bool = False,
-  ) -> Vectors:
-    """Embed_doc(z); arguments as for `Embedder`."""
+  def embed_blocks(self, *rows: jax.Array, train: bool = False) -> Vectors:
+    """Embed_doc(z); `rows` are ids, mask and types, as for `Embedder`."""
     shared = self.dual_encoder_config.share_embedders
     embedder = self.embedder if shared else self.block_embedder
-    return embedder(ids, mask, type_ids, train=train)
+    return embedder(*rows, train=train)
 
   def score(
     self, queries: Vectors, candidates: Float[Array, 'b k e']
@@ -267,8 +266,7 @@ class Realm(DualEncoder):
     queries = self.embed_queries(
       batch['query_ids'], batch['query_mask'], train=train
     )
-    names = ('candidate_ids', 'candidate_mask', 'candidate_types')
-    blocks = self.embed_blocks(*(fold(batch[x]) for x in names), train=train)
+    blocks = self.embed_blocks(*fold_rows(batch, 'candidate'), train=train)
     shape = (*batch['candidate_ids'].shape[:2], self.config.vector_size)
     return self.score(queries, blocks.reshape(shape))
 
@@ -279,9 +277,8 @@ class Realm(DualEncoder):
     shape = batch['joint_ids'].shape[:2]
     positions = batch['mlm_positions'][:, None]
     positions = jnp.broadcast_to(positions, (*shape, positions.shape[-1]))
-    names = ('joint_ids', 'joint_mask', 'joint_types')
     logits = self.encoder(
-      *(fold(batch[x]) for x in names), fold(positions), train=train
+      *fold_rows(batch, 'joint'), fold(positions), train=train
     )
     return logits.reshape(*shape, *logits.shape[1:])
 

@@ -96,17 +96,10 @@ class Claims(open_qa.BeamScorer):
     `batch`: the arrays of `open_qa.BeamScorer.beam_scores`; reader_ids,
     reader_mask, reader_types [B, R, L].
     """
-    names = ('ids', 'mask', 'types')
-    rows = (model_lib.fold(batch[f'reader_{name}']) for name in names)
+    rows = model_lib.fold_rows(batch, 'reader')
     scores = self.classifier(*rows, train=train)
     scores = scores.reshape(*batch['reader_ids'].shape[:2], -1)
     return self.beam_scores(batch, train=train), scores
-
-
-def random_params(key: jax.Array, config: ClaimsConfig) -> dict:
-  """Parameters of `Claims` at random, boxed with their logical axes."""
-  batch = open_qa.tiny_batch(config.realm)
-  return Claims(config).init(key, batch)['params']
 
 
 def init_params(
@@ -121,16 +114,14 @@ def init_params(
 
   The classes are always random, and so is a pooler that the BERT lacks.
   """
-  params = jax.jit(random_params, static_argnums=1)(key, config)
   found = classifier_bert(config)
   start, whole = initialize.start_bert(encoder, found, 'classifier')
   # Trained encoders have no pooler; layers and embeddings must be there.
   layers = [f'layer_{i}' for i in range(found.num_layers)]
   whole = [f'{x}/{y}' for x in whole for y in ('embeddings', *layers)]
-  embedders, trained = initialize.start_embedders(
-    embedder, retriever, config.realm
+  return open_qa.start_params(
+    key, config, Claims, (start, whole), embedder, retriever
   )
-  return initialize.replace(params, start | embedders, whole=whole + trained)
 
 
 def add_retriever(
@@ -139,10 +130,9 @@ def add_retriever(
   classes: Float[Array, 'B R N'],
 ) -> Float[Array, 'B R N']:
   """Joint scores of blocks and classes, -1e30 where there is no block."""
+  blocks = reader_losses.read_blocks(batch)[..., None]
   joint = classes + retriever[:, : classes.shape[1], None]
-  return jnp.where(
-    reader_losses.read_blocks(batch)[..., None], joint, objectives.NEVER
-  )
+  return jnp.where(blocks, joint, objectives.NEVER)
 
 
 def class_scores(
@@ -209,12 +199,7 @@ def loss(
   labels = batch['claim_label']
   gold = labels[:, None, None] == jnp.arange(scores.shape[-1])
   blocks = reader_losses.read_blocks(batch)[..., None]
-  flat, shape = (len(scores), -1), scores.shape
-  full = reader_losses.marginal_loss(
-    scores.reshape(flat),
-    jnp.broadcast_to(blocks, shape).reshape(flat),
-    jnp.broadcast_to(gold, shape).reshape(flat),
-  )
+  full = reader_losses.marginal_loss(scores, blocks, gold)
 
   def mean(x):
     return objectives.masked_mean(x.astype(jnp.float32), batch['row_valid'])

@@ -116,11 +116,6 @@ def _rows(masks: Masks) -> jax.Array:
   return _tokens(masks).any(axis=-1)
 
 
-def _rows_with_positive(masks: Masks) -> jax.Array:
-  """[B] rows that count in contrastive."""
-  return (masks.positives & masks.candidates).any(axis=-1)
-
-
 def _mean_gold(gold_log_probs: jax.Array, masks: Masks) -> jax.Array:
   """[B, K] mean over target tokens, without gradient."""
   number = masks.targets.sum(axis=-1, keepdims=True)
@@ -128,8 +123,20 @@ def _mean_gold(gold_log_probs: jax.Array, masks: Masks) -> jax.Array:
   return total / jnp.maximum(number, 1)
 
 
-def _mean_kl(log_p: jax.Array, log_q: jax.Array, masks: Masks) -> jax.Array:
-  """KL(p || q): sum over candidates, mean over rows."""
+def _mean_kl(
+  scores: jax.Array,
+  gold_log_probs: jax.Array,
+  masks: Masks,
+  temperature_score: float,
+  temperature_gold: float,
+  direction: str,
+) -> jax.Array:
+  """KL between retriever and reader, which learns nothing; mean over rows."""
+  gold = _mean_gold(gold_log_probs, masks)
+  log_p = log_softmax(scores, masks.candidates, temperature_score)
+  log_q = log_softmax(gold, masks.candidates, temperature_gold)
+  if direction == 'lm_retriever':
+    log_p, log_q = log_q, log_p
   terms = jnp.exp(log_p) * (log_p - log_q)
   terms = jnp.where(masks.candidates, terms, 0.0)
   return masked_mean(terms.sum(axis=-1), _rows(masks))
@@ -178,10 +185,8 @@ def pdist(
   KL(softmax(mean_t g / temperature_gold) || softmax(s / temperature_score)).
   The defaults are for scores divided by sqrt(D), D the embedding width.
   """
-  gold = _mean_gold(gold_log_probs, masks)
-  reader = log_softmax(gold, masks.candidates, temperature_gold)
-  retriever = log_softmax(scores, masks.candidates, temperature_score)
-  return _mean_kl(reader, retriever, masks)
+  temperatures = temperature_score, temperature_gold
+  return _mean_kl(scores, gold_log_probs, masks, *temperatures, 'lm_retriever')
 
 
 @_objective
@@ -199,13 +204,8 @@ def loop(
   gold_log_probs[:, k] is the answer given all candidates except k, which takes
   a pass of the reader for each k. Scores and temperatures are those of `pdist`.
   """
-  return pdist(
-    scores,
-    -gold_log_probs,
-    masks,
-    temperature_score=temperature_score,
-    temperature_gold=temperature_gold,
-  )
+  temperatures = temperature_score, temperature_gold
+  return _mean_kl(scores, -gold_log_probs, masks, *temperatures, 'lm_retriever')
 
 
 @_objective
@@ -236,12 +236,8 @@ def replug_lsr(
   """
   if direction not in DIRECTIONS:
     raise ValueError(f'Unknown direction {direction!r}; known: {DIRECTIONS}.')
-  gold = _mean_gold(gold_log_probs, masks)
-  lm = log_softmax(gold, masks.candidates, temperature_gold)
-  retriever = log_softmax(scores, masks.candidates, temperature_score)
-  if direction == 'retriever_lm':
-    return _mean_kl(retriever, lm, masks)
-  return _mean_kl(lm, retriever, masks)
+  temperatures = temperature_score, temperature_gold
+  return _mean_kl(scores, gold_log_probs, masks, *temperatures, direction)
 
 
 @_objective
@@ -261,9 +257,8 @@ def contrastive(
     raise ValueError("Objective 'contrastive' needs masks.positives.")
   log_probs = log_softmax(scores, masks.candidates, temperature)
   found = jnp.where(masks.positives, log_probs, NEVER)
-  return -masked_mean(
-    jax.nn.logsumexp(found, axis=-1), _rows_with_positive(masks)
-  )
+  rows = (masks.positives & masks.candidates).any(axis=-1)
+  return -masked_mean(jax.nn.logsumexp(found, axis=-1), rows)
 
 
 def get(name: str, **settings: float | str) -> Objective:

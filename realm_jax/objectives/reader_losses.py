@@ -36,14 +36,19 @@ class Spans(NamedTuple):
 
 
 def marginal_loss(
-  scores: Float[Array, 'B K'],
-  candidates: Bool[Array, 'B K'],
-  right: Bool[Array, 'B K'],
+  scores: Float[Array, 'B ...'],
+  candidates: Bool[Array, '...'],
+  right: Bool[Array, '...'],
 ) -> Float[Array, ' B']:
-  """Negative log-likelihood [B], in nats, of any right entry [B, K].
+  """Negative log-likelihood [B], in nats, of any right entry of a row.
 
-  It is 0 without a gradient where no candidate is right.
+  Masks broadcast to `scores`. The loss is 0 without a gradient where no
+  candidate is right.
   """
+  scores, candidates, right = (
+    jnp.broadcast_to(x, scores.shape).reshape(len(scores), -1)
+    for x in (scores, candidates, right)
+  )
   right &= candidates
   everything = jnp.where(candidates, scores, objectives.NEVER)
   loss = jax.nn.logsumexp(everything, axis=-1) - jax.nn.logsumexp(
@@ -63,12 +68,8 @@ def full_loss(
   batch: Mapping[str, jax.Array], scores: Float[Array, 'B R W L']
 ) -> Float[Array, ' B']:
   """Negative log-likelihood in nats of a gold span, by joint `scores`."""
-  flat = (len(scores), -1)
-  return marginal_loss(
-    scores.reshape(flat),
-    span_candidates(batch, scores.shape[2]).reshape(flat),
-    batch['reader_correct'].reshape(flat),
-  )
+  candidates = span_candidates(batch, scores.shape[2])
+  return marginal_loss(scores, candidates, batch['reader_correct'])
 
 
 def read_blocks(batch: Mapping[str, jax.Array]) -> Bool[Array, 'B R']:

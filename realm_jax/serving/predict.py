@@ -15,8 +15,6 @@ from jaxtyping import Array, Bool
 from realm_jax.nn import open_qa
 from realm_jax.objectives import reader_losses
 
-_ROWS = ('ids', 'mask', 'types', 'block_mask')
-
 
 class Prediction(NamedTuple):
   """The best spans [B, n] of each question; `correct` marks gold ones."""
@@ -39,7 +37,7 @@ def predict(
   """
   retriever = model.apply({'params': params}, batch, method='beam_scores')
   questions, blocks, width, length = batch['reader_correct'].shape
-  rows = {name: batch[f'reader_{name}'] for name in _ROWS}
+  rows = {name: batch[f'reader_{name}'] for name in open_qa.ROWS}
   rows |= {
     'retriever': retriever[:, :blocks],
     'valid': reader_losses.read_blocks(batch),
@@ -84,7 +82,7 @@ def _read(
 ) -> tuple[reader_losses.Spans, jax.Array]:
   """Return the best spans of single blocks: [rows, count] each."""
   scores = model.apply(
-    {'params': params}, *(rows[name] for name in _ROWS), method='read'
+    {'params': params}, *(rows[name] for name in open_qa.ROWS), method='read'
   )
   one = {
     'reader_ids': rows['ids'][:, None],

@@ -15,20 +15,19 @@ from jax import numpy as jnp
 import numpy as np
 
 from realm_jax.data import examples
-from realm_jax.nn import config as config_lib, realm as model_lib
+from realm_jax.nn import config as config_lib, initialize, realm as model_lib
 from retrieval import tokenization
 from retrieval.index import index_versions
 from retrieval.nn import batch_encoder
 from retrieval.text import blocks as blocks_lib
 
-_PARTS = ('embedder', 'query_embedder', 'block_embedder')
 _ROWS = 4096  # block rows that are built at once
 _QUERY_BATCH = 64
 
 
 def embedder_params(params: Any) -> dict:
   """Return the part of a Realm's parameters that an index depends on."""
-  return {name: params[name] for name in _PARTS if name in params}
+  return {name: params[name] for name in initialize.EMBEDDERS if name in params}
 
 
 def block_embedder_params(params: Any) -> Any:

@@ -277,8 +277,8 @@ def test_a_builder_that_dies_is_reported_and_started_again(
   refresher.start(0, _params(0), '')
   for step in range(1, 6):
     refresher.after_step(step, _params(step))
-  step, file = background_builders.newest_snapshot(tmp_path)
-  found = index_versions.read_params(file)
+  step, load = background_builders.newest_snapshot(tmp_path)
+  found = load()
   assert step == 4 and found['embedder']['w'].tolist() == [4.0] * 3
   assert 'encoder' not in found
   FakeProcess.started[0].exitcode = -9

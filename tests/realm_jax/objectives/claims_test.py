@@ -26,8 +26,7 @@ def _init(**kwargs):
 
 @functools.cache
 def _params():
-  init = lambda: nn.unbox(claims.random_params(jax.random.key(0), CONFIG))  # noqa: E731
-  return tiny_qa.draw(jax.eval_shape(init))
+  return tiny_qa.draw(jax.eval_shape(_init))
 
 
 def _batch(seed=0):
