@@ -21,6 +21,7 @@ checkpoint. --num_heads is needed if heads are not 64 wide. --config is the
 config that receives the sizes found.
 """
 
+import collections
 from collections.abc import Mapping
 import dataclasses
 import json
@@ -290,8 +291,7 @@ def _summary(found: checkpoint_sources.Sources) -> dict[str, str]:
   """Number of tensors by their use, for each part."""
   rows = {}
   for part in found.parts:
-    fates = list(part.fates.values())
-    counts = {fate: fates.count(fate) for fate in dict.fromkeys(fates)}
+    counts = collections.Counter(part.fates.values())
     rows[part.hf_class] = ', '.join(f'{n} {fate}' for fate, n in counts.items())
   return rows
 

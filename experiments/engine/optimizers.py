@@ -228,15 +228,14 @@ def _scale_parts(
 ) -> optax.GradientTransformation:
   """Multiply the updates of parts of the model."""
 
-  def update(updates, state, params=None):
-    del params
+  def scale(updates, unused_params):
     check_parts(scales, updates)
     scaled = {
       name: optax.tree.scale(scales[name], updates[name]) for name in scales
     }
-    return {**updates, **scaled}, state
+    return {**updates, **scaled}
 
-  return optax.GradientTransformation(lambda params: optax.EmptyState(), update)
+  return optax.stateless(scale)
 
 
 def value_and_grad(

@@ -31,16 +31,6 @@ class Curves:
   # (step, value) of validation, by rising step; may be empty
   valid: Sequence[tuple[int, float]]
 
-  @property
-  def shown(self) -> Sequence[tuple[int, float]]:
-    """Values for the table: of validation if there are any, or of training."""
-    return self.valid or self.train
-
-  @property
-  def label(self) -> str:
-    """Name of the run, and the split of `shown`."""
-    return f'{self.name} ({"valid" if self.valid else "training"})'
-
 
 def read(
   name: str, workdir: str | pathlib.Path, metric: str = 'loss'
@@ -67,14 +57,19 @@ def read(
 
 
 def print_table(runs: Sequence[Curves]) -> None:
-  """Print a table of one metric with a column for each run."""
-  by_step = [dict(run.shown) for run in runs]
+  """Print a table of one metric with a column for each run.
+
+  The values are those of validation if there are any, or of training.
+  """
+  by_step = [dict(run.valid or run.train) for run in runs]
   rows = [
     [f'{step:,}']
     + [f'{run[step]:.4f}' if step in run else '' for run in by_step]
     for step in sorted(set().union(*by_step))
   ]
-  heads = ['step', *(run.label for run in runs)]
+  splits = ('valid' if run.valid else 'training' for run in runs)
+  names = (f'{run.name} ({x})' for run, x in zip(runs, splits, strict=True))
+  heads = ['step', *names]
   reports.print_table(heads, rows, runs[0].metric, wrap=True)
 
 

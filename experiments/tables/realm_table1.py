@@ -57,12 +57,9 @@ def _cell(measures: Mapping[str, Any] | None) -> list[str]:
   if measures is not None:
     prefix = f'top_{realm_systems.AT}_'
     top = [x for name, x in measures.items() if name.startswith(prefix)]
-    cells += [_percent(x) for x in (measures.get('f1'), next(iter(top), None))]
+    shares = measures.get('f1'), next(iter(top), None)
+    cells += [f'{100 * x["mean"]:.1f}' if x else '-' for x in shares]
   return cells
-
-
-def _percent(share: Mapping[str, float] | None) -> str:
-  return '-' if share is None else f'{100 * share["mean"]:.1f}'
 
 
 def _cells(

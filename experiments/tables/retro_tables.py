@@ -14,9 +14,9 @@ not measured reads "not run". The command prints the table and writes it into
 --output as Markdown, as CSV and, if any figure was measured, as a picture.
 """
 
+import contextlib
 import csv
 import io
-import math
 import os
 import pathlib
 
@@ -73,13 +73,6 @@ def caption(table: paper_table.PaperTable, runs: run_results.Runs) -> str:
   return ' '.join(parts)
 
 
-def _number(text: str) -> float:
-  try:
-    return float(text)
-  except ValueError:
-    return math.nan
-
-
 def plot(
   table: paper_table.PaperTable, runs: run_results.Runs, path: pathlib.Path
 ) -> bool:
@@ -94,8 +87,9 @@ def plot(
   series: dict[str, list[tuple[float, int]]] = {}
   for i, (row, cells) in enumerate(drawn):
     for head, text in zip(table.columns, row.paper, strict=True):
-      if not math.isnan(_number(text)):
-        series.setdefault(f'paper: {head}', []).append((_number(text), i))
+      with contextlib.suppress(ValueError):  # '-'
+        point = float(text), i
+        series.setdefault(f'paper: {head}', []).append(point)
     for head, cell, source in zip(table.ours, cells, row.ours, strict=True):
       for name, value in cell if source and source.drawn else ():
         label = head if row.ours[0] and row.ours[0].run else f'{name}: {head}'

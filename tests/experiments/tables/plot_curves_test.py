@@ -28,7 +28,10 @@ def test_curves(tmp_path, capsys):
   assert ['30', '3.5000'] in rows
 
   ages = [plot_curves.read('long', tmp_path / 'long', 'age')]
-  assert ages[0].shown == ages[0].train == [(10, 11), (20, 21), (30, 31)]
+  assert ages[0].train == [(10, 11), (20, 21), (30, 31)]
+  plot_curves.print_table(ages)
+  shown = capsys.readouterr().out
+  assert 'long (training)' in shown and '31.0000' in shown
   plot_curves.plot([[long, short], ages], tmp_path / 'made' / 'curves.png')
   assert (tmp_path / 'made' / 'curves.png').read_bytes()[1:4] == b'PNG'
 
