@@ -28,7 +28,7 @@ from realm_jax.serving import (
   trained as trained_lib,
 )
 from retrieval.nn import sharding
-from retrieval.store import checkpoints
+from retrieval.store import checkpoints, store
 
 
 def start_sources(
@@ -196,8 +196,8 @@ def make_task(
       losses.loss, model_lib.Realm(builder.model), **config.loss
     ),
     dataset=dataset,
-    pipeline_fingerprint=pipeline.fingerprint(
-      sources['train'], data.blocks, settings.identity
+    pipeline_fingerprint=store.fingerprint(
+      [sources['train'].fingerprint, data.blocks.fingerprint, settings.identity]
     ),
     tokens_per_step=config.batch_size * row_tokens,
     fingerprints=data.fingerprints(),

@@ -14,6 +14,7 @@ length, T block length, J = Q + T joint length, M targets.
 
 from collections.abc import Sequence
 import dataclasses
+from typing import Any
 
 import numpy as np
 
@@ -65,7 +66,7 @@ class Layout:
 
 
 def join(
-  layout: Layout,
+  layout: Any,
   length: int,
   first: tuple[np.ndarray, np.ndarray],
   second: tuple[np.ndarray, np.ndarray] | None = None,
@@ -73,6 +74,7 @@ def join(
   """Put one or two texts between their specials.
 
   Args:
+    layout: has cls_id, sep_id and pad_id.
     first: [n, a] tokens and [n] their counts.
     second: [n, b] tokens and [n] their counts, or None for rows of one text.
 

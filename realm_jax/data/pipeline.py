@@ -17,7 +17,6 @@ import numpy as np
 
 from realm_jax.data import examples, sources
 from retrieval.index import neighbors
-from retrieval.store import store
 from retrieval.text import blocks as blocks_lib
 
 CANDIDATES = ('retrieved', 'random')
@@ -170,10 +169,3 @@ def make_dataset(
   return rows.to_iter_dataset(
     grain.ReadOptions(num_threads=1, prefetch_buffer_size=max(read_ahead, 1))
   )
-
-
-def fingerprint(
-  source: sources.MaskedSentences, blocks: blocks_lib.BlockStore, schedule: str
-) -> str:
-  """Hash of the stream of batches, without seed, batch size and processes."""
-  return store.fingerprint([source.fingerprint, blocks.fingerprint, schedule])

@@ -48,20 +48,13 @@ class ReaderLayout:
         room = f'at least {least}' if most is None else f'{least} to {most}'
         raise ValueError(f'{name}={value}: expected {room}.')
 
-  @property
-  def specials(self) -> examples.Layout:
-    """The special ids, as `examples.join` takes them."""
-    return examples.Layout(
-      cls_id=self.cls_id, sep_id=self.sep_id, pad_id=self.pad_id
-    )
-
 
 def question_rows(
   layout: ReaderLayout, questions: Sequence[np.ndarray]
 ) -> examples.Batch:
   """Make question_ids [B, Q] int32, cut to Q - 2, and question_mask bool."""
   texts = pad(questions, layout.question_length - 2)
-  ids, mask, _ = examples.join(layout.specials, layout.question_length, texts)
+  ids, mask, _ = examples.join(layout, layout.question_length, texts)
   return {'question_ids': ids, 'question_mask': mask}
 
 
@@ -99,22 +92,18 @@ def reader_rows(
   present = np.where(block_ids >= 0, block_ids, -1).reshape(-1)
   bodies, body_counts = blocks.gather(present, room)
   body_counts = np.minimum(body_counts, room - counts[repeated])
-  ids, mask, types = examples.join(
-    layout.specials,
+  rows = examples.join(
+    layout,
     layout.row_length,
     (tokens[repeated], counts[repeated]),
     (bodies, body_counts),
   )
   starts = counts[repeated].astype(np.int32) + 2
   at = np.arange(layout.row_length) - starts[:, None]
-  rows = {
-    'ids': ids,
-    'types': types,
-    'mask': mask,
-    'block_mask': (at >= 0) & (at < body_counts[:, None]),
-  }
+  inside = (at >= 0) & (at < body_counts[:, None])
   return {
-    **{f'reader_{k}': v.reshape(*shape, -1) for k, v in rows.items()},
+    **examples.name_rows('reader', rows, shape),
+    'reader_block_mask': inside.reshape(*shape, -1),
     'reader_valid': block_ids >= 0,
     'reader_starts': starts.reshape(shape),
   }

@@ -207,18 +207,15 @@ def read_rows(
     block_hash [B, P, 2] uint32.
   """
   texts = [found.questions[i].question for i in numbers.tolist()]
-  query_ids, counts = reader_rows.pad(
-    encode(texts, layout.query_length), layout.query_length
-  )
-  query_mask = np.arange(layout.query_length) < counts[:, None]
+  rows = encode(texts, layout.query_length)
+  queries = reader_rows.pad([row[1:-1] for row in rows], layout.query_tokens)
   ids = np.concatenate(
     [found.positives[numbers, None], found.negatives[numbers]], axis=1
   )
   rows = found.passages.rows(layout, ids.reshape(-1))
   hashes = found.passages.hashes(ids.reshape(-1)).reshape(ids.shape)
   return {
-    'query_ids': np.where(query_mask, query_ids, layout.pad_id),
-    'query_mask': query_mask,
+    **examples.queries(layout, *queries),
     **examples.name_rows('block', rows, ids.shape),
     'block_valid': ids >= 0,
     'block_hash': examples.hash_pairs(hashes),

@@ -10,7 +10,7 @@ N hard negatives; K = B P candidates, all positives before row 0's negatives and
 so on; D embedding.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 import functools
 from typing import Any
 
@@ -20,9 +20,63 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from realm_jax.nn import realm as model_lib
-from realm_jax.objectives import gradient_cache, objectives
+from realm_jax.objectives import objectives
 
 _READ = ('query_ids', 'query_mask', 'block_ids', 'block_mask', 'block_types')
+
+
+def map_chunks(
+  encode: Callable[[Any, jax.Array | None], Any],
+  batch: Any,
+  *,
+  num_chunks: int,
+  key: jax.Array | None = None,
+) -> Any:
+  """Encode a batch in chunks, without keeping their activations.
+
+  Gao et al. 2021 (Scaling Deep Contrastive Learning Batch Size under Memory
+  Limited Setup): embed in chunks, keep only the embeddings, and embed each chunk
+  again for its gradients. A microbatch would have only its own negatives.
+
+  Except for dropout, value and gradients are those of `encode(batch, key)`; the
+  time is that of one more forward pass. Each chunk takes rows from every
+  device's share of the batch, so nothing moves between devices. Gradients reach
+  all values that `encode` closes over, such as parameters.
+
+  Args:
+    encode: (batch, key) -> tree of arrays [rows, ...]; rows do not interact.
+    num_chunks: a divisor of the rows; 1 is a plain call, which keeps
+      activations.
+    key: each chunk folds in its number and draws the same values again.
+
+  Raises:
+    ValueError: if the chunks do not divide the rows.
+  """
+  rows = jax.tree.leaves(batch)[0].shape[0]
+  if num_chunks < 1 or rows % num_chunks:
+    raise ValueError(
+      f'{num_chunks} chunks do not divide a batch of {rows} rows.'
+    )
+  if num_chunks == 1:
+    return encode(batch, key)
+
+  def one_chunk(inputs):
+    index, chunk = inputs
+    chunk_key = None if key is None else jax.random.fold_in(key, index)
+    return encode(chunk, chunk_key)
+
+  chunks = jax.tree.map(
+    lambda x: x.reshape(-1, num_chunks, *x.shape[1:]).swapaxes(0, 1), batch
+  )
+  # The backward pass runs in a loop of its own, which shares nothing with this
+  # one: there is no need to keep the compiler from it.
+  encoded = jax.lax.map(
+    jax.checkpoint(one_chunk, prevent_cse=False),
+    (jnp.arange(num_chunks), chunks),
+  )
+  return jax.tree.map(
+    lambda x: x.swapaxes(0, 1).reshape(rows, *x.shape[2:]), encoded
+  )
 
 
 def score_batch(
@@ -44,14 +98,14 @@ def score_batch(
       query has fewer hard negatives, and block_hash, one integer or two for
       each block, equal for equal blocks.
     num_chunks: chunks in which to embed, so that only one chunk's activations
-      are kept (`gradient_cache`).
+      are kept (`map_chunks`).
     mask_duplicates: removes copies of a row's positive from its negatives, by
       block_hash. The released code of ICT and DPR does not.
 
   Raises:
     ValueError: for mask_duplicates without block_hash.
   """
-  queries, blocks = gradient_cache.map_chunks(
+  queries, blocks = map_chunks(
     functools.partial(model_lib.embed_pairs, model, params, train),
     {name: batch[name] for name in _READ},
     num_chunks=num_chunks,

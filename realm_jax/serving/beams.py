@@ -8,7 +8,6 @@ Lee et al. 2019 (ORQA), section 4 (C = 5000); Guu et al. 2020, table 1.
 from collections.abc import Callable, Sequence
 import concurrent.futures
 import dataclasses
-import functools
 from typing import Any, Protocol, runtime_checkable
 import zlib
 
@@ -99,14 +98,8 @@ def _local(params: Any) -> Any:
   if jax.process_count() == 1:
     return params
   mesh = jax.tree.leaves(params)[0].sharding.mesh
-  return jax.tree.map(lambda x: x.addressable_data(0), _gather(mesh)(params))
-
-
-@functools.lru_cache
-def _gather(mesh: jax.sharding.Mesh) -> Callable[[Any], Any]:
-  """Compiled once for a mesh, not at every step."""
-  whole = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
-  return jax.jit(lambda x: x, out_shardings=whole)
+  whole = serving.gather(mesh)(params)
+  return jax.tree.map(lambda x: x.addressable_data(0), whole)
 
 
 class Bm25Retriever:

@@ -8,7 +8,6 @@ version could not be built.
 
 from collections.abc import Callable
 import dataclasses
-import functools
 import os
 import pathlib
 import time
@@ -22,7 +21,6 @@ from realm_jax.data import examples, folder as data_folder
 from realm_jax.nn import config as config_lib
 from realm_jax.serving import index_folders, model_configs, serving
 from retrieval.index import index as index_lib, index_versions, reuse
-from retrieval.nn import sharding
 from retrieval.store import store
 from retrieval.text import blocks as blocks_lib
 
@@ -148,14 +146,8 @@ def snapshot(params: Any) -> dict:
   params = serving.embedder_params(params)
   leaves = jax.tree.leaves(params)
   if leaves and not getattr(leaves[0], 'is_fully_addressable', True):
-    params = _gather(leaves[0].sharding.mesh)(params)
+    params = serving.gather(leaves[0].sharding.mesh)(params)
   return jax.tree.map(np.asarray, jax.device_get(params))
-
-
-@functools.lru_cache
-def _gather(mesh: jax.sharding.Mesh) -> Callable[[Any], Any]:
-  """Compiled once for a mesh, not for each snapshot."""
-  return jax.jit(lambda x: x, out_shardings=sharding.replicated(mesh))
 
 
 def write_failure(root: pathlib.Path, name: str, message: str) -> None:

@@ -14,11 +14,11 @@ import jax
 from jax import numpy as jnp
 import numpy as np
 
-from realm_jax.data import examples
+from realm_jax.data import examples, reader_rows
 from realm_jax.nn import config as config_lib, initialize, realm as model_lib
 from retrieval import tokenization
 from retrieval.index import index_versions
-from retrieval.nn import batch_encoder
+from retrieval.nn import batch_encoder, sharding
 from retrieval.text import blocks as blocks_lib
 
 _ROWS = 4096  # block rows that are built at once
@@ -33,6 +33,12 @@ def embedder_params(params: Any) -> dict:
 def block_embedder_params(params: Any) -> Any:
   """Return the part of the parameters that embeds blocks."""
   return params.get('block_embedder', params.get('embedder'))
+
+
+@functools.lru_cache
+def gather(mesh: jax.sharding.Mesh) -> Callable[[Any], Any]:
+  """Return a function that replicates arrays on a mesh, compiled once."""
+  return jax.jit(lambda x: x, out_shardings=sharding.replicated(mesh))
 
 
 def _encode_blocks(model, sep_id, params, ids, lengths):
@@ -157,14 +163,10 @@ class ServingIndex:
     rows = tokenizer.encode_ids_batch(list(texts), layout.query_length)
     found = []
     for low in range(0, len(rows), _QUERY_BATCH):
-      batch = rows[low : low + _QUERY_BATCH]
-      ids = np.full(
-        (_QUERY_BATCH, layout.query_length), layout.pad_id, np.int32
-      )
-      mask = np.zeros(ids.shape, bool)
-      for i, row in enumerate(batch):
-        ids[i, : len(row)] = row
-        mask[i, : len(row)] = True
-      mask[len(batch) :, 0] = True
-      found.append(self.retrieve(ids, mask, k)[: len(batch)])
+      batch = [row[1:-1] for row in rows[low : low + _QUERY_BATCH]]
+      filled = batch + [[]] * (_QUERY_BATCH - len(batch))  # one shape for all
+      padded = reader_rows.pad(filled, layout.query_tokens)
+      query = examples.queries(layout, *padded)
+      ids = self.retrieve(query['query_ids'], query['query_mask'], k)
+      found.append(ids[: len(batch)])
     return np.concatenate(found) if found else np.zeros((0, k), np.int64)

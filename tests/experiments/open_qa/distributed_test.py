@@ -15,7 +15,7 @@ import pytest
 
 from experiments.engine import loop, metric_writer
 from experiments.open_qa import starts
-from realm_jax.serving import index_builder
+from realm_jax.serving import index_builder, serving
 from retrieval.index import index_versions
 from retrieval.nn import sharding
 from tests import xla_flags
@@ -88,7 +88,7 @@ def test_snapshots_gather_what_is_sharded():
   spec = jax.sharding.PartitionSpec('fsdp')
   whole = {'embedder': {'w': np.arange(32.0).reshape(8, 4)}, 'reader': {}}
   split = jax.device_put(whole, jax.sharding.NamedSharding(mesh, spec))
-  gathered = index_builder._gather(mesh)(split['embedder'])
+  gathered = serving.gather(mesh)(split['embedder'])
   assert gathered['w'].is_fully_replicated
   assert not split['embedder']['w'].is_fully_replicated
   found = index_builder.snapshot(split)

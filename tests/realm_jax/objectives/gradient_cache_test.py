@@ -11,7 +11,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 import numpy as np
 import pytest
 
-from realm_jax.objectives import gradient_cache
+from realm_jax.objectives import in_batch
 
 ROWS, LENGTH, VOCAB, WIDTH, HIDDEN = 64, 8, 50, 16, 64
 
@@ -46,7 +46,7 @@ def _loss(params, batch, key=None, *, num_chunks, encode=None):
     return {name: _embed(params, ids, key) for name, ids in batch.items()}
 
   encode = encode or functools.partial(
-    gradient_cache.map_chunks, both, num_chunks=num_chunks
+    in_batch.map_chunks, both, num_chunks=num_chunks
   )
   rows = encode(batch, key=key)
   log_probs = jax.nn.log_softmax(rows['query'] @ rows['block'].T)
@@ -85,7 +85,7 @@ def test_rows_keep_their_order():
     assert key is None
     return batch['x'] * 2, batch['y']
 
-  x, y = gradient_cache.map_chunks(encode, batch, num_chunks=3)
+  x, y = in_batch.map_chunks(encode, batch, num_chunks=3)
   np.testing.assert_array_equal(x, 2 * batch['x'])
   np.testing.assert_array_equal(y, batch['y'])
 
