@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Flags, sides, ratios, table and JSON file of benchmarks against a peer."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 import contextlib
 import json
 import os
@@ -47,41 +47,13 @@ def serve(build: Callable[[dict[str, Any]], Mapping[str, Callable]]) -> bool:
   return True
 
 
-@contextlib.contextmanager
-def sides(
-  module: str,
-  sizes: Mapping[str, Any],
-  baseline_python: str,
-  workers: Mapping[str, Sequence[str]],
-  env: Mapping[str, str] | None = None,
-) -> Iterator[dict[str, turns.Side]]:
-  """Start our side, and those of peers if their interpreter is given.
-
-  Args:
-    sizes: JSON values that all sides get; num_threads is added.
-    baseline_python: interpreter of the peers, or ''.
-    workers: name of a peer -> its script beside this module, and arguments.
-    env: variables added to the peers' environment.
-
-  Yields:
-    name -> side; all end with the context.
-  """
-  arguments = [sys.executable, '-m', module, f'--serve={_text(sizes)}']
-  with contextlib.ExitStack() as stack:
-    started = {OURS: stack.enter_context(turns.Side(arguments))}
-    for peer, worker in workers.items() if baseline_python else ():
-      side = start_peer(sizes, baseline_python, worker, env)
-      started[peer] = stack.enter_context(side)
-    yield started
-
-
 def start_peer(
   sizes: Mapping[str, Any],
   baseline_python: str,
   worker: Sequence[str],
   env: Mapping[str, str] | None = None,
 ) -> turns.Side:
-  """Start the peer's side; the arguments are those of `sides`."""
+  """Start a peer's side; the arguments are those of `measure`."""
   script = str(pathlib.Path(__file__).with_name(worker[0]))
   arguments = [baseline_python, script, *worker[1:], _text(sizes)]
   return turns.Side(arguments, env)
@@ -102,21 +74,32 @@ def measure(
   warmup: int = 1,
   env: Mapping[str, str] | None = None,
 ) -> Results:
-  """Time our side and the peers' in turn.
+  """Time our side in turn with those of peers, if their interpreter is given.
 
-  `steps` says for each step whether the peers have it. `warmup` untimed rounds
-  come before `repeats` timed ones. The other arguments are those of `sides`.
+  Args:
+    module: program that is our side when it gets --serve.
+    sizes: JSON values that all sides get; num_threads is added.
+    baseline_python: interpreter of the peers, or ''.
+    workers: name of a peer -> its script beside this module, and arguments.
+    steps: name -> whether the peers have the step.
+    repeats: timed rounds, after `warmup` untimed ones.
+    env: variables added to the peers' environment.
 
   Returns:
     step -> side -> numbers. With one peer the side 'ratio' has its numbers over
     ours.
   """
-  with sides(module, sizes, baseline_python, workers, env) as started:
+  arguments = [sys.executable, '-m', module, f'--serve={_text(sizes)}']
+  with contextlib.ExitStack() as stack:
+    sides = {OURS: stack.enter_context(turns.Side(arguments))}
+    for peer, worker in workers.items() if baseline_python else ():
+      side = start_peer(sizes, baseline_python, worker, env)
+      sides[peer] = stack.enter_context(side)
     names = {
-      step: [x for x in started if x == OURS or of_peer]
+      step: [x for x in sides if x == OURS or of_peer]
       for step, of_peer in steps.items()
     }
-    results = turns.alternate(started, names, repeats, warmup)
+    results = turns.alternate(sides, names, repeats, warmup)
   for found in results.values():
     if len(found) == 2:
       add_ratio(found)

@@ -96,14 +96,13 @@ def _fits(row: Mapping[str, Any], source: paper_table.Source) -> bool:
   return row.get(name) is not None and math.isclose(row[name], value)
 
 
-def find(source: paper_table.Source, folder: pathlib.Path) -> float:
-  """Return a figure of a run; NaN if the run has none."""
+def find(source: paper_table.Source, folder: pathlib.Path) -> float | None:
+  """Return a figure of a run, or None."""
   for file in filter(None, (source.file, source.otherwise)):
     for row in read_rows(folder / file):
       if _fits(row, source):
-        value = row.get(source.field)
-        return math.nan if value is None else float(value)
-  return math.nan
+        return row.get(source.field)
+  return None
 
 
 def find_all(
@@ -115,7 +114,7 @@ def find_all(
     for name, folder in runs.items()
     if source and source.run in ('', name)
   ]
-  return [(name, value) for name, value in found if not math.isnan(value)]
+  return [(name, value) for name, value in found if value is not None]
 
 
 def _evaluated(folder: pathlib.Path) -> list[pathlib.Path]:

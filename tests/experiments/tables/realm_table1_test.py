@@ -14,6 +14,7 @@ from experiments.engine import loop
 from experiments.open_qa import score, task as qa_task, train as qa_train
 from experiments.realm import (
   prepare as realm_prepare,
+  task as realm_task,
   train as realm_train,
   warm_start,
 )
@@ -126,9 +127,7 @@ def test_a_row_from_training_to_the_table(
   monkeypatch.setattr(
     loop, 'train', lambda *a, **k: train(*a, **k | {'devices': one})
   )
-  monkeypatch.setattr(
-    qa_train, 'jax', types.SimpleNamespace(devices=lambda: one)
-  )
+  monkeypatch.setattr(realm_task, 'training_devices', lambda _: one)
   monkeypatch.setattr(jax, 'local_devices', lambda: one)
   strings, patterns = _specs(data)
   command_flags(['start'], [strings], needs_mlm=False)
