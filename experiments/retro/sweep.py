@@ -1,9 +1,9 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Measure bits per byte by datastore size, number of neighbors, or neighbor part.
+"""Measure bits per byte by datastore size, number of neighbors, and neighbor part.
 
   python -m experiments.retro.sweep --config=configs/<name>.py --workdir=DIR \
-    --sweep=datastore
+    --sweep=datastore --sweep=neighbors --sweep=parts
 
 Evaluates one trained RETRO several times (Borgeaud et al. 2021, figures 1 and 5,
 Tables 13 and 14):
@@ -13,7 +13,7 @@ Tables 13 and 14):
   neighbors  k = config.sweep.num_neighbors, at most the stored number
   parts      chunks alone (N), continuations alone (F), both ([N, F])
 
-Prints a table and writes sweep_<name>.json and .png into DIR. A setting that an
+For every --sweep, prints a table and writes sweep_<name>.json and .png into DIR. A setting that an
 earlier run measured with the same model, data and settings is not measured again.
 """
 
@@ -162,6 +162,7 @@ def _identity(trained: loading.TrainedRetro, config: Config) -> str:
 
 def sweep(
   name: str,
+  score,
   trained: loading.TrainedRetro,
   config: Config,
   workdir: pathlib.Path,
@@ -169,31 +170,24 @@ def sweep(
   """Measure every setting and write the file after each.
 
   Raises:
-    ValueError: for a model that does not retrieve, or settings out of range.
+    ValueError: for settings out of range.
   """
-  if not trained.model.config.cca_layers:
-    raise ValueError(
-      'A sweep is of a model that retrieves; this is a baseline.'
-    )
-  if jax.process_count() > 1:
-    raise ValueError('experiments.retro.sweep runs in one process.')
   path = workdir / f'sweep_{name}.json'
   identity = _identity(trained, config)
   known = _known(path, identity)
   rows = []
-  with retro_evaluate.scorer(trained, config) as score:
-    for setting in SWEEPS[name](trained, config, workdir):
-      row = next((x for x in known if _is_of(x, setting)), None)
-      if row is None:
-        row = _measure(score, setting, trained, config)
-      rows.append(row)
-      others = [x for x in known if x not in rows]  # they stay
-      content = {
-        'measured_as': identity,
-        'settings': {'evaluate': json.loads(config.evaluate.to_json())},
-        'rows': [*rows, *others],
-      }
-      reports.write_json(path, content)
+  for setting in SWEEPS[name](trained, config, workdir):
+    row = next((x for x in known if _is_of(x, setting)), None)
+    if row is None:
+      row = _measure(score, setting, trained, config)
+    rows.append(row)
+    others = [x for x in known if x not in rows]  # they stay
+    content = {
+      'measured_as': identity,
+      'settings': {'evaluate': json.loads(config.evaluate.to_json())},
+      'rows': [*rows, *others],
+    }
+    reports.write_json(path, content)
   return rows
 
 
@@ -262,26 +256,42 @@ def plot(name: str, rows: Sequence[dict[str, Any]], path: pathlib.Path) -> None:
     axes.grid(alpha=0.3)
 
 
-def run(config: Config, workdir: str, name: str) -> list[dict[str, Any]]:
-  """Sweeps, prints the table and draws the picture."""
+def run(
+  config: Config, workdir: str, *names: str
+) -> dict[str, list[dict[str, Any]]]:
+  """Return the rows of every named sweep; print and draw each.
+
+  Raises:
+    ValueError: for a model that does not retrieve, several processes, or
+      settings out of range.
+  """
   source, root = config.evaluate.workdir or workdir, pathlib.Path(workdir)
-  logging.info('Sweep over %s of the newest checkpoint of %s.', name, source)
+  logging.info('Sweeps of the newest checkpoint of %s.', source)
   trained, _ = retro_evaluate.load(config, source)
-  rows = sweep(name, trained, config, root)
-  plot(name, rows, root / f'sweep_{name}.png')
-  _print(name, rows)
-  logging.info('The figures are in %s.', root / f'sweep_{name}.json')
-  return rows
+  if not trained.model.config.cca_layers:
+    raise ValueError(
+      'A sweep is of a model that retrieves; this is a baseline.'
+    )
+  if jax.process_count() > 1:
+    raise ValueError('experiments.retro.sweep runs in one process.')
+  found = {}
+  with retro_evaluate.scorer(trained, config) as score:
+    for name in names:
+      rows = found[name] = sweep(name, score, trained, config, root)
+      plot(name, rows, root / f'sweep_{name}.png')
+      _print(name, rows)
+      logging.info('The figures are in %s.', root / f'sweep_{name}.json')
+  return found
 
 
 def _define_flags() -> None:
-  flags.DEFINE_enum('sweep', None, list(SWEEPS), 'Quantity to vary.')
+  flags.DEFINE_multi_enum('sweep', None, list(SWEEPS), 'Quantities to vary.')
   flags.mark_flag_as_required('sweep')
 
 
 if __name__ == '__main__':
   command.main(
-    lambda config, workdir: run(config, workdir, flags.FLAGS.sweep) and None,
+    lambda config, workdir: run(config, workdir, *flags.FLAGS.sweep) and None,
     _define_flags,
     computes=True,
   )

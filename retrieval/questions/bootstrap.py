@@ -6,7 +6,6 @@ import dataclasses
 
 from jaxtyping import Float
 import numpy as np
-from scipy import stats
 
 _AT_ONCE = 1 << 20  # drawn items in memory
 
@@ -48,6 +47,8 @@ def bootstrap(
   mean = float(values.sum() / weights.sum())
   if len(values) == 1:  # scipy asks for two
     return Interval(mean, mean, mean)
+  from scipy import stats  # a third of a command's start-up, read by few
+
   found = stats.bootstrap(
     (values, weights),
     lambda v, w, axis: v.sum(axis) / w.sum(axis),

@@ -72,7 +72,7 @@ def workdir(tmp_path_factory):
   """The quickstart, run as a command at test size."""
   _needs_minilm()
   root = tmp_path_factory.mktemp('quickstart')
-  tiny_corpus.write(root, 150)
+  tiny_corpus.write(root, 50)
   result = _command(
     'retro.quickstart',
     f'--config={ROOT}/configs/retro_pretrain_quickstart.py:test',

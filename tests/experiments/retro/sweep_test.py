@@ -51,7 +51,7 @@ def config(root, monkeypatch):
 def test_numbers_of_neighbors(config, tmp_path, capsys):
   config.sweep.num_neighbors = (0, 1, 3)
   workdir = tmp_path / 'retro'
-  rows = retro_sweep.run(config, str(workdir), 'neighbors')
+  rows = retro_sweep.run(config, str(workdir), 'neighbors')['neighbors']
   config.evaluate.num_neighbors = (1, 3)
   retro_evaluate.run(config, str(workdir))
   found = json.loads((workdir / 'evaluation.json').read_text())['rows']
@@ -79,7 +79,7 @@ def test_parts_of_a_neighbor_goes_on_where_it_was_killed(
   monkeypatch.setattr(retro_evaluate, 'measure', watched)
   with pytest.raises(KeyboardInterrupt):
     retro_sweep.run(config, str(tmp_path / 'retro'), 'parts')
-  rows = retro_sweep.run(config, str(tmp_path / 'retro'), 'parts')
+  rows = retro_sweep.run(config, str(tmp_path / 'retro'), 'parts')['parts']
   assert names == ['N', 'F', 'killed', '[N, F]', 'none']
   assert [row['name'] for row in rows] == ['N', 'F', '[N, F]', 'none']
   assert len({row['bits_per_byte'] for row in rows}) == 4
@@ -91,7 +91,7 @@ def test_parts_of_a_neighbor_goes_on_where_it_was_killed(
 def test_parts_of_the_datastore(config, tmp_path, capsys):
   config.sweep.shares = (1.0, 0.3)
   workdir = tmp_path / 'retro'
-  whole, part = retro_sweep.run(config, str(workdir), 'datastore')
+  whole, part = retro_sweep.run(config, str(workdir), 'datastore')['datastore']
   assert 0 < part['datastore_tokens'] < whole['datastore_tokens']
   assert part['bits_per_byte'] != whole['bits_per_byte']
   assert part['share'] == 0.3 and '30 %' in capsys.readouterr().out
@@ -105,7 +105,7 @@ def test_parts_of_the_datastore(config, tmp_path, capsys):
   assert (workdir / 'sweep_datastore.json').read_bytes() == before
   # What was measured before stays beside what is measured now.
   other.sweep.shares = (0.5,)
-  (half,) = retro_sweep.run(other, str(workdir), 'datastore')
+  (half,) = retro_sweep.run(other, str(workdir), 'datastore')['datastore']
   content = json.loads((workdir / 'sweep_datastore.json').read_text())
   assert content['rows'] == [half, whole, part]
 
