@@ -45,19 +45,10 @@ def init_params(
   model_cfg: open_qa.OpenQaConfig | claims.ClaimsConfig,
 ) -> tasks.Params:
   """Return initial parameters, boxed with their logical axes."""
-  found, folders = realm_task.start_sources(with_realm_from(config))
-  encoder = found.get('encoder')
-  starts = {
-    'embedder': folders.get('embedder'),
-    'encoder': folders.get('encoder') if encoder is None else encoder,
-    'retriever': found.get('embedder'),
-  }
-  if isinstance(model_cfg, claims.ClaimsConfig):
-    return claims.init_params(key, model_cfg, **starts)
-  whole = encoder is not None and 'reader' in encoder
-  return open_qa.init_params(
-    key, model_cfg, **starts, reader=encoder if whole else None
-  )
+  starts = realm_task.start_sources(with_realm_from(config))
+  of_claims = isinstance(model_cfg, claims.ClaimsConfig)
+  model = claims if of_claims else open_qa
+  return model.init_params(key, model_cfg, **starts)
 
 
 def kept_embedder(

@@ -31,25 +31,6 @@ FILE = 'evaluation.json'
 _MEASURES = ('log_prob', 'accuracy', 'exact_span')
 
 
-def _batches(
-  trained: trained_lib.TrainedRealm,
-  index: serving.ServingIndex,
-  candidates: str,
-):
-  """Validation batches with candidates of one kind."""
-  config, data = trained.config, trained.data
-  retrieval = pipeline.Retrieval(
-    data.blocks, trained.layout, pipeline.OneSnapshot(index), candidates
-  )
-  return pipeline.make_dataset(
-    realm_task.source(config, data, 'valid'),
-    retrieval,
-    batch_size=config.batch_size,
-    train=False,
-    seed=config.seed,
-  )
-
-
 def measure_utility(
   trained: trained_lib.TrainedRealm,
   index: serving.ServingIndex,
@@ -63,9 +44,18 @@ def measure_utility(
   Returns:
     'retrieved' and 'random' -> the measures of `evaluate.measure`.
   """
-  found = {}
+  config, data, found = trained.config, trained.data, {}
+  source = realm_task.source(config, data, 'valid')
+  snapshots = pipeline.OneSnapshot(index)
   for candidates in pipeline.CANDIDATES:
-    batches = iter(_batches(trained, index, candidates))
+    dataset = pipeline.make_dataset(
+      source,
+      pipeline.Retrieval(data.blocks, trained.layout, snapshots, candidates),
+      batch_size=config.batch_size,
+      train=False,
+      seed=config.seed,
+    )
+    batches = iter(dataset)
     with progress.bar(f'{candidates} documents', 'batches') as update:
       taken = _counted(itertools.islice(batches, num_batches), update)
       found[candidates] = evaluate.measure(trained.model, trained.params, taken)

@@ -33,20 +33,20 @@ from retrieval.store import checkpoints, store
 
 def start_sources(
   config: ml_collections.ConfigDict,
-) -> tuple[dict[str, tasks.Params], dict[str, pathlib.Path]]:
-  """Return the parameters and the BERT folders that training starts from.
+) -> dict[str, initialize.Source]:
+  """Return what 'embedder' and 'encoder' start from, where that is set.
 
-  Both are keyed by 'embedder' and 'encoder'; parameters come from other runs.
+  Parameters of another run go before the folder of a BERT.
   """
-  found, folders = {}, {}
+  found = {}
   for name in ('embedder', 'encoder'):
     if (workdir := config[f'{name}_from']) == packaged_reader.NAME:
       found[name] = packaged_reader.load()
     elif workdir:
       found[name] = checkpoints.load_params(workdir)[0]
-    if path := config[name].checkpoint:
-      folders[name] = realm_data.checkpoint_path(path)
-  return found, folders
+    elif path := config[name].checkpoint:
+      found[name] = realm_data.checkpoint_path(path)
+  return found
 
 
 def init_params(
@@ -58,15 +58,8 @@ def init_params(
   fitted_head: dict | None = None,
 ) -> tasks.Params:
   """Initial parameters, boxed with their logical axes."""
-  trained, folders = start_sources(config)
   params = initialize.init_params(
-    key,
-    model_cfg,
-    embedder=folders.get('embedder'),
-    encoder=folders.get('encoder'),
-    retriever=trained.get('embedder'),
-    reader=trained.get('encoder'),
-    parts=parts,
+    key, model_cfg, **start_sources(config), parts=parts
   )
   if fitted_head is not None:
     start = {'encoder': {'mlm_head': fitted_head}}

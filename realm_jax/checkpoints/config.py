@@ -73,24 +73,19 @@ def read(path: str | os.PathLike) -> dict[str, Any]:
     raise ValueError(f"{path}: model_type {found!r}; expected 'realm'.")
   fields = {**DEFAULTS, **fields}
   for name, default in DEFAULTS.items():
-    _check_type(path, name, fields[name], type(default))
+    value, expected = fields[name], type(default)
+    allowed = (int, float) if expected is float else expected
+    if isinstance(value, bool) or not isinstance(value, allowed):
+      raise ValueError(
+        f'{path}: field {name!r}: expected {expected.__name__}, found '
+        f'{value!r}.'
+      )
   if fields['hidden_act'] not in _ACTIVATIONS:
     raise ValueError(
       f'{path}: hidden_act {fields["hidden_act"]!r}; expected one of '
       f'{sorted(_ACTIVATIONS)}.'
     )
   return fields
-
-
-def _check_type(
-  path: pathlib.Path, name: str, value: Any, expected: type
-) -> None:
-  """Refuse a field of another type; an int may stand for a float."""
-  allowed = (int, float) if expected is float else expected
-  if isinstance(value, bool) or not isinstance(value, allowed):
-    raise ValueError(
-      f'{path}: field {name!r}: expected {expected.__name__}, found {value!r}.'
-    )
 
 
 def bert_config(fields: Mapping[str, Any]) -> bert.BertConfig:

@@ -99,8 +99,6 @@ class MaskedSentences:
 
   def _of_split(self, sentences, spans):
     config, blocks = self._config, self._blocks
-    if config.split == 'all':
-      return sentences, spans
     hashes = blocks.tokens.id_hash[:]
     chosen = chunks_lib.in_split(hashes, config.split, config.valid_fraction)
     kept = chosen[blocks.documents(blocks.sentence_blocks(sentences))]

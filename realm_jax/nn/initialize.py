@@ -20,6 +20,9 @@ from realm_jax.nn import config as config_lib, realm as model_lib
 from retrieval.nn import bert, bert_checkpoint
 
 Path = str | os.PathLike
+# Folder of a BERT in the layout of `bert_checkpoint`, parameters of a trained
+# model, or nothing ('' or None).
+Source = Path | Mapping[str, Any] | None
 EMBEDDERS = ('embedder', 'query_embedder', 'block_embedder')
 # Part of the model -> method of `model.Realm` that uses only its parameters.
 PARTS = {
@@ -54,22 +57,17 @@ def init_params(
   key: jax.Array,
   config: config_lib.RealmConfig,
   *,
-  embedder: Path | None = None,
-  encoder: Path | None = None,
-  retriever: Mapping[str, Any] | None = None,
-  reader: Mapping[str, Any] | None = None,
+  embedder: Source = None,
+  encoder: Source = None,
   parts: str = 'all',
 ) -> dict:
   """Initial parameters of a `realm.Realm`, boxed with their logical axes.
 
   Args:
-    embedder: folder of the BERT from which the embedders start, in the layout
-      of `bert_checkpoint`; random if empty or None.
-    encoder: folder of the BERT from which the encoder starts.
-    retriever: parameters of a Realm or of ICT with trained embedders; replaces
-      `embedder`.
-    reader: parameters of a Realm or of masked language modelling with a trained
-      encoder; replaces `encoder`.
+    embedder: folder of the BERT from which the embedders start, or parameters
+      of a Realm or of ICT with trained embedders; random without.
+    encoder: folder of the BERT from which the encoder starts, or parameters of
+      a Realm or of masked language modelling with a trained encoder.
     parts: one of `PARTS`.
 
   Raises:
@@ -81,10 +79,10 @@ def init_params(
   params = random(key, config, parts=parts)
   start, whole = {}, []
   if parts != 'encoder':
-    start, whole = start_embedders(embedder, retriever, config)
+    start, whole = start_embedders(embedder, config)
   if parts != 'embedder':
-    if reader is not None:
-      start['encoder'] = trained_encoder(reader)
+    if isinstance(encoder, Mapping):
+      start['encoder'] = trained_encoder(encoder)
       whole = [*whole, 'encoder']
     elif encoder:
       start['encoder'] = load_encoder(encoder, config.encoder_bert)
@@ -92,36 +90,34 @@ def init_params(
 
 
 def start_embedders(
-  checkpoint: Path | None,
-  retriever: Mapping[str, Any] | None,
-  config: config_lib.RealmConfig,
+  source: Source, config: config_lib.RealmConfig
 ) -> tuple[dict, list[str]]:
   """Embedders of a trained model or of a BERT checkpoint.
 
   Also returns the paths under which no array may be missing.
   """
-  if retriever is not None:
-    start = trained_embedders(retriever, config)
+  if isinstance(source, Mapping):
+    start = trained_embedders(source, config)
     return start, sorted(start)
-  return (load_embedders(checkpoint, config) if checkpoint else {}), []
+  return (load_embedders(source, config) if source else {}), []
 
 
 def start_bert(
-  source: Path | Mapping[str, Any] | None, config: bert.BertConfig, name: str
+  source: Source, config: bert.BertConfig, name: str
 ) -> tuple[dict, list[str]]:
   """BERT of a checkpoint or of a trained encoder, for another head.
 
-  Also returns the paths under which no array may be missing. `source` is a
-  folder, parameters with an encoder, or empty; `name` the BERT's module.
+  Also returns the paths under which no array may be missing. `name` is that of
+  the BERT's module.
 
   Raises:
     ValueError: if there is no encoder, or with everything that does not fit.
   """
-  if source is None or source == '':
-    return {}, []
   if isinstance(source, Mapping):
     params = trained_encoder(source)['bert']
     return {name: {'bert': params}}, [f'{name}/bert']
+  if not source:
+    return {}, []
   return {name: {'bert': load_encoder(source, config)['bert']}}, []
 
 

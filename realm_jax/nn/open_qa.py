@@ -12,7 +12,6 @@ widest span, n rows, S span hidden, D model width.
 
 from collections.abc import Mapping
 import dataclasses
-import os
 from typing import Any
 
 from flax import linen as nn
@@ -23,7 +22,6 @@ from jaxtyping import Array, Bool, Float, Int
 from realm_jax.nn import config as config_lib, initialize, realm as model_lib
 from retrieval.nn import bert, dropout, partitioning
 
-Path = str | os.PathLike
 # Added to the score of a span with a token outside of the block, as released.
 OUTSIDE = -1e4
 ROWS = ('ids', 'mask', 'types', 'block_mask')  # inputs of `SpanReader`
@@ -242,20 +240,15 @@ def start_params(
   config: Any,
   kind: type[BeamScorer],
   start: tuple[dict, list[str]],
-  embedder: Path | None,
-  retriever: Mapping[str, Any] | None,
+  embedder: initialize.Source,
 ) -> dict:
-  """Initial parameters of a model of `kind`.
+  """Initial parameters of a model of `kind`, `embedder` as of `init_params`.
 
-  Args:
-    start: arrays of the model's head, and the paths under which none may be
-      missing.
-    embedder: as of `init_params`; so is `retriever`.
+  `start` holds arrays of the model's head, and the paths under which none may
+  be missing.
   """
   params = jax.jit(random_params, static_argnums=(1, 2))(key, config, kind)
-  embedders, trained = initialize.start_embedders(
-    embedder, retriever, config.realm
-  )
+  embedders, trained = initialize.start_embedders(embedder, config.realm)
   arrays, whole = start
   return initialize.replace(params, arrays | embedders, whole=whole + trained)
 
@@ -264,36 +257,28 @@ def init_params(
   key: jax.Array,
   config: OpenQaConfig,
   *,
-  embedder: Path | None = None,
-  encoder: Path | Mapping[str, Any] | None = None,
-  retriever: Mapping[str, Any] | None = None,
-  reader: Mapping[str, Any] | None = None,
+  embedder: initialize.Source = None,
+  encoder: initialize.Source = None,
 ) -> dict:
   """Initial parameters of an OpenQa, boxed with their logical axes.
 
-  The paper starts from a pre-trained REALM: it is `retriever` and `encoder`.
+  The paper starts from a pre-trained REALM: it is `embedder` and `encoder`.
 
   Args:
-    embedder: folder of the BERT from which the embedders start, in the layout
-      of `bert_checkpoint`; random if empty or None.
+    embedder: folder of the BERT from which the embedders start, or parameters
+      of a Realm, of ICT or of an OpenQa with trained embedders; random without.
     encoder: folder of the BERT from which the reader starts, or parameters of a
-      Realm or of masked language modelling with a trained encoder.
-    retriever: parameters of a Realm, of ICT or of an OpenQa with trained
-      embedders; replaces `embedder`.
-    reader: parameters of an OpenQa whose reader this one is; replaces
-      `encoder`, and `retriever` if that is None and the OpenQa has embedders.
+      Realm or of masked language modelling with a trained encoder. Parameters
+      of an OpenQa give its reader, and its embedders where it has some and
+      `embedder` gives no trained ones.
 
   Raises:
     ValueError: with everything in a source that does not fit.
   """
-  if reader is not None:
-    if 'reader' not in reader:
-      raise ValueError(
-        f'The trained parameters have {sorted(reader)}, expected a reader.'
-      )
-    if retriever is None and len(reader) > 1:
-      retriever = reader
-    start = {'reader': nn.unbox(reader['reader'])}, ['reader']
+  if isinstance(encoder, Mapping) and 'reader' in encoder:
+    if not isinstance(embedder, Mapping) and len(encoder) > 1:
+      embedder = encoder
+    start = {'reader': nn.unbox(encoder['reader'])}, ['reader']
   else:
     start = initialize.start_bert(encoder, config.realm.encoder_bert, 'reader')
-  return start_params(key, config, OpenQa, start, embedder, retriever)
+  return start_params(key, config, OpenQa, start, embedder)

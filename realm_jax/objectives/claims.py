@@ -12,7 +12,6 @@ classes, n rows.
 
 from collections.abc import Mapping
 import dataclasses
-import os
 from typing import Any
 
 from flax import linen as nn
@@ -29,7 +28,6 @@ from realm_jax.nn import (
 from realm_jax.objectives import objectives, reader_losses
 from retrieval.nn import bert
 
-Path = str | os.PathLike
 RULES = ('best', 'marginal')
 
 
@@ -106,9 +104,8 @@ def init_params(
   key: jax.Array,
   config: ClaimsConfig,
   *,
-  embedder: Path | None = None,
-  encoder: Path | Mapping[str, Any] | None = None,
-  retriever: Mapping[str, Any] | None = None,
+  embedder: initialize.Source = None,
+  encoder: initialize.Source = None,
 ) -> dict:
   """Initial parameters of a Claims, with arguments of `open_qa.init_params`.
 
@@ -119,9 +116,7 @@ def init_params(
   # Trained encoders have no pooler; layers and embeddings must be there.
   layers = [f'layer_{i}' for i in range(found.num_layers)]
   whole = [f'{x}/{y}' for x in whole for y in ('embeddings', *layers)]
-  return open_qa.start_params(
-    key, config, Claims, (start, whole), embedder, retriever
-  )
+  return open_qa.start_params(key, config, Claims, (start, whole), embedder)
 
 
 def add_retriever(

@@ -91,15 +91,15 @@ def explain(
   snapshots = pipeline.OneSnapshot(index or trained.index)
   retrieval = pipeline.Retrieval(trained.data.blocks, trained.layout, snapshots)
   batch = retrieval(None, encode(trained, text, answer))
-  predict = evaluate.predict
-  out = jax.device_get(
-    predict(trained.model, trained.params, batch, num_tokens=top)
-  )
+
+  def predict():
+    found = evaluate.predict(trained.model, trained.params, batch, top)
+    return jax.device_get(found)
+
+  out = predict()
   if not answer:
     batch['mlm_targets'] = out.tokens[..., 0]
-    out = jax.device_get(
-      predict(trained.model, trained.params, batch, num_tokens=top)
-    )
+    out = predict()
   return _explained(trained, batch, out, text)
 
 

@@ -59,27 +59,7 @@ class Builder:
     Raises:
       ValueError: for vectors that are not finite.
     """
-    if name := self._adopt(step, params):
-      return name
-    embed = serving.BlockEmbedder(
-      self.model,
-      self.layout,
-      self.blocks,
-      params,
-      batch_tokens=self.batch_tokens,
-      devices=self.devices,
-    )
-    try:
-      while not (name := self._build_share(step, params, embed, progress)):
-        time.sleep(_WAIT_SEC)
-    except ValueError as error:
-      name = index_versions.version_name(step, params, self.blocks)
-      write_failure(self.folder.root, name, str(error))
-      raise
-    return name
-
-  def _adopt(self, step: int, params: Any) -> str | None:
-    """Take the first version over; later versions have newer parameters."""
+    # Later versions have newer parameters.
     for source in self.sources if not self.folder.names() else ():
       name = reuse.adopt(
         self.folder,
@@ -92,25 +72,36 @@ class Builder:
       )
       if name:
         return name
-    return None
-
-  def _build_share(self, step, params, embed, progress) -> str | None:
-    """Do this process's share; return the name of a complete version."""
-    name = self.folder.build(
-      step,
-      params,
+    embed = serving.BlockEmbedder(
+      self.model,
+      self.layout,
       self.blocks,
-      embed,
-      self.index,
-      process_index=jax.process_index() if self.together else 0,
-      process_count=jax.process_count() if self.together else 1,
-      progress=progress,
+      params,
+      batch_tokens=self.batch_tokens,
+      devices=self.devices,
     )
     wanted = index_versions.version_name(step, params, self.blocks)
-    failures = read_failures(self.folder.root)
-    if name is None and wanted in failures:
-      raise ValueError(failures[wanted])
-    return name
+    try:
+      while True:  # until the other processes have done their shares
+        name = self.folder.build(
+          step,
+          params,
+          self.blocks,
+          embed,
+          self.index,
+          process_index=jax.process_index() if self.together else 0,
+          process_count=jax.process_count() if self.together else 1,
+          progress=progress,
+        )
+        if name:
+          return name
+        failures = read_failures(self.folder.root)
+        if wanted in failures:
+          raise ValueError(failures[wanted])
+        time.sleep(_WAIT_SEC)
+    except ValueError as error:
+      write_failure(self.folder.root, wanted, str(error))
+      raise
 
 
 def make_builder(

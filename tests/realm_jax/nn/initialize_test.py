@@ -168,20 +168,20 @@ def _trained(config, seed):
   return tiny.params(config, seed, parts='embedder')
 
 
-def test_a_trained_retriever(path, random):
+def test_a_trained_retriever(random):
   config = _config()
   trained = _trained(config, 1)
-  # It goes before the checkpoint, and its projection comes along.
-  found = _start(config, retriever=trained, embedder=path)
+  # Its projection comes along.
+  found = _start(config, embedder=trained)
   _equal(found['embedder'], trained['embedder'])
   _equal(found['encoder'], nn.unbox(random['encoder']))
   two = dataclasses.replace(config, share_embedders=False)
-  found = _start(two, retriever=trained, parts='embedder')
+  found = _start(two, embedder=trained, parts='embedder')
   assert set(found) == {'query_embedder', 'block_embedder'}
   for part in found.values():
     _equal(part, trained['embedder'])
   apart = _trained(two, 2)
-  _equal(_start(two, retriever=apart, parts='embedder'), apart)
+  _equal(_start(two, embedder=apart, parts='embedder'), apart)
 
 
 def test_a_trained_retriever_that_does_not_fit(random):
@@ -233,10 +233,10 @@ def test_a_trained_part_must_be_whole():
   encoder = {**trained['encoder'], 'bert': dict(trained['encoder']['bert'])}
   del encoder['bert']['layer_0']
   with pytest.raises(ValueError, match='there is no encoder/bert/layer_0/'):
-    _start(config, reader={'encoder': encoder})
+    _start(config, encoder={'encoder': encoder})
   embedder = dict(trained['embedder'])
   del embedder['projection']
   with pytest.raises(ValueError, match='there is no embedder/projection/bias'):
-    _start(config, retriever={'embedder': embedder})
+    _start(config, embedder={'embedder': embedder})
   with pytest.raises(ValueError, match="parts 'enc': expected one of"):
     _start(config, parts='enc')

@@ -147,7 +147,7 @@ def test_class_scores():
 
 def test_starts_from_a_realm():
   realm = tiny.params(CONFIG.realm, seed=3)
-  found, random = _init(retriever=realm, encoder=realm), _init()
+  found, random = _init(embedder=realm, encoder=realm), _init()
   assert set(found) == {'embedder', 'classifier'}
   assert set(found['classifier']) == {'bert', 'classes'}
   width = CONFIG.realm.encoder.d_model
