@@ -29,11 +29,6 @@ from retrieval.text import blocks as blocks_lib
 _READ = 1 << 22  # tokens read at once
 
 
-def num_targets(layout: examples.Layout, mask_rate: float) -> int:
-  """M: most tokens masked of one sentence."""
-  return max(1, math.ceil(mask_rate * layout.query_tokens))
-
-
 def weigh_tokens(
   blocks: blocks_lib.BlockStore, vocab_size: int, rarity: float
 ) -> Float[np.ndarray, ' V']:
@@ -75,7 +70,7 @@ def read_rows(
   )
   sentences, counts = examples.cut(bodies[0], spans, layout.query_tokens)
   rest = examples.cut_out(bodies, spans, removed, layout.block_length - 2)
-  wanted = num_targets(layout, mask_rate)
+  wanted = max(1, math.ceil(mask_rate * layout.query_tokens))  # M
   targets = {
     'mlm_positions': np.zeros((len(ids), wanted), np.int32),
     'mlm_targets': np.zeros((len(ids), wanted), np.int32),

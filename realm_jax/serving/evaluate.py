@@ -16,7 +16,6 @@ from typing import Any
 from flax import struct
 import jax
 from jax import numpy as jnp
-from jaxtyping import Bool, Int
 import numpy as np
 
 from realm_jax.nn import realm as model_lib
@@ -95,16 +94,6 @@ class Tally:
     return {k: self.sums[k] / max(self.counts[k], 1e-9) for k in self.sums}
 
 
-def _right(
-  tokens: Int[np.ndarray, 'b m'],
-  targets: Int[np.ndarray, 'b m'],
-  mask: Bool[np.ndarray, 'b m'],
-) -> tuple[np.ndarray, np.ndarray]:
-  """Return which tokens, and which whole spans, are right."""
-  right = tokens == targets
-  return right, (right | ~mask).all(axis=1)
-
-
 def measure(
   model: model_lib.Realm, params: Any, batches: Iterable[Mapping[str, Any]]
 ) -> dict[str, float]:
@@ -129,10 +118,10 @@ def measure(
       ('', out.tokens[..., 0], out.marginal_gold),
       ('null_', out.candidate_tokens[:, 0], null_gold),
     ):
-      right, whole = _right(tokens, targets, mask)
+      right = tokens == targets
       tally.add(f'{name}log_prob', gold, mask)
       tally.add(f'{name}accuracy', right, mask)
-      tally.add(f'{name}exact_span', whole, rows)
+      tally.add(f'{name}exact_span', (right | ~mask).all(axis=1), rows)
     tally.add('retrieval_utility', out.marginal_gold - null_gold, mask)
     tally.add('best_utility', out.utility.max(axis=1), rows)
     tally.add('null_prior', np.exp(out.log_prior[:, 0]), rows)
