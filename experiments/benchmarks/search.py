@@ -24,8 +24,7 @@ import numpy as np
 
 from experiments.engine import command, progress, reports
 from retrieval import searchers
-from retrieval.index import vectors as vectors_lib
-from retrieval.searchers import metrics
+from retrieval.index import recall_check, vectors as vectors_lib
 from retrieval.store import store
 
 Search = Callable[[np.ndarray], np.ndarray]
@@ -184,7 +183,7 @@ def run(
   installed = [row for row in rows if row.search]
   for row in installed:
     ids = row.search(queries)
-    row.recall = metrics.agreement_with_exact(
+    row.recall = recall_check.agreement_with_exact(
       ids, wanted, exact.score(queries, ids), scores
     )
   for _ in range(rounds):

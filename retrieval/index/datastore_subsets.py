@@ -10,7 +10,7 @@ neighbors; filtering the neighbors in the whole datastore would leave too few.
 
 import os
 
-from jaxtyping import Float, Int
+from jaxtyping import Int
 import numpy as np
 
 from retrieval import searchers
@@ -42,16 +42,16 @@ def chunks_of_part(
   """
   if not 0 < share <= 1:
     raise ValueError(f'share {share}: expected above 0 and at most 1.')
-  parts, base = [], 0
-  for hashes in datastore.shard_hashes():
-    chosen = np.flatnonzero(document_ranks(hashes, seed) < share)
-    parts.append(base + chosen)
-    base += len(hashes)
+  hashes = datastore.id_hash
+  parts = [
+    base + np.flatnonzero(document_ranks(hashes.shard(i), seed) < share)
+    for i, base in enumerate(hashes.offsets[:-1])
+  ]
   ids = np.concatenate(parts)
   if not len(ids):
     raise ValueError(
-      f'{datastore.path}: a share of {share} of its {base:,} chunks leaves no '
-      'document.'
+      f'{datastore.path}: a share of {share} of its {len(hashes):,} chunks '
+      'leaves no document.'
     )
   return ids
 
@@ -68,38 +68,6 @@ class _Rows:
 
   def __getitem__(self, key) -> np.ndarray:
     return self._array[self._ids[key]]
-
-
-class _Part:
-  """The given chunks of a datastore as a `neighbors.Datastore`."""
-
-  def __init__(self, datastore: chunks_lib.ChunkStore, ids: np.ndarray):
-    self._datastore, self._ids = datastore, ids
-    self.num_chunks = len(ids)
-
-  def document_hashes(self, ids: np.ndarray) -> np.ndarray:
-    return self._datastore.document_hashes(self._ids[np.asarray(ids)])
-
-  def shard_hashes(self):
-    yield self._datastore.document_hashes(self._ids)
-
-
-class _PartSearch:
-  """Exact search of the given chunks that returns the datastore's chunk ids."""
-
-  def __init__(self, datastore, vectors, ids: np.ndarray, metric: str, k: int):
-    self._ids = ids
-    rows = _Rows(vectors.array('vectors'), ids)
-    exact = searchers.ExactSearcher(rows, metric, check=False)
-    part = _Part(datastore, ids)
-    self._search = neighbors_lib.NeighborSearch(exact, exact, part, k)
-
-  def search(
-    self, vectors: Float[np.ndarray, 'b d'], own: np.ndarray
-  ) -> tuple[np.ndarray, np.ndarray]:
-    found, scores = self._search.search(vectors, own)
-    ids = np.where(found >= 0, self._ids[np.maximum(found, 0)], -1)
-    return ids, scores
 
 
 def build_part_neighbors(
@@ -138,7 +106,17 @@ def build_part_neighbors(
 
   def make():
     ids = chunks_of_part(datastore, share, seed)
-    return _PartSearch(datastore, datastore_vectors, ids, metric, k)
+    rows = _Rows(datastore_vectors.array('vectors'), ids)
+    exact = searchers.ExactSearcher(rows, metric, check=False)
+    part = neighbors_lib.NeighborSearch(
+      exact, exact, datastore.document_hashes(ids), k
+    )
+
+    def search(vectors, own):
+      found, scores = part.search(vectors, own)
+      return neighbors_lib.take(ids[None], found, -1), scores
+
+    return search
 
   return neighbors_lib.search_store(
     path, fields, queries, vectors, make, progress=progress

@@ -257,9 +257,7 @@ def _reuse(
 
 
 def _measure(searcher, config: IndexConfig, vectors, queries) -> dict[str, Any]:
-  exact = searcher
-  if not isinstance(searcher, searchers.ExactSearcher):
-    exact = searchers.ExactSearcher(vectors, config.metric, check=False)
+  exact = searchers.exact_of(searcher, vectors)
   check = _recall_check(config, vectors, queries)
   return recall_check.measure(searcher, exact, check, floor=0.0)
 

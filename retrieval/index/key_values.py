@@ -8,7 +8,6 @@ none of its own is among them.
 """
 
 from collections.abc import Callable, Mapping
-import hashlib
 import os
 from typing import Any
 
@@ -20,7 +19,6 @@ from retrieval.store import shards, store
 from retrieval.text import tokens as tokens_lib
 
 KIND = 'key-values'
-ARRAYS = ('keys', 'values', 'documents')
 
 
 def document_hashes(
@@ -28,13 +26,11 @@ def document_hashes(
 ) -> np.ndarray:
   """Return [d, 2] uint64 hashes of each document's id and of its tokens."""
   texts = [
-    hashlib.blake2b(
-      np.asarray(tokens.document(int(i)), np.uint32).tobytes(), digest_size=8
-    ).digest()
+    tokens_lib.hash_bytes(tokens.document(int(i)).astype(np.uint32).tobytes())
     for i in index
   ]
-  text = np.frombuffer(b''.join(texts), np.uint64)
-  return np.stack([tokens.id_hash[np.asarray(index)], text], axis=1)
+  ids = tokens.id_hash[np.asarray(index)]
+  return np.stack([ids, np.array(texts, np.uint64)], axis=1)
 
 
 def shared(hashes: np.ndarray, others: np.ndarray) -> np.ndarray:
@@ -60,13 +56,8 @@ def build_key_value_store(
   Returns:
     The published store, or None while other processes still have work.
   """
-
-  def make(i, _):
-    arrays = read(i)
-    return {name: arrays[name] for name in ARRAYS}
-
   built = shards.build_store(
-    path, KIND, fields, [0] * num_shards, make, **share
+    path, KIND, fields, [0] * num_shards, lambda i, _: read(i), **share
   )
   return None if built is None else KeyValueStore(path)
 
@@ -133,11 +124,7 @@ class KeyValueSearch:
         f'{searcher.metric}.'
       )
     self._values, self._searcher = pairs.values, searcher
-    self._exact = None  # The searcher's own scores are exact.
-    if not isinstance(searcher, searchers.ExactSearcher):
-      self._exact = searchers.ExactSearcher(
-        pairs.keys, 'squared_l2', check=False
-      )
+    self._exact = searchers.exact_of(searcher, pairs.keys)
 
   def search(
     self, queries: np.ndarray, k: int
@@ -150,11 +137,8 @@ class KeyValueSearch:
       values: [b, k] tokens; 0 there.
     """
     ids, scores = self._searcher.search(queries, k)
-    if self._exact is not None:
-      scores = self._exact.score(queries, ids)
-      order = np.lexsort((ids, -scores), axis=1)
-      ids = np.take_along_axis(ids, order, 1)
-      scores = np.take_along_axis(scores, order, 1)
+    if self._exact is not self._searcher:  # whose scores are exact
+      ids, scores = self._exact.best_of(queries, ids, k)
     values = self._values[np.maximum(ids, 0)]
     return -scores.astype(np.float32), np.where(ids >= 0, values, 0)
 

@@ -12,7 +12,7 @@ come from different token stores.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 import functools
 import os
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from absl import logging
 from jaxtyping import Int, UInt64
@@ -20,7 +20,7 @@ import numpy as np
 
 from retrieval import searchers
 from retrieval.index import index as index_lib
-from retrieval.store import shards, store
+from retrieval.store import sharded_array, shards, store
 from retrieval.text import chunks as chunks_lib
 
 KIND = 'neighbors'
@@ -28,20 +28,8 @@ _QUERY_BATCH = 1024
 # Another machine may sum float32 in another order.
 _SCORE_RTOL, _SCORE_ATOL = 1e-5, 1e-5
 
-
-@runtime_checkable
-class Datastore(Protocol):
-  """The chunks that `NeighborSearch` searches: a `ChunkStore` or a part of one."""
-
-  num_chunks: int
-
-  def document_hashes(self, ids: np.ndarray) -> np.ndarray:
-    """Return the hash of the id of each chunk's document: [...] uint64."""
-    ...
-
-  def shard_hashes(self) -> Iterator[np.ndarray]:
-    """Yield these hashes shard by shard; no document is in two shards."""
-    ...
+# (vectors [b, d], hash of each query's document [b]) -> ids and scores [b, k]
+SearchFn = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
 def other_columns(
@@ -79,10 +67,8 @@ def _count_by_document(
   shard_hashes: Iterable[np.ndarray],
 ) -> tuple[np.ndarray, np.ndarray]:
   """Return the hashes of all documents, ascending, and their chunk counts."""
-  shards = [np.unique(hashes, return_counts=True) for hashes in shard_hashes]
-  hashes, counts = (
-    np.concatenate(parts) for parts in zip(*shards, strict=True)
-  )
+  pairs = [np.unique(hashes, return_counts=True) for hashes in shard_hashes]
+  hashes, counts = map(np.concatenate, zip(*pairs, strict=True))
   order = np.argsort(hashes, kind='stable')
   hashes, counts = hashes[order], counts[order]
   # Documents with equal hashes count as one document.
@@ -101,19 +87,24 @@ class NeighborSearch:
     self,
     searcher: searchers.Searcher,
     exact: searchers.Searcher,
-    datastore: Datastore,
+    id_hash: sharded_array.Rows,
     k: int,
     max_fetch: int = 128,
   ):
     """Count the datastore's chunks by document, in 16 bytes for each document.
 
     Args:
+      id_hash: [n] uint64 hash of the id of each chunk's document; no document
+        is in two shards.
       max_fetch: largest number of candidates fetched from `searcher` for a query.
     """
     self._searcher, self._exact = searcher, exact
-    self._datastore, self._k = datastore, k
-    self._hashes, self._counts = _count_by_document(datastore.shard_hashes())
-    self._num_chunks = datastore.num_chunks
+    self._id_hash, self._k = id_hash, k
+    parts = [id_hash]
+    if isinstance(id_hash, sharded_array.ShardedArray):
+      parts = map(id_hash.shard, range(id_hash.num_shards))
+    self._hashes, self._counts = _count_by_document(parts)
+    self._num_chunks = len(id_hash)
     largest = int(self._counts.max())
     self._fetch = min(k + largest, max(max_fetch, k + 1), self._num_chunks)
     self.num_exact = 0
@@ -151,7 +142,7 @@ class NeighborSearch:
 
   def _others(self, searcher, vectors, own, fetch):
     ids, scores = searcher.search(vectors, fetch)
-    hashes = self._datastore.document_hashes(np.maximum(ids, 0))
+    hashes = self._id_hash[np.maximum(ids, 0)]
     columns = other_columns(ids, hashes, own, self._k)
     scores = take(scores, columns, -np.inf).astype(np.float32)
     return take(ids, columns, -1).astype(np.int64), scores
@@ -162,14 +153,14 @@ def search_store(
   fields: Mapping[str, Any],
   queries: chunks_lib.ChunkStore,
   vectors: store.Store,
-  make_search: Callable[[], Any],
+  make_search: Callable[[], SearchFn],
   **share,
 ) -> 'NeighborStore | None':
   """Write the neighbors of every chunk; resumes at the first missing shard.
 
   Args:
     fields: JSON fields that determine every neighbor; 'k' among them.
-    make_search: makes a `NeighborSearch`; called only where a shard is missing.
+    make_search: makes the search; called only where a shard is missing.
 
   Returns:
     The published store, or None while other processes still have work.
@@ -218,17 +209,16 @@ def build_neighbor_store(
   _check_pair(queries, vectors)
   _check_pair(datastore, datastore_vectors)
   fields = {**_fields(queries, vectors, datastore, index), 'k': k}
-  made = []
-
-  def make():
-    made.append(_neighbor_search(index, datastore, datastore_vectors, k))
-    return made[-1]
-
-  found = search_store(path, fields, queries, vectors, make, **share)
-  for search in made:
+  make = functools.cache(
+    lambda: _neighbor_search(index, datastore, datastore_vectors, k)
+  )
+  found = search_store(
+    path, fields, queries, vectors, lambda: make().search, **share
+  )
+  if make.cache_info().currsize:
     logging.info(
       'An exact search repeated %d of %d queries.',
-      search.num_exact,
+      make().num_exact,
       queries.num_chunks,
     )
   return found
@@ -258,19 +248,14 @@ def _neighbor_search(index, datastore, datastore_vectors, k):
       f'The index holds {searcher.num_vectors} vectors, the datastore '
       f'{datastore.path} {datastore.num_chunks} chunks; they must be the same.'
     )
-  exact = searcher  # The devices hold one copy of the vectors.
-  if not isinstance(searcher, searchers.ExactSearcher):
-    # Building the index has checked these vectors.
-    exact = searchers.ExactSearcher(
-      datastore_vectors.array('vectors'), searcher.metric, check=False
-    )
-  return NeighborSearch(searcher, exact, datastore, k)
+  exact = searchers.exact_of(searcher, datastore_vectors.array('vectors'))
+  return NeighborSearch(searcher, exact, datastore.id_hash, k)
 
 
 def _search_rows(search, queries, vectors, shard, rows):
   block = np.asarray(vectors.shard(shard, 'vectors')[rows], np.float32)
   own = np.asarray(queries.store.shard(shard, 'id_hash')[rows])
-  return search.search(block, own)
+  return search(block, own)
 
 
 def validate(
@@ -305,7 +290,7 @@ def validate(
       )
   search = _neighbor_search(
     index, datastore, datastore_vectors, neighbors.num_neighbors
-  )
+  ).search
   batches = [
     (shard, rows)
     for shard, count in enumerate(stored.rows('ids'))

@@ -8,7 +8,6 @@ links a whole index version of the same blocks and parameters.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-import hashlib
 import os
 import pathlib
 import shutil
@@ -24,7 +23,11 @@ from retrieval.index import (
   vectors as vectors_lib,
 )
 from retrieval.store import shards, store
-from retrieval.text import blocks as blocks_lib, chunks as chunks_lib
+from retrieval.text import (
+  blocks as blocks_lib,
+  chunks as chunks_lib,
+  tokens as tokens_lib,
+)
 
 _AT_ONCE = 4096  # chunks
 
@@ -135,8 +138,8 @@ class ReusedTexts(_Reuse):
     hashes = []
     for start in range(0, chunks.num_chunks, _AT_ONCE):
       ids = np.arange(start, min(start + _AT_ONCE, chunks.num_chunks))
-      hashes.append(_hashes(chunks.texts(ids, tokenizer)))
-    hashes = np.concatenate([_hashes(()), *hashes])
+      hashes.append(tokens_lib.hash_ids(chunks.texts(ids, tokenizer)))
+    hashes = np.concatenate([tokens_lib.hash_ids(()), *hashes])
     super().__init__(hashes, vectors.array('vectors'))
     self._embedder = embedder
     self.dimension = embedder.dimension
@@ -151,14 +154,7 @@ class ReusedTexts(_Reuse):
       new = [texts[i] for i in places]
       return self._embedder.embed_texts(new, progress=progress)
 
-    return self._fill(_hashes(texts), embed, progress)
-
-
-def _hashes(texts: Sequence[str]) -> np.ndarray:
-  digests = [
-    hashlib.blake2b(text.encode(), digest_size=8).digest() for text in texts
-  ]
-  return np.frombuffer(b''.join(digests), np.uint64)
+    return self._fill(tokens_lib.hash_ids(texts), embed, progress)
 
 
 def _check(blocks, params, old_blocks, old: index_versions.Version) -> None:

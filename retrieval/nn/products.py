@@ -92,8 +92,16 @@ def _dropped(x, keep):
   return x if keep is None else jnp.where(keep, x, 0)
 
 
-def _weights(queries, keys, bias, mask):
-  """Compute softmax(q k^T + bias) in float32 or wider; cast to q's dtype."""
+def weights(
+  queries: Float[Array, 'M N Q K'],
+  keys: Float[Array, 'M N S K'],
+  bias: Float[Array, 'M N Q S1'] | None = None,
+  mask: Bool[Array, '#M #N #Q S'] | None = None,
+) -> Float[Array, 'M N Q S']:
+  """Return the weights of the values in `attend`.
+
+  The softmax is in float32 or wider, the weights have the queries' dtype.
+  """
   wide = jnp.promote_types(queries.dtype, jnp.float32)
   logits = _inner(queries, keys, wide)
   if bias is not None:
@@ -104,16 +112,6 @@ def _weights(queries, keys, bias, mask):
   if mask is not None:
     logits = jnp.where(mask, logits, jnp.finfo(wide).min)
   return jax.nn.softmax(logits, axis=-1).astype(queries.dtype)
-
-
-def weights(
-  queries: Float[Array, 'M N Q K'],
-  keys: Float[Array, 'M N S K'],
-  bias: Float[Array, 'M N Q S1'] | None = None,
-  mask: Bool[Array, '#M #N #Q S'] | None = None,
-) -> Float[Array, 'M N Q S']:
-  """Return the weights of the values in `attend`, for inspection."""
-  return _weights(queries, keys, bias, mask)
 
 
 @jax.custom_vjp
@@ -138,25 +136,25 @@ def attend(
     keep: [M, N, Q, S]. False drops a weight after the softmax. The other
       weights are not scaled up; scale the values instead.
   """
-  return _dropped(_weights(queries, keys, bias, mask), keep) @ values
+  return _dropped(weights(queries, keys, bias, mask), keep) @ values
 
 
 def _attend_forward(queries, keys, values, bias, mask, keep):
-  weights = _weights(queries, keys, bias, mask)
-  out = _dropped(weights, keep) @ values
+  shares = weights(queries, keys, bias, mask)
+  out = _dropped(shares, keep) @ values
   size = None if bias is None else bias.shape[-1]
-  return out, (queries, keys, values, weights, out, keep, size)
+  return out, (queries, keys, values, shares, out, keep, size)
 
 
 def _attend_backward(residuals, g):
-  queries, keys, values, weights, out, keep, size = residuals
+  queries, keys, values, shares, out, keep, size = residuals
   wide = jnp.promote_types(queries.dtype, jnp.float32)
   g = lax.optimization_barrier(g)
-  d_values = _transpose_of_product(g, _dropped(weights, keep))
+  d_values = _transpose_of_product(g, _dropped(shares, keep))
   # The sum over keys of weight * d weight, computed from the small arrays.
   delta = jnp.sum(g.astype(wide) * out.astype(wide), axis=-1, keepdims=True)
   d_weights = _dropped(_inner(g, values, wide), keep)
-  d_logits = (weights.astype(wide) * (d_weights - delta)).astype(g.dtype)
+  d_logits = (shares.astype(wide) * (d_weights - delta)).astype(g.dtype)
   d_logits = lax.optimization_barrier(d_logits)
   d_bias = None
   if size is not None:

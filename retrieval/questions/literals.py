@@ -5,10 +5,11 @@
 Searching for them first is far cheaper than running the expression.
 """
 
-import re
+from re import _constants as constants, _parser as parser
+from typing import Any
 
-_COUNT = re.compile(r'\{\d*(,\d*)?\}')
-_CLASSES = frozenset('dDsSwWbB')
+_REPEATS = (constants.MAX_REPEAT, constants.MIN_REPEAT)
+_GAP = '\0'
 
 
 def needed(pattern: str) -> list[str] | None:
@@ -17,84 +18,25 @@ def needed(pattern: str) -> list[str] | None:
   Every match contains at least one of the runs, with letters in either case.
   None means that the runs are unknown.
   """
-  runs = []
-  for atoms in _alternatives(pattern) or [[]]:
-    text = ''.join(atom or '\0' for atom in atoms)
-    longest = max(text.split('\0'), key=len)
-    if not longest:
-      return None
-    runs.append(longest)
-  return runs
+  texts = _alternatives(parser.parse(pattern))
+  runs = [max(text.split(_GAP), key=len) for text in texts]
+  return runs if all(runs) else None
 
 
-def _alternatives(pattern: str) -> list[list[str]] | None:
-  """Return top-level alternatives as atoms: a character, or '' for the rest.
-
-  None means that the pattern has a construct that this parser does not follow.
-  """
-  found: list[list[str]] = [[]]
-  at = 0
-  while at < len(pattern):
-    character, atoms = pattern[at], found[-1]
-    at += 1
-    if character == '|':
-      found.append([])
-    elif character == '(':
-      at = _group_end(pattern, at)
-      atoms.append('')
-    elif character == '[':
-      at = _class_end(pattern, at)
-      atoms.append('')
-    elif character == '\\':
-      escaped = pattern[at]
-      at += 1
-      if escaped.isalnum() and escaped not in _CLASSES:
-        return None
-      atoms.append('' if escaped.isalnum() else _literal(escaped))
-    elif character in '*?{':
-      if character == '{':
-        count = _COUNT.match(pattern, at - 1)
-        if not count:
-          return None
-        at = count.end()
-      atoms[-1:] = ['']
-    elif character in '.^$+':
-      atoms.append('')
-    else:
-      atoms.append(_literal(character))
-    if at < 0:
-      return None
-  return found
-
-
-def _literal(character: str) -> str:
-  return character if character.isascii() and character != '\0' else ''
-
-
-def _class_end(pattern: str, at: int) -> int:
-  """Return the end of a character class whose content begins at `at`."""
-  at += pattern.startswith('^', at)
-  at += 1  # A leading bracket is a literal.
-  if pattern[at - 1] == '\\':
-    at += 1
-  while pattern[at] != ']':
-    at += 1 + (pattern[at] == '\\')
-  return at + 1
-
-
-def _group_end(pattern: str, at: int) -> int:
-  """Return the end of a group whose content begins at `at`, or -1."""
-  if pattern.startswith('?', at) and not pattern.startswith('?:', at):
-    return -1
-  while pattern[at] != ')':
-    character = pattern[at]
-    at += 1
-    if character == '\\':
-      at += 1
-    elif character == '[':
-      at = _class_end(pattern, at)
-    elif character == '(':
-      at = _group_end(pattern, at)
-      if at < 0:
-        return -1
-  return at + 1
+def _alternatives(items: Any) -> list[str]:
+  """Return the literal text of each alternative, with gaps for the rest."""
+  texts = ['']
+  for kind, value in items:
+    found = [_GAP]
+    if kind is constants.LITERAL and value < 128:
+      found = [chr(value)]
+    elif kind is constants.SUBPATTERN:
+      found = _alternatives(value[-1])
+    elif kind is constants.BRANCH:
+      found = [text for part in value[1] for text in _alternatives(part)]
+    elif kind in _REPEATS and value[0]:
+      found = [text + _GAP for text in _alternatives(value[-1])]
+    if min(len(texts), len(found)) > 1:  # The product of both could be large.
+      found = [_GAP]
+    texts = [text + more for text in texts for more in found]
+  return texts

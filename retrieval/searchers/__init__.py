@@ -25,6 +25,7 @@ __all__ = [
   'ScannSearcher',
   'ScannUnavailableError',
   'Searcher',
+  'exact_of',
   'load',
   'scann_available',
 ]
@@ -43,3 +44,13 @@ def load(path: str | os.PathLike) -> Searcher:
   if name not in _CLASSES:
     raise ValueError(f'{path}: searcher {name!r}, expected {list(_CLASSES)}.')
   return _CLASSES[name].load(path)
+
+
+def exact_of(searcher: Searcher, vectors) -> ExactSearcher:
+  """Return the searcher if it is exact, or an exact one over its vectors.
+
+  The vectors [n, d] are those of the searcher, which has checked them.
+  """
+  if isinstance(searcher, ExactSearcher):
+    return searcher
+  return ExactSearcher(vectors, searcher.metric, check=False)

@@ -120,7 +120,7 @@ class ExactSearcher:
     # Rounding up keeps the number of compiled programs small.
     fetch = min(self.num_vectors, -(-(wanted + _MARGIN) // 32) * 32)
     ids, lowest = self._candidates(queries, fetch)
-    ids, scores = self._best_of(queries, ids, wanted)
+    ids, scores = self.best_of(queries, ids, wanted)
     if fetch < self.num_vectors:
       norms = np.einsum('qd,qd->q', queries, queries, dtype=np.float64)
       shift = norms if self.metric == 'squared_l2' else 0.0
@@ -154,7 +154,9 @@ class ExactSearcher:
         scores[pairs] = np.einsum('pd,pd->p', rows, wide)
     return scores.reshape(np.shape(ids))
 
-  def _best_of(self, queries, ids, k):
+  def best_of(
+    self, queries: np.ndarray, ids: np.ndarray, k: int
+  ) -> tuple[np.ndarray, np.ndarray]:
     """Return the best k of candidates [q, c] in float64; ties by the lower id."""
     scores = self.score(queries, ids)
     order = np.lexsort((ids, -scores), axis=1)[:, :k]
@@ -221,7 +223,7 @@ class ExactSearcher:
       fetch = 1 << int(max(widths[take - 1], k) - 1).bit_length()
       fetch = min(self.num_vectors, fetch)
       found, _ = self._candidates(queries[rows], fetch)
-      ids[rows], scores[rows] = self._best_of(queries[rows], found, k)
+      ids[rows], scores[rows] = self.best_of(queries[rows], found, k)
     return ids, scores
 
   def _count(self, queries, threshold):

@@ -60,27 +60,6 @@ def load(
   return array
 
 
-def take_spans(
-  source: np.ndarray, starts: np.ndarray, counts: np.ndarray, width: int
-) -> tuple[np.ndarray, np.ndarray]:
-  """Read spans of a flat array as the rows of a rectangle.
-
-  Args:
-    source: [total].
-    starts: [n] first element of each span.
-    counts: [n] elements of each span, of which at most `width` are read.
-
-  Returns:
-    [n, width] int32, 0 past a span's end, and [n, width] bool, False there.
-  """
-  steps = np.arange(width)
-  valid = steps < np.asarray(counts)[:, None]
-  index = np.where(valid, np.asarray(starts)[:, None] + steps, 0)
-  if not len(source):
-    return np.zeros(valid.shape, np.int32), valid
-  return np.where(valid, source[index], 0).astype(np.int32), valid
-
-
 def gather_spans(
   source: 'ShardedArray',
   shards: np.ndarray,
@@ -88,21 +67,24 @@ def gather_spans(
   counts: np.ndarray,
   width: int,
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Read spans of several shards, as `take_spans` reads those of one.
+  """Read spans of a flat sharded array as the rows of a rectangle.
 
   Args:
     source: [total] over all shards.
     shards: [n] shard of each span; -1 for an empty row.
     starts: [n] first element of each span within its shard.
-    counts: [n] elements of each span.
+    counts: [n] elements of each span, of which at most `width` are read.
+
+  Returns:
+    [n, width] int32, 0 past a span's end, and [n, width] bool, False there.
   """
-  values = np.zeros((len(shards), width), np.int32)
-  valid = np.zeros((len(shards), width), bool)
-  for shard in np.unique(shards[shards >= 0]).tolist():
+  steps = np.arange(width)
+  valid = (steps < counts[:, None]) & (shards >= 0)[:, None]
+  values = np.zeros(valid.shape, np.int32)
+  for shard in np.unique(shards[valid.any(axis=1)]).tolist():
     here = np.flatnonzero(shards == shard)
-    values[here], valid[here] = take_spans(
-      source.shard(shard), starts[here], counts[here], width
-    )
+    index = np.where(valid[here], starts[here, None] + steps, 0)
+    values[here] = np.where(valid[here], source.shard(shard)[index], 0)
   return values, valid
 
 

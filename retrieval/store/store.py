@@ -11,7 +11,7 @@ one store: the first version of a shard counts, and one process publishes.
 Arrays are memory-mapped: memory use does not grow with the store.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 import contextlib
 import hashlib
 import json
@@ -334,6 +334,26 @@ class Store:
       ValueError: when it is of another schema, kind or fingerprint.
     """
     return cls(path, manifests.read(path, kind, fingerprint_fields))
+
+  def source(self, name: str, given: Any, open_source: Callable) -> Any:
+    """Return the store that this one was made from.
+
+    Args:
+      name: its name in the fields and in `meta`, such as 'tokens'.
+      given: the store, if it is open; None opens the one beside this store.
+      open_source: path -> store.
+
+    Raises:
+      ValueError: when `given` is another store.
+    """
+    if given is None:
+      given = open_source(self.path.parent / self.meta[name])
+    if given.store.fingerprint != self.fields[name]:
+      raise ValueError(
+        f'{self.path}: made of {name[:-1]} store {self.fields[name]}, but '
+        f'{given.path} is {given.store.fingerprint}.'
+      )
+    return given
 
   @property
   def num_shards(self) -> int:

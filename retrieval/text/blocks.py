@@ -117,6 +117,7 @@ class BlockStore:
   """Blocks of a token store, memory-mapped.
 
   Attributes:
+    fingerprint: hash of everything that determines the blocks.
     max_length: wordpieces of a block with its title and three specials.
   """
 
@@ -124,8 +125,8 @@ class BlockStore:
     self, path: str | os.PathLike, tokens: tokens_lib.TokenStore | None = None
   ):
     self.store = store.Store.open(path, KIND)
-    self.path = self.store.path
-    self.tokens = tokens_lib.TokenStore.of(self.store, tokens)
+    self.path, self.fingerprint = self.store.path, self.store.fingerprint
+    self.tokens = self.store.source('tokens', tokens, tokens_lib.TokenStore)
     self.max_length = self.store.fields['max_length']
     array = self.store.array
     self._document, self._hash = array('document'), array('hash')
@@ -138,11 +139,6 @@ class BlockStore:
     self._sentence_bytes = array('sentence_bytes')
     self.num_blocks = len(self._document)
     self.num_sentences = len(self._sentence_row)
-
-  @property
-  def fingerprint(self) -> str:
-    """Hash of everything that determines the blocks."""
-    return self.store.fingerprint
 
   @property
   def num_dropped(self) -> int:

@@ -7,7 +7,7 @@ the chunks of a document have consecutive ids, and l of them make a training
 sequence.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 import os
 
 from jaxtyping import Bool, Int
@@ -135,26 +135,23 @@ class ChunkStore:
   """Chunks of a token store, memory-mapped.
 
   Attributes:
+    fingerprint: hash of everything that determines the chunks.
     chunk_length: m, in tokens.
+    id_hash: [num_chunks] hash of the id of each chunk's document.
   """
 
   def __init__(
     self, path: str | os.PathLike, tokens: tokens_lib.TokenStore | None = None
   ):
     self.store = store.Store.open(path, KIND)
-    self.path = self.store.path
-    self.tokens = tokens_lib.TokenStore.of(self.store, tokens)
+    self.path, self.fingerprint = self.store.path, self.store.fingerprint
+    self.tokens = self.store.source('tokens', tokens, tokens_lib.TokenStore)
     self.chunk_length = self.store.fields['chunk_length']
     self._document = self.store.array('document')
     self._position = self.store.array('position')
     self._available = self.store.array('available')
-    self._id_hash = self.store.array('id_hash')
+    self.id_hash = self.store.array('id_hash')
     self.num_chunks = len(self._document)
-
-  @property
-  def fingerprint(self) -> str:
-    """Hash of everything that determines the chunks."""
-    return self.store.fingerprint
 
   def documents(self, ids: np.ndarray) -> np.ndarray:
     """Document index of each chunk: [...] int64."""
@@ -162,12 +159,7 @@ class ChunkStore:
 
   def document_hashes(self, ids: np.ndarray) -> np.ndarray:
     """Hash of the id of each chunk's document: [...] uint64."""
-    return self._id_hash[np.asarray(ids)]
-
-  def shard_hashes(self) -> Iterator[np.ndarray]:
-    """Yield `document_hashes` shard by shard, for passes over all chunks."""
-    for i in range(self.store.num_shards):
-      yield self.store.shard(i, 'id_hash')
+    return self.id_hash[np.asarray(ids)]
 
   def starts(self, ids: np.ndarray) -> np.ndarray:
     """Token offset of each chunk in its document: [...] int64."""

@@ -3,7 +3,6 @@
 """Pack the sentences of documents into blocks (Lee et al. 2019, section 3)."""
 
 from collections.abc import Iterable, Sequence
-import hashlib
 import itertools
 import re
 
@@ -32,25 +31,6 @@ def pack(lengths: Sequence[int], budget: int) -> list[tuple[int, int]]:
       first, used = i, 0
     used += length
   return [*blocks, (first, len(lengths))] if lengths else []
-
-
-def find_sentences(
-  text: str, token_bytes: np.ndarray, found: Sequence[tuple[int, int]]
-) -> tuple[np.ndarray, np.ndarray]:
-  """Find the tokens and bytes of a document's sentences.
-
-  `token_bytes` [n, 2] are the bytes of each token, the BOS first; `found` first
-  and past-last character of each sentence, in order. A token belongs to the
-  sentence in which it begins.
-
-  Returns:
-    [s, 2] tokens and [s, 2] bytes of the sentences with tokens.
-  """
-  spans = tokenization.byte_offsets(text, found)
-  starts = token_bytes[1:, 0]
-  tokens = 1 + np.searchsorted(starts, spans)
-  kept = tokens[:, 1] > tokens[:, 0]
-  return tokens[kept], spans[kept]
 
 
 def shard_arrays(
@@ -113,8 +93,13 @@ class _Rows:
     raw = tokens.text_bytes(document)
     text = raw.decode()
     found = self._split(tokens, document, text)
-    token_bytes = tokens.token_bytes(document)
-    spans, byte_spans = find_sentences(text, token_bytes, found)
+    byte_spans = tokenization.byte_offsets(text, found)
+    # A token, of which the BOS is the first, belongs to the sentence in which
+    # it begins; sentences without tokens are skipped.
+    starts = tokens.token_bytes(document)[1:, 0]
+    spans = 1 + np.searchsorted(starts, byte_spans)
+    kept = spans[:, 1] > spans[:, 0]
+    spans, byte_spans = spans[kept], byte_spans[kept]
     limit = fields['max_length'] - SPECIALS
     title_ids = title_ids[: limit // 2]
     title_end = self._num_title_tokens + len(title_ids)
@@ -125,14 +110,13 @@ class _Rows:
     for first, last in packed:
       start, end = int(byte_spans[first, 0]), int(byte_spans[last - 1, 1])
       known_by = title.encode() + b'\0' + raw[start:end]
-      digest = hashlib.blake2b(known_by, digest_size=8).digest()
       row = np.full((last - first, 1), len(self._blocks))
       self._sentences.append(
         np.concatenate([row, spans[first:last], byte_spans[first:last]], axis=1)
       )
       tokens_of = (spans[first, 0], spans[last - 1, 1])
       title_of = (self._num_title_tokens, title_end)
-      number = int.from_bytes(digest, 'little')
+      number = tokens_lib.hash_bytes(known_by)
       self._blocks.append((document, *tokens_of, start, end, *title_of, number))
     if packed:
       self._titles.append(title_ids)

@@ -9,7 +9,6 @@ spans are counted by their fault. Spans are ordered by sentence, then by place.
 
 from collections.abc import Callable, Sequence
 import os
-import pathlib
 
 from jaxtyping import Int
 import numpy as np
@@ -232,6 +231,7 @@ class SalientStore:
   """Salient spans, memory-mapped; rows in the order of sentence and place.
 
   Attributes:
+    fingerprint: hash of everything that determines the spans.
     sentence: [num_spans] int64 sentence id of each.
     token_start: [num_spans] int32 first token in the document's row.
     token_limit: [num_spans] int32 past-last token.
@@ -250,16 +250,8 @@ class SalientStore:
       ValueError: when it is of another block store.
     """
     self.store = store.Store.open(path, KIND)
-    self.path = self.store.path
-    if blocks is None:
-      blocks = blocks_lib.BlockStore(
-        pathlib.Path(path).parent / self.store.meta['blocks']
-      )
-    if blocks.fingerprint != self.store.fields['blocks']:
-      raise ValueError(
-        f'{path}: spans of block store {self.store.fields["blocks"]}, but '
-        f'{blocks.path} is {blocks.fingerprint}.'
-      )
+    self.path, self.fingerprint = self.store.path, self.store.fingerprint
+    blocks = self.store.source('blocks', blocks, blocks_lib.BlockStore)
     self.blocks = blocks
     self.labels = tuple(self.store.meta['labels'])
     self.sentence = self.store.array('sentence')
@@ -269,11 +261,6 @@ class SalientStore:
     )
     self.label = self.store.array('label')
     self._sentence_ends = np.cumsum(blocks.store.rows('sentence_row'))
-
-  @property
-  def fingerprint(self) -> str:
-    """Hash of everything that determines the spans."""
-    return self.store.fingerprint
 
   def sentences(self) -> np.ndarray:
     """Sorted ids of the sentences that hold spans."""

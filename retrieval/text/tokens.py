@@ -29,15 +29,19 @@ def document_text(document: corpus_lib.Document, with_title: bool) -> str:
   return document.text
 
 
+def hash_bytes(data: bytes) -> int:
+  """Hash bytes to 64 bits."""
+  return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), 'little')
+
+
 def hash_id(document_id: str) -> int:
   """Hash a document's id to 64 bits; stores can be compared by it."""
-  digest = hashlib.blake2b(document_id.encode(), digest_size=8).digest()
-  return int.from_bytes(digest, 'little')
+  return hash_bytes(document_id.encode())
 
 
-def hash_ids(document_ids: Sequence[str]) -> np.ndarray:
-  """Hash documents' ids: [n] uint64."""
-  return np.array([*map(hash_id, document_ids)], np.uint64)
+def hash_ids(texts: Sequence[str]) -> np.ndarray:
+  """Hash documents' ids, or other texts: [n] uint64."""
+  return np.array([*map(hash_id, texts)], np.uint64)
 
 
 def _ends(parts: Sequence[bytes]) -> np.ndarray:
@@ -185,25 +189,6 @@ class TokenStore:
     if self.with_text:
       self._text['text'] = (array('text_end'), array('text'))
       self._token_bytes = self.store.array('token_bytes')
-
-  @classmethod
-  def of(cls, made: store.Store, tokens: 'TokenStore | None') -> 'TokenStore':
-    """Open the token store that another store was made from.
-
-    Args:
-      tokens: the token store, if it is open; None opens the one beside `made`.
-
-    Raises:
-      ValueError: when `tokens` is another token store.
-    """
-    if tokens is None:
-      tokens = cls(made.path.parent / made.meta['tokens'])
-    if tokens.store.fingerprint != made.fields['tokens']:
-      raise ValueError(
-        f'{made.path}: made of token store {made.fields["tokens"]}, but '
-        f'{tokens.path} is {tokens.store.fingerprint}.'
-      )
-    return tokens
 
   def check_tokenizer(self, tokenizer: tokenization.Tokenizer) -> None:
     """Raise ValueError unless `tokenizer` made this store."""

@@ -92,7 +92,7 @@ def test_neighbors_equal_slow_loops(data, vectors, queries, max_fetch):
   want, database, asking = _slow_neighbors(data, vectors, queries, k)
   index = _index(vectors['train'])
   search = neighbors_lib.NeighborSearch(
-    index.searcher, index.searcher, data.chunks['train'], k, max_fetch
+    index.searcher, index.searcher, data.chunks['train'].id_hash, k, max_fetch
   )
   own = data.chunks[queries].document_hashes(np.arange(len(asking)))
   ids, scores = search.search(asking.astype(np.float32), own)
@@ -123,7 +123,7 @@ def test_short_rows_are_searched_again_exactly(data, vectors):
   approximate = OwnOnly()
   approximate.own = owner
   exact = _index(vectors['train']).searcher
-  search = neighbors_lib.NeighborSearch(approximate, exact, chunks, 2)
+  search = neighbors_lib.NeighborSearch(approximate, exact, chunks.id_hash, 2)
   queries = np.asarray(vectors['train'].array('vectors'))
   ids, _ = search.search(queries, owner)
   assert search.num_exact == len(owner)
@@ -136,7 +136,7 @@ def test_k_larger_than_what_exists_is_padded(data, vectors):
   index = _index(vectors['valid'])
   k = chunks.num_chunks + 5
   search = neighbors_lib.NeighborSearch(
-    index.searcher, index.searcher, chunks, k
+    index.searcher, index.searcher, chunks.id_hash, k
   )
   own = chunks.document_hashes(np.arange(chunks.num_chunks))
   ids, scores = search.search(vectors['valid'].array('vectors')[:], own)

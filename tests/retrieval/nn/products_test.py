@@ -44,7 +44,7 @@ def test_scores():
 def test_attend(copies, masked, dropped):
   num_keys = 6
   keep = RNG.random((2, 2, 5, num_keys)) < 0.6 if dropped else None
-  mask = RNG.random((1, 2, 1, num_keys)) < 0.6 if masked else None
+  mask = jnp.asarray(RNG.random((1, 2, 1, num_keys)) < 0.6) if masked else None
 
   def plain(q, k, v, *bias):
     logits = jnp.einsum('HNQK,HNSK->HNQS', q, k)

@@ -316,7 +316,7 @@ def test_spans_of_other_blocks_are_refused(data, tmp_path):
   other = tiny_blocks.make(
     tmp_path, np.random.default_rng(1), num_documents=3, max_length=40
   )
-  with pytest.raises(ValueError, match=r'spans of block store .* but .*blocks'):
+  with pytest.raises(ValueError, match=r'made of block store .* but .*blocks'):
     salient.SalientStore(data.spans.path, other.blocks)
   beside = salient.SalientStore(data.spans.path)
   assert beside.blocks.fingerprint == data.blocks.fingerprint
