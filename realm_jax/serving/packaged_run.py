@@ -94,7 +94,7 @@ def start_embedder(config: config_lib.RealmConfig) -> dict[str, Any]:
   """Return parameters of embedders that start from all-MiniLM-L6-v2.
 
   Raises:
-    ValueError: if all-MiniLM-L6-v2 is not installed.
+    FileNotFoundError: if all-MiniLM-L6-v2 is not installed.
   """
   folder = embedders.find_minilm()
   key = jax.random.split(jax.random.key(0))[0]

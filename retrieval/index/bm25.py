@@ -22,7 +22,7 @@ from jaxtyping import Float32, Int64
 import numpy as np
 
 from retrieval.searchers import base
-from retrieval.store import store
+from retrieval.store import shards, store
 
 _KIND = 'bm25'
 _SCHEMA = 1  # version of the way from text to words
@@ -157,17 +157,16 @@ class Bm25:
     Raises:
       ValueError: when `path` holds something else.
     """
-    writer = store.StoreWriter(path, _KIND, self._fields)
-    if writer.published:
-      return
     arrays = {
       'words': np.frombuffer('\n'.join(self._words).encode(), np.uint8),
       'starts': self._starts,
       'blocks': self._blocks,
       'weights': self._weights,
     }
-    writer.write(0, arrays)
-    writer.publish(1, {'num_blocks': self.num_blocks})
+    meta = {'num_blocks': self.num_blocks}
+    shards.build_store(
+      path, _KIND, self._fields, [0], lambda *_: arrays, meta=meta
+    )
 
   @classmethod
   def load(cls, path: str | os.PathLike) -> 'Bm25':

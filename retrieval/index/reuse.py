@@ -92,7 +92,21 @@ class ReusedBlocks(_Reuse):
       ValueError: when `old` has other parameters or other blocks, or when the
         two corpora were not tokenized and cut in the same way.
     """
-    _check(blocks, params, old_blocks, old)
+    fingerprint = index_versions.params_fingerprint(params)
+    _require(
+      old.path,
+      ('vectors of parameters', old.params_fingerprint, fingerprint),
+      ('vectors of blocks', old.blocks_fingerprint, old_blocks.fingerprint),
+    )
+    tokenizer, cut = (
+      old_blocks.tokens.tokenizer_fingerprint,
+      old_blocks.max_length,
+    )
+    _require(
+      f'{old_blocks.path} for {blocks.path}',
+      ('tokenizer', tokenizer, blocks.tokens.tokenizer_fingerprint),
+      ('max_length', cut, blocks.max_length),
+    )
     super().__init__(old_blocks.all_hashes(), old.vectors)
     self._embed, self._blocks = embed, blocks
 
@@ -126,15 +140,11 @@ class ReusedTexts(_Reuse):
     Raises:
       ValueError: when the vectors are of another embedder or of other chunks.
     """
-    for what, found, wanted in (
+    _require(
+      vectors.path,
       ('embedded with', vectors.fields['embedder'], embedder.fingerprint),
       ('of the chunks', vectors.fields['chunks'], chunks.fingerprint),
-    ):
-      if found != wanted:
-        raise ValueError(
-          f'{vectors.path}: {what} {found}, expected {wanted}: its vectors '
-          'cannot be reused.'
-        )
+    )
     hashes = []
     for start in range(0, chunks.num_chunks, _AT_ONCE):
       ids = np.arange(start, min(start + _AT_ONCE, chunks.num_chunks))
@@ -157,30 +167,13 @@ class ReusedTexts(_Reuse):
     return self._fill(tokens_lib.hash_ids(texts), embed, progress)
 
 
-def _check(blocks, params, old_blocks, old: index_versions.Version) -> None:
-  fingerprint = index_versions.params_fingerprint(params)
-  if old.params_fingerprint != fingerprint:
-    raise ValueError(
-      f'{old.path}: vectors of parameters {old.params_fingerprint}, but those '
-      f'given are {fingerprint}: nothing can be reused, embed all blocks.'
-    )
-  if old.blocks_fingerprint != old_blocks.fingerprint:
-    raise ValueError(
-      f'{old.path}: vectors of blocks {old.blocks_fingerprint}, but '
-      f'{old_blocks.path} is {old_blocks.fingerprint}.'
-    )
-  for what, now, before in (
-    (
-      'tokenizer',
-      blocks.tokens.tokenizer_fingerprint,
-      old_blocks.tokens.tokenizer_fingerprint,
-    ),
-    ('max_length', blocks.max_length, old_blocks.max_length),
-  ):
-    if now != before:
+def _require(path, *rows: tuple[str, Any, Any]) -> None:
+  """Raise ValueError for the first of (name, found, wanted) that differs."""
+  for what, found, wanted in rows:
+    if found != wanted:
       raise ValueError(
-        f'{blocks.path}: {what} {now}, but {old_blocks.path} was made with '
-        f'{before}: its vectors cannot be reused.'
+        f'{path}: {what} {found}, expected {wanted}: its vectors cannot be '
+        'reused; embed all texts.'
       )
 
 

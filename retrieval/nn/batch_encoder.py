@@ -86,6 +86,7 @@ class BatchEncoder:
     done = 0
 
     def fetch():
+      nonlocal done
       indices, result = in_flight.popleft()
       found = np.asarray(result)[: len(indices)]
       finite = np.isfinite(found).all(axis=1)
@@ -95,19 +96,17 @@ class BatchEncoder:
           'check the parameters of the encoder.'
         )
       vectors[list(indices)] = found
-      return len(indices)
+      done += len(indices)
+      if progress:
+        progress(done, total)
 
     for indices, batch_rows, length in self._batches(rows):
       batch = jax.device_put(self._pad(batch_rows, length), self._sharding)
       in_flight.append((indices, self._encode(self._params, *batch)))
       while len(in_flight) > _IN_FLIGHT:
-        done += fetch()
-        if progress:
-          progress(done, total)
+        fetch()
     while in_flight:
-      done += fetch()
-      if progress:
-        progress(done, total)
+      fetch()
     return vectors
 
   def _batches(

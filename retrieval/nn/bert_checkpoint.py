@@ -8,6 +8,7 @@ import json
 import pathlib
 import re
 
+from flax import traverse_util
 import numpy as np
 import safetensors
 from safetensors import numpy as safetensors_numpy
@@ -134,13 +135,9 @@ def _assemble(
       continue
     if tensor.shape != shape:
       problems.append(f'{name} has shape {tensor.shape}, expected {shape}')
-    *parents, leaf = path.split('/')
-    node = params
-    for parent in parents:
-      node = node.setdefault(parent, {})
-    tensor = tensor.T if leaf == 'kernel' else tensor
-    node[leaf] = np.ascontiguousarray(tensor, dtype=np.float32)
-  return params
+    tensor = tensor.T if path.endswith('/kernel') else tensor
+    params[path] = np.ascontiguousarray(tensor, dtype=np.float32)
+  return traverse_util.unflatten_dict(params, sep='/')
 
 
 def convert(

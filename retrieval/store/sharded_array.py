@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """One array over many .npy files, memory-mapped as it is read."""
 
-import bisect
 from collections.abc import Sequence
 import functools
 import pathlib
@@ -164,14 +163,14 @@ class ShardedArray:
   def _slice(self, start: int, stop: int) -> np.ndarray:
     if start == stop:
       return np.empty((0, *self.shape[1:]), self.dtype)
-    first = bisect.bisect_right(self.offsets, start) - 1
-    parts = []
-    while start < stop:
-      low, high = int(self.offsets[first]), int(self.offsets[first + 1])
-      if high > start:
-        parts.append(self._map(first)[start - low : min(stop, high) - low])
-        start = min(stop, high)
-      first += 1
+    first, last = np.searchsorted(self.offsets, [start, stop - 1], 'right') - 1
+    parts = [
+      self._map(i)[max(start - low, 0) : stop - low]
+      for i, low in enumerate(
+        self.offsets[first : last + 1].tolist(), int(first)
+      )
+      if self.offsets[i + 1] > low
+    ]
     return np.asarray(parts[0]) if len(parts) == 1 else np.concatenate(parts)
 
   def __array__(self, dtype=None, copy=None):

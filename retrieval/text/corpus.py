@@ -11,6 +11,7 @@ corpus, and texts keep every character.
 import collections
 from collections.abc import Iterator
 import dataclasses
+import functools
 import glob
 import hashlib
 import os
@@ -35,8 +36,8 @@ Document = base.Document
 
 _READERS = {
   'orqa_blocks': orqa.read_blocks,
-  'orqa_corpus': orqa.read_corpus,
-  'realm_pretraining': orqa.read_pretraining,
+  'orqa_corpus': functools.partial(orqa.read_examples, text_name='body'),
+  'realm_pretraining': functools.partial(orqa.read_examples, text_name='text'),
   'squad': files_lib.read_squad,
   'text': files_lib.read_text,
   'vital': files_lib.read_vital,

@@ -21,7 +21,7 @@ from jaxtyping import UInt64
 import numpy as np
 
 from retrieval import tokenization
-from retrieval.store import store
+from retrieval.store import shards, store
 from retrieval.text import chunks as chunks_lib, tokens as tokens_lib
 
 KIND = 'near_duplicates'
@@ -182,23 +182,24 @@ def build_duplicate_store(
     found = store.Store.open(path, KIND).fields.get(_COMPARED)
     fields.pop(_COMPARED, None)
     fields |= {_COMPARED: found} if found else {}
-  writer = store.StoreWriter(path, KIND, fields)
-  if writer.published:
-    return store.Store.open(path, KIND, fields)
-  shards, index = tokens.store.num_shards, None
   hashes = tokens_lib.hash_ids(added)
   read = functools.partial(
     _documents, tokenizer, valid_fraction, settings.ngram, hashes
   )
   done = 0
-  for i in writer.missing(shards):
-    if index is None:
-      index = _Index(settings)
-      for document, grams in _compared(read, tokens, evaluation):
-        index.add(document, grams)
+
+  @functools.cache
+  def index():
+    made = _Index(settings)
+    for document, grams in _compared(read, tokens, evaluation):
+      made.add(document, grams)
+    return made
+
+  def make(i, _):
+    nonlocal done
     found = []
     for document, grams in read(tokens, i, 'train'):
-      similarity, other = index.nearest(grams)
+      similarity, other = index().nearest(grams)
       if similarity >= settings.threshold:
         found.append((document, other, similarity))
       done += 1
@@ -207,16 +208,17 @@ def build_duplicate_store(
     document, other, similarity = (
       zip(*found, strict=True) if found else [()] * 3
     )
-    arrays = {
+    return {
       'document': np.asarray(document, np.int64),
       'duplicate_of': np.asarray(other, np.int64),
       'similarity': np.asarray(similarity, np.float32),
     }
-    writer.write(i, arrays)
+
   meta = {'tokens': tokens.path.name}
   if evaluation:
     meta[_COMPARED] = [source.path.name for source in evaluation]
-  return writer.publish(shards, meta)
+  counts = tokens.store.rows('token_end')
+  return shards.build_store(path, KIND, fields, counts, make, meta=meta)
 
 
 def compared_with(found: store.Store) -> dict[str, str]:

@@ -13,7 +13,6 @@ import dataclasses
 import hashlib
 import json
 import os
-import pathlib
 import re
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -357,17 +356,12 @@ def read_spans(path: str | os.PathLike) -> Annotations:
     FileNotFoundError: when there is no such file.
     ValueError: for a bad line, by its number.
   """
-  path = pathlib.Path(path)
-  if not path.is_file():
-    raise FileNotFoundError(f'{path}: no file of spans there.')
-  for number, line in base.read_lines(path):
-    if not line.strip():
-      continue
+  for where, line in base.text_lines(base.existing(path)):
     try:
       record = json.loads(line)
       yield str(record['id']), record['spans']
     except (ValueError, KeyError, TypeError, RecursionError):
       raise ValueError(
-        f'{path}:{number}: expected {{"id": ..., "spans": [...]}}, found '
+        f'{where}: expected {{"id": ..., "spans": [...]}}, found '
         f'{line[:200].decode(errors="replace")!r}.'
       ) from None

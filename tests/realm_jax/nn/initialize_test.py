@@ -216,7 +216,7 @@ def test_starts_under_jit(path):
 def test_minilm():
   try:
     path = embedders.find_minilm()
-  except ValueError as e:
+  except FileNotFoundError as e:
     pytest.skip(str(e))
   bert = bert_checkpoint.read_config(path / 'config.json', num_layers=1)
   config = config_lib.RealmConfig(embedder=bert, encoder=bert, pooling='mean')

@@ -308,7 +308,7 @@ def test_given_spans_are_read_from_json_lines(tmp_path):
     path.write_text('\n{"id": "a", "spans": []}\n' + line)
     with pytest.raises(ValueError, match=r'spans\.jsonl:3: expected'):
       list(taggers.read_spans(path))
-  with pytest.raises(FileNotFoundError, match='no file of spans'):
+  with pytest.raises(FileNotFoundError, match='no such file'):
     list(taggers.read_spans(tmp_path / 'none'))
 
 
