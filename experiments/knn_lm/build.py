@@ -68,10 +68,7 @@ def choose_documents(
     raise ValueError(
       f'{train.path}: all of {len(leave):,} documents are held out, too.'
     )
-  kept = (
-    x[~leave] for x in (documents.index, documents.first, documents.count)
-  )
-  return windows_lib.Documents(*kept), int(leave.sum())
+  return documents.take(~leave), int(leave.sum())
 
 
 def build_datastore(

@@ -18,23 +18,18 @@ import os
 import pathlib
 from typing import Any
 
-from flax import linen as nn
 import jax
-from jax.sharding import NamedSharding, PartitionSpec as P
 import ml_collections
 import numpy as np
 
+from experiments.retro import evaluate as retro_evaluate
 from retrieval.index import index as index_lib, key_values
 from retrieval.nn import sharding
 from retrieval.store import store
 from retro_jax.evaluation import knn_lm
-from retro_jax.nn import initial
 from retro_jax.trained import loading
 
 Config = ml_collections.ConfigDict
-
-# One jitted function for all calls, so that nothing is compiled twice.
-_token_features = jax.jit(knn_lm.token_features, static_argnames='model')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,17 +74,12 @@ class Folder:
     return index
 
 
-def _mesh_and_rules(config: Config):
-  mesh = sharding.make_mesh(**config.mesh, devices=jax.local_devices())
-  return mesh, sharding.make_rules(config.get('sharding_rules'))
-
-
 def load(config: Config, workdir: str | os.PathLike) -> loading.TrainedRetro:
   """Load the newest model that makes the keys, onto this process's devices.
 
   The run is `knn_lm.model_workdir` of the config, or `workdir`.
   """
-  mesh, rules = _mesh_and_rules(config)
+  mesh, rules = retro_evaluate.mesh_and_rules(config, jax.local_devices())
   run = config.knn_lm.model_workdir or workdir
   return loading.load(run, config.data_dir, mesh=mesh, rules=rules)
 
@@ -143,17 +133,14 @@ def features(
   Raises:
     ValueError: when the rows do not divide over the devices.
   """
-  mesh, rules = _mesh_and_rules(config)
+  mesh, rules = retro_evaluate.mesh_and_rules(config, jax.local_devices())
   ways = math.prod(mesh.shape[axis] for axis in sharding.BATCH_AXES)
   if batch_size < 1 or batch_size % ways:
     raise ValueError(
       f'batch_size={batch_size}: expected a multiple of data x fsdp = {ways} '
       'device(s) of this process.'
     )
-  shardings = initial.param_shardings(trained.model.config, mesh, rules)
-  params = jax.device_put(trained.params, shardings)
-  rows = NamedSharding(mesh, P(sharding.BATCH_AXES))
-  with jax.set_mesh(mesh), nn.logical_axis_rules(rules):
-    yield lambda row: _token_features(
-      trained.model, params, jax.device_put(row, rows)
-    )
+  with retro_evaluate.on_mesh(
+    knn_lm.token_features, trained, mesh, rules
+  ) as compiled:
+    yield compiled

@@ -25,6 +25,7 @@ from typing import Any
 from absl import logging
 from flax import linen as nn
 import jax
+from jax.sharding import NamedSharding, PartitionSpec as P
 import ml_collections
 
 from experiments.engine import command, progress, reports
@@ -71,29 +72,39 @@ def scorer(
   score: Callable[..., jax.Array] = evaluate.score_chunks,
 ) -> Iterator[evaluate.ScoreFn]:
   """Yield a compiled score function; parameters are sharded over the mesh."""
-  mesh, rules = _mesh_and_rules(config)
+  mesh, rules = mesh_and_rules(config)
   rows = sharding.batch_sharding(mesh, config.evaluate.batch_size)
-  shardings, compiled = _compile(score, trained.model, mesh, rules)
+  with on_mesh(score, trained, mesh, rules) as compiled:
+    yield lambda row: compiled(sharding.global_batch(row, rows))
+
+
+@contextlib.contextmanager
+def on_mesh(
+  function: Callable[..., Any], trained: loading.TrainedRetro, mesh, rules
+) -> Iterator[Callable[..., Any]]:
+  """Yield `function(model, params, batch)` compiled, as a function of the batch."""
+  shardings, compiled = _compile(function, trained.model, mesh, rules)
   params = jax.device_put(trained.params, shardings)
   with jax.set_mesh(mesh), nn.logical_axis_rules(rules):
-    yield lambda row: compiled(params, sharding.global_batch(row, rows))
+    yield functools.partial(compiled, params)
 
 
 @functools.cache
-def _compile(score, model, mesh, rules):
-  """Shardings of the parameters, and the score function, compiled once."""
+def _compile(function, model, mesh, rules):
+  """Shardings of the parameters, and the function, compiled once."""
   shardings = initial.param_shardings(model.config, mesh, rules)
-  length = model.config.chunk_length
+  rows = NamedSharding(mesh, P(sharding.BATCH_AXES))
   compiled = jax.jit(
-    functools.partial(score, model, chunk_length=length),
-    in_shardings=(shardings, sharding.batch_sharding(mesh)),
+    functools.partial(function, model),
+    in_shardings=(shardings, rows),
     out_shardings=sharding.replicated(mesh),
   )
   return shardings, compiled
 
 
-def _mesh_and_rules(config: Config):
-  mesh = sharding.make_mesh(**config.mesh)
+def mesh_and_rules(config: Config, devices: Sequence[jax.Device] | None = None):
+  """The mesh of a config over all or some devices, and its sharding rules."""
+  mesh = sharding.make_mesh(**config.mesh, devices=devices)
   return mesh, sharding.make_rules(config.get('sharding_rules'))
 
 
@@ -184,7 +195,9 @@ def measure(
 
 
 def check(
-  trained: loading.TrainedRetro, config: Config
+  trained: loading.TrainedRetro,
+  config: Config,
+  modes: Sequence[Mode] | None = None,
 ) -> dict[int, pipeline.ChunkReader]:
   """Raise the errors of `evaluate_trained` before any work.
 
@@ -193,29 +206,32 @@ def check(
   """
   settings = config.evaluate
   stride_chunks(settings, trained.config.sequence_chunks)
-  sharding.batch_sharding(_mesh_and_rules(config)[0], settings.batch_size)
+  sharding.batch_sharding(mesh_and_rules(config)[0], settings.batch_size)
   readers = {
     k: loading.chunk_reader(trained.config, trained.data, settings.split, k)
-    for k in {k for _, _, k in _modes(trained, settings)}
+    for k in {k for _, _, k in modes or _modes(trained, settings)}
   }
   _ = [reader.stores for reader in readers.values()]  # opened and compared
   return readers
 
 
 def evaluate_trained(
-  trained: loading.TrainedRetro, config: Config
+  trained: loading.TrainedRetro,
+  config: Config,
+  modes: Sequence[Mode] | None = None,
+  score: Callable[..., jax.Array] = evaluate.score_chunks,
 ) -> list[Result]:
-  """Evaluate a RETRO or a baseline in all its modes.
+  """Evaluate a RETRO or a baseline in some modes, by default all.
 
   Raises:
     FileNotFoundError: for a split without stores.
     ValueError: for settings that do not fit data, model or devices.
   """
-  readers, results = check(trained, config), []
-  modes = _modes(trained, config.evaluate)
-  with scorer(trained, config) as score:
+  modes = modes or _modes(trained, config.evaluate)
+  readers, results = check(trained, config, modes), []
+  with scorer(trained, config, score) as compiled:
     for name, retrieval, k in modes:
-      found = measure(score, readers[k], trained, config, retrieval, name)
+      found = measure(compiled, readers[k], trained, config, retrieval, name)
       results.append(Result(name, retrieval, k, trained.step, found))
   return compare(results, results)
 
@@ -256,7 +272,7 @@ def load(
   """
   placed = {}
   if on_mesh:
-    placed['mesh'], placed['rules'] = _mesh_and_rules(config)
+    placed['mesh'], placed['rules'] = mesh_and_rules(config)
   trained = loading.load(workdir, config.data_dir, **placed)
   if not baseline_workdir:
     return trained, None

@@ -26,7 +26,7 @@ import numpy as np
 
 from experiments.engine import command, progress, reports
 from experiments.retro import evaluate as retro_evaluate
-from retro_jax.data import pipeline, windows
+from retro_jax.data import windows
 from retro_jax.evaluation import evaluate, leakage
 from retro_jax.trained import loading
 
@@ -43,37 +43,6 @@ class Curve:
   points: Sequence[leakage.Point]  # one for each alpha
   # RETRO with retrieval on less this model; () for itself
   minus_on: Sequence[leakage.Point] = ()
-
-
-_Mode = tuple[str, str, pipeline.ChunkReader]  # name, retrieval, reader
-
-
-def _modes(trained: loading.TrainedRetro, settings: Config) -> list[_Mode]:
-  """The modes of one model, checked before any work."""
-  retro_evaluate.stride_chunks(settings, trained.config.sequence_chunks)
-  checked = []
-  for name, retrieval, k in retro_evaluate.on_and_off(trained, settings):
-    reader = loading.chunk_reader(
-      trained.config, trained.data, settings.split, k
-    )
-    _ = reader.stores
-    checked.append((name, retrieval, reader))
-  return checked
-
-
-def _measure(
-  trained: loading.TrainedRetro, config: Config, modes: Sequence[_Mode]
-) -> list[tuple[str, int, evaluate.Evaluation]]:
-  """(name, step, evaluation by chunk) of one model in its modes."""
-  with retro_evaluate.scorer(trained, config, evaluate.score_parts) as score:
-    return [
-      (
-        name,
-        trained.step,
-        retro_evaluate.measure(score, reader, trained, config, retrieval, name),
-      )
-      for name, retrieval, reader in modes
-    ]
 
 
 def _token_num_bytes(data) -> np.ndarray:
@@ -106,26 +75,32 @@ def curves(
   models = [trained, baseline] if baseline is not None else [trained]
   # Too few neighbors and lost bytes are errors before any work.
   chunks = compared.stores.chunks
-  modes = [_modes(model, config.evaluate) for model in models]
+  modes = [
+    retro_evaluate.on_and_off(model, config.evaluate) for model in models
+  ]
+  for model, its in zip(models, modes, strict=True):
+    retro_evaluate.check(model, config, its)
   documents = windows.find_documents(chunks, config.evaluate.max_documents)
   ids, document = windows.chunk_ids(documents)
   num_bytes = leakage.count_bytes(chunks, ids, _token_num_bytes(data))
   _check_bytes(num_bytes, document, documents, chunks.tokens)
   rows = []
   for model, its in zip(models, modes, strict=True):
-    rows += _measure(model, config, its)
+    rows += retro_evaluate.evaluate_trained(
+      model, config, its, evaluate.score_parts
+    )
   with progress.bar('overlaps', 'chunks') as update:
     overlap = leakage.overlaps(compared, ids, update)
   where = (num_bytes, document, overlap, tuple(settings.alphas))
-  on = rows[0][2].chunks.nats
+  nats = [row.evaluation.chunks.nats for row in rows]
   return [
     Curve(
-      name,
-      step,
-      leakage.curve(found.chunks.nats, *where),
-      leakage.curve(on - found.chunks.nats, *where) if i else (),
+      row.name,
+      row.step,
+      leakage.curve(own, *where),
+      leakage.curve(nats[0] - own, *where) if i else (),
     )
-    for i, (name, step, found) in enumerate(rows)
+    for i, (row, own) in enumerate(zip(rows, nats, strict=True))
   ]
 
 

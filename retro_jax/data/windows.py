@@ -29,6 +29,15 @@ class Documents:
   first: np.ndarray  # [D] int64 first chunk
   count: np.ndarray  # [D] int64 number of chunks
 
+  def take(self, chosen: np.ndarray) -> 'Documents':
+    """Some of the documents, by numbers or by a mask."""
+    return Documents(self.index[chosen], self.first[chosen], self.count[chosen])
+
+  @property
+  def start(self) -> np.ndarray:
+    """[D] int64 chunks of the documents before each."""
+    return np.cumsum(self.count) - self.count
+
 
 def find_documents(
   chunks: chunks_lib.ChunkStore, max_documents: int = 0
@@ -51,11 +60,11 @@ def find_documents(
   if not base:
     raise ValueError(f'{chunks.path}: holds no chunk to evaluate.')
   index, first = np.concatenate(index), np.concatenate(first)
-  count = np.diff(first, append=base)
-  if 0 < max_documents < len(index):
-    chosen = np.linspace(0, len(index) - 1, max_documents).round().astype(int)
-    index, first, count = index[chosen], first[chosen], count[chosen]
-  return Documents(index, first, count)
+  documents = Documents(index, first, np.diff(first, append=base))
+  if not 0 < max_documents < len(index):
+    return documents
+  chosen = np.linspace(0, len(index) - 1, max_documents)
+  return documents.take(chosen.round().astype(int))
 
 
 def chunk_ids(documents: Documents) -> tuple[np.ndarray, np.ndarray]:
@@ -66,8 +75,8 @@ def chunk_ids(documents: Documents) -> tuple[np.ndarray, np.ndarray]:
     row: [n] int64 of each chunk's document in `documents`.
   """
   row = np.repeat(np.arange(len(documents.count)), documents.count)
-  start = np.cumsum(documents.count) - documents.count
-  return np.arange(len(row)) + (documents.first - start)[row], row
+  shift = documents.first - documents.start
+  return np.arange(len(row)) + shift[row], row
 
 
 @dataclasses.dataclass(frozen=True)

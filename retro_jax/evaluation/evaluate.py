@@ -9,9 +9,10 @@ so tokenizers do not matter. How documents become windows and rows: `windows`.
 Dimension key: B batch, C chunks, M chunk length, L = C M tokens, D documents.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 import dataclasses
 import math
+from typing import Any
 
 from flax import linen as nn
 import jax
@@ -30,15 +31,15 @@ ScoreFn = Callable[[pipeline.Row], jax.Array]
 
 
 def score_chunks(
-  model: nn.Module, params, batch: dict[str, jax.Array], chunk_length: int
+  model: nn.Module, params, batch: dict[str, jax.Array]
 ) -> jax.Array:
   """Nats of each chunk's targets: [B, C] float32; to be jitted."""
   nll = losses.batch_nll(model, params, batch)
-  return nll.reshape(len(nll), -1, chunk_length).sum(-1)
+  return nll.reshape(len(nll), -1, model.config.chunk_length).sum(-1)
 
 
 def score_parts(
-  model: nn.Module, params, batch: dict[str, jax.Array], chunk_length: int
+  model: nn.Module, params, batch: dict[str, jax.Array]
 ) -> jax.Array:
   """Nats of each chunk's targets in it and after it: [B, C, 2] float32.
 
@@ -46,7 +47,7 @@ def score_parts(
   they tell what each chunk's own tokens cost; together they are `score_chunks`.
   """
   nll = losses.batch_nll(model, params, batch)
-  nll = nll.reshape(len(nll), -1, chunk_length)
+  nll = nll.reshape(len(nll), -1, model.config.chunk_length)
   return jnp.stack([nll[..., :-1].sum(-1), nll[..., -1]], -1)
 
 
@@ -157,80 +158,77 @@ def evaluate(
     raise ValueError(f'retrieval {retrieval!r} needs num_neighbors above 0.')
   chunks = reader.stores.chunks
   documents = windows_lib.find_documents(chunks, max_documents)
-  windows = windows_lib.make_windows(
-    documents, sequence_chunks, stride_chunks or max(1, sequence_chunks // 2)
-  )
   share = batch_size // process_count
   mine = slice(process_index * share, (process_index + 1) * share)
-  sums = _Sums(documents)
-  total, done, pending = int(windows.count.sum()), 0, None
-  for layout in windows_lib.layouts(windows, sequence_chunks, batch_size):
-    retrieved_by = None
+
+  def read(layout: windows_lib.Layout) -> pipeline.Row:
+    ids, retrieved_by = layout.ids[mine], None
     if retrieval == 'shuffled':
       at = np.maximum(layout.owner[mine], 0)
       retrieved_by = windows_lib.shuffle_chunks(
-        layout.ids[mine],
-        documents.first[at],
-        documents.count[at],
-        chunks.num_chunks,
-        seed,
+        ids, documents.first[at], documents.count[at], chunks.num_chunks, seed
       )
-    row = reader.read(
-      layout.ids[mine],
-      layout.segments[mine],
-      retrieved_by,
-      oracle=retrieval == 'oracle',
-    )
-    scores = score(row)
-    if pending is not None:  # Fetched late: the next rows are read meanwhile.
-      sums.add(*pending)
-    pending = (layout, scores)
-    done += int((layout.ids >= 0).sum())
+    oracle = retrieval == 'oracle'
+    return reader.read(ids, layout.segments[mine], retrieved_by, oracle=oracle)
+
+  parts, start, done = None, documents.start, 0
+  for layout, _, scores in score_windows(
+    score, read, documents, sequence_chunks, stride_chunks, batch_size
+  ):
+    scores = np.asarray(scores, np.float64)
+    if parts is None:
+      parts = np.zeros((documents.count.sum(), *scores.shape[2:]))
+    owner = layout.owner[layout.scored]
+    within = layout.ids[layout.scored] - documents.first[owner]
+    parts[start[owner] + within] = scores[layout.scored]
+    done += len(owner)
     if progress:
-      progress(done, total)
-  sums.add(*pending)
+      progress(done, len(parts))
+  by_chunk = parts.reshape(len(parts), -1).sum(-1)
   return Evaluation(
-    sums.by_document(),
+    np.add.reduceat(by_chunk, start),
     windows_lib.num_targets(chunks, documents),
     chunks.tokens.num_bytes[documents.index],
     chunks.tokens.num_words[documents.index],
-    sums.by_chunk(),
+    _own_nats(parts, documents) if parts.ndim > 1 else None,
   )
 
 
-class _Sums:
-  """Gathers scores: one row, of one or two parts, for each evaluated chunk."""
+def score_windows(
+  score: Callable[[pipeline.Row], Any],
+  read: Callable[[windows_lib.Layout], pipeline.Row],
+  documents: windows_lib.Documents,
+  sequence_chunks: int,
+  stride_chunks: int,
+  batch_size: int,
+) -> Iterator[tuple[windows_lib.Layout, pipeline.Row, Any]]:
+  """Read and score documents, a batch of windows at a time.
 
-  def __init__(self, documents: windows_lib.Documents):
-    self._documents = documents
-    self._start = np.cumsum(documents.count) - documents.count
-    self._parts: np.ndarray | None = None
+  Args:
+    stride_chunks: chunks between the starts of windows; 0 is half a sequence.
 
-  def add(
-    self, layout: windows_lib.Layout, scores: jax.typing.ArrayLike
-  ) -> None:
-    """Take the scores of one batch's rows: [B, C] or [B, C, 2]."""
-    scores = np.asarray(scores, np.float64)
-    if self._parts is None:
-      total = int(self._documents.count.sum())
-      self._parts = np.zeros((total, *scores.shape[2:]))
-    owner = layout.owner[layout.scored]
-    within = layout.ids[layout.scored] - self._documents.first[owner]
-    self._parts[self._start[owner] + within] = scores[layout.scored]
+  Yields:
+    Layout, row and scores of a batch, after the next one was dispatched: so its
+    rows are read while these are computed.
+  """
+  windows = windows_lib.make_windows(
+    documents, sequence_chunks, stride_chunks or max(1, sequence_chunks // 2)
+  )
+  pending = None
+  for layout in windows_lib.layouts(windows, sequence_chunks, batch_size):
+    row = read(layout)
+    scores = score(row)
+    if pending is not None:
+      yield pending
+    pending = layout, row, scores
+  yield pending
 
-  def by_document(self) -> np.ndarray:
-    """Nats of each document: [D]."""
-    whole = self._parts.reshape(len(self._parts), -1).sum(-1)
-    return np.add.reduceat(whole, self._start)
 
-  def by_chunk(self) -> ChunkNats | None:
-    """Loss of each chunk's own tokens, if the scores came in parts."""
-    if self._parts.ndim == 1:
-      return None
-    nats = self._parts[:, 0].copy()
-    nats[1:] += self._parts[:-1, 1]  # 0 at the end of a document
-    ids, document = windows_lib.chunk_ids(self._documents)
-    return ChunkNats(ids, document, nats)
+def _own_nats(parts: np.ndarray, documents) -> ChunkNats:
+  """Loss of each chunk's own tokens, from scores in parts."""
+  nats = parts[:, 0].copy()
+  nats[1:] += parts[:-1, 1]  # 0 at the end of a document
+  return ChunkNats(*windows_lib.chunk_ids(documents), nats)
 
 
 def compare(

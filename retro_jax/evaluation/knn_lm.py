@@ -25,6 +25,7 @@ from jaxtyping import Array, Float, Integer
 import numpy as np
 
 from retro_jax.data import pipeline, windows as windows_lib
+from retro_jax.evaluation import evaluate
 from retro_jax.nn import losses
 
 # Row -> [B, L] nats of each target and [B, L, D] keys.
@@ -96,9 +97,6 @@ def read_tokens(
       hold.
   """
   chunks = reader.stores.chunks
-  windows = windows_lib.make_windows(
-    documents, sequence_chunks, stride_chunks or max(1, sequence_chunks // 2)
-  )
   counts = windows_lib.num_targets(chunks, documents)
   made = Tokens(
     keys=np.empty((0, 0), dtype),
@@ -107,17 +105,20 @@ def read_tokens(
     document=np.repeat(np.arange(len(counts)), counts),
   )
   first = np.cumsum(counts) - counts
-  done, pending = 0, None
-  for layout in windows_lib.layouts(windows, sequence_chunks, batch_size):
-    row = reader.read(layout.ids, layout.segments)
-    found = features(row)
-    if pending is not None:  # Fetched late: the next rows are read meanwhile.
-      made = _place(made, documents, first, *pending)
-    pending = (layout, row, found)
-    done += int(layout.scored.sum())
+  done = 0
+  for batch in evaluate.score_windows(
+    features,
+    lambda layout: reader.read(layout.ids, layout.segments),
+    documents,
+    sequence_chunks,
+    stride_chunks,
+    batch_size,
+  ):
+    made = _place(made, documents, first, *batch)
+    done += int(batch[0].scored.sum())
     if progress:
       progress(done)
-  return _place(made, documents, first, *pending)
+  return made
 
 
 def _place(tokens, documents, first, layout, row, found) -> Tokens:
@@ -155,18 +156,9 @@ def group_documents(
     documents: at least one.
     chunks_per_group: chunks of a run, and at most a document's more.
   """
-  start = np.cumsum(documents.count) - documents.count
-  cuts = np.flatnonzero(np.diff(start // chunks_per_group)) + 1
-  return [
-    windows_lib.Documents(*arrays)
-    for arrays in zip(
-      *(
-        np.split(x, cuts)
-        for x in (documents.index, documents.first, documents.count)
-      ),
-      strict=True,
-    )
-  ]
+  cuts = np.flatnonzero(np.diff(documents.start // chunks_per_group)) + 1
+  parts = np.split(np.arange(len(documents.index)), cuts)
+  return [documents.take(part) for part in parts]
 
 
 def log_knn_probability(

@@ -221,6 +221,35 @@ def is_caching(module: nn.Module) -> bool:
   return module.is_mutable_collection('cache') and not module.is_initializing()
 
 
+def project(
+  module: nn.Module,
+  name: str,
+  x: Float[Array, '*N D'],
+  width: int,
+  axes: tuple[str, str],
+  scale: float,
+  bias: bool = False,
+) -> Float[Array, '*N F']:
+  """Multiply by a parameter of a module, which has a config with both dtypes.
+
+  Args:
+    name: of the matrix; its bias is `name`_bias.
+    width: F.
+    axes: logical axes of the matrix [D, F].
+    scale: its initial standard deviation.
+    bias: whether a bias is added.
+  """
+  c = module.config
+  init = partitioning.partitioned(nn.initializers.normal(scale), *axes)
+  matrix = module.param(name, init, (x.shape[-1], width), c.param_dtype)
+  y = products.linear(x, matrix.astype(c.dtype))
+  if bias:
+    zeros = partitioning.partitioned(nn.initializers.zeros, axes[-1])
+    added = module.param(f'{name}_bias', zeros, (width,), c.param_dtype)
+    y = y + added.astype(c.dtype)
+  return y
+
+
 class RelativeAttention(nn.Module):
   """Multi-head attention of one stream to another, or to itself.
 
@@ -232,32 +261,12 @@ class RelativeAttention(nn.Module):
 
   config: AttentionConfig
 
-  def _matrix(self, name, shape, axes, scale=None):
-    init = nn.initializers.normal(scale or self.config.init_scale)
-    return self.param(
-      name,
-      partitioning.partitioned(init, *axes),
-      shape,
-      self.config.param_dtype,
-    ).astype(self.config.dtype)
-
-  def _vector(self, name, size, axis):
-    return self.param(
-      name,
-      partitioning.partitioned(nn.initializers.zeros, axis),
-      (size,),
-      self.config.param_dtype,
-    ).astype(self.config.dtype)
-
   def _project(self, name, x):
     """[N, L, D] -> [H, N, L, K]."""
     c = self.config
     heads = c.heads[name]
-    width = heads * c.head_dim
-    matrix = self._matrix(name, (x.shape[-1], width), ('embed', 'heads'))
-    y = products.linear(x, matrix)
-    if c.projection_biases:
-      y = y + self._vector(f'{name}_bias', width, 'heads')
+    width, axes = heads * c.head_dim, ('embed', 'heads')
+    y = project(self, name, x, width, axes, c.init_scale, c.projection_biases)
     y = y.reshape(*x.shape[:-1], heads, c.head_dim)
     return y.transpose(2, 0, 1, 3)
 
@@ -277,8 +286,10 @@ class RelativeAttention(nn.Module):
     c = self.config
     if not c.position_biases:
       return q
-    bias = self._vector(name, c.num_heads * c.head_dim, 'heads')
-    return q + (bias * c.scale).reshape(c.num_heads, 1, 1, c.head_dim)
+    zeros = partitioning.partitioned(nn.initializers.zeros, 'heads')
+    bias = self.param(name, zeros, (c.num_heads * c.head_dim,), c.param_dtype)
+    bias = bias.astype(c.dtype) * c.scale
+    return q + bias.reshape(c.num_heads, 1, 1, c.head_dim)
 
   def _relative_keys(self, first, last, width):
     """R(d) W_R for d from `first` down to `last`: [H, T, K]."""
@@ -286,9 +297,9 @@ class RelativeAttention(nn.Module):
     vectors = position_vectors(
       first, last, width, c.position_base, c.max_distance
     )
-    inner = c.num_heads * c.head_dim
-    matrix = self._matrix('r', (width, inner), ('embed', 'heads'))
-    keys = products.linear(jnp.asarray(vectors, c.dtype), matrix)
+    vectors = jnp.asarray(vectors, c.dtype)
+    inner, axes = c.num_heads * c.head_dim, ('embed', 'heads')
+    keys = project(self, 'r', vectors, inner, axes, c.init_scale)
     return keys.reshape(-1, c.num_heads, c.head_dim).transpose(1, 0, 2)
 
   def _output(self, mixed, width):
@@ -296,13 +307,8 @@ class RelativeAttention(nn.Module):
     c = self.config
     mixed = mixed.transpose(1, 2, 0, 3)
     mixed = mixed.reshape(*mixed.shape[:2], -1)
-    matrix = self._matrix(
-      'o', (mixed.shape[-1], width), ('heads', 'embed'), c.output_init_scale
-    )
-    out = products.linear(mixed, matrix)
-    if c.projection_biases:
-      out = out + self._vector('o_bias', width, 'embed')
-    return out
+    axes, scale = ('heads', 'embed'), c.output_init_scale
+    return project(self, 'o', mixed, width, axes, scale, c.projection_biases)
 
   @nn.compact
   def __call__(

@@ -89,8 +89,9 @@ class ChunkedCrossAttention(nn.Module):
     encoded: Float[Array, 'B C N R E'],
     neighbor_mask: Bool[Array, 'B C N R'],
     token_mask: Bool[Array, 'B C M'] | None,
-    chunk_length: int,
     last: Int[Array, ' B'] | None = None,
+    *,
+    chunk_length: int,
   ) -> Float[Array, 'B L D']:
     """Read the neighbors; all of a chunk's share one softmax.
 
@@ -100,9 +101,9 @@ class ChunkedCrossAttention(nn.Module):
       neighbor_mask: [B, C, N, R]. False where there is no neighbor token.
       token_mask: [B, C, M]. False for tokens of an attending chunk that may not
         read (they belong to another document); None lets all read.
-      chunk_length: M.
       last: [B]. Tokens whose neighbors CachedCrossAttention is to find in the
         collection 'cache', if that may change.
+      chunk_length: M.
 
     Returns:
       [B, L, D]. Without residual; exactly zero where there is nothing to read.
@@ -142,6 +143,7 @@ class CachedCrossAttention(nn.Module):
     encoded: Float[Array, 'A 1 N R E'] | None,
     rows: Int[Array, ' A'] | None,
     neighbor_mask: Bool[Array, 'B N R'],
+    *,
     chunk_length: int,
   ) -> Float[Array, 'B 1 D']:
     """Read the neighbors.

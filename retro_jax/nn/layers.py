@@ -8,11 +8,13 @@ Dimension key: B batch, L tokens, D model width, C chunks, M chunk length, N
 neighbors, R neighbor length, E encoder width.
 """
 
+import functools
+
 from flax import linen as nn
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from retrieval.nn import partitioning, products
+from retrieval.nn import partitioning
 from retro_jax.nn import attention, cached_attention, cca
 from retro_jax.nn.config import ACTIVATIONS, RetroConfig
 
@@ -64,30 +66,17 @@ class FeedForward(nn.Module):
     out_scale = c.output_scale(self.branches)
     h = norm(c, 'norm')(x)
     self.sow('intermediates', 'normed', h)  # the last layer's: kNN-LM's keys
-    y = self._linear('w1', h, self.d_ff, ('embed', 'mlp'), c.init_scale)
+    linear = functools.partial(attention.project, self, bias=c.ff_biases)
+    y = linear('w1', h, self.d_ff, ('embed', 'mlp'), c.init_scale)
     y = ACTIVATIONS[c.activation](y)
     if c.decoder.gated:
-      y = y * self._linear('w3', h, self.d_ff, ('embed', 'mlp'), c.init_scale)
-    y = self._linear('w2', y, width, ('mlp', 'embed'), out_scale)
+      y = y * linear('w3', h, self.d_ff, ('embed', 'mlp'), c.init_scale)
+    y = linear('w2', y, width, ('mlp', 'embed'), out_scale)
     return x + nn.Dropout(self.dropout_rate, deterministic=not train)(y)
 
-  def _linear(self, name, x, width, axes, scale):
-    c = self.config
-    init = nn.initializers.normal(scale)
-    shape = (x.shape[-1], width)
-    matrix = self.param(
-      name, partitioning.partitioned(init, *axes), shape, c.param_dtype
-    )
-    y = products.linear(x, matrix.astype(c.dtype))
-    if c.ff_biases:
-      zeros = partitioning.partitioned(nn.initializers.zeros, axes[-1])
-      bias = self.param(f'{name}_bias', zeros, (width,), c.param_dtype)
-      y = y + bias.astype(c.dtype)
-    return y
 
-
-class SelfAttention(nn.Module):
-  """The branch ATTN: the decoder's (causal) and the encoder's."""
+class Attention(nn.Module):
+  """The branch ATTN, the decoder's (causal) and the encoder's, or the branch CA."""
 
   config: RetroConfig
   attention_config: attention.AttentionConfig
@@ -98,15 +87,24 @@ class SelfAttention(nn.Module):
   def __call__(
     self,
     x: Float[Array, 'B L D'],
-    mask: Bool[Array, 'B _ L'] | None,
+    keys: Float[Array, 'B S E'] | None,
+    mask: Bool[Array, 'B _ S'] | None,
     train: bool = False,
     positions: Int[Array, '#B L'] | None = None,
   ) -> Float[Array, 'B L D']:
-    """Add the branch to `x`; `mask` False hides a key."""
+    """Add the branch to `x`.
+
+    Args:
+      x: [B, L, D]. With `keys`, a row holds all neighbors of a chunk.
+      keys: [B, S, E]. The chunks that neighbors read; None is `x` itself.
+      mask: [B, 1 or L, S]. False hides a key.
+      positions: as of RelativeAttention.
+    """
     y = norm(self.config, 'norm')(x)
     y = attention.RelativeAttention(self.attention_config, name='attention')(
       y,
-      y,
+      y if keys is None else keys,
+      query_length=None if keys is None else self.config.neighbor_length,
       causal=self.causal,
       mask=mask,
       cached_rows=slice(None) if self.causal else None,
@@ -145,74 +143,19 @@ class CachedSelfAttention(nn.Module):
     )
 
 
-class CrossAttention(nn.Module):
-  """The branch CA of the encoder: neighbors read their chunk."""
-
-  config: RetroConfig
-
-  @nn.compact
-  def __call__(
-    self,
-    x: Float[Array, 'BC NR E'],
-    chunk: Float[Array, 'BC M D'],
-    mask: Bool[Array, 'BC 1 M'] | None,
-    train: bool = False,
-  ) -> Float[Array, 'BC NR E']:
-    """Add the branch to `x`, a row of which holds a chunk's N neighbors."""
-    c = self.config
-    config = c.encoder_attention(cross=True)
-    y = attention.RelativeAttention(config, name='attention')(
-      norm(c, 'norm')(x), chunk, query_length=c.neighbor_length, mask=mask
-    )
-    dropout = nn.Dropout(c.encoder_dropout_rate, deterministic=not train)
-    return x + dropout(y)
-
-
 class ReadNeighbors(nn.Module):
   """The branch CCA: tokens read the neighbors of the last complete chunk."""
 
   config: RetroConfig
+  # or CachedCrossAttention, for one token a row
+  kind: type[nn.Module] = cca.ChunkedCrossAttention
 
   @nn.compact
   def __call__(
-    self,
-    x: Float[Array, 'B L D'],
-    encoded: Float[Array, 'B C N R E'],
-    neighbor_mask: Bool[Array, 'B C N R'],
-    token_mask: Bool[Array, 'B C M'] | None,
-    train: bool = False,
-    last: Int[Array, ' B'] | None = None,
+    self, x: Float[Array, 'B L D'], train: bool, *read: Array | None
   ) -> Float[Array, 'B L D']:
-    """Add the branch to `x`; see cca.ChunkedCrossAttention."""
+    """Add the branch to `x`; `read` are the other arguments of the kind."""
     c = self.config
-    y = cca.ChunkedCrossAttention(c.decoder_attention(cross=True), name='cca')(
-      norm(c, 'norm')(x),
-      encoded,
-      neighbor_mask,
-      token_mask,
-      c.chunk_length,
-      last,
-    )
+    attend = self.kind(c.decoder_attention(cross=True), name='cca')
+    y = attend(norm(c, 'norm')(x), *read, chunk_length=c.chunk_length)
     return x + nn.Dropout(c.dropout_rate, deterministic=not train)(y)
-
-
-class ReadCachedNeighbors(nn.Module):
-  """The branch CCA for one token a row."""
-
-  config: RetroConfig
-
-  @nn.compact
-  def __call__(
-    self,
-    x: Float[Array, 'B 1 D'],
-    position: Int[Array, ' B'],
-    encoded: Float[Array, 'A 1 N R E'] | None,
-    rows: Int[Array, ' A'] | None,
-    neighbor_mask: Bool[Array, 'B N R'],
-  ) -> Float[Array, 'B 1 D']:
-    """Add the branch to `x`; see cca.CachedCrossAttention."""
-    c = self.config
-    y = norm(c, 'norm')(x)
-    return x + cca.CachedCrossAttention(
-      c.decoder_attention(cross=True), name='cca'
-    )(y, position, encoded, rows, neighbor_mask, c.chunk_length)

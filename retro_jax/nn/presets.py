@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The paper's four sizes, and closed forms for parameters and FLOPs.
+"""The paper's four sizes, and a closed form for FLOPs.
 
 Borgeaud et al. 2022, tables 2 and 10. Table 2 counts weight matrices without
 embeddings, and fits CCA in every third layer from the 6th; table 10's label has
@@ -21,25 +21,6 @@ _SIZES = {
 PRESETS = tuple(_SIZES)
 
 
-def cca_layers(name: str, *, table: int = 2) -> tuple[int, ...]:
-  """P of a size: every third layer from 6, or as table 10 prints it.
-
-  Args:
-    table: 2 (default; also the paper's text) or 10.
-
-  Returns:
-    Layers, from 1.
-
-  Raises:
-    ValueError: for another name or table.
-  """
-  num_layers = _size(name)[-1]
-  if table not in (2, 10):
-    raise ValueError(f'Table {table} lists no layers; expected 2 or 10.')
-  first = 9 if table == 10 and num_layers > 12 else 6
-  return tuple(range(first, num_layers + 1, 3))
-
-
 def preset(
   name: str, *, baseline: bool = False, **overrides
 ) -> model.RetroConfig:
@@ -54,7 +35,9 @@ def preset(
   Raises:
     ValueError: for another name or for fields that do not fit.
   """
-  d_model, d_ff, num_heads, head_dim, num_layers = _size(name)
+  if name not in _SIZES:
+    raise ValueError(f'No preset {name!r}; expected one of {PRESETS}.')
+  d_model, d_ff, num_heads, head_dim, num_layers = _SIZES[name]
   fields = {
     'vocab_size': 128_000,
     'd_model': d_model,
@@ -62,56 +45,13 @@ def preset(
     'num_heads': num_heads,
     'head_dim': head_dim,
     'num_layers': num_layers,
-    'cca_layers': () if baseline else cca_layers(name),
+    'cca_layers': () if baseline else tuple(range(6, num_layers + 1, 3)),
   }
   known = {field.name for field in dataclasses.fields(model.RetroConfig)}
   unknown = sorted(set(overrides) - known)
   if unknown:
     raise ValueError(f'RetroConfig has no fields {unknown}.')
   return model.RetroConfig(**(fields | overrides))
-
-
-def _size(name: str) -> tuple[int, ...]:
-  if name not in _SIZES:
-    raise ValueError(f'No preset {name!r}; expected one of {PRESETS}.')
-  return _SIZES[name]
-
-
-def _attention_matrices(config, query_width, key_width):
-  """Elements of (q and o), of (k and v) and of r."""
-  inner = config.num_heads * config.head_dim
-  on_keys = 2 * config.heads['k'] * config.head_dim * key_width
-  positions = inner * query_width if config.relative_positions else 0
-  return 2 * inner * query_width, on_keys, positions
-
-
-def _ff_matrices(config: model.RetroConfig) -> int:
-  """Matrices of a feed-forward."""
-  return 3 if config.decoder.gated else 2
-
-
-def count_matrix_parameters(config: model.RetroConfig) -> int:
-  """Elements of all weight matrices but embeddings and an untied readout."""
-  c = config
-  decoder = c.decoder_attention()
-  encoder = c.encoder_attention()
-  d, e = c.d_model, c.encoder_d_model
-  ff = _ff_matrices(c)
-  total = c.num_layers * (
-    sum(_attention_matrices(decoder, d, d)) + ff * d * c.d_ff
-  )
-  if not c.cca_layers:
-    return total
-  cross = c.decoder_attention(cross=True)
-  total += len(c.cca_layers) * sum(_attention_matrices(cross, d, e))
-  total += c.encoder_num_layers * (
-    sum(_attention_matrices(encoder, e, e)) + ff * e * c.encoder_d_ff
-  )
-  if c.query_conditioning:
-    cross = c.encoder_attention(cross=True)
-    conditioning = sum(_attention_matrices(cross, e, d))
-    total += len(c.encoder_ca_layers) * conditioning
-  return total
 
 
 def flops_per_token(
@@ -135,9 +75,10 @@ def flops_per_token(
 
   def attention(cfg, widths, lengths, distances, copies=1):
     # r maps the distances once for every row of the batch: not counted.
-    on_queries, on_keys, _ = _attention_matrices(cfg, *widths)
     queries, keys = lengths
     inner = cfg.num_heads * cfg.head_dim
+    on_queries = 2 * inner * widths[0]
+    on_keys = 2 * cfg.heads['k'] * cfg.head_dim * widths[1]
     pairs = queries * keys * 2
     if cfg.relative_positions:
       pairs += queries * distances
@@ -148,7 +89,7 @@ def flops_per_token(
   total = c.num_layers * attention(
     c.decoder_attention(), (d, d), (length, length), length
   )
-  ff = 2 * _ff_matrices(c)
+  ff = 6 if c.decoder.gated else 4  # for 3 or 2 matrices
   total += c.num_layers * ff * length * d * c.d_ff
   total += 2 * length * d * c.vocab_size
   chunks = length // m

@@ -60,8 +60,7 @@ class Encoder(nn.Module):
     length, width = shape[-2:]
     rows = shape[0] * shape[1]
     mask = neighbor_mask.reshape(-1, 1, length)
-    self_attention = _maybe_remat(layers.SelfAttention, c, 3)
-    cross_attention = _maybe_remat(layers.CrossAttention, c, 4)
+    attend = _maybe_remat(layers.Attention, c, 4)
     feed_forward = _maybe_remat(layers.FeedForward, c, 2)
     if c.conditioning_norm and c.query_conditioning:
       chunks = layers.norm(c, 'conditioning_norm')(chunks)
@@ -72,11 +71,12 @@ class Encoder(nn.Module):
     x = nn.Dropout(rate, deterministic=not train)(x)
     x = x.reshape(-1, length, width)
     for p in range(1, c.encoder_num_layers + 1):
-      x = self_attention(
-        c, c.encoder_attention(), False, rate, name=f'layer_{p}_attn'
-      )(x, mask, train)
+      x = attend(c, c.encoder_attention(), False, rate, name=f'layer_{p}_attn')(
+        x, None, mask, train
+      )
       if c.query_conditioning and p in c.encoder_ca_layers:
-        x = cross_attention(c, name=f'layer_{p}_ca')(
+        cross = c.encoder_attention(cross=True)
+        x = attend(c, cross, False, rate, name=f'layer_{p}_ca')(
           x.reshape(rows, -1, width), chunks, chunk_mask, train
         ).reshape(-1, length, width)
       x = feed_forward(
@@ -150,8 +150,8 @@ class Retro(nn.Module):
     mask = None
     if segment_ids is not None:
       mask = segment_ids[:, :, None] == segment_ids[:, None, :]
-    self_attention = _maybe_remat(layers.SelfAttention, c, 3)
-    chunked_cross_attention = _maybe_remat(layers.ReadNeighbors, c, 5)
+    self_attention = _maybe_remat(layers.Attention, c, 4)
+    read_neighbors = _maybe_remat(layers.ReadNeighbors, c, 2)
     feed_forward = _maybe_remat(layers.FeedForward, c, 2)
     caching = last is not None and attention.is_caching(self)
     if caching:
@@ -160,7 +160,7 @@ class Retro(nn.Module):
     for p in range(1, c.num_layers + 1):
       x = self_attention(
         c, c.decoder_attention(), True, c.dropout_rate, name=f'layer_{p}_attn'
-      )(x, mask, train, positions)
+      )(x, None, mask, train, positions)
       if retrieved is not None and p == min(c.cca_layers):
         self.sow('intermediates', 'conditioning', x)
         if caching:
@@ -170,8 +170,8 @@ class Retro(nn.Module):
         )
         self.sow('intermediates', 'encoded', encoded)
       if encoded is not None and p in c.cca_layers:
-        x = chunked_cross_attention(c, name=f'layer_{p}_cca')(
-          x, encoded, retrieved[1], token_mask, train, last
+        x = read_neighbors(c, name=f'layer_{p}_cca')(
+          x, train, encoded, retrieved[1], token_mask, last
         )
       x = feed_forward(
         c, c.d_ff, c.branches, c.dropout_rate, name=f'layer_{p}_ffw'
@@ -311,9 +311,9 @@ class RetroStep(Retro):
         self.put_variable('cache', 'conditioning', h)
         self.put_variable('cache', 'neighbor_mask', mask)
       if p in cca_layers:
-        x = layers.ReadCachedNeighbors(c, name=f'layer_{p}_cca')(
-          x, position, encoded, rows, mask
-        )
+        x = layers.ReadNeighbors(
+          c, cca.CachedCrossAttention, name=f'layer_{p}_cca'
+        )(x, False, position, encoded, rows, mask)
       x = layers.FeedForward(
         c, c.d_ff, c.branches, c.dropout_rate, name=f'layer_{p}_ffw'
       )(x)

@@ -41,7 +41,8 @@ def test_full_size_by_shapes(name):
     lambda key: initial.init_params(key, model_cfg), jax.random.key(0)
   )
   total = sum(x.size for x in jax.tree.leaves(shapes))
-  assert total > presets.count_matrix_parameters(model_cfg)
+  # One token alone is multiplied once by each matrix of the decoder.
+  assert 2 * total > presets.flops_per_token(model_cfg, 1)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +53,10 @@ def test_published_sizes(name, preset):
   config = _config('retro_published', name)
   ours = loading.model_config(config, 128_000)
   theirs = presets.preset(preset)
-  count = presets.count_matrix_parameters
+
+  def count(model_cfg):
+    return presets.flops_per_token(model_cfg, 2048, 2)
+
   assert count(ours) == count(theirs)
   baseline = loading.model_config(
     _config('retro_published', f'{name}_baseline'), 128_000

@@ -62,7 +62,9 @@ def test_errors_come_before_the_work(root, monkeypatch):
   trained.config.leakage.num_neighbors = 3
   measured = []
   monkeypatch.setattr(
-    retro_leakage, '_measure', lambda *args: measured.append(args) or []
+    retro_evaluate,
+    'evaluate_trained',
+    lambda *args: measured.append(args) or [],
   )
   tokenizer = trained.data.tokenizer
   whole = tokenizer.token_num_bytes

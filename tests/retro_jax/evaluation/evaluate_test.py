@@ -38,7 +38,6 @@ def score(config):
       evaluate.score_chunks,
       model.Retro(config),
       jax.tree.map(jnp.asarray, tiny.params(config)),
-      chunk_length=M,
     )
   )
 

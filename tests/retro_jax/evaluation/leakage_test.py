@@ -157,9 +157,7 @@ def found(root):
   params = jax.tree.map(jnp.asarray, tiny.params(config))
   retro, rows = model.Retro(config), {}
   for name in ('score_parts', 'score_chunks'):
-    score = functools.partial(
-      getattr(evaluate, name), retro, params, chunk_length=M
-    )
+    score = functools.partial(getattr(evaluate, name), retro, params)
     rows[name] = evaluate.evaluate(
       jax.jit(score),
       tiny_data.reader(root, 'valid'),
