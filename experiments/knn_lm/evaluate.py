@@ -201,24 +201,6 @@ def _load_retro(
   return retro
 
 
-def _retro_rows(
-  retro: loading.TrainedRetro | None,
-  config: Config,
-  swept: Swept,
-  tuned: np.ndarray,
-) -> list[Row]:
-  """Rows of RETRO on the same documents, in its own windows."""
-  if retro is None:
-    return []
-  found = retro_evaluate.evaluate_trained(retro, config)
-  alone = _only(swept.alone, ~tuned)
-  rows = []
-  for result in found:
-    here = _only(result.evaluation, ~tuned)
-    rows.append(Row(result.name, here, evaluate.compare(here, alone)))
-  return rows
-
-
 def _sweep_json(swept: Swept, tuned: np.ndarray) -> list[dict]:
   """Bits per byte under every setting, for both parts of the documents."""
   flat = swept.nats.reshape(-1, swept.nats.shape[-1])
@@ -240,7 +222,6 @@ def _print(rows: list[Row], content: dict) -> None:
   one = rows[0].evaluation.summary()
   lines = []
   for row in rows:
-    found = row.evaluation.summary()
     k, temperature, weight = row.setting or ('', '', '')
     lines.append(
       (
@@ -248,10 +229,7 @@ def _print(rows: list[Row], content: dict) -> None:
         str(k),
         f'{weight:.3g}' if row.setting else '',
         f'{temperature:.3g}' if row.setting else '',
-        f'{found["bits_per_byte"]:.4f}',
-        *retro_evaluate.format_difference(row.minus_alone),
-        retro_evaluate.format_perplexity(found['token_perplexity']),
-        retro_evaluate.format_perplexity(found['word_perplexity']),
+        *retro_evaluate.cells(row.evaluation, row.minus_alone),
       )
     )
   columns = 'model,k,lambda,temp,bits/byte,change,interval,token ppl,word ppl'
@@ -304,7 +282,11 @@ def run(config: Config, workdir: str) -> None:
     return
   swept = sweep(looked_up, grids, chunks, documents)
   rows = make_rows(swept, tuned)
-  rows += _retro_rows(retro, config, swept, tuned)
+  # RETRO on the same documents, in its own windows.
+  for result in retro_evaluate.evaluate_trained(retro, config) if retro else ():
+    here = _only(result.evaluation, ~tuned)
+    gain = evaluate.compare(here, rows[0].evaluation)
+    rows.append(Row(result.name, here, gain))
   content = {
     'rows': [row.to_json() for row in rows],
     'tuned_documents': int(tuned.sum()),

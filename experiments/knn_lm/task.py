@@ -9,7 +9,6 @@
 Work is shared by shards, so every process has the model on its own devices.
 """
 
-from collections.abc import Iterator
 import contextlib
 import dataclasses
 import hashlib
@@ -124,11 +123,10 @@ def model_fields(
   }
 
 
-@contextlib.contextmanager
 def features(
   trained: loading.TrainedRetro, config: Config, batch_size: int
-) -> Iterator[knn_lm.FeatureFn]:
-  """Yield the compiled function of a batch, sharded over this process's devices.
+) -> contextlib.AbstractContextManager[knn_lm.FeatureFn]:
+  """A context of the compiled function of a batch, sharded over this process's devices.
 
   Raises:
     ValueError: when the rows do not divide over the devices.
@@ -140,7 +138,4 @@ def features(
       f'batch_size={batch_size}: expected a multiple of data x fsdp = {ways} '
       'device(s) of this process.'
     )
-  with retro_evaluate.on_mesh(
-    knn_lm.token_features, trained, mesh, rules
-  ) as compiled:
-    yield compiled
+  return retro_evaluate.on_mesh(knn_lm.token_features, trained, mesh, rules)

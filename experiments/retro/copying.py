@@ -70,8 +70,7 @@ def _report(rows, k: int, workdir: pathlib.Path) -> None:
     [
       (
         name,
-        f'{found.bits_per_byte:.4f}',
-        *retro_evaluate.format_difference(gain),
+        *retro_evaluate.cells(found, gain)[:3],
         ' '.join(map(str, weights)),
       )
       for name, found, gain, weights in rows

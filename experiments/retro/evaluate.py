@@ -305,21 +305,9 @@ def evaluate_workdir(
 def _print(results: Sequence[Result]) -> None:
   one = results[0].evaluation.summary()
   steps = sorted({result.step for result in results})
-  rows = []
-  for result in results:
-    found = result.evaluation.summary()
-    rows.append(
-      (
-        result.name,
-        f'{found["bits_per_byte"]:.4f}',
-        *format_difference(result.minus_off),
-        format_perplexity(found['token_perplexity']),
-        format_perplexity(found['word_perplexity']),
-      )
-    )
   reports.print_table(
     ('model', 'bits/byte', 'minus off', 'interval', 'token ppl', 'word ppl'),
-    rows,
+    [(x.name, *cells(x.evaluation, x.minus_off)) for x in results],
     title=f'{one["documents"]:,} held-out documents, {one["tokens"]:,} tokens, '
     f'{one["bytes"]:,} bytes, step {" and ".join(f"{s:,}" for s in steps)}',
     caption='Minus off: bits per byte less those of RETRO with retrieval off; '
@@ -327,16 +315,23 @@ def _print(results: Sequence[Result]) -> None:
   )
 
 
-def format_difference(found: bootstrap.Interval | None) -> tuple[str, str]:
-  """A difference and its interval as cells of a table; empty for None."""
-  if found is None:
-    return '', ''
-  return f'{found.mean:+.4f}', f'{found.low:+.4f} {found.high:+.4f}'
+def cells(
+  found: evaluate.Evaluation, difference: bootstrap.Interval | None
+) -> tuple[str, ...]:
+  """Bits per byte, a difference, its interval and perplexities for a table.
 
-
-def format_perplexity(x: float) -> str:
-  """A perplexity as text for a table."""
-  return f'{x:,.2f}' if x < 1e5 else f'{x:.3g}'
+  Args:
+    difference: of the bits per byte; None leaves its two cells empty.
+  """
+  return (
+    f'{found.bits_per_byte:.4f}',
+    f'{difference.mean:+.4f}' if difference else '',
+    f'{difference.low:+.4f} {difference.high:+.4f}' if difference else '',
+    *(
+      f'{x:,.2f}' if x < 1e5 else f'{x:.3g}'
+      for x in (found.token_perplexity, found.word_perplexity)
+    ),
+  )
 
 
 def write(

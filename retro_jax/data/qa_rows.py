@@ -85,17 +85,8 @@ class QaWriter:
     kept = [p for p in passages if p.text.strip()][:size]
     texts = [f'title: {p.title}, source: {p.text}' for p in kept]
     tokens = [self.tokenizer.encode(text).ids.tolist() for text in texts]
-    found = samples.given_neighbors(
-      tokens, self.layout.neighbor_length, [p.title for p in kept]
-    )
-    missing = size - len(kept)
-    grow = ((0, missing), (0, 0))
-    return samples.ChunkNeighbors(
-      np.pad(found.ids, (0, missing), constant_values=-1),
-      np.pad(found.scores, (0, missing), constant_values=-np.inf),
-      np.pad(found.tokens, grow),
-      np.pad(found.mask, grow),
-      found.titles + [''] * missing,
+    return samples.given_neighbors(
+      tokens, self.layout.neighbor_length, [p.title for p in kept], size
     )
 
   def row(
@@ -131,11 +122,12 @@ class QaWriter:
     if not c.num_neighbors:
       return {}
     chunks = -(-c.row_length // c.chunk_length)
-    shape = (chunks, c.num_neighbors, c.neighbor_length)
-    tokens, mask = np.zeros(shape, np.int32), np.zeros(shape, bool)
-    found = self.neighbors(passages)
-    tokens[c.prompt_chunks - 1] = found.tokens
-    mask[c.prompt_chunks - 1] = found.mask
+    before = [self.neighbors(())] * (c.prompt_chunks - 1)
+    tokens, mask = samples.stack(
+      [*before, self.neighbors(passages)],
+      chunks,
+      (c.num_neighbors, c.neighbor_length),
+    )
     return {'neighbors': tokens, 'neighbor_mask': mask}
 
   def prompt_to_continue(

@@ -33,19 +33,21 @@ class ChunkNeighbors:
 def given_neighbors(
   passages: Sequence[Sequence[int] | np.ndarray],
   neighbor_length: int,
-  titles: Sequence[str] | None = None,
+  titles: Sequence[str] = (),
+  at_least: int = 0,
 ) -> ChunkNeighbors:
   """Passages of one's own as the neighbors of a chunk.
 
   Args:
-    passages: [N] token ids; tokens after the first R are left out.
+    passages: token ids; tokens after the first R are left out.
     neighbor_length: R, of the model.
-    titles: [N] to be shown; default ''.
+    titles: to be shown; default ''.
+    at_least: N, if there are fewer passages; the others are missing.
 
   Raises:
     ValueError: for a passage without tokens.
   """
-  count = len(passages)
+  count = max(len(passages), at_least)
   tokens = np.zeros((count, neighbor_length), np.int32)
   mask = np.zeros((count, neighbor_length), bool)
   for i, passage in enumerate(passages):
@@ -58,8 +60,26 @@ def given_neighbors(
     np.full(count, -np.inf, np.float32),
     tokens,
     mask,
-    list(titles) if titles is not None else [''] * count,
+    [*titles, *[''] * (count - len(titles))],
   )
+
+
+def by_chunk(found: retriever_lib.Retrieved) -> list[ChunkNeighbors]:
+  """What each of several chunks retrieved."""
+  fields = found.ids, found.scores, found.tokens, found.mask, found.titles
+  return [ChunkNeighbors(*chunk) for chunk in zip(*fields, strict=True)]
+
+
+def stack(
+  found: Sequence[ChunkNeighbors], count: int, shape: tuple[int, int]
+) -> tuple[np.ndarray, np.ndarray]:
+  """Tokens and mask [count, N, R] of as many or fewer chunks; N, R are `shape`."""
+  tokens = np.zeros((count, *shape), np.int32)
+  mask = np.zeros((count, *shape), bool)
+  for u, neighbors in enumerate(found):
+    n = len(neighbors.tokens)
+    tokens[u, :n], mask[u, :n] = neighbors.tokens, neighbors.mask
+  return tokens, mask
 
 
 @dataclasses.dataclass(frozen=True)

@@ -96,7 +96,8 @@ def find_neighbors(
     np.asarray(rows[i].grid[max(u * m, rows[i].padding) : u * m + m])
     for i, u in asked
   ]
-  found = dict(zip(asked, _retrieve(retrieve, chunks, k), strict=True))
+  retrieved = samples.by_chunk(retrieve(chunks, k)) if chunks else []
+  found = dict(zip(asked, retrieved, strict=True))
   events = []
   for i, u in missing:
     given = rows[i].given
@@ -104,14 +105,6 @@ def find_neighbors(
     rows[i].neighbors.append(neighbors)
     events.append(samples.Read(i, u, neighbors))
   return events
-
-
-def _retrieve(retrieve, chunks, k) -> list[samples.ChunkNeighbors]:
-  if not chunks:
-    return []
-  found = retrieve(chunks, k)
-  fields = found.ids, found.scores, found.tokens, found.mask, found.titles
-  return [samples.ChunkNeighbors(*row) for row in zip(*fields, strict=True)]
 
 
 def move_windows(rows: Sequence[GrowingRow], windows: Windows) -> list[int]:
@@ -151,7 +144,7 @@ def fill_buffer(
     return buffer
   num_chunks = windows.num_chunks
   by_chunk = [row.neighbors[row.first_chunk :][:num_chunks] for row in rows]
-  stacked = [_stack(found, num_chunks, shape) for found in by_chunk]
+  stacked = [samples.stack(found, num_chunks, shape) for found in by_chunk]
   tokens, mask = (np.stack(x) for x in zip(*stacked, strict=True))
   return buffer | {'neighbors': tokens, 'neighbor_mask': mask}
 
@@ -175,19 +168,9 @@ def step_arguments(
   count = min(1 << (len(complete) - 1).bit_length(), len(rows))
   complete += complete[-1:] * (count - len(complete))
   found = [rows[i].neighbors[-1] for i in complete]
-  tokens, mask = _stack(found, count, shape)
+  tokens, mask = samples.stack(found, count, shape)
   return step | {
     'rows': np.array(complete, np.int32),
     'neighbors': tokens,
     'neighbor_mask': mask,
   }
-
-
-def _stack(found, count, shape) -> tuple[np.ndarray, np.ndarray]:
-  """Tokens and mask [count, N, R] of as many or fewer chunks."""
-  tokens = np.zeros((count, *shape), np.int32)
-  mask = np.zeros((count, *shape), bool)
-  for u, neighbors in enumerate(found):
-    n = len(neighbors.tokens)
-    tokens[u, :n], mask[u, :n] = neighbors.tokens, neighbors.mask
-  return tokens, mask

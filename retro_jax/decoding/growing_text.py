@@ -4,6 +4,8 @@
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from retro_jax.data import samples
 
 _REPLACEMENT = '\ufffd'
@@ -77,3 +79,18 @@ class GrowingText:
       if any(stop.startswith(text[-length:]) for stop in self._stop_strings):
         return length
     return 0
+
+
+def pieces(
+  detokenize: samples.DetokenizeFn, tokens: Sequence[int] | np.ndarray
+) -> list[str]:
+  """Text of each token; a split character goes to its last token.
+
+  Returns:
+    As many strings as tokens, which together are the text.
+  """
+  growing = GrowingText(detokenize)
+  texts = [growing.add(int(token)) for token in tokens]
+  if texts:
+    texts[-1] += growing.finish()
+  return texts

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 import dataclasses
 import math
 
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 import numpy as np
 
 from retrieval.questions import bootstrap
@@ -102,6 +102,24 @@ def longest_shared(
   return max((automaton.longest_run(n)[1] for n in neighbors), default=0)
 
 
+def overlap(
+  chunk: Int[np.ndarray, ' M'],
+  neighbors: Int[np.ndarray, 'N R'],
+  mask: Bool[np.ndarray, 'N R'],
+  bos_id: int,
+) -> float:
+  """r(C) of one chunk; BOS is no token of the text.
+
+  Args:
+    mask: False where a neighbor has no token.
+  """
+  own = [t for t in chunk.tolist() if t != bos_id]
+  others = (
+    row[there].tolist() for row, there in zip(neighbors, mask, strict=True)
+  )
+  return longest_shared(own, others) / max(len(own), 1)
+
+
 def whole_neighbors(reader: pipeline.ChunkReader) -> pipeline.ChunkReader:
   """The same reader of whole neighbors, [N, F], which r(C) is measured with."""
   return dataclasses.replace(
@@ -139,12 +157,8 @@ def overlaps(
     found = stores.neighbors.ids(part)[:, : reader.num_neighbors]
     theirs, there = stores.datastore.gather(found, reader.neighbor_length)
     for i in range(len(part)):
-      own = [t for t in tokens[i][mask[i]].tolist() if t != bos]
-      others = (
-        row[keep].tolist()
-        for row, keep in zip(theirs[i], there[i], strict=True)
-      )
-      shares[low + i] = longest_shared(own, others) / max(len(own), 1)
+      own = tokens[i][mask[i]]
+      shares[low + i] = overlap(own, theirs[i], there[i], bos)
     if progress:
       progress(min(low + _READ_CHUNKS, len(ids)), len(ids))
   return shares

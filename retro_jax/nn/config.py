@@ -20,21 +20,6 @@ POSITIONS = ('relative', 'rotary', 'absolute')
 NORMS = ('rms', 'layer')
 
 DTYPES = ('float32', 'bfloat16', 'float16', 'float64')
-_SIZES = (
-  'vocab_size',
-  'd_model',
-  'd_ff',
-  'num_heads',
-  'head_dim',
-  'num_layers',
-  'chunk_length',
-  'neighbor_length',
-  'encoder_d_model',
-  'encoder_d_ff',
-  'encoder_num_heads',
-  'encoder_head_dim',
-  'encoder_num_layers',
-)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -124,7 +109,8 @@ class RetroConfig:
     )
     for field in dataclasses.fields(self):
       value = getattr(self, field.name)
-      if field.name in _SIZES and value < 1:
+      is_size = field.type is int and field.name != 'max_distance'
+      if is_size and value < 1:
         raise ValueError(f'{field.name}={value}; expected at least 1.')
       if field.name.endswith('dropout_rate') and not 0 <= value < 1:
         raise ValueError(f'{field.name}={value}; expected 0 <= rate < 1.')

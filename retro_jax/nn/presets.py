@@ -11,7 +11,7 @@ import dataclasses
 
 from retro_jax.nn import retro as model
 
-# d, d_ffw, heads, head width, layers.
+_NAMES = ('d_model', 'd_ff', 'num_heads', 'head_dim', 'num_layers')
 _SIZES = {
   '172m': (896, 3584, 16, 64, 12),
   '425m': (1536, 6144, 12, 128, 12),
@@ -37,16 +37,9 @@ def preset(
   """
   if name not in _SIZES:
     raise ValueError(f'No preset {name!r}; expected one of {PRESETS}.')
-  d_model, d_ff, num_heads, head_dim, num_layers = _SIZES[name]
-  fields = {
-    'vocab_size': 128_000,
-    'd_model': d_model,
-    'd_ff': d_ff,
-    'num_heads': num_heads,
-    'head_dim': head_dim,
-    'num_layers': num_layers,
-    'cca_layers': () if baseline else tuple(range(6, num_layers + 1, 3)),
-  }
+  fields = dict(zip(_NAMES, _SIZES[name], strict=True))
+  layers = () if baseline else tuple(range(6, fields['num_layers'] + 1, 3))
+  fields |= {'vocab_size': 128_000, 'cca_layers': layers}
   known = {field.name for field in dataclasses.fields(model.RetroConfig)}
   unknown = sorted(set(overrides) - known)
   if unknown:

@@ -2,57 +2,37 @@
 # SPDX-License-Identifier: Apache-2.0
 """The loss of each token of a text, and the effect of its neighbors on it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 import dataclasses
 import functools
 
 import numpy as np
 
 from retrieval import tokenization
+from retro_jax.data import samples
+from retro_jax.decoding import growing_text
 from retro_jax.evaluation import attribution, leakage
 from retro_jax.trained import loading, passage as passages
 from retro_jax.views import page as page_lib
 
 
-def pieces(
-  tokenizer: tokenization.Tokenizer, tokens: Sequence[int] | np.ndarray
-) -> list[str]:
-  """Text of each token; a split character goes to its last token.
-
-  Args:
-    tokens: [T] ids.
-
-  Returns:
-    [T] strings which together are the text.
-  """
-  texts, start = [''] * len(tokens), 0
-  for i in range(len(tokens)):
-    text = tokenizer.decode(np.asarray(tokens[start : i + 1]))
-    if '\ufffd' in text and i - start < 3 and i + 1 < len(tokens):
-      continue
-    texts[i], start = text, i + 1
-  return texts
-
-
 def _neighbor(
-  passage: passages.Passage,
   chunk: np.ndarray,
   following: np.ndarray,
-  at: tuple[int, int],
+  found: samples.ChunkNeighbors,
+  n: int,
   tokenizer: tokenization.Tokenizer,
 ) -> page_lib.Neighbor:
   """A neighbor without its attention and worth."""
-  tokens = passage.neighbors[at][passage.neighbor_mask[at]]
-  read = tokens.tolist()
+  tokens, mask = found.tokens[n : n + 1], found.mask[n : n + 1]
   after = leakage.SuffixAutomaton(following.tolist())
-  start, size = after.longest_run(read)
-  c, n = at
+  start, size = after.longest_run(tokens[mask].tolist())
   return page_lib.Neighbor(
-    id=int(passage.ids[at]),
-    title=passage.titles[c][n],
-    distance=-float(passage.scores[at]),
-    overlap=leakage.longest_shared(chunk.tolist(), [read]) / max(len(chunk), 1),
-    pieces=pieces(tokenizer, tokens),
+    id=int(found.ids[n]),
+    title=found.titles[n],
+    distance=-float(found.scores[n]),
+    overlap=leakage.overlap(chunk, tokens, mask, tokenizer.bos_id),
+    pieces=growing_text.pieces(tokenizer.decode, tokens[mask]),
     shared=(start, start + size),
   )
 
@@ -62,22 +42,19 @@ def _chunks(
   chunk_length: int,
   tokenizer: tokenization.Tokenizer,
 ) -> list[page_lib.Chunk]:
-  m, found = chunk_length, []
-  for c, start in enumerate(range(0, len(passage.tokens), m)):
+  m, chunks = chunk_length, []
+  for c, found in enumerate(passage.found):
+    start = c * m
     chunk = passage.tokens[start : start + m]
-    # BOS is no text.
-    words = chunk[chunk != tokenizer.bos_id]
     following = passage.tokens[start + m : start + 2 * m]
-    complete = len(chunk) == m
-    there = passage.neighbor_mask[c].any(-1)
-    places = np.flatnonzero(there) if complete else ()
+    there = found.mask.any(-1) if len(chunk) == m else ()
     neighbors = [
-      _neighbor(passage, words, following, (c, int(n)), tokenizer)
-      for n in places
+      _neighbor(chunk, following, found, int(n), tokenizer)
+      for n in np.flatnonzero(there)
     ]
     overlap = float(passage.overlaps[c])
-    found.append(page_lib.Chunk(start, start + len(chunk), neighbors, overlap))
-  return found
+    chunks.append(page_lib.Chunk(start, start + len(chunk), neighbors, overlap))
+  return chunks
 
 
 def inspect(
@@ -108,7 +85,7 @@ def inspect(
   size = len(passage.tokens)
   page = page_lib.Page(
     title=passage.title,
-    pieces=['', *pieces(tokenizer, passage.tokens[1:])],
+    pieces=['', *growing_text.pieces(tokenizer.decode, passage.tokens[1:])],
     on=[0.0] * size,
     off=[0.0] * size,
     repeated=[0] * size,

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from retro_jax.data import samples as samples_lib
+from retro_jax.decoding import growing_text
 from retro_jax.trained import inspection, loading, passage as passages, sampling
 from retro_jax.views import (
   page as page_lib,
@@ -136,25 +136,13 @@ class LanguageModel:
     k = self._num_neighbors(num_neighbors)
     found = passages.of_text(self.trained, text, k)
     tokenizer = self.trained.data.tokenizer
-    pieces = ['', *inspection.pieces(tokenizer, found.tokens[1:])]
+    pieces = ['', *growing_text.pieces(tokenizer.decode, found.tokens[1:])]
     m = self.trained.model.config.chunk_length
     return views.Listing(
       views.chunk_text(
-        ''.join(pieces[u * m : (u + 1) * m]),
-        '',
-        samples_lib.ChunkNeighbors(*chunk),
-        tokenizer,
+        ''.join(pieces[u * m : (u + 1) * m]), '', chunk, tokenizer
       )
-      for u, chunk in enumerate(
-        zip(
-          found.ids,
-          found.scores,
-          found.neighbors,
-          found.neighbor_mask,
-          found.titles,
-          strict=True,
-        )
-      )
+      for u, chunk in enumerate(found.found)
     )
 
   def inspect(

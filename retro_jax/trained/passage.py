@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """One document with what its chunks retrieved, as rows that a RETRO reads."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 import dataclasses
 
 import numpy as np
 
 from retrieval.index import retriever as retriever_lib
-from retro_jax.data import pipeline, windows as windows_lib
+from retro_jax.data import pipeline, samples, windows as windows_lib
 from retro_jax.evaluation import leakage
 from retro_jax.trained import loading
 
@@ -19,13 +19,8 @@ class Passage:
 
   title: str  # of the document, '' if it has none
   tokens: np.ndarray  # [T] int32, BOS first
-  # [C, N] int64 datastore chunks, best first, -1 for none; C chunks, the last
-  # of which may be incomplete
-  ids: np.ndarray
-  scores: np.ndarray  # [C, N] float32, larger is better
-  neighbors: np.ndarray  # [C, N, R] int32
-  neighbor_mask: np.ndarray  # [C, N, R] bool
-  titles: list[list[str]]  # [C][N] of the neighbors' documents, '' for none
+  # [C] what each chunk retrieved, best first; the last may be incomplete
+  found: list[samples.ChunkNeighbors]
   # [C] float64 r(C), the share of the chunk that its neighbors repeat
   overlaps: np.ndarray
   num_compared: int  # nearest neighbors that r(C) is over, maybe more than N
@@ -98,11 +93,15 @@ def of_store(
   return Passage(
     chunks.tokens.title(number),
     tokens,
-    ids,
-    scores,
-    row['neighbors'],
-    row['neighbor_mask'],
-    reader.stores.datastore.titles(ids),
+    samples.by_chunk(
+      retriever_lib.Retrieved(
+        ids,
+        scores,
+        row['neighbors'],
+        row['neighbor_mask'],
+        reader.stores.datastore.titles(ids),
+      )
+    ),
     leakage.overlaps(compared, chunk_ids),
     num_compared,
   )
@@ -131,51 +130,16 @@ def of_text(
     raise ValueError('The text is empty: expected at least one token.')
   tokens = np.concatenate([[data.tokenizer.bos_id], encoded]).astype(np.int32)
   rows = [tokens[i : i + m] for i in range(0, len(tokens), m)]
-  if not c.cca_layers:
-    return _without_neighbors(title, tokens, len(rows), c.neighbor_length)
-  found = data.retriever(trained.config).retrieve_tokens(rows, k)
-  return Passage(
-    title,
-    tokens,
-    found.ids,
-    found.scores,
-    found.tokens,
-    found.mask,
-    found.titles,
-    _overlaps(rows, found, data.tokenizer.bos_id),
-    k,
-  )
-
-
-def _without_neighbors(title, tokens, num_chunks, neighbor_length) -> Passage:
-  shape = (num_chunks, 0)
-  neighbors = np.zeros((*shape, neighbor_length), np.int32)
-  return Passage(
-    title,
-    tokens,
-    np.zeros(shape, np.int64),
-    np.zeros(shape, np.float32),
-    neighbors,
-    neighbors.astype(bool),
-    [[] for _ in range(num_chunks)],
-    np.zeros(num_chunks),
-    0,
-  )
-
-
-def _overlaps(
-  rows: Sequence[np.ndarray], found: retriever_lib.Retrieved, bos_id: int
-) -> np.ndarray:
-  """r(C) of chunks by all that was found for them: [C]."""
-  shares = np.zeros(len(rows))
-  for i, row in enumerate(rows):
-    own = row[row != bos_id].tolist()
-    others = (
-      tokens[there].tolist()
-      for tokens, there in zip(found.tokens[i], found.mask[i], strict=True)
-    )
-    shares[i] = leakage.longest_shared(own, others) / max(len(own), 1)
-  return shares
+  found = [samples.given_neighbors((), c.neighbor_length)] * len(rows)
+  if c.cca_layers:
+    retriever = data.retriever(trained.config)
+    found = samples.by_chunk(retriever.retrieve_tokens(rows, k))
+  overlaps = [
+    leakage.overlap(row, x.tokens, x.mask, data.tokenizer.bos_id)
+    for row, x in zip(rows, found, strict=True)
+  ]
+  compared = k if c.cca_layers else 0
+  return Passage(title, tokens, found, np.array(overlaps), compared)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -217,14 +181,9 @@ def _row(passage, chunk_length, first, sequence_chunks):
   padded = np.zeros(size + 1, np.int32)
   padded[: len(tokens)] = tokens
   there = np.arange(size + 1) < len(tokens)
-  shape = (sequence_chunks, *passage.neighbors.shape[1:])
-  neighbors, mask = np.zeros(shape, np.int32), np.zeros(shape, bool)
-  part = slice(first, first + sequence_chunks)
-  found = passage.neighbors[part]
-  neighbors[: len(found)], mask[: len(found)] = (
-    found,
-    passage.neighbor_mask[part],
-  )
+  found = passage.found[first : first + sequence_chunks]
+  shape = found[0].tokens.shape
+  neighbors, mask = samples.stack(found, sequence_chunks, shape)
   row = {
     'tokens': padded[:-1],
     'targets': padded[1:],

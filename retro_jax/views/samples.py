@@ -102,14 +102,11 @@ def to_text(
   """
   n = sample.prompt_length
   prompts = prompt_texts(sample, tokenizer)
-  written = growing_text.GrowingText(tokenizer.decode)
+  written = growing_text.pieces(tokenizer.decode, sample.new_tokens)
   left = math.inf if sample.text is None else len(sample.text)
   chunks = []
   for u, (start, stop) in enumerate(sample.chunk_bounds()):
-    pieces = [written.add(int(t)) for t in sample.tokens[max(start, n) : stop]]
-    if stop == len(sample.tokens):
-      pieces.append(written.finish())
-    new = ''.join(pieces)
+    new = ''.join(written[max(start - n, 0) : max(stop - n, 0)])
     new = new[: min(left, len(new))]
     left -= len(new)
     found = sample.neighbors[u] if u < len(sample.neighbors) else None
@@ -123,14 +120,9 @@ def prompt_texts(
   sample: samples_lib.Sample, tokenizer: tokenization.Tokenizer
 ) -> list[str]:
   """The prompt's text by chunk; a split character goes to its last token."""
-  n, texts = sample.prompt_length, []
-  growing = growing_text.GrowingText(tokenizer.decode)
-  for start, stop in sample.chunk_bounds():
-    pieces = [growing.add(int(t)) for t in sample.tokens[start : min(stop, n)]]
-    if start < n <= stop:
-      pieces.append(growing.finish())
-    texts.append(''.join(pieces))
-  return texts
+  prompt = sample.tokens[: sample.prompt_length]
+  pieces = growing_text.pieces(tokenizer.decode, prompt)
+  return [''.join(pieces[i:j]) for i, j in sample.chunk_bounds()]
 
 
 def chunk_text(

@@ -16,6 +16,7 @@ import pytest
 
 from experiments.retro import inspect as retro_inspect
 from retro_jax.data import windows as windows_lib
+from retro_jax.decoding import growing_text
 from retro_jax.evaluation import attribution, evaluate, leakage
 from retro_jax.trained import inspection, loading, passage as passages
 from retro_jax.views import page as page_lib
@@ -174,7 +175,7 @@ def test_the_whole_text_is_there(trained, page):
 def test_characters_cut_in_two_are_whole(trained):
   text = 'a 日本 ~☃ z'
   tokens = trained.data.tokenizer.encode(text).ids
-  pieces = inspection.pieces(trained.data.tokenizer, tokens)
+  pieces = growing_text.pieces(trained.data.tokenizer.decode, tokens)
   assert ''.join(pieces) == text and '' in pieces
   assert not any('\ufffd' in piece for piece in pieces)
 
