@@ -20,8 +20,6 @@ from retrieval.store import store
 
 _BYTES = ('SHORT_BINBYTES', 'BINBYTES', 'BINBYTES8')
 _AROUND = {'MARK', 'APPENDS', 'APPEND', 'FRAME', 'TUPLE', 'STOP', 'MEMOIZE'}
-_PUT = ('PUT', 'BINPUT', 'LONG_BINPUT')
-_GET = ('GET', 'BINGET', 'LONG_BINGET')
 _STARTS = {'numpy.core.multiarray _reconstruct', 'numpy ndarray', 'numpy dtype'}
 _STARTS |= {'numpy._core.multiarray _reconstruct'}
 # Pickle, protocol 3, of an array of objects, up to its list.
@@ -133,8 +131,8 @@ class _Places:
     """Notes the position of a text that an instruction puts into the memo."""
     if name in _BYTES:
       self._last = position
-    elif name in _PUT or name == 'MEMOIZE':
-      memo = int(value) if name in _PUT else len(self._numbers)
+    elif name in plain_pickle.PUT or name == 'MEMOIZE':
+      memo = int(value) if name in plain_pickle.PUT else len(self._numbers)
       self._put(memo, self._last)
       self._last = -1
     else:
@@ -145,9 +143,9 @@ class _Places:
     self.remember(name, value, position)
     if name in _BYTES:
       return value
-    if name in _GET:
+    if name in plain_pickle.GET:
       return self._again(int(value))
-    if name not in (*_AROUND, *_PUT):
+    if name not in (*_AROUND, *plain_pickle.PUT):
       raise ValueError(
         f'{name} at byte {position} of its pickle: expected bytes; refused, '
         'and nothing of it was executed.'

@@ -19,8 +19,8 @@ Operation = tuple[str, Any, int]  # name, argument, byte in the file
 
 _CONSTANTS = {'NONE': None, 'NEWTRUE': True, 'NEWFALSE': False}
 _EMPTY = {'EMPTY_DICT': dict, 'EMPTY_LIST': list, 'EMPTY_TUPLE': tuple}
-_PUT = ('PUT', 'BINPUT', 'LONG_BINPUT')
-_GET = ('GET', 'BINGET', 'LONG_BINGET')
+PUT = ('PUT', 'BINPUT', 'LONG_BINPUT')
+GET = ('GET', 'BINGET', 'LONG_BINGET')
 _TUPLES = {'TUPLE1': 1, 'TUPLE2': 2, 'TUPLE3': 3}
 _LITERALS = {
   *('INT', 'BININT', 'BININT1', 'BININT2', 'LONG', 'LONG1', 'LONG4'),
@@ -100,11 +100,11 @@ class Machine:
       stack.append(_CONSTANTS[name])
     elif name in _EMPTY:
       stack.append(_EMPTY[name]())
-    elif name in _PUT:
+    elif name in PUT:
       self._memo[int(argument)] = stack[-1]
     elif name == 'MEMOIZE':
       self._memo[len(self._memo)] = stack[-1]
-    elif name in _GET:
+    elif name in GET:
       stack.append(self._memo[int(argument)])
     elif name == 'MARK':
       self._marks.append(len(stack))

@@ -19,6 +19,7 @@ import functools
 import hashlib
 import os
 import pathlib
+import re
 import shutil
 from typing import Any
 
@@ -36,6 +37,7 @@ VECTORS_KIND = 'block_vectors'
 SCHEMA = 1
 _PARAMS = 'embedder.safetensors'
 _MANIFEST = 'version.json'
+_NAME = re.compile(r'\d{10}-.{12}\Z')  # of a version's folder
 
 # (ids of blocks [n], progress) -> vectors [n, d] float32
 EmbedBlocks = Callable[[np.ndarray, shards.Progress | None], np.ndarray]
@@ -82,7 +84,7 @@ class Version:
   @functools.cached_property
   def params(self) -> dict:
     """The snapshot of the embedder: a tree of numpy arrays."""
-    return read_params(self.path / _PARAMS)
+    return read_snapshot(self.path)
 
   @property
   def vectors(self):
@@ -144,7 +146,7 @@ class VersionFolder:
     if not self.root.is_dir():
       return []
     return sorted(
-      p.name for p in self.root.iterdir() if _is_version(p.name) and p.is_dir()
+      p.name for p in self.root.iterdir() if _NAME.match(p.name) and p.is_dir()
     )
 
   def latest(self, at_most: int | None = None) -> str:
@@ -288,11 +290,6 @@ class VersionFolder:
 
   def _lease_file(self, name: str) -> pathlib.Path:
     return self.root / f'.lease-{name}'
-
-
-def _is_version(name: str) -> bool:
-  step, _, digest = name.partition('-')
-  return len(step) == 10 and step.isdigit() and len(digest) == 12
 
 
 def seal(

@@ -143,11 +143,7 @@ class TextIndex:
       ids, scores = self.searcher.search(np.asarray(queries, np.float32), k)
     if self.chunks is None:
       return SearchResult(ids, scores, queries=texts)
-    flat = np.maximum(ids, 0).reshape(-1)
-    found = self.chunks.texts(flat, self._tokenizer) if len(flat) else []
-    found = [
-      text if i >= 0 else '' for text, i in zip(found, ids.flat, strict=True)
-    ]
+    found = self.chunks.texts(ids.reshape(-1), self._tokenizer)
     rows = [found[b * k : (b + 1) * k] for b in range(len(ids))]
     return SearchResult(ids, scores, rows, self.chunks.titles(ids), texts)
 

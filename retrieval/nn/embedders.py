@@ -6,7 +6,6 @@ Sentence-BERT's pooling (Reimers and Gurevych 2019) averages all real tokens,
 [CLS] and [SEP] included.
 """
 
-import collections
 from collections.abc import Iterator, Sequence
 import concurrent.futures
 import dataclasses
@@ -189,15 +188,9 @@ class Embedder:
       window = list(texts[start : start + _WINDOW])
       return self._tokenizer.encode_batch_fast(window)
 
-    starts = range(0, len(texts), _WINDOW)
-    pending = collections.deque(
-      background.submit(tokenize, s) for s in starts[:1]
-    )
-    for start in [*starts[1:], None]:
-      if not pending:
-        return
-      window = pending.popleft().result()
-      if start is not None:
-        pending.append(background.submit(tokenize, start))
+    pending = background.submit(tokenize, 0)
+    for start in range(0, len(texts), _WINDOW):
+      window = pending.result()
+      pending = background.submit(tokenize, start + _WINDOW)
       for encoding in window:
         yield encoding.ids

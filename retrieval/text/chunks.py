@@ -228,7 +228,7 @@ class ChunkStore:
   def texts(
     self, ids: np.ndarray, tokenizer: tokenization.Tokenizer
   ) -> list[str]:
-    """Return the text of each chunk, from which its embedding is made."""
+    """Return the text of each chunk, which is embedded; '' for -1."""
     tokens, mask = self.gather(np.asarray(ids), self.chunk_length)
     return [
       tokenizer.decode(row[keep])

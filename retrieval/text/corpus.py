@@ -14,6 +14,7 @@ import dataclasses
 import functools
 import glob
 import hashlib
+import itertools
 import os
 import pathlib
 import re
@@ -303,7 +304,9 @@ def _find_files(config: CorpusConfig) -> list[base.SourceFile]:
     root, patterns = path, _IN_FOLDER[config.kind]
     found = {p for pattern in patterns for p in path.rglob(pattern)}
   else:
-    root = _before_wildcard(path)
+    parts = path.parent.parts
+    plain = itertools.takewhile(lambda part: not glob.has_magic(part), parts)
+    root = pathlib.Path(*plain)
     found = {pathlib.Path(p) for p in glob.glob(str(path), recursive=True)}
   names = {p.relative_to(root).as_posix(): p for p in found if p.is_file()}
   files = [
@@ -317,14 +320,6 @@ def _find_files(config: CorpusConfig) -> list[base.SourceFile]:
       f'(names looked for: {", ".join(patterns)}).'
     )
   return files
-
-
-def _before_wildcard(path: pathlib.Path) -> pathlib.Path:
-  parts = path.parts[:-1]
-  for i, part in enumerate(parts):
-    if glob.has_magic(part):
-      return pathlib.Path(*parts[:i])
-  return path.parent
 
 
 def _hash_file(path: pathlib.Path, whole: bool) -> str:

@@ -162,17 +162,11 @@ def _shard_arrays(
 def _set_up(blocks_path, tokens_path, tagger):
   tokens = tokens_lib.TokenStore(tokens_path)
   blocks = blocks_lib.BlockStore(blocks_path, tokens)
-  tagger = _make(tagger)
+  tagger = taggers.make_tagger(tagger)
   return lambda shard, documents: (
     _shard_arrays(blocks, shard, documents, tagger),
     len(documents),
   )
-
-
-def _make(tagger: taggers.TaggerConfig | taggers.Tagger) -> taggers.Tagger:
-  if isinstance(tagger, taggers.TaggerConfig):
-    return taggers.make_tagger(tagger)
-  return tagger
 
 
 def build_salient_store(
@@ -193,7 +187,7 @@ def build_salient_store(
   Raises:
     ValueError: when no span is found.
   """
-  settings, tagger = tagger, _make(tagger)
+  settings, tagger = tagger, taggers.make_tagger(tagger)
   fields = {
     'blocks': blocks.fingerprint,
     'tagger': tagger.fingerprint,

@@ -63,12 +63,14 @@ class TaggerConfig:
   batch_size: int = 64  # documents that the pipeline processes at once
 
 
-def make_tagger(config: TaggerConfig) -> Tagger:
-  """Make the tagger that a config names.
+def make_tagger(config: TaggerConfig | Tagger) -> Tagger:
+  """Make the tagger that a config names; return a tagger as it is.
 
   Raises:
     ValueError: for an unknown kind.
   """
+  if not isinstance(config, TaggerConfig):
+    return config
   kinds, is_file, path = config.kind.partition('file:')
   parts = (kinds.removesuffix('+') if is_file else kinds).split('+')
   taggers: list[Tagger] = []
