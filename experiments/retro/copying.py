@@ -51,10 +51,6 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
     gain = evaluate.compare(mixed, alone)
     weights = [round(float(w), 2) for w in mixture.weights]
     rows.append((f'with n-grams of {name}', mixed, gain, weights))
-  _report(rows, k, pathlib.Path(workdir))
-
-
-def _report(rows, k: int, workdir: pathlib.Path) -> None:
   content = [
     {
       'name': name,
@@ -64,7 +60,8 @@ def _report(rows, k: int, workdir: pathlib.Path) -> None:
     }
     for name, found, gain, weights in rows
   ]
-  reports.write_json(workdir / FILE, {'num_neighbors': k, 'rows': content})
+  path = pathlib.Path(workdir) / FILE
+  reports.write_json(path, {'num_neighbors': k, 'rows': content})
   reports.print_table(
     ('model', 'bits/byte', 'gain', 'interval', 'weights of n = 0, 1, ...'),
     [

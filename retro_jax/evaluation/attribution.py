@@ -18,7 +18,7 @@ from jaxtyping import Float, Int
 import numpy as np
 
 from retro_jax.data import pipeline
-from retro_jax.nn import retro as model_lib
+from retro_jax.nn import losses, retro as model_lib
 
 # Rows without their targets' losses -> [B, L] nats of each target.
 TokenNatsFn = Callable[[pipeline.Row], np.ndarray]
@@ -69,29 +69,14 @@ def repeated(row: pipeline.Row, chunk_length: int) -> Int[np.ndarray, 'B L']:
 @functools.partial(jax.jit, static_argnames='model')
 def _shares(model, params, row):
   """CCA's attention by neighbor, a mean over heads: [P, B, K, M, N]."""
-  _, found = model.apply(
-    {'params': params},
-    row['tokens'],
-    row['neighbors'],
-    row['neighbor_mask'],
-    segment_ids=row['segment_ids'],
-    mutable='weights',
-  )
-  batch, _, num_neighbors, _ = row['neighbors'].shape
+  _, found = losses.forward(model, params, row, mutable='weights')
+  batch, _, *shape = row['neighbors'].shape
   layers = []
   for p in model.config.cca_layers:
-    (weights,) = found['weights'][f'layer_{p}_cca']['cca']['attention'][
-      'weights'
-    ]
-    by_token = weights.mean(axis=0)
-    shape = (
-      batch,
-      -1,
-      by_token.shape[1],
-      num_neighbors,
-      row['neighbors'].shape[3],
-    )
-    layers.append(by_token.reshape(shape).sum(-1))
+    cca = found['weights'][f'layer_{p}_cca']['cca']
+    by_token = cca['attention']['weights'][0].mean(axis=0)
+    by_key = by_token.reshape(batch, -1, by_token.shape[1], *shape)
+    layers.append(by_key.sum(-1))
   return jnp.stack(layers)
 
 

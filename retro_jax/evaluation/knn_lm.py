@@ -47,14 +47,7 @@ def token_features(
     keys: [B, L, D] inputs of the last feed-forward after its norm, in the
       model's compute type.
   """
-  logits, sown = model.apply(
-    {'params': params},
-    batch['tokens'],
-    batch.get('neighbors'),
-    batch.get('neighbor_mask'),
-    segment_ids=batch['segment_ids'],
-    mutable=['intermediates'],
-  )
+  logits, sown = losses.forward(model, params, batch, mutable=['intermediates'])
   last = f'layer_{model.config.num_layers}_ffw'
   [keys] = sown['intermediates'][last]['normed']
   nats = losses.next_token_nll(logits, batch['targets'], batch['loss_mask'])

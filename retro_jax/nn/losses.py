@@ -35,6 +35,20 @@ def next_token_nll(
   return jnp.where(mask, nll, 0.0)
 
 
+def forward(
+  model: nn.Module, params: Any, batch: Mapping[str, jax.Array], **settings: Any
+) -> Any:
+  """Apply a model to the arrays of a batch, as `batch_nll` gets them."""
+  return model.apply(
+    {'params': params},
+    batch['tokens'],
+    batch.get('neighbors'),
+    batch.get('neighbor_mask'),
+    segment_ids=batch['segment_ids'],
+    **settings,
+  )
+
+
 def batch_nll(
   model: nn.Module,
   params: Any,
@@ -53,15 +67,8 @@ def batch_nll(
   Returns:
     [B, L] nats, 0 where nothing is scored.
   """
-  logits = model.apply(
-    {'params': params},
-    batch['tokens'],
-    batch.get('neighbors'),
-    batch.get('neighbor_mask'),
-    segment_ids=batch['segment_ids'],
-    train=train,
-    rngs={'dropout': key} if train else None,
-  )
+  rngs = {'dropout': key} if train else None
+  logits = forward(model, params, batch, train=train, rngs=rngs)
   return next_token_nll(logits, batch['targets'], batch['loss_mask'])
 
 
