@@ -242,10 +242,11 @@ def _reuse(
   measured = f'recall@{config.recall_at}'
   if measured not in index.report:
     logging.info('%s: %s was not measured yet; measuring.', path, measured)
-    recall = _measure(index.searcher, config, vectors, queries)[measured]
-    index = dataclasses.replace(
-      index, report={**index.report, measured: recall}
-    )
+    exact = searchers.exact_of(index.searcher, vectors)
+    check = _recall_check(config, vectors, queries)
+    found = recall_check.measure(index.searcher, exact, check, floor=0.0)
+    report = index.report | {measured: found[measured]}
+    index = dataclasses.replace(index, report=report)
   recall = index.report[measured]
   if recall < config.recall_floor:
     raise ValueError(
@@ -254,12 +255,6 @@ def _reuse(
       'and build it again with other settings.'
     )
   return index
-
-
-def _measure(searcher, config: IndexConfig, vectors, queries) -> dict[str, Any]:
-  exact = searchers.exact_of(searcher, vectors)
-  check = _recall_check(config, vectors, queries)
-  return recall_check.measure(searcher, exact, check, floor=0.0)
 
 
 def _check_config(config: IndexConfig) -> None:
