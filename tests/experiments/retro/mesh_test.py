@@ -19,8 +19,8 @@ def _train(root, workdir, devices, **mesh):
     {
       'chunk_length': tiny_data.M,
       'neighbor_length': tiny_data.R,
-      'num_layers': 2,
-      'cca_layers': (2,),
+      'num_layers': 1,
+      'cca_layers': (1,),
       'encoder_num_layers': 1,
     }
   )
@@ -58,7 +58,7 @@ def test_one_device_equals_eight(runs):
   [
     ('embedding', (300, 32), (150, 16)),
     ('layer_1_ffw/w1', (32, 64), (16, 32)),
-    ('layer_2_cca/cca/attention/q', (32, 32), (16, 16)),
+    ('layer_1_cca/cca/attention/q', (32, 32), (16, 16)),
     ('encoder/layer_1_ca/attention/q', (32, 32), (16, 16)),
   ],
 )

@@ -15,7 +15,7 @@ from retro_jax.nn import retro as model
 from tests.retro_jax.decoding import fake_retrieval
 from tests.retro_jax.nn import tiny
 
-CONFIG = tiny.config()
+CONFIG = tiny.config(num_layers=2, cca_layers=(1, 2))
 M, R = CONFIG.chunk_length, CONFIG.neighbor_length
 GREEDY = drawing.SamplingConfig(
   temperature=0.0, max_new_tokens=9, num_neighbors=2, context_chunks=8
@@ -177,7 +177,7 @@ def test_rows_of_a_batch_do_not_disturb_each_other():
 def test_seed_decides_the_draws():
   config = drawing.SamplingConfig(max_new_tokens=12, temperature=1.5)
   run = functools.partial(
-    decode.sample, model.Retro(CONFIG), _params(), [[2, 3]] * 2, config
+    decode.sample, model.Retro(CONFIG), _params(), [[2, 3]] * 4, config
   )
   a, b, c = run(seed=0), run(seed=0), run(seed=1)
   assert a[0].tokens.tolist() == b[0].tokens.tolist()
@@ -198,7 +198,7 @@ def test_stops_at_a_stop_id_and_never_draws_a_banned_one():
   assert stopped.new_tokens.tolist() == free.new_tokens[: at + 1].tolist()
   banned = tuple(range(20))
   (rest,) = run(
-    drawing.SamplingConfig(max_new_tokens=30, banned_ids=banned), seed=3
+    drawing.SamplingConfig(max_new_tokens=14, banned_ids=banned), seed=3
   )
   assert rest.new_tokens.min() >= 20
 
