@@ -5,8 +5,9 @@
   python tiny_realm.py DATA WORKDIR [--field=value ...]
 
 Fields override `get_config`; beside them --die_at=N (kill -9 right after step N's
-save began) and --first=N (only the first N devices train). --coordinator=ADDRESS
---processes=N --process=I is one of several processes.
+save began), --first=N (only the first N devices train) and --pause_sec=X (a pause
+after each step). --coordinator=ADDRESS --processes=N --process=I is one of several
+processes.
 """
 
 import ast
@@ -14,6 +15,7 @@ import os
 import pathlib
 import signal
 import sys
+import time
 
 from absl import logging
 import jax
@@ -21,7 +23,7 @@ import numpy as np
 
 from configs import realm_base
 from experiments.engine import checkpoint_writer
-from experiments.realm import train as realm_train
+from experiments.realm import refresh, train as realm_train
 from realm_jax.data import folder as realm_data
 from retrieval.text import salient, taggers
 from tests.retrieval.text import tiny_blocks
@@ -79,12 +81,24 @@ def _die_at(step_to_die_at: int) -> None:
   checkpoint_writer.Checkpoints.save = save_and_die
 
 
+def _pause(seconds: float) -> None:
+  after_step = refresh.Refresher.after_step
+
+  def after_step_and_pause(self, step, params):
+    after_step(self, step, params)
+    time.sleep(seconds)
+
+  refresh.Refresher.after_step = after_step_and_pause
+
+
 def main() -> None:
   """Parses the arguments and trains."""
   data, workdir, *rest = sys.argv[1:]
   fields = dict(x.removeprefix('--').partition('=')[::2] for x in rest)
   if die_at := fields.pop('die_at', None):
     _die_at(int(die_at))
+  if pause := fields.pop('pause_sec', None):
+    _pause(float(pause))
   first = fields.pop('first', None)
 
   def parse(text):

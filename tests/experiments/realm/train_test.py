@@ -105,10 +105,10 @@ def data(tmp_path_factory):
 def runs(data, tmp_path_factory):
   """Workdirs of runs that differ in devices, and in being killed."""
   root = tmp_path_factory.mktemp('runs')
-  # All of them are compiled for a process of eight devices.
-  killed = _start(data, root / 'killed', '--die_at=4', '--first=1', devices=8)
   parts = {'mesh.data': 2, 'mesh.fsdp': 2, 'mesh.tensor': 2}
   _train(data, root / 'one')
+  # Compiled for a process of eight devices, it finds the programs of `one`.
+  killed = _start(data, root / 'killed', '--die_at=4', '--first=1', devices=8)
   _train(data, root / 'eight', 8)
   _train(data, root / 'parts', 8, **parts)
   _finish(killed, -signal.SIGKILL)
@@ -163,7 +163,7 @@ def _until(condition, *processes):
     assert time.monotonic() < deadline
     for process in processes:
       assert process.poll() is None, process.log.read_text()[-3000:]
-    time.sleep(0.05)
+    time.sleep(0.1)
 
 
 def _children(pid):
@@ -184,13 +184,15 @@ def test_a_killed_builder_process_is_replaced_and_nothing_is_lost(
 ):
   """Trainer and builder are killed in turn; the run ends with a fresh index."""
   steps = ('--num_steps=4000', '--checkpoint_every=50', '--log_every=20')
-  run = _start(data, tmp_path, *_ASYNC, *steps)
+  # Builders take seconds to start: a trainer that pauses leaves them the CPU.
+  run = _start(data, tmp_path, *_ASYNC, *steps, '--pause_sec=0.05')
   _until(lambda: len(_versions(tmp_path)) >= 2, run)
   (child,) = _children(run.pid)
   os.kill(child, signal.SIGKILL)
   _until(lambda: [x for x in _children(run.pid) if x != child], run)
   saved = _versions(tmp_path)[-1]
   _until(lambda: _versions(tmp_path)[-1] > saved, run)
+  _until(lambda: _rows(tmp_path)[-1]['step'] > 50, run)
   orphans = _children(run.pid)
   run.send_signal(signal.SIGKILL)
   errors = _finish(run, -signal.SIGKILL)
@@ -214,12 +216,12 @@ def test_a_refresher_follows_checkpoints_from_another_process(
 ):
   """The worker's own command, beside a trainer in another process."""
   fields = (*_ASYNC, '--refresh.builder=external', '--num_steps=60')
-  fields += ('--checkpoint_every=20', '--refresh.poll_sec=0.01')
+  fields += ('--checkpoint_every=20', '--refresh.poll_sec=0.05')
   trainer = _start(data, tmp_path, *fields)
   lines = []
   monkeypatch.setattr(logging, 'info', lambda text, *x: lines.append(text % x))
   config = tiny_realm.get_config(
-    data, num_steps=60, **{'refresh.poll_sec': 0.01}
+    data, num_steps=60, **{'refresh.poll_sec': 0.05}
   )
   refresh_worker.run(config, str(tmp_path))
   _finish(trainer)
