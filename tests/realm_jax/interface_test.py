@@ -31,7 +31,7 @@ print(best.text, best.title, best.document, 0 < best.share <= 1)
 assert '<mark>Alexander Fleming</mark>' in found._repr_html_()
 try:
   reader.answer('Who?', retriever='dense')
-except ValueError as error:
+except FileNotFoundError as error:
   print(error)
 """
 
