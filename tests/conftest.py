@@ -2,22 +2,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """Eight virtual CPU devices, chosen before JAX starts; a fixture for all.
 
-What one test compiles, another finds in a cache that lives as long as the session,
-also in its other workers and in the processes that tests start.
+What one test compiles, another finds in a cache: in this session, in its other
+workers, in the processes that tests start, and in later sessions on this machine.
 """
 
 import os
+import pathlib
+import platform
 import shutil
-import tempfile
 
 from tests import xla_flags
 
 _CACHE = 'JAX_COMPILATION_CACHE_DIR'
-_OWN_CACHE = (
-  _CACHE not in os.environ and 'PYTEST_XDIST_WORKER' not in os.environ
-)
-if _OWN_CACHE:  # workers of pytest-xdist inherit it
-  os.environ[_CACHE] = tempfile.mkdtemp(prefix='compiled-')
+_MAX_BYTES = 1 << 30  # a session writes about 60 MB
+if _CACHE not in os.environ:  # workers of pytest-xdist inherit it
+  root = os.environ.get('XDG_CACHE_HOME') or pathlib.Path.home() / '.cache'
+  # Compiled for this machine's CPU; a home folder may be shared by others.
+  folder = pathlib.Path(root) / 'realm-retro-jax' / f'tests-{platform.node()}'
+  if sum(path.stat().st_size for path in folder.glob('*')) > _MAX_BYTES:
+    shutil.rmtree(folder)
+  os.environ[_CACHE] = str(folder)
   os.environ['JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS'] = '0.2'
 
 os.environ.setdefault('JAX_PLATFORMS', 'cpu')
@@ -31,12 +35,6 @@ import pytest  # noqa: E402
 
 # Grain's worker processes read absl flags, which pytest never parses.
 flags.FLAGS.mark_as_parsed()
-
-
-def pytest_unconfigure():
-  """Removes the cache of the session."""
-  if _OWN_CACHE:
-    shutil.rmtree(os.environ[_CACHE], ignore_errors=True)
 
 
 @pytest.fixture

@@ -31,6 +31,8 @@ from tests.experiments.engine import toy_task
 
 _ROOT = pathlib.Path(__file__).resolve().parents[3]
 _TIMEOUT_SEC = 100
+_ONE = jax.devices()[:1]
+_WHOLE = {'data': 1, 'fsdp': 1, 'tensor': 1}
 _TIMED = (
   *('steps_per_sec', 'tokens_per_sec', 'model_flops_per_sec'),
   'data_wait_share',
@@ -155,10 +157,10 @@ def test_each_step_has_its_own_randomness():
 def test_one_device_equals_eight(whole, tmp_path):
   _train(
     tmp_path,
-    devices=jax.devices()[:1],
+    devices=_ONE,
     dropout_rate=0.5,
     ragged=True,
-    mesh={'data': 1, 'fsdp': 1, 'tensor': 1},
+    mesh=_WHOLE,
   )
   one, eight = _rows(tmp_path), _rows(whole[0])
   eight = [row for row in eight if 'shape/num_leaves' not in row]
@@ -274,7 +276,7 @@ def test_nan_stops_and_keeps_the_last_good_checkpoint(tmp_path):
     i for i in range(256) if (source[i]['tokens'] == order[3 * 16]).all()
   )
   with pytest.raises(loop.NotFiniteError, match='step 4: loss nan.*: 3'):
-    _train(tmp_path, nan_at=nan_at, **fields)
+    _train(tmp_path, devices=_ONE, nan_at=nan_at, mesh=_WHOLE, **fields)
   assert [row['step'] for row in metric_writer.read(tmp_path)] == [1, 2, 3]
   params, saved = checkpoints.load_params(str(tmp_path))
   assert saved.step == 3 and saved.config.nan_at == nan_at
@@ -336,11 +338,11 @@ class IndexRefresher:
 def test_a_index_refresher_measures_what_the_step_made_of_it(tmp_path):
   """Else what it built after the last step would be told to nobody."""
   index_refresher = IndexRefresher()
-  config = toy_task.get_config(log_every=1)
+  config = toy_task.get_config(log_every=1, mesh=_WHOLE)
   task = dataclasses.replace(
     toy_task.make_task(config), index_refresher=index_refresher
   )
-  loop.train(task, config, str(tmp_path))
+  loop.train(task, config, str(tmp_path), devices=_ONE)
   rows = [row for row in _rows(tmp_path) if 'told' in row]
   assert len(rows) == config.num_steps
   for row in rows:

@@ -94,7 +94,8 @@ def test_off_stays_off():
 )
 def test_shapes_and_types_stay(change):
   config = dataclasses.replace(CONFIG, **change)
-  plain, start = _params(config)
+  plain = jax.tree.map(jnp.asarray, tiny.params(config))
+  start = copy_init.apply(jax.random.key(0), plain, config)
   same = jax.tree.map(
     lambda a, b: (a.shape, a.dtype) == (b.shape, b.dtype), plain, start
   )

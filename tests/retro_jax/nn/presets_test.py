@@ -47,7 +47,7 @@ def test_table_10():
 
 
 def test_full_size_logits():
-  config = presets.preset('7.5b', dtype='bfloat16', remat=True)
+  config = presets.preset('172m', dtype='bfloat16', remat=True)
   tokens = jax.ShapeDtypeStruct((2, 2048), np.int32)
   neighbors = jax.ShapeDtypeStruct((2, 32, 2, 128), np.int32)
   retro = model.Retro(config)

@@ -56,14 +56,16 @@ def config(**overrides) -> model.RetroConfig:
   return model.RetroConfig(decoder=decoder, **fields)
 
 
+@functools.cache
+def _shapes(c):
+  tokens = jax.ShapeDtypeStruct((1, c.chunk_length), np.int32)
+  init = functools.partial(model.Retro(c).init, jax.random.key(0))
+  return jax.eval_shape(lambda t: nn.unbox(init(t))['params'], tokens)
+
+
 def params(c: model.RetroConfig, seed: int = 0) -> dict:
   """Parameters far from initialisation: biases, u, w and scales too."""
   rng = np.random.default_rng(seed)
-  retro = model.Retro(c)
-  tokens = jax.ShapeDtypeStruct((1, c.chunk_length), np.int32)
-  shapes = jax.eval_shape(
-    lambda t: nn.unbox(retro.init(jax.random.key(0), t))['params'], tokens
-  )
 
   def draw(path, x):
     size = x.shape[0] ** -0.5 if x.ndim > 1 else 0.3
@@ -72,7 +74,7 @@ def params(c: model.RetroConfig, seed: int = 0) -> dict:
     value = size * rng.standard_normal(x.shape)
     return (value + ('scale' in str(path[-1]))).astype(x.dtype)
 
-  return jax.tree_util.tree_map_with_path(draw, shapes)
+  return jax.tree_util.tree_map_with_path(draw, _shapes(c))
 
 
 def inputs(c, *, batch=2, length=14, neighbors=2, chunks=None, seed=0):
