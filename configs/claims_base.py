@@ -25,7 +25,7 @@ Argument: base, blocks, bm25, random, test, blocks_test, ...; see open_qa_base.
 
 import ml_collections
 
-from configs import open_qa_base, realm_sections, sections
+from configs.bases import open_qa_base, realm_sections, sections
 
 KINDS = tuple(kind for kind in open_qa_base.KINDS if kind != 'dpr')
 ARGS = (*KINDS, 'test', *(f'{kind}_test' for kind in KINDS[1:]))

@@ -20,7 +20,7 @@ is built. --config.knn_lm.max_documents bounds it.
 
 import ml_collections
 
-from configs import retro_base, sections
+from configs.bases import retro_base, sections
 
 _LAMBDAS = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.65, 0.8)
 

@@ -18,7 +18,7 @@ five blocks read hold an answer for 38.0 %.
 
 import ml_collections
 
-from configs import open_qa_base
+from configs.bases import open_qa_base
 
 
 def get_config(arg: str = 'base') -> ml_collections.ConfigDict:

@@ -40,7 +40,7 @@ Its scores: realm_jax/packaged/README.md.
 
 import ml_collections
 
-from configs import open_qa_base
+from configs.bases import open_qa_base
 
 
 def get_config(arg: str = 'base') -> ml_collections.ConfigDict:

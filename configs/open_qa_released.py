@@ -14,7 +14,7 @@ from a run or a converted checkpoint of REALM:
 
 import ml_collections
 
-from configs import open_qa_base, realm_sections
+from configs.bases import open_qa_base, realm_sections
 
 
 def get_config(arg: str = 'base') -> ml_collections.ConfigDict:

@@ -9,7 +9,7 @@ The small baseline of REALM's Table 1, on the blocks of realm_pretrain_small; it
 
 import ml_collections
 
-from configs import open_qa_base
+from configs.bases import open_qa_base
 
 
 def get_config(arg: str = 'base') -> ml_collections.ConfigDict:

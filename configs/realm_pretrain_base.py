@@ -21,7 +21,7 @@ the index: python -m experiments.realm.refresh_worker, same flags and workdir.
 
 import ml_collections
 
-from configs import realm_base, realm_sections
+from configs.bases import realm_base, realm_sections
 
 
 def get_config(arg: str = 'base') -> ml_collections.ConfigDict:

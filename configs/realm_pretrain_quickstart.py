@@ -15,7 +15,7 @@ or stage by stage:
 
 import ml_collections
 
-from configs import realm_base, realm_sections
+from configs.bases import realm_base, realm_sections
 
 
 def get_config(arg: str = 'base') -> ml_collections.ConfigDict:

@@ -19,7 +19,7 @@ docs/results_realm.md.
 
 import ml_collections
 
-from configs import realm_base, realm_sections
+from configs.bases import realm_base, realm_sections
 
 
 def get_config(arg: str = 'base') -> ml_collections.ConfigDict:

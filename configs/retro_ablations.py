@@ -25,7 +25,7 @@ from typing import Any
 
 import ml_collections
 
-from configs import retro_base
+from configs.bases import retro_base
 
 _LAYERS = 6  # of retro_base.small
 

@@ -15,7 +15,7 @@ or stage by stage:
 
 import ml_collections
 
-from configs import retro_base
+from configs.bases import retro_base
 
 
 def get_config(arg: str = 'base') -> ml_collections.ConfigDict:

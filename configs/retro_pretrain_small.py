@@ -53,7 +53,7 @@ results belong in another folder. Figures and times: docs/results_retro.md.
 
 import ml_collections
 
-from configs import retro_base
+from configs.bases import retro_base
 
 
 def get_config(arg: str = 'base') -> ml_collections.ConfigDict:

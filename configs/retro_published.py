@@ -27,7 +27,7 @@ Expected: bits per byte on C4 as in the paper's Figure 1.
 
 import ml_collections
 
-from configs import retro_base, sections
+from configs.bases import retro_base, sections
 from retro_jax.nn import presets
 
 # Size -> preset of retro_jax, sequences of an evaluation batch, changed sections. The

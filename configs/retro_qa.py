@@ -23,7 +23,7 @@ With --config.retro_from=runs/simplewiki/baseline it is the closed-book model.
 
 import ml_collections
 
-from configs import retro_base, sections
+from configs.bases import retro_base, sections
 from retro_jax.data import qa_rows
 
 ARGS = ('base', 'small', 'test')

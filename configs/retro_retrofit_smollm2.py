@@ -30,7 +30,7 @@ and an encoder of 2 layers. On CPUs a step takes minutes: this is for one GPU.
 
 import ml_collections
 
-from configs import retro_base
+from configs.bases import retro_base
 
 
 def get_config(arg: str = 'base') -> ml_collections.ConfigDict:

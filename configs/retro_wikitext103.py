@@ -35,7 +35,7 @@ Bring the articles as JSON lines, the training ones and those to be scored:
 
 import ml_collections
 
-from configs import retro_base
+from configs.bases import retro_base
 
 
 def get_config(arg: str = 'base') -> ml_collections.ConfigDict:

@@ -15,7 +15,8 @@ from ml_collections import config_flags
 import numpy as np
 import pytest
 
-from configs import retro_base, retro_published
+from configs import retro_published
+from configs.bases import retro_base
 from experiments.engine import program as program_lib
 from experiments.retro import evaluate as retro_evaluate, task as retro_task
 from retrieval import searchers, tokenization
@@ -34,7 +35,9 @@ from tests.retro_jax.data import tiny_data
 NAMES = sorted(
   path.stem
   for kind in ('pretrain_', 'retrofit_', 'wikitext103')
-  for path in pathlib.Path(retro_base.__file__).parent.glob(f'retro_{kind}*')
+  for path in pathlib.Path(retro_base.__file__)
+  .parents[1]
+  .glob(f'retro_{kind}*')
 )
 # (file, argument of RETRO, argument of its baseline) at full size.
 FULL = [(name, 'base', 'baseline') for name in NAMES] + [

@@ -9,7 +9,7 @@ from absl import flags
 from ml_collections import config_flags
 import pytest
 
-from configs import open_qa_base
+from configs.bases import open_qa_base
 from experiments.engine import optimizers
 from experiments.open_qa import task as qa_task
 from experiments.realm import refresh
@@ -19,7 +19,9 @@ from realm_jax.serving import beams
 
 NAMES = sorted(
   path.stem
-  for path in pathlib.Path(open_qa_base.__file__).parent.glob('open_qa_*.py')
+  for path in pathlib.Path(open_qa_base.__file__)
+  .parents[1]
+  .glob('open_qa_*.py')
   if path.stem != 'open_qa_base'
 )
 

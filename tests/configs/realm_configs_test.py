@@ -16,7 +16,7 @@ from ml_collections import config_flags
 import numpy as np
 import pytest
 
-from configs import realm_base
+from configs.bases import realm_base
 from experiments.engine import optimizers, program as program_lib
 from experiments.realm import block_task, refresh, task as realm_task
 from realm_jax.data import examples, folder as realm_data
@@ -31,7 +31,9 @@ from tests.retrieval.text import tiny_blocks
 
 NAMES = sorted(
   path.stem
-  for path in pathlib.Path(realm_base.__file__).parent.glob('realm_pretrain_*')
+  for path in pathlib.Path(realm_base.__file__)
+  .parents[1]
+  .glob('realm_pretrain_*')
 )
 # Fields at the top that an argument changes; of ict, besides those of base.
 CHANGED = {

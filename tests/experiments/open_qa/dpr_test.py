@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from configs import open_qa_base
+from configs.bases import open_qa_base
 from experiments.engine import loop, metric_writer
 from experiments.open_qa import dpr_examples, dpr_task
 from realm_jax.data import folder as realm_data

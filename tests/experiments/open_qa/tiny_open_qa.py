@@ -13,7 +13,7 @@ import sys
 
 import jax
 
-from configs import open_qa_base
+from configs.bases import open_qa_base
 from experiments.open_qa import task as qa_task, train as qa_train
 from tests.experiments.realm import tiny_realm
 

@@ -9,7 +9,7 @@ import shutil
 import numpy as np
 import pytest
 
-from configs import realm_base
+from configs.bases import realm_base
 from experiments.realm import prepare as realm_prepare, task as realm_task
 from realm_jax.data import folder as realm_data
 from retrieval import tokenization

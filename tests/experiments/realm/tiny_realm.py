@@ -21,7 +21,7 @@ from absl import logging
 import jax
 import numpy as np
 
-from configs import realm_base
+from configs.bases import realm_base
 from experiments.engine import checkpoint_writer
 from experiments.realm import refresh, train as realm_train
 from realm_jax.data import folder as realm_data

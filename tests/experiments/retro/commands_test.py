@@ -14,7 +14,7 @@ import jax
 import numpy as np
 import pytest
 
-from configs import retro_base
+from configs.bases import retro_base
 from retrieval.nn import embedders
 from retro_jax.nn import initial, presets
 from retro_jax.trained import inspection, loading, passage as passages
@@ -25,7 +25,9 @@ ROOT = pathlib.Path(__file__).parents[3]
 NAMES = sorted(
   path.stem
   for kind in ('pretrain', 'retrofit')
-  for path in pathlib.Path(retro_base.__file__).parent.glob(f'retro_{kind}_*')
+  for path in pathlib.Path(retro_base.__file__)
+  .parents[1]
+  .glob(f'retro_{kind}_*')
 )
 
 

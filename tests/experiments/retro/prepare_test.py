@@ -12,7 +12,7 @@ import types
 import numpy as np
 import pytest
 
-from configs import retro_base
+from configs.bases import retro_base
 from experiments.engine import changed_documents, stages
 from experiments.retro import prepare as retro_prepare, update as retro_update
 from retrieval import tokenization

@@ -6,7 +6,7 @@ import types
 
 import numpy as np
 
-from configs import retro_base
+from configs.bases import retro_base
 from retrieval.index import retriever as retriever_lib
 from retro_jax.data import folder as retro_data
 from retro_jax.nn import retro as model

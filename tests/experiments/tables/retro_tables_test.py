@@ -11,7 +11,8 @@ from matplotlib import figure as figure_lib
 import numpy as np
 import pytest
 
-from configs import retro_base, retro_qa
+from configs import retro_qa
+from configs.bases import retro_base
 from experiments.tables import paper_table, retro_tables, run_results
 from retrieval.store import checkpoints
 from retro_jax.data import folder as retro_data

@@ -18,7 +18,7 @@ The files realm_pretrain_*.py set sizes. Argument of their get_config:
 
 import ml_collections
 
-from configs import realm_sections, sections
+from configs.bases import realm_sections, sections
 
 WARM_STARTS = ('ict', 'mlm')
 KINDS = ('base', 'uniform', 'span', 'stale', 'frozen', 'async', *WARM_STARTS)

@@ -17,7 +17,7 @@ set sizes. Argument of their get_config:
 
 import ml_collections
 
-from configs import realm_sections, sections
+from configs.bases import realm_sections, sections
 from experiments.open_qa import dpr_examples
 from realm_jax.nn import open_qa
 

@@ -15,7 +15,7 @@ other files retro_*.py set sizes. Argument of their get_config:
 import ml_collections
 from ml_collections import config_dict
 
-from configs import sections
+from configs.bases import sections
 from experiments.engine import optimizers
 from retrieval.text import near_duplicates
 from retro_jax.decoding import drawing

@@ -8,7 +8,7 @@ comment names the source of the value.
 
 import ml_collections
 
-from configs import sections
+from configs.bases import sections
 from experiments.engine import optimizers
 from experiments.realm import refresh
 from realm_jax.data import examples
