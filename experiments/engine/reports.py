@@ -100,6 +100,8 @@ def picture(path: str | os.PathLike, **settings: Any) -> Iterator[tuple]:
   from matplotlib import pyplot
 
   figure, axes = pyplot.subplots(layout='constrained', **settings)
-  yield figure, axes
-  figure.savefig(path, dpi=110)
-  pyplot.close(figure)
+  try:
+    yield figure, axes
+    figure.savefig(path, dpi=110, bbox_inches='tight')
+  finally:
+    pyplot.close(figure)

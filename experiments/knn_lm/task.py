@@ -126,7 +126,9 @@ def model_fields(
 def features(
   trained: loading.TrainedRetro, config: Config, batch_size: int
 ) -> contextlib.AbstractContextManager[knn_lm.FeatureFn]:
-  """A context of the compiled function of a batch, sharded over this process's devices.
+  """Return a context manager that gives the compiled function of a batch.
+
+  Batches are divided by rows over the devices of this process.
 
   Raises:
     ValueError: when the rows do not divide over the devices.
@@ -138,4 +140,6 @@ def features(
       f'batch_size={batch_size}: expected a multiple of data x fsdp = {ways} '
       'device(s) of this process.'
     )
-  return retro_evaluate.on_mesh(knn_lm.token_features, trained, mesh, rules)
+  return retro_evaluate.on_mesh(
+    knn_lm.token_features, trained, mesh, rules, replicate=False
+  )

@@ -7,6 +7,7 @@ snapshots/<step>.safetensors are parameters to build from, failures/<version>.tx
 says why a version could not be built, <step>-<hash>/ is a version.
 """
 
+import abc
 from collections.abc import Callable
 import functools
 import multiprocessing
@@ -29,33 +30,42 @@ def build(builder: index_builder.Builder, step: int, params: Any) -> str:
     return builder.build(step, params, update)
 
 
-class ExternalBuilder:
-  """A builder of its own that reads the run's checkpoints, or no builder.
+class BackgroundBuilder(abc.ABC):
+  """Builds versions of the snapshots that the trainer offers."""
 
-  The others build versions of the snapshots that the trainer offers.
-  """
-
-  def start(self) -> None:
+  def start(self) -> None:  # noqa: B027
     """Start the builder, where it needs that."""
 
+  @abc.abstractmethod
   def offer(self, step: int, take: Callable[[], dict]) -> bool:
-    """Offer a snapshot; return whether it is taken, here always.
+    """Offer a snapshot; return whether it is taken.
 
     Args:
       take: returns the snapshot; only called where it is wanted.
     """
+
+  @abc.abstractmethod
+  def errors(self) -> list[Exception]:
+    """Return the errors since the last call."""
+
+  def close(self) -> None:  # noqa: B027
+    """Stop the builder; the next run completes an unfinished version."""
+
+
+class ExternalBuilder(BackgroundBuilder):
+  """A builder of its own that reads the run's checkpoints, or no builder."""
+
+  def offer(self, step: int, take: Callable[[], dict]) -> bool:
+    """Take every step: the checkpoints are its snapshots."""
     del step, take
     return True
 
   def errors(self) -> list[Exception]:
-    """Return the errors since the last call; here they are not known."""
+    """Return no errors: those of another command are not known here."""
     return []
 
-  def close(self) -> None:
-    """Stop the builder; the next run completes an unfinished version."""
 
-
-class ThreadBuilder(ExternalBuilder):
+class ThreadBuilder(BackgroundBuilder):
   """Builds in a thread of this process, one snapshot at a time."""
 
   def __init__(self, builder: index_builder.Builder):
@@ -85,7 +95,7 @@ class ThreadBuilder(ExternalBuilder):
     return found
 
 
-class ProcessBuilder(ExternalBuilder):
+class ProcessBuilder(BackgroundBuilder):
   """A child process that follows snapshots which are written for it."""
 
   def __init__(

@@ -295,7 +295,7 @@ class Refresher:
 
 def _make_background(
   config, builder, start_builder
-) -> background_builders.ExternalBuilder:
+) -> background_builders.BackgroundBuilder:
   if config.schedule != 'async' or config.builder == 'external':
     return background_builders.ExternalBuilder()
   if config.builder == 'thread':

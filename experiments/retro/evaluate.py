@@ -80,24 +80,35 @@ def scorer(
 
 @contextlib.contextmanager
 def on_mesh(
-  function: Callable[..., Any], trained: loading.TrainedRetro, mesh, rules
+  function: Callable[..., Any],
+  trained: loading.TrainedRetro,
+  mesh,
+  rules,
+  replicate: bool = True,
 ) -> Iterator[Callable[..., Any]]:
-  """Yield `function(model, params, batch)` compiled, as a function of the batch."""
-  shardings, compiled = _compile(function, trained.model, mesh, rules)
+  """Yield `function(model, params, batch)` compiled, as a function of the batch.
+
+  Args:
+    replicate: whether every device gets the whole result; otherwise it stays
+      divided by rows.
+  """
+  shardings, compiled = _compile(
+    function, trained.model, mesh, rules, replicate
+  )
   params = jax.device_put(trained.params, shardings)
   with jax.set_mesh(mesh), nn.logical_axis_rules(rules):
     yield functools.partial(compiled, params)
 
 
 @functools.cache
-def _compile(function, model, mesh, rules):
+def _compile(function, model, mesh, rules, replicate):
   """Shardings of the parameters, and the function, compiled once."""
   shardings = initial.param_shardings(model.config, mesh, rules)
   rows = NamedSharding(mesh, P(sharding.BATCH_AXES))
   compiled = jax.jit(
     functools.partial(function, model),
     in_shardings=(shardings, rows),
-    out_shardings=sharding.replicated(mesh),
+    out_shardings=sharding.replicated(mesh) if replicate else rows,
   )
   return shardings, compiled
 

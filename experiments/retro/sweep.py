@@ -13,8 +13,9 @@ Tables 13 and 14):
   neighbors  k = config.sweep.num_neighbors, at most the stored number
   parts      chunks alone (N), continuations alone (F), both ([N, F])
 
-For every --sweep, prints a table and writes sweep_<name>.json and .png into DIR. A setting that an
-earlier run measured with the same model, data and settings is not measured again.
+For every --sweep, prints a table and writes sweep_<name>.json and .png into DIR. A
+setting that an earlier run measured with the same model, data and settings is not
+measured again.
 """
 
 from collections.abc import Iterator, Sequence

@@ -74,7 +74,7 @@ def define_flags(systems: Mapping[str, System]) -> None:
   """Define --row and --dataset."""
   flags.DEFINE_multi_string('row', [], f'Row to run: {list(systems)}.')
   flags.DEFINE_multi_string(
-    'dataset', [], 'Question set of the exact match, NAME:SPLIT=PATH,PATH.'
+    'dataset', [], 'Question set to measure on, NAME:SPLIT=PATH,PATH.'
   )
 
 

@@ -101,7 +101,8 @@ def find(source: paper_table.Source, folder: pathlib.Path) -> float | None:
   for file in filter(None, (source.file, source.otherwise)):
     for row in read_rows(folder / file):
       if _fits(row, source):
-        return row.get(source.field)
+        value = row.get(source.field)
+        return None if value is None or math.isnan(value) else float(value)
   return None
 
 

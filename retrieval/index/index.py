@@ -232,11 +232,13 @@ def _reuse(
   vectors,
   queries: sharded_array.Rows | None,
 ) -> Index:
-  have = _read_manifest(path)['fields']
+  found = _read_manifest(path)['fields']
+  have = {name: found.get(name) for name in fields}
   if have != fields:
     raise ValueError(
       f'{path}: this folder holds another index '
-      f'({manifests.difference(fields, have)}); choose another folder or remove it.'
+      f'({manifests.difference(fields, have)}); choose another folder or '
+      'remove it.'
     )
   index = open_index(path)
   measured = f'recall@{config.recall_at}'

@@ -96,7 +96,11 @@ class ReusedBlocks(_Reuse):
     _require(
       old.path,
       ('vectors of parameters', old.params_fingerprint, fingerprint),
-      ('vectors of blocks', old.blocks_fingerprint, old_blocks.fingerprint),
+      (
+        f'vectors of blocks of {old_blocks.path}',
+        old.blocks_fingerprint,
+        old_blocks.fingerprint,
+      ),
     )
     tokenizer, cut = (
       old_blocks.tokens.tokenizer_fingerprint,

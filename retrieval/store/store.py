@@ -89,13 +89,15 @@ def lock(
 ) -> Iterator[None]:
   """Hold a lock on a file, which the system releases when the process dies.
 
-  Does nothing where there are no locks or the folder cannot be written.
+  Does nothing where there are no locks. In a folder that cannot be written, a
+  caller that does not wait goes on without a lock.
 
   Raises:
+    PermissionError: when a caller that waits cannot write the folder.
     BlockingIOError: when another process holds a conflicting lock, unless the
       caller waits for it.
   """
-  if not HAS_LOCKS or not os.access(file.parent, os.W_OK):
+  if not HAS_LOCKS or not (wait or os.access(file.parent, os.W_OK)):
     yield
     return
   with open(file, 'a') as f:
