@@ -10,6 +10,7 @@ import ast
 from collections.abc import Iterator
 import itertools
 import pathlib
+import signal
 import sys
 from typing import NamedTuple
 
@@ -98,4 +99,6 @@ def main(args: list[str]) -> None:
 
 
 if __name__ == '__main__':
+  # A reader such as `head` may leave early.
+  signal.signal(signal.SIGPIPE, signal.SIG_DFL)
   main(sys.argv[1:])
