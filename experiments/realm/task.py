@@ -113,7 +113,7 @@ def builder_devices(config: ml_collections.ConfigDict) -> list[jax.Device]:
 
 
 def training_devices(config: ml_collections.ConfigDict) -> list[jax.Device]:
-  """All devices but those that build the index."""
+  """Return the devices that do not build the index."""
   builders = builder_devices(config)
   return [device for device in jax.devices() if device not in builders]
 

@@ -12,9 +12,9 @@ distances, the longest run that both share, the attention that each neighbor get
 and what it is worth: how much likelier the next chunk is with it than without
 (leave one out). --document names a document of --split, which may be an evaluation
 set, by title or id (default: the first); --text_file reads any text instead, which
-is looked up in the datastore now. r(C) is over the first
---config.leakage.num_neighbors neighbors stored, of a text over those that are
-shown. The same figures go to a .json beside the page.
+is looked up in the datastore now. r(C) of a
+document counts the first --config.leakage.num_neighbors stored neighbors; r(C) of a
+text counts the shown neighbors. The same figures go to a .json beside the page.
 """
 
 import json

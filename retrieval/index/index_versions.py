@@ -30,7 +30,7 @@ import numpy as np
 from safetensors import numpy as safetensors_numpy
 
 from retrieval.index import index as index_lib
-from retrieval.store import manifests, shards, store
+from retrieval.store import locks, manifests, shards, store
 from retrieval.text import blocks as blocks_lib
 
 VECTORS_KIND = 'block_vectors'
@@ -150,7 +150,7 @@ class VersionFolder:
     )
 
   def latest(self, at_most: int | None = None) -> str:
-    """Return the version of the newest parameters, '' if there is none.
+    """Return the version of the newest parameters, or '' in an empty folder.
 
     Args:
       at_most: largest step that counts. A continued run has yet to reach the
@@ -254,7 +254,7 @@ class VersionFolder:
   @contextlib.contextmanager
   def held(self, name: str) -> Iterator[pathlib.Path | None]:
     """Keep a version from being removed; None where it is being removed."""
-    lease = store.lock(self._lease_file(name), shared=True, wait=False)
+    lease = locks.hold(self._lease_file(name), shared=True, wait=False)
     with contextlib.ExitStack() as stack:
       try:
         stack.enter_context(lease)
@@ -265,7 +265,7 @@ class VersionFolder:
 
   def remove_old(self, keep: Collection[str] = (), newest: int = 1) -> None:
     """Remove versions without a lease, and the drafts of killed builders."""
-    if not store.HAS_LOCKS or not self.root.is_dir():
+    if not locks.HAS_LOCKS or not self.root.is_dir():
       return
     names = self.names()
     for name in names[: max(0, len(names) - newest)]:
@@ -281,7 +281,7 @@ class VersionFolder:
   def _remove(self, name: str) -> None:
     lease = self._lease_file(name)
     # A reader may hold it.
-    with contextlib.suppress(BlockingIOError), store.lock(lease, wait=False):
+    with contextlib.suppress(BlockingIOError), locks.hold(lease, wait=False):
       hidden = self.root / f'.removed-{name}'
       os.rename(self.root / name, hidden)
       shutil.rmtree(hidden, ignore_errors=True)

@@ -22,7 +22,7 @@ from retrieval.index import (
   index_versions,
   vectors as vectors_lib,
 )
-from retrieval.store import shards, store
+from retrieval.store import locks, shards, store
 from retrieval.text import (
   blocks as blocks_lib,
   chunks as chunks_lib,
@@ -42,7 +42,7 @@ class _Reuse:
     self.num_reused = self.num_embedded = 0
 
   def find(self, hashes: np.ndarray) -> np.ndarray:
-    """Return the row of an old vector for each hash, -1 where there is none."""
+    """Return the row of the old vector of each hash, or -1 for a new hash."""
     if not len(self._hashes):
       return np.full(len(hashes), -1)
     places = np.searchsorted(self._hashes, hashes)
@@ -241,7 +241,7 @@ def _publish(
   """Publish the vectors of `found`, and its index where `config` allows."""
   target.parent.mkdir(parents=True, exist_ok=True)
   # The second process finds the version, or the draft of a killed process.
-  with store.lock(target.parent / '.adopting'):
+  with locks.hold(target.parent / '.adopting'):
     if target.is_dir():
       return
     draft = target.with_name(f'.building-{target.name}.adopted')

@@ -93,8 +93,8 @@ def _follow(path: pathlib.Path, reference: dict) -> sharded_array.ShardedArray:
     )
   if store.hash_files([manifest]) != reference['manifest']:
     raise ValueError(
-      f'{path}: the vectors in {folder} are not those that this searcher was '
-      'made from; build it again.'
+      f'{path}: the vectors in {folder} changed after this searcher was built '
+      'from them; build it again.'
     )
   array = store.Store.open(folder, reference['kind']).array(reference['array'])
   for shard in range(array.num_shards):

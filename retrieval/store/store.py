@@ -23,14 +23,8 @@ from typing import IO, Any
 from absl import logging
 import numpy as np
 
-from retrieval.store import manifests, sharded_array
+from retrieval.store import locks, manifests, sharded_array
 
-try:
-  import fcntl
-except ImportError:  # Windows; one process prepares there.
-  fcntl = None
-
-HAS_LOCKS = fcntl is not None
 _BUFFER_BYTES = 1 << 20
 
 
@@ -81,29 +75,6 @@ def write_atomically(path: str | os.PathLike, data: bytes | str) -> None:
   """Write a whole file, as `open_atomically` does; text becomes UTF-8."""
   with open_atomically(path) as f:
     f.write(data.encode() if isinstance(data, str) else data)
-
-
-@contextlib.contextmanager
-def lock(
-  file: pathlib.Path, *, shared: bool = False, wait: bool = True
-) -> Iterator[None]:
-  """Hold a lock on a file, which the system releases when the process dies.
-
-  Does nothing where there are no locks. In a folder that cannot be written, a
-  caller that does not wait goes on without a lock.
-
-  Raises:
-    PermissionError: when a caller that waits cannot write the folder.
-    BlockingIOError: when another process holds a conflicting lock, unless the
-      caller waits for it.
-  """
-  if not HAS_LOCKS or not (wait or os.access(file.parent, os.W_OK)):
-    yield
-    return
-  with open(file, 'a') as f:
-    kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
-    fcntl.flock(f, kind if wait else kind | fcntl.LOCK_NB)
-    yield
 
 
 def publish_folder(draft: pathlib.Path, path: pathlib.Path) -> bool:
@@ -192,7 +163,7 @@ class StoreWriter:
     lock's file can be removed after that.
     """
     file = self.path.with_name(f'.{self.path.name}.lock')
-    with lock(file):
+    with locks.hold(file):
       try:
         yield
       finally:

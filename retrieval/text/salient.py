@@ -48,7 +48,8 @@ def map_spans(
     sentence_bytes: bytes of each sentence, in order and without overlap.
 
   Returns:
-    sentence: [n] sentence in which the span begins; -1 if there is none.
+    sentence: [n] sentence in which the span begins, or -1 outside all
+      sentences.
     tokens: [n, 2] first and past-last token within the span.
     outcome: [n] first fault of the span, an index into OUTCOMES; 0 if it is
       kept.

@@ -65,7 +65,7 @@ def given_neighbors(
 
 
 def by_chunk(found: retriever_lib.Retrieved) -> list[ChunkNeighbors]:
-  """What each of several chunks retrieved."""
+  """Return the neighbors of each chunk of a search."""
   fields = found.ids, found.scores, found.tokens, found.mask, found.titles
   return [ChunkNeighbors(*chunk) for chunk in zip(*fields, strict=True)]
 
@@ -73,7 +73,7 @@ def by_chunk(found: retriever_lib.Retrieved) -> list[ChunkNeighbors]:
 def stack(
   found: Sequence[ChunkNeighbors], count: int, shape: tuple[int, int]
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Tokens and mask [count, N, R] of as many or fewer chunks; N, R are `shape`."""
+  """Return tokens and mask [count, N, R] of at most `count` chunks; `shape` is (N, R)."""
   tokens = np.zeros((count, *shape), np.int32)
   mask = np.zeros((count, *shape), bool)
   for u, neighbors in enumerate(found):

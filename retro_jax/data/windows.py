@@ -48,7 +48,7 @@ def find_documents(
     max_documents: at most so many; 0 for all.
 
   Raises:
-    ValueError: when there is none.
+    ValueError: when the chunk store is empty.
   """
   index, first, base = [], [], 0
   for shard in range(chunks.store.num_shards):

@@ -152,7 +152,7 @@ class CachedCrossAttention(nn.Module):
       x: [B, 1, D]. The decoder's stream, already normalized.
       position: [B]. Of the tokens.
       encoded: [A, 1, N, R, E]. Encoded neighbors of newly complete chunks; None
-        if there are none.
+        when no chunk was completed.
       rows: [A]. Whose chunks those are.
       neighbor_mask: [B, N, R]. Of the neighbors in the cache, after this.
       chunk_length: M.

@@ -272,7 +272,7 @@ class RetroStep(Retro):
       position: [B]. Of the tokens in their rows: one more than in the step
         before, or the same for a row that does not go on; below L.
       rows: [A]. The rows in which this token completes a chunk, in any order,
-        maybe repeated; None if there are none or retrieval is off.
+        maybe repeated; None when no chunk was completed or retrieval is off.
       neighbors: [A, N, R]. Tokens that these chunks retrieved.
       neighbor_mask: [A, N, R]. False for missing neighbors and padding.
 
@@ -336,7 +336,7 @@ def _first_of(tokens, segment_ids, last):
 
 
 def _complete_chunks(config, tokens, neighbors, mask):
-  """Neighbors and mask that some token can read, None if there are none."""
+  """Return neighbors and mask of the complete chunks, or None without any."""
   if not config.cca_layers or neighbors is None:
     return None
   complete = tokens.shape[1] // config.chunk_length

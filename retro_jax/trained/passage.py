@@ -39,7 +39,7 @@ def find(trained: loading.TrainedRetro, wanted: str, split: str) -> int:
   if split not in trained.data.splits:
     raise ValueError(
       f'split {split!r}: expected a split of {trained.data.root}: '
-      f'{", ".join(trained.data.splits) or "there is none"}.'
+      f'{", ".join(trained.data.splits) or "it has no split"}.'
     )
   chunks = trained.data.chunks(split)
   documents = windows_lib.find_documents(chunks)

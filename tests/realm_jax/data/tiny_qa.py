@@ -44,7 +44,7 @@ def span_scores(model: open_qa.OpenQa, params, batch) -> jax.Array:
 def batch(
   seed: int = 0, *, fresh: bool = False, b: int = B, c: int = C, r: int = R
 ) -> dict[str, np.ndarray]:
-  """Questions; the first one's last block and last of the beam are none.
+  """Questions; the first one has no last block and no last block of the beam.
 
   Every question has one block with an answer, and gold spans in the first block.
   """
