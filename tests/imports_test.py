@@ -20,14 +20,27 @@ _MAY_IMPORT = {
 # stand before it.
 _ROOMS = {
   'retrieval': (
-    *('store', 'formats', 'readers', 'tokenization', 'text'),
-    *('nn', 'searchers', 'index', 'questions'),
+    'store',
+    'formats',
+    'readers',
+    'tokenization',
+    'text',
+    'nn',
+    'searchers',
+    'index',
+    'questions',
   ),
   'realm_jax': ('data', 'nn', 'objectives', 'serving', 'checkpoints'),
   'retro_jax': ('nn', 'data', 'decoding', 'evaluation', 'views', 'trained'),
   'experiments': (
-    *('engine', 'retro', 'knn_lm', 'realm', 'open_qa'),
-    *('convert', 'tables', 'benchmarks'),
+    'engine',
+    'retro',
+    'knn_lm',
+    'realm',
+    'open_qa',
+    'convert',
+    'tables',
+    'benchmarks',
   ),
 }
 # Rooms side by side: neither imports the other.

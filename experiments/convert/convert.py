@@ -49,8 +49,15 @@ from retrieval.index import index_versions
 from retrieval.store import checkpoints
 
 _BERT = (
-  *('num_layers', 'd_model', 'd_ff', 'num_heads', 'max_length', 'activation'),
-  *('layer_norm_eps', 'dropout_rate', 'attention_dropout_rate'),
+  'num_layers',
+  'd_model',
+  'd_ff',
+  'num_heads',
+  'max_length',
+  'activation',
+  'layer_norm_eps',
+  'dropout_rate',
+  'attention_dropout_rate',
   'initializer_range',
 )
 _CONFIG = pathlib.Path(__file__).parents[2] / 'configs' / 'open_qa_released.py'

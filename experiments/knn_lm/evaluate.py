@@ -89,7 +89,9 @@ def make_grids(settings: Config) -> tuple[knn_lm.Grid, knn_lm.Grid]:
   Raises:
     ValueError: for a weight or an alpha out of range.
   """
-  grid = knn_lm.Grid(settings.ks, settings.temperatures, settings.lambdas)
+  grid = knn_lm.Grid(
+    tuple(settings.ks), tuple(settings.temperatures), tuple(settings.lambdas)
+  )
   alpha, weight = settings.fixed.alpha, settings.fixed.weight
   if not alpha > 0 or not 0 <= weight < 1:
     raise ValueError(

@@ -219,14 +219,13 @@ def interpolate(
 class Grid:
   """Settings that are tried, each with each."""
 
-  ks: Sequence[int]  # neighbors that count
-  temperatures: Sequence[float]  # that divide squared L2 distances
-  lambdas: Sequence[float]  # weights of p_kNN
+  ks: tuple[int, ...]  # neighbors that count
+  temperatures: tuple[float, ...]  # that divide squared L2 distances
+  lambdas: tuple[float, ...]  # weights of p_kNN
 
   def __post_init__(self):
     """Check the fields."""
     for name in ('ks', 'temperatures', 'lambdas'):
-      object.__setattr__(self, name, tuple(getattr(self, name)))
       if not getattr(self, name):
         raise ValueError(f'{name}: expected at least one.')
     if min(self.ks) < 1 or not min(self.temperatures) > 0:

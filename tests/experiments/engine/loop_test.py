@@ -34,7 +34,9 @@ _TIMEOUT_SEC = 100
 _ONE = jax.devices()[:1]
 _WHOLE = {'data': 1, 'fsdp': 1, 'tensor': 1}
 _TIMED = (
-  *('steps_per_sec', 'tokens_per_sec', 'model_flops_per_sec'),
+  'steps_per_sec',
+  'tokens_per_sec',
+  'model_flops_per_sec',
   'data_wait_share',
 )
 

@@ -32,8 +32,11 @@ from tests.experiments.realm import tiny_realm
 _ROOT = pathlib.Path(__file__).resolve().parents[3]
 _TIMEOUT_SEC = 120
 _TIMED = (
-  *('steps_per_sec', 'tokens_per_sec', 'model_flops_per_sec'),
-  *('data_wait_share', 'index_wait_sec'),
+  'steps_per_sec',
+  'tokens_per_sec',
+  'model_flops_per_sec',
+  'data_wait_share',
+  'index_wait_sec',
 )
 
 

@@ -320,7 +320,9 @@ def test_the_command_writes_several_tables(tmp_path):
   result = subprocess.run(
     [
       *(sys.executable, '-m', 'experiments.tables.retro_tables', '--table=3'),
-      *('--table=4', f'--run={tmp_path}/small', f'--output={tmp_path}/out'),
+      '--table=4',
+      f'--run={tmp_path}/small',
+      f'--output={tmp_path}/out',
     ],
     capture_output=True,
     text=True,
@@ -329,8 +331,12 @@ def test_the_command_writes_several_tables(tmp_path):
   assert result.returncode == 0, result.stderr[-2000:]
   written = {path.name for path in (tmp_path / 'out').iterdir()}
   assert written == {
-    *('table3.md', 'table3.csv', 'table3.png'),
-    *('table4.md', 'table4.csv', 'table4.png'),
+    'table3.md',
+    'table3.csv',
+    'table3.png',
+    'table4.md',
+    'table4.csv',
+    'table4.png',
   }
   assert (
     '| RETRO, Wikipedia | 4B | 18.46 | 18.97 | 30 |'

@@ -24,8 +24,20 @@ ODD = (
   '\U0001d400\U0001f680\ufdd0\ufb01'
 )
 PATTERNS = (
-  *('paris|rome', r'19\d\d', r'^the', r'mill\.?$', 'r[io]ver', r'c?rown'),
-  *('(in)?was', 'x{0}mill', r'\bS', '[^a]k', '(?i:i)s', r'i\u0301', '(', '.'),
+  'paris|rome',
+  r'19\d\d',
+  r'^the',
+  r'mill\.?$',
+  'r[io]ver',
+  r'c?rown',
+  '(in)?was',
+  'x{0}mill',
+  r'\bS',
+  '[^a]k',
+  '(?i:i)s',
+  r'i\u0301',
+  '(',
+  '.',
   *(
     'mill( +river)+',
     'no (such|one)|zzz',

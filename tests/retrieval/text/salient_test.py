@@ -187,8 +187,13 @@ def test_what_is_wrong_is_counted(tmp_path):
   text = 'The mill stood in \u200bParis.  Rome was in Rome.\n\nThe river Mills.'
   spans = {
     'kept': [
-      *('Paris', '\u200bParis.', 'Rome was', 'river'),
-      *('stood', 'mill stood in', 'The mill'),
+      'Paris',
+      '\u200bParis.',
+      'Rome was',
+      'river',
+      'stood',
+      'mill stood in',
+      'The mill',
     ],
     'repeated': ['The mill', 'Paris'],
     'outside every block': ['  Rome', '\n'],
@@ -217,8 +222,13 @@ def test_what_is_wrong_is_counted(tmp_path):
   bounds = zip(found.byte_start[:], found.byte_limit[:], strict=True)
   names = [raw[a:b].decode() for a, b in bounds]
   assert names == [
-    *('The mill', 'mill stood in', 'stood', 'Paris', 'Paris.'),
-    *('Rome was', 'river'),
+    'The mill',
+    'mill stood in',
+    'stood',
+    'Paris',
+    'Paris.',
+    'Rome was',
+    'river',
   ]
 
 

@@ -131,8 +131,15 @@ def test_stores_without_texts_are_what_they_were(data):
   assert plain.store.fingerprint != tokens.store.fingerprint
   files = {file.name.split('-')[0] for file in plain.path.glob('*.npy')}
   assert files == {
-    *('tokens', 'token_end', 'num_bytes', 'num_words', 'id_hash'),
-    *('id_text', 'id_end', 'title_text', 'title_end'),
+    'tokens',
+    'token_end',
+    'num_bytes',
+    'num_words',
+    'id_hash',
+    'id_text',
+    'id_end',
+    'title_text',
+    'title_end',
   }
   for i in range(len(TEXTS)):
     np.testing.assert_array_equal(plain.document(i), tokens.document(i))
