@@ -137,7 +137,9 @@ def source(
   )
   logging.info(
     'Split %r: %d blocks with something to mask; left out: %s.',
-    *(split, len(found), found.skipped),
+    split,
+    len(found),
+    found.skipped,
   )
   return found
 

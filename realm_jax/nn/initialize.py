@@ -250,12 +250,17 @@ def _cut(
     if theirs != ours:
       logging.warning(
         '%s was trained with %s %s, but is run with %s.',
-        *(path, name, theirs, ours),
+        path,
+        name,
+        theirs,
+        ours,
       )
   if config.num_layers < found.num_layers:
     logging.info(
       '%s: the first %d of %d layers are used.',
-      *(path, config.num_layers, found.num_layers),
+      path,
+      config.num_layers,
+      found.num_layers,
     )
   left_out = {
     f'layer_{i}' for i in range(config.num_layers, found.num_layers)

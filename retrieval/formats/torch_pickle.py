@@ -37,8 +37,13 @@ _LOCAL_HEADER = struct.Struct('<26xHH')  # lengths of name and extra field
 _PIECE = 1 << 24  # bytes checked at once
 # Errors of reading a damaged archive.
 _DAMAGED = (
-  *(OSError, EOFError, NotImplementedError, RuntimeError),
-  *(struct.error, zipfile.BadZipFile, zlib.error),
+  OSError,
+  EOFError,
+  NotImplementedError,
+  RuntimeError,
+  struct.error,
+  zipfile.BadZipFile,
+  zlib.error,
 )
 
 

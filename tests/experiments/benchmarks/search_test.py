@@ -40,9 +40,12 @@ def row(name, recall, sec):
 
 def test_ratio_compares_the_fastest_of_equal_recall():
   rows = [
-    *(row('exact', 1, 2), row('FAISS flat', 1, 3)),
-    *(row('ScaNN', 0.96, 0.5), row('ScaNN', 0.985, 1)),
-    *(row('FAISS HNSW', 0.97, 1), row('FAISS HNSW', 0.98, 1.5)),
+    row('exact', 1, 2),
+    row('FAISS flat', 1, 3),
+    row('ScaNN', 0.96, 0.5),
+    row('ScaNN', 0.985, 1),
+    row('FAISS HNSW', 0.97, 1),
+    row('FAISS HNSW', 0.98, 1.5),
   ]
   found = benchmark_search.ratios(rows)
   assert found['exact / FAISS flat'] == 1.5

@@ -335,7 +335,7 @@ def test_words_find_a_new_document_and_nothing_is_embedded(
   assert now.text in NEW.text and now.answers[0].rank == 0
   # Again: changed once more, from the changed data.
   realm_update.update_run(
-    *(made.by_words, tmp_path / 'again', (), ['new']), data_dir=str(out)
+    made.by_words, tmp_path / 'again', (), ['new'], data_dir=str(out)
   )
   again = ask.open_reader(made.by_words, str(tmp_path / 'again'))
   assert again.answer(['zebra'])[0].text == ''

@@ -175,7 +175,7 @@ def test_evidence_is_measured_where_it_is_named():
   def found(label, titles, evidence, rank):
     claim = claims_lib.Claim('', 'x', label, titles)
     return claim_answers.Classified(
-      *(claim, 0, np.ones(2) / 2, 3, np.array(evidence), rank)
+      claim, 0, np.ones(2) / 2, 3, np.array(evidence), rank
     )
 
   row = claim_measures.measure(
@@ -184,7 +184,8 @@ def test_evidence_is_measured_where_it_is_named():
       found(0, ('A',), [True, False, False], 0),
       found(1, (), [False, False, False], 0),
     ],
-    *(2, (1, 2, 9)),
+    2,
+    (1, 2, 9),
   )
   means = {k: v['mean'] for k, v in row.items() if isinstance(v, dict)}
   assert means == pytest.approx(
@@ -223,7 +224,7 @@ def test_rules_and_batches(run):
   one, many = (
     list(
       claim_answers.Classifier(
-        *(trained, retriever), rule='marginal', batch_size=size
+        trained, retriever, rule='marginal', batch_size=size
       )(found)
     )
     for size in (1, 8)

@@ -164,7 +164,7 @@ def test_batches_and_beams_do_not_change_the_answer(run):
   found = [
     list(
       qa_answers.Answerer(
-        *(trained, retriever), batch_size=size, read_at_once=at_once
+        trained, retriever, batch_size=size, read_at_once=at_once
       )(questions)
     )
     for size, at_once in ((1, 16), (4, 2))

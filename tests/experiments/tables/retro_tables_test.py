@@ -146,8 +146,10 @@ def test_retrofit_against_from_scratch(tmp_path):
   runs = run_results.parse_runs([str(path) for path in _dirs(tmp_path)])
   assert [row[-2:] for row in _body('retrofit', runs).values()] == [
     ['retrofit 1; scratch 2', 'retrofit 10; scratch 20'],
-    *(['2', '20'], ['3', '30']),
-    *(['3', '30'], ['4', '40']),
+    ['2', '20'],
+    ['3', '30'],
+    ['3', '30'],
+    ['4', '40'],
   ]
   del runs['retrofit']
   body = _body('retrofit', runs)
@@ -319,7 +321,10 @@ def test_the_command_writes_several_tables(tmp_path):
   _evaluated(tmp_path / 'small')
   result = subprocess.run(
     [
-      *(sys.executable, '-m', 'experiments.tables.retro_tables', '--table=3'),
+      sys.executable,
+      '-m',
+      'experiments.tables.retro_tables',
+      '--table=3',
       '--table=4',
       f'--run={tmp_path}/small',
       f'--output={tmp_path}/out',

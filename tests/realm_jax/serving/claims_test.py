@@ -51,7 +51,9 @@ def test_fingerprint_is_of_labels_and_evidence(made):
 def test_evidence_is_every_block_of_a_named_document(made):
   blocks, num = made.blocks, made.blocks.num_blocks
   selector = beam_selector.BeamSelector(
-    *(LAYOUT, blocks, beams.RandomRetriever(num)),
+    LAYOUT,
+    blocks,
+    beams.RandomRetriever(num),
     search=beam_selector.EvidenceSearch(blocks),
     retriever_beam=num,
     reader_beam=2,
@@ -83,7 +85,9 @@ def test_titles_with_the_same_hash_are_told_apart(made, monkeypatch):
 
 def test_without_evidence_there_is_no_early_loss(made):
   selector = beam_selector.BeamSelector(
-    *(LAYOUT, made.blocks, beams.RandomRetriever(made.blocks.num_blocks)),
+    LAYOUT,
+    made.blocks,
+    beams.RandomRetriever(made.blocks.num_blocks),
     search=beam_selector.EvidenceSearch(made.blocks),
     retriever_beam=4,
     reader_beam=2,

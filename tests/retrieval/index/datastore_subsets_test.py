@@ -88,8 +88,10 @@ def test_neighbors_are_the_nearest_of_the_part(data, tmp_path, share, queries):
 
 def test_a_killed_search_goes_on(data, tmp_path, monkeypatch):
   arguments = (
-    *(data.chunks['valid'], data.vectors['valid']),
-    *(data.chunks['train'], data.vectors['train']),
+    data.chunks['valid'],
+    data.vectors['valid'],
+    data.chunks['train'],
+    data.vectors['train'],
   )
   build = datastore_subsets.build_part_neighbors
   settings = {'metric': 'dot_product', 'share': 0.5, 'k': 2}

@@ -42,7 +42,7 @@ def _search(folder, name, blocks):
 
 def test_a_version_serves_elsewhere_as_it_did(blocks, source, tmp_path):
   folder = index_versions.VersionFolder(tmp_path / 'new')
-  found = reuse.adopt(*(folder, 0, PARAMS, blocks, source.root, CONFIG))
+  found = reuse.adopt(folder, 0, PARAMS, blocks, source.root, CONFIG)
   assert found == index_versions.version_name(0, PARAMS, blocks)
   assert folder.names() == [found]
   [old] = source.names()

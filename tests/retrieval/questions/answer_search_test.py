@@ -38,14 +38,12 @@ PATTERNS = (
   r'i\u0301',
   '(',
   '.',
-  *(
-    'mill( +river)+',
-    'no (such|one)|zzz',
-    r'cro+wn',
-    '\u00e9',
-    r'[]s]+1',
-    '(rome|.)?',
-  ),
+  'mill( +river)+',
+  'no (such|one)|zzz',
+  r'cro+wn',
+  '\u00e9',
+  r'[]s]+1',
+  '(rome|.)?',
 )
 
 

@@ -135,8 +135,10 @@ def test_every_span_is_there_once_and_in_order(data):
   spans = data.spans
   found = list(
     zip(
-      *(spans.sentence[:].tolist(), spans.token_start[:].tolist()),
-      *(spans.token_limit[:].tolist(), spans.label[:].tolist()),
+      spans.sentence[:].tolist(),
+      spans.token_start[:].tolist(),
+      spans.token_limit[:].tolist(),
+      spans.label[:].tolist(),
       strict=True,
     )
   )

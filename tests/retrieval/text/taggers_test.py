@@ -282,8 +282,13 @@ def test_given_spans_that_are_none_are_refused(span):
 @pytest.mark.parametrize(
   'spans',
   [
-    *([[1]], [[1, 2, 'A', 'B']], [['a', 'b']], [[1.5, 2]], 7),
-    *([[0, 2**40]], [[0, 1, f'label {i}'] for i in range(257)]),
+    [[1]],
+    [[1, 2, 'A', 'B']],
+    [['a', 'b']],
+    [[1.5, 2]],
+    7,
+    [[0, 2**40]],
+    [[0, 1, f'label {i}'] for i in range(257)],
   ],
 )
 def test_malformed_spans_are_refused(spans, unchecked):

@@ -48,7 +48,11 @@ def test_every_text_comes_back(tokenizer, text):
 def test_merges_and_specials(tokenizer):
   assert isinstance(tokenizer, tokenization.Tokenizer)
   assert _pieces(tokenizer, 'the the ü12') == [
-    *(b'the', b' the', b' ', 'ü'.encode(), b'12')
+    b'the',
+    b' the',
+    b' ',
+    'ü'.encode(),
+    b'12',
   ]
   assert tokenizer.vocab_size == len(tiny.TOKENS) == 263
   assert tokenizer.bos_id == tokenizer.eos_id == tokenizer.pad_id == 0

@@ -62,7 +62,10 @@ def test_windows_score_each_chunk_once_with_context(length):
     windows = windows_lib.make_windows(documents, length, stride)
     seen = []
     for d, first, count, skip in zip(
-      *(windows.document, windows.first, windows.count, windows.skip),
+      windows.document,
+      windows.first,
+      windows.count,
+      windows.skip,
       strict=True,
     ):
       own = documents.first[d]
