@@ -1,0 +1,211 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Checks of settings: a dataclass states what its fields accept, `check` holds them to it.
+
+  @dataclasses.dataclass(frozen=True, kw_only=True)
+  class Settings:
+    batch_size: settings.Size = 8
+    rate: Annotated[float, settings.Range(0, 1)] = 0.1
+    rule: Literal['substring', 'dpr'] = 'dpr'
+
+    __post_init__ = settings.check
+
+A refused value ends in one line: the field, the value, what was expected. `build`
+fills a dataclass from a section of a config and gives the field its full name.
+"""
+
+from collections.abc import Mapping, Sequence
+import dataclasses
+import functools
+import math
+import types
+import typing
+from typing import Annotated, Any, TypeVar
+
+_T = TypeVar('_T')
+# An unbounded whole number still fits numpy's int64.
+_LARGEST = 2**63 - 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Range:
+  """Bounds of a number; infinity and NaN are outside, unless a bound is inf."""
+
+  low: int | float = -_LARGEST
+  high: int | float = _LARGEST
+  above: bool = False  # whether `low` itself is outside
+  below: bool = False  # whether `high` itself is outside
+
+  def holds(self, value: int | float) -> bool:
+    """Whether a number is inside; a NaN never is."""
+    over = value > self.low if self.above else value >= self.low
+    return over and (value < self.high if self.below else value <= self.high)
+
+  def __str__(self) -> str:
+    parts = []
+    if self.low > -_LARGEST:
+      parts.append(f'{"above" if self.above else "at least"} {self.low:,}')
+    if self.high < _LARGEST:
+      parts.append(f'{"below" if self.below else "at most"} {self.high:,}')
+    return ' and '.join(parts) or f'between {-_LARGEST} and {_LARGEST}'
+
+
+Count = Annotated[int, Range(0, 2**53)]  # of things in a data set; 0 often: all
+Steps = Annotated[int, Range(1, 2**53)]
+Size = Annotated[int, Range(1, 2**24)]  # of an array's axis
+SizeOrZero = Annotated[int, Range(0, 2**24)]
+Processes = Annotated[int, Range(0, 4096)]
+Seed = Annotated[int, Range(0, 2**32 - 1)]
+Positive = Annotated[float, Range(0, above=True)]
+NotNegative = Annotated[float, Range(0)]
+Share = Annotated[float, Range(0, 1)]
+Rate = Annotated[float, Range(0, 1, below=True)]  # of dropout
+
+
+class SettingsError(ValueError):
+  """A refused value of a field; `field` is its dotted name."""
+
+  def __init__(self, field: str, value: Any, expected: str):
+    """Store the parts of the message."""
+    super().__init__(f'{field}={value!r}: expected {expected}.')
+    self.parts = (field, value, expected)
+
+  def within(self, section: str) -> 'SettingsError':
+    """The same error, its field named from the section on."""
+    field, value, expected = self.parts
+    return SettingsError(f'{section}.{field}', value, expected)
+
+
+def check(instance: Any) -> None:
+  """Hold each field of a dataclass to its annotation; a `__post_init__`.
+
+  Annotations that are not numbers, strings, literals, or tuples and mappings of
+  these accept anything.
+
+  Raises:
+    SettingsError: for the first field that does not fit.
+  """
+  for name, hint in _hints(type(instance)).items():
+    _check(name, getattr(instance, name), hint)
+
+
+def build(cls: type[_T], section: Mapping[str, Any], name: str) -> _T:
+  """Fill a dataclass from a section of a config.
+
+  Args:
+    section: values of fields; those that are dataclasses are sections.
+    name: of the section, such as 'config.optimizer'.
+
+  Raises:
+    ValueError: naming the field in full, for a value that does not fit; for
+      fields that contradict each other, naming the section.
+  """
+  hints = _hints(cls)
+  values = {
+    key: build(hints[key], value, f'{name}.{key}')
+    if dataclasses.is_dataclass(hints.get(key)) and isinstance(value, Mapping)
+    else value
+    for key, value in section.items()
+  }
+  try:
+    return cls(**values)
+  except SettingsError as error:
+    raise error.within(name) from None
+  except ValueError as error:
+    raise ValueError(f'{name}: {error}') from None
+
+
+def check_section(cls: type, section: Mapping[str, Any], name: str) -> None:
+  """Check the fields of a section that `cls` has; others may be absent.
+
+  A section with every field that `cls` requires is built, so that its fields
+  are checked against each other, too.
+
+  Raises:
+    ValueError: as `build`.
+  """
+  fields = {field.name: field for field in dataclasses.fields(cls)}
+  hints = _hints(cls)
+  rest = {}
+  for key, value in section.items():
+    if key not in fields:
+      continue
+    if dataclasses.is_dataclass(hints[key]) and isinstance(value, Mapping):
+      check_section(hints[key], value, f'{name}.{key}')
+    else:
+      try:
+        _check(key, value, hints[key])
+      except SettingsError as error:
+        raise error.within(name) from None
+    rest[key] = value
+  required = {
+    key
+    for key, field in fields.items()
+    if field.default is field.default_factory is dataclasses.MISSING
+  }
+  if required <= set(rest):
+    build(cls, rest, name)
+
+
+@functools.cache
+def _hints(cls: type) -> dict[str, Any]:
+  hints = typing.get_type_hints(cls, include_extras=True)
+  return {field.name: hints[field.name] for field in dataclasses.fields(cls)}
+
+
+def _check(name: str, value: Any, hint: Any) -> None:
+  expected = _mismatch(value, hint)
+  if expected:
+    raise SettingsError(name, value, expected)
+
+
+def _mismatch(value: Any, hint: Any) -> str:
+  """Return what was expected, or '' if the value fits the annotation."""
+  origin, args = typing.get_origin(hint), typing.get_args(hint)
+  if origin is Annotated:
+    limits = next((x for x in args[1:] if isinstance(x, Range)), None)
+    return _mismatch_number(value, args[0], limits)
+  if origin is typing.Literal:
+    return '' if value in args else f'one of {list(args)}'
+  if origin in (typing.Union, types.UnionType):
+    wrong = [_mismatch(value, arg) for arg in args]
+    return '' if '' in wrong else ' or '.join(wrong)
+  if origin is not None and issubclass(origin, Sequence):
+    several = origin is not tuple  # Sequence[int] is any number of them
+    return _mismatch_items(value, (*args, ...) if several else args)
+  if origin is not None and issubclass(origin, Mapping):
+    if not isinstance(value, Mapping):
+      return 'names with values'
+    wrong = (_mismatch(x, args[1]) for x in value.values())
+    return next((f'for each name {what}' for what in wrong if what), '')
+  if hint in (int, float):
+    return _mismatch_number(value, hint, None)
+  if hint in (bool, str):
+    kind = {bool: 'True or False', str: 'a text'}[hint]
+    return '' if isinstance(value, hint) else kind
+  return '' if hint is not type(None) or value is None else 'None'
+
+
+def _mismatch_number(value: Any, kind: type, limits: Range | None) -> str:
+  limits = limits or Range()
+  word = {int: 'a whole number', float: 'a number'}.get(kind)
+  if word is None:  # bounds of a number that may be None or a word
+    fits = not isinstance(value, int | float) or limits.holds(value)
+    return _mismatch(value, kind) or ('' if fits else str(limits))
+  expected = f'{word} {limits}'
+  kinds = (int,) if kind is int else (int, float)
+  if isinstance(value, bool) or not isinstance(value, kinds):
+    return expected
+  finite = kind is int or math.isfinite(value) or math.isinf(limits.high)
+  return '' if finite and limits.holds(value) else expected
+
+
+def _mismatch_items(value: Any, args: tuple) -> str:
+  if isinstance(value, str) or not isinstance(value, Sequence):
+    return 'a tuple'
+  if len(args) == 2 and args[1] is Ellipsis:
+    args = (args[0],) * len(value)
+  if len(args) != len(value):
+    return f'{len(args)} values'
+  wrong = (_mismatch(x, arg) for x, arg in zip(value, args, strict=True))
+  return next((f'in the tuple {what}' for what in wrong if what), '')
