@@ -23,7 +23,7 @@ from typing import IO, Any
 from absl import logging
 import numpy as np
 
-from retrieval.store import locks, manifests, sharded_array
+from retrieval.store import locks, manifests, sharded_array, space
 
 _BUFFER_BYTES = 1 << 20
 
@@ -62,7 +62,10 @@ def open_atomically(
   temporary = path.with_name(f'.{path.name}.{os.getpid()}')
   encoding = None if 'b' in mode else 'utf-8'
   try:
-    with open(temporary, mode, _BUFFER_BYTES, encoding) as f:
+    with (
+      space.explained(path),
+      open(temporary, mode, _BUFFER_BYTES, encoding) as f,
+    ):
       yield f
       f.flush()
       os.fsync(f.fileno())
@@ -216,10 +219,14 @@ class StoreWriter:
     """Write one array; return the temporary file and its manifest entry."""
     file = self._partial / manifests.shard_file(name, index)
     temporary = file.with_name(f'.{file.name}.{os.getpid()}')
-    with open(temporary, 'wb') as f:
-      np.save(f, np.ascontiguousarray(array), allow_pickle=False)
-      f.flush()
-      os.fsync(f.fileno())
+    try:
+      with space.explained(file, array.nbytes), open(temporary, 'wb') as f:
+        np.save(f, np.ascontiguousarray(array), allow_pickle=False)
+        f.flush()
+        os.fsync(f.fileno())
+    except BaseException:
+      temporary.unlink(missing_ok=True)
+      raise
     return temporary, {
       'rows': int(array.shape[0]),
       'row_shape': list(array.shape[1:]),
