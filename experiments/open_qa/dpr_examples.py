@@ -29,7 +29,7 @@ from retrieval.questions import (
   dpr_json,
   questions as questions_lib,
 )
-from retrieval.store import store
+from retrieval.store import store, store_writer
 from retrieval.text import blocks as blocks_lib
 
 KIND = 'dpr_examples'
@@ -118,7 +118,7 @@ def mine(
     **dataclasses.asdict(config),
   }
   path = pathlib.Path(folder) / store.fingerprint(fields)[:16]
-  writer = store.StoreWriter(path, KIND, fields)
+  writer = store_writer.StoreWriter(path, KIND, fields)
   if not writer.published:
     search = answer_search.QuestionSearch(blocks, config.rule, tokenizer)
     _write(writer, questions, config, retrieve(), search)
@@ -127,7 +127,7 @@ def mine(
 
 
 def _write(
-  writer: store.StoreWriter,
+  writer: store_writer.StoreWriter,
   questions: Sequence[questions_lib.Question],
   config: MineConfig,
   retrieve: Retrieve,

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from retrieval.store import store
+from retrieval.store import store, store_writer
 
 Progress = Callable[[int, int], None]  # (rows done, rows in all)
 
@@ -48,7 +48,7 @@ def build_store(
   Returns:
     The published store, or None while other processes still have work.
   """
-  writer = store.StoreWriter(path, kind, fields)
+  writer = store_writer.StoreWriter(path, kind, fields)
   if writer.published:
     return store.Store.open(path, kind, fields)
   todo = writer.missing(len(counts))
@@ -63,7 +63,7 @@ def build_store(
 
 
 def write_all(
-  writer: store.StoreWriter,
+  writer: store_writer.StoreWriter,
   num_processes: int,
   setup: Callable[..., Callable[..., tuple[Mapping[str, np.ndarray], int]]],
   arguments: tuple,
@@ -85,7 +85,7 @@ _WORKER = {}
 
 
 def _open(path, kind, fields, setup, arguments) -> None:
-  writer = store.StoreWriter(path, kind, fields)
+  writer = store_writer.StoreWriter(path, kind, fields)
   _WORKER.update(writer=writer, make=setup(*arguments))
 
 

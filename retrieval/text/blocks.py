@@ -15,7 +15,7 @@ from jaxtyping import Int
 import numpy as np
 
 from retrieval import tokenization
-from retrieval.store import sharded_array, shards, store
+from retrieval.store import sharded_array, shards, store, store_writer
 from retrieval.text import (
   packing,
   sentences as sentences_lib,
@@ -91,7 +91,7 @@ def build_block_store(
     'language': language,
     'sentences': sentences_lib.VERSION if given is None else given.fingerprint,
   }
-  writer = store.StoreWriter(path, KIND, fields)
+  writer = store_writer.StoreWriter(path, KIND, fields)
   if writer.published:
     return BlockStore(path, tokens)
   counts = tokens.store.rows('token_end')

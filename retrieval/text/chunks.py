@@ -14,7 +14,7 @@ from jaxtyping import Bool, Int
 import numpy as np
 
 from retrieval import tokenization
-from retrieval.store import sharded_array, store
+from retrieval.store import sharded_array, store, store_writer
 from retrieval.text import tokens as tokens_lib
 
 KIND = 'chunks'
@@ -104,7 +104,7 @@ def build_chunk_store(
     _check_dropped(dropped, tokens, valid_fraction)
     fields['dropped'] = dropped.fingerprint
     left_out = np.asarray(dropped.array('document')[:])
-  writer = store.StoreWriter(path, KIND, fields)
+  writer = store_writer.StoreWriter(path, KIND, fields)
   if writer.published:
     return ChunkStore(path, tokens)
   source = tokens.store

@@ -14,7 +14,7 @@ from jaxtyping import Int
 import numpy as np
 
 from retrieval import tokenization
-from retrieval.store import shards as shards_lib, store
+from retrieval.store import shards as shards_lib, store, store_writer
 from retrieval.text import (
   blocks as blocks_lib,
   corpus as corpus_lib,
@@ -195,7 +195,7 @@ def build_salient_store(
     'max_blocks': max_blocks,
     'version': _VERSION,
   }
-  writer = store.StoreWriter(path, KIND, fields)
+  writer = store_writer.StoreWriter(path, KIND, fields)
   if writer.published:
     return SalientStore(path, blocks)
   ends = np.cumsum(blocks.tokens.store.rows('token_end'))

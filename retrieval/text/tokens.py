@@ -16,7 +16,7 @@ import os
 import numpy as np
 
 from retrieval import tokenization
-from retrieval.store import sharded_array, shards, store
+from retrieval.store import sharded_array, shards, store, store_writer
 from retrieval.text import corpus as corpus_lib
 
 KIND = 'tokens'
@@ -127,7 +127,7 @@ def build_token_store(
   }
   if with_text:
     fields['with_text'] = True
-  writer = store.StoreWriter(path, KIND, fields)
+  writer = store_writer.StoreWriter(path, KIND, fields)
   if writer.published:
     return TokenStore(path)
   done, num_shards = 0, 0

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from experiments.benchmarks import search as benchmark_search
-from retrieval.store import store
+from retrieval.store import store_writer
 
 
 @pytest.mark.parametrize('metric', ['dot_product', 'squared_l2'])
@@ -57,7 +57,7 @@ def test_ratio_compares_the_fastest_of_equal_recall():
 def test_reads_arrays_and_stores(tmp_path):
   vectors = np.ones((5, 3), np.float16)
   np.save(tmp_path / 'v.npy', vectors)
-  writer = store.StoreWriter(tmp_path / 'v', 'vectors', {})
+  writer = store_writer.StoreWriter(tmp_path / 'v', 'vectors', {})
   writer.write(0, {'vectors': vectors})
   writer.publish(1)
   for name in ('v.npy', 'v'):

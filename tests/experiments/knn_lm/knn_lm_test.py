@@ -17,7 +17,7 @@ from experiments.knn_lm import (
 )
 from experiments.retro import evaluate as retro_evaluate
 from retrieval.index import key_values
-from retrieval.store import store
+from retrieval.store import store, store_writer
 from retrieval.text import chunks as chunks_lib
 from retro_jax.data import folder as retro_data, windows as windows_lib
 from retro_jax.evaluation import knn_lm
@@ -224,7 +224,7 @@ def test_a_target_is_not_found_where_there_is_no_neighbor(root, tmp_path):
     'distances': np.array([[1, np.inf]] * 3, np.float32),
     'values': np.array([[7, 0], [0, 0], [5, 0]], np.uint16),
   }
-  writer = store.StoreWriter(tmp_path / 'found', 'token-neighbors', {})
+  writer = store_writer.StoreWriter(tmp_path / 'found', 'token-neighbors', {})
   writer.write(0, fields)
   writer.publish(1)
   chunks = retro_data.DataFolder(root).chunks('valid')

@@ -18,7 +18,7 @@ from experiments.retro import prepare as retro_prepare, update as retro_update
 from retrieval import tokenization
 from retrieval.index import index as index_lib
 from retrieval.nn import embedders
-from retrieval.store import store
+from retrieval.store import store_writer
 from retrieval.text import near_duplicates
 from retro_jax.data import folder as retro_data
 from retro_jax.trained import loading
@@ -191,7 +191,9 @@ def test_the_exam_asks_all_over_the_held_out_chunks(
 ):
   stores = {}
   for split, rows in (('train', 300), ('valid', 100)):
-    writer = store.StoreWriter(tmp_path / split, 'vectors', {'split': split})
+    writer = store_writer.StoreWriter(
+      tmp_path / split, 'vectors', {'split': split}
+    )
     numbers = np.arange(rows, dtype=np.float32)
     writer.write(0, {'vectors': np.stack([numbers, numbers % 7], 1)})
     stores[split] = writer.publish(1)

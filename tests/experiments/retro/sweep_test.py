@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from experiments.retro import evaluate as retro_evaluate, sweep as retro_sweep
-from retrieval.store import store
+from retrieval.store import store_writer
 from retro_jax.data import folder as retro_data
 from tests.experiments.retro import tiny_trained
 from tests.retro_jax.data import tiny_data
@@ -32,7 +32,9 @@ def root(tmp_path_factory):
     chunks = data.chunks(split)
     rows = chunks.store.rows('document')
     fields = {'chunks': chunks.fingerprint}
-    writer = store.StoreWriter(data.path(f'vectors-{split}'), 'vectors', fields)
+    writer = store_writer.StoreWriter(
+      data.path(f'vectors-{split}'), 'vectors', fields
+    )
     for i, n in enumerate(rows):
       vectors = rng.standard_normal((n, 8), np.float32)
       writer.write(i, {'vectors': vectors})

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from retrieval.index import datastore_subsets, neighbors as neighbors_lib
-from retrieval.store import store
+from retrieval.store import store_writer
 from tests.retrieval.store import tiny_stores
 
 D, K = 6, 5
@@ -22,7 +22,9 @@ def data(tmp_path_factory):
   for split in ('train', 'valid', 'all'):
     rows = chunks[split].store.rows('document')
     fields = {'chunks': chunks[split].fingerprint}
-    writer = store.StoreWriter(root / f'vectors-{split}', 'vectors', fields)
+    writer = store_writer.StoreWriter(
+      root / f'vectors-{split}', 'vectors', fields
+    )
     for i, n in enumerate(rows):
       block = rng.integers(-3, 4, (n, D)).astype(np.float32)
       writer.write(i, {'vectors': block})
@@ -96,7 +98,7 @@ def test_a_killed_search_goes_on(data, tmp_path, monkeypatch):
   build = datastore_subsets.build_part_neighbors
   settings = {'metric': 'dot_product', 'share': 0.5, 'k': 2}
   build(tmp_path / 'whole', *arguments, **settings)
-  write, written = store.StoreWriter.write, []
+  write, written = store_writer.StoreWriter.write, []
 
   def once(self, index, arrays):
     if len(written) == 2:
@@ -104,10 +106,10 @@ def test_a_killed_search_goes_on(data, tmp_path, monkeypatch):
     written.append(index)
     write(self, index, arrays)
 
-  monkeypatch.setattr(store.StoreWriter, 'write', once)
+  monkeypatch.setattr(store_writer.StoreWriter, 'write', once)
   with pytest.raises(KeyboardInterrupt):
     build(tmp_path / 'killed', *arguments, **settings)
-  monkeypatch.setattr(store.StoreWriter, 'write', write)
+  monkeypatch.setattr(store_writer.StoreWriter, 'write', write)
   build(tmp_path / 'killed', *arguments, **settings)
   hashes = tiny_stores.file_hashes
   assert hashes(tmp_path / 'killed') == hashes(tmp_path / 'whole')

@@ -14,7 +14,7 @@ import pytest
 from retrieval import searchers
 from retrieval.index import index as index_lib
 from retrieval.searchers import scann
-from retrieval.store import store
+from retrieval.store import store, store_writer
 
 NEEDS_SCANN = pytest.mark.skipif(
   not searchers.scann_available(), reason='ScaNN exists for Linux only.'
@@ -32,7 +32,7 @@ def vectors():
 
 
 def write_store(path, rows):
-  writer = store.StoreWriter(path, 'vectors', {})
+  writer = store_writer.StoreWriter(path, 'vectors', {})
   for i, part in enumerate(np.array_split(rows, 2)):
     writer.write(i, {'vectors': part})
   return writer.publish(2)

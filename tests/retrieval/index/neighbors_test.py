@@ -263,14 +263,14 @@ sys.path[:0] = [{root!r}, {tests!r}]
 import types
 from retrieval import searchers
 from retrieval.index import neighbors
-from retrieval.store import store
+from retrieval.store import store, store_writer
 from retrieval.text import chunks
 data = {data!r}
-write = store.StoreWriter.write
+write = store_writer.StoreWriter.write
 def slow_write(self, *args):
   write(self, *args)
   time.sleep(0.2)
-store.StoreWriter.write = slow_write
+store_writer.StoreWriter.write = slow_write
 queries = chunks.ChunkStore(data + '/chunks-train')
 vectors = store.Store.open(data + '/vectors-train', 'vectors')
 searcher = searchers.ExactSearcher(vectors.array('vectors'), 'squared_l2')

@@ -11,7 +11,7 @@ import pytest
 
 from retrieval import searchers
 from retrieval.searchers import block_search
-from retrieval.store import sharded_array, store
+from retrieval.store import sharded_array, store_writer
 
 METRICS = ('dot_product', 'squared_l2')
 
@@ -228,7 +228,9 @@ def test_refuses_wrong_shapes_metrics_and_k():
 
 
 def write_store(path, database, shards=3):
-  writer = store.StoreWriter(path, 'vectors', {'sum': float(database.sum())})
+  writer = store_writer.StoreWriter(
+    path, 'vectors', {'sum': float(database.sum())}
+  )
   for i, rows in enumerate(np.array_split(database, shards)):
     writer.write(i, {'vectors': rows})
   return writer.publish(shards)

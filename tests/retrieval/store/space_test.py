@@ -9,7 +9,7 @@ import resource
 import numpy as np
 import pytest
 
-from retrieval.store import space, store
+from retrieval.store import space, store_writer
 
 
 @contextlib.contextmanager
@@ -51,7 +51,7 @@ def test_other_errors_pass(tmp_path):
 
 
 def test_a_store_names_its_file(tmp_path):
-  writer = store.StoreWriter(tmp_path / 'made', 'tokens', {})
+  writer = store_writer.StoreWriter(tmp_path / 'made', 'tokens', {})
   with (
     pytest.raises(space.NoSpaceError, match=r'tokens-000000\.npy'),
     _largest_file(4096),

@@ -12,7 +12,7 @@ import time
 import numpy as np
 import pytest
 
-from retrieval.store import store
+from retrieval.store import store, store_writer
 from tests.retrieval.store import tiny_stores
 
 FIELDS = {'source': 'abc', 'length': 4}
@@ -30,7 +30,7 @@ ROWS = (4, 0, 7, 1)
 
 
 def _write(path, shards=(0, 1, 2, 3)):
-  writer = store.StoreWriter(path, 'test', FIELDS)
+  writer = store_writer.StoreWriter(path, 'test', FIELDS)
   for i in shards:
     writer.write(i, _shard(i, ROWS[i]))
   return writer
@@ -71,7 +71,7 @@ def test_resumes_at_missing_shards_and_ends_with_the_same_bytes(tmp_path):
   # A kill in the middle of a shard leaves a temporary file, no sidecar.
   (partial,) = tmp_path.glob('b.partial-*')
   (partial / '.x-000001.npy.4711').write_bytes(b'half')
-  again = store.StoreWriter(tmp_path / 'b', 'test', FIELDS)
+  again = store_writer.StoreWriter(tmp_path / 'b', 'test', FIELDS)
   assert again.missing(len(ROWS)) == [1, 3]
   _write(tmp_path / 'b', again.missing(len(ROWS))).publish(len(ROWS))
   assert tiny_stores.file_hashes(tmp_path / 'a') == tiny_stores.file_hashes(
@@ -82,13 +82,13 @@ def test_resumes_at_missing_shards_and_ends_with_the_same_bytes(tmp_path):
 
 def test_writing_again_reuses_what_is_published(tmp_path):
   _write(tmp_path / 's').publish(len(ROWS))
-  assert store.StoreWriter(tmp_path / 's', 'test', FIELDS).published
+  assert store_writer.StoreWriter(tmp_path / 's', 'test', FIELDS).published
 
 
 def test_says_what_differs(tmp_path):
   _write(tmp_path / 's').publish(len(ROWS))
   with pytest.raises(ValueError, match='length: expected 5, found 4'):
-    store.StoreWriter(tmp_path / 's', 'test', {**FIELDS, 'length': 5})
+    store_writer.StoreWriter(tmp_path / 's', 'test', {**FIELDS, 'length': 5})
   with pytest.raises(ValueError, match="kind is 'test', expected 'other'"):
     store.Store.open(tmp_path / 's', 'other')
   manifest = tmp_path / 's' / 'manifest.json'
@@ -102,7 +102,7 @@ def test_says_what_differs(tmp_path):
 def test_a_foreign_folder_is_not_overwritten(tmp_path):
   (tmp_path / 's').mkdir()
   with pytest.raises(ValueError, match='exists without a manifest.json'):
-    store.StoreWriter(tmp_path / 's', 'test', FIELDS)
+    store_writer.StoreWriter(tmp_path / 's', 'test', FIELDS)
 
 
 @pytest.mark.parametrize('damage', ['flip', 'remove'])
@@ -157,7 +157,7 @@ def test_unknown_array_is_named(tmp_path):
 
 def test_a_shard_that_another_process_wrote_stays(tmp_path):
   first = _write(tmp_path / 's', [0, 1, 2])
-  second = store.StoreWriter(tmp_path / 's', 'test', FIELDS)
+  second = store_writer.StoreWriter(tmp_path / 's', 'test', FIELDS)
   changed = {name: array + 1 for name, array in _shard(1, ROWS[1]).items()}
   changed |= {'x': np.full((ROWS[2], 3), 7, np.float32)}
   second.write(2, changed)
@@ -168,7 +168,7 @@ def test_a_shard_that_another_process_wrote_stays(tmp_path):
 
 
 def test_writing_what_another_process_has_published(tmp_path):
-  slow = store.StoreWriter(tmp_path / 's', 'test', FIELDS)
+  slow = store_writer.StoreWriter(tmp_path / 's', 'test', FIELDS)
   _write(tmp_path / 's').publish(len(ROWS))
   assert slow.missing(len(ROWS)) == []
   slow.write(2, _shard(2, ROWS[2]))
@@ -177,7 +177,7 @@ def test_writing_what_another_process_has_published(tmp_path):
 
 
 def test_a_lost_folder_is_not_passed_over(tmp_path):
-  writer = store.StoreWriter(tmp_path / 's', 'test', FIELDS)
+  writer = store_writer.StoreWriter(tmp_path / 's', 'test', FIELDS)
   (partial,) = tmp_path.glob('s.partial-*')
   partial.rmdir()
   with pytest.raises(FileNotFoundError):
@@ -195,7 +195,7 @@ def test_publishing_while_another_process_begins(tmp_path, monkeypatch):
     return found
 
   monkeypatch.setattr(type(tmp_path), 'exists', overtaken)
-  late = store.StoreWriter(tmp_path / 's', 'test', FIELDS)
+  late = store_writer.StoreWriter(tmp_path / 's', 'test', FIELDS)
   assert late.published and os.listdir(tmp_path) == ['s']
 
 
@@ -209,7 +209,7 @@ def test_killed_while_publishing_loses_no_shard(tmp_path, monkeypatch):
     patch.setattr(os, 'rename', killed)
     with pytest.raises(RuntimeError, match='killed'):
       _write(tmp_path / 's').publish(len(ROWS))
-  again = store.StoreWriter(tmp_path / 's', 'test', FIELDS)
+  again = store_writer.StoreWriter(tmp_path / 's', 'test', FIELDS)
   assert not again.published and again.missing(len(ROWS)) == []
   again.publish(len(ROWS)).verify()
   assert tiny_stores.file_hashes(tmp_path / 's') == tiny_stores.file_hashes(
@@ -223,7 +223,7 @@ def _prepare_many(root, barrier, seed):
   for number in range(_STORES):
     barrier.wait(60)
     time.sleep(rng.choice((0, 0.003, 0.01)))
-    writer = store.StoreWriter(root / f's{number}', 'test', FIELDS)
+    writer = store_writer.StoreWriter(root / f's{number}', 'test', FIELDS)
     for i in rng.sample(range(len(ROWS)), len(ROWS)):
       writer.write(i, _shard(i, ROWS[i]))
     writer.publish(len(ROWS)).verify()

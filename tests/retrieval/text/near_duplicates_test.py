@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from retrieval import tokenization
-from retrieval.store import store
+from retrieval.store import store_writer
 from retrieval.text import (
   chunks as chunks_lib,
   corpus as corpus_lib,
@@ -216,14 +216,14 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_bytes(
   stores, tmp_path, monkeypatch
 ):
   _build(tmp_path / 'whole', stores)
-  write = store.StoreWriter.write
+  write = store_writer.StoreWriter.write
 
   def killed(self, index, arrays):
     if index == 1:
       raise KeyboardInterrupt
     write(self, index, arrays)
 
-  monkeypatch.setattr(store.StoreWriter, 'write', killed)
+  monkeypatch.setattr(store_writer.StoreWriter, 'write', killed)
   with pytest.raises(KeyboardInterrupt):
     _build(tmp_path / 'killed', stores)
   assert not (tmp_path / 'killed').exists()
@@ -233,7 +233,7 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_bytes(
     written.append(index)
     write(self, index, arrays)
 
-  monkeypatch.setattr(store.StoreWriter, 'write', watched)
+  monkeypatch.setattr(store_writer.StoreWriter, 'write', watched)
   _build(tmp_path / 'killed', stores)
   _build(tmp_path / 'killed', stores)  # what stands is used
   assert written == [1, 2]

@@ -7,7 +7,7 @@ import pathlib
 import numpy as np
 
 from retrieval.index import neighbors as neighbors_lib
-from retrieval.store import store
+from retrieval.store import store_writer
 from retro_jax.data import pipeline
 from tests.retrieval.store import tiny_stores
 
@@ -50,7 +50,7 @@ def write_neighbors(root, split, queries, datastore, rng):
     'index': 'none',
     'k': K,
   }
-  writer = store.StoreWriter(
+  writer = store_writer.StoreWriter(
     root / f'neighbors-{split}', neighbors_lib.KIND, fields
   )
   scores = np.where(missing, -np.inf, -ids).astype(np.float32)
