@@ -14,16 +14,18 @@ length, T block length, J = Q + T joint length, M targets.
 
 from collections.abc import Sequence
 import dataclasses
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
+from retrieval import settings
 from retrieval.text import blocks as blocks_lib
 
 NULL = -1  # block id of the null document
 NONE = -2  # block id of a candidate that does not exist
 
 Batch = dict[str, np.ndarray]
+QueryLength = Annotated[int, settings.Range(3, 2**17)]  # two are specials
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -31,28 +33,19 @@ class Layout:
   """Lengths of rows, and the tokenizer's special ids."""
 
   # Q with [CLS] and [SEP] (launcher of the released code: 96)
-  query_length: int = 96
+  query_length: QueryLength = 96
   # T with the three specials and the title (paper: 288)
-  block_length: int = 288
-  num_candidates: int = 8  # K with the null document (paper: 8)
+  block_length: Annotated[int, settings.Range(4, 2**17)] = 288
+  # K with the null document (paper: 8)
+  num_candidates: Annotated[int, settings.Range(2, 2**24)] = 8
   # M, most tokens predicted of one example (released: 10)
-  max_targets: int = 10
-  cls_id: int = 101
-  sep_id: int = 102
-  mask_id: int = 103
-  pad_id: int = 0
+  max_targets: Annotated[int, settings.Range(1, 2**16)] = 10
+  cls_id: settings.Count = 101
+  sep_id: settings.Count = 102
+  mask_id: settings.Count = 103
+  pad_id: settings.Count = 0
 
-  def __post_init__(self):
-    for name, least in (
-      ('query_length', 3),
-      ('block_length', 4),
-      ('num_candidates', 2),
-      ('max_targets', 1),
-    ):
-      if getattr(self, name) < least:
-        raise ValueError(
-          f'{name}={getattr(self, name)}: expected at least {least}.'
-        )
+  __post_init__ = settings.check
 
   @property
   def joint_length(self) -> int:

@@ -5,9 +5,11 @@
 Guu et al. 2020, section 3.4 and Table 2.
 """
 
+from typing import Literal
+
 import numpy as np
 
-KINDS = ('salient', 'uniform', 'span')
+Kind = Literal['salient', 'uniform', 'span']
 MASK_RATE = 0.15  # Devlin et al. 2018, section 3.1
 # Joshi et al. 2020 (SpanBERT), section 3.1: lengths are geometric, at most 10.
 _SPAN_P = 0.2

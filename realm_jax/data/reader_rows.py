@@ -15,14 +15,17 @@ tokens of a span; entry [w, s] of spans is the w + 1 tokens s to s + w.
 
 from collections.abc import Sequence
 import dataclasses
+from typing import Annotated
 
 import numpy as np
 
 from realm_jax.data import examples
+from retrieval import settings
 from retrieval.questions import answers as answers_lib
 from retrieval.text import blocks as blocks_lib
 
 _SPECIALS = 3  # [CLS], [SEP], [SEP]
+RowLength = Annotated[int, settings.Range(_SPECIALS + 1, 2**17)]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -30,23 +33,20 @@ class ReaderLayout:
   """Lengths of rows, and the tokenizer's special ids."""
 
   # L, question, block and specials (released code: 288 + 32)
-  row_length: int = 320
-  question_length: int = 64  # Q, [CLS] and [SEP] included
-  max_span_width: int = 10  # W (released code: 10)
-  cls_id: int = 101
-  sep_id: int = 102
-  pad_id: int = 0
+  row_length: RowLength = 320
+  question_length: examples.QueryLength = 64  # Q, [CLS] and [SEP] included
+  # W (released code: 10)
+  max_span_width: Annotated[int, settings.Range(1, 1024)] = 10
+  cls_id: settings.Count = 101
+  sep_id: settings.Count = 102
+  pad_id: settings.Count = 0
 
   def __post_init__(self):
-    for name, least, most in (
-      ('row_length', _SPECIALS + 1, None),
-      ('question_length', 3, None),
-      ('max_span_width', 1, self.row_length),
-    ):
-      value = getattr(self, name)
-      if value < least or (most is not None and value > most):
-        room = f'at least {least}' if most is None else f'{least} to {most}'
-        raise ValueError(f'{name}={value}: expected {room}.')
+    settings.check(self)
+    if self.max_span_width > self.row_length:
+      raise settings.SettingsError(
+        'max_span_width', self.max_span_width, f'at most {self.row_length}'
+      )
 
 
 def question_rows(

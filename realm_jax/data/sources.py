@@ -3,10 +3,12 @@
 """Masked sentences of the corpus X (Guu et al. 2020, section 3.4)."""
 
 import dataclasses
+from typing import Literal
 
 import numpy as np
 
 from realm_jax.data import examples, masking
+from retrieval import settings
 from retrieval.store import store
 from retrieval.text import (
   blocks as blocks_lib,
@@ -21,18 +23,14 @@ _LEAST_TOKENS = 4  # fewest tokens of a sentence for the random maskers
 class SourceConfig:
   """Choice of the masked tokens."""
 
-  masker: str = 'salient'  # 'salient', 'uniform' or 'span'
-  # 'train', 'valid' or 'all', by the hash of the document's id
-  split: str = 'train'
-  valid_fraction: float = 0.0
+  masker: masking.Kind = 'salient'
+  # by the hash of the document's id
+  split: Literal['train', 'valid', 'all'] = 'train'
+  valid_fraction: settings.Rate = 0.0
   # labels of the salient spans that are masked; () for all
   labels: tuple[str, ...] = ()
 
-  def __post_init__(self):
-    if self.masker not in masking.KINDS:
-      raise ValueError(
-        f'masker {self.masker!r}: expected one of {masking.KINDS}.'
-      )
+  __post_init__ = settings.check
 
 
 class MaskedSentences:

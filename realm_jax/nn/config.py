@@ -3,11 +3,14 @@
 """Sizes and choices of a REALM (Guu et al. 2020, section 3)."""
 
 import dataclasses
+import typing
+from typing import Literal
 
+from retrieval import settings
 from retrieval.nn import bert
 
-POOLINGS = ('pooler', 'cls', 'mean')
-PROJECTION_INITS = ('normal', 'orthogonal', 'identity')
+Pooling = Literal['pooler', 'cls', 'mean']
+POOLINGS = typing.get_args(Pooling)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -24,38 +27,33 @@ class RealmConfig:
   share_embedders: bool = True
   # 'pooler': BERT's tanh layer over [CLS], as released; 'cls': [CLS] itself, as
   # in the paper; 'mean': over tokens, for starts from Sentence-BERT.
-  pooling: str = 'pooler'
-  projection_size: int = 128  # d of W, released; 0: no projection
+  pooling: Pooling = 'pooler'
+  # d of W, released; 0: no projection
+  projection_size: Literal[0] | bert.Width = 128
   projection_bias: bool = True  # as released; the paper writes W alone
-  projection_init: str = 'normal'  # 'normal', 'orthogonal' or 'identity'
+  projection_init: Literal['normal', 'orthogonal', 'identity'] = 'normal'
   projection_norm: bool = (
     True  # a LayerNorm follows, as released; none in paper
   )
   # Added to the variance: 1e-12 in released checkpoints and the port, 1e-3 in
   # the published code of ICT.
-  projection_norm_eps: float = 1e-12
+  projection_norm_eps: bert.Epsilon = 1e-12
   # Initial gamma; its square sets the size of initial scores. 1 as released.
-  projection_norm_scale: float = 1.0
+  projection_norm_scale: settings.Positive = 1.0
   # Dropout of the vector while training: 0.1 in the published code, 0 in the
   # port.
-  projection_dropout_rate: float = 0.1
-  score_scale: float = 1.0  # times the inner product; 1 in paper and code
+  projection_dropout_rate: settings.Rate = 0.1
+  # times the inner product; 1 in paper and code
+  score_scale: settings.Positive = 1.0
 
   def __post_init__(self):
     """Check the fields."""
+    settings.check(self)
     if self.embedder.vocab_size != self.encoder.vocab_size:
       raise ValueError(
         'Embedder and encoder read the same tokens, but their vocab_size is '
         f'{self.embedder.vocab_size} and {self.encoder.vocab_size}.'
       )
-    for name, known in (
-      ('pooling', POOLINGS),
-      ('projection_init', PROJECTION_INITS),
-    ):
-      if getattr(self, name) not in known:
-        raise ValueError(
-          f'{name} {getattr(self, name)!r}; expected one of {known}.'
-        )
     if self.projection_init == 'identity' and (
       self.projection_size != self.embedder.d_model
     ):
@@ -63,19 +61,6 @@ class RealmConfig:
         "projection_init 'identity' needs projection_size == embedder.d_model; "
         f'got {self.projection_size} and {self.embedder.d_model}.'
       )
-    for name, valid, expected in (
-      ('projection_size', self.projection_size >= 0, '>= 0'),
-      ('projection_norm_eps', self.projection_norm_eps > 0, '> 0'),
-      ('projection_norm_scale', self.projection_norm_scale > 0, '> 0'),
-      ('score_scale', self.score_scale > 0, '> 0'),
-      (
-        'projection_dropout_rate',
-        0 <= self.projection_dropout_rate < 1,
-        '0 <= rate < 1',
-      ),
-    ):
-      if not valid:
-        raise ValueError(f'{name}={getattr(self, name)}; expected {expected}.')
 
   @property
   def embedder_bert(self) -> bert.BertConfig:

@@ -12,7 +12,7 @@ widest span, n rows, S span hidden, D model width.
 
 from collections.abc import Mapping
 import dataclasses
-from typing import Any
+from typing import Annotated, Any
 
 from flax import linen as nn
 import jax
@@ -20,6 +20,7 @@ from jax import numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from realm_jax.nn import config as config_lib, initialize, realm as model_lib
+from retrieval import settings
 from retrieval.nn import bert, dropout, partitioning
 
 # Added to the score of a span with a token outside of the block, as released.
@@ -33,21 +34,16 @@ class OpenQaConfig:
 
   # The embedders as of REALM; `encoder` is the reader's BERT.
   realm: config_lib.RealmConfig
-  span_hidden_size: int = 256  # S, of a span's representation
-  max_span_width: int = 10  # W, tokens
+  # S, of a span's representation
+  span_hidden_size: bert.Width = 256
+  # W, tokens
+  max_span_width: Annotated[int, settings.Range(1, 1024)] = 10
   # Added to the variance by the span's LayerNorm: 1e-3 as released.
-  span_norm_eps: float = 1e-3
-  span_dropout_rate: float = 0.0  # on the span's representation; none released
+  span_norm_eps: bert.Epsilon = 1e-3
+  # on the span's representation; none released
+  span_dropout_rate: settings.Rate = 0.0
 
-  def __post_init__(self):
-    """Check the fields."""
-    for name in ('span_hidden_size', 'max_span_width', 'span_norm_eps'):
-      if getattr(self, name) <= 0:
-        raise ValueError(f'{name}={getattr(self, name)}; expected > 0.')
-    if not 0 <= self.span_dropout_rate < 1:
-      raise ValueError(
-        f'span_dropout_rate={self.span_dropout_rate}; expected 0 <= rate < 1.'
-      )
+  __post_init__ = settings.check
 
 
 def _score_width(

@@ -12,7 +12,7 @@ classes, n rows.
 
 from collections.abc import Mapping
 import dataclasses
-from typing import Any
+from typing import Annotated, Any
 
 from flax import linen as nn
 import jax
@@ -26,6 +26,7 @@ from realm_jax.nn import (
   realm as model_lib,
 )
 from realm_jax.objectives import objectives, reader_losses
+from retrieval import settings
 from retrieval.nn import bert
 
 RULES = ('best', 'marginal')
@@ -37,12 +38,10 @@ class ClaimsConfig:
 
   # The embedders as of REALM; `encoder` is the classifier's BERT.
   realm: config_lib.RealmConfig
-  num_classes: int = 3  # N: 3 of FEVER, 2 of HoVer
+  # N: 3 of FEVER, 2 of HoVer
+  num_classes: Annotated[int, settings.Range(2, 2**16)] = 3
 
-  def __post_init__(self):
-    """Check the fields."""
-    if self.num_classes < 2:
-      raise ValueError(f'num_classes={self.num_classes}; expected >= 2.')
+  __post_init__ = settings.check
 
 
 class Classifier(nn.Module):

@@ -21,6 +21,7 @@ import unicodedata
 from jaxtyping import Float32, Int64
 import numpy as np
 
+from retrieval import settings
 from retrieval.searchers import base
 from retrieval.store import shards, store
 
@@ -39,15 +40,11 @@ class Bm25Config:
   """Weights of words; defaults are Anserini's for passages."""
 
   # saturation of repeated words; a larger value saturates later
-  k1: float = 0.9
-  b: float = 0.4  # penalty of long blocks, 0 to 1
+  k1: settings.NotNegative = 0.9
+  b: settings.Share = 0.4  # penalty of long blocks
   stop_words: tuple[str, ...] = STOP_WORDS  # ignored words in lower case
 
-  def __post_init__(self):
-    if not self.k1 >= 0 or not 0 <= self.b <= 1:
-      raise ValueError(
-        f'k1={self.k1}, b={self.b}: expected k1 >= 0 and 0 <= b <= 1.'
-      )
+  __post_init__ = settings.check
 
 
 class Bm25:

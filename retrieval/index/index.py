@@ -12,11 +12,11 @@ import os
 import pathlib
 import shutil
 import time
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from absl import logging
 
-from retrieval import searchers
+from retrieval import searchers, settings
 from retrieval.index import recall_check
 from retrieval.store import manifests, sharded_array, store
 
@@ -28,14 +28,20 @@ MANIFEST = 'index.json'
 class IndexConfig:
   """Settings and recall floor of an index."""
 
-  # 'exact', 'scann', or 'auto': exact for small databases
-  searcher: str = 'auto'
-  metric: str = 'squared_l2'  # 'dot_product' or 'squared_l2'
-  recall_floor: float = 0.95  # least agreement with exact search
-  recall_at: int = 10  # k of that agreement; rows with equal scores count alike
-  num_queries: int = 500  # number of queries in the recall check
+  # 'auto': exact for small databases
+  searcher: Literal['auto', 'exact', 'scann'] = 'auto'
+  metric: Literal['dot_product', 'squared_l2'] = 'squared_l2'
+  recall_floor: settings.Share = 0.95  # least agreement with exact search
+  # k of that agreement; rows with equal scores count alike
+  recall_at: Annotated[int, settings.Range(1, 2**16)] = 10
+  num_queries: settings.Size = 500  # number of queries in the recall check
   # fields of ScannConfig
   scann: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+  def __post_init__(self):
+    """Check the fields, those of ScaNN too."""
+    settings.check(self)
+    settings.check_section(searchers.ScannConfig, self.scann, 'scann')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,7 +75,6 @@ def build_index(
       another index, or for bad vectors or settings.
   """
   path = pathlib.Path(path)
-  _check_config(config)
   kind = _choose(config, int(vectors.shape[0]))
   if config.searcher == 'auto' and path.exists():
     kind = _read_manifest(path)['fields'].get('searcher', kind)
@@ -192,7 +197,6 @@ def suits(
   Raises:
     ValueError: when it is damaged, or for bad settings.
   """
-  _check_config(config)
   manifest = _read_manifest(pathlib.Path(path))
   kind = manifest['fields'].get('searcher')
   if config.searcher != 'auto':
@@ -259,25 +263,8 @@ def _reuse(
   return index
 
 
-def _check_config(config: IndexConfig) -> None:
-  for name in ('recall_at', 'num_queries'):
-    if getattr(config, name) < 1:
-      raise ValueError(
-        f'index.{name}={getattr(config, name)}: expected at least 1.'
-      )
-  if not 0 <= config.recall_floor <= 1:
-    raise ValueError(
-      f'index.recall_floor={config.recall_floor}: expected 0..1.'
-    )
-
-
 def _choose(config: IndexConfig, num_rows: int) -> str:
   """Return the kind of searcher by the config and the size of the database."""
-  kinds = ('auto', 'exact', 'scann')
-  if config.searcher not in kinds:
-    raise ValueError(
-      f'index.searcher={config.searcher!r}: expected one of {kinds}.'
-    )
   if not num_rows:
     raise ValueError('The database is empty: an index needs vectors.')
   if config.searcher == 'exact':

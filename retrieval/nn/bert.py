@@ -8,13 +8,14 @@ feed-forward, V vocabulary.
 
 from collections.abc import Callable, Mapping
 import dataclasses
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from flax import linen as nn, struct
 import jax
 from jax import numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from retrieval import settings
 from retrieval.nn import dropout, partitioning, products
 
 ACTIVATIONS: Mapping[str, Callable[[jax.Array], jax.Array]] = {
@@ -23,37 +24,42 @@ ACTIVATIONS: Mapping[str, Callable[[jax.Array], jax.Array]] = {
   'relu': jax.nn.relu,
 }
 
+Activation = Literal['gelu', 'gelu_tanh', 'relu']  # keys of ACTIVATIONS
+Width = Annotated[int, settings.Range(1, 2**16)]
+Layers = Annotated[int, settings.Range(0, 1024)]
+Length = Annotated[int, settings.Range(1, 2**17)]  # positions with embeddings
+Epsilon = Annotated[float, settings.Range(0, 1, above=True)]
+
 
 @dataclasses.dataclass(frozen=True)
 class BertConfig:
   """Sizes and settings of one BERT; the defaults are BERT base, uncased."""
 
-  vocab_size: int = 30522  # WordPiece entries
-  d_model: int = 768  # hidden size
-  d_ff: int = 3072  # intermediate size
-  num_heads: int = 12  # attention heads, each d_model / num_heads wide
-  num_layers: int = 12  # transformer layers
-  max_length: int = 512  # position embeddings
-  type_vocab_size: int = 2  # segment (token type) embeddings
-  activation: str = 'gelu'  # 'gelu' (exact, by erf), 'gelu_tanh' or 'relu'
-  layer_norm_eps: float = 1e-12  # added to the variance
-  dropout_rate: float = 0.1  # on embeddings and on each sublayer's output
-  attention_dropout_rate: float = 0.1  # on attention probabilities
-  initializer_range: float = 0.02  # standard deviation of initial weights
+  vocab_size: settings.Size = 30522  # WordPiece entries
+  d_model: Width = 768  # hidden size
+  d_ff: Width = 3072  # intermediate size
+  num_heads: Width = 12  # attention heads, each d_model / num_heads wide
+  num_layers: Layers = 12  # transformer layers
+  max_length: Length = 512  # position embeddings
+  type_vocab_size: Width = 2  # segment (token type) embeddings
+  activation: Activation = 'gelu'  # 'gelu' is exact, by erf
+  layer_norm_eps: Epsilon = 1e-12  # added to the variance
+  # on embeddings and on each sublayer's output
+  dropout_rate: settings.Rate = 0.1
+  attention_dropout_rate: settings.Rate = 0.1  # on attention probabilities
+  # standard deviation of initial weights
+  initializer_range: settings.NotNegative = 0.02
   pooler: bool = True  # whether a tanh layer over [CLS] follows
   remat: bool = False  # recompute each layer in the backward pass
   dtype: Any = jnp.float32  # compute
   param_dtype: Any = jnp.float32  # parameters
 
   def __post_init__(self):
+    settings.check(self)
     if self.d_model % self.num_heads:
       raise ValueError(
         f'd_model {self.d_model} is not a multiple of num_heads '
         f'{self.num_heads}.'
-      )
-    if self.activation not in ACTIVATIONS:
-      raise ValueError(
-        f'Unknown activation {self.activation!r}; known: {sorted(ACTIVATIONS)}.'
       )
 
 

@@ -73,9 +73,11 @@ def read_config(path: str | pathlib.Path, **overrides) -> bert.BertConfig:
     )
   names = _FIELDS | {k: v for k, v in _OPTIONAL_FIELDS.items() if v in fields}
   values = {ours: fields[theirs] for ours, theirs in names.items()}
-  return bert.BertConfig(
-    **values | {'activation': _ACTIVATIONS[activation]} | overrides
-  )
+  fields = values | {'activation': _ACTIVATIONS[activation]} | overrides
+  try:
+    return bert.BertConfig(**fields)
+  except ValueError as e:
+    raise ValueError(f'{path}: {e}') from None
 
 
 def _dense(ours: str, theirs: str, rows: int, columns: int) -> Iterator[tuple]:

@@ -14,56 +14,52 @@ import json
 import os
 import pathlib
 import sys
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from absl import logging
 import numpy as np
 
+from retrieval import settings
 from retrieval.searchers import base
 
 MIN_ROWS = 4096  # Below, exact search is as fast and loses nothing.
 _MIN_HASHED_ROWS = 16
 _RESCORE_BYTES = {'float32': 4, 'bfloat16': 2, 'int8': 1, 'none': 0}
-_WHOLE = (
-  'num_leaves',
-  'num_leaves_to_search',
-  'training_sample_size',
-  'dimensions_per_block',
-  'num_to_rescore',
-  'num_threads',
-)
 
 
 @dataclasses.dataclass(frozen=True)
 class ScannConfig:
   """Settings of ScaNN; 0 chooses by the size of the data."""
 
-  num_leaves: int = 0  # number of partitions; 0 is the square root of the rows
+  # number of partitions; 0 is the square root of the rows
+  num_leaves: settings.SizeOrZero = 0
   # partitions searched for a query; 0 is a tenth, at least 40
-  num_leaves_to_search: int = 0
+  num_leaves_to_search: settings.SizeOrZero = 0
   # rows that train the partition; 0 is up to 250,000
-  training_sample_size: int = 0
-  dimensions_per_block: int = 2  # dimensions of one hash; ScaNN advises 2
-  anisotropic_threshold: float = 0.2  # threshold of anisotropic hashing
+  training_sample_size: settings.Count = 0
+  # dimensions of one hash; ScaNN advises 2
+  dimensions_per_block: Annotated[int, settings.Range(1, 16)] = 2
+  # threshold of anisotropic hashing
+  anisotropic_threshold: settings.Share = 0.2
   # candidates to score again; 0 is 100. A search for more than half as many
   # rows rescores twice its k.
-  num_to_rescore: int = 0
-  # type of the vectors for rescoring: float32, bfloat16 or int8; none keeps the
-  # hashes alone, for callers that rescore themselves
-  rescore: str = 'float32'
+  num_to_rescore: settings.SizeOrZero = 0
+  # type of the vectors for rescoring; none keeps the hashes alone, for callers
+  # that rescore themselves
+  rescore: Literal['float32', 'bfloat16', 'int8', 'none'] = 'float32'
   # spilled partitions (Sun et al. 2023), for dot_product only.
   soar: bool = False
-  num_threads: int = 0  # threads that build and search; 0 is all cores
+  # threads that build and search; 0 is all cores
+  num_threads: Annotated[int, settings.Range(0, 1024)] = 0
+
+  __post_init__ = settings.check
 
   def filled(self, num_rows: int, metric: str) -> 'ScannConfig':
-    """Choose the settings that are 0 and check all.
+    """Choose the settings that are 0 and hold all to the size of the data.
 
     Raises:
       ValueError: for settings that crash ScaNN.
     """
-    for name, value in dataclasses.asdict(self).items():
-      if name in _WHOLE and not isinstance(value, int):
-        raise ValueError(f'scann.{name}={value!r}: expected a whole number.')
     leaves = self.num_leaves or max(1, round(num_rows**0.5))
     chosen = dataclasses.replace(
       self,
@@ -81,25 +77,13 @@ class ScannConfig:
       ('num_leaves', 1, num_rows),
       ('num_leaves_to_search', 1, self.num_leaves),
       ('training_sample_size', self.num_leaves, num_rows),
-      ('dimensions_per_block', 1, 16),
       ('num_to_rescore', 1, num_rows),
-      ('num_threads', 0, 1024),
     ):
       value = getattr(self, name)
       if not low <= value <= high:
         raise ValueError(
           f'scann.{name}={value}: expected {low}..{high} for {num_rows} rows.'
         )
-    if not 0 <= self.anisotropic_threshold <= 1:
-      raise ValueError(
-        f'scann.anisotropic_threshold={self.anisotropic_threshold}: expected '
-        '0..1.'
-      )
-    if self.rescore not in _RESCORE_BYTES:
-      raise ValueError(
-        f'scann.rescore={self.rescore!r}: expected float32, bfloat16, int8 or '
-        'none.'
-      )
     if self.soar and metric != 'dot_product':
       raise ValueError('scann.soar=True: expected metric dot_product.')
 

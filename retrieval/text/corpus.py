@@ -20,10 +20,12 @@ import pathlib
 import re
 import sqlite3
 import tempfile
-from typing import Any
+import typing
+from typing import Any, Literal
 
 from absl import logging
 
+from retrieval import settings
 from retrieval.readers import (
   base,
   files as files_lib,
@@ -44,7 +46,18 @@ _READERS = {
   'vital': files_lib.read_vital,
   'wikiextractor': wikiextractor.read,
 }
-KINDS = tuple(sorted((*_READERS, 'jsonl', 'tfds')))
+Kind = Literal[
+  'jsonl',
+  'orqa_blocks',
+  'orqa_corpus',
+  'realm_pretraining',
+  'squad',
+  'text',
+  'tfds',
+  'vital',
+  'wikiextractor',
+]
+KINDS = typing.get_args(Kind)
 _SHARDS = ('*-of-[0-9]*', '*.tfrecord*')
 _IN_FOLDER = {
   'jsonl': ('*.jsonl', '*.jsonl.*', '*.json', '*.json.*', '*.ndjson'),
@@ -69,18 +82,20 @@ _BLOCK_BYTES = 1 << 20
 class CorpusConfig:
   """Source of documents."""
 
-  # one of KINDS. orqa_blocks: blocks.tfr with titles.tfr; orqa_corpus and
+  # orqa_blocks: blocks.tfr with titles.tfr; orqa_corpus and
   # realm_pretraining: REALM's shards to retrieve from and to train on.
-  kind: str = 'vital'
+  kind: Kind = 'vital'
   path: str = ''  # a file, a folder or a glob; TFDS: `name` or `name/config`
   split: str = 'train'
   data_dir: str = ''  # data folder of TFDS; '' for its default
   id_field: str = 'id'  # JSON lines and TFDS; '' makes an id of file and line
   title_field: str = 'title'  # JSON lines and TFDS; '' for no titles
   text_field: str = 'text'
-  # 'raise', or 'skip' to count bad records and skip them
-  on_error: str = 'raise'
-  max_documents: int = 0  # largest number of documents; 0 for all
+  # 'skip' counts bad records and skips them
+  on_error: Literal['raise', 'skip'] = 'raise'
+  max_documents: settings.Count = 0  # largest number of documents; 0 for all
+
+  __post_init__ = settings.check
 
 
 class Corpus:
@@ -221,11 +236,8 @@ def _kind_of(path: str) -> str:
 def _check(config: CorpusConfig) -> None:
   needs_path = config.kind != 'vital'
   for name, is_right, expected in (
-    ('kind', config.kind in KINDS, f'one of {list(KINDS)}'),
-    ('on_error', config.on_error in ('raise', 'skip'), 'raise or skip'),
     ('path', config.path or not needs_path, f'a path for kind {config.kind!r}'),
     ('text_field', config.text_field, 'a field, as documents need text'),
-    ('max_documents', config.max_documents >= 0, '0 (all) or more'),
   ):
     if not is_right:
       value = getattr(config, name)

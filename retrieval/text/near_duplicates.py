@@ -15,12 +15,12 @@ import dataclasses
 import functools
 import math
 import os
-from typing import Any
+from typing import Annotated, Any
 
 from jaxtyping import UInt64
 import numpy as np
 
-from retrieval import tokenization
+from retrieval import settings as settings_lib, tokenization
 from retrieval.store import shards, store
 from retrieval.text import chunks as chunks_lib, tokens as tokens_lib
 
@@ -39,29 +39,21 @@ _BATCH = 256
 class Settings:
   """Definition of a near-duplicate."""
 
-  threshold: float = 0.8  # least Jaccard similarity, above 0 and at most 1
-  ngram: int = 13  # words of a gram
+  # least Jaccard similarity
+  threshold: Annotated[float, settings_lib.Range(0, 1, above=True)] = 0.8
+  ngram: settings_lib.Size = 13  # words of a gram
   # numbers of a MinHash signature; there must be enough to find a pair at the
   # threshold with a probability of 0.999
-  num_permutations: int = 128
-  seed: int = 0
+  num_permutations: Annotated[int, settings_lib.Range(1, 2**16)] = 128
+  seed: settings_lib.Seed = 0
 
   def __post_init__(self):
-    """Check the ranges."""
-    for name, ok, expected in (
-      ('threshold', 0 < self.threshold <= 1, 'in (0, 1]'),
-      ('ngram', self.ngram >= 1, '>= 1'),
-      ('num_permutations', self.num_permutations >= 1, '>= 1'),
-      ('seed', self.seed >= 0, '>= 0'),
-    ):
-      if not ok:
-        raise ValueError(
-          f'deduplicate.{name} {getattr(self, name)}: expected {expected}.'
-        )
+    """Check the ranges, and that the signatures suffice."""
+    settings_lib.check(self)
     if self._missed(1) > _MISSED:  # bands of more rows miss more
       least = math.ceil(math.log(_MISSED) / math.log1p(-self.threshold))
       raise ValueError(
-        f'deduplicate.num_permutations {self.num_permutations}: misses more than '
+        f'num_permutations={self.num_permutations} misses more than '
         f'{_MISSED:.1%} of the pairs at threshold {self.threshold}; expected at '
         f'least {least:,}, or a higher threshold.'
       )

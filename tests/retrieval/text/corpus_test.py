@@ -187,18 +187,19 @@ def test_damaged_archive(tmp_path, name, pack, damage):
     _read('jsonl', path)
 
 
+@pytest.mark.usefixtures('unchecked')
 @pytest.mark.parametrize(
   ('fields', 'message'),
   [
-    ({'kind': 'parquet'}, "corpus.kind 'parquet': expected one of"),
+    ({'kind': 'parquet'}, "kind='parquet': expected one of"),
     ({'kind': 'jsonl', 'path': ''}, "corpus.path '': expected a path"),
     ({'kind': 'tfds', 'path': ''}, "corpus.path '': expected a path"),
-    ({'kind': 'jsonl', 'path': 'x', 'on_error': 'ignore'}, 'raise or skip'),
+    ({'kind': 'jsonl', 'path': 'x', 'on_error': 'ignore'}, "'raise', 'skip'"),
     (
       {'kind': 'jsonl', 'path': 'x', 'text_field': ''},
       "text_field '': expected a field",
     ),
-    ({'kind': 'jsonl', 'path': 'x', 'max_documents': -1}, 'expected 0'),
+    ({'kind': 'jsonl', 'path': 'x', 'max_documents': -1}, 'at least 0'),
   ],
 )
 def test_settings_that_are_none(fields, message):
