@@ -26,6 +26,7 @@ Argument: base, blocks, bm25, random, test, blocks_test, ...; see open_qa_base.
 import ml_collections
 
 from configs.bases import open_qa_base, realm_sections, sections
+from experiments.open_qa import settings
 
 KINDS = tuple(kind for kind in open_qa_base.KINDS if kind != 'dpr')
 ARGS = (*KINDS, 'test', *(f'{kind}_test' for kind in KINDS[1:]))
@@ -47,25 +48,8 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
     del config[name]
   del config.lookup.rule
 
-  # DATASET:SPLIT=FILE,... each, of one data set: fever, hover, custom; see
-  # retrieval/questions/claims.py.
-  config.claims = {
-    'train': (),
-    'dev': (),
-    'labels': (),  # of custom, in the order of the classes
-    'max_train': 0,  # of all; 0: all of them
-    'max_dev': 0,
-  }
-  config.evaluate = {
-    'workdir': sections.workdir(),
-    'claims': (),  # as claims.train
-    'max_claims': 0,  # of each; 0: all
-    # How the class is chosen: best pair of block and class (released), or
-    # marginal, summed over blocks.
-    'rule': 'best',
-    'ks': (1, 5, 20, 100),  # evidence among the first k blocks
-    'retriever_beam': 0,  # 0: as trained
-    'reader_beam': 0,
-    'batch_size': 16,
-  }
+  config.claims = sections.of(settings.Claims)
+  config.evaluate = sections.of(
+    settings.EvaluateClaims, workdir=sections.workdir()
+  )
   return config

@@ -20,7 +20,7 @@ import functools
 import math
 import types
 import typing
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 _T = TypeVar('_T')
 # An unbounded whole number still fits numpy's int64.
@@ -59,6 +59,7 @@ Seed = Annotated[int, Range(0, 2**32 - 1)]
 Positive = Annotated[float, Range(0, above=True)]
 NotNegative = Annotated[float, Range(0)]
 Share = Annotated[float, Range(0, 1)]
+Dtype = Literal['float32', 'bfloat16', 'float16']
 Rate = Annotated[float, Range(0, 1, below=True)]  # of dropout
 
 
@@ -107,44 +108,51 @@ def build(cls: type[_T], section: Mapping[str, Any], name: str) -> _T:
     else value
     for key, value in section.items()
   }
-  try:
-    return cls(**values)
-  except SettingsError as error:
-    raise error.within(name) from None
-  except ValueError as error:
-    raise ValueError(f'{name}: {error}') from None
+  return _make(cls, values, name)
 
 
-def check_section(cls: type, section: Mapping[str, Any], name: str) -> None:
+def check_section(cls: type[_T], section: Mapping[str, Any], name: str) -> Any:
   """Check the fields of a section that `cls` has; others may be absent.
 
   A section with every field that `cls` requires is built, so that its fields
   are checked against each other, too.
+
+  Returns:
+    The dataclass, or the section where it lacks a required field.
 
   Raises:
     ValueError: as `build`.
   """
   fields = {field.name: field for field in dataclasses.fields(cls)}
   hints = _hints(cls)
-  rest = {}
+  values = {}
   for key, value in section.items():
     if key not in fields:
       continue
     if dataclasses.is_dataclass(hints[key]) and isinstance(value, Mapping):
-      check_section(hints[key], value, f'{name}.{key}')
+      value = check_section(hints[key], value, f'{name}.{key}')
     else:
       try:
         _check(key, value, hints[key])
       except SettingsError as error:
         raise error.within(name) from None
-    rest[key] = value
+    values[key] = value
   required = {
     key
     for key, field in fields.items()
     if field.default is field.default_factory is dataclasses.MISSING
   }
-  if required <= set(rest):
-    build(cls, rest, name)
+  return _make(cls, values, name) if required <= set(values) else section
+
+
+def _make(cls: type[_T], values: Mapping[str, Any], name: str) -> _T:
+  """Fill a dataclass; errors name the section."""
+  try:
+    return cls(**values)
+  except SettingsError as error:
+    raise error.within(name) from None
+  except ValueError as error:
+    raise ValueError(f'{name}: {error}') from None
 
 
 @functools.cache

@@ -18,7 +18,8 @@ set sizes. Argument of their get_config:
 import ml_collections
 
 from configs.bases import realm_sections, sections
-from experiments.open_qa import dpr_examples
+from experiments.open_qa import settings
+from experiments.realm import settings as realm_settings
 from realm_jax.nn import open_qa
 
 # Lists of Red-Trivia whose answers are often in the vital articles.
@@ -43,51 +44,26 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   config.realm_from = ''
 
   config.retriever = 'dense'  # bm25, random
-  config.lookup = {
-    'retriever_beam': 5000,  # blocks that the early loss is over (released)
-    'reader_beam': 5,  # blocks that are read (released)
-    # What counts as an answer in a block: substring (released), dpr, wordpiece;
-    # questions whose answers are regular expressions go by these.
-    'rule': 'substring',
-    'row_length': 320,  # wordpieces of question and block (released)
-    'question_length': 64,  # of the embedder; longer questions are cut
-    'bm25_scale': 0.2,  # factor on the scores of BM25
-  }
+  config.lookup = sections.of(settings.Lookup)
   config.reader = sections.of(
     open_qa.OpenQaConfig, without=('span_dropout_rate',)
   )
-  config.loss = {'early_weight': 1.0}
+  config.loss = sections.of(settings.Loss)
   config.train_blocks = False
 
   # Contrastive training of the retriever.
-  config.dpr = sections.of(dpr_examples.MineConfig) | {
-    'gradient_cache_parts': 1,  # a batch is encoded in so many parts
-    'mask_duplicates': True,  # copies of a row's block are no negatives
-    'examples': '',  # DPR's training JSON in place of BM25's blocks
-    'export': '',  # file to write BM25's blocks to, in that form
-  }
-  config.warm_start.dpr = {
-    'num_steps': 300,
-    'batch_size': 16,
-    'learning_rate': 2e-5,
-  }
+  config.dpr = sections.of(settings.Dpr)
+  config.warm_start.dpr = sections.of(
+    realm_settings.WarmStart, num_steps=300, batch_size=16, learning_rate=2e-5
+  )
 
   config.refresh.schedule = 'frozen'
   config.optimizer.learning_rate = 1e-5
   config.prepare.stages = 'tokenizer,tokens,blocks'
 
-  config.evaluate = {
-    'workdir': sections.workdir(),
-    'questions': (),  # as questions.train
-    'max_questions': 0,  # of each; 0: all
-    'ks': (5, 10, 50, 100, 500, 1000, 5000),
-    'rules': ('substring', 'dpr'),
-    'retriever_beam': 0,  # 0: as trained
-    'reader_beam': 0,
-    'batch_size': 16,
-    'read_at_once': 16,  # blocks, on one device
-    'answers': 5,  # kept of each question
-  }
+  config.evaluate = sections.of(
+    settings.EvaluateQuestions, workdir=sections.workdir()
+  )
   return config
 
 

@@ -10,7 +10,7 @@ import ml_collections
 
 from configs.bases import sections
 from experiments.engine import optimizers
-from experiments.realm import refresh
+from experiments.realm import refresh, settings
 from realm_jax.data import examples
 from realm_jax.nn import config as config_lib
 from retrieval.text import taggers
@@ -31,29 +31,18 @@ def _data() -> sections.Section:
     # '' stands for <workdir>/data; give the folder to share it.
     'data_dir': '',
     'corpus': sections.corpus('vital'),  # Z: retrieved
-    # X: masked; kind '': Z itself.
-    'masked_corpus': sections.corpus(''),
-    'tokenizer': {'path': 'minilm'},  # a WordPiece vocabulary, or minilm
-    'tokens': {'documents_per_shard': 512, 'num_processes': 2},
-    'blocks': {
-      'max_length': 288,  # wordpieces with title and specials (paper)
-      'whole_documents': False,  # True: records are blocks already
-      'language': 'en',
-    },
-    'spans': {
-      # Kinds also: corpus, the official records' own spans.
-      'tagger': sections.of(
+    'masked_corpus': sections.of(settings.MaskedCorpus),  # X: masked
+    'tokenizer': sections.of(settings.Tokenizer),
+    'tokens': sections.of(settings.Tokens),
+    'blocks': sections.of(settings.Blocks),
+    'spans': sections.of(
+      settings.Spans,
+      tagger=sections.of(
         taggers.TaggerConfig, without=('labels', 'batch_size')
       ),
-      'num_processes': 2,
-      'max_blocks': 0,  # tag so many blocks, evenly spread; 0: all
-    },
+    ),
     'valid_fraction': 0.02,  # share of X's documents held out
-    'prepare': sections.prepare()
-    | {
-      'export': False,  # write the official record forms, too
-      'export_shards': 10,
-    },
+    'prepare': sections.of(settings.Prepare),
     'masker': 'salient',  # uniform, span
     'layout': sections.of(
       examples.Layout,
@@ -90,33 +79,22 @@ def _models() -> sections.Section:
 
 def _losses() -> sections.Section:
   return {
-    'loss': {
-      # marginal_token (released), marginal_seq (paper) train both together; pdist,
-      # emdr2, loop, replug_lsr train the retriever beside the marginal.
-      'objective': 'marginal_token',
-      'retriever_weight': 1.0,
-    },
-    # Masked language modelling, for an encoder whose checkpoint is no BERT with a
-    # head.
-    'mlm': {
-      'mask_rate': 0.3,  # of a sentence's tokens
-      'removal_rate': 0.3,  # how often the sentence leaves its block
-      'rarity': 0.5,  # tokens are chosen by their frequency to minus this
-    },
-    'ict': {
-      'mask_rate': 0.9,  # how often the query leaves its block
-      'query_length': 64,
-      'gradient_cache_parts': 1,  # a batch is encoded in so many parts
-      'mask_duplicates': True,  # copies of a row's block are no negatives
-    },
-    # Arguments ict and mlm; also the ICT that the rows of tables.realm_table2 start
-    # from, and the MLM that these rows and realm.quickstart begin with, if needed.
-    'warm_start': {
-      'ict': {'num_steps': 300, 'batch_size': 32, 'learning_rate': 1e-4},
-      'mlm': {'num_steps': 300, 'batch_size': 8, 'learning_rate': 5e-4},
-      'needs_mlm': True,
-    },
+    'loss': sections.of(settings.Loss),
+    'mlm': sections.of(settings.Mlm),
+    'ict': sections.of(settings.Ict),
+    'warm_start': sections.of(
+      settings.WarmStarts, ict=_warm_start(32, 1e-4), mlm=_warm_start(8, 5e-4)
+    ),
   }
+
+
+def _warm_start(batch_size: int, learning_rate: float) -> sections.Section:
+  return sections.of(
+    settings.WarmStart,
+    num_steps=300,
+    batch_size=batch_size,
+    learning_rate=learning_rate,
+  )
 
 
 def _index() -> sections.Section:
@@ -157,35 +135,18 @@ def _training() -> sections.Section:
 
 def _evaluation() -> sections.Section:
   return {
-    'evaluate': {
-      'workdir': sections.workdir(),
-      'num_batches': 32,
-      'questions': (),  # files; see retrieval/questions/questions.py
-      'max_questions': 0,  # of each file; 0: all
-      'ks': (1, 5, 20, 100),
-      'rules': ('substring', 'dpr'),
-      'bm25': True,
-      'before': True,  # the untrained retriever, too
-      'during_training': False,  # recall of every new index, as a metric
-    },
-    'explain': {
-      'top': 5,  # words named for each mask
-      'sentences': (  # (text, answer) that experiments.realm.quickstart explains
-        ('The Eiffel Tower stands in [MASK].', 'Paris'),
-        ('The play Hamlet was written by William [MASK].', 'Shakespeare'),
-        ('The Great Wall was built by ancient [MASK] states.', 'Chinese'),
-      ),
-    },
+    'evaluate': sections.of(settings.Evaluate, workdir=sections.workdir()),
+    'explain': sections.of(settings.Explain),
   }
 
 
 def warm_start(config: ml_collections.ConfigDict, kind: str) -> None:
   """Make a config one of ict, mlm or dpr, by its section of `warm_start`."""
-  settings = config.warm_start[kind]
+  start = config.warm_start[kind]
   config.task = kind
-  config.num_steps = settings.num_steps
-  config.batch_size = settings.batch_size
-  config.optimizer.learning_rate = settings.learning_rate
+  config.num_steps = start.num_steps
+  config.batch_size = start.batch_size
+  config.optimizer.learning_rate = start.learning_rate
   config.optimizer.part_scales = {}
   config.optimizer.accumulate_steps = 1  # negatives are of the whole batch
 

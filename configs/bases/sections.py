@@ -9,9 +9,10 @@ from typing import Any
 import ml_collections
 from ml_collections import config_dict
 
+from experiments.engine import run_settings
+from realm_jax.serving import model_configs
 from retrieval import searchers
 from retrieval.index import index as index_lib
-from retrieval.nn import bert as bert_lib, sharding
 from retrieval.text import corpus as corpus_lib
 
 Section = dict[str, Any]
@@ -69,51 +70,18 @@ def index(*, without: Collection[str] = (), **values: Any) -> Section:
 
 
 def bert(checkpoint: str) -> Section:
-  """One BERT: its checkpoint, and the fields that differ from the checkpoint's.
-
-  Args:
-    checkpoint: folder in the Hugging Face layout; 'minilm' for the packaged
-      all-MiniLM-L6-v2; '' starts at random.
-
-  Returns:
-    Fields that are 0, '' or -1: as in the checkpoint; without one, BERT base's.
-  """
-  given = ('vocab_size', 'type_vocab_size', 'pooler')  # by tokenizer and model
-  unset = {int: 0, str: '', float: -1.0}
-  fields = of(
-    bert_lib.BertConfig, without=given, dtype='float32', param_dtype='float32'
-  )
-  kept = ('dtype', 'param_dtype')
-  return {'checkpoint': checkpoint} | {
-    name: value if name in kept else unset.get(type(value), value)
-    for name, value in fields.items()
-  }
+  """One BERT; see `BertSection` for the checkpoint and the fields set beside it."""
+  return of(model_configs.BertSection, checkpoint=checkpoint)
 
 
 def prepare() -> Section:
   """Preparation of data, by one process or by several in one folder."""
-  return {
-    'stages': 'all',  # or names joined by commas, in the order of the command
-    'verify': False,  # read every byte of the stores and compare their hashes
-    'process_index': 0,
-    'process_count': 1,
-    'wait_hours': 24.0,  # for stages that another process makes
-  }
+  return of(run_settings.Prepare)
 
 
 def questions() -> Section:
-  """Question sets, each as NAME:SPLIT or NAME:SPLIT=FILE,...
-
-  `retrieval/questions/question_sets.py` lists the names.
-  """
-  return {
-    'train': (),
-    'dev': (),
-    'max_train': 0,  # of all sets together; 0: all questions
-    'max_dev': 0,
-    # Whether files may hold another number of questions than is published.
-    'allow_other_counts': False,
-  }
+  """Question sets to train on and to hold out."""
+  return of(run_settings.Questions)
 
 
 def workdir() -> config_dict.FieldReference:
@@ -122,21 +90,8 @@ def workdir() -> config_dict.FieldReference:
 
 
 def loop(**values: Any) -> Section:
-  """Fields of the training loop, and the devices that it runs on.
-
-  The rules map a logical axis to a mesh axis, to several, or to '' for none. As
-  a flag: --config.sharding_rules.vocab=fsdp.
-  """
-  return {
-    'log_every': 10,  # steps
-    'keep_checkpoints': 2,
-    'profile_steps': 0,
-    'mesh': {'data': -1, 'fsdp': 1, 'tensor': 1},
-    'sharding_rules': {
-      name: axes or '' for name, axes in sharding.RULES.items()
-    },
-    'distributed': False,  # True: one process of several, each on its host
-  } | values
+  """Fields of the training loop, and the devices that it runs on."""
+  return of(run_settings.Loop, **values)
 
 
 def shrink_loop(config: ml_collections.ConfigDict) -> None:

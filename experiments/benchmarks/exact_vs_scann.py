@@ -25,7 +25,10 @@ import ml_collections
 
 from experiments.benchmarks import turns
 from experiments.engine import command, progress, reports
-from experiments.open_qa import evaluate as qa_evaluate
+from experiments.open_qa import (
+  evaluate as qa_evaluate,
+  settings as settings_lib,
+)
 from realm_jax.data import pipeline
 from realm_jax.serving import (
   answers as qa_answers,
@@ -291,4 +294,4 @@ def define_flags() -> None:
 
 
 if __name__ == '__main__':
-  command.main(run, define_flags, computes=True)
+  command.main(run, settings_lib.Settings, define_flags, computes=True)

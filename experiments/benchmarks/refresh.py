@@ -20,7 +20,11 @@ import ml_collections
 import numpy as np
 
 from experiments.engine import command, metric_writer, reports
-from experiments.realm import task as realm_task, train as realm_train
+from experiments.realm import (
+  settings as settings_lib,
+  task as realm_task,
+  train as realm_train,
+)
 from realm_jax.data import examples, folder as realm_data
 from realm_jax.serving import index_builder
 
@@ -127,4 +131,4 @@ def define_flags() -> None:
 
 
 if __name__ == '__main__':
-  command.main(run, define_flags, computes=True)
+  command.main(run, settings_lib.Settings, define_flags, computes=True)

@@ -39,6 +39,7 @@ from experiments.convert import (
   converted_blocks,
 )
 from experiments.engine import checkpoint_writer, command, reports
+from experiments.realm import settings as settings_lib
 from realm_jax.checkpoints import (
   convert as checkpoint_convert,
   names as checkpoint_names,
@@ -335,4 +336,10 @@ def define_flags() -> None:
 
 
 if __name__ == '__main__':
-  command.main(run, define_flags, computes=True, default_config=str(_CONFIG))
+  command.main(
+    run,
+    settings_lib.Settings,
+    define_flags,
+    computes=True,
+    default_config=str(_CONFIG),
+  )

@@ -3,9 +3,11 @@
 """The frame of every command: flags, logging, JAX set-up, one-line errors.
 
   if __name__ == '__main__':
-    command.main(run)
+    command.main(run, Settings)
 
-`main` defines the flags, so that importing a command defines none. To use
+`Settings` is the root of the room's configs: each field of the config is held to
+it before `run`, so that nothing is written for a value that does not fit. `main`
+defines the flags, so that importing a command defines none. To use
 several hosts, run the command on each with --config.distributed=True and a
 --workdir that all hosts see. If the cluster manager does not number the
 processes for JAX, set JAX_COORDINATOR_ADDRESS (host:port), JAX_NUM_PROCESSES
@@ -28,6 +30,8 @@ import jax
 import ml_collections
 from ml_collections import config_flags
 
+from retrieval import settings
+
 Run = Callable[[ml_collections.ConfigDict, str], None]
 
 _USER_ERRORS = (ValueError, KeyError, AttributeError, OSError, ImportError)
@@ -38,6 +42,7 @@ _KEEP_MEMORY = ((-8, 1), (-4, 0), (-1, -1))
 
 def main(
   run: Run,
+  root: type,
   define_flags: Callable[[], None] | None = None,
   *,
   computes: bool = False,
@@ -50,6 +55,7 @@ def main(
   stderr and exit code 1, an interrupt in 130; --debug shows the traceback.
 
   Args:
+    root: dataclass with the fields of the config and what they accept.
     define_flags: defines the flags of the command other than --config and
       --workdir; `run` reads them from `flags.FLAGS`.
     computes: whether the command runs a model step after step: on a CPU the
@@ -60,7 +66,7 @@ def main(
   try:
     # Fields of a default config are set as soon as it is known.
     _define(define_flags, default_config, default_workdir)
-    app.run(lambda argv: _run(run, argv, computes), flags_parser=_parse)
+    app.run(lambda argv: _run(run, root, argv, computes), flags_parser=_parse)
   except KeyboardInterrupt:
     print('interrupted; the same command continues.', file=sys.stderr)
     _exit(130)
@@ -146,13 +152,16 @@ def _parse(argv: list[str]) -> list[str]:
     raise ValueError(f'{head}{tail} (--help lists the flags)') from error
 
 
-def _run(run: Run, argv: list[str], computes: bool) -> None:
+def _run(run: Run, root: type, argv: list[str], computes: bool) -> None:
   if len(argv) > 1:
     raise ValueError(f'Unexpected arguments {argv[1:]}; flags start with --.')
   logging.set_verbosity(logging.INFO)
   if not flags.FLAGS.debug:
     logging.get_absl_handler().addFilter(_is_worth_showing)
   config = flags.FLAGS.config
+  settings.check_section(root, config.to_dict(), 'config')
+  if not flags.FLAGS.workdir:
+    raise ValueError("--workdir='': expected a folder.")
   if config.get('distributed', False):
     _start_distributed(config)
   # Asking for the backend starts it; the processes must have met before.

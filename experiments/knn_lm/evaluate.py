@@ -24,7 +24,7 @@ import jax
 import ml_collections
 import numpy as np
 
-from experiments.engine import command, progress, reports, stages
+from experiments.engine import command, progress, reports, run_settings, stages
 from experiments.knn_lm import lookup as knn_lm_lookup, task as knn_lm_task
 from experiments.retro import evaluate as retro_evaluate
 from retrieval.index import key_values
@@ -312,4 +312,4 @@ def run(config: Config, workdir: str) -> None:
 
 
 if __name__ == '__main__':
-  command.main(run, computes=True)
+  command.main(run, run_settings.Run, computes=True)

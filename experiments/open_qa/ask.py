@@ -31,7 +31,7 @@ import ml_collections
 from ml_collections import config_flags
 
 from experiments.engine import command, progress
-from experiments.open_qa import answer_view
+from experiments.open_qa import answer_view, settings as settings_lib
 from experiments.realm import prepare as realm_prepare
 from realm_jax.serving import (
   answers,
@@ -233,6 +233,7 @@ def define_flags() -> None:
 if __name__ == '__main__':
   command.main(
     run,
+    settings_lib.Settings,
     define_flags,
     computes=True,
     default_config=CONFIG,

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 import dataclasses
 import os
 import pathlib
+from typing import Annotated
 
 from absl import logging
 from jaxtyping import Bool, Int, Int64
@@ -21,7 +22,7 @@ import numpy as np
 
 from experiments.engine import progress
 from realm_jax.objectives import dpr
-from retrieval import tokenization
+from retrieval import settings, tokenization
 from retrieval.index import bm25
 from retrieval.questions import (
   answer_search,
@@ -43,23 +44,19 @@ Retrieve = Callable[[Sequence[str], int], np.ndarray]
 class MineConfig:
   """Rules of the search for examples."""
 
-  # one of `answers.RULES`, for answers that are strings; regular expressions
-  # are always searched as such
-  rule: str = 'dpr'
-  depth: int = 100  # C, blocks of BM25 to search (paper: 100)
-  num_hard_negatives: int = 1  # N (paper: 1)
+  # for answers that are strings; regular expressions are searched as such
+  rule: answers_lib.StringRule = 'dpr'
+  # C, blocks of BM25 to search (paper: 100)
+  depth: Annotated[int, settings.Range(1, 2**20)] = 100
+  # N (paper: 1)
+  num_hard_negatives: Annotated[int, settings.Range(0, 2**12)] = 1
 
   def __post_init__(self):
-    if self.rule not in answers_lib.RULES or self.rule == 'regex':
-      known = [rule for rule in answers_lib.RULES if rule != 'regex']
-      raise ValueError(
-        f"rule {self.rule!r}: expected one of {known}; 'regex' is for questions "
-        'whose answers are regular expressions, without being asked.'
-      )
-    if self.num_hard_negatives < 0 or self.depth <= self.num_hard_negatives:
+    settings.check(self)
+    if self.depth <= self.num_hard_negatives:
       raise ValueError(
         f'depth={self.depth}, num_hard_negatives={self.num_hard_negatives}: '
-        'expected 0 <= num_hard_negatives < depth.'
+        'expected fewer negatives than blocks.'
       )
 
 

@@ -33,7 +33,11 @@ import ml_collections
 import numpy as np
 
 from experiments.engine import command, progress, reports
-from experiments.open_qa import claim_measures, task as qa_task
+from experiments.open_qa import (
+  claim_measures,
+  settings as settings_lib,
+  task as qa_task,
+)
 from realm_jax.serving import (
   answers as qa_answers,
   claim_answers,
@@ -240,4 +244,4 @@ def evaluate_claims(config: ml_collections.ConfigDict, workdir: str) -> None:
 
 
 if __name__ == '__main__':
-  command.main(run, computes=True)
+  command.main(run, settings_lib.Settings, computes=True)

@@ -16,7 +16,12 @@ last checkpoint bit for bit.
 import ml_collections
 
 from experiments.engine import command
-from experiments.open_qa import dpr_task, starts, task as qa_task
+from experiments.open_qa import (
+  dpr_task,
+  settings as settings_lib,
+  starts,
+  task as qa_task,
+)
 from experiments.realm import (
   block_task,
   prepare as realm_prepare,
@@ -40,4 +45,4 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
 
 
 if __name__ == '__main__':
-  command.main(run, computes=True)
+  command.main(run, settings_lib.Settings, computes=True)

@@ -26,6 +26,7 @@ import ml_collections
 import numpy as np
 
 from experiments.engine import changed_documents, command, progress, reports
+from experiments.open_qa import settings as settings_lib
 from realm_jax.data import folder as realm_data
 from realm_jax.serving import (
   index_builder,
@@ -207,4 +208,6 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
 
 
 if __name__ == '__main__':
-  command.main(run, changed_documents.define_flags, computes=True)
+  command.main(
+    run, settings_lib.Settings, changed_documents.define_flags, computes=True
+  )

@@ -23,7 +23,11 @@ from absl import logging
 import ml_collections
 
 from experiments.engine import command, progress, reports
-from experiments.realm import task as realm_task, zero_shot
+from experiments.realm import (
+  settings as settings_lib,
+  task as realm_task,
+  zero_shot,
+)
 from realm_jax.data import folder as realm_data, pipeline
 from realm_jax.serving import beams, evaluate, serving, trained as trained_lib
 
@@ -156,4 +160,4 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
 
 
 if __name__ == '__main__':
-  command.main(run, computes=True)
+  command.main(run, settings_lib.Settings, computes=True)

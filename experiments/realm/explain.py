@@ -19,6 +19,7 @@ import rich.markup
 import rich.table
 
 from experiments.engine import command, progress
+from experiments.realm import settings as settings_lib
 from realm_jax.serving import explain, trained as trained_lib, views
 
 
@@ -65,4 +66,4 @@ def define_flags() -> None:
 
 
 if __name__ == '__main__':
-  command.main(run, define_flags, computes=True)
+  command.main(run, settings_lib.Settings, define_flags, computes=True)

@@ -14,6 +14,7 @@ from collections.abc import Callable
 import functools
 
 from experiments.engine import command, progress, stages
+from experiments.realm import settings as settings_lib
 from realm_jax.data import folder as realm_data
 from retrieval import tokenization
 from retrieval.store import store
@@ -201,4 +202,4 @@ def run(config: Config, workdir: str) -> None:
 
 
 if __name__ == '__main__':
-  command.main(run, computes=True)
+  command.main(run, settings_lib.Settings, computes=True)

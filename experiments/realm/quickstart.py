@@ -20,6 +20,7 @@ from experiments.realm import (
   evaluate as realm_evaluate,
   explain as realm_explain,
   prepare as realm_prepare,
+  settings as settings_lib,
   train as realm_train,
   warm_start,
 )
@@ -60,4 +61,4 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
 
 
 if __name__ == '__main__':
-  command.main(run, computes=True)
+  command.main(run, settings_lib.Settings, computes=True)

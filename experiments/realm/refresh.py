@@ -24,16 +24,15 @@ import dataclasses
 import multiprocessing
 import threading
 import time
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from absl import logging
 import numpy as np
 
 from experiments.realm import background_builders
 from realm_jax.serving import index_builder, serving
+from retrieval import settings
 
-SCHEDULES = ('sync', 'async', 'frozen')
-BUILDERS = ('thread', 'process', 'external')
 _LATE = 3  # times `every`: an older index is reported
 
 
@@ -41,31 +40,25 @@ _LATE = 3  # times `every`: an older index is reported
 class RefreshConfig:
   """Schedule of the index refreshes."""
 
-  schedule: str = 'sync'  # 'sync', 'async' or 'frozen'
+  schedule: Literal['sync', 'async', 'frozen'] = 'sync'
   # steps between two snapshots of the parameters; for async, the minimum
-  every: int = 500
-  staleness: int = 1  # factor on `every`
-  builder: str = 'process'  # 'thread', 'process' or 'external'; for async only
+  every: settings.Steps = 500
+  # factor on `every`
+  staleness: Annotated[int, settings.Range(1, 2**20)] = 1
+  # for async only
+  builder: Literal['thread', 'process', 'external'] = 'process'
   # local devices that build and do not train; 0 builds on the training devices.
   # For 'thread' only.
-  num_devices: int = 0
-  num_cores: int = 1  # cores of the builder; for 'process' only
-  keep: int = 2  # number of the newest versions that stay on disk
+  num_devices: settings.Processes = 0
+  # cores of the builder; for 'process' only
+  num_cores: Annotated[int, settings.Range(1, 4096)] = 1
+  keep: settings.Steps = 2  # number of the newest versions that stay on disk
   # seconds between two checks for a new version; for async only
-  poll_sec: float = 1.0
-  batch_tokens: int = 0  # tokens in a batch of the builder; 0 chooses by device
+  poll_sec: Annotated[float, settings.Range(0, 3600)] = 1.0
+  # tokens in a batch of the builder; 0 chooses by device
+  batch_tokens: settings.SizeOrZero = 0
 
-  def __post_init__(self):
-    for name, known in (('schedule', SCHEDULES), ('builder', BUILDERS)):
-      if getattr(self, name) not in known:
-        raise ValueError(
-          f'refresh.{name}={getattr(self, name)!r}: expected one of {known}.'
-        )
-    for name in ('every', 'staleness', 'keep', 'num_cores'):
-      if getattr(self, name) < 1:
-        raise ValueError(
-          f'refresh.{name}={getattr(self, name)}: expected at least 1.'
-        )
+  __post_init__ = settings.check
 
   @property
   def period(self) -> int:

@@ -27,7 +27,7 @@ import jax
 import ml_collections
 
 from experiments.engine import command
-from experiments.realm import background_builders
+from experiments.realm import background_builders, settings as settings_lib
 from realm_jax.data import folder as realm_data
 from realm_jax.serving import index_builder, index_folders
 from retrieval.store import checkpoints, shards
@@ -124,4 +124,4 @@ def _child(config_json: str, data_root: str, workdir: str) -> None:
 
 
 if __name__ == '__main__':
-  command.main(run, computes=True)
+  command.main(run, settings_lib.Settings, computes=True)

@@ -24,7 +24,12 @@ from absl import logging
 import ml_collections
 
 from experiments.engine import command, loop, tasks
-from experiments.realm import block_task, refresh_worker, task as realm_task
+from experiments.realm import (
+  block_task,
+  refresh_worker,
+  settings as settings_lib,
+  task as realm_task,
+)
 from realm_jax.data import folder as realm_data
 
 _BLOCK_TASKS = {
@@ -65,4 +70,4 @@ def train(
 
 
 if __name__ == '__main__':
-  command.main(run, computes=True)
+  command.main(run, settings_lib.Settings, computes=True)

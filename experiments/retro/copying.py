@@ -18,7 +18,7 @@ import pathlib
 import jax
 import ml_collections
 
-from experiments.engine import command, reports
+from experiments.engine import command, reports, run_settings
 from experiments.retro import evaluate as retro_evaluate
 from retro_jax.evaluation import copying, evaluate
 from retro_jax.trained import loading
@@ -77,4 +77,4 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
 
 
 if __name__ == '__main__':
-  command.main(run, computes=True)
+  command.main(run, run_settings.Run, computes=True)

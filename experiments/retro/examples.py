@@ -33,7 +33,7 @@ import jax
 import ml_collections
 import numpy as np
 
-from experiments.engine import command, progress, reports
+from experiments.engine import command, progress, reports, run_settings
 from experiments.retro import evaluate as retro_evaluate
 from retrieval.questions import bootstrap
 from retrieval.readers import base as readers
@@ -291,6 +291,7 @@ def _define_flags() -> None:
 if __name__ == '__main__':
   command.main(
     lambda config, workdir: run(config, workdir, flags.FLAGS.task),
+    run_settings.Run,
     _define_flags,
     computes=True,
   )

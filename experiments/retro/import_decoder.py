@@ -24,7 +24,7 @@ import jax
 import ml_collections
 import numpy as np
 
-from experiments.engine import checkpoint_writer, command, reports
+from experiments.engine import checkpoint_writer, command, reports, run_settings
 from retrieval import tokenization
 from retrieval.formats import gguf_files, safetensors_files
 from retrieval.tokenization import byte_pairs
@@ -210,4 +210,6 @@ def _define_flags() -> None:
 
 
 if __name__ == '__main__':
-  command.main(run, _define_flags, default_config=f'{_CONFIG}:baseline')
+  command.main(
+    run, run_settings.Run, _define_flags, default_config=f'{_CONFIG}:baseline'
+  )

@@ -27,7 +27,7 @@ import ml_collections
 import rich.box
 import rich.table
 
-from experiments.engine import command, progress
+from experiments.engine import command, progress, run_settings
 from experiments.retro import evaluate as retro_evaluate
 from retrieval.store import store
 from retro_jax.trained import inspection, loading, passage as passages
@@ -127,4 +127,4 @@ def _define_flags() -> None:
 
 
 if __name__ == '__main__':
-  command.main(run, _define_flags, computes=True)
+  command.main(run, run_settings.Run, _define_flags, computes=True)

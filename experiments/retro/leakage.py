@@ -24,7 +24,7 @@ import jax
 import ml_collections
 import numpy as np
 
-from experiments.engine import command, progress, reports
+from experiments.engine import command, progress, reports, run_settings
 from experiments.retro import evaluate as retro_evaluate
 from retro_jax.data import windows
 from retro_jax.evaluation import evaluate, leakage
@@ -212,4 +212,4 @@ def run(config: Config, workdir: str) -> None:
 
 
 if __name__ == '__main__':
-  command.main(run, computes=True)
+  command.main(run, run_settings.Run, computes=True)

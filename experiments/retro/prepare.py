@@ -25,7 +25,7 @@ import itertools
 
 from absl import logging
 
-from experiments.engine import command, progress, stages
+from experiments.engine import command, progress, run_settings, stages
 from retrieval import tokenization
 from retrieval.index import (
   index as index_lib,
@@ -338,4 +338,4 @@ def run(config: Config, workdir: str) -> None:
 
 
 if __name__ == '__main__':
-  command.main(run, computes=True)
+  command.main(run, run_settings.Run, computes=True)

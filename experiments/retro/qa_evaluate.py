@@ -21,7 +21,7 @@ from absl import logging
 import ml_collections
 import numpy as np
 
-from experiments.engine import command, progress, reports
+from experiments.engine import command, progress, reports, run_settings
 from experiments.retro import qa_data as retro_qa_data, qa_task as retro_qa_task
 from retrieval.questions import (
   bootstrap,
@@ -182,4 +182,4 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
 
 
 if __name__ == '__main__':
-  command.main(run, computes=True)
+  command.main(run, run_settings.Run, computes=True)

@@ -17,7 +17,7 @@ from absl import logging
 import jax
 import ml_collections
 
-from experiments.engine import command, progress
+from experiments.engine import command, progress, run_settings
 from experiments.retro import (
   evaluate as retro_evaluate,
   prepare as retro_prepare,
@@ -57,4 +57,4 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
 
 
 if __name__ == '__main__':
-  command.main(run, computes=True)
+  command.main(run, run_settings.Run, computes=True)

@@ -28,7 +28,7 @@ from absl import flags, logging
 import jax
 import ml_collections
 
-from experiments.engine import command, progress, reports
+from experiments.engine import command, progress, reports, run_settings
 from experiments.retro import evaluate as retro_evaluate
 from retrieval.index import datastore_subsets
 from retrieval.store import store
@@ -293,6 +293,7 @@ def _define_flags() -> None:
 if __name__ == '__main__':
   command.main(
     lambda config, workdir: run(config, workdir, *flags.FLAGS.sweep) and None,
+    run_settings.Run,
     _define_flags,
     computes=True,
   )

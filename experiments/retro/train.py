@@ -21,7 +21,7 @@ checkpoint, bit for bit, when run again.
 from absl import logging
 import ml_collections
 
-from experiments.engine import command, loop
+from experiments.engine import command, loop, run_settings
 from experiments.retro import qa_task as retro_qa_task, task as retro_task
 from retro_jax.data import folder as retro_data
 
@@ -44,4 +44,4 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
 
 
 if __name__ == '__main__':
-  command.main(run, computes=True)
+  command.main(run, run_settings.Run, computes=True)

@@ -15,7 +15,7 @@ import time
 from absl import logging
 import ml_collections
 
-from experiments.engine import command, reports
+from experiments.engine import command, reports, run_settings
 from experiments.retro import prepare as retro_prepare
 from retrieval import tokenization
 from retrieval.text import data_folder, tokens as tokens_lib
@@ -69,4 +69,4 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
 
 
 if __name__ == '__main__':
-  command.main(run)
+  command.main(run, run_settings.Run)

@@ -23,7 +23,13 @@ from absl import flags, logging
 import ml_collections
 import numpy as np
 
-from experiments.engine import changed_documents, command, progress, reports
+from experiments.engine import (
+  changed_documents,
+  command,
+  progress,
+  reports,
+  run_settings,
+)
 from retrieval import tokenization
 from retrieval.index import index as index_lib, reuse, vectors as vectors_lib
 from retrieval.store import checkpoints
@@ -181,4 +187,6 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
 
 
 if __name__ == '__main__':
-  command.main(run, changed_documents.define_flags, computes=True)
+  command.main(
+    run, run_settings.Run, changed_documents.define_flags, computes=True
+  )

@@ -36,6 +36,7 @@ import ml_collections
 from ml_collections import config_flags
 
 from experiments.engine import command, reports
+from experiments.open_qa import settings as settings_lib
 from experiments.tables import paper_table, realm_systems
 from retrieval.questions import question_sets
 
@@ -159,4 +160,4 @@ def define_flags() -> None:
 
 
 if __name__ == '__main__':
-  command.main(run, define_flags, computes=True)
+  command.main(run, settings_lib.Settings, define_flags, computes=True)

@@ -30,6 +30,7 @@ from experiments.engine import command, reports
 from experiments.realm import (
   evaluate as realm_evaluate,
   prepare as realm_prepare,
+  settings as settings_lib,
   task as realm_task,
   zero_shot,
 )
@@ -186,4 +187,4 @@ def define_flags() -> None:
 
 
 if __name__ == '__main__':
-  command.main(run, define_flags, computes=True)
+  command.main(run, settings_lib.Settings, define_flags, computes=True)

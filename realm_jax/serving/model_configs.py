@@ -2,15 +2,44 @@
 # SPDX-License-Identifier: Apache-2.0
 """Models and row lengths that the sections of a config name."""
 
+import dataclasses
+from typing import Literal
+
 import ml_collections
 
 from realm_jax.data import folder as data_folder, reader_rows
 from realm_jax.nn import config as config_lib, open_qa
 from realm_jax.objectives import claims
+from retrieval import settings
 from retrieval.nn import bert, bert_checkpoint
 from retrieval.questions import claims as claims_lib
 
 Config = ml_collections.ConfigDict
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BertSection:
+  """One BERT: its checkpoint, and the fields that differ from the checkpoint's.
+
+  Fields that are 0, '' or -1 are as in the checkpoint; without one, BERT base's.
+  """
+
+  # folder in the Hugging Face layout; 'minilm' for the packaged
+  # all-MiniLM-L6-v2; '' starts at random
+  checkpoint: str
+  d_model: Literal[0] | bert.Width = 0
+  d_ff: Literal[0] | bert.Width = 0
+  num_heads: Literal[0] | bert.Width = 0
+  num_layers: bert.Layers = 0
+  max_length: Literal[0] | bert.Length = 0
+  activation: Literal[''] | bert.Activation = ''
+  layer_norm_eps: Literal[-1] | bert.Epsilon = -1.0
+  dropout_rate: Literal[-1] | settings.Rate = -1.0
+  attention_dropout_rate: Literal[-1] | settings.Rate = -1.0
+  initializer_range: Literal[-1] | settings.NotNegative = -1.0
+  remat: bool = False  # recompute each layer in the backward pass
+  dtype: settings.Dtype = 'float32'  # compute
+  param_dtype: settings.Dtype = 'float32'  # parameters
 
 
 def bert_config(section: Config, vocab_size: int) -> bert.BertConfig:

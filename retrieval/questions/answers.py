@@ -21,7 +21,7 @@ import dataclasses
 import functools
 import itertools
 import re
-from typing import Any
+from typing import Any, Literal
 import unicodedata
 
 from absl import logging
@@ -30,6 +30,8 @@ import numpy as np
 
 from retrieval.tokenization import base
 
+# Rules of answers that are strings; 'regex' is that of regular expressions.
+StringRule = Literal['substring', 'dpr', 'wordpiece']
 RULES = ('substring', 'dpr', 'regex', 'wordpiece')
 
 

@@ -16,12 +16,21 @@ import pytest
 
 _ROOT = pathlib.Path(__file__).resolve().parents[3]
 _COMMAND = """
+import dataclasses
 import os
 
 from absl import flags
 import jax
 
-from experiments.engine import command
+from retrieval import settings
+
+from experiments.engine import command, run_settings
+from retrieval import settings
+
+@dataclasses.dataclass(kw_only=True)
+class Settings:
+  size: settings.Size
+  prepare: run_settings.Prepare
 
 def define():
   flags.DEFINE_string('prompt', '', 'Where to start.')
@@ -47,6 +56,7 @@ if __name__ == '__main__':
     jax.default_backend = lambda: backend
   command.main(
     run,
+    Settings,
     define_flags=define,
     computes=bool(backend),
     default_config=os.environ.get('TEST_DEFAULT', ''),
@@ -112,6 +122,9 @@ _CASES = {
   'interrupt': ['--config.fail=interrupt'],
   'bug': ['--config.fail=bug'],
   'stray': ['size=3'],
+  'number': ['--config.size=-1'],
+  'nested': ['--config.prepare.process_count=0'],
+  'nowhere': ['--workdir='],
   'arg': [],
   'absent': [],
   'first': ['--config.distributed=True'],
@@ -192,6 +205,17 @@ def test_memory_is_kept_where_a_model_runs_on_a_cpu(results, case, keeps):
     ('value', 'error: corpus.jsonl, line 3: expected a title'),
     ('file', 'error: /nonexistent/corpus: No such file or directory'),
     ('stray', "error: Unexpected arguments ['size=3']; flags start with --."),
+    (
+      'number',
+      'error: config.size=-1: expected a whole number at least 1 and at most '
+      '16,777,216.',
+    ),
+    (
+      'nested',
+      'error: config.prepare.process_count=0: expected a whole number at least 1 '
+      'and at most 4,096.',
+    ),
+    ('nowhere', "error: --workdir='': expected a folder."),
   ],
 )
 def test_bad_input_is_one_line(results, case, line):

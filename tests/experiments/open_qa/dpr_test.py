@@ -174,13 +174,14 @@ def test_what_is_found_is_found_once(data, tmp_path, monkeypatch):
   assert len(prints) == 3
 
 
+@pytest.mark.usefixtures('unchecked')
 @pytest.mark.parametrize(
   'fields, message',
   [
-    ({'rule': 'regex'}, "rule 'regex'"),
-    ({'rule': 'exact'}, "rule 'exact'"),
-    ({'depth': 1}, 'num_hard_negatives < depth'),
-    ({'num_hard_negatives': -1}, 'num_hard_negatives < depth'),
+    ({'rule': 'regex'}, "rule='regex': expected one of"),
+    ({'rule': 'exact'}, "rule='exact': expected one of"),
+    ({'depth': 1}, 'fewer negatives than blocks'),
+    ({'num_hard_negatives': -1}, 'num_hard_negatives=-1: expected'),
   ],
 )
 def test_settings_that_cannot_be_are_refused(fields, message):

@@ -1,0 +1,91 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Sections of a config that all models share, and what their fields accept.
+
+The root of a room's configs, a subclass of `Run`, is what
+`command.main(run, settings_lib.Settings, Settings)` holds a config to.
+"""
+
+from collections.abc import Mapping
+import dataclasses
+from typing import Annotated, Literal
+
+from experiments.engine import optimizers
+from retrieval import settings
+from retrieval.nn import sharding
+from retrieval.text import corpus as corpus_lib
+
+AxisSize = Literal[-1] | Annotated[int, settings.Range(1, 2**20)]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Mesh:
+  """Devices along each axis of the mesh; -1, of one axis: those left."""
+
+  data: AxisSize = -1
+  fsdp: AxisSize = 1
+  tensor: AxisSize = 1
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Prepare:
+  """Preparation of data, by one process or by several in one folder."""
+
+  stages: str = 'all'  # or names joined by commas, in the order of the command
+  verify: bool = False  # read every byte of the stores and compare their hashes
+  process_index: settings.Processes = 0
+  process_count: Annotated[int, settings.Range(1, 4096)] = 1
+  # for stages that another process makes
+  wait_hours: settings.NotNegative = 24.0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Questions:
+  """Question sets, each as NAME:SPLIT or NAME:SPLIT=FILE,...
+
+  `retrieval/questions/question_sets.py` lists the names.
+  """
+
+  train: tuple[str, ...] = ()
+  dev: tuple[str, ...] = ()
+  max_train: settings.Count = 0  # of all sets together; 0: all questions
+  max_dev: settings.Count = 0
+  # Whether files may hold another number of questions than is published.
+  allow_other_counts: bool = False
+
+
+def _rules() -> dict[str, str | tuple[str, ...]]:
+  return {name: axes or '' for name, axes in sharding.RULES.items()}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Loop:
+  """Fields of the training loop, and the devices that it runs on."""
+
+  log_every: settings.Steps = 10  # steps
+  keep_checkpoints: settings.Count = 2  # 0: all
+  profile_steps: settings.Count = 0
+  mesh: Mesh = Mesh()
+  # Logical axis -> mesh axis, several, or '' for none. As a flag:
+  # --config.sharding_rules.vocab=fsdp.
+  sharding_rules: Mapping[str, str | tuple[str, ...]] = dataclasses.field(
+    default_factory=_rules
+  )
+  distributed: bool = False  # True: one process of several, each on its host
+  num_steps: settings.Steps
+  eval_every: settings.Steps
+  eval_batches: settings.Count  # 0: no validation
+  checkpoint_every: settings.Steps
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Run(Loop):
+  """Fields that every config has."""
+
+  seed: settings.Seed
+  data_dir: str
+  corpus: corpus_lib.CorpusConfig
+  valid_fraction: settings.Rate
+  prepare: Prepare
+  optimizer: optimizers.OptimizerConfig
+  batch_size: settings.Size
