@@ -31,6 +31,7 @@ import ml_collections
 from ml_collections import config_flags
 
 from retrieval import settings
+from retrieval.store import verification
 
 Run = Callable[[ml_collections.ConfigDict, str], None]
 
@@ -162,6 +163,7 @@ def _run(run: Run, root: type, argv: list[str], computes: bool) -> None:
   settings.check_section(root, config.to_dict(), 'config')
   if not flags.FLAGS.workdir:
     raise ValueError("--workdir='': expected a folder.")
+  verification.choose(config.get('verify', ''))
   if config.get('distributed', False):
     _start_distributed(config)
   # Asking for the backend starts it; the processes must have met before.

@@ -32,7 +32,6 @@ class Prepare:
   """Preparation of data, by one process or by several in one folder."""
 
   stages: str = 'all'  # or names joined by commas, in the order of the command
-  verify: bool = False  # read every byte of the stores and compare their hashes
   process_index: settings.Processes = 0
   process_count: Annotated[int, settings.Range(1, 4096)] = 1
   # for stages that another process makes
@@ -71,6 +70,9 @@ class Loop:
   sharding_rules: Mapping[str, str | tuple[str, ...]] = dataclasses.field(
     default_factory=_rules
   )
+  # checksums of stored files, compared 'once' until a file changes, in 'full' by
+  # each process, or never
+  verify: Literal['once', 'full', 'off'] = 'once'
   distributed: bool = False  # True: one process of several, each on its host
   num_steps: settings.Steps
   eval_every: settings.Steps

@@ -29,7 +29,7 @@ from experiments.knn_lm import lookup as knn_lm_lookup, task as knn_lm_task
 from experiments.retro import evaluate as retro_evaluate
 from retrieval.index import key_values
 from retrieval.questions import bootstrap
-from retrieval.store import store
+from retrieval.store import sharded_array, store
 from retrieval.text import chunks as chunks_lib
 from retro_jax.data import windows as windows_lib
 from retro_jax.evaluation import evaluate, knn_lm
@@ -119,6 +119,7 @@ def sweep(
       nats += knn_lm.sweep(*arrays, grid, number)
       fixed_nats += knn_lm.sweep(*arrays, fixed, number)[0, 0, 0]
       own, targets, document, distances, values = arrays
+      sharded_array.in_range(document, 0, number, looked_up.path)
       alone += np.bincount(document, own.astype(np.float64), number)
       same = np.isfinite(distances) & (values == targets[:, None])
       hits = {k: n + int(same[:, :k].any(1).sum()) for k, n in hits.items()}

@@ -149,8 +149,10 @@ def _examples(
   questions: Sequence[questions_lib.Question],
   blocks: blocks_lib.BlockStore,
 ) -> dpr.Examples:
-  positives = np.asarray(found.array('positive')[:])
-  negatives = np.asarray(found.array('negatives')[:])
+  positives, negatives = (
+    np.asarray(found.array(name).within(-1, blocks.num_blocks)[:])
+    for name in ('positive', 'negatives')
+  )
   (kept,) = np.nonzero(positives >= 0)
   logging.info(
     '%s: of %d questions %d are left out, none of their first %d blocks holds an '

@@ -17,7 +17,7 @@ from experiments.engine import command, progress, stages
 from experiments.realm import settings as settings_lib
 from realm_jax.data import folder as realm_data
 from retrieval import tokenization
-from retrieval.store import store
+from retrieval.store import store, verification
 from retrieval.text import (
   blocks as blocks_lib,
   data_folder,
@@ -194,7 +194,7 @@ def run(config: Config, workdir: str) -> None:
   if config.prepare.stages == 'all' and config.masker != 'salient':
     chosen.remove('spans')
   work = [(x, functools.partial(STAGES[x], config, data)) for x in chosen]
-  if config.prepare.verify:
+  if verification.mode() == 'full':
     work.insert(0, ('verify', functools.partial(verify, data)))
   if config.prepare.export and not config.prepare.process_index:
     work.append(('export', functools.partial(export, config, data)))

@@ -9,8 +9,8 @@ alone. A killed command continues when run again. Several processes share the
 work of the long stages with --config.prepare.process_count=N and
 --config.prepare.process_index=0..N-1. The first stages are short or have
 processes of their own (config.tokens.num_processes), so process 0 does them and
-the others wait. --config.prepare.verify=True first reads every published store
-and compares its checksums.
+the others wait. --config.verify=full first reads every published store and
+compares its checksums.
 
 With --config.evaluation.name=NAME the corpus of --config.evaluation.corpus becomes
 an evaluation set of that name, for --config.evaluate.split=NAME. With
@@ -32,7 +32,7 @@ from retrieval.index import (
   neighbors as neighbors_lib,
   vectors as vectors_lib,
 )
-from retrieval.store import store
+from retrieval.store import store, verification
 from retrieval.text import (
   chunks as chunks_lib,
   data_folder,
@@ -313,7 +313,7 @@ def verify(data: retro_data.DataFolder) -> Rows:
       store.Store.open(path, kind).verify()
       rows.append((f'checksums, {path.name}', 'right'))
   if data.path('index').exists():
-    index_lib.open_index(data.path('index'), verify=True)
+    index_lib.open_index(data.path('index'))
     rows.append(('hashes, index', 'right'))
   return rows
 
@@ -332,7 +332,7 @@ def run(config: Config, workdir: str) -> None:
     (name, functools.partial(STAGES[name], config, data))
     for name in stages.choose(config.prepare.stages, STAGES)
   ]
-  if config.prepare.get('verify', False):
+  if verification.mode() == 'full':
     work.insert(0, ('verify', functools.partial(verify, data)))
   stages.run(work, data.root)
 

@@ -23,7 +23,7 @@ import numpy as np
 
 from retrieval import settings
 from retrieval.searchers import base
-from retrieval.store import shards, store
+from retrieval.store import sharded_array, shards, store
 
 _KIND = 'bm25'
 _SCHEMA = 1  # version of the way from text to words
@@ -145,7 +145,10 @@ class Bm25:
       number = self._words.get(word)
       if number is not None:
         at = slice(self._starts[number], self._starts[number + 1])
-        scores[self._blocks[at]] += self._weights[at]
+        blocks = self._blocks[at]
+        file = getattr(blocks, 'filename', 'BM25')
+        sharded_array.in_range(blocks, 0, self.num_blocks, file)
+        scores[blocks] += self._weights[at]
     return scores
 
   def save(self, path: str | os.PathLike) -> None:
@@ -180,6 +183,12 @@ class Bm25:
     arrays = {name: found.shard(0, name) for name in names}
     text = arrays['words'].tobytes().decode()
     words = {w: i for i, w in enumerate(text.split('\n') if text else ())}
+    starts = arrays['starts']
+    same = len(arrays['blocks']) == len(arrays['weights']) == starts[-1]
+    if not same or len(starts) != len(words) + 1 or (np.diff(starts) < 0).any():
+      raise ValueError(
+        f'{path}: damaged, its arrays do not fit; build it again.'
+      )
     config = Bm25Config(fields['k1'], fields['b'], tuple(fields['stop_words']))
     return cls(config, words, arrays, found.meta['num_blocks'], fields['texts'])
 

@@ -18,7 +18,7 @@ from absl import logging
 
 from retrieval import searchers, settings
 from retrieval.index import recall_check
-from retrieval.store import manifests, sharded_array, store
+from retrieval.store import manifests, sharded_array, store, verification
 
 SCHEMA = 1
 MANIFEST = 'index.json'
@@ -110,7 +110,7 @@ def build_index(
   finally:
     shutil.rmtree(draft, ignore_errors=True)
   logging.info('Published %s: %s.', path, report)
-  return open_index(path, verify=False)
+  return open_index(path)
 
 
 def _recall_check(
@@ -153,28 +153,20 @@ def _write(draft: pathlib.Path, searcher, fields, report) -> None:
     'files': _hash_folder(draft),
     'report': report,
   }
-  store.write_atomically(draft / MANIFEST, manifests.dump(manifest))
+  store.write_atomically(draft / MANIFEST, manifests.sealed(manifest))
 
 
-def open_index(path: str | os.PathLike, *, verify: bool = True) -> Index:
-  """Open a published index.
-
-  Args:
-    verify: whether to read every byte and compare the hashes. `Store.verify`
-      does so for vectors in a store of their own.
+def open_index(path: str | os.PathLike) -> Index:
+  """Open a published index; its files are verified as `verification` says.
 
   Raises:
     ValueError: when it is damaged.
   """
   path = pathlib.Path(path)
   manifest = _read_manifest(path)
-  found = _hash_folder(path) if verify else manifest['files']
-  for name, digest in manifest['files'].items():
-    if found.get(name) != digest:
-      raise ValueError(
-        f'{path / name}: damaged or missing (hash {found.get(name)}, the '
-        f'manifest says {digest}); remove {path} and build it again.'
-      )
+  for name, checksum in manifest['files'].items():
+    again = f'remove {path} and build it again'
+    verification.check(path / name, checksum, again)
   return Index(
     path,
     searchers.load(path),
@@ -226,6 +218,9 @@ def _read_manifest(path: pathlib.Path) -> dict[str, Any]:
     raise ValueError(
       f'{file}: schema {manifest["schema"]!r}, expected {SCHEMA}.'
     )
+  parts = [manifest.get(name) for name in ('fields', 'files', 'report')]
+  if not all(isinstance(part, dict) for part in parts):
+    raise ValueError(f'{file}: damaged, without fields, files or report.')
   return manifest
 
 

@@ -27,10 +27,18 @@ from absl import logging
 from flax import traverse_util
 import jax
 import numpy as np
+import safetensors
 from safetensors import numpy as safetensors_numpy
 
 from retrieval.index import index as index_lib
-from retrieval.store import locks, manifests, shards, store
+from retrieval.store import (
+  checksums,
+  locks,
+  manifests,
+  shards,
+  store,
+  verification,
+)
 from retrieval.text import blocks as blocks_lib
 
 VECTORS_KIND = 'block_vectors'
@@ -56,8 +64,11 @@ def params_fingerprint(params: Any) -> str:
 
 def version_name(step: int, params: Any, blocks: blocks_lib.BlockStore) -> str:
   """Return the name of a version's folder: its step and a hash of its sources."""
-  made_from = [params_fingerprint(params), blocks.fingerprint]
-  return f'{step:010d}-{store.fingerprint(made_from)[:12]}'
+  return _name(step, params_fingerprint(params), blocks.fingerprint)
+
+
+def _name(step: int, params: str, blocks: str) -> str:
+  return f'{step:010d}-{store.fingerprint([params, blocks])[:12]}'
 
 
 def step_of(name: str) -> int:
@@ -90,6 +101,12 @@ class Version:
   def vectors(self):
     """Memory-mapped vectors of all blocks: [num_blocks, d]."""
     found = store.Store.open(self.path / 'vectors', VECTORS_KIND)
+    if found.fingerprint != self.index.vectors_fingerprint:
+      raise ValueError(
+        f'{found.path}: holds vectors {found.fingerprint}, but the index '
+        f'beside them is of {self.index.vectors_fingerprint}; remove '
+        f'{self.path} and refresh the index.'
+      )
     return found.array('vectors')
 
   def close(self) -> None:
@@ -105,16 +122,33 @@ def write_params(path: pathlib.Path, params: Any) -> None:
 
 
 def read_params(path: pathlib.Path) -> dict:
-  """Read a file of `write_params`."""
-  flat = safetensors_numpy.load_file(path)
+  """Read a file of `write_params`; ValueError for a damaged one."""
+  try:
+    flat = safetensors_numpy.load_file(path)
+  except safetensors.SafetensorError as e:
+    raise ValueError(f'{path}: damaged ({e}).') from None
   return traverse_util.unflatten_dict(flat, sep='/')
 
 
 def read_snapshot(version: pathlib.Path) -> dict:
-  """Read the embedder's parameters from the folder of a published version."""
-  if not (version / _PARAMS).is_file():
+  """Read the embedder's parameters from the folder of a published version.
+
+  Raises:
+    FileNotFoundError: when there is no such version.
+    ValueError: when it is damaged.
+  """
+  file = version / _PARAMS
+  if not file.is_file():
     raise FileNotFoundError(f'{version}: no such index version.')
-  return read_params(version / _PARAMS)
+  manifest = read_manifest(version)
+  checksum = manifest.get('files', {}).get(_PARAMS)
+  if checksum is not None:  # earlier versions have none
+    again = f'remove {version} and refresh the index'
+    verification.check(file, checksum, again, remember=False)
+  params = read_params(file)
+  if checksum is None and params_fingerprint(params) != manifest['params']:
+    raise ValueError(f'{file}: damaged; remove {version}, refresh the index.')
+  return params
 
 
 def read_manifest(path: pathlib.Path) -> Mapping[str, Any]:
@@ -237,6 +271,14 @@ class VersionFolder:
       if path is None:
         raise FileNotFoundError(f'{self.root / name}: is being removed.')
       manifest = read_manifest(path)
+      if name != _name(
+        manifest['step'], manifest['params'], manifest['blocks']
+      ):
+        raise ValueError(
+          f'{path / _MANIFEST}: of another version (step {manifest["step"]}, '
+          f'parameters {manifest["params"]}); remove {path} and refresh the '
+          'index.'
+        )
       if blocks is not None and manifest['blocks'] != blocks.fingerprint:
         raise ValueError(
           f'{path}: built from blocks {manifest["blocks"]}, but '
@@ -247,7 +289,7 @@ class VersionFolder:
         manifest['step'],
         manifest['params'],
         manifest['blocks'],
-        index_lib.open_index(path / 'index', verify=False),
+        index_lib.open_index(path / 'index'),
         stack.pop_all(),
       )
 
@@ -302,5 +344,6 @@ def seal(
     'step': step,
     'params': params_fingerprint(params),
     'blocks': blocks.fingerprint,
+    'files': {_PARAMS: checksums.of_file(draft / _PARAMS)},
   }
-  store.write_atomically(draft / _MANIFEST, manifests.dump(manifest))
+  store.write_atomically(draft / _MANIFEST, manifests.sealed(manifest))

@@ -322,11 +322,31 @@ class NeighborStore:
     num_neighbors: K, neighbors kept for each chunk.
   """
 
-  def __init__(self, path: str | os.PathLike):
+  def __init__(
+    self,
+    path: str | os.PathLike,
+    queries: chunks_lib.ChunkStore | None = None,
+    datastore: chunks_lib.ChunkStore | None = None,
+  ):
+    """Open the store, and compare it with its chunks where they are given.
+
+    Raises:
+      FileNotFoundError: when there is no store.
+      ValueError: when it is of other queries or of another datastore.
+    """
     self.store = store.Store.open(path, KIND)
     self.path = self.store.path
     self.num_neighbors = self.store.fields['k']
+    for role, given in (('queries', queries), ('datastore', datastore)):
+      found = self.store.fields[role]
+      if given is not None and found != given.fingerprint:
+        raise ValueError(
+          f'{path}: made for {role} {found}, but {given.path} is '
+          f'{given.fingerprint}; find the neighbors again.'
+        )
     self._ids = self.store.array('ids')
+    if datastore is not None:
+      self._ids = self._ids.within(-1, datastore.num_chunks)
     self._scores = self.store.array('scores')
 
   def __len__(self) -> int:

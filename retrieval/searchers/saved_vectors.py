@@ -7,7 +7,6 @@ their place and the hash of the store's manifest, which holds the hash of every
 shard. Any other array is copied.
 """
 
-import json
 import os
 import pathlib
 from typing import Any
@@ -15,7 +14,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from retrieval.store import sharded_array, store
+from retrieval.store import manifests, sharded_array, space, store
 
 _COPY = 'vectors.npy'
 _MANIFEST = 'manifest.json'
@@ -27,13 +26,19 @@ def save(path: pathlib.Path, vectors) -> dict[str, Any]:
   shape = [int(n) for n in vectors.shape]
   if isinstance(vectors, sharded_array.ShardedArray) and vectors.num_shards:
     return {'shape': shape, 'store': _reference(path, vectors)}
-  copy = np.lib.format.open_memmap(
-    path / _COPY, mode='w+', dtype=_copy_dtype(vectors), shape=tuple(shape)
-  )
+  dtype, file = _copy_dtype(vectors), path / _COPY
+  header = {
+    'descr': np.lib.format.dtype_to_descr(dtype),
+    'fortran_order': False,
+    'shape': tuple(shape),
+  }
   step = max(1, _COPY_BYTES // (4 * shape[1]))
-  for low in range(0, shape[0], step):
-    copy[low : low + step] = vectors[low : low + step]
-  copy.flush()
+  # A full disk kills a process that writes to a memory map.
+  with space.explained(file, num_bytes(vectors)), open(file, 'wb') as f:
+    np.lib.format.write_array_header_1_0(f, header)
+    for low in range(0, shape[0], step):
+      rows = np.asarray(vectors[low : low + step], dtype)
+      f.write(np.ascontiguousarray(rows).view(np.uint8))
   return {'shape': shape}
 
 
@@ -70,7 +75,7 @@ def _copy_dtype(vectors) -> np.dtype:
 
 def _reference(path: pathlib.Path, vectors: sharded_array.ShardedArray) -> dict:
   file = pathlib.Path(vectors.shard(0).filename)
-  manifest = json.loads((file.parent / _MANIFEST).read_text())
+  manifest = manifests.read_json(file.parent / _MANIFEST)
   return {
     'folder': os.path.relpath(file.parent.resolve(), path.resolve()),
     'kind': manifest['kind'],
@@ -108,5 +113,5 @@ def _follow(path: pathlib.Path, reference: dict) -> sharded_array.ShardedArray:
 def _map(file: pathlib.Path) -> np.ndarray:
   try:
     return sharded_array.open_npy(file)
-  except (ValueError, OSError, EOFError) as e:
+  except OSError as e:
     raise ValueError(f'{file}: damaged ({e}).') from None

@@ -8,9 +8,13 @@ import os
 import pathlib
 from typing import Any
 
+from retrieval.store import checksums
+
 SCHEMA = 1
 FILE = 'manifest.json'
 _KEYS = {'schema', 'kind', 'fingerprint', 'meta', 'shards'}
+_CHECKSUM = 'checksum'
+_ENTRY = {'rows': int, 'row_shape': list, 'dtype': str, 'checksum': str}
 
 
 def dump(content: Any) -> str:
@@ -18,19 +22,37 @@ def dump(content: Any) -> str:
   return json.dumps(content, indent=1, sort_keys=True) + '\n'
 
 
-def read_json(file: pathlib.Path, missing: str) -> Any:
-  """Read a JSON file.
+def sealed(content: Mapping[str, Any]) -> str:
+  """Write a JSON object with a checksum of its content, as `dump` does."""
+  content = json.loads(json.dumps(content))  # as it will be read
+  return dump(content | {_CHECKSUM: _checksum(content)})
+
+
+def _checksum(content: Mapping[str, Any]) -> str:
+  return checksums.of_bytes(dump(content).encode())
+
+
+def read_json(file: pathlib.Path, missing: str = '') -> dict[str, Any]:
+  """Read a JSON object, and compare its checksum if it has one.
 
   Raises:
     FileNotFoundError: when there is no such file; `missing` says so.
     ValueError: when it is damaged.
   """
   try:
-    return json.loads(file.read_text(encoding='utf-8'))
+    content = json.loads(file.read_text(encoding='utf-8'))
   except FileNotFoundError:
-    raise FileNotFoundError(missing) from None
-  except ValueError as e:
+    raise FileNotFoundError(missing or f'{file}: no such file.') from None
+  except (ValueError, RecursionError) as e:
     raise ValueError(f'{file}: not JSON ({e}); it is damaged.') from None
+  if not isinstance(content, dict):
+    raise ValueError(f'{file}: not a JSON object; it is damaged.')
+  expected = content.pop(_CHECKSUM, None)  # files of earlier writers have none
+  if expected is not None and expected != _checksum(content):
+    raise ValueError(
+      f'{file}: damaged (checksum {_checksum(content)}, expected {expected}).'
+    )
+  return content
 
 
 def shard_file(name: str, index: int) -> str:
@@ -74,9 +96,10 @@ def read(
     path / FILE,
     f'{path}: no {kind} store here ({FILE} is missing); prepare the data first.',
   )
-  if not isinstance(manifest, dict) or _KEYS - set(manifest):
+  if _KEYS - set(manifest) or not _is_whole(manifest):
     raise ValueError(
-      f'{path / FILE}: not a manifest, which has {sorted(_KEYS)}.'
+      f'{path / FILE}: not a manifest, which has {sorted(_KEYS)} and for each '
+      f'file {sorted(_ENTRY)}.'
     )
   for key, want in (('schema', SCHEMA), ('kind', kind)):
     if manifest[key] != want:
@@ -93,6 +116,17 @@ def read(
   for file, _ in files(path, manifest['shards']):
     check_exists(file)
   return manifest
+
+
+def _is_whole(manifest: Mapping[str, Any]) -> bool:
+  """Whether the values of a manifest have the types that readers expect."""
+  try:
+    entries = [x for shard in manifest['shards'] for x in shard.values()]
+    return all(
+      isinstance(manifest[name], dict) for name in ('fingerprint', 'meta')
+    ) and all(isinstance(x[k], t) for x in entries for k, t in _ENTRY.items())
+  except (TypeError, AttributeError, KeyError):
+    return False
 
 
 def difference(want: Mapping, have: Mapping) -> str:

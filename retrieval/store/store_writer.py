@@ -12,7 +12,7 @@ from typing import Any
 from absl import logging
 import numpy as np
 
-from retrieval.store import locks, manifests, space, store
+from retrieval.store import checksums, locks, manifests, space, store
 
 
 class StoreWriter:
@@ -108,7 +108,7 @@ class StoreWriter:
 
   def rows(self, index: int, name: str) -> int:
     """Return the rows of one array in a shard before publication."""
-    return json.loads(self._sidecar(index).read_text())[name]['rows']
+    return manifests.read_json(self._sidecar(index))[name]['rows']
 
   def write(self, index: int, arrays: Mapping[str, np.ndarray]) -> None:
     """Write one shard, unless another process has written it meanwhile.
@@ -127,7 +127,7 @@ class StoreWriter:
             temporary, self._partial / manifests.shard_file(name, index)
           )
         entry = {name: facts for name, (_, facts) in written.items()}
-        store.write_atomically(self._sidecar(index), manifests.dump(entry))
+        store.write_atomically(self._sidecar(index), manifests.sealed(entry))
     except FileNotFoundError:
       with self._locked():  # another process may be publishing right now
         if not self.has(index):
@@ -151,7 +151,7 @@ class StoreWriter:
       'rows': int(array.shape[0]),
       'row_shape': list(array.shape[1:]),
       'dtype': array.dtype.str,
-      'checksum': store.hash_files([temporary]),
+      'checksum': checksums.of_file(temporary),
     }
 
   def publish(
@@ -181,7 +181,7 @@ class StoreWriter:
     """Write the manifest, unless a process that was killed has done so."""
     file = self._partial / manifests.FILE
     if file.exists():
-      return json.loads(file.read_text())
+      return manifests.read_json(file)
     missing = self.missing(num_shards)
     if missing:
       raise ValueError(
@@ -194,8 +194,8 @@ class StoreWriter:
       'fingerprint': self.fields,
       'meta': dict(meta),
       'shards': [
-        json.loads(self._sidecar(i).read_text()) for i in range(num_shards)
+        manifests.read_json(self._sidecar(i)) for i in range(num_shards)
       ],
     }
-    store.write_atomically(file, manifests.dump(manifest))
+    store.write_atomically(file, manifests.sealed(manifest))
     return manifest

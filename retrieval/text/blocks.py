@@ -128,15 +128,21 @@ class BlockStore:
     self.path, self.fingerprint = self.store.path, self.store.fingerprint
     self.tokens = self.store.source('tokens', tokens, tokens_lib.TokenStore)
     self.max_length = self.store.fields['max_length']
-    array = self.store.array
-    self._document, self._hash = array('document'), array('hash')
-    self._token_span, self._byte_span = array('token_span'), array('byte_span')
-    self._title_span = array('title_span')
-    self._title_tokens = array('title_tokens')
-    self._sentence_end = array('sentence_end')
-    self._sentence_row = array('sentence_row')
-    self._sentence_tokens = array('sentence_tokens')
-    self._sentence_bytes = array('sentence_bytes')
+    array, documents = self.store.array, self.tokens.num_documents
+    self._document = array('document').within(0, documents)
+    self._hash = array('hash')
+    lengths = self.tokens.store.rows
+    self._token_span = array('token_span').spans(lengths('tokens'))
+    self._byte_span = array('byte_span').spans(lengths('text'))
+    titles = self.store.rows('title_tokens')
+    self._title_span = array('title_span').spans(titles)
+    vocab_size = self.tokens.vocab_size
+    self._title_tokens = array('title_tokens').within(0, vocab_size)
+    self._sentence_end = self.store.ends('sentence_end', 'sentence_row')
+    rows = max(self.store.rows('document'), default=0)
+    self._sentence_row = array('sentence_row').within(0, rows)
+    self._sentence_tokens = array('sentence_tokens').spans(lengths('tokens'))
+    self._sentence_bytes = array('sentence_bytes').spans(lengths('text'))
     self.num_blocks = len(self._document)
     self.num_sentences = len(self._sentence_row)
 
@@ -207,7 +213,9 @@ class BlockStore:
     kept = np.maximum(ids, 0)
     shards, starts = self.tokens.locate(self.documents(kept))
     spans = self._token_span[kept] + starts[..., None]
-    return _gather(self.tokens.tokens, ids, shards, spans, length)
+    return _gather(
+      self.tokens.tokens, ids, shards, spans, length, self._token_span
+    )
 
   def gather_sentences(
     self, ids: Int[np.ndarray, '*batch'], length: int
@@ -218,7 +226,9 @@ class BlockStore:
     documents = self.documents(self.sentence_blocks(kept))
     shards, starts = self.tokens.locate(documents)
     spans = self._sentence_tokens[kept] + starts[..., None]
-    return _gather(self.tokens.tokens, ids, shards, spans, length)
+    return _gather(
+      self.tokens.tokens, ids, shards, spans, length, self._sentence_tokens
+    )
 
   def gather_titles(
     self, ids: Int[np.ndarray, '*batch'], length: int
@@ -227,8 +237,9 @@ class BlockStore:
     ids = np.asarray(ids, np.int64)
     kept = np.maximum(ids, 0)
     shards, _ = self._title_span.locate(kept)
+    pointers = self._title_span
     return _gather(
-      self._title_tokens, ids, shards, self._title_span[kept], length
+      self._title_tokens, ids, shards, pointers[kept], length, pointers
     )
 
   def texts(self, ids: Iterable[int | np.integer]) -> list[str]:
@@ -237,7 +248,8 @@ class BlockStore:
 
   def _text(self, i: int) -> str:
     start, limit = self._byte_span[i].tolist()
-    return self.tokens.text_bytes(int(self._document[i]))[start:limit].decode()
+    text = self.tokens.text_bytes(int(self._document[i]))
+    return self.tokens.decode(text[start:limit])
 
   def titles(self, ids: Iterable[int | np.integer]) -> list[str]:
     """Return the title of each block's document; '' for -1."""
@@ -262,7 +274,12 @@ class BlockStore:
 
 
 def _gather(
-  source: sharded_array.ShardedArray, ids, shards, spans, length: int
+  source: sharded_array.ShardedArray,
+  ids,
+  shards,
+  spans,
+  length: int,
+  pointers: sharded_array.ShardedArray,
 ) -> tuple[np.ndarray, np.ndarray]:
   """Read spans [..., 2] of shards [...]; a row of id -1 is empty."""
   flat, bounds = ids.reshape(-1), spans.reshape(-1, 2)
@@ -272,6 +289,7 @@ def _gather(
     bounds[:, 0],
     bounds[:, 1] - bounds[:, 0],
     length,
+    pointers,
   )
   counts = valid.sum(axis=1, dtype=np.int32)
   return tokens.reshape(*ids.shape, length), counts.reshape(ids.shape)

@@ -147,9 +147,10 @@ class ChunkStore:
     self.path, self.fingerprint = self.store.path, self.store.fingerprint
     self.tokens = self.store.source('tokens', tokens, tokens_lib.TokenStore)
     self.chunk_length = self.store.fields['chunk_length']
-    self._document = self.store.array('document')
+    documents = self.tokens.num_documents
+    self._document = self.store.array('document').within(0, documents)
     self._position = self.store.array('position')
-    self._available = self.store.array('available')
+    self._available = self.store.array('available').within(1, 1 << 31)
     self.id_hash = self.store.array('id_hash')
     self.num_chunks = len(self._document)
 
@@ -209,6 +210,7 @@ class ChunkStore:
       self._position[kept],
       self._available[kept],
       length,
+      self._position,
     )
     if part == 'neighbor':
       mask[:, self.chunk_length :] = False

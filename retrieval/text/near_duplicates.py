@@ -268,7 +268,7 @@ def _documents(
   for row in np.flatnonzero(chosen):
     document = first + int(row)
     if tokens.with_text:
-      text = tokens.text_bytes(document).decode()
+      text = tokens.decode(tokens.text_bytes(document))
     else:
       text = tokenizer.decode(tokens.document(document)[1:])
     yield document, hash_grams(text, ngram)

@@ -135,7 +135,9 @@ def _shard_arrays(
     chosen = documents[at : at + _BATCH].tolist()
     batch = [
       corpus_lib.Document(
-        tokens.document_id(i), tokens.title(i), tokens.text_bytes(i).decode()
+        tokens.document_id(i),
+        tokens.title(i),
+        tokens.decode(tokens.text_bytes(i)),
       )
       for i in chosen
     ]
@@ -249,19 +251,23 @@ class SalientStore:
     blocks = self.store.source('blocks', blocks, blocks_lib.BlockStore)
     self.blocks = blocks
     self.labels = tuple(self.store.meta['labels'])
-    self.sentence = self.store.array('sentence')
+    array, sentences = self.store.array, blocks.num_sentences
+    self.sentence = array('sentence').within(0, sentences)
     self.num_spans = len(self.sentence)
     self.token_start, self.token_limit, self.byte_start, self.byte_limit = (
-      self.store.array(name) for name in _COLUMNS
+      array(name).within(0, 1 << 31) for name in _COLUMNS
     )
-    self.label = self.store.array('label')
+    self.label = array('label').within(0, len(self.labels))
     self._sentence_ends = np.cumsum(blocks.store.rows('sentence_row'))
 
   def sentences(self) -> np.ndarray:
     """Sorted ids of the sentences that hold spans."""
-    shards = range(self.store.num_shards)
+    offsets = self.sentence.offsets.tolist()
     return np.concatenate(
-      [np.unique(self.store.shard(i, 'sentence')) for i in shards]
+      [
+        np.unique(self.sentence[low:high])
+        for low, high in zip(offsets[:-1], offsets[1:], strict=True)
+      ]
     )
 
   def spans_of(
@@ -308,10 +314,9 @@ class SalientStore:
     """
     outcomes = self.store.array('outcomes')[:].sum(axis=0).tolist()
     labels = np.zeros(len(self.labels), np.int64)
-    for i in range(self.store.num_shards):
-      labels += np.bincount(
-        self.store.shard(i, 'label'), minlength=len(self.labels)
-      )
+    offsets = self.label.offsets.tolist()
+    for low, high in zip(offsets[:-1], offsets[1:], strict=True):
+      labels += np.bincount(self.label[low:high], minlength=len(self.labels))
     return {
       'documents': int(self.store.array('num_documents')[:].sum()),
       **dict(zip(OUTCOMES, outcomes, strict=True)),

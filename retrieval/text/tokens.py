@@ -176,19 +176,21 @@ class TokenStore:
     self.path = self.store.path
     self.vocab_size = self.store.meta['vocab_size']
     self.tokenizer_fingerprint = self.store.fields['tokenizer']
-    array = self.store.array
-    self.tokens, self._token_end = array('tokens'), array('token_end')
+    array, ends = self.store.array, self.store.ends
+    self.tokens = array('tokens').within(0, self.vocab_size)
+    self._token_end = ends('token_end', 'tokens')
     self.num_documents = len(self._token_end)
     self.num_bytes, self.num_words = array('num_bytes'), array('num_words')
     self.id_hash = array('id_hash')
     self._text = {
-      name: (array(f'{name}_end'), array(f'{name}_text'))
+      name: (ends(f'{name}_end', f'{name}_text'), array(f'{name}_text'))
       for name in ('id', 'title')
     }
     self.with_text = self.store.fields.get('with_text', False)
     if self.with_text:
-      self._text['text'] = (array('text_end'), array('text'))
-      self._token_bytes = self.store.array('token_bytes')
+      self._text['text'] = (ends('text_end', 'text'), array('text'))
+      lengths = self.store.rows('text')
+      self._token_bytes = self.store.array('token_bytes').spans(lengths)
 
   def check_tokenizer(self, tokenizer: tokenization.Tokenizer) -> None:
     """Raise ValueError unless `tokenizer` made this store."""
@@ -212,15 +214,24 @@ class TokenStore:
   def document(self, i: int) -> np.ndarray:
     """Tokens of document `i`, BOS first: [length] uint16 or uint32."""
     shard, span = self._span(self._token_end, i)
-    return self.tokens.shard(shard)[span]
+    tokens = self.tokens.shard(shard)[span]
+    self.tokens.check(tokens, shard)
+    return tokens
 
   def document_id(self, i: int) -> str:
     """Return the id of document `i`."""
-    return self._bytes('id', i).decode()
+    return self.decode(self._bytes('id', i))
 
   def title(self, i: int) -> str:
     """Return the title of document `i`."""
-    return self._bytes('title', i).decode()
+    return self.decode(self._bytes('title', i))
+
+  def decode(self, data: bytes) -> str:
+    """Decode UTF-8 of this store; ValueError, which names it, if damaged."""
+    try:
+      return data.decode()
+    except UnicodeDecodeError as e:
+      raise ValueError(f'{self.path}: damaged text ({e}).') from None
 
   def text_bytes(self, i: int) -> bytes:
     """The text of document `i` in UTF-8, exactly the source's."""
@@ -231,7 +242,9 @@ class TokenStore:
     """First and past-last byte of each token of document `i`: [length, 2]."""
     self._check_text()
     shard, span = self._span(self._token_end, i)
-    return self._token_bytes.shard(shard)[span]
+    found = self._token_bytes.shard(shard)[span]
+    self._token_bytes.check(found, shard)
+    return found
 
   def _check_text(self) -> None:
     """Raise ValueError when the store was made without texts."""

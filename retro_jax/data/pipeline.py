@@ -75,22 +75,15 @@ class ChunkReader:
     chunks = chunks_lib.ChunkStore(self.chunks)
     if not self.num_neighbors:
       return types.SimpleNamespace(chunks=chunks)
-    neighbors = neighbors_lib.NeighborStore(self.neighbors)
     datastore = chunks
     if os.fspath(self.datastore) != os.fspath(self.chunks):
       datastore = chunks_lib.ChunkStore(self.datastore)
+    neighbors = neighbors_lib.NeighborStore(self.neighbors, chunks, datastore)
     if self.num_neighbors > neighbors.num_neighbors:
       raise ValueError(
         f'{neighbors.path}: num_neighbors {self.num_neighbors} is more than '
         f'the {neighbors.num_neighbors} stored for each chunk.'
       )
-    for role, other in (('queries', chunks), ('datastore', datastore)):
-      found = neighbors.store.fields[role]
-      if found != other.fingerprint:
-        raise ValueError(
-          f'{neighbors.path}: made for {role} {found}, but {other.path} is '
-          f'{other.fingerprint}; find the neighbors again.'
-        )
     made, wanted = (x.tokens.tokenizer_fingerprint for x in (datastore, chunks))
     if made != wanted:
       raise ValueError(

@@ -52,7 +52,8 @@ def find_documents(
   """
   index, first, base = [], [], 0
   for shard in range(chunks.store.num_shards):
-    documents = np.asarray(chunks.store.shard(shard, 'document'))
+    ids = np.arange(base, base + chunks.store.rows('document')[shard])
+    documents = chunks.documents(ids)
     starts = np.flatnonzero(np.diff(documents, prepend=-1))
     index.append(documents[starts])
     first.append(base + starts)

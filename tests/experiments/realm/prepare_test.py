@@ -14,6 +14,7 @@ from experiments.realm import prepare as realm_prepare, task as realm_task
 from realm_jax.data import folder as realm_data
 from retrieval import tokenization
 from retrieval.formats import tf_example, tfrecord
+from retrieval.store import verification
 from retrieval.text import corpus as corpus_lib
 from tests.retrieval.text import tiny_blocks
 
@@ -88,7 +89,7 @@ def _files(workdir):
       file.stat().st_mtime_ns,
     )
     for file in root.rglob('*')
-    if file.is_file()
+    if file.is_file() and file.suffix != '.verified'
   }
 
 
@@ -131,7 +132,7 @@ def test_again_there_is_nothing_to_do(folder, prepared, capsys):
 
 def test_stages_one_after_another_write_the_same(folder, prepared, tmp_path):
   _run(_config(folder, stages='tokenizer,tokens'), tmp_path)
-  assert {x.name for x in (tmp_path / 'data').iterdir()} == {
+  assert {x.name for x in (tmp_path / 'data').glob('[!.]*')} == {
     'tokenizer',
     'tokens',
   }
@@ -221,8 +222,9 @@ def test_corpora_must_be_those_that_were_prepared(
 @pytest.mark.parametrize(
   'name', ['tokens/text-000001', 'blocks/hash-000000', 'spans/label-000002']
 )
-def test_verify_finds_a_flipped_bit(folder, copy, name, capsys):
-  config = _config(folder, verify=True, stages='tokenizer')
+def test_verify_finds_a_flipped_bit(folder, copy, name, capsys, monkeypatch):
+  config = _config(folder, stages='tokenizer')
+  monkeypatch.setenv(verification.VARIABLE, 'full')
   _run(config, copy)
   assert 'checksums, spans' in capsys.readouterr().out
   file = copy / 'data' / f'{name}.npy'
@@ -234,9 +236,12 @@ def test_verify_finds_a_flipped_bit(folder, copy, name, capsys):
   assert '\n' not in str(error.value)
 
 
-def test_verify_reads_the_other_corpus(folder, with_other_x, tmp_path, capsys):
+def test_verify_reads_the_other_corpus(
+  folder, with_other_x, tmp_path, capsys, monkeypatch
+):
+  monkeypatch.setenv(verification.VARIABLE, 'full')
   shutil.copytree(with_other_x / 'data', tmp_path / 'data')
-  config = _config(folder, masked=True, verify=True, stages='tokenizer')
+  config = _config(folder, masked=True, stages='tokenizer')
   _run(config, tmp_path)
   assert 'checksums, masked/blocks' in capsys.readouterr().out
   file = tmp_path / 'data' / 'masked' / 'tokens' / 'tokens-000000.npy'

@@ -18,7 +18,7 @@ from experiments.retro import prepare as retro_prepare, update as retro_update
 from retrieval import tokenization
 from retrieval.index import index as index_lib
 from retrieval.nn import embedders
-from retrieval.store import store_writer
+from retrieval.store import store_writer, verification
 from retrieval.text import near_duplicates
 from retro_jax.data import folder as retro_data
 from retro_jax.trained import loading
@@ -65,7 +65,7 @@ def _bytes(folder):
   return {
     f.relative_to(folder).as_posix(): hashlib.sha256(f.read_bytes()).hexdigest()
     for f in folder.rglob('*')
-    if f.is_file()
+    if f.is_file() and f.suffix != '.verified'
   }
 
 
@@ -151,15 +151,17 @@ def test_a_process_does_not_wait_for_ever(corpus, tmp_path):
 
 
 @pytest.mark.parametrize('stages', [STAGES, 'chunks'])
-def test_verify_names_what_is_damaged(corpus, copy, stages, capsys):
-  config = _config(corpus, verify=True, stages=stages)
+def test_verify_names_what_is_damaged(
+  corpus, copy, stages, capsys, monkeypatch
+):
+  config = _config(corpus, stages=stages)
+  monkeypatch.setenv(verification.VARIABLE, 'full')
   retro_prepare.run(config, str(copy))
   assert 'checksums, chunks-valid' in capsys.readouterr().out
   file = copy / 'data' / 'tokens' / 'tokens-000001.npy'
   data = bytearray(file.read_bytes())
   data[-1] ^= 1
   file.write_bytes(data)
-  retro_prepare.run(_config(corpus, stages=stages), str(copy))
   with pytest.raises(ValueError, match='tokens-000001.npy: damaged') as error:
     retro_prepare.run(config, str(copy))
   assert '\n' not in str(error.value)
@@ -214,7 +216,7 @@ def test_the_exam_asks_all_over_the_held_out_chunks(
   np.testing.assert_array_equal(asked[0], np.arange(0, 100, 5))
 
 
-def test_near_duplicates_leave_the_datastore(corpus, copy, capsys):
+def test_near_duplicates_leave_the_datastore(corpus, copy, capsys, monkeypatch):
   """The corpus's texts repeat, so that many resemble a held-out one."""
   config = _config(corpus, stages='duplicates,chunks')
   config.deduplicate.threshold = 0.8
@@ -228,7 +230,7 @@ def test_near_duplicates_leave_the_datastore(corpus, copy, capsys):
   chunks = data.chunks('train')
   left = np.unique(chunks.documents(np.arange(chunks.num_chunks)))
   assert len(dropped) and len(left) and not np.isin(left, dropped).any()
-  config.prepare.verify = True
+  monkeypatch.setenv(verification.VARIABLE, 'full')
   retro_prepare.run(config, str(copy))
   assert 'checksums, duplicates' in capsys.readouterr().out
 
@@ -317,7 +319,8 @@ def test_an_evaluation_set_of_another_corpus(
   found = data.neighbors('other').ids(np.arange(chunks.num_chunks))
   assert found.max() < data.chunks('train').num_chunks and (found >= 0).all()
   _words(capsys)
-  config.prepare.verify, config.prepare.stages = True, 'evaluation'
+  config.prepare.stages = 'evaluation'
+  monkeypatch.setenv(verification.VARIABLE, 'full')
   retro_prepare.run(config, str(copy))
   said = _words(capsys)
   for kind in ('tokens', 'chunks', 'vectors', 'neighbors'):
@@ -330,7 +333,7 @@ def test_an_evaluation_set_of_another_corpus(
   file.write_bytes(file.read_bytes()[:-1] + b'?')
   with pytest.raises(ValueError, match='vectors-000000.npy: damaged'):
     retro_prepare.run(config, str(copy))
-  config.prepare.verify = False
+  monkeypatch.delenv(verification.VARIABLE)
   config.evaluation.name = 'train'
   with pytest.raises(ValueError, match="evaluation.name 'train'"):
     retro_prepare.run(config, str(copy))

@@ -14,7 +14,7 @@ import pytest
 from retrieval import searchers
 from retrieval.index import index as index_lib
 from retrieval.searchers import scann
-from retrieval.store import store, store_writer
+from retrieval.store import manifests, store, store_writer, verification
 
 NEEDS_SCANN = pytest.mark.skipif(
   not searchers.scann_available(), reason='ScaNN exists for Linux only.'
@@ -47,7 +47,7 @@ def test_builds_measures_publishes_and_reopens(tmp_path, vectors):
   assert report['queries_per_sec'] > 0 and report['build_sec'] > 0
   assert report['exact_queries_per_sec'] > 0
   assert 4 * 16 < report['bytes_per_vector'] < 20 * 16
-  assert os.listdir(tmp_path) == ['index']
+  assert sorted(os.listdir(tmp_path)) == ['.index.verified', 'index']
   again = index_lib.open_index(tmp_path / 'index')
   assert again.fingerprint == index.fingerprint
   assert again.vectors_fingerprint == 'v'
@@ -81,9 +81,9 @@ def test_same_inputs_reuse_what_stands(tmp_path, vectors):
 
 def _with_report(path, **changes):
   """Changes what the index at `path` is said to have reached."""
-  manifest = json.loads((path / 'index.json').read_text())
+  manifest = manifests.read_json(path / 'index.json')
   manifest['report'].update(changes)
-  (path / 'index.json').write_text(json.dumps(manifest))
+  (path / 'index.json').write_text(manifests.sealed(manifest))
 
 
 def test_what_stands_must_reach_the_floor(tmp_path, vectors):
@@ -232,17 +232,25 @@ def test_a_copied_exact_index_stands_alone(tmp_path, vectors):
   assert again.fingerprint == index.fingerprint
 
 
-def test_damage_is_found_when_opening(tmp_path, vectors):
+def test_damage_is_found_when_opening(tmp_path, vectors, monkeypatch):
   path = tmp_path / 'index'
   index_lib.build_index(path, vectors, 'v', EXACT)
   file = path / 'vectors.npy'
   whole = file.read_bytes()
   file.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
-  with pytest.raises(ValueError, match='vectors.npy: damaged or missing'):
+  with pytest.raises(ValueError, match=r'vectors\.npy: damaged \(checksum'):
     index_lib.open_index(path)
-  index_lib.open_index(path, verify=False)
+  with monkeypatch.context() as patch:
+    patch.setenv(verification.VARIABLE, 'off')
+    index_lib.open_index(path)
   file.unlink()
-  with pytest.raises(ValueError, match='vectors.npy: damaged or missing'):
+  with pytest.raises(ValueError, match='vectors.npy: missing'):
+    index_lib.open_index(path)
+  text = (path / 'index.json').read_text()
+  (path / 'index.json').write_text(
+    text.replace('"report": {', '"report": {"a":1,')
+  )
+  with pytest.raises(ValueError, match=r'index\.json: damaged \(checksum'):
     index_lib.open_index(path)
   (path / 'index.json').write_text('{')
   with pytest.raises(ValueError, match='index.json: not JSON'):
@@ -295,7 +303,7 @@ def test_of_two_builders_the_first_one_counts(tmp_path, vectors, monkeypatch):
   monkeypatch.setattr(os, 'getpid', lambda: next(pid))
   index = index_lib.build_index(path, vectors, 'v', EXACT)
   assert index.fingerprint == index_lib.open_index(path).fingerprint
-  assert os.listdir(tmp_path) == ['index']
+  assert sorted(os.listdir(tmp_path)) == ['.index.verified', 'index']
 
 
 @pytest.mark.usefixtures('unchecked')

@@ -2,7 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The on-disk form: atomic, resumable, checked, memory-mapped."""
 
-import json
 import multiprocessing
 import os
 import pickle
@@ -12,7 +11,7 @@ import time
 import numpy as np
 import pytest
 
-from retrieval.store import store, store_writer
+from retrieval.store import manifests, store, store_writer
 from tests.retrieval.store import tiny_stores
 
 FIELDS = {'source': 'abc', 'length': 4}
@@ -92,9 +91,8 @@ def test_says_what_differs(tmp_path):
   with pytest.raises(ValueError, match="kind is 'test', expected 'other'"):
     store.Store.open(tmp_path / 's', 'other')
   manifest = tmp_path / 's' / 'manifest.json'
-  manifest.write_text(
-    json.dumps({**json.loads(manifest.read_text()), 'schema': 99})
-  )
+  content = manifests.read_json(manifest)
+  manifest.write_text(manifests.sealed(content | {'schema': 99}))
   with pytest.raises(ValueError, match='schema is 99, expected 1'):
     store.Store.open(tmp_path / 's', 'test')
 
@@ -215,7 +213,7 @@ def test_killed_while_publishing_loses_no_shard(tmp_path, monkeypatch):
   assert tiny_stores.file_hashes(tmp_path / 's') == tiny_stores.file_hashes(
     tmp_path / 'whole'
   )
-  assert sorted(os.listdir(tmp_path)) == ['s', 'whole']
+  assert sorted(os.listdir(tmp_path)) == ['.s.verified', 's', 'whole']
 
 
 def _prepare_many(root, barrier, seed):
@@ -245,7 +243,7 @@ def test_processes_that_write_one_store_do_not_disturb_each_other(tmp_path):
     process.join(90)
   assert [process.exitcode for process in processes] == [0, 0]
   want = {f's{number}' for number in range(_STORES)}
-  assert set(os.listdir(tmp_path)) == want
+  assert {x for x in os.listdir(tmp_path) if x[0] != '.'} == want
   _write(tmp_path / 'alone').publish(len(ROWS))
   for name in want:
     assert tiny_stores.file_hashes(tmp_path / name) == tiny_stores.file_hashes(
