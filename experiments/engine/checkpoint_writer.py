@@ -1,23 +1,36 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Write checkpoints and resumes from them.
+"""Write checkpoints and resume from them.
 
 A step on disk, `<workdir>/checkpoints/<step>/`, holds the train state, the
-position of the data iterator, and metadata: config, pipeline fields, index
-version, fingerprints of the data. Each step is written under a temporary name
-and renamed when whole, so a killed save leaves the previous step in place.
-Resuming continues the very same batches and losses, or refuses.
+position of the data iterator, metadata (config, pipeline fields, index version,
+fingerprints of the data), and the checksums of all its files. Each step is
+written and hashed under a hidden name and renamed when whole, so a killed save
+leaves the previous step in place. Resuming checks every file and continues the
+very same batches and losses, or refuses.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent import futures
+import contextlib
+import math
+import os
 import pathlib
+import shutil
 from typing import Any
 
 from absl import logging
 import jax
+from jax.experimental import multihost_utils
 from orbax.checkpoint import v1 as ocp
 
-from retrieval.store import checkpoints as checkpoint_reader
+from experiments.engine import metric_writer
+from retrieval.store import checkpoint_steps, checkpoints, space
+
+_SAVING, _REMOVING = '.saving-', '.removing-'
+# What a killed process may leave; the last are drafts of best.json.
+_HIDDEN = (_SAVING, _REMOVING, f'.{checkpoint_steps.BEST}.')
+_MAX_REASON = 300
 
 
 class Checkpoints:
@@ -32,8 +45,10 @@ class Checkpoints:
     index_version: str | None = '',
     fingerprints: Mapping[str, str] | None = None,
     keep: int = 2,
+    best_metric: str = '',
+    best_mode: str = 'min',
   ):
-    """Open the folder, empty or not.
+    """Open the folder, empty or not, and remove what killed saves left.
 
     Args:
       workdir: the run's folder.
@@ -43,40 +58,90 @@ class Checkpoints:
       index_version: fingerprint of the index that the data come from; must be
         equal on resume. None if each step has its own, given to `save`.
       fingerprints: fingerprints of the data by name, for readers of the parameters.
-      keep: number of newest steps that stay on disk.
+      keep: number of newest steps that stay on disk; 0 keeps all.
+      best_metric: name of a metric as in metrics.jsonl; the step in which it is
+        best stays on disk, too. '' for none.
+      best_mode: 'min' or 'max', what is best.
+
+    Raises:
+      ValueError: for another `keep` or `best_mode`.
     """
-    self._path = checkpoint_reader.folder_of(workdir)
+    if keep < 0:
+      raise ValueError(
+        f'config.keep_checkpoints={keep}: expected the number of newest '
+        'checkpoints to keep; 0 keeps all.'
+      )
+    if best_mode not in ('min', 'max'):
+      raise ValueError(
+        f"config.best_mode={best_mode!r}: expected 'min' or 'max'."
+      )
+    self._folder = checkpoint_steps.folder_of(workdir)
     self._metadata = {
       'config': dict(config),
       'pipeline': dict(pipeline),
       'index_version': index_version,
       'fingerprints': dict(fingerprints or {}),
     }
-    self._checkpointer = ocp.training.Checkpointer(
-      self._path,
-      preservation_policy=ocp.training.preservation_policies.LatestN(keep),
-      cleanup_tmp_directories=True,
-    )
+    self._keep, self._metric, self._mode = keep, best_metric, best_mode
+    self._values: dict[int, float] = {}  # of the best metric, by step
+    self._background = futures.ThreadPoolExecutor(1, 'checkpoints')
+    self._jobs: list[futures.Future] = []
+    if not jax.process_index():
+      _remove_leftovers(self._folder)
+      self._read_values(workdir)
+
+  def _read_values(self, workdir: str) -> None:
+    """Take the best metric's values, of the steps there are, from the disk."""
+    rows = metric_writer.read(workdir) if self._metric else ()
+    for row in rows:
+      if row['step'] <= (self.latest_step() or 0) and self._metric in row:
+        self._note(row['step'], row[self._metric])
+
+  def _note(self, step: int, value: float | None) -> None:
+    if value is not None and math.isfinite(value):  # a NaN is never the best
+      self._values[step] = value
 
   def __enter__(self) -> 'Checkpoints':
     return self
 
-  def __exit__(self, *unused_exception) -> None:
-    self._checkpointer.close()
+  def __exit__(self, kind, *unused_exception) -> None:
+    try:
+      self.wait()
+    except OSError as error:
+      if kind is None:
+        raise
+      logging.warning('%s', error)  # what stopped the run is told by itself
+    finally:
+      self._background.shutdown()
+    if kind is None and jax.process_count() > 1:
+      # Other processes may read the last step only after the first has named it.
+      multihost_utils.sync_global_devices('checkpoints')
+
+  def wait(self) -> None:
+    """Wait for the saves so far.
+
+    Raises:
+      OSError: if a checkpoint could not be saved; names what was missing.
+    """
+    jobs, self._jobs = self._jobs, []
+    for job in jobs:
+      job.result()
 
   def latest_step(self) -> int | None:
-    """Return the newest whole step, or None."""
-    latest = self._checkpointer.latest
-    return None if latest is None else latest.step
+    """Return the newest step, or None."""
+    return max(checkpoint_steps.numbers(self._folder), default=None)
+
+  def newest_whole_step(self) -> int | None:
+    """Return the newest step that is not damaged, or None, after all saves."""
+    self.wait()
+    return checkpoint_steps.newest_whole(self._folder)
 
   def saved_index_version(self) -> str:
     """Return the index version that the newest step names, or ''."""
-    step = self.latest_step()
-    return (
-      checkpoint_reader.metadata_of(self._path / str(step))['index_version']
-      if step
-      else ''
-    )
+    if not self.latest_step():
+      return ''
+    path = checkpoint_steps.choose(self._folder)
+    return checkpoints.metadata_of(path)['index_version']
 
   def save(
     self,
@@ -89,19 +154,56 @@ class Checkpoints:
 
     Args:
       index_version: version in use, if it changes from step to step.
+
+    Raises:
+      OSError: if the disk has no room; for this save or the one before.
     """
+    self.wait()
     metadata = dict(self._metadata)
     if index_version is not None:
       metadata['index_version'] = index_version
-    self._checkpointer.save_checkpointables_async(
-      step,
-      {'state': state, 'data': batches},
-      force=True,
-      custom_metadata=metadata,
+    finish = _start_save(
+      self._folder, step, {'state': state, 'data': batches}, metadata
     )
+    self._jobs.append(self._background.submit(finish))
+    self._jobs.append(self._background.submit(self._tidy))
+
+  def measured(self, step: int, values: Mapping[str, float]) -> None:
+    """Take note of metrics, in metrics.jsonl by now; the best step is kept.
+
+    Raises:
+      ValueError: if the best metric is not among the others of its kind.
+    """
+    kind = self._metric.partition('/')[0]
+    if self._metric in values:
+      self._note(step, values[self._metric])
+      self._jobs.append(self._background.submit(self._tidy))
+    elif kind in {name.partition('/')[0] for name in values}:
+      raise ValueError(
+        f'config.best_metric={self._metric!r}: expected one of '
+        f'{sorted(values)}, which step {step} measures.'
+      )
+
+  def _tidy(self) -> None:
+    """Name the best step on disk, and remove what is not to be kept."""
+    if jax.process_index():
+      return
+    there = checkpoint_steps.numbers(self._folder)
+    keep = {*(there[-self._keep :] if self._keep else there)}
+    measured = [step for step in there if step in self._values]
+    if measured:
+      sign = -1 if self._mode == 'max' else 1
+      best = min(measured, key=lambda step: (sign * self._values[step], step))
+      facts = {'metric': self._metric, 'mode': self._mode}
+      facts |= {'step': best, 'value': self._values[best]}
+      checkpoint_steps.write_sealed(self._folder / checkpoint_steps.BEST, facts)
+      keep.add(best)
+    for step in there:
+      if step not in keep:
+        _remove(self._folder / str(step))
 
   def restore(self, abstract: Any, batches: Iterator) -> Any:
-    """Load the newest step and moves `batches` to its position.
+    """Load the newest step and move `batches` to its position.
 
     Args:
       abstract: the state, with `params`, as ShapeDtypeStructs with shardings
@@ -109,10 +211,11 @@ class Checkpoints:
       batches: a fresh iterator of the same pipeline; changed in place.
 
     Raises:
-      ValueError: if the pipeline, the index or a parameter's shape differs.
+      ValueError: if a file is damaged, or the pipeline, the index or a
+        parameter's shape differs.
     """
-    path = self._path / str(self.latest_step())
-    saved = checkpoint_reader.metadata_of(path)
+    path = checkpoint_steps.choose(self._folder)
+    saved = checkpoints.metadata_of(path)
     for part in ('pipeline', 'index_version'):
       if self._metadata[part] is not None:
         _check_same(path, part, saved[part], self._metadata[part])
@@ -123,10 +226,11 @@ class Checkpoints:
         logging.warning('Changed since %s was written: %s', path, line)
     _check_shapes(path, abstract)
     # Moments of parts that were frozen since then are skipped.
-    with checkpoint_reader.partial_loading():
-      loaded = self._checkpointer.load_checkpointables(
-        self.latest_step(), {'state': abstract, 'data': batches}
+    with checkpoints.partial_loading():
+      loaded = ocp.load_checkpointables(
+        path, {'state': abstract, 'data': batches}
       )
+    self._jobs.append(self._background.submit(self._tidy))
     return loaded['state']
 
 
@@ -153,31 +257,91 @@ def save_params(
   Raises:
     ValueError: when there is a checkpoint already, or one of a training run.
   """
-  path = checkpoint_reader.folder_of(workdir)
+  folder = checkpoint_steps.folder_of(workdir)
   converted = {'converted': True}  # not a run that could be continued
-  with ocp.training.Checkpointer(path, cleanup_tmp_directories=True) as saver:
-    there = saver.latest and checkpoint_reader.metadata_of(
-      path / str(saver.latest.step)
-    )
-    replace = replace and there and there['pipeline'] == converted
-    if there and not replace:
+  _remove_leftovers(folder)
+  there = checkpoint_steps.numbers(folder)
+  if there:
+    path = checkpoint_steps.choose(folder)
+    made_by = checkpoints.metadata_of(path)['pipeline']
+    if not replace or made_by != converted:
       raise ValueError(
-        f'{path}: holds checkpoint {saver.latest.step} already; expected a new '
+        f'{folder}: holds checkpoint {path.name} already; expected a new '
         '--workdir.'
       )
-    metadata = {
-      'config': dict(config),
-      'pipeline': converted,
-      'index_version': index_version,
-      'fingerprints': dict(fingerprints or {}),
-    }
-    saver.save_checkpointables(
-      step,
-      {'state': {'params': params}},
-      force=True,
-      overwrite=bool(replace),
-      custom_metadata=metadata,
+  metadata = {
+    'config': dict(config),
+    'pipeline': converted,
+    'index_version': index_version,
+    'fingerprints': dict(fingerprints or {}),
+  }
+  finish = _start_save(folder, step, {'state': {'params': params}}, metadata)
+  finish(replace=True)
+  for older in there:
+    if older != step:
+      _remove(folder / str(older))
+
+
+def _start_save(
+  folder: pathlib.Path,
+  step: int,
+  parts: Mapping[str, Any],
+  metadata: Mapping[str, Any],
+) -> Callable[..., None]:
+  """Begin to write a step; return what waits for it, hashes and names it."""
+  needed = sum(getattr(x, 'nbytes', 0) for x in jax.tree.leaves(parts['state']))
+  path, hidden = folder / str(step), folder / f'{_SAVING}{step}'
+  with _explained(path, needed):
+    space.check(folder, needed)
+    response = ocp.save_checkpointables_async(
+      hidden, dict(parts), custom_metadata=dict(metadata)
     )
+
+  def finish(replace: bool = False) -> None:
+    with _explained(path, needed):
+      response.result()  # all processes have written
+      if jax.process_index():
+        return
+      checkpoint_steps.seal(hidden, step)
+      if replace and path.exists():
+        _remove(path)
+      hidden.rename(path)
+
+  return finish
+
+
+@contextlib.contextmanager
+def _explained(path: pathlib.Path, needed: int) -> Iterator[None]:
+  """Turn any failure of a save into one line, and free what it has written."""
+  try:
+    yield
+  except Exception as error:
+    left = f'{needed:,} bytes needed, {space.left(path):,} left'
+    if not jax.process_index():
+      _remove_leftovers(path.parent)
+    if isinstance(error, space.NoSpaceError):
+      raise
+    why = ' '.join(str(error).split())[:_MAX_REASON] or type(error).__name__
+    raise OSError(
+      f'{path}: not saved ({left}): {why}; earlier checkpoints are kept.'
+    ) from error
+
+
+def _remove(path: pathlib.Path) -> None:
+  """Remove a step, under another name first: a kill leaves no half step."""
+  hidden = path.with_name(f'{_REMOVING}{path.name}')
+  path.rename(hidden)
+  shutil.rmtree(hidden, ignore_errors=True)
+
+
+def _remove_leftovers(folder: pathlib.Path) -> None:
+  names = os.listdir(folder) if folder.is_dir() else ()
+  for name in names:
+    if name.startswith(_HIDDEN):
+      path = folder / name
+      shutil.rmtree(
+        path, ignore_errors=True
+      ) if path.is_dir() else path.unlink()
 
 
 def _differences(saved: Any, now: Any, name: str) -> list[str]:
@@ -206,7 +370,7 @@ def _check_shapes(path: pathlib.Path, abstract: Any) -> None:
     {
       jax.tree_util.keystr(key): tuple(x.shape)
       for key, x in jax.tree_util.tree_leaves_with_path(
-        tree, is_leaf=checkpoint_reader.is_array
+        tree, is_leaf=checkpoints.is_array
       )
     }
     for tree in (stored, abstract.params)

@@ -3,8 +3,8 @@
 """The one training loop: resume, step, measure, save.
 
 `train(task, config, workdir)` reads from the config: seed, num_steps, batch_size,
-log_every, eval_every, eval_batches, checkpoint_every, keep_checkpoints, mesh,
-optimizer, profile_steps, and optionally num_workers (which must not change on
+log_every, eval_every, eval_batches, checkpoint_every, keep_checkpoints,
+best_metric, best_mode, mesh, optimizer, profile_steps, and optionally num_workers (which must not change on
 resume) and sharding_rules (overrides of `sharding.RULES`).
 """
 
@@ -91,6 +91,7 @@ def train(
         f'{name}={config[name]}: expected at least 1 (eval_batches=0 goes '
         'without validation).'
       )
+  _check_best(task, config)
   program = program_lib.make_program(task, config, devices=devices)
   num_steps, index_refresher = config.num_steps, task.index_refresher
   with contextlib.ExitStack() as stack:
@@ -104,6 +105,8 @@ def train(
         index_version=None if index_refresher else task.index_version,
         fingerprints=task.fingerprints,
         keep=config.keep_checkpoints,
+        best_metric=config.best_metric,
+        best_mode=config.best_mode,
       )
     )
     batches = enter(contextlib.closing(iter(task.dataset('train'))))
@@ -134,24 +137,32 @@ def train(
     ) -> None:
       """Fetch a step's metrics, which waits for the end of the step."""
       values = jax.tree.map(float, jax.device_get(metrics)) | extra
-      _check_finite(step, values, saver.latest_step())
+      _check_finite(step, values, saver)
       meter.tick()
       show(step, num_steps)
       if step % config.log_every == 0 or step == num_steps:
         values.pop(optimizers.WEIGHT, None)
         _report(writer, step, values | meter.read())
 
+    def record(step: int, kind: str, found: Mapping[str, float]) -> None:
+      values = {f'{kind}/{name}': value for name, value in found.items()}
+      _report(writer, step, values)
+      saver.measured(step, values)
+
     def measure(step: int) -> None:
-      """Run validation, and the task's evals at the end, once a step."""
+      """Run validation, and the task's evals at the end, once a step.
+
+      The eval with the best metric runs whenever validation does.
+      """
       last = step == num_steps
       due = last or (step and step % config.eval_every == 0)
       if due and config.eval_batches and not writer.written(step, 'valid/'):
         found = validate(program, state.params, task, config.eval_batches)
-        _report(writer, step, {f'valid/{k}': v for k, v in found.items()})
-      for name, evaluate in task.evals.items() if last else ():
-        if not writer.written(step, f'{name}/'):
-          found = evaluate(state.params)
-          _report(writer, step, {f'{name}/{k}': v for k, v in found.items()})
+        record(step, 'valid', found)
+      for kind, evaluate in task.evals.items():
+        best = due and config.best_metric.startswith(f'{kind}/')
+        if (last or best) and not writer.written(step, f'{kind}/'):
+          record(step, kind, evaluate(state.params))
       meter.pause()
 
     measure(start)  # a run that was killed while it measured still owes this
@@ -186,6 +197,23 @@ def train(
   return state
 
 
+def _check_best(task: tasks.Task, config: ml_collections.ConfigDict) -> None:
+  """Refuse a best metric that is not measured, or not where a step is saved."""
+  kinds = ['valid'] * bool(config.eval_batches) + [*task.evals]
+  best = config.best_metric
+  if best and best.partition('/')[0] not in kinds:
+    raise ValueError(
+      f'config.best_metric={best!r}: expected a metric of {kinds}, such as '
+      "'valid/loss' (eval_batches=0 goes without validation)."
+    )
+  if best and config.eval_every % config.checkpoint_every:
+    raise ValueError(
+      f'config.eval_every={config.eval_every}: expected a multiple of '
+      f'checkpoint_every={config.checkpoint_every}, so that each step that is '
+      'measured for config.best_metric is saved.'
+    )
+
+
 def _complete(
   task: tasks.Task, params: tasks.Params, batch: tasks.Batch
 ) -> tuple[tasks.Batch, dict[str, float]]:
@@ -198,13 +226,15 @@ def _complete(
 
 
 def _check_finite(
-  step: int, values: Mapping[str, float], saved: int | None
+  step: int,
+  values: Mapping[str, float],
+  saver: checkpoint_writer.Checkpoints,
 ) -> None:
   loss, grad_norm = values['loss'], values['grad_norm']
   if not (math.isfinite(loss) and math.isfinite(grad_norm)):
     raise NotFiniteError(
       f'Stopped at step {step}: loss {loss}, gradient norm {grad_norm}. '
-      f'Newest good checkpoint: {saved or "none"}. Lower '
+      f'Newest whole checkpoint: {saver.newest_whole_step() or "none"}. Lower '
       'optimizer.learning_rate or optimizer.clip_norm, or look at the data.'
     )
 

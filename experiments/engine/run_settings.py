@@ -62,7 +62,11 @@ class Loop:
   """Fields of the training loop, and the devices that it runs on."""
 
   log_every: settings.Steps = 10  # steps
-  keep_checkpoints: settings.Count = 2  # 0: all
+  keep_checkpoints: settings.Count = 2  # the newest; 0: all
+  # Metric in metrics.jsonl, such as 'valid/loss': the step in which it is best is
+  # kept beside the newest. eval_every is then a multiple of checkpoint_every.
+  best_metric: str = ''
+  best_mode: Literal['min', 'max'] = 'min'  # what is best
   profile_steps: settings.Count = 0
   mesh: Mesh = Mesh()
   # Logical axis -> mesh axis, several, or '' for none. As a flag:

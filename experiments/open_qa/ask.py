@@ -40,7 +40,7 @@ from realm_jax.serving import (
   trained as trained_lib,
 )
 from retrieval.questions import questions as questions_lib, scoring
-from retrieval.store import checkpoints
+from retrieval.store import checkpoint_steps, checkpoints
 from retrieval.text import corpus as corpus_lib
 
 CONFIG = str(
@@ -85,7 +85,7 @@ def take_packaged(
   Raises:
     ValueError: if the folder holds another corpus than the config names.
   """
-  if checkpoints.folder_of(str(workdir)).is_dir():
+  if checkpoint_steps.folder_of(str(workdir)).is_dir():
     saved = checkpoints.find(str(workdir)).config
     packaged_run.check_corpus(
       pathlib.Path(workdir), saved, config.corpus.to_dict()

@@ -3,7 +3,7 @@
 """Read checkpoints of training runs: parameters, config and fingerprints.
 
 `experiments/engine/checkpoint_writer.py` writes them, each step into the folder
-`<workdir>/checkpoints/<step>/`.
+`<workdir>/checkpoints/<step>/`; `checkpoint_steps` checks its files first.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ import jax
 import ml_collections
 from orbax.checkpoint import v1 as ocp
 
-_FOLDER = 'checkpoints'
+from retrieval.store import checkpoint_steps
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,26 +31,22 @@ class Saved:
   index_version: str = ''
 
 
-def find(workdir: str, *, step: int | None = None) -> Saved:
-  """Read the facts of a step, by default the newest one.
+def find(workdir: str, *, step: checkpoint_steps.Step = None) -> Saved:
+  """Read the facts of a step, after a check of its files.
+
+  Args:
+    workdir: the run's folder.
+    step: a number, 'best' (by config.best_metric), or None or '' for the newest.
 
   Raises:
     FileNotFoundError: if there is no such checkpoint.
+    ValueError: if the checkpoint is damaged.
   """
-  folder = folder_of(workdir)
-  steps = sorted(int(p.name) for p in folder.glob('*') if p.name.isdigit())
-  if not steps or (step is not None and step not in steps):
-    wanted = 'a checkpoint' if step is None else f'checkpoint {step}'
-    there = f'the steps {steps}' if steps else 'none'
-    raise FileNotFoundError(
-      f'{folder}: expected {wanted}, found {there}; train first, with the same '
-      '--workdir.'
-    )
-  step = steps[-1] if step is None else step
-  found = ocp.metadata(folder / str(step), checkpointable_name='state')
+  path = checkpoint_steps.choose(checkpoint_steps.folder_of(workdir), step)
+  found = ocp.metadata(path, checkpointable_name='state')
   return Saved(
     config=ml_collections.ConfigDict(_tuples(found.custom_metadata['config'])),
-    step=step,
+    step=int(path.name),
     # Not every checkpoint has them.
     fingerprints=dict(found.custom_metadata.get('fingerprints', {})),
     params=found.metadata['params'],
@@ -59,12 +55,13 @@ def find(workdir: str, *, step: int | None = None) -> Saved:
 
 
 def load_params(
-  workdir: str, *, step: int | None = None, shardings: Any = None
+  workdir: str, *, step: checkpoint_steps.Step = None, shardings: Any = None
 ) -> tuple[Any, Saved]:
-  """Load the parameters of a step, by default the newest one.
+  """Load the parameters of a step, after a check of its files.
 
   Args:
     workdir: the run's folder.
+    step: as of `find`.
     shardings: a sharding, or a tree of them like the parameters (from
       `sharding.tree_shardings`); the first local device by default.
 
@@ -73,6 +70,7 @@ def load_params(
 
   Raises:
     FileNotFoundError: if there is no such checkpoint.
+    ValueError: if the checkpoint is damaged.
   """
   saved = find(workdir, step=step)
   if shardings is None:
@@ -88,7 +86,7 @@ def load_params(
   )
   with partial_loading():
     loaded = ocp.load(
-      folder_of(workdir) / str(saved.step),
+      checkpoint_steps.folder_of(workdir) / str(saved.step),
       {'params': abstract},
       checkpointable_name='state',
     )
@@ -100,11 +98,6 @@ def partial_loading() -> ocp.Context:
   context = ocp.Context()
   context.pytree.loading.partial_load = True
   return context
-
-
-def folder_of(workdir: str) -> pathlib.Path:
-  """Folder of a run's checkpoints."""
-  return pathlib.Path(workdir).absolute() / _FOLDER
 
 
 def is_array(x: Any) -> bool:

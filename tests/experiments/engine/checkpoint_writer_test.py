@@ -1,6 +1,9 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Loading parameters alone, saves that die half way, and the two refusals."""
+"""Loading, damage, saves that die half way, the best step, and refusals."""
+
+import re
+import shutil
 
 import grain
 import jax
@@ -9,9 +12,9 @@ from jax.sharding import PartitionSpec as P
 import numpy as np
 import pytest
 
-from experiments.engine import checkpoint_writer, program
+from experiments.engine import checkpoint_writer, metric_writer, program
 from retrieval.nn import sharding
-from retrieval.store import checkpoints
+from retrieval.store import checkpoint_steps, checkpoints, space
 
 
 def _batches():
@@ -25,14 +28,21 @@ def _state(step):
   )
 
 
-def _open(folder, index_version='v1', **pipeline):
+def _open(folder, index_version='v1', keep=2, best='', mode='min', **pipeline):
   return checkpoint_writer.Checkpoints(
     str(folder),
     config={'model': {'layers': [1, 2]}, 'empty': {}, 'none': None},
     pipeline={'dataset': 'abc', 'batch_size': 2} | pipeline,
     index_version=index_version,
     fingerprints={'tokenizer': 't1'},
+    keep=keep,
+    best_metric=best,
+    best_mode=mode,
   )
+
+
+def _names(folder):
+  return {p.name for p in (folder / 'checkpoints').iterdir()}
 
 
 @pytest.fixture(scope='module')
@@ -65,16 +75,26 @@ def test_restores_state_and_place(folder):
 
 
 def test_keeps_the_newest(folder):
-  steps = {p.name for p in (folder / 'checkpoints').iterdir()}
-  assert steps == {'2', '3'}
+  assert _names(folder) == {'2', '3'}
 
 
-def test_half_written_step_is_passed_over(tmp_path):
-  half = tmp_path / 'checkpoints' / '4.orbax-checkpoint-tmp'
+def test_keep_0_keeps_all_and_less_is_refused(tmp_path):
+  with _open(tmp_path, keep=0) as saver:
+    for step in (1, 2, 3):
+      saver.save(step, _state(step), _batches())
+  assert _names(tmp_path) == {'1', '2', '3'}
+  with pytest.raises(ValueError, match='config.keep_checkpoints=-1'):
+    _open(tmp_path, keep=-1)
+
+
+def test_half_written_step_is_passed_over_and_removed(tmp_path):
+  half = tmp_path / 'checkpoints' / '.saving-4.orbax-checkpoint-tmp'
   (half / 'state').mkdir(parents=True)
   (half / 'state' / 'd').write_bytes(b'half')
+  (tmp_path / 'checkpoints' / '.removing-2').mkdir()
   with _open(tmp_path) as saver:
     assert saver.latest_step() is None
+  assert not _names(tmp_path)
   with pytest.raises(FileNotFoundError, match='a checkpoint, found none'):
     checkpoints.load_params(str(tmp_path))
 
@@ -117,3 +137,102 @@ def test_other_data_are_refused(folder, changed, match):
   with _open(folder, **changed) as saver:
     with pytest.raises(ValueError, match=match):
       saver.restore(_abstract(), _batches())
+
+
+@pytest.mark.parametrize('damage', ['flip', 'cut', 'remove', 'rename', 'swap'])
+def test_each_damaged_file_ends_in_one_line(folder, tmp_path, damage):
+  run = shutil.copytree(folder, tmp_path / 'run')
+  step = run / 'checkpoints' / '3'
+  kept = sorted(x for x in step.rglob('*') if x.is_file())
+  assert {'_CHECKPOINT_METADATA', 'process_0-of-1.json', 'checksums.json'} <= {
+    x.name for x in kept
+  }
+  for file in kept:
+    data = file.read_bytes()
+    other = run / 'checkpoints' / '2' / file.relative_to(step)
+    if not data and damage in ('flip', 'cut'):
+      continue
+    if damage == 'flip':
+      place = len(data) // 2
+      changed = bytes([data[place] ^ 4])
+      file.write_bytes(data[:place] + changed + data[place + 1 :])
+    elif damage == 'cut':
+      file.write_bytes(data[:-1])
+    elif damage == 'remove':
+      file.unlink()
+    elif damage == 'rename':
+      file.rename(file.with_name('other'))
+    elif not other.exists() or other.read_bytes() == data:
+      continue
+    else:
+      shutil.copyfile(other, file)
+    with _open(run) as saver, pytest.raises(ValueError) as caught:
+      saver.restore(_abstract(), _batches())
+    message = str(caught.value)
+    assert str(step) in message and '\n' not in message
+    assert f'remove {step} and the same command continues from' in message
+    with pytest.raises(ValueError, match=re.escape(message)):
+      checkpoints.load_params(str(run))
+    (file.with_name('other')).unlink(missing_ok=True)
+    file.write_bytes(data)
+  with _open(run) as saver:
+    assert saver.newest_whole_step() == 3
+
+
+def test_a_full_disk_is_told_and_leaves_the_earlier_steps(
+  tmp_path, monkeypatch
+):
+  with _open(tmp_path) as saver:
+    saver.save(1, _state(1), _batches())
+  monkeypatch.setattr(space, 'left', lambda path: 10)
+  with pytest.raises(OSError, match='bytes needed, 10 bytes left'):
+    with _open(tmp_path) as saver:
+      saver.save(2, _state(2), _batches())
+
+  def full(path, step):
+    raise RuntimeError('RESOURCE_EXHAUSTED:\n no space')
+
+  monkeypatch.undo()
+  monkeypatch.setattr(checkpoint_steps, 'seal', full)
+  with pytest.raises(OSError, match='3: not saved .*HAUSTED: no space'):
+    with _open(tmp_path) as saver:
+      saver.save(3, _state(3), _batches())
+  assert _names(tmp_path) == {'1'}
+  assert checkpoints.find(str(tmp_path)).step == 1
+
+
+@pytest.mark.parametrize('mode, best', [('min', 2), ('max', 1)])
+def test_the_best_step_stays(tmp_path, mode, best):
+  values = {1: 3.0, 2: 1.0, 3: float('nan'), 4: 2.0, 5: 2.0}
+
+  def save(*steps):
+    with _open(tmp_path, keep=1, best='valid/loss', mode=mode) as saver:
+      for step in steps:
+        saver.save(step, _state(step), _batches())
+        with metric_writer.MetricWriter(tmp_path, resume_step=step) as writer:
+          writer.write(step, {'valid/loss': values[step]})
+        saver.measured(step, {'valid/loss': values[step]})
+
+  save(1, 2, 3)
+  (tmp_path / 'checkpoints' / 'best.json').unlink()  # made again
+  save(4, 5)
+  assert _names(tmp_path) == {str(best), '5', 'best.json'}
+  assert checkpoints.find(str(tmp_path), step='best').step == best
+  with _open(tmp_path, best='valid/los') as saver:
+    with pytest.raises(ValueError, match=r"config.best_metric='valid/los'"):
+      saver.measured(5, {'valid/loss': 1.0})
+  shutil.rmtree(tmp_path / 'checkpoints' / str(best))
+  with pytest.raises(FileNotFoundError, match=r'checkpoint best.*\[5\]'):
+    checkpoints.find(str(tmp_path), step='best')
+
+
+def test_names_that_are_no_steps_are_passed_over(folder, tmp_path):
+  run = shutil.copytree(folder, tmp_path / 'run')
+  for name in ('007', 'latest', '9.tmp', '٣'):
+    (run / 'checkpoints' / name).mkdir()
+  assert checkpoints.find(str(run)).step == 3
+  (run / 'checkpoints' / '2').rename(run / 'checkpoints' / '5')
+  with pytest.raises(ValueError, match='5: holds checkpoint 2, renamed.*is 3'):
+    checkpoints.find(str(run))
+  with pytest.raises(ValueError, match="'bets': expected a step's number"):
+    checkpoints.find(str(run), step='bets')

@@ -136,6 +136,8 @@ def get_config(**fields):
       'eval_batches': 2,
       'checkpoint_every': 3,
       'keep_checkpoints': 2,
+      'best_metric': '',
+      'best_mode': 'min',
       'profile_steps': 0,
       'mesh': {'data': 2, 'fsdp': 2, 'tensor': 2},
       'optimizer': {'learning_rate': 1e-2, 'warmup_steps': 2},
