@@ -118,5 +118,6 @@ def make_task(
       mask_duplicates=settings.mask_duplicates,
     ),
     part='embedder',
-    row_tokens=layout.query_length + blocks * layout.block_length,
+    row_lengths=(layout.query_length, *blocks * (layout.block_length,)),
+    parts=settings.gradient_cache_parts,
   )

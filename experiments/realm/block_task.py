@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tasks of REALM's warm starts: ICT of the embedder, MLM of the encoder."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 import dataclasses
 import functools
 
@@ -11,11 +11,12 @@ import jax
 import ml_collections
 
 from experiments.engine import loop, tasks
-from experiments.realm import task as realm_task
+from experiments.realm import fits, task as realm_task
 from realm_jax.data import block_dataset, folder as realm_data
 from realm_jax.nn import realm as model_lib
 from realm_jax.objectives import ict, mlm
 from realm_jax.serving import model_configs
+from retrieval.nn import bert
 from retrieval.text import blocks as blocks_lib
 
 Config = ml_collections.ConfigDict
@@ -61,7 +62,8 @@ def make_ict_task(config: Config, data: realm_data.DataFolder) -> tasks.Task:
       mask_duplicates=settings.mask_duplicates,
     ),
     part='embedder',
-    row_tokens=layout.query_length + layout.block_length,
+    row_lengths=(layout.query_length, layout.block_length),
+    parts=settings.gradient_cache_parts,
   )
 
 
@@ -92,7 +94,7 @@ def make_mlm_task(config: Config, data: realm_data.DataFolder) -> tasks.Task:
     *_rows(config, blocks, read, f'{layout} {sorted(settings.items())}'),
     loss=mlm.loss,
     part='encoder',
-    row_tokens=layout.joint_length,
+    row_lengths=(layout.joint_length,),
   )
 
 
@@ -118,7 +120,8 @@ def make_part_task(
   *,
   loss: Callable,
   part: str,
-  row_tokens: int,
+  row_lengths: Sequence[int],
+  parts: int = 1,
 ) -> tasks.Task:
   """Bind a part of the model, its loss and its data.
 
@@ -127,9 +130,15 @@ def make_part_task(
     fingerprint: hash of the stream of batches.
     loss: takes the model first.
     part: one of `initialize.PARTS`.
-    row_tokens: tokens that a row of a batch embeds or reads.
+    row_lengths: tokens of each text that a row of a batch embeds or reads.
+    parts: parts into which the loss cuts a batch.
+
+  Raises:
+    ValueError: for a batch that a device cannot hold.
   """
   model = model_configs.realm_config(config, data)
+  kept = [bert.kept_bytes(getattr(model, part), x) for x in row_lengths]
+  fits.check_rows(config, sum(kept), parts=parts)
 
   def dataset(split):
     read, source = rows(split)
@@ -158,7 +167,7 @@ def make_part_task(
     loss=functools.partial(loss, model_lib.Realm(model)),
     dataset=dataset,
     pipeline_fingerprint=fingerprint,
-    tokens_per_step=config.batch_size * row_tokens,
+    tokens_per_step=config.batch_size * sum(row_lengths),
     fingerprints=data.fingerprints(),
   )
 

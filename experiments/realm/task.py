@@ -11,7 +11,7 @@ import jax
 import ml_collections
 
 from experiments.engine import tasks
-from experiments.realm import refresh, zero_shot
+from experiments.realm import fits, refresh, zero_shot
 from realm_jax.data import folder as realm_data, pipeline, sources
 from realm_jax.nn import (
   config as config_lib,
@@ -163,6 +163,7 @@ def make_task(
     settings, builder, start_builder, _recall_measure(config, data, layout)
   )
   retrieval = pipeline.Retrieval(data.blocks, layout, index_refresher)
+  fits.check_candidates(config, layout, builder.model, training_devices(config))
   sources = {s: source(config, data, s) for s in ('train', 'valid')}
   k, joint = layout.num_candidates, layout.joint_length
   row_tokens = layout.query_length + k * (layout.block_length + joint)

@@ -63,6 +63,16 @@ class BertConfig:
       )
 
 
+def kept_bytes(config: BertConfig, length: int) -> int:
+  """Return the least bytes that a backward pass keeps of a row of tokens."""
+  if config.remat:
+    values = config.d_model
+  else:  # inputs of matrix products, and attention probabilities
+    values = 4 * config.d_model + config.d_ff + config.num_heads * length
+  size = jnp.dtype(config.dtype).itemsize
+  return config.num_layers * length * values * size
+
+
 @struct.dataclass
 class BertOutput:
   """Output of the encoder."""

@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal
 from absl import logging
 import numpy as np
 
-from retrieval import settings
+from retrieval import memory, settings
 from retrieval.searchers import base
 from retrieval.store import sharded_array
 
@@ -131,18 +131,6 @@ def _import():
   return scann_ops_pybind
 
 
-def available_bytes() -> int | None:
-  """Return the available memory of the machine; None where unknown."""
-  try:
-    lines = pathlib.Path('/proc/meminfo').read_text().splitlines()
-  except OSError:
-    return None
-  for line in lines:
-    if line.startswith('MemAvailable:'):
-      return 1024 * int(line.split()[1])
-  return None
-
-
 def available() -> bool:
   """Return whether ScaNN can be imported."""
   try:
@@ -198,7 +186,7 @@ class ScannSearcher:
       building / 2**30,
       searching / 2**30,
     )
-    have = available_bytes()
+    have = memory.available_bytes()
     if have is not None and building > have:
       raise ScannMemoryError(
         f'ScaNN needs {building / 2**30:.1f} GiB to index {num_rows} vectors of '

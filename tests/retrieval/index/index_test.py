@@ -11,7 +11,7 @@ import sys
 import numpy as np
 import pytest
 
-from retrieval import searchers
+from retrieval import memory, searchers
 from retrieval.index import index as index_lib
 from retrieval.searchers import scann
 from retrieval.store import manifests, store, store_writer, verification
@@ -128,7 +128,7 @@ def test_says_what_memory_scann_takes(tmp_path, vectors, caplog):
 def test_what_does_not_fit_in_memory_is_searched_exactly(
   tmp_path, vectors, monkeypatch, caplog
 ):
-  monkeypatch.setattr(scann, 'available_bytes', lambda: 10**5)
+  monkeypatch.setattr(memory, 'available_bytes', lambda: 10**5)
   with pytest.raises(ValueError, match=r'needs 0.0 GiB to index 5000'):
     index_lib.build_index(tmp_path / 'a', vectors, 'v', SCANN)
   assert not (tmp_path / 'a').exists()
