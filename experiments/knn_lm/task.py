@@ -64,12 +64,7 @@ class Folder:
       ValueError: when the index has other keys.
     """
     index = index_lib.open_index(self.index)
-    if index.vectors_fingerprint != pairs.store.fingerprint:
-      raise ValueError(
-        f'{self.index}: has keys {index.vectors_fingerprint}, but '
-        f'{pairs.path} is {pairs.store.fingerprint}; remove the index and '
-        'build it again.'
-      )
+    index_lib.check_vectors(index, pairs.store)
     return index
 
 

@@ -7,7 +7,6 @@ realm_jax/packaged/README.md documents it. It is the reader of an
 """
 
 from collections.abc import Mapping
-import json
 import os
 import pathlib
 from typing import Any
@@ -17,11 +16,14 @@ import numpy as np
 
 from retrieval import tokenization
 from retrieval.formats import safetensors_files
+from retrieval.store import checksums, manifests, store, verification
 
 NAME = 'packaged'  # in place of a run's folder
 FOLDER = pathlib.Path(__file__).parents[1] / 'packaged'
 _ARRAYS = 'reader.safetensors'
+_TOKENIZER = 'tokenizer.json'
 _CONFIG = 'config.json'
+_FILES = 'files'  # of the config: name -> checksum
 _SCALE = ':scale'
 _LEVELS = 127
 
@@ -74,8 +76,9 @@ def save(
   folder.mkdir(parents=True, exist_ok=True)
   safetensors_files.write(folder / _ARRAYS, quantize(reader))
   tokenizer.save(folder)
-  text = json.dumps(config, indent=2, sort_keys=True)
-  (folder / _CONFIG).write_text(text + '\n')
+  files = {x: checksums.of_file(folder / x) for x in (_ARRAYS, _TOKENIZER)}
+  text = manifests.sealed({**config, _FILES: files})
+  store.write_atomically(folder / _CONFIG, text)
 
 
 def exists() -> bool:
@@ -90,15 +93,18 @@ def load(folder: str | os.PathLike = '') -> dict[str, Any]:
 
   Raises:
     FileNotFoundError: when the reader is missing.
-    ValueError: when the file is damaged.
+    ValueError: when a file is damaged.
   """
   path = _find(folder, _ARRAYS)
+  _verify(path)
   return {'reader': dequantize(safetensors_files.read(path))}
 
 
 def load_config(folder: str | os.PathLike = '') -> dict[str, Any]:
   """Read the config of a packaged reader."""
-  return json.loads(_find(folder, _CONFIG).read_text())
+  config = manifests.read_json(_find(folder, _CONFIG))
+  config.pop(_FILES, None)
+  return config
 
 
 def _find(folder: str | os.PathLike, name: str) -> pathlib.Path:
@@ -106,3 +112,11 @@ def _find(folder: str | os.PathLike, name: str) -> pathlib.Path:
   if not path.is_file():
     raise FileNotFoundError(f'{path}: no packaged reader here.')
   return path
+
+
+def _verify(path: pathlib.Path) -> None:
+  """Compare a file with the config's checksum; nothing is written beside it."""
+  files = manifests.read_json(path.with_name(_CONFIG)).get(_FILES, {})
+  if path.name in files:
+    again = 'install the package again, or pack the reader again'
+    verification.check(path, files[path.name], again, remember=False)

@@ -22,7 +22,7 @@ from realm_jax.nn import config as config_lib, initialize
 from realm_jax.serving import packaged_reader
 from retrieval import tokenization
 from retrieval.nn import embedders, sharding
-from retrieval.store import store
+from retrieval.store import manifests, store
 from retrieval.text import (
   blocks as blocks_lib,
   corpus as corpus_lib,
@@ -72,8 +72,7 @@ def unpack(
   config = ml_collections.ConfigDict(made['config'] | changed)
   _prepare(config, workdir, made['tokenizer'])
   if not is_unpacked(workdir):
-    text = json.dumps(changed, indent=1, sort_keys=True) + '\n'
-    store.write_atomically(workdir / FILE, text.encode())
+    store.write_atomically(workdir / FILE, manifests.sealed(changed))
   return workdir
 
 
@@ -84,7 +83,7 @@ def is_unpacked(workdir: str | os.PathLike) -> bool:
 
 def unpacked_config(workdir: str | os.PathLike) -> ml_collections.ConfigDict:
   """Return the config of the packaged reader with the folder's settings."""
-  changed = json.loads((pathlib.Path(workdir) / FILE).read_text())
+  changed = manifests.read_json(pathlib.Path(workdir) / FILE)
   return ml_collections.ConfigDict(
     packaged_reader.load_config()['config'] | changed
   )

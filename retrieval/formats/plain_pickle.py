@@ -10,7 +10,9 @@ anything and calls only the caller's functions.
 
 from collections.abc import Callable, Iterator, Mapping
 import io
+import os
 import pickletools
+import sys
 from typing import Any
 
 # 'module name' of a global -> function to call in its place.
@@ -59,10 +61,26 @@ def operations(file: io.BufferedIOBase) -> Iterator[Operation]:
     ValueError: for bytes that are not a pickle.
   """
   try:
-    for opcode, argument, position in pickletools.genops(file):
+    for opcode, argument, position in pickletools.genops(_Held(file)):
       yield opcode.name, argument, position or 0
   except (ValueError, IndexError, UnicodeDecodeError) as e:
     raise ValueError(f'not a pickle: {e}') from None
+
+
+class _Held:
+  """A file that holds lengths against its size before they are allocated."""
+
+  def __init__(self, file: io.BufferedIOBase):
+    self.readline, self.tell, self._read = file.readline, file.tell, file.read
+    try:
+      self._size = os.fstat(file.fileno()).st_size
+    except OSError:  # in memory or in an archive, which allocate what they hold
+      self._size = sys.maxsize
+
+  def read(self, length: int) -> bytes:
+    if length > self._size:
+      raise ValueError(f'{length} bytes in a file of {self._size}')
+    return self._read(length)
 
 
 class Machine:

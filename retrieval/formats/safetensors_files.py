@@ -10,6 +10,7 @@ writes.
 
 from collections.abc import Mapping
 import json
+import math
 import os
 import pathlib
 
@@ -32,6 +33,7 @@ _DTYPES = {
 }
 _NAMES = {dtype: name for name, dtype in _DTYPES.items()}
 _METADATA = '__metadata__'
+_DAMAGED = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 _MAX_HEADER = 100 << 20  # the limit of the `safetensors` library
 _WRITE_BYTES = 64 << 20
 
@@ -59,15 +61,16 @@ def read(path: str | os.PathLike) -> dict[str, np.ndarray]:
         name: _map(path, 8 + length, size, entry)
         for name, entry in entries.items()
       }
-    except (ValueError, KeyError, TypeError, AttributeError) as e:
+    except _DAMAGED as e:
       raise ValueError(f'{path}: damaged ({e}).') from None
 
 
 def _map(path: pathlib.Path, base: int, size: int, entry: dict) -> np.ndarray:
   dtype, shape = _DTYPES[entry['dtype']], tuple(entry['shape'])
   start, limit = entry['data_offsets']
-  wanted = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-  if start < 0 or limit - start != wanted or base + limit > size:
+  wanted = math.prod(shape) * dtype.itemsize
+  sound = min(shape, default=0) >= 0 and start >= 0 and base + limit <= size
+  if not sound or limit - start != wanted:
     raise ValueError(f'bytes {start} to {limit} for {dtype} {list(shape)}')
   if not wanted:
     return np.zeros(shape, dtype)

@@ -8,6 +8,7 @@ the empty name. <prefix>.data-00000-of-00001 and so on hold the values
 (tensorflow/core/protobuf/tensor_bundle.proto), which are memory-mapped.
 """
 
+import math
 import os
 import pathlib
 from typing import Any
@@ -125,7 +126,7 @@ class Bundle:
         f'{sorted(_DTYPES)}.'
       )
     dtype = _DTYPES[entry.dtype]
-    if int(np.prod(shape)) * dtype.itemsize != entry.size:
+    if min((0, *shape)) or math.prod(shape) * dtype.itemsize != entry.size:
       raise ValueError(
         f'{where}: {entry.size} bytes for {dtype} {list(shape)}.'
       )
@@ -146,7 +147,7 @@ class Bundle:
     if not file.is_file():
       raise FileNotFoundError(f'{file}: no such file, but {where} is in it.')
     end, there = entry.offset + entry.size, file.stat().st_size
-    if end > there:
+    if end > there or entry.offset < 0:
       raise ValueError(
         f'{where}: expected to end at byte {end} of {file}, which has {there}; '
         'it is cut.'

@@ -142,7 +142,10 @@ def _read_record(f: io.BufferedIOBase) -> bytes | None:
     raise ValueError(
       f'length {length}: expected at most {_MAX_BYTES} bytes in a record.'
     )
-  data = f.read(length)
+  data = f.read(min(length, _BUFFER_BYTES))
+  # The file may hold less than it says: what is read at once doubles.
+  while more := f.read(min(length - len(data), len(data))):
+    data += more
   checksum = f.read(_CHECKSUM.size)
   found = len(data) + len(checksum)
   if found < length + _CHECKSUM.size:

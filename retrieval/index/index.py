@@ -176,6 +176,16 @@ def open_index(path: str | os.PathLike) -> Index:
   )
 
 
+def check_vectors(index: Index, vectors: store.Store) -> None:
+  """Raise ValueError unless an index is one of some vectors."""
+  if index.vectors_fingerprint != vectors.fingerprint:
+    raise ValueError(
+      f'{index.path}: of vectors {index.vectors_fingerprint}, but '
+      f'{vectors.path} is {vectors.fingerprint}; remove the index and build it '
+      'again.'
+    )
+
+
 def suits(
   path: str | os.PathLike,
   vectors,

@@ -101,12 +101,7 @@ class Version:
   def vectors(self):
     """Memory-mapped vectors of all blocks: [num_blocks, d]."""
     found = store.Store.open(self.path / 'vectors', VECTORS_KIND)
-    if found.fingerprint != self.index.vectors_fingerprint:
-      raise ValueError(
-        f'{found.path}: holds vectors {found.fingerprint}, but the index '
-        f'beside them is of {self.index.vectors_fingerprint}; remove '
-        f'{self.path} and refresh the index.'
-      )
+    index_lib.check_vectors(self.index, found)
     return found.array('vectors')
 
   def close(self) -> None:

@@ -19,7 +19,7 @@ from jaxtyping import Int, UInt64
 import numpy as np
 
 from retrieval import searchers
-from retrieval.index import index as index_lib
+from retrieval.index import index as index_lib, vectors as vectors_lib
 from retrieval.store import sharded_array, shards, store
 from retrieval.text import chunks as chunks_lib
 
@@ -206,8 +206,8 @@ def build_neighbor_store(
   Raises:
     ValueError: when vectors and chunks do not belong together.
   """
-  _check_pair(queries, vectors)
-  _check_pair(datastore, datastore_vectors)
+  vectors_lib.check_chunks(vectors, queries)
+  vectors_lib.check_chunks(datastore_vectors, datastore)
   fields = {**_fields(queries, vectors, datastore, index), 'k': k}
   make = functools.cache(
     lambda: _neighbor_search(index, datastore, datastore_vectors, k)
@@ -231,14 +231,6 @@ def _fields(queries, vectors, datastore, index) -> dict[str, str]:
     'datastore': datastore.fingerprint,
     'index': index.fingerprint,
   }
-
-
-def _check_pair(chunks: chunks_lib.ChunkStore, vectors: store.Store) -> None:
-  if vectors.fields['chunks'] != chunks.fingerprint:
-    raise ValueError(
-      f'{vectors.path}: vectors of chunks {vectors.fields["chunks"]}, but '
-      f'{chunks.path} is {chunks.fingerprint}; embed these chunks first.'
-    )
 
 
 def _neighbor_search(index, datastore, datastore_vectors, k):

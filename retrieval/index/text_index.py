@@ -172,11 +172,8 @@ def open_index(
     return TextIndex(index, embedder=embedder)
   vectors = store.Store.open(root / 'vectors-train', vectors_lib.KIND)
   chunks = chunks_lib.ChunkStore(root / 'chunks-train')
-  for what, found, wanted in (
-    ('index', index.vectors_fingerprint, vectors.fingerprint),
-    ('vectors-train', vectors.fields['chunks'], chunks.fingerprint),
-  ):
-    if found != wanted:
-      raise ValueError(f'{root / what}: made from {found}, expected {wanted}.')
+  index_lib.check_vectors(index, vectors)
+  vectors_lib.check_chunks(vectors, chunks)
   tokenizer = tokenization.load_tokenizer(root / 'tokenizer')
+  chunks.tokens.check_tokenizer(tokenizer)
   return TextIndex(index, chunks, tokenizer, vectors, embedder)

@@ -31,6 +31,15 @@ class TextEmbedder(Protocol):
     """Return vectors [len(texts), dimension] float32 in the order of `texts`."""
 
 
+def check_chunks(vectors: store.Store, chunks: chunks_lib.ChunkStore) -> None:
+  """Raise ValueError unless vectors are those of some chunks."""
+  if vectors.fields['chunks'] != chunks.fingerprint:
+    raise ValueError(
+      f'{vectors.path}: vectors of chunks {vectors.fields["chunks"]}, but '
+      f'{chunks.path} is {chunks.fingerprint}; embed these chunks first.'
+    )
+
+
 def build_vector_store(
   path: str | os.PathLike,
   chunks: chunks_lib.ChunkStore,

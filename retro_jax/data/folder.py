@@ -97,17 +97,32 @@ class DataFolder(data_folder.DataFolder):
     return store.Store.open(self.path('duplicates'), near_duplicates.KIND)
 
   def vectors(self, split: str) -> store.Store:
-    """Keys of a split's chunks."""
-    return store.Store.open(self.path(f'vectors-{split}'), vectors_lib.KIND)
+    """Keys of a split's chunks; ValueError where they are of other chunks."""
+    found = store.Store.open(self.path(f'vectors-{split}'), vectors_lib.KIND)
+    if self.path(f'chunks-{split}').is_dir():
+      vectors_lib.check_chunks(found, self.chunks(split))
+    return found
 
   @functools.cached_property
   def index(self) -> index_lib.Index:
-    """The published index."""
-    return index_lib.open_index(self.path('index'))
+    """The published index; ValueError where it is of other vectors."""
+    found = index_lib.open_index(self.path('index'))
+    if self.path('vectors-train').is_dir():
+      index_lib.check_vectors(found, self.vectors('train'))
+    return found
 
   def neighbors(self, split: str) -> neighbors_lib.NeighborStore:
-    """Neighbors of a split's chunks in the datastore."""
-    return neighbors_lib.NeighborStore(self.path(f'neighbors-{split}'))
+    """Neighbors of a split's chunks in the datastore.
+
+    Raises:
+      ValueError: when they are of other chunks.
+    """
+    queries, datastore = (
+      self.chunks(name) if self.path(f'chunks-{name}').is_dir() else None
+      for name in (split, 'train')
+    )
+    path = self.path(f'neighbors-{split}')
+    return neighbors_lib.NeighborStore(path, queries, datastore)
 
   def fingerprints(self, retrieval: bool) -> dict[str, str]:
     """Fingerprints of the stores that a training run depends on, by name."""

@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Safetensors files, held against the library of that name."""
 
+import json
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -57,3 +59,16 @@ def test_damaged_files_are_refused(tmp_path):
     safetensors_files.read(file)
   with pytest.raises(ValueError, match='bad: complex64'):
     safetensors_files.write(file, {'bad': np.zeros(2, np.complex64)})
+
+
+@pytest.mark.parametrize(
+  'shape', [[1 << 32, 1 << 32], [-2, -2], [1 << 60, 0, -1]]
+)
+def test_sizes_beyond_the_file_are_named(tmp_path, shape):
+  offsets = [0, 0 if 0 in shape or shape[0] > 0 else 4 * 4]
+  entry = {'dtype': 'F32', 'shape': shape, 'data_offsets': offsets}
+  text = json.dumps({'x': entry}).encode()
+  file = tmp_path / 'x.safetensors'
+  file.write_bytes(len(text).to_bytes(8, 'little') + text + bytes(16))
+  with pytest.raises(ValueError, match=r'x\.safetensors: damaged \(bytes 0 to'):
+    safetensors_files.read(file)
