@@ -14,7 +14,8 @@ A refused value ends in one line: the field, the value, what was expected. `buil
 fills a dataclass from a section of a config and gives the field its full name.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+import contextlib
 import dataclasses
 import functools
 import math
@@ -75,6 +76,15 @@ class SettingsError(ValueError):
     """The same error, its field named from the section on."""
     field, value, expected = self.parts
     return SettingsError(f'{section}.{field}', value, expected)
+
+
+@contextlib.contextmanager
+def within(section: str) -> Iterator[None]:
+  """Name the section of refused values."""
+  try:
+    yield
+  except SettingsError as error:
+    raise error.within(section) from None
 
 
 def check(instance: Any) -> None:

@@ -44,6 +44,7 @@ from realm_jax.serving import (
   model_configs,
   trained as trained_lib,
 )
+from retrieval import settings as settings_check
 from retrieval.questions import answer_search, bootstrap, question_sets, scoring
 
 FILE = 'qa_evaluation.json'
@@ -169,15 +170,16 @@ def make_answerer(
   retriever,
 ) -> qa_answers.Answerer:
   """Return an answerer with the beams and batches of `config.evaluate`."""
-  return qa_answers.Answerer(
-    trained,
-    retriever,
-    retriever_beam=settings.retriever_beam,
-    reader_beam=settings.reader_beam,
-    batch_size=settings.batch_size,
-    read_at_once=settings.read_at_once,
-    num_answers=settings.answers,
-  )
+  with settings_check.within('config.evaluate'):
+    return qa_answers.Answerer(
+      trained,
+      retriever,
+      retriever_beam=settings.retriever_beam,
+      reader_beam=settings.reader_beam,
+      batch_size=settings.batch_size,
+      read_at_once=settings.read_at_once,
+      num_answers=settings.answers,
+    )
 
 
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
@@ -214,14 +216,16 @@ def evaluate_claims(config: ml_collections.ConfigDict, workdir: str) -> None:
     for spec in settings.claims
   ]
   question_sets.check_names([found.name for found in sets])
-  classifier = claim_answers.Classifier(
-    trained,
-    open_retriever(trained),
-    rule=settings.rule,
-    retriever_beam=settings.retriever_beam,
-    reader_beam=settings.reader_beam,
-    batch_size=settings.batch_size,
-  )
+  retriever = open_retriever(trained)
+  with settings_check.within('config.evaluate'):
+    classifier = claim_answers.Classifier(
+      trained,
+      retriever,
+      rule=settings.rule,
+      retriever_beam=settings.retriever_beam,
+      reader_beam=settings.reader_beam,
+      batch_size=settings.batch_size,
+    )
   rows = []
   for claim_set in sets:
     with progress.bar(claim_set.name, 'claims') as update:

@@ -39,7 +39,7 @@ class Layout:
   # K with the null document (paper: 8)
   num_candidates: Annotated[int, settings.Range(2, 2**24)] = 8
   # M, most tokens predicted of one example (released: 10)
-  max_targets: Annotated[int, settings.Range(1, 2**16)] = 10
+  max_targets: Annotated[int, settings.Range(1, 1024)] = 10
   cls_id: settings.Count = 101
   sep_id: settings.Count = 102
   mask_id: settings.Count = 103

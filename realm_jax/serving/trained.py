@@ -172,6 +172,11 @@ class TrainedReader:
       ValueError: for a number or name out of range.
     """
     check_answer_settings(retriever, reader_beam, answers)
+    if reader_beam > self.data.blocks.num_blocks:
+      raise ValueError(
+        f'reader_beam={reader_beam}: expected at most '
+        f'{self.data.blocks.num_blocks:,}, all blocks there are.'
+      )
     trained = self.with_retriever(retriever) if retriever else self
     return answers_lib.Answerer(
       trained,

@@ -115,20 +115,24 @@ class TextIndex:
   def search(
     self,
     queries: Sequence[str] | Sequence[Sequence[float]] | np.ndarray,
-    k: int = 10,
+    k: int | None = None,
   ) -> SearchResult:
     """Find the k best rows of each query.
 
     Args:
       queries: [b] texts, or [b, d] float vectors. A blank text finds nothing.
+      k: at most the rows of the index; None is 10, or all where there are fewer.
 
     Returns:
       Ids and scores, with texts and titles where the chunks are known.
 
     Raises:
       ValueError: for one string, vectors of another width or with values that
-        are not finite, k < 1, or texts without a fitting embedder.
+        are not finite, k out of range, or texts without a fitting embedder.
     """
+    k = min(10, len(self)) if k is None else k
+    if k > len(self):
+      raise ValueError(f'k={k}: expected at most {len(self):,}, all rows here.')
     if isinstance(queries, str):
       raise ValueError(f'{queries!r}: expected a list of texts, [text].')
     texts = None

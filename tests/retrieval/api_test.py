@@ -63,11 +63,14 @@ def test_vectors_need_no_embedder(folder):
     alone.search(['a text'], 1)
 
 
-def test_missing_rows_and_blank_texts(index):
-  found = index.search(['  ', 'a'], len(index) + 2)
+def test_blank_texts_and_more_than_all_rows(index):
+  found = index.search(['  ', 'a'], len(index))
   assert (found.ids[0] == -1).all() and np.isneginf(found.scores[0]).all()
-  assert found.texts[0] == [''] * (len(index) + 2)
-  assert (found.ids[1, :-2] >= 0).all() and (found.ids[1, -2:] == -1).all()
+  assert found.texts[0] == [''] * len(index)
+  assert (found.ids[1] >= 0).all()
+  assert index.search(['a']).ids.shape == (1, min(10, len(index)))
+  with pytest.raises(ValueError, match=f'expected at most {len(index)}, all'):
+    index.search(['a'], len(index) + 1)
 
 
 def test_shows_itself_as_escaped_tables(index):
