@@ -38,7 +38,6 @@ from tests.experiments.open_qa import tiny_open_qa
 _ROOT = pathlib.Path(__file__).resolve().parents[3]
 ASKED = 'The mill of 1066 stood in the river?'
 NEW = corpus.Document('new', 'Zebra', 'The zebra was in the crown of Rome.')
-ALL = 1000  # more than there are blocks
 
 
 def _save(workdir, trained, config, params, version=''):
@@ -98,7 +97,14 @@ def found(answerer):
 def wide(made):
   """Reads every block."""
   reader = ask.open_reader(made.workdir)
-  return reader.open_answerer(reader_beam=ALL, answers=400)
+  return _read_all(reader)
+
+
+def _read_all(reader):
+  count = reader.data.blocks.num_blocks
+  with pytest.raises(ValueError, match=f'expected at most {count}, all blocks'):
+    reader.open_answerer(reader_beam=count + 1)
+  return reader.open_answerer(reader_beam=count, answers=400)
 
 
 @pytest.fixture
@@ -290,9 +296,7 @@ def test_the_answer_follows_the_corpus(made, wide, embedded, tmp_path):
   assert embedded == ['Zebra']
   assert updated.counts['blocks embedded'] == 1
   assert updated.index.version.name.startswith('00000000')
-  after = ask.open_reader(made.workdir, str(tmp_path / 'new')).open_answerer(
-    reader_beam=ALL, answers=400
-  )
+  after = _read_all(ask.open_reader(made.workdir, str(tmp_path / 'new')))
   assert embedded == ['Zebra']
   [now] = after.answer([ASKED])
   blocks = after.trained.data.blocks
