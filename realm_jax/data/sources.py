@@ -72,6 +72,8 @@ class MaskedSentences:
   def _salient_units(self, spans) -> tuple[np.ndarray, np.ndarray]:
     """Sentence and relative token span of each usable span."""
     sentences = np.asarray(spans.sentence[:])
+    if (np.diff(sentences) < 0).any():
+      raise ValueError(f'{spans.path}: its sentences do not ascend; damaged.')
     found = np.stack([spans.token_start[:], spans.token_limit[:]], axis=1)
     if self._config.labels:
       unknown = sorted({*self._config.labels} - {*spans.labels})

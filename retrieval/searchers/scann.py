@@ -289,7 +289,7 @@ class ScannSearcher:
     _check_files(path, fields.get('files', {}))
     try:
       searcher = _import().load_searcher(str(path))
-    except (RuntimeError, ValueError, OSError) as e:
+    except (RuntimeError, ValueError, OSError, IndexError, MemoryError) as e:
       first = str(e).splitlines()[0] if str(e) else type(e).__name__
       raise ValueError(
         f'{path}: ScaNN cannot load this index ({first}); remove the folder '

@@ -58,6 +58,8 @@ class SentencePieceTokenizer(base.Tokenizer):
     import sentencepiece
 
     try:
+      if not self._model:
+        raise RuntimeError('an empty file, which the library would load')
       self._processor = sentencepiece.SentencePieceProcessor(
         model_proto=self._model
       )
