@@ -149,16 +149,20 @@ def gather_spans(
   valid = (steps < counts[:, None]) & (shards >= 0)[:, None]
   values = np.zeros(valid.shape, np.int32)
   filled = valid.any(axis=1)
+  room = np.diff(source.offsets)[shards] - np.minimum(counts, width)
+  beyond = filled & ((starts < 0) | (starts > room))
+  if beyond.any():
+    i = int(np.flatnonzero(beyond)[0])
+    shard = int(shards[i])
+    raise ValueError(
+      f'{pointers.file(shard)}: holds a span of {counts[i]} from {starts[i]}, '
+      f'beyond {source.file(shard)}; it is damaged, or of another store.'
+    )
   for shard in np.unique(shards[filled]).tolist():
     here = np.flatnonzero((shards == shard) & filled)
-    rows, file = source.shard(shard), pointers.file(shard)
-    in_range(starts[here], 0, len(rows), file)
-    last = starts[here] + np.minimum(counts[here], width)
-    in_range(last, 1, len(rows) + 1, file)
     index = np.where(valid[here], starts[here, None] + steps, 0)
-    found = np.where(valid[here], rows[index], 0)
-    source.check(found, shard)
-    values[here] = found
+    values[here] = np.where(valid[here], source.shard(shard)[index], 0)
+  source.check(values, np.where(filled, shards, -1))
   return values, valid
 
 
@@ -228,15 +232,33 @@ class ShardedArray:
     """File of one shard."""
     return self._files[shard]
 
-  def check(self, values: np.ndarray, shard: int) -> None:
-    """Hold rows of a shard against the limits of `within` or `spans`, if any."""
-    if self._limits is not None:
-      in_range(values, *self._limits, self._files[shard])
-    if self._are_spans and (values[..., 0] > values[..., 1]).any():
-      raise ValueError(
-        f'{self._files[shard]}: holds spans that end before they begin; it is '
-        'damaged.'
-      )
+  def check(self, values: np.ndarray, shards: np.ndarray) -> None:
+    """Hold rows [n, ...] of shards [n] against the limits of this array, if any.
+
+    Rows of shard -1 are not its own and are not checked.
+
+    Raises:
+      ValueError: naming the first file with another value.
+    """
+    if not self._leaves_limits(values):
+      return
+    for shard in np.unique(shards[shards >= 0]).tolist():
+      rows = values[shards == shard]
+      if self._leaves_limits(rows):
+        low, high = self._limits
+        kind = 'spans within' if self._are_spans else 'values of'
+        raise ValueError(
+          f'{self._files[shard]}: holds {rows.min()} to {rows.max()}, expected '
+          f'{kind} {low} to {high - 1}; it is damaged, or of another store.'
+        )
+
+  def _leaves_limits(self, values: np.ndarray) -> bool:
+    if self._limits is None or not values.size:
+      return False
+    low, high = self._limits
+    if values.min() < low or values.max() >= high:
+      return True
+    return self._are_spans and bool((values[..., 0] > values[..., 1]).any())
 
   def _open(self, shard: int) -> np.ndarray:
     file, rows = self._files[shard], np.diff(self.offsets[shard : shard + 2])
@@ -294,15 +316,14 @@ class ShardedArray:
       key = int(key) + (len(self) if key < 0 else 0)
       shards, rows = self.locate(np.asarray([key]))
       found = self._map(int(shards[0]))[int(rows[0])]
-      self.check(np.asarray(found), int(shards[0]))
+      self.check(np.asarray(found)[None], shards)
       return found
     shards, rows = self.locate(key)
     out = np.empty((*rows.shape, *self.shape[1:]), self.dtype)
     for shard in np.unique(shards).tolist():
       here = shards == shard
-      found = self._map(shard)[rows[here]]
-      self.check(found, shard)
-      out[here] = found
+      out[here] = self._map(shard)[rows[here]]
+    self.check(out, shards)
     return out
 
   def _slice(self, start: int, stop: int) -> np.ndarray:
@@ -315,7 +336,7 @@ class ShardedArray:
     ):
       if self.offsets[i + 1] > low:
         parts.append(self._map(i)[max(start - low, 0) : stop - low])
-        self.check(parts[-1], i)
+        self.check(parts[-1], np.full(len(parts[-1]), i))
     return np.asarray(parts[0]) if len(parts) == 1 else np.concatenate(parts)
 
   def __array__(self, dtype=None, copy=None):

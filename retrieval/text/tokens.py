@@ -215,7 +215,7 @@ class TokenStore:
     """Tokens of document `i`, BOS first: [length] uint16 or uint32."""
     shard, span = self._span(self._token_end, i)
     tokens = self.tokens.shard(shard)[span]
-    self.tokens.check(tokens, shard)
+    self.tokens.check(tokens, np.full(len(tokens), shard))
     return tokens
 
   def document_id(self, i: int) -> str:
@@ -243,7 +243,7 @@ class TokenStore:
     self._check_text()
     shard, span = self._span(self._token_end, i)
     found = self._token_bytes.shard(shard)[span]
-    self._token_bytes.check(found, shard)
+    self._token_bytes.check(found, np.full(len(found), shard))
     return found
 
   def _check_text(self) -> None:

@@ -95,7 +95,9 @@ def test_values_outside_their_limits_name_the_file(tmp_path, key, bad):
   array = _flat(tmp_path, 'ids', [0, 6, 1], [bad, 2]).within(0, 7)
   array = pickle.loads(pickle.dumps(array))
   assert array[np.array([0, 1, 2, 4])].tolist() == [0, 6, 1, 2]
-  with pytest.raises(ValueError, match=r'ids-1\.npy: holds .*expected 0 to 6'):
+  with pytest.raises(
+    ValueError, match=r'ids-1\.npy: holds .*expected values of 0 to 6'
+  ):
     array[key]
 
 
