@@ -18,7 +18,7 @@ from absl import logging
 
 from retrieval import searchers, settings
 from retrieval.index import recall_check
-from retrieval.store import manifests, sharded_array, store, verification
+from retrieval.store import manifests, sharded_array, space, store, verification
 
 SCHEMA = 1
 MANIFEST = 'index.json'
@@ -103,7 +103,8 @@ def build_index(
   shutil.rmtree(draft, ignore_errors=True)
   draft.mkdir(parents=True)
   try:
-    _write(draft, searcher, fields, report)
+    with space.explained(path):
+      _write(draft, searcher, fields, report)
     if not store.publish_folder(draft, path):
       # Another process published first; its index is the one that counts.
       return _reuse(path, fields, config, vectors, queries)
@@ -174,6 +175,11 @@ def open_index(path: str | os.PathLike) -> Index:
     manifest['fields']['vectors'],
     manifest['report'],
   )
+
+
+def fingerprint_of(path: str | os.PathLike) -> str:
+  """Return the fingerprint of an index without opening it."""
+  return store.fingerprint(_read_manifest(pathlib.Path(path))['files'])
 
 
 def check_vectors(index: Index, vectors: store.Store) -> None:

@@ -279,12 +279,19 @@ class VersionFolder:
           f'{path}: built from blocks {manifest["blocks"]}, but '
           f'{blocks.path} is {blocks.fingerprint}; refresh the index.'
         )
+      index = index_lib.open_index(path / 'index')
+      # Earlier versions do not name theirs.
+      if manifest.get('index', index.fingerprint) != index.fingerprint:
+        raise ValueError(
+          f'{index.path}: of another version; remove {path} and refresh the '
+          'index.'
+        )
       return Version(
         path,
         manifest['step'],
         manifest['params'],
         manifest['blocks'],
-        index_lib.open_index(path / 'index'),
+        index,
         stack.pop_all(),
       )
 
@@ -340,5 +347,6 @@ def seal(
     'params': params_fingerprint(params),
     'blocks': blocks.fingerprint,
     'files': {_PARAMS: checksums.of_file(draft / _PARAMS)},
+    'index': index_lib.fingerprint_of(draft / 'index'),
   }
   store.write_atomically(draft / _MANIFEST, manifests.sealed(manifest))

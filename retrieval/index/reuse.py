@@ -22,7 +22,7 @@ from retrieval.index import (
   index_versions,
   vectors as vectors_lib,
 )
-from retrieval.store import locks, shards, store
+from retrieval.store import locks, shards, space, store
 from retrieval.text import (
   blocks as blocks_lib,
   chunks as chunks_lib,
@@ -270,4 +270,5 @@ def _link(source: pathlib.Path, target: pathlib.Path) -> None:
     except OSError:  # Another file system, or one without links.
       shutil.copyfile(old, new)
 
-  shutil.copytree(source, target, copy_function=place)
+  with space.explained(target):
+    shutil.copytree(source, target, copy_function=place)

@@ -10,6 +10,7 @@ estimates the size. Exact search, which streams, serves a larger database.
 """
 
 import dataclasses
+import errno
 import json
 import os
 import pathlib
@@ -21,7 +22,7 @@ import numpy as np
 
 from retrieval import memory, settings
 from retrieval.searchers import base
-from retrieval.store import sharded_array
+from retrieval.store import sharded_array, space
 
 MIN_ROWS = 4096  # Below, exact search is as fast and loses nothing.
 _MIN_HASHED_ROWS = 16
@@ -266,7 +267,11 @@ class ScannSearcher:
     """Write ScaNN's files with relative paths, so that the folder can move."""
     path = pathlib.Path(path)
     path.mkdir(parents=True, exist_ok=True)
-    self._searcher.serialize(str(path), relative_path=True)
+    try:
+      self._searcher.serialize(str(path), relative_path=True)
+    except RuntimeError as e:
+      why = f'{e} ({space.left(path):,} bytes left); free some and run again'
+      raise OSError(errno.EIO, f'ScaNN: {why}', str(path)) from None
     files = [f for f in path.iterdir() if f.name != 'searcher.json']
     fields = {
       'name': self.name,

@@ -90,3 +90,16 @@ def test_faults_are_named(params, tokenizer, tmp_path):
   path.write_bytes(path.read_bytes()[:-9])
   with pytest.raises(ValueError, match=r'reader\.safetensors: damaged'):
     packaged_reader.load(tmp_path)
+
+
+@pytest.mark.parametrize('name', ['reader.safetensors', 'config.json'])
+def test_a_flipped_bit_is_found(params, tokenizer, tmp_path, name):
+  packaged_reader.save(tmp_path, params, tokenizer, {'step': 1})
+  data = bytearray((tmp_path / name).read_bytes())
+  place = data.index(b'"step": 1') + 8 if name == 'config.json' else -1
+  data[place] ^= 1
+  (tmp_path / name).write_bytes(data)
+  with pytest.raises(ValueError, match=rf'{name}: damaged \(checksum'):
+    packaged_reader.load_config(tmp_path)
+    packaged_reader.load(tmp_path)
+  assert not [*tmp_path.parent.glob('.*.verified')]

@@ -227,3 +227,33 @@ def test_damaged_versions_are_named(blocks, tmp_path, damage):
   with pytest.raises((ValueError, FileNotFoundError), match='version'):
     folder.open(name)
   shutil.rmtree(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+  ('parts', 'said'),
+  [
+    ('.', r'version\.json: of another version \(step 1'),
+    ('vectors index', 'index: of another version'),
+    ('embedder.safetensors', r'embedder\.safetensors: damaged \(checksum'),
+    ('vectors', r'index: .*changed after this searcher was built'),
+  ],
+)
+def test_parts_of_another_version_are_refused(blocks, tmp_path, parts, said):
+  folder = index_versions.VersionFolder(tmp_path)
+  other, name = (
+    folder.build(step, _params(1.0 + step), blocks, _times(step), CONFIG)
+    for step in (1, 2)
+  )
+  for part in parts.split():
+    source, target = tmp_path / other / part, tmp_path / name / part
+    if source.is_dir():
+      shutil.rmtree(target)
+      shutil.copytree(source, target)
+    else:
+      shutil.copyfile(source, target)
+  with pytest.raises(ValueError, match=said):
+    _ = folder.open(name, blocks).params
+
+
+def _times(factor):
+  return lambda ids, progress=None: factor * embed(ids, progress)

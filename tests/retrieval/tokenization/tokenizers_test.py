@@ -234,8 +234,9 @@ def test_models_that_lose_text_are_refused(tmp_path, settings, message):
     _check_lossless(tokenization.load_tokenizer(tmp_path), HARD[3])
 
 
-def test_not_a_model(tmp_path):
-  (tmp_path / 'model').write_bytes(b'not a model')
+@pytest.mark.parametrize('content', [b'not a model', b''])
+def test_not_a_model(tmp_path, content):
+  (tmp_path / 'model').write_bytes(content)
   with pytest.raises(ValueError, match='not a SentencePiece model'):
     tokenization.load_tokenizer(tmp_path)
   with pytest.raises(FileNotFoundError, match='No tokenizer: expected'):
