@@ -30,6 +30,7 @@ import jax
 import ml_collections
 from ml_collections import config_flags
 
+from experiments.engine import config_errors
 from retrieval import settings
 from retrieval.store import verification
 
@@ -66,7 +67,8 @@ def main(
   """
   try:
     # Fields of a default config are set as soon as it is known.
-    _define(define_flags, default_config, default_workdir)
+    with config_errors.explained(sys.argv[1:], default_config):
+      _define(define_flags, default_config, default_workdir)
     app.run(lambda argv: _run(run, root, argv, computes), flags_parser=_parse)
   except KeyboardInterrupt:
     print('interrupted; the same command continues.', file=sys.stderr)
@@ -145,12 +147,11 @@ def _define(
 def _parse(argv: list[str]) -> list[str]:
   """Parse flags; a bad flag raises ValueError."""
   try:
-    return flags.FLAGS(argv)
+    with config_errors.explained(argv[1:]):
+      return flags.FLAGS(argv)
   except flags.Error as error:
-    # An error inside a config file comes as a traceback; its last line tells.
-    head, *rest = [line for line in str(error).splitlines() if line.strip()]
-    tail = f' {rest[-1].strip()}' if rest else ''
-    raise ValueError(f'{head}{tail} (--help lists the flags)') from error
+    line = ' '.join(str(error).split())
+    raise ValueError(f'{line} (--help lists the flags)') from error
 
 
 def _run(run: Run, root: type, argv: list[str], computes: bool) -> None:
@@ -160,6 +161,7 @@ def _run(run: Run, root: type, argv: list[str], computes: bool) -> None:
   if not flags.FLAGS.debug:
     logging.get_absl_handler().addFilter(_is_worth_showing)
   config = flags.FLAGS.config
+  config_errors.check_loaded(config, '--config')
   settings.check_section(root, config.to_dict(), 'config')
   if not flags.FLAGS.workdir:
     raise ValueError("--workdir='': expected a folder.")

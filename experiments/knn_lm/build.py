@@ -23,6 +23,7 @@ import numpy as np
 
 from experiments.engine import command, progress, run_settings, stages
 from experiments.knn_lm import task as knn_lm_task
+from retrieval import searchers
 from retrieval.index import index as index_lib, key_values
 from retro_jax.data import windows as windows_lib
 from retro_jax.evaluation import knn_lm
@@ -149,26 +150,30 @@ def build_index(
   settings = config.knn_lm.index.to_dict()
   floor = settings.pop('recall_floor')
   pairs = key_values.KeyValueStore(folder.datastore)
-  # The floor applies to the recall after exact scoring, measured below.
+  k, at = max(config.knn_lm.ks), settings['recall_at']
+
+  def measure(searcher: searchers.Searcher) -> float:
+    count = settings['num_queries']
+    recall = key_values.recall(pairs, searcher, k=k, at=at, num_queries=count)
+    if recall < floor:
+      raise ValueError(
+        f'{folder.index}: of the {at} nearest keys a search for {k} finds '
+        f'{recall:.4f}, below knn_lm.index.recall_floor={floor}; remove the '
+        'index if it is there, and raise knn_lm.index.scann.num_leaves_to_search '
+        'or num_to_rescore, or set knn_lm.index.searcher=exact.'
+      )
+    return recall
+
+  # The floor applies to the recall after exact scoring.
   index = index_lib.build_index(
     folder.index,
     pairs.keys,
     pairs.store.fingerprint,
     index_lib.IndexConfig(**settings, recall_floor=0.0),
+    accept=measure,
   )
-  k, at = max(config.knn_lm.ks), settings['recall_at']
-  recall = key_values.recall(
-    pairs, index.searcher, k=k, at=at, num_queries=settings['num_queries']
-  )
-  if recall < floor:
-    raise ValueError(
-      f'{folder.index}: of the {at} nearest keys a search for {k} finds '
-      f'{recall:.4f}, below knn_lm.index.recall_floor={floor}; remove the index '
-      'and raise knn_lm.index.scann.num_leaves_to_search or num_to_rescore, or '
-      'set knn_lm.index.searcher=exact.'
-    )
   return [
-    (f'{at} nearest among {k} found', f'{recall:.4f}'),
+    (f'{at} nearest among {k} found', f'{measure(index.searcher):.4f}'),
     *((name, str(value)) for name, value in index.report.items()),
   ]
 

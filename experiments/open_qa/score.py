@@ -104,7 +104,7 @@ def print_table(report: Report) -> None:
     if isinstance(meaning, dict):
       meaning = meaning[report.kind]
     low, high = 100 * interval.low, 100 * interval.high
-    shares = f'{100 * interval.mean:.1f}', f'{low:.1f} to {high:.1f}'
+    shares = f'{100 * interval.mean:.2f}', f'{low:.2f} to {high:.2f}'
     lines.append((top or name, *shares, meaning))
   reports.print_table(heads, lines, title, wrap=True)
 

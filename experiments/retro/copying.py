@@ -6,9 +6,10 @@
 
 Mixes the newest model of DIR, a baseline or a RETRO with retrieval off, with
 the n-grams of each chunk's neighbors, and with those of shuffled neighbors (see
-retro_jax.evaluation.copying). The few weights of the mixture are fitted on the
-scored text itself. A RETRO that reads its neighbors well gains at least as
-much. Prints a table and writes DIR/copying.json.
+retro_jax.evaluation.copying), on the set config.evaluate.split. The few weights
+of the mixture are fitted on the scored text itself. A RETRO that reads its
+neighbors well gains at least as much. Prints a table and writes
+DIR/copying.json.
 """
 
 import dataclasses
@@ -33,7 +34,7 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   settings = config.evaluate
   k = retro_evaluate.numbers_of_neighbors(settings)[0]
   trained = loading.load(settings.workdir or workdir, config.data_dir)
-  reader = loading.chunk_reader(trained.config, trained.data, 'valid', k)
+  reader = loading.chunk_reader(trained.config, trained.data, settings.split, k)
   length = trained.model.config.chunk_length
   params = jax.device_put(trained.params)
   nats = functools.partial(loading.batch_nll, trained.model, params)

@@ -6,7 +6,7 @@ Two builds of ScaNN differ, so an index is saved with the hashes of its files,
 and later stages record its fingerprint. A recall check precedes publication.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 import dataclasses
 import os
 import pathlib
@@ -61,6 +61,7 @@ def build_index(
   vectors_fingerprint: str,
   config: IndexConfig,
   queries: sharded_array.Rows | None = None,
+  accept: Callable[[searchers.Searcher], None] | None = None,
 ) -> Index:
   """Build, measure and publish an index, or open the published one.
 
@@ -69,9 +70,11 @@ def build_index(
     vectors_fingerprint: fingerprint of `vectors`.
     queries: [q, d] held-out queries; None takes database rows, each of which
       must find its neighbors other than itself.
+    accept: further test of the index before it is published, which raises
+      ValueError to refuse it.
 
   Raises:
-    ValueError: when it agrees too little with exact search, when `path` holds
+    ValueError: when `accept` refuses it, when it agrees too little with exact search, when `path` holds
       another index, or for bad vectors or settings.
   """
   path = pathlib.Path(path)
@@ -98,6 +101,8 @@ def build_index(
   check = _recall_check(config, vectors, queries)
   logging.info('Built in %.0f s; measuring it against exact search.', build_sec)
   report = recall_check.measure(searcher, exact, check, config.recall_floor)
+  if accept:
+    accept(searcher)
   report['build_sec'] = round(build_sec, 3)
   draft = path.with_name(f'{path.name}.partial-{os.getpid()}')
   shutil.rmtree(draft, ignore_errors=True)

@@ -75,7 +75,8 @@ class RetroConfig:
   encoder_ca_layers: tuple[int, ...] = (1,)  # P_enc, from 1
   share_embeddings: bool = False  # one table, needs encoder_d_model == d_model
   query_conditioning: bool = True  # False (an ablation): no encoder CA
-  cca_positions: bool = True  # False (an ablation): no positions in CCA and CA
+  # False (an ablation): CCA and CA are eq. 4, without positions, u and w
+  cca_positions: bool = True
   # Choices the paper leaves open.
   tie_readout: bool = True  # logits from the embedding table; table 10 says so
   activation: str = 'gelu_tanh'  # [open] GPT-2's
@@ -183,11 +184,13 @@ class RetroConfig:
     return self._attention(heads, head_dim, self.encoder_branches, cross)
 
   def _attention(self, num_heads, head_dim, branches, cross):
+    relative = self.cca_positions or not cross
     return attention.AttentionConfig(
       num_heads=num_heads,
       head_dim=head_dim,
-      relative_positions=self.cca_positions or not cross,
-      position_biases=self.position_biases,
+      relative_positions=relative,
+      # Eq. 4 has no u; u and w are parts of the relative positions.
+      position_biases=self.position_biases and relative,
       projection_biases=self.projection_biases,
       scale_logits=self.scale_logits,
       max_distance=self.max_distance,

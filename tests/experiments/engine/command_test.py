@@ -106,6 +106,13 @@ def get_config(arg='base'):
     'prepare': {'process_index': 0, 'process_count': 1},
   })
 """
+_BAD_CONFIGS = {
+  'syntax': 'import ml_collections\n\ndef get_config(:\n  pass\n',
+  'empty': 'import ml_collections\n',
+  'raises': 'def get_config():\n  return sizes()\n\ndef sizes():\n  1 / 0\n',
+  'opens': "def get_config():\n  return open('/nonexistent/sizes')\n",
+  'number_back': 'def get_config():\n  return 3\n',
+}
 _CASES = {
   'good': ['--config.size=3', '--prompt=hello'],
   'help': ['--help'],
@@ -125,8 +132,13 @@ _CASES = {
   'number': ['--config.size=-1'],
   'nested': ['--config.prepare.process_count=0'],
   'nowhere': ['--workdir='],
+  'unknown': ['--config.prepare.x=3'],
+  'flag': ['--promt=x'],
+  'section': ['--config.prepare=3'],
   'arg': [],
   'absent': [],
+  'folder': [],
+  **{name: [] for name in _BAD_CONFIGS},
   'first': ['--config.distributed=True'],
   'second': ['--config.distributed=True'],
 }
@@ -138,13 +150,20 @@ def results(tmp_path_factory):
   folder = tmp_path_factory.mktemp('command')
   (folder / 'command_x.py').write_text(_COMMAND)
   (folder / 'config_x.py').write_text(_CONFIG)
+  for name, text in _BAD_CONFIGS.items():
+    (folder / f'{name}.py').write_text(text)
 
   with socket.socket() as free:
     free.bind(('127.0.0.1', 0))
     address = f'127.0.0.1:{free.getsockname()[1]}'
 
   def case(name):
-    config = {'arg': 'config_x.py:large', 'absent': 'no_such_file.py'}
+    config = {
+      'arg': 'config_x.py:large',
+      'absent': 'no_such_file.py',
+      'folder': '.',
+      **{name: f'{name}.py' for name in _BAD_CONFIGS},
+    }
     environment = {}
     if name in ('cpu', 'gpu'):
       environment['TEST_BACKEND'] = name
@@ -227,11 +246,20 @@ def test_bad_input_is_one_line(results, case, line):
   'case, part',
   [
     ('field', 'no_such_field'),
-    ('typo', 'Did you mean "size"'),
-    ('default_typo', 'Did you mean "size"'),
-    ('absent', 'no_such_file.py'),
-    ('arg', "Config argument 'large': expected base."),
-    ('type', '--config.size=a'),
+    ('typo', "config has no field 'sise'; the nearest is 'size'."),
+    ('default_typo', "config has no field 'sise'; the nearest is 'size'."),
+    ('unknown', "config.prepare has no field 'x'; it has process_"),
+    ('flag', "Unknown command line flag 'promt'. Did you mean: prompt"),
+    ('absent', '--config=no_such_file.py: no such file'),
+    ('folder', '--config=.: a folder'),
+    ('arg', "config_x.py, line 6: Config argument 'large': expected base."),
+    ('type', '--config.size=a: expected a whole number, such as 1.'),
+    ('section', 'config.prepare is a section'),
+    ('syntax', 'syntax.py, line 3: invalid syntax.'),
+    ('empty', 'empty.py: no function get_config()'),
+    ('raises', 'raises.py, line 5: ZeroDivisionError: division by zero'),
+    ('opens', "No such file or directory: '/nonexistent/sizes'"),
+    ('number_back', 'get_config returned no ConfigDict, but: int.'),
   ],
 )
 def test_bad_flag_or_field_is_one_line(results, case, part):

@@ -350,9 +350,8 @@ def test_keys_made_while_retrieving(root, runs, built, tmp_path):
   on = retro_evaluate.evaluate_trained(
     tiny_knn_lm.trained(root, baseline=False), config
   )[0]
-  index = windows_lib.find_documents(
-    tiny_knn_lm.trained(root).data.chunks('valid')
-  ).index
+  chunks = tiny_knn_lm.trained(root).data.chunks('valid')
+  index = windows_lib.find_documents(chunks).index
   kept = ~np.isin(index, found['tuned_on'])
   nats = on.evaluation.nats[kept].sum()
   assert rows['model alone']['nats'] == pytest.approx(nats, rel=1e-6)
@@ -388,14 +387,14 @@ def test_what_does_not_fit_is_told(runs, workdir, tmp_path):
 
   refused('the same model with the same', model_workdir='other')
   refused('expected a RETRO, not its baseline', retrieval=True)
-  refused('tune_share=0.0 of', tune_share=0.0)
-  refused('tune_share=1.0 of', tune_share=1.0)
+  for share in (0.0, 1.0):
+    refused(f'tune_share={share} of', tune_share=share)
   refused('lambdas.*expected 0 <= lambda < 1', lambdas=(1.0,))
   refused('no key-values store here', folder=tmp_path)
   refused('batch_size=3: expected a multiple', knn_lm_build.run, batch_size=3)
   refused('another|something else', knn_lm_build.run, max_documents=3)
-  refused(
-    'of the 10 nearest keys a search for 16 finds 1.0000, below',
-    knn_lm_build.run,
-    index={'recall_floor': 1.1},
-  )
+  match = 'of the 10 nearest keys a search for 16 finds 1.0000, below'
+  shutil.copytree(workdir / 'knn_lm/datastore', tmp_path / 'knn_lm/datastore')
+  for folder in (workdir, tmp_path):
+    refused(match, knn_lm_build.run, folder, index={'recall_floor': 1.1})
+  refused('no index here', folder=tmp_path)

@@ -38,7 +38,7 @@ def test_command(tmp_path, references):
   done = _run(path, f'--dataset={references}', '--output')
   assert done.returncode == 0, done.stderr
   rows = [line.split()[:5] for line in done.stdout.splitlines()]
-  assert ['official_exact_match', '50.0', '0.0', 'to', '100.0'] in rows
+  assert ['official_exact_match', '50.00', '0.00', 'to', '100.00'] in rows
   assert 'custom:test: 4 questions, 1 missing' in ' '.join(done.stdout.split())
   report = json.loads((tmp_path / 'p.jsonl.scores.json').read_text())
   assert report['metrics']['f1'] == {'mean': 0.5, 'low': 0.0, 'high': 1.0}
@@ -80,7 +80,7 @@ def test_retrieval(tmp_path, references, capsys):
   lines = [x.split() for x in capsys.readouterr().out.splitlines()]
   shown = [x for x in lines if x and x[0].startswith('top_')]
   assert [x[0] for x in shown] == 3 * ['top_1', 'top_5']
-  assert [x[1] for x in shown] == ['0.0', *3 * ['25.0'], *2 * ['50.0']]
+  assert [x[1] for x in shown] == ['0.00', *3 * ['25.00'], *2 * ['50.00']]
 
 
 def test_other_files_are_refused(tmp_path, references):

@@ -97,6 +97,9 @@ def test_copying_is_mixed_with_the_model_alone(
     assert row['bits_per_byte'] <= alone['bits_per_byte'] + 1e-9
     assert len(row['weights']) == 4
   assert 'What 1 neighbors of each chunk hold' in capsys.readouterr().out
+  config.evaluate.split = 'nowhere'
+  with pytest.raises(FileNotFoundError, match='chunks-nowhere'):
+    retro_copying.run(config, str(workdir))
 
 
 def test_sharded_scores_equal_those_of_one_pass(root, runs):
