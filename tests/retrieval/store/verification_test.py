@@ -71,13 +71,15 @@ def test_a_changed_file_is_compared_again(tmp_path, hashed):
   made.array('x')[:]
 
 
-@pytest.mark.parametrize(('mode', 'count'), [('full', 4), ('off', 2)])
+@pytest.mark.parametrize(
+  ('mode', 'count'), [('once', 2), ('full', 4), ('off', 0)]
+)
 def test_modes(tmp_path, hashed, monkeypatch, mode, count):
-  made = _store(tmp_path / 's')
-  made.verify()
-  _forget()
   monkeypatch.setenv(verification.VARIABLE, mode)
+  made = _store(tmp_path / 's')
   for _ in range(2):
+    _forget()
+    made.array('x')[:]
     made.array('x')[:]
   assert len(hashed) == count
 
