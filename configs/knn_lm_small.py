@@ -21,34 +21,15 @@ is built. --config.knn_lm.max_documents bounds it.
 import ml_collections
 
 from configs.bases import retro_base, sections
-
-_LAMBDAS = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.65, 0.8)
+from experiments.knn_lm import settings
 
 
 def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   """Return the configuration; see retro_base for `arg`."""
   config = retro_base.small(arg)
-  config.knn_lm = {
-    'model_workdir': '',  # run whose newest model makes the keys; '': --workdir
-    'retro_workdir': '',  # a RETRO evaluated on the same documents; '': none
-    'retrieval': False,  # whether the model retrieves while it makes keys
-    'num_neighbors': 2,  # RETRO's k then
-    # Datastore.
-    'max_documents': 0,  # training documents, evenly spread; 0: all
-    'stride_chunks': 0,  # 0: half a sequence
-    'batch_size': 8,
-    'tokens_per_shard': 1 << 17,
-    # Recall is that of the nearest keys among the max(ks) found, which are scored
-    # again exactly: ScaNN rescores hashes in 8 bits only.
-    'index': sections.index(scann={'rescore': 'int8'}),
-    # Settings, each tried with each; a weight of 0 is the model alone.
-    'ks': (8, 64, 256, 1024),
-    # Of squared L2 distances.
-    'temperatures': (1.0, 3.0, 10.0, 30.0, 100.0, 300.0),
-    'lambdas': _LAMBDAS,
-    'tune_share': 0.5,  # of the evaluated documents; the others are reported
-    'fixed': {'weight': 0.118, 'alpha': 0.00785},  # the paper's, not tuned
-  }
+  config.knn_lm = sections.of(
+    settings.KnnLm, index=sections.index(scann={'rescore': 'int8'})
+  )
   config.evaluate.update(num_neighbors=(2,), shuffled=False)
   config = retro_base.finish(config, arg)
   if arg.endswith('test'):

@@ -24,7 +24,8 @@ With --config.retro_from=runs/simplewiki/baseline it is the closed-book model.
 import ml_collections
 
 from configs.bases import retro_base, sections
-from retro_jax.data import qa_rows
+from experiments.engine import run_settings
+from experiments.retro import settings
 
 ARGS = ('base', 'small', 'test')
 
@@ -35,16 +36,10 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   config = retro_base.get_config()
   config.task = 'retro_qa'
   config.retro_from = ''  # workdir of a RETRO, or of a baseline: closed book
-  config.questions = sections.questions()
+  config.questions = sections.of(run_settings.Questions)
   config.qa = sections.of(
-    qa_rows.QaLayout, without=('num_neighbors', 'neighbor_length')
-  ) | {
-    # Results of any retriever in DPR's JSON form; (): the nearest chunks of the
-    # run's own datastore.
-    'passages': (),
-    'num_passages': 20,  # k
-    'dropout_rate': 0.1,  # of the decoder alone [open]
-  }
+    settings.Qa, without=('num_neighbors', 'neighbor_length')
+  )
   config.optimizer.update(
     learning_rate=1e-6,
     initial_learning_rate=0.0,

@@ -19,6 +19,7 @@ import contextlib
 import dataclasses
 import functools
 import math
+import numbers
 import types
 import typing
 from typing import Annotated, Any, Literal, TypeVar
@@ -211,7 +212,7 @@ def _mismatch_number(value: Any, kind: type, limits: Range | None) -> str:
     fits = not isinstance(value, int | float) or limits.holds(value)
     return _mismatch(value, kind) or ('' if fits else str(limits))
   expected = f'{word} {limits}'
-  kinds = (int,) if kind is int else (int, float)
+  kinds = numbers.Integral if kind is int else numbers.Real  # NumPy's, too
   if isinstance(value, bool) or not isinstance(value, kinds):
     return expected
   finite = kind is int or math.isfinite(value) or math.isinf(limits.high)

@@ -16,8 +16,8 @@ import ml_collections
 from ml_collections import config_dict
 
 from configs.bases import sections
-from experiments.engine import optimizers
-from retrieval.text import near_duplicates
+from experiments.engine import optimizers, run_settings
+from experiments.retro import settings
 from retro_jax.decoding import drawing
 from retro_jax.nn import config as config_lib
 
@@ -39,37 +39,15 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   # Data. '' stands for <workdir>/data; give the folder to share it.
   config.data_dir = ''
   config.corpus = sections.corpus('vital')
-  config.tokenizer = {
-    'path': '',  # '' trains a SentencePiece model on the corpus
-    'vocab_size': 8192,
-    'max_documents': 20_000,  # that the tokenizer is trained on; 0: all
-  }
-  config.tokens = {
-    'with_title': True,  # the title heads its document's text
-    'documents_per_shard': 1024,
-    'num_processes': 2,
-  }
+  config.tokenizer = sections.of(settings.Tokenizer)
+  config.tokens = sections.of(settings.Tokens)
   config.valid_fraction = 0.02  # share of documents held out
-  # Training documents that resemble a held-out one are left out; threshold 0: none.
-  config.deduplicate = sections.of(near_duplicates.Settings, threshold=0.0)
-  config.embedder = {
-    'path': '',  # '' is the packaged all-MiniLM-L6-v2
-    'max_length': 128,  # wordpieces of a chunk
-    'normalize': True,
-    'dtype': 'float32',
-    'vectors_dtype': 'float32',  # as stored
-  }
+  config.deduplicate = sections.of(settings.Deduplicate)
+  config.embedder = sections.of(settings.Embedder)
   config.index = sections.index(without=('recall_at',))
-  config.neighbors = {
-    'stored': 10,  # neighbors stored for each chunk
-    'validate': 0.01,  # share recomputed and compared
-  }
-  # Another corpus to evaluate on, beside the documents held out.
-  config.evaluation = {
-    'name': '',  # '': no other corpus
-    'corpus': sections.corpus('jsonl'),
-  }
-  config.prepare = sections.prepare()
+  config.neighbors = sections.of(settings.Neighbors)
+  config.evaluation = sections.of(settings.Evaluation)
+  config.prepare = sections.of(run_settings.Prepare)
 
   # The tokenizer gives vocab_size.
   config.model = sections.of(
@@ -107,40 +85,15 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
     )
   )
 
-  # Evaluation: whole documents, every token scored once.
-  config.evaluate = {
-    'workdir': sections.workdir(),
-    'baseline_workdir': '',
-    'split': 'valid',  # or the name of an evaluation set
-    'num_neighbors': (2,),
-    'shuffled': True,
-    'oracle': False,  # a diagnostic: the text to be predicted as neighbor
-    'stride_chunks': 0,  # 0: half a sequence
-    # Or the share of a sequence that is context to the scored part: 0.75 or 0.875
-    # for Wikitext103.
-    'overlap': config_dict.placeholder(float),
-    'max_documents': 0,  # 0: all
-    'batch_size': 8,
-  }
-
-  # Leakage: r(C) of the evaluation's chunks (section 2.6 of the paper).
-  config.leakage = {
-    'num_neighbors': 10,  # nearest training chunks that a chunk is compared with
-    'alphas': (0.125, 0.25, 0.375, 0.5, 0.625, 0.75, 0.875, 1.0),
-  }
-
-  # Sweeps at evaluation (Table 14 of the paper).
-  config.sweep = {
-    'shares': (1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01),  # of the datastore
-    'num_neighbors': (0, 1, 2, 3, 4, 5, 10),  # at most neighbors.stored
-  }
-
-  # JSON lines for experiments.retro.examples.
-  config.examples = {
-    'path': '',
-    'max_examples': 0,  # 0: all
-    'batch_size': 16,
-  }
+  config.evaluate = sections.of(
+    settings.Evaluate,
+    without=('questions', 'max_questions'),
+    workdir=sections.workdir(),
+    overlap=config_dict.placeholder(float),
+  )
+  config.leakage = sections.of(settings.Leakage)
+  config.sweep = sections.of(settings.Sweep)
+  config.examples = sections.of(settings.Examples)
   config.sample = sections.of(
     drawing.SamplingConfig,
     without=('context_chunks', 'stop_ids', 'stop_strings', 'banned_ids'),

@@ -11,11 +11,13 @@ correction under a linear decay to 0.
 from collections.abc import Callable, Mapping
 import dataclasses
 import re
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
+
+from retrieval import settings
 
 WEIGHT = 'weight'
 TENTH = -1  # as `warmup_steps`: a tenth of the run
@@ -30,48 +32,44 @@ class OptimizerConfig:
   weight_decay 0.01, b1 0.9, b2 0.999, eps 1e-6, clip_norm 1.
   """
 
-  name: str = 'adamw'  # or 'bert_adam': Adam without bias correction
-  schedule: str = 'cosine'  # or 'linear': down to 0 at the end of the run
+  name: Literal['adamw', 'bert_adam'] = (
+    'adamw'  # or 'bert_adam': Adam without bias correction
+  )
+  schedule: Literal['cosine', 'linear'] = (
+    'cosine'  # or 'linear': down to 0 at the end of the run
+  )
   # Maximum of the cosine, at the end of the warm-up; the linear decay starts from
   # it at step 0, warm-up or not.
-  learning_rate: float = 2e-4
-  warmup_steps: int = 750  # of linear growth; -1: a tenth of the run
-  initial_learning_rate: float = 1e-7  # start of the warm-up; linear: 0
-  final_fraction: float = 0.1  # of the maximum, at the last step; linear: 0
-  weight_decay: float = 0.1  # decoupled, multiplied by the learning rate
+  learning_rate: settings.Positive = 2e-4
+  # of linear growth; -1: a tenth of the run
+  warmup_steps: Annotated[int, settings.Range(TENTH, 2**53)] = 750
+  initial_learning_rate: settings.NotNegative = (
+    1e-7  # start of the warm-up; linear: 0
+  )
+  final_fraction: settings.Share = (
+    0.1  # of the maximum, at the last step; linear: 0
+  )
+  weight_decay: settings.NotNegative = (
+    0.1  # decoupled, multiplied by the learning rate
+  )
   # Parameters that decay: 'matrices', or 'bert': all but norms and biases. The two
   # differ in parameters of one dimension that are neither norm nor bias.
-  decay_mask: str = 'matrices'
-  b1: float = 0.9  # decay of the first moment
-  b2: float = 0.95  # decay of the second moment
-  eps: float = 1e-8  # added to the root of the second moment
-  clip_norm: float = 1.0  # global norm of gradients; 0: no clipping
+  decay_mask: Literal['matrices', 'bert'] = 'matrices'
+  b1: settings.Rate = 0.9  # decay of the first moment
+  b2: settings.Rate = 0.95  # decay of the second moment
+  eps: settings.Positive = 1e-8  # added to the root of the second moment
+  clip_norm: settings.NotNegative = (
+    1.0  # global norm of gradients; 0: no clipping
+  )
   # Part of the model (a name at the top of the parameters) -> factor on its
   # learning rate, 1 by default. Factor 0 freezes the part: it has no gradients and
   # no moments.
-  part_scales: Mapping[str, float] = dataclasses.field(default_factory=dict)
-  accumulate_steps: int = 1  # microbatches into which a batch is cut
+  part_scales: Mapping[str, settings.NotNegative] = dataclasses.field(
+    default_factory=dict
+  )
+  accumulate_steps: settings.Size = 1  # microbatches into which a batch is cut
 
-  def __post_init__(self):
-    if self.accumulate_steps < 1:
-      raise ValueError(
-        f'optimizer.accumulate_steps={self.accumulate_steps}: expected >= 1.'
-      )
-    if self.warmup_steps < TENTH or self.learning_rate <= 0:
-      raise ValueError(
-        f'optimizer: expected warmup_steps >= 0 (or {TENTH}: a tenth of the run) '
-        f'and learning_rate > 0, got {self.warmup_steps} and '
-        f'{self.learning_rate}.'
-      )
-    for field, known in (
-      ('name', _ADAMS),
-      ('schedule', ('cosine', 'linear')),
-      ('decay_mask', _DECAY_MASKS),
-    ):
-      if getattr(self, field) not in known:
-        raise ValueError(
-          f'optimizer.{field}={getattr(self, field)!r}; known: {sorted(known)}.'
-        )
+  __post_init__ = settings.check
 
 
 def make_config(fields: Any) -> OptimizerConfig:

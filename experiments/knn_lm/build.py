@@ -21,8 +21,8 @@ import functools
 from absl import logging
 import numpy as np
 
-from experiments.engine import command, progress, run_settings, stages
-from experiments.knn_lm import task as knn_lm_task
+from experiments.engine import command, progress, stages
+from experiments.knn_lm import settings as settings_lib, task as knn_lm_task
 from retrieval import searchers
 from retrieval.index import index as index_lib, key_values
 from retro_jax.data import windows as windows_lib
@@ -196,4 +196,4 @@ def run(config: stages.Config, workdir: str) -> None:
 
 
 if __name__ == '__main__':
-  command.main(run, run_settings.Run, computes=True)
+  command.main(run, settings_lib.Settings, computes=True)

@@ -24,8 +24,12 @@ import jax
 import ml_collections
 import numpy as np
 
-from experiments.engine import command, progress, reports, run_settings, stages
-from experiments.knn_lm import lookup as knn_lm_lookup, task as knn_lm_task
+from experiments.engine import command, progress, reports, stages
+from experiments.knn_lm import (
+  lookup as knn_lm_lookup,
+  settings as settings_lib,
+  task as knn_lm_task,
+)
 from experiments.retro import evaluate as retro_evaluate
 from retrieval.index import key_values
 from retrieval.questions import bootstrap
@@ -313,4 +317,4 @@ def run(config: Config, workdir: str) -> None:
 
 
 if __name__ == '__main__':
-  command.main(run, run_settings.Run, computes=True)
+  command.main(run, settings_lib.Settings, computes=True)

@@ -19,8 +19,11 @@ import pathlib
 import jax
 import ml_collections
 
-from experiments.engine import command, reports, run_settings
-from experiments.retro import evaluate as retro_evaluate
+from experiments.engine import command, reports
+from experiments.retro import (
+  evaluate as retro_evaluate,
+  settings as settings_lib,
+)
 from retro_jax.evaluation import copying, evaluate
 from retro_jax.trained import loading
 
@@ -78,4 +81,4 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
 
 
 if __name__ == '__main__':
-  command.main(run, run_settings.Run, computes=True)
+  command.main(run, settings_lib.Settings, computes=True)

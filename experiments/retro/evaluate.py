@@ -28,7 +28,8 @@ import jax
 from jax.sharding import NamedSharding, PartitionSpec as P
 import ml_collections
 
-from experiments.engine import command, progress, reports, run_settings
+from experiments.engine import command, progress, reports
+from experiments.retro import settings as settings_lib
 from retrieval.nn import sharding
 from retrieval.questions import bootstrap
 from retro_jax.data import pipeline
@@ -369,4 +370,4 @@ def run(config: Config, workdir: str) -> None:
 
 
 if __name__ == '__main__':
-  command.main(run, run_settings.Run, computes=True)
+  command.main(run, settings_lib.Settings, computes=True)

@@ -33,8 +33,11 @@ import jax
 import ml_collections
 import numpy as np
 
-from experiments.engine import command, progress, reports, run_settings
-from experiments.retro import evaluate as retro_evaluate
+from experiments.engine import command, progress, reports
+from experiments.retro import (
+  evaluate as retro_evaluate,
+  settings as settings_lib,
+)
 from retrieval.questions import bootstrap
 from retrieval.readers import base as readers
 from retro_jax.data import samples
@@ -291,7 +294,7 @@ def _define_flags() -> None:
 if __name__ == '__main__':
   command.main(
     lambda config, workdir: run(config, workdir, flags.FLAGS.task),
-    run_settings.Run,
+    settings_lib.Settings,
     _define_flags,
     computes=True,
   )

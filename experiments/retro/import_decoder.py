@@ -24,7 +24,8 @@ import jax
 import ml_collections
 import numpy as np
 
-from experiments.engine import checkpoint_writer, command, reports, run_settings
+from experiments.engine import checkpoint_writer, command, reports
+from experiments.retro import settings as settings_lib
 from retrieval import tokenization
 from retrieval.formats import gguf_files, safetensors_files
 from retrieval.tokenization import byte_pairs
@@ -211,5 +212,8 @@ def _define_flags() -> None:
 
 if __name__ == '__main__':
   command.main(
-    run, run_settings.Run, _define_flags, default_config=f'{_CONFIG}:baseline'
+    run,
+    settings_lib.Settings,
+    _define_flags,
+    default_config=f'{_CONFIG}:baseline',
   )

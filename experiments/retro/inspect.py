@@ -27,8 +27,11 @@ import ml_collections
 import rich.box
 import rich.table
 
-from experiments.engine import command, progress, run_settings
-from experiments.retro import evaluate as retro_evaluate
+from experiments.engine import command, progress
+from experiments.retro import (
+  evaluate as retro_evaluate,
+  settings as settings_lib,
+)
 from retrieval.store import store
 from retro_jax.trained import inspection, loading, passage as passages
 from retro_jax.views import page as page_lib
@@ -127,4 +130,4 @@ def _define_flags() -> None:
 
 
 if __name__ == '__main__':
-  command.main(run, run_settings.Run, _define_flags, computes=True)
+  command.main(run, settings_lib.Settings, _define_flags, computes=True)

@@ -24,8 +24,11 @@ import jax
 import ml_collections
 import numpy as np
 
-from experiments.engine import command, progress, reports, run_settings
-from experiments.retro import evaluate as retro_evaluate
+from experiments.engine import command, progress, reports
+from experiments.retro import (
+  evaluate as retro_evaluate,
+  settings as settings_lib,
+)
 from retro_jax.data import windows
 from retro_jax.evaluation import evaluate, leakage
 from retro_jax.trained import loading
@@ -212,4 +215,4 @@ def run(config: Config, workdir: str) -> None:
 
 
 if __name__ == '__main__':
-  command.main(run, run_settings.Run, computes=True)
+  command.main(run, settings_lib.Settings, computes=True)

@@ -25,7 +25,8 @@ import itertools
 
 from absl import logging
 
-from experiments.engine import command, progress, run_settings, stages
+from experiments.engine import command, progress, stages
+from experiments.retro import settings as settings_lib
 from retrieval import tokenization
 from retrieval.index import (
   index as index_lib,
@@ -338,4 +339,4 @@ def run(config: Config, workdir: str) -> None:
 
 
 if __name__ == '__main__':
-  command.main(run, run_settings.Run, computes=True)
+  command.main(run, settings_lib.Settings, computes=True)

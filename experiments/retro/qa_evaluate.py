@@ -21,8 +21,12 @@ from absl import logging
 import ml_collections
 import numpy as np
 
-from experiments.engine import command, progress, reports, run_settings
-from experiments.retro import qa_data as retro_qa_data, qa_task as retro_qa_task
+from experiments.engine import command, progress, reports
+from experiments.retro import (
+  qa_data as retro_qa_data,
+  qa_task as retro_qa_task,
+  settings as settings_lib,
+)
 from retrieval.questions import (
   bootstrap,
   question_sets,
@@ -182,4 +186,4 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
 
 
 if __name__ == '__main__':
-  command.main(run, run_settings.Run, computes=True)
+  command.main(run, settings_lib.Settings, computes=True)

@@ -17,11 +17,12 @@ from absl import logging
 import jax
 import ml_collections
 
-from experiments.engine import command, progress, run_settings
+from experiments.engine import command, progress
 from experiments.retro import (
   evaluate as retro_evaluate,
   prepare as retro_prepare,
   sample as retro_sample,
+  settings as settings_lib,
   train as retro_train,
 )
 
@@ -57,4 +58,4 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
 
 
 if __name__ == '__main__':
-  command.main(run, run_settings.Run, computes=True)
+  command.main(run, settings_lib.Settings, computes=True)

@@ -25,8 +25,8 @@ from absl import flags, logging
 import jax
 import ml_collections
 
-from experiments.engine import command, progress, run_settings
-from experiments.retro import sample_view
+from experiments.engine import command, progress
+from experiments.retro import sample_view, settings as settings_lib
 from retrieval.store import store
 from retro_jax.data import samples as samples_lib
 from retro_jax.trained import loading, sampling
@@ -169,4 +169,6 @@ def _run_with_flags(config: ml_collections.ConfigDict, workdir: str) -> None:
 
 
 if __name__ == '__main__':
-  command.main(_run_with_flags, run_settings.Run, _define_flags, computes=True)
+  command.main(
+    _run_with_flags, settings_lib.Settings, _define_flags, computes=True
+  )

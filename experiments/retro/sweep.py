@@ -28,8 +28,11 @@ from absl import flags, logging
 import jax
 import ml_collections
 
-from experiments.engine import command, progress, reports, run_settings
-from experiments.retro import evaluate as retro_evaluate
+from experiments.engine import command, progress, reports
+from experiments.retro import (
+  evaluate as retro_evaluate,
+  settings as settings_lib,
+)
 from retrieval.index import datastore_subsets
 from retrieval.store import store
 from retro_jax.data import pipeline
@@ -293,7 +296,7 @@ def _define_flags() -> None:
 if __name__ == '__main__':
   command.main(
     lambda config, workdir: run(config, workdir, *flags.FLAGS.sweep) and None,
-    run_settings.Run,
+    settings_lib.Settings,
     _define_flags,
     computes=True,
   )

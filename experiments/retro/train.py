@@ -21,8 +21,12 @@ checkpoint, bit for bit, when run again.
 from absl import logging
 import ml_collections
 
-from experiments.engine import command, loop, run_settings
-from experiments.retro import qa_task as retro_qa_task, task as retro_task
+from experiments.engine import command, loop
+from experiments.retro import (
+  qa_task as retro_qa_task,
+  settings as settings_lib,
+  task as retro_task,
+)
 from retro_jax.data import folder as retro_data
 
 
@@ -44,4 +48,4 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
 
 
 if __name__ == '__main__':
-  command.main(run, run_settings.Run, computes=True)
+  command.main(run, settings_lib.Settings, computes=True)

@@ -15,8 +15,8 @@ import time
 from absl import logging
 import ml_collections
 
-from experiments.engine import command, reports, run_settings
-from experiments.retro import prepare as retro_prepare
+from experiments.engine import command, reports
+from experiments.retro import prepare as retro_prepare, settings as settings_lib
 from retrieval import tokenization
 from retrieval.text import data_folder, tokens as tokens_lib
 from retro_jax.data import folder as retro_data
@@ -69,4 +69,4 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
 
 
 if __name__ == '__main__':
-  command.main(run, run_settings.Run)
+  command.main(run, settings_lib.Settings)

@@ -28,8 +28,8 @@ from experiments.engine import (
   command,
   progress,
   reports,
-  run_settings,
 )
+from experiments.retro import settings as settings_lib
 from retrieval import tokenization
 from retrieval.index import index as index_lib, reuse, vectors as vectors_lib
 from retrieval.store import checkpoints
@@ -188,5 +188,5 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
 
 if __name__ == '__main__':
   command.main(
-    run, run_settings.Run, changed_documents.define_flags, computes=True
+    run, settings_lib.Settings, changed_documents.define_flags, computes=True
   )

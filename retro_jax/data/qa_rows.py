@@ -12,11 +12,12 @@ length, T any tokens.
 
 from collections.abc import Sequence
 import dataclasses
+from typing import Annotated
 
 from jaxtyping import Int
 import numpy as np
 
-from retrieval import tokenization
+from retrieval import settings, tokenization
 from retro_jax.data import pipeline, samples
 
 
@@ -32,21 +33,16 @@ class Passage:
 class QaLayout:
   """Lengths of rows."""
 
-  chunk_length: int  # M
+  chunk_length: settings.Size  # M
   # chunks of the question; "answer:" ends the last (paper: 1)
-  prompt_chunks: int = 1
-  answer_length: int = 32  # most tokens of an answer, with its EOS
+  prompt_chunks: Annotated[int, settings.Range(1, 2**16)] = 1
+  # most tokens of an answer, with its EOS
+  answer_length: Annotated[int, settings.Range(1, 2**16)] = 32
   # N, passages that are read (paper: 20); 0 is closed book
-  num_neighbors: int = 20
-  neighbor_length: int = 128  # R; longer passages are cut
+  num_neighbors: Annotated[int, settings.Range(0, 2**16)] = 20
+  neighbor_length: settings.Size = 128  # R; longer passages are cut
 
-  def __post_init__(self):
-    """Check the lengths."""
-    for name in ('prompt_chunks', 'answer_length'):
-      if getattr(self, name) < 1:
-        raise ValueError(f'{name} {getattr(self, name)}: expected at least 1.')
-    if self.num_neighbors < 0:
-      raise ValueError(f'num_neighbors {self.num_neighbors}: expected >= 0.')
+  __post_init__ = settings.check
 
   @property
   def prompt_length(self) -> int:

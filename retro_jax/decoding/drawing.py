@@ -8,41 +8,39 @@ Dimension key: B rows, V vocabulary.
 from collections.abc import Sequence
 import dataclasses
 import functools
+from typing import Annotated
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 import numpy as np
 
+from retrieval import settings
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SamplingConfig:
   """Settings of drawing tokens."""
 
-  max_new_tokens: int = 128
-  temperature: float = 1.0  # 0: the likeliest token
-  top_p: float = 1.0  # smallest set of tokens with at least this mass; 1: all
-  top_k: int = 0  # likeliest tokens that are left; 0: all
-  num_neighbors: int = 2  # k
-  context_chunks: int = 32  # longest buffer, in chunks
+  max_new_tokens: settings.Size = 128
+  temperature: settings.NotNegative = 1.0  # 0: the likeliest token
+  # smallest set of tokens with at least this mass; 1: all
+  top_p: Annotated[float, settings.Range(0, 1, above=True)] = 1.0
+  top_k: settings.SizeOrZero = 0  # likeliest tokens that are left; 0: all
+  num_neighbors: Annotated[int, settings.Range(0, 2**16)] = 2  # k
+  # longest buffer, in chunks
+  context_chunks: Annotated[int, settings.Range(2, 2**20)] = 32
   align_prompt: bool = False  # pad on the left: prompts end where a chunk ends
-  stop_ids: Sequence[int] = ()  # a sample ends with the first of these
+  stop_ids: Sequence[
+    settings.Count
+  ] = ()  # a sample ends with the first of these
   stop_strings: Sequence[str] = ()  # or before the first of these
-  banned_ids: Sequence[int] = ()  # never drawn: padding and the like
+  banned_ids: Sequence[settings.Count] = ()  # never drawn: padding and the like
 
   def __post_init__(self):
-    """Check the ranges."""
-    for name, ok, expected in (
-      ('max_new_tokens', self.max_new_tokens >= 0, '>= 0'),
-      ('temperature', self.temperature >= 0, '>= 0'),
-      ('top_p', 0 < self.top_p <= 1, 'in (0, 1]'),
-      ('top_k', self.top_k >= 0, '>= 0'),
-      ('num_neighbors', self.num_neighbors >= 0, '>= 0'),
-      ('context_chunks', self.context_chunks >= 2, '>= 2'),
-    ):
-      if not ok:
-        raise ValueError(f'{name} {getattr(self, name)}: expected {expected}.')
-    if isinstance(self.stop_strings, str) or '' in self.stop_strings:
+    """Check the fields."""
+    settings.check(self)
+    if '' in self.stop_strings:
       raise ValueError(
         f'stop_strings {self.stop_strings!r}: expected texts, none empty.'
       )

@@ -24,6 +24,7 @@ import jax
 from jaxtyping import Array, Float, Integer
 import numpy as np
 
+from retrieval import settings
 from retro_jax.data import pipeline, windows as windows_lib
 from retro_jax.evaluation import evaluate
 from retro_jax.nn import losses
@@ -219,22 +220,18 @@ def interpolate(
 class Grid:
   """Settings that are tried, each with each."""
 
-  ks: tuple[int, ...]  # neighbors that count
-  temperatures: tuple[float, ...]  # that divide squared L2 distances
-  lambdas: tuple[float, ...]  # weights of p_kNN
+  ks: tuple[settings.Size, ...]  # neighbors that count
+  temperatures: tuple[
+    settings.Positive, ...
+  ]  # that divide squared L2 distances
+  lambdas: tuple[settings.Rate, ...]  # weights of p_kNN
 
   def __post_init__(self):
     """Check the fields."""
     for name in ('ks', 'temperatures', 'lambdas'):
       if not getattr(self, name):
         raise ValueError(f'{name}: expected at least one.')
-    if min(self.ks) < 1 or not min(self.temperatures) > 0:
-      raise ValueError(
-        f'ks {self.ks} and temperatures {self.temperatures}: expected numbers '
-        'above 0.'
-      )
-    if not all(0 <= x < 1 for x in self.lambdas):
-      raise ValueError(f'lambdas {self.lambdas}: expected 0 <= lambda < 1.')
+    settings.check(self)
 
   @property
   def shape(self) -> tuple[int, int, int]:

@@ -3,10 +3,12 @@
 """Sizes and choices of a RETRO, and what follows from them."""
 
 import dataclasses
+from typing import Annotated, Literal
 
 import jax
 import jax.numpy as jnp
 
+from retrieval import settings
 from retro_jax.nn import attention
 
 ACTIVATIONS = {
@@ -16,10 +18,12 @@ ACTIVATIONS = {
   'squared_relu': lambda x: jnp.square(jax.nn.relu(x)),
   'silu': jax.nn.silu,
 }
-POSITIONS = ('relative', 'rotary', 'absolute')
-NORMS = ('rms', 'layer')
-
-DTYPES = ('float32', 'bfloat16', 'float16', 'float64')
+Activation = Literal['gelu_tanh', 'gelu', 'relu', 'squared_relu', 'silu']
+Dtype = Literal['float32', 'bfloat16', 'float16', 'float64']
+Width = Annotated[int, settings.Range(1, 2**20)]
+Heads = Annotated[int, settings.Range(1, 2**12)]
+Layers = Annotated[int, settings.Range(1, 2**12)]
+Length = Annotated[int, settings.Range(1, 2**20)]  # in tokens
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -30,20 +34,18 @@ class PublicDecoder:
   """
 
   # Of self-attention: relative, rotary, or absolute (a learned table).
-  positions: str = 'relative'
-  rotary_base: float = 10000.0  # of the rotary frequencies
-  max_positions: int = 0  # rows of the table: tokens of the longest document
-  num_kv_heads: int = 0  # of self-attention's keys; 0: one for each head
+  positions: Literal['relative', 'rotary', 'absolute'] = 'relative'
+  rotary_base: settings.Positive = 10000.0  # of the rotary frequencies
+  # rows of the table: tokens of the longest document
+  max_positions: settings.SizeOrZero = 0
+  # of self-attention's keys; 0: one for each head
+  num_kv_heads: Annotated[int, settings.Range(0, 2**16)] = 0
   gated: bool = False  # feed-forwards W2 (f(W1 x) W3 x); with 'silu': SwiGLU
-  norm: str = 'rms'  # or 'layer': LayerNorm, in encoder and decoder
+  norm: Literal['rms', 'layer'] = 'rms'  # or LayerNorm, in encoder and decoder
 
   def __post_init__(self):
-    """Check each field by itself."""
-    for name, known in (('norm', NORMS), ('positions', POSITIONS)):
-      if getattr(self, name) not in known:
-        raise ValueError(
-          f'{name} {getattr(self, name)!r}; expected one of {list(known)}.'
-        )
+    """Check the fields."""
+    settings.check(self)
     if (self.positions == 'absolute') != (self.max_positions > 0):
       raise ValueError(
         f'positions={self.positions!r} with max_positions={self.max_positions}; '
@@ -56,31 +58,33 @@ class RetroConfig:
   """Sizes and choices of a RETRO; [open] marks what the paper does not say."""
 
   # Decoder.
-  vocab_size: int  # V; 128,000 in the paper
-  d_model: int  # d
-  d_ff: int  # width of the feed-forward's hidden layer, 4 d
-  num_heads: int
-  head_dim: int  # num_heads * head_dim need not be d_model
-  num_layers: int  # L
-  cca_layers: tuple[int, ...] = ()  # P, from 1; () is the no-retrieval baseline
+  vocab_size: settings.Size  # V; 128,000 in the paper
+  d_model: Width  # d
+  d_ff: Width  # width of the feed-forward's hidden layer, 4 d
+  num_heads: Heads
+  head_dim: Width  # num_heads * head_dim need not be d_model
+  num_layers: Layers  # L
+  cca_layers: tuple[
+    Layers, ...
+  ] = ()  # P, from 1; () is the no-retrieval baseline
   # Chunks and neighbors.
-  chunk_length: int = 64  # m
-  neighbor_length: int = 128  # r: a chunk and its continuation
+  chunk_length: Length = 64  # m
+  neighbor_length: Length = 128  # r: a chunk and its continuation
   # Encoder of the neighbors; these sizes serve every decoder of the paper.
-  encoder_d_model: int = 896  # d'
-  encoder_d_ff: int = 3584
-  encoder_num_heads: int = 16
-  encoder_head_dim: int = 64
-  encoder_num_layers: int = 2  # L_enc
-  encoder_ca_layers: tuple[int, ...] = (1,)  # P_enc, from 1
+  encoder_d_model: Width = 896  # d'
+  encoder_d_ff: Width = 3584
+  encoder_num_heads: Heads = 16
+  encoder_head_dim: Width = 64
+  encoder_num_layers: Layers = 2  # L_enc
+  encoder_ca_layers: tuple[Layers, ...] = (1,)  # P_enc, from 1
   share_embeddings: bool = False  # one table, needs encoder_d_model == d_model
   query_conditioning: bool = True  # False (an ablation): no encoder CA
   # False (an ablation): CCA and CA are eq. 4, without positions, u and w
   cca_positions: bool = True
   # Choices the paper leaves open.
   tie_readout: bool = True  # logits from the embedding table; table 10 says so
-  activation: str = 'gelu_tanh'  # [open] GPT-2's
-  norm_epsilon: float = 1e-6  # [open] of every norm
+  activation: Activation = 'gelu_tanh'  # [open] GPT-2's
+  norm_epsilon: settings.Positive = 1e-6  # [open] of every norm
   final_norm: bool = True  # [open] before the readout, GPT-2's
   encoder_final_norm: bool = True  # [open] on E, once for all CCA layers
   conditioning_norm: bool = True  # [open] on H_u, once for all encoder CAs
@@ -88,39 +92,33 @@ class RetroConfig:
   projection_biases: bool = False  # [open] biases of attention's matrices
   ff_biases: bool = False  # [open] biases of the feed-forward's matrices
   scale_logits: bool = True  # [open] attention logits / sqrt(head_dim)
-  max_distance: int = 0  # [open] clamp of relative distances, 0: none
-  position_base: float = 10000.0  # of the cosine vector's frequencies
+  max_distance: settings.SizeOrZero = (
+    0  # [open] clamp of relative distances, 0: none
+  )
+  position_base: settings.Positive = (
+    10000.0  # of the cosine vector's frequencies
+  )
   decoder: PublicDecoder = PublicDecoder()  # where the decoder is another
   # Initial values.
-  init_scale: float = 0.02  # [open] standard deviation, GPT-2's
+  init_scale: settings.Positive = 0.02  # [open] standard deviation, GPT-2's
   scale_residual_init: bool = True  # [open] / sqrt(number of residual branches)
   copy_init: bool = False  # [open] start by copying, see copy_init.py
-  dropout_rate: float = 0.0  # [open] decoder's embeddings and branches
-  encoder_dropout_rate: float = 0.0  # the encoder's own (0 in QA fine-tuning)
+  dropout_rate: settings.Rate = 0.0  # [open] decoder's embeddings and branches
+  encoder_dropout_rate: settings.Rate = (
+    0.0  # the encoder's own (0 in QA fine-tuning)
+  )
   # How it runs.
-  dtype: str = 'float32'  # compute: bfloat16 on accelerators
-  param_dtype: str = 'float32'
+  dtype: Dtype = 'float32'  # compute: bfloat16 on accelerators
+  param_dtype: Dtype = 'float32'
   remat: bool = False  # recompute each residual branch in the backward pass
 
   def __post_init__(self):
-    """Check the fields against each other."""
+    """Check the fields, and against each other."""
+    settings.check(self)
     _check_layers('cca_layers', self.cca_layers, self.num_layers)
     _check_layers(
       'encoder_ca_layers', self.encoder_ca_layers, self.encoder_num_layers
     )
-    for field in dataclasses.fields(self):
-      value = getattr(self, field.name)
-      is_size = field.type is int and field.name != 'max_distance'
-      if is_size and value < 1:
-        raise ValueError(f'{field.name}={value}; expected at least 1.')
-      if field.name.endswith('dropout_rate') and not 0 <= value < 1:
-        raise ValueError(f'{field.name}={value}; expected 0 <= rate < 1.')
-      if field.name.endswith('dtype') and value not in DTYPES:
-        raise ValueError(f'{field.name}={value!r}; expected one of {DTYPES}.')
-    if self.activation not in ACTIVATIONS:
-      raise ValueError(
-        f'activation {self.activation!r}; expected one of {[*ACTIVATIONS]}.'
-      )
     self._check_decoder()
     if self.copy_init and not (self.share_embeddings and self.position_biases):
       raise ValueError('copy_init needs share_embeddings and position_biases.')

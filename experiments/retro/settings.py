@@ -1,0 +1,186 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The configs of RETRO: their fields, and what these accept."""
+
+import dataclasses
+from typing import Annotated, Literal
+
+from experiments.engine import run_settings
+from retrieval import settings
+from retrieval.index import index as index_lib
+from retrieval.text import corpus as corpus_lib
+from retro_jax.data import qa_rows
+from retro_jax.decoding import drawing
+from retro_jax.nn import config as config_lib
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Tokenizer:
+  """The tokenizer."""
+
+  path: str = ''  # '' trains a SentencePiece model on the corpus
+  vocab_size: settings.Size = 8192
+  max_documents: settings.Count = 20_000  # that it is trained on; 0: all
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Tokens:
+  """The token store."""
+
+  with_title: bool = True  # the title heads its document's text
+  documents_per_shard: settings.Size = 1024
+  num_processes: Annotated[int, settings.Range(1, 4096)] = 2
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Deduplicate:
+  """Leaves out training documents that resemble a held-out one.
+
+  `retrieval.text.near_duplicates.Settings` with a threshold that may be 0.
+  """
+
+  threshold: settings.Share = 0.0  # least Jaccard similarity; 0: all stay
+  ngram: settings.Size = 13  # words of a gram
+  num_permutations: Annotated[int, settings.Range(1, 2**16)] = 128
+  seed: settings.Seed = 0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Embedder:
+  """The frozen embedder of the chunks."""
+
+  path: str = ''  # '' is the packaged all-MiniLM-L6-v2
+  max_length: settings.Size = 128  # wordpieces of a chunk
+  normalize: bool = True
+  # '': of the checkpoint
+  dtype: Literal[''] | settings.Dtype = 'float32'
+  vectors_dtype: Literal['float32', 'float16'] = 'float32'  # as stored
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Neighbors:
+  """The neighbors of every chunk."""
+
+  stored: Annotated[int, settings.Range(1, 2**16)] = 10  # for each chunk
+  validate: settings.Share = 0.01  # share recomputed and compared
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Evaluation:
+  """Another corpus to evaluate on, beside the documents held out."""
+
+  name: str = ''  # '': no other corpus
+  corpus: corpus_lib.CorpusConfig = corpus_lib.CorpusConfig(kind='jsonl')
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Evaluate:
+  """Evaluation: whole documents, every token scored once."""
+
+  workdir: str | None = None  # '' or None: --workdir
+  baseline_workdir: str = ''
+  split: str = 'valid'  # or the name of an evaluation set
+  num_neighbors: tuple[Annotated[int, settings.Range(0, 2**16)], ...] = (2,)
+  shuffled: bool = True
+  oracle: bool = False  # a diagnostic: the text to be predicted as neighbor
+  stride_chunks: settings.SizeOrZero = 0  # 0: half a sequence
+  # Or the share of a sequence that is context to the scored part: 0.75 or 0.875
+  # for Wikitext103.
+  overlap: settings.Rate | None = None
+  max_documents: settings.Count = 0  # 0: all
+  batch_size: settings.Size = 8
+  # Of retro_qa: sets as in config.questions.
+  questions: tuple[str, ...] = ()
+  max_questions: settings.Count = 0  # of each set; 0: all
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Leakage:
+  """Leakage: r(C) of the evaluation's chunks (section 2.6 of the paper)."""
+
+  # nearest training chunks that a chunk is compared with
+  num_neighbors: Annotated[int, settings.Range(1, 2**16)] = 10
+  alphas: tuple[settings.Share, ...] = (
+    0.125,
+    0.25,
+    0.375,
+    0.5,
+    0.625,
+    0.75,
+    0.875,
+    1.0,
+  )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Sweep:
+  """Sweeps at evaluation (Table 14 of the paper)."""
+
+  # of the datastore
+  shares: tuple[settings.Share, ...] = (1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01)
+  # at most neighbors.stored
+  num_neighbors: tuple[Annotated[int, settings.Range(0, 2**16)], ...] = (
+    0,
+    1,
+    2,
+    3,
+    4,
+    5,
+    10,
+  )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Examples:
+  """JSON lines for experiments.retro.examples."""
+
+  path: str = ''
+  max_examples: settings.Count = 0  # 0: all
+  batch_size: settings.Size = 16
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Qa(qa_rows.QaLayout):
+  """Rows of questions, with the passages that are read."""
+
+  # Results of any retriever in DPR's JSON form; (): the nearest chunks of the
+  # run's own datastore.
+  passages: tuple[str, ...] = ()
+  num_passages: Annotated[int, settings.Range(0, 2**16)] = 20  # k
+  dropout_rate: settings.Rate = 0.1  # of the decoder alone [open]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings(run_settings.Run):
+  """All fields of a RETRO config."""
+
+  task: Literal['retro', 'retro_qa']
+  retrieval: bool = True  # False: the baseline
+  # Workdir of a baseline whose decoder is frozen and given retrieval (RETROfit); ''
+  # trains all weights from the start.
+  retrofit_from: str = ''
+  tokenizer: Tokenizer
+  tokens: Tokens
+  deduplicate: Deduplicate
+  embedder: Embedder
+  index: index_lib.IndexConfig
+  neighbors: Neighbors
+  evaluation: Evaluation
+  model: config_lib.RetroConfig  # the tokenizer gives vocab_size
+  # Batches.
+  # l; a sequence has l * m tokens
+  sequence_chunks: Annotated[int, settings.Range(1, 2**20)] = 8
+  # k in training
+  num_neighbors: Annotated[int, settings.Range(0, 2**16)] = 2
+  # [N, F]; or neighbor, continuation
+  neighbor_part: Literal['full', 'neighbor', 'continuation'] = 'full'
+  num_workers: Annotated[int, settings.Range(0, 256)] = 0  # loader processes
+  evaluate: Evaluate
+  leakage: Leakage
+  sweep: Sweep
+  examples: Examples
+  sample: drawing.SamplingConfig
+  # Of retro_qa alone.
+  retro_from: str  # workdir of a RETRO, or of a baseline: closed book
+  questions: run_settings.Questions
+  qa: Qa
