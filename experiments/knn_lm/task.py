@@ -75,7 +75,9 @@ def load(config: Config, workdir: str | os.PathLike) -> loading.TrainedRetro:
   """
   mesh, rules = retro_evaluate.mesh_and_rules(config, jax.local_devices())
   run = config.knn_lm.model_workdir or workdir
-  return loading.load(run, config.data_dir, mesh=mesh, rules=rules)
+  return loading.load(
+    run, config.data_dir, step=config.evaluate.step, mesh=mesh, rules=rules
+  )
 
 
 def num_neighbors(trained: loading.TrainedRetro, config: Config) -> int:

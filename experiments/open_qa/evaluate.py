@@ -153,7 +153,9 @@ def _load(
   config: ml_collections.ConfigDict, workdir: str, part: str
 ) -> trained_lib.TrainedReader:
   run = config.evaluate.workdir or workdir
-  trained = trained_lib.load_reader(run, config.data_dir, part)
+  trained = trained_lib.load_reader(
+    run, config.data_dir, part, step=config.evaluate.step
+  )
   logging.info('Evaluating step %d of %s.', trained.step, run)
   return trained
 
@@ -183,7 +185,7 @@ def make_answerer(
 
 
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
-  """Evaluate the newest checkpoint."""
+  """Evaluate a checkpoint, by default the newest."""
   if config.task == 'claims':
     evaluate_claims(config, workdir)
     return
@@ -203,7 +205,7 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
 
 
 def evaluate_claims(config: ml_collections.ConfigDict, workdir: str) -> None:
-  """Evaluate the newest checkpoint of a classifier of claims."""
+  """Evaluate a checkpoint of a classifier of claims."""
   settings = config.evaluate
   if not settings.claims:
     raise ValueError(

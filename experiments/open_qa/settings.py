@@ -62,6 +62,7 @@ class EvaluateQuestions:
 
   # the run that is evaluated; '' or None for --workdir
   workdir: str | None = None
+  step: str = ''  # a number, 'best' (by best_metric), or '' for the newest
   questions: tuple[str, ...] = ()  # as questions.train
   max_questions: settings.Count = 0  # of each; 0: all
   ks: tuple[realm_settings.Ranks, ...] = (5, 10, 50, 100, 500, 1000, 5000)
@@ -78,6 +79,7 @@ class EvaluateClaims:
   """Evaluation of a classifier."""
 
   workdir: str | None = None
+  step: str = ''  # a number, 'best' (by best_metric), or '' for the newest
   claims: tuple[str, ...] = ()  # as claims.train
   max_claims: settings.Count = 0  # of each; 0: all
   # How the class is chosen: best pair of block and class (released), or

@@ -132,10 +132,12 @@ def print_recall(rows: list[dict[str, Any]], ks: Sequence[int]) -> None:
 
 
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
-  """Evaluate the newest checkpoint of `workdir`."""
+  """Evaluate a checkpoint of `workdir`, by default the newest."""
   settings = config.evaluate
   trained_in = pathlib.Path(settings.workdir or workdir)
-  trained = trained_lib.load_realm(trained_in, config.data_dir)
+  trained = trained_lib.load_realm(
+    trained_in, config.data_dir, step=settings.step
+  )
   logging.info('Evaluating step %d of %s.', trained.step, trained_in)
   index = open_index(trained)
   result: dict[str, Any] = {'step': trained.step}

@@ -42,7 +42,7 @@ def newest_checkpoint(
   """Return step and loader of the trainer's newest checkpoint."""
   try:
     saved = checkpoints.find(workdir)
-  except (FileNotFoundError, ValueError):  # not written yet, or being removed
+  except FileNotFoundError:  # not written yet, or being removed
     return None
 
   def load():

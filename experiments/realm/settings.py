@@ -130,6 +130,7 @@ class Evaluate:
 
   # the run that is evaluated; '' or None for --workdir
   workdir: str | None = None
+  step: str = ''  # a number, 'best' (by best_metric), or '' for the newest
   num_batches: settings.Steps = 32
   questions: tuple[str, ...] = ()  # files; see retrieval/questions/questions.py
   max_questions: settings.Count = 0  # of each file; 0: all

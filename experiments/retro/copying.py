@@ -36,7 +36,9 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
     raise ValueError('experiments.retro.copying runs in one process.')
   settings = config.evaluate
   k = retro_evaluate.numbers_of_neighbors(settings)[0]
-  trained = loading.load(settings.workdir or workdir, config.data_dir)
+  trained = loading.load(
+    settings.workdir or workdir, config.data_dir, step=settings.step
+  )
   reader = loading.chunk_reader(trained.config, trained.data, settings.split, k)
   length = trained.model.config.chunk_length
   params = jax.device_put(trained.params)

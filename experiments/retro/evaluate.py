@@ -285,10 +285,18 @@ def load(
   placed = {}
   if on_mesh:
     placed['mesh'], placed['rules'] = mesh_and_rules(config)
-  trained = loading.load(workdir, config.data_dir, **placed)
+  settings = config.evaluate
+  trained = loading.load(
+    workdir, config.data_dir, step=settings.step, **placed
+  )
   if not baseline_workdir:
     return trained, None
-  baseline = loading.load(baseline_workdir, str(trained.data.root), **placed)
+  baseline = loading.load(
+    baseline_workdir,
+    str(trained.data.root),
+    step=settings.baseline_step,
+    **placed,
+  )
   if baseline.model.config.cca_layers:
     raise ValueError(
       f'{baseline_workdir}: evaluate.baseline_workdir names a model that retrieves; '
@@ -302,7 +310,7 @@ def evaluate_workdir(
   workdir: str | os.PathLike,
   baseline_workdir: str | os.PathLike = '',
 ) -> list[Result]:
-  """Evaluate the newest checkpoints of a run and of its baseline; see `load`.
+  """Evaluate the checkpoints that the config names; see `load`.
 
   Returns:
     The rows of the table. The baseline is compared with RETRO[OFF] too.
@@ -360,7 +368,7 @@ def write(
 def run(config: Config, workdir: str) -> None:
   """Evaluates, prints the table and writes evaluation.json."""
   source = config.evaluate.workdir or workdir
-  logging.info('Evaluating the newest checkpoint of %s.', source)
+  logging.info('Evaluating %s.', source)
   results = evaluate_workdir(config, source, config.evaluate.baseline_workdir)
   if jax.process_index():
     return

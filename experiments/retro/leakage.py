@@ -202,7 +202,7 @@ def run(config: Config, workdir: str) -> None:
   """Measures, prints the table and writes the files."""
   settings = config.evaluate
   source = settings.workdir or workdir
-  logging.info('Leakage of the newest checkpoint of %s.', source)
+  logging.info('Leakage of %s.', source)
   trained, baseline = retro_evaluate.load(
     config, source, settings.baseline_workdir
   )

@@ -135,7 +135,7 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
     config.questions.allow_other_counts,
   )
   source = settings.workdir or workdir
-  trained = loading.load(source, config.data_dir)
+  trained = loading.load(source, config.data_dir, step=settings.step)
   if 'qa' not in trained.config:
     raise ValueError(
       f'{source}: was not fine-tuned on questions; expected a run of '

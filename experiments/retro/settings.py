@@ -78,7 +78,9 @@ class Evaluate:
   """Evaluation: whole documents, every token scored once."""
 
   workdir: str | None = None  # '' or None: --workdir
+  step: str = ''  # a number, 'best' (by best_metric), or '' for the newest
   baseline_workdir: str = ''
+  baseline_step: str = ''
   split: str = 'valid'  # or the name of an evaluation set
   num_neighbors: tuple[Annotated[int, settings.Range(0, 2**16)], ...] = (2,)
   shuffled: bool = True

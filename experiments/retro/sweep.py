@@ -270,7 +270,7 @@ def run(
       settings out of range.
   """
   source, root = config.evaluate.workdir or workdir, pathlib.Path(workdir)
-  logging.info('Sweeps of the newest checkpoint of %s.', source)
+  logging.info('Sweeps of %s.', source)
   trained, _ = retro_evaluate.load(config, source)
   if not trained.model.config.cca_layers:
     raise ValueError(

@@ -243,6 +243,7 @@ def load(
       experiments.open_qa.train, of a converted checkpoint, or of
       `realm_jax.packaged`.
     data_dir: data folder, if the data have moved or changed.
+    step: a number, 'best' (by config.best_metric), or '' for the newest.
 
   Returns:
     A `TrainedReader`, which answers, if the checkpoint holds a reader or
@@ -250,7 +251,8 @@ def load(
 
   Raises:
     FileNotFoundError: if there is no checkpoint.
-    ValueError: if the data have another tokenizer.
+    ValueError: if the checkpoint is damaged, or the data have another
+      tokenizer.
   """
   workdir = pathlib.Path(workdir)
   index_folder = index_folders.index_folder(workdir, data_dir)
@@ -265,7 +267,7 @@ def load(
       index_folder,
     )
     return found.with_retriever(config.retriever)
-  params, saved = checkpoints.load_params(str(workdir))
+  params, saved = checkpoints.load_params(str(workdir), step=step)
   data = data_folder.open_saved(saved, workdir, data_dir)
   found = of_params(saved.config, data, params, saved.step, index_folder)
   if isinstance(found, TrainedReader) and saved.index_version:
@@ -317,14 +319,20 @@ def packaged(
   return load(packaged_run.unpack(workdir, documents=documents, corpus=corpus))
 
 
-def load_realm(workdir: str | os.PathLike, data_dir: str = '') -> TrainedRealm:
+def load_realm(
+  workdir: str | os.PathLike, data_dir: str = '', *, step: int | str = ''
+) -> TrainedRealm:
   """Load a run as `load`; of a reader its retriever."""
-  found = load(workdir, data_dir)
+  found = load(workdir, data_dir, step=step)
   return found.as_realm() if isinstance(found, TrainedReader) else found
 
 
 def load_reader(
-  workdir: str | os.PathLike, data_dir: str = '', part: str = 'reader'
+  workdir: str | os.PathLike,
+  data_dir: str = '',
+  part: str = 'reader',
+  *,
+  step: int | str = '',
 ) -> TrainedReader:
   """Load a run as `load`; `part` is 'reader' or 'classifier'.
 
@@ -334,10 +342,10 @@ def load_reader(
   """
   parts = {'reader': None}
   if not packaged_run.is_unpacked(workdir):
-    parts = checkpoints.find(str(workdir)).params
+    parts = checkpoints.find(str(workdir), step=step).params
   if part not in parts:
     raise ValueError(
       f'{workdir}: a checkpoint with {sorted(parts)}, expected a {part}; '
       f'train one: {_TRAINED_BY[part]} --config.realm_from={workdir}'
     )
-  return load(workdir, data_dir)
+  return load(workdir, data_dir, step=step)

@@ -176,17 +176,21 @@ class LanguageModel:
     return self.trained.config.num_neighbors if k is None else k
 
 
-def load(workdir: str | os.PathLike, data_dir: str = '') -> LanguageModel:
-  """Load the newest checkpoint of a training run.
+def load(
+  workdir: str | os.PathLike, data_dir: str = '', *, step: int | str = ''
+) -> LanguageModel:
+  """Load a checkpoint of a training run.
 
   Args:
     data_dir: folder of the data; default the one that the run was trained with.
+    step: a number, 'best' (by config.best_metric), or '' for the newest.
 
   Returns:
     The model, on this process's first device.
 
   Raises:
     FileNotFoundError: when there is no checkpoint or no data.
-    ValueError: when the data are of another tokenizer than the model.
+    ValueError: when the checkpoint is damaged, or the data are of another
+      tokenizer than the model.
   """
-  return LanguageModel(loading.load(workdir, data_dir))
+  return LanguageModel(loading.load(workdir, data_dir, step=step))

@@ -104,22 +104,25 @@ def load(
   workdir: str | os.PathLike,
   data_dir: str = '',
   *,
+  step: checkpoint_steps.Step = None,
   mesh: jax.sharding.Mesh | None = None,
   rules: Any = None,
 ) -> TrainedRetro:
-  """Load the newest checkpoint of a run.
+  """Load a checkpoint of a run.
 
   Args:
     data_dir: folder of the data, if they have moved.
+    step: a number, 'best' (by config.best_metric), or None or '' for the newest.
     mesh: devices to shard the parameters over; None puts all of them on this
       process's first device.
     rules: logical to mesh axes, from `sharding.make_rules`.
 
   Raises:
     FileNotFoundError: when there is no checkpoint or no data.
-    ValueError: when the data are of another tokenizer than the model.
+    ValueError: when the checkpoint is damaged, or the data are of another
+      tokenizer than the model.
   """
-  saved = checkpoints.find(str(workdir))
+  saved = checkpoints.find(str(workdir), step=step)
   config = saved.config
   if data_dir:
     config.data_dir = data_dir
