@@ -234,9 +234,9 @@ def check_answer_settings(retriever: str, reader_beam: int, answers: int):
 
 
 def load(
-  workdir: str | os.PathLike, data_dir: str = ''
+  workdir: str | os.PathLike, data_dir: str = '', *, step: int | str = ''
 ) -> TrainedRealm | TrainedReader:
-  """Load the newest checkpoint of a run.
+  """Load a checkpoint of a run.
 
   Args:
     workdir: folder of a run of experiments.realm.train or

@@ -11,7 +11,7 @@ import jax
 import ml_collections
 
 from retrieval import tokenization
-from retrieval.store import checkpoints
+from retrieval.store import checkpoint_steps, checkpoints
 from retro_jax.data import folder as retro_data, pipeline
 from retro_jax.nn import (
   config as config_lib,

@@ -108,12 +108,12 @@ def test_warmup_longer_than_the_run():
   'fields, match',
   [
     ({'lerning_rate': 1.0}, 'lerning_rate'),
-    ({'accumulate_steps': 0}, 'accumulate_steps=0'),
-    ({'learning_rate': 0.0}, 'learning_rate > 0'),
-    ({'warmup_steps': -2}, 'warmup_steps >= 0'),
-    ({'name': 'adam'}, "name='adam'; known.*adamw.*bert_adam"),
-    ({'schedule': 'step'}, "schedule='step'; known.*cosine.*linear"),
-    ({'decay_mask': 'all'}, "decay_mask='all'; known.*bert.*matrices"),
+    ({'accumulate_steps': 0}, 'accumulate_steps=0: expected'),
+    ({'learning_rate': 0.0}, 'learning_rate=0.0: expected a number above 0'),
+    ({'warmup_steps': -2}, 'warmup_steps=-2: expected'),
+    ({'name': 'adam'}, "name='adam': expected.*adamw.*bert_adam"),
+    ({'schedule': 'step'}, "schedule='step': expected.*cosine.*linear"),
+    ({'decay_mask': 'all'}, "decay_mask='all': expected.*bert.*matrices"),
   ],
 )
 def test_bad_fields(fields, match):

@@ -388,7 +388,7 @@ def test_what_does_not_fit_is_told(runs, workdir, tmp_path):
   refused('the same model with the same', model_workdir='other')
   refused('expected a RETRO, not its baseline', retrieval=True)
   for share in (0.0, 1.0):
-    refused(f'tune_share={share} of', tune_share=share)
+    refused(f'tune_share={share}', tune_share=share)
   refused('lambdas.*expected 0 <= lambda < 1', lambdas=(1.0,))
   refused('no key-values store here', folder=tmp_path)
   refused('batch_size=3: expected a multiple', knn_lm_build.run, batch_size=3)

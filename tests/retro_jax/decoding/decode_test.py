@@ -250,9 +250,9 @@ def test_draws_follow_the_tempered_distribution():
 @pytest.mark.parametrize(
   ('fields', 'message'),
   [
-    ({'top_p': 0.0}, r'top_p 0.0: expected in \(0, 1\]'),
-    ({'temperature': -1.0}, 'temperature -1.0'),
-    ({'max_new_tokens': -1}, 'max_new_tokens -1'),
+    ({'top_p': 0.0}, 'top_p=0.0: expected a number above 0 and at most 1'),
+    ({'temperature': -1.0}, 'temperature=-1.0'),
+    ({'max_new_tokens': -1}, 'max_new_tokens=-1'),
   ],
 )
 def test_bad_settings(fields, message):
