@@ -227,4 +227,4 @@ def _mismatch_items(value: Any, args: tuple) -> str:
   if len(args) != len(value):
     return f'{len(args)} values'
   wrong = (_mismatch(x, arg) for x, arg in zip(value, args, strict=True))
-  return next((f'in the tuple {what}' for what in wrong if what), '')
+  return next((f'for each item {what}' for what in wrong if what), '')

@@ -43,24 +43,20 @@ class OptimizerConfig:
   learning_rate: settings.Positive = 2e-4
   # of linear growth; -1: a tenth of the run
   warmup_steps: Annotated[int, settings.Range(TENTH, 2**53)] = 750
-  initial_learning_rate: settings.NotNegative = (
-    1e-7  # start of the warm-up; linear: 0
-  )
-  final_fraction: settings.Share = (
-    0.1  # of the maximum, at the last step; linear: 0
-  )
-  weight_decay: settings.NotNegative = (
-    0.1  # decoupled, multiplied by the learning rate
-  )
+  # start of the warm-up; linear: 0
+  initial_learning_rate: settings.NotNegative = 1e-7
+  # of the maximum, at the last step; linear: 0
+  final_fraction: settings.Share = 0.1
+  # decoupled, multiplied by the learning rate
+  weight_decay: settings.NotNegative = 0.1
   # Parameters that decay: 'matrices', or 'bert': all but norms and biases. The two
   # differ in parameters of one dimension that are neither norm nor bias.
   decay_mask: Literal['matrices', 'bert'] = 'matrices'
   b1: settings.Rate = 0.9  # decay of the first moment
   b2: settings.Rate = 0.95  # decay of the second moment
   eps: settings.Positive = 1e-8  # added to the root of the second moment
-  clip_norm: settings.NotNegative = (
-    1.0  # global norm of gradients; 0: no clipping
-  )
+  # global norm of gradients; 0: no clipping
+  clip_norm: settings.NotNegative = 1.0
   # Part of the model (a name at the top of the parameters) -> factor on its
   # learning rate, 1 by default. Factor 0 freezes the part: it has no gradients and
   # no moments.

@@ -31,9 +31,8 @@ class SamplingConfig:
   # longest buffer, in chunks
   context_chunks: Annotated[int, settings.Range(2, 2**20)] = 32
   align_prompt: bool = False  # pad on the left: prompts end where a chunk ends
-  stop_ids: Sequence[
-    settings.Count
-  ] = ()  # a sample ends with the first of these
+  # a sample ends with the first of these
+  stop_ids: Sequence[settings.Count] = ()
   stop_strings: Sequence[str] = ()  # or before the first of these
   banned_ids: Sequence[settings.Count] = ()  # never drawn: padding and the like
 

@@ -64,9 +64,8 @@ class RetroConfig:
   num_heads: Heads
   head_dim: Width  # num_heads * head_dim need not be d_model
   num_layers: Layers  # L
-  cca_layers: tuple[
-    Layers, ...
-  ] = ()  # P, from 1; () is the no-retrieval baseline
+  # P, from 1; () is the no-retrieval baseline
+  cca_layers: tuple[Layers, ...] = ()
   # Chunks and neighbors.
   chunk_length: Length = 64  # m
   neighbor_length: Length = 128  # r: a chunk and its continuation
@@ -92,21 +91,18 @@ class RetroConfig:
   projection_biases: bool = False  # [open] biases of attention's matrices
   ff_biases: bool = False  # [open] biases of the feed-forward's matrices
   scale_logits: bool = True  # [open] attention logits / sqrt(head_dim)
-  max_distance: settings.SizeOrZero = (
-    0  # [open] clamp of relative distances, 0: none
-  )
-  position_base: settings.Positive = (
-    10000.0  # of the cosine vector's frequencies
-  )
+  # [open] clamp of relative distances, 0: none
+  max_distance: settings.SizeOrZero = 0
+  # of the cosine vector's frequencies
+  position_base: settings.Positive = 10000.0
   decoder: PublicDecoder = PublicDecoder()  # where the decoder is another
   # Initial values.
   init_scale: settings.Positive = 0.02  # [open] standard deviation, GPT-2's
   scale_residual_init: bool = True  # [open] / sqrt(number of residual branches)
   copy_init: bool = False  # [open] start by copying, see copy_init.py
   dropout_rate: settings.Rate = 0.0  # [open] decoder's embeddings and branches
-  encoder_dropout_rate: settings.Rate = (
-    0.0  # the encoder's own (0 in QA fine-tuning)
-  )
+  # the encoder's own (0 in QA fine-tuning)
+  encoder_dropout_rate: settings.Rate = 0.0
   # How it runs.
   dtype: Dtype = 'float32'  # compute: bfloat16 on accelerators
   param_dtype: Dtype = 'float32'

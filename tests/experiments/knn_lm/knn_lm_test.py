@@ -389,7 +389,7 @@ def test_what_does_not_fit_is_told(runs, workdir, tmp_path):
   refused('expected a RETRO, not its baseline', retrieval=True)
   for share in (0.0, 1.0):
     refused(f'tune_share={share}', tune_share=share)
-  refused('lambdas.*expected 0 <= lambda < 1', lambdas=(1.0,))
+  refused('lambdas.*expected for each item a number at least 0', lambdas=(1.0,))
   refused('no key-values store here', folder=tmp_path)
   refused('batch_size=3: expected a multiple', knn_lm_build.run, batch_size=3)
   refused('another|something else', knn_lm_build.run, max_documents=3)

@@ -82,7 +82,7 @@ def test_bad_settings(trained):
   for name in ('num_samples', 'batch_size'):
     with pytest.raises(ValueError, match=f'{name} 0: expected 1 or more'):
       sampling.sample(trained, '', **{name: 0})
-  with pytest.raises(ValueError, match='top_p 2.0'):
+  with pytest.raises(ValueError, match='top_p=2.0'):
     sampling.sample(trained, '', top_p=2.0)
 
 

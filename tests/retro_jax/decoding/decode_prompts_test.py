@@ -217,8 +217,8 @@ def test_nothing_is_compiled_while_the_text_grows():
 def test_errors():
   with pytest.raises(ValueError, match='stop_strings need a detokenizer'):
     _sample([[1]], stop_strings=('x',))
-  for bad in (('',), 'x'):
-    with pytest.raises(ValueError, match='expected texts, none empty'):
+  for bad, expected in ((('',), 'texts, none empty'), ('x', 'a tuple')):
+    with pytest.raises(ValueError, match=f'stop_strings.*expected {expected}'):
       _sample([[1]], stop_strings=bad)
   with pytest.raises(ValueError, match='Passage 1 has no tokens'):
     samples.given_neighbors([[1], []], R)

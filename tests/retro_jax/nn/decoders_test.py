@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from retrieval import settings
 from retro_jax.nn import positions, retro as model
 from tests.retro_jax.nn import tiny
 
@@ -14,8 +15,6 @@ from tests.retro_jax.nn import tiny
 @pytest.mark.parametrize(
   'fields, message',
   [
-    ({'positions': 'sine'}, "positions 'sine'; expected one of .*'rotary'"),
-    ({'norm': 'batch'}, "norm 'batch'; expected one of .*'layer'"),
     ({'num_kv_heads': 3}, 'num_kv_heads=3; expected .* num_heads=2'),
     ({'positions': 'rotary'}, 'odd head_dim=5'),
     ({'positions': 'absolute'}, "'absolute' with max_positions=0"),
@@ -25,6 +24,15 @@ from tests.retro_jax.nn import tiny
 def test_fields_that_do_not_fit_are_named(fields, message):
   with pytest.raises(ValueError, match=message):
     tiny.config(**fields)
+
+
+def test_words_that_are_not_known_are_named():
+  for fields, message in (
+    ({'positions': 'sine'}, "positions='sine': expected one of .*'rotary'"),
+    ({'norm': 'batch'}, "norm='batch': expected one of .*'layer'"),
+  ):
+    with pytest.raises(ValueError, match=f'decoder.{message}'):
+      settings.check_section(model.RetroConfig, {'decoder': fields}, 'model')
 
 
 def test_a_row_longer_than_the_table_is_refused():

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from retrieval import settings
 from retro_jax.nn import retro as model
 from tests.retro_jax.nn import tiny
 
@@ -274,16 +275,22 @@ def test_shapes_that_do_not_fit(change, message):
     ({'cca_layers': (4,)}, 'cca_layers'),
     ({'cca_layers': (2, 2)}, 'cca_layers'),
     ({'encoder_ca_layers': (3,)}, 'encoder_ca_layers'),
-    ({'activation': 'mish'}, 'mish'),
     ({'share_embeddings': True}, '8 and 12'),
     ({'num_heads': 0}, 'num_heads=0'),
     ({'chunk_length': 0}, 'chunk_length=0'),
     ({'dropout_rate': 1.5}, 'dropout_rate=1.5'),
     ({'encoder_dropout_rate': -0.1}, 'encoder_dropout_rate=-0.1'),
-    ({'dtype': 'float33'}, "dtype='float33'"),
-    ({'param_dtype': 'int8'}, "param_dtype='int8'"),
   ],
 )
 def test_configs_that_do_not_fit(fields, message):
   with pytest.raises(ValueError, match=message):
     tiny.config(**fields)
+
+
+@pytest.mark.parametrize(
+  ('name', 'word'),
+  [('activation', 'mish'), ('dtype', 'float33'), ('param_dtype', 'int8')],
+)
+def test_words_that_are_not_known_are_named(name, word):
+  with pytest.raises(ValueError, match=f"model.{name}='{word}': expected one"):
+    settings.check_section(model.RetroConfig, {name: word}, 'model')
