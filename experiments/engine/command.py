@@ -21,6 +21,7 @@ import ctypes
 import logging as std_logging
 import os
 import platform
+import signal
 import sys
 import traceback
 from typing import Any
@@ -30,7 +31,7 @@ import jax
 import ml_collections
 from ml_collections import config_flags
 
-from experiments.engine import config_errors
+from experiments.engine import config_errors, ends
 from retrieval import settings
 from retrieval.store import verification
 
@@ -54,7 +55,8 @@ def main(
   """Parse flags, calls `run(config, workdir)` and exits.
 
   Bad input (ValueError, a missing file, field or package) ends in one line on
-  stderr and exit code 1, an interrupt in 130; --debug shows the traceback.
+  stderr and exit code 1, Ctrl-C in 130 and SIGTERM in 143; --debug shows the
+  traceback.
 
   Args:
     root: dataclass with the fields of the config and what they accept.
@@ -65,14 +67,16 @@ def main(
     default_config: value of --config when it is not given; '' requires the flag.
     default_workdir: value of --workdir when it is not given; '' requires the flag.
   """
+  ends.watch()
   try:
     # Fields of a default config are set as soon as it is known.
     with config_errors.explained(sys.argv[1:], default_config):
       _define(define_flags, default_config, default_workdir)
     app.run(lambda argv: _run(run, root, argv, computes), flags_parser=_parse)
   except KeyboardInterrupt:
-    print('interrupted; the same command continues.', file=sys.stderr)
-    _exit(130)
+    ends.leave(signal.SIGINT)
+  except ends.Terminated as ended:
+    ends.leave(signal.SIGTERM, str(ended))
   except _USER_ERRORS as error:
     if _is_bug(error):
       raise
@@ -108,6 +112,7 @@ def keep_memory() -> bool:
 
 def main_of_script(script: Callable[[list[str]], None]) -> None:
   """Run a script without --config; bad input ends in one line and exit code 1."""
+  ends.watch()
   logging.get_absl_handler().addFilter(_is_worth_showing)
   try:
     app.run(script, flags_parser=_parse)
@@ -181,6 +186,7 @@ def _start_distributed(config: ml_collections.ConfigDict) -> None:
   jax.distributed.initialize(
     address, int(count) if count else None, int(index) if index else None
   )
+  ends.take_back_sigterm()
   process = f'{jax.process_index()} of {jax.process_count()}'
   devices = f'{jax.local_device_count()} of {jax.device_count()}'
   logging.info('Process %s, %s devices.', process, devices)

@@ -30,7 +30,7 @@ from experiments.engine import command
 from experiments.realm import background_builders, settings as settings_lib
 from realm_jax.data import folder as realm_data
 from realm_jax.serving import index_builder, index_folders
-from retrieval.store import checkpoints, shards
+from retrieval.store import checkpoints, children
 
 # () -> (step, loader of the embedder) of the newest snapshot, or None.
 Source = Callable[[], tuple[int, Callable[[], Any]] | None]
@@ -108,7 +108,7 @@ def start_child(
 
 
 def _child(config_json: str, data_root: str, workdir: str) -> None:
-  shards.exit_with_parent()
+  children.exit_with_parent()
   logging.set_verbosity(logging.INFO)
   config = ml_collections.ConfigDict(json.loads(config_json))
   if hasattr(os, 'sched_setaffinity'):

@@ -5,14 +5,12 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import concurrent.futures
 import multiprocessing
-import multiprocessing.connection
 import os
-import threading
 from typing import Any
 
 import numpy as np
 
-from retrieval.store import store, store_writer
+from retrieval.store import children, store, store_writer
 
 Progress = Callable[[int, int], None]  # (rows done, rows in all)
 
@@ -136,18 +134,8 @@ def run(
 
 
 def _start(setup: Callable, arguments: tuple) -> None:
-  exit_with_parent()
+  children.exit_with_parent()
   setup(*arguments)
-
-
-def exit_with_parent() -> None:
-  """End this process once its parent has ended, even if it was killed."""
-  threading.Thread(target=_wait_for_parent, daemon=True).start()
-
-
-def _wait_for_parent() -> None:
-  multiprocessing.connection.wait([multiprocessing.parent_process().sentinel])
-  os._exit(1)
 
 
 class _Inline(concurrent.futures.Executor):

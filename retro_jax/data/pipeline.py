@@ -13,6 +13,7 @@ neighbor length.
 import dataclasses
 import functools
 import os
+import signal
 import types
 from typing import Any
 
@@ -21,7 +22,7 @@ from jaxtyping import Int
 import numpy as np
 
 from retrieval.index import neighbors as neighbors_lib
-from retrieval.store import store
+from retrieval.store import children, store
 from retrieval.text import chunks as chunks_lib
 
 _READ_THREADS = 2
@@ -260,8 +261,14 @@ def make_dataset(
   )
   if num_workers:
     options = grain.MultiprocessingOptions(num_workers=num_workers)
-    dataset = dataset.mp_prefetch(options)
+    dataset = dataset.mp_prefetch(options, worker_init_fn=_start_worker)
   return dataset
+
+
+def _start_worker(index: int, count: int) -> None:
+  """Leave all signals to the trainer: it may save before it ends."""
+  del index, count
+  children.exit_with_parent((signal.SIGINT, signal.SIGTERM))
 
 
 def fingerprint(reader: ChunkReader, *, sequence_chunks: int) -> str:

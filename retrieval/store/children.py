@@ -1,0 +1,44 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The end of processes that a job starts: with the job, however it ends."""
+
+from collections.abc import Sequence
+import multiprocessing
+import multiprocessing.connection
+import os
+import signal
+import threading
+import time
+
+_POLL_SEC = 0.5
+# Time in which what a process has just created reaches Python's resource tracker,
+# which removes it: shared memory and semaphores.
+_GRACE_SEC = 1.0
+
+
+def exit_with_parent(
+  ignored: Sequence[signal.Signals] = (signal.SIGINT,),
+) -> None:
+  """End this process once its parent has ended, even if it was killed.
+
+  Args:
+    ignored: signals that are for the parent to answer, as a terminal sends Ctrl-C
+      to both; only Python's main thread may set this.
+  """
+  if threading.current_thread() is threading.main_thread():
+    for number in ignored:
+      signal.signal(number, signal.SIG_IGN)
+  threading.Thread(
+    target=_wait_for_parent, args=(os.getppid(),), daemon=True
+  ).start()
+
+
+def _wait_for_parent(parent: int) -> None:
+  process = multiprocessing.parent_process()
+  if process is None:  # it is known only after the main module's imports
+    while os.getppid() == parent:
+      time.sleep(_POLL_SEC)
+  else:
+    multiprocessing.connection.wait([process.sentinel])
+  time.sleep(_GRACE_SEC)
+  os._exit(1)

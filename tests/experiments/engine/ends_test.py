@@ -1,0 +1,61 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Signals end a command at once, whatever its main thread does."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+
+import pytest
+
+_ROOT = pathlib.Path(__file__).resolve().parents[3]
+_DEAF = """
+import sys
+import time
+
+from experiments.engine import ends
+
+ends.watch()
+print('said', end='')  # not flushed
+print('ready', file=sys.stderr, flush=True)
+while True:
+  try:
+    time.sleep(60)
+  except BaseException:
+    pass
+"""
+
+
+@pytest.mark.parametrize(
+  'number, line',
+  [
+    (signal.SIGINT, 'interrupted; the same command continues.\n'),
+    (signal.SIGTERM, 'terminated; the same command continues.\n'),
+  ],
+)
+def test_one_line_and_the_exit_code(number, line):
+  with subprocess.Popen(
+    [sys.executable, '-c', _DEAF],
+    env=os.environ | {'PYTHONPATH': str(_ROOT)},
+    stdout=subprocess.PIPE,
+    stderr=subprocess.PIPE,
+    text=True,
+  ) as process:
+    assert process.stderr.readline() == 'ready\n'
+    process.send_signal(number)
+    out, err = process.communicate(timeout=20)
+  assert (process.returncode, out, err) == (128 + number, 'said', line)
+
+
+def test_signals_are_answered_before_the_slow_imports():
+  code = """
+import signal, sys
+sys.argv[:] = ['-m']  # as while Python looks for the module of python -m
+import experiments
+assert callable(signal.getsignal(signal.SIGTERM))
+assert 'jax' not in sys.modules and 'numpy' not in sys.modules
+"""
+  environment = os.environ | {'PYTHONPATH': str(_ROOT)}
+  subprocess.run([sys.executable, '-c', code], env=environment, check=True)
