@@ -176,6 +176,9 @@ def _check(name: str, value: Any, hint: Any) -> None:
   expected = _mismatch(value, hint)
   if expected:
     raise SettingsError(name, value, expected)
+  if isinstance(value, Mapping) and typing.get_args(hint):
+    for key, item in value.items():
+      _check(f'{name}.{key}', item, typing.get_args(hint)[1])
 
 
 def _mismatch(value: Any, hint: Any) -> str:
@@ -193,10 +196,7 @@ def _mismatch(value: Any, hint: Any) -> str:
     several = origin is not tuple  # Sequence[int] is any number of them
     return _mismatch_items(value, (*args, ...) if several else args)
   if origin is not None and issubclass(origin, Mapping):
-    if not isinstance(value, Mapping):
-      return 'names with values'
-    wrong = (_mismatch(x, args[1]) for x in value.values())
-    return next((f'for each name {what}' for what in wrong if what), '')
+    return '' if isinstance(value, Mapping) else 'names with values'
   if hint in (int, float):
     return _mismatch_number(value, hint, None)
   if hint in (bool, str):

@@ -74,7 +74,7 @@ class Outer:
 )
 def test_refuses_a_value_by_name(field):
   (name,) = field
-  with pytest.raises(ValueError, match=rf'^config\.x\.{name}=.*: expected '):
+  with pytest.raises(ValueError, match=rf'^config\.x\.{name}[.=].*: expected '):
     settings.build(Outer, {'size': 2} | field, 'config.x')
 
 
