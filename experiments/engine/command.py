@@ -24,7 +24,7 @@ import platform
 import signal
 import sys
 import traceback
-from typing import Any
+from typing import Any, NoReturn
 
 from absl import app, flags, logging
 import jax
@@ -76,7 +76,7 @@ def main(
   except KeyboardInterrupt:
     ends.leave(signal.SIGINT)
   except ends.Terminated as ended:
-    ends.leave(signal.SIGTERM, str(ended))
+    end_terminated(ended)
   except _USER_ERRORS as error:
     if _is_bug(error):
       raise
@@ -84,6 +84,16 @@ def main(
       traceback.print_exc()
     print(f'error: {_message(error)}', file=sys.stderr)
     _exit(1)
+
+
+def end_terminated(ended: ends.Terminated) -> NoReturn:
+  """End the process after a training that SIGTERM has ended.
+
+  The processes of a job leave together: one that is left alone would abort.
+  """
+  if jax.distributed.is_initialized():
+    jax.distributed.shutdown()
+  ends.leave(signal.SIGTERM, str(ended))
 
 
 def changed(

@@ -19,6 +19,7 @@ import os
 import signal
 import sys
 import threading
+from typing import NoReturn
 
 _LINES = {
   signal.SIGINT: 'interrupted; the same command continues.',
@@ -101,7 +102,7 @@ def awaiting_termination() -> Iterator[Callable[[], bool]]:
     _TERMINATION.awaited = False
 
 
-def leave(number: signal.Signals, line: str = '') -> None:
+def leave(number: int, line: str = '') -> NoReturn:
   """Write one line and end the process at once, with exit code 128 + number."""
   flushing = threading.Thread(target=_flush, daemon=True)
   flushing.start()
@@ -134,4 +135,4 @@ def _answer(pipe: int) -> None:
       if _TERMINATION.tell_jax:
         _TERMINATION.tell_jax(number)
     elif number in _LINES:
-      leave(signal.Signals(number))
+      leave(number)

@@ -4,8 +4,9 @@
 
 `train(task, config, workdir)` reads from the config: seed, num_steps, batch_size,
 log_every, eval_every, eval_batches, checkpoint_every, keep_checkpoints,
-best_metric, best_mode, mesh, optimizer, profile_steps, and optionally num_workers (which must not change on
-resume) and sharding_rules (overrides of `sharding.RULES`).
+best_metric, best_mode, checkpoint_on_sigterm, mesh, optimizer, profile_steps, and
+optionally num_workers (which must not change on resume) and sharding_rules
+(overrides of `sharding.RULES`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,10 +20,12 @@ from typing import Any
 
 from absl import logging
 import jax
+from jax.experimental import multihost_utils
 import ml_collections
 
 from experiments.engine import (
   checkpoint_writer,
+  ends,
   metric_writer,
   optimizers,
   program as program_lib,
@@ -84,6 +87,7 @@ def train(
   Raises:
     ValueError: for a config that does not fit devices, batch or checkpoint.
     NotFiniteError: if loss or gradient is NaN; no such state is saved.
+    ends.Terminated: after SIGTERM in a command, when the state is saved.
   """
   for name in ('num_steps', 'log_every', 'eval_every', 'checkpoint_every'):
     if config[name] < 1:
@@ -96,6 +100,7 @@ def train(
   num_steps, index_refresher = config.num_steps, task.index_refresher
   with contextlib.ExitStack() as stack:
     enter = stack.enter_context
+    terminated = enter(ends.awaiting_termination())
     enter(program.context())
     saver = enter(
       checkpoint_writer.Checkpoints(
@@ -184,7 +189,9 @@ def train(
         index_refresher.after_step(step, state.params)
         extra |= index_refresher.metrics(step, rows)
       pending = (step, metrics, extra)
-      saving = step % config.checkpoint_every == 0 or step == num_steps
+      ending = config.checkpoint_on_sigterm and _agreed(terminated(), step)
+      saving = ending or step % config.checkpoint_every == 0
+      saving |= step == num_steps
       if saving or step % config.eval_every == 0:
         finish(*pending)
         pending = None
@@ -193,8 +200,20 @@ def train(
             index_refresher.version_to_save() if index_refresher else None
           )
           saver.save(step, state, batches, version)
+        if ending:
+          saver.wait()
+          raise ends.Terminated(
+            f'terminated after step {step}; saved; the same command continues.'
+          )
         measure(step)
   return state
+
+
+def _agreed(terminated: bool, step: int) -> bool:
+  """Whether all processes end after this step, as one of them was terminated."""
+  if jax.process_count() > 1:
+    return multihost_utils.reached_preemption_sync_point(step)
+  return terminated
 
 
 def _check_best(task: tasks.Task, config: ml_collections.ConfigDict) -> None:

@@ -67,6 +67,9 @@ class Loop:
   # kept beside the newest. eval_every is then a multiple of checkpoint_every.
   best_metric: str = ''
   best_mode: Literal['min', 'max'] = 'min'  # what is best
+  # Whether SIGTERM, as before a preemption, ends a training after the step it is
+  # in and saves that step; otherwise it ends at once.
+  checkpoint_on_sigterm: bool = True
   profile_steps: settings.Count = 0
   mesh: Mesh = Mesh()
   # Logical axis -> mesh axis, several, or '' for none. As a flag:

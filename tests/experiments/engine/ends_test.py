@@ -27,6 +27,35 @@ while True:
     pass
 """
 
+_LOOP = """
+import sys
+import time
+
+from experiments.engine import ends
+
+ends.watch()
+with ends.awaiting_termination() as asked:
+  asked()  # something could be saved from here on
+  print('ready', file=sys.stderr, flush=True)
+  while not asked():
+    time.sleep(0.01)
+  print('saving', file=sys.stderr, flush=True)
+  time.sleep(float(sys.argv[1]))
+  ends.leave(15, 'saved')
+"""
+
+
+def _start(*arguments):
+  process = subprocess.Popen(
+    [sys.executable, '-c', *arguments],
+    env=os.environ | {'PYTHONPATH': str(_ROOT)},
+    stdout=subprocess.PIPE,
+    stderr=subprocess.PIPE,
+    text=True,
+  )
+  assert process.stderr.readline() == 'ready\n'
+  return process
+
 
 @pytest.mark.parametrize(
   'number, line',
@@ -36,17 +65,28 @@ while True:
   ],
 )
 def test_one_line_and_the_exit_code(number, line):
-  with subprocess.Popen(
-    [sys.executable, '-c', _DEAF],
-    env=os.environ | {'PYTHONPATH': str(_ROOT)},
-    stdout=subprocess.PIPE,
-    stderr=subprocess.PIPE,
-    text=True,
-  ) as process:
-    assert process.stderr.readline() == 'ready\n'
+  with _start(_DEAF) as process:
     process.send_signal(number)
     out, err = process.communicate(timeout=20)
   assert (process.returncode, out, err) == (128 + number, 'said', line)
+
+
+def test_a_loop_ends_when_it_has_saved():
+  with _start(_LOOP, '0') as process:
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=20)
+  assert (process.returncode, err) == (143, 'saving\nsaved\n')
+
+
+@pytest.mark.parametrize('second', [signal.SIGINT, signal.SIGTERM])
+def test_a_second_signal_ends_a_loop_at_once(second):
+  with _start(_LOOP, '60') as process:
+    process.send_signal(signal.SIGTERM)
+    assert process.stderr.readline() == 'saving\n'
+    process.send_signal(second)
+    _, err = process.communicate(timeout=20)
+  assert process.returncode == 128 + second
+  assert err.endswith('ed; the same command continues.\n')
 
 
 def test_signals_are_answered_before_the_slow_imports():

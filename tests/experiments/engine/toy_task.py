@@ -6,7 +6,8 @@
 
 A linen language model with partitioned parameters learns to count. Fields override
 `get_config`; beside them: --coordinator and --process (of two processes),
---die_at=N (kill -9 right after step N's save began).
+--die_at=N (kill -9 right after step N's save began), --terminate_at=N (SIGTERM in
+the same place, to the first process).
 """
 
 import ast
@@ -22,7 +23,7 @@ import ml_collections
 import numpy as np
 import optax
 
-from experiments.engine import checkpoint_writer, loop, tasks
+from experiments.engine import checkpoint_writer, command, ends, loop, tasks
 from retrieval.nn import partitioning
 
 VOCAB, LENGTH, EMBED, MLP = 32, 8, 16, 64
@@ -138,6 +139,7 @@ def get_config(**fields):
       'keep_checkpoints': 2,
       'best_metric': '',
       'best_mode': 'min',
+      'checkpoint_on_sigterm': True,
       'profile_steps': 0,
       'mesh': {'data': 2, 'fsdp': 2, 'tensor': 2},
       'optimizer': {'learning_rate': 1e-2, 'warmup_steps': 2},
@@ -156,28 +158,36 @@ def main(workdir, *arguments):
   coordinator = fields.pop('coordinator', '')
   process = int(fields.pop('process', 0))
   die_at = int(fields.pop('die_at', 0))
+  terminate_at = int(fields.pop('terminate_at', 0))
+  ends.watch()
   if coordinator:
     jax.config.update('jax_num_cpu_devices', 4)
     jax.distributed.initialize(coordinator, 2, process)
+    ends.take_back_sigterm()
   else:
     jax.config.update('jax_num_cpu_devices', 8)
   if die_at:
-    _die_while_saving(die_at)
+    _send_while_saving(die_at, signal.SIGKILL)
+  if terminate_at and not process:
+    _send_while_saving(terminate_at, signal.SIGTERM)
   config = get_config(
     **{name: ast.literal_eval(value) for name, value in fields.items()}
   )
-  loop.train(make_task(config), config, workdir)
+  try:
+    loop.train(make_task(config), config, workdir)
+  except ends.Terminated as ended:
+    command.end_terminated(ended)
 
 
-def _die_while_saving(die_at):
+def _send_while_saving(at, number):
   save = checkpoint_writer.Checkpoints.save
 
-  def save_and_die(self, step, state, batches, version):
+  def save_and_send(self, step, state, batches, version):
     save(self, step, state, batches, version)
-    if step == die_at:
-      os.kill(os.getpid(), signal.SIGKILL)
+    if step == at:
+      os.kill(os.getpid(), number)
 
-  checkpoint_writer.Checkpoints.save = save_and_die
+  checkpoint_writer.Checkpoints.save = save_and_send
 
 
 if __name__ == '__main__':
