@@ -322,7 +322,8 @@ def _explained(path: pathlib.Path, needed: int) -> Iterator[None]:
     if isinstance(error, space.NoSpaceError):
       raise
     why = ' '.join(str(error).split())[:_MAX_REASON] or type(error).__name__
-    raise OSError(
+    kind = space.NoSpaceError if space.is_full(error) else OSError
+    raise kind(
       f'{path}: not saved ({left}): {why}; earlier checkpoints are kept.'
     ) from error
 

@@ -21,6 +21,7 @@ import ctypes
 import logging as std_logging
 import os
 import platform
+import select
 import signal
 import sys
 import traceback
@@ -31,14 +32,12 @@ import jax
 import ml_collections
 from ml_collections import config_flags
 
-from experiments.engine import config_errors, ends
+from experiments.engine import config_errors, ends, failures
 from retrieval import settings
 from retrieval.store import verification
 
 Run = Callable[[ml_collections.ConfigDict, str], None]
 
-_USER_ERRORS = (ValueError, KeyError, AttributeError, OSError, ImportError)
-_MAX_MESSAGE = 2000
 # Of malloc.h: M_ARENA_MAX, M_MMAP_MAX and M_TRIM_THRESHOLD with their values.
 _KEEP_MEMORY = ((-8, 1), (-4, 0), (-1, -1))
 
@@ -77,12 +76,9 @@ def main(
     ends.leave(signal.SIGINT)
   except ends.Terminated as ended:
     end_terminated(ended)
-  except _USER_ERRORS as error:
-    if _is_bug(error):
+  except Exception as error:
+    if not _told(error):
       raise
-    if _debugging():
-      traceback.print_exc()
-    print(f'error: {_message(error)}', file=sys.stderr)
     _exit(1)
 
 
@@ -125,9 +121,16 @@ def main_of_script(script: Callable[[list[str]], None]) -> None:
   ends.watch()
   logging.get_absl_handler().addFilter(_is_worth_showing)
   try:
-    app.run(script, flags_parser=_parse)
-  except (ValueError, OSError) as error:
-    sys.exit(f'error: {error}')
+    app.run(lambda argv: _flushed(script, argv), flags_parser=_parse)
+  except Exception as error:
+    if not _told(error):
+      raise
+    sys.exit(1)
+
+
+def _flushed(script: Callable[[list[str]], None], argv: list[str]) -> None:
+  script(argv)
+  sys.stdout.flush()  # where a failure is still told
 
 
 def _define(
@@ -187,6 +190,7 @@ def _run(run: Run, root: type, argv: list[str], computes: bool) -> None:
   if computes and jax.default_backend() == 'cpu':
     keep_memory()
   run(config, flags.FLAGS.workdir)
+  sys.stdout.flush()  # where a failure is still told
 
 
 def _start_distributed(config: ml_collections.ConfigDict) -> None:
@@ -215,24 +219,30 @@ def _debugging() -> bool:
   return '--debug' in sys.argv or bool(os.environ.get('DEBUG'))
 
 
-def _is_bug(error: Exception) -> bool:
-  """An AttributeError is the user's only if a config lacks the field."""
-  return isinstance(error, AttributeError) and not (
-    error.args and isinstance(error.args[0], KeyError)
-  )
+def _told(error: Exception) -> bool:
+  """Tell a failure in one line, unless it is a bug."""
+  if isinstance(error, BrokenPipeError) and _is_unread(1):
+    # What is still to be written to it goes nowhere.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    line = 'the reader of standard output has left.'
+  else:
+    known = 'workdir' in flags.FLAGS
+    line = failures.line_of(
+      error, flags.FLAGS['workdir'].value if known else ''
+    )
+  if line is None:
+    return False
+  if _debugging():
+    traceback.print_exception(error)
+  print(f'error: {line}', file=sys.stderr)
+  return True
 
 
-def _message(error: BaseException) -> str:
-  """The error on one line."""
-  if isinstance(error, AttributeError):
-    error = error.args[0]
-  text = str(error)
-  if isinstance(error, KeyError) and error.args:
-    text = str(error.args[0])  # str() would quote it
-  if isinstance(error, OSError) and error.strerror and error.filename:
-    text = f'{error.filename}: {error.strerror}'
-  line = ' '.join(text.split()) or type(error).__name__
-  return line if len(line) <= _MAX_MESSAGE else line[:_MAX_MESSAGE] + ' ...'
+def _is_unread(number: int) -> bool:
+  """Whether a file descriptor is a pipe without a reader, as after `| head`."""
+  poll = select.poll()
+  poll.register(number, select.POLLOUT)
+  return any(events & select.POLLERR for _, events in poll.poll(0))
 
 
 def _exit(code: int) -> None:

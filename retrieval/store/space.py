@@ -7,9 +7,16 @@ import contextlib
 import errno
 import os
 import pathlib
+import re
 import shutil
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+# Of errors without a number, such as those of C++; the last is NumPy's short write.
+_FULL_TEXT = re.compile(
+  r'No space left on device|quota exceeded|File too large|'
+  r'\d+ requested and \d+ written',
+  re.IGNORECASE,
+)
 
 
 class NoSpaceError(OSError):
@@ -29,6 +36,21 @@ def check(path: str | os.PathLike, needed: int) -> None:
     raise _error(errno.ENOSPC, path, needed)
 
 
+def is_full(error: BaseException) -> bool:
+  """Return whether an error is a full disk, a quota or a limit on file sizes."""
+  if isinstance(error, OSError) and error.errno is not None:
+    return error.errno in _FULL
+  return _FULL_TEXT.search(str(error)) is not None
+
+
+def error_of(
+  error: BaseException, path: str | os.PathLike, needed: int = 0
+) -> NoSpaceError:
+  """Return the error, for which `is_full` holds, with a file and its room."""
+  code = getattr(error, 'errno', None) or errno.ENOSPC
+  return _error(code, path, needed)
+
+
 @contextlib.contextmanager
 def explained(path: str | os.PathLike, needed: int = 0) -> Iterator[None]:
   """Name the file and its room where a write in the body does not fit.
@@ -44,12 +66,10 @@ def explained(path: str | os.PathLike, needed: int = 0) -> Iterator[None]:
     yield
   except NoSpaceError:
     raise
-  except OSError as error:
-    # NumPy's short writes carry no number: 'N requested and M written'.
-    short = error.errno is None and ' requested and ' in str(error)
-    if not short and error.errno not in _FULL:
+  except Exception as error:
+    if not is_full(error):
       raise
-    raise _error(error.errno or errno.ENOSPC, path, needed) from error
+    raise error_of(error, path, needed) from error
 
 
 def _error(code: int, path: str | os.PathLike, needed: int) -> NoSpaceError:
