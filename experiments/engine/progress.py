@@ -46,7 +46,13 @@ Update = Callable[[int, int], None]
 
 def console() -> rich.console.Console:
   """Return standard output for tables; outside a terminal, 100 columns wide."""
-  return rich.console.Console(width=None if sys.stdout.isatty() else 100)
+  return _Console(width=None if sys.stdout.isatty() else 100)
+
+
+class _Console(rich.console.Console):
+  def on_broken_pipe(self) -> None:
+    """Let the command tell it; rich would end the process without a word."""
+    raise BrokenPipeError('standard output')
 
 
 @contextlib.contextmanager
