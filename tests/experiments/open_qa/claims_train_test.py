@@ -261,7 +261,7 @@ def test_bad_input_is_refused_in_one_line(data, tmp_path):
 def test_another_run_is_refused(monkeypatch):
   params = {'embedder': {}, 'reader': {}}
   monkeypatch.setattr(
-    checkpoints, 'find', lambda workdir: types.SimpleNamespace(params=params)
+    checkpoints, 'find', lambda *_, **__: types.SimpleNamespace(params=params)
   )
   with pytest.raises(
     ValueError, match=r'expected a classifier;.*open_qa.train'
