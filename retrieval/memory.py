@@ -2,8 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Memory held against what an array will take, before it is allocated."""
 
-from collections.abc import Sequence
+import bisect
+from collections.abc import Callable, Sequence
 import pathlib
+import resource
+import sys
 
 import jax
 
@@ -11,12 +14,14 @@ from retrieval import settings
 
 _CGROUP = pathlib.Path('/sys/fs/cgroup')
 _MEMINFO = pathlib.Path('/proc/meminfo')
+_STATM = pathlib.Path('/proc/self/statm')
+_PROCESS_BYTES = 128 << 20  # of a new Python process with numpy and JAX
 
 
 def available_bytes() -> int | None:
   """Return the memory that this process may still take; None where unknown."""
-  found = [x for x in (_free_of_machine(), _free_of_cgroup()) if x is not None]
-  return min(found, default=None)
+  known = (_free_of_machine(), _free_of_cgroup(), _free_of_process())
+  return min((x for x in known if x is not None), default=None)
 
 
 def device_bytes(devices: Sequence[jax.Device] | None = None) -> int | None:
@@ -53,16 +58,52 @@ def check(
   Raises:
     settings.SettingsError: naming the largest number that fits.
   """
-  if free_bytes is None or fixed_bytes + value * each_bytes <= free_bytes:
+  check_growth(field, value, lambda n: fixed_bytes + n * each_bytes, free_bytes)
+
+
+def check_growth(
+  field: str,
+  value: int,
+  needed_bytes: Callable[[int], float],
+  free_bytes: int | None,
+) -> None:
+  """Refuse a number of things that take more than each its own.
+
+  Args:
+    field: name of the setting.
+    needed_bytes: least bytes of a number of things; grows with the number.
+    free_bytes: of `available_bytes` or `device_bytes`; None checks nothing.
+
+  Raises:
+    settings.SettingsError: naming the largest number that fits.
+  """
+  needed = needed_bytes(value)
+  if free_bytes is None or needed <= free_bytes:
     return
-  fits = max(0, int((free_bytes - fixed_bytes) // each_bytes))
-  needed = (fixed_bytes + value * each_bytes) / 2**30
+  fits = bisect.bisect_right(
+    range(1, min(value, sys.maxsize)), free_bytes, key=needed_bytes
+  )
+  expected = f'at most {fits:,}' if fits else 'smaller ones'
   raise settings.SettingsError(
     field,
     value,
-    f'at most {fits:,}: it takes {needed:,.1f} GiB or more, and '
-    f'{free_bytes / 2**30:,.1f} GiB are free',
+    f'{expected}: it takes {gib(needed)} or more, and {gib(free_bytes)} are '
+    'free',
   )
+
+
+def check_processes(field: str, value: int) -> None:
+  """Refuse a number of new processes that the machine cannot hold.
+
+  Raises:
+    settings.SettingsError: naming the largest number that fits.
+  """
+  check(field, value, _PROCESS_BYTES, available_bytes())
+
+
+def gib(num_bytes: int | float) -> str:
+  """Return a number of bytes for a message."""
+  return f'{num_bytes / 2**30:,.1f} GiB'
 
 
 def _free_of_machine() -> int | None:
@@ -88,3 +129,12 @@ def _free_of_cgroup() -> int | None:
     return None
   fields = dict(line.split() for line in stat)
   return max(0, int(limit) - used + int(fields.get('inactive_file', 0)))
+
+
+def _free_of_process() -> int | None:
+  """Return the address space left below the limit of `ulimit -v`."""
+  limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+  if limit == resource.RLIM_INFINITY or not _STATM.exists():
+    return None
+  pages = int(_STATM.read_text().split()[0])
+  return max(0, limit - pages * resource.getpagesize())

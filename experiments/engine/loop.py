@@ -26,6 +26,7 @@ import ml_collections
 from experiments.engine import (
   checkpoint_writer,
   ends,
+  fits,
   metric_writer,
   optimizers,
   program as program_lib,
@@ -97,6 +98,7 @@ def train(
       )
   _check_best(task, config)
   program = program_lib.make_program(task, config, devices=devices)
+  fits.check_state(program)
   num_steps, index_refresher = config.num_steps, task.index_refresher
   with contextlib.ExitStack() as stack:
     enter = stack.enter_context
@@ -181,6 +183,8 @@ def train(
         pending = None
       rows, extra = _complete(task, state.params, rows)
       batch = sharding.global_batch(rows, program.rows)
+      if step == start + 1:
+        fits.check_step(program, config, state, batch)
       with jax.profiler.StepTraceAnnotation('train', step_num=step):
         state, metrics = program.step(state, batch)
       if pending is not None:

@@ -10,9 +10,9 @@ from absl import logging
 import jax
 import ml_collections
 
-from experiments.engine import tasks
+from experiments.engine import fits, tasks
 from experiments.open_qa import starts
-from experiments.realm import fits, refresh, task as realm_task
+from experiments.realm import refresh, task as realm_task
 from realm_jax.data import folder as realm_data, question_rows
 from realm_jax.nn import open_qa
 from realm_jax.objectives import claims, reader_losses

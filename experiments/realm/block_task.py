@@ -10,8 +10,8 @@ from absl import logging
 import jax
 import ml_collections
 
-from experiments.engine import loop, tasks
-from experiments.realm import fits, task as realm_task
+from experiments.engine import fits, loop, tasks
+from experiments.realm import task as realm_task
 from realm_jax.data import block_dataset, folder as realm_data
 from realm_jax.nn import realm as model_lib
 from realm_jax.objectives import ict, mlm

@@ -10,9 +10,9 @@ from absl import logging
 import jax
 import ml_collections
 
-from experiments.engine import tasks
-from experiments.realm import fits, refresh, zero_shot
-from realm_jax.data import folder as realm_data, pipeline, sources
+from experiments.engine import fits, tasks
+from experiments.realm import refresh, zero_shot
+from realm_jax.data import examples, folder as realm_data, pipeline, sources
 from realm_jax.nn import (
   config as config_lib,
   head,
@@ -27,7 +27,7 @@ from realm_jax.serving import (
   serving,
   trained as trained_lib,
 )
-from retrieval.nn import sharding
+from retrieval.nn import bert, sharding
 from retrieval.store import checkpoints, store
 
 
@@ -144,6 +144,23 @@ def source(
   return found
 
 
+def _check_candidates(
+  config: ml_collections.ConfigDict,
+  layout: examples.Layout,
+  encoder: bert.BertConfig,
+) -> None:
+  """Refuse candidates that a device cannot hold beside each other."""
+  each = bert.kept_bytes(encoder, layout.joint_length)
+  each += 4 * layout.max_targets * encoder.vocab_size
+  fits.check_length(
+    config,
+    'config.layout.num_candidates',
+    layout.num_candidates,
+    lambda count: count * each,
+    devices=training_devices(config),
+  )
+
+
 def make_task(
   config: ml_collections.ConfigDict,
   data: realm_data.DataFolder,
@@ -163,7 +180,7 @@ def make_task(
     settings, builder, start_builder, _recall_measure(config, data, layout)
   )
   retrieval = pipeline.Retrieval(data.blocks, layout, index_refresher)
-  fits.check_candidates(config, layout, builder.model, training_devices(config))
+  _check_candidates(config, layout, builder.model.encoder)
   sources = {s: source(config, data, s) for s in ('train', 'valid')}
   k, joint = layout.num_candidates, layout.joint_length
   row_tokens = layout.query_length + k * (layout.block_length + joint)

@@ -10,7 +10,7 @@ import jax
 import ml_collections
 import numpy as np
 
-from experiments.engine import tasks
+from experiments.engine import fits, tasks
 from retrieval.nn import sharding
 from retrieval.store import checkpoints
 from retro_jax.data import folder as retro_data, pipeline
@@ -93,6 +93,12 @@ def make_task(
   tokens_per_step = config.batch_size * sequence_tokens
   k = readers['train'].num_neighbors
   forward = presets.flops_per_token(model_cfg, sequence_tokens, k)
+  fits.check_length(
+    config,
+    'config.sequence_chunks',
+    config.sequence_chunks,
+    lambda n: presets.kept_bytes(model_cfg, n * model_cfg.chunk_length, k),
+  )
 
   def dataset(split: str):
     return pipeline.make_dataset(

@@ -52,8 +52,21 @@ class Retriever:
   # part of a neighbor that is read, one of `chunks.PARTS`
   neighbor_part: str = 'full'
 
+  def check_stored(self, k: int) -> None:
+    """Raise ValueError for more neighbors than there are chunks."""
+    if k > (stored := self.datastore.num_chunks):
+      raise ValueError(
+        f'{self.datastore.path}: num_neighbors {k} is more than its {stored:,} '
+        'chunks.'
+      )
+
   def retrieve(self, texts: Sequence[str], k: int) -> Retrieved:
-    """Retrieve the k nearest chunks of each text; a blank text finds none."""
+    """Retrieve the k nearest chunks of each text; a blank text finds none.
+
+    Raises:
+      ValueError: for more neighbors than there are chunks.
+    """
+    self.check_stored(k)
     ids, scores = search_texts(self.embedder, self.searcher, texts, k)
     tokens, mask = self.datastore.gather(
       ids, self.neighbor_length, self.neighbor_part

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from retrieval import memory
 from retrieval.store import children, store, store_writer
 
 Progress = Callable[[int, int], None]  # (rows done, rows in all)
@@ -103,6 +104,7 @@ def start(
   """
   if num_processes <= 1:
     return _Inline(setup, arguments)
+  memory.check_processes('num_processes', num_processes)
   return concurrent.futures.ProcessPoolExecutor(
     num_processes,
     mp_context=multiprocessing.get_context('spawn'),

@@ -21,6 +21,7 @@ import grain
 from jaxtyping import Int
 import numpy as np
 
+from retrieval import memory
 from retrieval.index import neighbors as neighbors_lib
 from retrieval.store import children, store
 from retrieval.text import chunks as chunks_lib
@@ -260,6 +261,7 @@ def make_dataset(
     )
   )
   if num_workers:
+    memory.check_processes('config.num_workers', num_workers)
     options = grain.MultiprocessingOptions(num_workers=num_workers)
     dataset = dataset.mp_prefetch(options, worker_init_fn=_start_worker)
   return dataset

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The paper's four sizes, and a closed form for FLOPs.
+"""The paper's four sizes, and closed forms for FLOPs and memory.
 
 Borgeaud et al. 2022, tables 2 and 10. Table 2 counts weight matrices without
 embeddings, and fits CCA in every third layer from the 6th; table 10's label has
@@ -8,6 +8,8 @@ it from the 9th in the two large models, which contradicts table 2 and the text.
 """
 
 import dataclasses
+
+import jax.numpy as jnp
 
 from retro_jax.nn import retro as model
 
@@ -103,3 +105,41 @@ def flops_per_token(
       c.decoder_attention(cross=True), (d, e), (m, keys), m + r - 1, chunks
     )
   return total / length
+
+
+def kept_bytes(
+  config: model.RetroConfig, num_tokens: int, num_neighbors: int
+) -> int:
+  """Return the least bytes that a backward pass keeps of a sequence.
+
+  These are the logits and, of each residual branch, its input or, without remat,
+  the inputs of its matrix products and attention's probabilities.
+
+  Args:
+    num_tokens: L, tokens of a sequence.
+    num_neighbors: N, neighbors of each chunk; 0 turns retrieval off.
+  """
+  c = config
+  m, r = c.chunk_length, c.neighbor_length
+
+  def values(rows, width, heads, head_dim, d_ff, keys):
+    """Values of an attention with `keys` a query and of a feed-forward."""
+    if c.remat:
+      return rows * 2 * width
+    inner = heads * head_dim
+    return rows * (2 * width + 2 * inner + heads * keys + d_ff)
+
+  decoder = (c.d_model, c.num_heads, c.head_dim)
+  total = c.num_layers * values(
+    num_tokens, *decoder, c.d_ff, (num_tokens + 1) / 2
+  )
+  chunks = num_tokens // m
+  if c.cca_layers and num_neighbors:
+    rows = chunks * num_neighbors * r
+    encoder = (c.encoder_d_model, c.encoder_num_heads, c.encoder_head_dim)
+    total += c.encoder_num_layers * values(rows, *encoder, c.encoder_d_ff, r)
+    if not c.remat:
+      pairs = chunks * m * num_neighbors * r
+      total += len(c.cca_layers) * c.num_heads * pairs
+  logits = num_tokens * c.vocab_size * 4
+  return int(logits + total * jnp.dtype(c.dtype).itemsize)

@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of retrieval/memory.py."""
 
+import resource
+
 import numpy as np
 import pytest
 
@@ -15,6 +17,26 @@ def test_names_the_largest_number_that_fits():
     memory.check('config.k', 10, 100, 999)
   with pytest.raises(ValueError, match='at most 4: '):
     memory.check('k', 10, 100, 999, fixed_bytes=550)
+
+
+def test_names_the_largest_number_of_things_that_share(monkeypatch):
+  with pytest.raises(ValueError, match=r'^k=40: expected at most 30: '):
+    memory.check_growth('k', 40, lambda n: n**2, 960)
+  with pytest.raises(ValueError, match=r'^k=2: expected smaller ones: it '):
+    memory.check_growth('k', 2, lambda n: 7 * n, 6)
+  monkeypatch.setattr(memory, 'available_bytes', lambda: 1 << 30)
+  memory.check_processes('num_workers', 8)
+  with pytest.raises(ValueError, match=r'^num_workers=9: expected at most 8: '):
+    memory.check_processes('num_workers', 9)
+
+
+def test_a_process_has_no_more_than_its_own_limit(monkeypatch):
+  limits = (1 << 45, resource.RLIM_INFINITY)
+  monkeypatch.setattr(resource, 'getrlimit', lambda kind: limits)
+  before = memory.available_bytes()
+  used = int(memory._STATM.read_text().split()[0]) * resource.getpagesize()
+  limits = (used + (64 << 20), resource.RLIM_INFINITY)
+  assert memory.available_bytes() <= 64 << 20 < before
 
 
 @pytest.mark.parametrize(

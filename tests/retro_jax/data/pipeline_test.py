@@ -147,6 +147,8 @@ def test_new_text_reads_the_same_part(root):
     tokens, mask = datastore.gather(ids, R, part)
     np.testing.assert_array_equal(found.tokens, tokens)
     np.testing.assert_array_equal(found.mask, mask)
+  with pytest.raises(ValueError, match=r'num_neighbors \d+ is more than its '):
+    retriever.retrieve(['a'], datastore.num_chunks + 1)
   blank = retriever.retrieve(['a', ' '], 2)
   assert blank.ids.tolist() == [[3, -1], [-1, -1]]
   assert blank.scores[1].tolist() == [-np.inf] * 2
