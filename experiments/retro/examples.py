@@ -155,7 +155,8 @@ def last_words(
   )
   # Equal lengths together, so that few programs are compiled.
   order = sorted(range(len(prompts)), key=lambda i: len(prompts[i]))
-  words, size = [''] * len(prompts), config.examples.batch_size
+  words = [''] * len(prompts)
+  size = min(config.examples.batch_size, len(prompts) or 1)
   params = jax.device_put(trained.params)
   with progress.bar(f'last words, {mode.name}', 'texts') as update:
     for low in range(0, len(order), size):
@@ -186,7 +187,8 @@ def summary_nats(
   mode: Mode, examples: list[tuple[str, str]], config: Config
 ) -> np.ndarray:
   """[examples] nats of the summaries."""
-  trained = mode.trained
+  trained, batch_size = mode.trained, config.examples.batch_size
+  loading.check_rows(trained, 'config.examples.batch_size', batch_size)
   sizes, chunks = trained.model.config, trained.config.sequence_chunks
   stride = retro_evaluate.stride_chunks(config.evaluate, chunks)
   settings = continuations.Settings(
@@ -195,7 +197,7 @@ def summary_nats(
     sequence_chunks=chunks,
     stride_chunks=stride or max(1, chunks // 2),
     num_neighbors=mode.num_neighbors,
-    batch_size=config.examples.batch_size,
+    batch_size=batch_size,
   )
   params = jax.device_put(trained.params)
   nll = functools.partial(loading.batch_nll, trained.model, params)

@@ -69,7 +69,7 @@ def answer(
     writer.prompt_to_continue(question.question, read)
     for question, read in zip(questions, passages, strict=True)
   ]
-  found = []
+  found, batch_size = [], min(batch_size, len(prompts) or 1)
   with progress.bar(name, 'questions') as update:
     for start in range(0, len(prompts), batch_size):
       part = prompts[start : start + batch_size]
