@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """RETRO and its baseline as a Task for the training loop."""
 
+from collections.abc import Sequence
 import functools
 from typing import Any
 
@@ -81,9 +82,19 @@ def _start(config, model_cfg, data) -> dict[str, Any]:
 
 
 def make_task(
-  config: ml_collections.ConfigDict, data: retro_data.DataFolder
+  config: ml_collections.ConfigDict,
+  data: retro_data.DataFolder,
+  *,
+  devices: Sequence[jax.Device] | None = None,
 ) -> tasks.Task:
-  """Bind model, loss and data."""
+  """Bind model, loss and data.
+
+  Args:
+    devices: devices that train; None is all.
+
+  Raises:
+    ValueError: for settings that do not fit each other, the data or memory.
+  """
   model_cfg = loading.model_config(config, data.vocab_size)
   model = model_lib.Retro(model_cfg)
   readers = {
@@ -98,6 +109,7 @@ def make_task(
     'config.sequence_chunks',
     config.sequence_chunks,
     lambda n: presets.kept_bytes(model_cfg, n * model_cfg.chunk_length, k),
+    devices=devices,
   )
 
   def dataset(split: str):

@@ -28,7 +28,9 @@ def _train(root, workdir, devices, **mesh):
   config.eval_batches = 0
   config.checkpoint_every = 10
   config.mesh.update(mesh)
-  task = retro_task.make_task(config, retro_data.DataFolder(root))
+  task = retro_task.make_task(
+    config, retro_data.DataFolder(root), devices=devices
+  )
   state = loop.train(task, config, str(workdir), devices=devices)
   return state, [r for r in metric_writer.read(workdir) if 'loss' in r]
 
