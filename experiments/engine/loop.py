@@ -34,7 +34,7 @@ from experiments.engine import (
   tasks,
 )
 from retrieval.nn import sharding
-from retrieval.store import store
+from retrieval.store import locks, store
 
 
 class NotFiniteError(ValueError):
@@ -87,6 +87,7 @@ def train(
 
   Raises:
     ValueError: for a config that does not fit devices, batch or checkpoint.
+    locks.WriterError: if another process trains in this folder.
     NotFiniteError: if loss or gradient is NaN; no such state is saved.
     ends.Terminated: after SIGTERM in a command, when the state is saved.
   """
@@ -102,6 +103,7 @@ def train(
   num_steps, index_refresher = config.num_steps, task.index_refresher
   with contextlib.ExitStack() as stack:
     enter = stack.enter_context
+    enter(locks.writer(workdir, process_index=jax.process_index()))
     terminated = enter(ends.awaiting_termination())
     enter(program.context())
     saver = enter(

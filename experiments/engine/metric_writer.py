@@ -2,11 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Metrics to `metrics.jsonl` and TensorBoard event files in the workdir.
 
-Each row of `metrics.jsonl` is an object with 'step'. A resumed run drops the
-rows after the step that it resumes from, so that each step has one row.
+Each row of `metrics.jsonl` is an object with 'step', appended when it is measured.
+A resumed run moves the rows after the step that it resumes from to the end of
+`metrics.cut.jsonl`, so that each step stands once.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+import io
 import json
 import math
 import os
@@ -15,9 +17,9 @@ import pathlib
 import jax
 import tensorboardX
 
-from retrieval.store import store
+from retrieval.store import locks
 
-FILE = 'metrics.jsonl'
+FILE, CUT_FILE = 'metrics.jsonl', 'metrics.cut.jsonl'
 
 
 class MetricWriter:
@@ -28,19 +30,26 @@ class MetricWriter:
 
     Args:
       workdir: the run's folder, created if absent.
-      resume_step: rows of later steps, left by a killed run, are dropped.
+      resume_step: rows of later steps, left by a killed run, are moved.
+
+    Raises:
+      locks.WriterError: if another process writes this folder.
+      ValueError: for a row that cannot be read.
     """
     self._events = self._rows = None
     self._written: set[tuple[int, str]] = set()
     if jax.process_index():
       return
     path = pathlib.Path(workdir) / FILE
-    path.parent.mkdir(parents=True, exist_ok=True)
-    rows = [row for row in read(path) if row['step'] <= resume_step]
-    self._written.update((r['step'], name) for r in rows for name in r)
-    text = ''.join(json.dumps(row) + '\n' for row in rows)
-    store.write_atomically(path, text)
-    self._rows = path.open('a', encoding='utf-8')
+    with locks.writer(workdir):
+      end = 0
+      for row, row_end in _rows(path):
+        if row['step'] > resume_step:
+          break
+        self._written.update((row['step'], name) for name in row)
+        end = row_end
+      self._rows = path.open('ab')
+      _cut(path, end)
     self._events = tensorboardX.SummaryWriter(
       str(workdir), purge_step=resume_step + 1
     )
@@ -62,10 +71,11 @@ class MetricWriter:
       name: float(value) if math.isfinite(value) else None
       for name, value in values.items()
     }
-    self._rows.write(json.dumps(row) + '\n')
+    self._rows.write(f'{json.dumps(row)}\n'.encode())
     self._rows.flush()
     for name, value in values.items():
       self._events.add_scalar(name, float(value), step)
+    self._events.flush()
 
   def written(self, step: int, prefix: str) -> bool:
     """Whether metrics with this prefix were written of a step, now or before."""
@@ -79,19 +89,44 @@ def read(path: str | os.PathLike) -> list[dict[str, float]]:
     path: the file, or the workdir it is in; an absent file has no rows.
 
   Raises:
-    ValueError: if another row than the last is not JSON.
+    ValueError: if a row is damaged; names the file and the line.
   """
   path = pathlib.Path(path)
-  path = path / FILE if path.is_dir() else path
-  if not path.exists():
-    return []
-  rows = []
-  lines = path.read_text(encoding='utf-8').splitlines(keepends=True)
+  return [row for row, _ in _rows(path / FILE if path.is_dir() else path)]
+
+
+def _rows(path: pathlib.Path) -> Iterator[tuple[dict[str, float], int]]:
+  """Yield each row and the offset of its end; a half-written last row is none."""
+  end, lines = 0, io.BytesIO(path.read_bytes() if path.exists() else b'')
   for number, line in enumerate(lines, 1):
+    end += len(line)
     try:
-      rows.append(json.loads(line))
-    except json.JSONDecodeError as error:
-      if number == len(lines) and not line.endswith('\n'):
-        break
-      raise ValueError(f'{path}, line {number}: not JSON: {error}') from error
-  return rows
+      row = json.loads(line.decode())
+      if not isinstance(row, dict) or not isinstance(row.get('step'), int):
+        raise ValueError("expected an object with a whole number as 'step'")
+    except (ValueError, RecursionError) as error:
+      if not line.endswith(b'\n'):
+        return
+      raise ValueError(
+        f'{path}, line {number}: damaged ({error}); correct or remove this '
+        'line.'
+      ) from None
+    yield row, end
+
+
+def _cut(path: pathlib.Path, end: int) -> None:
+  """Take the bytes after `end` off a file, and keep whole lines of them.
+
+  A kill at any moment loses no line: the next run cuts again.
+  """
+  data = path.read_bytes()
+  lines = data[end : data.rfind(b'\n') + 1]
+  if lines:
+    with (path.parent / CUT_FILE).open('ab') as f:
+      f.write(lines)
+      f.flush()
+      os.fsync(f.fileno())
+  os.truncate(path, end)
+  if data[:end][-1:] not in (b'', b'\n'):  # a last row without its end
+    with path.open('ab') as f:
+      f.write(b'\n')

@@ -10,6 +10,7 @@ from absl import logging
 import ml_collections
 
 from experiments.engine import reports
+from retrieval.store import locks
 
 _POLL_SEC = 5.0
 
@@ -45,9 +46,22 @@ def check_share(config: Config) -> None:
 
 
 def run(
+  config: Config,
+  work: Sequence[tuple[str, Callable[[], Rows]]],
+  root: pathlib.Path,
+) -> None:
+  """Run stages (name, function) on a data folder and print their results.
+
+  Raises:
+    locks.WriterError: if another process prepares this share of the folder.
+  """
+  with locks.writer(root, locks.DATA, config.prepare.process_index):
+    _run(work, root)
+
+
+def _run(
   work: Sequence[tuple[str, Callable[[], Rows]]], root: pathlib.Path
 ) -> None:
-  """Run stages (name, function) on a data folder and print their results."""
   heads, table = ('stage', 'quantity', 'value', 'seconds'), []
   for stage, do in work:
     logging.info('Stage %s, in %s.', stage, root)

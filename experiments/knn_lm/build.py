@@ -187,6 +187,7 @@ def run(config: stages.Config, workdir: str) -> None:
   folder = knn_lm_task.Folder.of(workdir)
   logging.info('Building the kNN-LM in %s.', folder.root)
   stages.run(
+    config,
     [
       (name, functools.partial(STAGES[name], config, workdir, folder))
       for name in stages.choose(config.prepare.stages, STAGES)

@@ -198,7 +198,7 @@ def run(config: Config, workdir: str) -> None:
     work.insert(0, ('verify', functools.partial(verify, data)))
   if config.prepare.export and not config.prepare.process_index:
     work.append(('export', functools.partial(export, config, data)))
-  stages.run(work, data.root)
+  stages.run(config, work, data.root)
 
 
 if __name__ == '__main__':

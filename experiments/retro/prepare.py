@@ -335,7 +335,7 @@ def run(config: Config, workdir: str) -> None:
   ]
   if verification.mode() == 'full':
     work.insert(0, ('verify', functools.partial(verify, data)))
-  stages.run(work, data.root)
+  stages.run(config, work, data.root)
 
 
 if __name__ == '__main__':

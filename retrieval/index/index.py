@@ -18,7 +18,14 @@ from absl import logging
 
 from retrieval import searchers, settings
 from retrieval.index import recall_check
-from retrieval.store import manifests, sharded_array, space, store, verification
+from retrieval.store import (
+  drafts,
+  manifests,
+  sharded_array,
+  space,
+  store,
+  verification,
+)
 
 SCHEMA = 1
 MANIFEST = 'index.json'
@@ -82,7 +89,7 @@ def build_index(
   if config.searcher == 'auto' and path.exists():
     kind = _read_manifest(path)['fields'].get('searcher', kind)
   fields = _fields(kind, vectors_fingerprint, config)
-  _remove_dead_drafts(path)
+  drafts.remove_dead(path.parent, recursive=False)
   if path.exists():
     return _reuse(path, fields, config, vectors, queries)
   exact = searchers.ExactSearcher(vectors, config.metric)
@@ -104,8 +111,7 @@ def build_index(
   if accept:
     accept(searcher)
   report['build_sec'] = round(build_sec, 3)
-  draft = path.with_name(f'{path.name}.partial-{os.getpid()}')
-  shutil.rmtree(draft, ignore_errors=True)
+  draft = drafts.beside(path)
   draft.mkdir(parents=True)
   try:
     with space.explained(path):
@@ -126,25 +132,6 @@ def _recall_check(
   if queries is None or not len(queries):
     return recall_check.RecallCheck.of_rows(vectors, count, k)
   return recall_check.RecallCheck.of_queries(queries, count, k)
-
-
-def _remove_dead_drafts(path: pathlib.Path) -> None:
-  """Remove the drafts of builders that were killed on this machine."""
-  for draft in path.parent.glob(f'{path.name}.partial-*'):
-    pid = draft.name.rpartition('-')[2]
-    if pid.isdigit() and not _is_alive(int(pid)):
-      logging.info('Removing %s, which a killed builder left.', draft)
-      shutil.rmtree(draft, ignore_errors=True)
-
-
-def _is_alive(pid: int) -> bool:
-  try:
-    os.kill(pid, 0)
-  except (ProcessLookupError, OverflowError):
-    return False
-  except PermissionError:
-    pass
-  return True
 
 
 def _write(draft: pathlib.Path, searcher, fields, report) -> None:

@@ -1,11 +1,28 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Locks on files, for processes of one machine that share a folder."""
+"""Locks on files, which the kernel releases when their process dies.
+
+They are flock's. Over NFS, Linux turns them into byte-range locks of the server,
+which all its clients see (since Linux 2.6.12; not with the mount options nolock or
+local_lock=flock); a crashed client's are released when its lease ends, or when it
+starts again. Lustre needs the mount option flock. Some FUSE file systems lock on
+one host only.
+"""
 
 from collections.abc import Iterator
 import contextlib
+import errno
+import json
 import os
 import pathlib
+import socket
+import sys
+import threading
+import time
+
+from absl import logging
+
+from retrieval.store import drafts
 
 try:
   import fcntl
@@ -13,6 +30,17 @@ except ImportError:  # Windows; one process prepares there.
   fcntl = None
 
 HAS_LOCKS = fcntl is not None
+
+DATA = 'data'  # the role of who prepares a data folder
+
+_NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
+# A killed holder may still be dying, and a new one has yet to write its name.
+_PATIENCE_SEC, _POLL_SEC = 1.0, 0.05
+_MAX_COMMAND = 200
+
+
+class WriterError(OSError):
+  """Another process writes the folder; the message says which one."""
 
 
 @contextlib.contextmanager
@@ -36,3 +64,130 @@ def hold(
     kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     fcntl.flock(f, kind if wait else kind | fcntl.LOCK_NB)
     yield
+
+
+class _Held:
+  """Writer locks of this process: (device, inode, name) -> [file, holders]."""
+
+  def __init__(self):
+    self.guard = threading.Lock()
+    self.files: dict[tuple[int, int, str], list[int]] = {}
+
+  def forget(self) -> None:
+    """Leave the locks to the parent; called in a process that it has forked."""
+    for file, _ in self.files.values():
+      os.close(file)
+    self.__init__()
+
+
+_HELD = _Held()
+if hasattr(os, 'register_at_fork'):
+  os.register_at_fork(after_in_child=_HELD.forget)
+
+
+@contextlib.contextmanager
+def writer(
+  folder: str | os.PathLike, role: str = '', process_index: int = 0
+) -> Iterator[None]:
+  """Be the only process that writes a folder, in one role.
+
+  The lock is on `<folder>/.writer[-ROLE][-INDEX].lock`, which stays on disk and
+  tells who holds it. It ends with the process, even if processes that it started
+  live on; in one process it may be held several times. The first holder removes
+  what dead writers left below the folder. Where the file system has no locks, one
+  warning says so.
+
+  Args:
+    folder: made if absent.
+    role: writers in different roles, of different files, do not disturb each
+      other; '' for a training run.
+    process_index: number of a process that writes together with others.
+
+  Raises:
+    WriterError: when another process has the lock.
+  """
+  os.makedirs(folder, exist_ok=True)
+  parts = ('.writer', role, str(process_index or ''))
+  name = '-'.join(part for part in parts if part)
+  file = os.path.join(folder, f'{name}.lock')
+  identity = os.stat(folder)
+  key = (identity.st_dev, identity.st_ino, name)
+  with _HELD.guard:
+    first = key not in _HELD.files
+    if first:
+      _HELD.files[key] = [_acquire(file, folder), 0]
+    _HELD.files[key][1] += 1
+  try:
+    if first:
+      drafts.remove_dead(folder)
+    yield
+  finally:
+    with _HELD.guard:
+      held = _HELD.files.get(key)  # None in a fork
+      if held:
+        held[1] -= 1
+        if not held[1]:
+          _release(_HELD.files.pop(key)[0])
+
+
+def _acquire(file: str, folder: str | os.PathLike) -> int:
+  """Open and lock a file, and write into it who has done so."""
+  opened = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+  try:
+    _lock(opened, file, folder)
+    mine = {
+      'host': socket.gethostname(),
+      'pid': os.getpid(),
+      'command': ' '.join(' '.join(sys.argv).split())[:_MAX_COMMAND],
+      'since': time.strftime('%Y-%m-%d %H:%M:%S UTC', time.gmtime()),
+    }
+    with contextlib.suppress(OSError):  # a full disk
+      os.ftruncate(opened, 0)
+      os.pwrite(opened, f'{json.dumps(mine)}\n'.encode(), 0)
+  except BaseException:
+    os.close(opened)
+    raise
+  return opened
+
+
+def _lock(opened: int, file: str, folder: str | os.PathLike) -> None:
+  deadline = time.monotonic() + _PATIENCE_SEC
+  while HAS_LOCKS:
+    try:
+      return fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+      if error.errno in _NO_LOCKS:
+        return logging.warning(
+          '%s: %s; take care that no other process writes %s.',
+          file,
+          error.strerror,
+          folder,
+        )
+      if error.errno not in (errno.EAGAIN, errno.EACCES):
+        raise OSError(error.errno, error.strerror, file) from None
+    if time.monotonic() > deadline:
+      raise WriterError(
+        f'{folder}: {_holder(opened)} writes here; wait for its end or stop it, '
+        'or name another folder.'
+      )
+    time.sleep(_POLL_SEC)
+
+
+def _holder(opened: int) -> str:
+  """Describe the process that holds a writer lock."""
+  try:
+    found = json.loads(os.pread(opened, 1 << 16, 0))
+    return (
+      f'process {found["pid"]} on {found["host"]} ({found["command"]}, since '
+      f'{found["since"]})'
+    )
+  except (OSError, ValueError, LookupError, TypeError):
+    return 'another process'
+
+
+def _release(opened: int) -> None:
+  with contextlib.suppress(OSError):
+    os.ftruncate(opened, 0)
+    if HAS_LOCKS:
+      fcntl.flock(opened, fcntl.LOCK_UN)
+  os.close(opened)

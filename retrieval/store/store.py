@@ -22,7 +22,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from retrieval.store import manifests, sharded_array, space
+from retrieval.store import drafts, manifests, sharded_array, space
 
 _BUFFER_BYTES = 1 << 20
 
@@ -58,7 +58,7 @@ def open_atomically(
   """
   path = pathlib.Path(path)
   path.parent.mkdir(parents=True, exist_ok=True)
-  temporary = path.with_name(f'.{path.name}.{os.getpid()}')
+  temporary = drafts.beside(path)
   encoding = None if 'b' in mode else 'utf-8'
   try:
     with (

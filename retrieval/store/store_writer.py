@@ -12,7 +12,7 @@ from typing import Any
 from absl import logging
 import numpy as np
 
-from retrieval.store import checksums, locks, manifests, space, store
+from retrieval.store import checksums, drafts, locks, manifests, space, store
 
 
 class StoreWriter:
@@ -138,7 +138,7 @@ class StoreWriter:
   ) -> tuple[pathlib.Path, dict[str, Any]]:
     """Write one array; return the temporary file and its manifest entry."""
     file = self._partial / manifests.shard_file(name, index)
-    temporary = file.with_name(f'.{file.name}.{os.getpid()}')
+    temporary = drafts.beside(file)
     try:
       with space.explained(file, array.nbytes), open(temporary, 'wb') as f:
         np.save(f, np.ascontiguousarray(array), allow_pickle=False)

@@ -14,7 +14,13 @@ import pytest
 from retrieval import memory, searchers
 from retrieval.index import index as index_lib
 from retrieval.searchers import scann
-from retrieval.store import manifests, store, store_writer, verification
+from retrieval.store import (
+  drafts as drafts_lib,
+  manifests,
+  store,
+  store_writer,
+  verification,
+)
 
 NEEDS_SCANN = pytest.mark.skipif(
   not searchers.scann_available(), reason='ScaNN exists for Linux only.'
@@ -143,11 +149,14 @@ def test_what_does_not_fit_in_memory_is_searched_exactly(
 def test_drafts_of_killed_builders_go(tmp_path, vectors):
   gone = subprocess.Popen([sys.executable, '-c', ''])
   gone.wait()
-  names = {}
-  for pid in (gone.pid, os.getppid()):
-    names[pid] = tmp_path / f'index.partial-{pid}'
-    names[pid].mkdir()
-    (names[pid] / 'vectors.npy').write_bytes(b'half')
+  mine = drafts_lib.beside(tmp_path / 'index')
+  names = {
+    pid: mine.with_name(mine.name.replace(f'-{os.getpid()}-', f'-{pid}-'))
+    for pid in (gone.pid, os.getppid())
+  }
+  for name in names.values():
+    name.mkdir()
+    (name / 'vectors.npy').write_bytes(b'half')
   index_lib.build_index(tmp_path / 'index', vectors, 'v', EXACT)
   assert not names[gone.pid].exists()
   assert names[os.getppid()].exists()  # its builder is at work
@@ -299,8 +308,6 @@ def test_of_two_builders_the_first_one_counts(tmp_path, vectors, monkeypatch):
     write(*args)
 
   monkeypatch.setattr(index_lib, '_write', overtaken)
-  pid = iter((1, 2, 3, 4, 5, 6, 7, 8))
-  monkeypatch.setattr(os, 'getpid', lambda: next(pid))
   index = index_lib.build_index(path, vectors, 'v', EXACT)
   assert index.fingerprint == index_lib.open_index(path).fingerprint
   assert sorted(os.listdir(tmp_path)) == ['.index.verified', 'index']

@@ -1,0 +1,139 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""One writer a folder: who is refused, and when the lock ends."""
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from retrieval.store import drafts, locks
+
+# Holds the lock of a folder, in the presence of a fork and of a started process.
+_HOLDER = """
+import os, subprocess, sys, time
+from retrieval.store import locks
+with locks.writer(sys.argv[1]):
+  if not os.fork():
+    with locks.writer(sys.argv[1], 'other'):
+      time.sleep(60)
+  subprocess.Popen(['sleep', '60'], close_fds=False)
+  print(os.getpid(), flush=True)
+  time.sleep(60)
+"""
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+  """Refuse at once."""
+  monkeypatch.setattr(locks, '_PATIENCE_SEC', 0.0)
+
+
+def _refused_by_another_open(folder, name='.writer.lock'):
+  """Whether the kernel refuses the lock to whoever opens the file anew."""
+  with open(folder / name, 'a') as f:
+    try:
+      locks.fcntl.flock(f, locks.fcntl.LOCK_EX | locks.fcntl.LOCK_NB)
+    except BlockingIOError:
+      return True
+  return False
+
+
+def test_one_process_may_hold_a_lock_twice(tmp_path):
+  with locks.writer(tmp_path / 'new'):
+    with locks.writer(str(tmp_path / 'new')):
+      pass
+    assert _refused_by_another_open(tmp_path / 'new')
+  assert not _refused_by_another_open(tmp_path / 'new')
+  assert not (tmp_path / 'new' / '.writer.lock').read_bytes()  # held by nobody
+
+
+def test_roles_and_processes_have_locks_of_their_own(tmp_path):
+  with locks.writer(tmp_path), locks.writer(tmp_path, locks.DATA):
+    with locks.writer(tmp_path, locks.DATA, 2):
+      names = ['.writer-data-2.lock', '.writer-data.lock', '.writer.lock']
+      assert sorted(os.listdir(tmp_path)) == names
+      assert all(_refused_by_another_open(tmp_path, name) for name in names)
+
+
+def test_the_holder_is_named_and_the_lock_dies_with_it(tmp_path, impatient):
+  job = subprocess.Popen(
+    [sys.executable, '-c', _HOLDER, str(tmp_path)],
+    stdout=subprocess.PIPE,
+    text=True,
+    start_new_session=True,
+  )
+  try:
+    pid = job.stdout.readline().strip()
+    with pytest.raises(locks.WriterError) as refused:
+      with locks.writer(tmp_path):
+        pass
+    line = str(refused.value)
+    for part in (f'{tmp_path}: process {pid} on ', '(-c ', ' since 20', 'wait'):
+      assert part in line, line
+    assert '\n' not in line
+    os.kill(job.pid, signal.SIGKILL)
+    job.wait()
+    with locks.writer(tmp_path):  # though the fork and the child live
+      os.killpg(job.pid, 0)
+  finally:
+    os.killpg(job.pid, signal.SIGKILL)
+
+
+def test_a_holder_that_ends_meanwhile_is_waited_for(tmp_path):
+  with open(tmp_path / '.writer.lock', 'a') as f:
+    locks.fcntl.flock(f, locks.fcntl.LOCK_EX)
+    release = lambda: (time.sleep(0.2), f.close())  # noqa: E731
+    locks.threading.Thread(target=release).start()
+    with locks.writer(tmp_path):
+      assert f.closed
+
+
+def test_without_locks_one_line_warns(tmp_path, monkeypatch, caplog):
+  def flock(*unused):
+    raise OSError(errno.ENOLCK, 'No locks available')
+
+  monkeypatch.setattr(locks.fcntl, 'flock', flock)
+  with locks.writer(tmp_path):
+    pass
+  [record] = caplog.records
+  assert 'No locks available; take care' in record.message
+
+
+def _draft_of(path, pid):
+  name = drafts.beside(path).name
+  return path.with_name(name.replace(f'-{os.getpid()}-', f'-{pid}-'))
+
+
+def test_the_next_holder_removes_what_dead_writers_left(tmp_path):
+  gone = subprocess.Popen([sys.executable, '-c', ''])
+  gone.wait()
+  below = tmp_path / 'tokenizer'
+  dead = [_draft_of(below / 'model', gone.pid), _draft_of(below, gone.pid)]
+  live = [drafts.beside(tmp_path / 'a'), _draft_of(below / 'a', os.getppid())]
+  foreign = [
+    x.with_name(x.name.replace('.draft-', '.draft-other_'))
+    for x in (drafts.beside(tmp_path / 'new'), drafts.beside(tmp_path / 'old'))
+  ]
+  others = [tmp_path / '.lease-1', tmp_path / 'a.draft-b-1-2-00000000']
+  dead[1].mkdir()
+  below.mkdir()
+  for path in (dead[0], dead[1] / 'half', *live, *foreign, *others):
+    path.write_bytes(b'half')
+  days_ago = time.time() - 2 * drafts._LONG_SEC
+  os.utime(foreign[1], (days_ago, days_ago))
+  with locks.writer(tmp_path):
+    pass
+  assert not any(x.exists() for x in (*dead, foreign[1]))
+  assert all(x.exists() for x in (*live, foreign[0], *others))
+
+
+def test_drafts_are_never_shared(tmp_path):
+  path = tmp_path / ('x' * 250)
+  first, second = drafts.beside(path), drafts.beside(path)
+  assert first != second
+  first.touch()  # short enough
