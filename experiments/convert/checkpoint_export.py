@@ -22,7 +22,7 @@ from realm_jax.nn import config as config_lib, open_qa
 from realm_jax.serving import index_builder, index_folders, model_configs
 from retrieval.formats import block_records, safetensors_files
 from retrieval.index import index_versions
-from retrieval.store import checkpoints, store
+from retrieval.store import checkpoints, locks, store
 
 _WORD = 'bert/embeddings/word/embedding'
 _TEXTS = 4096
@@ -67,28 +67,29 @@ def export(
   classes = {'': hf_class} if hf_class else checkpoint_convert.fitting(params)
   data = realm_data.DataFolder.of(saved.config, workdir)
   rows = {}
-  for folder, name in classes.items():
-    path = pathlib.Path(target) / folder
-    if (path / 'config.json').exists():
-      raise ValueError(
-        f'{path}: holds a checkpoint already; expected another folder.'
-      )
-    version = None
-    if name == 'RealmForOpenQA' and (data.root / 'blocks').exists():
-      version = _find_version(workdir, params, saved.index_version)
-    fields, tensors = _to_hf(name, params, saved.config, workdir, version)
-    path.mkdir(parents=True, exist_ok=True)
-    safetensors_files.write(path / 'model.safetensors', tensors)
-    text = json.dumps(fields, indent=2, sort_keys=True) + '\n'
-    store.write_atomically(path / 'config.json', text.encode())
-    if data.tokenizer_path.exists():
-      _write_tokenizer(path, data.tokenizer_path / 'tokenizer.json')
-    count = 0
-    if version:
-      count = len(version.vectors)
-      _write_records(path / 'block_records.npy', data)
-      version.close()
-    rows[str(path)] = f'{name}: {len(tensors)} tensors, {count:,} blocks'
+  with locks.writer(target):
+    for folder, name in classes.items():
+      path = pathlib.Path(target) / folder
+      if (path / 'config.json').exists():
+        raise ValueError(
+          f'{path}: holds a checkpoint already; expected another folder.'
+        )
+      version = None
+      if name == 'RealmForOpenQA' and (data.root / 'blocks').exists():
+        version = _find_version(workdir, params, saved.index_version)
+      fields, tensors = _to_hf(name, params, saved.config, workdir, version)
+      path.mkdir(parents=True, exist_ok=True)
+      safetensors_files.write(path / 'model.safetensors', tensors)
+      text = json.dumps(fields, indent=2, sort_keys=True) + '\n'
+      store.write_atomically(path / 'config.json', text.encode())
+      if data.tokenizer_path.exists():
+        _write_tokenizer(path, data.tokenizer_path / 'tokenizer.json')
+      count = 0
+      if version:
+        count = len(version.vectors)
+        _write_records(path / 'block_records.npy', data)
+        version.close()
+      rows[str(path)] = f'{name}: {len(tensors)} tensors, {count:,} blocks'
   return rows
 
 

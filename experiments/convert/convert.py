@@ -47,7 +47,7 @@ from realm_jax.checkpoints import (
 from realm_jax.serving import index_builder, index_folders
 from retrieval.formats import safetensors_files
 from retrieval.index import index_versions
-from retrieval.store import checkpoints
+from retrieval.store import checkpoints, locks
 
 _BERT = (
   'num_layers',
@@ -184,35 +184,38 @@ def convert(
     found.vectors = checkpoint_sources.read_vectors(options.block_emb)
     found.vectors_name = options.block_emb
   config = make_config(config, found)
-  config, prints, blocks = converted_blocks.make_data(
-    options, config, found, workdir
-  )
-  step = max(part.step for part in found.parts)
-  block_params, block_step, version = params, step, ''
-  if options.block_embedder and blocks is not None:
-    block_params, block_step = _block_embedder(options, params), 0
-    version = index_versions.version_name(
-      block_step, index_builder.snapshot(block_params), blocks
+  with locks.writer(workdir):
+    config, prints, blocks = converted_blocks.make_data(
+      options, config, found, workdir
     )
-  if _save(workdir, params, config, step=step, prints=prints, version=version):
-    for part in found.parts:
-      file = checkpoint_export.unused_file(workdir, part.hf_class)
-      safetensors_files.write(file, part.unused)
-  rows = _summary(found)
-  if blocks is not None:
-    rows['blocks'] = f'{blocks.num_blocks:,}'
-  if blocks is not None and found.vectors is not None:
-    rows['index version'] = converted_blocks.build_index(
-      found.vectors,
-      found.vectors_name,
-      blocks,
-      block_params,
-      step=block_step,
-      root=pathlib.Path(workdir) / index_folders.INDEX,
-      config=config,
-    )
-  elif found.vectors is not None:
-    rows['vectors without blocks'] = f'{len(found.vectors):,} (not taken)'
+    step = max(part.step for part in found.parts)
+    block_params, block_step, version = params, step, ''
+    if options.block_embedder and blocks is not None:
+      block_params, block_step = _block_embedder(options, params), 0
+      version = index_versions.version_name(
+        block_step, index_builder.snapshot(block_params), blocks
+      )
+    if _save(
+      workdir, params, config, step=step, prints=prints, version=version
+    ):
+      for part in found.parts:
+        file = checkpoint_export.unused_file(workdir, part.hf_class)
+        safetensors_files.write(file, part.unused)
+    rows = _summary(found)
+    if blocks is not None:
+      rows['blocks'] = f'{blocks.num_blocks:,}'
+    if blocks is not None and found.vectors is not None:
+      rows['index version'] = converted_blocks.build_index(
+        found.vectors,
+        found.vectors_name,
+        blocks,
+        block_params,
+        step=block_step,
+        root=pathlib.Path(workdir) / index_folders.INDEX,
+        config=config,
+      )
+    elif found.vectors is not None:
+      rows['vectors without blocks'] = f'{len(found.vectors):,} (not taken)'
   return rows
 
 

@@ -25,7 +25,7 @@ from jax.experimental import multihost_utils
 from orbax.checkpoint import v1 as ocp
 
 from experiments.engine import metric_writer
-from retrieval.store import checkpoint_steps, checkpoints, space
+from retrieval.store import checkpoint_steps, checkpoints, locks, space
 
 _SAVING, _REMOVING = '.saving-', '.removing-'
 # What a killed process may leave; the last are drafts of best.json.
@@ -256,30 +256,32 @@ def save_params(
 
   Raises:
     ValueError: when there is a checkpoint already, or one of a training run.
+    locks.WriterError: when another process writes there.
   """
   folder = checkpoint_steps.folder_of(workdir)
   converted = {'converted': True}  # not a run that could be continued
-  _remove_leftovers(folder)
-  there = checkpoint_steps.numbers(folder)
-  if there:
-    path = checkpoint_steps.choose(folder)
-    made_by = checkpoints.metadata_of(path)['pipeline']
-    if not replace or made_by != converted:
-      raise ValueError(
-        f'{folder}: holds checkpoint {path.name} already; expected a new '
-        '--workdir.'
-      )
   metadata = {
     'config': dict(config),
     'pipeline': converted,
     'index_version': index_version,
     'fingerprints': dict(fingerprints or {}),
   }
-  finish = _start_save(folder, step, {'state': {'params': params}}, metadata)
-  finish(replace=True)
-  for older in there:
-    if older != step:
-      _remove(folder / str(older))
+  with locks.writer(workdir):
+    _remove_leftovers(folder)
+    there = checkpoint_steps.numbers(folder)
+    if there:
+      path = checkpoint_steps.choose(folder)
+      made_by = checkpoints.metadata_of(path)['pipeline']
+      if not replace or made_by != converted:
+        raise ValueError(
+          f'{folder}: holds checkpoint {path.name} already; expected a new '
+          '--workdir.'
+        )
+    finish = _start_save(folder, step, {'state': {'params': params}}, metadata)
+    finish(replace=True)
+    for older in there:
+      if older != step:
+        _remove(folder / str(older))
 
 
 def _start_save(

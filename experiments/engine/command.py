@@ -17,6 +17,7 @@ JAX_COMPILATION_CACHE_DIR keeps compiled programs between runs.
 """
 
 from collections.abc import Callable
+import contextlib
 import ctypes
 import logging as std_logging
 import os
@@ -34,7 +35,7 @@ from ml_collections import config_flags
 
 from experiments.engine import config_errors, ends, failures
 from retrieval import settings
-from retrieval.store import verification
+from retrieval.store import locks, verification
 
 Run = Callable[[ml_collections.ConfigDict, str], None]
 
@@ -48,6 +49,7 @@ def main(
   define_flags: Callable[[], None] | None = None,
   *,
   computes: bool = False,
+  writes: str | None = None,
   default_config: str = '',
   default_workdir: str = '',
 ) -> None:
@@ -63,6 +65,10 @@ def main(
       --workdir; `run` reads them from `flags.FLAGS`.
     computes: whether the command runs a model step after step: on a CPU the
       process then keeps freed memory (`keep_memory`).
+    writes: role in which the command is the one writer of --workdir
+      (`locks.writer`): `locks.RUN` for a training, or the name of a file; a
+      second one is refused before it begins. None for a command that reads, or
+      that writes another folder and locks it.
     default_config: value of --config when it is not given; '' requires the flag.
     default_workdir: value of --workdir when it is not given; '' requires the flag.
   """
@@ -71,7 +77,9 @@ def main(
     # Fields of a default config are set as soon as it is known.
     with config_errors.explained(sys.argv[1:], default_config):
       _define(define_flags, default_config, default_workdir)
-    app.run(lambda argv: _run(run, root, argv, computes), flags_parser=_parse)
+    app.run(
+      lambda argv: _run(run, root, argv, computes, writes), flags_parser=_parse
+    )
   except KeyboardInterrupt:
     ends.leave(signal.SIGINT)
   except ends.Terminated as ended:
@@ -172,7 +180,9 @@ def _parse(argv: list[str]) -> list[str]:
     raise ValueError(f'{line} (--help lists the flags)') from error
 
 
-def _run(run: Run, root: type, argv: list[str], computes: bool) -> None:
+def _run(
+  run: Run, root: type, argv: list[str], computes: bool, writes: str | None
+) -> None:
   if len(argv) > 1:
     raise ValueError(f'Unexpected arguments {argv[1:]}; flags start with --.')
   logging.set_verbosity(logging.INFO)
@@ -189,8 +199,19 @@ def _run(run: Run, root: type, argv: list[str], computes: bool) -> None:
   # Asking for the backend starts it; the processes must have met before.
   if computes and jax.default_backend() == 'cpu':
     keep_memory()
-  run(config, flags.FLAGS.workdir)
+  with _writing(config, flags.FLAGS.workdir, writes):
+    run(config, flags.FLAGS.workdir)
   sys.stdout.flush()  # where a failure is still told
+
+
+def _writing(
+  config: ml_collections.ConfigDict, workdir: str, role: str | None
+) -> contextlib.AbstractContextManager[None]:
+  """Lock a folder that is there; who makes it anew locks it then."""
+  if role is None or not os.path.isdir(workdir):
+    return contextlib.nullcontext()
+  index = config.prepare.process_index if 'prepare' in config else 0
+  return locks.writer(workdir, role, index)
 
 
 def _start_distributed(config: ml_collections.ConfigDict) -> None:

@@ -17,6 +17,7 @@ import ml_collections
 from experiments.engine import command
 from realm_jax.serving import packaged_reader, trained as trained_lib
 from retrieval.nn import bert
+from retrieval.store import locks
 
 # Sections of a config that say how data and model are made and used.
 _SECTIONS = (
@@ -90,7 +91,8 @@ def main(argv: list[str]) -> None:
   """Pack the reader of --workdir."""
   del argv
   values = flags.FLAGS
-  pack(values.workdir, values.output)
+  with locks.writer(values.output):
+    pack(values.workdir, values.output)
   logging.info('Packed into %s.', values.output)
 
 

@@ -21,6 +21,7 @@ from absl import flags
 
 from experiments.engine import command, reports
 from retrieval.questions import bootstrap, dpr_json, question_sets, scoring
+from retrieval.store import store
 
 _RULES = {
   'official_exact_match': {
@@ -113,7 +114,7 @@ def write(report: Report) -> pathlib.Path:
   """Write FILE.scores.json; shares, not per cent."""
   path = pathlib.Path(f'{report.file}.scores.json')
   record: dict[str, Any] = dataclasses.asdict(report)
-  path.write_text(json.dumps(record, indent=2) + '\n', encoding='utf-8')
+  store.write_atomically(path, json.dumps(record, indent=2) + '\n')
   return path
 
 

@@ -27,6 +27,7 @@ from experiments.realm import (
   prepare as realm_prepare,
   train as realm_train,
 )
+from retrieval.store import locks
 
 
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
@@ -45,4 +46,4 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
 
 
 if __name__ == '__main__':
-  command.main(run, settings_lib.Settings, computes=True)
+  command.main(run, settings_lib.Settings, computes=True, writes=locks.RUN)

@@ -35,6 +35,7 @@ from realm_jax.serving import (
   trained as trained_lib,
 )
 from retrieval.index import reuse
+from retrieval.store import locks
 from retrieval.text import (
   blocks as blocks_lib,
   corpus as corpus_lib,
@@ -76,17 +77,18 @@ def update(
   if root == old.root.resolve():
     raise ValueError(f'{root}: is the old data folder; name another one.')
   counts = changed_documents.check(old.blocks.tokens, documents, delete)
-  changed_documents.write(
-    root, _all_documents(old.blocks.tokens), documents, delete
-  )
-  data = _prepare(root, old, trained.config.tokens.num_processes)
-  new = dataclasses.replace(
-    trained, data=data, index_folder=root / index_folders.INDEX
-  )
-  built = None
-  if index is not None:
-    counts |= _build_index(trained, index, data)
-    built = new.index
+  with locks.writer(root, locks.DATA):
+    changed_documents.write(
+      root, _all_documents(old.blocks.tokens), documents, delete
+    )
+    data = _prepare(root, old, trained.config.tokens.num_processes)
+    new = dataclasses.replace(
+      trained, data=data, index_folder=root / index_folders.INDEX
+    )
+    built = None
+    if index is not None:
+      counts |= _build_index(trained, index, data)
+      built = new.index
   there, now = old.blocks.all_hashes(), data.blocks.all_hashes()
   counts['blocks removed'] = int(np.isin(there, now, invert=True).sum())
   return Updated(new, built, counts)

@@ -124,4 +124,6 @@ def _child(config_json: str, data_root: str, workdir: str) -> None:
 
 
 if __name__ == '__main__':
-  command.main(run, settings_lib.Settings, computes=True)
+  command.main(
+    run, settings_lib.Settings, computes=True, writes=index_folders.INDEX
+  )

@@ -31,6 +31,7 @@ from experiments.realm import (
   task as realm_task,
 )
 from realm_jax.data import folder as realm_data
+from retrieval.store import locks
 
 _BLOCK_TASKS = {
   'ict': block_task.make_ict_task,
@@ -70,4 +71,4 @@ def train(
 
 
 if __name__ == '__main__':
-  command.main(run, settings_lib.Settings, computes=True)
+  command.main(run, settings_lib.Settings, computes=True, writes=locks.RUN)

@@ -28,6 +28,7 @@ from experiments.engine import checkpoint_writer, command, reports
 from experiments.retro import settings as settings_lib
 from retrieval import tokenization
 from retrieval.formats import gguf_files, safetensors_files
+from retrieval.store import locks
 from retrieval.tokenization import byte_pairs
 from retro_jax.data import folder as retro_data
 from retro_jax.nn import config as config_lib, public_decoders
@@ -167,24 +168,27 @@ def convert(
   """
   found = find(source)
   data = retro_data.DataFolder(pathlib.Path(workdir) / 'data')
-  if (pathlib.Path(workdir) / 'checkpoints').exists():
-    raise ValueError(f'{workdir}: holds checkpoints; expected a new --workdir.')
-  found.write_tokenizer(data.tokenizer_path)
-  vocab_size = data.tokenizer.vocab_size
-  model = config.model.to_dict() | dict(found.fields)
-  model |= {'share_embeddings': False, 'copy_init': False}
-  changed = command.changed(
-    config, model=model, retrieval=False, data_dir='', retrofit_from=''
-  )
-  changed.tokenizer.vocab_size = vocab_size
-  model_cfg = loading.model_config(changed, vocab_size)
-  params = found.params(model_cfg)
-  checkpoint_writer.save_params(
-    str(workdir),
-    jax.tree.map(np.ascontiguousarray, params),
-    config=json.loads(changed.to_json()),
-    fingerprints={'tokenizer': data.tokenizer.fingerprint},
-  )
+  with locks.writer(workdir):
+    if (pathlib.Path(workdir) / 'checkpoints').exists():
+      raise ValueError(
+        f'{workdir}: holds checkpoints; expected a new --workdir.'
+      )
+    found.write_tokenizer(data.tokenizer_path)
+    vocab_size = data.tokenizer.vocab_size
+    model = config.model.to_dict() | dict(found.fields)
+    model |= {'share_embeddings': False, 'copy_init': False}
+    changed = command.changed(
+      config, model=model, retrieval=False, data_dir='', retrofit_from=''
+    )
+    changed.tokenizer.vocab_size = vocab_size
+    model_cfg = loading.model_config(changed, vocab_size)
+    params = found.params(model_cfg)
+    checkpoint_writer.save_params(
+      str(workdir),
+      jax.tree.map(np.ascontiguousarray, params),
+      config=json.loads(changed.to_json()),
+      fingerprints={'tokenizer': data.tokenizer.fingerprint},
+    )
   count = sum(x.size for x in jax.tree.leaves(params))
   return {
     'weights': str(found.path),

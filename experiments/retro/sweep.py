@@ -34,7 +34,7 @@ from experiments.retro import (
   settings as settings_lib,
 )
 from retrieval.index import datastore_subsets
-from retrieval.store import store
+from retrieval.store import locks, store
 from retro_jax.data import pipeline
 from retro_jax.trained import loading
 
@@ -281,10 +281,11 @@ def run(
   found = {}
   with retro_evaluate.scorer(trained, config) as score:
     for name in names:
-      rows = found[name] = sweep(name, score, trained, config, root)
-      plot(name, rows, root / f'sweep_{name}.png')
-      _print(name, rows)
-      logging.info('The figures are in %s.', root / f'sweep_{name}.json')
+      with locks.writer(root, f'sweep_{name}.json'):
+        rows = found[name] = sweep(name, score, trained, config, root)
+        plot(name, rows, root / f'sweep_{name}.png')
+        _print(name, rows)
+        logging.info('The figures are in %s.', root / f'sweep_{name}.json')
   return found
 
 

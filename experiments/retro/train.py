@@ -27,6 +27,7 @@ from experiments.retro import (
   settings as settings_lib,
   task as retro_task,
 )
+from retrieval.store import locks
 from retro_jax.data import folder as retro_data
 
 
@@ -48,4 +49,4 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
 
 
 if __name__ == '__main__':
-  command.main(run, settings_lib.Settings, computes=True)
+  command.main(run, settings_lib.Settings, computes=True, writes=locks.RUN)

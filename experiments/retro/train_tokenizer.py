@@ -18,6 +18,7 @@ import ml_collections
 from experiments.engine import command, reports
 from experiments.retro import prepare as retro_prepare, settings as settings_lib
 from retrieval import tokenization
+from retrieval.store import locks
 from retrieval.text import data_folder, tokens as tokens_lib
 from retro_jax.data import folder as retro_data
 
@@ -57,7 +58,8 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   data = retro_data.DataFolder.of(config, workdir)
   logging.info('The tokenizer is written to %s.', data.tokenizer_path)
   start = time.monotonic()
-  retro_prepare.train_tokenizer(config, data)
+  with locks.writer(data.root, locks.DATA):
+    retro_prepare.train_tokenizer(config, data)
   sec = time.monotonic() - start
   rows = [
     ('pieces', f'{data.tokenizer.vocab_size:,}'),

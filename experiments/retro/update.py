@@ -32,7 +32,7 @@ from experiments.engine import (
 from experiments.retro import settings as settings_lib
 from retrieval import tokenization
 from retrieval.index import index as index_lib, reuse, vectors as vectors_lib
-from retrieval.store import checkpoints
+from retrieval.store import checkpoints, locks
 from retrieval.text import (
   chunks as chunks_lib,
   corpus as corpus_lib,
@@ -62,34 +62,35 @@ def update(
   if root == old.root.resolve():
     raise ValueError(f'{root}: is the old data folder; name another one.')
   counts = changed_documents.check(old.tokens, documents, delete)
-  changed_documents.write(root, _all_documents(old), documents, delete)
-  data = retro_data.DataFolder(root)
-  _cut(config, old, data, [document.id for document in documents])
-  embedder = reuse.ReusedTexts(
-    retro_data.embedder(config),
-    old.chunks('train'),
-    old.vectors('train'),
-    old.tokenizer,
-  )
-  with progress.bar('vectors', 'chunks') as shown:
-    vectors = vectors_lib.build_vector_store(
-      data.path('vectors-train'),
-      data.chunks('train'),
-      data.tokenizer,
-      embedder,
-      dtype=old.vectors('train').fields['dtype'],
-      progress=shown,
+  with locks.writer(root, locks.DATA):
+    changed_documents.write(root, _all_documents(old), documents, delete)
+    data = retro_data.DataFolder(root)
+    _cut(config, old, data, [document.id for document in documents])
+    embedder = reuse.ReusedTexts(
+      retro_data.embedder(config),
+      old.chunks('train'),
+      old.vectors('train'),
+      old.tokenizer,
     )
-  index_lib.build_index(
-    data.path('index'),
-    vectors.array('vectors'),
-    vectors.fingerprint,
-    index_lib.IndexConfig(**config.index.to_dict()),
-  )
-  return counts | {
-    'chunks reused': embedder.num_reused,
-    'chunks embedded': embedder.num_embedded,
-  }
+    with progress.bar('vectors', 'chunks') as shown:
+      vectors = vectors_lib.build_vector_store(
+        data.path('vectors-train'),
+        data.chunks('train'),
+        data.tokenizer,
+        embedder,
+        dtype=old.vectors('train').fields['dtype'],
+        progress=shown,
+      )
+    index_lib.build_index(
+      data.path('index'),
+      vectors.array('vectors'),
+      vectors.fingerprint,
+      index_lib.IndexConfig(**config.index.to_dict()),
+    )
+    return counts | {
+      'chunks reused': embedder.num_reused,
+      'chunks embedded': embedder.num_embedded,
+    }
 
 
 def _all_documents(

@@ -160,4 +160,6 @@ def define_flags() -> None:
 
 
 if __name__ == '__main__':
-  command.main(run, settings_lib.Settings, define_flags, computes=True)
+  command.main(
+    run, settings_lib.Settings, define_flags, computes=True, writes=NAME
+  )

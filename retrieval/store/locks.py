@@ -31,7 +31,8 @@ except ImportError:  # Windows; one process prepares there.
 
 HAS_LOCKS = fcntl is not None
 
-DATA = 'data'  # the role of who prepares a data folder
+# Roles of writers: who trains in a folder, who prepares data in it.
+RUN, DATA = '', 'data'
 
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
 # A killed holder may still be dying, and a new one has yet to write its name.
@@ -87,7 +88,7 @@ if hasattr(os, 'register_at_fork'):
 
 @contextlib.contextmanager
 def writer(
-  folder: str | os.PathLike, role: str = '', process_index: int = 0
+  folder: str | os.PathLike, role: str = RUN, process_index: int = 0
 ) -> Iterator[None]:
   """Be the only process that writes a folder, in one role.
 
@@ -99,8 +100,8 @@ def writer(
 
   Args:
     folder: made if absent.
-    role: writers in different roles, of different files, do not disturb each
-      other; '' for a training run.
+    role: RUN, DATA, or the name of the file that is written; writers in
+      different roles write different files.
     process_index: number of a process that writes together with others.
 
   Raises:
