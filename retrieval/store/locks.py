@@ -35,7 +35,7 @@ HAS_LOCKS = fcntl is not None
 RUN, DATA = '', 'data'
 
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
-# A killed holder may still be dying, and a new one has yet to write its name.
+# Time in which a new holder writes its name over that of a dead one.
 _PATIENCE_SEC, _POLL_SEC = 1.0, 0.05
 _MAX_COMMAND = 200
 
@@ -166,24 +166,27 @@ def _lock(opened: int, file: str, folder: str | os.PathLike) -> None:
         )
       if error.errno not in (errno.EAGAIN, errno.EACCES):
         raise OSError(error.errno, error.strerror, file) from None
-    if time.monotonic() > deadline:
+    holder, is_known = _holder(opened)
+    if is_known or time.monotonic() > deadline:
       raise WriterError(
-        f'{folder}: {_holder(opened)} writes here; wait for its end or stop it, '
-        'or name another folder.'
+        f'{folder}: {holder} writes here; wait for its end or stop it, or name '
+        'another folder.'
       )
     time.sleep(_POLL_SEC)
 
 
-def _holder(opened: int) -> str:
-  """Describe the process that holds a writer lock."""
+def _holder(opened: int) -> tuple[str, bool]:
+  """Describe the holder of a writer lock; whether it surely is the one named."""
   try:
     found = json.loads(os.pread(opened, 1 << 16, 0))
+    here = found['host'] == socket.gethostname()
     return (
       f'process {found["pid"]} on {found["host"]} ({found["command"]}, since '
-      f'{found["since"]})'
+      f'{found["since"]})',
+      here and drafts.is_alive(found['pid']),
     )
   except (OSError, ValueError, LookupError, TypeError):
-    return 'another process'
+    return 'another process', False
 
 
 def _release(opened: int) -> None:

@@ -49,6 +49,31 @@ def test_every_command_has_a_line(listed):
   assert 'experiments.retro.train' in listed
 
 
+# They read, or write a single file at once, or leave all writing to others.
+_READERS = {
+  'experiments.open_qa.ask',
+  'experiments.realm.explain',
+  'experiments.realm.quickstart',
+  'experiments.retro.examples',
+  'experiments.retro.inspect',
+  'experiments.retro.quickstart',
+  'experiments.retro.sample',
+}
+
+
+def test_who_writes_a_folder_locks_it(listed):
+  texts = {}
+  for name in listed:
+    file = _ROOT / f'{name.replace(".", "/")}.py'
+    texts[name] = file.read_text(encoding='utf-8')
+  assert _READERS == {
+    name
+    for name, text in texts.items()
+    if 'command.main(' in text
+    and not any(x in text for x in ('writes=', 'locks.writer(', 'stages.run('))
+  }
+
+
 def test_each_summary_is_a_sentence(listed):
   for name, summary in listed.items():
     assert summary[0].isupper() or summary.startswith('kNN'), name

@@ -15,6 +15,7 @@ import pytest
 from experiments.engine import checkpoint_writer, metric_writer, program
 from retrieval.nn import sharding
 from retrieval.store import checkpoint_steps, checkpoints, space
+from tests.retrieval.store import other_writer
 
 
 def _batches():
@@ -224,6 +225,11 @@ def test_the_best_step_stays(tmp_path, mode, best):
   shutil.rmtree(tmp_path / 'checkpoints' / str(best))
   with pytest.raises(FileNotFoundError, match=r'checkpoint best.*\[5\]'):
     checkpoints.find(str(tmp_path), step='best')
+
+
+def test_parameters_are_not_saved_into_a_run_at_work(tmp_path):
+  with other_writer.refuses(tmp_path):
+    checkpoint_writer.save_params(str(tmp_path), {}, config={})
 
 
 def test_names_that_are_no_steps_are_passed_over(folder, tmp_path):

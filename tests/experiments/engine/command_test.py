@@ -14,6 +14,8 @@ import sys
 
 import pytest
 
+from retrieval.store import locks
+
 _ROOT = pathlib.Path(__file__).resolve().parents[3]
 _COMMAND = """
 import dataclasses
@@ -59,6 +61,7 @@ if __name__ == '__main__':
     Settings,
     define_flags=define,
     computes=bool(backend),
+    writes=os.environ.get('TEST_WRITES'),
     default_config=os.environ.get('TEST_DEFAULT', ''),
   )
 """
@@ -132,6 +135,12 @@ _CASES = {
   'absent': [],
   'folder': [],
   **{name: [] for name in _BAD_CONFIGS},
+  'locked': ['--workdir=H'],
+  'locked_share': [
+    '--workdir=H',
+    '--config.prepare.process_index=1',
+    '--config.prepare.process_count=2',
+  ],
   'first': ['--config.distributed=True'],
   'second': ['--config.distributed=True'],
 }
@@ -160,6 +169,8 @@ def results(tmp_path_factory):
     environment = {}
     if name in ('cpu', 'gpu'):
       environment['TEST_BACKEND'] = name
+    if name.startswith('locked'):
+      environment['TEST_WRITES'] = 'x.json'
     if name in _PAIR:
       environment['JAX_COORDINATOR_ADDRESS'] = address
       environment['JAX_NUM_PROCESSES'] = '2'
@@ -169,13 +180,14 @@ def results(tmp_path_factory):
       environment['TEST_DEFAULT'], named = 'config_x.py', []
     return name, environment, [*named, '--workdir=W', *_CASES[name]]
 
-  subprocess.run(
-    [sys.executable, '-c', _FORK, json.dumps([case(x) for x in _CASES])],
-    cwd=folder,
-    env=os.environ | {'PYTHONPATH': str(_ROOT)},
-    check=True,
-    timeout=100,
-  )
+  with locks.writer(folder / 'H', 'x.json'):
+    subprocess.run(
+      [sys.executable, '-c', _FORK, json.dumps([case(x) for x in _CASES])],
+      cwd=folder,
+      env=os.environ | {'PYTHONPATH': str(_ROOT)},
+      check=True,
+      timeout=100,
+    )
 
   def result(name):
     code, out, err = (
@@ -191,6 +203,14 @@ def test_runs(results):
   assert results['good'].returncode == 0, results['good'].stderr
   assert results['good'].stdout.split() == ['W', '3', 'hello', '0', '1']
   assert results['default'].stdout.split() == ['W', '3', '0', '1']
+
+
+def test_a_second_writer_is_refused_before_it_runs(results):
+  found = results['locked']
+  assert (found.returncode, found.stdout) == (1, '')
+  assert found.stderr.startswith(f'error: H: process {os.getpid()} on ')
+  assert found.stderr.count('\n') == 1
+  assert results['locked_share'].stdout.split() == ['H', '1', '1', '2']
 
 
 def test_help_names_the_command_as_typed(results):

@@ -28,6 +28,7 @@ from experiments.engine import (
 from retrieval.store import checkpoints
 from tests import xla_flags
 from tests.experiments.engine import toy_task
+from tests.retrieval.store import other_writer
 
 _ROOT = pathlib.Path(__file__).resolve().parents[3]
 _TIMEOUT_SEC = 100
@@ -131,6 +132,11 @@ def test_measurements_a_killed_run_owes_are_made(whole, tmp_path):
   evals = {'shape': lambda params: {'num_leaves': 7.0}}
   _train(tmp_path, evals, dropout_rate=0.5, ragged=True)
   assert _rows(tmp_path) == _rows(whole[0])
+
+
+def test_a_second_training_is_refused(tmp_path):
+  with other_writer.refuses(tmp_path):
+    _train(tmp_path)
 
 
 def test_each_step_has_its_own_randomness():

@@ -26,6 +26,7 @@ from realm_jax.serving import (
 from retrieval.index import index_versions
 from retrieval.text import corpus
 from tests.experiments.realm import tiny_realm
+from tests.retrieval.store import other_writer
 
 NEW = corpus.Document('new', 'Crown', 'The crown of Rome stood in the river.')
 CHANGED = corpus.Document('d3', 'Mill 3', 'The mill of 1066 was a crown.')
@@ -230,6 +231,11 @@ def test_bad_changes_are_named_and_write_nothing(
     )
   assert '\n' not in str(error.value)
   assert not (tmp_path / 'data').exists()
+
+
+def test_a_second_update_is_refused(before, tmp_path):
+  with other_writer.refuses(tmp_path, '.writer-data.lock'):
+    realm_update.update(before.trained, before.index, tmp_path, delete=['d1'])
 
 
 def test_a_folder_of_other_data_is_refused(before, after):

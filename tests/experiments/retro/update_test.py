@@ -15,6 +15,7 @@ from retrieval.text import chunks as chunks_lib, corpus as corpus_lib
 from retro_jax.data import folder as retro_data
 from retro_jax.trained import loading, sampling
 from tests.experiments.engine import tiny_run
+from tests.retrieval.store import other_writer
 from tests.retro_jax.data import tiny_data
 
 NEW = 'x moon x moon x moon'
@@ -192,6 +193,8 @@ def test_bad_changes_are_one_line(run, tmp_path, monkeypatch):
   with pytest.raises(ValueError, match='is the old data folder'):
     _update(run, old.root, [_document('a')])
   assert not (tmp_path / 'd').exists()
+  with other_writer.refuses(tmp_path / 'd', '.writer-data.lock'):
+    _update(run, tmp_path / 'd', [_document('a')])
   _update(run, tmp_path / 'd', [_document('a')])
   with pytest.raises(ValueError, match='holds another corpus already'):
     _update(run, tmp_path / 'd', [_document('b')])
