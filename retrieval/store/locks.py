@@ -92,14 +92,15 @@ def writer(
 ) -> Iterator[None]:
   """Be the only process that writes a folder, in one role.
 
-  The lock is on `<folder>/.writer[-ROLE][-INDEX].lock`, which stays on disk and
-  tells who holds it. It ends with the process, even if processes that it started
-  live on; in one process it may be held several times. The first holder removes
-  what dead writers left below the folder. Where the file system has no locks, one
-  warning says so.
+  The lock is on `<folder>/.writer[-ROLE][-INDEX].lock`, which tells who holds it;
+  a killed process leaves the file, but not the lock. The lock ends with the
+  process, even if processes that it started live on; in one process it may be
+  held several times. The first holder removes what dead writers left below the
+  folder. Where the file system has no locks, one warning says so; who may not
+  write the folder goes on without a lock.
 
   Args:
-    folder: made if absent.
+    folder: made if absent, and removed again if it stays empty.
     role: RUN, DATA, or the name of the file that is written; writers in
       different roles write different files.
     process_index: number of a process that writes together with others.
@@ -107,10 +108,14 @@ def writer(
   Raises:
     WriterError: when another process has the lock.
   """
+  is_new = not os.path.isdir(folder)
   os.makedirs(folder, exist_ok=True)
+  if not os.access(folder, os.W_OK):
+    yield
+    return
   parts = ('.writer', role, str(process_index or ''))
   name = '-'.join(part for part in parts if part)
-  file = os.path.join(folder, f'{name}.lock')
+  file = os.path.join(os.path.abspath(folder), f'{name}.lock')
   identity = os.stat(folder)
   key = (identity.st_dev, identity.st_ino, name)
   with _HELD.guard:
@@ -128,26 +133,49 @@ def writer(
       if held:
         held[1] -= 1
         if not held[1]:
-          _release(_HELD.files.pop(key)[0])
+          _release(_HELD.files.pop(key)[0], file, is_new)
 
 
 def _acquire(file: str, folder: str | os.PathLike) -> int:
   """Open and lock a file, and write into it who has done so."""
-  opened = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+  while True:
+    opened = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+      _lock(opened, file, folder)
+      if _is_at(opened, file):
+        return _sign(opened)
+    except BaseException:
+      os.close(opened)
+      raise
+    os.close(opened)  # the holder before has removed it
+
+
+def _is_at(opened: int, file: str) -> bool:
+  """Whether an open file still has its name.
+
+  A lock brings what an NFS client knows of the open file up to date, but not what
+  it knows of names; on the holder's own client the names are right.
+  """
   try:
-    _lock(opened, file, folder)
-    mine = {
-      'host': socket.gethostname(),
-      'pid': os.getpid(),
-      'command': ' '.join(' '.join(sys.argv).split())[:_MAX_COMMAND],
-      'since': time.strftime('%Y-%m-%d %H:%M:%S UTC', time.gmtime()),
-    }
-    with contextlib.suppress(OSError):  # a full disk
-      os.ftruncate(opened, 0)
-      os.pwrite(opened, f'{json.dumps(mine)}\n'.encode(), 0)
-  except BaseException:
-    os.close(opened)
+    found = os.fstat(opened)
+    return found.st_nlink > 0 and os.path.samestat(found, os.stat(file))
+  except OSError as error:
+    if error.errno in (errno.ENOENT, errno.ESTALE):
+      return False
     raise
+
+
+def _sign(opened: int) -> int:
+  """Write into a locked file who holds it."""
+  mine = {
+    'host': socket.gethostname(),
+    'pid': os.getpid(),
+    'command': ' '.join(' '.join(sys.argv).split())[:_MAX_COMMAND],
+    'since': time.strftime('%Y-%m-%d %H:%M:%S UTC', time.gmtime()),
+  }
+  with contextlib.suppress(OSError):  # a full disk
+    os.ftruncate(opened, 0)
+    os.pwrite(opened, f'{json.dumps(mine)}\n'.encode(), 0)
   return opened
 
 
@@ -189,9 +217,13 @@ def _holder(opened: int) -> tuple[str, bool]:
     return 'another process', False
 
 
-def _release(opened: int) -> None:
+def _release(opened: int, file: str, is_new: bool) -> None:
   with contextlib.suppress(OSError):
-    os.ftruncate(opened, 0)
-    if HAS_LOCKS:
+    os.unlink(file)
+  if HAS_LOCKS:
+    with contextlib.suppress(OSError):
       fcntl.flock(opened, fcntl.LOCK_UN)
   os.close(opened)
+  if is_new:
+    with contextlib.suppress(OSError):  # it holds something
+      os.rmdir(os.path.dirname(file))

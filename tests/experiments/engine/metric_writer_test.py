@@ -30,6 +30,7 @@ def test_resume_drops_later_and_half_rows(tmp_path):
       writer.write(step, {'loss': float(step)})
   with (tmp_path / metric_writer.FILE).open('a') as file:
     file.write('{"step": 4, "lo')
+  assert len(metric_writer.read(tmp_path)) == 3
   with metric_writer.MetricWriter(str(tmp_path), resume_step=2) as writer:
     assert writer.written(2, 'lo') and not writer.written(3, 'lo')
     assert not writer.written(2, 'valid/')
@@ -93,7 +94,8 @@ def test_other_processes_write_nothing(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-  'line', [b'{"st', b'{"step": 2\xff}', b'3', b'{}', b'{"step": "2"}', b'']
+  'line',
+  [b'{"st', b'{"step": 2, "lo\xff": 1}', b'3', b'{}', b'{"step": "2"}', b''],
 )
 def test_damaged_row_is_named(tmp_path, line):
   path = tmp_path / metric_writer.FILE
