@@ -154,8 +154,9 @@ def load(
   check_data(workdir, saved, data)
   model_cfg = model_config(config, data.vocab_size)
   shardings = mesh and initial.param_shardings(model_cfg, mesh, rules)
-  params, _ = checkpoints.load_params(
-    str(workdir), step=saved.step, shardings=shardings
+  # A run that is being trained may have removed the step found above.
+  params, saved = checkpoints.load_params(
+    str(workdir), step=step, shardings=shardings
   )
   return TrainedRetro(
     config, data, model_lib.Retro(model_cfg), params, saved.step

@@ -27,12 +27,6 @@ with locks.writer(sys.argv[1]):
 """
 
 
-@pytest.fixture
-def impatient(monkeypatch):
-  """Refuse at once."""
-  monkeypatch.setattr(locks, '_PATIENCE_SEC', 0.0)
-
-
 def _refused_by_another_open(folder, name='.writer.lock'):
   """Whether the kernel refuses the lock to whoever opens the file anew."""
   with open(folder / name, 'a') as f:
@@ -59,7 +53,8 @@ def test_roles_and_processes_have_locks_of_their_own(tmp_path):
       assert all(_refused_by_another_open(tmp_path, name) for name in names)
 
 
-def test_the_holder_is_named_and_the_lock_dies_with_it(tmp_path, impatient):
+def test_the_holder_is_named_and_the_lock_dies_with_it(tmp_path, monkeypatch):
+  monkeypatch.setattr(locks, '_PATIENCE_SEC', 5.0)
   job = subprocess.Popen(
     [sys.executable, '-c', _HOLDER, str(tmp_path)],
     stdout=subprocess.PIPE,
@@ -68,9 +63,11 @@ def test_the_holder_is_named_and_the_lock_dies_with_it(tmp_path, impatient):
   )
   try:
     pid = job.stdout.readline().strip()
+    began = time.monotonic()
     with pytest.raises(locks.WriterError) as refused:
       with locks.writer(tmp_path):
         pass
+    assert time.monotonic() - began < 5  # at once
     line = str(refused.value)
     for part in (f'{tmp_path}: process {pid} on ', '(-c ', ' since 20', 'wait'):
       assert part in line, line
