@@ -42,14 +42,19 @@ class MetricWriter:
       return
     path = pathlib.Path(workdir) / FILE
     with locks.writer(workdir):
-      end = 0
-      for row, row_end in _rows(path):
+      end, after = 0, []  # rows that stand after others that are cut
+      is_later = False
+      for row, line in _rows(path):
         if row['step'] > resume_step:
-          break
+          is_later = True
+          continue
         self._written.update((row['step'], name) for name in row)
-        end = row_end
+        if is_later:
+          after.append(line)
+        else:
+          end += len(line)
       self._rows = path.open('ab')
-      _cut(path, end)
+      _cut(path, end, b''.join(after))
     self._events = tensorboardX.SummaryWriter(
       str(workdir), purge_step=resume_step + 1
     )
@@ -95,11 +100,10 @@ def read(path: str | os.PathLike) -> list[dict[str, float]]:
   return [row for row, _ in _rows(path / FILE if path.is_dir() else path)]
 
 
-def _rows(path: pathlib.Path) -> Iterator[tuple[dict[str, float], int]]:
-  """Yield each row and the offset of its end; a half-written last row is none."""
-  end, lines = 0, io.BytesIO(path.read_bytes() if path.exists() else b'')
+def _rows(path: pathlib.Path) -> Iterator[tuple[dict[str, float], bytes]]:
+  """Yield each row and its line; a half-written last row is left out."""
+  lines = io.BytesIO(path.read_bytes() if path.exists() else b'')
   for number, line in enumerate(lines, 1):
-    end += len(line)
     try:
       row = json.loads(line.decode())
       if not isinstance(row, dict) or not isinstance(row.get('step'), int):
@@ -111,11 +115,11 @@ def _rows(path: pathlib.Path) -> Iterator[tuple[dict[str, float], int]]:
         f'{path}, line {number}: damaged ({error}); correct or remove this '
         'line.'
       ) from None
-    yield row, end
+    yield row, line
 
 
-def _cut(path: pathlib.Path, end: int) -> None:
-  """Take the bytes after `end` off a file, and keep whole lines of them.
+def _cut(path: pathlib.Path, end: int, after: bytes) -> None:
+  """Replace the bytes after `end` by `after`, and keep whole lines of them.
 
   A kill at any moment loses no line: the next run cuts again.
   """
@@ -128,5 +132,7 @@ def _cut(path: pathlib.Path, end: int) -> None:
       os.fsync(f.fileno())
   os.truncate(path, end)
   if data[:end][-1:] not in (b'', b'\n'):  # a last row without its end
+    after = b'\n' + after
+  if after:
     with path.open('ab') as f:
-      f.write(b'\n')
+      f.write(after.removesuffix(b'\n') + b'\n')

@@ -59,6 +59,15 @@ def test_rows_are_appended_and_cut_at_the_end_only(tmp_path):
   assert not (tmp_path / metric_writer.CUT_FILE).exists()
 
 
+def test_rows_of_two_writers_are_cut_by_step(tmp_path):
+  path = tmp_path / metric_writer.FILE
+  path.write_text(''.join(f'{{"step": {i}}}\n' for i in (1, 3, 1, 2, 3)))
+  with metric_writer.MetricWriter(str(tmp_path), resume_step=2) as writer:
+    assert writer.written(2, 'step')
+    writer.write(3, {})
+  assert [row['step'] for row in metric_writer.read(path)] == [1, 1, 2, 3]
+
+
 def test_a_kill_while_rows_are_cut_loses_none(tmp_path, monkeypatch):
   with metric_writer.MetricWriter(str(tmp_path)) as writer:
     for step in (1, 2):
