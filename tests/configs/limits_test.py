@@ -9,6 +9,9 @@ import math
 import pathlib
 import random
 import re
+import resource
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -45,8 +48,8 @@ def _numbers(section: Mapping[str, Any], path=()) -> Iterator[tuple[str, ...]]:
       yield (*path, key)
 
 
-def _refusal(kind: str, section: dict[str, Any], path, value) -> str:
-  """What is said of a value of a field; '' if it is accepted."""
+def _changed(section: dict[str, Any], path, value) -> tuple[dict, Any]:
+  """The config with a field of another value, and that value as it stands."""
   changed = copy.deepcopy(section)
   inner = changed
   for key in path[:-1]:
@@ -56,7 +59,13 @@ def _refusal(kind: str, section: dict[str, Any], path, value) -> str:
   if isinstance(old[0] if several else old, float) and type(value) is int:
     value = float(value)  # as a ConfigDict does
   inner[path[-1]] = (value,) if several else value
+  return changed, inner[path[-1]]
+
+
+def _refusal(kind: str, section: dict[str, Any], path, value) -> str:
+  """What is said of a value of a field; '' if it is accepted."""
   try:
+    changed, _ = _changed(section, path, value)
     settings.check_section(ROOTS[kind], changed, 'config')
   except ValueError as error:
     return str(error)
@@ -71,7 +80,7 @@ def test_numbers_outside_their_limits_are_refused_in_one_line(kind):
       continue
     section = importlib.import_module(f'configs.{name}').get_config().to_dict()
     assert not _refusal(kind, section, ('seed',), section['seed'])
-    for path in {*_numbers(section)} - seen:
+    for path in sorted({*_numbers(section)} - seen):
       seen.add(path)
       field = '.'.join(('config', *path))
       for value in draw.sample(NEVER, 1):
@@ -83,3 +92,47 @@ def test_numbers_outside_their_limits_are_refused_in_one_line(kind):
         assert not said or field.startswith(re.match(r'[\w.]*', said)[0]), said
         assert '\n' not in said
   assert len(seen) > 50
+
+
+def _end(command: str, kind: str, workdir, *arguments: str) -> tuple[int, str]:
+  """The exit code and the errors of a command; 0 if it still runs after 60 s."""
+  config = f'configs/{kind}_pretrain_quickstart.py:test'
+  limits = (16 << 30, 16 << 30)
+  program = (sys.executable, '-m', f'experiments.{kind}.{command}')
+  with subprocess.Popen(
+    [*program, f'--config={config}', f'--workdir={workdir}', *arguments],
+    stdout=subprocess.DEVNULL,
+    stderr=subprocess.PIPE,
+    text=True,
+    preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, limits),
+  ) as process:
+    try:
+      said = process.communicate(timeout=60)[1]
+    except subprocess.TimeoutExpired:
+      process.kill()
+      return 0, ''
+    return process.returncode, said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('kind', ['realm', 'retro'])
+def test_accepted_numbers_run_or_are_refused_in_one_line(kind, tmp_path):
+  module = importlib.import_module(f'configs.{kind}_pretrain_quickstart')
+  section, draw = module.get_config('test').to_dict(), random.Random(kind)
+  made = tmp_path / 'made'
+  assert [_end(x, kind, made)[0] for x in ('prepare', 'train')] == [0, 0]
+  paths, runs = sorted({*_numbers(section)}), 0
+  while runs < 20:
+    path, drawn = draw.choice(paths), draw.choice((0, 1, 3, 65536, *SOMETIMES))
+    if _refusal(kind, section, path, drawn):
+      continue
+    runs, (_, value) = runs + 1, _changed(section, path, drawn)
+    field = '.'.join(path)
+    command, where = 'train', (tmp_path / f'{runs}',)
+    where += (f'--config.data_dir={made / "data"}',)
+    if path[0] in ('evaluate', 'sample'):
+      command, where = path[0], (made,)
+    code, said = _end(command, kind, *where, f'--config.{field}={value}')
+    errors = [x for x in said.splitlines() if x.startswith('error: ')]
+    sound = code == 0 or (code == 1 and len(errors) == 1)
+    assert sound and 'Traceback' not in said, (field, value, said)
