@@ -21,7 +21,7 @@ from realm_jax.data import folder as realm_data
 from realm_jax.nn import config as config_lib, open_qa
 from realm_jax.serving import index_builder, index_folders, model_configs
 from retrieval.formats import block_records, safetensors_files
-from retrieval.index import index_versions
+from retrieval.index import index_versions, snapshots
 from retrieval.store import checkpoints, locks, store
 
 _WORD = 'bert/embeddings/word/embedding'
@@ -108,7 +108,7 @@ def _find_version(
   if name:
     return folder.open(name) if name in folder.names() else None
   embedder = index_builder.snapshot(params)
-  fingerprint = index_versions.params_fingerprint(embedder)
+  fingerprint = snapshots.fingerprint(embedder)
   for name in reversed(folder.names()):
     version = folder.open(name)
     if version.params_fingerprint == fingerprint:

@@ -46,7 +46,7 @@ from realm_jax.checkpoints import (
 )
 from realm_jax.serving import index_builder, index_folders
 from retrieval.formats import safetensors_files
-from retrieval.index import index_versions
+from retrieval.index import index_versions, snapshots
 from retrieval.store import checkpoints, locks
 
 _BERT = (
@@ -253,7 +253,7 @@ def _save(
   fields = json.loads(config.to_json())
   if saved is not None:
     there, _ = checkpoints.load_params(workdir)
-    old, new = (index_versions.params_fingerprint(x) for x in (there, params))
+    old, new = (snapshots.fingerprint(x) for x in (there, params))
     if old != new:
       raise ValueError(
         f'{workdir}: holds a checkpoint with parameters {old}, but those to '

@@ -16,10 +16,11 @@ import threading
 from typing import Any
 
 import jax
+from jax.experimental import multihost_utils
 
 from experiments.engine import progress
 from realm_jax.serving import index_builder
-from retrieval.index import index_versions
+from retrieval.index import index_versions, snapshots
 
 _SNAPSHOTS = 'snapshots'
 
@@ -104,31 +105,37 @@ class ProcessBuilder(BackgroundBuilder):
     self._root = root
     self._start = start
     self._child: multiprocessing.Process | None = None
-    self._seen = set(index_builder.read_failures(root))
+    self._seen: set[str] = set()
+    self._errors: list[Exception] = []
 
   def start(self) -> None:
-    """Start the child."""
-    if jax.process_index() == 0:
+    """Start the child, unless it lives."""
+    if self._child is None and jax.process_index() == 0:
       self._child = self._start()
 
   def offer(self, step: int, take: Callable[[], dict]) -> bool:
-    """Write a snapshot; the child takes the newest when it is free."""
+    """Write a snapshot; the child, or a new one, takes the newest when free."""
     params = take()
     if jax.process_index() == 0:
-      write_snapshot(self._root, step, params)
+      try:
+        write_snapshot(self._root, step, params)
+      except OSError as error:
+        self._errors.append(error)
+    self.start()
     return True
 
   def errors(self) -> list[Exception]:
-    """Return failures that the child wrote; restart a child that died."""
-    found = []
+    """Return the errors since the last call: of snapshots, and of the child."""
+    found, self._errors = self._errors, []
     for name, text in index_builder.read_failures(self._root).items():
       if name not in self._seen:
         self._seen.add(name)
         found.append(ValueError(text))
     if self._child is not None and not self._child.is_alive():
       code = self._child.exitcode
-      found.append(RuntimeError(f'the builder died, exit code {code}'))
-      self.start()
+      text = f'the builder died, exit code {code}; the next snapshot starts it'
+      found.append(ChildProcessError(text))
+      self._child = None
     return found
 
   def close(self) -> None:
@@ -142,9 +149,37 @@ def write_snapshot(root: pathlib.Path, step: int, params: dict) -> None:
   """Write parameters for a builder; only the newest two snapshots stay."""
   folder = root / _SNAPSHOTS
   folder.mkdir(parents=True, exist_ok=True)
-  index_versions.write_params(folder / f'{step:010d}.safetensors', params)
+  snapshots.write(folder / f'{step:010d}.safetensors', params)
   for old in sorted(folder.glob('*.safetensors'))[:-2]:
     old.unlink(missing_ok=True)
+
+
+def forget_later(
+  folder: index_versions.VersionFolder, step: int, versions: bool
+) -> None:
+  """Remove what a killed run left of steps after `step`, and its failures.
+
+  Its snapshots would displace those of this run. Process 0 removes them; the
+  others wait.
+
+  Args:
+    versions: whether index versions go, too. Those of a synchronous run are the
+      ones that this run would build.
+  """
+  if jax.process_index() == 0:
+    for file in (folder.root / _SNAPSHOTS).glob('[0-9]*.safetensors'):
+      if int(file.stem) > step:
+        file.unlink(missing_ok=True)
+    if versions:
+      folder.remove_later(step)
+    index_builder.remove_failures(folder.root)
+  wait_for_all('forget_later')
+
+
+def wait_for_all(name: str) -> None:
+  """Wait until all processes of a distributed run are here."""
+  if jax.process_count() > 1:
+    multihost_utils.sync_global_devices(name)
 
 
 def newest_snapshot(
@@ -154,5 +189,5 @@ def newest_snapshot(
   files = sorted((root / _SNAPSHOTS).glob('[0-9]*.safetensors'))
   if not files:
     return None
-  read = functools.partial(index_versions.read_params, files[-1])
+  read = functools.partial(snapshots.read, files[-1])
   return int(files[-1].stem), read

@@ -29,9 +29,11 @@ from typing import Annotated, Any, Literal
 from absl import logging
 import numpy as np
 
+from experiments.engine import failures
 from experiments.realm import background_builders
 from realm_jax.serving import index_builder, serving
 from retrieval import settings
+from retrieval.index import index_versions
 
 _LATE = 3  # times `every`: an older index is reported
 
@@ -119,6 +121,7 @@ class Refresher:
     self._failures = 0
     self._waited_sec = 0.0  # time that training waited for indices
     self._saved: list[str] = []  # versions in the newest checkpoints
+    self._refused = ''  # newest version that could not be opened
 
   def start(self, step: int, params: Any, saved: str) -> None:
     """Open the version that a checkpoint names, or build the first one.
@@ -127,17 +130,13 @@ class Refresher:
       saved: name of the checkpoint's version, or ''.
 
     Raises:
-      FileNotFoundError: if that version no longer exists.
+      FileNotFoundError: if that version no longer exists, and the run is to
+        continue exactly.
     """
-    if saved and saved not in self._folder.names():
-      if self.config.schedule != 'async':
-        raise FileNotFoundError(
-          f'{self._folder.root}: the checkpoint of step {step} retrieves from '
-          f'index version {saved}, which does not exist; it cannot be '
-          'continued exactly. Use a new --workdir.'
-        )
-      logging.warning('Index version %s is gone; a newer one serves.', saved)
-      saved = self._folder.latest(at_most=step)
+    asynchronous = self.config.schedule == 'async'
+    background_builders.forget_later(self._folder, step, asynchronous)
+    if saved and not self._folder.is_whole(saved):
+      saved = self._recover(step, saved)
     self._last_snapshot = step
     self._saved = [saved] if saved else []
     if not saved:
@@ -145,6 +144,28 @@ class Refresher:
       saved = self._build(step, params if given is None else given)
     self._serve(self._period(step), saved)
     self._background.start()
+
+  def _recover(self, step: int, saved: str) -> str:
+    """Build a damaged version again from its parameters; return its name.
+
+    Where they are gone, too, the newest whole version takes its place, or ''.
+    """
+    try:
+      params = self._folder.recover_params(saved, self._builder.blocks)
+    except (OSError, ValueError) as error:
+      if self.config.schedule != 'async':
+        raise FileNotFoundError(
+          f'{self._folder.root}: the checkpoint of step {step} retrieves from '
+          f'index version {saved}, which does not exist or is damaged; it '
+          'cannot be continued exactly. Use a new --workdir.'
+        ) from None
+      logging.warning(
+        'Index version %s is lost (%s); a newer one serves.', saved, error
+      )
+      names = reversed(self._folder.names())
+      return next(filter(self._folder.is_whole, names), '')
+    background_builders.wait_for_all('recover')
+    return self._build(index_versions.step_of(saved), params)
 
   def _period(self, batch_index: int) -> int:
     """Number of the version that serves a batch; both count from 0."""
@@ -228,10 +249,11 @@ class Refresher:
     for error in self._background.errors():
       self._report(step, error)
     latest = self._folder.latest(at_most=step)
-    if latest > self.index_version():
+    if latest > max(self.index_version(), self._refused):
       try:
         self._serve(0, latest)
       except (OSError, ValueError) as error:
+        self._refused = latest
         self._report(step, error)
       else:
         self._remove_old()
@@ -255,7 +277,7 @@ class Refresher:
     logging.warning(
       'Step %d: no new index (%s); training goes on with version %s.',
       step,
-      error,
+      failures.line_of(error, str(self._folder.root)) or repr(error),
       self.index_version(),
     )
 

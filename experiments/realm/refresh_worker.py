@@ -26,7 +26,7 @@ from absl import logging
 import jax
 import ml_collections
 
-from experiments.engine import command
+from experiments.engine import command, failures
 from experiments.realm import background_builders, settings as settings_lib
 from realm_jax.data import folder as realm_data
 from realm_jax.serving import index_builder, index_folders
@@ -68,7 +68,7 @@ def follow(
   poll_sec, done = config.refresh.poll_sec, -1
   while done < config.num_steps:
     found = newest()
-    if found is None or found[0] <= done:
+    if found is None or found[0] == done:  # a run that was killed goes back
       time.sleep(poll_sec)
       continue
     step, load = found
@@ -78,8 +78,11 @@ def follow(
       logging.info('Snapshot of step %d is gone (%s).', step, error)
       time.sleep(poll_sec)
       continue
-    except ValueError as error:
-      logging.warning('No index of step %d: %s', step, error)
+    except Exception as error:  # noqa: BLE001 - the next snapshot may do
+      line = failures.line_of(error, workdir)
+      if line is None:
+        raise
+      logging.warning('No index of step %d: %s', step, line)
     else:
       logging.info('Published index version %s.', name)
     done = step

@@ -7,6 +7,7 @@ version could not be built.
 """
 
 from collections.abc import Callable
+import contextlib
 import dataclasses
 import os
 import pathlib
@@ -99,8 +100,9 @@ class Builder:
         if wanted in failures:
           raise ValueError(failures[wanted])
         time.sleep(_WAIT_SEC)
-    except ValueError as error:
-      write_failure(self.folder.root, wanted, str(error))
+    except Exception as error:
+      with contextlib.suppress(OSError):  # a full disk
+        write_failure(self.folder.root, wanted, ' '.join(str(error).split()))
       raise
 
 
@@ -148,7 +150,13 @@ def write_failure(root: pathlib.Path, name: str, message: str) -> None:
   store.write_atomically(file, message.encode())
 
 
+def remove_failures(root: pathlib.Path) -> None:
+  """Remove all reports of versions that could not be built."""
+  for file in (root / _FAILURES).glob('[0-9]*.txt'):
+    file.unlink(missing_ok=True)
+
+
 def read_failures(root: pathlib.Path) -> dict[str, str]:
   """Return version -> why it could not be built."""
   files = sorted((root / _FAILURES).glob('[0-9]*.txt'))
-  return {file.stem: file.read_text() for file in files}
+  return {file.stem: file.read_text(errors='replace') for file in files}

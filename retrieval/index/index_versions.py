@@ -5,8 +5,9 @@
 Guu et al. 2020, section 3.3. A version indexes all blocks with one snapshot of the
 embedder. Its folder <root>/<step>-<hash>/ holds version.json (step, fingerprints of
 parameters and blocks), embedder.safetensors (the snapshot, which embeds queries,
-too), vectors/ and index/. A builder writes shard by shard under a hidden name,
-resumes at the first missing shard and publishes by one rename.
+too), vectors/ and index/. A builder writes shard by shard into a draft under a
+hidden name and publishes it by one rename. It holds the draft's lock while it
+lives; the next builder of the version takes over the draft of a killed one.
 
 A reader holds a lease: a shared lock on a file, which the system releases when
 the reader dies. A version without a lease can be removed.
@@ -16,7 +17,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 import contextlib
 import dataclasses
 import functools
-import hashlib
 import os
 import pathlib
 import re
@@ -24,15 +24,12 @@ import shutil
 from typing import Any
 
 from absl import logging
-from flax import traverse_util
-import jax
 import numpy as np
-import safetensors
-from safetensors import numpy as safetensors_numpy
 
-from retrieval.index import index as index_lib
+from retrieval.index import index as index_lib, snapshots, version_drafts
 from retrieval.store import (
   checksums,
+  drafts,
   locks,
   manifests,
   shards,
@@ -51,20 +48,9 @@ _NAME = re.compile(r'\d{10}-.{12}\Z')  # of a version's folder
 EmbedBlocks = Callable[[np.ndarray, shards.Progress | None], np.ndarray]
 
 
-def params_fingerprint(params: Any) -> str:
-  """Hash names, shapes and values of a tree of arrays."""
-  digest = hashlib.sha256()
-  for path, leaf in jax.tree_util.tree_leaves_with_path(params):
-    array = np.ascontiguousarray(leaf)
-    name = f'{jax.tree_util.keystr(path)}{array.shape}{array.dtype}'
-    digest.update(name.encode())
-    digest.update(array)
-  return digest.hexdigest()[:32]
-
-
 def version_name(step: int, params: Any, blocks: blocks_lib.BlockStore) -> str:
   """Return the name of a version's folder: its step and a hash of its sources."""
-  return _name(step, params_fingerprint(params), blocks.fingerprint)
+  return _name(step, snapshots.fingerprint(params), blocks.fingerprint)
 
 
 def _name(step: int, params: str, blocks: str) -> str:
@@ -109,22 +95,6 @@ class Version:
     self.lease.close()
 
 
-def write_params(path: pathlib.Path, params: Any) -> None:
-  """Write a tree of arrays as one safetensors file, atomically."""
-  flat = traverse_util.flatten_dict(params, sep='/')
-  arrays = {k: np.ascontiguousarray(v) for k, v in flat.items()}
-  store.write_atomically(path, safetensors_numpy.save(arrays))
-
-
-def read_params(path: pathlib.Path) -> dict:
-  """Read a file of `write_params`; ValueError for a damaged one."""
-  try:
-    flat = safetensors_numpy.load_file(path)
-  except safetensors.SafetensorError as e:
-    raise ValueError(f'{path}: damaged ({e}).') from None
-  return traverse_util.unflatten_dict(flat, sep='/')
-
-
 def read_snapshot(version: pathlib.Path) -> dict:
   """Read the embedder's parameters from the folder of a published version.
 
@@ -140,8 +110,8 @@ def read_snapshot(version: pathlib.Path) -> dict:
   if checksum is not None:  # earlier versions have none
     again = f'remove {version} and refresh the index'
     verification.check(file, checksum, again, remember=False)
-  params = read_params(file)
-  if checksum is None and params_fingerprint(params) != manifest['params']:
+  params = snapshots.read(file)
+  if checksum is None and snapshots.fingerprint(params) != manifest['params']:
     raise ValueError(f'{file}: damaged; remove {version}, refresh the index.')
   return params
 
@@ -217,38 +187,59 @@ class VersionFolder:
     Raises:
       ValueError: for vectors that are not finite, or an index below its floor.
     """
-    fingerprint = params_fingerprint(params)
-    name = version_name(step, params, blocks)
-    if (self.root / name).is_dir():
+    fingerprint = snapshots.fingerprint(params)
+    name = _name(step, fingerprint, blocks.fingerprint)
+    if self.is_whole(name):
       return name
+    if (self.root / name).is_dir():
+      if process_index:
+        return None
+      self._discard(name)
     self.root.mkdir(parents=True, exist_ok=True)
-    draft = self.root / f'.building-{name}'
-    fields = {'blocks': blocks.fingerprint, 'params': fingerprint}
-    rows = blocks.store.rows('document')
-    ends = np.cumsum(rows)
-
-    def embed_shard(i, progress):
-      vectors = embed(np.arange(ends[i] - rows[i], ends[i]), progress)
-      return {'vectors': vectors.astype(np.float32)}
-
-    vectors = shards.build_store(
-      draft / 'vectors',
-      VECTORS_KIND,
-      fields,
-      rows,
-      embed_shard,
-      process_index=process_index,
-      process_count=process_count,
-      progress=progress,
-    )
-    if vectors is None or process_index:
-      return None
-    index_lib.build_index(
-      draft / 'index', vectors.array('vectors'), vectors.fingerprint, config
-    )
-    seal(draft, step, params, blocks)
-    store.publish_folder(draft, self.root / name)
+    together = process_count > 1
+    with version_drafts.draft(self.root, name, together) as draft:
+      vectors = _embed_all(
+        draft / 'vectors',
+        {'blocks': blocks.fingerprint, 'params': fingerprint},
+        blocks.store.rows('document'),
+        embed,
+        process_index=process_index,
+        process_count=process_count,
+        progress=progress,
+      )
+      if vectors is None or process_index:
+        return None
+      index_lib.build_index(
+        draft / 'index', vectors.array('vectors'), vectors.fingerprint, config
+      )
+      seal(draft, step, params, blocks)
+      store.publish_folder(draft, self.root / name)
     return name
+
+  def is_whole(self, name: str) -> bool:
+    """Return whether a version is there with all its files undamaged."""
+    if not (self.root / name).is_dir():
+      return False
+    try:
+      with contextlib.closing(self.open(name)) as version:
+        _ = version.params, version.vectors
+        store.Store.open(version.path / 'vectors', VECTORS_KIND).verify()
+    except (OSError, ValueError) as error:
+      logging.warning('Index version %s is damaged: %s', name, error)
+      return False
+    return True
+
+  def recover_params(self, name: str, blocks: blocks_lib.BlockStore) -> dict:
+    """Read the parameters of a damaged version, with which it can be rebuilt.
+
+    Raises:
+      FileNotFoundError: when they are gone.
+      ValueError: when they are damaged, or the version has other blocks.
+    """
+    params = snapshots.read(self.root / name / _PARAMS)
+    if version_name(step_of(name), params, blocks) != name:
+      raise ValueError(f'{self.root / name / _PARAMS}: of another version.')
+    return params
 
   def open(
     self, name: str, blocks: blocks_lib.BlockStore | None = None
@@ -308,43 +299,70 @@ class VersionFolder:
         yield self.root / name
 
   def remove_old(self, keep: Collection[str] = (), newest: int = 1) -> None:
-    """Remove versions without a lease, and the drafts of killed builders."""
+    """Remove versions without a lease, and the drafts of dead builders.
+
+    Args:
+      keep: versions that stay.
+      newest: number of the newest versions that stay.
+    """
     if not locks.HAS_LOCKS or not self.root.is_dir():
       return
     names = self.names()
     for name in names[: max(0, len(names) - newest)]:
       if name not in keep:
         self._remove(name)
-    latest = names[-1] if names else ''
-    for draft in self.root.glob('.building-*'):
-      if draft.name.removeprefix('.building-') <= latest:
-        shutil.rmtree(draft, ignore_errors=True)
-    for rest in self.root.glob('.removed-*'):
-      shutil.rmtree(rest, ignore_errors=True)
+    if names:
+      version_drafts.remove_dead(self.root, names[-1])
+    drafts.remove_dead(self.root, recursive=False)
+
+  def remove_later(self, step: int) -> None:
+    """Remove versions of steps after `step`, unless they have a lease."""
+    for name in self.names():
+      if step_of(name) > step:
+        self._remove(name)
 
   def _remove(self, name: str) -> None:
     lease = self._lease_file(name)
     # A reader may hold it.
     with contextlib.suppress(BlockingIOError), locks.hold(lease, wait=False):
-      hidden = self.root / f'.removed-{name}'
-      os.rename(self.root / name, hidden)
-      shutil.rmtree(hidden, ignore_errors=True)
+      self._discard(name)
       lease.unlink(missing_ok=True)
       logging.info('Removed index version %s.', name)
 
+  def _discard(self, name: str) -> None:
+    hidden = drafts.beside(self.root / name)
+    with contextlib.suppress(FileNotFoundError):  # another process was first
+      os.rename(self.root / name, hidden)
+    shutil.rmtree(hidden, ignore_errors=True)
+
   def _lease_file(self, name: str) -> pathlib.Path:
     return self.root / f'.lease-{name}'
+
+
+def _embed_all(
+  path: pathlib.Path, fields, rows, embed: EmbedBlocks, **share
+) -> store.Store | None:
+  """Write this process's shards of the vectors; None while others are missing."""
+  ends = np.cumsum(rows)
+
+  def embed_shard(i, progress):
+    vectors = embed(np.arange(ends[i] - rows[i], ends[i]), progress)
+    return {'vectors': vectors.astype(np.float32)}
+
+  return shards.build_store(
+    path, VECTORS_KIND, fields, rows, embed_shard, **share
+  )
 
 
 def seal(
   draft: pathlib.Path, step: int, params: Any, blocks: blocks_lib.BlockStore
 ) -> None:
   """Write the parameters and the manifest of a version into its draft."""
-  write_params(draft / _PARAMS, params)
+  snapshots.write(draft / _PARAMS, params)
   manifest = {
     'schema': SCHEMA,
     'step': step,
-    'params': params_fingerprint(params),
+    'params': snapshots.fingerprint(params),
     'blocks': blocks.fingerprint,
     'files': {_PARAMS: checksums.of_file(draft / _PARAMS)},
     'index': index_lib.fingerprint_of(draft / 'index'),

@@ -20,9 +20,10 @@ from retrieval import tokenization
 from retrieval.index import (
   index as index_lib,
   index_versions,
+  snapshots,
   vectors as vectors_lib,
 )
-from retrieval.store import locks, shards, space, store
+from retrieval.store import drafts, locks, shards, space, store
 from retrieval.text import (
   blocks as blocks_lib,
   chunks as chunks_lib,
@@ -92,7 +93,7 @@ class ReusedBlocks(_Reuse):
       ValueError: when `old` has other parameters or other blocks, or when the
         two corpora were not tokenized and cut in the same way.
     """
-    fingerprint = index_versions.params_fingerprint(params)
+    fingerprint = snapshots.fingerprint(params)
     _require(
       old.path,
       ('vectors of parameters', old.params_fingerprint, fingerprint),
@@ -212,7 +213,11 @@ def adopt(
   others = index_versions.VersionFolder(source)
   for found in reversed(others.names()):
     with others.held(found) as path:
-      if path is not None and _is_same(path, params, blocks, part):
+      if (
+        path is not None
+        and _is_same(path, params, blocks, part)
+        and others.is_whole(found)
+      ):
         _publish(folder.root / name, path, step, params, blocks, config)
         return name
   return None
@@ -220,7 +225,7 @@ def adopt(
 
 def _is_same(path: pathlib.Path, params, blocks, part) -> bool:
   """Return whether a version has the vectors of these parameters and blocks."""
-  fingerprint = index_versions.params_fingerprint
+  fingerprint = snapshots.fingerprint
   try:
     manifest = index_versions.read_manifest(path)
     if manifest['blocks'] != blocks.fingerprint:
@@ -240,23 +245,24 @@ def _publish(
 ) -> None:
   """Publish the vectors of `found`, and its index where `config` allows."""
   target.parent.mkdir(parents=True, exist_ok=True)
-  # The second process finds the version, or the draft of a killed process.
   with locks.hold(target.parent / '.adopting'):
-    if target.is_dir():
+    if target.is_dir():  # of a second process
       return
-    draft = target.with_name(f'.building-{target.name}.adopted')
-    shutil.rmtree(draft, ignore_errors=True)
-    _link(found / 'vectors', draft / 'vectors')
-    stored = store.Store.open(draft / 'vectors', index_versions.VECTORS_KIND)
-    vectors = stored.array('vectors')
-    if index_lib.suits(found / 'index', vectors, stored.fingerprint, config):
-      _link(found / 'index', draft / 'index')
-    else:
-      index_lib.build_index(
-        draft / 'index', vectors, stored.fingerprint, config
-      )
-    index_versions.seal(draft, step, params, blocks)
-    store.publish_folder(draft, target)
+    draft = drafts.beside(target)
+    try:
+      _link(found / 'vectors', draft / 'vectors')
+      stored = store.Store.open(draft / 'vectors', index_versions.VECTORS_KIND)
+      vectors = stored.array('vectors')
+      if index_lib.suits(found / 'index', vectors, stored.fingerprint, config):
+        _link(found / 'index', draft / 'index')
+      else:
+        index_lib.build_index(
+          draft / 'index', vectors, stored.fingerprint, config
+        )
+      index_versions.seal(draft, step, params, blocks)
+      store.publish_folder(draft, target)
+    finally:
+      shutil.rmtree(draft, ignore_errors=True)
   logging.info('Index version %s: adopted from %s.', target.name, found)
 
 

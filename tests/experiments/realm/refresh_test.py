@@ -3,6 +3,7 @@
 """Schedules of index refreshes, with a builder that needs no model."""
 
 import dataclasses
+import errno
 import threading
 import time
 
@@ -15,6 +16,7 @@ from realm_jax.nn import config as config_lib
 from realm_jax.serving import index_builder
 from retrieval.index import index_versions
 from retrieval.nn import bert
+from retrieval.store import store
 from tests.retrieval.index import index_versions_test
 from tests.retrieval.text import tiny_blocks
 
@@ -62,11 +64,11 @@ def warnings(monkeypatch):
   return lines
 
 
-def _params(step):
+def params(step):
   return {'embedder': {'w': np.full(3, step, np.float32)}, 'encoder': {}}
 
 
-def _open(tmp_path, blocks, measure=None, **fields):
+def opened(tmp_path, blocks, measure=None, **fields):
   builder = FakeBuilder(index_versions.VersionFolder(tmp_path), blocks)
   builder.gate.set()
   settings = refresh.RefreshConfig(**{'poll_sec': 0.0} | fields)
@@ -80,41 +82,41 @@ def _until(condition):
     time.sleep(0.01)
 
 
-def _steps(folder):
+def steps(folder):
   return [index_versions.step_of(name) for name in folder.names()]
 
 
 def test_sync_serves_each_batch_by_its_number(tmp_path, blocks):
-  builder, refresher = _open(tmp_path, blocks, schedule='sync', every=3)
-  refresher.start(0, _params(0), '')
+  builder, refresher = opened(tmp_path, blocks, schedule='sync', every=3)
+  refresher.start(0, params(0), '')
   served = []
   for step in range(1, 10):
     served.append(refresher.serving(step - 1).step)
-    refresher.after_step(step, _params(step))
+    refresher.after_step(step, params(step))
   assert served == [0, 0, 0, 3, 3, 3, 6, 6, 6] and builder.built == [0, 3, 6, 9]
   assert refresher.index_version().startswith('0000000009-')
-  assert _steps(builder.folder) == [6, 9]
+  assert steps(builder.folder) == [6, 9]
   refresher.close()
 
 
 def test_a_batch_of_later_waits_for_its_index(tmp_path, blocks):
-  _, refresher = _open(tmp_path, blocks, schedule='sync', every=2)
-  refresher.start(0, _params(0), '')
+  _, refresher = opened(tmp_path, blocks, schedule='sync', every=2)
+  refresher.start(0, params(0), '')
   got = []
   thread = threading.Thread(target=lambda: got.append(refresher.serving(2)))
   thread.start()
   thread.join(0.2)
   assert thread.is_alive()
-  refresher.after_step(1, _params(1))
-  refresher.after_step(2, _params(2))
+  refresher.after_step(1, params(1))
+  refresher.after_step(2, params(2))
   thread.join(30)
   assert got[0].step == 2
   refresher.close()
 
 
 def test_whoever_waits_is_woken_at_the_end(tmp_path, blocks):
-  _, refresher = _open(tmp_path, blocks, schedule='sync', every=2)
-  refresher.start(0, _params(0), '')
+  _, refresher = opened(tmp_path, blocks, schedule='sync', every=2)
+  refresher.start(0, params(0), '')
   errors = []
 
   def wait():
@@ -132,60 +134,60 @@ def test_whoever_waits_is_woken_at_the_end(tmp_path, blocks):
 
 def test_staleness_and_frozen(tmp_path, blocks):
   fields = {'every': 2, 'staleness': 3}
-  stale, refresher = _open(tmp_path / 's', blocks, **fields)
+  stale, refresher = opened(tmp_path / 's', blocks, **fields)
   assert refresher.config.identity == 'sync 6'
-  frozen, other = _open(tmp_path / 'f', blocks, schedule='frozen', every=2)
+  frozen, other = opened(tmp_path / 'f', blocks, schedule='frozen', every=2)
   assert other.config.identity == 'frozen'
   for one in (refresher, other):
-    one.start(0, _params(0), '')
+    one.start(0, params(0), '')
     for step in range(1, 8):
-      one.after_step(step, _params(step))
+      one.after_step(step, params(step))
   assert stale.built == [0, 6] and frozen.built == [0]
   assert refresher.serving(5 + 2).step == 6 and other.serving(99).step == 0
   refresher.close(), other.close()
 
 
 def test_a_resumed_run_opens_the_version_it_saved(tmp_path, blocks):
-  builder, first = _open(tmp_path, blocks, every=2)
-  first.start(0, _params(0), '')
+  builder, first = opened(tmp_path, blocks, every=2)
+  first.start(0, params(0), '')
   for step in range(1, 6):
-    first.after_step(step, _params(step))
+    first.after_step(step, params(step))
     if step == 2:
       saved = first.version_to_save()
   first.close()
   # The index that the checkpoint names outlived newer ones.
   assert saved in builder.folder.names()
-  again, second = _open(tmp_path, blocks, every=2)
-  second.start(2, _params(-1), saved)
+  again, second = opened(tmp_path, blocks, every=2)
+  second.start(2, params(-1), saved)
   assert again.built == [] and second.serving(2).version.name == saved
   second.close()
-  _, third = _open(tmp_path, blocks, every=2)
+  _, third = opened(tmp_path, blocks, every=2)
   with pytest.raises(FileNotFoundError, match='cannot be continued exactly'):
-    third.start(2, _params(2), '0000000002-' + '0' * 12)
+    third.start(2, params(2), '0000000002-' + '0' * 12)
   third.close()
 
 
 def test_versions_that_checkpoints_name_are_kept(tmp_path, blocks):
-  builder, refresher = _open(tmp_path, blocks, every=1, keep=1)
-  refresher.start(0, _params(0), '')
+  builder, refresher = opened(tmp_path, blocks, every=1, keep=1)
+  refresher.start(0, params(0), '')
   saved = {}
   for step in range(1, 9):
-    refresher.after_step(step, _params(step))
+    refresher.after_step(step, params(step))
     if step % 3 == 0:
       saved[step] = refresher.version_to_save()
   assert {saved[3], saved[6]} <= {*builder.folder.names()}
-  assert _steps(builder.folder) == [3, 6, 8]
+  assert steps(builder.folder) == [3, 6, 8]
   refresher.close()
 
 
 def test_vectors_that_are_not_finite_leave_the_last_good_index(
   tmp_path, blocks, warnings
 ):
-  builder, refresher = _open(tmp_path, blocks, every=2)
+  builder, refresher = opened(tmp_path, blocks, every=2)
   builder.fail_at = (2,)
-  refresher.start(0, _params(0), '')
+  refresher.start(0, params(0), '')
   for step in range(1, 5):
-    refresher.after_step(step, _params(step))
+    refresher.after_step(step, params(step))
     assert refresher.serving(step).step == (0 if step < 4 else 4)
   metrics = refresher.metrics(5, {'index_step': np.asarray([4])})
   assert metrics.pop('index_wait_sec') > 0
@@ -195,38 +197,38 @@ def test_vectors_that_are_not_finite_leave_the_last_good_index(
 
 
 def test_async_picks_up_what_a_thread_has_built(tmp_path, blocks, warnings):
-  builder, refresher = _open(
+  builder, refresher = opened(
     tmp_path, blocks, schedule='async', builder='thread', every=2
   )
-  refresher.start(0, _params(0), '')
+  refresher.start(0, params(0), '')
   builder.gate.clear()
   for step in range(1, 10):
-    refresher.after_step(step, _params(step))
+    refresher.after_step(step, params(step))
     assert refresher.serving(step).step == 0  # training goes on meanwhile
   assert 'index is 7 steps old, refresh.every is 2' in warnings[0]
   builder.gate.set()
   _until(lambda: len(builder.folder.names()) == 2)
-  refresher.after_step(10, _params(10))
+  refresher.after_step(10, params(10))
   assert refresher.serving(None).step == 2
   _until(lambda: 10 in builder.built or 12 in builder.built)
   refresher.close()
 
 
 def test_async_builder_that_fails_is_reported(tmp_path, blocks, warnings):
-  builder, refresher = _open(
+  builder, refresher = opened(
     tmp_path, blocks, schedule='async', builder='thread', every=2
   )
   builder.fail_at = (2,)
-  refresher.start(0, _params(0), '')
-  refresher.after_step(2, _params(2))
+  refresher.start(0, params(0), '')
+  refresher.after_step(2, params(2))
 
   def failed():
-    refresher.after_step(3, _params(3))
+    refresher.after_step(3, params(3))
     return warnings
 
   _until(failed)
   assert 'NaN' in warnings[0] and refresher.serving(0).step == 0
-  refresher.after_step(4, _params(4))
+  refresher.after_step(4, params(4))
   _until(lambda: builder.built == [0, 4])
   refresher.close()
 
@@ -234,15 +236,15 @@ def test_async_builder_that_fails_is_reported(tmp_path, blocks, warnings):
 def test_steps_that_a_killed_run_never_came_back_to_do_not_serve(
   tmp_path, blocks
 ):
-  builder, refresher = _open(
+  builder, refresher = opened(
     tmp_path, blocks, schedule='async', builder='external', every=2
   )
-  builder.build(90, _params(90))
-  refresher.start(0, _params(0), '')
-  refresher.after_step(5, _params(5))
+  builder.build(90, params(90))
+  refresher.start(0, params(0), '')
+  refresher.after_step(5, params(5))
   assert refresher.serving(None).step == 0
-  builder.build(6, _params(6))
-  refresher.after_step(8, _params(8))
+  builder.build(6, params(6))
+  refresher.after_step(8, params(8))
   assert refresher.serving(None).step == 6
   refresher.close()
 
@@ -274,24 +276,48 @@ def test_a_builder_that_dies_is_reported_and_started_again(
   builder.gate.set()
   settings = refresh.RefreshConfig(schedule='async', every=2, poll_sec=0.0)
   refresher = refresh.Refresher(settings, builder, FakeProcess)
-  refresher.start(0, _params(0), '')
+  refresher.start(0, params(0), '')
   for step in range(1, 6):
-    refresher.after_step(step, _params(step))
+    refresher.after_step(step, params(step))
   step, load = background_builders.newest_snapshot(tmp_path)
   found = load()
   assert step == 4 and found['embedder']['w'].tolist() == [4.0] * 3
   assert 'encoder' not in found
   FakeProcess.started[0].exitcode = -9
-  refresher.after_step(6, _params(6))
+  refresher.after_step(6, params(6))
   assert 'the builder died, exit code -9' in warnings[0]
+  assert [x.exitcode for x in FakeProcess.started] == [-9]
+  refresher.after_step(8, params(8))
   assert [x.exitcode for x in FakeProcess.started] == [-9, None]
-  name = index_versions.version_name(4, _params(4), blocks)
+  name = index_versions.version_name(4, params(4), blocks)
   index_builder.write_failure(tmp_path, name, 'not finite')
-  refresher.after_step(7, _params(7))
-  refresher.after_step(8, _params(8))
+  refresher.after_step(9, params(9))
+  refresher.after_step(10, params(10))
   assert ['not finite' in line for line in warnings].count(True) == 1
   refresher.close()
   assert FakeProcess.started[1].exitcode == -15
+
+
+def test_a_snapshot_without_space_is_reported(
+  tmp_path, blocks, warnings, monkeypatch
+):
+  def full(path, data):
+    raise OSError(errno.ENOSPC, 'No space left on device', str(path))
+
+  builder = FakeBuilder(index_versions.VersionFolder(tmp_path), blocks)
+  builder.gate.set()
+  settings = refresh.RefreshConfig(schedule='async', every=2, poll_sec=0.0)
+  refresher = refresh.Refresher(settings, builder, FakeProcess)
+  refresher.start(0, params(0), '')
+  with monkeypatch.context() as m:
+    m.setattr(store, 'write_atomically', full)
+    refresher.after_step(2, params(2))
+  (line,) = warnings
+  assert 'snapshots/0000000002.safetensors: No space left' in line
+  assert line.endswith(f'goes on with version {refresher.index_version()}.')
+  refresher.after_step(4, params(4))
+  assert background_builders.newest_snapshot(tmp_path)[0] == 4
+  refresher.close()
 
 
 def test_every_new_index_is_measured(tmp_path, blocks):
@@ -301,9 +327,9 @@ def test_every_new_index_is_measured(tmp_path, blocks):
     seen.append(index.step)
     return {'recall': float(index.step)}
 
-  _, refresher = _open(tmp_path, blocks, measure, every=2)
-  refresher.start(0, _params(0), '')
-  refresher.after_step(2, _params(2))
+  _, refresher = opened(tmp_path, blocks, measure, every=2)
+  refresher.start(0, params(0), '')
+  refresher.after_step(2, params(2))
   assert seen == [0, 2]
   metrics = refresher.metrics(3, {'index_step': np.asarray([2])})
   assert metrics['recall'] == metrics['index_step'] == 2.0

@@ -215,6 +215,63 @@ def test_dead_drafts_are_removed_once_they_are_old(blocks, tmp_path):
   assert left == ['0000000009']
 
 
+def test_builders_of_one_version_have_a_draft_each(blocks, tmp_path):
+  folder = index_versions.VersionFolder(tmp_path)
+  drafts = []
+
+  def meet(ids, progress=None):
+    if not drafts:  # the first builder, while it lives
+      drafts.extend(_drafts(tmp_path))
+      other = folder.build(1, PARAMS, blocks, embed, CONFIG)
+      folder.build(2, PARAMS, blocks, embed, CONFIG)
+      folder.remove_old(newest=2)
+      assert other in folder.names() and _drafts(tmp_path) == drafts
+    return embed(ids)
+
+  name = folder.build(1, PARAMS, blocks, meet, CONFIG)
+  assert len(drafts) == 1 and str(os.getpid()) in drafts[0]
+  assert folder.is_whole(name) and not [*tmp_path.glob('.building-*')]
+
+
+def test_a_draft_of_a_dead_builder_is_taken_over(blocks, tmp_path):
+  folder = index_versions.VersionFolder(tmp_path)
+  calls = []
+
+  def dies(ids, progress=None):
+    calls.append(len(ids))
+    if len(calls) == 2:
+      raise OSError('the disk is gone')
+    return embed(ids)
+
+  with pytest.raises(OSError, match='gone'):
+    folder.build(1, PARAMS, blocks, dies, CONFIG)
+  left = _drafts(tmp_path)
+  folder.remove_old()
+  assert _drafts(tmp_path) == left and len(left) == 1
+  folder.build(1, PARAMS, blocks, dies, CONFIG)
+  assert sum(calls) - calls[1] == blocks.num_blocks
+  assert not [*tmp_path.glob('.building-*')]
+
+
+def _drafts(root):
+  return [x.name for x in root.glob('.building-*') if x.is_dir()]
+
+
+@pytest.mark.parametrize('part', ['vectors', 'index'])
+def test_a_damaged_version_is_built_again(blocks, tmp_path, part):
+  folder = index_versions.VersionFolder(tmp_path)
+  name = folder.build(1, PARAMS, blocks, embed, CONFIG)
+  files = [x for x in (tmp_path / name / part).rglob('*') if x.is_file()]
+  file = max(files, key=lambda x: x.stat().st_size)
+  data = bytearray(file.read_bytes())
+  data[-1] ^= 1
+  file.write_bytes(data)
+  assert not folder.is_whole(name)
+  assert folder.build(1, PARAMS, blocks, embed, CONFIG) == name
+  assert folder.is_whole(name)
+  assert [x.name for x in tmp_path.iterdir() if 'draft' in x.name] == []
+
+
 @pytest.mark.parametrize('damage', ['missing', 'json', 'fields'])
 def test_damaged_versions_are_named(blocks, tmp_path, damage):
   folder = index_versions.VersionFolder(tmp_path)

@@ -9,7 +9,7 @@ import shutil
 import numpy as np
 import pytest
 
-from retrieval.index import index_versions, reuse
+from retrieval.index import index_versions, reuse, snapshots
 from tests.retrieval.index import index_versions_test
 from tests.retrieval.store import tiny_stores
 from tests.retrieval.text import tiny_blocks
@@ -103,7 +103,7 @@ def test_what_embeds_blocks_decides(blocks, source, tmp_path):
   name = reuse.adopt(*given, part=lambda tree: tree['embedder'])
   assert name == index_versions.version_name(0, params, blocks)
   version = folder.open(name, blocks)
-  assert version.params_fingerprint == index_versions.params_fingerprint(params)
+  assert version.params_fingerprint == snapshots.fingerprint(params)
   np.testing.assert_array_equal(version.params['query_embedder'], np.ones(2))
   version.close()
 
