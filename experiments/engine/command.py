@@ -56,8 +56,8 @@ def main(
   """Parse flags, calls `run(config, workdir)` and exits.
 
   Bad input (ValueError, a missing file, field or package) ends in one line on
-  stderr and exit code 1, Ctrl-C in 130 and SIGTERM in 143; --debug shows the
-  traceback.
+  stderr and exit code 1, Ctrl-C in 130, SIGTERM in 143 and SIGHUP in 129; --debug
+  shows the traceback.
 
   Args:
     root: dataclass with the fields of the config and what they accept.

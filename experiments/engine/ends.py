@@ -1,6 +1,9 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The end of a command on Ctrl-C and SIGTERM: one line, exit code 130 or 143.
+"""The end of a command on a signal: one line, exit code 128 + its number.
+
+These are Ctrl-C (130), SIGTERM (143) and the terminal that goes (SIGHUP, 129; a
+command that nohup started goes on).
 
 A thread of its own waits for the signals, because Python runs handlers in the main
 thread alone, which XLA may hold for minutes and whose code may swallow an
@@ -24,6 +27,7 @@ from typing import NoReturn
 _LINES = {
   signal.SIGINT: 'interrupted; the same command continues.',
   signal.SIGTERM: 'terminated; the same command continues.',
+  signal.SIGHUP: 'its terminal has gone; the same command continues.',
 }
 _CLEAR_LINE, _SHOW_CURSOR = '\r\x1b[K', '\x1b[?25h'
 _FLUSH_SEC = 1.0
@@ -47,18 +51,20 @@ _WATCHING: set[int] = set()  # process ids: a fork has no thread
 
 
 def watch() -> None:
-  """Answer SIGINT and SIGTERM from now on; call it in the main thread."""
+  """Answer the signals from now on; call it in the main thread."""
   if os.getpid() in _WATCHING:
     return
   _WATCHING.add(os.getpid())
   # Python's resource tracker removes what the workers leave; it need not say so.
-  ignored = (os.environ.get('PYTHONWARNINGS'), 'ignore:resource_tracker')
-  os.environ['PYTHONWARNINGS'] = ','.join(filter(None, ignored))
+  warnings = (os.environ.get('PYTHONWARNINGS'), 'ignore:resource_tracker')
+  os.environ['PYTHONWARNINGS'] = ','.join(filter(None, warnings))
   read, write = os.pipe()
   os.set_blocking(write, False)
   signal.set_wakeup_fd(write, warn_on_full_buffer=False)
   for number in _LINES:
-    signal.signal(number, _leave_to_thread)
+    ignored = signal.getsignal(number) == signal.SIG_IGN
+    if number != signal.SIGHUP or not ignored:  # nohup ignores it
+      signal.signal(number, _leave_to_thread)
   threading.Thread(target=_answer, args=(read,), daemon=True).start()
 
 

@@ -17,13 +17,13 @@ _GRACE_SEC = 1.0
 
 
 def exit_with_parent(
-  ignored: Sequence[signal.Signals] = (signal.SIGINT,),
+  ignored: Sequence[signal.Signals] = (signal.SIGINT, signal.SIGHUP),
 ) -> None:
   """End this process once its parent has ended, even if it was killed.
 
   Args:
     ignored: signals that are for the parent to answer, as a terminal sends Ctrl-C
-      to both; only Python's main thread may set this.
+      and its end to both; only Python's main thread may set this.
   """
   if threading.current_thread() is threading.main_thread():
     for number in ignored:

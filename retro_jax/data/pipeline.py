@@ -270,7 +270,7 @@ def make_dataset(
 def _start_worker(index: int, count: int) -> None:
   """Leave all signals to the trainer: it may save before it ends."""
   del index, count
-  children.exit_with_parent((signal.SIGINT, signal.SIGTERM))
+  children.exit_with_parent((signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
 
 
 def fingerprint(reader: ChunkReader, *, sequence_chunks: int) -> str:

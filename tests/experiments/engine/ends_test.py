@@ -62,6 +62,7 @@ def _start(*arguments):
   [
     (signal.SIGINT, 'interrupted; the same command continues.\n'),
     (signal.SIGTERM, 'terminated; the same command continues.\n'),
+    (signal.SIGHUP, 'its terminal has gone; the same command continues.\n'),
   ],
 )
 def test_one_line_and_the_exit_code(number, line):
@@ -93,7 +94,9 @@ def test_signals_are_answered_before_the_slow_imports():
   code = """
 import signal, sys
 sys.argv[:] = ['-m']  # as while Python looks for the module of python -m
+signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
 import experiments
+assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
 assert callable(signal.getsignal(signal.SIGTERM))
 assert 'jax' not in sys.modules and 'numpy' not in sys.modules
 """
