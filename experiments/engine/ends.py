@@ -15,6 +15,7 @@ checkpoint after SIGTERM.
 Only commands call `watch`: in notebooks Ctrl-C stays a KeyboardInterrupt.
 """
 
+import atexit
 from collections.abc import Callable, Iterator
 import contextlib
 import ctypes
@@ -66,6 +67,7 @@ def watch() -> None:
     if number != signal.SIGHUP or not ignored:  # nohup ignores it
       signal.signal(number, _leave_to_thread)
   threading.Thread(target=_answer, args=(read,), daemon=True).start()
+  atexit.register(_ignore)
 
 
 def take_back_sigterm() -> None:
@@ -125,6 +127,12 @@ def _flush() -> None:
   for stream in (sys.stdout, sys.stderr):
     with contextlib.suppress(Exception):
       stream.flush()
+
+
+def _ignore() -> None:
+  """Let the interpreter finish: no thread answers, and nothing is left to do."""
+  for number in _LINES:
+    signal.signal(number, signal.SIG_IGN)
 
 
 def _leave_to_thread(number, frame) -> None:

@@ -102,3 +102,19 @@ assert 'jax' not in sys.modules and 'numpy' not in sys.modules
 """
   environment = os.environ | {'PYTHONPATH': str(_ROOT)}
   subprocess.run([sys.executable, '-c', code], env=environment, check=True)
+
+
+def test_a_command_that_has_finished_lets_signals_pass():
+  code = """
+import os, signal, sys
+from experiments.engine import ends
+
+class Last:
+  def __del__(self, kill=os.kill, me=os.getpid(), number=signal.SIGTERM):
+    kill(me, number)
+
+ends.watch()
+sys.last = Last()  # goes after Python's own handlers
+"""
+  environment = os.environ | {'PYTHONPATH': str(_ROOT)}
+  subprocess.run([sys.executable, '-c', code], env=environment, check=True)
