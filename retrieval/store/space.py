@@ -73,6 +73,9 @@ def explained(path: str | os.PathLike, needed: int = 0) -> Iterator[None]:
 
 
 def _error(code: int, path: str | os.PathLike, needed: int) -> NoSpaceError:
-  wanted = f'{needed:,} bytes needed, ' if needed else ''
-  why = f'{os.strerror(code)} ({wanted}{left(path):,} bytes left)'
-  return NoSpaceError(code, f'{why}; free some and run again', str(path))
+  free, wanted = left(path), f'{needed:,} bytes needed, ' if needed else ''
+  why, advice = os.strerror(code), 'free some'
+  if free > needed > 0:  # a short write does not tell which limit it met
+    why, advice = 'File too large', 'raise the quota or the limit of file sizes'
+  why += f' ({wanted}{free:,} bytes left)'
+  return NoSpaceError(code, f'{why}; {advice} and run again', str(path))

@@ -45,13 +45,14 @@ def hash_files(paths: Sequence[str | os.PathLike]) -> str:
 
 @contextlib.contextmanager
 def open_atomically(
-  path: str | os.PathLike, mode: str = 'wb'
+  path: str | os.PathLike, mode: str = 'wb', num_bytes: int = 0
 ) -> Iterator[IO[Any]]:
   """Open a file to write; it appears under its name once it is whole.
 
   Args:
     path: of the file; missing folders are made.
     mode: 'wb', or 'w' for UTF-8 text.
+    num_bytes: of the whole file, where known.
 
   Yields:
     The open file. An exception discards it and leaves an older file in place.
@@ -62,7 +63,7 @@ def open_atomically(
   encoding = None if 'b' in mode else 'utf-8'
   try:
     with (
-      space.explained(path),
+      space.explained(path, num_bytes),
       open(temporary, mode, _BUFFER_BYTES, encoding) as f,
     ):
       yield f
@@ -75,8 +76,9 @@ def open_atomically(
 
 def write_atomically(path: str | os.PathLike, data: bytes | str) -> None:
   """Write a whole file, as `open_atomically` does; text becomes UTF-8."""
-  with open_atomically(path) as f:
-    f.write(data.encode() if isinstance(data, str) else data)
+  data = data.encode() if isinstance(data, str) else data
+  with open_atomically(path, num_bytes=len(data)) as f:
+    f.write(data)
 
 
 def publish_folder(draft: pathlib.Path, path: pathlib.Path) -> bool:

@@ -9,7 +9,7 @@ import resource
 import numpy as np
 import pytest
 
-from retrieval.store import space, store_writer
+from retrieval.store import space, store, store_writer
 
 
 @contextlib.contextmanager
@@ -43,6 +43,17 @@ def test_short_writes_name_the_file(tmp_path, write):
     np.save(f, array) if write == 'numpy' else f.write(array.tobytes())
   assert found.value.filename == str(tmp_path / 'a.npy')
   assert found.value.errno in (errno.EFBIG, errno.ENOSPC)
+  assert 'File too large' in str(found.value)
+  assert 'raise the quota or the limit' in str(found.value)
+
+
+def test_a_small_file_names_its_bytes(tmp_path):
+  with (
+    pytest.raises(space.NoSpaceError, match='5,000 bytes needed'),
+    _largest_file(4096),
+  ):
+    store.write_atomically(tmp_path / 'a.json', 'x' * 5000)
+  assert [*tmp_path.iterdir()] == []
 
 
 def test_other_errors_pass(tmp_path):
