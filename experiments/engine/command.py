@@ -84,6 +84,11 @@ def main(
     ends.leave(signal.SIGINT)
   except ends.Terminated as ended:
     end_terminated(ended)
+  except SystemExit as done:
+    # Processes of a job take leave of each other while Python is taken down.
+    if not jax.distributed.is_initialized():
+      ends.end_with(done.code)
+    raise
   except Exception as error:
     if not _told(error):
       raise
@@ -130,10 +135,13 @@ def main_of_script(script: Callable[[list[str]], None]) -> None:
   logging.get_absl_handler().addFilter(_is_worth_showing)
   try:
     app.run(lambda argv: _flushed(script, argv), flags_parser=_parse)
+  except SystemExit as done:
+    ends.end_with(done.code)
+    raise
   except Exception as error:
     if not _told(error):
       raise
-    sys.exit(1)
+    _exit(1)
 
 
 def _flushed(script: Callable[[list[str]], None], argv: list[str]) -> None:
@@ -231,8 +239,10 @@ def _start_distributed(config: ml_collections.ConfigDict) -> None:
 
 
 def _is_worth_showing(record: std_logging.LogRecord) -> bool:
-  """Drop the routine lines of installed libraries."""
+  """Drop the routine lines of installed libraries, and their tracebacks."""
   beneath = f'{os.sep}site-packages{os.sep}' in record.pathname
+  if beneath:
+    record.exc_info = None  # what a library raises as well is told once
   return record.levelno >= std_logging.WARNING or not beneath
 
 
@@ -272,4 +282,5 @@ def _exit(code: int) -> None:
     sys.stderr.flush()
     sys.stdout.flush()
     os._exit(code)
+  ends.end_with(code)
   sys.exit(code)

@@ -47,7 +47,13 @@ class _Termination:
     self.tell_jax: Callable[[int], None] | None = None
 
 
-_TERMINATION = _Termination()
+class _End:
+  """The exit code, once it is known."""
+
+  code: int | str | None = None
+
+
+_TERMINATION, _END = _Termination(), _End()
 _WATCHING: set[int] = set()  # process ids: a fork has no thread
 
 
@@ -67,7 +73,7 @@ def watch() -> None:
     if number != signal.SIGHUP or not ignored:  # nohup ignores it
       signal.signal(number, _leave_to_thread)
   threading.Thread(target=_answer, args=(read,), daemon=True).start()
-  atexit.register(_ignore)
+  atexit.register(_end)  # first registered: last called
 
 
 def take_back_sigterm() -> None:
@@ -129,10 +135,22 @@ def _flush() -> None:
       stream.flush()
 
 
-def _ignore() -> None:
-  """Let the interpreter finish: no thread answers, and nothing is left to do."""
+def end_with(code: int | str | None) -> None:
+  """Let the process leave with SystemExit's code, after all exit functions.
+
+  Python is then not taken down, which aborts a process whose other threads
+  return from XLA.
+  """
+  _END.code = 0 if code is None else code
+
+
+def _end() -> None:
+  """Leave a finished command; signals come too late by now."""
   for number in _LINES:
     signal.signal(number, signal.SIG_IGN)
+  if isinstance(_END.code, int):
+    _flush()
+    os._exit(_END.code)
 
 
 def _leave_to_thread(number, frame) -> None:

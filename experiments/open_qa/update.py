@@ -107,7 +107,7 @@ def _prepare(
 ) -> realm_data.DataFolder:
   """Write tokens and blocks like the old ones; the masked corpus stays."""
   data = realm_data.DataFolder(root)
-  if not data.tokenizer_path.exists():
+  if not data.has_tokenizer:
     old.tokenizer.save(data.tokenizer_path)
   corpus = corpus_lib.Corpus(
     corpus_lib.CorpusConfig(

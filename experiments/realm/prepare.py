@@ -35,8 +35,8 @@ def take_tokenizer(config: Config, data: realm_data.DataFolder) -> Rows:
   """Copy the WordPiece vocabulary of config.tokenizer.path."""
   path = realm_data.tokenizer_path(config.tokenizer.path)
   given = tokenization.WordPieceTokenizer(path)
-  stages.wait_for_first(config, data.tokenizer_path)
-  if not data.tokenizer_path.exists():
+  stages.wait_for_first(config, data.tokenizer_path / 'tokenizer.json')
+  if not data.has_tokenizer:
     given.save(data.tokenizer_path)
   if data.tokenizer.fingerprint != given.fingerprint:
     raise ValueError(

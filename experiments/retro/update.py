@@ -116,7 +116,7 @@ def _all_documents(
 
 def _cut(config, old, data, added) -> None:
   """Build tokens and chunks of both splits with the settings of the old ones."""
-  if not data.tokenizer_path.exists():
+  if not data.has_tokenizer:
     old.tokenizer.save(data.tokenizer_path)
   made = old.tokens.store.fields
   with progress.bar('tokenize', 'documents') as shown:

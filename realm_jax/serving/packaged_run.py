@@ -166,7 +166,7 @@ def _prepare(
 ) -> None:
   """Write tokens and blocks unless config.data_dir names prepared data."""
   data = data_folder.DataFolder.of(config, workdir)
-  if not (config.data_dir or data.tokenizer_path.exists()):
+  if not (config.data_dir or data.has_tokenizer):
     tokenizer = tokenization.WordPieceTokenizer(packaged_reader.FOLDER)
     tokenizer.save(data.tokenizer_path)
   if data.tokenizer.fingerprint != fingerprint:

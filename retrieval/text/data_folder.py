@@ -43,10 +43,16 @@ class DataFolder:
     """The tokenizer's folder."""
     return self.root / 'tokenizer'
 
+  @property
+  def has_tokenizer(self) -> bool:
+    """Whether there is a tokenizer; a killed writer leaves an empty folder."""
+    files = (self.tokenizer_path / name for name in tokenization.FILES)
+    return any(file.exists() for file in files)
+
   @functools.cached_property
   def tokenizer(self) -> tokenization.Tokenizer:
     """The tokenizer of the token store."""
-    if not self.tokenizer_path.exists():
+    if not self.has_tokenizer:
       raise FileNotFoundError(
         f'{self.tokenizer_path}: no tokenizer here; run {self.MADE_BY} for this '
         'folder first.'

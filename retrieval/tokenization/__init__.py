@@ -30,6 +30,9 @@ from retrieval.tokenization.wordpiece import (
   WordPieceTokenizer as WordPieceTokenizer,
 )
 
+# In a folder; the first that is there is its tokenizer.
+FILES = (*sentencepiece.FILES, *wordpiece.FILES)
+
 
 def load_tokenizer(path: str | os.PathLike) -> Tokenizer:
   """Load a tokenizer of any kind.
@@ -42,7 +45,7 @@ def load_tokenizer(path: str | os.PathLike) -> Tokenizer:
     FileNotFoundError: when there is no such file.
     ValueError: when it is damaged.
   """
-  found = find(path, (*sentencepiece.FILES, *wordpiece.FILES))
+  found = find(path, FILES)
   if found.suffix == '.json' and is_byte_pairs(found):
     return BytePairTokenizer(found)
   if found.suffix in ('.json', '.txt'):

@@ -59,14 +59,14 @@ class DataFolder(data_folder.DataFolder):
   @property
   def vocab_size(self) -> int:
     """Ids of the tokenizer, which may be here before any document."""
-    if self.path('tokens').exists() or not self.tokenizer_path.exists():
+    if self.path('tokens').exists() or not self.has_tokenizer:
       return self.tokens.vocab_size
     return self.tokenizer.vocab_size
 
   @property
   def tokenizer_fingerprint(self) -> str:
     """Fingerprint in the token store, or of the tokenizer before there is one."""
-    if self.path('tokens').exists() or not self.tokenizer_path.exists():
+    if self.path('tokens').exists() or not self.has_tokenizer:
       return self.tokens.tokenizer_fingerprint
     return self.tokenizer.fingerprint
 

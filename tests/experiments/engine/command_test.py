@@ -19,6 +19,7 @@ from retrieval.store import locks
 _ROOT = pathlib.Path(__file__).resolve().parents[3]
 _COMMAND = """
 import dataclasses
+import logging
 import os
 
 from absl import flags
@@ -46,6 +47,10 @@ def run(config, workdir):
     config.no_such_field
   if config.fail == 'interrupt':
     raise KeyboardInterrupt
+  if config.fail == 'library':
+    source = "try:\\n  1 / 0\\nexcept Exception:\\n  logging.exception('told')"
+    code = compile(source, '/site-packages/library.py', 'exec')
+    exec(code, {'logging': logging})
   if config.fail == 'bug':
     None.no_such_method()
   print(workdir, config.size, flags.FLAGS.prompt)
@@ -124,6 +129,7 @@ _CASES = {
   'default_typo': ['--config.sise=3'],
   'interrupt': ['--config.fail=interrupt'],
   'bug': ['--config.fail=bug'],
+  'library': ['--config.fail=library'],
   'stray': ['size=3'],
   'number': ['--config.size=-1'],
   'nested': ['--config.prepare.process_count=0'],
@@ -289,6 +295,11 @@ def test_debug_shows_the_traceback(results):
 def test_bug_shows_the_traceback(results):
   assert results['bug'].returncode == 1
   assert 'Traceback' in results['bug'].stderr
+
+
+def test_a_library_logs_no_traceback(results):
+  (line,) = results['library'].stderr.splitlines()
+  assert line.endswith('] told')
 
 
 def test_interrupt(results):

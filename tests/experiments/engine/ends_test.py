@@ -118,3 +118,29 @@ sys.last = Last()  # goes after Python's own handlers
 """
   environment = os.environ | {'PYTHONPATH': str(_ROOT)}
   subprocess.run([sys.executable, '-c', code], env=environment, check=True)
+
+
+def test_a_finished_command_leaves_with_its_code_past_other_threads():
+  code = """
+import atexit, sys
+from experiments.engine import ends
+
+class Last:
+  def __del__(self, write=sys.stderr.write):
+    write('taken down')
+
+ends.watch()
+atexit.register(print, 'exit function', end='')  # not flushed
+sys.last = Last()
+ends.end_with(3)
+sys.exit(3)
+"""
+  environment = os.environ | {'PYTHONPATH': str(_ROOT)}
+  found = subprocess.run(
+    [sys.executable, '-c', code],
+    env=environment,
+    capture_output=True,
+    text=True,
+  )
+  expected = (3, 'exit function', '')
+  assert (found.returncode, found.stdout, found.stderr) == expected

@@ -158,7 +158,7 @@ def test_stages_and_processes_that_cannot_be_are_refused(folder, tmp_path):
   with pytest.raises(ValueError, match='process_index=2: expected 0 to'):
     _run(_config(folder, process_index=2, process_count=2), tmp_path)
   share = {'process_index': 1, 'process_count': 2, 'wait_hours': 0}
-  with pytest.raises(ValueError, match='tokenizer: not made by the other'):
+  with pytest.raises(ValueError, match='tokenizer.json: not made by the'):
     _run(_config(folder, **share), tmp_path)
   assert not (tmp_path / 'data').exists()
 
@@ -176,6 +176,12 @@ def test_another_tokenizer_than_the_one_that_stands(folder, copy, tmp_path):
   # The same one from another place is fine.
   config.tokenizer.path = str(copy / 'data' / 'tokenizer')
   _run(config, copy)
+
+
+def test_a_tokenizer_that_was_not_finished_is_taken_again(folder, tmp_path):
+  (tmp_path / 'data' / 'tokenizer').mkdir(parents=True)  # as a kill leaves it
+  data = _run(_config(folder, stages='tokenizer'), tmp_path)
+  assert data.has_tokenizer and data.tokenizer.vocab_size
 
 
 def test_a_tokenizer_without_mask_leaves_nothing_behind(folder, tmp_path):
