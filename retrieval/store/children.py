@@ -4,6 +4,7 @@
 
 from collections.abc import Sequence
 import multiprocessing
+from multiprocessing import resource_tracker
 import multiprocessing.connection
 import os
 import signal
@@ -31,6 +32,19 @@ def exit_with_parent(
   threading.Thread(
     target=_wait_for_parent, args=(os.getppid(),), daemon=True
   ).start()
+
+
+def start_tracker() -> None:
+  """Start what removes the shared memory of dead processes, before they make any.
+
+  Python starts it by itself, but then the end of a terminal (SIGHUP), which is
+  sent to all processes, ends it first. Ctrl-C and SIGTERM do not end it.
+  """
+  before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+  try:
+    resource_tracker.ensure_running()  # inherits what is blocked
+  finally:
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _wait_for_parent(parent: int) -> None:

@@ -262,6 +262,7 @@ def make_dataset(
   )
   if num_workers:
     memory.check_processes('config.num_workers', num_workers)
+    children.start_tracker()  # workers hand batches over in shared memory
     options = grain.MultiprocessingOptions(num_workers=num_workers)
     dataset = dataset.mp_prefetch(options, worker_init_fn=_start_worker)
   return dataset

@@ -12,11 +12,15 @@ import time
 _ROOT = pathlib.Path(__file__).resolve().parents[3]
 _PARENT = """
 import multiprocessing
+import signal
 import time
 
 import child
+from retrieval.store import children
 
 if __name__ == '__main__':
+  children.start_tracker()
+  assert signal.SIGHUP not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
   multiprocessing.get_context('spawn').Process(target=child.main).start()
   time.sleep(60)
 """
@@ -55,11 +59,13 @@ def test_nothing_outlives_a_killed_parent(tmp_path):
     stdout=subprocess.PIPE,
     stderr=subprocess.DEVNULL,  # of the resource tracker
     text=True,
+    start_new_session=True,
   )
   with parent:
     pid, name = parent.stdout.readline().split()
     block = pathlib.Path('/dev/shm', name)
     there = block.exists() or not block.parent.exists()
+    os.killpg(parent.pid, signal.SIGHUP)  # reaches all three
     parent.send_signal(signal.SIGKILL)
   deadline = time.monotonic() + 5
   while (_exists(int(pid)) or block.exists()) and time.monotonic() < deadline:
