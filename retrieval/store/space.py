@@ -9,8 +9,10 @@ import os
 import pathlib
 import re
 import shutil
+import sqlite3
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_SQLITE_FULL = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE}
 # Of errors without a number, such as those of C++; the last is NumPy's short write.
 _FULL_TEXT = re.compile(
   r'No space left on device|quota exceeded|File too large|'
@@ -40,6 +42,8 @@ def is_full(error: BaseException) -> bool:
   """Return whether an error is a full disk, a quota or a limit on file sizes."""
   if isinstance(error, OSError) and error.errno is not None:
     return error.errno in _FULL
+  if isinstance(error, sqlite3.Error):
+    return getattr(error, 'sqlite_errorcode', 0) in _SQLITE_FULL
   return _FULL_TEXT.search(str(error)) is not None
 
 

@@ -33,7 +33,7 @@ from retrieval.readers import (
   tfds,
   wikiextractor,
 )
-from retrieval.store import store
+from retrieval.store import space, store
 
 Document = base.Document
 
@@ -283,7 +283,7 @@ class _Seen:
       'create table seen (id blob primary key, place text) without rowid',
       'begin',
     ):
-      self._db.execute(command)
+      self._execute(command)
     return self
 
   def __exit__(self, *exception):
@@ -293,13 +293,17 @@ class _Seen:
   def add(self, document_id: str, where: str) -> str:
     """Return '' for a new id, else the place of its first document."""
     key = hashlib.blake2b(document_id.encode(), digest_size=16).digest()
-    added = self._db.execute(
+    added = self._execute(
       'insert or ignore into seen values (?, ?)', (key, where)
     )
     if added.rowcount:
       return ''
-    query = self._db.execute('select place from seen where id = ?', (key,))
+    query = self._execute('select place from seen where id = ?', (key,))
     return query.fetchone()[0]
+
+  def _execute(self, *command) -> sqlite3.Cursor:
+    with space.explained(self._folder.name):  # it may be on another disk
+      return self._db.execute(*command)
 
 
 def _find_files(config: CorpusConfig) -> list[base.SourceFile]:

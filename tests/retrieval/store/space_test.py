@@ -5,6 +5,7 @@
 import contextlib
 import errno
 import resource
+import sqlite3
 
 import numpy as np
 import pytest
@@ -69,3 +70,16 @@ def test_a_store_names_its_file(tmp_path):
   ):
     writer.write(0, {'tokens': np.zeros(1 << 18, np.float32)})
   assert [*writer._partial.iterdir()] == []
+
+
+def test_a_database_without_room_names_its_folder(tmp_path):
+  with contextlib.closing(sqlite3.connect(tmp_path / 'ids')) as database:
+    with (
+      pytest.raises(space.NoSpaceError) as found,
+      _largest_file(4096),
+      space.explained(tmp_path),
+    ):
+      database.execute('create table seen (id blob)')
+      database.execute('insert into seen values (?)', (b'x' * 9999,))
+      database.commit()
+  assert found.value.filename == str(tmp_path)
