@@ -181,7 +181,7 @@ def _matched_tokens(
   for pattern in map(answers_lib.decompose, wanted):
     compiled = answers_lib.compile_regex(pattern)
     if compiled is not None:
-      spans += [match.span() for match in compiled.finditer(decomposed)]
+      spans += [match.span() for match in compiled.find_all(decomposed)]
   found = np.asarray([(a, b) for a, b in spans if a < b], np.int64)
   if not len(found):
     return np.zeros((0, 2), np.int64)

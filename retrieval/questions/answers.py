@@ -10,8 +10,9 @@ Figures by different rules are not comparable, so each rule has a name:
   dpr: the answer's tokens are consecutive in the text. Unicode NFD, lower case; a
     token is a run of letters, digits and combining marks, or any other visible
     character. DPR's and DrQA's has_answer for strings.
-  regex: the answer is a regular expression that matches anywhere, in either case.
-    DPR's has_answer for CuratedTREC.
+  regex: the answer is a regular expression of Python's that matches anywhere, in
+    either case. DPR's has_answer for CuratedTREC. A search that backtracks for
+    ever is refused.
   wordpiece: the answer's token ids are consecutive among the text's. The
     has_answers of Hugging Face's REALM, and ORQA's gold spans.
 """
@@ -27,12 +28,14 @@ import unicodedata
 from absl import logging
 from jaxtyping import Bool, Int
 import numpy as np
+import regex
 
 from retrieval.tokenization import base
 
 # Rules of answers that are strings; 'regex' is that of regular expressions.
 StringRule = Literal['substring', 'dpr', 'wordpiece']
 RULES = ('substring', 'dpr', 'regex', 'wordpiece')
+_SEARCH_SEC = 2.0  # of CPU, for one text; good patterns take microseconds
 
 
 @dataclasses.dataclass(frozen=True)
@@ -192,12 +195,52 @@ def _regex_test(answers: Sequence[str]) -> Callable[[str], bool]:
   return lambda text: any(pattern.search(text) for pattern in patterns)
 
 
+class Pattern:
+  """An answer that is a regular expression, in either case.
+
+  `search`, `match` and `find_all` raise ValueError where one text takes too long.
+  """
+
+  def __init__(self, pattern: str):
+    """Compile; Python's own engine, which has no time limit, defines the syntax."""
+    re.compile(pattern)
+    self._pattern = pattern
+    flags = regex.IGNORECASE | regex.UNICODE | regex.MULTILINE
+    self._compiled = regex.compile(pattern, regex.VERSION0 | flags)
+
+  def search(self, text: str) -> regex.Match | None:
+    """Return the first match in a text."""
+    return self._in_time(self._compiled.search, text)
+
+  def match(self, text: str) -> regex.Match | None:
+    """Return the match at the start of a text."""
+    return self._in_time(self._compiled.match, text)
+
+  def find_all(self, text: str) -> list[regex.Match]:
+    """Return all matches in a text."""
+    return self._in_time(self._compiled.finditer, text, list)
+
+  def _in_time(
+    self,
+    find: Callable[..., Any],
+    text: str,
+    read: Callable[[Any], Any] = lambda found: found,
+  ) -> Any:
+    try:
+      return read(find(text, timeout=_SEARCH_SEC))
+    except TimeoutError:
+      raise ValueError(
+        f'Answer {self._pattern!r}: its search in one text takes more than '
+        f'{_SEARCH_SEC:g} s; expected a pattern that backtracks less.'
+      ) from None
+
+
 @functools.lru_cache(maxsize=8192)
-def compile_regex(pattern: str) -> re.Pattern | None:
+def compile_regex(pattern: str) -> Pattern | None:
   """Compile an answer; return None, with one warning, for an invalid one."""
   try:
-    return re.compile(pattern, re.IGNORECASE | re.UNICODE | re.MULTILINE)
-  except (re.error, OverflowError, RecursionError) as e:
+    return Pattern(pattern)
+  except (re.error, regex.error, OverflowError, RecursionError) as e:
     logging.warning('Answer %r matches nothing: %s.', pattern, e)
     return None
 

@@ -154,7 +154,7 @@ def test_spans_of_patterns_cover_what_they_match(data):
       start = rows['reader_starts'][b, 0]
       room = rows['reader_block_mask'][b, 0].sum()
       compiled = answers_lib.compile_regex(pattern)
-      for match in compiled.finditer(text) if compiled else ():
+      for match in compiled.find_all(text) if compiled else ():
         a, z = match.span()
         inside = [
           i for i, (x, y) in enumerate(offsets.tolist()) if x < z and y > a

@@ -160,6 +160,21 @@ def test_invalid_regex_leaves_the_others(caplog):
   assert len(re.findall(r"'a\(' matches nothing", caplog.text)) == 1
 
 
+def test_a_search_that_backtracks_for_ever_is_refused(monkeypatch):
+  monkeypatch.setattr(answers, '_SEARCH_SEC', 0.01)
+  pattern = answers.compile_regex('(a|aa)+$')
+  for find in (pattern.search, pattern.match, pattern.find_all):
+    assert find('AAA')
+    with pytest.raises(ValueError, match=r"'\(a\|aa.*backtracks less"):
+      find('a' * 300 + '?')
+
+
+def test_python_defines_the_syntax_of_patterns():
+  # Package regex alone would take all of these.
+  for pattern in (r'\p{Lu}', '(?R)?', r'x(*PRUNE)', '(?|a|b)'):
+    assert answers.compile_regex(pattern) is None
+
+
 def test_wordpiece_takes_token_ids_too(wordpiece):
   texts = ['paris is the capital', 'the 1961 capital', 'france']
   rows = [wordpiece.encode(text).ids for text in texts]

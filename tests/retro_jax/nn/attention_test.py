@@ -117,6 +117,19 @@ def test_no_array_is_larger_than_attention_logits():
   assert _largest(jaxpr) <= 1.15 * logits
 
 
+def test_cross_attention_without_positions_is_equation_4():
+  """Neither r nor Transformer-XL's biases stay in CCA and CA."""
+  params = tiny.params(tiny.config(cca_positions=False))
+  names = {True: set(), False: set()}
+  for path, _ in jax.tree_util.tree_leaves_with_path(params):
+    keys = [part.key for part in path]
+    if 'attention' in keys:
+      cross = any('cca' in key or key.endswith('_ca') for key in keys)
+      names[cross].add(keys[-1])
+  assert names[True] == {'q', 'k', 'v', 'o'}
+  assert names[False] == {'q', 'k', 'v', 'o', 'r', 'u', 'w'}
+
+
 def test_positions_reach_all_four_attentions():
   """The r matrices of every attention get gradients."""
   c = tiny.config()
