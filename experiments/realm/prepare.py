@@ -6,7 +6,8 @@
 
 The command runs every unfinished stage; --config.prepare.stages=blocks,spans
 runs these stages only. After a kill the same command continues at the first
-missing shard. --config.prepare.export=True writes the official record forms to
+missing shard. The checksums of published stores are compared first, as
+config.verify says. --config.prepare.export=True writes the official record forms to
 <data>/official.
 """
 
@@ -141,7 +142,7 @@ STAGES: dict[str, Callable[[Config, realm_data.DataFolder], Rows]] = {
 
 
 def verify(data: realm_data.DataFolder) -> Rows:
-  """Read every published store and compare the checksums.
+  """Compare the checksums of the published stores, as `verification.mode` says.
 
   Raises:
     ValueError: if a file is missing or damaged.
@@ -194,7 +195,7 @@ def run(config: Config, workdir: str) -> None:
   if config.prepare.stages == 'all' and config.masker != 'salient':
     chosen.remove('spans')
   work = [(x, functools.partial(STAGES[x], config, data)) for x in chosen]
-  if verification.mode() == 'full':
+  if verification.mode() != 'off':
     work.insert(0, ('verify', functools.partial(verify, data)))
   if config.prepare.export and not config.prepare.process_index:
     work.append(('export', functools.partial(export, config, data)))

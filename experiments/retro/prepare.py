@@ -9,8 +9,8 @@ alone. A killed command continues when run again. Several processes share the
 work of the long stages with --config.prepare.process_count=N and
 --config.prepare.process_index=0..N-1. The first stages are short or have
 processes of their own (config.tokens.num_processes), so process 0 does them and
-the others wait. --config.verify=full first reads every published store and
-compares its checksums.
+the others wait. The checksums of published stores are compared first, as
+config.verify says.
 
 With --config.evaluation.name=NAME the corpus of --config.evaluation.corpus becomes
 an evaluation set of that name, for --config.evaluate.split=NAME. With
@@ -302,7 +302,7 @@ STAGES: dict[str, Callable[[Config, retro_data.DataFolder], Rows]] = {
 
 
 def verify(data: retro_data.DataFolder) -> Rows:
-  """Read every byte of the published stores and compare the checksums.
+  """Compare the checksums of the published stores, as `verification.mode` says.
 
   Raises:
     ValueError: naming the first file that is missing or damaged.
@@ -333,7 +333,7 @@ def run(config: Config, workdir: str) -> None:
     (name, functools.partial(STAGES[name], config, data))
     for name in stages.choose(config.prepare.stages, STAGES)
   ]
-  if verification.mode() == 'full':
+  if verification.mode() != 'off':
     work.insert(0, ('verify', functools.partial(verify, data)))
   stages.run(config, work, data.root)
 

@@ -151,11 +151,8 @@ def test_a_process_does_not_wait_for_ever(corpus, tmp_path):
 
 
 @pytest.mark.parametrize('stages', [STAGES, 'chunks'])
-def test_verify_names_what_is_damaged(
-  corpus, copy, stages, capsys, monkeypatch
-):
+def test_verify_names_what_is_damaged(corpus, copy, stages, capsys):
   config = _config(corpus, stages=stages)
-  monkeypatch.setenv(verification.VARIABLE, 'full')
   retro_prepare.run(config, str(copy))
   assert 'checksums, chunks-valid' in capsys.readouterr().out
   file = copy / 'data' / 'tokens' / 'tokens-000001.npy'
@@ -216,7 +213,7 @@ def test_the_exam_asks_all_over_the_held_out_chunks(
   np.testing.assert_array_equal(asked[0], np.arange(0, 100, 5))
 
 
-def test_near_duplicates_leave_the_datastore(corpus, copy, capsys, monkeypatch):
+def test_near_duplicates_leave_the_datastore(corpus, copy, capsys):
   """The corpus's texts repeat, so that many resemble a held-out one."""
   config = _config(corpus, stages='duplicates,chunks')
   config.deduplicate.threshold = 0.8
@@ -230,7 +227,6 @@ def test_near_duplicates_leave_the_datastore(corpus, copy, capsys, monkeypatch):
   chunks = data.chunks('train')
   left = np.unique(chunks.documents(np.arange(chunks.num_chunks)))
   assert len(dropped) and len(left) and not np.isin(left, dropped).any()
-  monkeypatch.setenv(verification.VARIABLE, 'full')
   retro_prepare.run(config, str(copy))
   assert 'checksums, duplicates' in capsys.readouterr().out
 
@@ -320,7 +316,6 @@ def test_an_evaluation_set_of_another_corpus(
   assert found.max() < data.chunks('train').num_chunks and (found >= 0).all()
   _words(capsys)
   config.prepare.stages = 'evaluation'
-  monkeypatch.setenv(verification.VARIABLE, 'full')
   retro_prepare.run(config, str(copy))
   said = _words(capsys)
   for kind in ('tokens', 'chunks', 'vectors', 'neighbors'):
@@ -333,7 +328,7 @@ def test_an_evaluation_set_of_another_corpus(
   file.write_bytes(file.read_bytes()[:-1] + b'?')
   with pytest.raises(ValueError, match='vectors-000000.npy: damaged'):
     retro_prepare.run(config, str(copy))
-  monkeypatch.delenv(verification.VARIABLE)
+  monkeypatch.setenv(verification.VARIABLE, 'off')
   config.evaluation.name = 'train'
   with pytest.raises(ValueError, match="evaluation.name 'train'"):
     retro_prepare.run(config, str(copy))
