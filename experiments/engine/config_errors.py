@@ -143,18 +143,29 @@ def _of_field(
         return ''
       return f'--{name}: {section} is no section, but of type {kind}.'
     if part not in found:
-      return f'--{name}: {section} has no field {part!r}{_near(found, part)}.'
+      near = _elsewhere(config, part) or _near(found, part)
+      return f'--{name}: {section} has no field {part!r}; {near}.'
     section, found = f'{section}.{part}', found[part]
   return _of_type(name, value, found)
+
+
+def _elsewhere(config: ml_collections.ConfigDict, name: str) -> str:
+  """Name the sections that have the field, if any."""
+  found = [
+    f'config.{section}'
+    for section, value in config.items()
+    if isinstance(value, ml_collections.ConfigDict) and name in value
+  ]
+  return f'it is a field of {" and ".join(found[:3])}' if found else ''
 
 
 def _near(section: Mapping[str, Any], name: str) -> str:
   near = difflib.get_close_matches(name, list(section), 3)
   if near:
-    return f'; the nearest is {" or ".join(map(repr, near))}'
+    return f'the nearest is {" or ".join(map(repr, near))}'
   names = list(section)
   more = ', ...' if len(names) > _SHOWN else ''
-  return f'; it has {", ".join(names[:_SHOWN])}{more}'
+  return f'it has {", ".join(names[:_SHOWN])}{more}'
 
 
 def _of_type(name: str, value: str | None, default: Any) -> str:

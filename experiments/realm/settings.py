@@ -23,7 +23,7 @@ Workers = Annotated[int, settings.Range(1, 4096)]
 class MaskedCorpus(corpus_lib.CorpusConfig):
   """X: masked; kind '': Z itself."""
 
-  kind: Literal[''] | corpus_lib.Kind = ''
+  kind: Literal['', corpus_lib.Kind] = ''
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -53,7 +53,7 @@ class Embedder:
   max_length: settings.Size = 128  # wordpieces of a chunk
   normalize: bool = True
   # '': of the checkpoint
-  dtype: Literal[''] | settings.Dtype = 'float32'
+  dtype: Literal['', settings.Dtype] = 'float32'
   vectors_dtype: Literal['float32', 'float16'] = 'float32'  # as stored
 
 

@@ -32,7 +32,7 @@ class BertSection:
   num_heads: Literal[0] | bert.Width = 0
   num_layers: bert.Layers = 0
   max_length: Literal[0] | bert.Length = 0
-  activation: Literal[''] | bert.Activation = ''
+  activation: Literal['', bert.Activation] = ''
   layer_norm_eps: Literal[-1] | bert.Epsilon = -1.0
   dropout_rate: Literal[-1] | settings.Rate = -1.0
   attention_dropout_rate: Literal[-1] | settings.Rate = -1.0
