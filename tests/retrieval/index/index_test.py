@@ -119,7 +119,7 @@ def test_a_new_recall_at_is_measured_on_what_stands(tmp_path, vectors):
 
 @NEEDS_SCANN
 def test_says_what_memory_scann_takes(tmp_path, vectors, caplog):
-  with caplog.at_level('INFO'):
+  with caplog.at_level('INFO', logger='absl'):
     index = index_lib.build_index(tmp_path / 'index', vectors, 'v', SCANN)
   assert 'over 5000 vectors of dimension 16: expecting 0.00 GiB' in caplog.text
   settings = searchers.ScannConfig(**index.searcher.settings)
@@ -203,7 +203,7 @@ def test_rows_used_as_queries_do_not_count_themselves(tmp_path, vectors):
 
 def test_small_databases_are_searched_exactly(tmp_path, vectors, caplog):
   config = dataclasses.replace(SCANN, searcher='auto')
-  with caplog.at_level('INFO'):
+  with caplog.at_level('INFO', logger='absl'):
     index = index_lib.build_index(tmp_path / 'i', vectors[:200], 'v', config)
   assert index.searcher.name == 'exact'
   assert caplog.text.count('too few for ScaNN') == 1

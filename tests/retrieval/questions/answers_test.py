@@ -154,7 +154,7 @@ def test_regex_decomposes_text_and_pattern():
 
 def test_invalid_regex_leaves_the_others(caplog):
   answers.compile_regex.cache_clear()
-  with caplog.at_level('WARNING'):
+  with caplog.at_level('WARNING', logger='absl'):
     for _ in range(2):
       assert answers.has_answer(['ab'], ['a(', 'B'], 'regex').all()
   assert len(re.findall(r"'a\(' matches nothing", caplog.text)) == 1

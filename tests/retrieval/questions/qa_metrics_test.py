@@ -72,7 +72,7 @@ def test_regex_match_is_anchored_at_the_start_only():
 
 
 def test_invalid_regex_is_wrong_and_said_once(caplog):
-  with caplog.at_level(logging.WARNING):
+  with caplog.at_level(logging.WARNING, logger='absl'):
     for _ in range(2):
       assert not qa_metrics.regex_match('(Nile', ['(Nile'])
     assert qa_metrics.regex_match('Nile', ['(Nile', 'Nile'])
