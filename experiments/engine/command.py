@@ -16,7 +16,7 @@ and JAX_PROCESS_ID. The processes then prepare data together
 JAX_COMPILATION_CACHE_DIR keeps compiled programs between runs.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 import contextlib
 import ctypes
 import logging as std_logging
@@ -74,8 +74,10 @@ def main(
   """
   ends.watch()
   try:
+    argv = _flags_of_files(sys.argv[1:])
+    config_errors.check(argv, default_config)
     # Fields of a default config are set as soon as it is known.
-    with config_errors.explained(sys.argv[1:], default_config):
+    with config_errors.explained(argv, default_config):
       _define(define_flags, default_config, default_workdir)
     app.run(
       lambda argv: _run(run, root, argv, computes, writes), flags_parser=_parse
@@ -178,11 +180,22 @@ def _define(
     flags.FLAGS.register_key_flag_for_module(sys.argv[0], flags.FLAGS[name])
 
 
+def _flags_of_files(argv: list[str]) -> list[str]:
+  """Return arguments with those of each --flagfile in its place."""
+  with _bad_flags():
+    return flags.FLAGS.read_flags_from_files(argv, force_gnu=False)
+
+
 def _parse(argv: list[str]) -> list[str]:
   """Parse flags; a bad flag raises ValueError."""
+  with _bad_flags(), config_errors.explained(_flags_of_files(argv[1:])):
+    return flags.FLAGS(argv)
+
+
+@contextlib.contextmanager
+def _bad_flags() -> Iterator[None]:
   try:
-    with config_errors.explained(argv[1:]):
-      return flags.FLAGS(argv)
+    yield
   except flags.Error as error:
     line = ' '.join(str(error).split())
     raise ValueError(f'{line} (--help lists the flags)') from error
@@ -197,7 +210,6 @@ def _run(
   if not flags.FLAGS.debug:
     logging.get_absl_handler().addFilter(_is_worth_showing)
   config = flags.FLAGS.config
-  config_errors.check_loaded(config, '--config')
   settings.check_section(root, config.to_dict(), 'config')
   if not flags.FLAGS.workdir:
     raise ValueError("--workdir='': expected a folder.")

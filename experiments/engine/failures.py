@@ -121,11 +121,12 @@ def _is_json(error: BaseException) -> bool:
 
 def _text(error: BaseException) -> str:
   """The error on one line."""
+  start = ''
   if isinstance(error, AttributeError) and error.args:
-    error = error.args[0]
+    start, error = 'the config lacks a field: ', error.args[0]
   text = str(error)
   if isinstance(error, KeyError) and error.args:
-    text = str(error.args[0])  # str() would quote it
+    text = start + str(error.args[0])  # str() would quote it
   if isinstance(error, OSError) and error.strerror and error.filename:
     text = f'{error.filename}: {error.strerror}'
   line = ' '.join(text.split()) or type(error).__name__

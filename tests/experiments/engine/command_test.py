@@ -103,6 +103,7 @@ def get_config(arg='base'):
   return ml_collections.ConfigDict({
     'fail': '',
     'size': 1,
+    'lengths': (1, 2),
     'distributed': False,
     'prepare': {'process_index': 0, 'process_count': 1},
   })
@@ -113,6 +114,10 @@ _BAD_CONFIGS = {
   'raises': 'def get_config():\n  return sizes()\n\ndef sizes():\n  1 / 0\n',
   'opens': "def get_config():\n  return open('/nonexistent/sizes')\n",
   'number_back': 'def get_config():\n  return 3\n',
+  'nothing_back': 'def get_config():\n  pass\n',
+  'no_function': 'get_config = 3\n',
+  'exits': 'import sys\n\ndef get_config():\n  sys.exit(3)\n',
+  'zeros': 'x = 1\0\n',
 }
 _CASES = {
   'good': ['--config.size=3', '--prompt=hello'],
@@ -138,6 +143,9 @@ _CASES = {
   'elsewhere': ['--config.process_count=2'],
   'flag': ['--promt=x'],
   'section': ['--config.prepare=3'],
+  'item': ['--config.lengths[9]=1'],
+  'tuple': ['--config.lengths=(1,'],
+  'flag_file': ['--flagfile=no_such_file'],
   'arg': [],
   'absent': [],
   'folder': [],
@@ -265,7 +273,7 @@ def test_bad_input_is_one_line(results, case, line):
 @pytest.mark.parametrize(
   'case, part',
   [
-    ('field', 'no_such_field'),
+    ('field', "the config lacks a field: 'no_such_field'"),
     ('typo', "config has no field 'sise'; the nearest is 'size'."),
     ('default_typo', "config has no field 'sise'; the nearest is 'size'."),
     ('unknown', "config.prepare has no field 'x'; it has process_"),
@@ -280,7 +288,14 @@ def test_bad_input_is_one_line(results, case, line):
     ('empty', 'empty.py: no function get_config()'),
     ('raises', 'raises.py, line 5: ZeroDivisionError: division by zero'),
     ('opens', "No such file or directory: '/nonexistent/sizes'"),
-    ('number_back', 'get_config returned no ConfigDict, but: int.'),
+    ('number_back', 'number_back.py: get_config returned int, no ConfigDict.'),
+    ('nothing_back', 'nothing_back.py: get_config returned NoneType'),
+    ('no_function', 'no_function.py: no function get_config()'),
+    ('exits', 'exits.py, line 4: SystemExit: 3'),
+    ('zeros', 'zeros.py: SyntaxError: '),
+    ('item', '--config.lengths[9]: config.lengths has 2 items'),
+    ('tuple', '--config.lengths=(1,: expected items, such as "(1, 2)".'),
+    ('flag_file', "No such file or directory: 'no_such_file'"),
   ],
 )
 def test_bad_flag_or_field_is_one_line(results, case, part):
