@@ -21,6 +21,7 @@ import contextlib
 import ctypes
 import logging as std_logging
 import os
+import pathlib
 import platform
 import select
 import signal
@@ -211,8 +212,7 @@ def _run(
     logging.get_absl_handler().addFilter(_is_worth_showing)
   config = flags.FLAGS.config
   settings.check_section(root, config.to_dict(), 'config')
-  if not flags.FLAGS.workdir:
-    raise ValueError("--workdir='': expected a folder.")
+  _check_workdir(flags.FLAGS.workdir)
   verification.choose(config.get('verify', ''))
   if config.get('distributed', False):
     _start_distributed(config)
@@ -222,6 +222,16 @@ def _run(
   with _writing(config, flags.FLAGS.workdir, writes):
     run(config, flags.FLAGS.workdir)
   sys.stdout.flush()  # where a failure is still told
+
+
+def _check_workdir(workdir: str) -> None:
+  """Raise ValueError for what cannot be a folder, now or later."""
+  if not workdir:
+    raise ValueError("--workdir='': expected a folder.")
+  path = pathlib.Path(workdir)
+  found = next((x for x in (path, *path.parents) if os.path.lexists(x)), path)
+  if os.path.lexists(found) and not found.is_dir():
+    raise ValueError(f'--workdir={workdir}: {found} is not a folder.')
 
 
 def _writing(

@@ -98,7 +98,7 @@ def _dead_worker(causes: Iterable[BaseException]) -> str | None:
 
 
 def _bad_input(error: BaseException) -> str | None:
-  if not isinstance(error, (*_USER_ERRORS, *_NAMELESS)):
+  if not isinstance(error, (*_USER_ERRORS, *_NAMELESS)) and not _is_json(error):
     return None
   # An AttributeError is the user's only if a config lacks the field.
   if isinstance(error, AttributeError) and not (
@@ -106,17 +106,25 @@ def _bad_input(error: BaseException) -> str | None:
   ):
     return None
   text = _text(error)
-  told = getattr(error, 'filename', None)
-  if isinstance(error, _NAMELESS) or _is_json(error):
+  if isinstance(error, _NAMELESS) or _is_json(error) or _is_bare(error):
     name = file_of(error)
-    if name and not told and name not in text:
+    if name and name not in text:
       return f'{name}: {text}'
   return text
 
 
 def _is_json(error: BaseException) -> bool:
   """Whether a JSON parser, of any package, says what is wrong with a text."""
-  return type(error).__name__ == 'JSONDecodeError'
+  return type(error).__name__ == 'JSONDecodeError' or (
+    isinstance(error, RecursionError) and 'decoding a JSON' in str(error)
+  )
+
+
+def _is_bare(error: BaseException) -> bool:
+  """Whether an error is no message of ours: a disk's code, or a key alone."""
+  if isinstance(error, OSError):
+    return error.errno is not None
+  return isinstance(error, KeyError) and ' ' not in str(error)
 
 
 def _text(error: BaseException) -> str:
@@ -127,6 +135,7 @@ def _text(error: BaseException) -> str:
   text = str(error)
   if isinstance(error, KeyError) and error.args:
     text = start + str(error.args[0])  # str() would quote it
+    text = f'no {text!r} there' if _is_bare(error) and not start else text
   if isinstance(error, OSError) and error.strerror and error.filename:
     text = f'{error.filename}: {error.strerror}'
   line = ' '.join(text.split()) or type(error).__name__

@@ -21,6 +21,7 @@ from retro_jax.nn import (
   retro as model_lib,
 )
 
+_SHOWN = 5  # names of parameters in a message
 # One compiled function for all callers.
 batch_nll = jax.jit(losses.batch_nll, static_argnames=('model', 'train'))
 
@@ -171,7 +172,15 @@ def check_data(
   """Compare data with those of training: raises for another tokenizer.
 
   Other data of the same tokenizer are reported as a warning.
+
+  Raises:
+    ValueError: also for a checkpoint of another kind of model.
   """
+  if 'embedding' not in saved.params or 'retrieval' not in saved.config:
+    raise ValueError(
+      f'{workdir}: a checkpoint with {sorted(saved.params)[:_SHOWN]}, expected '
+      'RETRO or its baseline, as experiments.retro.train writes it.'
+    )
   rows, vocab_size = saved.params['embedding'].shape[0], data.vocab_size
   if rows != vocab_size:
     raise ValueError(

@@ -139,6 +139,7 @@ _CASES = {
   'number': ['--config.size=-1'],
   'nested': ['--config.prepare.process_count=0'],
   'nowhere': ['--workdir='],
+  'no_folder': ['--workdir=config_x.py/W'],
   'unknown': ['--config.prepare.x=3'],
   'elsewhere': ['--config.process_count=2'],
   'flag': ['--promt=x'],
@@ -263,6 +264,10 @@ def test_memory_is_kept_where_a_model_runs_on_a_cpu(results, case, keeps):
       'and at most 4,096.',
     ),
     ('nowhere', "error: --workdir='': expected a folder."),
+    (
+      'no_folder',
+      'error: --workdir=config_x.py/W: config_x.py is not a folder.',
+    ),
   ],
 )
 def test_bad_input_is_one_line(results, case, line):

@@ -97,7 +97,18 @@ def test_damaged_files_are_named(tmp_path):
     with gzip.open(os.fspath(path)) as file:
       return file.read()
 
+  def mapping():
+    with open(path) as f:
+      return json.load(f)['weights']
+
+  def disk():
+    with open(path) as f:
+      raise OSError(errno.EIO, f'Input/output error {f.fileno()}')
+
   for data, read in (
+    (b'{}', mapping),
+    (b'[' * 99_999, parse),
+    (b'', disk),
     (b'\xff', text),
     (b'{"a"', parse),
     (gzip.compress(b'text' * 99)[:-9], unpack),
