@@ -19,7 +19,6 @@ JAX_COMPILATION_CACHE_DIR keeps compiled programs between runs.
 from collections.abc import Callable, Iterator
 import contextlib
 import ctypes
-import logging as std_logging
 import os
 import pathlib
 import platform
@@ -34,7 +33,7 @@ import jax
 import ml_collections
 from ml_collections import config_flags
 
-from experiments.engine import config_errors, ends, failures
+from experiments.engine import config_errors, ends, failures, quiet
 from retrieval import settings
 from retrieval.store import locks, verification
 
@@ -135,7 +134,7 @@ def keep_memory() -> bool:
 def main_of_script(script: Callable[[list[str]], None]) -> None:
   """Run a script without --config; bad input ends in one line and exit code 1."""
   ends.watch()
-  logging.get_absl_handler().addFilter(_is_worth_showing)
+  quiet.begin()
   try:
     app.run(lambda argv: _flushed(script, argv), flags_parser=_parse)
   except SystemExit as done:
@@ -209,7 +208,7 @@ def _run(
     raise ValueError(f'Unexpected arguments {argv[1:]}; flags start with --.')
   logging.set_verbosity(logging.INFO)
   if not flags.FLAGS.debug:
-    logging.get_absl_handler().addFilter(_is_worth_showing)
+    quiet.begin()
   config = flags.FLAGS.config
   settings.check_section(root, config.to_dict(), 'config')
   _check_workdir(flags.FLAGS.workdir)
@@ -258,14 +257,6 @@ def _start_distributed(config: ml_collections.ConfigDict) -> None:
   if 'prepare' in config:
     config.prepare.process_index = jax.process_index()
     config.prepare.process_count = jax.process_count()
-
-
-def _is_worth_showing(record: std_logging.LogRecord) -> bool:
-  """Drop the routine lines of installed libraries, and their tracebacks."""
-  beneath = f'{os.sep}site-packages{os.sep}' in record.pathname
-  if beneath:
-    record.exc_info = None  # what a library raises as well is told once
-  return record.levelno >= std_logging.WARNING or not beneath
 
 
 def _debugging() -> bool:

@@ -38,6 +38,10 @@ class Settings:
 def define():
   flags.DEFINE_string('prompt', '', 'Where to start.')
 
+class Late:
+  def __del__(self):
+    raise RuntimeError('Event loop is closed')
+
 def run(config, workdir):
   if config.fail == 'value':
     raise ValueError('corpus.jsonl, line 3:\\n  expected a title')
@@ -51,6 +55,7 @@ def run(config, workdir):
     source = "try:\\n  1 / 0\\nexcept Exception:\\n  logging.exception('told')"
     code = compile(source, '/site-packages/library.py', 'exec')
     exec(code, {'logging': logging})
+    Late()  # goes at once
   if config.fail == 'bug':
     None.no_such_method()
   print(workdir, config.size, flags.FLAGS.prompt)
