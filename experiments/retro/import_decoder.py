@@ -28,7 +28,7 @@ from experiments.engine import checkpoint_writer, command, reports
 from experiments.retro import settings as settings_lib
 from retrieval import tokenization
 from retrieval.formats import gguf_files, safetensors_files
-from retrieval.store import locks
+from retrieval.store import locks, manifests
 from retrieval.tokenization import byte_pairs
 from retro_jax.data import folder as retro_data
 from retro_jax.nn import config as config_lib, public_decoders
@@ -46,6 +46,7 @@ class Source:
   """A public decoder."""
 
   path: pathlib.Path  # file of the weights
+  described: pathlib.Path  # file of the fields
   fields: Mapping[str, Any]  # fields of RetroConfig except vocab_size
   params: Callable[[config_lib.RetroConfig], Any]  # config -> parameters
   # writes the tokenizer into a folder
@@ -77,6 +78,7 @@ def _open_gguf(path: pathlib.Path) -> Source:
   tied = 'output.weight' not in file
   return Source(
     path,
+    path,
     _named(path, public_decoders.llama_fields, file.settings, tied),
     lambda config: _named(path, public_decoders.llama_params, file, config),
     lambda folder: _write_gguf_tokenizer(path, file.settings, folder),
@@ -85,15 +87,13 @@ def _open_gguf(path: pathlib.Path) -> Source:
 
 def _open_gpt2(folder: pathlib.Path) -> Source:
   path = folder / 'config.json'
-  try:
-    settings = json.loads(path.read_bytes())
-  except ValueError as e:
-    raise ValueError(f'{path}: no JSON ({e}).') from None
+  settings = manifests.read_object(path)
   weights = folder / 'model.safetensors'
   if not weights.is_file():
     raise FileNotFoundError(f'{weights}: no weights beside config.json.')
   return Source(
     weights,
+    path,
     _named(path, public_decoders.gpt2_fields, settings),
     lambda config: _named(
       weights,
@@ -112,7 +112,7 @@ def _named(path: pathlib.Path, function: Callable, *arguments: Any) -> Any:
   except ValueError as error:
     text = str(error)
     raise ValueError(
-      text if str(path) in text else f'{path}: {text}.'
+      text if str(path) in text else f'{path}: {text.removesuffix(".")}.'
     ) from None
 
 
@@ -145,7 +145,13 @@ def _write_gpt2_tokenizer(source: pathlib.Path, folder: pathlib.Path) -> None:
   if (source / byte_pairs.FILE).is_file() or not vocab.is_file():
     tokenization.BytePairTokenizer(source).save(folder)
     return
-  ids = json.loads(vocab.read_bytes())
+  ids = manifests.read_object(vocab)
+  if any(type(i) is not int for i in ids.values()) or (
+    sorted(ids.values()) != list(range(len(ids)))
+  ):
+    raise ValueError(
+      f'{vocab}: expected the ids 0 to {len(ids) - 1}, each of one token.'
+    )
   lines = merges.read_text(encoding='utf-8').splitlines()
   pairs = [x for x in lines if x.strip() and not x.startswith('#version')]
   end = byte_pairs.END_OF_TEXT
@@ -174,14 +180,18 @@ def convert(
         f'{workdir}: holds checkpoints; expected a new --workdir.'
       )
     found.write_tokenizer(data.tokenizer_path)
-    vocab_size = data.tokenizer.vocab_size
+    vocab_size = _named(
+      found.described.parent, lambda: data.tokenizer.vocab_size
+    )
     model = config.model.to_dict() | dict(found.fields)
     model |= {'share_embeddings': False, 'copy_init': False}
     changed = command.changed(
       config, model=model, retrieval=False, data_dir='', retrofit_from=''
     )
     changed.tokenizer.vocab_size = vocab_size
-    model_cfg = loading.model_config(changed, vocab_size)
+    model_cfg = _named(
+      found.described, loading.model_config, changed, vocab_size
+    )
     params = found.params(model_cfg)
     checkpoint_writer.save_params(
       str(workdir),

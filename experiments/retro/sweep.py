@@ -34,7 +34,7 @@ from experiments.retro import (
   settings as settings_lib,
 )
 from retrieval.index import datastore_subsets
-from retrieval.store import locks, store
+from retrieval.store import locks, manifests, store
 from retro_jax.data import pipeline
 from retro_jax.trained import loading
 
@@ -198,8 +198,9 @@ def sweep(
 def _known(path: pathlib.Path, identity: str) -> list[dict[str, Any]]:
   if not path.is_file():
     return []
-  content = json.loads(path.read_text())
-  return content['rows'] if content.get('measured_as') == identity else []
+  content = manifests.read_object(path)
+  same = content.get('measured_as') == identity
+  return content.get('rows', []) if same else []
 
 
 def _is_of(row: dict[str, Any], setting: Setting) -> bool:

@@ -11,7 +11,6 @@ finished run is not repeated, so both tables share runs; a killed run continues.
 
 from collections.abc import Mapping, Sequence
 import dataclasses
-import json
 import math
 import pathlib
 from typing import Any
@@ -31,7 +30,7 @@ from experiments.tables import paper_table
 from realm_jax.data import folder as realm_data
 from realm_jax.serving import index_folders, trained as trained_lib
 from retrieval.questions import question_sets, scoring
-from retrieval.store import checkpoints, store
+from retrieval.store import checkpoints, manifests, store
 
 Config = ml_collections.ConfigDict
 FOLDER = 'qa'
@@ -253,7 +252,7 @@ def _count_questions(settings: Config) -> int:
 
 def _read_folder(folder: pathlib.Path) -> dict[str, Any]:
   path = folder / FILE
-  return json.loads(path.read_text()) if path.is_file() else {}
+  return manifests.read_object(path) if path.is_file() else {}
 
 
 def read(

@@ -3,7 +3,6 @@
 """Conversion of the Hugging Face port's config.json to our configs and back."""
 
 from collections.abc import Mapping
-import json
 import os
 import pathlib
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from realm_jax.checkpoints import names
 from realm_jax.nn import config as config_lib, open_qa
 from retrieval.nn import bert
+from retrieval.store import manifests
 
 _ACTIVATIONS = {
   'gelu': 'gelu',
@@ -61,15 +61,13 @@ def read(path: str | os.PathLike) -> dict[str, Any]:
   """Read a config.json and add the port's defaults.
 
   Raises:
-    ValueError: for another model's file, and for a field of another type.
+    ValueError: for another model's file, and for a field of another type or
+      beyond its limits.
   """
   path = pathlib.Path(path)
-  try:
-    fields = json.loads(path.read_text(encoding='utf-8'))
-  except ValueError as e:
-    raise ValueError(f'{path}: not JSON ({e}).') from None
-  if not isinstance(fields, dict) or fields.get('model_type') != 'realm':
-    found = fields.get('model_type') if isinstance(fields, dict) else fields
+  fields = manifests.read_object(path)
+  if fields.get('model_type') != 'realm':
+    found = fields.get('model_type')
     raise ValueError(f"{path}: model_type {found!r}; expected 'realm'.")
   fields = {**DEFAULTS, **fields}
   for name, default in DEFAULTS.items():
@@ -85,12 +83,20 @@ def read(path: str | os.PathLike) -> dict[str, Any]:
       f'{path}: hidden_act {fields["hidden_act"]!r}; expected one of '
       f'{sorted(_ACTIVATIONS)}.'
     )
+  try:
+    bert_config(fields)
+  except (ValueError, OverflowError) as e:
+    raise ValueError(f'{path}: {e}') from None
   return fields
 
 
 def bert_config(fields: Mapping[str, Any]) -> bert.BertConfig:
   """Sizes of each BERT of a checkpoint."""
-  values = {ours: fields[theirs] for ours, theirs in _BERT.items()}
+  values = {
+    # JSON may hold a rate as a whole number.
+    ours: type(DEFAULTS[theirs])(fields[theirs])
+    for ours, theirs in _BERT.items()
+  }
   activation = _ACTIVATIONS[fields['hidden_act']]
   return bert.BertConfig(activation=activation, **values)
 

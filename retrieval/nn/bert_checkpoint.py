@@ -4,7 +4,6 @@
 
 from collections.abc import Iterator, Mapping
 import dataclasses
-import json
 import pathlib
 import re
 
@@ -14,6 +13,7 @@ import safetensors
 from safetensors import numpy as safetensors_numpy
 
 from retrieval.nn import bert
+from retrieval.store import manifests
 
 _ACTIVATIONS = {
   'gelu': 'gelu',
@@ -54,15 +54,12 @@ def read_config(path: str | pathlib.Path, **overrides) -> bert.BertConfig:
   Raises:
     ValueError: for a missing field or a variant of BERT that is not supported.
   """
-  try:
-    fields = json.loads(pathlib.Path(path).read_text(encoding='utf-8'))
-  except ValueError as e:
-    raise ValueError(f'{path}: not JSON ({e}).') from None
+  fields = manifests.read_object(pathlib.Path(path))
   missing = sorted(set(_FIELDS.values()) - set(fields))
   if missing:
     raise ValueError(f'{path}: missing fields {missing}.')
   activation = fields.get('hidden_act', 'gelu')
-  if activation not in _ACTIVATIONS:
+  if activation not in list(_ACTIVATIONS):
     raise ValueError(
       f'{path}: hidden_act {activation!r} is not one of {sorted(_ACTIVATIONS)}.'
     )

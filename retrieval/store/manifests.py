@@ -39,6 +39,22 @@ def read_json(file: pathlib.Path, missing: str = '') -> dict[str, Any]:
     FileNotFoundError: when there is no such file; `missing` says so.
     ValueError: when it is damaged.
   """
+  content = read_object(file, missing)
+  expected = content.pop(_CHECKSUM, None)  # files of earlier writers have none
+  if expected is not None and expected != _checksum(content):
+    raise ValueError(
+      f'{file}: damaged (checksum {_checksum(content)}, expected {expected}).'
+    )
+  return content
+
+
+def read_object(file: pathlib.Path, missing: str = '') -> dict[str, Any]:
+  """Read a JSON object as it stands, such as another program's.
+
+  Raises:
+    FileNotFoundError: when there is no such file; `missing` says so.
+    ValueError: when it is damaged.
+  """
   try:
     content = json.loads(file.read_text(encoding='utf-8'))
   except FileNotFoundError:
@@ -47,11 +63,6 @@ def read_json(file: pathlib.Path, missing: str = '') -> dict[str, Any]:
     raise ValueError(f'{file}: not JSON ({e}); it is damaged.') from None
   if not isinstance(content, dict):
     raise ValueError(f'{file}: not a JSON object; it is damaged.')
-  expected = content.pop(_CHECKSUM, None)  # files of earlier writers have none
-  if expected is not None and expected != _checksum(content):
-    raise ValueError(
-      f'{file}: damaged (checksum {_checksum(content)}, expected {expected}).'
-    )
   return content
 
 

@@ -15,12 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from retrieval.store import store
+from retrieval.store import manifests, store
 from retrieval.tokenization import base
 
 FILE = 'tokenizer.json'
 _SETTINGS = 'tokenizer_config.json'
 END_OF_TEXT = '<|endoftext|>'
+_MAX_TOKENS = 2**24
 _SPECIALS = ('bos', 'eos', 'pad')
 # A tokenizer that normalizes text changes this text.
 _PROBE = 'xX  \ufb01\t e\u0301\r\n 12 <|endoftext|>'
@@ -84,10 +85,32 @@ def _read_spec(path: pathlib.Path) -> dict[str, Any] | None:
   try:
     spec = json.loads(path.read_bytes())
     model, cutter = spec['model']['type'], spec['pre_tokenizer']
-  except (ValueError, KeyError, TypeError):
+  except (ValueError, KeyError, TypeError, RecursionError):
     return None
   found = model == 'BPE' and 'ByteLevel' in json.dumps(cutter)
   return spec if found else None
+
+
+def _vocabulary(
+  path: pathlib.Path, spec: Mapping[str, Any]
+) -> tuple[dict[str, int], dict[str, int]]:
+  """Return the ids of added tokens, and those of all tokens."""
+  try:
+    tokens = spec.get('added_tokens') or ()
+    added = {token['content']: token['id'] for token in tokens}
+    vocab = {**spec['model']['vocab'], **added}
+  except (KeyError, TypeError):
+    raise ValueError(
+      f'{path}: damaged (expected vocab and added_tokens, each token with an id).'
+    ) from None
+  for token, i in vocab.items():
+    whole = type(i) is int and 0 <= i < _MAX_TOKENS
+    if not whole or not isinstance(token, str):
+      raise ValueError(
+        f'{path}: token {token!r} has id {i!r}; expected a text with a whole '
+        f'number below {_MAX_TOKENS:,}.'
+      )
+  return added, vocab
 
 
 def is_byte_pairs(path: str | os.PathLike) -> bool:
@@ -109,17 +132,15 @@ def write(
 
 def _read_specials(folder: pathlib.Path) -> dict[str, str]:
   """Tokens for 'bos', 'eos' and 'pad' from tokenizer_config.json."""
-  path, given = folder / _SETTINGS, {}
-  if path.is_file():
-    try:
-      given = json.loads(path.read_bytes())
-    except ValueError as e:
-      raise ValueError(f'{path}: not JSON ({e}).') from None
+  path = folder / _SETTINGS
+  given = manifests.read_object(path) if path.is_file() else {}
   names = {}
   for name in _SPECIALS:
     token = given.get(f'{name}_token')
     token = token.get('content') if isinstance(token, dict) else token
     names[name] = token or names.get('eos') or END_OF_TEXT
+    if not isinstance(names[name], str):
+      raise ValueError(f'{path}: {name}_token {token!r}; expected a text.')
   return names
 
 
@@ -145,9 +166,7 @@ class BytePairTokenizer(base.Tokenizer):
     self._spec, self._specials = _read_spec(path), _read_specials(path.parent)
     if self._spec is None:
       raise ValueError(f'{path}: not a byte pair encoding over bytes.')
-    added = self._spec.get('added_tokens') or ()
-    added = {token['content']: token['id'] for token in added}
-    vocab = {**self._spec['model']['vocab'], **added}
+    added, vocab = _vocabulary(path, self._spec)
     missing = {*self._specials.values()} - {*vocab}
     if missing:
       raise ValueError(f'{path}: the vocabulary lacks {sorted(missing)}.')

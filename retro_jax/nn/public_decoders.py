@@ -22,6 +22,7 @@ _ACTIVATIONS = {
   'gelu': 'gelu',
   'relu': 'relu',
 }
+_GPT2_SIZES = ('n_embd', 'n_head', 'n_layer', 'n_positions')
 # Buffers that GPT-2's files may hold: its causal mask.
 _GPT2_BUFFERS = re.compile(r'h\.\d+\.attn\.(masked_)?bias$')
 
@@ -74,26 +75,35 @@ def llama_fields(settings: Mapping[str, Any], tied: bool) -> dict[str, Any]:
   scaling = get('rope.scaling.type', 'none')
   if scaling != 'none':
     raise ValueError(f'rotary positions scaled by {scaling!r}; expected none')
-  width, heads = get('embedding_length'), get('attention.head_count')
-  head_dim = get('attention.key_length', width // heads)
-  turned = get('rope.dimension_count', head_dim)
+
+  def whole(name, default=None):
+    return _whole(f'llama.{name}', get(name, default))
+
+  width, heads = whole('embedding_length'), whole('attention.head_count')
+  head_dim = whole('attention.key_length', width // heads)
+  turned = whole('rope.dimension_count', head_dim)
   if turned != head_dim:
     raise ValueError(f'{turned} of {head_dim} dimensions of a head are rotary')
   return {
     'd_model': width,
-    'd_ff': get('feed_forward_length'),
+    'd_ff': whole('feed_forward_length'),
     'num_heads': heads,
     'head_dim': head_dim,
-    'num_layers': get('block_count'),
+    'num_layers': whole('block_count'),
     'decoder': {
       'positions': 'rotary',
-      'rotary_base': _shortest(get('rope.freq_base', 10000.0)),
+      'rotary_base': _shortest(
+        'llama.rope.freq_base', get('rope.freq_base', 1e4)
+      ),
       'max_positions': 0,
-      'num_kv_heads': get('attention.head_count_kv', heads),
+      'num_kv_heads': whole('attention.head_count_kv', heads),
       'gated': True,
       'norm': 'rms',
     },
-    'norm_epsilon': _shortest(get('attention.layer_norm_rms_epsilon')),
+    'norm_epsilon': _shortest(
+      'llama.attention.layer_norm_rms_epsilon',
+      get('attention.layer_norm_rms_epsilon'),
+    ),
     'activation': 'silu',
     'projection_biases': False,
     'ff_biases': False,
@@ -101,9 +111,23 @@ def llama_fields(settings: Mapping[str, Any], tied: bool) -> dict[str, Any]:
   }
 
 
-def _shortest(x: float) -> float:
+def _whole(name: str, value: Any) -> int:
+  """Check a setting that is a whole number of at least 1."""
+  if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+    raise ValueError(f'{name}={value!r}; expected a whole number at least 1')
+  return value
+
+
+def _number(name: str, value: Any) -> float:
+  """Check a setting that is a number."""
+  if isinstance(value, bool) or not isinstance(value, int | float):
+    raise ValueError(f'{name}={value!r}; expected a number')
+  return float(value)
+
+
+def _shortest(name: str, value: Any) -> float:
   """The number that was meant by one that was stored in float32."""
-  return float(str(np.float32(x)))
+  return float(str(np.float32(_number(name, value))))
 
 
 def llama_params(arrays: Arrays, config: RetroConfig) -> dict[str, Any]:
@@ -178,37 +202,41 @@ def gpt2_fields(settings: Mapping[str, Any]) -> dict[str, Any]:
   kind = settings.get('model_type')
   if kind != 'gpt2':
     raise ValueError(f"model_type {kind!r}; expected 'gpt2'")
-  missing = {'n_embd', 'n_head', 'n_layer', 'n_positions'} - {*settings}
+  missing = {*_GPT2_SIZES} - {*settings}
   if missing:
     raise ValueError(f'settings {sorted(missing)} are missing')
+  width, heads, layers, positions = (
+    _whole(name, settings[name]) for name in _GPT2_SIZES
+  )
   for name in ('scale_attn_by_inverse_layer_idx', 'add_cross_attention'):
     if settings.get(name):
       raise ValueError(f'{name}={settings[name]}; expected False')
   activation = settings.get('activation_function', 'gelu_new')
-  if activation not in _ACTIVATIONS:
+  if activation not in list(_ACTIVATIONS):
     raise ValueError(
       f'activation_function {activation!r}; expected one of {[*_ACTIVATIONS]}'
     )
-  width = settings['n_embd']
   return {
     'd_model': width,
-    'd_ff': settings.get('n_inner') or 4 * width,
-    'num_heads': settings['n_head'],
-    'head_dim': width // settings['n_head'],
-    'num_layers': settings['n_layer'],
+    'd_ff': _whole('n_inner', settings.get('n_inner') or 4 * width),
+    'num_heads': heads,
+    'head_dim': width // heads,
+    'num_layers': layers,
     'decoder': {
       'positions': 'absolute',
-      'max_positions': settings['n_positions'],
+      'max_positions': positions,
       'num_kv_heads': 0,
       'gated': False,
       'norm': 'layer',
     },
-    'norm_epsilon': float(settings.get('layer_norm_epsilon', 1e-5)),
+    'norm_epsilon': _number(
+      'layer_norm_epsilon', settings.get('layer_norm_epsilon', 1e-5)
+    ),
     'activation': _ACTIVATIONS[activation],
     'projection_biases': True,
     'ff_biases': True,
-    'scale_logits': settings.get('scale_attn_weights', True),
-    'tie_readout': settings.get('tie_word_embeddings', True),
+    'scale_logits': bool(settings.get('scale_attn_weights', True)),
+    'tie_readout': bool(settings.get('tie_word_embeddings', True)),
   }
 
 

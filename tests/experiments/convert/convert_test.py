@@ -357,6 +357,11 @@ def test_what_cannot_be_converted_is_said(tmp_path):
     _run(tmp_path / 'w', tmp_path)
   with pytest.raises(ValueError, match='no parameters; expected an embedder'):
     _run(tmp_path / 'w', BUNDLES / 'embedder/encoded/encoded.ckpt')
+  copy = _copy(tmp_path)
+  fields = json.loads((copy / 'config.json').read_text())
+  (copy / 'config.json').write_text(json.dumps(fields | {'hidden_size': -1}))
+  with pytest.raises(ValueError, match='config.json: d_model=-1: expected'):
+    _run(tmp_path / 'w', copy)
   with pytest.raises(ValueError, match=r'expected block_emb'):
     checkpoint_sources.read_vectors(str(BUNDLES / 'orqa/model.ckpt-20'))
   with pytest.raises(ValueError, match='RealmEmbedder brings embedder'):

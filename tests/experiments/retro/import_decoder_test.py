@@ -192,6 +192,17 @@ def test_what_is_no_decoder_is_named(tmp_path):
   )
   _write_gpt2(folder, tensors, n_positions=99)
   expect(folder, r'wpe.weight is \(24, 16\), expected \(99, 16\)')
+  for field, value in (('n_embd', None), ('n_head', 0), ('n_layer', 'x')):
+    _write_gpt2(folder, tensors, **{field: value})
+    expect(folder, f'config.json: {field}={value!r}; expected a whole number')
+  _write_gpt2(folder, tensors, n_embd=2**70)
+  expect(folder, 'config.json: d_model=.*: expected a whole number')
+  _write_gpt2(folder, tensors)
+  (folder / 'vocab.json').write_text('{"a": 0, "<|endoftext|>": null}')
+  expect(folder, 'vocab.json: expected the ids 0 to 1')
+  (folder / 'config.json').write_text('[]')
+  expect(folder, 'config.json: not a JSON object')
+  _write_gpt2(folder, tensors)
   (folder / 'model.safetensors').unlink()
   with pytest.raises(FileNotFoundError, match='model.safetensors: no weights'):
     retro_import.find(folder)

@@ -91,6 +91,18 @@ def test_what_is_no_byte_pairs_is_refused(tmp_path):
   path.write_text('{"model": 1}')
   with pytest.raises(ValueError, match='not a byte pair encoding'):
     byte_pairs.BytePairTokenizer(path)
+  path.write_text('[' * 99_999)
+  with pytest.raises(ValueError, match='not a byte pair encoding'):
+    byte_pairs.BytePairTokenizer(path)
+  for change, line in (
+    ([{'id': 1}], 'damaged'),
+    ([{'content': 'x', 'id': 2**40}], 'expected a text with a whole number'),
+  ):
+    spec = json.loads((_write(tmp_path) / path.name).read_text())
+    path.write_text(json.dumps(spec | {'added_tokens': change}))
+    with pytest.raises(ValueError, match=f'tokenizer.json: .*{line}'):
+      byte_pairs.BytePairTokenizer(path)
+  path.write_text('{"model": 1}')
   with pytest.raises(ValueError, match='not a WordPiece'):
     tokenization.load_tokenizer(path)
   _write(tmp_path, specials={**END, 'bos': '<s>'})
