@@ -74,6 +74,7 @@ def main(
   """
   ends.watch()
   try:
+    _check_text(sys.argv)
     argv = _flags_of_files(sys.argv[1:])
     config_errors.check(argv, default_config)
     # Fields of a default config are set as soon as it is known.
@@ -136,6 +137,7 @@ def main_of_script(script: Callable[[list[str]], None]) -> None:
   ends.watch()
   quiet.begin()
   try:
+    _check_text(sys.argv)
     app.run(lambda argv: _flushed(script, argv), flags_parser=_parse)
   except SystemExit as done:
     ends.end_with(done.code)
@@ -178,6 +180,19 @@ def _define(
     define_flags()
   for name in set(flags.FLAGS) - before:  # --help shows the main module's.
     flags.FLAGS.register_key_flag_for_module(sys.argv[0], flags.FLAGS[name])
+
+
+def _check_text(argv: list[str]) -> None:
+  """Raise ValueError for an argument that is not UTF-8."""
+  for argument in argv:
+    try:
+      argument.encode()
+    except UnicodeEncodeError as error:
+      name = argument[: error.start].partition('=')[0]
+      byte = ord(argument[error.start]) - 0xDC00  # PEP 383
+      raise ValueError(
+        f'{name}: byte {error.start} (0x{byte:02x}) of the argument is not UTF-8.'
+      ) from None
 
 
 def _flags_of_files(argv: list[str]) -> list[str]:

@@ -40,7 +40,7 @@ from realm_jax.serving import (
   trained as trained_lib,
 )
 from retrieval.questions import questions as questions_lib, scoring
-from retrieval.store import checkpoint_steps, checkpoints
+from retrieval.store import checkpoint_steps, checkpoints, store
 from retrieval.text import corpus as corpus_lib
 
 CONFIG = str(
@@ -139,6 +139,8 @@ def typed(read: Callable[[str], str] = input) -> Iterator[str]:
   try:
     while text := read(prompt).strip():
       yield text
+  except UnicodeDecodeError as error:
+    raise ValueError(f'standard input: not UTF-8 text ({error}).') from None
   except (EOFError, KeyboardInterrupt):
     if prompt:
       print()
@@ -181,6 +183,8 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   """Answer the given questions, or typed ones."""
   values = flags.FLAGS
   given = _given(values)
+  if values.output:
+    store.check_output(values.output)
   trained_lib.check_answer_settings(
     values.retriever, values.reader_beam, values.answers
   )

@@ -78,11 +78,14 @@ def _read_text(path: pathlib.Path) -> str:
   if not path.is_file():
     raise FileNotFoundError(f'--text_file={path}: no such file.')
   try:
-    return path.read_text(encoding='utf-8')
+    text = path.read_text(encoding='utf-8')
   except UnicodeDecodeError as error:
     raise ValueError(
       f'--text_file={path}: expected UTF-8 text ({error}).'
     ) from None
+  if not text:
+    raise ValueError(f'--text_file={path}: the text is empty.')
+  return text
 
 
 def _passage(

@@ -61,6 +61,8 @@ def run(
   prompts = [prompts_lib.TextPrompt(prompt)]
   if input_file:
     prompts = prompts_lib.read(input_file)
+  if json_path:
+    store.check_output(json_path)
   trained = loading.load(workdir, config.data_dir)
   trained.config.embedder = config.embedder
   logging.info('Sampling from %s, step %d.', workdir, trained.step)
@@ -144,7 +146,13 @@ def _define_flags() -> None:
     'Samples drawn side by side.',
     lower_bound=1,
   )
-  flags.DEFINE_integer('seed', None, "Of the draws; default: the config's.")
+  flags.DEFINE_integer(
+    'seed',
+    None,
+    "Of the draws; default: the config's.",
+    lower_bound=0,
+    upper_bound=2**32 - 1,
+  )
   flags.DEFINE_multi_string('stop', [], 'Text before which a sample ends.')
   flags.DEFINE_bool('stream', False, 'Print while it writes.')
   flags.DEFINE_string('json', '', 'File that also gets the samples.')

@@ -12,6 +12,7 @@ from realm_jax.data import examples, pipeline
 from realm_jax.serving import evaluate, serving, views
 
 MASK = '[MASK]'
+_SHOWN = 40  # letters of a text in a message
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,7 +47,7 @@ def encode(trained: Any, text: str, answer: str = '') -> dict[str, np.ndarray]:
   layout, tokenizer = trained.layout, trained.data.tokenizer
   masks = text.count(MASK)
   if not masks:
-    raise ValueError(f'{text!r}: expected at least one {MASK}.')
+    raise ValueError(f'{_start(text)}: expected at least one {MASK}.')
   pieces = tokenizer.encode(answer).ids.tolist() if answer else []
   if pieces and masks == 1:
     text = text.replace(MASK, ' '.join([MASK] * len(pieces)))
@@ -57,7 +58,8 @@ def encode(trained: Any, text: str, answer: str = '') -> dict[str, np.ndarray]:
     )
   if masks > layout.max_targets:
     raise ValueError(
-      f'{masks} masks, expected at most layout.max_targets={layout.max_targets}.'
+      f'{_start(text)}: {masks} masks, expected at most layout.max_targets='
+      f'{layout.max_targets}.'
     )
   tokens: list[int] = []
   positions: list[int] = []
@@ -68,13 +70,19 @@ def encode(trained: Any, text: str, answer: str = '') -> dict[str, np.ndarray]:
     tokens += tokenizer.encode(part.strip()).ids.tolist()
   if len(tokens) > layout.query_tokens:
     raise ValueError(
-      f'{len(tokens)} wordpieces, expected at most {layout.query_tokens}.'
+      f'{_start(text)}: {len(tokens)} wordpieces, expected at most '
+      f'{layout.query_tokens}.'
     )
   filled = np.asarray(tokens, np.int32)
   filled[positions] = pieces or layout.mask_id
   row = examples.mask_sentence(layout, filled, np.asarray(positions))
   row |= {'origin': np.int32(-1), 'origin_hash': np.uint64(0)}
   return examples.stack([row])
+
+
+def _start(text: str) -> str:
+  """The first words of a text, in quotes."""
+  return repr(text if len(text) <= _SHOWN else text[:_SHOWN] + ' ...')
 
 
 def explain(

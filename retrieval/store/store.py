@@ -43,6 +43,21 @@ def hash_files(paths: Sequence[str | os.PathLike]) -> str:
   return digest.hexdigest()[:32]
 
 
+def check_output(path: str | os.PathLike) -> None:
+  """Refuse a name that no file can take.
+
+  Raises:
+    ValueError: for a folder, a device or a pipe, and for a name beneath a file.
+  """
+  path = pathlib.Path(path)
+  if path.exists() and not path.is_file():
+    what = 'a folder' if path.is_dir() else 'a device or a pipe'
+    raise ValueError(f'{path}: {what}; expected the name of a file to write.')
+  above = next((x for x in path.parents if os.path.lexists(x)), path.parent)
+  if os.path.lexists(above) and not above.is_dir():
+    raise ValueError(f'{path}: {above} is not a folder.')
+
+
 @contextlib.contextmanager
 def open_atomically(
   path: str | os.PathLike, mode: str = 'wb', num_bytes: int = 0
@@ -56,8 +71,12 @@ def open_atomically(
 
   Yields:
     The open file. An exception discards it and leaves an older file in place.
+
+  Raises:
+    ValueError: as `check_output`.
   """
   path = pathlib.Path(path)
+  check_output(path)
   path.parent.mkdir(parents=True, exist_ok=True)
   temporary = drafts.beside(path)
   encoding = None if 'b' in mode else 'utf-8'
@@ -70,6 +89,10 @@ def open_atomically(
       f.flush()
       os.fsync(f.fileno())
     os.replace(temporary, path)
+  except OSError as error:
+    if error.filename != str(temporary):
+      raise
+    raise OSError(error.errno, error.strerror, str(path)) from None
   finally:
     temporary.unlink(missing_ok=True)
 

@@ -275,3 +275,21 @@ def test_the_first_folder_published_stays(tmp_path):
   assert (tmp_path / 'c/who').read_text() == 'a'
   with pytest.raises(FileNotFoundError):
     store.publish_folder(tmp_path / 'b', tmp_path / 'd')
+
+
+def test_what_is_no_file_is_never_replaced(tmp_path):
+  (tmp_path / 'file').write_text('x')
+  (tmp_path / 'folder').mkdir()
+  os.mkfifo(tmp_path / 'pipe')
+  for name, what in (
+    ('folder', 'a folder; expected the name of a file'),
+    ('pipe', 'a device or a pipe; expected'),
+    ('file/below', f'{tmp_path}/file is not a folder'),
+  ):
+    with pytest.raises(ValueError, match=f'^{tmp_path}/{name}: {what}'):
+      store.write_atomically(tmp_path / name, 'y')
+  with pytest.raises(OSError) as error:
+    store.write_atomically('/proc/no_file', 'y')
+  assert error.value.filename == '/proc/no_file'
+  assert (tmp_path / 'pipe').is_fifo()
+  assert sorted(os.listdir(tmp_path)) == ['file', 'folder', 'pipe']
