@@ -8,6 +8,7 @@ wrapped in others, some from another process; a line names the file.
 
 from collections.abc import Iterable, Iterator
 from concurrent import futures
+import contextlib
 import errno
 import io
 import lzma
@@ -41,6 +42,17 @@ def line_of(error: BaseException, workdir: str = '') -> str | None:
     or _dead_worker(causes)
     or _bad_input(error)
   )
+
+
+@contextlib.contextmanager
+def named(path: str | os.PathLike) -> Iterator[None]:
+  """Name a file in each ValueError that does not."""
+  try:
+    yield
+  except ValueError as error:
+    if str(path) in str(error):
+      raise
+    raise ValueError(f'{path}: {error}') from None
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

@@ -93,14 +93,23 @@ def print_shares(rows: Sequence[Mapping[str, Any]]) -> None:
 
 @contextlib.contextmanager
 def picture(path: str | os.PathLike, **settings: Any) -> Iterator[tuple]:
-  """Yield figure and axes of `pyplot.subplots(**settings)`; save the figure."""
+  """Yield figure and axes of `pyplot.subplots(**settings)`; save the figure.
+
+  Raises:
+    ValueError: for a name that no file can take, or of no kind of picture.
+  """
   import matplotlib
 
   matplotlib.use('Agg')
   from matplotlib import pyplot
 
+  store.check_output(path)
+  pathlib.Path(path).parent.mkdir(parents=True, exist_ok=True)
   figure, axes = pyplot.subplots(layout='constrained', **settings)
+  kinds = sorted(figure.canvas.get_supported_filetypes())
   try:
+    if pathlib.Path(path).suffix[1:] not in kinds:
+      raise ValueError(f'{path}: expected a name that ends in one of {kinds}.')
     yield figure, axes
     figure.savefig(path, dpi=110, bbox_inches='tight')
   finally:

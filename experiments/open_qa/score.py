@@ -19,7 +19,7 @@ from typing import Any
 
 from absl import flags
 
-from experiments.engine import command, reports
+from experiments.engine import command, failures, reports
 from retrieval.questions import bootstrap, dpr_json, question_sets, scoring
 from retrieval.store import store
 
@@ -65,11 +65,13 @@ def score(
   if 'prediction' in first:
     form = 'predictions'
     predictions = scoring.read_predictions(path)
-    scores = scoring.score_predictions(question_set, predictions)
+    with failures.named(path):
+      scores = scoring.score_predictions(question_set, predictions)
   elif 'ctxs' in first:
     form = 'retrieval'
     results = dpr_json.read_results(path)
-    scores = scoring.score_retrieval(question_set, results)
+    with failures.named(path):
+      scores = scoring.score_retrieval(question_set, results)
   else:
     raise ValueError(
       f"{where}: expected a field 'prediction' or 'ctxs', found "

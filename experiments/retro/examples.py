@@ -33,7 +33,7 @@ import jax
 import ml_collections
 import numpy as np
 
-from experiments.engine import command, progress, reports
+from experiments.engine import command, failures, progress, reports
 from experiments.retro import (
   evaluate as retro_evaluate,
   settings as settings_lib,
@@ -217,7 +217,9 @@ def _lambada(config: Config) -> tuple[str, Callable]:
     raise ValueError(
       f'examples.batch_size {config.examples.batch_size}: expected >= 1.'
     )
-  examples = [split(text) for (text,) in read(config.examples, LAMBADA_FIELDS)]
+  texts = read(config.examples, LAMBADA_FIELDS)
+  with failures.named(config.examples.path):
+    examples = [split(text) for (text,) in texts]
 
   def measure(mode: Mode):
     words = last_words(mode, examples, config)

@@ -75,7 +75,6 @@ def print_table(runs: Sequence[Curves]) -> None:
 
 def plot(metrics: Sequence[Sequence[Curves]], path: str | pathlib.Path) -> None:
   """Draw a panel for each metric; the ending of `path` names the format."""
-  pathlib.Path(path).parent.mkdir(parents=True, exist_ok=True)
   count = len(metrics)
   shape = {'nrows': count, 'figsize': (7, 1 + 3 * count), 'squeeze': False}
   with reports.picture(path, **shape) as (_, panels):

@@ -5,6 +5,8 @@
 import json
 import math
 
+import pytest
+
 from experiments.engine import reports
 
 
@@ -45,3 +47,10 @@ def test_a_picture_is_saved(tmp_path):
   with reports.picture(tmp_path / 'a.png', figsize=(2, 1)) as (_, axes):
     axes.plot([0, 1], [1, 0])
   assert (tmp_path / 'a.png').read_bytes().startswith(b'\x89PNG')
+  for name, line in (
+    ('a.png/b.png', 'not a folder'),
+    ('a.x', 'ends in one of'),
+  ):
+    with pytest.raises(ValueError, match=f'^{tmp_path}/{name}: .*{line}'):
+      with reports.picture(tmp_path / name):
+        raise AssertionError('drawn')

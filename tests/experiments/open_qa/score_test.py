@@ -51,7 +51,8 @@ def test_bad_input_ends_in_one_line(tmp_path, references):
   path.write_text('{"question": "other", "prediction": "x"}')
   done = _run(path, f'--dataset={references}')
   assert done.returncode == 1
-  assert done.stderr.startswith('error: 1 of 1 questions in the file are not')
+  line = f'error: {path}: 1 of 1 questions in the file are not'
+  assert done.stderr.startswith(line)
   assert done.stderr.count('\n') == 1
 
 
