@@ -25,6 +25,7 @@ _USER_ERRORS = (ValueError, KeyError, AttributeError, OSError, ImportError)
 _NAMELESS = (UnicodeError, EOFError, zlib.error, lzma.LZMAError)
 _NAMELESS += (zipfile.BadZipFile, tarfile.TarError)
 _MAX_MESSAGE = 2000
+_QUOTES = '\'"'
 # Of local variables that are str, in the order in which they are believed.
 _FILE_NAMES = ('file', 'path', 'filename')
 
@@ -147,7 +148,11 @@ def _text(error: BaseException) -> str:
   text = str(error)
   if isinstance(error, KeyError) and error.args:
     text = start + str(error.args[0])  # str() would quote it
-    text = f'no {text!r} there' if _is_bare(error) and not start else text
+    text = (
+      f'no {text.strip(_QUOTES)!r} there'
+      if _is_bare(error) and not start
+      else text
+    )
   if isinstance(error, OSError) and error.strerror and error.filename:
     text = f'{error.filename}: {error.strerror}'
   line = ' '.join(text.split()) or type(error).__name__

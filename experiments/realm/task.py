@@ -2,9 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """REALM as a Task for the loop, and trained models to look into."""
 
+from collections.abc import Mapping
 import functools
 import os
 import pathlib
+from typing import Any
 
 from absl import logging
 import jax
@@ -30,6 +32,8 @@ from realm_jax.serving import (
 from retrieval.nn import bert, sharding
 from retrieval.store import checkpoints, store
 
+_SHOWN = 5  # names of parameters in a message
+
 
 def start_sources(
   config: ml_collections.ConfigDict,
@@ -44,9 +48,20 @@ def start_sources(
       found[name] = packaged_reader.load()
     elif workdir:
       found[name] = checkpoints.load_params(workdir)[0]
+      _check_model(f'config.{name}_from={workdir}', found[name])
     elif path := config[name].checkpoint:
       found[name] = realm_data.checkpoint_path(path)
   return found
+
+
+def _check_model(what: str, params: Mapping[str, Any]) -> None:
+  """Raise ValueError for parameters of another kind of model."""
+  known = {*initialize.EMBEDDERS, 'encoder', 'reader', 'classifier'}
+  if not known >= {*params}:
+    raise ValueError(
+      f'{what}: a checkpoint with {sorted(params)[:_SHOWN]}, expected one of '
+      'experiments.realm.train or experiments.open_qa.train.'
+    )
 
 
 def init_params(

@@ -54,7 +54,9 @@ def adopt(config: Config) -> Config:
       'retro_from is empty: expected the workdir of a RETRO, or of a baseline, made '
       'by experiments.retro.train.'
     )
-  source = checkpoints.find(config.retro_from).config
+  saved = checkpoints.find(config.retro_from)
+  loading.check_model(config.retro_from, saved)
+  source = saved.config
   data = retro_data.DataFolder.of(
     config if config.data_dir else source, config.retro_from
   )

@@ -36,6 +36,7 @@ def _retrofit_params(
   """The decoder of `config.retrofit_from` with a new encoder and new CCAs."""
   source = config.retrofit_from
   saved = checkpoints.find(source)
+  loading.check_model(source, saved)
   if saved.config.retrieval:
     raise ValueError(
       f'config.retrofit_from {source}: is a RETRO itself (retrieval=True); '

@@ -164,6 +164,15 @@ def load(
   )
 
 
+def check_model(workdir: str | os.PathLike, saved: checkpoints.Saved) -> None:
+  """Raise ValueError for a checkpoint of another kind of model."""
+  if 'embedding' not in saved.params or 'retrieval' not in saved.config:
+    raise ValueError(
+      f'{workdir}: a checkpoint with {sorted(saved.params)[:_SHOWN]}, expected '
+      'RETRO or its baseline, as experiments.retro.train writes it.'
+    )
+
+
 def check_data(
   workdir: str | os.PathLike,
   saved: checkpoints.Saved,
@@ -174,13 +183,9 @@ def check_data(
   Other data of the same tokenizer are reported as a warning.
 
   Raises:
-    ValueError: also for a checkpoint of another kind of model.
+    ValueError: also as `check_model`.
   """
-  if 'embedding' not in saved.params or 'retrieval' not in saved.config:
-    raise ValueError(
-      f'{workdir}: a checkpoint with {sorted(saved.params)[:_SHOWN]}, expected '
-      'RETRO or its baseline, as experiments.retro.train writes it.'
-    )
+  check_model(workdir, saved)
   rows, vocab_size = saved.params['embedding'].shape[0], data.vocab_size
   if rows != vocab_size:
     raise ValueError(
