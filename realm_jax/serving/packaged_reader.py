@@ -101,9 +101,17 @@ def load(folder: str | os.PathLike = '') -> dict[str, Any]:
 
 
 def load_config(folder: str | os.PathLike = '') -> dict[str, Any]:
-  """Read the config of a packaged reader."""
-  config = manifests.read_json(_find(folder, _CONFIG))
+  """Read the config of a packaged reader.
+
+  Raises:
+    FileNotFoundError: when it is missing.
+    ValueError: when it is damaged.
+  """
+  path = _find(folder, _CONFIG)
+  config = manifests.read_json(path)
   config.pop(_FILES, None)
+  if missing := {'config', 'step', 'tokenizer'} - {*config}:
+    raise ValueError(f'{path}: lacks {sorted(missing)}; it is damaged.')
   return config
 
 

@@ -52,13 +52,17 @@ def test_nothing_moves_by_more_than_half_a_level(params):
 
 def test_files_are_read_as_they_were_written(params, tokenizer, tmp_path):
   folder = tmp_path / 'new'
-  packaged_reader.save(folder, params, tokenizer, {'tokenizer': 'abc'})
+  made = {'config': {}, 'step': 1, 'tokenizer': 'abc'}
+  packaged_reader.save(folder, params, tokenizer, made)
   found = packaged_reader.load(folder)['reader']
   wanted = packaged_reader.dequantize(packaged_reader.quantize(params))
   for part, values in wanted.items():
     for name, value in values.items():
       np.testing.assert_array_equal(found[part][name], value)
-  assert packaged_reader.load_config(folder) == {'tokenizer': 'abc'}
+  assert packaged_reader.load_config(folder) == made
+  (folder / 'config.json').write_text('{}')
+  with pytest.raises(ValueError, match=r'config\.json: lacks .*config'):
+    packaged_reader.load_config(folder)
 
 
 def test_the_packages_own_reader_fits_its_config(tokenizer, tmp_path):
@@ -94,7 +98,8 @@ def test_faults_are_named(params, tokenizer, tmp_path):
 
 @pytest.mark.parametrize('name', ['reader.safetensors', 'config.json'])
 def test_a_flipped_bit_is_found(params, tokenizer, tmp_path, name):
-  packaged_reader.save(tmp_path, params, tokenizer, {'step': 1})
+  made = {'config': {}, 'step': 1, 'tokenizer': 'abc'}
+  packaged_reader.save(tmp_path, params, tokenizer, made)
   data = bytearray((tmp_path / name).read_bytes())
   place = data.index(b'"step": 1') + 8 if name == 'config.json' else -1
   data[place] ^= 1
