@@ -15,13 +15,14 @@ from retrieval import settings
 _CGROUP = pathlib.Path('/sys/fs/cgroup')
 _MEMINFO = pathlib.Path('/proc/meminfo')
 _STATM = pathlib.Path('/proc/self/statm')
+# Of a container's memory, in memory.stat: what the kernel takes back at need.
+_GIVEN_BACK = ('inactive_file', 'active_file', 'slab_reclaimable')
 _PROCESS_BYTES = 128 << 20  # of a new Python process with numpy and JAX
 
 
 def available_bytes() -> int | None:
   """Return the memory that this process may still take; None where unknown."""
-  known = (_free_of_machine(), _free_of_cgroup(), _free_of_process())
-  return min((x for x in known if x is not None), default=None)
+  return _least(_free_of_machine(), _free_of_cgroup(), _free_of_process())
 
 
 def device_bytes(devices: Sequence[jax.Device] | None = None) -> int | None:
@@ -98,12 +99,18 @@ def check_processes(field: str, value: int) -> None:
   Raises:
     settings.SettingsError: naming the largest number that fits.
   """
-  check(field, value, _PROCESS_BYTES, available_bytes())
+  check(
+    field, value, _PROCESS_BYTES, _least(_free_of_machine(), _free_of_cgroup())
+  )
 
 
 def gib(num_bytes: int | float) -> str:
   """Return a number of bytes for a message."""
   return f'{num_bytes / 2**30:,.1f} GiB'
+
+
+def _least(*known: int | None) -> int | None:
+  return min((x for x in known if x is not None), default=None)
 
 
 def _free_of_machine() -> int | None:
@@ -128,7 +135,8 @@ def _free_of_cgroup() -> int | None:
   if not limit.isdigit():
     return None
   fields = dict(line.split() for line in stat)
-  return max(0, int(limit) - used + int(fields.get('inactive_file', 0)))
+  given_back = sum(int(fields.get(name, 0)) for name in _GIVEN_BACK)
+  return max(0, int(limit) - used + given_back)
 
 
 def _free_of_process() -> int | None:

@@ -18,6 +18,7 @@ set sizes. Argument of their get_config:
 import ml_collections
 
 from configs.bases import realm_sections, sections
+from experiments.engine import run_settings
 from experiments.open_qa import settings
 from experiments.realm import settings as realm_settings
 from realm_jax.nn import open_qa
@@ -33,7 +34,7 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   sections.check_arg(arg, ARGS)
   config = realm_sections.shared()
   config.task = 'open_qa'  # or dpr, claims; for experiments.open_qa.train
-  config.questions = sections.questions()
+  config.questions = sections.of(run_settings.Questions)
 
   # Where the model starts: a run of REALM (both parts), or of one part each; see
   # embedder_from and encoder_from of realm_sections. The index of that run is taken

@@ -74,16 +74,6 @@ def bert(checkpoint: str) -> Section:
   return of(model_configs.BertSection, checkpoint=checkpoint)
 
 
-def prepare() -> Section:
-  """Preparation of data, by one process or by several in one folder."""
-  return of(run_settings.Prepare)
-
-
-def questions() -> Section:
-  """Question sets to train on and to hold out."""
-  return of(run_settings.Questions)
-
-
 def workdir() -> config_dict.FieldReference:
   """The run that is evaluated; '' or None for --workdir."""
   return config_dict.placeholder(str)

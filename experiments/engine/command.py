@@ -53,7 +53,7 @@ def main(
   default_config: str = '',
   default_workdir: str = '',
 ) -> None:
-  """Parse flags, calls `run(config, workdir)` and exits.
+  """Parse flags, call `run(config, workdir)` and exit.
 
   Bad input (ValueError, a missing file, field or package) ends in one line on
   stderr and exit code 1, Ctrl-C in 130, SIGTERM in 143 and SIGHUP in 129; --debug

@@ -112,6 +112,6 @@ def check_step(
 
 
 def _cuts(config: Config, devices: Sequence[jax.Device] | None) -> int:
-  """Number of parts of a batch of which a device holds one at a time."""
-  shape = sharding.make_mesh(**config.mesh, devices=devices).shape
-  return shape['data'] * shape['fsdp'] * config.optimizer.accumulate_steps
+  """Largest number of parts of a batch of which a device holds one at a time."""
+  mesh = sharding.make_mesh(**config.mesh, devices=devices)
+  return mesh.size * config.optimizer.accumulate_steps

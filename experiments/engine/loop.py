@@ -47,7 +47,7 @@ def validate(
   task: tasks.Task,
   num_batches: int,
 ) -> dict[str, float]:
-  """Averages metrics by weight over at most `num_batches` validation batches.
+  """Average metrics by weight over at most `num_batches` validation batches.
 
   The program's context is entered; `params` are sharded as the program's.
 

@@ -8,16 +8,21 @@ A resumed run moves the rows after the step that it resumes from to the end of
 """
 
 from collections.abc import Iterator, Mapping
+import contextlib
 import io
 import json
 import math
 import os
 import pathlib
+import socket
+import time
 
 import jax
-import tensorboardX
+from jax.experimental import multihost_utils
+from tensorboardX import record_writer, summary
+from tensorboardX.proto import event_pb2
 
-from retrieval.store import locks
+from retrieval.store import locks, space
 
 FILE, CUT_FILE = 'metrics.jsonl', 'metrics.cut.jsonl'
 
@@ -36,36 +41,34 @@ class MetricWriter:
       locks.WriterError: if another process writes this folder.
       ValueError: for a row that cannot be read.
     """
+    self._path = pathlib.Path(workdir) / FILE
     self._events = self._rows = None
-    self._written: set[tuple[int, str]] = set()
-    if jax.process_index():
-      return
-    path = pathlib.Path(workdir) / FILE
-    with locks.writer(workdir):
-      end, after = 0, []  # rows that stand after others that are cut
-      is_later = False
-      for row, line in _rows(path):
-        if row['step'] > resume_step:
-          is_later = True
-          continue
-        self._written.update((row['step'], name) for name in row)
-        if is_later:
-          after.append(line)
-        else:
-          end += len(line)
-      self._rows = path.open('ab')
-      _cut(path, end, b''.join(after))
-    self._events = tensorboardX.SummaryWriter(
-      str(workdir), purge_step=resume_step + 1
-    )
+    is_first = not jax.process_index()
+    with locks.writer(workdir) if is_first else contextlib.nullcontext():
+      # All processes know what is measured: they measure the rest together.
+      rows = [*_rows(self._path)]
+      self._written = {
+        (row['step'], name)
+        for row, _ in rows
+        if row['step'] <= resume_step
+        for name in row
+      }
+      if jax.process_count() > 1:
+        multihost_utils.sync_global_devices('metrics')
+      if is_first:
+        self._rows = self._path.open('ab')
+        _cut_after(self._path, rows, resume_step)
+        self._events = _Events(workdir, resume_step + 1)
 
   def __enter__(self) -> 'MetricWriter':
     return self
 
   def __exit__(self, *unused_exception) -> None:
-    if self._rows is not None:
-      self._rows.close()
-      self._events.close()
+    for file in (self._rows, self._events):
+      # What is not on disk by now did not fit: `write` has said so.
+      with contextlib.suppress(OSError):
+        if file is not None:
+          file.close()
 
   def write(self, step: int, values: Mapping[str, float]) -> None:
     """Add one row, on disk when this returns. A NaN is written as null."""
@@ -76,15 +79,50 @@ class MetricWriter:
       name: float(value) if math.isfinite(value) else None
       for name, value in values.items()
     }
-    self._rows.write(f'{json.dumps(row)}\n'.encode())
-    self._rows.flush()
-    for name, value in values.items():
-      self._events.add_scalar(name, float(value), step)
-    self._events.flush()
+    with space.explained(self._path):
+      self._rows.write(f'{json.dumps(row)}\n'.encode())
+      self._rows.flush()
+    self._events.write(step, values)
 
   def written(self, step: int, prefix: str) -> bool:
     """Whether metrics with this prefix were written of a step, now or before."""
     return any(s == step and n.startswith(prefix) for s, n in self._written)
+
+
+class _Events:
+  """A TensorBoard event file, on disk whenever a call returns."""
+
+  def __init__(self, workdir: str, first_step: int):
+    host = f'{socket.gethostname()}.{os.getpid()}'
+    name = f'events.out.tfevents.{int(time.time())}.{host}'
+    self._path = os.path.join(workdir, name)
+    self._file = record_writer.RecordWriter(self._path)
+    start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
+    self._add(
+      [
+        event_pb2.Event(file_version='brain.Event:2'),
+        # What other files hold from this step on counts no longer.
+        event_pb2.Event(step=first_step, session_log=start),
+      ]
+    )
+
+  def write(self, step: int, values: Mapping[str, float]) -> None:
+    self._add(
+      [
+        event_pb2.Event(step=step, summary=summary.scalar(name, float(value)))
+        for name, value in values.items()
+      ]
+    )
+
+  def _add(self, events: list[event_pb2.Event]) -> None:
+    with space.explained(self._path):
+      for event in events:
+        event.wall_time = time.time()
+        self._file.write(event.SerializeToString())
+      self._file.flush()
+
+  def close(self) -> None:
+    self._file.close()
 
 
 def read(path: str | os.PathLike) -> list[dict[str, float]]:
@@ -118,10 +156,25 @@ def _rows(path: pathlib.Path) -> Iterator[tuple[dict[str, float], bytes]]:
     yield row, line
 
 
+def _cut_after(
+  path: pathlib.Path, rows: list[tuple[dict[str, float], bytes]], step: int
+) -> None:
+  """Move the rows of later steps; earlier rows that stand after them stay."""
+  later = [row['step'] > step for row, _ in rows]
+  first = later.index(True) if any(later) else len(rows)
+  end = sum(len(line) for _, line in rows[:first])
+  after = [
+    line
+    for (_, line), is_later in zip(rows[first:], later[first:], strict=True)
+    if not is_later
+  ]
+  _cut(path, end, b''.join(after))
+
+
 def _cut(path: pathlib.Path, end: int, after: bytes) -> None:
   """Replace the bytes after `end` by `after`, and keep whole lines of them.
 
-  A kill at any moment loses no line: the next run cuts again.
+  After a kill each line stands in one of both files.
   """
   data = path.read_bytes()
   lines = data[end : data.rfind(b'\n') + 1]

@@ -3,7 +3,7 @@
 """Sections of a config that all models share, and what their fields accept.
 
 The root of a room's configs, a subclass of `Run`, is what
-`command.main(run, settings_lib.Settings, Settings)` holds a config to.
+`command.main(run, settings_lib.Settings)` holds a config to.
 """
 
 from collections.abc import Mapping

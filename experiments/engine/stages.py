@@ -103,7 +103,7 @@ def until_whole(config: Config, what: str, build: Callable):
 
 
 def wait_for_first(config: Config, *paths: pathlib.Path) -> None:
-  """Lets the other processes wait until one of `paths`, made by process 0, exists."""
+  """Let the other processes wait until one of `paths`, made by process 0, exists."""
   if config.prepare.process_index:
     until_whole(
       config,

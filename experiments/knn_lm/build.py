@@ -148,34 +148,25 @@ def build_index(
   del workdir
   stages.wait_for_first(config, folder.index)
   settings = config.knn_lm.index.to_dict()
-  floor = settings.pop('recall_floor')
   pairs = key_values.KeyValueStore(folder.datastore)
   k, at = max(config.knn_lm.ks), settings['recall_at']
 
-  def measure(searcher: searchers.Searcher) -> float:
+  def measure(searcher: searchers.Searcher) -> dict[str, float]:
     count = settings['num_queries']
     recall = key_values.recall(pairs, searcher, k=k, at=at, num_queries=count)
-    if recall < floor:
-      raise ValueError(
-        f'{folder.index}: of the {at} nearest keys a search for {k} finds '
-        f'{recall:.4f}, below knn_lm.index.recall_floor={floor}; remove the '
-        'index if it is there, and raise knn_lm.index.scann.num_leaves_to_search '
-        'or num_to_rescore, or set knn_lm.index.searcher=exact.'
-      )
-    return recall
+    folder.check_recall(config, recall)
+    return {knn_lm_task.recall_name(config): round(recall, 4)}
 
   # The floor applies to the recall after exact scoring.
-  index = index_lib.build_index(
+  index_lib.build_index(
     folder.index,
     pairs.keys,
     pairs.store.fingerprint,
-    index_lib.IndexConfig(**settings, recall_floor=0.0),
+    index_lib.IndexConfig(**settings | {'recall_floor': 0.0}),
     accept=measure,
   )
-  return [
-    (f'{at} nearest among {k} found', f'{measure(index.searcher):.4f}'),
-    *((name, str(value)) for name, value in index.report.items()),
-  ]
+  index = folder.open_index(pairs, config)
+  return [(name, str(value)) for name, value in index.report.items()]
 
 
 STAGES = {'datastore': build_datastore, 'index': build_index}

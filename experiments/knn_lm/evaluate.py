@@ -305,7 +305,7 @@ def run(config: Config, workdir: str) -> None:
       'keys': len(pairs),
       'dimension': int(pairs.keys.shape[1]),
       'documents': pairs.num_documents,
-      'index': folder.open_index(pairs).report,
+      'index': folder.open_index(pairs, config).report,
     },
     'step': trained.step,
     'settings': json.loads(settings.to_json()),

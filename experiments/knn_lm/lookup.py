@@ -52,7 +52,7 @@ def look_up(
     settings.split,
     knn_lm_task.num_neighbors(trained, config),
   )
-  index = folder.open_index(pairs)
+  index = folder.open_index(pairs, config)
   fields = {
     'reader': reader.fingerprint,
     'stride_chunks': stride,

@@ -56,16 +56,37 @@ class Folder:
     """Neighbors found with one choice of documents, index and k."""
     return self.root / f'found-{fingerprint[:12]}'
 
-  def open_index(self, pairs: key_values.KeyValueStore) -> index_lib.Index:
+  def open_index(
+    self, pairs: key_values.KeyValueStore, config: Config
+  ) -> index_lib.Index:
     """Open the index of a datastore.
 
     Raises:
       FileNotFoundError: when there is no index.
-      ValueError: when the index has other keys.
+      ValueError: when the index has other keys, or finds too few of them.
     """
     index = index_lib.open_index(self.index)
     index_lib.check_vectors(index, pairs.store)
+    self.check_recall(config, index.report.get(recall_name(config), 1.0))
     return index
+
+  def check_recall(self, config: Config, recall: float) -> None:
+    """Raise ValueError for a recall below the config's floor."""
+    floor = config.knn_lm.index.recall_floor
+    if recall < floor:
+      raise ValueError(
+        f'{self.index}: {recall_name(config)} is {recall:.4f}, below '
+        f'knn_lm.index.recall_floor={floor}; remove the index if it is there, '
+        'and raise knn_lm.index.scann.num_leaves_to_search or num_to_rescore, or '
+        'set knn_lm.index.searcher=exact.'
+      )
+
+
+def recall_name(config: Config) -> str:
+  """Name the recall after exact scoring in an index's report."""
+  return (
+    f'recall@{config.knn_lm.index.recall_at} of {max(config.knn_lm.ks)} found'
+  )
 
 
 def load(config: Config, workdir: str | os.PathLike) -> loading.TrainedRetro:

@@ -15,7 +15,8 @@ config.refresh.schedule is one of
 
 `staleness` multiplies `every`: 30 is the ablation of Table 2. A version is the
 folder <workdir>/index/<step>-<hash>/, published by one rename. If a builder
-fails, a warning says so, and training keeps the last good index.
+fails, a warning says so, and training keeps the last good index; but a full disk
+ends a run with schedule sync, which the same command then continues as it would be.
 """
 
 from collections.abc import Callable

@@ -68,7 +68,7 @@ def build_index(
   vectors_fingerprint: str,
   config: IndexConfig,
   queries: sharded_array.Rows | None = None,
-  accept: Callable[[searchers.Searcher], None] | None = None,
+  accept: Callable[[searchers.Searcher], dict[str, Any]] | None = None,
 ) -> Index:
   """Build, measure and publish an index, or open the published one.
 
@@ -78,11 +78,11 @@ def build_index(
     queries: [q, d] held-out queries; None takes database rows, each of which
       must find its neighbors other than itself.
     accept: further test of the index before it is published, which raises
-      ValueError to refuse it.
+      ValueError to refuse it and returns what the report says of it.
 
   Raises:
-    ValueError: when `accept` refuses it, when it agrees too little with exact search, when `path` holds
-      another index, or for bad vectors or settings.
+    ValueError: when `accept` refuses it, when it agrees too little with exact
+      search, when `path` holds another index, or for bad vectors or settings.
   """
   path = pathlib.Path(path)
   kind = _choose(config, int(vectors.shape[0]))
@@ -109,7 +109,7 @@ def build_index(
   logging.info('Built in %.0f s; measuring it against exact search.', build_sec)
   report = recall_check.measure(searcher, exact, check, config.recall_floor)
   if accept:
-    accept(searcher)
+    report |= accept(searcher)
   report['build_sec'] = round(build_sec, 3)
   draft = drafts.beside(path)
   draft.mkdir(parents=True)

@@ -35,6 +35,11 @@ from retrieval.tokenization import base
 # Rules of answers that are strings; 'regex' is that of regular expressions.
 StringRule = Literal['substring', 'dpr', 'wordpiece']
 RULES = ('substring', 'dpr', 'regex', 'wordpiece')
+# What package regex takes for more than Python does: fuzzy matches such as {e<=1},
+# and classes such as [[:digit:]].
+_ONLY_IN_REGEX = re.compile(
+  r'(?P<escape>\\.)|\{(?!(\d+(,\d*)?|,\d*)\})|(?<=\[):', re.DOTALL
+)
 _SEARCH_SEC = 2.0  # of CPU, for one text; good patterns take microseconds
 
 
@@ -205,8 +210,9 @@ class Pattern:
     """Compile; Python's own engine, which has no time limit, defines the syntax."""
     re.compile(pattern)
     self._pattern = pattern
+    same = _ONLY_IN_REGEX.sub(lambda x: x['escape'] or rf'\{x[0]}', pattern)
     flags = regex.IGNORECASE | regex.UNICODE | regex.MULTILINE
-    self._compiled = regex.compile(pattern, regex.VERSION0 | flags)
+    self._compiled = regex.compile(same, regex.VERSION0 | flags)
 
   def search(self, text: str) -> regex.Match | None:
     """Return the first match in a text."""

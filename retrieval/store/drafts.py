@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Names of files and folders that are being written, before they are renamed.
 
-A draft of NAME is `.NAME.draft-HOST-NAMESPACE-PID-RANDOM` beside it, so that two
-writers never share one, and those of dead writers are known. NAMESPACE tells apart
-the processes of containers that share a host's name.
+A draft of NAME is `.NAME.draft-HOST-BOOT-NAMESPACE-PID-RANDOM` beside it, so that
+two writers never share one, and those of dead writers are known. BOOT and NAMESPACE
+tell apart the processes of machines and of containers that share a host's name.
 """
 
 import functools
@@ -16,7 +16,8 @@ import shutil
 import socket
 import time
 
-_DRAFT = re.compile(r'\..*\.draft-(\w+-\d+)-(\d+)-[0-9a-f]{8}')
+_DRAFT = re.compile(r'\..*\.draft-(\w+-\w+-\d+)-(\d+)-[0-9a-f]{8}')
+_BOOT = pathlib.Path('/proc/sys/kernel/random/boot_id')
 _MAX_NAME = 40
 # A draft of another host that nobody has written to for so long is dead.
 _LONG_SEC = 24 * 3600
@@ -58,7 +59,11 @@ def _place() -> str:
     space = os.stat('/proc/self/ns/pid').st_ino
   except OSError:
     space = 0
-  return f'{host or "host"}-{space}'
+  try:
+    boot = _BOOT.read_text()[:8]
+  except OSError:
+    boot = ''
+  return f'{host or "host"}-{boot or 0}-{space}'
 
 
 def _is_dead(path: str) -> bool:

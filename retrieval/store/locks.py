@@ -12,6 +12,7 @@ one host only.
 from collections.abc import Iterator
 import contextlib
 import errno
+import functools
 import json
 import os
 import pathlib
@@ -50,7 +51,7 @@ def hold(
 ) -> Iterator[None]:
   """Hold a lock on a file, which the system releases when the process dies.
 
-  Does nothing where there are no locks. In a folder that cannot be written, a
+  Does nothing where there are no locks, but for one warning. In a folder that cannot be written, a
   caller that does not wait goes on without a lock.
 
   Raises:
@@ -63,8 +64,20 @@ def hold(
     return
   with open(file, 'a') as f:
     kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
-    fcntl.flock(f, kind if wait else kind | fcntl.LOCK_NB)
+    try:
+      fcntl.flock(f, kind if wait else kind | fcntl.LOCK_NB)
+    except OSError as error:
+      if error.errno not in _NO_LOCKS:
+        raise
+      _warn_of_no_locks(os.fspath(file.parent), error.strerror)
     yield
+
+
+@functools.cache
+def _warn_of_no_locks(folder: str, why: str) -> None:
+  logging.warning(
+    '%s: %s; take care that no other process writes here.', folder, why
+  )
 
 
 class _Held:
@@ -186,12 +199,7 @@ def _lock(opened: int, file: str, folder: str | os.PathLike) -> None:
       return fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
       if error.errno in _NO_LOCKS:
-        return logging.warning(
-          '%s: %s; take care that no other process writes %s.',
-          file,
-          error.strerror,
-          folder,
-        )
+        return _warn_of_no_locks(os.fspath(folder), error.strerror)
       if error.errno not in (errno.EAGAIN, errno.EACCES):
         raise OSError(error.errno, error.strerror, file) from None
     holder, is_known = _holder(opened)

@@ -51,8 +51,7 @@ def error_of(
   error: BaseException, path: str | os.PathLike, needed: int = 0
 ) -> NoSpaceError:
   """Return the error, for which `is_full` holds, with a file and its room."""
-  code = getattr(error, 'errno', None) or errno.ENOSPC
-  return _error(code, path, needed)
+  return _error(getattr(error, 'errno', None), path, needed)
 
 
 @contextlib.contextmanager
@@ -76,10 +75,14 @@ def explained(path: str | os.PathLike, needed: int = 0) -> Iterator[None]:
     raise error_of(error, path, needed) from error
 
 
-def _error(code: int, path: str | os.PathLike, needed: int) -> NoSpaceError:
+def _error(
+  code: int | None, path: str | os.PathLike, needed: int
+) -> NoSpaceError:
   free, wanted = left(path), f'{needed:,} bytes needed, ' if needed else ''
-  why, advice = os.strerror(code), 'free some'
-  if free > needed > 0:  # a short write does not tell which limit it met
-    why, advice = 'File too large', 'raise the quota or the limit of file sizes'
-  why += f' ({wanted}{free:,} bytes left)'
+  if code is None:  # a short write does not tell which limit it met
+    code = errno.EFBIG if free > needed > 0 else errno.ENOSPC
+  advice = 'free some'
+  if free > needed > 0:
+    advice = 'raise the quota or the limit of files or their sizes'
+  why = f'{os.strerror(code)} ({wanted}{free:,} bytes left)'
   return NoSpaceError(code, f'{why}; {advice} and run again', str(path))

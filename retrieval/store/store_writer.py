@@ -12,7 +12,15 @@ from typing import Any
 from absl import logging
 import numpy as np
 
-from retrieval.store import checksums, drafts, locks, manifests, space, store
+from retrieval.store import (
+  checksums,
+  drafts,
+  locks,
+  manifests,
+  space,
+  store,
+  verification,
+)
 
 
 class StoreWriter:
@@ -70,7 +78,23 @@ class StoreWriter:
       if self._is_published():
         return True
       self._partial.mkdir(exist_ok=True)
+      self._drop_damaged()
       return False
+
+  def _drop_damaged(self) -> None:
+    """Forget shards of a run before that are damaged: they are written again."""
+    for sidecar in sorted(self._partial.glob('shard-*.json')):
+      index = int(sidecar.stem.removeprefix('shard-'))
+      try:
+        for name, facts in manifests.read_json(sidecar).items():
+          file = self._partial / manifests.shard_file(name, index)
+          verification.check(
+            file, facts['checksum'], 'it is written again', remember=False
+          )
+      except ValueError as error:
+        logging.warning('%s', error)
+        (self._partial / manifests.FILE).unlink(missing_ok=True)
+        sidecar.unlink()
 
   def _is_published(self) -> bool:
     return (self.path / manifests.FILE).exists()

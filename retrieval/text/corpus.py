@@ -270,11 +270,11 @@ class _Seen:
   """Ids of earlier documents, on disk: memory does not grow with the corpus."""
 
   def __enter__(self):
-    self._folder = tempfile.TemporaryDirectory(prefix='ids-')
+    opened, file = tempfile.mkstemp(prefix='ids-')
+    os.close(opened)
+    self._folder = os.path.dirname(file)
     self._db = sqlite3.connect(
-      os.path.join(self._folder.name, 'ids'),
-      isolation_level=None,
-      check_same_thread=False,
+      file, isolation_level=None, check_same_thread=False
     )
     for command in (
       'pragma journal_mode = off',
@@ -284,11 +284,11 @@ class _Seen:
       'begin',
     ):
       self._execute(command)
+    os.unlink(file)  # nothing is left, however the process ends
     return self
 
   def __exit__(self, *exception):
     self._db.close()
-    self._folder.cleanup()
 
   def add(self, document_id: str, where: str) -> str:
     """Return '' for a new id, else the place of its first document."""
@@ -302,7 +302,7 @@ class _Seen:
     return query.fetchone()[0]
 
   def _execute(self, *command) -> sqlite3.Cursor:
-    with space.explained(self._folder.name):  # it may be on another disk
+    with space.explained(self._folder):  # it may be on another disk
       return self._db.execute(*command)
 
 

@@ -24,7 +24,7 @@ def test_names_the_largest_number_of_things_that_share(monkeypatch):
     memory.check_growth('k', 40, lambda n: n**2, 960)
   with pytest.raises(ValueError, match=r'^k=2: expected smaller ones: it '):
     memory.check_growth('k', 2, lambda n: 7 * n, 6)
-  monkeypatch.setattr(memory, 'available_bytes', lambda: 1 << 30)
+  monkeypatch.setattr(memory, '_free_of_machine', lambda: 1 << 30)
   memory.check_processes('num_workers', 8)
   with pytest.raises(ValueError, match=r'^num_workers=9: expected at most 8: '):
     memory.check_processes('num_workers', 9)
@@ -48,7 +48,7 @@ def test_a_container_has_no_more_than_its_limit(
   for name, content in (
     ('memory.max', f'{limit}\n'),
     ('memory.current', '3000\n'),
-    ('memory.stat', 'anon 2500\ninactive_file 500\n'),
+    ('memory.stat', 'anon 2500\ninactive_file 400\nactive_file 100\n'),
     ('meminfo', 'MemTotal: 9000 kB\nMemAvailable: 7168 kB\n'),
   ):
     (tmp_path / name).write_text(content)

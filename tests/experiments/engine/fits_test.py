@@ -61,6 +61,9 @@ def test_microbatches_and_parts_need_less(config):
   fits.check_rows(config, 1 << 25, parts=2, devices=device)
   config.optimizer.accumulate_steps = 2
   fits.check_rows(config, 1 << 25, devices=device)
+  config.optimizer.accumulate_steps = 1
+  config.mesh.update(data=1, tensor=2)  # which may cut each row
+  fits.check_rows(config, 1 << 25, devices=jax.devices()[:2])
 
 
 @pytest.fixture

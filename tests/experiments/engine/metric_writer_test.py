@@ -4,10 +4,13 @@
 
 import json
 import math
+import pathlib
+import resource
 
 import pytest
 
 from experiments.engine import metric_writer
+from retrieval.store import space
 
 
 def test_rows_and_events(tmp_path):
@@ -93,6 +96,24 @@ def test_events_are_on_disk_with_their_row(tmp_path):
     before = events.stat().st_size
     writer.write(1, {'loss': 0.1})
     assert events.stat().st_size > before
+
+
+@pytest.mark.parametrize('names', [1, 300])
+def test_a_file_that_may_not_grow_ends_in_one_error(tmp_path, names):
+  writer = metric_writer.MetricWriter(str(tmp_path))
+  values = {f'metric_{i}': float(i) for i in range(names)}
+  largest = resource.getrlimit(resource.RLIMIT_FSIZE)
+  with writer:
+    writer.write(1, values)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, largest[1]))
+    try:
+      with pytest.raises(space.NoSpaceError) as found:
+        for step in range(2, 1000):
+          writer.write(step, values)
+    finally:
+      resource.setrlimit(resource.RLIMIT_FSIZE, largest)
+  assert pathlib.Path(found.value.filename).parent == tmp_path
+  assert metric_writer.read(tmp_path)[0] == {'step': 1} | values
 
 
 def test_other_processes_write_nothing(tmp_path, monkeypatch):

@@ -80,7 +80,9 @@ def test_the_datastore_is_every_training_token(root, built):
   assert pairs.store.num_shards > 3
   assert pairs.keys.dtype == np.float16 and pairs.keys.shape[1] == 12
   assert isinstance(pairs.keys.shard(0), np.memmap)
-  assert folder.open_index(pairs).searcher.num_vectors == len(pairs)
+  assert folder.open_index(
+    pairs, tiny_knn_lm.config()
+  ).searcher.num_vectors == len(pairs)
 
 
 def test_the_table_reports_what_was_not_tuned_on(root, runs, workdir, capsys):
@@ -393,8 +395,9 @@ def test_what_does_not_fit_is_told(runs, workdir, tmp_path):
   refused('no key-values store here', folder=tmp_path)
   refused('batch_size=3: expected a multiple', knn_lm_build.run, batch_size=3)
   refused('another|something else', knn_lm_build.run, max_documents=3)
-  match = 'of the 10 nearest keys a search for 16 finds 1.0000, below'
+  match = 'recall@10 of 16 found is 1.0000'
   shutil.copytree(workdir / 'knn_lm/datastore', tmp_path / 'knn_lm/datastore')
   for folder in (workdir, tmp_path):
     refused(match, knn_lm_build.run, folder, index={'recall_floor': 1.1})
+  refused(match, index={'recall_floor': 1.1})  # by the evaluation, too
   refused('no index here', folder=tmp_path)

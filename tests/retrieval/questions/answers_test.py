@@ -173,6 +173,10 @@ def test_python_defines_the_syntax_of_patterns():
   # Package regex alone would take all of these.
   for pattern in (r'\p{Lu}', '(?R)?', r'x(*PRUNE)', '(?|a|b)'):
     assert answers.compile_regex(pattern) is None
+  for pattern, text in (('a{e}', 'zzz'), ('[[:digit:]]', '7'), (r'\\{2}', '2')):
+    assert not answers.compile_regex(pattern).search(text)
+    assert not re.search(pattern, text)
+  assert answers.compile_regex('a{2}b{e}').search('aab{e}')
 
 
 def test_wordpiece_takes_token_ids_too(wordpiece):

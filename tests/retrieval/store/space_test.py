@@ -57,6 +57,13 @@ def test_a_small_file_names_its_bytes(tmp_path):
   assert [*tmp_path.iterdir()] == []
 
 
+def test_a_quota_is_no_limit_of_file_sizes(tmp_path):
+  with pytest.raises(space.NoSpaceError, match='(?i)quota exceeded') as found:
+    with space.explained(tmp_path, 1):
+      raise OSError(errno.EDQUOT, 'as the kernel says')
+  assert found.value.errno == errno.EDQUOT
+
+
 def test_other_errors_pass(tmp_path):
   with pytest.raises(FileNotFoundError), space.explained(tmp_path):
     (tmp_path / 'none').read_bytes()

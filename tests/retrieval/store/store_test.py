@@ -79,6 +79,19 @@ def test_resumes_at_missing_shards_and_ends_with_the_same_bytes(tmp_path):
   assert not list(tmp_path.glob('*.partial-*'))
 
 
+@pytest.mark.parametrize('file', ['x-000002.npy', 'shard-000002.json'])
+def test_a_shard_that_is_damaged_before_publishing_is_written_again(
+  tmp_path, file
+):
+  _write(tmp_path / 's', [0, 2])
+  (partial,) = tmp_path.glob('s.partial-*')
+  data = bytearray((partial / file).read_bytes())
+  data[-3] ^= 1
+  (partial / file).write_bytes(data)
+  writer = store_writer.StoreWriter(tmp_path / 's', 'test', FIELDS)
+  assert writer.missing(len(ROWS)) == [1, 2, 3]
+
+
 def test_writing_again_reuses_what_is_published(tmp_path):
   _write(tmp_path / 's').publish(len(ROWS))
   assert store_writer.StoreWriter(tmp_path / 's', 'test', FIELDS).published

@@ -7,6 +7,7 @@ import gzip
 import json
 import lzma
 import os
+import tempfile
 import tracemalloc
 
 import pytest
@@ -78,6 +79,16 @@ def test_folder_and_glob_read_sorted_files(tmp_path):
 def test_a_path_with_wildcard_characters_is_that_file(tmp_path):
   (tmp_path / 'a[1].jsonl').write_bytes(JSONL)
   assert len(_read('jsonl', tmp_path / 'a[1].jsonl')) == 3
+
+
+def test_ids_are_in_a_file_that_no_kill_leaves(tmp_path, monkeypatch):
+  monkeypatch.setattr(tempfile, 'tempdir', str(tmp_path))
+  path = tmp_path / 'a.jsonl'
+  path.write_bytes(JSONL)
+  read = iter(_corpus('jsonl', path))
+  next(read)
+  assert os.listdir(tmp_path) == ['a.jsonl']
+  assert len([*read]) == len(DOCUMENTS) - 1
 
 
 def test_field_names_number_ids_and_no_id(tmp_path):
