@@ -88,7 +88,9 @@ def _load(name: str, path: str) -> ml_collections.ConfigDict:
   if not file:
     raise ValueError(f"--{name}='': expected a file, file.py[:arg].")
   if not os.path.isfile(file):
-    what = 'a folder' if os.path.isdir(file) else 'no such file'
+    what = 'a folder' if os.path.isdir(file) else 'a device or a pipe'
+    if not os.path.exists(file):
+      what = 'no such file'
     raise ValueError(f'--{name}={file}: {what}; expected file.py[:arg].')
   try:
     module = _module(f'{name}_config', file)

@@ -235,7 +235,10 @@ def existing(path: str | os.PathLike) -> pathlib.Path:
   """Return the path of a file, or raise FileNotFoundError."""
   path = pathlib.Path(path)
   if not path.is_file():
-    raise FileNotFoundError(f'{path}: no such file.')
+    what = 'a folder' if path.is_dir() else 'a device or a pipe'
+    if not path.exists():
+      what = 'no such file'
+    raise FileNotFoundError(f'{path}: {what}; expected a file to read.')
   return path
 
 

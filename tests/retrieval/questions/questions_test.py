@@ -5,6 +5,7 @@
 import gzip
 import json
 import lzma
+import os
 
 import pytest
 
@@ -167,6 +168,11 @@ def test_errors_are_one_line_and_say_where(name, text, message, tmp_path):
 def test_errors_of_files(tmp_path):
   with pytest.raises(FileNotFoundError, match='no such file'):
     questions.read_questions(tmp_path / 'q.jsonl')
+  (tmp_path / 'folder.jsonl').mkdir()
+  os.mkfifo(tmp_path / 'pipe.jsonl')
+  for name, what in (('folder', 'a folder'), ('pipe', 'a device or a pipe')):
+    with pytest.raises(FileNotFoundError, match=f'{name}.jsonl: {what}'):
+      questions.read_asked(tmp_path / f'{name}.jsonl')
   path = write(tmp_path / 'q.jsonl', LINE)
   with pytest.raises(ValueError, match="kind 'lines': expected auto or one"):
     questions.read_questions(path, 'lines')
