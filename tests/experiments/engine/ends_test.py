@@ -52,6 +52,8 @@ def _start(*arguments):
     stdout=subprocess.PIPE,
     stderr=subprocess.PIPE,
     text=True,
+    # The tests may run under nohup.
+    preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
   )
   assert process.stderr.readline() == 'ready\n'
   return process
