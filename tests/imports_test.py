@@ -40,6 +40,7 @@ _ROOMS = {
     'open_qa',
     'convert',
     'tables',
+    'accelerators',
     'benchmarks',
   ),
 }

@@ -82,6 +82,52 @@ def _start(config, model_cfg, data) -> dict[str, Any]:
   }
 
 
+def _model_fields(
+  config: ml_collections.ConfigDict,
+  model_cfg: config_lib.RetroConfig,
+  num_neighbors: int,
+) -> dict[str, Any]:
+  """Fields of the task that need no data."""
+  length = config.sequence_chunks * model_cfg.chunk_length
+  tokens = config.batch_size * length
+  forward = presets.flops_per_token(model_cfg, length, num_neighbors)
+  return {
+    'loss': functools.partial(losses.loss, model_lib.Retro(model_cfg)),
+    'tokens_per_step': tokens,
+    'flops_per_step': 3 * forward * tokens,
+  }
+
+
+def without_data(
+  config: ml_collections.ConfigDict,
+) -> tuple[tasks.Task, dict[str, jax.ShapeDtypeStruct]]:
+  """Return a task that can be compiled, with the shapes of its batches.
+
+  The vocabulary has the size that `config.tokenizer` is to have.
+  """
+  model_cfg = loading.model_config(config, config.tokenizer.vocab_size)
+  k = config.num_neighbors if config.retrieval else 0
+  shapes = pipeline.batch_shapes(
+    config.batch_size,
+    config.sequence_chunks,
+    model_cfg.chunk_length,
+    k,
+    model_cfg.neighbor_length,
+  )
+  task = tasks.Task(
+    init=functools.partial(initial.init_params, config=model_cfg),
+    dataset=_no_data,
+    **_model_fields(config, model_cfg, k),
+  )
+  return task, shapes
+
+
+def _no_data(split: str):
+  raise ValueError(
+    f'No data of split {split!r}: this task is for the compiler.'
+  )
+
+
 def make_task(
   config: ml_collections.ConfigDict,
   data: retro_data.DataFolder,
@@ -97,14 +143,10 @@ def make_task(
     ValueError: for settings that do not fit each other, the data or memory.
   """
   model_cfg = loading.model_config(config, data.vocab_size)
-  model = model_lib.Retro(model_cfg)
   readers = {
     s: loading.chunk_reader(config, data, s) for s in ('train', 'valid')
   }
-  sequence_tokens = config.sequence_chunks * config.model.chunk_length
-  tokens_per_step = config.batch_size * sequence_tokens
   k = readers['train'].num_neighbors
-  forward = presets.flops_per_token(model_cfg, sequence_tokens, k)
   fits.check_length(
     config,
     'config.sequence_chunks',
@@ -125,14 +167,11 @@ def make_task(
       process_count=jax.process_count(),
     )
 
-  fields = {
-    'loss': functools.partial(losses.loss, model),
+  fields = _model_fields(config, model_cfg, k) | {
     'dataset': dataset,
     'pipeline_fingerprint': pipeline.fingerprint(
       readers['train'], sequence_chunks=config.sequence_chunks
     ),
-    'tokens_per_step': tokens_per_step,
-    'flops_per_step': 3 * forward * tokens_per_step,
     'index_version': data.neighbors_index if config.retrieval else '',
     'fingerprints': data.fingerprints(config.retrieval),
   }

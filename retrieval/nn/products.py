@@ -1,59 +1,27 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Matrix products with hand-written gradients: the same numbers in less time.
+"""Matrix products and attention, one function for each kind of backend.
 
-On a CPU, XLA transposes the operands of a matrix gradient first, and its attention
-gradient keeps several arrays of the logits' size. Here every product of a backward
-pass contracts the cheap axis, and attention keeps its weights as the only array of
-the logits' size. Forward-mode differentiation (jvp) is not supported.
+Accelerators get what XLA makes of plain operations: operands in the compute dtype,
+accumulation in float32, both forward and backward. CPUs get `products_cpu`.
 
 Dimension key: X any leading axes, D in, F out, M and N rows and heads in any
 order, Q queries, S keys, K head width.
 """
 
 import jax
-from jax import lax
+from jax import custom_derivatives
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-
-def _transpose_of_product(small, large):
-  """Return (small^T large)^T: [*, Q, K], [*, Q, S] -> [*, S, K].
-
-  The barrier keeps XLA from computing large^T small instead.
-  """
-  batch = tuple(range(small.ndim - 2))
-  contract = (small.ndim - 2,)
-  product = lax.dot_general(
-    small, large, ((contract, contract), (batch, batch))
-  )
-  return jnp.swapaxes(lax.optimization_barrier(product), -1, -2)
+from retrieval.nn import backend, products_cpu
 
 
-@jax.custom_vjp
 def linear(
   x: Float[Array, '*X D'], matrix: Float[Array, 'D F']
 ) -> Float[Array, '*X F']:
   """Return x @ matrix."""
-  return x @ matrix
-
-
-def _linear_forward(x, matrix):
-  return x @ matrix, (x, matrix)
-
-
-def _linear_backward(residuals, g):
-  x, matrix = residuals
-  g = lax.optimization_barrier(g)
-  flat_x, flat_g = x.reshape(-1, x.shape[-1]), g.reshape(-1, g.shape[-1])
-  if x.shape[-1] <= g.shape[-1]:
-    d_matrix = lax.dot_general(flat_x, flat_g, (((0,), (0,)), ((), ())))
-  else:
-    d_matrix = _transpose_of_product(flat_g, flat_x)
-  return g @ matrix.T, d_matrix
-
-
-linear.defvjp(_linear_forward, _linear_backward)
+  return products_cpu.linear(x, matrix) if backend.is_cpu() else x @ matrix
 
 
 def dot_general(x, kernel, dimension_numbers, precision=None):
@@ -62,34 +30,49 @@ def dot_general(x, kernel, dimension_numbers, precision=None):
   return linear(x, kernel)
 
 
-def _inner(queries, keys, dtype=None):
-  return jnp.einsum(
-    '...QK,...SK->...QS', queries, keys, preferred_element_type=dtype
-  )
-
-
-@jax.custom_vjp
 def scores(
   queries: Float[Array, '*X Q K'], keys: Float[Array, '*X S K']
 ) -> Float[Array, '*X Q S']:
-  """Return queries @ keys^T."""
-  return _inner(queries, keys)
+  """Return queries @ keys^T; on accelerators not rounded, as `wide_scores`."""
+  if backend.is_cpu():
+    return products_cpu.scores(queries, keys)
+  return wide_scores(queries, keys)
 
 
-def _scores_forward(queries, keys):
-  return scores(queries, keys), (queries, keys)
+@jax.custom_jvp
+def wide_scores(
+  queries: Float[Array, '*X Q K'], keys: Float[Array, '*X S K']
+) -> Float[Array, '*X Q S']:
+  """Return queries @ keys^T in float32 or wider.
+
+  The products of the backward pass take their cotangent in the operands' dtype,
+  so that none of them has a float32 operand in a bfloat16 program.
+  """
+  wide = jnp.promote_types(queries.dtype, jnp.float32)
+  return jnp.einsum(
+    '...QK,...SK->...QS', queries, keys, preferred_element_type=wide
+  )
 
 
-def _scores_backward(residuals, g):
-  queries, keys = residuals
-  return g @ keys, _transpose_of_product(queries, g)
-
-
-scores.defvjp(_scores_forward, _scores_backward)
-
-
-def _dropped(x, keep):
-  return x if keep is None else jnp.where(keep, x, 0)
+@wide_scores.defjvp
+def _wide_scores_jvp(primals, tangents):
+  queries, keys = primals
+  d_queries, d_keys = tangents
+  by_queries = custom_derivatives.linear_call(
+    lambda keys, d: wide_scores(d, keys),
+    lambda keys, g: g.astype(keys.dtype) @ keys,
+    keys,
+    d_queries,
+  )
+  by_keys = custom_derivatives.linear_call(
+    lambda queries, d: wide_scores(queries, d),
+    lambda queries, g: jnp.einsum(
+      '...QS,...QK->...SK', g.astype(queries.dtype), queries
+    ),
+    queries,
+    d_keys,
+  )
+  return wide_scores(queries, keys), by_queries + by_keys
 
 
 def weights(
@@ -102,19 +85,12 @@ def weights(
 
   The softmax is in float32 or wider, the weights have the queries' dtype.
   """
-  wide = jnp.promote_types(queries.dtype, jnp.float32)
-  logits = _inner(queries, keys, wide)
-  if bias is not None:
-    copies = logits.shape[-1] // bias.shape[-1]
-    shape = (*logits.shape[:-1], copies, bias.shape[-1])
-    added = logits.reshape(shape) + bias[..., None, :]
-    logits = added.reshape(logits.shape)
-  if mask is not None:
-    logits = jnp.where(mask, logits, jnp.finfo(wide).min)
-  return jax.nn.softmax(logits, axis=-1).astype(queries.dtype)
+  if backend.is_cpu():
+    return products_cpu.weights(queries, keys, bias, mask)
+  shares = products_cpu.softmax(wide_scores(queries, keys), bias, mask)
+  return shares.astype(queries.dtype)
 
 
-@jax.custom_vjp
 def attend(
   queries: Float[Array, 'M N Q K'],
   keys: Float[Array, 'M N S K'],
@@ -136,32 +112,7 @@ def attend(
     keep: [M, N, Q, S]. False drops a weight after the softmax. The other
       weights are not scaled up; scale the values instead.
   """
-  return _dropped(weights(queries, keys, bias, mask), keep) @ values
-
-
-def _attend_forward(queries, keys, values, bias, mask, keep):
+  if backend.is_cpu():
+    return products_cpu.attend(queries, keys, values, bias, mask, keep)
   shares = weights(queries, keys, bias, mask)
-  out = _dropped(shares, keep) @ values
-  size = None if bias is None else bias.shape[-1]
-  return out, (queries, keys, values, shares, out, keep, size)
-
-
-def _attend_backward(residuals, g):
-  queries, keys, values, shares, out, keep, size = residuals
-  wide = jnp.promote_types(queries.dtype, jnp.float32)
-  g = lax.optimization_barrier(g)
-  d_values = _transpose_of_product(g, _dropped(shares, keep))
-  # The sum over keys of weight * d weight, computed from the small arrays.
-  delta = jnp.sum(g.astype(wide) * out.astype(wide), axis=-1, keepdims=True)
-  d_weights = _dropped(_inner(g, values, wide), keep)
-  d_logits = (shares.astype(wide) * (d_weights - delta)).astype(g.dtype)
-  d_logits = lax.optimization_barrier(d_logits)
-  d_bias = None
-  if size is not None:
-    copies = (*d_logits.shape[:-1], -1, size)
-    d_bias = d_logits.reshape(copies).sum(-2)
-  d_keys = _transpose_of_product(queries, d_logits)
-  return d_logits @ keys, d_keys, d_values, d_bias, None, None
-
-
-attend.defvjp(_attend_forward, _attend_backward)
+  return products_cpu.dropped(shares, keep) @ values

@@ -18,6 +18,7 @@ import types
 from typing import Any
 
 import grain
+import jax
 from jaxtyping import Int
 import numpy as np
 
@@ -211,6 +212,29 @@ class Sequences:
       f'Sequences({self.reader.fingerprint}, {self.sequence_chunks}, '
       f'{self.multiple_of})'
     )
+
+
+def batch_shapes(
+  batch_size: int,
+  sequence_chunks: int,
+  chunk_length: int,
+  num_neighbors: int,
+  neighbor_length: int,
+) -> dict[str, jax.ShapeDtypeStruct]:
+  """Return the shapes and types of a batch, which `ChunkReader.read` describes."""
+  tokens = (batch_size, sequence_chunks * chunk_length)
+  kinds = {
+    'tokens': 'i4',
+    'targets': 'i4',
+    'loss_mask': '?',
+    'segment_ids': 'i4',
+  }
+  shapes = {x: jax.ShapeDtypeStruct(tokens, kind) for x, kind in kinds.items()}
+  if num_neighbors:
+    read = (batch_size, sequence_chunks, num_neighbors, neighbor_length)
+    shapes['neighbors'] = jax.ShapeDtypeStruct(read, 'i4')
+    shapes['neighbor_mask'] = jax.ShapeDtypeStruct(read, '?')
+  return shapes
 
 
 def make_dataset(

@@ -21,6 +21,7 @@ import dataclasses
 
 from flax import linen as nn
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Float, Integer
 import numpy as np
 
@@ -48,11 +49,16 @@ def token_features(
     keys: [B, L, D] inputs of the last feed-forward after its norm, in the
       model's compute type.
   """
-  logits, sown = losses.forward(model, params, batch, mutable=['intermediates'])
+  nats, sown = losses.forward(
+    model,
+    params,
+    batch,
+    targets=batch['targets'],
+    mutable=['intermediates'],
+  )
   last = f'layer_{model.config.num_layers}_ffw'
   [keys] = sown['intermediates'][last]['normed']
-  nats = losses.next_token_nll(logits, batch['targets'], batch['loss_mask'])
-  return nats, keys
+  return jnp.where(batch['loss_mask'], nats, 0.0), keys
 
 
 @dataclasses.dataclass(frozen=True)

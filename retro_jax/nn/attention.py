@@ -16,17 +16,15 @@ width, D model width, T distinct distances.
 """
 
 import dataclasses
-import functools
 
 from flax import linen as nn
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
-import numpy as np
 import numpy.typing as npt
 
 from retrieval.nn import partitioning, products
-from retro_jax.nn import positions as positions_lib
+from retro_jax.nn import distances, positions as positions_lib
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -100,110 +98,6 @@ class LayerNorm(RMSNorm):
     x = x.astype(scale.dtype)
     x = x - jnp.mean(x, axis=-1, keepdims=True)
     return (self._normalize(x, scale) + bias).astype(self.dtype)
-
-
-@functools.lru_cache(maxsize=64)
-def position_vectors(
-  first: int, last: int, width: int, base: float, max_distance: int = 0
-) -> np.ndarray:
-  """R(d) for d = first, first - 1, ..., last, computed in float64.
-
-  Args:
-    first: the largest distance.
-    width: D, width of the query stream. An odd one drops the last cosine.
-    base: of the frequencies base ** (-2 a / D).
-    max_distance: clamp on |d|, 0 for none.
-
-  Returns:
-    [first - last + 1, D] float64. Sines, then cosines.
-  """
-  distances = np.arange(first, last - 1, -1, dtype=np.float64)
-  if max_distance:
-    distances = np.clip(distances, -max_distance, max_distance)
-  frequencies = base ** (-np.arange(0, width, 2, dtype=np.float64) / width)
-  angles = distances[:, None] * frequencies
-  vectors = np.concatenate([np.sin(angles), np.cos(angles)], axis=-1)
-  return vectors[:, :width]
-
-
-@functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
-def shift_to_keys(
-  by_distance: Float[Array, '*N Q T'], num_keys: int
-) -> Float[Array, '*N Q S']:
-  """Move logits by distance to the keys at those distances.
-
-  Column c of the input stands for distance (first - c), first being that of the
-  last query and key 0; so out[i, j] = in[i, Q - 1 - i + j]. In row-major order
-  this is a slice of rows one shorter, and no gather.
-
-  Args:
-    by_distance: [*N, Q, Q + S].
-    num_keys: S.
-
-  Returns:
-    [*N, Q, S].
-  """
-  *batch, num_queries, num_distances = by_distance.shape
-  flat = by_distance.reshape(*batch, num_queries * num_distances)
-  start = num_queries - 1
-  flat = flat[..., start : start + num_queries * (num_distances - 1)]
-  rows = flat.reshape(*batch, num_queries, num_distances - 1)
-  return rows[..., :num_keys]
-
-
-def _shift_forward(by_distance, num_keys):
-  return shift_to_keys(by_distance, num_keys), None
-
-
-def _shift_backward(num_keys, _, g):
-  """Row by row: the transposed slice would pad every element by division."""
-  num_queries = g.shape[-2]
-  shape = (*g.shape[:-1], num_queries + num_keys)
-  by_distance = jnp.zeros(shape, g.dtype)
-  for i in range(num_queries):
-    start = num_queries - 1 - i
-    by_distance = by_distance.at[..., i, start : start + num_keys].set(
-      g[..., i, :]
-    )
-  return (by_distance,)
-
-
-shift_to_keys.defvjp(_shift_forward, _shift_backward)
-
-
-def position_logits(
-  queries: Float[Array, 'H N Qs K'],
-  relative_keys: Float[Array, 'H T K'],
-  num_queries: int,
-  num_keys: int,
-) -> Float[Array, 'H N Qs S']:
-  """(q + w) . R(d) W_R of each query and key.
-
-  Queries go in short blocks, each of which sees few distances more than keys:
-  so little more is computed than the result.
-
-  Args:
-    queries: [H, N, copies * Q, K].
-    relative_keys: [H, Q + S, K], by falling distance.
-    num_queries: Q.
-    num_keys: S.
-
-  Returns:
-    [H, N, copies * Q, S].
-  """
-  heads, rows, total, head_dim = queries.shape
-  block = max(b for b in range(1, 17) if num_queries % b == 0)
-  num_blocks = num_queries // block
-  starts = range(num_queries - block, -1, -block)
-  by_block = jnp.stack(
-    [relative_keys[:, i : i + block + num_keys] for i in starts], axis=1
-  )
-  q = queries.reshape(heads, -1, num_blocks, block, head_dim)
-  q = q.transpose(0, 2, 1, 3, 4).reshape(heads, num_blocks, -1, head_dim)
-  logits = products.scores(q, by_block)
-  logits = logits.reshape(heads, num_blocks, -1, block, block + num_keys)
-  logits = shift_to_keys(logits, num_keys).transpose(0, 2, 1, 3, 4)
-  return logits.reshape(heads, rows, total, num_keys)
 
 
 def causal_blocks(length: int) -> list[tuple[int, int]]:
@@ -294,10 +188,9 @@ class RelativeAttention(nn.Module):
   def _relative_keys(self, first, last, width):
     """R(d) W_R for d from `first` down to `last`: [H, T, K]."""
     c = self.config
-    vectors = position_vectors(
-      first, last, width, c.position_base, c.max_distance
+    vectors = distances.vectors_of(
+      first, last, width, c.position_base, c.max_distance, c.dtype
     )
-    vectors = jnp.asarray(vectors, c.dtype)
     inner, axes = c.num_heads * c.head_dim, ('embed', 'heads')
     keys = project(self, 'r', vectors, inner, axes, c.init_scale)
     return keys.reshape(-1, c.num_heads, c.head_dim).transpose(1, 0, 2)
@@ -375,11 +268,12 @@ class RelativeAttention(nn.Module):
       bias = None
       if c.relative_positions:
         skip = total - stop if causal else 0
-        bias = position_logits(
+        bias = distances.logits(
           with_w[:, :, part],
           relative[:, skip : skip + query_length + key_length],
           query_length,
           key_length,
+          causal,
         )
       if self.is_mutable_collection('weights') and not self.is_initializing():
         shares = products.weights(

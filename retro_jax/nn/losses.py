@@ -11,28 +11,7 @@ from typing import Any
 from flax import linen as nn
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
-
-
-def next_token_nll(
-  logits: Float[Array, 'B L V'],
-  targets: Int[Array, 'B L'],
-  mask: Bool[Array, 'B L'],
-) -> Float[Array, 'B L']:
-  """Negative log-likelihood of each target, 0 where the mask is False.
-
-  Args:
-    logits: [B, L, V] of any float type; the loss is float32 at least.
-    targets: [B, L] next tokens.
-    mask: [B, L] which of them count.
-
-  Returns:
-    [B, L], in nats.
-  """
-  logits = logits.astype(jnp.promote_types(logits.dtype, jnp.float32))
-  chosen = jnp.take_along_axis(logits, targets[..., None], axis=-1)[..., 0]
-  nll = jax.nn.logsumexp(logits, axis=-1) - chosen
-  return jnp.where(mask, nll, 0.0)
+from jaxtyping import Array, Float
 
 
 def forward(
@@ -68,8 +47,9 @@ def batch_nll(
     [B, L] nats, 0 where nothing is scored.
   """
   rngs = {'dropout': key} if train else None
-  logits = forward(model, params, batch, train=train, rngs=rngs)
-  return next_token_nll(logits, batch['targets'], batch['loss_mask'])
+  targets = batch['targets']
+  nll = forward(model, params, batch, targets=targets, train=train, rngs=rngs)
+  return jnp.where(batch['loss_mask'], nll, 0.0)
 
 
 def loss(

@@ -16,7 +16,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from retrieval.nn import partitioning
-from retro_jax.nn import attention, cca, layers, positions as positions_lib
+from retro_jax.nn import (
+  attention,
+  cca,
+  layers,
+  positions as positions_lib,
+  readout,
+)
 from retro_jax.nn.config import RetroConfig
 
 
@@ -101,8 +107,9 @@ class Retro(nn.Module):
     *,
     segment_ids: Int[Array, 'B L'] | None = None,
     last: Int[Array, ' B'] | None = None,
+    targets: Int[Array, 'B L'] | None = None,
     train: bool = False,
-  ) -> Float[Array, 'B _ V']:
+  ) -> Float[Array, 'B _ V'] | Float[Array, 'B L']:
     """Logits of each next token.
 
     Args:
@@ -119,10 +126,11 @@ class Retro(nn.Module):
       last: [B]. Reads out these positions alone. If the collection 'cache' may
         change, it then holds what RetroStep needs to go on after them, in the
         document that each is of; tokens after them do not matter.
+      targets: [B, L]. Next tokens, whose nats are returned in place of logits.
       train: whether dropout acts; it then needs the rng 'dropout'.
 
     Returns:
-      [B, L, V] float32, or [B, 1, V] with `last`. Row t predicts token t + 1.
+      [B, L, V] float32, [B, 1, V] with `last`, or [B, L] with `targets`. Row t predicts token t + 1.
       At initialisation L is at least one chunk, so that every parameter is made
       from any arguments.
 
@@ -180,7 +188,7 @@ class Retro(nn.Module):
       self.sow('intermediates', f'layer_{p}', x)
     if last is not None:
       x = jnp.take_along_axis(x, last[:, None, None], axis=1)
-    return self._read(embedding, x)
+    return self._read(embedding, x, targets)
 
   def _table(self, name, width):
     c = self.config
@@ -231,20 +239,16 @@ class Retro(nn.Module):
     self.put_variable('cache', 'conditioning', x)
     self.put_variable('cache', 'neighbor_mask', mask)
 
-  def _read(self, embedding, x):
-    """READ of algorithm 1, accumulated in float32."""
+  def _read(self, embedding, x, targets=None):
+    """READ of algorithm 1."""
     c = self.config
     if c.final_norm:
       x = layers.norm(c, 'final_norm')(x)
     if not c.tie_readout:
       embedding = self._table('readout', c.d_model)
-    logits = jnp.einsum(
-      'BLD,VD->BLV',
-      x,
-      embedding.astype(c.dtype),
-      preferred_element_type=attention.accumulation_dtype(c.dtype),
-    )
-    return partitioning.constrain(logits, 'batch', 'length', 'vocab')
+    if targets is not None:
+      return readout.nll(x, embedding, targets, c.dtype)
+    return readout.logits(x, embedding, c.dtype)
 
 
 class RetroStep(Retro):

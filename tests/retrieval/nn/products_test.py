@@ -7,9 +7,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from retrieval.nn import products
+from retrieval.nn import backend, products
 
 RNG = np.random.default_rng(0)
+
+
+@pytest.fixture(autouse=True, params=['cpu', 'accelerator'])
+def kind(request, monkeypatch):
+  """Both implementations, on this CPU."""
+  monkeypatch.setattr(backend, 'is_cpu', lambda: request.param == 'cpu')
+  return request.param
 
 
 def _same_gradients(function, plain, *args):
@@ -43,7 +50,7 @@ def test_scores():
 @pytest.mark.parametrize('dropped', [False, True])
 def test_attend(copies, masked, dropped):
   num_keys = 6
-  keep = RNG.random((2, 2, 5, num_keys)) < 0.6 if dropped else None
+  keep = jnp.asarray(RNG.random((2, 2, 5, num_keys)) < 0.6) if dropped else None
   mask = jnp.asarray(RNG.random((1, 2, 1, num_keys)) < 0.6) if masked else None
 
   def plain(q, k, v, *bias):
@@ -62,3 +69,51 @@ def test_attend(copies, masked, dropped):
   if copies:
     shapes.append((2, 2, 5, num_keys // copies))
   _same_gradients(ours, plain, *shapes)
+
+
+def test_forward_mode_on_accelerators(kind):
+  if kind == 'cpu':
+    pytest.skip('hand-written gradients are of reverse mode')
+  with jax.enable_x64(True):
+    q, k, v, t = (
+      jnp.asarray(RNG.standard_normal((1, 2, 3, 4))) for _ in 'qkvt'
+    )
+
+    def ours(q):
+      return products.attend(
+        products.linear(q, v[0, 0, :, :].T @ t[0, 0]), k, v
+      )
+
+    _, tangent = jax.jvp(ours, (q,), (t,))
+    step = (ours(q + 1e-6 * t) - ours(q - 1e-6 * t)) / 2e-6
+    np.testing.assert_allclose(tangent, step, atol=1e-7)
+
+
+def _operands_of_products(jaxpr):
+  for equation in jaxpr.eqns:
+    if equation.primitive.name == 'dot_general':
+      yield from (x.aval for x in equation.invars)
+    for value in jax.tree.leaves(equation.params, is_leaf=_is_jaxpr):
+      if _is_jaxpr(value):
+        yield from _operands_of_products(getattr(value, 'jaxpr', value))
+
+
+def _is_jaxpr(x):
+  return hasattr(getattr(x, 'jaxpr', x), 'eqns')
+
+
+def test_products_of_accelerators_are_narrow_with_wide_sums(kind):
+  """No product has a float32 operand; none is rounded to bfloat16 before the softmax."""
+  if kind == 'cpu':
+    pytest.skip('its gradients are rounded')
+  shape = jax.ShapeDtypeStruct((1, 2, 8, 4), jnp.bfloat16)
+
+  def loss(q, k, v):
+    return (
+      products.attend(q, k, v, products.scores(q, k)).astype(jnp.float32).sum()
+    )
+
+  jaxpr = jax.make_jaxpr(jax.grad(loss, (0, 1, 2)))(shape, shape, shape)
+  operands = [*_operands_of_products(jaxpr.jaxpr)]
+  assert len(operands) > 12
+  assert {x.dtype for x in operands} == {jnp.dtype('bfloat16')}

@@ -11,41 +11,6 @@ from retro_jax.nn import attention
 from tests.retro_jax.nn import tiny
 
 
-@pytest.mark.parametrize(('queries', 'keys'), [(1, 1), (3, 5), (6, 2), (4, 4)])
-def test_shift_to_keys(queries, keys):
-  distances = np.arange(queries - 1.0, -keys - 1, -1)
-  rows = np.broadcast_to(distances, (2, queries, len(distances)))
-  expected = np.arange(queries)[:, None] - np.arange(keys)
-  shifted = attention.shift_to_keys(jnp.asarray(rows), keys)
-  np.testing.assert_array_equal(shifted, np.stack([expected] * 2))
-
-
-def test_shift_to_keys_has_the_gradient_of_a_gather():
-  rng = np.random.default_rng(0)
-  queries, keys = 3, 4
-  columns = queries - 1 - np.arange(queries)[:, None] + np.arange(keys)
-
-  def gather(x):
-    return jnp.take_along_axis(x, jnp.asarray(columns)[None], axis=-1)
-
-  x = jnp.asarray(rng.standard_normal((2, queries, 7)), jnp.float32)
-  g = jnp.asarray(rng.standard_normal((2, queries, keys)), jnp.float32)
-  ours = jax.vjp(lambda x: attention.shift_to_keys(x, keys), x)[1](g)
-  np.testing.assert_allclose(ours[0], jax.vjp(gather, x)[1](g)[0], rtol=1e-6)
-
-
-@pytest.mark.parametrize('queries', [1, 7, 16, 23, 48])
-def test_position_logits_of_every_distance(queries):
-  """The key of distance d is d itself, whatever the blocks."""
-  keys = 5
-  distances = np.arange(queries - 1, -keys - 1, -1.0)[None, :, None]
-  logits = attention.position_logits(
-    jnp.ones((1, 2, 3 * queries, 1)), jnp.asarray(distances), queries, keys
-  )
-  expected = np.arange(queries)[:, None] - np.arange(keys)
-  np.testing.assert_array_equal(logits[0, 1], np.concatenate([expected] * 3))
-
-
 @pytest.mark.parametrize('length', [1, 64, 65, 200, 2048])
 def test_causal_blocks_cover_all(length):
   blocks = attention.causal_blocks(length)
@@ -53,18 +18,6 @@ def test_causal_blocks_cover_all(length):
     range(length)
   )
   assert len(blocks) <= 4
-
-
-def test_position_vectors():
-  vectors = attention.position_vectors(5, -2, 6, 100.0)
-  assert vectors.shape == (8, 6)
-  angles = 5 * 100.0 ** (-np.array([0, 2, 4]) / 6)
-  np.testing.assert_allclose(
-    vectors[0], np.concatenate([np.sin(angles), np.cos(angles)])
-  )
-  np.testing.assert_array_equal(vectors[5], [0, 0, 0, 1, 1, 1])
-  clamped = attention.position_vectors(5, -2, 6, 100.0, 1)
-  np.testing.assert_array_equal(clamped[0], vectors[4])
 
 
 def test_rms_norm():

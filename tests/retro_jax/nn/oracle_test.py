@@ -7,14 +7,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from retrieval.nn import backend
 from retro_jax.nn import retro as model
 from tests.retro_jax.nn import oracle
 
 
+@pytest.mark.parametrize('is_cpu', [True, False])
 @pytest.mark.parametrize(
   ('dtype', 'atol'), [('float32', 2e-4), ('float64', 1e-10)]
 )
-def test_oracle(dtype, atol):
+def test_oracle(dtype, atol, is_cpu, monkeypatch):
+  monkeypatch.setattr(backend, 'is_cpu', lambda: is_cpu)
   arrays = oracle.load()
   config = oracle.config(arrays, dtype=dtype, param_dtype=dtype)
   tokens = arrays['tokens'][None].astype(np.int32)

@@ -1,0 +1,139 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Accelerators by name: their devices for the compiler, and what they can do.
+
+A topology is CHIP:SHAPE, for TPUs the torus ('v5e:4x4'), for GPUs their number, eight
+a host, or HOSTSxDEVICES ('h100:64', 'h100:8x8'). The compilers are installed apart:
+`pip install -e '.[tpu_compile]'` and `'.[gpu_compile]'`, each in an environment of
+its own.
+"""
+
+import dataclasses
+import importlib.util
+import os
+import pathlib
+from typing import Any
+
+import jax
+from jax.experimental import topologies
+
+_H100 = pathlib.Path(__file__).with_name('h100.txtpb')
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Chip:
+  """A device, as its maker describes it."""
+
+  platform: str  # 'tpu' or 'cuda'
+  flops: float  # bfloat16, a second
+  memory: float  # bytes
+  bandwidth: float  # of memory, bytes a second
+  # Of the links to other chips that one mesh axis uses, bytes a second and direction.
+  network: float
+  options: dict[str, Any] = dataclasses.field(
+    default_factory=dict
+  )  # of the compiler
+
+
+_GIB = 2**30
+CHIPS = {
+  'v4': Chip(
+    platform='tpu',
+    flops=275e12,
+    memory=32 * _GIB,
+    bandwidth=1.2e12,
+    network=90e9,
+  ),
+  'v5e': Chip(
+    platform='tpu',
+    flops=197e12,
+    memory=15.75 * _GIB,
+    bandwidth=0.82e12,
+    network=100e9,
+  ),
+  'v5p': Chip(
+    platform='tpu',
+    flops=459e12,
+    memory=95 * _GIB,
+    bandwidth=2.77e12,
+    network=200e9,
+  ),
+  'v6e': Chip(
+    platform='tpu',
+    flops=918e12,
+    memory=31.25 * _GIB,
+    bandwidth=1.64e12,
+    network=200e9,
+  ),
+  'h100': Chip(
+    platform='cuda',
+    flops=989e12,
+    memory=79.1 * _GIB,
+    bandwidth=3.35e12,
+    network=450e9,
+    options={'xla_gpu_autotune_level': 0},  # autotuning runs on the device
+  ),
+}
+
+
+def of(topology: str) -> Chip:
+  """Return the chip of a topology.
+
+  Raises:
+    ValueError: for another one.
+  """
+  name = topology.partition(':')[0]
+  if name not in CHIPS or ':' not in topology:
+    raise ValueError(
+      f'--topology={topology!r}: expected CHIP:SHAPE, such as v5e:4x4 or h100:8, of '
+      f'{sorted(CHIPS)}.'
+    )
+  return CHIPS[name]
+
+
+def devices(topology: str) -> list[jax.Device]:
+  """Return the devices of a topology, for programs to be compiled, not run.
+
+  Raises:
+    ValueError: for an unknown topology.
+    ImportError: when its compiler is not installed.
+  """
+  chip, shape = of(topology), topology.partition(':')[2]
+  package, extra = {
+    'tpu': ('libtpu', 'tpu_compile'),
+    'cuda': ('jax_cuda13_plugin', 'gpu_compile'),
+  }[chip.platform]
+  if importlib.util.find_spec(package) is None:
+    raise ImportError(
+      f"--topology={topology}: needs its compiler; pip install -e '.[{extra}]' in an "
+      'environment of its own.'
+    )
+  jax.config.update('jax_platforms', 'cpu')  # of this process itself
+  if chip.platform == 'tpu':
+    # No metadata server is asked, and other processes may compile, too.
+    os.environ['TPU_SKIP_MDS_QUERY'] = '1'
+    os.environ.setdefault('TPU_WORKER_HOSTNAMES', 'localhost')
+    os.environ.setdefault('ALLOW_MULTIPLE_LIBTPU_LOAD', '1')
+    given = {'topology_name': topology}
+  else:
+    os.environ['JAX_SKIP_CUDA_CONSTRAINTS_CHECK'] = '1'  # there is no driver
+    hosts = _hosts(shape)
+    given = {
+      'topology_name': f'1x{hosts}',
+      'topology': f'1x{hosts}',
+      'target_config': _H100.read_text(),
+    }
+  try:
+    found = topologies.get_topology_desc(platform=chip.platform, **given)
+  except Exception as error:
+    line = ' '.join(str(error).split())[:200]
+    raise ValueError(f'--topology={topology}: {line}') from error
+  return list(found.devices)
+
+
+def _hosts(shape: str) -> str:
+  """Return HOSTSxDEVICES, at most eight devices a host."""
+  if not shape.isdecimal():
+    return shape
+  count = int(shape)
+  return f'{count // 8}x8' if count > 8 and count % 8 == 0 else f'1x{count}'

@@ -1,0 +1,204 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Compile a program for TPUs or GPUs that are not there; tell what it would take.
+
+  python -m experiments.accelerators.compile --topology=v5e:4x4 \
+    --config=configs/retro_published.py:172m
+
+compiles the very step that training runs, with its shardings, and prints memory,
+FLOPs, traffic, exchanges between devices and the time that bounds them. Exit code 1
+when a device could not hold it. --program=evaluate compiles the validation. Writes
+<workdir>/compile.json. `chips` says what to install.
+"""
+
+import dataclasses
+import pathlib
+import re
+import time
+from typing import Any
+
+from absl import flags
+import jax
+import ml_collections
+
+from experiments.accelerators import chips, costs, hlo, programs
+from experiments.engine import command, reports, run_settings
+
+FILE = 'compile.json'
+_LARGEST = 6  # buffers that are named
+_REFUSED = re.compile(
+  r'Ran out of memory in memory space hbm[^.]*\.[^.]*\.', re.I
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Report:
+  """What one device of a topology would do; bytes and seconds of one step."""
+
+  topology: str
+  program: str
+  mesh: dict[str, int]
+  arguments_bytes: int
+  temporary_bytes: int
+  output_bytes: int  # beside donated arguments
+  memory_bytes: float  # of the chip
+  model_flops: float  # of all devices, by the model's formula
+  executed_flops: float  # of all devices, products of the traced program
+  traffic_bytes: float
+  wide_products: list[str]  # with a float32 operand, in a bfloat16 program
+  exchanges: list[dict[str, Any]]
+  flops_sec: float
+  traffic_sec: float
+  network_sec: float
+  mfu_bound: (
+    float  # of model FLOPs, if the three overlap and nothing else waits
+  )
+  trace_sec: float
+  compile_sec: float
+  lines: int  # of the program before the compiler
+  largest: list[str]
+
+  @property
+  def fits(self) -> bool:
+    """Whether a device can hold it."""
+    needed = self.arguments_bytes + self.temporary_bytes + self.output_bytes
+    return needed <= self.memory_bytes
+
+
+class TooLargeError(ValueError):
+  """The compiler found that a device cannot hold the program."""
+
+
+def analyze(
+  config: ml_collections.ConfigDict, topology: str, name: str
+) -> Report:
+  """Compile a program of a config for a topology.
+
+  Raises:
+    TooLargeError: when the compiler refuses it for want of memory.
+    ValueError: for an unknown program or topology.
+    ImportError: when the compiler is not installed.
+  """
+  chip = chips.of(topology)
+  devices = chips.devices(topology)
+  start = time.monotonic()
+  found = programs.trace(config, devices, name)
+  lowered = found.traced.lower()
+  lines = lowered.as_text().count('\n')
+  traced = time.monotonic()
+  try:
+    compiled = lowered.compile(compiler_options=dict(chip.options))
+  except jax.errors.JaxRuntimeError as error:
+    text = ' '.join(str(error).split())
+    if 'RESOURCE_EXHAUSTED' not in text:
+      raise
+    why = _REFUSED.search(text)
+    raise TooLargeError(
+      f'{topology}: {why[0] if why else text[:500]}'
+    ) from error
+  compile_sec = time.monotonic() - traced
+  plan = compiled.memory_analysis()
+  program = hlo.Program(compiled.as_text())
+  mesh = dict(found.mesh)
+  exchanges = program.collectives(mesh)
+  products = [*costs.products(found.traced.jaxpr.jaxpr)]
+  executed = costs.flops(products)
+  seconds = {
+    'flops_sec': executed / len(devices) / chip.flops,
+    'traffic_sec': program.traffic() / chip.bandwidth,
+    'network_sec': sum(x.seconds(chip.network) for x in exchanges),
+  }
+  wide = {
+    f'{a.str_short()} x {b.str_short()}'
+    for a, b in (x.operands for x in products if x.is_wide)
+  }
+  least = found.model_flops / len(devices) / chip.flops
+  return Report(
+    topology=topology,
+    program=name,
+    mesh=mesh,
+    arguments_bytes=plan.argument_size_in_bytes,
+    temporary_bytes=plan.temp_size_in_bytes,
+    output_bytes=plan.output_size_in_bytes - plan.alias_size_in_bytes,
+    memory_bytes=chip.memory,
+    model_flops=found.model_flops,
+    executed_flops=executed,
+    traffic_bytes=program.traffic(),
+    wide_products=sorted(wide) if found.dtype != 'float32' else [],
+    exchanges=[
+      {**dataclasses.asdict(x), 'seconds': x.seconds(chip.network)}
+      for x in exchanges
+    ],
+    **seconds,
+    mfu_bound=least / max(seconds.values()),
+    trace_sec=traced - start,
+    compile_sec=compile_sec,
+    lines=lines,
+    largest=[
+      f'{size / 2**30:.2f} GiB {what}'
+      for size, what in program.largest(_LARGEST)
+    ],
+  )
+
+
+def _rows(found: Report) -> list[tuple[str, str]]:
+  gib = 2**30
+  return [
+    ('mesh', ', '.join(f'{k} {v}' for k, v in found.mesh.items())),
+    ('arguments, GiB a device', f'{found.arguments_bytes / gib:.2f}'),
+    ('temporaries', f'{found.temporary_bytes / gib:.2f}'),
+    ('output beside them', f'{found.output_bytes / gib:.2f}'),
+    ('memory of the chip', f'{found.memory_bytes / gib:.2f}'),
+    ('model TFLOP', f'{found.model_flops / 1e12:,.2f}'),
+    ('executed / model', f'{found.executed_flops / found.model_flops:.2f}'),
+    ('traffic, GB a device', f'{found.traffic_bytes / 1e9:,.1f}'),
+    *(
+      (
+        f'{x["kind"]} over {" and ".join(x["axes"]) or "all"}',
+        f'{x["count"]:,.0f} of {x["num_bytes"] / 1e9:,.2f} GB, {x["seconds"]:.4f} s',
+      )
+      for x in found.exchanges
+    ),
+    ('float32 products', '; '.join(found.wide_products) or 'none'),
+    ('seconds by FLOPs', f'{found.flops_sec:.4f}'),
+    ('by memory', f'{found.traffic_sec:.4f}'),
+    ('by network', f'{found.network_sec:.4f}'),
+    ('MFU bound', f'{found.mfu_bound:.2f}'),
+    (
+      'seconds to trace, to compile',
+      f'{found.trace_sec:.1f}, {found.compile_sec:.1f}',
+    ),
+    ('lines of HLO', f'{found.lines:,}'),
+  ]
+
+
+def run(config: ml_collections.ConfigDict, workdir: str) -> None:
+  """Compile, print and write the report."""
+  topology, name = flags.FLAGS.topology, flags.FLAGS.program
+  found = analyze(config, topology, name)
+  reports.write_json(pathlib.Path(workdir) / FILE, dataclasses.asdict(found))
+  title = f'{name} of {config.task} on {topology}'
+  reports.print_table(('quantity', 'value'), _rows(found), title, wrap=True)
+  if not found.fits:
+    raise TooLargeError(
+      f'{topology}: {name} does not fit; the largest buffers: '
+      f'{"; ".join(found.largest)}.'
+    )
+
+
+def _define_flags() -> None:
+  flags.DEFINE_string(
+    'topology', None, 'CHIP:SHAPE, such as v5e:4x4 or h100:8.'
+  )
+  flags.DEFINE_string('program', 'train', 'Program of the config.')
+  flags.mark_flag_as_required('topology')
+
+
+if __name__ == '__main__':
+  command.main(
+    run,
+    run_settings.Run,
+    _define_flags,
+    default_workdir='runs/compile',
+    writes=FILE,
+  )

@@ -1,0 +1,63 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""FLOPs and products of a traced program, its loops counted as often as they run."""
+
+from collections.abc import Iterator
+import dataclasses
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+
+@dataclasses.dataclass(frozen=True)
+class Product:
+  """A matrix product of the program."""
+
+  flops: float  # of all times that it runs, on all devices
+  operands: tuple[jax.core.ShapedArray, jax.core.ShapedArray]
+  times: float
+
+  @property
+  def is_wide(self) -> bool:
+    """Whether an operand is float32 or wider."""
+    return any(
+      jnp.issubdtype(x.dtype, jnp.floating) and x.dtype.itemsize >= 4
+      for x in self.operands
+    )
+
+
+def products(jaxpr: Any, times: float = 1.0) -> Iterator[Product]:
+  """Yield each matrix product of a jaxpr and of those inside it.
+
+  A `while` whose length is not known counts once, of a `cond` the branch with the
+  most FLOPs.
+  """
+  for equation in jaxpr.eqns:
+    name, params = equation.primitive.name, equation.params
+    if name == 'dot_general':
+      (contracted, _), _ = params['dimension_numbers']
+      a, b = (x.aval for x in equation.invars)
+      length = math.prod(a.shape[i] for i in contracted)
+      size = math.prod(equation.outvars[0].aval.shape)
+      yield Product(2.0 * times * size * length, (a, b), times)
+    elif name == 'cond':
+      branches = [[*products(x.jaxpr, times)] for x in params['branches']]
+      yield from max(branches, key=flops)
+    else:
+      inner = times * (params['length'] if name == 'scan' else 1)
+      if name == 'linear_call':  # its transpose stands beside it
+        params = {'callee': params['callee']}
+      for value in jax.tree.leaves(params, is_leaf=_is_jaxpr):
+        if _is_jaxpr(value):
+          yield from products(getattr(value, 'jaxpr', value), inner)
+
+
+def flops(found: list[Product]) -> float:
+  """Return the FLOPs of products."""
+  return sum(x.flops for x in found)
+
+
+def _is_jaxpr(x: Any) -> bool:
+  return hasattr(getattr(x, 'jaxpr', x), 'eqns')

@@ -1,0 +1,313 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""What a compiled program does to memory and network, read from its optimized HLO.
+
+Loops count as often as they run, where their condition tells. Shapes are those of
+one device.
+"""
+
+from collections.abc import Iterator, Sequence
+import dataclasses
+import functools
+import math
+import re
+
+import numpy as np
+
+_BITS = {'pred': 8, 'token': 0, 'tuple': 0, 'opaque': 0}
+_BITS |= {'bf16': 16, 'c64': 64, 'c128': 128}
+_COMPUTATION = re.compile(r'^(ENTRY )?%?([\w.\-]+) (?:\(.*\) -> .*|=.*)?\{$')
+_INSTRUCTION = re.compile(r'^\s+(ROOT )?%?([\w.\-]+) = (.*)$')
+_ARRAY = re.compile(r'(\w+)\[([\d,<=]*)\]')
+_OPCODE = re.compile(r'^([\w\-]+)\((.*)$')
+_OPERAND = re.compile(r'%([\w.\-]+)')
+_CALLED = re.compile(r'(calls|body|condition|to_apply)=%?([\w.\-]+)')
+_BRANCHES = re.compile(r'branch_computations=\{([^}]*)\}')
+_TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"')
+_GROUPS = re.compile(
+  r'replica_groups=(?:mesh\[([^\]]*)\] \{([^}]*)\}|\[([\d,]+)\]<=\[([\d,]+)\]'
+  r'(?:T\(([\d,]+)\))?|(\{\{.*?\}\}))'
+)
+# Names only, no data of their own.
+_FREE = {
+  'parameter', 'constant', 'tuple', 'get-tuple-element', 'bitcast', 'while',
+  'conditional', 'call', 'after-all', 'partition-id', 'replica-id', 'iota',
+  'opt-barrier', 'domain', 'async-done', 'copy-done', 'all-gather-done',
+  'all-reduce-done', 'collective-permute-done',
+}  # fmt: skip
+COLLECTIVES = (
+  'all-gather',
+  'all-reduce',
+  'reduce-scatter',
+  'all-to-all',
+  'collective-permute',
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Instruction:
+  """One operation of a computation."""
+
+  name: str
+  opcode: str
+  shapes: tuple[tuple[str, tuple[int, ...]], ...]  # of its results
+  operands: tuple[str, ...]
+  text: str  # all after the opcode
+  is_root: bool
+
+  @functools.cached_property
+  def num_bytes(self) -> int:
+    """Bytes of its results."""
+    return (
+      sum(_bits(kind) * math.prod(shape) for kind, shape in self.shapes) // 8
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Collective:
+  """Exchanges of one kind between the same devices."""
+
+  kind: str  # one of COLLECTIVES
+  axes: tuple[str, ...]  # of the mesh; () where the devices are no axes of it
+  size: int  # devices that take part together
+  count: float  # times
+  num_bytes: float  # of the largest operand or result, of all times
+
+  def seconds(self, network: float) -> float:
+    """Return the time at a bandwidth in bytes a second and direction, of a ring."""
+    rounds = 2 if self.kind == 'all-reduce' else 1
+    share = (
+      1 if self.kind == 'collective-permute' else (self.size - 1) / self.size
+    )
+    return rounds * share * self.num_bytes / network
+
+
+class Program:
+  """The computations of a compiled module."""
+
+  def __init__(self, text: str):
+    """Parse `compiled.as_text()`."""
+    self.num_chars = len(text)
+    self.computations: dict[str, dict[str, Instruction]] = {}
+    self.entry = ''
+    current: dict[str, Instruction] = {}
+    for line in text.splitlines():
+      if found := _COMPUTATION.match(line):
+        current = self.computations.setdefault(found[2], {})
+        self.entry = found[2] if found[1] else self.entry
+      elif found := _INSTRUCTION.match(line):
+        instruction = _instruction(found[2], found[3], bool(found[1]))
+        current[instruction.name] = instruction
+
+  @functools.cached_property
+  def run(self) -> list[tuple[Instruction, dict[str, Instruction], float]]:
+    """Each instruction that runs, with its computation and how often."""
+    return [*self._run(self.entry, 1.0)]
+
+  def _run(self, name: str, times: float) -> Iterator:
+    computation = self.computations[name]
+    for instruction in computation.values():
+      yield instruction, computation, times
+      for called, trips in self._called(instruction):
+        yield from self._run(called, times * trips)
+
+  def _called(self, instruction: Instruction) -> list[tuple[str, float]]:
+    """Computations that an instruction runs, other than within one kernel."""
+    names = dict(_CALLED.findall(instruction.text))
+    if instruction.opcode == 'while':
+      return [(names['body'], self._trips(instruction, names['condition']))]
+    if instruction.opcode == 'call':
+      return [(names['to_apply'], 1.0)]
+    if instruction.opcode == 'conditional':
+      found = _BRANCHES.search(instruction.text)
+      branches = _OPERAND.findall(found[1]) if found else []
+      largest = max(
+        branches, key=lambda x: len(self.computations[x]), default=''
+      )
+      return [(largest, 1.0)] if largest else []
+    return []
+
+  def _trips(self, instruction: Instruction, condition: str) -> float:
+    if found := _TRIPS.search(instruction.text):
+      return float(found[1])
+    computation = self.computations[condition]
+    bounds = [
+      re.match(r'(\d+)\)', x.text)
+      for x in computation.values()
+      if x.opcode == 'constant'
+    ]
+    bounds = [int(x[1]) for x in bounds if x]
+    return float(max(bounds, default=1))
+
+  def traffic(self) -> float:
+    """Return the bytes that one device reads from and writes to its memory."""
+    return sum(
+      times * self._bytes(instruction, computation)
+      for instruction, computation, times in self.run
+    )
+
+  def _bytes(
+    self, instruction: Instruction, computation: dict[str, Instruction]
+  ) -> float:
+    opcode = instruction.opcode
+    if opcode in _FREE or opcode.endswith('-start') and opcode != 'async-start':
+      return 0
+    operands = [
+      computation[x] for x in instruction.operands if x in computation
+    ]
+    sizes = [x.num_bytes for x in operands]
+    if opcode in ('dynamic-slice', 'slice', 'gather'):
+      return 2 * instruction.num_bytes
+    if opcode == 'dynamic-update-slice':
+      return 2 * sizes[1]
+    if opcode != 'fusion':
+      return sum(sizes) + instruction.num_bytes
+    called = dict(_CALLED.findall(instruction.text))
+    inner = self.computations.get(called['calls'], {})
+    return _fused_bytes(inner, sizes, instruction.num_bytes)
+
+  def collectives(self, mesh: dict[str, int]) -> list[Collective]:
+    """Return the exchanges by kind and axes of a mesh, the largest first."""
+    found: dict[tuple, list[float]] = {}
+    for instruction, computation, times in self.run:
+      kind = instruction.opcode.removesuffix('-start')
+      if kind not in COLLECTIVES or instruction.opcode.endswith('-done'):
+        continue
+      axes, size = _axes(instruction.text, mesh)
+      sizes = [
+        computation[x].num_bytes
+        for x in instruction.operands
+        if x in computation
+      ]
+      largest = max([_largest(instruction), *sizes])
+      total = found.setdefault((kind, axes, size), [0.0, 0.0])
+      total[0] += times
+      total[1] += times * largest
+    made = [Collective(*key, *total) for key, total in found.items()]
+    return sorted(made, key=lambda x: -x.num_bytes)
+
+  def largest(self, count: int) -> list[tuple[float, str]]:
+    """Return the largest results (bytes, type and source) of what runs."""
+    seen: dict[str, float] = {}
+    for instruction, _, _ in self.run:
+      if instruction.opcode in _FREE:
+        continue
+      for kind, shape in instruction.shapes:
+        source = re.search(r'op_name="([^"]*)"', instruction.text)
+        name = (
+          f'{kind}{list(shape)} {source[1] if source else instruction.opcode}'
+        )
+        seen[name] = _bits(kind) * math.prod(shape) / 8
+    return sorted(((size, name) for name, size in seen.items()), reverse=True)[
+      :count
+    ]
+
+
+def _bits(kind: str) -> int:
+  if kind in _BITS:
+    return _BITS[kind]
+  digits = re.search(r'\d+', kind)
+  return int(digits[0]) if digits else 0
+
+
+def _instruction(name: str, rest: str, is_root: bool) -> Instruction:
+  """Split '<type> opcode(operands), attributes'."""
+  if rest.startswith('('):
+    end = _closing(rest)
+    kind, rest = rest[: end + 1], rest[end + 2 :]
+  else:
+    kind, _, rest = rest.partition(' ')
+  found = _OPCODE.match(rest)
+  opcode, text = (found[1], found[2]) if found else (rest, '')
+  shapes = tuple(
+    (dtype, tuple(int(x.lstrip('<=')) for x in dims.split(',') if x))
+    for dtype, dims in _ARRAY.findall(kind)
+  )
+  arguments = text.partition(')')[0]
+  operands = tuple(_OPERAND.findall(arguments))
+  return Instruction(name, opcode, shapes, operands, text, is_root)
+
+
+def _closing(text: str) -> int:
+  """Return the place of the bracket that closes the first one."""
+  depth = 0
+  for i, character in enumerate(text):
+    depth += (character == '(') - (character == ')')
+    if not depth:
+      return i
+  return len(text)
+
+
+def _fused_bytes(
+  inner: dict[str, Instruction], sizes: Sequence[int], result: int
+) -> float:
+  """Bytes of a fused kernel: of operands that it slices, the slices alone."""
+  users: dict[str, list[Instruction]] = {}
+  for instruction in inner.values():
+    for operand in instruction.operands:
+      users.setdefault(operand, []).append(instruction)
+  total = float(result)
+  for instruction in inner.values():
+    if instruction.is_root and instruction.opcode == 'dynamic-update-slice':
+      total = 2.0 * inner[instruction.operands[1]].num_bytes
+    if instruction.opcode != 'parameter':
+      continue
+    number = int(instruction.text.partition(')')[0])
+    size = sizes[number] if number < len(sizes) else instruction.num_bytes
+    used = users.get(instruction.name, [])
+    sliced = [x for x in used if x.opcode in ('dynamic-slice', 'slice')]
+    updated = [
+      x
+      for x in used
+      if x.opcode == 'dynamic-update-slice'
+      and x.operands[0] == instruction.name
+    ]
+    if used and len(sliced) + len(updated) == len(used):
+      size = min(size, sum(x.num_bytes for x in sliced))
+    total += size
+  return total
+
+
+def _largest(instruction: Instruction) -> float:
+  return max(
+    (_bits(kind) * math.prod(shape) / 8 for kind, shape in instruction.shapes),
+    default=0,
+  )
+
+
+def _axes(text: str, mesh: dict[str, int]) -> tuple[tuple[str, ...], int]:
+  """Axes of the mesh over which a collective goes, and devices of a group."""
+  groups = _groups(text, math.prod(mesh.values()))
+  if groups is None:
+    return (), 1
+  places = np.stack(np.unravel_index(groups, tuple(mesh.values())), -1)
+  varies = (places != places[:, :1]).any((0, 1))
+  axes = tuple(name for name, moves in zip(mesh, varies, strict=True) if moves)
+  return axes, groups.shape[1]
+
+
+def _groups(text: str, num_devices: int) -> np.ndarray | None:
+  """Devices of each group: [groups, size]."""
+  if pairs := re.search(r'source_target_pairs=\{(.*?)\}\}', text):
+    numbers = [int(x) for x in re.findall(r'\d+', pairs[1])]
+    return np.array(numbers).reshape(-1, 2)
+  found = _GROUPS.search(text)
+  if not found:
+    return None
+  sizes, axes, shape, order, transpose, listed = found.groups()
+  if listed:
+    rows = re.findall(r'\{([\d,]+)\}', listed)
+    return np.array([[int(x) for x in row.split(',')] for row in rows])
+  if shape:
+    dims = [int(x) for x in order.split(',')]
+    ids = np.arange(num_devices).reshape(dims)
+    if transpose:
+      ids = ids.transpose([int(x) for x in transpose.split(',')])
+    return ids.reshape([int(x) for x in shape.split(',')])
+  named = dict(re.findall(r"'([^']+)'=(\d+)", sizes))
+  over = re.findall(r"'([^']+)'", axes)
+  ids = np.arange(num_devices).reshape([int(x) for x in named.values()])
+  moved = [list(named).index(name) for name in over]
+  rest = [i for i in range(ids.ndim) if i not in moved]
+  group = math.prod(ids.shape[i] for i in moved)
+  return ids.transpose([*rest, *moved]).reshape(-1, group)

@@ -1,0 +1,16 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The kind of backend that a program is traced for."""
+
+import jax
+
+
+def is_cpu() -> bool:
+  """Whether what is traced now is for a CPU.
+
+  The current mesh decides, whose devices may be those of a machine elsewhere;
+  without one, the default backend does.
+  """
+  device = jax.sharding.get_abstract_mesh().abstract_device
+  kind = jax.default_backend() if device is None else device.device_kind
+  return kind.lower() == 'cpu'

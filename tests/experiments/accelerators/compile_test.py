@@ -1,0 +1,99 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Reports of what a step would take, and refusals."""
+
+import importlib.util
+import json
+
+import jax
+import pytest
+
+from configs import retro_pretrain_quickstart
+from experiments.accelerators import chips, compile as compile_lib, programs
+from experiments.engine import program as program_lib
+from experiments.retro import task as retro_task
+from retro_jax.data import folder as retro_data
+from tests.retro_jax.data import tiny_data
+
+
+@pytest.fixture
+def config():
+  return retro_pretrain_quickstart.get_config('test')
+
+
+@pytest.fixture
+def here(monkeypatch):
+  """This machine's CPU devices as two chips."""
+  monkeypatch.setattr(chips, 'devices', lambda topology: jax.devices()[:2])
+
+
+@pytest.mark.parametrize('retrieval', [True, False])
+@pytest.mark.parametrize('name', ['train', 'evaluate'])
+def test_a_report_tells_of_one_step(config, here, name, retrieval):
+  config.retrieval = retrieval
+  found = compile_lib.analyze(config, 'v5e:1x2', name)
+  assert found.fits and found.mesh == {'data': 2, 'fsdp': 1, 'tensor': 1}
+  assert 0.6 < found.executed_flops / found.model_flops < 1.5
+  assert 0 < found.mfu_bound < 1 and found.traffic_bytes > found.arguments_bytes
+  kinds = {(x['kind'], tuple(x['axes'])) for x in found.exchanges}
+  assert ('all-reduce', ('data',)) in kinds
+  assert found.largest and found.lines > 100
+
+
+def test_the_compiled_step_is_that_of_training(tmp_path, config):
+  """Same shapes of the state and of the batches that the data give."""
+  config.data_dir = str(tiny_data.make(tmp_path))
+  config.model.update(chunk_length=tiny_data.M, neighbor_length=tiny_data.R)
+  data = retro_data.DataFolder(tmp_path)
+  config.tokenizer.vocab_size = data.vocab_size
+  task = retro_task.make_task(config, data)
+  bare, shapes = retro_task.without_data(config)
+  batch = next(iter(task.dataset('train')))
+  assert {k: (x.shape, x.dtype) for k, x in batch.items()} == {
+    k: (x.shape, x.dtype) for k, x in shapes.items()
+  }
+  assert bare.flops_per_step == task.flops_per_step
+  states = [program_lib.make_program(x, config).abstract for x in (task, bare)]
+  assert jax.tree.leaves(states[0]) == jax.tree.leaves(states[1])
+
+
+def test_what_does_not_fit_names_its_buffers(config, here, monkeypatch):
+  small = chips.Chip(
+    platform='tpu', flops=1e12, memory=1e6, bandwidth=1e9, network=1e9
+  )
+  monkeypatch.setitem(chips.CHIPS, 'v5e', small)
+  found = compile_lib.analyze(config, 'v5e:1x2', 'train')
+  assert not found.fits and 'GiB f32[' in found.largest[0]
+  json.dumps(found.exchanges)
+
+
+@pytest.mark.parametrize('topology', ['v99:2x2', 'v5e', ''])
+def test_unknown_chips_are_refused(topology):
+  with pytest.raises(ValueError, match='expected CHIP:SHAPE'):
+    chips.devices(topology)
+
+
+def test_a_missing_compiler_is_named(monkeypatch):
+  monkeypatch.setattr(importlib.util, 'find_spec', lambda name: None)
+  for topology, extra in (
+    ('v5e:2x2', 'tpu_compile'),
+    ('h100:8', 'gpu_compile'),
+  ):
+    with pytest.raises(ImportError, match=extra):
+      chips.devices(topology)
+
+
+def test_unknown_programs_are_refused(config):
+  with pytest.raises(ValueError, match="'retro' has .'train', 'evaluate'."):
+    programs.trace(config, jax.devices()[:1], 'write')
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('topology', ['v5e:2x2', 'v6e:2x2', 'h100:4'])
+def test_compiles_for_chips_that_are_not_there(config, topology):
+  config.model.dtype = 'bfloat16'
+  try:
+    found = compile_lib.analyze(config, topology, 'train')
+  except ImportError as error:
+    pytest.skip(str(error))
+  assert found.fits and not found.wide_products

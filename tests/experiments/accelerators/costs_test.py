@@ -1,0 +1,62 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Products are counted as often as they run."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from experiments.accelerators import costs
+from retrieval.nn import backend, products
+
+_A, _B = (jax.ShapeDtypeStruct(s, jnp.bfloat16) for s in ((4, 8), (8, 6)))
+_ONE = 2 * 4 * 8 * 6
+
+
+def _flops(function, *args):
+  jaxpr = jax.make_jaxpr(function)(*args).jaxpr
+  return costs.flops([*costs.products(jaxpr)])
+
+
+def test_products_inside_loops_and_branches():
+  def loop(a, b):
+    return jax.lax.scan(lambda c, _: (c, jnp.sum(a @ b)), 0, length=5)
+
+  def branch(a, b):
+    return jax.lax.cond(a[0, 0] > 0, lambda: a @ b, lambda: (a @ b) @ (b.T @ b))
+
+  assert _flops(lambda a, b: a @ b, _A, _B) == _ONE
+  assert _flops(loop, _A, _B) == 5 * _ONE
+  assert _flops(branch, _A, _B) == _ONE + 2 * 6 * 8 * 6 + 2 * 4 * 6 * 6
+  assert _flops(jax.jit(loop), _A, _B) == 5 * _ONE
+
+
+def test_recomputation_shows():
+  def twice(a, b):
+    return jnp.sum(jnp.tanh(a @ b))
+
+  plain = _flops(jax.grad(twice, (0, 1)), _A, _B)
+  again = _flops(jax.grad(jax.checkpoint(twice), (0, 1)), _A, _B)
+  assert (plain, again) == (3 * _ONE, 4 * _ONE)
+
+
+def test_a_product_with_its_own_transpose_counts_once(monkeypatch):
+  monkeypatch.setattr(backend, 'is_cpu', lambda: False)
+
+  def loss(q, k):
+    return products.scores(q, k).sum()
+
+  q, k = (jax.ShapeDtypeStruct((n, 8), jnp.bfloat16) for n in (3, 5))
+  assert _flops(jax.grad(loss, (0, 1)), q, k) == pytest.approx(
+    3 * 2 * 3 * 5 * 8
+  )
+
+
+def test_wide_products():
+  def mixed(a, b):
+    return a @ b + (a.astype(jnp.float32) @ b.astype(jnp.float32)).astype(
+      a.dtype
+    )
+
+  found = costs.products(jax.make_jaxpr(mixed)(_A, _B).jaxpr)
+  assert [x.is_wide for x in found] == [False, True]

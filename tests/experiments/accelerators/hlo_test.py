@@ -1,0 +1,87 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Traffic and exchanges of compiled programs."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from experiments.accelerators import hlo
+
+_MESH = {'data': 2, 'fsdp': 4, 'tensor': 1}
+_REDUCE = """HloModule m
+
+ENTRY %main (p: f32[16]) -> f32[16] {
+  %p = f32[16]{0} parameter(0)
+  ROOT %r = f32[16]{0} all-reduce(%p), replica_groups=GROUPS, to_apply=%add
+}
+"""
+
+
+@pytest.mark.parametrize(
+  ('groups', 'axes', 'size'),
+  [
+    ('{{0,1,2,3},{4,5,6,7}}', ('fsdp',), 4),
+    ('[4,2]<=[2,4]T(1,0)', ('data',), 2),
+    ('[1,8]<=[8]', ('data', 'fsdp'), 8),
+    ("mesh['a'=2,'b'=4] {'b'}", ('fsdp',), 4),
+    ("mesh['a'=2,'b'=4] {'a'}", ('data',), 2),
+  ],
+)
+def test_groups_are_axes_of_the_mesh(groups, axes, size):
+  [found] = hlo.Program(_REDUCE.replace('GROUPS', groups)).collectives(_MESH)
+  assert (found.kind, found.axes, found.size) == ('all-reduce', axes, size)
+  assert (found.count, found.num_bytes) == (1, 64)
+  assert found.seconds(10.0) == pytest.approx(2 * (size - 1) / size * 6.4)
+
+
+def _program(function, *args):
+  return hlo.Program(jax.jit(function).lower(*args).compile().as_text())
+
+
+def test_a_loop_counts_as_often_as_it_runs():
+  x = jnp.zeros((64, 64))
+
+  def loop(x, length):
+    return jax.lax.scan(lambda c, _: (jnp.sin(c @ c), None), x, length=length)[
+      0
+    ]
+
+  short, long = (
+    _program(lambda x, n=n: loop(x, n), x).traffic() for n in (10, 110)
+  )
+  # A product reads two matrices and writes one, the sine reads and writes one.
+  assert long - short == pytest.approx(100 * 5 * x.nbytes, rel=0.25)
+
+
+def test_of_what_is_sliced_only_the_slice_moves():
+  x = jnp.zeros((1000, 128))
+  program = _program(
+    lambda x, i: jnp.sin(jax.lax.dynamic_slice(x, (i, 0), (2, 128))), x, 3
+  )
+  assert program.traffic() < 10 * 2 * 128 * 4
+
+
+def test_exchanges_of_a_sharded_product():
+  mesh = jax.make_mesh(
+    (2, 4), ('data', 'fsdp'), axis_types=(jax.sharding.AxisType.Auto,) * 2
+  )
+  spec = jax.sharding.NamedSharding(
+    mesh, jax.sharding.PartitionSpec('data', 'fsdp')
+  )
+  whole = jax.sharding.NamedSharding(
+    mesh, jax.sharding.PartitionSpec('data', None)
+  )
+  x = jax.ShapeDtypeStruct((8, 16), np.float32, sharding=spec)
+  w = jax.ShapeDtypeStruct((16, 4), np.float32)
+  lowered = jax.jit(lambda x, w: x @ w, out_shardings=whole).lower(x, w)
+  found = hlo.Program(lowered.compile().as_text()).collectives(dict(mesh.shape))
+  assert ('fsdp',) in [x.axes for x in found]
+  assert all(x.count == 1 for x in found)
+
+
+def test_the_largest_results_are_named():
+  program = _program(lambda x: jnp.sin(x @ x) @ x, jnp.zeros((64, 64)))
+  [(size, name)] = program.largest(1)
+  assert size == 64 * 64 * 4 and name.startswith('f32[64, 64]')

@@ -1,0 +1,48 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The loss in blocks equals the whole one, and no array holds all logits."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from retrieval.nn import backend
+from retro_jax.nn import readout
+
+
+@pytest.mark.parametrize('is_cpu', [True, False])
+@pytest.mark.parametrize('dtype', ['float32', 'bfloat16'])
+def test_blocks_change_nothing(dtype, is_cpu, monkeypatch):
+  monkeypatch.setattr(backend, 'is_cpu', lambda: is_cpu)
+  rng = np.random.default_rng(0)
+  x = jnp.asarray(rng.standard_normal((3, 8, 5)), dtype)
+  table = jnp.asarray(rng.standard_normal((11, 5)), jnp.float32)
+  targets = jnp.asarray(rng.integers(0, 11, (3, 8)))
+  weights = jnp.asarray(rng.standard_normal((3, 8)), jnp.float32)
+
+  def loss(x, table):
+    nats = readout.nll(x, table, targets, dtype)
+    return (nats * weights).sum(), nats
+
+  def run():
+    return jax.value_and_grad(loss, (0, 1), has_aux=True)(x, table)
+
+  (whole, nats), gradients = run()
+  monkeypatch.setattr(readout, '_BLOCK', 33)  # three tokens of eight
+  (cut, blocks_nats), blocks_gradients = run()
+  np.testing.assert_allclose(blocks_nats, nats, rtol=1e-6)
+  np.testing.assert_allclose(cut, whole, rtol=1e-6)
+  close = 1e-6 if dtype == 'float32' else 1e-2
+  for ours, theirs in zip(blocks_gradients, gradients, strict=True):
+    ours, theirs = np.float32(ours), np.float32(theirs)
+    np.testing.assert_allclose(ours, theirs, rtol=close, atol=close)
+  logits = jnp.einsum('BLD,VD->BLV', x, table.astype(dtype)).astype('float32')
+  expected = -jax.nn.log_softmax(logits)
+  expected = jnp.take_along_axis(expected, targets[..., None], -1)[..., 0]
+  np.testing.assert_allclose(
+    nats, expected, rtol=0, atol=1e-5 if dtype == 'float32' else 0.05
+  )
+
+  jaxpr = jax.make_jaxpr(jax.grad(lambda *a: loss(*a)[0], (0, 1)))(x, table)
+  assert str(jaxpr).count('[3,3,11]') and '[3,8,11]' not in str(jaxpr)
