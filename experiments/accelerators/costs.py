@@ -46,12 +46,23 @@ def products(jaxpr: Any, times: float = 1.0) -> Iterator[Product]:
       branches = [[*products(x.jaxpr, times)] for x in params['branches']]
       yield from max(branches, key=flops)
     else:
-      inner = times * (params['length'] if name == 'scan' else 1)
+      inner = times * _repeats(name, params)
       if name == 'linear_call':  # its transpose stands beside it
         params = {'callee': params['callee']}
       for value in jax.tree.leaves(params, is_leaf=_is_jaxpr):
         if _is_jaxpr(value):
           yield from products(getattr(value, 'jaxpr', value), inner)
+
+
+def _repeats(name: str, params: dict[str, Any]) -> int:
+  """Times that the jaxprs inside an equation run, on all devices together."""
+  if name == 'scan':
+    return params['length']
+  if name == 'shard_map':  # of one device
+    return params['mesh'].size
+  if name == 'pallas_call':  # of one point of the grid
+    return math.prod(params['grid_mapping'].grid)
+  return 1
 
 
 def flops(found: list[Product]) -> float:

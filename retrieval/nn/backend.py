@@ -6,11 +6,21 @@ import jax
 
 
 def is_cpu() -> bool:
-  """Whether what is traced now is for a CPU.
+  """Whether what is traced now is for a CPU."""
+  return _kind() == 'cpu'
+
+
+def is_tpu() -> bool:
+  """Whether what is traced now is for a TPU."""
+  return 'tpu' in _kind()
+
+
+def _kind() -> str:
+  """Return the devices' kind, in lower case.
 
   The current mesh decides, whose devices may be those of a machine elsewhere;
   without one, the default backend does.
   """
   device = jax.sharding.get_abstract_mesh().abstract_device
   kind = jax.default_backend() if device is None else device.device_kind
-  return kind.lower() == 'cpu'
+  return kind.lower()

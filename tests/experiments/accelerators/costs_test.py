@@ -2,12 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Products are counted as often as they run."""
 
+import contextlib
+
+from flax import linen as nn
 import jax
 import jax.numpy as jnp
 import pytest
 
 from experiments.accelerators import costs
-from retrieval.nn import backend, products
+from retrieval.nn import backend, products, sharding
+from retro_jax.nn import distances_tpu
 
 _A, _B = (jax.ShapeDtypeStruct(s, jnp.bfloat16) for s in ((4, 8), (8, 6)))
 _ONE = 2 * 4 * 8 * 6
@@ -50,6 +54,18 @@ def test_a_product_with_its_own_transpose_counts_once(monkeypatch):
   assert _flops(jax.grad(loss, (0, 1)), q, k) == pytest.approx(
     3 * 2 * 3 * 5 * 8
   )
+
+
+@pytest.mark.parametrize('mesh', [None, {'data': 2, 'fsdp': 2, 'tensor': 2}])
+def test_kernels_count_on_all_blocks_and_devices(mesh):
+  q = jax.ShapeDtypeStruct((2, 4, 256, 8), jnp.bfloat16)
+  r = jax.ShapeDtypeStruct((2, 384, 8), jnp.bfloat16)
+  with contextlib.ExitStack() as stack:
+    if mesh:
+      stack.enter_context(jax.set_mesh(sharding.make_mesh(**mesh)))
+      stack.enter_context(nn.logical_axis_rules(sharding.make_rules()))
+    found = _flops(lambda q, r: distances_tpu.logits(q, r, 128), q, r)
+  assert found == 2 * 2 * 4 * 256 * 384 * 8
 
 
 def test_wide_products():
