@@ -35,44 +35,32 @@ class Chip:
   )  # of the compiler
 
 
-_GIB = 2**30
+def _chip(
+  platform: str,
+  tflops: float,
+  gib: float,
+  tb_a_second: float,
+  gb_a_second: float,
+  **options: Any,
+) -> Chip:
+  """Build a chip from its usual units."""
+  return Chip(
+    platform=platform,
+    flops=1e12 * tflops,
+    memory=2**30 * gib,
+    bandwidth=1e12 * tb_a_second,
+    network=1e9 * gb_a_second,
+    options=options,
+  )
+
+
 CHIPS = {
-  'v4': Chip(
-    platform='tpu',
-    flops=275e12,
-    memory=32 * _GIB,
-    bandwidth=1.2e12,
-    network=90e9,
-  ),
-  'v5e': Chip(
-    platform='tpu',
-    flops=197e12,
-    memory=15.75 * _GIB,
-    bandwidth=0.82e12,
-    network=100e9,
-  ),
-  'v5p': Chip(
-    platform='tpu',
-    flops=459e12,
-    memory=95 * _GIB,
-    bandwidth=2.77e12,
-    network=200e9,
-  ),
-  'v6e': Chip(
-    platform='tpu',
-    flops=918e12,
-    memory=31.25 * _GIB,
-    bandwidth=1.64e12,
-    network=200e9,
-  ),
-  'h100': Chip(
-    platform='cuda',
-    flops=989e12,
-    memory=79.1 * _GIB,
-    bandwidth=3.35e12,
-    network=450e9,
-    options={'xla_gpu_autotune_level': 0},  # autotuning runs on the device
-  ),
+  'v4': _chip('tpu', 275, 32, 1.2, 90),
+  'v5e': _chip('tpu', 197, 15.75, 0.82, 100),
+  'v5p': _chip('tpu', 459, 95, 2.77, 200),
+  'v6e': _chip('tpu', 918, 31.25, 1.64, 200),
+  # Autotuning would run on the device.
+  'h100': _chip('cuda', 989, 79.1, 3.35, 450, xla_gpu_autotune_level=0),
 }
 
 

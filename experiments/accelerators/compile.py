@@ -13,7 +13,6 @@ when a device could not hold it. --program=evaluate compiles the validation. Wri
 
 import dataclasses
 import pathlib
-import re
 import time
 from typing import Any
 
@@ -26,14 +25,11 @@ from experiments.engine import command, reports, run_settings
 
 FILE = 'compile.json'
 _LARGEST = 6  # buffers that are named
-_REFUSED = re.compile(
-  r'Ran out of memory in memory space hbm[^.]*\.[^.]*\.', re.I
-)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Report:
-  """What one device of a topology would do; bytes and seconds of one step."""
+  """Memory, work and time of one step on one device of a topology."""
 
   topology: str
   program: str
@@ -92,9 +88,10 @@ def analyze(
     text = ' '.join(str(error).split())
     if 'RESOURCE_EXHAUSTED' not in text:
       raise
-    why = _REFUSED.search(text)
+    arrays = costs.largest(found.traced.jaxpr.jaxpr, _LARGEST)
     raise TooLargeError(
-      f'{topology}: {why[0] if why else text[:500]}'
+      f'{topology}: {text[:500]} The largest arrays, over all devices: '
+      f'{"; ".join(f"{size / 2**30:.2f} GiB {what}" for size, what in arrays)}.'
     ) from error
   compile_sec = time.monotonic() - traced
   plan = compiled.memory_analysis()

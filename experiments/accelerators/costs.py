@@ -70,5 +70,23 @@ def flops(found: list[Product]) -> float:
   return sum(x.flops for x in found)
 
 
+def largest(jaxpr: Any, count: int) -> list[tuple[float, str]]:
+  """Return the largest arrays that a program makes: bytes, and type and origin."""
+  seen = dict(_arrays(jaxpr))
+  found = sorted(((size, what) for what, size in seen.items()), reverse=True)
+  return found[:count]
+
+
+def _arrays(jaxpr: Any) -> Iterator[tuple[str, float]]:
+  for equation in jaxpr.eqns:
+    for x in (v.aval for v in equation.outvars):
+      if isinstance(x, jax.core.ShapedArray):
+        size = math.prod(x.shape) * getattr(x.dtype, 'itemsize', 0)
+        yield f'{x.str_short()} of {equation.primitive.name}', size
+    for value in jax.tree.leaves(equation.params, is_leaf=_is_jaxpr):
+      if _is_jaxpr(value):
+        yield from _arrays(getattr(value, 'jaxpr', value))
+
+
 def _is_jaxpr(x: Any) -> bool:
   return hasattr(getattr(x, 'jaxpr', x), 'eqns')

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What a compiled program does to memory and network, read from its optimized HLO.
+"""Reads memory traffic and exchanges of a compiled program from its optimized HLO.
 
 Loops count as often as they run, where their condition tells. Shapes are those of
 one device.

@@ -159,7 +159,7 @@ def _rows(path: pathlib.Path) -> Iterator[tuple[dict[str, float], bytes]]:
 def _cut_after(
   path: pathlib.Path, rows: list[tuple[dict[str, float], bytes]], step: int
 ) -> None:
-  """Move the rows of later steps; earlier rows that stand after them stay."""
+  """Move the rows after `step` to the file of cut rows, and keep all others."""
   later = [row['step'] > step for row, _ in rows]
   first = later.index(True) if any(later) else len(rows)
   end = sum(len(line) for _, line in rows[:first])

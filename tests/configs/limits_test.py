@@ -64,7 +64,7 @@ def _changed(section: dict[str, Any], path, value) -> tuple[dict, Any]:
 
 
 def _refusal(kind: str, section: dict[str, Any], path, value) -> str:
-  """What is said of a value of a field; '' if it is accepted."""
+  """Return the message that refuses a value of a field, or ''."""
   try:
     changed, _ = _changed(section, path, value)
     settings.check_section(ROOTS[kind], changed, 'config')

@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reports of what a step would take, and refusals."""
 
+import dataclasses
 import importlib.util
 import json
+import types
 
 import jax
 import pytest
@@ -65,6 +67,26 @@ def test_what_does_not_fit_names_its_buffers(config, here, monkeypatch):
   found = compile_lib.analyze(config, 'v5e:1x2', 'train')
   assert not found.fits and 'GiB f32[' in found.largest[0]
   json.dumps(found.exchanges)
+
+
+def test_a_compiler_that_refuses_names_arrays(config, here, monkeypatch):
+  class Lowered:
+    def as_text(self):
+      return ''
+
+    def compile(self, compiler_options):
+      raise jax.errors.JaxRuntimeError('RESOURCE_EXHAUSTED: 35 G exceed 15 G.')
+
+  trace = programs.trace
+
+  def traced(*args):
+    found = trace(*args)
+    fields = {'jaxpr': found.traced.jaxpr, 'lower': Lowered}
+    return dataclasses.replace(found, traced=types.SimpleNamespace(**fields))
+
+  monkeypatch.setattr(programs, 'trace', traced)
+  with pytest.raises(compile_lib.TooLargeError, match='15 G. .* GiB float32'):
+    compile_lib.analyze(config, 'v5e:1x2', 'train')
 
 
 @pytest.mark.parametrize('topology', ['v99:2x2', 'v5e', ''])

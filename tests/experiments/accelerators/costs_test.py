@@ -68,6 +68,15 @@ def test_kernels_count_on_all_blocks_and_devices(mesh):
   assert found == 2 * 2 * 4 * 256 * 384 * 8
 
 
+def test_the_largest_arrays_are_named_inside_loops_too():
+  def loop(a):
+    return jax.lax.scan(lambda c, _: (c, jnp.sum(a @ a.T)), 0, length=5)
+
+  x = jax.ShapeDtypeStruct((8, 6), jnp.float32)
+  [(size, what)] = costs.largest(jax.make_jaxpr(loop)(x).jaxpr, 1)
+  assert (size, what) == (4 * 8 * 8, 'float32[8,8] of dot_general')
+
+
 def test_wide_products():
   def mixed(a, b):
     return a @ b + (a.astype(jnp.float32) @ b.astype(jnp.float32)).astype(

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What a user, a disk or a machine causes is one line; bugs are not."""
+"""Failures of a user, a disk or a machine take one line; bugs keep a traceback."""
 
 from concurrent import futures
 import errno

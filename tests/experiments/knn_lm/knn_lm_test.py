@@ -18,7 +18,6 @@ from experiments.knn_lm import (
 from experiments.retro import evaluate as retro_evaluate
 from retrieval.index import key_values
 from retrieval.store import store, store_writer
-from retrieval.text import chunks as chunks_lib
 from retro_jax.data import folder as retro_data, windows as windows_lib
 from retro_jax.evaluation import knn_lm
 from retro_jax.trained import loading
@@ -304,18 +303,7 @@ def test_two_processes_build_and_look_up_as_one(
 @pytest.fixture
 def overlapping(root, tmp_path):
   """The same documents, of which another share is held out."""
-  folder = tmp_path / 'overlapping'
-  shutil.copytree(root, folder)
-  shutil.rmtree(folder / 'chunks-valid')
-  data = retro_data.DataFolder(folder)
-  chunks_lib.build_chunk_store(
-    folder / 'chunks-valid',
-    data.tokens,
-    chunk_length=tiny_data.M,
-    split='valid',
-    valid_fraction=0.6,
-  )
-  return data
+  return tiny_knn_lm.hold_out(root, tmp_path / 'overlapping', 0.6)
 
 
 def test_an_evaluated_document_in_the_datastore_is_refused(

@@ -391,39 +391,3 @@ def test_a_packing_that_is_not_known_is_named(tmp_path):
   config = corpus.CorpusConfig(kind='jsonl', path=str(tmp_path / 'a.jsonl.zst'))
   with pytest.raises(ValueError, match=r'\.zst cannot be read'):
     list(corpus.Corpus(config))
-
-
-@pytest.mark.parametrize(
-  ('name', 'data', 'kind'),
-  [
-    ('a.jsonl.gz', gzip.compress(JSONL), 'jsonl'),
-    ('a.ndjson', JSONL, 'jsonl'),
-    ('a.txt', b'Ants.', 'text'),
-    ('AA/wiki_00', JSONL, 'wikiextractor'),
-  ],
-)
-def test_open_corpus_tells_the_kind_by_name(tmp_path, name, data, kind):
-  path = tmp_path / name
-  path.parent.mkdir(exist_ok=True)
-  path.write_bytes(data)
-  expected = _read(kind, path)
-  for where in (path, str(path), tmp_path, tmp_path / name.replace('a.', '*.')):
-    found = corpus.open_corpus(where)
-    assert found.config.kind == kind
-    assert [d.text for d in found] == [d.text for d in expected]
-
-
-def test_open_corpus_takes_every_field(tmp_path):
-  (tmp_path / 'a.json').write_bytes(JSONL.replace(b'"text"', b'"body"'))
-  with pytest.raises(ValueError, match='found no kind; give kind=, one of'):
-    corpus.open_corpus(tmp_path)
-  found = corpus.open_corpus(
-    tmp_path, kind='jsonl', text_field='body', max_documents=1
-  )
-  assert list(found) == [DOCUMENTS[0]]
-  with pytest.raises(FileNotFoundError, match='no file there'):
-    corpus.open_corpus(tmp_path / 'b.jsonl')
-  (tmp_path / 'a.txt').touch()
-  (tmp_path / 'b.jsonl').touch()
-  with pytest.raises(ValueError, match=r"found \['jsonl', 'text'\] kind"):
-    corpus.open_corpus(tmp_path)

@@ -45,7 +45,7 @@ def test_kernels_equal_plain_operations(queries, mesh):
 
 
 def test_causal_queries_need_one_distance_more_than_keys():
-  """What wraps around are keys after their query, whose gradients are 0."""
+  """Only keys after their query wrap around, and their gradients are 0."""
   q, r, g = _arrays(64, 128, 129)
   seen = np.arange(128) <= np.arange(64, 128)[:, None]
   g = g * seen
