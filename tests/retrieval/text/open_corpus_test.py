@@ -19,7 +19,7 @@ _JSONL = b''.join(json.dumps(vars(x)).encode() + b'\n' for x in _DOCUMENTS)
 @pytest.mark.parametrize(
   ('name', 'data', 'kind'),
   [
-    ('a.jsonl.gz', gzip.compress(_JSONL), 'jsonl'),
+    ('a.jsonl.gz', gzip.compress(_JSONL, mtime=0), 'jsonl'),
     ('a.ndjson', _JSONL, 'jsonl'),
     ('a.txt', b'Ants.', 'text'),
     ('AA/wiki_00', _JSONL, 'wikiextractor'),
