@@ -162,7 +162,7 @@ def published(arg: str = 'base') -> ml_collections.ConfigDict:
     encoder_head_dim=64,
     share_embeddings=False,
     dtype='bfloat16',
-    remat=True,
+    remat='full',
   )
   config.optimizer.update(learning_rate=2e-4, warmup_steps=750)
   config.update(
@@ -213,7 +213,7 @@ def _shrink(config: ml_collections.ConfigDict) -> None:
     encoder_num_layers=1,
     dtype='float32',
     share_embeddings=True,
-    remat=False,
+    remat='none',
   )
   config.sequence_chunks = 4
   config.num_workers = 0

@@ -124,8 +124,8 @@ def kept_bytes(
 
   def values(rows, width, heads, head_dim, d_ff, keys):
     """Values of an attention with `keys` a query and of a feed-forward."""
-    if c.remat:
-      return rows * 2 * width
+    if c.remat != 'none':
+      return rows * width
     inner = heads * head_dim
     return rows * (2 * width + 2 * inner + heads * keys + d_ff)
 
@@ -138,7 +138,7 @@ def kept_bytes(
     rows = chunks * num_neighbors * r
     encoder = (c.encoder_d_model, c.encoder_num_heads, c.encoder_head_dim)
     total += c.encoder_num_layers * values(rows, *encoder, c.encoder_d_ff, r)
-    if not c.remat:
+    if c.remat == 'none':
       pairs = chunks * m * num_neighbors * r
       total += len(c.cca_layers) * c.num_heads * pairs
   logits = num_tokens * c.vocab_size * 4

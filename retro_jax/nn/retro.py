@@ -22,17 +22,9 @@ from retro_jax.nn import (
   layers,
   positions as positions_lib,
   readout,
+  stack,
 )
 from retro_jax.nn.config import RetroConfig
-
-
-def _maybe_remat(
-  module: type[nn.Module], config: RetroConfig, train_index: int
-):
-  """The module, recomputed in the backward pass if the config says so."""
-  if not config.remat:
-    return module
-  return nn.remat(module, static_argnums=(train_index,))
 
 
 class Encoder(nn.Module):
@@ -66,8 +58,8 @@ class Encoder(nn.Module):
     length, width = shape[-2:]
     rows = shape[0] * shape[1]
     mask = neighbor_mask.reshape(-1, 1, length)
-    attend = _maybe_remat(layers.Attention, c, 4)
-    feed_forward = _maybe_remat(layers.FeedForward, c, 2)
+    attend = stack.recomputed(layers.Attention, c, 4)
+    feed_forward = stack.recomputed(layers.FeedForward, c, 2)
     if c.conditioning_norm and c.query_conditioning:
       chunks = layers.norm(c, 'conditioning_norm')(chunks)
     chunks = chunks.reshape(rows, *chunks.shape[2:])
@@ -158,14 +150,28 @@ class Retro(nn.Module):
     mask = None
     if segment_ids is not None:
       mask = segment_ids[:, :, None] == segment_ids[:, None, :]
-    self_attention = _maybe_remat(layers.Attention, c, 4)
-    read_neighbors = _maybe_remat(layers.ReadNeighbors, c, 2)
-    feed_forward = _maybe_remat(layers.FeedForward, c, 2)
+    self_attention = stack.recomputed(layers.Attention, c, 4)
+    read_neighbors = stack.recomputed(layers.ReadNeighbors, c, 2)
+    feed_forward = stack.recomputed(layers.FeedForward, c, 2)
     caching = last is not None and attention.is_caching(self)
     if caching:
       self.put_variable('cache', 'first', _first_of(tokens, segment_ids, last))
-    encoded = token_mask = None
-    for p in range(1, c.num_layers + 1):
+    read = None
+    for turns in stack.plan(c, retrieved is not None, self._is_scanned()):
+      p = turns.first
+      if turns.times > 1:
+        x = stack.run(
+          c,
+          self.variables['params'],
+          x,
+          turns,
+          mask=mask,
+          positions=positions,
+          read=read,
+          train=train,
+          key=self.make_rng('dropout') if train and c.dropout_rate else None,
+        )
+        continue
       x = self_attention(
         c, c.decoder_attention(), True, c.dropout_rate, name=f'layer_{p}_attn'
       )(x, None, mask, train, positions)
@@ -176,11 +182,10 @@ class Retro(nn.Module):
         encoded, token_mask = self._encode(
           embedding, x, *retrieved, segment_ids, train
         )
+        read = encoded, retrieved[1], token_mask, last
         self.sow('intermediates', 'encoded', encoded)
-      if encoded is not None and p in c.cca_layers:
-        x = read_neighbors(c, name=f'layer_{p}_cca')(
-          x, train, encoded, retrieved[1], token_mask, last
-        )
+      if read is not None and p in c.cca_layers:
+        x = read_neighbors(c, name=f'layer_{p}_cca')(x, train, *read)
       x = feed_forward(
         c, c.d_ff, c.branches, c.dropout_rate, name=f'layer_{p}_ffw'
       )(x, train)
@@ -189,6 +194,13 @@ class Retro(nn.Module):
     if last is not None:
       x = jnp.take_along_axis(x, last[:, None, None], axis=1)
     return self._read(embedding, x, targets)
+
+  def _is_scanned(self):
+    """Whether equal layers are one loop; what they leave behind has no loop."""
+    kept = ('params', 'cache', 'intermediates', 'weights')
+    return stack.is_scanned(self.config) and not any(
+      map(self.is_mutable_collection, kept)
+    )
 
   def _table(self, name, width):
     c = self.config

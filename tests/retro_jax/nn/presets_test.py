@@ -48,7 +48,7 @@ def test_table_10():
 
 
 def test_full_size_logits():
-  config = presets.preset('172m', dtype='bfloat16', remat=True)
+  config = presets.preset('172m', dtype='bfloat16', remat='full')
   tokens = jax.ShapeDtypeStruct((2, 2048), np.int32)
   neighbors = jax.ShapeDtypeStruct((2, 32, 2, 128), np.int32)
   retro = model.Retro(config)
@@ -97,7 +97,7 @@ def test_flops_equal_what_xla_counts(overrides):
     assert 0.85 < formula / counted < 1.1
 
 
-@pytest.mark.parametrize('remat', [False, True])
+@pytest.mark.parametrize('remat', ['none', 'full'])
 def test_a_backward_keeps_more_than_the_least(remat):
   """Held against the residuals that autodiff names."""
   config = tiny.config(remat=remat, vocab_size=100)

@@ -44,7 +44,12 @@ CASES = {
   'GPT-2': (tiny.GPT2, {}),
   'shared keys, relative': ({'num_kv_heads': 1}, {}),
   'baseline': ({'cca_layers': ()}, {}),
-  'remat': ({'remat': True}, {}),
+  'remat': ({'remat': 'full'}, {}),
+  'scanned': (
+    {'layers': 'scanned', 'num_layers': 6, 'cca_layers': (2, 4, 6)},
+    {},
+  ),
+  'scanned baseline': ({'layers': 'scanned', 'cca_layers': ()}, {}),
 }
 
 
@@ -125,7 +130,8 @@ CHOICES = {
   'scale_logits': (True, False),
   'max_distance': (0, 3),
   'position_base': (100.0, 10000.0),
-  'remat': (True, False),
+  'remat': ('none', 'full', 'dots', 'dots_without_batch'),
+  'layers': ('scanned', 'unrolled'),
 }
 
 

@@ -31,7 +31,7 @@ def _step(c, p, cache, *args):
     {
       'cca_layers': (1,),
       'max_distance': 3,
-      'remat': True,
+      'remat': 'full',
       'cca_positions': False,
       'projection_biases': True,
       'ff_biases': True,
