@@ -15,6 +15,11 @@ def is_tpu() -> bool:
   return 'tpu' in _kind()
 
 
+def interprets_kernels() -> bool:
+  """Whether TPU kernels are to be interpreted: the program is for another device."""
+  return 'tpu' not in _kind()
+
+
 def _kind() -> str:
   """Return the devices' kind, in lower case.
 

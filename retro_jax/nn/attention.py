@@ -20,10 +20,10 @@ import dataclasses
 from flax import linen as nn
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int, Shaped
 import numpy.typing as npt
 
-from retrieval.nn import partitioning, products
+from retrieval.nn import attention_tpu, backend, partitioning, products
 from retro_jax.nn import distances, positions as positions_lib
 
 
@@ -213,7 +213,8 @@ class RelativeAttention(nn.Module):
     key_length: int | None = None,
     offset: int = 0,
     causal: bool = False,
-    mask: Bool[Array, 'N _ Ss'] | None = None,
+    segments: tuple[Shaped[Array, '#N #Qs'], Shaped[Array, 'N Ss']]
+    | None = None,
     cached_rows: slice | Int[Array, ' _'] | None = None,
     positions: Int[Array, '#N Qs'] | None = None,
   ) -> Float[Array, 'N Qs D']:
@@ -226,8 +227,9 @@ class RelativeAttention(nn.Module):
       key_length: S, positions in one copy of the keys; default all.
       offset: d(i, j) = i - j + offset.
       causal: True allows j <= i only (no copies and no offset then).
-      mask: [N, 1 or copies * Q, copies * S]. False hides a key. A query without
-        any key gets zeros.
+      segments: of queries [N or 1, copies * Q or 1] and of keys [N, copies * S],
+        numbers from 0 on or booleans. A query sees the keys of its own segment
+        alone; one that sees no key gets zeros.
       cached_rows: rows whose keys CachedAttention is to find in the collection
         'cache', if that may change.
       positions: [N, Q] or [1, Q]. Of queries and keys, which are the same
@@ -244,48 +246,91 @@ class RelativeAttention(nn.Module):
     k = self._turned(self._project('k', keys), positions)
     v = self._project('v', keys)
     with_u = self._biased('u', q)
-    blocks = causal_blocks(total) if causal else [(0, total)]
+    by_position = None
     if c.relative_positions:
-      with_w = self._biased('w', q)
-      last = -blocks[0][1] if causal else offset - key_length
-      relative = self._relative_keys(offset + query_length - 1, last, width)
+      last = -causal_blocks(total)[0][1] if causal else offset - key_length
+      first = offset + query_length - 1
+      relative = self._relative_keys(first, last, width)
+      by_position = self._biased('w', q), relative
     if cached_rows is not None and is_caching(self):
       self.put_variable('cache', 'k', k[:, cached_rows])
       self.put_variable('cache', 'v', v[:, cached_rows])
       if c.relative_positions:
         self.put_variable('cache', 'relative', relative)
     k, v = self._for_queries(k), self._for_queries(v)
-    mixed = []
-    for start, stop in blocks:
-      part = slice(start, stop)
-      seen, allowed = k.shape[2], None if mask is None else mask[None]
-      if causal:
-        query_length, key_length, seen = stop - start, stop, stop
-        triangle = jnp.tri(query_length, stop, start, dtype=bool)[None, None]
-        allowed = (
-          triangle if mask is None else triangle & mask[None, :, part, :stop]
-        )
-      bias = None
-      if c.relative_positions:
-        skip = total - stop if causal else 0
-        bias = distances.logits(
-          with_w[:, :, part],
-          relative[:, skip : skip + query_length + key_length],
-          query_length,
-          key_length,
-          causal,
-        )
-      if self.is_mutable_collection('weights') and not self.is_initializing():
-        shares = products.weights(
-          with_u[:, :, part], k[:, :, :seen], bias, allowed
-        )
-        self.sow('weights', 'weights', shares)
-      mixed.append(
-        products.attend(
-          with_u[:, :, part], k[:, :, :seen], v[:, :, :seen], bias, allowed
-        )
-      )
-    out = self._output(jnp.concatenate(mixed, axis=2), width)
+    lengths = query_length, key_length
+    mask = None
+    if segments is not None:
+      mask = segments[0][:, :, None] == segments[1][:, None]
+    mixed = self._fused(with_u, k, v, by_position, segments, causal, *lengths)
+    if mixed is None:
+      mix = self._mix_causal if causal else self._mix
+      mixed = mix(with_u, k, v, by_position, mask, *lengths)
+    out = self._output(mixed, width)
     if mask is not None and not causal:
       out = jnp.where(mask.any(axis=-1)[..., None], out, 0)
     return out
+
+  def _keeps_weights(self):
+    return self.is_mutable_collection('weights') and not self.is_initializing()
+
+  def _fused(
+    self, q, k, v, by_position, segments, causal, query_length, key_length
+  ):
+    """The mixed values [H, N, copies * Q, K] by a kernel; None where it has none."""
+    heads, rows, total, head_dim = q.shape
+    by_copies = heads, -1, query_length, head_dim
+    if (
+      not backend.is_tpu()
+      or self._keeps_weights()
+      or not attention_tpu.suits(by_copies, k.shape, key_length)
+    ):
+      return None
+    if segments is None:
+      segments = (jnp.zeros(x, jnp.int32) for x in ((1, 1), (rows, k.shape[2])))
+    query_segments, key_segments = (x.astype(jnp.int32) for x in segments)
+    query_segments = jnp.broadcast_to(query_segments, (rows, total))
+    if by_position is not None:
+      by_position = by_position[0].reshape(by_copies), by_position[1]
+    mixed = attention_tpu.attend(
+      q.reshape(by_copies),
+      k,
+      v,
+      query_segments.reshape(-1, query_length),
+      key_segments,
+      positions=by_position,
+      causal=causal,
+      key_length=key_length,
+    )
+    return mixed.reshape(q.shape)
+
+  def _mix_causal(self, q, k, v, by_position, mask, total, _):
+    """`_mix` of each of a few blocks of the queries, without the keys after it."""
+    mixed = []
+    for start, stop in causal_blocks(total):
+      part = slice(start, stop)
+      seen = jnp.tri(stop - start, stop, start, dtype=bool)[None]
+      if mask is not None:
+        seen = seen & mask[:, part, :stop]
+      positions = None
+      if by_position is not None:
+        first = total - stop
+        relative = by_position[1][:, first : first + 2 * stop - start]
+        positions = by_position[0][:, :, part], relative
+      lengths = stop - start, stop
+      block = q[:, :, part], k[:, :, :stop], v[:, :, :stop]
+      mixed.append(self._mix(*block, positions, seen, *lengths, causal=True))
+    return jnp.concatenate(mixed, axis=2)
+
+  def _mix(
+    self, q, k, v, by_position, mask, query_length, key_length, causal=False
+  ):
+    """The mixed values, with all logits in memory."""
+    bias = None
+    if by_position is not None:
+      lengths = query_length, key_length
+      bias = distances.logits(*by_position, *lengths, causal)
+    mask = None if mask is None else mask[None]
+    if self._keeps_weights():
+      self.sow('weights', 'weights', products.weights(q, k, bias, mask))
+    return products.attend(q, k, v, bias, mask)

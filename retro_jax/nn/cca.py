@@ -121,7 +121,7 @@ class ChunkedCrossAttention(nn.Module):
       encoded.reshape(rows, num_keys, -1),
       key_length=neighbor_length,
       offset=chunk_length - 1,
-      mask=neighbor_mask.reshape(rows, 1, num_keys),
+      segments=(jnp.ones((1, 1), bool), neighbor_mask.reshape(rows, num_keys)),
       cached_rows=cached_rows,
     )
     out = out.reshape(queries.shape)

@@ -18,7 +18,6 @@ import numpy as np
 import numpy.typing as npt
 
 from retrieval.nn import backend, products
-from retro_jax.nn import distances_tpu
 
 _ROWS = 64
 
@@ -129,11 +128,6 @@ def logits(
   heads, rows, total, head_dim = queries.shape
   if causal:
     relative_keys = relative_keys[:, : num_keys + 1]
-  width = relative_keys.shape[1]
-  copies = queries.reshape(heads, -1, num_queries, head_dim)
-  if backend.is_tpu() and distances_tpu.suits(copies, num_keys, width):
-    found = distances_tpu.logits(copies, relative_keys, num_keys)
-    return found.reshape(heads, rows, total, num_keys)
   flat = queries.reshape(heads, -1, head_dim)
   found = products.wide_scores(flat, relative_keys)
   found = found.reshape(heads, rows, -1, num_queries, relative_keys.shape[1])

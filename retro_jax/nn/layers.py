@@ -11,8 +11,9 @@ neighbors, R neighbor length, E encoder width.
 import functools
 
 from flax import linen as nn
+import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
 from retrieval.nn import partitioning
 from retro_jax.nn import attention, cached_attention, cca
@@ -88,7 +89,7 @@ class Attention(nn.Module):
     self,
     x: Float[Array, 'B L D'],
     keys: Float[Array, 'B S E'] | None,
-    mask: Bool[Array, 'B _ S'] | None,
+    segments: tuple[jax.Array, jax.Array] | None,
     train: bool = False,
     positions: Int[Array, '#B L'] | None = None,
   ) -> Float[Array, 'B L D']:
@@ -97,7 +98,7 @@ class Attention(nn.Module):
     Args:
       x: [B, L, D]. With `keys`, a row holds all neighbors of a chunk.
       keys: [B, S, E]. The chunks that neighbors read; None is `x` itself.
-      mask: [B, 1 or L, S]. False hides a key.
+      segments: as of RelativeAttention.
       positions: as of RelativeAttention.
     """
     y = norm(self.config, 'norm')(x)
@@ -106,7 +107,7 @@ class Attention(nn.Module):
       y if keys is None else keys,
       query_length=None if keys is None else self.config.neighbor_length,
       causal=self.causal,
-      mask=mask,
+      segments=segments,
       cached_rows=slice(None) if self.causal else None,
       positions=positions,
     )

@@ -57,25 +57,27 @@ class Encoder(nn.Module):
     shape = x.shape
     length, width = shape[-2:]
     rows = shape[0] * shape[1]
-    mask = neighbor_mask.reshape(-1, 1, length)
+    everywhere = jnp.ones((1, 1), bool)
+    there = everywhere, neighbor_mask.reshape(-1, length)
     attend = stack.recomputed(layers.Attention, c, 4)
     feed_forward = stack.recomputed(layers.FeedForward, c, 2)
     if c.conditioning_norm and c.query_conditioning:
       chunks = layers.norm(c, 'conditioning_norm')(chunks)
     chunks = chunks.reshape(rows, *chunks.shape[2:])
+    chunk_there = None
     if chunk_mask is not None:
-      chunk_mask = chunk_mask.reshape(rows, 1, -1)
+      chunk_there = everywhere, chunk_mask.reshape(rows, -1)
     rate = c.encoder_dropout_rate
     x = nn.Dropout(rate, deterministic=not train)(x)
     x = x.reshape(-1, length, width)
     for p in range(1, c.encoder_num_layers + 1):
       x = attend(c, c.encoder_attention(), False, rate, name=f'layer_{p}_attn')(
-        x, None, mask, train
+        x, None, there, train
       )
       if c.query_conditioning and p in c.encoder_ca_layers:
         cross = c.encoder_attention(cross=True)
         x = attend(c, cross, False, rate, name=f'layer_{p}_ca')(
-          x.reshape(rows, -1, width), chunks, chunk_mask, train
+          x.reshape(rows, -1, width), chunks, chunk_there, train
         ).reshape(-1, length, width)
       x = feed_forward(
         c, c.encoder_d_ff, c.encoder_branches, rate, name=f'layer_{p}_ffw'
@@ -147,9 +149,7 @@ class Retro(nn.Module):
       x = layers.LearnedPositions(c, name='positions')(x, positions)
     x = nn.Dropout(c.dropout_rate, deterministic=not train)(x)
     x = partitioning.constrain(x, 'batch', 'length', None)
-    mask = None
-    if segment_ids is not None:
-      mask = segment_ids[:, :, None] == segment_ids[:, None, :]
+    segments = None if segment_ids is None else (segment_ids, segment_ids)
     self_attention = stack.recomputed(layers.Attention, c, 4)
     read_neighbors = stack.recomputed(layers.ReadNeighbors, c, 2)
     feed_forward = stack.recomputed(layers.FeedForward, c, 2)
@@ -165,7 +165,7 @@ class Retro(nn.Module):
           self.variables['params'],
           x,
           turns,
-          mask=mask,
+          segments=segments,
           positions=positions,
           read=read,
           train=train,
@@ -174,7 +174,7 @@ class Retro(nn.Module):
         continue
       x = self_attention(
         c, c.decoder_attention(), True, c.dropout_rate, name=f'layer_{p}_attn'
-      )(x, None, mask, train, positions)
+      )(x, None, segments, train, positions)
       if retrieved is not None and p == min(c.cca_layers):
         self.sow('intermediates', 'conditioning', x)
         if caching:

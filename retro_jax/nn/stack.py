@@ -106,7 +106,7 @@ def run(
   x: Float[Array, 'B L D'],
   turns: Turns,
   *,
-  mask: jax.Array | None,
+  segments: tuple[jax.Array, jax.Array] | None,
   positions: jax.Array | None,
   read: tuple | None,
   train: bool,
@@ -117,7 +117,7 @@ def run(
   Args:
     params: of the decoder, by branch.
     x: [B, L, D]. Input of the first of them.
-    mask: as of layers.Attention.
+    segments: as of layers.Attention.
     positions: as of layers.Attention.
     read: as of layers.ReadNeighbors; None if no neighbors are read.
     train: whether dropout acts.
@@ -133,7 +133,7 @@ def run(
       layers.Attention(
         c, c.decoder_attention(), True, c.dropout_rate, parent=None
       ),
-      (None, mask, train, positions),
+      (None, segments, train, positions),
     )
     if read is not None and p in c.cca_layers:
       yield 'cca', layers.ReadNeighbors(c, parent=None), (train, *read)
