@@ -18,7 +18,8 @@ _BITS = {'pred': 8, 'token': 0, 'tuple': 0, 'opaque': 0}
 _BITS |= {'bf16': 16, 'c64': 64, 'c128': 128}
 _COMPUTATION = re.compile(r'^(ENTRY )?%?([\w.\-]+) (?:\(.*\) -> .*|=.*)?\{$')
 _INSTRUCTION = re.compile(r'^\s+(ROOT )?%?([\w.\-]+) = (.*)$')
-_ARRAY = re.compile(r'(\w+)\[([\d,<=]*)\]')
+_ARRAY = re.compile(r'(\w+)\[([\d,<=]*)\](?:\{([^{}]*)\})?')
+_ELSEWHERE = re.compile(r'S\(\d+\)')  # in a layout: not in the device's memory
 _OPCODE = re.compile(r'^([\w\-]+)\((.*)$')
 _OPERAND = re.compile(r'%([\w.\-]+)')
 _CALLED = re.compile(r'(calls|body|condition|to_apply)=%?([\w.\-]+)')
@@ -32,8 +33,8 @@ _GROUPS = re.compile(
 _FREE = {
   'parameter', 'constant', 'tuple', 'get-tuple-element', 'bitcast', 'while',
   'conditional', 'call', 'after-all', 'partition-id', 'replica-id', 'iota',
-  'opt-barrier', 'domain', 'async-done', 'copy-done', 'all-gather-done',
-  'all-reduce-done', 'collective-permute-done',
+  'opt-barrier', 'domain', 'async-done', 'copy-done', 'slice-done',
+  'all-gather-done', 'all-reduce-done', 'collective-permute-done',
 }  # fmt: skip
 COLLECTIVES = (
   'all-gather',
@@ -54,12 +55,18 @@ class Instruction:
   operands: tuple[str, ...]
   text: str  # all after the opcode
   is_root: bool
+  stored: tuple[bool, ...]  # whether the results are in the device's memory
 
   @functools.cached_property
   def num_bytes(self) -> int:
-    """Bytes of its results."""
+    """Bytes of its results in the device's memory."""
     return (
-      sum(_bits(kind) * math.prod(shape) for kind, shape in self.shapes) // 8
+      sum(
+        _bits(kind) * math.prod(shape)
+        for (kind, shape), stored in zip(self.shapes, self.stored, strict=True)
+        if stored
+      )
+      // 8
     )
 
 
@@ -150,16 +157,20 @@ class Program:
     self, instruction: Instruction, computation: dict[str, Instruction]
   ) -> float:
     opcode = instruction.opcode
-    if opcode in _FREE or opcode.endswith('-start') and opcode != 'async-start':
-      return 0
     operands = [
       computation[x] for x in instruction.operands if x in computation
     ]
+    if opcode in ('copy-start', 'slice-start'):  # (source, result, ...)
+      kind, shape = instruction.shapes[1]
+      places = *(x.stored[0] for x in operands[:1]), instruction.stored[1]
+      return sum(places) * _bits(kind) * math.prod(shape) / 8
+    if opcode in _FREE or opcode.endswith('-start') and opcode != 'async-start':
+      return 0
     sizes = [x.num_bytes for x in operands]
     if opcode in ('dynamic-slice', 'slice', 'gather'):
-      return 2 * instruction.num_bytes
+      return instruction.num_bytes + min(sizes[0], _whole(instruction))
     if opcode == 'dynamic-update-slice':
-      return 2 * sizes[1]
+      return sizes[1] + min(instruction.num_bytes, _whole(operands[1]))
     if opcode != 'fusion':
       return sum(sizes) + instruction.num_bytes
     called = dict(_CALLED.findall(instruction.text))
@@ -174,11 +185,8 @@ class Program:
       if kind not in COLLECTIVES or instruction.opcode.endswith('-done'):
         continue
       axes, size = _axes(instruction.text, mesh)
-      sizes = [
-        computation[x].num_bytes
-        for x in instruction.operands
-        if x in computation
-      ]
+      operands = (computation.get(x) for x in instruction.operands)
+      sizes = [_largest(x) for x in operands if x]
       largest = max([_largest(instruction), *sizes])
       total = found.setdefault((kind, axes, size), [0.0, 0.0])
       total[0] += times
@@ -192,7 +200,11 @@ class Program:
     for instruction, _, _ in self.run:
       if instruction.opcode in _FREE:
         continue
-      for kind, shape in instruction.shapes:
+      for (kind, shape), stored in zip(
+        instruction.shapes, instruction.stored, strict=True
+      ):
+        if not stored:
+          continue
         source = re.search(r'op_name="([^"]*)"', instruction.text)
         name = (
           f'{kind}{list(shape)} {source[1] if source else instruction.opcode}'
@@ -219,13 +231,15 @@ def _instruction(name: str, rest: str, is_root: bool) -> Instruction:
     kind, _, rest = rest.partition(' ')
   found = _OPCODE.match(rest)
   opcode, text = (found[1], found[2]) if found else (rest, '')
+  arrays = _ARRAY.findall(kind)
   shapes = tuple(
     (dtype, tuple(int(x.lstrip('<=')) for x in dims.split(',') if x))
-    for dtype, dims in _ARRAY.findall(kind)
+    for dtype, dims, _ in arrays
   )
+  stored = tuple(not _ELSEWHERE.search(layout) for *_, layout in arrays)
   arguments = text.partition(')')[0]
   operands = tuple(_OPERAND.findall(arguments))
-  return Instruction(name, opcode, shapes, operands, text, is_root)
+  return Instruction(name, opcode, shapes, operands, text, is_root, stored)
 
 
 def _closing(text: str) -> int:
@@ -249,7 +263,8 @@ def _fused_bytes(
   total = float(result)
   for instruction in inner.values():
     if instruction.is_root and instruction.opcode == 'dynamic-update-slice':
-      total = 2.0 * inner[instruction.operands[1]].num_bytes
+      update = _whole(inner[instruction.operands[1]])
+      total = update + min(total, update)
     if instruction.opcode != 'parameter':
       continue
     number = int(instruction.text.partition(')')[0])
@@ -263,9 +278,14 @@ def _fused_bytes(
       and x.operands[0] == instruction.name
     ]
     if used and len(sliced) + len(updated) == len(used):
-      size = min(size, sum(x.num_bytes for x in sliced))
+      size = min(size, sum(map(_whole, sliced)))
     total += size
   return total
+
+
+def _whole(instruction: Instruction) -> float:
+  """Bytes of the results, wherever they are."""
+  return sum(_bits(kind) * math.prod(x) for kind, x in instruction.shapes) / 8
 
 
 def _largest(instruction: Instruction) -> float:
