@@ -32,7 +32,7 @@ def products(jaxpr: Any, times: float = 1.0) -> Iterator[Product]:
   """Yield each matrix product of a jaxpr and of those inside it.
 
   A `while` whose length is not known counts once, of a `cond` the branch with the
-  most FLOPs.
+  most FLOPs, and a kernel as it estimates itself.
   """
   for equation in jaxpr.eqns:
     name, params = equation.primitive.name, equation.params
@@ -45,6 +45,10 @@ def products(jaxpr: Any, times: float = 1.0) -> Iterator[Product]:
     elif name == 'cond':
       branches = [[*products(x.jaxpr, times)] for x in params['branches']]
       yield from max(branches, key=flops)
+    elif name == 'pallas_call' and params.get('cost_estimate'):
+      # Its loops may be as long as the point of the grid wants.
+      total = times * params['cost_estimate'].flops
+      yield Product(total, tuple(x.aval for x in equation.invars[:2]), times)
     else:
       inner = times * _repeats(name, params)
       if name == 'linear_call':  # its transpose stands beside it

@@ -10,8 +10,7 @@ import jax.numpy as jnp
 import pytest
 
 from experiments.accelerators import costs
-from retrieval.nn import backend, products, sharding
-from retro_jax.nn import distances_tpu
+from retrieval.nn import attention_tpu, backend, products, sharding
 
 _A, _B = (jax.ShapeDtypeStruct(s, jnp.bfloat16) for s in ((4, 8), (8, 6)))
 _ONE = 2 * 4 * 8 * 6
@@ -58,14 +57,19 @@ def test_a_product_with_its_own_transpose_counts_once(monkeypatch):
 
 @pytest.mark.parametrize('mesh', [None, {'data': 2, 'fsdp': 2, 'tensor': 2}])
 def test_kernels_count_on_all_blocks_and_devices(mesh):
-  q = jax.ShapeDtypeStruct((2, 4, 256, 8), jnp.bfloat16)
-  r = jax.ShapeDtypeStruct((2, 384, 8), jnp.bfloat16)
+  q = jax.ShapeDtypeStruct((2, 4, 1024, 8), jnp.bfloat16)
+  segments = jax.ShapeDtypeStruct((4, 1024), jnp.int32)
+
+  def attend(q, segments):
+    return attention_tpu.attend(q, q, q, segments, segments, causal=True)
+
   with contextlib.ExitStack() as stack:
     if mesh:
       stack.enter_context(jax.set_mesh(sharding.make_mesh(**mesh)))
       stack.enter_context(nn.logical_axis_rules(sharding.make_rules()))
-    found = _flops(lambda q, r: distances_tpu.logits(q, r, 128), q, r)
-  assert found == 2 * 2 * 4 * 256 * 384 * 8
+    found = _flops(attend, q, segments)
+  # Two products of 4 blocks of 128 queries with 512 keys, and 4 with 1,024.
+  assert found == 2 * 2 * 2 * 4 * 4 * 128 * (512 + 1024) * 8
 
 
 def test_the_largest_arrays_are_named_inside_loops_too():

@@ -12,12 +12,19 @@ from retro_jax.nn import retro as model
 from tests.retro_jax.nn import oracle
 
 
-@pytest.mark.parametrize('is_cpu', [True, False])
 @pytest.mark.parametrize(
-  ('dtype', 'atol'), [('float32', 2e-4), ('float64', 1e-10)]
+  ('kind', 'dtype', 'atol'),
+  [
+    ('cpu', 'float32', 2e-4),
+    ('cpu', 'float64', 1e-10),
+    ('gpu', 'float32', 2e-4),
+    ('gpu', 'float64', 1e-10),
+    ('tpu', 'float32', 2e-4),  # its kernels have no float64
+  ],
 )
-def test_oracle(dtype, atol, is_cpu, monkeypatch):
-  monkeypatch.setattr(backend, 'is_cpu', lambda: is_cpu)
+def test_oracle(kind, dtype, atol, monkeypatch):
+  monkeypatch.setattr(backend, 'is_cpu', lambda: kind == 'cpu')
+  monkeypatch.setattr(backend, 'is_tpu', lambda: kind == 'tpu')
   arrays = oracle.load()
   config = oracle.config(arrays, dtype=dtype, param_dtype=dtype)
   tokens = arrays['tokens'][None].astype(np.int32)
