@@ -45,12 +45,13 @@ class Decoders:
     self._params = nn.unbox(init(jax.random.key(0), tokens)['params'])
     self._rng = np.random.default_rng(0)
     self._shape = num_neighbors, config.neighbor_length
-    self._drawing = {
-      'config': drawing.SamplingConfig(),
-      'key': jax.random.key(0),
-      'step': 0,
-      'numbers': np.zeros(1, np.int32),
-    }
+    self._draw = functools.partial(
+      drawing.draw_rows,
+      drawing.of_draws(drawing.SamplingConfig()),
+      jax.random.key(0),
+      0,
+      np.zeros(1, np.int32),
+    )
 
   def _retrieve(self, rows, k) -> retriever_lib.Retrieved:
     """Return random neighbors."""
@@ -103,7 +104,7 @@ class Decoders:
     logits = _last_logits(
       self._model, self._params, buffer, np.array([length - 1], np.int32)
     )
-    np.asarray(drawing.draw_rows(logits, **self._drawing))
+    np.asarray(self._draw(logits))
     return tuple(np.subtract(_now(), start).tolist())
 
 

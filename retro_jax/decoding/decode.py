@@ -16,8 +16,10 @@ from collections.abc import Callable, Iterator, Sequence
 import functools
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
+from retrieval.nn import backend
 from retro_jax.data import samples
 from retro_jax.decoding import decode_rows, drawing, growing_text
 from retro_jax.decoding.drawing import SamplingConfig
@@ -39,6 +41,48 @@ def next_logits(model, params, cache, step):
   return model_lib.RetroStep(model.config).apply(
     {'params': params, **cache}, **step, mutable='cache'
   )
+
+
+@functools.partial(
+  jax.jit,
+  static_argnames=('model', 'config', 'most'),
+  donate_argnames='cache',
+)
+def draw_tokens(
+  model, params, config, most, key, numbers, logits, cache, position, last, step
+):
+  """Draw tokens, one after the other, without a word to the host.
+
+  Args:
+    config: as of `drawing.of_draws`.
+    most: T, tokens at most.
+    key: of the draws.
+    numbers: [B] of the rows.
+    logits: [B, V] of the first tokens.
+    position: [B] of the tokens before those.
+    last: [B] positions of the last tokens that the cache takes; a row that does
+      not go on stays at its `position`.
+    step: [2] of the first draw, and of the first that is left for later.
+
+  Returns:
+    Tokens [T, B], whose rows after the last draw are 0, and the cache, which
+    knows all of them but the last.
+  """
+  draw = functools.partial(drawing.draw_rows, config, key)
+  tokens = jnp.zeros((most, len(position)), jnp.int32)
+
+  def more(i, state):
+    tokens, cache = state
+    given = {
+      'tokens': tokens[i - 1],
+      'position': jnp.minimum(position + i, last),
+    }
+    logits, cache = next_logits(model, params, cache, given)
+    drawn = draw(step[0] + i, numbers, logits)
+    return tokens.at[i].set(drawn), cache
+
+  tokens = tokens.at[0].set(draw(step[0], numbers, logits))
+  return jax.lax.fori_loop(1, step[1] - step[0], more, (tokens, cache))
 
 
 @functools.partial(jax.jit, donate_argnames='batch')
@@ -129,10 +173,13 @@ def stream(
       row.given = row.given or _no_neighbors(c)
   numbers = range(len(rows)) if row_numbers is None else row_numbers
   draw = functools.partial(
-    drawing.draw_rows,
-    config=config,
-    key=jax.random.key(seed),
-    numbers=np.asarray(numbers, np.int32),
+    _draw,
+    model,
+    params,
+    drawing.of_draws(config),
+    config.tokens_per_call or (1 if backend.is_cpu() else c.chunk_length),
+    jax.random.key(seed),
+    np.asarray(numbers, np.int32),
   )
   find = functools.partial(
     decode_rows.find_neighbors,
@@ -213,18 +260,20 @@ def _events(model, params, rows, config, windows, draw, find, progress):
   for i, row in enumerate(rows):
     yield samples.Started(i, row.sample(windows.chunk_length))
   cache = None
-  for step in range(config.max_new_tokens):
+  step = 0
+  while step < config.max_new_tokens and not all(row.done for row in rows):
     if windows.neighbor_shape is not None:
       yield from find(rows)
     logits, cache = _forward(model, params, rows, windows, cache)
-    drawn = np.asarray(draw(logits, step=step)).tolist()
-    for i, token in enumerate(drawn):
-      if not rows[i].done:
-        yield _append(rows[i], i, token, config)
-    if progress:
-      progress(step + 1, config.max_new_tokens)
-    if all(row.done for row in rows):
-      break
+    left = config.max_new_tokens - step
+    drawn, cache = draw(rows, windows, logits, cache, step, left)
+    for tokens in drawn:
+      for i, token in enumerate(tokens):
+        if not rows[i].done:
+          yield _append(rows[i], i, token, config)
+      step += 1
+      if progress:
+        progress(step, config.max_new_tokens)
   for row in rows:
     row.done = False
   if windows.neighbor_shape is not None:
@@ -253,6 +302,43 @@ def _forward(model, params, rows, windows, cache):
     alone = first_logits(model, params, buffer, position[i : i + 1])
     found = put_row(found, alone, i)
   return found
+
+
+def _draw(
+  model,
+  params,
+  config,
+  most,
+  key,
+  numbers,
+  rows,
+  windows,
+  logits,
+  cache,
+  step,
+  left,
+):
+  """Next tokens [T][B] of all rows, T <= most, left, and the cache."""
+  count = min(most, left, decode_rows.tokens_to_border(rows, windows))
+  if count == 1:
+    drawn = drawing.draw_rows(config, key, step, numbers, logits)
+    return [drawn.tolist()], cache
+  position = decode_rows.last_positions(rows, windows)
+  grows = np.array([not row.done for row in rows])
+  tokens, cache = draw_tokens(
+    model,
+    params,
+    config,
+    most,
+    key,
+    numbers,
+    logits,
+    cache,
+    position,
+    position + grows * (count - 1),
+    np.array([step, step + count], np.int32),
+  )
+  return tokens[:count].tolist(), cache
 
 
 def _append(row, i, token, config) -> samples.Drawn:

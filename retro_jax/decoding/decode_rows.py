@@ -127,6 +127,24 @@ def last_positions(rows: Sequence[GrowingRow], windows: Windows) -> np.ndarray:
   return np.minimum(lengths, windows.size).astype(np.int32) - 1
 
 
+def tokens_to_border(rows: Sequence[GrowingRow], windows: Windows) -> int:
+  """Return how many tokens can be drawn before a row needs the host.
+
+  A row does as soon as a chunk is complete, whose neighbors are to be found, or
+  its window is full.
+  """
+  m = windows.chunk_length
+  retrieves = windows.neighbor_shape is not None
+  counts = []
+  for row in rows:
+    if not row.done:
+      end = (row.first_chunk + windows.num_chunks) * m
+      counts.append(end - len(row.grid) + 1)
+      if retrieves:
+        counts.append(m - len(row.grid) % m)
+  return min(counts)
+
+
 def fill_buffer(
   rows: Sequence[GrowingRow], windows: Windows
 ) -> dict[str, np.ndarray]:

@@ -35,6 +35,9 @@ class SamplingConfig:
   stop_ids: Sequence[settings.Count] = ()
   stop_strings: Sequence[str] = ()  # or before the first of these
   banned_ids: Sequence[settings.Count] = ()  # never drawn: padding and the like
+  # drawn on the device before the host sees them, at most up to the end of a
+  # chunk; 0: 1 on a CPU, elsewhere a chunk
+  tokens_per_call: settings.SizeOrZero = 0
 
   def __post_init__(self):
     """Check the fields."""
@@ -97,34 +100,35 @@ def draw(
   return jax.vmap(jax.random.categorical)(keys, logits).astype(jnp.int32)
 
 
-def draw_rows(
-  logits: Float[Array, 'B V'],
-  config: SamplingConfig,
-  *,
-  key: Key[Array, ''],
-  step: int,
-  numbers: Int[np.ndarray, ' B'],
-) -> Array:
-  """Draw one token for each row, independently of the other rows.
-
-  Args:
-    logits: [B, V].
-    numbers: [B] of the rows, which decide their draws with key and step.
-
-  Returns:
-    [B] int32.
-  """
-  static = SamplingConfig(  # What compilation depends on.
+def of_draws(config: SamplingConfig) -> SamplingConfig:
+  """Return what the compilation of a draw depends on; all else as by default."""
+  return SamplingConfig(
     temperature=config.temperature,
     top_k=config.top_k,
     top_p=config.top_p,
     banned_ids=tuple(config.banned_ids),
   )
-  return _draw_rows(static, key, step, numbers, logits)
 
 
 @functools.partial(jax.jit, static_argnames='config')
-def _draw_rows(config, key, step, numbers, logits):
+def draw_rows(
+  config: SamplingConfig,
+  key: Key[Array, ''],
+  step: Int[Array, ''] | int,
+  numbers: Int[Array | np.ndarray, ' B'],
+  logits: Float[Array, 'B V'],
+) -> Int[Array, ' B']:
+  """Draw one token for each row, independently of the other rows.
+
+  Args:
+    config: as of `of_draws`.
+    step: of the tokens, which decides the draws with key and number.
+    numbers: [B] of the rows.
+    logits: [B, V].
+
+  Returns:
+    [B] int32.
+  """
   key = jax.random.fold_in(key, step)
   keys = jax.vmap(jax.random.fold_in, (None, 0))(key, numbers)
   return draw(keys, logits, config)

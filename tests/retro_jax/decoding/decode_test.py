@@ -68,11 +68,12 @@ def _recomputed(prompts, config, retrieve, seed=0, c=CONFIG):
 
 
 @pytest.mark.parametrize('on', [True, False])
+@pytest.mark.parametrize('tokens_per_call', [1, 100])
 @pytest.mark.parametrize(
   ('temperature', 'context_chunks'), [(0.0, 4), (1.3, 8)]
 )
 def test_tokens_are_those_of_the_whole_model_at_every_step(
-  on, temperature, context_chunks
+  on, tokens_per_call, temperature, context_chunks
 ):
   """Windows that move or need not; three of four rows end chunks at once."""
   rng = np.random.default_rng(0)
@@ -81,6 +82,7 @@ def test_tokens_are_those_of_the_whole_model_at_every_step(
     temperature=temperature,
     max_new_tokens=20,
     context_chunks=context_chunks,
+    tokens_per_call=tokens_per_call,
   )
   retrieve = fake_retrieval.Retriever() if on else None
   got = _sample(prompts, config, retrieve=retrieve, seed=3)
@@ -143,6 +145,28 @@ def test_a_window_that_moves_costs_a_pass_over_its_own_row(monkeypatch):
   assert passes == [4, 4]
 
 
+def test_tokens_of_a_chunk_are_drawn_in_one_call(monkeypatch):
+  calls, drawn = [], decode.draw_tokens
+
+  def count(*args):
+    tokens, cache = drawn(*args)
+    calls.append(int(np.subtract(*args[-1][::-1])))
+    return tokens, cache
+
+  monkeypatch.setattr(decode, 'draw_tokens', count)
+  config = dataclasses.replace(
+    GREEDY, max_new_tokens=2 * M + 2, tokens_per_call=M
+  )
+  prompts = [[1] * M, [2] * (2 * M)]
+  _sample(prompts, config, retrieve=fake_retrieval.Retriever())
+  assert calls == [M, M, 2]
+  calls.clear()
+  _sample(
+    [[1]], dataclasses.replace(config, tokens_per_call=100, context_chunks=2)
+  )
+  assert calls == [2 * M, 2]  # up to the end of the window
+
+
 def test_retrieval_changes_the_continuation_of_a_complete_chunk_at_once():
   """The last token of the first chunk reads the neighbors already."""
   one = drawing.SamplingConfig(temperature=0.0, max_new_tokens=1)
@@ -157,7 +181,8 @@ def test_retrieval_changes_the_continuation_of_a_complete_chunk_at_once():
   assert differs > 0
 
 
-def test_rows_of_a_batch_do_not_disturb_each_other():
+@pytest.mark.parametrize('tokens_per_call', [1, 3])
+def test_rows_of_a_batch_do_not_disturb_each_other(tokens_per_call):
   rng = np.random.default_rng(0)
   prompts = [rng.integers(0, 23, n).tolist() for n in (2, 7, 4, 9)]
   config = drawing.SamplingConfig(
@@ -165,7 +190,9 @@ def test_rows_of_a_batch_do_not_disturb_each_other():
   )
   together = _sample(prompts, config, retrieve=fake_retrieval.Retriever())
   stop = int(together[0].new_tokens[3])
-  config = dataclasses.replace(config, stop_ids=(stop,))
+  config = dataclasses.replace(
+    config, stop_ids=(stop,), tokens_per_call=tokens_per_call
+  )
   stopped = _sample(prompts, config, retrieve=fake_retrieval.Retriever())
   for free, got in zip(together, stopped, strict=True):
     new = free.new_tokens.tolist()
