@@ -25,10 +25,12 @@ _OPERAND = re.compile(r'%([\w.\-]+)')
 _CALLED = re.compile(r'(calls|body|condition|to_apply)=%?([\w.\-]+)')
 _BRANCHES = re.compile(r'branch_computations=\{([^}]*)\}')
 _TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"')
+_IOTA = r'\[([\d,]+)\](?:<=\[([\d,]+)\])?(?:T\(([\d,]+)\))?'
 _GROUPS = re.compile(
-  r'replica_groups=(?:mesh\[([^\]]*)\] \{([^}]*)\}|\[([\d,]+)\]<=\[([\d,]+)\]'
-  r'(?:T\(([\d,]+)\))?|(\{\{.*?\}\}))'
+  rf'replica_groups=(?:mesh\[([^\]]*)\](?:, device_ids=\({_IOTA}\))? '
+  rf'\{{([^}}]*)\}}|{_IOTA}|(\{{\{{.*?\}}\}}))'
 )
+_CHANNEL = re.compile(r'channel_id=(\d+)')
 # Names only, no data of their own.
 _FREE = {
   'parameter', 'constant', 'tuple', 'get-tuple-element', 'bitcast', 'while',
@@ -180,10 +182,7 @@ class Program:
   def collectives(self, mesh: dict[str, int]) -> list[Collective]:
     """Return the exchanges by kind and axes of a mesh, the largest first."""
     found: dict[tuple, list[float]] = {}
-    for instruction, computation, times in self.run:
-      kind = instruction.opcode.removesuffix('-start')
-      if kind not in COLLECTIVES or instruction.opcode.endswith('-done'):
-        continue
+    for kind, instruction, computation, times in self._exchanges():
       axes, size = _axes(instruction.text, mesh)
       operands = (computation.get(x) for x in instruction.operands)
       sizes = [_largest(x) for x in operands if x]
@@ -193,6 +192,27 @@ class Program:
       total[1] += times * largest
     made = [Collective(*key, *total) for key, total in found.items()]
     return sorted(made, key=lambda x: -x.num_bytes)
+
+  def _exchanges(self) -> Iterator:
+    """Each exchange: kind, instruction, its computation and how often it runs."""
+    seen = set()
+    for instruction, computation, times in self.run:
+      if instruction.opcode != 'fusion':
+        kind = instruction.opcode.removesuffix('-start')
+        if kind in COLLECTIVES:
+          yield kind, instruction, computation, times
+        continue
+      # One that goes on beside others stands in several fused kernels.
+      name = dict(_CALLED.findall(instruction.text))['calls']
+      inner = self.computations.get(name, {})
+      for fused in inner.values():
+        channel = _CHANNEL.search(fused.text)
+        key = id(computation), channel and channel[1]
+        if fused.opcode in COLLECTIVES and not (channel and key in seen):
+          seen.add(key)
+          scatters = name.startswith('all-reduce-scatter')
+          kind = 'reduce-scatter' if scatters else fused.opcode
+          yield kind, fused, inner, times
 
   def largest(self, count: int) -> list[tuple[float, str]]:
     """Return the largest results (bytes, type and source) of what runs."""
@@ -314,20 +334,31 @@ def _groups(text: str, num_devices: int) -> np.ndarray | None:
   found = _GROUPS.search(text)
   if not found:
     return None
-  sizes, axes, shape, order, transpose, listed = found.groups()
+  sizes, *places, over, shape, order, transpose, listed = found.groups()
   if listed:
     rows = re.findall(r'\{([\d,]+)\}', listed)
-    return np.array([[int(x) for x in row.split(',')] for row in rows])
+    return np.array([_numbers(row) for row in rows])
   if shape:
-    dims = [int(x) for x in order.split(',')]
-    ids = np.arange(num_devices).reshape(dims)
-    if transpose:
-      ids = ids.transpose([int(x) for x in transpose.split(',')])
-    return ids.reshape([int(x) for x in shape.split(',')])
+    return _iota(shape, order, transpose, num_devices)
   named = dict(re.findall(r"'([^']+)'=(\d+)", sizes))
-  over = re.findall(r"'([^']+)'", axes)
-  ids = np.arange(num_devices).reshape([int(x) for x in named.values()])
-  moved = [list(named).index(name) for name in over]
+  ids = _iota(*places, num_devices).reshape([int(x) for x in named.values()])
+  moved = [list(named).index(x) for x in re.findall(r"'([^']+)'", over)]
   rest = [i for i in range(ids.ndim) if i not in moved]
   group = math.prod(ids.shape[i] for i in moved)
   return ids.transpose([*rest, *moved]).reshape(-1, group)
+
+
+def _iota(
+  shape: str | None, order: str | None, transpose: str | None, num_devices: int
+) -> np.ndarray:
+  """Devices in the order of '[shape]<=[order]T(transpose)'; None is left out."""
+  ids = np.arange(num_devices)
+  if order or shape:
+    ids = ids.reshape(_numbers(order or shape))
+  if transpose:
+    ids = ids.transpose(_numbers(transpose))
+  return ids.reshape(_numbers(shape)) if shape and order else ids
+
+
+def _numbers(text: str) -> list[int]:
+  return [int(x) for x in text.split(',')]

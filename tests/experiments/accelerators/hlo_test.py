@@ -27,6 +27,8 @@ ENTRY %main (p: f32[16]) -> f32[16] {
     ('[1,8]<=[8]', ('data', 'fsdp'), 8),
     ("mesh['a'=2,'b'=4] {'b'}", ('fsdp',), 4),
     ("mesh['a'=2,'b'=4] {'a'}", ('data',), 2),
+    ("mesh['a'=4,'b'=2], device_ids=([2,4]T(1,0)) {'b'}", ('data',), 2),
+    ("mesh['a'=4,'b'=2], device_ids=([2,4]T(1,0)) {'a'}", ('fsdp',), 4),
   ],
 )
 def test_groups_are_axes_of_the_mesh(groups, axes, size):
@@ -34,6 +36,43 @@ def test_groups_are_axes_of_the_mesh(groups, axes, size):
   assert (found.kind, found.axes, found.size) == ('all-reduce', axes, size)
   assert (found.count, found.num_bytes) == (1, 64)
   assert found.seconds(10.0) == pytest.approx(2 * (size - 1) / size * 6.4)
+
+
+_FUSED = """HloModule m
+
+%start (p: f32[16]) -> f32[64] {
+  %p = f32[16]{0} parameter(0)
+  ROOT %g = f32[64]{0} all-gather(%p), channel_id=7, replica_groups={{0,1,2,3},{4,5,6,7}}
+}
+
+%done (p: f32[16]) -> f32[64] {
+  %p = f32[16]{0} parameter(0)
+  ROOT %g = f32[64]{0} all-gather(%p), channel_id=7, replica_groups={{0,1,2,3},{4,5,6,7}}
+}
+
+%all-reduce-scatter.1 (p: f32[64]) -> f32[16] {
+  %p = f32[64]{0} parameter(0)
+  %i = s32[] constant(0)
+  %r = f32[64]{0} all-reduce(%p), channel_id=8, replica_groups={{0,1,2,3},{4,5,6,7}}
+  ROOT %s = f32[16]{0} dynamic-slice(%r, %i)
+}
+
+ENTRY %main (p: f32[16]) -> f32[16] {
+  %p = f32[16]{0} parameter(0)
+  %a = f32[64]{0} fusion(%p), kind=kCustom, calls=%start
+  %b = f32[64]{0} fusion(%p), kind=kCustom, calls=%done
+  ROOT %c = f32[16]{0} fusion(%b), kind=kCustom, calls=%all-reduce-scatter.1
+}
+"""
+
+
+def test_exchanges_in_fused_kernels_count_once():
+  found = hlo.Program(_FUSED).collectives(_MESH)
+  got = {(x.kind, x.axes, x.size, x.count, x.num_bytes) for x in found}
+  assert got == {
+    ('all-gather', ('fsdp',), 4, 1, 256),
+    ('reduce-scatter', ('fsdp',), 4, 1, 256),
+  }
 
 
 def _program(function, *args):
