@@ -18,6 +18,13 @@ Batch = Mapping[str, Any]
 Metrics = dict[str, jax.Array]
 
 
+def no_data(split: str) -> grain.IterDataset:
+  """Stand for the data of a task that is only compiled."""
+  raise ValueError(
+    f'No data of split {split!r}: this task is for the compiler.'
+  )
+
+
 class IndexRefresher(Protocol):
   """An index beside a run, refreshed from the run's parameters.
 

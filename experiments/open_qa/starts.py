@@ -79,7 +79,7 @@ def untrained(
   config: ml_collections.ConfigDict, data: realm_data.DataFolder
 ) -> trained_lib.TrainedReader:
   """Return the model before training."""
-  model_cfg = model_configs.reader_config(config, data)
+  model_cfg = model_configs.reader_config(config, data.tokenizer.vocab_size)
   key = jax.random.split(jax.random.key(config.seed))[0]
   params = sharding.unbox(init_params(key, config=config, model_cfg=model_cfg))
   found = trained_lib.of_params(config, data, params, 0)

@@ -50,16 +50,9 @@ def make_task(
     ValueError: for settings that do not fit each other, or no questions.
   """
   _check(config)
-  model_cfg = model_configs.reader_config(config, data)
-  if config.task == 'claims':
-    loss = functools.partial(
-      claims.loss, claims.Claims(model_cfg), **config.loss
-    )
-  else:
+  model_cfg = model_configs.reader_config(config, data.tokenizer.vocab_size)
+  if config.task != 'claims':
     question_sets.require_sets(config.questions.train, 'questions.train')
-    loss = functools.partial(
-      reader_losses.loss, open_qa.OpenQa(model_cfg), **config.loss
-    )
   index_refresher = None
   if config.retriever == 'dense':
     builder = index_builder.make_builder(config, data, workdir)
@@ -93,7 +86,7 @@ def make_task(
       starts.init_params, config=config, model_cfg=model_cfg
     ),
     init_on_host=True,
-    loss=loss,
+    loss=bind_loss(config, model_cfg),
     dataset=functools.partial(_dataset, config, source, splits, rows),
     pipeline_fingerprint=store.fingerprint(identity),
     fingerprints=data.fingerprints(),
@@ -101,6 +94,17 @@ def make_task(
     complete=lambda params, batch: selector.select(params, batch, source),
     batch_rows=rows,
   )
+
+
+def bind_loss(
+  config: Config, model_cfg: open_qa.OpenQaConfig | claims.ClaimsConfig
+) -> Callable:
+  """Return the loss of a task."""
+  if config.task == 'claims':
+    model = claims.Claims(model_cfg)
+    return functools.partial(claims.loss, model, **config.loss)
+  model = open_qa.OpenQa(model_cfg)
+  return functools.partial(reader_losses.loss, model, **config.loss)
 
 
 def _check(config: Config) -> None:

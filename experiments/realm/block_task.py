@@ -34,6 +34,15 @@ def check_whole_batch(config: Config, section: str) -> None:
     )
 
 
+def ict_loss(config: Config) -> Callable:
+  """Return the loss of the inverse cloze task, which takes the model first."""
+  return functools.partial(
+    ict.loss,
+    num_chunks=config.ict.gradient_cache_parts,
+    mask_duplicates=config.ict.mask_duplicates,
+  )
+
+
 def make_ict_task(config: Config, data: realm_data.DataFolder) -> tasks.Task:
   """Bind the embedder, the loss of the inverse cloze task and the data.
 
@@ -56,11 +65,7 @@ def make_ict_task(config: Config, data: realm_data.DataFolder) -> tasks.Task:
     config,
     data,
     *_rows(config, data.blocks, read, f'{layout} {settings.mask_rate}'),
-    loss=functools.partial(
-      ict.loss,
-      num_chunks=settings.gradient_cache_parts,
-      mask_duplicates=settings.mask_duplicates,
-    ),
+    loss=ict_loss(config),
     part='embedder',
     row_lengths=(layout.query_length, layout.block_length),
     parts=settings.gradient_cache_parts,
@@ -136,7 +141,7 @@ def make_part_task(
   Raises:
     ValueError: for a batch that a device cannot hold.
   """
-  model = model_configs.realm_config(config, data)
+  model = model_configs.realm_config(config, data.tokenizer.vocab_size)
   kept = [bert.kept_bytes(getattr(model, part), x) for x in row_lengths]
   fits.check_rows(config, sum(kept), parts=parts)
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """REALM as a Task for the loop, and trained models to look into."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 import functools
 import os
 import pathlib
@@ -176,6 +176,14 @@ def _check_candidates(
   )
 
 
+def bind_loss(
+  config: ml_collections.ConfigDict, model_cfg: config_lib.RealmConfig
+) -> Callable:
+  """Return the loss of a task."""
+  model = model_lib.Realm(model_cfg)
+  return functools.partial(losses.loss, model, **config.loss)
+
+
 def make_task(
   config: ml_collections.ConfigDict,
   data: realm_data.DataFolder,
@@ -220,9 +228,7 @@ def make_task(
       fitted_head=fitted_head(config, data, builder.model),
     ),
     init_on_host=True,
-    loss=functools.partial(
-      losses.loss, model_lib.Realm(builder.model), **config.loss
-    ),
+    loss=bind_loss(config, builder.model),
     dataset=dataset,
     pipeline_fingerprint=store.fingerprint(
       [sources['train'].fingerprint, data.blocks.fingerprint, settings.identity]
@@ -262,7 +268,7 @@ def untrained(
   config: ml_collections.ConfigDict, data: realm_data.DataFolder
 ) -> trained_lib.TrainedRealm:
   """The model as training begins."""
-  model_cfg = model_configs.realm_config(config, data)
+  model_cfg = model_configs.realm_config(config, data.tokenizer.vocab_size)
   boxed = init_params(
     jax.random.split(jax.random.key(config.seed))[0],
     config=config,

@@ -114,18 +114,12 @@ def without_data(
     k,
     model_cfg.neighbor_length,
   )
-  task = tasks.Task(
-    init=functools.partial(initial.init_params, config=model_cfg),
-    dataset=_no_data,
-    **_model_fields(config, model_cfg, k),
-  )
+  fields = _model_fields(config, model_cfg, k)
+  if config.get('retrofit_from', ''):
+    fields['frozen'] = lambda name: not retrofit.is_added(name)
+  init = functools.partial(initial.init_params, config=model_cfg)
+  task = tasks.Task(init=init, dataset=tasks.no_data, **fields)
   return task, shapes
-
-
-def _no_data(split: str):
-  raise ValueError(
-    f'No data of split {split!r}: this task is for the compiler.'
-  )
 
 
 def make_task(

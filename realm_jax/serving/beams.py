@@ -151,7 +151,9 @@ def make_retriever(
   """
   kind = config.retriever
   if kind == 'dense':
-    return DenseRetriever(model_configs.realm_config(config, data), snapshots)
+    return DenseRetriever(
+      model_configs.realm_config(config, data.tokenizer.vocab_size), snapshots
+    )
   if kind == 'random':
     return RandomRetriever(data.blocks.num_blocks)
   if kind != 'bm25':

@@ -115,7 +115,7 @@ def make_builder(
   """Return the builder of a run's index versions (devices (): all)."""
   synchronous = config.refresh.schedule != 'async'
   start = config.embedder_from or config.get('realm_from', '')
-  model = model_configs.realm_config(config, data)
+  model = model_configs.realm_config(config, data.tokenizer.vocab_size)
   return Builder(
     model=model,
     layout=data.layout(config),
@@ -126,7 +126,11 @@ def make_builder(
     devices=devices or None,
     together=synchronous and jax.process_count() > 1,
     sources=index_folders.to_take_over(
-      start, model, lambda theirs: model_configs.realm_config(theirs, data)
+      start,
+      model,
+      lambda theirs: model_configs.realm_config(
+        theirs, data.tokenizer.vocab_size
+      ),
     ),
   )
 

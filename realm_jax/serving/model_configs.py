@@ -68,11 +68,8 @@ def _is_unset(value: int | float | str) -> bool:
   return value < 0 if isinstance(value, float) else not value
 
 
-def realm_config(
-  config: Config, data: data_folder.DataFolder
-) -> config_lib.RealmConfig:
+def realm_config(config: Config, vocab_size: int) -> config_lib.RealmConfig:
   """Return the retriever and encoder that a config names."""
-  vocab_size = data.tokenizer.vocab_size
   return config_lib.RealmConfig(
     embedder=bert_config(config.embedder, vocab_size),
     encoder=bert_config(config.encoder, vocab_size),
@@ -81,10 +78,10 @@ def realm_config(
 
 
 def reader_config(
-  config: Config, data: data_folder.DataFolder
+  config: Config, vocab_size: int
 ) -> open_qa.OpenQaConfig | claims.ClaimsConfig:
   """Return retriever and reader: of spans, or of classes for task 'claims'."""
-  realm = realm_config(config, data)
+  realm = realm_config(config, vocab_size)
   if config.task == 'claims':
     return claims.ClaimsConfig(
       realm=realm, num_classes=len(claim_labels(config))

@@ -41,6 +41,13 @@ def gather(mesh: jax.sharding.Mesh) -> Callable[[Any], Any]:
   return jax.jit(lambda x: x, out_shardings=sharding.replicated(mesh))
 
 
+def block_encoder(
+  config: config_lib.RealmConfig, sep_id: int
+) -> batch_encoder.Encode:
+  """Return the function that a `batch_encoder` compiles for blocks."""
+  return functools.partial(_encode_blocks, model_lib.Realm(config), sep_id)
+
+
 def _encode_blocks(model, sep_id, params, ids, lengths):
   """Embed rows [CLS] title [SEP] body [SEP]; segments follow from [SEP]."""
   mask = jnp.arange(ids.shape[1]) < lengths[:, None]
@@ -72,7 +79,7 @@ class BlockEmbedder:
     self._layout, self._blocks = layout, blocks
     _check_memory(config, layout, blocks.num_blocks, batch_tokens, devices)
     self._encoder = batch_encoder.BatchEncoder(
-      functools.partial(_encode_blocks, model_lib.Realm(config), layout.sep_id),
+      block_encoder(config, layout.sep_id),
       params,
       dimension=config.vector_size,
       max_length=layout.block_length,

@@ -290,10 +290,12 @@ def of_params(
   """Return the model of a config with given parameters."""
   common = (config, data, data.layout(config))
   if not {'reader', 'classifier'} & {*params}:
-    model = model_lib.Realm(model_configs.realm_config(config, data))
+    model = model_lib.Realm(
+      model_configs.realm_config(config, data.tokenizer.vocab_size)
+    )
     return TrainedRealm(*common, model, params, step, index_folder)
   kind = claims.Claims if 'classifier' in params else open_qa.OpenQa
-  model = kind(model_configs.reader_config(config, data))
+  model = kind(model_configs.reader_config(config, data.tokenizer.vocab_size))
   return TrainedReader(*common, model, params, step, index_folder, step)
 
 

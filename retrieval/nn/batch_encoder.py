@@ -23,6 +23,26 @@ _LENGTHS = (*range(16, 129, 16), 160, 192, 224, 256, 320, 384, 448, 512)
 _IN_FLIGHT = 3
 
 
+def default_tokens(devices: Sequence[jax.Device]) -> int:
+  """Return tokens of a batch on each device, padding included."""
+  # The caches of a CPU hold 1,024.
+  return 1024 if devices[0].platform == 'cpu' else 16_384
+
+
+def compiled(
+  encode: Encode, devices: Sequence[jax.Device]
+) -> tuple[Callable, NamedSharding, NamedSharding]:
+  """Jit an encoder; return it with the shardings of parameters and of rows."""
+  mesh = jax.make_mesh(
+    (len(devices),), ('data',), axis_types=(AxisType.Auto,), devices=devices
+  )
+  everywhere, rows = NamedSharding(mesh, P()), NamedSharding(mesh, P('data'))
+  encode = jax.jit(
+    encode, in_shardings=(everywhere, rows, rows), out_shardings=rows
+  )
+  return encode, everywhere, rows
+
+
 class BatchEncoder:
   """Encoder of rows of ids in length-bucketed batches, sharded over devices."""
 
@@ -42,25 +62,15 @@ class BatchEncoder:
       encode: pure function (params, ids, lengths) -> vectors.
       max_length: length of the longest row.
       batch_tokens: tokens of a batch on each device, padding included; 0 is
-        1,024 on a CPU, whose caches hold them, and 16,384 elsewhere.
+        `default_tokens`.
       devices: devices that encode; None is all local devices.
     """
     self.dimension = dimension
     self.max_length = max_length
     devices = jax.local_devices() if devices is None else devices
     self._num_devices = len(devices)
-    on_cpu = devices[0].platform == 'cpu'
-    self._batch_tokens = batch_tokens or (1024 if on_cpu else 16_384)
-    mesh = jax.make_mesh(
-      (len(devices),), ('data',), axis_types=(AxisType.Auto,), devices=devices
-    )
-    self._replicated = NamedSharding(mesh, P())
-    self._sharding = NamedSharding(mesh, P('data'))
-    self._encode = jax.jit(
-      encode,
-      in_shardings=(self._replicated, self._sharding, self._sharding),
-      out_shardings=self._sharding,
-    )
+    self._batch_tokens = batch_tokens or default_tokens(devices)
+    self._encode, self._replicated, self._sharding = compiled(encode, devices)
     self.load(params)
 
   def load(self, params: Any) -> None:

@@ -73,6 +73,13 @@ def kept_bytes(config: BertConfig, length: int) -> int:
   return config.num_layers * length * values * size
 
 
+def flops_per_token(config: BertConfig, length: int) -> float:
+  """Return the FLOPs of a forward pass for each token of a row."""
+  d = config.d_model
+  products = 8 * d * d + 4 * d * config.d_ff + 4 * d * length
+  return float(config.num_layers * products)
+
+
 @struct.dataclass
 class BertOutput:
   """Output of the encoder."""

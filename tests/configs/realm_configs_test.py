@@ -8,7 +8,6 @@ import importlib
 import inspect
 import math
 import pathlib
-import types
 
 from absl import flags
 import jax
@@ -144,15 +143,6 @@ def test_every_choice_is_listed():
     assert {*section} < {*inspect.signature(function).parameters}
 
 
-def _data(vocab_size=30_522):
-  """A data folder that is only asked for the size of its vocabulary."""
-
-  class Folder(realm_data.DataFolder):
-    tokenizer = types.SimpleNamespace(vocab_size=vocab_size)
-
-  return Folder(pathlib.Path('nowhere'))
-
-
 def test_choices_are_flags():
   config = _parsed(
     '--config.model.pooling=cls',
@@ -174,7 +164,7 @@ def test_choices_are_flags():
     '--config.evaluate.workdir=run',
     '--config.optimizer.name=adamw',
   )
-  model = model_configs.realm_config(config, _data(100))
+  model = model_configs.realm_config(config, 100)
   assert model.pooling == 'cls' and model.vector_size == 768
   assert not model.share_embedders
   assert (model.embedder.num_layers, model.encoder.num_layers) == (3, 12)
@@ -236,7 +226,7 @@ def test_full_size_by_shapes(name, arg, parts):
       embedders.find_minilm()
     except (FileNotFoundError, ImportError, ValueError) as e:
       pytest.skip(f'The packaged BERT is not installed: {e}')
-  model = model_configs.realm_config(config, _data())
+  model = model_configs.realm_config(config, 30_522)
   boxed = jax.eval_shape(
     lambda key: realm_task.init_params(
       key,

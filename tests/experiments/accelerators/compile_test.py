@@ -23,12 +23,6 @@ def config():
   return retro_pretrain_quickstart.get_config('test')
 
 
-@pytest.fixture
-def here(monkeypatch):
-  """This machine's CPU devices as two chips."""
-  monkeypatch.setattr(chips, 'devices', lambda topology: jax.devices()[:2])
-
-
 @pytest.mark.parametrize('retrieval', [True, False])
 @pytest.mark.parametrize('name', ['train', 'evaluate'])
 def test_a_report_tells_of_one_step(config, here, name, retrieval):
@@ -40,6 +34,24 @@ def test_a_report_tells_of_one_step(config, here, name, retrieval):
   kinds = {(x['kind'], tuple(x['axes'])) for x in found.exchanges}
   assert ('all-reduce', ('data',)) in kinds
   assert found.largest and found.lines > 100
+
+
+def test_a_token_is_decoded_on_one_device(config, here):
+  found = compile_lib.analyze(config, 'v5e:1x2', 'decode')
+  assert found.mesh == {'data': 1, 'fsdp': 1, 'tensor': 1}
+  # A step reads the neighbors' keys and values; it does not encode them.
+  assert 0.2 < found.executed_flops / found.model_flops < 1
+  config.retrieval = False
+  found = compile_lib.analyze(config, 'v5e:1x2', 'decode')
+  assert 0.8 < found.executed_flops / found.model_flops < 1.2
+
+
+def test_retrofit_trains_what_is_added(config, here):
+  whole = compile_lib.analyze(config, 'v5e:1x2', 'train')
+  config.retrofit_from = 'runs/decoder'
+  found = compile_lib.analyze(config, 'v5e:1x2', 'train')
+  assert found.arguments_bytes < 0.7 * whole.arguments_bytes
+  assert found.executed_flops < whole.executed_flops
 
 
 def test_the_compiled_step_is_that_of_training(tmp_path, config):
@@ -106,7 +118,9 @@ def test_a_missing_compiler_is_named(monkeypatch):
 
 
 def test_unknown_programs_are_refused(config):
-  with pytest.raises(ValueError, match="'retro' has .'train', 'evaluate'."):
+  with pytest.raises(
+    ValueError, match="'retro' has .'decode', 'evaluate', 'train'."
+  ):
     programs.trace(config, jax.devices()[:1], 'write')
 
 

@@ -114,7 +114,9 @@ def test_words_find_blocks_and_only_the_classifier_learns(data, tmp_path):
   config = _config(data, 'bm25_test', num_steps=3, eval_batches=0)
   state, metrics = _train(config, tmp_path)
   key = jax.random.split(jax.random.key(config.seed))[0]
-  cfg = model_configs.reader_config(config, tiny_realm.data_of(config))
+  cfg = model_configs.reader_config(
+    config, tiny_realm.data_of(config).tokenizer.vocab_size
+  )
   start = starts.init_params(key, config=config, model_cfg=cfg)
   start = sharding.unbox(start)
   jax.tree.map(

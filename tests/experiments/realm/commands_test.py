@@ -72,7 +72,9 @@ def workdir(data, tmp_path_factory):
   root = tmp_path_factory.mktemp('run')
   config = _config(data)
   folder = tiny_realm.data_of(config)
-  params = tiny.params(model_configs.realm_config(config, folder), seed=1)
+  params = tiny.params(
+    model_configs.realm_config(config, folder.tokenizer.vocab_size), seed=1
+  )
   with checkpoint_writer.Checkpoints(
     str(root),
     config=config.to_dict(),

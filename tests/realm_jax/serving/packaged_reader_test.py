@@ -8,7 +8,6 @@ import ml_collections
 import numpy as np
 import pytest
 
-from realm_jax.data import folder
 from realm_jax.nn import open_qa
 from realm_jax.serving import model_configs, packaged_reader
 from retrieval import tokenization
@@ -65,15 +64,12 @@ def test_files_are_read_as_they_were_written(params, tokenizer, tmp_path):
     packaged_reader.load_config(folder)
 
 
-def test_the_packages_own_reader_fits_its_config(tokenizer, tmp_path):
+def test_the_packages_own_reader_fits_its_config(tokenizer):
   made = packaged_reader.load_config()
   reader = packaged_reader.load()['reader']
   assert tokenizer.fingerprint == made['tokenizer']
-  data = folder.DataFolder(tmp_path)
-  tokenizer.save(data.tokenizer_path)
   config = model_configs.reader_config(
-    ml_collections.ConfigDict(made['config']),
-    data,
+    ml_collections.ConfigDict(made['config']), tokenizer.vocab_size
   )
   shapes = jax.eval_shape(
     lambda: nn.unbox(open_qa.random_params(jax.random.key(0), config))['reader']

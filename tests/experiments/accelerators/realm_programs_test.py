@@ -1,0 +1,101 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Programs that are compiled without data are those of training."""
+
+import jax
+import numpy as np
+import pytest
+
+from experiments.accelerators import compile as compile_lib, realm_programs
+from experiments.engine import program as program_lib
+from experiments.open_qa import starts
+from experiments.realm import block_task, refresh, task as realm_task
+from tests.experiments.open_qa import tiny_open_qa
+from tests.experiments.realm import tiny_realm
+
+
+@pytest.fixture(scope='module')
+def data(tmp_path_factory):
+  return tiny_open_qa.make_data(tmp_path_factory.mktemp('data'))
+
+
+class _Blocks:
+  """Serves the first blocks at any time; in place of a Refresher."""
+
+  identity, step = '', 0
+
+  def __init__(self, *arguments):
+    del arguments
+
+  def serving(self, batch_index):
+    del batch_index
+    return self
+
+  def retrieve(self, query_ids, query_mask, k):
+    del query_mask
+    return np.tile(np.arange(k), (len(query_ids), 1))
+
+
+@pytest.fixture
+def vocabulary(data, monkeypatch):
+  folder = tiny_realm.data_of(tiny_realm.get_config(data))
+  monkeypatch.setattr(
+    realm_programs, '_VOCAB_SIZE', folder.tokenizer.vocab_size
+  )
+  return folder
+
+
+def _task(kind, data, folder, workdir):
+  if kind == 'open_qa':
+    config = starts.freeze(tiny_open_qa.get_config(data, 'bm25_test'))
+    return config, tiny_open_qa.task(config, workdir, jax.devices()[:1])
+  config = tiny_realm.get_config(data)
+  if kind == 'ict':
+    config.task = 'ict'
+    config.ict.gradient_cache_parts = 2
+    return config, block_task.make_ict_task(config, folder)
+  return config, realm_task.make_task(config, folder, workdir)
+
+
+@pytest.mark.parametrize('kind', ['realm', 'ict', 'open_qa'])
+def test_the_compiled_step_is_that_of_training(
+  kind, data, vocabulary, tmp_path, monkeypatch
+):
+  monkeypatch.setattr(refresh, 'Refresher', _Blocks)
+  config, task = _task(kind, data, vocabulary, tmp_path)
+  _, bare, shapes = realm_programs.of(config, 1)
+  batches = iter(task.dataset('train'))
+  batch = next(batches)
+  batches.close()
+  if task.complete:
+    batch = task.complete({}, batch)
+  assert {k: (x.shape, x.dtype) for k, x in batch.items()} == {
+    k: (x.shape, x.dtype) for k, x in shapes.items()
+  }
+  states = [
+    program_lib.make_program(x, config, devices=jax.devices()[:1]).abstract
+    for x in (task, bare)
+  ]
+  assert jax.tree.structure(states[0]) == jax.tree.structure(states[1])
+  assert jax.tree.leaves(states[0]) == jax.tree.leaves(states[1])
+
+
+@pytest.mark.parametrize(
+  ('kind', 'name'),
+  [
+    ('realm', 'train'),
+    ('realm', 'embed'),
+    ('ict', 'train'),
+    ('open_qa', 'evaluate'),
+  ],
+)
+def test_reports_count_the_models_flops(kind, name, data, here):
+  if kind == 'open_qa':
+    config = tiny_open_qa.get_config(data, 'base')
+    config.lookup.retriever_beam = 5000
+  else:
+    config = tiny_realm.get_config(data, task=kind)
+  found = compile_lib.analyze(config, 'v5e:1x2', name)
+  # The last layer answers for few positions alone.
+  assert 0.7 < found.executed_flops / found.model_flops < 1.1
+  assert found.fits and found.mesh['data'] == 2
