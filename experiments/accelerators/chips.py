@@ -17,6 +17,11 @@ from typing import Any
 import jax
 from jax.experimental import topologies
 
+# Platform -> package of the compiler, and our extra that installs it.
+_COMPILERS = {
+  'tpu': ('libtpu', 'tpu_compile'),
+  'cuda': ('jax_cuda13_plugin', 'gpu_compile'),
+}
 _H100 = pathlib.Path(__file__).with_name('h100.txtpb')
 
 
@@ -79,6 +84,12 @@ def of(topology: str) -> Chip:
   return CHIPS[name]
 
 
+def is_installed(topology: str) -> bool:
+  """Whether the compiler of a topology is installed."""
+  package, _ = _COMPILERS[of(topology).platform]
+  return importlib.util.find_spec(package) is not None
+
+
 def devices(topology: str) -> list[jax.Device]:
   """Return the devices of a topology, for programs to be compiled, not run.
 
@@ -87,11 +98,8 @@ def devices(topology: str) -> list[jax.Device]:
     ImportError: when its compiler is not installed.
   """
   chip, shape = of(topology), topology.partition(':')[2]
-  package, extra = {
-    'tpu': ('libtpu', 'tpu_compile'),
-    'cuda': ('jax_cuda13_plugin', 'gpu_compile'),
-  }[chip.platform]
-  if importlib.util.find_spec(package) is None:
+  if not is_installed(topology):
+    extra = _COMPILERS[chip.platform][1]
     raise ImportError(
       f"--topology={topology}: needs its compiler; pip install -e '.[{extra}]' in an "
       'environment of its own.'
