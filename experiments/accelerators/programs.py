@@ -78,18 +78,20 @@ def _decode(config: Config, devices: Devices, name: str) -> Traced:
   b, chunks = config.batch_size, config.sequence_chunks
   length = chunks * model_cfg.chunk_length
   k = config.num_neighbors if config.retrieval else 0
-  buffer = {'tokens': jnp.zeros((b, length), jnp.int32)}
+  buffer = {'tokens': jax.ShapeDtypeStruct((b, length), jnp.int32)}
   if k:
     read = (b, chunks, k, model_cfg.neighbor_length)
-    buffer['neighbors'] = jnp.zeros(read, jnp.int32)
-    buffer['neighbor_mask'] = jnp.zeros(read, bool)
-  rows = jnp.zeros(b, jnp.int32)
+    buffer['neighbors'] = jax.ShapeDtypeStruct(read, jnp.int32)
+    buffer['neighbor_mask'] = jax.ShapeDtypeStruct(read, bool)
+  rows = jax.ShapeDtypeStruct((b,), jnp.int32)
+  steps = jax.ShapeDtypeStruct((2,), jnp.int32)
+  # The devices of this mesh run nothing.
+  key = jax.eval_shape(jax.random.key, 0)
   place = functools.partial(
     jax.tree.map,
     lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=here),
   )
   with jax.set_mesh(mesh):
-    key = jax.random.key(0)
     init = functools.partial(initial.init_params, config=model_cfg)
     params = place(sharding.unbox(jax.eval_shape(init, key)))
     logits, cache = jax.eval_shape(
@@ -100,7 +102,7 @@ def _decode(config: Config, devices: Devices, name: str) -> Traced:
       params,
       drawing.SamplingConfig(),
       model_cfg.chunk_length,
-      *place((key, rows, logits, cache, rows, rows, jnp.zeros(2, jnp.int32))),
+      *place((key, rows, logits, cache, rows, rows, steps)),
     )
   flops = b * presets.flops_per_token(model_cfg, length, k)
   return Traced(traced, mesh.shape, model_cfg.dtype, flops)
