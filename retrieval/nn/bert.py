@@ -306,12 +306,7 @@ class MlmHead(nn.Module):
     config = self.config
     x = dense(config, config.d_model, ('embed', 'heads'), name='transform')(x)
     x = LayerNorm(config, name='norm')(ACTIVATIONS[config.activation](x))
-    logits = jnp.einsum(
-      '...d,vd->...v',
-      x,
-      table.astype(config.dtype),
-      preferred_element_type=jnp.float32,
-    )
+    logits = products.table_logits(x, table.astype(config.dtype))
     bias_init = partitioning.partitioned(nn.initializers.zeros, 'vocab')
     shape = (config.vocab_size,)
     return logits + self.param('bias', bias_init, shape, config.param_dtype)

@@ -75,6 +75,17 @@ def _wide_scores_jvp(primals, tangents):
   return wide_scores(queries, keys), by_queries + by_keys
 
 
+def table_logits(
+  x: Float[Array, '*X D'], table: Float[Array, 'V D']
+) -> Float[Array, '*X V']:
+  """Return x @ table^T in float32 or wider, by backend as `scores`."""
+  if backend.is_cpu():
+    wide = jnp.promote_types(x.dtype, jnp.float32)
+    return jnp.einsum('...D,VD->...V', x, table, preferred_element_type=wide)
+  found = wide_scores(x.reshape(-1, x.shape[-1]), table)
+  return found.reshape(*x.shape[:-1], -1)
+
+
 def weights(
   queries: Float[Array, 'M N Q K'],
   keys: Float[Array, 'M N S K'],

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 import numpy.typing as npt
 
-from retrieval.nn import backend, partitioning, products
+from retrieval.nn import partitioning, products
 
 # Logits of one row that exist at a time: 128 MiB in float32.
 _BLOCK = 2**25
@@ -20,13 +20,7 @@ def logits(
   x: Float[Array, 'B L D'], table: Float[Array, 'V D'], dtype: npt.DTypeLike
 ) -> Float[Array, 'B L V']:
   """Return x @ table^T, products of `dtype` accumulated in float32 or wider."""
-  table = table.astype(dtype)
-  if backend.is_cpu():
-    wide = jnp.promote_types(dtype, jnp.float32)
-    found = jnp.einsum('BLD,VD->BLV', x, table, preferred_element_type=wide)
-  else:
-    flat = products.wide_scores(x.reshape(-1, x.shape[-1]), table)
-    found = flat.reshape(*x.shape[:-1], -1)
+  found = products.table_logits(x, table.astype(dtype))
   return partitioning.constrain(found, 'batch', 'length', 'vocab')
 
 

@@ -77,6 +77,15 @@ def test_attend(copies, masked, dropped, kind):
   _same_gradients(ours, plain, *shapes)
 
 
+def test_logits_of_a_table(kind):
+  _same_gradients(
+    products.table_logits,
+    lambda x, table: jnp.einsum('XYD,VD->XYV', x, table),
+    (2, 3, 4),
+    (7, 4),
+  )
+
+
 def test_forward_mode(accelerator):
   with jax.enable_x64(True):
     q, k, v, t = (
@@ -119,4 +128,11 @@ def test_no_product_has_a_float32_operand(accelerator):
   jaxpr = jax.make_jaxpr(jax.grad(loss, (0, 1, 2)))(shape, shape, shape)
   operands = [*_operands_of_products(jaxpr.jaxpr)]
   assert len(operands) > 12
+  table = jax.ShapeDtypeStruct((7, 4), jnp.bfloat16)
+  logits = jax.eval_shape(products.table_logits, shape, table)
+  assert logits.dtype == jnp.float32
+  jaxpr = jax.make_jaxpr(
+    jax.grad(lambda *x: products.table_logits(*x).sum(), (0, 1))
+  )(shape, table)
+  operands += _operands_of_products(jaxpr.jaxpr)
   assert {x.dtype for x in operands} == {jnp.dtype('bfloat16')}
