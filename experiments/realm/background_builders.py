@@ -17,6 +17,7 @@ from typing import Any
 
 import jax
 from jax.experimental import multihost_utils
+import numpy as np
 
 from experiments.engine import progress
 from realm_jax.serving import index_builder
@@ -67,7 +68,7 @@ class ExternalBuilder(BackgroundBuilder):
 
 
 class ThreadBuilder(BackgroundBuilder):
-  """Builds in a thread of this process, one snapshot at a time."""
+  """Builds in a thread of each process, one snapshot at a time."""
 
   def __init__(self, builder: index_builder.Builder):
     self._builder = builder
@@ -75,8 +76,9 @@ class ThreadBuilder(BackgroundBuilder):
     self._errors: list[Exception] = []
 
   def offer(self, step: int, take: Callable[[], dict]) -> bool:
-    """Starts to build, unless the last snapshot is still being built."""
-    if self._thread is not None and self._thread.is_alive():
+    """Starts to build, unless a process still builds the last snapshot."""
+    busy = self._thread is not None and self._thread.is_alive()
+    if _in_any_process(busy):
       return False
     params = take()
 
@@ -180,6 +182,13 @@ def wait_for_all(name: str) -> None:
   """Wait until all processes of a distributed run are here."""
   if jax.process_count() > 1:
     multihost_utils.sync_global_devices(name)
+
+
+def _in_any_process(flag: bool) -> bool:
+  """Whether a flag is set in any process; all of them call this together."""
+  if jax.process_count() == 1:
+    return flag
+  return bool(multihost_utils.process_allgather(np.asarray(flag)).any())
 
 
 def newest_snapshot(

@@ -113,7 +113,6 @@ def make_builder(
   devices: tuple[jax.Device, ...] = (),
 ) -> Builder:
   """Return the builder of a run's index versions (devices (): all)."""
-  synchronous = config.refresh.schedule != 'async'
   start = config.embedder_from or config.get('realm_from', '')
   model = model_configs.realm_config(config, data.tokenizer.vocab_size)
   return Builder(
@@ -124,7 +123,7 @@ def make_builder(
     index=index_lib.IndexConfig(metric='dot_product', **config.index.to_dict()),
     batch_tokens=config.refresh.batch_tokens,
     devices=devices or None,
-    together=synchronous and jax.process_count() > 1,
+    together=jax.process_count() > 1,
     sources=index_folders.to_take_over(
       start,
       model,

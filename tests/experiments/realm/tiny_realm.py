@@ -5,8 +5,8 @@
   python tiny_realm.py DATA WORKDIR [--field=value ...]
 
 Fields override `get_config`; beside them --die_at=N (kill -9 right after step N's
-save began), --first=N (only the first N devices train) and --pause_sec=X (a pause
-after each step). --coordinator=ADDRESS --processes=N --process=I is one of several
+save began), --first=N (only the first N devices train), --pause_sec=X (a pause after
+each step) and --build_sec=X (a pause before each index is built). --coordinator=ADDRESS --processes=N --process=I is one of several
 processes.
 """
 
@@ -23,7 +23,7 @@ import numpy as np
 
 from configs.bases import realm_base
 from experiments.engine import checkpoint_writer
-from experiments.realm import refresh, train as realm_train
+from experiments.realm import background_builders, refresh, train as realm_train
 from realm_jax.data import folder as realm_data
 from retrieval.text import salient, taggers
 from tests.retrieval.text import tiny_blocks
@@ -91,6 +91,16 @@ def _pause(seconds: float) -> None:
   refresh.Refresher.after_step = after_step_and_pause
 
 
+def _delay_builds(seconds: float) -> None:
+  build = background_builders.build
+
+  def wait_and_build(*arguments):
+    time.sleep(seconds)
+    return build(*arguments)
+
+  background_builders.build = wait_and_build
+
+
 def main() -> None:
   """Parses the arguments and trains."""
   data, workdir, *rest = sys.argv[1:]
@@ -99,6 +109,8 @@ def main() -> None:
     _die_at(int(die_at))
   if pause := fields.pop('pause_sec', None):
     _pause(float(pause))
+  if delay := fields.pop('build_sec', None):
+    _delay_builds(float(delay))
   first = fields.pop('first', None)
 
   def parse(text):

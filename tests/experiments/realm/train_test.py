@@ -65,13 +65,15 @@ def _start(data, workdir, *arguments, devices=1):
   return process
 
 
-def _start_two(data, workdir, *arguments):
-  """Two processes of one run."""
+def _start_two(data, workdir, *arguments, each=((), ())):
+  """Two processes of one run; `each` holds arguments of one of them."""
   with socket.socket() as free:
     free.bind(('127.0.0.1', 0))
     address = f'127.0.0.1:{free.getsockname()[1]}'
   shared = (f'--coordinator={address}', '--processes=2', *arguments)
-  return [_start(data, workdir, f'--process={i}', *shared) for i in range(2)]
+  return [
+    _start(data, workdir, f'--process={i}', *shared, *each[i]) for i in range(2)
+  ]
 
 
 def _finish(process, code=0):
@@ -158,6 +160,35 @@ def test_two_processes_train_and_build_as_one(data, tmp_path):
     assert a == pytest.approx(b, abs=2e-5, rel=2e-5)
   steps = [index_versions.step_of(x) for x in _versions(tmp_path / 'two')]
   assert steps == [0, 2]
+
+
+@pytest.mark.parametrize('builder', ['thread', 'external'])
+def test_two_processes_train_while_indices_are_built(builder, data, tmp_path):
+  """One builds slowly: when the other is free, it is not."""
+  fields = {
+    'num_steps': 8,
+    'refresh.schedule': 'async',
+    'refresh.builder': builder,
+    'refresh.every': 1,
+    'refresh.poll_sec': 0,
+    'mesh.fsdp': 2,
+    'pause_sec': 0.3,
+    'eval_batches': 0,
+  }
+  arguments = [f'--{name}={value}' for name, value in fields.items()]
+  processes = _start_two(
+    data, tmp_path / 'run', *arguments, each=[[], ['--build_sec=0.5']]
+  )
+  for process in processes:
+    log = _finish(process)
+    assert 'no new index' not in log
+  rows = _rows(tmp_path / 'run')
+  assert len(rows) == 8 and rows[-1]['index_failures'] == 0
+  steps = [index_versions.step_of(x) for x in _versions(tmp_path / 'run')]
+  if builder == 'external':
+    assert steps == [0]
+  else:
+    assert len(steps) > 1
 
 
 def _until(condition, *processes):
