@@ -66,7 +66,8 @@ def _sizes() -> list[Row]:
     '1b5': {'v5e:4x8': {}, 'h100:8': {steps: 16}},
     '7b5': {
       'v5e:16x16': {},
-      'v5p:4x4x4': {},
+      # An axis of the mesh is one or more axes of the torus.
+      'v5p:4x4x4': {'mesh.fsdp': 16, 'mesh.tensor': 4, steps: 16},
       'h100:64': {'mesh.fsdp': 32, steps: 16},
     },
   }
