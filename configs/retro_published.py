@@ -3,16 +3,16 @@
 """RETRO as published: Borgeaud et al. 2021, Tables 2 and 10, four sizes.
 
 419 B tokens in sequences of 2048, vocabulary 128,000, CCA in every third layer
-from the sixth (the reading of Table 2). Written for the devices below and not run
-here. In training a device holds 2 sequences at a time (425m: 4), whose logits take
-1.05 GB each and their gradient as much.
+from the sixth (the reading of Table 2). Written for the devices below, compiled for
+them and for smaller pods (docs/accelerators.md), and not run here. In training a
+device holds 2 sequences at a time (425m: 4).
 
   argument  devices                                    parameters, gradients, moments
   172m      8 GPUs of 80 GB                            8 GB on each
   425m      8 GPUs of 80 GB                            15 GB on each
   1b5       64 GPUs of 80 GB, or 64 TPU v4 of 32 GB    5 GB on each, an eighth of all
   7b5       256 TPU v4 of 32 GB, or as many GPUs;      3 GB on each, a 64th of all
-            two share a sequence and its logits
+            two share a sequence
 
 172m_baseline, ... are the baselines; test and baseline_test run on a CPU in
 seconds. Bring a corpus in shards of JSON lines:
