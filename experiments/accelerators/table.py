@@ -109,7 +109,11 @@ ROWS = [
         'RETROfit of SmolLM2-135M',
         'retro_retrofit_smollm2.py',
         'train',
-        {'retrofit_from': 'runs/smollm2', 'model.dtype': 'bfloat16'},
+        {
+          'retrofit_from': 'runs/smollm2',
+          'model.dtype': 'bfloat16',
+          'optimizer.accumulate_steps': 1,
+        },
       ),
       ('REALM', 'realm_pretrain_base.py', 'train', {}),
       ('ICT', 'realm_pretrain_base.py:ict', 'train', {}),
