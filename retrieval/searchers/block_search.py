@@ -131,17 +131,16 @@ def search_block(
   @jax.shard_map(
     mesh=mesh,
     in_specs=(P(), P('rows'), P('rows'), P()),
-    out_specs=(P(), P()),
+    out_specs=(P(None, 'rows'), P(None, 'rows')),
   )
   def search(queries, rows, norms, count):
     scores, first = _scores(queries, rows, norms, count, metric)
     scores, ids = top_k(scores, min(fetch, rows.shape[0]))
-    gather = functools.partial(
-      jax.lax.all_gather, axis_name='rows', axis=1, tiled=True, to='invarying'
-    )
-    return gather(scores), gather(ids + first)
+    return scores, ids + first
 
-  scores, rows = search(queries, block.rows, block.norms, block.count)
+  found = search(queries, block.rows, block.norms, block.count)
+  everywhere = jax.sharding.NamedSharding(mesh, P())
+  scores, rows = jax.lax.with_sharding_constraint(found, everywhere)
   joined = Best(
     jnp.concatenate([best.scores, scores], axis=1),
     jnp.concatenate([best.blocks, jnp.full_like(rows, block.number)], axis=1),
