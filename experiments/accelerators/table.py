@@ -73,7 +73,7 @@ def _sizes() -> list[Row]:
   }
   return [
     Row(
-      f'RETRO {size}{kind.replace("_", " ")}',
+      f'RETRO {size.replace("b5", ".5B")}{kind.replace("_", " ")}',
       f'{_PUBLISHED}:{size}{kind}',
       topology,
       fields=fields,
