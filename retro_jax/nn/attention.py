@@ -248,10 +248,11 @@ class RelativeAttention(nn.Module):
     with_u = self._biased('u', q)
     by_position = None
     if c.relative_positions:
+      with_w = self._biased('w', q)  # before r: the order decides the draws
       last = -causal_blocks(total)[0][1] if causal else offset - key_length
       first = offset + query_length - 1
       relative = self._relative_keys(first, last, width)
-      by_position = self._biased('w', q), relative
+      by_position = with_w, relative
     if cached_rows is not None and is_caching(self):
       self.put_variable('cache', 'k', k[:, cached_rows])
       self.put_variable('cache', 'v', v[:, cached_rows])
