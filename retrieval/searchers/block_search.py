@@ -2,10 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Product and top-k of one block of a database, on all devices.
 
-Q queries, P rows of a block, D dimension, F candidates kept of each query.
+On a CPU the scores of a whole block are kept. Elsewhere the block is read once,
+tile by tile, and of each group of its rows three numbers stay: the best score, its
+place and the second score.
+
+Q queries, P rows of a block, D dimension, F candidates kept of each query, T rows of
+a tile, G rows of a group.
 """
 
+from collections.abc import Callable
 import functools
+import math
 from typing import NamedTuple
 
 import jax
@@ -15,7 +22,15 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
+from retrieval.nn import backend
+
 GROUP = 128  # columns that share one maximum in the first stage
+_TILE = 8192  # rows whose scores stay in a TPU's fast memory
+_TILE_GROUP = (
+  64  # rows of a tile that share one maximum; 128 rows lie between two
+)
+_KEPT = 65_536  # rows whose scores are kept at a time
+_SPARE = 16  # groups scored again beyond those that random rows would need
 _HALVES = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
 
 
@@ -26,17 +41,27 @@ class Block(NamedTuple):
   # last row
   rows: jax.Array
   norms: jax.Array  # [P] float32 squared norms, split over the mesh
+  largest: jax.Array  # [] float32 largest of the norms
   count: np.ndarray  # [] int32 number of real rows
   number: np.ndarray  # [] int32 number of the block
 
 
 class Best(NamedTuple):
-  """The best candidates so far, best first; ties by lower block and row."""
+  """The best candidates so far, best first."""
 
   scores: jax.Array  # [Q, F] float32; -inf where there are fewer
   # [Q, F] int32 number of the block; JAX has no int64 for whole ids
   blocks: jax.Array
   rows: jax.Array  # [Q, F] int32 row within the block
+  rest: jax.Array  # [Q] float32; no other row so far scores more
+
+
+class _Found(NamedTuple):
+  """The best rows of one device; the fields are those of `Best`."""
+
+  scores: jax.Array
+  rows: jax.Array
+  rest: jax.Array
 
 
 def make_mesh(devices: list[jax.Device]) -> jax.sharding.Mesh:
@@ -51,16 +76,48 @@ def device_dtype(dtype: npt.DTypeLike) -> np.dtype:
   return np.dtype(dtype if dtype in _HALVES else np.float32)
 
 
+def unit_rows(mesh: jax.sharding.Mesh) -> int:
+  """Return the number that divides the rows of every block."""
+  return mesh.size * (_tile(mesh) or GROUP)
+
+
+def _tile(mesh: jax.sharding.Mesh) -> int:
+  """Return the rows of a tile; 0 where a block's scores are kept."""
+  return 0 if mesh.devices.flat[0].platform == 'cpu' else _TILE
+
+
 def place_block(
-  rows: np.ndarray, size: int, number: int, mesh: jax.sharding.Mesh
+  read: Callable[[int, int], np.ndarray],
+  count: int,
+  size: int,
+  number: int,
+  mesh: jax.sharding.Mesh,
 ) -> Block:
-  """Pad rows to `size` and split them over the mesh."""
-  rows = np.asarray(rows, device_dtype(rows.dtype))
-  count = len(rows)
-  if count < size:
-    rows = np.pad(rows, ((0, size - count), (0, 0)))
-  placed = jax.device_put(rows, NamedSharding(mesh, P('rows')))
-  return Block(placed, _norms(placed), np.int32(count), np.int32(number))
+  """Place rows on the devices, padded to `size`; each process reads its own.
+
+  Args:
+    read: (low, high) -> rows [high - low, D].
+    count: number of rows.
+  """
+  first = read(0, min(1, count))
+  dtype = device_dtype(first.dtype)
+
+  def shard(index):
+    low, high = index[0].start or 0, index[0].stop or size
+    rows = np.asarray(read(min(low, count), min(high, count)), dtype)
+    return np.pad(rows, ((0, high - low - len(rows)), (0, 0)))
+
+  rows = jax.make_array_from_callback(
+    (size, first.shape[1]), NamedSharding(mesh, P('rows')), shard
+  )
+  return Block(rows, *_norms(rows), np.int32(count), np.int32(number))
+
+
+def everywhere(x: np.ndarray, mesh: jax.sharding.Mesh) -> jax.Array:
+  """Place the same array on each device; each process holds it."""
+  return jax.make_array_from_callback(
+    x.shape, NamedSharding(mesh, P()), lambda index: x[index]
+  )
 
 
 def place_queries(
@@ -73,25 +130,44 @@ def place_queries(
     np.full((size, fetch), -np.inf, np.float32),
     np.zeros((size, fetch), np.int32),
     np.zeros((size, fetch), np.int32),
+    np.full(size, -np.inf, np.float32),
   )
-  return jax.device_put((queries, best), NamedSharding(mesh, P()))
+  return jax.tree.map(lambda x: everywhere(x, mesh), (queries, best))
 
 
 @jax.jit
 def _norms(rows):
   rows = rows.astype(jnp.float32)
-  return jnp.einsum('pd,pd->p', rows, rows, precision='highest')
+  norms = jnp.einsum('pd,pd->p', rows, rows, precision='highest')
+  return norms, norms.max()
 
 
-def _scores(queries, rows, norms, count, metric):
-  """Return scores [Q, rows here] without the query's own norm, and row 0's id."""
-  rows = rows.astype(jnp.float32)
-  scores = jnp.einsum('qd,pd->qp', queries, rows, precision='highest')
+def _products(queries, rows):
+  """Return the products [Q, P] of float32 queries, to float32 rounding."""
+  if backend.is_cpu() or rows.dtype != jnp.bfloat16:
+    rows = rows.astype(jnp.float32)
+    return jnp.einsum('qd,pd->qp', queries, rows, precision='highest')
+  # Three bfloat16 numbers hold a float32 number, and rows stay as they are.
+  parts, left = [], queries
+  for _ in range(3):
+    parts.append(left.astype(jnp.bfloat16))
+    left -= parts[-1].astype(jnp.float32)
+  found = jnp.einsum(
+    'sqd,pd->sqp', jnp.stack(parts), rows, preferred_element_type=jnp.float32
+  )
+  return found.sum(axis=0)
+
+
+def _scores(queries, rows, norms, left, metric):
+  """Return scores [Q, P] without the query's own norm.
+
+  Args:
+    left: number of real rows from the first of these on.
+  """
+  scores = _products(queries, rows)
   if metric == 'squared_l2':
     scores = 2 * scores - norms[None]
-  first = jax.lax.axis_index('rows') * rows.shape[0]
-  valid = first + jnp.arange(rows.shape[0]) < count
-  return jnp.where(valid[None], scores, -jnp.inf), first
+  return jnp.where(jnp.arange(len(rows)) < left, scores, -jnp.inf)
 
 
 def top_k(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
@@ -112,7 +188,108 @@ def top_k(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
   return values, group * GROUP + at % GROUP
 
 
-@functools.partial(jax.jit, static_argnames=('mesh', 'metric'))
+def _best_of_scores(queries, rows, norms, count, metric, fetch):
+  """Return the best of all scores, kept for some rows at a time."""
+
+  def merged(best, number, part):
+    low = number * len(part[0])
+    scores = _scores(queries, *part, count - low, metric)
+    values, at = top_k(scores, min(fetch, len(part[0])))
+    return _merge(best, _Found(values, low + at, _least(values))), None
+
+  empty = _Found(
+    jnp.full((len(queries), fetch), -jnp.inf),
+    jnp.zeros((len(queries), fetch), jnp.int32),
+    jnp.full(len(queries), -jnp.inf),
+  )
+  return _scan(merged, empty, (rows, norms), _KEPT)[0]
+
+
+def _best_of_tiles(queries, rows, norms, count, metric, fetch):
+  """Return the best of rows that are read once, tile by tile.
+
+  A row can be missing only in a group with another row that is as good. The groups
+  with the best second scores are scored again, whole; the next second score bounds
+  what is left out.
+  """
+  columns = _TILE // _TILE_GROUP
+
+  def summary(carry, number, part):
+    scores = _scores(queries, *part, count - number * _TILE, metric)
+    scores = scores.reshape(len(queries), _TILE_GROUP, columns)
+    at = scores.argmax(axis=1)
+    others = jnp.arange(_TILE_GROUP)[:, None] != at[:, None]
+    second = jnp.where(others, scores, -jnp.inf).max(axis=1)
+    return carry, (scores.max(axis=1), second, at.astype(jnp.uint8))
+
+  _, found = _scan(summary, None, (rows, norms), _TILE)
+  # [tiles, Q, columns] -> [Q, groups]
+  best, second, at = (
+    jnp.moveaxis(x, 0, 1).reshape(len(queries), -1) for x in found
+  )
+
+  def row(group, at):
+    tile, column = group // columns, group % columns
+    return (tile * _TILE_GROUP + at) * columns + column
+
+  values, groups = jax.lax.top_k(best, fetch)
+  places = jnp.take_along_axis(at, groups, axis=1).astype(jnp.int32)
+  again = min(best.shape[1], fetch * fetch // best.shape[1] + _SPARE)
+  seconds, doubled = jax.lax.top_k(second, again)
+  members = row(doubled[..., None], jnp.arange(_TILE_GROUP))
+  new = (
+    jnp.arange(_TILE_GROUP) != jnp.take_along_axis(at, doubled, 1)[..., None]
+  )
+  members = members.reshape(len(queries), -1)
+  scores = jax.vmap(
+    lambda q, ids: _scores(q[None], rows[ids], norms[ids], len(ids), metric)[0]
+  )(queries, members)
+  real = new.reshape(members.shape) & (members < count)
+  scores = jnp.where(real, scores, -jnp.inf)
+  first = _Found(values, row(groups, places), _least(values))
+  return _merge(first, _Found(scores, members, _least(seconds)))
+
+
+def _scan(step, carry, arrays, size):
+  """Call step(carry, number, slices) on slices of at most `size` rows."""
+  size = (
+    math.gcd(len(arrays[0]), size) if len(arrays[0]) > size else len(arrays[0])
+  )
+  count = len(arrays[0]) // size
+  if count == 1:
+    carry, found = step(carry, 0, arrays)
+    return carry, jax.tree.map(lambda x: x[None], found)
+
+  def one(carry, number):
+    slices = (
+      jax.lax.dynamic_slice_in_dim(x, number * size, size) for x in arrays
+    )
+    return step(carry, number, tuple(slices))
+
+  return jax.lax.scan(one, carry, jnp.arange(count))
+
+
+def _least(best):
+  """Return the last of each row; XLA on CPUs sorts all if its place is asked."""
+  return best.min(axis=1)
+
+
+def _merge(best, found):
+  """Keep the best of both, as many as there were; earlier ones win ties."""
+  fetch = best.scores.shape[1]
+  scores = jnp.concatenate([best.scores, found.scores], axis=1)
+  scores, at = jax.lax.top_k(scores, fetch)
+  names = (
+    jnp.take_along_axis(jnp.concatenate(pair, axis=1), at, axis=1)
+    for pair in zip(best[1:-1], found[1:-1], strict=True)
+  )
+  rest = jnp.maximum(jnp.maximum(best.rest, found.rest), _least(scores))
+  return type(best)(scores, *names, rest)
+
+
+@functools.partial(
+  jax.jit, static_argnames=('mesh', 'metric', 'whole'), donate_argnames='best'
+)
 def search_block(
   queries: jax.Array,
   block: Block,
@@ -120,38 +297,38 @@ def search_block(
   *,
   mesh: jax.sharding.Mesh,
   metric: str,
+  whole: bool = False,
 ) -> Best:
   """Merge the best rows of one block into the best of the blocks before it.
 
   Only the candidates of each device move between devices. Queries [Q, D]
   float32 are on every device.
+
+  Args:
+    whole: whether `rest` may only be the last of the best.
   """
   fetch = best.scores.shape[1]
 
   @jax.shard_map(
     mesh=mesh,
     in_specs=(P(), P('rows'), P('rows'), P()),
-    out_specs=(P(None, 'rows'), P(None, 'rows')),
+    out_specs=P(None, 'rows'),
+    check_vma=False,
   )
   def search(queries, rows, norms, count):
-    scores, first = _scores(queries, rows, norms, count, metric)
-    scores, ids = top_k(scores, min(fetch, rows.shape[0]))
-    return scores, ids + first
+    first = jax.lax.axis_index('rows') * len(rows)
+    kept = min(fetch, len(rows))
+    tiled = not whole and _tile(mesh) and len(rows) > 2 * kept * _TILE_GROUP
+    best_of = _best_of_tiles if tiled else _best_of_scores
+    found = best_of(queries, rows, norms, count - first, metric, kept)
+    return found._replace(rows=found.rows + first, rest=found.rest[:, None])
 
   found = search(queries, block.rows, block.norms, block.count)
-  everywhere = jax.sharding.NamedSharding(mesh, P())
-  scores, rows = jax.lax.with_sharding_constraint(found, everywhere)
-  joined = Best(
-    jnp.concatenate([best.scores, scores], axis=1),
-    jnp.concatenate([best.blocks, jnp.full_like(rows, block.number)], axis=1),
-    jnp.concatenate([best.rows, rows], axis=1),
+  scores, rows, rest = jax.lax.with_sharding_constraint(
+    found, NamedSharding(mesh, P())
   )
-  scores, at = jax.lax.top_k(joined.scores, fetch)
-  return Best(
-    scores,
-    jnp.take_along_axis(joined.blocks, at, axis=1),
-    jnp.take_along_axis(joined.rows, at, axis=1),
-  )
+  blocks = jnp.full_like(rows, block.number)
+  return _merge(best, Best(scores, blocks, rows, rest.max(axis=1)))
 
 
 @functools.partial(jax.jit, static_argnames=('mesh', 'metric'))
@@ -166,11 +343,21 @@ def count_block(
   """Count the rows of a block with at least the threshold score: [Q] int32."""
 
   @jax.shard_map(
-    mesh=mesh, in_specs=(P(), P('rows'), P('rows'), P(), P()), out_specs=P()
+    mesh=mesh,
+    in_specs=(P(), P('rows'), P('rows'), P(), P()),
+    out_specs=P(),
+    check_vma=False,
   )
   def count(queries, rows, norms, count, threshold):
-    scores, _ = _scores(queries, rows, norms, count, metric)
-    above = (scores >= threshold[:, None]).sum(axis=1, dtype=jnp.int32)
-    return jax.lax.psum(above, 'rows')
+    first = jax.lax.axis_index('rows') * len(rows)
+
+    def add(total, number, part):
+      left = count - first - number * len(part[0])
+      scores = _scores(queries, *part, left, metric)
+      above = (scores >= threshold[:, None]).sum(axis=1, dtype=jnp.int32)
+      return total + above, None
+
+    none = jnp.zeros(len(queries), jnp.int32)
+    return jax.lax.psum(_scan(add, none, (rows, norms), _KEPT)[0], 'rows')
 
   return count(queries, block.rows, block.norms, block.count, threshold)

@@ -7,6 +7,9 @@ computed in float64. A bound on float32 rounding tells whether another row could
 belong to the best; if so, a second pass counts and fetches such rows. The
 result is that of float64, with ties by the lower id. A database beyond the
 device memory streams from its memory map, once for each call.
+
+Over devices of several processes each holds its share of the rows, and `search` is
+a call of all processes together.
 """
 
 from collections.abc import Iterator
@@ -16,15 +19,17 @@ import os
 import pathlib
 
 import jax
-import jax.numpy as jnp
+from jax.experimental import multihost_utils
 import numpy as np
 
 from retrieval.searchers import base, block_search, saved_vectors
 
 _MARGIN = 16  # candidates beyond k
 _MAX_BATCH = 1024
+_BLOCK_ROWS = 65_536  # of one matrix product on a CPU
 _MAX_CANDIDATES = 1 << 22  # of one pass that fetches unusually many
-_PAIRS = 8192  # of query and row scored in float64 at a time
+_MOST_ROWS = 1 << 30  # of a block; its rows are numbered with 32 bits
+_PAIRS = 2048  # of query and row scored in float64 at a time
 _UNIT_ROUNDOFF = 2.0**-24
 
 
@@ -38,7 +43,7 @@ class ExactSearcher:
     vectors,
     metric: str = 'dot_product',
     *,
-    block_rows: int = 65_536,
+    block_rows: int | None = None,
     resident_bytes: int | None = None,
     devices: list[jax.Device] | None = None,
     check: bool = True,
@@ -49,18 +54,21 @@ class ExactSearcher:
       vectors: [n, d] floats, read slice by slice. float16 and bfloat16 rows
         take half the memory of float32 rows on the devices.
       metric: 'dot_product' or 'squared_l2'.
-      block_rows: rows of one matrix product over all devices.
+      block_rows: rows of one program over all devices; None is 65,536 on CPUs, and
+        elsewhere all of them, or as many as half of `resident_bytes` holds.
       resident_bytes: size of the largest database that stays on the devices; a
         larger one streams. None is two fifths of the devices' free memory, or 2
         GiB where it is unknown.
-      devices: devices that search; None is all of this process.
+      devices: devices that search; None is all of this process. With those of
+        several processes, all of them call `search` together, with as many queries
+        each and the same k.
       check: whether to read the database once for values that are not finite.
 
     Raises:
       ValueError: for a bad metric, shape or value.
     """
     base.check_metric(metric)
-    if block_rows < 1:
+    if block_rows is not None and block_rows < 1:
       raise ValueError(f'block_rows={block_rows}: expected at least 1.')
     base.check_vectors(vectors, values=check)
     self._vectors = vectors
@@ -75,20 +83,55 @@ class ExactSearcher:
   def _mesh(self) -> jax.sharding.Mesh:
     return block_search.make_mesh(self._devices or jax.local_devices())
 
+  def over(self, devices: list[jax.Device]) -> 'ExactSearcher':
+    """Return a searcher of the same rows over other devices."""
+    return ExactSearcher(
+      self._vectors, self.metric, devices=devices, check=False
+    )
+
+  @functools.cached_property
+  def _is_shared(self) -> bool:
+    """Whether devices of other processes search, too."""
+    return len({d.process_index for d in self._mesh.devices.flat}) > 1
+
+  def _of_all(self, x: np.ndarray) -> np.ndarray:
+    """Return the arrays [b, ...] of all processes, joined."""
+    if not self._is_shared:
+      return x
+    return np.concatenate(multihost_utils.process_allgather(x))
+
+  @functools.cached_property
+  def _limit(self) -> int:
+    """Bytes that the database may take on the devices."""
+    limit = self._resident_bytes
+    if limit is None:
+      limit = _free_bytes(self._mesh.local_devices)
+      # Float64 and int64 do not pass between processes.
+      mebibytes = self._of_all(np.array([limit >> 20], np.int32))
+      limit = (int(mebibytes.min()) * len(mebibytes)) << 20
+    return limit
+
+  @functools.cached_property
+  def _row_bytes(self) -> int:
+    dtype = block_search.device_dtype(self._vectors.dtype)
+    return dtype.itemsize * self.dimension
+
   @functools.cached_property
   def _rows_per_block(self) -> int:
-    """Rows of a block: a multiple of devices x group, not above the database."""
-    unit = self._mesh.size * block_search.GROUP
-    wanted = min(self._block_rows, max(self.num_vectors, 1))
-    return -(-wanted // unit) * unit
+    """Rows of a block, not above the database but for rounding."""
+    wanted = self._block_rows
+    if wanted is None and self._mesh.devices.flat[0].platform == 'cpu':
+      wanted = _BLOCK_ROWS
+    if wanted is None:
+      wanted = _MOST_ROWS
+      if not self._resident:  # One is searched while another is read.
+        wanted = max(1, self._limit // 2 // self._row_bytes)
+    unit = block_search.unit_rows(self._mesh)
+    return -(-min(wanted, max(self.num_vectors, 1)) // unit) * unit
 
   @functools.cached_property
   def _resident(self) -> bool:
-    limit = self._resident_bytes
-    if limit is None:
-      limit = _free_bytes(self._mesh.devices.flat)
-    size = block_search.device_dtype(self._vectors.dtype).itemsize
-    return size * self.num_vectors * self.dimension <= limit
+    return self._row_bytes * self.num_vectors <= self._limit
 
   @functools.cached_property
   def _blocks_on_device(self) -> list[block_search.Block]:
@@ -97,8 +140,12 @@ class ExactSearcher:
   def _read_blocks(self) -> Iterator[block_search.Block]:
     size = self._rows_per_block
     for number, low in enumerate(range(0, self.num_vectors, size)):
-      rows = np.asarray(self._vectors[low : low + size])
-      yield block_search.place_block(rows, size, number, self._mesh)
+      count = min(size, self.num_vectors - low)
+
+      def read(start, stop, low=low):
+        return np.asarray(self._vectors[low + start : low + stop])
+
+      yield block_search.place_block(read, count, size, number, self._mesh)
 
   def _blocks(self) -> Iterator[block_search.Block]:
     yield from self._blocks_on_device if self._resident else self._read_blocks()
@@ -119,23 +166,30 @@ class ExactSearcher:
     wanted = min(k, self.num_vectors)
     # Rounding up keeps the number of compiled programs small.
     fetch = min(self.num_vectors, -(-(wanted + _MARGIN) // 32) * 32)
-    ids, lowest = self._candidates(queries, fetch)
+    found = self._candidates(self._of_all(queries), fetch)
+    if self._is_shared:  # Each process goes on with its own.
+      own = jax.process_index() * len(queries) + np.arange(len(queries))
+      found = tuple(x[own] for x in found)
+    ids, rough, rest = found
+    norms = np.einsum('qd,qd->q', queries, queries, dtype=np.float64)
+    error = self._rounding(norms)
+    # A row that scores less than the k-th by more than both errors is out.
+    least = np.partition(rough, -wanted, axis=1)[:, -wanted] - 2 * error
+    ids = np.where(rough >= least[:, None], ids, -1)
     ids, scores = self.best_of(queries, ids, wanted)
     if fetch < self.num_vectors:
-      norms = np.einsum('qd,qd->q', queries, queries, dtype=np.float64)
-      shift = norms if self.metric == 'squared_l2' else 0.0
-      floor, error = scores[:, -1] + shift, self._rounding(norms)
-      unsure = np.flatnonzero(floor <= lowest + error)
-      if len(unsure):
-        threshold = floor[unsure] - 3 * error[unsure]
-        ids[unsure], scores[unsure] = self._search_wider(
-          queries[unsure], threshold, wanted
-        )
+      floor = scores[:, -1]
+      if self.metric == 'squared_l2':
+        floor = floor + norms
+      unsure = np.flatnonzero(floor <= rest + error)
+      threshold = floor[unsure] - 3 * error[unsure]
+      new = self._search_unsure(queries[unsure], threshold, wanted)
+      ids[unsure], scores[unsure] = new
     return base.pad(ids, scores, k)
 
   def score(self, queries: np.ndarray, ids: np.ndarray) -> np.ndarray:
     """Return exact float64 scores [b, c] of rows [b, c]; -inf for id -1."""
-    queries = np.asarray(queries, np.float32).astype(np.float64)
+    queries = np.asarray(queries, np.float32)
     flat = np.asarray(ids, np.int64).reshape(-1)
     owners = np.repeat(np.arange(len(queries)), np.shape(ids)[1])
     scores = np.full(flat.shape, -np.inf)
@@ -143,15 +197,13 @@ class ExactSearcher:
     for low in range(0, len(real), _PAIRS):
       pairs = real[low : low + _PAIRS]
       unique, at = np.unique(flat[pairs], return_inverse=True)
-      rows = np.asarray(self._vectors[unique], np.float32)
-      rows = rows.astype(np.float64)[at]
-      wide = queries[owners[pairs]]
-      # A matrix product could give equal rows different last bits.
+      left = np.asarray(self._vectors[unique], np.float32)[at]
+      right = queries[owners[pairs]]
       if self.metric == 'squared_l2':
-        rows -= wide
-        scores[pairs] = -np.einsum('pd,pd->p', rows, rows)
-      else:
-        scores[pairs] = np.einsum('pd,pd->p', rows, wide)
+        left = right = left.astype(np.float64) - right
+      # A matrix product could give equal rows different last bits.
+      found = np.einsum('pd,pd->p', left, right, dtype=np.float64)
+      scores[pairs] = -found if self.metric == 'squared_l2' else found
     return scores.reshape(np.shape(ids))
 
   def best_of(
@@ -173,8 +225,12 @@ class ExactSearcher:
       scale = 2 * scale + largest
     return (self.dimension + 8) * _UNIT_ROUNDOFF * scale
 
-  def _candidates(self, queries, fetch):
-    """Return the ids [q, fetch] of the best float32 rows, and their least score."""
+  def _candidates(self, queries, fetch, whole=False):
+    """Return the best float32 rows, and what the others score at most.
+
+    Returns:
+      ids [q, fetch], scores [q, fetch] without the query's own norm, rest [q].
+    """
     batches = [
       queries[low : low + _MAX_BATCH]
       for low in range(0, len(queries), _MAX_BATCH)
@@ -187,25 +243,44 @@ class ExactSearcher:
     for block in self._blocks():
       if not self._resident:  # Read one block while searching another.
         jax.block_until_ready(best)
-      largest.append(block.norms.max())
+      largest.append(block.largest)
       best = [
         block_search.search_block(
-          batch, block, so_far, mesh=self._mesh, metric=self.metric
+          batch,
+          block,
+          so_far,
+          mesh=self._mesh,
+          metric=self.metric,
+          whole=whole,
         )
         for batch, so_far in zip(placed, best, strict=True)
       ]
     self._largest_norm = float(max(jax.device_get(largest)))
-    ids, lowest = [], []
-    for batch, found in zip(batches, jax.device_get(best), strict=True):
-      blocks = found.blocks.astype(np.int64)
-      numbers = blocks * self._rows_per_block + found.rows
-      numbers = np.where(np.isneginf(found.scores), -1, numbers)
-      ids.append(numbers[: len(batch)])
-      lowest.append(found.scores[: len(batch), -1])
-    return np.concatenate(ids), np.concatenate(lowest)
+    found = [
+      [x[: len(batch)] for x in jax.device_get(each)]
+      for batch, each in zip(batches, best, strict=True)
+    ]
+    scores, blocks, rows, rest = map(np.concatenate, zip(*found, strict=True))
+    ids = blocks.astype(np.int64) * self._rows_per_block + rows
+    return np.where(np.isneginf(scores), -1, ids), scores, rest
+
+  def _search_unsure(self, queries, threshold, k):
+    """Search every row that may score `threshold` [q] float64 or better."""
+    counts = self._of_all(np.array([len(queries)], np.int32))
+    if not counts.max():
+      return np.zeros((0, k), np.int64), np.zeros((0, k))
+    if not self._is_shared:
+      return self._search_wider(queries, threshold, k)
+    # All processes search the queries of all.
+    missing = counts.max() - len(queries)
+    queries = self._of_all(np.pad(queries, ((0, missing), (0, 0))))
+    threshold = self._of_all(np.pad(threshold, (0, missing)).astype(np.float32))
+    real = (np.arange(counts.max()) < counts[:, None]).reshape(-1)
+    found = self._search_wider(queries[real], threshold[real], k)
+    low = counts[: jax.process_index()].sum()
+    return tuple(x[low : low + counts[jax.process_index()]] for x in found)
 
   def _search_wider(self, queries, threshold, k):
-    """Search every row that may score `threshold` [q] float64 or better."""
     threshold = np.nextafter(threshold.astype(np.float32), -np.inf)
     counts = np.zeros(len(queries), np.int64)
     for low in range(0, len(queries), _MAX_BATCH):
@@ -222,7 +297,7 @@ class ExactSearcher:
       rows, order = order[:take], order[take:]
       fetch = 1 << int(max(widths[take - 1], k) - 1).bit_length()
       fetch = min(self.num_vectors, fetch)
-      found, _ = self._candidates(queries[rows], fetch)
+      found, *_ = self._candidates(queries[rows], fetch, whole=True)
       ids[rows], scores[rows] = self.best_of(queries[rows], found, k)
     return ids, scores
 
@@ -230,7 +305,8 @@ class ExactSearcher:
     placed, _ = block_search.place_queries(queries, self._mesh, 1)
     padded = np.full(len(placed), np.inf, np.float32)
     padded[: len(queries)] = threshold
-    counts = jnp.zeros(len(placed), jnp.int32)
+    padded = block_search.everywhere(padded, self._mesh)
+    counts = 0
     for block in self._blocks():
       counts += block_search.count_block(
         placed, block, padded, mesh=self._mesh, metric=self.metric

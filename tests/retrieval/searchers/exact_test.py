@@ -54,11 +54,26 @@ def random_database(kind, rng, num_rows, dimension):
   return database
 
 
+@pytest.fixture(params=['kept', 'tiles'])
+def way(request, monkeypatch):
+  """The way of CPUs, and that of accelerators with tiny tiles."""
+  if request.param == 'tiles':
+    monkeypatch.setattr(block_search, '_tile', lambda mesh: 256)
+    monkeypatch.setattr(block_search, '_TILE', 256)
+    monkeypatch.setattr(block_search, '_TILE_GROUP', 4)
+    monkeypatch.setattr(block_search, '_KEPT', 512)
+  block_search.search_block.clear_cache()
+  block_search.count_block.clear_cache()
+  yield request.param
+  block_search.search_block.clear_cache()
+  block_search.count_block.clear_cache()
+
+
 @pytest.mark.parametrize('metric', METRICS)
 @pytest.mark.parametrize(
   'kind', ['normal', 'whole numbers', 'copies', 'far', 'one']
 )
-def test_equals_float64_oracle(kind, metric):
+def test_equals_float64_oracle(kind, metric, way):
   rng = np.random.default_rng(0)
   for num_rows, dimension, k, num_devices, resident in (
     (1, 3, 2, 8, 0),
@@ -84,6 +99,27 @@ def test_equals_float64_oracle(kind, metric):
     check(searcher, database, queries, k)
 
 
+def test_tiles_find_most_alone(way, monkeypatch):
+  """Rows that share a group with a better one are found without a second pass."""
+  rng = np.random.default_rng(0)
+  database = rng.standard_normal((60_000, 16)).astype(np.float32)
+  searcher = searchers.ExactSearcher(
+    database, block_rows=1 << 16, devices=jax.devices()[:1]
+  )
+  monkeypatch.setattr(searcher, '_search_wider', None)
+  check(searcher, database, database[:20], 400)
+
+
+def test_float32_queries_lose_nothing_beside_bfloat16_rows(monkeypatch):
+  rng = np.random.default_rng(0)
+  queries = rng.standard_normal((5, 64)).astype(np.float32)
+  rows = rng.standard_normal((70, 64)).astype(ml_dtypes.bfloat16)
+  monkeypatch.setattr(block_search.backend, 'is_cpu', lambda: False)
+  found = jax.jit(block_search._products)(queries, rows)
+  want = queries.astype(np.float64) @ rows.astype(np.float64).T
+  np.testing.assert_allclose(found, want, atol=2e-5)
+
+
 def test_shares_blocks_between_eight_devices():
   rng = np.random.default_rng(0)
   database = rng.standard_normal((5000, 8)).astype(np.float32)
@@ -101,11 +137,11 @@ def test_ids_pass_the_range_of_int32(monkeypatch):
   searcher = searchers.ExactSearcher(database, block_rows=1024)
   blocks = [b._replace(number=np.int32(1 << 22)) for b in searcher._blocks()]
   monkeypatch.setattr(searcher, '_blocks', lambda: iter(blocks[-1:]))
-  ids, _ = searcher._candidates(database[-1:], 32)
+  ids, *_ = searcher._candidates(database[-1:], 32)
   assert ids.min() >= 1 << 32
 
 
-def test_counts_rows_on_all_devices_and_in_all_blocks():
+def test_counts_rows_on_all_devices_and_in_all_blocks(way):
   database = np.arange(9000, dtype=np.float32)[:, None]
   searcher = searchers.ExactSearcher(database, block_rows=4096)
   threshold = np.array([8999, 4000, -1], np.float32)
@@ -150,7 +186,7 @@ def test_half_precision_and_integer_rows():
 
 
 @pytest.mark.parametrize('metric', METRICS)
-def test_bfloat16_rows_mapped_in_a_store_and_copied(tmp_path, metric):
+def test_bfloat16_rows_mapped_in_a_store_and_copied(tmp_path, metric, way):
   """The two bytes that NumPy knows no name for come back as what they are."""
   rng = np.random.default_rng(0)
   database = rng.standard_normal((3000, 16)).astype(ml_dtypes.bfloat16)
