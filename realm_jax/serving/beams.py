@@ -20,6 +20,7 @@ import numpy as np
 from realm_jax.data import examples, folder as data_folder, pipeline
 from realm_jax.nn import config as config_lib, realm as model_lib
 from realm_jax.serving import model_configs, serving
+from retrieval import searchers
 from retrieval.index import bm25
 
 KINDS = ('dense', 'bm25', 'random')
@@ -54,7 +55,7 @@ class DenseRetriever:
     """Define the query embedder; compile at the first batch."""
     model = model_lib.Realm(config)
     self._snapshots = snapshots
-    self._opened: tuple[str, Any] = ('', None)
+    self._opened: tuple[str, Any, Any] = ('', None, None)
     self._embed = jax.jit(
       lambda params, ids, mask: model.apply(
         {'params': params}, ids, mask, method='embed_queries'
@@ -68,8 +69,9 @@ class DenseRetriever:
     del texts
     index = self._snapshots.serving(None)
     local = _local(serving.embedder_params(params))
-    ids = _apart(self._search, local, rows, index.version.index.searcher, k)
-    vectors = self._vectors(index.version)[np.maximum(ids, 0)]
+    stored, searcher = self._open(index.version)
+    ids = _apart(self._search, local, rows, searcher, k)
+    vectors = stored[np.maximum(ids, 0)]
     step = np.full(len(ids), index.step, np.int32)
     return Beam(ids, {'beam_vectors': np.asarray(vectors), 'index_step': step})
 
@@ -78,11 +80,19 @@ class DenseRetriever:
     queries = self._embed(params, rows['question_ids'], rows['question_mask'])
     return searcher.search(np.asarray(queries), k)[0]
 
-  def _vectors(self, version: Any) -> Any:
-    """The vectors of a version, opened once."""
+  def _open(self, version: Any) -> tuple[Any, searchers.Searcher]:
+    """The vectors and the searcher of a version, opened once.
+
+    Processes that train together share an exact search.
+    """
     if self._opened[0] != version.name:
-      self._opened = (version.name, version.vectors)
-    return self._opened[1]
+      searcher = version.index.searcher
+      if jax.process_count() > 1 and isinstance(
+        searcher, searchers.ExactSearcher
+      ):
+        searcher = searcher.over(jax.devices())
+      self._opened = (version.name, version.vectors, searcher)
+    return self._opened[1:]
 
 
 def _apart(function: Callable, *arguments: Any) -> Any:

@@ -86,7 +86,12 @@ class ExactSearcher:
   def over(self, devices: list[jax.Device]) -> 'ExactSearcher':
     """Return a searcher of the same rows over other devices."""
     return ExactSearcher(
-      self._vectors, self.metric, devices=devices, check=False
+      self._vectors,
+      self.metric,
+      block_rows=self._block_rows,
+      resident_bytes=self._resident_bytes,
+      devices=devices,
+      check=False,
     )
 
   @functools.cached_property
