@@ -166,6 +166,8 @@ class Program:
       kind, shape = instruction.shapes[1]
       places = *(x.stored[0] for x in operands[:1]), instruction.stored[1]
       return sum(places) * _bits(kind) * math.prod(shape) / 8
+    if 'custom_call_target="AllocateBuffer"' in instruction.text:
+      return 0
     if opcode in _FREE or opcode.endswith('-start') and opcode != 'async-start':
       return 0
     sizes = [x.num_bytes for x in operands]
@@ -177,7 +179,52 @@ class Program:
       return sum(sizes) + instruction.num_bytes
     called = dict(_CALLED.findall(instruction.text))
     inner = self.computations.get(called['calls'], {})
-    return _fused_bytes(inner, sizes, instruction.num_bytes)
+    return self._fused_bytes(inner, sizes, instruction.num_bytes)
+
+  def _fused_bytes(
+    self,
+    inner: dict[str, Instruction],
+    sizes: Sequence[float],
+    result: float,
+  ) -> float:
+    """Bytes of a fused kernel: of operands that it slices, the slices alone."""
+    total = float(result)
+    for instruction in inner.values():
+      if instruction.is_root and instruction.opcode == 'dynamic-update-slice':
+        update = _whole(inner[instruction.operands[1]])
+        total = update + min(total, update)
+    return total + sum(
+      min(size, self._read(inner, number)) for number, size in enumerate(sizes)
+    )
+
+  def _read(self, inner: dict[str, Instruction], number: int) -> float:
+    """Bytes of a parameter that its users read; infinite for all of it."""
+    for instruction in inner.values():
+      if (
+        instruction.opcode == 'parameter'
+        and int(instruction.text.partition(')')[0]) == number
+      ):
+        break
+    else:
+      return math.inf
+    total = 0.0
+    name = instruction.name
+    users = [x for x in inner.values() if name in x.operands]
+    for user in users:
+      if user.opcode in ('dynamic-slice', 'slice') or (
+        user.opcode == 'gather' and user.operands[0] == name
+      ):
+        total += _whole(user)
+      elif user.opcode == 'fusion':
+        called = dict(_CALLED.findall(user.text))['calls']
+        for place, operand in enumerate(user.operands):
+          if operand == name:
+            total += self._read(self.computations.get(called, {}), place)
+      elif not (
+        user.opcode == 'dynamic-update-slice' and user.operands[0] == name
+      ):
+        return math.inf
+    return total if users else math.inf
 
   def collectives(self, mesh: dict[str, int]) -> list[Collective]:
     """Return the exchanges by kind and axes of a mesh, the largest first."""
@@ -270,37 +317,6 @@ def _closing(text: str) -> int:
     if not depth:
       return i
   return len(text)
-
-
-def _fused_bytes(
-  inner: dict[str, Instruction], sizes: Sequence[int], result: int
-) -> float:
-  """Bytes of a fused kernel: of operands that it slices, the slices alone."""
-  users: dict[str, list[Instruction]] = {}
-  for instruction in inner.values():
-    for operand in instruction.operands:
-      users.setdefault(operand, []).append(instruction)
-  total = float(result)
-  for instruction in inner.values():
-    if instruction.is_root and instruction.opcode == 'dynamic-update-slice':
-      update = _whole(inner[instruction.operands[1]])
-      total = update + min(total, update)
-    if instruction.opcode != 'parameter':
-      continue
-    number = int(instruction.text.partition(')')[0])
-    size = sizes[number] if number < len(sizes) else instruction.num_bytes
-    used = users.get(instruction.name, [])
-    sliced = [x for x in used if x.opcode in ('dynamic-slice', 'slice')]
-    updated = [
-      x
-      for x in used
-      if x.opcode == 'dynamic-update-slice'
-      and x.operands[0] == instruction.name
-    ]
-    if used and len(sliced) + len(updated) == len(used):
-      size = min(size, sum(map(_whole, sliced)))
-    total += size
-  return total
 
 
 def _whole(instruction: Instruction) -> float:

@@ -122,12 +122,32 @@ def _embed(config: Config, devices: Devices, name: str) -> Traced:
   return Traced(traced, mesh, config.embedder.dtype, flops)
 
 
+def _search(config: Config, devices: Devices, name: str) -> Traced:
+  """Exact search of the blocks for the questions of a batch."""
+  if name == 'search_alone':
+    devices = devices[:1]
+  traced, flops = realm_programs.trace_search(config, devices)
+  mesh = {'rows': len(devices)}
+  return Traced(traced, mesh, config.refresh.vectors_dtype, flops)
+
+
 # config.task -> name of a program -> what traces it.
 TASKS: dict[str, dict[str, Callable[..., Traced]]] = {
   'retro': {'train': _retro, 'evaluate': _retro, 'decode': _decode},
-  'realm': {'train': _realm, 'evaluate': _realm, 'embed': _embed},
+  'realm': {
+    'train': _realm,
+    'evaluate': _realm,
+    'embed': _embed,
+    'search': _search,
+    'search_alone': _search,
+  },
   'ict': {'train': _realm, 'evaluate': _realm},
-  'open_qa': {'train': _realm, 'evaluate': _realm},
+  'open_qa': {
+    'train': _realm,
+    'evaluate': _realm,
+    'search': _search,
+    'search_alone': _search,
+  },
 }
 
 

@@ -14,6 +14,7 @@ import functools
 from typing import Any
 
 import jax
+from jax.sharding import NamedSharding, PartitionSpec
 import ml_collections
 
 from experiments.engine import tasks
@@ -23,11 +24,13 @@ from realm_jax.data import examples
 from realm_jax.nn import initialize, open_qa, realm
 from realm_jax.serving import model_configs, serving
 from retrieval.nn import batch_encoder, bert, sharding
+from retrieval.searchers import block_search, exact
 
 Config = ml_collections.ConfigDict
 Shapes = dict[str, jax.ShapeDtypeStruct]
 
 _VOCAB_SIZE = bert.BertConfig().vocab_size
+_NUM_BLOCKS = 13_353_718  # of ORQA's Wikipedia
 _KINDS = {'ids': 'i4', 'mask': '?', 'types': 'i4'}
 
 
@@ -168,6 +171,46 @@ def trace_embedding(
     _placed((count,), 'i4', rows),
   )
   return traced, _flops(model.embedder_bert, count, layout.block_length)
+
+
+def trace_search(
+  config: Config, devices: Sequence[jax.Device]
+) -> tuple[Any, float]:
+  """Trace the exact search of ORQA's blocks; return it with its FLOPs.
+
+  There are `batch_size` questions, and the k of the config for each.
+  """
+  if config.task == 'open_qa':
+    model = model_configs.reader_config(config, _VOCAB_SIZE).realm
+    k = config.lookup.retriever_beam
+  else:
+    model = model_configs.realm_config(config, _VOCAB_SIZE)
+    k = _layout(config).num_candidates
+  mesh = block_search.make_mesh(list(devices))
+  unit, d = block_search.unit_rows(mesh), model.vector_size
+  b = block_search.num_placed(config.batch_size)
+  wanted = exact.num_fetched(k, _NUM_BLOCKS)
+  rows = NamedSharding(mesh, PartitionSpec('rows'))
+  one = NamedSharding(mesh, PartitionSpec())
+  size = -(-_NUM_BLOCKS // unit) * unit
+  block = block_search.Block(
+    _placed((size, d), config.refresh.vectors_dtype, rows),
+    _placed((size,), 'f4', rows),
+    _placed((), 'f4', one),
+    _placed((), 'i4', one),
+    _placed((), 'i4', one),
+  )
+  found = [_placed((b, wanted), x, one) for x in ('f4', 'i4', 'i4')]
+  best = block_search.Best(*found, _placed((b,), 'f4', one))
+  with jax.set_mesh(mesh):
+    traced = block_search.search_block.trace(
+      _placed((b, d), 'f4', one),
+      block,
+      best,
+      mesh=mesh,
+      metric='dot_product',
+    )
+  return traced, 2.0 * b * _NUM_BLOCKS * d
 
 
 def _layout(config: Config) -> examples.Layout:

@@ -127,6 +127,26 @@ ROWS = [
     )
     for where in ('v5e:4x4', 'h100:8')
   ),
+  *(
+    Row(
+      f'13,353,718 vectors searched, k = {k:,}',
+      'open_qa_released.py',
+      where,
+      program,
+      {
+        'batch_size': 64,
+        'lookup.retriever_beam': k,
+        'refresh.vectors_dtype': 'bfloat16',
+      },
+    )
+    for k in (5, 5000)
+    for where, program in (
+      ('v5e:2x2', 'search_alone'),
+      ('v5e:4x4', 'search'),
+      ('h100:1', 'search_alone'),
+      ('h100:8', 'search'),
+    )
+  ),
 ]
 
 

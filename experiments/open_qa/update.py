@@ -161,7 +161,13 @@ def _build_index(
   reused = reuse.ReusedBlocks(embed, blocks, params, old_blocks, index.version)
   with progress.bar('new index', 'blocks') as shown:
     builder.folder.build(
-      trained.step, params, blocks, reused, builder.index, progress=shown
+      trained.step,
+      params,
+      blocks,
+      reused,
+      builder.index,
+      dtype=builder.vectors_dtype,
+      progress=shown,
     )
   return {
     'blocks reused': reused.num_reused,

@@ -60,6 +60,7 @@ class RefreshConfig:
   poll_sec: Annotated[float, settings.Range(0, 3600)] = 1.0
   # tokens in a batch of the builder; 0 chooses by device
   batch_tokens: settings.SizeOrZero = 0
+  vectors_dtype: settings.Dtype = 'float32'  # of the index, on disk
 
   __post_init__ = settings.check
 

@@ -54,7 +54,7 @@ class Embedder:
   normalize: bool = True
   # '': of the checkpoint
   dtype: Literal['', settings.Dtype] = 'float32'
-  vectors_dtype: Literal['float32', 'float16'] = 'float32'  # as stored
+  vectors_dtype: settings.Dtype = 'float32'  # as stored
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -39,6 +39,7 @@ class Builder:
   folder: index_versions.VersionFolder
   index: index_lib.IndexConfig
   batch_tokens: int = 0  # tokens in a batch of the embedder; 0 goes by device
+  vectors_dtype: str = 'float32'  # on disk
   # devices that embed; None is all of this process's
   devices: tuple[jax.Device, ...] | None = None
   # whether all processes of a distributed run build a share each
@@ -90,6 +91,7 @@ class Builder:
           self.blocks,
           embed,
           self.index,
+          dtype=self.vectors_dtype,
           process_index=jax.process_index() if self.together else 0,
           process_count=jax.process_count() if self.together else 1,
           progress=progress,
@@ -122,6 +124,7 @@ def make_builder(
     folder=index_versions.VersionFolder(index_folders.index_folder(workdir)),
     index=index_lib.IndexConfig(metric='dot_product', **config.index.to_dict()),
     batch_tokens=config.refresh.batch_tokens,
+    vectors_dtype=config.refresh.vectors_dtype,
     devices=devices or None,
     together=jax.process_count() > 1,
     sources=index_folders.to_take_over(

@@ -168,6 +168,7 @@ class VersionFolder:
     embed: EmbedBlocks,
     config: index_lib.IndexConfig,
     *,
+    dtype: str = 'float32',
     process_index: int = 0,
     process_count: int = 1,
     progress: shards.Progress | None = None,
@@ -180,6 +181,7 @@ class VersionFolder:
     Args:
       params: the embedder's parameters, a tree of host arrays.
       config: index settings; the metric is the inner product.
+      dtype: of the vectors on disk: float32, bfloat16 or float16.
 
     Returns:
       The version's name, or None while other processes still have work.
@@ -202,7 +204,7 @@ class VersionFolder:
         draft / 'vectors',
         {'blocks': blocks.fingerprint, 'params': fingerprint},
         blocks.store.rows('document'),
-        embed,
+        lambda *x: embed(*x).astype(dtype),
         process_index=process_index,
         process_count=process_count,
         progress=progress,
@@ -347,7 +349,7 @@ def _embed_all(
 
   def embed_shard(i, progress):
     vectors = embed(np.arange(ends[i] - rows[i], ends[i]), progress)
-    return {'vectors': vectors.astype(np.float32)}
+    return {'vectors': vectors}
 
   return shards.build_store(
     path, VECTORS_KIND, fields, rows, embed_shard, **share

@@ -13,7 +13,7 @@ from retrieval.store import shards, store
 from retrieval.text import chunks as chunks_lib
 
 KIND = 'vectors'
-DTYPES = ('float32', 'float16')
+DTYPES = ('float32', 'bfloat16', 'float16')
 
 
 @runtime_checkable
@@ -52,7 +52,7 @@ def build_vector_store(
   """Embed the text of every chunk; resumes at the first missing shard.
 
   Args:
-    dtype: type of the stored vectors, float32 or float16.
+    dtype: type of the stored vectors, one of `DTYPES`.
 
   Returns:
     The published store, or None while other processes still have work.

@@ -25,12 +25,13 @@ import numpy.typing as npt
 from retrieval.nn import backend
 
 GROUP = 128  # columns that share one maximum in the first stage
-_TILE = 8192  # rows whose scores stay in a TPU's fast memory
-_TILE_GROUP = (
-  64  # rows of a tile that share one maximum; 128 rows lie between two
-)
+# Rows of a tile, whose scores stay in fast memory. CPUs keep those of a block.
+_TILES = {'cpu': 0, 'tpu': 8192}
+_GPU_TILE = 32_768
+_TILE_GROUPS = (64, 32)  # rows of a tile that share one maximum; they lie apart
 _KEPT = 65_536  # rows whose scores are kept at a time
-_SPARE = 16  # groups scored again beyond those that random rows would need
+_SPARE = 16  # candidates or groups beyond those that random rows would need
+_AGAIN = 512  # larger groups where at most one row of so many is scored again
 _HALVES = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
 
 
@@ -83,7 +84,7 @@ def unit_rows(mesh: jax.sharding.Mesh) -> int:
 
 def _tile(mesh: jax.sharding.Mesh) -> int:
   """Return the rows of a tile; 0 where a block's scores are kept."""
-  return 0 if mesh.devices.flat[0].platform == 'cpu' else _TILE
+  return _TILES.get(mesh.devices.flat[0].platform, _GPU_TILE)
 
 
 def place_block(
@@ -120,11 +121,16 @@ def everywhere(x: np.ndarray, mesh: jax.sharding.Mesh) -> jax.Array:
   )
 
 
+def num_placed(queries: int) -> int:
+  """Return the rows of padded queries: a power of two, at least 8."""
+  return max(8, 1 << (queries - 1).bit_length())
+
+
 def place_queries(
   queries: np.ndarray, mesh: jax.sharding.Mesh, fetch: int
 ) -> tuple[jax.Array, Best]:
-  """Place queries, padded to a power of two, with an empty `Best`."""
-  size = max(8, 1 << (len(queries) - 1).bit_length())
+  """Place queries, padded, with an empty `Best`."""
+  size = num_placed(len(queries))
   queries = np.pad(queries, ((0, size - len(queries)), (0, 0)))
   best = Best(
     np.full((size, fetch), -np.inf, np.float32),
@@ -205,48 +211,51 @@ def _best_of_scores(queries, rows, norms, count, metric, fetch):
   return _scan(merged, empty, (rows, norms), _KEPT)[0]
 
 
-def _best_of_tiles(queries, rows, norms, count, metric, fetch):
+def _best_of_tiles(queries, rows, norms, count, metric, fetch, tile):
   """Return the best of rows that are read once, tile by tile.
 
   A row can be missing only in a group with another row that is as good. The groups
   with the best second scores are scored again, whole; the next second score bounds
   what is left out.
   """
-  columns = _TILE // _TILE_GROUP
+  for group in _TILE_GROUPS:
+    groups, columns = len(rows) // group, tile // group
+    expected = fetch * fetch / groups / 2  # groups of random rows
+    again = min(groups, int(expected + 4 * expected**0.5) + _SPARE)
+    if again * group * _AGAIN <= len(rows):
+      break
 
-  def summary(carry, number, part):
-    scores = _scores(queries, *part, count - number * _TILE, metric)
-    scores = scores.reshape(len(queries), _TILE_GROUP, columns)
+  def summary(found, number, part):
+    scores = _scores(queries, *part, count - number * tile, metric)
+    scores = scores.reshape(len(queries), group, columns)
     at = scores.argmax(axis=1)
-    others = jnp.arange(_TILE_GROUP)[:, None] != at[:, None]
+    others = jnp.arange(group)[:, None] != at[:, None]
     second = jnp.where(others, scores, -jnp.inf).max(axis=1)
-    return carry, (scores.max(axis=1), second, at.astype(jnp.uint8))
+    new = scores.max(axis=1), second, at.astype(jnp.uint8)
+    return tuple(
+      jax.lax.dynamic_update_slice(x, y, (0, number * columns))
+      for x, y in zip(found, new, strict=True)
+    ), None
 
-  _, found = _scan(summary, None, (rows, norms), _TILE)
-  # [tiles, Q, columns] -> [Q, groups]
-  best, second, at = (
-    jnp.moveaxis(x, 0, 1).reshape(len(queries), -1) for x in found
-  )
+  found = [jnp.zeros((len(queries), groups), x) for x in ('f4', 'f4', 'u1')]
+  (best, second, at), _ = _scan(summary, tuple(found), (rows, norms), tile)
 
-  def row(group, at):
-    tile, column = group // columns, group % columns
-    return (tile * _TILE_GROUP + at) * columns + column
+  def row(name, at):
+    number, column = name // columns, name % columns
+    return (number * group + at) * columns + column
 
-  values, groups = jax.lax.top_k(best, fetch)
-  places = jnp.take_along_axis(at, groups, axis=1).astype(jnp.int32)
-  again = min(best.shape[1], fetch * fetch // best.shape[1] + _SPARE)
+  values, chosen = jax.lax.top_k(best, fetch)
+  places = jnp.take_along_axis(at, chosen, axis=1).astype(jnp.int32)
   seconds, doubled = jax.lax.top_k(second, again)
-  members = row(doubled[..., None], jnp.arange(_TILE_GROUP))
-  new = (
-    jnp.arange(_TILE_GROUP) != jnp.take_along_axis(at, doubled, 1)[..., None]
-  )
+  members = row(doubled[..., None], jnp.arange(group))
+  new = jnp.arange(group) != jnp.take_along_axis(at, doubled, 1)[..., None]
   members = members.reshape(len(queries), -1)
   scores = jax.vmap(
     lambda q, ids: _scores(q[None], rows[ids], norms[ids], len(ids), metric)[0]
   )(queries, members)
   real = new.reshape(members.shape) & (members < count)
   scores = jnp.where(real, scores, -jnp.inf)
-  first = _Found(values, row(groups, places), _least(values))
+  first = _Found(values, row(chosen, places), _least(values))
   return _merge(first, _Found(scores, members, _least(seconds)))
 
 
@@ -257,8 +266,7 @@ def _scan(step, carry, arrays, size):
   )
   count = len(arrays[0]) // size
   if count == 1:
-    carry, found = step(carry, 0, arrays)
-    return carry, jax.tree.map(lambda x: x[None], found)
+    return step(carry, 0, arrays)
 
   def one(carry, number):
     slices = (
@@ -317,10 +325,17 @@ def search_block(
   )
   def search(queries, rows, norms, count):
     first = jax.lax.axis_index('rows') * len(rows)
-    kept = min(fetch, len(rows))
-    tiled = not whole and _tile(mesh) and len(rows) > 2 * kept * _TILE_GROUP
-    best_of = _best_of_tiles if tiled else _best_of_scores
-    found = best_of(queries, rows, norms, count - first, metric, kept)
+    # Few devices hold much more than their part of the best; `rest` tells.
+    kept = min(fetch, 2 * -(-fetch // mesh.size) + _SPARE)
+    tile = 0 if whole else _tile(mesh)
+    if tile and len(rows) > 2 * kept * _TILE_GROUPS[0]:
+      found = _best_of_tiles(
+        queries, rows, norms, count - first, metric, kept, tile
+      )
+    else:
+      found = _best_of_scores(
+        queries, rows, norms, count - first, metric, min(fetch, len(rows))
+      )
     return found._replace(rows=found.rows + first, rest=found.rest[:, None])
 
   found = search(queries, block.rows, block.norms, block.count)

@@ -169,8 +169,7 @@ class ExactSearcher:
     if not len(queries) or not self.num_vectors:
       return base.nothing(len(queries), k)
     wanted = min(k, self.num_vectors)
-    # Rounding up keeps the number of compiled programs small.
-    fetch = min(self.num_vectors, -(-(wanted + _MARGIN) // 32) * 32)
+    fetch = num_fetched(wanted, self.num_vectors)
     found = self._candidates(self._of_all(queries), fetch)
     if self._is_shared:  # Each process goes on with its own.
       own = jax.process_index() * len(queries) + np.arange(len(queries))
@@ -345,6 +344,14 @@ class ExactSearcher:
     fields = base.read_fields(path)
     vectors = saved_vectors.load(path, fields)
     return cls(vectors, fields['metric'], check=False)
+
+
+def num_fetched(k: int, num_vectors: int) -> int:
+  """Return the number of candidates for the k best rows.
+
+  Rounding up keeps the number of compiled programs small.
+  """
+  return min(num_vectors, -(-(k + _MARGIN) // 32) * 32)
 
 
 def _free_bytes(devices) -> int:

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Versions of an index: whole or not there, leased, resumed, removed."""
 
+import contextlib
 import os
 import pathlib
 import shutil
@@ -67,6 +68,21 @@ def test_a_version_answers_with_its_own_parameters(blocks, tmp_path):
   assert ids[0].tolist() == want.tolist()
   version.close()
   version.close()
+
+
+def test_vectors_take_two_bytes_where_asked(blocks, tmp_path):
+  folder = index_versions.VersionFolder(tmp_path)
+  name = folder.build(0, PARAMS, blocks, embed, CONFIG, dtype='bfloat16')
+  with contextlib.closing(folder.open(name, blocks)) as version:
+    assert version.vectors.dtype == 'bfloat16'
+    vectors = embed(np.arange(blocks.num_blocks))
+    np.testing.assert_array_equal(
+      version.vectors[:], vectors.astype('bfloat16')
+    )
+    ids, _ = version.index.searcher.search(vectors[4:5], 1)
+    assert ids.tolist() == [[4]]
+    size = sum(x.stat().st_size for x in version.path.glob('vectors/*.npy'))
+    assert 2 * vectors.size <= size < 3 * vectors.size + 1000
 
 
 def test_what_stands_is_not_built_again(blocks, tmp_path):

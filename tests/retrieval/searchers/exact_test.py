@@ -58,9 +58,8 @@ def random_database(kind, rng, num_rows, dimension):
 def way(request, monkeypatch):
   """The way of CPUs, and that of accelerators with tiny tiles."""
   if request.param == 'tiles':
-    monkeypatch.setattr(block_search, '_tile', lambda mesh: 256)
-    monkeypatch.setattr(block_search, '_TILE', 256)
-    monkeypatch.setattr(block_search, '_TILE_GROUP', 4)
+    monkeypatch.setattr(block_search, '_TILES', {'cpu': 256})
+    monkeypatch.setattr(block_search, '_TILE_GROUPS', (8, 4))
     monkeypatch.setattr(block_search, '_KEPT', 512)
   block_search.search_block.clear_cache()
   block_search.count_block.clear_cache()
