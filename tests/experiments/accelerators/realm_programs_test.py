@@ -10,6 +10,7 @@ from experiments.accelerators import compile as compile_lib, realm_programs
 from experiments.engine import program as program_lib
 from experiments.open_qa import starts
 from experiments.realm import block_task, refresh, task as realm_task
+from realm_jax.serving import model_configs
 from tests.experiments.open_qa import tiny_open_qa
 from tests.experiments.realm import tiny_realm
 
@@ -99,3 +100,15 @@ def test_reports_count_the_models_flops(kind, name, data, here):
   # The last layer answers for few positions alone.
   assert 0.7 < found.executed_flops / found.model_flops < 1.1
   assert found.fits and found.mesh['data'] == 2
+
+
+def test_exact_search_counts_one_product_with_all_vectors(data, here):
+  config = tiny_realm.get_config(data)
+  found = compile_lib.analyze(config, 'v5e:1x2', 'search')
+  assert found.executed_flops == pytest.approx(found.model_flops, rel=0.01)
+  d = model_configs.realm_config(config, 30_522).vector_size
+  # A share of the vectors and their norms.
+  share = 4 * 13_353_718 * (d + 1) / 2
+  assert found.arguments_bytes == pytest.approx(share, rel=0.01)
+  alone = compile_lib.analyze(config, 'v5e:1x2', 'search_alone')
+  assert alone.arguments_bytes == pytest.approx(2 * share, rel=0.01)
