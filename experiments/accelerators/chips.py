@@ -68,6 +68,17 @@ CHIPS = {
   'h100': _chip('cuda', 989, 79.1, 3.35, 450, xla_gpu_autotune_level=0),
 }
 
+# Part of `jax.Device.device_kind` -> chip.
+_KINDS = {
+  'v5 lite': CHIPS['v5e'],
+  'v5e': CHIPS['v5e'],
+  'v6': CHIPS['v6e'],
+  'v5': CHIPS['v5p'],
+  'v4': CHIPS['v4'],
+  'h200': _chip('cuda', 989, 139.7, 4.8, 450),
+  'h100': CHIPS['h100'],
+}
+
 
 def of(topology: str) -> Chip:
   """Return the chip of a topology.
@@ -82,6 +93,13 @@ def of(topology: str) -> Chip:
       f'{sorted(CHIPS)}.'
     )
   return CHIPS[name]
+
+
+def of_device(device: jax.Device) -> Chip | None:
+  """Return the chip of a device that is there; None for an unknown one."""
+  kind = device.device_kind.lower()
+  found = (chip for words, chip in _KINDS.items() if words in kind)
+  return next(found, None)
 
 
 def is_installed(topology: str) -> bool:

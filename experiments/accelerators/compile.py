@@ -11,6 +11,7 @@ when a device could not hold it. --program=evaluate compiles the validation. Wri
 <workdir>/compile.json. `chips` says what to install.
 """
 
+from collections.abc import Sequence
 import dataclasses
 import pathlib
 import time
@@ -75,8 +76,22 @@ def analyze(
     ValueError: for an unknown program or topology.
     ImportError: when the compiler is not installed.
   """
-  chip = chips.of(topology)
-  devices = chips.devices(topology)
+  return compiled_for(
+    config, topology, name, chips.of(topology), chips.devices(topology)
+  )[0]
+
+
+def compiled_for(
+  config: ml_collections.ConfigDict,
+  place: str,
+  name: str,
+  chip: chips.Chip,
+  devices: Sequence[jax.Device],
+) -> tuple[Report, Any]:
+  """Compile a program of a config for devices, of which there may be none here.
+
+  Returns the report and the `jax.stages.Compiled`; errors are those of `analyze`.
+  """
   start = time.monotonic()
   found = programs.trace(config, devices, name)
   lowered = found.traced.lower()
@@ -90,7 +105,7 @@ def analyze(
       raise
     arrays = costs.largest(found.traced.jaxpr.jaxpr, _LARGEST)
     raise TooLargeError(
-      f'{topology}: {text[:500]} The largest arrays, over all devices: '
+      f'{place}: {text[:500]} The largest arrays, over all devices: '
       f'{"; ".join(f"{size / 2**30:.2f} GiB {what}" for size, what in arrays)}.'
     ) from error
   compile_sec = time.monotonic() - traced
@@ -110,8 +125,8 @@ def analyze(
     for a, b in (x.operands for x in products if x.is_wide)
   }
   least = found.model_flops / len(devices) / chip.flops
-  return Report(
-    topology=topology,
+  report = Report(
+    topology=place,
     program=name,
     mesh=mesh,
     arguments_bytes=plan.argument_size_in_bytes,
@@ -136,6 +151,7 @@ def analyze(
       for size, what in program.largest(_LARGEST)
     ],
   )
+  return report, compiled
 
 
 def _rows(found: Report) -> list[tuple[str, str]]:

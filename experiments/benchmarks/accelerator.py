@@ -1,0 +1,348 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Measure the programs of one accelerator beside the compiler's roofline.
+
+  python -m experiments.benchmarks.accelerator
+
+Runs the programs of `experiments.accelerators` on random input: training of RETRO
+and its baseline, decoding, embedding, a step of REALM, exact search; in minutes, on
+the first device. A row takes the largest of its batches that fits. Predicted seconds
+are the longer of those by FLOPs and by memory. Machines with accelerators are often
+bare: JAX, Flax, Optax, Orbax, ml-collections, jaxtyping and NumPy suffice; PyTorch is
+timed where it is installed. Writes <workdir>/accelerator.json and accelerator.md.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+import dataclasses
+import importlib
+import pathlib
+import re
+import statistics
+import time
+from typing import Any
+
+from absl import flags, logging
+import jax
+import jax.numpy as jnp
+
+from experiments.accelerators import absent, chips, compile as compile_lib
+from experiments.benchmarks import accelerator_parity, accelerator_torch
+from experiments.engine import command, reports
+
+FILE, TABLE = 'accelerator.json', 'accelerator.md'
+_FILL = 0.92  # of the memory that a program may plan for
+# An unknown device: nothing is predicted.
+_UNKNOWN = chips.Chip(
+  platform='', flops=1e30, memory=1e30, bandwidth=1e30, network=1e30
+)
+_MINILM = {'d_model': 384, 'd_ff': 1536, 'num_layers': 6}
+_BERT = {'d_model': 768, 'd_ff': 3072, 'num_layers': 12}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Row:
+  """A program of a config, at the largest of some batches that fits."""
+
+  what: str
+  config: str  # module in configs/, with its argument
+  program: str = 'train'
+  field: str = 'batch_size'  # what a batch sets
+  batches: tuple[int, ...] = (1,)  # the largest first
+  fields: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  unit: str = 'sequences'
+  # Units that a run makes, of the batch; None: the batch.
+  units: Callable[[int], float] | None = None
+  # (arguments) -> arguments whose values decide how much is done
+  given: Callable[[tuple], tuple] | None = None
+  torch: Mapping[str, int] | None = None  # sizes of the same encoder
+
+
+_ALONE = {'mesh.fsdp': 1, 'mesh.tensor': 1, 'optimizer.accumulate_steps': 1}
+_BATCHES = (32, 16, 8, 4, 2, 1)
+_CHUNK = 64  # tokens that decoding draws in one call
+
+
+def _draw_a_chunk(arguments: tuple) -> tuple:
+  return *arguments[:-1], jnp.asarray([0, _CHUNK], jnp.int32)
+
+
+def _embedding(what: str, sizes: Mapping[str, int], length: int) -> Row:
+  fields = {f'embedder.{name}': x for name, x in sizes.items()}
+  return Row(
+    what=f'{what}, chunks of {length} wordpieces',
+    config='realm_pretrain_base:base',
+    program='embed',
+    field='refresh.batch_tokens',
+    batches=(2**18, 2**16, 2**14),
+    fields=_ALONE | fields | {'blocks.max_length': length},
+    unit='chunks',
+    units=lambda tokens: tokens // length,
+    torch={**sizes, 'length': length},
+  )
+
+
+ROWS = (
+  *(
+    Row(
+      what=f'RETRO {size}{kind.replace("_", " ")}, step',
+      config=f'retro_published:{size}{kind}',
+      batches=_BATCHES,
+      fields=_ALONE,
+    )
+    for size in ('172m', '425m')
+    for kind in ('', '_baseline')
+  ),
+  *(
+    Row(
+      what=f'RETRO {size}, decoding of {rows}',
+      config=f'retro_published:{size}',
+      program='decode',
+      batches=(rows,),
+      fields=_ALONE,
+      unit='tokens',
+      units=lambda rows: rows * _CHUNK,
+      given=_draw_a_chunk,
+    )
+    for size in ('172m', '425m')
+    for rows in (1, 32)
+  ),
+  _embedding('MiniLM', _MINILM, 128),
+  _embedding('BERT base', _BERT, 128),
+  Row(
+    what='REALM, step',
+    config='realm_pretrain_base:base',
+    batches=_BATCHES[1:],
+    fields=_ALONE,
+    unit='examples',
+  ),
+  *(
+    Row(
+      what=f'13,353,718 vectors searched, k = {k:,}',
+      config='open_qa_released:base',
+      program='search_alone',
+      batches=(64,),
+      fields={
+        'lookup.retriever_beam': k,
+        'refresh.vectors_dtype': 'bfloat16',
+      },
+      unit='questions',
+      given=lambda x: (
+        x[0],
+        x[1]._replace(count=jnp.int32(len(x[1].rows))),
+        *x[2:],
+      ),
+    )
+    for k in (5, 5000)
+  ),
+)
+
+
+def config_of(row: Row, batch: int):
+  """Return the config of a row with a batch."""
+  name, _, argument = row.config.partition(':')
+  config = importlib.import_module(f'configs.{name}').get_config(argument)
+  with config.unlocked():
+    config.update_from_flattened_dict({**row.fields, row.field: batch})
+  return config
+
+
+def random_input(compiled: Any, device: jax.Device) -> tuple:
+  """Return arguments for a compiled program: ones, and small random floats."""
+
+  def make(info):
+    kind, shape = info.dtype, info.shape
+    if jnp.issubdtype(kind, jax.dtypes.prng_key):
+      return jnp.broadcast_to(jax.random.key(0), shape)
+    if not jnp.issubdtype(kind, jnp.floating):
+      return jnp.ones(shape, kind)
+    return jax.random.uniform(jax.random.key(1), shape, kind, 0, 0.02)
+
+  positional, named = compiled.args_info
+  assert not named
+  with jax.default_device(device):
+    return jax.tree.map(make, positional)
+
+
+def seconds_of(compiled: Any, arguments: tuple, rounds: int) -> float:
+  """Return the median seconds of a run; donated arguments become its results."""
+  leaves, tree = jax.tree.flatten(arguments)
+  infos = jax.tree.leaves(compiled.args_info)
+  places = jax.tree.leaves(
+    compiled.input_shardings[0], is_leaf=lambda x: x is None
+  )
+  leaves = [  # None: an argument that the program does not use
+    x if place is None else jax.device_put(x, place)
+    for x, place in zip(leaves, places, strict=True)
+  ]
+  taken = []
+  for number in range(rounds + 1):  # the first warms up
+    start = time.perf_counter()
+    results = jax.tree.leaves(compiled(*jax.tree.unflatten(tree, leaves)))
+    jax.block_until_ready(results)
+    if number:
+      taken.append(time.perf_counter() - start)
+    for place, info in enumerate(infos):
+      if info.donated:
+        leaves[place] = next(
+          results.pop(i)
+          for i, x in enumerate(results)
+          if (x.shape, x.dtype) == (info.shape, info.dtype)
+        )
+  return statistics.median(taken)
+
+
+def measure(row: Row, device: jax.Device, rounds: int) -> dict[str, Any]:
+  """Compile and time a row at the largest batch that fits.
+
+  Raises:
+    compile.TooLargeError: where none of its batches fits.
+  """
+  chip = chips.of_device(device)
+  # The compiler tunes what it compiles for a device that is there.
+  place = dataclasses.replace(chip or _UNKNOWN, options={})
+  for batch in row.batches:
+    config = config_of(row, batch)
+    try:
+      report, compiled = compile_lib.compiled_for(
+        config, device.device_kind, row.program, place, [device]
+      )
+      needed = report.arguments_bytes + report.temporary_bytes
+      if needed > _FILL * place.memory:
+        raise compile_lib.TooLargeError(f'{row.what}: {needed:,} bytes.')
+      arguments = random_input(compiled, device)
+      if row.given:
+        arguments = row.given(arguments)
+      seconds = seconds_of(compiled, arguments, rounds)
+      break
+    except (compile_lib.TooLargeError, jax.errors.JaxRuntimeError) as error:
+      if 'RESOURCE_EXHAUSTED' not in str(error) and not isinstance(
+        error, compile_lib.TooLargeError
+      ):
+        raise
+      if batch == row.batches[-1]:
+        raise
+      logging.info('%s: a batch of %d does not fit.', row.what, batch)
+  units = row.units(batch) if row.units else batch
+  found = {
+    'batch': batch,
+    'seconds': seconds,
+    'unit': row.unit,
+    'units_per_sec': units / seconds,
+    'compile_sec': report.compile_sec,
+    'model_flops': report.model_flops,
+    'executed_flops': report.executed_flops,
+    'traffic_bytes': report.traffic_bytes,
+    'needed_bytes': needed,
+  }
+  if chip:
+    # A loop up to the end of a chunk counts as one token.
+    runs = _CHUNK if row.program == 'decode' else 1
+    found['predicted_sec'] = runs * max(report.flops_sec, report.traffic_sec)
+    found['mfu'] = runs * report.model_flops / chip.flops / seconds
+  if row.torch:
+    theirs = accelerator_torch.chunks_per_sec(**row.torch, tokens=batch)
+    if theirs:
+      found['torch_per_sec'] = theirs
+  return found
+
+
+def read_seconds(device: jax.Device, rounds: int, size: int = 2**32) -> float:
+  """Return the seconds in which a device reads 4 GiB of its memory."""
+  with jax.default_device(device):
+    rows = jnp.ones(size // 2, jnp.bfloat16)
+    compiled = jax.jit(lambda x: x.max()).lower(rows).compile()
+    return seconds_of(compiled, (rows,), rounds)
+
+
+def cells(row: Row, found: Mapping[str, Any]) -> list[str]:
+  """A row of the table."""
+  if 'seconds' not in found:
+    return [row.what, '-', 'not measured', '-', '-', '-', found['why']]
+  predicted = found.get('predicted_sec')
+  mfu = found.get('mfu')
+  theirs = found.get('torch_per_sec')
+  return [
+    row.what,
+    str(found['batch']),
+    f'{found["seconds"]:.4g}',
+    f'{predicted:.4g}' if predicted else '-',
+    f'{predicted / found["seconds"]:.2f}' if predicted else '-',
+    f'{mfu:.2f}' if mfu and row.program == 'train' else '-',
+    f'{found["units_per_sec"]:,.0f} {found["unit"]}/s'
+    + (f', PyTorch {theirs:,.0f}' if theirs else ''),
+  ]
+
+
+HEADS = (
+  'program',
+  'batch',
+  'seconds',
+  'predicted',
+  'predicted / measured',
+  'MFU',
+  'rate',
+)
+
+
+def run(
+  device: jax.Device, rows: Sequence[Row], rounds: int, budget_sec: float
+) -> dict[str, Any]:
+  """Measure rows until the time is spent; what fails says why."""
+  start = time.monotonic()
+  found: dict[str, Any] = {
+    'device': device.device_kind,
+    'jax': jax.__version__,
+    'packages_missing': absent.MISSING,
+    'parity': accelerator_parity.measure(device),
+    'rows': {},
+  }
+  for row in rows:
+    if time.monotonic() - start > budget_sec:
+      found['rows'][row.what] = {'why': 'no time left'}
+      continue
+    logging.info('%s.', row.what)
+    try:
+      found['rows'][row.what] = measure(row, device, rounds)
+    except Exception as error:  # One row must not cost the others.
+      why = ' '.join(f'{type(error).__name__}: {error}'.split())[:300]
+      found['rows'][row.what] = {'why': why}
+  return found
+
+
+def main(argv: Sequence[str]) -> None:
+  """Measure, print and write."""
+  del argv
+  options = flags.FLAGS
+  rows = [x for x in ROWS if re.search(options.only, x.what)]
+  if not rows:
+    raise ValueError(f'--only={options.only!r}: names no row.')
+  device = jax.devices()[0]
+  if device.platform == 'cpu' and not options.cpu:
+    raise ValueError(
+      'No accelerator: JAX computes on the CPU. --cpu measures that.'
+    )
+  found = run(device, rows, options.rounds, options.budget_sec)
+  if device.platform != 'cpu':
+    seconds = read_seconds(device, options.rounds)
+    found['bytes_read_per_sec'] = 2**32 / seconds
+  workdir = pathlib.Path(options.workdir)
+  reports.write_json(workdir / FILE, found)
+  lines = [cells(row, found['rows'][row.what]) for row in rows]
+  table = [HEADS, ['---'] * len(HEADS), *lines]
+  text = '\n'.join(f'| {" | ".join(line)} |' for line in table)
+  (workdir / TABLE).write_text(f'{text}\n\nOn {found["device"]}.\n')
+  reports.print_table(HEADS, lines, found['device'], wrap=True)
+  for x in found['parity']:
+    print(
+      f'{x["model"]} in {x["dtype"]}: largest error {x["error"]:.2g} of values '
+      f'up to {x["largest"]:.3g}.'
+    )
+
+
+if __name__ == '__main__':
+  flags.DEFINE_string('workdir', 'runs/accelerator', 'Folder of the report.')
+  flags.DEFINE_string('only', '', 'Rows, a regular expression.')
+  flags.DEFINE_integer('rounds', 5, 'Timed runs of a program.')
+  flags.DEFINE_float('budget_sec', 480, 'No row begins after so many seconds.')
+  flags.DEFINE_bool('cpu', False, 'Measure the CPU, too.')
+  command.main_of_script(main)

@@ -1,0 +1,184 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The sheet of an accelerator, with tiny programs on the CPU."""
+
+import dataclasses
+import os
+import pathlib
+import subprocess
+import sys
+import textwrap
+
+import jax
+import numpy as np
+import pytest
+
+from experiments.accelerators import (
+  chips,
+  compile as compile_lib,
+  realm_programs,
+)
+from experiments.benchmarks import accelerator, accelerator_parity
+
+_ROOT = pathlib.Path(__file__).resolve().parents[3]
+_ROWS = {row.what: row for row in accelerator.ROWS}
+_BERT = {
+  f'{part}.{name}': x
+  for part in ('embedder', 'encoder')
+  for name, x in (
+    ('num_layers', 1),
+    ('d_model', 24),
+    ('d_ff', 24),
+    ('num_heads', 2),
+  )
+}
+
+
+def _tiny(what, *batches, **changes):
+  row = _ROWS[what]
+  fields = {**row.fields, **changes.pop('fields', {})}
+  return dataclasses.replace(
+    row, batches=batches, fields=fields, torch=None, **changes
+  )
+
+
+def _rows():
+  realm = _BERT | {
+    'layout.num_candidates': 2,
+    'layout.query_length': 16,
+    'blocks.max_length': 32,
+  }
+  embed = {x: y for x, y in _BERT.items() if x.startswith('embedder')}
+  return [
+    _tiny('RETRO 172m, step', 2, config='retro_published:test'),
+    _tiny('RETRO 172m, decoding of 1', 1, config='retro_published:test'),
+    _tiny('MiniLM, chunks of 128 wordpieces', 512, fields=embed),
+    _tiny('REALM, step', 2, fields=realm),
+    _tiny('13,353,718 vectors searched, k = 5', 3),
+  ]
+
+
+@pytest.mark.parametrize('row', _rows(), ids=lambda row: row.what)
+def test_measures_every_kind_of_program(row, monkeypatch):
+  monkeypatch.setattr(realm_programs, '_NUM_BLOCKS', 5000)
+  found = accelerator.measure(row, jax.devices()[0], rounds=2)
+  assert found['seconds'] > 0 and found['units_per_sec'] > 0
+  assert found['batch'] == row.batches[0]
+  assert 'predicted_sec' not in found  # of an unknown chip
+  assert len(accelerator.cells(row, found)) == len(accelerator.HEADS)
+
+
+def test_a_batch_that_does_not_fit_gives_way_to_the_next(monkeypatch):
+  row = _tiny('RETRO 172m, step', 64, 2, config='retro_published:test')
+  device = jax.devices()[0]
+  _, compiled = compile_lib.compiled_for(
+    accelerator.config_of(row, 64), '', 'train', accelerator._UNKNOWN, [device]
+  )
+  plan = compiled.memory_analysis()
+  large = plan.argument_size_in_bytes + plan.temp_size_in_bytes
+  chip = dataclasses.replace(chips.CHIPS['v5e'], memory=large)
+  monkeypatch.setattr(chips, 'of_device', lambda device: chip)
+  found = accelerator.measure(row, device, rounds=1)
+  assert found['batch'] == 2 and found['needed_bytes'] < large
+  assert found['predicted_sec'] > 0 and 0 < found['mfu'] < 1
+  tiny = dataclasses.replace(chip, memory=1000)
+  monkeypatch.setattr(chips, 'of_device', lambda device: tiny)
+  report = accelerator.run(device, [row], 1, budget_sec=60)
+  why = report['rows'][row.what]
+  assert 'TooLargeError' in why['why']
+  assert 'not measured' in accelerator.cells(row, why)
+
+
+def test_rows_after_the_budget_are_not_measured():
+  row = _rows()[0]
+  found = accelerator.run(jax.devices()[0], [row], 1, budget_sec=-1)
+  assert found['rows'] == {row.what: {'why': 'no time left'}}
+
+
+def test_every_row_has_a_config():
+  for row in accelerator.ROWS:
+    config = accelerator.config_of(row, row.batches[-1])
+    assert config.batch_size >= 1
+
+
+@pytest.mark.parametrize(
+  ('kind', 'chip'),
+  [
+    ('TPU v5 lite', 'v5e'),
+    ('TPU v5p', 'v5p'),
+    ('TPU v6 lite', 'v6e'),
+    ('NVIDIA H100 80GB HBM3', 'h100'),
+    ('cpu', None),
+  ],
+)
+def test_knows_devices_by_their_names(kind, chip):
+  device = type('Device', (), {'device_kind': kind})()
+  assert chips.of_device(device) is (chip and chips.CHIPS[chip])
+
+
+def test_models_meet_the_oracles_here():
+  errors = {
+    (x['model'], x['dtype']): x['error'] / x['largest']
+    for x in accelerator_parity.measure(jax.devices()[0])
+  }
+  assert len(errors) == 4
+  for (_, dtype), error in errors.items():
+    assert error < (1e-5 if dtype == 'float32' else 0.03)
+  assert np.isfinite(list(errors.values())).all()
+
+
+_BARE = """
+  import importlib.machinery as machinery
+  import sys
+
+  BAD = {
+    'array_record', 'grain', 'regex', 'safetensors', 'scann', 'sentencepiece',
+    'sentencex', 'tensorboardX', 'tensorflow', 'tensorflow_datasets', 'tokenizers',
+    'xxhash',
+  }
+
+  class Finder(machinery.PathFinder):
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+      if name.partition('.')[0] in BAD:
+        return None
+      return machinery.PathFinder.find_spec(name, path, target)
+
+  finders = [Finder if x is machinery.PathFinder else x for x in sys.meta_path]
+  sys.meta_path[:] = finders
+  import dataclasses
+  import jax
+  from experiments.benchmarks import accelerator
+
+  assert 'grain' in accelerator.absent.MISSING
+  row = dataclasses.replace(
+    accelerator.ROWS[0], config='retro_published:test', batches=(1,)
+  )
+  found = accelerator.run(jax.devices()[0], [row], 1, 60)
+  assert found['rows'][row.what]['seconds'] > 0, found
+  assert len(found['parity']) == 4
+  accelerator.reports.write_json(sys.argv[1], found)
+"""
+
+
+def test_runs_without_the_packages_of_the_data_pipeline(tmp_path):
+  file = tmp_path / 'found.json'
+  subprocess.run(
+    [sys.executable, '-c', textwrap.dedent(_BARE), str(file)],
+    env=os.environ | {'PYTHONPATH': str(_ROOT), 'JAX_PLATFORMS': 'cpu'},
+    cwd=_ROOT,
+    check=True,
+  )
+  assert file.exists()
+
+
+def test_the_cpu_is_measured_only_where_asked(tmp_path):
+  argv = [sys.executable, '-m', 'experiments.benchmarks.accelerator']
+  done = subprocess.run(
+    [*argv, f'--workdir={tmp_path}'],
+    env=os.environ | {'PYTHONPATH': str(_ROOT), 'JAX_PLATFORMS': 'cpu'},
+    capture_output=True,
+    text=True,
+    check=False,
+  )
+  assert done.returncode == 1 and 'No accelerator' in done.stderr
