@@ -1,8 +1,13 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The kind of backend that a program is traced for."""
+"""The devices that are there, and the kind that a program is traced for."""
+
+import pathlib
 
 import jax
+
+_DEV = pathlib.Path('/dev')
+_DEVICE_FILES = ('nvidia[0-9]*', 'accel[0-9]*', 'vfio/[0-9]*')
 
 
 def is_cpu() -> bool:
@@ -29,3 +34,21 @@ def _kind() -> str:
   device = jax.sharding.get_abstract_mesh().abstract_device
   kind = jax.default_backend() if device is None else device.device_kind
   return kind.lower()
+
+
+def devices() -> list[jax.Device]:
+  """Return `jax.devices()`.
+
+  Raises:
+    RuntimeError: where this machine has an accelerator, but JAX has only the CPU and
+      was not told so.
+  """
+  found = jax.devices()
+  there = [str(x) for name in _DEVICE_FILES for x in _DEV.glob(name)]
+  if found[0].platform == 'cpu' and there and not jax.config.jax_platforms:
+    raise RuntimeError(
+      f'JAX {jax.__version__} computes on the CPU, but {there[0]} is there: its '
+      'accelerator plugin is missing or of another version. Install the one that '
+      'fits, or set JAX_PLATFORMS=cpu to compute on the CPU.'
+    )
+  return found

@@ -1,0 +1,85 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The first code cell of the notebooks: what it installs, and where it stops."""
+
+import importlib.util
+import io
+import json
+import pathlib
+import subprocess
+import types
+import urllib.request
+
+import jax
+import pytest
+
+from retrieval.nn import backend
+
+_ROOT = pathlib.Path(__file__).parents[1]
+_NAMES = ('open_qa', 'realm', 'retro')
+
+
+def _cell(name):
+  notebook = json.loads((_ROOT / f'notebooks/{name}.ipynb').read_text())
+  code = [x for x in notebook['cells'] if x['cell_type'] == 'code']
+  return ''.join(code[0]['source'])
+
+
+@pytest.fixture
+def commands(monkeypatch, tmp_path):
+  """A machine without the package, in an empty folder; commands are kept."""
+  kept = []
+  monkeypatch.chdir(tmp_path)
+  monkeypatch.setattr(importlib.util, 'find_spec', lambda name: None)
+  monkeypatch.setattr(
+    subprocess, 'run', lambda command, **_: kept.append(command)
+  )
+  return kept
+
+
+def _opened_from(path, monkeypatch):
+  answer = json.dumps([{'path': path}]).encode()
+  monkeypatch.setattr(
+    urllib.request, 'urlopen', lambda address: io.BytesIO(answer)
+  )
+
+
+@pytest.mark.parametrize('name', _NAMES)
+def test_installs_beside_the_jax_that_is_there(name, commands, monkeypatch):
+  address = f'github.com/some/one/blob/main/notebooks/{name}.ipynb'
+  _opened_from(f'fileId=https%3A%2F%2F{address}', monkeypatch)
+  exec(_cell(name), {})
+  clone, install, data = commands
+  assert clone[:2] == ['git', 'clone']
+  assert clone[-2:] == ['https://github.com/some/one', 'checkout']
+  checkout = pathlib.Path('checkout').resolve()
+  assert install[-4:] == ['-c', 'constraints.txt', '-e', f'{checkout}[demo]']
+  kept = pathlib.Path('constraints.txt').read_text().split('\n')
+  assert f'jax=={jax.__version__}' in kept
+  assert any(x.startswith('numpy==') for x in kept)
+  assert '--no-deps' in data
+
+
+@pytest.mark.parametrize('name', _NAMES)
+def test_says_how_to_open_it(name, commands, monkeypatch):
+  _opened_from('Untitled.ipynb', monkeypatch)
+  with pytest.raises(SystemExit, match='from its repository on GitHub'):
+    exec(_cell(name), {})
+  assert not commands
+
+
+@pytest.mark.parametrize('name', _NAMES)
+def test_stops_where_the_cpu_answers_for_an_accelerator(
+  name, monkeypatch, tmp_path, capsys
+):
+  exec(_cell(name), {})
+  assert 'CpuDevice' in capsys.readouterr().out
+  (tmp_path / 'nvidia0').touch()
+  monkeypatch.setattr(backend, '_DEV', tmp_path)
+  exec(_cell(name), {})  # JAX_PLATFORMS names the CPU
+  unset = types.SimpleNamespace(jax_platforms=None)
+  monkeypatch.setattr(jax, 'config', unset)
+  with pytest.raises(SystemExit, match='computes on the CPU, but .*nvidia0'):
+    exec(_cell(name), {})
+  (tmp_path / 'nvidia0').unlink()
+  exec(_cell(name), {})
