@@ -56,7 +56,8 @@ def test_all_cells_run_and_the_answer_follows_the_documents(
   assert len(pages) == 7 and all('<mark>' in page for page in pages[:3])
   printed = ''.join(o.text for o in outputs if o.get('name') == 'stdout')
   printed = printed.replace('│', ' ')  # borders of a table
-  lines = [' '.join(line.split()) for line in printed.splitlines()]
+  devices, *lines = [' '.join(line.split()) for line in printed.splitlines()]
+  assert 'CpuDevice' in devices
   assert lines[0].startswith('Step 3; 40 documents in ')
   assert {'documents added 1', 'documents deleted 1'} <= {*lines}
   at = lines.index('documents deleted 1') + 1
