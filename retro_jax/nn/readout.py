@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 import numpy.typing as npt
 
-from retrieval.nn import partitioning, products
+from retrieval.nn import backend, partitioning, products
 
 # Logits of one row that exist at a time: 128 MiB in float32.
 _BLOCK = 2**25
@@ -22,6 +22,15 @@ def logits(
   """Return x @ table^T, products of `dtype` accumulated in float32 or wider."""
   found = products.table_logits(x, table.astype(dtype))
   return partitioning.constrain(found, 'batch', 'length', 'vocab')
+
+
+def _chosen(found, targets):
+  """Return the logits of the targets: [B, L]."""
+  if backend.is_cpu():
+    return jnp.take_along_axis(found, targets[..., None], axis=-1)[..., 0]
+  # The cotangent is one pass over the logits, not a scatter into them.
+  is_target = jnp.arange(found.shape[-1]) == targets[..., None]
+  return jnp.where(is_target, found, 0).sum(axis=-1)
 
 
 def nll(
@@ -39,8 +48,7 @@ def nll(
   def of_block(block):
     x, targets = block
     found = logits(x, table, dtype)
-    chosen = jnp.take_along_axis(found, targets[..., None], axis=-1)[..., 0]
-    return jax.nn.logsumexp(found, axis=-1) - chosen
+    return jax.nn.logsumexp(found, axis=-1) - _chosen(found, targets)
 
   batch, length = targets.shape
   blocks = -(-length * len(table) // _BLOCK)
