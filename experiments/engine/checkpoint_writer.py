@@ -22,6 +22,7 @@ from typing import Any
 from absl import logging
 import jax
 from jax.experimental import multihost_utils
+import numpy as np
 from orbax.checkpoint import v1 as ocp
 
 from experiments.engine import metric_writer
@@ -214,7 +215,7 @@ class Checkpoints:
       ValueError: if a file is damaged, or the pipeline, the index or a
         parameter's shape differs.
     """
-    path = checkpoint_steps.choose(self._folder)
+    path = checkpoint_steps.choose(self._folder, share=_share())
     saved = checkpoints.metadata_of(path)
     for part in ('pipeline', 'index_version'):
       if self._metadata[part] is not None:
@@ -232,6 +233,17 @@ class Checkpoints:
       )
     self._jobs.append(self._background.submit(self._tidy))
     return loaded['state']
+
+
+def _share() -> checkpoint_steps.Share:
+  """Processes that restore together check a part of the files each."""
+  return checkpoint_steps.Share(
+    jax.process_index(),
+    jax.process_count(),
+    lambda here: bool(
+      multihost_utils.process_allgather(np.array([here])).any()
+    ),
+  )
 
 
 def save_params(

@@ -9,12 +9,12 @@ A step is sealed (its files are hashed) under a hidden name and then renamed, so
 that a visible step is whole. Whoever reads a step checks its files first.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 import functools
 import json
 import os
 import pathlib
-from typing import Any
+from typing import Any, NamedTuple
 
 from retrieval.store import checksums, store
 
@@ -73,25 +73,53 @@ def seal(path: pathlib.Path, step: int) -> None:
   write_sealed(path / CHECKSUMS, {'step': step, 'files': files})
 
 
-def check(path: pathlib.Path) -> None:
-  """Hold every file of a step against its checksum, once a process.
+class Share(NamedTuple):
+  """The part of a check that one of several processes does."""
+
+  index: int = 0
+  count: int = 1
+  # (whether it failed here) -> whether it failed anywhere; all processes call it
+  failed: Callable[[bool], bool] = bool
+
+
+_ALONE = Share()
+
+
+def check(path: pathlib.Path, share: Share = _ALONE) -> None:
+  """Hold the files of a step against their checksums, once a process.
+
+  Args:
+    share: each process of several hashes every `count`-th file.
 
   Raises:
     DamagedError: for a file that is missing, cut, changed or not of the step.
   """
+  found = None
+  try:
+    _check(path, share)
+  except DamagedError as error:
+    found = error
+  if share.failed(found is not None):
+    raise found or DamagedError(f'{path}: damaged, as another process found.')
+
+
+def _check(path: pathlib.Path, share: Share) -> None:
   if not path.is_dir():
     raise DamagedError(f'{path}: damaged: expected a folder.')
   try:
     sealed, there = read_sealed(path / CHECKSUMS), _files(path)
     if str(sealed['step']) != path.name:
       raise DamagedError(f'{path}: holds checkpoint {sealed["step"]}, renamed.')
-    for name, (num_bytes, checksum) in sealed['files'].items():
+    files = sorted(sealed['files'].items())
+    for number, (name, (num_bytes, checksum)) in enumerate(files):
       found = (path / name).stat()
       if found.st_size != num_bytes:
         raise DamagedError(
           f'{path / name}: damaged ({found.st_size} bytes, expected '
           f'{num_bytes}).'
         )
+      if number % share.count != share.index:
+        continue
       identity = (found.st_mtime_ns, found.st_ctime_ns, found.st_ino)
       _check_file(str(path / name), identity, checksum)
   except FileNotFoundError as error:
@@ -107,12 +135,15 @@ def newest_whole(folder: pathlib.Path) -> int | None:
   return next((x for x in numbers(folder)[::-1] if _is_whole(folder, x)), None)
 
 
-def choose(folder: pathlib.Path, step: Step = None) -> pathlib.Path:
+def choose(
+  folder: pathlib.Path, step: Step = None, share: Share = _ALONE
+) -> pathlib.Path:
   """Return the folder of a step, after a check of its files.
 
   Args:
     folder: of all checkpoints, from `folder_of`.
     step: a number, 'best' (by config.best_metric), or None or '' for the newest.
+    share: the part of the check that this process does.
 
   Raises:
     FileNotFoundError: if there is no such checkpoint.
@@ -122,7 +153,7 @@ def choose(folder: pathlib.Path, step: Step = None) -> pathlib.Path:
     there = numbers(folder)
     number = _number(folder, step, there)
     try:
-      check(folder / str(number))
+      check(folder / str(number), share)
     except DamagedError as error:
       newest = step in (None, '')
       if newest and number not in numbers(folder):

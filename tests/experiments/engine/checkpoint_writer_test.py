@@ -242,3 +242,22 @@ def test_names_that_are_no_steps_are_passed_over(folder, tmp_path):
     checkpoints.find(str(run))
   with pytest.raises(ValueError, match="'bets': expected a step's number"):
     checkpoints.find(str(run), step='bets')
+
+
+def test_processes_hash_a_part_of_the_files_each(folder, monkeypatch):
+  path = folder / 'checkpoints' / '3'
+  hashed = []
+  monkeypatch.setattr(
+    checkpoint_steps, '_check_file', lambda file, *_: hashed.append(file)
+  )
+  checkpoint_steps.check(path)
+  everything, parts = {*hashed}, []
+  for index in range(2):
+    hashed.clear()
+    checkpoint_steps.check(path, checkpoint_steps.Share(index, 2))
+    parts.append({*hashed})
+  assert parts[0] | parts[1] == everything and not parts[0] & parts[1]
+  assert abs(len(parts[0]) - len(parts[1])) <= 1
+  other = checkpoint_steps.Share(0, 2, failed=lambda here: True)
+  with pytest.raises(checkpoint_steps.DamagedError, match='another process'):
+    checkpoint_steps.check(path, other)

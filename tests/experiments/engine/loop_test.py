@@ -244,16 +244,19 @@ def test_killed_run_continues_bit_for_bit(whole, tmp_path):
   assert _equal(_params(whole[0]), _params(tmp_path))
 
 
-def test_two_processes_match_one(tmp_path):
+def _start_pair(workdir, *arguments):
   with socket.socket() as free:
     free.bind(('127.0.0.1', 0))
     address = f'127.0.0.1:{free.getsockname()[1]}'
-  arguments = ('--num_steps=4', '--eval_every=4', '--ragged=True')
-  pair = [
-    _start(tmp_path, *arguments, f'--coordinator={address}', f'--process={i}')
+  return [
+    _start(workdir, *arguments, f'--coordinator={address}', f'--process={i}')
     for i in range(2)
   ]
-  for process in pair:
+
+
+def test_two_processes_match_one(tmp_path):
+  arguments = ('--num_steps=4', '--eval_every=4', '--ragged=True')
+  for process in _start_pair(tmp_path, *arguments):
     _, errors = process.communicate(timeout=_TIMEOUT_SEC)
     assert process.returncode == 0, errors
   _train(tmp_path / 'one', num_steps=4, eval_every=4, ragged=True)
@@ -261,6 +264,24 @@ def test_two_processes_match_one(tmp_path):
   assert [row['step'] for row in two] == [1, 2, 3, 4, 4]
   for a, b in zip(two, one, strict=True):
     assert a == pytest.approx(b, abs=5e-6, rel=5e-6)
+
+
+def test_damage_stops_both_of_two_processes(tmp_path):
+  """Each looks at a part of the files; both end."""
+  for process in _start_pair(tmp_path, '--num_steps=4'):
+    _, errors = process.communicate(timeout=_TIMEOUT_SEC)
+    assert process.returncode == 0, errors
+  arrays = (tmp_path / 'checkpoints' / '4').rglob('d/*')
+  victim = max(arrays, key=lambda x: x.stat().st_size)
+  data = bytearray(victim.read_bytes())
+  data[len(data) // 2] ^= 1
+  victim.write_bytes(data)
+  errors = []
+  for process in _start_pair(tmp_path, '--num_steps=8'):
+    errors.append(process.communicate(timeout=_TIMEOUT_SEC)[1])
+    assert process.returncode not in (0, None)
+  assert any(f'{victim.name}: damaged' in x for x in errors), errors
+  assert any('as another process found' in x for x in errors), errors
 
 
 def test_changed_pipeline_is_refused(whole):
