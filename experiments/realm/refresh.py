@@ -48,8 +48,8 @@ class RefreshConfig:
   every: settings.Steps = 500
   # factor on `every`
   staleness: Annotated[int, settings.Range(1, 2**20)] = 1
-  # for async only
-  builder: Literal['thread', 'process', 'external'] = 'process'
+  # for async only; auto: a process beside CPUs, else a thread
+  builder: Literal['auto', 'thread', 'process', 'external'] = 'auto'
   # local devices that build and do not train; 0 builds on the training devices.
   # For 'thread' only.
   num_devices: settings.Processes = 0

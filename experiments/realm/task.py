@@ -3,6 +3,7 @@
 """REALM as a Task for the loop, and trained models to look into."""
 
 from collections.abc import Callable, Mapping
+import dataclasses
 import functools
 import os
 import pathlib
@@ -106,7 +107,13 @@ def fitted_head(
 
 def refresh_config(config: ml_collections.ConfigDict) -> refresh.RefreshConfig:
   """The schedule that a config names."""
-  return refresh.RefreshConfig(**config.refresh)
+  settings = refresh.RefreshConfig(**config.refresh)
+  if settings.builder != 'auto':
+    return settings
+  on_cpu = jax.local_devices()[0].platform == 'cpu'
+  return dataclasses.replace(
+    settings, builder='process' if on_cpu else 'thread'
+  )
 
 
 def builder_devices(config: ml_collections.ConfigDict) -> list[jax.Device]:

@@ -363,3 +363,15 @@ def test_two_steps_of_training(name, arg, data, tmp_path):
     # Without bias correction the second step is longer, with it never by much.
     least, most = (1, 10) if uncorrected else (0.9, 1.1)
     assert least * scale < max(jax.tree.leaves(values)) < most * scale
+
+
+@pytest.mark.parametrize(
+  ('platform', 'builder'), [('cpu', 'process'), ('tpu', 'thread')]
+)
+def test_accelerators_build_indices_in_a_thread(platform, builder, monkeypatch):
+  config = realm_base.get_config('base')
+  device = type('Device', (), {'platform': platform})()
+  monkeypatch.setattr(jax, 'local_devices', lambda: [device])
+  assert realm_task.refresh_config(config).builder == builder
+  config.refresh.builder = 'external'
+  assert realm_task.refresh_config(config).builder == 'external'
