@@ -128,6 +128,6 @@ def _shrink(config: ml_collections.ConfigDict) -> None:
     retriever_beam=20, reader_beam=3, row_length=80, question_length=24
   )
   config.reader.update(span_hidden_size=16, max_span_width=4)
-  config.evaluate.update(ks=(1, 5, 20), batch_size=8, read_at_once=8)
+  config.evaluate.update(ks=(1, 5, 20), batch_size=8)
   config.dpr.update(depth=20)
   config.warm_start.dpr.update(num_steps=4, batch_size=8)

@@ -70,7 +70,7 @@ class EvaluateQuestions:
   retriever_beam: settings.SizeOrZero = 0  # 0: as trained
   reader_beam: settings.SizeOrZero = 0
   batch_size: settings.Size = 16
-  read_at_once: settings.Size = 16  # blocks, on one device
+  read_at_once: settings.SizeOrZero = 0  # blocks, on one device; 0: by device
   answers: settings.Size = 5  # kept of each question
 
 

@@ -133,14 +133,14 @@ class Answerer(block_reader.BlockReader):
     trained: Any,
     retriever: beams.BlockRetriever,
     *,
-    read_at_once: int = 16,
+    read_at_once: int = 0,
     num_answers: int = 5,
     **batches: int,
   ):
     """Place the parameters; compile at the first question.
 
     Args:
-      read_at_once: blocks that one device reads at a time.
+      read_at_once: blocks that one device reads at a time; 0 goes by device.
       **batches: retriever_beam, reader_beam, batch_size of `BlockReader`.
     """
     read = functools.partial(

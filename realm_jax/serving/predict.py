@@ -14,6 +14,7 @@ from jaxtyping import Array, Bool
 
 from realm_jax.nn import open_qa
 from realm_jax.objectives import reader_losses
+from retrieval.nn import backend
 
 
 class Prediction(NamedTuple):
@@ -29,12 +30,14 @@ def predict(
   batch: Mapping[str, jax.Array],
   *,
   num_answers: int = 1,
-  read_at_once: int = 16,
+  read_at_once: int = 0,
 ) -> Prediction:
   """Answer a batch of `beam_selector.BeamSelector`; spans come best first.
 
-  read_at_once: number of blocks whose activations are held at a time.
+  read_at_once: number of blocks whose activations are held at a time; 0: one on a
+  CPU, whose caches hold those of one block alone, else 16.
   """
+  read_at_once = read_at_once or (1 if backend.is_cpu() else 16)
   retriever = model.apply({'params': params}, batch, method='beam_scores')
   questions, blocks, width, length = batch['reader_correct'].shape
   rows = {name: batch[f'reader_{name}'] for name in open_qa.ROWS}

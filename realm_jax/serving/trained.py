@@ -157,7 +157,7 @@ class TrainedReader:
     reader_beam: int = 0,
     answers: int = 5,
     batch_size: int = 1,
-    read_at_once: int = 16,
+    read_at_once: int = 0,
     progress: Callable[[int, int], None] | None = None,
   ) -> answers_lib.Answerer:
     """Open retriever and reader; the result answers many questions.
@@ -166,7 +166,7 @@ class TrainedReader:
       retriever: one of `beams.KINDS`; '' is the retriever of the training.
       reader_beam: blocks to read; 0: as in training.
       answers: answers of each question, at least.
-      read_at_once: blocks that one device reads at a time.
+      read_at_once: blocks that one device reads at a time; 0 goes by device.
 
     Raises:
       ValueError: for a number or name out of range.

@@ -23,7 +23,7 @@ def _given():
   return open_qa.OpenQa(config), params, batch
 
 
-@pytest.mark.parametrize('read_at_once', [1, 5, 64])
+@pytest.mark.parametrize('read_at_once', [0, 1, 5, 64])
 def test_equals_the_best_of_all_blocks_together(read_at_once):
   model, params, batch = _given()
   scores = tiny_qa.span_scores(model, params, batch)
