@@ -11,7 +11,7 @@ import dataclasses
 
 import jax.numpy as jnp
 
-from retro_jax.nn import retro as model
+from retro_jax.nn import readout, retro as model
 
 _NAMES = ('d_model', 'd_ff', 'num_heads', 'head_dim', 'num_layers')
 _SIZES = {
@@ -112,7 +112,7 @@ def kept_bytes(
 ) -> int:
   """Return the least bytes that a backward pass keeps of a sequence.
 
-  These are the logits and, of each residual branch, its input or, without remat,
+  These are a block of logits and, of each residual branch, its input or, without remat,
   the inputs of its matrix products and attention's probabilities.
 
   Args:
@@ -141,5 +141,5 @@ def kept_bytes(
     if c.remat == 'none':
       pairs = chunks * m * num_neighbors * r
       total += len(c.cca_layers) * c.num_heads * pairs
-  logits = num_tokens * c.vocab_size * 4
+  logits = min(num_tokens * c.vocab_size, readout.BLOCK) * 4
   return int(logits + total * jnp.dtype(c.dtype).itemsize)

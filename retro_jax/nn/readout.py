@@ -13,7 +13,7 @@ import numpy.typing as npt
 from retrieval.nn import backend, partitioning, products
 
 # Logits of one row that exist at a time: 128 MiB in float32.
-_BLOCK = 2**25
+BLOCK = 2**25
 
 
 def logits(
@@ -51,7 +51,7 @@ def nll(
     return jax.nn.logsumexp(found, axis=-1) - _chosen(found, targets)
 
   batch, length = targets.shape
-  blocks = -(-length * len(table) // _BLOCK)
+  blocks = -(-length * len(table) // BLOCK)
   if blocks == 1:
     return of_block((x, targets))
   size = -(-length // blocks)

@@ -29,7 +29,7 @@ def test_blocks_change_nothing(dtype, is_cpu, monkeypatch):
     return jax.value_and_grad(loss, (0, 1), has_aux=True)(x, table)
 
   (whole, nats), gradients = run()
-  monkeypatch.setattr(readout, '_BLOCK', 33)  # three tokens of eight
+  monkeypatch.setattr(readout, 'BLOCK', 33)  # three tokens of eight
   (cut, blocks_nats), blocks_gradients = run()
   np.testing.assert_allclose(blocks_nats, nats, rtol=1e-6)
   np.testing.assert_allclose(cut, whole, rtol=1e-6)
