@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Exact search, block by block, on all devices.
 
-Float32 products on the devices choose candidates, whose scores are then
+Float32 products on the devices, or of ScaNN on one CPU, choose candidates, whose scores are then
 computed in float64. A bound on float32 rounding tells whether another row could
 belong to the best; if so, a second pass counts and fetches such rows. The
 result is that of float64, with ties by the lower id. A database beyond the
@@ -22,7 +22,7 @@ import jax
 from jax.experimental import multihost_utils
 import numpy as np
 
-from retrieval.searchers import base, block_search, saved_vectors
+from retrieval.searchers import base, block_search, saved_vectors, scann
 
 _MARGIN = 16  # candidates beyond k
 _MAX_BATCH = 1024
@@ -200,8 +200,7 @@ class ExactSearcher:
     (real,) = np.nonzero(flat >= 0)
     for low in range(0, len(real), _PAIRS):
       pairs = real[low : low + _PAIRS]
-      unique, at = np.unique(flat[pairs], return_inverse=True)
-      left = np.asarray(self._vectors[unique], np.float32)[at]
+      left = self._rows(flat[pairs])
       right = queries[owners[pairs]]
       if self.metric == 'squared_l2':
         left = right = left.astype(np.float64) - right
@@ -209,6 +208,13 @@ class ExactSearcher:
       found = np.einsum('pd,pd->p', left, right, dtype=np.float64)
       scores[pairs] = -found if self.metric == 'squared_l2' else found
     return scores.reshape(np.shape(ids))
+
+  def _rows(self, ids: np.ndarray) -> np.ndarray:
+    """Return rows [n] in float32; those on disk are read once, in order."""
+    if type(self._vectors) is np.ndarray:
+      return np.asarray(self._vectors[ids], np.float32)
+    unique, at = np.unique(ids, return_inverse=True)
+    return np.asarray(self._vectors[unique], np.float32)[at]
 
   def best_of(
     self, queries: np.ndarray, ids: np.ndarray, k: int
@@ -227,7 +233,28 @@ class ExactSearcher:
     scale = np.sqrt(query_norms * largest)
     if self.metric == 'squared_l2':
       scale = 2 * scale + largest
+      if self._brute_force:  # Its distances may be rounded as well.
+        scale += query_norms
     return (self.dimension + 8) * _UNIT_ROUNDOFF * scale
+
+  @functools.cached_property
+  def _brute_force(self) -> scann.BruteForce | None:
+    """ScaNN's scores of a copy of the rows, on one CPU the fastest."""
+    device = self._mesh.devices.flat[0]
+    if (
+      self._mesh.size > 1
+      or device.platform != 'cpu'
+      or self._block_rows
+      or self._vectors.dtype != np.float32
+      or self.num_vectors < scann.MIN_ROWS
+      or not self._resident
+      or not scann.available()
+    ):
+      return None
+    rows = np.ascontiguousarray(self._vectors[:])
+    norms = np.einsum('nd,nd->n', rows, rows)
+    self._largest_norm = float(norms.max())
+    return scann.BruteForce(rows, self.metric)
 
   def _candidates(self, queries, fetch, whole=False):
     """Return the best float32 rows, and what the others score at most.
@@ -235,6 +262,12 @@ class ExactSearcher:
     Returns:
       ids [q, fetch], scores [q, fetch] without the query's own norm, rest [q].
     """
+    if self._brute_force and not whole:
+      ids, scores = self._brute_force(queries, fetch)
+      if self.metric == 'squared_l2':
+        squares = np.einsum('qd,qd->q', queries, queries, dtype=np.float64)
+        scores = scores + squares[:, None]
+      return ids, scores, scores[:, -1]
     batches = [
       queries[low : low + _MAX_BATCH]
       for low in range(0, len(queries), _MAX_BATCH)

@@ -98,6 +98,31 @@ def test_equals_float64_oracle(kind, metric, way):
     check(searcher, database, queries, k)
 
 
+@pytest.mark.skipif(not searchers.scann_available(), reason='no ScaNN')
+@pytest.mark.parametrize('metric', METRICS)
+@pytest.mark.parametrize('kind', ['normal', 'whole numbers', 'copies', 'far'])
+def test_scann_chooses_candidates_on_one_cpu(kind, metric, monkeypatch):
+  rng = np.random.default_rng(0)
+  database = random_database(kind, rng, 6000, 16)
+  searcher = searchers.ExactSearcher(
+    database, metric, devices=jax.devices()[:1]
+  )
+  asked = []
+  search = searcher._brute_force
+  monkeypatch.setattr(
+    searcher, '_brute_force', lambda *x: asked.append(x) or search(*x)
+  )
+  for k in (1, 10, 700):
+    noise = rng.standard_normal((5, 16)).astype(np.float32)
+    check(searcher, database, database[:5] + noise, k)
+  assert len(asked) == 3
+  del database  # The searcher has its own.
+  others = searchers.ExactSearcher(
+    np.ones((5000, 4), np.float16), devices=jax.devices()[:1]
+  )
+  assert others._brute_force is None
+
+
 def test_tiles_find_most_alone(way, monkeypatch):
   """Rows that share a group with a better one are found without a second pass."""
   rng = np.random.default_rng(0)
