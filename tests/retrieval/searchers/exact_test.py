@@ -134,7 +134,9 @@ def test_tiles_find_most_alone(way, monkeypatch):
   check(searcher, database, database[:20], 400)
 
 
-def test_float32_queries_lose_nothing_beside_bfloat16_rows(monkeypatch):
+@pytest.mark.parametrize('is_tpu', [True, False])
+def test_float32_queries_lose_nothing_beside_bfloat16_rows(is_tpu, monkeypatch):
+  monkeypatch.setattr(block_search.backend, 'is_tpu', lambda: is_tpu)
   rng = np.random.default_rng(0)
   queries = rng.standard_normal((5, 64)).astype(np.float32)
   rows = rng.standard_normal((70, 64)).astype(ml_dtypes.bfloat16)
