@@ -21,8 +21,8 @@ def is_tpu() -> bool:
 
 
 def interprets_kernels() -> bool:
-  """Whether TPU kernels are to be interpreted: the program is for another device."""
-  return 'tpu' not in _kind()
+  """Whether kernels are to be interpreted: the program is for a CPU."""
+  return _kind() == 'cpu'
 
 
 def _kind() -> str:

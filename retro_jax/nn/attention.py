@@ -23,7 +23,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Shaped
 import numpy.typing as npt
 
-from retrieval.nn import attention_tpu, backend, partitioning, products
+from retrieval.nn import fused_attention, partitioning, products
 from retro_jax.nn import distances, positions as positions_lib
 
 
@@ -281,11 +281,8 @@ class RelativeAttention(nn.Module):
     """The mixed values [H, N, copies * Q, K] by a kernel; None where it has none."""
     heads, rows, total, head_dim = q.shape
     by_copies = heads, -1, query_length, head_dim
-    if (
-      not backend.is_tpu()
-      or self._keeps_weights()
-      or not attention_tpu.suits(by_copies, k.shape, key_length)
-    ):
+    suits = fused_attention.suits(by_copies, k.shape, key_length, q.dtype)
+    if self._keeps_weights() or not suits:
       return None
     if segments is None:
       segments = (jnp.zeros(x, jnp.int32) for x in ((1, 1), (rows, k.shape[2])))
@@ -293,7 +290,7 @@ class RelativeAttention(nn.Module):
     query_segments = jnp.broadcast_to(query_segments, (rows, total))
     if by_position is not None:
       by_position = by_position[0].reshape(by_copies), by_position[1]
-    mixed = attention_tpu.attend(
+    mixed = fused_attention.attend(
       q.reshape(by_copies),
       k,
       v,

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The TPU's attention, interpreted here, equals softmax and product."""
+"""Kernels of TPUs and GPUs, interpreted here, equal softmax and product."""
 
 from flax import linen as nn
 import jax
@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from retrieval.nn import attention_tpu, sharding
+from retrieval.nn import backend, fused_attention, sharding
 
 _MESH = {'data': 2, 'fsdp': 2, 'tensor': 2}
 _HEADS, _ROWS, _WIDTH = 2, 4, 8
@@ -22,6 +22,14 @@ _CASES = {
   'neighbors to chunk': (2, 128, 1, 64, 192, False),
   'no positions': (1, 300, 1, 700, 0, False),
 }
+
+
+@pytest.fixture(params=['tpu', 'gpu'])
+def kind(request, monkeypatch):
+  """The kind of backend that is pretended."""
+  monkeypatch.setattr(backend, 'is_cpu', lambda: False)
+  monkeypatch.setattr(backend, 'is_tpu', lambda: request.param == 'tpu')
+  return request.param
 
 
 def _arrays(case):
@@ -52,7 +60,7 @@ def _fused(case, segments):
   *_, key_length, distances, causal = _CASES[case]
 
   def attend(q, k, v, *positions):
-    return attention_tpu.attend(
+    return fused_attention.attend(
       q,
       k,
       v,
@@ -94,7 +102,7 @@ def _close(ours, theirs):
 
 
 @pytest.mark.parametrize('case', _CASES)
-def test_equals_softmax_and_product(case):
+def test_equals_softmax_and_product(case, kind):
   arrays, segments = _arrays(case)
   g = jnp.cos(arrays[0])
 
@@ -107,7 +115,7 @@ def test_equals_softmax_and_product(case):
 
 
 @pytest.mark.parametrize('case', ['causal', 'neighbors to chunk'])
-def test_eight_devices_equal_one(case):
+def test_eight_devices_equal_one(case, kind):
   arrays, segments = _arrays(case)
 
   def gradients(*arrays):
@@ -117,13 +125,14 @@ def test_eight_devices_equal_one(case):
   alone = gradients(*arrays)
   rules = sharding.make_rules()
   with jax.set_mesh(sharding.make_mesh(**_MESH)), nn.logical_axis_rules(rules):
-    assert attention_tpu.suits(arrays[0].shape, arrays[1].shape, 64)
-    assert not attention_tpu.suits((2, 3, 8, 8), (2, 3, 8, 8), 8)
+    suits = fused_attention.suits
+    assert suits(arrays[0].shape, arrays[1].shape, 64, 'float32')
+    assert not suits((2, 3, 8, 8), (2, 3, 8, 8), 8, 'float32')
     together = jax.jit(gradients)(*arrays)
   _close(together, alone)
 
 
-def test_forward_mode():
+def test_forward_mode(kind):
   arrays, segments = _arrays('chunk to neighbors')
   tangents = [jnp.cos(x) for x in arrays]
   ours, theirs = (
@@ -133,6 +142,14 @@ def test_forward_mode():
   _close(ours, theirs)
 
 
-def test_what_does_not_fit_in_vector_memory_is_left_alone():
-  assert attention_tpu.suits((2, 4, 2048, 128), (2, 4, 2048, 128), 2048)
-  assert not attention_tpu.suits((2, 4, 8192, 128), (2, 4, 8192, 128), 8192)
+def test_what_no_kernel_takes_is_left_alone(kind):
+  def suits(length, dtype='bfloat16', width=128):
+    shape = 2, 4, length, width
+    return fused_attention.suits(shape, shape, length, dtype)
+
+  assert suits(2048)
+  assert suits(8192) == (kind == 'gpu')  # TPUs hold all keys in vector memory
+  assert suits(64, width=512) == (
+    kind == 'tpu'
+  )  # GPUs have no room for a block
+  assert not suits(2048, 'float64')

@@ -1,0 +1,229 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Attention for TPUs and GPUs that never writes its logits.
+
+Kernels go over the keys block by block (Dao et al. 2022, arXiv 2205.14135), forward
+and backward, and add logits by the distance of query and key (Dai et al. 2019,
+appendix B).
+
+Dimension key: M rows of keys, N = C M rows of queries, Q queries, S keys, H heads, K
+head width, T distances.
+"""
+
+import functools
+import math
+
+from flax import linen as nn
+import jax
+from jax import custom_derivatives
+import jax.numpy as jnp
+from jax.sharding import PartitionSpec as P
+from jaxtyping import Array, Float, Int
+import numpy.typing as npt
+
+from retrieval.nn import (
+  attention_arrays as common,
+  attention_gpu,
+  attention_tpu,
+  backend,
+)
+
+
+def _kernels():
+  return attention_tpu if backend.is_tpu() else attention_gpu
+
+
+def suits(
+  queries: tuple[int, ...],
+  keys: tuple[int, ...],
+  key_length: int,
+  dtype: npt.DTypeLike,
+) -> bool:
+  """Whether there are kernels for queries [H, N, Q, K] and keys [H, M, S, K].
+
+  Rows and heads have to divide over the devices of the mesh.
+  """
+  by_heads, by_rows = _ways()
+  return (
+    not backend.is_cpu()
+    and jnp.dtype(dtype).itemsize <= 4
+    and queries[0] % by_heads == 0
+    and keys[1] % by_rows == 0
+    and _kernels().suits(queries, keys, key_length)
+  )
+
+
+def attend(
+  queries: Float[Array, 'H N Q K'],
+  keys: Float[Array, 'H M S K'],
+  values: Float[Array, 'H M S K'],
+  query_segments: Int[Array, 'N Q'],
+  key_segments: Int[Array, 'M S'],
+  *,
+  positions: tuple[Float[Array, 'H N Q K'], Float[Array, 'H T K']]
+  | None = None,
+  causal: bool = False,
+  key_length: int = 0,
+) -> Float[Array, 'H N Q K']:
+  """Return softmax(queries keys^T + position logits) values.
+
+  Args:
+    queries: [H, N, Q, K]. Already scaled; rows n C, ..., n C + C - 1 share the
+      keys of row n.
+    keys: [H, M, S, K].
+    values: [H, M, S, K].
+    query_segments: [N, Q], not negative.
+    key_segments: [M, S]. A query sees the keys of its own segment; one that sees
+      no key gets zeros.
+    positions: queries [H, N, Q, K] and relative keys [H, T, K]; the logit of query
+      i and key j of a copy is the product with relative key Q - 1 - i + j.
+    causal: whether a query sees the keys up to its own position alone.
+    key_length: keys of one copy, which share the position logits; default S.
+
+  Returns:
+    [H, N, Q, K] in the queries' dtype.
+  """
+  num_queries, width = queries.shape[2:]
+  key_length = key_length or keys.shape[2]
+  copies = keys.shape[2] // key_length
+  sizes = _kernels().sizes_of(
+    num_queries, key_length, width, causal, positions is not None
+  )
+
+  def pad_keys(x, value=0):
+    shape = x.shape[:-2]
+    x = x.reshape(*shape, copies, key_length, x.shape[-1])
+    x = _pad(x, -2, 0, sizes.key_length - key_length, value)
+    return x.reshape(*shape, copies * sizes.key_length, x.shape[-1])
+
+  def pad_queries(x, axis):
+    return _pad(x, axis, 0, sizes.num_queries - num_queries)
+
+  arrays = [pad_queries(queries, 2), pad_keys(keys), pad_keys(values)]
+  if positions is not None:
+    front = sizes.num_queries - num_queries
+    relative = positions[1][:, : sizes.num_distances - front]
+    back = sizes.num_distances - front - relative.shape[1]
+    relative = _pad(relative, 1, front, back)
+    arrays += [pad_queries(positions[0], 2), relative]
+  arrays = [_pad(x, -1, 0, sizes.width - width) for x in arrays]
+  segments = common.Segments(
+    pad_queries(query_segments, 1)[:, None],
+    pad_keys(key_segments[..., None], -1)[:, None, :, 0],
+  )
+  out = _attend(sizes, common.Arrays(*arrays), segments)
+  return out[:, :, :num_queries, :width]
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _attend(sizes, arrays, segments):
+  return _forward(sizes, arrays, segments)[0]
+
+
+def _forward(sizes, arrays, segments):
+  """Return the output and the logarithm of each query's sum: [H, N, 1, Q]."""
+  call = functools.partial(_kernels().forward, sizes)
+  return _on_devices(call, (arrays, segments), _places(None))
+
+
+def _backward(sizes, arrays, *rest):
+  """Return the cotangents of `arrays`."""
+
+  def call(arrays, *rest):
+    found = _kernels().backward(sizes, arrays, *rest)
+    axes = _axes()[1]
+    if found.relative_keys is not None and axes:
+      summed = jax.lax.psum(found.relative_keys, axes)
+      found = found._replace(relative_keys=summed)
+    return jax.tree.map(lambda x, of: x.astype(of.dtype), found, arrays)
+
+  return _on_devices(call, (arrays, *rest), _places(arrays))
+
+
+@_attend.defjvp
+def _attend_jvp(sizes, primals, tangents):
+  arrays, segments = primals
+  out, sums = _forward(sizes, arrays, segments)
+
+  def tangent(given, d):
+    arrays, segments, *_ = given
+    plain = functools.partial(_plain, sizes, segments=segments)
+    return jax.jvp(plain, (arrays,), (d,))[1]
+
+  def transpose(given, g):
+    return _backward(sizes, *given, g)
+
+  given = arrays, segments, out, sums
+  return out, custom_derivatives.linear_call(
+    tangent, transpose, given, tangents[0]
+  )
+
+
+def _plain(sizes, arrays, segments):
+  """The same with all logits in memory, for derivatives in forward mode."""
+  copies = arrays.queries.shape[1] // arrays.keys.shape[1]
+  keys, values, key_segments = (
+    jnp.repeat(x, copies, axis=axis)
+    for x, axis in ((arrays.keys, 1), (arrays.values, 1), (segments.keys, 0))
+  )
+  wide = {'preferred_element_type': jnp.float32}
+  logits = jnp.einsum('hnqk,hnsk->hnqs', arrays.queries, keys, **wide)
+  i, j = (jnp.arange(x) for x in logits.shape[2:])
+  if arrays.relative_keys is not None:
+    by_distance = jnp.einsum(
+      'hnqk,htk->hnqt', arrays.position_queries, arrays.relative_keys, **wide
+    )
+    place = len(i) - 1 - i[:, None] + j % sizes.key_length
+    place = jnp.minimum(place, sizes.num_distances - 1)  # of hidden keys
+    logits += jnp.take_along_axis(by_distance, place[None, None], axis=-1)
+  seen = segments.queries[:, 0, :, None] == key_segments
+  if sizes.causal:
+    seen &= i[:, None] >= j
+  shares = jax.nn.softmax(jnp.where(seen, logits, common.HIDDEN), axis=-1)
+  return jnp.where(seen, shares, 0).astype(values.dtype) @ values
+
+
+def _pad(x, axis, front, back, value=0):
+  widths = [(0, 0)] * x.ndim
+  widths[axis] = front, back
+  return jnp.pad(x, widths, constant_values=value)
+
+
+def _axes() -> tuple[tuple[str, ...], tuple[str, ...]]:
+  """Axes of the mesh over which heads and rows go."""
+  if jax.sharding.get_abstract_mesh().empty:
+    return (), ()
+  found = nn.logical_to_mesh_axes(('heads', 'batch')) or (None, None)
+  return tuple(
+    () if axes is None else (axes,) if isinstance(axes, str) else tuple(axes)
+    for axes in found
+  )
+
+
+def _ways() -> list[int]:
+  sizes = jax.sharding.get_abstract_mesh().shape
+  return [math.prod(sizes[name] for name in axes) for axes in _axes()]
+
+
+def _places(x):
+  """Where arguments of the kernels go on the mesh: [H, N, ...], [H, ...], [N, ...]."""
+  heads, rows = (axes or None for axes in _axes())
+  whole = P(heads, rows)
+  if isinstance(x, common.Arrays):
+    found = common.Arrays(*[None if y is None else whole for y in x])
+    if x.relative_keys is None:
+      return found
+    return found._replace(relative_keys=P(heads))
+  return P(rows) if isinstance(x, common.Segments) else whole
+
+
+def _on_devices(call, arguments, written):
+  """Run `call` on each device's part of the arguments."""
+  if jax.sharding.get_abstract_mesh().empty:
+    return call(*arguments)
+  return jax.shard_map(
+    call,
+    in_specs=tuple(map(_places, arguments)),
+    out_specs=written,
+    check_vma=False,
+  )(*arguments)
