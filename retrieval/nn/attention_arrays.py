@@ -49,7 +49,9 @@ def dot(a: jax.Array, b: jax.Array, axis: int, other: int) -> jax.Array:
   )
 
 
-def like(x: jax.Array, dtype: npt.DTypeLike | None = None) -> jax.ShapeDtypeStruct:
+def like(
+  x: jax.Array, dtype: npt.DTypeLike | None = None
+) -> jax.ShapeDtypeStruct:
   """Return the shape of an array, with its dtype or another."""
   return jax.ShapeDtypeStruct(x.shape, dtype or x.dtype)
 

@@ -3,8 +3,9 @@
 """Kernels of `fused_attention` for GPUs, for the rows and heads of one device.
 
 Blocks of queries and keys as in Dao 2023 (arXiv 2307.08691). Logits by distance are
-a product of XLA, [H, N, Q, T] in float32: the kernels read them at the place of each
-query and key, which is a stride of T - 1 a query.
+a product of XLA, [H, N, Q, T]: the kernels read them at the place of each query and
+key, which is a stride of T - 1 a query. They are float32, but float16 beside
+bfloat16 queries, whose own rounding is eight times as coarse.
 
 Dimension key: M rows of keys, N = C M rows of queries, Q queries, S keys, H heads, K
 head width, T relative keys.
@@ -22,6 +23,7 @@ from retrieval.nn import attention_arrays as common, backend
 
 _QUERIES, _KEYS = 128, 64  # of a block, at most
 _LEAST = 16  # rows of a block and width of a head
+_MOST = 6e4  # logit by distance in float16
 
 
 class Sizes(NamedTuple):
@@ -84,14 +86,17 @@ def _power(size: int) -> int:
 
 
 def _by_distance(arrays: common.Arrays):
-  """Return the logits of each query by distance, [H, N, Q * T] in float32."""
+  """Return the logits of each query by distance, [H, N, Q * T]."""
+  dtype = arrays.relative_keys.dtype
   found = jnp.einsum(
     'hnqk,htk->hnqt',
     arrays.position_queries,
     arrays.relative_keys,
     preferred_element_type=jnp.float32,
-    precision=common.precision(arrays.relative_keys.dtype),
+    precision=common.precision(dtype),
   )
+  if dtype == jnp.bfloat16:
+    found = jnp.clip(found, -_MOST, _MOST).astype(jnp.float16)
   return found.reshape(*found.shape[:2], -1)
 
 
@@ -122,7 +127,7 @@ def _logits(sizes, queries, keys, by_distance, own, other, i, j):
   """
   logits = common.dot(queries, keys, 1, 1)
   if by_distance is not None:
-    logits += by_distance[_place(sizes, i, j)]
+    logits += by_distance[_place(sizes, i, j)].astype(logits.dtype)
   seen = own[:, None] == other[None, :]
   if sizes.causal:
     seen &= i[:, None] >= j[None, :]
@@ -295,7 +300,7 @@ def _of_queries(blocks, arrays, given, specs, rest):
 
   def kernel(queries, keys, values, own, other, *refs):
     *by_distance, sums, inner, g = refs[: 3 + has_positions]
-    d_queries, *d_by_distance = refs[3 + 2 * has_positions :]
+    d_queries, *d_by_distance = refs[3 + has_positions :]
     block = _block_of(sizes.num_queries // sizes.query_block)
     i = _iota(sizes.query_block, block * sizes.query_block)
     own, q, d_out = own[...], queries[...], g[...]
@@ -322,26 +327,21 @@ def _of_queries(blocks, arrays, given, specs, rest):
       else:
         found, total = jax.lax.fori_loop(0, key_copies, copy, state)
       if has_positions:
-        place = d_by_distance[0].at[_place(sizes, i, j)]
-        seen = i[:, None] >= j[None, :] if sizes.causal else None
-        plgpu.store(place, total.astype(d_queries.dtype), mask=seen)
+        _write(sizes, d_by_distance[0], i, j, total)
       return found
 
     count = sizes.blocks_seen(block, sizes.key_length)
     zeros = jnp.zeros(q.shape, jnp.float32)
     found = jax.lax.fori_loop(0, count, step, zeros)
     d_queries[...] = found.astype(d_queries.dtype)
+    if has_positions:
+      _clear(sizes, d_by_distance[0], block, i, count)
 
   specs = *specs, blocks.sums, blocks.sums, blocks.queries
-  given, aliases = (*given, *rest), {}
   written, shapes = [blocks.queries], [common.like(arrays.queries)]
   if has_positions:
-    # Places between those of the logits are not written.
-    zeros = jnp.zeros(given[5].shape, arrays.queries.dtype)
-    given, specs = (*given, zeros), (*specs, blocks.by_distance)
-    aliases[len(given) - 1] = 1
     written.append(blocks.by_distance)
-    shapes.append(common.like(zeros))
+    shapes.append(common.like(given[5], arrays.queries.dtype))
   return blocks.call(
     kernel,
     'attention_queries',
@@ -349,8 +349,38 @@ def _of_queries(blocks, arrays, given, specs, rest):
     written,
     shapes,
     products=3,
-    input_output_aliases=aliases,
-  )(*given)
+  )(*given, *rest)
+
+
+def _write(sizes, by_distance, i, j, values):
+  """Write the cotangents of logits by distance of queries i and keys j."""
+  last = sizes.num_distances - 1
+  # What is between two rows of logits belongs to the first of them.
+  mask = (j[None, :] < last) | (
+    (i[:, None] == sizes.num_queries - 1) & (j[None, :] == last)
+  )
+  place = by_distance.at[_place(sizes, i, j)]
+  plgpu.store(place, values.astype(by_distance.dtype), mask=mask)
+
+
+def _clear(sizes, by_distance, block, i, start):
+  """Write zeros from block `start` of the keys on, and before the first query."""
+  size = sizes.key_block
+  zeros = jnp.zeros((sizes.query_block, size), jnp.float32)
+
+  def after(number, _):
+    _write(sizes, by_distance, i, _iota(size, number * size), zeros)
+
+  def before(number, _):
+    place = _iota(size, number * size)
+    mask = place < sizes.num_queries - 1
+    plgpu.store(
+      by_distance.at[place], jnp.zeros(size, by_distance.dtype), mask=mask
+    )
+
+  jax.lax.fori_loop(start, -(-sizes.num_distances // size), after, None)
+  count = jnp.where(block == 0, -(-sizes.num_queries // size), 0)
+  jax.lax.fori_loop(0, count, before, None)
 
 
 class _Row:
@@ -449,9 +479,7 @@ class _Blocks:
       return self._specs_by_keys
     return *self._specs_by_keys, self._by_distance_by_keys
 
-  def call(
-    self, kernel, name, specs, written, shapes, products, by_keys=False, **rest
-  ):
+  def call(self, kernel, name, specs, written, shapes, products, by_keys=False):
     """Return the call of a kernel with a number of products."""
     programs = self._rows * self.query_blocks
     if by_keys:
@@ -472,5 +500,4 @@ class _Blocks:
         num_warps=8 if self.sizes.width >= 128 else 4, num_stages=2
       ),
       interpret=backend.interprets_kernels(),
-      **rest,
     )

@@ -15,7 +15,7 @@ import math
 
 from flax import linen as nn
 import jax
-from jax import custom_derivatives
+from jax import ad_checkpoint, custom_derivatives
 import jax.numpy as jnp
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float, Int
@@ -27,6 +27,8 @@ from retrieval.nn import (
   attention_tpu,
   backend,
 )
+
+KEPT = 'attention'  # name of what the backward pass needs of the forward pass
 
 
 def _kernels():
@@ -143,7 +145,10 @@ def _backward(sizes, arrays, *rest):
 @_attend.defjvp
 def _attend_jvp(sizes, primals, tangents):
   arrays, segments = primals
-  out, sums = _forward(sizes, arrays, segments)
+  out, sums = (
+    ad_checkpoint.checkpoint_name(x, KEPT)
+    for x in _forward(sizes, arrays, segments)
+  )
 
   def tangent(given, d):
     arrays, segments, *_ = given

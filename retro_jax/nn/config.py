@@ -20,7 +20,9 @@ ACTIVATIONS = {
 }
 Activation = Literal['gelu_tanh', 'gelu', 'relu', 'squared_relu', 'silu']
 Dtype = Literal['float32', 'bfloat16', 'float16', 'float64']
-Remat = Literal['none', 'full', 'dots', 'dots_without_batch', 'offload']
+Remat = Literal[
+  'none', 'full', 'attention', 'dots', 'dots_without_batch', 'offload'
+]
 Loops = Literal['auto', 'scanned', 'unrolled']
 Width = Annotated[int, settings.Range(1, 2**20)]
 Heads = Annotated[int, settings.Range(1, 2**12)]
@@ -109,8 +111,9 @@ class RetroConfig:
   dtype: Dtype = 'float32'  # compute: bfloat16 on accelerators
   param_dtype: Dtype = 'float32'
   # What the backward pass recomputes: nothing (none), all of each layer (full), or
-  # all but matrix products (dots), but those of weights alone (dots_without_batch),
-  # which may wait in the host's memory (offload).
+  # all but what the kernels of attention return (attention), but matrix products
+  # (dots), but those of weights alone (dots_without_batch), which may wait in the
+  # host's memory (offload).
   remat: Remat = 'none'
   layers: Loops = 'auto'  # one loop over equal layers; auto: on accelerators
 

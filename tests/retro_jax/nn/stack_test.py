@@ -43,6 +43,7 @@ def test_plan(num_layers, cca_layers, expected):
   [
     {'layers': 'scanned'},
     {'layers': 'scanned', 'remat': 'full'},
+    {'layers': 'scanned', 'remat': 'attention'},
     {'layers': 'scanned', 'remat': 'dots'},
     {'layers': 'scanned', 'remat': 'dots_without_batch'},
     {'layers': 'unrolled', 'remat': 'full'},
