@@ -162,7 +162,7 @@ def published(arg: str = 'base') -> ml_collections.ConfigDict:
     encoder_head_dim=64,
     share_embeddings=False,
     dtype='bfloat16',
-    remat='full',
+    remat='attention',
   )
   config.optimizer.update(learning_rate=2e-4, warmup_steps=750)
   config.update(

@@ -379,8 +379,10 @@ def _clear(sizes, by_distance, block, i, start):
     )
 
   jax.lax.fori_loop(start, -(-sizes.num_distances // size), after, None)
-  count = jnp.where(block == 0, -(-sizes.num_queries // size), 0)
-  jax.lax.fori_loop(0, count, before, None)
+
+  @pl.when(block == 0)
+  def _():
+    jax.lax.fori_loop(0, -(-sizes.num_queries // size), before, None)
 
 
 class _Row:

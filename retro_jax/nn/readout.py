@@ -5,7 +5,10 @@
 Dimension key: B batch, L tokens, D model width, V vocabulary.
 """
 
+import functools
+
 import jax
+from jax import custom_derivatives
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 import numpy.typing as npt
@@ -24,13 +27,69 @@ def logits(
   return partitioning.constrain(found, 'batch', 'length', 'vocab')
 
 
-def _chosen(found, targets):
-  """Return the logits of the targets: [B, L]."""
-  if backend.is_cpu():
-    return jnp.take_along_axis(found, targets[..., None], axis=-1)[..., 0]
-  # The cotangent is one pass over the logits, not a scatter into them.
-  is_target = jnp.arange(found.shape[-1]) == targets[..., None]
-  return jnp.where(is_target, found, 0).sum(axis=-1)
+def _is_target(found, targets):
+  return jnp.arange(found.shape[-1]) == targets[..., None]
+
+
+def _sums(x, table, targets):
+  """Return the logarithm of the sum of exponentials, and the target's logit."""
+  found = logits(x, table, x.dtype)
+  most = found.max(axis=-1)
+  zero = jnp.zeros((), found.dtype)
+  total, chosen = jax.lax.reduce(  # one pass over the logits
+    (
+      jnp.exp(found - most[..., None]),
+      jnp.where(_is_target(found, targets), found, zero),
+    ),
+    (zero, zero),
+    lambda a, b: (a[0] + b[0], a[1] + b[1]),
+    (found.ndim - 1,),
+  )
+  return most + jnp.log(total), chosen
+
+
+@jax.custom_jvp
+def _nll(x, table, narrow, targets):
+  """Return the nats of a block: [B, L].
+
+  The backward pass makes the logits again; it keeps the logarithms of the sums.
+
+  Args:
+    x: [B, L, D].
+    table: [V, D], of which the gradient is.
+    narrow: the table in x's dtype, without a gradient.
+    targets: [B, L].
+  """
+  del table
+  total, chosen = _sums(x, narrow, targets)
+  return total - chosen
+
+
+@_nll.defjvp
+def _nll_jvp(primals, tangents):
+  x, table, narrow, targets = primals
+  total, chosen = _sums(x, narrow, targets)
+
+  def weights(x, narrow, targets, total):
+    found = logits(x, narrow, x.dtype)
+    return jnp.exp(found - total[..., None]) - _is_target(found, targets)
+
+  def tangent(given, d):
+    x, narrow, *_ = given
+    d_x, d_table = d
+    change = logits(d_x, narrow, x.dtype) + logits(x, d_table, x.dtype)
+    return (weights(*given) * change).sum(axis=-1)
+
+  def transpose(given, g):
+    x, narrow, *_ = given
+    d = (weights(*given) * g[..., None]).astype(x.dtype)
+    product = functools.partial(jnp.einsum, preferred_element_type=g.dtype)
+    d_x = product('BLV,VD->BLD', d, narrow).astype(x.dtype)
+    return d_x, product('BLV,BLD->VD', d, x).astype(table.dtype)
+
+  given = x, narrow, targets, total
+  d = custom_derivatives.linear_call(tangent, transpose, given, tangents[:2])
+  return total - chosen, d
 
 
 def nll(
@@ -44,11 +103,15 @@ def nll(
   Logits are made block by block of the tokens, and again in the backward pass:
   those of all tokens never exist together.
   """
+  narrow = jax.lax.stop_gradient(table).astype(dtype)
 
   def of_block(block):
     x, targets = block
+    if not backend.is_cpu():
+      return _nll(x, table, narrow, targets)
     found = logits(x, table, dtype)
-    return jax.nn.logsumexp(found, axis=-1) - _chosen(found, targets)
+    chosen = jnp.take_along_axis(found, targets[..., None], axis=-1)[..., 0]
+    return jax.nn.logsumexp(found, axis=-1) - chosen
 
   batch, length = targets.shape
   blocks = -(-length * len(table) // BLOCK)
@@ -61,5 +124,7 @@ def nll(
     y = jnp.pad(y, padding).reshape(batch, blocks, size, *y.shape[2:])
     return jnp.moveaxis(y, 1, 0)
 
-  found = jax.lax.map(jax.checkpoint(of_block), (split(x), split(targets)))
+  if backend.is_cpu():
+    of_block = jax.checkpoint(of_block)
+  found = jax.lax.map(of_block, (split(x), split(targets)))
   return jnp.moveaxis(found, 0, 1).reshape(batch, -1)[:, :length]

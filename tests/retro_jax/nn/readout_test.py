@@ -37,12 +37,26 @@ def test_blocks_change_nothing(dtype, is_cpu, monkeypatch):
   for ours, theirs in zip(blocks_gradients, gradients, strict=True):
     ours, theirs = np.float32(ours), np.float32(theirs)
     np.testing.assert_allclose(ours, theirs, rtol=close, atol=close)
-  logits = jnp.einsum('BLD,VD->BLV', x, table.astype(dtype)).astype('float32')
-  expected = -jax.nn.log_softmax(logits)
-  expected = jnp.take_along_axis(expected, targets[..., None], -1)[..., 0]
-  np.testing.assert_allclose(
-    nats, expected, rtol=0, atol=1e-5 if dtype == 'float32' else 0.05
-  )
+
+  def plain(x, table):
+    logits = jnp.einsum('BLD,VD->BLV', x, table.astype(dtype))
+    scores = -jax.nn.log_softmax(logits.astype('float32'))
+    nats = jnp.take_along_axis(scores, targets[..., None], -1)[..., 0]
+    return (nats * weights).sum(), nats
+
+  change = jnp.cos(x), jnp.sin(table)
+  (_, expected), expected_change = jax.jvp(plain, (x, table), change)
+  close = 1e-5 if dtype == 'float32' else 0.05
+  np.testing.assert_allclose(nats, expected, rtol=0, atol=close)
+  ours = jax.jvp(loss, (x, table), change)[1]
+  for a, b in zip(ours, expected_change, strict=True):
+    np.testing.assert_allclose(a, b, rtol=close, atol=close)
+  for a, b in zip(
+    gradients, jax.grad(plain, (0, 1), has_aux=True)(x, table)[0], strict=True
+  ):
+    np.testing.assert_allclose(
+      np.float32(a), np.float32(b), rtol=close, atol=close
+    )
 
   jaxpr = jax.make_jaxpr(jax.grad(lambda *a: loss(*a)[0], (0, 1)))(x, table)
   assert str(jaxpr).count('[3,3,11]') and '[3,8,11]' not in str(jaxpr)
