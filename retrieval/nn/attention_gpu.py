@@ -59,6 +59,8 @@ def sizes_of(
   """Choose blocks, whose sizes are powers of two."""
   del positions
   query_block = min(_QUERIES, _power(num_queries))
+  if query_block == _QUERIES and common.up(num_queries, _KEYS) % _QUERIES:
+    query_block = _KEYS  # less padding
   key_block = min(_KEYS, _power(key_length))
   if causal:
     padded = common.up(

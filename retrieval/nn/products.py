@@ -14,7 +14,7 @@ from jax import custom_derivatives
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from retrieval.nn import backend, products_cpu
+from retrieval.nn import backend, fused_attention, products_cpu
 
 
 def linear(
@@ -119,11 +119,33 @@ def attend(
     bias: [M, N, Q, S1], S a multiple of S1: the keys are copies of S1
       positions, which share the bias.
     mask: broadcasts to [M, N, Q, S]. False hides a key. A row without a key
-      returns the mean value; its incoming gradient must be zero.
+      returns the mean value or zero; its incoming gradient must be zero.
     keep: [M, N, Q, S]. False drops a weight after the softmax. The other
       weights are not scaled up; scale the values instead.
   """
   if backend.is_cpu():
     return products_cpu.attend(queries, keys, values, bias, mask, keep)
+  of_keys = mask is None or mask.shape == (len(keys), 1, 1, keys.shape[2])
+  if bias is None and keep is None and of_keys:
+    found = _fused(queries, keys, values, mask)
+    if found is not None:
+      return found
   shares = weights(queries, keys, bias, mask)
   return products_cpu.dropped(shares, keep) @ values
+
+
+def _fused(queries, keys, values, mask):
+  """`attend` by a kernel; None where there is none."""
+  by_heads = [x.swapaxes(0, 1) for x in (queries, keys, values)]
+  shapes = [x.shape for x in by_heads[:2]]
+  rows, length = len(keys), keys.shape[2]
+  if not fused_attention.suits(*shapes, length, queries.dtype):
+    return None
+  if mask is None:
+    mask = jnp.ones((rows, 1, 1, length), bool)
+  found = fused_attention.attend(
+    *by_heads,
+    jnp.ones((rows, queries.shape[2]), jnp.int32),
+    mask[:, 0, 0].astype(jnp.int32),
+  )
+  return found.swapaxes(0, 1)

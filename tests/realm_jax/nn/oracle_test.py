@@ -13,7 +13,7 @@ import pytest
 from experiments.engine import optimizers
 from realm_jax.nn import realm as model_lib
 from realm_jax.objectives import losses, objectives
-from retrieval.nn import bert
+from retrieval.nn import backend, bert
 from tests.realm_jax.nn import oracle
 
 CONFIG = oracle.config()
@@ -45,6 +45,17 @@ def _apply(params, *args, method=None):
   return MODEL.apply({'params': params}, *args, method=method)
 
 
+@pytest.fixture(params=['gpu', 'tpu'])
+def accelerator(request, monkeypatch):
+  """Pretend one; what is compiled now is for it."""
+  monkeypatch.setattr(backend, 'is_cpu', lambda: False)
+  monkeypatch.setattr(backend, 'is_tpu', lambda: request.param == 'tpu')
+
+
+def test_embedder_of_accelerators(accelerator):
+  test_embedder()
+
+
 def test_embedder():
   arrays = oracle.load('embedder')
   params = oracle.embedder(oracle.part(arrays, 'w/'))
@@ -56,14 +67,18 @@ def test_embedder():
       ('token_type_ids', np.int32),
     )
   )
-  out = jax.jit(bert.Bert(CONFIG.embedder_bert).apply)(
-    {'params': params['bert']}, ids, mask, types
-  )
+
+  def embed(*args):  # New functions are traced anew.
+    return bert.Bert(CONFIG.embedder_bert).apply(*args)
+
+  out = jax.jit(embed)({'params': params['bert']}, ids, mask, types)
   _close(out.hidden, arrays['out/sequence_output'])
   _close(out.pooled, arrays['out/pooler_output'])
-  vectors = jax.jit(model_lib.Embedder(CONFIG).apply)(
-    {'params': params}, ids, mask, types
-  )
+
+  def project(*args):
+    return model_lib.Embedder(CONFIG).apply(*args)
+
+  vectors = jax.jit(project)({'params': params}, ids, mask, types)
   _close(vectors, arrays['out/projected_score'])
 
 
@@ -130,7 +145,10 @@ def test_encoder():
 @pytest.fixture(scope='module')
 def step():
   """Loss, metrics and gradients of the whole model, compiled once."""
+  return _make_step()
 
+
+def _make_step():
   def loss(params, batch):
     return losses.loss(MODEL, params, batch, jax.random.key(0), True)
 
@@ -163,6 +181,10 @@ def test_pretraining_step(arrays, step):
   _close(value, arrays['out/loss'])
   assert metrics['weight'] == batch['mlm_mask'].sum()
   _close_gradients(grads, oracle.realm(arrays, 'grad/'))
+
+
+def test_pretraining_step_of_accelerators(arrays, accelerator):
+  test_pretraining_step(arrays, _make_step())
 
 
 def test_ten_steps_of_sgd(arrays, step):
