@@ -92,7 +92,7 @@ def _decode(config: Config, devices: Devices, name: str) -> Traced:
     lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=here),
   )
   with jax.set_mesh(mesh):
-    init = functools.partial(initial.init_params, config=model_cfg)
+    init = functools.partial(initial.flat_params, config=model_cfg)
     params = place(sharding.unbox(jax.eval_shape(init, key)))
     logits, cache = jax.eval_shape(
       lambda *x: decode.first_logits(model, *x), params, buffer, rows

@@ -390,6 +390,16 @@ def _check_shapes(path: pathlib.Path, abstract: Any) -> None:
     }
     for tree in (stored, abstract.params)
   )
+  stacked = [
+    any(name.startswith("['layers_") for name in x) for x in (saved, wanted)
+  ]
+  if stacked[0] != stacked[1]:
+    raise ValueError(
+      f'{path} holds the parameters of equal layers '
+      f'{"stacked" if stacked[0] else "one by one"}, but training here does not: '
+      'it goes on with --config.model.layers='
+      f'{"scanned" if stacked[0] else "unrolled"}.'
+    )
   for name in sorted({*saved, *wanted}):
     if saved.get(name) != wanted.get(name):
       raise ValueError(

@@ -128,8 +128,16 @@ def learning_rate_schedule(
 
 
 def decay_mask(params: Any) -> Any:
-  """Mark the parameters that decay: matrices, not norms or biases."""
-  return jax.tree.map(lambda x: x.ndim >= 2, params)
+  """Mark the parameters that decay: matrices, not norms or biases.
+
+  Those under a top-level name layers_... have a leading axis of layers.
+  """
+
+  def decays(path, x):
+    name = jax.tree_util.keystr(path, simple=True, separator='/')
+    return x.ndim >= (3 if name.startswith('layers_') else 2)
+
+  return jax.tree_util.tree_map_with_path(decays, params)
 
 
 def bert_decay_mask(params: Any) -> Any:

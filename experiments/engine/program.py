@@ -201,7 +201,9 @@ def make_program(
   rows = sharding.batch_sharding(mesh, num_rows, parts)
   tx = optimizers.make_optimizer(settings, config.num_steps)
   key = jax.random.key(config.seed)
-  boxed = jax.eval_shape(task.shapes or task.init, key)
+  # Parameters may be of another form on other devices.
+  with jax.set_mesh(mesh), nn.logical_axis_rules(rules):
+    boxed = jax.eval_shape(task.shapes or task.init, key)
   frozen = frozen_parts(task, settings.part_scales, boxed)
   boxed = jax.eval_shape(
     functools.partial(_first_state, tx=tx, frozen=frozen), boxed, key

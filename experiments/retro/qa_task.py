@@ -16,7 +16,7 @@ from experiments.retro import qa_data as retro_qa_data
 from retrieval.questions import question_sets
 from retrieval.store import checkpoints
 from retro_jax.data import folder as retro_data, qa_pipeline, qa_rows
-from retro_jax.nn import initial, losses, presets, retro as model_lib
+from retro_jax.nn import initial, losses, presets, retro as model_lib, stack
 from retro_jax.trained import loading
 
 Config = ml_collections.ConfigDict
@@ -107,7 +107,9 @@ def make_task(
     model_cfg, length, writer.layout.num_neighbors
   )
   return tasks.Task(
-    init=lambda key: jax.tree.map(np.asarray, trained.params),
+    init=lambda key: stack.for_training(
+      model_cfg, jax.tree.map(np.asarray, trained.params)
+    ),
     init_on_host=True,
     shapes=functools.partial(initial.init_params, config=model_cfg),
     loss=functools.partial(losses.loss, model),

@@ -22,6 +22,7 @@ from retro_jax.nn import (
   presets,
   retro as model_lib,
   retrofit,
+  stack,
 )
 from retro_jax.trained import loading
 
@@ -49,7 +50,10 @@ def _retrofit_params(
   except ValueError as error:
     raise ValueError(f'config.retrofit_from {source}: {error}.') from None
   baseline, _ = checkpoints.load_params(source, step=saved.step)
-  baseline = jax.tree.map(np.asarray, baseline)
+  baseline = stack.unstack_params(
+    loading.model_config(saved.config, data.vocab_size),
+    jax.tree.map(np.asarray, baseline),
+  )
   scale = float(np.std(baseline['embedding'].astype(np.float32)))
 
   @jax.jit
@@ -58,7 +62,7 @@ def _retrofit_params(
     return {k: x for k, x in params.items() if retrofit.is_added(k)}
 
   logging.info('RETROfit of %s, step %d: frozen.', source, saved.step)
-  return {**baseline, **new_parts(key)}
+  return {**stack.for_training(model_cfg, baseline), **new_parts(key)}
 
 
 def _start(config, model_cfg, data) -> dict[str, Any]:

@@ -11,22 +11,29 @@ import jax
 import jax.numpy as jnp
 
 from retrieval.nn import sharding
-from retro_jax.nn import copy_init, retro
+from retro_jax.nn import copy_init, retro, stack
 from retro_jax.nn.config import RetroConfig
 
 
 def init_params(
   key: jax.Array, config: RetroConfig, embedding_scale: float | None = None
 ) -> Any:
-  """Initial parameters, boxed with their logical axes.
+  """Initial parameters in the form of the training state, see `stack`.
 
   Args:
     embedding_scale: standard deviation of the embeddings that replace the
       initial ones; None for the model's own.
 
   Returns:
-    The parameters of `Retro(config)`.
+    The parameters of `Retro(config)`, boxed with their logical axes.
   """
+  return stack.for_training(config, flat_params(key, config, embedding_scale))
+
+
+def flat_params(
+  key: jax.Array, config: RetroConfig, embedding_scale: float | None = None
+) -> Any:
+  """As `init_params`, one array for each layer."""
   c = config
   tokens = jnp.zeros((1, c.chunk_length), jnp.int32)
   neighbors = jnp.zeros((1, 1, 1, c.neighbor_length), jnp.int32)
@@ -41,10 +48,15 @@ def init_params(
 
 
 def param_shardings(
-  config: RetroConfig, mesh: jax.sharding.Mesh, rules: Any = None
+  config: RetroConfig,
+  mesh: jax.sharding.Mesh,
+  rules: Any = None,
+  stacked: bool = False,
 ) -> Any:
-  """NamedShardings of the parameters on a mesh, with the given axis rules."""
+  """NamedShardings of flat or stacked parameters, with the given axis rules."""
   boxed = jax.eval_shape(
-    functools.partial(init_params, config=config), jax.random.key(0)
+    functools.partial(flat_params, config=config), jax.random.key(0)
   )
+  if stacked:
+    boxed = jax.eval_shape(functools.partial(stack.stack_params, config), boxed)
   return sharding.tree_shardings(boxed, mesh, rules)

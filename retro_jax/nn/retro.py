@@ -129,7 +129,8 @@ class Retro(nn.Module):
       from any arguments.
 
     Raises:
-      ValueError: for shapes that do not fit each other or the config.
+      ValueError: for shapes that do not fit each other or the config; for stacked
+        parameters where layers are no loops.
     """
     c = self.config
     check_shapes(c, tokens, neighbors, neighbor_mask, segment_ids)
@@ -157,7 +158,7 @@ class Retro(nn.Module):
     if caching:
       self.put_variable('cache', 'first', _first_of(tokens, segment_ids, last))
     read = None
-    for turns in stack.plan(c, retrieved is not None, self._is_scanned()):
+    for turns in self._plan(retrieved is not None):
       p = turns.first
       if turns.times > 1:
         x = stack.run(
@@ -195,12 +196,22 @@ class Retro(nn.Module):
       x = jnp.take_along_axis(x, last[:, None, None], axis=1)
     return self._read(embedding, x, targets)
 
-  def _is_scanned(self):
-    """Whether equal layers are one loop; what they leave behind has no loop."""
+  def _plan(self, reads):
+    """Loops over equal layers; what layers leave behind has no loop."""
+    c = self.config
     kept = ('params', 'cache', 'intermediates', 'weights')
-    return stack.is_scanned(self.config) and not any(
+    scanned = stack.is_scanned(c) and not any(
       map(self.is_mutable_collection, kept)
     )
+    if stack.is_stacked(self.variables.get('params', {})):
+      if not scanned:
+        raise ValueError(
+          'The parameters of layers are stacked, but each layer runs alone '
+          f'(layers={c.layers!r}; or the call may change one of {kept}): '
+          'expected those of stack.unstack_params.'
+        )
+      reads = bool(c.cca_layers)  # The loops that they are stacked for.
+    return stack.plan(c, reads, scanned)
 
   def _table(self, name, width):
     c = self.config

@@ -3,11 +3,14 @@
 """The decoder's layers as loops over equal ones, and what a backward pass recomputes.
 
 A loop's program is that of one turn: it and its compilation do not grow with depth.
+Parameters come in two forms. Flat ones have the names layer_{i}_{branch}, one of
+each layer. Stacked ones, which the training state holds where layers are loops, have
+layers_{p}_{branch}: the layers p, p + period, ... of a loop on a new leading axis.
 
 Dimension key: B batch, L tokens, D model width.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from flax import linen as nn
@@ -15,6 +18,7 @@ import jax
 from jax import checkpoint_policies as policies
 import jax.numpy as jnp
 from jaxtyping import Array, Float
+import numpy as np
 
 from retrieval.nn import backend, partitioning, sharding
 from retro_jax.nn import layers
@@ -29,12 +33,24 @@ _POLICIES = {
 }
 
 
+_NO_NAME = {nn.PARTITION_NAME: None}  # of the stacked axis
+
+
 class Turns(NamedTuple):
   """Layers of a loop: `times` turns of `period` layers, from `first` on."""
 
   first: int
   period: int
   times: int
+
+  @property
+  def group(self) -> range:
+    """Layers of the first turn."""
+    return range(self.first, self.first + self.period)
+
+  def layers(self, p: int) -> range:
+    """Layers that take the place of `p`, of the first turn, in all turns."""
+    return range(p, p + self.period * self.times, self.period)
 
 
 def recomputed(
@@ -100,6 +116,66 @@ def _cut(some: Sequence[int], kind: Callable[[int], bool]) -> list[Turns]:
   return [Turns(some[0], period, looped // period), *rest]
 
 
+def is_stacked(params: Mapping[str, Any]) -> bool:
+  """Whether parameters of a model are stacked."""
+  return any(name.startswith('layers_') for name in params)
+
+
+def for_training(
+  config: RetroConfig, params: Mapping[str, Any]
+) -> dict[str, Any]:
+  """Return flat parameters in the form that the training state holds."""
+  return stack_params(config, params) if is_scanned(config) else dict(params)
+
+
+def stack_params(
+  config: RetroConfig, params: Mapping[str, Any]
+) -> dict[str, Any]:
+  """Stack flat parameters, all or some branches of the decoder.
+
+  Args:
+    params: arrays or boxes; a box names the new axis None. Numpy arrays stay in
+      the host's memory.
+  """
+  params = dict(params)
+  for name, parts in _loops(config):
+    if parts[0] in params:
+      params[name] = _stack([params.pop(part) for part in parts])
+  return params
+
+
+def unstack_params(
+  config: RetroConfig, params: Mapping[str, Any]
+) -> dict[str, Any]:
+  """Inverse of `stack_params`; flat parameters stay as they are."""
+  params = dict(params)
+  for name, parts in _loops(config):
+    if name in params:
+      whole = nn.meta.remove_axis(params.pop(name), 0, _NO_NAME)
+      for i, part in enumerate(parts):
+        params[part] = jax.tree.map(lambda x, i=i: x[i], whole)
+  return params
+
+
+def _loops(config: RetroConfig) -> Iterator[tuple[str, list[str]]]:
+  """Stacked name of each branch in loops, with the flat ones."""
+  for turns in plan(config, bool(config.cca_layers), scanned=True):
+    for p in turns.group if turns.times > 1 else ():
+      for name in ('attn', 'cca', 'ffw'):
+        yield f'layers_{p}_{name}', _flat_names(turns, p, name)
+
+
+def _flat_names(turns: Turns, p: int, name: str) -> list[str]:
+  return [f'layer_{i}_{name}' for i in turns.layers(p)]
+
+
+def _stack(trees: Sequence[Any]) -> Any:
+  def join(*of):
+    return (np if isinstance(of[0], np.ndarray) else jnp).stack(of)
+
+  return nn.meta.add_axis(jax.tree.map(join, *trees), 0, _NO_NAME)
+
+
 def run(
   config: RetroConfig,
   params: Mapping[str, Any],
@@ -115,7 +191,7 @@ def run(
   """Return the output of the layers of `turns`.
 
   Args:
-    params: of the decoder, by branch.
+    params: of the decoder, stacked or flat.
     x: [B, L, D]. Input of the first of them.
     segments: as of layers.Attention.
     positions: as of layers.Attention.
@@ -153,21 +229,20 @@ def run(
     return apply if policy is None else jax.checkpoint(apply, policy=policy)
 
   def stacked(p):
-    """Parameters of the layers p, p + period, ..."""
-    every = range(p, p + turns.period * turns.times, turns.period)
-    return {
-      name: jax.tree.map(
-        lambda *of: _stack(of, c.dtype),
-        *(params[f'layer_{i}_{name}'] for i in every),
+    """Matrices in the dtype in which they are multiplied; vectors as they are."""
+    found = {}
+    for name, *_ in branches(p):
+      whole = params.get(f'layers_{p}_{name}')
+      if whole is None:
+        whole = _stack([params[part] for part in _flat_names(turns, p, name)])
+      found[name] = jax.tree.map(
+        lambda x: x if x.ndim < 3 else x.astype(c.dtype), whole
       )
-      for name, *_ in branches(p)
-    }
-
-  group = range(turns.first, turns.first + turns.period)
+    return found
 
   def turn(x, xs):
     params, keys = xs
-    for i, p in enumerate(group):
+    for i, p in enumerate(turns.group):
       x = layer(p)(x, params[i], None if keys is None else keys[i])
     return x, None
 
@@ -175,9 +250,4 @@ def run(
   if key is not None:
     keys = jax.random.split(key, (turns.times, turns.period))
   params = sharding.unbox(params)
-  return jax.lax.scan(turn, x, ([stacked(p) for p in group], keys))[0]
-
-
-def _stack(of: Sequence[jax.Array], dtype: str) -> jax.Array:
-  """Stack matrices in the dtype in which they are multiplied; vectors as they are."""
-  return jnp.stack([x if x.ndim == 1 else x.astype(dtype) for x in of])
+  return jax.lax.scan(turn, x, ([stacked(p) for p in turns.group], keys))[0]

@@ -19,6 +19,7 @@ from retro_jax.nn import (
   initial,
   losses,
   retro as model_lib,
+  stack,
 )
 
 _SHOWN = 5  # names of parameters in a message
@@ -33,7 +34,7 @@ class TrainedRetro:
   config: ml_collections.ConfigDict  # of the experiment
   data: retro_data.DataFolder  # folder of its stores
   model: model_lib.Retro  # RETRO or its baseline
-  params: Any  # its parameters, on one device or over a mesh
+  params: Any  # its flat parameters, on one device or over a mesh
   step: int  # of the checkpoint
 
 
@@ -154,11 +155,14 @@ def load(
   data = retro_data.DataFolder.of(config, workdir)
   check_data(workdir, saved, data)
   model_cfg = model_config(config, data.vocab_size)
-  shardings = mesh and initial.param_shardings(model_cfg, mesh, rules)
+  shardings = mesh and initial.param_shardings(
+    model_cfg, mesh, rules, stack.is_stacked(saved.params)
+  )
   # A run that is being trained may have removed the step found above.
   params, saved = checkpoints.load_params(
     str(workdir), step=step, shardings=shardings
   )
+  params = stack.unstack_params(model_cfg, params)
   return TrainedRetro(
     config, data, model_lib.Retro(model_cfg), params, saved.step
   )

@@ -69,6 +69,8 @@ def root(tmp_path_factory):
       chunk_length=tiny_data.M,
       neighbor_length=32,
       init_scale=0.2,
+      # Its parameters are stacked, those of the other are not.
+      layers='scanned' if arg == 'baseline_test' else 'unrolled',
     )
   return root
 

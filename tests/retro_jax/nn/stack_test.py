@@ -3,13 +3,15 @@
 """Layers in loops compute what layers one by one do."""
 
 import dataclasses
+import functools
 
+from flax import linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from retro_jax.nn import retro, stack
+from retro_jax.nn import initial, retro, stack
 from retro_jax.nn.config import RetroConfig
 from tests.retro_jax.nn import tiny
 
@@ -76,6 +78,92 @@ def test_a_deeper_model_has_no_longer_program():
     return str(program).count('dot_general')
 
   assert num_products(9) == num_products(15)
+
+
+def _equal(a, b):
+  jax.tree.map(np.testing.assert_array_equal, a, b)
+
+
+@pytest.fixture(scope='module')
+def boxed():
+  """A deep config, with flat parameters in boxes."""
+  c = _config(13, _EVERY_THIRD, layers='scanned')
+  return c, jax.jit(initial.flat_params, static_argnums=1)(jax.random.key(0), c)
+
+
+def test_stacking_has_an_inverse(boxed):
+  c, flat = boxed
+  stacked = stack.stack_params(c, flat)
+  decoder = {name for name in stacked if name.startswith('layer')}
+  assert decoder == {
+    *(f'layers_{p}_{name}' for p in (1, 7, 8, 9) for name in ('attn', 'ffw')),
+    *('layers_9_cca', 'layer_6_attn', 'layer_6_cca', 'layer_6_ffw'),
+    *('layer_13_attn', 'layer_13_ffw'),
+  }
+  q = stacked['layers_9_cca']['cca']['attention']['q']
+  own = flat['layer_12_cca']['cca']['attention']['q']
+  assert q.names == (None, 'embed', 'heads') and own.names == q.names[1:]
+  np.testing.assert_array_equal(q.value[1], own.value)
+  again = stack.unstack_params(c, stacked)
+  assert jax.tree.structure(again) == jax.tree.structure(flat)
+  _equal(again, flat)
+  _equal(stack.unstack_params(c, flat), flat)
+  shapes = jax.eval_shape(functools.partial(stack.stack_params, c), flat)
+  assert jax.tree.structure(shapes) == jax.tree.structure(stacked)
+  # Parts in the host's memory stay there.
+  parts = jax.tree.map(
+    np.asarray, {'layer_3_ffw': nn.unbox(flat)['layer_3_ffw']}
+  )
+  assert set(stack.stack_params(c, parts)) == set(parts)
+  host = stack.stack_params(c, jax.tree.map(np.asarray, nn.unbox(flat)))
+  assert all(type(x) is np.ndarray for x in jax.tree.leaves(host))
+
+
+def test_a_seed_gives_equal_values_in_both_forms(boxed):
+  c, flat = boxed
+  init = jax.jit(initial.init_params, static_argnums=1)
+  stacked = init(jax.random.key(0), c)
+  assert stack.is_stacked(stacked) and not stack.is_stacked(flat)
+  _equal(stack.unstack_params(c, stacked), flat)
+
+
+@pytest.mark.parametrize('reads', [True, False])
+def test_stacked_parameters_compute_the_same(reads):
+  c = _config(8, (2, 4, 6), layers='scanned')
+  flat, args = tiny.params(c), tiny.inputs(c)[: 3 if reads else 1]
+
+  @functools.partial(jax.jit, static_argnums=0)
+  def gradient(c, params):
+    def loss(p):
+      return jnp.mean(jax.nn.logsumexp(tiny.apply(c, p, *args), -1))
+
+    return jax.value_and_grad(loss)(params)
+
+  value, grads = gradient(c, stack.stack_params(c, flat))
+  assert set(grads) > {'layers_3_attn', 'layers_4_cca'}
+  for layers in ('scanned', 'unrolled'):
+    own = dataclasses.replace(c, layers=layers)
+    expected, flat_grads = gradient(own, flat)
+    np.testing.assert_allclose(value, expected, rtol=1e-6)
+    jax.tree.map(
+      functools.partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-6),
+      stack.unstack_params(c, grads),
+      flat_grads,
+    )
+
+
+def test_stacked_parameters_are_refused_where_layers_run_alone():
+  c = _config(4, (), layers='scanned')
+  params = jax.tree.map(jnp.asarray, stack.stack_params(c, tiny.params(c)))
+  tokens = jnp.asarray(tiny.inputs(c)[0])
+
+  def apply(c, **settings):
+    return retro.Retro(c).apply({'params': params}, tokens, **settings)
+
+  with pytest.raises(ValueError, match='those of stack.unstack_params'):
+    apply(c, mutable=('intermediates',))
+  with pytest.raises(ValueError, match="layers='unrolled'"):
+    apply(dataclasses.replace(c, layers='unrolled'))
 
 
 def test_dropout_in_loops_follows_its_key():

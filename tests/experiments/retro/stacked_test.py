@@ -1,0 +1,207 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Training with stacked parameters: same values, its checkpoints, its program."""
+
+import pathlib
+import shutil
+
+import jax
+import numpy as np
+import pytest
+
+from configs import retro_pretrain_small
+from experiments.engine import loop, metric_writer, program as program_lib
+from experiments.retro import task as retro_task
+from retrieval.nn import backend, sharding
+from retrieval.store import checkpoints
+from retro_jax.data import folder as retro_data
+from retro_jax.nn import retrofit, stack
+from retro_jax.trained import loading
+from tests.retro_jax.data import tiny_data
+
+STEPS = 4
+ONE = jax.devices()[:1]
+
+
+def _config(root, arg='test', **model):
+  config = retro_pretrain_small.get_config(arg)
+  config.data_dir = str(root)
+  config.model.update(
+    {
+      'chunk_length': tiny_data.M,
+      'neighbor_length': tiny_data.R,
+      'num_layers': 6,
+      'cca_layers': (2, 4, 6),
+      'encoder_num_layers': 1,
+      'share_embeddings': False,
+      'copy_init': False,
+      'encoder_d_model': 16,
+      'layers': 'scanned',
+      **model,
+    }
+  )
+  config.optimizer.learning_rate = 1e-3
+  config.optimizer.warmup_steps = 1
+  config.num_steps = STEPS
+  config.eval_batches = 0
+  return config
+
+
+def _task(config):
+  return retro_task.make_task(
+    config, retro_data.DataFolder(pathlib.Path(config.data_dir))
+  )
+
+
+def _train(config, workdir):
+  return loop.train(_task(config), config, str(workdir), devices=ONE)
+
+
+def _equal(a, b):
+  jax.tree.map(np.testing.assert_array_equal, a, b)
+
+
+@pytest.fixture(scope='module')
+def root(tmp_path_factory):
+  return tiny_data.make(tmp_path_factory.mktemp('data'))
+
+
+@pytest.fixture(scope='module')
+def scanned(root, tmp_path_factory):
+  workdir = tmp_path_factory.mktemp('scanned')
+  return workdir, _train(_config(root), workdir)
+
+
+@pytest.fixture(scope='module')
+def unrolled(root, tmp_path_factory):
+  workdir = tmp_path_factory.mktemp('unrolled')
+  return workdir, _train(_config(root, layers='unrolled'), workdir)
+
+
+@pytest.fixture(scope='module')
+def baseline(root, tmp_path_factory):
+  """A decoder whose six layers are one loop."""
+  workdir = tmp_path_factory.mktemp('baseline')
+  config = _config(root, 'baseline_test')
+  config.num_steps = 2
+  state = _train(config, workdir)
+  assert state.params['layers_1_ffw']['w1'].shape == (6, 32, 64)
+  return workdir
+
+
+def test_both_forms_learn_the_same(scanned, unrolled):
+  (one, state), (other, expected) = scanned, unrolled
+  rows = [
+    [row for row in metric_writer.read(path) if 'loss' in row]
+    for path in (one, other)
+  ]
+  assert len(rows[0]) == STEPS
+  for name in ('loss', 'grad_norm'):
+    a, b = ([row[name] for row in run] for run in rows)
+    np.testing.assert_allclose(a, b, rtol=1e-5, err_msg=name)
+  c = loading.load(one).model.config
+  assert stack.is_stacked(state.params)
+  assert not stack.is_stacked(expected.params)
+  flat = stack.unstack_params(c, state.params)
+  assert jax.tree.structure(flat) == jax.tree.structure(expected.params)
+  # Adam divides by the size of a gradient: where that is rounding, so is the step.
+  far = jax.tree.map(
+    lambda a, b: np.mean(np.abs(a - b) > 1e-5), flat, expected.params
+  )
+  assert max(jax.tree.leaves(far)) < 0.02
+
+
+def test_a_killed_run_continues_bit_for_bit(root, scanned, tmp_path):
+  workdir, whole = scanned
+  shutil.copytree(workdir, tmp_path, dirs_exist_ok=True)
+  shutil.rmtree(tmp_path / 'checkpoints' / str(STEPS))
+  assert checkpoints.find(str(tmp_path)).step == 2
+  state = _train(_config(root), tmp_path)
+  _equal(state.params, whole.params)
+  _equal(state.opt_state, whole.opt_state)
+
+
+@pytest.mark.parametrize('layers', ['scanned', 'unrolled'])
+def test_a_checkpoint_of_the_other_form_says_how_it_goes_on(
+  root, scanned, unrolled, tmp_path, layers
+):
+  source = scanned if layers == 'scanned' else unrolled
+  shutil.copytree(source[0], tmp_path, dirs_exist_ok=True)
+  other = {'scanned': 'unrolled', 'unrolled': 'scanned'}[layers]
+  with pytest.raises(ValueError, match=f'config.model.layers={layers}'):
+    _train(_config(root, layers=other), tmp_path)
+
+
+def test_a_trained_model_has_flat_parameters(root, scanned):
+  workdir, state = scanned
+  trained = loading.load(workdir)
+  assert not stack.is_stacked(trained.params)
+  _equal(
+    trained.params, stack.unstack_params(trained.model.config, state.params)
+  )
+  batch = next(iter(_task(_config(root)).dataset('valid')))
+  np.testing.assert_allclose(
+    loading.batch_nll(trained.model, trained.params, batch),
+    loading.batch_nll(trained.model, state.params, batch),
+    rtol=1e-6,
+  )
+
+
+def test_large_parameters_are_sharded_in_both_forms(root, scanned):
+  config = _config(root)
+  config.mesh.update({'data': 2, 'fsdp': 2, 'tensor': 2})
+  program = program_lib.make_program(_task(config), config)
+  with program.context():
+    made = program.init(jax.random.key(0))
+  spread = loading.load(scanned[0], mesh=sharding.make_mesh(2, 2, 2)).params
+  for x, shape, part in (
+    (made.params['layers_3_ffw']['w1'], (2, 32, 64), (2, 16, 32)),
+    (made.opt_state[1][0].mu['layers_3_ffw']['w1'], (2, 32, 64), (2, 16, 32)),
+    (spread['layer_5_ffw']['w1'], (32, 64), (16, 32)),
+  ):
+    assert x.shape == shape
+    assert {shard.data.shape for shard in x.addressable_shards} == {part}
+  _equal(spread, loading.load(scanned[0]).params)
+
+
+def test_the_devices_of_the_program_decide(root, monkeypatch):
+  """Whatever devices this process has outside of the program's mesh."""
+  monkeypatch.setattr(
+    backend, 'is_cpu', lambda: jax.sharding.get_abstract_mesh().empty
+  )
+  config = _config(root, layers='auto')
+  program = program_lib.make_program(_task(config), config, devices=ONE)
+  assert stack.is_stacked(program.abstract.params)
+
+
+def test_a_deeper_model_has_no_longer_step():
+  def num_lines(num_layers):
+    cca_layers = tuple(range(2, num_layers + 1, 2))
+    config = _config('', num_layers=num_layers, cca_layers=cca_layers)
+    task, batch = retro_task.without_data(config)
+    program = program_lib.make_program(task, config, devices=ONE)
+    with program.context():
+      text = program.step.lower(program.abstract, batch).as_text()
+    return text.count('\n')
+
+  assert abs(num_lines(16) - num_lines(8)) < 5
+
+
+@pytest.mark.parametrize('layers', ['scanned', 'unrolled'])
+def test_a_stacked_baseline_is_fitted_bit_for_bit(
+  root, baseline, tmp_path, layers
+):
+  config = _config(root, layers=layers)
+  config.retrofit_from = str(baseline)
+  config.num_steps = 2
+  state = _train(config, tmp_path)
+  assert stack.is_stacked(state.params) == (layers == 'scanned')
+  fitted, old = loading.load(tmp_path).params, loading.load(baseline).params
+  _equal({name: fitted[name] for name in old}, old)
+  added = {name for name in state.params if retrofit.is_added(name)}
+  assert set(state.opt_state[1][0].mu) == added
+  assert {name for name in added if 'layer' in name} == (
+    {'layer_2_cca', 'layers_4_cca'}
+    if layers == 'scanned'
+    else {'layer_2_cca', 'layer_4_cca', 'layer_6_cca'}
+  )
