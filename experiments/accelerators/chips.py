@@ -4,7 +4,7 @@
 
 A topology is CHIP:SHAPE, for TPUs the torus ('v5e:4x4'), for GPUs their number, eight
 a host, or HOSTSxDEVICES ('h100:64', 'h100:8x8'). The compilers are installed apart:
-`pip install -e '.[tpu_compile]'` and `'.[gpu_compile]'`, each in an environment of
+`pip install -e '.[tpu-compile]'` and `'.[gpu-compile]'`, each in an environment of
 its own.
 """
 
@@ -19,8 +19,8 @@ from jax.experimental import topologies
 
 # Platform -> package of the compiler, and our extra that installs it.
 _COMPILERS = {
-  'tpu': ('libtpu', 'tpu_compile'),
-  'cuda': ('jax_cuda13_plugin', 'gpu_compile'),
+  'tpu': ('libtpu', 'tpu-compile'),
+  'cuda': ('jax_cuda13_plugin', 'gpu-compile'),
 }
 _H100 = pathlib.Path(__file__).with_name('h100.txtpb')
 

@@ -16,7 +16,7 @@ from jax import numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from retrieval import settings
-from retrieval.nn import dropout, partitioning, products
+from retrieval.nn import backend, dropout, partitioning, products, sharding
 
 ACTIVATIONS: Mapping[str, Callable[[jax.Array], jax.Array]] = {
   'gelu': lambda x: jax.nn.gelu(x, approximate=False),
@@ -283,14 +283,51 @@ class Bert(nn.Module):
     type_ids = jnp.zeros_like(ids) if type_ids is None else type_ids
     x = self.embeddings(ids, type_ids, train)
     x = partitioning.constrain(x, 'batch', 'length', 'embed')
-    for i, layer in enumerate(self.layers):
-      last = i == len(self.layers) - 1
+    looped = self._num_looped()
+    if looped:
+      x = self._loop(x, mask, train, looped)
+    for layer in self.layers[looped:]:
+      last = layer is self.layers[-1]
       x = layer(x, mask, train, positions if last else None)
       x = partitioning.constrain(x, 'batch', 'length', 'embed')
     if positions is not None and not self.layers:
       x = jnp.take_along_axis(x, positions[..., None], axis=1)
     pooled = jnp.tanh(self.pooler(x[:, 0])) if self.config.pooler else None
     return BertOutput(x, pooled)
+
+  def _num_looped(self) -> int:
+    """Layers that are one loop, whose program does not grow with their number."""
+    if backend.is_cpu() or self.is_initializing():
+      return 0
+    return max(0, len(self.layers) - 1)  # The last may be asked for positions.
+
+  def _loop(self, x, mask, train, count):
+    """Output of the first `count` layers."""
+    config = self.config
+    params = sharding.unbox(self.variables['params'])
+
+    def stack(*of):
+      """Matrices in the dtype in which they are multiplied; vectors as they are."""
+      return jnp.stack(
+        [y if y.ndim == 1 else y.astype(config.dtype) for y in of]
+      )
+
+    layers = (params[f'layer_{i}'] for i in range(count))
+    stacked = jax.tree.map(stack, *layers)
+    keys = None
+    if train and (config.dropout_rate or config.attention_dropout_rate):
+      keys = jax.random.split(self.make_rng('dropout'), count)
+    layer = Layer(config, parent=None)
+
+    def turn(x, params_and_key):
+      params, key = params_and_key
+      rngs = None if key is None else {'dropout': key}
+      x = layer.apply({'params': params}, x, mask, train, rngs=rngs)
+      return partitioning.constrain(x, 'batch', 'length', 'embed'), None
+
+    if config.remat:
+      turn = jax.checkpoint(turn)
+    return jax.lax.scan(turn, x, (stacked, keys))[0]
 
 
 class MlmHead(nn.Module):

@@ -110,8 +110,8 @@ def test_unknown_chips_are_refused(topology):
 def test_a_missing_compiler_is_named(monkeypatch):
   monkeypatch.setattr(importlib.util, 'find_spec', lambda name: None)
   for topology, extra in (
-    ('v5e:2x2', 'tpu_compile'),
-    ('h100:8', 'gpu_compile'),
+    ('v5e:2x2', 'tpu-compile'),
+    ('h100:8', 'gpu-compile'),
   ):
     with pytest.raises(ImportError, match=extra):
       chips.devices(topology)
