@@ -20,13 +20,14 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 import numpy as np
 
-from retrieval.nn import backend, partitioning, sharding
+from retrieval.nn import backend, fused_attention, partitioning, sharding
 from retro_jax.nn import layers
 from retro_jax.nn.config import RetroConfig
 
 # RetroConfig.remat -> what the backward pass finds in memory; None is everything.
 _POLICIES = {
   'full': policies.nothing_saveable,
+  'attention': policies.save_only_these_names(fused_attention.KEPT),
   'dots': policies.dots_saveable,
   'dots_without_batch': policies.dots_with_no_batch_dims_saveable,
   'offload': policies.offload_dot_with_no_batch_dims('device', 'pinned_host'),
