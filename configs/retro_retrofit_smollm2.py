@@ -59,7 +59,7 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
     encoder_num_heads=9,
     encoder_head_dim=64,
     share_embeddings=True,
-    remat='full',
+    remat='attention',
   )
   config.optimizer.update(
     learning_rate=2e-4, warmup_steps=100, accumulate_steps=4
