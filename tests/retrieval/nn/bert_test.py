@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from retrieval.nn import bert, bert_checkpoint
+from retrieval.nn import backend, bert, bert_checkpoint
 from tests.retrieval.nn import tiny_bert
 
 
@@ -230,6 +230,46 @@ def test_recomputing_changes_nothing(loaded, batch):
     for remat in (False, True)
   ]
   assert recomputed == [False, True]
+
+
+@pytest.mark.parametrize('remat', [False, True])
+def test_a_loop_of_layers_changes_nothing(loaded, batch, remat, monkeypatch):
+  config, params, _ = loaded
+  config = dataclasses.replace(config, remat=remat)
+  positions = jnp.asarray([[0, 3], [1, 2], [0, 0]])
+
+  def make():
+    def loss(params):
+      out = bert.Bert(config).apply({'params': params}, *batch, positions)
+      return jnp.sin(out.hidden).sum()
+
+    return loss
+
+  expected = jax.value_and_grad(make())(params)
+  monkeypatch.setattr(backend, 'is_cpu', lambda: False)
+  found = jax.value_and_grad(make())(params)
+  jax.tree.map(
+    functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-5),
+    found,
+    expected,
+  )
+  loops = jax.make_jaxpr(make())(params).eqns
+  assert [x.params['length'] for x in loops if x.primitive.name == 'scan'] == [
+    config.num_layers - 1
+  ]
+
+
+def test_dropout_acts_in_a_loop_of_layers(loaded, batch, monkeypatch):
+  monkeypatch.setattr(backend, 'is_cpu', lambda: False)
+  config, params, _ = loaded
+  config = dataclasses.replace(config, dropout_rate=0.5)
+
+  def run(seed):
+    keys = {'dropout': jax.random.key(seed)}
+    model = bert.Bert(config)
+    return model.apply({'params': params}, *batch, train=True, rngs=keys).hidden
+
+  assert (run(0) == run(0)).all() and (run(0) != run(1)).any()
 
 
 @pytest.mark.parametrize('which', ['dropout_rate', 'attention_dropout_rate'])
