@@ -15,7 +15,7 @@ import math
 
 from flax import linen as nn
 import jax
-from jax import ad_checkpoint, custom_derivatives
+from jax import ad_checkpoint
 import jax.numpy as jnp
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float, Int
@@ -26,6 +26,7 @@ from retrieval.nn import (
   attention_gpu,
   attention_tpu,
   backend,
+  derivatives,
 )
 
 KEPT = 'attention'  # name of what the backward pass needs of the forward pass
@@ -142,7 +143,6 @@ def _backward(sizes, arrays, *rest):
   return _on_devices(call, (arrays, *rest), _places(arrays))
 
 
-@_attend.defjvp
 def _attend_jvp(sizes, primals, tangents):
   arrays, segments = primals
   out, sums = (
@@ -159,9 +159,11 @@ def _attend_jvp(sizes, primals, tangents):
     return _backward(sizes, *given, g)
 
   given = arrays, segments, out, sums
-  return out, custom_derivatives.linear_call(
-    tangent, transpose, given, tangents[0]
-  )
+  d = derivatives.linear_call(tangent, transpose, given, tangents[0])
+  return out, d
+
+
+_attend.defjvp(_attend_jvp, symbolic_zeros=True)
 
 
 def _plain(sizes, arrays, segments):

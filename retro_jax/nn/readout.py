@@ -8,12 +8,11 @@ Dimension key: B batch, L tokens, D model width, V vocabulary.
 import functools
 
 import jax
-from jax import custom_derivatives
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 import numpy.typing as npt
 
-from retrieval.nn import backend, partitioning, products
+from retrieval.nn import backend, derivatives, partitioning, products
 
 # Logits of one row that exist at a time: 128 MiB in float32.
 BLOCK = 2**25
@@ -65,7 +64,6 @@ def _nll(x, table, narrow, targets):
   return total - chosen
 
 
-@_nll.defjvp
 def _nll_jvp(primals, tangents):
   x, table, narrow, targets = primals
   total, chosen = _sums(x, narrow, targets)
@@ -88,8 +86,11 @@ def _nll_jvp(primals, tangents):
     return d_x, product('BLV,BLD->VD', d, x).astype(table.dtype)
 
   given = x, narrow, targets, total
-  d = custom_derivatives.linear_call(tangent, transpose, given, tangents[:2])
+  d = derivatives.linear_call(tangent, transpose, given, tangents[:2])
   return total - chosen, d
+
+
+_nll.defjvp(_nll_jvp, symbolic_zeros=True)
 
 
 def nll(

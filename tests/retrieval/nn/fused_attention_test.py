@@ -132,6 +132,20 @@ def test_eight_devices_equal_one(case, kind):
   _close(together, alone)
 
 
+def test_frozen_arguments(kind):
+  """Keys of neighbors that read chunks: only the queries are differentiated."""
+  case = 'neighbors to chunk'
+  (queries, *rest), segments = _arrays(case)
+
+  def gradient(function):
+    def loss(queries):
+      return jnp.sin(function(case, segments)(queries, *rest)).sum()
+
+    return jax.grad(loss)(queries)
+
+  _close([gradient(_fused)], [gradient(_plain)])
+
+
 def test_forward_mode(kind):
   arrays, segments = _arrays('chunk to neighbors')
   tangents = [jnp.cos(x) for x in arrays]
