@@ -13,6 +13,7 @@ regular expression. Writes <workdir>/table.md.
 from collections.abc import Mapping, Sequence
 import dataclasses
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -155,7 +156,11 @@ def compile_row(row: Row, folder: pathlib.Path) -> None:
   with tempfile.TemporaryDirectory() as temporary:
     module = 'experiments.accelerators.compile'
     argv = [sys.executable, '-m', module, *row.flags, f'--workdir={temporary}']
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    # Of a failure, the last line names it.
+    env = {**os.environ, 'JAX_TRACEBACK_FILTERING': 'off'}
+    done = subprocess.run(
+      argv, capture_output=True, text=True, check=False, env=env
+    )
     file = pathlib.Path(temporary) / compile_lib.FILE
     if file.exists():
       found = json.loads(file.read_text())

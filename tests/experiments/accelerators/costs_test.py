@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import pytest
 
 from experiments.accelerators import costs
-from retrieval.nn import attention_tpu, backend, products, sharding
+from retrieval.nn import backend, fused_attention, products, sharding
 
 _A, _B = (jax.ShapeDtypeStruct(s, jnp.bfloat16) for s in ((4, 8), (8, 6)))
 _ONE = 2 * 4 * 8 * 6
@@ -56,20 +56,25 @@ def test_a_product_with_its_own_transpose_counts_once(monkeypatch):
 
 
 @pytest.mark.parametrize('mesh', [None, {'data': 2, 'fsdp': 2, 'tensor': 2}])
-def test_kernels_count_on_all_blocks_and_devices(mesh):
+@pytest.mark.parametrize('kind', ['tpu', 'gpu'])
+def test_kernels_count_on_all_blocks_and_devices(kind, mesh, monkeypatch):
+  monkeypatch.setattr(backend, 'is_tpu', lambda: kind == 'tpu')
   q = jax.ShapeDtypeStruct((2, 4, 1024, 8), jnp.bfloat16)
   segments = jax.ShapeDtypeStruct((4, 1024), jnp.int32)
 
   def attend(q, segments):
-    return attention_tpu.attend(q, q, q, segments, segments, causal=True)
+    return fused_attention.attend(q, q, q, segments, segments, causal=True)
 
   with contextlib.ExitStack() as stack:
     if mesh:
       stack.enter_context(jax.set_mesh(sharding.make_mesh(**mesh)))
       stack.enter_context(nn.logical_axis_rules(sharding.make_rules()))
     found = _flops(attend, q, segments)
-  # Two products of 4 blocks of 128 queries with 512 keys, and 4 with 1,024.
-  assert found == 2 * 2 * 2 * 4 * 4 * 128 * (512 + 1024) * 8
+  if kind == 'tpu':  # 4 blocks of 128 queries see 512 keys, and 4 see 1,024
+    pairs, width = 4 * 128 * (512 + 1024), 8
+  else:  # blocks of 128 queries see 128, 256, ... keys; heads are padded
+    pairs, width = 128 * 128 * sum(range(1, 9)), 16
+  assert found == 2 * 2 * 2 * 4 * pairs * width  # two products
 
 
 def test_the_largest_arrays_are_named_inside_loops_too():
