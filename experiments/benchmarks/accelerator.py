@@ -9,11 +9,13 @@ and its baseline, decoding, embedding, a step of REALM, exact search; in minutes
 the first device. A row takes the largest of its batches that fits. Predicted seconds
 are the longer of those by FLOPs and by memory. Machines with accelerators are often
 bare: JAX, Flax, Optax, Orbax, ml-collections, jaxtyping and NumPy suffice; PyTorch is
-timed where it is installed. Writes <workdir>/accelerator.json and accelerator.md.
+timed where it is installed. --topology=h100:1 predicts what such a device would take,
+where its compiler is installed. Writes <workdir>/accelerator.json and accelerator.md.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 import dataclasses
+import functools
 import importlib
 import pathlib
 import re
@@ -191,6 +193,55 @@ def seconds_of(compiled: Any, arguments: tuple, rounds: int) -> float:
   return statistics.median(taken)
 
 
+def largest(
+  row: Row, place: str, chip: chips.Chip, device: jax.Device
+) -> tuple[int, compile_lib.Report, Any]:
+  """Compile a row at the largest batch that fits: batch, report, program.
+
+  Raises:
+    compile.TooLargeError: where none of its batches fits.
+  """
+  for batch in row.batches:
+    config = config_of(row, batch)
+    try:
+      report, compiled = compile_lib.compiled_for(
+        config, place, row.program, chip, [device]
+      )
+      needed = report.arguments_bytes + report.temporary_bytes
+      if needed <= _FILL * chip.memory:
+        return batch, report, compiled
+      raise compile_lib.TooLargeError(f'{row.what}: {needed:,} bytes.')
+    except compile_lib.TooLargeError:
+      if batch == row.batches[-1]:
+        raise
+    logging.info('%s: a batch of %d does not fit.', row.what, batch)
+  raise AssertionError(row.batches)
+
+
+def describe(
+  row: Row, batch: int, report: compile_lib.Report, has_chip: bool
+) -> dict[str, Any]:
+  """Return what the compiler tells of a row."""
+  found = {
+    'batch': batch,
+    'unit': row.unit,
+    'compile_sec': report.compile_sec,
+    'model_flops': report.model_flops,
+    'executed_flops': report.executed_flops,
+    'traffic_bytes': report.traffic_bytes,
+    'needed_bytes': report.arguments_bytes + report.temporary_bytes,
+  }
+  if has_chip:
+    runs = _runs(row)
+    found['predicted_sec'] = runs * max(report.flops_sec, report.traffic_sec)
+  return found
+
+
+def _runs(row: Row) -> int:
+  """Turns of a loop up to the end of a chunk, which the report counts once."""
+  return _CHUNK if row.program == 'decode' else 1
+
+
 def measure(row: Row, device: jax.Device, rounds: int) -> dict[str, Any]:
   """Compile and time a row at the largest batch that fits.
 
@@ -200,50 +251,36 @@ def measure(row: Row, device: jax.Device, rounds: int) -> dict[str, Any]:
   chip = chips.of_device(device)
   # The compiler tunes what it compiles for a device that is there.
   place = dataclasses.replace(chip or _UNKNOWN, options={})
-  for batch in row.batches:
-    config = config_of(row, batch)
+  while True:
+    batch, report, compiled = largest(row, device.device_kind, place, device)
     try:
-      report, compiled = compile_lib.compiled_for(
-        config, device.device_kind, row.program, place, [device]
-      )
-      needed = report.arguments_bytes + report.temporary_bytes
-      if needed > _FILL * place.memory:
-        raise compile_lib.TooLargeError(f'{row.what}: {needed:,} bytes.')
       arguments = random_input(compiled, device)
       if row.given:
         arguments = row.given(arguments)
       seconds = seconds_of(compiled, arguments, rounds)
       break
-    except (compile_lib.TooLargeError, jax.errors.JaxRuntimeError) as error:
-      if 'RESOURCE_EXHAUSTED' not in str(error) and not isinstance(
-        error, compile_lib.TooLargeError
-      ):
+    except jax.errors.JaxRuntimeError as error:
+      smaller = tuple(x for x in row.batches if x < batch)
+      if 'RESOURCE_EXHAUSTED' not in str(error) or not smaller:
         raise
-      if batch == row.batches[-1]:
-        raise
-      logging.info('%s: a batch of %d does not fit.', row.what, batch)
+      row = dataclasses.replace(row, batches=smaller)
   units = row.units(batch) if row.units else batch
-  found = {
-    'batch': batch,
-    'seconds': seconds,
-    'unit': row.unit,
-    'units_per_sec': units / seconds,
-    'compile_sec': report.compile_sec,
-    'model_flops': report.model_flops,
-    'executed_flops': report.executed_flops,
-    'traffic_bytes': report.traffic_bytes,
-    'needed_bytes': needed,
-  }
+  found = describe(row, batch, report, chip is not None)
+  found |= {'seconds': seconds, 'units_per_sec': units / seconds}
   if chip:
-    # A loop up to the end of a chunk counts as one token.
-    runs = _CHUNK if row.program == 'decode' else 1
-    found['predicted_sec'] = runs * max(report.flops_sec, report.traffic_sec)
-    found['mfu'] = runs * report.model_flops / chip.flops / seconds
+    found['mfu'] = _runs(row) * report.model_flops / chip.flops / seconds
   if row.torch:
     theirs = accelerator_torch.chunks_per_sec(**row.torch, tokens=batch)
     if theirs:
       found['torch_per_sec'] = theirs
   return found
+
+
+def predict(row: Row, topology: str) -> dict[str, Any]:
+  """Compile a row for a device of a topology, which is not there."""
+  device = chips.devices(topology)[0]
+  batch, report, _ = largest(row, topology, chips.of(topology), device)
+  return describe(row, batch, report, has_chip=True)
 
 
 def read_seconds(device: jax.Device, rounds: int, size: int = 2**32) -> float:
@@ -256,9 +293,12 @@ def read_seconds(device: jax.Device, rounds: int, size: int = 2**32) -> float:
 
 def cells(row: Row, found: Mapping[str, Any]) -> list[str]:
   """A row of the table."""
-  if 'seconds' not in found:
+  if 'why' in found:
     return [row.what, '-', 'not measured', '-', '-', '-', found['why']]
   predicted = found.get('predicted_sec')
+  if 'seconds' not in found:
+    batch = str(found['batch'])
+    return [row.what, batch, 'not measured', f'{predicted:.4g}', *['-'] * 3]
   mfu = found.get('mfu')
   theirs = found.get('torch_per_sec')
   return [
@@ -285,27 +325,23 @@ HEADS = (
 
 
 def run(
-  device: jax.Device, rows: Sequence[Row], rounds: int, budget_sec: float
-) -> dict[str, Any]:
+  measured: Callable[[Row], dict[str, Any]],
+  rows: Sequence[Row],
+  budget_sec: float,
+) -> dict[str, dict[str, Any]]:
   """Measure rows until the time is spent; what fails says why."""
   start = time.monotonic()
-  found: dict[str, Any] = {
-    'device': device.device_kind,
-    'jax': jax.__version__,
-    'packages_missing': absent.MISSING,
-    'parity': accelerator_parity.measure(device),
-    'rows': {},
-  }
+  found: dict[str, Any] = {}
   for row in rows:
     if time.monotonic() - start > budget_sec:
-      found['rows'][row.what] = {'why': 'no time left'}
+      found[row.what] = {'why': 'no time left'}
       continue
     logging.info('%s.', row.what)
     try:
-      found['rows'][row.what] = measure(row, device, rounds)
+      found[row.what] = measured(row)
     except Exception as error:  # One row must not cost the others.
       why = ' '.join(f'{type(error).__name__}: {error}'.split())[:300]
-      found['rows'][row.what] = {'why': why}
+      found[row.what] = {'why': why}
   return found
 
 
@@ -316,15 +352,23 @@ def main(argv: Sequence[str]) -> None:
   rows = [x for x in ROWS if re.search(options.only, x.what)]
   if not rows:
     raise ValueError(f'--only={options.only!r}: names no row.')
-  device = jax.devices()[0]
-  if device.platform == 'cpu' and not options.cpu:
-    raise ValueError(
-      'No accelerator: JAX computes on the CPU. --cpu measures that.'
-    )
-  found = run(device, rows, options.rounds, options.budget_sec)
-  if device.platform != 'cpu':
-    seconds = read_seconds(device, options.rounds)
-    found['bytes_read_per_sec'] = 2**32 / seconds
+  found: dict[str, Any] = {
+    'jax': jax.__version__,
+    'packages_missing': absent.MISSING,
+    'parity': [],
+  }
+  if options.topology:
+    found['device'] = options.topology
+    measured = functools.partial(predict, topology=options.topology)
+  else:
+    device = _device(options.cpu)
+    found['device'] = device.device_kind
+    found['parity'] = accelerator_parity.measure(device)
+    measured = functools.partial(measure, device=device, rounds=options.rounds)
+    if device.platform != 'cpu':
+      seconds = read_seconds(device, options.rounds)
+      found['bytes_read_per_sec'] = 2**32 / seconds
+  found['rows'] = run(measured, rows, options.budget_sec)
   workdir = pathlib.Path(options.workdir)
   reports.write_json(workdir / FILE, found)
   lines = [cells(row, found['rows'][row.what]) for row in rows]
@@ -339,7 +383,22 @@ def main(argv: Sequence[str]) -> None:
     )
 
 
+def _device(cpu: bool) -> jax.Device:
+  """Return the device that is measured."""
+  device = jax.devices()[0]
+  if device.platform == 'cpu' and not cpu:
+    raise ValueError(
+      'No accelerator: JAX computes on the CPU. --cpu measures that.'
+    )
+  return device
+
+
 if __name__ == '__main__':
+  flags.DEFINE_string(
+    'topology',
+    '',
+    'Device that is not there, such as h100:1: predict, measure nothing.',
+  )
   flags.DEFINE_string('workdir', 'runs/accelerator', 'Folder of the report.')
   flags.DEFINE_string('only', '', 'Rows, a regular expression.')
   flags.DEFINE_integer('rounds', 5, 'Timed runs of a program.')

@@ -3,6 +3,7 @@
 """The sheet of an accelerator, with tiny programs on the CPU."""
 
 import dataclasses
+import functools
 import os
 import pathlib
 import subprocess
@@ -83,16 +84,26 @@ def test_a_batch_that_does_not_fit_gives_way_to_the_next(monkeypatch):
   assert found['predicted_sec'] > 0 and 0 < found['mfu'] < 1
   tiny = dataclasses.replace(chip, memory=1000)
   monkeypatch.setattr(chips, 'of_device', lambda device: tiny)
-  report = accelerator.run(device, [row], 1, budget_sec=60)
-  why = report['rows'][row.what]
+  measured = functools.partial(accelerator.measure, device=device, rounds=1)
+  why = accelerator.run(measured, [row], budget_sec=60)[row.what]
   assert 'TooLargeError' in why['why']
   assert 'not measured' in accelerator.cells(row, why)
 
 
 def test_rows_after_the_budget_are_not_measured():
   row = _rows()[0]
-  found = accelerator.run(jax.devices()[0], [row], 1, budget_sec=-1)
-  assert found['rows'] == {row.what: {'why': 'no time left'}}
+  found = accelerator.run(lambda row: {}, [row], budget_sec=-1)
+  assert found == {row.what: {'why': 'no time left'}}
+
+
+def test_devices_that_are_not_there_are_predicted(monkeypatch):
+  chip = dataclasses.replace(chips.CHIPS['h100'], options={})
+  monkeypatch.setattr(chips, 'of', lambda topology: chip)
+  monkeypatch.setattr(chips, 'devices', lambda topology: jax.devices())
+  row = _tiny('RETRO 172m, decoding of 1', 1, config='retro_published:test')
+  found = accelerator.predict(row, 'h100:1')
+  assert 'seconds' not in found and found['predicted_sec'] > 0
+  assert accelerator.cells(row, found)[1:3] == ['1', 'not measured']
 
 
 def test_every_row_has_a_config():
@@ -154,9 +165,9 @@ _BARE = """
   row = dataclasses.replace(
     accelerator.ROWS[0], config='retro_published:test', batches=(1,)
   )
-  found = accelerator.run(jax.devices()[0], [row], 1, 60)
-  assert found['rows'][row.what]['seconds'] > 0, found
-  assert len(found['parity']) == 4
+  found = accelerator.measure(row, jax.devices()[0], 1)
+  assert found['seconds'] > 0, found
+  assert len(accelerator.accelerator_parity.measure(jax.devices()[0])) == 4
   accelerator.reports.write_json(sys.argv[1], found)
 """
 
