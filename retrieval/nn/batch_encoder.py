@@ -37,6 +37,15 @@ def compiled(
     (len(devices),), ('data',), axis_types=(AxisType.Auto,), devices=devices
   )
   everywhere, rows = NamedSharding(mesh, P()), NamedSharding(mesh, P('data'))
+  if len(devices) > 1 or devices[0].platform != 'cpu':
+    # Kernels of a device compute its rows.
+    encode = jax.shard_map(
+      encode,
+      mesh=mesh,
+      in_specs=(P(), P('data'), P('data')),
+      out_specs=P('data'),
+      check_vma=False,
+    )
   encode = jax.jit(
     encode, in_shardings=(everywhere, rows, rows), out_shardings=rows
   )

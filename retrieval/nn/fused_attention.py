@@ -17,7 +17,7 @@ from flax import linen as nn
 import jax
 from jax import ad_checkpoint
 import jax.numpy as jnp
-from jax.sharding import PartitionSpec as P
+from jax.sharding import AxisType, PartitionSpec as P
 from jaxtyping import Array, Float, Int
 import numpy.typing as npt
 
@@ -196,9 +196,15 @@ def _pad(x, axis, front, back, value=0):
   return jnp.pad(x, widths, constant_values=value)
 
 
+def _is_alone() -> bool:
+  """Whether the program is one device's: there is no mesh, or it is mapped over."""
+  mesh = jax.sharding.get_abstract_mesh()
+  return mesh.empty or set(mesh.axis_types) == {AxisType.Manual}
+
+
 def _axes() -> tuple[tuple[str, ...], tuple[str, ...]]:
   """Axes of the mesh over which heads and rows go."""
-  if jax.sharding.get_abstract_mesh().empty:
+  if _is_alone():
     return (), ()
   found = nn.logical_to_mesh_axes(('heads', 'batch')) or (None, None)
   return tuple(
@@ -226,7 +232,7 @@ def _places(x):
 
 def _on_devices(call, arguments, written):
   """Run `call` on each device's part of the arguments."""
-  if jax.sharding.get_abstract_mesh().empty:
+  if _is_alone():
     return call(*arguments)
   return jax.shard_map(
     call,

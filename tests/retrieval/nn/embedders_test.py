@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from retrieval.nn import bert, bert_checkpoint, embedders
+from retrieval.nn import backend, bert, bert_checkpoint, embedders
 
 REFERENCE = pathlib.Path(__file__).parents[2] / 'data' / 'minilm_reference.json'
 
@@ -66,6 +66,15 @@ def test_one_device_equals_eight(embedder, reference):
   assert len(jax.devices()) == 8
   np.testing.assert_allclose(
     alone.embed_texts(texts), embedder.embed_texts(texts), atol=2e-6
+  )
+
+
+def test_devices_with_kernels_embed_the_same(embedder, reference, monkeypatch):
+  texts, vectors = reference
+  monkeypatch.setattr(backend, 'is_cpu', lambda: False)
+  other = embedders.Embedder.load('minilm', max_length=128, dtype='float32')
+  np.testing.assert_allclose(
+    other.embed_texts(texts[:9]), embedder.embed_texts(texts[:9]), atol=2e-6
   )
 
 

@@ -5,6 +5,7 @@
 from flax import linen as nn
 import jax
 import jax.numpy as jnp
+from jax.sharding import AxisType, PartitionSpec as P
 import numpy as np
 import pytest
 
@@ -130,6 +131,32 @@ def test_eight_devices_equal_one(case, kind):
     assert not suits((2, 3, 8, 8), (2, 3, 8, 8), 8, 'float32')
     together = jax.jit(gradients)(*arrays)
   _close(together, alone)
+
+
+def test_inside_a_mapped_program(kind):
+  case = 'causal, few queries'
+  arrays, segments = _arrays(case)
+  by_rows, shared = [*arrays[:4], *segments], arrays[4]
+
+  def attend(queries, keys, values, with_w, own, other):
+    fused = _fused(case, [own, other])
+    return fused(queries, keys, values, with_w, shared)
+
+  rows = [P(None, 'data')] * 4 + [P('data')] * 2
+  mesh = jax.make_mesh(
+    (4,),
+    ('data',),
+    axis_types=(AxisType.Auto,),
+    devices=jax.devices()[:4],
+  )
+  mapped = jax.shard_map(
+    attend,
+    mesh=mesh,
+    in_specs=tuple(rows),
+    out_specs=P(None, 'data'),
+    check_vma=False,
+  )
+  _close([jax.jit(mapped)(*by_rows)], [attend(*by_rows)])
 
 
 def test_frozen_arguments(kind):
