@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from retrieval.nn import backend
+from retrieval.searchers import tiles_gpu
 
 GROUP = 128  # columns that share one maximum in the first stage
 # Rows of a tile, whose scores stay in fast memory. CPUs keep those of a block.
@@ -244,8 +245,13 @@ def _best_of_tiles(queries, rows, norms, count, metric, fetch, tile):
       for x, y in zip(found, new, strict=True)
     ), None
 
-  found = [jnp.zeros((len(queries), groups), x) for x in ('f4', 'f4', 'u1')]
-  (best, second, at), _ = _scan(summary, tuple(found), (rows, norms), tile)
+  if tiles_gpu.suits(rows, columns):
+    best, second, at = tiles_gpu.summarize(
+      queries, rows, norms, count, metric=metric, tile=tile, columns=columns
+    )
+  else:
+    found = [jnp.zeros((len(queries), groups), x) for x in ('f4', 'f4', 'u1')]
+    (best, second, at), _ = _scan(summary, tuple(found), (rows, norms), tile)
 
   def row(name, at):
     number, column = name // columns, name % columns
