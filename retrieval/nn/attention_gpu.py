@@ -12,140 +12,30 @@ head width, T relative keys.
 """
 
 import functools
-from typing import NamedTuple
 
 import jax
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 import jax.numpy as jnp
 
-from retrieval.nn import attention_arrays as common, backend
+from retrieval.nn import (
+  attention_arrays as common,
+  attention_gpu_blocks as blocks_lib,
+)
 
-_QUERIES, _KEYS = 128, 64  # of a block, at most
-_LEAST = 16  # rows of a block and width of a head
-_MOST = 6e4  # logit by distance in float16
-
-
-class Sizes(NamedTuple):
-  """How queries and keys meet."""
-
-  causal: bool
-  num_queries: int  # padded
-  key_length: int  # of one copy of the keys, padded
-  width: int  # of a head, padded
-  query_block: int
-  key_block: int
-
-  @property
-  def num_distances(self) -> int:
-    """Relative keys, padded: no two places of logits by distance are the same."""
-    if self.causal:
-      return self.num_queries
-    return common.up(self.num_queries + self.key_length, _KEYS)
-
-  def blocks_seen(self, i, num_keys):
-    """Blocks of the keys that block i of the queries goes over."""
-    if not self.causal:
-      return num_keys // self.key_block
-    last = (i + 1) * self.query_block + self.key_block - 1
-    if isinstance(last, int):
-      return last // self.key_block
-    return jax.lax.div(last, self.key_block)
-
-
-def sizes_of(
-  num_queries: int, key_length: int, width: int, causal: bool, positions: bool
-) -> Sizes:
-  """Choose blocks, whose sizes are powers of two."""
-  del positions
-  query_block = min(_QUERIES, _power(num_queries))
-  if query_block == _QUERIES and common.up(num_queries, _KEYS) % _QUERIES:
-    query_block = _KEYS  # less padding
-  key_block = min(_KEYS, _power(key_length))
-  if causal:
-    padded = common.up(
-      max(num_queries, key_length), max(query_block, key_block)
-    )
-    padded_queries = padded_keys = padded
-  else:
-    padded_queries = common.up(num_queries, query_block)
-    padded_keys = common.up(key_length, key_block)
-  return Sizes(
-    causal, padded_queries, padded_keys, _power(width), query_block, key_block
-  )
-
-
-def suits(
-  queries: tuple[int, ...], keys: tuple[int, ...], key_length: int
-) -> bool:
-  """Whether the kernels take queries [H, N, Q, K] and keys [H, M, S, K]."""
-  del queries, key_length
-  return keys[3] <= 256  # wider heads leave no room for a block
-
-
-def _power(size: int) -> int:
-  return max(_LEAST, pl.next_power_of_2(size))
-
-
-def _by_distance(arrays: common.Arrays):
-  """Return the logits of each query by distance, [H, N, Q * T]."""
-  dtype = arrays.relative_keys.dtype
-  found = jnp.einsum(
-    'hnqk,htk->hnqt',
-    arrays.position_queries,
-    arrays.relative_keys,
-    preferred_element_type=jnp.float32,
-    precision=common.precision(dtype),
-  )
-  if dtype == jnp.bfloat16:
-    found = jnp.clip(found, -_MOST, _MOST).astype(jnp.float16)
-  return found.reshape(*found.shape[:2], -1)
-
-
-def _iota(size: int, start=0):
-  return start + jnp.arange(size, dtype=jnp.int32)
-
-
-def _place(sizes: Sizes, i, j):
-  """Where the logits by distance of queries i and keys j of one copy are."""
-  return (
-    i[:, None] * (sizes.num_distances - 1)
-    + (sizes.num_queries - 1)
-    + j[None, :]
-  )
-
-
-def _logits(sizes, queries, keys, by_distance, own, other, i, j):
-  """Return logits [Q, S] in float32, and which keys are seen.
-
-  Args:
-    queries: [Q, K] of a block.
-    keys: [S, K] of a block.
-    by_distance: [Q * T] of all queries, a reference or a view of one, or None.
-    own: [Q], segments of the queries.
-    other: [S], those of the keys.
-    i: [Q], numbers of the queries.
-    j: [S], those of the keys in their copy.
-  """
-  logits = common.dot(queries, keys, 1, 1)
-  if by_distance is not None:
-    logits += by_distance[_place(sizes, i, j)].astype(logits.dtype)
-  seen = own[:, None] == other[None, :]
-  if sizes.causal:
-    seen &= i[:, None] >= j[None, :]
-  return logits, seen
+sizes_of, suits = blocks_lib.sizes_of, blocks_lib.suits
 
 
 def forward(
-  sizes: Sizes, arrays: common.Arrays, segments: common.Segments
+  sizes: blocks_lib.Sizes, arrays: common.Arrays, segments: common.Segments
 ) -> tuple[jax.Array, jax.Array]:
   """Return the output [H, N, Q, K] and the logarithms of the sums [H, N, 1, Q]."""
   has_positions = arrays.relative_keys is not None
 
   def kernel(queries, keys, values, own, other, *rest):
     *by_distance, out, sums = rest
-    block = _block_of(sizes.num_queries // sizes.query_block)
-    i = _iota(sizes.query_block, block * sizes.query_block)
+    block = blocks_lib.block_of(sizes.num_queries // sizes.query_block)
+    i = blocks_lib.iota(sizes.query_block, block * sizes.query_block)
     own, q = own[...], queries[...]
 
     def step(number, state):
@@ -153,7 +43,7 @@ def forward(
       start = number * sizes.key_block
       place = pl.ds(start, sizes.key_block)
       j = jax.lax.rem(start, sizes.key_length)
-      logits, seen = _logits(
+      logits, seen = blocks_lib.logits_of(
         sizes,
         q,
         keys[place, :],
@@ -161,7 +51,7 @@ def forward(
         own,
         other[place],
         i,
-        _iota(sizes.key_block, j),
+        blocks_lib.iota(sizes.key_block, j),
       )
       logits = jnp.where(seen, logits, common.HIDDEN)
       higher = jnp.maximum(most, logits.max(axis=1))
@@ -181,7 +71,7 @@ def forward(
     out[...] = (mixed / some[:, None]).astype(out.dtype)
     sums[...] = most + jnp.log(some)
 
-  blocks = _Blocks(sizes, arrays)
+  blocks = blocks_lib.Blocks(sizes, arrays)
   heads, rows, num_queries, _ = arrays.queries.shape
   sums = jax.ShapeDtypeStruct((heads, rows, 1, num_queries), jnp.float32)
   given, specs = blocks.given(arrays, segments)
@@ -196,7 +86,7 @@ def forward(
 
 
 def backward(
-  sizes: Sizes,
+  sizes: blocks_lib.Sizes,
   arrays: common.Arrays,
   segments: common.Segments,
   out: jax.Array,
@@ -213,8 +103,8 @@ def backward(
   inner = jnp.einsum(
     'hnqk,hnqk->hnq', g, out, preferred_element_type=jnp.float32
   )[:, :, None]
-  narrow = sizes._replace(query_block=min(sizes.query_block, _KEYS))
-  blocks = _Blocks(narrow, arrays)
+  narrow = sizes.narrow()
+  blocks = blocks_lib.Blocks(narrow, arrays)
   given, specs = blocks.given(arrays, segments)
   rest = sums, inner, g
   d_keys, d_values = _of_keys(blocks, arrays, given, rest)
@@ -245,9 +135,9 @@ def _of_keys(blocks, arrays, given, rest):
 
   def kernel(queries, keys, values, own, other, *refs):
     *by_distance, sums, inner, g, d_keys, d_values = refs
-    number = _block_of(blocks.key_blocks)
+    number = blocks_lib.block_of(blocks.key_blocks)
     start = jax.lax.rem(number * sizes.key_block, sizes.key_length)
-    j = _iota(sizes.key_block, start)
+    j = blocks_lib.iota(sizes.key_block, start)
     k, v, other = keys[...], values[...], other[...]
 
     first = 0  # block of the queries that sees these keys
@@ -259,9 +149,9 @@ def _of_keys(blocks, arrays, given, rest):
       row = jax.lax.div(turn, blocks.query_blocks - first)
       block = first + jax.lax.rem(turn, blocks.query_blocks - first)
       place = pl.ds(block * sizes.query_block, sizes.query_block)
-      i = _iota(sizes.query_block, block * sizes.query_block)
+      i = blocks_lib.iota(sizes.query_block, block * sizes.query_block)
       q = queries[row, place, :]
-      logits, seen = _logits(
+      logits, seen = blocks_lib.logits_of(
         sizes,
         q,
         k,
@@ -303,13 +193,13 @@ def _of_queries(blocks, arrays, given, specs, rest):
   def kernel(queries, keys, values, own, other, *refs):
     *by_distance, sums, inner, g = refs[: 3 + has_positions]
     d_queries, *d_by_distance = refs[3 + has_positions :]
-    block = _block_of(sizes.num_queries // sizes.query_block)
-    i = _iota(sizes.query_block, block * sizes.query_block)
+    block = blocks_lib.block_of(sizes.num_queries // sizes.query_block)
+    i = blocks_lib.iota(sizes.query_block, block * sizes.query_block)
     own, q, d_out = own[...], queries[...], g[...]
     sums, inner = sums[...][:, None], inner[...][:, None]
 
     def step(number, found):
-      j = _iota(sizes.key_block, number * sizes.key_block)
+      j = blocks_lib.iota(sizes.key_block, number * sizes.key_block)
 
       def copy(turn, state):
         found, total = state
@@ -317,7 +207,9 @@ def _of_queries(blocks, arrays, given, specs, rest):
         place = pl.ds(start, sizes.key_block)
         k = keys[place, :]
         distances = by_distance[0] if has_positions else None
-        logits, seen = _logits(sizes, q, k, distances, own, other[place], i, j)
+        logits, seen = blocks_lib.logits_of(
+          sizes, q, k, distances, own, other[place], i, j
+        )
         shares = jnp.where(seen, jnp.exp(logits - sums), 0.0)
         d = shares * (common.dot(d_out, values[place, :], 1, 1) - inner)
         return found + common.dot(d, k, 1, 0), total + d
@@ -361,7 +253,7 @@ def _write(sizes, by_distance, i, j, values):
   mask = (j[None, :] < last) | (
     (i[:, None] == sizes.num_queries - 1) & (j[None, :] == last)
   )
-  place = by_distance.at[_place(sizes, i, j)]
+  place = by_distance.at[blocks_lib.place_of(sizes, i, j)]
   plgpu.store(place, values.astype(by_distance.dtype), mask=mask)
 
 
@@ -371,10 +263,10 @@ def _clear(sizes, by_distance, block, i, start):
   zeros = jnp.zeros((sizes.query_block, size), jnp.float32)
 
   def after(number, _):
-    _write(sizes, by_distance, i, _iota(size, number * size), zeros)
+    _write(sizes, by_distance, i, blocks_lib.iota(size, number * size), zeros)
 
   def before(number, _):
-    place = _iota(size, number * size)
+    place = blocks_lib.iota(size, number * size)
     mask = place < sizes.num_queries - 1
     plgpu.store(
       by_distance.at[place], jnp.zeros(size, by_distance.dtype), mask=mask
@@ -395,113 +287,3 @@ class _Row:
 
   def __getitem__(self, place):
     return self._of[self._row, place]
-
-
-def _block_of(count):
-  """Number of this program's block, of `count` in a row."""
-  return jax.lax.rem(pl.program_id(0), count)
-
-
-class _Blocks:
-  """Which part of each array a program of the grid [rows x blocks, H] meets."""
-
-  def __init__(self, sizes, arrays):
-    """Read the sizes from the arrays of one device."""
-    heads, rows, num_queries, width = arrays.queries.shape
-    key_rows, num_keys = arrays.keys.shape[1:3]
-    copies = rows // key_rows
-    self.sizes, self.copies = sizes, copies
-    self.query_blocks = blocks = num_queries // sizes.query_block
-    self.key_blocks = num_keys // sizes.key_block
-    self._heads, self._rows, self._key_rows = heads, rows, key_rows
-    pairs = sum(sizes.blocks_seen(i, num_keys) for i in range(blocks))
-    self._pairs = 2 * heads * rows * pairs * sizes.query_block
-    self._pairs *= sizes.key_block * width
-    self._bytes = arrays.num_bytes
-    self._flat = num_queries * sizes.num_distances
-
-    spec, div, rem = pl.BlockSpec, jax.lax.div, jax.lax.rem
-
-    def row(x):
-      return div(x, blocks)
-
-    def key_row(x):
-      return div(x, blocks * copies)
-
-    q, k = sizes.query_block, sizes.key_block
-    self.queries = spec(
-      (None, None, q, width), lambda x, h: (h, row(x), rem(x, blocks), 0)
-    )
-    self.sums = spec(
-      (None, None, None, q), lambda x, h: (h, row(x), 0, rem(x, blocks))
-    )
-    self.by_distance = spec(
-      (None, None, self._flat), lambda x, h: (h, row(x), 0)
-    )
-    keys = spec(
-      (None, None, num_keys, width), lambda x, h: (h, key_row(x), 0, 0)
-    )
-    own = spec((None, None, q), lambda x, h: (row(x), 0, rem(x, blocks)))
-    other = spec((None, None, num_keys), lambda x, h: (key_row(x), 0, 0))
-    self._specs = self.queries, keys, keys, own, other
-
-    number = self.key_blocks
-    self.own_keys = spec(
-      (None, None, k, width),
-      lambda x, h: (h, div(x, number), rem(x, number), 0),
-    )
-    all_queries = spec(
-      (None, copies, num_queries, width),
-      lambda x, h: (h, div(x, number), 0, 0),
-    )
-    all_sums = spec(
-      (None, copies, None, num_queries),
-      lambda x, h: (h, div(x, number), 0, 0),
-    )
-    self.rest_by_keys = all_sums, all_sums, all_queries
-    self._specs_by_keys = (
-      all_queries,
-      self.own_keys,
-      self.own_keys,
-      spec((copies, None, num_queries), lambda x, h: (div(x, number), 0, 0)),
-      spec((None, None, k), lambda x, h: (div(x, number), 0, rem(x, number))),
-    )
-    self._by_distance_by_keys = spec(
-      (None, copies, self._flat), lambda x, h: (h, div(x, number), 0)
-    )
-
-  def given(self, arrays, segments):
-    """Return what each kernel reads, and where its programs read it."""
-    given = *arrays[:3], segments.queries, segments.keys
-    if arrays.relative_keys is None:
-      return given, self._specs
-    return (*given, _by_distance(arrays)), (*self._specs, self.by_distance)
-
-  def specs_by_keys(self, arrays):
-    """Return where programs that have a block of the keys read the same."""
-    if arrays.relative_keys is None:
-      return self._specs_by_keys
-    return *self._specs_by_keys, self._by_distance_by_keys
-
-  def call(self, kernel, name, specs, written, shapes, products, by_keys=False):
-    """Return the call of a kernel with a number of products."""
-    programs = self._rows * self.query_blocks
-    if by_keys:
-      programs = self._key_rows * self.key_blocks
-    return pl.pallas_call(
-      kernel,
-      name=name,
-      grid=(programs, self._heads),
-      in_specs=specs,
-      out_specs=written,
-      out_shape=shapes,
-      cost_estimate=pl.CostEstimate(
-        flops=products * self._pairs,
-        transcendentals=0,
-        bytes_accessed=self._bytes,
-      ),
-      compiler_params=plgpu.CompilerParams(
-        num_warps=8 if self.sizes.width >= 128 else 4, num_stages=2
-      ),
-      interpret=backend.interprets_kernels(),
-    )

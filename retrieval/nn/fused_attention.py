@@ -131,10 +131,10 @@ def _forward(sizes, arrays, segments):
 
 def _backward(sizes, arrays, *rest):
   """Return the cotangents of `arrays`."""
+  axes = _axes()[1]
 
   def call(arrays, *rest):
     found = _kernels().backward(sizes, arrays, *rest)
-    axes = _axes()[1]
     if found.relative_keys is not None and axes:
       summed = jax.lax.psum(found.relative_keys, axes)
       found = found._replace(relative_keys=summed)
