@@ -12,7 +12,7 @@ HIDDEN = -1e30  # logit of a hidden key
 
 
 class Arrays(NamedTuple):
-  """What the output is differentiated by."""
+  """Arguments of attention that have gradients."""
 
   queries: jax.Array  # [H, N, Q, K]
   keys: jax.Array  # [H, M, S, K]

@@ -141,7 +141,7 @@ def block_of(count):
 
 
 class Blocks:
-  """Which part of each array a program of the grid [rows x blocks, H] meets."""
+  """Blocks that a program of the grid [rows x blocks, H] reads and writes."""
 
   def __init__(self, sizes, arrays):
     """Read the sizes from the arrays of one device."""

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 
 from retrieval.nn import attention_arrays as common, backend
 
-_LANES = 128  # numbers that stand side by side in a register
+_LANES = 128  # numbers in a row of a register
 _QUERIES, _KEYS = 128, 512  # of a block, at most
 _MAX_BYTES = 8 << 20  # of the arrays that stay in the vector memory
 
@@ -273,7 +273,7 @@ def backward(
 
 
 class _Blocks:
-  """Which part of each array a point of the grid [H, N, blocks of Q] meets."""
+  """Blocks that a point of the grid [H, N, blocks of Q] reads and writes."""
 
   def __init__(self, sizes, arrays):
     """Read the sizes from the arrays of one device."""

@@ -135,7 +135,7 @@ def attend(
 
 
 def _fused(queries, keys, values, mask):
-  """`attend` by a kernel; None where there is none."""
+  """Attend by a kernel; return None if no kernel takes the arguments."""
   by_heads = [x.swapaxes(0, 1) for x in (queries, keys, values)]
   shapes = [x.shape for x in by_heads[:2]]
   rows, length = len(keys), keys.shape[2]
