@@ -157,61 +157,61 @@ class Retro(nn.Module):
     caching = last is not None and attention.is_caching(self)
     if caching:
       self.put_variable('cache', 'first', _first_of(tokens, segment_ids, last))
-    read = None
-    for turns in self._plan(retrieved is not None):
-      p = turns.first
-      if turns.times > 1:
-        x = stack.run(
-          c,
-          self.variables['params'],
-          x,
-          turns,
-          segments=segments,
-          positions=positions,
-          read=read,
-          train=train,
-          key=self.make_rng('dropout') if train and c.dropout_rate else None,
-        )
-        continue
-      x = self_attention(
-        c, c.decoder_attention(), True, c.dropout_rate, name=f'layer_{p}_attn'
-      )(x, None, segments, train, positions)
-      if retrieved is not None and p == min(c.cca_layers):
-        self.sow('intermediates', 'conditioning', x)
-        if caching:
-          self._cache(x, retrieved[1], last, segment_ids)
-        encoded, token_mask = self._encode(
-          embedding, x, *retrieved, segment_ids, train
-        )
-        read = encoded, retrieved[1], token_mask, last
-        self.sow('intermediates', 'encoded', encoded)
-      if read is not None and p in c.cca_layers:
-        x = read_neighbors(c, name=f'layer_{p}_cca')(x, train, *read)
-      x = feed_forward(
-        c, c.d_ff, c.branches, c.dropout_rate, name=f'layer_{p}_ffw'
-      )(x, train)
-      x = partitioning.constrain(x, 'batch', 'length', None)
-      self.sow('intermediates', f'layer_{p}', x)
+
+    def encode(x):
+      """What the layers of P read."""
+      self.sow('intermediates', 'conditioning', x)
+      if caching:
+        self._cache(x, retrieved[1], last, segment_ids)
+      encoded, token_mask = self._encode(
+        embedding, x, *retrieved, segment_ids, train
+      )
+      self.sow('intermediates', 'encoded', encoded)
+      return encoded, retrieved[1], token_mask, last
+
+    if self._is_scanned():
+      x = stack.run(
+        c,
+        self.variables['params'],
+        x,
+        None if retrieved is None else encode,
+        segments=segments,
+        positions=positions,
+        train=train,
+        key=self.make_rng('dropout') if train and c.dropout_rate else None,
+      )
+    else:
+      read = None
+      for p in range(1, c.num_layers + 1):
+        x = self_attention(
+          c, c.decoder_attention(), True, c.dropout_rate, name=f'layer_{p}_attn'
+        )(x, None, segments, train, positions)
+        if retrieved is not None and p in c.cca_layers:
+          read = read or encode(x)
+          x = read_neighbors(c, name=f'layer_{p}_cca')(x, train, *read)
+        x = feed_forward(
+          c, c.d_ff, c.branches, c.dropout_rate, name=f'layer_{p}_ffw'
+        )(x, train)
+        x = partitioning.constrain(x, 'batch', 'length', None)
+        self.sow('intermediates', f'layer_{p}', x)
     if last is not None:
       x = jnp.take_along_axis(x, last[:, None, None], axis=1)
     return self._read(embedding, x, targets)
 
-  def _plan(self, reads):
-    """Loops over equal layers; what layers leave behind has no loop."""
+  def _is_scanned(self):
+    """Whether layers are loops; what layers leave behind has none."""
     c = self.config
     kept = ('params', 'cache', 'intermediates', 'weights')
     scanned = stack.is_scanned(c) and not any(
       map(self.is_mutable_collection, kept)
     )
-    if stack.is_stacked(self.variables.get('params', {})):
-      if not scanned:
-        raise ValueError(
-          'The parameters of layers are stacked, but each layer runs alone '
-          f'(layers={c.layers!r}; or the call may change one of {kept}): '
-          'expected those of stack.unstack_params.'
-        )
-      reads = bool(c.cca_layers)  # The loops that they are stacked for.
-    return stack.plan(c, reads, scanned)
+    if not scanned and stack.is_stacked(self.variables.get('params', {})):
+      raise ValueError(
+        'The parameters of layers are stacked, but each layer runs alone '
+        f'(layers={c.layers!r}; or the call may change one of {kept}): '
+        'expected those of stack.unstack_params.'
+      )
+    return scanned
 
   def _table(self, name, width):
     c = self.config

@@ -1,17 +1,19 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The decoder's layers as loops over equal ones, and what a backward pass recomputes.
+"""The decoder's layers as loops, and what a backward pass recomputes.
 
 A loop's program is that of one turn: it and its compilation do not grow with depth.
-Parameters come in two forms. Flat ones have the names layer_{i}_{branch}, one of
-each layer. Stacked ones, which the training state holds where layers are loops, have
-layers_{p}_{branch}: the layers p, p + period, ... of a loop on a new leading axis.
+Parameters come in two forms. Flat ones have the names layer_{i}_{branch}. Stacked
+ones, which the training state holds where layers are loops, have layers_{branch}:
+that branch of all layers which have it, on a new leading axis.
 
 Dimension key: B batch, L tokens, D model width.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+import itertools
+import math
+from typing import Any
 
 from flax import linen as nn
 import jax
@@ -32,26 +34,7 @@ _POLICIES = {
   'dots_without_batch': policies.dots_with_no_batch_dims_saveable,
   'offload': policies.offload_dot_with_no_batch_dims('device', 'pinned_host'),
 }
-
-
 _NO_NAME = {nn.PARTITION_NAME: None}  # of the stacked axis
-
-
-class Turns(NamedTuple):
-  """Layers of a loop: `times` turns of `period` layers, from `first` on."""
-
-  first: int
-  period: int
-  times: int
-
-  @property
-  def group(self) -> range:
-    """Layers of the first turn."""
-    return range(self.first, self.first + self.period)
-
-  def layers(self, p: int) -> range:
-    """Layers that take the place of `p`, of the first turn, in all turns."""
-    return range(p, p + self.period * self.times, self.period)
 
 
 def recomputed(
@@ -69,52 +52,6 @@ def is_scanned(config: RetroConfig) -> bool:
   if config.layers == 'auto':
     return not backend.is_cpu()
   return config.layers == 'scanned'
-
-
-def plan(config: RetroConfig, reads: bool, scanned: bool) -> list[Turns]:
-  """Cut the decoder's layers into loops and single layers.
-
-  The first layer with chunked cross-attention stands alone: its activations
-  condition the encoder. The others repeat with the period that leaves the fewest
-  layers to write out.
-
-  Args:
-    reads: whether neighbors are read.
-    scanned: False leaves every layer alone.
-  """
-  every = range(1, config.num_layers + 1)
-  if not scanned:
-    return [Turns(p, 1, 1) for p in every]
-  if not reads:
-    return _cut(every, lambda p: False)
-  first = min(config.cca_layers)
-  return [
-    *_cut(every[: first - 1], lambda p: False),
-    Turns(first, 1, 1),
-    *_cut(every[first:], lambda p: p in config.cca_layers),
-  ]
-
-
-def _cut(some: Sequence[int], kind: Callable[[int], bool]) -> list[Turns]:
-  """Cut layers into one loop, if there is a second turn, and the rest."""
-  kinds = [kind(p) for p in some]
-  count = len(kinds)
-
-  def covered(period):
-    """Layers in whole turns from the first on, if they repeat."""
-    same = next(
-      (i for i, k in enumerate(kinds) if k != kinds[i % period]), count
-    )
-    return same // period * period
-
-  if not count:
-    return []
-  period = min(
-    range(1, count + 1), key=lambda period: period + count - covered(period)
-  )
-  looped = covered(period)
-  rest = _cut(some[looped:], kind)
-  return [Turns(some[0], period, looped // period), *rest]
 
 
 def is_stacked(params: Mapping[str, Any]) -> bool:
@@ -139,7 +76,7 @@ def stack_params(
       the host's memory.
   """
   params = dict(params)
-  for name, parts in _loops(config):
+  for name, parts in _branches(config):
     if parts[0] in params:
       params[name] = _stack([params.pop(part) for part in parts])
   return params
@@ -150,7 +87,7 @@ def unstack_params(
 ) -> dict[str, Any]:
   """Inverse of `stack_params`; flat parameters stay as they are."""
   params = dict(params)
-  for name, parts in _loops(config):
+  for name, parts in _branches(config):
     if name in params:
       whole = nn.meta.remove_axis(params.pop(name), 0, _NO_NAME)
       for i, part in enumerate(parts):
@@ -158,16 +95,13 @@ def unstack_params(
   return params
 
 
-def _loops(config: RetroConfig) -> Iterator[tuple[str, list[str]]]:
-  """Stacked name of each branch in loops, with the flat ones."""
-  for turns in plan(config, bool(config.cca_layers), scanned=True):
-    for p in turns.group if turns.times > 1 else ():
-      for name in ('attn', 'cca', 'ffw'):
-        yield f'layers_{p}_{name}', _flat_names(turns, p, name)
-
-
-def _flat_names(turns: Turns, p: int, name: str) -> list[str]:
-  return [f'layer_{i}_{name}' for i in turns.layers(p)]
+def _branches(config: RetroConfig) -> Iterator[tuple[str, list[str]]]:
+  """Stacked name of each branch, with the flat ones."""
+  every = range(1, config.num_layers + 1)
+  having = {'attn': every, 'cca': config.cca_layers, 'ffw': every}
+  for branch, numbers in having.items():
+    if numbers:
+      yield f'layers_{branch}', [f'layer_{p}_{branch}' for p in numbers]
 
 
 def _stack(trees: Sequence[Any]) -> Any:
@@ -177,78 +111,114 @@ def _stack(trees: Sequence[Any]) -> Any:
   return nn.meta.add_axis(jax.tree.map(join, *trees), 0, _NO_NAME)
 
 
+def groups(config: RetroConfig) -> list[tuple[int, int, int]]:
+  """Cut what follows the first layer that reads neighbors into loops.
+
+  Returns:
+    (first, turns, width) of each loop. A turn reads neighbors in a layer, `first`
+    in the first turn, and goes on with the feed-forward branch of this layer, the
+    attention of the next one and so on, `width` of each.
+  """
+  reading = config.cca_layers
+  # The last layer has no attention after it.
+  ends = *reading[1:], config.num_layers
+  widths = [end - p for p, end in zip(reading, ends, strict=True)]
+  found, start = [], 0
+  for width, equal in itertools.groupby(widths):
+    turns = len(list(equal))
+    found.append((reading[start], turns, width))
+    start += turns
+  return found
+
+
 def run(
   config: RetroConfig,
   params: Mapping[str, Any],
   x: Float[Array, 'B L D'],
-  turns: Turns,
+  encode: Callable[[Float[Array, 'B L D']], tuple] | None,
   *,
   segments: tuple[jax.Array, jax.Array] | None,
   positions: jax.Array | None,
-  read: tuple | None,
   train: bool,
   key: jax.Array | None,
 ) -> Float[Array, 'B L D']:
-  """Return the output of the layers of `turns`.
+  """Return the output of the decoder's layers.
 
   Args:
     params: of the decoder, stacked or flat.
-    x: [B, L, D]. Input of the first of them.
+    x: [B, L, D]. Input of the first layer.
+    encode: H, the activations that condition the encoder -> the arrays that
+      layers.ReadNeighbors reads; None if no neighbors are read.
     segments: as of layers.Attention.
     positions: as of layers.Attention.
-    read: as of layers.ReadNeighbors; None if no neighbors are read.
     train: whether dropout acts.
     key: of the dropout.
   """
   c = config
+  params = sharding.unbox(params)
+  rate = c.dropout_rate
+  modules = {
+    'attn': layers.Attention(c, c.decoder_attention(), True, rate, parent=None),
+    'cca': layers.ReadNeighbors(c, parent=None),
+    'ffw': layers.FeedForward(c, c.d_ff, c.branches, rate, parent=None),
+  }
+  arguments = {'attn': (None, segments, train, positions), 'ffw': (train,)}
   policy = None if c.remat == 'none' else _POLICIES[c.remat]
 
-  def branches(p):
-    """Names and modules of a layer, with their other arguments."""
-    yield (
-      'attn',
-      layers.Attention(
-        c, c.decoder_attention(), True, c.dropout_rate, parent=None
-      ),
-      (None, segments, train, positions),
-    )
-    if read is not None and p in c.cca_layers:
-      yield 'cca', layers.ReadNeighbors(c, parent=None), (train, *read)
-    yield (
-      'ffw',
-      layers.FeedForward(c, c.d_ff, c.branches, c.dropout_rate, parent=None),
-      (train,),
+  def some(branch, start, *shape):
+    """[*shape] layers of those that have a branch: parameters and keys."""
+    stop = start + math.prod(shape)
+    return jax.tree.map(
+      lambda x: x[start:stop].reshape(*shape, *x.shape[1:]), stacked[branch]
     )
 
-  def layer(p):
-    def apply(x, params, key):
-      for i, (name, module, rest) in enumerate(branches(p)):
-        rngs = None if key is None else {'dropout': jax.random.fold_in(key, i)}
-        x = module.apply({'params': params[name]}, x, *rest, rngs=rngs)
-      return partitioning.constrain(x, 'batch', 'length', None)
+  def branches(*names):
+    """Apply branches, one after the other."""
+
+    def apply(x, xs):
+      for name in names:
+        weights, own = xs[name]
+        rngs = None if own is None else {'dropout': own}
+        x = modules[name].apply(
+          {'params': weights}, x, *arguments[name], rngs=rngs
+        )
+      return partitioning.constrain(x, 'batch', 'length', None), None
 
     return apply if policy is None else jax.checkpoint(apply, policy=policy)
 
-  def stacked(p):
-    """Matrices in the dtype in which they are multiplied; vectors as they are."""
-    found = {}
-    for name, *_ in branches(p):
-      whole = params.get(f'layers_{p}_{name}')
-      if whole is None:
-        whole = _stack([params[part] for part in _flat_names(turns, p, name)])
-      found[name] = jax.tree.map(
-        lambda x: x if x.ndim < 3 else x.astype(c.dtype), whole
-      )
-    return found
+  stacked = {}
+  for i, (name, parts) in enumerate(_branches(c)):
+    whole = params.get(name)
+    if whole is None:
+      whole = _stack([params[part] for part in parts])
+    # Matrices in the dtype in which they are multiplied; vectors as they are.
+    whole = jax.tree.map(
+      lambda x: x if x.ndim < 3 else x.astype(c.dtype), whole
+    )
+    keys = key
+    if key is not None:
+      keys = jax.random.split(jax.random.fold_in(key, i), len(parts))
+    stacked[name.removeprefix('layers_')] = whole, keys
+
+  before = c.num_layers if encode is None else min(c.cca_layers) - 1
+  if before:
+    xs = {name: some(name, 0, before) for name in ('attn', 'ffw')}
+    x, _ = jax.lax.scan(branches('attn', 'ffw'), x, xs)
+  if encode is None:
+    return x
+  x, _ = branches('attn')(x, {'attn': some('attn', before)})
+  arguments['cca'] = train, *encode(x)
 
   def turn(x, xs):
-    params, keys = xs
-    for i, p in enumerate(turns.group):
-      x = layer(p)(x, params[i], None if keys is None else keys[i])
+    x, _ = branches('cca')(x, {'cca': xs.pop('cca')})
+    if xs:
+      x, _ = jax.lax.scan(branches('ffw', 'attn'), x, xs)
     return x, None
 
-  keys = key
-  if key is not None:
-    keys = jax.random.split(key, (turns.times, turns.period))
-  params = sharding.unbox(params)
-  return jax.lax.scan(turn, x, ([stacked(p) for p in turns.group], keys))[0]
+  for first, turns, width in groups(c):
+    xs = {'cca': some('cca', c.cca_layers.index(first), turns)}
+    if width:
+      xs['ffw'] = some('ffw', first - 1, turns, width)
+      xs['attn'] = some('attn', first, turns, width)
+    x, _ = jax.lax.scan(turn, x, xs)
+  return branches('ffw')(x, {'ffw': some('ffw', c.num_layers - 1)})[0]

@@ -254,14 +254,14 @@ def test_matrices_decay_in_stacks_of_layers():
   """A stacked vector is a matrix by its shape alone."""
   init = nn.with_logical_partitioning(nn.initializers.ones, (None, 'embed'))
   params = {
-    'layers_1_attn': {'q': jnp.ones((3, 2, 2)), 'scale': jnp.ones((3, 2))},
-    'layers_2_attn': {'u': init(jax.random.key(0), (3, 2))},
+    'layers_attn': {'q': jnp.ones((3, 2, 2)), 'scale': jnp.ones((3, 2))},
+    'layers_cca': {'u': init(jax.random.key(0), (3, 2))},
     'layer_7_attn': {'q': jnp.ones((2, 2)), 'scale': jnp.ones(2)},
     'table': jnp.ones((2, 2)),
   }
   assert sharding.unbox(optimizers.decay_mask(params)) == {
-    'layers_1_attn': {'q': True, 'scale': False},
-    'layers_2_attn': {'u': False},
+    'layers_attn': {'q': True, 'scale': False},
+    'layers_cca': {'u': False},
     'layer_7_attn': {'q': True, 'scale': False},
     'table': True,
   }

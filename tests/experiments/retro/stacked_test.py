@@ -80,12 +80,12 @@ def unrolled(root, tmp_path_factory):
 
 @pytest.fixture(scope='module')
 def baseline(root, tmp_path_factory):
-  """A decoder whose six layers are one loop."""
+  """The decoder alone."""
   workdir = tmp_path_factory.mktemp('baseline')
   config = _config(root, 'baseline_test')
   config.num_steps = 2
   state = _train(config, workdir)
-  assert state.params['layers_1_ffw']['w1'].shape == (6, 32, 64)
+  assert state.params['layers_ffw']['w1'].shape == (6, 32, 64)
   return workdir
 
 
@@ -155,8 +155,8 @@ def test_large_parameters_are_sharded_in_both_forms(root, scanned):
     made = program.init(jax.random.key(0))
   spread = loading.load(scanned[0], mesh=sharding.make_mesh(2, 2, 2)).params
   for x, shape, part in (
-    (made.params['layers_3_ffw']['w1'], (2, 32, 64), (2, 16, 32)),
-    (made.opt_state[1][0].mu['layers_3_ffw']['w1'], (2, 32, 64), (2, 16, 32)),
+    (made.params['layers_ffw']['w1'], (6, 32, 64), (6, 16, 32)),
+    (made.opt_state[1][0].mu['layers_ffw']['w1'], (6, 32, 64), (6, 16, 32)),
     (spread['layer_5_ffw']['w1'], (32, 64), (16, 32)),
   ):
     assert x.shape == shape
@@ -201,7 +201,7 @@ def test_a_stacked_baseline_is_fitted_bit_for_bit(
   added = {name for name in state.params if retrofit.is_added(name)}
   assert set(state.opt_state[1][0].mu) == added
   assert {name for name in added if 'layer' in name} == (
-    {'layer_2_cca', 'layers_4_cca'}
+    {'layers_cca'}
     if layers == 'scanned'
     else {'layer_2_cca', 'layer_4_cca', 'layer_6_cca'}
   )
