@@ -15,6 +15,7 @@ Dimension key: N rows (sequences or chunks), Q queries, S keys, H heads, K head
 width, D model width, T distinct distances.
 """
 
+from collections.abc import Sequence
 import dataclasses
 
 from flax import linen as nn
@@ -117,31 +118,39 @@ def is_caching(module: nn.Module) -> bool:
 
 def project(
   module: nn.Module,
-  name: str,
+  names: Sequence[str],
   x: Float[Array, '*N D'],
   width: int,
   axes: tuple[str, str],
   scale: float,
   bias: bool = False,
-) -> Float[Array, '*N F']:
-  """Multiply by a parameter of a module, which has a config with both dtypes.
+) -> list[Float[Array, '*N F']]:
+  """Multiply by parameters of a module, which has a config with both dtypes.
 
   Args:
-    name: of the matrix; its bias is `name`_bias.
+    names: of the matrices; their biases are `name`_bias.
     width: F.
-    axes: logical axes of the matrix [D, F].
-    scale: its initial standard deviation.
-    bias: whether a bias is added.
+    axes: logical axes of the matrices [D, F].
+    scale: their initial standard deviation.
+    bias: whether biases are added.
   """
   c = module.config
   init = partitioning.partitioned(nn.initializers.normal(scale), *axes)
-  matrix = module.param(name, init, (x.shape[-1], width), c.param_dtype)
-  y = products.linear(x, matrix.astype(c.dtype))
+  zeros = partitioning.partitioned(nn.initializers.zeros, axes[-1])
+  matrices, biases = [], []
+  for name in names:
+    shape = x.shape[-1], width
+    matrices.append(module.param(name, init, shape, c.param_dtype))
+    if bias:
+      biases.append(
+        module.param(f'{name}_bias', zeros, (width,), c.param_dtype)
+      )
+  found = products.linears(x, [matrix.astype(c.dtype) for matrix in matrices])
   if bias:
-    zeros = partitioning.partitioned(nn.initializers.zeros, axes[-1])
-    added = module.param(f'{name}_bias', zeros, (width,), c.param_dtype)
-    y = y + added.astype(c.dtype)
-  return y
+    found = [
+      y + added.astype(c.dtype) for y, added in zip(found, biases, strict=True)
+    ]
+  return found
 
 
 class RelativeAttention(nn.Module):
@@ -155,14 +164,17 @@ class RelativeAttention(nn.Module):
 
   config: AttentionConfig
 
-  def _project(self, name, x):
-    """[N, L, D] -> [H, N, L, K]."""
+  def _project(self, names, x):
+    """[N, L, D] -> [H, N, L, K] for each of `names`, which have as many heads."""
     c = self.config
-    heads = c.heads[name]
+    heads = c.heads[names[0]]
     width, axes = heads * c.head_dim, ('embed', 'heads')
-    y = project(self, name, x, width, axes, c.init_scale, c.projection_biases)
-    y = y.reshape(*x.shape[:-1], heads, c.head_dim)
-    return y.transpose(2, 0, 1, 3)
+    return [
+      y.reshape(*x.shape[:-1], heads, c.head_dim).transpose(2, 0, 1, 3)
+      for y in project(
+        self, names, x, width, axes, c.init_scale, c.projection_biases
+      )
+    ]
 
   def _turned(self, x, positions):
     """Queries or keys at their angles, where positions are such."""
@@ -192,7 +204,7 @@ class RelativeAttention(nn.Module):
       first, last, width, c.position_base, c.max_distance, c.dtype
     )
     inner, axes = c.num_heads * c.head_dim, ('embed', 'heads')
-    keys = project(self, 'r', vectors, inner, axes, c.init_scale)
+    (keys,) = project(self, ['r'], vectors, inner, axes, c.init_scale)
     return keys.reshape(-1, c.num_heads, c.head_dim).transpose(1, 0, 2)
 
   def _output(self, mixed, width):
@@ -201,7 +213,9 @@ class RelativeAttention(nn.Module):
     mixed = mixed.transpose(1, 2, 0, 3)
     mixed = mixed.reshape(*mixed.shape[:2], -1)
     axes, scale = ('heads', 'embed'), c.output_init_scale
-    return project(self, 'o', mixed, width, axes, scale, c.projection_biases)
+    return project(self, ['o'], mixed, width, axes, scale, c.projection_biases)[
+      0
+    ]
 
   @nn.compact
   def __call__(
@@ -242,9 +256,13 @@ class RelativeAttention(nn.Module):
     total, width = queries.shape[1:]
     query_length = query_length or total
     key_length = key_length or keys.shape[1]
-    q = self._turned(self._project('q', queries) * c.scale, positions)
-    k = self._turned(self._project('k', keys), positions)
-    v = self._project('v', keys)
+    if keys is queries and c.heads['q'] == c.heads['k']:
+      q, k, v = self._project('qkv', queries)
+    else:
+      (q,) = self._project('q', queries)
+      k, v = self._project('kv', keys)
+    q = self._turned(q * c.scale, positions)
+    k = self._turned(k, positions)
     with_u = self._biased('u', q)
     by_position = None
     if c.relative_positions:

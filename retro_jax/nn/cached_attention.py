@@ -53,13 +53,13 @@ class CachedAttention(attention.RelativeAttention):
     c = self.config
     if update is not None:
       keys, place = update
-      for name in ('k', 'v'):
+      for name, new in zip('kv', self._project('kv', keys), strict=True):
         cached = self.get_variable('cache', name)
-        new = self._project(name, keys)
         new = self._turned(new, positions) if name == 'k' else new
         cached = cached.at[(slice(None), *place)].set(new)
         self.put_variable('cache', name, cached)
-    q = self._turned(self._project('q', query) * c.scale, positions)
+    (q,) = self._project('q', query)
+    q = self._turned(q * c.scale, positions)
     bias = None
     if c.relative_positions:
       relative = self.get_variable('cache', 'relative')

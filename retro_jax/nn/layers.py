@@ -68,11 +68,12 @@ class FeedForward(nn.Module):
     h = norm(c, 'norm')(x)
     self.sow('intermediates', 'normed', h)  # the last layer's: kNN-LM's keys
     linear = functools.partial(attention.project, self, bias=c.ff_biases)
-    y = linear('w1', h, self.d_ff, ('embed', 'mlp'), c.init_scale)
+    names = ('w1', 'w3') if c.decoder.gated else ('w1',)
+    y, *factors = linear(names, h, self.d_ff, ('embed', 'mlp'), c.init_scale)
     y = ACTIVATIONS[c.activation](y)
-    if c.decoder.gated:
-      y = y * linear('w3', h, self.d_ff, ('embed', 'mlp'), c.init_scale)
-    y = linear('w2', y, width, ('mlp', 'embed'), out_scale)
+    for factor in factors:
+      y = y * factor
+    (y,) = linear(['w2'], y, width, ('mlp', 'embed'), out_scale)
     return x + nn.Dropout(self.dropout_rate, deterministic=not train)(y)
 
 

@@ -172,19 +172,27 @@ def run(
       lambda x: x[start:stop].reshape(*shape, *x.shape[1:]), stacked[branch]
     )
 
-  def branches(*names):
-    """Apply branches, one after the other."""
+  def branch(name):
+    """A branch, of which the backward pass recomputes what the policy says."""
 
-    def apply(x, xs):
-      for name in names:
-        weights, own = xs[name]
-        rngs = None if own is None else {'dropout': own}
-        x = modules[name].apply(
-          {'params': weights}, x, *arguments[name], rngs=rngs
-        )
-      return partitioning.constrain(x, 'batch', 'length', None), None
+    def apply(x, parameters, key):
+      rngs = None if key is None else {'dropout': key}
+      x = modules[name].apply(
+        {'params': parameters}, x, *arguments[name], rngs=rngs
+      )
+      return partitioning.constrain(x, 'batch', 'length', None)
 
     return apply if policy is None else jax.checkpoint(apply, policy=policy)
+
+  def branches(*names):
+    """Branches, one after the other, as the body of a loop."""
+
+    def turn(x, xs):
+      for name in names:
+        x = branch(name)(x, *xs[name])
+      return x, None
+
+    return turn
 
   stacked = {}
   for i, (name, parts) in enumerate(_branches(c)):
@@ -206,13 +214,16 @@ def run(
     x, _ = jax.lax.scan(branches('attn', 'ffw'), x, xs)
   if encode is None:
     return x
-  x, _ = branches('attn')(x, {'attn': some('attn', before)})
+  x = branch('attn')(x, *some('attn', before))
   arguments['cca'] = train, *encode(x)
 
   def turn(x, xs):
-    x, _ = branches('cca')(x, {'cca': xs.pop('cca')})
+    x = branch('cca')(x, *xs.pop('cca'))
     if xs:
-      x, _ = jax.lax.scan(branches('ffw', 'attn'), x, xs)
+      # A loop in a loop is compiled sooner; written out, it moves fewer bytes.
+      x, _ = jax.lax.scan(
+        branches('ffw', 'attn'), x, xs, unroll=not backend.is_tpu()
+      )
     return x, None
 
   for first, turns, width in groups(c):
@@ -221,4 +232,4 @@ def run(
       xs['ffw'] = some('ffw', first - 1, turns, width)
       xs['attn'] = some('attn', first, turns, width)
     x, _ = jax.lax.scan(turn, x, xs)
-  return branches('ffw')(x, {'ffw': some('ffw', c.num_layers - 1)})[0]
+  return branch('ffw')(x, *some('ffw', c.num_layers - 1))
