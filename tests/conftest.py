@@ -6,6 +6,7 @@ What one test compiles, another finds in a cache: in this session, in its other
 workers, in the processes that tests start, and in later sessions on this machine.
 """
 
+import gc
 import os
 import pathlib
 import platform
@@ -28,6 +29,10 @@ os.environ.setdefault('JAX_PLATFORMS', 'cpu')
 os.environ['XLA_FLAGS'] = ' '.join(
   (os.environ.get('XLA_FLAGS', ''), xla_flags.devices(8))
 )
+
+# Traces leave millions of objects, which live to the end: looking through all of
+# them for cycles took a fifteenth of the session.
+gc.set_threshold(50_000, 50, 50)
 
 from absl import flags  # noqa: E402
 import jax  # noqa: E402

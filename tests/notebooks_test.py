@@ -13,7 +13,7 @@ import urllib.request
 import jax
 import pytest
 
-from retrieval.nn import backend
+from retrieval.nn import device_files
 
 _ROOT = pathlib.Path(__file__).parents[1]
 _NAMES = ('open_qa', 'realm', 'retro')
@@ -75,7 +75,7 @@ def test_stops_where_the_cpu_answers_for_an_accelerator(
   exec(_cell(name), {})
   assert 'CpuDevice' in capsys.readouterr().out
   (tmp_path / 'nvidia0').touch()
-  monkeypatch.setattr(backend, '_DEV', tmp_path)
+  monkeypatch.setattr(device_files, '_DEV', tmp_path)
   exec(_cell(name), {})  # JAX_PLATFORMS names the CPU
   unset = types.SimpleNamespace(jax_platforms=None)
   monkeypatch.setattr(jax, 'config', unset)

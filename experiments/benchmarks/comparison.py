@@ -13,7 +13,7 @@ from typing import Any
 from absl import flags
 
 from experiments.benchmarks import turns
-from experiments.engine import command, reports
+from experiments.engine import reports
 
 OURS = 'ours'
 # Number of a side's answer -> column of the table.
@@ -42,7 +42,6 @@ def serve(build: Callable[[dict[str, Any]], Mapping[str, Callable]]) -> bool:
   """Be our side, with the steps of `build(sizes)`, if --serve is given."""
   if not flags.FLAGS.serve:
     return False
-  command.keep_memory()
   turns.serve(build(json.loads(flags.FLAGS.serve)))
   return True
 

@@ -210,7 +210,6 @@ def show(rows: Sequence[dict]) -> None:
 def main(argv: list[str]) -> None:
   """Measure at the sizes of the benchmark `retro`, print the table, write it."""
   del argv
-  command.keep_memory()
   options = flags.FLAGS
   lengths = [int(n) for n in options.lengths]
   if min(lengths) < 8:

@@ -155,7 +155,6 @@ def search(folder: pathlib.Path, count: int, repeats: int) -> dict[str, Any]:
     'host_gib' (without the mapped file), 'mapped_gib' (the file's part in
     memory), 'device_gib' (0 if the device does not report it)}.
   """
-  command.keep_memory()
   vectors = make_vectors(folder, count)
   searcher = searchers.ExactSearcher(vectors, check=False)
   rng = np.random.default_rng(1)

@@ -135,6 +135,5 @@ if __name__ == '__main__':
     run,
     settings_lib.Settings,
     define_flags,
-    computes=True,
     writes='refresh.json',
   )

@@ -343,6 +343,5 @@ if __name__ == '__main__':
     run,
     settings_lib.Settings,
     define_flags,
-    computes=True,
     default_config=str(_CONFIG),
   )

@@ -18,10 +18,8 @@ JAX_COMPILATION_CACHE_DIR keeps compiled programs between runs.
 
 from collections.abc import Callable, Iterator
 import contextlib
-import ctypes
 import os
 import pathlib
-import platform
 import select
 import signal
 import sys
@@ -39,16 +37,12 @@ from retrieval.store import locks, verification
 
 Run = Callable[[ml_collections.ConfigDict, str], None]
 
-# Of malloc.h: M_ARENA_MAX, M_MMAP_MAX and M_TRIM_THRESHOLD with their values.
-_KEEP_MEMORY = ((-8, 1), (-4, 0), (-1, -1))
-
 
 def main(
   run: Run,
   root: type,
   define_flags: Callable[[], None] | None = None,
   *,
-  computes: bool = False,
   writes: str | None = None,
   default_config: str = '',
   default_workdir: str = '',
@@ -63,8 +57,6 @@ def main(
     root: dataclass with the fields of the config and what they accept.
     define_flags: defines the flags of the command other than --config and
       --workdir; `run` reads them from `flags.FLAGS`.
-    computes: whether the command runs a model step after step: on a CPU the
-      process then keeps freed memory (`keep_memory`).
     writes: role in which the command is the one writer of --workdir
       (`locks.writer`): `locks.RUN` for a training, or the name of a file; a
       second one is refused before it begins. None for a command that reads, or
@@ -80,9 +72,7 @@ def main(
     # Fields of a default config are set as soon as it is known.
     with config_errors.explained(argv, default_config):
       _define(define_flags, default_config, default_workdir)
-    app.run(
-      lambda argv: _run(run, root, argv, computes, writes), flags_parser=_parse
-    )
+    app.run(lambda argv: _run(run, root, argv, writes), flags_parser=_parse)
   except KeyboardInterrupt:
     ends.leave(signal.SIGINT)
   except ends.Terminated as ended:
@@ -116,20 +106,6 @@ def changed(
   with copied.unlocked():
     copied.update(fields)
   return copied
-
-
-def keep_memory() -> bool:
-  """Make malloc of this process keep freed memory, on a CPU under glibc.
-
-  XLA asks for a step's temporary memory anew each time, and glibc hands blocks of
-  that size back to the kernel, which then zeroes every page again: a fifth of a
-  small model's training step on a CPU. Call this function before the first JAX
-  computation. The process then stays at its peak resident memory until it ends.
-  """
-  if platform.libc_ver()[0] != 'glibc':
-    return False
-  libc = ctypes.CDLL(None)
-  return all([libc.mallopt(name, value) for name, value in _KEEP_MEMORY])
 
 
 def main_of_script(script: Callable[[list[str]], None]) -> None:
@@ -216,9 +192,7 @@ def _bad_flags() -> Iterator[None]:
     raise ValueError(f'{line} (--help lists the flags)') from error
 
 
-def _run(
-  run: Run, root: type, argv: list[str], computes: bool, writes: str | None
-) -> None:
+def _run(run: Run, root: type, argv: list[str], writes: str | None) -> None:
   if len(argv) > 1:
     raise ValueError(f'Unexpected arguments {argv[1:]}; flags start with --.')
   logging.set_verbosity(logging.INFO)
@@ -230,9 +204,6 @@ def _run(
   verification.choose(config.get('verify', ''))
   if config.get('distributed', False):
     _start_distributed(config)
-  # Asking for the backend starts it; the processes must have met before.
-  if computes and jax.default_backend() == 'cpu':
-    keep_memory()
   with _writing(config, flags.FLAGS.workdir, writes):
     run(config, flags.FLAGS.workdir)
   sys.stdout.flush()  # where a failure is still told

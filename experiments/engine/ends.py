@@ -25,6 +25,8 @@ import sys
 import threading
 from typing import NoReturn
 
+from experiments.engine import heap
+
 _LINES = {
   signal.SIGINT: 'interrupted; the same command continues.',
   signal.SIGTERM: 'terminated; the same command continues.',
@@ -62,6 +64,7 @@ def watch() -> None:
   if os.getpid() in _WATCHING:
     return
   _WATCHING.add(os.getpid())
+  heap.keep_memory()  # before there is a second thread
   # Python's resource tracker removes what the workers leave; it need not say so.
   warnings = (os.environ.get('PYTHONWARNINGS'), 'ignore:resource_tracker')
   os.environ['PYTHONWARNINGS'] = ','.join(filter(None, warnings))

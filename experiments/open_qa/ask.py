@@ -239,7 +239,6 @@ if __name__ == '__main__':
     run,
     settings_lib.Settings,
     define_flags,
-    computes=True,
     default_config=CONFIG,
     default_workdir=_WORKDIR,
   )

@@ -250,4 +250,4 @@ def evaluate_claims(config: ml_collections.ConfigDict, workdir: str) -> None:
 
 
 if __name__ == '__main__':
-  command.main(run, settings_lib.Settings, computes=True, writes=FILE)
+  command.main(run, settings_lib.Settings, writes=FILE)

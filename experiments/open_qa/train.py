@@ -46,4 +46,4 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
 
 
 if __name__ == '__main__':
-  command.main(run, settings_lib.Settings, computes=True, writes=locks.RUN)
+  command.main(run, settings_lib.Settings, writes=locks.RUN)

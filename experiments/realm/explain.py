@@ -66,4 +66,4 @@ def define_flags() -> None:
 
 
 if __name__ == '__main__':
-  command.main(run, settings_lib.Settings, define_flags, computes=True)
+  command.main(run, settings_lib.Settings, define_flags)

@@ -127,6 +127,4 @@ def _child(config_json: str, data_root: str, workdir: str) -> None:
 
 
 if __name__ == '__main__':
-  command.main(
-    run, settings_lib.Settings, computes=True, writes=index_folders.INDEX
-  )
+  command.main(run, settings_lib.Settings, writes=index_folders.INDEX)

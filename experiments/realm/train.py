@@ -71,4 +71,4 @@ def train(
 
 
 if __name__ == '__main__':
-  command.main(run, settings_lib.Settings, computes=True, writes=locks.RUN)
+  command.main(run, settings_lib.Settings, writes=locks.RUN)

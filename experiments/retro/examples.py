@@ -300,5 +300,4 @@ if __name__ == '__main__':
     lambda config, workdir: run(config, workdir, flags.FLAGS.task),
     settings_lib.Settings,
     _define_flags,
-    computes=True,
   )

@@ -133,4 +133,4 @@ def _define_flags() -> None:
 
 
 if __name__ == '__main__':
-  command.main(run, settings_lib.Settings, _define_flags, computes=True)
+  command.main(run, settings_lib.Settings, _define_flags)

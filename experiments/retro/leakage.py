@@ -215,4 +215,4 @@ def run(config: Config, workdir: str) -> None:
 
 
 if __name__ == '__main__':
-  command.main(run, settings_lib.Settings, computes=True, writes=FILE)
+  command.main(run, settings_lib.Settings, writes=FILE)

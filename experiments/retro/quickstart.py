@@ -58,4 +58,4 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
 
 
 if __name__ == '__main__':
-  command.main(run, settings_lib.Settings, computes=True)
+  command.main(run, settings_lib.Settings)

@@ -177,6 +177,4 @@ def _run_with_flags(config: ml_collections.ConfigDict, workdir: str) -> None:
 
 
 if __name__ == '__main__':
-  command.main(
-    _run_with_flags, settings_lib.Settings, _define_flags, computes=True
-  )
+  command.main(_run_with_flags, settings_lib.Settings, _define_flags)

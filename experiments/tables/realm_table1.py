@@ -160,6 +160,4 @@ def define_flags() -> None:
 
 
 if __name__ == '__main__':
-  command.main(
-    run, settings_lib.Settings, define_flags, computes=True, writes=NAME
-  )
+  command.main(run, settings_lib.Settings, define_flags, writes=NAME)

@@ -187,6 +187,4 @@ def define_flags() -> None:
 
 
 if __name__ == '__main__':
-  command.main(
-    run, settings_lib.Settings, define_flags, computes=True, writes=FILE
-  )
+  command.main(run, settings_lib.Settings, define_flags, writes=FILE)

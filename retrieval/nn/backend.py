@@ -2,12 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The devices that are there, and the kind that a program is traced for."""
 
-import pathlib
-
 import jax
 
-_DEV = pathlib.Path('/dev')
-_DEVICE_FILES = ('nvidia[0-9]*', 'accel[0-9]*', 'vfio/[0-9]*')
+from retrieval.nn import device_files
 
 
 def is_cpu() -> bool:
@@ -44,7 +41,7 @@ def devices() -> list[jax.Device]:
       was not told so.
   """
   found = jax.devices()
-  there = [str(x) for name in _DEVICE_FILES for x in _DEV.glob(name)]
+  there = device_files.found()
   if found[0].platform == 'cpu' and there and not jax.config.jax_platforms:
     raise RuntimeError(
       f'JAX {jax.__version__} computes on the CPU, but {there[0]} is there: its '

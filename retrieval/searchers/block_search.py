@@ -31,8 +31,12 @@ _TILES = {'cpu': 0, 'tpu': 8192}
 _GPU_TILE = 16_384
 _TILE_GROUPS = (64, 32)  # rows of a tile that share one maximum; they lie apart
 _KEPT = 65_536  # rows whose scores are kept at a time
-_SPARE = 16  # candidates or groups beyond those that random rows would need
-_AGAIN = 512  # larger groups where at most one row of so many is scored again
+# Kept beyond the number of candidates, or of groups with candidates, that is expected
+# where rows lie in random order.
+_SPARE = 16
+_AGAIN = (
+  512  # larger groups serve where at most one row in so many is scored again
+)
 _HALVES = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
 
 

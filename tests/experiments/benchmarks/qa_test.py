@@ -149,7 +149,6 @@ def test_a_step_may_say_more():
 
 
 def test_search(tmp_path, capsys, monkeypatch):
-  monkeypatch.setattr(benchmark_qa.command, 'keep_memory', bool)
   monkeypatch.setattr(benchmark_qa, '_ROWS', 300)
   found = benchmark_qa.search(tmp_path, 1000, 1)
   assert found['num_vectors'] == 1000 and found['wall_sec'] > 0

@@ -62,15 +62,10 @@ def run(config, workdir):
   print(config.prepare.process_index, config.prepare.process_count)
 
 if __name__ == '__main__':
-  command.keep_memory = lambda: print('keeps')
-  backend = os.environ.get('TEST_BACKEND')
-  if backend == 'gpu':
-    jax.default_backend = lambda: backend
   command.main(
     run,
     Settings,
     define_flags=define,
-    computes=bool(backend),
     writes=os.environ.get('TEST_WRITES'),
     default_config=os.environ.get('TEST_DEFAULT', ''),
   )
@@ -127,8 +122,6 @@ _BAD_CONFIGS = {
 _CASES = {
   'good': ['--config.size=3', '--prompt=hello'],
   'help': ['--help'],
-  'cpu': [],
-  'gpu': [],
   'value': ['--config.fail=value'],
   'debug': ['--config.fail=value', '--debug'],
   'file': ['--config.fail=file'],
@@ -189,8 +182,6 @@ def results(tmp_path_factory):
       **{name: f'{name}.py' for name in _BAD_CONFIGS},
     }
     environment = {}
-    if name in ('cpu', 'gpu'):
-      environment['TEST_BACKEND'] = name
     if name.startswith('locked'):
       environment['TEST_WRITES'] = 'x.json'
     if name in _PAIR:
@@ -243,14 +234,6 @@ def test_processes_find_each_other_and_share_the_preparing(results):
   for i, name in enumerate(_PAIR):
     assert results[name].returncode == 0, results[name].stderr
     assert results[name].stdout.split() == ['W', '1', str(i), '2']
-
-
-@pytest.mark.parametrize(
-  'case, keeps', [('cpu', True), ('gpu', False), ('good', False)]
-)
-def test_memory_is_kept_where_a_model_runs_on_a_cpu(results, case, keeps):
-  assert results[case].returncode == 0, results[case].stderr
-  assert ('keeps' in results[case].stdout.split()) == keeps
 
 
 @pytest.mark.parametrize(

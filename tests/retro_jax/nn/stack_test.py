@@ -50,6 +50,24 @@ def test_any_layers_may_read(layers):
   )
 
 
+_CONFIG = _config(7, (2, 4, 6))
+
+
+def _gradient(c):
+  params, args = tiny.params(c), tiny.inputs(c)
+
+  def loss(p):
+    return jnp.mean(jax.nn.logsumexp(tiny.apply(c, p, *args), -1))
+
+  return jax.jit(jax.value_and_grad(loss))(params)
+
+
+@pytest.fixture(scope='module')
+def expected():
+  """The gradient of layers one by one."""
+  return _gradient(_CONFIG)
+
+
 @pytest.mark.parametrize(
   'fields',
   [
@@ -62,19 +80,10 @@ def test_any_layers_may_read(layers):
     {'layers': 'unrolled', 'remat': 'dots'},
   ],
 )
-def test_loops_and_policies_change_no_gradient(fields):
-  c = _config(7, (2, 4, 6))
-  params, args = tiny.params(c), tiny.inputs(c)
-
-  def gradient(c):
-    def loss(p):
-      return jnp.mean(jax.nn.logsumexp(tiny.apply(c, p, *args), -1))
-
-    return jax.jit(jax.value_and_grad(loss))(params)
-
-  ours = gradient(dataclasses.replace(c, **fields))
+def test_loops_and_policies_change_no_gradient(fields, expected):
+  ours = _gradient(dataclasses.replace(_CONFIG, **fields))
   for a, b in zip(
-    jax.tree.leaves(ours), jax.tree.leaves(gradient(c)), strict=True
+    jax.tree.leaves(ours), jax.tree.leaves(expected), strict=True
   ):
     np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
