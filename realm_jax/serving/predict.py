@@ -6,6 +6,7 @@ Lee et al. 2019 (ORQA), section 4; Balachandran et al. 2021.
 """
 
 from collections.abc import Mapping
+import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -15,6 +16,8 @@ from jaxtyping import Array, Bool
 from realm_jax.nn import open_qa
 from realm_jax.objectives import reader_losses
 from retrieval.nn import backend
+
+_MANY = 16  # blocks from which on a CPU compiles readers of shorter rows, too
 
 
 class Prediction(NamedTuple):
@@ -49,9 +52,20 @@ def predict(
   count = min(num_answers, width * length)
   parts = -(-questions * blocks // read_at_once)
   read_at_once = -(-questions * blocks // parts)  # as little padding as can be
+  lengths = [length]
+  if backend.is_cpu() and read_at_once == 1 and parts >= _MANY:
+    lengths = [-(-length * share // 4) for share in (2, 3, 4)]
+  readers = [
+    functools.partial(_read_first, model, params, count, n) for n in lengths
+  ]
+
+  def read(part):
+    longest = part['mask'].sum(axis=-1).max()
+    which = jnp.searchsorted(jnp.asarray(lengths), longest)
+    return jax.lax.switch(which, readers, part)
+
   found = jax.lax.map(
-    lambda part: _read(model, params, part, count),
-    jax.tree.map(lambda x: _cut(x, parts, read_at_once), rows),
+    read, jax.tree.map(lambda x: _cut(x, parts, read_at_once), rows)
   )
   found, correct = jax.tree.map(
     lambda x: x.reshape(-1, count)[: questions * blocks].reshape(questions, -1),
@@ -78,6 +92,18 @@ def _cut(x: jax.Array, parts: int, rows: int) -> jax.Array:
   x = x.reshape(-1, *x.shape[2:])
   padding = ((0, parts * rows - len(x)), *((0, 0) for _ in x.shape[1:]))
   return jnp.pad(x, padding).reshape(parts, rows, *x.shape[1:])
+
+
+def _read_first(
+  model: open_qa.OpenQa,
+  params: Any,
+  count: int,
+  length: int,
+  rows: dict[str, jax.Array],
+) -> tuple[reader_losses.Spans, jax.Array]:
+  """`_read` of the first positions of rows that have no token after them."""
+  cut = {name: rows[name][..., :length] for name in (*open_qa.ROWS, 'correct')}
+  return _read(model, params, rows | cut, count)
 
 
 def _read(

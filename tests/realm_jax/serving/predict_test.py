@@ -23,9 +23,16 @@ def _given():
   return open_qa.OpenQa(config), params, batch
 
 
-@pytest.mark.parametrize('read_at_once', [0, 1, 5, 64])
-def test_equals_the_best_of_all_blocks_together(read_at_once):
+@pytest.mark.parametrize(
+  ('read_at_once', 'many'), [(0, 16), (0, 1), (1, 16), (5, 16), (64, 16)]
+)
+def test_equals_the_best_of_all_blocks_together(
+  read_at_once, many, monkeypatch
+):
+  monkeypatch.setattr(predict, '_MANY', many)  # 1: by the length of each row
   model, params, batch = _given()
+  mask = np.asarray(batch['reader_mask'])
+  assert mask.sum(axis=-1).min() <= (mask.shape[-1] + 1) // 2
   scores = tiny_qa.span_scores(model, params, batch)
   expected = reader_losses.best_spans(scores, 7)
   found = jax.jit(
