@@ -31,7 +31,7 @@ os.environ['XLA_FLAGS'] = ' '.join(
 )
 
 # Traces leave millions of objects, which live to the end: looking through all of
-# them for cycles took a fifteenth of the session.
+# them for cycles took 7 % of the time of retro_jax/nn and retrieval/nn.
 gc.set_threshold(50_000, 50, 50)
 
 from absl import flags  # noqa: E402

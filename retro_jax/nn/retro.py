@@ -17,6 +17,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from retrieval.nn import partitioning
 from retro_jax.nn import (
+  arguments,
   attention,
   cca,
   layers,
@@ -133,7 +134,7 @@ class Retro(nn.Module):
         parameters where layers are no loops.
     """
     c = self.config
-    check_shapes(c, tokens, neighbors, neighbor_mask, segment_ids)
+    arguments.check_shapes(c, tokens, neighbors, neighbor_mask, segment_ids)
     if self.is_initializing() and c.cca_layers:
       missing = max(0, c.chunk_length - tokens.shape[1])
       tokens = jnp.pad(tokens, ((0, 0), (0, missing)))
@@ -373,42 +374,3 @@ def _complete_chunks(config, tokens, neighbors, mask):
   if mask is None:
     return neighbors, jnp.ones(neighbors.shape, bool)
   return neighbors, mask[:, :complete]
-
-
-def check_shapes(
-  config: RetroConfig, tokens, neighbors, neighbor_mask, segment_ids
-) -> None:
-  """Raise ValueError for arguments of Retro that do not fit each other."""
-  if tokens.ndim != 2:
-    raise ValueError(f'tokens {tokens.shape}; expected [batch, length].')
-  batch, length = tokens.shape
-  most = config.decoder.max_positions
-  if config.decoder.positions == 'absolute' and length > most:
-    raise ValueError(
-      f'{length} tokens in a row; expected at most {most}, the '
-      'positions that this decoder knows.'
-    )
-  if segment_ids is not None and segment_ids.shape != tokens.shape:
-    raise ValueError(
-      f'segment_ids {segment_ids.shape}; expected {tokens.shape} like tokens.'
-    )
-  if neighbors is None:
-    if neighbor_mask is not None:
-      raise ValueError('neighbor_mask is given, but no neighbors.')
-    return
-  chunks = -(-length // config.chunk_length)
-  shape = neighbors.shape
-  if (
-    len(shape) != 4
-    or shape[0] != batch
-    or shape[1] > chunks
-    or shape[3] != config.neighbor_length
-  ):
-    raise ValueError(
-      f'neighbors {shape}; expected [{batch}, at most {chunks} chunks, any '
-      f'number, {config.neighbor_length}] for tokens {tokens.shape}.'
-    )
-  if neighbor_mask is not None and neighbor_mask.shape != shape:
-    raise ValueError(
-      f'neighbor_mask {neighbor_mask.shape}; expected {shape} like neighbors.'
-    )

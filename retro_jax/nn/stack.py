@@ -131,6 +131,28 @@ def groups(config: RetroConfig) -> list[tuple[int, int, int]]:
   return found
 
 
+def _branch_parameters(
+  config: RetroConfig, params: Mapping[str, Any], key: jax.Array | None
+) -> dict[str, Any]:
+  """Return parameters and keys of each branch, of all layers that have it.
+
+  Matrices are in the dtype in which they are multiplied, vectors as they are.
+  """
+  found = {}
+  for i, (name, parts) in enumerate(_branches(config)):
+    whole = params.get(name)
+    if whole is None:
+      whole = _stack([params[part] for part in parts])
+    narrow = jax.tree.map(
+      lambda x: x if x.ndim < 3 else x.astype(config.dtype), whole
+    )
+    keys = key
+    if key is not None:
+      keys = jax.random.split(jax.random.fold_in(key, i), len(parts))
+    found[name.removeprefix('layers_')] = narrow, keys
+  return found
+
+
 def run(
   config: RetroConfig,
   params: Mapping[str, Any],
@@ -154,76 +176,57 @@ def run(
     train: whether dropout acts.
     key: of the dropout.
   """
-  c = config
-  params = sharding.unbox(params)
-  rate = c.dropout_rate
+  c, rate = config, config.dropout_rate
+  whole = _branch_parameters(c, sharding.unbox(params), key)
+  attention = layers.Attention(
+    c, c.decoder_attention(), True, rate, parent=None
+  )
+  feed_forward = layers.FeedForward(c, c.d_ff, c.branches, rate, parent=None)
   modules = {
-    'attn': layers.Attention(c, c.decoder_attention(), True, rate, parent=None),
-    'cca': layers.ReadNeighbors(c, parent=None),
-    'ffw': layers.FeedForward(c, c.d_ff, c.branches, rate, parent=None),
+    'attn': (attention, (None, segments, train, positions)),
+    'ffw': (feed_forward, (train,)),
   }
-  arguments = {'attn': (None, segments, train, positions), 'ffw': (train,)}
-  policy = None if c.remat == 'none' else _POLICIES[c.remat]
 
   def some(branch, start, *shape):
     """[*shape] layers of those that have a branch: parameters and keys."""
     stop = start + math.prod(shape)
     return jax.tree.map(
-      lambda x: x[start:stop].reshape(*shape, *x.shape[1:]), stacked[branch]
+      lambda x: x[start:stop].reshape(*shape, *x.shape[1:]), whole[branch]
     )
 
-  def branch(name):
-    """A branch, of which the backward pass recomputes what the policy says."""
-
-    def apply(x, parameters, key):
+  def apply(name, x, parameters_and_key):
+    def branch(x, parameters, key):
+      module, arguments = modules[name]
       rngs = None if key is None else {'dropout': key}
-      x = modules[name].apply(
-        {'params': parameters}, x, *arguments[name], rngs=rngs
-      )
+      x = module.apply({'params': parameters}, x, *arguments, rngs=rngs)
       return partitioning.constrain(x, 'batch', 'length', None)
 
-    return apply if policy is None else jax.checkpoint(apply, policy=policy)
+    if c.remat != 'none':
+      branch = jax.checkpoint(branch, policy=_POLICIES[c.remat])
+    return branch(x, *parameters_and_key)
 
-  def branches(*names):
-    """Branches, one after the other, as the body of a loop."""
-
+  def loop(names, x, xs, **settings):
     def turn(x, xs):
       for name in names:
-        x = branch(name)(x, *xs[name])
+        x = apply(name, x, xs[name])
       return x, None
 
-    return turn
-
-  stacked = {}
-  for i, (name, parts) in enumerate(_branches(c)):
-    whole = params.get(name)
-    if whole is None:
-      whole = _stack([params[part] for part in parts])
-    # Matrices in the dtype in which they are multiplied; vectors as they are.
-    whole = jax.tree.map(
-      lambda x: x if x.ndim < 3 else x.astype(c.dtype), whole
-    )
-    keys = key
-    if key is not None:
-      keys = jax.random.split(jax.random.fold_in(key, i), len(parts))
-    stacked[name.removeprefix('layers_')] = whole, keys
+    return jax.lax.scan(turn, x, xs, **settings)[0]
 
   before = c.num_layers if encode is None else min(c.cca_layers) - 1
   if before:
     xs = {name: some(name, 0, before) for name in ('attn', 'ffw')}
-    x, _ = jax.lax.scan(branches('attn', 'ffw'), x, xs)
+    x = loop(('attn', 'ffw'), x, xs)
   if encode is None:
     return x
-  x = branch('attn')(x, *some('attn', before))
-  arguments['cca'] = train, *encode(x)
+  x = apply('attn', x, some('attn', before))
+  modules['cca'] = layers.ReadNeighbors(c, parent=None), (train, *encode(x))
 
   def turn(x, xs):
-    x = branch('cca')(x, *xs.pop('cca'))
+    x = apply('cca', x, xs.pop('cca'))
     if xs:
       # A loop in a loop is compiled sooner; written out, it moves fewer bytes.
-      x, _ = jax.lax.scan(
-        branches('ffw', 'attn'), x, xs, unroll=not backend.is_tpu()
-      )
+      x = loop(('ffw', 'attn'), x, xs, unroll=not backend.is_tpu())
     return x, None
 
   for first, turns, width in groups(c):
@@ -232,4 +235,4 @@ def run(
       xs['ffw'] = some('ffw', first - 1, turns, width)
       xs['attn'] = some('attn', first, turns, width)
     x, _ = jax.lax.scan(turn, x, xs)
-  return branch('ffw')(x, *some('ffw', c.num_layers - 1))
+  return apply('ffw', x, some('ffw', c.num_layers - 1))

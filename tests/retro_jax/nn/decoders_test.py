@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from retrieval import settings
-from retro_jax.nn import positions, retro as model
+from retro_jax.nn import arguments, positions, retro as model
 from tests.retro_jax.nn import tiny
 
 
@@ -38,7 +38,7 @@ def test_words_that_are_not_known_are_named():
 def test_a_row_longer_than_the_table_is_refused():
   c = tiny.config(**tiny.GPT2 | {'max_positions': 13})
   with pytest.raises(ValueError, match='14 tokens in a row; .* at most 13'):
-    model.check_shapes(c, np.zeros((1, 14), np.int32), None, None, None)
+    arguments.check_shapes(c, np.zeros((1, 14), np.int32), None, None, None)
 
 
 def test_other_positions_are_those_of_self_attention_alone():
