@@ -68,7 +68,7 @@ def _sizes() -> list[Row]:
     '7b5': {
       'v5e:16x16': {},
       # An axis of the mesh is one or more axes of the torus.
-      'v5p:4x4x4': {'mesh.fsdp': 16, 'mesh.tensor': 4},
+      'v5p:4x4x4': {'mesh.fsdp': 64, 'mesh.tensor': 1},
       'h100:64': {'mesh.fsdp': 32},
     },
   }
