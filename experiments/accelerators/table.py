@@ -67,7 +67,7 @@ def _sizes() -> list[Row]:
     '1b5': {'v5e:4x8': {}, 'h100:8': {steps: 4}},
     '7b5': {
       'v5e:16x16': {},
-      # An axis of the mesh is one or more axes of the torus.
+      # The mesh of the config, 32 x 2, does not lie on the axes of this torus.
       'v5p:4x4x4': {'mesh.fsdp': 64, 'mesh.tensor': 1},
       'h100:64': {'mesh.fsdp': 32},
     },

@@ -52,7 +52,7 @@ def predict(
   count = min(num_answers, width * length)
   parts = -(-questions * blocks // read_at_once)
   read_at_once = -(-questions * blocks // parts)  # as little padding as can be
-  lengths = [length]
+  lengths = [length]  # of the readers; most rows are shorter than the longest
   if backend.is_cpu() and read_at_once == 1 and parts >= _MANY:
     lengths = [-(-length * share // 4) for share in (2, 3, 4)]
   readers = [

@@ -31,8 +31,8 @@ def linears(
 ) -> list[Float[Array, '*X F']]:
   """Return x @ matrix for each matrix.
 
-  On TPUs it is one product: their compiler spends most of its time on the number
-  of products.
+  On TPUs the matrices are joined to one, since their compiler takes long for each
+  product.
   """
   if len(matrices) == 1 or not backend.is_tpu():
     return [linear(x, matrix) for matrix in matrices]

@@ -34,9 +34,8 @@ _KEPT = 65_536  # rows whose scores are kept at a time
 # Kept beyond the number of candidates, or of groups with candidates, that is expected
 # where rows lie in random order.
 _SPARE = 16
-_AGAIN = (
-  512  # larger groups serve where at most one row in so many is scored again
-)
+# Larger groups serve where at most one row in so many is scored again.
+_AGAIN = 512
 _HALVES = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
 
 

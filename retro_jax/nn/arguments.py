@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What the arguments of Retro have to be."""
+"""Checks of the shapes that Retro is called with."""
 
 from retro_jax.nn.config import RetroConfig
 

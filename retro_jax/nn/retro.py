@@ -160,7 +160,7 @@ class Retro(nn.Module):
       self.put_variable('cache', 'first', _first_of(tokens, segment_ids, last))
 
     def encode(x):
-      """What the layers of P read."""
+      """Return the encoded neighbors and their masks, for the layers of P."""
       self.sow('intermediates', 'conditioning', x)
       if caching:
         self._cache(x, retrieved[1], last, segment_ids)

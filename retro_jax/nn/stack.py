@@ -188,7 +188,7 @@ def run(
   }
 
   def some(branch, start, *shape):
-    """[*shape] layers of those that have a branch: parameters and keys."""
+    """Return parameters and keys of a branch, cut from `start` on to [*shape]."""
     stop = start + math.prod(shape)
     return jax.tree.map(
       lambda x: x[start:stop].reshape(*shape, *x.shape[1:]), whole[branch]
@@ -223,16 +223,18 @@ def run(
   modules['cca'] = layers.ReadNeighbors(c, parent=None), (train, *encode(x))
 
   def turn(x, xs):
-    x = apply('cca', x, xs.pop('cca'))
-    if xs:
+    reading, pairs = xs
+    x = apply('cca', x, reading)
+    if pairs:
       # A loop in a loop is compiled sooner; written out, it moves fewer bytes.
-      x = loop(('ffw', 'attn'), x, xs, unroll=not backend.is_tpu())
+      x = loop(('ffw', 'attn'), x, pairs, unroll=not backend.is_tpu())
     return x, None
 
   for first, turns, width in groups(c):
-    xs = {'cca': some('cca', c.cca_layers.index(first), turns)}
+    reading = some('cca', c.cca_layers.index(first), turns)
+    pairs = {}
     if width:
-      xs['ffw'] = some('ffw', first - 1, turns, width)
-      xs['attn'] = some('attn', first, turns, width)
-    x, _ = jax.lax.scan(turn, x, xs)
+      pairs['ffw'] = some('ffw', first - 1, turns, width)
+      pairs['attn'] = some('attn', first, turns, width)
+    x, _ = jax.lax.scan(turn, x, (reading, pairs))
   return apply('ffw', x, some('ffw', c.num_layers - 1))
