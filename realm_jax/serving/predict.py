@@ -55,6 +55,7 @@ def predict(
   lengths = [length]  # of the readers; most rows are shorter than the longest
   if backend.is_cpu() and read_at_once == 1 and parts >= _MANY:
     lengths = [-(-length * share // 4) for share in (2, 3, 4)]
+    lengths = [n for n in lengths if width * n >= count]
   readers = [
     functools.partial(_read_first, model, params, count, n) for n in lengths
   ]

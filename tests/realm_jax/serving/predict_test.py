@@ -24,20 +24,24 @@ def _given():
 
 
 @pytest.mark.parametrize(
-  ('read_at_once', 'many'), [(0, 16), (0, 1), (1, 16), (5, 16), (64, 16)]
+  ('read_at_once', 'many', 'answers'),
+  [(0, 16, 7), (0, 1, 7), (0, 1, 60), (1, 16, 7), (5, 16, 7), (64, 16, 7)],
 )
 def test_equals_the_best_of_all_blocks_together(
-  read_at_once, many, monkeypatch
+  read_at_once, many, answers, monkeypatch
 ):
   monkeypatch.setattr(predict, '_MANY', many)  # 1: by the length of each row
   model, params, batch = _given()
   mask = np.asarray(batch['reader_mask'])
   assert mask.sum(axis=-1).min() <= (mask.shape[-1] + 1) // 2
   scores = tiny_qa.span_scores(model, params, batch)
-  expected = reader_losses.best_spans(scores, 7)
+  expected = reader_losses.best_spans(scores, answers)
   found = jax.jit(
     functools.partial(
-      predict.predict, model, num_answers=7, read_at_once=read_at_once
+      predict.predict,
+      model,
+      num_answers=answers,
+      read_at_once=read_at_once,
     )
   )(params, batch)
   np.testing.assert_allclose(found.spans.score, expected.score, atol=1e-5)
