@@ -44,6 +44,7 @@ def test_every_exported_name_exists():
     realm_jax.nothing  # noqa: B018
 
 
+@pytest.mark.slow
 def test_it_answers_without_the_embedder_package(tmp_path):
   done = subprocess.run(
     [sys.executable, '-c', _ANSWER],

@@ -172,6 +172,7 @@ _BARE = """
 """
 
 
+@pytest.mark.slow
 def test_runs_without_the_packages_of_the_data_pipeline(tmp_path):
   file = tmp_path / 'found.json'
   subprocess.run(

@@ -29,6 +29,7 @@ def _write_run(root, workdir):
   )
 
 
+@pytest.mark.slow
 def test_all_cells_run_and_the_answer_follows_the_documents(
   tmp_path, monkeypatch
 ):

@@ -80,6 +80,7 @@ def _write_run(root, workdir):
     saved.save(3, {'params': trained.params}, batches)
 
 
+@pytest.mark.slow
 def test_all_cells_run_and_the_documents_change(tmp_path, environment):
   _needs(embedders.find_minilm)
   workdir = tmp_path / 'realm'

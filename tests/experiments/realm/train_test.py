@@ -143,6 +143,7 @@ def test_one_device_equals_eight(runs, name):
     assert a == pytest.approx(b, abs=2e-5, rel=2e-5)
 
 
+@pytest.mark.slow
 def test_two_processes_train_and_build_as_one(data, tmp_path):
   """Without dropout, which falls on other rows: processes interleave theirs."""
   fields = {'num_steps': 3, 'refresh.every': 2, 'eval_batches': 0}
@@ -164,7 +165,9 @@ def test_two_processes_train_and_build_as_one(data, tmp_path):
   assert steps == [0, 2]
 
 
-@pytest.mark.parametrize('builder', ['thread', 'external'])
+@pytest.mark.parametrize(
+  'builder', ['thread', pytest.param('external', marks=pytest.mark.slow)]
+)
 def test_two_processes_train_while_indices_are_built(builder, data, tmp_path):
   """One builds slowly: when the other is free, it is not."""
   fields = {
@@ -215,6 +218,7 @@ def _children(pid):
 _ASYNC = ('--refresh.schedule=async', '--refresh.every=5', '--eval_batches=0')
 
 
+@pytest.mark.slow
 def test_a_killed_builder_process_is_replaced_and_nothing_is_lost(
   data, tmp_path
 ):

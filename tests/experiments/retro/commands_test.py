@@ -144,6 +144,7 @@ def test_a_text_is_inspected_in_the_datastore_of_now(workdir):
   assert page.on[m:] != pytest.approx(page.off[m:], abs=1e-4)
 
 
+@pytest.mark.slow
 def test_notebook_runs(workdir, tmp_path):
   nbformat = pytest.importorskip('nbformat')
   nbclient = pytest.importorskip('nbclient')

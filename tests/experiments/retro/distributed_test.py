@@ -97,6 +97,7 @@ def _rows(workdir):
   ]
 
 
+@pytest.mark.slow
 def test_two_processes_train_as_one(folders):
   _, folder = folders
   one, two = _rows(folder / 'one'), _rows(folder / 'two')

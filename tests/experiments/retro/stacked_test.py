@@ -89,6 +89,7 @@ def baseline(root, tmp_path_factory):
   return workdir
 
 
+@pytest.mark.slow
 def test_both_forms_learn_the_same(scanned, unrolled):
   (one, state), (other, expected) = scanned, unrolled
   rows = [
@@ -111,6 +112,7 @@ def test_both_forms_learn_the_same(scanned, unrolled):
   assert max(jax.tree.leaves(far)) < 0.02
 
 
+@pytest.mark.slow
 def test_a_killed_run_continues_bit_for_bit(root, scanned, tmp_path):
   workdir, whole = scanned
   shutil.copytree(workdir, tmp_path, dirs_exist_ok=True)

@@ -119,6 +119,7 @@ def test_what_rows_train(
     assert made['dpr'].questions == config.questions
 
 
+@pytest.mark.slow
 def test_a_row_from_training_to_the_table(
   data, tmp_path, command_flags, monkeypatch, capsys
 ):

@@ -73,10 +73,15 @@ def expected():
   [
     {'layers': 'scanned'},
     {'layers': 'scanned', 'remat': 'full'},
-    {'layers': 'scanned', 'remat': 'attention'},
+    *(
+      pytest.param(fields, marks=pytest.mark.slow)
+      for fields in (
+        {'layers': 'scanned', 'remat': 'attention'},
+        {'layers': 'scanned', 'remat': 'dots_without_batch'},
+        {'layers': 'unrolled', 'remat': 'full'},
+      )
+    ),
     {'layers': 'scanned', 'remat': 'dots'},
-    {'layers': 'scanned', 'remat': 'dots_without_batch'},
-    {'layers': 'unrolled', 'remat': 'full'},
     {'layers': 'unrolled', 'remat': 'dots'},
   ],
 )
