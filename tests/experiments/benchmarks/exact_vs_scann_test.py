@@ -72,6 +72,7 @@ class _Reversed(searchers.ExactSearcher):
     return ids[:, ::-1], scores[:, ::-1]
 
 
+@pytest.mark.slow
 def test_both_searchers_and_a_file_that_scores_the_same(
   data, tmp_path, run, capsys, monkeypatch
 ):

@@ -67,6 +67,7 @@ def test_texts_fill_rows_and_most_hold_the_answer(root):
   assert (spans[:, 1] - spans[:, 0]).min() >= shortest
 
 
+@pytest.mark.slow
 def test_steps_of_ours(root):
   given = {
     'batch': 1,  # one program less to compile

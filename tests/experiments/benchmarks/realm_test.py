@@ -45,6 +45,7 @@ SIZES = benchmark_realm.SIZES | {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_steps_of_ours():
   results = benchmark_realm.measure('', 2, 1, SIZES)
   assert list(results) == ['embed', 'train']

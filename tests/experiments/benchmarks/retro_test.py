@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The benchmark of RETRO at sizes that say nothing of speed."""
 
+import pytest
+
 from experiments.benchmarks import retro as benchmark_retro
 from retro_jax.nn import presets
 
@@ -12,6 +14,7 @@ SIZES = benchmark_retro.SIZES | {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_steps_of_ours():
   results = benchmark_retro.measure('', 1, SIZES)
   assert list(results) == ['forward', 'train']

@@ -43,6 +43,7 @@ def _assert_same_run(first, second):
   jax.tree.map(np.testing.assert_array_equal, a, b)
 
 
+@pytest.mark.slow
 def test_continues_bit_for_bit(tmp_path, monkeypatch):
   @contextlib.contextmanager
   def after_step_5():

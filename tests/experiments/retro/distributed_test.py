@@ -110,6 +110,7 @@ def test_two_processes_train_as_one(folders):
   assert config['distributed'] and config['prepare']['process_count'] == 2
 
 
+@pytest.mark.slow
 def test_two_processes_evaluate_as_one(folders):
   root, folder = folders
   _wait(

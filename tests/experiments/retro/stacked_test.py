@@ -123,6 +123,7 @@ def test_a_killed_run_continues_bit_for_bit(root, scanned, tmp_path):
   _equal(state.opt_state, whole.opt_state)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('layers', ['scanned', 'unrolled'])
 def test_a_checkpoint_of_the_other_form_says_how_it_goes_on(
   root, scanned, unrolled, tmp_path, layers
@@ -134,6 +135,7 @@ def test_a_checkpoint_of_the_other_form_says_how_it_goes_on(
     _train(_config(root, layers=other), tmp_path)
 
 
+@pytest.mark.slow
 def test_a_trained_model_has_flat_parameters(root, scanned):
   workdir, state = scanned
   trained = loading.load(workdir)
@@ -149,6 +151,7 @@ def test_a_trained_model_has_flat_parameters(root, scanned):
   )
 
 
+@pytest.mark.slow
 def test_large_parameters_are_sharded_in_both_forms(root, scanned):
   config = _config(root)
   config.mesh.update({'data': 2, 'fsdp': 2, 'tensor': 2})
@@ -189,6 +192,7 @@ def test_a_deeper_model_has_no_longer_step():
   assert abs(num_lines(16) - num_lines(8)) < 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('layers', ['scanned', 'unrolled'])
 def test_a_stacked_baseline_is_fitted_bit_for_bit(
   root, baseline, tmp_path, layers

@@ -245,9 +245,9 @@ def test_a_loop_of_layers_changes_nothing(loaded, batch, remat, monkeypatch):
 
     return loss
 
-  expected = jax.value_and_grad(make())(params)
+  expected = jax.jit(jax.value_and_grad(make()))(params)
   monkeypatch.setattr(backend, 'is_cpu', lambda: False)
-  found = jax.value_and_grad(make())(params)
+  found = jax.jit(jax.value_and_grad(make()))(params)
   jax.tree.map(
     functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-5),
     found,
