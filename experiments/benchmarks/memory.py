@@ -23,7 +23,6 @@ import resource
 import subprocess
 import sys
 import tempfile
-import types
 
 from absl import app, flags
 import numpy as np
@@ -73,7 +72,12 @@ def prepare(root: pathlib.Path, num_documents: int) -> dict[str, float]:
     far, and 'scann_bytes_per_chunk'.
   """
   from retrieval import searchers, tokenization
-  from retrieval.index import neighbors as neighbors_lib, vectors as vectors_lib
+  from retrieval.index import (
+    index as index_lib,
+    neighbors as neighbors_lib,
+    sources,
+    vectors as vectors_lib,
+  )
   from retrieval.text import (
     chunks as chunks_lib,
     corpus as corpus_lib,
@@ -115,11 +119,10 @@ def prepare(root: pathlib.Path, num_documents: int) -> dict[str, float]:
 
   def find_neighbors(searcher):
     name = searcher.name
-    index = types.SimpleNamespace(searcher=searcher, fingerprint=name)
+    index = index_lib.Index(root, searcher, name, '', {})
+    source = sources.Dense(chunks, index, lambda _: vectors, lambda: None)
     path = root / f'neighbors-{name}'
-    neighbors_lib.build_neighbor_store(
-      path, chunks, vectors, chunks, vectors, index, k=2
-    )
+    neighbors_lib.build_neighbor_store(path, chunks, chunks, source, k=2)
     record(f'neighbors_{name}')
 
   array = vectors.array('vectors')

@@ -37,7 +37,10 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   settings = config.evaluate
   k = retro_evaluate.numbers_of_neighbors(settings)[0]
   trained = loading.load(
-    settings.workdir or workdir, config.data_dir, step=settings.step
+    settings.workdir or workdir,
+    config.data_dir,
+    source=settings.source,
+    step=settings.step,
   )
   reader = loading.chunk_reader(trained.config, trained.data, settings.split, k)
   length = trained.model.config.chunk_length

@@ -289,7 +289,13 @@ def load(
   if on_mesh:
     placed['mesh'], placed['rules'] = mesh_and_rules(config)
   settings = config.evaluate
-  trained = loading.load(workdir, config.data_dir, step=settings.step, **placed)
+  trained = loading.load(
+    workdir,
+    config.data_dir,
+    source=settings.source,
+    step=settings.step,
+    **placed,
+  )
   if not baseline_workdir:
     return trained, None
   baseline = loading.load(

@@ -104,7 +104,12 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   if jax.process_count() > 1:
     raise ValueError('experiments.retro.inspect runs in one process.')
   k = retro_evaluate.numbers_of_neighbors(config.evaluate)[0]
-  trained = loading.load(workdir, config.data_dir, step=config.evaluate.step)
+  trained = loading.load(
+    workdir,
+    config.data_dir,
+    source=config.evaluate.source,
+    step=config.evaluate.step,
+  )
   trained.config.embedder = config.embedder
   passage = _passage(trained, k, config.leakage.num_neighbors)
   with progress.bar('inspect', 'chunks') as update:

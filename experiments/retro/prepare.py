@@ -12,6 +12,9 @@ processes of their own (config.tokens.num_processes), so process 0 does them and
 the others wait. The checksums of published stores are compared first, as
 config.verify says.
 
+--config.neighbors.source=bm25 (or another of retrieval/index/sources.py) finds the
+neighbors of another source; run the stages index and neighbors once for each.
+
 With --config.evaluation.name=NAME the corpus of --config.evaluation.corpus becomes
 an evaluation set of that name, for --config.evaluate.split=NAME. With
 --config.deduplicate.threshold above 0, training documents that resemble a held-out
@@ -29,8 +32,10 @@ from experiments.engine import command, progress, stages
 from experiments.retro import settings as settings_lib
 from retrieval import tokenization
 from retrieval.index import (
+  bm25,
   index as index_lib,
   neighbors as neighbors_lib,
+  sources as sources_lib,
   vectors as vectors_lib,
 )
 from retrieval.store import store, verification
@@ -50,6 +55,7 @@ _KINDS = {
   'chunks': chunks_lib.KIND,
   'vectors': vectors_lib.KIND,
   'neighbors': neighbors_lib.KIND,
+  'words': bm25.KIND,
 }
 
 Config = stages.Config
@@ -186,6 +192,8 @@ def embed(
   config: Config, data: retro_data.DataFolder, splits: Sequence[str] = SPLITS
 ) -> Rows:
   """Embed every chunk with the frozen embedder."""
+  if data.source not in sources_lib.WITH_VECTORS:
+    return [('vectors', f'not read by the source {data.source}')]
   embedder = retro_data.embedder(config)
   for split in splits:
     with progress.bar(f'embed {split}', 'chunks') as update:
@@ -204,7 +212,16 @@ def embed(
 
 
 def build_index(config: Config, data: retro_data.DataFolder) -> Rows:
-  """Builds, measures and publishes the index of the training chunks."""
+  """Builds, measures and publishes the indices that the source reads."""
+  rows = []
+  if data.source in sources_lib.WITH_WORDS:
+    stages.wait_for_first(config, data.path('words'))
+    words = sources_lib.build_words(
+      data.path('words'), data.chunks('train'), data.tokenizer
+    )
+    rows.append(('chunks in BM25', f'{words.num_blocks:,}'))
+  if data.source not in sources_lib.WITH_VECTORS:
+    return rows or [('index', f'not read by the source {data.source}')]
   stages.wait_for_first(config, data.path('index'))
   settings = config.index.to_dict()
   vectors = data.vectors('train')
@@ -215,22 +232,20 @@ def build_index(config: Config, data: retro_data.DataFolder) -> Rows:
     index_lib.IndexConfig(**settings),
     queries=data.vectors('valid').array('vectors'),
   )
-  return [(key, _text(value)) for key, value in index.report.items()]
+  return rows + [(key, _text(value)) for key, value in index.report.items()]
 
 
 def find_neighbors(
   config: Config, data: retro_data.DataFolder, splits: Sequence[str] = SPLITS
 ) -> Rows:
   """Find every chunk's neighbors, and check a sample of them."""
-  rows = []
+  rows, source = [], data.sources(config).make(data.source)
   for split in splits:
     arguments = (
-      data.path(f'neighbors-{split}'),
+      data.neighbors_path(split),
       data.chunks(split),
-      data.vectors(split),
       data.chunks('train'),
-      data.vectors('train'),
-      data.index,
+      source,
     )
     with progress.bar(f'neighbors {split}', 'chunks') as update:
       build = functools.partial(
@@ -240,7 +255,9 @@ def find_neighbors(
         **stages.share(config),
         progress=update,
       )
-      neighbors = stages.until_whole(config, f'neighbors-{split}', build)
+      neighbors = stages.until_whole(
+        config, data.neighbors_path(split).name, build
+      )
     rows.append((f'chunks with neighbors, {split}', f'{len(neighbors):,}'))
     if config.neighbors.validate:
       compared = neighbors_lib.validate(
@@ -309,7 +326,7 @@ def verify(data: retro_data.DataFolder) -> Rows:
   """
   rows = []
   for path in sorted(data.root.iterdir()) if data.root.exists() else ():
-    kind = _KINDS.get(path.name.split('-')[0])
+    kind = _KINDS.get(path.name.split('-')[0].split('_')[0])
     if kind and '.' not in path.name:  # a dot marks an unpublished store
       store.Store.open(path, kind).verify()
       rows.append((f'checksums, {path.name}', 'right'))

@@ -107,7 +107,7 @@ def _metric(trained, samples: Sequence[views.TextSample]) -> str:
   """Metric of the scores; '' where nothing was retrieved."""
   found = [i for sample in samples for c in sample.chunks for i in c.ids]
   retrieved = max(found, default=-1) >= 0
-  return trained.data.index.searcher.metric if retrieved else ''
+  return trained.data.metric if retrieved else ''
 
 
 def _printer(trained, names) -> Callable[[samples_lib.Event], None]:
@@ -117,7 +117,7 @@ def _printer(trained, names) -> Callable[[samples_lib.Event], None]:
   return sample_view.Stream(
     progress.console(),
     trained.data.tokenizer,
-    lambda: trained.data.index.searcher.metric,
+    lambda: trained.data.metric,
     names,
   ).take
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from experiments.engine import run_settings
 from retrieval import settings
-from retrieval.index import index as index_lib
+from retrieval.index import index as index_lib, sources
 from retrieval.text import corpus as corpus_lib
 from retro_jax.data import qa_rows
 from retro_jax.decoding import drawing
@@ -61,6 +61,8 @@ class Embedder:
 class Neighbors:
   """The neighbors of every chunk."""
 
+  # how they are found; see retrieval/index/sources.py
+  source: sources.Name = 'dense'
   stored: Annotated[int, settings.Range(1, 2**16)] = 10  # for each chunk
   validate: settings.Share = 0.01  # share recomputed and compared
 
@@ -82,6 +84,7 @@ class Evaluate:
   baseline_workdir: str = ''
   baseline_step: str = ''
   split: str = 'valid'  # or the name of an evaluation set
+  source: Literal['', sources.Name] = ''  # of the neighbors; '': as trained
   num_neighbors: tuple[Annotated[int, settings.Range(0, 2**16)], ...] = (2,)
   shuffled: bool = True
   oracle: bool = False  # a diagnostic: the text to be predicted as neighbor

@@ -60,7 +60,7 @@ def _readers(
   if not ks or min(ks) < 0 or max(ks) > stored:
     raise ValueError(
       f'{name} {tuple(ks)}: expected numbers of 0 to {stored}, the neighbors '
-      f'stored in {trained.data.path(f"neighbors-{split}")}; for more, prepare the '
+      f'stored in {trained.data.neighbors_path(split)}; for more, prepare the '
       'neighbors again with --config.neighbors.stored=N.'
     )
   return [

@@ -9,13 +9,14 @@ Documents of --documents (JSON lines with the fields of config.corpus) replace t
 of the same id, or are added at the end; --delete, which may repeat, removes
 documents. Given documents go into the datastore even where their id would be held
 out. DATA becomes a data folder of its own with its own index; only chunks with new
-text are embedded. The old data stay unchanged; with --config.data_dir=DATA any
+text are embedded, and BM25, where config.neighbors.source reads it, is built anew. The old data stay unchanged; with --config.data_dir=DATA any
 command retrieves from the new data. Evaluation also needs the neighbors of the
 held-out documents: experiments.retro.prepare with --config.data_dir=DATA and
 --config.prepare.stages=vectors,neighbors finds them.
 """
 
 from collections.abc import Iterator, Sequence
+import dataclasses
 import os
 import pathlib
 
@@ -31,7 +32,12 @@ from experiments.engine import (
 )
 from experiments.retro import settings as settings_lib
 from retrieval import tokenization
-from retrieval.index import index as index_lib, reuse, vectors as vectors_lib
+from retrieval.index import (
+  index as index_lib,
+  reuse,
+  sources,
+  vectors as vectors_lib,
+)
 from retrieval.store import checkpoints, locks
 from retrieval.text import (
   chunks as chunks_lib,
@@ -64,8 +70,14 @@ def update(
   counts = changed_documents.check(old.tokens, documents, delete)
   with locks.writer(root, locks.DATA):
     changed_documents.write(root, _all_documents(old), documents, delete)
-    data = retro_data.DataFolder(root)
+    data = dataclasses.replace(old, root=root)
     _cut(config, old, data, [document.id for document in documents])
+    if data.source in sources.WITH_WORDS:
+      sources.build_words(
+        data.path('words'), data.chunks('train'), data.tokenizer
+      )
+    if data.source not in sources.WITH_VECTORS:
+      return counts
     embedder = reuse.ReusedTexts(
       retro_data.embedder(config),
       old.chunks('train'),
@@ -175,6 +187,7 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
     raise ValueError('--output is empty: expected the new data folder.')
   saved = checkpoints.find(workdir).config
   saved.embedder, saved.index = config.embedder, config.index
+  saved.neighbors = config.neighbors
   if config.data_dir:
     saved.data_dir = config.data_dir
   documents = []

@@ -25,7 +25,7 @@ from retrieval import settings
 from retrieval.searchers import base
 from retrieval.store import sharded_array, shards, store
 
-_KIND = 'bm25'
+KIND = 'bm25'
 _SCHEMA = 1  # version of the way from text to words
 # Lucene's list for English.
 STOP_WORDS = tuple(
@@ -116,7 +116,7 @@ class Bm25:
     return cls(config, words, arrays, len(rows), hashed.hexdigest()[:32])
 
   def search(
-    self, queries: Sequence[str], k: int
+    self, queries: Sequence[str] | np.ndarray, k: int
   ) -> tuple[Int64[np.ndarray, 'b k'], Float32[np.ndarray, 'b k']]:
     """Find the k best blocks of each query; ties go to the lower id.
 
@@ -165,7 +165,7 @@ class Bm25:
     }
     meta = {'num_blocks': self.num_blocks}
     shards.build_store(
-      path, _KIND, self._fields, [0], lambda *_: arrays, meta=meta
+      path, KIND, self._fields, [0], lambda *_: arrays, meta=meta
     )
 
   @classmethod
@@ -175,7 +175,7 @@ class Bm25:
     Raises:
       ValueError: when it is damaged or of another version.
     """
-    found = store.Store.open(path, _KIND)
+    found = store.Store.open(path, KIND)
     fields = found.fields
     if fields.get('tokens') != _SCHEMA:
       raise ValueError(f'{path}: made by another version; build it again.')

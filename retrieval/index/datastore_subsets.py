@@ -112,12 +112,16 @@ def build_part_neighbors(
       exact, exact, datastore.document_hashes(ids), k
     )
 
-    def search(vectors, own):
-      found, scores = part.search(vectors, own)
+    def search(shard, rows):
+      block = vectors.shard(shard, 'vectors')[rows]
+      own = queries.store.shard(shard, 'id_hash')[rows]
+      found, scores = part.search(
+        np.asarray(block, np.float32), np.asarray(own)
+      )
       return neighbors_lib.take(ids[None], found, -1), scores
 
     return search
 
   return neighbors_lib.search_store(
-    path, fields, queries, vectors, make, progress=progress
+    path, queries, fields, make, progress=progress
   )

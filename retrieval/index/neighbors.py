@@ -9,17 +9,14 @@ Documents are compared by the hash of their id, so queries and datastore may
 come from different token stores.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import functools
 import os
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
-from absl import logging
 from jaxtyping import Int, UInt64
 import numpy as np
 
-from retrieval import searchers
-from retrieval.index import index as index_lib, vectors as vectors_lib
 from retrieval.store import sharded_array, shards, store
 from retrieval.text import chunks as chunks_lib
 
@@ -28,8 +25,30 @@ _QUERY_BATCH = 1024
 # Another machine may sum float32 in another order.
 _SCORE_RTOL, _SCORE_ATOL = 1e-5, 1e-5
 
-# (vectors [b, d], hash of each query's document [b]) -> ids and scores [b, k]
-SearchFn = Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
+# ids [b, k] int64, -1 for none; scores [b, k] float32, -inf for none
+Found = tuple[np.ndarray, np.ndarray]
+# (shard, rows) of query chunks -> their neighbors
+SearchFn = Callable[[int, slice], Found]
+
+
+@runtime_checkable
+class Source(Protocol):
+  """A way to find neighbors, for stored chunks and for new text."""
+
+  def fields(self, queries: chunks_lib.ChunkStore) -> dict[str, Any]:
+    """Return JSON fields that determine the neighbors, with the datastore and k.
+
+    Raises:
+      ValueError: when the source cannot search for these chunks.
+    """
+
+  def of_chunks(
+    self, queries: chunks_lib.ChunkStore, shard: int, rows: slice, k: int
+  ) -> Found:
+    """Find the k nearest chunks of other documents for stored chunks."""
+
+  def of_texts(self, texts: Sequence[str], k: int) -> Found:
+    """Find the k nearest chunks of all documents; a blank text finds none."""
 
 
 def other_columns(
@@ -76,6 +95,14 @@ def _count_by_document(
   return hashes[first], np.add.reduceat(counts, first)
 
 
+@runtime_checkable
+class Finder(Protocol):
+  """Rows for queries of some kind: vectors, as `searchers.Searcher`, or texts."""
+
+  def search(self, queries: np.ndarray, k: int) -> Found:
+    """Return ids [b, k] and scores [b, k], best first, -1 and -inf for none."""
+
+
 class NeighborSearch:
   """Find k neighbors from other documents for batches of chunks.
 
@@ -85,8 +112,8 @@ class NeighborSearch:
 
   def __init__(
     self,
-    searcher: searchers.Searcher,
-    exact: searchers.Searcher,
+    searcher: Finder,
+    exact: Finder,
     id_hash: sharded_array.Rows,
     k: int,
     max_fetch: int = 128,
@@ -116,19 +143,19 @@ class NeighborSearch:
     return np.where(self._hashes[at] == own, self._counts[at], 0)
 
   def search(
-    self, vectors: np.ndarray, own: np.ndarray
+    self, queries: np.ndarray, own: np.ndarray
   ) -> tuple[np.ndarray, np.ndarray]:
     """Return ids and scores of the neighbors of each query.
 
     Args:
-      vectors: [b, d] float32 queries.
+      queries: [b, ...] what the searchers take: vectors [b, d], or texts [b].
       own: [b] hash of the id of each query's document.
 
     Returns:
       ids: [b, k] int64, -1 where the datastore has no more.
       scores: [b, k] float32, -inf there.
     """
-    ids, scores = self._others(self._searcher, vectors, own, self._fetch)
+    ids, scores = self._others(self._searcher, queries, own, self._fetch)
     mine = self._own_chunks(own)
     reachable = np.minimum(self._k, self._num_chunks - mine)
     short = np.flatnonzero((ids >= 0).sum(1) < reachable)
@@ -136,12 +163,12 @@ class NeighborSearch:
       self.num_exact += len(short)
       fetch = int(min(self._k + mine[short].max(), self._num_chunks))
       ids[short], scores[short] = self._others(
-        self._exact, vectors[short], own[short], fetch
+        self._exact, queries[short], own[short], fetch
       )
     return ids, scores
 
-  def _others(self, searcher, vectors, own, fetch):
-    ids, scores = searcher.search(vectors, fetch)
+  def _others(self, searcher, queries, own, fetch):
+    ids, scores = searcher.search(queries, fetch)
     hashes = self._id_hash[np.maximum(ids, 0)]
     columns = other_columns(ids, hashes, own, self._k)
     scores = take(scores, columns, -np.inf).astype(np.float32)
@@ -150,9 +177,8 @@ class NeighborSearch:
 
 def search_store(
   path: str | os.PathLike,
-  fields: Mapping[str, Any],
   queries: chunks_lib.ChunkStore,
-  vectors: store.Store,
+  fields: Mapping[str, Any],
   make_search: Callable[[], SearchFn],
   **share,
 ) -> 'NeighborStore | None':
@@ -172,8 +198,7 @@ def search_store(
     ids = np.full((counts[i], k), -1, np.int64)
     scores = np.full((counts[i], k), -np.inf, np.float32)
     for rows in _batches(counts[i]):
-      found = _search_rows(search(), queries, vectors, i, rows)
-      ids[rows], scores[rows] = found
+      ids[rows], scores[rows] = search()(i, rows)
       if progress:
         progress(rows.stop, counts[i])
     return {'ids': ids, 'scores': scores}
@@ -190,10 +215,8 @@ def _batches(num_rows: int) -> Iterator[slice]:
 def build_neighbor_store(
   path: str | os.PathLike,
   queries: chunks_lib.ChunkStore,
-  vectors: store.Store,
   datastore: chunks_lib.ChunkStore,
-  datastore_vectors: store.Store,
-  index: index_lib.Index,
+  source: Source,
   *,
   k: int,
   **share,
@@ -204,59 +227,33 @@ def build_neighbor_store(
     The published store, or None while other processes still have work.
 
   Raises:
-    ValueError: when vectors and chunks do not belong together.
+    ValueError: when source and chunks do not belong together.
   """
-  vectors_lib.check_chunks(vectors, queries)
-  vectors_lib.check_chunks(datastore_vectors, datastore)
-  fields = {**_fields(queries, vectors, datastore, index), 'k': k}
-  make = functools.cache(
-    lambda: _neighbor_search(index, datastore, datastore_vectors, k)
-  )
-  found = search_store(
-    path, fields, queries, vectors, lambda: make().search, **share
-  )
-  if make.cache_info().currsize:
-    logging.info(
-      'An exact search repeated %d of %d queries.',
-      make().num_exact,
-      queries.num_chunks,
-    )
-  return found
+  fields = {**_fields(queries, datastore, source), 'k': k}
+
+  def make():
+    return functools.partial(_search_rows, source, queries, k)
+
+  return search_store(path, queries, fields, make, **share)
 
 
-def _fields(queries, vectors, datastore, index) -> dict[str, str]:
+def _fields(queries, datastore, source) -> dict[str, Any]:
   return {
     'queries': queries.fingerprint,
-    'vectors': vectors.fingerprint,
     'datastore': datastore.fingerprint,
-    'index': index.fingerprint,
+    **source.fields(queries),
   }
 
 
-def _neighbor_search(index, datastore, datastore_vectors, k):
-  searcher = index.searcher
-  if searcher.num_vectors != datastore.num_chunks:
-    raise ValueError(
-      f'The index holds {searcher.num_vectors} vectors, the datastore '
-      f'{datastore.path} {datastore.num_chunks} chunks; they must be the same.'
-    )
-  exact = searchers.exact_of(searcher, datastore_vectors.array('vectors'))
-  return NeighborSearch(searcher, exact, datastore.id_hash, k)
-
-
-def _search_rows(search, queries, vectors, shard, rows):
-  block = np.asarray(vectors.shard(shard, 'vectors')[rows], np.float32)
-  own = np.asarray(queries.store.shard(shard, 'id_hash')[rows])
-  return search(block, own)
+def _search_rows(source, queries, k, shard, rows):
+  return source.of_chunks(queries, shard, rows, k)
 
 
 def validate(
   path: str | os.PathLike,
   queries: chunks_lib.ChunkStore,
-  vectors: store.Store,
   datastore: chunks_lib.ChunkStore,
-  datastore_vectors: store.Store,
-  index: index_lib.Index,
+  source: Source,
   *,
   fraction: float,
   seed: int = 0,
@@ -264,7 +261,7 @@ def validate(
   """Recompute a sample of the neighbors and compare it with the stored ones.
 
   Args:
-    path: neighbor store made by `build_neighbor_store` from the next five.
+    path: neighbor store made by `build_neighbor_store` from the next three.
     fraction: share of query batches to recompute; at least one batch is.
 
   Raises:
@@ -273,16 +270,13 @@ def validate(
   """
   neighbors = NeighborStore(path)
   stored = neighbors.store
-  made_from = _fields(queries, vectors, datastore, index)
+  made_from = _fields(queries, datastore, source)
   for name, want in made_from.items():
-    if stored.fields[name] != want:
+    if stored.fields.get(name) != want:
       raise ValueError(
-        f'{path}: made with {name} {stored.fields[name]}, expected {want}; '
+        f'{path}: made with {name} {stored.fields.get(name)}, expected {want}; '
         'remove the folder and run the stage again.'
       )
-  search = _neighbor_search(
-    index, datastore, datastore_vectors, neighbors.num_neighbors
-  ).search
   batches = [
     (shard, rows)
     for shard, count in enumerate(stored.rows('ids'))
@@ -292,7 +286,9 @@ def validate(
   compared = 0
   for b in chosen[: max(1, round(fraction * len(batches)))]:
     shard, rows = batches[b]
-    ids, scores = _search_rows(search, queries, vectors, shard, rows)
+    ids, scores = source.of_chunks(
+      queries, shard, rows, neighbors.num_neighbors
+    )
     differs = (ids != stored.shard(shard, 'ids')[rows]).any(1)
     stored_scores = stored.shard(shard, 'scores')[rows]
     close = np.isclose(scores, stored_scores, _SCORE_RTOL, _SCORE_ATOL)

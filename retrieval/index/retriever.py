@@ -1,30 +1,15 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Text in, neighbors out: embedder, searcher and datastore in one object."""
+"""Text in, neighbors out: a source and its datastore in one object."""
 
 from collections.abc import Sequence
 import dataclasses
 
 import numpy as np
 
-from retrieval import searchers, tokenization
-from retrieval.nn import embedders
+from retrieval import tokenization
+from retrieval.index import neighbors
 from retrieval.text import chunks as chunks_lib
-
-
-def search_texts(
-  embedder: embedders.Embedder,
-  searcher: searchers.Searcher,
-  texts: Sequence[str],
-  k: int,
-) -> tuple[np.ndarray, np.ndarray]:
-  """Return ids and scores [b, k] of the rows nearest to each text.
-
-  A blank text says nothing, so it finds nothing: ids -1 and scores -inf.
-  """
-  ids, scores = searcher.search(embedder.embed_texts(list(texts)), k)
-  said = np.array([bool(text.strip()) for text in texts], bool)[:, None]
-  return np.where(said, ids, -1), np.where(said, scores, -np.inf)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,8 +29,7 @@ class Retrieved:
 class Retriever:
   """Retrieves neighbors for new text."""
 
-  embedder: embedders.Embedder
-  searcher: searchers.Searcher
+  source: neighbors.Source
   datastore: chunks_lib.ChunkStore
   tokenizer: tokenization.Tokenizer
   neighbor_length: int  # r, tokens of a neighbor with its continuation
@@ -67,7 +51,7 @@ class Retriever:
       ValueError: for more neighbors than there are chunks.
     """
     self.check_stored(k)
-    ids, scores = search_texts(self.embedder, self.searcher, texts, k)
+    ids, scores = self.source.of_texts(texts, k)
     tokens, mask = self.datastore.gather(
       ids, self.neighbor_length, self.neighbor_part
     )

@@ -14,7 +14,7 @@ import numpy as np
 from retrieval import searchers, tokenization
 from retrieval.index import (
   index as index_lib,
-  retriever,
+  sources,
   vectors as vectors_lib,
 )
 from retrieval.nn import embedders
@@ -140,9 +140,7 @@ class TextIndex:
       ids, scores = self.searcher.search(queries, k)
     elif all(isinstance(query, str) for query in queries):
       texts = list(queries)
-      ids, scores = retriever.search_texts(
-        self.embedder, self.searcher, texts, k
-      )
+      ids, scores = sources.search_texts(self.embedder, self.searcher, texts, k)
     else:
       ids, scores = self.searcher.search(np.asarray(queries, np.float32), k)
     if self.chunks is None:

@@ -154,6 +154,10 @@ class ChunkStore:
     self.id_hash = self.store.array('id_hash')
     self.num_chunks = len(self._document)
 
+  def ids(self, shard: int, rows: slice) -> np.ndarray:
+    """Ids of the chunks from rows.start to rows.stop of a shard: [b] int64."""
+    return self._document.offsets[shard] + np.arange(rows.start, rows.stop)
+
   def documents(self, ids: np.ndarray) -> np.ndarray:
     """Document index of each chunk: [...] int64."""
     return self._document[np.asarray(ids)]

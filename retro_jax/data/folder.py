@@ -9,12 +9,16 @@ chunks-{train,valid}/  spans of m tokens; the training chunks are the
                        datastore
 vectors-{train,valid}/ frozen BERT keys
 index/                 of vectors-train
-neighbors-{train,valid}/
+words/                 BM25 of chunks-train, for sources that need it
+neighbors-{train,valid}/           of the source dense
+neighbors_SOURCE-{train,valid}/    of another source
 {tokens,chunks,vectors,neighbors}-NAME/ of evaluation sets of other corpora
 """
 
 import dataclasses
 import functools
+import os
+import pathlib
 
 import ml_collections
 
@@ -22,6 +26,7 @@ from retrieval.index import (
   index as index_lib,
   neighbors as neighbors_lib,
   retriever as retriever_lib,
+  sources as sources_lib,
   vectors as vectors_lib,
 )
 from retrieval.nn import embedders
@@ -50,6 +55,17 @@ class DataFolder(data_folder.DataFolder):
   """The data folder of a RETRO experiment."""
 
   MADE_BY = 'experiments.retro.prepare'
+
+  source: str = 'dense'  # of the neighbors, one of `sources.NAMES`
+
+  @classmethod
+  def of(
+    cls, config: ml_collections.ConfigDict, workdir: str | os.PathLike
+  ) -> 'DataFolder':
+    """Make the data folder that a config and a workdir name."""
+    root = super().of(config, workdir).root
+    # Checkpoints of before there were sources do not name one.
+    return cls(root, config.neighbors.get('source', 'dense'))
 
   @functools.cached_property
   def tokens(self) -> tokens_lib.TokenStore:
@@ -111,6 +127,11 @@ class DataFolder(data_folder.DataFolder):
       index_lib.check_vectors(found, self.vectors('train'))
     return found
 
+  def neighbors_path(self, split: str) -> pathlib.Path:
+    """Folder of the neighbors that `source` found for a split's chunks."""
+    of_source = '' if self.source == 'dense' else f'_{self.source}'
+    return self.path(f'neighbors{of_source}-{split}')
+
   def neighbors(self, split: str) -> neighbors_lib.NeighborStore:
     """Neighbors of a split's chunks in the datastore.
 
@@ -121,7 +142,7 @@ class DataFolder(data_folder.DataFolder):
       self.chunks(name) if self.path(f'chunks-{name}').is_dir() else None
       for name in (split, 'train')
     )
-    path = self.path(f'neighbors-{split}')
+    path = self.neighbors_path(split)
     return neighbors_lib.NeighborStore(path, queries, datastore)
 
   def fingerprints(self, retrieval: bool) -> dict[str, str]:
@@ -129,9 +150,14 @@ class DataFolder(data_folder.DataFolder):
     stores = {'tokenizer': self.tokenizer_fingerprint}
     if self.path('chunks-train').exists():
       stores['chunks-train'] = self.chunks('train').fingerprint
-    if retrieval and self.path('neighbors-train').exists():
+    if retrieval and self.neighbors_path('train').exists():
       stores['neighbors-train'] = self.neighbors('train').store.fingerprint
     return stores
+
+  @property
+  def metric(self) -> str:
+    """What scores of neighbors are: the index's metric, or the source's name."""
+    return self.index.searcher.metric if self.source == 'dense' else self.source
 
   @property
   def neighbors_index(self) -> str:
@@ -145,18 +171,35 @@ class DataFolder(data_folder.DataFolder):
     self, config: ml_collections.ConfigDict
   ) -> retriever_lib.Retriever:
     """The retriever over this folder's datastore, for new text."""
-    frozen = embedder(config)
-    made_with = self.vectors('train').fields['embedder']
-    if frozen.fingerprint != made_with:
-      raise ValueError(
-        f'{self.path("vectors-train")}: embedded with {made_with}, but the '
-        f'config names embedder {frozen.fingerprint}.'
-      )
     return retriever_lib.Retriever(
-      frozen,
-      self.index.searcher,
+      self.sources(config).make(self.source),
       self.chunks('train'),
       self.tokenizer,
       config.model.neighbor_length,
       config.neighbor_part,
+    )
+
+  def sources(self, config: ml_collections.ConfigDict) -> sources_lib.Sources:
+    """What finds neighbors in this folder's datastore."""
+
+    def vectors(chunks: chunks_lib.ChunkStore) -> store.Store:
+      return self.vectors(chunks.path.name.removeprefix('chunks-'))
+
+    def load_embedder() -> embedders.Embedder:
+      frozen = embedder(config)
+      made_with = self.vectors('train').fields['embedder']
+      if frozen.fingerprint != made_with:
+        raise ValueError(
+          f'{self.path("vectors-train")}: embedded with {made_with}, but the '
+          f'config names embedder {frozen.fingerprint}.'
+        )
+      return frozen
+
+    return sources_lib.Sources(
+      self.chunks('train'),
+      self.tokenizer,
+      lambda: self.index,
+      vectors,
+      load_embedder,
+      self.path('words'),
     )

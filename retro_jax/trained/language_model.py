@@ -177,12 +177,17 @@ class LanguageModel:
 
 
 def load(
-  workdir: str | os.PathLike, data_dir: str = '', *, step: int | str = ''
+  workdir: str | os.PathLike,
+  data_dir: str = '',
+  *,
+  source: str = '',
+  step: int | str = '',
 ) -> LanguageModel:
   """Load a checkpoint of a training run.
 
   Args:
     data_dir: folder of the data; default the one that the run was trained with.
+    source: source of the neighbors, of `sources.NAMES`; '' is that of training.
     step: a number, 'best' (by config.best_metric), or '' for the newest.
 
   Returns:
@@ -193,4 +198,6 @@ def load(
     ValueError: when the checkpoint is damaged, or the data are of another
       tokenizer than the model.
   """
-  return LanguageModel(loading.load(workdir, data_dir, step=step))
+  return LanguageModel(
+    loading.load(workdir, data_dir, source=source, step=step)
+  )

@@ -95,7 +95,7 @@ def chunk_reader(
     )
   return pipeline.ChunkReader(
     chunks=data.path(f'chunks-{split}'),
-    neighbors=data.path(f'neighbors-{split}'),
+    neighbors=data.neighbors_path(split),
     datastore=data.path('chunks-train'),
     num_neighbors=num_neighbors,
     neighbor_length=config.model.neighbor_length,
@@ -130,6 +130,7 @@ def load(
   workdir: str | os.PathLike,
   data_dir: str = '',
   *,
+  source: str = '',
   step: checkpoint_steps.Step = None,
   mesh: jax.sharding.Mesh | None = None,
   rules: Any = None,
@@ -138,6 +139,7 @@ def load(
 
   Args:
     data_dir: folder of the data, if they have moved.
+    source: source of the neighbors, of `sources.NAMES`; '' is that of training.
     step: a number, 'best' (by config.best_metric), or None or '' for the newest.
     mesh: devices to shard the parameters over; None puts all of them on this
       process's first device.
@@ -152,6 +154,9 @@ def load(
   config = saved.config
   if data_dir:
     config.data_dir = data_dir
+  if source:
+    with config.unlocked():
+      config.neighbors.source = source
   data = retro_data.DataFolder.of(config, workdir)
   check_data(workdir, saved, data)
   model_cfg = model_config(config, data.vocab_size)

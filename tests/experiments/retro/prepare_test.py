@@ -205,7 +205,7 @@ def test_the_exam_asks_all_over_the_held_out_chunks(
 
   monkeypatch.setattr(index_lib.recall_check, 'measure', watched)
   data = types.SimpleNamespace(
-    path=lambda name: tmp_path / name, vectors=stores.get
+    source='dense', path=lambda name: tmp_path / name, vectors=stores.get
   )
   config = _config(corpus)
   config.index.num_queries = 20

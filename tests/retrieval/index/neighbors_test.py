@@ -19,6 +19,7 @@ from retrieval import searchers
 from retrieval.index import (
   index as index_lib,
   neighbors as neighbors_lib,
+  sources,
   vectors as vectors_lib,
 )
 from retrieval.nn import embedders
@@ -145,14 +146,23 @@ def test_k_larger_than_what_exists_is_padded(data, vectors):
   assert (scores[ids < 0] == -np.inf).all()
 
 
+def _dense(data, vectors, index=None):
+  """The source over the training chunks."""
+  of_chunks = {data.chunks[split].path: vectors[split] for split in vectors}
+  return sources.Dense(
+    data.chunks['train'],
+    index or _index(vectors['train']),
+    lambda chunks: of_chunks[chunks.path],
+    LetterEmbedder,
+  )
+
+
 def _build(data, vectors, path, queries='train', k=3):
   return neighbors_lib.build_neighbor_store(
     path,
     data.chunks[queries],
-    vectors[queries],
     data.chunks['train'],
-    vectors['train'],
-    _index(vectors['train']),
+    _dense(data, vectors),
     k=k,
   )
 
@@ -166,10 +176,8 @@ def test_store_validates_and_notices_a_change(
   arguments = (
     tmp_path / 'n',
     data.chunks['train'],
-    vectors['train'],
     data.chunks['train'],
-    vectors['train'],
-    _index(vectors['train']),
+    _dense(data, vectors),
   )
   assert neighbors_lib.validate(*arguments, fraction=1.0) == len(
     neighbors_lib.NeighborStore(tmp_path / 'n')
@@ -191,37 +199,37 @@ def test_store_validates_and_notices_a_change(
 
 
 @pytest.mark.parametrize(
-  ('position', 'other', 'said'),
+  ('name', 'said'),
   [
-    (1, lambda data, vectors: data.chunks['all'], 'made with queries '),
-    (2, lambda data, vectors: vectors['all'], 'made with vectors '),
-    (3, lambda data, vectors: data.chunks['all'], 'made with datastore '),
-    (
-      5,
-      lambda data, vectors: dataclasses.replace(
-        _index(vectors['train']), fingerprint='other'
-      ),
-      'made with index exact, expected other',
-    ),
+    ('queries', 'made with queries '),
+    ('vectors', 'made with vectors '),
+    ('datastore', 'made with datastore '),
+    ('index', 'made with index exact, expected other'),
   ],
 )
 def test_validating_against_other_inputs_is_refused(
-  data, vectors, tmp_path, position, other, said
+  data, vectors, tmp_path, name, said
 ):
   _build(data, vectors, tmp_path / 'n')
-  chunks = data.chunks['train']
-  arguments = [tmp_path / 'n', chunks, vectors['train'], chunks]
-  arguments += [vectors['train'], _index(vectors['train'])]
-  arguments[position] = other(data, vectors)
+  train, whole = data.chunks['train'], data.chunks['all']
+  queries = whole if name == 'queries' else train
+  datastore = whole if name == 'datastore' else train
+  source = _dense(data, vectors)
+  if name == 'index':
+    other = dataclasses.replace(_index(vectors['train']), fingerprint='other')
+    source = _dense(data, vectors, other)
+  if name == 'vectors':
+    fields = dict(source.fields(train), vectors='other')
+    source.fields = lambda queries: fields
   with pytest.raises(ValueError, match=said):
-    neighbors_lib.validate(*arguments, fraction=1.0)
+    neighbors_lib.validate(
+      tmp_path / 'n', queries, datastore, source, fraction=1.0
+    )
 
 
 def test_an_exact_index_serves_for_the_second_search_too(data, vectors):
   index = _index(vectors['train'])
-  search = neighbors_lib._neighbor_search(
-    index, data.chunks['train'], vectors['train'], 2
-  )
+  search = _dense(data, vectors, index)._by_k(2)
   assert search._exact is index.searcher
 
 
@@ -249,24 +257,19 @@ def test_counting_chunks_takes_memory_for_documents_only():
 
 
 def test_mismatched_vectors_are_refused(data, vectors, tmp_path):
+  mixed = vectors | {'train': vectors['valid']}
+  source = _dense(data, mixed, _index(vectors['train']))
   with pytest.raises(ValueError, match='embed these chunks first'):
     neighbors_lib.build_neighbor_store(
-      tmp_path / 'n',
-      data.chunks['train'],
-      vectors['valid'],
-      data.chunks['train'],
-      vectors['train'],
-      _index(vectors['train']),
-      k=2,
+      tmp_path / 'n', data.chunks['train'], data.chunks['train'], source, k=2
     )
 
 
 _KILLED = """
-import sys, time
+import pathlib, sys, time
 sys.path[:0] = [{root!r}, {tests!r}]
-import types
 from retrieval import searchers
-from retrieval.index import neighbors
+from retrieval.index import index, neighbors, sources
 from retrieval.store import store, store_writer
 from retrieval.text import chunks
 data = {data!r}
@@ -278,9 +281,10 @@ store_writer.StoreWriter.write = slow_write
 queries = chunks.ChunkStore(data + '/chunks-train')
 vectors = store.Store.open(data + '/vectors-train', 'vectors')
 searcher = searchers.ExactSearcher(vectors.array('vectors'), 'squared_l2')
-index = types.SimpleNamespace(searcher=searcher, fingerprint='exact')
-neighbors.build_neighbor_store(
-  {out!r}, queries, vectors, queries, vectors, index, k=3)
+found = index.Index(pathlib.Path(), searcher, 'exact', '', {{}})
+source = sources.Dense(
+  queries, found, lambda _: vectors, lambda: None)
+neighbors.build_neighbor_store({out!r}, queries, queries, source, k=3)
 """
 
 

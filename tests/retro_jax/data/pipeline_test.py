@@ -13,8 +13,10 @@ import pytest
 
 from retrieval import searchers, tokenization
 from retrieval.index import (
+  index as index_lib,
   neighbors as neighbors_lib,
   retriever as retriever_lib,
+  sources,
 )
 from retrieval.nn import embedders
 from retrieval.text import chunks as chunks_lib
@@ -133,11 +135,17 @@ def test_new_text_reads_the_same_part(root):
   reader = tiny_data.reader(root)
   ids, datastore = np.array([[3, -1], [0, 7]]), reader.stores.datastore
   searcher = mock.create_autospec(searchers.Searcher, instance=True)
+  searcher.num_vectors = datastore.num_chunks
   searcher.search.return_value = ids, -1.0 * ids
+  index = index_lib.Index(root, searcher, '', '', {})
+  embedder = mock.create_autospec(embedders.Embedder, instance=True)
+  embedder.dimension, embedder.fingerprint = 2, ''
+  source = sources.Dense(
+    datastore, index, lambda chunks: None, lambda: embedder
+  )
   for part in chunks_lib.PARTS:
     retriever = retriever_lib.Retriever(
-      mock.create_autospec(embedders.Embedder, instance=True),
-      searcher,
+      source,
       datastore,
       mock.create_autospec(tokenization.Tokenizer, instance=True),
       neighbor_length=R,

@@ -1,0 +1,452 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Ways to find the neighbors of a chunk; `Sources.make` names them.
+
+dense          nearest vectors of a frozen embedder (Borgeaud et al. 2021, section 2.3)
+bm25           BM25 over the words of chunks (Doostmohammadi et al. 2023)
+hybrid         reciprocal rank fusion of dense and bm25 (Cormack et al. 2009)
+edit_distance  candidates of bm25 by the edit distance of their tokens
+oracle         candidates of hybrid by the tokens that they share with the text that
+               follows the query: an upper bound of re-ranking, unfit for training
+random         random chunks
+
+Chunks of the query's own document are excluded before anything is fused or ordered.
+"""
+
+import abc
+from collections.abc import Callable, Sequence
+import dataclasses
+import functools
+import os
+from typing import Any, Literal, get_args
+import zlib
+
+from absl import logging
+import numpy as np
+from rapidfuzz import process
+from rapidfuzz.distance import LCSseq, Levenshtein
+
+from retrieval import searchers, tokenization
+from retrieval.index import (
+  bm25 as bm25_lib,
+  index as index_lib,
+  neighbors as neighbors_lib,
+  vectors as vectors_lib,
+)
+from retrieval.searchers import base
+from retrieval.store import store
+from retrieval.text import chunks as chunks_lib
+
+Name = Literal['dense', 'bm25', 'hybrid', 'edit_distance', 'oracle', 'random']
+NAMES = get_args(Name)
+WITH_VECTORS = ('dense', 'hybrid', 'oracle')
+WITH_WORDS = ('bm25', 'hybrid', 'edit_distance', 'oracle')
+_CANDIDATES = 100  # of each source that is fused or ordered anew, at least
+_CONSTANT = 60  # of the fusion: a larger one makes ranks more equal
+_AT_ONCE = 1024  # chunks whose texts are read together
+
+Found = neighbors_lib.Found
+
+
+class _Searched(abc.ABC):
+  """A source that asks a searcher, whose rows are the datastore's chunks."""
+
+  def __init__(
+    self,
+    datastore: chunks_lib.ChunkStore,
+    searcher: neighbors_lib.Finder,
+    exact: Callable[[], neighbors_lib.Finder] | None = None,
+  ):
+    self._datastore, self._searcher = datastore, searcher
+    self._exact = exact or (lambda: searcher)
+    self._by_k = functools.cache(self._neighbor_search)
+
+  def _neighbor_search(self, k: int) -> neighbors_lib.NeighborSearch:
+    return neighbors_lib.NeighborSearch(
+      self._searcher, self._exact(), self._datastore.id_hash, k
+    )
+
+  def _check_rows(self, num_rows: int, path: str | os.PathLike) -> None:
+    if num_rows != self._datastore.num_chunks:
+      raise ValueError(
+        f'{path}: holds {num_rows} rows, the datastore {self._datastore.path} '
+        f'{self._datastore.num_chunks} chunks; they must be the same.'
+      )
+
+  @abc.abstractmethod
+  def _asked(
+    self, queries: chunks_lib.ChunkStore, shard: int, rows: slice
+  ) -> np.ndarray:
+    """What the searcher takes for chunks."""
+
+  def of_chunks(
+    self, queries: chunks_lib.ChunkStore, shard: int, rows: slice, k: int
+  ) -> Found:
+    """See `neighbors.Source`."""
+    search = self._by_k(k)
+    before = search.num_exact
+    found = search.search(
+      self._asked(queries, shard, rows),
+      np.asarray(queries.store.shard(shard, 'id_hash')[rows]),
+    )
+    if repeated := search.num_exact - before:
+      logging.log_every_n_seconds(
+        logging.INFO,
+        'An exact search repeats %d of %d queries.',
+        60,
+        repeated,
+        len(found[0]),
+      )
+    return found
+
+
+class Dense(_Searched):
+  """Nearest vectors of a frozen embedder."""
+
+  def __init__(
+    self,
+    datastore: chunks_lib.ChunkStore,
+    index: index_lib.Index,
+    vectors: Callable[[chunks_lib.ChunkStore], store.Store],
+    embedder: Callable[[], vectors_lib.TextEmbedder],
+  ):
+    """Take a published index.
+
+    Args:
+      vectors: opens the vectors of a chunk store.
+      embedder: loads the embedder of new text.
+
+    Raises:
+      ValueError: for an index of other than the datastore's number of chunks.
+    """
+    self._vectors = functools.cache(vectors)
+    self._index, self._embedder = index, functools.cache(embedder)
+    super().__init__(
+      datastore,
+      index.searcher,
+      lambda: searchers.exact_of(
+        index.searcher, self._vectors(datastore).array('vectors')
+      ),
+    )
+    self._check_rows(index.searcher.num_vectors, index.path)
+
+  def fields(self, queries: chunks_lib.ChunkStore) -> dict[str, Any]:
+    """See `neighbors.Source`."""
+    for chunks in (queries, self._datastore):
+      vectors_lib.check_chunks(self._vectors(chunks), chunks)
+    vectors = self._vectors(queries)
+    return {'vectors': vectors.fingerprint, 'index': self._index.fingerprint}
+
+  def _asked(
+    self, queries: chunks_lib.ChunkStore, shard: int, rows: slice
+  ) -> np.ndarray:
+    block = self._vectors(queries).shard(shard, 'vectors')[rows]
+    return np.asarray(block, np.float32)
+
+  def of_texts(self, texts: Sequence[str], k: int) -> Found:
+    """See `neighbors.Source`."""
+    return search_texts(self._embedder(), self._searcher, texts, k)
+
+
+def search_texts(
+  embedder: vectors_lib.TextEmbedder,
+  searcher: searchers.Searcher,
+  texts: Sequence[str],
+  k: int,
+) -> tuple[np.ndarray, np.ndarray]:
+  """Return ids and scores [b, k] of the rows nearest to each text.
+
+  A blank text says nothing, so it finds nothing: ids -1 and scores -inf.
+  """
+  ids, scores = searcher.search(embedder.embed_texts(list(texts)), k)
+  said = np.array([bool(text.strip()) for text in texts], bool)[:, None]
+  return np.where(said, ids, -1), np.where(said, scores, -np.inf)
+
+
+class Words(_Searched):
+  """BM25 over the words of chunks."""
+
+  def __init__(
+    self,
+    datastore: chunks_lib.ChunkStore,
+    path: str | os.PathLike,
+    tokenizer: tokenization.Tokenizer,
+  ):
+    """Open the index of `build_words`."""
+    super().__init__(datastore, bm25_lib.Bm25.load(path))
+    self._check_rows(self._searcher.num_blocks, path)
+    self._tokenizer = tokenizer
+
+  def fields(self, queries: chunks_lib.ChunkStore) -> dict[str, Any]:
+    """See `neighbors.Source`."""
+    del queries
+    return {'source': 'bm25', 'index': self._searcher.fingerprint}
+
+  def _asked(
+    self, queries: chunks_lib.ChunkStore, shard: int, rows: slice
+  ) -> np.ndarray:
+    texts = queries.texts(queries.ids(shard, rows), self._tokenizer)
+    return np.asarray(texts, object)
+
+  def of_texts(self, texts: Sequence[str], k: int) -> Found:
+    """See `neighbors.Source`."""
+    return self._searcher.search(texts, k)
+
+
+def build_words(
+  path: str | os.PathLike,
+  datastore: chunks_lib.ChunkStore,
+  tokenizer: tokenization.Tokenizer,
+) -> bm25_lib.Bm25:
+  """Build and save BM25 over a datastore's chunks.
+
+  Raises:
+    ValueError: where `path` holds BM25 of other chunks.
+  """
+  ids = np.arange(datastore.num_chunks)
+  index = bm25_lib.Bm25.build(
+    text
+    for low in range(0, len(ids), _AT_ONCE)
+    for text in datastore.texts(ids[low : low + _AT_ONCE], tokenizer)
+  )
+  index.save(path)
+  return index
+
+
+class Random(_Searched):
+  """Random chunks, the same at each call."""
+
+  def __init__(self, datastore: chunks_lib.ChunkStore, seed: int = 0):
+    """Take the datastore and a seed."""
+    super().__init__(datastore, _Draws(datastore.num_chunks, seed))
+    self._seed = seed
+
+  def fields(self, queries: chunks_lib.ChunkStore) -> dict[str, Any]:
+    """See `neighbors.Source`."""
+    del queries
+    return {'source': 'random', 'index': f'random {self._seed}'}
+
+  def _asked(
+    self, queries: chunks_lib.ChunkStore, shard: int, rows: slice
+  ) -> np.ndarray:
+    return queries.ids(shard, rows)
+
+  def of_texts(self, texts: Sequence[str], k: int) -> Found:
+    """See `neighbors.Source`."""
+    seeds = np.array([zlib.crc32(text.encode()) for text in texts], np.int64)
+    ids, scores = self._searcher.search(seeds, k)
+    said = np.array([bool(text.strip()) for text in texts], bool)[:, None]
+    return np.where(said, ids, -1), np.where(said, scores, -np.inf)
+
+
+class _Draws:
+  """A searcher that draws rows; its queries are seeds."""
+
+  def __init__(self, num_rows: int, seed: int):
+    self._num_rows, self._seed = num_rows, seed
+
+  def search(self, queries: np.ndarray, k: int) -> Found:
+    ids, scores = base.nothing(len(queries), k)
+    kept = min(k, self._num_rows)
+    for row, query in enumerate(queries):
+      rng = np.random.default_rng((self._seed, int(query)))
+      ids[row, :kept] = rng.choice(self._num_rows, kept, replace=False)
+    scores[:, :kept] = 0
+    return ids, scores
+
+
+class Hybrid:
+  """Reciprocal rank fusion: each chunk's sum over lists of 1 / (60 + rank)."""
+
+  def __init__(self, *parts: neighbors_lib.Source):
+    """Take the sources whose lists are fused."""
+    self._parts = parts
+
+  def fields(self, queries: chunks_lib.ChunkStore) -> dict[str, Any]:
+    """See `neighbors.Source`."""
+    parts = [part.fields(queries) for part in self._parts]
+    return {
+      'source': 'hybrid',
+      'index': store.fingerprint({'parts': parts, 'constant': _CONSTANT}),
+      'candidates': _CANDIDATES,
+    }
+
+  def of_chunks(
+    self, queries: chunks_lib.ChunkStore, shard: int, rows: slice, k: int
+  ) -> Found:
+    """See `neighbors.Source`."""
+    n = max(k, _CANDIDATES)
+    return fuse(
+      [p.of_chunks(queries, shard, rows, n)[0] for p in self._parts], k
+    )
+
+  def of_texts(self, texts: Sequence[str], k: int) -> Found:
+    """See `neighbors.Source`."""
+    n = max(k, _CANDIDATES)
+    return fuse([part.of_texts(texts, n)[0] for part in self._parts], k)
+
+
+def fuse(lists: Sequence[np.ndarray], k: int) -> Found:
+  """Fuse lists [b, n] of ids, best first, -1 for none; ties go to the lower id.
+
+  Returns:
+    ids [b, k] int64 and scores [b, k] float32, best first.
+  """
+  ids, scores = base.nothing(len(lists[0]), k)
+  for row, ranked in enumerate(zip(*lists, strict=True)):
+    found = np.concatenate(ranked)
+    ranks = np.concatenate([np.arange(1, len(part) + 1) for part in ranked])
+    there = found >= 0
+    unique, place = np.unique(found[there], return_inverse=True)
+    total = np.bincount(place, 1 / (_CONSTANT + ranks[there]), len(unique))
+    best = np.argsort(-total, kind='stable')[:k]
+    ids[row, : len(best)] = unique[best]
+    scores[row, : len(best)] = total[best]
+  return ids, scores
+
+
+class _Ordered:
+  """Candidates of a source in the order of another score; ties stay in theirs."""
+
+  _NAME = ''
+
+  def __init__(
+    self,
+    datastore: chunks_lib.ChunkStore,
+    candidates: neighbors_lib.Source,
+    tokenizer: tokenization.Tokenizer,
+  ):
+    """Take the source of candidates."""
+    self._datastore, self._candidates = datastore, candidates
+    self._tokenizer = tokenizer
+
+  def fields(self, queries: chunks_lib.ChunkStore) -> dict[str, Any]:
+    """See `neighbors.Source`."""
+    found = self._candidates.fields(queries)
+    return found | {'source': self._NAME, 'candidates': _CANDIDATES}
+
+  def _order(
+    self,
+    ids: np.ndarray,
+    k: int,
+    length: int,
+    score: Callable[[int, list[str]], np.ndarray],
+  ) -> Found:
+    """Order candidates [b, n] by `score` of a row and its candidates' tokens."""
+    found, scores = base.nothing(len(ids), k)
+    for row, candidates in enumerate(ids):
+      candidates = candidates[candidates >= 0]
+      if not len(candidates):
+        continue
+      values = score(row, _strings(*self._datastore.gather(candidates, length)))
+      best = np.argsort(-values, kind='stable')[:k]
+      found[row, : len(best)] = candidates[best]
+      scores[row, : len(best)] = values[best]
+    return found, scores
+
+
+class EditDistance(_Ordered):
+  """Candidates by the edit distance of their tokens; the score is its negative."""
+
+  _NAME = 'edit_distance'
+
+  def of_chunks(
+    self, queries: chunks_lib.ChunkStore, shard: int, rows: slice, k: int
+  ) -> Found:
+    """See `neighbors.Source`."""
+    n = max(k, _CANDIDATES)
+    ids, _ = self._candidates.of_chunks(queries, shard, rows, n)
+    tokens = queries.gather(queries.ids(shard, rows), queries.chunk_length)
+    return self._nearest(_strings(*tokens), ids, k)
+
+  def of_texts(self, texts: Sequence[str], k: int) -> Found:
+    """See `neighbors.Source`."""
+    ids, _ = self._candidates.of_texts(texts, max(k, _CANDIDATES))
+    asked = [_string(self._tokenizer.encode(text).ids) for text in texts]
+    return self._nearest(asked, ids, k)
+
+  def _nearest(self, asked: list[str], ids: np.ndarray, k: int) -> Found:
+    def score(row, candidates):
+      return -process.cdist(
+        [asked[row]], candidates, scorer=Levenshtein.distance, dtype=np.float32
+      )[0]
+
+    return self._order(ids, k, self._datastore.chunk_length, score)
+
+
+class Oracle(_Ordered):
+  """Candidates by the tokens that they share with the text that follows a chunk.
+
+  The score is the length of the longest common subsequence of the chunk after the
+  query, and the candidate with its continuation.
+  """
+
+  _NAME = 'oracle'
+
+  def of_chunks(
+    self, queries: chunks_lib.ChunkStore, shard: int, rows: slice, k: int
+  ) -> Found:
+    """See `neighbors.Source`."""
+    n, m = max(k, _CANDIDATES), queries.chunk_length
+    ids, _ = self._candidates.of_chunks(queries, shard, rows, n)
+    tokens, mask = queries.gather(queries.ids(shard, rows), 2 * m)
+    following = _strings(tokens[:, m:], mask[:, m:])
+
+    def score(row, candidates):
+      return process.cdist(
+        [following[row]], candidates, scorer=LCSseq.similarity, dtype=np.float32
+      )[0]
+
+    return self._order(ids, k, 2 * m, score)
+
+  def of_texts(self, texts: Sequence[str], k: int) -> Found:
+    """Raise ValueError: nothing follows a new text."""
+    raise ValueError(
+      'neighbors.source oracle: compares with the text that follows, and nothing '
+      'follows a new text; expected another source.'
+    )
+
+
+def _strings(tokens: np.ndarray, mask: np.ndarray) -> list[str]:
+  return [_string(row[keep]) for row, keep in zip(tokens, mask, strict=True)]
+
+
+def _string(tokens: np.ndarray) -> str:
+  """Return one character for each token, as rapidfuzz compares strings fastest."""
+  codes = tokens.astype(np.uint32)
+  codes = np.where(codes < 0xD800, codes, codes + 0x800)  # no surrogates
+  return codes.astype('<u4').tobytes().decode('utf-32-le')
+
+
+@dataclasses.dataclass(frozen=True)
+class Sources:
+  """What the sources of one datastore are made of; each part opens on first use."""
+
+  datastore: chunks_lib.ChunkStore
+  tokenizer: tokenization.Tokenizer
+  index: Callable[[], index_lib.Index]  # opens the index of the vectors
+  vectors: Callable[[chunks_lib.ChunkStore], store.Store]  # of a chunk store
+  embedder: Callable[[], vectors_lib.TextEmbedder]  # loads that of new text
+  words: str | os.PathLike  # folder of `build_words`
+
+  def make(self, name: str) -> neighbors_lib.Source:
+    """Return the source of one of `NAMES`.
+
+    Raises:
+      FileNotFoundError: when a part has not been made.
+      ValueError: for an unknown name, or parts that do not belong together.
+    """
+    match name:
+      case 'dense':
+        return Dense(self.datastore, self.index(), self.vectors, self.embedder)
+      case 'bm25':
+        return Words(self.datastore, self.words, self.tokenizer)
+      case 'hybrid':
+        return Hybrid(self.make('dense'), self.make('bm25'))
+      case 'edit_distance':
+        return EditDistance(self.datastore, self.make('bm25'), self.tokenizer)
+      case 'oracle':
+        return Oracle(self.datastore, self.make('hybrid'), self.tokenizer)
+      case 'random':
+        return Random(self.datastore)
+    raise ValueError(f'neighbors.source {name!r}: expected one of {NAMES}.')

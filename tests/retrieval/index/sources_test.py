@@ -1,0 +1,230 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Each source of neighbors against slow loops over all chunks of other documents."""
+
+import pathlib
+
+import numpy as np
+import pytest
+
+from retrieval import searchers
+from retrieval.index import (
+  bm25 as bm25_lib,
+  index as index_lib,
+  neighbors as neighbors_lib,
+  sources,
+  vectors as vectors_lib,
+)
+from retrieval.text import chunks as chunks_lib
+from tests.retrieval.store import tiny_stores
+
+_K = 5
+
+
+class _Letters:
+  """Counts of letters: an embedder without a model."""
+
+  dimension, fingerprint = 16, 'letters'
+
+  def embed_texts(self, texts, progress=None):
+    del progress
+    rows = [np.frombuffer(text.encode(), np.uint8) % 16 for text in texts]
+    return np.array([np.bincount(x, minlength=16) for x in rows], np.float32)
+
+
+@pytest.fixture(scope='module')
+def data(tmp_path_factory):
+  root = tmp_path_factory.mktemp('data')
+  return tiny_stores.make(root, np.random.default_rng(0))
+
+
+@pytest.fixture(scope='module')
+def parts(data):
+  train, embedder = data.chunks['train'], _Letters()
+  vectors = {
+    data.chunks[split].path: vectors_lib.build_vector_store(
+      data.root / f'vectors-{split}',
+      data.chunks[split],
+      data.tokenizer,
+      embedder,
+    )
+    for split in chunks_lib.SPLITS
+  }
+  array = vectors[train.path].array('vectors')
+  searcher = searchers.ExactSearcher(array, 'squared_l2')
+  sources.build_words(data.root / 'words', train, data.tokenizer)
+  return sources.Sources(
+    train,
+    data.tokenizer,
+    lambda: index_lib.Index(pathlib.Path('index'), searcher, 'exact', '', {}),
+    lambda chunks: vectors[chunks.path],
+    lambda: embedder,
+    data.root / 'words',
+  )
+
+
+def _tokens(chunks, n, skip=0):
+  """Tokens of chunk n, of the next one with `skip`."""
+  m = chunks.chunk_length
+  tokens, mask = chunks.gather(np.array([n]), 2 * m)
+  part = slice(m, None) if skip else slice(m)
+  return tokens[0, part][mask[0, part]].tolist()
+
+
+def _distance(a, b):
+  """Levenshtein's distance by its recurrence."""
+  row = list(range(len(b) + 1))
+  for i, x in enumerate(a):
+    last, row[0] = row[0], i + 1
+    for j, y in enumerate(b):
+      last, row[j + 1] = (
+        row[j + 1],
+        min(row[j] + 1, row[j + 1] + 1, last + (x != y)),
+      )
+  return row[-1]
+
+
+def _common(a, b):
+  """Length of the longest common subsequence by its recurrence."""
+  table = np.zeros((len(a) + 1, len(b) + 1), int)
+  for i, x in enumerate(a):
+    for j, y in enumerate(b):
+      longer = max(table[i, j + 1], table[i + 1, j])
+      table[i + 1, j + 1] = table[i, j] + 1 if x == y else longer
+  return table[-1, -1]
+
+
+def _others(data, queries, n):
+  """Datastore chunks of other documents than that of query n."""
+  train = data.chunks['train']
+  hashes = train.document_hashes(np.arange(train.num_chunks))
+  return np.flatnonzero(hashes != queries.document_hashes(np.array([n]))[0])
+
+
+def _dense(data, queries, n):
+  texts, embed = queries.texts(np.array([n]), data.tokenizer), _Letters()
+  train = data.chunks['train']
+  others = _others(data, queries, n)
+  keys = embed.embed_texts(train.texts(others, data.tokenizer))
+  distances = ((keys - embed.embed_texts(texts)) ** 2).sum(1)
+  return others[np.argsort(distances, kind='stable')]
+
+
+def _words(data, queries, n):
+  train = data.chunks['train']
+  index = bm25_lib.Bm25.build(
+    train.texts(np.arange(train.num_chunks), data.tokenizer)
+  )
+  query = queries.texts(np.array([n]), data.tokenizer)
+  ids = index.search(query, train.num_chunks)[0][0]
+  return ids[np.isin(ids, _others(data, queries, n))]
+
+
+def _hybrid(data, queries, n):
+  scores = {}
+  for ranked in (_dense(data, queries, n), _words(data, queries, n)):
+    for rank, chunk in enumerate(ranked[:100]):
+      scores[int(chunk)] = scores.get(int(chunk), 0) + 1 / (61 + rank)
+  return sorted(scores, key=lambda chunk: (-scores[chunk], chunk))
+
+
+def _edit_distance(data, queries, n):
+  asked = _tokens(queries, n)
+  return sorted(
+    _words(data, queries, n)[:100],
+    key=lambda chunk: _distance(asked, _tokens(data.chunks['train'], chunk)),
+  )
+
+
+def _oracle(data, queries, n):
+  following, train = _tokens(queries, n, 1), data.chunks['train']
+  return sorted(
+    _hybrid(data, queries, n)[:100],
+    key=lambda chunk: (
+      -_common(following, _tokens(train, chunk) + _tokens(train, chunk, 1))
+    ),
+  )
+
+
+_SLOW = {
+  'dense': _dense,
+  'bm25': _words,
+  'hybrid': _hybrid,
+  'edit_distance': _edit_distance,
+  'oracle': _oracle,
+}
+
+
+@pytest.mark.parametrize('split', ['train', 'valid'])
+@pytest.mark.parametrize('name', _SLOW)
+def test_neighbors_equal_slow_loops(name, split, data, parts):
+  queries = data.chunks[split]
+  ids, scores = parts.make(name).of_chunks(queries, 0, slice(1, 5), _K)
+  assert (np.diff(scores) <= 0).all()
+  for row, n in zip(ids, range(1, 5), strict=True):
+    expected = list(_SLOW[name](data, queries, n)[:_K])
+    assert row.tolist() == expected + [-1] * (_K - len(expected))
+
+
+@pytest.mark.parametrize('name', sources.NAMES)
+def test_a_store_of_each_source_is_written_and_checked(
+  name, data, parts, tmp_path
+):
+  train, source = data.chunks['train'], parts.make(name)
+  built = neighbors_lib.build_neighbor_store(
+    tmp_path / 'n', train, train, source, k=3
+  )
+  ids = built.ids(np.arange(len(built)))
+  own = train.document_hashes(np.arange(len(built)))
+  found = train.document_hashes(np.maximum(ids, 0))
+  assert ((found != own[:, None]) | (ids < 0)).all() and (ids >= 0).any()
+  # As many again as are compared, by another source of the same kind.
+  validate = neighbors_lib.validate
+  arguments = (tmp_path / 'n', train, train)
+  assert validate(*arguments, parts.make(name), fraction=1.0) == len(built)
+  other = parts.make('random' if name != 'random' else 'dense')
+  with pytest.raises(ValueError, match='made with '):
+    validate(*arguments, other, fraction=1.0)
+
+
+@pytest.mark.parametrize('name', sources.NAMES)
+def test_new_text_finds_what_its_chunk_would(name, data, parts):
+  source, train = parts.make(name), data.chunks['train']
+  texts = train.texts(np.arange(4), data.tokenizer)
+  if name == 'oracle':
+    with pytest.raises(ValueError, match='nothing follows'):
+      source.of_texts(texts, _K)
+    return
+  ids, scores = source.of_texts([*texts, ' '], _K)
+  assert ids.shape == scores.shape == (5, _K)
+  if name == 'dense':  # Its own document may be found, and equal texts.
+    assert train.texts(ids[:4, 0], data.tokenizer) == texts
+  if name == 'edit_distance':
+    # The first token of a text may differ from the one inside its document.
+    assert (scores[:4, 0] >= -1).all()
+  assert ids[4].tolist() == [-1] * _K and (scores[4] == -np.inf).all()
+  np.testing.assert_array_equal(source.of_texts(texts, _K)[0], ids[:4])
+
+
+def test_random_neighbors_are_spread_over_all_chunks(data, parts):
+  train = data.chunks['train']
+  rows = slice(0, train.store.rows('document')[0])
+  ids, _ = parts.make('random').of_chunks(train, 0, rows, 8)
+  assert all(len(set(row)) == 8 for row in ids.tolist())
+  assert 0.45 < len(np.unique(ids)) / train.num_chunks < 0.67  # 0.56 expected
+
+
+def test_tokens_above_the_surrogates_are_compared():
+  a, b = (sources._string(np.array(x)) for x in ([0xD7FF, 0xD800], [128_000]))
+  assert len(a) == 2 and len(b) == 1 and len({*a, *b}) == 3
+
+
+def test_words_of_other_chunks_are_refused(data, parts, tmp_path):
+  sources.build_words(tmp_path / 'words', data.chunks['valid'], data.tokenizer)
+  with pytest.raises(ValueError, match='they must be the same'):
+    sources.Words(data.chunks['train'], tmp_path / 'words', data.tokenizer)
+
+
+def test_an_unknown_source_is_named(parts):
+  with pytest.raises(ValueError, match=r"source 'bm52': expected one of"):
+    parts.make('bm52')
