@@ -17,7 +17,6 @@ class Product:
 
   flops: float  # of all times that it runs, on all devices
   operands: tuple[jax.core.ShapedArray, jax.core.ShapedArray]
-  times: float
 
   @property
   def is_wide(self) -> bool:
@@ -41,14 +40,14 @@ def products(jaxpr: Any, times: float = 1.0) -> Iterator[Product]:
       a, b = (x.aval for x in equation.invars)
       length = math.prod(a.shape[i] for i in contracted)
       size = math.prod(equation.outvars[0].aval.shape)
-      yield Product(2.0 * times * size * length, (a, b), times)
+      yield Product(2.0 * times * size * length, (a, b))
     elif name == 'cond':
       branches = [[*products(x.jaxpr, times)] for x in params['branches']]
       yield from max(branches, key=flops)
     elif name == 'pallas_call' and params.get('cost_estimate'):
       # Its loops may be as long as the point of the grid wants.
       total = times * params['cost_estimate'].flops
-      yield Product(total, tuple(x.aval for x in equation.invars[:2]), times)
+      yield Product(total, tuple(x.aval for x in equation.invars[:2]))
     else:
       inner = times * _repeats(name, params)
       if name == 'linear_call':  # its transpose stands beside it

@@ -96,7 +96,6 @@ class Program:
 
   def __init__(self, text: str):
     """Parse `compiled.as_text()`."""
-    self.num_chars = len(text)
     self.computations: dict[str, dict[str, Instruction]] = {}
     self.entry = ''
     current: dict[str, Instruction] = {}

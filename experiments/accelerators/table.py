@@ -188,12 +188,15 @@ HEADS = (
   'MFU bound',
   'seconds to trace',
   'to compile',
+  'lines of HLO',
 )
 
 
 def cells(row: Row, found: Mapping[str, Any]) -> list[str]:
   """A row of the table."""
-  start = [row.what, row.topology]
+  alone = row.program in ('decode', 'search_alone')  # on one device
+  where = re.sub(':.*', ', one chip', row.topology) if alone else row.topology
+  start = [row.what, where]
   if 'refusal' in found:
     return [*start, 'refused by the compiler', *['-'] * (len(HEADS) - 3)]
   gib = 2**30
@@ -202,15 +205,18 @@ def cells(row: Row, found: Mapping[str, Any]) -> list[str]:
     found[f'{x}_sec']
     for x in ('flops', 'traffic', 'network', 'trace', 'compile')
   ]
+  sizes = ('arguments_bytes', 'temporary_bytes', 'output_bytes')
+  fits = sum(found[size] for size in sizes) <= found['memory_bytes']
   ratio = found['executed_flops'] / found['model_flops']
   return [
     *start,
-    ' + '.join(f'{x:.2f}' for x in held),
+    ' + '.join(f'{x:.2f}' for x in held) + ('' if fits else ': does not fit'),
     f'{found["memory_bytes"] / gib:.2f}',
     f'{ratio:.2f}',
     *(f'{x:.3g}' for x in seconds[:3]),
     f'{found["mfu_bound"]:.2f}' if row.program == 'train' else '-',
     *(f'{x:.0f}' for x in seconds[3:]),
+    f'{found["lines"]:,}',
   ]
 
 

@@ -13,10 +13,9 @@ timed where it is installed. --topology=h100:1 predicts what such a device would
 where its compiler is installed. Writes <workdir>/accelerator.json and accelerator.md.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 import dataclasses
 import functools
-import importlib
 import pathlib
 import re
 import statistics
@@ -28,8 +27,13 @@ import jax
 import jax.numpy as jnp
 
 from experiments.accelerators import absent, chips, compile as compile_lib
-from experiments.benchmarks import accelerator_parity, accelerator_torch
+from experiments.benchmarks import (
+  accelerator_parity,
+  accelerator_rows,
+  accelerator_torch,
+)
 from experiments.engine import command, reports
+from retrieval.nn import backend
 
 FILE, TABLE = 'accelerator.json', 'accelerator.md'
 _FILL = 0.92  # of the memory that a program may plan for
@@ -37,115 +41,6 @@ _FILL = 0.92  # of the memory that a program may plan for
 _UNKNOWN = chips.Chip(
   platform='', flops=1e30, memory=1e30, bandwidth=1e30, network=1e30
 )
-_MINILM = {'d_model': 384, 'd_ff': 1536, 'num_layers': 6}
-_BERT = {'d_model': 768, 'd_ff': 3072, 'num_layers': 12}
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Row:
-  """A program of a config, at the largest of some batches that fits."""
-
-  what: str
-  config: str  # module in configs/, with its argument
-  program: str = 'train'
-  field: str = 'batch_size'  # what a batch sets
-  batches: tuple[int, ...] = (1,)  # the largest first
-  fields: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-  unit: str = 'sequences'
-  # Units that a run makes, of the batch; None: the batch.
-  units: Callable[[int], float] | None = None
-  # (arguments) -> arguments whose values decide how much is done
-  given: Callable[[tuple], tuple] | None = None
-  torch: Mapping[str, int] | None = None  # sizes of the same encoder
-
-
-_ALONE = {'mesh.fsdp': 1, 'mesh.tensor': 1, 'optimizer.accumulate_steps': 1}
-_BATCHES = (32, 16, 8, 4, 2, 1)
-_CHUNK = 64  # tokens that decoding draws in one call
-
-
-def _draw_a_chunk(arguments: tuple) -> tuple:
-  return *arguments[:-1], jnp.asarray([0, _CHUNK], jnp.int32)
-
-
-def _embedding(what: str, sizes: Mapping[str, int], length: int) -> Row:
-  fields = {f'embedder.{name}': x for name, x in sizes.items()}
-  return Row(
-    what=f'{what}, chunks of {length} wordpieces',
-    config='realm_pretrain_base:base',
-    program='embed',
-    field='refresh.batch_tokens',
-    batches=(2**18, 2**16, 2**14),
-    fields=_ALONE | fields | {'blocks.max_length': length},
-    unit='chunks',
-    units=lambda tokens: tokens // length,
-    torch={**sizes, 'length': length},
-  )
-
-
-ROWS = (
-  *(
-    Row(
-      what=f'RETRO {size}{kind.replace("_", " ")}, step',
-      config=f'retro_published:{size}{kind}',
-      batches=_BATCHES,
-      fields=_ALONE,
-    )
-    for size in ('172m', '425m')
-    for kind in ('', '_baseline')
-  ),
-  *(
-    Row(
-      what=f'RETRO {size}, decoding of {rows}',
-      config=f'retro_published:{size}',
-      program='decode',
-      batches=(rows,),
-      fields=_ALONE,
-      unit='tokens',
-      units=lambda rows: rows * _CHUNK,
-      given=_draw_a_chunk,
-    )
-    for size in ('172m', '425m')
-    for rows in (1, 32)
-  ),
-  _embedding('MiniLM', _MINILM, 128),
-  _embedding('BERT base', _BERT, 128),
-  Row(
-    what='REALM, step',
-    config='realm_pretrain_base:base',
-    batches=_BATCHES[1:],
-    fields=_ALONE,
-    unit='examples',
-  ),
-  *(
-    Row(
-      what=f'13,353,718 vectors searched, k = {k:,}',
-      config='open_qa_released:base',
-      program='search_alone',
-      batches=(64,),
-      fields={
-        'lookup.retriever_beam': k,
-        'refresh.vectors_dtype': 'bfloat16',
-      },
-      unit='questions',
-      given=lambda x: (
-        x[0],
-        x[1]._replace(count=jnp.int32(len(x[1].rows))),
-        *x[2:],
-      ),
-    )
-    for k in (5, 5000)
-  ),
-)
-
-
-def config_of(row: Row, batch: int):
-  """Return the config of a row with a batch."""
-  name, _, argument = row.config.partition(':')
-  config = importlib.import_module(f'configs.{name}').get_config(argument)
-  with config.unlocked():
-    config.update_from_flattened_dict({**row.fields, row.field: batch})
-  return config
 
 
 def random_input(compiled: Any, device: jax.Device) -> tuple:
@@ -194,7 +89,7 @@ def seconds_of(compiled: Any, arguments: tuple, rounds: int) -> float:
 
 
 def largest(
-  row: Row, place: str, chip: chips.Chip, device: jax.Device
+  row: accelerator_rows.Row, place: str, chip: chips.Chip, device: jax.Device
 ) -> tuple[int, compile_lib.Report, Any]:
   """Compile a row at the largest batch that fits: batch, report, program.
 
@@ -202,7 +97,7 @@ def largest(
     compile.TooLargeError: where none of its batches fits.
   """
   for batch in row.batches:
-    config = config_of(row, batch)
+    config = accelerator_rows.config_of(row, batch)
     try:
       report, compiled = compile_lib.compiled_for(
         config, place, row.program, chip, [device]
@@ -219,7 +114,10 @@ def largest(
 
 
 def describe(
-  row: Row, batch: int, report: compile_lib.Report, has_chip: bool
+  row: accelerator_rows.Row,
+  batch: int,
+  report: compile_lib.Report,
+  has_chip: bool,
 ) -> dict[str, Any]:
   """Return what the compiler tells of a row."""
   found = {
@@ -237,12 +135,14 @@ def describe(
   return found
 
 
-def _runs(row: Row) -> int:
+def _runs(row: accelerator_rows.Row) -> int:
   """Turns of a loop up to the end of a chunk, which the report counts once."""
-  return _CHUNK if row.program == 'decode' else 1
+  return accelerator_rows.CHUNK if row.program == 'decode' else 1
 
 
-def measure(row: Row, device: jax.Device, rounds: int) -> dict[str, Any]:
+def measure(
+  row: accelerator_rows.Row, device: jax.Device, rounds: int
+) -> dict[str, Any]:
   """Compile and time a row at the largest batch that fits.
 
   Raises:
@@ -254,10 +154,7 @@ def measure(row: Row, device: jax.Device, rounds: int) -> dict[str, Any]:
   while True:
     batch, report, compiled = largest(row, device.device_kind, place, device)
     try:
-      arguments = random_input(compiled, device)
-      if row.given:
-        arguments = row.given(arguments)
-      seconds = seconds_of(compiled, arguments, rounds)
+      seconds = _seconds(row, compiled, device, rounds)
       break
     except jax.errors.JaxRuntimeError as error:
       smaller = tuple(x for x in row.batches if x < batch)
@@ -276,7 +173,17 @@ def measure(row: Row, device: jax.Device, rounds: int) -> dict[str, Any]:
   return found
 
 
-def predict(row: Row, topology: str) -> dict[str, Any]:
+def _seconds(
+  row: accelerator_rows.Row, compiled: Any, device: jax.Device, rounds: int
+) -> float:
+  """Seconds of a compiled row; its arguments go when it ends or fails."""
+  arguments = random_input(compiled, device)
+  if row.given:
+    arguments = row.given(arguments)
+  return seconds_of(compiled, arguments, rounds)
+
+
+def predict(row: accelerator_rows.Row, topology: str) -> dict[str, Any]:
   """Compile a row for a device of a topology, which is not there."""
   device = chips.devices(topology)[0]
   batch, report, _ = largest(row, topology, chips.of(topology), device)
@@ -291,7 +198,7 @@ def read_seconds(device: jax.Device, rounds: int, size: int = 2**32) -> float:
     return seconds_of(compiled, (rows,), rounds)
 
 
-def cells(row: Row, found: Mapping[str, Any]) -> list[str]:
+def cells(row: accelerator_rows.Row, found: Mapping[str, Any]) -> list[str]:
   """A row of the table."""
   if 'why' in found:
     return [row.what, '-', 'not measured', '-', '-', '-', found['why']]
@@ -325,31 +232,33 @@ HEADS = (
 
 
 def run(
-  measured: Callable[[Row], dict[str, Any]],
-  rows: Sequence[Row],
-  budget_sec: float,
-) -> dict[str, dict[str, Any]]:
-  """Measure rows until the time is spent; what fails says why."""
-  start = time.monotonic()
-  found: dict[str, Any] = {}
+  measured: Callable[[accelerator_rows.Row], dict[str, Any]],
+  rows: Sequence[accelerator_rows.Row],
+  deadline: float,
+) -> Iterator[tuple[str, dict[str, Any]]]:
+  """Measure rows, yield each; what fails says why.
+
+  Args:
+    deadline: by `time.monotonic`; no row begins after it.
+  """
   for row in rows:
-    if time.monotonic() - start > budget_sec:
-      found[row.what] = {'why': 'no time left'}
+    if time.monotonic() > deadline:
+      yield row.what, {'why': 'no time left'}
       continue
     logging.info('%s.', row.what)
     try:
-      found[row.what] = measured(row)
+      yield row.what, measured(row)
     except Exception as error:  # One row must not cost the others.
       why = ' '.join(f'{type(error).__name__}: {error}'.split())[:300]
-      found[row.what] = {'why': why}
-  return found
+      yield row.what, {'why': why}
 
 
 def main(argv: Sequence[str]) -> None:
   """Measure, print and write."""
   del argv
   options = flags.FLAGS
-  rows = [x for x in ROWS if re.search(options.only, x.what)]
+  deadline = time.monotonic() + options.budget_sec
+  rows = [x for x in accelerator_rows.ROWS if re.search(options.only, x.what)]
   if not rows:
     raise ValueError(f'--only={options.only!r}: names no row.')
   found: dict[str, Any] = {
@@ -361,36 +270,34 @@ def main(argv: Sequence[str]) -> None:
     found['device'] = options.topology
     measured = functools.partial(predict, topology=options.topology)
   else:
-    device = _device(options.cpu)
+    device = backend.devices()[0]
+    if device.platform == 'cpu' and not options.cpu:
+      raise ValueError(
+        'No accelerator: JAX computes on the CPU. --cpu measures that.'
+      )
     found['device'] = device.device_kind
     found['parity'] = accelerator_parity.measure(device)
     measured = functools.partial(measure, device=device, rounds=options.rounds)
     if device.platform != 'cpu':
       seconds = read_seconds(device, options.rounds)
       found['bytes_read_per_sec'] = 2**32 / seconds
-  found['rows'] = run(measured, rows, options.budget_sec)
+  found['rows'] = {}
   workdir = pathlib.Path(options.workdir)
-  reports.write_json(workdir / FILE, found)
+  for what, result in run(measured, rows, deadline):
+    found['rows'][what] = result
+    reports.write_json(workdir / FILE, found)  # A run cut off leaves its rows.
   lines = [cells(row, found['rows'][row.what]) for row in rows]
   table = [HEADS, ['---'] * len(HEADS), *lines]
   text = '\n'.join(f'| {" | ".join(line)} |' for line in table)
   (workdir / TABLE).write_text(f'{text}\n\nOn {found["device"]}.\n')
   reports.print_table(HEADS, lines, found['device'], wrap=True)
+  if read := found.get('bytes_read_per_sec'):
+    print(f'Memory is read at {read / 1e9:,.0f} GB/s.')
   for x in found['parity']:
     print(
       f'{x["model"]} in {x["dtype"]}: largest error {x["error"]:.2g} of values '
       f'up to {x["largest"]:.3g}.'
     )
-
-
-def _device(cpu: bool) -> jax.Device:
-  """Return the device that is measured."""
-  device = jax.devices()[0]
-  if device.platform == 'cpu' and not cpu:
-    raise ValueError(
-      'No accelerator: JAX computes on the CPU. --cpu measures that.'
-    )
-  return device
 
 
 if __name__ == '__main__':

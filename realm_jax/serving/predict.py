@@ -17,7 +17,7 @@ from realm_jax.nn import open_qa
 from realm_jax.objectives import reader_losses
 from retrieval.nn import backend
 
-_MANY = 16  # blocks from which on a CPU compiles readers of shorter rows, too
+_MANY = 16  # blocks from which on a CPU has readers of three lengths
 
 
 class Prediction(NamedTuple):

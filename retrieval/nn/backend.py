@@ -17,11 +17,6 @@ def is_tpu() -> bool:
   return 'tpu' in _kind()
 
 
-def interprets_kernels() -> bool:
-  """Whether kernels are to be interpreted: the program is for a CPU."""
-  return _kind() == 'cpu'
-
-
 def _kind() -> str:
   """Return the devices' kind, in lower case.
 

@@ -4,10 +4,14 @@
 
 import pathlib
 
-_DEV = pathlib.Path('/dev')
-_NAMES = ('nvidia[0-9]*', 'accel[0-9]*', 'vfio/[0-9]*')
+_DEV, _PCI = pathlib.Path('/dev'), pathlib.Path('/sys/bus/pci/devices')
+_GPUS = ('nvidia[0-9]*', 'dxg')  # dxg: in the Linux of Windows
+_TPUS = ('accel[0-9]*', 'vfio/[0-9]*')  # names that other hardware has, too
+_GOOGLE = '0x1ae0'
 
 
 def found() -> list[str]:
   """Return the files that are there."""
-  return [str(path) for name in _NAMES for path in _DEV.glob(name)]
+  vendors = (file.read_text().strip() for file in _PCI.glob('*/vendor'))
+  names = _GPUS + (_TPUS if _GOOGLE in vendors else ())
+  return [str(path) for name in names for path in _DEV.glob(name)]

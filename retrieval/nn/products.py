@@ -3,7 +3,8 @@
 """Matrix products and attention, one function for each kind of backend.
 
 Accelerators get what XLA makes of plain operations: operands in the compute dtype,
-accumulation in float32, both forward and backward. CPUs get `products_cpu`.
+accumulation in float32, both forward and backward; they have first derivatives only
+(no vmap of them). CPUs get `products_cpu`.
 
 Dimension key: X any leading axes, D in, F out, M and N rows and heads in any
 order, Q queries, S keys, K head width.

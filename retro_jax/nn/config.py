@@ -110,10 +110,13 @@ class RetroConfig:
   # How it runs.
   dtype: Dtype = 'float32'  # compute: bfloat16 on accelerators
   param_dtype: Dtype = 'float32'
-  # What the backward pass recomputes: nothing (none), all of each layer (full), or
-  # all but what the kernels of attention return (attention), but matrix products
-  # (dots), but those of weights alone (dots_without_batch), which may wait in the
-  # host's memory (offload).
+  # What the backward pass recomputes:
+  #   none                nothing
+  #   full                all of each layer
+  #   attention           all but the results of attention's kernels
+  #   dots                all but matrix products
+  #   dots_without_batch  all but products with weights
+  #   offload             the same; the products wait in the host's memory
   remat: Remat = 'none'
   layers: Loops = 'auto'  # one loop over equal layers; auto: on accelerators
 

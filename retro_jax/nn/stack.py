@@ -26,7 +26,7 @@ from retrieval.nn import backend, fused_attention, partitioning, sharding
 from retro_jax.nn import layers
 from retro_jax.nn.config import RetroConfig
 
-# RetroConfig.remat -> what the backward pass finds in memory; None is everything.
+# RetroConfig.remat -> what the backward pass finds in memory; 'none' has no policy.
 _POLICIES = {
   'full': policies.nothing_saveable,
   'attention': policies.save_only_these_names(fused_attention.KEPT),

@@ -30,6 +30,7 @@ def options(tmp_path, monkeypatch):
   rows = [
     table.Row('small', 'a.py', 'v5e:2x2'),
     table.Row('wide', 'a.py:b', 'v5e:2x2', 'train', {'batch_size': 3}),
+    table.Row('large', 'a.py', 'v5e:2x2', 'decode'),
     table.Row('other', 'a.py', 'h100:1'),
   ]
   monkeypatch.setattr(table, 'ROWS', rows)
@@ -49,10 +50,12 @@ import json, pathlib, sys
 given = dict(x.split('=', 1) for x in sys.argv if x.startswith('--'))
 if '--config.batch_size' in given:
   sys.exit({last!r})
-names = 'arguments_bytes temporary_bytes memory_bytes'.split()
+names = 'arguments_bytes temporary_bytes output_bytes'.split()
 names += ['model_flops', 'executed_flops', 'mfu_bound']
 names += [x + '_sec' for x in 'flops traffic network trace compile'.split()]
-found = {{name: 2.0 ** 30 for name in names}}
+found = {{name: 2.0 ** 30 for name in names}} | {{'lines': 1234}}
+# The first row has room for them, the next has not.
+found['memory_bytes'] = (2 if given['--program'] == 'decode' else 3) * 2.0 ** 30
 pathlib.Path(given['--workdir'], 'compile.json').write_text(json.dumps(found))
 """
 
@@ -68,8 +71,9 @@ def test_rows_are_kept_and_refusals_told(options, tmp_path):
   _install(script, 'error: 35 G exceed 15 G')
   table.main([])
   lines = (tmp_path / 'w' / 'table.md').read_text().splitlines()
-  assert lines[2].startswith('| small | v5e:2x2 | 1.00 + 1.00 | 1.00 |')
+  assert lines[2].startswith('| small | v5e:2x2 | 1.00 + 1.00 | 3.00 |')
   assert re.search('wide .* refused', lines[3])
+  assert '| large | v5e, one chip | 1.00 + 1.00: does not fit |' in lines[4]
   assert not any('other' in line for line in lines)
   kept = json.loads((tmp_path / 'w' / 'wide_v5e_2x2.json').read_text())
   assert '--config.batch_size=3' in kept['flags']

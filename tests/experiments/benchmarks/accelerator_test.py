@@ -4,6 +4,7 @@
 
 import dataclasses
 import functools
+import math
 import os
 import pathlib
 import subprocess
@@ -19,10 +20,14 @@ from experiments.accelerators import (
   compile as compile_lib,
   realm_programs,
 )
-from experiments.benchmarks import accelerator, accelerator_parity
+from experiments.benchmarks import (
+  accelerator,
+  accelerator_parity,
+  accelerator_rows,
+)
 
 _ROOT = pathlib.Path(__file__).resolve().parents[3]
-_ROWS = {row.what: row for row in accelerator.ROWS}
+_ROWS = {row.what: row for row in accelerator_rows.ROWS}
 _BERT = {
   f'{part}.{name}': x
   for part in ('embedder', 'encoder')
@@ -73,7 +78,11 @@ def test_a_batch_that_does_not_fit_gives_way_to_the_next(monkeypatch):
   row = _tiny('RETRO 172m, step', 64, 2, config='retro_published:test')
   device = jax.devices()[0]
   _, compiled = compile_lib.compiled_for(
-    accelerator.config_of(row, 64), '', 'train', accelerator._UNKNOWN, [device]
+    accelerator_rows.config_of(row, 64),
+    '',
+    'train',
+    accelerator._UNKNOWN,
+    [device],
   )
   plan = compiled.memory_analysis()
   large = plan.argument_size_in_bytes + plan.temp_size_in_bytes
@@ -85,15 +94,15 @@ def test_a_batch_that_does_not_fit_gives_way_to_the_next(monkeypatch):
   tiny = dataclasses.replace(chip, memory=1000)
   monkeypatch.setattr(chips, 'of_device', lambda device: tiny)
   measured = functools.partial(accelerator.measure, device=device, rounds=1)
-  why = accelerator.run(measured, [row], budget_sec=60)[row.what]
+  why = dict(accelerator.run(measured, [row], math.inf))[row.what]
   assert 'TooLargeError' in why['why']
   assert 'not measured' in accelerator.cells(row, why)
 
 
 def test_rows_after_the_budget_are_not_measured():
   row = _rows()[0]
-  found = accelerator.run(lambda row: {}, [row], budget_sec=-1)
-  assert found == {row.what: {'why': 'no time left'}}
+  found = accelerator.run(lambda row: {}, [row], -math.inf)
+  assert dict(found) == {row.what: {'why': 'no time left'}}
 
 
 def test_devices_that_are_not_there_are_predicted(monkeypatch):
@@ -107,8 +116,8 @@ def test_devices_that_are_not_there_are_predicted(monkeypatch):
 
 
 def test_every_row_has_a_config():
-  for row in accelerator.ROWS:
-    config = accelerator.config_of(row, row.batches[-1])
+  for row in accelerator_rows.ROWS:
+    config = accelerator_rows.config_of(row, row.batches[-1])
     assert config.batch_size >= 1
 
 
@@ -159,11 +168,11 @@ _BARE = """
   sys.meta_path[:] = finders
   import dataclasses
   import jax
-  from experiments.benchmarks import accelerator
+  from experiments.benchmarks import accelerator, accelerator_rows
 
   assert 'grain' in accelerator.absent.MISSING
   row = dataclasses.replace(
-    accelerator.ROWS[0], config='retro_published:test', batches=(1,)
+    accelerator_rows.ROWS[0], config='retro_published:test', batches=(1,)
   )
   found = accelerator.measure(row, jax.devices()[0], 1)
   assert found['seconds'] > 0, found
