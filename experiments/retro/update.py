@@ -8,10 +8,11 @@
 Documents of --documents (JSON lines with the fields of config.corpus) replace those
 of the same id, or are added at the end; --delete, which may repeat, removes
 documents. Given documents go into the datastore even where their id would be held
-out. DATA becomes a data folder of its own with its own index; only chunks with new
-text are embedded, and BM25, where config.neighbors.source reads it, is built anew. The old data stay unchanged; with --config.data_dir=DATA any
-command retrieves from the new data. Evaluation also needs the neighbors of the
-held-out documents: experiments.retro.prepare with --config.data_dir=DATA and
+out. DATA becomes a data folder of its own with indices of its own: only chunks with new
+text are embedded; BM25, where the old data have it, is built anew. The old data stay
+unchanged; with --config.data_dir=DATA any command retrieves from the new data.
+Evaluation also needs the neighbors of the held-out documents:
+experiments.retro.prepare with --config.data_dir=DATA and
 --config.prepare.stages=vectors,neighbors finds them.
 """
 
@@ -72,11 +73,11 @@ def update(
     changed_documents.write(root, _all_documents(old), documents, delete)
     data = dataclasses.replace(old, root=root)
     _cut(config, old, data, [document.id for document in documents])
-    if data.source in sources.WITH_WORDS:
+    if old.path('words').exists():
       sources.build_words(
         data.path('words'), data.chunks('train'), data.tokenizer
       )
-    if data.source not in sources.WITH_VECTORS:
+    if not old.path('vectors-train').exists():
       return counts
     embedder = reuse.ReusedTexts(
       retro_data.embedder(config),
@@ -187,7 +188,6 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
     raise ValueError('--output is empty: expected the new data folder.')
   saved = checkpoints.find(workdir).config
   saved.embedder, saved.index = config.embedder, config.index
-  saved.neighbors = config.neighbors
   if config.data_dir:
     saved.data_dir = config.data_dir
   documents = []

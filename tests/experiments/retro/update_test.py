@@ -2,14 +2,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """A datastore that changes under a trained RETRO, and what a sample reads then."""
 
+import dataclasses
 import json
+import shutil
 import types
 
 import numpy as np
 import pytest
 
 from experiments.retro import prepare as retro_prepare, update as retro_update
-from retrieval.index import index as index_lib, reuse, vectors as vectors_lib
+from retrieval.index import (
+  index as index_lib,
+  reuse,
+  sources,
+  vectors as vectors_lib,
+)
 from retrieval.nn import embedders
 from retrieval.text import chunks as chunks_lib, corpus as corpus_lib
 from retro_jax.data import folder as retro_data
@@ -77,6 +84,27 @@ def _update(run, root, documents=(), delete=()):
   config.index.searcher = 'exact'
   counts = retro_update.update(config, data, root, documents, delete)
   return counts, retro_data.DataFolder(root)
+
+
+def test_words_follow_the_documents(run, tmp_path):
+  """Also where there are no vectors, which BM25 does not read."""
+  workdir, old = run
+  words = tmp_path / 'old'
+  shutil.copytree(old.root, words)
+  shutil.rmtree(words / 'vectors-train')
+  shutil.rmtree(words / 'index')
+  old = dataclasses.replace(old, root=words, source='bm25')
+  sources.build_words(words / 'words', old.chunks('train'), old.tokenizer)
+  _, data = _update(
+    (workdir, old), tmp_path / 'd', [_document('n', 'zq zq zq zq')]
+  )
+  assert not data.path('vectors-train').exists()
+  trained = loading.load(workdir, str(data.root), source='bm25')
+  retriever = trained.data.retriever(trained.config)
+  for text, there in (('a zq', True), ('xylograph', False)):
+    found = retriever.retrieve([text], 1)
+    assert (found.titles == [['Title n']]) == there, found.titles
+    assert (found.ids[0, 0] >= 0) == there
 
 
 def _texts(data, split='train'):
