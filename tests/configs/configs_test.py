@@ -292,7 +292,9 @@ def _one_step(config, data):
   return batch, made, state, jax.device_get(metrics)
 
 
-@pytest.mark.parametrize('arg', ['test', 'baseline_test'])
+@pytest.mark.parametrize(
+  'arg', ['test', pytest.param('baseline_test', marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize('name', [*NAMES, 'retro_published'])
 def test_one_step_of_training(name, arg, data, one_step):
   batch, before, state, metrics = one_step(_config(name, arg))

@@ -64,6 +64,7 @@ def _rows():
   ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('row', _rows(), ids=lambda row: row.what)
 def test_measures_every_kind_of_program(row, monkeypatch):
   monkeypatch.setattr(realm_programs, '_NUM_BLOCKS', 5000)

@@ -266,6 +266,7 @@ def test_two_processes_match_one(tmp_path):
     assert a == pytest.approx(b, abs=5e-6, rel=5e-6)
 
 
+@pytest.mark.slow
 def test_damage_stops_both_of_two_processes(tmp_path):
   """Each looks at a part of the files; both end."""
   for process in _start_pair(tmp_path, '--num_steps=4'):
