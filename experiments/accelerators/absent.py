@@ -10,6 +10,7 @@ import types
 
 PACKAGES = (
   'grain',
+  'rapidfuzz',
   'regex',
   'safetensors',
   'sentencepiece',
