@@ -1,9 +1,9 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Measure bits per byte by datastore size, number of neighbors, and neighbor part.
+"""Measure bits per byte by datastore, neighbors, their parts and their source.
 
   python -m experiments.retro.sweep --config=configs/<name>.py --workdir=DIR \
-    --sweep=datastore --sweep=neighbors --sweep=parts
+    --sweep=datastore --sweep=neighbors --sweep=parts --sweep=sources
 
 Evaluates one trained RETRO several times (Borgeaud et al. 2021, figures 1 and 5,
 Tables 13 and 14):
@@ -12,6 +12,7 @@ Tables 13 and 14):
              config.sweep.shares, each searched exactly
   neighbors  k = config.sweep.num_neighbors, at most the stored number
   parts      chunks alone (N), continuations alone (F), both ([N, F])
+  sources    neighbors of each source that the data folder has (docs/data.md)
 
 For every --sweep, prints a table and writes sweep_<name>.json and .png into DIR. A
 setting that an earlier run measured with the same model, data and settings is not
@@ -33,7 +34,7 @@ from experiments.retro import (
   evaluate as retro_evaluate,
   settings as settings_lib,
 )
-from retrieval.index import datastore_subsets
+from retrieval.index import datastore_subsets, sources
 from retrieval.store import locks, manifests, store
 from retro_jax.data import pipeline
 from retro_jax.trained import loading
@@ -148,7 +149,32 @@ def by_datastore(
     yield Setting(name, dataclasses.replace(reader, neighbors=path), facts)
 
 
-SWEEPS = dict(datastore=by_datastore, neighbors=by_neighbors, parts=by_parts)
+def by_sources(
+  trained: loading.TrainedRetro, config: Config, root
+) -> Iterator[Setting]:
+  """Settings with the neighbors of each source that there is, and with none."""
+  del root
+  reader, split = _first_reader(trained, config), config.evaluate.split
+  for source in sources.NAMES:
+    data = dataclasses.replace(trained.data, source=source)
+    path = data.neighbors_path(split)
+    if path.is_dir():
+      facts = {
+        'source': source,
+        'num_neighbors': reader.num_neighbors,
+        'neighbors': data.neighbors(split).store.fingerprint,
+      }
+      yield Setting(source, dataclasses.replace(reader, neighbors=path), facts)
+  off = dataclasses.replace(reader, num_neighbors=0)
+  yield Setting('none', off, {'source': 'none', 'num_neighbors': 0})
+
+
+SWEEPS = dict(
+  datastore=by_datastore,
+  neighbors=by_neighbors,
+  parts=by_parts,
+  sources=by_sources,
+)
 
 
 def _identity(trained: loading.TrainedRetro, config: Config) -> str:
@@ -254,7 +280,9 @@ def plot(name: str, rows: Sequence[dict[str, Any]], path: pathlib.Path) -> None:
       axes.set_xlabel(axis[name].replace('_', ' '))
     else:
       axes.plot([row['name'] for row in rows], values, 'o')
-      axes.set_xlabel('part of each neighbor')
+      axes.set_xlabel(
+        'part of each neighbor' if name == 'parts' else 'source of neighbors'
+      )
     if name == 'datastore':
       axes.set_xscale('log')
     axes.set_ylabel('bits per byte')

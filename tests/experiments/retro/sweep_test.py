@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from experiments.retro import evaluate as retro_evaluate, sweep as retro_sweep
+from retrieval.index import neighbors as neighbors_lib, sources
 from retrieval.store import store_writer
 from retro_jax.data import folder as retro_data
 from tests.experiments.retro import tiny_trained
@@ -88,6 +89,29 @@ def test_parts_of_a_neighbor_goes_on_where_it_was_killed(
   config.evaluate.max_documents = 3  # another measurement
   retro_sweep.run(config, str(tmp_path / 'retro'), 'parts')
   assert len(names) == 9
+
+
+def test_sources_of_neighbors(root, config, tmp_path, monkeypatch, capsys):
+  """The sources that are there, each with its own neighbors."""
+  data = Folder(root, 'random')
+  neighbors_lib.build_neighbor_store(
+    data.neighbors_path('valid'),
+    data.chunks('valid'),
+    data.chunks('train'),
+    sources.Random(data.chunks('train')),
+    k=3,
+  )
+  config.evaluate.num_neighbors = (2,)
+  rows = retro_sweep.run(config, str(tmp_path / 'retro'), 'sources')['sources']
+  assert [row['name'] for row in rows] == ['dense', 'random', 'none']
+  for row in rows[:2]:
+    config.evaluate.source = row['name']
+    retro_evaluate.run(config, str(tmp_path / 'retro'))
+    found = json.loads((tmp_path / 'retro' / 'evaluation.json').read_text())
+    assert found['rows'][0]['bits_per_byte'] == row['bits_per_byte']
+    assert found['settings']['source'] == row['name']
+  assert len({row['bits_per_byte'] for row in rows}) == 3
+  assert 'random' in capsys.readouterr().out
 
 
 def test_parts_of_the_datastore(config, tmp_path, capsys):

@@ -57,8 +57,13 @@ def load_from(root: pathlib.Path, monkeypatch, folder=retro_data.DataFolder):
     for name in ('retro', 'baseline')
   }
 
-  def load(workdir, data_dir='', **unused_placement):
-    return found[str(workdir).split('/')[-1]]
+  def load(workdir, data_dir='', source='', **unused_placement):
+    one = found[str(workdir).split('/')[-1]]
+    if not source:
+      return one
+    return dataclasses.replace(
+      one, data=dataclasses.replace(one.data, source=source)
+    )
 
   monkeypatch.setattr(loading, 'load', load)
   return found
