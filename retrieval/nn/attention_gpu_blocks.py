@@ -244,5 +244,5 @@ class Blocks:
       compiler_params=plgpu.CompilerParams(
         num_warps=8 if self.sizes.width >= 128 else 4, num_stages=2
       ),
-      interpret=backend.is_cpu(),
+      interpret=backend.interprets_kernels(),
     )

@@ -173,7 +173,7 @@ def forward(
     out_specs=(blocks.queries, blocks.sums),
     out_shape=(common.like(arrays.queries), sums),
     cost_estimate=blocks.cost(2, 1),
-    interpret=backend.is_cpu(),
+    interpret=backend.interprets_kernels(),
   )(arrays, segments)
 
 
@@ -268,7 +268,7 @@ def backward(
     out_shape=like,
     cost_estimate=blocks.cost(5, 3, 1),
     scratch_shapes=[pltpu.VMEM(arrays.keys.shape[2:], jnp.float32)] * 2,
-    interpret=backend.is_cpu(),
+    interpret=backend.interprets_kernels(),
   )(arrays, segments, out, sums, g)
 
 

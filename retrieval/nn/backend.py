@@ -17,6 +17,14 @@ def is_tpu() -> bool:
   return 'tpu' in _kind()
 
 
+def interprets_kernels() -> bool:
+  """Whether kernels are to be interpreted, because the devices are CPUs.
+
+  Apart from `is_cpu`, so that tests can ask a CPU for an accelerator's program.
+  """
+  return _kind() == 'cpu'
+
+
 def _kind() -> str:
   """Return the devices' kind, in lower case.
 

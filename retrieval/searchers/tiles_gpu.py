@@ -124,7 +124,7 @@ def summarize(
       bytes_accessed=2 * rows.size,
     ),
     compiler_params=plgpu.CompilerParams(num_warps=4, num_stages=3),
-    interpret=backend.is_cpu(),
+    interpret=backend.interprets_kernels(),
   )(jnp.stack(parts), rows, norms, jnp.reshape(count, 1).astype(jnp.int32))
   return tuple(x[:wanted] for x in found)
 
