@@ -20,7 +20,12 @@ import numpy as np
 
 from realm_jax.data import examples, folder as data_folder
 from realm_jax.nn import config as config_lib
-from realm_jax.serving import index_folders, model_configs, serving
+from realm_jax.serving import (
+  index_folders,
+  model_configs,
+  packaged_retriever,
+  serving,
+)
 from retrieval.index import index as index_lib, index_versions, reuse
 from retrieval.store import store
 from retrieval.text import blocks as blocks_lib
@@ -74,14 +79,7 @@ class Builder:
       )
       if name:
         return name
-    embed = serving.BlockEmbedder(
-      self.model,
-      self.layout,
-      self.blocks,
-      params,
-      batch_tokens=self.batch_tokens,
-      devices=self.devices,
-    )
+    embed = self._embed(params)
     wanted = index_versions.version_name(step, params, self.blocks)
     try:
       while True:  # until the other processes have done their shares
@@ -106,6 +104,20 @@ class Builder:
       with contextlib.suppress(OSError):  # a full disk
         write_failure(self.folder.root, wanted, ' '.join(str(error).split()))
       raise
+
+  def _embed(self, params: Any) -> index_versions.EmbedBlocks:
+    """Return the embedder of blocks, or the vectors that the package holds."""
+    known = packaged_retriever.vectors_of(params, self.blocks)
+    if known is not None:
+      return lambda ids, progress: known[ids]
+    return serving.BlockEmbedder(
+      self.model,
+      self.layout,
+      self.blocks,
+      params,
+      batch_tokens=self.batch_tokens,
+      devices=self.devices,
+    )
 
 
 def make_builder(

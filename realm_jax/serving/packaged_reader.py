@@ -25,7 +25,7 @@ _TOKENIZER = 'tokenizer.json'
 _CONFIG = 'config.json'
 _FILES = 'files'  # of the config: name -> checksum
 _SCALE = ':scale'
-_LEVELS = 127
+LEVELS = 127  # of a sign
 
 
 def quantize(params: Mapping[str, Any]) -> dict[str, np.ndarray]:
@@ -42,7 +42,7 @@ def quantize(params: Mapping[str, Any]) -> dict[str, np.ndarray]:
       continue
     # A row of a table is one token's; a kernel's inputs are its first axis.
     axis = -1 if name.endswith('embedding') else 0
-    scale = np.abs(value).max(axis=axis, keepdims=True) / _LEVELS
+    scale = np.abs(value).max(axis=axis, keepdims=True) / LEVELS
     safe = np.where(scale > 0, scale, 1)
     arrays[name] = np.rint(value / safe).astype(np.int8)
     arrays[name + _SCALE] = scale.astype(np.float32)

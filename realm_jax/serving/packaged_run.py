@@ -19,7 +19,11 @@ import ml_collections
 
 from realm_jax.data import folder as data_folder
 from realm_jax.nn import config as config_lib, initialize
-from realm_jax.serving import packaged_reader
+from realm_jax.serving import (
+  model_configs,
+  packaged_reader,
+  packaged_retriever,
+)
 from retrieval import tokenization
 from retrieval.nn import embedders, sharding
 from retrieval.store import manifests, store
@@ -92,9 +96,16 @@ def unpacked_config(workdir: str | os.PathLike) -> ml_collections.ConfigDict:
 def start_embedder(config: config_lib.RealmConfig) -> dict[str, Any]:
   """Return parameters of embedders that start from all-MiniLM-L6-v2.
 
+  Models with the packaged reader's embedder take the packaged one.
+
   Raises:
-    FileNotFoundError: if all-MiniLM-L6-v2 is not installed.
+    FileNotFoundError: for another model, if all-MiniLM-L6-v2 is not installed.
   """
+  if packaged_retriever.exists():
+    made = ml_collections.ConfigDict(packaged_reader.load_config()['config'])
+    own = model_configs.realm_config(made, config.embedder.vocab_size)
+    if dataclasses.replace(own, encoder=config.encoder) == config:
+      return packaged_retriever.load()
   folder = embedders.find_minilm()
   key = jax.random.split(jax.random.key(0))[0]
   return sharding.unbox(
