@@ -9,6 +9,7 @@ import sys
 import types
 
 PACKAGES = (
+  'farmhash',
   'grain',
   'rapidfuzz',
   'regex',

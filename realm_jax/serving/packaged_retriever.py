@@ -64,6 +64,11 @@ def exists() -> bool:
   return (packaged_reader.FOLDER / _FACTS).is_file()
 
 
+def covers(blocks: blocks_lib.BlockStore) -> bool:
+  """Whether the package holds the vectors of these blocks."""
+  return exists() and _facts()['blocks'] == blocks.fingerprint
+
+
 def load() -> dict[str, Any]:
   """Read `serving.embedder_params`, float32.
 
@@ -83,11 +88,10 @@ def vectors_of(params: Any, blocks: blocks_lib.BlockStore) -> np.ndarray | None:
     The vectors; None where the package holds those of other blocks or of other
     parameters.
   """
-  if not exists():
+  if not covers(blocks):
     return None
   facts = _facts()
-  same = facts['blocks'] == blocks.fingerprint
-  if not same or facts['params'] != snapshots.fingerprint(params):
+  if facts['params'] != snapshots.fingerprint(params):
     return None
   arrays = _read(_VECTORS, facts)
   return arrays['levels'].astype(np.float32) * arrays['scale']

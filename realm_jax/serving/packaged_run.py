@@ -46,6 +46,9 @@ def unpack(
 ) -> pathlib.Path:
   """Prepare documents for the packaged reader; return a folder to load.
 
+  Unless `settings` names a retriever, blocks whose vectors come with the package
+  are found by these, others by BM25.
+
   Args:
     workdir: output folder; '' is one in the user's cache.
     corpus: a corpus in place of `documents`; None is the packaged articles.
@@ -74,8 +77,10 @@ def unpack(
   if is_unpacked(workdir):
     check_corpus(workdir, unpacked_config(workdir), named)
   config = ml_collections.ConfigDict(made['config'] | changed)
-  _prepare(config, workdir, made['tokenizer'])
+  blocks = _prepare(config, workdir, made['tokenizer'])
   if not is_unpacked(workdir):
+    if packaged_retriever.covers(blocks):
+      changed = {'retriever': 'dense'} | changed
     store.write_atomically(workdir / FILE, manifests.sealed(changed))
   return workdir
 
@@ -174,7 +179,7 @@ def check_corpus(
 
 def _prepare(
   config: ml_collections.ConfigDict, workdir: pathlib.Path, fingerprint: str
-) -> None:
+) -> blocks_lib.BlockStore:
   """Write tokens and blocks unless config.data_dir names prepared data."""
   data = data_folder.DataFolder.of(config, workdir)
   if not (config.data_dir or data.has_tokenizer):
@@ -186,7 +191,7 @@ def _prepare(
       f'{data.tokenizer.fingerprint}; expected the same.'
     )
   if config.data_dir or data.path('blocks').exists():
-    return
+    return data.blocks
   tokens = tokens_lib.build_token_store(
     data.path('tokens'),
     corpus_lib.Corpus(corpus_lib.CorpusConfig(**config.corpus)),
@@ -202,3 +207,4 @@ def _prepare(
     num_processes=config.tokens.num_processes,
     **config.blocks,
   )
+  return data.blocks

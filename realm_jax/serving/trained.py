@@ -305,7 +305,10 @@ def packaged(
   documents: Iterable[Mapping[str, str]] | None = None,
   corpus: corpus_lib.Corpus | corpus_lib.CorpusConfig | None = None,
 ) -> TrainedReader:
-  """Return the reader that comes with the package; BM25 finds its blocks.
+  """Return the reader that comes with the package.
+
+  The packaged articles' blocks are found by the vectors that come with the
+  package, other blocks by BM25.
 
   Args:
     workdir: folder of the prepared documents, used again; '' is a folder of

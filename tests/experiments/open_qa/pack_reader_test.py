@@ -4,19 +4,25 @@
 
 import json
 import os
+import shutil
 import types
 
+import jax
 import pytest
 
+from configs import open_qa_reader
 from experiments.engine import checkpoint_writer, command
-from experiments.open_qa import ask, pack_reader, starts
+from experiments.open_qa import ask, pack_reader, pack_retriever, starts
 import realm_jax
 from realm_jax.data import folder as realm_data
+from realm_jax.nn import initialize
 from realm_jax.serving import (
   packaged_reader,
   packaged_run,
+  serving,
   trained as trained_lib,
 )
+from retrieval.nn import sharding
 from retrieval.text import corpus as corpus_lib
 from tests.experiments.open_qa import tiny_open_qa
 
@@ -170,3 +176,41 @@ def test_a_package_without_reader_says_how_to_train_one(
   with pytest.raises(FileNotFoundError, match=r'train one: .*open_qa.train'):
     ask.take_packaged(run.config, tmp_path / 'new')
   assert not (tmp_path / 'new').exists()
+
+
+def test_the_packages_config_has_the_fields_of_today():
+  made = packaged_reader.load_config()['config']
+  today = json.loads(open_qa_reader.get_config().to_json())
+  for name, section in made.items():
+    if isinstance(section, dict):
+      assert {*section} == {*today[name]}, name
+
+
+def test_blocks_whose_vectors_come_with_the_package_are_found_by_these(
+  run, documents, tmp_path, monkeypatch
+):
+  folder = shutil.copytree(run.folder, tmp_path / 'packed')
+  monkeypatch.setattr(packaged_reader, 'FOLDER', folder)
+  realm_jax.packaged(tmp_path / 'words', documents=documents)
+  assert packaged_run.unpacked_config(tmp_path / 'words').retriever == 'bm25'
+  embedder = sharding.unbox(
+    initialize.init_params(
+      jax.random.key(0),
+      trained_lib.load_reader(run.workdir).model.config.realm,
+      parts='embedder',
+    )
+  )
+  with monkeypatch.context() as patch:
+    patch.setattr(packaged_run, 'start_embedder', lambda config: embedder)
+    found = pack_retriever.pack(tmp_path / 'words', folder)
+  assert found['agreement_at_1'] > 0.9
+  # Nothing is embedded, and the answers are those of 32 bits.
+  with monkeypatch.context() as patch:
+    patch.setattr(serving, 'BlockEmbedder', None)
+    reader = realm_jax.packaged(tmp_path / 'vectors', documents=documents)
+    assert reader.config.retriever == 'dense'
+    [answered] = reader.answer(ASKED)
+  assert answered.text
+  other = [{'text': 'The mill of 1066 stood in the river.'}]
+  reader = realm_jax.packaged(tmp_path / 'other', documents=other)
+  assert reader.config.retriever == 'bm25'
