@@ -1,9 +1,9 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Measure bits per byte by datastore, neighbors, their parts and their source.
+"""Measure bits per byte by datastore, neighbors, their ranks, parts and source.
 
   python -m experiments.retro.sweep --config=configs/<name>.py --workdir=DIR \
-    --sweep=datastore --sweep=neighbors --sweep=parts --sweep=sources
+    --sweep=datastore --sweep=neighbors --sweep=ranks --sweep=parts --sweep=sources
 
 Evaluates one trained RETRO several times (Borgeaud et al. 2021, figures 1 and 5,
 Tables 13 and 14):
@@ -11,6 +11,7 @@ Tables 13 and 14):
   datastore  neighbors in nested random parts of the datastore,
              config.sweep.shares, each searched exactly
   neighbors  k = config.sweep.num_neighbors, at most the stored number
+  ranks      one neighbor alone, of each of these ranks
   parts      chunks alone (N), continuations alone (F), both ([N, F])
   sources    neighbors of each source that the data folder has (docs/data.md)
 
@@ -86,6 +87,22 @@ def by_neighbors(
   readers = _readers(trained, config, 'sweep.num_neighbors', ks)
   for k, reader in zip(ks, readers, strict=True):
     yield Setting(f'k = {k}', reader, {'num_neighbors': k})
+
+
+def by_ranks(
+  trained: loading.TrainedRetro, config: Config, root
+) -> Iterator[Setting]:
+  """Settings with the neighbor of one rank alone, and with none."""
+  del root
+  ranks = config.sweep.num_neighbors
+  readers = _readers(trained, config, 'sweep.num_neighbors', ranks)
+  for rank, reader in zip(ranks, readers, strict=True):
+    if rank:
+      one = {'num_neighbors': 1, 'skipped_neighbors': rank - 1}
+      facts = {'rank': rank, 'num_neighbors': 1}
+      yield Setting(f'rank {rank}', dataclasses.replace(reader, **one), facts)
+  off = dataclasses.replace(readers[0], num_neighbors=0)
+  yield Setting('none', off, {'rank': 0, 'num_neighbors': 0})
 
 
 def by_parts(
@@ -172,6 +189,7 @@ def by_sources(
 SWEEPS = dict(
   datastore=by_datastore,
   neighbors=by_neighbors,
+  ranks=by_ranks,
   parts=by_parts,
   sources=by_sources,
 )
@@ -272,6 +290,11 @@ def _print(name: str, rows: Sequence[dict[str, Any]]) -> None:
 def plot(name: str, rows: Sequence[dict[str, Any]], path: pathlib.Path) -> None:
   """Draw bits per byte over the settings."""
   axis = {'datastore': 'datastore_tokens', 'neighbors': 'num_neighbors'}
+  labels = {
+    'parts': 'part of each',
+    'ranks': 'rank of the',
+    'sources': 'source of',
+  }
   values = [row['bits_per_byte'] for row in rows]
   with reports.picture(path, figsize=(6, 4)) as (_, axes):
     if name in axis:
@@ -280,9 +303,7 @@ def plot(name: str, rows: Sequence[dict[str, Any]], path: pathlib.Path) -> None:
       axes.set_xlabel(axis[name].replace('_', ' '))
     else:
       axes.plot([row['name'] for row in rows], values, 'o')
-      axes.set_xlabel(
-        'part of each neighbor' if name == 'parts' else 'source of neighbors'
-      )
+      axes.set_xlabel(f'{labels[name]} neighbor')
     if name == 'datastore':
       axes.set_xscale('log')
     axes.set_ylabel('bits per byte')

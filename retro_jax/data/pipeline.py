@@ -47,6 +47,7 @@ class ChunkReader:
   # 'full' is [N, F], 'neighbor' N alone, 'continuation' F alone: the rest is
   # masked (ablations of table 13)
   neighbor_part: str = 'full'
+  skipped_neighbors: int = 0  # the best ones that are not read
 
   def __post_init__(self):
     """Check the settings; the stores are checked when they are opened."""
@@ -55,8 +56,9 @@ class ChunkReader:
         f'neighbor_part {self.neighbor_part!r}: expected one of '
         f'{chunks_lib.PARTS}.'
       )
-    if self.num_neighbors < 0:
-      raise ValueError(f'num_neighbors {self.num_neighbors}: expected >= 0.')
+    for name in ('num_neighbors', 'skipped_neighbors'):
+      if (value := getattr(self, name)) < 0:
+        raise ValueError(f'{name} {value}: expected >= 0.')
     if self.num_neighbors and not (self.neighbors and self.datastore):
       raise ValueError(
         f'num_neighbors {self.num_neighbors} needs the paths of neighbors and '
@@ -82,9 +84,10 @@ class ChunkReader:
     if os.fspath(self.datastore) != os.fspath(self.chunks):
       datastore = chunks_lib.ChunkStore(self.datastore)
     neighbors = neighbors_lib.NeighborStore(self.neighbors, chunks, datastore)
-    if self.num_neighbors > neighbors.num_neighbors:
+    last = self.skipped_neighbors + self.num_neighbors
+    if last > neighbors.num_neighbors:
       raise ValueError(
-        f'{neighbors.path}: num_neighbors {self.num_neighbors} is more than '
+        f'{neighbors.path}: num_neighbors {last} is more than '
         f'the {neighbors.num_neighbors} stored for each chunk.'
       )
     made, wanted = (x.tokens.tokenizer_fingerprint for x in (datastore, chunks))
@@ -119,6 +122,7 @@ class ChunkReader:
         'neighbors': self.stores.neighbors.store.fingerprint,
         'neighbor_length': self.neighbor_length,
         'neighbor_part': self.neighbor_part,
+        'skipped_neighbors': self.skipped_neighbors,
       }
     return store.fingerprint(fields)
 
@@ -175,9 +179,10 @@ class ChunkReader:
     return np.cumsum(np.diff(documents, prepend=-1) != 0, axis=-1)
 
   def _read_neighbors(self, ids, retrieved_by):
-    stores, k = self.stores, self.num_neighbors
+    stores, first = self.stores, self.skipped_neighbors
     asking = ids if retrieved_by is None else np.asarray(retrieved_by)
-    found = stores.neighbors.ids(np.maximum(asking, 0))[..., :k]
+    found = stores.neighbors.ids(np.maximum(asking, 0))
+    found = found[..., first : first + self.num_neighbors]
     present = ((ids >= 0) & (asking >= 0))[..., None] & (found >= 0)
     if retrieved_by is not None:  # The store's filter knew another document.
       own = stores.chunks.document_hashes(np.maximum(ids, 0))[..., None]

@@ -67,6 +67,18 @@ def test_numbers_of_neighbors(config, tmp_path, capsys):
     retro_sweep.run(config, str(workdir), 'neighbors')
 
 
+def test_ranks_of_one_neighbor(config, tmp_path):
+  config.sweep.num_neighbors = (1, 3)
+  workdir = tmp_path / 'retro'
+  rows = retro_sweep.run(config, str(workdir), 'ranks')['ranks']
+  assert [row['name'] for row in rows] == ['rank 1', 'rank 3', 'none']
+  assert len({row['bits_per_byte'] for row in rows}) == 3
+  config.evaluate.num_neighbors = (1,)
+  retro_evaluate.run(config, str(workdir))
+  best = json.loads((workdir / 'evaluation.json').read_text())['rows'][0]
+  assert best['bits_per_byte'] == rows[0]['bits_per_byte']
+
+
 def test_parts_of_a_neighbor_goes_on_where_it_was_killed(
   config, tmp_path, monkeypatch
 ):

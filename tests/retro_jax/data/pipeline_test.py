@@ -131,6 +131,18 @@ def test_parts_of_neighbors(root):
     np.testing.assert_array_equal(x['neighbors'], kept)
 
 
+def test_the_best_neighbors_may_be_skipped(root):
+  ids = np.arange(L)
+  all_three = tiny_data.reader(root, k=3).read(ids)
+  last = tiny_data.reader(root, k=1, skipped_neighbors=2).read(ids)
+  for name in ('neighbors', 'neighbor_mask'):
+    np.testing.assert_array_equal(last[name], all_three[name][:, 2:])
+  with pytest.raises(ValueError, match='num_neighbors 4 is more than the 3'):
+    _ = tiny_data.reader(root, k=2, skipped_neighbors=2).stores
+  with pytest.raises(ValueError, match='skipped_neighbors -1: expected >= 0'):
+    tiny_data.reader(root, skipped_neighbors=-1)
+
+
 def test_new_text_reads_the_same_part(root):
   reader = tiny_data.reader(root)
   ids, datastore = np.array([[3, -1], [0, 7]]), reader.stores.datastore
@@ -294,9 +306,10 @@ def test_fingerprint_names_what_changes_the_rows(root):
     {'num_neighbors': 0},
     {'neighbor_length': 6},
     {'neighbor_part': 'neighbor'},
+    {'num_neighbors': 1, 'skipped_neighbors': 1},
   ):
     seen.add(fingerprint(dataclasses.replace(reader, **change)))
-  assert len(seen) == 7
+  assert len(seen) == 8
   assert fingerprint(tiny_data.reader(root)) in seen
 
 
