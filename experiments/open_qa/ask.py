@@ -35,6 +35,7 @@ from experiments.open_qa import answer_view, settings as settings_lib
 from experiments.realm import prepare as realm_prepare
 from realm_jax.serving import (
   answers,
+  beams,
   packaged_reader,
   packaged_run,
   trained as trained_lib,
@@ -230,7 +231,7 @@ def define_flags() -> None:
     'packaged', False, 'Take the packaged reader into --workdir.'
   )
   flags.DEFINE_string(
-    'retriever', '', 'dense, bm25 or random; empty: as trained or packaged.'
+    'retriever', '', f'One of {beams.KINDS}; empty: as trained or packaged.'
   )
 
 

@@ -28,7 +28,7 @@ class Lookup:
   row_length: reader_rows.RowLength = 320
   # of the embedder; longer questions are cut
   question_length: examples.QueryLength = 64
-  bm25_scale: settings.NotNegative = 0.2  # factor on the scores of BM25
+  bm25_scale: settings.NotNegative = 0.2  # factor on scores by words
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -84,7 +84,7 @@ def retriever(
 
 def bm25_retriever(data: realm_data.DataFolder) -> zero_shot.RetrieveFn:
   """Return a function from questions to block ids, by words."""
-  index = beams.bm25_index(data)
+  index = beams.word_index(data, 'bm25')
   return lambda texts, k: index.search(texts, k)[0]
 
 

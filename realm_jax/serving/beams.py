@@ -21,9 +21,10 @@ from realm_jax.data import examples, folder as data_folder, pipeline
 from realm_jax.nn import config as config_lib, realm as model_lib
 from realm_jax.serving import model_configs, serving
 from retrieval import searchers
-from retrieval.index import bm25
+from retrieval.index import bm25, tfidf
 
-KINDS = ('dense', 'bm25', 'random')
+KINDS = ('dense', 'bm25', 'tfidf', 'random')
+_WORDS = {'bm25': bm25.Bm25, 'tfidf': tfidf.TfIdf}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,10 +113,10 @@ def _local(params: Any) -> Any:
   return jax.tree.map(lambda x: x.addressable_data(0), whole)
 
 
-class Bm25Retriever:
-  """Okapi BM25 over titles and texts."""
+class WordRetriever:
+  """BM25 or TF-IDF over titles and texts."""
 
-  def __init__(self, index: bm25.Bm25, scale: float):
+  def __init__(self, index: bm25.Bm25 | tfidf.TfIdf, scale: float):
     """Take the index and a factor of its scores."""
     self._index, self._scale = index, scale
 
@@ -166,20 +167,22 @@ def make_retriever(
     )
   if kind == 'random':
     return RandomRetriever(data.blocks.num_blocks)
-  if kind != 'bm25':
+  if kind not in _WORDS:
     raise ValueError(f'retriever {kind!r}: expected one of {KINDS}.')
-  return Bm25Retriever(bm25_index(data), config.lookup.bm25_scale)
+  return WordRetriever(word_index(data, kind), config.lookup.bm25_scale)
 
 
-def bm25_index(data: data_folder.DataFolder) -> bm25.Bm25:
-  """Return BM25 over titles and texts of the blocks, built once a folder."""
-  blocks = data.blocks
-  path = data.root / f'bm25-{blocks.fingerprint[:12]}'
+def word_index(
+  data: data_folder.DataFolder, kind: str
+) -> bm25.Bm25 | tfidf.TfIdf:
+  """Return 'bm25' or 'tfidf' over the blocks, built once a folder."""
+  blocks, index_of = data.blocks, _WORDS[kind]
+  path = data.root / f'{kind}-{blocks.fingerprint[:12]}'
   if path.is_dir():
-    return bm25.Bm25.load(path)
-  logging.info('Building BM25 over %d blocks.', blocks.num_blocks)
+    return index_of.load(path)
+  logging.info('Building %s over %d blocks.', kind, blocks.num_blocks)
   ids = range(blocks.num_blocks)
-  index = bm25.Bm25.build(
+  index = index_of.build(
     (text for i in ids for text in blocks.texts([i])),
     (title for i in ids for title in blocks.titles([i])),
   )

@@ -106,11 +106,15 @@ class Bm25:
     config = config or Bm25Config()
     hashed = hashlib.sha256()
     skip, words, rows = frozenset(config.stop_words), {}, []
-    for text in texts if titles is None else _join(titles, texts):
+    for text in texts if titles is None else titled(titles, texts):
       data = text.encode('utf-8', 'surrogatepass')
       hashed.update(len(data).to_bytes(8, 'little') + data)
       rows.append(
-        [words.setdefault(w, len(words)) for w in _split(text) if w not in skip]
+        [
+          words.setdefault(w, len(words))
+          for w in words_of(text)
+          if w not in skip
+        ]
       )
     arrays = _weigh(rows, len(words), config)
     return cls(config, words, arrays, len(rows), hashed.hexdigest()[:32])
@@ -133,15 +137,15 @@ class Bm25:
     for row, query in enumerate(queries):
       found = self._score(query)
       (blocks,) = np.nonzero(found)
-      best = _best(found[blocks], k)
-      ids[row, : len(best)] = blocks[best]
-      scores[row, : len(best)] = found[blocks[best]]
+      first = blocks[best(found[blocks], k)]
+      ids[row, : len(first)] = first
+      scores[row, : len(first)] = found[first]
     return ids, scores
 
   def _score(self, query: str) -> np.ndarray:
     """Return scores [N] float32 of all blocks; repeated words count twice."""
     scores = np.zeros(self.num_blocks, np.float32)
-    for word in _split(query):
+    for word in words_of(query):
       number = self._words.get(word)
       if number is not None:
         at = slice(self._starts[number], self._starts[number + 1])
@@ -193,7 +197,8 @@ class Bm25:
     return cls(config, words, arrays, found.meta['num_blocks'], fields['texts'])
 
 
-def _join(titles: Iterable[str], texts: Iterable[str]) -> Iterator[str]:
+def titled(titles: Iterable[str], texts: Iterable[str]) -> Iterator[str]:
+  """Yield each text below its title; raises ValueError for other numbers."""
   pairs = itertools.zip_longest(titles, texts)
   for number, (title, text) in enumerate(pairs):
     if title is None or text is None:
@@ -201,7 +206,7 @@ def _join(titles: Iterable[str], texts: Iterable[str]) -> Iterator[str]:
     yield f'{title}\n{text}'
 
 
-def _split(text: str) -> list[str]:
+def words_of(text: str) -> list[str]:
   """Return words in lower case; a composed letter equals its parts."""
   return _WORD.findall(unicodedata.normalize('NFKC', text).lower())
 
@@ -230,7 +235,7 @@ def _weigh(
   }
 
 
-def _best(scores: np.ndarray, k: int) -> np.ndarray:
+def best(scores: np.ndarray, k: int) -> np.ndarray:
   """Return the positions of the k highest scores; ties by the lower one."""
   if len(scores) <= k:
     return np.argsort(-scores, kind='stable')

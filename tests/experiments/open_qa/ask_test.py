@@ -361,7 +361,7 @@ def test_bad_flags_are_refused(made, run, answerer, tmp_path):
     ({'output': 'x.jsonl'}, '--output needs'),
     ({'question': ['Who?'], 'answers': 0}, 'answers=0'),
     ({'question': ['Who?'], 'reader_beam': -1}, 'reader_beam=-1'),
-    ({'question': ['Who?'], 'retriever': 'tfidf'}, "retriever 'tfidf'"),
+    ({'question': ['Who?'], 'retriever': 'unknown'}, "retriever 'unknown'"),
   ):
     with pytest.raises(ValueError, match=message):
       run(**values)

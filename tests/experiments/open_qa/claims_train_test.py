@@ -249,7 +249,7 @@ def test_bad_input_is_refused_in_one_line(data, tmp_path):
     ({'claims.train': (f'fever:train={data}/blind.jsonl',)}, 'has no labels'),
     ({'claims.train': ('vitaminc:train=x',), 'claims.dev': ()}, 'vitaminc'),
     ({'claims.labels': ('yes', 'no')}, r"\('yes', 'no'\) for fever"),
-    ({'claims.train': (train,), 'retriever': 'tfidf'}, "retriever 'tfidf'"),
+    ({'claims.train': (train,), 'retriever': 'unknown'}, "retriever 'unknown'"),
   ):
     config = _config(data, **fields)
     with pytest.raises(ValueError, match=message):

@@ -61,7 +61,7 @@ def _spec(data):
 
 
 def _retriever(data):
-  index = beams.bm25_index(realm_data.DataFolder(data.root))
+  index = beams.word_index(realm_data.DataFolder(data.root), 'bm25')
   return lambda texts, k: index.search(texts, k)[0]
 
 

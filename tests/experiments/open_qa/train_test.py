@@ -230,7 +230,7 @@ def test_bad_input_is_refused_in_one_line(data, run, tmp_path):
   for fields, message in (
     ({'questions.train': ()}, 'questions.train is empty'),
     ({'questions.dev': ()}, 'questions.dev is empty'),
-    ({'retriever': 'tfidf'}, "retriever 'tfidf': expected"),
+    ({'retriever': 'unknown'}, "retriever 'unknown': expected"),
     ({'refresh.schedule': 'sync'}, 'expected frozen'),
     ({'lookup.reader_beam': 13}, 'reader_beam=13'),
     ({'retriever': 'bm25', 'train_blocks': True}, 'needs retriever=dense'),

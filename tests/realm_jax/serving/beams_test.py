@@ -12,7 +12,7 @@ from retrieval.index import bm25
 def test_words_find_blocks_and_scores_are_scaled():
   index = bm25.Bm25.build(['the mill', 'a crown', 'a mill by a mill'], [''] * 3)
   ids, scores = index.search(['mill', 'crown'], 3)
-  found = beams.Bm25Retriever(index, 0.5)({}, {}, ['mill', 'crown'], 3)
+  found = beams.WordRetriever(index, 0.5)({}, {}, ['mill', 'crown'], 3)
   np.testing.assert_array_equal(found.ids, ids)
   given = found.fields['beam_scores']
   np.testing.assert_allclose(given[ids >= 0], 0.5 * scores[ids >= 0])

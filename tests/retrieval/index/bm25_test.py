@@ -80,7 +80,7 @@ def test_scores_equal_those_of_bm25s():
 
   texts = random_texts(60)
   model = bm25s.BM25(k1=0.9, b=0.4, method='lucene')
-  model.index([bm25._split(text) for text in texts], show_progress=False)
+  model.index([bm25.words_of(text) for text in texts], show_progress=False)
   index = bm25.Bm25.build(texts, config=bm25.Bm25Config(stop_words=()))
   query = 'the river queen apple apple'
   scores = model.get_scores(query.split())

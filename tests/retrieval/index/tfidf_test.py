@@ -1,0 +1,90 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""TF-IDF against its formula, and its files."""
+
+import collections
+import math
+
+import numpy as np
+import pytest
+
+from retrieval.index import bm25, tfidf
+
+TEXTS = [
+  'The mill stood in the river; the mill burned.',
+  'A river queen in the moon.',
+  'Moon moon moon river queen',
+  '',
+  'Stone bridges',
+  'Mill stones and bridges of the town',
+]
+
+
+def _terms(text):
+  words = bm25.words_of(text)
+  stop = set(bm25.STOP_WORDS)
+  found = [(w,) for w in words if w not in stop]
+  pairs = zip(words, words[1:], strict=False)
+  return collections.Counter(found + [p for p in pairs if not stop & {*p}])
+
+
+def _expected(query):
+  """The scores of all texts by the formula, without hashing."""
+  rows = [_terms(text) for text in TEXTS]
+  scores = np.zeros(len(TEXTS))
+  for term, count in _terms(query).items():
+    n = sum(term in row for row in rows)
+    idf = max(math.log((len(TEXTS) - n + 0.5) / (n + 0.5)), 0)
+    for i, row in enumerate(rows):
+      scores[i] += math.log1p(count) * idf * math.log1p(row[term]) * idf
+  return scores
+
+
+@pytest.mark.parametrize(
+  'query', ['river queen', 'mill mill of stones', 'moon', 'the of', 'nowhere']
+)
+def test_scores_are_those_of_the_formula(query):
+  ids, scores = tfidf.TfIdf.build(TEXTS).search([query], len(TEXTS))
+  wanted = _expected(query)
+  order = np.argsort(-wanted, kind='stable')
+  order = order[wanted[order] > 0]
+  assert ids[0, : len(order)].tolist() == order.tolist()
+  np.testing.assert_allclose(scores[0, : len(order)], wanted[order], rtol=1e-5)
+  assert (ids[0, len(order) :] == -1).all()
+  assert np.isneginf(scores[0, len(order) :]).all()
+
+
+def test_pairs_of_words_prefer_their_order():
+  texts = ['queen river', 'river queen', *['mill'] * 5]
+  ids, scores = tfidf.TfIdf.build(texts).search(['river queen'], 2)
+  assert ids.tolist() == [[1, 0]] and scores[0, 0] > scores[0, 1]
+
+
+def test_titles_count_as_text():
+  ids, _ = tfidf.TfIdf.build(TEXTS, ['', '', '', 'Peru', '', '']).search(
+    ['Peru'], 1
+  )
+  assert ids.tolist() == [[3]]
+  with pytest.raises(ValueError, match='a title or a text, not both'):
+    tfidf.TfIdf.build(TEXTS, ['one'])
+
+
+def test_files_are_read_as_they_were_written(tmp_path):
+  built = tfidf.TfIdf.build(TEXTS)
+  built.save(tmp_path / 'index')
+  built.save(tmp_path / 'index')
+  loaded = tfidf.TfIdf.load(tmp_path / 'index')
+  assert loaded.fingerprint == built.fingerprint
+  for one, other in zip(
+    loaded.search(TEXTS, 3), built.search(TEXTS, 3), strict=True
+  ):
+    np.testing.assert_array_equal(one, other)
+  with pytest.raises(ValueError, match='holds|expected|other'):
+    tfidf.TfIdf.build(TEXTS[:2]).save(tmp_path / 'index')
+
+
+def test_no_blocks_and_no_depth():
+  ids, _ = tfidf.TfIdf.build([]).search(['mill'], 2)
+  assert ids.tolist() == [[-1, -1]]
+  with pytest.raises(ValueError, match='k=0: expected at least 1'):
+    tfidf.TfIdf.build(TEXTS).search(['mill'], 0)
