@@ -19,7 +19,8 @@ often it decided. Writes <workdir>/claims_evaluation.json and
 claims_<set>_<split>.jsonl, a line {id, claim, label, predicted, probability, block,
 title} for each claim; sets without labels give the lines alone.
 
---config.data_dir=DATA searches changed data.
+--config.data_dir=DATA searches changed data; --config.evaluate.retriever=KIND finds the
+blocks otherwise than in training.
 """
 
 from collections.abc import Sequence
@@ -157,7 +158,8 @@ def _load(
     run, config.data_dir, part, step=config.evaluate.step
   )
   logging.info('Evaluating step %d of %s.', trained.step, run)
-  return trained
+  kind = config.evaluate.retriever
+  return trained.with_retriever(kind) if kind else trained
 
 
 def open_retriever(trained: trained_lib.TrainedReader):

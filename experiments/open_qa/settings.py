@@ -10,6 +10,7 @@ from experiments.open_qa import dpr_examples
 from experiments.realm import settings as realm_settings
 from realm_jax.data import examples, reader_rows
 from realm_jax.nn import open_qa
+from realm_jax.serving import beams
 from retrieval import settings
 from retrieval.questions import answers as answers_lib
 
@@ -63,6 +64,7 @@ class EvaluateQuestions:
   # the run that is evaluated; '' or None for --workdir
   workdir: str | None = None
   step: str = ''  # a number, 'best' (by best_metric), or '' for the newest
+  retriever: Literal[('', *beams.KINDS)] = ''  # '': as trained
   questions: tuple[str, ...] = ()  # as questions.train
   max_questions: settings.Count = 0  # of each; 0: all
   ks: tuple[realm_settings.Ranks, ...] = (5, 10, 50, 100, 500, 1000, 5000)
@@ -80,6 +82,7 @@ class EvaluateClaims:
 
   workdir: str | None = None
   step: str = ''  # a number, 'best' (by best_metric), or '' for the newest
+  retriever: Literal[('', *beams.KINDS)] = ''  # '': as trained
   claims: tuple[str, ...] = ()  # as claims.train
   max_claims: settings.Count = 0  # of each; 0: all
   # How the class is chosen: best pair of block and class (released), or

@@ -43,7 +43,7 @@ REALMS: Mapping[str, Mapping[str, Any]] = {
   'span': {'masker': 'span'},
   'stale': {'refresh': {'staleness': 30}},
 }
-WITHOUT_VECTORS = ('bm25', 'random')
+WITHOUT_VECTORS = ('bm25', 'tfidf', 'random')
 _BASIC_STAGES = 'tokenizer,tokens,blocks'
 _SHARED = ('data_dir', 'corpus', 'tokens', 'tokenizer', 'blocks')
 
@@ -53,7 +53,7 @@ class System:
   """A retriever and the encoder of a reader, fine-tuned together."""
 
   # name of a REALM, 'ict', 'dpr', 'start' (the checkpoint of config.embedder),
-  # 'bm25' or 'random'
+  # 'bm25', 'tfidf' or 'random'
   retriever: str
   # run that the reader starts from: name of a REALM, or 'mlm' for the baseline,
   # which is the checkpoint itself if no MLM is needed

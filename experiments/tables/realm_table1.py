@@ -14,6 +14,7 @@ the data of both. experiments.tables.realm_table2 can share the workdir. The
 rows of ours:
 
   bm25    blocks found by words
+  drqa    blocks found by DrQA's TF-IDF, read by our reader
   orqa    ICT alone
   realm   REALM on salient spans, retriever and encoder
   dpr     the retriever's checkpoint, trained by contrast on the same questions

@@ -13,7 +13,7 @@ import zlib
 
 from absl import logging
 import jax
-from jaxtyping import Int
+from jaxtyping import Float32, Int
 import ml_collections
 import numpy as np
 
@@ -35,6 +35,8 @@ class Beam:
   # input of the loss: beam_vectors [B, C, d], whose inner product with the
   # query embedder's vectors is the score, or beam_scores [B, C] float32
   fields: examples.Batch
+  # [B, C] scores of a search whose fields hold vectors, -inf for none; else None
+  scores: Float32[np.ndarray, 'b c'] | None = None
 
 
 @runtime_checkable
@@ -71,15 +73,16 @@ class DenseRetriever:
     index = self._snapshots.serving(None)
     local = _local(serving.embedder_params(params))
     stored, searcher = self._open(index.version)
-    ids = _apart(self._search, local, rows, searcher, k)
+    ids, scores = _apart(self._search, local, rows, searcher, k)
     vectors = stored[np.maximum(ids, 0)]
     step = np.full(len(ids), index.step, np.int32)
-    return Beam(ids, {'beam_vectors': np.asarray(vectors), 'index_step': step})
+    fields = {'beam_vectors': np.asarray(vectors), 'index_step': step}
+    return Beam(ids, fields, np.asarray(scores))
 
   def _search(self, params: Any, rows: examples.Batch, searcher, k: int) -> Any:
-    """Ids of the k best blocks by the inner product: [B, k]."""
+    """Ids and scores of the k best blocks by the inner product: [B, k] each."""
     queries = self._embed(params, rows['question_ids'], rows['question_mask'])
-    return searcher.search(np.asarray(queries), k)[0]
+    return searcher.search(np.asarray(queries), k)
 
   def _open(self, version: Any) -> tuple[Any, searchers.Searcher]:
     """The vectors and the searcher of a version, opened once.

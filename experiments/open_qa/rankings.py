@@ -1,0 +1,223 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Blocks ranked for question sets by retrievers or in TREC runs, and their relevance.
+
+Blocks go by `BlockStore.names`, escaped for TREC's files.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+import dataclasses
+import time
+
+import jax
+import numpy as np
+
+from realm_jax.data import question_rows
+from realm_jax.serving import (
+  beams,
+  model_configs,
+  serving,
+  trained as trained_lib,
+)
+from retrieval.questions import (
+  answer_search,
+  dpr_json,
+  question_sets,
+  questions as questions_lib,
+  trec_files,
+)
+from retrieval.text import blocks as blocks_lib
+
+_JUDGED_AT_ONCE = 64  # questions
+Progress = Callable[[int, int], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Ranked:
+  """The blocks that one system ranks for the questions of a set."""
+
+  name: str  # kind of retrieval, or name of a file
+  run: trec_files.Run
+  questions_per_sec: float | None = None  # None for the run of a file
+
+
+class BlockNames:
+  """Names of blocks in TREC's files, and back."""
+
+  def __init__(self, blocks: blocks_lib.BlockStore):
+    """Take the blocks; names are read when they are asked for."""
+    self.blocks = blocks
+    self._names: dict[int, str] = {}
+    self._ids: dict[str, int] = {}
+
+  def of(self, ids: Iterable[int]) -> list[str]:
+    """Return the names of blocks."""
+    ids = list(ids)
+    new = [i for i in dict.fromkeys(ids) if i not in self._names]
+    for i, name in zip(new, self.blocks.names(new), strict=True):
+      self._names[i] = trec_files.identifier(name)
+      self._ids[self._names[i]] = i
+    return [self._names[i] for i in ids]
+
+  def ids(self, names: Iterable[str], where: str) -> list[int]:
+    """Return the blocks of names.
+
+    Raises:
+      ValueError: for a name of no block; `where` says whose it is.
+    """
+    names = list(names)
+    if not all(name in self._ids for name in names):
+      self.of(range(self.blocks.num_blocks))
+    for name in names:
+      if name not in self._ids:
+        raise ValueError(
+          f'{where}: {name!r} is none of the {self.blocks.num_blocks:,} blocks; '
+          f'expected names such as {self.of([0])[0]!r}.'
+        )
+    return [self._ids[name] for name in names]
+
+
+class Kind:
+  """One of `beams.KINDS`, opened over the blocks of a trained model."""
+
+  def __init__(
+    self,
+    trained: trained_lib.TrainedReader,
+    kind: str,
+    batch_size: int,
+    progress: Progress | None = None,
+  ):
+    """Open the retriever; a missing index is built."""
+    self.name, self._batch_size = kind, batch_size
+    self._trained = trained.with_retriever(kind)
+    self._retrieve = self._trained.retriever(progress=progress)
+    params = serving.embedder_params(self._trained.params)
+    self._params = jax.device_put(params)
+
+  def rank(
+    self,
+    questions: Sequence[questions_lib.Question],
+    names: BlockNames,
+    depth: int,
+    progress: Progress,
+  ) -> Ranked:
+    """Retrieve the first `depth` blocks of each question.
+
+    The first batch is retrieved once more beforehand, since it may compile.
+    """
+    source = question_rows.QuestionSource(
+      questions,
+      self._trained.data.tokenizer,
+      model_configs.reader_layout(self._trained.config, self._trained.data),
+    )
+    self._batch(source, 0, depth)
+    run, sec = {}, 0.0
+    for low in range(0, len(source), self._batch_size):
+      start = time.perf_counter()
+      asked, beam = self._batch(source, low, depth)
+      sec += time.perf_counter() - start
+      run |= _trec_run(asked, beam, names)
+      progress(low + len(asked), len(source))
+    return Ranked(self.name, run, len(source) / sec)
+
+  def _batch(
+    self, source: question_rows.QuestionSource, low: int, depth: int
+  ) -> tuple[Sequence[questions_lib.Question], beams.Beam]:
+    asked = source.questions[low : low + self._batch_size]
+    rows = source.rows(np.arange(low, low + len(asked)), self._batch_size)
+    texts = [question.question for question in asked]
+    texts += [''] * (self._batch_size - len(asked))
+    return asked, self._retrieve(self._params, rows, texts, depth)
+
+
+def _trec_run(
+  asked: Sequence[questions_lib.Question], beam: beams.Beam, names: BlockNames
+) -> trec_files.Run:
+  scores = beam.fields['beam_scores'] if beam.scores is None else beam.scores
+  run = {}
+  for question, ids, row in zip(asked, beam.ids, scores, strict=False):
+    kept = ids >= 0
+    found = zip(names.of(ids[kept].tolist()), row[kept].tolist(), strict=True)
+    run[trec_files.identifier(question.id)] = list(found)
+  return run
+
+
+def judge(
+  runs: Sequence[Ranked],
+  questions: question_sets.QuestionSet,
+  search: answer_search.QuestionSearch,
+  names: BlockNames,
+  depth: int,
+  progress: Progress,
+) -> trec_files.Qrels:
+  """Judge the first `depth` blocks of all runs: 1 with an answer, else 0.
+
+  Raises:
+    ValueError: for a run with other blocks.
+  """
+  pool = trec_files.pool((ranked.run for ranked in runs), depth)
+  qrels: trec_files.Qrels = {}
+  for low in range(0, len(questions.questions), _JUDGED_AT_ONCE):
+    asked = questions.questions[low : low + _JUDGED_AT_ONCE]
+    keys = [trec_files.identifier(question.id) for question in asked]
+    blocks = [pool.get(key, []) for key in keys]
+    ids = np.full((len(asked), max(map(len, blocks))), -1, np.int64)
+    for row, key, found in zip(ids, keys, blocks, strict=True):
+      row[: len(found)] = names.ids(found, f'question {key!r}')
+    hits = search.find(ids, asked)
+    for key, found, row in zip(keys, blocks, hits, strict=True):
+      qrels[key] = dict(
+        zip(found, row[: len(found)].astype(int).tolist(), strict=True)
+      )
+    progress(low + len(asked), len(questions.questions))
+  return qrels
+
+
+def check_run(ranked: Ranked, questions: question_sets.QuestionSet) -> None:
+  """Raise ValueError for a run without any question of a set."""
+  keys = {
+    trec_files.identifier(question.id) for question in questions.questions
+  }
+  if not keys & ranked.run.keys():
+    raise ValueError(
+      f'{ranked.name}: none of its {len(ranked.run)} questions, such as '
+      f'{next(iter(ranked.run))!r}, is of {questions.name}; expected ids such as '
+      f'{min(keys)!r}.'
+    )
+
+
+def dpr_results(
+  ranked: Ranked,
+  questions: question_sets.QuestionSet,
+  qrels: trec_files.Qrels,
+  names: BlockNames,
+  count: int,
+) -> Iterator[dpr_json.Result]:
+  """Yield the first `count` blocks of each question in DPR's form."""
+  blocks = names.blocks
+  for question in questions.questions:
+    key = trec_files.identifier(question.id)
+    found = ranked.run.get(key, [])[:count]
+    ids = names.ids([name for name, _ in found], f'question {key!r}')
+    grades = qrels.get(key, {})
+    contexts = [
+      dpr_json.Context(
+        id=own,
+        title=title,
+        text=text,
+        score=score,
+        has_answer=grades.get(name, 0) > 0,
+      )
+      for own, title, text, (name, score) in zip(
+        blocks.names(ids),
+        blocks.titles(ids),
+        blocks.texts(ids),
+        found,
+        strict=True,
+      )
+    ]
+    yield dpr_json.Result(
+      question=question.question,
+      answers=question.answers,
+      contexts=tuple(contexts),
+    )

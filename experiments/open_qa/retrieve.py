@@ -1,0 +1,263 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Compare retrievers on question sets by recall, MRR and nDCG, with TREC's files.
+
+  python -m experiments.open_qa.retrieve --kinds=bm25,dense \
+    --config.evaluate.questions="('webquestions:test=test.json',)"
+
+--workdir=DIR and --packaged are those of experiments.open_qa.ask; without them the blocks
+are those of the packaged articles. For each question set and kind of retrieval the command
+prints recall@K (the share of questions with an answer in the first K blocks), MRR and
+nDCG@10 in percent with 95 % intervals, the difference to the first kind on the same
+questions, and questions a second. A block is relevant if it holds an answer by --rule, or
+by --qrels=FILE, TREC's judgments, if its grade is above 0. The ideal ranking of nDCG has the
+judged relevant blocks, which are by default those that any of the compared kinds and runs
+finds.
+
+--run=FILE adds a TREC run of another system over the same blocks, with their names as in
+the files written here, to OUTPUT (by default <workdir>/retrieval): <set>_<split>.<kind>.run
+and <set>_<split>.qrels for trec_eval -c, <set>_<split>.<kind>.json in DPR's form for
+experiments.open_qa.score and for readers, and retrieval.json with the measures.
+"""
+
+from collections.abc import Sequence
+import dataclasses
+import pathlib
+from typing import Any
+
+from absl import flags, logging
+import ml_collections
+
+from experiments.engine import command, progress, reports
+from experiments.open_qa import ask, rankings, settings as settings_lib
+from realm_jax.serving import beams, trained as trained_lib
+from retrieval.questions import (
+  answer_search,
+  bootstrap,
+  dpr_json,
+  question_sets,
+  ranking,
+  trec_files,
+)
+from retrieval.store import locks
+
+FILE = 'retrieval.json'
+_FOLDER = 'retrieval'
+_RULES = ('dpr', 'substring')
+
+
+def measure(
+  ranked: Sequence[rankings.Ranked],
+  questions: question_sets.QuestionSet,
+  qrels: trec_files.Qrels,
+  depth: int,
+) -> list[dict[str, Any]]:
+  """Measure systems on a question set.
+
+  Returns:
+    Of each system: name, questions_per_sec, `measures` of `ranking.measure` with their
+    intervals, and `differences` to the first system, {} for the first one.
+  """
+  keys = [trec_files.identifier(q.id) for q in questions.questions]
+  values = [
+    ranking.measure(*trec_files.relevance(one.run, qrels, keys, depth))
+    for one in ranked
+  ]
+  return [
+    {
+      'name': one.name,
+      'questions_per_sec': one.questions_per_sec,
+      'measures': _records(ranking.intervals(own)),
+      'differences': _records(ranking.differences(own, values[0]))
+      if number
+      else {},
+    }
+    for number, (one, own) in enumerate(zip(ranked, values, strict=True))
+  ]
+
+
+def _records(found: dict[str, bootstrap.Interval]) -> dict[str, Any]:
+  return {name: dataclasses.asdict(x) for name, x in found.items()}
+
+
+def print_table(title: str, rows: Sequence[dict[str, Any]]) -> None:
+  """Print the measures of systems, each with its difference to the first one."""
+  names = list(rows[0]['measures'])
+  lines = []
+  for row in rows:
+    speed = row['questions_per_sec']
+    lines.append(
+      [
+        row['name'],
+        *(reports.share(row['measures'][name]) for name in names),
+        '-' if speed is None else f'{speed:,.0f}',
+      ]
+    )
+    if row['differences']:
+      cells = [_signed(row['differences'][name]) for name in names]
+      lines.append([f'  less {rows[0]["name"]}', *cells, ''])
+  reports.print_table(['retriever', *names, 'per s'], lines, title)
+
+
+def _signed(found: dict[str, float]) -> str:
+  """A difference in percent with half the width of its interval."""
+  cell = reports.share(found)
+  return cell if cell.startswith('-') else f'+{cell}'
+
+
+def write_files(
+  folder: pathlib.Path,
+  found: Sequence[rankings.Ranked],
+  questions: question_sets.QuestionSet,
+  qrels: trec_files.Qrels,
+  names: rankings.BlockNames,
+  contexts: int,
+) -> None:
+  """Write the judgments, and each retriever's run in TREC's and DPR's form."""
+  stem = questions.name.replace(':', '_')
+  trec_files.write_qrels(folder / f'{stem}.qrels', qrels)
+  for one in found:
+    trec_files.write_run(folder / f'{stem}.{one.name}.run', one.run, one.name)
+    if contexts:
+      results = rankings.dpr_results(one, questions, qrels, names, contexts)
+      dpr_json.write_results(folder / f'{stem}.{one.name}.json', results)
+
+
+def _check_flags(
+  values: flags.FlagValues, sets: Sequence[question_sets.QuestionSet]
+) -> None:
+  for kind in values.kinds:
+    if kind not in beams.KINDS:
+      raise ValueError(f'--kinds: {kind!r}, expected some of {beams.KINDS}.')
+  names = [*values.kinds, *map(_name_of, values.run)]
+  if not names or len({*names}) < len(names):
+    raise ValueError(
+      f'--kinds and the files of --run have the names {names}: expected at least '
+      'one, and each once.'
+    )
+  if (values.run or values.qrels) and len(sets) > 1:
+    raise ValueError(
+      f'--run and --qrels are of one question set, but evaluate.questions names '
+      f'{len(sets)}.'
+    )
+
+
+def _name_of(path: str) -> str:
+  return pathlib.Path(path).name.removesuffix('.run')
+
+
+def _read_runs(
+  paths: Sequence[str], questions: question_sets.QuestionSet
+) -> list[rankings.Ranked]:
+  runs = [rankings.Ranked(_name_of(x), trec_files.read_run(x)) for x in paths]
+  for one in runs:
+    rankings.check_run(one, questions)
+  return runs
+
+
+def compare(
+  trained: trained_lib.TrainedReader,
+  kinds: Sequence[rankings.Kind],
+  questions: question_sets.QuestionSet,
+  folder: pathlib.Path,
+) -> dict[str, Any]:
+  """Rank, judge, measure, print and write a question set; return its record."""
+  values, blocks = flags.FLAGS, trained.data.blocks
+  names, depth = (
+    rankings.BlockNames(blocks),
+    min(values.depth, blocks.num_blocks),
+  )
+  given, found = _read_runs(values.run, questions), []
+  for kind in kinds:
+    with progress.bar(f'{questions.name}, {kind.name}', 'questions') as update:
+      found.append(kind.rank(questions.questions, names, depth, update))
+  everything = [*found, *given]
+  if values.qrels:
+    qrels, judged_by = trec_files.read_qrels(values.qrels), values.qrels
+  else:
+    rule = 'regex' if questions.kind == 'regex' else values.rule
+    judged_by = f'an answer, rule {rule}'
+    search = answer_search.QuestionSearch(blocks, values.rule)
+    with progress.bar(f'{questions.name}, answers', 'questions') as update:
+      qrels = rankings.judge(
+        everything, questions, search, names, depth, update
+      )
+  rows = measure(everything, questions, qrels, depth)
+  count = len(questions.questions)
+  print_table(
+    f'{questions.name}: {count:,} questions, {blocks.num_blocks:,} blocks, '
+    f'relevant by {judged_by}; percent',
+    rows,
+  )
+  write_files(folder, found, questions, qrels, names, values.contexts)
+  return {
+    'dataset': questions.name,
+    'questions': count,
+    'blocks': blocks.num_blocks,
+    'judged_by': judged_by,
+    'depth': depth,
+    'retrievers': rows,
+  }
+
+
+def run(config: ml_collections.ConfigDict, workdir: str) -> None:
+  """Compare the retrievers of --kinds and the runs of --run."""
+  values, settings = flags.FLAGS, config.evaluate
+  question_sets.require_sets(settings.questions, 'evaluate.questions')
+  sets = question_sets.load_sets(
+    settings.questions,
+    settings.max_questions,
+    config.questions.allow_other_counts,
+  )
+  _check_flags(values, sets)
+  if values.packaged or values['workdir'].using_default_value:
+    ask.take_packaged(config, workdir)
+  trained = ask.open_reader(workdir, config.data_dir)
+  folder = pathlib.Path(values.output or pathlib.Path(workdir) / _FOLDER)
+  with locks.writer(folder, FILE):
+    kinds = []
+    for name in values.kinds:
+      with progress.bar('index', 'blocks') as update:
+        kinds.append(rankings.Kind(trained, name, settings.batch_size, update))
+    records = [compare(trained, kinds, one, folder) for one in sets]
+    path = reports.write_json(
+      folder / FILE, {'step': trained.step, 'sets': records}
+    )
+  logging.info('Written to %s, the runs beside it.', path)
+
+
+def define_flags() -> None:
+  """Define the flags of retrievers, judgments and files."""
+  flags.DEFINE_list(
+    'kinds', 'bm25,dense', f'Retrievers, of {", ".join(beams.KINDS)}.'
+  )
+  flags.DEFINE_multi_string('run', [], "Another system's TREC run; may repeat.")
+  flags.DEFINE_string(
+    'qrels', '', 'TREC judgments; empty: a block with an answer is relevant.'
+  )
+  flags.DEFINE_enum('rule', 'dpr', _RULES, 'Rule of answers that are strings.')
+  flags.DEFINE_integer(
+    'depth', 100, 'Blocks to retrieve for a question.', lower_bound=1
+  )
+  flags.DEFINE_integer(
+    'contexts',
+    20,
+    "Blocks of a question in DPR's JSON; 0: no such file.",
+    lower_bound=0,
+  )
+  flags.DEFINE_string(
+    'output', '', 'Output folder; empty: <workdir>/retrieval.'
+  )
+  flags.DEFINE_bool(
+    'packaged', False, 'Take the packaged reader into --workdir.'
+  )
+
+
+if __name__ == '__main__':
+  command.main(
+    run,
+    settings_lib.Settings,
+    define_flags,
+    default_config=ask.CONFIG,
+    default_workdir='runs/ask',
+  )

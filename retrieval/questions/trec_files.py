@@ -1,0 +1,200 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""TREC's runs and relevance judgments, the files that trec_eval reads.
+
+  run:   QUESTION Q0 BLOCK RANK SCORE TAG
+  qrels: QUESTION 0 BLOCK GRADE, relevant where GRADE is above 0
+
+Fields stand between blanks; `identifier` makes a name without blanks of any name.
+Order within a question is trec_eval's: by score as a 32-bit number, ties by the
+block's name from Z to A; the field RANK is not read. Files may be packed as .gz, .bz2
+or .xz. https://trec.nist.gov/trec_eval
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+import math
+import os
+import pathlib
+import re
+import urllib.parse
+
+import numpy as np
+
+from retrieval.readers import base
+from retrieval.store import store
+
+# question -> (block, score) of its blocks, best first
+Run = dict[str, list[tuple[str, float]]]
+# question -> block -> grade
+Qrels = dict[str, dict[str, int]]
+_RUN = ('question', 'Q0', 'block', 'rank', 'score', 'tag')
+_QRELS = ('question', 'iteration', 'block', 'grade')
+_ESCAPED = re.compile(r'[\s%]')
+
+
+def identifier(name: str) -> str:
+  """Return a name without blanks: blanks and % become %XX, as in a URL.
+
+  Raises:
+    ValueError: for an empty name.
+  """
+  if not name:
+    raise ValueError('An empty name: expected an identifier for a TREC file.')
+  return _ESCAPED.sub(lambda found: urllib.parse.quote(found[0]), name)
+
+
+def write_run(path: str | os.PathLike, run: Run, tag: str) -> int:
+  """Write a run; return the number of lines.
+
+  A score that is not below the score before it is lowered to the next 32-bit number,
+  so that trec_eval keeps the order.
+
+  Args:
+    run: blocks in their order, whatever their scores.
+    tag: name of the system.
+
+  Raises:
+    ValueError: for a score that is not finite, or a name that is empty or has a blank.
+  """
+  _check_names(tag)
+  count = 0
+  with store.open_atomically(path, 'w') as f:
+    for question, ranked in run.items():
+      _check_names(question, *(block for block, _ in ranked))
+      scores = _decreasing([score for _, score in ranked], question)
+      for rank, ((block, _), score) in enumerate(
+        zip(ranked, scores, strict=True), start=1
+      ):
+        f.write(f'{question} Q0 {block} {rank} {score:.9g} {tag}\n')
+        count += 1
+  return count
+
+
+def _check_names(*names: str) -> None:
+  for name in names:
+    if len(name.split()) != 1 or name != name.strip():
+      raise ValueError(f'{name!r}: expected a name without blanks.')
+
+
+def _decreasing(scores: Sequence[float], question: str) -> list[float]:
+  found: list[np.float32] = []
+  for score in np.asarray(scores, np.float32):
+    if not np.isfinite(score):
+      raise ValueError(f'{question}: score {score}, expected a finite number.')
+    if found and score >= found[-1]:
+      score = np.nextafter(found[-1], np.float32(-np.inf))
+    found.append(score)
+  return [float(score) for score in found]
+
+
+def read_run(path: str | os.PathLike) -> Run:
+  """Read a run.
+
+  Raises:
+    ValueError: for the first malformed line, a block that a question has twice, or a
+      file without lines.
+  """
+  found: dict[str, dict[str, float]] = {}
+  for where, fields in _lines(path, _RUN):
+    question, _, block, _, score, _ = fields
+    value = _number(score, float, f'{where}: score')
+    _add(found, question, block, value, where)
+  return {question: _ranked(blocks) for question, blocks in found.items()}
+
+
+def _ranked(blocks: Mapping[str, float]) -> list[tuple[str, float]]:
+  """Sort blocks as trec_eval does."""
+  by_name = sorted(blocks.items(), key=lambda x: x[0].encode(), reverse=True)
+  return sorted(by_name, key=lambda x: -np.float32(x[1]))
+
+
+def write_qrels(path: str | os.PathLike, qrels: Qrels) -> int:
+  """Write judgments; return the number of lines. Refuses names as `write_run`."""
+  count = 0
+  with store.open_atomically(path, 'w') as f:
+    for question, grades in qrels.items():
+      _check_names(question, *grades)
+      for block, grade in grades.items():
+        f.write(f'{question} 0 {block} {grade:d}\n')
+        count += 1
+  return count
+
+
+def read_qrels(path: str | os.PathLike) -> Qrels:
+  """Read judgments; raise as `read_run` does."""
+  found: Qrels = {}
+  for where, (question, _, block, grade) in _lines(path, _QRELS):
+    _add(found, question, block, _number(grade, int, f'{where}: grade'), where)
+  return found
+
+
+def relevance(
+  run: Run, qrels: Qrels, questions: Sequence[str], depth: int
+) -> tuple[np.ndarray, np.ndarray]:
+  """Look up the first blocks of questions in judgments.
+
+  Args:
+    questions: [n] names of the questions; one without blocks or judgments counts as
+      without relevant blocks.
+    depth: c, blocks of each question to look up.
+
+  Returns:
+    [n, c] bool, whether the block of each rank is judged relevant, and [n] int64, the
+    number of relevant blocks of each question.
+  """
+  relevant = np.zeros((len(questions), depth), bool)
+  counts = np.zeros(len(questions), np.int64)
+  for row, question in enumerate(questions):
+    grades = qrels.get(question, {})
+    counts[row] = sum(grade > 0 for grade in grades.values())
+    for rank, (block, _) in enumerate(run.get(question, ())[:depth]):
+      relevant[row, rank] = grades.get(block, 0) > 0
+  return relevant, counts
+
+
+def _lines(
+  path: str | os.PathLike, names: Sequence[str]
+) -> Iterator[tuple[str, list[str]]]:
+  """Yield (place, fields) of each line."""
+  where = ''
+  for where, line in base.text_lines(base.existing(pathlib.Path(path))):
+    fields = base.decode(line, where).split()
+    if len(fields) != len(names):
+      raise ValueError(
+        f'{where}: {len(fields)} fields, expected {len(names)}: '
+        f'{" ".join(names)}.'
+      )
+    yield where, fields
+  if not where:
+    raise ValueError(f'{path}: no lines; expected {" ".join(names)} in each.')
+
+
+def _number(text: str, kind: type, where: str):
+  """Parse a finite number of a kind, int or float."""
+  try:
+    value = kind(text)
+  except ValueError:
+    value = math.nan
+  if not math.isfinite(value):
+    what = 'an integer' if kind is int else 'a finite number'
+    raise ValueError(f'{where} is {text!r}, expected {what}.')
+  return value
+
+
+def _add(found: dict, question: str, block: str, value, where: str) -> None:
+  blocks = found.setdefault(question, {})
+  if block in blocks:
+    raise ValueError(
+      f'{where}: block {block!r} of question {question!r} stands twice.'
+    )
+  blocks[block] = value
+
+
+def pool(runs: Iterable[Run], depth: int) -> dict[str, list[str]]:
+  """Return question -> the blocks that any run has among its first `depth`."""
+  found: dict[str, dict[str, None]] = {}
+  for run in runs:
+    for question, ranked in run.items():
+      blocks = found.setdefault(question, {})
+      blocks.update((block, None) for block, _ in ranked[:depth])
+  return {question: list(blocks) for question, blocks in found.items()}

@@ -1,0 +1,120 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""TREC's files out and in; malformed ones are told by line."""
+
+import gzip
+
+import numpy as np
+import pytest
+
+from retrieval.questions import trec_files
+
+RUN = {
+  'q1': [('a:0-9', 2.5), ('b%20c:0-4', 0.1)],
+  'q2': [('d', -1.0)],
+}
+
+
+def test_a_run_comes_back(tmp_path):
+  path = tmp_path / 'made' / 'x.run'
+  assert trec_files.write_run(path, RUN, 'bm25') == 3
+  assert path.read_text().splitlines() == [
+    'q1 Q0 a:0-9 1 2.5 bm25',
+    'q1 Q0 b%20c:0-4 2 0.100000001 bm25',
+    'q2 Q0 d 1 -1 bm25',
+  ]
+  found = trec_files.read_run(path)
+  assert {q: [b for b, _ in x] for q, x in found.items()} == {
+    'q1': ['a:0-9', 'b%20c:0-4'],
+    'q2': ['d'],
+  }
+  again = tmp_path / 'again.run'
+  trec_files.write_run(again, found, 'bm25')
+  assert again.read_bytes() == path.read_bytes()
+  packed = tmp_path / 'x.run.gz'
+  packed.write_bytes(gzip.compress(b'\n' + path.read_bytes()))
+  assert trec_files.read_run(packed) == found
+
+
+def test_equal_scores_keep_their_order(tmp_path):
+  rng = np.random.default_rng(0)
+  for value in (0.0, 7.0, -1e6):
+    blocks = [str(i) for i in rng.permutation(50)]
+    path = tmp_path / 'x.run'
+    trec_files.write_run(path, {'q': [(b, value) for b in blocks]}, 'x')
+    assert [b for b, _ in trec_files.read_run(path)['q']] == blocks
+
+
+def test_the_order_read_is_that_of_trec_eval(tmp_path):
+  path = tmp_path / 'x.run'
+  rows = {'a': '1.0', 'c': '1.0', 'b': '1.0000000001', 'd': '2e0', 'e': '.5'}
+  path.write_text(
+    ''.join(f'q Q0 {b} 1 {s}\tx\n' for b, s in rows.items()), 'utf-8'
+  )
+  order = [b for b, _ in trec_files.read_run(path)['q']]
+  assert order == ['d', 'c', 'b', 'a', 'e']
+  trec_eval = pytest.importorskip('pytrec_eval')
+  theirs = trec_eval.RelevanceEvaluator(
+    {'q': {'b': 1}}, {'recip_rank'}
+  ).evaluate({'q': {b: float(s) for b, s in rows.items()}})
+  assert theirs['q']['recip_rank'] == pytest.approx(1 / 3)
+
+
+def test_judgments_come_back(tmp_path):
+  path = tmp_path / 'x.qrels'
+  qrels = {'q1': {'a': 1, 'b': 0}, 'q2': {'a': 2, 'c': -1}}
+  assert trec_files.write_qrels(path, qrels) == 4
+  assert path.read_text().splitlines()[0] == 'q1 0 a 1'
+  assert trec_files.read_qrels(path) == qrels
+  run = {'q1': [('c', 3.0), ('a', 2.0), ('b', 1.0)], 'q2': [('a', 1.0)]}
+  relevant, counts = trec_files.relevance(run, qrels, ['q2', 'q0', 'q1'], 2)
+  assert relevant.tolist() == [[True, False], [False] * 2, [False, True]]
+  assert counts.tolist() == [1, 0, 1]
+
+
+@pytest.mark.parametrize(
+  ('read', 'text', 'message'),
+  [
+    ('run', 'q Q0 a 1 2 x\nq Q0 b 1 2\n', 'f:2: 5 fields, expected 6: question Q0'),
+    ('run', 'q Q0 a 1 high x\n', "f:1: score is 'high', expected a finite number"),
+    ('run', 'q Q0 a 1 nan x\n', "f:1: score is 'nan', expected a finite"),
+    ('run', 'q Q0 a 1 2 x\n\nq Q0 a 2 1 x\n', "f:3: block 'a' .* stands twice"),
+    ('run', '\n', 'f: no lines; expected question Q0 block rank score tag'),
+    ('run', b'q Q0 \xff 1 2 x\n', 'f:1: byte 5 .0xff. is not UTF-8'),
+    ('qrels', 'q 0 a 0.5\n', "f:1: grade is '0.5', expected an integer"),
+    ('qrels', 'q 0 a\n', 'f:1: 3 fields, expected 4: question iteration'),
+    ('qrels', 'q 0 a 1\nq 0 a 0\n', "f:2: block 'a' of question 'q' stands"),
+  ],
+)  # fmt: skip
+def test_malformed_lines_are_told(tmp_path, read, text, message):
+  path = tmp_path / 'f'
+  path.write_bytes(text if isinstance(text, bytes) else text.encode())
+  with pytest.raises(ValueError, match=message):
+    getattr(trec_files, f'read_{read}')(path)
+
+
+def test_names_hold_no_blanks(tmp_path):
+  name = 'my file 100%:0-7\u00a0'
+  escaped = trec_files.identifier(name)
+  assert escaped == 'my%20file%20100%25:0-7%C2%A0'
+  assert trec_files.identifier('d:1-2/\u00e9') == 'd:1-2/\u00e9'
+  path = tmp_path / 'x'
+  with pytest.raises(ValueError, match='An empty name'):
+    trec_files.identifier('')
+  for run, tag in (({name: []}, 'x'), ({'q': [('', 1.0)]}, 'x'), ({}, 'x y')):
+    with pytest.raises(ValueError, match='expected a name without blanks'):
+      trec_files.write_run(path, run, tag)
+  with pytest.raises(ValueError, match='without blanks'):
+    trec_files.write_qrels(path, {'q': {'a b': 1}})
+  with pytest.raises(ValueError, match='q: score inf, expected a finite'):
+    trec_files.write_run(path, {'q': [('a', np.inf)]}, 'x')
+  assert not path.exists()
+
+
+def test_the_pool_holds_the_first_blocks_of_all():
+  runs = [
+    {'q': [('a', 2.0), ('b', 1.0)]},
+    {'q': [('b', 9.0), ('c', 8.0)], 'p': [('a', 1.0)]},
+  ]
+  assert trec_files.pool(runs, 1) == {'q': ['a', 'b'], 'p': ['a']}
+  assert trec_files.pool(runs, 5) == {'q': ['a', 'b', 'c'], 'p': ['a']}
