@@ -43,6 +43,7 @@ from retrieval.store import locks
 
 FILE = 'retrieval.json'
 _FOLDER = 'retrieval'
+_NAME = 12  # letters of a name in the table
 _RULES = ('dpr', 'substring')
 
 
@@ -88,15 +89,20 @@ def print_table(title: str, rows: Sequence[dict[str, Any]]) -> None:
     speed = row['questions_per_sec']
     lines.append(
       [
-        row['name'],
+        _short(row['name']),
         *(reports.share(row['measures'][name]) for name in names),
         '-' if speed is None else f'{speed:,.0f}',
       ]
     )
     if row['differences']:
       cells = [_signed(row['differences'][name]) for name in names]
-      lines.append([f'  less {rows[0]["name"]}', *cells, ''])
-  reports.print_table(['retriever', *names, 'per s'], lines, title)
+      lines.append([f' - {_short(rows[0]["name"])}', *cells, ''])
+  reports.print_table(['retriever', *names, 'q/s'], lines, title)
+
+
+def _short(name: str) -> str:
+  """The end of a name that is too long for the table."""
+  return name if len(name) <= _NAME else f'…{name[1 - _NAME :]}'
 
 
 def _signed(found: dict[str, float]) -> str:

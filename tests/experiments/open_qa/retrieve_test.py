@@ -88,7 +88,7 @@ def test_from_a_run_to_the_files(made, run, sets):
   printed = run()
   folder = made.workdir / 'retrieval'
   assert 'custom:test: 6 questions' in printed and 'rule regex' in printed
-  assert printed.count('less bm25') == 4 and 'recall@5' in printed
+  assert printed.count(' - bm25 ') == 4 and 'recall@5' in printed
   data = trained_lib.load_reader(made.workdir).data
   for number, found in enumerate(sets):
     stem = found.name.replace(':', '_')
@@ -130,16 +130,19 @@ def test_a_run_of_another_system_is_scored(made, run, tmp_path):
   run(0, kinds=['dense'], output=str(folder))
   [own] = _record(folder)['retrievers']
   theirs = folder / 'custom_test.dense.run'
-  other = tmp_path / 'theirs.run'
+  other = tmp_path / 'theirs_with_a_long_name.run'
   other.write_text(theirs.read_text())
   printed = run(0, kinds=['bm25'], run=[str(other)], output=str(tmp_path))
   first, second = _record(tmp_path)['retrievers']
-  assert second['name'] == 'theirs' and second['questions_per_sec'] is None
+  assert (
+    second['name'] == 'theirs_with_a_long_name'
+    and second['questions_per_sec'] is None
+  )
   for name in ('recall@1', 'recall@5', 'MRR'):
     assert second['measures'][name] == own['measures'][name]
     gain = second['measures'][name]['mean'] - first['measures'][name]['mean']
     assert second['differences'][name]['mean'] == pytest.approx(gain)
-  assert printed.count('less bm25') == 1
+  assert printed.count(' - bm25 ') == 1 and ' …a_long_name ' in printed
   # By the judgments of the first call the measures are those of the first call.
   qrels = str(folder / 'custom_test.qrels')
   run(0, kinds=[], run=[str(other)], qrels=qrels, output=str(tmp_path))

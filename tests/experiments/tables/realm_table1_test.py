@@ -72,6 +72,7 @@ def _config(data, **fields):
   ('name', 'trained', 'starts', 'retriever'),
   [
     ('bm25', ['mlm'], ('', 'mlm'), 'bm25'),
+    ('drqa', ['mlm'], ('', 'mlm'), 'tfidf'),
     ('random', ['mlm'], ('', 'mlm'), 'random'),
     ('start', ['mlm'], ('', 'mlm'), 'dense'),
     ('orqa', ['ict', 'mlm'], ('ict', 'mlm'), 'dense'),
