@@ -55,11 +55,12 @@ class CachedAttention(attention.RelativeAttention):
       keys, place = update
       for name, new in zip('kv', self._project('kv', keys), strict=True):
         cached = self.get_variable('cache', name)
-        new = self._turned(new, positions) if name == 'k' else new
+        if name == 'k':
+          new = self._turned(self._normed('k_norm', new), positions)
         cached = cached.at[(slice(None), *place)].set(new)
         self.put_variable('cache', name, cached)
     (q,) = self._project('q', query)
-    q = self._turned(q * c.scale, positions)
+    q = self._turned(self._normed('q_norm', q) * c.scale, positions)
     bias = None
     if c.relative_positions:
       relative = self.get_variable('cache', 'relative')
