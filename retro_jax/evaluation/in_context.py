@@ -29,9 +29,7 @@ from retro_jax.evaluation import evaluate as evaluate_lib
 NatsFn = Callable[[pipeline.Row], np.ndarray]
 _SEPARATOR = '\n\n'  # between passage and text
 _RESERVED = 16  # tokens of a prompt for BOS and the separator
-_FETCHED = (
-  8  # passages at first, among which one of another document is looked for
-)
+_FETCHED = 8  # passages, at first; the best one of another document is read
 _DOCUMENTS_AT_ONCE = 16
 _BATCHES_AT_ONCE = 16  # whose prompts are packed together
 
@@ -41,9 +39,8 @@ class Settings:
   """Sizes of queries, passages and prompts, in tokens."""
 
   stride: settings_lib.Size = 32  # s, between retrievals (4 in the paper)
-  query_length: settings_lib.Size = (
-    32  # l, the last tokens (the paper's for BM25)
-  )
+  # l, the last tokens (the paper's, for BM25)
+  query_length: settings_lib.Size = 32
   passage_length: settings_lib.Size = 128  # of a passage, at most
   # of a prompt, at most; a text without a passage has all of it
   window: settings_lib.Size = 512
@@ -66,9 +63,8 @@ class Settings:
 class Prompt:
   """Tokens of which the last ones are scored."""
 
-  tokens: Int[
-    np.ndarray, ' n'
-  ]  # BOS, passage, separator, context, scored tokens
+  # BOS, passage, separator, context, scored tokens
+  tokens: Int[np.ndarray, ' n']
   first: int  # place of the first scored token
   document: int  # row in `windows.Documents`
 
