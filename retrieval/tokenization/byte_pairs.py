@@ -80,7 +80,7 @@ def make_spec(
   }
 
 
-def _read_spec(path: pathlib.Path) -> dict[str, Any] | None:
+def read_spec(path: pathlib.Path) -> dict[str, Any] | None:
   """Read a tokenizer.json; None if it is not one of byte pairs over bytes."""
   try:
     spec = json.loads(path.read_bytes())
@@ -115,7 +115,7 @@ def _vocabulary(
 
 def is_byte_pairs(path: str | os.PathLike) -> bool:
   """Whether a tokenizer.json is one of byte pairs over bytes."""
-  return _read_spec(pathlib.Path(path)) is not None
+  return read_spec(pathlib.Path(path)) is not None
 
 
 def write(
@@ -130,7 +130,7 @@ def write(
     store.write_atomically(path / name, text)
 
 
-def _read_specials(folder: pathlib.Path) -> dict[str, str]:
+def read_specials(folder: pathlib.Path) -> dict[str, str]:
   """Tokens for 'bos', 'eos' and 'pad' from tokenizer_config.json."""
   path = folder / _SETTINGS
   given = manifests.read_object(path) if path.is_file() else {}
@@ -163,7 +163,7 @@ class BytePairTokenizer(base.Tokenizer):
       ValueError: when it is of another kind, or changes text.
     """
     path = base.find(path, (FILE,))
-    self._spec, self._specials = _read_spec(path), _read_specials(path.parent)
+    self._spec, self._specials = read_spec(path), read_specials(path.parent)
     if self._spec is None:
       raise ValueError(f'{path}: not a byte pair encoding over bytes.')
     added, vocab = _vocabulary(path, self._spec)

@@ -37,6 +37,8 @@ class AttentionConfig:
   num_kv_heads: int = 0  # each for several heads of queries; 0: one for each
   relative_positions: bool = True  # False: content logits alone
   rotary_base: float = 0.0  # positions as angles of q and k; 0: none
+  head_norms: bool = False  # RMSNorm of each head's queries and keys
+  norm_epsilon: float = 1e-6  # of these
   position_biases: bool = True  # Transformer-XL's u and w
   projection_biases: bool = False  # biases of q, k, v and o
   scale_logits: bool = True  # divide by sqrt(head_dim)
@@ -176,6 +178,13 @@ class RelativeAttention(nn.Module):
       )
     ]
 
+  def _normed(self, name, x):
+    """Queries or keys, normalized where the config says so."""
+    c = self.config
+    if not c.head_norms:
+      return x
+    return RMSNorm(c.norm_epsilon, c.dtype, c.param_dtype, name=name)(x)
+
   def _turned(self, x, positions):
     """Queries or keys at their angles, where positions are such."""
     base = self.config.rotary_base
@@ -261,8 +270,8 @@ class RelativeAttention(nn.Module):
     else:
       (q,) = self._project('q', queries)
       k, v = self._project('kv', keys)
-    q = self._turned(q * c.scale, positions)
-    k = self._turned(k, positions)
+    q = self._turned(self._normed('q_norm', q) * c.scale, positions)
+    k = self._turned(self._normed('k_norm', k), positions)
     with_u = self._biased('u', q)
     by_position = None
     if c.relative_positions:

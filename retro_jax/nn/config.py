@@ -46,6 +46,8 @@ class PublicDecoder:
   num_kv_heads: Annotated[int, settings.Range(0, 2**16)] = 0
   gated: bool = False  # feed-forwards W2 (f(W1 x) W3 x); with 'silu': SwiGLU
   norm: Literal['rms', 'layer'] = 'rms'  # or LayerNorm, in encoder and decoder
+  # RMSNorm of each head's queries and keys, as in Qwen3
+  head_norms: bool = False
 
   def __post_init__(self):
     """Check the fields."""
@@ -180,6 +182,8 @@ class RetroConfig:
       relative_positions=relative,
       position_biases=self.position_biases and relative,
       rotary_base=own.rotary_base if own.positions == 'rotary' else 0.0,
+      head_norms=own.head_norms,
+      norm_epsilon=self.norm_epsilon,
     )
 
   def encoder_attention(

@@ -116,32 +116,33 @@ class Attention(nn.Module):
 
 
 class CachedSelfAttention(nn.Module):
-  """The decoder's branch ATTN for one token a row, with a cache of L keys."""
+  """The decoder's branch ATTN for the next tokens, with a cache of L keys."""
 
   config: RetroConfig
 
   @nn.compact
   def __call__(
     self,
-    x: Float[Array, 'B 1 D'],
+    x: Float[Array, 'B T D'],
     first: Int[Array, ' B'],
     position: Int[Array, ' B'],
     length: int,
-  ) -> Float[Array, 'B 1 D']:
-    """Add the branch to `x`, the tokens at `position` of first..length-1."""
+  ) -> Float[Array, 'B T D']:
+    """Add the branch to `x`, the tokens from `position` on of first..length-1."""
     y = norm(self.config, 'norm')(x)
-    place = jnp.arange(len(x))[:, None], position[:, None]
+    places = position[:, None] + jnp.arange(x.shape[1])
     keys = jnp.arange(length)
-    mask = (keys >= first[:, None]) & (keys <= position[:, None])
+    mask = keys >= first[:, None, None]
+    mask &= keys <= places[..., None]
     config = self.config.decoder_attention()
     return x + cached_attention.CachedAttention(config, name='attention')(
       y,
       position,
-      mask[:, None],
+      mask,
       query_length=length,
       key_length=length,
-      update=(y, place),
-      positions=(position - first)[:, None],
+      update=(y, (jnp.arange(len(x))[:, None], places)),
+      positions=places - first[:, None],
     )
 
 

@@ -3,8 +3,8 @@
 """Public decoders as baselines of RETRO: fields of the config and parameters.
 
 Llama's architecture as GGUF files have it (SmolLM2 is one), and GPT-2's as the
-safetensors of Hugging Face have it. Nothing is read here: what is given are
-names and arrays.
+safetensors of Hugging Face have it; `llama_layouts` has Llama's there. Nothing is
+read here: what is given are names and arrays.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,7 +27,7 @@ _GPT2_SIZES = ('n_embd', 'n_head', 'n_layer', 'n_positions')
 _GPT2_BUFFERS = re.compile(r'h\.\d+\.attn\.(masked_)?bias$')
 
 
-class _Taken:
+class Taken:
   """Arrays by name, of which every one must be taken, with its shape."""
 
   def __init__(self, arrays: Arrays):
@@ -37,6 +37,7 @@ class _Taken:
     return name in self._arrays
 
   def __call__(self, name: str, *shape: int) -> np.ndarray:
+    """Return an array in float32; raise ValueError for another shape."""
     if name not in self._arrays:
       raise ValueError(f'tensor {name} is missing')
     self._left.discard(name)
@@ -46,6 +47,7 @@ class _Taken:
     return array
 
   def finish(self) -> None:
+    """Raise ValueError if an array was not taken."""
     if self._left:
       raise ValueError(f'tensors {sorted(self._left)[:5]} are of no use here')
 
@@ -77,7 +79,7 @@ def llama_fields(settings: Mapping[str, Any], tied: bool) -> dict[str, Any]:
     raise ValueError(f'rotary positions scaled by {scaling!r}; expected none')
 
   def whole(name, default=None):
-    return _whole(f'llama.{name}', get(name, default))
+    return check_whole(f'llama.{name}', get(name, default))
 
   width, heads = whole('embedding_length'), whole('attention.head_count')
   head_dim = whole('attention.key_length', width // heads)
@@ -111,14 +113,14 @@ def llama_fields(settings: Mapping[str, Any], tied: bool) -> dict[str, Any]:
   }
 
 
-def _whole(name: str, value: Any) -> int:
+def check_whole(name: str, value: Any) -> int:
   """Check a setting that is a whole number of at least 1."""
   if isinstance(value, bool) or not isinstance(value, int) or value < 1:
     raise ValueError(f'{name}={value!r}; expected a whole number at least 1')
   return value
 
 
-def _number(name: str, value: Any) -> float:
+def check_number(name: str, value: Any) -> float:
   """Check a setting that is a number."""
   if isinstance(value, bool) or not isinstance(value, int | float):
     raise ValueError(f'{name}={value!r}; expected a number')
@@ -127,7 +129,7 @@ def _number(name: str, value: Any) -> float:
 
 def _shortest(name: str, value: Any) -> float:
   """The number that was meant by one that was stored in float32."""
-  return float(str(np.float32(_number(name, value))))
+  return float(str(np.float32(check_number(name, value))))
 
 
 def llama_params(arrays: Arrays, config: RetroConfig) -> dict[str, Any]:
@@ -143,7 +145,7 @@ def llama_params(arrays: Arrays, config: RetroConfig) -> dict[str, Any]:
   Raises:
     ValueError: naming a tensor that is missing, unknown or of another shape.
   """
-  c, take = config, _Taken(arrays)
+  c, take = config, Taken(arrays)
   heads, shared = c.num_heads, c.decoder.num_kv_heads or c.num_heads
   inner, d = heads * c.head_dim, c.d_model
 
@@ -179,7 +181,7 @@ def llama_params(arrays: Arrays, config: RetroConfig) -> dict[str, Any]:
   params = {
     'embedding': take('token_embd.weight', c.vocab_size, d),
     'final_norm': {'scale': take('output_norm.weight', d)},
-    **_layers(c, layer),
+    **branches(c, layer),
   }
   if not c.tie_readout:
     params['readout'] = take('output.weight', c.vocab_size, d)
@@ -206,7 +208,7 @@ def gpt2_fields(settings: Mapping[str, Any]) -> dict[str, Any]:
   if missing:
     raise ValueError(f'settings {sorted(missing)} are missing')
   width, heads, layers, positions = (
-    _whole(name, settings[name]) for name in _GPT2_SIZES
+    check_whole(name, settings[name]) for name in _GPT2_SIZES
   )
   for name in ('scale_attn_by_inverse_layer_idx', 'add_cross_attention'):
     if settings.get(name):
@@ -218,7 +220,7 @@ def gpt2_fields(settings: Mapping[str, Any]) -> dict[str, Any]:
     )
   return {
     'd_model': width,
-    'd_ff': _whole('n_inner', settings.get('n_inner') or 4 * width),
+    'd_ff': check_whole('n_inner', settings.get('n_inner') or 4 * width),
     'num_heads': heads,
     'head_dim': width // heads,
     'num_layers': layers,
@@ -229,7 +231,7 @@ def gpt2_fields(settings: Mapping[str, Any]) -> dict[str, Any]:
       'gated': False,
       'norm': 'layer',
     },
-    'norm_epsilon': _number(
+    'norm_epsilon': check_number(
       'layer_norm_epsilon', settings.get('layer_norm_epsilon', 1e-5)
     ),
     'activation': _ACTIVATIONS[activation],
@@ -254,7 +256,7 @@ def gpt2_params(arrays: Arrays, config: RetroConfig) -> dict[str, Any]:
     ValueError: naming a tensor that is missing, unknown or of another shape.
   """
   named = {name.removeprefix('transformer.'): x for name, x in arrays.items()}
-  take = _Taken({k: x for k, x in named.items() if not _GPT2_BUFFERS.match(k)})
+  take = Taken({k: x for k, x in named.items() if not _GPT2_BUFFERS.match(k)})
   c, d = config, config.d_model
 
   def linear(name, new, rows, columns):
@@ -284,7 +286,7 @@ def gpt2_params(arrays: Arrays, config: RetroConfig) -> dict[str, Any]:
     'embedding': take('wte.weight', c.vocab_size, d),
     'positions': {'table': take('wpe.weight', c.decoder.max_positions, d)},
     'final_norm': norm('ln_f'),
-    **_layers(c, layer),
+    **branches(c, layer),
   }
   if not c.tie_readout:
     params['readout'] = take('lm_head.weight', c.vocab_size, d)
@@ -294,12 +296,12 @@ def gpt2_params(arrays: Arrays, config: RetroConfig) -> dict[str, Any]:
   return params
 
 
-def _layers(config: RetroConfig, layer: Callable[[int], tuple]) -> dict:
+def branches(config: RetroConfig, layer: Callable[[int], tuple]) -> dict:
   """The branches of all layers, each as `layer` gives it."""
-  branches = {}
+  found = {}
   for i in range(config.num_layers):
     norm, attention, ff_norm, feed_forward = layer(i)
     p = i + 1
-    branches[f'layer_{p}_attn'] = {'norm': norm, 'attention': attention}
-    branches[f'layer_{p}_ffw'] = {'norm': ff_norm, **feed_forward}
-  return branches
+    found[f'layer_{p}_attn'] = {'norm': norm, 'attention': attention}
+    found[f'layer_{p}_ffw'] = {'norm': ff_norm, **feed_forward}
+  return found

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 import configs
+from experiments.in_context import settings as in_context_settings
 from experiments.knn_lm import settings as knn_lm_settings
 from experiments.open_qa import settings as open_qa_settings
 from experiments.realm import settings as realm_settings
@@ -26,6 +27,7 @@ from retrieval import settings
 # How the names of the configs begin, and what their commands hold them to.
 ROOTS = {
   'claims': open_qa_settings.Settings,
+  'in_context': in_context_settings.Settings,
   'knn_lm': knn_lm_settings.Settings,
   'open_qa': open_qa_settings.Settings,
   'realm': realm_settings.Settings,

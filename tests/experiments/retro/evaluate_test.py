@@ -12,6 +12,7 @@ import pytest
 
 from experiments.retro import (
   copying as retro_copying,
+  editing as retro_editing,
   evaluate as retro_evaluate,
 )
 from retrieval.questions import bootstrap
@@ -100,6 +101,26 @@ def test_copying_is_mixed_with_the_model_alone(
   config.evaluate.split = 'nowhere'
   with pytest.raises(FileNotFoundError, match='chunks-nowhere'):
     retro_copying.run(config, str(workdir))
+
+
+def test_edits_begin_with_the_model_alone(root, runs, tmp_path, capsys):
+  config = tiny_retro.trained(root, baseline=True).config
+  workdir = tmp_path / 'baseline'
+  retro_evaluate.run(config, str(workdir))
+  retro_editing.run(config, str(workdir))
+  (off,) = json.loads((workdir / 'evaluation.json').read_text())['rows']
+  found = json.loads((workdir / 'editing.json').read_text())
+  alone, *edits = found['rows']
+  assert alone['nats'] == pytest.approx(off['nats'], rel=1e-5)
+  assert found['num_neighbors'] == 1
+  for row in edits:
+    assert row['tokens'] == off['tokens'] and row['nats'] != alone['nats']
+    difference = row['bits_per_byte'] - alone['bits_per_byte']
+    assert row['minus_alone']['mean'] == pytest.approx(difference)
+    assert len(row['weights']) == 2
+    np.testing.assert_allclose(np.sum(row['weights'], -1), 1)
+  assert edits[0]['nats'] != edits[1]['nats']
+  assert '1 neighbors of each chunk' in capsys.readouterr().out
 
 
 def test_sharded_scores_equal_those_of_one_pass(root, runs):

@@ -15,6 +15,7 @@ from configs import retro_retrofit_smollm2
 from experiments.retro import import_decoder as retro_import
 from retrieval.formats import safetensors_files
 from retrieval.store import checkpoints
+from retrieval.tokenization import byte_pairs
 from retro_jax.nn import retrofit
 from retro_jax.trained import loading, sampling
 from tests.retrieval.tokenization import tiny_byte_pairs
@@ -133,6 +134,58 @@ def test_gpt2(tmp_path):
   assert len(trained.data.tokenizer.encode('12').ids) == 1
 
 
+def _write_qwen(folder, tensors, **settings):
+  """Two parts with their index, and a tokenizer that normalizes text."""
+  content = public_reference.hugging_face_settings('qwen2', **settings)
+  (folder / 'config.json').write_text(json.dumps(content))
+  places = {name: f'part-{i % 2}.safetensors' for i, name in enumerate(tensors)}
+  for part in {*places.values()}:
+    own = {x: tensors[x] for x, place in places.items() if place == part}
+    safetensors_files.write(folder / part, own)
+  index = {'metadata': {}, 'weight_map': places}
+  (folder / safetensors_files.INDEX).write_text(json.dumps(index))
+  spec = byte_pairs.make_spec(
+    tiny_byte_pairs.TOKENS, tiny_byte_pairs.MERGES, [0, 1]
+  )
+  spec['normalizer'] = {'type': 'NFC'}
+  (folder / byte_pairs.FILE).write_text(json.dumps(spec), 'utf-8')
+  names = {'bos_token': None, 'eos_token': {'content': '<|other|>'}}
+  (folder / 'tokenizer_config.json').write_text(json.dumps(names))
+
+
+def test_qwen2_in_parts(tmp_path):
+  tensors = public_reference.hugging_face_tensors(VOCAB, 'qwen2')
+  table = 'model.embed_tokens.weight'
+  padded = {table: np.pad(tensors[table], ((0, 5), (0, 0)))}
+  _write_qwen(tmp_path, tensors | padded)
+  retro_import.convert(tmp_path, _config(), tmp_path / 'run')
+  trained = _check(
+    tmp_path / 'run', lambda x: public_reference.hugging_face(tensors, x)
+  )
+  decomposed = 'u\u0308'  # kept, not composed
+  tokenizer = trained.data.tokenizer
+  assert tokenizer.decode(tokenizer.encode(decomposed).ids) == decomposed
+
+
+def test_what_is_no_llama_is_named(tmp_path):
+  tensors = public_reference.hugging_face_tensors(VOCAB, 'qwen2')
+  folder, expect = tmp_path / 'a', functools.partial(_expect, tmp_path / 'run')
+  folder.mkdir()
+  _write_qwen(folder, tensors, rope_scaling={'rope_type': 'yarn'})
+  expect(folder, "a/config.json: rotary positions scaled by 'yarn'")
+  _write_qwen(folder, tensors, model_type='gemma')
+  expect(folder, "config.json: model_type 'gemma'; expected one of .*'qwen3'")
+  _write_qwen(folder, tensors)
+  index = folder / safetensors_files.INDEX
+  index.write_text(json.dumps({'weight_map': {'x': 'part-0.safetensors'}}))
+  expect(folder, 'part-0.safetensors: lacks x, named in')
+  index.write_text(json.dumps({'weight_map': {'x': '../part-0.safetensors'}}))
+  expect(folder, 'index.json: expected weight_map, the name of a file')
+  _write_qwen(folder, tensors)
+  (folder / byte_pairs.FILE).write_text('{}')
+  expect(folder, 'tokenizer.json: expected a byte pair encoding over bytes')
+
+
 def test_samples_without_a_document(llama):
   trained = loading.load(llama[0] / 'run')
   (sample,) = sampling.sample(trained, TEXT, max_new_tokens=3, temperature=0.0)
@@ -204,5 +257,7 @@ def test_what_is_no_decoder_is_named(tmp_path):
   expect(folder, 'config.json: not a JSON object')
   _write_gpt2(folder, tensors)
   (folder / 'model.safetensors').unlink()
-  with pytest.raises(FileNotFoundError, match='model.safetensors: no weights'):
+  with pytest.raises(
+    FileNotFoundError, match='gpt2: expected model.safetensors, or'
+  ):
     retro_import.find(folder)

@@ -92,6 +92,105 @@ def llama(t, tokens):
   return x @ t.get('output.weight', t['token_embd.weight']).T
 
 
+def hugging_face_tensors(vocab_size, kind='llama', tied=True):
+  """Of Hugging Face's Llama, Qwen2 or Qwen3: `kind`."""
+  s, rng = LLAMA, np.random.default_rng(3)
+  d, k, inner = s['d'], s['head_dim'], s['heads'] * s['head_dim']
+  shared = s['shared'] * k
+  tensors = {
+    'model.embed_tokens.weight': 3 * _draw(rng, vocab_size, d),
+    'model.norm.weight': 1 + _draw(rng, d),
+  }
+  if not tied:
+    tensors['lm_head.weight'] = _draw(rng, vocab_size, d)
+  for i in range(s['layers']):
+    shapes = {
+      'self_attn.q_proj.weight': (inner, d),
+      'self_attn.k_proj.weight': (shared, d),
+      'self_attn.v_proj.weight': (shared, d),
+      'self_attn.o_proj.weight': (d, inner),
+      'mlp.gate_proj.weight': (s['d_ff'], d),
+      'mlp.up_proj.weight': (s['d_ff'], d),
+      'mlp.down_proj.weight': (d, s['d_ff']),
+    }
+    scales = {'input_layernorm': d, 'post_attention_layernorm': d}
+    if kind == 'qwen2':
+      for x, size in (('q', inner), ('k', shared), ('v', shared)):
+        shapes[f'self_attn.{x}_proj.bias'] = (size,)
+    if kind == 'qwen3':
+      scales |= {'self_attn.q_norm': k, 'self_attn.k_norm': k}
+    for name, shape in shapes.items():
+      tensors[f'model.layers.{i}.{name}'] = 2 * _draw(rng, *shape)
+    for name, size in scales.items():
+      tensors[f'model.layers.{i}.{name}.weight'] = 1 + _draw(rng, size)
+  return tensors
+
+
+def hugging_face(t, tokens):
+  """[L] -> [L, V]; what the tensors' names do not tell is as in LLAMA."""
+  s = LLAMA
+  length, k = len(tokens), s['head_dim']
+
+  def rms(x, name):
+    if f'{name}.weight' not in t:
+      return x
+    size = np.sqrt((x * x).mean(-1, keepdims=True) + s['epsilon'])
+    return x / size * t[f'{name}.weight']
+
+  def turn(x):
+    """Pairs (a, a + K / 2) of [L, heads, K]."""
+    angles = np.arange(length)[:, None, None] * s['base'] ** (
+      -2 * np.arange(k // 2) / k
+    )
+    a, b = x[..., : k // 2], x[..., k // 2 :]
+    sin, cos = np.sin(angles), np.cos(angles)
+    return np.concatenate([a * cos - b * sin, b * cos + a * sin], -1)
+
+  x = t['model.embed_tokens.weight'].astype(np.float64)[tokens]
+  for i in range(s['layers']):
+    of = f'model.layers.{i}'
+
+    def linear(name, x, of=of):
+      y = x @ t[f'{of}.{name}.weight'].T
+      return y + t.get(f'{of}.{name}.bias', 0)
+
+    def heads(name, h, of=of, linear=linear):
+      return linear(f'self_attn.{name}_proj', h).reshape(length, -1, k)
+
+    h = rms(x, f'{of}.input_layernorm')
+    q = turn(rms(heads('q', h), f'{of}.self_attn.q_norm'))
+    keys = turn(rms(heads('k', h), f'{of}.self_attn.k_norm'))
+    values, mixed = heads('v', h), []
+    for head in range(s['heads']):
+      shared = head * s['shared'] // s['heads']
+      mixed.append(_attend(q[:, head], keys[:, shared], values[:, shared]))
+    x = x + linear('self_attn.o_proj', np.concatenate(mixed, -1))
+    h = rms(x, f'{of}.post_attention_layernorm')
+    gate = linear('mlp.gate_proj', h)
+    gate = gate / (1 + np.exp(-gate))
+    x = x + linear('mlp.down_proj', gate * linear('mlp.up_proj', h))
+  x = rms(x, 'model.norm')
+  return x @ t.get('lm_head.weight', t['model.embed_tokens.weight']).T
+
+
+def hugging_face_settings(kind='llama', **changed):
+  """config.json of `hugging_face_tensors`."""
+  s = LLAMA
+  return {
+    'model_type': kind,
+    'hidden_size': s['d'],
+    'intermediate_size': s['d_ff'],
+    'num_attention_heads': s['heads'],
+    'num_key_value_heads': s['shared'],
+    'num_hidden_layers': s['layers'],
+    'head_dim': s['head_dim'],
+    'hidden_act': 'silu',
+    'rms_norm_eps': s['epsilon'],
+    'rope_theta': s['base'],
+    'tie_word_embeddings': True,
+  } | changed
+
+
 def gpt2_tensors(vocab_size):
   s, rng = GPT2, np.random.default_rng(1)
   d = s['d']

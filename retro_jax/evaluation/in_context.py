@@ -1,0 +1,290 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""In-context retrieval: a passage in the prompt of a language model that stays as is.
+
+Ram et al. 2023 (arXiv 2302.00083), section 3: before every stride of s tokens, the
+last l tokens are a query, and the best passage of another document is put before the
+text so far; the s tokens are then scored. The keys of a prompt depend on its
+passage, so they serve the following strides for as long as these retrieve the same
+passage: such strides are one prompt. Every token of a document but BOS is scored
+once.
+
+Dimension key: B rows, L tokens of a row, D documents.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+import dataclasses
+import itertools
+
+from jaxtyping import Int, UInt64
+import numpy as np
+
+from retrieval import settings as settings_lib, tokenization
+from retrieval.index import neighbors as neighbors_lib
+from retrieval.text import chunks as chunks_lib
+from retro_jax.data import pipeline, windows as windows_lib
+from retro_jax.evaluation import evaluate as evaluate_lib
+
+# A batch of rows -> [B, L] nats of each target.
+NatsFn = Callable[[pipeline.Row], np.ndarray]
+_SEPARATOR = '\n\n'  # between passage and text
+_RESERVED = 16  # tokens of a prompt for BOS and the separator
+_FETCHED = 8  # passages, at first; the best one of another document is read
+_DOCUMENTS_AT_ONCE = 16
+_BATCHES_AT_ONCE = 16  # whose prompts are packed together
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings:
+  """Sizes of queries, passages and prompts, in tokens."""
+
+  stride: settings_lib.Size = 32  # s, between retrievals (4 in the paper)
+  # l, the last tokens (the paper's, for BM25)
+  query_length: settings_lib.Size = 32
+  passage_length: settings_lib.Size = 128  # of a passage, at most
+  # of a prompt, at most; a text without a passage has all of it
+  window: settings_lib.Size = 512
+  batch_size: settings_lib.Size = 4  # rows of `window` tokens
+
+  def __post_init__(self):
+    """Check the fields, and against each other."""
+    settings_lib.check(self)
+    least = self.passage_length + 2 * self.stride + _RESERVED
+    if self.window < least:
+      raise settings_lib.SettingsError(
+        'window',
+        self.window,
+        f'at least {least}, for a passage of {self.passage_length} tokens and two '
+        f'strides of {self.stride}',
+      )
+
+
+@dataclasses.dataclass(frozen=True)
+class Prompt:
+  """Tokens of which the last ones are scored."""
+
+  # BOS, passage, separator, context, scored tokens
+  tokens: Int[np.ndarray, ' n']
+  first: int  # place of the first scored token
+  document: int  # row in `windows.Documents`
+
+
+@dataclasses.dataclass(frozen=True)
+class Passages:
+  """Where passages come from."""
+
+  source: neighbors_lib.Source
+  datastore: chunks_lib.ChunkStore  # of the decoder's tokenizer
+
+  def find(
+    self, texts: Sequence[str], own: UInt64[np.ndarray, ' b']
+  ) -> Int[np.ndarray, ' b']:
+    """Find the best passage of another document for each text; -1 for none.
+
+    Args:
+      own: [b] hash of the id of each text's document.
+    """
+    ids, fetch = np.full(len(texts), -1, np.int64), _FETCHED
+    left, total = np.arange(len(texts)), self.datastore.num_chunks
+    while len(left):
+      count = min(fetch, total)
+      found, _ = self.source.of_texts([texts[i] for i in left], count)
+      hashes = self.datastore.document_hashes(np.maximum(found, 0))
+      columns = neighbors_lib.other_columns(found, hashes, own[left], 1)
+      ids[left] = neighbors_lib.take(found, columns, -1)[:, 0]
+      # All that was found is of the own document: there may be more.
+      short = (columns[:, 0] < 0) & (found >= 0).all(1) & (count < total)
+      left, fetch = left[short], 4 * fetch
+    return ids
+
+  def tokens(self, passage: int, length: int) -> Int[np.ndarray, ' n']:
+    """A chunk and what follows it, `length` tokens of its document at most."""
+    tokens, mask = self.datastore.gather(np.array([passage]), length)
+    return tokens[0][mask[0]]
+
+
+def query_spans(num_tokens: int, settings: Settings) -> list[tuple[int, int]]:
+  """First and past-last token of each stride's query; empty for the first one."""
+  starts = range(0, num_tokens, settings.stride)
+  return [(max(min(x, 1), x - settings.query_length), x) for x in starts]
+
+
+def _context_starts(
+  num_tokens: int, room: int, stride: int
+) -> Int[np.ndarray, ' strides']:
+  """First token of each stride's context, such that `room` holds it.
+
+  Starts move by half the room, so that strides share prompts.
+  """
+  ends = np.minimum(np.arange(0, num_tokens, stride) + stride, num_tokens)
+  step = max(stride, room // 2 // stride * stride)
+  return np.maximum(-(-(ends - room) // step) * step, 0)
+
+
+def make_prompts(
+  tokens: Int[np.ndarray, ' n'],
+  passages: Sequence[Int[np.ndarray, ' _']] | None,
+  settings: Settings,
+  separator: Sequence[int] = (),
+  document: int = 0,
+) -> Iterator[Prompt]:
+  """The prompts that score each token of a document but its first once.
+
+  Args:
+    tokens: [n] BOS and the document.
+    passages: tokens of each stride's passage, the same array where the passage is
+      the same; None scores the document without passages.
+    separator: tokens after a passage.
+
+  Yields:
+    Prompts in the order of the text.
+  """
+  room = settings.window - 1
+  if passages is not None:
+    room -= settings.passage_length + len(separator)
+  starts = _context_starts(len(tokens), room, settings.stride)
+  nothing = np.zeros(0, np.int32)
+  given = [nothing] * len(starts) if passages is None else passages
+  strides = itertools.groupby(
+    range(len(starts)), lambda j: (starts[j], id(given[j]))
+  )
+  for _, group in strides:
+    members = list(group)
+    low = max(members[0] * settings.stride, 1)
+    high = min((members[-1] + 1) * settings.stride, len(tokens))
+    if high <= low:
+      continue
+    passage = given[members[0]]
+    before = [tokens[:1], passage, separator if len(passage) else nothing]
+    context = tokens[max(starts[members[0]], 1) : high]
+    whole = np.concatenate([*before, context]).astype(np.int32)
+    yield Prompt(whole, len(whole) - (high - low), document)
+
+
+def score(
+  nats: NatsFn,
+  prompts: Iterable[Prompt],
+  num_documents: int,
+  settings: Settings,
+) -> np.ndarray:
+  """Sum the nats of the scored tokens of each document.
+
+  Args:
+    nats: batch of rows -> [B, L] nats, such as `loading.batch_nll`.
+    prompts: read a few batches at a time; those of a batch share rows, as segments.
+
+  Returns:
+    [num_documents] float64.
+  """
+  total, prompts = np.zeros(num_documents), iter(prompts)
+  size = settings.batch_size
+  while some := list(itertools.islice(prompts, _BATCHES_AT_ONCE * size)):
+    lengths = [len(x.tokens) - 1 for x in some]
+    rows = windows_lib.pack_windows(lengths, settings.window)
+    while packed := list(itertools.islice(rows, size)):
+      row, owner = _lay_out(some, packed, (size, settings.window))
+      scored = row['loss_mask']
+      np.add.at(total, owner[scored], np.asarray(nats(row))[scored])
+  return total
+
+
+def _lay_out(
+  prompts: Sequence[Prompt], rows: list[list[int]], shape: tuple[int, int]
+) -> tuple[pipeline.Row, np.ndarray]:
+  """Lay packed prompts out; return the rows and the document [B, L] of each token."""
+  tokens, targets, segments, owner = np.zeros((4, *shape), np.int32)
+  mask = np.zeros(shape, bool)
+  for r, row in enumerate(rows):
+    at = 0
+    for segment, number in enumerate(row, start=1):
+      prompt = prompts[number]
+      place = slice(at, at + len(prompt.tokens) - 1)
+      tokens[r, place] = prompt.tokens[:-1]
+      targets[r, place] = prompt.tokens[1:]
+      segments[r, place], owner[r, place] = segment, prompt.document
+      mask[r, at + prompt.first - 1 : place.stop] = True
+      at = place.stop
+  row = {'tokens': tokens, 'targets': targets, 'segment_ids': segments}
+  return row | {'loss_mask': mask}, owner
+
+
+def evaluate(
+  nats: NatsFn,
+  chunks: chunks_lib.ChunkStore,
+  tokenizer: tokenization.Tokenizer,
+  settings: Settings,
+  passages: Passages | None = None,
+  *,
+  max_documents: int = 0,
+  progress: Callable[[int, int], None] | None = None,
+) -> evaluate_lib.Evaluation:
+  """Score whole documents with passages, or without.
+
+  Args:
+    nats: as of `score`.
+    chunks: of the evaluation set.
+    passages: None scores without.
+    max_documents: at most so many, evenly spread; 0 for all.
+    progress: called with (documents whose prompts are made, documents in all).
+
+  Raises:
+    ValueError: for an empty set.
+  """
+  documents = windows_lib.find_documents(chunks, max_documents)
+  prompts = _prompts_of(
+    chunks, documents, tokenizer, settings, passages, progress
+  )
+  return evaluate_lib.Evaluation(
+    score(nats, prompts, len(documents.index), settings),
+    windows_lib.num_targets(chunks, documents),
+    chunks.tokens.num_bytes[documents.index],
+    chunks.tokens.num_words[documents.index],
+  )
+
+
+def _prompts_of(
+  chunks, documents, tokenizer, settings, passages, progress
+) -> Iterator[Prompt]:
+  """The prompts of all documents, which retrieve a few documents at a time."""
+  separator = tokenizer.encode(_SEPARATOR).ids.tolist()
+  specials = [tokenizer.bos_id, tokenizer.eos_id, tokenizer.pad_id]
+  total = len(documents.index)
+  for low in range(0, total, _DOCUMENTS_AT_ONCE):
+    rows = range(low, min(low + _DOCUMENTS_AT_ONCE, total))
+    texts = [_tokens_of(chunks, documents, d) for d in rows]
+    found = [None] * len(rows)
+    if passages is not None:
+      own = chunks.document_hashes(documents.first[rows])
+      found = _retrieve(texts, own, tokenizer, settings, passages, specials)
+    for d, tokens, read in zip(rows, texts, found, strict=True):
+      yield from make_prompts(tokens, read, settings, separator, d)
+      if progress:
+        progress(d + 1, total)
+
+
+def _tokens_of(chunks, documents, row) -> np.ndarray:
+  first, count = documents.first[row], documents.count[row]
+  tokens, mask = chunks.gather(
+    np.array([first]), int(count) * chunks.chunk_length
+  )
+  return tokens[0][mask[0]]
+
+
+def _retrieve(
+  texts, own, tokenizer, settings, passages, specials
+) -> list[list[np.ndarray]]:
+  """The passage of each stride of each text, without special tokens."""
+  spans = [query_spans(len(tokens), settings) for tokens in texts]
+  queries = [
+    tokenizer.decode(tokens[low:high])
+    for tokens, of_text in zip(texts, spans, strict=True)
+    for low, high in of_text
+  ]
+  counts = [len(of_text) for of_text in spans]
+  ids = passages.find(queries, np.repeat(own, counts))
+  read = {-1: np.zeros(0, np.int32)}
+  for i in set(ids.tolist()) - {-1}:
+    tokens = passages.tokens(i, settings.passage_length)
+    read[i] = tokens[~np.isin(tokens, specials)]
+  by_stride = iter([read[i] for i in ids.tolist()])
+  return [list(itertools.islice(by_stride, count)) for count in counts]

@@ -1,0 +1,195 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""A tiny decoder scores documents and answers questions, with and without passages."""
+
+import dataclasses
+import json
+
+import jax
+import numpy as np
+import pytest
+
+from configs import in_context_smollm2
+from experiments.in_context import (
+  answer as in_context_answer,
+  evaluate as in_context_evaluate,
+)
+from experiments.retro import qa_data as retro_qa_data
+from retrieval import settings
+from retrieval.index import sources
+from retrieval.questions import dpr_json, question_sets, scoring
+from retro_jax.data import folder as retro_data, question_prompts
+from retro_jax.decoding import shared_prefix
+from retro_jax.evaluation import evaluate
+from retro_jax.nn import retro as model
+from retro_jax.trained import loading
+from tests.experiments.retro import tiny_retro
+from tests.retro_jax.data import tiny_data
+from tests.retro_jax.nn import tiny
+
+ANSWERS = {'who?': 'moon', 'what?': 'queen river', 'x?': 'jokes'}
+
+
+@pytest.fixture(scope='module', autouse=True)
+def fast():
+  """Little time in the compiler: each program runs a few times."""
+  jax.config.update('jax_disable_most_optimizations', True)
+  yield
+  jax.config.update('jax_disable_most_optimizations', False)
+
+
+@pytest.fixture(scope='module')
+def root(tmp_path_factory):
+  """Data with BM25, questions, and what was retrieved for them."""
+  root = tiny_data.make(tmp_path_factory.mktemp('data'))
+  data = retro_data.DataFolder(root)
+  sources.build_words(root / 'words', data.chunks('train'), data.tokenizer)
+  lines = [
+    json.dumps({'question': q, 'answer': [a]}) for q, a in ANSWERS.items()
+  ]
+  (root / 'questions.jsonl').write_text('\n'.join(lines) + '\n')
+  results = (
+    dpr_json.Result(
+      question=question,
+      answers=(answer,),
+      contexts=(dpr_json.Context(title='T', text=f'apple {answer}'),) * 3,
+    )
+    for question, answer in ANSWERS.items()
+  )
+  dpr_json.write_results(root / 'results.json', results)
+  return root
+
+
+@pytest.fixture
+def trained(root, monkeypatch):
+  """A public decoder with random parameters, as `loading.load` gives it."""
+  found = tiny_retro.trained(root, baseline=True)
+  c = dataclasses.replace(
+    tiny.config(num_layers=1, cca_layers=(), vocab_size=300, **tiny.LLAMA)
+  )
+  data = retro_data.DataFolder(root, 'bm25')
+  found = dataclasses.replace(
+    found, model=model.Retro(c), params=tiny.params(c), data=data
+  )
+  monkeypatch.setattr(loading, 'load', lambda *_, **__: found)
+  return found
+
+
+def _config(root, **fields):
+  config = in_context_smollm2.get_config('test')
+  spec = f'={root}/questions.jsonl'
+  config.evaluate.questions = (f'custom:test{spec}',)
+  config.answering.examples = (f'custom:train{spec}',)
+  config.answering.passages = (str(root / 'results.json'),)
+  config.update_from_flattened_dict(fields)
+  return config
+
+
+def test_bits_per_byte_with_and_without(root, trained, tmp_path, capsys):
+  config = _config(root, **{'in_context.window': 256})
+  in_context_evaluate.run(config, str(tmp_path))
+  found = json.loads((tmp_path / 'in_context.json').read_text())
+  off, on = found['rows']
+  assert found['source'] == 'bm25' and on['minus_off'] and not off['minus_off']
+  assert off['tokens'] == on['tokens'] > 0
+  assert off['bits_per_byte'] != on['bits_per_byte']
+  assert 'passages by bm25' in capsys.readouterr().out
+  # Documents that fit a window, without passages: as in any evaluation.
+  reader = loading.chunk_reader(trained.config, trained.data, 'valid', 0)
+  wanted = evaluate.evaluate(
+    lambda row: (
+      loading.batch_nll(trained.model, trained.params, row)
+      .reshape(len(row['tokens']), -1, tiny_data.M)
+      .sum(-1)
+    ),
+    reader,
+    sequence_chunks=32,
+    retrieval='off',
+    max_documents=3,
+  )
+  assert off['nats'] == pytest.approx(wanted.nats.sum(), rel=1e-5)
+
+
+def test_answers_with_and_without(root, trained, tmp_path, monkeypatch, capsys):
+  prompts, texts = [], iter(['moon'] * 3 + list(ANSWERS.values()))
+  tokenizer = trained.data.tokenizer
+
+  def write(model, params, prefix, tails, **settings):
+    prompts.append((tokenizer.decode(prefix), [*map(tokenizer.decode, tails)]))
+    assert settings['max_new_tokens'] == 4
+    ends = [
+      tokenizer.encode(f' {next(texts)}\nmore').ids.tolist() for _ in tails
+    ]
+    assert all(settings['is_done'](x) for x in ends)
+    return ends
+
+  monkeypatch.setattr(shared_prefix, 'write', write)
+  in_context_answer.run(_config(root), str(tmp_path))
+  rows = json.loads((tmp_path / 'in_context_qa.json').read_text())['rows']
+  assert [x['retrieval'] for x in rows] == ['off', 'on']
+  assert rows[0]['official_exact_match']['mean'] == pytest.approx(1 / 3)
+  assert rows[1]['official_exact_match']['mean'] == 1
+  gain = rows[1]['official_exact_match, less off']['mean']
+  assert gain == pytest.approx(2 / 3)
+  assert 'custom:test, on' in capsys.readouterr().out
+  [asked] = question_sets.load_sets(
+    (f'custom:test={root}/questions.jsonl',), 0, False
+  )
+  predicted = scoring.read_predictions(
+    tmp_path / 'predictions_custom_test_on.jsonl'
+  )
+  scores = scoring.score_predictions(asked, predicted)
+  assert scores.mean('official_exact_match') == 1
+  # The twin's prompts are the same without passages.
+  (shared, closed), (same, opened) = prompts
+  assert shared == same and shared.count('Question') == 2
+  for off, on in zip(closed, opened, strict=True):
+    assert on.endswith(off) and len(on) > len(off) and on.startswith('T: ')
+
+
+def test_a_prompt_in_full(root):
+  data = retro_data.DataFolder(root)
+  writer = question_prompts.PromptWriter(data.tokenizer, 5)
+  decode = data.tokenizer.decode
+  prefix = writer.prefix([('who?', 'moon')])
+  assert prefix[0] == data.tokenizer.bos_id
+  assert decode(prefix) == (
+    'Answer each question in a few words.\n\nQuestion: who?\nAnswer: moon\n\n'
+  )
+  passages = [
+    retro_qa_data.qa_rows.Passage(title='T', text='apple ' * 9),
+    retro_qa_data.qa_rows.Passage(title='', text='moon'),
+  ]
+  closed, opened = writer.tail('x?'), writer.tail('x?', passages)
+  assert decode(closed) == 'Question: x?\nAnswer:'
+  assert decode(opened).startswith('T: ')
+  assert decode(opened).endswith('moon\n\nQuestion: x?\nAnswer:')
+  end = len(data.tokenizer.encode('\n\n').ids)
+  first = data.tokenizer.encode('moon').ids
+  assert len(opened) == len(closed) + 5 + len(first) + 2 * end
+  eos = data.tokenizer.eos_id
+  ids = data.tokenizer.encode(' queen  river').ids.tolist()
+  assert not writer.is_done(ids) and writer.is_done([*ids, eos])
+  assert writer.answer([*ids, eos]) == 'queen river'
+  assert writer.answer([eos]) == writer.answer(ids[:0]) == ''
+
+
+def test_what_is_missing_is_named(root, trained, tmp_path, monkeypatch):
+  run = in_context_answer.run
+  for fields, message in (
+    ({'answering.passages': ()}, 'answering.passages is empty'),
+    ({'answering.num_passages': 0}, 'num_passages 0: expected files'),
+    ({'answering.examples': ()}, 'answering.examples'),
+    ({'answering.num_examples': 9}, '3 questions .*num_examples=9'),
+  ):
+    with pytest.raises(ValueError, match=message):
+      run(_config(root, **fields), str(tmp_path))
+  with pytest.raises(settings.SettingsError, match='in_context.window=9'):
+    in_context_evaluate.run(
+      _config(root, **{'in_context.window': 9}), str(tmp_path)
+    )
+  retro = dataclasses.replace(trained, model=model.Retro(tiny.config()))
+  monkeypatch.setattr(loading, 'load', lambda *_, **__: retro)
+  with pytest.raises(ValueError, match='a RETRO; expected a decoder without'):
+    in_context_evaluate.run(_config(root), str(tmp_path))
+  assert not np.any([*tmp_path.iterdir()])

@@ -1,0 +1,166 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Prompts with passages: what each token is conditioned on, and what is read."""
+
+import numpy as np
+import pytest
+
+from retro_jax.data import folder as retro_data
+from retro_jax.evaluation import in_context
+from tests.retro_jax.data import tiny_data
+
+SETTINGS = in_context.Settings(
+  stride=4, query_length=3, passage_length=5, window=40, batch_size=2
+)
+SEPARATOR = [98, 99]
+
+
+def _cost(before, target):
+  """A model's nats: any function of all that stands before a token."""
+  h = 1
+  for token in [*before, target]:
+    h = (h * 31 + int(token) + 7) % 10_007
+  return h / 10_007
+
+
+def _nats(row):
+  """Each target's cost by its own segment alone, scored or not."""
+  found = np.full(row['tokens'].shape, np.nan)
+  for b, t in np.ndindex(found.shape):
+    own = row['segment_ids'][b, : t + 1] == row['segment_ids'][b, t]
+    found[b, t] = _cost(row['tokens'][b, : t + 1][own], row['targets'][b, t])
+  return found
+
+
+def _passages(names):
+  made = {x: np.arange(3) + 40 + 10 * i for i, x in enumerate(sorted({*names}))}
+  made['-'] = np.zeros(0, np.int32)
+  return [made[x] for x in names]
+
+
+def _slow(tokens, passages, settings):
+  """One stride after the other, each in a prompt of its own."""
+  total, s = 0.0, settings.stride
+  longest = 0
+  for j in range(-(-len(tokens) // s)):
+    passage = [] if passages is None else passages[j].tolist()
+    end = min((j + 1) * s, len(tokens))
+    room = settings.window - 1
+    if passages is not None:
+      room -= settings.passage_length + len(SEPARATOR)
+    start = 0
+    while end - start > room:
+      start += room // 2 // s * s
+    head = [tokens[0], *passage, *(SEPARATOR if passage else [])]
+    longest = max(longest, len(head) + end - start)
+    for t in range(max(j * s, 1), end):
+      total += _cost([*head, *tokens[max(start, 1) : t]], tokens[t])
+  assert longest <= settings.window + 1
+  return total
+
+
+@pytest.mark.parametrize('length', [1, 2, 17, 40, 93])
+def test_each_token_is_scored_once_after_its_own_passage(length):
+  rng = np.random.default_rng(length)
+  tokens = rng.integers(0, 30, length)
+  passages = _passages(('-' + 'aabcccab' * 9)[: -(-length // SETTINGS.stride)])
+  for given in (passages, None):
+    prompts = list(
+      in_context.make_prompts(tokens, given, SETTINGS, SEPARATOR, 1)
+    )
+    assert all(len(x.tokens) <= SETTINGS.window for x in prompts)
+    scored = [x.tokens[x.first :] for x in prompts]
+    np.testing.assert_array_equal(np.concatenate([*scored, []]), tokens[1:])
+    got = in_context.score(_nats, prompts, 2, SETTINGS)
+    assert got[0] == 0
+    np.testing.assert_allclose(got[1], _slow(tokens, given, SETTINGS))
+
+
+def test_strides_with_the_same_passage_are_one_prompt():
+  passages = _passages('-aaab')
+  prompts = list(in_context.make_prompts(np.arange(20), passages, SETTINGS))
+  assert [len(x.tokens) - x.first for x in prompts] == [3, 12, 4]
+
+
+def test_queries_are_the_last_tokens():
+  assert in_context.query_spans(9, SETTINGS) == [(0, 0), (1, 4), (5, 8)]
+
+
+def test_a_window_that_holds_no_stride_is_named():
+  with pytest.raises(ValueError, match='window=28: expected at least 29'):
+    in_context.Settings(stride=4, passage_length=5, window=28)
+
+
+@pytest.fixture(scope='module')
+def data(tmp_path_factory):
+  return retro_data.DataFolder(tiny_data.make(tmp_path_factory.mktemp('data')))
+
+
+class _Nearest:
+  """Finds chunks 0, 1, 2, ... for each text, and remembers what was asked."""
+
+  def __init__(self):
+    self.asked = []
+
+  def fields(self, queries):
+    raise AssertionError
+
+  of_chunks = fields
+
+  def of_texts(self, texts, k):
+    self.asked.append((list(texts), k))
+    ids = np.tile(np.arange(k), (len(texts), 1))
+    blank = np.array([not text.strip() for text in texts])
+    return np.where(blank[:, None], -1, ids), np.zeros(ids.shape, np.float32)
+
+
+def test_the_own_document_is_never_read(data):
+  chunks, source = data.chunks('train'), _Nearest()
+  passages = in_context.Passages(source, chunks)
+  own = chunks.document_hashes(np.array([0, chunks.num_chunks - 1, 0]))
+  found = passages.find(['a', 'b', ''], own)
+  others = np.flatnonzero(chunks.document_hashes(np.arange(99)) != own[0])
+  assert found.tolist() == [others[0], 0, -1]
+  # The chunks of one document alone: all that there are are looked through.
+  alone = data.chunks('train')
+  alone.num_chunks = 50
+  alone.document_hashes = lambda ids: np.zeros(ids.shape, np.uint64)
+  passages = in_context.Passages(source, alone)
+  assert passages.find(['a'], np.zeros(1, np.uint64)).tolist() == [-1]
+  assert [k for _, k in source.asked[-3:]] == [8, 32, 50]
+
+
+def test_documents_with_and_without_passages(data):
+  settings = in_context.Settings(
+    stride=8, query_length=4, passage_length=6, window=48, batch_size=2
+  )
+  chunks, source = data.chunks('valid'), _Nearest()
+  passages = in_context.Passages(source, data.chunks('train'))
+  rows = []
+
+  def nats(row):
+    rows.append(row)
+    return np.ones(row['tokens'].shape)
+
+  seen = []
+  for given in (passages, None):
+    found = in_context.evaluate(
+      nats,
+      chunks,
+      data.tokenizer,
+      settings,
+      given,
+      max_documents=3,
+      progress=lambda *x: seen.append(x),
+    )
+    np.testing.assert_array_equal(found.nats, found.tokens)
+  assert seen[:3] == [(1, 3), (2, 3), (3, 3)]
+  first = passages.tokens(0, 6)
+  assert first[0] == data.tokenizer.bos_id  # which no prompt has in the middle
+  text = data.tokenizer.decode(first)
+  row = rows[0]
+  begins = np.flatnonzero(np.diff(row['segment_ids'][0], prepend=0))
+  assert set(row['tokens'][0, begins]) <= {0, data.tokenizer.bos_id}
+  assert text.strip() in data.tokenizer.decode(row['tokens'][0])
+  queries = [x for texts, _ in source.asked for x in texts]
+  assert '' in queries and len(set(queries)) > 3

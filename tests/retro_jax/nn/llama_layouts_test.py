@@ -1,0 +1,115 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Llama's layout of Hugging Face and its variants, against numpy."""
+
+import functools
+
+import jax
+import numpy as np
+import pytest
+
+from retro_jax.nn import llama_layouts, retro as model
+from tests.retro_jax.nn import public_reference, tiny
+
+VOCAB = 19
+
+
+def _config(settings):
+  return tiny.config(
+    **llama_layouts.fields(settings), vocab_size=VOCAB, cca_layers=()
+  )
+
+
+@functools.partial(jax.jit, static_argnames='c')
+def _fill(c, p, tokens, last):
+  return model.Retro(c).apply({'params': p}, tokens, last=last, mutable='cache')
+
+
+@functools.partial(jax.jit, static_argnames='c')
+def _step(c, p, cache, *args):
+  variables = {'params': p, **cache}
+  return model.RetroStep(c).apply(variables, *args, mutable='cache')
+
+
+@pytest.mark.parametrize('kind', ['llama', 'qwen2', 'qwen3'])
+def test_logits_and_steps_are_those_of_the_tensors(kind):
+  tied = kind != 'qwen2'
+  tensors = public_reference.hugging_face_tensors(VOCAB, kind, tied)
+  settings = public_reference.hugging_face_settings(
+    kind, tie_word_embeddings=tied, sliding_window=9, use_sliding_window=False
+  )
+  c = _config(settings)
+  assert c.tie_readout == tied and c.decoder.num_kv_heads == 2
+  params = llama_layouts.params(tensors, c)
+  tokens = np.random.default_rng(4).integers(0, VOCAB, (2, 11), np.int32)
+  wanted = np.stack([public_reference.hugging_face(tensors, x) for x in tokens])
+  got = tiny.apply(c, params, tokens)
+  np.testing.assert_allclose(got, wanted, rtol=0, atol=2e-4)
+
+  # One token more, by the cache.
+  last = np.array([9, 9])
+  _, cache = _fill(c, params, tokens, last)
+  step, _ = _step(c, params, cache, tokens[:, 10], last + 1)
+  np.testing.assert_allclose(step, wanted[:, 10], rtol=0, atol=2e-4)
+
+
+def test_what_a_file_may_hold_beside_the_tensors():
+  tensors = public_reference.hugging_face_tensors(VOCAB + 3)
+  table = tensors['model.embed_tokens.weight']
+  more = {
+    'lm_head.weight': table,  # the embeddings once more
+    'model.layers.0.self_attn.rotary_emb.inv_freq': np.ones(4, np.float32),
+  }
+  c = _config(public_reference.hugging_face_settings())
+  params = llama_layouts.params(tensors | more, c)
+  np.testing.assert_array_equal(params['embedding'], table[:VOCAB])
+
+
+@pytest.mark.parametrize(
+  'changed, message',
+  [
+    ({'model_type': 'gemma'}, "model_type 'gemma'; expected one of"),
+    ({'rope_scaling': {'rope_type': 'llama3'}}, "scaled by 'llama3'"),
+    ({'rope_scaling': {'type': 'linear'}}, "scaled by 'linear'"),
+    ({'rope_parameters': {'rope_type': 'yarn'}}, "scaled by 'yarn'"),
+    ({'sliding_window': 4096}, 'sliding_window=4096; expected none'),
+    (
+      {'layer_types': ['full_attention', 'sliding_attention']},
+      r"layer_types \['sliding_attention'\]; expected full_attention",
+    ),
+    ({'mlp_bias': True}, 'mlp_bias=True; expected False'),
+    ({'hidden_act': 'gelu'}, "hidden_act 'gelu'; expected 'silu'"),
+    ({'num_attention_heads': 0}, 'num_attention_heads=0; expected a whole'),
+    ({'rope_theta': 'x'}, "rope_theta='x'; expected a number"),
+  ],
+)
+def test_what_is_not_here_is_named(changed, message):
+  with pytest.raises(ValueError, match=message):
+    llama_layouts.fields(public_reference.hugging_face_settings(**changed))
+
+
+def test_newer_files_have_the_base_elsewhere():
+  settings = public_reference.hugging_face_settings()
+  base = settings.pop('rope_theta')
+  newer = {'rope_parameters': {'rope_type': 'default', 'rope_theta': base}}
+  found = llama_layouts.fields(settings | newer)
+  assert found['decoder']['rotary_base'] == base
+  del settings['hidden_size']
+  with pytest.raises(
+    ValueError, match=r"settings \['hidden_size'\] are missing"
+  ):
+    llama_layouts.fields(settings)
+
+
+def test_a_tensor_of_another_shape_is_named():
+  tensors = public_reference.hugging_face_tensors(VOCAB)
+  c = _config(public_reference.hugging_face_settings('qwen2'))
+  with pytest.raises(
+    ValueError, match='layers.0.self_attn.q_proj.bias is miss'
+  ):
+    llama_layouts.params(tensors, c)
+  tensors = public_reference.hugging_face_tensors(VOCAB - 1)
+  c = _config(public_reference.hugging_face_settings())
+  message = r'embed_tokens.weight is \(18, 32\), expected \(19, 32\)'
+  with pytest.raises(ValueError, match=message):
+    llama_layouts.params(tensors, c)
