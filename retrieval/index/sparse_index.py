@@ -1,0 +1,492 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Search by terms over any number of texts: the index behind BM25 and TF-IDF.
+
+An inverted index (Zobel and Moffat 2006, sections 3 and 5) as a store, whose shards
+hold the terms of consecutive texts:
+
+terms    [T] uint64   hashes of the shard's terms, ascending
+ends     [T] int64    past-last posting of each term
+rows     [P] uint16   text of each posting within the shard, ascending for a term
+counts   [P] uint8    how often the text has the term; wider where it must be
+lengths  [n] uint32   terms of each text
+hashes   [n] uint64   hash of each text
+
+Counts are stored, not weights, so that a shard depends on its own texts alone. A
+search adds up document frequencies over all shards, then scores one shard at a time
+and reads the postings of the asked terms only.
+
+Dimension key: n texts of a shard, T its terms, P its postings; b queries, V terms
+that they ask for.
+"""
+
+import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import dataclasses
+import functools
+import hashlib
+import itertools
+import os
+from typing import Any, ClassVar, Protocol, Self
+
+from jaxtyping import Float32, Int64
+import numpy as np
+from scipy import sparse
+import xxhash
+
+from retrieval.searchers import base
+from retrieval.store import sharded_array, shards as shards_lib, store
+
+KIND = 'sparse'
+ROWS = 32_768  # texts of a shard
+_SCHEMA = 1  # version of the arrays and of the hashes
+_ANALYSED_TOGETHER = 2048  # texts whose terms are in memory as strings
+_ASKED_TOGETHER = 1024  # queries
+_SCORED_TOGETHER = 1 << 22  # postings
+_MAX_OPEN_SHARDS = 1024
+
+Shard = Mapping[str, np.ndarray]
+
+
+class Scheme(Protocol):
+  """Which terms a text has, and what they weigh; a frozen dataclass."""
+
+  num_buckets: ClassVar[int]  # of hashed terms; 0 keeps all 64 bits
+
+  def fields(self) -> dict[str, Any]:
+    """Return JSON fields that determine the terms of a text."""
+
+  def terms(self, text: str) -> list[str]:
+    """Return the terms of a text, repeated ones as often as they stand there."""
+
+  def query_weights(
+    self, counts: np.ndarray, frequencies: np.ndarray, num_texts: int
+  ) -> np.ndarray:
+    """Return weights [p] of a query's terms, 0 or more.
+
+    Args:
+      counts: [p] how often the query has each term.
+      frequencies: [p] number of texts with the term, at least 1.
+    """
+
+  def text_weights(
+    self,
+    counts: np.ndarray,
+    rows: np.ndarray,
+    lengths: np.ndarray,
+    mean_length: float,
+  ) -> np.ndarray:
+    """Return weights [p] of postings, above 0.
+
+    Args:
+      counts: [p] how often a text has a term.
+      rows: [p] the text's row in `lengths` [n].
+    """
+
+
+@dataclasses.dataclass(frozen=True)
+class Texts:
+  """The texts of an index."""
+
+  fingerprint: str  # of everything that determines them
+  num_texts: int
+  read: Callable[[np.ndarray], Sequence[str]]  # ids -> texts
+  # ids [n] -> hashes [n] uint64, equal for equal texts of any corpus
+  hashes: Callable[[np.ndarray], np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True)
+class Counts:
+  """Terms of some texts of a shard."""
+
+  places: np.ndarray  # [m] rows in the shard
+  terms: np.ndarray  # [T] uint64 hashes, ascending
+  counts: sparse.csr_array  # [m, T]
+
+
+# hashes [n] of texts -> counts of those that are known
+Known = Callable[[np.ndarray], Iterable[Counts]]
+
+
+class SparseIndex:
+  """An index from terms to texts; ids are positions of texts.
+
+  Attributes:
+    config: terms and weights.
+    num_blocks: number of texts, texts without terms included.
+    fingerprint: hash of everything that decides its results.
+  """
+
+  CONFIG: ClassVar[Callable[[], Scheme]]
+
+  def __init__(
+    self,
+    config: Scheme,
+    shards: Sequence[Shard],
+    counts: Sequence[int],
+    fields: Mapping[str, Any],
+  ):
+    """Take the parts of an index from `build` or `load`.
+
+    Args:
+      counts: texts of each shard.
+      fields: of the store.
+    """
+    self.config = config
+    self._shards, self._fields = shards, dict(fields)
+    self._offsets = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+    self.num_blocks = int(self._offsets[-1])
+    settings = dataclasses.asdict(config)
+    self.fingerprint = store.fingerprint([self._fields, settings])
+
+  @classmethod
+  def build(
+    cls,
+    texts: Iterable[str],
+    titles: Iterable[str] | None = None,
+    config: Scheme | None = None,
+  ) -> Self:
+    """Build an index in memory; texts are read once.
+
+    Args:
+      texts: [N] texts.
+      titles: [N] titles, prepended to the texts; None for none.
+      config: terms and weights; None for the defaults.
+
+    Raises:
+      ValueError: for other than N titles.
+    """
+    config = config or cls.CONFIG()
+    texts = iter(texts if titles is None else titled(titles, texts))
+    shards, digest = [], hashlib.sha256()
+    while some := list(itertools.islice(texts, ROWS)):
+      hashes = np.array([_hash(text) for text in some], np.uint64)
+      digest.update(hashes.tobytes())
+      shards.append(_pack(_analysed(config, some), hashes))
+    fields = _fields(config, digest.hexdigest()[:32], ROWS)
+    return cls(config, shards, [len(x['lengths']) for x in shards], fields)
+
+  @classmethod
+  def build_store(
+    cls,
+    path: str | os.PathLike,
+    texts: Texts,
+    config: Scheme | None = None,
+    *,
+    known: Known | None = None,
+    rows: int = ROWS,
+    **share,
+  ) -> Self | None:
+    """Write an index shard by shard, in the memory of one shard.
+
+    A killed build continues at the first missing shard.
+
+    Args:
+      known: counts of texts of an earlier index with the same terms, such as
+        `reuse.ReusedTerms`.
+      rows: texts of a shard.
+      share: process_index, process_count and progress of `shards.build_store`.
+
+    Returns:
+      The index, or None while other processes still have work.
+
+    Raises:
+      ValueError: when `path` holds something else.
+    """
+    config = config or cls.CONFIG()
+    lows = range(0, texts.num_texts, rows)
+    counts = [min(rows, texts.num_texts - low) for low in lows]
+
+    def make(i, progress):
+      ids = np.arange(lows[i], lows[i] + counts[i])
+      hashes = texts.hashes(ids)
+      parts, new = [], np.ones(len(ids), bool)
+      for part in known(hashes) if known else ():
+        new[part.places] = False
+        parts.append(part)
+      places = np.flatnonzero(new)
+      read = (texts.read(ids[some]) for some in _slices(places))
+      for part in _analysed(config, itertools.chain.from_iterable(read)):
+        done = part.places[-1] + 1
+        parts.append(dataclasses.replace(part, places=places[part.places]))
+        if progress:
+          progress(len(ids) - len(places) + int(done), len(ids))
+      return _pack(parts, hashes)
+
+    fields = _fields(config, texts.fingerprint, rows)
+    built = shards_lib.build_store(path, KIND, fields, counts, make, **share)
+    return None if built is None else cls.load(path, config)
+
+  def save(self, path: str | os.PathLike) -> None:
+    """Write the index as a store, unless `path` holds the same index.
+
+    Raises:
+      ValueError: when `path` holds something else.
+    """
+    counts = np.diff(self._offsets).tolist()
+    shards_lib.build_store(
+      path, KIND, self._fields, counts, lambda i, _: self._shards[i]
+    )
+
+  @classmethod
+  def load(
+    cls, path: str | os.PathLike, config: Scheme | None = None
+  ) -> Self:
+    """Open a saved index, memory-mapped.
+
+    Args:
+      config: terms and weights; None for the defaults.
+
+    Raises:
+      FileNotFoundError: when there is none.
+      ValueError: when it is damaged, of another version or has other terms.
+    """
+    config = config or cls.CONFIG()
+    found = store.Store.open(path, KIND)
+    given = {'texts', 'rows'}
+    made = {k: v for k, v in found.fields.items() if k not in given}
+    wanted = _fields(config, '', 0)
+    wanted = {k: v for k, v in wanted.items() if k not in given}
+    if made != wanted:
+      raise ValueError(
+        f'{path}: made with the terms {made}, expected {wanted}; build it again.'
+      )
+    return cls(config, _Stored(found), found.rows('lengths'), found.fields)
+
+  @functools.cached_property
+  def _mean_length(self) -> float:
+    total = sum(shard['lengths'].sum(dtype=np.int64) for shard in self._shards)
+    return int(total) / max(self.num_blocks, 1)
+
+  def hashes(self) -> np.ndarray:
+    """Return the hash of each text: [N] uint64."""
+    none = np.zeros(0, np.uint64)
+    return np.concatenate([none, *(x['hashes'] for x in self._shards)])
+
+  def counts(self, places: np.ndarray, ids: np.ndarray) -> Iterator[Counts]:
+    """Yield the counts of texts [m], named `places` [m], shard by shard."""
+    shards = np.searchsorted(self._offsets, ids, side='right') - 1
+    for i in np.unique(shards).tolist():
+      shard, here = self._shards[i], shards == i
+      starts = np.concatenate([[0], shard['ends']])
+      counts = sparse.csc_array(
+        (shard['counts'], shard['rows'], starts),
+        shape=(len(shard['lengths']), len(shard['terms'])),
+      )
+      rows = ids[here] - self._offsets[i]
+      yield Counts(places[here], shard['terms'], counts.tocsr()[rows])
+
+  def search(
+    self, queries: Sequence[str] | np.ndarray, k: int
+  ) -> tuple[Int64[np.ndarray, 'b k'], Float32[np.ndarray, 'b k']]:
+    """Find the k best texts of each query; ties go to the lower id.
+
+    Returns:
+      ids: [b, k] int64, best first; -1 where fewer have a score above 0.
+      scores: [b, k] float32, above 0; -inf there.
+
+    Raises:
+      ValueError: for k < 1.
+    """
+    if k < 1:
+      raise ValueError(f'k={k}: expected at least 1.')
+    ids, scores = base.nothing(len(queries), k)
+    for low in range(0, len(queries), _ASKED_TOGETHER):
+      some = slice(low, low + _ASKED_TOGETHER)
+      self._search(queries[some], ids[some], scores[some])
+    return ids, scores
+
+  def _search(self, queries, ids: np.ndarray, scores: np.ndarray) -> None:
+    """Fill ids and scores [b, k], which hold nothing."""
+    terms, asked = _count(self.config, queries)
+    spans = [_find(shard, terms) for shard in self._shards]
+    frequencies = sum((x[1] - x[0] for x in spans), np.zeros(len(terms), int))
+    found = frequencies[asked.indices]
+    weights = self.config.query_weights(
+      asked.data, np.maximum(found, 1), self.num_blocks
+    )
+    asked.data = np.where(found > 0, weights, 0).astype(np.float32)
+    asked.eliminate_zeros()
+    for shard, (starts, ends), first in zip(
+      self._shards, spans, self._offsets[:-1], strict=True
+    ):
+      postings = self._postings(shard, starts, ends)
+      for some in _groups(asked, ends - starts):
+        found = asked[some] @ postings
+        _keep_best(found, first, ids[some], scores[some])
+
+  def _postings(
+    self, shard: Shard, starts: np.ndarray, ends: np.ndarray
+  ) -> sparse.csr_array:
+    """Return weights [V, n] of the asked terms in the texts of a shard."""
+    there = np.flatnonzero(ends > starts)
+    spans = list(zip(starts[there].tolist(), ends[there].tolist(), strict=True))
+    rows, counts = (
+      np.concatenate([shard[name][:0], *(shard[name][a:b] for a, b in spans)])
+      for name in ('rows', 'counts')
+    )
+    num_rows = len(shard['lengths'])
+    sharded_array.in_range(rows, 0, num_rows, 'Rows of a sparse index')
+    rows = rows.astype(np.int32)
+    weights = self.config.text_weights(
+      counts, rows, shard['lengths'], self._mean_length
+    )
+    bounds = np.concatenate([[0], np.cumsum(ends - starts)])
+    shape = (len(starts), num_rows)
+    return sparse.csr_array((weights, rows, bounds), shape=shape)
+
+
+class _Stored(Sequence):
+  """Shards of a store, memory-mapped."""
+
+  def __init__(self, found: store.Store):
+    self._store = found
+    self._open = functools.lru_cache(_MAX_OPEN_SHARDS)(self._map)
+
+  def __len__(self) -> int:
+    return self._store.num_shards
+
+  def __getitem__(self, index: int) -> Shard:
+    if index >= len(self):
+      raise IndexError(index)
+    return self._open(index)
+
+  def _map(self, index: int) -> Shard:
+    names = ('terms', 'ends', 'rows', 'counts', 'lengths', 'hashes')
+    # Slices of plain arrays are cheaper than those of np.memmap.
+    shard = {x: np.asarray(self._store.shard(index, x)) for x in names}
+    size, ends = len(shard['rows']), shard['ends']
+    same = len(shard['counts']) == size and len(ends) == len(shard['terms'])
+    last = int(ends[-1]) if len(ends) else 0
+    if not same or last != size or (np.diff(ends, prepend=0) < 0).any():
+      raise ValueError(
+        f'{self._store.path}: shard {index} is damaged, its arrays do not fit; '
+        'remove the folder and build it again.'
+      )
+    return shard
+
+
+def titled(titles: Iterable[str], texts: Iterable[str]) -> Iterator[str]:
+  """Yield each text below its title; raises ValueError for other numbers."""
+  pairs = itertools.zip_longest(titles, texts)
+  for number, (title, text) in enumerate(pairs):
+    if title is None or text is None:
+      raise ValueError(f'Block {number} has a title or a text, not both.')
+    yield f'{title}\n{text}'
+
+
+def _fields(config: Scheme, texts: str, rows: int) -> dict[str, Any]:
+  return {'schema': _SCHEMA, 'texts': texts, 'rows': rows, **config.fields()}
+
+
+def _hash(text: str) -> int:
+  return xxhash.xxh3_64_intdigest(text.encode('utf-8', 'surrogatepass'))
+
+
+def _slices(values: np.ndarray) -> Iterator[np.ndarray]:
+  for low in range(0, len(values), _ANALYSED_TOGETHER):
+    yield values[low : low + _ANALYSED_TOGETHER]
+
+
+def _analysed(config: Scheme, texts: Iterable[str]) -> Iterator[Counts]:
+  """Yield the counts of texts, some at a time; places are positions."""
+  texts, first = iter(texts), 0
+  while some := list(itertools.islice(texts, _ANALYSED_TOGETHER)):
+    terms, counts = _count(config, some)
+    yield Counts(np.arange(first, first + len(some)), terms, counts)
+    first += len(some)
+
+
+def _count(
+  config: Scheme, texts: Iterable[str]
+) -> tuple[np.ndarray, sparse.csr_array]:
+  """Return the terms [T] of all texts, ascending, and counts [b, T]."""
+  numbers: dict[str, int] = {}
+  flat, ends = array.array('i'), [0]
+  for text in texts:
+    flat.extend([numbers.setdefault(x, len(numbers)) for x in config.terms(text)])
+    ends.append(len(flat))
+  hashes = np.fromiter(map(_hash, numbers), np.uint64, len(numbers))
+  if config.num_buckets:
+    hashes %= np.uint64(config.num_buckets)
+  terms, order = np.unique(hashes, return_inverse=True)
+  columns = order[np.array(flat, np.int32)]
+  counts = sparse.csr_array(
+    (np.ones(len(columns), np.int32), columns, ends),
+    shape=(len(ends) - 1, len(terms)),
+  )
+  counts.sum_duplicates()
+  return terms, counts
+
+
+def _pack(parts: Iterable[Counts], hashes: np.ndarray) -> Shard:
+  """Return the arrays of a shard of texts with hashes [n]."""
+  parts = list(parts)
+  terms = np.unique(np.concatenate([part.terms for part in parts]))
+  counts = []
+  for part in parts:
+    columns = np.searchsorted(terms, part.terms)[part.counts.indices]
+    counts.append(
+      sparse.csr_array(
+        (part.counts.data, columns, part.counts.indptr),
+        shape=(part.counts.shape[0], len(terms)),
+      )
+    )
+  order = np.argsort(np.concatenate([part.places for part in parts]))
+  # Postings of a column of CSC that was CSR ascend.
+  by_term = sparse.vstack(counts, 'csr')[order].tocsc()
+  used = np.diff(by_term.indptr) > 0  # Other texts had the other terms.
+  data = by_term.data
+  lengths = np.bincount(by_term.indices, data, len(hashes))
+  return {
+    'terms': terms[used],
+    'ends': by_term.indptr[1:][used].astype(np.int64),
+    'rows': by_term.indices.astype(np.uint16),
+    'counts': data.astype(np.min_scalar_type(data.max(initial=0))),
+    'lengths': lengths.astype(np.uint32),
+    'hashes': hashes,
+  }
+
+
+def _find(shard: Shard, terms: np.ndarray) -> np.ndarray:
+  """Return first and past-last posting of terms [V]: [2, V]; equal for none."""
+  known, ends = shard['terms'], shard['ends']
+  if not len(known):
+    return np.zeros((2, len(terms)), np.int64)
+  at = np.minimum(np.searchsorted(known, terms), len(known) - 1)
+  starts = np.where(at > 0, ends[at - 1], 0)
+  return np.stack([starts, np.where(known[at] == terms, ends[at], starts)])
+
+
+def _groups(asked: sparse.csr_array, sizes: np.ndarray) -> Iterator[slice]:
+  """Yield groups of queries that read at most so many postings, or one query."""
+  work = np.concatenate([[0], np.cumsum(sizes[asked.indices])])[asked.indptr]
+  low, last = 0, len(work) - 1
+  while low < last:
+    limit = work[low] + _SCORED_TOGETHER
+    high = max(low + 1, int(np.searchsorted(work, limit, 'right')) - 1)
+    yield slice(low, high)
+    low = high
+
+
+def _keep_best(
+  found: sparse.csr_array, first: int, ids: np.ndarray, scores: np.ndarray
+) -> None:
+  """Merge scores [b, n] of texts from `first` on into the best [b, k] so far."""
+  k, bounds = ids.shape[1], found.indptr
+  places, values = found.indices, found.data
+  if np.isfinite(scores[:, -1]).any():
+    rows = np.repeat(np.arange(len(ids)), np.diff(bounds))
+    better = values > scores[rows, -1]  # A later text loses a tie.
+    places, values = places[better], values[better]
+    bounds = np.concatenate([[0], np.cumsum(better)])[bounds]
+  for row in np.flatnonzero(np.diff(bounds)).tolist():
+    new, value = (x[bounds[row] : bounds[row + 1]] for x in (places, values))
+    if len(new) > k:
+      kept = value >= np.partition(value, -k)[-k]
+      new, value = new[kept], value[kept]
+    there = ids[row] >= 0
+    new = np.concatenate([ids[row][there], new + first])
+    value = np.concatenate([scores[row][there], value])
+    best = np.lexsort((new, -value))[:k]
+    ids[row, : len(best)], scores[row, : len(best)] = new[best], value[best]
