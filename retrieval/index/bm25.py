@@ -58,16 +58,13 @@ class Bm25Config:
     return counts * np.log1p((without + 0.5) / (frequencies + 0.5))
 
   def text_weights(
-    self,
-    counts: np.ndarray,
-    rows: np.ndarray,
-    lengths: np.ndarray,
-    mean_length: float,
+    self, counts: np.ndarray, lengths: np.ndarray, mean_length: float
   ) -> np.ndarray:
     """See `sparse_index.Scheme`."""
-    norms = self.k1 * (1 - self.b + self.b * lengths / mean_length)
     counts = counts.astype(np.float32)
-    return counts / (counts + norms.astype(np.float32)[rows])
+    by_length = np.float32(self.k1 * self.b / mean_length) * lengths
+    always = np.float32(self.k1 * (1 - self.b))
+    return counts / (counts + (always + by_length.astype(np.float32)))
 
 
 class Bm25(sparse_index.SparseIndex):

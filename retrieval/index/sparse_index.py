@@ -27,7 +27,7 @@ import functools
 import hashlib
 import itertools
 import os
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from jaxtyping import Float32, Int64
 import numpy as np
@@ -48,6 +48,7 @@ _MAX_OPEN_SHARDS = 1024
 Shard = Mapping[str, np.ndarray]
 
 
+@runtime_checkable
 class Scheme(Protocol):
   """Which terms a text has, and what they weigh; a frozen dataclass."""
 
@@ -70,17 +71,13 @@ class Scheme(Protocol):
     """
 
   def text_weights(
-    self,
-    counts: np.ndarray,
-    rows: np.ndarray,
-    lengths: np.ndarray,
-    mean_length: float,
+    self, counts: np.ndarray, lengths: np.ndarray, mean_length: float
   ) -> np.ndarray:
-    """Return weights [p] of postings, above 0.
+    """Return weights [p] float32 of postings, above 0.
 
     Args:
       counts: [p] how often a text has a term.
-      rows: [p] the text's row in `lengths` [n].
+      lengths: [p] number of terms of that text.
     """
 
 
@@ -108,6 +105,36 @@ class Counts:
 Known = Callable[[np.ndarray], Iterable[Counts]]
 
 
+class _Stored(Sequence):
+  """Shards of a store, memory-mapped."""
+
+  def __init__(self, found: store.Store):
+    self._store, self.path = found, found.path
+    self._open = functools.lru_cache(_MAX_OPEN_SHARDS)(self._map)
+
+  def __len__(self) -> int:
+    return self._store.num_shards
+
+  def __getitem__(self, index: int) -> Shard:
+    if index >= len(self):
+      raise IndexError(index)
+    return self._open(index)
+
+  def _map(self, index: int) -> Shard:
+    names = ('terms', 'ends', 'rows', 'counts', 'lengths', 'hashes')
+    # Slices of plain arrays are cheaper than those of np.memmap.
+    shard = {x: np.asarray(self._store.shard(index, x)) for x in names}
+    size, ends = len(shard['rows']), shard['ends']
+    same = len(shard['counts']) == size and len(ends) == len(shard['terms'])
+    last = int(ends[-1]) if len(ends) else 0
+    if not same or last != size or (np.diff(ends, prepend=0) < 0).any():
+      raise ValueError(
+        f'{self.path}: shard {index} is damaged, its arrays do not fit; '
+        'remove the folder and build it again.'
+      )
+    return shard
+
+
 class SparseIndex:
   """An index from terms to texts; ids are positions of texts.
 
@@ -122,7 +149,7 @@ class SparseIndex:
   def __init__(
     self,
     config: Scheme,
-    shards: Sequence[Shard],
+    shards: list[Shard] | _Stored,
     counts: Sequence[int],
     fields: Mapping[str, Any],
   ):
@@ -145,7 +172,7 @@ class SparseIndex:
     texts: Iterable[str],
     titles: Iterable[str] | None = None,
     config: Scheme | None = None,
-  ) -> Self:
+  ) -> 'SparseIndex':
     """Build an index in memory; texts are read once.
 
     Args:
@@ -176,7 +203,7 @@ class SparseIndex:
     known: Known | None = None,
     rows: int = ROWS,
     **share,
-  ) -> Self | None:
+  ) -> 'SparseIndex | None':
     """Write an index shard by shard, in the memory of one shard.
 
     A killed build continues at the first missing shard.
@@ -231,7 +258,7 @@ class SparseIndex:
   @classmethod
   def load(
     cls, path: str | os.PathLike, config: Scheme | None = None
-  ) -> Self:
+  ) -> 'SparseIndex':
     """Open a saved index, memory-mapped.
 
     Args:
@@ -301,18 +328,24 @@ class SparseIndex:
     terms, asked = _count(self.config, queries)
     spans = [_find(shard, terms) for shard in self._shards]
     frequencies = sum((x[1] - x[0] for x in spans), np.zeros(len(terms), int))
+    if not frequencies.any():
+      return
     found = frequencies[asked.indices]
     weights = self.config.query_weights(
       asked.data, np.maximum(found, 1), self.num_blocks
     )
     asked.data = np.where(found > 0, weights, 0).astype(np.float32)
-    asked.eliminate_zeros()
+    if not asked.data.all():
+      asked.eliminate_zeros()
+    everyone = slice(0, len(queries))
     for shard, (starts, ends), first in zip(
-      self._shards, spans, self._offsets[:-1], strict=True
+      self._shards, spans, self._offsets[:-1].tolist(), strict=True
     ):
+      if not (ends > starts).any():
+        continue
       postings = self._postings(shard, starts, ends)
       for some in _groups(asked, ends - starts):
-        found = asked[some] @ postings
+        found = (asked if some == everyone else asked[some]) @ postings
         _keep_best(found, first, ids[some], scores[some])
 
   def _postings(
@@ -326,44 +359,15 @@ class SparseIndex:
       for name in ('rows', 'counts')
     )
     num_rows = len(shard['lengths'])
-    sharded_array.in_range(rows, 0, num_rows, 'Rows of a sparse index')
-    rows = rows.astype(np.int32)
+    path = getattr(self._shards, 'path', 'An index in memory')
+    sharded_array.in_range(rows, 0, num_rows, path)
     weights = self.config.text_weights(
-      counts, rows, shard['lengths'], self._mean_length
+      counts, shard['lengths'][rows], self._mean_length
     )
     bounds = np.concatenate([[0], np.cumsum(ends - starts)])
     shape = (len(starts), num_rows)
+    rows = rows.astype(np.int32)
     return sparse.csr_array((weights, rows, bounds), shape=shape)
-
-
-class _Stored(Sequence):
-  """Shards of a store, memory-mapped."""
-
-  def __init__(self, found: store.Store):
-    self._store = found
-    self._open = functools.lru_cache(_MAX_OPEN_SHARDS)(self._map)
-
-  def __len__(self) -> int:
-    return self._store.num_shards
-
-  def __getitem__(self, index: int) -> Shard:
-    if index >= len(self):
-      raise IndexError(index)
-    return self._open(index)
-
-  def _map(self, index: int) -> Shard:
-    names = ('terms', 'ends', 'rows', 'counts', 'lengths', 'hashes')
-    # Slices of plain arrays are cheaper than those of np.memmap.
-    shard = {x: np.asarray(self._store.shard(index, x)) for x in names}
-    size, ends = len(shard['rows']), shard['ends']
-    same = len(shard['counts']) == size and len(ends) == len(shard['terms'])
-    last = int(ends[-1]) if len(ends) else 0
-    if not same or last != size or (np.diff(ends, prepend=0) < 0).any():
-      raise ValueError(
-        f'{self._store.path}: shard {index} is damaged, its arrays do not fit; '
-        'remove the folder and build it again.'
-      )
-    return shard
 
 
 def titled(titles: Iterable[str], texts: Iterable[str]) -> Iterator[str]:
@@ -404,7 +408,9 @@ def _count(
   numbers: dict[str, int] = {}
   flat, ends = array.array('i'), [0]
   for text in texts:
-    flat.extend([numbers.setdefault(x, len(numbers)) for x in config.terms(text)])
+    flat.extend(
+      [numbers.setdefault(x, len(numbers)) for x in config.terms(text)]
+    )
     ends.append(len(flat))
   hashes = np.fromiter(map(_hash, numbers), np.uint64, len(numbers))
   if config.num_buckets:
@@ -422,7 +428,10 @@ def _count(
 def _pack(parts: Iterable[Counts], hashes: np.ndarray) -> Shard:
   """Return the arrays of a shard of texts with hashes [n]."""
   parts = list(parts)
-  terms = np.unique(np.concatenate([part.terms for part in parts]))
+  terms = np.sort(np.concatenate([part.terms for part in parts]))
+  first = np.ones(len(terms), bool)
+  first[1:] = terms[1:] != terms[:-1]
+  terms = terms[first]
   counts = []
   for part in parts:
     columns = np.searchsorted(terms, part.terms)[part.counts.indices]

@@ -47,15 +47,13 @@ class TfIdfConfig:
     return np.log1p(counts) * idf**2
 
   def text_weights(
-    self,
-    counts: np.ndarray,
-    rows: np.ndarray,
-    lengths: np.ndarray,
-    mean_length: float,
+    self, counts: np.ndarray, lengths: np.ndarray, mean_length: float
   ) -> np.ndarray:
     """See `sparse_index.Scheme`."""
-    del rows, lengths, mean_length
-    return np.log1p(counts.astype(np.float32))
+    del lengths, mean_length
+    # One value for each count, so that equal texts have equal scores.
+    values = np.log1p(np.arange(counts.max(initial=0) + 1.0, dtype=np.float32))
+    return values[counts]
 
 
 class TfIdf(sparse_index.SparseIndex):
