@@ -42,7 +42,6 @@ ROWS = 32_768  # texts of a shard
 _SCHEMA = 1  # version of the arrays and of the hashes
 _ANALYSED_TOGETHER = 2048  # texts whose terms are in memory as strings
 _ASKED_TOGETHER = 1024  # queries
-_SCORED_TOGETHER = 1 << 22  # postings
 _MAX_OPEN_SHARDS = 1024
 
 Shard = Mapping[str, np.ndarray]
@@ -335,39 +334,50 @@ class SparseIndex:
       asked.data, np.maximum(found, 1), self.num_blocks
     )
     asked.data = np.where(found > 0, weights, 0).astype(np.float32)
-    if not asked.data.all():
-      asked.eliminate_zeros()
-    everyone = slice(0, len(queries))
     for shard, (starts, ends), first in zip(
       self._shards, spans, self._offsets[:-1].tolist(), strict=True
     ):
-      if not (ends > starts).any():
-        continue
-      postings = self._postings(shard, starts, ends)
-      for some in _groups(asked, ends - starts):
-        found = (asked if some == everyone else asked[some]) @ postings
-        _keep_best(found, first, ids[some], scores[some])
+      if (ends > starts).any():
+        found = self._score(shard, asked, starts, ends)
+        for row, total in enumerate(found):
+          _keep_best(total, first, ids[row], scores[row])
+
+  def _score(
+    self,
+    shard: Shard,
+    asked: sparse.csr_array,
+    starts: np.ndarray,
+    ends: np.ndarray,
+  ) -> Iterator[np.ndarray]:
+    """Yield scores [n] of a shard's texts for each query, in the same buffer."""
+    rows, weights = self._postings(shard, starts, ends)
+    bounds = np.concatenate([[0], np.cumsum(ends - starts)]).tolist()
+    terms, factors, queries = asked.indices.tolist(), asked.data, asked.indptr
+    total = np.zeros(len(shard['lengths']), np.float32)
+    for low, high in itertools.pairwise(queries.tolist()):
+      total.fill(0)
+      for i in range(low, high):
+        some = slice(bounds[terms[i]], bounds[terms[i] + 1])
+        if some.start < some.stop and factors[i]:
+          np.add.at(total, rows[some], weights[some] * factors[i])
+      yield total
 
   def _postings(
     self, shard: Shard, starts: np.ndarray, ends: np.ndarray
-  ) -> sparse.csr_array:
-    """Return weights [V, n] of the asked terms in the texts of a shard."""
+  ) -> tuple[np.ndarray, np.ndarray]:
+    """Return rows and weights of the postings of the asked terms, in a row."""
     there = np.flatnonzero(ends > starts)
     spans = list(zip(starts[there].tolist(), ends[there].tolist(), strict=True))
     rows, counts = (
-      np.concatenate([shard[name][:0], *(shard[name][a:b] for a, b in spans)])
+      np.concatenate([shard[name][a:b] for a, b in spans])
       for name in ('rows', 'counts')
     )
-    num_rows = len(shard['lengths'])
     path = getattr(self._shards, 'path', 'An index in memory')
-    sharded_array.in_range(rows, 0, num_rows, path)
+    sharded_array.in_range(rows, 0, len(shard['lengths']), path)
     weights = self.config.text_weights(
       counts, shard['lengths'][rows], self._mean_length
     )
-    bounds = np.concatenate([[0], np.cumsum(ends - starts)])
-    shape = (len(starts), num_rows)
-    rows = rows.astype(np.int32)
-    return sparse.csr_array((weights, rows, bounds), shape=shape)
+    return rows.astype(np.intp), weights
 
 
 def titled(titles: Iterable[str], texts: Iterable[str]) -> Iterator[str]:
@@ -467,35 +477,20 @@ def _find(shard: Shard, terms: np.ndarray) -> np.ndarray:
   return np.stack([starts, np.where(known[at] == terms, ends[at], starts)])
 
 
-def _groups(asked: sparse.csr_array, sizes: np.ndarray) -> Iterator[slice]:
-  """Yield groups of queries that read at most so many postings, or one query."""
-  work = np.concatenate([[0], np.cumsum(sizes[asked.indices])])[asked.indptr]
-  low, last = 0, len(work) - 1
-  while low < last:
-    limit = work[low] + _SCORED_TOGETHER
-    high = max(low + 1, int(np.searchsorted(work, limit, 'right')) - 1)
-    yield slice(low, high)
-    low = high
-
-
 def _keep_best(
-  found: sparse.csr_array, first: int, ids: np.ndarray, scores: np.ndarray
+  total: np.ndarray, first: int, ids: np.ndarray, scores: np.ndarray
 ) -> None:
-  """Merge scores [b, n] of texts from `first` on into the best [b, k] so far."""
-  k, bounds = ids.shape[1], found.indptr
-  places, values = found.indices, found.data
-  if np.isfinite(scores[:, -1]).any():
-    rows = np.repeat(np.arange(len(ids)), np.diff(bounds))
-    better = values > scores[rows, -1]  # A later text loses a tie.
-    places, values = places[better], values[better]
-    bounds = np.concatenate([[0], np.cumsum(better)])[bounds]
-  for row in np.flatnonzero(np.diff(bounds)).tolist():
-    new, value = (x[bounds[row] : bounds[row + 1]] for x in (places, values))
-    if len(new) > k:
-      kept = value >= np.partition(value, -k)[-k]
-      new, value = new[kept], value[kept]
-    there = ids[row] >= 0
-    new = np.concatenate([ids[row][there], new + first])
-    value = np.concatenate([scores[row][there], value])
-    best = np.lexsort((new, -value))[:k]
-    ids[row, : len(best)], scores[row, : len(best)] = new[best], value[best]
+  """Merge scores [n] of texts from `first` on into the best [k] so far."""
+  k = len(ids)
+  (new,) = np.nonzero(total > max(scores[-1], 0))  # A later text loses a tie.
+  if not len(new):
+    return
+  value = total[new]
+  if len(new) > k:
+    (kept,) = np.nonzero(value >= np.partition(value, -k)[-k])
+    new, value = new[kept], value[kept]
+  there = ids >= 0
+  new = np.concatenate([ids[there], new + first])
+  value = np.concatenate([scores[there], value])
+  best = np.argsort(-value, kind='stable')[:k]  # Ids of equal values ascend.
+  ids[: len(best)], scores[: len(best)] = new[best], value[best]

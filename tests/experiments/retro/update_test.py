@@ -102,7 +102,7 @@ def test_words_follow_the_documents(run, tmp_path):
   )
   assert not data.path('vectors-train').exists()
   now, before = (x.chunks('train').num_chunks for x in (data, old))
-  assert counts['chunks reused in bm25'] == before < now
+  assert before <= counts['chunks reused in bm25'] < now
   trained = loading.load(workdir, str(data.root), source='bm25')
   retriever = trained.data.retriever(trained.config)
   for text, there in (('a zq', True), ('xylograph', False)):

@@ -67,9 +67,8 @@ def test_shards_find_what_one_in_memory_finds(index_of, tmp_path, monkeypatch):
   assert index.num_blocks == whole.num_blocks == 44
   for k in (1, 9, 50):
     _equal(index, whole, k)
-  # So do few queries at once, each scored alone, and texts analysed one by one.
+  # So do few queries at once, and texts analysed one by one.
   monkeypatch.setattr(sparse_index, '_ASKED_TOGETHER', 2)
-  monkeypatch.setattr(sparse_index, '_SCORED_TOGETHER', 1)
   monkeypatch.setattr(sparse_index, '_ANALYSED_TOGETHER', 1)
   _equal(index, whole)
   again = _build(index_of, tmp_path / 'again', texts)
