@@ -23,6 +23,7 @@ from retrieval.index import (
   index_versions,
   snapshots,
   sparse_index,
+  term_counts,
   vectors as vectors_lib,
 )
 from retrieval.store import drafts, locks, shards, space, store
@@ -54,14 +55,14 @@ class _Known:
 
 
 class ReusedTerms(_Known):
-  """A `sparse_index.Known` that copies the terms of an old index."""
+  """A `term_counts.Known` that copies the terms of an old index."""
 
   def __init__(self, old: sparse_index.SparseIndex):
     """Take an index of the same terms, whose texts were hashed in the same way."""
     super().__init__(old.hashes())
     self._old = old
 
-  def __call__(self, hashes: np.ndarray) -> Iterator[sparse_index.Counts]:
+  def __call__(self, hashes: np.ndarray) -> Iterator[term_counts.Counts]:
     """Yield the counts of texts with these hashes [n] that are known."""
     rows = self.find(hashes)
     (places,) = np.nonzero(rows >= 0)

@@ -33,6 +33,7 @@ from retrieval.index import (
   index as index_lib,
   neighbors as neighbors_lib,
   sparse_index,
+  term_counts,
   tfidf as tfidf_lib,
   vectors as vectors_lib,
 )
@@ -212,7 +213,7 @@ def build_words(
   tokenizer: tokenization.Tokenizer,
   kind: str = 'bm25',
   *,
-  known: sparse_index.Known | None = None,
+  known: term_counts.Known | None = None,
   **share,
 ) -> sparse_index.SparseIndex | None:
   """Build an index of the words of a datastore's chunks, one of `WORDS`.

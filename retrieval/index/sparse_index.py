@@ -20,64 +20,33 @@ Dimension key: n texts of a shard, T its terms, P its postings; b queries, V ter
 that they ask for.
 """
 
-import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import dataclasses
 import functools
 import hashlib
 import itertools
 import os
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar
 
 from jaxtyping import Float32, Int64
 import numpy as np
 from scipy import sparse
-import xxhash
 
+from retrieval.index import term_counts
 from retrieval.searchers import base
-from retrieval.store import sharded_array, shards as shards_lib, store
+from retrieval.store import (
+  manifests,
+  sharded_array,
+  shards as shards_lib,
+  store,
+)
 
 KIND = 'sparse'
 ROWS = 32_768  # texts of a shard
 _SCHEMA = 1  # version of the arrays and of the hashes
-_ANALYSED_TOGETHER = 2048  # texts whose terms are in memory as strings
+_READ_TOGETHER = 2048  # texts
 _ASKED_TOGETHER = 1024  # queries
 _MAX_OPEN_SHARDS = 1024
-
-Shard = Mapping[str, np.ndarray]
-
-
-@runtime_checkable
-class Scheme(Protocol):
-  """Which terms a text has, and what they weigh; a frozen dataclass."""
-
-  num_buckets: ClassVar[int]  # of hashed terms; 0 keeps all 64 bits
-
-  def fields(self) -> dict[str, Any]:
-    """Return JSON fields that determine the terms of a text."""
-
-  def terms(self, text: str) -> list[str]:
-    """Return the terms of a text, repeated ones as often as they stand there."""
-
-  def query_weights(
-    self, counts: np.ndarray, frequencies: np.ndarray, num_texts: int
-  ) -> np.ndarray:
-    """Return weights [p] of a query's terms, 0 or more.
-
-    Args:
-      counts: [p] how often the query has each term.
-      frequencies: [p] number of texts with the term, at least 1.
-    """
-
-  def text_weights(
-    self, counts: np.ndarray, lengths: np.ndarray, mean_length: float
-  ) -> np.ndarray:
-    """Return weights [p] float32 of postings, above 0.
-
-    Args:
-      counts: [p] how often a text has a term.
-      lengths: [p] number of terms of that text.
-    """
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,19 +60,6 @@ class Texts:
   hashes: Callable[[np.ndarray], np.ndarray]
 
 
-@dataclasses.dataclass(frozen=True)
-class Counts:
-  """Terms of some texts of a shard."""
-
-  places: np.ndarray  # [m] rows in the shard
-  terms: np.ndarray  # [T] uint64 hashes, ascending
-  counts: sparse.csr_array  # [m, T]
-
-
-# hashes [n] of texts -> counts of those that are known
-Known = Callable[[np.ndarray], Iterable[Counts]]
-
-
 class _Stored(Sequence):
   """Shards of a store, memory-mapped."""
 
@@ -114,12 +70,12 @@ class _Stored(Sequence):
   def __len__(self) -> int:
     return self._store.num_shards
 
-  def __getitem__(self, index: int) -> Shard:
+  def __getitem__(self, index: int) -> term_counts.Shard:
     if index >= len(self):
       raise IndexError(index)
     return self._open(index)
 
-  def _map(self, index: int) -> Shard:
+  def _map(self, index: int) -> term_counts.Shard:
     names = ('terms', 'ends', 'rows', 'counts', 'lengths', 'hashes')
     # Slices of plain arrays are cheaper than those of np.memmap.
     shard = {x: np.asarray(self._store.shard(index, x)) for x in names}
@@ -143,12 +99,12 @@ class SparseIndex:
     fingerprint: hash of everything that decides its results.
   """
 
-  CONFIG: ClassVar[Callable[[], Scheme]]
+  CONFIG: ClassVar[Callable[[], term_counts.Scheme]]
 
   def __init__(
     self,
-    config: Scheme,
-    shards: list[Shard] | _Stored,
+    config: term_counts.Scheme,
+    shards: list[term_counts.Shard] | _Stored,
     counts: Sequence[int],
     fields: Mapping[str, Any],
   ):
@@ -170,7 +126,7 @@ class SparseIndex:
     cls,
     texts: Iterable[str],
     titles: Iterable[str] | None = None,
-    config: Scheme | None = None,
+    config: term_counts.Scheme | None = None,
   ) -> 'SparseIndex':
     """Build an index in memory; texts are read once.
 
@@ -186,9 +142,13 @@ class SparseIndex:
     texts = iter(texts if titles is None else titled(titles, texts))
     shards, digest = [], hashlib.sha256()
     while some := list(itertools.islice(texts, ROWS)):
-      hashes = np.array([_hash(text) for text in some], np.uint64)
+      hashes = np.array(
+        [term_counts.hash_text(text) for text in some], np.uint64
+      )
       digest.update(hashes.tobytes())
-      shards.append(_pack(_analysed(config, some), hashes))
+      shards.append(
+        term_counts.pack(term_counts.analysed(config, some), hashes)
+      )
     fields = _fields(config, digest.hexdigest()[:32], ROWS)
     return cls(config, shards, [len(x['lengths']) for x in shards], fields)
 
@@ -197,9 +157,9 @@ class SparseIndex:
     cls,
     path: str | os.PathLike,
     texts: Texts,
-    config: Scheme | None = None,
+    config: term_counts.Scheme | None = None,
     *,
-    known: Known | None = None,
+    known: term_counts.Known | None = None,
     rows: int = ROWS,
     **share,
   ) -> 'SparseIndex | None':
@@ -210,7 +170,7 @@ class SparseIndex:
     Args:
       known: counts of texts of an earlier index with the same terms, such as
         `reuse.ReusedTerms`.
-      rows: texts of a shard.
+      rows: texts of a shard, at most 65,536.
       share: process_index, process_count and progress of `shards.build_store`.
 
     Returns:
@@ -232,12 +192,14 @@ class SparseIndex:
         parts.append(part)
       places = np.flatnonzero(new)
       read = (texts.read(ids[some]) for some in _slices(places))
-      for part in _analysed(config, itertools.chain.from_iterable(read)):
+      for part in term_counts.analysed(
+        config, itertools.chain.from_iterable(read)
+      ):
         done = part.places[-1] + 1
         parts.append(dataclasses.replace(part, places=places[part.places]))
         if progress:
           progress(len(ids) - len(places) + int(done), len(ids))
-      return _pack(parts, hashes)
+      return term_counts.pack(parts, hashes)
 
     fields = _fields(config, texts.fingerprint, rows)
     built = shards_lib.build_store(path, KIND, fields, counts, make, **share)
@@ -256,7 +218,7 @@ class SparseIndex:
 
   @classmethod
   def load(
-    cls, path: str | os.PathLike, config: Scheme | None = None
+    cls, path: str | os.PathLike, config: term_counts.Scheme | None = None
   ) -> 'SparseIndex':
     """Open a saved index, memory-mapped.
 
@@ -269,15 +231,14 @@ class SparseIndex:
     """
     config = config or cls.CONFIG()
     found = store.Store.open(path, KIND)
-    given = {'texts', 'rows'}
-    made = {k: v for k, v in found.fields.items() if k not in given}
-    wanted = _fields(config, '', 0)
-    wanted = {k: v for k, v in wanted.items() if k not in given}
+    made = found.fields
+    wanted = _fields(config, made.get('texts', ''), made.get('rows', 0))
     if made != wanted:
       raise ValueError(
-        f'{path}: made with the terms {made}, expected {wanted}; build it again.'
+        f'{path}: made of other terms ({manifests.difference(wanted, made)}); '
+        'build it again.'
       )
-    return cls(config, _Stored(found), found.rows('lengths'), found.fields)
+    return cls(config, _Stored(found), found.rows('lengths'), made)
 
   @functools.cached_property
   def _mean_length(self) -> float:
@@ -289,7 +250,9 @@ class SparseIndex:
     none = np.zeros(0, np.uint64)
     return np.concatenate([none, *(x['hashes'] for x in self._shards)])
 
-  def counts(self, places: np.ndarray, ids: np.ndarray) -> Iterator[Counts]:
+  def counts(
+    self, places: np.ndarray, ids: np.ndarray
+  ) -> Iterator[term_counts.Counts]:
     """Yield the counts of texts [m], named `places` [m], shard by shard."""
     shards = np.searchsorted(self._offsets, ids, side='right') - 1
     for i in np.unique(shards).tolist():
@@ -300,7 +263,9 @@ class SparseIndex:
         shape=(len(shard['lengths']), len(shard['terms'])),
       )
       rows = ids[here] - self._offsets[i]
-      yield Counts(places[here], shard['terms'], counts.tocsr()[rows])
+      yield term_counts.Counts(
+        places[here], shard['terms'], counts.tocsr()[rows]
+      )
 
   def search(
     self, queries: Sequence[str] | np.ndarray, k: int
@@ -324,7 +289,7 @@ class SparseIndex:
 
   def _search(self, queries, ids: np.ndarray, scores: np.ndarray) -> None:
     """Fill ids and scores [b, k], which hold nothing."""
-    terms, asked = _count(self.config, queries)
+    terms, asked = term_counts.count(self.config, queries)
     spans = [_find(shard, terms) for shard in self._shards]
     frequencies = sum((x[1] - x[0] for x in spans), np.zeros(len(terms), int))
     if not frequencies.any():
@@ -344,7 +309,7 @@ class SparseIndex:
 
   def _score(
     self,
-    shard: Shard,
+    shard: term_counts.Shard,
     asked: sparse.csr_array,
     starts: np.ndarray,
     ends: np.ndarray,
@@ -363,7 +328,7 @@ class SparseIndex:
       yield total
 
   def _postings(
-    self, shard: Shard, starts: np.ndarray, ends: np.ndarray
+    self, shard: term_counts.Shard, starts: np.ndarray, ends: np.ndarray
   ) -> tuple[np.ndarray, np.ndarray]:
     """Return rows and weights of the postings of the asked terms, in a row."""
     there = np.flatnonzero(ends > starts)
@@ -389,85 +354,18 @@ def titled(titles: Iterable[str], texts: Iterable[str]) -> Iterator[str]:
     yield f'{title}\n{text}'
 
 
-def _fields(config: Scheme, texts: str, rows: int) -> dict[str, Any]:
+def _fields(
+  config: term_counts.Scheme, texts: str, rows: int
+) -> dict[str, Any]:
   return {'schema': _SCHEMA, 'texts': texts, 'rows': rows, **config.fields()}
 
 
-def _hash(text: str) -> int:
-  return xxhash.xxh3_64_intdigest(text.encode('utf-8', 'surrogatepass'))
-
-
 def _slices(values: np.ndarray) -> Iterator[np.ndarray]:
-  for low in range(0, len(values), _ANALYSED_TOGETHER):
-    yield values[low : low + _ANALYSED_TOGETHER]
+  for low in range(0, len(values), _READ_TOGETHER):
+    yield values[low : low + _READ_TOGETHER]
 
 
-def _analysed(config: Scheme, texts: Iterable[str]) -> Iterator[Counts]:
-  """Yield the counts of texts, some at a time; places are positions."""
-  texts, first = iter(texts), 0
-  while some := list(itertools.islice(texts, _ANALYSED_TOGETHER)):
-    terms, counts = _count(config, some)
-    yield Counts(np.arange(first, first + len(some)), terms, counts)
-    first += len(some)
-
-
-def _count(
-  config: Scheme, texts: Iterable[str]
-) -> tuple[np.ndarray, sparse.csr_array]:
-  """Return the terms [T] of all texts, ascending, and counts [b, T]."""
-  numbers: dict[str, int] = {}
-  flat, ends = array.array('i'), [0]
-  for text in texts:
-    flat.extend(
-      [numbers.setdefault(x, len(numbers)) for x in config.terms(text)]
-    )
-    ends.append(len(flat))
-  hashes = np.fromiter(map(_hash, numbers), np.uint64, len(numbers))
-  if config.num_buckets:
-    hashes %= np.uint64(config.num_buckets)
-  terms, order = np.unique(hashes, return_inverse=True)
-  columns = order[np.array(flat, np.int32)]
-  counts = sparse.csr_array(
-    (np.ones(len(columns), np.int32), columns, ends),
-    shape=(len(ends) - 1, len(terms)),
-  )
-  counts.sum_duplicates()
-  return terms, counts
-
-
-def _pack(parts: Iterable[Counts], hashes: np.ndarray) -> Shard:
-  """Return the arrays of a shard of texts with hashes [n]."""
-  parts = list(parts)
-  terms = np.sort(np.concatenate([part.terms for part in parts]))
-  first = np.ones(len(terms), bool)
-  first[1:] = terms[1:] != terms[:-1]
-  terms = terms[first]
-  counts = []
-  for part in parts:
-    columns = np.searchsorted(terms, part.terms)[part.counts.indices]
-    counts.append(
-      sparse.csr_array(
-        (part.counts.data, columns, part.counts.indptr),
-        shape=(part.counts.shape[0], len(terms)),
-      )
-    )
-  order = np.argsort(np.concatenate([part.places for part in parts]))
-  # Postings of a column of CSC that was CSR ascend.
-  by_term = sparse.vstack(counts, 'csr')[order].tocsc()
-  used = np.diff(by_term.indptr) > 0  # Other texts had the other terms.
-  data = by_term.data
-  lengths = np.bincount(by_term.indices, data, len(hashes))
-  return {
-    'terms': terms[used],
-    'ends': by_term.indptr[1:][used].astype(np.int64),
-    'rows': by_term.indices.astype(np.uint16),
-    'counts': data.astype(np.min_scalar_type(data.max(initial=0))),
-    'lengths': lengths.astype(np.uint32),
-    'hashes': hashes,
-  }
-
-
-def _find(shard: Shard, terms: np.ndarray) -> np.ndarray:
+def _find(shard: term_counts.Shard, terms: np.ndarray) -> np.ndarray:
   """Return first and past-last posting of terms [V]: [2, V]; equal for none."""
   known, ends = shard['terms'], shard['ends']
   if not len(known):

@@ -21,12 +21,12 @@ _STOP_WORDS = frozenset(bm25.STOP_WORDS)
 
 @dataclasses.dataclass(frozen=True)
 class TfIdfConfig:
-  """A `sparse_index.Scheme`."""
+  """A `term_counts.Scheme`."""
 
   num_buckets: ClassVar[int] = 2**24
 
   def fields(self) -> dict[str, Any]:
-    """See `sparse_index.Scheme`."""
+    """See `term_counts.Scheme`."""
     return {'terms': 'words and pairs', 'stop_words': sorted(_STOP_WORDS)}
 
   def terms(self, text: str) -> list[str]:
@@ -41,7 +41,7 @@ class TfIdfConfig:
   def query_weights(
     self, counts: np.ndarray, frequencies: np.ndarray, num_texts: int
   ) -> np.ndarray:
-    """See `sparse_index.Scheme`; the idf of a text's weight stands here, too."""
+    """See `term_counts.Scheme`; the idf of a text's weight stands here, too."""
     without = num_texts - frequencies
     idf = np.maximum(np.log((without + 0.5) / (frequencies + 0.5)), 0)
     return np.log1p(counts) * idf**2
@@ -49,7 +49,7 @@ class TfIdfConfig:
   def text_weights(
     self, counts: np.ndarray, lengths: np.ndarray, mean_length: float
   ) -> np.ndarray:
-    """See `sparse_index.Scheme`."""
+    """See `term_counts.Scheme`."""
     del lengths, mean_length
     # One value for each count, so that equal texts have equal scores.
     values = np.log1p(np.arange(counts.max(initial=0) + 1.0, dtype=np.float32))

@@ -24,7 +24,7 @@ from realm_jax.serving import (
   serving,
   trained as trained_lib,
 )
-from retrieval.index import index_versions
+from retrieval.index import index_versions, tfidf
 from retrieval.text import corpus
 from tests.experiments.realm import tiny_realm
 from tests.retrieval.store import other_writer
@@ -178,8 +178,14 @@ def test_words_follow_the_corpus(before, embedded, tmp_path):
   assert updated.counts['blocks reused in tfidf'] == num_blocks - 2
   assert 'blocks reused in bm25' not in updated.counts
   assert beams.words_path(data, 'tfidf').is_dir()
-  found, _ = beams.word_index(data, 'tfidf').search([NEW.text], 1)
-  assert data.blocks.texts(found[0]) == [NEW.text]
+  titles, texts = zip(*_pairs(data.blocks), strict=True)
+  whole = tfidf.TfIdf.build(texts, titles)
+  for have, want in zip(
+    beams.word_index(data, 'tfidf').search(texts, 4),
+    whole.search(texts, 4),
+    strict=True,
+  ):
+    np.testing.assert_array_equal(have, want)
 
 
 def test_again_finds_what_stands(before, after, embedded):

@@ -8,7 +8,7 @@ import pathlib
 import numpy as np
 import pytest
 
-from retrieval.index import bm25, reuse, sparse_index, tfidf
+from retrieval.index import bm25, reuse, sparse_index, term_counts, tfidf
 from retrieval.store import store_writer
 from retrieval.text import tokens as tokens_lib
 from tests.retrieval.store import tiny_stores
@@ -69,7 +69,7 @@ def test_shards_find_what_one_in_memory_finds(index_of, tmp_path, monkeypatch):
     _equal(index, whole, k)
   # So do few queries at once, and texts analysed one by one.
   monkeypatch.setattr(sparse_index, '_ASKED_TOGETHER', 2)
-  monkeypatch.setattr(sparse_index, '_ANALYSED_TOGETHER', 1)
+  monkeypatch.setattr(term_counts, '_TOGETHER', 1)
   _equal(index, whole)
   again = _build(index_of, tmp_path / 'again', texts)
   assert again.fingerprint == index.fingerprint != whole.fingerprint
@@ -168,7 +168,9 @@ def test_no_texts_and_texts_without_terms(index_of, tmp_path):
 def test_other_folders_are_refused(tmp_path, monkeypatch):
   texts = ['river', 'queen']
   _build(bm25.Bm25, tmp_path / 'i', texts)
-  with pytest.raises(ValueError, match=r'terms .*words.*build it again'):
+  with pytest.raises(
+    ValueError, match=r"terms: expected 'words and pairs', found"
+  ):
     tfidf.TfIdf.load(tmp_path / 'i')
   with pytest.raises(ValueError, match='made from other data or settings'):
     _build(bm25.Bm25, tmp_path / 'i', ['river'])
