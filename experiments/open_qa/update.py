@@ -10,9 +10,9 @@ replace documents of the same id, or are added at the end; --delete, which may r
 removes documents. DATA becomes a data folder of its own, with an index of the same
 parameters in DATA/index: only blocks whose title or text is new are embedded (none,
 where --workdir retrieves by BM25), and analysed where the old data have BM25 or TF-IDF.
-The old data stay as they are; --config.data_dir=DATA
-changes the new data again, and makes experiments.open_qa.ask, or any other command,
-search them. Salient spans, which only training and evaluation need, are found by
+The old data stay as they are; --config.data_dir=DATA changes the new data again, and
+makes experiments.open_qa.ask, or any other command, search them. Salient spans, which
+only training and evaluation need, are found by
 experiments.realm.prepare with --config.data_dir=DATA and
 --config.prepare.stages=spans.
 """

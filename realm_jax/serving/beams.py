@@ -22,7 +22,7 @@ from realm_jax.data import examples, folder as data_folder, pipeline
 from realm_jax.nn import config as config_lib, realm as model_lib
 from realm_jax.serving import model_configs, serving
 from retrieval import searchers
-from retrieval.index import bm25, reuse, sparse_index, tfidf
+from retrieval.index import bm25, sparse_index, term_counts, tfidf
 
 KINDS = ('dense', 'bm25', 'tfidf', 'random')
 WORDS = {'bm25': bm25.Bm25, 'tfidf': tfidf.TfIdf}
@@ -184,7 +184,7 @@ def words_path(data: data_folder.DataFolder, kind: str) -> pathlib.Path:
 def word_index(
   data: data_folder.DataFolder,
   kind: str,
-  known: reuse.ReusedTerms | None = None,
+  known: term_counts.Known | None = None,
 ) -> sparse_index.SparseIndex:
   """Return 'bm25' or 'tfidf' over the blocks, built once a folder.
 
