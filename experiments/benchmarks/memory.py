@@ -16,7 +16,6 @@ Exact search streams blocks of 1,024 rows here and keeps nothing on its devices.
 ScaNN holds every vector; its bytes per chunk are printed beside a prediction.
 """
 
-import contextlib
 import json
 import pathlib
 import resource
@@ -55,12 +54,6 @@ class _RandomEmbedder:
     return rng.standard_normal((len(texts), _DIMENSION)).astype(np.float32)
 
 
-def _reset_peak() -> None:
-  """Reset the peak, on Linux; elsewhere the peak is that of the process."""
-  with contextlib.suppress(OSError):
-    pathlib.Path('/proc/self/clear_refs').write_text('5')
-
-
 def prepare(root: pathlib.Path, num_documents: int) -> dict[str, float]:
   """Prepare a synthetic corpus and return the peak memory of this process.
 
@@ -90,7 +83,7 @@ def prepare(root: pathlib.Path, num_documents: int) -> dict[str, float]:
     facts[f'peak_bytes_{stage}'] = turns.peak_bytes()
     child = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
     facts[f'peak_bytes_{stage}_child'] = child
-    _reset_peak()
+    turns.reset_peak()
 
   corpus_file = root / 'documents.jsonl'
   _write_corpus(corpus_file, num_documents)

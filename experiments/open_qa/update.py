@@ -9,9 +9,10 @@ Documents of --documents (JSON lines, their fields as config.corpus names them)
 replace documents of the same id, or are added at the end; --delete, which may repeat,
 removes documents. DATA becomes a data folder of its own, with an index of the same
 parameters in DATA/index: only blocks whose title or text is new are embedded (none,
-where --workdir retrieves by BM25). The old data stay as they are; --config.data_dir=DATA
-changes the new data again, and makes experiments.open_qa.ask, or any other command,
-search them. Salient spans, which only training and evaluation need, are found by
+where --workdir retrieves by BM25), and analysed where the old data have BM25 or TF-IDF.
+The old data stay as they are; --config.data_dir=DATA changes the new data again, and
+makes experiments.open_qa.ask, or any other command, search them. Salient spans, which
+only training and evaluation need, are found by
 experiments.realm.prepare with --config.data_dir=DATA and
 --config.prepare.stages=spans.
 """
@@ -29,6 +30,7 @@ from experiments.engine import changed_documents, command, progress, reports
 from experiments.open_qa import settings as settings_lib
 from realm_jax.data import folder as realm_data
 from realm_jax.serving import (
+  beams,
   index_builder,
   index_folders,
   serving,
@@ -89,6 +91,11 @@ def update(
     if index is not None:
       counts |= _build_index(trained, index, data)
       built = new.index
+    for kind in beams.WORDS:
+      if beams.words_path(old, kind).exists():
+        known = reuse.ReusedTerms(beams.word_index(old, kind))
+        beams.word_index(data, kind, known)
+        counts[f'blocks reused in {kind}'] = known.num_reused
   there, now = old.blocks.all_hashes(), data.blocks.all_hashes()
   counts['blocks removed'] = int(np.isin(there, now, invert=True).sum())
   return Updated(new, built, counts)

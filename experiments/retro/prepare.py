@@ -32,10 +32,10 @@ from experiments.engine import command, progress, stages
 from experiments.retro import settings as settings_lib
 from retrieval import tokenization
 from retrieval.index import (
-  bm25,
   index as index_lib,
   neighbors as neighbors_lib,
   sources as sources_lib,
+  sparse_index,
   vectors as vectors_lib,
 )
 from retrieval.store import store, verification
@@ -55,7 +55,7 @@ _KINDS = {
   'chunks': chunks_lib.KIND,
   'vectors': vectors_lib.KIND,
   'neighbors': neighbors_lib.KIND,
-  'words': bm25.KIND,
+  'sparse': sparse_index.KIND,
 }
 
 Config = stages.Config
@@ -215,11 +215,19 @@ def build_index(config: Config, data: retro_data.DataFolder) -> Rows:
   """Builds, measures and publishes the indices that the source reads."""
   rows = []
   if data.source in sources_lib.WITH_WORDS:
-    stages.wait_for_first(config, data.path('words'))
-    words = sources_lib.build_words(
-      data.path('words'), data.chunks('train'), data.tokenizer
-    )
-    rows.append(('chunks in BM25', f'{words.num_blocks:,}'))
+    kind = data.source if data.source in sources_lib.WORDS else 'bm25'
+    with progress.bar(kind, 'chunks') as update:
+      build = functools.partial(
+        sources_lib.build_words,
+        data.words_path(kind),
+        data.chunks('train'),
+        data.tokenizer,
+        kind,
+        **stages.share(config),
+        progress=update,
+      )
+      words = stages.until_whole(config, data.words_path(kind).name, build)
+    rows.append((f'chunks in {kind}', f'{words.num_blocks:,}'))
   if data.source not in sources_lib.WITH_VECTORS:
     return rows or [('index', f'not read by the source {data.source}')]
   stages.wait_for_first(config, data.path('index'))

@@ -9,8 +9,8 @@ Documents of --documents (JSON lines with the fields of config.corpus) replace t
 of the same id, or are added at the end; --delete, which may repeat, removes
 documents. Given documents go into the datastore even where their id would be held
 out. DATA becomes a data folder of its own with indices of its own: only chunks with new
-text are embedded; BM25, where the old data have it, is built anew. The old data stay
-unchanged; with --config.data_dir=DATA any command retrieves from the new data.
+text are embedded, and analysed for BM25 or TF-IDF where the old data have it. The old
+data stay unchanged; with --config.data_dir=DATA any command retrieves from the new data.
 Evaluation also needs the neighbors of the held-out documents:
 experiments.retro.prepare with --config.data_dir=DATA and
 --config.prepare.stages=vectors,neighbors finds them.
@@ -73,10 +73,17 @@ def update(
     changed_documents.write(root, _all_documents(old), documents, delete)
     data = dataclasses.replace(old, root=root)
     _cut(config, old, data, [document.id for document in documents])
-    if old.path('words').exists():
-      sources.build_words(
-        data.path('words'), data.chunks('train'), data.tokenizer
-      )
+    for kind, index_of in sources.WORDS.items():
+      if old.words_path(kind).exists():
+        known = reuse.ReusedTerms(index_of.load(old.words_path(kind)))
+        sources.build_words(
+          data.words_path(kind),
+          data.chunks('train'),
+          data.tokenizer,
+          kind,
+          known=known,
+        )
+        counts[f'chunks reused in {kind}'] = known.num_reused
     if not old.path('vectors-train').exists():
       return counts
     embedder = reuse.ReusedTexts(

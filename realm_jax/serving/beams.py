@@ -8,6 +8,7 @@ Lee et al. 2019 (ORQA), section 4 (C = 5000); Guu et al. 2020, table 1.
 from collections.abc import Callable, Sequence
 import concurrent.futures
 import dataclasses
+import pathlib
 from typing import Any, Protocol, runtime_checkable
 import zlib
 
@@ -21,10 +22,10 @@ from realm_jax.data import examples, folder as data_folder, pipeline
 from realm_jax.nn import config as config_lib, realm as model_lib
 from realm_jax.serving import model_configs, serving
 from retrieval import searchers
-from retrieval.index import bm25, tfidf
+from retrieval.index import bm25, sparse_index, term_counts, tfidf
 
 KINDS = ('dense', 'bm25', 'tfidf', 'random')
-_WORDS = {'bm25': bm25.Bm25, 'tfidf': tfidf.TfIdf}
+WORDS = {'bm25': bm25.Bm25, 'tfidf': tfidf.TfIdf}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,7 +120,7 @@ def _local(params: Any) -> Any:
 class WordRetriever:
   """BM25 or TF-IDF over titles and texts."""
 
-  def __init__(self, index: bm25.Bm25 | tfidf.TfIdf, scale: float):
+  def __init__(self, index: sparse_index.SparseIndex, scale: float):
     """Take the index and a factor of its scores."""
     self._index, self._scale = index, scale
 
@@ -170,24 +171,36 @@ def make_retriever(
     )
   if kind == 'random':
     return RandomRetriever(data.blocks.num_blocks)
-  if kind not in _WORDS:
+  if kind not in WORDS:
     raise ValueError(f'retriever {kind!r}: expected one of {KINDS}.')
   return WordRetriever(word_index(data, kind), config.lookup.bm25_scale)
 
 
+def words_path(data: data_folder.DataFolder, kind: str) -> pathlib.Path:
+  """Folder of the index of a folder's blocks by words, 'bm25' or 'tfidf'."""
+  return data.root / f'sparse-{kind}-{data.blocks.fingerprint[:12]}'
+
+
 def word_index(
-  data: data_folder.DataFolder, kind: str
-) -> bm25.Bm25 | tfidf.TfIdf:
-  """Return 'bm25' or 'tfidf' over the blocks, built once a folder."""
-  blocks, index_of = data.blocks, _WORDS[kind]
-  path = data.root / f'{kind}-{blocks.fingerprint[:12]}'
+  data: data_folder.DataFolder,
+  kind: str,
+  known: term_counts.Known | None = None,
+) -> sparse_index.SparseIndex:
+  """Return 'bm25' or 'tfidf' over the blocks, built once a folder.
+
+  Args:
+    known: terms of blocks of an earlier corpus, which are not analysed again.
+  """
+  blocks, index_of = data.blocks, WORDS[kind]
+  path = words_path(data, kind)
   if path.is_dir():
     return index_of.load(path)
   logging.info('Building %s over %d blocks.', kind, blocks.num_blocks)
-  ids = range(blocks.num_blocks)
-  index = index_of.build(
-    (text for i in ids for text in blocks.texts([i])),
-    (title for i in ids for title in blocks.titles([i])),
+
+  def read(ids: np.ndarray) -> list[str]:
+    return [*sparse_index.titled(blocks.titles(ids), blocks.texts(ids))]
+
+  texts = sparse_index.Texts(
+    blocks.fingerprint, blocks.num_blocks, read, blocks.hashes
   )
-  index.save(path)
-  return index
+  return index_of.build_store(path, texts, known=known)

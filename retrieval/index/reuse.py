@@ -1,13 +1,14 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Reuse of vectors: only new texts are embedded.
+"""Reuse of vectors and of terms: only new texts are embedded or analysed.
 
 A vector follows from a text and the parameters of its embedder. `ReusedBlocks` and
-`ReusedTexts` copy the vectors of texts that an earlier corpus holds, too; `adopt`
-links a whole index version of the same blocks and parameters.
+`ReusedTexts` copy the vectors of texts that an earlier corpus holds, too, and
+`ReusedTerms` their terms; `adopt` links a whole index version of the same blocks and
+parameters.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 import os
 import pathlib
 import shutil
@@ -21,6 +22,8 @@ from retrieval.index import (
   index as index_lib,
   index_versions,
   snapshots,
+  sparse_index,
+  term_counts,
   vectors as vectors_lib,
 )
 from retrieval.store import drafts, locks, shards, space, store
@@ -33,22 +36,48 @@ from retrieval.text import (
 _AT_ONCE = 4096  # chunks
 
 
-class _Reuse:
-  """Vectors by the 64-bit hash of their text, in 16 bytes of memory each."""
+class _Known:
+  """Rows by the 64-bit hash of their text, in 16 bytes of memory each."""
 
-  def __init__(self, hashes: np.ndarray, vectors):
-    """Sort the hashes [n] uint64 of old vectors [n, d]."""
+  def __init__(self, hashes: np.ndarray):
+    """Sort the hashes [n] uint64 of the old rows."""
     self._rows = np.argsort(hashes, kind='stable')
-    self._hashes, self._vectors = hashes[self._rows], vectors
-    self.num_reused = self.num_embedded = 0
+    self._hashes = hashes[self._rows]
+    self.num_reused = 0
 
   def find(self, hashes: np.ndarray) -> np.ndarray:
-    """Return the row of the old vector of each hash, or -1 for a new hash."""
+    """Return the old row of each hash, or -1 for a new hash."""
     if not len(self._hashes):
       return np.full(len(hashes), -1)
     places = np.searchsorted(self._hashes, hashes)
     places = np.minimum(places, len(self._hashes) - 1)
     return np.where(self._hashes[places] == hashes, self._rows[places], -1)
+
+
+class ReusedTerms(_Known):
+  """A `term_counts.Known` that copies the terms of an old index."""
+
+  def __init__(self, old: sparse_index.SparseIndex):
+    """Take an index of the same terms, whose texts were hashed in the same way."""
+    super().__init__(old.hashes())
+    self._old = old
+
+  def __call__(self, hashes: np.ndarray) -> Iterator[term_counts.Counts]:
+    """Yield the counts of texts with these hashes [n] that are known."""
+    rows = self.find(hashes)
+    (places,) = np.nonzero(rows >= 0)
+    self.num_reused += len(places)
+    return self._old.counts(places, rows[places])
+
+
+class _Reuse(_Known):
+  """Vectors by the hash of their text."""
+
+  def __init__(self, hashes: np.ndarray, vectors):
+    """Sort the hashes [n] uint64 of old vectors [n, d]."""
+    super().__init__(hashes)
+    self._vectors = vectors
+    self.num_embedded = 0
 
   def _fill(
     self,

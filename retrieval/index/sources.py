@@ -4,6 +4,7 @@
 
 dense          nearest vectors of a frozen embedder (Borgeaud et al. 2021, section 2.3)
 bm25           BM25 over the words of chunks (Doostmohammadi et al. 2023)
+tfidf          DrQA's TF-IDF over their words and pairs of words (Chen et al. 2017)
 hybrid         reciprocal rank fusion of dense and bm25 (Cormack et al. 2009)
 edit_distance  candidates of bm25 by the edit distance of their tokens
 oracle         candidates of hybrid by the tokens that they share with the text that
@@ -31,19 +32,31 @@ from retrieval.index import (
   bm25 as bm25_lib,
   index as index_lib,
   neighbors as neighbors_lib,
+  sparse_index,
+  term_counts,
+  tfidf as tfidf_lib,
   vectors as vectors_lib,
 )
 from retrieval.searchers import base
 from retrieval.store import store
-from retrieval.text import chunks as chunks_lib
+from retrieval.text import chunks as chunks_lib, tokens as tokens_lib
 
-Name = Literal['dense', 'bm25', 'hybrid', 'edit_distance', 'oracle', 'random']
+Name = Literal[
+  'dense', 'bm25', 'tfidf', 'hybrid', 'edit_distance', 'oracle', 'random'
+]
 NAMES = get_args(Name)
 WITH_VECTORS = ('dense', 'hybrid', 'oracle')
-WITH_WORDS = ('bm25', 'hybrid', 'edit_distance', 'oracle')
+WITH_WORDS = ('bm25', 'tfidf', 'hybrid', 'edit_distance', 'oracle')
+WORDS = {
+  'bm25': 'bm25',
+  'tfidf': 'tfidf',
+  'hybrid': 'bm25',
+  'edit_distance': 'bm25',
+  'oracle': 'bm25',
+}
+WORDS = {'bm25': bm25_lib.Bm25, 'tfidf': tfidf_lib.TfIdf}
 _CANDIDATES = 100  # of each source that is fused or ordered anew, at least
 _CONSTANT = 60  # of the fusion: a larger one makes ranks more equal
-_AT_ONCE = 1024  # chunks whose texts are read together
 
 Found = neighbors_lib.Found
 
@@ -164,23 +177,24 @@ def search_texts(
 
 
 class Words(_Searched):
-  """BM25 over the words of chunks."""
+  """BM25 or TF-IDF over the words of chunks."""
 
   def __init__(
     self,
     datastore: chunks_lib.ChunkStore,
     path: str | os.PathLike,
     tokenizer: tokenization.Tokenizer,
+    kind: str = 'bm25',
   ):
-    """Open the index of `build_words`."""
-    super().__init__(datastore, bm25_lib.Bm25.load(path))
+    """Open the index of `build_words`; `kind` is one of `WORDS`."""
+    super().__init__(datastore, WORDS[kind].load(path))
     self._check_rows(self._searcher.num_blocks, path)
-    self._tokenizer = tokenizer
+    self._tokenizer, self._kind = tokenizer, kind
 
   def fields(self, queries: chunks_lib.ChunkStore) -> dict[str, Any]:
     """See `neighbors.Source`."""
     del queries
-    return {'source': 'bm25', 'index': self._searcher.fingerprint}
+    return {'source': self._kind, 'index': self._searcher.fingerprint}
 
   def _asked(
     self, queries: chunks_lib.ChunkStore, shard: int, rows: slice
@@ -197,20 +211,39 @@ def build_words(
   path: str | os.PathLike,
   datastore: chunks_lib.ChunkStore,
   tokenizer: tokenization.Tokenizer,
-) -> bm25_lib.Bm25:
-  """Build and save BM25 over a datastore's chunks.
+  kind: str = 'bm25',
+  *,
+  known: term_counts.Known | None = None,
+  **share,
+) -> sparse_index.SparseIndex | None:
+  """Build an index of the words of a datastore's chunks, one of `WORDS`.
+
+  Args:
+    known: terms of an earlier datastore's chunks, which are not analysed again.
+    share: see `sparse_index.SparseIndex.build_store`.
+
+  Returns:
+    The index, or None while other processes still have work.
 
   Raises:
-    ValueError: where `path` holds BM25 of other chunks.
+    ValueError: when the tokenizer is not that of the chunks, or where `path` holds
+      an index of other chunks.
   """
-  ids = np.arange(datastore.num_chunks)
-  index = bm25_lib.Bm25.build(
-    text
-    for low in range(0, len(ids), _AT_ONCE)
-    for text in datastore.texts(ids[low : low + _AT_ONCE], tokenizer)
+  datastore.tokens.check_tokenizer(tokenizer)
+  prefix = tokenizer.fingerprint.encode()
+
+  def hashes(ids: np.ndarray) -> np.ndarray:
+    rows = zip(*datastore.gather(ids, datastore.chunk_length), strict=True)
+    found = (tokens_lib.hash_bytes(prefix + x[y].tobytes()) for x, y in rows)
+    return np.fromiter(found, np.uint64, len(ids))
+
+  texts = sparse_index.Texts(
+    datastore.fingerprint,
+    datastore.num_chunks,
+    lambda ids: datastore.texts(ids, tokenizer),
+    hashes,
   )
-  index.save(path)
-  return index
+  return WORDS[kind].build_store(path, texts, known=known, **share)
 
 
 class Random(_Searched):
@@ -427,7 +460,7 @@ class Sources:
   index: Callable[[], index_lib.Index]  # opens the index of the vectors
   vectors: Callable[[chunks_lib.ChunkStore], store.Store]  # of a chunk store
   embedder: Callable[[], vectors_lib.TextEmbedder]  # loads that of new text
-  words: str | os.PathLike  # folder of `build_words`
+  words: Callable[[str], str | os.PathLike]  # one of `WORDS` -> its folder
 
   def make(self, name: str) -> neighbors_lib.Source:
     """Return the source of one of `NAMES`.
@@ -439,8 +472,8 @@ class Sources:
     match name:
       case 'dense':
         return Dense(self.datastore, self.index(), self.vectors, self.embedder)
-      case 'bm25':
-        return Words(self.datastore, self.words, self.tokenizer)
+      case 'bm25' | 'tfidf':
+        return Words(self.datastore, self.words(name), self.tokenizer, name)
       case 'hybrid':
         return Hybrid(self.make('dense'), self.make('bm25'))
       case 'edit_distance':

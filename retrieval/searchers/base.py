@@ -110,7 +110,8 @@ def pad(
 
 def nothing(count: int, k: int) -> tuple[np.ndarray, np.ndarray]:
   """Return ids and scores of `count` queries that find nothing."""
-  return pad(np.zeros((count, 0), np.int64), np.zeros((count, 0)), k)
+  shape = (count, k)
+  return np.full(shape, -1, np.int64), np.full(shape, -np.inf, np.float32)
 
 
 def read_fields(path: pathlib.Path) -> dict[str, Any]:

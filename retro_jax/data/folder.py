@@ -9,7 +9,7 @@ chunks-{train,valid}/  spans of m tokens; the training chunks are the
                        datastore
 vectors-{train,valid}/ frozen BERT keys
 index/                 of vectors-train
-words/                 BM25 of chunks-train, for sources that need it
+sparse-{bm25,tfidf}/   of chunks-train, for sources that need it
 neighbors-{train,valid}/           of the source dense
 neighbors_SOURCE-{train,valid}/    of another source
 {tokens,chunks,vectors,neighbors}-NAME/ of evaluation sets of other corpora
@@ -127,6 +127,10 @@ class DataFolder(data_folder.DataFolder):
       index_lib.check_vectors(found, self.vectors('train'))
     return found
 
+  def words_path(self, kind: str) -> pathlib.Path:
+    """Folder of an index of the words of the training chunks, of `sources.WORDS`."""
+    return self.path(f'sparse-{kind}')
+
   def neighbors_path(self, split: str) -> pathlib.Path:
     """Folder of the neighbors that `source` found for a split's chunks."""
     of_source = '' if self.source == 'dense' else f'_{self.source}'
@@ -201,5 +205,5 @@ class DataFolder(data_folder.DataFolder):
       lambda: self.index,
       vectors,
       load_embedder,
-      self.path('words'),
+      self.words_path,
     )

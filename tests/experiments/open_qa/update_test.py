@@ -17,13 +17,14 @@ from experiments.open_qa import update as realm_update
 from experiments.realm import task as realm_task
 from realm_jax.data import folder as realm_data
 from realm_jax.serving import (
+  beams,
   explain,
   index_builder,
   index_folders,
   serving,
   trained as trained_lib,
 )
-from retrieval.index import index_versions
+from retrieval.index import index_versions, tfidf
 from retrieval.text import corpus
 from tests.experiments.realm import tiny_realm
 from tests.retrieval.store import other_writer
@@ -161,6 +162,30 @@ def test_predictions_follow_the_corpus_without_training(before, tmp_path):
   assert len(now.documents) == len(earlier.documents)
   assert now.log_prob != earlier.log_prob
   assert now.null_log_prob == pytest.approx(earlier.null_log_prob, abs=1e-5)
+
+
+def test_words_follow_the_corpus(before, embedded, tmp_path):
+  for name in ('tokenizer', 'tokens', 'blocks'):
+    (tmp_path / name).symlink_to(before.root / name)
+  old = realm_data.DataFolder(tmp_path)
+  beams.word_index(old, 'tfidf')
+  trained = dataclasses.replace(before.trained, data=old)
+  updated = realm_update.update(
+    trained, None, tmp_path / 'new', [NEW, CHANGED], ['d5', 'd6']
+  )
+  data = updated.trained.data
+  num_blocks = data.blocks.num_blocks
+  assert updated.counts['blocks reused in tfidf'] == num_blocks - 2
+  assert 'blocks reused in bm25' not in updated.counts
+  assert beams.words_path(data, 'tfidf').is_dir()
+  titles, texts = zip(*_pairs(data.blocks), strict=True)
+  whole = tfidf.TfIdf.build(texts, titles)
+  for have, want in zip(
+    beams.word_index(data, 'tfidf').search(texts, 4),
+    whole.search(texts, 4),
+    strict=True,
+  ):
+    np.testing.assert_array_equal(have, want)
 
 
 def test_again_finds_what_stands(before, after, embedded):

@@ -213,6 +213,23 @@ def test_the_exam_asks_all_over_the_held_out_chunks(
   np.testing.assert_array_equal(asked[0], np.arange(0, 100, 5))
 
 
+def test_words_are_a_checked_store_and_an_earlier_one_stays(
+  corpus, copy, capsys
+):
+  earlier = copy / 'data' / 'words'
+  store_writer.StoreWriter(earlier, 'bm25', {}).publish(0)
+  before = _bytes(earlier)
+  config = _config(corpus, stages='index,neighbors')
+  config.neighbors.source = 'tfidf'
+  retro_prepare.run(config, str(copy))
+  assert 'chunks in tfidf' in capsys.readouterr().out
+  retro_prepare.run(config, str(copy))
+  assert 'checksums, sparse-tfidf' in capsys.readouterr().out
+  assert _bytes(earlier) == before
+  data = retro_data.DataFolder.of(config, copy)
+  assert (data.neighbors('valid').ids(np.arange(3)) >= 0).any()
+
+
 def test_near_duplicates_leave_the_datastore(corpus, copy, capsys):
   """The corpus's texts repeat, so that many resemble a held-out one."""
   config = _config(corpus, stages='duplicates,chunks')

@@ -94,11 +94,15 @@ def test_words_follow_the_documents(run, tmp_path):
   shutil.rmtree(words / 'vectors-train')
   shutil.rmtree(words / 'index')
   old = dataclasses.replace(old, root=words, source='bm25')
-  sources.build_words(words / 'words', old.chunks('train'), old.tokenizer)
-  _, data = _update(
+  sources.build_words(
+    old.words_path('bm25'), old.chunks('train'), old.tokenizer
+  )
+  counts, data = _update(
     (workdir, old), tmp_path / 'd', [_document('n', 'zq zq zq zq')]
   )
   assert not data.path('vectors-train').exists()
+  now, before = (x.chunks('train').num_chunks for x in (data, old))
+  assert before <= counts['chunks reused in bm25'] < now
   trained = loading.load(workdir, str(data.root), source='bm25')
   retriever = trained.data.retriever(trained.config)
   for text, there in (('a zq', True), ('xylograph', False)):

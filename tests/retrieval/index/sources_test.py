@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Each source of neighbors against slow loops over all chunks of other documents."""
 
+import functools
 import pathlib
 
 import numpy as np
@@ -9,7 +10,6 @@ import pytest
 
 from retrieval import searchers
 from retrieval.index import (
-  bm25 as bm25_lib,
   index as index_lib,
   neighbors as neighbors_lib,
   sources,
@@ -52,14 +52,15 @@ def parts(data):
   }
   array = vectors[train.path].array('vectors')
   searcher = searchers.ExactSearcher(array, 'squared_l2')
-  sources.build_words(data.root / 'words', train, data.tokenizer)
+  for kind in sources.WORDS:
+    sources.build_words(data.root / kind, train, data.tokenizer, kind)
   return sources.Sources(
     train,
     data.tokenizer,
     lambda: index_lib.Index(pathlib.Path('index'), searcher, 'exact', '', {}),
     lambda chunks: vectors[chunks.path],
     lambda: embedder,
-    data.root / 'words',
+    data.root.joinpath,
   )
 
 
@@ -110,9 +111,9 @@ def _dense(data, queries, n):
   return others[np.argsort(distances, kind='stable')]
 
 
-def _words(data, queries, n):
+def _words(data, queries, n, kind='bm25'):
   train = data.chunks['train']
-  index = bm25_lib.Bm25.build(
+  index = sources.WORDS[kind].build(
     train.texts(np.arange(train.num_chunks), data.tokenizer)
   )
   query = queries.texts(np.array([n]), data.tokenizer)
@@ -149,6 +150,7 @@ def _oracle(data, queries, n):
 _SLOW = {
   'dense': _dense,
   'bm25': _words,
+  'tfidf': functools.partial(_words, kind='tfidf'),
   'hybrid': _hybrid,
   'edit_distance': _edit_distance,
   'oracle': _oracle,

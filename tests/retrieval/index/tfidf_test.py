@@ -69,20 +69,6 @@ def test_titles_count_as_text():
     tfidf.TfIdf.build(TEXTS, ['one'])
 
 
-def test_files_are_read_as_they_were_written(tmp_path):
-  built = tfidf.TfIdf.build(TEXTS)
-  built.save(tmp_path / 'index')
-  built.save(tmp_path / 'index')
-  loaded = tfidf.TfIdf.load(tmp_path / 'index')
-  assert loaded.fingerprint == built.fingerprint
-  for one, other in zip(
-    loaded.search(TEXTS, 3), built.search(TEXTS, 3), strict=True
-  ):
-    np.testing.assert_array_equal(one, other)
-  with pytest.raises(ValueError, match='holds|expected|other'):
-    tfidf.TfIdf.build(TEXTS[:2]).save(tmp_path / 'index')
-
-
 def test_no_blocks_and_no_depth():
   ids, _ = tfidf.TfIdf.build([]).search(['mill'], 2)
   assert ids.tolist() == [[-1, -1]]

@@ -1,0 +1,213 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Sparse indices over shards: equal to one in memory, resumed, reused, refused."""
+
+import json
+import pathlib
+
+import numpy as np
+import pytest
+
+from retrieval.index import bm25, reuse, sparse_index, term_counts, tfidf
+from retrieval.store import store_writer
+from retrieval.text import tokens as tokens_lib
+from tests.retrieval.store import tiny_stores
+
+INDICES = [bm25.Bm25, tfidf.TfIdf]
+QUERIES = ['river river apple', 'the x', 'queen 7', 'moon', '', 'nowhere']
+WORDS = ('river', 'queen', 'the', 'apple', 'x', '7')
+
+
+def _random_texts(count, seed=0):
+  """Texts of few words, so that many score alike; some have no word at all."""
+  rng = np.random.default_rng(seed)
+  return [' '.join(rng.choice(WORDS, n)) for n in rng.integers(0, 9, count)] + [
+    'a moon',
+    *(' '.join(['moon'] * n) for n in (254, 300, 70_000)),
+  ]
+
+
+class _Given:
+  """Texts of an index, and which of them were read."""
+
+  def __init__(self, texts):
+    self.texts, self.was_read = texts, []
+
+  def of(self):
+    hashes = tokens_lib.hash_ids(self.texts)
+    return sparse_index.Texts(
+      str(hashes.tolist()), len(self.texts), self._read, hashes.__getitem__
+    )
+
+  def _read(self, ids):
+    self.was_read += ids.tolist()
+    return [self.texts[i] for i in ids]
+
+
+def _build(index_of, path, texts, **settings):
+  return index_of.build_store(path, _Given(texts).of(), rows=7, **settings)
+
+
+@pytest.fixture(params=INDICES)
+def index_of(request):
+  return request.param
+
+
+def _equal(one, other, k=9):
+  pairs = zip(one.search(QUERIES, k), other.search(QUERIES, k), strict=True)
+  for have, want in pairs:
+    np.testing.assert_array_equal(have, want)
+
+
+def test_shards_find_what_one_in_memory_finds(index_of, tmp_path, monkeypatch):
+  texts = _random_texts(40)
+  whole = index_of.build(texts)
+  index = _build(index_of, tmp_path / 'i', texts)
+  assert len(list((tmp_path / 'i').glob('terms-*.npy'))) == 7
+  assert index.num_blocks == whole.num_blocks == 44
+  for k in (1, 9, 50):
+    _equal(index, whole, k)
+  # So do few queries at once, and texts analysed one by one.
+  monkeypatch.setattr(sparse_index, '_ASKED_TOGETHER', 2)
+  monkeypatch.setattr(term_counts, '_TOGETHER', 1)
+  _equal(index, whole)
+  again = _build(index_of, tmp_path / 'again', texts)
+  assert again.fingerprint == index.fingerprint != whole.fingerprint
+  files = map(tiny_stores.file_hashes, (tmp_path / 'i', tmp_path / 'again'))
+  assert next(files) == next(files)
+
+
+def test_a_saved_index_is_the_one_in_memory(index_of, tmp_path):
+  texts = _random_texts(30)
+  built = index_of.build(texts)
+  built.save(tmp_path / 'i')
+  built.save(tmp_path / 'i')
+  loaded = index_of.load(tmp_path / 'i')
+  assert loaded.fingerprint == built.fingerprint
+  _equal(loaded, built)
+  with pytest.raises(ValueError, match='made from other data or settings'):
+    index_of.build(texts[1:]).save(tmp_path / 'i')
+  with pytest.raises(FileNotFoundError, match='no sparse store here'):
+    index_of.load(tmp_path / 'nowhere')
+
+
+def test_a_killed_build_continues_and_two_processes_share_one(
+  index_of, tmp_path, monkeypatch
+):
+  texts = _random_texts(31)  # five shards
+  wanted = _build(index_of, tmp_path / 'whole', texts)
+  given, write = _Given(texts), store_writer.StoreWriter.write
+
+  def killed(self, index, arrays):
+    if index == 2:
+      raise KeyboardInterrupt
+    write(self, index, arrays)
+
+  with monkeypatch.context() as patch:
+    patch.setattr(store_writer.StoreWriter, 'write', killed)
+    with pytest.raises(KeyboardInterrupt):
+      index_of.build_store(tmp_path / 'i', given.of(), rows=7)
+  given.was_read.clear()
+  done = []
+  share = {'process_count': 2, 'rows': 7}
+  first = index_of.build_store(
+    tmp_path / 'i',
+    given.of(),
+    process_index=0,
+    progress=lambda *x: done.append(x),
+    **share,
+  )
+  assert first is None and done == [(7, 14), (14, 14)]
+  index = index_of.build_store(
+    tmp_path / 'i', given.of(), process_index=1, **share
+  )
+  assert sorted(given.was_read) == list(range(14, 35))
+  _equal(index, wanted)
+  files = [*map(tiny_stores.file_hashes, (tmp_path / 'i', tmp_path / 'whole'))]
+  assert files[0] == files[1]
+
+
+def test_known_texts_are_copied_and_the_bytes_are_the_same(index_of, tmp_path):
+  old = _random_texts(30)
+  new = [*old[20:], 'a new river', *old[:20], 'the moon over the river', old[3]]
+  known = reuse.ReusedTerms(_build(index_of, tmp_path / 'old', old))
+  given = _Given(new)
+  done = []
+  index_of.build_store(
+    tmp_path / 'new',
+    given.of(),
+    rows=7,
+    known=known,
+    progress=lambda *x: done.append(x),
+  )
+  assert given.was_read == [len(old) - 20, len(new) - 2]
+  assert known.num_reused == len(new) - 2 and done[-1][0] == len(new)
+  _build(index_of, tmp_path / 'whole', new)
+  names = ('new', 'whole')
+  files = [tiny_stores.file_hashes(tmp_path / name) for name in names]
+  assert files[0] == files[1]
+
+
+def test_ties_go_to_the_lower_id_across_shards(index_of, tmp_path):
+  texts = ['a cat'] * 20 + ['dog'] * 60 + ['cat'] * 20
+  index = _build(index_of, tmp_path / 'i', texts)
+  ids, scores = index.search(['cat'], 25)
+  assert ids[0].tolist() == [*range(20), *range(80, 85)]
+  assert len(set(scores[0].tolist())) == 1
+
+
+def test_no_texts_and_texts_without_terms(index_of, tmp_path):
+  for name, texts in (('none', []), ('blank', ['', 'the', '...'] * 5)):
+    index = _build(index_of, tmp_path / name, texts)
+    assert index.num_blocks == len(texts)
+    ids, scores = index.search(['the river', ''], 3)
+    assert (ids == -1).all() and np.isneginf(scores).all()
+  assert len(reuse.ReusedTerms(index).find(np.zeros(2, np.uint64))) == 2
+
+
+def test_other_folders_are_refused(tmp_path, monkeypatch):
+  texts = ['river', 'queen']
+  _build(bm25.Bm25, tmp_path / 'i', texts)
+  with pytest.raises(
+    ValueError, match=r"terms: expected 'words and pairs', found"
+  ):
+    tfidf.TfIdf.load(tmp_path / 'i')
+  with pytest.raises(ValueError, match='made from other data or settings'):
+    _build(bm25.Bm25, tmp_path / 'i', ['river'])
+  with monkeypatch.context() as patch:
+    patch.setattr(sparse_index, '_SCHEMA', 0)
+    _build(bm25.Bm25, tmp_path / 'other', texts)
+  with pytest.raises(ValueError, match='build it again'):
+    bm25.Bm25.load(tmp_path / 'other')
+  writer = store_writer.StoreWriter(tmp_path / 'earlier', 'bm25', {})
+  writer.publish(0)
+  with pytest.raises(ValueError, match="kind is 'bm25', expected 'sparse'"):
+    bm25.Bm25.load(tmp_path / 'earlier')
+
+
+def _replace(folder: pathlib.Path, name: str, values) -> None:
+  """Write other values, with a manifest that says so."""
+  file = folder / f'{name}-000000.npy'
+  array = np.load(file)
+  np.save(file, np.asarray(values, array.dtype))
+  manifest = json.loads((folder / 'manifest.json').read_text())
+  manifest['shards'][0][name] |= {'rows': len(values), 'checksum': ''}
+  del manifest['checksum']
+  (folder / 'manifest.json').write_text(json.dumps(manifest))
+
+
+@pytest.mark.parametrize(
+  ('name', 'values', 'message'),
+  [
+    ('ends', [2, 1, 3], 'shard 0 is damaged, its arrays do not fit'),
+    ('ends', [1, 2, 4], 'shard 0 is damaged, its arrays do not fit'),
+    ('counts', [1, 1], 'shard 0 is damaged, its arrays do not fit'),
+    ('rows', [0, 1, 9], 'i: holds 0 to 9, expected 0 to 2; it is damaged'),
+  ],
+)
+def test_damaged_arrays_are_named(name, values, message, tmp_path):
+  texts = ['river', 'queen', 'apple']
+  _build(bm25.Bm25, tmp_path / 'i', texts)
+  _replace(tmp_path / 'i', name, values)
+  with pytest.raises(ValueError, match=message):
+    bm25.Bm25.load(tmp_path / 'i').search(texts, 3)
