@@ -12,6 +12,7 @@ from realm_jax.data import examples, reader_rows
 from realm_jax.nn import open_qa
 from realm_jax.serving import beams
 from retrieval import settings
+from retrieval.index import lda
 from retrieval.questions import answers as answers_lib
 
 
@@ -30,6 +31,9 @@ class Lookup:
   # of the embedder; longer questions are cut
   question_length: examples.QueryLength = 64
   bm25_scale: settings.NotNegative = 0.2  # factor on scores by words
+  # of weighted: BM25's share; experiments.open_qa.tune_hybrid measures shares
+  words_weight: settings.Share = beams.WORDS_WEIGHT
+  num_topics: settings.Size = lda.LdaConfig.num_topics  # of lda
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -121,7 +125,7 @@ class Settings(realm_settings.Settings):
   questions: run_settings.Questions
   claims: Claims
   realm_from: str
-  retriever: Literal['dense', 'bm25', 'random']
+  retriever: Literal[beams.KINDS]
   lookup: Lookup
   reader: open_qa.OpenQaConfig
   loss: Loss

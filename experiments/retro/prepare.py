@@ -34,6 +34,7 @@ from retrieval import tokenization
 from retrieval.index import (
   bm25,
   index as index_lib,
+  lda,
   neighbors as neighbors_lib,
   sources as sources_lib,
   vectors as vectors_lib,
@@ -56,6 +57,7 @@ _KINDS = {
   'vectors': vectors_lib.KIND,
   'neighbors': neighbors_lib.KIND,
   'words': bm25.KIND,
+  'topics': lda.KIND,
 }
 
 Config = stages.Config
@@ -220,6 +222,17 @@ def build_index(config: Config, data: retro_data.DataFolder) -> Rows:
       data.path('words'), data.chunks('train'), data.tokenizer
     )
     rows.append(('chunks in BM25', f'{words.num_blocks:,}'))
+  if data.source == 'lda':
+    stages.wait_for_first(config, data.path('topics-vectors'))
+    with progress.bar('topics', 'chunks') as update:
+      topics = sources_lib.build_topics(
+        data.path('topics'),
+        data.chunks('train'),
+        data.tokenizer,
+        lda.LdaConfig(num_topics=config.neighbors.num_topics),
+        update,
+      )
+    rows.append(('chunks with topics', f'{topics.num_blocks:,}'))
   if data.source not in sources_lib.WITH_VECTORS:
     return rows or [('index', f'not read by the source {data.source}')]
   stages.wait_for_first(config, data.path('index'))

@@ -9,7 +9,7 @@ Documents of --documents (JSON lines with the fields of config.corpus) replace t
 of the same id, or are added at the end; --delete, which may repeat, removes
 documents. Given documents go into the datastore even where their id would be held
 out. DATA becomes a data folder of its own with indices of its own: only chunks with new
-text are embedded; BM25, where the old data have it, is built anew. The old data stay
+text are embedded; BM25 and topics, where the old data have them, are built anew. The old data stay
 unchanged; with --config.data_dir=DATA any command retrieves from the new data.
 Evaluation also needs the neighbors of the held-out documents:
 experiments.retro.prepare with --config.data_dir=DATA and
@@ -35,6 +35,7 @@ from experiments.retro import settings as settings_lib
 from retrieval import tokenization
 from retrieval.index import (
   index as index_lib,
+  lda,
   reuse,
   sources,
   vectors as vectors_lib,
@@ -76,6 +77,11 @@ def update(
     if old.path('words').exists():
       sources.build_words(
         data.path('words'), data.chunks('train'), data.tokenizer
+      )
+    if old.path('topics-vectors').exists():
+      made = lda.Lda.load(old.path('topics')).config
+      sources.build_topics(
+        data.path('topics'), data.chunks('train'), data.tokenizer, made
       )
     if not old.path('vectors-train').exists():
       return counts

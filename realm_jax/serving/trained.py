@@ -129,7 +129,7 @@ class TrainedReader:
   ) -> beams.BlockRetriever:
     """Return the config's retriever; build a missing index in `folder`."""
     snapshots = None
-    if self.config.retriever == 'dense':
+    if self.config.retriever in beams.WITH_VECTORS:
       index = self.as_realm().open_index(folder, progress)
       snapshots = pipeline.OneSnapshot(index)
     return beams.make_retriever(self.config, self.data, snapshots)
@@ -137,7 +137,7 @@ class TrainedReader:
   def with_retriever(self, kind: str) -> 'TrainedReader':
     """Return the same reader with another retriever, one of `beams.KINDS`.
 
-    A reader without an embedder takes all-MiniLM-L6-v2 for 'dense'.
+    A reader without an embedder takes all-MiniLM-L6-v2 for vectors.
 
     Raises:
       ValueError: for an unknown kind, or if all-MiniLM-L6-v2 is not installed.
@@ -146,7 +146,7 @@ class TrainedReader:
     with config.unlocked():
       config.retriever = kind
     params = self.params
-    if kind == 'dense' and not serving.embedder_params(params):
+    if kind in beams.WITH_VECTORS and not serving.embedder_params(params):
       params = params | packaged_run.start_embedder(self.model.config.realm)
     return dataclasses.replace(self, config=config, params=params)
 
@@ -203,7 +203,7 @@ class TrainedReader:
     """Answer questions; compile at the first call with new settings.
 
     Args:
-      retriever: 'dense', 'bm25' or 'random'; '' is that of the training.
+      retriever: one of `beams.KINDS`; '' is the retriever of the training.
       reader_beam: blocks to read; 0: as in training.
 
     Returns:
