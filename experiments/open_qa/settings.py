@@ -69,6 +69,7 @@ class EvaluateQuestions:
   workdir: str | None = None
   step: str = ''  # a number, 'best' (by best_metric), or '' for the newest
   retriever: Literal[('', *beams.KINDS)] = ''  # '': as trained
+  words_weight: settings.Share = 0.0  # of weighted; 0: as trained
   questions: tuple[str, ...] = ()  # as questions.train
   max_questions: settings.Count = 0  # of each; 0: all
   ks: tuple[realm_settings.Ranks, ...] = (5, 10, 50, 100, 500, 1000, 5000)
@@ -87,6 +88,7 @@ class EvaluateClaims:
   workdir: str | None = None
   step: str = ''  # a number, 'best' (by best_metric), or '' for the newest
   retriever: Literal[('', *beams.KINDS)] = ''  # '': as trained
+  words_weight: settings.Share = 0.0  # of weighted; 0: as trained
   claims: tuple[str, ...] = ()  # as claims.train
   max_claims: settings.Count = 0  # of each; 0: all
   # How the class is chosen: best pair of block and class (released), or

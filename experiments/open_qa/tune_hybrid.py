@@ -9,7 +9,8 @@ ranked: the start of the names of its files SET.dense.run, SET.bm25.run and SET.
 --vectors and --words name other runs than dense and bm25. For each --weight, the share of
 words in `retrieval.index.fusion.by_scores`, and for the fusion of ranks, the command
 prints recall@K, MRR and nDCG@10 in percent with 95 % intervals. The weight with the
-highest --measure, the mean over sets, is chosen; the smallest of equal ones.
+highest --measure, the mean over sets, is chosen; the smallest of equal ones. It is
+config.lookup.words_weight of training, config.evaluate.words_weight of evaluation.
 
 --output=FILE.json keeps the measures and the choice.
 """
@@ -136,11 +137,11 @@ def main(argv: Sequence[str]) -> None:
     reports.print_table(
       ['words', *names],
       [[w, *(reports.share(x[n]) for n in names)] for w, x in record.items()],
-      f'{stem}: {count:,} questions; percent',
+      f'{os.path.basename(stem)}: {count:,} questions; percent',
     )
   best, means = choose(values, flag.measure)
   print(
-    f'{flag.measure}: {100 * means[best]:.1f} at --config.lookup.words_weight='
+    f'{flag.measure}: {100 * means[best]:.1f} at --config.evaluate.words_weight='
     f'{best}, {100 * means[RANKS]:.1f} by ranks.'
   )
   if flag.output:

@@ -46,7 +46,7 @@ def test_command(stem, run, tmp_path):
   output = tmp_path / 'tuned.json'
   printed = run(stem, output=str(output))
   assert printed.splitlines()[-1] == (
-    'recall@1: 50.0 at --config.lookup.words_weight=0.5, 0.0 by ranks.'
+    'recall@1: 50.0 at --config.evaluate.words_weight=0.5, 0.0 by ranks.'
   )
   assert 'dev: 2 questions; percent' in ' '.join(printed.split())
   found = json.loads(output.read_text())
