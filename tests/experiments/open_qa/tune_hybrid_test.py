@@ -14,13 +14,16 @@ from retrieval.questions import trec_files
 
 @pytest.fixture
 def stem(tmp_path):
-  """Two questions whose relevant block only a mixture ranks first."""
+  """Two questions; only a mixture ranks the relevant block of the first one first."""
   dense = {q: [('a', 0.9), ('b', 0.8), ('c', 0.1)] for q in ('q1', 'q2')}
-  words = {'q1': [('d', 30.0), ('b', 25.0), ('a', 2.0)]}
+  words = {
+    'q1': [('d', 30.0), ('b', 25.0), ('a', 2.0)],
+    'q2': [('c', 5.0), ('e', 1.0)],
+  }
   for kind, run in (('dense', dense), ('bm25', words)):
     trec_files.write_run(tmp_path / f'dev.{kind}.run', run, kind)
   trec_files.write_qrels(
-    tmp_path / 'dev.qrels', {'q1': {'b': 1, 'a': 0}, 'q2': {'a': 0}}
+    tmp_path / 'dev.qrels', {'q1': {'b': 1, 'a': 0}, 'q2': {'c': 1}}
   )
   return tmp_path / 'dev'
 
@@ -46,14 +49,15 @@ def test_command(stem, run, tmp_path):
   output = tmp_path / 'tuned.json'
   printed = run(stem, output=str(output))
   assert printed.splitlines()[-1] == (
-    'recall@1: 50.0 at --config.evaluate.words_weight=0.5, 0.0 by ranks.'
+    'recall@1: 50.0 at --config.evaluate.words_weight=0.5, 50.0 by ranks.'
   )
   assert 'dev: 2 questions; percent' in ' '.join(printed.split())
   found = json.loads(output.read_text())
   assert found['chosen'] == 0.5
-  assert found['means'] == {'ranks': 0.0, '0': 0.0, '0.5': 0.5, '1': 0.0}
+  assert found['means'] == {'ranks': 0.5, '0': 0.0, '0.5': 0.5, '1': 0.5}
   measures = found['sets']['dev']
-  assert measures['0']['MRR']['mean'] == measures['1']['MRR']['mean'] == 0.25
+  means = [measures[weight]['MRR']['mean'] for weight in ('0', '1')]
+  assert means == pytest.approx([5 / 12, 3 / 4])
 
 
 def test_bad_input_is_refused(stem, run):
@@ -82,7 +86,8 @@ def test_a_weight_at_an_end_is_a_run_alone(stem):
     assert [x for x, _ in own[question]] == [x for x, _ in row]
   qrels = trec_files.read_qrels(f'{stem}.qrels')
   values = tune_hybrid.measure(found, qrels, [0.0, 1.0])
-  assert values['0']['MRR'].tolist() == values['1']['MRR'].tolist() == [0.5, 0]
+  np.testing.assert_allclose(values['0']['MRR'], [1 / 2, 1 / 3])
+  np.testing.assert_allclose(values['1']['MRR'], [1 / 2, 1])
 
 
 def test_the_smallest_of_equal_weights_is_chosen():
