@@ -54,7 +54,7 @@ Name = Literal[
 NAMES = get_args(Name)
 WITH_VECTORS = ('dense', 'hybrid', 'weighted', 'oracle')
 WITH_WORDS = ('bm25', 'hybrid', 'weighted', 'edit_distance', 'oracle')
-WORDS_WEIGHT = 0.3  # of `weighted`
+WORDS_WEIGHT = 0.5  # of `weighted`; training text chose it
 _CANDIDATES = fusion.CANDIDATES  # of a source that is fused or ordered anew
 _AT_ONCE = 1024  # chunks whose texts are read together
 
