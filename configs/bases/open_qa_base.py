@@ -44,7 +44,7 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   # that comes with the package; a run named here goes before it.
   config.realm_from = ''
 
-  config.retriever = 'dense'  # bm25, random
+  config.retriever = 'dense'  # or another of realm_jax.serving.beams.KINDS
   config.lookup = sections.of(settings.Lookup)
   config.reader = sections.of(
     open_qa.OpenQaConfig, without=('span_dropout_rate',)

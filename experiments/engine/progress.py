@@ -46,7 +46,8 @@ Update = Callable[[int, int], None]
 
 def console() -> rich.console.Console:
   """Return standard output for tables; outside a terminal, 100 columns wide."""
-  return _Console(width=None if sys.stdout.isatty() else 100)
+  width = None if sys.stdout.isatty() else 100
+  return _Console(width=width, emoji=False)  # ':train:' is no picture
 
 
 class _Console(rich.console.Console):

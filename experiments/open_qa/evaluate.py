@@ -158,8 +158,8 @@ def _load(
     run, config.data_dir, part, step=config.evaluate.step
   )
   logging.info('Evaluating step %d of %s.', trained.step, run)
-  kind = config.evaluate.retriever
-  return trained.with_retriever(kind) if kind else trained
+  kind = config.evaluate.retriever or trained.config.retriever
+  return trained.with_retriever(kind, config.evaluate.words_weight)
 
 
 def open_retriever(trained: trained_lib.TrainedReader):

@@ -12,6 +12,7 @@ from realm_jax.data import examples, reader_rows
 from realm_jax.nn import open_qa
 from realm_jax.serving import beams
 from retrieval import settings
+from retrieval.index import lda
 from retrieval.questions import answers as answers_lib
 
 
@@ -30,6 +31,9 @@ class Lookup:
   # of the embedder; longer questions are cut
   question_length: examples.QueryLength = 64
   bm25_scale: settings.NotNegative = 0.2  # factor on scores by words
+  # of weighted: BM25's share; experiments.open_qa.tune_hybrid measures shares
+  words_weight: settings.Share = beams.WORDS_WEIGHT
+  num_topics: settings.Size = lda.LdaConfig.num_topics  # of lda
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -65,6 +69,7 @@ class EvaluateQuestions:
   workdir: str | None = None
   step: str = ''  # a number, 'best' (by best_metric), or '' for the newest
   retriever: Literal[('', *beams.KINDS)] = ''  # '': as trained
+  words_weight: settings.Share = 0.0  # of weighted; 0: as trained
   questions: tuple[str, ...] = ()  # as questions.train
   max_questions: settings.Count = 0  # of each; 0: all
   ks: tuple[realm_settings.Ranks, ...] = (5, 10, 50, 100, 500, 1000, 5000)
@@ -83,6 +88,7 @@ class EvaluateClaims:
   workdir: str | None = None
   step: str = ''  # a number, 'best' (by best_metric), or '' for the newest
   retriever: Literal[('', *beams.KINDS)] = ''  # '': as trained
+  words_weight: settings.Share = 0.0  # of weighted; 0: as trained
   claims: tuple[str, ...] = ()  # as claims.train
   max_claims: settings.Count = 0  # of each; 0: all
   # How the class is chosen: best pair of block and class (released), or
@@ -121,7 +127,7 @@ class Settings(realm_settings.Settings):
   questions: run_settings.Questions
   claims: Claims
   realm_from: str
-  retriever: Literal['dense', 'bm25', 'random']
+  retriever: Literal[beams.KINDS]
   lookup: Lookup
   reader: open_qa.OpenQaConfig
   loss: Loss

@@ -54,7 +54,7 @@ def make_task(
   if config.task != 'claims':
     question_sets.require_sets(config.questions.train, 'questions.train')
   index_refresher = None
-  if config.retriever == 'dense':
+  if config.retriever in beams.WITH_VECTORS:
     builder = index_builder.make_builder(config, data, workdir)
     index_refresher = refresh.Refresher(
       realm_task.refresh_config(config),

@@ -33,6 +33,7 @@ from experiments.retro import settings as settings_lib
 from retrieval import tokenization
 from retrieval.index import (
   index as index_lib,
+  lda,
   neighbors as neighbors_lib,
   sources as sources_lib,
   sparse_index,
@@ -56,6 +57,7 @@ _KINDS = {
   'vectors': vectors_lib.KIND,
   'neighbors': neighbors_lib.KIND,
   'sparse': sparse_index.KIND,
+  'topics': lda.KIND,
 }
 
 Config = stages.Config
@@ -228,6 +230,17 @@ def build_index(config: Config, data: retro_data.DataFolder) -> Rows:
       )
       words = stages.until_whole(config, data.words_path(kind).name, build)
     rows.append((f'chunks in {kind}', f'{words.num_blocks:,}'))
+  if data.source == 'lda':
+    stages.wait_for_first(config, data.path('topics-vectors'))
+    with progress.bar('topics', 'chunks') as update:
+      topics = sources_lib.build_topics(
+        data.path('topics'),
+        data.chunks('train'),
+        data.tokenizer,
+        lda.LdaConfig(num_topics=config.neighbors.num_topics),
+        update,
+      )
+    rows.append(('chunks with topics', f'{topics.num_blocks:,}'))
   if data.source not in sources_lib.WITH_VECTORS:
     return rows or [('index', f'not read by the source {data.source}')]
   stages.wait_for_first(config, data.path('index'))

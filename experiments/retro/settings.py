@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from experiments.engine import run_settings
 from retrieval import settings
-from retrieval.index import index as index_lib, sources
+from retrieval.index import index as index_lib, lda, sources
 from retrieval.text import corpus as corpus_lib
 from retro_jax.data import qa_rows
 from retro_jax.decoding import drawing
@@ -63,6 +63,9 @@ class Neighbors:
 
   # how they are found; see retrieval/index/sources.py
   source: sources.Name = 'dense'
+  # of weighted: BM25's share; experiments.retro.tune_hybrid measures shares
+  words_weight: settings.Share = sources.WORDS_WEIGHT
+  num_topics: settings.Size = lda.LdaConfig.num_topics  # of lda
   stored: Annotated[int, settings.Range(1, 2**16)] = 10  # for each chunk
   validate: settings.Share = 0.01  # share recomputed and compared
 

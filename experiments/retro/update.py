@@ -9,8 +9,9 @@ Documents of --documents (JSON lines with the fields of config.corpus) replace t
 of the same id, or are added at the end; --delete, which may repeat, removes
 documents. Given documents go into the datastore even where their id would be held
 out. DATA becomes a data folder of its own with indices of its own: only chunks with new
-text are embedded, and analysed for BM25 or TF-IDF where the old data have it. The old
-data stay unchanged; with --config.data_dir=DATA any command retrieves from the new data.
+text are embedded, and analysed for BM25 or TF-IDF where the old data have it; topics,
+where the old data have them, are fitted anew. The old data stay unchanged; with
+--config.data_dir=DATA any command retrieves from the new data.
 Evaluation also needs the neighbors of the held-out documents:
 experiments.retro.prepare with --config.data_dir=DATA and
 --config.prepare.stages=vectors,neighbors finds them.
@@ -35,6 +36,7 @@ from experiments.retro import settings as settings_lib
 from retrieval import tokenization
 from retrieval.index import (
   index as index_lib,
+  lda,
   reuse,
   sources,
   vectors as vectors_lib,
@@ -84,6 +86,11 @@ def update(
           known=known,
         )
         counts[f'chunks reused in {kind}'] = known.num_reused
+    if old.path('topics-vectors').exists():
+      made = lda.Lda.load(old.path('topics')).config
+      sources.build_topics(
+        data.path('topics'), data.chunks('train'), data.tokenizer, made
+      )
     if not old.path('vectors-train').exists():
       return counts
     embedder = reuse.ReusedTexts(

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Blocks retrieved for a question: by vectors, by words or at random.
+"""Blocks retrieved for a question: by vectors, words, both, topics or at random.
 
 Lee et al. 2019 (ORQA), section 4 (C = 5000); Guu et al. 2020, table 1.
 """
@@ -22,10 +22,13 @@ from realm_jax.data import examples, folder as data_folder, pipeline
 from realm_jax.nn import config as config_lib, realm as model_lib
 from realm_jax.serving import model_configs, serving
 from retrieval import searchers
-from retrieval.index import bm25, sparse_index, term_counts, tfidf
+from retrieval.index import bm25, fusion, lda, sparse_index, term_counts, tfidf
 
-KINDS = ('dense', 'bm25', 'tfidf', 'random')
+# hybrid: reciprocal rank fusion of dense and bm25; weighted: their weighted scores
+KINDS = ('dense', 'bm25', 'tfidf', 'lda', 'hybrid', 'weighted', 'random')
+WITH_VECTORS = ('dense', 'hybrid', 'weighted')
 WORDS = {'bm25': bm25.Bm25, 'tfidf': tfidf.TfIdf}
+WORDS_WEIGHT = 0.4  # of `weighted`; held-out questions chose it
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,9 +121,9 @@ def _local(params: Any) -> Any:
 
 
 class WordRetriever:
-  """BM25 or TF-IDF over titles and texts."""
+  """BM25, TF-IDF or topics over titles and texts."""
 
-  def __init__(self, index: sparse_index.SparseIndex, scale: float):
+  def __init__(self, index: sparse_index.SparseIndex | lda.Lda, scale: float):
     """Take the index and a factor of its scores."""
     self._index, self._scale = index, scale
 
@@ -132,6 +135,41 @@ class WordRetriever:
     ids, scores = self._index.search(list(texts), k)
     scores = np.where(ids >= 0, self._scale * scores, 0.0)
     return Beam(ids, {'beam_scores': scores.astype(np.float32)})
+
+
+class HybridRetriever:
+  """One list from those of vectors and of words, at least 100 blocks of each."""
+
+  def __init__(
+    self,
+    dense: BlockRetriever,
+    words: bm25.Bm25,
+    words_weight: float | None = None,
+  ):
+    """Take both searches.
+
+    Args:
+      words_weight: weight of the normalised scores of `words`, the rest to 1 that of
+        `dense` (`fusion.by_scores`); None fuses ranks (`fusion.by_ranks`).
+    """
+    self._dense, self._words, self._weight = dense, words, words_weight
+
+  def __call__(
+    self, params: Any, rows: examples.Batch, texts: Sequence[str], k: int
+  ) -> Beam:
+    """Retrieve by both."""
+    n = max(k, fusion.CANDIDATES)
+    beam = self._dense(params, rows, texts, n)
+    lists = [(beam.ids, beam.scores), self._words.search(list(texts), n)]
+    if self._weight is None:
+      ids, scores = fusion.by_ranks([found for found, _ in lists], k)
+    else:
+      weights = 1 - self._weight, self._weight
+      ids, scores = fusion.by_scores(lists, weights, k)
+    fields = {'beam_scores': np.where(ids >= 0, scores, 0)}
+    if 'index_step' in beam.fields:
+      fields['index_step'] = beam.fields['index_step']
+    return Beam(ids, fields)
 
 
 class RandomRetriever:
@@ -159,21 +197,51 @@ def make_retriever(
   data: data_folder.DataFolder,
   snapshots: pipeline.Snapshots | None,
 ) -> BlockRetriever:
-  """Return the retriever of config.retriever; only 'dense' needs `snapshots`.
+  """Return the retriever of config.retriever.
+
+  Args:
+    snapshots: index of the blocks' vectors, for those of `WITH_VECTORS`.
 
   Raises:
     ValueError: for an unknown kind.
   """
-  kind = config.retriever
-  if kind == 'dense':
-    return DenseRetriever(
+  kind, lookup = config.retriever, config.lookup
+  if kind in WITH_VECTORS:
+    dense = DenseRetriever(
       model_configs.realm_config(config, data.tokenizer.vocab_size), snapshots
     )
+    if kind == 'dense':
+      return dense
+    # Runs of before there was a weight do not have one.
+    weight = lookup.get('words_weight', WORDS_WEIGHT)
+    return HybridRetriever(
+      dense, word_index(data, 'bm25'), weight if kind == 'weighted' else None
+    )
+  if kind == 'lda':
+    topics = lookup.get('num_topics', lda.LdaConfig.num_topics)
+    return WordRetriever(topic_index(data, topics), 1.0)
   if kind == 'random':
     return RandomRetriever(data.blocks.num_blocks)
   if kind not in WORDS:
     raise ValueError(f'retriever {kind!r}: expected one of {KINDS}.')
-  return WordRetriever(word_index(data, kind), config.lookup.bm25_scale)
+  return WordRetriever(word_index(data, kind), lookup.bm25_scale)
+
+
+def topic_index(data: data_folder.DataFolder, num_topics: int) -> lda.Lda:
+  """Return topics over titles and texts of the blocks, built once a folder."""
+  blocks = data.blocks
+
+  def texts(ids: np.ndarray) -> list[str]:
+    return [*sparse_index.titled(blocks.titles(ids), blocks.texts(ids))]
+
+  logging.info('Topics of %d blocks.', blocks.num_blocks)
+  return lda.Lda.build(
+    data.root / f'lda{num_topics}-{blocks.fingerprint[:12]}',
+    texts,
+    blocks.num_blocks,
+    blocks.fingerprint,
+    lda.LdaConfig(num_topics=num_topics),
+  )
 
 
 def words_path(data: data_folder.DataFolder, kind: str) -> pathlib.Path:

@@ -129,15 +129,21 @@ class TrainedReader:
   ) -> beams.BlockRetriever:
     """Return the config's retriever; build a missing index in `folder`."""
     snapshots = None
-    if self.config.retriever == 'dense':
+    if self.config.retriever in beams.WITH_VECTORS:
       index = self.as_realm().open_index(folder, progress)
       snapshots = pipeline.OneSnapshot(index)
     return beams.make_retriever(self.config, self.data, snapshots)
 
-  def with_retriever(self, kind: str) -> 'TrainedReader':
-    """Return the same reader with another retriever, one of `beams.KINDS`.
+  def with_retriever(
+    self, kind: str, words_weight: float = 0.0
+  ) -> 'TrainedReader':
+    """Return the same reader with another retriever.
 
-    A reader without an embedder takes all-MiniLM-L6-v2 for 'dense'.
+    A reader without an embedder takes all-MiniLM-L6-v2 for vectors.
+
+    Args:
+      kind: one of `beams.KINDS`.
+      words_weight: BM25's share of 'weighted'; 0: the config's.
 
     Raises:
       ValueError: for an unknown kind, or if all-MiniLM-L6-v2 is not installed.
@@ -145,8 +151,10 @@ class TrainedReader:
     config = self.config.copy_and_resolve_references()
     with config.unlocked():
       config.retriever = kind
+      if words_weight:
+        config.lookup.words_weight = words_weight
     params = self.params
-    if kind == 'dense' and not serving.embedder_params(params):
+    if kind in beams.WITH_VECTORS and not serving.embedder_params(params):
       params = params | packaged_run.start_embedder(self.model.config.realm)
     return dataclasses.replace(self, config=config, params=params)
 
@@ -203,7 +211,7 @@ class TrainedReader:
     """Answer questions; compile at the first call with new settings.
 
     Args:
-      retriever: 'dense', 'bm25' or 'random'; '' is that of the training.
+      retriever: one of `beams.KINDS`; '' is the retriever of the training.
       reader_beam: blocks to read; 0: as in training.
 
     Returns:

@@ -6,6 +6,8 @@ dense          nearest vectors of a frozen embedder (Borgeaud et al. 2021, secti
 bm25           BM25 over the words of chunks (Doostmohammadi et al. 2023)
 tfidf          DrQA's TF-IDF over their words and pairs of words (Chen et al. 2017)
 hybrid         reciprocal rank fusion of dense and bm25 (Cormack et al. 2009)
+weighted       weighted sums of the normalised scores of dense and bm25 (Ma et al. 2021)
+lda            most similar topics (Wei and Croft 2006)
 edit_distance  candidates of bm25 by the edit distance of their tokens
 oracle         candidates of hybrid by the tokens that they share with the text that
                follows the query: an upper bound of re-ranking, unfit for training
@@ -30,7 +32,9 @@ from rapidfuzz.distance import LCSseq, Levenshtein
 from retrieval import searchers, tokenization
 from retrieval.index import (
   bm25 as bm25_lib,
+  fusion,
   index as index_lib,
+  lda as lda_lib,
   neighbors as neighbors_lib,
   sparse_index,
   term_counts,
@@ -38,25 +42,33 @@ from retrieval.index import (
   vectors as vectors_lib,
 )
 from retrieval.searchers import base
-from retrieval.store import store
+from retrieval.store import shards, store
 from retrieval.text import chunks as chunks_lib, tokens as tokens_lib
 
 Name = Literal[
-  'dense', 'bm25', 'tfidf', 'hybrid', 'edit_distance', 'oracle', 'random'
+  'dense',
+  'bm25',
+  'tfidf',
+  'hybrid',
+  'weighted',
+  'lda',
+  'edit_distance',
+  'oracle',
+  'random',
 ]
 NAMES = get_args(Name)
-WITH_VECTORS = ('dense', 'hybrid', 'oracle')
-WITH_WORDS = ('bm25', 'tfidf', 'hybrid', 'edit_distance', 'oracle')
-WORDS = {
-  'bm25': 'bm25',
-  'tfidf': 'tfidf',
-  'hybrid': 'bm25',
-  'edit_distance': 'bm25',
-  'oracle': 'bm25',
-}
+WITH_VECTORS = ('dense', 'hybrid', 'weighted', 'oracle')
+WITH_WORDS = (
+  'bm25',
+  'tfidf',
+  'hybrid',
+  'weighted',
+  'edit_distance',
+  'oracle',
+)
 WORDS = {'bm25': bm25_lib.Bm25, 'tfidf': tfidf_lib.TfIdf}
-_CANDIDATES = 100  # of each source that is fused or ordered anew, at least
-_CONSTANT = 60  # of the fusion: a larger one makes ranks more equal
+WORDS_WEIGHT = 0.5  # of `weighted`; training text chose it
+_CANDIDATES = fusion.CANDIDATES  # of a source that is fused or ordered anew
 
 Found = neighbors_lib.Found
 
@@ -246,6 +258,58 @@ def build_words(
   return WORDS[kind].build_store(path, texts, known=known, **share)
 
 
+class Topics(_Searched):
+  """Most similar topic distributions; see `lda`."""
+
+  def __init__(
+    self,
+    datastore: chunks_lib.ChunkStore,
+    path: str | os.PathLike,
+    tokenizer: tokenization.Tokenizer,
+  ):
+    """Open the topics of `build_topics`."""
+    super().__init__(datastore, lda_lib.Lda.load(path))
+    self._check_rows(self._searcher.num_blocks, path)
+    self._tokenizer = tokenizer
+
+  def fields(self, queries: chunks_lib.ChunkStore) -> dict[str, Any]:
+    """See `neighbors.Source`."""
+    del queries
+    return {'source': 'lda', 'index': self._searcher.fingerprint}
+
+  def _asked(
+    self, queries: chunks_lib.ChunkStore, shard: int, rows: slice
+  ) -> np.ndarray:
+    texts = queries.texts(queries.ids(shard, rows), self._tokenizer)
+    return np.asarray(texts, object)
+
+  def of_texts(self, texts: Sequence[str], k: int) -> Found:
+    """See `neighbors.Source`."""
+    return self._searcher.search(texts, k)
+
+
+def build_topics(
+  path: str | os.PathLike,
+  datastore: chunks_lib.ChunkStore,
+  tokenizer: tokenization.Tokenizer,
+  config: lda_lib.LdaConfig | None = None,
+  progress: shards.Progress | None = None,
+) -> lda_lib.Lda:
+  """Fit topics to a datastore's chunks and infer those of each; see `lda`.
+
+  Raises:
+    ValueError: where `path` holds topics of other chunks or settings.
+  """
+  return lda_lib.Lda.build(
+    path,
+    lambda ids: datastore.texts(ids, tokenizer),
+    datastore.num_chunks,
+    datastore.fingerprint,
+    config,
+    progress,
+  )
+
+
 class Random(_Searched):
   """Random chunks, the same at each call."""
 
@@ -300,7 +364,7 @@ class Hybrid:
     parts = [part.fields(queries) for part in self._parts]
     return {
       'source': 'hybrid',
-      'index': store.fingerprint({'parts': parts, 'constant': _CONSTANT}),
+      'index': store.fingerprint({'parts': parts, 'constant': fusion.CONSTANT}),
       'candidates': _CANDIDATES,
     }
 
@@ -309,33 +373,45 @@ class Hybrid:
   ) -> Found:
     """See `neighbors.Source`."""
     n = max(k, _CANDIDATES)
-    return fuse(
-      [p.of_chunks(queries, shard, rows, n)[0] for p in self._parts], k
+    return self._fuse(
+      [part.of_chunks(queries, shard, rows, n) for part in self._parts], k
     )
 
   def of_texts(self, texts: Sequence[str], k: int) -> Found:
     """See `neighbors.Source`."""
     n = max(k, _CANDIDATES)
-    return fuse([part.of_texts(texts, n)[0] for part in self._parts], k)
+    return self._fuse([part.of_texts(texts, n) for part in self._parts], k)
+
+  def _fuse(self, lists: Sequence[Found], k: int) -> Found:
+    return fusion.by_ranks([ids for ids, _ in lists], k)
 
 
-def fuse(lists: Sequence[np.ndarray], k: int) -> Found:
-  """Fuse lists [b, n] of ids, best first, -1 for none; ties go to the lower id.
+class Weighted(Hybrid):
+  """Weighted sums of normalised scores; see `fusion.by_scores`."""
 
-  Returns:
-    ids [b, k] int64 and scores [b, k] float32, best first.
-  """
-  ids, scores = base.nothing(len(lists[0]), k)
-  for row, ranked in enumerate(zip(*lists, strict=True)):
-    found = np.concatenate(ranked)
-    ranks = np.concatenate([np.arange(1, len(part) + 1) for part in ranked])
-    there = found >= 0
-    unique, place = np.unique(found[there], return_inverse=True)
-    total = np.bincount(place, 1 / (_CONSTANT + ranks[there]), len(unique))
-    best = np.argsort(-total, kind='stable')[:k]
-    ids[row, : len(best)] = unique[best]
-    scores[row, : len(best)] = total[best]
-  return ids, scores
+  def __init__(
+    self,
+    dense: neighbors_lib.Source,
+    words: neighbors_lib.Source,
+    words_weight: float,
+  ):
+    """Take the sources and the weight of `words`; that of `dense` is the rest to 1."""
+    super().__init__(dense, words)
+    self._weights = 1 - words_weight, words_weight
+
+  def fields(self, queries: chunks_lib.ChunkStore) -> dict[str, Any]:
+    """See `neighbors.Source`."""
+    parts = [part.fields(queries) for part in self._parts]
+    made_of = {'parts': parts, 'weights': self._weights}
+    return {
+      'source': 'weighted',
+      'index': store.fingerprint(made_of),
+      'candidates': _CANDIDATES,
+      'words_weight': self._weights[1],
+    }
+
+  def _fuse(self, lists: Sequence[Found], k: int) -> Found:
+    return fusion.by_scores(lists, self._weights, k)
 
 
 class _Ordered:
@@ -420,17 +496,14 @@ class Oracle(_Ordered):
     self, queries: chunks_lib.ChunkStore, shard: int, rows: slice, k: int
   ) -> Found:
     """See `neighbors.Source`."""
-    n, m = max(k, _CANDIDATES), queries.chunk_length
+    n = max(k, _CANDIDATES)
     ids, _ = self._candidates.of_chunks(queries, shard, rows, n)
-    tokens, mask = queries.gather(queries.ids(shard, rows), 2 * m)
-    following = _strings(tokens[:, m:], mask[:, m:])
+    following = following_text(queries, queries.ids(shard, rows))
 
     def score(row, candidates):
-      return process.cdist(
-        [following[row]], candidates, scorer=LCSseq.similarity, dtype=np.float32
-      )[0]
+      return _shared(following[row], candidates)
 
-    return self._order(ids, k, 2 * m, score)
+    return self._order(ids, k, 2 * queries.chunk_length, score)
 
   def of_texts(self, texts: Sequence[str], k: int) -> Found:
     """Raise ValueError: nothing follows a new text."""
@@ -438,6 +511,43 @@ class Oracle(_Ordered):
       'neighbors.source oracle: compares with the text that follows, and nothing '
       'follows a new text; expected another source.'
     )
+
+
+def following_text(
+  queries: chunks_lib.ChunkStore, ids: np.ndarray
+) -> list[str]:
+  """Return the chunk after each of ids [b], a character for each token."""
+  m = queries.chunk_length
+  tokens, mask = queries.gather(ids, 2 * m)
+  return _strings(tokens[:, m:], mask[:, m:])
+
+
+def shared_tokens(
+  following: Sequence[str], datastore: chunks_lib.ChunkStore, ids: np.ndarray
+) -> np.ndarray:
+  """Return the score of `Oracle` of neighbors, 0 for none.
+
+  Args:
+    following: [b] results of `following_text`.
+    ids: [b, k] int64 chunks of the datastore, -1 for none.
+
+  Returns:
+    [b, k] float32, in tokens.
+  """
+  length = 2 * datastore.chunk_length
+  return np.array(
+    [
+      _shared(text, _strings(*datastore.gather(row, length)))
+      for text, row in zip(following, ids, strict=True)
+    ]
+  ).reshape(ids.shape)
+
+
+def _shared(following: str, candidates: list[str]) -> np.ndarray:
+  """Return the lengths of the longest common subsequences."""
+  return process.cdist(
+    [following], candidates, scorer=LCSseq.similarity, dtype=np.float32
+  )[0]
 
 
 def _strings(tokens: np.ndarray, mask: np.ndarray) -> list[str]:
@@ -461,6 +571,8 @@ class Sources:
   vectors: Callable[[chunks_lib.ChunkStore], store.Store]  # of a chunk store
   embedder: Callable[[], vectors_lib.TextEmbedder]  # loads that of new text
   words: Callable[[str], str | os.PathLike]  # one of `WORDS` -> its folder
+  topics: str | os.PathLike = ''  # path of `build_topics`
+  words_weight: float = WORDS_WEIGHT  # of `weighted`
 
   def make(self, name: str) -> neighbors_lib.Source:
     """Return the source of one of `NAMES`.
@@ -476,6 +588,12 @@ class Sources:
         return Words(self.datastore, self.words(name), self.tokenizer, name)
       case 'hybrid':
         return Hybrid(self.make('dense'), self.make('bm25'))
+      case 'weighted':
+        return Weighted(
+          self.make('dense'), self.make('bm25'), self.words_weight
+        )
+      case 'lda':
+        return Topics(self.datastore, self.topics, self.tokenizer)
       case 'edit_distance':
         return EditDistance(self.datastore, self.make('bm25'), self.tokenizer)
       case 'oracle':

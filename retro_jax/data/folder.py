@@ -10,6 +10,7 @@ chunks-{train,valid}/  spans of m tokens; the training chunks are the
 vectors-{train,valid}/ frozen BERT keys
 index/                 of vectors-train
 sparse-{bm25,tfidf}/   of chunks-train, for sources that need it
+topics-{model,vectors}/ topics of chunks-train, for the source lda
 neighbors-{train,valid}/           of the source dense
 neighbors_SOURCE-{train,valid}/    of another source
 {tokens,chunks,vectors,neighbors}-NAME/ of evaluation sets of other corpora
@@ -206,4 +207,8 @@ class DataFolder(data_folder.DataFolder):
       vectors,
       load_embedder,
       self.words_path,
+      topics=self.path('topics'),
+      words_weight=config.neighbors.get(
+        'words_weight', sources_lib.WORDS_WEIGHT
+      ),
     )

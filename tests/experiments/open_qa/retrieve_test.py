@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Retrievers compared on question sets, from a run to the table and the files."""
 
+import dataclasses
 import json
 import types
 
@@ -15,9 +16,11 @@ from experiments.open_qa import (
   retrieve,
   score,
   starts,
+  tune_hybrid,
 )
 from realm_jax.data import folder as realm_data
 from realm_jax.serving import trained as trained_lib
+from retrieval.index import fusion, lda
 from retrieval.questions import (
   answers,
   dpr_json,
@@ -186,9 +189,49 @@ def test_bad_input_is_refused(run, tmp_path, number, values, message):
     run(number, **{'kinds': ['bm25']} | values | {'run': paths})
 
 
+def test_hybrids_find_what_the_files_of_both_give(made, run, tmp_path):
+  folder = tmp_path / 'retrieval'
+  made.config.evaluate.words_weight = 0.25
+  kinds = ['dense', 'bm25', 'hybrid', 'weighted']
+  run(0, kinds=kinds, depth=100, output=str(folder))
+  made.config.evaluate.words_weight = 0.0
+  found = {
+    kind: trec_files.read_run(folder / f'custom_test.{kind}.run')
+    for kind in kinds
+  }
+  ranked = tune_hybrid.ranked([found['dense'], found['bm25']])
+  fused = {
+    'hybrid': fusion.by_ranks([ids for ids, _ in ranked.lists], 100),
+    'weighted': fusion.by_scores(ranked.lists, (0.75, 0.25), 100),
+  }
+  for kind, lists in fused.items():
+    for question, blocks in ranked.run_of(lists).items():
+      want, have = dict(blocks), dict(found[kind][question])
+      assert have == pytest.approx(want, abs=1e-5)
+
+
+def test_topics_find_blocks(run, made, monkeypatch, tmp_path):
+  @dataclasses.dataclass(frozen=True, kw_only=True)
+  class AllWords(lda.LdaConfig):
+    min_texts: int = 1
+    max_share: float = 1.0
+
+  monkeypatch.setattr(lda, 'LdaConfig', AllWords)
+  run(0, kinds=['lda'], output=str(tmp_path))
+  found = trec_files.read_run(tmp_path / 'custom_test.lda.run')
+  data = trained_lib.load_reader(made.workdir).data
+  index = lda.Lda.load(data.root / f'lda200-{data.blocks.fingerprint[:12]}')
+  names = rankings.BlockNames(data.blocks)
+  ids, _ = index.search(['The mill 0 stood in?'], DEPTH)
+  assert [x for x, _ in found['q0']] == names.of(ids[0].tolist())
+  assert index.num_blocks == data.blocks.num_blocks
+
+
 def test_readers_are_evaluated_with_any_retriever(made):
-  for kind in ('', 'random'):
+  for kind in ('', 'random', 'weighted'):
     config = command.changed(made.config, data_dir='')
     config.evaluate.retriever = kind
+    config.evaluate.words_weight = 0.125
     _, trained = qa_evaluate.open_run(config, str(made.workdir))
     assert trained.config.retriever == (kind or 'dense')
+    assert trained.config.lookup.words_weight == 0.125

@@ -117,8 +117,12 @@ def test_blocks_side_learns_and_the_index_follows(data, start, tmp_path):
   assert ages == [0, 1, 0]
 
 
-def test_reader_alone(data, tmp_path):
-  config = tiny_open_qa.get_config(data, 'bm25_test', **_SHORT)
+@pytest.mark.parametrize(
+  'retriever', ['bm25', pytest.param('weighted', marks=pytest.mark.slow)]
+)
+def test_reader_alone(data, tmp_path, retriever):
+  fields = _SHORT | {'retriever': retriever}
+  config = tiny_open_qa.get_config(data, 'bm25_test', **fields)
   state, metrics = _train(config, tmp_path)
   start = starts.untrained(config, tiny_open_qa.tiny_realm.data_of(config))
   _same(state.params['embedder'], start.params['embedder'])

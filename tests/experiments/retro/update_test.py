@@ -13,6 +13,7 @@ import pytest
 from experiments.retro import prepare as retro_prepare, update as retro_update
 from retrieval.index import (
   index as index_lib,
+  lda,
   reuse,
   sources,
   vectors as vectors_lib,
@@ -86,23 +87,30 @@ def _update(run, root, documents=(), delete=()):
   return counts, retro_data.DataFolder(root)
 
 
-def test_words_follow_the_documents(run, tmp_path):
-  """Also where there are no vectors, which BM25 does not read."""
+def test_words_and_topics_follow_the_documents(run, tmp_path):
+  """Also where there are no vectors, which neither of them reads."""
   workdir, old = run
   words = tmp_path / 'old'
   shutil.copytree(old.root, words)
   shutil.rmtree(words / 'vectors-train')
   shutil.rmtree(words / 'index')
   old = dataclasses.replace(old, root=words, source='bm25')
-  sources.build_words(
-    old.words_path('bm25'), old.chunks('train'), old.tokenizer
-  )
+  made = old.chunks('train'), old.tokenizer
+  sources.build_words(old.words_path('bm25'), *made)
+  config = lda.LdaConfig(num_topics=3, max_share=0.9)
+  sources.build_topics(words / 'topics', *made, config)
   counts, data = _update(
     (workdir, old), tmp_path / 'd', [_document('n', 'zq zq zq zq')]
   )
   assert not data.path('vectors-train').exists()
   now, before = (x.chunks('train').num_chunks for x in (data, old))
   assert before <= counts['chunks reused in bm25'] < now
+  topics = lda.Lda.load(data.path('topics'))
+  assert topics.config == config
+  assert topics.num_blocks == data.chunks('train').num_chunks
+  trained = loading.load(workdir, str(data.root), source='lda')
+  found = trained.data.retriever(trained.config).retrieve([NEW], 2)
+  assert (found.ids >= 0).all()
   trained = loading.load(workdir, str(data.root), source='bm25')
   retriever = trained.data.retriever(trained.config)
   for text, there in (('a zq', True), ('xylograph', False)):

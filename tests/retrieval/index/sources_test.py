@@ -10,7 +10,9 @@ import pytest
 
 from retrieval import searchers
 from retrieval.index import (
+  bm25 as bm25_lib,
   index as index_lib,
+  lda as lda_lib,
   neighbors as neighbors_lib,
   sources,
   vectors as vectors_lib,
@@ -54,6 +56,9 @@ def parts(data):
   searcher = searchers.ExactSearcher(array, 'squared_l2')
   for kind in sources.WORDS:
     sources.build_words(data.root / kind, train, data.tokenizer, kind)
+  config = lda_lib.LdaConfig(num_topics=5)
+  path = data.root / 'topics'
+  sources.build_topics(path, train, data.tokenizer, config)
   return sources.Sources(
     train,
     data.tokenizer,
@@ -61,6 +66,8 @@ def parts(data):
     lambda chunks: vectors[chunks.path],
     lambda: embedder,
     data.root.joinpath,
+    path,
+    words_weight=0.25,
   )
 
 
@@ -129,6 +136,44 @@ def _hybrid(data, queries, n):
   return sorted(scores, key=lambda chunk: (-scores[chunk], chunk))
 
 
+def _weighted(data, queries, n):
+  train, embed = data.chunks['train'], _Letters()
+  text, others = queries.texts(np.array([n]), data.tokenizer), _others
+  keys = embed.embed_texts(
+    [*train.texts(np.arange(train.num_chunks), data.tokenizer)]
+  )
+  dense = -((keys - embed.embed_texts(text)) ** 2).sum(1)
+  index = bm25_lib.Bm25.build(
+    train.texts(np.arange(train.num_chunks), data.tokenizer)
+  )
+  ids, found = index.search(text, train.num_chunks)
+  words = dict(zip(ids[0].tolist(), found[0].tolist(), strict=True))
+  total = {}
+  for weight, ranked, scores in (
+    (0.75, _dense(data, queries, n)[:100], dense),
+    (0.25, _words(data, queries, n)[:100], words),
+  ):
+    values = [float(scores[int(i)]) for i in ranked]
+    for i, value in zip(ranked.tolist(), values, strict=True):
+      part = (value - min(values)) / (max(values) - min(values))
+      total[i] = total.get(i, 0) + weight * part
+  assert {*total} <= {*others(data, queries, n).tolist()}
+  return sorted(total, key=lambda i: (-total[i], i))
+
+
+def _topics(data, queries, n):
+  others = _others(data, queries, n)
+  model = lda_lib.Lda.load(data.root / 'topics')._topics
+  texts = queries.texts(np.array([n]), data.tokenizer)
+  keys = model.vectors(data.chunks['train'].texts(others, data.tokenizer))
+  # Summed as the search sums, so that ties are ties.
+  scores = [
+    np.einsum('d,d->', model.vectors(texts)[0], x, dtype=float) for x in keys
+  ]
+  order = np.argsort(-np.array(scores), kind='stable')
+  return [others[i] for i in order if scores[i] > 0]
+
+
 def _edit_distance(data, queries, n):
   asked = _tokens(queries, n)
   return sorted(
@@ -152,6 +197,8 @@ _SLOW = {
   'bm25': _words,
   'tfidf': functools.partial(_words, kind='tfidf'),
   'hybrid': _hybrid,
+  'weighted': _weighted,
+  'lda': _topics,
   'edit_distance': _edit_distance,
   'oracle': _oracle,
 }
@@ -225,6 +272,25 @@ def test_words_of_other_chunks_are_refused(data, parts, tmp_path):
   sources.build_words(tmp_path / 'words', data.chunks['valid'], data.tokenizer)
   with pytest.raises(ValueError, match='they must be the same'):
     sources.Words(data.chunks['train'], tmp_path / 'words', data.tokenizer)
+
+
+def test_topics_of_other_chunks_are_refused(data, tmp_path):
+  config = lda_lib.LdaConfig(num_topics=2)
+  sources.build_topics(
+    tmp_path / 'topics', data.chunks['valid'], data.tokenizer, config
+  )
+  with pytest.raises(ValueError, match='they must be the same'):
+    sources.Topics(data.chunks['train'], tmp_path / 'topics', data.tokenizer)
+
+
+def test_tokens_shared_with_the_text_that_follows(data, parts):
+  """The oracle's scores, for the neighbors of any source."""
+  queries = data.chunks['valid']
+  ids, scores = parts.make('oracle').of_chunks(queries, 0, slice(1, 5), _K)
+  following = sources.following_text(queries, queries.ids(0, slice(1, 5)))
+  found = sources.shared_tokens(following, data.chunks['train'], ids)
+  np.testing.assert_array_equal(found, np.where(ids >= 0, scores, 0))
+  assert found.any()
 
 
 def test_an_unknown_source_is_named(parts):

@@ -1,0 +1,165 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Choose the weight of hybrid neighbors on training documents, without a model.
+
+  python -m experiments.retro.tune_hybrid --config=configs/<name>.py --workdir=DIR
+
+For random chunks of the datastore and each --weight, the share of BM25 in the source
+`weighted`, the command finds neighbors and measures how many tokens of the chunk that
+follows the query they share: the longest common subsequence with a neighbor and its
+continuation, over the tokens of the following chunk (the score of the source `oracle`).
+It prints the mean over --num_neighbors neighbors, the first one, and the best one, in
+percent with 95 % intervals, beside those of the fusion of ranks (the source `hybrid`).
+The weight with the highest mean is chosen; the smallest of equal ones.
+
+The data folder needs vectors, their index and BM25: --config.neighbors.source=weighted
+--config.prepare.stages=vectors,index of experiments.retro.prepare. Writes
+DIR/tune_hybrid.json.
+"""
+
+from collections.abc import Iterator, Sequence
+import dataclasses
+import pathlib
+
+from absl import flags, logging
+import ml_collections
+import numpy as np
+
+from experiments.engine import command, progress, reports
+from experiments.retro import settings as settings_lib
+from retrieval.index import fusion, neighbors as neighbors_lib, sources
+from retrieval.questions import bootstrap
+from retrieval.store import locks
+from retrieval.text import chunks as chunks_lib
+from retro_jax.data import folder as retro_data
+
+FILE = 'tune_hybrid.json'
+WEIGHTS = [i / 10 for i in range(11)]
+RANKS = 'ranks'  # the row of `fusion.by_ranks`
+_RUN = 32  # consecutive chunks; intervals are over such runs
+
+# weight -> measure -> [runs] mean over the chunks of a run
+Values = dict[str, dict[str, np.ndarray]]
+
+
+def runs_of(
+  chunks: chunks_lib.ChunkStore, count: int, seed: int
+) -> Iterator[tuple[int, slice]]:
+  """Yield shards and rows of random runs of chunks, `count` chunks at least."""
+  runs = [
+    (shard, slice(low, min(low + _RUN, rows)))
+    for shard, rows in enumerate(chunks.store.rows('document'))
+    for low in range(0, rows, _RUN)
+  ]
+  for number in np.random.default_rng(seed).permutation(len(runs)):
+    if count <= 0:
+      return
+    yield runs[number]
+    count -= runs[number][1].stop - runs[number][1].start
+
+
+def measure(
+  datastore: chunks_lib.ChunkStore,
+  parts: Sequence[neighbors_lib.Source],
+  weights: Sequence[float],
+  runs: Sequence[tuple[int, slice]],
+  k: int,
+  update: progress.Update,
+) -> Values:
+  """Measure the fusion by ranks and each weight on runs of chunks."""
+  names = [RANKS, *(f'{weight:g}' for weight in weights)]
+  found: dict[str, list[np.ndarray]] = {name: [] for name in names}
+  n = max(k, fusion.CANDIDATES)
+  for done, (shard, rows) in enumerate(runs, start=1):
+    following = sources.following_text(datastore, datastore.ids(shard, rows))
+    kept = [i for i, text in enumerate(following) if text]
+    following = [following[i] for i in kept]
+    lists = [part.of_chunks(datastore, shard, rows, n) for part in parts]
+    fused = [fusion.by_ranks([ids for ids, _ in lists], k)]
+    fused += [fusion.by_scores(lists, (1 - w, w), k) for w in weights]
+    lengths = np.array([len(text) for text in following])[:, None]
+    for name, (ids, _) in zip(names, fused, strict=True):
+      if kept:
+        shared = sources.shared_tokens(following, datastore, ids[kept])
+        found[name].append(shared / lengths)
+    update(done, len(runs))
+  return {
+    name: {
+      'mean': np.array([x.mean() for x in values]),
+      'first': np.array([x[:, 0].mean() for x in values]),
+      'best': np.array([x.max(axis=1).mean() for x in values]),
+    }
+    for name, values in found.items()
+  }
+
+
+def choose(values: Values) -> str:
+  """Return the weight whose neighbors share most."""
+  return max(
+    (weight for weight in values if weight != RANKS),
+    key=lambda weight: (values[weight]['mean'].mean(), -float(weight)),
+  )
+
+
+def run(config: ml_collections.ConfigDict, workdir: str) -> None:
+  """Measure every weight, print the table and the best weight."""
+  flag, root = flags.FLAGS, pathlib.Path(workdir)
+  data = retro_data.DataFolder.of(config, workdir)
+  datastore, made = data.chunks('train'), data.sources(config)
+  parts = [made.make('dense'), made.make('bm25')]
+  runs = list(runs_of(datastore, flag.max_chunks, config.seed))
+  with locks.writer(root, FILE):
+    with progress.bar('weights', 'runs of chunks') as update:
+      values = measure(
+        datastore,
+        parts,
+        sorted({*flag.weight}),
+        runs,
+        flag.num_neighbors,
+        update,
+      )
+    intervals = {
+      weight: {
+        name: dataclasses.asdict(bootstrap.bootstrap(x))
+        for name, x in found.items()
+      }
+      for weight, found in values.items()
+    }
+    names = list(intervals[RANKS])
+    reports.print_table(
+      ['words', *names],
+      [
+        [w, *(reports.share(x[n]) for n in names)] for w, x in intervals.items()
+      ],
+      f'tokens of the following chunk in {flag.num_neighbors} neighbors, percent; '
+      f'{sum(rows.stop - rows.start for _, rows in runs):,} chunks',
+    )
+    best = choose(values)
+    print(f'Most at --config.neighbors.words_weight={best}.')
+    path = reports.write_json(
+      root / FILE,
+      {
+        'chosen': float(best),
+        'num_neighbors': flag.num_neighbors,
+        'datastore': datastore.fingerprint,
+        'weights': intervals,
+      },
+    )
+  logging.info('The figures are in %s.', path)
+
+
+def define_flags() -> None:
+  """Define the flags of weights and chunks."""
+  flags.DEFINE_multi_float(
+    'weight', WEIGHTS, 'A weight of BM25; may repeat.', 0, 1
+  )
+  flags.DEFINE_integer(
+    'max_chunks', 2000, 'Chunks to find neighbors of.', lower_bound=1
+  )
+  flags.DEFINE_integer(
+    'num_neighbors', 2, 'Neighbors to measure.', lower_bound=1
+  )
+
+
+if __name__ == '__main__':
+  command.main(run, settings_lib.Settings, define_flags)

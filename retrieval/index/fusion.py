@@ -1,0 +1,89 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Lists of several searches made one: by ranks, or by weighted scores.
+
+`by_ranks` is reciprocal rank fusion (Cormack et al. 2009). `by_scores` is the linear
+interpolation of Ma et al. 2021 (A Replication Study of Dense Passage Retriever, section
+3): an id that a list lacks takes the list's lowest score.
+
+Dimension key: b queries, n ids of each list, k ids of the result.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from retrieval.searchers import base
+
+CANDIDATES = 100  # of each list, at least
+CONSTANT = 60  # of `by_ranks`: a larger one makes ranks more equal
+
+# ids [b, n] int64, -1 for none; scores [b, n] float32, -inf for none
+Found = tuple[np.ndarray, np.ndarray]
+
+
+def by_ranks(lists: Sequence[np.ndarray], k: int) -> Found:
+  """Score each id by the sum over lists of 1 / (60 + rank).
+
+  Args:
+    lists: ids [b, n] of each search, best first, -1 for none.
+
+  Returns:
+    ids [b, k] int64 and scores [b, k] float32, best first, ties by the lower id.
+  """
+  values = [
+    np.broadcast_to(1 / (CONSTANT + np.arange(1, ids.shape[1] + 1)), ids.shape)
+    for ids in lists
+  ]
+  return _sums(lists, values, k)
+
+
+def by_scores(
+  lists: Sequence[Found], weights: Sequence[float], k: int
+) -> Found:
+  """Score each id by the weighted sum of its normalised scores.
+
+  The lowest score of a list becomes 0 and its highest one 1; equal scores become 1. An
+  id that the list lacks has 0.
+
+  Args:
+    lists: ids and scores of each search, best first.
+    weights: of each list.
+
+  Returns:
+    As `by_ranks`.
+  """
+  values = [
+    weight * _normalised(*found)
+    for found, weight in zip(lists, weights, strict=True)
+  ]
+  return _sums([ids for ids, _ in lists], values, k)
+
+
+def _normalised(ids: np.ndarray, scores: np.ndarray) -> np.ndarray:
+  """Return scores [b, n] in [0, 1]; 0 for none."""
+  there = ids >= 0
+  scores = np.asarray(scores, np.float64)
+  low = np.where(there, scores, np.inf).min(axis=1, initial=np.inf)[:, None]
+  high = np.where(there, scores, -np.inf).max(axis=1, initial=-np.inf)[:, None]
+  differ = there & (high > low)
+  scaled = np.zeros(ids.shape)
+  np.divide(scores - low, high - low, out=scaled, where=differ)
+  return np.where(differ, scaled, there.astype(np.float64))
+
+
+def _sums(
+  lists: Sequence[np.ndarray], values: Sequence[np.ndarray], k: int
+) -> Found:
+  """Add up the values [b, n] of each id, and order by them."""
+  ids, scores = base.nothing(len(lists[0]), k)
+  for row in range(len(ids)):
+    found = np.concatenate([x[row] for x in lists])
+    there = found >= 0
+    unique, place = np.unique(found[there], return_inverse=True)
+    added = np.concatenate([x[row] for x in values])[there]
+    total = np.bincount(place, added, len(unique))
+    best = np.argsort(-total, kind='stable')[:k]
+    ids[row, : len(best)] = unique[best]
+    scores[row, : len(best)] = total[best]
+  return ids, scores

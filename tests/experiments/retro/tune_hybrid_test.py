@@ -1,0 +1,113 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The weight of hybrid neighbors against slow overlaps with the following chunk."""
+
+import json
+import types
+
+import ml_collections
+import numpy as np
+import pytest
+
+from experiments.retro import tune_hybrid
+from retrieval.index import sources
+from retro_jax.data import folder as retro_data
+from tests.retrieval.store import tiny_stores
+
+K = 3
+
+
+@pytest.fixture(scope='module')
+def data(tmp_path_factory):
+  root = tmp_path_factory.mktemp('data')
+  made = tiny_stores.make(root, np.random.default_rng(0))
+  train = made.chunks['train']
+  sources.build_words(root / 'words', train, made.tokenizer)
+  words = sources.Words(train, root / 'words', made.tokenizer)
+  # Random chunks stand for those of vectors.
+  return types.SimpleNamespace(
+    root=root, train=train, parts=[sources.Random(train), words]
+  )
+
+
+def _common(a, b):
+  """Length of the longest common subsequence by its recurrence."""
+  table = np.zeros((len(a) + 1, len(b) + 1), int)
+  for i, x in enumerate(a):
+    for j, y in enumerate(b):
+      longer = max(table[i, j + 1], table[i + 1, j])
+      table[i + 1, j + 1] = table[i, j] + 1 if x == y else longer
+  return table[-1, -1]
+
+
+def _tokens(chunks, i, start, limit):
+  tokens, mask = chunks.gather(np.array([i]), limit)
+  return tokens[0, start:][mask[0, start:]].tolist()
+
+
+def _slow(data, part, shard, rows):
+  """Shares [n, K] of the following chunk, of chunks that one follows."""
+  m, found = data.train.chunk_length, []
+  ids, _ = part.of_chunks(data.train, shard, rows, K)
+  for own, neighbors in zip(data.train.ids(shard, rows), ids, strict=True):
+    following = _tokens(data.train, own, m, 2 * m)
+    if following:
+      shared = [
+        _common(following, _tokens(data.train, i, 0, 2 * m)) if i >= 0 else 0
+        for i in neighbors
+      ]
+      found.append(np.array(shared) / len(following))
+  return np.array(found)
+
+
+def test_the_ends_are_the_parts_alone(data):
+  runs = [(0, slice(0, 12)), (1, slice(3, 9))]
+  values = tune_hybrid.measure(
+    data.train, data.parts, [1.0], runs, K, lambda *_: None
+  )
+  assert list(values) == ['ranks', '1']
+  for number, run in enumerate(runs):
+    slow = _slow(data, data.parts[1], *run)
+    want = {
+      'mean': slow.mean(),
+      'first': slow[:, 0].mean(),
+      'best': slow.max(1).mean(),
+    }
+    for name, value in want.items():
+      assert values['1'][name][number] == pytest.approx(value, rel=1e-6)
+    assert 0 < values['ranks']['mean'][number] < 1
+
+
+def test_runs_are_random_rows_of_the_datastore(data):
+  total = data.train.num_chunks
+  everything = list(tune_hybrid.runs_of(data.train, total, 0))
+  ids = np.concatenate([data.train.ids(*run) for run in everything])
+  assert sorted(ids.tolist()) == list(range(total))
+  few = list(tune_hybrid.runs_of(data.train, 40, 0))
+  assert few == everything[: len(few)]
+  assert 40 <= sum(rows.stop - rows.start for _, rows in few) < 72
+  assert list(tune_hybrid.runs_of(data.train, 40, 1)) != few
+
+
+def test_command(data, tmp_path, monkeypatch, capsys):
+  made = dict(zip(('dense', 'bm25'), data.parts, strict=True))
+  monkeypatch.setattr(
+    retro_data.DataFolder,
+    'sources',
+    lambda *_: types.SimpleNamespace(make=made.get),
+  )
+  given = types.SimpleNamespace(
+    weight=[0.0, 0.5], max_chunks=40, num_neighbors=K
+  )
+  monkeypatch.setattr(tune_hybrid, 'flags', types.SimpleNamespace(FLAGS=given))
+  config = ml_collections.ConfigDict(
+    {'data_dir': str(data.root), 'seed': 0, 'neighbors': {'source': 'dense'}}
+  )
+  tune_hybrid.run(config, str(tmp_path))
+  found = json.loads((tmp_path / tune_hybrid.FILE).read_text())
+  printed = capsys.readouterr().out
+  assert f'--config.neighbors.words_weight={found["chosen"]:g}.' in printed
+  means = {w: x['mean']['mean'] for w, x in found['weights'].items()}
+  assert list(means) == ['ranks', '0', '0.5']
+  best = max(('0', '0.5'), key=means.get)
+  assert found['chosen'] == float(best)
