@@ -193,6 +193,7 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   if values.packaged or flags.FLAGS['workdir'].using_default_value:
     take_packaged(config, workdir)
   reader = open_reader(workdir, config.data_dir, _config_file())
+  reader = reader.with_colbert(config.colbert_index)
   with progress.bar('index', 'blocks') as shown:
     answerer = reader.open_answerer(
       retriever=values.retriever,

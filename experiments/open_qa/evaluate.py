@@ -159,7 +159,8 @@ def _load(
   )
   logging.info('Evaluating step %d of %s.', trained.step, run)
   kind = config.evaluate.retriever
-  return trained.with_retriever(kind) if kind else trained
+  trained = trained.with_retriever(kind) if kind else trained
+  return trained.with_colbert(config.colbert_index)
 
 
 def open_retriever(trained: trained_lib.TrainedReader):

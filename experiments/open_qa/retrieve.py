@@ -219,6 +219,7 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   if values.packaged or values['workdir'].using_default_value:
     ask.take_packaged(config, workdir)
   trained = ask.open_reader(workdir, config.data_dir)
+  trained = trained.with_colbert(config.colbert_index)
   folder = pathlib.Path(values.output or pathlib.Path(workdir) / _FOLDER)
   with locks.writer(folder, FILE):
     kinds = []

@@ -10,8 +10,9 @@ from experiments.open_qa import dpr_examples
 from experiments.realm import settings as realm_settings
 from realm_jax.data import examples, reader_rows
 from realm_jax.nn import open_qa
-from realm_jax.serving import beams
+from realm_jax.serving import beams, colbert_index
 from retrieval import settings
+from retrieval.nn import colbert
 from retrieval.questions import answers as answers_lib
 
 
@@ -121,11 +122,13 @@ class Settings(realm_settings.Settings):
   questions: run_settings.Questions
   claims: Claims
   realm_from: str
-  retriever: Literal['dense', 'bm25', 'random']
+  retriever: Literal['dense', 'bm25', 'colbert', 'random']
   lookup: Lookup
   reader: open_qa.OpenQaConfig
   loss: Loss
   train_blocks: bool
   dpr: Dpr
+  colbert: colbert.ColbertConfig
+  colbert_index: colbert_index.ColbertSection
   warm_start: WarmStarts
   evaluate: Evaluate

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Blocks retrieved for a question: by vectors, by words or at random.
+"""Blocks retrieved for a question: by vectors, by words, by tokens or at random.
 
 Lee et al. 2019 (ORQA), section 4 (C = 5000); Guu et al. 2020, table 1.
 """
@@ -19,11 +19,11 @@ import numpy as np
 
 from realm_jax.data import examples, folder as data_folder, pipeline
 from realm_jax.nn import config as config_lib, realm as model_lib
-from realm_jax.serving import model_configs, serving
+from realm_jax.serving import colbert_index, model_configs, serving
 from retrieval import searchers
-from retrieval.index import bm25, tfidf
+from retrieval.index import bm25, late_interaction, tfidf
 
-KINDS = ('dense', 'bm25', 'tfidf', 'random')
+KINDS = ('dense', 'bm25', 'tfidf', 'colbert', 'random')
 _WORDS = {'bm25': bm25.Bm25, 'tfidf': tfidf.TfIdf}
 
 
@@ -117,16 +117,20 @@ def _local(params: Any) -> Any:
 
 
 class WordRetriever:
-  """BM25 or TF-IDF over titles and texts."""
+  """BM25, TF-IDF or late interaction over titles and texts."""
 
-  def __init__(self, index: bm25.Bm25 | tfidf.TfIdf, scale: float):
+  def __init__(
+    self,
+    index: bm25.Bm25 | tfidf.TfIdf | late_interaction.LateInteraction,
+    scale: float = 1.0,
+  ):
     """Take the index and a factor of its scores."""
     self._index, self._scale = index, scale
 
   def __call__(
     self, params: Any, rows: examples.Batch, texts: Sequence[str], k: int
   ) -> Beam:
-    """Retrieve by words."""
+    """Retrieve by the texts."""
     del params, rows
     ids, scores = self._index.search(list(texts), k)
     scores = np.where(ids >= 0, self._scale * scores, 0.0)
@@ -157,8 +161,13 @@ def make_retriever(
   config: ml_collections.ConfigDict,
   data: data_folder.DataFolder,
   snapshots: pipeline.Snapshots | None,
+  progress: Callable[[int, int], None] | None = None,
 ) -> BlockRetriever:
   """Return the retriever of config.retriever; only 'dense' needs `snapshots`.
+
+  Args:
+    progress: called with (blocks done, blocks in all) while an index of ColBERT is
+      built.
 
   Raises:
     ValueError: for an unknown kind.
@@ -170,6 +179,8 @@ def make_retriever(
     )
   if kind == 'random':
     return RandomRetriever(data.blocks.num_blocks)
+  if kind == 'colbert':
+    return WordRetriever(colbert_index.open_index(config, data, progress))
   if kind not in _WORDS:
     raise ValueError(f'retriever {kind!r}: expected one of {KINDS}.')
   return WordRetriever(word_index(data, kind), config.lookup.bm25_scale)

@@ -132,7 +132,7 @@ class TrainedReader:
     if self.config.retriever == 'dense':
       index = self.as_realm().open_index(folder, progress)
       snapshots = pipeline.OneSnapshot(index)
-    return beams.make_retriever(self.config, self.data, snapshots)
+    return beams.make_retriever(self.config, self.data, snapshots, progress)
 
   def with_retriever(self, kind: str) -> 'TrainedReader':
     """Return the same reader with another retriever, one of `beams.KINDS`.
@@ -149,6 +149,15 @@ class TrainedReader:
     if kind == 'dense' and not serving.embedder_params(params):
       params = params | packaged_run.start_embedder(self.model.config.realm)
     return dataclasses.replace(self, config=config, params=params)
+
+  def with_colbert(self, section: ml_collections.ConfigDict) -> 'TrainedReader':
+    """Return the same reader with this config.colbert_index, if it names a model."""
+    if not section.model:
+      return self
+    config = self.config.copy_and_resolve_references()
+    with config.unlocked():
+      config.colbert_index = section.copy_and_resolve_references()
+    return dataclasses.replace(self, config=config)
 
   def open_answerer(
     self,
