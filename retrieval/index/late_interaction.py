@@ -271,7 +271,7 @@ class LateInteraction:
     """Score rows of a shard as if each token were its centroid."""
     all_ends, centroids = self._arrays(shard, 'ends', 'centroids')
     positions, ends = colbert_encoder.spans(all_ends, rows)
-    return colbert_encoder.sum_of_best(cosines[centroids[positions]], ends)
+    return colbert_encoder.sum_of_best(cosines, centroids[positions], ends)
 
   def _exact(self, query: np.ndarray, blocks: np.ndarray) -> np.ndarray:
     """Score ascending blocks by their decompressed vectors: [n] float32."""

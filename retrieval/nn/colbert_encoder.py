@@ -184,17 +184,31 @@ def max_sims(
   ends: np.ndarray,
 ) -> Float[np.ndarray, ' P']:
   """Return `colbert.max_sim` of one query and `TokenVectors`, float32."""
-  return sum_of_best(values @ query.T, ends)
+  return sum_of_best(values @ query.T, np.arange(len(values)), ends)
 
 
 def sum_of_best(
-  cosines: Float[np.ndarray, 'T Q'], ends: np.ndarray
+  cosines: Float[np.ndarray, 'X Q'], rows: np.ndarray, ends: np.ndarray
 ) -> Float[np.ndarray, ' P']:
-  """Return the sum over Q of the largest cosine of each passage's tokens."""
-  if not len(ends):
-    return np.zeros(0, np.float32)
-  starts = np.concatenate([[0], ends[:-1]])
-  return np.maximum.reduceat(cosines, starts, axis=0).sum(axis=1)
+  """Return the sum over Q of the largest cosine of each passage's tokens.
+
+  Args:
+    rows: [T] row of `cosines` of each token.
+    ends: [P] past-last token of each passage, which has one at least.
+  """
+  counts = np.diff(ends, prepend=0)
+  order = np.argsort(-counts, kind='stable')
+  counts = counts[order]
+  starts = ends[order] - counts
+  # One position of all passages that are long enough after the other:
+  # np.maximum.reduceat takes four times as long.
+  best = cosines[rows[starts]]
+  for i in range(1, counts.max(initial=0)):
+    n = np.searchsorted(-counts, -i)
+    np.maximum(best[:n], cosines[rows[starts[:n] + i]], out=best[:n])
+  sums = np.empty(len(ends), np.float32)
+  sums[order] = best.sum(axis=1)
+  return sums
 
 
 def _fingerprint(config, encoder, params, tokenizer) -> str:
