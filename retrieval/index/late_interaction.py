@@ -20,7 +20,7 @@ import os
 import pathlib
 from typing import Any, Protocol, runtime_checkable
 
-from jaxtyping import Float32, Int, Int64
+from jaxtyping import Float32, Int64
 import numpy as np
 
 from retrieval import settings
@@ -221,22 +221,18 @@ class LateInteraction:
     return ids, scores
 
   def score(
-    self, texts: Sequence[str], ids: Int[np.ndarray, 'b n']
-  ) -> Float32[np.ndarray, 'b n']:
-    """Score given blocks of each query: re-ranking without any text.
-
-    Args:
-      ids: [b, n] blocks; -1 for none.
+    self, texts: Sequence[str], blocks: Sequence[Sequence[int]]
+  ) -> list[np.ndarray]:
+    """Score given blocks of each query: `reranking.Reranker` without any text.
 
     Returns:
-      [b, n] float32; -inf for none, and for a blank query.
+      For each query scores [len(blocks[i])] float32; -inf for a blank query.
     """
-    scores = np.full(ids.shape, -np.inf, np.float32)
+    scores = [np.full(len(row), -np.inf, np.float32) for row in blocks]
     for row, query in self._queries(texts):
-      blocks, place = np.unique(ids[row], return_inverse=True)
-      found = np.full(len(blocks), -np.inf, np.float32)
-      found[blocks >= 0] = self._exact(query, blocks[blocks >= 0])
-      scores[row] = found[place]
+      ids = np.asarray(blocks[row], np.int64)
+      unique, place = np.unique(ids, return_inverse=True)
+      scores[row] = self._exact(query, unique)[place]
     return scores
 
   def _queries(self, texts: Sequence[str]):
