@@ -21,9 +21,15 @@ from realm_jax.data import examples, folder as data_folder, pipeline
 from realm_jax.nn import config as config_lib, realm as model_lib
 from realm_jax.serving import model_configs, serving
 from retrieval import searchers
-from retrieval.index import bm25, tfidf
+from retrieval.index import bm25, rerankers, reranking, tfidf
+from retrieval.store import store
+from retrieval.text import blocks as blocks_lib
 
 KINDS = ('dense', 'bm25', 'tfidf', 'random')
+_OF_BLOCKS = (
+  'beam_vectors',
+  'beam_scores',
+)  # fields with a value of each block
 _WORDS = {'bm25': bm25.Bm25, 'tfidf': tfidf.TfIdf}
 
 
@@ -153,16 +159,84 @@ class RandomRetriever:
     return Beam(ids, {'beam_scores': np.zeros(ids.shape, np.float32)})
 
 
+class RerankedRetriever:
+  """A retriever whose first blocks a re-ranker orders anew.
+
+  The fields of the loss go with their blocks, so a reader adds the scores that it
+  was trained with.
+
+  Attributes:
+    fingerprint: hash of the re-ranker and of the number of candidates.
+  """
+
+  def __init__(
+    self,
+    inner: BlockRetriever,
+    reranker: reranking.Reranker,
+    blocks: blocks_lib.BlockStore,
+    candidates: int,
+  ):
+    """Take the retriever of candidates and how many of them are ordered."""
+    self._inner, self._reranker, self._blocks = inner, reranker, blocks
+    self._candidates = min(candidates, blocks.num_blocks)
+    self.fingerprint = store.fingerprint([reranker.fingerprint, candidates])
+
+  def __call__(
+    self, params: Any, rows: examples.Batch, texts: Sequence[str], k: int
+  ) -> Beam:
+    """Retrieve max(k, candidates) blocks, and keep the first k."""
+    found = self._inner(params, rows, texts, max(k, self._candidates))
+    asked = np.array([bool(text.strip()) for text in texts], bool)[:, None]
+    order, scores = reranking.rerank(
+      self._reranker,
+      texts,
+      np.where(asked, found.ids, -1),  # padding costs nothing
+      lambda ids: titled_texts(self._blocks, ids),
+      self._candidates,
+    )
+    order = order[:, :k]
+    fields = {
+      name: x[np.arange(len(x))[:, None], order] if name in _OF_BLOCKS else x
+      for name, x in found.fields.items()
+    }
+    ids = np.take_along_axis(found.ids, order, axis=1)
+    return Beam(ids, fields, scores[:, :k])
+
+
+def titled_texts(
+  blocks: blocks_lib.BlockStore, ids: Sequence[int] | np.ndarray
+) -> list[str]:
+  """Return blocks below their titles, as a re-ranker reads them."""
+  return list(bm25.titled(blocks.titles(ids), blocks.texts(ids)))
+
+
 def make_retriever(
   config: ml_collections.ConfigDict,
   data: data_folder.DataFolder,
   snapshots: pipeline.Snapshots | None,
 ) -> BlockRetriever:
-  """Return the retriever of config.retriever; only 'dense' needs `snapshots`.
+  """Return the retriever of config.retriever, re-ranked as config.reranker says.
+
+  Only 'dense' needs `snapshots`.
 
   Raises:
     ValueError: for an unknown kind.
   """
+  found = _make_first_stage(config, data, snapshots)
+  # Checkpoints of before there were re-rankers have no such section.
+  settings = config.get('reranker')
+  if not settings or not settings.path:
+    return found
+  return RerankedRetriever(
+    found, rerankers.load(settings.path), data.blocks, settings.candidates
+  )
+
+
+def _make_first_stage(
+  config: ml_collections.ConfigDict,
+  data: data_folder.DataFolder,
+  snapshots: pipeline.Snapshots | None,
+) -> BlockRetriever:
   kind = config.retriever
   if kind == 'dense':
     return DenseRetriever(

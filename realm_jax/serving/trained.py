@@ -150,6 +150,18 @@ class TrainedReader:
       params = params | packaged_run.start_embedder(self.model.config.realm)
     return dataclasses.replace(self, config=config, params=params)
 
+  def with_reranker(self, path: str, candidates: int = 50) -> 'TrainedReader':
+    """Return the same reader with a re-ranker of its retriever's first blocks.
+
+    Args:
+      path: folder of a run of experiments.reranking.train; '' for none.
+      candidates: blocks that are ordered anew.
+    """
+    config = self.config.copy_and_resolve_references()
+    with config.unlocked():
+      config.reranker = {'path': path, 'candidates': candidates}
+    return dataclasses.replace(self, config=config)
+
   def open_answerer(
     self,
     *,
