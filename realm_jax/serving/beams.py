@@ -106,9 +106,14 @@ class DenseRetriever:
 
 
 def _apart(function: Callable, *arguments: Any) -> Any:
-  """Call a function outside the training mesh, which has others' devices."""
+  """Call a function outside the training mesh if it has others' devices."""
   if jax.process_count() == 1:
     return function(*arguments)
+  return _outside(function, *arguments)
+
+
+def _outside(function: Callable, *arguments: Any) -> Any:
+  """Call a function outside the mesh of this thread."""
   with concurrent.futures.ThreadPoolExecutor(1) as thread:
     return thread.submit(function, *arguments).result()
 
@@ -187,7 +192,8 @@ class RerankedRetriever:
     """Retrieve max(k, candidates) blocks, and keep the first k."""
     found = self._inner(params, rows, texts, max(k, self._candidates))
     asked = np.array([bool(text.strip()) for text in texts], bool)[:, None]
-    order, scores = reranking.rerank(
+    order, scores = _outside(  # the re-ranker has a mesh of its own
+      reranking.rerank,
       self._reranker,
       texts,
       np.where(asked, found.ids, -1),  # padding costs nothing

@@ -36,7 +36,7 @@ def pair_layout(
 ) -> cross_encoder.PairLayout:
   """Return the lengths of a run's pairs; ValueError as `bert_config`."""
   layout = settings.build(
-    cross_encoder.PairLayout, config.layout, 'config.layout'
+    cross_encoder.PairLayout, config.layout.to_dict(), 'config.layout'
   )
   if layout.row_length > config.model.max_length:
     raise ValueError(
@@ -97,7 +97,7 @@ class CrossReranker:
     )
     scores = self._encoder(rows, len(rows))[:, 0]
     ends = np.cumsum([len(found) for found in passages])
-    return np.split(scores, ends[:-1])
+    return np.split(scores, ends)[:-1]
 
 
 def load(path: str | os.PathLike, step: str = '') -> CrossReranker:
