@@ -38,6 +38,7 @@ _ROOMS = {
     'knn_lm',
     'realm',
     'open_qa',
+    'reranking',
     'convert',
     'tables',
     'accelerators',

@@ -46,6 +46,7 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   config.realm_from = ''
 
   config.retriever = 'dense'  # bm25, colbert, random
+  config.reranker = sections.of(settings.Reranker)
   config.lookup = sections.of(settings.Lookup)
   config.reader = sections.of(
     open_qa.OpenQaConfig, without=('span_dropout_rate',)

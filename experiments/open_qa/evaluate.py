@@ -20,7 +20,8 @@ claims_<set>_<split>.jsonl, a line {id, claim, label, predicted, probability, bl
 title} for each claim; sets without labels give the lines alone.
 
 --config.data_dir=DATA searches changed data; --config.evaluate.retriever=KIND finds the
-blocks otherwise than in training.
+blocks otherwise than in training; --config.reranker.path=DIR, a run of
+experiments.reranking.train, orders the first --config.reranker.candidates anew.
 """
 
 from collections.abc import Sequence
@@ -158,8 +159,10 @@ def _load(
     run, config.data_dir, part, step=config.evaluate.step
   )
   logging.info('Evaluating step %d of %s.', trained.step, run)
-  kind = config.evaluate.retriever
-  trained = trained.with_retriever(kind) if kind else trained
+  if kind := config.evaluate.retriever:
+    trained = trained.with_retriever(kind)
+  if config.reranker.path:
+    trained = trained.with_reranker(**config.reranker)
   return trained.with_colbert(config.colbert_index)
 
 

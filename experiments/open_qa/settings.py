@@ -34,6 +34,14 @@ class Lookup:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Reranker:
+  """A model that orders the first blocks of the retriever anew."""
+
+  path: str = ''  # run of experiments.reranking.train; '': none
+  candidates: settings.Size = 50  # blocks that it orders
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Loss:
   """Loss of retriever and reader."""
 
@@ -123,6 +131,7 @@ class Settings(realm_settings.Settings):
   claims: Claims
   realm_from: str
   retriever: Literal['dense', 'bm25', 'colbert', 'random']
+  reranker: Reranker
   lookup: Lookup
   reader: open_qa.OpenQaConfig
   loss: Loss

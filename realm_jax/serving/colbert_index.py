@@ -23,6 +23,13 @@ class ColbertSection(late_interaction.IndexConfig):
   search: late_interaction.SearchConfig = late_interaction.SearchConfig()
 
 
+def model_of(config: ml_collections.ConfigDict) -> str:
+  """Return config.colbert_index.model; '' in checkpoints without this section."""
+  return config.get('colbert_index', ml_collections.ConfigDict()).get(
+    'model', ''
+  )
+
+
 def open_index(
   config: ml_collections.ConfigDict,
   data: data_folder.DataFolder,

@@ -159,6 +159,18 @@ class TrainedReader:
       config.colbert_index = section.copy_and_resolve_references()
     return dataclasses.replace(self, config=config)
 
+  def with_reranker(self, path: str, candidates: int = 50) -> 'TrainedReader':
+    """Return the same reader with a re-ranker of its retriever's first blocks.
+
+    Args:
+      path: folder of a run of experiments.reranking.train; '' for none.
+      candidates: blocks that are ordered anew.
+    """
+    config = self.config.copy_and_resolve_references()
+    with config.unlocked():
+      config.reranker = {'path': path, 'candidates': candidates}
+    return dataclasses.replace(self, config=config)
+
   def open_answerer(
     self,
     *,

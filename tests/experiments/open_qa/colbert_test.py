@@ -134,6 +134,13 @@ def test_a_trained_model_retrieves_and_reranks(run, data, monkeypatch):
   ]
   scores = np.stack(encoder.score(texts, passages))
   np.testing.assert_allclose(scores, beam.fields['beam_scores'][:-1], rtol=0.1)
+  # Blocks found by words, in the order of the index's scores.
+  config.retriever, config.reranker.path = 'bm25', str(run[0])
+  reranked = beams.make_retriever(config, data, None)({}, {}, texts, 3)
+  assert np.mean(reranked.ids[:, 0] == beam.ids[:-1, 0]) > 0.8
+  scores = beam.fields['beam_scores'][:-1, 0]
+  same = reranked.ids[:, 0] == beam.ids[:-1, 0]
+  np.testing.assert_allclose(reranked.scores[same, 0], scores[same], rtol=1e-5)
   # What is built is opened again.
   calls.clear()
   again = colbert_index.open_index(config, data, lambda *x: calls.append(x))
