@@ -27,7 +27,7 @@ from retrieval import settings
 from retrieval.index import bm25, residual_codes
 from retrieval.nn import colbert_encoder
 from retrieval.searchers import base
-from retrieval.store import shards, store
+from retrieval.store import sharded_array, shards, store
 
 KIND = 'colbert_tokens'
 _CODEC = 'colbert_codec'
@@ -253,6 +253,7 @@ class LateInteraction:
       starts, lists = self._arrays(shard, 'starts', 'blocks')
       positions, _ = colbert_encoder.spans(starts[1:], near)
       found = np.unique(lists[positions])
+      self._check(found, self._num_rows(shard), shard, 'blocks')
       if len(found):
         blocks.append(shard * np.int64(self._size) + found)
         scores.append(self._by_centroids(cosines, shard, found))
@@ -267,7 +268,9 @@ class LateInteraction:
     """Score rows of a shard as if each token were its centroid."""
     all_ends, centroids = self._arrays(shard, 'ends', 'centroids')
     positions, ends = colbert_encoder.spans(all_ends, rows)
-    return colbert_encoder.sum_of_best(cosines, centroids[positions], ends)
+    tokens = centroids[positions]
+    self._check(tokens, len(cosines), shard, 'centroids')
+    return colbert_encoder.sum_of_best(cosines, tokens, ends)
 
   def _exact(self, query: np.ndarray, blocks: np.ndarray) -> np.ndarray:
     """Score ascending blocks by their decompressed vectors: [n] float32."""
@@ -291,13 +294,27 @@ class LateInteraction:
       shard, 'ends', 'centroids', 'codes'
     )
     positions, ends = colbert_encoder.spans(all_ends, rows)
-    values = self.codec.decode(centroids[positions], codes[positions])
+    tokens = centroids[positions]
+    self._check(tokens, len(self.codec.centroids), shard, 'centroids')
+    values = self.codec.decode(tokens, codes[positions])
     return colbert_encoder.TokenVectors(values, ends)
+
+  def _num_rows(self, shard: int) -> int:
+    return min(self._size, self.num_blocks - shard * self._size)
+
+  def _check(self, values: np.ndarray, limit: int, shard: int, name: str):
+    """Refuse numbers outside [0, limit)."""
+    file = self._sharded[name].file(shard)
+    sharded_array.in_range(values, 0, limit, file)
 
   def _arrays(self, shard: int, *names: str) -> list[np.ndarray]:
     return [self._sharded[name].shard(shard) for name in names]
 
   @functools.cached_property
-  def _sharded(self):
-    names = ('ends', 'centroids', 'codes', 'starts', 'blocks')
-    return {name: self._store.array(name) for name in names}
+  def _sharded(self) -> dict[str, sharded_array.ShardedArray]:
+    names = ('centroids', 'codes', 'blocks')
+    return {
+      'ends': self._store.ends('ends', 'centroids'),
+      'starts': self._store.ends('starts', 'blocks'),
+      **{name: self._store.array(name) for name in names},
+    }

@@ -27,6 +27,7 @@ from retrieval import settings
 # How the names of the configs begin, and what their commands hold them to.
 ROOTS = {
   'claims': open_qa_settings.Settings,
+  'colbert': open_qa_settings.Settings,
   'knn_lm': knn_lm_settings.Settings,
   'open_qa': open_qa_settings.Settings,
   'realm': realm_settings.Settings,
