@@ -55,7 +55,11 @@ class Dpr(dpr_examples.MineConfig):
   # a batch is encoded in so many parts
   gradient_cache_parts: realm_settings.Parts = 1
   mask_duplicates: bool = True  # copies of a row's block are no negatives
-  examples: str = ''  # DPR's training JSON in place of BM25's blocks
+  # run of experiments.open_qa that finds the blocks; '': BM25 of the data folder
+  run: str = ''
+  # its lists, of `depth` blocks each; the first blocks of each come first
+  retrievers: tuple[Literal['dense', 'bm25'], ...] = ('dense', 'bm25')
+  examples: str = ''  # DPR's training JSON in place of such blocks
   export: str = ''  # file to write BM25's blocks to, in that form
 
 

@@ -18,9 +18,9 @@ import ml_collections
 import numpy as np
 
 from experiments.engine import progress
-from experiments.open_qa import ask, dpr_examples
+from experiments.open_qa import ask, candidates, dpr_examples
 from realm_jax.data import block_dataset, examples as examples_lib
-from realm_jax.serving import beams, trained as trained_lib
+from realm_jax.serving import beams
 from retrieval import tokenization
 from retrieval.index import reranking
 from retrieval.nn import cross_encoder
@@ -100,7 +100,7 @@ def of_questions(
       depth=settings.depth * len(settings.retrievers),
       num_hard_negatives=settings.num_kept,
     ),
-    lambda: _interleaved(reader, settings.retrievers),
+    lambda: candidates.interleaved(reader, settings.retrievers),
     found_by={'retrievers': list(settings.retrievers), 'step': reader.step},
   )
   return Examples(
@@ -110,38 +110,6 @@ def of_questions(
     block_texts(blocks),
     found.fingerprint,
   )
-
-
-def _interleaved(
-  reader: trained_lib.TrainedReader, kinds: Sequence[str]
-) -> dpr_examples.Retrieve:
-  """Return a retriever of the first of each list, then the second, ..."""
-  searches = [_search(reader, kind) for kind in kinds]
-
-  def retrieve(texts: Sequence[str], depth: int) -> np.ndarray:
-    k = min(depth // len(kinds), reader.data.blocks.num_blocks)
-    lists = [search(texts, k) for search in searches]
-    return without_repeats(np.stack(lists, axis=2).reshape(len(texts), -1))
-
-  return retrieve
-
-
-def _search(
-  reader: trained_lib.TrainedReader, kind: str
-) -> Callable[[Sequence[str], int], np.ndarray]:
-  if kind == 'dense':
-    return reader.with_retriever(kind).as_realm().retrieve
-  index = beams.word_index(reader.data, kind)
-  return lambda texts, k: index.search(texts, k)[0]
-
-
-def without_repeats(ids: np.ndarray) -> np.ndarray:
-  """Return ids [b, n] with -1 where an id stands before in the same row."""
-  result = np.full_like(ids, -1)
-  for row, found in zip(result, ids, strict=True):
-    _, first = np.unique(found, return_index=True)
-    row[first] = found[first]
-  return result
 
 
 def of_chunks(

@@ -12,7 +12,12 @@ import pytest
 
 from configs import reranking_small, retro_pretrain_quickstart
 from experiments.engine import checkpoint_writer, command, loop
-from experiments.open_qa import evaluate as qa_evaluate, rankings, starts
+from experiments.open_qa import (
+  candidates,
+  evaluate as qa_evaluate,
+  rankings,
+  starts,
+)
 from experiments.reranking import examples, train
 from realm_jax.data import folder as realm_data
 from realm_jax.serving import trained as trained_lib
@@ -81,7 +86,7 @@ def test_positives_answer_and_negatives_do_not(reader, tmp_path):
 def test_lists_are_joined_without_repeats():
   ids = np.array([[4, 4, 2, -1, 4, 7], [-1, -1, 3, 1, 3, 1]])
   want = [[4, -1, 2, -1, -1, 7], [-1, -1, 3, 1, -1, -1]]
-  assert examples.without_repeats(ids).tolist() == want
+  assert candidates.without_repeats(ids).tolist() == want
 
 
 def test_negatives_are_drawn_evenly_and_without_repeats():
