@@ -61,8 +61,6 @@ def open_index(
     ids = range(low, limit)
     return list(bm25.titled(blocks.titles(ids), blocks.texts(ids)))
 
-  if not path.is_dir():
-    logging.info('Encoding the tokens of %d blocks.', blocks.num_blocks)
   late_interaction.build(
     path,
     encoder,
@@ -72,4 +70,13 @@ def open_index(
     late_interaction.IndexConfig(**made),
     progress,
   )
-  return late_interaction.LateInteraction(path, encoder, section.search)
+  index = late_interaction.LateInteraction(path, encoder, section.search)
+  stored, plain = index.sizes()
+  logging.info(
+    '%s: %d blocks in %.1f MB; their vectors in float32 take %.1f MB.',
+    path,
+    index.num_blocks,
+    stored / 1e6,
+    plain / 1e6,
+  )
+  return index

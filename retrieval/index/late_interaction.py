@@ -165,6 +165,7 @@ class LateInteraction:
   """An opened index, its shards memory-mapped.
 
   Attributes:
+    path: of the index.
     num_blocks: N.
     fingerprint: hash of everything that decides its results.
   """
@@ -189,12 +190,18 @@ class LateInteraction:
         f'{path}: made by model {fields["encoder"]}, not {encoder.fingerprint}; '
         'expected the same.'
       )
-    self.codec = _open_codec(path / 'codec', fields)
+    self.path, self.codec = path, _open_codec(path / 'codec', fields)
     self._encoder, self._config = encoder, config or SearchConfig()
     self.num_blocks, self._size = fields['num_blocks'], fields['shard_blocks']
     self.fingerprint = store.fingerprint(
       [self._store.fingerprint, dataclasses.asdict(self._config)]
     )
+
+  def sizes(self) -> tuple[int, int]:
+    """Return the bytes of the index's files, and of its vectors in float32."""
+    stored = sum(file.stat().st_size for file in self.path.glob('*/*.npy'))
+    tokens = sum(self._store.rows('centroids'))
+    return stored, 4 * tokens * self.codec.centroids.shape[1]
 
   def search(
     self, texts: Sequence[str], k: int

@@ -91,6 +91,9 @@ def _slow(index, query):
 def test_an_unpruned_search_equals_a_slow_max_sim(path):
   index = late_interaction.LateInteraction(path, Words(), ALL)
   assert index.num_blocks == N
+  stored, plain = index.sizes()
+  assert plain == 4 * D * sum(len(text.split()) for text in TEXTS)
+  assert stored == sum(file.stat().st_size for file in path.rglob('*.npy'))
   ids, scores = index.search(QUERIES, N + 3)
   for row, query in enumerate(Words().queries(QUERIES)):
     wanted = _slow(index, query)
