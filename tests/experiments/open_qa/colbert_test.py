@@ -14,7 +14,7 @@ from experiments.engine import loop, metric_writer
 from experiments.open_qa import colbert_task
 from realm_jax.data import folder as realm_data
 from realm_jax.serving import beams, colbert_index
-from retrieval.index import late_interaction
+from retrieval.index import late_interaction, rerankers, reranking
 from retrieval.nn import colbert_encoder
 from retrieval.questions import questions as questions_lib
 from tests.retrieval.text import tiny_blocks
@@ -101,6 +101,13 @@ def test_a_run_continues_bit_for_bit(run, data, tmp_path):
   shutil.rmtree(tmp_path / 'again' / 'checkpoints' / '15')
   again = _train(_config(data), data, tmp_path / 'again')
   jax.tree.map(np.testing.assert_array_equal, again.params, state.params)
+
+
+def test_a_run_is_loaded_as_a_reranker(run):
+  found = rerankers.load(run[0])
+  assert isinstance(found, colbert_encoder.ColbertEncoder)
+  assert isinstance(found, reranking.Reranker)
+  assert found.fingerprint == colbert_encoder.load(run[0]).fingerprint
 
 
 def test_a_trained_model_retrieves_and_reranks(run, data, monkeypatch):
