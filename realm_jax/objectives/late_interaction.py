@@ -19,7 +19,6 @@ import numpy as np
 
 from realm_jax.data import examples
 from realm_jax.objectives import dpr, in_batch, objectives
-from retrieval.index import bm25
 from retrieval.nn import colbert
 
 
@@ -97,11 +96,13 @@ def reader(
       [found.positives[numbers, None], found.negatives[numbers]], axis=1
     )
     flat = ids.reshape(-1)
-    texts = [
-      found.passages.title_and_text(i) if i >= 0 else ('', '')
-      for i in flat.tolist()
-    ]
-    passages = rows.passages(list(bm25.titled(*zip(*texts, strict=True))))
+    title_and_text = found.passages.title_and_text
+    passages = rows.passages(
+      [
+        colbert.titled(*title_and_text(i)) if i >= 0 else ''
+        for i in flat.tolist()
+      ]
+    )
     shape = len(flat), rows.config.passage_length
     tokens, mask = np.zeros(shape, np.int32), np.zeros(shape, bool)
     for i, row in enumerate(passages):

@@ -10,8 +10,8 @@ import ml_collections
 
 from realm_jax.data import folder as data_folder
 from retrieval import settings
-from retrieval.index import bm25, late_interaction
-from retrieval.nn import colbert_encoder
+from retrieval.index import late_interaction
+from retrieval.nn import colbert, colbert_encoder
 from retrieval.store import store
 
 
@@ -59,7 +59,8 @@ def open_index(
 
   def texts(low, limit):
     ids = range(low, limit)
-    return list(bm25.titled(blocks.titles(ids), blocks.texts(ids)))
+    pairs = zip(blocks.titles(ids), blocks.texts(ids), strict=True)
+    return [colbert.titled(*pair) for pair in pairs]
 
   late_interaction.build(
     path,

@@ -24,7 +24,7 @@ from jaxtyping import Float32, Int64
 import numpy as np
 
 from retrieval import settings
-from retrieval.index import bm25, residual_codes
+from retrieval.index import residual_codes
 from retrieval.nn import colbert_encoder
 from retrieval.searchers import base
 from retrieval.store import sharded_array, shards, store
@@ -222,7 +222,7 @@ class LateInteraction:
     for row, query in self._queries(texts):
       blocks = self._candidates(query, max(k, self._config.num_rescored))
       found = self._exact(query, blocks)
-      first = bm25.best(found, k)
+      first = np.argsort(-found, kind='stable')[:k]
       ids[row, : len(first)] = blocks[first]
       scores[row, : len(first)] = found[first]
     return ids, scores
@@ -266,8 +266,8 @@ class LateInteraction:
         scores.append(self._by_centroids(cosines, shard, found))
     if not blocks:
       return np.zeros(0, np.int64)
-    chosen = bm25.best(np.concatenate(scores), count)
-    return np.sort(np.concatenate(blocks)[chosen])
+    order = np.argsort(-np.concatenate(scores), kind='stable')
+    return np.sort(np.concatenate(blocks)[order[:count]])
 
   def _by_centroids(
     self, cosines: np.ndarray, shard: int, rows: np.ndarray

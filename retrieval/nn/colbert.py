@@ -97,6 +97,11 @@ def max_sim(
   return jnp.where(mask, cosines, -jnp.inf).max(axis=-1).sum(axis=1)
 
 
+def titled(title: str, text: str) -> str:
+  """Return a passage below its title, as it is encoded."""
+  return f'{title}\n{text}'
+
+
 class Rows:
   """Rows of wordpieces for queries and passages."""
 
