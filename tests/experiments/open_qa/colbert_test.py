@@ -154,6 +154,23 @@ def test_a_trained_model_retrieves_and_reranks(run, data, monkeypatch):
   assert not calls and isinstance(again, late_interaction.LateInteraction)
 
 
+def test_the_full_size():
+  try:
+    config = colbert_task.with_sizes(colbert_small.get_config(), 30522)
+  except FileNotFoundError as e:
+    pytest.skip(f'The packaged BERT is not installed: {e}')
+  cfg, model = colbert_task._models(config)
+  assert (cfg.vector_size, cfg.query_length) == (128, 32)
+  ids = jax.ShapeDtypeStruct((1, cfg.passage_length), np.int32)
+  mask = jax.ShapeDtypeStruct(ids.shape, bool)
+  shapes = jax.eval_shape(model.init, jax.random.key(0), ids, mask)['params']
+  assert (
+    {*shapes} == {'bert', 'linear'} == {'bert', *config.optimizer.part_scales}
+  )
+  [kernel] = jax.tree.leaves(shapes['linear'])
+  assert kernel.shape == (384, 128)
+
+
 def test_settings_that_do_not_fit_are_named(run, data):
   with pytest.raises(ValueError, match="model='': retriever 'colbert' needs"):
     colbert_index.open_index(_config(data), data)
