@@ -124,11 +124,10 @@ def localized_contrastive(
     metrics: accuracy, the share whose positive is ranked first; mrr of the
     positive; weight, the number of these queries.
   """
-  masked = jnp.where(valid, scores, -jnp.inf)
+  # A finite value keeps the gradient of a row without passages finite.
+  masked = jnp.where(valid, scores, jnp.finfo(jnp.float32).min)
   counted = valid[:, 0] & valid[:, 1:].any(axis=1)
-  # A row that does not count has finite scores, or its gradient were NaN.
-  safe = jnp.where(counted[:, None], masked, 0.0)
-  nll = -jax.nn.log_softmax(safe, axis=1)[:, 0]
+  nll = -jax.nn.log_softmax(masked, axis=1)[:, 0]
   # Among equal scores the positive ranks last.
   above = (valid[:, 1:] & (scores[:, 1:] >= scores[:, :1])).sum(axis=1)
   weight = counted.sum(dtype=jnp.float32)

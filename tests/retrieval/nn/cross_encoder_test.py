@@ -104,6 +104,8 @@ def test_a_batch_without_pairs_has_no_loss():
   scores, valid = np.ones((2, 3), np.float32), np.zeros((2, 3), bool)
   found, metrics = _loss(scores, valid)
   assert found == metrics['weight'] == 0
+  slope = jax.grad(lambda x: _loss(x, valid)[0])(jnp.asarray(scores))
+  assert not np.asarray(slope).any()
 
 
 def test_a_query_that_fills_the_row_is_refused():
