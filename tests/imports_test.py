@@ -39,6 +39,7 @@ _ROOMS = {
     'in_context',
     'realm',
     'open_qa',
+    'reranking',
     'convert',
     'tables',
     'accelerators',

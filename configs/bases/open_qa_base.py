@@ -22,6 +22,7 @@ from experiments.engine import run_settings
 from experiments.open_qa import settings
 from experiments.realm import settings as realm_settings
 from realm_jax.nn import open_qa
+from realm_jax.serving import colbert_index
 
 # Lists of Red-Trivia whose answers are often in the vital articles.
 _LISTS = 'artandliterature,computers,elements,general,greekmyth,worldcapitals'
@@ -45,6 +46,7 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   config.realm_from = ''
 
   config.retriever = 'dense'  # or another of realm_jax.serving.beams.KINDS
+  config.reranker = sections.of(settings.Reranker)
   config.lookup = sections.of(settings.Lookup)
   config.reader = sections.of(
     open_qa.OpenQaConfig, without=('span_dropout_rate',)
@@ -57,6 +59,9 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   config.warm_start.dpr = sections.of(
     realm_settings.WarmStart, num_steps=300, batch_size=16, learning_rate=2e-5
   )
+
+  # Late interaction, for the retriever 'colbert'.
+  config.colbert_index = sections.of(colbert_index.ColbertSection)
 
   config.refresh.schedule = 'frozen'
   config.optimizer.learning_rate = 1e-5

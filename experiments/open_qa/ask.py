@@ -14,6 +14,8 @@ Without --question, questions are typed one after the other; an empty line ends.
 field "question" (and perhaps "id"). --output=FILE.jsonl writes each answer with its
 score, title, document, block and runner-ups; experiments.open_qa.score reads it.
 --config.data_dir=DATA answers from changed data (experiments.open_qa.update).
+--reranker=DIR, a run of experiments.reranking.train, chooses the blocks to read among
+the first --config.reranker.candidates that the retriever finds.
 
 The score is the logit of block and span; the share is among the best 20 spans.
 """
@@ -193,6 +195,9 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   if values.packaged or flags.FLAGS['workdir'].using_default_value:
     take_packaged(config, workdir)
   reader = open_reader(workdir, config.data_dir, _config_file())
+  reader = reader.with_colbert(config.colbert_index)
+  if values.reranker:
+    reader = reader.with_reranker(values.reranker, config.reranker.candidates)
   with progress.bar('index', 'blocks') as shown:
     answerer = reader.open_answerer(
       retriever=values.retriever,
@@ -229,6 +234,11 @@ def define_flags() -> None:
   flags.DEFINE_integer('reader_beam', 0, 'Blocks to read; 0: as trained.')
   flags.DEFINE_bool(
     'packaged', False, 'Take the packaged reader into --workdir.'
+  )
+  flags.DEFINE_string(
+    'reranker',
+    '',
+    'A run of experiments.reranking.train, which orders the first blocks anew.',
   )
   flags.DEFINE_string(
     'retriever', '', f'One of {beams.KINDS}; empty: as trained or packaged.'

@@ -10,11 +10,11 @@ a killed search continues.
 Dimension key: n questions of a shard, C blocks looked through, N hard negatives.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 import dataclasses
 import os
 import pathlib
-from typing import Annotated
+from typing import Annotated, Any
 
 from absl import logging
 from jaxtyping import Bool, Int, Int64
@@ -93,14 +93,17 @@ def mine(
   tokenizer: tokenization.Tokenizer,
   config: MineConfig,
   retrieve: Callable[[], Retrieve],
+  found_by: Mapping[str, Any] | None = None,
 ) -> dpr.Examples:
   """Find the examples of questions, or open those found before.
 
   Args:
     folder: folder of such stores, each under its fingerprint.
     tokenizer: tokenizer of the rule 'wordpiece'.
-    retrieve: returns the retriever that ranks the blocks, BM25 with its
-      defaults; only called where the search is not finished.
+    retrieve: returns the retriever that ranks the blocks; only called where the
+      search is not finished.
+    found_by: JSON fields that determine the retriever; None for BM25 with its
+      defaults.
 
   Returns:
     The examples; questions without a positive are left out.
@@ -111,7 +114,7 @@ def mine(
   fields = {
     'blocks': blocks.fingerprint,
     'questions': store.fingerprint([dataclasses.astuple(q) for q in questions]),
-    'bm25': dataclasses.asdict(bm25.Bm25Config()),
+    **(found_by or {'bm25': dataclasses.asdict(bm25.Bm25Config())}),
     **dataclasses.asdict(config),
   }
   path = pathlib.Path(folder) / store.fingerprint(fields)[:16]

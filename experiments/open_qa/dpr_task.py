@@ -8,6 +8,7 @@ DATA/dpr. REALM and open-domain question answering start from this embedder with
 config.embedder.checkpoint. Questions are those of config.questions.train; held out
 are those of config.questions.dev, or valid_fraction of the training questions. DPR's
 own training files can be read (config.dpr.examples) and written (config.dpr.export).
+With config.dpr.run the blocks are those of config.dpr.retrievers of that run.
 """
 
 import dataclasses
@@ -17,7 +18,7 @@ import jax
 import ml_collections
 
 from experiments.engine import tasks
-from experiments.open_qa import dpr_examples
+from experiments.open_qa import ask, candidates, dpr_examples
 from experiments.realm import block_task, evaluate as realm_evaluate
 from realm_jax.data import block_dataset, folder as realm_data
 from realm_jax.objectives import dpr
@@ -50,6 +51,13 @@ def find_examples(
     sets[name], sets[f'max_{name}'], sets.allow_other_counts
   )
 
+  kinds = settings.retrievers if settings.run else ()
+  retrieve = functools.partial(realm_evaluate.bm25_retriever, data)
+  found_by = None
+  if settings.run:
+    reader = ask.open_reader(settings.run, str(data.root))
+    retrieve = functools.partial(candidates.interleaved, reader, kinds)
+    found_by = {'retrievers': list(kinds), 'step': reader.step}
   return dpr_examples.mine(
     data.path(FOLDER),
     questions,
@@ -57,10 +65,11 @@ def find_examples(
     data.tokenizer,
     dpr_examples.MineConfig(
       rule=settings.rule,
-      depth=settings.depth,
+      depth=settings.depth * max(1, len(kinds)),
       num_hard_negatives=settings.num_hard_negatives,
     ),
-    functools.partial(realm_evaluate.bm25_retriever, data),
+    retrieve,
+    found_by,
   )
 
 

@@ -20,7 +20,8 @@ claims_<set>_<split>.jsonl, a line {id, claim, label, predicted, probability, bl
 title} for each claim; sets without labels give the lines alone.
 
 --config.data_dir=DATA searches changed data; --config.evaluate.retriever=KIND finds the
-blocks otherwise than in training.
+blocks otherwise than in training; --config.reranker.path=DIR, a run of
+experiments.reranking.train, orders the first --config.reranker.candidates anew.
 """
 
 from collections.abc import Sequence
@@ -159,7 +160,10 @@ def _load(
   )
   logging.info('Evaluating step %d of %s.', trained.step, run)
   kind = config.evaluate.retriever or trained.config.retriever
-  return trained.with_retriever(kind, config.evaluate.words_weight)
+  trained = trained.with_retriever(kind, config.evaluate.words_weight)
+  if config.reranker.path:
+    trained = trained.with_reranker(**config.reranker)
+  return trained.with_colbert(config.colbert_index)
 
 
 def open_retriever(trained: trained_lib.TrainedReader):

@@ -7,6 +7,7 @@ Blocks go by `BlockStore.names`, escaped for TREC's files.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 import dataclasses
+import pathlib
 import time
 
 import jax
@@ -77,6 +78,18 @@ class BlockNames:
     return [self._ids[name] for name in names]
 
 
+def split_kind(kind: str) -> tuple[str, str]:
+  """Split KIND or KIND+FOLDER into the retriever and the re-ranker's run or ''."""
+  first, _, reranker = kind.partition('+')
+  return first, reranker
+
+
+def name_of(kind: str) -> str:
+  """Name a kind of retrieval: KIND, or KIND+NAME of the re-ranker's folder."""
+  first, reranker = split_kind(kind)
+  return f'{first}+{pathlib.Path(reranker).name}' if reranker else first
+
+
 class Kind:
   """One of `beams.KINDS`, opened over the blocks of a trained model."""
 
@@ -86,10 +99,20 @@ class Kind:
     kind: str,
     batch_size: int,
     progress: Progress | None = None,
+    candidates: int = 50,
   ):
-    """Open the retriever; a missing index is built."""
-    self.name, self._batch_size = kind, batch_size
-    self._trained = trained.with_retriever(kind)
+    """Open the retriever; a missing index is built.
+
+    Args:
+      kind: as `split_kind` takes it.
+      candidates: blocks that a re-ranker orders.
+    """
+    self._batch_size = batch_size
+    first, reranker = split_kind(kind)
+    self.name = name_of(kind)
+    self._trained = trained.with_retriever(first).with_reranker(
+      reranker, candidates
+    )
     self._retrieve = self._trained.retriever(progress=progress)
     params = serving.embedder_params(self._trained.params)
     self._params = jax.device_put(params)

@@ -5,6 +5,9 @@
   python -m experiments.open_qa.retrieve --kinds=bm25,dense \
     --config.evaluate.questions="('webquestions:test=test.json',)"
 
+--kinds=dense,dense+runs/cross compares a retriever with itself re-ranked by a run of
+experiments.reranking.train, which orders the first --config.reranker.candidates blocks.
+
 --workdir=DIR and --packaged are those of experiments.open_qa.ask; without them the blocks
 are those of the packaged articles. For each question set and kind of retrieval the command
 prints recall@K (the share of questions with an answer in the first K blocks), MRR and
@@ -133,9 +136,12 @@ def _check_flags(
   values: flags.FlagValues, sets: Sequence[question_sets.QuestionSet]
 ) -> None:
   for kind in values.kinds:
-    if kind not in beams.KINDS:
-      raise ValueError(f'--kinds: {kind!r}, expected some of {beams.KINDS}.')
-  names = [*values.kinds, *map(_name_of, values.run)]
+    if rankings.split_kind(kind)[0] not in beams.KINDS:
+      raise ValueError(
+        f'--kinds: {kind!r}, expected some of {beams.KINDS}, each perhaps with '
+        "+FOLDER of a re-ranker's run."
+      )
+  names = [*map(rankings.name_of, values.kinds), *map(_name_of, values.run)]
   if not names or len({*names}) < len(names):
     raise ValueError(
       f'--kinds and the files of --run have the names {names}: expected at least '
@@ -222,12 +228,21 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   trained = trained.with_retriever(
     trained.config.retriever, settings.words_weight
   )
+  trained = trained.with_colbert(config.colbert_index)
   folder = pathlib.Path(values.output or pathlib.Path(workdir) / _FOLDER)
   with locks.writer(folder, FILE):
     kinds = []
     for name in values.kinds:
       with progress.bar('index', 'blocks') as update:
-        kinds.append(rankings.Kind(trained, name, settings.batch_size, update))
+        kinds.append(
+          rankings.Kind(
+            trained,
+            name,
+            settings.batch_size,
+            update,
+            config.reranker.candidates,
+          )
+        )
     records = [compare(trained, kinds, one, folder) for one in sets]
     path = reports.write_json(
       folder / FILE, {'step': trained.step, 'sets': records}
@@ -238,7 +253,9 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
 def define_flags() -> None:
   """Define the flags of retrievers, judgments and files."""
   flags.DEFINE_list(
-    'kinds', 'bm25,dense', f'Retrievers, of {", ".join(beams.KINDS)}.'
+    'kinds',
+    'bm25,dense',
+    f'Retrievers, of {", ".join(beams.KINDS)}; +FOLDER for one that is re-ranked.',
   )
   flags.DEFINE_multi_string('run', [], "Another system's TREC run; may repeat.")
   flags.DEFINE_string(

@@ -10,9 +10,10 @@ from experiments.open_qa import dpr_examples
 from experiments.realm import settings as realm_settings
 from realm_jax.data import examples, reader_rows
 from realm_jax.nn import open_qa
-from realm_jax.serving import beams
+from realm_jax.serving import beams, colbert_index
 from retrieval import settings
 from retrieval.index import lda
+from retrieval.nn import colbert
 from retrieval.questions import answers as answers_lib
 
 
@@ -37,6 +38,14 @@ class Lookup:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Reranker:
+  """A model that orders the first blocks of the retriever anew."""
+
+  path: str = ''  # run of experiments.reranking.train; '': none
+  candidates: settings.Size = 50  # blocks that it orders
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Loss:
   """Loss of retriever and reader."""
 
@@ -50,7 +59,11 @@ class Dpr(dpr_examples.MineConfig):
   # a batch is encoded in so many parts
   gradient_cache_parts: realm_settings.Parts = 1
   mask_duplicates: bool = True  # copies of a row's block are no negatives
-  examples: str = ''  # DPR's training JSON in place of BM25's blocks
+  # run of experiments.open_qa that finds the blocks; '': BM25 of the data folder
+  run: str = ''
+  # its lists, of `depth` blocks each; the first blocks of each come first
+  retrievers: tuple[Literal['dense', 'bm25'], ...] = ('dense', 'bm25')
+  examples: str = ''  # DPR's training JSON in place of such blocks
   export: str = ''  # file to write BM25's blocks to, in that form
 
 
@@ -128,10 +141,13 @@ class Settings(realm_settings.Settings):
   claims: Claims
   realm_from: str
   retriever: Literal[beams.KINDS]
+  reranker: Reranker
   lookup: Lookup
   reader: open_qa.OpenQaConfig
   loss: Loss
   train_blocks: bool
   dpr: Dpr
+  colbert: colbert.ColbertConfig
+  colbert_index: colbert_index.ColbertSection
   warm_start: WarmStarts
   evaluate: Evaluate

@@ -81,6 +81,8 @@ def make_task(
     list(splits['train']),
     realm_task.refresh_config(config).identity,
   ]
+  if isinstance(retriever, beams.RerankedRetriever):
+    identity.append(retriever.fingerprint)
   return tasks.Task(
     init=functools.partial(
       starts.init_params, config=config, model_cfg=model_cfg

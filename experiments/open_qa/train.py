@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Train a reader of retrieved blocks, a classifier of claims or DPR's retriever.
+"""Train a reader of retrieved blocks, a classifier of claims, DPR or ColBERT.
 
   python -m experiments.open_qa.train --config=configs/open_qa_<name>.py[:arg] \
     --config.realm_from=REALM --config.questions.train="('webquestions:train',)" \
@@ -17,6 +17,7 @@ import ml_collections
 
 from experiments.engine import command
 from experiments.open_qa import (
+  colbert_task,
   dpr_task,
   settings as settings_lib,
   starts,
@@ -35,13 +36,16 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   if config.task == 'dpr':
     block_task.run(dpr_task.make_task, config, workdir)
     return
-  if config.task not in ('open_qa', 'claims'):
+  if config.task not in ('open_qa', 'colbert', 'claims'):
     raise ValueError(
-      f'config.task {config.task!r}: expected open_qa, dpr or claims.'
+      f'config.task {config.task!r}: expected open_qa, dpr, colbert or claims.'
     )
   qa_task.check_sets(config)
   if not config.data_dir:
     realm_prepare.run(config, workdir)
+  if config.task == 'colbert':
+    colbert_task.run(config, workdir)
+    return
   realm_train.train(qa_task.make_task, starts.freeze(config), workdir)
 
 

@@ -172,8 +172,8 @@ class Settings(run_settings.Run):
   """Root of the configs."""
 
   # of experiments.realm.train: realm, ict, mlm; of experiments.open_qa.train:
-  # open_qa, dpr, claims
-  task: Literal['realm', 'ict', 'mlm', 'open_qa', 'dpr', 'claims']
+  # open_qa, dpr, colbert, claims
+  task: Literal['realm', 'ict', 'mlm', 'open_qa', 'dpr', 'colbert', 'claims']
   masked_corpus: MaskedCorpus
   tokenizer: Tokenizer
   tokens: Tokens

@@ -40,6 +40,7 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
     settings.workdir or workdir,
     config.data_dir,
     source=settings.source,
+    reranker=settings.reranker,
     step=settings.step,
   )
   reader = loading.chunk_reader(trained.config, trained.data, settings.split, k)

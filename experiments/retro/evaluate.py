@@ -293,6 +293,7 @@ def load(
     workdir,
     config.data_dir,
     source=settings.source,
+    reranker=settings.reranker,
     step=settings.step,
     **placed,
   )

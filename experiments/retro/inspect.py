@@ -108,6 +108,7 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
     workdir,
     config.data_dir,
     source=config.evaluate.source,
+    reranker=config.evaluate.reranker,
     step=config.evaluate.step,
   )
   trained.config.embedder = config.embedder

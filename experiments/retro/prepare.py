@@ -14,6 +14,8 @@ config.verify says.
 
 --config.neighbors.source=bm25 (or another of retrieval/index/sources.py) finds the
 neighbors of another source; run the stages index and neighbors once for each.
+--config.neighbors.reranker=DIR, a run of experiments.reranking.train, orders the first
+--config.neighbors.candidates of them anew.
 
 With --config.evaluation.name=NAME the corpus of --config.evaluation.corpus becomes
 an evaluation set of that name, for --config.evaluate.split=NAME. With
@@ -260,7 +262,7 @@ def find_neighbors(
   config: Config, data: retro_data.DataFolder, splits: Sequence[str] = SPLITS
 ) -> Rows:
   """Find every chunk's neighbors, and check a sample of them."""
-  rows, source = [], data.sources(config).make(data.source)
+  rows, source = [], data.neighbor_source(config)
   for split in splits:
     arguments = (
       data.neighbors_path(split),

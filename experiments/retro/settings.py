@@ -66,6 +66,9 @@ class Neighbors:
   # of weighted: BM25's share; experiments.retro.tune_hybrid measures shares
   words_weight: settings.Share = sources.WORDS_WEIGHT
   num_topics: settings.Size = lda.LdaConfig.num_topics  # of lda
+  # run whose model orders the first candidates of the source anew; '': none
+  reranker: str = ''
+  candidates: Annotated[int, settings.Range(1, 2**16)] = 50  # that it orders
   stored: Annotated[int, settings.Range(1, 2**16)] = 10  # for each chunk
   validate: settings.Share = 0.01  # share recomputed and compared
 
@@ -88,6 +91,7 @@ class Evaluate:
   baseline_step: str = ''
   split: str = 'valid'  # or the name of an evaluation set
   source: Literal['', sources.Name] = ''  # of the neighbors; '': as trained
+  reranker: str = ''  # of `source`, as neighbors.reranker
   num_neighbors: tuple[Annotated[int, settings.Range(0, 2**16)], ...] = (2,)
   shuffled: bool = True
   oracle: bool = False  # a diagnostic: the text to be predicted as neighbor

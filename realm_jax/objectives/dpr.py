@@ -64,12 +64,11 @@ def loss(
     num_chunks=num_chunks,
     mask_duplicates=mask_duplicates,
   )
-  return objectives.contrastive(scores, None, masks), _metrics(scores, masks)
+  return objectives.contrastive(scores, None, masks), metrics(scores, masks)
 
 
-def _metrics(
-  scores: jax.Array, masks: objectives.Masks
-) -> dict[str, jax.Array]:
+def metrics(scores: jax.Array, masks: objectives.Masks) -> dict[str, jax.Array]:
+  """Return the metrics of `loss`; scores are [B, K]."""
   size, width = scores.shape
   own = jnp.diagonal(scores)[:, None]
   # Among equal scores the positive ranks last, so that equal vectors do not

@@ -125,10 +125,7 @@ def score_batch(
   )
   scores *= model.config.score_scale
   if mask_duplicates:
-    if 'block_hash' not in batch:
-      raise ValueError("mask_duplicates=True needs batch['block_hash'].")
-    copies = _copies(batch['block_hash'].reshape(*blocks.shape[:2], -1))
-    masks = masks.replace(candidates=masks.candidates & ~copies)
+    masks = without_copies(masks, batch)
   return scores, masks
 
 
@@ -145,24 +142,49 @@ def scores_and_masks(
   Queries and blocks are [B, D], negatives [B, N, D] are negatives of all rows;
   row_valid [B] and negative_valid [B, N] are False at padding.
   """
-  batch = queries.shape[0]
-  valid = jnp.ones(batch, bool) if row_valid is None else row_valid
-  all_blocks, candidates = blocks, valid
+  all_blocks = blocks
   if negatives is not None:
     rows = negatives.reshape(-1, negatives.shape[-1])
-    real = jnp.broadcast_to(valid[:, None], negatives.shape[:2])
-    real = real if negative_valid is None else real & negative_valid
     all_blocks = jnp.concatenate([blocks, rows])
-    candidates = jnp.concatenate([valid, real.reshape(-1)])
   scores = jnp.einsum(
     'qd,kd->qk',
     objectives.float32(queries),
     objectives.float32(all_blocks),
     precision='highest',
   )
-  own = jnp.eye(*scores.shape, dtype=bool)
+  shape = len(blocks), 0 if negatives is None else negatives.shape[1]
+  return scores, make_masks(shape, row_valid, negative_valid)
+
+
+def make_masks(
+  shape: tuple[int, int],
+  row_valid: Bool[Array, ' B'] | None = None,
+  negative_valid: Bool[Array, 'B N'] | None = None,
+) -> objectives.Masks:
+  """Masks [B, K] of `scores_and_masks`; `shape` is (B, N)."""
+  batch, num_negatives = shape
+  valid = jnp.ones(batch, bool) if row_valid is None else row_valid
+  real = jnp.broadcast_to(valid[:, None], shape)
+  real = real if negative_valid is None else real & negative_valid
+  candidates = jnp.concatenate([valid, real.reshape(-1)])
+  own = jnp.eye(batch, batch * (1 + num_negatives), dtype=bool)
   candidates = valid[:, None] & candidates[None, :]
-  return scores, objectives.Masks(None, candidates, own & candidates)
+  return objectives.Masks(None, candidates, own & candidates)
+
+
+def without_copies(
+  masks: objectives.Masks, batch: Mapping[str, jax.Array]
+) -> objectives.Masks:
+  """Remove copies of a row's positive from its negatives, by block_hash.
+
+  Raises:
+    ValueError: without block_hash.
+  """
+  if 'block_hash' not in batch:
+    raise ValueError("mask_duplicates=True needs batch['block_hash'].")
+  rows, columns = masks.candidates.shape
+  hashes = batch['block_hash'].reshape(rows, columns // rows, -1)
+  return masks.replace(candidates=masks.candidates & ~_copies(hashes))
 
 
 def _copies(hashes: jax.Array) -> jax.Array:

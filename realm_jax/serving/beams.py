@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Blocks retrieved for a question: by vectors, words, both, topics or at random.
+"""Blocks retrieved for a question: by vectors, words, both, topics, tokens or at random.
 
 Lee et al. 2019 (ORQA), section 4 (C = 5000); Guu et al. 2020, table 1.
 """
@@ -8,6 +8,7 @@ Lee et al. 2019 (ORQA), section 4 (C = 5000); Guu et al. 2020, table 1.
 from collections.abc import Callable, Sequence
 import concurrent.futures
 import dataclasses
+import functools
 import pathlib
 from typing import Any, Protocol, runtime_checkable
 import zlib
@@ -20,15 +21,38 @@ import numpy as np
 
 from realm_jax.data import examples, folder as data_folder, pipeline
 from realm_jax.nn import config as config_lib, realm as model_lib
-from realm_jax.serving import model_configs, serving
+from realm_jax.serving import colbert_index, model_configs, serving
 from retrieval import searchers
-from retrieval.index import bm25, fusion, lda, sparse_index, term_counts, tfidf
+from retrieval.index import (
+  bm25,
+  fusion,
+  late_interaction,
+  lda,
+  rerankers,
+  reranking,
+  sparse_index,
+  term_counts,
+  tfidf,
+)
+from retrieval.store import store
+from retrieval.text import blocks as blocks_lib
 
 # hybrid: reciprocal rank fusion of dense and bm25; weighted: their weighted scores
-KINDS = ('dense', 'bm25', 'tfidf', 'lda', 'hybrid', 'weighted', 'random')
+KINDS = (
+  'dense',
+  'bm25',
+  'tfidf',
+  'lda',
+  'hybrid',
+  'weighted',
+  'colbert',
+  'random',
+)
 WITH_VECTORS = ('dense', 'hybrid', 'weighted')
 WORDS = {'bm25': bm25.Bm25, 'tfidf': tfidf.TfIdf}
 WORDS_WEIGHT = 0.4  # of `weighted`; held-out questions chose it
+# Fields with a value of each block.
+_OF_BLOCKS = ('beam_vectors', 'beam_scores')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,9 +128,14 @@ class DenseRetriever:
 
 
 def _apart(function: Callable, *arguments: Any) -> Any:
-  """Call a function outside the training mesh, which has others' devices."""
+  """Call a function outside the training mesh if it has others' devices."""
   if jax.process_count() == 1:
     return function(*arguments)
+  return _outside(function, *arguments)
+
+
+def _outside(function: Callable, *arguments: Any) -> Any:
+  """Call a function outside the mesh of this thread."""
   with concurrent.futures.ThreadPoolExecutor(1) as thread:
     return thread.submit(function, *arguments).result()
 
@@ -121,16 +150,22 @@ def _local(params: Any) -> Any:
 
 
 class WordRetriever:
-  """BM25, TF-IDF or topics over titles and texts."""
+  """BM25, TF-IDF, topics or late interaction over titles and texts."""
 
-  def __init__(self, index: sparse_index.SparseIndex | lda.Lda, scale: float):
+  def __init__(
+    self,
+    index: sparse_index.SparseIndex
+    | lda.Lda
+    | late_interaction.LateInteraction,
+    scale: float = 1.0,
+  ):
     """Take the index and a factor of its scores."""
     self._index, self._scale = index, scale
 
   def __call__(
     self, params: Any, rows: examples.Batch, texts: Sequence[str], k: int
   ) -> Beam:
-    """Retrieve by words."""
+    """Retrieve by the texts."""
     del params, rows
     ids, scores = self._index.search(list(texts), k)
     scores = np.where(ids >= 0, self._scale * scores, 0.0)
@@ -192,19 +227,102 @@ class RandomRetriever:
     return Beam(ids, {'beam_scores': np.zeros(ids.shape, np.float32)})
 
 
+class RerankedRetriever:
+  """A retriever whose first blocks a re-ranker orders anew.
+
+  The fields of the loss go with their blocks, so a reader adds the scores that it
+  was trained with.
+
+  Attributes:
+    fingerprint: hash of the re-ranker and of the number of candidates.
+  """
+
+  def __init__(
+    self,
+    inner: BlockRetriever,
+    reranker: reranking.Reranker,
+    blocks: blocks_lib.BlockStore,
+    candidates: int,
+    read: Callable[[np.ndarray], list[Any]] | None = None,
+  ):
+    """Take the retriever of candidates and how many of them are ordered.
+
+    Args:
+      read: returns what the re-ranker scores of blocks; None for their texts below
+        their titles. An index of late interaction scores their numbers.
+    """
+    self._inner, self._reranker = inner, reranker
+    self._read = read or functools.partial(titled_texts, blocks)
+    self._candidates = min(candidates, blocks.num_blocks)
+    self.fingerprint = store.fingerprint([reranker.fingerprint, candidates])
+
+  def __call__(
+    self, params: Any, rows: examples.Batch, texts: Sequence[str], k: int
+  ) -> Beam:
+    """Retrieve max(k, candidates) blocks, and keep the first k."""
+    found = self._inner(params, rows, texts, max(k, self._candidates))
+    asked = np.array([bool(text.strip()) for text in texts], bool)[:, None]
+    order, scores = _outside(  # the re-ranker has a mesh of its own
+      reranking.rerank,
+      self._reranker,
+      texts,
+      np.where(asked, found.ids, -1),  # padding costs nothing
+      self._read,
+      self._candidates,
+    )
+    order = order[:, :k]
+    fields = {
+      name: x[np.arange(len(x))[:, None], order] if name in _OF_BLOCKS else x
+      for name, x in found.fields.items()
+    }
+    ids = np.take_along_axis(found.ids, order, axis=1)
+    return Beam(ids, fields, scores[:, :k])
+
+
+def titled_texts(
+  blocks: blocks_lib.BlockStore, ids: Sequence[int] | np.ndarray
+) -> list[str]:
+  """Return blocks below their titles, as a re-ranker reads them."""
+  return list(sparse_index.titled(blocks.titles(ids), blocks.texts(ids)))
+
+
 def make_retriever(
   config: ml_collections.ConfigDict,
   data: data_folder.DataFolder,
   snapshots: pipeline.Snapshots | None,
+  progress: Callable[[int, int], None] | None = None,
 ) -> BlockRetriever:
-  """Return the retriever of config.retriever.
+  """Return the retriever of config.retriever, re-ranked as config.reranker says.
 
   Args:
     snapshots: index of the blocks' vectors, for those of `WITH_VECTORS`.
+    progress: called with (blocks done, blocks in all) while an index of ColBERT is
+      built.
 
   Raises:
     ValueError: for an unknown kind.
   """
+  found = _make_first_stage(config, data, snapshots, progress)
+  # Checkpoints of before there were re-rankers have no such section.
+  settings = config.get('reranker')
+  if not settings or not settings.path:
+    return found
+  if settings.path == colbert_index.model_of(config):
+    index = colbert_index.open_index(config, data, progress)
+    return RerankedRetriever(
+      found, index, data.blocks, settings.candidates, read=np.ndarray.tolist
+    )
+  return RerankedRetriever(
+    found, rerankers.load(settings.path), data.blocks, settings.candidates
+  )
+
+
+def _make_first_stage(
+  config: ml_collections.ConfigDict,
+  data: data_folder.DataFolder,
+  snapshots: pipeline.Snapshots | None,
+  progress: Callable[[int, int], None] | None,
+) -> BlockRetriever:
   kind, lookup = config.retriever, config.lookup
   if kind in WITH_VECTORS:
     dense = DenseRetriever(
@@ -222,6 +340,8 @@ def make_retriever(
     return WordRetriever(topic_index(data, topics), 1.0)
   if kind == 'random':
     return RandomRetriever(data.blocks.num_blocks)
+  if kind == 'colbert':
+    return WordRetriever(colbert_index.open_index(config, data, progress))
   if kind not in WORDS:
     raise ValueError(f'retriever {kind!r}: expected one of {KINDS}.')
   return WordRetriever(word_index(data, kind), lookup.bm25_scale)

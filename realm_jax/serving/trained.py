@@ -132,7 +132,7 @@ class TrainedReader:
     if self.config.retriever in beams.WITH_VECTORS:
       index = self.as_realm().open_index(folder, progress)
       snapshots = pipeline.OneSnapshot(index)
-    return beams.make_retriever(self.config, self.data, snapshots)
+    return beams.make_retriever(self.config, self.data, snapshots, progress)
 
   def with_retriever(
     self, kind: str, words_weight: float = 0.0
@@ -157,6 +157,27 @@ class TrainedReader:
     if kind in beams.WITH_VECTORS and not serving.embedder_params(params):
       params = params | packaged_run.start_embedder(self.model.config.realm)
     return dataclasses.replace(self, config=config, params=params)
+
+  def with_colbert(self, section: ml_collections.ConfigDict) -> 'TrainedReader':
+    """Return the same reader with this config.colbert_index, if it names a model."""
+    if not section.model:
+      return self
+    config = self.config.copy_and_resolve_references()
+    with config.unlocked():
+      config.colbert_index = section.copy_and_resolve_references()
+    return dataclasses.replace(self, config=config)
+
+  def with_reranker(self, path: str, candidates: int = 50) -> 'TrainedReader':
+    """Return the same reader with a re-ranker of its retriever's first blocks.
+
+    Args:
+      path: folder of a run of experiments.reranking.train; '' for none.
+      candidates: blocks that are ordered anew.
+    """
+    config = self.config.copy_and_resolve_references()
+    with config.unlocked():
+      config.reranker = {'path': path, 'candidates': candidates}
+    return dataclasses.replace(self, config=config)
 
   def open_answerer(
     self,

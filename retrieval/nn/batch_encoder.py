@@ -12,7 +12,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 import numpy as np
 
 Progress = Callable[[int, int], None]
-# (params, ids [b, l] int32, lengths [b] int32) -> [b, d] float32
+# (params, ids [b, l] int32, lengths [b] int32) -> [b, d] float32, or of another rank
 Encode = Callable[[Any, jax.Array, jax.Array], jax.Array]
 Row = Sequence[int] | np.ndarray  # ids of one text
 
@@ -101,6 +101,20 @@ class BatchEncoder:
       ValueError: if a vector is not finite.
     """
     vectors = np.empty((total, self.dimension), np.float32)
+    for indices, found in self.parts(rows, total, progress):
+      vectors[indices] = found
+    return vectors
+
+  def parts(
+    self, rows: Iterable[Row], total: int, progress: Progress | None = None
+  ) -> Iterator[tuple[list[int], np.ndarray]]:
+    """Yield the results of batches: numbers of rows [n], and [n, ...] of each.
+
+    `encode` may return an array of any rank; arguments are those of a call.
+
+    Raises:
+      ValueError: if a value is not finite.
+    """
     in_flight = collections.deque()
     done = 0
 
@@ -108,25 +122,24 @@ class BatchEncoder:
       nonlocal done
       indices, result = in_flight.popleft()
       found = np.asarray(result)[: len(indices)]
-      finite = np.isfinite(found).all(axis=1)
+      finite = np.isfinite(found).reshape(len(found), -1).all(axis=1)
       if not finite.all():
         raise ValueError(
           f'The vector of text {indices[int(finite.argmin())]} is not finite; '
           'check the parameters of the encoder.'
         )
-      vectors[list(indices)] = found
       done += len(indices)
       if progress:
         progress(done, total)
+      return list(indices), found
 
     for indices, batch_rows, length in self._batches(rows):
       batch = jax.device_put(self._pad(batch_rows, length), self._sharding)
       in_flight.append((indices, self._encode(self._params, *batch)))
       while len(in_flight) > _IN_FLIGHT:
-        fetch()
+        yield fetch()
     while in_flight:
-      fetch()
-    return vectors
+      yield fetch()
 
   def _batches(
     self, texts: Iterable[Row]

@@ -51,6 +51,15 @@ class WordPieceTokenizer(base.Tokenizer):
     self.vocab_size = self._tokenizer.get_vocab_size()
     self.fingerprint = store.fingerprint(self._tokenizer.to_str())
 
+  def id_of(self, token: str) -> int:
+    """Return the id of a wordpiece; ValueError if there is none."""
+    found = self._tokenizer.token_to_id(token)
+    if found is None:
+      raise ValueError(
+        f'The vocabulary of {self.vocab_size:,} lacks {token!r}.'
+      )
+    return found
+
   def encode_batch(self, texts: Sequence[str]) -> list[base.Encoding]:
     """Encode texts on all cores; add no specials."""
     encodings = self._tokenizer.encode_batch(

@@ -13,6 +13,7 @@ sparse-{bm25,tfidf}/   of chunks-train, for sources that need it
 topics-{model,vectors}/ topics of chunks-train, for the source lda
 neighbors-{train,valid}/           of the source dense
 neighbors_SOURCE-{train,valid}/    of another source
+neighbors_SOURCE+RERANKER-{train,valid}/ of a source in a re-ranker's order
 {tokens,chunks,vectors,neighbors}-NAME/ of evaluation sets of other corpora
 """
 
@@ -26,6 +27,8 @@ import ml_collections
 from retrieval.index import (
   index as index_lib,
   neighbors as neighbors_lib,
+  rerankers,
+  reranking,
   retriever as retriever_lib,
   sources as sources_lib,
   vectors as vectors_lib,
@@ -58,6 +61,7 @@ class DataFolder(data_folder.DataFolder):
   MADE_BY = 'experiments.retro.prepare'
 
   source: str = 'dense'  # of the neighbors, one of `sources.NAMES`
+  reranker: str = ''  # folder of the model that orders them anew; '' for none
 
   @classmethod
   def of(
@@ -66,7 +70,11 @@ class DataFolder(data_folder.DataFolder):
     """Make the data folder that a config and a workdir name."""
     root = super().of(config, workdir).root
     # Checkpoints of before there were sources do not name one.
-    return cls(root, config.neighbors.get('source', 'dense'))
+    return cls(
+      root,
+      config.neighbors.get('source', 'dense'),
+      config.neighbors.get('reranker', ''),
+    )
 
   @functools.cached_property
   def tokens(self) -> tokens_lib.TokenStore:
@@ -134,8 +142,16 @@ class DataFolder(data_folder.DataFolder):
 
   def neighbors_path(self, split: str) -> pathlib.Path:
     """Folder of the neighbors that `source` found for a split's chunks."""
-    of_source = '' if self.source == 'dense' else f'_{self.source}'
+    of_source = '' if self.source_name == 'dense' else f'_{self.source_name}'
     return self.path(f'neighbors{of_source}-{split}')
+
+  @property
+  def source_name(self) -> str:
+    """Name of the source; with a re-ranker SOURCE+RERANKER, its folder's name."""
+    if not self.reranker:
+      return self.source
+    # A dot marks a store that is being written.
+    return f'{self.source}+{pathlib.Path(self.reranker).name.replace(".", "_")}'
 
   def neighbors(self, split: str) -> neighbors_lib.NeighborStore:
     """Neighbors of a split's chunks in the datastore.
@@ -162,7 +178,8 @@ class DataFolder(data_folder.DataFolder):
   @property
   def metric(self) -> str:
     """What scores of neighbors are: the index's metric, or the source's name."""
-    return self.index.searcher.metric if self.source == 'dense' else self.source
+    name = self.source_name
+    return self.index.searcher.metric if name == 'dense' else name
 
   @property
   def neighbors_index(self) -> str:
@@ -177,11 +194,26 @@ class DataFolder(data_folder.DataFolder):
   ) -> retriever_lib.Retriever:
     """The retriever over this folder's datastore, for new text."""
     return retriever_lib.Retriever(
-      self.sources(config).make(self.source),
+      self.neighbor_source(config),
       self.chunks('train'),
       self.tokenizer,
       config.model.neighbor_length,
       config.neighbor_part,
+    )
+
+  def neighbor_source(
+    self, config: ml_collections.ConfigDict
+  ) -> neighbors_lib.Source:
+    """What finds the neighbors: `source`, in the order of `reranker`."""
+    source = self.sources(config).make(self.source)
+    if not self.reranker:
+      return source
+    return reranking.Reranked(
+      source,
+      rerankers.load(self.reranker),
+      self.chunks('train'),
+      self.tokenizer,
+      config.neighbors.candidates,
     )
 
   def sources(self, config: ml_collections.ConfigDict) -> sources_lib.Sources:

@@ -181,6 +181,7 @@ def load(
   data_dir: str = '',
   *,
   source: str = '',
+  reranker: str = '',
   step: int | str = '',
 ) -> LanguageModel:
   """Load a checkpoint of a training run.
@@ -188,6 +189,7 @@ def load(
   Args:
     data_dir: folder of the data; default the one that the run was trained with.
     source: source of the neighbors, of `sources.NAMES`; '' is that of training.
+    reranker: folder of the re-ranker of the source; see `loading.load`.
     step: a number, 'best' (by config.best_metric), or '' for the newest.
 
   Returns:
@@ -199,5 +201,5 @@ def load(
       tokenizer than the model.
   """
   return LanguageModel(
-    loading.load(workdir, data_dir, source=source, step=step)
+    loading.load(workdir, data_dir, source=source, reranker=reranker, step=step)
   )

@@ -131,6 +131,7 @@ def load(
   data_dir: str = '',
   *,
   source: str = '',
+  reranker: str = '',
   step: checkpoint_steps.Step = None,
   mesh: jax.sharding.Mesh | None = None,
   rules: Any = None,
@@ -140,6 +141,8 @@ def load(
   Args:
     data_dir: folder of the data, if they have moved.
     source: source of the neighbors, of `sources.NAMES`; '' is that of training.
+    reranker: folder of the re-ranker of the source; '' for none, or, without a
+      source, for that of training.
     step: a number, 'best' (by config.best_metric), or None or '' for the newest.
     mesh: devices to shard the parameters over; None puts all of them on this
       process's first device.
@@ -154,9 +157,12 @@ def load(
   config = saved.config
   if data_dir:
     config.data_dir = data_dir
-  if source:
+  if source or reranker:
     with config.unlocked():
-      config.neighbors.source = source
+      config.neighbors.source = source or config.neighbors.get(
+        'source', 'dense'
+      )
+      config.neighbors.reranker = reranker
   data = retro_data.DataFolder.of(config, workdir)
   check_data(workdir, saved, data)
   model_cfg = model_config(config, data.vocab_size)

@@ -132,6 +132,7 @@ def run(made, monkeypatch, capsys):
       monkeypatch.setattr(ask, 'open_reader', lambda *_: reader)
     defaults = {'question': [], 'input': '', 'output': '', 'answers': 3}
     defaults |= {'reader_beam': 0, 'retriever': '', 'packaged': False}
+    defaults |= {'reranker': ''}
     given = Flags(**defaults | values)
     monkeypatch.setattr(ask, 'flags', types.SimpleNamespace(FLAGS=given))
     config = command.changed(config, data_dir='')
@@ -208,6 +209,19 @@ def test_questions_by_flag(run, found):
   printed = run(question=[ASKED, 'Rome?'])
   assert ASKED in printed and 'Rome?' in printed
   assert f'  {found.text}   score {found.answers[0].score:.2f}' in printed
+
+
+def test_a_reranker_by_flag(run, answerer, monkeypatch):
+  asked = []
+
+  def with_reranker(path, candidates):
+    asked.append((path, candidates))
+    return types.SimpleNamespace(open_answerer=lambda **_: answerer)
+
+  reader = types.SimpleNamespace(with_reranker=with_reranker)
+  monkeypatch.setattr(ask, 'open_reader', lambda *_: reader)
+  assert ASKED in run(question=[ASKED], reranker='runs/cross')
+  assert asked == [('runs/cross', 50)]
 
 
 def test_questions_as_they_are_typed(run, answerer, found, monkeypatch):

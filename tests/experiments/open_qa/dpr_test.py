@@ -3,6 +3,7 @@
 """Examples of questions: what is found, kept and refused; a tiny retriever."""
 
 import json
+import types
 
 import jax
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 from configs.bases import open_qa_base
 from experiments.engine import loop, metric_writer
-from experiments.open_qa import dpr_examples, dpr_task
+from experiments.open_qa import ask, dpr_examples, dpr_task
 from realm_jax.data import folder as realm_data
 from realm_jax.objectives import dpr as dpr_lib
 from realm_jax.serving import beams
@@ -201,6 +202,29 @@ def test_held_out_questions(data):
   config.questions.max_dev = 9
   splits = dpr_task.make_splits(config, folder)
   assert [len(splits[x][1]) for x in ('train', 'valid')] == [16, 9]
+
+
+def test_blocks_of_a_runs_retrievers(data, monkeypatch):
+  folder = realm_data.DataFolder(data.root)
+  reader = types.SimpleNamespace(data=folder, step=3)
+  monkeypatch.setattr(ask, 'open_reader', lambda *unused: reader)
+  plain, other = (
+    dpr_task.find_examples(_config(data, **fields), folder, 'train')
+    for fields in (
+      {},
+      {'dpr.run': 'runs/qa', 'dpr.retrievers': ('tfidf', 'bm25')},
+    )
+  )
+  assert plain.fingerprint != other.fingerprint
+  tfidf = beams.word_index(folder, 'tfidf')
+  texts = [question.question for question in other.questions]
+  first = tfidf.search(texts, 1)[0][:, 0]
+  right = [
+    answers.has_answer(data.blocks.texts([i]), q.answers, 'dpr')[0]
+    for i, q in zip(first, other.questions, strict=True)
+  ]
+  assert any(right)
+  np.testing.assert_array_equal(other.positives[right], first[right])
 
 
 def test_settings_of_a_run_that_cannot_be_are_refused(data):

@@ -2,10 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stores of a folder are compared with what they were made from."""
 
+import ml_collections
 import numpy as np
 import pytest
 
-from retrieval.index import index as index_lib, vectors as vectors_lib
+from retrieval.index import (
+  index as index_lib,
+  rerankers,
+  reranking,
+  sources,
+  vectors as vectors_lib,
+)
 from retrieval.store import store_writer
 from retro_jax.data import folder as folder_lib
 from tests.retro_jax.data import tiny_data
@@ -51,3 +58,33 @@ def test_stores_of_other_chunks_are_refused(data, tmp_path, kind):
 def test_an_index_of_other_vectors_is_refused(data):
   with pytest.raises(ValueError, match='index: of vectors .*vectors-train is'):
     _ = data.index
+
+
+class _Shortest:
+  fingerprint = 'shortest'
+
+  def score(self, queries, passages):
+    return [-np.array([len(x) for x in row], np.float32) for row in passages]
+
+
+def test_a_reranked_source_has_neighbors_of_its_own(data, monkeypatch):
+  config = ml_collections.ConfigDict({'neighbors': {'source': 'random'}})
+  config.data_dir = str(data.root)
+  plain = folder_lib.DataFolder.of(config, '')
+  assert plain.neighbors_path('valid').name == 'neighbors_random-valid'
+  assert isinstance(plain.neighbor_source(config), sources.Random)
+  config.neighbors.update(reranker='runs/cross-1.2', candidates=9)
+  found = folder_lib.DataFolder.of(config, '')
+  path = found.neighbors_path('valid')
+  assert path.name == 'neighbors_random+cross-1_2-valid'
+  assert found.metric == 'random+cross-1_2'
+  monkeypatch.setattr(rerankers, 'load', lambda path: _Shortest())
+  source = found.neighbor_source(config)
+  assert isinstance(source, reranking.Reranked)
+  train = found.chunks('train')
+  ids, _ = source.of_chunks(train, 0, slice(0, 4), 2)
+  drawn, _ = plain.neighbor_source(config).of_chunks(train, 0, slice(0, 4), 9)
+  for row, candidates in zip(ids, drawn, strict=True):
+    texts = reranking.neighbor_texts(train, found.tokenizer, candidates)
+    order = np.argsort([len(text) for text in texts], kind='stable')
+    assert row.tolist() == candidates[order][:2].tolist()

@@ -1,0 +1,240 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Examples of re-rankers: queries, a positive and negatives of the same list.
+
+Nogueira and Cho 2019, section 3; Gao et al. 2021 (arXiv 2101.08751), section 3:
+negatives are what the first stage ranks high. Both kinds of examples become a
+store, shard by shard, so a killed search continues.
+
+Dimension key: n queries, N negatives kept, B queries of a batch, P = 1 + drawn
+negatives, L row length.
+"""
+
+from collections.abc import Callable, Sequence
+import dataclasses
+import pathlib
+
+import ml_collections
+import numpy as np
+
+from experiments.engine import progress
+from experiments.open_qa import ask, candidates, dpr_examples
+from realm_jax.data import block_dataset, examples as examples_lib
+from realm_jax.serving import beams
+from retrieval import tokenization
+from retrieval.index import reranking
+from retrieval.nn import cross_encoder
+from retrieval.questions import question_sets
+from retrieval.store import checkpoints, shards, store
+from retrieval.text import blocks as blocks_lib, chunks as chunks_lib, tokens
+from retro_jax.data import folder as retro_data
+
+KIND = 'chunk_examples'
+_CHUNKS = 64  # neighboring chunks that are searched together
+_SHARD = 16  # of such rows
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Examples:
+  """Queries, each with a positive passage and negatives."""
+
+  queries: Sequence[str]  # [n]
+  positives: np.ndarray  # [n] int64 passages
+  negatives: np.ndarray  # [n, N] int64, best first, -1 for a missing one
+  texts: Callable[[np.ndarray], list[str]]  # of passages
+  fingerprint: str
+
+  def split(self, name: str, valid_fraction: float) -> block_dataset.Split:
+    """Split ('train', 'valid' or 'all') by the hashes of the queries.
+
+    Raises:
+      ValueError: for another name, and for a split without a query.
+    """
+    hashes = [tokens.hash_id(query) for query in self.queries]
+    chosen = chunks_lib.in_split(
+      np.asarray(hashes, np.uint64), name, valid_fraction
+    )
+    return block_dataset.Split(
+      chosen,
+      f'Split {name!r} with valid_fraction {valid_fraction} of {len(hashes)} '
+      f'queries with a positive passage ({self.fingerprint})',
+    )
+
+
+def block_texts(
+  blocks: blocks_lib.BlockStore,
+) -> Callable[[np.ndarray], list[str]]:
+  """Return what reads blocks below their titles, as a re-ranker scores them."""
+  return lambda ids: beams.titled_texts(blocks, ids)
+
+
+def of_questions(
+  config: ml_collections.ConfigDict, folder: pathlib.Path, name: str
+) -> Examples:
+  """Return the examples of a field of config.questions, 'train' or 'dev'.
+
+  The lists of the retrievers are interleaved, so that the first blocks of each
+  come first.
+
+  Args:
+    folder: folder of the stores of examples.
+
+  Raises:
+    FileNotFoundError: if config.examples.run is no run.
+    ValueError: for no questions, or none with an answer in its blocks.
+  """
+  settings, sets = config.examples, config.questions
+  question_sets.require_sets(sets[name], f'questions.{name}')
+  questions = question_sets.load_questions(
+    sets[name], sets[f'max_{name}'], sets.allow_other_counts
+  )
+  reader = ask.open_reader(settings.run, config.data_dir)
+  blocks = reader.data.blocks
+  found = dpr_examples.mine(
+    folder,
+    questions,
+    blocks,
+    reader.data.tokenizer,
+    dpr_examples.MineConfig(
+      rule=settings.rule,
+      depth=settings.depth * len(settings.retrievers),
+      num_hard_negatives=settings.num_kept,
+    ),
+    lambda: candidates.interleaved(reader, settings.retrievers),
+    found_by={'retrievers': list(settings.retrievers), 'step': reader.step},
+  )
+  return Examples(
+    [question.question for question in found.questions],
+    found.positives,
+    found.negatives,
+    block_texts(blocks),
+    found.fingerprint,
+  )
+
+
+def of_chunks(
+  config: ml_collections.ConfigDict, folder: pathlib.Path
+) -> Examples:
+  """Return the examples of a RETRO run's training chunks.
+
+  Raises:
+    FileNotFoundError: if config.examples.run is no run, or has no such data.
+    ValueError: if no chunk has candidates of different scores.
+  """
+  settings = config.examples
+  saved = checkpoints.find(settings.run).config
+  if config.data_dir:
+    saved.data_dir = config.data_dir
+  data = retro_data.DataFolder.of(saved, settings.run)
+  chunks, source = data.chunks('train'), data.sources(saved).make('oracle')
+  fields = {
+    'chunks': chunks.fingerprint,
+    'source': source.fields(chunks),
+    'depth': settings.depth,
+    'max_chunks': settings.max_chunks,
+    'seed': config.seed,
+    'num_kept': settings.num_kept,
+  }
+  path = folder / store.fingerprint(fields)[:16]
+  rows = _chosen_rows(chunks, settings.max_chunks, config.seed)
+  counts = [len(rows[i : i + _SHARD]) for i in range(0, len(rows), _SHARD)]
+  with progress.bar('find candidates', 'rows of chunks') as update:
+
+    def find(i, unused_progress):
+      found = [
+        _ranked(chunks, source, settings, *row)
+        for row in rows[i * _SHARD : (i + 1) * _SHARD]
+      ]
+      update(i * _SHARD + len(found), len(rows))
+      names = ('query', 'positive', 'negatives')
+      parts = zip(*found, strict=True)
+      return dict(zip(names, map(np.concatenate, parts), strict=True))
+
+    shards.build_store(path, KIND, fields, counts, find)
+  arrays = store.Store.open(path, KIND, fields)
+  query, positive, negatives = (
+    np.asarray(arrays.array(name)[:])
+    for name in ('query', 'positive', 'negatives')
+  )
+  (kept,) = np.nonzero((positive >= 0) & (negatives[:, 0] >= 0))
+  if not len(kept):
+    raise ValueError(
+      f'{path}: none of {len(query)} chunks has candidates of different scores.'
+    )
+  return Examples(
+    chunks.texts(query[kept], data.tokenizer),
+    positive[kept],
+    negatives[kept],
+    lambda ids: reranking.neighbor_texts(chunks, data.tokenizer, ids),
+    arrays.fingerprint,
+  )
+
+
+def _chosen_rows(
+  chunks: chunks_lib.ChunkStore, count: int, seed: int
+) -> list[tuple[int, slice]]:
+  """Choose rows of neighboring chunks: (shard, rows), in their order."""
+  rows = [
+    (shard, slice(low, min(low + _CHUNKS, n)))
+    for shard, n in enumerate(chunks.store.rows('document'))
+    for low in range(0, n, _CHUNKS)
+  ]
+  order = np.random.default_rng(seed).permutation(len(rows))
+  return [rows[i] for i in sorted(order[: max(1, count // _CHUNKS)].tolist())]
+
+
+def _ranked(
+  chunks, source, settings, shard: int, rows: slice
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+  """Return the chunks [b], their positives [b] and their negatives [b, N]."""
+  ids, scores = source.of_chunks(chunks, shard, rows, settings.depth)
+  negatives = np.full((len(ids), settings.num_kept), -1, np.int64)
+  for row, lower in enumerate((scores < scores[:, :1]) & (ids >= 0)):
+    found = ids[row, lower][: settings.num_kept]
+    negatives[row, : len(found)] = found
+  return chunks.ids(shard, rows), ids[:, 0], negatives
+
+
+def draw(
+  negatives: np.ndarray, count: int, rng: np.random.Generator
+) -> np.ndarray:
+  """Draw `count` of each row's negatives without repeats; missing ones are last."""
+  order = np.argsort(
+    np.where(negatives >= 0, rng.random(negatives.shape), 2.0), axis=1
+  )[:, :count]
+  drawn = np.take_along_axis(negatives, order, axis=1)
+  pad = ((0, 0), (0, count - drawn.shape[1]))
+  return np.pad(drawn, pad, constant_values=-1)
+
+
+def read_rows(
+  found: Examples,
+  tokenizer: tokenization.WordPieceTokenizer,
+  layout: cross_encoder.PairLayout,
+  num_negatives: int,
+  numbers: np.ndarray,
+  rng: np.random.Generator,
+) -> examples_lib.Batch:
+  """Make a batch of queries [B]; the positive is each row's first passage.
+
+  Returns:
+    ids [B, P, L] int32, lengths [B, P] int32 and valid [B, P] bool.
+  """
+  drawn = draw(found.negatives[numbers], num_negatives, rng)
+  passages = np.concatenate([found.positives[numbers, None], drawn], axis=1)
+  texts = iter(found.texts(passages[passages >= 0]))
+  rows = cross_encoder.pair_rows(
+    tokenizer,
+    layout,
+    [found.queries[i] for i in numbers.tolist()],
+    [[next(texts) if x >= 0 else '' for x in row] for row in passages],
+  )
+  ids = np.zeros((len(rows), layout.row_length), np.int32)
+  for row, pair in zip(ids, rows, strict=True):
+    row[: len(pair)] = pair
+  lengths = np.asarray([len(pair) for pair in rows], np.int32)
+  return {
+    'ids': ids.reshape(*passages.shape, -1),
+    'lengths': lengths.reshape(passages.shape),
+    'valid': passages >= 0,
+  }

@@ -1,0 +1,327 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Search by late interaction over compressed vectors of tokens (ColBERTv2, PLAID).
+
+Santhanam et al. 2021, sections 3.3 to 3.5, and 2022 (PLAID), section 4: the blocks with
+a token at one of the centroids nearest to a query's tokens are candidates; scores of
+the centroids alone leave the best of them; these are decompressed and scored exactly.
+
+  PATH/codec    centroids and buckets, from a sample of the blocks
+  PATH/tokens   shards of blocks: codes of the tokens, and centroid -> blocks
+
+Dimension key: b queries, Q tokens of a query, N blocks, C centroids, T tokens of a
+shard, n blocks of a shard or candidates.
+"""
+
+from collections.abc import Callable, Sequence
+import dataclasses
+import functools
+import os
+import pathlib
+from typing import Any, Protocol, runtime_checkable
+
+from jaxtyping import Float32, Int64
+import numpy as np
+
+from retrieval import settings
+from retrieval.index import residual_codes
+from retrieval.nn import colbert_encoder
+from retrieval.searchers import base
+from retrieval.store import sharded_array, shards, store
+
+KIND = 'colbert_tokens'
+_CODEC = 'colbert_codec'
+_DENSEST = 2**16  # centroids that 16 bits name
+
+# First and past-last block -> their texts.
+Texts = Callable[[int, int], Sequence[str]]
+
+
+@runtime_checkable
+class Encoder(Protocol):
+  """What a `colbert_encoder.ColbertEncoder` is to the index."""
+
+  fingerprint: str
+
+  def queries(self, texts: Sequence[str]) -> np.ndarray:
+    """Return vectors [b, Q, d] float32 of length 1."""
+
+  def passages(
+    self, texts: Sequence[str], progress: shards.Progress | None = None
+  ) -> colbert_encoder.TokenVectors:
+    """Return vectors of length 1, one or more for each text."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class IndexConfig(residual_codes.CodecConfig):
+  """Settings of an index."""
+
+  sample_blocks: settings.Size = 2048  # from which the codec is fitted
+  shard_blocks: settings.Size = 2048  # blocks of a shard
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SearchConfig:
+  """How much of an index a search looks at; defaults are PLAID's for k <= 100."""
+
+  num_probes: settings.Size = 2  # centroids of each token of a query
+  # blocks that are decompressed, at least k
+  num_rescored: settings.Size = 256
+
+  __post_init__ = settings.check
+
+
+def build(
+  path: str | os.PathLike,
+  encoder: Encoder,
+  texts: Texts,
+  num_blocks: int,
+  texts_hash: str,
+  config: IndexConfig | None = None,
+  progress: shards.Progress | None = None,
+) -> None:
+  """Write an index, or what a killed build has left to write.
+
+  Args:
+    path: output folder.
+    texts_hash: fingerprint of the blocks.
+    progress: called with (blocks done, blocks in all) of the shards.
+
+  Raises:
+    ValueError: for no block, and when `path` holds another index.
+  """
+  config, path = config or IndexConfig(), pathlib.Path(path)
+  if num_blocks < 1:
+    raise ValueError(f'{path}: {num_blocks} blocks: expected at least 1.')
+  fields = {
+    'encoder': encoder.fingerprint,
+    'texts': texts_hash,
+    'num_blocks': num_blocks,
+    **dataclasses.asdict(config),
+  }
+  make = functools.partial(_sampled, encoder, texts, num_blocks, config)
+  shards.build_store(path / 'codec', _CODEC, fields, [0], lambda *_: make())
+  codec = _open_codec(path / 'codec', fields)
+  size = config.shard_blocks
+  lows = range(0, num_blocks, size)
+
+  def shard(number, progress):
+    low = lows[number]
+    found = texts(low, min(low + size, num_blocks))
+    return _shard_arrays(codec, encoder.passages(found, progress))
+
+  counts = [min(size, num_blocks - low) for low in lows]
+  shards.build_store(
+    path / 'tokens', KIND, fields, counts, shard, progress=progress
+  )
+
+
+def _sampled(
+  encoder: Encoder, texts: Texts, num_blocks: int, config: IndexConfig
+) -> dict[str, np.ndarray]:
+  """Return the arrays of a codec that is fitted to some of the blocks."""
+  rng = np.random.default_rng(config.seed)
+  count = min(config.sample_blocks, num_blocks)
+  chosen = np.sort(rng.choice(num_blocks, count, replace=False)).tolist()
+  vectors = encoder.passages([texts(i, i + 1)[0] for i in chosen]).values
+  stored = len(vectors) * num_blocks // count
+  return dict(residual_codes.train(vectors, config, stored).arrays())
+
+
+def _shard_arrays(
+  codec: residual_codes.Codec, vectors: colbert_encoder.TokenVectors
+) -> dict[str, np.ndarray]:
+  """Return ends [n], centroids [T], codes [T, bytes], starts [C + 1], blocks.
+
+  The blocks with a token at centroid c, ascending, are blocks[starts[c] : starts[c
+  + 1]], counted within the shard.
+  """
+  nearest, codes = codec.encode(vectors.values)
+  counts = np.diff(vectors.ends, prepend=0)
+  n, num_centroids = len(counts), len(codec.centroids)
+  pairs = np.unique(nearest * np.int64(n) + np.repeat(np.arange(n), counts))
+  centroids, blocks = np.divmod(pairs, n)
+  small = np.uint16 if num_centroids <= _DENSEST else np.int32
+  return {
+    'ends': vectors.ends,
+    'centroids': nearest.astype(small),
+    'codes': codes,
+    'starts': np.searchsorted(centroids, np.arange(num_centroids + 1)),
+    'blocks': blocks.astype(np.int32),
+  }
+
+
+def _open_codec(
+  path: pathlib.Path, fields: dict[str, Any] | None = None
+) -> residual_codes.Codec:
+  found = store.Store.open(path, _CODEC, fields)
+  names = [field.name for field in dataclasses.fields(residual_codes.Codec)]
+  return residual_codes.Codec(
+    **{name: np.asarray(found.shard(0, name)) for name in names}
+  )
+
+
+class LateInteraction:
+  """An opened index, its shards memory-mapped.
+
+  Attributes:
+    path: of the index.
+    num_blocks: N.
+    fingerprint: hash of everything that decides its results.
+  """
+
+  def __init__(
+    self,
+    path: str | os.PathLike,
+    encoder: Encoder,
+    config: SearchConfig | None = None,
+  ):
+    """Open what `build` wrote.
+
+    Raises:
+      FileNotFoundError: when there is no index.
+      ValueError: when it is damaged, or made by another model.
+    """
+    path = pathlib.Path(path)
+    self._store = store.Store.open(path / 'tokens', KIND)
+    fields = self._store.fields
+    if fields['encoder'] != encoder.fingerprint:
+      raise ValueError(
+        f'{path}: made by model {fields["encoder"]}, not {encoder.fingerprint}; '
+        'expected the same.'
+      )
+    self.path, self.codec = path, _open_codec(path / 'codec', fields)
+    self._encoder, self._config = encoder, config or SearchConfig()
+    self.num_blocks, self._size = fields['num_blocks'], fields['shard_blocks']
+    self.fingerprint = store.fingerprint(
+      [self._store.fingerprint, dataclasses.asdict(self._config)]
+    )
+
+  def sizes(self) -> tuple[int, int]:
+    """Return the bytes of the index's files, and of its vectors in float32."""
+    stored = sum(file.stat().st_size for file in self.path.glob('*/*.npy'))
+    tokens = sum(self._store.rows('centroids'))
+    return stored, 4 * tokens * self.codec.centroids.shape[1]
+
+  def search(
+    self, texts: Sequence[str], k: int
+  ) -> tuple[Int64[np.ndarray, 'b k'], Float32[np.ndarray, 'b k']]:
+    """Find the k best blocks of each query; ties go to the lower id.
+
+    Returns:
+      ids: [b, k] int64, best first; -1 where there are fewer candidates, and for a
+        blank query.
+      scores: [b, k] float32, of the decompressed vectors; -inf there.
+
+    Raises:
+      ValueError: for k < 1.
+    """
+    if k < 1:
+      raise ValueError(f'k={k}: expected at least 1.')
+    ids, scores = base.nothing(len(texts), k)
+    for row, query in self._queries(texts):
+      blocks = self._candidates(query, max(k, self._config.num_rescored))
+      found = self._exact(query, blocks)
+      first = np.argsort(-found, kind='stable')[:k]
+      ids[row, : len(first)] = blocks[first]
+      scores[row, : len(first)] = found[first]
+    return ids, scores
+
+  def score(
+    self, texts: Sequence[str], blocks: Sequence[Sequence[int]]
+  ) -> list[np.ndarray]:
+    """Score given blocks of each query: `reranking.Reranker` without any text.
+
+    Returns:
+      For each query scores [len(blocks[i])] float32; -inf for a blank query.
+    """
+    scores = [np.full(len(row), -np.inf, np.float32) for row in blocks]
+    for row, query in self._queries(texts):
+      ids = np.asarray(blocks[row], np.int64)
+      unique, place = np.unique(ids, return_inverse=True)
+      scores[row] = self._exact(query, unique)[place]
+    return scores
+
+  def _queries(self, texts: Sequence[str]):
+    """Yield the row and the vectors [Q, d] of each text that is not blank."""
+    rows = [i for i, text in enumerate(texts) if text.strip()]
+    if rows:
+      vectors = self._encoder.queries([texts[i] for i in rows])
+      yield from zip(rows, vectors, strict=True)
+
+  def _candidates(self, query: np.ndarray, count: int) -> np.ndarray:
+    """Return the `count` blocks, ascending, that centroids score best."""
+    cosines = self.codec.centroids @ query.T  # [C, Q]
+    probes = min(self._config.num_probes, len(cosines))
+    near = np.argpartition(-cosines, probes - 1, axis=0)[:probes]
+    near = np.unique(near)
+    blocks, scores = [], []
+    for shard in range(self._store.num_shards):
+      starts, lists = self._arrays(shard, 'starts', 'blocks')
+      positions, _ = colbert_encoder.spans(starts[1:], near)
+      found = np.unique(lists[positions])
+      self._check(found, self._num_rows(shard), shard, 'blocks')
+      if len(found):
+        blocks.append(shard * np.int64(self._size) + found)
+        scores.append(self._by_centroids(cosines, shard, found))
+    if not blocks:
+      return np.zeros(0, np.int64)
+    order = np.argsort(-np.concatenate(scores), kind='stable')
+    return np.sort(np.concatenate(blocks)[order[:count]])
+
+  def _by_centroids(
+    self, cosines: np.ndarray, shard: int, rows: np.ndarray
+  ) -> np.ndarray:
+    """Score rows of a shard as if each token were its centroid."""
+    all_ends, centroids = self._arrays(shard, 'ends', 'centroids')
+    positions, ends = colbert_encoder.spans(all_ends, rows)
+    tokens = centroids[positions]
+    self._check(tokens, len(cosines), shard, 'centroids')
+    return colbert_encoder.sum_of_best(cosines, tokens, ends)
+
+  def _exact(self, query: np.ndarray, blocks: np.ndarray) -> np.ndarray:
+    """Score ascending blocks by their decompressed vectors: [n] float32."""
+    scores = np.empty(len(blocks), np.float32)
+    shard_of, rows = np.divmod(blocks, self._size)
+    for shard in np.unique(shard_of).tolist():
+      here = shard_of == shard
+      vectors = self._decompress(shard, rows[here])
+      scores[here] = colbert_encoder.max_sims(query, *vectors)
+    return scores
+
+  def vectors(self, block: int) -> np.ndarray:
+    """Return the decompressed vectors [tokens, d] of a block."""
+    shard, row = divmod(block, self._size)
+    return self._decompress(shard, np.asarray([row])).values
+
+  def _decompress(
+    self, shard: int, rows: np.ndarray
+  ) -> colbert_encoder.TokenVectors:
+    all_ends, centroids, codes = self._arrays(
+      shard, 'ends', 'centroids', 'codes'
+    )
+    positions, ends = colbert_encoder.spans(all_ends, rows)
+    tokens = centroids[positions]
+    self._check(tokens, len(self.codec.centroids), shard, 'centroids')
+    values = self.codec.decode(tokens, codes[positions])
+    return colbert_encoder.TokenVectors(values, ends)
+
+  def _num_rows(self, shard: int) -> int:
+    return min(self._size, self.num_blocks - shard * self._size)
+
+  def _check(self, values: np.ndarray, limit: int, shard: int, name: str):
+    """Refuse numbers outside [0, limit)."""
+    file = self._sharded[name].file(shard)
+    sharded_array.in_range(values, 0, limit, file)
+
+  def _arrays(self, shard: int, *names: str) -> list[np.ndarray]:
+    return [self._sharded[name].shard(shard) for name in names]
+
+  @functools.cached_property
+  def _sharded(self) -> dict[str, sharded_array.ShardedArray]:
+    names = ('centroids', 'codes', 'blocks')
+    return {
+      'ends': self._store.ends('ends', 'centroids'),
+      'starts': self._store.ends('starts', 'blocks'),
+      **{name: self._store.array(name) for name in names},
+    }

@@ -1,0 +1,139 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""A cross-encoder: BERT reads query and passage together and scores the pair.
+
+Nogueira and Cho 2019 (arXiv 1901.04085), section 3, with one score in place of
+two classes.
+
+  pair   [CLS] query [SEP] passage [SEP]   types 0 to the first [SEP], then 1
+
+Dimension key: B queries, P passages of each, b rows, l row length.
+"""
+
+from collections.abc import Sequence
+import dataclasses
+from typing import Annotated
+
+from flax import linen as nn
+import jax
+from jax import numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from retrieval import settings, tokenization
+from retrieval.nn import bert, dropout
+
+_SPECIALS = 3  # [CLS] and two [SEP]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PairLayout:
+  """Lengths of a pair, in word pieces; longer texts are cut."""
+
+  # of the query, without the specials
+  query_length: Annotated[int, settings.Range(1, 2**16)] = 32
+  # of the whole row
+  row_length: Annotated[int, settings.Range(_SPECIALS, 2**17)] = 128
+
+  def __post_init__(self):
+    settings.check(self)
+    if self.query_length + _SPECIALS >= self.row_length:
+      raise ValueError(
+        f'query_length={self.query_length}, row_length={self.row_length}: '
+        f'expected room for a passage beside the query and {_SPECIALS} specials.'
+      )
+
+
+class CrossEncoder(nn.Module):
+  """BERT with a linear score of [CLS]; `config.pooler` must be False."""
+
+  config: bert.BertConfig
+
+  def setup(self):
+    """Create BERT and the score."""
+    exact = dataclasses.replace(self.config, dtype=jnp.float32)
+    self.bert = bert.Bert(self.config)
+    self.relevance = bert.dense(exact, 1, ('embed', None))
+    self.dropout = dropout.Dropout(self.config.dropout_rate)
+
+  def __call__(
+    self,
+    ids: Int[Array, 'b l'],
+    mask: Bool[Array, 'b l'],
+    type_ids: Int[Array, 'b l'],
+    *,
+    train: bool = False,
+  ) -> Float[Array, ' b']:
+    """Return the float32 score of each pair; the arguments are those of `Bert`."""
+    # The last layer is computed at [CLS] alone.
+    first = jnp.zeros((ids.shape[0], 1), jnp.int32)
+    hidden = self.bert(ids, mask, type_ids, first, train=train).hidden[:, 0]
+    hidden = self.dropout(hidden.astype(jnp.float32), train)
+    return self.relevance(hidden)[:, 0]
+
+
+def segments(
+  ids: Int[Array, 'b l'], lengths: Int[Array, ' b'], sep_id: int
+) -> tuple[Bool[Array, 'b l'], Int[Array, 'b l']]:
+  """Return mask and types of padded pairs."""
+  mask = jnp.arange(ids.shape[1]) < lengths[:, None]
+  seps = ids == sep_id
+  before = jnp.cumsum(seps, axis=1) - seps
+  return mask, jnp.where(mask & (before > 0), 1, 0).astype(jnp.int32)
+
+
+def pair_rows(
+  tokenizer: tokenization.WordPieceTokenizer,
+  layout: PairLayout,
+  queries: Sequence[str],
+  passages: Sequence[Sequence[str]],
+) -> list[list[int]]:
+  """Return the ids of all pairs, one query after the other.
+
+  Each text is tokenized once, however often it occurs.
+  """
+  heads = tokenizer.encode_ids_batch(queries, layout.query_length + 2)
+  texts = list(dict.fromkeys(text for row in passages for text in row))
+  tails = dict(
+    zip(
+      texts,
+      tokenizer.encode_ids_batch(texts, layout.row_length),
+      strict=True,
+    )
+  )
+  rows = []
+  for head, found in zip(heads, passages, strict=True):
+    room = layout.row_length - len(head) - 1
+    rows += [[*head, *tails[x][1:-1][:room], tokenizer.sep_id] for x in found]
+  return rows
+
+
+def localized_contrastive(
+  scores: Float[Array, 'B P'], valid: Bool[Array, 'B P']
+) -> tuple[Float[Array, ''], dict[str, Float[Array, '']]]:
+  """Cross-entropy of a query's first passage among its own passages.
+
+  The localized contrastive estimation of Gao et al. 2021 (arXiv 2101.08751),
+  section 3: the negatives come from the top of the list that is re-ranked.
+
+  Args:
+    scores: [B, P] float32, the positive first.
+    valid: [B, P] whether there is such a passage.
+
+  Returns:
+    The mean in nats over the queries that have a positive and a negative, and
+    metrics: accuracy, the share whose positive is ranked first; mrr of the
+    positive; weight, the number of these queries.
+  """
+  # A finite value keeps the gradient of a row without passages finite.
+  masked = jnp.where(valid, scores, jnp.finfo(jnp.float32).min)
+  counted = valid[:, 0] & valid[:, 1:].any(axis=1)
+  nll = -jax.nn.log_softmax(masked, axis=1)[:, 0]
+  # Among equal scores the positive ranks last.
+  above = (valid[:, 1:] & (scores[:, 1:] >= scores[:, :1])).sum(axis=1)
+  weight = counted.sum(dtype=jnp.float32)
+
+  def mean(values):
+    return jnp.where(counted, values, 0.0).sum() / jnp.maximum(weight, 1.0)
+
+  metrics = {'accuracy': mean(above == 0), 'mrr': mean(1.0 / (1.0 + above))}
+  return mean(nll), metrics | {'weight': weight}

@@ -1,0 +1,201 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Examples of re-rankers, their training, and a trained one in use."""
+
+import functools
+import json
+import shutil
+
+import jax
+import numpy as np
+import pytest
+
+from configs import reranking_small, retro_pretrain_quickstart
+from experiments.engine import checkpoint_writer, command, loop
+from experiments.open_qa import (
+  candidates,
+  evaluate as qa_evaluate,
+  rankings,
+  starts,
+)
+from experiments.reranking import examples, train
+from realm_jax.data import folder as realm_data
+from realm_jax.serving import trained as trained_lib
+from retrieval.index import rerankers, sources
+from retrieval.nn import cross_encoder
+from retrieval.questions import answers, question_sets
+from retrieval.store import checkpoints
+from tests.experiments.open_qa import tiny_open_qa
+from tests.retro_jax.data import tiny_data
+
+
+@pytest.fixture(scope='module')
+def reader(tmp_path_factory):
+  """A run of a reader that has not been trained."""
+  data = tiny_open_qa.make_data(tmp_path_factory.mktemp('qa') / 'data')
+  config = tiny_open_qa.get_config(data)
+  trained = starts.untrained(config, realm_data.DataFolder(data))
+  workdir = tmp_path_factory.mktemp('run')
+  checkpoint_writer.save_params(
+    str(workdir),
+    trained.params,
+    config=json.loads(config.to_json()),
+    fingerprints=trained.data.fingerprints(),
+  )
+  return workdir
+
+
+def _config(reader, **fields):
+  data = trained_lib.load_reader(reader).data
+  config = reranking_small.get_config('test')
+  config.tokenizer = str(data.tokenizer_path)
+  config.model.vocab_size = data.tokenizer.vocab_size
+  config.examples.update(run=str(reader), retrievers=('bm25', 'tfidf'))
+  config.examples.update(rule='substring', depth=8)
+  spec = f'{data.root}/questions.jsonl'
+  config.questions.train = (f'custom:train={spec}',)
+  config.questions.dev = (f'custom:dev={spec}',)
+  config.batch_size, config.keep_checkpoints = 2, 0
+  config.update_from_flattened_dict(fields)
+  return config
+
+
+def test_positives_answer_and_negatives_do_not(reader, tmp_path):
+  config = _config(reader)
+  found = examples.of_questions(config, tmp_path, 'train')
+  questions = question_sets.load_questions(config.questions.train, 0, True)
+  asked = {q.question: q for q in questions}
+  assert len(found.queries) > 2
+  for query, positive, negatives in zip(
+    found.queries, found.positives, found.negatives, strict=True
+  ):
+    ids = negatives[negatives >= 0]
+    holds = answers.make_rule('substring').compile(asked[query].answers)
+    rule = answers.make_rule('substring')
+    texts = [
+      text.split('\n', 1)[1] for text in found.texts(np.array([positive, *ids]))
+    ]
+    hits = [bool(holds(*rule.prepare([text]))) for text in texts]
+    assert hits == [True] + [False] * len(ids)
+  # Another list of the same questions is another store.
+  config.examples.retrievers = ('bm25',)
+  other = examples.of_questions(config, tmp_path, 'train')
+  assert other.fingerprint != found.fingerprint
+
+
+def test_lists_are_joined_without_repeats():
+  ids = np.array([[4, 4, 2, -1, 4, 7], [-1, -1, 3, 1, 3, 1]])
+  want = [[4, -1, 2, -1, -1, 7], [-1, -1, 3, 1, -1, -1]]
+  assert candidates.without_repeats(ids).tolist() == want
+
+
+def test_negatives_are_drawn_evenly_and_without_repeats():
+  rng = np.random.default_rng(0)
+  negatives = np.array([[5, 6, 7, 8], [3, -1, -1, -1]])
+  counts = {x: 0 for x in (5, 6, 7, 8)}
+  for _ in range(400):
+    first, second = examples.draw(negatives, 2, rng).tolist()
+    assert len({*first}) == 2 and second == [3, -1]
+    for x in first:
+      counts[x] += 1
+  assert all(160 < n < 240 for n in counts.values())  # 200 expected
+  assert examples.draw(negatives, 6, rng).shape == (2, 6)
+
+
+def test_rows_hold_the_pairs_and_their_lengths(reader, tmp_path):
+  found = examples.of_questions(_config(reader), tmp_path, 'train')
+  found.negatives[0, :] = [found.positives[1], -1, -1, -1]
+  found.negatives[1, :] = found.positives[:1]
+  tokenizer = trained_lib.load_reader(reader).data.tokenizer
+  layout = cross_encoder.PairLayout(query_length=5, row_length=16)
+  batch = examples.read_rows(
+    found, tokenizer, layout, 2, np.array([0, 1]), np.random.default_rng(0)
+  )
+  assert batch['ids'].shape == (2, 3, 16)
+  assert batch['valid'].tolist() == [[True, True, False], [True] * 3]
+  [text] = found.texts(found.positives[:1])
+  [row] = cross_encoder.pair_rows(
+    tokenizer, layout, found.queries[:1], [[text]]
+  )
+  assert batch['ids'][0, 0, : batch['lengths'][0, 0]].tolist() == row
+  assert not batch['ids'][0, 0, batch['lengths'][0, 0] :].any()
+
+
+def test_chunks_have_the_candidate_that_shares_most_with_what_follows(
+  tmp_path, monkeypatch
+):
+  (tmp_path / 'data').mkdir()
+  root = tiny_data.make(tmp_path / 'data')
+  config = retro_pretrain_quickstart.get_config('test')
+  config.data_dir = str(root)
+  checkpoint_writer.save_params(
+    str(tmp_path / 'run'),
+    {'none': np.zeros(1, np.float32)},
+    config=json.loads(config.to_json()),
+  )
+
+  def make(parts, name):
+    assert name == 'oracle'
+    draws = sources.Random(parts.datastore)
+    return sources.Oracle(parts.datastore, draws, parts.tokenizer)
+
+  monkeypatch.setattr(sources.Sources, 'make', make)
+  config = reranking_small.get_config('chunks_test')
+  config.examples.update(run=str(tmp_path / 'run'), max_chunks=128)
+  found = examples.of_chunks(config, tmp_path / 'examples')
+  assert 60 < len(found.queries) <= 128
+  for query, positive, negatives in zip(
+    found.queries[:9], found.positives, found.negatives, strict=False
+  ):
+    kept = negatives[negatives >= 0]
+    assert query and positive not in kept and len({*kept}) == len(kept) > 0
+  again = examples.of_chunks(config, tmp_path / 'examples')
+  np.testing.assert_array_equal(again.negatives, found.negatives)
+
+
+def test_training_resumes_bit_for_bit_and_the_model_serves(
+  reader, tmp_path, monkeypatch
+):
+  one = functools.partial(loop.train, devices=jax.devices()[:1])
+  monkeypatch.setattr(loop, 'train', one)
+  whole, cut = tmp_path / 'whole', tmp_path / 'cut'
+  train.run(_config(reader), str(whole))
+  shutil.copytree(whole, cut)
+  shutil.rmtree(cut / 'checkpoints' / '4')
+  train.run(_config(reader), str(cut))
+  one, other = (
+    checkpoints.load_params(str(x), step=4)[0] for x in (whole, cut)
+  )
+  jax.tree.map(np.testing.assert_array_equal, one, other)
+  metrics = (whole / 'metrics.jsonl').read_text()
+  assert 'valid/mrr' in metrics and 'train/' not in metrics
+  # In the commands of questions.
+  trained = trained_lib.load_reader(reader)
+  kind = rankings.Kind(trained, f'bm25+{whole}', 4, candidates=3)
+  plain = rankings.Kind(trained, 'bm25', 4)
+  sets = question_sets.load_sets(trained.config.evaluate.questions, 0, True)
+  names = rankings.BlockNames(trained.data.blocks)
+  ranked, before = (
+    x.rank(sets[0].questions, names, 5, lambda *_: None) for x in (kind, plain)
+  )
+  assert (ranked.name, before.name) == ('bm25+whole', 'bm25')
+  reranker = rerankers.load(whole)
+  for question in sets[0].questions:
+    new, old = (
+      [name for name, _ in x.run[question.id]] for x in (ranked, before)
+    )
+    texts = examples.block_texts(trained.data.blocks)(names.ids(old[:3], ''))
+    [scores] = reranker.score([question.question], [texts])
+    order = np.argsort(-scores, kind='stable')
+    assert new == [old[i] for i in order] + old[3:]
+  config = command.changed(trained.config, data_dir='')
+  config.reranker.path, config.evaluate.retriever = str(whole), 'bm25'
+  _, found = qa_evaluate.open_run(config, str(reader))
+  assert type(found.retriever()).__name__ == 'RerankedRetriever'
+
+
+def test_bad_settings_are_refused(reader, tmp_path):
+  with pytest.raises(ValueError, match="examples.run='': expected the folder"):
+    train.run(_config(reader, **{'examples.run': ''}), str(tmp_path))
+  with pytest.raises(ValueError, match='vocab_size=7: expected '):
+    train.run(_config(reader, **{'model.vocab_size': 7}), str(tmp_path))

@@ -1,0 +1,210 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Search over compressed vectors of tokens against a slow MaxSim."""
+
+import zlib
+
+import numpy as np
+import pytest
+
+from retrieval.index import late_interaction, residual_codes
+from retrieval.nn import colbert_encoder
+
+D, N = 8, 45
+ALL = late_interaction.SearchConfig(num_probes=1000, num_rescored=N)
+CONFIG = late_interaction.IndexConfig(
+  num_centroids=20, sample_blocks=30, shard_blocks=20
+)
+QUERIES = ['word3 word5 word7', 'word1', 'word4 word4 word0 word9']
+
+
+class Words:
+  """A vector for each word, a little different at each position."""
+
+  fingerprint = 'words'
+
+  def __init__(self):
+    self.num_encoded = 0
+
+  def _vectors(self, text):
+    rows = []
+    for i, word in enumerate(text.split()):
+      rng = np.random.default_rng(zlib.crc32(word.encode()))
+      rows.append(rng.standard_normal(D) + 0.1 * np.sin(i + np.arange(D)))
+    return residual_codes.unit(np.asarray(rows, np.float32))
+
+  def queries(self, texts):
+    found = [self._vectors(text) for text in texts]
+    length = max(map(len, found))
+    return np.stack([np.resize(x, (length, D)) for x in found])
+
+  def passages(self, texts, progress=None):
+    self.num_encoded += len(texts)
+    found = [self._vectors(text) for text in texts]
+    if progress:
+      progress(len(texts), len(texts))
+    return colbert_encoder.TokenVectors(
+      np.concatenate(found), np.cumsum([len(x) for x in found])
+    )
+
+
+def _texts():
+  rng = np.random.default_rng(0)
+  return [
+    ' '.join(f'word{w}' for w in rng.integers(12, size=rng.integers(1, 9)))
+    for _ in range(N)
+  ]
+
+
+TEXTS = _texts()
+
+
+def _build(path, encoder=None, texts=TEXTS, **more):
+  late_interaction.build(
+    path,
+    encoder or Words(),
+    lambda low, limit: texts[low:limit],
+    len(texts),
+    'texts',
+    CONFIG,
+    **more,
+  )
+  return path
+
+
+@pytest.fixture(scope='module')
+def path(tmp_path_factory):
+  return _build(tmp_path_factory.mktemp('index') / 'colbert')
+
+
+def _slow(index, query):
+  """Scores of all blocks, one token after the other."""
+  scores = []
+  for block in range(N):
+    vectors = index.vectors(block)
+    assert len(vectors) == len(TEXTS[block].split())
+    best = [max(float(q @ v) for v in vectors) for q in query]
+    scores.append(sum(best))
+  return np.asarray(scores)
+
+
+def test_an_unpruned_search_equals_a_slow_max_sim(path):
+  index = late_interaction.LateInteraction(path, Words(), ALL)
+  assert index.num_blocks == N
+  stored, plain = index.sizes()
+  assert plain == 4 * D * sum(len(text.split()) for text in TEXTS)
+  assert stored == sum(file.stat().st_size for file in path.rglob('*.npy'))
+  ids, scores = index.search(QUERIES, N + 3)
+  for row, query in enumerate(Words().queries(QUERIES)):
+    wanted = _slow(index, query)
+    order = np.argsort(-wanted, kind='stable')
+    np.testing.assert_allclose(scores[row, :N], wanted[order], rtol=1e-5)
+    np.testing.assert_allclose(wanted[ids[row, :N]], wanted[order], rtol=1e-5)
+  assert (ids[:, N:] == -1).all() and np.isneginf(scores[:, N:]).all()
+  assert ids.dtype == np.int64 and scores.dtype == np.float32
+
+
+def test_vectors_are_close_to_the_originals(path):
+  index = late_interaction.LateInteraction(path, Words())
+  cosines = np.concatenate(
+    [
+      (index.vectors(block) * Words()._vectors(TEXTS[block])).sum(axis=1)
+      for block in range(N)
+    ]
+  )
+  # Two words may share a centroid.
+  assert cosines.mean() > 0.98 and cosines.min() > 0.75
+
+
+def test_a_pruned_search_finds_the_best_blocks_with_exact_scores(path):
+  whole = late_interaction.LateInteraction(path, Words(), ALL)
+  config = late_interaction.SearchConfig(num_probes=2, num_rescored=12)
+  pruned = late_interaction.LateInteraction(path, Words(), config)
+  ids, scores = pruned.search(QUERIES, 12)
+  best, _ = whole.search(QUERIES, 5)
+  for found, wanted in zip(ids, best, strict=True):
+    assert len({*found.tolist()} & {*wanted.tolist()}) >= 4
+  again = np.stack(whole.score(QUERIES, ids.tolist()))
+  np.testing.assert_allclose(scores, again, rtol=1e-6)
+  assert pruned.fingerprint != whole.fingerprint
+
+
+def test_fewer_candidates_than_blocks_to_find(path):
+  config = late_interaction.SearchConfig(num_probes=1, num_rescored=1)
+  index = late_interaction.LateInteraction(path, Words(), config)
+  ids, scores = index.search(['word1'], N)
+  count = int((ids >= 0).sum())
+  assert 0 < count < N
+  assert np.isfinite(scores[0, :count]).all()
+  assert np.isneginf(scores[0, count:]).all()
+
+
+def test_given_blocks_are_scored_in_their_places(path):
+  index = late_interaction.LateInteraction(path, Words(), ALL)
+  ids, scores = index.search(QUERIES[:1], N)
+  asked = [40, 3, 22, 3]
+  found, none = index.score([QUERIES[0]] * 2, [asked, []])
+  by_id = dict(zip(ids[0].tolist(), scores[0].tolist(), strict=True))
+  np.testing.assert_allclose(found, [by_id[i] for i in asked], rtol=1e-6)
+  assert not len(none)
+
+
+def test_blank_queries_find_nothing(path):
+  index = late_interaction.LateInteraction(path, Words())
+  ids, scores = index.search([' ', 'word1'], 2)
+  assert ids[0].tolist() == [-1, -1] and np.isneginf(scores[0]).all()
+  assert (ids[1] >= 0).all()
+  assert np.isneginf(index.score([''], [[0, 0]])[0]).all()
+  with pytest.raises(ValueError, match='k=0: expected at least 1'):
+    index.search(QUERIES, 0)
+
+
+def test_a_killed_build_continues_with_the_missing_shards(tmp_path, path):
+  encoder = Words()
+
+  def stop(done, total):
+    assert total == N
+    if done == 40:
+      raise KeyboardInterrupt
+
+  with pytest.raises(KeyboardInterrupt):
+    _build(tmp_path / 'index', encoder, progress=stop)
+  again = Words()
+  _build(tmp_path / 'index', again)
+  assert again.num_encoded == N - 20  # neither the sample nor the first shard
+  one, other = (
+    late_interaction.LateInteraction(x, Words(), ALL)
+    for x in (path, tmp_path / 'index')
+  )
+  assert one.fingerprint == other.fingerprint
+  for a, b in zip(
+    one.search(QUERIES, 9), other.search(QUERIES, 9), strict=True
+  ):
+    np.testing.assert_array_equal(a, b)
+  done = Words()
+  _build(tmp_path / 'index', done)
+  assert done.num_encoded == 0
+
+
+def test_other_models_and_texts_are_refused(path, tmp_path):
+  other = Words()
+  other.fingerprint = 'other'
+  with pytest.raises(ValueError, match='made by model words, not other'):
+    late_interaction.LateInteraction(path, other)
+  with pytest.raises(FileNotFoundError, match='no colbert_tokens store'):
+    late_interaction.LateInteraction(tmp_path, Words())
+  with pytest.raises(ValueError, match='0 blocks: expected at least 1'):
+    _build(tmp_path / 'empty', texts=[])
+
+
+@pytest.mark.parametrize('name', ['centroids', 'blocks', 'ends', 'starts'])
+def test_numbers_out_of_range_are_refused(tmp_path, monkeypatch, name):
+  monkeypatch.setenv('RETRIEVAL_VERIFY', 'off')
+  path = _build(tmp_path / 'index')
+  file = path / 'tokens' / f'{name}-000001.npy'
+  values = np.load(file)
+  values[-1] = 999
+  np.save(file, values)
+  index = late_interaction.LateInteraction(path, Words(), ALL)
+  with pytest.raises(ValueError, match=f'{name}-000001.npy.*damaged'):
+    index.search(QUERIES, 3)

@@ -1,0 +1,117 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Lists in the order of a re-ranker against slow loops."""
+
+import numpy as np
+import pytest
+
+from retrieval.index import neighbors as neighbors_lib, reranking, sources
+from tests.retrieval.store import tiny_stores
+
+
+class Overlap:
+  """Scores by the letters that query and passage share."""
+
+  def __init__(self, fingerprint='overlap'):
+    self.fingerprint, self.asked = fingerprint, 0
+
+  def score(self, queries, passages):
+    self.asked += sum(map(len, passages))
+    return [
+      np.array([len({*query} & {*x}) for x in found], np.float32)
+      for query, found in zip(queries, passages, strict=True)
+    ]
+
+
+def _slow(queries, ids, text_of, candidates):
+  """Ids and scores, one query after the other."""
+  rows, values, scorer = [], [], Overlap()
+  for query, row in zip(queries, ids.tolist(), strict=True):
+    there = [i for i in row if i >= 0]
+    head = [
+      (-float(scorer.score([query], [[text_of(i)]])[0][0]), rank, i)
+      for rank, i in enumerate(there[:candidates])
+    ]
+    head.sort()
+    tail = there[candidates:]
+    last = -head[-1][0] if head else 0
+    own = [-x[0] for x in head] + [last - n for n in range(1, len(tail) + 1)]
+    missing = len(row) - len(there)
+    rows.append([x[2] for x in head] + tail + [-1] * missing)
+    values.append(own + [-np.inf] * missing)
+  return rows, values
+
+
+@pytest.mark.parametrize('candidates', [1, 4, 9])
+def test_the_first_candidates_are_ordered_and_the_rest_stays(candidates):
+  rng = np.random.default_rng(0)
+  words = [''.join(rng.choice(list('abcdefgh'), 4)) for _ in range(30)]
+  queries = [''.join(rng.choice(list('abcdefgh'), 3)) for _ in range(70)]
+  ids = np.array([rng.permutation(30)[:6] for _ in queries])
+  ids[::5, 3:] = -1
+  ids[7] = -1
+  order, scores = reranking.rerank(
+    Overlap(), queries, ids, lambda x: [words[i] for i in x], candidates
+  )
+  rows, values = _slow(queries, ids, words.__getitem__, candidates)
+  np.testing.assert_array_equal(np.take_along_axis(ids, order, 1), rows)
+  np.testing.assert_array_equal(scores, values)
+  assert (np.diff(scores[np.isfinite(scores).all(1)]) <= 0).all()
+
+
+@pytest.fixture(scope='module')
+def data(tmp_path_factory):
+  root = tmp_path_factory.mktemp('data')
+  made = tiny_stores.make(root, np.random.default_rng(0))
+  sources.build_words(root / 'words', made.chunks['train'], made.tokenizer)
+  return made
+
+
+def _source(data, reranker, candidates):
+  train = data.chunks['train']
+  inner = sources.Words(train, data.root / 'words', data.tokenizer)
+  return inner, reranking.Reranked(
+    inner, reranker, train, data.tokenizer, candidates
+  )
+
+
+@pytest.mark.parametrize('split', ['train', 'valid'])
+def test_neighbors_are_those_of_the_source_in_another_order(data, split):
+  queries, train = data.chunks[split], data.chunks['train']
+  inner, source = _source(data, Overlap(), 6)
+  rows = slice(0, 5)
+  found, _ = inner.of_chunks(queries, 0, rows, 6)
+  texts = queries.texts(queries.ids(0, rows), data.tokenizer)
+
+  def text_of(i):
+    tokens, mask = train.gather(np.array([i]), 2 * train.chunk_length)
+    return data.tokenizer.decode(tokens[0][mask[0]])
+
+  want, values = _slow(texts, found, text_of, 6)
+  ids, scores = source.of_chunks(queries, 0, rows, 3)
+  np.testing.assert_array_equal(ids, np.array(want)[:, :3])
+  np.testing.assert_array_equal(scores, np.array(values, np.float32)[:, :3])
+  own = queries.document_hashes(queries.ids(0, rows))[:, None]
+  assert (train.document_hashes(np.maximum(ids, 0)) != own)[ids >= 0].all()
+  assert (ids != found[:, :3]).any()
+  again, _ = source.of_texts([*texts, ' '], 3)
+  assert (again[-1] == -1).all() and (again[:-1] >= 0).any()
+
+
+def test_a_store_names_its_reranker(data, tmp_path):
+  train = data.chunks['train']
+  _, source = _source(data, Overlap(), 4)
+  built = neighbors_lib.build_neighbor_store(
+    tmp_path / 'n', train, train, source, k=2
+  )
+  assert built.store.fields['reranker'] == 'overlap'
+  assert isinstance(source, neighbors_lib.Source)
+  arguments = (tmp_path / 'n', train, train)
+  same = neighbors_lib.validate(*arguments, source, fraction=1.0)
+  assert same == train.num_chunks
+  for other in (
+    _source(data, Overlap('other'), 4),
+    _source(data, Overlap(), 5),
+  ):
+    with pytest.raises(ValueError, match='made with index'):
+      neighbors_lib.validate(*arguments, other[1], fraction=1.0)

@@ -1,0 +1,190 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Late interaction: rows, scores against a slow MaxSim, a trained model's vectors."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from retrieval import tokenization
+from retrieval.nn import bert, colbert, colbert_encoder, sharding
+from tests.retrieval.text import tiny_blocks
+
+CONFIG = colbert.ColbertConfig(
+  vector_size=8,
+  query_length=8,
+  passage_length=12,
+  query_marker='q',
+  passage_marker='d',
+)
+QUERIES = ['the mill in rome', 'crown?']
+PASSAGES = [
+  'the mill stood in rome.',
+  'the crown was in paris, in 1066 (the river).',
+  'mill',
+  '',
+]
+
+
+def _slow(query, passage):
+  """The sum of the largest cosines, one token after the other."""
+  return sum(max(float(q @ p) for p in passage) for q in query)
+
+
+@pytest.fixture(scope='module')
+def tokenizer(tmp_path_factory):
+  path = tiny_blocks.write_vocabulary(tmp_path_factory.mktemp('tokenizer'))
+  return tokenization.WordPieceTokenizer(path)
+
+
+@pytest.fixture(scope='module')
+def model(tokenizer):
+  """A model, its parameters, and the compiled model."""
+  config = bert.BertConfig(
+    vocab_size=tokenizer.vocab_size,
+    d_model=16,
+    d_ff=24,
+    num_heads=2,
+    num_layers=2,
+    max_length=16,
+    initializer_range=0.5,
+    pooler=False,
+  )
+  ids = jnp.zeros((1, 2), jnp.int32)
+  module = colbert.Colbert(config, 8)
+  params = jax.jit(module.init)(jax.random.key(0), ids, ids == 0)['params']
+  params = sharding.unbox(params)
+  apply = jax.jit(lambda *x: module.apply({'params': params}, *x))
+  return config, params, apply
+
+
+@pytest.fixture(scope='module')
+def encoder(model, tokenizer):
+  config, params, _ = model
+  return colbert_encoder.ColbertEncoder(
+    CONFIG, config, params, tokenizer, devices=jax.devices()[:1]
+  )
+
+
+def test_max_sim_equals_a_slow_loop_and_ignores_padding():
+  rng = np.random.default_rng(0)
+  queries = rng.standard_normal((3, 5, 8), np.float32)
+  passages = rng.standard_normal((4, 6, 8), np.float32)
+  mask = rng.random((4, 6)) < 0.6
+  mask[:, 0] = True
+
+  def max_sim(*arrays):
+    return np.asarray(colbert.max_sim(*map(jnp.asarray, arrays)))
+
+  found = max_sim(queries, passages, mask)
+  wanted = [
+    [_slow(q, p[m]) for p, m in zip(passages, mask, strict=True)]
+    for q in queries
+  ]
+  np.testing.assert_allclose(found, wanted, rtol=1e-5)
+  more = np.full((4, 3, 8), 100, np.float32)
+  padded = max_sim(
+    queries,
+    np.concatenate([passages, more], axis=1),
+    np.concatenate([mask, np.zeros((4, 3), bool)], axis=1),
+  )
+  np.testing.assert_allclose(padded, found, rtol=1e-6)
+
+
+def test_rows_have_markers_and_queries_are_filled_with_masks(tokenizer):
+  rows, t = colbert.Rows(CONFIG, tokenizer), tokenizer
+  mill, q, d = (tokenizer.id_of(x) for x in ('mill', 'q', 'd'))
+  assert rows.queries(['mill']).tolist() == [
+    [t.cls_id, q, mill, t.sep_id, *4 * [t.mask_id]]
+  ]
+  long = ' '.join(20 * ['mill'])
+  assert rows.queries([long])[0].tolist() == [
+    t.cls_id,
+    q,
+    *5 * [mill],
+    t.sep_id,
+  ]
+  assert rows.passages(['mill', long]) == [
+    [t.cls_id, d, mill, t.sep_id],
+    [t.cls_id, d, *9 * [mill], t.sep_id],
+  ]
+  [row] = rows.passages(['(mill, mill.)'])
+  kept = np.asarray(row)[rows.has_vector(np.asarray(row))]
+  assert kept.tolist() == [t.cls_id, d, mill, mill, t.sep_id]
+  whole = dataclasses.replace(CONFIG, mask_punctuation=False)
+  assert colbert.Rows(whole, tokenizer).has_vector(np.asarray(row)).all()
+
+
+def test_vectors_are_those_of_the_model(encoder, model, tokenizer):
+  rows = colbert.Rows(CONFIG, tokenizer)
+
+  def vectors(row):
+    ids = np.asarray(row)[None]
+    return np.asarray(model[2](ids, np.ones_like(ids, bool)))[0]
+
+  text = PASSAGES[0]  # a full stop has no vector
+  [row] = rows.passages([text])
+  kept = rows.has_vector(np.asarray(row))
+  found = encoder.passages([text]).values
+  np.testing.assert_allclose(found, vectors(row)[kept], atol=2e-6)
+  [row] = rows.queries(['mill'])
+  found = encoder.queries(['mill'])[0]
+  np.testing.assert_allclose(found, vectors(row), atol=2e-6)
+
+
+def test_vectors_do_not_depend_on_the_batch(encoder):
+  together = encoder.passages(PASSAGES)
+  np.testing.assert_allclose(
+    np.linalg.norm(together.values, axis=1), 1, atol=1e-5
+  )
+  starts = [0, *together.ends[:-1]]
+  for text, start, end in zip(PASSAGES, starts, together.ends, strict=True):
+    alone = encoder.passages([text])
+    assert alone.ends.tolist() == [end - start]
+    np.testing.assert_allclose(
+      alone.values, together.values[start:end], atol=2e-6
+    )
+  assert encoder.passages([]).values.shape == (0, 8)
+
+
+def test_scores_equal_a_slow_loop(encoder):
+  asked = [PASSAGES, [PASSAGES[2], PASSAGES[0]]]
+  found = encoder.score(QUERIES, asked)
+  assert [x.shape for x in found] == [(4,), (2,)]
+  assert {x.dtype for x in found} == {np.dtype(np.float32)}
+  for query, texts, scores in zip(
+    encoder.queries(QUERIES), asked, found, strict=True
+  ):
+    wanted = [_slow(query, encoder.passages([text]).values) for text in texts]
+    np.testing.assert_allclose(scores, wanted, rtol=1e-5)
+  assert encoder.score(['mill'], [[]])[0].shape == (0,)
+
+
+def test_the_fingerprint_tells_models_apart(encoder, tokenizer):
+  other = bert.BertConfig(
+    vocab_size=tokenizer.vocab_size, d_model=16, num_heads=2, max_length=16
+  )
+  ids = [
+    colbert_encoder._fingerprint(
+      dataclasses.replace(CONFIG, **change), other, params, tokenizer
+    )
+    for change, params in (
+      ({}, {'a': np.zeros(2)}),
+      ({}, {'a': np.ones(2)}),
+      ({'query_length': 9}, {'a': np.zeros(2)}),
+    )
+  ]
+  assert len({*ids, encoder.fingerprint}) == 4
+
+
+def test_settings_that_do_not_fit_are_named(tokenizer):
+  with pytest.raises(ValueError, match='query_length=3: expected at least 4'):
+    colbert.ColbertConfig(query_length=3)
+  with pytest.raises(ValueError, match=r"lacks '\[unused0\]'"):
+    colbert.Rows(colbert.ColbertConfig(), tokenizer)
+  short = bert.BertConfig(vocab_size=9, max_length=10)
+  with pytest.raises(ValueError, match='Rows of 12 tokens exceed the 10'):
+    colbert_encoder.ColbertEncoder(CONFIG, short, {}, tokenizer)

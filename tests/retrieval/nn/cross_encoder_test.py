@@ -1,0 +1,126 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The cross-encoder against NumPy: rows of pairs, scores and the loss."""
+
+from flax import linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from retrieval import tokenization
+from retrieval.nn import bert, bert_checkpoint, cross_encoder
+from tests.retrieval.nn import tiny_bert
+from tests.retrieval.text import tiny_blocks
+
+
+def test_scores_are_those_of_a_slow_bert():
+  tensors = tiny_bert.make_tensors()
+  sizes = dict(zip(bert_checkpoint._FIELDS, tiny_bert.CONFIG.values()))  # noqa: B905
+  config = bert.BertConfig(**sizes, layer_norm_eps=1e-5)
+  config, params, _ = bert_checkpoint.convert(tensors, config, 'test')
+  params.pop('pooler', None)
+  model = cross_encoder.CrossEncoder(
+    bert.BertConfig(**sizes, layer_norm_eps=1e-5, pooler=False)
+  )
+  rng = np.random.default_rng(0)
+  kernel, bias = rng.standard_normal((tiny_bert.D, 1)), rng.standard_normal(1)
+  head = {'kernel': np.float32(kernel), 'bias': np.float32(bias)}
+  sep = 3
+  ids = rng.integers(4, tiny_bert.V, (3, 8)).astype(np.int32)
+  lengths = np.array([8, 6, 5], np.int32)
+  ids[:, 3] = sep
+  ids[np.arange(3), lengths - 1] = sep
+  mask, types = cross_encoder.segments(
+    jnp.asarray(ids), jnp.asarray(lengths), sep
+  )
+  want_types = [[0] * 4 + [1] * (n - 4) + [0] * (8 - n) for n in lengths]
+  assert np.asarray(types).tolist() == want_types
+  assert np.asarray(mask).sum(axis=1).tolist() == lengths.tolist()
+  found = model.apply({'params': {'bert': params, 'relevance': head}}, jnp.asarray(ids), mask, types)  # fmt: skip
+  slow = tiny_bert.Reference(tensors).encode(
+    ids, np.asarray(mask), np.array(want_types)
+  )
+  want = slow[:, 0] @ kernel[:, 0] + bias[0]
+  np.testing.assert_allclose(found, want, rtol=2e-4, atol=2e-4)
+
+
+@pytest.mark.parametrize('row_length', [9, 40])
+def test_pairs_are_cut_and_each_text_keeps_its_place(tmp_path, row_length):
+  folder = tiny_blocks.write_vocabulary(tmp_path)
+  tokenizer = tokenization.WordPieceTokenizer(folder)
+  layout = cross_encoder.PairLayout(query_length=3, row_length=row_length)
+  queries = ['the mill stood in Rome', '']
+  passages = [['Paris', 'the crown was in the river in 1066'], ['Paris']]
+  found = cross_encoder.pair_rows(tokenizer, layout, queries, passages)
+  want = []
+  for query, texts in zip(queries, passages, strict=True):
+    head = tokenizer.encode(query).ids.tolist()[:3]
+    for text in texts:
+      tail = tokenizer.encode(text).ids.tolist()[: row_length - len(head) - 3]
+      row = [tokenizer.cls_id, *head, tokenizer.sep_id, *tail]
+      want.append([*row, tokenizer.sep_id])
+  assert found == want and max(map(len, found)) <= row_length
+
+
+def _loss(scores, valid):
+  arrays = jnp.asarray(scores), jnp.asarray(valid)
+  return cross_encoder.localized_contrastive(*arrays)
+
+
+def _slow_loss(scores, valid):
+  values, ranks = [], []
+  for row, there in zip(scores, valid, strict=True):
+    if there[0] and there[1:].any():
+      kept = row[there]
+      values.append(np.log(np.exp(kept - kept[0]).sum()))
+      ranks.append(1 + (kept[1:] >= kept[0]).sum())
+  ranks = np.array(ranks)
+  return np.mean(values), {
+    'accuracy': (ranks == 1).mean(),
+    'mrr': (1 / ranks).mean(),
+    'weight': len(ranks),
+  }
+
+
+def test_the_loss_is_that_of_a_slow_loop():
+  rng = np.random.default_rng(0)
+  scores = rng.standard_normal((5, 4)).astype(np.float32)
+  valid = np.ones((5, 4), bool)
+  valid[1, 2:] = valid[2, 1:] = valid[3, 0] = False
+  scores[4, 2] = scores[4, 0]  # a tie counts as a failure
+  found, metrics = _loss(scores, valid)
+  want, measures = _slow_loss(scores, valid)
+  np.testing.assert_allclose(found, want, rtol=1e-5)
+  for name, value in measures.items():
+    np.testing.assert_allclose(metrics[name], value, rtol=1e-6)
+  gradient = jax.grad(lambda x: _loss(x, valid)[0])
+  slope = np.asarray(gradient(jnp.asarray(scores)))
+  assert np.isfinite(slope).all() and not slope[~valid].any()
+  assert not slope[[2, 3]].any() and (slope[[0, 1, 4], 0] < 0).all()
+
+
+def test_a_batch_without_pairs_has_no_loss():
+  scores, valid = np.ones((2, 3), np.float32), np.zeros((2, 3), bool)
+  found, metrics = _loss(scores, valid)
+  assert found == metrics['weight'] == 0
+  slope = jax.grad(lambda x: _loss(x, valid)[0])(jnp.asarray(scores))
+  assert not np.asarray(slope).any()
+
+
+def test_a_query_that_fills_the_row_is_refused():
+  with pytest.raises(
+    ValueError, match='row_length=35: expected room for a pass'
+  ):
+    cross_encoder.PairLayout(query_length=32, row_length=35)
+
+
+def test_parameters_are_boxed_with_their_axes():
+  config = bert.BertConfig(
+    vocab_size=9, d_model=4, d_ff=4, num_heads=1, num_layers=1, pooler=False
+  )
+  ids = jnp.zeros((1, 3), jnp.int32)
+  model = cross_encoder.CrossEncoder(config)
+  shapes = jax.eval_shape(model.init, jax.random.key(0), ids, ids == 0, ids)
+  boxed = shapes['params']['relevance']['kernel']
+  assert isinstance(boxed, nn.meta.AxisMetadata)
