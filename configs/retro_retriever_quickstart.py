@@ -29,17 +29,19 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   """Return the configuration: `base`, or `test`, which runs in seconds."""
   sections.check_arg(arg, ('base', 'test'))
   config = retro_pretrain_quickstart.get_config(arg)
-  config.retriever = sections.of(settings.Retriever)
+  config.retriever = sections.of(
+    settings.Retriever, num_candidates=6, max_length=48
+  )
   if arg == 'test':
     config.retriever.update(num_candidates=3, queries=2, max_length=16)
     return config
-  config.optimizer.update(learning_rate=5e-5, warmup_steps=20)
+  config.optimizer.update(learning_rate=5e-5, warmup_steps=10)
   config.update(
     batch_size=2,
-    num_steps=240,
+    num_steps=180,
     log_every=10,
-    eval_every=60,
-    eval_batches=24,
-    checkpoint_every=60,
+    eval_every=90,
+    eval_batches=16,
+    checkpoint_every=45,
   )
   return config

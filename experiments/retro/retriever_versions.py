@@ -75,7 +75,7 @@ class Versions:
     self._embedder = embedder
     self._root = pathlib.Path(workdir) / 'index'
     self._serve = serve
-    self._name = FIRST
+    self._name, self._age = FIRST, 0
     self._saved: list[str] = []  # versions in the newest checkpoints
     # Its thread is outside the training mesh, which is set for one thread only.
     self._apart = concurrent.futures.ThreadPoolExecutor(1)
@@ -100,6 +100,8 @@ class Versions:
 
   def after_step(self, step: int, params: Any) -> None:
     """Make the next version where one is due."""
+    made = 0 if self._name == FIRST else int(self._name.partition('-')[0])
+    self._age = step - 1 - made  # of the index of this step's batch
     every = self._config.retriever.refresh_every
     if not every or step % every or step >= self._config.num_steps:
       return
@@ -111,10 +113,9 @@ class Versions:
     self._remove_old()
 
   def metrics(self, step: int, batch: Any) -> dict[str, float]:
-    """Return the age of the index in steps."""
-    del batch
-    made = 0 if self._name == FIRST else int(self._name.partition('-')[0])
-    return {'index_age_steps': float(step - 1 - made)}
+    """Return the age in steps of the index that the batch's candidates are from."""
+    del step, batch
+    return {'index_age_steps': float(self._age)}
 
   def version_to_save(self) -> str:
     """Return the version's name, and keep it on disk for two checkpoints."""

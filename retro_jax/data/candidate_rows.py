@@ -12,7 +12,7 @@ Dimension key: B batch, C chunks, Q queries of a row, K candidates, T WordPiece 
 from collections.abc import Callable, Mapping, Sequence
 import dataclasses
 import functools
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import grain
 import numpy as np
@@ -25,6 +25,7 @@ from retro_jax.nn import candidates
 SPLITS = ('train', 'valid')
 
 
+@runtime_checkable
 class Wordpieces(Protocol):
   """A tokenizer of what is embedded, such as `embedders.Embedder`."""
 

@@ -10,7 +10,8 @@ reads the candidate of one rank for all of its chunks: K candidates take K passe
 and earlier chunks read the candidate of the same rank.
 
 Dimension key: B batch, L tokens, C chunks, M chunk length, K candidates, R neighbor
-length, Q queries (chunks of a row whose candidates are embedded), T WordPiece ids.
+length, U = C - 1 chunks that another one follows, A = K + 1 candidates and none, Q
+queries (chunks of a row whose candidates are embedded), T WordPiece ids.
 """
 
 from collections.abc import Callable, Mapping
@@ -61,14 +62,14 @@ def countable(
 
 def gold_log_probs(
   model: nn.Module, params: Any, batch: Mapping[str, jax.Array]
-) -> Float[Array, 'B C-1 K+1 M']:
+) -> Float[Array, 'B U A M']:
   """Log-probabilities of what follows each chunk, by each candidate alone.
 
   Args:
     batch: as `losses.batch_nll`; neighbors [B, C, K, R] are the candidates.
 
   Returns:
-    Nats, 0 outside of `loss_mask`; the last of K + 1 is without retrieval.
+    Nats, 0 outside of `loss_mask`; the last of A is without retrieval.
   """
   neighbors, mask = batch['neighbors'], batch['neighbor_mask']
   k = neighbors.shape[2]
@@ -140,7 +141,7 @@ def loss(
 
 def measure(
   scores: Float[Array, 'Q K'],
-  gold: Float[Array, 'Q K+1 M'],
+  gold: Float[Array, 'Q A M'],
   masks: objectives.Masks,
   lm_temperature: float = 1.0,
 ) -> dict[str, Float[Array, '']]:
