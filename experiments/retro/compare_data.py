@@ -40,7 +40,8 @@ def parse_folders(values: Sequence[str]) -> dict[str, str]:
   folders = {}
   for value in values:
     name, _, folder = value.partition('=')
-    if name in folders or not (name and pathlib.Path(folder).is_dir()):
+    there = name and folder and pathlib.Path(folder).is_dir()
+    if name in folders or not there:
       raise ValueError(
         f'--data={value}: expected NAME=DIR, a new name and a data folder.'
       )

@@ -121,6 +121,7 @@ def test_a_version_has_the_neighbors_of_its_embedder(root, run):
     assert not ((theirs == own) & (want.ids(ids) >= 0)).any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('stage', ['embed', 'find_neighbors'])
 def test_a_killed_run_continues_bit_for_bit(
   root, run, stage, tmp_path, monkeypatch
