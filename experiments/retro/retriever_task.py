@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""An embedder taught by RETRO, as a Task for the training loop."""
+"""An embedder taught by a language model, as a Task for the training loop."""
 
 from collections.abc import Mapping
 import functools
@@ -22,24 +22,19 @@ from retro_jax.trained import loading
 
 
 def load_teacher(config: ml_collections.ConfigDict) -> loading.TrainedRetro:
-  """Load the RETRO that teaches, with the dense neighbors of its data.
+  """Load the language model that teaches, with the dense neighbors of its data.
 
   Raises:
     FileNotFoundError: when there is no checkpoint or no data.
-    ValueError: when no RETRO is named, or it does not retrieve.
+    ValueError: when no model is named.
   """
   workdir = config.retriever.language_model
   if not workdir:
     raise ValueError(
-      "config.retriever.language_model='': expected the workdir of a RETRO."
+      "config.retriever.language_model='': expected the workdir of a RETRO or of "
+      'its baseline.'
     )
-  found = loading.load(workdir, config.data_dir, source='dense')
-  if not found.model.config.cca_layers:
-    raise ValueError(
-      f'config.retriever.language_model {workdir}: a baseline, which reads no '
-      'neighbors; expected a RETRO.'
-    )
-  return found
+  return loading.load(workdir, config.data_dir, source='dense')
 
 
 def load_embedder(

@@ -159,7 +159,9 @@ class Qa(qa_rows.QaLayout):
 class Retriever:
   """An embedder taught by a language model; see experiments.retro.train_retriever."""
 
-  language_model: str = ''  # workdir of the RETRO that teaches
+  # workdir of the model that teaches: a RETRO reads neighbors by cross-attention, a
+  # baseline or an imported decoder as a prefix
+  language_model: str = ''
   # One of `retrieval.nn.objectives`.
   objective: Literal['replug_lsr', 'emdr2', 'pdist'] = 'replug_lsr'
   # K; at most the neighbors stored

@@ -1,17 +1,17 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""A retriever taught by RETRO: how much each candidate neighbor helps it predict.
+"""A retriever taught by a language model: how much each candidate helps it predict.
 
-REPLUG's supervision (Shi et al. 2023, section 4) with RETRO as the language model:
-it reads one candidate of each chunk at a time. The neighbors of chunk u act on the
+REPLUG's supervision (Shi et al. 2023, section 4). RETRO reads one candidate of each
+chunk at a time; a decoder without retrieval reads it as a prefix, see `prefixes`. The neighbors of chunk u act on the
 predictions of its last position and of the m - 1 after it (Borgeaud et al. 2022,
 section 2.4), so these are what a candidate is measured by. A pass over a sequence
 reads the candidate of one rank for all of its chunks: K candidates take K passes,
 and earlier chunks read the candidate of the same rank.
 
-Dimension key: B batch, L tokens, C chunks, M chunk length, K candidates, R neighbor
-length, U = C - 1 chunks that another one follows, A = K + 1 candidates and none, Q
-queries (chunks of a row whose candidates are embedded), T WordPiece ids.
+Dimension key: B batch, L tokens, C chunks, M chunk length, K candidates, A = K + 1
+candidates and none, R neighbor length, Q queries (chunks of a row whose candidates
+are embedded), T WordPiece ids.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,7 +24,7 @@ from jaxtyping import Array, Bool, Float
 import numpy as np
 
 from retrieval.nn import objectives
-from retro_jax.nn import losses
+from retro_jax.nn import losses, prefixes
 
 EMBEDDER, LANGUAGE_MODEL = 'embedder', 'language_model'  # parts of parameters
 
@@ -62,16 +62,19 @@ def countable(
 
 def gold_log_probs(
   model: nn.Module, params: Any, batch: Mapping[str, jax.Array]
-) -> Float[Array, 'B U A M']:
-  """Log-probabilities of what follows each chunk, by each candidate alone.
+) -> Float[Array, 'B Q A M']:
+  """Log-probabilities of what follows each query, by each candidate alone.
 
   Args:
-    batch: as `losses.batch_nll`; neighbors [B, C, K, R] are the candidates.
+    model: a RETRO.
+    batch: as `losses.batch_nll`; neighbors [B, C, K, R] are the candidates, asked
+      [B, Q] the queries' chunks, negative for none.
 
   Returns:
     Nats, 0 outside of `loss_mask`; the last of A is without retrieval.
   """
   neighbors, mask = batch['neighbors'], batch['neighbor_mask']
+  asked = jnp.maximum(batch['asked'], 0)[:, :, None]
   k = neighbors.shape[2]
 
   def read(rank):
@@ -82,7 +85,8 @@ def gold_log_probs(
       & (rank < k),
     }
     nll = losses.batch_nll(model, params, {**batch, **one})
-    return -following(nll, model.config.chunk_length)
+    found = -following(nll, model.config.chunk_length)
+    return jnp.take_along_axis(found, asked, 1)
 
   return jnp.moveaxis(jax.lax.map(read, jnp.arange(k + 1)), 0, 2)
 
@@ -114,12 +118,11 @@ def loss(
   del key, train
   m = model.config.chunk_length
   frozen = jax.lax.stop_gradient(params[LANGUAGE_MODEL])
-  gold = gold_log_probs(model, frozen, batch)
-  asked = batch['asked']  # [B, Q]
-  at = jnp.maximum(asked, 0)
-  gold = jnp.take_along_axis(gold, at[:, :, None, None], 1)
-  predicted = jnp.take_along_axis(targets(batch, m), at[:, :, None], 1)
-  predicted &= (asked >= 0)[:, :, None]
+  reads = gold_log_probs if model.config.cca_layers else prefixes.gold_log_probs
+  gold = reads(model, frozen, batch)
+  asked = batch['asked'][:, :, None]
+  predicted = jnp.take_along_axis(targets(batch, m), jnp.maximum(asked, 0), 1)
+  predicted &= asked >= 0
 
   def embed(name):
     ids, lengths = batch[f'{name}_ids'], batch[f'{name}_lengths']

@@ -174,9 +174,24 @@ def test_bad_input_ends_in_one_line(root):
   config = _config(root)
   config.embedder.max_length = 9
   assert 'vectors-train: embedded with' in _refused(config, root)
-  tiny_run.make_run(root / 'baseline', root / 'data', 'baseline_test')
-  config = _config(root, language_model=str(root / 'baseline'))
-  assert 'a baseline, which reads no neighbors' in _refused(config, root)
+
+
+@pytest.mark.slow
+def test_a_decoder_without_retrieval_teaches(root, tmp_path):
+  """It reads the candidates as prefixes."""
+  tiny_run.make_run(
+    tmp_path / 'baseline', root / 'data', 'baseline_test', num_layers=1
+  )
+  config = _config(root, language_model=str(tmp_path / 'baseline'))
+  config.eval_batches = 1
+  train_retriever.run(config, str(tmp_path / 'run'))
+  rows = metric_writer.read(tmp_path / 'run')
+  losses = [row['loss'] for row in rows if 'loss' in row]
+  assert len({*losses}) == 4 and min(losses) > 0
+  assert any(row.get('valid/helpful', 0) > 0 for row in rows)
+  after = embedders.Embedder.load(tmp_path / 'run' / 'embedder', max_length=8)
+  before = embedders.Embedder.load(root / 'embedder', max_length=8)
+  assert after.fingerprint != before.fingerprint
 
 
 @pytest.mark.parametrize('objective', ['pdist', 'emdr2'])
