@@ -3,11 +3,13 @@
 """A retriever taught by a language model: how much each candidate helps it predict.
 
 REPLUG's supervision (Shi et al. 2023, section 4). RETRO reads one candidate of each
-chunk at a time; a decoder without retrieval reads it as a prefix, see `prefixes`. The neighbors of chunk u act on the
-predictions of its last position and of the m - 1 after it (Borgeaud et al. 2022,
-section 2.4), so these are what a candidate is measured by. A pass over a sequence
-reads the candidate of one rank for all of its chunks: K candidates take K passes,
-and earlier chunks read the candidate of the same rank.
+chunk at a time; a decoder without retrieval reads it as a prefix, see `prefixes`.
+The neighbors of chunk u act on the predictions of its last position and of the m - 1
+after it (Borgeaud et al. 2022, section 2.4): the loss of chunk u + 1 is what a
+candidate is measured by. It is divided by the number of tokens, of which a query has
+at least m / 2, so that temperatures do not depend on m. A pass over a sequence reads
+the candidate of one rank for all of its chunks: K candidates take K passes, and
+earlier chunks read the candidate of the same rank.
 
 Dimension key: B batch, L tokens, C chunks, M chunk length, K candidates, A = K + 1
 candidates and none, R neighbor length, Q queries (chunks of a row whose candidates
