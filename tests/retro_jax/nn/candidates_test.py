@@ -78,17 +78,12 @@ def gold(config, batch, params):
   return np.asarray(function(params[candidates.LANGUAGE_MODEL], batch))
 
 
-def _loss(config, name, **settings):
-  return functools.partial(
-    candidates.loss,
-    retro.Retro(config),
-    _encode,
-    objectives.get(name, **settings),
-    key=jax.random.key(0),
-    train=True,
-    temperature=GAMMA,
-    lm_temperature=BETA,
-  )
+def _objective(*args):
+  """REPLUG's value, with gradients of an objective that trains readers, too."""
+  settings = {'temperature_score': 1.0, 'temperature_gold': BETA}
+  joint = objectives.get('marginal_token')(*args)
+  value = objectives.get('replug_lsr', **settings)(*args)
+  return value + joint - jax.lax.stop_gradient(joint)
 
 
 def test_targets_are_the_positions_that_read_a_chunks_neighbors(config, batch):
@@ -149,8 +144,16 @@ def _queries(batch, params, gold):
 @pytest.fixture(scope='module')
 def found(config, batch, params):
   """Loss, metrics and gradients of REPLUG's objective."""
-  settings = {'temperature_score': 1.0, 'temperature_gold': BETA}
-  loss = _loss(config, 'replug_lsr', **settings)
+  loss = functools.partial(
+    candidates.loss,
+    retro.Retro(config),
+    _encode,
+    _objective,
+    key=jax.random.key(0),
+    train=True,
+    temperature=GAMMA,
+    lm_temperature=BETA,
+  )
   function = jax.jit(jax.value_and_grad(loss, has_aux=True))
   return jax.device_get(function(params, batch))
 
