@@ -29,8 +29,8 @@ _MODULES = {
   'OpenQa': 'nn.open_qa',
   'ClaimsConfig': 'objectives.claims',
   'Claims': 'objectives.claims',
-  'marginal_token': 'objectives.objectives',
-  'marginal_seq': 'objectives.objectives',
+  'marginal_token': 'retrieval.nn.objectives',
+  'marginal_seq': 'retrieval.nn.objectives',
   'token_log_likelihood': 'objectives.losses',
   'realm_loss': 'objectives.losses:loss',
   'reader_loss': 'objectives.reader_losses:loss',
@@ -46,7 +46,8 @@ def __getattr__(name: str) -> Any:
   if name not in _MODULES:
     raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
   module, _, attribute = _MODULES[name].partition(':')
-  found = importlib.import_module(f'{__name__}.{module}')
+  below = module.startswith('retrieval.')
+  found = importlib.import_module(module if below else f'{__name__}.{module}')
   value = getattr(found, attribute or name)
   globals()[name] = value
   return value

@@ -175,6 +175,29 @@ class Qa(qa_rows.QaLayout):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Retriever:
+  """An embedder taught by a language model; see experiments.retro.train_retriever."""
+
+  # workdir of the model that teaches: a RETRO reads neighbors by cross-attention, a
+  # baseline or an imported decoder as a prefix
+  language_model: str = ''
+  # One of `retrieval.nn.objectives`.
+  objective: Literal['replug_lsr', 'emdr2', 'pdist'] = 'replug_lsr'
+  # K; at most the neighbors stored
+  num_candidates: Annotated[int, settings.Range(2, 2**16)] = 8
+  queries: settings.Size = 4  # chunks of a row that ask for candidates
+  # REPLUG's gamma; cosines are divided by it
+  temperature: settings.Positive = 0.05
+  # REPLUG's beta; nats a token are divided by it
+  lm_temperature: settings.Positive = 0.05
+  max_length: Annotated[int, settings.Range(3, 2**17)] = (
+    64  # wordpieces of a text
+  )
+  # steps between two indices; 0: the first one serves to the end
+  refresh_every: settings.Count = 0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings(run_settings.Run):
   """All fields of a RETRO config."""
 
@@ -208,3 +231,5 @@ class Settings(run_settings.Run):
   retro_from: str  # workdir of a RETRO, or of a baseline: closed book
   questions: run_settings.Questions
   qa: Qa
+  # Of train_retriever alone.
+  retriever: Retriever = Retriever()

@@ -25,9 +25,9 @@ from realm_jax.nn import (
   open_qa,
   realm as model_lib,
 )
-from realm_jax.objectives import objectives, reader_losses
+from realm_jax.objectives import reader_losses
 from retrieval import settings
-from retrieval.nn import bert
+from retrieval.nn import bert, objectives
 
 RULES = ('best', 'marginal')
 

@@ -24,8 +24,9 @@ from jaxtyping import Array, Float, Int, UInt
 import numpy as np
 
 from realm_jax.data import block_dataset, examples, reader_rows
-from realm_jax.objectives import in_batch, objectives
+from realm_jax.objectives import in_batch
 from retrieval import tokenization
+from retrieval.nn import objectives
 from retrieval.questions import questions as questions_lib
 from retrieval.text import blocks as blocks_lib, chunks, tokens
 

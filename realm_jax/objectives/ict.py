@@ -22,7 +22,8 @@ from jaxtyping import Array, Bool, Float, Int
 import numpy as np
 
 from realm_jax.data import examples
-from realm_jax.objectives import in_batch, objectives
+from realm_jax.objectives import in_batch
+from retrieval.nn import objectives
 from retrieval.store import sharded_array
 from retrieval.text import blocks as blocks_lib
 

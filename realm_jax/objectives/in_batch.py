@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from realm_jax.nn import realm as model_lib
-from realm_jax.objectives import objectives
+from retrieval.nn import objectives
 
 _READ = ('query_ids', 'query_mask', 'block_ids', 'block_mask', 'block_types')
 

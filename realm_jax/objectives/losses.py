@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from realm_jax.nn import realm as model_lib
-from realm_jax.objectives import objectives
+from retrieval.nn import objectives
 
 # Objectives that train retriever and encoder together, by one likelihood.
 JOINT = ('marginal_token', 'marginal_seq')

@@ -23,7 +23,8 @@ import numpy as np
 
 from realm_jax.data import examples, masking
 from realm_jax.nn import realm as model_lib
-from realm_jax.objectives import ict, objectives
+from realm_jax.objectives import ict
+from retrieval.nn import objectives
 from retrieval.text import blocks as blocks_lib
 
 _READ = 1 << 22  # tokens read at once

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from realm_jax.nn import open_qa, realm as model_lib
-from realm_jax.objectives import objectives
+from retrieval.nn import objectives
 
 # Spans of a block score more.
 _ABSENT = open_qa.OUTSIDE / 2

@@ -53,7 +53,11 @@ def compiled(
 
 
 class BatchEncoder:
-  """Encoder of rows of ids in length-bucketed batches, sharded over devices."""
+  """Encoder of rows of ids in length-bucketed batches, sharded over devices.
+
+  Attributes:
+    params: parameters of `encode`, on the devices.
+  """
 
   def __init__(
     self,
@@ -84,7 +88,7 @@ class BatchEncoder:
 
   def load(self, params: Any) -> None:
     """Take other parameters of the same shapes, without compiling again."""
-    self._params = jax.device_put(params, self._replicated)
+    self.params = jax.device_put(params, self._replicated)
 
   def __call__(
     self,
@@ -135,7 +139,7 @@ class BatchEncoder:
 
     for indices, batch_rows, length in self._batches(rows):
       batch = jax.device_put(self._pad(batch_rows, length), self._sharding)
-      in_flight.append((indices, self._encode(self._params, *batch)))
+      in_flight.append((indices, self._encode(self.params, *batch)))
       while len(in_flight) > _IN_FLIGHT:
         yield fetch()
     while in_flight:

@@ -4,6 +4,7 @@
 
 from collections.abc import Iterator, Mapping
 import dataclasses
+import json
 import pathlib
 import re
 
@@ -13,7 +14,7 @@ import safetensors
 from safetensors import numpy as safetensors_numpy
 
 from retrieval.nn import bert
-from retrieval.store import manifests
+from retrieval.store import manifests, store
 
 _ACTIVATIONS = {
   'gelu': 'gelu',
@@ -215,3 +216,38 @@ def load_bert(
   """Load the encoder, and the pooler where there is one."""
   config, params, _ = load_mlm(path, **overrides)
   return config, params
+
+
+def save(
+  path: str | pathlib.Path, config: bert.BertConfig, params: dict
+) -> None:
+  """Write `config.json` and `model.safetensors`, from which `load_bert` reads.
+
+  Args:
+    path: an existing folder.
+    params: parameters of `bert.Bert(config)`.
+  """
+  path = pathlib.Path(path)
+  activations = {
+    ours: theirs for theirs, ours in reversed(_ACTIVATIONS.items())
+  }
+  fields = {
+    theirs: getattr(config, ours)
+    for ours, theirs in (_FIELDS | _OPTIONAL_FIELDS).items()
+  }
+  fields |= {
+    'model_type': 'bert',
+    'architectures': ['BertModel'],
+    'hidden_act': activations[config.activation],
+  }
+  text = json.dumps(fields, indent=2, sort_keys=True) + '\n'
+  store.write_atomically(path / 'config.json', text)
+  flat = traverse_util.flatten_dict(params, sep='/')
+  tensors = {}
+  for ours, theirs, _ in encoder_layout(config):
+    tensor = np.asarray(flat[ours], np.float32)
+    tensor = tensor.T if ours.endswith('/kernel') else tensor
+    tensors[theirs] = np.ascontiguousarray(tensor)
+  store.write_atomically(
+    path / 'model.safetensors', safetensors_numpy.save(tensors)
+  )

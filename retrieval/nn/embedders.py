@@ -13,15 +13,18 @@ import functools
 import hashlib
 import json
 import pathlib
+import shutil
+from typing import Any
 
 import jax
 from jax import numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 import numpy as np
 import tokenizers
 
 from retrieval.nn import batch_encoder, bert, bert_checkpoint
 from retrieval.readers import files
+from retrieval.store import drafts, store
 
 Progress = batch_encoder.Progress
 
@@ -48,7 +51,20 @@ def mean_pool(
   return total / jnp.maximum(mask.sum(axis=1, keepdims=True), 1.0)
 
 
-def _encode(model, normalize, params, ids, lengths):
+def encode(
+  model: bert.Bert,
+  normalize: bool,
+  params: Any,
+  ids: Int[Array, 'b l'],
+  lengths: Int[Array, ' b'],
+) -> Float[Array, 'b d']:
+  """Return the float32 vectors of rows of WordPiece ids; to be jitted.
+
+  Args:
+    normalize: whether vectors are scaled to length 1.
+    params: of the model.
+    lengths: [b] ids of each row that count, the first ones.
+  """
   mask = jnp.arange(ids.shape[1]) < lengths[:, None]
   hidden = model.apply({'params': params}, ids.astype(jnp.int32), mask).hidden
   vectors = mean_pool(hidden, mask)
@@ -115,8 +131,10 @@ class Embedder:
     self._tokenizer = tokenizers.Tokenizer.from_str(tokenizer.to_str())
     self._tokenizer.no_padding()
     self._tokenizer.enable_truncation(max_length)
+    # (params, ids [b, l], lengths [b]) -> vectors [b, d]; to be jitted
+    self.encode = functools.partial(encode, bert.Bert(config), normalize)
     self._encoder = batch_encoder.BatchEncoder(
-      functools.partial(_encode, bert.Bert(config), normalize),
+      self.encode,
       params,
       dimension=config.d_model,
       max_length=config.max_length,
@@ -162,6 +180,41 @@ class Embedder:
   def dimension(self) -> int:
     """Width of a vector."""
     return self.config.d_model
+
+  @property
+  def params(self) -> dict:
+    """The parameters of `bert.Bert`, as host arrays."""
+    return jax.tree.map(np.asarray, self._encoder.params)
+
+  def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
+    """Return the WordPiece ids of each text, cut to `max_length` of them."""
+    return [x.ids for x in self._tokenizer.encode_batch_fast(list(texts))]
+
+  def save(
+    self, path: str | pathlib.Path, params: dict | None = None
+  ) -> pathlib.Path:
+    """Write a folder that `load` reads, under its name when it is whole.
+
+    Args:
+      params: other parameters of `bert.Bert`; None for the embedder's own.
+
+    Raises:
+      ValueError: if there is such a folder already.
+    """
+    path = pathlib.Path(path)
+    draft = drafts.beside(path)
+    draft.mkdir(parents=True)
+    try:
+      params = self.params if params is None else params
+      bert_checkpoint.save(draft, self.config, params)
+      tokenizer = tokenizers.Tokenizer.from_str(self._tokenizer.to_str())
+      tokenizer.no_truncation()
+      tokenizer.save(str(draft / 'tokenizer.json'))
+      if not store.publish_folder(draft, path):
+        raise ValueError(f'{path}: is there already; name another folder.')
+    finally:
+      shutil.rmtree(draft, ignore_errors=True)
+    return path
 
   def embed_texts(
     self, texts: Sequence[str], progress: Progress | None = None

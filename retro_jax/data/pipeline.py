@@ -10,6 +10,7 @@ Dimension key: C chunks (l), M chunk length, L = C M tokens, N neighbors (k), R
 neighbor length.
 """
 
+from collections.abc import Callable
 import dataclasses
 import functools
 import os
@@ -207,10 +208,14 @@ class Sequences:
     rows = -(-self.reader.num_chunks // self.sequence_chunks)
     return -(-rows // self.multiple_of) * self.multiple_of
 
-  def __getitem__(self, i: int) -> Row:
+  def ids(self, i: int) -> Int[np.ndarray, ' C']:
+    """Ids of the chunks of row i, -1 beyond the last one."""
     first = int(i) * self.sequence_chunks
     ids = np.arange(first, first + self.sequence_chunks)
-    return self.reader.read(np.where(ids < self.reader.num_chunks, ids, -1))
+    return np.where(ids < self.reader.num_chunks, ids, -1)
+
+  def __getitem__(self, i: int) -> Row:
+    return self.reader.read(self.ids(i))
 
   def __repr__(self) -> str:
     return (
@@ -277,12 +282,41 @@ def make_dataset(
     raise ValueError(f'sequence_chunks {sequence_chunks}: expected >= 1.')
   multiple_of = process_count if train else batch_size
   source = Sequences(reader, sequence_chunks, multiple_of)
+  return batches(
+    source,
+    batch_size=batch_size,
+    train=train,
+    seed=seed,
+    num_workers=num_workers,
+    process_index=process_index,
+    process_count=process_count,
+  )
+
+
+def batches(
+  source: Any,
+  *,
+  batch_size: int,
+  train: bool,
+  seed: int = 0,
+  num_workers: int = 0,
+  process_index: int = 0,
+  process_count: int = 1,
+  choose: Callable[[Row, np.random.Generator], Row] | None = None,
+) -> grain.IterDataset:
+  """Batches of the rows of a random-access source; arguments as `make_dataset`.
+
+  Args:
+    choose: changes a row by random numbers, which differ in every pass.
+  """
   rows = grain.MapDataset.source(source).seed(seed)
   if train:
     rows = rows.shuffle()
   rows = rows[process_index::process_count]
   if train:
     rows = rows.repeat()
+  if choose:
+    rows = rows.random_map(choose)
   rows = rows.batch(batch_size // process_count, drop_remainder=True)
   dataset = rows.to_iter_dataset(
     grain.ReadOptions(

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 import scipy.special
 
-from realm_jax.objectives import claims, objectives
+from realm_jax.objectives import claims
+from retrieval.nn import objectives
 from tests.realm_jax.data import tiny_qa
 from tests.realm_jax.nn import tiny
 

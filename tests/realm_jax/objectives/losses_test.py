@@ -12,7 +12,8 @@ import pytest
 
 from experiments.engine import optimizers
 from realm_jax.nn import realm as model_lib
-from realm_jax.objectives import losses, objectives
+from realm_jax.objectives import losses
+from retrieval.nn import objectives
 from tests.realm_jax.nn import tiny
 
 B, K, M, V = 4, 3, 3, 7

@@ -13,6 +13,7 @@ import pytest
 import safetensors.numpy
 
 from retrieval.nn import backend, bert, bert_checkpoint, embedders
+from tests.retrieval.nn import tiny_bert, tiny_embedder
 
 REFERENCE = pathlib.Path(__file__).parents[2] / 'data' / 'minilm_reference.json'
 
@@ -129,3 +130,26 @@ def test_a_file_cut_short_is_named(folder, tmp_path, name):
 def test_a_folder_without_a_model_is_named(tmp_path):
   with pytest.raises((ValueError, FileNotFoundError), match=str(tmp_path)):
     embedders.Embedder.load(tmp_path)
+
+
+def test_a_saved_embedder_is_the_same(tmp_path):
+  words = 'the old mill ran past a river'.split()
+  folder = tiny_embedder.save(tmp_path / 'made', words)
+  made = embedders.Embedder.load(folder, max_length=6)
+  same = embedders.Embedder.load(made.save(tmp_path / 'same'), max_length=6)
+  assert same.fingerprint == made.fingerprint
+  texts = [' '.join(words), 'a mill', 'unknown']
+  assert [len(x) for x in same.token_ids(texts)] == [6, 4, 3]
+  np.testing.assert_array_equal(
+    same.embed_texts(texts), made.embed_texts(texts)
+  )
+  other = jax.tree.map(lambda x: x + 0.01, made.params)
+  changed = embedders.Embedder.load(
+    made.save(tmp_path / 'other', other), max_length=6
+  )
+  assert changed.fingerprint != made.fingerprint
+  jax.tree.map(np.testing.assert_array_equal, changed.params, other)
+  assert made.dimension == tiny_bert.D
+  with pytest.raises(ValueError, match='same: is there already'):
+    made.save(tmp_path / 'same')
+  assert not [x for x in tmp_path.iterdir() if x.name.startswith('.')]

@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from realm_jax.objectives import in_batch, objectives
+from realm_jax.objectives import in_batch
+from retrieval.nn import objectives
 
 B, K, L = 5, 4, 3
 PREDICTING = sorted(set(objectives.OBJECTIVES) - {'contrastive'})

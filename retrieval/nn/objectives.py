@@ -23,8 +23,8 @@ and returns [] float32 nats: the mean over rows, in marginal_token and emdr2
 over target tokens. A KL divergence is summed over candidates, never averaged. A
 row without a target, a candidate or (contrastive) a positive does not count; if
 no row counts, the loss and all gradients are 0. A single candidate has
-probability 1, from
-which nothing can be learned: all objectives raise ValueError for K = 1.
+probability 1, from which nothing can be learned: all objectives raise ValueError
+for K = 1.
 
 Dimension key: B rows, K candidates, L target tokens.
 """

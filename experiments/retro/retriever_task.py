@@ -1,0 +1,205 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""An embedder taught by a language model, as a Task for the training loop."""
+
+from collections.abc import Mapping
+import functools
+import os
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import ml_collections
+import numpy as np
+
+from experiments.engine import tasks
+from experiments.retro import retriever_versions
+from retrieval.nn import bert, embedders, objectives
+from retrieval.store import store
+from retro_jax.data import candidate_rows, folder as retro_data, pipeline
+from retro_jax.nn import candidates, initial, stack
+from retro_jax.trained import loading
+
+
+def load_teacher(config: ml_collections.ConfigDict) -> loading.TrainedRetro:
+  """Load the language model that teaches, with the dense neighbors of its data.
+
+  Raises:
+    FileNotFoundError: when there is no checkpoint or no data.
+    ValueError: when no model is named.
+  """
+  workdir = config.retriever.language_model
+  if not workdir:
+    raise ValueError(
+      "config.retriever.language_model='': expected the workdir of a RETRO or of "
+      'its baseline.'
+    )
+  return loading.load(workdir, config.data_dir, source='dense')
+
+
+def load_embedder(
+  config: ml_collections.ConfigDict, data: retro_data.DataFolder
+) -> embedders.Embedder:
+  """Load the embedder that training starts from.
+
+  Raises:
+    ValueError: when the data's vectors are of another embedder.
+  """
+  found = retro_data.embedder(config)
+  made_with = data.vectors('train').fields['embedder']
+  if made_with != found.fingerprint:
+    raise ValueError(
+      f'{data.path("vectors-train")}: embedded with {made_with}, but the config '
+      f'names embedder {found.fingerprint}; name the one of the data, or prepare '
+      'other data with this one.'
+    )
+  return found
+
+
+def _init(
+  key: jax.Array, teacher: loading.TrainedRetro, embedder: embedders.Embedder
+) -> tasks.Params:
+  del key
+  params = jax.tree.map(np.asarray, teacher.params)
+  return {
+    candidates.EMBEDDER: embedder.params,
+    candidates.LANGUAGE_MODEL: stack.for_training(teacher.model.config, params),
+  }
+
+
+def _shapes(
+  key: jax.Array, teacher: loading.TrainedRetro, config: bert.BertConfig
+) -> tasks.Params:
+  ids = jnp.zeros((1, 3), jnp.int32)
+  model = bert.Bert(config)
+  return {
+    candidates.EMBEDDER: model.init(key, ids, ids == 0)['params'],
+    candidates.LANGUAGE_MODEL: initial.init_params(key, teacher.model.config),
+  }
+
+
+class _Candidates:
+  """Completes batches with the candidates of the version that serves."""
+
+  def __init__(
+    self,
+    settings: ml_collections.ConfigDict,
+    teacher: loading.TrainedRetro,
+    embedder: embedders.Embedder,
+  ):
+    self._settings, self._teacher = settings, teacher
+    self._embedder = embedder
+    self._reader: candidate_rows.CandidateReader | None = None
+
+  def serve(self, data: retro_data.DataFolder) -> None:
+    """Read candidates from now on in a data folder; opens its stores.
+
+    Raises:
+      ValueError: for fewer neighbors than candidates.
+    """
+    self._reader = candidate_rows.CandidateReader(
+      {split: self.reader(data, split) for split in candidate_rows.SPLITS},
+      self._teacher.data.tokenizer,
+      self._embedder,
+      self._settings.max_length,
+    )
+
+  def reader(
+    self, data: retro_data.DataFolder, split: str
+  ) -> pipeline.ChunkReader:
+    found = loading.chunk_reader(
+      self._teacher.config, data, split, self._settings.num_candidates
+    )
+    _ = found.stores
+    return found
+
+  def complete(
+    self, params: tasks.Params, batch: Mapping[str, Any]
+  ) -> dict[str, np.ndarray]:
+    """See `tasks.Task.complete`."""
+    del params
+    return self._reader.complete(batch)
+
+
+def bind_objective(
+  settings: ml_collections.ConfigDict,
+) -> objectives.Objective:
+  """The objective of a section `retriever`; scores come divided already."""
+  if settings.objective == 'emdr2':  # its likelihood has no temperature
+    return objectives.get('emdr2')
+  return objectives.get(
+    settings.objective,
+    temperature_score=1.0,
+    temperature_gold=settings.lm_temperature,
+  )
+
+
+def make_task(
+  config: ml_collections.ConfigDict,
+  teacher: loading.TrainedRetro,
+  embedder: embedders.Embedder,
+  workdir: str | os.PathLike,
+) -> tasks.Task:
+  """Bind embedder, language model, loss, data and index.
+
+  Raises:
+    ValueError: for settings that do not fit each other or the data.
+  """
+  settings, data = config.retriever, teacher.data
+  if jax.process_count() > 1:
+    raise ValueError('experiments.retro.train_retriever runs in one process.')
+  if settings.max_length > embedder.max_length:
+    raise ValueError(
+      f'config.retriever.max_length {settings.max_length}: expected at most '
+      f'config.embedder.max_length={embedder.max_length}.'
+    )
+  if settings.num_candidates > config.neighbors.stored:
+    raise ValueError(
+      f'config.retriever.num_candidates {settings.num_candidates}: expected at '
+      f'most config.neighbors.stored={config.neighbors.stored}.'
+    )
+  candidate_rows.check_queries(settings.queries, config.sequence_chunks)
+  found = _Candidates(settings, teacher, embedder)
+  readers = {s: found.reader(data, s) for s in candidate_rows.SPLITS}
+
+  def dataset(split):
+    return candidate_rows.make_dataset(
+      readers[split],
+      split,
+      queries=settings.queries,
+      sequence_chunks=config.sequence_chunks,
+      batch_size=config.batch_size,
+      seed=config.seed,
+    )
+
+  return tasks.Task(
+    init=functools.partial(_init, teacher=teacher, embedder=embedder),
+    init_on_host=True,
+    shapes=functools.partial(_shapes, teacher=teacher, config=embedder.config),
+    loss=functools.partial(
+      candidates.loss,
+      teacher.model,
+      embedder.encode,
+      bind_objective(settings),
+      temperature=settings.temperature,
+      lm_temperature=settings.lm_temperature,
+    ),
+    dataset=dataset,
+    complete=found.complete,
+    frozen=lambda name: name == candidates.LANGUAGE_MODEL,
+    index_refresher=retriever_versions.Versions(
+      config, data, embedder, workdir, found.serve
+    ),
+    pipeline_fingerprint=store.fingerprint(
+      [
+        *(readers[split].fingerprint for split in readers),
+        embedder.fingerprint,
+        config.sequence_chunks,
+        {k: settings[k] for k in ('queries', 'max_length', 'refresh_every')},
+      ]
+    ),
+    fingerprints=data.fingerprints(True),
+    tokens_per_step=config.batch_size
+    * config.sequence_chunks
+    * teacher.config.model.chunk_length,
+  )
