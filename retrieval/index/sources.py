@@ -47,13 +47,6 @@ Name = Literal[
 NAMES = get_args(Name)
 WITH_VECTORS = ('dense', 'hybrid', 'oracle')
 WITH_WORDS = ('bm25', 'tfidf', 'hybrid', 'edit_distance', 'oracle')
-WORDS = {
-  'bm25': 'bm25',
-  'tfidf': 'tfidf',
-  'hybrid': 'bm25',
-  'edit_distance': 'bm25',
-  'oracle': 'bm25',
-}
 WORDS = {'bm25': bm25_lib.Bm25, 'tfidf': tfidf_lib.TfIdf}
 _CANDIDATES = 100  # of each source that is fused or ordered anew, at least
 _CONSTANT = 60  # of the fusion: a larger one makes ranks more equal
