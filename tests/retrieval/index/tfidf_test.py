@@ -41,7 +41,15 @@ def _expected(query):
 
 
 @pytest.mark.parametrize(
-  'query', ['river queen', 'mill mill of stones', 'moon', 'the of', 'nowhere']
+  'query',
+  [
+    'river queen',
+    'queen in the moon',
+    'mill mill of stones',
+    'moon',
+    'the of',
+    'nowhere',
+  ],
 )
 def test_scores_are_those_of_the_formula(query):
   ids, scores = tfidf.TfIdf.build(TEXTS).search([query], len(TEXTS))
