@@ -18,8 +18,8 @@ from jaxtyping import Array, Float, Int
 import numpy as np
 
 from realm_jax.data import examples
-from realm_jax.objectives import dpr, in_batch, objectives
-from retrieval.nn import colbert
+from realm_jax.objectives import dpr, in_batch
+from retrieval.nn import colbert, objectives
 
 
 def loss(

@@ -22,7 +22,6 @@ import os
 
 from jaxtyping import Float32, Int64
 import numpy as np
-import scipy.sparse
 import scipy.special
 
 from retrieval import searchers, settings
@@ -33,6 +32,7 @@ from retrieval.store import shards, store
 KIND = 'topics'
 _SCHEMA = 1  # version of the way from text to counts of words
 _PER_SHARD = 1 << 14  # texts
+_STOP_WORDS = frozenset(bm25.STOP_WORDS)
 _MISSING = (
   "Topics (lda) need scikit-learn: pip install 'realm-retro-jax[lda]', or pip install "
   'scikit-learn.'
@@ -154,7 +154,7 @@ class Lda:
     """
     config = config or LdaConfig()
     fields = {'words': _SCHEMA, 'texts': made_of, **dataclasses.asdict(config)}
-    fields['stop_words'] = list(bm25.STOP_WORDS)
+    fields['stop_words'] = sorted(_STOP_WORDS)
     model, total = f'{path}-model', _num_fitted(num_texts, config) + num_texts
     shards.build_store(
       model,
@@ -286,9 +286,6 @@ def _choose_words(texts, batches, num_texts: int, config) -> list[str]:
 
 def _words(text: str) -> list[str]:
   return [word for word in bm25.words_of(text) if word not in _STOP_WORDS]
-
-
-_STOP_WORDS = frozenset(bm25.STOP_WORDS)
 
 
 def _counter(words: Sequence[str]):
