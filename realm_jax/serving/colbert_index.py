@@ -10,13 +10,13 @@ import ml_collections
 
 from realm_jax.data import folder as data_folder
 from retrieval import settings
-from retrieval.index import late_interaction
+from retrieval.index import late_interaction, token_store
 from retrieval.nn import colbert, colbert_encoder
 from retrieval.store import store
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ColbertSection(late_interaction.IndexConfig):
+class ColbertSection(token_store.IndexConfig):
   """Retriever 'colbert': its model, index and search."""
 
   model: str = ''  # run of experiments.open_qa.train with task colbert
@@ -52,7 +52,7 @@ def open_index(
       'of experiments.open_qa.train with configs/colbert_small.py.'
     )
   encoder, blocks = colbert_encoder.load(section.model), data.blocks
-  names = [x.name for x in dataclasses.fields(late_interaction.IndexConfig)]
+  names = [x.name for x in dataclasses.fields(token_store.IndexConfig)]
   made = {name: getattr(section, name) for name in names}
   key = store.fingerprint([encoder.fingerprint, blocks.fingerprint, made])
   path = data.root / f'colbert-{key[:12]}'
@@ -62,13 +62,13 @@ def open_index(
     pairs = zip(blocks.titles(ids), blocks.texts(ids), strict=True)
     return [colbert.titled(*pair) for pair in pairs]
 
-  late_interaction.build(
+  token_store.build(
     path,
     encoder,
     texts,
     blocks.num_blocks,
     blocks.fingerprint,
-    late_interaction.IndexConfig(**made),
+    token_store.IndexConfig(**made),
     progress,
   )
   index = late_interaction.LateInteraction(path, encoder, section.search)

@@ -7,12 +7,12 @@ import zlib
 import numpy as np
 import pytest
 
-from retrieval.index import late_interaction, residual_codes
+from retrieval.index import late_interaction, residual_codes, token_store
 from retrieval.nn import colbert_encoder
 
 D, N = 8, 45
 ALL = late_interaction.SearchConfig(num_probes=1000, num_rescored=N)
-CONFIG = late_interaction.IndexConfig(
+CONFIG = token_store.IndexConfig(
   num_centroids=20, sample_blocks=30, shard_blocks=20
 )
 QUERIES = ['word3 word5 word7', 'word1', 'word4 word4 word0 word9']
@@ -60,7 +60,7 @@ TEXTS = _texts()
 
 
 def _build(path, encoder=None, texts=TEXTS, **more):
-  late_interaction.build(
+  token_store.build(
     path,
     encoder or Words(),
     lambda low, limit: texts[low:limit],
