@@ -6,15 +6,15 @@
     --config=configs/retro_retriever_quickstart.py \
     --config.retriever.language_model=MODEL --workdir=DIR
 
-MODEL is a run of experiments.retro.train or a decoder of experiments.retro.
-import_decoder and stays as it is. A RETRO reads each of the nearest chunks alone; a
-baseline or an imported decoder reads it before the chunk that asks. The embedder
-learns to give the chunks that lower the loss of the following chunk the larger scores
+MODEL is a workdir of experiments.retro.train, or a decoder that import_decoder wrote,
+and stays as it is. A RETRO reads each of the nearest chunks alone; a baseline or an
+imported decoder reads it before the chunk that asks. The embedder learns to give the
+chunks that lower the loss of the following chunk the larger scores
 (config.retriever.objective: replug_lsr, Shi et al. 2023; emdr2, Sachan et al. 2021;
 pdist, Izacard et al. 2022). Data are those of that run, or of --config.data_dir, with
-dense neighbors. With
---config.retriever.refresh_every=N all chunks are embedded and searched anew every N
-steps, in DIR/index. A killed command continues bit for bit when run again.
+dense neighbors. With --config.retriever.refresh_every=N all chunks are embedded and
+searched anew every N steps, in DIR/index. A killed command continues bit for bit when
+run again.
 
 The taught embedder is the folder DIR/embedder, for
 
