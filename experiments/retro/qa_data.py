@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Questions and passages for a RETRO that answers."""
+"""Questions and passages for a RETRO, or a Fusion-in-Decoder, that answers."""
 
 from collections.abc import Sequence
 import pathlib
@@ -10,13 +10,14 @@ import jax
 import ml_collections
 
 from experiments.engine import progress
+from retrieval import tokenization
 from retrieval.questions import (
   answers as answers_lib,
   dpr_json,
   questions as questions_lib,
 )
 from retrieval.store import store
-from retro_jax.data import qa_pipeline, qa_rows
+from retro_jax.data import fid_rows, qa_pipeline, qa_rows
 from retro_jax.trained import loading
 
 Config = ml_collections.ConfigDict
@@ -25,15 +26,37 @@ _AT_ONCE = 64  # questions in one call of the retriever
 _MATCHED = 20  # passages searched for a pattern if the model reads none
 
 
-def layout(config: Config) -> qa_rows.QaLayout:
-  """Lengths of rows from a config; the baseline reads no passage."""
-  return qa_rows.QaLayout(
+def reader(config: Config) -> str:
+  """What reads the passages, see `settings.Qa`; one before the field existed is RETRO."""
+  return config.qa.get('reader', 'retro')
+
+
+def is_fid(config: Config) -> bool:
+  """Whether the reader has FiD's encoder and decoder."""
+  return reader(config) != 'retro'
+
+
+def writer(
+  config: Config, tokenizer: tokenization.Tokenizer, with_passages: bool = True
+) -> qa_rows.QaWriter:
+  """What writes the rows of a config.
+
+  Args:
+    with_passages: False leaves the passages out.
+  """
+  count = config.qa.num_passages
+  if not (with_passages and reads_passages(config)):
+    count = 0
+  fid = is_fid(config)
+  layout = qa_rows.QaLayout(
     chunk_length=config.model.chunk_length,
-    prompt_chunks=config.qa.prompt_chunks,
+    prompt_chunks=1 if fid else config.qa.prompt_chunks,
     answer_length=config.qa.answer_length,
-    num_neighbors=config.qa.num_passages if config.retrieval else 0,
+    num_neighbors=max(count, 1) if fid else count,
     neighbor_length=config.model.neighbor_length,
   )
+  kind = fid_rows.FidWriter if fid else qa_rows.QaWriter
+  return kind(layout, tokenizer)
 
 
 def _passages_of(result: dpr_json.Result) -> Passages:
@@ -125,8 +148,9 @@ def _retrieve(retriever, questions, count) -> list[dpr_json.Result]:
 
 
 def reads_passages(config: Config) -> bool:
-  """Whether the model reads passages; the baseline does not."""
-  return bool(config.retrieval and config.qa.num_passages)
+  """Whether the model reads passages; a closed-book model does not."""
+  open_book = config.retrieval and reader(config) != 'closed_book'
+  return bool(open_book and config.qa.num_passages)
 
 
 def passages(

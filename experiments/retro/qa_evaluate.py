@@ -1,14 +1,15 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Measure exact match of a RETRO that answers questions, with and without passages.
+"""Measure exact match of a RETRO or FiD that answers, with and without passages.
 
   python -m experiments.retro.qa_evaluate --config=configs/retro_qa.py \
     --config.evaluate.questions="('webquestions:test=test.json',)" --workdir=DIR
 
 Answers are written greedily (Borgeaud et al. 2022, section 4.3). A RETRO answers
-twice, with its passages and without (RETRO[OFF]); a baseline is the closed-book model.
-Writes <workdir>/retro_qa.json and predictions_<set>_<split>_<on|off|baseline>.jsonl
-for experiments.open_qa.score.
+twice, with its passages and without (RETRO[OFF]), and so does a FiD, whose encoder
+then reads the question alone; a baseline is the closed-book model. Writes
+<workdir>/retro_qa.json, or fid_qa.json for a FiD and its closed-book twin, and
+predictions_<set>_<split>_<on|off|baseline>.jsonl for experiments.open_qa.score.
 """
 
 from collections.abc import Sequence
@@ -33,11 +34,11 @@ from retrieval.questions import (
   questions as questions_lib,
   scoring,
 )
-from retro_jax.data import qa_rows
 from retro_jax.decoding import decode, drawing
 from retro_jax.trained import loading
 
 FILE = 'retro_qa.json'
+FID_FILE = 'fid_qa.json'
 
 
 def answer(
@@ -53,11 +54,9 @@ def answer(
   Returns:
     The answers, '' where nothing was written.
   """
-  layout = retro_qa_data.layout(trained.config)
-  if not any(passages):
-    layout = dataclasses.replace(layout, num_neighbors=0)
   tokenizer = trained.data.tokenizer
-  writer = qa_rows.QaWriter(layout, tokenizer)
+  writer = retro_qa_data.writer(trained.config, tokenizer, any(passages))
+  layout = writer.layout
   sampling = drawing.SamplingConfig(
     max_new_tokens=layout.answer_length,
     temperature=0.0,
@@ -151,7 +150,9 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   with trained.config.unlocked():
     trained.config.embedder = config.embedder
     trained.config.qa.passages = files
-  modes = ['off' if trained.config.retrieval else 'baseline']
+  fid = retro_qa_data.is_fid(trained.config)
+  open_book = retro_qa_data.reader(trained.config) != 'closed_book'
+  modes = ['off' if trained.config.retrieval and open_book else 'baseline']
   if retro_qa_data.reads_passages(trained.config):
     modes.insert(0, 'on')
   folder = pathlib.Path(workdir) / retro_qa_task.PASSAGES
@@ -180,7 +181,8 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
     'rows': rows,
     'settings': json.loads(settings.to_json()),
   }
-  path = reports.write_json(pathlib.Path(workdir) / FILE, content)
+  file = FID_FILE if fid else FILE
+  path = reports.write_json(pathlib.Path(workdir) / file, content)
   reports.print_shares(rows)
   logging.info('Written to %s, the predictions beside it.', path)
 

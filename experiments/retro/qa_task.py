@@ -1,10 +1,14 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Question answering with RETRO as a Task that fine-tunes all weights of a run."""
+"""Question answering as a Task that fine-tunes all weights of a RETRO or baseline.
+
+The fine-tuned model is the same model, or a Fusion-in-Decoder that starts from it.
+"""
 
 import functools
 import os
 import pathlib
+from typing import Any
 
 from absl import logging
 import jax
@@ -15,8 +19,15 @@ from experiments.engine import command, tasks
 from experiments.retro import qa_data as retro_qa_data
 from retrieval.questions import question_sets
 from retrieval.store import checkpoints
-from retro_jax.data import folder as retro_data, qa_pipeline, qa_rows
-from retro_jax.nn import initial, losses, presets, retro as model_lib, stack
+from retro_jax.data import folder as retro_data, qa_pipeline
+from retro_jax.nn import (
+  fid,
+  initial,
+  losses,
+  presets,
+  retro as model_lib,
+  stack,
+)
 from retro_jax.trained import loading
 
 Config = ml_collections.ConfigDict
@@ -33,20 +44,22 @@ def start(
   question_sets.check_questions(config)
   trained = loading.load(config.retro_from, config.data_dir)
   trained.config.embedder = config.embedder
+  trained.config.model.neighbor_length = config.model.neighbor_length
   return config, make_task(config, trained, workdir)
 
 
 def adopt(config: Config) -> Config:
   """Return a copy of a config with model and data of the source run.
 
-  Dropout acts in the decoder alone, as the paper found best.
+  A FiD's model differs from its source's as `fid.fields` says. Dropout acts in the
+  decoder alone, as RETRO's paper found best.
 
   Args:
     config: `retro_from` names the source run; `data_dir` is the data folder, if
       it has moved.
 
   Raises:
-    ValueError: when no run is named.
+    ValueError: when no run is named, or for settings that do not fit it.
     FileNotFoundError: when there is no checkpoint.
   """
   if not config.retro_from:
@@ -65,7 +78,27 @@ def adopt(config: Config) -> Config:
   with adopted.unlocked():
     adopted.model.dropout_rate = config.qa.dropout_rate
     adopted.model.encoder_dropout_rate = 0.0
+    if retro_qa_data.is_fid(config):
+      adopted.retrieval = True
+      adopted.model.update(_fid_fields(config.qa, adopted.model))
   return adopted
+
+
+def _fid_fields(qa: Config, model: Config) -> dict[str, Any]:
+  if qa.reader == 'fid' and not qa.num_passages:
+    raise ValueError(
+      "config.qa.num_passages 0: a FiD reads at least one; reader='closed_book' "
+      'reads the question alone.'
+    )
+  try:
+    return fid.fields(
+      model.num_layers,
+      qa.cross_layers,
+      qa.answer_length,
+      qa.passage_length or model.neighbor_length,
+    )
+  except ValueError as error:
+    raise ValueError(f'config.qa.{error}') from None
 
 
 def make_task(
@@ -79,9 +112,7 @@ def make_task(
   """
   model_cfg = loading.model_config(config, trained.data.tokens.vocab_size)
   model = model_lib.Retro(model_cfg)
-  writer = qa_rows.QaWriter(
-    retro_qa_data.layout(config), trained.data.tokenizer
-  )
+  writer = retro_qa_data.writer(config, trained.data.tokenizer)
   folder = pathlib.Path(workdir) / PASSAGES
   examples = {
     split: _examples(config, trained, split, folder)
@@ -107,8 +138,8 @@ def make_task(
     model_cfg, length, writer.layout.num_neighbors
   )
   return tasks.Task(
-    init=lambda key: stack.for_training(
-      model_cfg, jax.tree.map(np.asarray, trained.params)
+    init=functools.partial(
+      _start, config=config, model_cfg=model_cfg, trained=trained
     ),
     init_on_host=True,
     shapes=functools.partial(initial.init_params, config=model_cfg),
@@ -119,6 +150,21 @@ def make_task(
     flops_per_step=3 * forward * tokens_per_step,
     fingerprints=trained.data.fingerprints(retrieval=False),
   )
+
+
+def _start(key, *, config, model_cfg, trained) -> tasks.Params:
+  """The source's parameters, in a FiD those that it has, and new ones."""
+  params = jax.tree.map(np.asarray, trained.params)
+  if retro_qa_data.is_fid(config):
+    params, new, left = fid.start(key, model_cfg, params)
+    logging.info(
+      'FiD of %s, step %d; new: %s; left out: %s; all else is loaded.',
+      config.retro_from,
+      trained.step,
+      ', '.join(new) or 'nothing',
+      ', '.join(left) or 'nothing',
+    )
+  return stack.for_training(model_cfg, params)
 
 
 def _examples(config, trained, split, folder) -> list[qa_pipeline.Example]:

@@ -150,11 +150,21 @@ class Examples:
 class Qa(qa_rows.QaLayout):
   """Rows of questions, with the passages that are read."""
 
+  # What reads the passages:
+  #   retro        RETRO, or its baseline closed book: the start's own model
+  #   fid          Fusion-in-Decoder
+  #   closed_book  the same encoder and decoder, with the question alone
+  reader: Literal['retro', 'fid', 'closed_book'] = 'retro'
   # Results of any retriever in DPR's JSON form; (): the nearest chunks of the
   # run's own datastore.
   passages: tuple[str, ...] = ()
   num_passages: Annotated[int, settings.Range(0, 2**16)] = 20  # k
   dropout_rate: settings.Rate = 0.1  # of the decoder alone [open]
+  # Of fid and closed_book: tokens of a question with its passage; 0: the start's
+  # neighbor_length.
+  passage_length: settings.SizeOrZero = 0
+  # Of both: layers of the decoder that read passages, from 1; (): all.
+  cross_layers: tuple[config_lib.Layers, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -109,5 +109,6 @@ def fingerprint(examples: Sequence[Example], writer: qa_rows.QaWriter) -> str:
       [dataclasses.asdict(example) for example in examples],
       writer.tokenizer.fingerprint,
       dataclasses.asdict(writer.layout),
+      writer.form,
     ]
   )

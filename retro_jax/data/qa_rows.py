@@ -58,6 +58,8 @@ class QaLayout:
 class QaWriter:
   """Writes questions, passages and answers as tokens."""
 
+  form = 'retro'  # of the rows
+
   def __init__(self, layout: QaLayout, tokenizer: tokenization.Tokenizer):
     self.layout = layout
     self.tokenizer = tokenizer
@@ -75,15 +77,27 @@ class QaWriter:
     kept = ids[: self.layout.answer_length - 1]
     return np.concatenate([kept, [self.tokenizer.eos_id]]).astype(np.int32)
 
-  def neighbors(self, passages: Sequence[Passage]) -> samples.ChunkNeighbors:
+  def texts(self, question: str, passages: Sequence[Passage]) -> list[str]:
+    """The texts of the neighbors."""
+    del question
+    return [f'title: {p.title}, source: {p.text}' for p in passages]
+
+  def neighbors(
+    self, question: str, passages: Sequence[Passage]
+  ) -> samples.ChunkNeighbors:
     """Exactly N neighbors; those without a passage are hidden."""
     size = self.layout.num_neighbors
     kept = [p for p in passages if p.text.strip()][:size]
-    texts = [f'title: {p.title}, source: {p.text}' for p in kept]
+    texts = self.texts(question, kept)
     tokens = [self.tokenizer.encode(text).ids.tolist() for text in texts]
     return samples.given_neighbors(
       tokens, self.layout.neighbor_length, [p.title for p in kept], size
     )
+
+  def _nothing(self) -> samples.ChunkNeighbors:
+    """N hidden neighbors."""
+    size = self.layout.num_neighbors
+    return samples.given_neighbors((), self.layout.neighbor_length, (), size)
 
   def row(
     self, question: str, answer: str, passages: Sequence[Passage] = ()
@@ -110,17 +124,17 @@ class QaWriter:
       'loss_mask': there[1:] & (place[1:] >= size),
       'segment_ids': there[:-1].astype(np.int32),
     }
-    return found | self._read(passages)
+    return found | self._read(question, passages)
 
-  def _read(self, passages: Sequence[Passage]) -> pipeline.Row:
+  def _read(self, question: str, passages: Sequence[Passage]) -> pipeline.Row:
     """Neighbors of every chunk: [C, N, R], all hidden but the prompt's last."""
     c = self.layout
     if not c.num_neighbors:
       return {}
     chunks = -(-c.row_length // c.chunk_length)
-    before = [self.neighbors(())] * (c.prompt_chunks - 1)
+    before = [self._nothing()] * (c.prompt_chunks - 1)
     tokens, mask = samples.stack(
-      [*before, self.neighbors(passages)],
+      [*before, self.neighbors(question, passages)],
       chunks,
       (c.num_neighbors, c.neighbor_length),
     )
@@ -138,6 +152,6 @@ class QaWriter:
     if not self.layout.num_neighbors:
       return samples.Prompt(tokens, ())
     before = -(-len(tokens) // self.layout.chunk_length) - 1
-    nothing = self.neighbors(())
-    found = [*[nothing] * before, self.neighbors(passages), nothing]
+    nothing = self._nothing()
+    found = [*[nothing] * before, self.neighbors(question, passages), nothing]
     return samples.Prompt(tokens, found)

@@ -4,13 +4,14 @@
 
 import json
 import pathlib
+import shutil
 import types
 
 import jax
 import numpy as np
 import pytest
 
-from configs import retro_qa
+from configs import fid_qa, retro_qa
 from experiments.open_qa import score
 from experiments.retro import (
   qa_data as retro_qa_data,
@@ -111,6 +112,84 @@ def test_answers_are_learned_and_scored(root, run, capsys):
     question_sets.load(f'custom:test={root}/questions.jsonl'),
   )
   assert report.metrics['official_exact_match'].mean == 1
+
+
+def _fid_config(root, start='test', **fields):
+  """A FiD that starts from a run; a longer passage has room for the question."""
+  config = fid_qa.get_config('test')
+  plain = _config(root, start).to_dict()
+  config.update({k: plain[k] for k in ('retro_from', 'questions', 'evaluate')})
+  config.update({k: plain[k] for k in ('optimizer', 'num_steps')})
+  config.eval_every = config.checkpoint_every = 15
+  config.qa.update(
+    passages=(str(root / 'results.json'),),
+    dropout_rate=0.0,
+    passage_length=40,
+    answer_length=8,
+  )
+  config.update_from_flattened_dict(fields)
+  return config
+
+
+@pytest.fixture(scope='module')
+def fid_run(root, tmp_path_factory):
+  workdir = tmp_path_factory.mktemp('fid')
+  retro_train.run(_fid_config(root), str(workdir))
+  return workdir
+
+
+def test_a_fid_learns_and_is_scored_apart(root, fid_run, capsys):
+  retro_qa_evaluate.run(_fid_config(root), str(fid_run))
+  on, off = json.loads((fid_run / 'fid_qa.json').read_text())['rows']
+  assert (on['retrieval'], off['retrieval']) == ('on', 'off')
+  assert (
+    on['exact_match'] == 100 and 'custom:test, on' in capsys.readouterr().out
+  )
+  assert not (fid_run / 'retro_qa.json').exists()
+  c = loading.load(fid_run).model.config
+  assert (c.cca_layers, c.query_conditioning) == ((1, 2), False)
+  assert (c.chunk_length, c.neighbor_length) == (8, 40)
+
+
+@pytest.mark.slow
+def test_a_killed_fid_goes_on_bit_for_bit(root, fid_run, tmp_path):
+  first = _fid_config(root, num_steps=30)
+  shutil.copytree(fid_run / 'checkpoints' / '15', tmp_path / 'checkpoints/15')
+  retro_train.run(first, str(tmp_path))
+  (whole, _), (resumed, saved) = (
+    checkpoints.load_params(str(path)) for path in (fid_run, tmp_path)
+  )
+  assert saved.step == 30
+  for a, b in zip(_leaves(whole), _leaves(resumed), strict=True):
+    np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.slow
+def test_a_baseline_becomes_a_fid_or_its_closed_book_twin(root, tmp_path):
+  """The baseline has stacked layers; the twin of a RETRO has its own encoder."""
+  fields = {'qa.reader': 'closed_book', 'num_steps': 15}
+  config = _fid_config(root, 'baseline_test', **fields)
+  retro_train.run(config, str(tmp_path))
+  retro_qa_evaluate.run(config, str(tmp_path))
+  (row,) = json.loads((tmp_path / 'fid_qa.json').read_text())['rows']
+  assert row['name'] == 'baseline' and not (tmp_path / 'passages').exists()
+  before, _ = checkpoints.load_params(str(root / 'baseline_test'))
+  after, _ = checkpoints.load_params(str(tmp_path))
+  assert {*after} - {*before} == {'encoder', 'layers_cca'}
+  writer = retro_qa_data.writer(
+    config, loading.load(root / 'test').data.tokenizer
+  )
+  assert writer.layout.num_neighbors == 1
+
+
+def test_bad_input_of_a_fid_is_one_line(root, tmp_path):
+  for fields, message in (
+    ({'qa.num_passages': 0}, "num_passages 0: .*'closed_book' reads"),
+    ({'qa.cross_layers': (2, 5)}, r'config.qa.cross_layers .*no layers \[5\]'),
+  ):
+    with pytest.raises(ValueError, match=message) as error:
+      retro_train.run(_fid_config(root, **fields), str(tmp_path))
+    assert '\n' not in str(error.value)
 
 
 def test_all_weights_learn(root, run):

@@ -1,0 +1,47 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Fusion-in-Decoder, fine-tuned on questions (arXiv 2007.01282).
+
+Blocks, tokenizer and datastore are those of the run that retro_from names, a RETRO
+(encoder and cross-attention are loaded) or a baseline (they are new). Argument:
+
+  base   the paper's settings: 100 passages of 250 tokens
+  small  two CPU cores, from the runs of retro_pretrain_quickstart or _small
+  test   a CPU in seconds
+
+  python -m experiments.retro.train --config=configs/fid_qa.py:small \
+    --config.retro_from=runs/quickstart/retro \
+    --config.questions.train="('webquestions:train=train.json',)" \
+    --config.questions.dev="('webquestions:dev=train.json',)" \
+    --workdir=runs/quickstart/fid
+  python -m experiments.retro.qa_evaluate --config=configs/fid_qa.py:small \
+    --config.evaluate.questions="('webquestions:test=test.json',)" \
+    --workdir=runs/quickstart/fid
+
+With --config.qa.reader=closed_book the encoder reads the question alone: the
+closed-book twin, of equal size and training. Measured: docs/results_retro.md.
+"""
+
+import ml_collections
+
+from configs import retro_qa
+
+
+def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
+  """Return the configuration: the paper's settings, small ones, or a test's."""
+  config = retro_qa.get_config(arg)
+  config.qa.reader = 'fid'
+  if arg == 'base':
+    config.qa.update(num_passages=100, passage_length=250, answer_length=50)
+    # The paper's fine-tuning of T5; its linear decay is a cosine here.
+    config.optimizer.update(
+      learning_rate=5e-5,
+      warmup_steps=1000,
+      final_fraction=0.0,
+      weight_decay=0.01,
+    )
+    config.update(batch_size=64, num_steps=15_000)
+  elif arg == 'small':
+    config.qa.update(passage_length=160, answer_length=16)
+    config.optimizer.learning_rate = 1e-3  # the start is small, too
+  return config

@@ -1,0 +1,193 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""A RETRO of one chunk is a Fusion-in-Decoder, and where its parameters start."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from retro_jax.nn import fid
+from tests.retro_jax.nn import reference, tiny
+
+M, R, LENGTH = 4, 5, 4  # LENGTH tokens of BOS and answer are read
+
+
+class Fid(reference.Reference):
+  """Encoder and decoder in numpy: no chunks, and no padding."""
+
+  def __call__(self, tokens, passages):
+    """[L] tokens of the decoder, passages of tokens [T] -> [L, V] logits."""
+    c, p = self.c, self.p
+    encoded = [
+      (j, e)
+      for passage in passages
+      for j, e in enumerate(
+        self.encode(passage, np.ones(len(passage), bool), None, None)
+      )
+    ]
+    h = p['embedding'][tokens]
+    sizes = c.num_heads, c.head_dim
+    for layer in range(1, c.num_layers + 1):
+      q = p[f'layer_{layer}_attn']
+      y = self.norm(q, 'norm', h)
+      h = h + [
+        self.attend(
+          q['attention'],
+          y[i],
+          list(y[: i + 1]),
+          [i - j for j in range(i + 1)],
+          *sizes,
+        )
+        for i in range(len(h))
+      ]
+      if layer in c.cca_layers:
+        q = p[f'layer_{layer}_cca']
+        y = self.norm(q, 'norm', h)
+        h = h + [
+          self.attend(
+            q['cca']['attention'],
+            y[i],
+            [e for _, e in encoded],
+            # As if a passage began where a chunk that ends with BOS begins.
+            [i + c.chunk_length - 1 - j for j, _ in encoded],
+            *sizes,
+            positions=c.cca_positions,
+          )
+          for i in range(len(h))
+        ]
+      h = self.ffw(p[f'layer_{layer}_ffw'], h)
+    return self.norm(p, 'final_norm', h) @ p['embedding'].T
+
+
+def _config(cross_layers=(), **overrides):
+  c = tiny.config(num_layers=2, cca_layers=(2,), **overrides)
+  changed = fid.fields(c.num_layers, cross_layers, M, R)
+  return dataclasses.replace(c, **changed)
+
+
+def _inputs(c, lengths=(5, 3, 4), seed=0):
+  rng = np.random.default_rng(seed)
+  tokens = rng.permutation(c.vocab_size)[:LENGTH].astype(np.int32)
+  passages = [rng.integers(0, c.vocab_size, n, np.int32) for n in lengths]
+  return tokens, passages
+
+
+def _row(tokens, passages, hidden=0):
+  """Arguments of Retro: padding before BOS, passages of the first chunk."""
+  padded = np.concatenate([np.zeros(M - 1, np.int32), tokens])
+  segments = (np.arange(len(padded)) >= M - 1).astype(np.int32)
+  found = np.zeros((1, len(passages) + hidden, R), np.int32)
+  mask = np.zeros(found.shape, bool)
+  for n, passage in enumerate(passages):
+    found[0, n, : len(passage)], mask[0, n, : len(passage)] = passage, True
+  return (padded[None], found[None], mask[None]), segments[None]
+
+
+def _logits(c, p, tokens, passages, hidden=0):
+  arrays, segments = _row(tokens, passages, hidden)
+  return tiny.apply(c, p, *arrays, segment_ids=segments)[0, M - 1 :]
+
+
+@pytest.mark.parametrize(
+  'overrides',
+  [{}, {'cross_layers': (2,), 'cca_positions': False}],
+  ids=['all layers', 'one layer, no positions'],
+)
+def test_equals_the_slow_reference(overrides):
+  with jax.enable_x64(True):
+    c = _config(dtype='float64', param_dtype='float64', **overrides)
+    p = tiny.params(c)
+    tokens, passages = _inputs(c)
+    found = _logits(c, p, tokens, passages)
+  expected = Fid(c, p)(tokens, passages)
+  np.testing.assert_allclose(found, expected, rtol=0, atol=1e-10)
+
+
+@pytest.fixture(scope='module')
+def small():
+  c = _config(tie_readout=False)
+  return c, tiny.params(c)
+
+
+def test_the_order_of_passages_does_not_matter(small):
+  tokens, passages = _inputs(small[0])
+  found = [
+    _logits(*small, tokens, [passages[i] for i in order])
+    for order in ((0, 1, 2), (2, 0, 1))
+  ]
+  np.testing.assert_allclose(*found, rtol=0, atol=2e-6)
+  other = [passages[0][::-1], *passages[1:]]
+  found[1] = _logits(*small, tokens, other)
+  assert np.abs(found[0] - found[1]).max() > 1e-3
+
+
+def test_padding_passages_change_nothing(small):
+  tokens, passages = _inputs(small[0])
+  found = [_logits(*small, tokens, passages[:2], hidden=n) for n in (0, 1)]
+  np.testing.assert_allclose(*found, rtol=0, atol=2e-6)
+
+
+def test_answers_are_causal_and_read_all_passages(small):
+  """Gradients of the embeddings of each token, all of them different."""
+  c, p = small
+  tokens, _ = _inputs(c)
+  others = np.setdiff1d(np.arange(c.vocab_size), tokens).astype(np.int32)
+  passages = [others[:R], others[R : 2 * R]]
+  arrays, segments = _row(tokens, passages)
+
+  @jax.jit
+  def gradients(p, t):
+    def logit(decoder, encoder):
+      tables = {'embedding': decoder, 'encoder_embedding': encoder}
+      logits = tiny.apply(c, p | tables, *arrays, segment_ids=segments)
+      return (logits[0, t] ** 2).sum()
+
+    return jax.grad(logit, (0, 1))(p['embedding'], p['encoder_embedding'])
+
+  for i in range(LENGTH):
+    decoder, encoder = (np.abs(x).sum(-1) for x in gradients(p, M - 1 + i))
+    assert (decoder[tokens[: i + 1]] > 0).all()
+    assert not decoder[tokens[i + 1 :]].any()
+    assert (encoder[np.concatenate(passages)] > 0).all()
+
+
+def _flat(params):
+  return jax.tree_util.tree_leaves_with_path(params)
+
+
+@pytest.mark.parametrize('baseline', [False, True])
+def test_what_a_run_has_is_loaded(baseline):
+  source = tiny.config(
+    num_layers=2, cca_layers=() if baseline else (2,), encoder_num_layers=1
+  )
+  changed = fid.fields(source.num_layers, (), M, R)
+  c = dataclasses.replace(source, **changed)
+  trained = tiny.params(source)
+  params, new, left = fid.start(jax.random.key(0), c, trained)
+  if baseline:
+    encoder = [
+      f'encoder/{x}' for x in ('final_norm', 'layer_1_attn', 'layer_1_ffw')
+    ]
+    ccas = ['layer_1_cca', 'layer_2_cca']
+    assert (new, left) == ([*encoder, 'encoder_embedding', *ccas], [])
+  else:
+    assert new == ['layer_1_cca']
+    assert left == ['encoder/conditioning_norm', 'encoder/layer_1_ca']
+  shapes = jax.tree.map(jnp.shape, tiny.params(c))
+  assert jax.tree.map(jnp.shape, params) == shapes
+  before = dict(_flat(trained))
+  for path, x in _flat(params):
+    names = [k.key for k in path]
+    if '/'.join(names[: 1 + (names[0] == 'encoder')]) not in new:
+      np.testing.assert_array_equal(x, before[path])
+
+
+def test_layers_that_do_not_exist_are_named():
+  with pytest.raises(
+    ValueError, match=r'no layers \[4\]; expected some of 1..3'
+  ):
+    fid.fields(3, (2, 4), M, R)
+  assert fid.fields(3, (3, 1), M, R)['cca_layers'] == (1, 3)
