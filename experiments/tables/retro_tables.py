@@ -7,8 +7,8 @@
 
 The tables are 3, 4, 5, 13, 14, 15, retrofit and leakage. Each --run=NAME=DIR,
 or DIR alone, is a workdir. The command reads its evaluation.json, lambada.json,
-summary.json, sweep_*.json, leakage.json, retro_qa.json and knn_lm.json, if they
-exist. In tables whose lines are runs of their own (13, 15 and retrofit), NAME
+summary.json, sweep_*.json, leakage.json, retro_qa.json, fid_qa.json and knn_lm.json,
+if they exist. In tables whose lines are runs of their own (13, 15 and retrofit), NAME
 is the line's. Each scale is the scale of the evaluated run. A figure that was
 not measured reads "not run". The command prints the table and writes it into
 --output as Markdown, as CSV and, if any figure was measured, as a picture.

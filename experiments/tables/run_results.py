@@ -23,6 +23,7 @@ _FILES = (
   'lambada.json',
   'summary.json',
   'retro_qa.json',
+  'fid_qa.json',
   'knn_lm.json',
   'sweep_datastore.json',
   'sweep_neighbors.json',
@@ -161,7 +162,7 @@ def _scale(run: pathlib.Path) -> str:
     parts += [f'{saved.step:,} steps', f'{tokens / 1e6:,.1f} M tokens']
   if 'qa' in c and c.retrieval and c.qa.passages:
     parts.append(f'{c.qa.num_passages} passages a question, from files')
-  elif c.retrieval:
+  elif c.retrieval and c.get('qa', {}).get('reader') != 'closed_book':
     parts.append(_datastore(c, run))
   return ', '.join(parts)
 

@@ -279,6 +279,25 @@ def test_answers_stand_beside_their_own_set(tmp_path):
   without = body['webquestions (test), RETRO without passages']
   assert without[-1] == '2'
   assert body['curatedtrec (test), RETRO'][-1] == 'not run'
+  assert body['FiD'][-1] == 'not run'
+
+
+def test_a_fid_stands_apart_from_retro(tmp_path):
+  rows = [
+    {'name': name, 'set': 'webquestions:test', 'exact_match': x} | more
+    for name, x, more in (
+      ('webquestions:test on', 3.0, {'retrieval': 'on'}),
+      ('webquestions:test off', 2.0, {'retrieval': 'off'}),
+      ('baseline', 1.0, {'retrieval': 'off'}),
+    )
+  ]
+  _write(tmp_path, 'fid_qa.json', rows)
+  body = _body('5', {'a': tmp_path})
+  line = 'webquestions (test), '
+  assert body[f'{line}FiD'][-1] == '3'
+  assert body[f'{line}FiD without passages'][-1] == '2'
+  assert body[f"{line}FiD's closed-book twin"][-1] == '1'
+  assert body[f'{line}RETRO'][-1] == body[f'{line}closed book'][-1] == 'not run'
 
 
 def test_a_knn_lm_stands_beside_figures_of_its_own_text(tmp_path):
