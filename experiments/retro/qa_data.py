@@ -27,7 +27,7 @@ _MATCHED = 20  # passages searched for a pattern if the model reads none
 
 
 def reader(config: Config) -> str:
-  """What reads the passages, see `settings.Qa`; one before the field existed is RETRO."""
+  """What reads the passages, see `settings.Qa`; RETRO where a run does not say."""
   return config.qa.get('reader', 'retro')
 
 

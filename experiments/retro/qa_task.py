@@ -139,7 +139,7 @@ def make_task(
   )
   return tasks.Task(
     init=functools.partial(
-      _start, config=config, model_cfg=model_cfg, trained=trained
+      _first_params, config=config, model_cfg=model_cfg, trained=trained
     ),
     init_on_host=True,
     shapes=functools.partial(initial.init_params, config=model_cfg),
@@ -152,7 +152,7 @@ def make_task(
   )
 
 
-def _start(key, *, config, model_cfg, trained) -> tasks.Params:
+def _first_params(key, *, config, model_cfg, trained) -> tasks.Params:
   """The source's parameters, in a FiD those that it has, and new ones."""
   params = jax.tree.map(np.asarray, trained.params)
   if retro_qa_data.is_fid(config):

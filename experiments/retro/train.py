@@ -14,8 +14,9 @@ trains on prepared data (config.task = 'retro'). A config of question answering
 
 Passages are the chunks of the run's own datastore nearest to the question, or come
 from any retriever: --config.qa.passages="('results.json',)" in DPR's form. A
-baseline becomes the closed-book model. A killed command continues from the last
-checkpoint, bit for bit, when run again.
+baseline becomes the closed-book model. configs/fid_qa.py makes a Fusion-in-Decoder of
+either. A killed command continues from the last checkpoint, bit for bit, when run
+again.
 """
 
 from absl import logging

@@ -67,11 +67,12 @@ def start(
 
   Args:
     config: of the FiD.
-    trained: flat parameters of a RETRO or a baseline with the same sizes.
+    trained: flat parameters of a RETRO or a baseline with the same sizes, in the
+      host's memory.
 
   Returns:
-    Flat parameters; the names of the parts that are new; the names of the trained
-    parts that a FiD does not have.
+    Flat parameters, in the host's memory; the names of the parts that are new; the
+    names of the trained parts that a FiD does not have.
   """
   old = _parts(trained)
   scale = float(np.std(np.asarray(old['embedding'], np.float32)))
@@ -87,7 +88,7 @@ def start(
     )
   )
   kept = {k: x for k, x in old.items() if k in names}
-  new = new_parts(key)
+  new = jax.tree.map(np.asarray, new_parts(key))
   return _whole(kept | new), sorted(new), sorted({*old} - {*names})
 
 
