@@ -137,6 +137,7 @@ def _evaluation() -> sections.Section:
   return {
     'evaluate': sections.of(settings.Evaluate, workdir=sections.workdir()),
     'explain': sections.of(settings.Explain),
+    'marginal_bias': sections.of(settings.MarginalBias),
   }
 
 

@@ -14,7 +14,7 @@ import rich.box
 import rich.table
 
 from experiments.engine import progress
-from retrieval.store import store
+from retrieval.store import manifests, store
 
 
 def finite(value: Any) -> Any:
@@ -35,6 +35,18 @@ def write_json(path: str | os.PathLike, content: Any) -> pathlib.Path:
   text = json.dumps(finite(content), indent=2, allow_nan=False)
   store.write_atomically(path, f'{text}\n'.encode())
   return path
+
+
+def known_rows(
+  path: str | os.PathLike, measured_as: str
+) -> list[dict[str, Any]]:
+  """Rows of a file of the same measurement, [] for another one or no file."""
+  path = pathlib.Path(path)
+  if not path.is_file():
+    return []
+  content = manifests.read_object(path)
+  same = content.get('measured_as') == measured_as
+  return content.get('rows', []) if same else []
 
 
 def print_table(

@@ -156,6 +156,18 @@ class Explain:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class MarginalBias:
+  """The marginal of few documents against that of all (section 3.3)."""
+
+  # checkpoints; 0 is the start of the training, () this and all that were kept
+  steps: tuple[settings.Count, ...] = ()
+  num_examples: settings.Size = 16
+  ks: tuple[Ranks, ...] = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+  num_draws: Annotated[int, settings.Range(2, 2**16)] = 16
+  read_at_once: settings.Size = 64  # documents
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings(run_settings.Run):
   """Root of the configs."""
 
@@ -186,3 +198,4 @@ class Settings(run_settings.Run):
   refresh: refresh.RefreshConfig
   evaluate: Evaluate
   explain: Explain
+  marginal_bias: MarginalBias

@@ -8,13 +8,15 @@
 Measures r(C) of every held-out chunk against its --config.leakage.num_neighbors
 nearest training chunks, and the bits per byte over the chunks with r(C) <= alpha
 for RETRO with retrieval on and off and for the baseline (Borgeaud et al. 2021,
-section 2.6). Prints a table and writes leakage.json and leakage.png into DIR. The
-settings are those of experiments.retro.evaluate; with retrieval on, k is the first
+section 2.6). A second table has the chunks by the longest run of tokens that they
+share with the neighbors that RETRO reads, by the bounds of --config.leakage.runs.
+Prints the tables and writes leakage.json and leakage.png into DIR. The settings are those of experiments.retro.evaluate; with retrieval on, k is the first
 number of --config.evaluate.num_neighbors.
 """
 
 from collections.abc import Sequence
 import dataclasses
+import itertools
 import json
 import math
 import pathlib
@@ -46,6 +48,8 @@ class Curve:
   points: Sequence[leakage.Point]  # one for each alpha
   # RETRO with retrieval on less this model; () for itself
   minus_on: Sequence[leakage.Point] = ()
+  runs: Sequence[leakage.RunPoint] = ()  # by the longest run
+  runs_minus_on: Sequence[leakage.RunPoint] = ()
 
 
 def _token_num_bytes(data) -> np.ndarray:
@@ -94,17 +98,30 @@ def curves(
     )
   with progress.bar('overlaps', 'chunks') as update:
     overlap = leakage.overlaps(compared, ids, update)
-  where = (num_bytes, document, overlap, tuple(settings.alphas))
+  of_run = _read_runs(compared, config, ids, document)
   nats = [row.evaluation.chunks.nats for row in rows]
-  return [
-    Curve(
-      row.name,
-      row.step,
-      leakage.curve(own, *where),
-      leakage.curve(nats[0] - own, *where) if i else (),
+
+  def curves_of(values):
+    where = values, num_bytes, document
+    return (
+      leakage.curve(*where, overlap, tuple(settings.alphas)),
+      leakage.by_run(*where, of_run, (-1, *settings.runs)),
     )
-    for i, (row, own) in enumerate(zip(rows, nats, strict=True))
-  ]
+
+  found = []
+  for i, (row, own) in enumerate(zip(rows, nats, strict=True)):
+    points, runs = curves_of(own)
+    less = curves_of(nats[0] - own) if i else ((), ())
+    found.append(Curve(row.name, row.step, points, less[0], runs, less[1]))
+  return found
+
+
+def _read_runs(compared, config: Config, ids, document) -> np.ndarray:
+  """Longest runs shared with the neighbors that RETRO reads."""
+  k = config.evaluate.num_neighbors[0]
+  reader = dataclasses.replace(compared, num_neighbors=k)
+  with progress.bar('runs', 'chunks') as update:
+    return leakage.read_runs(reader, ids, document, update)
 
 
 def _check_bytes(num_bytes, document, documents, tokens) -> None:
@@ -119,27 +136,53 @@ def _check_bytes(num_bytes, document, documents, tokens) -> None:
 
 
 def _print(found: Sequence[Curve]) -> None:
-  others, rows = found[1:], []
-  for i, point in enumerate(found[0].points):
+  names = [f'{100 * point.alpha:g} %' for point in found[0].points]
+  _print_table(
+    'alpha',
+    'Bits per byte over chunks with r(C) <= alpha',
+    names,
+    [line.points for line in found],
+    [line.minus_on for line in found],
+    found,
+  )
+  edges = [point.run for point in found[0].runs]
+  names = ['reads none'] + [
+    f'{low}' if high == low + 1 else f'{low} to {high - 1}'
+    for low, high in itertools.pairwise(edges[1:])
+  ]
+  _print_table(
+    'tokens',
+    'Bits per byte by the longest run shared with the neighbors read',
+    [*names, f'{edges[-1]} and more'],
+    [line.runs for line in found],
+    [line.runs_minus_on for line in found],
+    found,
+  )
+
+
+def _print_table(head, title, names, points, minus_on, found) -> None:
+  rows = []
+  for i, name in enumerate(names):
+    point = points[0][i]
     rows.append(
       (
-        f'{100 * point.alpha:g} %',
+        name,
         f'{100 * point.share:.1f} %',
         f'{point.documents:,}',
-        *(_figure(line.points[i].bits_per_byte, '.4f') for line in found),
-        *(_difference(line.minus_on[i]) for line in others),
+        *(_figure(line[i].bits_per_byte, '.4f') for line in points),
+        *(_difference(line[i]) for line in minus_on[1:]),
       )
     )
   reports.print_table(
     (
-      'alpha',
+      head,
       'chunks',
       'documents',
       *(line.name for line in found),
-      *(f'less {line.name}' for line in others),
+      *(f'less {line.name}' for line in found[1:]),
     ),
     rows,
-    title='Bits per byte over chunks with r(C) <= alpha',
+    title=title,
     caption=f'{found[0].name} less the others, with the 95 % interval of a '
     'paired bootstrap over documents.',
   )
@@ -149,7 +192,7 @@ def _figure(value: float, form: str) -> str:
   return '-' if math.isnan(value) else format(value, form)
 
 
-def _difference(gain: leakage.Point) -> str:
+def _difference(gain: leakage.Part) -> str:
   if math.isnan(gain.bits_per_byte):
     return '-'
   return f'{gain.bits_per_byte:+.4f}\n{gain.low:+.4f} {gain.high:+.4f}'

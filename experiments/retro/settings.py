@@ -118,6 +118,8 @@ class Leakage:
     0.875,
     1.0,
   )
+  # tokens shared with the neighbors that are read: lowest of each row
+  runs: tuple[settings.SizeOrZero, ...] = (0, 1, 2, 3, 4, 6, 8, 12, 16)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

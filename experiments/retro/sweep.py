@@ -36,7 +36,7 @@ from experiments.retro import (
   settings as settings_lib,
 )
 from retrieval.index import datastore_subsets, sources
-from retrieval.store import locks, manifests, store
+from retrieval.store import locks, store
 from retro_jax.data import pipeline
 from retro_jax.trained import loading
 
@@ -222,7 +222,7 @@ def sweep(
   """
   path = workdir / f'sweep_{name}.json'
   identity = _identity(trained, config)
-  known = _known(path, identity)
+  known = reports.known_rows(path, identity)
   rows = []
   for setting in SWEEPS[name](trained, config, workdir):
     row = next((x for x in known if _is_of(x, setting)), None)
@@ -237,14 +237,6 @@ def sweep(
     }
     reports.write_json(path, content)
   return rows
-
-
-def _known(path: pathlib.Path, identity: str) -> list[dict[str, Any]]:
-  if not path.is_file():
-    return []
-  content = manifests.read_object(path)
-  same = content.get('measured_as') == identity
-  return content.get('rows', []) if same else []
 
 
 def _is_of(row: dict[str, Any], setting: Setting) -> bool:

@@ -113,11 +113,17 @@ def overlap(
   Args:
     mask: False where a neighbor has no token.
   """
+  run, length = _shared(chunk, neighbors, mask, bos_id)
+  return run / max(length, 1)
+
+
+def _shared(chunk, neighbors, mask, bos_id) -> tuple[int, int]:
+  """Tokens of the longest run that neighbors share, and of the chunk."""
   own = [t for t in chunk.tolist() if t != bos_id]
   others = (
     row[there].tolist() for row, there in zip(neighbors, mask, strict=True)
   )
-  return longest_shared(own, others) / max(len(own), 1)
+  return longest_shared(own, others), len(own)
 
 
 def whole_neighbors(reader: pipeline.ChunkReader) -> pipeline.ChunkReader:
@@ -147,21 +153,53 @@ def overlaps(
   Raises:
     ValueError: for a reader without neighbors, or stores that do not fit.
   """
+  runs, lengths = _runs(reader, ids, ids, progress)
+  return runs / np.maximum(lengths, 1)
+
+
+def read_runs(
+  reader: pipeline.ChunkReader,
+  ids: Int[np.ndarray, ' n'],
+  document: Int[np.ndarray, ' n'],
+  progress: Callable[[int, int], None] | None = None,
+) -> Int[np.ndarray, ' n']:
+  """Longest run that each chunk shares with the neighbors that it reads.
+
+  These are the neighbors of the chunk before it (section 2.4).
+
+  Args:
+    document: [n] number of each chunk's document.
+
+  Returns:
+    [n] int64 tokens; -1 for the first chunk of a document, which reads none.
+  """
+  follows = np.append(False, document[1:] == document[:-1])
+  found = np.full(len(ids), -1, np.int64)
+  before = np.asarray(ids)[np.flatnonzero(follows) - 1]
+  found[follows], _ = _runs(reader, ids[follows], before, progress)
+  return found
+
+
+def _runs(reader, ids, asked, progress) -> tuple[np.ndarray, np.ndarray]:
+  """Longest run of each chunk and the neighbors of `asked`, and its length."""
   if not reader.num_neighbors:
     raise ValueError('r(C) needs num_neighbors above 0.')
-  stores, shares = reader.stores, np.zeros(len(ids))
+  stores = reader.stores
   bos = stores.chunks.tokens.store.meta['bos_id']
+  runs, lengths = np.zeros((2, len(ids)), np.int64)
   for low in range(0, len(ids), _READ_CHUNKS):
-    part = np.asarray(ids[low : low + _READ_CHUNKS])
-    tokens, mask = stores.chunks.gather(part, reader.chunk_length)
-    found = stores.neighbors.ids(part)[:, : reader.num_neighbors]
+    part = slice(low, low + _READ_CHUNKS)
+    tokens, mask = stores.chunks.gather(
+      np.asarray(ids[part]), reader.chunk_length
+    )
+    found = stores.neighbors.ids(asked[part])[:, : reader.num_neighbors]
     theirs, there = stores.datastore.gather(found, reader.neighbor_length)
-    for i in range(len(part)):
+    for i in range(len(tokens)):
       own = tokens[i][mask[i]]
-      shares[low + i] = overlap(own, theirs[i], there[i], bos)
+      runs[low + i], lengths[low + i] = _shared(own, theirs[i], there[i], bos)
     if progress:
-      progress(min(low + _READ_CHUNKS, len(ids)), len(ids))
-  return shares
+      progress(low + len(tokens), len(ids))
+  return runs, lengths
 
 
 def count_bytes(
@@ -186,17 +224,30 @@ def count_bytes(
   return counts
 
 
-@dataclasses.dataclass(frozen=True)
-class Point:
-  """Bits per byte over the chunks with r(C) <= alpha."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Part:
+  """Bits per byte over some of the chunks."""
 
-  alpha: float  # the bound
   bits_per_byte: float  # NaN where no chunk is left
   low: float  # lower end of its 95 % interval, by a bootstrap over documents
   high: float  # its upper end
   chunks: int  # chunks that are left
   documents: int  # documents that these belong to
   share: float  # chunks left, of all
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Point(Part):
+  """Over the chunks with r(C) <= alpha."""
+
+  alpha: float
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunPoint(Part):
+  """Over the chunks that share as many tokens with the neighbors they read."""
+
+  run: int  # at least, and fewer than the next point's; -1 reads no neighbors
 
 
 def curve(
@@ -216,24 +267,52 @@ def curve(
     document: [n] number of its document.
     overlap: [n] r(C), from `overlaps`.
   """
-  points = []
-  for alpha in alphas:
-    kept = overlap <= alpha
-    mean, low, high = _mean(
-      nats[kept], num_bytes[kept], document[kept], seed=seed
+  return [
+    Point(
+      alpha=float(alpha),
+      **_part(overlap <= alpha, nats, num_bytes, document, seed),
     )
-    points.append(
-      Point(
-        alpha=float(alpha),
-        bits_per_byte=mean,
-        low=low,
-        high=high,
-        chunks=int(kept.sum()),
-        documents=len(np.unique(document[kept])),
-        share=float(kept.mean()) if len(kept) else math.nan,
-      )
+    for alpha in alphas
+  ]
+
+
+def by_run(
+  nats: Float[np.ndarray, ' n'],
+  num_bytes: Int[np.ndarray, ' n'],
+  document: Int[np.ndarray, ' n'],
+  runs: Int[np.ndarray, ' n'],
+  edges: Sequence[int],
+  seed: int = 0,
+) -> list[RunPoint]:
+  """Bits per byte by the longest run that is shared with the neighbors read.
+
+  Args:
+    runs: [n] tokens, from `read_runs`.
+    edges: each point has the chunks from one edge to the next, the last one all
+      above. Other arguments are those of `curve`.
+  """
+  bin_of = np.searchsorted(edges, runs, side='right') - 1
+  return [
+    RunPoint(
+      run=int(edge), **_part(bin_of == i, nats, num_bytes, document, seed)
     )
-  return points
+    for i, edge in enumerate(edges)
+  ]
+
+
+def _part(kept, nats, num_bytes, document, seed) -> dict[str, float | int]:
+  """Return the fields of a `Part`."""
+  mean, low, high = _mean(
+    nats[kept], num_bytes[kept], document[kept], seed=seed
+  )
+  return {
+    'bits_per_byte': mean,
+    'low': low,
+    'high': high,
+    'chunks': int(kept.sum()),
+    'documents': len(np.unique(document[kept])),
+    'share': float(kept.mean()) if len(kept) else math.nan,
+  }
 
 
 def _mean(nats, num_bytes, document, seed) -> tuple[float, float, float]:

@@ -18,12 +18,14 @@ from experiments.engine import checkpoint_writer, loop, metric_writer, progress
 from experiments.realm import (
   evaluate as realm_evaluate,
   explain as realm_explain,
+  marginal_bias,
   quickstart as realm_quickstart,
   train as realm_train,
   warm_start,
   zero_shot,
 )
 from experiments.tables import realm_table2
+from realm_jax.data import examples
 from realm_jax.serving import (
   explain,
   index_folders,
@@ -403,3 +405,52 @@ def test_quickstart_from_stores_to_explained_predictions(
   before = metric_writer.read(tmp_path)
   realm_quickstart.run(config, str(tmp_path))
   assert metric_writer.read(tmp_path) == before
+
+
+def test_marginal_bias_is_zero_over_all_documents(
+  data, workdir, tmp_path, monkeypatch
+):
+  config = _config(data)
+  config.evaluate.workdir = str(workdir)
+  config.marginal_bias.update(
+    num_examples=2, ks=(2, 10_000), num_draws=3, read_at_once=16, steps=(STEP,)
+  )
+  marginal_bias.run(config, str(tmp_path))
+  assert (tmp_path / marginal_bias.PICTURE).stat().st_size
+  saved = json.loads((tmp_path / marginal_bias.FILE).read_text())
+  rows = {(r['estimator'], r['k'], r['gradient']): r for r in saved['rows']}
+  assert len(rows) == 4 * 2 * 2
+  for name in ('top', 'uniform', 'mixed'):
+    for space in ('blocks', 'query'):
+      every, few = (rows[name, k, space] for k in (10_000, 2))
+      assert every['cosine'] == pytest.approx(1)
+      assert every['bias'] == pytest.approx(0, abs=1e-5)
+      assert every['posterior_mass'] == pytest.approx(1)
+      assert few['cosine'] < 0.9999 and few['posterior_mass'] < 1
+  monkeypatch.setattr(marginal_bias, 'compare', None)  # nothing is left to do
+  marginal_bias.run(config, str(tmp_path))
+  config.marginal_bias.num_examples = 10_000
+  monkeypatch.undo()
+  with pytest.raises(ValueError, match='num_examples=10000: expected at most'):
+    marginal_bias.run(config, str(tmp_path))
+
+
+def test_marginal_bias_reads_the_block_with_its_sentence(data, workdir):
+  """The encoder's values are those of the training's loss."""
+  config = _config(data)
+  trained = trained_lib.load_realm(workdir, str(data))
+  reader = marginal_bias._Reader(trained, 5)
+  row = next(marginal_bias._rows(config, trained))
+  vectors, scores, gold = reader.read(row)
+  batch = examples.stack([row])
+  ids = np.flatnonzero(trained.data.blocks.all_hashes() != row['origin_hash'])
+  asked = batch['sentence'], batch['sentence_count']
+  batch |= examples.queries(trained.layout, *asked) | examples.candidates(
+    trained.layout, trained.data.blocks, np.append(-1, ids)[None], *asked
+  )
+  read = jax.jit(lambda x: trained.model.apply({'params': trained.params}, x))
+  out = read({k: v for k, v in batch.items() if k != 'origin_hash'})
+  targets = batch['mlm_mask'][0]
+  assert len(vectors) == len(ids) + 1
+  np.testing.assert_allclose(scores, out.scores[0], atol=1e-4)
+  np.testing.assert_allclose(gold, out.gold_log_probs[0][:, targets], atol=1e-4)

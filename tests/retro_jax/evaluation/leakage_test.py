@@ -228,3 +228,37 @@ def test_a_curve_without_chunks_is_not_a_number():
   )
   assert math.isnan(point.bits_per_byte) and point.chunks == 0
   assert whole.bits_per_byte == pytest.approx(3 / 8 / math.log(2))
+
+
+def test_runs_are_shared_with_the_neighbors_of_the_chunk_before(root):
+  reader = tiny_data.reader(root, 'valid', k=2)
+  stores = reader.stores
+  ids = np.arange(stores.chunks.num_chunks)
+  document = stores.chunks.documents(ids)
+  runs = leakage.read_runs(reader, ids, document)
+  bos = stores.chunks.tokens.store.meta['bos_id']
+  tokens, mask = stores.chunks.gather(ids, M)
+  for i in ids:
+    if not i or document[i] != document[i - 1]:
+      assert runs[i] == -1
+      continue
+    theirs, there = stores.datastore.gather(
+      stores.neighbors.ids(np.array([i - 1]))[0, :2], reader.neighbor_length
+    )
+    own = [x for x in tokens[i][mask[i]].tolist() if x != bos]
+    wanted = leakage.longest_shared(
+      own, [a[b].tolist() for a, b in zip(theirs, there, strict=True)]
+    )
+    assert runs[i] == wanted
+  assert (runs >= 0).any() and (runs > 0).any()
+
+
+def test_points_by_run_part_the_chunks():
+  runs = np.array([-1, 0, 1, 2, 3, 9])
+  nats, num_bytes = np.arange(6) + 1.0, np.full(6, 2)
+  points = leakage.by_run(nats, num_bytes, np.arange(6), runs, (-1, 0, 1, 3))
+  assert [p.run for p in points] == [-1, 0, 1, 3]
+  assert [p.chunks for p in points] == [1, 1, 2, 2]
+  wanted = [1 / 2, 2 / 2, 7 / 4, 11 / 4]
+  found = [p.bits_per_byte * math.log(2) for p in points]
+  np.testing.assert_allclose(found, wanted)

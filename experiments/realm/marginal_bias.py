@@ -1,0 +1,292 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Compare REALM's gradient over few documents with that over all of them.
+
+  python -m experiments.realm.marginal_bias --config=configs/<name>.py --workdir=DIR
+
+REALM sums over the k best documents only (Guu et al. 2020, section 3.3). For some
+training sentences, at the start of the training and at each kept checkpoint, the
+encoder reads every block. Losses and gradients of
+`realm_jax/objectives/marginal_estimates.py` are then compared with the exact ones,
+for several k. Costs num_examples x blocks passes of the encoder for each checkpoint;
+config.marginal_bias has the settings. The objective is config.loss.objective,
+marginal_token or marginal_seq. Writes marginal_bias.json after each checkpoint, and
+marginal_bias.png; a later call goes on where an earlier one was ended.
+"""
+
+from collections.abc import Iterator, Sequence
+import pathlib
+from typing import Any
+
+from absl import logging
+import jax
+import jax.numpy as jnp
+import ml_collections
+import numpy as np
+from scipy import special
+
+from experiments.engine import command, progress, reports
+from experiments.realm import settings as settings_lib, task as realm_task
+from realm_jax.data import examples
+from realm_jax.objectives import marginal_estimates as estimates
+from realm_jax.serving import serving, trained as trained_lib
+from retrieval.store import checkpoint_steps, store
+
+FILE = 'marginal_bias.json'
+PICTURE = 'marginal_bias.png'
+
+
+class _Reader:
+  """Scores and reads all blocks for a masked sentence."""
+
+  def __init__(self, trained: trained_lib.TrainedRealm, read_at_once: int):
+    self._trained, self._at_once = trained, read_at_once
+    model, data, layout = trained.model, trained.data, trained.layout
+    ids = np.arange(-1, data.blocks.num_blocks)  # the null document first
+    embedder = serving.BlockEmbedder(
+      model.config, layout, data.blocks, serving.embedder_params(trained.params)
+    )
+    self.vectors = model.config.score_scale * embedder(ids)
+    self._hashes = data.blocks.all_hashes()
+    self._embed = serving.QueryEmbedder(model.config)
+    self._gold = jax.jit(self._gold_log_probs)
+
+  def _gold_log_probs(self, params: Any, batch: examples.Batch) -> jax.Array:
+    """Read blocks: log p(y_m | x, z) of the targets, [1, K, M]."""
+    model = self._trained.model
+    logits = model.apply({'params': params}, batch, method='token_logits')
+    targets = batch['mlm_targets'][:, None, :, None]
+    targets = jnp.broadcast_to(targets, (*logits.shape[:3], 1))
+    gold = jnp.take_along_axis(logits, targets, axis=-1)[..., 0]
+    return gold - jax.nn.logsumexp(logits, axis=-1)
+
+  def read(
+    self, row: examples.Batch
+  ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the documents' vectors [N, E], scores [N] and gold [N, M] of a row.
+
+    `row` is of `sources.MaskedSentences.example`. The sentence's own block and
+    its copies are left out.
+    """
+    trained, batch = self._trained, examples.stack([row])
+    sentence = batch['sentence'], batch['sentence_count']
+    asked = examples.queries(trained.layout, *sentence)
+    query = self._embed(
+      trained.params, asked['query_ids'], asked['query_mask']
+    )[0]
+    ids = np.flatnonzero(self._hashes != row['origin_hash'])
+    ids = np.append(examples.NULL, ids)
+    gold = [
+      self._read(part, batch, sentence)
+      for part in np.split(ids, range(self._at_once, len(ids), self._at_once))
+    ]
+    vectors = self.vectors[ids + 1]
+    gold = np.concatenate(gold)[:, row['mlm_mask']]
+    return vectors, vectors @ query, gold
+
+  def _read(self, ids, batch, sentence) -> np.ndarray:
+    """Read blocks, always as many: the last ones are padded."""
+    padded = np.full(self._at_once, examples.NONE, np.int64)
+    padded[: len(ids)] = ids
+    trained = self._trained
+    rows = examples.candidates(
+      trained.layout, trained.data.blocks, padded[None], *sentence
+    )
+    rows |= {k: batch[k] for k in ('mlm_positions', 'mlm_targets')}
+    gold = self._gold(trained.params, rows)
+    return np.asarray(gold)[0, : len(ids)]
+
+
+def _rows(
+  config: ml_collections.ConfigDict, trained: trained_lib.TrainedRealm
+) -> Iterator[examples.Batch]:
+  """Masked sentences of the training split, the same for every checkpoint."""
+  source = realm_task.source(config, trained.data, 'train')
+  count, rng = config.marginal_bias.num_examples, np.random.default_rng(0)
+  if count > len(source):
+    raise ValueError(
+      f'config.marginal_bias.num_examples={count}: expected at most '
+      f'{len(source)}, the blocks with something to mask.'
+    )
+  for i in rng.choice(len(source), count, replace=False):
+    yield source.example(int(i), rng)
+
+
+def compare(
+  config: ml_collections.ConfigDict, trained: trained_lib.TrainedRealm
+) -> list[dict[str, Any]]:
+  """Return a row for each estimator, k and gradient at one checkpoint."""
+  settings = config.marginal_bias
+  reader = _Reader(trained, settings.read_at_once)
+  rng = np.random.default_rng(config.seed)
+  sums: dict[tuple[str, int, str], estimates.Comparison] = {}
+  masses = []
+  with progress.bar(f'step {trained.step}', 'sentences') as update:
+    for done, row in enumerate(_rows(config, trained), start=1):
+      vectors, scores, gold = reader.read(row)
+      if config.loss.objective == 'marginal_seq':
+        gold = gold.sum(axis=1, keepdims=True)
+      masses.append(_masses(scores, gold, settings.ks))
+      exact = estimates.estimate(scores, gold)
+      for name, k, drawn in _drawn(scores, gold, settings, rng):
+        gradients = np.stack([x.gradient for x in drawn])
+        values = np.array([x.loss for x in drawn])
+        for space, into in (('blocks', None), ('query', vectors)):
+          truth, found = (
+            x if into is None else x @ into for x in (exact.gradient, gradients)
+          )
+          one = sums.setdefault((name, k, space), estimates.Comparison())
+          one.add(truth, found, values, exact.loss)
+      update(done, settings.num_examples)
+  mean = {k: float(np.mean([x[k] for x in masses])) for k in masses[0]}
+  return [
+    {
+      'step': trained.step,
+      'estimator': name,
+      'k': k,
+      'gradient': space,
+      'examples': settings.num_examples,
+      'documents': len(reader.vectors),
+      'entropy': mean['entropy'],
+      'prior_mass': mean[f'prior {k}'],
+      'posterior_mass': mean[f'posterior {k}'],
+      **found.summary(),
+    }
+    for (name, k, space), found in sums.items()
+  ]
+
+
+def _drawn(
+  scores: np.ndarray, gold: np.ndarray, settings: Any, rng: np.random.Generator
+) -> Iterator[tuple[str, int, list[estimates.Estimate]]]:
+  """Estimates of one example; several draws of those that are random."""
+  for name, choose in estimates.ESTIMATORS.items():
+    draws = settings.num_draws if name in estimates.RANDOM else 1
+    for k in settings.ks:
+      yield (
+        name,
+        k,
+        [
+          estimates.estimate(scores, gold, choose(scores, k, rng))
+          for _ in range(draws)
+        ],
+      )
+
+
+def _masses(
+  scores: np.ndarray, gold: np.ndarray, ks: Sequence[int]
+) -> dict[str, float]:
+  """Shares of p(z | x) and p(z | x, y) that the null and k best documents have.
+
+  Also the entropy of p(z | x) in nats. The encoder's gradient is weighed by
+  p(z | x, y), so that this share is the part of it that top-k sees.
+  """
+  prior = special.softmax(scores.astype(np.float64))
+  posterior = special.softmax(scores[:, None] + gold, axis=0).mean(axis=1)
+  found = {'entropy': float(special.entr(prior).sum())}
+  for k in ks:
+    ids = estimates.top(scores, k, np.random.default_rng(0)).ids
+    found[f'prior {k}'] = float(prior[ids].sum())
+    found[f'posterior {k}'] = float(posterior[ids].sum())
+  return found
+
+
+def plot(rows: Sequence[dict[str, Any]], path: pathlib.Path) -> None:
+  """Draw cosine and bias of the gradients over k, a column for each checkpoint."""
+  steps = sorted({row['step'] for row in rows})
+  measures = {
+    'cosine': 'cosine, one draw',
+    'bias': 'bias / |exact gradient|',
+  }
+  size = (3.2 * len(steps) + 1, 6)
+  with reports.picture(
+    path, nrows=2, ncols=len(steps), figsize=size, squeeze=False, sharey='row'
+  ) as (_, axes):
+    for column, step in enumerate(steps):
+      for line, (measure, label) in enumerate(measures.items()):
+        one = axes[line][column]
+        for color, name in enumerate(estimates.ESTIMATORS):
+          for space, style in (('blocks', '-'), ('query', '--')):
+            points = sorted(
+              (row['k'], row[measure])
+              for row in rows
+              if (row['step'], row['estimator'], row['gradient'])
+              == (step, name, space)
+            )
+            one.plot(
+              *zip(*points, strict=True),
+              style,
+              color=f'C{color}',
+              label=f'{name}, {space}',
+            )
+        one.set_xscale('log', base=2)
+        one.set_ylim(-0.05, 1.05 if measure == 'cosine' else 1.55)
+        one.set_xlabel('documents beside the null document')
+        one.set_title(f'step {step}')
+        one.grid(alpha=0.3)
+        if not column:
+          one.set_ylabel(label)
+    axes[0][0].legend(fontsize=6)
+
+
+def _print(rows: Sequence[dict[str, Any]]) -> None:
+  heads = ['step', 'estimator', 'k', 'p(z|x)', 'p(z|x,y)', 'loss bias']
+  lines = []
+  of_blocks = [row for row in rows if row['gradient'] == 'blocks']
+  for row, query in zip(
+    of_blocks, (r for r in rows if r['gradient'] == 'query'), strict=True
+  ):
+    figures = [row[x] for x in ('prior_mass', 'posterior_mass', 'loss_bias')]
+    figures += [r[x] for r in (row, query) for x in ('cosine', 'bias')]
+    lines.append(
+      [
+        str(row['step']),
+        row['estimator'],
+        str(row['k']),
+        *(f'{x:.3f}' for x in figures),
+      ]
+    )
+  heads += ['cosine', 'bias', 'cosine, query', 'bias, query']
+  reports.print_table(heads, lines)
+
+
+def run(config: ml_collections.ConfigDict, workdir: str) -> None:
+  """Compare at every checkpoint; print and draw the rows."""
+  root = pathlib.Path(workdir)
+  source = pathlib.Path(config.evaluate.workdir or workdir)
+  saved = checkpoint_steps.numbers(checkpoint_steps.folder_of(source))
+  steps = config.marginal_bias.steps or (0, *saved)
+  path = root / FILE
+  newest = trained_lib.load_realm(source, config.data_dir)
+  if 'encoder' not in newest.params:
+    raise ValueError(
+      f'{source}: a model of ICT reads nothing; expected a REALM.'
+    )
+  used = newest.config.copy_and_resolve_references()
+  with used.unlocked():
+    used.marginal_bias = config.marginal_bias
+  identity = store.fingerprint(
+    [
+      used.to_json(sort_keys=True),
+      newest.data.blocks.fingerprint,
+      saved[-1],
+    ]
+  )
+  rows = reports.known_rows(path, identity)
+  for step in steps:
+    if any(row['step'] == step for row in rows):
+      continue
+    trained = (
+      trained_lib.load_realm(source, config.data_dir, step=step)
+      if step
+      else realm_task.untrained(newest.config, newest.data)
+    )
+    rows += compare(used, trained)
+    reports.write_json(path, {'measured_as': identity, 'rows': rows})
+  plot(rows, root / PICTURE)
+  _print(rows)
+  logging.info('Written to %s and %s.', path, root / PICTURE)
+
+
+if __name__ == '__main__':
+  command.main(run, settings_lib.Settings, writes=FILE)

@@ -1,0 +1,182 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Estimates of REALM's marginal likelihood from a few documents.
+
+Guu et al. 2020, section 3.3, sum p(y | x, z) p(z | x) over the k best documents
+in place of all. Here the sum over all documents is known, and estimates of the
+loss and of its gradient are compared with it:
+
+  top      the k documents with the highest scores, as REALM trains
+  uniform  k documents at random
+  prior    k draws from p(z | x)
+  mixed    k / 2 best ones, and a random sample that stands for all others
+
+Each estimate also has the null document. It is the loss of a softmax over its
+documents, whose scores get a log-weight: the number of documents that one stands
+for. Any candidate set of REALM can be trained in this form.
+
+The gradient with respect to all scores is also that of all block vectors (each
+is the query vector times its score's gradient); the gradient of the query vector
+is the sum of the block vectors, each times its score's gradient.
+
+Dimension key: N documents, the null document first; k candidates, T targets
+(tokens, or 1: all tokens of y together, the paper's eq. 1), E vector width.
+"""
+
+from collections.abc import Callable
+import dataclasses
+
+from jaxtyping import Float, Float64, Int
+import numpy as np
+from scipy import special
+
+Scores = Float[np.ndarray, ' N']
+Gold = Float[np.ndarray, 'N T']  # log p(y_t | x, z) in nats
+
+
+@dataclasses.dataclass(frozen=True)
+class Estimate:
+  """Loss and gradient of one example."""
+
+  loss: float  # nats
+  gradient: Float64[np.ndarray, ' N']  # of the loss by f(x, z)
+
+
+@dataclasses.dataclass(frozen=True)
+class Candidates:
+  """Documents of an estimate."""
+
+  ids: Int[np.ndarray, ' k']  # a document may be drawn more than once
+  log_weights: Float[np.ndarray, ' k']  # added to the scores
+
+
+def estimate(
+  scores: Scores, gold: Gold, candidates: Candidates | None = None
+) -> Estimate:
+  """Loss -sum_t log sum_z p(z | x) p(y_t | x, z) over candidates; None: over all."""
+  if candidates is None:
+    candidates = Candidates(np.arange(len(scores)), np.zeros(len(scores)))
+  ids = candidates.ids
+  values = scores[ids].astype(np.float64) + candidates.log_weights
+  joint = values[:, None] + gold[ids].astype(np.float64)
+  loss = special.logsumexp(values) - special.logsumexp(joint, axis=0)
+  prior, posterior = special.softmax(values), special.softmax(joint, axis=0)
+  by_candidate = gold.shape[1] * prior - posterior.sum(axis=1)
+  gradient = np.bincount(ids, by_candidate, minlength=len(scores))
+  return Estimate(float(loss.sum()), gradient)
+
+
+def top(scores: Scores, k: int, rng: np.random.Generator) -> Candidates:
+  """Return the null document and the k best of the others."""
+  del rng
+  return _plain(_best(scores)[:k])
+
+
+def uniform(scores: Scores, k: int, rng: np.random.Generator) -> Candidates:
+  """Return the null document and k others at random."""
+  return _plain(1 + rng.permutation(len(scores) - 1)[:k])
+
+
+def prior(scores: Scores, k: int, rng: np.random.Generator) -> Candidates:
+  """Return the null document and k draws from the softmax of the others."""
+  others = scores[1:].astype(np.float64)
+  drawn = 1 + rng.choice(len(others), size=k, p=special.softmax(others))
+  # Each draw has the same share of the others' probability.
+  share = special.logsumexp(others) - np.log(k)
+  return _with_null(drawn, share - scores[drawn])
+
+
+def mixed(scores: Scores, k: int, rng: np.random.Generator) -> Candidates:
+  """Return the null document, the k / 2 best, and a sample of the rest."""
+  order = _best(scores)
+  kept = k // 2 if k < len(order) else len(order)
+  rest = order[kept:]
+  drawn = rng.choice(rest, size=min(k - kept, len(rest)), replace=False)
+  weights = np.zeros(kept + len(drawn))
+  if len(drawn):
+    weights[kept:] = np.log(len(rest) / len(drawn))
+  return _with_null(np.concatenate([order[:kept], drawn]), weights)
+
+
+ESTIMATORS: dict[
+  str, Callable[[Scores, int, np.random.Generator], Candidates]
+] = {'top': top, 'uniform': uniform, 'prior': prior, 'mixed': mixed}
+RANDOM = ('uniform', 'prior', 'mixed')
+
+
+def _best(scores: Scores) -> np.ndarray:
+  """Documents but the null document, best first; ties go to the lower id."""
+  return 1 + np.argsort(-scores[1:], kind='stable')
+
+
+def _plain(ids: np.ndarray) -> Candidates:
+  return _with_null(ids, np.zeros(len(ids)))
+
+
+def _with_null(ids: np.ndarray, log_weights: np.ndarray) -> Candidates:
+  return Candidates(np.append(0, ids), np.append(0.0, log_weights))
+
+
+@dataclasses.dataclass
+class Comparison:
+  """How the estimates of many examples differ from their exact values.
+
+  Cosines and errors are those of all examples' gradients joined in one vector.
+  Sums are over examples; E[] is the mean over draws of one example.
+  """
+
+  examples: int = 0
+  exact_loss: float = 0.0
+  loss: float = 0.0  # E[loss of an estimate]
+  exact_square: float = 0.0  # |g|^2
+  product: float = 0.0  # g . E[estimate]
+  square: float = 0.0  # E[|estimate|^2]
+  mean_square: float = 0.0  # |E[estimate]|^2
+
+  def add(
+    self,
+    exact: np.ndarray,
+    estimates: np.ndarray,
+    losses: np.ndarray,
+    loss: float,
+  ) -> None:
+    """Add an example: its gradient [n], estimates [draws, n] and losses [draws]."""
+    mean = estimates.mean(axis=0)
+    self.examples += 1
+    self.exact_loss += loss
+    self.loss += float(losses.mean())
+    self.exact_square += float(exact @ exact)
+    self.product += float(exact @ mean)
+    self.square += float(np.square(estimates).sum(axis=1).mean())
+    # Draws are independent, so that products of two have no variance of their own.
+    draws = len(estimates)
+    total = float(np.square(estimates.sum(axis=0)).sum())
+    own = float(np.square(estimates).sum())
+    self.mean_square += (
+      (total - own) / (draws * (draws - 1)) if draws > 1 else own
+    )
+
+  def summary(self) -> dict[str, float]:
+    """Return the measures.
+
+    Returns:
+      loss_bias: mean of estimate less exact, in nats an example. cosine: of one
+      draw; mean_cosine: of the mean over draws, the direction that training
+      follows in the long run. length: of the mean over draws, relative to the
+      exact gradient. error: of one draw, relative to the exact length; bias:
+      that of the mean over draws.
+    """
+    tiny = np.finfo(np.float64).tiny
+    square, exact = max(self.square, tiny), max(self.exact_square, tiny)
+    # No length is shorter than its projection; the estimate of few draws may be.
+    mean_square = max(self.mean_square, self.product**2 / exact, tiny)
+    error = square - 2 * self.product + exact
+    bias = mean_square - 2 * self.product + exact
+    return {
+      'loss_bias': (self.loss - self.exact_loss) / max(self.examples, 1),
+      'cosine': self.product / np.sqrt(square * exact),
+      'mean_cosine': self.product / np.sqrt(mean_square * exact),
+      'length': float(np.sqrt(mean_square / exact)),
+      'error': float(np.sqrt(max(error, 0.0) / exact)),
+      'bias': float(np.sqrt(max(bias, 0.0) / exact)),
+    }

@@ -1,0 +1,129 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Estimates of the marginal: equal to the exact one over all, consistent over many."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from realm_jax.objectives import marginal_estimates as estimates
+
+N, T = 30, 2
+
+
+@pytest.fixture(name='example')
+def _example():
+  rng = np.random.default_rng(0)
+  return rng.normal(0, 2, N), rng.normal(-3, 2, (N, T))
+
+
+def _slow(scores, gold):
+  total = jnp.exp(scores).sum()
+  return -sum(
+    jnp.log((jnp.exp(scores) / total * jnp.exp(gold[:, t])).sum())
+    for t in range(T)
+  )
+
+
+def test_exact_loss_and_gradient_equal_slow_ones(example):
+  found = estimates.estimate(*example)
+  with jax.enable_x64(True):
+    loss, gradient = jax.value_and_grad(_slow)(*map(jnp.asarray, example))
+  np.testing.assert_allclose(found.loss, loss, rtol=1e-12)
+  np.testing.assert_allclose(found.gradient, gradient, atol=1e-12)
+  # A change of all scores alike changes nothing.
+  assert abs(found.gradient.sum()) < 1e-12
+
+
+@pytest.mark.parametrize('name', ['top', 'uniform', 'mixed'])
+def test_all_documents_give_the_exact_values(example, name):
+  scores, gold = example
+  rng = np.random.default_rng(1)
+  chosen = estimates.ESTIMATORS[name](scores, N - 1, rng)
+  assert sorted(chosen.ids.tolist()) == list(range(N))
+  found, exact = (estimates.estimate(scores, gold, x) for x in (chosen, None))
+  np.testing.assert_allclose(found.loss, exact.loss)
+  np.testing.assert_allclose(found.gradient, exact.gradient, atol=1e-12)
+
+
+def test_top_is_the_null_document_and_the_best(example):
+  scores, _ = example
+  chosen = estimates.top(scores, 3, np.random.default_rng(0))
+  best = np.argsort(-scores[1:])[:3] + 1
+  assert chosen.ids.tolist() == [0, *best]
+  assert not chosen.log_weights.any()
+
+
+@pytest.mark.parametrize('name', estimates.RANDOM)
+def test_log_weights_sum_to_the_normalizer(example, name):
+  scores, _ = example
+  rng = np.random.default_rng(2)
+  choose = estimates.ESTIMATORS[name]
+  totals = []
+  for _ in range(4000):
+    chosen = choose(scores, 6, rng)
+    assert len(chosen.ids) == 7 and chosen.ids[0] == 0
+    weights = chosen.log_weights.copy()
+    if name == 'uniform':  # its constant weight cancels out of the softmax
+      weights[1:] += np.log((N - 1) / 6)
+    totals.append(np.exp(scores[chosen.ids] + weights).sum())
+  exact = np.exp(scores).sum()
+  error = np.std(totals) / np.sqrt(len(totals))
+  assert abs(np.mean(totals) - exact) < 4 * error + 1e-9 * exact
+
+
+@pytest.mark.parametrize('name', ['prior', 'mixed'])
+def test_more_documents_come_closer(example, name):
+  scores, gold = example
+  rng = np.random.default_rng(3)
+  exact = estimates.estimate(scores, gold)
+  errors = []
+  for k in (2, 24):
+    drawn = [
+      estimates.estimate(
+        scores, gold, estimates.ESTIMATORS[name](scores, k, rng)
+      )
+      for _ in range(300)
+    ]
+    one = estimates.Comparison()
+    one.add(
+      exact.gradient,
+      np.stack([x.gradient for x in drawn]),
+      np.array([x.loss for x in drawn]),
+      exact.loss,
+    )
+    errors.append(one.summary())
+  assert errors[1]['error'] < errors[0]['error']
+  assert errors[1]['bias'] < errors[0]['bias']
+  assert abs(errors[1]['loss_bias']) < abs(errors[0]['loss_bias'])
+
+
+def test_summary_takes_the_noise_of_draws_out_of_the_bias():
+  rng = np.random.default_rng(4)
+  truth, one = rng.normal(size=50), estimates.Comparison()
+  for _ in range(40):
+    noisy = 0.8 * truth + rng.normal(0, 1, (8, 50))
+    one.add(truth, noisy, np.full(8, 1.5), 1.0)
+  found = one.summary()
+  assert found['loss_bias'] == pytest.approx(0.5)
+  assert found['length'] == pytest.approx(0.8, abs=0.05)
+  assert found['bias'] == pytest.approx(0.2, abs=0.05)
+  assert found['mean_cosine'] == pytest.approx(1, abs=0.03)
+  assert found['cosine'] < 0.7
+  assert found['error'] > 0.9
+
+
+def test_summary_without_noise():
+  one = estimates.Comparison()
+  one.add(np.array([3.0, 4]), np.array([[3.0, 0]]), np.array([2.0]), 1.0)
+  assert one.summary() == pytest.approx(
+    {
+      'loss_bias': 1.0,
+      'cosine': 0.6,
+      'mean_cosine': 0.6,
+      'length': 0.6,
+      'error': 0.8,
+      'bias': 0.8,
+    }
+  )
