@@ -43,6 +43,13 @@ def test_long_values_of_facts_are_printed_whole(capsys):
   assert path in printed.replace('path', '', 1)
 
 
+def test_colons_of_titles_make_no_pictures(capsys):
+  reports.print_table(
+    ['a', 'b'], [['1', '2']], 'curatedtrec:train: 7 questions'
+  )
+  assert ':train:' in capsys.readouterr().out
+
+
 def test_a_picture_is_saved(tmp_path):
   with reports.picture(tmp_path / 'a.png', figsize=(2, 1)) as (_, axes):
     axes.plot([0, 1], [1, 0])
