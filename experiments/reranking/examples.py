@@ -22,7 +22,7 @@ from experiments.open_qa import ask, candidates, dpr_examples
 from realm_jax.data import block_dataset, examples as examples_lib
 from realm_jax.serving import beams
 from retrieval import tokenization
-from retrieval.index import reranking
+from retrieval.index import reranking, snapshots
 from retrieval.nn import cross_encoder
 from retrieval.questions import question_sets
 from retrieval.store import checkpoints, shards, store
@@ -101,7 +101,10 @@ def of_questions(
       num_hard_negatives=settings.num_kept,
     ),
     lambda: candidates.interleaved(reader, settings.retrievers),
-    found_by={'retrievers': list(settings.retrievers), 'step': reader.step},
+    found_by={
+      'retrievers': list(settings.retrievers),
+      'model': snapshots.fingerprint(reader.params),
+    },
   )
   return Examples(
     [question.question for question in found.questions],

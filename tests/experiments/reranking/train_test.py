@@ -153,23 +153,35 @@ def test_chunks_have_the_candidate_that_shares_most_with_what_follows(
   np.testing.assert_array_equal(again.negatives, found.negatives)
 
 
-def test_training_resumes_bit_for_bit_and_the_model_serves(
-  reader, tmp_path, monkeypatch
-):
+@pytest.fixture(scope='module')
+def whole(reader, tmp_path_factory):
+  """A run of four steps."""
+  workdir = tmp_path_factory.mktemp('trained') / 'whole'
+  _train(_config(reader), workdir)
+  return workdir
+
+
+def _train(config, workdir):
   one = functools.partial(loop.train, devices=jax.devices()[:1])
-  monkeypatch.setattr(loop, 'train', one)
-  whole, cut = tmp_path / 'whole', tmp_path / 'cut'
-  train.run(_config(reader), str(whole))
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(loop, 'train', one)
+    train.run(config, str(workdir))
+
+
+@pytest.mark.slow
+def test_training_resumes_bit_for_bit(reader, whole, tmp_path):
+  cut = tmp_path / 'cut'
   shutil.copytree(whole, cut)
   shutil.rmtree(cut / 'checkpoints' / '4')
-  train.run(_config(reader), str(cut))
+  _train(_config(reader), cut)
   one, other = (
     checkpoints.load_params(str(x), step=4)[0] for x in (whole, cut)
   )
   jax.tree.map(np.testing.assert_array_equal, one, other)
-  metrics = (whole / 'metrics.jsonl').read_text()
-  assert 'valid/mrr' in metrics and 'train/' not in metrics
-  # In the commands of questions.
+
+
+def test_a_trained_model_serves_the_commands_of_questions(reader, whole):
+  assert 'valid/mrr' in (whole / 'metrics.jsonl').read_text()
   trained = trained_lib.load_reader(reader)
   kind = rankings.Kind(trained, f'bm25+{whole}', 4, candidates=3)
   plain = rankings.Kind(trained, 'bm25', 4)
