@@ -22,6 +22,7 @@ from experiments.open_qa import ask, candidates, dpr_examples
 from experiments.realm import block_task, evaluate as realm_evaluate
 from realm_jax.data import block_dataset, folder as realm_data
 from realm_jax.objectives import dpr
+from retrieval.index import snapshots
 from retrieval.questions import question_sets
 from retrieval.store import store
 
@@ -57,7 +58,8 @@ def find_examples(
   if settings.run:
     reader = ask.open_reader(settings.run, str(data.root))
     retrieve = functools.partial(candidates.interleaved, reader, kinds)
-    found_by = {'retrievers': list(kinds), 'step': reader.step}
+    model = snapshots.fingerprint(reader.params)
+    found_by = {'retrievers': list(kinds), 'model': model}
   return dpr_examples.mine(
     data.path(FOLDER),
     questions,

@@ -206,7 +206,7 @@ def test_held_out_questions(data):
 
 def test_blocks_of_a_runs_retrievers(data, monkeypatch):
   folder = realm_data.DataFolder(data.root)
-  reader = types.SimpleNamespace(data=folder, step=3)
+  reader = types.SimpleNamespace(data=folder, params={'a': np.ones(1)})
   monkeypatch.setattr(ask, 'open_reader', lambda *unused: reader)
   plain, other = (
     dpr_task.find_examples(_config(data, **fields), folder, 'train')
