@@ -323,7 +323,10 @@ def _make_first_stage(
   snapshots: pipeline.Snapshots | None,
   progress: Callable[[int, int], None] | None,
 ) -> BlockRetriever:
-  kind, lookup = config.retriever, config.lookup
+  kind = config.retriever
+  if kind == 'random':
+    return RandomRetriever(data.blocks.num_blocks)
+  lookup = config.lookup
   if kind in WITH_VECTORS:
     dense = DenseRetriever(
       model_configs.realm_config(config, data.tokenizer.vocab_size), snapshots
@@ -338,8 +341,6 @@ def _make_first_stage(
   if kind == 'lda':
     topics = lookup.get('num_topics', lda.LdaConfig.num_topics)
     return WordRetriever(topic_index(data, topics), 1.0)
-  if kind == 'random':
-    return RandomRetriever(data.blocks.num_blocks)
   if kind == 'colbert':
     return WordRetriever(colbert_index.open_index(config, data, progress))
   if kind not in WORDS:
