@@ -195,7 +195,8 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   if values.packaged or flags.FLAGS['workdir'].using_default_value:
     take_packaged(config, workdir)
   reader = open_reader(workdir, config.data_dir, _config_file())
-  reader = reader.with_colbert(config.colbert_index)
+  if config.colbert_index.model:
+    reader = reader.with_colbert(config.colbert_index)
   if values.reranker:
     reader = reader.with_reranker(values.reranker, config.reranker.candidates)
   with progress.bar('index', 'blocks') as shown:

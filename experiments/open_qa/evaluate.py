@@ -163,7 +163,9 @@ def _load(
   trained = trained.with_retriever(kind, config.evaluate.words_weight)
   if config.reranker.path:
     trained = trained.with_reranker(**config.reranker)
-  return trained.with_colbert(config.colbert_index)
+  if config.colbert_index.model:
+    trained = trained.with_colbert(config.colbert_index)
+  return trained
 
 
 def open_retriever(trained: trained_lib.TrainedReader):

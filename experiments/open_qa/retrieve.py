@@ -228,7 +228,8 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   trained = trained.with_retriever(
     trained.config.retriever, settings.words_weight
   )
-  trained = trained.with_colbert(config.colbert_index)
+  if config.colbert_index.model:
+    trained = trained.with_colbert(config.colbert_index)
   folder = pathlib.Path(values.output or pathlib.Path(workdir) / _FOLDER)
   with locks.writer(folder, FILE):
     kinds = []

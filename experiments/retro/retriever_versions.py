@@ -134,7 +134,7 @@ class Versions:
     section = self._config.embedder.copy_and_resolve_references()
     section.path = str(self._embedder_path(name))
     config = command.changed(self._config, embedder=section)
-    version = Version(self._root / name, 'dense', self._first)
+    version = Version(self._root / name, base=self._first)
     logging.info('Index version %s.', name)
     for stage in (prepare.embed, prepare.build_index, prepare.find_neighbors):
       self._apart.submit(stage, config, version).result()

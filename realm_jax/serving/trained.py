@@ -159,9 +159,7 @@ class TrainedReader:
     return dataclasses.replace(self, config=config, params=params)
 
   def with_colbert(self, section: ml_collections.ConfigDict) -> 'TrainedReader':
-    """Return the same reader with this config.colbert_index, if it names a model."""
-    if not section.model:
-      return self
+    """Return the same reader with this config.colbert_index."""
     config = self.config.copy_and_resolve_references()
     with config.unlocked():
       config.colbert_index = section.copy_and_resolve_references()

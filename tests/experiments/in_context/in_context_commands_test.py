@@ -43,7 +43,9 @@ def root(tmp_path_factory):
   """Data with BM25, questions, and what was retrieved for them."""
   root = tiny_data.make(tmp_path_factory.mktemp('data'))
   data = retro_data.DataFolder(root)
-  sources.build_words(root / 'words', data.chunks('train'), data.tokenizer)
+  sources.build_words(
+    data.words_path('bm25'), data.chunks('train'), data.tokenizer
+  )
   lines = [
     json.dumps({'question': q, 'answer': [a]}) for q, a in ANSWERS.items()
   ]
