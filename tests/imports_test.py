@@ -27,6 +27,7 @@ _ROOMS = {
     'text',
     'nn',
     'searchers',
+    'text_search',
     'index',
     'questions',
   ),

@@ -23,7 +23,6 @@ import numpy as np
 from experiments.engine import progress
 from realm_jax.objectives import dpr
 from retrieval import settings, tokenization
-from retrieval.index import bm25
 from retrieval.questions import (
   answer_search,
   answers as answers_lib,
@@ -32,6 +31,7 @@ from retrieval.questions import (
 )
 from retrieval.store import store, store_writer
 from retrieval.text import blocks as blocks_lib
+from retrieval.text_search import bm25
 
 KIND = 'dpr_examples'
 _SHARD = 1024  # questions

@@ -12,9 +12,9 @@ from realm_jax.data import examples, reader_rows
 from realm_jax.nn import open_qa
 from realm_jax.serving import beams, colbert_index
 from retrieval import settings
-from retrieval.index import lda
 from retrieval.nn import colbert
 from retrieval.questions import answers as answers_lib
+from retrieval.text_search import lda
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -19,7 +19,7 @@ class Examples:
   """Queries, each with a positive passage and negatives from the same list."""
 
   # questions: the first block with an answer, and blocks without one; chunks: the
-  # candidate that sources.Oracle puts first, and the candidates with lower scores
+  # candidate that ordered.Oracle puts first, and the candidates with lower scores
   kind: Literal['questions', 'chunks'] = 'questions'
   # Run whose blocks (of experiments.open_qa) or chunks (of experiments.retro) are
   # ranked.

@@ -12,7 +12,7 @@
 For questions the positive is the first block with an answer that a retriever finds, the
 negatives are blocks of the same lists without one. With the config argument chunks, and
 --config.examples.run=RETRO, queries are training chunks; the positive is the candidate
-that shares most tokens with the text that follows the chunk (`sources.Oracle`).
+that shares most tokens with the text that follows the chunk (`ordered.Oracle`).
 
 The folder then serves experiments.open_qa.{retrieve,evaluate,ask} as a re-ranker, and
 experiments.retro.{prepare,evaluate} as --config.neighbors.reranker. Run again after a

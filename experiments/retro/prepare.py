@@ -35,10 +35,8 @@ from experiments.retro import settings as settings_lib
 from retrieval import tokenization
 from retrieval.index import (
   index as index_lib,
-  lda,
   neighbors as neighbors_lib,
   sources as sources_lib,
-  sparse_index,
   vectors as vectors_lib,
 )
 from retrieval.store import store, verification
@@ -47,6 +45,10 @@ from retrieval.text import (
   data_folder,
   near_duplicates,
   tokens as tokens_lib,
+)
+from retrieval.text_search import (
+  lda,
+  sparse_index,
 )
 from retro_jax.data import folder as retro_data
 

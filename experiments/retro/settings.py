@@ -7,8 +7,12 @@ from typing import Annotated, Literal
 
 from experiments.engine import run_settings
 from retrieval import settings
-from retrieval.index import index as index_lib, lda, sources
+from retrieval.index import (
+  index as index_lib,
+  sources,
+)
 from retrieval.text import corpus as corpus_lib
+from retrieval.text_search import lda
 from retro_jax.data import qa_rows
 from retro_jax.decoding import drawing
 from retro_jax.nn import config as config_lib

@@ -27,10 +27,14 @@ import numpy as np
 
 from experiments.engine import command, progress, reports
 from experiments.retro import settings as settings_lib
-from retrieval.index import fusion, neighbors as neighbors_lib, sources
+from retrieval.index import (
+  neighbors as neighbors_lib,
+  ordered,
+)
 from retrieval.questions import bootstrap
 from retrieval.store import locks
 from retrieval.text import chunks as chunks_lib
+from retrieval.text_search import fusion
 from retro_jax.data import folder as retro_data
 
 FILE = 'tune_hybrid.json'
@@ -71,7 +75,7 @@ def measure(
   found: dict[str, list[np.ndarray]] = {name: [] for name in names}
   n = max(k, fusion.CANDIDATES)
   for done, (shard, rows) in enumerate(runs, start=1):
-    following = sources.following_text(datastore, datastore.ids(shard, rows))
+    following = ordered.following_text(datastore, datastore.ids(shard, rows))
     kept = [i for i, text in enumerate(following) if text]
     following = [following[i] for i in kept]
     lists = [part.of_chunks(datastore, shard, rows, n) for part in parts]
@@ -80,7 +84,7 @@ def measure(
     lengths = np.array([len(text) for text in following])[:, None]
     for name, (ids, _) in zip(names, fused, strict=True):
       if kept:
-        shared = sources.shared_tokens(following, datastore, ids[kept])
+        shared = ordered.shared_tokens(following, datastore, ids[kept])
         found[name].append(shared / lengths)
     update(done, len(runs))
   return {

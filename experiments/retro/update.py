@@ -36,7 +36,6 @@ from experiments.retro import settings as settings_lib
 from retrieval import tokenization
 from retrieval.index import (
   index as index_lib,
-  lda,
   reuse,
   sources,
   vectors as vectors_lib,
@@ -48,6 +47,7 @@ from retrieval.text import (
   near_duplicates,
   tokens as tokens_lib,
 )
+from retrieval.text_search import lda
 from retro_jax.data import folder as retro_data
 
 

@@ -24,18 +24,20 @@ from realm_jax.nn import config as config_lib, realm as model_lib
 from realm_jax.serving import colbert_index, model_configs, serving
 from retrieval import searchers
 from retrieval.index import (
+  rerankers,
+  reranking,
+)
+from retrieval.store import store
+from retrieval.text import blocks as blocks_lib
+from retrieval.text_search import (
   bm25,
   fusion,
   late_interaction,
   lda,
-  rerankers,
-  reranking,
   sparse_index,
   term_counts,
   tfidf,
 )
-from retrieval.store import store
-from retrieval.text import blocks as blocks_lib
 
 # hybrid: reciprocal rank fusion of dense and bm25; weighted: their weighted scores
 KINDS = (

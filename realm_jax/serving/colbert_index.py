@@ -10,9 +10,12 @@ import ml_collections
 
 from realm_jax.data import folder as data_folder
 from retrieval import settings
-from retrieval.index import late_interaction, token_store
 from retrieval.nn import colbert, colbert_encoder
 from retrieval.store import store
+from retrieval.text_search import (
+  late_interaction,
+  token_store,
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

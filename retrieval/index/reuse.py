@@ -22,8 +22,6 @@ from retrieval.index import (
   index as index_lib,
   index_versions,
   snapshots,
-  sparse_index,
-  term_counts,
   vectors as vectors_lib,
 )
 from retrieval.store import drafts, locks, shards, space, store
@@ -31,6 +29,10 @@ from retrieval.text import (
   blocks as blocks_lib,
   chunks as chunks_lib,
   tokens as tokens_lib,
+)
+from retrieval.text_search import (
+  sparse_index,
+  term_counts,
 )
 
 _AT_ONCE = 4096  # chunks

@@ -14,9 +14,13 @@ from experiments.engine import loop, metric_writer
 from experiments.open_qa import colbert_task
 from realm_jax.data import folder as realm_data
 from realm_jax.serving import beams, colbert_index
-from retrieval.index import late_interaction, rerankers, reranking
+from retrieval.index import (
+  rerankers,
+  reranking,
+)
 from retrieval.nn import colbert_encoder
 from retrieval.questions import questions as questions_lib
+from retrieval.text_search import late_interaction
 from tests.retrieval.text import tiny_blocks
 
 _NAMES = 'abcefghijklmnopr'  # q and d mark queries and passages

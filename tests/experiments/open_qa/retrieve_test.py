@@ -20,13 +20,16 @@ from experiments.open_qa import (
 )
 from realm_jax.data import folder as realm_data
 from realm_jax.serving import trained as trained_lib
-from retrieval.index import fusion, lda
 from retrieval.questions import (
   answers,
   dpr_json,
   question_sets,
   ranking,
   trec_files,
+)
+from retrieval.text_search import (
+  fusion,
+  lda,
 )
 from tests.experiments.open_qa import tiny_open_qa
 

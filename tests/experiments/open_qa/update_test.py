@@ -24,8 +24,9 @@ from realm_jax.serving import (
   serving,
   trained as trained_lib,
 )
-from retrieval.index import index_versions, tfidf
+from retrieval.index import index_versions
 from retrieval.text import corpus
+from retrieval.text_search import tfidf
 from tests.experiments.realm import tiny_realm
 from tests.retrieval.store import other_writer
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from experiments.realm import zero_shot
-from retrieval.index import bm25
 from retrieval.questions import questions as questions_lib
+from retrieval.text_search import bm25
 
 Q = questions_lib.Question
 TEXTS = (

@@ -21,7 +21,7 @@ from experiments.open_qa import (
 from experiments.reranking import examples, train
 from realm_jax.data import folder as realm_data
 from realm_jax.serving import trained as trained_lib
-from retrieval.index import rerankers, sources
+from retrieval.index import ordered, rerankers, sources
 from retrieval.nn import cross_encoder
 from retrieval.questions import answers, question_sets
 from retrieval.store import checkpoints
@@ -137,7 +137,7 @@ def test_chunks_have_the_candidate_that_shares_most_with_what_follows(
   def make(parts, name):
     assert name == 'oracle'
     draws = sources.Random(parts.datastore)
-    return sources.Oracle(parts.datastore, draws, parts.tokenizer)
+    return ordered.Oracle(parts.datastore, draws, parts.tokenizer)
 
   monkeypatch.setattr(sources.Sources, 'make', make)
   config = reranking_small.get_config('chunks_test')

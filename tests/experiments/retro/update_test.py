@@ -13,13 +13,13 @@ import pytest
 from experiments.retro import prepare as retro_prepare, update as retro_update
 from retrieval.index import (
   index as index_lib,
-  lda,
   reuse,
   sources,
   vectors as vectors_lib,
 )
 from retrieval.nn import embedders
 from retrieval.text import chunks as chunks_lib, corpus as corpus_lib
+from retrieval.text_search import lda
 from retro_jax.data import folder as retro_data
 from retro_jax.trained import loading, sampling
 from tests.experiments.engine import tiny_run

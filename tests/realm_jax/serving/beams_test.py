@@ -9,7 +9,10 @@ import pytest
 
 from realm_jax.data import folder
 from realm_jax.serving import beams
-from retrieval.index import bm25, fusion
+from retrieval.text_search import (
+  bm25,
+  fusion,
+)
 from tests.retrieval.text import tiny_blocks
 
 

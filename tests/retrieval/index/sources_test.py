@@ -10,14 +10,17 @@ import pytest
 
 from retrieval import searchers
 from retrieval.index import (
-  bm25 as bm25_lib,
   index as index_lib,
-  lda as lda_lib,
   neighbors as neighbors_lib,
+  ordered,
   sources,
   vectors as vectors_lib,
 )
 from retrieval.text import chunks as chunks_lib
+from retrieval.text_search import (
+  bm25 as bm25_lib,
+  lda as lda_lib,
+)
 from tests.retrieval.store import tiny_stores
 
 _K = 5
@@ -264,7 +267,7 @@ def test_random_neighbors_are_spread_over_all_chunks(data, parts):
 
 
 def test_tokens_above_the_surrogates_are_compared():
-  a, b = (sources._string(np.array(x)) for x in ([0xD7FF, 0xD800], [128_000]))
+  a, b = (ordered._string(np.array(x)) for x in ([0xD7FF, 0xD800], [128_000]))
   assert len(a) == 2 and len(b) == 1 and len({*a, *b}) == 3
 
 
@@ -287,8 +290,8 @@ def test_tokens_shared_with_the_text_that_follows(data, parts):
   """The oracle's scores, for the neighbors of any source."""
   queries = data.chunks['valid']
   ids, scores = parts.make('oracle').of_chunks(queries, 0, slice(1, 5), _K)
-  following = sources.following_text(queries, queries.ids(0, slice(1, 5)))
-  found = sources.shared_tokens(following, data.chunks['train'], ids)
+  following = ordered.following_text(queries, queries.ids(0, slice(1, 5)))
+  found = ordered.shared_tokens(following, data.chunks['train'], ids)
   np.testing.assert_array_equal(found, np.where(ids >= 0, scores, 0))
   assert found.any()
 

@@ -8,7 +8,10 @@ import math
 import numpy as np
 import pytest
 
-from retrieval.index import bm25, tfidf
+from retrieval.text_search import (
+  bm25,
+  tfidf,
+)
 
 TEXTS = [
   'The mill stood in the river; the mill burned.',

@@ -7,8 +7,12 @@ import zlib
 import numpy as np
 import pytest
 
-from retrieval.index import late_interaction, residual_codes, token_store
 from retrieval.nn import colbert_encoder
+from retrieval.text_search import (
+  late_interaction,
+  residual_codes,
+  token_store,
+)
 
 D, N = 8, 45
 ALL = late_interaction.SearchConfig(num_probes=1000, num_rescored=N)

@@ -5,7 +5,7 @@
 import numpy as np
 import pytest
 
-from retrieval.index import fusion
+from retrieval.text_search import fusion
 
 
 def _lists(seed=0, shape=(5, 12)):

@@ -32,7 +32,6 @@ from jaxtyping import Float32, Int64
 import numpy as np
 from scipy import sparse
 
-from retrieval.index import term_counts
 from retrieval.searchers import base
 from retrieval.store import (
   manifests,
@@ -40,6 +39,7 @@ from retrieval.store import (
   shards as shards_lib,
   store,
 )
+from retrieval.text_search import term_counts
 
 KIND = 'sparse'
 ROWS = 32_768  # texts of a shard

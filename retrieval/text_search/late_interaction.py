@@ -20,10 +20,10 @@ from jaxtyping import Float32, Int64
 import numpy as np
 
 from retrieval import settings
-from retrieval.index import token_store
 from retrieval.nn import colbert_encoder
 from retrieval.searchers import base
 from retrieval.store import sharded_array, store
+from retrieval.text_search import token_store
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

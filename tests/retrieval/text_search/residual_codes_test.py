@@ -5,7 +5,7 @@
 import numpy as np
 import pytest
 
-from retrieval.index import residual_codes
+from retrieval.text_search import residual_codes
 
 D = 16
 

@@ -14,7 +14,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from retrieval.index import bm25, sparse_index
+from retrieval.text_search import (
+  bm25,
+  sparse_index,
+)
 
 _STOP_WORDS = frozenset(bm25.STOP_WORDS)
 

@@ -21,9 +21,9 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from retrieval import settings
-from retrieval.index import residual_codes
 from retrieval.nn import colbert_encoder
 from retrieval.store import shards, store
+from retrieval.text_search import residual_codes
 
 KIND = 'colbert_tokens'
 _CODEC = 'colbert_codec'

@@ -8,9 +8,15 @@ import pathlib
 import numpy as np
 import pytest
 
-from retrieval.index import bm25, reuse, sparse_index, term_counts, tfidf
+from retrieval.index import reuse
 from retrieval.store import store_writer
 from retrieval.text import tokens as tokens_lib
+from retrieval.text_search import (
+  bm25,
+  sparse_index,
+  term_counts,
+  tfidf,
+)
 from tests.retrieval.store import tiny_stores
 
 INDICES = [bm25.Bm25, tfidf.TfIdf]
