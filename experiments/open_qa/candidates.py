@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from experiments.open_qa import dpr_examples
-from realm_jax.serving import beams, trained as trained_lib
+from realm_jax.serving import block_indices, trained as trained_lib
 
 
 def interleaved(
@@ -29,7 +29,7 @@ def _search(
 ) -> Callable[[Sequence[str], int], np.ndarray]:
   if kind == 'dense':
     return reader.with_retriever(kind).as_realm().retrieve
-  index = beams.word_index(reader.data, kind)
+  index = block_indices.word_index(reader.data, kind)
   return lambda texts, k: index.search(texts, k)[0]
 
 

@@ -30,7 +30,7 @@ from experiments.engine import changed_documents, command, progress, reports
 from experiments.open_qa import settings as settings_lib
 from realm_jax.data import folder as realm_data
 from realm_jax.serving import (
-  beams,
+  block_indices,
   index_builder,
   index_folders,
   serving,
@@ -91,10 +91,10 @@ def update(
     if index is not None:
       counts |= _build_index(trained, index, data)
       built = new.index
-    for kind in beams.WORDS:
-      if beams.words_path(old, kind).exists():
-        known = reuse.ReusedTerms(beams.word_index(old, kind))
-        beams.word_index(data, kind, known)
+    for kind in block_indices.WORDS:
+      if block_indices.words_path(old, kind).exists():
+        known = reuse.ReusedTerms(block_indices.word_index(old, kind))
+        block_indices.word_index(data, kind, known)
         counts[f'blocks reused in {kind}'] = known.num_reused
   there, now = old.blocks.all_hashes(), data.blocks.all_hashes()
   counts['blocks removed'] = int(np.isin(there, now, invert=True).sum())

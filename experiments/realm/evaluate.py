@@ -29,7 +29,12 @@ from experiments.realm import (
   zero_shot,
 )
 from realm_jax.data import folder as realm_data, pipeline
-from realm_jax.serving import beams, evaluate, serving, trained as trained_lib
+from realm_jax.serving import (
+  block_indices,
+  evaluate,
+  serving,
+  trained as trained_lib,
+)
 
 FILE = 'evaluation.json'
 _MEASURES = ('log_prob', 'accuracy', 'exact_span')
@@ -84,7 +89,7 @@ def retriever(
 
 def bm25_retriever(data: realm_data.DataFolder) -> zero_shot.RetrieveFn:
   """Return a function from questions to block ids, by words."""
-  index = beams.word_index(data, 'bm25')
+  index = block_indices.word_index(data, 'bm25')
   return lambda texts, k: index.search(texts, k)[0]
 
 

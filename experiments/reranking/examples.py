@@ -20,7 +20,7 @@ import numpy as np
 from experiments.engine import progress
 from experiments.open_qa import ask, candidates, dpr_examples
 from realm_jax.data import block_dataset, examples as examples_lib
-from realm_jax.serving import beams
+from realm_jax.serving import block_indices
 from retrieval import tokenization
 from retrieval.index import reranking, snapshots
 from retrieval.nn import cross_encoder
@@ -65,7 +65,7 @@ def block_texts(
   blocks: blocks_lib.BlockStore,
 ) -> Callable[[np.ndarray], list[str]]:
   """Return what reads blocks below their titles, as a re-ranker scores them."""
-  return lambda ids: beams.titled_texts(blocks, ids)
+  return lambda ids: block_indices.titled_texts(blocks, ids)
 
 
 def of_questions(

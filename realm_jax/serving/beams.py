@@ -9,11 +9,9 @@ from collections.abc import Callable, Sequence
 import concurrent.futures
 import dataclasses
 import functools
-import pathlib
 from typing import Any, Protocol, runtime_checkable
 import zlib
 
-from absl import logging
 import jax
 from jaxtyping import Float32, Int
 import ml_collections
@@ -21,7 +19,12 @@ import numpy as np
 
 from realm_jax.data import examples, folder as data_folder, pipeline
 from realm_jax.nn import config as config_lib, realm as model_lib
-from realm_jax.serving import colbert_index, model_configs, serving
+from realm_jax.serving import (
+  block_indices,
+  colbert_index,
+  model_configs,
+  serving,
+)
 from retrieval import searchers
 from retrieval.index import (
   rerankers,
@@ -35,8 +38,6 @@ from retrieval.text_search import (
   late_interaction,
   lda,
   sparse_index,
-  term_counts,
-  tfidf,
 )
 
 # hybrid: reciprocal rank fusion of dense and bm25; weighted: their weighted scores
@@ -51,7 +52,6 @@ KINDS = (
   'random',
 )
 WITH_VECTORS = ('dense', 'hybrid', 'weighted')
-WORDS = {'bm25': bm25.Bm25, 'tfidf': tfidf.TfIdf}
 WORDS_WEIGHT = 0.4  # of `weighted`; held-out questions chose it
 # Fields with a value of each block.
 _OF_BLOCKS = ('beam_vectors', 'beam_scores')
@@ -254,7 +254,7 @@ class RerankedRetriever:
         their titles. An index of late interaction scores their numbers.
     """
     self._inner, self._reranker = inner, reranker
-    self._read = read or functools.partial(titled_texts, blocks)
+    self._read = read or functools.partial(block_indices.titled_texts, blocks)
     self._candidates = min(candidates, blocks.num_blocks)
     self.fingerprint = store.fingerprint([reranker.fingerprint, candidates])
 
@@ -279,13 +279,6 @@ class RerankedRetriever:
     }
     ids = np.take_along_axis(found.ids, order, axis=1)
     return Beam(ids, fields, scores[:, :k])
-
-
-def titled_texts(
-  blocks: blocks_lib.BlockStore, ids: Sequence[int] | np.ndarray
-) -> list[str]:
-  """Return blocks below their titles, as a re-ranker reads them."""
-  return list(sparse_index.titled(blocks.titles(ids), blocks.texts(ids)))
 
 
 def make_retriever(
@@ -338,60 +331,15 @@ def _make_first_stage(
     # Runs of before there was a weight do not have one.
     weight = lookup.get('words_weight', WORDS_WEIGHT)
     return HybridRetriever(
-      dense, word_index(data, 'bm25'), weight if kind == 'weighted' else None
+      dense,
+      block_indices.word_index(data, 'bm25'),
+      weight if kind == 'weighted' else None,
     )
   if kind == 'lda':
     topics = lookup.get('num_topics', lda.LdaConfig.num_topics)
-    return WordRetriever(topic_index(data, topics), 1.0)
+    return WordRetriever(block_indices.topic_index(data, topics), 1.0)
   if kind == 'colbert':
     return WordRetriever(colbert_index.open_index(config, data, progress))
-  if kind not in WORDS:
+  if kind not in block_indices.WORDS:
     raise ValueError(f'retriever {kind!r}: expected one of {KINDS}.')
-  return WordRetriever(word_index(data, kind), lookup.bm25_scale)
-
-
-def topic_index(data: data_folder.DataFolder, num_topics: int) -> lda.Lda:
-  """Return topics over titles and texts of the blocks, built once a folder."""
-  blocks = data.blocks
-
-  def texts(ids: np.ndarray) -> list[str]:
-    return [*sparse_index.titled(blocks.titles(ids), blocks.texts(ids))]
-
-  logging.info('Topics of %d blocks.', blocks.num_blocks)
-  return lda.Lda.build(
-    data.root / f'lda{num_topics}-{blocks.fingerprint[:12]}',
-    texts,
-    blocks.num_blocks,
-    blocks.fingerprint,
-    lda.LdaConfig(num_topics=num_topics),
-  )
-
-
-def words_path(data: data_folder.DataFolder, kind: str) -> pathlib.Path:
-  """Folder of the index of a folder's blocks by words, 'bm25' or 'tfidf'."""
-  return data.root / f'sparse-{kind}-{data.blocks.fingerprint[:12]}'
-
-
-def word_index(
-  data: data_folder.DataFolder,
-  kind: str,
-  known: term_counts.Known | None = None,
-) -> sparse_index.SparseIndex:
-  """Return 'bm25' or 'tfidf' over the blocks, built once a folder.
-
-  Args:
-    known: terms of blocks of an earlier corpus, which are not analysed again.
-  """
-  blocks, index_of = data.blocks, WORDS[kind]
-  path = words_path(data, kind)
-  if path.is_dir():
-    return index_of.load(path)
-  logging.info('Building %s over %d blocks.', kind, blocks.num_blocks)
-
-  def read(ids: np.ndarray) -> list[str]:
-    return [*sparse_index.titled(blocks.titles(ids), blocks.texts(ids))]
-
-  texts = sparse_index.Texts(
-    blocks.fingerprint, blocks.num_blocks, read, blocks.hashes
-  )
-  return index_of.build_store(path, texts, known=known)
+  return WordRetriever(block_indices.word_index(data, kind), lookup.bm25_scale)

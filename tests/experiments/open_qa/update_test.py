@@ -17,7 +17,7 @@ from experiments.open_qa import update as realm_update
 from experiments.realm import task as realm_task
 from realm_jax.data import folder as realm_data
 from realm_jax.serving import (
-  beams,
+  block_indices,
   explain,
   index_builder,
   index_folders,
@@ -169,7 +169,7 @@ def test_words_follow_the_corpus(before, embedded, tmp_path):
   for name in ('tokenizer', 'tokens', 'blocks'):
     (tmp_path / name).symlink_to(before.root / name)
   old = realm_data.DataFolder(tmp_path)
-  beams.word_index(old, 'tfidf')
+  block_indices.word_index(old, 'tfidf')
   trained = dataclasses.replace(before.trained, data=old)
   updated = realm_update.update(
     trained, None, tmp_path / 'new', [NEW, CHANGED], ['d5', 'd6']
@@ -178,11 +178,11 @@ def test_words_follow_the_corpus(before, embedded, tmp_path):
   num_blocks = data.blocks.num_blocks
   assert updated.counts['blocks reused in tfidf'] == num_blocks - 2
   assert 'blocks reused in bm25' not in updated.counts
-  assert beams.words_path(data, 'tfidf').is_dir()
+  assert block_indices.words_path(data, 'tfidf').is_dir()
   titles, texts = zip(*_pairs(data.blocks), strict=True)
   whole = tfidf.TfIdf.build(texts, titles)
   for have, want in zip(
-    beams.word_index(data, 'tfidf').search(texts, 4),
+    block_indices.word_index(data, 'tfidf').search(texts, 4),
     whole.search(texts, 4),
     strict=True,
   ):
