@@ -110,7 +110,7 @@ def test_a_version_has_the_neighbors_of_its_embedder(root, run):
     stage(config, retro_data.DataFolder(other))
   for split in ('train', 'valid'):
     data = retro_data.DataFolder(root / 'data')
-    found = retriever_versions.Version(version, 'dense', data).neighbors(split)
+    found = retriever_versions.Version(version, base=data).neighbors(split)
     want = retro_data.DataFolder(other).neighbors(split)
     first = data.neighbors(split)
     ids = np.arange(len(want))
