@@ -164,7 +164,7 @@ def load(
       )
       config.neighbors.reranker = reranker
   data = retro_data.DataFolder.of(config, workdir)
-  check_data(workdir, saved, data)
+  check_data(workdir, saved, data, own_neighbors=not (source or reranker))
   model_cfg = model_config(config, data.vocab_size)
   shardings = mesh and initial.param_shardings(
     model_cfg, mesh, rules, stack.is_stacked(saved.params)
@@ -192,10 +192,15 @@ def check_data(
   workdir: str | os.PathLike,
   saved: checkpoints.Saved,
   data: retro_data.DataFolder,
+  *,
+  own_neighbors: bool = True,
 ) -> None:
   """Compare data with those of training: raises for another tokenizer.
 
   Other data of the same tokenizer are reported as a warning.
+
+  Args:
+    own_neighbors: whether the neighbors should be those of training, too.
 
   Raises:
     ValueError: also as `check_model`.
@@ -208,7 +213,8 @@ def check_data(
       f'{data.root} has {vocab_size}.'
     )
   trained_on = saved.fingerprints
-  here = data.fingerprints(saved.config.retrieval) if trained_on else {}
+  compared = saved.config.retrieval and own_neighbors
+  here = data.fingerprints(compared) if trained_on else {}
   for name in sorted({*trained_on} & {*here}):
     if trained_on[name] == here[name]:
       continue

@@ -90,6 +90,9 @@ def test_other_data_are_named(workdir, tmp_path, caplog):
   with caplog.at_level(logging.WARNING, logger='absl'):
     loading.load(workdir)
     assert 'was trained on other data' not in caplog.text
+    # Neighbors of a source that is asked for are others, of course.
+    loading.load(tmp_path, source='dense')
+    assert 'was trained on other data' not in caplog.text
     loading.load(tmp_path)
   assert 'neighbors-train older, here' in caplog.text
 
