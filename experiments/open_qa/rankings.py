@@ -72,7 +72,7 @@ class BlockNames:
     for name in names:
       if name not in self._ids:
         raise ValueError(
-          f'{where}: {name!r} is none of the {self.blocks.num_blocks:,} blocks; '
+          f'{where}: no block is named {name!r} ({self.blocks.num_blocks:,} blocks); '
           f'expected names such as {self.of([0])[0]!r}.'
         )
     return [self._ids[name] for name in names]

@@ -13,9 +13,9 @@ are those of the packaged articles. For each question set and kind of retrieval 
 prints recall@K (the share of questions with an answer in the first K blocks), MRR and
 nDCG@10 in percent with 95 % intervals, the difference to the first kind on the same
 questions, and questions a second. A block is relevant if it holds an answer by --rule, or
-by --qrels=FILE, TREC's judgments, if its grade is above 0. The ideal ranking of nDCG has the
-judged relevant blocks, which are by default those that any of the compared kinds and runs
-finds.
+by --qrels=FILE, TREC's judgments, if its grade is above 0. The ideal ranking of nDCG holds all
+blocks that --qrels judges relevant. Without --qrels it holds the relevant blocks that any of
+the compared kinds and runs finds.
 
 --run=FILE adds a TREC run of another system over the same blocks, with their names as in
 the files written here, to OUTPUT (by default <workdir>/retrieval): <set>_<split>.<kind>.run

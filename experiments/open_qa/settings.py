@@ -21,7 +21,7 @@ from retrieval.text_search import lda
 class Lookup:
   """Blocks that are retrieved and read."""
 
-  # blocks that the early loss is over (released); at most those that there are
+  # blocks in the early loss (released); fewer where the corpus has fewer
   retriever_beam: settings.Size = 5000
   reader_beam: settings.Size = 5  # blocks that are read (released)
   # What counts as an answer in a block: substring (released), dpr, wordpiece;

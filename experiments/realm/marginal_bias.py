@@ -159,7 +159,7 @@ def compare(
 def _drawn(
   scores: np.ndarray, gold: np.ndarray, settings: Any, rng: np.random.Generator
 ) -> Iterator[tuple[str, int, list[estimates.Estimate]]]:
-  """Estimates of one example; several draws of those that are random."""
+  """Yield the estimates of one example; random estimators draw several times."""
   for name, choose in estimates.ESTIMATORS.items():
     draws = settings.num_draws if name in estimates.RANDOM else 1
     for k in settings.ks:

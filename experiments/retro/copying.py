@@ -36,12 +36,8 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
     raise ValueError('experiments.retro.copying runs in one process.')
   settings = config.evaluate
   k = retro_evaluate.numbers_of_neighbors(settings)[0]
-  trained = loading.load(
-    settings.workdir or workdir,
-    config.data_dir,
-    source=settings.source,
-    reranker=settings.reranker,
-    step=settings.step,
+  trained, _ = retro_evaluate.load(
+    config, settings.workdir or workdir, on_mesh=False
   )
   reader = loading.chunk_reader(trained.config, trained.data, settings.split, k)
   length = trained.model.config.chunk_length

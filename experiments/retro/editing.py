@@ -56,11 +56,8 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
     raise ValueError('experiments.retro.editing runs in one process.')
   settings = config.evaluate
   k = retro_evaluate.numbers_of_neighbors(settings)[0]
-  trained = loading.load(
-    settings.workdir or workdir,
-    config.data_dir,
-    source=settings.source,
-    step=settings.step,
+  trained, _ = retro_evaluate.load(
+    config, settings.workdir or workdir, on_mesh=False
   )
   loading.check_rows(trained, 'config.evaluate.batch_size', settings.batch_size)
   rows = []

@@ -27,7 +27,7 @@ _MATCHED = 20  # passages searched for a pattern if the model reads none
 
 
 def reader(config: Config) -> str:
-  """What reads the passages, see `settings.Qa`; RETRO where a run does not say."""
+  """Return the kind of reader, see `settings.Qa`; older runs have RETRO."""
   return config.qa.get('reader', 'retro')
 
 
@@ -39,7 +39,7 @@ def is_fid(config: Config) -> bool:
 def writer(
   config: Config, tokenizer: tokenization.Tokenizer, with_passages: bool = True
 ) -> qa_rows.QaWriter:
-  """What writes the rows of a config.
+  """Return the writer of a config's rows.
 
   Args:
     with_passages: False leaves the passages out.

@@ -153,7 +153,7 @@ def make_task(
 
 
 def _first_params(key, *, config, model_cfg, trained) -> tasks.Params:
-  """The source's parameters, in a FiD those that it has, and new ones."""
+  """Return the source's parameters; a FiD drops some and adds new ones."""
   params = jax.tree.map(np.asarray, trained.params)
   if retro_qa_data.is_fid(config):
     params, new, left = fid.start(key, model_cfg, params)

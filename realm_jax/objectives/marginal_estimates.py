@@ -9,7 +9,7 @@ loss and of its gradient are compared with it:
   top      the k documents with the highest scores, as REALM trains
   uniform  k documents at random
   prior    k draws from p(z | x)
-  mixed    k / 2 best ones, and a random sample that stands for all others
+  mixed    the k / 2 best documents, and k / 2 random ones that represent the rest
 
 Each estimate also has the null document. It is the loss of a softmax over its
 documents, whose scores get a log-weight: the number of documents that one stands

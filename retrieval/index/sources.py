@@ -102,7 +102,7 @@ class _Searched(abc.ABC):
   def _asked(
     self, queries: chunks_lib.ChunkStore, shard: int, rows: slice
   ) -> np.ndarray:
-    """What the searcher takes for chunks."""
+    """Return the queries of chunks, in the form that the searcher takes."""
 
   def of_chunks(
     self, queries: chunks_lib.ChunkStore, shard: int, rows: slice, k: int
@@ -188,25 +188,26 @@ def search_texts(
   return np.where(said, ids, -1), np.where(said, scores, -np.inf)
 
 
-class Words(_Searched):
-  """BM25 or TF-IDF over the words of chunks."""
+class _OfTexts(_Searched):
+  """A source whose index takes the texts of chunks."""
 
   def __init__(
     self,
     datastore: chunks_lib.ChunkStore,
+    searcher: sparse_index.SparseIndex | lda_lib.Lda,
     path: str | os.PathLike,
     tokenizer: tokenization.Tokenizer,
-    kind: str = 'bm25',
+    name: str,
   ):
-    """Open the index of `build_words`; `kind` is one of `WORDS`."""
-    super().__init__(datastore, WORDS[kind].load(path))
-    self._check_rows(self._searcher.num_blocks, path)
-    self._tokenizer, self._kind = tokenizer, kind
+    """Take the index that was opened at `path`, and the source's name."""
+    super().__init__(datastore, searcher)
+    self._check_rows(searcher.num_blocks, path)
+    self._tokenizer, self._name = tokenizer, name
 
   def fields(self, queries: chunks_lib.ChunkStore) -> dict[str, Any]:
     """See `neighbors.Source`."""
     del queries
-    return {'source': self._kind, 'index': self._searcher.fingerprint}
+    return {'source': self._name, 'index': self._searcher.fingerprint}
 
   def _asked(
     self, queries: chunks_lib.ChunkStore, shard: int, rows: slice
@@ -217,6 +218,20 @@ class Words(_Searched):
   def of_texts(self, texts: Sequence[str], k: int) -> Found:
     """See `neighbors.Source`."""
     return self._searcher.search(texts, k)
+
+
+class Words(_OfTexts):
+  """BM25 or TF-IDF over the words of chunks."""
+
+  def __init__(
+    self,
+    datastore: chunks_lib.ChunkStore,
+    path: str | os.PathLike,
+    tokenizer: tokenization.Tokenizer,
+    kind: str = 'bm25',
+  ):
+    """Open the index of `build_words`; `kind` is one of `WORDS`."""
+    super().__init__(datastore, WORDS[kind].load(path), path, tokenizer, kind)
 
 
 def build_words(
@@ -258,7 +273,7 @@ def build_words(
   return WORDS[kind].build_store(path, texts, known=known, **share)
 
 
-class Topics(_Searched):
+class Topics(_OfTexts):
   """Most similar topic distributions; see `lda`."""
 
   def __init__(
@@ -268,24 +283,7 @@ class Topics(_Searched):
     tokenizer: tokenization.Tokenizer,
   ):
     """Open the topics of `build_topics`."""
-    super().__init__(datastore, lda_lib.Lda.load(path))
-    self._check_rows(self._searcher.num_blocks, path)
-    self._tokenizer = tokenizer
-
-  def fields(self, queries: chunks_lib.ChunkStore) -> dict[str, Any]:
-    """See `neighbors.Source`."""
-    del queries
-    return {'source': 'lda', 'index': self._searcher.fingerprint}
-
-  def _asked(
-    self, queries: chunks_lib.ChunkStore, shard: int, rows: slice
-  ) -> np.ndarray:
-    texts = queries.texts(queries.ids(shard, rows), self._tokenizer)
-    return np.asarray(texts, object)
-
-  def of_texts(self, texts: Sequence[str], k: int) -> Found:
-    """See `neighbors.Source`."""
-    return self._searcher.search(texts, k)
+    super().__init__(datastore, lda_lib.Lda.load(path), path, tokenizer, 'lda')
 
 
 def build_topics(
@@ -354,7 +352,7 @@ class _Draws:
 
 @dataclasses.dataclass(frozen=True)
 class Sources:
-  """What the sources of one datastore are made of; each part opens on first use."""
+  """The parts of one datastore's sources; each part opens on first use."""
 
   datastore: chunks_lib.ChunkStore
   tokenizer: tokenization.Tokenizer

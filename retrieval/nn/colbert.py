@@ -33,7 +33,7 @@ class ColbertConfig:
 
   vector_size: bert.Width = 128  # D
   query_length: bert.Length = 32  # Q, specials included; longer ones are cut
-  passage_length: bert.Length = 128  # L, likewise (paper: 180)
+  passage_length: bert.Length = 128  # L, specials included (paper: 180)
   # wordpieces that tell queries from passages: BERT leaves them unused
   query_marker: str = '[unused0]'
   passage_marker: str = '[unused1]'

@@ -226,7 +226,7 @@ class SparseIndex:
       config: terms and weights; None for the defaults.
 
     Raises:
-      FileNotFoundError: when there is none.
+      FileNotFoundError: when `path` holds no index.
       ValueError: when it is damaged, of another version or has other terms.
     """
     config = config or cls.CONFIG()

@@ -17,7 +17,11 @@ import numpy as np
 
 from retrieval import memory
 from retro_jax.decoding import decode
-from retro_jax.nn import config as config_lib, retro as model_lib
+from retro_jax.nn import (
+  config as config_lib,
+  retro as model_lib,
+  retro_tail,
+)
 
 _BLOCK = 64  # lengths are rounded up to it, so that few programs are compiled
 
@@ -38,7 +42,7 @@ def _read_tails(model, params, cache, tokens, position, last):
       x, rows, axis=1 if x.ndim == 4 else 0
     )  # [H, B, S, K], [B]
 
-  return model_lib.RetroTail(model.config).apply(
+  return retro_tail.RetroTail(model.config).apply(
     {'params': params, **jax.tree.map(repeat, cache)},
     tokens,
     position,

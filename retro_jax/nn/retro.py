@@ -11,6 +11,8 @@ Dimension key: B batch, L tokens, D model width, C chunks, M chunk length, N
 neighbors, R neighbor length, E encoder width, V vocabulary.
 """
 
+from typing import Any
+
 from flax import linen as nn
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
@@ -146,7 +148,7 @@ class Retro(nn.Module):
     positions = None
     if c.decoder.positions != 'relative':
       positions = positions_lib.in_rows(tokens.shape[1], segment_ids)
-    x = _embed(embedding, tokens, c.dtype)
+    x = embed(embedding, tokens, c.dtype)
     if c.decoder.positions == 'absolute':
       x = layers.LearnedPositions(c, name='positions')(x, positions)
     x = nn.Dropout(c.dropout_rate, deterministic=not train)(x)
@@ -246,7 +248,7 @@ class Retro(nn.Module):
       token_mask = (reader_ids == owner) & (owner > 0)
     if not c.share_embeddings:
       embedding = self._table('encoder_embedding', c.encoder_d_model)
-    embedded = _embed(embedding, jnp.where(mask, neighbors, 0), c.dtype)
+    embedded = embed(embedding, jnp.where(mask, neighbors, 0), c.dtype)
     encoded = Encoder(c, name='encoder')(
       embedded, mask, split(x), chunk_mask, train
     )
@@ -313,7 +315,7 @@ class RetroStep(Retro):
     length = cache['layer_1_attn']['attention']['k'].shape[2]
     cca_layers = c.cca_layers if 'neighbor_mask' in cache else ()
     embedding = self._table('embedding', c.d_model)
-    x = _embed(embedding, tokens[:, None], c.dtype)
+    x = embed(embedding, tokens[:, None], c.dtype)
     if c.decoder.positions == 'absolute':
       positions = (position - first)[:, None]
       x = layers.LearnedPositions(c, name='positions')(x, positions)
@@ -348,57 +350,10 @@ class RetroStep(Retro):
     return self._read(embedding, x)[:, 0]
 
 
-class RetroTail(Retro):
-  """A public decoder for further tokens of each row, with the cache of Retro."""
-
-  @nn.compact
-  def __call__(
-    self,
-    tokens: Int[Array, 'B L'],
-    position: Int[Array, ' B'],
-    last: Int[Array, ' B'],
-  ) -> Float[Array, 'B V']:
-    """Logits after one of the tokens; brings the cache up to date.
-
-    Args:
-      tokens: [B, L].
-      position: [B]. Of the first of them: one more than that of the last token
-        that the cache knows.
-      last: [B]. Which of the tokens is read out; those after it are padding,
-        which the next tokens replace.
-
-    Returns:
-      [B, V] float32.
-
-    Raises:
-      ValueError: for relative positions, or a model that retrieves.
-    """
-    c = self.config
-    if c.cca_layers or c.decoder.positions == 'relative':
-      raise ValueError(
-        f'cca_layers {c.cca_layers} and {c.decoder.positions} positions: expected '
-        'a decoder without retrieval, of rotary or absolute positions.'
-      )
-    cache = self.variables['cache']
-    first = cache['first']
-    length = cache['layer_1_attn']['attention']['k'].shape[2]
-    embedding = self._table('embedding', c.d_model)
-    x = _embed(embedding, tokens, c.dtype)
-    if c.decoder.positions == 'absolute':
-      places = (position - first)[:, None] + jnp.arange(tokens.shape[1])
-      x = layers.LearnedPositions(c, name='positions')(x, places)
-    for p in range(1, c.num_layers + 1):
-      x = layers.CachedSelfAttention(c, name=f'layer_{p}_attn')(
-        x, first, position, length
-      )
-      x = layers.FeedForward(
-        c, c.d_ff, c.branches, c.dropout_rate, name=f'layer_{p}_ffw'
-      )(x)
-    x = jnp.take_along_axis(x, last[:, None, None], axis=1)
-    return self._read(embedding, x)[:, 0]
-
-
-def _embed(table, ids, dtype):
+def embed(
+  table: Float[Array, 'V D'], ids: Int[Array, '...'], dtype: Any
+) -> Float[Array, '... D']:
+  """Look up ids [...] in a table [V, D]: [..., D] of a dtype."""
   # Whole rows on every device: a lookup in split ones would be replicated.
   table = partitioning.constrain(table.astype(dtype), 'vocab', None)
   rows = jnp.take(table, ids, axis=0, mode='clip')

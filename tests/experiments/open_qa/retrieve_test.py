@@ -178,7 +178,7 @@ def test_the_scores_of_dense_are_those_of_the_search(made, sets):
     (0, {'kinds': ['bm25'] * 2}, "names .'bm25', 'bm25'.: expected at least"),
     (0, {'kinds': []}, 'expected at least one, and each once'),
     (None, {'qrels': 'x'}, 'of one question set, but .* names 2'),
-    (0, {'run': ['{tmp}/blocks.run']}, "'q1': 'd9:0-1' is none of the .* blocks"),
+    (0, {'run': ['{tmp}/blocks.run']}, "'q1': no block is named 'd9:0-1' .* blocks"),
     (0, {'run': ['{tmp}/other.run']}, "other: none of its 1 questions, such as"),
     (0, {'run': ['{tmp}/bad.run']}, 'bad.run:1: 2 fields, expected 6'),
   ],
