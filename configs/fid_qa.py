@@ -9,12 +9,12 @@ Blocks, tokenizer and datastore are those of the run that retro_from names, a RE
   small  two CPU cores, from the runs of retro_pretrain_quickstart or _small
   test   a CPU in seconds
 
-  python -m experiments.retro.train --config=configs/fid_qa.py:small \
+  python -m experiments.retro_qa.train --config=configs/fid_qa.py:small \
     --config.retro_from=runs/quickstart/retro \
     --config.questions.train="('webquestions:train=train.json',)" \
     --config.questions.dev="('webquestions:dev=train.json',)" \
     --workdir=runs/quickstart/fid
-  python -m experiments.retro.qa_evaluate --config=configs/fid_qa.py:small \
+  python -m experiments.retro_qa.evaluate --config=configs/fid_qa.py:small \
     --config.evaluate.questions="('webquestions:test=test.json',)" \
     --workdir=runs/quickstart/fid
 

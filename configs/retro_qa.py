@@ -9,12 +9,12 @@ embedder has to be the one that made its datastore. Argument:
   small  two CPU cores, from the runs of retro_pretrain_small
   test   a CPU in seconds
 
-  python -m experiments.retro.train --config=configs/retro_qa.py:small \
+  python -m experiments.retro_qa.train --config=configs/retro_qa.py:small \
     --config.retro_from=runs/simplewiki/retro \
     --config.questions.train="('webquestions:train=train.json',)" \
     --config.questions.dev="('webquestions:dev=train.json',)" \
     --workdir=runs/simplewiki/qa
-  python -m experiments.retro.qa_evaluate --config=configs/retro_qa.py:small \
+  python -m experiments.retro_qa.evaluate --config=configs/retro_qa.py:small \
     --config.evaluate.questions="('webquestions:test=test.json',)" \
     --workdir=runs/simplewiki/qa
 

@@ -7,7 +7,7 @@ Izacard et al. 2022, arXiv 2208.03299 (perplexity distillation). Two CPU cores, 
 `make quickstart`; expected figures are in docs/results_retro.md.
 
   C="--config=configs/retro_retriever_quickstart.py"
-  python -m experiments.retro.train_retriever $C \
+  python -m experiments.taught.train_retriever $C \
     --config.retriever.language_model=runs/quickstart/retro --workdir=runs/taught
   python -m experiments.retro.prepare $C --workdir=runs/taught \
     --config.embedder.path=runs/taught/embedder

@@ -36,6 +36,8 @@ _ROOMS = {
   'experiments': (
     'engine',
     'retro',
+    'retro_qa',
+    'taught',
     'knn_lm',
     'in_context',
     'realm',
@@ -51,6 +53,11 @@ _ROOMS = {
 _APART = (
   ('experiments/retro', 'experiments/open_qa'),
   ('experiments/retro', 'experiments/realm'),
+  ('experiments/retro_qa', 'experiments/open_qa'),
+  ('experiments/retro_qa', 'experiments/realm'),
+  ('experiments/retro_qa', 'experiments/taught'),
+  ('experiments/taught', 'experiments/open_qa'),
+  ('experiments/taught', 'experiments/realm'),
   ('experiments/knn_lm', 'experiments/open_qa'),
   ('experiments/knn_lm', 'experiments/realm'),
   ('experiments/in_context', 'experiments/open_qa'),

@@ -28,7 +28,7 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   """Return the shared configuration; sizes are those of the quickstart."""
   sections.check_arg(arg, ARGS)
   config = ml_collections.ConfigDict()
-  config.task = 'retro'  # or retro_qa; for experiments.retro.train
+  config.task = 'retro'  # or retro_qa, for experiments.retro_qa.train
   config.seed = 0
   config.retrieval = True  # False: the baseline
 

@@ -32,7 +32,7 @@ from experiments.in_context import (
   evaluate as in_context_evaluate,
   settings as settings_lib,
 )
-from experiments.retro import qa_data as retro_qa_data
+from experiments.retro_qa import data as retro_qa_data
 from retrieval.questions import (
   question_sets,
   questions as questions_lib,

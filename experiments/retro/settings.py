@@ -180,7 +180,7 @@ class Qa(qa_rows.QaLayout):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Retriever:
-  """An embedder taught by a language model; see experiments.retro.train_retriever."""
+  """An embedder taught by a language model; see experiments.taught.train_retriever."""
 
   # workdir of the model that teaches: a RETRO reads neighbors by cross-attention, a
   # baseline or an imported decoder as a prefix

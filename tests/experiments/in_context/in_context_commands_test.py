@@ -14,7 +14,7 @@ from experiments.in_context import (
   answer as in_context_answer,
   evaluate as in_context_evaluate,
 )
-from experiments.retro import qa_data as retro_qa_data
+from experiments.retro_qa import data as retro_qa_data
 from retrieval import settings
 from retrieval.index import sources
 from retrieval.questions import dpr_json, question_sets, scoring

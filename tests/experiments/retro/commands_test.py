@@ -14,7 +14,9 @@ import jax
 import numpy as np
 import pytest
 
+from configs import retro_qa
 from configs.bases import retro_base
+from experiments.retro import train as retro_train
 from retrieval.nn import embedders
 from retro_jax.nn import initial, presets
 from retro_jax.trained import inspection, loading, passage as passages
@@ -163,6 +165,11 @@ def test_notebook_runs(workdir, tmp_path):
   outputs = [o for cell in notebook.cells for o in cell.get('outputs', [])]
   assert any('text/html' in o.get('data', {}) for o in outputs)
   assert not [o for o in outputs if o.output_type == 'error']
+
+
+def test_a_config_of_questions_is_trained_elsewhere(tmp_path):
+  with pytest.raises(ValueError, match='experiments.retro_qa.train trains'):
+    retro_train.run(retro_qa.get_config('test'), str(tmp_path))
 
 
 def test_a_missing_data_folder_is_one_line(tmp_path):

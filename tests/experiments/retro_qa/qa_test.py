@@ -13,11 +13,11 @@ import pytest
 
 from configs import fid_qa, retro_qa
 from experiments.open_qa import score
-from experiments.retro import (
-  qa_data as retro_qa_data,
-  qa_evaluate as retro_qa_evaluate,
-  qa_task as retro_qa_task,
-  train as retro_train,
+from experiments.retro_qa import (
+  data as retro_qa_data,
+  evaluate as retro_qa_evaluate,
+  task as retro_qa_task,
+  train as retro_qa_train,
 )
 from retrieval.index import retriever as retriever_lib
 from retrieval.questions import (
@@ -96,7 +96,7 @@ def _config(root, start='test', **fields):
 @pytest.fixture(scope='module')
 def run(root, tmp_path_factory):
   workdir = tmp_path_factory.mktemp('qa')
-  retro_train.run(_config(root), str(workdir))
+  retro_qa_train.run(_config(root), str(workdir))
   return workdir
 
 
@@ -134,7 +134,7 @@ def _fid_config(root, start='test', **fields):
 @pytest.fixture(scope='module')
 def fid_run(root, tmp_path_factory):
   workdir = tmp_path_factory.mktemp('fid')
-  retro_train.run(_fid_config(root), str(workdir))
+  retro_qa_train.run(_fid_config(root), str(workdir))
   return workdir
 
 
@@ -155,7 +155,7 @@ def test_a_fid_learns_and_is_scored_apart(root, fid_run, capsys):
 def test_a_killed_fid_goes_on_bit_for_bit(root, fid_run, tmp_path):
   first = _fid_config(root, num_steps=30)
   shutil.copytree(fid_run / 'checkpoints' / '15', tmp_path / 'checkpoints/15')
-  retro_train.run(first, str(tmp_path))
+  retro_qa_train.run(first, str(tmp_path))
   (whole, _), (resumed, saved) = (
     checkpoints.load_params(str(path)) for path in (fid_run, tmp_path)
   )
@@ -169,7 +169,7 @@ def test_a_baseline_becomes_a_fid_or_its_closed_book_twin(root, tmp_path):
   """The baseline has stacked layers; the twin of a RETRO has its own encoder."""
   fields = {'qa.reader': 'closed_book', 'num_steps': 15}
   config = _fid_config(root, 'baseline_test', **fields)
-  retro_train.run(config, str(tmp_path))
+  retro_qa_train.run(config, str(tmp_path))
   retro_qa_evaluate.run(config, str(tmp_path))
   (row,) = json.loads((tmp_path / 'fid_qa.json').read_text())['rows']
   assert row['name'] == 'baseline' and not (tmp_path / 'passages').exists()
@@ -188,7 +188,7 @@ def test_bad_input_of_a_fid_is_one_line(root, tmp_path):
     ({'qa.cross_layers': (2, 5)}, r'config.qa.cross_layers .*no layers \[5\]'),
   ):
     with pytest.raises(ValueError, match=message) as error:
-      retro_train.run(_fid_config(root, **fields), str(tmp_path))
+      retro_qa_train.run(_fid_config(root, **fields), str(tmp_path))
     assert '\n' not in str(error.value)
 
 
@@ -213,7 +213,7 @@ def _leaves(tree):
 
 def test_the_baseline_is_the_closed_book(root, tmp_path):
   config = _config(root, 'baseline_test', **{'num_steps': 4})
-  retro_train.run(config, str(tmp_path))
+  retro_qa_train.run(config, str(tmp_path))
   assert not loading.load(tmp_path).model.config.cca_layers
   retro_qa_evaluate.run(config, str(tmp_path))
   found = json.loads((tmp_path / 'retro_qa.json').read_text())
@@ -328,14 +328,14 @@ def test_passages_are_read(root, run, tmp_path, monkeypatch):
 
 def test_bad_input_is_one_line(root, tmp_path, run):
   def train(**fields):
-    retro_train.run(_config(root, **fields), str(tmp_path))
+    retro_qa_train.run(_config(root, **fields), str(tmp_path))
 
   with pytest.raises(ValueError, match='retro_from is empty'):
     train(retro_from='')
   with pytest.raises(FileNotFoundError, match='nowhere'):
     train(retro_from=str(tmp_path / 'nowhere'))
-  with pytest.raises(ValueError, match="task 'realm': expected 'retro' or"):
-    train(task='realm')
+  with pytest.raises(ValueError, match="'retro': expected 'retro_qa'; exper"):
+    train(task='retro')
   with pytest.raises(ValueError, match='questions.train is empty'):
     train(**{'questions.train': ()})
   with pytest.raises(FileNotFoundError, match='no such file'):

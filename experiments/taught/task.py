@@ -13,7 +13,7 @@ import ml_collections
 import numpy as np
 
 from experiments.engine import tasks
-from experiments.retro import retriever_versions
+from experiments.taught import versions
 from retrieval.nn import bert, embedders, objectives
 from retrieval.store import store
 from retro_jax.data import candidate_rows, folder as retro_data, pipeline
@@ -147,7 +147,7 @@ def make_task(
   """
   settings, data = config.retriever, teacher.data
   if jax.process_count() > 1:
-    raise ValueError('experiments.retro.train_retriever runs in one process.')
+    raise ValueError('experiments.taught.train_retriever runs in one process.')
   if settings.max_length > embedder.max_length:
     raise ValueError(
       f'config.retriever.max_length {settings.max_length}: expected at most '
@@ -187,7 +187,7 @@ def make_task(
     dataset=dataset,
     complete=found.complete,
     frozen=lambda name: name == candidates.LANGUAGE_MODEL,
-    index_refresher=retriever_versions.Versions(
+    index_refresher=versions.Versions(
       config, data, embedder, workdir, found.serve
     ),
     pipeline_fingerprint=store.fingerprint(

@@ -16,7 +16,7 @@ import ml_collections
 import numpy as np
 
 from experiments.engine import command, tasks
-from experiments.retro import qa_data as retro_qa_data
+from experiments.retro_qa import data as retro_qa_data
 from retrieval.questions import question_sets
 from retrieval.store import checkpoints
 from retro_jax.data import folder as retro_data, qa_pipeline

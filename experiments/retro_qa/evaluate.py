@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measure exact match of a RETRO or FiD that answers, with and without passages.
 
-  python -m experiments.retro.qa_evaluate --config=configs/retro_qa.py \
+  python -m experiments.retro_qa.evaluate --config=configs/retro_qa.py \
     --config.evaluate.questions="('webquestions:test=test.json',)" --workdir=DIR
 
 Answers are written greedily (Borgeaud et al. 2022, section 4.3). A RETRO answers
@@ -23,11 +23,8 @@ import ml_collections
 import numpy as np
 
 from experiments.engine import command, progress, reports
-from experiments.retro import (
-  qa_data as retro_qa_data,
-  qa_task as retro_qa_task,
-  settings as settings_lib,
-)
+from experiments.retro import settings as settings_lib
+from experiments.retro_qa import data as retro_qa_data, task as retro_qa_task
 from retrieval.questions import (
   bootstrap,
   question_sets,
@@ -138,7 +135,7 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   if 'qa' not in trained.config:
     raise ValueError(
       f'{source}: was not fine-tuned on questions; expected a run of '
-      "experiments.retro.train with config.task = 'retro_qa'."
+      'experiments.retro_qa.train.'
     )
   files = tuple(config.qa.passages)
   if trained.config.qa.passages and not files:

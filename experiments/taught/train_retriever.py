@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Teach the embedder of chunks which neighbors help a language model to predict.
 
-  python -m experiments.retro.train_retriever \
+  python -m experiments.taught.train_retriever \
     --config=configs/retro_retriever_quickstart.py \
     --config.retriever.language_model=MODEL --workdir=DIR
 
@@ -33,7 +33,8 @@ import ml_collections
 import numpy as np
 
 from experiments.engine import command, loop
-from experiments.retro import retriever_task, settings as settings_lib
+from experiments.retro import settings as settings_lib
+from experiments.taught import task as taught_task
 from retrieval.store import locks
 from retro_jax.nn import candidates
 
@@ -42,9 +43,9 @@ EMBEDDER = 'embedder'
 
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   """Train until `config.num_steps`, then write the embedder."""
-  teacher = retriever_task.load_teacher(config)
-  embedder = retriever_task.load_embedder(config, teacher.data)
-  task = retriever_task.make_task(config, teacher, embedder, workdir)
+  teacher = taught_task.load_teacher(config)
+  embedder = taught_task.load_embedder(config, teacher.data)
+  task = taught_task.make_task(config, teacher, embedder, workdir)
   logging.info(
     'Taught by %s on %s, writing to %s.',
     config.retriever.language_model,

@@ -10,12 +10,8 @@ import pytest
 
 from configs import retro_retriever_quickstart
 from experiments.engine import metric_writer
-from experiments.retro import (
-  prepare as retro_prepare,
-  retriever_task,
-  retriever_versions,
-  train_retriever,
-)
+from experiments.retro import prepare as retro_prepare
+from experiments.taught import task as taught_task, train_retriever, versions
 from retrieval.nn import embedders
 from retrieval.store import checkpoints
 from retro_jax.data import folder as retro_data
@@ -110,7 +106,7 @@ def test_a_version_has_the_neighbors_of_its_embedder(root, run):
     stage(config, retro_data.DataFolder(other))
   for split in ('train', 'valid'):
     data = retro_data.DataFolder(root / 'data')
-    found = retriever_versions.Version(version, base=data).neighbors(split)
+    found = versions.Version(version, base=data).neighbors(split)
     want = retro_data.DataFolder(other).neighbors(split)
     first = data.neighbors(split)
     ids = np.arange(len(want))
@@ -199,7 +195,7 @@ def test_temperatures_divide_the_scores_once(objective):
   """All objectives get cosines that `temperature` has divided already."""
   config = retro_retriever_quickstart.get_config('test')
   config.retriever.objective = objective
-  bound = retriever_task.bind_objective(config.retriever)
+  bound = taught_task.bind_objective(config.retriever)
   assert bound.keywords.get('temperature_score', 1.0) == 1.0
   want = 0.05 if objective == 'pdist' else None
   assert bound.keywords.get('temperature_gold') == want
