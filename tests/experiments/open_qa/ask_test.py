@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Questions asked, from all sides; and asked again of a changed corpus."""
+"""Questions asked, from all sides."""
 
 import io
 import json
@@ -10,44 +10,18 @@ import subprocess
 import sys
 import types
 
-import jax
-import numpy as np
 import pytest
 import rich.console
 
-from experiments.engine import checkpoint_writer, command
-from experiments.open_qa import (
-  answer_view,
-  ask,
-  score,
-  starts,
-  update as realm_update,
-)
-from realm_jax.data import folder as realm_data
-from realm_jax.serving import (
-  index_folders,
-  serving,
-  trained as trained_lib,
-  views,
-)
+from experiments.engine import command
+from experiments.open_qa import answer_view, ask, score
+from realm_jax.serving import views
 from retrieval.questions import question_sets
-from retrieval.text import corpus
 from tests import xla_flags
 from tests.experiments.open_qa import tiny_open_qa
 
 _ROOT = pathlib.Path(__file__).resolve().parents[3]
 ASKED = 'The mill of 1066 stood in the river?'
-NEW = corpus.Document('new', 'Zebra', 'The zebra was in the crown of Rome.')
-
-
-def _save(workdir, trained, config, params, version=''):
-  checkpoint_writer.save_params(
-    str(workdir),
-    params,
-    config=json.loads(config.to_json()),
-    fingerprints=trained.data.fingerprints(),
-    index_version=version,
-  )
 
 
 class Flags(types.SimpleNamespace):
@@ -60,26 +34,7 @@ class Flags(types.SimpleNamespace):
 
 @pytest.fixture(scope='module')
 def made(tmp_path_factory):
-  """As fine-tuning leaves it: the index is of the embedder that it began with."""
-  data = tiny_open_qa.make_data(tmp_path_factory.mktemp('ask') / 'data')
-  config = tiny_open_qa.get_config(data)
-  trained = starts.untrained(config, realm_data.DataFolder(data))
-  workdir = tmp_path_factory.mktemp('run')
-  index = trained.as_realm().open_index(workdir / index_folders.INDEX)
-  rng = np.random.default_rng(0)
-  params = dict(trained.params)
-  params['embedder'] = jax.tree.map(
-    lambda x: x + 0.1 * rng.normal(size=x.shape).astype(x.dtype),
-    trained.params['embedder'],
-  )
-  _save(workdir, trained, config, params, index.version.name)
-  by_words = tmp_path_factory.mktemp('bm25')
-  _save(
-    by_words, trained, command.changed(config, retriever='bm25'), trained.params
-  )
-  return types.SimpleNamespace(
-    data=data, config=config, workdir=workdir, by_words=by_words
-  )
+  return tiny_open_qa.fine_tuned(tmp_path_factory.mktemp('ask'))
 
 
 @pytest.fixture(scope='module')
@@ -91,34 +46,6 @@ def answerer(made):
 def found(answerer):
   [found] = answerer.answer([ASKED])
   return found
-
-
-@pytest.fixture(scope='module')
-def wide(made):
-  """Reads every block."""
-  reader = ask.open_reader(made.workdir)
-  return _read_all(reader)
-
-
-def _read_all(reader):
-  count = reader.data.blocks.num_blocks
-  with pytest.raises(ValueError, match=f'expected at most {count}, all blocks'):
-    reader.open_answerer(reader_beam=count + 1)
-  return reader.open_answerer(reader_beam=count, answers=400)
-
-
-@pytest.fixture
-def embedded(monkeypatch):
-  """Collects the titles of the blocks that are embedded."""
-  titles = []
-  call = serving.BlockEmbedder.__call__
-
-  def counted(self, ids, progress=None):
-    titles.extend(self._blocks.titles(ids))
-    return call(self, ids, progress)
-
-  monkeypatch.setattr(serving.BlockEmbedder, '__call__', counted)
-  return titles
 
 
 @pytest.fixture
@@ -283,87 +210,14 @@ def test_files_in_and_out(made, run, answerer, tmp_path):
   assert (report.count, report.missing, report.unknown) == (6, 3, 0)
 
 
-def test_more_blocks_are_read_and_others_found(made, wide, found):
-  [more] = wide.answer([ASKED])
-  number = wide.trained.data.blocks.num_blocks
-  assert sorted(more.beam.tolist()) == list(range(number))
-  assert more.answers[0].score >= found.answers[0].score - 1e-4
-  assert {a.rank for a in more.answers} - {0, 1, 2}
+def test_a_question_without_a_block_has_no_answer(made):
   words = ask.open_reader(made.workdir).open_answerer(retriever='bm25')
-  [other] = words.answer(['zzz qqq'])
-  assert other.answers == () and (other.beam == -1).all()
-  row = other.record()
+  [found] = words.answer(['zzz qqq'])
+  assert found.answers == () and (found.beam == -1).all()
+  row = found.record()
   assert row['prediction'] == '' and row['runner_ups'] == []
-  assert 'no block was found' in _printed(other)
-  assert 'no block was found' in views.answers_html(other)
-
-
-# A changed corpus.
-
-
-def test_the_answer_follows_the_corpus(made, wide, embedded, tmp_path):
-  [earlier] = wide.answer([ASKED])
-  blocks = wide.trained.data.blocks
-  rows = [a.record() for a in earlier.answers]
-  source = rows[0]['document']
-  kept = next(row for row in rows if row['document'] != source)
-  assert not embedded
-  updated = realm_update.update_run(
-    made.workdir, tmp_path / 'new', [NEW], [source]
-  )
-  # By the parameters of the index, which are not those of the questions' side.
-  assert embedded == ['Zebra']
-  assert updated.counts['blocks embedded'] == 1
-  assert updated.index.version.name.startswith('00000000')
-  after = _read_all(ask.open_reader(made.workdir, str(tmp_path / 'new')))
-  assert embedded == ['Zebra']
-  [now] = after.answer([ASKED])
-  blocks = after.trained.data.blocks
-  titles = blocks.titles(now.beam)
-  assert 'Zebra' in titles and kept['title'] in titles
-  assert source.replace('d', 'Mill ') not in titles
-  rows = [a.record() for a in now.answers]
-  [best, *_] = (row for row in rows if row['document'] != 'new')
-  assert best.pop('score') == pytest.approx(kept.pop('score'), abs=1e-4)
-  for row in (best, kept):
-    del row['share'], row['block']  # its number; the document's id stays
-  assert best == kept
-
-
-def test_a_question_is_answered_by_the_only_document(made, tmp_path):
-  trained = trained_lib.load_reader(made.workdir)
-  tokens = trained.data.blocks.tokens
-  everything = [tokens.document_id(i) for i in range(tokens.num_documents)]
-  realm_update.update_run(made.workdir, tmp_path / 'one', [NEW], everything)
-  [now] = ask.open_reader(made.workdir, str(tmp_path / 'one')).answer(ASKED)
-  assert now.text in NEW.text and now.beam.tolist() == [0]
-
-
-def test_words_find_a_new_document_and_nothing_is_embedded(
-  made, embedded, tmp_path
-):
-  out = tmp_path / 'new'
-  before = ask.open_reader(made.by_words)
-  [earlier] = before.answer('zebra')
-  assert earlier.text == ''
-  updated = realm_update.update_run(made.by_words, out, [NEW])
-  assert updated.index is None and not embedded
-  assert updated.counts == {
-    'documents added': 1,
-    'documents changed': 0,
-    'documents deleted': 0,
-    'blocks reused in bm25': before.data.blocks.num_blocks,
-    'blocks removed': 0,
-  }
-  [now] = ask.open_reader(made.by_words, str(out)).answer('zebra')
-  assert now.text in NEW.text and now.answers[0].rank == 0
-  # Again: changed once more, from the changed data.
-  realm_update.update_run(
-    made.by_words, tmp_path / 'again', (), ['new'], data_dir=str(out)
-  )
-  again = ask.open_reader(made.by_words, str(tmp_path / 'again'))
-  assert again.answer(['zebra'])[0].text == ''
-  assert not embedded
+  assert 'no block was found' in _printed(found)
+  assert 'no block was found' in views.answers_html(found)
 
 
 # Bad input.

@@ -2,12 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The notebook of question answering, run cell by cell on a tiny model."""
 
-import json
 import pathlib
 
 import pytest
 
-from experiments.engine import checkpoint_writer
 from experiments.open_qa import starts
 from realm_jax.data import folder as realm_data
 from tests import xla_flags
@@ -20,13 +18,7 @@ def _write_run(root, workdir):
   """A run before its first step."""
   data = realm_data.DataFolder(tiny_open_qa.make_data(root / 'data'))
   config = tiny_open_qa.get_config(data.root)
-  checkpoint_writer.save_params(
-    str(workdir),
-    starts.untrained(config, data).params,
-    config=json.loads(config.to_json()),
-    step=3,
-    fingerprints=data.fingerprints(),
-  )
+  tiny_open_qa.save(workdir, starts.untrained(config, data), config, step=3)
 
 
 @pytest.mark.slow

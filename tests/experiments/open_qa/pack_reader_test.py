@@ -11,7 +11,7 @@ import jax
 import pytest
 
 from configs import open_qa_reader
-from experiments.engine import checkpoint_writer, command
+from experiments.engine import command
 from experiments.open_qa import ask, pack_reader, pack_retriever, starts
 import realm_jax
 from realm_jax.data import folder as realm_data
@@ -36,12 +36,7 @@ def run(tmp_path_factory):
   config = tiny_open_qa.get_config(data, 'bm25_test')
   trained = starts.untrained(config, realm_data.DataFolder(data))
   workdir = tmp_path_factory.mktemp('run')
-  checkpoint_writer.save_params(
-    str(workdir),
-    trained.params,
-    config=json.loads(config.to_json()),
-    fingerprints=trained.data.fingerprints(),
-  )
+  tiny_open_qa.save(workdir, trained, config)
   folder = tmp_path_factory.mktemp('packed')
   pack_reader.pack(workdir, folder)
   return types.SimpleNamespace(config=config, workdir=workdir, folder=folder)

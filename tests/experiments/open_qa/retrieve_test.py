@@ -9,7 +9,7 @@ import types
 import numpy as np
 import pytest
 
-from experiments.engine import checkpoint_writer, command
+from experiments.engine import command
 from experiments.open_qa import (
   evaluate as qa_evaluate,
   rankings,
@@ -53,12 +53,7 @@ def made(tmp_path_factory):
   config.evaluate.batch_size = 4
   trained = starts.untrained(config, realm_data.DataFolder(data))
   workdir = tmp_path_factory.mktemp('run')
-  checkpoint_writer.save_params(
-    str(workdir),
-    trained.params,
-    config=json.loads(config.to_json()),
-    fingerprints=trained.data.fingerprints(),
-  )
+  tiny_open_qa.save(workdir, trained, config)
   return types.SimpleNamespace(config=config, workdir=workdir)
 
 

@@ -7,14 +7,20 @@
 trains as one of two processes; FIELDS, a JSON object, override `get_config`.
 """
 
+import dataclasses
 import json
 import pathlib
 import sys
+import types
 
 import jax
+import numpy as np
 
 from configs.bases import open_qa_base
-from experiments.open_qa import task as qa_task, train as qa_train
+from experiments.engine import checkpoint_writer
+from experiments.open_qa import starts, task as qa_task, train as qa_train
+from realm_jax.data import folder as realm_data
+from realm_jax.serving import index_folders
 from tests.experiments.realm import tiny_realm
 
 WANTED = ('Paris', 'Rome', '1066', '1999', 'river', 'crown')
@@ -69,6 +75,34 @@ def task(config, workdir, devices=None):
   """Returns the task of a config."""
   data = tiny_realm.data_of(config)
   return qa_task.make_task(config, data, str(workdir), devices=devices)
+
+
+def save(workdir: pathlib.Path, trained, config, **fields) -> None:
+  """Writes the checkpoint of a run that has not been trained."""
+  checkpoint_writer.save_params(
+    str(workdir),
+    trained.params,
+    config=json.loads(config.to_json()),
+    fingerprints=trained.data.fingerprints(),
+    **fields,
+  )
+
+
+def fine_tuned(root: pathlib.Path) -> types.SimpleNamespace:
+  """A run whose index is of the embedder that it began with, in `root`."""
+  data, workdir = make_data(root / 'data'), root / 'run'
+  config = get_config(data)
+  trained = starts.untrained(config, realm_data.DataFolder(data))
+  index = trained.as_realm().open_index(workdir / index_folders.INDEX)
+  rng = np.random.default_rng(0)
+  embedder = jax.tree.map(
+    lambda x: x + 0.1 * rng.normal(size=x.shape).astype(x.dtype),
+    trained.params['embedder'],
+  )
+  params = {**trained.params, 'embedder': embedder}
+  changed = dataclasses.replace(trained, params=params)
+  save(workdir, changed, config, index_version=index.version.name)
+  return types.SimpleNamespace(data=data, config=config, workdir=workdir)
 
 
 def main() -> None:

@@ -36,12 +36,7 @@ def reader(tmp_path_factory):
   config = tiny_open_qa.get_config(data)
   trained = starts.untrained(config, realm_data.DataFolder(data))
   workdir = tmp_path_factory.mktemp('run')
-  checkpoint_writer.save_params(
-    str(workdir),
-    trained.params,
-    config=json.loads(config.to_json()),
-    fingerprints=trained.data.fingerprints(),
-  )
+  tiny_open_qa.save(workdir, trained, config)
   return workdir
 
 
