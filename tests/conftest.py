@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Eight virtual CPU devices, chosen before JAX starts; a fixture for all.
+"""Eight virtual CPU devices, chosen before JAX starts; fixtures for all.
 
 What one test compiles, another finds in a cache: in this session, in its other
 workers, in the processes that tests start, and in later sessions on this machine.
@@ -45,6 +45,14 @@ if not hasattr(jax, 'enable_x64'):  # jax < 0.8
 
 # Grain's worker processes read absl flags, which pytest never parses.
 flags.FLAGS.mark_as_parsed()
+
+
+@pytest.fixture(scope='module')
+def fast():
+  """Little time in the compiler, for programs that run a few times."""
+  jax.config.update('jax_disable_most_optimizations', True)
+  yield
+  jax.config.update('jax_disable_most_optimizations', False)
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@
 import dataclasses
 import json
 
-import jax
 import numpy as np
 import pytest
 
@@ -27,15 +26,8 @@ from tests.experiments.retro import tiny_retro
 from tests.retro_jax.data import tiny_data
 from tests.retro_jax.nn import tiny
 
+pytestmark = pytest.mark.usefixtures('fast')
 ANSWERS = {'who?': 'moon', 'what?': 'queen river', 'x?': 'jokes'}
-
-
-@pytest.fixture(scope='module', autouse=True)
-def fast():
-  """Little time in the compiler: each program runs a few times."""
-  jax.config.update('jax_disable_most_optimizations', True)
-  yield
-  jax.config.update('jax_disable_most_optimizations', False)
 
 
 @pytest.fixture(scope='module')

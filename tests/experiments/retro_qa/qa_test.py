@@ -7,7 +7,6 @@ import pathlib
 import shutil
 import types
 
-import jax
 import numpy as np
 import pytest
 
@@ -32,15 +31,8 @@ from retro_jax.trained import loading
 from tests.experiments.engine import tiny_run
 from tests.retro_jax.data import tiny_data
 
+pytestmark = pytest.mark.usefixtures('fast')
 ANSWERS = {'who?': 'moon', 'what?': 'queen river', 'x?': 'jokes'}
-
-
-@pytest.fixture(scope='module', autouse=True)
-def fast():
-  """Little time in the compiler: each program runs a few times."""
-  jax.config.update('jax_disable_most_optimizations', True)
-  yield
-  jax.config.update('jax_disable_most_optimizations', False)
 
 
 @pytest.fixture(scope='module')

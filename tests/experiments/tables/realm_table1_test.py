@@ -25,13 +25,7 @@ from retrieval.store import checkpoints
 from tests.experiments.open_qa import tiny_open_qa
 from tests.experiments.realm import tiny_realm
 
-
-@pytest.fixture(scope='module', autouse=True)
-def fast():
-  """Little time in the compiler: each program runs once or twice."""
-  jax.config.update('jax_disable_most_optimizations', True)
-  yield
-  jax.config.update('jax_disable_most_optimizations', False)
+pytestmark = pytest.mark.usefixtures('fast')
 
 
 @pytest.fixture(scope='module')

@@ -1,16 +1,28 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The exact match of Table 2: which systems its rows are, and where it stands."""
+"""Table 2: what each row trains and measures, and where its exact match stands."""
 
+import functools
 import json
 import types
 
+import jax
 import pytest
 
+from experiments.engine import loop
+from experiments.realm import (
+  evaluate as realm_evaluate,
+  train as realm_train,
+  warm_start,
+)
 from experiments.tables import realm_systems, realm_table1, realm_table2
+from realm_jax.serving import explain, trained as trained_lib
 from retrieval.questions import question_sets
+from retrieval.store import checkpoints
 from tests.experiments.open_qa import tiny_open_qa
-from tests.experiments.realm import tiny_realm
+from tests.experiments.realm import tiny_realm, tiny_trained
+
+pytestmark = pytest.mark.usefixtures('fast')
 
 _PAPER = {  # Guu et al. 2020, Table 2: exact match, zero-shot recall@5
   'salient-salient': (38.2, 38.5),
@@ -32,13 +44,13 @@ def data(tmp_path_factory):
 def run(data, monkeypatch):
   """Runs the command with flags."""
 
-  def run_command(root, row=(), dataset=(), qa_config=None):
+  def run_command(root, row=(), dataset=(), qa_config=None, config=None):
     parsed = types.SimpleNamespace(
       row=list(row), dataset=list(dataset), qa_config=qa_config
     )
     found = types.SimpleNamespace(FLAGS=parsed)
     monkeypatch.setattr(realm_table2, 'flags', found)
-    realm_table2.run(tiny_realm.get_config(data), str(root))
+    realm_table2.run(config or tiny_realm.get_config(data), str(root))
 
   return run_command
 
@@ -119,3 +131,103 @@ def test_half_of_the_flags_is_refused(data, tmp_path, run):
     run(tmp_path, dataset=[_spec(data)])
   with pytest.raises(ValueError, match='go together'):
     run(tmp_path, qa_config=tiny_open_qa.get_config(data))
+
+
+def test_the_table_before_anything_was_run(tmp_path, run, capsys):
+  run(tmp_path)
+  printed = capsys.readouterr().out
+  rows = [line for line in printed.splitlines() if 'not run' in line]
+  assert len(rows) == len(realm_table2.SYSTEMS) and ' ours ' in printed
+  (line,) = [line for line in rows if '38.2' in line]
+  assert 'REALM' in line and '38.5' in line and 'salient' in line
+
+
+def test_rows_that_cannot_be_run_are_refused(tmp_path, run):
+  with pytest.raises(ValueError, match="--row=bm26: expected one of \\['salie"):
+    run(tmp_path, ['bm25', 'bm26'])
+  with pytest.raises(ValueError, match='evaluate.questions is empty'):
+    run(tmp_path, ['bm25'])
+
+
+def test_rows_of_words_and_of_ict(data, tmp_path, run, capsys, monkeypatch):
+  train = functools.partial(loop.train, devices=jax.devices()[:1])
+  monkeypatch.setattr(loop, 'train', train)
+  config = tiny_trained.get_config(data, eval_batches=0)
+  run(tmp_path, ['bm25', 'ict'], config=config)
+  lines = capsys.readouterr().out.splitlines()
+  lines = [line for line in lines if 'not run' in line]
+  # Two rows share ICT's retriever.
+  assert len(lines) == len(realm_table2.SYSTEMS) - 3
+  for name in ('bm25', 'ict'):
+    rows = json.loads((tmp_path / name / 'zero_shot.json').read_text())
+    assert {row['retriever'] for row in rows} == {name}
+    # Five documents are counted though the config asks for others.
+    assert all(0 <= row['recall@5']['mean'] <= 1 for row in rows)
+  assert checkpoints.find(str(tmp_path / 'ict')).step == 4
+
+  def again(*unused):
+    raise AssertionError('ICT is trained twice.')
+
+  monkeypatch.setattr(realm_train, 'run', again)
+  found = warm_start.train(config, 'ict', tmp_path)
+  assert found == str(tmp_path / 'ict')
+  config.warm_start.needs_mlm = False
+  assert warm_start.train(config, 'mlm', tmp_path) == ''
+  # Such a model has no encoder, but a retriever to evaluate.
+  config.evaluate.questions = ()
+  realm_evaluate.run(config, str(tmp_path / 'ict'))
+  found = json.loads((tmp_path / 'ict' / 'evaluation.json').read_text())
+  assert found == {'step': 4}
+  trained = trained_lib.load_realm(tmp_path / 'ict', str(data))
+  with pytest.raises(ValueError, match='has no encoder'):
+    explain.explain(trained, None, 'The [MASK].')
+
+
+@pytest.mark.parametrize(
+  ('name', 'changed'),
+  [
+    ('salient', {'masker': 'salient'}),
+    ('uniform', {'masker': 'uniform'}),
+    ('span', {'masker': 'span'}),
+    ('stale', {'refresh': {'staleness': 30}}),
+    ('realm_retriever', {'masker': 'salient'}),
+  ],
+)
+def test_rows_change_the_config(
+  data, tmp_path, run, monkeypatch, name, changed
+):
+  """Everything but training: which run a row would make, and where."""
+  made = []
+
+  monkeypatch.setattr(realm_train, 'run', lambda *x: made.append(x))
+  index = types.SimpleNamespace()
+  trained = types.SimpleNamespace(
+    open_index=lambda folder='', progress=None: index
+  )
+  monkeypatch.setattr(trained_lib, 'load_realm', lambda *_: trained)
+  monkeypatch.setattr(realm_table2, '_write_recall', lambda *_: None)
+  config = tiny_trained.get_config(data)
+  config.optimizer.accumulate_steps = 2
+  config.optimizer.part_scales = {'encoder': 0.5}
+  run(tmp_path, [name], config=config)
+  *starts, (realm, folder) = made
+  assert folder == str(tmp_path / realm_table2.SYSTEMS[name].retriever)
+  for start, part, (warm, warm_folder) in zip(
+    ('ict', 'mlm'), ('embedder', 'encoder'), starts, strict=True
+  ):
+    assert warm_folder == realm[f'{part}_from'] == str(tmp_path / start)
+    settings = config.warm_start[start]
+    assert warm.num_steps == settings.num_steps
+    assert warm.batch_size == settings.batch_size
+    assert warm.optimizer.learning_rate == settings.learning_rate
+    assert warm.optimizer.accumulate_steps == 1
+    assert not warm.optimizer.part_scales
+  assert realm.optimizer.part_scales
+  for key, value in changed.items():
+    found = realm[key]
+    if isinstance(value, dict):
+      ((field, value),) = value.items()
+      found = found[field]
+    assert found == value
+  assert realm.num_steps == config.num_steps
+  assert realm.optimizer.learning_rate == config.optimizer.learning_rate

@@ -1,0 +1,140 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Predictions explained: as JSON, in print, and what cannot be explained."""
+
+import io
+import json
+import math
+import types
+
+import numpy as np
+import pytest
+import rich.console
+
+from experiments.engine import progress
+from experiments.realm import explain as realm_explain
+from realm_jax.serving import explain, index_folders, trained as trained_lib
+from tests.experiments.realm import tiny_trained
+
+pytestmark = pytest.mark.usefixtures('fast')
+
+
+@pytest.fixture(scope='module')
+def data(tmp_path_factory):
+  return tiny_trained.make_data(tmp_path_factory.mktemp('data'))
+
+
+@pytest.fixture(scope='module')
+def workdir(data, tmp_path_factory):
+  return tiny_trained.save(tmp_path_factory.mktemp('run'), data)
+
+
+@pytest.fixture(scope='module')
+def trained(workdir):
+  return trained_lib.load_realm(workdir)
+
+
+@pytest.fixture(scope='module')
+def index(trained, workdir):
+  return trained.open_index(workdir / index_folders.INDEX)
+
+
+@pytest.fixture
+def flags(monkeypatch):
+  """Sets what the command's own flags hold."""
+
+  def set_flags(**values):
+    parsed = types.SimpleNamespace(FLAGS=types.SimpleNamespace(**values))
+    monkeypatch.setattr(realm_explain, 'flags', parsed)
+
+  return set_flags
+
+
+def test_explains_as_json(data, workdir, flags, capsys):
+  texts = ['The mill stood in [MASK].', 'The [MASK] stood in Rome.']
+  flags(text=texts, answer=['1999', 'rivers crown'], json=True)
+  realm_explain.run(tiny_trained.get_config(data), str(workdir))
+  one, several = json.loads(capsys.readouterr().out)
+  assert (one['answer'], several['answer']) == ('1999', 'rivers crown')
+  # A single mask stands for all wordpieces of the answer.
+  assert len(one['predictions']) == 1 and len(several['predictions']) == 3
+  assert [one['text'], several['text']] == texts
+  for found in (one, several):
+    for words in found['predictions']:
+      shares = [share for _, share in words]
+      assert len(words) == 5 and shares == sorted(shares, reverse=True)
+    _check_documents(found, len(found['predictions']))
+
+
+def _check_documents(found, num_targets):
+  """Priors, posteriors and utilities of documents belong together."""
+  documents = found['documents']
+  null, *others = documents
+  assert null['block'] == -1 and null['title'] == '(null)' and not null['text']
+  assert len(others) == 2 and all(row['block'] >= 0 for row in others)
+  prior = np.asarray([row['prior'] for row in documents])
+  own = np.asarray([row['log_prob'] for row in documents])
+  assert prior.sum() == pytest.approx(1)
+  posterior = prior * np.exp(own - own.max())
+  for row, share in zip(documents, posterior / posterior.sum(), strict=True):
+    assert row['posterior'] == pytest.approx(share, rel=1e-3, abs=1e-6)
+    gain = row['log_prob'] - null['log_prob']
+    assert row['utility'] == pytest.approx(gain, abs=1e-3)
+    assert row['word']
+  assert found['null_log_prob'] == null['log_prob']
+  if num_targets == 1:
+    total = math.log((prior * np.exp(own)).sum())
+    assert found['log_prob'] == pytest.approx(total, abs=1e-4)
+    for k, row in enumerate(documents):
+      rest = np.delete(prior, k) / (1 - prior[k])
+      rest = math.log((rest * np.exp(np.delete(own, k))).sum())
+      assert row['without'] == pytest.approx(rest, abs=1e-3)
+
+
+def test_without_an_answer_the_prediction_is_explained(trained, index, capsys):
+  text = 'The [MASK] stood in [MASK].'
+  found = explain.explain(trained, index, text)
+  best = [words[0][0] for words in found.predictions]
+  assert len(best) == 2 and found.answer.split() == ' '.join(best).split()
+  again = explain.explain(trained, index, text, found.answer)
+  assert again.log_prob == pytest.approx(found.log_prob, abs=1e-4)
+  realm_explain.print_explained(found)
+  printed = capsys.readouterr().out
+  assert text in printed and '(null)' in printed and best[0] in printed
+
+
+@pytest.mark.parametrize(
+  ('text', 'answer', 'message'),
+  [
+    ('The mill.', '', 'at least one \\[MASK\\]'),
+    ('[MASK] ' * 11, '', '11 masks, expected at most layout.max_targets=10'),
+    ('[MASK]', 'x' * 11, '11 masks, expected at most'),
+    ('[MASK] [MASK]', '1999', "'1999' is 1 wordpieces, but there are 2 masks"),
+    ('[MASK]', ' ', "' ' is 0 wordpieces, but there are 1 masks"),
+    ('mill ' * 30 + '[MASK]', '', '31 wordpieces, expected at most 22'),
+  ],
+)
+def test_what_cannot_be_explained_is_refused(trained, text, answer, message):
+  with pytest.raises(ValueError, match=message):
+    explain.encode(trained, text, answer)
+
+
+@pytest.mark.parametrize(('texts', 'count'), [([], 0), (['[MASK]'], 2)])
+def test_as_many_answers_as_texts(data, workdir, flags, texts, count):
+  flags(text=texts, answer=['x'] * count, json=False)
+  with pytest.raises(ValueError, match=f'{len(texts)} --text and {count} --an'):
+    realm_explain.run(tiny_trained.get_config(data), str(workdir))
+
+
+def test_markup_in_documents_is_not_interpreted(monkeypatch):
+  row = {'title': '[/i]', 'text': '[red] [/]', 'word': '[b]', 'utility': 0.0}
+  row |= {name: 0.5 for name in ('prior', 'posterior', 'without')}
+  found = explain.Explained(
+    '[/b] [MASK]', [[('[/u]', 0.5)]], '[x]', -1.0, -1.0, [row]
+  )
+  out = rich.console.Console(file=io.StringIO(), width=200)
+  monkeypatch.setattr(progress, 'console', lambda: out)
+  realm_explain.print_explained(found)
+  printed = out.file.getvalue()
+  for part in ('[/b] [MASK]', '[/u] 0.500', "'[x]'", '[/i]: [red] [/]', '[b]'):
+    assert part in printed

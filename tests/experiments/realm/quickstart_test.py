@@ -1,0 +1,42 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The quickstart of REALM, from stores to explained predictions."""
+
+import functools
+import json
+
+import jax
+import pytest
+
+from experiments.engine import loop, metric_writer
+from experiments.realm import quickstart as realm_quickstart
+from retrieval.store import checkpoints
+from tests.experiments.realm import tiny_trained
+
+pytestmark = pytest.mark.usefixtures('fast')
+
+
+@pytest.fixture(scope='module')
+def data(tmp_path_factory):
+  return tiny_trained.make_data(tmp_path_factory.mktemp('data'))
+
+
+def test_quickstart_from_stores_to_explained_predictions(
+  data, tmp_path, capsys, monkeypatch
+):
+  """Every stage at a tiny size; run again, nothing is trained anew."""
+  train = functools.partial(loop.train, devices=jax.devices()[:1])
+  monkeypatch.setattr(loop, 'train', train)
+  config = tiny_trained.get_config(data, num_steps=4)
+  config.evaluate.before = config.evaluate.bm25 = False
+  config.explain.sentences = (('The [MASK] stood in Paris.', 'mill'),)
+  realm_quickstart.run(config, str(tmp_path))
+  printed = capsys.readouterr().out
+  for part in ('nats a token', 'The [MASK] stood in Paris.', 'Done in'):
+    assert part in printed
+  assert checkpoints.find(str(tmp_path / 'mlm')).step == 4
+  saved = json.loads((tmp_path / 'config.json').read_text())
+  assert saved['encoder_from'] == str(tmp_path / 'mlm')
+  before = metric_writer.read(tmp_path)
+  realm_quickstart.run(config, str(tmp_path))
+  assert metric_writer.read(tmp_path) == before
