@@ -18,6 +18,7 @@ from ml_collections import config_dict
 from configs.bases import sections
 from experiments.engine import optimizers, run_settings
 from experiments.retro import settings
+from retrieval.text_search import colbert_index
 from retro_jax.decoding import drawing
 from retro_jax.nn import config as config_lib
 
@@ -46,6 +47,7 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   config.embedder = sections.of(settings.Embedder)
   config.index = sections.index(without=('recall_at',))
   config.neighbors = sections.of(settings.Neighbors)
+  config.colbert_index = sections.of(colbert_index.Section)
   config.evaluation = sections.of(settings.Evaluation)
   config.prepare = sections.of(run_settings.Prepare)
 

@@ -24,7 +24,10 @@ import ml_collections
 
 from experiments.engine import command, progress, reports
 from experiments.in_context import settings as settings_lib
-from experiments.retro import evaluate as retro_evaluate
+from experiments.retro import (
+  evaluate as retro_evaluate,
+  settings as retro_settings,
+)
 from retrieval import memory, settings as checks
 from retro_jax.evaluation import evaluate, in_context
 from retro_jax.trained import loading
@@ -67,7 +70,7 @@ def measure(
     4 * sizes.window * trained.model.config.vocab_size,
     memory.device_bytes(jax.local_devices()[:1]),
   )
-  trained.config.embedder = config.embedder
+  retro_settings.take_models(trained.config, config)
   data = trained.data
   data.check_tokenizer()
   passages = in_context.Passages(

@@ -10,11 +10,11 @@ from experiments.open_qa import dpr_examples
 from experiments.realm import settings as realm_settings
 from realm_jax.data import examples, reader_rows
 from realm_jax.nn import open_qa
-from realm_jax.serving import beams, colbert_index
+from realm_jax.serving import beams
 from retrieval import settings
 from retrieval.nn import colbert
 from retrieval.questions import answers as answers_lib
-from retrieval.text_search import lda
+from retrieval.text_search import colbert_index, lda
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -148,6 +148,6 @@ class Settings(realm_settings.Settings):
   train_blocks: bool
   dpr: Dpr
   colbert: colbert.ColbertConfig
-  colbert_index: colbert_index.ColbertSection
+  colbert_index: colbert_index.Section
   warm_start: WarmStarts
   evaluate: Evaluate

@@ -9,7 +9,8 @@ Documents of --documents (JSON lines, their fields as config.corpus names them)
 replace documents of the same id, or are added at the end; --delete, which may repeat,
 removes documents. DATA becomes a data folder of its own, with an index of the same
 parameters in DATA/index: only blocks whose title or text is new are embedded (none,
-where --workdir retrieves by BM25), and analysed where the old data have BM25 or TF-IDF.
+where --workdir retrieves by BM25), and analysed where the old data have BM25, TF-IDF or
+ColBERT, which keeps its centroids.
 The old data stay as they are; --config.data_dir=DATA changes the new data again, and
 makes experiments.open_qa.ask, or any other command, search them. Salient spans, which
 only training and evaluation need, are found by
@@ -96,6 +97,10 @@ def update(
         known = reuse.ReusedTerms(block_indices.word_index(old, kind))
         block_indices.word_index(data, kind, known)
         counts[f'blocks reused in {kind}'] = known.num_reused
+    with progress.bar('colbert', 'blocks') as shown:
+      copied = block_indices.carry_tokens(old, data, shown)
+    if copied:
+      counts['blocks reused in colbert'] = sum(x.num_reused for x in copied)
   there, now = old.blocks.all_hashes(), data.blocks.all_hashes()
   counts['blocks removed'] = int(np.isin(there, now, invert=True).sum())
   return Updated(new, built, counts)

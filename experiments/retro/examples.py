@@ -107,7 +107,7 @@ def modes(config: Config, workdir: str | os.PathLike) -> Iterator[Mode]:
   ):
     if trained is None:
       continue
-    trained.config.embedder = config.embedder
+    settings_lib.take_models(trained.config, config)
     for name, retrieval, k in retro_evaluate.on_and_off(trained, settings):
       retrieve = None
       if k:

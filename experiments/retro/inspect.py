@@ -111,7 +111,7 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
     reranker=config.evaluate.reranker,
     step=config.evaluate.step,
   )
-  trained.config.embedder = config.embedder
+  settings_lib.take_models(trained.config, config)
   passage = _passage(trained, k, config.leakage.num_neighbors)
   with progress.bar('inspect', 'chunks') as update:
     page = inspection.inspect(trained, passage, progress=update)

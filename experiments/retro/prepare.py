@@ -13,9 +13,11 @@ the others wait. The checksums of published stores are compared first, as
 config.verify says.
 
 --config.neighbors.source=bm25 (or another of retrieval/index/sources.py) finds the
-neighbors of another source; run the stages index and neighbors once for each.
---config.neighbors.reranker=DIR, a run of experiments.reranking.train, orders the first
---config.neighbors.candidates of them anew.
+neighbors of another source; run the stages index and neighbors once for each. The
+source colbert needs --config.colbert_index.model=DIR, a run of
+experiments.open_qa.train. --config.neighbors.reranker=DIR, a run of
+experiments.reranking.train, orders the first --config.neighbors.candidates of them
+anew.
 
 With --config.evaluation.name=NAME the corpus of --config.evaluation.corpus becomes
 an evaluation set of that name, for --config.evaluate.split=NAME. With
@@ -31,7 +33,7 @@ import itertools
 from absl import logging
 
 from experiments.engine import command, progress, stages
-from experiments.retro import settings as settings_lib
+from experiments.retro import settings as settings_lib, text_indices
 from retrieval import tokenization
 from retrieval.index import (
   index as index_lib,
@@ -49,6 +51,7 @@ from retrieval.text import (
 from retrieval.text_search import (
   lda,
   sparse_index,
+  token_store,
 )
 from retro_jax.data import folder as retro_data
 
@@ -62,6 +65,8 @@ _KINDS = {
   'neighbors': neighbors_lib.KIND,
   'sparse': sparse_index.KIND,
   'topics': lda.KIND,
+  'colbert/codec': token_store.CODEC_KIND,
+  'colbert/tokens': token_store.KIND,
 }
 
 Config = stages.Config
@@ -219,32 +224,7 @@ def embed(
 
 def build_index(config: Config, data: retro_data.DataFolder) -> Rows:
   """Builds, measures and publishes the indices that the source reads."""
-  rows = []
-  if data.source in sources_lib.WITH_WORDS:
-    kind = data.source if data.source in sources_lib.WORDS else 'bm25'
-    with progress.bar(kind, 'chunks') as update:
-      build = functools.partial(
-        sources_lib.build_words,
-        data.words_path(kind),
-        data.chunks('train'),
-        data.tokenizer,
-        kind,
-        **stages.share(config),
-        progress=update,
-      )
-      words = stages.until_whole(config, data.words_path(kind).name, build)
-    rows.append((f'chunks in {kind}', f'{words.num_blocks:,}'))
-  if data.source == 'lda':
-    stages.wait_for_first(config, data.path('topics-vectors'))
-    with progress.bar('topics', 'chunks') as update:
-      topics = sources_lib.build_topics(
-        data.path('topics'),
-        data.chunks('train'),
-        data.tokenizer,
-        lda.LdaConfig(num_topics=config.neighbors.num_topics),
-        update,
-      )
-    rows.append(('chunks with topics', f'{topics.num_blocks:,}'))
+  rows = text_indices.build(config, data)
   if data.source not in sources_lib.WITH_VECTORS:
     return rows or [('index', f'not read by the source {data.source}')]
   stages.wait_for_first(config, data.path('index'))
@@ -350,11 +330,12 @@ def verify(data: retro_data.DataFolder) -> Rows:
     ValueError: naming the first file that is missing or damaged.
   """
   rows = []
-  for path in sorted(data.root.iterdir()) if data.root.exists() else ():
-    kind = _KINDS.get(path.name.split('-')[0].split('_')[0])
-    if kind and '.' not in path.name:  # a dot marks an unpublished store
+  for path in sorted([*data.root.glob('*'), *data.root.glob('colbert/*')]):
+    name = path.relative_to(data.root).as_posix()
+    kind = _KINDS.get(name.split('-')[0].split('_')[0])
+    if kind and '.' not in name:  # a dot marks an unpublished store
       store.Store.open(path, kind).verify()
-      rows.append((f'checksums, {path.name}', 'right'))
+      rows.append((f'checksums, {name}', 'right'))
   if data.path('index').exists():
     index_lib.open_index(data.path('index'))
     rows.append(('hashes, index', 'right'))

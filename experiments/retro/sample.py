@@ -64,7 +64,7 @@ def run(
   if json_path:
     store.check_output(json_path)
   trained = loading.load(workdir, config.data_dir)
-  trained.config.embedder = config.embedder
+  settings_lib.take_models(trained.config, config)
   logging.info('Sampling from %s, step %d.', workdir, trained.step)
   settings = config.sample.to_dict() | {'stop_strings': tuple(stop_strings)}
   take = None

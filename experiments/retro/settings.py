@@ -5,6 +5,8 @@
 import dataclasses
 from typing import Annotated, Literal
 
+import ml_collections
+
 from experiments.engine import run_settings
 from retrieval import settings
 from retrieval.index import (
@@ -12,7 +14,7 @@ from retrieval.index import (
   sources,
 )
 from retrieval.text import corpus as corpus_lib
-from retrieval.text_search import lda
+from retrieval.text_search import colbert_index, lda
 from retro_jax.data import qa_rows
 from retro_jax.decoding import drawing
 from retro_jax.nn import config as config_lib
@@ -216,6 +218,7 @@ class Settings(run_settings.Run):
   embedder: Embedder
   index: index_lib.IndexConfig
   neighbors: Neighbors
+  colbert_index: colbert_index.Section  # of the source colbert
   evaluation: Evaluation
   model: config_lib.RetroConfig  # the tokenizer gives vocab_size
   # Batches.
@@ -237,3 +240,16 @@ class Settings(run_settings.Run):
   qa: Qa
   # Of train_retriever alone.
   retriever: Retriever = Retriever()
+
+
+def take_models(
+  trained: ml_collections.ConfigDict, given: ml_collections.ConfigDict
+) -> None:
+  """Set a run's models of retrieval to those of a command's config.
+
+  The ColBERT stays where the command names none.
+  """
+  with trained.unlocked():
+    trained.embedder = given.embedder
+    if given.get('colbert_index', {}).get('model'):
+      trained.colbert_index = given.colbert_index

@@ -9,9 +9,10 @@ Documents of --documents (JSON lines with the fields of config.corpus) replace t
 of the same id, or are added at the end; --delete, which may repeat, removes
 documents. Given documents go into the datastore even where their id would be held
 out. DATA becomes a data folder of its own with indices of its own: only chunks with new
-text are embedded, and analysed for BM25 or TF-IDF where the old data have it; topics,
-where the old data have them, are fitted anew. The old data stay unchanged; with
---config.data_dir=DATA any command retrieves from the new data.
+text are embedded, and, where the old data have BM25, TF-IDF or ColBERT, analysed for
+these (ColBERT keeps its centroids); topics, where the old data have them, are fitted
+anew. The old data stay unchanged; with --config.data_dir=DATA any command retrieves
+from the new data.
 Evaluation also needs the neighbors of the held-out documents:
 experiments.retro.prepare with --config.data_dir=DATA and
 --config.prepare.stages=vectors,neighbors finds them.
@@ -32,12 +33,11 @@ from experiments.engine import (
   progress,
   reports,
 )
-from experiments.retro import settings as settings_lib
+from experiments.retro import settings as settings_lib, text_indices
 from retrieval import tokenization
 from retrieval.index import (
   index as index_lib,
   reuse,
-  sources,
   vectors as vectors_lib,
 )
 from retrieval.store import checkpoints, locks
@@ -47,7 +47,6 @@ from retrieval.text import (
   near_duplicates,
   tokens as tokens_lib,
 )
-from retrieval.text_search import lda
 from retro_jax.data import folder as retro_data
 
 
@@ -75,22 +74,7 @@ def update(
     changed_documents.write(root, _all_documents(old), documents, delete)
     data = dataclasses.replace(old, root=root)
     _cut(config, old, data, [document.id for document in documents])
-    for kind, index_of in sources.WORDS.items():
-      if old.words_path(kind).exists():
-        known = reuse.ReusedTerms(index_of.load(old.words_path(kind)))
-        sources.build_words(
-          data.words_path(kind),
-          data.chunks('train'),
-          data.tokenizer,
-          kind,
-          known=known,
-        )
-        counts[f'chunks reused in {kind}'] = known.num_reused
-    if old.path('topics-vectors').exists():
-      made = lda.Lda.load(old.path('topics')).config
-      sources.build_topics(
-        data.path('topics'), data.chunks('train'), data.tokenizer, made
-      )
+    counts |= text_indices.carry_over(config, old, data)
     if not old.path('vectors-train').exists():
       return counts
     embedder = reuse.ReusedTexts(
@@ -201,7 +185,8 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   if not values.output:
     raise ValueError('--output is empty: expected the new data folder.')
   saved = checkpoints.find(workdir).config
-  saved.embedder, saved.index = config.embedder, config.index
+  settings_lib.take_models(saved, config)
+  saved.index = config.index
   if config.data_dir:
     saved.data_dir = config.data_dir
   documents = []

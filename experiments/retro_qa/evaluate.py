@@ -145,7 +145,7 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
       ', '.join(trained.config.qa.passages),
     )
   with trained.config.unlocked():
-    trained.config.embedder = config.embedder
+    settings_lib.take_models(trained.config, config)
     trained.config.qa.passages = files
   fid = retro_qa_data.is_fid(trained.config)
   open_book = retro_qa_data.reader(trained.config) != 'closed_book'

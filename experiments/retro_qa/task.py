@@ -16,6 +16,7 @@ import ml_collections
 import numpy as np
 
 from experiments.engine import command, tasks
+from experiments.retro import settings as settings_lib
 from experiments.retro_qa import data as retro_qa_data
 from retrieval.questions import question_sets
 from retrieval.store import checkpoints
@@ -43,7 +44,7 @@ def start(
   config = adopt(config)
   question_sets.check_questions(config)
   trained = loading.load(config.retro_from, config.data_dir)
-  trained.config.embedder = config.embedder
+  settings_lib.take_models(trained.config, config)
   trained.config.model.neighbor_length = config.model.neighbor_length
   return config, make_task(config, trained, workdir)
 

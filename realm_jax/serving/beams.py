@@ -21,7 +21,6 @@ from realm_jax.data import examples, folder as data_folder, pipeline
 from realm_jax.nn import config as config_lib, realm as model_lib
 from realm_jax.serving import (
   block_indices,
-  colbert_index,
   model_configs,
   serving,
 )
@@ -34,6 +33,7 @@ from retrieval.store import store
 from retrieval.text import blocks as blocks_lib
 from retrieval.text_search import (
   bm25,
+  colbert_index,
   fusion,
   late_interaction,
   lda,
@@ -302,8 +302,9 @@ def make_retriever(
   settings = config.get('reranker')
   if not settings or not settings.path:
     return found
-  if settings.path == colbert_index.model_of(config):
-    index = colbert_index.open_index(config, data, progress)
+  section = colbert_index.section_of(config)
+  if settings.path == section.model:
+    index = block_indices.token_index(data, section, progress)
     return RerankedRetriever(
       found, index, data.blocks, settings.candidates, read=np.ndarray.tolist
     )
@@ -339,7 +340,8 @@ def _make_first_stage(
     topics = lookup.get('num_topics', lda.LdaConfig.num_topics)
     return WordRetriever(block_indices.topic_index(data, topics), 1.0)
   if kind == 'colbert':
-    return WordRetriever(colbert_index.open_index(config, data, progress))
+    section = colbert_index.section_of(config)
+    return WordRetriever(block_indices.token_index(data, section, progress))
   if kind not in block_indices.WORDS:
     raise ValueError(f'retriever {kind!r}: expected one of {KINDS}.')
   return WordRetriever(block_indices.word_index(data, kind), lookup.bm25_scale)

@@ -3,9 +3,9 @@
 """Reuse of vectors and of terms: only new texts are embedded or analysed.
 
 A vector follows from a text and the parameters of its embedder. `ReusedBlocks` and
-`ReusedTexts` copy the vectors of texts that an earlier corpus holds, too, and
-`ReusedTerms` their terms; `adopt` links a whole index version of the same blocks and
-parameters.
+`ReusedTexts` copy the vectors of texts that an earlier corpus holds, too, `ReusedTerms`
+their terms and `ReusedCodes` the codes of their tokens; `adopt` links a whole index
+version of the same blocks and parameters.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,8 +31,8 @@ from retrieval.text import (
   tokens as tokens_lib,
 )
 from retrieval.text_search import (
+  late_interaction,
   sparse_index,
-  term_counts,
 )
 
 _AT_ONCE = 4096  # chunks
@@ -56,20 +56,51 @@ class _Known:
     return np.where(self._hashes[places] == hashes, self._rows[places], -1)
 
 
-class ReusedTerms(_Known):
+class _Copied(_Known):
+  """Parts of an index by the hash of their text."""
+
+  def __init__(
+    self,
+    hashes: np.ndarray,
+    copy: Callable[[np.ndarray, np.ndarray], Iterator[Any]],
+  ):
+    """Sort the hashes [n] uint64 of old rows; `copy` reads (new places, old rows)."""
+    super().__init__(hashes)
+    self._copy = copy
+
+  def __call__(self, hashes: np.ndarray) -> Iterator[Any]:
+    """Yield the parts of texts with these hashes [n] that are known."""
+    rows = self.find(hashes)
+    (places,) = np.nonzero(rows >= 0)
+    self.num_reused += len(places)
+    return self._copy(places, rows[places])
+
+
+class ReusedTerms(_Copied):
   """A `term_counts.Known` that copies the terms of an old index."""
 
   def __init__(self, old: sparse_index.SparseIndex):
     """Take an index of the same terms, whose texts were hashed in the same way."""
-    super().__init__(old.hashes())
-    self._old = old
+    super().__init__(old.hashes(), old.counts)
 
-  def __call__(self, hashes: np.ndarray) -> Iterator[term_counts.Counts]:
-    """Yield the counts of texts with these hashes [n] that are known."""
-    rows = self.find(hashes)
-    (places,) = np.nonzero(rows >= 0)
-    self.num_reused += len(places)
-    return self._old.counts(places, rows[places])
+
+class ReusedCodes(_Copied):
+  """A `token_store.Known` that copies the codes of an old index."""
+
+  def __init__(
+    self, old: late_interaction.LateInteraction, texts: sparse_index.Texts
+  ):
+    """Hash the texts of the old index.
+
+    Raises:
+      ValueError: when the index is of other texts.
+    """
+    _require(old.path, ('of texts', old.fields['texts'], texts.fingerprint))
+    lows = range(0, texts.num_texts, _AT_ONCE)
+    limits = (min(low + _AT_ONCE, texts.num_texts) for low in lows)
+    ids = map(np.arange, lows, limits)
+    super().__init__(np.concatenate([texts.hashes(x) for x in ids]), old.codes)
+    self.fields, self.codec = old.fields, old.codec
 
 
 class _Reuse(_Known):

@@ -8,6 +8,7 @@ tfidf          DrQA's TF-IDF over their words and pairs of words (Chen et al. 20
 hybrid         reciprocal rank fusion of dense and bm25 (Cormack et al. 2009)
 weighted       weighted sums of the normalised scores of dense and bm25 (Ma et al. 2021)
 lda            most similar topics (Wei and Croft 2006)
+colbert        late interaction of the vectors of tokens (Santhanam et al. 2021)
 edit_distance  candidates of bm25 by the edit distance of their tokens
 oracle         candidates of hybrid by the tokens that they share with the text that
                follows the query: an upper bound of re-ranking, unfit for training
@@ -16,7 +17,6 @@ random         random chunks
 Chunks of the query's own document are excluded before anything is fused or ordered.
 """
 
-import abc
 from collections.abc import Callable, Sequence
 import dataclasses
 import functools
@@ -24,7 +24,6 @@ import os
 from typing import Any, Literal, get_args
 import zlib
 
-from absl import logging
 import numpy as np
 
 from retrieval import searchers, tokenization
@@ -33,6 +32,7 @@ from retrieval.index import (
   index as index_lib,
   neighbors as neighbors_lib,
   ordered,
+  searched,
   vectors as vectors_lib,
 )
 from retrieval.searchers import base
@@ -40,6 +40,7 @@ from retrieval.store import shards, store
 from retrieval.text import chunks as chunks_lib, tokens as tokens_lib
 from retrieval.text_search import (
   bm25 as bm25_lib,
+  late_interaction,
   lda as lda_lib,
   sparse_index,
   term_counts,
@@ -53,6 +54,7 @@ Name = Literal[
   'hybrid',
   'weighted',
   'lda',
+  'colbert',
   'edit_distance',
   'oracle',
   'random',
@@ -73,59 +75,7 @@ WORDS_WEIGHT = 0.5  # of `weighted`; training text chose it
 Found = neighbors_lib.Found
 
 
-class _Searched(abc.ABC):
-  """A source that asks a searcher, whose rows are the datastore's chunks."""
-
-  def __init__(
-    self,
-    datastore: chunks_lib.ChunkStore,
-    searcher: neighbors_lib.Finder,
-    exact: Callable[[], neighbors_lib.Finder] | None = None,
-  ):
-    self._datastore, self._searcher = datastore, searcher
-    self._exact = exact or (lambda: searcher)
-    self._by_k = functools.cache(self._neighbor_search)
-
-  def _neighbor_search(self, k: int) -> neighbors_lib.NeighborSearch:
-    return neighbors_lib.NeighborSearch(
-      self._searcher, self._exact(), self._datastore.id_hash, k
-    )
-
-  def _check_rows(self, num_rows: int, path: str | os.PathLike) -> None:
-    if num_rows != self._datastore.num_chunks:
-      raise ValueError(
-        f'{path}: holds {num_rows} rows, the datastore {self._datastore.path} '
-        f'{self._datastore.num_chunks} chunks; they must be the same.'
-      )
-
-  @abc.abstractmethod
-  def _asked(
-    self, queries: chunks_lib.ChunkStore, shard: int, rows: slice
-  ) -> np.ndarray:
-    """Return the queries of chunks, in the form that the searcher takes."""
-
-  def of_chunks(
-    self, queries: chunks_lib.ChunkStore, shard: int, rows: slice, k: int
-  ) -> Found:
-    """See `neighbors.Source`."""
-    search = self._by_k(k)
-    before = search.num_exact
-    found = search.search(
-      self._asked(queries, shard, rows),
-      np.asarray(queries.store.shard(shard, 'id_hash')[rows]),
-    )
-    if repeated := search.num_exact - before:
-      logging.log_every_n_seconds(
-        logging.INFO,
-        'An exact search repeats %d of %d queries.',
-        60,
-        repeated,
-        len(found[0]),
-      )
-    return found
-
-
-class Dense(_Searched):
+class Dense(searched.Searched):
   """Nearest vectors of a frozen embedder."""
 
   def __init__(
@@ -188,19 +138,22 @@ def search_texts(
   return np.where(said, ids, -1), np.where(said, scores, -np.inf)
 
 
-class _OfTexts(_Searched):
+class _OfTexts(searched.Searched):
   """A source whose index takes the texts of chunks."""
 
   def __init__(
     self,
     datastore: chunks_lib.ChunkStore,
-    searcher: sparse_index.SparseIndex | lda_lib.Lda,
+    searcher: sparse_index.SparseIndex
+    | lda_lib.Lda
+    | late_interaction.LateInteraction,
     path: str | os.PathLike,
     tokenizer: tokenization.Tokenizer,
     name: str,
+    exact: Callable[[], neighbors_lib.Finder] | None = None,
   ):
     """Take the index that was opened at `path`, and the source's name."""
-    super().__init__(datastore, searcher)
+    super().__init__(datastore, searcher, exact)
     self._check_rows(searcher.num_blocks, path)
     self._tokenizer, self._name = tokenizer, name
 
@@ -256,6 +209,18 @@ def build_words(
     ValueError: when the tokenizer is not that of the chunks, or where `path` holds
       an index of other chunks.
   """
+  texts = chunk_texts(datastore, tokenizer)
+  return WORDS[kind].build_store(path, texts, known=known, **share)
+
+
+def chunk_texts(
+  datastore: chunks_lib.ChunkStore, tokenizer: tokenization.Tokenizer
+) -> sparse_index.Texts:
+  """Return the texts of a datastore's chunks, as those of an index.
+
+  Raises:
+    ValueError: when the tokenizer is not that of the chunks.
+  """
   datastore.tokens.check_tokenizer(tokenizer)
   prefix = tokenizer.fingerprint.encode()
 
@@ -264,13 +229,12 @@ def build_words(
     found = (tokens_lib.hash_bytes(prefix + x[y].tobytes()) for x, y in rows)
     return np.fromiter(found, np.uint64, len(ids))
 
-  texts = sparse_index.Texts(
+  return sparse_index.Texts(
     datastore.fingerprint,
     datastore.num_chunks,
     lambda ids: datastore.texts(ids, tokenizer),
     hashes,
   )
-  return WORDS[kind].build_store(path, texts, known=known, **share)
 
 
 class Topics(_OfTexts):
@@ -308,7 +272,33 @@ def build_topics(
   )
 
 
-class Random(_Searched):
+class Colbert(_OfTexts):
+  """Late interaction: the largest cosines of the tokens of a query (ColBERT).
+
+  A query is cut to the model's `query_length` (32 wordpieces with its specials, unless
+  it was trained with more): of a chunk of 64 tokens its first half asks. Chunks in the
+  index are cut to `passage_length` (128). A search that its own document leaves short
+  is repeated over all chunks.
+  """
+
+  def __init__(
+    self,
+    datastore: chunks_lib.ChunkStore,
+    index: late_interaction.LateInteraction,
+    tokenizer: tokenization.Tokenizer,
+  ):
+    """Take an index of `chunk_texts`."""
+    super().__init__(
+      datastore,
+      index,
+      index.path,
+      tokenizer,
+      'colbert',
+      lambda: late_interaction.Unpruned(index),
+    )
+
+
+class Random(searched.Searched):
   """Random chunks, the same at each call."""
 
   def __init__(self, datastore: chunks_lib.ChunkStore, seed: int = 0):
@@ -360,6 +350,7 @@ class Sources:
   vectors: Callable[[chunks_lib.ChunkStore], store.Store]  # of a chunk store
   embedder: Callable[[], vectors_lib.TextEmbedder]  # loads that of new text
   words: Callable[[str], str | os.PathLike]  # one of `WORDS` -> its folder
+  tokens: Callable[[], late_interaction.LateInteraction]  # of ColBERT
   topics: str | os.PathLike = ''  # path of `build_topics`
   words_weight: float = WORDS_WEIGHT  # of `weighted`
 
@@ -383,6 +374,8 @@ class Sources:
         )
       case 'lda':
         return Topics(self.datastore, self.topics, self.tokenizer)
+      case 'colbert':
+        return Colbert(self.datastore, self.tokens(), self.tokenizer)
       case 'edit_distance':
         return ordered.EditDistance(
           self.datastore, self.make('bm25'), self.tokenizer

@@ -43,6 +43,9 @@ class LateInteraction:
   Attributes:
     path: of the index.
     num_blocks: N.
+    fields: of its store.
+    encoder: of its queries and blocks.
+    codec: of its vectors.
     fingerprint: hash of everything that decides its results.
   """
 
@@ -60,13 +63,13 @@ class LateInteraction:
     """
     self.path = pathlib.Path(path)
     self._store, self.codec = token_store.open_store(path)
-    fields = self._store.fields
+    fields = self.fields = self._store.fields
     if fields['encoder'] != encoder.fingerprint:
       raise ValueError(
         f'{path}: made by model {fields["encoder"]}, not {encoder.fingerprint}; '
         'expected the same.'
       )
-    self._encoder, self._config = encoder, config or SearchConfig()
+    self.encoder, self._config = encoder, config or SearchConfig()
     self.num_blocks, self._size = fields['num_blocks'], fields['shard_blocks']
     self.fingerprint = store.fingerprint(
       [self._store.fingerprint, dataclasses.asdict(self._config)]
@@ -79,7 +82,7 @@ class LateInteraction:
     return stored, 4 * tokens * self.codec.centroids.shape[1]
 
   def search(
-    self, texts: Sequence[str], k: int
+    self, texts: Sequence[str] | np.ndarray, k: int
   ) -> tuple[Int64[np.ndarray, 'b k'], Float32[np.ndarray, 'b k']]:
     """Find the k best blocks of each query; ties go to the lower id.
 
@@ -94,7 +97,7 @@ class LateInteraction:
     if k < 1:
       raise ValueError(f'k={k}: expected at least 1.')
     ids, scores = base.nothing(len(texts), k)
-    for row, query in self._queries(texts):
+    for row, query in self.queries(texts):
       blocks = self._candidates(query, max(k, self._config.num_rescored))
       found = self._exact(query, blocks)
       first = np.argsort(-found, kind='stable')[:k]
@@ -111,17 +114,19 @@ class LateInteraction:
       For each query scores [len(blocks[i])] float32; -inf for a blank query.
     """
     scores = [np.full(len(row), -np.inf, np.float32) for row in blocks]
-    for row, query in self._queries(texts):
+    for row, query in self.queries(texts):
       ids = np.asarray(blocks[row], np.int64)
       unique, place = np.unique(ids, return_inverse=True)
       scores[row] = self._exact(query, unique)[place]
     return scores
 
-  def _queries(self, texts: Sequence[str]) -> Iterator[tuple[int, np.ndarray]]:
+  def queries(
+    self, texts: Sequence[str] | np.ndarray
+  ) -> Iterator[tuple[int, np.ndarray]]:
     """Yield the row and the vectors [Q, d] of each text that is not blank."""
     rows = [i for i, text in enumerate(texts) if text.strip()]
     if rows:
-      vectors = self._encoder.queries([texts[i] for i in rows])
+      vectors = self.encoder.queries([texts[i] for i in rows])
       yield from zip(rows, vectors, strict=True)
 
   def _candidates(self, query: np.ndarray, count: int) -> np.ndarray:
@@ -169,17 +174,40 @@ class LateInteraction:
     shard, row = divmod(block, self._size)
     return self._decompress(shard, np.asarray([row])).values
 
+  def shards(self) -> Iterator[tuple[int, colbert_encoder.TokenVectors]]:
+    """Yield the first block and the decompressed vectors of each shard."""
+    for shard in range(self._store.num_shards):
+      rows = np.arange(self._num_rows(shard))
+      yield shard * self._size, self._decompress(shard, rows)
+
+  def codes(
+    self, places: np.ndarray, ids: np.ndarray
+  ) -> Iterator[token_store.Codes]:
+    """Yield the codes of blocks [m], named `places` [m], shard by shard."""
+    shard_of, rows = np.divmod(ids, self._size)
+    for shard in np.unique(shard_of).tolist():
+      here = shard_of == shard
+      yield token_store.Codes(places[here], *self._codes(shard, rows[here]))
+
   def _decompress(
     self, shard: int, rows: np.ndarray
   ) -> colbert_encoder.TokenVectors:
+    ends, centroids, codes = self._codes(shard, rows)
+    return colbert_encoder.TokenVectors(
+      self.codec.decode(centroids, codes), ends
+    )
+
+  def _codes(
+    self, shard: int, rows: np.ndarray
+  ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return ends, centroids and codes of the tokens of rows of a shard."""
     all_ends, centroids, codes = self._arrays(
       shard, 'ends', 'centroids', 'codes'
     )
     positions, ends = colbert_encoder.spans(all_ends, rows)
     tokens = centroids[positions]
     self._check(tokens, len(self.codec.centroids), shard, 'centroids')
-    values = self.codec.decode(tokens, codes[positions])
-    return colbert_encoder.TokenVectors(values, ends)
+    return ends, tokens, codes[positions]
 
   def _num_rows(self, shard: int) -> int:
     return min(self._size, self.num_blocks - shard * self._size)
@@ -200,3 +228,27 @@ class LateInteraction:
       'starts': self._store.ends('starts', 'blocks'),
       **{name: self._store.array(name) for name in names},
     }
+
+
+class Unpruned:
+  """Search that scores all blocks of an index, each shard decompressed once."""
+
+  def __init__(self, index: LateInteraction):
+    """Take the index."""
+    self._index = index
+
+  def search(
+    self, texts: Sequence[str] | np.ndarray, k: int
+  ) -> tuple[Int64[np.ndarray, 'b k'], Float32[np.ndarray, 'b k']]:
+    """See `LateInteraction.search`."""
+    ids, scores = base.nothing(len(texts), k)
+    queries = [*self._index.queries(texts)]
+    for first, vectors in self._index.shards():
+      new = first + np.arange(len(vectors.ends))
+      for row, query in queries:
+        found = colbert_encoder.max_sims(query, *vectors)
+        value = np.concatenate([scores[row], found])
+        best = np.argsort(-value, kind='stable')[:k]
+        ids[row] = np.concatenate([ids[row], new])[best]
+        scores[row] = value[best]
+    return ids, scores

@@ -11,26 +11,22 @@ Dimension key: b queries, Q tokens of a query, C centroids, d values of a vector
 tokens and n blocks of a shard.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 import dataclasses
-import functools
 import os
 import pathlib
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
 from retrieval import settings
 from retrieval.nn import colbert_encoder
 from retrieval.store import shards, store
-from retrieval.text_search import residual_codes
+from retrieval.text_search import residual_codes, sparse_index
 
 KIND = 'colbert_tokens'
-_CODEC = 'colbert_codec'
+CODEC_KIND = 'colbert_codec'
 _DENSEST = 2**16  # centroids that 16 bits name
-
-# First and past-last block -> their texts.
-Texts = Callable[[int, int], Sequence[str]]
 
 
 @runtime_checkable
@@ -56,84 +52,161 @@ class IndexConfig(residual_codes.CodecConfig):
   shard_blocks: settings.Size = 2048  # blocks of a shard
 
 
+class Codes(NamedTuple):
+  """Codes of the tokens of some blocks of a shard, one block after the other."""
+
+  places: np.ndarray  # [m] rows in the shard
+  ends: np.ndarray  # [m] int64 past-last token of each
+  centroids: np.ndarray  # [t] integers
+  codes: np.ndarray  # [t, bytes] uint8
+
+
+@runtime_checkable
+class Known(Protocol):
+  """Codes of blocks of an earlier index, which are not encoded again."""
+
+  fields: Mapping[str, Any]  # of the earlier index
+  codec: residual_codes.Codec  # of the earlier index, and of the new one
+
+  def __call__(self, hashes: np.ndarray) -> Iterable[Codes]:
+    """Return the codes of texts with these hashes [n] that are known."""
+
+
 def build(
   path: str | os.PathLike,
   encoder: Encoder,
-  texts: Texts,
-  num_blocks: int,
-  texts_hash: str,
+  texts: sparse_index.Texts,
   config: IndexConfig | None = None,
-  progress: shards.Progress | None = None,
-) -> None:
+  *,
+  known: Known | None = None,
+  **share,
+) -> store.Store | None:
   """Write an index, or what a killed build has left to write.
 
   Args:
     path: output folder.
-    texts_hash: fingerprint of the blocks.
-    progress: called with (blocks done, blocks in all) of the shards.
+    known: blocks of an earlier index of the same encoder, such as
+      `reuse.ReusedCodes`; codec and config stay those of the earlier index.
+    share: process_index, process_count, progress and meta of `shards.build_store`;
+      the progress is that of the shards.
+
+  Returns:
+    The store of the tokens, or None while other processes still have work.
 
   Raises:
     ValueError: for no block, and when `path` holds another index.
   """
-  config, path = config or IndexConfig(), pathlib.Path(path)
-  if num_blocks < 1:
-    raise ValueError(f'{path}: {num_blocks} blocks: expected at least 1.')
+  config = config_of(known.fields) if known else config or IndexConfig()
+  path = pathlib.Path(path)
+  if texts.num_texts < 1:
+    raise ValueError(f'{path}: {texts.num_texts} blocks: expected at least 1.')
   fields = {
     'encoder': encoder.fingerprint,
-    'texts': texts_hash,
-    'num_blocks': num_blocks,
+    'texts': texts.fingerprint,
+    'num_blocks': texts.num_texts,
     **dataclasses.asdict(config),
+    **_origin(path / 'codec', known),
   }
-  make = functools.partial(_sampled, encoder, texts, num_blocks, config)
-  shards.build_store(path / 'codec', _CODEC, fields, [0], lambda *_: make())
-  codec = _open_codec(path / 'codec', fields)
-  size = config.shard_blocks
-  lows = range(0, num_blocks, size)
-
-  def shard(number, progress):
-    low = lows[number]
-    found = texts(low, min(low + size, num_blocks))
-    return _shard_arrays(codec, encoder.passages(found, progress))
-
-  counts = [min(size, num_blocks - low) for low in lows]
   shards.build_store(
-    path / 'tokens', KIND, fields, counts, shard, progress=progress
+    path / 'codec',
+    CODEC_KIND,
+    fields,
+    [0],
+    lambda *_: dict(
+      (known.codec if known else _fit(encoder, texts, config)).arrays()
+    ),
+  )
+  codec = _open_codec(path / 'codec', fields)
+  size, n = config.shard_blocks, texts.num_texts
+  counts = [min(size, n - low) for low in range(0, n, size)]
+
+  def shard(number: int, progress: shards.Progress | None):
+    ids = np.arange(counts[number]) + number * size
+    parts = [*known(texts.hashes(ids))] if known else []
+    new = np.ones(len(ids), bool)
+    for part in parts:
+      new[part.places] = False
+    if places := np.flatnonzero(new).tolist():
+      done = len(ids) - len(places)
+      found = encoder.passages(
+        texts.read(ids[places]), shards.shifted(progress, done, len(ids))
+      )
+      codes = codec.encode(found.values)
+      parts.append(Codes(np.asarray(places), found.ends, *codes))
+    return _shard_arrays(len(codec.centroids), *_merged(parts))
+
+  return shards.build_store(
+    path / 'tokens', KIND, fields, counts, shard, **share
   )
 
 
-def _sampled(
-  encoder: Encoder, texts: Texts, num_blocks: int, config: IndexConfig
-) -> dict[str, np.ndarray]:
-  """Return the arrays of a codec that is fitted to some of the blocks."""
+def _origin(path: pathlib.Path, known: Known | None) -> dict[str, Any]:
+  """Return the field that names a codec which was fitted for another index."""
+  if known:
+    made = dict(known.fields)
+    return {'codec': made.get('codec') or store.fingerprint(made)}
+  # A codec that stands stays: that of an update that was killed, or is done.
+  stands = store.Store.open(path, CODEC_KIND).fields if path.is_dir() else {}
+  return {x: stands[x] for x in ('codec',) if x in stands}
+
+
+def _fit(
+  encoder: Encoder, texts: sparse_index.Texts, config: IndexConfig
+) -> residual_codes.Codec:
+  """Fit a codec to some of the blocks."""
   rng = np.random.default_rng(config.seed)
+  num_blocks = texts.num_texts
   count = min(config.sample_blocks, num_blocks)
-  chosen = np.sort(rng.choice(num_blocks, count, replace=False)).tolist()
-  vectors = encoder.passages([texts(i, i + 1)[0] for i in chosen]).values
+  chosen = np.sort(rng.choice(num_blocks, count, replace=False))
+  vectors = encoder.passages(texts.read(chosen)).values
   stored = len(vectors) * num_blocks // count
-  return dict(residual_codes.train(vectors, config, stored).arrays())
+  return residual_codes.train(vectors, config, stored)
+
+
+def _merged(
+  parts: Sequence[Codes],
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+  """Return ends, centroids and codes of all blocks of a shard, by their places."""
+  order = np.argsort(np.concatenate([part.places for part in parts]))
+  counts = [np.diff(part.ends, prepend=0) for part in parts]
+  all_ends = np.cumsum(np.concatenate(counts), dtype=np.int64)
+  positions, ends = colbert_encoder.spans(all_ends, order)
+  centroids, codes = (
+    np.concatenate([getattr(part, name) for part in parts])[positions]
+    for name in ('centroids', 'codes')
+  )
+  return ends, centroids, codes
 
 
 def _shard_arrays(
-  codec: residual_codes.Codec, vectors: colbert_encoder.TokenVectors
+  num_centroids: int,
+  ends: np.ndarray,
+  nearest: np.ndarray,
+  codes: np.ndarray,
 ) -> dict[str, np.ndarray]:
   """Return ends [n], centroids [T], codes [T, bytes], starts [C + 1], blocks.
 
   The blocks with a token at centroid c, ascending, are blocks[starts[c] : starts[c
   + 1]], counted within the shard.
   """
-  nearest, codes = codec.encode(vectors.values)
-  counts = np.diff(vectors.ends, prepend=0)
-  n, num_centroids = len(counts), len(codec.centroids)
+  counts = np.diff(ends, prepend=0)
+  n = len(counts)
   pairs = np.unique(nearest * np.int64(n) + np.repeat(np.arange(n), counts))
   centroids, blocks = np.divmod(pairs, n)
   small = np.uint16 if num_centroids <= _DENSEST else np.int32
   return {
-    'ends': vectors.ends,
+    'ends': ends,
     'centroids': nearest.astype(small),
     'codes': codes,
     'starts': np.searchsorted(centroids, np.arange(num_centroids + 1)),
     'blocks': blocks.astype(np.int32),
   }
+
+
+def config_of(fields: Mapping[str, Any]) -> IndexConfig:
+  """Return the settings of an index with these fields."""
+  names = [field.name for field in dataclasses.fields(IndexConfig)]
+  return IndexConfig(**{name: fields[name] for name in names})
 
 
 def open_store(
@@ -153,7 +226,7 @@ def open_store(
 def _open_codec(
   path: pathlib.Path, fields: Mapping[str, Any]
 ) -> residual_codes.Codec:
-  found = store.Store.open(path, _CODEC, fields)
+  found = store.Store.open(path, CODEC_KIND, fields)
   names = [field.name for field in dataclasses.fields(residual_codes.Codec)]
   return residual_codes.Codec(
     **{name: np.asarray(found.shard(0, name)) for name in names}

@@ -11,6 +11,7 @@ vectors-{train,valid}/ frozen BERT keys
 index/                 of vectors-train
 sparse-{bm25,tfidf}/   of chunks-train, for sources that need it
 topics-{model,vectors}/ topics of chunks-train, for the source lda
+colbert/{codec,tokens}/ vectors of the tokens of chunks-train, for the source colbert
 neighbors-{train,valid}/           of the source dense
 neighbors_SOURCE-{train,valid}/    of another source
 neighbors_SOURCE+RERANKER-{train,valid}/ of a source in a re-ranker's order
@@ -41,6 +42,7 @@ from retrieval.text import (
   near_duplicates,
   tokens as tokens_lib,
 )
+from retrieval.text_search import colbert_index
 
 
 def embedder(config: ml_collections.ConfigDict) -> embedders.Embedder:
@@ -239,6 +241,9 @@ class DataFolder(data_folder.DataFolder):
       vectors,
       load_embedder,
       self.words_path,
+      lambda: colbert_index.load(
+        self.path('colbert'), colbert_index.section_of(config)
+      ),
       topics=self.path('topics'),
       words_weight=config.neighbors.get(
         'words_weight', sources_lib.WORDS_WEIGHT

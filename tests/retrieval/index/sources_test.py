@@ -19,9 +19,12 @@ from retrieval.index import (
 from retrieval.text import chunks as chunks_lib
 from retrieval.text_search import (
   bm25 as bm25_lib,
+  late_interaction,
   lda as lda_lib,
+  token_store,
 )
 from tests.retrieval.store import tiny_stores
+from tests.retrieval.text_search import tiny_encoder
 
 _K = 5
 
@@ -62,6 +65,10 @@ def parts(data):
   config = lda_lib.LdaConfig(num_topics=5)
   path = data.root / 'topics'
   sources.build_topics(path, train, data.tokenizer, config)
+  words = tiny_encoder.Words()
+  texts = sources.chunk_texts(train, data.tokenizer)
+  token_store.build(data.root / 'colbert', words, texts)
+  search = late_interaction.SearchConfig(num_probes=9999, num_rescored=9999)
   return sources.Sources(
     train,
     data.tokenizer,
@@ -69,6 +76,9 @@ def parts(data):
     lambda chunks: vectors[chunks.path],
     lambda: embedder,
     data.root.joinpath,
+    lambda: late_interaction.LateInteraction(
+      data.root / 'colbert', words, search
+    ),
     path,
     words_weight=0.25,
   )
@@ -258,6 +268,42 @@ def test_new_text_finds_what_its_chunk_would(name, data, parts):
   np.testing.assert_array_equal(source.of_texts(texts, _K)[0], ids[:4])
 
 
+def _max_sims(data, index, queries, n):
+  """Scores of all chunks by the tokens of chunk n, one after the other."""
+  [text] = queries.texts(np.array([n]), data.tokenizer)
+  [asked] = tiny_encoder.Words().queries([text])
+  return np.array(
+    [
+      sum(max(float(q @ v) for v in index.vectors(i)) for q in asked)
+      for i in range(index.num_blocks)
+    ]
+  )
+
+
+@pytest.mark.parametrize('split', ['train', 'valid'])
+@pytest.mark.parametrize('rescored', ['all', 'few'])
+def test_late_interaction_equals_a_slow_max_sim(split, rescored, data, parts):
+  index, queries = parts.tokens(), data.chunks[split]
+  if (
+    rescored == 'few'
+  ):  # with k near all chunks, the search is repeated over all
+    few = late_interaction.SearchConfig(num_probes=1, num_rescored=1)
+    words = tiny_encoder.Words()
+    index = late_interaction.LateInteraction(index.path, words, few)
+  source = sources.Colbert(data.chunks['train'], index, data.tokenizer)
+  k = _K if rescored == 'all' else index.num_blocks - 3
+  ids, scores = source.of_chunks(queries, 0, slice(1, 3), k)
+  for n, row, found in zip((1, 2), ids, scores, strict=True):
+    others = _others(data, queries, n)
+    wanted = _max_sims(data, index, queries, n)
+    best = np.sort(wanted[others])[::-1][:k]
+    kept = row[row >= 0]
+    assert len({*kept.tolist()}) == len(best) and np.isin(kept, others).all()
+    np.testing.assert_allclose(found[: len(best)], best, rtol=1e-5)
+    np.testing.assert_allclose(wanted[kept], best, rtol=1e-5)
+    assert np.isneginf(found[len(best) :]).all()
+
+
 def test_random_neighbors_are_spread_over_all_chunks(data, parts):
   train = data.chunks['train']
   rows = slice(0, train.store.rows('document')[0])
@@ -284,6 +330,15 @@ def test_topics_of_other_chunks_are_refused(data, tmp_path):
   )
   with pytest.raises(ValueError, match='they must be the same'):
     sources.Topics(data.chunks['train'], tmp_path / 'topics', data.tokenizer)
+
+
+def test_token_vectors_of_other_chunks_are_refused(data, tmp_path):
+  words = tiny_encoder.Words()
+  texts = sources.chunk_texts(data.chunks['valid'], data.tokenizer)
+  token_store.build(tmp_path / 'colbert', words, texts)
+  index = late_interaction.LateInteraction(tmp_path / 'colbert', words)
+  with pytest.raises(ValueError, match='they must be the same'):
+    sources.Colbert(data.chunks['train'], index, data.tokenizer)
 
 
 def test_tokens_shared_with_the_text_that_follows(data, parts):

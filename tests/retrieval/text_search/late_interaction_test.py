@@ -2,54 +2,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Search over compressed vectors of tokens against a slow MaxSim."""
 
-import zlib
-
 import numpy as np
 import pytest
 
-from retrieval.nn import colbert_encoder
-from retrieval.text_search import (
-  late_interaction,
-  residual_codes,
-  token_store,
-)
+from retrieval.text_search import late_interaction, token_store
+from tests.retrieval.text_search import tiny_encoder
 
-D, N = 8, 45
+D, N = tiny_encoder.D, 45
 ALL = late_interaction.SearchConfig(num_probes=1000, num_rescored=N)
 CONFIG = token_store.IndexConfig(
   num_centroids=20, sample_blocks=30, shard_blocks=20
 )
 QUERIES = ['word3 word5 word7', 'word1', 'word4 word4 word0 word9']
-
-
-class Words:
-  """A vector for each word, a little different at each position."""
-
-  fingerprint = 'words'
-
-  def __init__(self):
-    self.num_encoded = 0
-
-  def _vectors(self, text):
-    rows = []
-    for i, word in enumerate(text.split()):
-      rng = np.random.default_rng(zlib.crc32(word.encode()))
-      rows.append(rng.standard_normal(D) + 0.1 * np.sin(i + np.arange(D)))
-    return residual_codes.unit(np.asarray(rows, np.float32))
-
-  def queries(self, texts):
-    found = [self._vectors(text) for text in texts]
-    length = max(map(len, found))
-    return np.stack([np.resize(x, (length, D)) for x in found])
-
-  def passages(self, texts, progress=None):
-    self.num_encoded += len(texts)
-    found = [self._vectors(text) for text in texts]
-    if progress:
-      progress(len(texts), len(texts))
-    return colbert_encoder.TokenVectors(
-      np.concatenate(found), np.cumsum([len(x) for x in found])
-    )
+Words = tiny_encoder.Words
 
 
 def _texts():
@@ -67,9 +32,7 @@ def _build(path, encoder=None, texts=TEXTS, **more):
   token_store.build(
     path,
     encoder or Words(),
-    lambda low, limit: texts[low:limit],
-    len(texts),
-    'texts',
+    tiny_encoder.texts_of(texts),
     CONFIG,
     **more,
   )
@@ -92,13 +55,28 @@ def _slow(index, query):
   return np.asarray(scores)
 
 
-def test_an_unpruned_search_equals_a_slow_max_sim(path):
-  index = late_interaction.LateInteraction(path, Words(), ALL)
+def test_sizes(path):
+  index = late_interaction.LateInteraction(path, Words())
   assert index.num_blocks == N
   stored, plain = index.sizes()
   assert plain == 4 * D * sum(len(text.split()) for text in TEXTS)
   assert stored == sum(file.stat().st_size for file in path.rglob('*.npy'))
-  ids, scores = index.search(QUERIES, N + 3)
+
+
+@pytest.mark.parametrize('all_candidates', [True, False])
+def test_an_unpruned_search_equals_a_slow_max_sim(path, all_candidates):
+  config = (
+    ALL
+    if all_candidates
+    else late_interaction.SearchConfig(num_probes=1, num_rescored=1)
+  )
+  index = late_interaction.LateInteraction(path, Words(), config)
+  finder = index if all_candidates else late_interaction.Unpruned(index)
+  ids, scores = finder.search([*QUERIES, ' '], N + 3)
+  assert (ids[-1] == -1).all() and np.isneginf(scores[-1]).all()
+  few, best = finder.search(QUERIES, 4)
+  np.testing.assert_array_equal(few, ids[:-1, :4])
+  np.testing.assert_allclose(best, scores[:-1, :4], rtol=1e-6)
   for row, query in enumerate(Words().queries(QUERIES)):
     wanted = _slow(index, query)
     order = np.argsort(-wanted, kind='stable')
@@ -112,7 +90,7 @@ def test_vectors_are_close_to_the_originals(path):
   index = late_interaction.LateInteraction(path, Words())
   cosines = np.concatenate(
     [
-      (index.vectors(block) * Words()._vectors(TEXTS[block])).sum(axis=1)
+      (index.vectors(block) * Words().vectors(TEXTS[block])).sum(axis=1)
       for block in range(N)
     ]
   )
@@ -175,7 +153,7 @@ def test_a_killed_build_continues_with_the_missing_shards(tmp_path, path):
     _build(tmp_path / 'index', encoder, progress=stop)
   again = Words()
   _build(tmp_path / 'index', again)
-  assert again.num_encoded == N - 20  # neither the sample nor the first shard
+  assert len(again.encoded) == N - 20  # neither the sample nor the first shard
   one, other = (
     late_interaction.LateInteraction(x, Words(), ALL)
     for x in (path, tmp_path / 'index')
@@ -187,7 +165,7 @@ def test_a_killed_build_continues_with_the_missing_shards(tmp_path, path):
     np.testing.assert_array_equal(a, b)
   done = Words()
   _build(tmp_path / 'index', done)
-  assert done.num_encoded == 0
+  assert not done.encoded
 
 
 def test_other_models_and_texts_are_refused(path, tmp_path):

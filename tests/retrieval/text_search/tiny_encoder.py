@@ -1,0 +1,56 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""An encoder of tokens without a model, and texts to index."""
+
+import zlib
+
+import numpy as np
+
+from retrieval.nn import colbert_encoder
+from retrieval.text_search import residual_codes, sparse_index, term_counts
+
+D, Q = 8, 12
+
+
+class Words:
+  """A vector for each word, a little different at each position."""
+
+  fingerprint = 'words'
+
+  def __init__(self):
+    self.encoded = []
+
+  def vectors(self, text):
+    """Vectors of the words of a text, at least one."""
+    rows = []
+    for i, word in enumerate(text.split() or ['[CLS]']):
+      rng = np.random.default_rng(zlib.crc32(word.encode()))
+      rows.append(rng.standard_normal(D) + 0.1 * np.sin(i + np.arange(D)))
+    return residual_codes.unit(np.asarray(rows, np.float32))
+
+  def queries(self, texts):
+    """Vectors of queries, cut or repeated to Q."""
+    return np.stack([np.resize(self.vectors(text), (Q, D)) for text in texts])
+
+  def passages(self, texts, progress=None):
+    """Vectors of passages; remembers what it encoded."""
+    self.encoded += texts
+    found = [self.vectors(text) for text in texts]
+    if progress:
+      progress(len(texts), len(texts))
+    return colbert_encoder.TokenVectors(
+      np.concatenate(found), np.cumsum([len(x) for x in found])
+    )
+
+
+def texts_of(
+  texts: list[str], fingerprint: str = 'texts'
+) -> sparse_index.Texts:
+  """Return a list as the texts of an index."""
+  hashes = np.array([term_counts.hash_text(text) for text in texts], np.uint64)
+  return sparse_index.Texts(
+    fingerprint,
+    len(texts),
+    lambda ids: [texts[i] for i in ids],
+    lambda ids: hashes[ids],
+  )
