@@ -52,7 +52,7 @@ def named(section: Section, path: str | os.PathLike) -> Section:
   return dataclasses.replace(section, model=found.meta.get('model', ''))
 
 
-def load_encoder(section: Section) -> colbert_encoder.ColbertEncoder:
+def load_encoder(section: Section) -> token_store.Encoder:
   """Load the model of a section.
 
   Raises:

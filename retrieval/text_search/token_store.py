@@ -123,16 +123,7 @@ def build(
   def shard(number: int, progress: shards.Progress | None):
     ids = np.arange(counts[number]) + number * size
     parts = [*known(texts.hashes(ids))] if known else []
-    new = np.ones(len(ids), bool)
-    for part in parts:
-      new[part.places] = False
-    if places := np.flatnonzero(new).tolist():
-      done = len(ids) - len(places)
-      found = encoder.passages(
-        texts.read(ids[places]), shards.shifted(progress, done, len(ids))
-      )
-      codes = codec.encode(found.values)
-      parts.append(Codes(np.asarray(places), found.ends, *codes))
+    parts += _encoded(encoder, codec, texts, ids, parts, progress)
     return _shard_arrays(len(codec.centroids), *_merged(parts))
 
   return shards.build_store(
@@ -161,6 +152,30 @@ def _fit(
   vectors = encoder.passages(texts.read(chosen)).values
   stored = len(vectors) * num_blocks // count
   return residual_codes.train(vectors, config, stored)
+
+
+def _encoded(
+  encoder: Encoder,
+  codec: residual_codes.Codec,
+  texts: sparse_index.Texts,
+  ids: np.ndarray,
+  known: Sequence[Codes],
+  progress: shards.Progress | None,
+) -> list[Codes]:
+  """Return the codes of those of texts [n] that are not known."""
+  new = np.ones(len(ids), bool)
+  for part in known:
+    new[part.places] = False
+  places = np.flatnonzero(new)
+  done = len(ids) - len(places)
+  if done and progress:
+    progress(done, len(ids))
+  if not len(places):
+    return []
+  found = encoder.passages(
+    texts.read(ids[places]), shards.shifted(progress, done, len(ids))
+  )
+  return [Codes(places, found.ends, *codec.encode(found.values))]
 
 
 def _merged(

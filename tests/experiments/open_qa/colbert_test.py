@@ -13,14 +13,14 @@ from configs import colbert_small
 from experiments.engine import loop, metric_writer
 from experiments.open_qa import colbert_task
 from realm_jax.data import folder as realm_data
-from realm_jax.serving import beams, colbert_index
+from realm_jax.serving import beams, block_indices
 from retrieval.index import (
   rerankers,
   reranking,
 )
 from retrieval.nn import colbert_encoder
 from retrieval.questions import questions as questions_lib
-from retrieval.text_search import late_interaction
+from retrieval.text_search import colbert_index, late_interaction
 from tests.retrieval.text import tiny_blocks
 
 _NAMES = 'abcefghijklmnopr'  # q and d mark queries and passages
@@ -154,7 +154,8 @@ def test_a_trained_model_retrieves_and_reranks(run, data, monkeypatch):
   np.testing.assert_allclose(reranked.scores[same, 0], scores[same], rtol=1e-5)
   # What is built is opened again.
   calls.clear()
-  again = colbert_index.open_index(config, data, lambda *x: calls.append(x))
+  section = colbert_index.section_of(config)
+  again = block_indices.token_index(data, section, lambda *x: calls.append(x))
   assert not calls and isinstance(again, late_interaction.LateInteraction)
 
 
@@ -176,8 +177,9 @@ def test_the_full_size():
 
 
 def test_settings_that_do_not_fit_are_named(run, data):
-  with pytest.raises(ValueError, match="model='': retriever 'colbert' needs"):
-    colbert_index.open_index(_config(data), data)
+  section = colbert_index.section_of(_config(data))
+  with pytest.raises(ValueError, match="model='': late interaction needs"):
+    block_indices.token_index(data, section)
   with pytest.raises(FileNotFoundError):
     colbert_encoder.load(data.root)
   config = _config(data, **{'colbert.passage_length': 40})

@@ -25,10 +25,12 @@ from realm_jax.serving import (
   trained as trained_lib,
 )
 from retrieval.index import index_versions
+from retrieval.nn import colbert_encoder
 from retrieval.text import corpus
-from retrieval.text_search import tfidf
+from retrieval.text_search import colbert_index, tfidf
 from tests.experiments.realm import tiny_realm
 from tests.retrieval.store import other_writer
+from tests.retrieval.text_search import tiny_encoder
 
 NEW = corpus.Document('new', 'Crown', 'The crown of Rome stood in the river.')
 CHANGED = corpus.Document('d3', 'Mill 3', 'The mill of 1066 was a crown.')
@@ -187,6 +189,58 @@ def test_words_follow_the_corpus(before, embedded, tmp_path):
     strict=True,
   ):
     np.testing.assert_array_equal(have, want)
+
+
+@pytest.fixture
+def with_colbert(before, tmp_path, monkeypatch):
+  """`before` with the indices of two settings, whose model is counted."""
+  for name in ('tokenizer', 'tokens', 'blocks'):
+    (tmp_path / name).symlink_to(before.root / name)
+  words = tiny_encoder.Words()
+  monkeypatch.setattr(colbert_encoder, 'load', lambda path: words)
+  trained = dataclasses.replace(
+    before.trained, data=realm_data.DataFolder(tmp_path)
+  )
+  sections = [
+    colbert_index.Section(model='run', num_centroids=32, shard_blocks=n)
+    for n in (20, 50)
+  ]
+  for section in sections:
+    block_indices.token_index(trained.data, section)
+  words.encoded.clear()
+  return types.SimpleNamespace(trained=trained, sections=sections, words=words)
+
+
+def test_token_vectors_follow_the_corpus(with_colbert, tmp_path):
+  words, old = with_colbert.words, with_colbert.trained.data
+  updated = realm_update.update(
+    with_colbert.trained, None, tmp_path / 'new', [NEW, CHANGED], ['d5', 'd6']
+  )
+  data = updated.trained.data
+  titled = [f'{x.title}\n{x.text}' for x in (CHANGED, NEW)]
+  assert words.encoded == 2 * titled
+  reused = 2 * (data.blocks.num_blocks - 2)
+  assert updated.counts['blocks reused in colbert'] == reused
+  words.encoded.clear()
+  for section in with_colbert.sections:
+    before, after = (block_indices.token_index(x, section) for x in (old, data))
+    np.testing.assert_array_equal(before.codec.levels, after.codec.levels)
+    ids, _ = after.search(titled, 1)
+    assert block_indices.titled_texts(data.blocks, ids[:, 0]) == titled
+  assert not words.encoded  # the indices are found whole
+
+
+def test_an_index_of_a_model_that_changed_is_built_anew(with_colbert, tmp_path):
+  with_colbert.words.fingerprint = 'other'
+  updated = realm_update.update(
+    with_colbert.trained, None, tmp_path / 'new', delete=['d5']
+  )
+  assert 'blocks reused in colbert' not in updated.counts
+  assert not [*updated.trained.data.root.glob('colbert-*')]
+  section = with_colbert.sections[0]
+  block_indices.token_index(updated.trained.data, section)
+  count = updated.trained.data.blocks.num_blocks
+  assert len(with_colbert.words.encoded) == 2 * count  # codec and all blocks
 
 
 def test_again_finds_what_stands(before, after, embedded):

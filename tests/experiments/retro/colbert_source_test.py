@@ -1,0 +1,203 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Neighbors by late interaction: prepared, searched, sampled and updated."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from experiments.engine import stages
+from experiments.retro import (
+  prepare as retro_prepare,
+  settings as retro_settings,
+  update as retro_update,
+)
+from retrieval.index import sources
+from retrieval.nn import colbert_encoder
+from retrieval.text import corpus as corpus_lib
+from retrieval.text_search import token_store
+from retro_jax.data import folder as retro_data
+from retro_jax.trained import loading, sampling
+from tests.experiments.engine import tiny_run
+from tests.retrieval.text_search import tiny_encoder
+from tests.retro_jax.data import tiny_data
+
+
+@pytest.fixture
+def words(monkeypatch):
+  """The model of any folder."""
+  found = tiny_encoder.Words()
+  monkeypatch.setattr(colbert_encoder, 'load', lambda path: found)
+  return found
+
+
+@pytest.fixture(scope='module')
+def run(tmp_path_factory):
+  """A run that was trained with other neighbors, and its data."""
+  root = tiny_data.make(tmp_path_factory.mktemp('data'))
+  workdir = tiny_run.make_run(tmp_path_factory.mktemp('run'), root)
+  return workdir, retro_data.DataFolder(root, 'colbert')
+
+
+@pytest.fixture
+def config(run):
+  config = loading.load(run[0]).config
+  config.colbert_index.update(
+    model='runs/colbert', num_centroids=16, shard_blocks=20
+  )
+  config.neighbors.stored = 3
+  return config
+
+
+@pytest.fixture
+def data(run, tmp_path):
+  """The run's data without an index."""
+  for path in run[1].root.iterdir():
+    (tmp_path / path.name).symlink_to(path)
+  return dataclasses.replace(run[1], root=tmp_path)
+
+
+def _texts(data):
+  chunks = data.chunks('train')
+  return chunks.texts(np.arange(chunks.num_chunks), data.tokenizer)
+
+
+def test_neighbors_are_prepared_and_read(config, data, words, run):
+  assert retro_prepare.embed(config, data) == [
+    ('vectors', 'not read by the source colbert')
+  ]
+  count = data.chunks('train').num_chunks
+  rows = retro_prepare.build_index(config, data)
+  assert rows == [('chunks in colbert', f'{count:,}')]
+  assert words.encoded[-count:] == _texts(data)
+  rows = dict(retro_prepare.find_neighbors(config, data))
+  assert rows['recomputed and equal, train']
+  for split in ('train', 'valid'):
+    chunks, train = data.chunks(split), data.chunks('train')
+    assert data.neighbors_path(split).name == f'neighbors_colbert-{split}'
+    ids = data.neighbors(split).ids(np.arange(chunks.num_chunks))
+    own = chunks.document_hashes(np.arange(chunks.num_chunks))
+    assert (ids >= 0).all()
+    assert (train.document_hashes(ids) != own[:, None]).all()
+  said = dict(retro_prepare.verify(data))
+  assert said['checksums, colbert/tokens'] == 'right'
+  assert said['checksums, colbert/codec'] == 'right'
+  # A run that names no ColBERT takes the one that made the index.
+  trained = loading.load(run[0], str(data.root), source='colbert')
+  assert not trained.config.colbert_index.model
+  found = trained.data.retriever(trained.config).retrieve(_texts(data)[:4], 2)
+  assert (found.scores[:, 0] > 0.9 * tiny_encoder.Q).all()
+  (sample,) = sampling.sample(
+    trained, 'river queen tensor apple moon', max_new_tokens=4
+  )
+  assert sample.chunks[0].ids and trained.data.metric == 'colbert'
+
+
+def test_a_killed_build_goes_on(config, data, words, monkeypatch):
+  encode = tiny_encoder.Words.passages
+
+  def killed(self, texts, progress=None):
+    if len(self.encoded) > 60:
+      raise KeyboardInterrupt
+    return encode(self, texts, progress)
+
+  with monkeypatch.context() as patch:
+    patch.setattr(tiny_encoder.Words, 'passages', killed)
+    config.colbert_index.sample_blocks = 30
+    with pytest.raises(KeyboardInterrupt):
+      retro_prepare.build_index(config, data)
+  assert len(words.encoded) == 70  # a sample and two shards
+  retro_prepare.verify(data)  # what is not whole is passed over
+  count = data.chunks('train').num_chunks
+  retro_prepare.build_index(config, data)
+  assert words.encoded[70:] == _texts(data)[40:] and count > 60
+
+
+def test_another_process_waits_for_the_codec(config, data, words, monkeypatch):
+  config.prepare.update(process_index=1, process_count=2)
+  slept = []
+
+  def sleep(sec):
+    slept.append(sec)
+    with config.unlocked():
+      first = config.copy_and_resolve_references()
+    first.prepare.process_index = 0
+    first.prepare.wait_hours = 0
+    with pytest.raises(ValueError, match='wait_hours=0'):
+      retro_prepare.build_index(first, data)
+
+  monkeypatch.setattr(stages.time, 'sleep', sleep)
+  retro_prepare.build_index(config, data)
+  chunks = data.chunks('train').num_chunks
+  assert len(slept) == 1
+  assert sorted(words.encoded[chunks:]) == sorted(_texts(data))
+
+
+def test_bad_input_is_one_line(config, data, words):
+  config.colbert_index.model = ''
+  with pytest.raises(ValueError, match="model='': late interaction needs"):
+    retro_prepare.build_index(config, data)
+  with pytest.raises(FileNotFoundError, match='no colbert_tokens store'):
+    data.neighbor_source(config)
+  config.colbert_index.model = 'a'
+  retro_prepare.build_index(config, data)
+  words.fingerprint = 'other'
+  with pytest.raises(ValueError, match='encoder') as error:
+    retro_prepare.build_index(config, data)
+  assert '\n' not in str(error.value)
+  with pytest.raises(ValueError, match='made by model words, not other'):
+    data.neighbor_source(config)
+
+
+def test_a_missing_run_and_another_model_are_named(
+  config, data, words, run, monkeypatch, tmp_path
+):
+  retro_prepare.build_index(config, data)
+  monkeypatch.undo()
+  config.colbert_index.model = str(tmp_path / 'gone')
+  with pytest.raises(FileNotFoundError, match='gone.*Expected the ColBERT'):
+    data.neighbor_source(config)
+  config.colbert_index.model = str(run[0])
+  with pytest.raises(ValueError, match="of task 'retro', expected 'colbert'"):
+    data.neighbor_source(config)
+
+
+def test_a_command_names_the_models_of_a_run(config):
+  trained = config.copy_and_resolve_references()
+  config.embedder.path = 'e'
+  config.colbert_index.model = ''
+  retro_settings.take_models(trained, config)
+  assert trained.embedder.path == 'e'
+  assert trained.colbert_index.model == 'runs/colbert'
+  with trained.unlocked():
+    del trained.colbert_index  # of an earlier version
+  config.colbert_index.model = 'c'
+  retro_settings.take_models(trained, config)
+  assert trained.colbert_index.model == 'c'
+
+
+def test_an_update_encodes_new_chunks_alone(config, data, words, tmp_path):
+  retro_prepare.build_index(config, data)
+  words.encoded.clear()
+  root = tmp_path / 'new'
+  document = corpus_lib.Document('n', 'Title n', 'zq zq moon zq zq')
+  counts = retro_update.update(config, data, root, [document], ['d3'])
+  new = retro_data.DataFolder(root, 'colbert')
+  before, after = {*_texts(data)}, _texts(new)
+  fresh = [text for text in after if text not in before]
+  assert sorted(words.encoded) == sorted(fresh) and fresh
+  assert counts['chunks reused in colbert'] == len(after) - len(fresh)
+  old, now = (
+    token_store.open_store(x.path('colbert'))[1].centroids for x in (data, new)
+  )
+  np.testing.assert_array_equal(old, now)
+  # The stage finds it whole, and the new chunks are found.
+  words.encoded.clear()
+  retro_prepare.build_index(config, new)
+  assert not words.encoded
+  source = new.neighbor_source(config)
+  assert isinstance(source, sources.Colbert)
+  ids, scores = source.of_texts([fresh[0], ' '], 1)
+  assert new.chunks('train').titles(ids[:1]) == [['Title n']]
+  assert ids[1] == -1 and scores[0] > 0.9 * tiny_encoder.Q
