@@ -5,6 +5,7 @@
 import dataclasses
 import json
 import pathlib
+import shutil
 import types
 
 from absl import flags
@@ -228,6 +229,15 @@ def test_token_vectors_follow_the_corpus(with_colbert, tmp_path):
     ids, _ = after.search(titled, 1)
     assert block_indices.titled_texts(data.blocks, ids[:, 0]) == titled
   assert not words.encoded  # the indices are found whole
+  # An index of other blocks stays behind.
+  other = next(data.root.glob('colbert-*'))
+  shutil.copytree(other, old.root / other.name)
+  again = realm_update.update(
+    with_colbert.trained, None, tmp_path / 'again', delete=['d5']
+  )
+  reused = 2 * again.trained.data.blocks.num_blocks
+  assert again.counts['blocks reused in colbert'] == reused
+  assert not words.encoded
 
 
 def test_an_index_of_a_model_that_changed_is_built_anew(with_colbert, tmp_path):
