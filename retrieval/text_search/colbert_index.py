@@ -64,7 +64,12 @@ def load_encoder(section: Section) -> token_store.Encoder:
       "config.colbert_index.model='': late interaction needs the folder of a run "
       'of experiments.open_qa.train with configs/colbert_small.py.'
     )
-  return colbert_encoder.load(section.model)
+  try:
+    return colbert_encoder.load(section.model)
+  except FileNotFoundError as error:
+    raise FileNotFoundError(
+      f'config.colbert_index.model={section.model!r}: {error}'
+    ) from None
 
 
 def build(
@@ -127,7 +132,6 @@ def load(
     encoder = load_encoder(section)
   except FileNotFoundError as error:
     raise FileNotFoundError(
-      f'{error} Expected the ColBERT that made {path}; config.colbert_index.model '
-      'names its run.'
+      f'{error} Expected the ColBERT that made {path}.'
     ) from None
   return late_interaction.LateInteraction(path, encoder, section.search)
