@@ -89,7 +89,7 @@ def carry_tokens(
   data: data_folder.DataFolder,
   progress: shards.Progress | None = None,
 ) -> list[reuse.ReusedCodes]:
-  """Build the indices of the ColBERTs that an earlier corpus has; nothing twice.
+  """Build the indices of the ColBERTs that an earlier corpus has, from their codes.
 
   An index whose model is not where it was, or was trained further, is left out: the
   first search builds it.
