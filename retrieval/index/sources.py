@@ -276,9 +276,9 @@ class Colbert(_OfTexts):
   """Late interaction: the largest cosines of the tokens of a query (ColBERT).
 
   A query is cut to the model's `query_length` (32 wordpieces with its specials, unless
-  it was trained with more): of a chunk of 64 tokens its first half asks. Chunks in the
-  index are cut to `passage_length` (128). A search that its own document leaves short
-  is repeated over all chunks.
+  it was trained with more): of a chunk of 64 tokens about the first half asks. Chunks in
+  the index are cut to `passage_length` (128). A search that its own document leaves
+  short is repeated over all chunks.
   """
 
   def __init__(

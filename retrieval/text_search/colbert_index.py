@@ -30,8 +30,7 @@ class Section(token_store.IndexConfig):
   @property
   def made(self) -> token_store.IndexConfig:
     """The settings that decide the index of a model."""
-    names = [x.name for x in dataclasses.fields(token_store.IndexConfig)]
-    return token_store.IndexConfig(**{x: getattr(self, x) for x in names})
+    return token_store.config_of(dataclasses.asdict(self))
 
 
 def section_of(config: ml_collections.ConfigDict) -> Section:
