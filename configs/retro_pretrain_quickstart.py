@@ -22,7 +22,8 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   """Return the configuration; see retro_base for `arg`."""
   config = retro_base.get_config(arg)
   config.tokenizer.vocab_size = 1024  # few tokens, each soon well known
-  config.valid_fraction = 0.03
+  config.valid_fraction = 0.01
+  config.test_fraction = 0.02
   config.model.update(
     d_model=128,
     d_ff=512,

@@ -38,7 +38,7 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   config = retro_base.get_config(arg)
   config.corpus.kind = 'jsonl'
   config.tokenizer.vocab_size = 49_152
-  config.valid_fraction = 0.01
+  config.valid_fraction = config.test_fraction = 0.005
   config.model.update(
     d_model=576,
     d_ff=1536,

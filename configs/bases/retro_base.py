@@ -42,7 +42,9 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   config.corpus = sections.corpus('vital')
   config.tokenizer = sections.of(settings.Tokenizer)
   config.tokens = sections.of(settings.Tokens)
-  config.valid_fraction = 0.02  # share of documents held out
+  # Shares of documents held out; training looks at `valid`.
+  config.valid_fraction = 0.01
+  config.test_fraction = 0.01
   config.deduplicate = sections.of(settings.Deduplicate)
   config.embedder = sections.of(settings.Embedder)
   config.index = sections.index(without=('recall_at',))
@@ -114,7 +116,7 @@ def small(arg: str = 'base') -> ml_collections.ConfigDict:
   config = get_config(arg)
   config.corpus.kind = 'jsonl'
   config.tokenizer.vocab_size = 1024  # few tokens, each soon well known
-  config.valid_fraction = 0.01
+  config.valid_fraction = config.test_fraction = 0.005
   config.model.update(
     d_model=320,
     d_ff=1280,
@@ -155,7 +157,7 @@ def published(arg: str = 'base') -> ml_collections.ConfigDict:
   config = get_config(arg)
   config.corpus.kind = 'jsonl'
   config.tokenizer.vocab_size = 128_000
-  config.valid_fraction = 0.001
+  config.valid_fraction = config.test_fraction = 0.0005
   config.deduplicate.threshold = 0.8
   config.model.update(
     encoder_d_model=896,
@@ -196,7 +198,7 @@ def _shrink(config: ml_collections.ConfigDict) -> None:
   config.corpus.max_documents = 120
   config.tokenizer.vocab_size = 600
   config.tokens.documents_per_shard = 50
-  config.valid_fraction = 0.1
+  config.valid_fraction = config.test_fraction = 0.1
   config.index.num_queries = 20
   config.neighbors.stored = 4
   config.model.update(

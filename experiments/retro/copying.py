@@ -7,8 +7,8 @@
 Mixes the newest model of DIR, a baseline or a RETRO with retrieval off, with
 the n-grams of each chunk's neighbors, and with those of shuffled neighbors (see
 retro_jax.evaluation.copying), on the set config.evaluate.split. The few weights
-of the mixture are fitted on the scored text itself. A RETRO that reads its
-neighbors well gains at least as much. Prints a table and writes
+of the mixture are fitted to the split valid (to test, where valid is scored). A
+RETRO that reads its neighbors well gains at least as much. Prints a table and writes
 DIR/copying.json.
 """
 
@@ -39,21 +39,27 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   trained, _ = retro_evaluate.load(
     config, settings.workdir or workdir, on_mesh=False
   )
-  reader = loading.chunk_reader(trained.config, trained.data, settings.split, k)
+  other = 'test' if settings.split == 'valid' else 'valid'
+  scored, fitted = (
+    loading.chunk_reader(trained.config, trained.data, split, k)
+    for split in (settings.split, other)
+  )
   length = trained.model.config.chunk_length
   params = jax.device_put(trained.params)
   nats = functools.partial(loading.batch_nll, trained.model, params)
-  rows = []
+
+  def measure(mixture, reader, retrieval, name):
+    return retro_evaluate.measure(
+      mixture, reader, trained, config, retrieval, f'{name}, {retrieval}'
+    )
+
+  alone = measure(copying.Mixture(nats, length), scored, 'on', 'alone')
+  rows = [('model alone', alone, None, [])]
   for retrieval, name in (('on', 'neighbors'), ('shuffled', 'shuffled ones')):
     mixture = copying.Mixture(nats, length)
-    measure = functools.partial(
-      retro_evaluate.measure, mixture, reader, trained, config, retrieval
-    )
-    alone = measure(f'alone, {retrieval}')
-    if not rows:
-      rows.append(('model alone', alone, None, []))
+    measure(mixture, fitted, retrieval, 'fit')
     mixture.fit()
-    mixed = measure(f'with n-grams, {retrieval}')
+    mixed = measure(mixture, scored, retrieval, 'with n-grams')
     gain = evaluate.compare(mixed, alone)
     weights = [round(float(w), 2) for w in mixture.weights]
     rows.append((f'with n-grams of {name}', mixed, gain, weights))

@@ -39,6 +39,7 @@ from retro_jax.trained import loading
 
 Config = ml_collections.ConfigDict
 FILE = 'evaluation.json'
+OFF, BASELINE = 'RETRO off', 'baseline'  # names of rows
 Mode = tuple[str, str, int]  # name, retrieval, k
 
 
@@ -53,16 +54,25 @@ class Result:
   evaluation: evaluate.Evaluation  # measurements of the documents
   # bits per byte minus those of the same RETRO with retrieval off
   minus_off: bootstrap.Interval | None = None
+  # and minus those of the baseline
+  minus_baseline: bootstrap.Interval | None = None
 
   def to_json(self) -> dict[str, Any]:
     """The row as JSON values."""
+    differences = {
+      'minus_off': self.minus_off,
+      'minus_baseline': self.minus_baseline,
+    }
     return {
       'name': self.name,
       'retrieval': self.retrieval,
       'num_neighbors': self.num_neighbors,
       'step': self.step,
       **self.evaluation.summary(),
-      'minus_off': self.minus_off and dataclasses.asdict(self.minus_off),
+      **{
+        name: interval and dataclasses.asdict(interval)
+        for name, interval in differences.items()
+      },
     }
 
 
@@ -135,9 +145,9 @@ def on_and_off(
 ) -> list[Mode]:
   """Modes with retrieval on for the first `most` numbers of neighbors, and off."""
   if not trained.model.config.cca_layers:
-    return [('baseline', 'off', 0)]
+    return [(BASELINE, 'off', 0)]
   ks = numbers_of_neighbors(settings)[:most]
-  return [*((f'RETRO, k={k}', 'on', k) for k in ks), ('RETRO off', 'off', 0)]
+  return [*((f'RETRO, k={k}', 'on', k) for k in ks), (OFF, 'off', 0)]
 
 
 def _modes(trained: loading.TrainedRetro, settings: Config) -> list[Mode]:
@@ -248,19 +258,22 @@ def evaluate_trained(
     for name, retrieval, k in modes:
       found = measure(compiled, readers[k], trained, config, retrieval, name)
       results.append(Result(name, retrieval, k, trained.step, found))
-  return compare(results, results)
+  return compare(results)
 
 
-def compare(
-  results: Sequence[Result], others: Sequence[Result]
-) -> list[Result]:
-  """Compare results with RETRO[OFF] among `others`, if it is there."""
-  off = next((x for x in others if x.name == 'RETRO off'), None)
+def compare(results: Sequence[Result]) -> list[Result]:
+  """Compare results with RETRO[OFF] and the baseline among them."""
+  others = {x.name: x for x in results}
+
+  def minus(x: Result, name: str) -> bootstrap.Interval | None:
+    other = others.get(name)
+    if other is None or x is other:
+      return None
+    return evaluate.compare(x.evaluation, other.evaluation)
+
   return [
-    x
-    if off is None or x is off
-    else dataclasses.replace(
-      x, minus_off=evaluate.compare(x.evaluation, off.evaluation)
+    dataclasses.replace(
+      x, minus_off=minus(x, OFF), minus_baseline=minus(x, BASELINE)
     )
     for x in results
   ]
@@ -321,12 +334,12 @@ def evaluate_workdir(
   """Evaluate the checkpoints that the config names; see `load`.
 
   Returns:
-    The rows of the table. The baseline is compared with RETRO[OFF] too.
+    The rows of the table, compared with each other.
   """
   trained, baseline = load(config, workdir, baseline_workdir)
   results = evaluate_trained(trained, config)
   if baseline is not None:
-    results += compare(evaluate_trained(baseline, config), results)
+    results = compare(results + evaluate_trained(baseline, config))
   return results
 
 
@@ -341,6 +354,14 @@ def _print(results: Sequence[Result]) -> None:
     caption='Minus off: bits per byte less those of RETRO with retrieval off; '
     'interval: 95 % of a paired bootstrap over documents.',
   )
+  compared = [x for x in results if x.minus_baseline]
+  if compared:
+    reports.print_table(
+      ('model', 'bits/byte', 'minus baseline', 'interval'),
+      [
+        (x.name, *cells(x.evaluation, x.minus_baseline)[:3]) for x in compared
+      ],
+    )
 
 
 def cells(

@@ -44,6 +44,7 @@ from retrieval.index import (
 from retrieval.store import store, verification
 from retrieval.text import (
   chunks as chunks_lib,
+  corpus as corpus_lib,
   data_folder,
   near_duplicates,
   tokens as tokens_lib,
@@ -55,7 +56,6 @@ from retrieval.text_search import (
 )
 from retro_jax.data import folder as retro_data
 
-SPLITS = ('train', 'valid')
 # Folder name before -train, -valid or -NAME -> kind of store.
 _KINDS = {
   'tokens': tokens_lib.KIND,
@@ -88,10 +88,11 @@ def train_tokenizer(config: Config, data: retro_data.DataFolder) -> Rows:
       texts = (
         tokens_lib.document_text(document, config.tokens.with_title)
         for document in documents
+        if _is_trained_on(config, document)
       )
       logging.info(
         f'Training SentencePiece: {settings.vocab_size} pieces, on '
-        f'{limit or "all"} documents.'
+        f'the training documents of {limit or "all"} documents.'
       )
       tokenization.train_sentencepiece(
         texts, path / 'model', settings.vocab_size
@@ -117,6 +118,12 @@ def train_tokenizer(config: Config, data: retro_data.DataFolder) -> Rows:
       'name another data_dir.'
     )
   return [('vocabulary', f'{found:,}')]
+
+
+def _is_trained_on(config: Config, document: corpus_lib.Document) -> bool:
+  held_out = config.valid_fraction, (), config.test_fraction
+  hashes = tokens_lib.hash_ids([document.id])
+  return bool(chunks_lib.in_split(hashes, 'train', *held_out)[0])
 
 
 def _build_tokens(
@@ -158,7 +165,7 @@ def find_duplicates(config: Config, data: retro_data.DataFolder) -> Rows:
       data.path('duplicates'),
       data.tokens,
       data.tokenizer,
-      valid_fraction=config.valid_fraction,
+      valid_fraction=config.valid_fraction + config.test_fraction,
       settings=near_duplicates.Settings(**config.deduplicate),
       evaluation=[other] if other else [],
       progress=update,
@@ -182,9 +189,10 @@ def _compared(found: store.Store | None, other: tokens_lib.TokenStore) -> Rows:
 
 
 def chunk(config: Config, data: retro_data.DataFolder) -> Rows:
-  """Cut both splits into chunks."""
+  """Cut every split into chunks."""
   rows = []
-  for split in SPLITS:
+  held_out = chunks_lib.HELD_OUT if config.test_fraction else ('valid',)
+  for split in ('train', *held_out):
     stages.wait_for_first(config, data.path(f'chunks-{split}'))
     leaves_out = split == 'train' and config.deduplicate.threshold
     chunks = chunks_lib.build_chunk_store(
@@ -193,6 +201,7 @@ def chunk(config: Config, data: retro_data.DataFolder) -> Rows:
       chunk_length=config.model.chunk_length,
       split=split,
       valid_fraction=config.valid_fraction,
+      test_fraction=config.test_fraction,
       dropped=data.duplicates if leaves_out else None,
     )
     rows.append((f'chunks, {split}', f'{chunks.num_chunks:,}'))
@@ -200,13 +209,13 @@ def chunk(config: Config, data: retro_data.DataFolder) -> Rows:
 
 
 def embed(
-  config: Config, data: retro_data.DataFolder, splits: Sequence[str] = SPLITS
+  config: Config, data: retro_data.DataFolder, splits: Sequence[str] = ()
 ) -> Rows:
   """Embed every chunk with the frozen embedder."""
   if data.source not in sources_lib.WITH_VECTORS:
     return [('vectors', f'not read by the source {data.source}')]
   embedder = retro_data.embedder(config)
-  for split in splits:
+  for split in splits or data.own_splits:
     with progress.bar(f'embed {split}', 'chunks') as update:
       build = functools.partial(
         vectors_lib.build_vector_store,
@@ -241,11 +250,11 @@ def build_index(config: Config, data: retro_data.DataFolder) -> Rows:
 
 
 def find_neighbors(
-  config: Config, data: retro_data.DataFolder, splits: Sequence[str] = SPLITS
+  config: Config, data: retro_data.DataFolder, splits: Sequence[str] = ()
 ) -> Rows:
   """Find every chunk's neighbors, and check a sample of them."""
   rows, source = [], data.neighbor_source(config)
-  for split in splits:
+  for split in splits or data.own_splits:
     arguments = (
       data.neighbors_path(split),
       data.chunks(split),

@@ -95,7 +95,7 @@ class Evaluate:
   step: str = ''  # a number, 'best' (by best_metric), or '' for the newest
   baseline_workdir: str = ''
   baseline_step: str = ''
-  split: str = 'valid'  # or the name of an evaluation set
+  split: str = 'test'  # valid, or the name of an evaluation set
   source: Literal['', sources.Name] = ''  # of the neighbors; '': as trained
   reranker: str = ''  # of `source`, as neighbors.reranker
   num_neighbors: tuple[Annotated[int, settings.Range(0, 2**16)], ...] = (2,)
@@ -208,6 +208,7 @@ class Settings(run_settings.Run):
   """All fields of a RETRO config."""
 
   task: Literal['retro', 'retro_qa']
+  test_fraction: settings.Rate = 0.0  # held out beside valid_fraction
   retrieval: bool = True  # False: the baseline
   # Workdir of a baseline whose decoder is frozen and given retrieval (RETROfit); ''
   # trains all weights from the start.

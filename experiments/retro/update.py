@@ -126,7 +126,7 @@ def _all_documents(
 
 
 def _cut(config, old, data, added) -> None:
-  """Build tokens and chunks of both splits with the settings of the old ones."""
+  """Build tokens and chunks of all splits with the settings of the old ones."""
   if not data.has_tokenizer:
     old.tokenizer.save(data.tokenizer_path)
   made = old.tokens.store.fields
@@ -144,6 +144,7 @@ def _cut(config, old, data, added) -> None:
       progress=shown,
     )
   fields = old.chunks('train').store.fields
+  test_fraction = fields.get('test_fraction', 0.0)
   given = sorted({*fields.get('added', ()), *added})
   there = np.isin(tokens_lib.hash_ids(given), tokens.id_hash[:])
   given = [x for x, stands in zip(given, there, strict=True) if stands]
@@ -152,12 +153,12 @@ def _cut(config, old, data, added) -> None:
       data.path('duplicates'),
       tokens,
       data.tokenizer,
-      valid_fraction=fields['valid_fraction'],
+      valid_fraction=fields['valid_fraction'] + test_fraction,
       settings=near_duplicates.Settings(**config.deduplicate),
       evaluation=_evaluation_sets(old, data),
       added=given,
     )
-  for split in ('train', 'valid'):
+  for split in old.own_splits:
     leaves_out = split == 'train' and 'dropped' in fields
     chunks_lib.build_chunk_store(
       data.path(f'chunks-{split}'),
@@ -165,6 +166,7 @@ def _cut(config, old, data, added) -> None:
       chunk_length=fields['chunk_length'],
       split=split,
       valid_fraction=fields['valid_fraction'],
+      test_fraction=test_fraction,
       dropped=data.duplicates if leaves_out else None,
       added=given,
     )

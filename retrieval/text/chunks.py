@@ -8,6 +8,7 @@ sequence.
 """
 
 from collections.abc import Sequence
+import functools
 import os
 
 from jaxtyping import Bool, Int
@@ -18,7 +19,8 @@ from retrieval.store import sharded_array, store, store_writer
 from retrieval.text import tokens as tokens_lib
 
 KIND = 'chunks'
-SPLITS = ('train', 'valid', 'all')
+HELD_OUT = ('valid', 'test')
+SPLITS = ('train', *HELD_OUT, 'all')
 PARTS = ('full', 'neighbor', 'continuation')  # [N, F], N, F
 
 
@@ -27,20 +29,27 @@ def in_split(
   split: str,
   valid_fraction: float,
   added: Sequence[str] = (),
+  test_fraction: float = 0.0,
 ) -> np.ndarray:
-  """Tell which documents belong to 'train', 'valid' or 'all'.
+  """Tell which documents belong to a split of `SPLITS`.
 
-  A share `valid_fraction` of the documents is held out, by the hash of their id
-  [documents] uint64; documents with an id in `added` are never held out.
+  The shares `valid_fraction` and `test_fraction` of the documents are held out, by the
+  hash of their id [documents] uint64; documents with an id in `added` never are.
 
   Returns:
     [documents] bool.
   """
   if split not in SPLITS:
     raise ValueError(f'Split {split!r}: expected one of {SPLITS}.')
-  valid = (id_hash >> np.uint64(32)) < np.uint64(valid_fraction * 2**32)
-  valid &= ~np.isin(id_hash, tokens_lib.hash_ids(added))
-  return {'train': ~valid, 'valid': valid, 'all': np.ones_like(valid)}[split]
+  place = (id_hash >> np.uint64(32)) / 2**32
+  held_out = place < valid_fraction + test_fraction
+  held_out &= ~np.isin(id_hash, tokens_lib.hash_ids(added))
+  return {
+    'train': ~held_out,
+    'valid': held_out & (place < valid_fraction),
+    'test': held_out & (place >= valid_fraction),
+    'all': np.ones_like(held_out),
+  }[split]
 
 
 def _shard_arrays(
@@ -61,13 +70,13 @@ def _shard_arrays(
 
 
 def _check_dropped(
-  dropped: store.Store, tokens: tokens_lib.TokenStore, valid_fraction: float
+  dropped: store.Store, tokens: tokens_lib.TokenStore, held_out: float
 ) -> None:
   made = dropped.fields['tokens'], dropped.fields['valid_fraction']
-  wanted = tokens.store.fingerprint, valid_fraction
+  wanted = tokens.store.fingerprint, held_out
   if made != wanted:
     raise ValueError(
-      f'{dropped.path}: made for the token store and valid_fraction {made}, '
+      f'{dropped.path}: made for the token store and share held out {made}, '
       f'expected {wanted}; remove it and run the stage duplicates again.'
     )
 
@@ -79,6 +88,7 @@ def build_chunk_store(
   chunk_length: int = 64,
   split: str = 'all',
   valid_fraction: float = 0.0,
+  test_fraction: float = 0.0,
   dropped: store.Store | None = None,
   added: Sequence[str] = (),
 ) -> 'ChunkStore':
@@ -97,11 +107,13 @@ def build_chunk_store(
     'split': split,
     'valid_fraction': valid_fraction,
   }
+  if test_fraction:
+    fields['test_fraction'] = test_fraction
   if added:
     fields['added'] = sorted(added)
   left_out = np.zeros(0, np.int64)
   if dropped is not None:
-    _check_dropped(dropped, tokens, valid_fraction)
+    _check_dropped(dropped, tokens, valid_fraction + test_fraction)
     fields['dropped'] = dropped.fingerprint
     left_out = np.asarray(dropped.array('document')[:])
   writer = store_writer.StoreWriter(path, KIND, fields)
@@ -109,18 +121,24 @@ def build_chunk_store(
     return ChunkStore(path, tokens)
   source = tokens.store
   offsets = np.concatenate([[0], np.cumsum(source.rows('token_end'))])
+  chosen_of = functools.partial(
+    in_split,
+    split=split,
+    valid_fraction=valid_fraction,
+    test_fraction=test_fraction,
+  )
   if not any(
-    in_split(source.shard(i, 'id_hash'), split, valid_fraction).any()
+    chosen_of(source.shard(i, 'id_hash')).any()
     for i in range(source.num_shards)
   ):
     raise ValueError(
-      f'{path}: split {split!r} with valid_fraction {valid_fraction} of '
-      f'{tokens.num_documents} documents holds no document; change valid_fraction or '
-      'bring more documents.'
+      f'{path}: split {split!r} with valid_fraction {valid_fraction} and '
+      f'test_fraction {test_fraction} of {tokens.num_documents} documents holds no '
+      'document; change the fractions or bring more documents.'
     )
   for i in writer.missing(source.num_shards):
     id_hash = np.asarray(source.shard(i, 'id_hash'))
-    chosen = in_split(id_hash, split, valid_fraction, added)
+    chosen = chosen_of(id_hash, added=added)
     chosen &= ~np.isin(np.arange(offsets[i], offsets[i + 1]), left_out)
     arrays = _shard_arrays(
       source.shard(i, 'token_end'), int(offsets[i]), chosen, chunk_length

@@ -151,7 +151,7 @@ def build_duplicate_store(
 
   Args:
     tokenizer: tokenizer of `tokens`.
-    valid_fraction: share of documents that belong to 'valid'.
+    valid_fraction: share of documents that are held out, 'valid' and 'test'.
     evaluation: token stores of evaluation sets from other corpora, in folders
       beside `tokens`; training documents are compared with them as with
       'valid'.

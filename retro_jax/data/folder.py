@@ -5,16 +5,16 @@
 tokenizer/model        SentencePiece
 tokens/                every document
 duplicates/            training documents that are left out, if any are
-chunks-{train,valid}/  spans of m tokens; the training chunks are the
+chunks-{train,valid,test}/  spans of m tokens; the training chunks are the
                        datastore
-vectors-{train,valid}/ frozen BERT keys
+vectors-{train,valid,test}/ frozen BERT keys
 index/                 of vectors-train
 sparse-{bm25,tfidf}/   of chunks-train, for sources that need it
 topics-{model,vectors}/ topics of chunks-train, for the source lda
 colbert/{codec,tokens}/ vectors of the tokens of chunks-train, for the source colbert
-neighbors-{train,valid}/           of the source dense
-neighbors_SOURCE-{train,valid}/    of another source
-neighbors_SOURCE+RERANKER-{train,valid}/ of a source in a re-ranker's order
+neighbors-{train,valid,test}/      of the source dense
+neighbors_SOURCE-{train,valid,test}/ of another source
+neighbors_SOURCE+RERANKER-{train,valid,test}/ of a source in a re-ranker's order
 {tokens,chunks,vectors,neighbors}-NAME/ of evaluation sets of other corpora
 """
 
@@ -108,7 +108,7 @@ class DataFolder(data_folder.DataFolder):
 
   def chunks(self, split: str) -> chunks_lib.ChunkStore:
     """Chunks of a split, or of an evaluation set; 'train' is the datastore."""
-    tokens = self.tokens if split in ('train', 'valid') else None
+    tokens = self.tokens if split in chunks_lib.SPLITS else None
     return chunks_lib.ChunkStore(self.path(f'chunks-{split}'), tokens)
 
   @property
@@ -117,6 +117,12 @@ class DataFolder(data_folder.DataFolder):
     names = (path.name for path in self.root.glob('chunks-*'))
     # A store that is being written has a suffix.
     return sorted(x.removeprefix('chunks-') for x in names if '.' not in x)
+
+  @property
+  def own_splits(self) -> list[str]:
+    """Splits of the corpus that have chunks; 'test' may be missing."""
+    names = 'train', *chunks_lib.HELD_OUT
+    return [x for x in names if self.path(f'chunks-{x}').exists()]
 
   @functools.cached_property
   def duplicates(self) -> store.Store:

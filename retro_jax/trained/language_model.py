@@ -157,7 +157,7 @@ class LanguageModel:
 
     Args:
       document: title or id; '' for the first document of two chunks.
-      split: 'train', 'valid' or the name of an evaluation set.
+      split: 'train', 'valid', 'test' or the name of an evaluation set.
       num_neighbors: neighbors of each chunk; default the config's.
       explain: whether to measure the attention and worth of every neighbor.
 

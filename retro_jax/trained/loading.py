@@ -79,7 +79,7 @@ def chunk_reader(
   """Open a split's chunks with their neighbors; a baseline reads none.
 
   Args:
-    split: 'train', 'valid' or the name of an evaluation set.
+    split: 'train', 'valid', 'test' or the name of an evaluation set.
     num_neighbors: default `config.num_neighbors`.
 
   Raises:

@@ -31,7 +31,7 @@ def find(trained: loading.TrainedRetro, wanted: str, split: str) -> int:
 
   Args:
     wanted: the document's title or id; '' for the first one of two chunks.
-    split: 'train', 'valid' or the name of an evaluation set.
+    split: 'train', 'valid', 'test' or the name of an evaluation set.
 
   Raises:
     ValueError: when there is no such split, or no such document in it.

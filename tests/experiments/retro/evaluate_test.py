@@ -71,6 +71,11 @@ def test_evaluates_all_modes_and_the_baseline(root, runs, tmp_path, capsys):
     if name != 'RETRO off':
       difference = row['bits_per_byte'] - off['bits_per_byte']
       assert row['minus_off']['mean'] == pytest.approx(difference)
+    if name == 'baseline':
+      assert row['minus_baseline'] is None
+      continue
+    difference = row['bits_per_byte'] - rows['baseline']['bits_per_byte']
+    assert row['minus_baseline']['mean'] == pytest.approx(difference)
   assert found['settings']['num_neighbors'] == [1, 3]
   printed = capsys.readouterr().out
   assert all(f' {name} ' in printed for name in rows)
@@ -133,7 +138,7 @@ def test_sharded_scores_equal_those_of_one_pass(root, runs):
   config.evaluate.shuffled = False
   trained.config.sequence_chunks = 16
   on = retro_evaluate.evaluate_trained(trained, config)[0]
-  reader = tiny_data.reader(root, 'valid')
+  reader = tiny_data.reader(root, 'test')
   documents = windows_lib.find_documents(reader.stores.chunks)
   assert len(on.evaluation.nats) == len(documents.index)
   score = jax.jit(evaluate.score_chunks, static_argnums=0)

@@ -57,6 +57,7 @@ def make(
       chunk_length=chunk_length,
       split=split,
       valid_fraction=0.3,
+      test_fraction=0.1,
     )
     for split in chunks_lib.SPLITS
   }

@@ -95,9 +95,21 @@ def test_splits_share_no_document(data):
     split: set(chunks.documents(np.arange(chunks.num_chunks)))
     for split, chunks in data.chunks.items()
   }
-  assert not documents['train'] & documents['valid']
-  assert documents['train'] | documents['valid'] == documents['all']
-  assert documents['train'] and documents['valid']
+  parts = [documents[name] for name in ('train', *chunks_lib.HELD_OUT)]
+  assert all(parts) and set.union(*parts) == documents['all']
+  assert sum(map(len, parts)) == len(documents['all'])
+
+
+def test_a_test_split_leaves_the_training_documents_as_they_are():
+  hashes = np.random.default_rng(0).integers(0, 2**64, 1000, np.uint64)
+
+  def of(split, valid, test):
+    return chunks_lib.in_split(hashes, split, valid, test_fraction=test)
+
+  np.testing.assert_array_equal(of('train', 0.3, 0.0), of('train', 0.1, 0.2))
+  assert 70 < of('valid', 0.1, 0.2).sum() < 130
+  assert 150 < of('test', 0.1, 0.2).sum() < 250
+  assert not of('test', 0.3, 0.0).any()
 
 
 def test_a_split_without_documents_is_refused(data, tmp_path):

@@ -30,7 +30,7 @@ def make(root: pathlib.Path, num_documents: int = 30) -> pathlib.Path:
     num_pieces=300,
     chunk_length=M,
   ).chunks
-  for split in ('train', 'valid'):
+  for split in ('train', 'valid', 'test'):
     write_neighbors(root, split, chunks[split], chunks['train'], rng)
   return root
 
