@@ -166,8 +166,8 @@ def test_alone_equals_the_evaluation_and_rows_a_slow_search(
 
 
 def test_split_and_overlap_hold_for_every_row(root, runs, workdir, tmp_path):
-  data = tiny_knn_lm.add_evaluation_set(root, tmp_path / 'data', 0.2)
-  assert data.splits == ['all', 'some', 'train', 'valid']
+  data = tiny_knn_lm.add_evaluation_set(root, tmp_path / 'data', 0.07)
+  assert data.splits == ['all', 'some', 'test', 'train', 'valid']
   runs['root'] = data.root
   config = tiny_knn_lm.config(
     **{'ks': (4,), 'temperatures': (10.0,), 'lambdas': (0.3,)},

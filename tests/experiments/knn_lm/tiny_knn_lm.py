@@ -23,7 +23,7 @@ def config(**fields) -> ml_collections.ConfigDict:
   found = knn_lm_small.get_config('test')
   found.model.chunk_length = tiny_data.M
   found.model.neighbor_length = tiny_data.R
-  found.evaluate.max_documents = 0
+  found.evaluate.update({'split': 'valid', 'max_documents': 0})
   found.knn_lm.tokens_per_shard = 80
   found.knn_lm.update(fields)
   return found

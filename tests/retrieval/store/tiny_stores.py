@@ -56,8 +56,8 @@ def make(
       tokens,
       chunk_length=chunk_length,
       split=split,
-      valid_fraction=0.3,
-      test_fraction=0.1,
+      valid_fraction=0.08,
+      test_fraction=0.22,
     )
     for split in chunks_lib.SPLITS
   }
