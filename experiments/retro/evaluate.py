@@ -358,9 +358,7 @@ def _print(results: Sequence[Result]) -> None:
   if compared:
     reports.print_table(
       ('model', 'bits/byte', 'minus baseline', 'interval'),
-      [
-        (x.name, *cells(x.evaluation, x.minus_baseline)[:3]) for x in compared
-      ],
+      [(x.name, *cells(x.evaluation, x.minus_baseline)[:3]) for x in compared],
     )
 
 

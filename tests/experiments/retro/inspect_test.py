@@ -275,7 +275,7 @@ def test_bad_input_is_named(monkeypatch, workdir, trained, tmp_path):
     _run(monkeypatch, workdir, num_neighbors=(0,))
   with pytest.raises(ValueError, match='num_neighbors 0: expected at least 1'):
     passages.of_store(trained, 0, 'valid', 0)
-  with pytest.raises(ValueError, match="'no': .*: all, train, valid"):
+  with pytest.raises(ValueError, match="'no': .*: all, test, train, valid"):
     _run(monkeypatch, workdir, split='no')
 
 

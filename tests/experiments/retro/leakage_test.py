@@ -25,7 +25,7 @@ def root(tmp_path_factory):
 def test_curves_of_on_off_and_baseline(root, tmp_path, monkeypatch, capsys):
   trained = tiny_trained.load_from(root, monkeypatch)
   config = trained['retro'].config
-  config.evaluate.max_documents = 6
+  config.evaluate.max_documents = 3
   config.evaluate.shuffled = False
   config.evaluate.baseline_workdir = 'baseline'
   config.leakage.num_neighbors = 3
@@ -42,7 +42,7 @@ def test_curves_of_on_off_and_baseline(root, tmp_path, monkeypatch, capsys):
   for name, row in rows.items():
     last = row['points'][-1]
     assert last['bits_per_byte'] == pytest.approx(usual[name], rel=1e-6)
-    assert last['documents'] == 6 and last['share'] == 1
+    assert last['documents'] == 3 and last['share'] == 1
     assert f'{last["bits_per_byte"]:.4f}' in printed
     for point, best, gain in zip(
       row['points'], on['points'], row['minus_on'], strict=False

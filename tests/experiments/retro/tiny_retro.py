@@ -60,7 +60,7 @@ def trained(root, baseline=False):
   config.model.neighbor_length = tiny_data.R
   config.retrieval = not baseline
   config.sample.max_new_tokens = 10
-  config.evaluate.max_documents = 4
+  config.evaluate.update({'split': 'valid', 'max_documents': 4})
   config.evaluate.num_neighbors = (1, 3)
   return loading.TrainedRetro(
     config=config,

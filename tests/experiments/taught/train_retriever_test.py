@@ -14,6 +14,7 @@ from experiments.retro import prepare as retro_prepare
 from experiments.taught import task as taught_task, train_retriever, versions
 from retrieval.nn import embedders
 from retrieval.store import checkpoints
+from retrieval.text import chunks
 from retro_jax.data import folder as retro_data
 from tests.experiments.engine import tiny_run
 from tests.retrieval.nn import tiny_embedder
@@ -37,7 +38,7 @@ def root(tmp_path_factory):
   tiny_embedder.save(root / 'embedder', tiny_data.WORDS)
   (root / 'data').mkdir()
   tiny_data.make(root / 'data')
-  for split in ('train', 'valid'):
+  for split in ('train', *chunks.HELD_OUT):
     shutil.rmtree(root / 'data' / f'neighbors-{split}')
   for stage in STAGES:
     stage(_config(root), retro_data.DataFolder(root / 'data'))
@@ -98,7 +99,8 @@ def test_a_version_has_the_neighbors_of_its_embedder(root, run):
   (version,) = (run / 'index').iterdir()
   other = root / 'other'
   other.mkdir()
-  for name in ('tokenizer', 'tokens', 'chunks-train', 'chunks-valid'):
+  splits = (f'chunks-{split}' for split in ('train', *chunks.HELD_OUT))
+  for name in ('tokenizer', 'tokens', *splits):
     shutil.copytree(root / 'data' / name, other / name)
   config = _config(root)
   config.embedder.path = str(version / 'embedder')
