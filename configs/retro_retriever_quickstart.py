@@ -11,8 +11,9 @@ Izacard et al. 2022, arXiv 2208.03299 (perplexity distillation). Two CPU cores, 
     --config.retriever.language_model=runs/quickstart/retro --workdir=runs/taught
   python -m experiments.retro.prepare $C --workdir=runs/taught \
     --config.embedder.path=runs/taught/embedder
-  python -m experiments.retro.compare_data $C --workdir=runs/quickstart/retro \
-    --data=frozen=runs/quickstart/data --data=taught=runs/taught/data
+  python -m experiments.retro.compare $C --workdir=runs/taught \
+    --row=frozen=runs/quickstart/retro \
+    --row=taught=runs/quickstart/retro,data=runs/taught/data
 
 The paper has gamma = beta = .1 for distances of whole passages and a learning rate
 of 2e-5. Here gains of single neighbors differ by .05 nats a token and cosines by .04.

@@ -21,7 +21,7 @@ The taught embedder is the folder DIR/embedder, for
   python -m experiments.retro.prepare --config=... \
     --config.embedder.path=DIR/embedder --config.data_dir=OTHER_DATA --workdir=...
 
-and experiments.retro.compare_data compares RETRO's bits per byte with both data.
+and experiments.retro.compare compares RETRO's bits per byte with both data.
 """
 
 import pathlib
