@@ -25,6 +25,7 @@ _ROOMS = {
     'readers',
     'tokenization',
     'text',
+    'kernels',
     'nn',
     'searchers',
     'text_search',

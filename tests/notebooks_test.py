@@ -13,7 +13,7 @@ import urllib.request
 import jax
 import pytest
 
-from retrieval.nn import device_files
+from retrieval.kernels import device_files
 
 _ROOT = pathlib.Path(__file__).parents[1]
 _NAMES = ('open_qa', 'realm', 'retro')

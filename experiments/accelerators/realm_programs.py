@@ -23,7 +23,11 @@ from experiments.realm import block_task, task as realm_task
 from realm_jax.data import examples
 from realm_jax.nn import initialize, open_qa, realm
 from realm_jax.serving import model_configs, serving
-from retrieval.nn import batch_encoder, bert, sharding
+from retrieval.nn import (
+  batch_encoder,
+  bert,
+  sharding,
+)
 from retrieval.searchers import block_search, exact
 
 Config = ml_collections.ConfigDict

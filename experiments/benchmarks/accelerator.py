@@ -33,7 +33,7 @@ from experiments.benchmarks import (
   accelerator_torch,
 )
 from experiments.engine import command, reports
-from retrieval.nn import backend
+from retrieval.kernels import backend
 
 FILE, TABLE = 'accelerator.json', 'accelerator.md'
 _FILL = 0.92  # of the memory that a program may plan for

@@ -11,7 +11,7 @@ import ctypes
 import os
 import platform
 
-from retrieval.nn import device_files
+from retrieval.kernels import device_files
 
 # Of malloc.h: M_ARENA_MAX, M_MMAP_MAX and M_TRIM_THRESHOLD with their values.
 _SETTINGS = ((-8, 1), (-4, 0), (-1, -1))

@@ -25,7 +25,11 @@ from realm_jax.nn import initialize
 from realm_jax.objectives import late_interaction
 from realm_jax.serving import model_configs
 from retrieval import settings as settings_lib
-from retrieval.nn import bert, colbert, colbert_encoder
+from retrieval.nn import (
+  bert,
+  colbert,
+  colbert_encoder,
+)
 from retrieval.store import store
 
 Config = ml_collections.ConfigDict

@@ -14,7 +14,11 @@ import numpy as np
 
 from experiments.engine import tasks
 from experiments.taught import versions
-from retrieval.nn import bert, embedders, objectives
+from retrieval.nn import (
+  bert,
+  embedders,
+  objectives,
+)
 from retrieval.store import store
 from retro_jax.data import candidate_rows, folder as retro_data, pipeline
 from retro_jax.nn import candidates, initial, stack

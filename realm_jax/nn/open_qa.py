@@ -21,7 +21,11 @@ from jaxtyping import Array, Bool, Float, Int
 
 from realm_jax.nn import config as config_lib, initialize, realm as model_lib
 from retrieval import settings
-from retrieval.nn import bert, dropout, partitioning
+from retrieval.nn import (
+  bert,
+  dropout,
+  partitioning,
+)
 
 # Added to the score of a span with a token outside of the block, as released.
 OUTSIDE = -1e4

@@ -19,7 +19,12 @@ from jax import numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from realm_jax.nn import config as config_lib
-from retrieval.nn import bert, dropout, embedders, partitioning
+from retrieval.nn import (
+  bert,
+  dropout,
+  embedders,
+  partitioning,
+)
 
 Ids = Int[Array, 'b l']
 Mask = Bool[Array, 'b l']

@@ -15,7 +15,7 @@ from jaxtyping import Array, Bool
 
 from realm_jax.nn import open_qa
 from realm_jax.objectives import reader_losses
-from retrieval.nn import backend
+from retrieval.kernels import backend
 
 _MANY = 16  # blocks from which on a CPU has readers of three lengths
 

@@ -15,7 +15,11 @@ import numpy as np
 
 from retrieval import settings, tokenization
 from retrieval.index import snapshots
-from retrieval.nn import batch_encoder, bert, cross_encoder
+from retrieval.nn import (
+  batch_encoder,
+  bert,
+  cross_encoder,
+)
 from retrieval.store import checkpoints, store
 
 TOKENIZER = 'tokenizer'  # folder beside a run's checkpoints

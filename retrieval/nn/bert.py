@@ -16,7 +16,12 @@ from jax import numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from retrieval import settings
-from retrieval.nn import backend, dropout, partitioning, products, sharding
+from retrieval.kernels import backend, products
+from retrieval.nn import (
+  dropout,
+  partitioning,
+  sharding,
+)
 
 ACTIVATIONS: Mapping[str, Callable[[jax.Array], jax.Array]] = {
   'gelu': lambda x: jax.nn.gelu(x, approximate=False),

@@ -22,7 +22,8 @@ from jaxtyping import Array, Bool, Float, Int
 import numpy as np
 
 from retrieval import settings, tokenization
-from retrieval.nn import bert, partitioning, products
+from retrieval.kernels import products
+from retrieval.nn import bert, partitioning
 
 _MIN_LENGTH = 4  # three specials and a wordpiece
 

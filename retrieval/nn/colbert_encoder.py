@@ -17,7 +17,11 @@ from jaxtyping import Float
 import numpy as np
 
 from retrieval import settings, tokenization
-from retrieval.nn import batch_encoder, bert, colbert
+from retrieval.nn import (
+  batch_encoder,
+  bert,
+  colbert,
+)
 from retrieval.store import checkpoints, store
 
 TASK = 'colbert'  # config.task of the run that trained the model

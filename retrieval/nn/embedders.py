@@ -22,7 +22,11 @@ from jaxtyping import Array, Bool, Float, Int
 import numpy as np
 import tokenizers
 
-from retrieval.nn import batch_encoder, bert, bert_checkpoint
+from retrieval.nn import (
+  batch_encoder,
+  bert,
+  bert_checkpoint,
+)
 from retrieval.readers import files
 from retrieval.store import drafts, store
 

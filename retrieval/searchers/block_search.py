@@ -22,7 +22,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from retrieval.nn import backend
+from retrieval.kernels import backend
 from retrieval.searchers import tiles_gpu
 
 GROUP = 128  # columns that share one maximum in the first stage

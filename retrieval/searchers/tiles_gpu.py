@@ -11,7 +11,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 import jax.numpy as jnp
 
-from retrieval.nn import backend
+from retrieval.kernels import backend
 
 _QUERIES, _GROUPS = 64, 64  # of a program, at most
 _WIDTH = 128  # of a product, at most

@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from retrieval.nn import backend
+from retrieval.kernels import backend
 from retro_jax.data import samples
 from retro_jax.decoding import decode_rows, drawing, growing_text
 from retro_jax.decoding.drawing import SamplingConfig

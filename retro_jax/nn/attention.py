@@ -24,7 +24,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Shaped
 import numpy.typing as npt
 
-from retrieval.nn import fused_attention, partitioning, products
+from retrieval.kernels import fused_attention, products
+from retrieval.nn import partitioning
 from retro_jax.nn import distances, positions as positions_lib
 
 

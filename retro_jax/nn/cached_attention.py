@@ -10,7 +10,7 @@ from flax import linen as nn
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from retrieval.nn import products
+from retrieval.kernels import products
 from retro_jax.nn import attention
 
 

@@ -17,7 +17,7 @@ from jaxtyping import Array, Float
 import numpy as np
 import numpy.typing as npt
 
-from retrieval.nn import backend, products
+from retrieval.kernels import backend, products
 
 _ROWS = 64
 

@@ -12,7 +12,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 import numpy.typing as npt
 
-from retrieval.nn import backend, derivatives, partitioning, products
+from retrieval.kernels import (
+  backend,
+  derivatives,
+  products,
+)
+from retrieval.nn import partitioning
 
 # Logits of one row that exist at a time: 128 MiB in float32.
 BLOCK = 2**25

@@ -22,7 +22,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 import numpy as np
 
-from retrieval.nn import backend, fused_attention, partitioning, sharding
+from retrieval.kernels import backend, fused_attention
+from retrieval.nn import partitioning, sharding
 from retro_jax.nn import layers
 from retro_jax.nn.config import RetroConfig
 

@@ -24,7 +24,11 @@ from realm_jax.objectives import losses
 from realm_jax.serving import model_configs
 from retrieval import searchers
 from retrieval.index import index
-from retrieval.nn import bert, embedders, sharding
+from retrieval.nn import (
+  bert,
+  embedders,
+  sharding,
+)
 from retrieval.text import blocks, corpus, salient, taggers
 from tests.retrieval.text import tiny_blocks
 

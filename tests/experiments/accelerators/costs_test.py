@@ -10,7 +10,12 @@ import jax.numpy as jnp
 import pytest
 
 from experiments.accelerators import costs
-from retrieval.nn import backend, fused_attention, products, sharding
+from retrieval.kernels import (
+  backend,
+  fused_attention,
+  products,
+)
+from retrieval.nn import sharding
 
 _A, _B = (jax.ShapeDtypeStruct(s, jnp.bfloat16) for s in ((4, 8), (8, 6)))
 _ONE = 2 * 4 * 8 * 6

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from experiments.engine import heap
-from retrieval.nn import device_files
+from retrieval.kernels import device_files
 
 # A command's process: its thread for signals starts before all else.
 _SCRIPT = """

@@ -12,7 +12,8 @@ import pytest
 from configs import retro_pretrain_small
 from experiments.engine import loop, metric_writer, program as program_lib
 from experiments.retro import task as retro_task
-from retrieval.nn import backend, sharding
+from retrieval.kernels import backend
+from retrieval.nn import sharding
 from retrieval.store import checkpoints
 from retro_jax.data import folder as retro_data
 from retro_jax.nn import retrofit, stack

@@ -13,7 +13,8 @@ import pytest
 from experiments.engine import optimizers
 from realm_jax.nn import realm as model_lib
 from realm_jax.objectives import losses
-from retrieval.nn import backend, bert, objectives
+from retrieval.kernels import backend
+from retrieval.nn import bert, objectives
 from tests.realm_jax.nn import oracle
 
 CONFIG = oracle.config()

@@ -10,7 +10,11 @@ import numpy as np
 import pytest
 
 from realm_jax.objectives import late_interaction
-from retrieval.nn import bert, colbert, sharding
+from retrieval.nn import (
+  bert,
+  colbert,
+  sharding,
+)
 
 B, P, Q, T, V = 4, 3, 5, 6, 30
 CONFIG = bert.BertConfig(

@@ -11,7 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from retrieval.nn import backend, bert, bert_checkpoint
+from retrieval.kernels import backend
+from retrieval.nn import bert, bert_checkpoint
 from tests.retrieval.nn import tiny_bert
 
 

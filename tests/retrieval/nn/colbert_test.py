@@ -10,7 +10,12 @@ import numpy as np
 import pytest
 
 from retrieval import tokenization
-from retrieval.nn import bert, colbert, colbert_encoder, sharding
+from retrieval.nn import (
+  bert,
+  colbert,
+  colbert_encoder,
+  sharding,
+)
 from tests.retrieval.text import tiny_blocks
 
 CONFIG = colbert.ColbertConfig(

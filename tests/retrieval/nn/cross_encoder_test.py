@@ -9,7 +9,11 @@ import numpy as np
 import pytest
 
 from retrieval import tokenization
-from retrieval.nn import bert, bert_checkpoint, cross_encoder
+from retrieval.nn import (
+  bert,
+  bert_checkpoint,
+  cross_encoder,
+)
 from tests.retrieval.nn import tiny_bert
 from tests.retrieval.text import tiny_blocks
 

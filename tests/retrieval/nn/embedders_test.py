@@ -12,7 +12,12 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from retrieval.nn import backend, bert, bert_checkpoint, embedders
+from retrieval.kernels import backend
+from retrieval.nn import (
+  bert,
+  bert_checkpoint,
+  embedders,
+)
 from tests.retrieval.nn import tiny_bert, tiny_embedder
 
 REFERENCE = pathlib.Path(__file__).parents[2] / 'data' / 'minilm_reference.json'

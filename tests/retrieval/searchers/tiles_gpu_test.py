@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from retrieval import searchers
-from retrieval.nn import backend
+from retrieval.kernels import backend
 from retrieval.searchers import block_search, tiles_gpu
 
 METRICS = 'dot_product', 'squared_l2'

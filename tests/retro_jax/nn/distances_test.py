@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from retrieval.nn import backend
+from retrieval.kernels import backend
 from retro_jax.nn import distances
 
 

@@ -18,7 +18,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 import jax.numpy as jnp
 
-from retrieval.nn import (
+from retrieval.kernels import (
   attention_arrays as common,
   attention_gpu_blocks as blocks_lib,
 )

@@ -13,7 +13,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 import jax.numpy as jnp
 
-from retrieval.nn import attention_arrays as common, backend
+from retrieval.kernels import attention_arrays as common, backend
 
 _QUERIES, _KEYS = 128, 64  # of a block, at most
 _LEAST = 16  # rows of a block and width of a head

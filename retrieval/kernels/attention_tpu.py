@@ -17,7 +17,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 import jax.numpy as jnp
 
-from retrieval.nn import attention_arrays as common, backend
+from retrieval.kernels import attention_arrays as common, backend
 
 _LANES = 128  # numbers in a row of a register
 _QUERIES, _KEYS = 128, 512  # of a block, at most

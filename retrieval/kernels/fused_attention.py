@@ -21,7 +21,7 @@ from jax.sharding import AxisType, PartitionSpec as P
 from jaxtyping import Array, Float, Int
 import numpy.typing as npt
 
-from retrieval.nn import (
+from retrieval.kernels import (
   attention_arrays as common,
   attention_gpu,
   attention_tpu,

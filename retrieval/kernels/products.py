@@ -17,7 +17,11 @@ from jax import custom_derivatives
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from retrieval.nn import backend, fused_attention, products_cpu
+from retrieval.kernels import (
+  backend,
+  fused_attention,
+  products_cpu,
+)
 
 
 def linear(

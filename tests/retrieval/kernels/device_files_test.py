@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files of TPUs have names that other hardware has, too; the vendor decides."""
 
-from retrieval.nn import device_files
+from retrieval.kernels import device_files
 
 
 def test_files_of_gpus_and_of_googles_devices_count(monkeypatch, tmp_path):

@@ -4,7 +4,7 @@
 
 import jax
 
-from retrieval.nn import device_files
+from retrieval.kernels import device_files
 
 
 def is_cpu() -> bool:

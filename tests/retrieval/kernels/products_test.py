@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from retrieval.nn import backend, products
+from retrieval.kernels import backend, products
 
 RNG = np.random.default_rng(0)
 

@@ -9,7 +9,8 @@ from jax.sharding import AxisType, PartitionSpec as P
 import numpy as np
 import pytest
 
-from retrieval.nn import backend, fused_attention, sharding
+from retrieval.kernels import backend, fused_attention
+from retrieval.nn import sharding
 
 _MESH = {'data': 2, 'fsdp': 2, 'tensor': 2}
 _HEADS, _ROWS, _WIDTH = 2, 4, 8
