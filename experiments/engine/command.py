@@ -78,9 +78,9 @@ def main(
   except ends.Terminated as ended:
     end_terminated(ended)
   except SystemExit as done:
-    # Processes of a job take leave of each other while Python is taken down.
-    if not jax.distributed.is_initialized():
-      ends.end_with(done.code)
+    if jax.distributed.is_initialized():
+      jax.distributed.shutdown()  # processes of a job leave together
+    ends.end_with(done.code)
     raise
   except Exception as error:
     if not _told(error):

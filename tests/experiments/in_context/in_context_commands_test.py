@@ -89,7 +89,7 @@ def test_bits_per_byte_with_and_without(root, trained, tmp_path, capsys):
   assert off['bits_per_byte'] != on['bits_per_byte']
   assert 'passages by bm25' in capsys.readouterr().out
   # Documents that fit a window, without passages: as in any evaluation.
-  reader = loading.chunk_reader(trained.config, trained.data, 'valid', 0)
+  reader = loading.chunk_reader(trained.config, trained.data, 'test', 0)
   wanted = evaluate.evaluate(
     lambda row: (
       loading.batch_nll(trained.model, trained.params, row)

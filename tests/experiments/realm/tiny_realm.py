@@ -129,6 +129,9 @@ def main() -> None:
     jax.devices = jax.local_devices = lambda: chosen
   values = {name: parse(text) for name, text in fields.items()}
   realm_train.run(get_config(data, **values), workdir)
+  if address:
+    jax.distributed.shutdown()
+    os._exit(0)  # as a command ends: a thread may still build
 
 
 if __name__ == '__main__':

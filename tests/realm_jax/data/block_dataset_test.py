@@ -203,8 +203,8 @@ def test_sizes_that_cannot_be_are_refused(data):
     _dataset(data, batch_size=n + 1)
   with pytest.raises(ValueError, match="'valid' .* holds no row"):
     _dataset(data, split='valid', valid_fraction=0.0)
-  with pytest.raises(ValueError, match="Split 'test'"):
-    _dataset(data, split='test')
+  with pytest.raises(ValueError, match="Split 'dev'"):
+    _dataset(data, split='dev')
 
 
 def test_the_fingerprint_changes_with_the_stream(data, tmp_path):

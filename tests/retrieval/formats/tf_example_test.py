@@ -42,11 +42,16 @@ def _oracle(features):
 
 
 def _plain(features):
-  """Comparable values: NaN equals NaN."""
-  return {
-    name: value if isinstance(value, list) else (value.dtype, value.tobytes())
-    for name, value in features.items()
-  }
+  """Comparable values: NaN equals NaN, whatever its bits."""
+
+  def plain(value):
+    if isinstance(value, list):
+      return value
+    if value.dtype.kind == 'f':
+      value = np.where(np.isnan(value), np.float32(np.nan), value)
+    return value.dtype, value.tobytes()
+
+  return {name: plain(value) for name, value in features.items()}
 
 
 def _plain_oracle(example):

@@ -160,7 +160,7 @@ def _row(reader, documents, d, length):
 
 def test_keys_are_what_the_last_feed_forward_reads(root, retro):
   module, params, features = retro
-  reader = tiny_data.reader(root, 'valid')
+  reader = tiny_data.reader(root, 'test')
   row = _row(reader, windows_lib.find_documents(reader.stores.chunks), 1, 8)
   nats, keys = features(row)
 

@@ -178,7 +178,7 @@ def test_parts_add_up_to_the_documents(root, found):
   )
   stores = tiny_data.reader(root, 'valid').stores
   own = stores.chunks.documents(chunks.ids)
-  assert len(np.unique(own)) == 5 and (np.diff(chunks.document) >= 0).all()
+  assert len(np.unique(own)) == 4 and (np.diff(chunks.document) >= 0).all()
   np.testing.assert_array_equal(own, np.unique(own)[chunks.document])
 
 
@@ -211,7 +211,7 @@ def test_the_curve_ends_in_the_usual_bits_per_byte(root, found):
   assert [p.alpha for p in points] == [i / 8 for i in range(1, 9)]
   last = points[-1]
   assert last.bits_per_byte == pytest.approx(parts.bits_per_byte, rel=1e-6)
-  assert (last.share, last.documents, last.chunks) == (1, 5, len(overlap))
+  assert (last.share, last.documents, last.chunks) == (1, 4, len(overlap))
   shares = [p.share for p in points]
   assert shares == sorted(shares) and 0 < shares[3] < 1
   kept = overlap <= 0.5
