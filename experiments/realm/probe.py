@@ -1,0 +1,154 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Ask REALM for facts as masked sentences, with and without documents (LAMA).
+
+  python -m experiments.realm.probe --config=configs/<name>.py --workdir=DIR \
+    --facts=TREx/P19.jsonl --facts=Google_RE/place_of_birth_test.jsonl
+
+Reads facts in the form of LAMA (Petroni et al. 2019, arXiv 1909.01066); each file is a
+row of the table. --num_spans=N adds N facts of the corpus itself: held-out sentences
+whose masked span is one wordpiece, without the block that they come from. P@1 and P@10
+are the shares of facts whose word is the first, or among the first ten, of the
+predictions over the whole vocabulary: with retrieved documents, with random ones, and
+with the null document alone. Differences are paired over the facts. Files whose facts
+name a `predicate_id` also get the mean over relations. Writes DIR/probe.json.
+"""
+
+import dataclasses
+import pathlib
+from typing import Any, get_args
+
+from absl import flags, logging
+import ml_collections
+import numpy as np
+
+from experiments.engine import command, progress, reports
+from experiments.realm import (
+  evaluate as realm_evaluate,
+  settings as settings_lib,
+  task as realm_task,
+)
+from realm_jax.serving import cloze, trained as trained_lib
+from retrieval.questions import bootstrap
+
+FILE = 'probe.json'
+DEPTHS = (1, cloze.MOST)
+_DOCUMENTS = get_args(cloze.Documents)
+
+
+def measures(
+  found: np.ndarray, base: np.ndarray, relations: list[str]
+) -> dict[str, Any]:
+  """Shares of facts by depth, less those of `base`, and the mean over relations."""
+  result: dict[str, Any] = {}
+  for k in DEPTHS:
+    right = (found < k).astype(float)
+    less = right - (base < k)
+    result[f'p@{k}'] = dataclasses.asdict(bootstrap.bootstrap(right))
+    result[f'p@{k}_less_none'] = dataclasses.asdict(bootstrap.bootstrap(less))
+    if any(relations):
+      names = np.asarray(relations)
+      means = [right[names == name].mean() for name in np.unique(names)]
+      result[f'p@{k}_over_relations'] = float(np.mean(means))
+  return result
+
+
+def measure(
+  trained: trained_lib.TrainedRealm,
+  index: Any,
+  facts: cloze.Facts,
+  name: str,
+  batch_size: int,
+) -> list[dict[str, Any]]:
+  """Ask all facts with each kind of documents; rows of the table."""
+  found = {}
+  for documents in _DOCUMENTS:
+    with progress.bar(f'{name}, {documents} documents', 'facts') as update:
+      found[documents] = cloze.ranks(
+        trained,
+        index,
+        facts,
+        documents,
+        batch_size=batch_size,
+        progress=update,
+      )
+  return [
+    {
+      'facts': name,
+      'documents': documents,
+      'number': len(facts.rows),
+      'skipped': facts.skipped,
+      **measures(ranks, found['none'], facts.relations),
+    }
+    for documents, ranks in found.items()
+  ]
+
+
+def _print(rows: list[dict[str, Any]]) -> None:
+  lines = []
+  for row in rows:
+    cells = []
+    for k in DEPTHS:
+      share, less = row[f'p@{k}'], row[f'p@{k}_less_none']
+      half = 50 * (share['high'] - share['low'])
+      cells += [f'{100 * share["mean"]:.1f} ±{half:.1f}']
+      cells += [
+        ''
+        if row['documents'] == 'none'
+        else f'{100 * less["mean"]:+.1f} [{100 * less["low"]:+.1f}, '
+        f'{100 * less["high"]:+.1f}]'
+      ]
+    lines.append(
+      (f'{row["facts"]} ({row["number"]})', row['documents'], *cells)
+    )
+  heads = [x for k in DEPTHS for x in (f'P@{k}', 'less none')]
+  reports.print_table(
+    ('facts', 'documents', *heads),
+    lines,
+    caption='Percent; intervals: 95 % of a bootstrap over facts. Less none: paired '
+    'difference to the null document alone.',
+    wrap=True,
+  )
+
+
+def run(config: ml_collections.ConfigDict, workdir: str) -> None:
+  """Ask all facts of a checkpoint, print the table and write the file."""
+  values, settings = flags.FLAGS, config.evaluate
+  if not values.facts and not values.num_spans:
+    raise ValueError('Neither --facts nor --num_spans: expected facts to ask.')
+  trained_in = pathlib.Path(settings.workdir or workdir)
+  trained = trained_lib.load_realm(
+    trained_in, config.data_dir, step=settings.step
+  )
+  given = {path: cloze.read(path, trained) for path in values.facts}
+  if values.num_spans:
+    source = realm_task.source(trained.config, trained.data, 'valid')
+    given['held-out spans'] = cloze.of_spans(
+      source, values.num_spans, config.seed
+    )
+  for name, facts in given.items():
+    logging.info(
+      '%s: %d facts; skipped: %s.', name, len(facts.rows), facts.skipped
+    )
+  index, rows = realm_evaluate.open_index(trained), []
+  for name, facts in given.items():
+    label = pathlib.Path(name).stem
+    rows += measure(trained, index, facts, label, config.batch_size)
+  _print(rows)
+  content = {'step': trained.step, 'rows': rows}
+  path = reports.write_json(pathlib.Path(workdir) / FILE, content)
+  logging.info('Written to %s.', path)
+
+
+def define_flags() -> None:
+  """Define --facts and --num_spans."""
+  flags.DEFINE_multi_string(
+    'facts', [], "JSON lines in LAMA's form; may repeat."
+  )
+  flags.DEFINE_integer(
+    'num_spans', 0, 'Facts of the held-out sentences.', lower_bound=0
+  )
+
+
+if __name__ == '__main__':
+  command.main(run, settings_lib.Settings, define_flags, writes=FILE)

@@ -1,0 +1,151 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Facts asked of a tiny REALM, against its explanations one by one."""
+
+import json
+import types
+
+import numpy as np
+import pytest
+
+from experiments.realm import probe, task as realm_task
+from realm_jax.serving import cloze, index_folders, trained as trained_lib
+from tests.experiments.realm import tiny_trained
+
+pytestmark = pytest.mark.usefixtures('fast')
+
+FACTS = (
+  {'masked_sentences': ['The mill stood in [MASK].'], 'obj_label': 'rome'},
+  {
+    'evidences': [{'masked_sentence': 'The [MASK] stood in Rome.'}],
+    'obj_label': 'river',
+    'predicate_id': 'P1',
+  },
+  {'masked_sentences': ['In [MASK] the king was.'], 'obj_label': 'paris'},
+  {'masked_sentences': ['It is [MASK].'], 'obj_label': 'rivers crown rivers'},
+  {'masked_sentences': ['river ' * 90 + '[MASK].'], 'obj_label': 'paris'},
+)
+
+
+@pytest.fixture(scope='module')
+def data(tmp_path_factory):
+  root = tiny_trained.make_data(tmp_path_factory.mktemp('data'))
+  lines = (json.dumps(fact) for fact in FACTS)
+  (root / 'facts.jsonl').write_text('\n'.join(lines))
+  return root
+
+
+@pytest.fixture(scope='module')
+def workdir(data, tmp_path_factory):
+  return tiny_trained.save(tmp_path_factory.mktemp('run'), data)
+
+
+@pytest.fixture(scope='module')
+def trained(workdir):
+  return trained_lib.load_realm(workdir)
+
+
+@pytest.fixture(scope='module')
+def index(trained, workdir):
+  return trained.open_index(workdir / index_folders.INDEX)
+
+
+@pytest.fixture(scope='module')
+def facts(data, trained):
+  return cloze.read(data / 'facts.jsonl', trained)
+
+
+def test_ranks_are_those_of_the_explained_predictions(trained, index, facts):
+  assert len(facts.rows) == 3 and sorted(facts.skipped.values()) == [1, 1]
+  assert facts.relations == ['', 'P1', '']
+  found = cloze.ranks(trained, index, facts, batch_size=2)
+  tokenizer = trained.data.tokenizer
+  texts = ('The mill stood in [MASK].', 'The [MASK] stood in Rome.')
+  for rank, text, answer in zip(found, texts, ('rome', 'river'), strict=False):
+    (words,) = trained.explain(text, answer, top=cloze.MOST).predictions
+    words = [word for word, _ in words]
+    wanted = tokenizer.decode(tokenizer.encode(answer).ids)
+    assert rank == (words.index(wanted) if wanted in words else cloze.MOST)
+
+
+def test_the_null_document_alone_reads_no_block(trained, index, facts):
+  none = cloze.ranks(trained, index, facts, 'none')
+
+  class Nothing:
+    step = 0
+
+    def retrieve(self, query_ids, query_mask, k):
+      return np.full((len(query_ids), k), -1)
+
+  np.testing.assert_array_equal(
+    none, cloze.ranks(trained, Nothing(), facts, 'retrieved')
+  )
+
+
+def test_facts_of_the_corpus_are_held_out_spans(trained, index):
+  source = realm_task.source(trained.config, trained.data, 'valid')
+  found = cloze.of_spans(source, 5, seed=0)
+  assert 0 < len(found.rows) <= 5
+  origins = [int(row['origin']) for row in found.rows]
+  assert len(set(origins)) == len(origins)
+  assert all(row['mlm_mask'].sum() == 1 for row in found.rows)
+  again = cloze.of_spans(source, 5, seed=0)
+  assert [int(row['origin']) for row in again.rows] == origins
+  assert (cloze.ranks(trained, index, found) <= cloze.MOST).all()
+
+
+def test_the_command_reports_paired_differences(
+  data, workdir, monkeypatch, tmp_path, capsys
+):
+  values = types.SimpleNamespace(facts=[str(data / 'facts.jsonl')], num_spans=4)
+  monkeypatch.setattr(probe, 'flags', types.SimpleNamespace(FLAGS=values))
+  config = tiny_trained.get_config(data)
+  config.evaluate.workdir = str(workdir)
+  probe.run(config, str(tmp_path))
+  rows = json.loads((tmp_path / probe.FILE).read_text())['rows']
+  assert [row['documents'] for row in rows] == 2 * [
+    'retrieved',
+    'random',
+    'none',
+  ]
+  by = {(row['facts'], row['documents']): row for row in rows}
+  for name in ('facts', 'held-out spans'):
+    none = by[name, 'none']
+    for row in (by[name, 'retrieved'], by[name, 'random']):
+      for k in probe.DEPTHS:
+        less = row[f'p@{k}']['mean'] - none[f'p@{k}']['mean']
+        assert row[f'p@{k}_less_none']['mean'] == pytest.approx(less)
+      assert row['p@1']['mean'] <= row['p@10']['mean']
+  assert 'p@1_over_relations' in by['facts', 'none']
+  assert 'p@1_over_relations' not in by['held-out spans', 'none']
+  assert 'less none' in capsys.readouterr().out
+
+
+def test_means_over_relations_weigh_each_equally():
+  found = np.array([0, 0, 0, 10])
+  row = probe.measures(found, found, ['a', 'a', 'a', 'b'])
+  assert row['p@1']['mean'] == 0.75 and row['p@1_over_relations'] == 0.5
+
+
+@pytest.mark.parametrize(
+  'line, said',
+  [
+    ('{"obj_label": "rome"}', 'evidences'),
+    (
+      '{"masked_sentences": [], "obj_label": "rome"}',
+      'expected a masked sentence',
+    ),
+    ('{"masked_sentences": ["No mask."], "obj_label": "rome"}', 'one .MASK.'),
+    ('{"masked_sentences": ["In [MASK]."], "obj_label": 7}', "'obj_label'"),
+    ('[]', 'JSON object'),
+    (json.dumps(FACTS[3]), 'no fact that can be asked'),
+  ],
+)
+def test_bad_records_are_named(trained, tmp_path, line, said):
+  file = tmp_path / 'bad.jsonl'
+  file.write_text(line)
+  with pytest.raises(ValueError, match=said) as error:
+    cloze.read(file, trained)
+  assert str(file) in str(error.value) and '\n' not in str(error.value)
+  with pytest.raises(FileNotFoundError, match='no such file of facts'):
+    cloze.read(tmp_path / 'nowhere.jsonl', trained)
