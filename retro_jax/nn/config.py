@@ -106,6 +106,8 @@ class RetroConfig:
   init_scale: settings.Positive = 0.02  # [open] standard deviation, GPT-2's
   scale_residual_init: bool = True  # [open] / sqrt(number of residual branches)
   copy_init: bool = False  # [open] start by copying, see copy_init.py
+  # A variant that is not the paper's: words of neighbors are copied, see copy_gate.py.
+  copy_gate: bool = False
   dropout_rate: settings.Rate = 0.0  # [open] decoder's embeddings and branches
   # the encoder's own (0 in QA fine-tuning)
   encoder_dropout_rate: settings.Rate = 0.0

@@ -65,6 +65,9 @@ def apply(key: jax.Array, params: Params, config: RetroConfig) -> Params:
       path = (f'layer_{layer}_cca', 'cca', 'attention')
       own = jax.random.fold_in(values, layer)
       new |= _copy(path, own, read, written, config)
+    if config.copy_gate:
+      match = _match(read, written, config)
+      new['copy_gate', 'q'], new['copy_gate', 'k'] = match
   new = {path: x.astype(flat[path].dtype) for path, x in new.items()}
   return traverse_util.unflatten_dict(new)
 
@@ -101,6 +104,20 @@ def _look_back(flat, path, read, written, config: RetroConfig):
 def _copy(path, key, read, written, config: RetroConfig):
   """All heads of one CCA: the same match, each its part of the values."""
   c = config.decoder_attention(cross=True)
+  values = _orthonormal(key, len(read), c.num_heads * c.head_dim)
+  values -= written @ (written.T @ values)
+  queries, keys = _match(read, written, config)
+  return {
+    (*path, 'q'): jnp.tile(queries, (1, c.num_heads)),
+    (*path, 'k'): jnp.tile(keys, (1, c.num_heads)),
+    (*path, 'v'): values,
+    (*path, 'o'): _COPY * values.T,
+  }
+
+
+def _match(read, written, config: RetroConfig):
+  """Matrices of one head whose queries and keys match: [D, head_dim] each."""
+  c = config.decoder_attention(cross=True)
   model_width, width = read.shape
   # E is normalized: what is written is one part of its length, embeddings are
   # the other. Their product with a normalized x of equal tokens is `match`.
@@ -108,12 +125,4 @@ def _copy(path, key, read, written, config: RetroConfig):
   match = share * width * c.scale
   each = (_MATCH_LOGIT / match) ** 0.5
   pad = ((0, 0), (0, c.head_dim - width))
-  inner = c.num_heads * c.head_dim
-  values = _orthonormal(key, model_width, inner)
-  values -= written @ (written.T @ values)
-  return {
-    (*path, 'q'): jnp.tile(jnp.pad(read * each, pad), (1, c.num_heads)),
-    (*path, 'k'): jnp.tile(jnp.pad(written * each, pad), (1, c.num_heads)),
-    (*path, 'v'): values,
-    (*path, 'o'): _COPY * values.T,
-  }
+  return jnp.pad(read * each, pad), jnp.pad(written * each, pad)

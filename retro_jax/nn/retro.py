@@ -22,6 +22,7 @@ from retro_jax.nn import (
   arguments,
   attention,
   cca,
+  copy_gate,
   layers,
   positions as positions_lib,
   readout,
@@ -158,6 +159,7 @@ class Retro(nn.Module):
     read_neighbors = stack.recomputed(layers.ReadNeighbors, c, 2)
     feed_forward = stack.recomputed(layers.FeedForward, c, 2)
     caching = last is not None and attention.is_caching(self)
+    copied = []  # what the copy gate reads
     if caching:
       self.put_variable('cache', 'first', _first_of(tokens, segment_ids, last))
 
@@ -170,6 +172,8 @@ class Retro(nn.Module):
         embedding, x, *retrieved, segment_ids, train
       )
       self.sow('intermediates', 'encoded', encoded)
+      if c.copy_gate:
+        copied[:] = encoded, *retrieved, token_mask
       return encoded, retrieved[1], token_mask, last
 
     if self._is_scanned():
@@ -199,7 +203,16 @@ class Retro(nn.Module):
         self.sow('intermediates', f'layer_{p}', x)
     if last is not None:
       x = jnp.take_along_axis(x, last[:, None, None], axis=1)
-    return self._read(embedding, x, targets)
+    x, found = self._read(embedding, x, targets)
+    if not copied:
+      return found
+    gate = copy_gate.CopyGate(c, name='copy_gate')
+    if last is None:
+      return gate.in_rows(x, found, targets, *copied)
+    encoded, neighbors, mask, _ = copied
+    rows = jnp.arange(len(x))
+    u, mask = self._to_read(mask, last, segment_ids)
+    return gate.after(x, found, encoded[rows, u], neighbors[rows, u], mask)
 
   def _is_scanned(self):
     """Whether layers are loops; what layers leave behind has none."""
@@ -256,25 +269,29 @@ class Retro(nn.Module):
 
   def _cache(self, x, neighbor_mask, last, segment_ids):
     """Leave H and the mask of the neighbors that the next token reads."""
-    m, rows = self.config.chunk_length, jnp.arange(len(x))
+    _, mask = self._to_read(neighbor_mask, last, segment_ids)
+    self.put_variable('cache', 'conditioning', x)
+    self.put_variable('cache', 'neighbor_mask', mask)
+
+  def _to_read(self, neighbor_mask, last, segment_ids):
+    """The chunk whose neighbors `last` reads [B], and their mask [B, N, R]."""
+    m, rows = self.config.chunk_length, jnp.arange(len(last))
     u, exists = cca.chunk_to_read(last, m, neighbor_mask.shape[1])
     if segment_ids is not None:
       owner = segment_ids[rows, u * m + m - 1]
       exists &= owner == segment_ids[rows, last]
-    mask = neighbor_mask[rows, u] & exists[:, None, None]
-    self.put_variable('cache', 'conditioning', x)
-    self.put_variable('cache', 'neighbor_mask', mask)
+    return u, neighbor_mask[rows, u] & exists[:, None, None]
 
   def _read(self, embedding, x, targets=None):
-    """READ of algorithm 1."""
+    """READ of algorithm 1: what it reads, and logits or nats."""
     c = self.config
     if c.final_norm:
       x = layers.norm(c, 'final_norm')(x)
     if not c.tie_readout:
       embedding = self._table('readout', c.d_model)
     if targets is not None:
-      return readout.nll(x, embedding, targets, c.dtype)
-    return readout.logits(x, embedding, c.dtype)
+      return x, readout.nll(x, embedding, targets, c.dtype)
+    return x, readout.logits(x, embedding, c.dtype)
 
 
 class RetroStep(Retro):
@@ -347,7 +364,11 @@ class RetroStep(Retro):
       x = layers.FeedForward(
         c, c.d_ff, c.branches, c.dropout_rate, name=f'layer_{p}_ffw'
       )(x)
-    return self._read(embedding, x)[:, 0]
+    x, found = self._read(embedding, x)
+    if cca_layers and c.copy_gate:
+      gate = copy_gate.CopyGate(c, name='copy_gate')
+      found = gate.step(x, found, rows, encoded, neighbors, mask)
+    return found[:, 0]
 
 
 def embed(

@@ -59,4 +59,4 @@ class RetroTail(retro.Retro):
         c, c.d_ff, c.branches, c.dropout_rate, name=f'layer_{p}_ffw'
       )(x)
     x = jnp.take_along_axis(x, last[:, None, None], axis=1)
-    return self._read(embedding, x)[:, 0]
+    return self._read(embedding, x)[1][:, 0]

@@ -40,7 +40,8 @@ def is_added(name: str) -> bool:
 
   The encoder's own embeddings are added; a shared table belongs to the decoder.
   """
-  return name in ('encoder', 'encoder_embedding') or name.endswith('_cca')
+  added = 'encoder', 'encoder_embedding', 'copy_gate'
+  return name in added or name.endswith('_cca')
 
 
 def check_fits(config: RetroConfig, baseline: Mapping[str, Any]) -> None:
