@@ -104,6 +104,9 @@ def flops_per_token(
     total += len(c.cca_layers) * attention(
       c.decoder_attention(cross=True), (d, e), (m, keys), m + r - 1, chunks
     )
+    if c.copy_gate:
+      products = m * d + keys * e + m * keys
+      total += 2 * chunks * c.head_dim * products
   return total / length
 
 

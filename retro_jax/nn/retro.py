@@ -210,9 +210,8 @@ class Retro(nn.Module):
     if last is None:
       return gate.in_rows(x, found, targets, *copied)
     encoded, neighbors, mask, _ = copied
-    rows = jnp.arange(len(x))
-    u, mask = self._to_read(mask, last, segment_ids)
-    return gate.after(x, found, encoded[rows, u], neighbors[rows, u], mask)
+    at, mask = self._to_read(mask, last, segment_ids)
+    return gate.after(x, found, encoded[at], neighbors[at], mask)
 
   def _is_scanned(self):
     """Whether layers are loops; what layers leave behind has none."""
@@ -274,13 +273,13 @@ class Retro(nn.Module):
     self.put_variable('cache', 'neighbor_mask', mask)
 
   def _to_read(self, neighbor_mask, last, segment_ids):
-    """The chunk whose neighbors `last` reads [B], and their mask [B, N, R]."""
+    """Where the chunk is whose neighbors `last` reads, and their mask [B, N, R]."""
     m, rows = self.config.chunk_length, jnp.arange(len(last))
     u, exists = cca.chunk_to_read(last, m, neighbor_mask.shape[1])
     if segment_ids is not None:
       owner = segment_ids[rows, u * m + m - 1]
       exists &= owner == segment_ids[rows, last]
-    return u, neighbor_mask[rows, u] & exists[:, None, None]
+    return (rows, u), neighbor_mask[rows, u] & exists[:, None, None]
 
   def _read(self, embedding, x, targets=None):
     """READ of algorithm 1: what it reads, and logits or nats."""
