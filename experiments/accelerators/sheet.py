@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measure the programs of one accelerator beside the compiler's roofline.
 
-  python -m experiments.benchmarks.accelerator
+  python -m experiments.accelerators.sheet
 
 Runs the programs of `experiments.accelerators` on random input: training of RETRO
 and its baseline, decoding, embedding, a step of REALM, exact search; in minutes, on
@@ -26,11 +26,13 @@ from absl import flags, logging
 import jax
 import jax.numpy as jnp
 
-from experiments.accelerators import absent, chips, compile as compile_lib
-from experiments.benchmarks import (
-  accelerator_parity,
-  accelerator_rows,
-  accelerator_torch,
+from experiments.accelerators import (
+  absent,
+  chips,
+  compile as compile_lib,
+  sheet_parity,
+  sheet_rows,
+  sheet_torch,
 )
 from experiments.engine import command, reports
 from retrieval.kernels import backend
@@ -89,7 +91,7 @@ def seconds_of(compiled: Any, arguments: tuple, rounds: int) -> float:
 
 
 def largest(
-  row: accelerator_rows.Row, place: str, chip: chips.Chip, device: jax.Device
+  row: sheet_rows.Row, place: str, chip: chips.Chip, device: jax.Device
 ) -> tuple[int, compile_lib.Report, Any]:
   """Compile a row at the largest batch that fits: batch, report, program.
 
@@ -97,7 +99,7 @@ def largest(
     compile.TooLargeError: where none of its batches fits.
   """
   for batch in row.batches:
-    config = accelerator_rows.config_of(row, batch)
+    config = sheet_rows.config_of(row, batch)
     try:
       report, compiled = compile_lib.compiled_for(
         config, place, row.program, chip, [device]
@@ -114,7 +116,7 @@ def largest(
 
 
 def describe(
-  row: accelerator_rows.Row,
+  row: sheet_rows.Row,
   batch: int,
   report: compile_lib.Report,
   has_chip: bool,
@@ -135,13 +137,13 @@ def describe(
   return found
 
 
-def _runs(row: accelerator_rows.Row) -> int:
+def _runs(row: sheet_rows.Row) -> int:
   """Turns of a loop up to the end of a chunk, which the report counts once."""
-  return accelerator_rows.CHUNK if row.program == 'decode' else 1
+  return sheet_rows.CHUNK if row.program == 'decode' else 1
 
 
 def measure(
-  row: accelerator_rows.Row, device: jax.Device, rounds: int
+  row: sheet_rows.Row, device: jax.Device, rounds: int
 ) -> dict[str, Any]:
   """Compile and time a row at the largest batch that fits.
 
@@ -167,14 +169,14 @@ def measure(
   if chip:
     found['mfu'] = _runs(row) * report.model_flops / chip.flops / seconds
   if row.torch:
-    theirs = accelerator_torch.chunks_per_sec(**row.torch, tokens=batch)
+    theirs = sheet_torch.chunks_per_sec(**row.torch, tokens=batch)
     if theirs:
       found['torch_per_sec'] = theirs
   return found
 
 
 def _seconds(
-  row: accelerator_rows.Row, compiled: Any, device: jax.Device, rounds: int
+  row: sheet_rows.Row, compiled: Any, device: jax.Device, rounds: int
 ) -> float:
   """Seconds of a compiled row; its arguments go when it ends or fails."""
   arguments = random_input(compiled, device)
@@ -183,7 +185,7 @@ def _seconds(
   return seconds_of(compiled, arguments, rounds)
 
 
-def predict(row: accelerator_rows.Row, topology: str) -> dict[str, Any]:
+def predict(row: sheet_rows.Row, topology: str) -> dict[str, Any]:
   """Compile a row for a device of a topology, which is not there."""
   device = chips.devices(topology)[0]
   batch, report, _ = largest(row, topology, chips.of(topology), device)
@@ -198,7 +200,7 @@ def read_seconds(device: jax.Device, rounds: int, size: int = 2**32) -> float:
     return seconds_of(compiled, (rows,), rounds)
 
 
-def cells(row: accelerator_rows.Row, found: Mapping[str, Any]) -> list[str]:
+def cells(row: sheet_rows.Row, found: Mapping[str, Any]) -> list[str]:
   """A row of the table."""
   if 'why' in found:
     return [row.what, '-', 'not measured', '-', '-', '-', found['why']]
@@ -232,8 +234,8 @@ HEADS = (
 
 
 def run(
-  measured: Callable[[accelerator_rows.Row], dict[str, Any]],
-  rows: Sequence[accelerator_rows.Row],
+  measured: Callable[[sheet_rows.Row], dict[str, Any]],
+  rows: Sequence[sheet_rows.Row],
   deadline: float,
 ) -> Iterator[tuple[str, dict[str, Any]]]:
   """Measure rows, yield each; what fails says why.
@@ -258,7 +260,7 @@ def main(argv: Sequence[str]) -> None:
   del argv
   options = flags.FLAGS
   deadline = time.monotonic() + options.budget_sec
-  rows = [x for x in accelerator_rows.ROWS if re.search(options.only, x.what)]
+  rows = [x for x in sheet_rows.ROWS if re.search(options.only, x.what)]
   if not rows:
     raise ValueError(f'--only={options.only!r}: names no row.')
   found: dict[str, Any] = {
@@ -276,7 +278,7 @@ def main(argv: Sequence[str]) -> None:
         'No accelerator: JAX computes on the CPU. --cpu measures that.'
       )
     found['device'] = device.device_kind
-    found['parity'] = accelerator_parity.measure(device)
+    found['parity'] = sheet_parity.measure(device)
     measured = functools.partial(measure, device=device, rounds=options.rounds)
     if device.platform != 'cpu':
       seconds = read_seconds(device, options.rounds)

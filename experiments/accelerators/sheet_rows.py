@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What `experiments.benchmarks.accelerator` measures."""
+"""What `experiments.accelerators.sheet` measures."""
 
 from collections.abc import Callable, Mapping
 import dataclasses

@@ -19,15 +19,13 @@ from experiments.accelerators import (
   chips,
   compile as compile_lib,
   realm_programs,
-)
-from experiments.benchmarks import (
-  accelerator,
-  accelerator_parity,
-  accelerator_rows,
+  sheet,
+  sheet_parity,
+  sheet_rows,
 )
 
 _ROOT = pathlib.Path(__file__).resolve().parents[3]
-_ROWS = {row.what: row for row in accelerator_rows.ROWS}
+_ROWS = {row.what: row for row in sheet_rows.ROWS}
 _BERT = {
   f'{part}.{name}': x
   for part in ('embedder', 'encoder')
@@ -68,41 +66,41 @@ def _rows():
 @pytest.mark.parametrize('row', _rows(), ids=lambda row: row.what)
 def test_measures_every_kind_of_program(row, monkeypatch):
   monkeypatch.setattr(realm_programs, '_NUM_BLOCKS', 5000)
-  found = accelerator.measure(row, jax.devices()[0], rounds=2)
+  found = sheet.measure(row, jax.devices()[0], rounds=2)
   assert found['seconds'] > 0 and found['units_per_sec'] > 0
   assert found['batch'] == row.batches[0]
   assert 'predicted_sec' not in found  # of an unknown chip
-  assert len(accelerator.cells(row, found)) == len(accelerator.HEADS)
+  assert len(sheet.cells(row, found)) == len(sheet.HEADS)
 
 
 def test_a_batch_that_does_not_fit_gives_way_to_the_next(monkeypatch):
   row = _tiny('RETRO 172m, step', 64, 2, config='retro_published:test')
   device = jax.devices()[0]
   _, compiled = compile_lib.compiled_for(
-    accelerator_rows.config_of(row, 64),
+    sheet_rows.config_of(row, 64),
     '',
     'train',
-    accelerator._UNKNOWN,
+    sheet._UNKNOWN,
     [device],
   )
   plan = compiled.memory_analysis()
   large = plan.argument_size_in_bytes + plan.temp_size_in_bytes
   chip = dataclasses.replace(chips.CHIPS['v5e'], memory=large)
   monkeypatch.setattr(chips, 'of_device', lambda device: chip)
-  found = accelerator.measure(row, device, rounds=1)
+  found = sheet.measure(row, device, rounds=1)
   assert found['batch'] == 2 and found['needed_bytes'] < large
   assert found['predicted_sec'] > 0 and 0 < found['mfu'] < 1
   tiny = dataclasses.replace(chip, memory=1000)
   monkeypatch.setattr(chips, 'of_device', lambda device: tiny)
-  measured = functools.partial(accelerator.measure, device=device, rounds=1)
-  why = dict(accelerator.run(measured, [row], math.inf))[row.what]
+  measured = functools.partial(sheet.measure, device=device, rounds=1)
+  why = dict(sheet.run(measured, [row], math.inf))[row.what]
   assert 'TooLargeError' in why['why']
-  assert 'not measured' in accelerator.cells(row, why)
+  assert 'not measured' in sheet.cells(row, why)
 
 
 def test_rows_after_the_budget_are_not_measured():
   row = _rows()[0]
-  found = accelerator.run(lambda row: {}, [row], -math.inf)
+  found = sheet.run(lambda row: {}, [row], -math.inf)
   assert dict(found) == {row.what: {'why': 'no time left'}}
 
 
@@ -111,14 +109,14 @@ def test_devices_that_are_not_there_are_predicted(monkeypatch):
   monkeypatch.setattr(chips, 'of', lambda topology: chip)
   monkeypatch.setattr(chips, 'devices', lambda topology: jax.devices())
   row = _tiny('RETRO 172m, decoding of 1', 1, config='retro_published:test')
-  found = accelerator.predict(row, 'h100:1')
+  found = sheet.predict(row, 'h100:1')
   assert 'seconds' not in found and found['predicted_sec'] > 0
-  assert accelerator.cells(row, found)[1:3] == ['1', 'not measured']
+  assert sheet.cells(row, found)[1:3] == ['1', 'not measured']
 
 
 def test_every_row_has_a_config():
-  for row in accelerator_rows.ROWS:
-    config = accelerator_rows.config_of(row, row.batches[-1])
+  for row in sheet_rows.ROWS:
+    config = sheet_rows.config_of(row, row.batches[-1])
     assert config.batch_size >= 1
 
 
@@ -140,7 +138,7 @@ def test_knows_devices_by_their_names(kind, chip):
 def test_models_meet_the_oracles_here():
   errors = {
     (x['model'], x['dtype']): x['error'] / x['largest']
-    for x in accelerator_parity.measure(jax.devices()[0])
+    for x in sheet_parity.measure(jax.devices()[0])
   }
   assert len(errors) == 4
   for (_, dtype), error in errors.items():
@@ -169,16 +167,16 @@ _BARE = """
   sys.meta_path[:] = finders
   import dataclasses
   import jax
-  from experiments.benchmarks import accelerator, accelerator_rows
+  from experiments.accelerators import sheet, sheet_rows
 
-  assert 'grain' in accelerator.absent.MISSING
+  assert 'grain' in sheet.absent.MISSING
   row = dataclasses.replace(
-    accelerator_rows.ROWS[0], config='retro_published:test', batches=(1,)
+    sheet_rows.ROWS[0], config='retro_published:test', batches=(1,)
   )
-  found = accelerator.measure(row, jax.devices()[0], 1)
+  found = sheet.measure(row, jax.devices()[0], 1)
   assert found['seconds'] > 0, found
-  assert len(accelerator.accelerator_parity.measure(jax.devices()[0])) == 4
-  accelerator.reports.write_json(sys.argv[1], found)
+  assert len(sheet.sheet_parity.measure(jax.devices()[0])) == 4
+  sheet.reports.write_json(sys.argv[1], found)
 """
 
 
@@ -194,7 +192,7 @@ def test_runs_without_the_packages_of_the_data_pipeline(tmp_path):
 
 
 def test_the_cpu_is_measured_only_where_asked(tmp_path):
-  argv = [sys.executable, '-m', 'experiments.benchmarks.accelerator']
+  argv = [sys.executable, '-m', 'experiments.accelerators.sheet']
   done = subprocess.run(
     [*argv, f'--workdir={tmp_path}'],
     env=os.environ | {'PYTHONPATH': str(_ROOT), 'JAX_PLATFORMS': 'cpu'},
