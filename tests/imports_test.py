@@ -33,7 +33,15 @@ _ROOMS = {
     'questions',
   ),
   'realm_jax': ('data', 'nn', 'objectives', 'serving', 'checkpoints'),
-  'retro_jax': ('nn', 'data', 'decoding', 'evaluation', 'views', 'trained'),
+  'retro_jax': (
+    'nn',
+    'public',
+    'data',
+    'decoding',
+    'evaluation',
+    'views',
+    'trained',
+  ),
   'experiments': (
     'engine',
     'retro',

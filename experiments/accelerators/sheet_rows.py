@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What `experiments.accelerators.sheet` measures."""
+"""Rows of `experiments.accelerators.sheet`: programs, their configs and batches."""
 
 from collections.abc import Callable, Mapping
 import dataclasses

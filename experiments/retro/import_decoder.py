@@ -34,7 +34,8 @@ from retrieval.formats import gguf_files, safetensors_files
 from retrieval.store import locks, manifests
 from retrieval.tokenization import byte_pairs
 from retro_jax.data import folder as retro_data
-from retro_jax.nn import config as config_lib, llama_layouts, public_decoders
+from retro_jax.nn import config as config_lib
+from retro_jax.public import llama_layouts, public_decoders
 from retro_jax.trained import loading
 
 _CONFIG = (

@@ -31,7 +31,7 @@ _DENSEST = 2**16  # centroids that 16 bits name
 
 @runtime_checkable
 class Encoder(Protocol):
-  """What a `colbert_encoder.ColbertEncoder` is to the index."""
+  """A model that encodes queries and passages, as `colbert_encoder.ColbertEncoder`."""
 
   fingerprint: str
 
@@ -136,7 +136,7 @@ def _origin(path: pathlib.Path, known: Known | None) -> dict[str, Any]:
   if known:
     made = dict(known.fields)
     return {'codec': made.get('codec') or store.fingerprint(made)}
-  # A codec that stands stays: that of an update that was killed, or is done.
+  # An update that was killed has written its codec: the build goes on with it.
   stands = store.Store.open(path, CODEC_KIND).fields if path.is_dir() else {}
   return {x: stands[x] for x in ('codec',) if x in stands}
 

@@ -185,7 +185,7 @@ class DataFolder(data_folder.DataFolder):
 
   @property
   def metric(self) -> str:
-    """What scores of neighbors are: the index's metric, or the source's name."""
+    """Kind of the neighbors' scores: the index's metric, or the source's name."""
     name = self.source_name
     return self.index.searcher.metric if name == 'dense' else name
 
@@ -212,7 +212,7 @@ class DataFolder(data_folder.DataFolder):
   def neighbor_source(
     self, config: ml_collections.ConfigDict
   ) -> neighbors_lib.Source:
-    """What finds the neighbors: `source`, in the order of `reranker`."""
+    """Return the source of the neighbors, in the order of the re-ranker."""
     source = self.sources(config).make(self.source)
     if not self.reranker:
       return source
@@ -225,7 +225,7 @@ class DataFolder(data_folder.DataFolder):
     )
 
   def sources(self, config: ml_collections.ConfigDict) -> sources_lib.Sources:
-    """What finds neighbors in this folder's datastore."""
+    """Return the sources over this folder's datastore."""
 
     def vectors(chunks: chunks_lib.ChunkStore) -> store.Store:
       return self.vectors(chunks.path.name.removeprefix('chunks-'))

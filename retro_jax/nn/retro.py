@@ -128,9 +128,9 @@ class Retro(nn.Module):
       train: whether dropout acts; it then needs the rng 'dropout'.
 
     Returns:
-      [B, L, V] float32, [B, 1, V] with `last`, or [B, L] with `targets`. Row t predicts token t + 1.
-      At initialisation L is at least one chunk, so that every parameter is made
-      from any arguments.
+      [B, L, V] float32, [B, 1, V] with `last`, or [B, L] with `targets`. Row t
+      predicts token t + 1. At initialisation L is at least one chunk, so that any
+      arguments make every parameter.
 
     Raises:
       ValueError: for shapes that do not fit each other or the config; for stacked
@@ -172,8 +172,7 @@ class Retro(nn.Module):
         embedding, x, *retrieved, segment_ids, train
       )
       self.sow('intermediates', 'encoded', encoded)
-      if c.copy_gate:
-        copied[:] = encoded, *retrieved, token_mask
+      copied[:] = encoded, *retrieved, token_mask
       return encoded, retrieved[1], token_mask, last
 
     if self._is_scanned():
@@ -204,7 +203,7 @@ class Retro(nn.Module):
     if last is not None:
       x = jnp.take_along_axis(x, last[:, None, None], axis=1)
     x, found = self._read(embedding, x, targets)
-    if not copied:
+    if not (c.copy_gate and copied):
       return found
     gate = copy_gate.CopyGate(c, name='copy_gate')
     if last is None:

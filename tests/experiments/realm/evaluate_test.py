@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What `evaluate` measures: documents, retrievers, and recall of its own index."""
+"""The evaluating command measures documents, retrievers and its own index."""
 
 import json
 
@@ -8,31 +8,10 @@ import numpy as np
 import pytest
 
 from experiments.realm import evaluate as realm_evaluate, zero_shot
-from realm_jax.serving import index_folders, trained as trained_lib
 from retrieval.questions import answers
 from tests.experiments.realm import tiny_trained
 
 pytestmark = pytest.mark.usefixtures('fast')
-
-
-@pytest.fixture(scope='module')
-def data(tmp_path_factory):
-  return tiny_trained.make_data(tmp_path_factory.mktemp('data'))
-
-
-@pytest.fixture(scope='module')
-def workdir(data, tmp_path_factory):
-  return tiny_trained.save(tmp_path_factory.mktemp('run'), data)
-
-
-@pytest.fixture(scope='module')
-def trained(workdir):
-  return trained_lib.load_realm(workdir)
-
-
-@pytest.fixture(scope='module')
-def index(trained, workdir):
-  return trained.open_index(workdir / index_folders.INDEX)
 
 
 def test_evaluates_documents_and_retrievers(

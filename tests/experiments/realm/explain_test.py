@@ -13,30 +13,10 @@ import rich.console
 
 from experiments.engine import progress
 from experiments.realm import explain as realm_explain
-from realm_jax.serving import explain, index_folders, trained as trained_lib
+from realm_jax.serving import explain
 from tests.experiments.realm import tiny_trained
 
 pytestmark = pytest.mark.usefixtures('fast')
-
-
-@pytest.fixture(scope='module')
-def data(tmp_path_factory):
-  return tiny_trained.make_data(tmp_path_factory.mktemp('data'))
-
-
-@pytest.fixture(scope='module')
-def workdir(data, tmp_path_factory):
-  return tiny_trained.save(tmp_path_factory.mktemp('run'), data)
-
-
-@pytest.fixture(scope='module')
-def trained(workdir):
-  return trained_lib.load_realm(workdir)
-
-
-@pytest.fixture(scope='module')
-def index(trained, workdir):
-  return trained.open_index(workdir / index_folders.INDEX)
 
 
 @pytest.fixture

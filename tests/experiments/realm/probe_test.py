@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from experiments.realm import probe, task as realm_task
-from realm_jax.serving import cloze, index_folders, trained as trained_lib
+from realm_jax.serving import cloze
 from tests.experiments.realm import tiny_trained
 
 pytestmark = pytest.mark.usefixtures('fast')
@@ -33,21 +33,6 @@ def data(tmp_path_factory):
   lines = (json.dumps(fact) for fact in FACTS)
   (root / 'facts.jsonl').write_text('\n'.join(lines))
   return root
-
-
-@pytest.fixture(scope='module')
-def workdir(data, tmp_path_factory):
-  return tiny_trained.save(tmp_path_factory.mktemp('run'), data)
-
-
-@pytest.fixture(scope='module')
-def trained(workdir):
-  return trained_lib.load_realm(workdir)
-
-
-@pytest.fixture(scope='module')
-def index(trained, workdir):
-  return trained.open_index(workdir / index_folders.INDEX)
 
 
 @pytest.fixture(scope='module')

@@ -37,7 +37,7 @@ def roots(tmp_path_factory):
 
 @pytest.fixture
 def config(roots, monkeypatch):
-  """That of a tiny RETRO; its second seed has other parameters."""
+  """The config of a tiny RETRO. The run `seed` has other parameters."""
   found = tiny_trained.load_from(roots / 'one', monkeypatch)
   load_one = loading.load
 

@@ -95,7 +95,7 @@ def test_the_embedder_moves_and_the_language_model_stays(root, run):
 
 
 def test_a_version_has_the_neighbors_of_its_embedder(root, run):
-  """They are those that `prepare` finds with this embedder."""
+  """`prepare` finds the same neighbors with this embedder."""
   (version,) = (run / 'index').iterdir()
   other = root / 'other'
   other.mkdir()

@@ -14,7 +14,7 @@ RNG = np.random.default_rng(0)
 
 @pytest.fixture
 def accelerator(monkeypatch):
-  """What accelerators run, on this CPU."""
+  """Run the programs of accelerators on this CPU."""
   monkeypatch.setattr(backend, 'is_cpu', lambda: False)
 
 

@@ -8,7 +8,8 @@ import jax
 import numpy as np
 import pytest
 
-from retro_jax.nn import llama_layouts, retro as model
+from retro_jax.nn import retro as model
+from retro_jax.public import llama_layouts
 from tests.retro_jax.nn import public_reference, tiny
 
 VOCAB = 19

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from retro_jax.nn import public_decoders
 from retro_jax.nn.config import RetroConfig
+from retro_jax.public import public_decoders
 
 MODEL_TYPES = ('llama', 'mistral', 'qwen2', 'qwen3')
 _SIZES = (
