@@ -13,10 +13,13 @@ it was trained, with the first of --config.evaluate.num_neighbors. Options of a 
   source=NAME     neighbors of another source (see experiments.retro.prepare)
   data=DIR        another data folder of the same documents
   k=N             number of neighbors
+  part=PART       neighbor (N), continuation (F) or full (both)
+  share=S         neighbors in a random part of the datastore, see experiments.retro.sweep
   retrieval=MODE  on, off, shuffled or oracle; see experiments.retro.evaluate
 
 Prints a table with intervals of a paired bootstrap over documents against the first row,
-and the difference of each seed. Writes DIR/compare.json.
+and the difference of each seed. Writes DIR/compare.json, where each row has its
+differences from all others (`minus`), as experiments.tables.claims reads them.
 """
 
 from collections.abc import Sequence
@@ -33,8 +36,8 @@ from experiments.engine import command, reports
 from experiments.retro import (
   evaluate as retro_evaluate,
   settings as settings_lib,
+  sweep,
 )
-from retrieval.questions import bootstrap
 from retro_jax.evaluation import evaluate
 
 FILE = 'compare.json'
@@ -49,6 +52,8 @@ class Run:
   source: str = ''  # '': as trained
   data: str = ''  # '': --config.data_dir, or that of the training
   k: int = 0  # 0: the first of config.evaluate.num_neighbors
+  part: str = ''  # '': as trained
+  share: float = 0.0  # of the datastore; 0: the neighbors of the data folder
   retrieval: str = 'on'
 
 
@@ -66,6 +71,27 @@ class Row:
     return dataclasses.replace(self.seeds[0], nats=nats)
 
 
+_OPTIONS = {  # option -> reader of its text, and whether a value is allowed
+  'source': (str, bool),
+  'data': (str, bool),
+  'k': (int, lambda k: k > 0),
+  'part': (str, lambda part: part in sweep.PARTS),
+  'share': (float, lambda share: 0 < share <= 1),
+  'retrieval': (str, lambda mode: mode in _MODES),
+}
+
+
+def _options(texts: Sequence[str]) -> dict[str, Any]:
+  """Read OPTION=VALUE texts; KeyError or ValueError for any other."""
+  found = {}
+  for name, _, text in (x.partition('=') for x in texts):
+    read, allowed = _OPTIONS[name]
+    found[name] = read(text)
+    if not allowed(found[name]):
+      raise ValueError(text)
+  return found
+
+
 def parse(values: Sequence[str]) -> dict[str, list[Run]]:
   """Return the runs of each name in NAME=RUN[,OPTION=VALUE...].
 
@@ -76,32 +102,27 @@ def parse(values: Sequence[str]) -> dict[str, list[Run]]:
   for value in values:
     name, _, rest = value.partition('=')
     workdir, *given = rest.split(',')
-    options = dict(x.partition('=')[::2] for x in given)
-    known = {x.name for x in dataclasses.fields(Run)} - {'workdir'}
-    k = options.get('k', '1')
-    if (
-      not name
-      or options.keys() - known
-      or options.get('retrieval', 'on') not in _MODES
-      or not (k.isdecimal() and int(k))
-    ):
+    try:
+      options = _options(given)
+    except (KeyError, ValueError):
+      name = ''
+    if not name:
       raise ValueError(
         f'--row={value}: expected NAME=RUN, and after commas source=NAME, data=DIR, '
-        f'k=N (from 1) or retrieval=MODE, one of {_MODES}.'
+        f'k=N (from 1), part=PART, one of {tuple(sweep.PARTS)}, share=S (above 0, at '
+        f'most 1) or retrieval=MODE, one of {_MODES}.'
       )
     for folder in (workdir, options.get('data', '.')):
       if not folder or not pathlib.Path(folder).is_dir():
         raise ValueError(f'--row={value}: {folder!r}: expected a folder.')
-    if 'k' in options:
-      options['k'] = int(k)
     rows.setdefault(name, []).append(Run(workdir, **options))
   return rows
 
 
 def measure(
-  config: ml_collections.ConfigDict, name: str, run: Run
+  config: ml_collections.ConfigDict, workdir: str, name: str, run: Run
 ) -> evaluate.Evaluation:
-  """Evaluate one run.
+  """Evaluate one run; `workdir` keeps neighbors in parts of the datastore.
 
   Raises:
     FileNotFoundError: without a checkpoint, data or the source's neighbors.
@@ -116,27 +137,31 @@ def measure(
   retrieval = 'off' if baseline else run.retrieval
   k = run.k or retro_evaluate.numbers_of_neighbors(config.evaluate)[0]
   k = {'off': 0, 'oracle': 1}.get(retrieval, k)
-  mode = name, retrieval, k
-  (found,) = retro_evaluate.evaluate_trained(trained, config, [mode])
-  return found.evaluation
+  reader = retro_evaluate.check(trained, config, [(name, retrieval, k)])[k]
+  if run.part:
+    reader = dataclasses.replace(reader, neighbor_part=run.part)
+  if run.share:
+    path = sweep.neighbors_in_part(trained, config, workdir, run.share, k)
+    reader = dataclasses.replace(reader, neighbors=path)
+  with retro_evaluate.scorer(trained, config) as score:
+    return retro_evaluate.measure(
+      score, reader, trained, config, retrieval, name
+    )
 
 
-def compare(row: Row, first: Row) -> bootstrap.Interval:
-  """Bits per byte of a row minus those of the first one.
+def minus(row: Row, other: Row) -> dict[str, Any]:
+  """Bits per byte of a row minus those of another: interval, and each seed.
 
   Raises:
     ValueError: when they are of different documents.
   """
   try:
-    return evaluate.compare(row.mean, first.mean)
+    interval = evaluate.compare(row.mean, other.mean)
   except ValueError as error:
-    raise ValueError(f'rows {row.name} and {first.name}: {error}') from None
-
-
-def _of_each(row: Row, first: Row) -> list[float]:
-  """The differences of the seeds, each from the seed of its number."""
-  pairs = zip(row.seeds, first.seeds, strict=False)
-  return [a.bits_per_byte - b.bits_per_byte for a, b in pairs]
+    raise ValueError(f'rows {row.name} and {other.name}: {error}') from None
+  pairs = zip(row.seeds, other.seeds, strict=False)
+  each = [a.bits_per_byte - b.bits_per_byte for a, b in pairs]
+  return {**dataclasses.asdict(interval), 'of_seeds': each}
 
 
 def run(
@@ -149,31 +174,33 @@ def run(
   """
   given = parse(values)
   rows = [
-    Row(name, [measure(config, name, run) for run in runs])
+    Row(name, [measure(config, workdir, name, run) for run in runs])
     for name, runs in given.items()
   ]
-  first, content, lines = rows[0], [], []
+  content, lines = [], []
   for row in rows:
-    less = None if row is first else compare(row, first)
-    each = [] if row is first else _of_each(row, first)
+    less = {x.name: minus(row, x) for x in rows if x is not row}
     content.append(
       {
         'name': row.name,
         'runs': [dataclasses.asdict(run) for run in given[row.name]],
         **row.mean.summary(),
         'bits_per_byte_of_seeds': [x.bits_per_byte for x in row.seeds],
-        'minus_first': less and dataclasses.asdict(less),
-        'minus_first_of_seeds': each,
+        'minus': less,
       }
     )
-    cells = retro_evaluate.cells(row.mean, less)[:3]
-    lines.append((row.name, *cells, ' '.join(f'{x:+.4f}' for x in each)))
-  one = first.mean.summary()
+    cells = [row.name, f'{row.mean.bits_per_byte:.4f}', '', '', '']
+    if row is not rows[0]:
+      x = less[rows[0].name]
+      cells[2:4] = f'{x["mean"]:+.4f}', f'[{x["low"]:+.4f}, {x["high"]:+.4f}]'
+      cells[4] = ' '.join(f'{each:+.4f}' for each in x['of_seeds'])
+    lines.append(cells)
+  one = rows[0].mean.summary()
   reports.print_table(
     ('row', 'bits/byte', 'minus first', 'interval', 'of each seed'),
     lines,
     title=f'{one["documents"]:,} held-out documents, {one["bytes"]:,} bytes',
-    caption=f'Minus first: bits per byte less those of {first.name!r}; '
+    caption=f'Minus first: bits per byte less those of {rows[0].name!r}; '
     'interval: 95 % of a paired bootstrap over documents, of the mean over seeds.',
   )
   found = {'rows': content, 'settings': json.loads(config.evaluate.to_json())}

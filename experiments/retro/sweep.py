@@ -118,23 +118,54 @@ def by_parts(
   yield Setting('none', off, {'num_neighbors': 0, 'part': 'none'})
 
 
-def by_datastore(
-  trained: loading.TrainedRetro, config: Config, root: pathlib.Path
-) -> Iterator[Setting]:
-  """Settings with parts of the datastore; the neighbors in each are found first."""
-  reader = _first_reader(trained, config)
-  k, data, split = reader.num_neighbors, trained.data, config.evaluate.split
-  if not config.sweep.shares:
-    raise ValueError(
-      'sweep.shares is empty: expected shares such as (1.0, 0.1).'
-    )
-  datastore, metric = data.chunks('train'), data.index.searcher.metric
+def neighbors_in_part(
+  trained: loading.TrainedRetro,
+  config: Config,
+  root: str | pathlib.Path,
+  share: float,
+  k: int,
+) -> pathlib.Path:
+  """Find the k neighbors of the evaluated split in a part of the datastore.
+
+  Returns:
+    The neighbor store, a folder below `root`; one that stands there is not made anew.
+  """
+  data, split = trained.data, config.evaluate.split
+  metric = data.index.searcher.metric
   stores = [
     open_store(x).fingerprint
     for open_store in (data.chunks, data.vectors)
     for x in (split, 'train')
   ]
   made_of = store.fingerprint([*stores, metric, k, config.seed])[:12]
+  name = f'neighbors-{split}-{share:g}-{made_of}'
+  path = pathlib.Path(root) / 'sweep_datastore' / name
+  with progress.bar(f'neighbors in {100 * share:g} %', 'chunks') as update:
+    datastore_subsets.build_part_neighbors(
+      path,
+      data.chunks(split),
+      data.vectors(split),
+      data.chunks('train'),
+      data.vectors('train'),
+      metric=metric,
+      share=share,
+      k=k,
+      seed=config.seed,
+      progress=update,
+    )
+  return path
+
+
+def by_datastore(
+  trained: loading.TrainedRetro, config: Config, root: pathlib.Path
+) -> Iterator[Setting]:
+  """Settings with parts of the datastore; the neighbors in each are found first."""
+  reader = _first_reader(trained, config)
+  k, datastore = reader.num_neighbors, trained.data.chunks('train')
+  if not config.sweep.shares:
+    raise ValueError(
+      'sweep.shares is empty: expected shares such as (1.0, 0.1).'
+    )
   parts = {  # A part without a document is an error before any work.
     float(share): datastore_subsets.chunks_of_part(
       datastore, float(share), config.seed
@@ -142,27 +173,14 @@ def by_datastore(
     for share in config.sweep.shares
   }
   for share, ids in parts.items():
-    name = f'{100 * share:g} %'
-    path = root / 'sweep_datastore' / f'neighbors-{split}-{share:g}-{made_of}'
-    with progress.bar(f'neighbors in {name}', 'chunks') as update:
-      datastore_subsets.build_part_neighbors(
-        path,
-        data.chunks(split),
-        data.vectors(split),
-        datastore,
-        data.vectors('train'),
-        metric=metric,
-        share=share,
-        k=k,
-        seed=config.seed,
-        progress=update,
-      )
+    path = neighbors_in_part(trained, config, root, share, k)
     facts = {
       'share': share,
       'datastore_chunks': len(ids),
       'datastore_tokens': int(datastore.lengths(ids).sum()),
       'num_neighbors': k,
     }
+    name = f'{100 * share:g} %'
     yield Setting(name, dataclasses.replace(reader, neighbors=path), facts)
 
 

@@ -86,14 +86,11 @@ def test_rows_are_those_of_the_evaluations(roots, config, tmp_path, capsys):
   assert len({row['bits_per_byte'] for row in rows}) == len(rows)
   for row, want in zip(rows, wanted.values(), strict=True):
     assert row['bits_per_byte'] == pytest.approx(want.bits_per_byte, rel=1e-9)
-    less = row['minus_first']
-    if row['name'] == 'on':
-      assert less is None
-      continue
-    assert less == pytest.approx(
-      dataclasses.asdict(evaluate.compare(want, first))
-    )
-    assert row['minus_first_of_seeds'] == pytest.approx([less['mean']])
+    assert row['minus'].keys() == wanted.keys() - {row['name']}
+    for name, less in row['minus'].items():
+      assert less.pop('of_seeds') == pytest.approx([less['mean']])
+      interval = evaluate.compare(want, wanted[name])
+      assert less == pytest.approx(dataclasses.asdict(interval))
   assert json.loads((tmp_path / compare.FILE).read_text())
   assert 'minus first' in capsys.readouterr().out
 
@@ -119,8 +116,8 @@ def test_seeds_of_a_row_count_with_their_mean(roots, config, tmp_path):
     for a, b in zip(found['on'], found['off'], strict=True)
   ]
   assert each[0] != each[1]
-  assert on['minus_first_of_seeds'] == pytest.approx(each)
-  assert on['minus_first']['mean'] == pytest.approx(np.mean(each))
+  assert on['minus']['off']['of_seeds'] == pytest.approx(each)
+  assert on['minus']['off']['mean'] == pytest.approx(np.mean(each))
   assert off['bits_per_byte_of_seeds'] == [
     x.bits_per_byte for x in found['off']
   ]
@@ -135,6 +132,8 @@ def test_seeds_of_a_row_count_with_their_mean(roots, config, tmp_path):
     ('one={retro},k=0', 'k=N .from 1.'),
     ('one={retro},retrieval=maybe', 'retrieval=MODE'),
     ('one={retro},speed=3', 'expected NAME=RUN'),
+    ('one={retro},part=half', "part=PART, one of .'neighbor'"),
+    ('one={retro},share=2', 'share=S .above 0, at most 1.'),
     ('one={retro},data=nowhere', 'nowhere.: expected a folder'),
     ('one={baseline},k=2', 'a baseline reads no neighbors'),
   ],

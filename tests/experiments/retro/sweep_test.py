@@ -8,7 +8,11 @@ import types
 import numpy as np
 import pytest
 
-from experiments.retro import evaluate as retro_evaluate, sweep as retro_sweep
+from experiments.retro import (
+  compare,
+  evaluate as retro_evaluate,
+  sweep as retro_sweep,
+)
 from retrieval.index import neighbors as neighbors_lib, sources
 from retrieval.store import store_writer
 from retro_jax.data import folder as retro_data
@@ -101,6 +105,29 @@ def test_parts_of_a_neighbor_goes_on_where_it_was_killed(
   config.evaluate.max_documents = 3  # another measurement
   retro_sweep.run(config, str(tmp_path / 'retro'), 'parts')
   assert len(names) == 9
+
+
+def test_rows_of_a_comparison_are_those_of_the_sweeps(config, tmp_path):
+  workdir = tmp_path / 'retro'
+  workdir.mkdir()
+  config.sweep.shares = (1.0, 0.4)
+  swept = retro_sweep.run(config, str(workdir), 'datastore', 'parts')
+  want = {
+    row['name']: row['bits_per_byte']
+    for row in (*swept['datastore'], *swept['parts'])
+  }
+  options = {
+    '100 %': 'share=1',
+    '40 %': 'share=.4',
+    'N': 'part=neighbor',
+    'F': 'part=continuation',
+    '[N, F]': 'part=full',
+    'none': 'retrieval=off',
+  }
+  rows = [f'{name}={workdir},{x}' for name, x in options.items()]
+  found = compare.run(config, str(workdir), rows)['rows']
+  assert {row['name']: row['bits_per_byte'] for row in found} == want
+  assert len(set(want.values())) == len(want)
 
 
 def test_sources_of_neighbors(root, config, tmp_path, monkeypatch, capsys):
