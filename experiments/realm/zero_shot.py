@@ -8,7 +8,7 @@ place. DPR's top-k accuracy is the same measure by another matching rule of
 `retrieval.questions.answers`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 import dataclasses
 from typing import Any
 
@@ -144,6 +144,35 @@ def _row(rule: str, ranks: np.ndarray, ks: Sequence[int]) -> Recall:
   return Recall(rule, ranks, shares)
 
 
+def tables(
+  name: str,
+  retrieve: RetrieveFn,
+  blocks: blocks_lib.BlockStore,
+  settings: Any,
+) -> Iterator[tuple[str, list[Recall]]]:
+  """Yield each file of questions with a retriever's recall.
+
+  Args:
+    name: the retriever's, shown while it works.
+    settings: section of a config with questions (files), max_questions (of each
+      file; 0 for all), ks and rules.
+  """
+  for file in settings.questions:
+    questions = questions_lib.read_questions(file)
+    if settings.max_questions:
+      questions = questions[: settings.max_questions]
+    with progress.bar(f'{name} {file}'.strip(), 'questions') as update:
+      table = recall_table(
+        questions,
+        retrieve,
+        lambda ids: blocks.texts(ids.tolist()),
+        settings.ks,
+        settings.rules,
+        progress=update,
+      )
+    yield str(file), table
+
+
 def measure(
   retrievers: Mapping[str, RetrieveFn],
   blocks: blocks_lib.BlockStore,
@@ -153,27 +182,15 @@ def measure(
 
   Args:
     retrievers: name -> retriever.
-    settings: section of a config with questions (files), max_questions (of each
-      file; 0 for all), ks and rules.
+    settings: as those of `tables`.
 
   Returns:
-    Rows of questions_file, retriever, rule, questions and recall@k.
+    Rows of questions_file, retriever, rule, questions and recall@k, by file.
   """
-  rows = []
-  for file in settings.questions:
-    questions = questions_lib.read_questions(file)
-    if settings.max_questions:
-      questions = questions[: settings.max_questions]
-    for name, retrieve in retrievers.items():
-      with progress.bar(f'{name} {file}'.strip(), 'questions') as update:
-        table = recall_table(
-          questions,
-          retrieve,
-          lambda ids: blocks.texts(ids.tolist()),
-          settings.ks,
-          settings.rules,
-          progress=update,
-        )
-      names = {'questions_file': str(file), 'retriever': name}
-      rows += [names | row.to_json() for row in table]
-  return rows
+  rows = [
+    {'questions_file': file, 'retriever': name, **row.to_json()}
+    for name, retrieve in retrievers.items()
+    for file, table in tables(name, retrieve, blocks, settings)
+    for row in table
+  ]
+  return sorted(rows, key=lambda x: settings.questions.index(x["questions_file"]))

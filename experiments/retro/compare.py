@@ -32,7 +32,7 @@ from absl import flags
 import ml_collections
 import numpy as np
 
-from experiments.engine import command, reports
+from experiments.engine import command, named_runs, reports
 from experiments.retro import (
   evaluate as retro_evaluate,
   settings as settings_lib,
@@ -71,52 +71,24 @@ class Row:
     return dataclasses.replace(self.seeds[0], nats=nats)
 
 
-_OPTIONS = {  # option -> reader of its text, and whether a value is allowed
-  'source': (str, bool),
-  'data': (str, bool),
-  'k': (int, lambda k: k > 0),
-  'part': (str, lambda part: part in sweep.PARTS),
-  'share': (float, lambda share: 0 < share <= 1),
-  'retrieval': (str, lambda mode: mode in _MODES),
+_OPTIONS = {
+  'source': str,
+  'data': str,
+  'k': named_runs.number(int, 0, float('inf')),
+  'part': named_runs.one_of(sweep.PARTS),
+  'share': named_runs.number(float, 0, 1),
+  'retrieval': named_runs.one_of(_MODES),
 }
-
-
-def _options(texts: Sequence[str]) -> dict[str, Any]:
-  """Read OPTION=VALUE texts; KeyError or ValueError for any other."""
-  found = {}
-  for name, _, text in (x.partition('=') for x in texts):
-    read, allowed = _OPTIONS[name]
-    found[name] = read(text)
-    if not allowed(found[name]):
-      raise ValueError(text)
-  return found
+_EXPECTED = (
+  f'source=NAME, data=DIR, k=N (from 1), part=PART, one of {tuple(sweep.PARTS)}, '
+  f'share=S (above 0, at most 1) or retrieval=MODE, one of {_MODES}'
+)
 
 
 def parse(values: Sequence[str]) -> dict[str, list[Run]]:
-  """Return the runs of each name in NAME=RUN[,OPTION=VALUE...].
-
-  Raises:
-    ValueError: for a text of another form, an unknown option or a missing folder.
-  """
-  rows: dict[str, list[Run]] = {}
-  for value in values:
-    name, _, rest = value.partition('=')
-    workdir, *given = rest.split(',')
-    try:
-      options = _options(given)
-    except (KeyError, ValueError):
-      name = ''
-    if not name:
-      raise ValueError(
-        f'--row={value}: expected NAME=RUN, and after commas source=NAME, data=DIR, '
-        f'k=N (from 1), part=PART, one of {tuple(sweep.PARTS)}, share=S (above 0, at '
-        f'most 1) or retrieval=MODE, one of {_MODES}.'
-      )
-    for folder in (workdir, options.get('data', '.')):
-      if not folder or not pathlib.Path(folder).is_dir():
-        raise ValueError(f'--row={value}: {folder!r}: expected a folder.')
-    rows.setdefault(name, []).append(Run(workdir, **options))
-  return rows
+  """Return the runs of each name; errors as those of `named_runs.parse`."""
+  found = named_runs.parse(values, _OPTIONS, _EXPECTED)
+  return {name: [Run(**run) for run in runs] for name, runs in found.items()}
 
 
 def measure(
@@ -208,15 +180,10 @@ def run(
   return found
 
 
-def _define_flags() -> None:
-  flags.DEFINE_multi_string('row', None, 'NAME=RUN[,OPTION=VALUE...].')
-  flags.mark_flag_as_required('row')
-
-
 if __name__ == '__main__':
   command.main(
     lambda config, workdir: run(config, workdir, flags.FLAGS.row) and None,
     settings_lib.Settings,
-    _define_flags,
+    named_runs.define_flag,
     writes=FILE,
   )

@@ -1,0 +1,79 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of a comparison as flags: --row=NAME=RUN[,OPTION=VALUE...], runs as seeds."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+import pathlib
+from typing import Any
+
+from absl import flags
+
+# Option -> reader of its text; KeyError or ValueError for one that is not allowed.
+Options = Mapping[str, Callable[[str], Any]]
+
+
+def define_flag() -> None:
+  """Define --row."""
+  flags.DEFINE_multi_string('row', None, 'NAME=RUN[,OPTION=VALUE...].')
+  flags.mark_flag_as_required('row')
+
+
+def one_of(allowed: Collection[str]) -> Callable[[str], str]:
+  """Return a reader of a text that is one of a few."""
+
+  def read(text: str) -> str:
+    if text not in allowed:
+      raise ValueError(text)
+    return text
+
+  return read
+
+
+def number(read: type, low: float, high: float) -> Callable[[str], Any]:
+  """Return a reader of a number above `low` and at most `high`."""
+
+  def checked(text: str) -> Any:
+    found = read(text)
+    if not low < found <= high:
+      raise ValueError(text)
+    return found
+
+  return checked
+
+
+def parse(
+  values: Sequence[str],
+  options: Options,
+  expected: str,
+  no_folders: Collection[str] = (),
+) -> dict[str, list[dict[str, Any]]]:
+  """Return NAME -> the runs of that name, each as {'workdir': RUN, OPTION: value}.
+
+  Args:
+    expected: the options in words, for the message.
+    no_folders: values of RUN that are no folders.
+
+  Raises:
+    ValueError: for a text of another form, an unknown option or a missing folder.
+  """
+  rows: dict[str, list[dict[str, Any]]] = {}
+  for value in values:
+    name, _, rest = value.partition('=')
+    workdir, *given = rest.split(',')
+    pairs = [x.partition('=') for x in given]
+    try:
+      found = {option: options[option](text) for option, _, text in pairs}
+    except (KeyError, ValueError):
+      name = ''
+    if not name:
+      raise ValueError(
+        f'--row={value}: expected NAME=RUN, and after commas {expected}.'
+      )
+    found['workdir'] = workdir
+    for folder in (workdir, found.get('data', '.')):
+      if folder not in no_folders and not (
+        folder and pathlib.Path(folder).is_dir()
+      ):
+        raise ValueError(f'--row={value}: {folder!r}: expected a folder.')
+    rows.setdefault(name, []).append(found)
+  return rows
