@@ -1,0 +1,32 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""A REALM whose retriever has much to learn: where the papers' claims can be seen.
+
+The retriever is the first layer of all-MiniLM-L6-v2 with a new projection of [CLS], so
+that it finds nothing before ICT, unlike the sentence encoder of realm_pretrain_small;
+the encoder has three layers. Arguments of get_config are those of realm_base. Commands
+and figures: docs/claims.md.
+"""
+
+import ml_collections
+
+from configs import realm_pretrain_small
+from configs.bases import realm_base
+
+
+def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
+  """Return the configuration; see realm_base for `arg`."""
+  config = realm_pretrain_small.get_config('base')
+  config.embedder.num_layers = 1
+  config.encoder.num_layers = 3
+  config.model.update(
+    pooling='cls',
+    projection_size=128,
+    projection_init='normal',
+    projection_norm_scale=0.35,
+  )
+  config.optimizer.part_scales = {'embedder': 1.0}
+  config.refresh.every = 80
+  config.warm_start.ict.update(num_steps=400, batch_size=32, learning_rate=5e-4)
+  config.update(num_steps=400, eval_every=100, checkpoint_every=100)
+  return realm_base.finish(config, arg)

@@ -1,0 +1,256 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Judge the papers' claims by the measured intervals, and write docs/claims.md.
+
+  python -m experiments.tables.claims --runs=runs/claims
+
+claims.json beside this module holds the claims: what the paper says, in which results
+files of --runs our differences are, and which sign the claim gives them. A claim is
+decided for (or against) if all of its intervals, and each seed's difference, lie on its
+side of zero (or on the other side); a claim that two models are near to each other, if
+all intervals lie within (or outside) its tolerance. Else it is undecided.
+
+Writes OUTPUT/claims.md, OUTPUT/figures/claims.png and copies of the results files,
+OUTPUT/evidence, which the command reads without --runs.
+"""
+
+from collections.abc import Mapping, Sequence
+import dataclasses
+import json
+import pathlib
+import shutil
+from typing import Any, Literal
+
+from absl import flags
+
+from experiments.engine import command, progress, reports
+from experiments.tables import paper_table
+from retrieval.store import manifests, store
+
+CLAIMS = pathlib.Path(__file__).with_suffix('.json')
+FILE, PICTURE, EVIDENCE = 'claims.md', 'figures/claims.png', 'evidence'
+FOR, AGAINST, UNDECIDED = 'decided for', 'decided against', 'undecided'
+Expected = Literal['below', 'above', 'near']
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Difference:
+  """A measured difference, with its 95 % interval."""
+
+  what: str
+  mean: float
+  low: float
+  high: float
+  of_seeds: Sequence[float] = ()
+  percent: bool = False  # shares of questions; otherwise bits per byte
+
+  def text(self) -> str:
+    """The difference in words and figures."""
+    if self.percent:
+      values = [f'{100 * x:+.1f}' for x in (self.mean, self.low, self.high)]
+    else:
+      values = [f'{x:+.4f}' for x in (self.mean, self.low, self.high)]
+    seeds = f', {len(self.of_seeds)} seeds' if len(self.of_seeds) > 1 else ''
+    return f'{self.what} {values[0]} [{values[1]}, {values[2]}]{seeds}'
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Claim:
+  """A claim of a paper and where its evidence is."""
+
+  system: str
+  claim: str
+  source: str  # paper and place
+  paper: str  # the paper's figures
+  expected: Expected  # sign of each difference, by the claim
+  within: float = 0.0  # tolerance of 'near'
+  evidence: Sequence[Mapping[str, Any]]
+  measured: str  # by which commands: a key of the file's `commands`
+  remark: str = ''  # what to know, and what would decide an undecided claim
+
+
+def find(content: Any, at: Sequence[str]) -> Mapping[str, Any]:
+  """Return the value at a path of keys; FIELD=VALUE chooses an item of a list.
+
+  Raises:
+    KeyError: when there is none.
+  """
+  for key in at:
+    if isinstance(content, list):
+      field, _, value = key.partition('=')
+      found = [x for x in content if str(x.get(field)) == value]
+      if not found:
+        raise KeyError(key)
+      content = found[0]
+    else:
+      content = content[key]
+  return content
+
+
+def read(claim: Claim, runs: pathlib.Path) -> list[Difference]:
+  """Read the differences of a claim from the results files below `runs`.
+
+  Returns:
+    [] where a file is missing: not run.
+
+  Raises:
+    ValueError: for a file without the named difference.
+  """
+  found = []
+  for one in claim.evidence:
+    path = runs / one['file']
+    if not path.is_file():
+      return []
+    try:
+      values = find(manifests.read_object(path), one['at'])
+      mean = values.get('mean', values.get('bits_per_byte'))
+      ends = [float(values[x]) for x in ('low', 'high')]
+    except (KeyError, TypeError) as error:
+      raise ValueError(
+        f'{path}: no difference at {"/".join(one["at"])} ({error}); expected the '
+        f'file of the command for {claim.claim!r}.'
+      ) from None
+    found.append(
+      Difference(
+        what=one['what'],
+        mean=float(mean),
+        low=ends[0],
+        high=ends[1],
+        of_seeds=tuple(values.get('of_seeds', ())),
+        percent=one.get('percent', False),
+      )
+    )
+  return found
+
+
+def verdict(claim: Claim, found: Sequence[Difference]) -> str:
+  """Judge a claim; see the module."""
+  if not found:
+    return paper_table.NOT_RUN
+  if claim.expected == 'near':
+    inside = [-claim.within < x.low and x.high < claim.within for x in found]
+    outside = [x.low > claim.within or x.high < -claim.within for x in found]
+    return (
+      FOR if all(inside) else AGAINST if all(outside) else UNDECIDED
+    )
+  sign = 1 if claim.expected == 'above' else -1
+  lows = [min(sign * y for y in (x.low, x.high, *x.of_seeds)) for x in found]
+  highs = [max(sign * y for y in (x.low, x.high, *x.of_seeds)) for x in found]
+  return FOR if min(lows) > 0 else AGAINST if max(highs) < 0 else UNDECIDED
+
+
+def markdown(
+  content: Mapping[str, Any], judged: Sequence[tuple[Claim, list, str]]
+) -> str:
+  """The page: a table for each verdict, and the commands."""
+  names = (FOR, AGAINST, UNDECIDED, paper_table.NOT_RUN)
+  counts = {x: sum(y == x for _, _, y in judged) for x in names}
+  lines = ['# The papers\' claims, tested in small', '', *content['preface'], '']
+  lines += [
+    ', '.join(f'{n} {name}' for name, n in counts.items() if n) + '.',
+    '',
+    f'![Intervals of all claims]({PICTURE})',
+  ]
+  for name in names:
+    rows = [x for x in judged if x[2] == name]
+    if not rows:
+      continue
+    lines += ['', f'## {name.capitalize()}', '']
+    lines += ['| claim | paper | ours | commands | remark |', '|' + '---|' * 5]
+    for claim, found, _ in rows:
+      cells = (
+        f'**{claim.system}**: {claim.claim} ({claim.source})',
+        claim.paper,
+        '; '.join(x.text() for x in found) or name,
+        f'[{claim.measured}](#{claim.measured})',
+        claim.remark,
+      )
+      lines.append('| ' + ' | '.join(cells) + ' |')
+  lines += ['', '## Commands']
+  for name, text in content['commands'].items():
+    lines += ['', f'### {name}', '', *text]
+  return '\n'.join(lines) + '\n'
+
+
+def plot(
+  judged: Sequence[tuple[Claim, list, str]], path: pathlib.Path
+) -> None:
+  """Draw every interval, a panel for each unit; colours are verdicts."""
+  colors = {FOR: 'tab:green', AGAINST: 'tab:red', UNDECIDED: 'tab:gray'}
+  units = {False: 'bits per byte', True: 'share of questions or facts'}
+  drawn = {
+    unit: [
+      (x, y, colors[z]) for x, found, z in judged for y in found
+      if y.percent is unit
+    ]
+    for unit in units
+  }
+  drawn = {unit: rows for unit, rows in drawn.items() if rows}
+  heights = [len(rows) for rows in drawn.values()]
+  shape = {
+    'nrows': len(drawn),
+    'figsize': (9, 1.5 + 0.3 * sum(heights)),
+    'height_ratios': heights,
+    'squeeze': False,
+    'layout': 'constrained',
+  }
+  with reports.picture(path, **shape) as (_, panels):
+    for axes, (unit, rows) in zip(panels[:, 0], drawn.items(), strict=True):
+      for i, (_, one, color) in enumerate(rows):
+        axes.plot([one.low, one.high], [i, i], color=color)
+        axes.plot(one.mean, i, 'o', color=color)
+        axes.plot(one.of_seeds, [i] * len(one.of_seeds), '|', color=color)
+      axes.axvline(0, color='black', linewidth=0.8)
+      axes.set_yticks(range(len(rows)), [one.what for _, one, _ in rows])
+      axes.invert_yaxis()
+      axes.set_xlabel(units[unit])
+      axes.grid(alpha=0.3, axis='x')
+
+
+def run(runs: pathlib.Path, output: pathlib.Path) -> list[str]:
+  """Judge all claims, write the page, and return the verdicts.
+
+  Raises:
+    ValueError: for a results file that lacks what a claim names.
+  """
+  content = json.loads(CLAIMS.read_text(encoding='utf-8'))
+  judged = []
+  for fields in content['claims']:
+    claim = Claim(**fields)
+    found = read(claim, runs)
+    judged.append((claim, found, verdict(claim, found)))
+  reports.print_table(
+    ['claim', 'ours', 'verdict'],
+    [
+      [f'{claim.system}: {claim.claim}', '\n'.join(x.text() for x in found), x]
+      for claim, found, x in judged
+    ],
+    wrap=True,
+  )
+  kept = output / EVIDENCE
+  for name in {x['file'] for claim, _, _ in judged for x in claim.evidence}:
+    if (runs / name).is_file() and runs.resolve() != kept.resolve():
+      (kept / name).parent.mkdir(parents=True, exist_ok=True)
+      shutil.copyfile(runs / name, kept / name)
+  if any(found for _, found, _ in judged):
+    plot(judged, output / PICTURE)
+  page = markdown(content, judged)
+  store.write_atomically(output / FILE, page.encode())
+  progress.console().print(f'The page is {output / FILE}.')
+  return [x for _, _, x in judged]
+
+
+def main(argv: list[str]) -> None:
+  """Read the flags and write the page."""
+  del argv
+  output = pathlib.Path(flags.FLAGS.output)
+  runs = pathlib.Path(flags.FLAGS.runs or output / EVIDENCE)
+  if not runs.is_dir():
+    raise ValueError(f'--runs={runs}: expected the folder of the results files.')
+  run(runs, output)
+
+
+if __name__ == '__main__':
+  flags.DEFINE_string('runs', '', "Folder of results; '': OUTPUT/evidence.")
+  flags.DEFINE_string('output', 'docs', 'Folder of the page.')
+  command.main_of_script(main)
