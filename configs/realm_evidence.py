@@ -3,8 +3,8 @@
 """A REALM whose retriever has much to learn: where the papers' claims can be seen.
 
 The retriever is the first layer of all-MiniLM-L6-v2 with a new projection of [CLS], so
-that it finds nothing before ICT, unlike the sentence encoder of realm_pretrain_small;
-the encoder has three layers. Arguments of get_config are those of realm_base. Commands
+that it finds nothing before ICT, unlike the sentence encoder of realm_pretrain_small.
+Arguments of get_config are those of realm_base. Commands
 and figures: docs/claims.md.
 """
 
@@ -18,7 +18,6 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   """Return the configuration; see realm_base for `arg`."""
   config = realm_pretrain_small.get_config('base')
   config.embedder.num_layers = 1
-  config.encoder.num_layers = 3
   config.model.update(
     pooling='cls',
     projection_size=128,

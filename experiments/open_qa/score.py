@@ -9,7 +9,9 @@
 
 FILE holds lines {"question", "prediction"}, or DPR's JSON of retrieved passages. The
 question set decides by which rule (`retrieval.questions.question_sets`); means come with their
-95 % interval of a bootstrap over questions. --output writes FILE.scores.json too.
+95 % interval of a bootstrap over questions. --less=OTHER also scores another file of the
+same form, and shows the differences, paired over the questions. --max_questions=N takes
+the first N questions of the set. --output writes FILE.scores.json too.
 """
 
 import dataclasses
@@ -51,33 +53,59 @@ class Report:
   repeated: int  # records of the file after the first of the same question
   refused: int  # answers left out because every text contains them
   metrics: dict[str, bootstrap.Interval]  # name -> mean and interval
+  less: str = ''  # the file that is compared with
+  # name -> mean and interval of the differences to that file
+  differences: dict[str, bootstrap.Interval] = dataclasses.field(
+    default_factory=dict
+  )
+
+
+def _scores(
+  path: str | pathlib.Path, question_set: question_sets.QuestionSet
+) -> tuple[str, scoring.Scores]:
+  """Form and scores of a file."""
+  where, first = next(dpr_json.records(path))
+  if 'prediction' in first:
+    predictions = scoring.read_predictions(path)
+    with failures.named(path):
+      found = scoring.score_predictions(question_set, predictions)
+    return 'predictions', found
+  if 'ctxs' in first:
+    results = dpr_json.read_results(path)
+    with failures.named(path):
+      return 'retrieval', scoring.score_retrieval(question_set, results)
+  raise ValueError(
+    f"{where}: expected a field 'prediction' or 'ctxs', found {sorted(first)}."
+  )
 
 
 def score(
-  path: str | pathlib.Path, question_set: question_sets.QuestionSet
+  path: str | pathlib.Path,
+  question_set: question_sets.QuestionSet,
+  less: str | pathlib.Path = '',
 ) -> Report:
   """Score a file of predictions or of retrieved passages.
+
+  Args:
+    less: another file, whose scores are taken off question by question.
 
   Raises:
     ValueError: when it has another form, or belongs to another question set.
   """
-  where, first = next(dpr_json.records(path))
-  if 'prediction' in first:
-    form = 'predictions'
-    predictions = scoring.read_predictions(path)
-    with failures.named(path):
-      scores = scoring.score_predictions(question_set, predictions)
-  elif 'ctxs' in first:
-    form = 'retrieval'
-    results = dpr_json.read_results(path)
-    with failures.named(path):
-      scores = scoring.score_retrieval(question_set, results)
-  else:
-    raise ValueError(
-      f"{where}: expected a field 'prediction' or 'ctxs', found "
-      f'{sorted(first)}.'
-    )
+  form, scores = _scores(path, question_set)
   metrics = {n: bootstrap.bootstrap(v) for n, v in scores.values.items()}
+  differences = {}
+  if less:
+    other_form, other = _scores(less, question_set)
+    if other_form != form:
+      raise ValueError(
+        f'--less={less}: a file of {other_form}; expected {form}, as {path} is.'
+      )
+    differences = {
+      name: bootstrap.bootstrap(values - other.values[name])
+      for name, values in scores.values.items()
+      if name in other.values
+    }
   counts = {
     name: getattr(scores, name)
     for name in ('missing', 'unknown', 'repeated', 'refused')
@@ -89,6 +117,8 @@ def score(
     kind=question_set.kind,
     count=len(question_set.questions),
     metrics=metrics,
+    less=str(less),
+    differences=differences,
     **counts,
   )
 
@@ -110,6 +140,16 @@ def print_table(report: Report) -> None:
     shares = f'{100 * interval.mean:.2f}', f'{low:.2f} to {high:.2f}'
     lines.append((top or name, *shares, meaning))
   reports.print_table(heads, lines, title, wrap=True)
+  if report.less:
+    lines = [
+      (
+        name,
+        f'{100 * x.mean:+.2f}',
+        f'{100 * x.low:+.2f} to {100 * x.high:+.2f}',
+      )
+      for name, x in report.differences.items()
+    ]
+    reports.print_table(heads[:3], lines, f'less {report.less}', wrap=True)
 
 
 def write(report: Report) -> pathlib.Path:
@@ -129,8 +169,8 @@ def main(argv: list[str]) -> None:
     allow_other_counts=flags.FLAGS.allow_other_counts,
     answer_field=flags.FLAGS.answer_field,
     data_dir=flags.FLAGS.data_dir,
-  )
-  report = score(argv[1], question_set)
+  ).first(flags.FLAGS.max_questions)
+  report = score(argv[1], question_set, flags.FLAGS.less)
   print_table(report)
   if flags.FLAGS.output:
     print(f'wrote {write(report)}')
@@ -138,6 +178,10 @@ def main(argv: list[str]) -> None:
 
 if __name__ == '__main__':
   flags.DEFINE_string('dataset', None, 'NAME:SPLIT=PATH,PATH of the questions.')
+  flags.DEFINE_string('less', '', 'Another file to compare with.')
+  flags.DEFINE_integer(
+    'max_questions', 0, 'Take the first N questions; 0: all.', lower_bound=0
+  )
   flags.DEFINE_bool('output', False, 'Write FILE.scores.json too.')
   flags.DEFINE_bool(
     'allow_other_counts', False, "Take other than a split's official number."

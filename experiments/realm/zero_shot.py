@@ -193,4 +193,6 @@ def measure(
     for file, table in tables(name, retrieve, blocks, settings)
     for row in table
   ]
-  return sorted(rows, key=lambda x: settings.questions.index(x["questions_file"]))
+  return sorted(
+    rows, key=lambda x: settings.questions.index(x['questions_file'])
+  )

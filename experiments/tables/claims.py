@@ -130,9 +130,7 @@ def verdict(claim: Claim, found: Sequence[Difference]) -> str:
   if claim.expected == 'near':
     inside = [-claim.within < x.low and x.high < claim.within for x in found]
     outside = [x.low > claim.within or x.high < -claim.within for x in found]
-    return (
-      FOR if all(inside) else AGAINST if all(outside) else UNDECIDED
-    )
+    return FOR if all(inside) else AGAINST if all(outside) else UNDECIDED
   sign = 1 if claim.expected == 'above' else -1
   lows = [min(sign * y for y in (x.low, x.high, *x.of_seeds)) for x in found]
   highs = [max(sign * y for y in (x.low, x.high, *x.of_seeds)) for x in found]
@@ -145,7 +143,7 @@ def markdown(
   """The page: a table for each verdict, and the commands."""
   names = (FOR, AGAINST, UNDECIDED, paper_table.NOT_RUN)
   counts = {x: sum(y == x for _, _, y in judged) for x in names}
-  lines = ['# The papers\' claims, tested in small', '', *content['preface'], '']
+  lines = ["# The papers' claims, tested in small", '', *content['preface'], '']
   lines += [
     ', '.join(f'{n} {name}' for name, n in counts.items() if n) + '.',
     '',
@@ -172,15 +170,15 @@ def markdown(
   return '\n'.join(lines) + '\n'
 
 
-def plot(
-  judged: Sequence[tuple[Claim, list, str]], path: pathlib.Path
-) -> None:
+def plot(judged: Sequence[tuple[Claim, list, str]], path: pathlib.Path) -> None:
   """Draw every interval, a panel for each unit; colours are verdicts."""
   colors = {FOR: 'tab:green', AGAINST: 'tab:red', UNDECIDED: 'tab:gray'}
   units = {False: 'bits per byte', True: 'share of questions or facts'}
   drawn = {
     unit: [
-      (x, y, colors[z]) for x, found, z in judged for y in found
+      (x, y, colors[z])
+      for x, found, z in judged
+      for y in found
       if y.percent is unit
     ]
     for unit in units
@@ -192,7 +190,6 @@ def plot(
     'figsize': (9, 1.5 + 0.3 * sum(heights)),
     'height_ratios': heights,
     'squeeze': False,
-    'layout': 'constrained',
   }
   with reports.picture(path, **shape) as (_, panels):
     for axes, (unit, rows) in zip(panels[:, 0], drawn.items(), strict=True):
@@ -246,7 +243,9 @@ def main(argv: list[str]) -> None:
   output = pathlib.Path(flags.FLAGS.output)
   runs = pathlib.Path(flags.FLAGS.runs or output / EVIDENCE)
   if not runs.is_dir():
-    raise ValueError(f'--runs={runs}: expected the folder of the results files.')
+    raise ValueError(
+      f'--runs={runs}: expected the folder of the results files.'
+    )
   run(runs, output)
 
 

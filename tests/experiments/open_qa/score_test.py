@@ -46,6 +46,29 @@ def test_command(tmp_path, references):
   assert (report['dataset'], report['form']) == ('custom:test', 'predictions')
 
 
+def test_less_is_paired_over_the_questions(tmp_path, references):
+  one = _predictions(tmp_path / 'one.jsonl', 'A0', 'x', 'A2', 'A3')
+  two = _predictions(tmp_path / 'two.jsonl', 'A0', 'A1', 'x', 'x')
+  done = _run(
+    one, f'--dataset={references}', f'--less={two}', '--max_questions=3'
+  )
+  assert done.returncode == 0, done.stderr
+  rows = [line.split()[:2] for line in done.stdout.splitlines()]
+  assert ['official_exact_match', '66.67'] in rows
+  assert ['official_exact_match', '+0.00'] in rows  # one gained, one lost
+  done = _run(one, f'--dataset={references}', f'--less={two}', '--output')
+  assert done.returncode == 0, done.stderr
+  found = json.loads((tmp_path / 'one.jsonl.scores.json').read_text())
+  less = found['differences']['official_exact_match']
+  assert less['mean'] == 0.25 and less['low'] < 0 < less['high']
+  other = tmp_path / 'r.json'
+  context = dpr_json.Context(text='A0', has_answer=True)
+  results = [dpr_json.Result(question='q0', contexts=(context,))]
+  dpr_json.write_results(other, results)
+  done = _run(one, f'--dataset={references}', f'--less={other}')
+  assert done.stderr.startswith(f'error: --less={other}: a file of retrieval')
+
+
 def test_bad_input_ends_in_one_line(tmp_path, references):
   path = tmp_path / 'p.jsonl'
   path.write_text('{"question": "other", "prediction": "x"}')

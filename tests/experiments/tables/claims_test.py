@@ -78,7 +78,9 @@ def test_reads_the_named_difference(tmp_path):
   assert found.text() == 'a.json -1.0000 [-2.0000, -0.5000], 2 seeds'
   assert claims.read(_claim(files=('a.json', 'b.json')), tmp_path) == []
   (tmp_path / 'a.json').write_text(json.dumps({'rows': rows[:1]}))
-  with pytest.raises(ValueError, match=r'a\.json: no difference at rows/name=on'):
+  with pytest.raises(
+    ValueError, match=r'a\.json: no difference at rows/name=on'
+  ):
     claims.read(claim, tmp_path)
 
 
