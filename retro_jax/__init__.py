@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """RETRO (Borgeaud et al. 2021): language models that retrieve, then write.
 
-  model = retro_jax.load('runs/quickstart/retro')
+  model = retro_jax.packaged()  # or retro_jax.load('runs/quickstart/retro')
   model.sample('The history of', num_samples=2, temperature=0.8)
   model.score('A text.').bits_per_byte
   model.neighbors('A text.')
@@ -23,6 +23,7 @@ _MODULES = {
   'batch_nll': 'retro_jax.nn.losses',
   'load': 'retro_jax.trained.language_model',
   'loss': 'retro_jax.nn.losses',
+  'packaged': 'retro_jax.trained.packaged',
   'preset': 'retro_jax.nn.presets',
 }
 __all__ = [*_MODULES]

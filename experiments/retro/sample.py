@@ -2,9 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Continue a prompt, retrieving at every chunk boundary, and show with what.
 
+  python -m experiments.retro.sample --prompt='The history of'
   python -m experiments.retro.sample --config=configs/<name>.py --workdir=DIR \
     --prompt='The history of' --num_samples=2 --seed=1 --stream
 
+Without --workdir the RETRO that comes with the package writes; its first call prepares
+the packaged articles.
 --stream prints while it writes. --input_file=FILE continues many prompts, which
 may bring their own neighbors (see retro_jax/views/prompts.py). --json=FILE writes the samples
 too. --stop=TEXT, which may be repeated, ends a sample before that text.
@@ -29,9 +32,12 @@ from experiments.engine import command, progress
 from experiments.retro import sample_view, settings as settings_lib
 from retrieval.store import store
 from retro_jax.data import samples as samples_lib
-from retro_jax.trained import loading, sampling
+from retro_jax.trained import loading, packaged, sampling
 from retro_jax.views import prompts as prompts_lib, samples as views
 
+CONFIG = (
+  pathlib.Path(__file__).parents[2] / 'configs' / 'retro_pretrain_quickstart.py'
+)
 DEFAULT_PROMPT = 'The history of'
 
 
@@ -63,7 +69,7 @@ def run(
     prompts = prompts_lib.read(input_file)
   if json_path:
     store.check_output(json_path)
-  trained = loading.load(workdir, config.data_dir)
+  trained = _load(workdir, config.data_dir)
   settings_lib.take_models(trained.config, config)
   logging.info('Sampling from %s, step %d.', workdir, trained.step)
   settings = config.sample.to_dict() | {'stop_strings': tuple(stop_strings)}
@@ -101,6 +107,18 @@ def run(
   if json_path:
     logging.info('The samples are in %s.', json_path)
   return samples
+
+
+def _load(workdir: str | os.PathLike, data_dir: str) -> loading.TrainedRetro:
+  """Load a run, or the packaged model."""
+  if workdir != packaged.NAME:
+    return loading.load(workdir, data_dir)
+  if data_dir:
+    raise ValueError(
+      f'--config.data_dir={data_dir}: the packaged model has data of its own; '
+      'expected --workdir, too.'
+    )
+  return packaged.load()
 
 
 def _metric(trained, samples: Sequence[views.TextSample]) -> str:
@@ -177,4 +195,10 @@ def _run_with_flags(config: ml_collections.ConfigDict, workdir: str) -> None:
 
 
 if __name__ == '__main__':
-  command.main(_run_with_flags, settings_lib.Settings, _define_flags)
+  command.main(
+    _run_with_flags,
+    settings_lib.Settings,
+    _define_flags,
+    default_config=str(CONFIG),
+    default_workdir=packaged.NAME,
+  )

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from realm_jax.serving import packaged_reader
-from retrieval.formats import safetensors_files
+from retrieval.formats import packed, safetensors_files
 from retrieval.index import snapshots
 from retrieval.store import checksums, manifests, store, verification
 from retrieval.text import blocks as blocks_lib
@@ -25,7 +25,7 @@ _FACTS = 'retriever.json'
 
 def rounded(params: Mapping[str, Any]) -> dict[str, Any]:
   """Return an embedder's parameters as they are after `save` and `load`."""
-  return packaged_reader.dequantize(packaged_reader.quantize(params))
+  return packed.dequantize(packed.quantize(params))
 
 
 def save(
@@ -41,7 +41,7 @@ def save(
     vectors: [n, d] float32, of all blocks by the `rounded` parameters.
   """
   folder = pathlib.Path(folder)
-  files = packaged_reader.quantize(params), quantize_rows(vectors)
+  files = packed.quantize(params), quantize_rows(vectors)
   for name, arrays in zip(_FILES, files, strict=True):
     safetensors_files.write(folder / name, arrays)
   facts = {
@@ -54,7 +54,7 @@ def save(
 
 def quantize_rows(vectors: np.ndarray) -> dict[str, np.ndarray]:
   """Round vectors [n, d] to int8, each with its own scale [n, 1] float32."""
-  scale = np.abs(vectors).max(axis=1, keepdims=True) / packaged_reader.LEVELS
+  scale = np.abs(vectors).max(axis=1, keepdims=True) / packed.LEVELS
   levels = np.rint(vectors / np.where(scale > 0, scale, 1)).astype(np.int8)
   return {'levels': levels, 'scale': scale.astype(np.float32)}
 
@@ -75,7 +75,7 @@ def load() -> dict[str, Any]:
   Raises:
     ValueError: when a file is damaged.
   """
-  return packaged_reader.dequantize(_read(_EMBEDDER, _facts()))
+  return packed.dequantize(_read(_EMBEDDER, _facts()))
 
 
 def vectors_of(params: Any, blocks: blocks_lib.BlockStore) -> np.ndarray | None:

@@ -1,0 +1,39 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Rounding to 8 bits."""
+
+import numpy as np
+import pytest
+
+from retrieval.formats import packed
+
+
+@pytest.fixture
+def params():
+  rng = np.random.default_rng(0)
+  values = {
+    'word': {'embedding': rng.normal(size=(7, 5)) * np.arange(7)[:, None]},
+    'dense': {'kernel': rng.normal(size=(4, 2, 3)), 'bias': rng.normal(size=3)},
+  }
+  values['dense']['kernel'][:, 1, 2] = 0
+  return {
+    name: {k: v.astype(np.float32) for k, v in part.items()}
+    for name, part in values.items()
+  }
+
+
+def test_nothing_moves_by_more_than_half_a_level(params):
+  arrays = packed.quantize(params)
+  assert arrays['word/embedding'].dtype == np.int8
+  # A scale for each token, and for each output of a kernel.
+  assert arrays['word/embedding:scale'].shape == (7, 1)
+  assert arrays['dense/kernel:scale'].shape == (1, 2, 3)
+  found = packed.dequantize(arrays)
+  np.testing.assert_array_equal(found['dense']['bias'], params['dense']['bias'])
+  for part, name, axis in (('word', 'embedding', 1), ('dense', 'kernel', 0)):
+    value = params[part][name]
+    largest = np.abs(value).max(axis=axis, keepdims=True)
+    error = np.abs(found[part][name] - value)
+    assert (error <= largest / 254 * 1.0001).all()
+    assert error.max() > 0
+  assert not found['word']['embedding'][0].any()

@@ -1,0 +1,110 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""A packed RETRO writes and scores as the model that it was made of."""
+
+import dataclasses
+import json
+import pathlib
+
+import jax
+import numpy as np
+import pytest
+
+from retrieval import tokenization
+from retrieval.formats import packed
+import retro_jax
+from retro_jax.nn import retro as retro_model
+from retro_jax.trained import loading, packaged
+from tests.experiments.retro import tiny_retro
+from tests.retro_jax.data import tiny_data
+from tests.retro_jax.nn import tiny
+
+WORDS = 'river queen moon mill crown stone'.split()
+
+
+@pytest.fixture(scope='module')
+def trained(tmp_path_factory):
+  """A tiny RETRO whose corpus is a file of documents."""
+  root = tiny_data.make(tmp_path_factory.mktemp('data'))
+  found = tiny_retro.trained(root)
+  rng = np.random.default_rng(0)
+  rows = [
+    {'id': f'{i}', 'title': f'T{i}', 'text': ' '.join(rng.choice(WORDS, 60))}
+    for i in range(60)
+  ]
+  path = root / 'documents.jsonl'
+  path.write_text('\n'.join(map(json.dumps, rows)))
+  found.config.corpus.update(kind='jsonl', path=str(path), max_documents=0)
+  found.config.update(valid_fraction=0.2, test_fraction=0.2)
+  made = loading.model_config(found.config, found.data.vocab_size)
+  return dataclasses.replace(
+    found, model=retro_model.Retro(made), params=tiny.params(made, 1)
+  )
+
+
+@pytest.fixture(scope='module')
+def folder(trained, tmp_path_factory):
+  path = tmp_path_factory.mktemp('packed') / 'new'
+  packaged.save(path, trained)
+  return path
+
+
+@pytest.fixture(scope='module')
+def loaded(folder, tmp_path_factory):
+  return packaged.load(tmp_path_factory.mktemp('unpacked'), folder)
+
+
+def test_parameters_are_those_of_the_model_at_8_bits(trained, loaded):
+  want = packed.dequantize(packed.quantize(trained.params))
+  assert jax.tree.structure(loaded.params) == jax.tree.structure(want)
+  for a, b in zip(
+    jax.tree.leaves(loaded.params), jax.tree.leaves(want), strict=True
+  ):
+    np.testing.assert_array_equal(a, b)
+  assert loaded.step == trained.step
+  assert loaded.model.config == trained.model.config
+
+
+def test_it_retrieves_from_its_articles_without_vectors(loaded):
+  model = retro_jax.LanguageModel(loaded)
+  text = 'river queen moon ' * 12
+  found = model.neighbors(text, 2)
+  texts = [x.strip() for chunk in found for x in chunk.neighbors]
+  articles = pathlib.Path(loaded.config.corpus.path).read_text()
+  assert any(texts) and all(x in articles for x in texts if '\n' not in x)
+  (scores,) = model.score(text, num_neighbors=2)
+  assert sum(scores.on) != sum(scores.off)
+  (sample,) = model.sample('river', max_new_tokens=20, seed=1)
+  assert any(chunk.ids for chunk in sample.chunks)
+  assert model.inspect(explain=False).on  # a held-out document
+  assert not [*loaded.data.root.glob('vectors-*')]
+
+
+def test_a_second_call_prepares_nothing(loaded, folder, monkeypatch):
+  monkeypatch.setattr(packaged.tokens_lib, 'build_token_store', None)
+  monkeypatch.setattr(packaged.sources, 'build_words', None)
+  again = packaged.load(loaded.data.root.parent, folder)
+  assert again.data.root == loaded.data.root
+
+
+def test_the_packages_own_model_fits_its_config():
+  made = packed.PackedModel(packaged.FOLDER, 'retro').load_config()
+  tokenizer = tokenization.load_tokenizer(packaged.FOLDER / 'model')
+  assert tokenizer.fingerprint == made['tokenizer']
+  size = sum(x.stat().st_size for x in packaged.FOLDER.iterdir())
+  assert size < 15e6
+  params = packed.PackedModel(packaged.FOLDER, 'retro').load_params()
+  assert params['embedding'].shape[0] == tokenizer.vocab_size
+  assert all(np.isfinite(x).all() for x in jax.tree.leaves(params))
+
+
+def test_faults_are_named(trained, folder, tmp_path):
+  with pytest.raises(FileNotFoundError, match='no packaged retro here'):
+    packaged.load(tmp_path, tmp_path)
+  packaged.save(tmp_path, trained)
+  path = tmp_path / 'retro.safetensors'
+  data = bytearray(path.read_bytes())
+  data[-1] ^= 1
+  path.write_bytes(data)
+  with pytest.raises(ValueError, match=r'retro\.safetensors: damaged'):
+    packaged.load(tmp_path / 'data', tmp_path)
