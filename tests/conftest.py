@@ -47,6 +47,12 @@ if not hasattr(jax, 'enable_x64'):  # jax < 0.8
 flags.FLAGS.mark_as_parsed()
 
 
+def pytest_addoption(parser):
+  """Name the data of tests/outside_test.py."""
+  parser.addoption('--outside', default='', help='Folder of published sets.')
+  parser.addoption('--smollm2', default='', help='Folder of SmolLM2-135M.')
+
+
 @pytest.fixture(scope='module')
 def fast():
   """Little time in the compiler, for programs that run a few times."""
