@@ -45,17 +45,18 @@ def test_all_cells_run_and_the_answer_follows_the_documents(
   pages = [
     o.data['text/html'] for o in outputs if 'text/html' in o.get('data', {})
   ]
-  # The answer, its blocks, three retrievers, two questions asked again.
-  assert len(pages) == 7 and all('<mark>' in page for page in pages[:3])
+  # The answer, its blocks, six retrievers, two questions asked again.
+  assert len(pages) == 10 and all('<mark>' in page for page in pages[:3])
   printed = ''.join(o.text for o in outputs if o.get('name') == 'stdout')
   printed = printed.replace('│', ' ')  # borders of a table
   devices, *lines = [' '.join(line.split()) for line in printed.splitlines()]
   assert 'CpuDevice' in devices
   assert lines[0].startswith('Step 3; 40 documents in ')
   assert {'documents added 1', 'documents deleted 1'} <= {*lines}
-  at = lines.index('documents deleted 1') + 1
-  counts = [int(line.split()[-1]) for line in lines[at : at + 3]]
-  reused, embedded, removed = counts
+  reused, embedded, removed = (
+    next(int(x.split()[2]) for x in lines if x.split()[:-1] == ['blocks', what])
+    for what in ('reused', 'embedded', 'removed')
+  )
   blocks = int(lines[0].split()[5])
   assert reused + removed == blocks and 0 < removed and 0 < embedded < 10
   deleted = next(x for x in lines if x.startswith('deleted: '))[9:]
