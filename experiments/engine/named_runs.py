@@ -51,10 +51,11 @@ def parse(
 
   Args:
     expected: the options in words, for the message.
-    no_folders: values of RUN that are no folders.
+    no_folders: values of RUN that need not be folders.
 
   Raises:
-    ValueError: for a text of another form, an unknown option or a missing folder.
+    ValueError: for a text of another form, an unknown or repeated option, or a missing
+      folder.
   """
   rows: dict[str, list[dict[str, Any]]] = {}
   for value in values:
@@ -65,9 +66,9 @@ def parse(
       found = {option: options[option](text) for option, _, text in pairs}
     except (KeyError, ValueError):
       name = ''
-    if not name:
+    if not name or len(found) < len(pairs):
       raise ValueError(
-        f'--row={value}: expected NAME=RUN, and after commas {expected}.'
+        f'--row={value}: expected NAME=RUN, and after commas, each once, {expected}.'
       )
     found['workdir'] = workdir
     for folder in (workdir, found.get('data', '.')):
@@ -77,3 +78,31 @@ def parse(
         raise ValueError(f'--row={value}: {folder!r}: expected a folder.')
     rows.setdefault(name, []).append(found)
   return rows
+
+
+def pairs(
+  name: str, row: Sequence[Any], other_name: str, other: Sequence[Any]
+) -> list[tuple[Any, Any]]:
+  """Pair the seeds of two rows by their number; one alone goes with each.
+
+  Raises:
+    ValueError: for other numbers of seeds.
+  """
+  if len(row) != len(other) and 1 not in (len(row), len(other)):
+    raise ValueError(
+      f'Row {name} has {len(row)} runs and {other_name} {len(other)}: expected as '
+      'many seeds of each, or one.'
+    )
+  number = max(len(row), len(other))
+  one, two = (list(x) * (number if len(x) == 1 else 1) for x in (row, other))
+  return list(zip(one, two, strict=True))
+
+
+def mirrored(found: dict[str, Any]) -> dict[str, Any]:
+  """Return a difference with its signs turned: mean, low, high and `of_seeds`."""
+  return {
+    'mean': -found['mean'],
+    'low': -found['high'],
+    'high': -found['low'],
+    'of_seeds': [-x for x in found['of_seeds']],
+  }

@@ -85,6 +85,12 @@ def share(found: Mapping[str, float] | None) -> str:
   return f'{100 * found["mean"]:.1f} ±{half:.1f}'
 
 
+def signed(found: Mapping[str, float]) -> str:
+  """A difference in percent with half the width of its interval."""
+  cell = share(found)
+  return cell if cell.startswith('-') else f'+{cell}'
+
+
 def print_shares(rows: Sequence[Mapping[str, Any]]) -> None:
   """Print a column for each question set, in percent.
 

@@ -98,7 +98,7 @@ def print_table(title: str, rows: Sequence[dict[str, Any]]) -> None:
       ]
     )
     if row['differences']:
-      cells = [_signed(row['differences'][name]) for name in names]
+      cells = [reports.signed(row['differences'][name]) for name in names]
       lines.append([f' - {_short(rows[0]["name"])}', *cells, ''])
   reports.print_table(['retriever', *names, 'q/s'], lines, title)
 
@@ -106,12 +106,6 @@ def print_table(title: str, rows: Sequence[dict[str, Any]]) -> None:
 def _short(name: str) -> str:
   """The end of a name that is too long for the table."""
   return name if len(name) <= _NAME else f'…{name[1 - _NAME :]}'
-
-
-def _signed(found: dict[str, float]) -> str:
-  """A difference in percent with half the width of its interval."""
-  cell = reports.share(found)
-  return cell if cell.startswith('-') else f'+{cell}'
 
 
 def write_files(

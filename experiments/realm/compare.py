@@ -12,13 +12,15 @@ Option of a run: step=N, a number, `best`, or 0 for the retriever before trainin
 rows search the blocks of one data folder.
 
 Prints recall@k (the share of questions with an answer in the first k blocks) and the
-mean reciprocal rank in percent, with intervals of a paired bootstrap over questions
+mean reciprocal rank, 0 for an answer behind the largest k of --config.evaluate.ks, in
+percent, with intervals of a paired bootstrap over questions
 against the first row. Writes DIR/compare.json, where each row has its differences from
 all others (`minus`), as experiments.tables.claims reads them.
 """
 
 from collections.abc import Mapping, Sequence
 import dataclasses
+import itertools
 import pathlib
 from typing import Any
 
@@ -60,6 +62,8 @@ def _retriever(
 ) -> tuple[zero_shot.RetrieveFn, realm_data.DataFolder]:
   """A run's retriever and its data."""
   if run['workdir'] == BM25:
+    if 'step' in run:
+      raise ValueError(f'--row: {BM25} has no steps, but {run} names one.')
     data = realm_data.DataFolder.of(config, workdir)
     return realm_evaluate.bm25_retriever(data), data
   step = run.get('step', config.evaluate.step)
@@ -85,6 +89,12 @@ def measure(
     FileNotFoundError: without a checkpoint, data or questions.
   """
   retrieve, data = _retriever(config, workdir, run)
+  wanted = realm_data.DataFolder.of(config, workdir).blocks
+  if data.blocks.fingerprint != wanted.fingerprint:
+    raise ValueError(
+      f'{run["workdir"]}: searches the blocks of {data.root}; expected those of '
+      f'{wanted.path}, which --config.data_dir names.'
+    )
   found = {}
   for file, table in zero_shot.tables(
     name, retrieve, data.blocks, config.evaluate
@@ -104,7 +114,7 @@ def minus(row: Row, other: Row) -> dict[str, dict[str, Any]]:
     found[questions] = {}
     for name in values:
       less = row.mean(questions, name) - other.mean(questions, name)
-      pairs = zip(row.seeds, other.seeds, strict=False)
+      pairs = named_runs.pairs(row.name, row.seeds, other.name, other.seeds)
       each = [
         float((a[questions][name] - b[questions][name]).mean())
         for a, b in pairs
@@ -127,10 +137,7 @@ def _print(rows: Sequence[Row], less: Sequence[Mapping[str, Any]]) -> None:
         lines.append(
           [
             f'less {first.name}',
-            *(
-              f'{100 * x["mean"]:+.1f} ±{50 * (x["high"] - x["low"]):.1f}'
-              for x in found.values()
-            ),
+            *(reports.signed(x) for x in found.values()),
           ]
         )
     count = len(next(iter(first.seeds[0][questions].values())))
@@ -153,13 +160,24 @@ def run(
     'step=N, a number (0: before training) or best',
     no_folders=(BM25,),
   )
-  if not config.evaluate.questions:
-    raise ValueError('evaluate.questions is empty: recall needs questions.')
+  files = [pathlib.Path(file).name for file in config.evaluate.questions]
+  if not files or len({*files}) < len(files):
+    raise ValueError(
+      f'evaluate.questions: {files}, expected files of questions, each of another '
+      'name.'
+    )
   rows = [
     Row(name, [measure(config, workdir, name, run) for run in runs])
     for name, runs in given.items()
   ]
-  less = [{x.name: minus(row, x) for x in rows if x is not row} for row in rows]
+  of = {row.name: {} for row in rows}
+  for one, two in itertools.combinations(rows, 2):
+    of[two.name][one.name] = found = minus(two, one)
+    of[one.name][two.name] = {
+      questions: {x: named_runs.mirrored(y) for x, y in measures.items()}
+      for questions, measures in found.items()
+    }
+  less = [of[row.name] for row in rows]
   content = [
     {
       'name': row.name,

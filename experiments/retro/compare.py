@@ -24,11 +24,13 @@ differences from all others (`minus`), as experiments.tables.claims reads them.
 
 from collections.abc import Sequence
 import dataclasses
+import itertools
 import json
 import pathlib
 from typing import Any
 
 from absl import flags
+import jax
 import ml_collections
 import numpy as np
 
@@ -38,7 +40,9 @@ from experiments.retro import (
   settings as settings_lib,
   sweep,
 )
+from retro_jax.data import pipeline
 from retro_jax.evaluation import evaluate
+from retro_jax.trained import loading
 
 FILE = 'compare.json'
 _MODES = ('on', 'off', 'shuffled', 'oracle')
@@ -86,20 +90,25 @@ _EXPECTED = (
 
 
 def parse(values: Sequence[str]) -> dict[str, list[Run]]:
-  """Return the runs of each name; errors as those of `named_runs.parse`."""
-  found = named_runs.parse(values, _OPTIONS, _EXPECTED)
-  return {name: [Run(**run) for run in runs] for name, runs in found.items()}
-
-
-def measure(
-  config: ml_collections.ConfigDict, workdir: str, name: str, run: Run
-) -> evaluate.Evaluation:
-  """Evaluate one run; `workdir` keeps neighbors in parts of the datastore.
+  """Return the runs of each name, before any of them is measured.
 
   Raises:
-    FileNotFoundError: without a checkpoint, data or the source's neighbors.
-    ValueError: for options that do not fit the run.
+    ValueError: for a text of another form, or options that do not fit the run.
   """
+  found = named_runs.parse(values, _OPTIONS, _EXPECTED)
+  rows = {name: [Run(**run) for run in runs] for name, runs in found.items()}
+  for run in (run for runs in rows.values() for run in runs):
+    if (run.part or run.share) and run.retrieval not in ('on', 'shuffled'):
+      raise ValueError(
+        f'--row: part and share are of retrieved neighbors, but {run} reads none.'
+      )
+  return rows
+
+
+def _open(
+  config: ml_collections.ConfigDict, name: str, run: Run
+) -> tuple[loading.TrainedRetro, pipeline.ChunkReader, str]:
+  """Load a run: the model, what it reads, and the kind of retrieval."""
   config = command.changed(config, data_dir=run.data or config.data_dir)
   config.evaluate.source = run.source or config.evaluate.source
   trained, _ = retro_evaluate.load(config, run.workdir)
@@ -112,8 +121,23 @@ def measure(
   reader = retro_evaluate.check(trained, config, [(name, retrieval, k)])[k]
   if run.part:
     reader = dataclasses.replace(reader, neighbor_part=run.part)
+  return trained, reader, retrieval
+
+
+def measure(
+  config: ml_collections.ConfigDict, workdir: str, name: str, run: Run
+) -> evaluate.Evaluation:
+  """Evaluate one run; `workdir` keeps neighbors in parts of the datastore.
+
+  Raises:
+    FileNotFoundError: without a checkpoint, data or the source's neighbors.
+    ValueError: for options that do not fit the run.
+  """
+  trained, reader, retrieval = _open(config, name, run)
   if run.share:
-    path = sweep.neighbors_in_part(trained, config, workdir, run.share, k)
+    path = sweep.neighbors_in_part(
+      trained, config, workdir, run.share, reader.num_neighbors
+    )
     reader = dataclasses.replace(reader, neighbors=path)
   with retro_evaluate.scorer(trained, config) as score:
     return retro_evaluate.measure(
@@ -131,7 +155,7 @@ def minus(row: Row, other: Row) -> dict[str, Any]:
     interval = evaluate.compare(row.mean, other.mean)
   except ValueError as error:
     raise ValueError(f'rows {row.name} and {other.name}: {error}') from None
-  pairs = zip(row.seeds, other.seeds, strict=False)
+  pairs = named_runs.pairs(row.name, row.seeds, other.name, other.seeds)
   each = [a.bits_per_byte - b.bits_per_byte for a, b in pairs]
   return {**dataclasses.asdict(interval), 'of_seeds': each}
 
@@ -144,14 +168,23 @@ def run(
   Raises:
     ValueError: for rows that do not fit.
   """
+  if jax.process_count() > 1:
+    raise ValueError('experiments.retro.compare runs in one process.')
   given = parse(values)
+  for name, runs in given.items():  # a row that does not fit ends this first
+    for one in runs:
+      _open(config, name, one)
   rows = [
     Row(name, [measure(config, workdir, name, run) for run in runs])
     for name, runs in given.items()
   ]
+  differences: dict[str, dict[str, Any]] = {row.name: {} for row in rows}
+  for one, two in itertools.combinations(rows, 2):
+    differences[two.name][one.name] = found = minus(two, one)
+    differences[one.name][two.name] = named_runs.mirrored(found)
   content, lines = [], []
   for row in rows:
-    less = {x.name: minus(row, x) for x in rows if x is not row}
+    less = differences[row.name]
     content.append(
       {
         'name': row.name,

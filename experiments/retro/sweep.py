@@ -129,8 +129,16 @@ def neighbors_in_part(
 
   Returns:
     The neighbor store, a folder below `root`; one that stands there is not made anew.
+
+  Raises:
+    ValueError: for another source than dense, whose vectors are searched.
   """
   data, split = trained.data, config.evaluate.split
+  if data.source_name != 'dense':
+    raise ValueError(
+      f'A part of the datastore is searched by vectors, but the source of the '
+      f'neighbors is {data.source_name}; expected dense.'
+    )
   metric = data.index.searcher.metric
   stores = [
     open_store(x).fingerprint

@@ -4,6 +4,7 @@
 
 import dataclasses
 import json
+import types
 
 import numpy as np
 import pytest
@@ -102,7 +103,10 @@ def test_a_question_counts_with_the_mean_of_its_seeds(
   [
     ('one=nowhere', None, 'nowhere.: expected a folder'),
     ('one=bm25,k=2', None, 'step=N, a number'),
-    ('one=bm25', (), 'evaluate.questions is empty'),
+    ('one=bm25,step=3', None, 'bm25 has no steps'),
+    ('one=bm25,step=3,step=3', None, 'each once'),
+    ('one=bm25', (), r'evaluate.questions: \[\], expected files'),
+    ('one=bm25', ('a/x.jsonl', 'b/x.jsonl'), 'each of another name'),
   ],
 )
 def test_bad_rows_are_refused(config, tmp_path, row, questions, said):
@@ -110,3 +114,13 @@ def test_bad_rows_are_refused(config, tmp_path, row, questions, said):
     config.evaluate.questions = questions
   with pytest.raises(ValueError, match=said):
     compare.run(config, str(tmp_path), [row])
+
+
+def test_runs_over_other_blocks_are_refused(
+  config, workdir, tmp_path, monkeypatch
+):
+  blocks = types.SimpleNamespace(fingerprint='other', path=tmp_path)
+  data = types.SimpleNamespace(blocks=blocks)
+  monkeypatch.setattr(compare.realm_data.DataFolder, 'of', lambda *unused: data)
+  with pytest.raises(ValueError, match='searches the blocks of .*; expected'):
+    compare.run(config, str(tmp_path), [f'one={workdir}'])
