@@ -116,7 +116,7 @@ def _load(workdir: str | os.PathLike, data_dir: str) -> loading.TrainedRetro:
   if data_dir:
     raise ValueError(
       f'--config.data_dir={data_dir}: the packaged model has data of its own; '
-      'expected --workdir, too.'
+      'expected --workdir of a run.'
     )
   return packaged.load()
 

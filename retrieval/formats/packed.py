@@ -121,5 +121,5 @@ class PackedModel:
   def _find(self, name: str) -> pathlib.Path:
     path = self.folder / name
     if not path.is_file():
-      raise FileNotFoundError(f'{path}: no packaged {self.name} here.')
+      raise FileNotFoundError(f'{path}: no packaged model here ({self.name}).')
     return path

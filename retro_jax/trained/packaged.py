@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The trained RETRO that comes with the package: 8 bits a parameter.
 
-retro_jax/packaged/README.md documents it. Its datastore are the packaged Wikipedia
-articles, which the first call tokenizes and indexes by their words (BM25) into a folder
+retro_jax/packaged/README.md documents it. Its datastore is made of the packaged
+Wikipedia articles, which the first call tokenizes and indexes by their words (BM25) into a folder
 of the user's cache, so that neither vectors nor an embedder are needed.
 """
 
@@ -11,6 +11,7 @@ import json
 import os
 import pathlib
 
+from absl import logging
 import ml_collections
 
 from retrieval import tokenization
@@ -30,15 +31,22 @@ NAME = 'packaged'  # in place of a run's folder
 FOLDER = pathlib.Path(__file__).parents[1] / 'packaged'
 _SOURCE = 'bm25'  # of the neighbors
 _TOKENIZER = 'model'  # SentencePiece
+# Settings of the config that the data depend on.
+_DATA = (
+  'corpus',
+  'tokens',
+  'model',
+  'neighbors',
+  'valid_fraction',
+  'test_fraction',
+)
 
 
 def _model(folder: str | os.PathLike) -> packed.PackedModel:
   return packed.PackedModel(pathlib.Path(folder or FOLDER), 'retro')
 
 
-def save(
-  folder: str | os.PathLike, trained: loading.TrainedRetro
-) -> packed.PackedModel:
+def save(folder: str | os.PathLike, trained: loading.TrainedRetro) -> None:
   """Write a trained model in the packaged form.
 
   Raises:
@@ -62,7 +70,6 @@ def save(
     'config': config,
   }
   made.save(trained.params, facts, [_TOKENIZER])
-  return made
 
 
 def load(
@@ -76,15 +83,17 @@ def load(
 
   Raises:
     FileNotFoundError: when the model or the articles' package is missing.
-    ValueError: when a file is damaged.
+    ValueError: when a file is damaged, or `workdir` holds other data.
   """
   model = _model(folder)
   made = model.load_config()
   config = ml_collections.ConfigDict(made['config'])
   if not workdir:
-    settings = [made['tokenizer'], made['config']['corpus']]
+    settings = [made['tokenizer'], *(made['config'][x] for x in _DATA)]
     workdir = _cache() / store.fingerprint(settings)[:16]
   data = retro_data.DataFolder.of(config, workdir)
+  if not data.words_path(_SOURCE).exists():
+    logging.info('Preparing the articles of the packaged model in %s.', workdir)
   _prepare(config, data, model.folder)
   config.data_dir = str(data.root)
   module = model_lib.Retro(loading.model_config(config, data.vocab_size))
@@ -112,39 +121,41 @@ def _prepare(
   folder: pathlib.Path,
 ) -> None:
   """Make the stores that are missing; a killed call continues."""
+  tokenizer = tokenization.load_tokenizer(folder / _TOKENIZER)
   if not data.has_tokenizer:
-    tokenization.load_tokenizer(folder / _TOKENIZER).save(data.tokenizer_path)
-  if not data.path('tokens').exists():
-    tokens_lib.build_token_store(
-      data.path('tokens'),
-      data_folder.corpus(config.corpus),
-      data.tokenizer_path,
-      with_title=config.tokens.with_title,
-      documents_per_shard=config.tokens.documents_per_shard,
-    )  # in this process: a user's script may lack the guard of __main__
-  fractions = {
-    name: config[name] for name in ('valid_fraction', 'test_fraction')
-  }
-  splits = ('train', *chunks_lib.HELD_OUT)
-  for split in splits if fractions['test_fraction'] else splits[:2]:
-    if not data.path(f'chunks-{split}').exists():
-      chunks_lib.build_chunk_store(
-        data.path(f'chunks-{split}'),
-        data.tokens,
-        chunk_length=config.model.chunk_length,
-        split=split,
-        **fractions,
-      )
-  if not data.words_path(_SOURCE).exists():
-    sources.build_words(
-      data.words_path(_SOURCE), data.chunks('train'), data.tokenizer, _SOURCE
+    tokenizer.save(data.tokenizer_path)
+  if data.tokenizer.fingerprint != tokenizer.fingerprint:
+    raise ValueError(
+      f'The packaged model has tokenizer {tokenizer.fingerprint}, {data.root} has '
+      f'{data.tokenizer.fingerprint}; expected the same, or another workdir.'
     )
-  for split in data.own_splits[1:]:
-    if not data.neighbors_path(split).exists():
-      neighbors_lib.build_neighbor_store(
-        data.neighbors_path(split),
-        data.chunks(split),
-        data.chunks('train'),
-        data.neighbor_source(config),
-        k=config.neighbors.stored,
-      )
+  tokens = tokens_lib.build_token_store(
+    data.path('tokens'),
+    data_folder.corpus(config.corpus),
+    data.tokenizer_path,
+    with_title=config.tokens.with_title,
+    documents_per_shard=config.tokens.documents_per_shard,
+  )  # in this process: a user's script may lack the guard of __main__
+  held_out = chunks_lib.HELD_OUT if config.test_fraction else ('valid',)
+  chunks = {
+    split: chunks_lib.build_chunk_store(
+      data.path(f'chunks-{split}'),
+      tokens,
+      chunk_length=config.model.chunk_length,
+      split=split,
+      valid_fraction=config.valid_fraction,
+      test_fraction=config.test_fraction,
+    )
+    for split in ('train', *held_out)
+  }
+  sources.build_words(
+    data.words_path(_SOURCE), chunks['train'], data.tokenizer, _SOURCE
+  )
+  for split in held_out:
+    neighbors_lib.build_neighbor_store(
+      data.neighbors_path(split),
+      chunks[split],
+      chunks['train'],
+      data.neighbor_source(config),
+      k=config.neighbors.stored,
+    )

@@ -65,7 +65,9 @@ def test_the_packages_own_reader_fits_its_config(tokenizer):
 
 
 def test_faults_are_named(params, tokenizer, tmp_path):
-  with pytest.raises(FileNotFoundError, match='no packaged reader'):
+  with pytest.raises(
+    FileNotFoundError, match=r'no packaged model here \(reader'
+  ):
     packaged_reader.load(tmp_path)
   packaged_reader.save(tmp_path, params, tokenizer, {})
   path = tmp_path / 'reader.safetensors'

@@ -5,6 +5,7 @@
 import dataclasses
 import json
 import pathlib
+import shutil
 
 import jax
 import numpy as np
@@ -71,7 +72,8 @@ def test_it_retrieves_from_its_articles_without_vectors(loaded):
   found = model.neighbors(text, 2)
   texts = [x.strip() for chunk in found for x in chunk.neighbors]
   articles = pathlib.Path(loaded.config.corpus.path).read_text()
-  assert any(texts) and all(x in articles for x in texts if '\n' not in x)
+  compared = [x for x in texts if x and '\n' not in x]
+  assert compared and all(x in articles for x in compared)
   (scores,) = model.score(text, num_neighbors=2)
   assert sum(scores.on) != sum(scores.off)
   (sample,) = model.sample('river', max_new_tokens=20, seed=1)
@@ -80,11 +82,30 @@ def test_it_retrieves_from_its_articles_without_vectors(loaded):
   assert not [*loaded.data.root.glob('vectors-*')]
 
 
-def test_a_second_call_prepares_nothing(loaded, folder, monkeypatch):
-  monkeypatch.setattr(packaged.tokens_lib, 'build_token_store', None)
-  monkeypatch.setattr(packaged.sources, 'build_words', None)
-  again = packaged.load(loaded.data.root.parent, folder)
-  assert again.data.root == loaded.data.root
+def test_a_second_call_prepares_nothing(loaded, folder):
+  root = loaded.data.root
+
+  def times():
+    return {x: x.stat().st_mtime_ns for x in root.rglob('*') if x.is_file()}
+
+  before = times()
+  again = packaged.load(root.parent, folder)
+  assert again.data.root == root and times() == before
+
+
+def test_data_of_another_tokenizer_are_refused(loaded, folder, tmp_path):
+  data = tmp_path / 'data'
+  shutil.copytree(loaded.data.root, data)
+  model = data / 'tokenizer' / 'model'
+  tokenization.train_sentencepiece(
+    [' '.join(WORDS) * 9], model.with_name('other'), 280
+  )
+  model.unlink()
+  model.with_name('other').rename(model)
+  with pytest.raises(
+    ValueError, match='packaged model has tokenizer .*, .*data'
+  ):
+    packaged.load(tmp_path, folder)
 
 
 def test_the_packages_own_model_fits_its_config():
@@ -99,7 +120,9 @@ def test_the_packages_own_model_fits_its_config():
 
 
 def test_faults_are_named(trained, folder, tmp_path):
-  with pytest.raises(FileNotFoundError, match='no packaged retro here'):
+  with pytest.raises(
+    FileNotFoundError, match=r'no packaged model here \(retro'
+  ):
     packaged.load(tmp_path, tmp_path)
   packaged.save(tmp_path, trained)
   path = tmp_path / 'retro.safetensors'
