@@ -8,18 +8,17 @@ claims.json beside this module holds the claims: what the paper says, in which r
 files of --runs our differences are, and which sign the claim gives them. A claim is
 decided for (or against) if all of its intervals, and each seed's difference, lie on its
 side of zero (or on the other side); a claim that two models are near to each other, if
-all intervals lie within (or outside) its tolerance. Else it is undecided.
+they all lie within (or outside) its tolerance. Else it is undecided.
 
 Writes OUTPUT/claims.md, OUTPUT/figures/claims.png and copies of the results files,
-OUTPUT/evidence, which the command reads without --runs.
+OUTPUT/evidence, which the command reads where --runs has no such file.
 """
 
 from collections.abc import Mapping, Sequence
 import dataclasses
 import json
 import pathlib
-import shutil
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from absl import flags
 
@@ -87,8 +86,8 @@ def find(content: Any, at: Sequence[str]) -> Mapping[str, Any]:
   return content
 
 
-def read(claim: Claim, runs: pathlib.Path) -> list[Difference]:
-  """Read the differences of a claim from the results files below `runs`.
+def read(claim: Claim, folders: Sequence[pathlib.Path]) -> list[Difference]:
+  """Read the differences of a claim from the first folder with each results file.
 
   Returns:
     [] where a file is missing: not run.
@@ -98,14 +97,17 @@ def read(claim: Claim, runs: pathlib.Path) -> list[Difference]:
   """
   found = []
   for one in claim.evidence:
-    path = runs / one['file']
-    if not path.is_file():
+    path = next(
+      (x for x in (f / one['file'] for f in folders) if x.is_file()), None
+    )
+    if path is None:
       return []
     try:
       values = find(manifests.read_object(path), one['at'])
-      mean = values.get('mean', values.get('bits_per_byte'))
-      ends = [float(values[x]) for x in ('low', 'high')]
-    except (KeyError, TypeError) as error:
+      mean = float(values['mean' if 'mean' in values else 'bits_per_byte'])
+      low, high = (float(values[x]) for x in ('low', 'high'))
+      seeds = tuple(float(x) for x in values.get('of_seeds', ()))
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
       raise ValueError(
         f'{path}: no difference at {"/".join(one["at"])} ({error}); expected the '
         f'file of the command for {claim.claim!r}.'
@@ -113,10 +115,10 @@ def read(claim: Claim, runs: pathlib.Path) -> list[Difference]:
     found.append(
       Difference(
         what=one['what'],
-        mean=float(mean),
-        low=ends[0],
-        high=ends[1],
-        of_seeds=tuple(values.get('of_seeds', ())),
+        mean=mean,
+        low=low,
+        high=high,
+        of_seeds=seeds,
         percent=one.get('percent', False),
       )
     )
@@ -127,14 +129,13 @@ def verdict(claim: Claim, found: Sequence[Difference]) -> str:
   """Judge a claim; see the module."""
   if not found:
     return paper_table.NOT_RUN
+  sign = -1 if claim.expected == 'below' else 1
+  ends = [sign * y for x in found for y in (x.low, x.high, *x.of_seeds)]
   if claim.expected == 'near':
-    inside = [-claim.within < x.low and x.high < claim.within for x in found]
-    outside = [x.low > claim.within or x.high < -claim.within for x in found]
-    return FOR if all(inside) else AGAINST if all(outside) else UNDECIDED
-  sign = 1 if claim.expected == 'above' else -1
-  lows = [min(sign * y for y in (x.low, x.high, *x.of_seeds)) for x in found]
-  highs = [max(sign * y for y in (x.low, x.high, *x.of_seeds)) for x in found]
-  return FOR if min(lows) > 0 else AGAINST if max(highs) < 0 else UNDECIDED
+    apart = [min(ends) > claim.within, max(ends) < -claim.within]
+    inside = max(map(abs, ends)) < claim.within
+    return FOR if inside else AGAINST if any(apart) else UNDECIDED
+  return FOR if min(ends) > 0 else AGAINST if max(ends) < 0 else UNDECIDED
 
 
 def markdown(
@@ -146,9 +147,9 @@ def markdown(
   lines = ["# The papers' claims, tested in small", '', *content['preface'], '']
   lines += [
     ', '.join(f'{n} {name}' for name, n in counts.items() if n) + '.',
-    '',
-    f'![Intervals of all claims]({PICTURE})',
   ]
+  if any(found for _, found, _ in judged):
+    lines += ['', f'![Intervals of all claims]({PICTURE})']
   for name in names:
     rows = [x for x in judged if x[2] == name]
     if not rows:
@@ -204,17 +205,42 @@ def plot(judged: Sequence[tuple[Claim, list, str]], path: pathlib.Path) -> None:
       axes.grid(alpha=0.3, axis='x')
 
 
-def run(runs: pathlib.Path, output: pathlib.Path) -> list[str]:
+def load() -> tuple[dict[str, Any], list[Claim]]:
+  """Read claims.json: all of it, and its claims.
+
+  Raises:
+    ValueError: for a claim with an unknown sign or commands that are not there.
+  """
+  content = json.loads(CLAIMS.read_text(encoding='utf-8'))
+  claims = [Claim(**fields) for fields in content['claims']]
+  for claim in claims:
+    if (
+      claim.expected not in get_args(Expected)
+      or (claim.expected == 'near') != (claim.within > 0)
+      or claim.measured not in content['commands']
+    ):
+      raise ValueError(
+        f'{CLAIMS}: {claim.claim!r}: expected one of {get_args(Expected)}, within '
+        'above 0 for near alone, and measured as a key of commands.'
+      )
+  return content, claims
+
+
+def run(runs: pathlib.Path | None, output: pathlib.Path) -> list[str]:
   """Judge all claims, write the page, and return the verdicts.
+
+  Args:
+    runs: folder of new results files; None for those of OUTPUT/evidence alone.
 
   Raises:
     ValueError: for a results file that lacks what a claim names.
   """
-  content = json.loads(CLAIMS.read_text(encoding='utf-8'))
+  content, claims = load()
+  kept = output / EVIDENCE
+  folders = [kept] if runs is None else [runs, kept]
   judged = []
-  for fields in content['claims']:
-    claim = Claim(**fields)
-    found = read(claim, runs)
+  for claim in claims:
+    found = read(claim, folders)
     judged.append((claim, found, verdict(claim, found)))
   reports.print_table(
     ['claim', 'ours', 'verdict'],
@@ -224,11 +250,10 @@ def run(runs: pathlib.Path, output: pathlib.Path) -> list[str]:
     ],
     wrap=True,
   )
-  kept = output / EVIDENCE
-  for name in {x['file'] for claim, _, _ in judged for x in claim.evidence}:
-    if (runs / name).is_file() and runs.resolve() != kept.resolve():
+  for name in {x['file'] for claim in claims for x in claim.evidence}:
+    if runs is not None and (runs / name).is_file():
       (kept / name).parent.mkdir(parents=True, exist_ok=True)
-      shutil.copyfile(runs / name, kept / name)
+      store.write_atomically(kept / name, (runs / name).read_bytes())
   if any(found for _, found, _ in judged):
     plot(judged, output / PICTURE)
   page = markdown(content, judged)
@@ -239,17 +264,19 @@ def run(runs: pathlib.Path, output: pathlib.Path) -> list[str]:
 
 def main(argv: list[str]) -> None:
   """Read the flags and write the page."""
-  del argv
-  output = pathlib.Path(flags.FLAGS.output)
-  runs = pathlib.Path(flags.FLAGS.runs or output / EVIDENCE)
-  if not runs.is_dir():
+  if len(argv) > 1:
+    raise ValueError(f'Unexpected arguments {argv[1:]}; flags start with --.')
+  runs = pathlib.Path(flags.FLAGS.runs) if flags.FLAGS.runs else None
+  if runs is not None and not runs.is_dir():
     raise ValueError(
       f'--runs={runs}: expected the folder of the results files.'
     )
-  run(runs, output)
+  run(runs, pathlib.Path(flags.FLAGS.output))
 
 
 if __name__ == '__main__':
-  flags.DEFINE_string('runs', '', "Folder of results; '': OUTPUT/evidence.")
+  flags.DEFINE_string(
+    'runs', '', "Folder of new results; '': only OUTPUT/evidence."
+  )
   flags.DEFINE_string('output', 'docs', 'Folder of the page.')
   command.main_of_script(main)

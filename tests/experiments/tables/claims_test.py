@@ -50,6 +50,9 @@ def _difference(low, high, seeds=()):
     ('near', -0.6, 0.4, (), claims.UNDECIDED),
     ('near', 0.6, 0.8, (), claims.AGAINST),
     ('near', -0.8, -0.6, (), claims.AGAINST),
+    ('near', -0.4, 0.4, (-0.3, 0.3), claims.FOR),
+    ('near', -0.4, 0.4, (-0.6, 0.6), claims.UNDECIDED),
+    ('near', 0.6, 0.8, (0.4, 1.0), claims.UNDECIDED),
   ],
 )
 def test_verdict_of_one_interval(expected, low, high, seeds, want):
@@ -73,15 +76,45 @@ def test_reads_the_named_difference(tmp_path):
   rows = [{'name': 'off'}, {'name': 'on', 'minus': {'off': interval}}]
   (tmp_path / 'a.json').write_text(json.dumps({'rows': rows}))
   claim = _claim()
-  (found,) = claims.read(claim, tmp_path)
+  (found,) = claims.read(claim, [tmp_path / 'none', tmp_path])
   assert (found.mean, found.low, found.high) == (-1.0, -2.0, -0.5)
   assert found.text() == 'a.json -1.0000 [-2.0000, -0.5000], 2 seeds'
-  assert claims.read(_claim(files=('a.json', 'b.json')), tmp_path) == []
-  (tmp_path / 'a.json').write_text(json.dumps({'rows': rows[:1]}))
-  with pytest.raises(
-    ValueError, match=r'a\.json: no difference at rows/name=on'
-  ):
-    claims.read(claim, tmp_path)
+  assert claims.read(_claim(files=('a.json', 'b.json')), [tmp_path]) == []
+
+
+_BAD_SEEDS = {'mean': 1, 'low': 0, 'high': 2, 'of_seeds': [None]}
+
+
+@pytest.mark.parametrize(
+  'content',
+  [
+    {'rows': [{'name': 'off'}]},
+    {'rows': [3]},
+    {'rows': 3},
+    {'rows': [{'name': 'on', 'minus': {'off': None}}]},
+    {'rows': [{'name': 'on', 'minus': {'off': {'mean': None}}}]},
+    {'rows': [{'name': 'on', 'minus': {'off': {'low': 1, 'high': 2}}}]},
+    {'rows': [{'name': 'on', 'minus': {'off': _BAD_SEEDS}}]},
+  ],
+)
+def test_a_file_of_another_form_is_named(tmp_path, content):
+  (tmp_path / 'a.json').write_text(json.dumps(content))
+  said = r'a\.json: no difference at rows/name=on'
+  with pytest.raises(ValueError, match=said):
+    claims.read(_claim(), [tmp_path])
+
+
+@pytest.mark.parametrize(
+  'fields',
+  [{'expected': 'bellow'}, {'expected': 'near'}, {'measured': 'elsewhere'}],
+)
+def test_claims_of_another_form_are_refused(tmp_path, monkeypatch, fields):
+  content = json.loads(claims.CLAIMS.read_text())
+  content['claims'][0] |= fields
+  (tmp_path / 'claims.json').write_text(json.dumps(content))
+  monkeypatch.setattr(claims, 'CLAIMS', tmp_path / 'claims.json')
+  with pytest.raises(ValueError, match=r'claims\.json: '):
+    claims.load()
 
 
 def test_the_page_names_every_claim_and_the_evidence_is_kept(
@@ -128,7 +161,7 @@ def test_the_page_names_every_claim_and_the_evidence_is_kept(
   assert '1 decided for, 1 decided against, 1 undecided, 1 not run.' in page
   assert (output / claims.PICTURE).stat().st_size > 5000
   first = (output / claims.FILE).read_bytes()
-  assert claims.run(output / claims.EVIDENCE, output) == want  # the copies
+  assert claims.run(None, output) == want  # the copies
   assert (output / claims.FILE).read_bytes() == first
   assert 'it harms' in capsys.readouterr().out
 
