@@ -112,13 +112,14 @@ def retro_workdir(tmp_path_factory):
   return workdir
 
 
-def test_the_wheel_holds_the_libraries_and_the_reader(wheel):
+def test_the_wheel_holds_the_libraries_and_their_models(wheel):
   with zipfile.ZipFile(wheel) as archive:
     names = archive.namelist()
   tops = {name.split('/')[0] for name in names}
   assert {x for x in tops if not x.endswith('.dist-info')} == {*_LIBRARIES}
-  for file in (_ROOT / 'realm_jax/packaged').iterdir():
-    assert f'realm_jax/packaged/{file.name}' in names
+  for library in ('realm_jax', 'retro_jax'):
+    for file in (_ROOT / library / 'packaged').iterdir():
+      assert f'{library}/packaged/{file.name}' in names
   sources = {
     path.relative_to(_ROOT).as_posix()
     for library in _LIBRARIES

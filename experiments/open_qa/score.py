@@ -106,6 +106,12 @@ def score(
       for name, values in scores.values.items()
       if name in other.values
     }
+    if other.missing != scores.missing or not differences:
+      raise ValueError(
+        f'--less={less}: {other.missing} questions missing and the metrics '
+        f'{[*other.values]}; expected {scores.missing} and some of '
+        f'{[*scores.values]}, as {path} has. --max_questions takes the first of both.'
+      )
   counts = {
     name: getattr(scores, name)
     for name in ('missing', 'unknown', 'repeated', 'refused')

@@ -25,6 +25,7 @@ from realm_jax.serving import (
   packaged_retriever,
 )
 from retrieval import tokenization
+from retrieval.formats import packed
 from retrieval.nn import embedders, sharding
 from retrieval.store import manifests, store
 from retrieval.text import (
@@ -64,7 +65,7 @@ def unpack(
   if documents is not None:
     lines = _lines(documents)
     key = store.fingerprint([made['tokenizer'], lines])
-    workdir = pathlib.Path(workdir or _cache(key))
+    workdir = pathlib.Path(workdir or packed.cache_folder('realm_jax', key))
     corpus = _write_documents(workdir, lines)
   named = getattr(corpus, 'config', corpus) or corpus_lib.CorpusConfig()
   named = dataclasses.asdict(named)
@@ -72,7 +73,10 @@ def unpack(
     named['path'] = os.path.abspath(named['path'])
   changed = {'corpus': named} | dict(settings or {})
   workdir = pathlib.Path(
-    workdir or _cache(store.fingerprint([made['tokenizer'], changed]))
+    workdir
+    or packed.cache_folder(
+      'realm_jax', store.fingerprint([made['tokenizer'], changed])
+    )
   )
   if is_unpacked(workdir):
     check_corpus(workdir, unpacked_config(workdir), named)
@@ -116,11 +120,6 @@ def start_embedder(config: config_lib.RealmConfig) -> dict[str, Any]:
   return sharding.unbox(
     initialize.init_params(key, config, embedder=folder, parts='embedder')
   )
-
-
-def _cache(key: str) -> pathlib.Path:
-  root = os.environ.get('XDG_CACHE_HOME') or pathlib.Path.home() / '.cache'
-  return pathlib.Path(root) / 'realm_jax' / key[:16]
 
 
 def _lines(documents: Iterable[Mapping[str, str]]) -> str:

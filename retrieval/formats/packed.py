@@ -4,6 +4,7 @@
 
 from collections.abc import Mapping, Sequence
 import dataclasses
+import os
 import pathlib
 from typing import Any
 
@@ -51,6 +52,12 @@ def dequantize(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
     value = np.asarray(value, np.float32)
     found[name] = value if scale is None else value * np.asarray(scale)
   return traverse_util.unflatten_dict(found, sep='/')
+
+
+def cache_folder(library: str, key: str) -> pathlib.Path:
+  """Folder in the user's cache for the data of a packed model, by their key."""
+  root = os.environ.get('XDG_CACHE_HOME') or pathlib.Path.home() / '.cache'
+  return pathlib.Path(root) / library / key[:16]
 
 
 @dataclasses.dataclass(frozen=True)

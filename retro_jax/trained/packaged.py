@@ -90,7 +90,7 @@ def load(
   config = ml_collections.ConfigDict(made['config'])
   if not workdir:
     settings = [made['tokenizer'], *(made['config'][x] for x in _DATA)]
-    workdir = _cache() / store.fingerprint(settings)[:16]
+    workdir = packed.cache_folder('retro_jax', store.fingerprint(settings))
   data = retro_data.DataFolder.of(config, workdir)
   if not data.words_path(_SOURCE).exists():
     logging.info('Preparing the articles of the packaged model in %s.', workdir)
@@ -108,11 +108,6 @@ def packaged(workdir: str | os.PathLike = '') -> language_model.LanguageModel:
   The first call prepares the packaged articles, in about half a minute.
   """
   return language_model.LanguageModel(load(workdir))
-
-
-def _cache() -> pathlib.Path:
-  root = os.environ.get('XDG_CACHE_HOME') or pathlib.Path.home() / '.cache'
-  return pathlib.Path(root) / 'retro_jax'
 
 
 def _prepare(

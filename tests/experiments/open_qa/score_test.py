@@ -61,6 +61,9 @@ def test_less_is_paired_over_the_questions(tmp_path, references):
   found = json.loads((tmp_path / 'one.jsonl.scores.json').read_text())
   less = found['differences']['official_exact_match']
   assert less['mean'] == 0.25 and less['low'] < 0 < less['high']
+  _predictions(two, 'A0', 'A1')
+  done = _run(one, f'--dataset={references}', f'--less={two}')
+  assert done.stderr.startswith(f'error: --less={two}: 2 questions missing')
   other = tmp_path / 'r.json'
   context = dpr_json.Context(text='A0', has_answer=True)
   results = [dpr_json.Result(question='q0', contexts=(context,))]

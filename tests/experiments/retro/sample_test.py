@@ -15,7 +15,7 @@ from experiments.retro import sample as retro_sample, sample_view
 from retrieval import tokenization
 from retro_jax.data import folder as retro_data, samples as samples_lib
 from retro_jax.decoding import decode
-from retro_jax.trained import loading, sampling
+from retro_jax.trained import loading, packaged, sampling
 from retro_jax.views import prompts as prompts_lib, samples as views
 from tests.experiments.retro import tiny_retro
 from tests.retro_jax.data import tiny_data
@@ -65,6 +65,17 @@ def test_samples_show_prompt_neighbors_and_titles(config, tmp_path, capsys):
   assert 'distance' in printed
   again = retro_sample.run(config, 'retro', prompt='river queen 日本', seed=0)
   assert again[0].text == samples[0].text
+
+
+def test_the_packaged_model_is_taken_by_its_name(config, trained, monkeypatch):
+  monkeypatch.setattr(loading, 'load', None)
+  monkeypatch.setattr(packaged, 'load', lambda: trained)
+  assert retro_sample.run(config, packaged.NAME, prompt='river')
+  config.data_dir = 'elsewhere'
+  with pytest.raises(
+    ValueError, match='data_dir=elsewhere: the packaged model'
+  ):
+    retro_sample.run(config, packaged.NAME, prompt='river')
 
 
 def test_samples_without_retrieval(trained):

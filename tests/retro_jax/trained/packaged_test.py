@@ -6,11 +6,14 @@ import dataclasses
 import json
 import pathlib
 import shutil
+import subprocess
+import sys
 
 import jax
 import numpy as np
 import pytest
 
+from experiments.engine import checkpoint_writer
 from retrieval import tokenization
 from retrieval.formats import packed
 import retro_jax
@@ -117,6 +120,26 @@ def test_the_packages_own_model_fits_its_config():
   params = packed.PackedModel(packaged.FOLDER, 'retro').load_params()
   assert params['embedding'].shape[0] == tokenizer.vocab_size
   assert all(np.isfinite(x).all() for x in jax.tree.leaves(params))
+
+
+def test_the_command_packs_a_run(trained, folder, tmp_path):
+  run, made = tmp_path / 'run', tmp_path / 'made'
+  checkpoint_writer.save_params(
+    str(run), trained.params, config=json.loads(trained.config.to_json())
+  )
+  done = subprocess.run(
+    [
+      *(sys.executable, '-m', 'experiments.retro.pack'),
+      *(f'--workdir={run}', f'--output={made}'),
+      f'--data_dir={trained.data.root}',
+    ],
+    capture_output=True,
+    text=True,
+    check=False,
+  )
+  assert done.returncode == 0, done.stderr
+  for name in ('retro.safetensors', 'model'):
+    assert (made / name).read_bytes() == (folder / name).read_bytes()
 
 
 def test_faults_are_named(trained, folder, tmp_path):

@@ -1,21 +1,22 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""A REALM whose retriever has much to learn: where the papers' claims can be seen.
+"""A REALM whose retriever has much to learn; two CPU cores.
 
-The retriever is the first layer of all-MiniLM-L6-v2 with a new projection of [CLS], so
+Paper: Guu et al. 2020, Table 2. The retriever is the first layer of all-MiniLM-L6-v2 with a new projection of [CLS], so
 that it finds nothing before ICT, unlike the sentence encoder of realm_pretrain_small.
-Arguments of get_config are those of realm_base. Commands: docs/claims.md; figures:
-docs/results_realm.md.
+Arguments of get_config are those of realm_base. On one core ICT takes two minutes, a REALM
+ten. Commands and figures: docs/results_realm.md.
 """
 
 import ml_collections
 
 from configs import realm_pretrain_small
-from configs.bases import realm_base
+from configs.bases import realm_base, sections
 
 
 def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   """Return the configuration; see realm_base for `arg`."""
+  sections.check_arg(arg, realm_base.ARGS)
   config = realm_pretrain_small.get_config('base')
   config.embedder.num_layers = 1
   config.model.update(
