@@ -66,6 +66,9 @@ class Claim:
   evidence: Sequence[Mapping[str, Any]]
   measured: str  # by which commands: a key of the file's `commands`
   remark: str = ''  # what to know, and what would decide an undecided claim
+  control: bool = (
+    False  # a comparison of our own, which does not count as a claim
+  )
 
 
 def find(content: Any, at: Sequence[str]) -> Mapping[str, Any]:
@@ -143,10 +146,12 @@ def markdown(
 ) -> str:
   """The page: a table for each verdict, and the commands."""
   names = (FOR, AGAINST, UNDECIDED, paper_table.NOT_RUN)
-  counts = {x: sum(y == x for _, _, y in judged) for x in names}
+  own = [x for claim, _, x in judged if claim.control]
+  counts = {x: sum(y == x for _, _, y in judged) - own.count(x) for x in names}
   lines = ["# The papers' claims, tested in small", '', *content['preface'], '']
   lines += [
-    ', '.join(f'{n} {name}' for name, n in counts.items() if n) + '.',
+    ', '.join(f'{n} {name}' for name, n in counts.items() if n)
+    + (f'; beside them {len(own)} controls of our own.' if own else '.'),
   ]
   if any(found for _, found, _ in judged):
     lines += ['', f'![Intervals of all claims]({PICTURE})']

@@ -137,6 +137,7 @@ def test_the_page_names_every_claim_and_the_evidence_is_kept(
     'commands': {'runs': ['`python -m experiments.retro.compare`']},
     'claims': [
       {**fields, 'claim': 'it helps', 'expected': 'below'},
+      {**fields, 'claim': 'own', 'expected': 'below', 'control': True},
       {**fields, 'claim': 'it harms', 'expected': 'above'},
       {**fields, 'claim': 'level', 'expected': 'near', 'within': 1.0},
       {
@@ -149,16 +150,17 @@ def test_the_page_names_every_claim_and_the_evidence_is_kept(
   }
   (tmp_path / 'claims.json').write_text(json.dumps(content))
   monkeypatch.setattr(claims, 'CLAIMS', tmp_path / 'claims.json')
-  want = [*NAMES, claims.paper_table.NOT_RUN]
+  want = [claims.FOR, *NAMES, claims.paper_table.NOT_RUN]
   assert claims.run(runs, output) == want
   page = (output / claims.FILE).read_text()
-  parts = [page.index(f'## {name.capitalize()}') for name in want]
+  parts = [page.index(f'## {name.capitalize()}') for name in want[1:]]
   assert parts == sorted(parts)
   for name, begin in zip(
     ('it helps', 'it harms', 'level', 'elsewhere'), parts, strict=True
   ):
     assert page.index(name) > begin
-  assert '1 decided for, 1 decided against, 1 undecided, 1 not run.' in page
+  assert '1 decided for, 1 decided against, 1 undecided, 1 not run; ' in page
+  assert 'beside them 1 controls' in page
   assert (output / claims.PICTURE).stat().st_size > 5000
   first = (output / claims.FILE).read_bytes()
   assert claims.run(None, output) == want  # the copies
