@@ -89,14 +89,23 @@ def find(content: Any, at: Sequence[str]) -> Mapping[str, Any]:
   return content
 
 
+def _other_form(
+  path: pathlib.Path, at: Sequence[str], claim: Claim, error: Exception
+) -> ValueError:
+  return ValueError(
+    f'{path}: no difference at {"/".join(at)} ({error}); expected the file of the '
+    f'command for {claim.claim!r}.'
+  )
+
+
 def read(claim: Claim, folders: Sequence[pathlib.Path]) -> list[Difference]:
   """Read the differences of a claim from the first folder with each results file.
 
   Returns:
-    [] where a file is missing: not run.
+    [] where a file, or a row of it that the claim names, is missing: not run.
 
   Raises:
-    ValueError: for a file without the named difference.
+    ValueError: for a file of another form.
   """
   found = []
   for one in claim.evidence:
@@ -107,14 +116,16 @@ def read(claim: Claim, folders: Sequence[pathlib.Path]) -> list[Difference]:
       return []
     try:
       values = find(manifests.read_object(path), one['at'])
+    except KeyError:
+      return []
+    except (AttributeError, TypeError) as error:
+      raise _other_form(path, one['at'], claim, error) from None
+    try:
       mean = float(values['mean' if 'mean' in values else 'bits_per_byte'])
       low, high = (float(values[x]) for x in ('low', 'high'))
       seeds = tuple(float(x) for x in values.get('of_seeds', ()))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-      raise ValueError(
-        f'{path}: no difference at {"/".join(one["at"])} ({error}); expected the '
-        f'file of the command for {claim.claim!r}.'
-      ) from None
+      raise _other_form(path, one['at'], claim, error) from None
     found.append(
       Difference(
         what=one['what'],

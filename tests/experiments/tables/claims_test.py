@@ -80,6 +80,8 @@ def test_reads_the_named_difference(tmp_path):
   assert (found.mean, found.low, found.high) == (-1.0, -2.0, -0.5)
   assert found.text() == 'a.json -1.0000 [-2.0000, -0.5000], 2 seeds'
   assert claims.read(_claim(files=('a.json', 'b.json')), [tmp_path]) == []
+  (tmp_path / 'a.json').write_text(json.dumps({'rows': rows[:1]}))
+  assert claims.read(claim, [tmp_path]) == []  # the row was not measured
 
 
 _BAD_SEEDS = {'mean': 1, 'low': 0, 'high': 2, 'of_seeds': [None]}
@@ -88,7 +90,6 @@ _BAD_SEEDS = {'mean': 1, 'low': 0, 'high': 2, 'of_seeds': [None]}
 @pytest.mark.parametrize(
   'content',
   [
-    {'rows': [{'name': 'off'}]},
     {'rows': [3]},
     {'rows': 3},
     {'rows': [{'name': 'on', 'minus': {'off': None}}]},
