@@ -25,7 +25,7 @@ from retrieval.nn import embedders
 import retro_jax
 
 pytestmark = pytest.mark.slow
-_QUESTIONS = 300  # of 1,838; one core answers about one in a second
+_QUESTIONS = 300  # of 1,838; two cores take some twenty minutes
 
 
 @pytest.fixture
