@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A REALM whose retriever has much to learn; two CPU cores.
 
-Paper: Guu et al. 2020, Table 2. The retriever is the first layer of all-MiniLM-L6-v2 with a new projection of [CLS], so
-that it finds nothing before ICT, unlike the sentence encoder of realm_pretrain_small.
-Arguments of get_config are those of realm_base. On one core ICT takes two minutes, a REALM
+Paper: Guu et al. 2020, Table 2. The retriever is the first layer of all-MiniLM-L6-v2
+with a new projection of [CLS], so that it finds nothing before ICT, unlike the sentence
+encoder of realm_pretrain_small. Arguments of get_config are those of realm_base. On one core ICT takes two minutes, a REALM
 ten. Commands and figures: docs/results_realm.md.
 """
 

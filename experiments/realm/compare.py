@@ -13,8 +13,7 @@ rows search the blocks of one data folder.
 
 Prints recall@k (the share of questions with an answer in the first k blocks) and the
 mean reciprocal rank, 0 for an answer behind the largest k of --config.evaluate.ks, in
-percent, with intervals of a paired bootstrap over questions
-against the first row. Writes DIR/compare.json, where each row has its differences from
+percent, with intervals of a paired bootstrap over questions against the first row. Writes DIR/compare.json, where each row has its differences from
 all others (`minus`), as experiments.tables.claims reads them.
 """
 

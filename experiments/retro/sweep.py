@@ -128,7 +128,7 @@ def neighbors_in_part(
   """Find the k neighbors of the evaluated split in a part of the datastore.
 
   Returns:
-    The neighbor store, a folder below `root`; one that stands there is not made anew.
+    The neighbor store, a folder below `root`. An existing store is used again.
 
   Raises:
     ValueError: for another source than dense, whose vectors are searched.

@@ -75,7 +75,7 @@ def find(content: Any, at: Sequence[str]) -> Mapping[str, Any]:
   """Return the value at a path of keys; FIELD=VALUE chooses an item of a list.
 
   Raises:
-    KeyError: when there is none.
+    KeyError: when the path leads to no value.
   """
   for key in at:
     if isinstance(content, list):

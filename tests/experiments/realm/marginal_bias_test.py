@@ -16,16 +16,6 @@ from tests.experiments.realm import tiny_trained
 pytestmark = pytest.mark.usefixtures('fast')
 
 
-@pytest.fixture(scope='module')
-def data(tmp_path_factory):
-  return tiny_trained.make_data(tmp_path_factory.mktemp('data'))
-
-
-@pytest.fixture(scope='module')
-def workdir(data, tmp_path_factory):
-  return tiny_trained.save(tmp_path_factory.mktemp('run'), data)
-
-
 def test_marginal_bias_is_zero_over_all_documents(
   data, workdir, tmp_path, monkeypatch
 ):
