@@ -11,8 +11,7 @@ defines the flags, so that importing a command defines none. To use
 several hosts, run the command on each with --config.distributed=True and a
 --workdir that all hosts see. If the cluster manager does not number the
 processes for JAX, set JAX_COORDINATOR_ADDRESS (host:port), JAX_NUM_PROCESSES
-and JAX_PROCESS_ID. The processes then prepare data together
-(config.prepare.process_index and process_count are set).
+and JAX_PROCESS_ID.
 JAX_COMPILATION_CACHE_DIR keeps compiled programs between runs.
 """
 
@@ -203,8 +202,8 @@ def _run(run: Run, root: type, argv: list[str], writes: str | None) -> None:
   _check_workdir(flags.FLAGS.workdir)
   verification.choose(config.get('verify', ''))
   if config.get('distributed', False):
-    _start_distributed(config)
-  with _writing(config, flags.FLAGS.workdir, writes):
+    _start_distributed()
+  with _writing(flags.FLAGS.workdir, writes):
     run(config, flags.FLAGS.workdir)
   sys.stdout.flush()  # where a failure is still told
 
@@ -220,17 +219,17 @@ def _check_workdir(workdir: str) -> None:
 
 
 def _writing(
-  config: ml_collections.ConfigDict, workdir: str, role: str | None
+  workdir: str, role: str | None
 ) -> contextlib.AbstractContextManager[None]:
   """Lock a folder that is there; who makes it anew locks it then."""
   if role is None or not os.path.isdir(workdir):
     return contextlib.nullcontext()
-  index = config.prepare.process_index if 'prepare' in config else 0
-  return locks.writer(workdir, role, index)
+  distributed = jax.distributed.is_initialized()
+  return locks.writer(workdir, role, jax.process_index() if distributed else 0)
 
 
-def _start_distributed(config: ml_collections.ConfigDict) -> None:
-  """Join the other processes and number them for the stages of `prepare`."""
+def _start_distributed() -> None:
+  """Join the other processes."""
   names = ('COORDINATOR_ADDRESS', 'NUM_PROCESSES', 'PROCESS_ID')
   address, count, index = (os.environ.get(f'JAX_{name}') for name in names)
   jax.distributed.initialize(
@@ -240,9 +239,6 @@ def _start_distributed(config: ml_collections.ConfigDict) -> None:
   process = f'{jax.process_index()} of {jax.process_count()}'
   devices = f'{jax.local_device_count()} of {jax.device_count()}'
   logging.info('Process %s, %s devices.', process, devices)
-  if 'prepare' in config:
-    config.prepare.process_index = jax.process_index()
-    config.prepare.process_count = jax.process_count()
 
 
 def _debugging() -> bool:

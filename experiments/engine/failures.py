@@ -18,7 +18,7 @@ import traceback
 import zipfile
 import zlib
 
-from retrieval.store import space
+from retrieval.store import executors, space
 
 _USER_ERRORS = (ValueError, KeyError, AttributeError, OSError, ImportError)
 # They tell what is wrong within a file, but not in which one.
@@ -40,6 +40,7 @@ def line_of(error: BaseException, workdir: str = '') -> str | None:
   return (
     _out_of_space(causes, workdir)
     or _out_of_memory(causes)
+    or _failed_job(causes)
     or _dead_worker(causes)
     or _bad_input(error)
   )
@@ -95,6 +96,11 @@ def _out_of_memory(causes: Iterable[BaseException]) -> str | None:
         'processes smaller.'
       )
   return None
+
+
+def _failed_job(causes: Iterable[BaseException]) -> str | None:
+  found = (x for x in causes if isinstance(x, executors.JobError))
+  return next(map(_text, found), None)
 
 
 def _dead_worker(causes: Iterable[BaseException]) -> str | None:

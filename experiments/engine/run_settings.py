@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 from experiments.engine import optimizers
 from retrieval import settings
 from retrieval.nn import sharding
+from retrieval.store import ray_executor
 from retrieval.text import corpus as corpus_lib
 
 AxisSize = Literal[-1] | Annotated[int, settings.Range(1, 2**20)]
@@ -29,13 +30,9 @@ class Mesh:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Prepare:
-  """Preparation of data, by one process or by several in one folder."""
+  """Preparation of data."""
 
   stages: str = 'all'  # or names joined by commas, in the order of the command
-  process_index: settings.Processes = 0
-  process_count: Annotated[int, settings.Range(1, 4096)] = 1
-  # for stages that another process makes
-  wait_hours: settings.NotNegative = 24.0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -96,5 +93,6 @@ class Run(Loop):
   corpus: corpus_lib.CorpusConfig
   valid_fraction: settings.Rate
   prepare: Prepare
+  cluster: ray_executor.Cluster  # where shards are made
   optimizer: optimizers.OptimizerConfig
   batch_size: settings.Size

@@ -1,18 +1,18 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Preparing data stage by stage, alone or together with other processes."""
+"""Preparing data stage by stage."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
+import functools
 import pathlib
 import time
 
 from absl import logging
+import jax
 import ml_collections
 
-from experiments.engine import reports
+from experiments.engine import cluster, reports
 from retrieval.store import locks
-
-_POLL_SEC = 5.0
 
 Config = ml_collections.ConfigDict
 Rows = list[tuple[str, str]]  # (quantity, value)
@@ -35,78 +35,47 @@ def choose(wanted: str, known: Collection[str]) -> list[str]:
   return chosen
 
 
-def check_share(config: Config) -> None:
-  """Raise ValueError unless 0 <= process_index < process_count."""
-  index, count = config.prepare.process_index, config.prepare.process_count
-  if not 0 <= index < count:
+def check_alone() -> None:
+  """Raise ValueError in one of several processes of `config.distributed`."""
+  if jax.distributed.is_initialized() and jax.process_count() > 1:
     raise ValueError(
-      f'prepare.process_index={index}: expected 0 to process_count - 1 = '
-      f'{count - 1}.'
+      'config.distributed=True: this command runs in one process; '
+      'config.cluster.address lets the hosts of a Ray cluster help it.'
     )
 
 
 def run(
   config: Config,
-  work: Sequence[tuple[str, Callable[[], Rows]]],
+  work: Sequence[tuple[str, functools.partial]],
   root: pathlib.Path,
 ) -> None:
-  """Run stages (name, function) on a data folder and print their results.
+  """Run stages on a data folder and print their results.
+
+  Args:
+    work: (name, function of a module with its arguments, which workers of
+      `config.cluster` call, too) -> rows of results.
 
   Raises:
-    locks.WriterError: if another process prepares this share of the folder.
+    locks.WriterError: if another process prepares the folder.
+    ValueError: for a cluster that is not there, or does not see the folder.
   """
-  with locks.writer(root, locks.DATA, config.prepare.process_index):
+  check_alone()
+  with locks.writer(root, locks.DATA):
+    cluster.check(config, root)
     _run(work, root)
 
 
 def _run(
-  work: Sequence[tuple[str, Callable[[], Rows]]], root: pathlib.Path
+  work: Sequence[tuple[str, functools.partial]], root: pathlib.Path
 ) -> None:
   heads, table = ('stage', 'quantity', 'value', 'seconds'), []
   for stage, do in work:
     logging.info('Stage %s, in %s.', stage, root)
     start = time.monotonic()
-    rows = do()
+    with cluster.running(do):
+      rows = do()
     sec = f'{time.monotonic() - start:.1f}'
     for i, (name, value) in enumerate(rows):
       table.append(('' if i else stage, name, value, '' if i else sec))
   reports.print_table(heads, table, wrap=True)
   logging.info('The data are in %s.', root)
-
-
-def share(config: Config) -> dict[str, int]:
-  """This process's number and the number of processes, as keyword arguments."""
-  names = ('process_index', 'process_count')
-  return {name: config.prepare[name] for name in names}
-
-
-def until_whole(config: Config, what: str, build: Callable):
-  """Repeat `build` until no other process has work left on `what`.
-
-  Args:
-    build: returns None while other processes still work.
-
-  Raises:
-    ValueError: after `prepare.wait_hours`.
-  """
-  deadline = time.monotonic() + 3600 * config.prepare.wait_hours
-  while (built := build()) is None:
-    if time.monotonic() > deadline:
-      raise ValueError(
-        f'{what}: not made by the other processes within '
-        f'config.prepare.wait_hours={config.prepare.wait_hours}; check '
-        'those processes, and run all of them again to continue.'
-      )
-    logging.info('Waiting for the other processes to make %s.', what)
-    time.sleep(_POLL_SEC)
-  return built
-
-
-def wait_for_first(config: Config, *paths: pathlib.Path) -> None:
-  """Let the other processes wait until one of `paths`, made by process 0, exists."""
-  if config.prepare.process_index:
-    until_whole(
-      config,
-      str(paths[0]),
-      lambda: any(path.exists() for path in paths) or None,
-    )

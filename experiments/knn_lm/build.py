@@ -11,8 +11,8 @@ token) for every token. Documents that are also held out, by id or by text, are 
 out, and so are those of the evaluation set --config.evaluate.split=NAME, if it
 exists. The index is exact search or ScaNN (--config.knn_lm.index.searcher, its
 scann.rescore: int8, or none for hashes alone). A killed command continues when run
-again; several share the work with --config.prepare.process_count=N and
-process_index=0..N-1. --config.prepare.stages=datastore or index runs one stage.
+again. --config.cluster.address=auto lets a Ray cluster make the keys.
+--config.prepare.stages=datastore or index runs one stage.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ import functools
 from absl import logging
 import numpy as np
 
-from experiments.engine import command, progress, stages
+from experiments.engine import cluster, command, progress, stages
 from experiments.knn_lm import settings as settings_lib, task as knn_lm_task
 from retrieval import searchers
 from retrieval.index import index as index_lib, key_values
@@ -125,12 +125,12 @@ def build_datastore(
         ),
       }
 
-    pairs = stages.until_whole(
-      config,
-      'the datastore',
-      lambda: key_values.build_key_value_store(
-        folder.datastore, fields, len(groups), read, **stages.share(config)
-      ),
+    pairs = key_values.build_key_value_store(
+      folder.datastore,
+      fields,
+      len(groups),
+      read,
+      executor=cluster.executor(config),
     )
   return [
     ('keys', f'{len(pairs):,}'),
@@ -146,7 +146,6 @@ def build_index(
 ) -> stages.Rows:
   """Builds, measures and publishes the index of the keys."""
   del workdir
-  stages.wait_for_first(config, folder.index)
   settings = config.knn_lm.index.to_dict()
   pairs = key_values.KeyValueStore(folder.datastore)
   k, at = max(config.knn_lm.ks), settings['recall_at']
@@ -174,7 +173,6 @@ STAGES = {'datastore': build_datastore, 'index': build_index}
 
 def run(config: stages.Config, workdir: str) -> None:
   """Run the chosen stages and print their results."""
-  stages.check_share(config)
   folder = knn_lm_task.Folder.of(workdir)
   logging.info('Building the kNN-LM in %s.', folder.root)
   stages.run(

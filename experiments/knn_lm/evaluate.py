@@ -20,7 +20,6 @@ import json
 import pathlib
 
 from absl import logging
-import jax
 import ml_collections
 import numpy as np
 
@@ -199,10 +198,8 @@ def _load_retro(
 ) -> loading.TrainedRetro | None:
   """Load and check the RETRO that the config names; None without one."""
   directory = config.knn_lm.retro_workdir
-  if not directory or config.prepare.process_index:  # the first one reports
+  if not directory:
     return None
-  if jax.process_count() > 1:
-    raise ValueError('knn_lm.retro_workdir: RETRO is evaluated in one process.')
   retro = loading.load(directory, str(root))
   retro_evaluate.check(retro, config)
   return retro
@@ -274,7 +271,7 @@ def _open_datastore(
 
 def run(config: Config, workdir: str) -> None:
   """Evaluates, prints the table and writes knn_lm.json."""
-  stages.check_share(config)
+  stages.check_alone()
   settings = config.knn_lm
   trained = knn_lm_task.load(config, workdir)
   folder = knn_lm_task.Folder.of(workdir)
@@ -285,8 +282,6 @@ def run(config: Config, workdir: str) -> None:
   pairs = _open_datastore(trained, config, folder, documents)
   retro = _load_retro(config, trained.data.root)  # raises errors early
   looked_up = knn_lm_lookup.look_up(trained, config, folder, pairs, documents)
-  if config.prepare.process_index:
-    return
   swept = sweep(looked_up, grids, chunks, documents)
   rows = make_rows(swept, tuned)
   # RETRO on the same documents, in its own windows.

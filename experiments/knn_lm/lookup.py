@@ -8,7 +8,7 @@ The neighbors go into a store, so that weighing them differently costs little.
 import ml_collections
 import numpy as np
 
-from experiments.engine import progress, stages
+from experiments.engine import progress
 from experiments.knn_lm import task as knn_lm_task
 from experiments.retro import evaluate as retro_evaluate
 from retrieval.index import key_values
@@ -33,7 +33,7 @@ def look_up(
 
   Args:
     trained: the model that made the keys of `pairs`.
-    config: `evaluate`, `knn_lm` and `prepare` are read from it.
+    config: `evaluate` and `knn_lm` are read from it.
     documents: documents of `evaluate.split`.
 
   Returns:
@@ -101,16 +101,4 @@ def look_up(
         'values': np.concatenate(values),
       }
 
-    return stages.until_whole(
-      config,
-      str(path),
-      lambda: shards.build_store(
-        path,
-        KIND,
-        fields,
-        counts,
-        find,
-        **stages.share(config),
-        progress=shown,
-      ),
-    )
+    return shards.build_store(path, KIND, fields, counts, find, progress=shown)

@@ -5,8 +5,6 @@
 <workdir>/knn_lm/datastore    keys and next tokens of the training documents
 <workdir>/knn_lm/index        of the keys
 <workdir>/knn_lm/found-<...>  neighbors of each evaluated token
-
-Work is shared by shards, so every process has the model on its own devices.
 """
 
 import contextlib

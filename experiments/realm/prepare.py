@@ -7,14 +7,16 @@
 The command runs every unfinished stage; --config.prepare.stages=blocks,spans
 runs these stages only. After a kill the same command continues at the first
 missing shard. The checksums of published stores are compared first, as
-config.verify says. --config.prepare.export=True writes the official record forms to
+config.verify says. Shards are made in config.tokens.num_processes and
+config.spans.num_processes of this machine, or on a Ray cluster
+(--config.cluster.address=auto). --config.prepare.export=True writes the official record forms to
 <data>/official.
 """
 
 from collections.abc import Callable
 import functools
 
-from experiments.engine import command, progress, stages
+from experiments.engine import cluster, command, progress, stages
 from experiments.realm import settings as settings_lib
 from realm_jax.data import folder as realm_data
 from retrieval import tokenization
@@ -36,7 +38,6 @@ def take_tokenizer(config: Config, data: realm_data.DataFolder) -> Rows:
   """Copy the WordPiece vocabulary of config.tokenizer.path."""
   path = realm_data.tokenizer_path(config.tokenizer.path)
   given = tokenization.WordPieceTokenizer(path)
-  stages.wait_for_first(config, data.tokenizer_path / 'tokenizer.json')
   if not data.has_tokenizer:
     given.save(data.tokenizer_path)
   if data.tokenizer.fingerprint != given.fingerprint:
@@ -59,7 +60,6 @@ def tokenize(config: Config, data: realm_data.DataFolder) -> Rows:
   """Write the token stores, with texts."""
   rows = []
   for name, root, corpus in _corpora(config, data):
-    stages.wait_for_first(config, root / 'tokens')
     with progress.bar('tokenize', 'documents') as update:
       tokens = tokens_lib.build_token_store(
         root / 'tokens',
@@ -68,7 +68,7 @@ def tokenize(config: Config, data: realm_data.DataFolder) -> Rows:
         with_title=False,
         with_text=True,
         documents_per_shard=config.tokens.documents_per_shard,
-        num_processes=config.tokens.num_processes,
+        executor=cluster.executor(config, config.tokens.num_processes),
         progress=update,
       )
     rows += [
@@ -94,13 +94,12 @@ def cut_blocks(config: Config, data: realm_data.DataFolder) -> Rows:
   for name, root, corpus in _corpora(config, data):
     marked = corpus.kind == 'realm_pretraining'
     given = _marks(corpus, 'sentences') if marked else None
-    stages.wait_for_first(config, root / 'blocks')
     with progress.bar('blocks', 'documents') as update:
       blocks = blocks_lib.build_block_store(
         root / 'blocks',
         tokens_lib.TokenStore(root / 'tokens'),
         data.tokenizer_path,
-        num_processes=config.tokens.num_processes,
+        executor=cluster.executor(config, config.tokens.num_processes),
         progress=update,
         given=given,
         **config.blocks.to_dict(),
@@ -121,12 +120,12 @@ def tag_spans(config: Config, data: realm_data.DataFolder) -> Rows:
   if tagger.kind == 'corpus':
     *_, (_, _, masked) = _corpora(config, data)
     tagger = _marks(masked, 'spans')
-  stages.wait_for_first(config, data.path('spans'))
   with progress.bar('tag', 'documents') as update:
     spans = salient_lib.build_salient_store(
       data.path('spans'),
       data.masked_blocks,
       tagger,
+      executor=cluster.executor(config, settings.pop('num_processes')),
       progress=update,
       **settings,
     )
@@ -189,7 +188,6 @@ def export(config: Config, data: realm_data.DataFolder) -> Rows:
 
 def run(config: Config, workdir: str) -> None:
   """Run the chosen stages and print a table of their results."""
-  stages.check_share(config)
   data = realm_data.DataFolder.of(config, workdir)
   chosen = stages.choose(config.prepare.stages, STAGES)
   if config.prepare.stages == 'all' and config.masker != 'salient':
@@ -197,7 +195,7 @@ def run(config: Config, workdir: str) -> None:
   work = [(x, functools.partial(STAGES[x], config, data)) for x in chosen]
   if verification.mode() != 'off':
     work.insert(0, ('verify', functools.partial(verify, data)))
-  if config.prepare.export and not config.prepare.process_index:
+  if config.prepare.export:
     work.append(('export', functools.partial(export, config, data)))
   stages.run(config, work, data.root)
 

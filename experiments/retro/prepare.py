@@ -5,12 +5,10 @@
   python -m experiments.retro.prepare --config=configs/<name>.py --workdir=DIR
 
 runs every unfinished stage; --config.prepare.stages=index,neighbors runs those
-alone. A killed command continues when run again. Several processes share the
-work of the long stages with --config.prepare.process_count=N and
---config.prepare.process_index=0..N-1. The first stages are short or have
-processes of their own (config.tokens.num_processes), so process 0 does them and
-the others wait. The checksums of published stores are compared first, as
-config.verify says.
+alone. A killed command continues when run again. The checksums of published stores
+are compared first, as config.verify says. Shards are made in this process and in
+config.tokens.num_processes, in --config.cluster.workers=N processes of this machine,
+or on a Ray cluster (--config.cluster.address=auto).
 
 --config.neighbors.source=bm25 (or another of retrieval/index/sources.py) finds the
 neighbors of another source; run the stages index and neighbors once for each. The
@@ -32,7 +30,7 @@ import itertools
 
 from absl import logging
 
-from experiments.engine import command, progress, stages
+from experiments.engine import cluster, command, progress, stages
 from experiments.retro import settings as settings_lib, text_indices
 from retrieval import tokenization
 from retrieval.index import (
@@ -78,7 +76,6 @@ def train_tokenizer(config: Config, data: retro_data.DataFolder) -> Rows:
   path = data.tokenizer_path
   settings = config.tokenizer
   files = (path / 'model', path / 'tokenizer.json')
-  stages.wait_for_first(config, *files)
   if not any(file.exists() for file in files):
     if settings.path:
       tokenization.load_tokenizer(settings.path).save(path)
@@ -130,7 +127,6 @@ def _build_tokens(
   config: Config, data: retro_data.DataFolder, folder: str, corpus: Config
 ) -> tokens_lib.TokenStore:
   """Write the token store of a corpus."""
-  stages.wait_for_first(config, data.path(folder))
   with progress.bar(folder.replace('tokens', 'tokenize'), 'documents') as shown:
     return tokens_lib.build_token_store(
       data.path(folder),
@@ -138,7 +134,7 @@ def _build_tokens(
       data.tokenizer_path,
       with_title=config.tokens.with_title,
       documents_per_shard=config.tokens.documents_per_shard,
-      num_processes=config.tokens.num_processes,
+      executor=cluster.executor(config, config.tokens.num_processes),
       progress=shown,
     )
 
@@ -159,7 +155,6 @@ def find_duplicates(config: Config, data: retro_data.DataFolder) -> Rows:
   if not config.deduplicate.threshold:
     return [('near-duplicates', 'not looked for')]
   other = tokenize_evaluation(config, data)
-  stages.wait_for_first(config, data.path('duplicates'))
   with progress.bar('near-duplicates', 'documents') as update:
     found = near_duplicates.build_duplicate_store(
       data.path('duplicates'),
@@ -168,6 +163,7 @@ def find_duplicates(config: Config, data: retro_data.DataFolder) -> Rows:
       valid_fraction=config.valid_fraction + config.test_fraction,
       settings=near_duplicates.Settings(**config.deduplicate),
       evaluation=[other] if other else [],
+      executor=cluster.executor(config),
       progress=update,
     )
   rows = [('documents left out', f'{sum(found.rows("document")):,}')]
@@ -193,7 +189,6 @@ def chunk(config: Config, data: retro_data.DataFolder) -> Rows:
   rows = []
   held_out = chunks_lib.HELD_OUT if config.test_fraction else ('valid',)
   for split in ('train', *held_out):
-    stages.wait_for_first(config, data.path(f'chunks-{split}'))
     leaves_out = split == 'train' and config.deduplicate.threshold
     chunks = chunks_lib.build_chunk_store(
       data.path(f'chunks-{split}'),
@@ -217,17 +212,15 @@ def embed(
   embedder = retro_data.embedder(config)
   for split in splits or data.own_splits:
     with progress.bar(f'embed {split}', 'chunks') as update:
-      build = functools.partial(
-        vectors_lib.build_vector_store,
+      vectors_lib.build_vector_store(
         data.path(f'vectors-{split}'),
         data.chunks(split),
         data.tokenizer,
         embedder,
         dtype=config.embedder.vectors_dtype,
-        **stages.share(config),
+        executor=cluster.executor(config),
         progress=update,
       )
-      stages.until_whole(config, f'vectors-{split}', build)
   return [('dimension', str(embedder.dimension))]
 
 
@@ -236,7 +229,6 @@ def build_index(config: Config, data: retro_data.DataFolder) -> Rows:
   rows = text_indices.build(config, data)
   if data.source not in sources_lib.WITH_VECTORS:
     return rows or [('index', f'not read by the source {data.source}')]
-  stages.wait_for_first(config, data.path('index'))
   settings = config.index.to_dict()
   vectors = data.vectors('train')
   index = index_lib.build_index(
@@ -262,18 +254,14 @@ def find_neighbors(
       source,
     )
     with progress.bar(f'neighbors {split}', 'chunks') as update:
-      build = functools.partial(
-        neighbors_lib.build_neighbor_store,
+      neighbors = neighbors_lib.build_neighbor_store(
         *arguments,
         k=config.neighbors.stored,
-        **stages.share(config),
+        executor=cluster.executor(config),
         progress=update,
       )
-      neighbors = stages.until_whole(
-        config, data.neighbors_path(split).name, build
-      )
     rows.append((f'chunks with neighbors, {split}', f'{len(neighbors):,}'))
-    if config.neighbors.validate:
+    if config.neighbors.validate and not cluster.is_worker():
       compared = neighbors_lib.validate(
         *arguments, fraction=config.neighbors.validate
       )
@@ -305,7 +293,6 @@ def prepare_evaluation(config: Config, data: retro_data.DataFolder) -> Rows:
   tokens, name = tokenize_evaluation(config, data), config.evaluation.name
   if tokens is None:
     return [('evaluation set', 'not named')]
-  stages.wait_for_first(config, data.path(f'chunks-{name}'))
   chunks = chunks_lib.build_chunk_store(
     data.path(f'chunks-{name}'), tokens, chunk_length=config.model.chunk_length
   )
@@ -359,7 +346,6 @@ def _text(value) -> str:
 
 def run(config: Config, workdir: str) -> None:
   """Run the chosen stages and print their results."""
-  stages.check_share(config)
   data = retro_data.DataFolder.of(config, workdir)
   work = [
     (name, functools.partial(STAGES[name], config, data))

@@ -2,9 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Indices of the texts of a datastore's chunks, built and carried over."""
 
-import functools
-
-from experiments.engine import progress, stages
+from experiments.engine import cluster, progress, stages
 from retrieval.index import reuse, sources
 from retrieval.text_search import colbert_index, lda
 from retro_jax.data import folder as retro_data
@@ -25,21 +23,18 @@ def build(config: stages.Config, data: retro_data.DataFolder) -> stages.Rows:
 
 def _build_words(config, data, kind: str) -> str:
   with progress.bar(kind, 'chunks') as update:
-    build = functools.partial(
-      sources.build_words,
+    words = sources.build_words(
       data.words_path(kind),
       data.chunks('train'),
       data.tokenizer,
       kind,
-      **stages.share(config),
+      executor=cluster.executor(config),
       progress=update,
     )
-    words = stages.until_whole(config, data.words_path(kind).name, build)
   return f'{words.num_blocks:,}'
 
 
 def _build_topics(config, data) -> str:
-  stages.wait_for_first(config, data.path('topics-vectors'))
   with progress.bar('topics', 'chunks') as update:
     topics = sources.build_topics(
       data.path('topics'),
@@ -55,18 +50,15 @@ def _build_colbert(config, data) -> str:
   path = data.path('colbert')
   section = colbert_index.named(colbert_index.section_of(config), path)
   encoder = colbert_index.load_encoder(section)
-  stages.wait_for_first(config, path / 'codec')
   with progress.bar('colbert', 'chunks') as update:
-    build = functools.partial(
-      colbert_index.build,
+    index = colbert_index.build(
       path,
       section,
       encoder,
       sources.chunk_texts(data.chunks('train'), data.tokenizer),
-      **stages.share(config),
+      executor=cluster.executor(config),
       progress=update,
     )
-    index = stages.until_whole(config, 'colbert', build)
   return f'{index.num_blocks:,}'
 
 

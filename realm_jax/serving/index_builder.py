@@ -27,7 +27,7 @@ from realm_jax.serving import (
   serving,
 )
 from retrieval.index import index as index_lib, index_versions, reuse
-from retrieval.store import store
+from retrieval.store import executors, store
 from retrieval.text import blocks as blocks_lib
 
 _WAIT_SEC = 1.0
@@ -47,8 +47,8 @@ class Builder:
   vectors_dtype: str = 'float32'  # on disk
   # devices that embed; None is all of this process's
   devices: tuple[jax.Device, ...] | None = None
-  # whether all processes of a distributed run build a share each
-  together: bool = False
+  # where blocks are embedded; None is this process
+  executor: executors.Executor | None = None
   # folders of other runs' versions. The first version of `folder` is taken over
   # from a source that has its vectors.
   sources: tuple[pathlib.Path, ...] = ()
@@ -90,8 +90,7 @@ class Builder:
           embed,
           self.index,
           dtype=self.vectors_dtype,
-          process_index=jax.process_index() if self.together else 0,
-          process_count=jax.process_count() if self.together else 1,
+          executor=self.executor,
           progress=progress,
         )
         if name:
@@ -125,8 +124,15 @@ def make_builder(
   data: data_folder.DataFolder,
   workdir: str | os.PathLike,
   devices: tuple[jax.Device, ...] = (),
+  executor: executors.Executor | None = None,
 ) -> Builder:
-  """Return the builder of a run's index versions (devices (): all)."""
+  """Return the builder of a run's index versions.
+
+  Args:
+    devices: devices that embed; none given takes all.
+    executor: where blocks are embedded; None is this process, or each process of
+      a distributed run.
+  """
   start = config.embedder_from or config.get('realm_from', '')
   model = model_configs.realm_config(config, data.tokenizer.vocab_size)
   return Builder(
@@ -138,7 +144,7 @@ def make_builder(
     batch_tokens=config.refresh.batch_tokens,
     vectors_dtype=config.refresh.vectors_dtype,
     devices=devices or None,
-    together=jax.process_count() > 1,
+    executor=executor or _share(),
     sources=index_folders.to_take_over(
       start,
       model,
@@ -147,6 +153,11 @@ def make_builder(
       ),
     ),
   )
+
+
+def _share() -> executors.Executor | None:
+  count = jax.process_count()
+  return executors.Share(jax.process_index(), count) if count > 1 else None
 
 
 def snapshot(params: Any) -> dict:

@@ -30,6 +30,7 @@ from retrieval.index import index as index_lib, snapshots, version_drafts
 from retrieval.store import (
   checksums,
   drafts,
+  executors,
   locks,
   manifests,
   shards,
@@ -169,19 +170,17 @@ class VersionFolder:
     config: index_lib.IndexConfig,
     *,
     dtype: str = 'float32',
-    process_index: int = 0,
-    process_count: int = 1,
+    executor: executors.Executor | None = None,
     progress: shards.Progress | None = None,
   ) -> str | None:
     """Build and publish a version, unless it is published already.
-
-    Each process embeds every `process_count`-th shard of the blocks; process 0
-    publishes the version when all shards are written.
 
     Args:
       params: the embedder's parameters, a tree of host arrays.
       config: index settings; the metric is the inner product.
       dtype: of the vectors on disk: float32, bfloat16 or float16.
+      executor: where blocks are embedded; None is this process. Of processes
+        with an `executors.Share` each, the first one publishes the version.
 
     Returns:
       The version's name, or None while other processes still have work.
@@ -193,23 +192,23 @@ class VersionFolder:
     name = _name(step, fingerprint, blocks.fingerprint)
     if self.is_whole(name):
       return name
+    together = isinstance(executor, executors.Share)
+    follows = together and not executor.leads
     if (self.root / name).is_dir():
-      if process_index:
+      if follows:
         return None
       self._discard(name)
     self.root.mkdir(parents=True, exist_ok=True)
-    together = process_count > 1
     with version_drafts.draft(self.root, name, together) as draft:
       vectors = _embed_all(
         draft / 'vectors',
         {'blocks': blocks.fingerprint, 'params': fingerprint},
         blocks.store.rows('document'),
         lambda *x: embed(*x).astype(dtype),
-        process_index=process_index,
-        process_count=process_count,
+        executor=executor,
         progress=progress,
       )
-      if vectors is None or process_index:
+      if vectors is None or follows:
         return None
       index_lib.build_index(
         draft / 'index', vectors.array('vectors'), vectors.fingerprint, config
@@ -342,9 +341,9 @@ class VersionFolder:
 
 
 def _embed_all(
-  path: pathlib.Path, fields, rows, embed: EmbedBlocks, **share
+  path: pathlib.Path, fields, rows, embed: EmbedBlocks, **how
 ) -> store.Store | None:
-  """Write this process's shards of the vectors; None while others are missing."""
+  """Write the vectors; None while other processes have work left."""
   ends = np.cumsum(rows)
 
   def embed_shard(i, progress):
@@ -352,7 +351,7 @@ def _embed_all(
     return {'vectors': vectors}
 
   return shards.build_store(
-    path, VECTORS_KIND, fields, rows, embed_shard, **share
+    path, VECTORS_KIND, fields, rows, embed_shard, **how
   )
 
 

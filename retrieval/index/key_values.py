@@ -15,7 +15,7 @@ import numpy as np
 
 from retrieval import searchers
 from retrieval.index import recall_check
-from retrieval.store import shards, store
+from retrieval.store import executors, shards, store
 from retrieval.text import tokens as tokens_lib
 
 KIND = 'key-values'
@@ -44,22 +44,26 @@ def build_key_value_store(
   fields: Mapping[str, Any],
   num_shards: int,
   read: Callable[[int], Mapping[str, np.ndarray]],
-  **share: int,
-) -> 'KeyValueStore | None':
+  *,
+  executor: executors.Executor | None = None,
+) -> 'KeyValueStore':
   """Write the missing shards.
 
   Args:
     fields: JSON fields that determine every byte of the store.
     read: shard -> its arrays: keys [n, d], values [n], and documents [m, 2]
       from `document_hashes`.
-
-  Returns:
-    The published store, or None while other processes still have work.
+    executor: where the shards are made; None is this process.
   """
-  built = shards.build_store(
-    path, KIND, fields, [0] * num_shards, lambda i, _: read(i), **share
+  shards.build_store(
+    path,
+    KIND,
+    fields,
+    [0] * num_shards,
+    lambda i, _: read(i),
+    executor=executor,
   )
-  return None if built is None else KeyValueStore(path)
+  return KeyValueStore(path)
 
 
 class KeyValueStore:

@@ -17,7 +17,7 @@ from typing import Any, Protocol, runtime_checkable
 from jaxtyping import Int, UInt64
 import numpy as np
 
-from retrieval.store import sharded_array, shards, store
+from retrieval.store import executors, sharded_array, shards, store
 from retrieval.text import chunks as chunks_lib
 
 KIND = 'neighbors'
@@ -180,31 +180,32 @@ def search_store(
   queries: chunks_lib.ChunkStore,
   fields: Mapping[str, Any],
   make_search: Callable[[], SearchFn],
-  **share,
-) -> 'NeighborStore | None':
+  executor: executors.Executor | None = None,
+  progress: shards.Progress | None = None,
+) -> 'NeighborStore':
   """Write the neighbors of every chunk; resumes at the first missing shard.
 
   Args:
     fields: JSON fields that determine every neighbor; 'k' among them.
     make_search: makes the search; called only where a shard is missing.
-
-  Returns:
-    The published store, or None while other processes still have work.
+    executor: where the shards are made; None is this process.
   """
   search = functools.cache(make_search)
   counts, k = queries.store.rows('document'), fields['k']
 
-  def find(i, progress):
+  def find(i, done):
     ids = np.full((counts[i], k), -1, np.int64)
     scores = np.full((counts[i], k), -np.inf, np.float32)
     for rows in _batches(counts[i]):
       ids[rows], scores[rows] = search()(i, rows)
-      if progress:
-        progress(rows.stop, counts[i])
+      if done:
+        done(rows.stop, counts[i])
     return {'ids': ids, 'scores': scores}
 
-  built = shards.build_store(path, KIND, fields, counts, find, **share)
-  return None if built is None else NeighborStore(path)
+  shards.build_store(
+    path, KIND, fields, counts, find, executor=executor, progress=progress
+  )
+  return NeighborStore(path)
 
 
 def _batches(num_rows: int) -> Iterator[slice]:
@@ -219,12 +220,9 @@ def build_neighbor_store(
   source: Source,
   *,
   k: int,
-  **share,
-) -> 'NeighborStore | None':
-  """Find the k neighbors of every chunk of `queries` in a datastore.
-
-  Returns:
-    The published store, or None while other processes still have work.
+  **how,
+) -> 'NeighborStore':
+  """Find the k neighbors of every chunk of `queries` in a datastore; `how` as in `search_store`.
 
   Raises:
     ValueError: when source and chunks do not belong together.
@@ -234,7 +232,7 @@ def build_neighbor_store(
   def make():
     return functools.partial(_search_rows, source, queries, k)
 
-  return search_store(path, queries, fields, make, **share)
+  return search_store(path, queries, fields, make, **how)
 
 
 def _fields(queries, datastore, source) -> dict[str, Any]:

@@ -194,23 +194,20 @@ def build_words(
   kind: str = 'bm25',
   *,
   known: term_counts.Known | None = None,
-  **share,
-) -> sparse_index.SparseIndex | None:
+  **how,
+) -> sparse_index.SparseIndex:
   """Build an index of the words of a datastore's chunks, one of `WORDS`.
 
   Args:
     known: terms of an earlier datastore's chunks, which are not analysed again.
-    share: see `sparse_index.SparseIndex.build_store`.
-
-  Returns:
-    The index, or None while other processes still have work.
+    how: see `sparse_index.SparseIndex.build_store`.
 
   Raises:
     ValueError: when the tokenizer is not that of the chunks, or where `path` holds
       an index of other chunks.
   """
   texts = chunk_texts(datastore, tokenizer)
-  return WORDS[kind].build_store(path, texts, known=known, **share)
+  return WORDS[kind].build_store(path, texts, known=known, **how)
 
 
 def chunk_texts(

@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from retrieval import tokenization
-from retrieval.store import shards, store
+from retrieval.store import executors, shards, store
 from retrieval.text import chunks as chunks_lib
 
 KIND = 'vectors'
@@ -47,15 +47,14 @@ def build_vector_store(
   embedder: TextEmbedder,
   *,
   dtype: str = 'float32',
-  **share,
-) -> store.Store | None:
+  executor: executors.Executor | None = None,
+  progress: shards.Progress | None = None,
+) -> store.Store:
   """Embed the text of every chunk; resumes at the first missing shard.
 
   Args:
     dtype: type of the stored vectors, one of `DTYPES`.
-
-  Returns:
-    The published store, or None while other processes still have work.
+    executor: where the shards are made; None is this process.
 
   Raises:
     ValueError: when the tokenizer is not that of the chunks, or for another dtype.
@@ -71,13 +70,20 @@ def build_vector_store(
   counts = chunks.store.rows('document')
   ends = np.cumsum(counts)
 
-  def embed(i, progress):
+  def embed(i, done):
     ids = np.arange(ends[i] - counts[i], ends[i])
     texts = chunks.texts(ids, tokenizer)
-    vectors = embedder.embed_texts(texts, progress=progress)
+    vectors = embedder.embed_texts(texts, progress=done)
     return {'vectors': vectors.astype(dtype)}
 
   meta = {'dimension': embedder.dimension}
   return shards.build_store(
-    path, KIND, fields, counts, embed, meta=meta, **share
+    path,
+    KIND,
+    fields,
+    counts,
+    embed,
+    executor=executor,
+    progress=progress,
+    meta=meta,
   )

@@ -15,7 +15,13 @@ from jaxtyping import Int
 import numpy as np
 
 from retrieval import tokenization
-from retrieval.store import sharded_array, shards, store, store_writer
+from retrieval.store import (
+  executors,
+  sharded_array,
+  shards,
+  store,
+  store_writer,
+)
 from retrieval.text import (
   packing,
   sentences as sentences_lib,
@@ -55,6 +61,7 @@ def build_block_store(
   language: str = 'en',
   given: taggers.AnnotatedTagger | None = None,
   num_processes: int = 1,
+  executor: executors.Executor | None = None,
   progress: Callable[[int, int], None] | None = None,
 ) -> 'BlockStore':
   """Pack the documents of a token store into blocks.
@@ -68,7 +75,8 @@ def build_block_store(
       are left out.
     whole_documents: make every document one block, for corpora of blocks.
     given: sentences of documents that have annotations; others are split.
-    num_processes: number of processes that share the work.
+    num_processes: processes of this machine that share the work.
+    executor: where the shards are made instead.
     progress: called with (documents done, documents in all).
 
   Raises:
@@ -100,7 +108,8 @@ def build_block_store(
   done = tokens.num_documents - sum(counts[i] for i in missing)
   calls = ((i, ends[i] - counts[i], ends[i]) for i in missing)
   setup = (fields, tokens.path, tokenizer_path, given)
-  for count in shards.write_all(writer, num_processes, _set_up, setup, calls):
+  executor = executor or executors.local(num_processes)
+  for count in shards.write_all(writer, executor, _set_up, setup, calls):
     done += count
     if progress:
       progress(done, tokens.num_documents)

@@ -34,6 +34,11 @@ class DataFolder:
     """Make the data folder that a config and a workdir name."""
     return cls(pathlib.Path(config.data_dir or pathlib.Path(workdir) / 'data'))
 
+  def __reduce__(self):
+    """Pickle the fields without the opened stores."""
+    fields = (getattr(self, x.name) for x in dataclasses.fields(self))
+    return type(self), tuple(fields)
+
   def path(self, name: str) -> pathlib.Path:
     """Path of one store."""
     return self.root / name

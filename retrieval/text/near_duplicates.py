@@ -21,7 +21,7 @@ from jaxtyping import UInt64
 import numpy as np
 
 from retrieval import settings as settings_lib, tokenization
-from retrieval.store import shards, store
+from retrieval.store import executors, shards, store
 from retrieval.text import chunks as chunks_lib, tokens as tokens_lib
 
 KIND = 'near_duplicates'
@@ -142,6 +142,7 @@ def build_duplicate_store(
   settings: Settings,
   evaluation: Sequence[tokens_lib.TokenStore] = (),
   added: Sequence[str] = (),
+  executor: executors.Executor | None = None,
   progress: Callable[[int, int], None] | None = None,
 ) -> store.Store:
   """List the training documents to drop; resume at the first missing shard.
@@ -156,7 +157,8 @@ def build_duplicate_store(
       beside `tokens`; training documents are compared with them as with
       'valid'.
     added: ids of documents added for retrieval: never held out or dropped.
-    progress: called with (training documents done, documents in all).
+    executor: where documents are compared; None is this process.
+    progress: called with (documents done, documents in all).
 
   Returns:
     A published store of `document` [n] int64, the documents to drop in
@@ -178,7 +180,6 @@ def build_duplicate_store(
   read = functools.partial(
     _documents, tokenizer, valid_fraction, settings.ngram, hashes
   )
-  done = 0
 
   @functools.cache
   def index():
@@ -187,16 +188,16 @@ def build_duplicate_store(
       made.add(document, grams)
     return made
 
-  def make(i, _):
-    nonlocal done
+  def make(i, shown):
     found = []
-    for document, grams in read(tokens, i, 'train'):
+    for n, (document, grams) in enumerate(read(tokens, i, 'train')):
       similarity, other = index().nearest(grams)
       if similarity >= settings.threshold:
         found.append((document, other, similarity))
-      done += 1
-      if progress and not done % _BATCH:
-        progress(done, tokens.num_documents)
+      if shown and not n % _BATCH:
+        shown(n, counts[i])
+    if shown:
+      shown(counts[i], counts[i])
     document, other, similarity = (
       zip(*found, strict=True) if found else [()] * 3
     )
@@ -210,7 +211,16 @@ def build_duplicate_store(
   if evaluation:
     meta[_COMPARED] = [source.path.name for source in evaluation]
   counts = tokens.store.rows('token_end')
-  return shards.build_store(path, KIND, fields, counts, make, meta=meta)
+  return shards.build_store(
+    path,
+    KIND,
+    fields,
+    counts,
+    make,
+    executor=executor,
+    progress=progress,
+    meta=meta,
+  )
 
 
 def compared_with(found: store.Store) -> dict[str, str]:

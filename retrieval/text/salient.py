@@ -14,7 +14,12 @@ from jaxtyping import Int
 import numpy as np
 
 from retrieval import tokenization
-from retrieval.store import shards as shards_lib, store, store_writer
+from retrieval.store import (
+  executors,
+  shards as shards_lib,
+  store,
+  store_writer,
+)
 from retrieval.text import (
   blocks as blocks_lib,
   corpus as corpus_lib,
@@ -179,13 +184,15 @@ def build_salient_store(
   *,
   max_blocks: int = 0,
   num_processes: int = 1,
+  executor: executors.Executor | None = None,
   progress: Callable[[int, int], None] | None = None,
 ) -> 'SalientStore':
   """Tag the documents of a block store; resume where a call was killed.
 
   A tagger is pickled for several processes; of a `TaggerConfig` each process
-  makes its own tagger. `choose_documents` explains `max_blocks`; `progress` is
-  called with (documents done, documents in all).
+  makes its own tagger. `choose_documents` explains `max_blocks`. `executor` makes
+  the shards in place of `num_processes` of this machine. `progress` is called with
+  (documents done, documents in all).
 
   Raises:
     ValueError: when no span is found.
@@ -205,12 +212,11 @@ def build_salient_store(
   shards = np.split(chosen, np.searchsorted(chosen, ends[:-1]))
   missing = writer.missing(len(shards))
   done = len(chosen) - sum(len(shards[i]) for i in missing)
-  given = tagger if num_processes <= 1 else settings
+  executor = executor or executors.local(num_processes)
+  given = tagger if isinstance(executor, executors.Inline) else settings
   setup = (blocks.path, blocks.tokens.path, given)
   calls = ((i, i, shards[i]) for i in missing)
-  for count in shards_lib.write_all(
-    writer, num_processes, _set_up, setup, calls
-  ):
+  for count in shards_lib.write_all(writer, executor, _set_up, setup, calls):
     done += count
     if progress:
       progress(done, len(chosen))

@@ -16,7 +16,13 @@ import os
 import numpy as np
 
 from retrieval import tokenization
-from retrieval.store import sharded_array, shards, store, store_writer
+from retrieval.store import (
+  executors,
+  sharded_array,
+  shards,
+  store,
+  store_writer,
+)
 from retrieval.text import corpus as corpus_lib
 
 KIND = 'tokens'
@@ -102,16 +108,19 @@ def build_token_store(
   with_text: bool = False,
   documents_per_shard: int = 2048,
   num_processes: int = 1,
+  executor: executors.Executor | None = None,
   progress: Callable[[int, int], None] | None = None,
 ) -> 'TokenStore':
   """Tokenize a corpus; resume where an earlier call was killed.
 
-  Memory holds at most 2 x `num_processes` shards, whatever the corpus's size.
+  Memory holds at most two shards a worker, whatever the corpus's size.
 
   Args:
     tokenizer_path: a path for `tokenization.load_tokenizer`.
     with_title: whether the title heads the text.
     with_text: whether to keep texts and the bytes of each token.
+    num_processes: processes of this machine that share the work.
+    executor: where the shards are made instead.
     progress: called with (documents done, 0): the total is unknown until the
       end.
 
@@ -145,7 +154,8 @@ def build_token_store(
         progress(done, 0)
 
   setup = (tokenizer_path, with_title, with_text)
-  for count in shards.write_all(writer, num_processes, _set_up, setup, calls()):
+  executor = executor or executors.local(num_processes)
+  for count in shards.write_all(writer, executor, _set_up, setup, calls()):
     done += count
     if progress:
       progress(done, 0)

@@ -78,32 +78,27 @@ def build(
   texts: sparse_index.Texts,
   *,
   known: token_store.Known | None = None,
-  **share,
-) -> late_interaction.LateInteraction | None:
+  **how,
+) -> late_interaction.LateInteraction:
   """Write the index of texts, or what a killed build has left to write, and open it.
 
   Args:
     encoder: model of the section.
     known: see `token_store.build`.
-    share: process_index, process_count and progress of `shards.build_store`.
-
-  Returns:
-    The index, or None while other processes still have work.
+    how: executor and progress of `shards.build_store`.
 
   Raises:
     ValueError: for no text, and where `path` holds another index.
   """
-  built = token_store.build(
+  token_store.build(
     path,
     encoder,
     texts,
     section.made,
     known=known,
     meta={'model': os.path.abspath(section.model)},
-    **share,
+    **how,
   )
-  if built is None:
-    return None
   index = late_interaction.LateInteraction(path, encoder, section.search)
   stored, plain = index.sizes()
   logging.info(

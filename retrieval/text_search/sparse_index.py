@@ -161,8 +161,8 @@ class SparseIndex:
     *,
     known: term_counts.Known | None = None,
     rows: int = ROWS,
-    **share,
-  ) -> 'SparseIndex | None':
+    **how,
+  ) -> 'SparseIndex':
     """Write an index shard by shard, in the memory of one shard.
 
     A killed build continues at the first missing shard.
@@ -171,10 +171,7 @@ class SparseIndex:
       known: counts of texts of an earlier index with the same terms, such as
         `reuse.ReusedTerms`.
       rows: texts of a shard, at most 65,536.
-      share: process_index, process_count and progress of `shards.build_store`.
-
-    Returns:
-      The index, or None while other processes still have work.
+      how: executor and progress of `shards.build_store`.
 
     Raises:
       ValueError: when `path` holds something else.
@@ -202,8 +199,8 @@ class SparseIndex:
       return term_counts.pack(parts, hashes)
 
     fields = _fields(config, texts.fingerprint, rows)
-    built = shards_lib.build_store(path, KIND, fields, counts, make, **share)
-    return None if built is None else cls.load(path, config)
+    shards_lib.build_store(path, KIND, fields, counts, make, **how)
+    return cls.load(path, config)
 
   def save(self, path: str | os.PathLike) -> None:
     """Write the index as a store, unless `path` holds the same index.

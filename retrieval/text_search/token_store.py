@@ -79,19 +79,19 @@ def build(
   config: IndexConfig | None = None,
   *,
   known: Known | None = None,
-  **share,
-) -> store.Store | None:
+  **how,
+) -> store.Store:
   """Write an index, or what a killed build has left to write.
 
   Args:
     path: output folder.
     known: blocks of an earlier index of the same encoder, such as
       `reuse.ReusedCodes`; codec and config stay those of the earlier index.
-    share: process_index, process_count, progress and meta of `shards.build_store`;
+    how: executor, progress and meta of `shards.build_store`;
       the progress is that of the shards.
 
   Returns:
-    The store of the tokens, or None while other processes still have work.
+    The store of the tokens.
 
   Raises:
     ValueError: for no block, and when `path` holds another index.
@@ -126,9 +126,7 @@ def build(
     parts += _encoded(encoder, codec, texts, ids, parts, progress)
     return _shard_arrays(len(codec.centroids), *_merged(parts))
 
-  return shards.build_store(
-    path / 'tokens', KIND, fields, counts, shard, **share
-  )
+  return shards.build_store(path / 'tokens', KIND, fields, counts, shard, **how)
 
 
 def _origin(path: pathlib.Path, known: Known | None) -> dict[str, Any]:

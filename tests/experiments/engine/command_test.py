@@ -27,13 +27,13 @@ import jax
 
 from retrieval import settings
 
-from experiments.engine import command, run_settings
-from retrieval import settings
+from experiments.engine import command
+from retrieval.store import ray_executor
 
 @dataclasses.dataclass(kw_only=True)
 class Settings:
   size: settings.Size
-  prepare: run_settings.Prepare
+  cluster: ray_executor.Cluster
 
 def define():
   flags.DEFINE_string('prompt', '', 'Where to start.')
@@ -59,7 +59,8 @@ def run(config, workdir):
   if config.fail == 'bug':
     None.no_such_method()
   print(workdir, config.size, flags.FLAGS.prompt)
-  print(config.prepare.process_index, config.prepare.process_count)
+  if jax.distributed.is_initialized():
+    print(jax.process_index(), jax.process_count())
 
 if __name__ == '__main__':
   command.main(
@@ -105,7 +106,7 @@ def get_config(arg='base'):
     'size': 1,
     'lengths': (1, 2),
     'distributed': False,
-    'prepare': {'process_index': 0, 'process_count': 1},
+    'cluster': {'address': '', 'workers': 1},
   })
 """
 _BAD_CONFIGS = {
@@ -135,14 +136,14 @@ _CASES = {
   'library': ['--config.fail=library'],
   'stray': ['size=3'],
   'number': ['--config.size=-1'],
-  'nested': ['--config.prepare.process_count=0'],
+  'nested': ['--config.cluster.workers=-1'],
   'nowhere': ['--workdir='],
   'no_folder': ['--workdir=config_x.py/W'],
-  'unknown': ['--config.prepare.x=3'],
-  'elsewhere': ['--config.process_count=2'],
+  'unknown': ['--config.cluster.x=3'],
+  'elsewhere': ['--config.workers=2'],
   'flag': ['--promt=x'],
   'bytes': ['--prompt=a\udcff'],
-  'section': ['--config.prepare=3'],
+  'section': ['--config.cluster=3'],
   'item': ['--config.lengths[9]=1'],
   'tuple': ['--config.lengths=(1,'],
   'flag_file': ['--flagfile=no_such_file'],
@@ -151,11 +152,6 @@ _CASES = {
   'folder': [],
   **{name: [] for name in _BAD_CONFIGS},
   'locked': ['--workdir=H'],
-  'locked_share': [
-    '--workdir=H',
-    '--config.prepare.process_index=1',
-    '--config.prepare.process_count=2',
-  ],
   'first': ['--config.distributed=True'],
   'second': ['--config.distributed=True'],
 }
@@ -214,7 +210,7 @@ def results(tmp_path_factory):
 
 def test_runs(results):
   assert results['good'].returncode == 0, results['good'].stderr
-  assert results['good'].stdout.split() == ['W', '3', 'hello', '0', '1']
+  assert results['good'].stdout.split() == ['W', '3', 'hello']
   assert results['default'].stdout.split() == ['W', '3', '0', '1']
 
 
@@ -223,14 +219,13 @@ def test_a_second_writer_is_refused_before_it_runs(results):
   assert (found.returncode, found.stdout) == (1, '')
   assert found.stderr.startswith(f'error: H: process {os.getpid()} on ')
   assert found.stderr.count('\n') == 1
-  assert results['locked_share'].stdout.split() == ['H', '1', '1', '2']
 
 
 def test_help_names_the_command_as_typed(results):
   assert '\ncommand_x:\n  --config: ' in results['help'].stdout
 
 
-def test_processes_find_each_other_and_share_the_preparing(results):
+def test_processes_find_each_other(results):
   for i, name in enumerate(_PAIR):
     assert results[name].returncode == 0, results[name].stderr
     assert results[name].stdout.split() == ['W', '1', str(i), '2']
@@ -249,8 +244,8 @@ def test_processes_find_each_other_and_share_the_preparing(results):
     ),
     (
       'nested',
-      'error: config.prepare.process_count=0: expected a whole number at least 1 '
-      'and at most 4,096.',
+      'error: config.cluster.workers=-1: expected a whole number at least 0 '
+      'and at most 9,007,199,254,740,992.',
     ),
     ('nowhere', "error: --workdir='': expected a folder."),
     (
@@ -270,15 +265,15 @@ def test_bad_input_is_one_line(results, case, line):
     ('field', "the config lacks a field: 'no_such_field'"),
     ('typo', "config has no field 'sise'; the nearest is 'size'."),
     ('default_typo', "config has no field 'sise'; the nearest is 'size'."),
-    ('unknown', "config.prepare has no field 'x'; it has process_"),
-    ('elsewhere', "no field 'process_count'; it is a field of config.prepare."),
+    ('unknown', "config.cluster has no field 'x'; it has address"),
+    ('elsewhere', "no field 'workers'; it is a field of config.cluster."),
     ('flag', "Unknown command line flag 'promt'. Did you mean: prompt"),
     ('bytes', '--prompt: byte 10 (0xff) of the argument is not UTF-8.'),
     ('absent', '--config=no_such_file.py: no such file'),
     ('folder', '--config=.: a folder'),
     ('arg', "config_x.py, line 6: Config argument 'large': expected base."),
     ('type', '--config.size=a: expected a whole number, such as 1.'),
-    ('section', 'config.prepare is a section'),
+    ('section', 'config.cluster is a section'),
     ('syntax', 'syntax.py, line 3: invalid syntax.'),
     ('empty', 'empty.py: no function get_config()'),
     ('raises', 'raises.py, line 5: ZeroDivisionError: division by zero'),

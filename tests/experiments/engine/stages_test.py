@@ -1,6 +1,8 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""One process prepares each share of a folder."""
+"""One process prepares a folder."""
+
+import functools
 
 import ml_collections
 
@@ -8,16 +10,19 @@ from experiments.engine import stages
 from tests.retrieval.store import other_writer
 
 
-def _run(root, process_index):
+def _work(done):
+  done.append(1)
+  return []
+
+
+def _run(root):
   done = []
-  prepare = {'process_index': process_index, 'process_count': 2}
-  config = ml_collections.ConfigDict({'prepare': prepare})
-  stages.run(config, [('work', lambda: done.append(1) or [])], root)
+  config = ml_collections.ConfigDict({'cluster': {'address': ''}})
+  stages.run(config, [('work', functools.partial(_work, done))], root)
   return done
 
 
-def test_each_process_has_its_share(tmp_path):
-  with other_writer.refuses(tmp_path, '.writer-data-1.lock'):
-    assert _run(tmp_path, 0) == [1]
-    _run(tmp_path, 1)
-  assert _run(tmp_path, 1)
+def test_a_second_writer_is_refused(tmp_path):
+  with other_writer.refuses(tmp_path, '.writer-data.lock'):
+    _run(tmp_path)
+  assert _run(tmp_path) == [1]

@@ -271,33 +271,11 @@ def test_a_killed_build_and_lookup_end_with_the_same_bytes(
   assert _read(workdir)[0] == before
 
 
-def test_two_processes_build_and_look_up_as_one(
-  runs, built, workdir, tmp_path, monkeypatch
-):
-  """The second one works first, and then waits for the other one's share."""
-
-  def share(index):
-    config = tiny_knn_lm.config(model_workdir='baseline')
-    config.prepare.update({'process_index': index, 'process_count': 2})
-    return config
-
-  def together(run, folder):
-    waited = []
-
-    def sleep(sec):
-      waited.append(sec)
-      assert len(waited) == 1
-      run(share(0), str(folder))
-
-    monkeypatch.setattr(stages.time, 'sleep', sleep)
-    run(share(1), str(folder))
-    assert waited
-
-  together(knn_lm_build.run, tmp_path)
+def test_workers_make_the_same_keys(runs, built, tmp_path):
+  config = tiny_knn_lm.config(model_workdir='baseline')
+  config.cluster.workers = 2
+  knn_lm_build.run(config, str(tmp_path))
   assert _hashes(tmp_path) == _hashes(built)
-  together(knn_lm_evaluate.run, tmp_path)
-  knn_lm_evaluate.run(tiny_knn_lm.config(), str(workdir))
-  assert _read(tmp_path)[0]['rows'] == _read(workdir)[0]['rows']
 
 
 @pytest.fixture

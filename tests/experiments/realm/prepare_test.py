@@ -151,15 +151,10 @@ def test_random_masks_need_no_spans(folder, tmp_path):
   assert data.spans.num_spans
 
 
-def test_stages_and_processes_that_cannot_be_are_refused(folder, tmp_path):
+def test_stages_that_cannot_be_are_refused(folder, tmp_path):
   message = r"\['vectors'\]; expected some of \['tokenizer', 'tokens'"
   with pytest.raises(ValueError, match=message):
     _run(_config(folder, stages='tokens,vectors'), tmp_path)
-  with pytest.raises(ValueError, match='process_index=2: expected 0 to'):
-    _run(_config(folder, process_index=2, process_count=2), tmp_path)
-  share = {'process_index': 1, 'process_count': 2, 'wait_hours': 0}
-  with pytest.raises(ValueError, match='tokenizer.json: not made by the'):
-    _run(_config(folder, **share), tmp_path)
   assert not (tmp_path / 'data').exists()
 
 
@@ -279,13 +274,6 @@ def test_official_forms_read_back(exported, with_other_x):
     assert found == list(want)
   assert len(list(exported.glob('retrieval-*-of-00003'))) == 3
   assert (exported / 'examples.tfr').stat().st_size > 100
-
-
-def test_one_process_exports(folder, prepared, tmp_path):
-  shutil.copytree(prepared / 'data', tmp_path / 'data')
-  share = {'process_index': 1, 'process_count': 2}
-  _run(_config(folder, export=True, **share), tmp_path)
-  assert not (tmp_path / 'data' / 'official').exists()
 
 
 def _write_marked(path, text, sentences):

@@ -7,7 +7,6 @@ import dataclasses
 import numpy as np
 import pytest
 
-from experiments.engine import stages
 from experiments.retro import (
   prepare as retro_prepare,
   settings as retro_settings,
@@ -112,26 +111,6 @@ def test_a_killed_build_goes_on(config, data, words, monkeypatch):
   count = data.chunks('train').num_chunks
   retro_prepare.build_index(config, data)
   assert words.encoded[70:] == _texts(data)[40:] and count > 60
-
-
-def test_another_process_waits_for_the_codec(config, data, words, monkeypatch):
-  config.prepare.update(process_index=1, process_count=2)
-  slept = []
-
-  def sleep(sec):
-    slept.append(sec)
-    with config.unlocked():
-      first = config.copy_and_resolve_references()
-    first.prepare.process_index = 0
-    first.prepare.wait_hours = 0
-    with pytest.raises(ValueError, match='wait_hours=0'):
-      retro_prepare.build_index(first, data)
-
-  monkeypatch.setattr(stages.time, 'sleep', sleep)
-  retro_prepare.build_index(config, data)
-  chunks = data.chunks('train').num_chunks
-  assert len(slept) == 1
-  assert sorted(words.encoded[chunks:]) == sorted(_texts(data))
 
 
 def test_bad_input_is_one_line(config, data, words):

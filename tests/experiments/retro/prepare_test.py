@@ -5,15 +5,13 @@
 import hashlib
 import pathlib
 import shutil
-import subprocess
-import sys
 import types
 
 import numpy as np
 import pytest
 
 from configs.bases import retro_base
-from experiments.engine import changed_documents, stages
+from experiments.engine import changed_documents
 from experiments.retro import prepare as retro_prepare, update as retro_update
 from retrieval import tokenization
 from retrieval.index import index as index_lib
@@ -69,85 +67,11 @@ def _bytes(folder):
   }
 
 
-_PROCESS = """
-import pathlib, sys, time
-sys.path[:0] = [{root!r}, {tests!r}]
-import prepare_test
-from experiments.retro import prepare as retro_prepare
-from experiments.retro import task as retro_task
-from experiments.engine import stages
-from retrieval.text import tokens
-def refused(*args):
-  raise AssertionError('The second process tokenizes too.')
-encode_shard = tokens.encode_shard
-def slow(*args):
-  time.sleep(0.1)
-  return encode_shard(*args)
-tokens.encode_shard = refused if {index} else slow
-stages._POLL_SEC = 0.05
-config = prepare_test._config(
-  pathlib.Path({corpus!r}), process_index={index}, process_count=2)
-started = pathlib.Path({workdir!r}) / 'started'
-if {index}:
-  started.touch()
-while not started.exists():
-  time.sleep(0.02)
-retro_prepare.run(config, {workdir!r})
-"""
-
-
-def test_two_processes_prepare_one_folder(corpus, prepared, tmp_path):
-  processes = []
-  for index in (1, 0):
-    script = _PROCESS.format(
-      root=str(ROOT),
-      tests=str(pathlib.Path(__file__).parent),
-      index=index,
-      corpus=str(corpus),
-      workdir=str(tmp_path),
-    )
-    processes.append(
-      subprocess.Popen(
-        [sys.executable, '-c', script], stderr=subprocess.PIPE, text=True
-      )
-    )
-  for process in processes:
-    _, said = process.communicate(timeout=100)
-    assert process.returncode == 0, said[-2000:]
+def test_processes_make_the_same_bytes(corpus, prepared, tmp_path):
+  config = _config(corpus)
+  config.cluster.workers = 2
+  retro_prepare.run(config, str(tmp_path))
   assert _bytes(tmp_path / 'data') == _bytes(prepared / 'data')
-
-
-def test_a_process_waits_for_what_the_first_one_makes(
-  corpus, copy, monkeypatch
-):
-  for name in ('tokens', 'chunks-train', 'chunks-valid'):
-    (copy / 'data' / name).rename(copy / 'data' / f'{name}-away')
-  slept = []
-
-  def sleep(sec):
-    slept.append(sec)
-    # What is waited for comes one after the other.
-    for name in ('tokens', 'chunks-train', 'chunks-valid'):
-      if (copy / 'data' / f'{name}-away').exists():
-        (copy / 'data' / f'{name}-away').rename(copy / 'data' / name)
-        return
-
-  monkeypatch.setattr(stages.time, 'sleep', sleep)
-  config = _config(corpus, process_index=1, process_count=2)
-  retro_prepare.run(config, str(copy))
-  assert len(slept) == 3
-
-
-def test_a_process_beyond_the_count_is_refused(corpus, tmp_path):
-  config = _config(corpus, process_index=1)
-  with pytest.raises(ValueError, match='process_index=1: expected 0 to'):
-    retro_prepare.run(config, str(tmp_path))
-
-
-def test_a_process_does_not_wait_for_ever(corpus, tmp_path):
-  config = _config(corpus, process_index=1, process_count=2, wait_hours=0)
-  with pytest.raises(ValueError, match=r'tokenizer.*wait_hours=0'):
-    retro_prepare.run(config, str(tmp_path))
 
 
 @pytest.mark.parametrize('stages', [STAGES, 'chunks'])

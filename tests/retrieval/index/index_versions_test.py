@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from retrieval.index import index as index_lib, index_versions
+from retrieval.store import executors
 from tests.retrieval.store import tiny_stores
 from tests.retrieval.text import tiny_blocks
 
@@ -149,21 +150,18 @@ def test_other_blocks_are_refused(blocks, tmp_path):
 
 def test_processes_share_the_shards(blocks, tmp_path):
   folder = index_versions.VersionFolder(tmp_path / 'shared')
-  share = {'process_count': 2}
+  share = [{'executor': executors.Share(i, 2)} for i in range(2)]
   done = []
 
   def counted(ids, progress=None):
     done.append(len(ids))
     return embed(ids)
 
-  first = folder.build(1, PARAMS, blocks, counted, CONFIG, **share)
+  first = folder.build(1, PARAMS, blocks, counted, CONFIG, **share[0])
   assert first is None and sum(done) < blocks.num_blocks
-  assert (
-    folder.build(1, PARAMS, blocks, counted, CONFIG, process_index=1, **share)
-    is None
-  )
+  assert folder.build(1, PARAMS, blocks, counted, CONFIG, **share[1]) is None
   assert sum(done) == blocks.num_blocks
-  name = folder.build(1, PARAMS, blocks, counted, CONFIG, **share)
+  name = folder.build(1, PARAMS, blocks, counted, CONFIG, **share[0])
   assert sum(done) == blocks.num_blocks
   alone = index_versions.VersionFolder(tmp_path / 'alone')
   assert alone.build(1, PARAMS, blocks, embed, CONFIG) == name

@@ -7,6 +7,7 @@ import pytest
 
 from retrieval import searchers
 from retrieval.index import key_values, recall_check
+from retrieval.store import executors
 from tests.retrieval.store import tiny_stores
 
 D, SHARDS = 16, 3
@@ -54,8 +55,7 @@ def test_arrays_are_mapped_not_read(pairs):
 
 
 def test_shares_and_a_killed_build_give_the_same_bytes(pairs, tmp_path):
-  assert _build(tmp_path / 'two', process_index=1, process_count=2) is None
-  two = _build(tmp_path / 'two', process_index=0, process_count=2)
+  two = _build(tmp_path / 'two', executor=executors.Processes(2))
 
   def killed(shard):
     if shard == 1:

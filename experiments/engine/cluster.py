@@ -1,0 +1,129 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Where the shards of a command's stages are made: here, or on a Ray cluster.
+
+`config.cluster` says which. A stage asks `executor` for it; a worker calls the same
+stage by its name and gets the executor that serves the worker's shards.
+"""
+
+from collections.abc import Iterator
+import contextlib
+import dataclasses
+import functools
+import importlib
+import pathlib
+import signal
+import sys
+import threading
+from typing import Any
+
+import ml_collections
+
+from experiments.engine import progress
+from retrieval.store import executors, ray_executor, verification
+
+
+class _Current(threading.local):
+  """The stage that runs in this thread, and a worker's executor."""
+
+  stage: 'Stage | None' = None
+  serving: Any = None
+
+
+_CURRENT = _Current()
+# Executors of the stage, whose workers wait for its next store.
+_MADE: dict[tuple[ray_executor.Cluster, int], executors.Remote] = {}
+
+
+@dataclasses.dataclass(frozen=True)
+class Stage:
+  """A stage that other processes can call: a `serving.Stage`."""
+
+  module: str
+  name: str
+  arguments: tuple
+  verify: str  # `verification.mode`
+
+  @classmethod
+  def of(cls, function: functools.partial) -> 'Stage':
+    """Name the function of a module and its arguments."""
+    module = function.func.__module__
+    if module == '__main__':  # python -m
+      module = sys.modules['__main__'].__spec__.name
+    return cls(
+      module,
+      function.func.__qualname__,
+      function.args,
+      verification.mode(),
+    )
+
+  def __call__(self, serving: Any) -> None:
+    """Call the stage in a worker, which serves its shards."""
+    verification.choose(self.verify)
+    progress.be_silent()
+    _CURRENT.serving = serving
+    getattr(importlib.import_module(self.module), self.name)(*self.arguments)
+
+
+def is_worker() -> bool:
+  """Whether this thread calls a stage to make shards of one store alone."""
+  return _CURRENT.serving is not None
+
+
+@contextlib.contextmanager
+def running(function: functools.partial) -> Iterator[None]:
+  """Remember the stage while it runs, for the workers that help it."""
+  before, _CURRENT.stage = _CURRENT.stage, Stage.of(function)
+  try:
+    yield
+  finally:
+    _CURRENT.stage = before
+    while _MADE:
+      _MADE.popitem()[1].close()
+
+
+def executor(
+  config: ml_collections.ConfigDict, num_processes: int = 1
+) -> executors.Executor:
+  """Return what makes the shards of the stage that runs.
+
+  Args:
+    num_processes: of this machine, where `config.cluster` names no more.
+  """
+  if is_worker():
+    return _CURRENT.serving
+  settings = ray_executor.Cluster(**config.cluster)
+  count = max(settings.workers, num_processes)
+  if not settings.address and count <= 1:
+    return executors.Inline()
+  key = (settings, 0 if settings.address else count)
+  if key not in _MADE:
+    _MADE[key] = _make(settings, count)
+  return _MADE[key]
+
+
+def _make(settings: ray_executor.Cluster, count: int) -> executors.Remote:
+  if not settings.address:
+    return executors.Processes(count, _CURRENT.stage)
+  connect(settings.address)
+  return ray_executor.RayExecutor(settings, _CURRENT.stage)
+
+
+def connect(address: str):
+  """Join a Ray cluster, which does not get SIGTERM; return the module of Ray."""
+  before = signal.getsignal(signal.SIGTERM)
+  ray = ray_executor.connect(address)
+  if threading.current_thread() is threading.main_thread():
+    signal.signal(signal.SIGTERM, before)
+  return ray
+
+
+def check(config: ml_collections.ConfigDict, root: pathlib.Path) -> None:
+  """Join the cluster of a config, whose nodes must see a folder.
+
+  Raises:
+    ImportError: when Ray is not installed.
+    ValueError: when there is no such cluster, or a node does not see `root`.
+  """
+  if config.cluster.address:
+    ray_executor.check_paths(connect(config.cluster.address), root)

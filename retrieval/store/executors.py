@@ -1,0 +1,367 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Executors of corpus jobs: this process, processes of this machine.
+
+A job is a list of tasks that depend on nothing but their arguments, one for each shard
+that is still to be written. An executor runs them in any order and anywhere:
+`ray_executor` on a cluster. A task whose worker dies, or which fails, runs again
+elsewhere; after three failures the job ends. What was written stays.
+"""
+
+import abc
+from collections.abc import Callable, Iterable, Iterator, Mapping
+import concurrent.futures
+from concurrent.futures import process
+import dataclasses
+import functools
+import multiprocessing
+import time
+from typing import Any
+
+from absl import logging
+import cloudpickle
+import numpy as np
+
+from retrieval import memory
+from retrieval.store import children, serving, store_writer
+
+MOST_FAILURES = 3
+_LOG_EVERY_SEC = 10.0
+
+# Makes the function of a job's tasks, once in each worker.
+SetUp = Callable[[], Callable[..., Any]]
+Calls = Iterable[tuple]  # arguments of each task; the first is a shard
+Progress = Callable[[int, int], None]  # (rows done, rows in all)
+Make = Callable[[int, Progress | None], Mapping[str, np.ndarray]]
+
+
+def shifted(
+  progress: Progress | None, base: int, total: int
+) -> Progress | None:
+  """Return the progress of a part that begins at row `base` of `total`."""
+  return progress and (lambda done, _: progress(base + done, total))
+
+
+class JobError(RuntimeError):
+  """A task failed too often; the message names its input."""
+
+
+class Executor(abc.ABC):
+  """Runs the tasks of a job."""
+
+  @abc.abstractmethod
+  def run(self, name: str, set_up: SetUp, calls: Calls) -> Iterator[Any]:
+    """Yield the results as the tasks finish.
+
+    Args:
+      name: of the job, for messages.
+      set_up: called once in each worker; other processes get it pickled.
+      calls: taken one by one, no faster than workers take them.
+
+    Raises:
+      JobError: after the third failure of one task.
+      ValueError: at once, where a task finds its input bad.
+    """
+
+  def write_shards(
+    self,
+    writer: store_writer.StoreWriter,
+    counts: Mapping[int, int],
+    make: Make,
+    progress: Progress | None,
+  ) -> bool:
+    """Make and write shards of a store in this process.
+
+    Args:
+      counts: rows of each shard that is missing, for the progress.
+      make: (shard, progress of the shard) -> arrays of the shard.
+
+    Returns:
+      Whether the store can be published; other processes may have work left.
+    """
+    total, done = sum(counts.values()), 0
+    for i, rows in counts.items():
+      writer.write(i, make(i, shifted(progress, done, total)))
+      done += rows
+    return True
+
+
+@dataclasses.dataclass
+class Task:
+  """One task of a job and what became of it."""
+
+  arguments: tuple
+  failures: int = 0
+  error: BaseException | None = None  # the last failure
+
+
+@dataclasses.dataclass
+class Tasks:
+  """The tasks of a job: those still to run, and the story of the others."""
+
+  job: str
+  calls: Iterator[tuple]
+  again: list[Task] = dataclasses.field(default_factory=list)
+  num_done: int = 0
+  num_retries: int = 0
+  slowest: list[tuple[float, str]] = dataclasses.field(default_factory=list)
+  ended: bool = False
+  _start: float = dataclasses.field(default_factory=time.monotonic)
+  _logged: float = dataclasses.field(default_factory=time.monotonic)
+
+  def next(self) -> Task | None:
+    """Return the next task to run: those that failed come first."""
+    if self.again:
+      return self.again.pop(0)
+    arguments = next(self.calls, None)
+    return None if arguments is None else Task(arguments)
+
+  def done(self, task: Task, sec: float, worker: str, num_workers: int) -> None:
+    """Count a task that is done, and log the job's rate now and then."""
+    self.num_done += 1
+    if task.arguments:
+      named = f'{task.arguments[0]} ({sec:.1f} s, {worker})'
+      self.slowest = sorted([*self.slowest, (sec, named)], reverse=True)[:3]
+    now = time.monotonic()
+    if now - self._logged > _LOG_EVERY_SEC:
+      self._logged = now
+      self._log(num_workers, 'so far')
+
+  def interrupted(self, task: Task) -> None:
+    """Run a task once more that its machine did not let end."""
+    self.again.append(task)
+
+  def failed(self, task: Task, error: BaseException) -> None:
+    """Run a task once more, unless that is of no use.
+
+    Raises:
+      JobError: after the third failure.
+      ValueError: at once, as the same input would be as bad again.
+    """
+    if isinstance(error, ValueError):
+      raise error
+    task.failures += 1
+    task.error = error
+    shard = task.arguments[0] if task.arguments else 0
+    text = ' '.join(f'{type(error).__name__}: {error}'.split())[:500]
+    if task.failures >= MOST_FAILURES:
+      raise JobError(
+        f'{self.job}: shard {shard} failed {task.failures} times, last with '
+        f'{text}; the shards that are done stay, and the same command continues.'
+      ) from error
+    self.num_retries += 1
+    logging.warning('%s: shard %s runs again after %s', self.job, shard, text)
+    self.again.append(task)
+
+  def summary(self, num_workers: int) -> None:
+    """Log what the job took and its slowest shards."""
+    if self.num_done:
+      self._log(num_workers, 'in all')
+
+  def _log(self, num_workers: int, when: str) -> None:
+    sec = max(time.monotonic() - self._start, 1e-9)
+    logging.info(
+      '%s: %d shards %s, %.3g/s, %d workers, %d retries; slowest: %s.',
+      self.job,
+      self.num_done,
+      when,
+      self.num_done / sec,
+      num_workers,
+      self.num_retries,
+      ', '.join(named for _, named in self.slowest),
+    )
+
+
+class Inline(Executor):
+  """Runs tasks in this process; an error ends the job at once."""
+
+  def run(self, name: str, set_up: SetUp, calls: Calls) -> Iterator[Any]:
+    """See `Executor`."""
+    del name
+    task = set_up()
+    for arguments in calls:
+      yield task(*arguments)
+
+
+class Share(Inline):
+  """One of several processes that write a store together, each a share of it."""
+
+  def __init__(self, index: int, count: int):
+    self.leads = not index  # the process that publishes
+    self._index, self._count = index, count
+
+  def write_shards(self, writer, counts, make, progress) -> bool:
+    """See `Executor`; takes every `count`-th of the missing shards."""
+    mine = {i: n for i, n in counts.items() if i % self._count == self._index}
+    super().write_shards(writer, mine, make, progress)
+    return all(writer.has(i) for i in counts)
+
+
+class Remote(Executor):
+  """Runs tasks in other processes, which call a stage anew to make shards."""
+
+  def __init__(self, stage: serving.Stage | None = None):
+    """Take the stage that builds the stores; without one, makers are pickled.
+
+    Most makers are closures over opened files and models, which cannot be pickled.
+    A worker calls the stage with an executor that serves these closures.
+    """
+    self.stage = stage
+
+  def close(self) -> None:  # noqa: B027
+    """End the workers, which otherwise wait for the next store of the stage."""
+
+  def write_shards(self, writer, counts, make, progress) -> bool:
+    """See `Executor`; a single shard is made in this process."""
+    if len(counts) < 2:
+      return super().write_shards(writer, counts, make, progress)
+    if self.stage is None:
+      place = (writer.path, writer.kind, writer.fields)
+      set_up = functools.partial(_writer_of, place, make)
+      store = ()
+    else:
+      set_up = functools.partial(serving.serve, self.stage)
+      store = (writer.path, writer.fields)
+    total, done = sum(counts.values()), 0
+    for i in self.run(writer.path.name, set_up, ((i, *store) for i in counts)):
+      done += counts[i]
+      if progress:
+        progress(done, total)
+    return True
+
+
+def _writer_of(place: tuple, make: Make) -> Callable[[int], int]:
+  """Return what makes and writes a shard, and returns its number."""
+  writer = store_writer.StoreWriter(*place)
+
+  def write(shard: int) -> int:
+    writer.write(shard, make(shard, None))
+    return shard
+
+  return write
+
+
+class Processes(Remote):
+  """Runs tasks in processes of this machine, which end with this one."""
+
+  def __init__(self, count: int, stage: serving.Stage | None = None):
+    """Take the number of processes.
+
+    Raises:
+      settings.SettingsError: for more than memory can hold.
+    """
+    super().__init__(stage)
+    memory.check_processes('num_processes', count)
+    self._count = count
+    self._pool: concurrent.futures.Executor | None = None
+    self._set_up = b''
+
+  def run(self, name: str, set_up: SetUp, calls: Calls) -> Iterator[Any]:
+    """See `Executor`."""
+    tasks = Tasks(name, iter(calls))
+    pickled = cloudpickle.dumps(set_up)
+    try:
+      while not tasks.ended:
+        try:
+          yield from self._drain(self._processes(pickled), tasks)
+        except process.BrokenProcessPool:
+          self.close()  # the tasks run again in new processes
+    finally:
+      if self.stage is None or not tasks.ended:
+        self.close()
+    tasks.summary(self._count)
+
+  def _processes(self, pickled: bytes) -> concurrent.futures.Executor:
+    """Return processes that have set the job up; those of the job before do."""
+    if self._pool is not None and pickled != self._set_up:
+      self.close()
+    if self._pool is None:
+      self._set_up = pickled
+      self._pool = concurrent.futures.ProcessPoolExecutor(
+        self._count,
+        mp_context=multiprocessing.get_context('spawn'),
+        initializer=_start,
+        initargs=(pickled,),
+      )
+    return self._pool
+
+  def close(self) -> None:
+    """End the processes."""
+    if self._pool is not None:
+      self._pool.shutdown(cancel_futures=True)
+      self._pool = None
+
+  def _drain(self, pool, tasks: Tasks) -> Iterator[Any]:
+    """Run tasks until none is left, or a process dies."""
+    pending: dict[concurrent.futures.Future, Task] = {}
+    while True:
+      # Only of a task that runs alone is it known that it kills its process.
+      most = 1 if tasks.again else 2 * self._count
+      while len(pending) < most and (task := tasks.next()):
+        pending[pool.submit(_timed, *task.arguments)] = task
+      if not pending:
+        tasks.ended = True
+        return
+      finished, _ = concurrent.futures.wait(
+        pending, return_when=concurrent.futures.FIRST_COMPLETED
+      )
+      for future in finished:
+        error = future.exception()
+        if isinstance(error, process.BrokenProcessPool):
+          for task in pending.values():
+            tasks.failed(task, _KILLED)
+          raise error
+        task = pending.pop(future)
+        if error is not None:
+          tasks.failed(task, error)
+          continue
+        result, sec = future.result()
+        tasks.done(task, sec, 'this machine', self._count)
+        yield result
+
+
+_KILLED = ChildProcessError(
+  'its process was killed, as happens for want of memory: fewer processes need less'
+)
+
+
+class Worker:
+  """What a worker process holds: the task of its job, or why there is none."""
+
+  def __init__(self, pickled: bytes):
+    """Set the job up from its pickled `SetUp`."""
+    self.error: Exception | None = None
+    try:
+      self._task = cloudpickle.loads(pickled)()
+    except Exception as error:  # noqa: BLE001 - the first task tells it
+      self.error = error
+
+  def __call__(self, *arguments) -> tuple[Any, float]:
+    """Run a task; return its result and its seconds."""
+    if self.error is not None:
+      raise self.error
+    start = time.monotonic()
+    result = self._task(*arguments)
+    return result, time.monotonic() - start
+
+
+_WORKER: list[Worker] = []  # of this process
+
+
+def _start(pickled: bytes) -> None:
+  children.exit_with_parent()
+  _WORKER[:] = [Worker(pickled)]
+
+
+def _timed(*arguments) -> tuple[Any, float]:
+  return _WORKER[0](*arguments)
+
+
+def local(
+  num_processes: int = 1, stage: serving.Stage | None = None
+) -> Executor:
+  """Return the executor of this machine with a number of processes.
+
+  One process is this one.
+  """
+  return Inline() if num_processes <= 1 else Processes(num_processes, stage)

@@ -1,0 +1,401 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The executor of corpus jobs on a Ray cluster, whose nodes may come and go.
+
+Each worker is an actor that sets the job up once and then runs one task after another.
+A worker has at most one task waiting behind the one that it runs, so that memory holds
+few tasks. All nodes must see the files of the job, the working folder and the Python
+environment of the driver under the same paths; `check_paths` tells where they do not.
+"""
+
+from collections.abc import Iterator
+import dataclasses
+import os
+import pathlib
+import secrets
+import time
+from typing import Any
+
+from absl import logging
+import cloudpickle
+
+from retrieval import settings
+from retrieval.store import executors, serving
+
+_POLL_SEC = 2.0
+_PATIENCE_SEC = 30.0  # between two lines about a lack of workers
+_DEATH_SEC = 5.0  # in which the cluster notices the death of a node
+_WAITING = 2  # tasks of a worker: one that runs, one that follows
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Cluster:
+  """A Ray cluster and the workers of a job on it."""
+
+  # auto: the cluster that this machine belongs to; ray://HOST:PORT or HOST:PORT;
+  # local: a cluster of this machine alone; '': no cluster, processes of this machine
+  address: str = ''
+  # processes that share a job; 0: all that the cluster has room for, or without a
+  # cluster this process
+  workers: settings.Count = 0
+  cpus_per_worker: settings.Positive = 1.0
+  gpus_per_worker: settings.NotNegative = 0.0
+  tpus_per_worker: settings.NotNegative = 0.0
+
+  __post_init__ = settings.check
+
+  @property
+  def needs(self) -> dict[str, float]:
+    """Ray's resources of one worker."""
+    found = {
+      'CPU': self.cpus_per_worker,
+      'GPU': self.gpus_per_worker,
+      'TPU': self.tpus_per_worker,
+    }
+    return {name: number for name, number in found.items() if number}
+
+
+def import_ray():
+  """Return the module of Ray.
+
+  Raises:
+    ImportError: when it is not installed.
+  """
+  try:
+    import ray
+  except ImportError:
+    raise ImportError(
+      "cluster.address needs Ray: pip install 'realm-retro-jax[cluster]'."
+    ) from None
+  return ray
+
+
+def connect(address: str):
+  """Join a cluster, unless this process has; return the module of Ray.
+
+  Raises:
+    ValueError: when there is no cluster at `address`.
+  """
+  ray = import_ray()
+  if ray.is_initialized():
+    return ray
+  given: dict[str, Any] = {'logging_level': 'WARNING', 'log_to_driver': False}
+  if address == 'local':
+    # Nobody else has to reach it: it needs no address of the machine's own.
+    os.environ.setdefault('RAY_USAGE_STATS_ENABLED', '0')
+    given |= {'include_dashboard': False, '_node_ip_address': '127.0.0.1'}
+  try:
+    ray.init(address, **given)
+  except (ConnectionError, RuntimeError, OSError) as error:
+    text = ' '.join(str(error).split())[:300]
+    raise ValueError(
+      f'cluster.address={address!r}: no Ray cluster there ({text}); expected '
+      'auto on one of its nodes, ray://HOST:PORT, or local.'
+    ) from None
+  return ray
+
+
+def check_paths(ray, *paths: str | os.PathLike) -> None:
+  """Check that every node sees the driver's working folder and some folders.
+
+  Args:
+    paths: folders of the driver that can be written.
+
+  Raises:
+    ValueError: naming the node and the folder that it does not see.
+  """
+  marks = [_mark(path) for path in paths]
+  strategy = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
+  seen = ray.remote(num_cpus=0, max_retries=0)(_unseen)
+  try:
+    wanted = [os.getcwd(), *map(str, marks)]
+    asked = {
+      node['NodeManagerAddress']: seen.options(
+        scheduling_strategy=strategy(node['NodeID'], soft=False)
+      ).remote(wanted)
+      for node in ray.nodes()
+      if node['Alive']
+    }
+    for host, reference in asked.items():
+      try:
+        missing = ray.get(reference, timeout=120)
+      except ray.exceptions.RayError:
+        continue  # a node that has left is none that works
+      if missing:
+        path = missing[0]
+        path = path if path == os.getcwd() else os.path.dirname(path)
+        raise ValueError(
+          f'{path}: node {host} of the cluster does not see this folder; expected '
+          'a path that all nodes see, such as one of a shared file system.'
+        )
+  finally:
+    for mark in marks:
+      mark.unlink(missing_ok=True)
+
+
+def _mark(path: str | os.PathLike) -> pathlib.Path:
+  folder = pathlib.Path(path).absolute()
+  folder.mkdir(parents=True, exist_ok=True)
+  mark = folder / f'.seen-{secrets.token_hex(8)}'
+  mark.touch()
+  return mark
+
+
+def _unseen(paths: list[str]) -> list[str]:
+  return [path for path in paths if not os.path.exists(path)]
+
+
+class _Actor:
+  """A worker on some node, in the driver's working folder."""
+
+  def place(self) -> tuple[str, str]:
+    """Return the worker's node and host."""
+    import ray
+
+    node = ray.get_runtime_context().get_node_id()
+    return node, ray.util.get_node_ip_address()
+
+  def start(
+    self, pickled: bytes, folder: str, number: int, num_cpus: float
+  ) -> None:
+    """Set the job up, as worker `number` of this host."""
+    os.chdir(folder)
+    _take_cores(number, num_cpus)
+    self._worker = executors.Worker(pickled)
+    if self._worker.error is not None:
+      raise self._worker.error
+
+  def run(self, *arguments) -> tuple[Any, float]:
+    """Return the result of a task and its seconds."""
+    return self._worker(*arguments)
+
+
+def _take_cores(number: int, num_cpus: float) -> None:
+  """Use as many cores as Ray counts for this worker, others than its neighbors'."""
+  if not hasattr(os, 'sched_setaffinity') or num_cpus < 1:
+    return
+  cores, count = sorted(os.sched_getaffinity(0)), int(num_cpus)
+  first = number * count
+  some = {cores[i % len(cores)] for i in range(first, first + count)}
+  os.sched_setaffinity(0, some)
+
+
+@dataclasses.dataclass
+class _Live:
+  """A worker as the driver knows it."""
+
+  actor: Any
+  node: str = ''
+  host: str = ''
+  number: int = 0  # among the workers of its host
+  tasks: dict[Any, executors.Task] = dataclasses.field(default_factory=dict)
+
+
+class RayExecutor(executors.Remote):
+  """Runs tasks on the workers of a Ray cluster."""
+
+  def __init__(self, cluster: Cluster, stage: serving.Stage | None = None):
+    """Join the cluster.
+
+    Raises:
+      ImportError: when Ray is not installed.
+      ValueError: when there is no such cluster.
+    """
+    super().__init__(stage)
+    self._cluster, self._ray = cluster, connect(cluster.address)
+    self._crew: _Crew | None = None
+    self._set_up = b''
+
+  def run(self, name, set_up, calls) -> Iterator[Any]:
+    """See `executors.Executor`."""
+    tasks = executors.Tasks(name, iter(calls))
+    pickled = cloudpickle.dumps(set_up)
+    if self._crew is None or pickled != self._set_up:
+      self.close()
+      self._set_up = pickled
+      self._crew = _Crew(self._ray, self._cluster, pickled)
+    try:
+      yield from self._crew.results(tasks)
+    finally:
+      most = self._crew.most_workers
+      if self.stage is None or not tasks.ended:
+        self.close()
+    tasks.summary(most)
+
+  def close(self) -> None:
+    """End the workers."""
+    if self._crew is not None:
+      self._crew.close()
+      self._crew = None
+
+
+class _Crew:
+  """Workers that have set the same job up, and the tasks that they run."""
+
+  def __init__(self, ray, cluster: Cluster, pickled: bytes):
+    self._ray, self._cluster = ray, cluster
+    self._pickled = ray.put(pickled)
+    self.most_workers = 0
+    self._tasks: executors.Tasks
+    self._starting: dict[Any, _Live] = {}  # by the reference of `start`
+    self._live: list[_Live] = []
+    self._spare: executors.Task | None = None  # taken, but given to no worker
+    self._setups = executors.Task(('set-up',))
+    self._next_look = self._next_line = 0.0
+
+  def results(self, tasks: executors.Tasks) -> Iterator[Any]:
+    """Yield the results of all tasks as they finish."""
+    self._tasks = tasks
+    self._next_line = time.monotonic() + _PATIENCE_SEC
+    while True:
+      self._spare = self._spare or tasks.next()
+      running = {r: w for w in self._live for r in w.tasks}
+      if self._spare is None and not running:
+        tasks.ended = True
+        return
+      self._hire()
+      if self._spare is not None and self._give():
+        continue
+      waited = [*running, *self._starting]
+      if not waited:
+        time.sleep(_POLL_SEC)
+        continue
+      done, _ = self._ray.wait(waited, num_returns=1, timeout=_POLL_SEC)
+      for reference in done:
+        if reference in self._starting:
+          self._started(reference)
+        elif reference in running:
+          yield from self._finished(reference, running[reference])
+
+  def close(self) -> None:
+    """End all workers."""
+    for worker in (*self._live, *self._starting.values()):
+      self._ray.kill(worker.actor)
+
+  def _hire(self) -> None:
+    """Start workers where the cluster has room, a while after the last look."""
+    now = time.monotonic()
+    if now < self._next_look or self._spare is None:
+      return
+    self._next_look = now + _POLL_SEC
+    room = self._room()
+    wanted = min(room, self._cluster.workers or room)
+    for _ in range(wanted - len(self._live) - len(self._starting)):
+      actor = self._ray.remote(_Actor).options(**self._options()).remote()
+      self._starting[actor.place.remote()] = _Live(actor)
+    if not self._live and now > self._next_line:
+      self._next_line = now + _PATIENCE_SEC
+      found = self._ray.cluster_resources()
+      logging.warning(
+        '%s: waits for workers of %s; the cluster has %s.',
+        self._tasks.job,
+        self._cluster.needs,
+        {name: found.get(name, 0) for name in self._cluster.needs},
+      )
+
+  def _room(self) -> int:
+    """Return the number of workers that the nodes have room for."""
+    needs = self._cluster.needs
+    return sum(
+      int(min(node['Resources'].get(x, 0) // n for x, n in needs.items()))
+      for node in self._ray.nodes()
+      if node['Alive']
+    )
+
+  def _options(self) -> dict[str, Any]:
+    needs = self._cluster.needs
+    return {
+      'num_cpus': needs['CPU'],
+      'num_gpus': needs.get('GPU', 0),
+      'resources': {x: n for x, n in needs.items() if x not in ('CPU', 'GPU')},
+      'scheduling_strategy': 'SPREAD',
+      'max_restarts': 0,
+    }
+
+  def _started(self, reference) -> None:
+    """Go on with a worker that has a place, or that is set up."""
+    worker, errors = self._starting.pop(reference), self._ray.exceptions
+    try:
+      place = self._ray.get(reference)
+    except errors.RayTaskError as error:
+      self._ray.kill(worker.actor)
+      self._fail(self._setups, error)
+    except errors.RayError as error:
+      self._fail(self._setups, error)
+    else:
+      if place is None:
+        self._setups.failures = 0
+        self._live.append(worker)
+        self.most_workers = max(self.most_workers, len(self._live))
+      else:
+        worker.node, worker.host = place
+        self._begin(worker)
+
+  def _begin(self, worker: _Live) -> None:
+    """Let a worker that has a place set the job up."""
+    there = (*self._live, *self._starting.values())
+    taken = {x.number for x in there if x.host == worker.host}
+    worker.number = next(i for i in range(len(taken) + 1) if i not in taken)
+    reference = worker.actor.start.remote(
+      self._pickled, os.getcwd(), worker.number, self._cluster.cpus_per_worker
+    )
+    self._starting[reference] = worker
+
+  def _fail(self, task: executors.Task, error: Exception) -> None:
+    cause = getattr(error, 'cause', None)
+    self._tasks.failed(task, cause if isinstance(cause, Exception) else error)
+    if task is self._setups:
+      self._tasks.again.remove(task)  # it is no task to give to a worker
+
+  def _give(self) -> bool:
+    """Give the spare task to the worker with the fewest."""
+    free = [x for x in self._live if len(x.tasks) < _WAITING]
+    if not free:
+      return False
+    worker = min(free, key=lambda x: len(x.tasks))
+    reference = worker.actor.run.remote(*self._spare.arguments)
+    worker.tasks[reference], self._spare = self._spare, None
+    return True
+
+  def _finished(self, reference, worker: _Live) -> Iterator[Any]:
+    if worker not in self._live:
+      return  # its tasks run again
+    try:
+      result, sec = self._ray.get(reference)
+    except self._ray.exceptions.RayTaskError as error:
+      self._fail(worker.tasks.pop(reference), error)
+    except self._ray.exceptions.RayError as error:
+      self._lost(worker, error)
+    else:
+      task = worker.tasks.pop(reference)
+      self._tasks.done(task, sec, worker.host, len(self._live))
+      yield result
+
+  def _lost(self, worker: _Live, error: Exception) -> None:
+    """Let others do the tasks of a worker that has died."""
+    self._live.remove(worker)
+    self._next_look = 0.0
+    first, *others = worker.tasks.values()
+    if self._dies(worker.node):
+      logging.warning(
+        '%s: node %s has left; its tasks run elsewhere.',
+        self._tasks.job,
+        worker.host,
+      )
+      self._tasks.interrupted(first)
+    else:
+      self._fail(first, error)
+    for task in others:
+      self._tasks.interrupted(task)
+
+  def _dies(self, node: str) -> bool:
+    """Whether a node is dead, or is found dead soon."""
+    deadline = time.monotonic() + _DEATH_SEC
+    while self._is_alive(node):
+      if time.monotonic() > deadline:
+        return False
+      time.sleep(0.2)
+    return True
+
+  def _is_alive(self, node: str) -> bool:
+    return any(x['NodeID'] == node and x['Alive'] for x in self._ray.nodes())
