@@ -42,6 +42,11 @@ def shifted(
   return progress and (lambda done, _: progress(base + done, total))
 
 
+KILLED = ChildProcessError(
+  'its process was killed, as happens for want of memory: fewer processes need less'
+)
+
+
 class JobError(RuntimeError):
   """A task failed too often; the message names its input."""
 
@@ -309,7 +314,7 @@ class Processes(Remote):
         error = future.exception()
         if isinstance(error, process.BrokenProcessPool):
           for task in pending.values():
-            tasks.failed(task, _KILLED)
+            tasks.failed(task, KILLED)
           raise error
         task = pending.pop(future)
         if error is not None:
@@ -318,11 +323,6 @@ class Processes(Remote):
         result, sec = future.result()
         tasks.done(task, sec, 'this machine', self._count)
         yield result
-
-
-_KILLED = ChildProcessError(
-  'its process was killed, as happens for want of memory: fewer processes need less'
-)
 
 
 class Worker:

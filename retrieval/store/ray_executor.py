@@ -287,7 +287,7 @@ class _Crew:
       self._next_line = now + _PATIENCE_SEC
       found = self._ray.cluster_resources()
       logging.warning(
-        '%s: waits for workers of %s; the cluster has %s.',
+        '%s: no worker of %s yet; the cluster has %s.',
         self._tasks.job,
         self._cluster.needs,
         {name: found.get(name, 0) for name in self._cluster.needs},
@@ -364,28 +364,35 @@ class _Crew:
       result, sec = self._ray.get(reference)
     except self._ray.exceptions.RayTaskError as error:
       self._fail(worker.tasks.pop(reference), error)
-    except self._ray.exceptions.RayError as error:
-      self._lost(worker, error)
+    except self._ray.exceptions.RayError:
+      yield from self._lost(worker)
     else:
       task = worker.tasks.pop(reference)
       self._tasks.done(task, sec, worker.host, len(self._live))
       yield result
 
-  def _lost(self, worker: _Live, error: Exception) -> None:
-    """Let others do the tasks of a worker that has died."""
+  def _lost(self, worker: _Live) -> Iterator[Any]:
+    """Let others do the tasks of a worker that has died; yield what it has done."""
     self._live.remove(worker)
     self._next_look = 0.0
-    first, *others = worker.tasks.values()
-    if self._dies(worker.node):
+    undone = []
+    for reference, task in worker.tasks.items():
+      try:
+        result, sec = self._ray.get(reference, timeout=1)
+      except self._ray.exceptions.RayError:
+        undone.append(task)
+      else:
+        self._tasks.done(task, sec, worker.host, len(self._live))
+        yield result
+    if undone and self._dies(worker.node):
       logging.warning(
         '%s: node %s has left; its tasks run elsewhere.',
         self._tasks.job,
         worker.host,
       )
-      self._tasks.interrupted(first)
-    else:
-      self._fail(first, error)
-    for task in others:
+    elif undone:
+      self._tasks.failed(undone.pop(0), executors.KILLED)
+    for task in undone:
       self._tasks.interrupted(task)
 
   def _dies(self, node: str) -> bool:
