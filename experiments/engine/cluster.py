@@ -102,6 +102,13 @@ def executor(
   return _MADE[key]
 
 
+def workers(config: ml_collections.ConfigDict) -> executors.Remote:
+  """Return the cluster's workers for makers of shards that can be pickled."""
+  settings = ray_executor.Cluster(**config.cluster)
+  connect(settings.address)
+  return ray_executor.RayExecutor(settings)
+
+
 def _make(settings: ray_executor.Cluster, count: int) -> executors.Remote:
   if not settings.address:
     return executors.Processes(count, _CURRENT.stage)

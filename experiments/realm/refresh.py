@@ -9,8 +9,9 @@ config.refresh.schedule is one of
           and resume bit for bit.
   async   a builder embeds the newest snapshot while training continues:
           `builder` 'thread' (on its own devices), 'process' (on its own cores)
-          or 'external' (`experiments.realm.refresh_worker`, on any host that
-          sees the workdir, from the run's checkpoints).
+          'external' (`experiments.realm.refresh_worker`, on any host that sees
+          the workdir, from the run's checkpoints) or 'ray' (on the workers of
+          `config.cluster`, which serve the schedule sync, too).
   frozen  the first index serves to the end.
 
 `staleness` multiplies `every`: 30 is the ablation of Table 2. A version is the
@@ -48,8 +49,9 @@ class RefreshConfig:
   every: settings.Steps = 500
   # factor on `every`
   staleness: Annotated[int, settings.Range(1, 2**20)] = 1
-  # for async only; auto: a process beside CPUs, else a thread
-  builder: Literal['auto', 'thread', 'process', 'external'] = 'auto'
+  # for async only; auto: workers of a cluster where config.cluster names one,
+  # a process beside CPUs, else a thread
+  builder: Literal['auto', 'thread', 'process', 'external', 'ray'] = 'auto'
   # local devices that build and do not train; 0 builds on the training devices.
   # For 'thread' only.
   num_devices: settings.Processes = 0
@@ -315,7 +317,7 @@ def _make_background(
 ) -> background_builders.BackgroundBuilder:
   if config.schedule != 'async' or config.builder == 'external':
     return background_builders.ExternalBuilder()
-  if config.builder == 'thread':
+  if config.builder in ('thread', 'ray'):
     return background_builders.ThreadBuilder(builder)
   if start_builder is None:
     raise ValueError("refresh.builder='process' needs a way to start one.")

@@ -13,7 +13,7 @@ from absl import logging
 import jax
 import ml_collections
 
-from experiments.engine import fits, tasks
+from experiments.engine import cluster, fits, tasks
 from experiments.realm import refresh, zero_shot
 from realm_jax.data import examples, folder as realm_data, pipeline, sources
 from realm_jax.nn import (
@@ -31,7 +31,7 @@ from realm_jax.serving import (
   trained as trained_lib,
 )
 from retrieval.nn import bert, sharding
-from retrieval.store import checkpoints, store
+from retrieval.store import checkpoints, executors, store
 
 _SHOWN = 5  # names of parameters in a message
 
@@ -110,10 +110,28 @@ def refresh_config(config: ml_collections.ConfigDict) -> refresh.RefreshConfig:
   settings = refresh.RefreshConfig(**config.refresh)
   if settings.builder != 'auto':
     return settings
+  if config.cluster.address:
+    return dataclasses.replace(settings, builder='ray')
   on_cpu = jax.local_devices()[0].platform == 'cpu'
   return dataclasses.replace(
     settings, builder='process' if on_cpu else 'thread'
   )
+
+
+def _workers(config: ml_collections.ConfigDict) -> executors.Executor | None:
+  """Return the cluster that embeds the blocks of new indices, if there is one.
+
+  Raises:
+    ValueError: for refresh.builder 'ray' without a cluster.
+  """
+  settings = refresh_config(config)
+  if settings.schedule == 'async' and settings.builder != 'ray':
+    return None
+  if settings.builder == 'ray' and not config.cluster.address:
+    raise ValueError(
+      "refresh.builder='ray': config.cluster.address names no cluster."
+    )
+  return cluster.workers(config) if config.cluster.address else None
 
 
 def builder_devices(config: ml_collections.ConfigDict) -> list[jax.Device]:
@@ -204,7 +222,9 @@ def make_task(
   """
   layout = data.layout(config)
   devices = tuple(builder_devices(config))
-  builder = index_builder.make_builder(config, data, workdir, devices)
+  builder = index_builder.make_builder(
+    config, data, workdir, devices, _workers(config)
+  )
   settings = refresh_config(config)
   index_refresher = refresh.Refresher(
     settings, builder, start_builder, _recall_measure(config, data, layout)

@@ -76,7 +76,8 @@ class BlockEmbedder:
 
     batch_tokens = 0 goes by device; devices = None is all local devices.
     """
-    self._layout, self._blocks = layout, blocks
+    self._config, self._layout, self._blocks = config, layout, blocks
+    self._batch_tokens = batch_tokens
     _check_memory(config, layout, blocks.num_blocks, batch_tokens, devices)
     self._encoder = batch_encoder.BatchEncoder(
       block_encoder(config, layout.sep_id),
@@ -86,6 +87,12 @@ class BlockEmbedder:
       batch_tokens=batch_tokens,
       devices=devices,
     )
+
+  def __reduce__(self):
+    """Pickle what another process embeds with, on its own devices."""
+    params = jax.tree.map(np.asarray, self._encoder.params)
+    make = functools.partial(BlockEmbedder, batch_tokens=self._batch_tokens)
+    return make, (self._config, self._layout, self._blocks, params)
 
   def load(self, params: Any) -> None:
     """Replace the parameters."""

@@ -22,9 +22,11 @@ import cloudpickle
 from retrieval import settings
 from retrieval.store import executors, serving
 
+# Whether Ray binds the machine's own address, which firewalls may close
+_OWN_ADDRESS = 'RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER'
 _POLL_SEC = 2.0
 _PATIENCE_SEC = 30.0  # between two lines about a lack of workers
-_DEATH_SEC = 5.0  # in which the cluster notices the death of a node
+_DEATH_SEC = 30.0  # in which the cluster notices the death of a node
 _WAITING = 2  # tasks of a worker: one that runs, one that follows
 
 
@@ -73,17 +75,20 @@ def import_ray():
 def connect(address: str):
   """Join a cluster, unless this process has; return the module of Ray.
 
+  A cluster of this machine alone, at 127.0.0.1 or local, uses no other address.
+
   Raises:
     ValueError: when there is no cluster at `address`.
   """
+  if address == 'local' or '127.0.0.1' in address:
+    os.environ.setdefault(_OWN_ADDRESS, '0')  # read when Ray is imported
   ray = import_ray()
   if ray.is_initialized():
     return ray
   given: dict[str, Any] = {'logging_level': 'WARNING', 'log_to_driver': False}
   if address == 'local':
-    # Nobody else has to reach it: it needs no address of the machine's own.
     os.environ.setdefault('RAY_USAGE_STATS_ENABLED', '0')
-    given |= {'include_dashboard': False, '_node_ip_address': '127.0.0.1'}
+    given['include_dashboard'] = False
   try:
     ray.init(address, **given)
   except (ConnectionError, RuntimeError, OSError) as error:
@@ -241,6 +246,7 @@ class _Crew:
     self._live: list[_Live] = []
     self._spare: executors.Task | None = None  # taken, but given to no worker
     self._setups = executors.Task(('set-up',))
+    self._lost_on: dict[int, list[str]] = {}  # nodes, by the id of the task
     self._next_look = self._next_line = 0.0
 
   def results(self, tasks: executors.Tasks) -> Iterator[Any]:
@@ -384,25 +390,22 @@ class _Crew:
       else:
         self._tasks.done(task, sec, worker.host, len(self._live))
         yield result
-    if undone and self._dies(worker.node):
-      logging.warning(
-        '%s: node %s has left; its tasks run elsewhere.',
-        self._tasks.job,
-        worker.host,
-      )
-    elif undone:
-      self._tasks.failed(undone.pop(0), executors.KILLED)
+    if undone:
+      first = undone.pop(0)
+      self._lost_on.setdefault(id(first), []).append(worker.node)
+      if first.failures + 1 >= executors.MOST_FAILURES:
+        self._forgive(first)
+      self._tasks.failed(first, executors.KILLED)
     for task in undone:
       self._tasks.interrupted(task)
 
-  def _dies(self, node: str) -> bool:
-    """Whether a node is dead, or is found dead soon."""
+  def _forgive(self, task: executors.Task) -> None:
+    """Forget the failures of a task whose nodes have left the cluster."""
+    nodes = self._lost_on.pop(id(task))
     deadline = time.monotonic() + _DEATH_SEC
-    while self._is_alive(node):
-      if time.monotonic() > deadline:
-        return False
-      time.sleep(0.2)
-    return True
+    while any(map(self._is_alive, nodes)) and time.monotonic() < deadline:
+      time.sleep(0.5)
+    task.failures -= sum(not self._is_alive(node) for node in nodes)
 
   def _is_alive(self, node: str) -> bool:
     return any(x['NodeID'] == node and x['Alive'] for x in self._ray.nodes())

@@ -155,6 +155,10 @@ class BlockStore:
     self.num_blocks = len(self._document)
     self.num_sentences = len(self._sentence_row)
 
+  def __reduce__(self):
+    """Pickle the path: another process opens the store."""
+    return BlockStore, (self.path.absolute(),)
+
   @property
   def num_dropped(self) -> int:
     """Number of documents left out because of their titles."""
