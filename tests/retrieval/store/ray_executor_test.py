@@ -1,0 +1,131 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Ray's executor: its settings, and workers that die, on clusters of this machine."""
+
+import functools
+import importlib.util
+import pathlib
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from retrieval import settings
+from retrieval.store import executors, ray_executor
+from tests.retrieval.store import executors_test
+
+with_ray = pytest.mark.skipif(
+  importlib.util.find_spec('ray') is None, reason='needs the extra [cluster]'
+)
+
+
+def test_needs_of_a_worker():
+  cluster = ray_executor.Cluster(cpus_per_worker=2.0, tpus_per_worker=4.0)
+  assert cluster.needs == {'CPU': 2.0, 'TPU': 4.0}
+  with pytest.raises(settings.SettingsError, match='cpus_per_worker=0'):
+    ray_executor.Cluster(cpus_per_worker=0.0)
+
+
+def test_the_extra_is_named_where_ray_is_missing(monkeypatch):
+  monkeypatch.setitem(sys.modules, 'ray', None)
+  with pytest.raises(ImportError, match=r'realm-retro-jax\[cluster\]'):
+    ray_executor.connect('auto')
+
+
+def test_tasks_are_counted_and_the_slowest_are_named(caplog):
+  tasks = executors.Tasks('vectors', iter([(3,), (4,), (5,)]))
+  with caplog.at_level('INFO'):
+    while task := tasks.next():
+      tasks.done(task, float(task.arguments[0]), 'host', 2)
+    tasks.summary(2)
+  assert '3 shards in all' in caplog.text and '0 retries' in caplog.text
+  assert 'slowest: 5 (5.0 s, host), 4 (4.0 s, host)' in caplog.text
+
+
+def slow(folder):
+  """Return tasks that take a while, and leave a mark."""
+
+  def task(i):
+    time.sleep(0.3)
+    (pathlib.Path(folder) / f'{i}').touch()
+    return i
+
+  return task
+
+
+@pytest.fixture(scope='module')
+def nodes():
+  """A cluster of three nodes on the loopback device; the first runs no tasks."""
+  from experiments.scale import loopback
+
+  with loopback.cluster(num_workers=2) as nodes:
+    yield nodes
+
+
+@with_ray
+@pytest.mark.slow
+def test_a_cluster_of_three_nodes(nodes, tmp_path):
+  cluster = ray_executor.Cluster(address=nodes.address)
+  stage = functools.partial(executors_test.stage_of_two, str(tmp_path / 'ray'))
+  executor = ray_executor.RayExecutor(cluster, stage)
+  made = executors_test.stage_of_two(tmp_path / 'ray', executor)
+  executor.close()
+  for found, wanted in zip(
+    made, executors_test.stage_of_two(tmp_path / 'alone', None), strict=True
+  ):
+    np.testing.assert_array_equal(found.array('x')[:], wanted.array('x')[:])
+  # A node that is killed loses no task.
+  (tmp_path / 'marks').mkdir()
+  killed = threading.Timer(3.0, nodes.kill, args=(-1,))
+  killed.start()
+  calls = executors_test.Calls(range(40))
+  found = ray_executor.RayExecutor(cluster).run(
+    'job', functools.partial(slow, str(tmp_path / 'marks')), calls
+  )
+  assert sorted(found) == [*range(40)]
+  assert len([*(tmp_path / 'marks').iterdir()]) == 40
+  nodes.add()  # and a new one may come
+
+
+@with_ray
+@pytest.mark.slow
+@pytest.mark.parametrize(
+  'make', [executors_test.kills_itself, executors_test.fails_now_and_then]
+)
+def test_tasks_run_again_twice_and_no_more(nodes, tmp_path, make):
+  executor = ray_executor.RayExecutor(
+    ray_executor.Cluster(address=nodes.address, workers=2)
+  )
+  for times in (2, 3):
+    folder = tmp_path / str(times)
+    folder.mkdir()
+    set_up = functools.partial(make, str(folder), 4, times)
+    found = executor.run('job', set_up, executors_test.Calls(range(9)))
+    if times == 2:
+      assert sorted(found) == [*range(9)]
+    else:
+      with pytest.raises(executors.JobError, match='job: shard 4 failed 3'):
+        list(found)
+    assert len([*folder.iterdir()]) == times
+
+
+@with_ray
+@pytest.mark.slow
+def test_bad_input_and_unseen_folders_end_in_one_line(
+  nodes, tmp_path, monkeypatch
+):
+  cluster = ray_executor.Cluster(address=nodes.address, workers=1)
+  executor = ray_executor.RayExecutor(cluster)
+  for set_up, line in (
+    (executors_test.fails_at_three, 'Task 3 of process'),
+    (executors_test.bad_set_up, 'no such model'),
+  ):
+    with pytest.raises(ValueError, match=line):
+      list(executor.run('job', set_up, executors_test.Calls(range(6))))
+  ray = ray_executor.connect(nodes.address)
+  ray_executor.check_paths(ray, tmp_path / 'seen')
+  monkeypatch.setattr(ray_executor, '_unseen', lambda paths: paths[1:])
+  with pytest.raises(ValueError, match='unseen: node 127.0.0.1 of the cluster'):
+    ray_executor.check_paths(ray, tmp_path / 'unseen')
