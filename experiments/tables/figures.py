@@ -113,7 +113,7 @@ def draw(figure: Mapping[str, Any], path: pathlib.Path) -> None:
   """Draw a figure that `build` returned, and write its JSON file beside it."""
   panels = figure['panels']
   width = sum(panel.get('width', 4.8) for panel in panels)
-  shape = {'ncols': len(panels), 'figsize': (width, 3.8), 'squeeze': False}
+  shape = {'ncols': len(panels), 'figsize': (width, 4.4), 'squeeze': False}
   with reports.picture(path, **shape) as (_, axes):
     for one, panel in zip(axes[0], panels, strict=True):
       _draw_panel(one, panel)
@@ -122,7 +122,9 @@ def draw(figure: Mapping[str, Any], path: pathlib.Path) -> None:
 
 def _draw_panel(axes, panel: Mapping[str, Any]) -> None:
   """Draw a panel; an x that is a text names a place on the axis."""
-  places_x = [*dict.fromkeys(p['x'] for s in panel['series'] for p in s['points'])]
+  places_x = [
+    *dict.fromkeys(p['x'] for s in panel['series'] for p in s['points'])
+  ]
   named = isinstance(places_x[0], str)
   if panel.get('zero'):
     axes.axhline(0, color='black', linewidth=0.8)
@@ -132,14 +134,17 @@ def _draw_panel(axes, panel: Mapping[str, Any]) -> None:
   if panel.get('log'):
     axes.set_xscale('log')
   if named:
-    axes.set_xticks(range(len(places_x)), places_x)
+    heads = [x.replace(', ', ',\n') for x in places_x]
+    axes.set_xticks(range(len(heads)), heads)
     axes.margins(x=0.1)
   elif len(places_x) < 9:
     axes.set_xticks(sorted(places_x), [f'{x:g}' for x in sorted(places_x)])
     axes.minorticks_off()
   axes.set(title=panel.get('title', ''), xlabel=panel['x'], ylabel=panel['y'])
+  axes.autoscale_view()
   axes.grid(alpha=0.3)
-  axes.legend(fontsize='small')
+  below = {'loc': 'upper center', 'bbox_to_anchor': (0.5, -0.2)}
+  axes.legend(fontsize='small', ncols=2, frameon=False, **below)
 
 
 def _draw_series(axes, series, at, number, count, named) -> None:
@@ -167,10 +172,13 @@ def _draw_series(axes, series, at, number, count, named) -> None:
     label=series['name'],
     transform=moved,
   )
+  color = drawn.get_color()
   for x, point in zip(at, points, strict=True):
     seeds = point.get('of_seeds', [])
-    color = drawn.get_color()
     axes.plot([x] * len(seeds), seeds, '_', color=color, transform=moved)
+    # Matplotlib leaves out what is moved when it chooses the limits.
+    low_high = (point[end] for end in ('low', 'high') if end in point)
+    axes.update_datalim([(x, y) for y in (point['y'], *seeds, *low_high)])
 
 
 def anchor(title: str) -> str:
@@ -184,7 +192,12 @@ def markdown(drawn: Sequence[Mapping[str, Any]]) -> list[str]:
   for figure in drawn:
     path = f'{FOLDER}/{figure["name"]}'
     links = ', '.join(f'[{x}](#{x})' for x in figure['measured'])
-    lines += ['', f'### {figure["title"]}', '', f'![{figure["title"]}]({path}.png)']
+    lines += [
+      '',
+      f'### {figure["title"]}',
+      '',
+      f'![{figure["title"]}]({path}.png)',
+    ]
     text = f'{figure["caption"]} [Numbers]({path}.json); commands: {links}.'
     lines += ['', text]
   return lines
