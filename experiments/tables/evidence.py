@@ -97,19 +97,22 @@ def _other_form(path: pathlib.Path, at: Path, error: Exception) -> ValueError:
 def cited(content: Any, paths: Sequence[Path]) -> Any:
   """Return the content of a results file that these paths lead to."""
   if isinstance(content, list):
-    rows = []
+    kept = []
     for item in content:
-      rest = {tuple(x): x[1:] for x in paths if x and _chosen(item, x[0])}
-      fields = {x[0].partition('=')[0] for x in rest}
-      if rest:
-        kept = {key: item[key] for key in item if key in fields}
-        rows.append(kept | cited(item, [*rest.values()]))
-    return rows
-  values = {*_MEANS, *_ENDS, *_SEEDS} if [] in map(list, paths) else ()
-  kept = {key: content[key] for key in content if key in values}
-  for key in content:
-    if rest := [x[1:] for x in paths if x and x[0] == key]:
-      kept[key] = cited(content[key], rest)
+      chosen = [x for x in paths if x and _chosen(item, x[0])]
+      fields = {x[0].partition('=')[0] for x in chosen}
+      if chosen:
+        named = {key: item[key] for key in item if key in fields}
+        kept.append(named | cited(item, [x[1:] for x in chosen]))
+    return kept
+  kept = {}
+  ends_here = not all(paths)
+  for key, value in content.items():
+    rest = [x[1:] for x in paths if x and x[0] == key]
+    if rest:
+      kept[key] = cited(value, rest)
+    elif ends_here and key in (*_MEANS, *_ENDS, *_SEEDS):
+      kept[key] = value
   return kept
 
 

@@ -13,6 +13,7 @@ _CONTENT = {
   'settings': {'k': 2},
   'rows': [
     {'name': 'off', 'bits_per_byte': 2.0, 'nats': 7.0},
+    {'name': 'k1', 'bits_per_byte': 2.0, 'minus': {'off': _INTERVAL}},
     {
       'name': 'on',
       'bits_per_byte': 1.0,
@@ -23,7 +24,12 @@ _CONTENT = {
   ],
 }
 _MINUS = ['rows', 'name=on', 'minus', 'off']
-_PLACES = [_MINUS, ['rows', 'name=on'], ['rows', 'name=none']]
+_PLACES = [
+  _MINUS,
+  ['rows', 'name=on'],
+  ['rows', 'name=none'],
+  ['rows', 'name=k1', 'minus', 'off'],
+]
 
 
 def _write(folder, content):
@@ -39,6 +45,7 @@ def test_values_with_and_without_an_interval(tmp_path):
     evidence.Value(-1.0, -2.0, -0.5, (-1.5, -0.5)),
     evidence.Value(1.0, of_seeds=(0.5, 1.5)),
     None,
+    evidence.Value(-1.0, -2.0, -0.5, (-1.5, -0.5)),
   ]
   assert evidence.read(folders, 'b.json', _MINUS) is None
   with pytest.raises(ValueError, match=r"a\.json: no value at .*'low'"):
@@ -50,8 +57,9 @@ def test_a_copy_holds_what_is_cited(tmp_path):
   _write(runs, _CONTENT)
   places = [(name, at) for name in ('a.json', 'b.json') for at in _PLACES]
   evidence.copy(runs, kept, places)
-  on = {key: x for key, x in _CONTENT['rows'][1].items() if key != 'nats'}
-  want = {'rows': [on | {'minus': {'off': _INTERVAL}}]}
+  on = {key: x for key, x in _CONTENT['rows'][2].items() if key != 'nats'}
+  minus = {'minus': {'off': _INTERVAL}}
+  want = {'rows': [{'name': 'k1'} | minus, on | minus]}
   assert json.loads((kept / 'a.json').read_text()) == want
   assert [x.name for x in kept.iterdir()] == ['a.json']
   for at in _PLACES:
