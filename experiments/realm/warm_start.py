@@ -20,6 +20,7 @@ def make_config(
     'learning_rate': fields.pop('learning_rate'),
     'accumulate_steps': 1,  # microbatches would reduce ICT's negatives
   }
+  fields['best_metric'] = ''  # that of another task
   changed = command.changed(config, task=name, optimizer=optimizer, **fields)
   with changed.unlocked():
     changed.optimizer.part_scales = {}  # the model has one part only

@@ -10,8 +10,9 @@ decided for (or against) if all of its intervals, and each seed's difference, li
 side of zero (or on the other side); a claim that two models are near to each other, if
 they all lie within (or outside) its tolerance. Else it is undecided.
 
-Writes OUTPUT/claims.md, OUTPUT/figures/claims.png and copies of the results files,
-OUTPUT/evidence, which the command reads where --runs has no such file.
+Writes OUTPUT/claims.md, the figures of figures.json and claims.png to OUTPUT/figures,
+and what both cite of the results files to OUTPUT/evidence, which the command reads where
+--runs has no such file.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,8 +24,8 @@ from typing import Any, Literal, get_args
 from absl import flags
 
 from experiments.engine import command, progress, reports
-from experiments.tables import paper_table
-from retrieval.store import manifests, store
+from experiments.tables import evidence, figures, paper_table
+from retrieval.store import store
 
 CLAIMS = pathlib.Path(__file__).with_suffix('.json')
 FILE, PICTURE, EVIDENCE = 'claims.md', 'figures/claims.png', 'evidence'
@@ -66,35 +67,9 @@ class Claim:
   evidence: Sequence[Mapping[str, Any]]
   measured: str  # by which commands: a key of the file's `commands`
   remark: str = ''  # what to know, and what would decide an undecided claim
+  figure: str = ''  # name of the figure that shows it
   control: bool = (
     False  # a comparison of our own, which does not count as a claim
-  )
-
-
-def find(content: Any, at: Sequence[str]) -> Mapping[str, Any]:
-  """Return the value at a path of keys; FIELD=VALUE chooses an item of a list.
-
-  Raises:
-    KeyError: when the path leads to no value.
-  """
-  for key in at:
-    if isinstance(content, list):
-      field, _, value = key.partition('=')
-      found = [x for x in content if str(x.get(field)) == value]
-      if not found:
-        raise KeyError(key)
-      content = found[0]
-    else:
-      content = content[key]
-  return content
-
-
-def _other_form(
-  path: pathlib.Path, at: Sequence[str], claim: Claim, error: Exception
-) -> ValueError:
-  return ValueError(
-    f'{path}: no difference at {"/".join(at)} ({error}); expected the file of the '
-    f'command for {claim.claim!r}.'
   )
 
 
@@ -109,30 +84,13 @@ def read(claim: Claim, folders: Sequence[pathlib.Path]) -> list[Difference]:
   """
   found = []
   for one in claim.evidence:
-    path = next(
-      (x for x in (f / one['file'] for f in folders) if x.is_file()), None
-    )
-    if path is None:
+    value = evidence.read(folders, one['file'], one['at'], interval=True)
+    if value is None:
       return []
-    try:
-      values = find(manifests.read_object(path), one['at'])
-    except KeyError:
-      return []
-    except (AttributeError, TypeError) as error:
-      raise _other_form(path, one['at'], claim, error) from None
-    try:
-      mean = float(values['mean' if 'mean' in values else 'bits_per_byte'])
-      low, high = (float(values[x]) for x in ('low', 'high'))
-      seeds = tuple(float(x) for x in values.get('of_seeds', ()))
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-      raise _other_form(path, one['at'], claim, error) from None
     found.append(
       Difference(
+        **dataclasses.asdict(value),
         what=one['what'],
-        mean=mean,
-        low=low,
-        high=high,
-        of_seeds=seeds,
         percent=one.get('percent', False),
       )
     )
@@ -153,9 +111,11 @@ def verdict(claim: Claim, found: Sequence[Difference]) -> str:
 
 
 def markdown(
-  content: Mapping[str, Any], judged: Sequence[tuple[Claim, list, str]]
+  content: Mapping[str, Any],
+  judged: Sequence[tuple[Claim, list, str]],
+  drawn: Sequence[Mapping[str, Any]] = (),
 ) -> str:
-  """The page: a table for each verdict, and the commands."""
+  """The page: a table for each verdict, the figures, and the commands."""
   names = (FOR, AGAINST, UNDECIDED, paper_table.NOT_RUN)
   own = [x for claim, _, x in judged if claim.control]
   counts = {x: sum(y == x for _, _, y in judged) - own.count(x) for x in names}
@@ -178,13 +138,21 @@ def markdown(
         claim.paper,
         '; '.join(x.text() for x in found) or name,
         f'[{claim.measured}](#{claim.measured})',
-        claim.remark,
+        claim.remark + _figure_link(claim, drawn),
       )
       lines.append('| ' + ' | '.join(cells) + ' |')
+  lines += figures.markdown(drawn)
   lines += ['', '## Commands']
   for name, text in content['commands'].items():
     lines += ['', f'### {name}', '', *text]
   return '\n'.join(lines) + '\n'
+
+
+def _figure_link(claim: Claim, drawn: Sequence[Mapping[str, Any]]) -> str:
+  """Link to the claim's figure, where it was drawn."""
+  titles = [x['title'] for x in drawn if x['name'] == claim.figure]
+  links = [f'[Figure](#{figures.anchor(x)}).' for x in titles]
+  return ''.join(f' {x}' if claim.remark else x for x in links)
 
 
 def plot(judged: Sequence[tuple[Claim, list, str]], path: pathlib.Path) -> None:
@@ -267,13 +235,14 @@ def run(runs: pathlib.Path | None, output: pathlib.Path) -> list[str]:
     ],
     wrap=True,
   )
-  for name in {x['file'] for claim in claims for x in claim.evidence}:
-    if runs is not None and (runs / name).is_file():
-      (kept / name).parent.mkdir(parents=True, exist_ok=True)
-      store.write_atomically(kept / name, (runs / name).read_bytes())
+  shown = figures.load()
+  if runs is not None:
+    values = [(x['file'], x['at']) for y in claims for x in y.evidence]
+    evidence.copy(runs, kept, [*values, *figures.places(shown)])
+  drawn = figures.draw_all(shown, folders, output / figures.FOLDER)
   if any(found for _, found, _ in judged):
     plot(judged, output / PICTURE)
-  page = markdown(content, judged)
+  page = markdown(content, judged, drawn)
   store.write_atomically(output / FILE, page.encode())
   progress.console().print(f'The page is {output / FILE}.')
   return [x for _, _, x in judged]

@@ -7,12 +7,14 @@
 
 The command reads each run's metrics.jsonl. Measures of training are a line,
 measures of validation are dots. --metric, which may be given several times,
-names other metrics than the loss, such as retrieval_utility.
+names other metrics than the loss, such as retrieval_utility. Beside the picture
+a JSON file holds its numbers; experiments.tables.claims reads such files.
 """
 
 from collections.abc import Sequence
 import dataclasses
 import pathlib
+from typing import Any
 
 from absl import flags
 import numpy as np
@@ -73,6 +75,28 @@ def print_table(runs: Sequence[Curves]) -> None:
   reports.print_table(heads, rows, runs[0].metric, wrap=True)
 
 
+def content(metrics: Sequence[Sequence[Curves]]) -> dict[str, Any]:
+  """The numbers of all curves as JSON values, a panel for each metric."""
+  return {
+    'panels': [
+      {
+        'x': 'step',
+        'y': runs[0].metric,
+        'series': [
+          {
+            'name': f'{run.name} {split}',
+            'points': [{'x': step, 'y': value} for step, value in curve],
+          }
+          for run in runs
+          for split, curve in (('training', run.train), ('valid', run.valid))
+          if curve
+        ],
+      }
+      for runs in metrics
+    ]
+  }
+
+
 def plot(metrics: Sequence[Sequence[Curves]], path: str | pathlib.Path) -> None:
   """Draw a panel for each metric; the ending of `path` names the format."""
   count = len(metrics)
@@ -88,6 +112,8 @@ def plot(metrics: Sequence[Sequence[Curves]], path: str | pathlib.Path) -> None:
       axes.set(xlabel='step', ylabel=runs[0].metric)
       axes.grid(alpha=0.3)
       axes.legend()
+  numbers = pathlib.Path(path).with_suffix('.json')
+  reports.write_json(numbers, content(metrics))
 
 
 def main(argv: list[str]) -> None:

@@ -189,8 +189,9 @@ def measure(
   config: Config,
   sets: Sequence[question_sets.QuestionSet],
 ) -> None:
-  """Measure the newest checkpoint on the sets that it was not measured on."""
-  found, saved = _read_folder(folder), checkpoints.find(str(folder))
+  """Measure config.evaluate.step on the sets that it was not measured on."""
+  step = config.evaluate.step
+  found, saved = _read_folder(folder), checkpoints.find(str(folder), step=step)
   data = realm_data.open_saved(saved, folder, config.data_dir)
   measured_as = identity(saved, data)
   if found.get('measured_as') != measured_as:
@@ -201,7 +202,7 @@ def measure(
   if not missing:
     logging.info('%s: step %d was measured on all sets.', folder, saved.step)
     return
-  trained = trained_lib.load_reader(folder, config.data_dir)
+  trained = trained_lib.load_reader(folder, config.data_dir, step=step)
   found = _describe(trained) | {
     'measured_as': measured_as,
     'sets': found.get('sets', {}),

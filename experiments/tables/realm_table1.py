@@ -26,6 +26,12 @@ rows of ours:
 
 All rows except realm read with the baseline encoder (config.warm_start.mlm of
 --realm_config). The command writes DIR/table1.md and table1.json.
+
+The newest checkpoint is measured. These flags choose the best one by exact match on
+the held-out questions of --config.questions.dev, of --config.eval_batches batches:
+
+  --config.best_metric=valid/exact_match --config.best_mode=max \
+    --config.evaluate.step=best
 """
 
 from collections.abc import Mapping

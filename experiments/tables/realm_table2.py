@@ -14,7 +14,8 @@ DIR/data, DIR/ict, DIR/mlm and DIR/<name>; then it measures the zero-shot recall
 on config.evaluate.questions. With --qa_config and --dataset it also fine-tunes
 on --qa_config.questions.train, in DIR/qa, and measures the exact match. Rows
 that share a retriever differ in the exact match only. --config names the data
-of both. The paper's figures are of NQ dev at full size.
+of both. The paper's figures are of NQ dev at full size. The flags of
+experiments.tables.realm_table1 for the best checkpoint are --qa_config.* here.
 """
 
 from collections.abc import Mapping, Sequence

@@ -95,12 +95,13 @@ _BAD_SEEDS = {'mean': 1, 'low': 0, 'high': 2, 'of_seeds': [None]}
     {'rows': [{'name': 'on', 'minus': {'off': None}}]},
     {'rows': [{'name': 'on', 'minus': {'off': {'mean': None}}}]},
     {'rows': [{'name': 'on', 'minus': {'off': {'low': 1, 'high': 2}}}]},
+    {'rows': [{'name': 'on', 'minus': {'off': {'mean': 1}}}]},
     {'rows': [{'name': 'on', 'minus': {'off': _BAD_SEEDS}}]},
   ],
 )
 def test_a_file_of_another_form_is_named(tmp_path, content):
   (tmp_path / 'a.json').write_text(json.dumps(content))
-  said = r'a\.json: no difference at rows/name=on'
+  said = r'a\.json: no value at rows/name=on'
   with pytest.raises(ValueError, match=said):
     claims.read(_claim(), [tmp_path])
 

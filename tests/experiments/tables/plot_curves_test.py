@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Learning curves are read from metrics.jsonl, printed and drawn."""
 
+import json
+
 import pytest
 
 from experiments.engine import metric_writer
@@ -34,6 +36,15 @@ def test_curves(tmp_path, capsys):
   assert 'long (training)' in shown and '31.0000' in shown
   plot_curves.plot([[long, short], ages], tmp_path / 'made' / 'curves.png')
   assert (tmp_path / 'made' / 'curves.png').read_bytes()[1:4] == b'PNG'
+  found = json.loads((tmp_path / 'made' / 'curves.json').read_text())
+  losses, others = found['panels']
+  assert (losses['y'], others['y']) == ('loss', 'age')
+  names = [
+    f'{run} {x}' for run in ('long', 'short') for x in ('training', 'valid')
+  ]
+  assert [x['name'] for x in losses['series']] == names
+  assert losses['series'][3]['points'] == [{'x': 10, 'y': 6.5}]
+  assert [x['name'] for x in others['series']] == ['long training']
 
 
 def test_no_run(tmp_path):

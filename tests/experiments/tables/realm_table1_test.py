@@ -11,7 +11,12 @@ import pytest
 
 from configs import realm_pretrain_small
 from experiments.engine import loop
-from experiments.open_qa import score, task as qa_task, train as qa_train
+from experiments.open_qa import (
+  score,
+  starts,
+  task as qa_task,
+  train as qa_train,
+)
 from experiments.realm import (
   prepare as realm_prepare,
   task as realm_task,
@@ -21,7 +26,7 @@ from experiments.realm import (
 from experiments.tables import realm_systems, realm_table1
 from realm_jax.data import folder as realm_data
 from retrieval.questions import question_sets
-from retrieval.store import checkpoints
+from retrieval.store import checkpoint_steps, checkpoints
 from tests.experiments.open_qa import tiny_open_qa
 from tests.experiments.realm import tiny_realm
 
@@ -214,6 +219,49 @@ def test_a_row_from_training_to_the_table(
   realm_table1.run(config, str(tmp_path))
   text = (tmp_path / 'table1.md').read_text()
   assert 'custom:test (6)' in text and 'curatedtrec:test (2)' in text
+
+
+def _save_two(folder, config):
+  """Checkpoints 2 and 4 of a run whose best one is 2."""
+  trained = starts.untrained(config, tiny_realm.data_of(config))
+  places = []
+  for step in (2, 4):
+    run = folder / f'{step}'
+    tiny_open_qa.save(run, trained, config, step=step)
+    places.append(checkpoint_steps.folder_of(run) / f'{step}')
+  whole = checkpoint_steps.folder_of(folder)
+  whole.mkdir()
+  for place in places:
+    place.rename(whole / place.name)
+  checkpoint_steps.write_sealed(whole / checkpoint_steps.BEST, {'step': 2})
+
+
+def test_the_best_checkpoint_is_measured_where_it_is_wanted(
+  data, tmp_path, monkeypatch
+):
+  config = _config(data)
+  _save_two(tmp_path, config)
+  asked = []
+
+  def evaluate(answerer, questions, *unused):
+    asked.append(answerer.step)
+    return {'dataset': questions.name, 'questions': 6}, []
+
+  qa = realm_systems.qa_evaluate
+  monkeypatch.setattr(qa, 'make_answerer', lambda trained, *_: trained)
+  monkeypatch.setattr(qa, 'evaluate', evaluate)
+  sets = question_sets.load_sets(_specs(data)[:1])
+  for step in ('best', 'best', ''):
+    config.evaluate.step = step
+    realm_systems.measure(tmp_path, config, sets)
+  assert asked == [2, 4]
+  assert json.loads((tmp_path / realm_systems.FILE).read_text())['step'] == 4
+
+
+def test_warm_starts_have_no_best_metric_of_another_task(data):
+  config = _config(data, best_metric='valid/exact_match', best_mode='max')
+  for name in ('dpr', 'ict', 'mlm'):
+    assert not warm_start.make_config(config, name).best_metric
 
 
 def test_what_a_checkpoint_is_measured_as(data):
