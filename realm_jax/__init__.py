@@ -5,7 +5,7 @@
   reader = realm_jax.packaged()
   reader.answer('Who discovered penicillin?')
 
-  model = realm_jax.load('runs/quickstart/realm')
+  model = realm_jax.packaged_realm()  # or realm_jax.load('runs/quickstart/realm')
   model.explain('The capital of France is [MASK].')
 
 Names are imported at first use. Importing this package starts no JAX backend.
@@ -17,6 +17,7 @@ from typing import Any
 _MODULES = {
   'load': 'serving.trained',
   'packaged': 'serving.trained',
+  'packaged_realm': 'serving.packaged_realm:load',
   'TrainedReader': 'serving.trained',
   'TrainedRealm': 'serving.trained',
   'Answer': 'serving.answers',

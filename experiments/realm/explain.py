@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Explain a prediction of REALM by its documents (Guu et al. 2020, Table 3).
 
-  python -m experiments.realm.explain --config=configs/<name>.py --workdir=DIR \
-    --text "The capital of France is [MASK]." --answer Paris
+  python -m experiments.realm.explain --text='The Eiffel Tower stands in [MASK].'
+
+By default this is the REALM that comes with the package, over the packaged articles of
+Wikipedia; --workdir=DIR is a run of experiments.realm.train.
 
 Shows the most probable words, and of every document p(z | x), p(z | x, y), its
 retrieval utility and what the answer's probability would be without it. y is the
@@ -12,6 +14,8 @@ retrieval utility and what the answer's probability would be without it. y is th
 
 import dataclasses
 import json
+import os
+import pathlib
 
 from absl import flags
 import ml_collections
@@ -20,7 +24,17 @@ import rich.table
 
 from experiments.engine import command, progress
 from experiments.realm import settings as settings_lib
-from realm_jax.serving import explain, trained as trained_lib, views
+from realm_jax.serving import (
+  explain,
+  packaged_reader,
+  packaged_realm,
+  trained as trained_lib,
+  views,
+)
+
+CONFIG = (
+  pathlib.Path(__file__).parents[2] / 'configs/realm_pretrain_quickstart.py'
+)
 
 
 def print_explained(found: explain.Explained) -> None:
@@ -35,6 +49,20 @@ def print_explained(found: explain.Explained) -> None:
   console.print(table)
 
 
+def _load(
+  workdir: str | os.PathLike, data_dir: str
+) -> trained_lib.TrainedRealm:
+  """Load a run, or the packaged model."""
+  if workdir != packaged_reader.NAME:
+    return trained_lib.load_realm(workdir, data_dir)
+  if data_dir:
+    raise ValueError(
+      f'--config.data_dir={data_dir}: the packaged model has data of its own; '
+      'expected --workdir of a run.'
+    )
+  return packaged_realm.load()
+
+
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   """Explain every --text."""
   values = flags.FLAGS
@@ -44,7 +72,7 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
       f'{len(values.text)} --text and {len(values.answer)} --answer: expected '
       'at least one text, and as many answers or none.'
     )
-  trained = trained_lib.load_realm(workdir, config.data_dir)
+  trained = _load(workdir, config.data_dir)
   found = [
     trained.explain(text, answer, top=config.explain.top)
     for text, answer in zip(values.text, answers, strict=True)
@@ -66,4 +94,10 @@ def define_flags() -> None:
 
 
 if __name__ == '__main__':
-  command.main(run, settings_lib.Settings, define_flags)
+  command.main(
+    run,
+    settings_lib.Settings,
+    define_flags,
+    default_config=str(CONFIG),
+    default_workdir=packaged_reader.NAME,
+  )

@@ -27,6 +27,7 @@ from realm_jax.serving import (
   index_builder,
   model_configs,
   packaged_reader,
+  packaged_retriever,
   serving,
   trained as trained_lib,
 )
@@ -41,12 +42,14 @@ def start_sources(
 ) -> dict[str, initialize.Source]:
   """Return what 'embedder' and 'encoder' start from, where that is set.
 
-  Parameters of another run go before the folder of a BERT.
+  Parameters of another run, or of the packaged retriever or reader, go before the
+  folder of a BERT.
   """
+  packaged = {'embedder': packaged_retriever, 'encoder': packaged_reader}
   found = {}
-  for name in ('embedder', 'encoder'):
+  for name, package in packaged.items():
     if (workdir := config[f'{name}_from']) == packaged_reader.NAME:
-      found[name] = packaged_reader.load()
+      found[name] = package.load()
     elif workdir:
       found[name] = checkpoints.load_params(workdir)[0]
       _check_model(f'config.{name}_from={workdir}', found[name])

@@ -69,6 +69,11 @@ def covers(blocks: blocks_lib.BlockStore) -> bool:
   return exists() and _facts()['blocks'] == blocks.fingerprint
 
 
+def is_own(params: Any) -> bool:
+  """Whether `serving.embedder_params`, host arrays, are those of `load`."""
+  return exists() and _facts()['params'] == snapshots.fingerprint(params)
+
+
 def load() -> dict[str, Any]:
   """Read `serving.embedder_params`, float32.
 
@@ -88,12 +93,9 @@ def vectors_of(params: Any, blocks: blocks_lib.BlockStore) -> np.ndarray | None:
     The vectors; None where the package holds those of other blocks or of other
     parameters.
   """
-  if not covers(blocks):
+  if not (covers(blocks) and is_own(params)):
     return None
-  facts = _facts()
-  if facts['params'] != snapshots.fingerprint(params):
-    return None
-  arrays = _read(_VECTORS, facts)
+  arrays = _read(_VECTORS, _facts())
   return arrays['levels'].astype(np.float32) * arrays['scale']
 
 

@@ -66,6 +66,7 @@ class PackedModel:
 
   folder: pathlib.Path
   name: str  # of the model in messages, and of its file of parameters
+  config_name: str = CONFIG  # of its file of settings
 
   @property
   def arrays(self) -> str:
@@ -95,7 +96,7 @@ class PackedModel:
       x: checksums.of_file(self.folder / x) for x in (self.arrays, *others)
     }
     text = manifests.sealed({**config, _FILES: files})
-    store.write_atomically(self.folder / CONFIG, text)
+    store.write_atomically(self.folder / self.config_name, text)
 
   def load_params(self) -> dict[str, Any]:
     """Read the parameters, float32.
@@ -105,7 +106,8 @@ class PackedModel:
       ValueError: when it is damaged.
     """
     path = self._find(self.arrays)
-    files = manifests.read_json(path.with_name(CONFIG)).get(_FILES, {})
+    files = manifests.read_json(path.with_name(self.config_name))
+    files = files.get(_FILES, {})
     if path.name in files:  # nothing is written beside the file
       again = f'install the package again, or pack the {self.name} again'
       verification.check(path, files[path.name], again, remember=False)
@@ -118,7 +120,7 @@ class PackedModel:
       FileNotFoundError: when the file is missing.
       ValueError: when it is damaged.
     """
-    path = self._find(CONFIG)
+    path = self._find(self.config_name)
     config = manifests.read_json(path)
     config.pop(_FILES, None)
     if missing := _FIELDS - {*config}:

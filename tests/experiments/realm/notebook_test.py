@@ -46,9 +46,10 @@ def _execute(**settings):
   return ''.join(o.text for o in outputs if o.get('name') == 'stdout')
 
 
-def _needs(find):
+def _needs_packages():
   try:
-    find()
+    embedders.find_minilm()
+    corpus.Corpus(corpus.CorpusConfig(kind='vital'))
   except (FileNotFoundError, ImportError, ValueError) as e:
     pytest.skip(f'A package of data is not installed: {e}')
 
@@ -82,7 +83,7 @@ def _write_run(root, workdir):
 
 @pytest.mark.slow
 def test_all_cells_run_and_the_documents_change(tmp_path, environment):
-  _needs(embedders.find_minilm)
+  _needs_packages()
   workdir = tmp_path / 'realm'
   _write_run(tmp_path, workdir)
   environment('REALM_WORKDIR', str(workdir))
@@ -103,7 +104,6 @@ def test_all_cells_run_and_the_documents_change(tmp_path, environment):
 
 @pytest.mark.slow
 def test_it_trains_a_model_where_there_is_none(tmp_path, environment):
-  _needs(embedders.find_minilm)
-  _needs(lambda: corpus.Corpus(corpus.CorpusConfig(kind='vital')))
+  _needs_packages()
   environment('REALM_WORKDIR', str(tmp_path / 'realm'))
   assert 'Step 4; 200 documents' in _execute(timeout=900)
