@@ -35,7 +35,7 @@ _ROOT = pathlib.Path(__file__).resolve().parents[1]
 _NANOGPT = {
   'corpus.kind': 'text',
   'tokens.with_title': False,
-  'test_fraction': 0.0,  # held out: the last tenth, and two pages to look at
+  'test_fraction': 0.0,  # held out: the last tenth, and three pages
   'tokenizer.vocab_size': 320,  # its characters, bytes and specials: no longer piece
   'neighbors.source': 'bm25',  # of chunks that a baseline does not read
   'evaluation.name': 'last',
