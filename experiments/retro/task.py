@@ -17,6 +17,7 @@ from retrieval.store import checkpoints
 from retro_jax.data import folder as retro_data, pipeline
 from retro_jax.nn import (
   config as config_lib,
+  copy_fit,
   initial,
   losses,
   presets,
@@ -25,6 +26,8 @@ from retro_jax.nn import (
   stack,
 )
 from retro_jax.trained import loading
+
+_FIT_TOKENS = 4096  # that the lookup of a RETROfit is fitted to
 
 
 def _retrofit_params(
@@ -58,11 +61,27 @@ def _retrofit_params(
 
   @jax.jit
   def new_parts(key):
-    params = sharding.unbox(initial.init_params(key, model_cfg, scale))
+    params = sharding.unbox(initial.flat_params(key, model_cfg, scale))
     return {k: x for k, x in params.items() if retrofit.is_added(k)}
 
   logging.info('RETROfit of %s, step %d: frozen.', source, saved.step)
-  return {**stack.for_training(model_cfg, baseline), **new_parts(key)}
+  params = {**baseline, **new_parts(key)}
+  if model_cfg.copy_init:
+    row = jax.device_put(_some_rows(config, model_cfg, data))
+    params = copy_fit.fit_queries(
+      params, model_cfg, row['tokens'], row['segment_ids']
+    )
+  return stack.for_training(model_cfg, params)
+
+
+def _some_rows(config, model_cfg, data):
+  """Training rows, evenly spread, with enough tokens for `copy_fit`."""
+  reader = loading.chunk_reader(config, data, 'train', 0)
+  length = config.sequence_chunks
+  rows = -(-_FIT_TOKENS // (length * model_cfg.chunk_length))
+  last = max(reader.num_chunks - length, 0)
+  ids = np.linspace(0, last, rows).astype(int)[:, None] + np.arange(length)
+  return reader.read(np.where(ids < reader.num_chunks, ids, -1))
 
 
 def _start(config, model_cfg, data) -> dict[str, Any]:

@@ -112,8 +112,9 @@ def _score(page, window, nats, chunk_length) -> None:
   # this one, with its whole context.
   start = window.skip * m
   scored = [i for i in np.flatnonzero(row['loss_mask'][0]) if i >= start]
-  for values, one in ((page.on, row), (page.off, bare)):
-    found = np.asarray(nats(one))[0]
+  off = np.asarray(nats(bare))[0]
+  on = np.asarray(nats(row))[0] if row['neighbor_mask'].any() else off
+  for values, found in ((page.on, on), (page.off, off)):
     for i in scored:
       values[base + i + 1] = float(found[i])
   repeated = attribution.repeated(row, m)[0]

@@ -158,10 +158,15 @@ def windows(
 ) -> Iterator[Window]:
   """The windows in which every token is scored once, as in evaluation.
 
+  Args:
+    sequence_chunks: chunks of a row. The row of a shorter text has the next power
+      of two: no length is paid for but the text's, and few are compiled.
+
   Yields:
     Windows, each half a sequence after the one before.
   """
   count = -(-len(passage.tokens) // chunk_length)
+  size = min(sequence_chunks, 1 << (count - 1).bit_length())
   whole = windows_lib.Documents(
     np.zeros(1, int), np.zeros(1, int), np.array([count])
   )
@@ -170,7 +175,7 @@ def windows(
   for first, number, skip in zip(
     found.first.tolist(), found.count.tolist(), found.skip.tolist(), strict=True
   ):
-    row = _row(passage, chunk_length, first, sequence_chunks)
+    row = _row(passage, chunk_length, first, size)
     yield Window(row, first, skip, number)
 
 

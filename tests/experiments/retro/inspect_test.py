@@ -98,6 +98,38 @@ def test_all_losses_are_the_evaluation_of_the_document(
   assert nats == pytest.approx(found.nats[number], rel=1e-6)
 
 
+@pytest.mark.parametrize('count, paid', [(1, 1), (2, 2), (3, 4)])
+def test_short_texts_pay_for_their_own_length(trained, page, count, paid):
+  first, _ = _longest(trained)
+  whole = passages.of_store(trained, first, 'valid', 2)
+  short = dataclasses.replace(
+    whole, tokens=whole.tokens[: count * M - 2], found=whole.found[:count]
+  )
+  (window,) = passages.windows(short, M, trained.config.sequence_chunks)
+  assert window.row['tokens'].shape == (1, paid * M)
+  found = inspection.inspect(trained, short, explain=False)
+  size = len(short.tokens)
+  np.testing.assert_allclose(found.on, page.on[:size], rtol=1e-4, atol=1e-5)
+  np.testing.assert_allclose(found.off, page.off[:size], rtol=1e-4, atol=1e-5)
+
+
+def test_nothing_is_scored_twice_where_nothing_is_read(trained, monkeypatch):
+  first, _ = _longest(trained)
+  whole = passages.of_store(trained, first, 'valid', 2)
+  blind = [
+    dataclasses.replace(x, mask=np.zeros_like(x.mask)) for x in whole.found
+  ]
+  calls, nats = [], loading.batch_nll
+  monkeypatch.setattr(
+    loading, 'batch_nll', lambda *x: calls.append(x[-1]) or nats(*x)
+  )
+  passage = dataclasses.replace(whole, found=blind)
+  page = inspection.inspect(trained, passage, explain=False)
+  size = trained.config.sequence_chunks
+  assert len(calls) == len(list(passages.windows(passage, M, size)))
+  assert page.on == page.off and not any('neighbors' in x for x in calls)
+
+
 def test_overlap_is_over_more_neighbors_than_are_shown(trained, page):
   first, count = _longest(trained)
   root = trained.data.root

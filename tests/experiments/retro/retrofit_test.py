@@ -175,6 +175,10 @@ def test_a_shared_table_is_frozen_and_a_lookup_fits_it(root, baseline):
   written = params['encoder']['layer_1_attn']['attention']['o'][:16]
   size = 6 * np.asarray(old['embedding']).std()
   np.testing.assert_allclose(np.linalg.norm(written, axis=1), size, rtol=1e-4)
+  # Queries were orthogonal before they were fitted to the decoder.
+  queries = np.asarray(params['layer_1_cca']['cca']['attention']['q'][:, :16])
+  square = queries.T @ queries
+  assert np.abs(square - np.diag(np.diag(square))).max() > 0.1 * square.max()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,106 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""The lookup of `copy_init` for a decoder that was trained without it.
+
+`copy_init` asks for the last token's embedding, which it expects in the decoder's
+stream. A trained decoder need not keep it there (SmolLM2: a cosine of .00 after the
+first of 30 layers), but a linear map still finds it. Least squares over some text make
+that map; the queries of CCA and of the copy gate then ask for what it finds.
+
+Dimension key: B batch, L tokens, D model width, K head width.
+"""
+
+import dataclasses
+import functools
+from typing import Any
+
+from flax import traverse_util
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from retro_jax.nn import attention, layers, retro
+from retro_jax.nn.config import RetroConfig
+
+_RIDGE = 0.01  # of the states' mean square
+
+Params = Any
+
+
+def fit_queries(
+  params: Params,
+  config: RetroConfig,
+  tokens: Int[Array, 'B L'],
+  segment_ids: Int[Array, 'B L'],
+) -> Params:
+  """Replace the queries of a start by `copy_init`.
+
+  Args:
+    params: of a RETRO that `copy_init` has started, its decoder trained.
+    tokens: [B, L]. Text for the decoder; more tokens than D.
+    segment_ids: [B, L]. As of Retro.
+
+  Returns:
+    The parameters, each with other queries.
+  """
+  there = segment_ids > 0
+  first = params['encoder']['layer_1_attn']['norm']
+  embedded = _normed(
+    config, first, jnp.asarray(params['embedding'])[tokens[there]]
+  )
+  states = _states(config, params, tokens, segment_ids)
+  flat = traverse_util.flatten_dict(params)
+  # Module of the decoder -> the norm of what it returns, and the queries that read it.
+  readers = {
+    f'layer_{p}_attn': (
+      params[f'layer_{p}_cca']['norm'],
+      (f'layer_{p}_cca', 'cca', 'attention', 'q'),
+    )
+    for p in config.cca_layers
+  }
+  if config.copy_gate and config.final_norm:
+    last = f'layer_{config.num_layers}_ffw'
+    readers[last] = params['final_norm'], ('copy_gate', 'q')
+  for module, (norm, path) in readers.items():
+    x = _normed(config, norm, states[module][there])
+    flat[path] = _fit(x, embedded @ flat[path]).astype(flat[path].dtype)
+  return traverse_util.unflatten_dict(flat)
+
+
+@functools.partial(jax.jit, static_argnames='config')
+def _states(config, params, tokens, segment_ids):
+  """What each branch of the decoder returns, by the branch's name."""
+  _, kept = retro.Retro(dataclasses.replace(config, cca_layers=())).apply(
+    {'params': params},
+    tokens,
+    segment_ids=segment_ids,
+    last=jnp.zeros(len(tokens), jnp.int32),  # no readout but one
+    mutable=['intermediates'],
+    capture_intermediates=lambda module, _: (module.name or '').startswith(
+      'layer_'
+    ),
+  )
+  kept = kept['intermediates']
+  return {
+    name: kept[name]['__call__'][0]
+    for name in (
+      *(f'layer_{p}_attn' for p in config.cca_layers),
+      f'layer_{config.num_layers}_ffw',
+    )
+  }
+
+
+def _normed(config, params, x):
+  return layers.norm(config, 'norm').apply({'params': params}, x)
+
+
+def _fit(
+  x: Float[Array, 'T D'], wanted: Float[Array, 'T K']
+) -> Float[Array, 'D K']:
+  """The map of states to queries that differ as `wanted` do, and are as long."""
+  x = x.astype(attention.accumulation_dtype(x.dtype))
+  wanted = wanted - wanted.mean(0)  # what all share tells no token from another
+  square = x.T @ x
+  ridge = _RIDGE * jnp.trace(square) / len(square)
+  found = jnp.linalg.solve(square + ridge * jnp.eye(len(square)), x.T @ wanted)
+  return found * (jnp.linalg.norm(wanted) / jnp.linalg.norm(x @ found))

@@ -1,0 +1,93 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""A lookup that asks for what a trained decoder has made of its embeddings."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from retro_jax.nn import copy_fit, retro
+from tests.retro_jax.nn import copy_init_test
+
+_CONFIG = dataclasses.replace(
+  copy_init_test.CONFIG, cca_layers=(2,), copy_gate=True
+)
+_READERS = ('layer_2_cca', 'cca', 'attention', 'q'), ('copy_gate', 'q')
+
+
+@pytest.fixture(scope='module')
+def start():
+  """A copier whose decoder turns the stream, as a trained one may."""
+  params, start = copy_init_test._params(_CONFIG)
+  decoder = {
+    name: 6 * x if name == 'o' else x
+    for name, x in params['layer_1_attn']['attention'].items()
+  }
+  start['layer_1_attn']['attention'] = decoder
+  return start
+
+
+def _at(tree, path):
+  for name in path:
+    tree = tree[name]
+  return np.asarray(tree)
+
+
+def _rows(seed):
+  tokens = np.random.default_rng(seed).integers(0, 300, (16, 64), np.int32)
+  return jnp.asarray(tokens), jnp.ones_like(tokens)
+
+
+def _found(params, queries, seed=1):
+  """Share of tokens that each query asks for, of all tokens of the vocabulary."""
+  tokens, segments = _rows(seed)
+  c = dataclasses.replace(_CONFIG, cca_layers=())
+  names = 'layer_2_attn', 'final_norm'
+  _, kept = retro.Retro(c).apply(
+    {'params': params},
+    tokens,
+    segment_ids=segments,
+    mutable=['intermediates'],
+    capture_intermediates=lambda module, _: module.name in names,
+  )
+  table = np.asarray(params['embedding'])
+  table = table / np.sqrt((table**2).mean(-1, keepdims=True))
+  shares = []
+  for name, path in zip(names, _READERS, strict=True):
+    x = np.asarray(kept['intermediates'][name]['__call__'][0])
+    x = x / np.sqrt((x**2).mean(-1, keepdims=True))
+    asked = x.reshape(-1, x.shape[-1]) @ _at(queries, path)
+    scores = asked @ (table @ _at(params, path)).T
+    shares.append((scores.argmax(-1) == np.asarray(tokens).reshape(-1)).mean())
+  return shares
+
+
+def test_fitted_queries_find_the_last_token(start):
+  fitted = copy_fit.fit_queries(start, _CONFIG, *_rows(0))
+  before, after = _found(start, start), _found(start, fitted)
+  assert all(10 * b < a for b, a in zip(before, after, strict=True))
+
+
+def test_only_queries_change_and_padding_is_no_text(start):
+  tokens, segments = _rows(0)
+  fitted = copy_fit.fit_queries(start, _CONFIG, tokens, segments)
+  changed = [
+    tuple(key.key for key in path)
+    for (path, a), (_, b) in zip(
+      jax.tree_util.tree_leaves_with_path(start),
+      jax.tree_util.tree_leaves_with_path(fitted),
+      strict=True,
+    )
+    if a.shape != b.shape or np.any(np.asarray(a) != np.asarray(b))
+  ]
+  assert sorted(changed) == sorted(_READERS)
+  segments = segments.at[:, 32:].set(0)
+  other = jnp.where(segments > 0, tokens, 7)
+  a, b = (
+    copy_fit.fit_queries(start, _CONFIG, x, segments) for x in (tokens, other)
+  )
+  for path in _READERS:
+    np.testing.assert_allclose(_at(a, path), _at(b, path), atol=1e-4)
