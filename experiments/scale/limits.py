@@ -45,6 +45,13 @@ class Limit:
     """What is needed over what is there."""
     return self.needed / self.there if self.there else math.inf
 
+  @property
+  def order(self) -> tuple[int, float]:
+    """What stops by its ratio, then what slows by its hours, then the rest."""
+    if self.stops or not self.breaks:
+      return 0 if self.stops else 2, -self.ratio
+    return 1, self.there - self.needed
+
 
 def find(
   job: job_lib.Job,
@@ -52,13 +59,13 @@ def find(
   stages: list[cost_model.Stage],
   refreshed: list[cost_model.Stage],
 ) -> list[Limit]:
-  """Return all limits: what stops, then what slows, worst first."""
+  """Return all limits: what stops, what slows, the rest; worst first."""
   found = [*_memory(job, stages), *_files(job)]
   for stage in stages:
     found += _waits(job, stage)
   if refreshed:
     found.append(_refresh(job, rates, refreshed))
-  return sorted(found, key=lambda x: (not x.stops, -x.ratio))
+  return sorted(found, key=lambda x: x.order)
 
 
 def _memory(
@@ -173,8 +180,12 @@ def _waits(job: job_lib.Job, stage: cost_model.Stage) -> Iterator[Limit]:
       unit='hours',
       change=_change(job, stage, hours / there),
     )
+  searches = ''
+  if stage.name == 'neighbors':
+    billions = job.chunks * job.num_shards / 1e9
+    searches = f' of {billions:,.3g} billion searches, each in one shard'
   yield Limit(
-    what=f'{stage.name}: hours, most of them of {at}',
+    what=f'{stage.name}: hours{searches}, most of them of {at}',
     needed=hours,
     there=job.within_hours,
     unit='hours',

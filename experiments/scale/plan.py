@@ -62,33 +62,32 @@ def heads(job: job_lib.Job) -> list[str]:
   return [
     'stage',
     'hours',
-    'core-hours',
-    'chip-hours',
+    'work',
     'RAM a host',
     'disk',
     'network',
     'waits for',
-    f'hosts for {job.within_hours:g} h',
+    f'hosts, {job.within_hours:g} h',
     'rates',
   ]
 
 
 def _cells(job: job_lib.Job, stage: cost_model.Stage) -> list[str]:
   times, hours = stage.times, stage.seconds / 3600
-  cores, chips = (
-    _number(times[x] * n / 3600) if x in times else '-'
-    for x, n in (
-      (cost_model.CORES, job.all_cores),
-      (cost_model.CHIPS, job.all_chips),
+  work = [
+    f'{_number(times[x] * n / 3600)} {unit}'
+    for x, n, unit in (
+      (cost_model.CORES, job.all_cores, 'core-h'),
+      (cost_model.CHIPS, job.all_chips, 'chip-h'),
     )
-  )
+    if x in times
+  ]
   hosts = math.ceil(job.hosts * hours / job.within_hours)
   alone = stage.bottleneck == cost_model.DRIVER
   return [
     stage.name,
     _number(hours),
-    cores,
-    chips,
+    ', '.join(work),
     _size(stage.ram) if stage.ram else '-',
     _size(stage.disk),
     _size(stage.network),
@@ -103,7 +102,6 @@ def _total(stages: Sequence[cost_model.Stage]) -> list[str]:
   return [
     'all',
     _number(hours),
-    '',
     '',
     _size(max(x.ram for x in stages)),
     _size(sum(x.disk for x in stages)),

@@ -131,8 +131,10 @@ def test_what_breaks_stops_before_it_slows():
   assert codes.stops and codes.ratio == pytest.approx(96e9 / (8 * 2**30))
   assert codes.change.startswith('23 hosts')
   assert by_what['REALM'].breaks and not by_what['REALM'].stops
-  order = [(x.stops, x.ratio) for x in found]
-  assert order == sorted(order, reverse=True)
+  kinds = [(not x.breaks, not x.stops) for x in found]
+  assert kinds == sorted(kinds) and len(set(kinds)) == 3
+  lost = [x.needed - x.there for x in found if x.breaks and not x.stops]
+  assert len(lost) > 1 and lost == sorted(lost, reverse=True)
   needed = by_what['files in the folder of the token store']
   assert needed.needed == 10 * 62_500
 

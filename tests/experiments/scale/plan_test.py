@@ -84,7 +84,7 @@ def test_rates_of_a_user_change_the_plan(tmp_path):
     plan.predict(job, rates_lib.load(x))[0]
     for x in (rates_lib.FILE, tmp_path / 'mine.json')
   ]
-  core_hours = [float(x[2][2].replace(',', '')) for x in rows]
+  core_hours = [float(x[2][2].split()[0].replace(',', '')) for x in rows]
   assert core_hours[0] == pytest.approx(2 * core_hours[1], rel=0.02)
   assert rows[0][0] == rows[1][0]
 
