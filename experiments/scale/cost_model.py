@@ -11,7 +11,7 @@ import dataclasses
 import math
 
 from experiments.accelerators import chips
-from experiments.scale import job as job_lib, measure
+from experiments.scale import job as job_lib
 from experiments.scale.rates import Rates
 from retrieval.nn import bert
 from retrieval.searchers import scann
@@ -20,9 +20,9 @@ CORES, CHIPS, DRIVER = 'cores', 'chips', 'driver'
 FEEDING, NETWORK, STORAGE = 'feeding cores', 'network', 'storage'
 # REALM's evidence (Guu et al. 2020, section 4.2): blocks, wordpieces, dimension.
 BLOCKS, BLOCK_LENGTH, BLOCK_WIDTH = 13_353_718, 288, 128
-# As the library does: rows of each query that are scored again, queries of a batch,
-# queries of the recall check.
-RESCORED, QUERY_BATCH, CHECKED = 2 * measure.FETCHED, 1024, 500
+# As the library does: rows of each query that are fetched and that are scored again,
+# queries of a batch, queries of the recall check.
+FETCHED, RESCORED, QUERY_BATCH, CHECKED = 128, 256, 1024, 500
 PAGE = 4096  # bytes
 # Bytes a row of the stores, beside tokens and vectors: of a document, with an id and
 # a title of 32 bytes, of a chunk, and of a neighbor.
@@ -147,6 +147,24 @@ def embed(job: job_lib.Job, rates: Rates) -> Stage:
   )
 
 
+def build_features(
+  rows: float, dimension: int, leaves: float, sample: float
+) -> list[float]:
+  """What the seconds of building a ScaNN are fitted to."""
+  return [
+    rows * dimension,
+    rows * leaves * dimension,
+    sample * leaves * dimension,
+  ]
+
+
+def search_features(
+  rows: float, dimension: int, leaves: float, searched: float
+) -> list[float]:
+  """What the seconds of a query are fitted to: rows in its leaves, and leaves."""
+  return [1, leaves * dimension, rows * searched / leaves * -(-dimension // 2)]
+
+
 def scann_settings(job: job_lib.Job) -> scann.ScannConfig:
   """Settings of each shard, as the library chooses them."""
   rows = math.ceil(job.chunks / job.num_shards)
@@ -158,6 +176,11 @@ def scann_settings(job: job_lib.Job) -> scann.ScannConfig:
   return dataclasses.replace(config, num_leaves_to_search=searched)
 
 
+def _shard_rows_of_host(job: job_lib.Job) -> float:
+  """Rows of the shards that a host holds; hosts beyond the shards hold copies."""
+  return math.ceil(job.num_shards / job.hosts) * job.chunks / job.num_shards
+
+
 def index(job: job_lib.Job, rates: Rates) -> Stage:
   """Build the shards of the index, one on a host at a time, and measure recall."""
   rows = job.chunks / job.num_shards
@@ -166,10 +189,10 @@ def index(job: job_lib.Job, rates: Rates) -> Stage:
   times, network = _traffic(job, rates, job.chunks * job.vector_bytes, disk)
   checked = CHECKED * 2.0 * job.chunks * job.width
   seconds = checked / rates['exact'].value / job.all_cores
-  ram = turns * rows * job.code_bytes
+  ram = _shard_rows_of_host(job) * job.code_bytes
   if job.codes == 'scann':
     config = scann_settings(job)
-    features = measure.build_features(
+    features = build_features(
       rows, job.width, config.num_leaves, config.training_sample_size
     )
     names = ('scann_hash', 'scann_assign', 'scann_train')
@@ -190,7 +213,7 @@ def query_sec(job: job_lib.Job, rates: Rates) -> dict[str, float]:
   """Seconds of one query in all shards: of one core, or of one chip."""
   if job.codes == 'scann':
     config = scann_settings(job)
-    features = measure.search_features(
+    features = search_features(
       job.chunks / job.num_shards,
       job.width,
       config.num_leaves,
@@ -222,13 +245,13 @@ def neighbors(job: job_lib.Job, rates: Rates) -> Stage:
   """Search the neighbors of every chunk in every shard, and merge them."""
   disk = job.chunks * job.k * NEIGHBOR_BYTES
   read = job.chunks * job.vector_bytes + rescoring_bytes(job)
-  found = job.num_shards * measure.FETCHED * NEIGHBOR_BYTES
+  found = job.num_shards * FETCHED * NEIGHBOR_BYTES
   sent = job.chunks * (job.hosts * job.width * 4 + found)
   times, network = _traffic(job, rates, read, disk, sent)
   workers = {CORES: job.all_cores, CHIPS: job.all_chips}
   for what, sec in query_sec(job, rates).items():
     times[what] = job.chunks * sec / workers[what]
-  held = job.chunks * job.code_bytes / job.hosts
+  held = _shard_rows_of_host(job) * job.code_bytes
   if CHIPS in times:
     held = 0.0  # memory of the chips
   return Stage(

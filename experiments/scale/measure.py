@@ -23,7 +23,7 @@ import numpy as np
 
 from experiments.benchmarks import search as search_lib
 from experiments.engine import command, reports
-from experiments.scale import rates as rates_lib
+from experiments.scale import cost_model, rates as rates_lib
 from retrieval import searchers, tokenization
 from retrieval.nn import bert, embedders
 from retrieval.text import (
@@ -33,7 +33,6 @@ from retrieval.text import (
 )
 
 VOCAB_SIZE, CHUNK_LENGTH = 32_000, 64
-FETCHED = 128  # rows that the search of neighbors fetches
 _SHARD = 1024  # documents
 _EMBEDDED, _FED = 1024, 16_384  # chunks
 _QUERIES = 1024
@@ -142,16 +141,18 @@ def measure_search(folder: pathlib.Path) -> Found:
     start = time.process_time()
     searcher = searchers.ScannSearcher.build(vectors, 'squared_l2', config)
     sec = time.process_time() - start
-    built.append((build_features(rows, dimension, leaves, sample), sec))
+    built.append(
+      (cost_model.build_features(rows, dimension, leaves, sample), sec)
+    )
     logging.info('ScaNN %s: %.1f s.', (rows, dimension, leaves, sample), sec)
     for share in _SHARES:
       some = max(1, leaves // share)
       sec = cpu_sec(
         lambda s=searcher, q=queries, some=some: s.search(
-          q, FETCHED, num_leaves_to_search=some
+          q, cost_model.FETCHED, num_leaves_to_search=some
         )
       )
-      features = search_features(rows, dimension, leaves, some)
+      features = cost_model.search_features(rows, dimension, leaves, some)
       searched.append((features, sec / _QUERIES))
   names = ('scann_hash', 'scann_assign', 'scann_train')
   units = ('a value', 'a vector, leaf and dimension', 'the same, of a sample')
@@ -161,29 +162,11 @@ def measure_search(folder: pathlib.Path) -> Found:
   yield from _fitted(names, units, searched)
 
   exact = searchers.ExactSearcher(vectors, 'squared_l2')
-  exact.search(queries, FETCHED)  # compiles
-  sec = cpu_sec(lambda: exact.search(queries, FETCHED))
+  exact.search(queries, cost_model.FETCHED)  # compiles
+  sec = cpu_sec(lambda: exact.search(queries, cost_model.FETCHED))
   flops = 2.0 * len(queries) * vectors.shape[0] * vectors.shape[1]
   note = f'{vectors.shape[0]:,} x {vectors.shape[1]}, float32'
   yield 'exact', flops / sec, 'FLOP/s of a core', note
-
-
-def build_features(
-  rows: float, dimension: int, leaves: float, sample: float
-) -> list[float]:
-  """What the seconds of building a ScaNN are fitted to."""
-  return [
-    rows * dimension,
-    rows * leaves * dimension,
-    sample * leaves * dimension,
-  ]
-
-
-def search_features(
-  rows: float, dimension: int, leaves: float, searched: float
-) -> list[float]:
-  """What the seconds of a query are fitted to: rows in its leaves, and leaves."""
-  return [1, leaves * dimension, rows * searched / leaves * -(-dimension // 2)]
 
 
 def _fitted(names, units, cases) -> Found:

@@ -13,6 +13,7 @@ which experiments.scale.plan reads for its page.
 import functools
 import pathlib
 import time
+from typing import Any
 
 from absl import flags
 import ml_collections
@@ -25,6 +26,7 @@ from experiments.scale import (
   plan,
   rates as rates_lib,
 )
+from retrieval import searchers
 from retro_jax.data import folder as retro_data
 
 # Stage of experiments.retro.prepare -> stage of the model.
@@ -38,7 +40,9 @@ STAGES = {
 }
 
 
-def measure(config: ml_collections.ConfigDict, workdir: str) -> dict:
+def measure(
+  config: ml_collections.ConfigDict, workdir: str
+) -> dict[str, float]:
   """Prepare the data; return CPU seconds of each stage of the model.
 
   Raises:
@@ -76,20 +80,22 @@ def job_of(config: ml_collections.ConfigDict, workdir: str) -> job_lib.Job:
     bytes_per_token=float(data.tokens.num_bytes[:].sum()) / tokens,
     vocab_size=config.tokenizer.vocab_size,
     vectors_dtype=config.embedder.vectors_dtype,
+    codes='scann' if chunks >= searchers.SCANN_MIN_ROWS else 'exact',
     k=config.neighbors.stored,
     documents_per_shard=config.tokens.documents_per_shard,
     cores=1,
   )
 
 
-def run(config: ml_collections.ConfigDict, workdir: str) -> None:
-  """Prepare, predict, print and write."""
+def compare(
+  config: ml_collections.ConfigDict, workdir: str, rates: rates_lib.Rates
+) -> dict[str, Any]:
+  """Prepare the data in one process; return rows of predicted and measured."""
   with config.unlocked():
     config.tokens.num_processes = 1
-    config.neighbors.validate = 0.0
+    config.neighbors.validate = 0.0  # nothing is searched twice
   taken = measure(config, workdir)
   job = job_of(config, workdir)
-  rates = rates_lib.load()
   rows = [
     {
       'stage': stage.name,
@@ -98,7 +104,12 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
     }
     for stage in cost_model.stages(job, rates)
   ]
-  found = {'chunks': job.chunks, 'rows': rows}
+  return {'chunks': job.chunks, 'rows': rows}
+
+
+def run(config: ml_collections.ConfigDict, workdir: str) -> None:
+  """Compare, print and write."""
+  found = compare(config, workdir, rates_lib.load())
   reports.write_json(pathlib.Path(flags.FLAGS.output), found)
   print(plan.validation_table(found), end='')
 

@@ -80,6 +80,11 @@ def test_scann_is_built_and_searched_in_every_shard():
   assert found['index'].ram == 12 * rows * d + rows * d // 4
 
 
+def test_features_count_rows_in_the_leaves_searched():
+  assert cost_model.search_features(1000, 7, 10, 2) == [1, 70, 200 * 4]
+  assert cost_model.build_features(1000, 7, 10, 50) == [7000, 70_000, 3500]
+
+
 @pytest.mark.parametrize(
   ('codes', 'size'), [('exact', 768), ('int8', 388), ('scann', 96)]
 )
@@ -93,6 +98,11 @@ def test_memory_and_disk_by_the_formats(codes, size):
   assert found['chunk'].disk == 28e6
   assert found['embed'].disk == 1e6 * 384 * 2
   assert found['neighbors'].disk == 1e6 * 10 * 12
+
+
+def test_hosts_beyond_the_shards_hold_copies():
+  job = _job(shards=1, hosts=4, tokens_per_document=64e6)
+  assert _stages(job)['neighbors'].ram == pytest.approx(96e6, rel=1e-6)
 
 
 def test_vectors_beyond_memory_are_read_from_disk():

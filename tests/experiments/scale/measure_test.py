@@ -23,11 +23,6 @@ def test_the_fit_has_no_negative_cost_and_tells_its_error():
   assert error == pytest.approx(np.abs(scaled - 1).max())
 
 
-def test_features_count_rows_in_the_leaves_searched():
-  assert measure.search_features(1000, 7, 10, 2) == [1, 70, 200 * 4]
-  assert measure.build_features(1000, 7, 10, 50) == [7000, 70_000, 3500]
-
-
 def test_rates_of_text_are_those_of_the_corpus(tmp_path, monkeypatch):
   corpus = measure.corpus_lib.open_corpus(kind='vital', max_documents=300)
   monkeypatch.setattr(measure.corpus_lib, 'open_corpus', _opened(corpus))
