@@ -182,8 +182,8 @@ def _waits(job: job_lib.Job, stage: cost_model.Stage) -> Iterator[Limit]:
     )
   searches = ''
   if stage.name == 'neighbors':
-    billions = job.chunks * job.num_shards / 1e9
-    searches = f' of {billions:,.3g} billion searches, each in one shard'
+    count = job.chunks * job.num_shards
+    searches = f' of {count:,.0f} searches, each in one shard'
   yield Limit(
     what=f'{stage.name}: hours{searches}, most of them of {at}',
     needed=hours,

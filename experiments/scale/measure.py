@@ -192,7 +192,7 @@ def measure_disk(folder: pathlib.Path) -> Found:
     while f.read(1 << 20):
       pass
   read = time.perf_counter() - start
-  note = f'{_FILE_BYTES >> 20} MiB, by the clock, out of the cache'
+  note = f'{_FILE_BYTES >> 20} MiB, by the clock, dropped from the cache before it is read'
   yield 'disk_write', _FILE_BYTES / wrote, 'bytes/s', note
   yield 'disk_read', _FILE_BYTES / read, 'bytes/s', note
 
