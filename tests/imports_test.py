@@ -56,6 +56,7 @@ _ROOMS = {
     'tables',
     'accelerators',
     'benchmarks',
+    'scale',
   ),
 }
 # Rooms side by side: neither imports the other.
