@@ -61,7 +61,7 @@ class TrainedRealm:
       index_builder.make_builder(self.config, self.data, '.'),
       folder=index_versions.VersionFolder(folder or self.index_folder),
       devices=None,
-      together=False,
+      executor=None,
     )
     params = index_builder.snapshot(self.params)
     name = builder.build(self.step, params, progress)
