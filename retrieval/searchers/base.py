@@ -50,7 +50,7 @@ def check_metric(metric: str) -> None:
 
 
 def check_vectors(
-  vectors, *, values: bool = True, ids: Sequence[int] | None = None
+  vectors, *, values: bool = True, ids: Sequence[int] | np.ndarray | None = None
 ) -> None:
   """Check a database [n, d] block by block; `values` reads all of it.
 
@@ -74,7 +74,9 @@ def check_vectors(
     _check_values(block, 'Database row', numbers)
 
 
-def _check_values(block: np.ndarray, what: str, numbers: Sequence[int]) -> None:
+def _check_values(
+  block: np.ndarray, what: str, numbers: Sequence[int] | np.ndarray
+) -> None:
   # One pass without a mask of the whole block. NaN fails the comparison.
   if np.abs(block.astype(np.float32, copy=False)).max(initial=0) < LARGEST:
     return

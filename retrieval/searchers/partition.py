@@ -6,6 +6,7 @@ S parts, P rows of a block, D dimension.
 """
 
 from collections.abc import Callable
+import warnings
 
 import numpy as np
 from scipy.cluster import vq
@@ -14,6 +15,7 @@ CAPACITY = 1.25  # of a part, over the mean size of all parts
 _SAMPLE_ROWS = 256  # for each part
 _LEAST_SAMPLE = 10_000
 _MOST_SAMPLE = 1_000_000
+_MOST_SPREAD = 64  # parts that begin far apart
 _BLOCK_BYTES = 32 << 20
 
 
@@ -24,10 +26,14 @@ def centroids(vectors, num_parts: int) -> np.ndarray:
   rng = np.random.default_rng(0)
   ids = rng.choice(num_rows, min(num_rows, wanted), replace=False)
   sample = np.asarray(vectors[np.sort(ids)], np.float32)
-  # An empty part keeps its centroid, and the warning says nothing that matters.
-  with np.errstate(all='ignore'):
+  # Its cost grows with the square of the parts; where they are many, bad ones matter
+  # less.
+  start = '++' if num_parts <= _MOST_SPREAD else 'points'
+  with warnings.catch_warnings():
+    # An empty part keeps its centroid before; `assign` may fill it.
+    warnings.simplefilter('ignore', UserWarning)
     found, _ = vq.kmeans2(
-      sample, num_parts, iter=20, minit='points', rng=0, check_finite=False
+      sample, num_parts, iter=20, minit=start, rng=0, check_finite=False
     )
   return np.asarray(found, np.float32)
 

@@ -51,7 +51,7 @@ class RayShardedSearcher(sharded.ShardedSearcher):
     path = pathlib.Path(path).resolve()
     found = cls(path, base.read_fields(path))
     if not ray.is_initialized():
-      ray.init(address=address, include_dashboard=False, log_to_driver=False)
+      ray.init(address=address, log_to_driver=False)
     holder = ray.remote(_Holder).options(
       num_cpus=0,
       scheduling_strategy='SPREAD',
