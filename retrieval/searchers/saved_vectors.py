@@ -68,6 +68,12 @@ def reopened(vectors):
   return sharded_array.open_npy(pathlib.Path(vectors.filename))
 
 
+def forget(vectors) -> None:
+  """Close the memory maps of what `reopened` returned."""
+  if isinstance(vectors, sharded_array.ShardedArray):
+    vectors.forget()  # Others are closed with their last reference.
+
+
 def num_bytes(vectors) -> int:
   """Return the size of the saved vectors."""
   known = isinstance(vectors, sharded_array.ShardedArray)

@@ -90,8 +90,7 @@ class Shard:
 
   def close(self) -> None:
     """Close the memory maps."""
-    if isinstance(self.vectors, sharded_array.ShardedArray):
-      self.vectors.forget()
+    saved_vectors.forget(self.vectors)
 
 
 class ShardedSearcher:
@@ -179,8 +178,11 @@ class ShardedSearcher:
       rows = np.asarray(sharded_array.open_npy(folder / ROWS))
     else:
       rows = bounds(self._fields['sizes'], number)
-    vectors = saved_vectors.reopened(self._vectors)
-    # An exact shard that is soon closed streams instead of copying its rows.
+    # Maps of its own are given back when the shard is closed. An exact shard that is
+    # closed soon streams instead of copying its rows.
+    vectors = self._vectors
+    if not self._holds_all:
+      vectors = saved_vectors.reopened(vectors)
     oracle = exact.ExactSearcher(
       selected_rows.SelectedRows(vectors, rows),
       self.metric,
@@ -253,7 +255,9 @@ class ShardedSearcher:
       return best
     vectors = saved_vectors.reopened(self._vectors)
     whole = exact.ExactSearcher(vectors, self.metric, check=False)
-    return whole.best_of(queries, best[0], k)
+    found = whole.best_of(queries, best[0], k)
+    saved_vectors.forget(vectors)
+    return found
 
   def _fetched(self, k: int, settings: Mapping[str, int]) -> int:
     """Return the candidates of each shard, and of all, for the k best rows."""
