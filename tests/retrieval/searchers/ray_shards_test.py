@@ -21,7 +21,13 @@ def test_actors_answer_as_local_shards_and_survive_a_kill(tmp_path):
   config = index_lib.IndexConfig(searcher='exact', shards=3, num_queries=5)
   path = index_lib.build_index(tmp_path / 'i', rows, 'v', config).path
   wanted = searchers.load(path).search(rows[:20], 9)
-  ray.init(num_cpus=2, include_dashboard=False, _node_ip_address='127.0.0.1')
+  # A cluster of its own, even where another one runs on this machine.
+  ray.init(
+    address='local',
+    num_cpus=2,
+    include_dashboard=False,
+    _node_ip_address='127.0.0.1',
+  )
   try:
     searcher = index_lib.open_index(path, cluster='auto').searcher
     for killed in (None, 1):
