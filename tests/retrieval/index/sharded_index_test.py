@@ -60,7 +60,9 @@ test.build(pathlib.Path(sys.argv[1]), searcher=sys.argv[2], shard_by=sys.argv[3]
 @pytest.mark.parametrize(
   ('kind', 'by'), [('exact', 'rows'), ('exact', 'centroid'), ('int8', 'rows')]
 )
-def test_a_killed_build_continues_with_the_same_bytes(tmp_path, kind, by):
+def test_a_killed_build_continues_with_the_same_bytes(
+  tmp_path, monkeypatch, kind, by
+):
   path, fields = tmp_path / 'index', {'searcher': kind, 'shard_by': by}
   code = _BUILD.format(tests=str(pathlib.Path(__file__).parent))
   died = subprocess.run(
@@ -70,7 +72,15 @@ def test_a_killed_build_continues_with_the_same_bytes(tmp_path, kind, by):
   (partial,) = tmp_path.glob('index.partial-*')
   assert sharded_index.missing(partial) == [3, 4, 5]
   inode = (partial / 'shard-000002' / 'searcher.json').stat().st_ino
+  made, make = [], sharded_index._write_shard
+
+  def watched(draft, *arguments):
+    made.append(draft.name.split('.')[1])
+    make(draft, *arguments)
+
+  monkeypatch.setattr(sharded_index, '_write_shard', watched)
   build(path, **fields)
+  assert made == ['shard-000003', 'shard-000004', 'shard-000005']
   assert (path / 'shard-000002' / 'searcher.json').stat().st_ino == inode
   assert not partial.exists()
   build(tmp_path / 'whole', **fields)
