@@ -15,7 +15,7 @@ import numpy as np
 
 from retrieval import searchers
 from retrieval.index import neighbors as neighbors_lib
-from retrieval.store import shards, store
+from retrieval.store import selected_rows, shards, store
 from retrieval.text import chunks as chunks_lib
 
 
@@ -56,20 +56,6 @@ def chunks_of_part(
   return ids
 
 
-class _Rows:
-  """Lazily read rows of an array."""
-
-  def __init__(self, array, ids: np.ndarray):
-    self._array, self._ids = array, ids
-    self.shape, self.dtype = (len(ids), *array.shape[1:]), array.dtype
-
-  def __len__(self) -> int:
-    return len(self._ids)
-
-  def __getitem__(self, key) -> np.ndarray:
-    return self._array[self._ids[key]]
-
-
 def build_part_neighbors(
   path: str | os.PathLike,
   queries: chunks_lib.ChunkStore,
@@ -106,7 +92,7 @@ def build_part_neighbors(
 
   def make():
     ids = chunks_of_part(datastore, share, seed)
-    rows = _Rows(datastore_vectors.array('vectors'), ids)
+    rows = selected_rows.SelectedRows(datastore_vectors.array('vectors'), ids)
     exact = searchers.ExactSearcher(rows, metric, check=False)
     part = neighbors_lib.NeighborSearch(
       exact, exact, datastore.document_hashes(ids), k

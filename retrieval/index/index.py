@@ -17,9 +17,10 @@ from typing import Annotated, Any, Literal
 from absl import logging
 
 from retrieval import searchers, settings
-from retrieval.index import recall_check
+from retrieval.index import recall_check, sharded_index
 from retrieval.store import (
   drafts,
+  locks,
   manifests,
   sharded_array,
   space,
@@ -35,8 +36,8 @@ MANIFEST = 'index.json'
 class IndexConfig:
   """Settings and recall floor of an index."""
 
-  # 'auto': exact for small databases
-  searcher: Literal['auto', 'exact', 'scann'] = 'auto'
+  # 'auto': exact for small databases; 'int8': codes on disk that stream
+  searcher: Literal['auto', 'exact', 'scann', 'int8'] = 'auto'
   metric: Literal['dot_product', 'squared_l2'] = 'squared_l2'
   recall_floor: settings.Share = 0.95  # least agreement with exact search
   # k of that agreement; rows with equal scores count alike
@@ -44,11 +45,34 @@ class IndexConfig:
   num_queries: settings.Size = 500  # number of queries in the recall check
   # fields of ScannConfig
   scann: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  # parts with an index each, which bounds the memory of building and searching
+  shards: Annotated[int, settings.Range(1, 2**16)] = 1
+  # consecutive rows, or rows near one of k-means' centroids
+  shard_by: Literal['rows', 'centroid'] = 'rows'
+  # nearest shards that are asked for a query, by centroid; 0 is all
+  shards_to_search: Annotated[int, settings.Range(0, 2**16)] = 0
+  # shards held in memory at a time; 0 is all
+  shards_in_memory: Annotated[int, settings.Range(0, 2**16)] = 1
 
   def __post_init__(self):
     """Check the fields, those of ScaNN too."""
     settings.check(self)
     settings.check_section(searchers.ScannConfig, self.scann, 'scann')
+    if self.shards_to_search > self.shards:
+      raise settings.SettingsError(
+        'shards_to_search',
+        self.shards_to_search,
+        f'at most shards={self.shards}',
+      )
+    if self.shards_to_search and self.shard_by != 'centroid':
+      raise settings.SettingsError(
+        'shard_by', self.shard_by, "'centroid' where shards_to_search is set"
+      )
+
+  @property
+  def is_sharded(self) -> bool:
+    """Whether the index is saved as shards."""
+    return self.shards > 1 or self.searcher == 'int8'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,11 +116,27 @@ def build_index(
   drafts.remove_dead(path.parent, recursive=False)
   if path.exists():
     return _reuse(path, fields, config, vectors, queries)
-  exact = searchers.ExactSearcher(vectors, config.metric)
+  if not config.is_sharded:
+    return _build(path, vectors, fields, config, queries, accept)
+  path.parent.mkdir(parents=True, exist_ok=True)
+  with locks.hold(path.with_name(f'.{path.name}.lock')):
+    if not path.exists():  # Another process may have built it meanwhile.
+      return _build(path, vectors, fields, config, queries, accept)
+  return _reuse(path, fields, config, vectors, queries)
+
+
+def _build(path, vectors, fields, config, queries, accept) -> Index:
+  kind = fields['searcher']
   logging.info('Building: %s over %d vectors.', kind, int(vectors.shape[0]))
   start = time.monotonic()
-  searcher = exact
-  if kind == 'scann':
+  if config.is_sharded:
+    searcher = sharded_index.build(
+      path, vectors, fields, config.shards_in_memory
+    )
+    exact = sharded_index.oracle(vectors, config.metric)
+  else:
+    searcher = exact = searchers.ExactSearcher(vectors, config.metric)
+  if kind == 'scann' and not config.is_sharded:
     try:
       searcher = _build_scann(vectors, config)
     except searchers.ScannMemoryError as e:
@@ -108,6 +148,8 @@ def build_index(
   check = _recall_check(config, vectors, queries)
   logging.info('Built in %.0f s; measuring it against exact search.', build_sec)
   report = recall_check.measure(searcher, exact, check, config.recall_floor)
+  if config.is_sharded:
+    report |= sharded_index.report(searcher, check)
   if accept:
     report |= accept(searcher)
   report['build_sec'] = round(build_sec, 3)
@@ -116,11 +158,14 @@ def build_index(
   try:
     with space.explained(path):
       _write(draft, searcher, fields, report)
-    if not store.publish_folder(draft, path):
-      # Another process published first; its index is the one that counts.
-      return _reuse(path, fields, config, vectors, queries)
+    published = store.publish_folder(draft, path)
   finally:
     shutil.rmtree(draft, ignore_errors=True)
+  if config.is_sharded:
+    shutil.rmtree(sharded_index.building(path, fields), ignore_errors=True)
+  if not published:
+    # Another process published first; its index is the one that counts.
+    return _reuse(path, fields, config, vectors, queries)
   logging.info('Published %s: %s.', path, report)
   return open_index(path)
 
@@ -149,8 +194,17 @@ def _write(draft: pathlib.Path, searcher, fields, report) -> None:
   store.write_atomically(draft / MANIFEST, manifests.sealed(manifest))
 
 
-def open_index(path: str | os.PathLike) -> Index:
+def open_index(
+  path: str | os.PathLike,
+  *,
+  cluster: str = '',
+  shards_in_memory: int | None = None,
+) -> Index:
   """Open a published index; its files are verified as `verification` says.
+
+  Args:
+    cluster: see `searchers.load`; for an index in shards.
+    shards_in_memory: shards held at a time, 0 for all; None is as built.
 
   Raises:
     ValueError: when it is damaged.
@@ -162,7 +216,7 @@ def open_index(path: str | os.PathLike) -> Index:
     verification.check(path / name, checksum, again)
   return Index(
     path,
-    searchers.load(path),
+    searchers.load(path, cluster=cluster, shards_in_memory=shards_in_memory),
     store.fingerprint(manifest['files']),
     manifest['fields']['vectors'],
     manifest['report'],
@@ -209,7 +263,12 @@ def suits(
 def _fields(
   kind: str, vectors_fingerprint: str, config: IndexConfig
 ) -> dict[str, Any]:
-  return {
+  sharded = {
+    'shards': config.shards,
+    'shard_by': config.shard_by,
+    'shards_to_search': config.shards_to_search,
+  }
+  return (sharded if config.is_sharded else {}) | {
     'searcher': kind,
     'metric': config.metric,
     'vectors': vectors_fingerprint,
@@ -240,14 +299,15 @@ def _reuse(
   queries: sharded_array.Rows | None,
 ) -> Index:
   found = _read_manifest(path)['fields']
-  have = {name: found.get(name) for name in fields}
+  fields = {'shards': config.shards} | fields
+  have = {name: ({'shards': 1} | found).get(name) for name in fields}
   if have != fields:
     raise ValueError(
       f'{path}: this folder holds another index '
       f'({manifests.difference(fields, have)}); choose another folder or '
       'remove it.'
     )
-  index = open_index(path)
+  index = open_index(path, shards_in_memory=config.shards_in_memory)
   measured = f'recall@{config.recall_at}'
   if measured not in index.report:
     logging.info('%s: %s was not measured yet; measuring.', path, measured)
@@ -270,8 +330,14 @@ def _choose(config: IndexConfig, num_rows: int) -> str:
   """Return the kind of searcher by the config and the size of the database."""
   if not num_rows:
     raise ValueError('The database is empty: an index needs vectors.')
-  if config.searcher == 'exact':
-    return 'exact'
+  if num_rows < config.shards:
+    raise ValueError(
+      f'index.shards={config.shards}: expected at most {num_rows}, the rows of '
+      'the database.'
+    )
+  if config.searcher in ('exact', 'int8'):
+    return config.searcher
+  num_rows //= config.shards
   if num_rows < searchers.SCANN_MIN_ROWS:
     logging.info(
       '%d vectors are too few for ScaNN (%d): exact search serves them.',

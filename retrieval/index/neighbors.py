@@ -21,7 +21,7 @@ from retrieval.store import executors, sharded_array, shards, store
 from retrieval.text import chunks as chunks_lib
 
 KIND = 'neighbors'
-_QUERY_BATCH = 1024
+QUERY_BATCH = 1024
 # Another machine may sum float32 in another order.
 _SCORE_RTOL, _SCORE_ATOL = 1e-5, 1e-5
 
@@ -180,6 +180,8 @@ def search_store(
   queries: chunks_lib.ChunkStore,
   fields: Mapping[str, Any],
   make_search: Callable[[], SearchFn],
+  *,
+  batch: int = QUERY_BATCH,
   executor: executors.Executor | None = None,
   progress: shards.Progress | None = None,
 ) -> 'NeighborStore':
@@ -188,6 +190,7 @@ def search_store(
   Args:
     fields: JSON fields that determine every neighbor; 'k' among them.
     make_search: makes the search; called only where a shard is missing.
+    batch: chunks of a search.
     executor: where the shards are made; None is this process.
   """
   search = functools.cache(make_search)
@@ -196,7 +199,7 @@ def search_store(
   def find(i, done):
     ids = np.full((counts[i], k), -1, np.int64)
     scores = np.full((counts[i], k), -np.inf, np.float32)
-    for rows in _batches(counts[i]):
+    for rows in _batches(counts[i], batch):
       ids[rows], scores[rows] = search()(i, rows)
       if done:
         done(rows.stop, counts[i])
@@ -208,9 +211,9 @@ def search_store(
   return NeighborStore(path)
 
 
-def _batches(num_rows: int) -> Iterator[slice]:
-  for low in range(0, num_rows, _QUERY_BATCH):
-    yield slice(low, min(low + _QUERY_BATCH, num_rows))
+def _batches(num_rows: int, size: int = QUERY_BATCH) -> Iterator[slice]:
+  for low in range(0, num_rows, size):
+    yield slice(low, min(low + size, num_rows))
 
 
 def build_neighbor_store(
@@ -232,7 +235,8 @@ def build_neighbor_store(
   def make():
     return functools.partial(_search_rows, source, queries, k)
 
-  return search_store(path, queries, fields, make, **how)
+  batch = getattr(source, 'query_batch', QUERY_BATCH)
+  return search_store(path, queries, fields, make, batch=batch, **how)
 
 
 def _fields(queries, datastore, source) -> dict[str, Any]:

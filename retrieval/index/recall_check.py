@@ -144,11 +144,13 @@ def measure(
 
 def _advice(searcher, check, agreement, floor) -> str:
   """Return the settings that reach the floor, tried on the index itself."""
-  limits = {
-    'num_leaves_to_search': searcher.settings['num_leaves'],
-    'num_to_rescore': searcher.num_vectors,
-  }
-  choices = [('num_leaves_to_search',), ('num_to_rescore',), tuple(limits)]
+  limits = {}
+  if 'shards' in searcher.settings:
+    limits['shards_to_search'] = searcher.settings['shards']
+  if 'num_leaves' in searcher.settings:
+    limits['num_leaves_to_search'] = searcher.settings['num_leaves']
+    limits['num_to_rescore'] = searcher.num_vectors
+  choices = [(name,) for name in limits] + [tuple(limits)]
   for names, factor in itertools.product(choices, (2, 4, 8)):
     tried = {
       name: min(factor * searcher.settings[name], limits[name])
@@ -156,9 +158,13 @@ def _advice(searcher, check, agreement, floor) -> str:
     }
     recall = agreement(check.answer(searcher, **tried)[0])
     if recall >= floor:
-      said = ' and '.join(f'index.scann.{n} to {v}' for n, v in tried.items())
+      said = ' and '.join(f'index.{_place(n)} to {v}' for n, v in tried.items())
       return f'Raise {said}, which reached {recall:.4f}.'
   return (
     'Raising what is searched does not reach it: set '
     'index.scann.rescore=float32 or index.searcher=exact.'
   )
+
+
+def _place(setting: str) -> str:
+  return setting if setting == 'shards_to_search' else f'scann.{setting}'

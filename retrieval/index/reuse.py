@@ -24,7 +24,7 @@ from retrieval.index import (
   snapshots,
   vectors as vectors_lib,
 )
-from retrieval.store import drafts, locks, shards, space, store
+from retrieval.store import drafts, links, locks, shards, store
 from retrieval.text import (
   blocks as blocks_lib,
   chunks as chunks_lib,
@@ -312,11 +312,11 @@ def _publish(
       return
     draft = drafts.beside(target)
     try:
-      _link(found / 'vectors', draft / 'vectors')
+      links.folder(found / 'vectors', draft / 'vectors')
       stored = store.Store.open(draft / 'vectors', index_versions.VECTORS_KIND)
       vectors = stored.array('vectors')
       if index_lib.suits(found / 'index', vectors, stored.fingerprint, config):
-        _link(found / 'index', draft / 'index')
+        links.folder(found / 'index', draft / 'index')
       else:
         index_lib.build_index(
           draft / 'index', vectors, stored.fingerprint, config
@@ -326,17 +326,3 @@ def _publish(
     finally:
       shutil.rmtree(draft, ignore_errors=True)
   logging.info('Index version %s: adopted from %s.', target.name, found)
-
-
-def _link(source: pathlib.Path, target: pathlib.Path) -> None:
-  """Make a folder of the same files: hard links, or copies."""
-
-  def place(old: str, new: str) -> None:
-    old = os.path.realpath(old)
-    try:
-      os.link(old, new)
-    except OSError:  # Another file system, or one without links.
-      shutil.copyfile(old, new)
-
-  with space.explained(target):
-    shutil.copytree(source, target, copy_function=place)

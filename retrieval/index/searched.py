@@ -27,6 +27,12 @@ class Searched(abc.ABC):
     self._exact = exact or (lambda: searcher)
     self._by_k = functools.cache(self._neighbor_search)
 
+  @property
+  def query_batch(self) -> int:
+    """Chunks of a search: more where a searcher opens its shards for each."""
+    default = neighbors_lib.QUERY_BATCH
+    return getattr(self._searcher, 'query_batch', default)
+
   def _neighbor_search(self, k: int) -> neighbors_lib.NeighborSearch:
     return neighbors_lib.NeighborSearch(
       self._searcher, self._exact(), self._datastore.id_hash, k

@@ -154,6 +154,7 @@ def open_index(
   path: str | os.PathLike,
   *,
   embedder: embedders.Embedder | str | os.PathLike | None = None,
+  cluster: str = '',
 ) -> TextIndex:
   """Open an index for search by text or by vector.
 
@@ -162,14 +163,17 @@ def open_index(
       such as a data folder of RETRO, whose chunks then give texts and titles.
     embedder: embedder of texts, or its folder; None is the packaged
       all-MiniLM-L6-v2 where the data folder records that it was used.
+    cluster: address of a Ray cluster whose machines hold the shards of an index,
+      such as 'auto'; '' searches in this process.
 
   Raises:
     ValueError: if the index is damaged, or is not of the folder's vectors.
   """
   root = pathlib.Path(path)
   if (root / index_lib.MANIFEST).exists() or not (root / 'index').is_dir():
-    return TextIndex(index_lib.open_index(root), embedder=embedder)
-  index = index_lib.open_index(root / 'index')
+    index = index_lib.open_index(root, cluster=cluster)
+    return TextIndex(index, embedder=embedder)
+  index = index_lib.open_index(root / 'index', cluster=cluster)
   if not (root / 'chunks-train').is_dir():
     return TextIndex(index, embedder=embedder)
   vectors = store.Store.open(root / 'vectors-train', vectors_lib.KIND)

@@ -5,8 +5,9 @@
 import os
 import pathlib
 
-from retrieval.searchers import base
+from retrieval.searchers import base, ray_shards
 from retrieval.searchers.base import Searcher as Searcher
+from retrieval.searchers.codes import Int8Searcher as Int8Searcher
 from retrieval.searchers.exact import ExactSearcher as ExactSearcher
 from retrieval.searchers.scann import (
   MIN_ROWS as SCANN_MIN_ROWS,
@@ -16,41 +17,72 @@ from retrieval.searchers.scann import (
   ScannUnavailableError as ScannUnavailableError,
   available as scann_available,
 )
+from retrieval.searchers.sharded import ShardedSearcher as ShardedSearcher
 
 __all__ = [
   'SCANN_MIN_ROWS',
   'ExactSearcher',
+  'Int8Searcher',
   'ScannConfig',
   'ScannMemoryError',
   'ScannSearcher',
   'ScannUnavailableError',
   'Searcher',
+  'ShardedSearcher',
   'exact_of',
   'load',
   'scann_available',
 ]
 
-_CLASSES = {'exact': ExactSearcher, 'scann': ScannSearcher}
+_CLASSES = {
+  'exact': ExactSearcher,
+  'int8': Int8Searcher,
+  'scann': ScannSearcher,
+  'sharded': ShardedSearcher,
+}
 
 
-def load(path: str | os.PathLike) -> Searcher:
+def load(
+  path: str | os.PathLike,
+  *,
+  cluster: str = '',
+  shards_in_memory: int | None = None,
+) -> Searcher:
   """Load a saved searcher of any kind.
 
+  Args:
+    cluster: address of a Ray cluster whose machines hold the shards, such as
+      'auto'; see `ray_shards`. '' searches in this process.
+    shards_in_memory: shards that this process holds at a time, 0 for all; None is
+      as saved.
+
   Raises:
-    ValueError: when it is damaged or of an unknown kind.
+    ValueError: when it is damaged or of an unknown kind, or not in shards where a
+      cluster is given.
   """
   path = pathlib.Path(path)
   name = base.read_fields(path)['name']
   if name not in _CLASSES:
     raise ValueError(f'{path}: searcher {name!r}, expected {list(_CLASSES)}.')
+  if name == 'sharded' and cluster:
+    return ray_shards.RayShardedSearcher.start(path, cluster)
+  if name == 'sharded':
+    return ShardedSearcher.load(path, shards_in_memory)
+  if cluster:
+    raise ValueError(
+      f'{path}: cluster={cluster!r} was given for a searcher of kind {name}, '
+      'expected one in shards; build it with index.shards above 1.'
+    )
   return _CLASSES[name].load(path)
 
 
-def exact_of(searcher: Searcher, vectors) -> ExactSearcher:
+def exact_of(searcher: Searcher, vectors) -> ExactSearcher | ShardedSearcher:
   """Return the searcher if it is exact, or an exact one over its vectors.
 
   The vectors [n, d] are those of the searcher, which has checked them.
   """
   if isinstance(searcher, ExactSearcher):
+    return searcher
+  if isinstance(searcher, ShardedSearcher) and searcher.is_exact:
     return searcher
   return ExactSearcher(vectors, searcher.metric, check=False)

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The protocol of searchers, and the checks that they share."""
 
+from collections.abc import Sequence
 import os
 import pathlib
 from typing import Any, Protocol, runtime_checkable
@@ -48,8 +49,13 @@ def check_metric(metric: str) -> None:
     raise ValueError(f'metric {metric!r}: expected one of {METRICS}.')
 
 
-def check_vectors(vectors, *, values: bool = True) -> None:
+def check_vectors(
+  vectors, *, values: bool = True, ids: Sequence[int] | np.ndarray | None = None
+) -> None:
   """Check a database [n, d] block by block; `values` reads all of it.
+
+  Args:
+    ids: numbers of the rows in messages; None counts them.
 
   Raises:
     ValueError: for another shape, or a value that is not finite or so large
@@ -62,10 +68,15 @@ def check_vectors(vectors, *, values: bool = True) -> None:
   step = max(1, _CHECK_BYTES // (4 * vectors.shape[1]))
   for low in range(0, vectors.shape[0] if values else 0, step):
     block = np.asarray(vectors[low : low + step])
-    _check_values(block, 'Database row', low)
+    numbers = (
+      range(low, low + len(block)) if ids is None else ids[low : low + step]
+    )
+    _check_values(block, 'Database row', numbers)
 
 
-def _check_values(block: np.ndarray, what: str, first: int = 0) -> None:
+def _check_values(
+  block: np.ndarray, what: str, numbers: Sequence[int] | np.ndarray
+) -> None:
   # One pass without a mask of the whole block. NaN fails the comparison.
   if np.abs(block.astype(np.float32, copy=False)).max(initial=0) < LARGEST:
     return
@@ -74,7 +85,7 @@ def _check_values(block: np.ndarray, what: str, first: int = 0) -> None:
   reason = 'NaN or infinity'
   if np.isfinite(block[row]).all():
     reason = f'a value beyond {LARGEST:g}, which overflows float32 scores'
-  raise ValueError(f'{what} {first + row} holds {reason}.')
+  raise ValueError(f'{what} {numbers[row]} holds {reason}.')
 
 
 def check_queries(queries, dimension: int, k: int) -> np.ndarray:
@@ -93,7 +104,7 @@ def check_queries(queries, dimension: int, k: int) -> np.ndarray:
   if k * len(queries) > _MOST_PAIRS:
     free = memory.available_bytes()
     memory.check('k', k, _PAIR_BYTES * len(queries), free)
-  _check_values(queries, 'Query')
+  _check_values(queries, 'Query', range(len(queries)))
   return queries
 
 

@@ -7,6 +7,7 @@ their place and the hash of the store's manifest, which holds the hash of every
 shard. Any other array is copied.
 """
 
+import copy
 import os
 import pathlib
 from typing import Any
@@ -16,7 +17,7 @@ import numpy as np
 
 from retrieval.store import manifests, sharded_array, space, store
 
-_COPY = 'vectors.npy'
+COPY = 'vectors.npy'
 _MANIFEST = 'manifest.json'
 _COPY_BYTES = 256 << 20
 
@@ -26,7 +27,7 @@ def save(path: pathlib.Path, vectors) -> dict[str, Any]:
   shape = [int(n) for n in vectors.shape]
   if isinstance(vectors, sharded_array.ShardedArray) and vectors.num_shards:
     return {'shape': shape, 'store': _reference(path, vectors)}
-  dtype, file = _copy_dtype(vectors), path / _COPY
+  dtype, file = _copy_dtype(vectors), path / COPY
   header = {
     'descr': np.lib.format.dtype_to_descr(dtype),
     'fortran_order': False,
@@ -51,13 +52,26 @@ def load(path: pathlib.Path, fields: dict[str, Any]):
   if 'store' in fields:
     vectors = _follow(path, fields['store'])
   else:
-    vectors = _map(path / _COPY)
+    vectors = _map(path / COPY)
   shape = fields.get('shape', list(vectors.shape))
   if list(vectors.shape) != shape:
     raise ValueError(
       f'{path}: vectors of shape {list(vectors.shape)}, expected {shape}.'
     )
   return vectors
+
+
+def reopened(vectors):
+  """Return the same loaded vectors with memory maps of their own."""
+  if isinstance(vectors, sharded_array.ShardedArray):
+    return copy.copy(vectors)
+  return sharded_array.open_npy(pathlib.Path(vectors.filename))
+
+
+def forget(vectors) -> None:
+  """Close the memory maps of what `reopened` returned."""
+  if isinstance(vectors, sharded_array.ShardedArray):
+    vectors.forget()  # Others are closed with their last reference.
 
 
 def num_bytes(vectors) -> int:

@@ -203,6 +203,10 @@ class ShardedArray:
     self.__dict__.update(state)
     self._map = functools.lru_cache(_MAX_OPEN_SHARDS)(self._open)
 
+  def forget(self) -> None:
+    """Close the memory maps; rows that are read later open them again."""
+    self._map.cache_clear()
+
   def within(self, low: int, high: int) -> 'ShardedArray':
     """The same rows; ValueError where a value that is read leaves [low, high)."""
     found = copy.copy(self)

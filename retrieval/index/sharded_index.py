@@ -1,0 +1,234 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Builds an index in shards: a plan, then each shard alone, in any process.
+
+  folder = sharded_index.plan('runs/x/index', vectors, fields)
+  for number in sharded_index.missing(folder):
+    sharded_index.build_shard(folder, number)    # here, or on another machine
+
+`index.build_index` does this, measures the whole and publishes it. A killed build
+continues at its first missing shard. S shards.
+"""
+
+from collections.abc import Mapping
+import json
+import os
+import pathlib
+import shutil
+import time
+from typing import Any
+
+from absl import logging
+import numpy as np
+
+from retrieval.index import recall_check
+from retrieval.searchers import (
+  base,
+  codes,
+  exact,
+  partition,
+  saved_vectors,
+  scann,
+  sharded,
+)
+from retrieval.store import (
+  drafts,
+  selected_rows,
+  sharded_array,
+  space,
+  store,
+)
+
+_PARTS = 'parts.npy'  # [n] uint16 shard of each row, while shards are built
+_HEADER = {'descr': '<u2', 'fortran_order': False}
+
+
+def building(
+  path: str | os.PathLike, fields: Mapping[str, Any]
+) -> pathlib.Path:
+  """Return the folder in which the shards of an index at `path` are built."""
+  path = pathlib.Path(path)
+  key = store.fingerprint(dict(fields))
+  return path.with_name(f'{path.name}.partial-{key[:12]}')
+
+
+def plan(
+  path: str | os.PathLike, vectors, fields: Mapping[str, Any]
+) -> pathlib.Path:
+  """Decide which rows belong to which shard, or return what was decided before.
+
+  Args:
+    path: of the index.
+    vectors: [n, d] array, memory map or sharded array. One that is no published
+      store is copied.
+    fields: JSON fields of the index, those of `index.json`.
+
+  Returns:
+    Folder of the shards.
+  """
+  folder = building(path, fields)
+  if not folder.exists():
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    draft = drafts.beside(folder)
+    draft.mkdir()
+    try:
+      with space.explained(folder):
+        _write_plan(draft, vectors, fields)
+      store.publish_folder(draft, folder)
+    finally:
+      shutil.rmtree(draft, ignore_errors=True)
+  return folder
+
+
+def _write_plan(draft: pathlib.Path, vectors, fields) -> None:
+  num_rows, num_shards = int(vectors.shape[0]), fields['shards']
+  saved = saved_vectors.save(draft, vectors)
+  if fields['shard_by'] == 'centroid':
+    sizes = _partition(draft, saved_vectors.load(draft, saved), num_shards)
+  else:
+    sizes = np.diff(np.arange(num_shards + 1) * num_rows // num_shards)
+  plan = {
+    'name': sharded.ShardedSearcher.name,
+    'metric': fields['metric'],
+    'kind': fields['searcher'],
+    'by': fields['shard_by'],
+    'shards_to_search': fields['shards_to_search'],
+    'scann': fields['scann'],
+    'sizes': [int(size) for size in sizes],
+    **saved,
+  }
+  (draft / 'searcher.json').write_text(json.dumps(plan) + '\n')
+
+
+def _partition(draft: pathlib.Path, vectors, num_shards: int) -> np.ndarray:
+  """Write the centroids and the shard of each row; return the shards' sizes."""
+  num_rows = int(vectors.shape[0])
+  base.check_vectors(saved_vectors.reopened(vectors))
+  centers = partition.centroids(saved_vectors.reopened(vectors), num_shards)
+  np.save(draft / sharded.CENTROIDS, centers)
+
+  def read(low, high):
+    return np.asarray(saved_vectors.reopened(vectors)[low:high], np.float32)
+
+  with open(draft / _PARTS, 'wb') as f:
+    np.lib.format.write_array_header_1_0(f, _HEADER | {'shape': (num_rows,)})
+    return partition.assign(
+      read, num_rows, centers, lambda parts: f.write(parts.view(np.uint8))
+    )
+
+
+def missing(folder: pathlib.Path) -> list[int]:
+  """Return the numbers of the shards that are not built yet."""
+  count = len(base.read_fields(folder)['sizes'])
+  return [
+    i for i in range(count) if not (folder / sharded.shard_name(i)).is_dir()
+  ]
+
+
+def build_shard(folder: str | os.PathLike, number: int) -> None:
+  """Build and publish one shard of a plan, unless it is there.
+
+  Several processes may build shards of one plan; of one shard the first version
+  counts. Exact and int8 shards have the same bytes each time.
+
+  Raises:
+    ValueError: naming the shard, for vectors that are not finite or settings that
+      do not fit its size.
+  """
+  folder = pathlib.Path(folder)
+  target = folder / sharded.shard_name(number)
+  if target.is_dir():
+    return
+  fields = base.read_fields(folder)
+  rows = sharded.bounds(fields['sizes'], number)
+  draft = drafts.beside(target)
+  draft.mkdir()
+  try:
+    with space.explained(target):
+      if fields['by'] == 'centroid':
+        parts = sharded_array.open_npy(folder / _PARTS)
+        rows = np.flatnonzero(parts == number)
+        np.save(draft / sharded.ROWS, rows)
+      _write_shard(draft, saved_vectors.load(folder, fields), rows, fields)
+    store.publish_folder(draft, target)
+  except ValueError as e:
+    count = len(fields['sizes'])
+    raise ValueError(f'Shard {number} of {count} in {folder}: {e}') from None
+  finally:
+    shutil.rmtree(draft, ignore_errors=True)
+
+
+def _write_shard(draft: pathlib.Path, vectors, rows, fields) -> None:
+  part = selected_rows.SelectedRows(vectors, rows)
+  kind, metric = fields['kind'], fields['metric']
+  if kind == 'scann' and len(rows) < scann.MIN_ROWS:
+    kind = 'exact'
+  base.check_vectors(part, ids=rows)
+  if kind == 'scann':
+    config = scann.ScannConfig(**fields['scann'])
+    scann.ScannSearcher.build(part, metric, config).save(draft)
+  elif kind == 'int8':
+    codes.write(draft, part, metric)
+  else:
+    exact_fields = {'name': 'exact', 'metric': metric}
+    (draft / 'searcher.json').write_text(json.dumps(exact_fields) + '\n')
+
+
+def build(
+  path: str | os.PathLike,
+  vectors,
+  fields: Mapping[str, Any],
+  shards_in_memory: int,
+) -> sharded.ShardedSearcher:
+  """Plan an index and build its missing shards here, one after another."""
+  folder = plan(path, vectors, fields)
+  drafts.remove_dead(folder, recursive=False)
+  for other in folder.parent.glob(f'{pathlib.Path(path).name}.partial-*'):
+    if other != folder:
+      logging.warning(
+        '%s: unfinished index of other settings; not used.', other
+      )
+  todo = missing(folder)
+  for number in todo:
+    start = time.monotonic()
+    build_shard(folder, number)
+    sec = time.monotonic() - start
+    logging.info(
+      'Shard %d of %d: built in %.1f s.', number, fields['shards'], sec
+    )
+  return sharded.ShardedSearcher.load(folder, shards_in_memory)
+
+
+def oracle(vectors, metric: str) -> exact.ExactSearcher:
+  """Return exact search of the whole that streams, as shards have no other bound."""
+  return exact.ExactSearcher(vectors, metric, resident_bytes=0, check=False)
+
+
+def report(
+  searcher: sharded.ShardedSearcher, check: recall_check.RecallCheck
+) -> dict[str, Any]:
+  """Return what a search of few shards loses, and the memory of each kind of index.
+
+  Returns:
+    agreement_with_all_shards: share of the best rows that asking all shards finds;
+      only where few are asked.
+    memory_bytes_per_vector: in memory, for each vector of an open shard.
+    memory_gb_per_billion: the same for the other kinds; a byte a vector is a
+      gigabyte a billion.
+  """
+  found = {}
+  if 0 < searcher.shards_to_search < searcher.num_shards:
+    few, _ = check.answer(searcher)
+    every, _ = check.answer(searcher, shards_to_search=searcher.num_shards)
+    agreement = recall_check.agreement_with_exact(few, every)
+    found['agreement_with_all_shards'] = round(agreement, 4)
+  d = searcher.dimension
+  table = {'exact': 0.0, 'int8': d + 4.0}
+  for rescore in ('none', 'int8', 'bfloat16', 'float32'):
+    config = scann.ScannConfig(rescore=rescore)
+    size = scann.expected_bytes(1000, d, config)[1] / 1000
+    table[f'scann, rescore {rescore}'] = size
+  return found | {
+    'memory_bytes_per_vector': round(searcher.bytes_in_memory, 1),
+    'memory_gb_per_billion': {k: round(v, 1) for k, v in table.items()},
+  }

@@ -1,0 +1,98 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Search of a database in shards that the machines of a Ray cluster hold.
+
+An actor holds each shard. The folder of the index and its vectors must be on a file
+system that every machine sees under the same path. An actor that dies is started
+again, opens its shard and answers what it was asked.
+"""
+
+import os
+import pathlib
+from typing import Any
+
+from retrieval.searchers import base, sharded
+
+
+class _Holder:
+  """One open shard, in a process of its own."""
+
+  def __init__(self, path: str, number: int):
+    searcher = sharded.ShardedSearcher.load(path, shards_in_memory=0)
+    self._shard = searcher.open_shard(number)
+
+  def search(self, queries, k, settings) -> sharded.Found:
+    """See `sharded.Shard.search`."""
+    return self._shard.search(queries, k, **settings)
+
+  def process(self) -> int:
+    """Number of the process."""
+    return os.getpid()
+
+
+class RayShardedSearcher(sharded.ShardedSearcher):
+  """A `ShardedSearcher` whose shards are held by actors and asked all at once."""
+
+  @classmethod
+  def start(
+    cls, path: str | os.PathLike, address: str = 'auto'
+  ) -> 'RayShardedSearcher':
+    """Start an actor for each shard of a saved searcher.
+
+    Args:
+      address: of the cluster, 'auto' for the one that runs here, 'local' for a new
+        one on this machine; unused where Ray is connected already.
+
+    Raises:
+      ImportError: where Ray is not installed.
+      ValueError: when the searcher is damaged.
+    """
+    ray = _import()
+    path = pathlib.Path(path).resolve()
+    found = cls(path, base.read_fields(path))
+    if not ray.is_initialized():
+      ray.init(address=address, log_to_driver=False)
+    holder = ray.remote(_Holder).options(
+      num_cpus=0,
+      scheduling_strategy='SPREAD',
+      max_restarts=-1,
+      max_task_retries=-1,
+    )
+    found._actors = [
+      holder.remote(str(path), number) if size else None
+      for number, size in enumerate(found._fields['sizes'])
+    ]
+    return found
+
+  def _answers(self, asks, k, settings):
+    ray = _import()
+    pending = [
+      (own, self._actors[number].search.remote(queries, k, settings))
+      for number, own, queries in asks
+    ]
+    for own, answer in pending:
+      yield own, ray.get(answer)
+
+  def processes(self) -> list[int]:
+    """Return the process of each shard's actor."""
+    held = [actor for actor in self._actors if actor]
+    return _import().get([actor.process.remote() for actor in held])
+
+  def close(self) -> None:
+    """Stop the actors."""
+    ray = _import()
+    for actor in self._actors:
+      if actor:
+        ray.kill(actor)
+    self._actors = [None] * self.num_shards
+
+
+def _import() -> Any:
+  try:
+    import ray
+  except ImportError as e:
+    raise ImportError(
+      f'Ray cannot be imported ({e}); install the extra [cluster], or search '
+      'without a cluster.'
+    ) from None
+  return ray

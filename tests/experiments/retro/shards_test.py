@@ -1,0 +1,78 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""A RETRO whose index is in shards finds and writes what one index gives."""
+
+import dataclasses
+import shutil
+
+import numpy as np
+import pytest
+
+from configs.bases import retro_base
+from experiments.retro import prepare as retro_prepare
+import retrieval
+from retro_jax.data import folder as retro_data
+from retro_jax.trained import loading, sampling
+from tests.experiments.engine import tiny_run
+from tests.experiments.retro import update_test
+from tests.retro_jax.data import tiny_data
+
+
+@pytest.fixture(scope='module')
+def embedder():
+  return update_test.Letters()
+
+
+@pytest.fixture(scope='module')
+def folders(tmp_path_factory, embedder):
+  """Data folders by their number of shards."""
+  found = {}
+  for shards in (1, 3):
+    workdir = tmp_path_factory.mktemp('data')
+    root = workdir / 'data'
+    root.mkdir()
+    tiny_data.make(root)
+    for made in root.glob('neighbors-*'):
+      shutil.rmtree(made)
+    config = retro_base.get_config()
+    config.prepare.stages = 'vectors,index,neighbors'
+    config.index.update(searcher='exact', shards=shards, num_queries=20)
+    with pytest.MonkeyPatch.context() as patch:
+      patch.setattr(retro_data, 'embedder', lambda config: embedder)
+      retro_prepare.run(config, str(workdir))
+    found[shards] = retro_data.DataFolder(root)
+  return found
+
+
+def test_neighbors_do_not_depend_on_the_shards(folders):
+  one, three = (folders[n] for n in (1, 3))
+  assert three.index.searcher.num_shards == 3
+  assert three.index.report['recall@10'] == 1
+  for split in ('train', 'valid'):
+    stored = [x.neighbors(split).store for x in (one, three)]
+    for name in ('ids', 'scores'):
+      a, b = (np.asarray(x.array(name)[:]) for x in stored)
+      np.testing.assert_array_equal(a, b)
+    assert (a != -np.inf).any()
+
+
+def test_samples_and_searches_read_the_shards(
+  folders, embedder, tmp_path, monkeypatch
+):
+  monkeypatch.setattr(retro_data, 'embedder', lambda config: embedder)
+  run = tiny_run.make_run(tmp_path, folders[3].root, init_scale=0.3)
+  trained = loading.load(run)
+  prompt = 'river queen moon river queen moon river queen moon'
+  settings = {'num_samples': 1, 'max_new_tokens': 12, 'temperature': 0.0}
+  samples = [
+    sampling.sample(dataclasses.replace(trained, data=x), prompt, **settings)
+    for x in (folders[1], folders[3])
+  ]
+  assert any(chunk.ids for chunk in samples[0][0].chunks)
+  assert samples[0] == samples[1]
+  found = [
+    retrieval.open_index(x.root, embedder=embedder).search([prompt], 4)
+    for x in (folders[1], folders[3])
+  ]
+  np.testing.assert_array_equal(found[0].ids, found[1].ids)
+  assert found[0].texts == found[1].texts

@@ -1,0 +1,186 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Builds of shards: killed, damaged, of bad input, shared between processes."""
+
+import concurrent.futures
+import os
+import pathlib
+import pickle
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from retrieval import searchers
+from retrieval.index import index as index_lib, sharded_index
+from retrieval.store import manifests, verification
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+
+
+def rows(count=600):
+  return np.random.default_rng(0).standard_normal((count, 8)).astype(np.float32)
+
+
+def config(**fields):
+  defaults = {'searcher': 'exact', 'num_queries': 20, 'shards': 6}
+  return index_lib.IndexConfig(**defaults | fields)
+
+
+def build(path, vectors=None, **fields):
+  vectors = rows() if vectors is None else vectors
+  return index_lib.build_index(path, vectors, 'v', config(**fields))
+
+
+def _bytes(folder):
+  return {
+    str(f.relative_to(folder)): f.read_bytes()
+    for f in folder.rglob('*')
+    if f.is_file() and f.suffix != '.verified' and f.name != index_lib.MANIFEST
+  }
+
+
+_BUILD = """
+import os, pathlib, signal, sys
+from retrieval.index import index as index_lib, sharded_index
+sys.path.insert(0, {tests!r})
+import sharded_index_test as test
+make = sharded_index._write_shard
+def killed(draft, *arguments):
+  make(draft, *arguments)
+  if 'shard-000003' in draft.name:
+    os.kill(os.getpid(), signal.SIGKILL)
+sharded_index._write_shard = killed
+test.build(pathlib.Path(sys.argv[1]), searcher=sys.argv[2], shard_by=sys.argv[3])
+"""
+
+
+@pytest.mark.parametrize(
+  ('kind', 'by'), [('exact', 'rows'), ('exact', 'centroid'), ('int8', 'rows')]
+)
+def test_a_killed_build_continues_with_the_same_bytes(
+  tmp_path, monkeypatch, kind, by
+):
+  path, fields = tmp_path / 'index', {'searcher': kind, 'shard_by': by}
+  code = _BUILD.format(tests=str(pathlib.Path(__file__).parent))
+  died = subprocess.run(
+    [sys.executable, '-c', code, path, kind, by], cwd=ROOT
+  ).returncode
+  assert died == -signal.SIGKILL and not path.exists()
+  (partial,) = tmp_path.glob('index.partial-*')
+  assert sharded_index.missing(partial) == [3, 4, 5]
+  inode = (partial / 'shard-000002' / 'searcher.json').stat().st_ino
+  made, make = [], sharded_index._write_shard
+
+  def watched(draft, *arguments):
+    made.append(draft.name.split('.')[1])
+    make(draft, *arguments)
+
+  monkeypatch.setattr(sharded_index, '_write_shard', watched)
+  build(path, **fields)
+  assert made == ['shard-000003', 'shard-000004', 'shard-000005']
+  assert (path / 'shard-000002' / 'searcher.json').stat().st_ino == inode
+  assert not partial.exists()
+  build(tmp_path / 'whole', **fields)
+  assert _bytes(path) == _bytes(tmp_path / 'whole')
+  one, two = (
+    index_lib.fingerprint_of(tmp_path / x) for x in ('index', 'whole')
+  )
+  assert one == two
+
+
+def test_writers_build_shards_of_one_plan(tmp_path):
+  """Four writers build each shard; then the index takes them as they are."""
+  build(tmp_path / 'alone')
+  path = tmp_path / 'index'
+  fields = manifests.read_json(tmp_path / 'alone' / index_lib.MANIFEST)[
+    'fields'
+  ]
+  folder = sharded_index.plan(path, rows(), fields)
+  assert folder == sharded_index.plan(path, rows(), fields)
+  task = pickle.loads(pickle.dumps(sharded_index.build_shard))  # as a job's
+  with concurrent.futures.ThreadPoolExecutor(4) as pool:
+    calls = [(str(folder), n) for n in range(6) for _ in range(4)]
+    list(pool.map(task, *zip(*calls, strict=True)))
+  assert sharded_index.missing(folder) == []
+  inode = (folder / 'shard-000000' / 'searcher.json').stat().st_ino
+  build(path)
+  assert (path / 'shard-000000' / 'searcher.json').stat().st_ino == inode
+  assert _bytes(path) == _bytes(tmp_path / 'alone')
+
+
+@pytest.mark.parametrize(
+  ('by', 'said'),
+  [
+    ('rows', 'Shard 4 of 6 in .*Database row 417 holds NaN'),
+    ('centroid', 'Database row 417 holds NaN'),
+  ],
+)
+def test_a_bad_row_is_named(tmp_path, by, said):
+  bad = rows()
+  bad[417, 3] = np.nan
+  with pytest.raises(ValueError, match=said):
+    build(tmp_path / 'index', bad, shard_by=by)
+  assert not (tmp_path / 'index').exists()
+
+
+def test_bad_settings_are_named(tmp_path):
+  with pytest.raises(
+    ValueError, match='shards=9: expected at most 5, the rows'
+  ):
+    build(tmp_path / 'index', rows(5), shards=9)
+  for fields, said in (
+    ({'shards': 2, 'shards_to_search': 3}, 'expected at most shards=2'),
+    ({'shards_to_search': 3}, "shard_by='rows': expected 'centroid'"),
+    ({'shards': 0}, 'shards=0'),
+  ):
+    with pytest.raises(ValueError, match=said):
+      config(**fields)
+
+
+def test_what_stands_is_reused_or_refused(tmp_path):
+  path = tmp_path / 'index'
+  first = build(path)
+  again = build(path, shards_in_memory=2)
+  assert again.fingerprint == first.fingerprint
+  assert again.searcher.shards_in_memory == 2
+  assert index_lib.open_index(path).searcher.shards_in_memory == 1
+  assert index_lib.suits(path, rows(), 'v', config())
+  for fields, said in (
+    ({'shards': 5}, 'shards: expected 5, found 6'),
+    ({'shards': 1}, 'shards: expected 1, found 6'),
+    ({'shard_by': 'centroid'}, "shard_by: expected 'centroid'"),
+  ):
+    assert not index_lib.suits(path, rows(), 'v', config(**fields))
+    with pytest.raises(ValueError, match=said):
+      build(path, **fields)
+
+
+@pytest.mark.parametrize('kind', ['int8', 'scann'])
+def test_a_damaged_shard_names_its_file(tmp_path, monkeypatch, kind):
+  if kind == 'scann' and not searchers.scann_available():
+    pytest.skip('ScaNN exists for Linux only.')
+  fields = {'searcher': kind, 'shards': 2, 'recall_floor': 0.0}
+  path = build(tmp_path / 'index', rows(9000), **fields).path
+  folder = path / 'shard-000001'
+  file = max(folder.iterdir(), key=lambda f: f.stat().st_size)
+  data = bytearray(file.read_bytes())
+  data[len(data) // 2] ^= 1
+  file.write_bytes(data)
+  with pytest.raises(ValueError, match=f'shard-000001/{file.name}: damaged'):
+    index_lib.open_index(path)
+  monkeypatch.setenv(verification.VARIABLE, 'off')
+  file.write_bytes(data[: len(data) // 2])
+  searcher = index_lib.open_index(path).searcher
+  with pytest.raises(ValueError, match='shard-000001'):
+    searcher.search(rows(3), 2)
+
+
+def test_a_folder_moves_with_its_copy_of_the_vectors(tmp_path):
+  wanted = build(tmp_path / 'a' / 'i').searcher.search(rows(5), 4)
+  os.rename(tmp_path / 'a', tmp_path / 'b')
+  found = index_lib.open_index(tmp_path / 'b' / 'i').searcher.search(rows(5), 4)
+  for a, b in zip(found, wanted, strict=True):
+    np.testing.assert_array_equal(a, b)

@@ -1,0 +1,60 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+import numpy as np
+import pytest
+
+from retrieval.searchers import partition
+
+
+def _assigned(rows, centers):
+  written = []
+  sizes = partition.assign(
+    lambda low, high: rows[low:high], len(rows), centers, written.append
+  )
+  return np.concatenate(written), sizes
+
+
+def test_centroids_are_those_of_clusters_and_the_same_each_time():
+  rng = np.random.default_rng(0)
+  means = 10 * rng.standard_normal((4, 8)).astype(np.float32)
+  rows = means[rng.integers(0, 4, 2000)]
+  rows += 0.01 * rng.standard_normal(rows.shape, np.float32)
+  found = partition.centroids(rows, 4)
+  np.testing.assert_array_equal(found, partition.centroids(rows, 4))
+  distances = np.linalg.norm(found[:, None] - means, axis=2).min(axis=1)
+  assert distances.max() < 0.1
+
+
+def test_parts_are_bounded_and_rows_take_the_nearest_with_room(monkeypatch):
+  """Nine tenths of the rows lie at one centroid."""
+  rng = np.random.default_rng(1)
+  centers = np.float32([[0, 0], [4, 0], [9, 0]])
+  at = np.where(rng.random(900) < 0.9, 0, rng.integers(0, 3, 900))
+  rows = centers[at] + 0.1 * rng.standard_normal((900, 2)).astype(np.float32)
+  parts, sizes = _assigned(rows, centers)
+  np.testing.assert_array_equal(sizes, np.bincount(parts, minlength=3))
+  assert sizes.sum() == 900 and sizes.max() == 375  # 1.25 times 300
+  wishes = np.argsort(((rows[:, None] - centers) ** 2).sum(2), axis=1)
+  wanted, taken = np.full(900, -1), np.zeros(3, int)
+  for rank in range(3):
+    for row in np.flatnonzero(wanted < 0):
+      part = wishes[row, rank]
+      if taken[part] < 375:
+        wanted[row] = part
+        taken[part] += 1
+  np.testing.assert_array_equal(parts, wanted)
+  monkeypatch.setattr(partition, '_BLOCK_BYTES', 1000)  # many blocks
+  parts, sizes = _assigned(rows, centers)
+  np.testing.assert_array_equal(sizes, np.bincount(parts, minlength=3))
+  assert sizes.sum() == 900 and sizes.max() == 375
+
+
+@pytest.mark.parametrize('metric', ['dot_product', 'squared_l2'])
+def test_order_is_that_of_the_metric(metric):
+  rng = np.random.default_rng(2)
+  rows, centers = rng.standard_normal((2, 20, 5)).astype(np.float32)
+  scores = rows @ centers.T
+  if metric == 'squared_l2':
+    scores = -((rows[:, None] - centers) ** 2).sum(2)
+  wanted = np.argsort(-scores, axis=1)
+  np.testing.assert_array_equal(partition.order(rows, centers, metric), wanted)

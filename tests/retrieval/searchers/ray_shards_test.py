@@ -1,0 +1,44 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Shards held by the actors of a Ray cluster on this machine."""
+
+import os
+import signal
+
+import numpy as np
+import pytest
+
+from retrieval import searchers
+from retrieval.index import index as index_lib
+
+ray = pytest.importorskip('ray', reason='Ray is the extra [cluster].')
+
+
+@pytest.mark.slow
+def test_actors_answer_as_local_shards_and_survive_a_kill(tmp_path):
+  rng = np.random.default_rng(0)
+  rows = rng.standard_normal((2000, 16)).astype(np.float32)
+  config = index_lib.IndexConfig(searcher='exact', shards=3, num_queries=5)
+  path = index_lib.build_index(tmp_path / 'i', rows, 'v', config).path
+  wanted = searchers.load(path).search(rows[:20], 9)
+  # A cluster of its own, even where another one runs on this machine.
+  ray.init(
+    address='local',
+    num_cpus=2,
+    include_dashboard=False,
+    _node_ip_address='127.0.0.1',
+  )
+  try:
+    searcher = index_lib.open_index(path, cluster='auto').searcher
+    for killed in (None, 1):
+      before = searcher.processes()
+      assert len(set(before) | {os.getpid()}) == 4
+      if killed is not None:
+        os.kill(before[killed], signal.SIGKILL)
+      found = searcher.search(rows[:20], 9)
+      for a, b in zip(found, wanted, strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert searcher.processes() != before
+    searcher.close()
+  finally:
+    ray.shutdown()

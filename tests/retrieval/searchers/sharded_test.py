@@ -1,0 +1,251 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Searches over shards against one exact search of the same rows."""
+
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from retrieval import searchers
+from retrieval.index import index as index_lib, recall_check
+from retrieval.store import store_writer
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+NEEDS_SCANN = pytest.mark.skipif(
+  not searchers.scann_available(), reason='ScaNN exists for Linux only.'
+)
+METRICS = ('dot_product', 'squared_l2')
+
+
+@pytest.fixture(scope='module')
+def vectors():
+  """Rows of which many are equal, in several shards of any partition."""
+  rng = np.random.default_rng(0)
+  centers = rng.standard_normal((40, 16))
+  rows = centers[rng.integers(0, 40, 3000)]
+  rows = (rows + 0.5 * rng.standard_normal(rows.shape)).astype(np.float32)
+  rows[100:140] = rows[3]
+  rows[::601] = rows[2]
+  rows[2990:] = rows[3]
+  return rows
+
+
+@pytest.fixture(scope='module')
+def queries(vectors):
+  rng = np.random.default_rng(1)
+  return np.concatenate(
+    [vectors[:6], rng.standard_normal((10, 16)).astype(np.float32)]
+  )
+
+
+def write_store(path, rows, dtype='float32'):
+  writer = store_writer.StoreWriter(path, 'vectors', {})
+  for i, part in enumerate(np.array_split(rows, 3)):
+    writer.write(i, {'vectors': part.astype(dtype)})
+  return writer.publish(3).array('vectors')
+
+
+def build(path, rows, **config):
+  defaults = {'searcher': 'exact', 'num_queries': 50}
+  config = index_lib.IndexConfig(**defaults | config)
+  return index_lib.build_index(path, rows, 'v', config)
+
+
+def same(found, wanted):
+  for a, b in zip(found, wanted, strict=True):
+    assert a.dtype == b.dtype
+    np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize('metric', METRICS)
+@pytest.mark.parametrize(
+  ('shards', 'by', 'k'),
+  [(2, 'rows', 60), (7, 'rows', 60), (60, 'rows', 70), (5, 'centroid', 60)],
+)
+def test_exact_shards_are_one_exact_index(
+  tmp_path, vectors, queries, metric, shards, by, k
+):
+  """Sixty shards hold 50 rows each, fewer than k."""
+  index = build(
+    tmp_path / 'i', vectors, metric=metric, shards=shards, shard_by=by
+  )
+  wanted = searchers.ExactSearcher(vectors, metric).search(queries, k)
+  assert index.searcher.num_shards == shards and index.searcher.is_exact
+  same(index.searcher.search(queries, k), wanted)
+  searcher = index_lib.open_index(tmp_path / 'i', shards_in_memory=0).searcher
+  same(searcher.search(queries, k), wanted)
+  assert searchers.exact_of(searcher, vectors) is searcher
+
+
+@pytest.mark.parametrize('dtype', ['float32', 'bfloat16', 'float16'])
+def test_vectors_of_a_store_are_not_copied(tmp_path, vectors, queries, dtype):
+  rows = write_store(tmp_path / 'vectors', vectors, dtype)
+  index = build(tmp_path / 'index', rows, shards=4)
+  wanted = searchers.ExactSearcher(rows, 'squared_l2').search(queries, 9)
+  same(index.searcher.search(queries, 9), wanted)
+  names = {f.name for f in index.path.rglob('*') if f.suffix == '.npy'}
+  assert not names
+  assert index.report['bytes_per_vector'] >= rows.dtype.itemsize * 16
+
+
+def test_more_neighbors_than_rows_are_none(tmp_path, vectors, queries):
+  index = build(tmp_path / 'i', vectors[:20], shards=6)
+  ids, scores = index.searcher.search(queries, 25)
+  assert (np.sort(ids[:, :20]) == np.arange(20)).all()
+  assert (ids[:, 20:] == -1).all() and np.isneginf(scores[:, 20:]).all()
+  ids, scores = index.searcher.search(queries[:0], 3)
+  assert ids.shape == scores.shape == (0, 3)
+  with pytest.raises(ValueError, match='Query 1 holds NaN'):
+    index.searcher.search(np.float32([[0] * 16, [np.nan] * 16]), 3)
+
+
+@pytest.mark.parametrize('metric', METRICS)
+def test_int8_codes_are_scored_again(tmp_path, vectors, queries, metric):
+  """The candidates are so many that the codes lose nothing here."""
+  index = build(
+    tmp_path / 'i', vectors, metric=metric, searcher='int8', shards=3
+  )
+  wanted = searchers.ExactSearcher(vectors, metric).search(queries, 10)
+  same(index.searcher.search(queries, 10), wanted)
+  assert index.report['memory_bytes_per_vector'] == 20
+  assert not index.searcher.is_exact
+
+
+def _recall(searcher, vectors, queries, **settings):
+  exact = searchers.ExactSearcher(vectors, searcher.metric)
+  wanted = exact.search(queries, 10)[0]
+  found, scores = searcher.search(queries, 10, **settings)
+  again = exact.score(queries, found)
+  np.testing.assert_array_equal(scores, again.astype(np.float32))
+  return recall_check.agreement_with_exact(
+    found, wanted, again, exact.score(queries, wanted)
+  )
+
+
+@pytest.fixture(scope='module')
+def many():
+  rng = np.random.default_rng(2)
+  rows = rng.standard_normal((100, 32))[rng.integers(0, 100, 20_000)]
+  rows = (rows + rng.standard_normal(rows.shape)).astype(np.float32)
+  return rows[:19_000], rows[19_000:19_200]
+
+
+@NEEDS_SCANN
+@pytest.mark.parametrize('by', ['rows', 'centroid'])
+@pytest.mark.parametrize('rescore', ['float32', 'none'])
+def test_scann_shards_reach_the_floor_with_exact_scores(
+  tmp_path, many, by, rescore
+):
+  index = build(
+    tmp_path / 'i',
+    many[0],
+    searcher='scann',
+    shards=3,
+    shard_by=by,
+    scann={'rescore': rescore},
+  )
+  assert (index.path / 'shard-000000' / 'scann_config.pb').exists()
+  assert index.report['recall@10'] >= 0.95
+  assert _recall(index.searcher, *many) >= 0.95
+  # A twentieth of the hashes are 4 bits of two dimensions.
+  size = {'float32': 4 * 32 + 8, 'none': 8}[rescore]
+  assert index.report['memory_bytes_per_vector'] == size
+
+
+def test_few_of_the_shards_are_asked(tmp_path, many):
+  index = build(
+    tmp_path / 'i',
+    many[0],
+    shards=8,
+    shard_by='centroid',
+    shards_to_search=3,
+    recall_floor=0.5,
+  )
+  searcher = index.searcher
+  assert not searcher.is_exact
+  few, every = (_recall(searcher, *many, shards_to_search=n) for n in (3, 8))
+  assert every == 1 and 0.6 < few < 1
+  assert _recall(searcher, *many, shards_to_search=1) < few
+  report = index.report
+  assert report['agreement_with_all_shards'] == report['recall@10'] < 1
+  asked = searcher._asks(many[1], 3)
+  assert sum(len(own) for _, own, _ in asked) == 3 * len(many[1])
+  # Three shards hold too few rows, and all are asked.
+  assert (searcher.search(many[1][:2], 18_000)[0] >= 0).all()
+  high = {'recall_floor': 1.0, 'shards': 8, 'shard_by': 'centroid'}
+  with pytest.raises(ValueError, match='Raise index.shards_to_search to 8'):
+    build(tmp_path / 'j', many[0], shards_to_search=4, **high)
+
+
+def test_each_row_is_in_one_shard_of_bounded_size(tmp_path, vectors):
+  index = build(tmp_path / 'i', vectors, shards=7, shard_by='centroid')
+  rows = [index.searcher.open_shard(i).rows for i in range(7)]
+  np.testing.assert_array_equal(np.sort(np.concatenate(rows)), np.arange(3000))
+  assert all((np.diff(x) > 0).all() for x in rows)
+  assert max(map(len, rows)) <= 1.25 * 3000 / 7 + 1
+
+
+def test_one_shard_is_open_at_a_time(tmp_path, vectors, queries):
+  path = build(tmp_path / 'i', vectors, shards=5).path
+  for most, left in ((1, 1), (3, 3), (0, 5)):
+    searcher = searchers.load(path, shards_in_memory=most)
+    opened = []
+    open_shard = searcher.open_shard
+
+    def watched(number, open_shard=open_shard, opened=opened):
+      opened.append(number)
+      return open_shard(number)
+
+    searcher.open_shard = watched
+    searcher.search(queries, 3)
+    assert len(searcher._open) == left and sorted(opened) == list(range(5))
+    searcher.search(queries, 3)
+    assert len(opened) == 5 + 5 - left
+
+
+_PEAK = """
+import re, sys
+import numpy as np
+from retrieval import searchers
+searcher = searchers.load(sys.argv[1], shards_in_memory=int(sys.argv[2]))
+queries = np.random.default_rng(0).standard_normal((8, 128)).astype(np.float32)
+searcher.search(queries, 5)
+# The peak of resource.getrusage may be that of the process that started this one.
+status = open('/proc/self/status').read()
+print(re.search(r'VmHWM:\\s+(\\d+) kB', status)[1])
+"""
+
+
+@pytest.mark.skipif(
+  not pathlib.Path('/proc/self/status').exists(), reason='Linux tells peaks.'
+)
+def test_peak_memory_is_that_of_one_shard(tmp_path):
+  """Four times the rows, in shards of the same size; then all held at a time."""
+  rng = np.random.default_rng(0)
+  rows = rng.standard_normal((320_000, 128)).astype(np.float32)
+  peaks = {}
+  for shards, held in ((4, 1), (16, 1), (16, 0)):
+    path = tmp_path / f'index{shards}'
+    if not path.exists():
+      stored = write_store(tmp_path / f'v{shards}', rows[: 20_000 * shards])
+      build(path, stored, shards=shards, num_queries=5)
+    peaks[shards, held] = int(
+      subprocess.run(
+        [sys.executable, '-c', _PEAK, path, str(held)],
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
+        text=True,
+      ).stdout
+    )
+  assert peaks[16, 1] < 1.2 * peaks[4, 1], peaks
+  assert peaks[16, 0] > 1.4 * peaks[4, 1], peaks
+
+
+def test_a_cluster_needs_shards(tmp_path, vectors):
+  path = build(tmp_path / 'i', vectors).path
+  with pytest.raises(ValueError, match="cluster='auto' was given for .* exact"):
+    searchers.load(path, cluster='auto')
