@@ -163,6 +163,7 @@ def build_index(
     pairs.store.fingerprint,
     index_lib.IndexConfig(**settings | {'recall_floor': 0.0}),
     accept=measure,
+    executor=cluster.executor(config),
   )
   index = folder.open_index(pairs, config)
   return [(name, str(value)) for name, value in index.report.items()]

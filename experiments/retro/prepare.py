@@ -237,6 +237,7 @@ def build_index(config: Config, data: retro_data.DataFolder) -> Rows:
     vectors.fingerprint,
     index_lib.IndexConfig(**settings),
     queries=data.vectors('valid').array('vectors'),
+    executor=cluster.executor(config),
   )
   return rows + [(key, _text(value)) for key, value in index.report.items()]
 

@@ -20,6 +20,7 @@ from retrieval import searchers, settings
 from retrieval.index import recall_check, sharded_index
 from retrieval.store import (
   drafts,
+  executors,
   locks,
   manifests,
   sharded_array,
@@ -93,6 +94,7 @@ def build_index(
   config: IndexConfig,
   queries: sharded_array.Rows | None = None,
   accept: Callable[[searchers.Searcher], dict[str, Any]] | None = None,
+  executor: executors.Executor | None = None,
 ) -> Index:
   """Build, measure and publish an index, or open the published one.
 
@@ -103,6 +105,7 @@ def build_index(
       must find its neighbors other than itself.
     accept: further test of the index before it is published, which raises
       ValueError to refuse it and returns what the report says of it.
+    executor: where shards of an index in shards are built; None is this process.
 
   Raises:
     ValueError: when `accept` refuses it, when it agrees too little with exact
@@ -121,17 +124,19 @@ def build_index(
   path.parent.mkdir(parents=True, exist_ok=True)
   with locks.hold(path.with_name(f'.{path.name}.lock')):
     if not path.exists():  # Another process may have built it meanwhile.
-      return _build(path, vectors, fields, config, queries, accept)
+      return _build(path, vectors, fields, config, queries, accept, executor)
   return _reuse(path, fields, config, vectors, queries)
 
 
-def _build(path, vectors, fields, config, queries, accept) -> Index:
+def _build(
+  path, vectors, fields, config, queries, accept, executor=None
+) -> Index:
   kind = fields['searcher']
   logging.info('Building: %s over %d vectors.', kind, int(vectors.shape[0]))
   start = time.monotonic()
   if config.is_sharded:
     searcher = sharded_index.build(
-      path, vectors, fields, config.shards_in_memory
+      path, vectors, fields, config.shards_in_memory, executor
     )
     exact = sharded_index.oracle(vectors, config.metric)
   else:

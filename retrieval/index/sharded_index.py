@@ -6,16 +6,16 @@
   for number in sharded_index.missing(folder):
     sharded_index.build_shard(folder, number)    # here, or on another machine
 
-`index.build_index` does this, measures the whole and publishes it. A killed build
+`index.build_index` does this with an executor, measures the whole and publishes it. A killed build
 continues at its first missing shard. S shards.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+import functools
 import json
 import os
 import pathlib
 import shutil
-import time
 from typing import Any
 
 from absl import logging
@@ -33,6 +33,7 @@ from retrieval.searchers import (
 )
 from retrieval.store import (
   drafts,
+  executors,
   selected_rows,
   sharded_array,
   space,
@@ -174,13 +175,22 @@ def _write_shard(draft: pathlib.Path, vectors, rows, fields) -> None:
     (draft / 'searcher.json').write_text(json.dumps(exact_fields) + '\n')
 
 
+def _builder(folder: pathlib.Path) -> Callable[[int], int]:
+  def build_one(number: int) -> int:
+    build_shard(folder, number)
+    return number
+
+  return build_one
+
+
 def build(
   path: str | os.PathLike,
   vectors,
   fields: Mapping[str, Any],
   shards_in_memory: int,
+  executor: executors.Executor | None = None,
 ) -> sharded.ShardedSearcher:
-  """Plan an index and build its missing shards here, one after another."""
+  """Plan an index and build its missing shards; executor None is this process."""
   folder = plan(path, vectors, fields)
   drafts.remove_dead(folder, recursive=False)
   for other in folder.parent.glob(f'{pathlib.Path(path).name}.partial-*'):
@@ -188,14 +198,12 @@ def build(
       logging.warning(
         '%s: unfinished index of other settings; not used.', other
       )
-  todo = missing(folder)
-  for number in todo:
-    start = time.monotonic()
-    build_shard(folder, number)
-    sec = time.monotonic() - start
-    logging.info(
-      'Shard %d of %d: built in %.1f s.', number, fields['shards'], sec
-    )
+  executor, todo = executor or executors.Inline(), missing(folder)
+  # Others see the folder under its whole path.
+  set_up = functools.partial(_builder, folder.absolute())
+  calls = ((number,) for number in todo)
+  for done, number in enumerate(executor.run('index', set_up, calls), 1):
+    logging.info('Shard %d is built, %d of %d.', number, done, len(todo))
   return sharded.ShardedSearcher.load(folder, shards_in_memory)
 
 

@@ -9,9 +9,9 @@ again, opens its shard and answers what it was asked.
 
 import os
 import pathlib
-from typing import Any
 
 from retrieval.searchers import base, sharded
+from retrieval.store import ray_executor
 
 
 class _Holder:
@@ -45,13 +45,11 @@ class RayShardedSearcher(sharded.ShardedSearcher):
 
     Raises:
       ImportError: where Ray is not installed.
-      ValueError: when the searcher is damaged.
+      ValueError: when the searcher is damaged, or there is no such cluster.
     """
-    ray = _import()
     path = pathlib.Path(path).resolve()
     found = cls(path, base.read_fields(path))
-    if not ray.is_initialized():
-      ray.init(address=address, log_to_driver=False)
+    ray = ray_executor.connect(address)
     holder = ray.remote(_Holder).options(
       num_cpus=0,
       scheduling_strategy='SPREAD',
@@ -65,7 +63,7 @@ class RayShardedSearcher(sharded.ShardedSearcher):
     return found
 
   def _answers(self, asks, k, settings):
-    ray = _import()
+    ray = ray_executor.import_ray()
     pending = [
       (own, self._actors[number].search.remote(queries, k, settings))
       for number, own, queries in asks
@@ -76,23 +74,14 @@ class RayShardedSearcher(sharded.ShardedSearcher):
   def processes(self) -> list[int]:
     """Return the process of each shard's actor."""
     held = [actor for actor in self._actors if actor]
-    return _import().get([actor.process.remote() for actor in held])
+    return ray_executor.import_ray().get(
+      [actor.process.remote() for actor in held]
+    )
 
   def close(self) -> None:
     """Stop the actors."""
-    ray = _import()
+    ray = ray_executor.import_ray()
     for actor in self._actors:
       if actor:
         ray.kill(actor)
     self._actors = [None] * self.num_shards
-
-
-def _import() -> Any:
-  try:
-    import ray
-  except ImportError as e:
-    raise ImportError(
-      f'Ray cannot be imported ({e}); install the extra [cluster], or search '
-      'without a cluster.'
-    ) from None
-  return ray

@@ -67,7 +67,7 @@ def import_ray():
     import ray
   except ImportError:
     raise ImportError(
-      "cluster.address needs Ray: pip install 'realm-retro-jax[cluster]'."
+      "A Ray cluster needs Ray: pip install 'realm-retro-jax[cluster]'."
     ) from None
   return ray
 
