@@ -204,7 +204,7 @@ class VersionFolder:
         draft / 'vectors',
         {'blocks': blocks.fingerprint, 'params': fingerprint},
         blocks.store.rows('document'),
-        lambda *x: embed(*x).astype(dtype),
+        functools.partial(_embed, embed, dtype),
         executor=executor,
         progress=progress,
       )
@@ -340,19 +340,21 @@ class VersionFolder:
     return self.root / f'.lease-{name}'
 
 
+def _embed(embed: EmbedBlocks, dtype: str, ids, progress) -> np.ndarray:
+  return embed(ids, progress).astype(dtype)
+
+
+def _embed_shard(embed: EmbedBlocks, bounds, shard, progress):
+  ids = np.arange(bounds[shard], bounds[shard + 1])
+  return {'vectors': embed(ids, progress)}
+
+
 def _embed_all(
   path: pathlib.Path, fields, rows, embed: EmbedBlocks, **how
 ) -> store.Store | None:
   """Write the vectors; None while other processes have work left."""
-  ends = np.cumsum(rows)
-
-  def embed_shard(i, progress):
-    vectors = embed(np.arange(ends[i] - rows[i], ends[i]), progress)
-    return {'vectors': vectors}
-
-  return shards.build_store(
-    path, VECTORS_KIND, fields, rows, embed_shard, **how
-  )
+  make = functools.partial(_embed_shard, embed, np.cumsum([0, *rows]))
+  return shards.build_store(path, VECTORS_KIND, fields, rows, make, **how)
 
 
 def seal(

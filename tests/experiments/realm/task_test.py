@@ -23,3 +23,14 @@ def test_a_run_of_another_kind_of_model_is_refused(monkeypatch):
   )
   with pytest.raises(ValueError, match=line):
     task.start_sources(config)
+
+
+def test_a_cluster_builds_the_indices_where_there_is_one():
+  config = realm_pretrain_quickstart.get_config()
+  config.refresh.schedule = 'async'
+  config.cluster.address = 'auto'
+  assert task.refresh_config(config).builder == 'ray'
+  config.cluster.address = ''
+  config.refresh.builder = 'ray'
+  with pytest.raises(ValueError, match='config.cluster.address names no'):
+    task._workers(config)

@@ -2,6 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Blocks to vectors and queries to blocks, against the model row by row."""
 
+import pickle
+
+import cloudpickle
 import jax
 import numpy as np
 import pytest
@@ -10,7 +13,9 @@ from realm_jax.data import examples
 from realm_jax.nn import realm as model_lib
 from realm_jax.serving import serving
 from retrieval.index import index as index_lib, index_versions
+from retrieval.store import executors
 from tests.realm_jax.nn import tiny
+from tests.retrieval.store import tiny_stores
 from tests.retrieval.text import tiny_blocks
 
 INDEX = index_lib.IndexConfig(metric='dot_product', num_queries=5)
@@ -115,6 +120,23 @@ def test_newer_parameters_are_taken(data, embedder):
   finally:
     embedder.load(data.params[0])
   np.testing.assert_allclose(found, data.vectors[1][:8], atol=ATOL)
+
+
+def test_other_processes_embed_the_blocks_of_a_version(data, tmp_path):
+  embedder = _embedder(data, None)  # on all devices, as they do
+  copy = pickle.loads(cloudpickle.dumps(embedder))
+  np.testing.assert_array_equal(copy(np.arange(9)), embedder(np.arange(9)))
+  arguments = (1, data.params[0], data.blocks, embedder)
+  folders = [index_versions.VersionFolder(tmp_path / x) for x in ('a', 'b')]
+  assert data.blocks.store.num_shards > 1
+  name = folders[0].build(*arguments, INDEX)
+  again = folders[1].build(*arguments, INDEX, executor=executors.Processes(2))
+  assert name == again
+  one, two = (
+    tiny_stores.file_hashes(folder.root / name / 'vectors')
+    for folder in folders
+  )
+  assert one == two
 
 
 def test_vectors_that_are_not_finite_are_refused(data, embedder):

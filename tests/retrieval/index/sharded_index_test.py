@@ -15,7 +15,7 @@ import pytest
 
 from retrieval import searchers
 from retrieval.index import index as index_lib, sharded_index
-from retrieval.store import manifests, verification
+from retrieval.store import executors, manifests, verification
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 
@@ -89,6 +89,23 @@ def test_a_killed_build_continues_with_the_same_bytes(
     index_lib.fingerprint_of(tmp_path / x) for x in ('index', 'whole')
   )
   assert one == two
+
+
+def test_an_executor_builds_the_shards(tmp_path, monkeypatch):
+  def refused(*_):
+    raise AssertionError('this process builds a shard')
+
+  build(tmp_path / 'alone', searcher='int8')
+  monkeypatch.setattr(sharded_index, 'build_shard', refused)
+  monkeypatch.chdir(tmp_path)
+  index_lib.build_index(
+    'index',
+    rows(),
+    'v',
+    config(searcher='int8'),
+    executor=executors.Processes(2),
+  )
+  assert _bytes(tmp_path / 'index') == _bytes(tmp_path / 'alone')
 
 
 def test_writers_build_shards_of_one_plan(tmp_path):
