@@ -13,7 +13,7 @@ from experiments.engine import optimizers
 from experiments.realm import refresh, settings
 from realm_jax.data import examples
 from realm_jax.nn import config as config_lib
-from retrieval.store import ray_executor
+from retrieval.store import ray_cluster
 from retrieval.text import taggers
 
 
@@ -44,7 +44,7 @@ def _data() -> sections.Section:
     ),
     'valid_fraction': 0.02,  # share of X's documents held out
     'prepare': sections.of(settings.Prepare),
-    'cluster': sections.of(ray_executor.Cluster),
+    'cluster': sections.of(ray_cluster.Cluster),
     'masker': 'salient',  # uniform, span
     'layout': sections.of(
       examples.Layout,

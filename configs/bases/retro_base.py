@@ -18,7 +18,7 @@ from ml_collections import config_dict
 from configs.bases import sections
 from experiments.engine import optimizers, run_settings
 from experiments.retro import settings
-from retrieval.store import ray_executor
+from retrieval.store import ray_cluster
 from retrieval.text_search import colbert_index
 from retro_jax.decoding import drawing
 from retro_jax.nn import config as config_lib
@@ -53,7 +53,7 @@ def get_config(arg: str = 'base') -> ml_collections.ConfigDict:
   config.colbert_index = sections.of(colbert_index.Section)
   config.evaluation = sections.of(settings.Evaluation)
   config.prepare = sections.of(run_settings.Prepare)
-  config.cluster = sections.of(ray_executor.Cluster)
+  config.cluster = sections.of(ray_cluster.Cluster)
 
   # The tokenizer gives vocab_size.
   config.model = sections.of(

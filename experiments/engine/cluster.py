@@ -20,7 +20,7 @@ from typing import Any
 import ml_collections
 
 from experiments.engine import progress
-from retrieval.store import executors, ray_executor, verification
+from retrieval.store import executors, ray_cluster, ray_executor, verification
 
 
 class _Current(threading.local):
@@ -32,7 +32,7 @@ class _Current(threading.local):
 
 _CURRENT = _Current()
 # Executors of the stage, whose workers wait for its next store.
-_MADE: dict[tuple[ray_executor.Cluster, int], executors.Remote] = {}
+_MADE: dict[tuple[ray_cluster.Cluster, int], executors.Remote] = {}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,7 +92,7 @@ def executor(
   """
   if is_worker():
     return _CURRENT.serving
-  settings = ray_executor.Cluster(**config.cluster)
+  settings = ray_cluster.Cluster(**config.cluster)
   count = max(settings.workers, num_processes)
   if not settings.address and count <= 1:
     return executors.Inline()
@@ -104,12 +104,12 @@ def executor(
 
 def workers(config: ml_collections.ConfigDict) -> executors.Remote:
   """Return the cluster's workers for makers of shards that can be pickled."""
-  settings = ray_executor.Cluster(**config.cluster)
+  settings = ray_cluster.Cluster(**config.cluster)
   connect(settings.address)
   return ray_executor.RayExecutor(settings)
 
 
-def _make(settings: ray_executor.Cluster, count: int) -> executors.Remote:
+def _make(settings: ray_cluster.Cluster, count: int) -> executors.Remote:
   if not settings.address:
     return executors.Processes(count, _CURRENT.stage)
   connect(settings.address)
@@ -119,7 +119,7 @@ def _make(settings: ray_executor.Cluster, count: int) -> executors.Remote:
 def connect(address: str):
   """Join a Ray cluster, which does not get SIGTERM; return the module of Ray."""
   before = signal.getsignal(signal.SIGTERM)
-  ray = ray_executor.connect(address)
+  ray = ray_cluster.connect(address)
   if threading.current_thread() is threading.main_thread():
     signal.signal(signal.SIGTERM, before)
   return ray
@@ -133,4 +133,4 @@ def check(config: ml_collections.ConfigDict, root: pathlib.Path) -> None:
     ValueError: when there is no such cluster, or a node does not see `root`.
   """
   if config.cluster.address:
-    ray_executor.check_paths(connect(config.cluster.address), root)
+    ray_cluster.check_paths(connect(config.cluster.address), root)

@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 from experiments.engine import optimizers
 from retrieval import settings
 from retrieval.nn import sharding
-from retrieval.store import ray_executor
+from retrieval.store import ray_cluster
 from retrieval.text import corpus as corpus_lib
 
 AxisSize = Literal[-1] | Annotated[int, settings.Range(1, 2**20)]
@@ -93,6 +93,6 @@ class Run(Loop):
   corpus: corpus_lib.CorpusConfig
   valid_fraction: settings.Rate
   prepare: Prepare
-  cluster: ray_executor.Cluster  # where shards are made
+  cluster: ray_cluster.Cluster  # where shards are made
   optimizer: optimizers.OptimizerConfig
   batch_size: settings.Size

@@ -7,8 +7,9 @@
 A head and nodes of one core each are started at the loopback device, and ended at the
 end. The packaged articles (or those of --corpus, JSON lines) are prepared by one core
 without Ray, by one worker and by two. Then nodes are killed with signal 9 at --kills
-seeded moments, each replaced by a new one. The table has the seconds of each stage;
-the command fails unless all folders hold the same bytes.
+seeded moments, each replaced by a new one, and the command itself at one, after which
+it is run again. The table has the seconds of each stage; the command fails unless all
+folders hold the same bytes.
 """
 
 import hashlib
@@ -168,6 +169,14 @@ def _kill_all(nodes: loopback.Nodes, root: pathlib.Path) -> list[float]:
     logging.info('Kill %d after %.1f s: the same bytes.', number, moment)
     shutil.rmtree(folder)
     nodes.restore(2)
+  folder = root / 'kill-driver'
+  process = _start(folder, documents, cores, remote)
+  time.sleep(seconds[0] / 2)
+  process.kill()
+  process.communicate()
+  _wait(_start(folder, documents, cores, remote))
+  _check(_hashes(root / 'kill'), folder)
+  logging.info('The command killed and run again: the same bytes.')
   return seconds
 
 
@@ -195,7 +204,7 @@ def run(argv: list[str]) -> None:
     rows,
     title=f'{flags.FLAGS.documents:,} documents on {len(cores)} cores',
     caption=f'All folders hold the same bytes, also of {len(kills) - 1} '
-    'runs in which a node was killed.',
+    'runs in which a node was killed and of one in which the command was.',
   )
   if flags.FLAGS.output:
     content = {'seconds': seconds, 'kills': kills, 'cores': len(cores)}

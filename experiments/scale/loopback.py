@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import contextlib
 import os
 
-from retrieval.store import ray_executor
+from retrieval.store import ray_cluster
 
 # Ray takes 127.0.0.1 at its word; workers are as urgent as other processes; a dead
 # node is noticed after seconds; nothing is reported to Ray's makers.
@@ -59,7 +59,7 @@ def cluster(num_workers: int) -> Iterator[Nodes]:
   """
   for name, value in _ENVIRONMENT.items():
     os.environ.setdefault(name, value)
-  ray = ray_executor.import_ray()
+  ray = ray_cluster.import_ray()
   from ray import cluster_utils
 
   made = cluster_utils.Cluster()

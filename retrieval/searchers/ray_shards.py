@@ -11,7 +11,7 @@ import os
 import pathlib
 
 from retrieval.searchers import base, sharded
-from retrieval.store import ray_executor
+from retrieval.store import ray_cluster
 
 
 class _Holder:
@@ -49,7 +49,7 @@ class RayShardedSearcher(sharded.ShardedSearcher):
     """
     path = pathlib.Path(path).resolve()
     found = cls(path, base.read_fields(path))
-    ray = ray_executor.connect(address)
+    ray = ray_cluster.connect(address)
     holder = ray.remote(_Holder).options(
       num_cpus=0,
       scheduling_strategy='SPREAD',
@@ -63,7 +63,7 @@ class RayShardedSearcher(sharded.ShardedSearcher):
     return found
 
   def _answers(self, asks, k, settings):
-    ray = ray_executor.import_ray()
+    ray = ray_cluster.import_ray()
     pending = [
       (own, self._actors[number].search.remote(queries, k, settings))
       for number, own, queries in asks
@@ -74,13 +74,13 @@ class RayShardedSearcher(sharded.ShardedSearcher):
   def processes(self) -> list[int]:
     """Return the process of each shard's actor."""
     held = [actor for actor in self._actors if actor]
-    return ray_executor.import_ray().get(
+    return ray_cluster.import_ray().get(
       [actor.process.remote() for actor in held]
     )
 
   def close(self) -> None:
     """Stop the actors."""
-    ray = ray_executor.import_ray()
+    ray = ray_cluster.import_ray()
     for actor in self._actors:
       if actor:
         ray.kill(actor)

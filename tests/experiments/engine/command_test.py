@@ -28,12 +28,12 @@ import jax
 from retrieval import settings
 
 from experiments.engine import command
-from retrieval.store import ray_executor
+from retrieval.store import ray_cluster
 
 @dataclasses.dataclass(kw_only=True)
 class Settings:
   size: settings.Size
-  cluster: ray_executor.Cluster
+  cluster: ray_cluster.Cluster
 
 def define():
   flags.DEFINE_string('prompt', '', 'Where to start.')

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from retrieval import settings
-from retrieval.store import executors, ray_executor
+from retrieval.store import executors, ray_cluster, ray_executor
 from tests.retrieval.store import executors_test
 
 with_ray = pytest.mark.skipif(
@@ -22,16 +22,16 @@ with_ray = pytest.mark.skipif(
 
 
 def test_needs_of_a_worker():
-  cluster = ray_executor.Cluster(cpus_per_worker=2.0, tpus_per_worker=4.0)
+  cluster = ray_cluster.Cluster(cpus_per_worker=2.0, tpus_per_worker=4.0)
   assert cluster.needs == {'CPU': 2.0, 'TPU': 4.0}
   with pytest.raises(settings.SettingsError, match='cpus_per_worker=0'):
-    ray_executor.Cluster(cpus_per_worker=0.0)
+    ray_cluster.Cluster(cpus_per_worker=0.0)
 
 
 def test_the_extra_is_named_where_ray_is_missing(monkeypatch):
   monkeypatch.setitem(sys.modules, 'ray', None)
   with pytest.raises(ImportError, match=r'realm-retro-jax\[cluster\]'):
-    ray_executor.connect('auto')
+    ray_cluster.connect('auto')
 
 
 def test_tasks_are_counted_and_the_slowest_are_named(caplog):
@@ -67,7 +67,7 @@ def nodes():
 @with_ray
 @pytest.mark.slow
 def test_a_cluster_of_three_nodes(nodes, tmp_path):
-  cluster = ray_executor.Cluster(address=nodes.address)
+  cluster = ray_cluster.Cluster(address=nodes.address)
   stage = functools.partial(executors_test.stage_of_two, str(tmp_path / 'ray'))
   executor = ray_executor.RayExecutor(cluster, stage)
   made = executors_test.stage_of_two(tmp_path / 'ray', executor)
@@ -96,7 +96,7 @@ def test_a_cluster_of_three_nodes(nodes, tmp_path):
 )
 def test_tasks_run_again_twice_and_no_more(nodes, tmp_path, make):
   executor = ray_executor.RayExecutor(
-    ray_executor.Cluster(address=nodes.address, workers=2)
+    ray_cluster.Cluster(address=nodes.address, workers=2)
   )
   for times in (2, 3):
     folder = tmp_path / str(times)
@@ -116,7 +116,7 @@ def test_tasks_run_again_twice_and_no_more(nodes, tmp_path, make):
 def test_bad_input_and_unseen_folders_end_in_one_line(
   nodes, tmp_path, monkeypatch
 ):
-  cluster = ray_executor.Cluster(address=nodes.address, workers=1)
+  cluster = ray_cluster.Cluster(address=nodes.address, workers=1)
   executor = ray_executor.RayExecutor(cluster)
   for set_up, line in (
     (executors_test.fails_at_three, 'Task 3 of process'),
@@ -124,8 +124,8 @@ def test_bad_input_and_unseen_folders_end_in_one_line(
   ):
     with pytest.raises(ValueError, match=line):
       list(executor.run('job', set_up, executors_test.Calls(range(6))))
-  ray = ray_executor.connect(nodes.address)
-  ray_executor.check_paths(ray, tmp_path / 'seen')
-  monkeypatch.setattr(ray_executor, '_unseen', lambda paths: paths[1:])
+  ray = ray_cluster.connect(nodes.address)
+  ray_cluster.check_paths(ray, tmp_path / 'seen')
+  monkeypatch.setattr(ray_cluster, '_unseen', lambda paths: paths[1:])
   with pytest.raises(ValueError, match='unseen: node 127.0.0.1 of the cluster'):
-    ray_executor.check_paths(ray, tmp_path / 'unseen')
+    ray_cluster.check_paths(ray, tmp_path / 'unseen')

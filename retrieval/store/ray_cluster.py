@@ -1,0 +1,134 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""A Ray cluster: its settings, how a process joins it, and what its nodes see."""
+
+import dataclasses
+import os
+import pathlib
+import secrets
+from typing import Any
+
+from retrieval import settings
+
+# Whether Ray binds the machine's own address, which firewalls may close
+_OWN_ADDRESS = 'RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER'
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Cluster:
+  """A Ray cluster and the workers of a job on it."""
+
+  # auto: the cluster that this machine belongs to; ray://HOST:PORT or HOST:PORT;
+  # local: a cluster of this machine alone; '': no cluster, processes of this machine
+  address: str = ''
+  # processes that share a job; 0: all that the cluster has room for, or without a
+  # cluster this process
+  workers: settings.Count = 0
+  cpus_per_worker: settings.Positive = 1.0
+  gpus_per_worker: settings.NotNegative = 0.0
+  tpus_per_worker: settings.NotNegative = 0.0
+
+  __post_init__ = settings.check
+
+  @property
+  def needs(self) -> dict[str, float]:
+    """Ray's resources of one worker."""
+    found = {
+      'CPU': self.cpus_per_worker,
+      'GPU': self.gpus_per_worker,
+      'TPU': self.tpus_per_worker,
+    }
+    return {name: number for name, number in found.items() if number}
+
+
+def import_ray():
+  """Return the module of Ray.
+
+  Raises:
+    ImportError: when it is not installed.
+  """
+  try:
+    import ray
+  except ImportError:
+    raise ImportError(
+      "A Ray cluster needs Ray: pip install 'realm-retro-jax[cluster]'."
+    ) from None
+  return ray
+
+
+def connect(address: str):
+  """Join a cluster, unless this process has; return the module of Ray.
+
+  A cluster of this machine alone, at 127.0.0.1 or local, uses no other address.
+
+  Raises:
+    ValueError: when there is no cluster at `address`.
+  """
+  if address == 'local' or '127.0.0.1' in address:
+    os.environ.setdefault(_OWN_ADDRESS, '0')  # read when Ray is imported
+  ray = import_ray()
+  if ray.is_initialized():
+    return ray
+  given: dict[str, Any] = {'logging_level': 'WARNING', 'log_to_driver': False}
+  if address == 'local':
+    os.environ.setdefault('RAY_USAGE_STATS_ENABLED', '0')
+    given['include_dashboard'] = False
+  try:
+    ray.init(address, **given)
+  except (ConnectionError, RuntimeError, OSError) as error:
+    text = ' '.join(str(error).split())[:300]
+    raise ValueError(
+      f'cluster.address={address!r}: no Ray cluster there ({text}); expected '
+      'auto on one of its nodes, ray://HOST:PORT, or local.'
+    ) from None
+  return ray
+
+
+def check_paths(ray, *paths: str | os.PathLike) -> None:
+  """Check that every node sees the driver's working folder and some folders.
+
+  Args:
+    paths: folders of the driver that can be written.
+
+  Raises:
+    ValueError: naming the node and the folder that it does not see.
+  """
+  marks = [_mark(path) for path in paths]
+  strategy = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
+  seen = ray.remote(num_cpus=0, max_retries=0)(_unseen)
+  try:
+    wanted = [os.getcwd(), *map(str, marks)]
+    asked = {
+      node['NodeManagerAddress']: seen.options(
+        scheduling_strategy=strategy(node['NodeID'], soft=False)
+      ).remote(wanted)
+      for node in ray.nodes()
+      if node['Alive']
+    }
+    for host, reference in asked.items():
+      try:
+        missing = ray.get(reference, timeout=120)
+      except ray.exceptions.RayError:
+        continue  # a node that has left is none that works
+      if missing:
+        path = missing[0]
+        path = path if path == os.getcwd() else os.path.dirname(path)
+        raise ValueError(
+          f'{path}: node {host} of the cluster does not see this folder; expected '
+          'a path that all nodes see, such as one of a shared file system.'
+        )
+  finally:
+    for mark in marks:
+      mark.unlink(missing_ok=True)
+
+
+def _mark(path: str | os.PathLike) -> pathlib.Path:
+  folder = pathlib.Path(path).absolute()
+  folder.mkdir(parents=True, exist_ok=True)
+  mark = folder / f'.seen-{secrets.token_hex(8)}'
+  mark.touch()
+  return mark
+
+
+def _unseen(paths: list[str]) -> list[str]:
+  return [path for path in paths if not os.path.exists(path)]
