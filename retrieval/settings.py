@@ -73,6 +73,10 @@ class SettingsError(ValueError):
     super().__init__(f'{field}={value!r}: expected {expected}.')
     self.parts = (field, value, expected)
 
+  def __reduce__(self):
+    """Pickle the parts, so that another process can raise the error."""
+    return SettingsError, self.parts
+
   def within(self, section: str) -> 'SettingsError':
     """The same error, its field named from the section on."""
     field, value, expected = self.parts

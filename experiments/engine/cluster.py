@@ -11,7 +11,7 @@ import contextlib
 import dataclasses
 import functools
 import importlib
-import pathlib
+import os
 import signal
 import sys
 import threading
@@ -26,7 +26,7 @@ from retrieval.store import executors, ray_cluster, ray_executor, verification
 class _Current(threading.local):
   """The stage that runs in this thread, and a worker's executor."""
 
-  stage: 'Stage | None' = None
+  stage: functools.partial | None = None
   serving: Any = None
 
 
@@ -46,13 +46,22 @@ class Stage:
 
   @classmethod
   def of(cls, function: functools.partial) -> 'Stage':
-    """Name the function of a module and its arguments."""
+    """Name the function of a module and its arguments.
+
+    Raises:
+      ValueError: for a function that another process cannot find by its name.
+    """
+    name = function.func.__qualname__
+    if function.keywords or '<' in name:
+      raise ValueError(
+        f'{name}: expected a function of a module, with positional arguments.'
+      )
     module = function.func.__module__
     if module == '__main__':  # python -m
       module = sys.modules['__main__'].__spec__.name
     return cls(
       module,
-      function.func.__qualname__,
+      name,
       function.args,
       verification.mode(),
     )
@@ -66,14 +75,14 @@ class Stage:
 
 
 def is_worker() -> bool:
-  """Whether this thread calls a stage to make shards of one store alone."""
+  """Whether this thread calls a stage to make shards that a driver asks for."""
   return _CURRENT.serving is not None
 
 
 @contextlib.contextmanager
 def running(function: functools.partial) -> Iterator[None]:
   """Remember the stage while it runs, for the workers that help it."""
-  before, _CURRENT.stage = _CURRENT.stage, Stage.of(function)
+  before, _CURRENT.stage = _CURRENT.stage, function
   try:
     yield
   finally:
@@ -102,22 +111,29 @@ def executor(
   return _MADE[key]
 
 
-def workers(config: ml_collections.ConfigDict) -> executors.Remote:
-  """Return the cluster's workers for makers of shards that can be pickled."""
+def workers(
+  config: ml_collections.ConfigDict, root: str | os.PathLike
+) -> executors.Remote:
+  """Return the cluster's workers for makers of shards that can be pickled.
+
+  Args:
+    root: folder that all nodes must see.
+  """
+  check(config, root)
   settings = ray_cluster.Cluster(**config.cluster)
-  connect(settings.address)
   return ray_executor.RayExecutor(settings)
 
 
 def _make(settings: ray_cluster.Cluster, count: int) -> executors.Remote:
+  stage = Stage.of(_CURRENT.stage) if _CURRENT.stage else None
   if not settings.address:
-    return executors.Processes(count, _CURRENT.stage)
+    return executors.Processes(count, stage)
   connect(settings.address)
-  return ray_executor.RayExecutor(settings, _CURRENT.stage)
+  return ray_executor.RayExecutor(settings, stage)
 
 
 def connect(address: str):
-  """Join a Ray cluster, which does not get SIGTERM; return the module of Ray."""
+  """Join a Ray cluster and return Ray; the answer to SIGTERM stays ours."""
   before = signal.getsignal(signal.SIGTERM)
   ray = ray_cluster.connect(address)
   if threading.current_thread() is threading.main_thread():
@@ -125,7 +141,7 @@ def connect(address: str):
   return ray
 
 
-def check(config: ml_collections.ConfigDict, root: pathlib.Path) -> None:
+def check(config: ml_collections.ConfigDict, root: str | os.PathLike) -> None:
   """Join the cluster of a config, whose nodes must see a folder.
 
   Raises:

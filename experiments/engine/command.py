@@ -11,7 +11,7 @@ defines the flags, so that importing a command defines none. To use
 several hosts, run the command on each with --config.distributed=True and a
 --workdir that all hosts see. If the cluster manager does not number the
 processes for JAX, set JAX_COORDINATOR_ADDRESS (host:port), JAX_NUM_PROCESSES
-and JAX_PROCESS_ID.
+and JAX_PROCESS_ID. One process prepares data; `config.cluster` lets others help it.
 JAX_COMPILATION_CACHE_DIR keeps compiled programs between runs.
 """
 

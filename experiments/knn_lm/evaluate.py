@@ -11,8 +11,7 @@ DIR. lambda, temperature and k are tuned on a random share of the held-out docum
 (--config.knn_lm.tune_share); every figure is measured on the other documents.
 --config.evaluate.split, overlap, stride_chunks and max_documents hold for every
 row. Refuses a datastore that holds an evaluated document. Prints a table and writes
-DIR/knn_lm.json. A killed search continues when run again; several processes share
-the search like the build.
+DIR/knn_lm.json. A killed search continues when run again.
 """
 
 import dataclasses

@@ -9,8 +9,8 @@ runs these stages only. After a kill the same command continues at the first
 missing shard. The checksums of published stores are compared first, as
 config.verify says. Shards are made in config.tokens.num_processes and
 config.spans.num_processes of this machine, or on a Ray cluster
-(--config.cluster.address=auto). --config.prepare.export=True writes the official record forms to
-<data>/official.
+(--config.cluster.address=auto). --config.prepare.export=True writes the official
+record forms to <data>/official.
 """
 
 from collections.abc import Callable

@@ -12,7 +12,6 @@ import pathlib
 import time
 
 from absl import logging
-import jax
 import ml_collections
 
 from experiments.engine import command, progress
@@ -39,8 +38,6 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
     realm.encoder_from = warm_start.train(realm, 'mlm', root)
   realm_train.run(realm, workdir)
   realm_evaluate.run(realm, workdir)
-  if jax.process_index():
-    return
   trained = trained_lib.load_realm(workdir, data_dir)
   for text, answer in config.explain.sentences:
     realm_explain.print_explained(

@@ -8,7 +8,7 @@ config.refresh.schedule is one of
           index of a batch depends on the batch's number alone, so runs repeat
           and resume bit for bit.
   async   a builder embeds the newest snapshot while training continues:
-          `builder` 'thread' (on its own devices), 'process' (on its own cores)
+          `builder` 'thread' (on its own devices), 'process' (on its own cores),
           'external' (`experiments.realm.refresh_worker`, on any host that sees
           the workdir, from the run's checkpoints) or 'ray' (on the workers of
           `config.cluster`, which serve the schedule sync, too).

@@ -121,11 +121,14 @@ def refresh_config(config: ml_collections.ConfigDict) -> refresh.RefreshConfig:
   )
 
 
-def _workers(config: ml_collections.ConfigDict) -> executors.Executor | None:
+def _workers(
+  config: ml_collections.ConfigDict, workdir: str | os.PathLike
+) -> executors.Executor | None:
   """Return the cluster that embeds the blocks of new indices, if there is one.
 
   Raises:
-    ValueError: for refresh.builder 'ray' without a cluster.
+    ValueError: for refresh.builder 'ray' without a cluster, and for a cluster in
+      one of several processes.
   """
   settings = refresh_config(config)
   if settings.schedule == 'async' and settings.builder != 'ray':
@@ -134,7 +137,14 @@ def _workers(config: ml_collections.ConfigDict) -> executors.Executor | None:
     raise ValueError(
       "refresh.builder='ray': config.cluster.address names no cluster."
     )
-  return cluster.workers(config) if config.cluster.address else None
+  if not config.cluster.address:
+    return None
+  if jax.process_count() > 1:
+    raise ValueError(
+      'config.cluster.address with config.distributed=True: a cluster builds the '
+      'indices of a training of one process.'
+    )
+  return cluster.workers(config, workdir)
 
 
 def builder_devices(config: ml_collections.ConfigDict) -> list[jax.Device]:
@@ -226,7 +236,7 @@ def make_task(
   layout = data.layout(config)
   devices = tuple(builder_devices(config))
   builder = index_builder.make_builder(
-    config, data, workdir, devices, _workers(config)
+    config, data, workdir, devices, _workers(config, workdir)
   )
   settings = refresh_config(config)
   index_refresher = refresh.Refresher(

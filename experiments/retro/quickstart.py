@@ -14,7 +14,6 @@ import pathlib
 import time
 
 from absl import logging
-import jax
 import ml_collections
 
 from experiments.engine import command, progress
@@ -43,8 +42,6 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   retro_evaluate.run(retro, str(root / 'retro'))
   retro_sample.run(retro, str(root / 'retro'))
 
-  if jax.process_index():
-    return
   console = progress.console()
   minutes = (time.monotonic() - start) / 60
   console.print(f'Done in {minutes:.1f} minutes. What lies where:')

@@ -154,19 +154,31 @@ def _kill_all(nodes: loopback.Nodes, root: pathlib.Path) -> list[float]:
   start = time.monotonic()
   _wait(_start(root / 'whole', documents, cores, remote))
   seconds = [time.monotonic() - start]
-  for number in range(flags.FLAGS.kills):
-    folder = root / f'kill-{number}'
+  while len(seconds) <= flags.FLAGS.kills:
+    folder, killed = root / f'kill-{len(seconds)}', []
     moment = draw.uniform(0.2, 1.0) * seconds[0]
     start = time.monotonic()
     process = _start(folder, documents, cores, remote)
-    killer = threading.Timer(moment, nodes.kill)
+
+    def kill(process=process, killed=killed):
+      if process.poll() is None:
+        killed.append(True)
+        nodes.kill()
+
+    killer = threading.Timer(moment, kill)
     killer.start()
-    _wait(process)
-    seconds.append(time.monotonic() - start)
+    try:
+      _wait(process)
+    finally:
+      process.kill()  # where this command is ended
     killer.cancel()
     killer.join()
     _check(_hashes(root / 'kill'), folder)
-    logging.info('Kill %d after %.1f s: the same bytes.', number, moment)
+    if killed:
+      seconds.append(time.monotonic() - start)
+      logging.info(
+        'Kill %d after %.1f s: the same bytes.', len(seconds) - 1, moment
+      )
     shutil.rmtree(folder)
     nodes.restore(2)
   folder = root / 'kill-driver'

@@ -225,7 +225,10 @@ def build_neighbor_store(
   k: int,
   **how,
 ) -> 'NeighborStore':
-  """Find the k neighbors of every chunk of `queries` in a datastore; `how` as in `search_store`.
+  """Find the k neighbors of every chunk of `queries` in a datastore.
+
+  Args:
+    how: executor and progress of `search_store`.
 
   Raises:
     ValueError: when source and chunks do not belong together.

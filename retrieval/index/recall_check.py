@@ -150,19 +150,21 @@ def _advice(searcher, check, agreement, floor) -> str:
   if 'num_leaves' in searcher.settings:
     limits['num_leaves_to_search'] = searcher.settings['num_leaves']
     limits['num_to_rescore'] = searcher.num_vectors
-  choices = [(name,) for name in limits] + [tuple(limits)]
-  for names, factor in itertools.product(choices, (2, 4, 8)):
-    tried = {
-      name: min(factor * searcher.settings[name], limits[name])
-      for name in names
-    }
+  now = searcher.settings
+  raised = [x for x, most in limits.items() if 0 < now[x] < most]
+  choices = dict.fromkeys([*((x,) for x in raised), tuple(raised)])
+  for names, factor in itertools.product(filter(None, choices), (2, 4, 8)):
+    tried = {name: min(factor * now[name], limits[name]) for name in names}
     recall = agreement(check.answer(searcher, **tried)[0])
     if recall >= floor:
       said = ' and '.join(f'index.{_place(n)} to {v}' for n, v in tried.items())
       return f'Raise {said}, which reached {recall:.4f}.'
+  rescore = (
+    'index.scann.rescore=float32 or ' if 'num_to_rescore' in limits else ''
+  )
   return (
-    'Raising what is searched does not reach it: set '
-    'index.scann.rescore=float32 or index.searcher=exact.'
+    f'Raising what is searched does not reach it: set {rescore}'
+    'index.searcher=exact.'
   )
 
 

@@ -6,8 +6,8 @@
   for number in sharded_index.missing(folder):
     sharded_index.build_shard(folder, number)    # here, or on another machine
 
-`index.build_index` does this with an executor, measures the whole and publishes it. A killed build
-continues at its first missing shard. S shards.
+`index.build_index` does this with an executor, measures the whole and publishes it. A
+killed build continues at its first missing shard. S shards.
 """
 
 from collections.abc import Callable, Mapping

@@ -9,9 +9,12 @@ again, opens its shard and answers what it was asked.
 
 import os
 import pathlib
+from typing import Any
 
 from retrieval.searchers import base, sharded
 from retrieval.store import ray_cluster
+
+_RESTARTS = 3  # of an actor
 
 
 class _Holder:
@@ -53,8 +56,8 @@ class RayShardedSearcher(sharded.ShardedSearcher):
     holder = ray.remote(_Holder).options(
       num_cpus=0,
       scheduling_strategy='SPREAD',
-      max_restarts=-1,
-      max_task_retries=-1,
+      max_restarts=_RESTARTS,
+      max_task_retries=_RESTARTS,
     )
     found._actors = [
       holder.remote(str(path), number) if size else None
@@ -64,12 +67,21 @@ class RayShardedSearcher(sharded.ShardedSearcher):
 
   def _answers(self, asks, k, settings):
     ray = ray_cluster.import_ray()
-    pending = [
-      (own, self._actors[number].search.remote(queries, k, settings))
-      for number, own, queries in asks
-    ]
-    for own, answer in pending:
-      yield own, ray.get(answer)
+    sent: dict[int, Any] = {}  # the same queries go to the cluster once
+    pending = []
+    for number, own, queries in asks:
+      if id(queries) not in sent:
+        sent = {id(queries): ray.put(queries)}
+      asked = self._actors[number].search.remote(sent[id(queries)], k, settings)
+      pending.append((number, own, queries, asked))
+    for number, own, _, answer in pending:
+      try:
+        yield own, ray.get(answer)
+      except ray.exceptions.RayActorError:
+        raise ValueError(
+          f'{self.path}: the machine that holds shard {number} failed '
+          f'{_RESTARTS + 1} times, as for want of memory; more shards need less.'
+        ) from None
 
   def processes(self) -> list[int]:
     """Return the process of each shard's actor."""

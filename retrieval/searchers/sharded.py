@@ -265,28 +265,24 @@ class ShardedSearcher:
       return k
     return max(settings.get('num_to_rescore') or self._rescored_from, 2 * k)
 
-  def _asks(self, queries, few) -> list[tuple[int, np.ndarray, np.ndarray]]:
-    """Return for each shard its number, the places of its queries, and these."""
-    every = np.arange(len(queries))
-    if few >= self.num_shards:
-      asks = [(i, every) for i in range(self.num_shards)]
-    else:
+  def _asks(self, queries, few) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+    """Yield for each shard its number, the places of its queries, and these.
+
+    Open shards come first.
+    """
+    every, near = np.arange(len(queries)), None
+    if few < self.num_shards:
       near = partition.order(queries, self._centroids, self.metric)[:, :few]
-      asks = [
-        (i, np.flatnonzero((near == i).any(axis=1)))
-        for i in range(self.num_shards)
-      ]
-    return [
-      (i, own, queries[own])
-      for i, own in asks
-      if len(own) and self._fields['sizes'][i]
-    ]
+    numbers = (i for i in range(self.num_shards) if self._fields['sizes'][i])
+    for i in sorted(numbers, key=lambda x: x not in self._open):
+      if near is None:
+        yield i, every, queries
+      elif len(own := np.flatnonzero((near == i).any(axis=1))):
+        yield i, own, queries[own]
 
   def _answers(self, asks, k, settings) -> Iterator[tuple[np.ndarray, Found]]:
     """Yield places of queries, and what a shard finds for them."""
-    for number, own, queries in sorted(
-      asks, key=lambda x: x[0] not in self._open
-    ):
+    for number, own, queries in asks:
       yield own, self._shard(number).search(queries, k, **settings)
 
   @property

@@ -15,6 +15,7 @@ from concurrent.futures import process
 import dataclasses
 import functools
 import multiprocessing
+import pickle
 import time
 from typing import Any
 
@@ -97,6 +98,7 @@ class Task:
 
   arguments: tuple
   failures: int = 0
+  lost_on: list[str] = dataclasses.field(default_factory=list)  # nodes
   error: BaseException | None = None  # the last failure
 
 
@@ -267,12 +269,11 @@ class Processes(Remote):
     pickled = cloudpickle.dumps(set_up)
     try:
       while not tasks.ended:
-        try:
-          yield from self._drain(self._processes(pickled), tasks)
-        except process.BrokenProcessPool:
-          self.close()  # the tasks run again in new processes
+        yield from self._drain(self._processes(pickled), tasks)
     finally:
-      if self.stage is None or not tasks.ended:
+      if not tasks.ended:
+        self._stop()
+      elif self.stage is None:
         self.close()
     tasks.summary(self._count)
 
@@ -291,38 +292,56 @@ class Processes(Remote):
     return self._pool
 
   def close(self) -> None:
-    """End the processes."""
+    """End the processes, once they have done what they do."""
     if self._pool is not None:
       self._pool.shutdown(cancel_futures=True)
       self._pool = None
 
+  def _stop(self) -> None:
+    """End the processes at once; a shard that they write is a draft."""
+    if self._pool is not None:
+      for child in list((self._pool._processes or {}).values()):
+        child.kill()
+      self.close()
+
   def _drain(self, pool, tasks: Tasks) -> Iterator[Any]:
-    """Run tasks until none is left, or a process dies."""
+    """Run tasks until none is left, or new processes have to go on.
+
+    These are needed where a process has died, and where a task has failed twice:
+    what is wrong may be the process.
+    """
     pending: dict[concurrent.futures.Future, Task] = {}
     while True:
       # Only of a task that runs alone is it known that it kills its process.
       most = 1 if tasks.again else 2 * self._count
       while len(pending) < most and (task := tasks.next()):
-        pending[pool.submit(_timed, *task.arguments)] = task
-      if not pending:
+        try:
+          pending[pool.submit(_timed, *task.arguments)] = task
+        except process.BrokenProcessPool:
+          tasks.interrupted(task)
+          break
+      if not pending and not tasks.again:
         tasks.ended = True
         return
       finished, _ = concurrent.futures.wait(
         pending, return_when=concurrent.futures.FIRST_COMPLETED
       )
-      for future in finished:
-        error = future.exception()
-        if isinstance(error, process.BrokenProcessPool):
-          for task in pending.values():
-            tasks.failed(task, KILLED)
-          raise error
-        task = pending.pop(future)
-        if error is not None:
-          tasks.failed(task, error)
-          continue
+      failed = {x for x in finished if x.exception() is not None}
+      for future in finished - failed:
         result, sec = future.result()
-        tasks.done(task, sec, 'this machine', self._count)
+        tasks.done(pending.pop(future), sec, 'this machine', self._count)
         yield result
+      broken = any(
+        isinstance(x.exception(), process.BrokenProcessPool) for x in failed
+      )
+      anew = broken or not pending or any(pending[x].failures for x in failed)
+      for future in () if broken else failed:
+        tasks.failed(pending.pop(future), future.exception())
+      if anew:
+        self._stop()
+        for task in pending.values():
+          tasks.failed(task, KILLED) if broken else tasks.interrupted(task)
+        return
 
 
 class Worker:
@@ -339,10 +358,23 @@ class Worker:
   def __call__(self, *arguments) -> tuple[Any, float]:
     """Run a task; return its result and its seconds."""
     if self.error is not None:
-      raise self.error
+      raise _portable(self.error)
     start = time.monotonic()
-    result = self._task(*arguments)
+    try:
+      result = self._task(*arguments)
+    except Exception as error:
+      raise _portable(error) from error
     return result, time.monotonic() - start
+
+
+def _portable(error: Exception) -> Exception:
+  """Return an error that can be raised in another process."""
+  try:
+    pickle.loads(pickle.dumps(error))
+  except Exception:  # noqa: BLE001 - of any class
+    kind = ValueError if isinstance(error, ValueError) else RuntimeError
+    return kind(f'{type(error).__name__}: {error}')
+  return error
 
 
 _WORKER: list[Worker] = []  # of this process
@@ -357,11 +389,9 @@ def _timed(*arguments) -> tuple[Any, float]:
   return _WORKER[0](*arguments)
 
 
-def local(
-  num_processes: int = 1, stage: serving.Stage | None = None
-) -> Executor:
+def local(num_processes: int = 1) -> Executor:
   """Return the executor of this machine with a number of processes.
 
   One process is this one.
   """
-  return Inline() if num_processes <= 1 else Processes(num_processes, stage)
+  return Inline() if num_processes <= 1 else Processes(num_processes)

@@ -12,6 +12,7 @@ from retrieval import settings
 
 # Whether Ray binds the machine's own address, which firewalls may close
 _OWN_ADDRESS = 'RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER'
+_ANSWER_SEC = 120.0  # a node starts Python and imports this package
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -98,18 +99,27 @@ def check_paths(ray, *paths: str | os.PathLike) -> None:
   seen = ray.remote(num_cpus=0, max_retries=0)(_unseen)
   try:
     wanted = [os.getcwd(), *map(str, marks)]
-    asked = {
-      node['NodeManagerAddress']: seen.options(
-        scheduling_strategy=strategy(node['NodeID'], soft=False)
-      ).remote(wanted)
+    asked = [
+      (
+        node['NodeID'],
+        node['NodeManagerAddress'],
+        seen.options(
+          scheduling_strategy=strategy(node['NodeID'], soft=False)
+        ).remote(wanted),
+      )
       for node in ray.nodes()
       if node['Alive']
-    }
-    for host, reference in asked.items():
+    ]
+    for node, host, reference in asked:
       try:
-        missing = ray.get(reference, timeout=120)
-      except ray.exceptions.RayError:
-        continue  # a node that has left is none that works
+        missing = ray.get(reference, timeout=_ANSWER_SEC)
+      except ray.exceptions.RayError as error:
+        if any(x['NodeID'] == node and x['Alive'] for x in ray.nodes()):
+          text = ' '.join(str(error).split())[-300:]
+          raise ValueError(
+            f'Node {host} of the cluster cannot run a task of this package: {text}'
+          ) from None
+        continue  # it has left meanwhile
       if missing:
         path = missing[0]
         path = path if path == os.getcwd() else os.path.dirname(path)

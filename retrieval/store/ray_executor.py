@@ -4,8 +4,9 @@
 
 Each worker is an actor that sets the job up once and then runs one task after another.
 A worker has at most one task waiting behind the one that it runs, so that memory holds
-few tasks. All nodes must see the files of the job, the working folder and the Python
-environment of the driver under the same paths (`ray_cluster.check_paths`).
+few tasks. All nodes need the files of the job, the working folder and the Python
+environment of the driver under the same paths; `ray_cluster.check_paths` looks for
+folders.
 """
 
 from collections.abc import Iterator
@@ -96,13 +97,13 @@ class RayExecutor(executors.Remote):
       self.close()
       self._set_up = pickled
       self._crew = _Crew(self._ray, self._cluster, pickled)
+    crew = self._crew
     try:
-      yield from self._crew.results(tasks)
+      yield from crew.results(tasks)
     finally:
-      most = self._crew.most_workers
       if self.stage is None or not tasks.ended:
         self.close()
-    tasks.summary(most)
+    tasks.summary(crew.most_workers)
 
   def close(self) -> None:
     """End the workers."""
@@ -122,8 +123,8 @@ class _Crew:
     self._starting: dict[Any, _Live] = {}  # by the reference of `start`
     self._live: list[_Live] = []
     self._spare: executors.Task | None = None  # taken, but given to no worker
-    self._setups = executors.Task(('set-up',))
-    self._lost_on: dict[int, list[str]] = {}  # nodes, by the id of the task
+    self._set_up_task = executors.Task(('set-up',))
+    self.closed = False
     self._next_look = self._next_line = 0.0
 
   def results(self, tasks: executors.Tasks) -> Iterator[Any]:
@@ -131,6 +132,8 @@ class _Crew:
     self._tasks = tasks
     self._next_line = time.monotonic() + _PATIENCE_SEC
     while True:
+      if self.closed:
+        raise executors.JobError(f'{tasks.job}: its workers were ended.')
       self._spare = self._spare or tasks.next()
       running = {r: w for w in self._live for r in w.tasks}
       if self._spare is None and not running:
@@ -151,7 +154,8 @@ class _Crew:
           yield from self._finished(reference, running[reference])
 
   def close(self) -> None:
-    """End all workers."""
+    """End all workers, and the job that waits for them."""
+    self.closed = True
     for worker in (*self._live, *self._starting.values()):
       self._ray.kill(worker.actor)
 
@@ -200,14 +204,12 @@ class _Crew:
     worker, errors = self._starting.pop(reference), self._ray.exceptions
     try:
       place = self._ray.get(reference)
-    except errors.RayTaskError as error:
-      self._ray.kill(worker.actor)
-      self._fail(self._setups, error)
     except errors.RayError as error:
-      self._fail(self._setups, error)
+      self._ray.kill(worker.actor)
+      self._not_set_up(worker, error)
     else:
       if place is None:
-        self._setups.failures = 0
+        self._set_up_task.failures = 0
         self._live.append(worker)
         self.most_workers = max(self.most_workers, len(self._live))
       else:
@@ -224,11 +226,21 @@ class _Crew:
     )
     self._starting[reference] = worker
 
-  def _fail(self, task: executors.Task, error: Exception) -> None:
-    cause = getattr(error, 'cause', None)
-    self._tasks.failed(task, cause if isinstance(cause, Exception) else error)
-    if task is self._setups:
-      self._tasks.again.remove(task)  # it is no task to give to a worker
+  def _not_set_up(self, worker: _Live, error: Exception) -> None:
+    """Go on with the other workers; without any, end after the third failure."""
+    if self._live:
+      self._next_look = time.monotonic() + _PATIENCE_SEC
+      logging.warning(
+        '%s: no worker on %s: %s',
+        self._tasks.job,
+        worker.host or 'a node',
+        _cause(error),
+      )
+    elif isinstance(error, self._ray.exceptions.RayTaskError) or self._is_alive(
+      worker.node
+    ):
+      self._tasks.failed(self._set_up_task, _cause(error))
+      self._tasks.again.remove(self._set_up_task)  # no task of a worker
 
   def _give(self) -> bool:
     """Give the spare task to the worker with the fewest."""
@@ -246,30 +258,34 @@ class _Crew:
     try:
       result, sec = self._ray.get(reference)
     except self._ray.exceptions.RayTaskError as error:
-      self._fail(worker.tasks.pop(reference), error)
+      task = worker.tasks.pop(reference)
+      if task.failures:  # what is wrong may be the worker
+        yield from self._lost(worker)
+      self._tasks.failed(task, _cause(error))
     except self._ray.exceptions.RayError:
-      yield from self._lost(worker)
+      yield from self._lost(worker, is_dead=True)
     else:
       task = worker.tasks.pop(reference)
       self._tasks.done(task, sec, worker.host, len(self._live))
       yield result
 
-  def _lost(self, worker: _Live) -> Iterator[Any]:
-    """Let others do the tasks of a worker that has died; yield what it has done."""
+  def _lost(self, worker: _Live, is_dead: bool = False) -> Iterator[Any]:
+    """Let others do the tasks of a worker that goes; yield what it has done."""
     self._live.remove(worker)
     self._next_look = 0.0
     undone = []
     for reference, task in worker.tasks.items():
       try:
         result, sec = self._ray.get(reference, timeout=1)
-      except self._ray.exceptions.RayError:
+      except (self._ray.exceptions.RayError, TimeoutError):
         undone.append(task)
       else:
         self._tasks.done(task, sec, worker.host, len(self._live))
         yield result
-    if undone:
+    self._ray.kill(worker.actor)
+    if undone and is_dead:
       first = undone.pop(0)
-      self._lost_on.setdefault(id(first), []).append(worker.node)
+      first.lost_on.append(worker.node)
       if first.failures + 1 >= executors.MOST_FAILURES:
         self._forgive(first)
       self._tasks.failed(first, executors.KILLED)
@@ -278,11 +294,20 @@ class _Crew:
 
   def _forgive(self, task: executors.Task) -> None:
     """Forget the failures of a task whose nodes have left the cluster."""
-    nodes = self._lost_on.pop(id(task))
     deadline = time.monotonic() + _DEATH_SEC
-    while any(map(self._is_alive, nodes)) and time.monotonic() < deadline:
+    while any(map(self._is_alive, task.lost_on)) and (
+      time.monotonic() < deadline
+    ):
       time.sleep(0.5)
-    task.failures -= sum(not self._is_alive(node) for node in nodes)
+    left = [x for x in task.lost_on if not self._is_alive(x)]
+    task.failures -= len(left)
+    task.lost_on = [x for x in task.lost_on if x not in left]
 
   def _is_alive(self, node: str) -> bool:
     return any(x['NodeID'] == node and x['Alive'] for x in self._ray.nodes())
+
+
+def _cause(error: Exception) -> Exception:
+  """Return the error that a worker met, not Ray's around it."""
+  cause = getattr(error, 'cause', None)
+  return cause if isinstance(cause, Exception) else error

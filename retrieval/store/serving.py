@@ -57,6 +57,7 @@ class Serving:
       request = self._inbox.get()
       if request.path != os.path.abspath(writer.path):
         self._inbox.put(request)
+        os.listdir(writer.path.parent)  # what NFS knows of names may be old
         if not writer.path.exists():
           raise ValueError(_unpublished(writer.path))
         return True

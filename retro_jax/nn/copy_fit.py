@@ -99,7 +99,7 @@ def _fit(
 ) -> Float[Array, 'D K']:
   """The map of states to queries that differ as `wanted` do, and are as long."""
   x = x.astype(attention.accumulation_dtype(x.dtype))
-  wanted = wanted - wanted.mean(0)  # what all share tells no token from another
+  wanted = wanted - wanted.mean(0)  # a part that all rows share says nothing
   square = x.T @ x
   ridge = _RIDGE * jnp.trace(square) / len(square)
   found = jnp.linalg.solve(square + ridge * jnp.eye(len(square)), x.T @ wanted)

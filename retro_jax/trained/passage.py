@@ -160,7 +160,7 @@ def windows(
 
   Args:
     sequence_chunks: chunks of a row. The row of a shorter text has the next power
-      of two: no length is paid for but the text's, and few are compiled.
+      of two, so that it costs little padding and few lengths are compiled.
 
   Yields:
     Windows, each half a sequence after the one before.

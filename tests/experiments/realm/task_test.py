@@ -33,4 +33,4 @@ def test_a_cluster_builds_the_indices_where_there_is_one():
   config.cluster.address = ''
   config.refresh.builder = 'ray'
   with pytest.raises(ValueError, match='config.cluster.address names no'):
-    task._workers(config)
+    task._workers(config, '.')

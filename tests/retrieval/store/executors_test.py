@@ -10,6 +10,7 @@ import signal
 import numpy as np
 import pytest
 
+from retrieval import settings
 from retrieval.store import executors, shards, store
 
 KIND = 'numbers'
@@ -168,7 +169,7 @@ def test_workers_make_all_stores_of_a_stage(tmp_path, capfd):
   alone = stage_of_two(tmp_path / 'alone', None)
   pids = [{*found.array('pid')[:].tolist()} for found in made]
   assert os.getpid() not in pids[0] | pids[1]
-  assert pids[0] & pids[1]  # a worker serves one store after the other
+  assert len(pids[0] | pids[1]) <= 2  # workers serve one store after the other
   for found, wanted in zip(made, alone, strict=True):
     np.testing.assert_array_equal(found.array('x')[:], wanted.array('x')[:])
 
@@ -232,3 +233,46 @@ def test_shares_of_one_store(tmp_path):
 
   assert share(1) is None and done == [1, 3]
   assert isinstance(share(0), store.Store) and done == [1, 3, 0, 2, 4]
+
+
+def refuses_a_setting():
+  def task(i):
+    raise settings.SettingsError('size', i, 'at least 9')
+
+  return task
+
+
+class Unpicklable(OSError):
+  """An error that cannot be made from its message alone."""
+
+  def __init__(self, one, two):
+    super().__init__(f'{one} {two}')
+
+
+def raises_unpicklable():
+  def task(i):
+    raise Unpicklable('disk', i)
+
+  return task
+
+
+def test_errors_that_cannot_be_pickled_are_told():
+  executor = executors.Processes(1)
+  with pytest.raises(settings.SettingsError, match='size=7: expected at least'):
+    list(executor.run('job', refuses_a_setting, [(7,)]))
+  with pytest.raises(executors.JobError, match='Unpicklable: disk 7'):
+    list(executor.run('job', raises_unpicklable, [(7,)]))
+
+
+def test_processes_that_die_between_two_tasks_lose_none():
+  executor = executors.Processes(2)
+  found = []
+  for result in executor.run(
+    'job', functools.partial(adder, 0), Calls(range(30))
+  ):
+    found.append(result)
+    if len(found) == 5:
+      for child in [*executor._pool._processes.values()]:
+        child.kill()
+        child.join()
+  assert sorted(found) == [*range(30)]
