@@ -132,7 +132,8 @@ class Corpus:
     """
     with seen_ids.SeenIds() as seen:
 
-      def check(where, record):
+      def check(found):
+        where, record = found
         document = checked(where, record)
         seen.check(document.id, where)
         return document
@@ -141,10 +142,10 @@ class Corpus:
 
   def kept(
     self,
-    records: Iterable[tuple[str, Record]],
-    check: Callable[[str, Record], Kept],
+    records: Iterable[Record],
+    check: Callable[[Record], Kept],
   ) -> Iterator[Kept]:
-    """Yield what `check` returns for the place and record of each document.
+    """Yield what `check` returns for the record of each document.
 
     Args:
       records: the corpus's records in any form, in its order.
@@ -155,9 +156,9 @@ class Corpus:
     """
     self.skipped = collections.Counter()
     count = 0
-    for where, record in records:
+    for record in records:
       try:
-        document = check(where, record)
+        document = check(record)
       except base.BadRecord as error:
         if self.config.on_error == 'raise':
           raise ValueError(str(error)) from None

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ids of earlier documents, on disk: memory does not grow with the corpus."""
 
+from collections.abc import Sequence
 import hashlib
 import os
 import sqlite3
@@ -12,6 +13,7 @@ from retrieval.store import space
 
 KEY_BYTES = 16
 DUPLICATE = 'duplicate id'
+_ADD = 'insert or ignore into seen values (?, ?)'
 
 
 def key_of(document_id: str) -> bytes:
@@ -46,18 +48,33 @@ class SeenIds:
 
   def add(self, key: bytes, where: str) -> str:
     """Return '' for a new id, else the place of its first document."""
-    added = self._execute(
-      'insert or ignore into seen values (?, ?)', (key, where)
-    )
-    if added.rowcount:
-      return ''
-    query = self._execute('select place from seen where id = ?', (key,))
-    return query.fetchone()[0]
+    added = self._execute(_ADD, (key, where))
+    return '' if added.rowcount else self._first(key)
+
+  def add_all(self, rows: Sequence[tuple[bytes, str]]) -> dict[str, str]:
+    """Add keys with their places; return the first places of used keys.
+
+    Args:
+      rows: (key, place); each place is new.
+
+    Returns:
+      Place of a row -> place of the first document with its id.
+    """
+    with space.explained(self._folder):
+      added = self._db.executemany(_ADD, rows)
+    if added.rowcount == len(rows):
+      return {}
+    firsts = ((where, self._first(key)) for key, where in rows)
+    return {where: first for where, first in firsts if first != where}
 
   def check(self, document_id: str, where: str) -> None:
     """Add the id of a document, or raise BadRecord for one that is used."""
     if first := self.add(key_of(document_id), where):
       raise duplicate(document_id, where, first)
+
+  def _first(self, key: bytes) -> str:
+    query = self._execute('select place from seen where id = ?', (key,))
+    return query.fetchone()[0]
 
   def _execute(self, *command) -> sqlite3.Cursor:
     with space.explained(self._folder):  # it may be on another disk

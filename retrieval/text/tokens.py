@@ -112,7 +112,9 @@ def build_token_store(
 ) -> 'TokenStore':
   """Tokenize a corpus; resume where an earlier call was killed.
 
-  Memory holds at most two shards a worker, whatever the corpus's size.
+  Memory holds at most two shards a worker, whatever the corpus's size. Where the
+  workers of `executor` read the documents, `batches.read`, it also holds some
+  hundred bytes for each shard.
 
   Args:
     tokenizer_path: a path for `tokenization.load_tokenizer`.

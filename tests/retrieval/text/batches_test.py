@@ -15,6 +15,7 @@ from retrieval.store import executors
 from retrieval.text import (
   batches as batches_lib,
   corpus as corpus_lib,
+  line_ranges,
   tokens as tokens_lib,
 )
 from tests.retrieval.store import tiny_stores
@@ -41,7 +42,7 @@ class Backwards(executors.Remote):
 @pytest.fixture(autouse=True)
 def small_ranges(monkeypatch):
   """Ranges shorter than some lines."""
-  monkeypatch.setattr(batches_lib, 'RANGE_BYTES', 200)
+  monkeypatch.setattr(line_ranges, 'RANGE_BYTES', 200)
 
 
 @pytest.fixture(scope='module')
@@ -217,7 +218,7 @@ def test_other_corpora_are_read_by_one_process(tmp_path, monkeypatch, change):
   if change == 'packed':
     (path / 'z.jsonl.gz').write_bytes(gzip.compress(_line(50)))
   elif change == 'small':
-    monkeypatch.setattr(batches_lib, 'RANGE_BYTES', 1 << 20)
+    monkeypatch.setattr(line_ranges, 'RANGE_BYTES', 1 << 20)
     path = path / 'c.jsonl'
   elif change == 'inline':
     executor = executors.Inline()
