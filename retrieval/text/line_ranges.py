@@ -14,7 +14,7 @@ import numpy as np
 from retrieval.readers import base, files as files_lib
 from retrieval.text import corpus as corpus_lib, seen_ids
 
-RANGE_BYTES = 32 << 20  # of one task
+RANGE_BYTES = 64 << 20  # of one task
 
 
 class Range(NamedTuple):

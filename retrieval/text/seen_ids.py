@@ -4,6 +4,7 @@
 
 from collections.abc import Sequence
 import hashlib
+import operator
 import os
 import sqlite3
 import tempfile
@@ -60,6 +61,8 @@ class SeenIds:
     Returns:
       Place of a row -> place of the first document with its id.
     """
+    # Neighbors share pages of the table; of equal keys the first stays first.
+    rows = sorted(rows, key=operator.itemgetter(0))
     with space.explained(self._folder):
       added = self._db.executemany(_ADD, rows)
     if added.rowcount == len(rows):
