@@ -16,6 +16,7 @@ from retrieval.text import (
   batches as batches_lib,
   corpus as corpus_lib,
   line_ranges,
+  seen_ids,
   tokens as tokens_lib,
 )
 from tests.retrieval.store import tiny_stores
@@ -227,8 +228,8 @@ def test_other_corpora_are_read_by_one_process(tmp_path, monkeypatch, change):
     path.mkdir()
     (path / 'a.txt').write_text('a' * 1000)
   corpus = corpus_lib.open_corpus(path, kind=kind)
-  found = batches_lib.read(corpus, 4, executor)
-  assert [len(x) for x in found] == [len(x) for x in _cut(list(corpus), 4)]
+  found = list(batches_lib.read(corpus, 4, executor))
+  assert found == _cut(list(corpus), 4)
   assert not getattr(executor, 'jobs', {})
 
 
@@ -236,16 +237,31 @@ def _cut(documents, size):
   return [documents[i : i + size] for i in range(0, len(documents), size)]
 
 
-@pytest.mark.parametrize('change', [b'', b'{}', b'{"id": "d6"'])
+@pytest.mark.parametrize(
+  'change',
+  [
+    lambda data: data[:300],
+    lambda data: b' ' * len(data),
+    lambda data: data.replace(b'text', b'test'),
+  ],
+)
 def test_a_file_that_changes_meanwhile_is_refused(tmp_path, change):
   file = tmp_path / 'c.jsonl'
   file.write_bytes(FILES['c.jsonl'])
   batches = batches_lib.read(corpus_lib.open_corpus(file), 4, Backwards())
   assert [document.id for document in batches[1]] == ['d9', 'd10', 'd11', 'd12']
-  data = file.read_bytes()
-  file.write_bytes(change.ljust(len(data)) if change else data[:300])
+  file.write_bytes(change(file.read_bytes()))
   with pytest.raises(ValueError, match='from line 5 on where there were 4'):
     list(batches[1])
+
+
+def test_the_first_of_equal_ids_stays_the_first():
+  keys = [seen_ids.key_of(name) for name in 'aabbc']
+  rows = [*zip(keys, ['x:9', 'x:10', 'x:11', 'x:100', 'x:101'], strict=True)]
+  with seen_ids.SeenIds() as seen:
+    assert seen.add_all(rows[2:]) == {'x:100': 'x:11'}
+    assert seen.add_all(rows[:2]) == {'x:10': 'x:9'}
+    assert seen.add_all([(keys[0], 'y:1')]) == {'y:1': 'x:9'}
 
 
 LINES = st.one_of(
