@@ -136,17 +136,27 @@ def read_lines(path: pathlib.Path) -> Iterator[tuple[int, bytes]]:
   Raises:
     ValueError: when the file cannot be read to its end.
   """
-  with _open(path) as f:
+  with open_file(path) as f:
     yield from enumerate(f, start=1)
+
+
+def is_plain(path: pathlib.Path) -> bool:
+  """Whether the bytes of a file are its lines, so that parts can be read."""
+  return path.suffix not in (*_OPENERS, *_FOREIGN)
+
+
+def without_end(number: int, line: bytes) -> bytes:
+  """Return line `number`, from 1, without its end; b'' for a blank line."""
+  if number == 1:
+    line = line.removeprefix(codecs.BOM_UTF8)
+  return line.rstrip(b'\r\n') if line.strip() else b''
 
 
 def text_lines(path: pathlib.Path) -> Iterator[tuple[str, bytes]]:
   """Yield (place, line without its end) of every line that is not blank."""
   for number, line in read_lines(path):
-    if number == 1:
-      line = line.removeprefix(codecs.BOM_UTF8)
-    if line.strip():
-      yield f'{path}:{number}', line.rstrip(b'\r\n')
+    if text := without_end(number, line):
+      yield f'{path}:{number}', text
 
 
 def parse_json(data: bytes, where: str, expected: type) -> Any:
@@ -207,7 +217,7 @@ def read_pieces(path: pathlib.Path, size: int) -> Iterator[str]:
   Raises:
     ValueError: when the file cannot be read to its end, or is not UTF-8.
   """
-  with _open(path) as f:
+  with open_file(path) as f:
     text = io.TextIOWrapper(f, 'utf-8-sig', newline='')
     try:
       while piece := text.read(size):
@@ -217,7 +227,7 @@ def read_pieces(path: pathlib.Path, size: int) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def _open(path: pathlib.Path) -> Iterator[BinaryIO]:
+def open_file(path: pathlib.Path) -> Iterator[BinaryIO]:
   """Open a file for reading, unpacked."""
   if path.suffix in _FOREIGN:
     raise ValueError(

@@ -9,7 +9,7 @@ corpus, and texts keep every character.
 """
 
 import collections
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 import dataclasses
 import functools
 import glob
@@ -18,10 +18,8 @@ import itertools
 import os
 import pathlib
 import re
-import sqlite3
-import tempfile
 import typing
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from absl import logging
 
@@ -33,9 +31,12 @@ from retrieval.readers import (
   tfds,
   wikiextractor,
 )
-from retrieval.store import space, store
+from retrieval.store import store
+from retrieval.text import seen_ids
 
 Document = base.Document
+Record = TypeVar('Record')
+Kept = TypeVar('Kept')
 
 _READERS = {
   'orqa_blocks': orqa.read_blocks,
@@ -102,6 +103,8 @@ class Corpus:
   """Documents of one source, in a fixed order.
 
   Attributes:
+    files: in the order of their documents; none for TFDS.
+    fields: names of the fields of JSON lines and TFDS.
     skipped: reason -> records skipped by the latest iteration.
   """
 
@@ -115,7 +118,10 @@ class Corpus:
     _check(config)
     self.config = config
     self.skipped: collections.Counter[str] = collections.Counter()
-    self._files = [] if config.kind == 'tfds' else _find_files(config)
+    self.files = [] if config.kind == 'tfds' else _find_files(config)
+    self.fields = base.Fields(
+      config.id_field, config.title_field, config.text_field
+    )
 
   def __iter__(self) -> Iterator[Document]:
     """Yield documents.
@@ -124,32 +130,54 @@ class Corpus:
       ValueError: for a bad record, by file and line, unless the config skips
         bad records; and when no document is left.
     """
+    with seen_ids.SeenIds() as seen:
+
+      def check(found):
+        where, record = found
+        document = checked(where, record)
+        seen.check(document.id, where)
+        return document
+
+      yield from self.kept(self._records(), check)
+
+  def kept(
+    self,
+    records: Iterable[Record],
+    check: Callable[[Record], Kept],
+  ) -> Iterator[Kept]:
+    """Yield what `check` returns for the record of each document.
+
+    Args:
+      records: the corpus's records in any form, in its order.
+      check: raises BadRecord for a record that is no document.
+
+    Raises:
+      ValueError: as iteration over the corpus does.
+    """
     self.skipped = collections.Counter()
     count = 0
-    with _Seen() as seen:
-      for where, record in self._records():
-        try:
-          document = _checked(where, record, seen)
-        except base.BadRecord as error:
-          if self.config.on_error == 'raise':
-            raise ValueError(str(error)) from None
-          self.skipped[error.reason] += 1
-          continue
-        yield document
-        count += 1
-        if count == self.config.max_documents:
-          break
+    for record in records:
+      try:
+        document = check(record)
+      except base.BadRecord as error:
+        if self.config.on_error == 'raise':
+          raise ValueError(str(error)) from None
+        self.skipped[error.reason] += 1
+        continue
+      yield document
+      count += 1
+      if count == self.config.max_documents:
+        break
     if self.skipped:
       logging.warning('Skipped records: %s.', dict(self.skipped))
     if not count:
       raise ValueError(
         f'No document in {self.config.path or self.config.kind!r} '
-        f'({len(self._files)} files; skipped: {dict(self.skipped)}).'
+        f'({len(self.files)} files; skipped: {dict(self.skipped)}).'
       )
 
   def _records(self) -> base.Records:
-    config, files = self.config, self._files
-    fields = base.Fields(config.id_field, config.title_field, config.text_field)
+    config, files, fields = self.config, self.files, self.fields
     if config.kind == 'tfds':
       return tfds.read(config.path, config.split, config.data_dir, fields)
     if config.kind == 'jsonl':
@@ -171,7 +199,7 @@ class Corpus:
         f'corpus.kind {self.config.kind!r} has no sentences and spans; '
         "expected 'realm_pretraining'."
       )
-    return orqa.read_annotations(self._files, self.config.on_error)
+    return orqa.read_annotations(self.files, self.config.on_error)
 
   def fingerprint(self) -> str:
     """Hash the settings that matter to the kind, and the files."""
@@ -189,7 +217,7 @@ class Corpus:
       # The packaged file has a version; files of users are read whole.
       whole = config.kind != 'vital'
       files = [
-        [file.name, _hash_file(file.path, whole=whole)] for file in self._files
+        [file.name, _hash_file(file.path, whole=whole)] for file in self.files
       ]
       is_file = pathlib.Path(config.path).is_file()
       fields['path'] = pathlib.Path(config.path).name if is_file else ''
@@ -251,59 +279,13 @@ def _ignored(kind: str) -> tuple[str, ...]:
   return names.get(kind, (*every, 'path') if kind == 'vital' else every)
 
 
-def _checked(
-  where: str, record: Document | base.BadRecord, seen: '_Seen'
-) -> Document:
+def checked(where: str, record: Document | base.BadRecord) -> Document:
+  """Return a document that has text, or raise BadRecord."""
   if isinstance(record, base.BadRecord):
     raise record
   if not record.text or record.text.isspace():
     raise base.BadRecord('empty text', where, 'the text is empty.')
-  first = seen.add(record.id, where)
-  if first:
-    raise base.BadRecord(
-      'duplicate id', where, f'id {record.id!r} is already used at {first}.'
-    )
   return record
-
-
-class _Seen:
-  """Ids of earlier documents, on disk: memory does not grow with the corpus."""
-
-  def __enter__(self):
-    opened, file = tempfile.mkstemp(prefix='ids-')
-    os.close(opened)
-    self._folder = os.path.dirname(file)
-    self._db = sqlite3.connect(
-      file, isolation_level=None, check_same_thread=False
-    )
-    for command in (
-      'pragma journal_mode = off',
-      'pragma synchronous = off',
-      'pragma cache_size = -8192',
-      'create table seen (id blob primary key, place text) without rowid',
-      'begin',
-    ):
-      self._execute(command)
-    os.unlink(file)  # nothing is left, however the process ends
-    return self
-
-  def __exit__(self, *exception):
-    self._db.close()
-
-  def add(self, document_id: str, where: str) -> str:
-    """Return '' for a new id, else the place of its first document."""
-    key = hashlib.blake2b(document_id.encode(), digest_size=16).digest()
-    added = self._execute(
-      'insert or ignore into seen values (?, ?)', (key, where)
-    )
-    if added.rowcount:
-      return ''
-    query = self._execute('select place from seen where id = ?', (key,))
-    return query.fetchone()[0]
-
-  def _execute(self, *command) -> sqlite3.Cursor:
-    with space.explained(self._folder):  # it may be on another disk
-      return self._db.execute(*command)
 
 
 def _find_files(config: CorpusConfig) -> list[base.SourceFile]:

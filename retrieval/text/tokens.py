@@ -10,7 +10,6 @@ as WordPiece loses.
 
 from collections.abc import Callable, Sequence
 import hashlib
-import itertools
 import os
 
 import numpy as np
@@ -23,7 +22,7 @@ from retrieval.store import (
   store,
   store_writer,
 )
-from retrieval.text import corpus as corpus_lib
+from retrieval.text import batches as batches_lib, corpus as corpus_lib
 
 KIND = 'tokens'
 
@@ -93,9 +92,9 @@ def encode_shard(
 
 def _set_up(tokenizer_path, with_title, with_text):
   tokenizer = tokenization.load_tokenizer(tokenizer_path)
-  return lambda documents: (
-    encode_shard(documents, tokenizer, with_title, with_text),
-    len(documents),
+  return lambda batch: (
+    encode_shard([*batch], tokenizer, with_title, with_text),
+    len(batch),
   )
 
 
@@ -113,7 +112,9 @@ def build_token_store(
 ) -> 'TokenStore':
   """Tokenize a corpus; resume where an earlier call was killed.
 
-  Memory holds at most two shards a worker, whatever the corpus's size.
+  Memory holds at most two shards a worker, whatever the corpus's size. Where the
+  workers of `executor` read the documents, `batches.read`, it also holds some
+  hundred bytes for each shard.
 
   Args:
     tokenizer_path: a path for `tokenization.load_tokenizer`.
@@ -140,11 +141,12 @@ def build_token_store(
   if writer.published:
     return TokenStore(path)
   done, num_shards = 0, 0
-  documents = iter(corpus)
+  executor = executor or executors.local(num_processes)
+  batches = batches_lib.read(corpus, documents_per_shard, executor)
 
   def calls():
     nonlocal done, num_shards
-    while batch := list(itertools.islice(documents, documents_per_shard)):
+    for batch in batches:
       num_shards += 1
       if not writer.has(num_shards - 1):
         yield num_shards - 1, batch
@@ -154,7 +156,6 @@ def build_token_store(
         progress(done, 0)
 
   setup = (tokenizer_path, with_title, with_text)
-  executor = executor or executors.local(num_processes)
   for count in shards.write_all(writer, executor, _set_up, setup, calls()):
     done += count
     if progress:
