@@ -8,7 +8,7 @@ import shutil
 import numpy as np
 import pytest
 
-from experiments.engine import stages
+from experiments.engine import cluster, progress
 from experiments.knn_lm import (
   build as knn_lm_build,
   evaluate as knn_lm_evaluate,
@@ -17,7 +17,7 @@ from experiments.knn_lm import (
 )
 from experiments.retro import evaluate as retro_evaluate
 from retrieval.index import key_values
-from retrieval.store import store, store_writer
+from retrieval.store import executors, store, store_writer
 from retro_jax.data import folder as retro_data, windows as windows_lib
 from retro_jax.evaluation import knn_lm
 from retro_jax.trained import loading
@@ -44,7 +44,6 @@ def runs(root, monkeypatch):
 
   monkeypatch.setattr(loading, 'load', load)
   monkeypatch.setattr(knn_lm_lookup, 'TOKENS_PER_SHARD', 60)
-  monkeypatch.setattr(stages, '_POLL_SEC', 0)
   return where
 
 
@@ -271,11 +270,28 @@ def test_a_killed_build_and_lookup_end_with_the_same_bytes(
   assert _read(workdir)[0] == before
 
 
-def test_workers_make_the_same_keys(runs, built, tmp_path):
+class _Threads(executors.Remote):
+  """Workers that are threads, so that what a test replaces is replaced there."""
+
+  def run(self, name, set_up, calls):
+    del name
+    task = set_up()
+    return (task(*arguments) for arguments in calls)
+
+
+def test_workers_make_the_same_keys(runs, built, tmp_path, monkeypatch):
+  made = []
+
+  def make(settings, count):
+    made.append(count)
+    return _Threads(cluster.Stage.of(cluster._CURRENT.stage))
+
+  monkeypatch.setattr(cluster, '_make', make)
+  monkeypatch.setattr(progress, '_SILENT', [])
   config = tiny_knn_lm.config(model_workdir='baseline')
   config.cluster.workers = 2
   knn_lm_build.run(config, str(tmp_path))
-  assert _hashes(tmp_path) == _hashes(built)
+  assert made and _hashes(tmp_path) == _hashes(built)
 
 
 @pytest.fixture

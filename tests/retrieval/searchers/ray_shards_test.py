@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Shards held by the actors of a Ray cluster on this machine."""
 
+import importlib.util
 import os
 import signal
 
@@ -10,11 +11,13 @@ import pytest
 
 from retrieval import searchers
 from retrieval.index import index as index_lib
-
-ray = pytest.importorskip('ray', reason='Ray is the extra [cluster].')
+from retrieval.store import ray_cluster
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(
+  importlib.util.find_spec('ray') is None, reason='needs the extra [cluster]'
+)
 def test_actors_answer_as_local_shards_and_survive_a_kill(tmp_path):
   rng = np.random.default_rng(0)
   rows = rng.standard_normal((2000, 16)).astype(np.float32)
@@ -22,12 +25,7 @@ def test_actors_answer_as_local_shards_and_survive_a_kill(tmp_path):
   path = index_lib.build_index(tmp_path / 'i', rows, 'v', config).path
   wanted = searchers.load(path).search(rows[:20], 9)
   # A cluster of its own, even where another one runs on this machine.
-  ray.init(
-    address='local',
-    num_cpus=2,
-    include_dashboard=False,
-    _node_ip_address='127.0.0.1',
-  )
+  ray = ray_cluster.connect('local')
   try:
     searcher = index_lib.open_index(path, cluster='auto').searcher
     for killed in (None, 1):
