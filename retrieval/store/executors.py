@@ -179,6 +179,9 @@ class Tasks:
     )
 
 
+Executor.register(serving.Serving)  # a worker's
+
+
 class Inline(Executor):
   """Runs tasks in this process; an error ends the job at once."""
 
