@@ -217,6 +217,7 @@ class Remote(Executor):
     A worker calls the stage with an executor that serves these closures.
     """
     self.stage = stage
+    self._serve = functools.partial(serving.serve, stage)
 
   def close(self) -> None:  # noqa: B027
     """End the workers, which otherwise wait for the next store of the stage."""
@@ -230,7 +231,7 @@ class Remote(Executor):
       set_up = functools.partial(_writer_of, place, make)
       store = ()
     else:
-      set_up = functools.partial(serving.serve, self.stage)
+      set_up = self._serve
       store = (writer.path, writer.fields)
     total, done = sum(counts.values()), 0
     for i in self.run(writer.path.name, set_up, ((i, *store) for i in counts)):
@@ -264,15 +265,14 @@ class Processes(Remote):
     memory.check_processes('num_processes', count)
     self._count = count
     self._pool: concurrent.futures.Executor | None = None
-    self._set_up = b''
+    self._set_up: SetUp | None = None
 
   def run(self, name: str, set_up: SetUp, calls: Calls) -> Iterator[Any]:
     """See `Executor`."""
     tasks = Tasks(name, iter(calls))
-    pickled = cloudpickle.dumps(set_up)
     try:
       while not tasks.ended:
-        yield from self._drain(self._processes(pickled), tasks)
+        yield from self._drain(self._processes(set_up), tasks)
     finally:
       if not tasks.ended:
         self._stop()
@@ -280,17 +280,17 @@ class Processes(Remote):
         self.close()
     tasks.summary(self._count)
 
-  def _processes(self, pickled: bytes) -> concurrent.futures.Executor:
+  def _processes(self, set_up: SetUp) -> concurrent.futures.Executor:
     """Return processes that have set the job up; those of the job before do."""
-    if self._pool is not None and pickled != self._set_up:
+    if set_up is not self._set_up:
       self.close()
     if self._pool is None:
-      self._set_up = pickled
+      self._set_up = set_up
       self._pool = concurrent.futures.ProcessPoolExecutor(
         self._count,
         mp_context=multiprocessing.get_context('spawn'),
         initializer=_start,
-        initargs=(pickled,),
+        initargs=(cloudpickle.dumps(set_up),),
       )
     return self._pool
 
@@ -314,6 +314,7 @@ class Processes(Remote):
     what is wrong may be the process.
     """
     pending: dict[concurrent.futures.Future, Task] = {}
+    broken = False
     while True:
       # Only of a task that runs alone is it known that it kills its process.
       most = 1 if tasks.again else 2 * self._count
@@ -322,8 +323,9 @@ class Processes(Remote):
           pending[pool.submit(_timed, *task.arguments)] = task
         except process.BrokenProcessPool:
           tasks.interrupted(task)
+          broken = True
           break
-      if not pending and not tasks.again:
+      if not pending and not broken:
         tasks.ended = True
         return
       finished, _ = concurrent.futures.wait(
@@ -334,10 +336,10 @@ class Processes(Remote):
         result, sec = future.result()
         tasks.done(pending.pop(future), sec, 'this machine', self._count)
         yield result
-      broken = any(
+      broken = broken or any(
         isinstance(x.exception(), process.BrokenProcessPool) for x in failed
       )
-      anew = broken or not pending or any(pending[x].failures for x in failed)
+      anew = broken or any(pending[x].failures for x in failed)
       for future in () if broken else failed:
         tasks.failed(pending.pop(future), future.exception())
       if anew:

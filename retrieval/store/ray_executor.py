@@ -87,15 +87,15 @@ class RayExecutor(executors.Remote):
     super().__init__(stage)
     self._cluster, self._ray = cluster, ray_cluster.connect(cluster.address)
     self._crew: _Crew | None = None
-    self._set_up = b''
+    self._set_up: executors.SetUp | None = None
 
   def run(self, name, set_up, calls) -> Iterator[Any]:
     """See `executors.Executor`."""
     tasks = executors.Tasks(name, iter(calls))
-    pickled = cloudpickle.dumps(set_up)
-    if self._crew is None or pickled != self._set_up:
+    if self._crew is None or set_up is not self._set_up:
       self.close()
-      self._set_up = pickled
+      self._set_up = set_up
+      pickled = cloudpickle.dumps(set_up)
       self._crew = _Crew(self._ray, self._cluster, pickled)
     crew = self._crew
     try:
