@@ -22,7 +22,6 @@ import numpy as np
 from experiments.engine import progress
 from realm_jax.serving import index_builder
 from retrieval.index import index_versions, snapshots
-from retrieval.store import executors
 
 _SNAPSHOTS = 'snapshots'
 
@@ -97,11 +96,6 @@ class ThreadBuilder(BackgroundBuilder):
     """Return the errors since the last call."""
     found, self._errors = self._errors, []
     return found
-
-  def close(self) -> None:
-    """End the workers of a cluster, and with them the thread that waits."""
-    if isinstance(self._builder.executor, executors.Remote):
-      self._builder.executor.close()
 
 
 class ProcessBuilder(BackgroundBuilder):

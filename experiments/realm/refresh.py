@@ -36,6 +36,7 @@ from experiments.realm import background_builders
 from realm_jax.serving import index_builder, serving
 from retrieval import settings
 from retrieval.index import index_versions
+from retrieval.store import executors
 
 _LATE = 3  # times `every`: an older index is reported
 
@@ -308,6 +309,8 @@ class Refresher:
     with self._changed:
       self._closed = True
       self._changed.notify_all()
+    if isinstance(self._builder.executor, executors.Remote):
+      self._builder.executor.close()  # with it, the job that waits for workers
     self._background.close()
     self._apart.shutdown()
 

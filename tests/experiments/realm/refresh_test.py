@@ -16,7 +16,7 @@ from realm_jax.nn import config as config_lib
 from realm_jax.serving import index_builder
 from retrieval.index import index_versions
 from retrieval.nn import bert
-from retrieval.store import store
+from retrieval.store import executors, store
 from tests.retrieval.index import index_versions_test
 from tests.retrieval.text import tiny_blocks
 
@@ -31,6 +31,7 @@ class FakeBuilder:
   folder: index_versions.VersionFolder
   blocks: object
   model: config_lib.RealmConfig = MODEL
+  executor: executors.Executor | None = None
   fail_at: tuple = ()
   gate: threading.Event = dataclasses.field(default_factory=threading.Event)
   built: list = dataclasses.field(default_factory=list)
@@ -47,6 +48,18 @@ class FakeBuilder:
       index_versions_test.embed,
       index_versions_test.CONFIG,
     )
+
+
+class Workers(executors.Remote):
+  """Workers of a cluster that only end."""
+
+  ended = False
+
+  def run(self, name, set_up, calls):
+    raise AssertionError('They work.')
+
+  def close(self):
+    self.ended = True
 
 
 @pytest.fixture(scope='module')
@@ -344,3 +357,15 @@ def test_every_new_index_is_measured(tmp_path, blocks):
 def test_settings_that_cannot_be_are_refused(field, value):
   with pytest.raises(ValueError, match=f'{field}={value!r}: expected'):
     refresh.RefreshConfig(**{field: value})
+
+
+@pytest.mark.parametrize('schedule', ['sync', 'async'])
+def test_the_workers_of_a_cluster_end_with_the_training(
+  tmp_path, blocks, schedule
+):
+  builder, refresher = opened(
+    tmp_path, blocks, schedule=schedule, builder='ray', every=2
+  )
+  builder.executor = Workers()
+  refresher.close()
+  assert builder.executor.ended
