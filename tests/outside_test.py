@@ -25,7 +25,7 @@ import pytest
 from scipy import stats
 
 from configs import retro_retrofit_smollm2
-from experiments.retro import import_decoder
+from experiments.convert import import_decoder
 from retrieval.nn import embedders
 import retro_jax
 

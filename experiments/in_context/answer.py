@@ -8,7 +8,7 @@
     --config.answering.examples="('webquestions:train=train.json',)" \
     --config.answering.passages="('webquestions_test.dense.json',)"
 
-DECODER is a run of experiments.retro.import_decoder. A prompt is a few examples drawn
+DECODER is a run of experiments.convert.import_decoder. A prompt is a few examples drawn
 from training questions, the first passages of the question in a file of retrieval
 results in DPR's form (experiments.open_qa.retrieve writes those of its retrievers),
 and the question; the answer is written greedily up to the end of the line. The

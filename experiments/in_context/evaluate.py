@@ -6,7 +6,7 @@
     --config=configs/in_context_smollm2.py --config.evaluate.workdir=DECODER \
     --config.data_dir=DATA --workdir=DIR
 
-DECODER is a run of experiments.retro.import_decoder, or any baseline; DATA is a
+DECODER is a run of experiments.convert.import_decoder, or any baseline; DATA is a
 folder of experiments.retro.prepare with the decoder's tokenizer. Before every
 --config.in_context.stride tokens of a document of --config.evaluate.split, its last
 tokens retrieve a passage of another document from the datastore, by the source
@@ -53,7 +53,7 @@ def load(
   if trained.model.config.cca_layers:
     raise ValueError(
       f'{run}: a RETRO; expected a decoder without retrieval, as '
-      'experiments.retro.import_decoder writes it.'
+      'experiments.convert.import_decoder writes it.'
     )
   return trained
 

@@ -35,13 +35,8 @@ from ml_collections import config_flags
 from experiments.engine import command, progress
 from experiments.open_qa import answer_view, settings as settings_lib
 from experiments.realm import prepare as realm_prepare
-from realm_jax.serving import (
-  answers,
-  beams,
-  packaged_reader,
-  packaged_run,
-  trained as trained_lib,
-)
+from realm_jax.serving import answers, beams, trained as trained_lib
+from realm_jax.serving.packages import packaged_reader, packaged_run
 from retrieval.questions import questions as questions_lib, scoring
 from retrieval.store import checkpoint_steps, checkpoints, store
 from retrieval.text import corpus as corpus_lib

@@ -15,7 +15,8 @@ from absl import flags, logging
 import ml_collections
 
 from experiments.engine import command
-from realm_jax.serving import packaged_reader, trained as trained_lib
+from realm_jax.serving import trained as trained_lib
+from realm_jax.serving.packages import packaged_reader
 from retrieval.nn import bert
 from retrieval.store import locks
 

@@ -15,12 +15,8 @@ from absl import flags
 import numpy as np
 
 from experiments.engine import command, progress, reports
-from realm_jax.serving import (
-  index_builder,
-  packaged_retriever,
-  serving,
-  trained as trained_lib,
-)
+from realm_jax.serving import index_builder, serving, trained as trained_lib
+from realm_jax.serving.packages import packaged_retriever
 from retrieval import searchers
 from retrieval.store import locks
 

@@ -16,9 +16,9 @@ from realm_jax.objectives import claims
 from realm_jax.serving import (
   index_folders,
   model_configs,
-  packaged_reader,
   trained as trained_lib,
 )
+from realm_jax.serving.packages import packaged_reader
 from retrieval.index import index_versions
 from retrieval.nn import sharding
 from retrieval.store import checkpoints

@@ -24,13 +24,8 @@ import rich.table
 
 from experiments.engine import command, progress
 from experiments.realm import settings as settings_lib
-from realm_jax.serving import (
-  explain,
-  packaged_reader,
-  packaged_realm,
-  trained as trained_lib,
-  views,
-)
+from realm_jax.serving import explain, trained as trained_lib, views
+from realm_jax.serving.packages import packaged_reader, packaged_realm
 
 CONFIG = (
   pathlib.Path(__file__).parents[2] / 'configs/realm_pretrain_quickstart.py'

@@ -26,11 +26,10 @@ from realm_jax.objectives import losses
 from realm_jax.serving import (
   index_builder,
   model_configs,
-  packaged_reader,
-  packaged_retriever,
   serving,
   trained as trained_lib,
 )
+from realm_jax.serving.packages import packaged_reader, packaged_retriever
 from retrieval.nn import bert, sharding
 from retrieval.store import checkpoints, executors, store
 

@@ -16,7 +16,7 @@ from experiments.engine import fits, tasks
 from experiments.reranking import examples as examples_lib
 from realm_jax.data import block_dataset, folder as realm_data
 from realm_jax.nn import initialize
-from realm_jax.serving import packaged_reader
+from realm_jax.serving.packages import packaged_reader
 from retrieval import tokenization
 from retrieval.index import cross_reranker
 from retrieval.nn import bert, cross_encoder

@@ -17,7 +17,6 @@ from retrieval.store import checkpoints
 from retro_jax.data import folder as retro_data, pipeline
 from retro_jax.nn import (
   config as config_lib,
-  copy_fit,
   initial,
   losses,
   presets,
@@ -25,6 +24,7 @@ from retro_jax.nn import (
   retrofit,
   stack,
 )
+from retro_jax.nn.copies import copy_fit
 from retro_jax.trained import loading
 
 _FIT_TOKENS = 4096  # that the lookup of a RETROfit is fitted to

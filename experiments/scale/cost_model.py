@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What each stage of a corpus takes, from rates: hours, memory, disk and network.
+"""Hours, memory, disk and network of each stage of a corpus, computed from rates.
 
 A stage waits for several things at once, such as cores and the network; the slowest
 one decides its time. Work is taken to spread evenly over hosts.
@@ -43,7 +43,7 @@ class Stage:
 
   @property
   def bottleneck(self) -> str:
-    """What the stage waits for longest."""
+    """Resource that the stage waits for longest."""
     return max(self.times, key=self.times.__getitem__)
 
   @property
@@ -150,7 +150,7 @@ def embed(job: job_lib.Job, rates: Rates) -> Stage:
 def build_features(
   rows: float, dimension: int, leaves: float, sample: float
 ) -> list[float]:
-  """What the seconds of building a ScaNN are fitted to."""
+  """Terms of the fit to the seconds of building a ScaNN."""
   return [
     rows * dimension,
     rows * leaves * dimension,
@@ -161,7 +161,7 @@ def build_features(
 def search_features(
   rows: float, dimension: int, leaves: float, searched: float
 ) -> list[float]:
-  """What the seconds of a query are fitted to: rows in its leaves, and leaves."""
+  """Terms of the fit to the seconds of a query: one, leaves, rows in its leaves."""
   return [1, leaves * dimension, rows * searched / leaves * -(-dimension // 2)]
 
 

@@ -68,7 +68,7 @@ HELP = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Job:
-  """What is prepared, and by what; HELP describes the fields."""
+  """A corpus and the machines that prepare it; HELP describes the fields."""
 
   chunks: float = 1e9
   tokens_per_chunk: int = 64

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""What breaks first: what a plan needs against what there is.
+"""Limits of a plan: the need of each resource against its supply.
 
 Each limit is a quotient of two numbers. Above 1 it breaks.
 """
@@ -42,12 +42,12 @@ class Limit:
 
   @property
   def ratio(self) -> float:
-    """What is needed over what is there."""
+    """Need divided by supply."""
     return self.needed / self.there if self.there else math.inf
 
   @property
   def order(self) -> tuple[int, float]:
-    """What stops by its ratio, then what slows by its hours, then the rest."""
+    """Sort key: limits that stop by ratio, limits that slow by hours, the rest."""
     if self.stops or not self.breaks:
       return 0 if self.stops else 2, -self.ratio
     return 1, self.there - self.needed
@@ -139,7 +139,7 @@ def _files(job: job_lib.Job) -> Iterator[Limit]:
 
 
 def _change(job: job_lib.Job, stage: cost_model.Stage, ratio: float) -> str:
-  """What helps a stage that takes `ratio` times what it may."""
+  """Return a change for a stage that exceeds its time `ratio` times."""
   at = stage.bottleneck
   hosts = f'{math.ceil(ratio * job.hosts):,} hosts'
   if at == cost_model.DRIVER:
@@ -165,7 +165,7 @@ def _change(job: job_lib.Job, stage: cost_model.Stage, ratio: float) -> str:
 
 
 def _waits(job: job_lib.Job, stage: cost_model.Stage) -> Iterator[Limit]:
-  """What keeps a stage's workers waiting, and its hours."""
+  """Yield the limits of a stage's time: resources its workers wait for, and hours."""
   at, hours = stage.bottleneck, stage.seconds / 3600
   if hours < _SHORT:
     return

@@ -184,7 +184,7 @@ def rates_table(rates: rates_lib.Rates) -> str:
 
 
 def validation_table(found: Mapping) -> str:
-  """What experiments.scale.validate wrote, as Markdown."""
+  """Return the results of experiments.scale.validate as a Markdown table."""
   columns = ['stage', 'predicted CPU s', 'measured CPU s', 'ratio']
   rows = [
     [

@@ -20,12 +20,8 @@ import numpy as np
 
 from realm_jax.data import examples, folder as data_folder
 from realm_jax.nn import config as config_lib
-from realm_jax.serving import (
-  index_folders,
-  model_configs,
-  packaged_retriever,
-  serving,
-)
+from realm_jax.serving import index_folders, model_configs, serving
+from realm_jax.serving.packages import packaged_retriever
 from retrieval.index import index as index_lib, index_versions, reuse
 from retrieval.store import executors, store
 from retrieval.text import blocks as blocks_lib

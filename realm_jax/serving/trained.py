@@ -21,10 +21,9 @@ from realm_jax.serving import (
   index_builder,
   index_folders,
   model_configs,
-  packaged_reader,
-  packaged_run,
   serving,
 )
+from realm_jax.serving.packages import packaged_reader, packaged_run
 from retrieval.index import index_versions
 from retrieval.store import checkpoints
 from retrieval.text import corpus as corpus_lib

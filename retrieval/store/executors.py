@@ -12,22 +12,22 @@ import abc
 from collections.abc import Callable, Iterable, Iterator, Mapping
 import concurrent.futures
 from concurrent.futures import process
-import dataclasses
 import functools
 import multiprocessing
 import pickle
 import time
 from typing import Any
 
-from absl import logging
 import cloudpickle
 import numpy as np
 
 from retrieval import memory
-from retrieval.store import children, serving, store_writer
-
-MOST_FAILURES = 3
-_LOG_EVERY_SEC = 10.0
+from retrieval.store import (
+  children,
+  serving,
+  store_writer,
+  tasks as tasks_lib,
+)
 
 # Makes the function of a job's tasks, once in each worker.
 SetUp = Callable[[], Callable[..., Any]]
@@ -41,15 +41,6 @@ def shifted(
 ) -> Progress | None:
   """Return the progress of a part that begins at row `base` of `total`."""
   return progress and (lambda done, _: progress(base + done, total))
-
-
-KILLED = ChildProcessError(
-  'its process was killed, as happens for want of memory: fewer processes need less'
-)
-
-
-class JobError(RuntimeError):
-  """A task failed too often; the message names its input."""
 
 
 class Executor(abc.ABC):
@@ -90,93 +81,6 @@ class Executor(abc.ABC):
       writer.write(i, make(i, shifted(progress, done, total)))
       done += rows
     return True
-
-
-@dataclasses.dataclass
-class Task:
-  """One task of a job and what became of it."""
-
-  arguments: tuple
-  failures: int = 0
-  lost_on: list[str] = dataclasses.field(default_factory=list)  # nodes
-  error: BaseException | None = None  # the last failure
-
-
-@dataclasses.dataclass
-class Tasks:
-  """The tasks of a job: those still to run, and the story of the others."""
-
-  job: str
-  calls: Iterator[tuple]
-  again: list[Task] = dataclasses.field(default_factory=list)
-  num_done: int = 0
-  num_retries: int = 0
-  slowest: list[tuple[float, str]] = dataclasses.field(default_factory=list)
-  ended: bool = False
-  _start: float = dataclasses.field(default_factory=time.monotonic)
-  _logged: float = dataclasses.field(default_factory=time.monotonic)
-
-  def next(self) -> Task | None:
-    """Return the next task to run: those that failed come first."""
-    if self.again:
-      return self.again.pop(0)
-    arguments = next(self.calls, None)
-    return None if arguments is None else Task(arguments)
-
-  def done(self, task: Task, sec: float, worker: str, num_workers: int) -> None:
-    """Count a task that is done, and log the job's rate now and then."""
-    self.num_done += 1
-    if task.arguments:
-      named = f'{task.arguments[0]} ({sec:.1f} s, {worker})'
-      self.slowest = sorted([*self.slowest, (sec, named)], reverse=True)[:3]
-    now = time.monotonic()
-    if now - self._logged > _LOG_EVERY_SEC:
-      self._logged = now
-      self._log(num_workers, 'so far')
-
-  def interrupted(self, task: Task) -> None:
-    """Run a task once more that its machine did not let end."""
-    self.again.append(task)
-
-  def failed(self, task: Task, error: BaseException) -> None:
-    """Run a task once more, unless that is of no use.
-
-    Raises:
-      JobError: after the third failure.
-      ValueError: at once, as the same input would be as bad again.
-    """
-    if isinstance(error, ValueError):
-      raise error
-    task.failures += 1
-    task.error = error
-    shard = task.arguments[0] if task.arguments else 0
-    text = ' '.join(f'{type(error).__name__}: {error}'.split())[:500]
-    if task.failures >= MOST_FAILURES:
-      raise JobError(
-        f'{self.job}: shard {shard} failed {task.failures} times, last with '
-        f'{text}; the shards that are done stay, and the same command continues.'
-      ) from error
-    self.num_retries += 1
-    logging.warning('%s: shard %s runs again after %s', self.job, shard, text)
-    self.again.append(task)
-
-  def summary(self, num_workers: int) -> None:
-    """Log what the job took and its slowest shards."""
-    if self.num_done:
-      self._log(num_workers, 'in all')
-
-  def _log(self, num_workers: int, when: str) -> None:
-    sec = max(time.monotonic() - self._start, 1e-9)
-    logging.info(
-      '%s: %d shards %s, %.3g/s, %d workers, %d retries; slowest: %s.',
-      self.job,
-      self.num_done,
-      when,
-      self.num_done / sec,
-      num_workers,
-      self.num_retries,
-      ', '.join(named for _, named in self.slowest),
-    )
 
 
 Executor.register(serving.Serving)  # a worker's
@@ -269,7 +173,7 @@ class Processes(Remote):
 
   def run(self, name: str, set_up: SetUp, calls: Calls) -> Iterator[Any]:
     """See `Executor`."""
-    tasks = Tasks(name, iter(calls))
+    tasks = tasks_lib.Tasks(name, iter(calls))
     try:
       while not tasks.ended:
         yield from self._drain(self._processes(set_up), tasks)
@@ -307,13 +211,13 @@ class Processes(Remote):
         child.kill()
       self.close()
 
-  def _drain(self, pool, tasks: Tasks) -> Iterator[Any]:
+  def _drain(self, pool, tasks: tasks_lib.Tasks) -> Iterator[Any]:
     """Run tasks until none is left, or new processes have to go on.
 
     These are needed where a process has died, and where a task has failed twice:
     what is wrong may be the process.
     """
-    pending: dict[concurrent.futures.Future, Task] = {}
+    pending: dict[concurrent.futures.Future, tasks_lib.Task] = {}
     broken = False
     while True:
       # Only of a task that runs alone is it known that it kills its process.
@@ -345,7 +249,9 @@ class Processes(Remote):
       if anew:
         self._stop()
         for task in pending.values():
-          tasks.failed(task, KILLED) if broken else tasks.interrupted(task)
+          tasks.failed(task, tasks_lib.KILLED) if broken else tasks.interrupted(
+            task
+          )
         return
 
 

@@ -18,7 +18,12 @@ from typing import Any
 from absl import logging
 import cloudpickle
 
-from retrieval.store import executors, ray_cluster, serving
+from retrieval.store import (
+  executors,
+  ray_cluster,
+  serving,
+  tasks as tasks_lib,
+)
 
 _POLL_SEC = 2.0
 _PATIENCE_SEC = 30.0  # between two lines about a lack of workers
@@ -69,7 +74,7 @@ class _Live:
   node: str = ''
   host: str = ''
   number: int = 0  # among the workers of its host
-  tasks: dict[Any, executors.Task] = dataclasses.field(default_factory=dict)
+  tasks: dict[Any, tasks_lib.Task] = dataclasses.field(default_factory=dict)
 
 
 class RayExecutor(executors.Remote):
@@ -91,7 +96,7 @@ class RayExecutor(executors.Remote):
 
   def run(self, name, set_up, calls) -> Iterator[Any]:
     """See `executors.Executor`."""
-    tasks = executors.Tasks(name, iter(calls))
+    tasks = tasks_lib.Tasks(name, iter(calls))
     if self._crew is None or set_up is not self._set_up:
       self.close()
       self._set_up = set_up
@@ -119,21 +124,21 @@ class _Crew:
     self._ray, self._cluster = ray, cluster
     self._pickled = ray.put(pickled)
     self.most_workers = 0
-    self._tasks: executors.Tasks
+    self._tasks: tasks_lib.Tasks
     self._starting: dict[Any, _Live] = {}  # by the reference of `start`
     self._live: list[_Live] = []
-    self._spare: executors.Task | None = None  # taken, but given to no worker
-    self._set_up_task = executors.Task(('set-up',))
+    self._spare: tasks_lib.Task | None = None  # taken, but given to no worker
+    self._set_up_task = tasks_lib.Task(('set-up',))
     self.closed = False
     self._next_look = self._next_line = 0.0
 
-  def results(self, tasks: executors.Tasks) -> Iterator[Any]:
+  def results(self, tasks: tasks_lib.Tasks) -> Iterator[Any]:
     """Yield the results of all tasks as they finish."""
     self._tasks = tasks
     self._next_line = time.monotonic() + _PATIENCE_SEC
     while True:
       if self.closed:
-        raise executors.JobError(f'{tasks.job}: its workers were ended.')
+        raise tasks_lib.JobError(f'{tasks.job}: its workers were ended.')
       self._spare = self._spare or tasks.next()
       running = {r: w for w in self._live for r in w.tasks}
       if self._spare is None and not running:
@@ -286,13 +291,13 @@ class _Crew:
     if undone and is_dead:
       first = undone.pop(0)
       first.lost_on.append(worker.node)
-      if first.failures + 1 >= executors.MOST_FAILURES:
+      if first.failures + 1 >= tasks_lib.MOST_FAILURES:
         self._forgive(first)
-      self._tasks.failed(first, executors.KILLED)
+      self._tasks.failed(first, tasks_lib.KILLED)
     for task in undone:
       self._tasks.interrupted(task)
 
-  def _forgive(self, task: executors.Task) -> None:
+  def _forgive(self, task: tasks_lib.Task) -> None:
     """Forget the failures of a task whose nodes have left the cluster."""
     deadline = time.monotonic() + _DEATH_SEC
     while any(map(self._is_alive, task.lost_on)) and (

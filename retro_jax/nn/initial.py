@@ -11,8 +11,9 @@ import jax
 import jax.numpy as jnp
 
 from retrieval.nn import sharding
-from retro_jax.nn import copy_init, retro, stack
+from retro_jax.nn import retro, stack
 from retro_jax.nn.config import RetroConfig
+from retro_jax.nn.copies import copy_init
 
 
 def init_params(

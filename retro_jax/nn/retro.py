@@ -22,13 +22,13 @@ from retro_jax.nn import (
   arguments,
   attention,
   cca,
-  copy_gate,
   layers,
   positions as positions_lib,
   readout,
   stack,
 )
 from retro_jax.nn.config import RetroConfig
+from retro_jax.nn.copies import copy_gate
 
 
 class Encoder(nn.Module):

@@ -16,12 +16,8 @@ from experiments.open_qa import ask, pack_reader, pack_retriever, starts
 import realm_jax
 from realm_jax.data import folder as realm_data
 from realm_jax.nn import initialize
-from realm_jax.serving import (
-  packaged_reader,
-  packaged_run,
-  serving,
-  trained as trained_lib,
-)
+from realm_jax.serving import serving, trained as trained_lib
+from realm_jax.serving.packages import packaged_reader, packaged_run
 from retrieval.nn import sharding
 from retrieval.text import corpus as corpus_lib
 from tests.experiments.open_qa import tiny_open_qa

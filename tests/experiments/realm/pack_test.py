@@ -14,23 +14,22 @@ import jax
 import numpy as np
 import pytest
 
+from experiments.convert import pack as model_pack
 from experiments.engine import checkpoint_writer
 from experiments.open_qa import pack_reader, pack_retriever, starts
 from experiments.realm import (
   explain as realm_explain,
-  pack as realm_pack,
   task as realm_task,
 )
 import realm_jax
 from realm_jax.data import folder as realm_data
 from realm_jax.nn import initialize
-from realm_jax.serving import (
+from realm_jax.serving import serving, trained as trained_lib
+from realm_jax.serving.packages import (
   packaged_reader,
   packaged_realm,
   packaged_retriever,
   packaged_run,
-  serving,
-  trained as trained_lib,
 )
 from retrieval.formats import packed as packed_lib
 from retrieval.nn import sharding
@@ -177,8 +176,8 @@ def test_the_command_packs_a_run(packed, tmp_path):
   )
   with pytest.MonkeyPatch.context() as patch:
     flags = types.SimpleNamespace(FLAGS=values)
-    patch.setattr(realm_pack, 'flags', flags)
-    realm_pack.main([])
+    patch.setattr(model_pack, 'flags', flags)
+    model_pack.main([])
   name = 'encoder.safetensors'
   made = (tmp_path / 'made' / name).read_bytes()
   assert made == (packed.folder / name).read_bytes()

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from retrieval import settings
-from retrieval.store import executors, shards, store
+from retrieval.store import executors, shards, store, tasks as tasks_lib
 
 KIND = 'numbers'
 FIELDS = {'of': 'test'}
@@ -42,25 +42,22 @@ def fails_at_three():
   return task
 
 
-def kills_itself(folder, number, times):
-  """Return tasks of which one kills its process some times."""
+def kill_itself(i):
+  os.kill(os.getpid(), signal.SIGKILL)
+
+
+def fail(i):
+  raise OSError(f'disk {i}')
+
+
+def goes_wrong(how, folder, number, times):
+  """Return tasks of which one goes wrong some times, and leaves a mark each time."""
 
   def task(i):
-    seen = sorted(pathlib.Path(folder).glob('killed-*'))
-    if i == number and len(seen) < times:
-      (pathlib.Path(folder) / f'killed-{len(seen)}').touch()
-      os.kill(os.getpid(), signal.SIGKILL)
-    return i
-
-  return task
-
-
-def fails_now_and_then(folder, number, times):
-  def task(i):
-    seen = sorted(pathlib.Path(folder).glob('failed-*'))
-    if i == number and len(seen) < times:
-      (pathlib.Path(folder) / f'failed-{len(seen)}').touch()
-      raise OSError(f'disk {i}')
+    seen = len([*pathlib.Path(folder).iterdir()])
+    if i == number and seen < times:
+      (pathlib.Path(folder) / f'{seen}').touch()
+      how(i)
     return i
 
   return task
@@ -103,26 +100,26 @@ def test_processes_share_tasks_and_bad_input_reaches_the_caller_at_once():
     list(executor.run('job', bad_set_up, Calls(range(6))))
 
 
-@pytest.mark.parametrize('make', [kills_itself, fails_now_and_then])
-def test_a_task_runs_again_twice(tmp_path, make):
-  set_up = functools.partial(make, str(tmp_path), 4, 2)
+@pytest.mark.parametrize('how', [kill_itself, fail])
+def test_a_task_runs_again_twice(tmp_path, how):
+  set_up = functools.partial(goes_wrong, how, str(tmp_path), 4, 2)
   found = executors.Processes(2).run('job', set_up, Calls(range(9)))
   assert sorted(found) == [*range(9)]
   assert len([*tmp_path.iterdir()]) == 2
 
 
 @pytest.mark.parametrize(
-  ('make', 'why'),
-  [(kills_itself, 'was killed'), (fails_now_and_then, 'OSError: disk 4')],
+  ('how', 'why'),
+  [(kill_itself, 'was killed'), (fail, 'OSError: disk 4')],
 )
-def test_the_third_failure_of_a_task_names_it(tmp_path, make, why):
-  set_up = functools.partial(make, str(tmp_path), 4, 9)
+def test_the_third_failure_of_a_task_names_it(tmp_path, how, why):
+  set_up = functools.partial(goes_wrong, how, str(tmp_path), 4, 9)
   found, results = (
     executors.Processes(2).run('job', set_up, Calls(range(9))),
     set(),
   )
   with pytest.raises(
-    executors.JobError, match=f'job: shard 4 failed 3 times.*{why}'
+    tasks_lib.JobError, match=f'job: shard 4 failed 3 times.*{why}'
   ):
     for result in found:
       results.add(result)
@@ -260,7 +257,7 @@ def test_errors_that_cannot_be_pickled_are_told():
   executor = executors.Processes(1)
   with pytest.raises(settings.SettingsError, match='size=7: expected at least'):
     list(executor.run('job', refuses_a_setting, [(7,)]))
-  with pytest.raises(executors.JobError, match='Unpicklable: disk 7'):
+  with pytest.raises(tasks_lib.JobError, match='Unpicklable: disk 7'):
     list(executor.run('job', raises_unpicklable, [(7,)]))
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from retrieval import settings
-from retrieval.store import executors, ray_cluster, ray_executor
+from retrieval.store import ray_cluster, ray_executor, tasks as tasks_lib
 from tests.retrieval.store import executors_test
 
 with_ray = pytest.mark.skipif(
@@ -37,9 +37,9 @@ def test_the_extra_is_named_where_ray_is_missing(monkeypatch):
 def test_tasks_are_counted_and_the_slowest_are_named(monkeypatch):
   said = []
   monkeypatch.setattr(
-    executors.logging, 'info', lambda text, *values: said.append(text % values)
+    tasks_lib.logging, 'info', lambda text, *values: said.append(text % values)
   )
-  tasks = executors.Tasks('vectors', iter([(3,), (4,), (5,)]))
+  tasks = tasks_lib.Tasks('vectors', iter([(3,), (4,), (5,)]))
   while task := tasks.next():
     tasks.done(task, float(task.arguments[0]), 'host', 2)
   tasks.summary(2)
@@ -95,21 +95,23 @@ def test_a_cluster_of_three_nodes(nodes, tmp_path):
 @with_ray
 @pytest.mark.slow
 @pytest.mark.parametrize(
-  'make', [executors_test.kills_itself, executors_test.fails_now_and_then]
+  'how', [executors_test.kill_itself, executors_test.fail]
 )
-def test_tasks_run_again_twice_and_no_more(nodes, tmp_path, make):
+def test_tasks_run_again_twice_and_no_more(nodes, tmp_path, how):
   executor = ray_executor.RayExecutor(
     ray_cluster.Cluster(address=nodes.address, workers=2)
   )
   for times in (2, 3):
     folder = tmp_path / str(times)
     folder.mkdir()
-    set_up = functools.partial(make, str(folder), 4, times)
+    set_up = functools.partial(
+      executors_test.goes_wrong, how, str(folder), 4, times
+    )
     found = executor.run('job', set_up, executors_test.Calls(range(9)))
     if times == 2:
       assert sorted(found) == [*range(9)]
     else:
-      with pytest.raises(executors.JobError, match='job: shard 4 failed 3'):
+      with pytest.raises(tasks_lib.JobError, match='job: shard 4 failed 3'):
         list(found)
     assert len([*folder.iterdir()]) == times
 

@@ -129,7 +129,7 @@ def test_the_command_packs_a_run(trained, folder, tmp_path):
   )
   done = subprocess.run(
     [
-      *(sys.executable, '-m', 'experiments.retro.pack'),
+      *(sys.executable, '-m', 'experiments.convert.pack'),
       *(f'--workdir={run}', f'--output={made}'),
       f'--data_dir={trained.data.root}',
     ],
@@ -154,3 +154,21 @@ def test_faults_are_named(trained, folder, tmp_path):
   path.write_bytes(data)
   with pytest.raises(ValueError, match=r'retro\.safetensors: damaged'):
     packaged.load(tmp_path / 'data', tmp_path)
+
+
+def test_a_run_of_another_task_is_not_packed(trained, tmp_path):
+  config = json.loads(trained.config.to_json()) | {'task': 'ict'}
+  checkpoint_writer.save_params(
+    str(tmp_path / 'run'), trained.params, config=config
+  )
+  done = subprocess.run(
+    [
+      *(sys.executable, '-m', 'experiments.convert.pack'),
+      *(f'--workdir={tmp_path / "run"}', f'--output={tmp_path / "made"}'),
+    ],
+    capture_output=True,
+    text=True,
+    check=False,
+  )
+  assert done.returncode == 1 and "a run of task 'ict'" in done.stderr
+  assert not (tmp_path / 'made').exists()

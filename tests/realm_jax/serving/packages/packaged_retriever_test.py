@@ -9,8 +9,8 @@ import ml_collections
 import numpy as np
 import pytest
 
-from realm_jax.serving import (
-  model_configs,
+from realm_jax.serving import model_configs
+from realm_jax.serving.packages import (
   packaged_reader,
   packaged_retriever,
   packaged_run,

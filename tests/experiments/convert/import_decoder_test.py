@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from configs import retro_retrofit_smollm2
-from experiments.retro import import_decoder as retro_import
+from experiments.convert import import_decoder as retro_import
 from retrieval.formats import safetensors_files
 from retrieval.store import checkpoints
 from retrieval.tokenization import byte_pairs

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from realm_jax.serving import packaged_reader
+from realm_jax.serving.packages import packaged_reader
 from retrieval.formats import packed, safetensors_files
 from retrieval.index import snapshots
 from retrieval.store import checksums, manifests, store, verification

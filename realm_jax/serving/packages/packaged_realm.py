@@ -16,10 +16,12 @@ from realm_jax.serving import (
   index_builder,
   index_folders,
   model_configs,
+  trained as trained_lib,
+)
+from realm_jax.serving.packages import (
   packaged_reader,
   packaged_retriever,
   packaged_run,
-  trained as trained_lib,
 )
 from retrieval.formats import packed
 from retrieval.text import corpus as corpus_lib

@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from retro_jax.nn import copy_init, retro as model
+from retro_jax.nn import retro as model
+from retro_jax.nn.copies import copy_init
 from tests.retro_jax.nn import tiny
 
 CONFIG = tiny.config(

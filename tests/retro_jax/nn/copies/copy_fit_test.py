@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from retro_jax.nn import copy_fit, retro
+from retro_jax.nn import retro
+from retro_jax.nn.copies import copy_fit
 from tests.retro_jax.nn import copy_init_test
 
 _CONFIG = dataclasses.replace(

@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from retro_jax.nn import copy_gate, initial, retro, retrofit
+from retro_jax.nn import initial, retro, retrofit
+from retro_jax.nn.copies import copy_gate
 from tests.retro_jax.nn import copy_init_test, tiny
 
 CONFIG = tiny.config(copy_gate=True)

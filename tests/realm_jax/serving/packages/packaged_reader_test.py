@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from realm_jax.nn import open_qa
-from realm_jax.serving import model_configs, packaged_reader
+from realm_jax.serving import model_configs
+from realm_jax.serving.packages import packaged_reader
 from retrieval import tokenization
 from retrieval.formats import packed
 

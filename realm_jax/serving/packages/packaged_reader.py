@@ -15,7 +15,7 @@ from retrieval import tokenization
 from retrieval.formats import packed
 
 NAME = 'packaged'  # in place of a run's folder
-FOLDER = pathlib.Path(__file__).parents[1] / 'packaged'
+FOLDER = pathlib.Path(__file__).parents[2] / 'packaged'
 _TOKENIZER = 'tokenizer.json'
 
 

@@ -19,11 +19,8 @@ import ml_collections
 
 from realm_jax.data import folder as data_folder
 from realm_jax.nn import config as config_lib, initialize
-from realm_jax.serving import (
-  model_configs,
-  packaged_reader,
-  packaged_retriever,
-)
+from realm_jax.serving import model_configs
+from realm_jax.serving.packages import packaged_reader, packaged_retriever
 from retrieval import tokenization
 from retrieval.formats import packed
 from retrieval.nn import embedders, sharding
