@@ -22,7 +22,7 @@ import ml_collections
 import rich.markup
 import rich.table
 
-from experiments.engine import command, progress
+from experiments.engine import command, named_runs, progress
 from experiments.realm import settings as settings_lib
 from realm_jax.serving import explain, trained as trained_lib, views
 from realm_jax.serving.packages import packaged_reader, packaged_realm
@@ -48,14 +48,13 @@ def _load(
   workdir: str | os.PathLike, data_dir: str
 ) -> trained_lib.TrainedRealm:
   """Load a run, or the packaged model."""
-  if workdir != packaged_reader.NAME:
-    return trained_lib.load_realm(workdir, data_dir)
-  if data_dir:
-    raise ValueError(
-      f'--config.data_dir={data_dir}: the packaged model has data of its own; '
-      'expected --workdir of a run.'
-    )
-  return packaged_realm.load()
+  return named_runs.load(
+    workdir,
+    data_dir,
+    packaged_reader.NAME,
+    trained_lib.load_realm,
+    packaged_realm.load,
+  )
 
 
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:

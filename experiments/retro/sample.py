@@ -28,7 +28,7 @@ from absl import flags, logging
 import jax
 import ml_collections
 
-from experiments.engine import command, progress
+from experiments.engine import command, named_runs, progress
 from experiments.retro import sample_view, settings as settings_lib
 from retrieval.store import store
 from retro_jax.data import samples as samples_lib
@@ -111,14 +111,9 @@ def run(
 
 def _load(workdir: str | os.PathLike, data_dir: str) -> loading.TrainedRetro:
   """Load a run, or the packaged model."""
-  if workdir != packaged.NAME:
-    return loading.load(workdir, data_dir)
-  if data_dir:
-    raise ValueError(
-      f'--config.data_dir={data_dir}: the packaged model has data of its own; '
-      'expected --workdir of a run.'
-    )
-  return packaged.load()
+  return named_runs.load(
+    workdir, data_dir, packaged.NAME, loading.load, packaged.load
+  )
 
 
 def _metric(trained, samples: Sequence[views.TextSample]) -> str:
