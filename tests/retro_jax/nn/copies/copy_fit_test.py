@@ -11,7 +11,7 @@ import pytest
 
 from retro_jax.nn import retro
 from retro_jax.nn.copies import copy_fit
-from tests.retro_jax.nn import copy_init_test
+from tests.retro_jax.nn.copies import copy_init_test
 
 _CONFIG = dataclasses.replace(
   copy_init_test.CONFIG, cca_layers=(2,), copy_gate=True

@@ -12,7 +12,8 @@ import pytest
 
 from retro_jax.nn import initial, retro, retrofit
 from retro_jax.nn.copies import copy_gate
-from tests.retro_jax.nn import copy_init_test, tiny
+from tests.retro_jax.nn import tiny
+from tests.retro_jax.nn.copies import copy_init_test
 
 CONFIG = tiny.config(copy_gate=True)
 
