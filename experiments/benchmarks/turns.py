@@ -19,11 +19,11 @@ import time
 from typing import Any
 
 
-def status_bytes(name: str) -> int:
-  """Return a line of Linux's status of this process, such as RssAnon, or 0."""
-  status = pathlib.Path('/proc/self/status')
-  if status.exists():
-    for line in status.read_text().splitlines():
+def status_bytes(name: str, process: int | str = 'self') -> int:
+  """Return a line of Linux's status of a process, such as RssAnon, or 0."""
+  with contextlib.suppress(OSError):  # no Linux, or no such process
+    status = pathlib.Path(f'/proc/{process}/status').read_text()
+    for line in status.splitlines():
       if line.startswith(f'{name}:'):
         return int(line.split()[1]) * 1024
   return 0

@@ -20,6 +20,7 @@ from typing import Any
 import ml_collections
 
 from experiments.engine import progress
+from retrieval import searchers
 from retrieval.store import executors, ray_cluster, ray_executor, verification
 
 
@@ -43,6 +44,7 @@ class Stage:
   name: str
   arguments: tuple
   verify: str  # `verification.mode`
+  holders: str  # `searchers.holders`
 
   @classmethod
   def of(cls, function: functools.partial) -> 'Stage':
@@ -64,11 +66,13 @@ class Stage:
       name,
       function.args,
       verification.mode(),
+      searchers.holders(),
     )
 
   def __call__(self, serving: Any) -> None:
     """Call the stage in a worker, which serves its shards."""
     verification.choose(self.verify)
+    searchers.hold_shards(self.holders)
     progress.be_silent()
     _CURRENT.serving = serving
     getattr(importlib.import_module(self.module), self.name)(*self.arguments)
@@ -139,6 +143,19 @@ def connect(address: str):
   if threading.current_thread() is threading.main_thread():
     signal.signal(signal.SIGTERM, before)
   return ray
+
+
+def hold_shards(config: ml_collections.ConfigDict) -> None:
+  """Let the cluster of a config hold the shards of indices, if the config says so.
+
+  Raises:
+    ImportError: when Ray is not installed.
+    ValueError: when there is no such cluster.
+  """
+  settings = ray_cluster.Cluster(**config.get('cluster', {}))
+  if settings.hold_shards:
+    connect(settings.address)
+  searchers.hold_shards(settings.address if settings.hold_shards else '')
 
 
 def check(config: ml_collections.ConfigDict, root: str | os.PathLike) -> None:

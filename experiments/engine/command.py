@@ -30,7 +30,7 @@ import jax
 import ml_collections
 from ml_collections import config_flags
 
-from experiments.engine import config_errors, ends, failures, quiet
+from experiments.engine import cluster, config_errors, ends, failures, quiet
 from retrieval import settings
 from retrieval.store import locks, verification
 
@@ -201,6 +201,7 @@ def _run(run: Run, root: type, argv: list[str], writes: str | None) -> None:
   settings.check_section(root, config.to_dict(), 'config')
   _check_workdir(flags.FLAGS.workdir)
   verification.choose(config.get('verify', ''))
+  cluster.hold_shards(config)
   if config.get('distributed', False):
     _start_distributed()
   with _writing(flags.FLAGS.workdir, writes):

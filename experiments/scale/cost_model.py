@@ -78,15 +78,25 @@ def _traffic(
 
 
 def tokenize(job: job_lib.Job, rates: Rates) -> Stage:
-  """Read documents in one or a few processes, tokenize them in all."""
+  """Tokenize documents in all processes.
+
+  These read the files twice, and one or a few processes count the documents between;
+  or one or a few processes read the files for all.
+  """
   text = job.text_bytes(rates)
   disk = job.tokens * job.token_bytes + job.documents * DOCUMENT_BYTES
-  times, network = _traffic(job, rates, text, disk, sent=text)
-  times[CORES] = text / rates['tokenize'].value / job.all_cores
-  times[DRIVER] = text / rates['read'].value / job.readers
-  if job.hosts > 1:  # what the driver sends leaves its host
-    sending = text / job.network / min(job.readers, job.hosts)
-    times[NETWORK] = max(times[NETWORK], sending)
+  work, parsing = text / rates['tokenize'].value, text / rates['read'].value
+  if job.split_reading:
+    times, network = _traffic(job, rates, 2 * text, disk)
+    times[CORES] = (work + 2 * parsing) / job.all_cores
+    times[DRIVER] = job.documents * rates['count'].value / job.readers
+  else:
+    times, network = _traffic(job, rates, text, disk, sent=text)
+    times[CORES] = work / job.all_cores
+    times[DRIVER] = parsing / job.readers
+    if job.hosts > 1:  # what the driver sends leaves its host
+      sending = text / job.network / min(job.readers, job.hosts)
+      times[NETWORK] = max(times[NETWORK], sending)
   shard = text / job.documents * job.documents_per_shard
   return Stage(
     name='tokenize',
@@ -223,7 +233,7 @@ def query_sec(job: job_lib.Job, rates: Rates) -> dict[str, float]:
     return {CORES: job.num_shards * _weighed(rates, names, features)}
   flops = 2.0 * job.chunks * job.width
   if not job.accelerators:
-    return {CORES: flops / rates['exact'].value}
+    return {CORES: flops / rates[job.codes].value}
   chip = chips.CHIPS[job.chip]
   reading = job.chunks * job.code_bytes / chip.bandwidth / QUERY_BATCH
   passes = rates['search_passes'].value

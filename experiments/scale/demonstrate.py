@@ -6,13 +6,18 @@
 
 A head and nodes of one core each are started at the loopback device, and ended at the
 end. The packaged articles (or those of --corpus, JSON lines) are prepared by one core
-without Ray, by one worker and by two. Then nodes are killed with signal 9 at --kills
-seeded moments, each replaced by a new one, and the command itself at one, after which
-it is run again. The table has the seconds of each stage; the command fails unless all
-folders hold the same bytes.
+without Ray, a quarter of them first, by one worker and by two. Then nodes are killed
+with signal 9 at --kills seeded moments, each replaced by a new one, and the command
+itself at one, after which it is run again. The tables have the seconds of each stage
+and the peak memory of a core; the command fails unless all folders hold the same bytes.
+
+Flags after -- are those of experiments.retro.prepare, such as
+-- --config.index.shards=16.
 """
 
+import dataclasses
 import hashlib
+import json
 import os
 import pathlib
 import random
@@ -24,14 +29,18 @@ import threading
 import time
 
 from absl import flags, logging
+from safetensors import numpy as safetensors_numpy
 
+from experiments.benchmarks import turns
 from experiments.engine import command, reports
 from experiments.scale import loopback
+from retrieval.nn import embedders
 
 _STAGES = ('tokens', 'duplicates', 'chunks', 'vectors', 'index', 'neighbors')
 _BEGINS = re.compile(r'Stage (\w+), in ')
 # Times of an index's building are in its report.
 _VARIES = ('index.json', '.verified')
+_EMBEDDER = 'embedder'  # folder
 
 
 def _define() -> None:
@@ -46,6 +55,27 @@ def _define() -> None:
   flags.DEFINE_integer('kills', 10, 'Moments in which a node is killed.', 0)
   flags.DEFINE_integer('seed', 0, 'Seed of the moments.', 0)
   flags.DEFINE_string('output', '', 'JSON file to write.')
+  flags.DEFINE_integer(
+    'encoder_layers', 0, 'First layers of MiniLM that embed; 0 is all.', 0
+  )
+
+
+def _shorten(folder: pathlib.Path, num_layers: int) -> None:
+  """Write the embedder of MiniLM's first layers."""
+  folder.mkdir(parents=True)
+  source = embedders.find_minilm()
+  shutil.copy(source / 'tokenizer.json', folder)
+  config = json.loads((source / 'config.json').read_text())
+  config['num_hidden_layers'] = num_layers
+  (folder / 'config.json').write_text(json.dumps(config))
+  tensors = safetensors_numpy.load_file(source / 'model.safetensors')
+  kept = {
+    name: tensor
+    for name, tensor in tensors.items()
+    if not (layer := re.search(r'encoder\.layer\.(\d+)\.', name))
+    or int(layer.group(1)) < num_layers
+  }
+  safetensors_numpy.save_file(kept, folder / 'model.safetensors')
 
 
 def _start(
@@ -60,15 +90,17 @@ def _start(
     '--config.tokens.num_processes=1',
     '--config.deduplicate.threshold=0.8',
     '--config.index.searcher=exact',
-    *more,
   ]
   if flags.FLAGS.corpus:
     arguments += [
       '--config.corpus.kind=jsonl',
       f'--config.corpus.path={flags.FLAGS.corpus}',
     ]
+  if flags.FLAGS.encoder_layers:
+    embedder = workdir.parent / _EMBEDDER
+    arguments.append(f'--config.embedder.path={embedder}')
   return subprocess.Popen(
-    [sys.executable, '-m', 'experiments.retro.prepare', *arguments],
+    [sys.executable, '-m', 'experiments.retro.prepare', *arguments, *more],
     stdout=subprocess.DEVNULL,
     stderr=subprocess.PIPE,
     text=True,
@@ -76,27 +108,51 @@ def _start(
   )
 
 
-def _wait(process: subprocess.Popen) -> dict[str, float]:
-  """Return the seconds of each stage.
+@dataclasses.dataclass
+class _Cost:
+  """What a stage of the command costs; peaks are of its own process, in bytes."""
+
+  sec: float
+  anonymous: int = 0  # memory that is no page of a file
+  resident: int = 0
+
+  def sample(self, process: int) -> None:
+    """Look at the memory of now."""
+    for name, line in (('anonymous', 'RssAnon'), ('resident', 'VmRSS')):
+      now = turns.status_bytes(line, process)
+      setattr(self, name, max(getattr(self, name), now))
+
+
+def _wait(process: subprocess.Popen) -> dict[str, _Cost]:
+  """Return the costs of each stage.
 
   Raises:
     ValueError: when the command fails.
   """
-  begun, lines = [], []
+  costs, lines, ended = {}, [], threading.Event()
+  now = _Cost(0)  # of the stage that runs
+
+  def sample():
+    while not ended.wait(0.1):
+      now.sample(process.pid)
+
+  sampler = threading.Thread(target=sample, daemon=True)
+  sampler.start()
+  start = time.monotonic()
   for line in process.stderr:
     lines.append(line)
     if found := _BEGINS.search(line):
-      begun.append((found.group(1), time.monotonic()))
+      now.sec, start = time.monotonic() - start, time.monotonic()
+      now = costs[found.group(1)] = _Cost(0)
+      now.sample(process.pid)
     if 'runs again' in line:
       logging.info('%s', line.rstrip())
-  ended = time.monotonic()
+  now.sec = time.monotonic() - start
+  ended.set()
+  sampler.join()
   if process.wait():
     raise ValueError(f'experiments.retro.prepare: {"".join(lines[-3:])}')
-  ends = [sec for _, sec in begun[1:]] + [ended]
-  seconds = {
-    name: end - sec for (name, sec), end in zip(begun, ends, strict=True)
-  }
-  return {name: seconds[name] for name in _STAGES}
+  return {name: costs[name] for name in _STAGES}
 
 
 def _hashes(workdir: pathlib.Path) -> dict[str, str]:
@@ -122,43 +178,48 @@ def _check(wanted: dict[str, str], workdir: pathlib.Path) -> None:
 
 
 def _prepare_all(
-  nodes: loopback.Nodes, root: pathlib.Path, cores: list[int]
-) -> dict[str, dict[str, float]]:
-  """Prepare a corpus in three ways; return the seconds of their stages."""
+  nodes: loopback.Nodes, root: pathlib.Path, cores: list[int], given: list[str]
+) -> dict[str, dict[str, _Cost]]:
+  """Prepare a corpus in several ways; return what `_wait` does, of each."""
   documents, address = flags.FLAGS.documents, nodes.address
   remote = f'--config.cluster.address={address}'
   ways = {
-    'one core': (set(cores[:1]), ()),
-    '1 worker': (set(cores[:1]), (remote, '--config.cluster.workers=1')),
-    '2 workers': (set(cores), (remote, '--config.cluster.workers=2')),
+    'a quarter': (documents // 4, cores[:1], ()),
+    'one core': (documents, cores[:1], ()),
+    '1 worker': (documents, cores[:1], (remote, '--config.cluster.workers=1')),
+    '2 workers': (documents, cores, (remote, '--config.cluster.workers=2')),
   }
-  seconds = {}
-  for name, (some, more) in ways.items():
-    logging.info('Preparing %d documents: %s.', documents, name)
+  costs = {}
+  for name, (number, some, more) in ways.items():
+    logging.info('Preparing %d documents: %s.', number, name)
     folder = root / name.replace(' ', '-')
-    seconds[name] = _wait(_start(folder, documents, some, *more))
-    _check(_hashes(root / 'one-core'), folder)
-  return seconds
+    costs[name] = _wait(_start(folder, number, set(some), *given, *more))
+    logging.info('%s', costs[name])
+    if number == documents:
+      _check(_hashes(root / 'one-core'), folder)
+  return costs
 
 
-def _kill_all(nodes: loopback.Nodes, root: pathlib.Path) -> list[float]:
+def _kill_all(
+  nodes: loopback.Nodes, root: pathlib.Path, given: list[str]
+) -> list[float]:
   """Kill a node at seeded moments.
 
   Returns:
     Seconds of a run without a death, then of the others.
   """
   cores = os.sched_getaffinity(0)
-  remote = f'--config.cluster.address={nodes.address}'
+  remote = f'--config.cluster.address={nodes.address}', *given
   documents, draw = flags.FLAGS.kill_documents, random.Random(flags.FLAGS.seed)
-  _wait(_start(root / 'kill', documents, cores))
+  _wait(_start(root / 'kill', documents, cores, *given))
   start = time.monotonic()
-  _wait(_start(root / 'whole', documents, cores, remote))
+  _wait(_start(root / 'whole', documents, cores, *remote))
   seconds = [time.monotonic() - start]
   while len(seconds) <= flags.FLAGS.kills:
     folder, killed = root / f'kill-{len(seconds)}', []
     moment = draw.uniform(0.2, 1.0) * seconds[0]
     start = time.monotonic()
-    process = _start(folder, documents, cores, remote)
+    process = _start(folder, documents, cores, *remote)
 
     def kill(process=process, killed=killed):
       if process.poll() is None:
@@ -182,45 +243,68 @@ def _kill_all(nodes: loopback.Nodes, root: pathlib.Path) -> list[float]:
     shutil.rmtree(folder)
     nodes.restore(2)
   folder = root / 'kill-driver'
-  process = _start(folder, documents, cores, remote)
+  process = _start(folder, documents, cores, *remote)
   time.sleep(seconds[0] / 2)
   process.kill()
   process.communicate()
-  _wait(_start(folder, documents, cores, remote))
+  _wait(_start(folder, documents, cores, *remote))
   _check(_hashes(root / 'kill'), folder)
   logging.info('The command killed and run again: the same bytes.')
   return seconds
 
 
+def _print(costs: dict[str, dict[str, _Cost]], caption: str) -> None:
+  """Print the seconds of each stage, and the peaks of its memory."""
+  quarter, whole = costs.pop('a quarter'), costs['one core']
+  totals = [sum(cost.sec for cost in x.values()) for x in costs.values()]
+  rows = [
+    (stage, *(f'{x[stage].sec:.1f}' for x in costs.values()))
+    for stage in _STAGES
+  ]
+  rows.append(('all', *(f'{total:.1f}' for total in totals)))
+  rows.append(('of one core', *(f'{x / totals[0]:.2f}' for x in totals)))
+  title = f'{flags.FLAGS.documents:,} documents'
+  reports.print_table(('stage, seconds', *costs), rows, title, caption)
+  rows = []
+  for stage in _STAGES:
+    few, all_of = quarter[stage], whole[stage]
+    peaks = few.anonymous, all_of.anonymous, few.resident, all_of.resident
+    mib = [f'{x / 2**20:,.0f}' for x in peaks]
+    ratio = f'{all_of.anonymous / max(few.anonymous, 1):.2f}'
+    rows.append((stage, *mib[:2], ratio, *mib[2:]))
+  reports.print_table(
+    ('stage, MiB', 'a quarter', 'all', 'ratio', 'with files', 'all'),
+    rows,
+    'Peak memory of one core',
+    'Without pages of mapped files, which the kernel drops when memory is '
+    'wanted, and with them.',
+  )
+
+
 def run(argv: list[str]) -> None:
-  """Start the cluster, prepare, kill, and print the table."""
-  del argv
+  """Start the cluster, prepare, kill, and print the tables."""
+  given = argv[1:]
   root = pathlib.Path(flags.FLAGS.workdir).absolute()
   if root.exists():
     raise ValueError(f'--workdir={root}: exists; expected a new folder.')
+  if flags.FLAGS.encoder_layers:
+    _shorten(root / _EMBEDDER, flags.FLAGS.encoder_layers)
   cores = sorted(os.sched_getaffinity(0))
   with loopback.cluster(num_workers=2) as nodes:
-    seconds = _prepare_all(nodes, root, cores)
-    kills = _kill_all(nodes, root)
-  totals = {name: sum(stages.values()) for name, stages in seconds.items()}
-  rows = [
-    (stage, *(f'{seconds[name][stage]:.1f}' for name in seconds))
-    for stage in _STAGES
-  ]
-  rows.append(('all', *(f'{total:.1f}' for total in totals.values())))
-  rows.append(
-    ('of one core', *(f'{x / totals["one core"]:.2f}' for x in totals.values()))
-  )
-  reports.print_table(
-    ('stage, seconds', *seconds),
-    rows,
-    title=f'{flags.FLAGS.documents:,} documents on {len(cores)} cores',
-    caption=f'All folders hold the same bytes, also of {len(kills) - 1} '
-    'runs in which a node was killed and of one in which the command was.',
-  )
+    costs = _prepare_all(nodes, root, cores, given)
+    kills = _kill_all(nodes, root, given)
   if flags.FLAGS.output:
-    content = {'seconds': seconds, 'kills': kills, 'cores': len(cores)}
+    values = {
+      way: {stage: dataclasses.asdict(x) for stage, x in stages.items()}
+      for way, stages in costs.items()
+    }
+    content = {'cores': len(cores), 'kills': kills, 'costs': values}
     reports.write_json(pathlib.Path(flags.FLAGS.output), content)
+  caption = (
+    f'All folders hold the same bytes, also of {len(kills) - 1} runs in which '
+    'a node was killed and of one in which the command was.'
+  )
+  _print(costs, caption)
 
 
 if __name__ == '__main__':

@@ -58,7 +58,8 @@ HELP = {
   'disk_tb': 'TB of disk of a host.',
   'network_gbit': 'Gbit/s of the network of a host.',
   'storage_gb_per_sec': 'GB/s of the file system; 0: a measured disk a host.',
-  'readers': 'Processes that read documents for all workers.',
+  'readers': 'Processes that read documents, or count them, for all workers.',
+  'split_reading': 'Whether workers read the files, as uncompressed JSON lines.',
   'accelerators': 'Accelerators of a host.',
   'chip': 'Kind of the accelerators.',
   'refresh_every': "Steps between two of REALM's indices; 0: no REALM.",
@@ -90,6 +91,7 @@ class Job:
   network_gbit: float = 25.0
   storage_gb_per_sec: float = 0.0
   readers: int = 1
+  split_reading: bool = True
   accelerators: int = 0
   chip: str = 'h100'
   refresh_every: int = 0
@@ -108,7 +110,7 @@ class Job:
         )
     for field in dataclasses.fields(self):
       value = getattr(self, field.name)
-      if isinstance(value, str):
+      if isinstance(value, str | bool):
         continue
       zero = field.name in _MAY_BE_ZERO
       if not (0 < value < math.inf or (zero and not value)):
@@ -199,6 +201,7 @@ class Job:
 def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
   """Define a flag for each field."""
   define = {
+    bool: flags.DEFINE_bool,
     int: flags.DEFINE_integer,
     float: flags.DEFINE_float,
     str: flags.DEFINE_string,

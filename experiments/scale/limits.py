@@ -144,7 +144,10 @@ def _change(job: job_lib.Job, stage: cost_model.Stage, ratio: float) -> str:
   hosts = f'{math.ceil(ratio * job.hosts):,} hosts'
   if at == cost_model.DRIVER:
     readers = math.ceil(ratio * job.readers)
-    return f'--readers={readers:,}, each with files of its own'
+    change = f'--readers={readers:,}, each with files of its own'
+    if job.split_reading:
+      return change
+    return f'uncompressed JSON lines, which workers read, or {change}'
   if at == cost_model.FEEDING:
     cores = math.ceil(ratio * job.cores)
     return f'{cores:,} cores a host, or wordpieces that are stored once'

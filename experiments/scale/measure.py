@@ -4,8 +4,9 @@
 
   taskset -c 0 python -m experiments.scale.measure --output=my_rates.json
 
-Reads, tokenizes, cuts and embeds the packaged articles, builds and searches ScaNN and
-the exact searcher over synthetic vectors, and writes and reads a file. All rates but
+Reads, tokenizes, cuts and embeds the packaged articles, counts documents that workers
+read, builds and searches ScaNN, int8 codes and the exact searcher over synthetic
+vectors, and writes and reads a file. All rates but
 those of the disk are of CPU seconds of this process, so that other work on the machine
 changes them little. Compiled rates of the file are kept.
 """
@@ -26,7 +27,10 @@ from experiments.engine import command, reports
 from experiments.scale import cost_model, rates as rates_lib
 from retrieval import searchers, tokenization
 from retrieval.nn import bert, embedders
+from retrieval.searchers import codes
+from retrieval.store import executors
 from retrieval.text import (
+  batches,
   chunks as chunks_lib,
   corpus as corpus_lib,
   tokens as tokens_lib,
@@ -47,6 +51,7 @@ _SCANN = (
 )
 _SHARES = (40, 10, 4, 2)  # one of so many leaves is searched
 _FILE_BYTES = 1 << 29
+_COUNTED = 400_000  # documents of more than one range of lines
 
 Found = Iterator[tuple[str, float, str, str]]  # name, value, unit, note
 
@@ -129,6 +134,39 @@ def _measure_chunks(folder, tokens, tokenizer) -> Found:
   yield 'embed', flops / sec, 'FLOP/s of a core', note
 
 
+def measure_counting(folder: pathlib.Path) -> Found:
+  """What one process does about documents that workers read."""
+  texts = [x.text[:500] for x in corpus_lib.open_corpus(kind='vital')]
+  file = folder / 'lines.jsonl'
+  with open(file, 'w', encoding='utf-8') as f:
+    for i in range(_COUNTED):
+      text = texts[i % len(texts)]
+      fields = {'id': f'document {i}', 'title': f'{i}', 'text': text}
+      f.write(json.dumps(fields, ensure_ascii=False) + '\n')
+  corpus, reader = corpus_lib.open_corpus(file), executors.Processes(1)
+  sec = cpu_sec(lambda: batches.read(corpus, _SHARD, reader), rounds=1)
+  note = f'{_COUNTED:,} documents, of one process; workers parse the lines'
+  yield 'count', sec / _COUNTED, 'CPU s for a document', note
+
+
+def measure_codes(folder: pathlib.Path) -> Found:
+  """Search of int8 codes, which are decoded block by block."""
+  rows, dimension = _SCANN[-1][:2]
+  vectors, queries = search_lib.synthetic(rows, dimension, _QUERIES)
+  codes.write(folder / 'codes', vectors, 'squared_l2')
+  searcher = codes.Int8Searcher.load(folder / 'codes')
+  yield 'int8', *_exact_rate(searcher, queries)
+
+
+def _exact_rate(searcher, queries) -> tuple[float, str, str]:
+  search = lambda: searcher.search(queries, cost_model.FETCHED)  # noqa: E731
+  search()  # compiles
+  rows, dimension = searcher.num_vectors, searcher.dimension
+  flops = 2.0 * len(queries) * rows * dimension
+  note = f'{rows:,} x {dimension}, float32 products'
+  return flops / cpu_sec(search), 'FLOP/s of a core', note
+
+
 def measure_search(folder: pathlib.Path) -> Found:
   """Building and searching of ScaNN, and exact search."""
   del folder
@@ -162,11 +200,7 @@ def measure_search(folder: pathlib.Path) -> Found:
   yield from _fitted(names, units, searched)
 
   exact = searchers.ExactSearcher(vectors, 'squared_l2')
-  exact.search(queries, cost_model.FETCHED)  # compiles
-  sec = cpu_sec(lambda: exact.search(queries, cost_model.FETCHED))
-  flops = 2.0 * len(queries) * vectors.shape[0] * vectors.shape[1]
-  note = f'{vectors.shape[0]:,} x {vectors.shape[1]}, float32'
-  yield 'exact', flops / sec, 'FLOP/s of a core', note
+  yield 'exact', *_exact_rate(exact, queries)
 
 
 def _fitted(names, units, cases) -> Found:
@@ -197,7 +231,13 @@ def measure_disk(folder: pathlib.Path) -> Found:
   yield 'disk_read', _FILE_BYTES / read, 'bytes/s', note
 
 
-PARTS = {'text': measure_text, 'search': measure_search, 'disk': measure_disk}
+PARTS = {
+  'text': measure_text,
+  'counting': measure_counting,
+  'search': measure_search,
+  'codes': measure_codes,
+  'disk': measure_disk,
+}
 
 
 def machine() -> str:

@@ -83,6 +83,7 @@ def job_of(config: ml_collections.ConfigDict, workdir: str) -> job_lib.Job:
     codes='scann' if chunks >= searchers.SCANN_MIN_ROWS else 'exact',
     k=config.neighbors.stored,
     documents_per_shard=config.tokens.documents_per_shard,
+    split_reading=False,
     cores=1,
   )
 

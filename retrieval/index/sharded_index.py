@@ -144,18 +144,20 @@ def build_shard(folder: str | os.PathLike, number: int) -> None:
   rows = sharded.bounds(fields['sizes'], number)
   draft = drafts.beside(target)
   draft.mkdir()
+  vectors = saved_vectors.load(folder, fields)
   try:
     with space.explained(target):
       if fields['by'] == 'centroid':
         parts = sharded_array.open_npy(folder / _PARTS)
         rows = np.flatnonzero(parts == number)
         np.save(draft / sharded.ROWS, rows)
-      _write_shard(draft, saved_vectors.load(folder, fields), rows, fields)
+      _write_shard(draft, vectors, rows, fields)
     store.publish_folder(draft, target)
   except ValueError as e:
     count = len(fields['sizes'])
     raise ValueError(f'Shard {number} of {count} in {folder}: {e}') from None
   finally:
+    saved_vectors.forget(vectors)
     shutil.rmtree(draft, ignore_errors=True)
 
 

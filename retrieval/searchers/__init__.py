@@ -30,6 +30,8 @@ __all__ = [
   'Searcher',
   'ShardedSearcher',
   'exact_of',
+  'hold_shards',
+  'holders',
   'load',
   'scann_available',
 ]
@@ -42,6 +44,22 @@ _CLASSES = {
 }
 
 
+_holders = ['']  # address of the cluster that holds the shards of `load`
+
+
+def hold_shards(address: str) -> None:
+  """Let a Ray cluster hold the shards that `load` opens from now on; '': do not.
+
+  Searchers of other kinds are loaded into this process as before.
+  """
+  _holders[0] = address
+
+
+def holders() -> str:
+  """Address given to `hold_shards`."""
+  return _holders[0]
+
+
 def load(
   path: str | os.PathLike,
   *,
@@ -52,7 +70,8 @@ def load(
 
   Args:
     cluster: address of a Ray cluster whose machines hold the shards, such as
-      'auto'; see `ray_shards`. '' searches in this process.
+      'auto'; see `ray_shards`. '' searches in this process, unless `hold_shards`
+      was called.
     shards_in_memory: shards that this process holds at a time, 0 for all; None is
       as saved.
 
@@ -64,8 +83,8 @@ def load(
   name = base.read_fields(path)['name']
   if name not in _CLASSES:
     raise ValueError(f'{path}: searcher {name!r}, expected {list(_CLASSES)}.')
-  if name == 'sharded' and cluster:
-    return ray_shards.RayShardedSearcher.start(path, cluster)
+  if name == 'sharded' and (address := cluster or holders()):
+    return ray_shards.RayShardedSearcher.start(path, address)
   if name == 'sharded':
     return ShardedSearcher.load(path, shards_in_memory)
   if cluster:
@@ -83,6 +102,12 @@ def exact_of(searcher: Searcher, vectors) -> ExactSearcher | ShardedSearcher:
   """
   if isinstance(searcher, ExactSearcher):
     return searcher
-  if isinstance(searcher, ShardedSearcher) and searcher.is_exact:
-    return searcher
-  return ExactSearcher(vectors, searcher.metric, check=False)
+  resident_bytes = None
+  if isinstance(searcher, ShardedSearcher):
+    if searcher.is_exact:
+      return searcher
+    if not searcher.holds_all:
+      resident_bytes = 0  # memory stays that of the open shards
+  return ExactSearcher(
+    vectors, searcher.metric, resident_bytes=resident_bytes, check=False
+  )

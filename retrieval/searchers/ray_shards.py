@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Search of a database in shards that the machines of a Ray cluster hold.
 
-An actor holds each shard. The folder of the index and its vectors must be on a file
-system that every machine sees under the same path. An actor that dies is started
-again, opens its shard and answers what it was asked.
+An actor holds each shard, for all workers of a job. The folder of the index and its
+vectors must be on a file system that every machine sees under the same path. An actor
+that dies is started again, opens its shard and answers what it was asked.
 """
 
 import os
@@ -40,7 +40,7 @@ class RayShardedSearcher(sharded.ShardedSearcher):
   def start(
     cls, path: str | os.PathLike, address: str = 'auto'
   ) -> 'RayShardedSearcher':
-    """Start an actor for each shard of a saved searcher.
+    """Start an actor for each shard of a saved searcher, unless the job has them.
 
     Args:
       address: of the cluster, 'auto' for the one that runs here, 'local' for a new
@@ -59,8 +59,14 @@ class RayShardedSearcher(sharded.ShardedSearcher):
       max_restarts=_RESTARTS,
       max_task_retries=_RESTARTS,
     )
+    saved = (path / 'searcher.json').stat()  # another one after a new build
+    key = f'{path} {saved.st_ino} {saved.st_mtime_ns}'
     found._actors = [
-      holder.remote(str(path), number) if size else None
+      holder.options(name=f'{key} {number}', get_if_exists=True).remote(
+        str(path), number
+      )
+      if size
+      else None
       for number, size in enumerate(found._fields['sizes'])
     ]
     return found

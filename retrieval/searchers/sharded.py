@@ -144,7 +144,8 @@ class ShardedSearcher:
     return self.kind == 'exact' and not few
 
   @property
-  def _holds_all(self) -> bool:
+  def holds_all(self) -> bool:
+    """Whether all shards stay open."""
     return not 0 < self.shards_in_memory < self.num_shards
 
   @functools.cached_property
@@ -181,12 +182,12 @@ class ShardedSearcher:
     # Maps of its own are given back when the shard is closed. An exact shard that is
     # closed soon streams instead of copying its rows.
     vectors = self._vectors
-    if not self._holds_all:
+    if not self.holds_all:
       vectors = saved_vectors.reopened(vectors)
     oracle = exact.ExactSearcher(
       selected_rows.SelectedRows(vectors, rows),
       self.metric,
-      resident_bytes=None if self._holds_all else 0,
+      resident_bytes=None if self.holds_all else 0,
       check=False,
     )
     if fields['name'] == 'exact':
@@ -289,7 +290,7 @@ class ShardedSearcher:
   def bytes_in_memory(self) -> float:
     """Bytes that an open shard takes for each of its vectors."""
     if self.kind == 'exact':
-      return 4.0 * self.dimension if self._holds_all else 0.0
+      return 4.0 * self.dimension if self.holds_all else 0.0
     settings = self.settings
     if self.kind == 'int8' or 'rescore' not in settings:
       return self.dimension + 4.0

@@ -28,8 +28,17 @@ class Cluster:
   cpus_per_worker: settings.Positive = 1.0
   gpus_per_worker: settings.NotNegative = 0.0
   tpus_per_worker: settings.NotNegative = 0.0
+  # whether actors hold the shards of an index for every search of the command;
+  # else each process that searches opens them
+  hold_shards: bool = False
 
-  __post_init__ = settings.check
+  def __post_init__(self):
+    """Check the fields."""
+    settings.check(self)
+    if self.hold_shards and not self.address:
+      raise settings.SettingsError(
+        'address', '', 'that of a Ray cluster where hold_shards is set'
+      )
 
   @property
   def needs(self) -> dict[str, float]:

@@ -17,12 +17,14 @@ from experiments.scale import (
 _VALUES = {
   'read': 100.0,
   'tokenize': 10.0,
+  'count': 1e-2,
   'bytes_per_token': 4.0,
   'bytes_per_wordpiece': 4.0,
   'chunk': 50.0,
   'feed': 20.0,
   'embed': 1e9,
   'exact': 1e6,
+  'int8': 5e5,
   'scann_hash': 1e-6,
   'scann_assign': 1e-9,
   'scann_train': 1e-8,
@@ -55,8 +57,6 @@ def _stages(job):
 def test_seconds_of_each_stage_by_hand():
   found = _stages(_job(accelerators=3, chip='v5e', codes='exact'))
   text = 1e6 * 64 * 4
-  assert found['tokenize'].times['cores'] == pytest.approx(text / 10 / 8)
-  assert found['tokenize'].times['driver'] == pytest.approx(text / 100)
   assert found['chunk'].times['cores'] == pytest.approx(1e6 / 50 / 8)
   pieces = 1e6 * (64 + 2)
   assert found['embed'].times['chips'] == pytest.approx(pieces / 1000 / 6)
@@ -65,6 +65,32 @@ def test_seconds_of_each_stage_by_hand():
   assert found['index'].times['cores'] == pytest.approx(flops / 1e6 / 8)
   query = max(3 * 2e6 * 384 / 197e12, 1e6 * 768 / 0.82e12 / 1024)
   assert found['neighbors'].times['chips'] == pytest.approx(1e6 * query / 6)
+
+
+def test_files_are_read_by_one_process_or_twice_by_the_workers():
+  text, documents = 1e6 * 64 * 4, 64_000
+  one, split = (
+    _stages(_job(split_reading=x))['tokenize'] for x in (False, True)
+  )
+  assert one.times['cores'] == pytest.approx(text / 10 / 8)
+  assert one.times['driver'] == pytest.approx(text / 100)
+  work = text / 10 + 2 * text / 100
+  assert split.times['cores'] == pytest.approx(work / 8)
+  assert split.times['driver'] == pytest.approx(documents * 1e-2)
+  assert one.network == split.network  # sent, or read a second time
+  from_one, from_all = (
+    _stages(_job(split_reading=x, hosts=8))['tokenize'] for x in (False, True)
+  )
+  assert from_one.times['network'] == text / (25e9 / 8)
+  assert from_one.times['network'] > from_all.times['network']
+
+
+def test_int8_codes_have_a_rate_of_their_own():
+  exact, int8 = (
+    _stages(_job(codes=x))['neighbors'].times['cores']
+    for x in ('exact', 'int8')
+  )
+  assert int8 == pytest.approx(2 * exact)
 
 
 def test_scann_is_built_and_searched_in_every_shard():
@@ -151,9 +177,16 @@ def test_what_breaks_stops_before_it_slows():
 
 def test_a_slow_reader_is_named_with_the_readers_that_help():
   rates = RATES | {'read': dataclasses.replace(RATES['read'], value=8.0)}
-  job = _job()
-  stages = cost_model.stages(job, rates)
-  found = limits.find(job, rates, stages, [])
-  slow = next(x for x in found if x.what.startswith('tokenize: driver'))
+  slow = _slow_reader(_job(split_reading=False), rates)
   assert slow.ratio == pytest.approx(10)
-  assert slow.change.startswith('--readers=10,')
+  assert 'uncompressed JSON lines' in slow.change
+  assert '--readers=10,' in slow.change
+  rates = RATES | {'count': dataclasses.replace(RATES['count'], value=120.0)}
+  slow = _slow_reader(_job(), rates)
+  assert slow.ratio == pytest.approx(2.0)
+  assert slow.change.startswith('--readers=2,')
+
+
+def _slow_reader(job, rates):
+  found = limits.find(job, rates, cost_model.stages(job, rates), [])
+  return next(x for x in found if x.what.startswith('tokenize: driver'))

@@ -58,6 +58,18 @@ def _opened(corpus):
   return opened
 
 
+def test_counting_and_codes_are_timed(tmp_path, monkeypatch):
+  monkeypatch.setattr(measure, '_COUNTED', 100)
+  monkeypatch.setattr(measure, '_SCANN', ((600, 8, 1, 1),))
+  monkeypatch.setattr(measure, '_QUERIES', 4)
+  monkeypatch.setattr(measure, 'cpu_sec', lambda do, rounds=3: (do(), 2.0)[1])
+  (counted,) = measure.measure_counting(tmp_path)
+  assert counted[:2] == ('count', 0.02)
+  assert (tmp_path / 'lines.jsonl').read_text().count('\n') == 100
+  (found,) = measure.measure_codes(tmp_path)
+  assert found[:2] == ('int8', 2 * 4 * 600 * 8 / 2)
+
+
 def test_the_disk_is_timed_by_the_clock(tmp_path, monkeypatch):
   monkeypatch.setattr(measure, '_FILE_BYTES', 1 << 20)
   found = {name: value for name, value, *_ in measure.measure_disk(tmp_path)}

@@ -37,6 +37,9 @@ def test_actors_answer_as_local_shards_and_survive_a_kill(tmp_path):
       for a, b in zip(found, wanted, strict=True):
         np.testing.assert_array_equal(a, b)
     assert searcher.processes() != before
+    # Who opens the index next in this job asks the same actors.
+    again = index_lib.open_index(path, cluster='auto').searcher
+    assert again.processes() == searcher.processes()
     searcher.close()
   finally:
     ray.shutdown()

@@ -11,6 +11,7 @@ import pytest
 
 from retrieval import searchers
 from retrieval.index import index as index_lib, recall_check
+from retrieval.searchers import sharded
 from retrieval.store import store_writer
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -243,6 +244,45 @@ def test_peak_memory_is_that_of_one_shard(tmp_path):
     )
   assert peaks[16, 1] < 1.2 * peaks[4, 1], peaks
   assert peaks[16, 0] > 1.4 * peaks[4, 1], peaks
+
+
+def test_exact_search_beside_few_shards_copies_no_rows(tmp_path, vectors):
+  few = {'shards': 4, 'shard_by': 'centroid', 'shards_to_search': 1}
+  path = build(
+    tmp_path / 'i', vectors, searcher='exact', recall_floor=0.0, **few
+  )
+  resident = {}
+  for held in (1, 0):
+    searcher = searchers.load(path.path, shards_in_memory=held)
+    exact = searchers.exact_of(searcher, vectors)
+    resident[held] = exact._resident
+    whole = searchers.ExactSearcher(vectors, searcher.metric)
+    same(exact.search(vectors[:5], 3), whole.search(vectors[:5], 3))
+  assert resident == {1: False, 0: True}
+
+
+def test_a_cluster_holds_the_shards_that_are_loaded(
+  tmp_path, vectors, monkeypatch
+):
+  joined = []
+
+  def start(path, address):
+    joined.append(address)
+    return sharded.ShardedSearcher.load(path)
+
+  monkeypatch.setattr(searchers.ray_shards.RayShardedSearcher, 'start', start)
+  sharded_at, whole_at = tmp_path / 'sharded', tmp_path / 'whole'
+  build(sharded_at, vectors, searcher='exact', shards=2)
+  searchers.ExactSearcher(vectors).save(whole_at)
+  searchers.hold_shards('auto')
+  try:
+    searchers.load(sharded_at)
+    assert joined == ['auto']
+    assert searchers.load(whole_at).name == 'exact'
+  finally:
+    searchers.hold_shards('')
+  searchers.load(sharded_at)
+  assert joined == ['auto']
 
 
 def test_a_cluster_needs_shards(tmp_path, vectors):

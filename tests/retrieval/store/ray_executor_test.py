@@ -26,6 +26,8 @@ def test_needs_of_a_worker():
   assert cluster.needs == {'CPU': 2.0, 'TPU': 4.0}
   with pytest.raises(settings.SettingsError, match='cpus_per_worker=0'):
     ray_cluster.Cluster(cpus_per_worker=0.0)
+  with pytest.raises(settings.SettingsError, match="address='': expected that"):
+    ray_cluster.Cluster(hold_shards=True)
 
 
 def test_the_extra_is_named_where_ray_is_missing(monkeypatch):
