@@ -29,6 +29,7 @@ class _Current(threading.local):
 
   stage: functools.partial | None = None
   serving: Any = None
+  folders: tuple[str | os.PathLike, ...] = ()  # that all nodes must see
 
 
 _CURRENT = _Current()
@@ -125,7 +126,7 @@ def workers(
   """
   check(config, root)
   settings = ray_cluster.Cluster(**config.cluster)
-  return ray_executor.RayExecutor(settings)
+  return ray_executor.RayExecutor(settings, folders=(root,))
 
 
 def _make(settings: ray_cluster.Cluster, count: int) -> executors.Remote:
@@ -133,7 +134,7 @@ def _make(settings: ray_cluster.Cluster, count: int) -> executors.Remote:
   if not settings.address:
     return executors.Processes(count, stage)
   connect(settings.address)
-  return ray_executor.RayExecutor(settings, stage)
+  return ray_executor.RayExecutor(settings, stage, _CURRENT.folders)
 
 
 def connect(address: str):
@@ -167,3 +168,4 @@ def check(config: ml_collections.ConfigDict, root: str | os.PathLike) -> None:
   """
   if config.cluster.address:
     ray_cluster.check_paths(connect(config.cluster.address), root)
+    _CURRENT.folders = (root,)

@@ -132,13 +132,18 @@ def check_paths(ray, *paths: str | os.PathLike) -> None:
       if missing:
         path = missing[0]
         path = path if path == os.getcwd() else os.path.dirname(path)
-        raise ValueError(
-          f'{path}: node {host} of the cluster does not see this folder; expected '
-          'a path that all nodes see, such as one of a shared file system.'
-        )
+        raise ValueError(not_seen(path, host))
   finally:
     for mark in marks:
       mark.unlink(missing_ok=True)
+
+
+def not_seen(path: str, host: str) -> str:
+  """The error of a node without a folder."""
+  return (
+    f'{path}: node {host} of the cluster does not see this folder; expected a path '
+    'that all nodes see, such as one of a shared file system.'
+  )
 
 
 def _mark(path: str | os.PathLike) -> pathlib.Path:

@@ -9,9 +9,10 @@ environment of the driver under the same paths; `ray_cluster.check_paths` looks 
 folders.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 import dataclasses
 import os
+import socket
 import time
 from typing import Any
 
@@ -42,11 +43,14 @@ class _Actor:
     return node, ray.util.get_node_ip_address()
 
   def start(
-    self, pickled: bytes, folder: str, number: int, num_cpus: float
+    self, pickled: bytes, folders: Sequence[str], num_cpus: float
   ) -> None:
-    """Set the job up, as worker `number` of this host."""
-    os.chdir(folder)
-    _take_cores(number, num_cpus)
+    """Set the job up; the first folder is the driver's, all must be there."""
+    for folder in folders:
+      if not os.path.isdir(folder):
+        raise ValueError(ray_cluster.not_seen(folder, self.place()[1]))
+    os.chdir(folders[0])
+    self._claims = _take_cores(num_cpus)
     self._worker = executors.Worker(pickled)
     if self._worker.error is not None:
       raise self._worker.error
@@ -56,14 +60,30 @@ class _Actor:
     return self._worker(*arguments)
 
 
-def _take_cores(number: int, num_cpus: float) -> None:
-  """Use as many cores as Ray counts for this worker, others than its neighbors'."""
-  if not hasattr(os, 'sched_setaffinity') or num_cpus < 1:
-    return
-  cores, count = sorted(os.sched_getaffinity(0)), int(num_cpus)
-  first = number * count
-  some = {cores[i % len(cores)] for i in range(first, first + count)}
-  os.sched_setaffinity(0, some)
+def _take_cores(num_cpus: float) -> list[socket.socket]:
+  """Use as many cores as Ray counts for this worker, which no other worker uses.
+
+  Returns:
+    What keeps each core: a socket of a name that is free again when the process
+    ends. None where too few cores are left; the worker then uses all of them.
+  """
+  claims: dict[int, socket.socket] = {}
+  count = int(num_cpus)
+  if not count or not hasattr(os, 'sched_setaffinity'):
+    return []
+  for core in sorted(os.sched_getaffinity(0)):
+    claim = socket.socket(socket.AF_UNIX)
+    try:
+      claim.bind(f'\0realm-retro-jax core {core}')
+      claims[core] = claim
+    except OSError:  # another worker's
+      claim.close()
+    if len(claims) == count:
+      os.sched_setaffinity(0, claims)
+      return [*claims.values()]
+  for claim in claims.values():
+    claim.close()
+  return []
 
 
 @dataclasses.dataclass
@@ -73,7 +93,6 @@ class _Live:
   actor: Any
   node: str = ''
   host: str = ''
-  number: int = 0  # among the workers of its host
   tasks: dict[Any, tasks_lib.Task] = dataclasses.field(default_factory=dict)
 
 
@@ -81,9 +100,15 @@ class RayExecutor(executors.Remote):
   """Runs tasks on the workers of a Ray cluster."""
 
   def __init__(
-    self, cluster: ray_cluster.Cluster, stage: serving.Stage | None = None
+    self,
+    cluster: ray_cluster.Cluster,
+    stage: serving.Stage | None = None,
+    folders: Sequence[str | os.PathLike] = (),
   ):
     """Join the cluster.
+
+    Args:
+      folders: what a node must see to work, beside the working folder.
 
     Raises:
       ImportError: when Ray is not installed.
@@ -91,6 +116,7 @@ class RayExecutor(executors.Remote):
     """
     super().__init__(stage)
     self._cluster, self._ray = cluster, ray_cluster.connect(cluster.address)
+    self._folders = [os.getcwd(), *(os.path.abspath(x) for x in folders)]
     self._crew: _Crew | None = None
     self._set_up: executors.SetUp | None = None
 
@@ -101,7 +127,7 @@ class RayExecutor(executors.Remote):
       self.close()
       self._set_up = set_up
       pickled = cloudpickle.dumps(set_up)
-      self._crew = _Crew(self._ray, self._cluster, pickled)
+      self._crew = _Crew(self._ray, self._cluster, pickled, self._folders)
     crew = self._crew
     try:
       yield from crew.results(tasks)
@@ -120,8 +146,10 @@ class RayExecutor(executors.Remote):
 class _Crew:
   """Workers that have set the same job up, and the tasks that they run."""
 
-  def __init__(self, ray, cluster: ray_cluster.Cluster, pickled: bytes):
-    self._ray, self._cluster = ray, cluster
+  def __init__(
+    self, ray, cluster: ray_cluster.Cluster, pickled: bytes, folders
+  ):
+    self._ray, self._cluster, self._folders = ray, cluster, folders
     self._pickled = ray.put(pickled)
     self.most_workers = 0
     self._tasks: tasks_lib.Tasks
@@ -223,11 +251,8 @@ class _Crew:
 
   def _begin(self, worker: _Live) -> None:
     """Let a worker that has a place set the job up."""
-    there = (*self._live, *self._starting.values())
-    taken = {x.number for x in there if x.host == worker.host}
-    worker.number = next(i for i in range(len(taken) + 1) if i not in taken)
     reference = worker.actor.start.remote(
-      self._pickled, os.getcwd(), worker.number, self._cluster.cpus_per_worker
+      self._pickled, self._folders, self._cluster.cpus_per_worker
     )
     self._starting[reference] = worker
 

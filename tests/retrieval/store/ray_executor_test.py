@@ -2,9 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ray's executor: its settings, and workers that die, on clusters of this machine."""
 
+import contextlib
 import functools
 import importlib.util
+import os
 import pathlib
+import subprocess
 import sys
 import threading
 import time
@@ -47,6 +50,44 @@ def test_tasks_are_counted_and_the_slowest_are_named(monkeypatch):
   tasks.summary(2)
   assert '3 shards in all' in said[-1] and '0 retries' in said[-1]
   assert 'slowest: 5 (5.0 s, host), 4 (4.0 s, host)' in said[-1]
+
+
+_TAKE = """
+import os, sys
+from retrieval.store import ray_executor
+claims = ray_executor._take_cores(float(sys.argv[1]))
+print(len(claims), *sorted(os.sched_getaffinity(0)), flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(
+  not hasattr(os, 'sched_setaffinity') or len(os.sched_getaffinity(0)) < 2,
+  reason='needs two cores that a process can choose from',
+)
+def test_workers_of_any_job_use_cores_of_their_own():
+  cores = sorted(os.sched_getaffinity(0))
+  with contextlib.ExitStack() as stack:
+
+    def take(count):
+      worker = subprocess.Popen(
+        [sys.executable, '-c', _TAKE, str(count)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+      )
+      stack.callback(worker.communicate)  # ends it
+      claimed, *used = map(int, worker.stdout.readline().split())
+      return claimed, used
+
+    (_, first), (_, second) = take(1), take(1)
+    assert len(first) == len(second) == 1 and first != second
+    assert take(len(cores)) == (0, cores)  # too few are left: it uses all
+    assert take(0.5) == (0, cores)
+    if len(cores) > 2:
+      assert take(len(cores) - 2)[0] == len(cores) - 2
+  with contextlib.ExitStack() as stack:
+    assert take(len(cores)) == (len(cores), cores)
 
 
 def slow(folder):
@@ -131,6 +172,9 @@ def test_bad_input_and_unseen_folders_end_in_one_line(
   ):
     with pytest.raises(ValueError, match=line):
       list(executor.run('job', set_up, executors_test.Calls(range(6))))
+  executor = ray_executor.RayExecutor(cluster, folders=[tmp_path / 'unseen'])
+  with pytest.raises(ValueError, match='unseen: node 127.0.0.1 of the cluster'):
+    list(executor.run('job', executors_test.bad_set_up, [(1,)]))
   ray = ray_cluster.connect(nodes.address)
   ray_cluster.check_paths(ray, tmp_path / 'seen')
   monkeypatch.setattr(ray_cluster, '_unseen', lambda paths: paths[1:])
