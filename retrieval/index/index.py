@@ -172,7 +172,7 @@ def _build(
     # Another process published first; its index is the one that counts.
     return _reuse(path, fields, config, vectors, queries)
   logging.info('Published %s: %s.', path, report)
-  return open_index(path)
+  return open_index(path, cluster='')
 
 
 def _recall_check(
@@ -202,7 +202,7 @@ def _write(draft: pathlib.Path, searcher, fields, report) -> None:
 def open_index(
   path: str | os.PathLike,
   *,
-  cluster: str = '',
+  cluster: str | None = None,
   shards_in_memory: int | None = None,
 ) -> Index:
   """Open a published index; its files are verified as `verification` says.
@@ -312,7 +312,8 @@ def _reuse(
       f'({manifests.difference(fields, have)}); choose another folder or '
       'remove it.'
     )
-  index = open_index(path, shards_in_memory=config.shards_in_memory)
+  held = config.shards_in_memory
+  index = open_index(path, cluster='', shards_in_memory=held)
   measured = f'recall@{config.recall_at}'
   if measured not in index.report:
     logging.info('%s: %s was not measured yet; measuring.', path, measured)

@@ -154,7 +154,7 @@ def open_index(
   path: str | os.PathLike,
   *,
   embedder: embedders.Embedder | str | os.PathLike | None = None,
-  cluster: str = '',
+  cluster: str | None = None,
 ) -> TextIndex:
   """Open an index for search by text or by vector.
 
@@ -164,7 +164,8 @@ def open_index(
     embedder: embedder of texts, or its folder; None is the packaged
       all-MiniLM-L6-v2 where the data folder records that it was used.
     cluster: address of a Ray cluster whose machines hold the shards of an index,
-      such as 'auto'; '' searches in this process.
+      such as 'auto'; '' searches in this process. None is what a command's
+      `config.cluster.hold_shards` chose, else ''.
 
   Raises:
     ValueError: if the index is damaged, or is not of the folder's vectors.

@@ -63,15 +63,15 @@ def holders() -> str:
 def load(
   path: str | os.PathLike,
   *,
-  cluster: str = '',
+  cluster: str | None = None,
   shards_in_memory: int | None = None,
 ) -> Searcher:
   """Load a saved searcher of any kind.
 
   Args:
     cluster: address of a Ray cluster whose machines hold the shards, such as
-      'auto'; see `ray_shards`. '' searches in this process, unless `hold_shards`
-      was called.
+      'auto'; see `ray_shards`. '' searches in this process. None is what
+      `hold_shards` chose.
     shards_in_memory: shards that this process holds at a time, 0 for all; None is
       as saved.
 
@@ -83,7 +83,8 @@ def load(
   name = base.read_fields(path)['name']
   if name not in _CLASSES:
     raise ValueError(f'{path}: searcher {name!r}, expected {list(_CLASSES)}.')
-  if name == 'sharded' and (address := cluster or holders()):
+  address = holders() if cluster is None else cluster
+  if name == 'sharded' and address:
     return ray_shards.RayShardedSearcher.start(path, address)
   if name == 'sharded':
     return ShardedSearcher.load(path, shards_in_memory)

@@ -10,11 +10,30 @@ that dies is started again, opens its shard and answers what it was asked.
 import os
 import pathlib
 from typing import Any
+import weakref
 
 from retrieval.searchers import base, sharded
 from retrieval.store import ray_cluster
 
 _RESTARTS = 3  # of an actor
+_OPTIONS = {
+  'get_if_exists': True,
+  'num_cpus': 0,
+  'scheduling_strategy': 'SPREAD',
+  'max_restarts': _RESTARTS,
+  'max_task_retries': _RESTARTS,
+}
+
+
+class _Actors(list):
+  """Actors of the shards, None for an empty one; they end with the last reference."""
+
+
+# Those that this process started. Workers of its job find them by their names, which
+# keep nothing alive.
+_STARTED: weakref.WeakValueDictionary[str, _Actors] = (
+  weakref.WeakValueDictionary()
+)
 
 
 class _Holder:
@@ -53,22 +72,20 @@ class RayShardedSearcher(sharded.ShardedSearcher):
     path = pathlib.Path(path).resolve()
     found = cls(path, base.read_fields(path))
     ray = ray_cluster.connect(address)
-    holder = ray.remote(_Holder).options(
-      num_cpus=0,
-      scheduling_strategy='SPREAD',
-      max_restarts=_RESTARTS,
-      max_task_retries=_RESTARTS,
-    )
     saved = (path / 'searcher.json').stat()  # another one after a new build
     key = f'{path} {saved.st_ino} {saved.st_mtime_ns}'
-    found._actors = [
-      holder.options(name=f'{key} {number}', get_if_exists=True).remote(
-        str(path), number
+    actors = _STARTED.get(key)
+    if actors is None:
+      holder = ray.remote(_Holder)
+      actors = _STARTED[key] = _Actors(
+        holder.options(name=f'{key} {number}', **_OPTIONS).remote(
+          str(path), number
+        )
+        if size
+        else None
+        for number, size in enumerate(found._fields['sizes'])
       )
-      if size
-      else None
-      for number, size in enumerate(found._fields['sizes'])
-    ]
+    found._actors = actors
     return found
 
   def _answers(self, asks, k, settings):
@@ -102,4 +119,4 @@ class RayShardedSearcher(sharded.ShardedSearcher):
     for actor in self._actors:
       if actor:
         ray.kill(actor)
-    self._actors = [None] * self.num_shards
+    self._actors[:] = [None] * self.num_shards

@@ -14,6 +14,10 @@ from retrieval.index import index as index_lib
 from retrieval.store import ray_cluster
 
 
+def _processes(path):
+  return index_lib.open_index(path, cluster='auto').searcher.processes()
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(
   importlib.util.find_spec('ray') is None, reason='needs the extra [cluster]'
@@ -37,9 +41,10 @@ def test_actors_answer_as_local_shards_and_survive_a_kill(tmp_path):
       for a, b in zip(found, wanted, strict=True):
         np.testing.assert_array_equal(a, b)
     assert searcher.processes() != before
-    # Who opens the index next in this job asks the same actors.
+    # Who else opens the index in this job asks the same actors.
     again = index_lib.open_index(path, cluster='auto').searcher
-    assert again.processes() == searcher.processes()
+    in_worker = ray.get(ray.remote(_processes).remote(str(path)))
+    assert again.processes() == in_worker == searcher.processes()
     searcher.close()
   finally:
     ray.shutdown()
