@@ -12,7 +12,6 @@ import dataclasses
 import functools
 import importlib
 import os
-import signal
 import sys
 import threading
 from typing import Any
@@ -21,6 +20,7 @@ import ml_collections
 
 from experiments.engine import progress
 from retrieval import searchers
+from retrieval.searchers import ray_shards
 from retrieval.store import executors, ray_cluster, ray_executor, verification
 
 
@@ -45,7 +45,7 @@ class Stage:
   name: str
   arguments: tuple
   verify: str  # `verification.mode`
-  holders: str  # `searchers.holders`
+  holders: ray_shards.Holders = ray_shards.Holders()
 
   @classmethod
   def of(cls, function: functools.partial) -> 'Stage':
@@ -67,8 +67,11 @@ class Stage:
       name,
       function.args,
       verification.mode(),
-      searchers.holders(),
     )
+
+  def __getstate__(self) -> dict[str, Any]:
+    """Name the actors that the driver has started by now."""
+    return vars(self) | {'holders': searchers.holders().for_workers()}
 
   def __call__(self, serving: Any) -> None:
     """Call the stage in a worker, which serves its shards."""
@@ -133,30 +136,17 @@ def _make(settings: ray_cluster.Cluster, count: int) -> executors.Remote:
   stage = Stage.of(_CURRENT.stage) if _CURRENT.stage else None
   if not settings.address:
     return executors.Processes(count, stage)
-  connect(settings.address)
   return ray_executor.RayExecutor(settings, stage, _CURRENT.folders)
-
-
-def connect(address: str):
-  """Join a Ray cluster and return Ray; the answer to SIGTERM stays ours."""
-  before = signal.getsignal(signal.SIGTERM)
-  ray = ray_cluster.connect(address)
-  if threading.current_thread() is threading.main_thread():
-    signal.signal(signal.SIGTERM, before)
-  return ray
 
 
 def hold_shards(config: ml_collections.ConfigDict) -> None:
   """Let the cluster of a config hold the shards of indices, if the config says so.
 
-  Raises:
-    ImportError: when Ray is not installed.
-    ValueError: when there is no such cluster.
+  The first index that is opened joins the cluster.
   """
   settings = ray_cluster.Cluster(**config.get('cluster', {}))
-  if settings.hold_shards:
-    connect(settings.address)
-  searchers.hold_shards(settings.address if settings.hold_shards else '')
+  address = settings.address if settings.hold_shards else ''
+  searchers.hold_shards(ray_shards.Holders(address))
 
 
 def check(config: ml_collections.ConfigDict, root: str | os.PathLike) -> None:
@@ -167,5 +157,6 @@ def check(config: ml_collections.ConfigDict, root: str | os.PathLike) -> None:
     ValueError: when there is no such cluster, or a node does not see `root`.
   """
   if config.cluster.address:
-    ray_cluster.check_paths(connect(config.cluster.address), root)
+    ray = ray_cluster.connect(config.cluster.address)
+    ray_cluster.check_paths(ray, root)
     _CURRENT.folders = (root,)

@@ -80,8 +80,8 @@ def _traffic(
 def tokenize(job: job_lib.Job, rates: Rates) -> Stage:
   """Tokenize documents in all processes.
 
-  These read the files twice, and one or a few processes count the documents between;
-  or one or a few processes read the files for all.
+  With split reading these processes read the files twice, and `readers` processes count
+  the documents in between. Else `readers` processes read the files for all.
   """
   text = job.text_bytes(rates)
   disk = job.tokens * job.token_bytes + job.documents * DOCUMENT_BYTES

@@ -5,11 +5,12 @@
   python -m experiments.scale.demonstrate --workdir=runs/cluster
 
 A head and nodes of one core each are started at the loopback device, and ended at the
-end. The packaged articles (or those of --corpus, JSON lines) are prepared by one core
-without Ray, a quarter of them first, by one worker and by two. Then nodes are killed
-with signal 9 at --kills seeded moments, each replaced by a new one, and the command
-itself at one, after which it is run again. The tables have the seconds of each stage
-and the peak memory of a core; the command fails unless all folders hold the same bytes.
+end. One core without Ray prepares a quarter of the packaged articles (or of --corpus,
+JSON lines), then all. One worker prepares all, then two workers do. After that nodes
+are killed with signal 9 at --kills seeded moments, each replaced by a new one, and the
+command itself at one, after which it is run again. The tables have the seconds of each
+stage and the peak memory of one core. The command fails unless all folders of the same
+documents hold the same bytes.
 
 Flags after -- are those of experiments.retro.prepare, such as
 -- --config.index.shards=16.
@@ -54,6 +55,9 @@ def _define() -> None:
   flags.DEFINE_integer('kill_documents', 400, 'Documents, to kill nodes.', 1)
   flags.DEFINE_integer('kills', 10, 'Moments in which a node is killed.', 0)
   flags.DEFINE_integer('seed', 0, 'Seed of the moments.', 0)
+  flags.DEFINE_bool(
+    'hold_shards', False, "Whether actors hold an index's shards."
+  )
   flags.DEFINE_string('output', '', 'JSON file to write.')
   flags.DEFINE_integer(
     'encoder_layers', 0, 'First layers of MiniLM that embed; 0 is all.', 0
@@ -139,18 +143,22 @@ def _wait(process: subprocess.Popen) -> dict[str, _Cost]:
   sampler = threading.Thread(target=sample, daemon=True)
   sampler.start()
   start = time.monotonic()
-  for line in process.stderr:
-    lines.append(line)
-    if found := _BEGINS.search(line):
-      now.sec, start = time.monotonic() - start, time.monotonic()
-      now = costs[found.group(1)] = _Cost(0)
-      now.sample(process.pid)
-    if 'runs again' in line:
-      logging.info('%s', line.rstrip())
-  now.sec = time.monotonic() - start
-  ended.set()
-  sampler.join()
-  if process.wait():
+  try:
+    for line in process.stderr:
+      lines.append(line)
+      if found := _BEGINS.search(line):
+        now.sec, start = time.monotonic() - start, time.monotonic()
+        now = costs[found.group(1)] = _Cost(0)
+        now.sample(process.pid)
+      if 'runs again' in line:
+        logging.info('%s', line.rstrip())
+    now.sec = time.monotonic() - start
+    failed = process.wait()
+  finally:
+    process.kill()  # where this command is ended
+    ended.set()
+    sampler.join()
+  if failed:
     raise ValueError(f'experiments.retro.prepare: {"".join(lines[-3:])}')
   return {name: costs[name] for name in _STAGES}
 
@@ -181,13 +189,12 @@ def _prepare_all(
   nodes: loopback.Nodes, root: pathlib.Path, cores: list[int], given: list[str]
 ) -> dict[str, dict[str, _Cost]]:
   """Prepare a corpus in several ways; return what `_wait` does, of each."""
-  documents, address = flags.FLAGS.documents, nodes.address
-  remote = f'--config.cluster.address={address}'
+  documents, wanted = flags.FLAGS.documents, {}
   ways = {
-    'a quarter': (documents // 4, cores[:1], ()),
-    'one core': (documents, cores[:1], ()),
-    '1 worker': (documents, cores[:1], (remote, '--config.cluster.workers=1')),
-    '2 workers': (documents, cores, (remote, '--config.cluster.workers=2')),
+    'a quarter': (max(1, documents // 4), cores[:1], []),
+    'one core': (documents, cores[:1], []),
+    '1 worker': (documents, cores[:1], _on_cluster(nodes, 1)),
+    '2 workers': (documents, cores, _on_cluster(nodes, 2)),
   }
   costs = {}
   for name, (number, some, more) in ways.items():
@@ -195,9 +202,19 @@ def _prepare_all(
     folder = root / name.replace(' ', '-')
     costs[name] = _wait(_start(folder, number, set(some), *given, *more))
     logging.info('%s', costs[name])
-    if number == documents:
-      _check(_hashes(root / 'one-core'), folder)
+    if name == 'one core':
+      wanted = _hashes(folder)
+    elif name != 'a quarter':
+      _check(wanted, folder)
   return costs
+
+
+def _on_cluster(nodes: loopback.Nodes, num_workers: int) -> list[str]:
+  return [
+    f'--config.cluster.address={nodes.address}',
+    f'--config.cluster.workers={num_workers}',
+    f'--config.cluster.hold_shards={flags.FLAGS.hold_shards}',
+  ]
 
 
 def _kill_all(
@@ -209,7 +226,7 @@ def _kill_all(
     Seconds of a run without a death, then of the others.
   """
   cores = os.sched_getaffinity(0)
-  remote = f'--config.cluster.address={nodes.address}', *given
+  remote = *_on_cluster(nodes, 0), *given
   documents, draw = flags.FLAGS.kill_documents, random.Random(flags.FLAGS.seed)
   _wait(_start(root / 'kill', documents, cores, *given))
   start = time.monotonic()
@@ -228,10 +245,7 @@ def _kill_all(
 
     killer = threading.Timer(moment, kill)
     killer.start()
-    try:
-      _wait(process)
-    finally:
-      process.kill()  # where this command is ended
+    _wait(process)
     killer.cancel()
     killer.join()
     _check(_hashes(root / 'kill'), folder)
@@ -273,11 +287,11 @@ def _print(costs: dict[str, dict[str, _Cost]], caption: str) -> None:
     ratio = f'{all_of.anonymous / max(few.anonymous, 1):.2f}'
     rows.append((stage, *mib[:2], ratio, *mib[2:]))
   reports.print_table(
-    ('stage, MiB', 'a quarter', 'all', 'ratio', 'with files', 'all'),
+    ('stage, MiB', 'a quarter', 'all', 'ratio', 'with files', 'all with files'),
     rows,
     'Peak memory of one core',
     'Without pages of mapped files, which the kernel drops when memory is '
-    'wanted, and with them.',
+    'wanted, and with them, of a quarter and of all documents.',
   )
 
 

@@ -6,9 +6,9 @@
 
 Reads, tokenizes, cuts and embeds the packaged articles, counts documents that workers
 read, builds and searches ScaNN, int8 codes and the exact searcher over synthetic
-vectors, and writes and reads a file. All rates but
-those of the disk are of CPU seconds of this process, so that other work on the machine
-changes them little. Compiled rates of the file are kept.
+vectors, and writes and reads a file. All rates but those of the disk are of CPU seconds
+of this process, so that other work on the machine changes them little. Compiled rates
+of the file are kept.
 """
 
 from collections.abc import Callable, Iterator
@@ -135,7 +135,7 @@ def _measure_chunks(folder, tokens, tokenizer) -> Found:
 
 
 def measure_counting(folder: pathlib.Path) -> Found:
-  """What one process does about documents that workers read."""
+  """Counting of documents in one process, whose lines workers parse."""
   texts = [x.text[:500] for x in corpus_lib.open_corpus(kind='vital')]
   file = folder / 'lines.jsonl'
   with open(file, 'w', encoding='utf-8') as f:
@@ -144,7 +144,13 @@ def measure_counting(folder: pathlib.Path) -> Found:
       fields = {'id': f'document {i}', 'title': f'{i}', 'text': text}
       f.write(json.dumps(fields, ensure_ascii=False) + '\n')
   corpus, reader = corpus_lib.open_corpus(file), executors.Processes(1)
-  sec = cpu_sec(lambda: batches.read(corpus, _SHARD, reader), rounds=1)
+  found = []
+  count = lambda: found.extend(batches.read(corpus, _SHARD, reader))  # noqa: E731
+  sec = cpu_sec(count, rounds=1)
+  if not all(isinstance(x, batches.LineBatch) for x in found):
+    raise ValueError(
+      f'{file}: expected a file of more than one range of lines.'
+    )
   note = f'{_COUNTED:,} documents, of one process; workers parse the lines'
   yield 'count', sec / _COUNTED, 'CPU s for a document', note
 
@@ -163,7 +169,7 @@ def _exact_rate(searcher, queries) -> tuple[float, str, str]:
   search()  # compiles
   rows, dimension = searcher.num_vectors, searcher.dimension
   flops = 2.0 * len(queries) * rows * dimension
-  note = f'{rows:,} x {dimension}, float32 products'
+  note = f'{rows:,} x {dimension}, float32'
   return flops / cpu_sec(search), 'FLOP/s of a core', note
 
 

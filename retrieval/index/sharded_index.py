@@ -143,8 +143,8 @@ def build_shard(folder: str | os.PathLike, number: int) -> None:
   fields = base.read_fields(folder)
   rows = sharded.bounds(fields['sizes'], number)
   draft = drafts.beside(target)
-  draft.mkdir()
   vectors = saved_vectors.load(folder, fields)
+  draft.mkdir()
   try:
     with space.explained(target):
       if fields['by'] == 'centroid':

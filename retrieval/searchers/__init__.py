@@ -44,19 +44,19 @@ _CLASSES = {
 }
 
 
-_holders = ['']  # address of the cluster that holds the shards of `load`
+_holders = [ray_shards.Holders()]
 
 
-def hold_shards(address: str) -> None:
-  """Let a Ray cluster hold the shards that `load` opens from now on; '': do not.
+def hold_shards(holders: ray_shards.Holders) -> None:
+  """Choose who holds the shards of searchers that `load` opens from now on.
 
   Searchers of other kinds are loaded into this process as before.
   """
-  _holders[0] = address
+  _holders[0] = holders
 
 
-def holders() -> str:
-  """Address given to `hold_shards`."""
+def holders() -> ray_shards.Holders:
+  """Return what was given to `hold_shards`."""
   return _holders[0]
 
 
@@ -70,10 +70,10 @@ def load(
 
   Args:
     cluster: address of a Ray cluster whose machines hold the shards, such as
-      'auto'; see `ray_shards`. '' searches in this process. None is what
-      `hold_shards` chose.
+      'auto'; see `ray_shards`. '' searches in this process. None takes what was
+      given to `hold_shards`.
     shards_in_memory: shards that this process holds at a time, 0 for all; None is
-      as saved.
+      as saved. Actors of a cluster hold all.
 
   Raises:
     ValueError: when it is damaged or of an unknown kind, or not in shards where a
@@ -83,11 +83,9 @@ def load(
   name = base.read_fields(path)['name']
   if name not in _CLASSES:
     raise ValueError(f'{path}: searcher {name!r}, expected {list(_CLASSES)}.')
-  address = holders() if cluster is None else cluster
-  if name == 'sharded' and address:
-    return ray_shards.RayShardedSearcher.start(path, address)
   if name == 'sharded':
-    return ShardedSearcher.load(path, shards_in_memory)
+    who = holders() if cluster is None else ray_shards.Holders(cluster)
+    return who.load(path) or ShardedSearcher.load(path, shards_in_memory)
   if cluster:
     raise ValueError(
       f'{path}: cluster={cluster!r} was given for a searcher of kind {name}, '

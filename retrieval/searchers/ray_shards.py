@@ -2,13 +2,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Search of a database in shards that the machines of a Ray cluster hold.
 
-An actor holds each shard, for all workers of a job. The folder of the index and its
-vectors must be on a file system that every machine sees under the same path. An actor
-that dies is started again, opens its shard and answers what it was asked.
+An actor holds each shard. The driver of a job starts the actors and hands their names
+to its workers, which ask the same actors. The folder of the index and its vectors must
+be on a file system that every machine sees under the same path. An actor that dies is
+started again, opens its shard and answers what it was asked.
 """
 
+from collections.abc import Mapping
+import dataclasses
 import os
 import pathlib
+import secrets
 from typing import Any
 import weakref
 
@@ -17,7 +21,6 @@ from retrieval.store import ray_cluster
 
 _RESTARTS = 3  # of an actor
 _OPTIONS = {
-  'get_if_exists': True,
   'num_cpus': 0,
   'scheduling_strategy': 'SPREAD',
   'max_restarts': _RESTARTS,
@@ -28,12 +31,38 @@ _OPTIONS = {
 class _Actors(list):
   """Actors of the shards, None for an empty one; they end with the last reference."""
 
+  name: str  # a shard's actor has this name and the shard's number
 
-# Those that this process started. Workers of its job find them by their names, which
-# keep nothing alive.
-_STARTED: weakref.WeakValueDictionary[str, _Actors] = (
+
+# Actors that this process started, by the index's path and the identity of its file.
+_STARTED: weakref.WeakValueDictionary[tuple, _Actors] = (
   weakref.WeakValueDictionary()
 )
+
+
+@dataclasses.dataclass(frozen=True)
+class Holders:
+  """Who holds the shards of saved searchers."""
+
+  address: str = ''  # of the cluster; '' for this process
+  # path -> name of actors that the driver started, in a worker of its job; None
+  # where this process may start actors
+  names: Mapping[str, str] | None = None
+
+  def for_workers(self) -> 'Holders':
+    """Return the same holders for the workers of this process."""
+    names = {key[0]: actors.name for key, actors in _STARTED.items()}
+    return Holders(self.address, names)
+
+  def load(self, path: pathlib.Path) -> 'RayShardedSearcher | None':
+    """Open a searcher whose shards actors hold; None where none shall."""
+    path = path.resolve()
+    if not self.address or (
+      self.names is not None and str(path) not in self.names
+    ):
+      return None
+    name = self.names[str(path)] if self.names is not None else ''
+    return RayShardedSearcher.start(path, self.address, name)
 
 
 class _Holder:
@@ -57,13 +86,15 @@ class RayShardedSearcher(sharded.ShardedSearcher):
 
   @classmethod
   def start(
-    cls, path: str | os.PathLike, address: str = 'auto'
+    cls, path: str | os.PathLike, address: str = 'auto', name: str = ''
   ) -> 'RayShardedSearcher':
-    """Start an actor for each shard of a saved searcher, unless the job has them.
+    """Start an actor for each shard of a saved searcher, or find these actors.
 
     Args:
       address: of the cluster, 'auto' for the one that runs here, 'local' for a new
         one on this machine; unused where Ray is connected already.
+      name: of actors that the driver of this job started; '' starts them, unless
+        this process did.
 
     Raises:
       ImportError: where Ray is not installed.
@@ -72,19 +103,26 @@ class RayShardedSearcher(sharded.ShardedSearcher):
     path = pathlib.Path(path).resolve()
     found = cls(path, base.read_fields(path))
     ray = ray_cluster.connect(address)
+    sizes = found._fields['sizes']
+    if name:
+      found._actors = _Actors(
+        ray.get_actor(f'{name} {i}') if size else None
+        for i, size in enumerate(sizes)
+      )
+      return found
+    job = ray.get_runtime_context().get_job_id()
     saved = (path / 'searcher.json').stat()  # another one after a new build
-    key = f'{path} {saved.st_ino} {saved.st_mtime_ns}'
-    actors = _STARTED.get(key)
-    if actors is None:
-      holder = ray.remote(_Holder)
-      actors = _STARTED[key] = _Actors(
-        holder.options(name=f'{key} {number}', **_OPTIONS).remote(
-          str(path), number
-        )
+    key = str(path), job, saved.st_ino, saved.st_mtime_ns
+    if (actors := _STARTED.get(key)) is None:
+      name, holder = f'shard {secrets.token_hex(8)}', ray.remote(_Holder)
+      actors = _Actors(
+        holder.options(name=f'{name} {i}', **_OPTIONS).remote(str(path), i)
         if size
         else None
-        for number, size in enumerate(found._fields['sizes'])
+        for i, size in enumerate(sizes)
       )
+      actors.name = name
+      _STARTED[key] = actors
     found._actors = actors
     return found
 
@@ -100,10 +138,12 @@ class RayShardedSearcher(sharded.ShardedSearcher):
     for number, own, _, answer in pending:
       try:
         yield own, ray.get(answer)
-      except ray.exceptions.RayActorError:
+      except ray.exceptions.RayActorError as error:
+        text = ' '.join(str(error).split())[-300:]
         raise ValueError(
-          f'{self.path}: the machine that holds shard {number} failed '
-          f'{_RESTARTS + 1} times, as for want of memory; more shards need less.'
+          f'{self.path}: the process that holds shard {number} failed '
+          f'{_RESTARTS + 1} times or could not start, as for want of memory (more '
+          f'shards need less) or of the folder on its machine: {text}'
         ) from None
 
   def processes(self) -> list[int]:
@@ -114,9 +154,12 @@ class RayShardedSearcher(sharded.ShardedSearcher):
     )
 
   def close(self) -> None:
-    """Stop the actors."""
+    """Stop the actors, also for other searchers of the same index."""
     ray = ray_cluster.import_ray()
     for actor in self._actors:
       if actor:
         ray.kill(actor)
-    self._actors[:] = [None] * self.num_shards
+    for key, actors in [*_STARTED.items()]:
+      if actors is self._actors:
+        del _STARTED[key]
+    self._actors = _Actors()

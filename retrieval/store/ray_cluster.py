@@ -6,6 +6,8 @@ import dataclasses
 import os
 import pathlib
 import secrets
+import signal
+import threading
 from typing import Any
 
 from retrieval import settings
@@ -69,7 +71,8 @@ def import_ray():
 def connect(address: str):
   """Join a cluster, unless this process has; return the module of Ray.
 
-  A cluster of this machine alone, at 127.0.0.1 or local, uses no other address.
+  A cluster of this machine alone, at 127.0.0.1 or local, uses no other address. The
+  answer of this process to SIGTERM stays what it was.
 
   Raises:
     ValueError: when there is no cluster at `address`.
@@ -83,6 +86,7 @@ def connect(address: str):
   if address == 'local':
     os.environ.setdefault('RAY_USAGE_STATS_ENABLED', '0')
     given['include_dashboard'] = False
+  before = signal.getsignal(signal.SIGTERM)
   try:
     ray.init(address, **given)
   except (ConnectionError, RuntimeError, OSError) as error:
@@ -91,6 +95,8 @@ def connect(address: str):
       f'cluster.address={address!r}: no Ray cluster there ({text}); expected '
       'auto on one of its nodes, ray://HOST:PORT, or local.'
     ) from None
+  if threading.current_thread() is threading.main_thread():
+    signal.signal(signal.SIGTERM, before)
   return ray
 
 

@@ -29,6 +29,7 @@ from retrieval.store import (
 _POLL_SEC = 2.0
 _PATIENCE_SEC = 30.0  # between two lines about a lack of workers
 _DEATH_SEC = 30.0  # in which the cluster notices the death of a node
+_CORE = '\0realm-retro-jax core {}'  # a name without a file
 _WAITING = 2  # tasks of a worker: one that runs, one that follows
 
 
@@ -45,7 +46,7 @@ class _Actor:
   def start(
     self, pickled: bytes, folders: Sequence[str], num_cpus: float
   ) -> None:
-    """Set the job up; the first folder is the driver's, all must be there."""
+    """Check that the folders are here, enter the first, and set the job up."""
     for folder in folders:
       if not os.path.isdir(folder):
         raise ValueError(ray_cluster.not_seen(folder, self.place()[1]))
@@ -61,29 +62,39 @@ class _Actor:
 
 
 def _take_cores(num_cpus: float) -> list[socket.socket]:
-  """Use as many cores as Ray counts for this worker, which no other worker uses.
+  """Bind this process to cores that no other worker has, as many as Ray counts.
 
   Returns:
-    What keeps each core: a socket of a name that is free again when the process
-    ends. None where too few cores are left; the worker then uses all of them.
+    A socket for each core, whose name marks the core as taken until the process
+    ends; none where too few are free, and then the process uses all cores.
   """
-  claims: dict[int, socket.socket] = {}
   count = int(num_cpus)
   if not count or not hasattr(os, 'sched_setaffinity'):
     return []
-  for core in sorted(os.sched_getaffinity(0)):
-    claim = socket.socket(socket.AF_UNIX)
-    try:
-      claim.bind(f'\0realm-retro-jax core {core}')
-      claims[core] = claim
-    except OSError:  # another worker's
+  while (turn := _bound(_CORE.format('turn'))) is None:
+    time.sleep(0.01)  # another worker takes its cores
+  claims: dict[int, socket.socket] = {}
+  with turn:
+    for core in sorted(os.sched_getaffinity(0)):
+      if claim := _bound(_CORE.format(core)):
+        claims[core] = claim
+      if len(claims) == count:
+        os.sched_setaffinity(0, claims)
+        return [*claims.values()]
+    for claim in claims.values():
       claim.close()
-    if len(claims) == count:
-      os.sched_setaffinity(0, claims)
-      return [*claims.values()]
-  for claim in claims.values():
-    claim.close()
   return []
+
+
+def _bound(name: str) -> socket.socket | None:
+  """Return a socket of a name, or None where another process has it."""
+  found = socket.socket(socket.AF_UNIX)
+  try:
+    found.bind(name)
+  except OSError:
+    found.close()
+    return None
+  return found
 
 
 @dataclasses.dataclass

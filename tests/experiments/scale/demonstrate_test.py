@@ -2,8 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parts of the demonstration that need no cluster."""
 
-import subprocess
-import sys
+import threading
 
 import numpy as np
 import pytest
@@ -11,36 +10,53 @@ import pytest
 from experiments.scale import demonstrate
 from retrieval.nn import embedders
 
-# Takes memory in its third stage alone.
-_COMMAND = """
-import sys, time
-for i, name in enumerate(sys.argv[1:]):
-  print(f'Stage {name}, in x.', file=sys.stderr, flush=True)
-  held = b'x' * (i == 2) * (64 << 20)
-  time.sleep(0.3)
-  del held
-sys.exit(len(sys.argv) == 3)
-"""
+
+class _Process:
+  """A command that takes memory in its third stage, when that has been sampled."""
+
+  pid = 7
+
+  def __init__(self, *names, failed=False):
+    self._names, self._failed = names, failed
+    self.sampled, self.memory = threading.Event(), 1
+
+  def status_bytes(self, line, process):
+    assert process == self.pid
+    found = self.memory + (line == 'VmRSS')
+    self.sampled.set()
+    return found
+
+  @property
+  def stderr(self):
+    for i, name in enumerate(self._names):
+      yield f'Stage {name}, in x.\n'
+      self.memory = 50 if i == 2 else 1
+      for _ in 'twice':  # the first one may have begun before
+        self.sampled.clear()
+        assert self.sampled.wait(60)
+      self.memory = 1
+
+  def wait(self):
+    return self._failed
+
+  def kill(self):
+    pass
 
 
-def _started(*names):
-  return subprocess.Popen(
-    [sys.executable, '-c', _COMMAND, *names],
-    stderr=subprocess.PIPE,
-    text=True,
-  )
-
-
-def test_costs_are_those_of_each_stage():
-  names = [*demonstrate._STAGES, 'evaluation']
-  costs = demonstrate._wait(_started(*names))
+def test_costs_are_those_of_each_stage(monkeypatch):
+  process = _Process(*demonstrate._STAGES, 'evaluation')
+  monkeypatch.setattr(demonstrate.turns, 'status_bytes', process.status_bytes)
+  costs = demonstrate._wait(process)
   assert [*costs] == [*demonstrate._STAGES]
-  for name, cost in costs.items():
-    assert 0.2 < cost.sec
-    if cost.resident:  # on Linux
-      assert (cost.anonymous > 64 << 20) == (name == 'chunks')
+  peaks = {name: (x.anonymous, x.resident) for name, x in costs.items()}
+  assert peaks == {
+    name: (50, 51) if name == 'chunks' else (1, 2) for name in costs
+  }
+  assert min(cost.sec for cost in costs.values()) > 0
+  process = _Process('verify', 'tokens', failed=True)
+  monkeypatch.setattr(demonstrate.turns, 'status_bytes', process.status_bytes)
   with pytest.raises(ValueError, match='(?s)prepare: .*Stage tokens'):
-    demonstrate._wait(_started('verify', 'tokens'))
+    demonstrate._wait(process)
 
 
 def test_a_shorter_encoder_has_the_first_layers(tmp_path):

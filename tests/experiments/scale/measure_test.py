@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from experiments.scale import measure, rates as rates_lib
+from retrieval.text import line_ranges
 
 
 def test_the_fit_finds_the_costs_of_features():
@@ -60,6 +61,7 @@ def _opened(corpus):
 
 def test_counting_and_codes_are_timed(tmp_path, monkeypatch):
   monkeypatch.setattr(measure, '_COUNTED', 100)
+  monkeypatch.setattr(line_ranges, 'RANGE_BYTES', 20_000)
   monkeypatch.setattr(measure, '_SCANN', ((600, 8, 1, 1),))
   monkeypatch.setattr(measure, '_QUERIES', 4)
   monkeypatch.setattr(measure, 'cpu_sec', lambda do, rounds=3: (do(), 2.0)[1])

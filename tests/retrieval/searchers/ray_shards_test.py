@@ -11,11 +11,13 @@ import pytest
 
 from retrieval import searchers
 from retrieval.index import index as index_lib
+from retrieval.searchers import ray_shards
 from retrieval.store import ray_cluster
 
 
-def _processes(path):
-  return index_lib.open_index(path, cluster='auto').searcher.processes()
+def _processes(path, holders):
+  searchers.hold_shards(holders)
+  return index_lib.open_index(path).searcher.processes()
 
 
 @pytest.mark.slow
@@ -43,8 +45,13 @@ def test_actors_answer_as_local_shards_and_survive_a_kill(tmp_path):
     assert searcher.processes() != before
     # Who else opens the index in this job asks the same actors.
     again = index_lib.open_index(path, cluster='auto').searcher
-    in_worker = ray.get(ray.remote(_processes).remote(str(path)))
+    holders = ray_shards.Holders('auto').for_workers()
+    in_worker = ray.get(ray.remote(_processes).remote(str(path), holders))
     assert again.processes() == in_worker == searcher.processes()
     searcher.close()
+    anew = index_lib.open_index(path, cluster='auto').searcher
+    assert not {*anew.processes()} & {*in_worker}
+    assert len(anew.search(rows[:1], 9)[0]) == 1
+    anew.close()
   finally:
     ray.shutdown()

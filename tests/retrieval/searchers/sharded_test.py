@@ -266,23 +266,32 @@ def test_a_cluster_holds_the_shards_that_are_loaded(
 ):
   joined = []
 
-  def start(path, address):
-    joined.append(address)
+  def start(path, address, name):
+    joined.append((address, name))
     return sharded.ShardedSearcher.load(path)
 
   monkeypatch.setattr(searchers.ray_shards.RayShardedSearcher, 'start', start)
   sharded_at, whole_at = tmp_path / 'sharded', tmp_path / 'whole'
   build(sharded_at, vectors, searcher='exact', shards=2)
   searchers.ExactSearcher(vectors).save(whole_at)
-  searchers.hold_shards('auto')
+  holders = searchers.ray_shards.Holders
   try:
+    searchers.hold_shards(holders('auto'))
     searchers.load(sharded_at)
-    assert joined == ['auto']
+    assert joined == [('auto', '')]
     assert searchers.load(whole_at).name == 'exact'
+    searchers.load(sharded_at, cluster='')
+    # A worker starts no actors, which would end with it.
+    searchers.hold_shards(holders('auto', {'/other': 'y'}))
+    searchers.load(sharded_at)
+    assert len(joined) == 1
+    searchers.hold_shards(holders('auto', {str(sharded_at.resolve()): 'x'}))
+    searchers.load(sharded_at)
+    assert joined[1:] == [('auto', 'x')]
   finally:
-    searchers.hold_shards('')
+    searchers.hold_shards(holders())
   searchers.load(sharded_at)
-  assert joined == ['auto']
+  assert len(joined) == 2
 
 
 def test_a_cluster_needs_shards(tmp_path, vectors):

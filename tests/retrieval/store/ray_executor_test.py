@@ -55,6 +55,7 @@ def test_tasks_are_counted_and_the_slowest_are_named(monkeypatch):
 _TAKE = """
 import os, sys
 from retrieval.store import ray_executor
+ray_executor._CORE = chr(0) + sys.argv[2] + ' {}'
 claims = ray_executor._take_cores(float(sys.argv[1]))
 print(len(claims), *sorted(os.sched_getaffinity(0)), flush=True)
 sys.stdin.read()
@@ -71,7 +72,7 @@ def test_workers_of_any_job_use_cores_of_their_own():
 
     def take(count):
       worker = subprocess.Popen(
-        [sys.executable, '-c', _TAKE, str(count)],
+        [sys.executable, '-c', _TAKE, str(count), f'test {os.getpid()}'],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
