@@ -102,7 +102,7 @@ def take_packaged(
     corpus=corpus_lib.CorpusConfig(**config.corpus),
     settings={
       name: sections[name]
-      for name in ('blocks', 'data_dir', 'lookup', 'tokens')
+      for name in ('blocks', 'data_dir', 'index', 'lookup', 'tokens')
     },
   )
 

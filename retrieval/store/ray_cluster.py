@@ -7,6 +7,7 @@ import os
 import pathlib
 import secrets
 import signal
+import socket
 import threading
 from typing import Any
 
@@ -14,6 +15,7 @@ from retrieval import settings
 
 # Whether Ray binds the machine's own address, which firewalls may close
 _OWN_ADDRESS = 'RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER'
+_REACH_SEC = 10.0
 _ANSWER_SEC = 120.0  # a node starts Python and imports this package
 
 
@@ -88,6 +90,7 @@ def connect(address: str):
     given['include_dashboard'] = False
   before = signal.getsignal(signal.SIGTERM)
   try:
+    _reach(address)
     ray.init(address, **given)
   except (ConnectionError, RuntimeError, OSError) as error:
     text = ' '.join(str(error).split())[:300]
@@ -98,6 +101,13 @@ def connect(address: str):
   if threading.current_thread() is threading.main_thread():
     signal.signal(signal.SIGTERM, before)
   return ray
+
+
+def _reach(address: str) -> None:
+  """Raise OSError where nothing answers at HOST:PORT, for which Ray waits long."""
+  host, _, port = address.removeprefix('ray://').rpartition(':')
+  if port.isdigit():
+    socket.create_connection((host, int(port)), _REACH_SEC).close()
 
 
 def check_paths(ray, *paths: str | os.PathLike) -> None:

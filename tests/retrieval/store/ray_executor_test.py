@@ -7,10 +7,12 @@ import functools
 import importlib.util
 import os
 import pathlib
+import socket
 import subprocess
 import sys
 import threading
 import time
+import types
 
 import numpy as np
 import pytest
@@ -37,6 +39,21 @@ def test_the_extra_is_named_where_ray_is_missing(monkeypatch):
   monkeypatch.setitem(sys.modules, 'ray', None)
   with pytest.raises(ImportError, match=r'realm-retro-jax\[cluster\]'):
     ray_cluster.connect('auto')
+
+
+@pytest.mark.parametrize('scheme', ['', 'ray://'])
+def test_an_address_without_a_cluster_ends_in_one_line(monkeypatch, scheme):
+  started = []
+  ray = types.SimpleNamespace(
+    is_initialized=lambda: False, init=lambda *a, **k: started.append(a)
+  )
+  monkeypatch.setitem(sys.modules, 'ray', ray)
+  with socket.create_server(('127.0.0.1', 0)) as server:
+    address = f'{scheme}127.0.0.1:{server.getsockname()[1]}'
+    assert ray_cluster.connect(address) is ray
+  with pytest.raises(ValueError, match='no Ray cluster there .*refused'):
+    ray_cluster.connect(address)
+  assert started == [(address,)]
 
 
 def test_tasks_are_counted_and_the_slowest_are_named(monkeypatch):
