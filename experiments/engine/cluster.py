@@ -142,10 +142,14 @@ def _make(settings: ray_cluster.Cluster, count: int) -> executors.Remote:
 def hold_shards(config: ml_collections.ConfigDict) -> None:
   """Let the cluster of a config hold the shards of indices, if the config says so.
 
-  The first index that is opened joins the cluster.
+  Raises:
+    ImportError: when Ray is not installed.
+    ValueError: when there is no such cluster.
   """
   settings = ray_cluster.Cluster(**config.get('cluster', {}))
   address = settings.address if settings.hold_shards else ''
+  if address:
+    ray_cluster.connect(address)
   searchers.hold_shards(ray_shards.Holders(address))
 
 

@@ -334,7 +334,7 @@ def verify(data: retro_data.DataFolder) -> Rows:
       store.Store.open(path, kind).verify()
       rows.append((f'checksums, {name}', 'right'))
   if data.path('index').exists():
-    index_lib.open_index(data.path('index'))
+    index_lib.open_index(data.path('index'), cluster='')
     rows.append(('hashes, index', 'right'))
   return rows
 

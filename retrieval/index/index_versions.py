@@ -222,7 +222,8 @@ class VersionFolder:
     if not (self.root / name).is_dir():
       return False
     try:
-      with contextlib.closing(self.open(name)) as version:
+      # Here: a cluster that is not there is no damage.
+      with contextlib.closing(self.open(name, cluster='')) as version:
         _ = version.params, version.vectors
         store.Store.open(version.path / 'vectors', VECTORS_KIND).verify()
     except (OSError, ValueError) as error:
@@ -243,12 +244,17 @@ class VersionFolder:
     return params
 
   def open(
-    self, name: str, blocks: blocks_lib.BlockStore | None = None
+    self,
+    name: str,
+    blocks: blocks_lib.BlockStore | None = None,
+    *,
+    cluster: str | None = None,
   ) -> Version:
     """Open a version and take a lease on it.
 
     Args:
       blocks: blocks that the version must index; None for any.
+      cluster: see `searchers.load`.
 
     Raises:
       ValueError: when it is damaged, or indexes other blocks.
@@ -271,7 +277,7 @@ class VersionFolder:
           f'{path}: built from blocks {manifest["blocks"]}, but '
           f'{blocks.path} is {blocks.fingerprint}; refresh the index.'
         )
-      index = index_lib.open_index(path / 'index')
+      index = index_lib.open_index(path / 'index', cluster=cluster)
       # Earlier versions do not name theirs.
       if manifest.get('index', index.fingerprint) != index.fingerprint:
         raise ValueError(

@@ -25,6 +25,8 @@ def _config(**fields):
 
 
 def test_workers_leave_shards_to_the_cluster_of_the_command(monkeypatch):
+  joined = []
+  monkeypatch.setattr(cluster.ray_cluster, 'connect', joined.append)
   monkeypatch.setattr(progress, '_SILENT', [])
   actors = ray_shards._Actors()
   actors.name = 'shard 5'
@@ -41,6 +43,7 @@ def test_workers_leave_shards_to_the_cluster_of_the_command(monkeypatch):
     worker.join()
   finally:
     searchers.hold_shards(ray_shards.Holders())
+  assert joined == ['auto']
   names = {'/index': 'shard 5'}
   assert _SEEN == [
     ('driver', False, ray_shards.Holders()),

@@ -3,6 +3,7 @@
 """Versions of an index: whole or not there, leased, resumed, removed."""
 
 import contextlib
+import dataclasses
 import os
 import pathlib
 import shutil
@@ -15,7 +16,9 @@ import time
 import numpy as np
 import pytest
 
+from retrieval import searchers
 from retrieval.index import index as index_lib, index_versions
+from retrieval.searchers import ray_shards
 from retrieval.store import executors
 from tests.retrieval.store import tiny_stores
 from tests.retrieval.text import tiny_blocks
@@ -98,6 +101,25 @@ def test_what_stands_is_not_built_again(blocks, tmp_path):
   assert tiny_stores.file_hashes(tmp_path / name / 'vectors') == before
   other = folder.build(1, _params(2.0), blocks, embed, CONFIG)
   assert other != name and len(folder.names()) == 2
+
+
+def test_a_cluster_that_is_not_there_is_no_damage(
+  blocks, tmp_path, monkeypatch
+):
+  def refuse(*unused):
+    raise ValueError('no cluster there')
+
+  monkeypatch.setattr(ray_shards.RayShardedSearcher, 'start', refuse)
+  folder = index_versions.VersionFolder(tmp_path)
+  config = dataclasses.replace(CONFIG, searcher='exact', shards=2)
+  searchers.hold_shards(ray_shards.Holders('auto'))
+  try:
+    name = folder.build(1, PARAMS, blocks, embed, config)
+    assert folder.is_whole(name)
+    with pytest.raises(ValueError, match='no cluster there'):
+      folder.open(name, blocks)
+  finally:
+    searchers.hold_shards(ray_shards.Holders())
 
 
 def test_newest_by_step_and_up_to_a_step(blocks, tmp_path):
