@@ -104,12 +104,13 @@ def _write_plan(draft: pathlib.Path, vectors, fields) -> None:
 def _partition(draft: pathlib.Path, vectors, num_shards: int) -> np.ndarray:
   """Write the centroids and the shard of each row; return the shards' sizes."""
   num_rows = int(vectors.shape[0])
-  base.check_vectors(saved_vectors.reopened(vectors))
-  centers = partition.centroids(saved_vectors.reopened(vectors), num_shards)
+  base.check_vectors(saved_vectors.streamed(vectors))
+  centers = partition.centroids(saved_vectors.streamed(vectors), num_shards)
   np.save(draft / sharded.CENTROIDS, centers)
 
   def read(low, high):
-    return np.asarray(saved_vectors.reopened(vectors)[low:high], np.float32)
+    saved_vectors.release(vectors)  # what the rows before took
+    return np.asarray(saved_vectors.streamed(vectors)[low:high], np.float32)
 
   with open(draft / _PARTS, 'wb') as f:
     np.lib.format.write_array_header_1_0(f, _HEADER | {'shape': (num_rows,)})
@@ -157,7 +158,7 @@ def build_shard(folder: str | os.PathLike, number: int) -> None:
     count = len(fields['sizes'])
     raise ValueError(f'Shard {number} of {count} in {folder}: {e}') from None
   finally:
-    saved_vectors.forget(vectors)
+    saved_vectors.close(vectors)
     shutil.rmtree(draft, ignore_errors=True)
 
 

@@ -7,7 +7,6 @@ their place and the hash of the store's manifest, which holds the hash of every
 shard. Any other array is copied.
 """
 
-import copy
 import os
 import pathlib
 from typing import Any
@@ -61,15 +60,22 @@ def load(path: pathlib.Path, fields: dict[str, Any]):
   return vectors
 
 
-def reopened(vectors):
-  """Return the same loaded vectors with memory maps of their own."""
+def streamed(vectors):
+  """Return the same loaded vectors; their memory is given back by `release`."""
   if isinstance(vectors, sharded_array.ShardedArray):
-    return copy.copy(vectors)
+    return vectors
+  # A map of its own, which is closed with its last reference.
   return sharded_array.open_npy(pathlib.Path(vectors.filename))
 
 
-def forget(vectors) -> None:
-  """Close the memory maps of what `reopened` returned."""
+def release(vectors) -> None:
+  """Give back the memory that `streamed` vectors took."""
+  if isinstance(vectors, sharded_array.ShardedArray):
+    vectors.release()
+
+
+def close(vectors) -> None:
+  """Close the memory maps of loaded vectors."""
   if isinstance(vectors, sharded_array.ShardedArray):
     vectors.forget()  # Others are closed with their last reference.
 

@@ -4,8 +4,8 @@
 
 Every shard names its best rows. Those are scored again in float64 from the vectors on
 disk, and the best of all shards are kept, ties by the lower id. So exact shards find
-what one exact index finds. Only some shards are open at a time, each with its own
-memory maps; what a shard takes is given back when it is closed.
+what one exact index finds. Only some shards are open at a time; what a shard takes is
+given back when it is closed.
 
 b queries, k best rows, S shards, D dimension.
 """
@@ -69,7 +69,7 @@ class Shard:
 
   searcher: Any  # of its rows, counted from 0
   exact: exact.ExactSearcher  # of the same rows on disk
-  vectors: Any  # all rows on disk, with memory maps of the shard's own
+  vectors: Any  # all rows on disk
   rows: range | np.ndarray  # [n] ids of the shard's rows, ascending
   is_approximate: bool  # whether its scores are those of codes alone
 
@@ -89,8 +89,8 @@ class Shard:
     return np.where(ids < 0, -1, found), np.asarray(scores, np.float64)
 
   def close(self) -> None:
-    """Close the memory maps."""
-    saved_vectors.forget(self.vectors)
+    """Give back the memory of the vectors."""
+    saved_vectors.release(self.vectors)
 
 
 class ShardedSearcher:
@@ -172,18 +172,18 @@ class ShardedSearcher:
     return self.settings['num_to_rescore'] if is_bare else 0
 
   def open_shard(self, number: int) -> Shard:
-    """Open a shard with memory maps of its own."""
+    """Open a shard."""
     folder = self.path / shard_name(number)
     fields = base.read_fields(folder)
     if self._fields['by'] == 'centroid':
       rows = np.asarray(sharded_array.open_npy(folder / ROWS))
     else:
       rows = bounds(self._fields['sizes'], number)
-    # Maps of its own are given back when the shard is closed. An exact shard that is
-    # closed soon streams instead of copying its rows.
+    # What the maps take is given back when the shard is closed. An exact shard that
+    # is closed soon streams instead of copying its rows.
     vectors = self._vectors
     if not self.holds_all:
-      vectors = saved_vectors.reopened(vectors)
+      vectors = saved_vectors.streamed(vectors)
     oracle = exact.ExactSearcher(
       selected_rows.SelectedRows(vectors, rows),
       self.metric,
@@ -254,10 +254,10 @@ class ShardedSearcher:
         all_of[own] = some
     if fetch == k:
       return best
-    vectors = saved_vectors.reopened(self._vectors)
+    vectors = saved_vectors.streamed(self._vectors)
     whole = exact.ExactSearcher(vectors, self.metric, check=False)
     found = whole.best_of(queries, best[0], k)
-    saved_vectors.forget(vectors)
+    saved_vectors.release(vectors)
     return found
 
   def _fetched(self, k: int, settings: Mapping[str, int]) -> int:

@@ -5,10 +5,12 @@
 from collections.abc import Sequence
 import copy
 import functools
+import mmap
 import os
 import pathlib
 import threading
 import tokenize
+import weakref
 
 import ml_dtypes
 import numpy as np
@@ -192,20 +194,31 @@ class ShardedArray:
     self.offsets = np.concatenate([[0], np.cumsum(rows, dtype=np.int64)])
     self.shape = (int(self.offsets[-1]), *row_shape)
     self.dtype = dtype_of(dtype)
+    self._start()
+
+  def _start(self) -> None:
     self._map = functools.lru_cache(_MAX_OPEN_SHARDS)(self._open)
+    self._opened: dict[int, weakref.ref] = {}  # maps that may be open
 
   def __getstate__(self):
     state = self.__dict__.copy()
-    del state['_map']
+    del state['_map'], state['_opened']
     return state
 
   def __setstate__(self, state):
     self.__dict__.update(state)
-    self._map = functools.lru_cache(_MAX_OPEN_SHARDS)(self._open)
+    self._start()
 
   def forget(self) -> None:
     """Close the memory maps; rows that are read later open them again."""
     self._map.cache_clear()
+
+  def release(self) -> None:
+    """Give back the memory of the maps, which stay open, where the system can."""
+    for opened in [*self._opened.values()]:
+      mapped = getattr(opened(), '_mmap', None)
+      if mapped is not None and hasattr(mmap, 'MADV_DONTNEED'):
+        mapped.madvise(mmap.MADV_DONTNEED)
 
   def within(self, low: int, high: int) -> 'ShardedArray':
     """The same rows; ValueError where a value that is read leaves [low, high)."""
@@ -269,6 +282,7 @@ class ShardedArray:
     shape = (int(rows[0]), *self.shape[1:])
     checksum = self._checksums[shard] if self._checksums else ''
     array = load(file, shape, self.dtype, checksum)
+    self._opened[shard] = weakref.ref(array)
     if self._ends is not None:
       self._check_ends(array, shard)
     return array
