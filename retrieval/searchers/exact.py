@@ -198,6 +198,8 @@ class ExactSearcher:
     owners = np.repeat(np.arange(len(queries)), np.shape(ids)[1])
     scores = np.full(flat.shape, -np.inf)
     (real,) = np.nonzero(flat >= 0)
+    if type(self._vectors) is not np.ndarray:  # rows on disk are read in order
+      real = real[np.argsort(flat[real], kind='stable')]
     for low in range(0, len(real), _PAIRS):
       pairs = real[low : low + _PAIRS]
       left = self._rows(flat[pairs])
@@ -210,7 +212,7 @@ class ExactSearcher:
     return scores.reshape(np.shape(ids))
 
   def _rows(self, ids: np.ndarray) -> np.ndarray:
-    """Return rows [n] in float32; those on disk are read once, in order."""
+    """Return rows [n] in float32; those on disk are read once."""
     if type(self._vectors) is np.ndarray:
       return np.asarray(self._vectors[ids], np.float32)
     unique, at = np.unique(ids, return_inverse=True)
