@@ -220,7 +220,8 @@ def _weighed(rates: Rates, names, features) -> float:
 
 
 def query_sec(job: job_lib.Job, rates: Rates) -> dict[str, float]:
-  """Seconds of one query in all shards: of one core, or of one chip."""
+  """Seconds of one query in the shards that it asks: of one core, or of one chip."""
+  asked = job.shards_asked
   if job.codes == 'scann':
     config = scann_settings(job)
     features = search_features(
@@ -230,12 +231,13 @@ def query_sec(job: job_lib.Job, rates: Rates) -> dict[str, float]:
       config.num_leaves_to_search,
     )
     names = ('search_query', 'search_leaf', 'search_row')
-    return {CORES: job.num_shards * _weighed(rates, names, features)}
-  flops = 2.0 * job.chunks * job.width
+    return {CORES: asked * _weighed(rates, names, features)}
+  rows = job.chunks * asked / job.num_shards
+  flops = 2.0 * rows * job.width
   if not job.accelerators:
     return {CORES: flops / rates[job.codes].value}
   chip = chips.CHIPS[job.chip]
-  reading = job.chunks * job.code_bytes / chip.bandwidth / QUERY_BATCH
+  reading = rows * job.code_bytes / chip.bandwidth / QUERY_BATCH
   passes = rates['search_passes'].value
   return {CHIPS: max(passes * flops / chip.flops, reading)}
 
@@ -252,11 +254,12 @@ def rescoring_bytes(job: job_lib.Job) -> float:
 
 
 def neighbors(job: job_lib.Job, rates: Rates) -> Stage:
-  """Search the neighbors of every chunk in every shard, and merge them."""
+  """Search the neighbors of every chunk in the shards it asks, and merge them."""
   disk = job.chunks * job.k * NEIGHBOR_BYTES
   read = job.chunks * job.vector_bytes + rescoring_bytes(job)
-  found = job.num_shards * FETCHED * NEIGHBOR_BYTES
-  sent = job.chunks * (job.hosts * job.width * 4 + found)
+  found = job.shards_asked * FETCHED * NEIGHBOR_BYTES
+  hosts = min(job.hosts, job.shards_asked)
+  sent = job.chunks * (hosts * job.width * 4 + found)
   times, network = _traffic(job, rates, read, disk, sent)
   workers = {CORES: job.all_cores, CHIPS: job.all_chips}
   for what, sec in query_sec(job, rates).items():

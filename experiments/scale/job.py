@@ -32,6 +32,7 @@ _MAY_BE_ZERO = {
   'bytes_per_token',
   'dimension',
   'shards',
+  'shards_to_search',
   'leaves_searched',
   'storage_gb_per_sec',
   'accelerators',
@@ -49,6 +50,7 @@ HELP = {
   'vectors_dtype': 'Type of the stored vectors.',
   'codes': 'What the memory holds of the vectors.',
   'shards': 'Shards of the index; 0: one a host, or as many as memory demands.',
+  'shards_to_search': 'Nearest shards that a query asks; 0: all.',
   'leaves_searched': "Leaves of each shard; 0: the library's choice.",
   'k': 'Neighbors stored for each chunk.',
   'documents_per_shard': 'Documents of a shard of the stores.',
@@ -81,6 +83,7 @@ class Job:
   vectors_dtype: str = 'bfloat16'
   codes: str = 'scann'
   shards: int = 0
+  shards_to_search: int = 0
   leaves_searched: int = 0
   k: int = 10
   documents_per_shard: int = 1024
@@ -185,6 +188,11 @@ class Job:
       return self.hosts
     least = self.scann_bytes(self.chunks)[0] / self.ram
     return self.hosts * max(1, math.ceil(least / self.hosts))
+
+  @property
+  def shards_asked(self) -> int:
+    """Shards that each query asks."""
+    return min(self.shards_to_search or self.num_shards, self.num_shards)
 
   def text_bytes(self, rates: rates_lib.Rates) -> float:
     """Bytes of text of all documents."""

@@ -158,8 +158,8 @@ def _change(job: job_lib.Job, stage: cost_model.Stage, ratio: float) -> str:
     )
   if stage.name == 'neighbors' and job.codes == 'scann':
     return (
-      f'{hosts}, fewer --leaves_searched at a measured recall, or queries sent '
-      'to the nearest shards alone'
+      f'{hosts}, or fewer --leaves_searched or --shards_to_search at a measured '
+      'recall'
     )
   if at in (cost_model.CORES, cost_model.CHIPS):
     other = '--codes=scann' if stage.name == 'neighbors' else 'accelerators'
@@ -185,7 +185,7 @@ def _waits(job: job_lib.Job, stage: cost_model.Stage) -> Iterator[Limit]:
     )
   searches = ''
   if stage.name == 'neighbors':
-    count = job.chunks * job.num_shards
+    count = job.chunks * job.shards_asked
     searches = f' of {count:,.0f} searches, each in one shard'
   yield Limit(
     what=f'{stage.name}: hours{searches}, most of them of {at}',

@@ -106,6 +106,21 @@ def test_scann_is_built_and_searched_in_every_shard():
   assert found['index'].ram == 12 * rows * d + rows * d // 4
 
 
+@pytest.mark.parametrize('codes', ['scann', 'exact'])
+def test_queries_ask_the_nearest_shards_alone(codes):
+  fields = {'shards': 8, 'hosts': 4, 'codes': codes}
+  every, few, one = (
+    _stages(_job(shards_to_search=x, **fields))['neighbors'] for x in (0, 2, 1)
+  )
+  assert every.times['cores'] == pytest.approx(4 * few.times['cores'])
+  sent = 1e6 * (2 * 384 * 4 + 2 * 128 * 12)
+  assert few.network - one.network == pytest.approx(sent / 2)
+  assert every.network - few.network == pytest.approx(
+    1e6 * (2 * 384 * 4 + 6 * 128 * 12)
+  )
+  assert _job(shards_to_search=9, **fields).shards_asked == 8
+
+
 def test_features_count_rows_in_the_leaves_searched():
   assert cost_model.search_features(1000, 7, 10, 2) == [1, 70, 200 * 4]
   assert cost_model.build_features(1000, 7, 10, 50) == [7000, 70_000, 3500]
