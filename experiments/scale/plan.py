@@ -124,7 +124,7 @@ def title(job: job_lib.Job, rates: rates_lib.Rates) -> str:
     searched = found.num_leaves_to_search
     index += f', {searched:,} of {found.num_leaves:,} leaves searched in each'
   if job.shards_asked < job.num_shards:
-    index += f', of which a query asks {job.shards_asked:,}'
+    index += f'; a query asks {_counted(job.shards_asked, "shard")}'
   machines = _counted(job.hosts, 'host')
   if job.accelerators:
     machines += f' with {job.accelerators} {job.chip} each'
