@@ -15,6 +15,7 @@ from retrieval import settings
 
 # Whether Ray binds the machine's own address, which firewalls may close
 _OWN_ADDRESS = 'RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER'
+_TOKEN = pathlib.Path('~/.ray/auth_token')  # of a cluster that asks for one
 _REACH_SEC = 10.0
 _ANSWER_SEC = 120.0  # a node starts Python and imports this package
 
@@ -81,6 +82,8 @@ def connect(address: str):
   """
   if address == 'local' or '127.0.0.1' in address:
     os.environ.setdefault(_OWN_ADDRESS, '0')  # read when Ray is imported
+  if address.startswith('ray://') and _TOKEN.expanduser().exists():
+    os.environ.setdefault('RAY_AUTH_MODE', 'token')  # Ray's client does not look
   ray = import_ray()
   if ray.is_initialized():
     return ray

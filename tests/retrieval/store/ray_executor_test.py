@@ -7,9 +7,11 @@ import functools
 import importlib.util
 import os
 import pathlib
+import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import types
@@ -151,6 +153,65 @@ def test_a_cluster_of_three_nodes(nodes, tmp_path):
   assert sorted(found) == [*range(40)]
   assert len([*(tmp_path / 'marks').iterdir()]) == 40
   nodes.add()  # and a new one may come
+
+
+_FROM_OUTSIDE = """
+import functools, os, sys
+from retrieval.store import ray_cluster, ray_executor
+from tests.retrieval.store import executors_test
+os.chdir(sys.argv[1])
+cluster = ray_cluster.Cluster(address=sys.argv[2])
+stage = functools.partial(executors_test.stage_of_two, sys.argv[3])
+executor = ray_executor.RayExecutor(cluster, stage)
+executors_test.stage_of_two(sys.argv[3], executor)
+executor.close()
+"""
+
+
+def _free_port():
+  with socket.create_server(('127.0.0.1', 0)) as server:
+    return server.getsockname()[1]
+
+
+@with_ray
+@pytest.mark.slow
+@pytest.mark.skipif(
+  importlib.util.find_spec('grpc') is None, reason='needs the extra [cluster]'
+)
+def test_a_driver_outside_the_cluster(tmp_path):
+  """A client of a head that has no part of the project in its path."""
+  port, root = _free_port(), pathlib.Path(__file__).parents[3]
+  short = tempfile.mkdtemp(prefix='ray-')  # names of sockets are short
+  env = os.environ | {
+    'RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER': '0',
+    'RAY_USAGE_STATS_ENABLED': '0',
+  }
+  head = [sys.executable, '-m', 'ray.scripts.scripts', 'start', '--head']
+  head += ['--block', '--node-ip-address=127.0.0.1', f'--port={_free_port()}']
+  head += [f'--ray-client-server-port={port}', '--num-cpus=1']
+  head += ['--include-dashboard=false', f'--temp-dir={short}']
+  started = subprocess.Popen(head, cwd=tmp_path, env=env)
+  try:
+    address, deadline = f'ray://127.0.0.1:{port}', time.monotonic() + 60
+    while time.monotonic() < deadline:
+      with contextlib.suppress(OSError):
+        socket.create_connection(('127.0.0.1', port), 1).close()
+        break
+      time.sleep(0.5)
+    command = [sys.executable, '-c', _FROM_OUTSIDE, str(root), address]
+    command.append(str(tmp_path / 'made'))
+    subprocess.run(
+      command, cwd=root, env=env | {'PYTHONPATH': str(root)}, check=True
+    )
+  finally:
+    started.terminate()
+    started.wait(60)
+    shutil.rmtree(short, ignore_errors=True)
+  wanted = executors_test.stage_of_two(tmp_path / 'alone', None)
+  found = executors_test.stage_of_two(tmp_path / 'made', None)
+  for a, b in zip(found, wanted, strict=True):
+    np.testing.assert_array_equal(a.array('x')[:], b.array('x')[:])
+    assert os.getpid() not in a.array('pid')[:]
 
 
 @with_ray
