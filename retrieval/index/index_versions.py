@@ -179,8 +179,9 @@ class VersionFolder:
       params: the embedder's parameters, a tree of host arrays.
       config: index settings; the metric is the inner product.
       dtype: of the vectors on disk: float32, bfloat16 or float16.
-      executor: where blocks are embedded; None is this process. Of processes
-        with an `executors.Share` each, the first one publishes the version.
+      executor: where blocks are embedded and shards of the index built; None is
+        this process. Of processes with an `executors.Share` each, the first one
+        builds the index and publishes the version.
 
     Returns:
       The version's name, or None while other processes still have work.
@@ -211,7 +212,11 @@ class VersionFolder:
       if vectors is None or follows:
         return None
       index_lib.build_index(
-        draft / 'index', vectors.array('vectors'), vectors.fingerprint, config
+        draft / 'index',
+        vectors.array('vectors'),
+        vectors.fingerprint,
+        config,
+        executor=executor,
       )
       seal(draft, step, params, blocks)
       store.publish_folder(draft, self.root / name)

@@ -83,7 +83,9 @@ def connect(address: str):
   if address == 'local' or '127.0.0.1' in address:
     os.environ.setdefault(_OWN_ADDRESS, '0')  # read when Ray is imported
   if address.startswith('ray://') and _TOKEN.expanduser().exists():
-    os.environ.setdefault('RAY_AUTH_MODE', 'token')  # Ray's client does not look
+    os.environ.setdefault(
+      'RAY_AUTH_MODE', 'token'
+    )  # Ray's client does not look
   ray = import_ray()
   if ray.is_initialized():
     return ray

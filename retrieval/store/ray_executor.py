@@ -52,7 +52,9 @@ class _Actor:
       if not os.path.isdir(folder):
         raise ValueError(ray_cluster.not_seen(folder, self.place()[1]))
     os.chdir(folders[0])
-    if folders[0] not in sys.path:  # a driver outside the cluster does not send its
+    if (
+      folders[0] not in sys.path
+    ):  # a driver outside the cluster does not send its
       sys.path.insert(0, folders[0])
     self._claims = _take_cores(num_cpus)
     self._worker = executors.Worker(pickled)

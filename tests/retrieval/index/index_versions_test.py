@@ -195,6 +195,25 @@ def test_processes_share_the_shards(blocks, tmp_path):
     assert have == want
 
 
+class _Noted(executors.Inline):
+  def __init__(self):
+    self.jobs = []
+
+  def run(self, name, set_up, calls):
+    calls = [*calls]
+    self.jobs.append((name, len(calls)))
+    return super().run(name, set_up, calls)
+
+
+def test_the_executor_builds_the_shards_of_the_index(blocks, tmp_path):
+  config = dataclasses.replace(CONFIG, searcher='exact', shards=3)
+  noted = _Noted()
+  folder = index_versions.VersionFolder(tmp_path)
+  name = folder.build(1, PARAMS, blocks, embed, config, executor=noted)
+  assert noted.jobs == [('index', 3)]
+  assert folder.is_whole(name)
+
+
 _KILLED = """
 import sys, time
 sys.path[:0] = [{root!r}]
