@@ -210,6 +210,8 @@ def index(job: job_lib.Job, rates: Rates) -> Stage:
     seconds += turns * build / job.cores
     ram = job.scann_bytes(rows)[0]
   times[CORES] = seconds
+  if job.shards_asked < job.num_shards:  # one process finds each row's shard
+    times[DRIVER] = job.chunks * job.num_shards * rates['partition'].value
   return Stage(name='index', times=times, ram=ram, disk=disk, network=network)
 
 

@@ -142,6 +142,8 @@ def _change(job: job_lib.Job, stage: cost_model.Stage, ratio: float) -> str:
   """Return a change for a stage that exceeds its time `ratio` times."""
   at = stage.bottleneck
   hosts = f'{math.ceil(ratio * job.hosts):,} hosts'
+  if at == cost_model.DRIVER and stage.name == 'index':
+    return 'fewer --shards'
   if at == cost_model.DRIVER:
     readers = math.ceil(ratio * job.readers)
     change = f'--readers={readers:,}, each with files of its own'

@@ -6,7 +6,7 @@
 
 Reads, tokenizes, cuts and embeds the packaged articles, counts documents that workers
 read, builds and searches ScaNN, int8 codes and the exact searcher over synthetic
-vectors, and writes and reads a file. All rates but those of the disk are of CPU seconds
+vectors, cuts these into shards, and writes and reads a file. All rates but those of the disk are of CPU seconds
 of this process, so that other work on the machine changes them little. Compiled rates
 of the file are kept.
 """
@@ -27,7 +27,7 @@ from experiments.engine import command, reports
 from experiments.scale import cost_model, rates as rates_lib
 from retrieval import searchers, tokenization
 from retrieval.nn import bert, embedders
-from retrieval.searchers import codes
+from retrieval.searchers import codes, partition
 from retrieval.store import executors
 from retrieval.text import (
   batches,
@@ -51,6 +51,7 @@ _SCANN = (
 )
 _SHARES = (40, 10, 4, 2)  # one of so many leaves is searched
 _FILE_BYTES = 1 << 29
+_PARTS = 256  # shards of a partition
 _COUNTED = 400_000  # documents of more than one range of lines
 
 Found = Iterator[tuple[str, float, str, str]]  # name, value, unit, note
@@ -164,6 +165,20 @@ def measure_codes(folder: pathlib.Path) -> Found:
   yield 'int8', *_exact_rate(searcher, queries)
 
 
+def measure_partition(folder: pathlib.Path) -> Found:
+  """Finding the shard of each row, in one process."""
+  del folder
+  rows, dimension = _SCANN[-1][:2]
+  vectors, _ = search_lib.synthetic(rows, dimension, 1)
+  centers = vectors[:_PARTS]
+  read = lambda low, high: vectors[low:high]  # noqa: E731
+  found = []
+  sec = cpu_sec(lambda: partition.assign(read, rows, centers, found.append))
+  note = f'{rows:,} x {dimension} into {len(centers):,} shards, of one process'
+  unit = 'CPU s for a row and shard'
+  yield 'partition', sec / rows / len(centers), unit, note
+
+
 def _exact_rate(searcher, queries) -> tuple[float, str, str]:
   search = lambda: searcher.search(queries, cost_model.FETCHED)  # noqa: E731
   search()  # compiles
@@ -242,6 +257,7 @@ PARTS = {
   'counting': measure_counting,
   'search': measure_search,
   'codes': measure_codes,
+  'partition': measure_partition,
   'disk': measure_disk,
 }
 

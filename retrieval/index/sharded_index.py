@@ -105,6 +105,7 @@ def _partition(draft: pathlib.Path, vectors, num_shards: int) -> np.ndarray:
   """Write the centroids and the shard of each row; return the shards' sizes."""
   num_rows = int(vectors.shape[0])
   base.check_vectors(saved_vectors.streamed(vectors))
+  saved_vectors.release(vectors)
   centers = partition.centroids(saved_vectors.streamed(vectors), num_shards)
   np.save(draft / sharded.CENTROIDS, centers)
 

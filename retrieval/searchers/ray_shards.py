@@ -82,7 +82,9 @@ class _Holder:
 
 
 class RayShardedSearcher(sharded.ShardedSearcher):
-  """A `ShardedSearcher` whose shards are held by actors and asked all at once."""
+  """A `ShardedSearcher` whose shards are held by actors and asked at once."""
+
+  holds_all = False  # this process holds none
 
   @classmethod
   def start(
@@ -139,11 +141,12 @@ class RayShardedSearcher(sharded.ShardedSearcher):
       try:
         yield own, ray.get(answer)
       except ray.exceptions.RayActorError as error:
+        _forget(self._actors)
         text = ' '.join(str(error).split())[-300:]
         raise ValueError(
-          f'{self.path}: the process that holds shard {number} failed '
-          f'{_RESTARTS + 1} times or could not start, as for want of memory (more '
-          f'shards need less) or of the folder on its machine: {text}'
+          f'{self.path}: the process of shard {number} could not start or died '
+          f'{_RESTARTS + 1} times. It may lack memory (more shards need less) or the '
+          f'folder: {text}'
         ) from None
 
   def processes(self) -> list[int]:
@@ -159,7 +162,12 @@ class RayShardedSearcher(sharded.ShardedSearcher):
     for actor in self._actors:
       if actor:
         ray.kill(actor)
-    for key, actors in [*_STARTED.items()]:
-      if actors is self._actors:
-        del _STARTED[key]
-    self._actors = _Actors()
+    _forget(self._actors)
+    self._actors = _Actors([None] * self.num_shards)
+
+
+def _forget(actors: _Actors) -> None:
+  """Let the next searcher start actors of its own."""
+  for key, started in [*_STARTED.items()]:
+    if started is actors:
+      del _STARTED[key]

@@ -15,7 +15,9 @@ from retrieval import settings
 
 # Whether Ray binds the machine's own address, which firewalls may close
 _OWN_ADDRESS = 'RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER'
-_TOKEN = pathlib.Path('~/.ray/auth_token')  # of a cluster that asks for one
+# Where Ray looks for the token of a cluster that asks for one
+_TOKENS = ('RAY_AUTH_TOKEN', 'RAY_AUTH_TOKEN_PATH')
+_TOKEN_FILE = pathlib.Path('~/.ray/auth_token')
 _REACH_SEC = 10.0
 _ANSWER_SEC = 120.0  # a node starts Python and imports this package
 
@@ -82,10 +84,9 @@ def connect(address: str):
   """
   if address == 'local' or '127.0.0.1' in address:
     os.environ.setdefault(_OWN_ADDRESS, '0')  # read when Ray is imported
-  if address.startswith('ray://') and _TOKEN.expanduser().exists():
-    os.environ.setdefault(
-      'RAY_AUTH_MODE', 'token'
-    )  # Ray's client does not look
+  if address.startswith('ray://') and _has_token():
+    # Ray's client does not look for the token by itself.
+    os.environ.setdefault('RAY_AUTH_MODE', 'token')
   ray = import_ray()
   if ray.is_initialized():
     return ray
@@ -103,16 +104,23 @@ def connect(address: str):
       f'cluster.address={address!r}: no Ray cluster there ({text}); expected '
       'auto on one of its nodes, ray://HOST:PORT, or local.'
     ) from None
-  if threading.current_thread() is threading.main_thread():
-    signal.signal(signal.SIGTERM, before)
+  finally:
+    if threading.current_thread() is threading.main_thread():
+      signal.signal(signal.SIGTERM, before)
   return ray
+
+
+def _has_token() -> bool:
+  named = any(os.environ.get(name) for name in _TOKENS)
+  return named or _TOKEN_FILE.expanduser().exists()
 
 
 def _reach(address: str) -> None:
   """Raise OSError where nothing answers at HOST:PORT, for which Ray waits long."""
   host, _, port = address.removeprefix('ray://').rpartition(':')
   if port.isdigit():
-    socket.create_connection((host, int(port)), _REACH_SEC).close()
+    where = host.strip('[]'), int(port)
+    socket.create_connection(where, _REACH_SEC).close()
 
 
 def check_paths(ray, *paths: str | os.PathLike) -> None:

@@ -10,7 +10,9 @@ folders.
 """
 
 from collections.abc import Iterator, Sequence
+import contextlib
 import dataclasses
+import errno
 import os
 import socket
 import sys
@@ -52,11 +54,11 @@ class _Actor:
       if not os.path.isdir(folder):
         raise ValueError(ray_cluster.not_seen(folder, self.place()[1]))
     os.chdir(folders[0])
-    if (
-      folders[0] not in sys.path
-    ):  # a driver outside the cluster does not send its
+    # A driver outside of the cluster does not send its sys.path.
+    if folders[0] not in sys.path:
       sys.path.insert(0, folders[0])
-    self._claims = _take_cores(num_cpus)
+    with contextlib.suppress(OSError):  # a system that allows no such sockets
+      self._claims = _take_cores(num_cpus)
     self._worker = executors.Worker(pickled)
     if self._worker.error is not None:
       raise self._worker.error
@@ -96,8 +98,10 @@ def _bound(name: str) -> socket.socket | None:
   found = socket.socket(socket.AF_UNIX)
   try:
     found.bind(name)
-  except OSError:
+  except OSError as error:
     found.close()
+    if error.errno != errno.EADDRINUSE:
+      raise
     return None
   return found
 

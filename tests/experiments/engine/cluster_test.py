@@ -26,6 +26,7 @@ def _config(**fields):
 
 def test_workers_leave_shards_to_the_cluster_of_the_command(monkeypatch):
   joined = []
+  _SEEN.clear()
   monkeypatch.setattr(cluster.ray_cluster, 'connect', joined.append)
   monkeypatch.setattr(progress, '_SILENT', [])
   actors = ray_shards._Actors()

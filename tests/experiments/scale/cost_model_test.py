@@ -25,6 +25,7 @@ _VALUES = {
   'embed': 1e9,
   'exact': 1e6,
   'int8': 5e5,
+  'partition': 1e-3,
   'scann_hash': 1e-6,
   'scann_assign': 1e-9,
   'scann_train': 1e-8,
@@ -119,6 +120,10 @@ def test_queries_ask_the_nearest_shards_alone(codes):
     1e6 * (2 * 384 * 4 + 6 * 128 * 12)
   )
   assert _job(shards_to_search=9, **fields).shards_asked == 8
+  # One process finds the shard of each row.
+  assert 'driver' not in _stages(_job(**fields))['index'].times
+  found = _stages(_job(shards_to_search=2, **fields))['index']
+  assert found.times['driver'] == pytest.approx(1e6 * 8 * 1e-3)
 
 
 def test_features_count_rows_in_the_leaves_searched():

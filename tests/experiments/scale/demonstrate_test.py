@@ -31,7 +31,7 @@ class _Process:
     for i, name in enumerate(self._names):
       yield f'Stage {name}, in x.\n'
       self.memory = 50 if i == 2 else 1
-      for _ in 'twice':  # the first one may have begun before
+      for _ in range(3):  # the first ones may have begun before
         self.sampled.clear()
         assert self.sampled.wait(60)
       self.memory = 1

@@ -70,6 +70,9 @@ def test_counting_and_codes_are_timed(tmp_path, monkeypatch):
   assert (tmp_path / 'lines.jsonl').read_text().count('\n') == 100
   (found,) = measure.measure_codes(tmp_path)
   assert found[:2] == ('int8', 2 * 4 * 600 * 8 / 2)
+  monkeypatch.setattr(measure, '_PARTS', 10)
+  (found,) = measure.measure_partition(tmp_path)
+  assert found[:2] == ('partition', pytest.approx(2.0 / 600 / 10))
 
 
 def test_the_disk_is_timed_by_the_clock(tmp_path, monkeypatch):

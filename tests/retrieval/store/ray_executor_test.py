@@ -50,9 +50,13 @@ def test_an_address_without_a_cluster_ends_in_one_line(monkeypatch, scheme):
     is_initialized=lambda: False, init=lambda *a, **k: started.append(a)
   )
   monkeypatch.setitem(sys.modules, 'ray', ray)
+  monkeypatch.setenv('RAY_AUTH_TOKEN', 'x')
+  monkeypatch.setenv('RAY_AUTH_MODE', '')  # restored at the end
+  monkeypatch.delenv('RAY_AUTH_MODE')
   with socket.create_server(('127.0.0.1', 0)) as server:
     address = f'{scheme}127.0.0.1:{server.getsockname()[1]}'
     assert ray_cluster.connect(address) is ray
+    assert os.environ.get('RAY_AUTH_MODE') == ('token' if scheme else None)
   with pytest.raises(ValueError, match='no Ray cluster there .*refused'):
     ray_cluster.connect(address)
   assert started == [(address,)]
