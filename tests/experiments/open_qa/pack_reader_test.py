@@ -108,7 +108,9 @@ def test_the_command_takes_it_over_the_corpus_of_a_config(
   )
   with config.unlocked():
     config.tokenizer.path = str(packed.folder / 'tokenizer.json')
+    config.index.shards = 3
   ask.take_packaged(config, tmp_path / 'run')
+  assert packaged_run.unpacked_config(tmp_path / 'run').index.shards == 3
   [wanted] = realm_jax.packaged(tmp_path / 'other', documents=documents).answer(
     ASKED
   )
