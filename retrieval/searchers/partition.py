@@ -25,7 +25,8 @@ def centroids(vectors, num_parts: int) -> np.ndarray:
   wanted = min(max(_SAMPLE_ROWS * num_parts, _LEAST_SAMPLE), _MOST_SAMPLE)
   rng = np.random.default_rng(0)
   ids = rng.choice(num_rows, min(num_rows, wanted), replace=False)
-  sample = np.asarray(vectors[np.sort(ids)], np.float32)
+  # In float64, so that threads change no part of a row.
+  sample = np.asarray(vectors[np.sort(ids)], np.float64)
   # Its cost grows with the square of the parts; where they are many, bad ones matter
   # less.
   start = '++' if num_parts <= _MOST_SPREAD else 'points'
@@ -41,11 +42,28 @@ def centroids(vectors, num_parts: int) -> np.ndarray:
 def order(
   rows: np.ndarray, centers: np.ndarray, metric: str = 'squared_l2'
 ) -> np.ndarray:
-  """Return the parts [P, S] of rows [P, D], best first; ties by the lower part."""
-  scores = rows @ centers.T
+  """Return the parts [P, S] of rows [P, D], best first; ties by the lower part.
+
+  The order does not depend on the number of threads: values are rounded to whole
+  numbers, whose products and sums float64 holds exactly.
+  """
+  bits = (53 - centers.shape[1].bit_length()) // 2
+  rows, row_scales = _whole(rows, np.abs(rows).max(axis=1, initial=0), bits)
+  largest = np.abs(centers).max(initial=0, keepdims=True)[0]
+  centers, scale = _whole(centers, largest, bits)
+  scores = (rows @ centers.T) * row_scales * scale
   if metric == 'squared_l2':
-    scores = 2 * scores - np.einsum('sd,sd->s', centers, centers)
+    scores = 2 * scores - (centers * centers).sum(axis=1) * scale**2
   return np.argsort(-scores, axis=1, kind='stable')
+
+
+def _whole(
+  values: np.ndarray, largest: np.ndarray, bits: int
+) -> tuple[np.ndarray, np.ndarray]:
+  """Return whole numbers of some bits in float64, and the scales [*, 1] of them."""
+  scales = np.where(largest > 0, largest, 1.0).astype(np.float64)[..., None]
+  scales = scales / 2.0**bits
+  return np.rint(values / scales), scales
 
 
 def assign(

@@ -50,6 +50,23 @@ def test_parts_are_bounded_and_rows_take_the_nearest_with_room(monkeypatch):
 
 
 @pytest.mark.parametrize('metric', ['dot_product', 'squared_l2'])
+def test_order_is_exact_in_whatever_order_products_are_added(metric):
+  """Threads split the sums; rows between two centroids show the difference."""
+  rng = np.random.default_rng(3)
+  centers = rng.standard_normal((64, 384)).astype(np.float32)
+  first, second = rng.integers(0, 64, (2, 4000))
+  rows = (centers[first] + centers[second]) / 2
+  rows[0] = 0
+  found = partition.order(rows, centers, metric)
+  shuffled = rng.permutation(384)
+  for some in (slice(None), slice(1, 7)):
+    other = partition.order(
+      rows[some][:, shuffled], centers[:, shuffled], metric
+    )
+    np.testing.assert_array_equal(other, found[some])
+
+
+@pytest.mark.parametrize('metric', ['dot_product', 'squared_l2'])
 def test_order_is_that_of_the_metric(metric):
   rng = np.random.default_rng(2)
   rows, centers = rng.standard_normal((2, 20, 5)).astype(np.float32)
