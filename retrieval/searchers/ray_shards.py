@@ -8,11 +8,13 @@ be on a file system that every machine sees under the same path. An actor that d
 started again, opens its shard and answers what it was asked.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 import dataclasses
+import functools
 import os
 import pathlib
 import secrets
+import time
 from typing import Any
 import weakref
 
@@ -20,6 +22,9 @@ from retrieval.searchers import base, sharded
 from retrieval.store import ray_cluster
 
 _RESTARTS = 3  # of an actor
+_START_SEC = (
+  120.0  # in which a dead node is noticed and its actors start elsewhere
+)
 _OPTIONS = {
   'num_cpus': 0,
   'scheduling_strategy': 'SPREAD',
@@ -137,9 +142,12 @@ class RayShardedSearcher(sharded.ShardedSearcher):
         sent = {id(queries): ray.put(queries)}
       asked = self._actors[number].search.remote(sent[id(queries)], k, settings)
       pending.append((number, own, queries, asked))
-    for number, own, _, answer in pending:
+    for number, own, queries, answer in pending:
+      again = functools.partial(
+        self._actors[number].search.remote, queries, k, settings
+      )
       try:
-        yield own, ray.get(answer)
+        yield own, _patient(ray, answer, again)
       except ray.exceptions.RayActorError as error:
         _forget(self._actors)
         text = ' '.join(str(error).split())[-300:]
@@ -164,6 +172,23 @@ class RayShardedSearcher(sharded.ShardedSearcher):
         ray.kill(actor)
     _forget(self._actors)
     self._actors = _Actors([None] * self.num_shards)
+
+
+def _patient(ray, answer, again: Callable[[], Any]) -> Any:
+  """Return the answer of an actor that may be starting again elsewhere.
+
+  Args:
+    again: asks once more.
+  """
+  deadline = time.monotonic() + _START_SEC
+  while True:
+    try:
+      return ray.get(answer)
+    except ray.exceptions.ActorUnavailableError:  # its node has died
+      if time.monotonic() > deadline:
+        raise
+      time.sleep(1)
+      answer = again()
 
 
 def _forget(actors: _Actors) -> None:

@@ -5,6 +5,7 @@
 import importlib.util
 import os
 import signal
+import types
 
 import numpy as np
 import pytest
@@ -55,3 +56,24 @@ def test_actors_answer_as_local_shards_and_survive_a_kill(tmp_path):
     anew.close()
   finally:
     ray.shutdown()
+
+
+def test_an_actor_that_starts_again_elsewhere_is_asked_again(monkeypatch):
+  monkeypatch.setattr(ray_shards.time, 'sleep', lambda sec: None)
+
+  class Unavailable(Exception):  # noqa: N818 - as Ray's
+    pass
+
+  def get(answer):
+    if answer == 'lost':
+      raise Unavailable
+    return answer
+
+  ray = types.SimpleNamespace(
+    get=get, exceptions=types.SimpleNamespace(ActorUnavailableError=Unavailable)
+  )
+  answers = iter(['lost', 'found'])
+  assert ray_shards._patient(ray, 'lost', lambda: next(answers)) == 'found'
+  monkeypatch.setattr(ray_shards, '_START_SEC', -1.0)
+  with pytest.raises(Unavailable):
+    ray_shards._patient(ray, 'lost', lambda: 'found')
