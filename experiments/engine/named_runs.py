@@ -119,7 +119,7 @@ def load(
   """Load a run, or the packaged model.
 
   Args:
-    packaged_name: `workdir` that stands for the packaged model.
+    packaged_name: value of `workdir` that names the packaged model.
 
   Raises:
     ValueError: for a data folder beside the packaged model.

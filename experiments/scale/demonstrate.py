@@ -114,7 +114,7 @@ def _start(
 
 @dataclasses.dataclass
 class _Cost:
-  """What a stage of the command costs; peaks are of its own process, in bytes."""
+  """Seconds of a stage, and peak bytes of the command's process."""
 
   sec: float
   anonymous: int = 0  # memory that is no page of a file

@@ -150,7 +150,7 @@ class ShardedSearcher:
 
   @functools.cached_property
   def settings(self) -> dict[str, int]:
-    """What `search` takes by name, as built, and the limits of it."""
+    """Settings of `search` as the index was built, and their upper limits."""
     found = {'shards': self.num_shards}
     found['shards_to_search'] = self.shards_to_search or self.num_shards
     for number in range(self.num_shards):
@@ -179,7 +179,7 @@ class ShardedSearcher:
       rows = np.asarray(sharded_array.open_npy(folder / ROWS))
     else:
       rows = bounds(self._fields['sizes'], number)
-    # What the maps take is given back when the shard is closed. An exact shard that
+    # A shard that is closed gives the memory of the maps back. An exact shard that
     # is closed soon streams instead of copying its rows.
     vectors = self._vectors
     if not self.holds_all:

@@ -256,7 +256,7 @@ class Processes(Remote):
 
 
 class Worker:
-  """What a worker process holds: the task of its job, or why there is none."""
+  """The task of a job in a worker process, or the error of its set-up."""
 
   def __init__(self, pickled: bytes):
     """Set the job up from its pickled `SetUp`."""

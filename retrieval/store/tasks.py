@@ -46,7 +46,7 @@ class Tasks:
   _logged: float = dataclasses.field(default_factory=time.monotonic)
 
   def next(self) -> Task | None:
-    """Return the next task to run: those that failed come first."""
+    """Return the next task to run; failed tasks run again first."""
     if self.again:
       return self.again.pop(0)
     arguments = next(self.calls, None)

@@ -69,7 +69,7 @@ def fit_queries(
 
 @functools.partial(jax.jit, static_argnames='config')
 def _states(config, params, tokens, segment_ids):
-  """What each branch of the decoder returns, by the branch's name."""
+  """Return the outputs of the decoder's branches, by name."""
   _, kept = retro.Retro(dataclasses.replace(config, cca_layers=())).apply(
     {'params': params},
     tokens,
