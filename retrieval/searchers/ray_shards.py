@@ -22,9 +22,8 @@ from retrieval.searchers import base, sharded
 from retrieval.store import ray_cluster
 
 _RESTARTS = 3  # of an actor
-_START_SEC = (
-  120.0  # in which a dead node is noticed and its actors start elsewhere
-)
+# In which a dead node is noticed and its actors start elsewhere
+_START_SEC = 120.0
 _OPTIONS = {
   'num_cpus': 0,
   'scheduling_strategy': 'SPREAD',
@@ -61,12 +60,11 @@ class Holders:
 
   def load(self, path: pathlib.Path) -> 'RayShardedSearcher | None':
     """Open a searcher whose shards actors hold; None where none shall."""
-    path = path.resolve()
-    if not self.address or (
-      self.names is not None and str(path) not in self.names
-    ):
+    name = ''
+    if self.names is not None:
+      name = self.names.get(str(path.resolve()))
+    if not self.address or name is None:
       return None
-    name = self.names[str(path)] if self.names is not None else ''
     return RayShardedSearcher.start(path, self.address, name)
 
 
