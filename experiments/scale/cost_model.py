@@ -175,6 +175,11 @@ def search_features(
   return [1, leaves * dimension, rows * searched / leaves * -(-dimension // 2)]
 
 
+def partition_features(shards: float, dimension: int) -> list[float]:
+  """Terms of the fit to the seconds in which a row's nearest shards are found."""
+  return [shards * dimension, shards]
+
+
 def scann_settings(job: job_lib.Job) -> scann.ScannConfig:
   """Settings of each shard, as the library chooses them."""
   rows = math.ceil(job.chunks / job.num_shards)
@@ -196,7 +201,10 @@ def index(job: job_lib.Job, rates: Rates) -> Stage:
   rows = job.chunks / job.num_shards
   turns = math.ceil(job.num_shards / job.hosts)
   disk = 0.0 if job.codes == 'exact' else job.chunks * job.code_bytes
-  times, network = _traffic(job, rates, job.chunks * job.vector_bytes, disk)
+  # Rows are read to find their nearest shards, and to build these.
+  is_partitioned = job.shards_asked < job.num_shards
+  read = (1 + is_partitioned) * job.chunks * job.vector_bytes
+  times, network = _traffic(job, rates, read, disk)
   checked = CHECKED * 2.0 * job.chunks * job.width
   seconds = checked / rates['exact'].value / job.all_cores
   ram = _shard_rows_of_host(job) * job.code_bytes
@@ -209,9 +217,12 @@ def index(job: job_lib.Job, rates: Rates) -> Stage:
     build = _weighed(rates, names, features)
     seconds += turns * build / job.cores
     ram = job.scann_bytes(rows)[0]
+  if is_partitioned:
+    features = partition_features(job.num_shards, job.width)
+    names = ('partition_product', 'partition_choice')
+    seconds += job.chunks * _weighed(rates, names, features) / job.all_cores
+    times[DRIVER] = job.chunks * rates['place'].value  # one process, in order
   times[CORES] = seconds
-  if job.shards_asked < job.num_shards:  # one process finds each row's shard
-    times[DRIVER] = job.chunks * job.num_shards * rates['partition'].value
   return Stage(name='index', times=times, ram=ram, disk=disk, network=network)
 
 

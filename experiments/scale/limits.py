@@ -143,7 +143,7 @@ def _change(job: job_lib.Job, stage: cost_model.Stage, ratio: float) -> str:
   at = stage.bottleneck
   hosts = f'{math.ceil(ratio * job.hosts):,} hosts'
   if at == cost_model.DRIVER and stage.name == 'index':
-    return 'fewer --shards'
+    return 'consecutive rows in shards, --shards_to_search=0'
   if at == cost_model.DRIVER:
     readers = math.ceil(ratio * job.readers)
     change = f'--readers={readers:,}, each with files of its own'

@@ -51,7 +51,13 @@ _SCANN = (
 )
 _SHARES = (40, 10, 4, 2)  # one of so many leaves is searched
 _FILE_BYTES = 1 << 29
-_PARTS = 256  # shards of a partition
+# Rows, dimension and shards of each partition that is fitted.
+_PARTITIONS = (
+  (40_000, 128, 256),
+  (20_000, 768, 256),
+  (20_000, 768, 1024),
+  (40_000, 128, 1024),
+)
 _COUNTED = 400_000  # documents of more than one range of lines
 
 Found = Iterator[tuple[str, float, str, str]]  # name, value, unit, note
@@ -166,17 +172,31 @@ def measure_codes(folder: pathlib.Path) -> Found:
 
 
 def measure_partition(folder: pathlib.Path) -> Found:
-  """Finding the shard of each row, in one process."""
+  """Finding the nearest shards of each row, and the one that has room."""
   del folder
-  rows, dimension = _SCANN[-1][:2]
-  vectors, _ = search_lib.synthetic(rows, dimension, 1)
-  centers = vectors[:_PARTS]
-  read = lambda low, high: vectors[low:high]  # noqa: E731
-  found = []
-  sec = cpu_sec(lambda: partition.assign(read, rows, centers, found.append))
-  note = f'{rows:,} x {dimension} into {len(centers):,} shards, of one process'
-  unit = 'CPU s for a row and shard'
-  yield 'partition', sec / rows / len(centers), unit, note
+  cases = []
+  for rows, dimension, shards in _PARTITIONS:
+    vectors, _ = search_lib.synthetic(rows, dimension, 1)
+    centers, step = vectors[:shards], partition.block_rows(vectors[:shards])
+    blocks = [vectors[low : low + step] for low in range(0, rows, step)]
+    found = []
+
+    def find(blocks=blocks, centers=centers, found=found):
+      few = partition.WISHES
+      found[:] = (partition.order(x, centers, few=few) for x in blocks)
+
+    features = cost_model.partition_features(shards, dimension)
+    cases.append((features, cpu_sec(find) / rows))
+  names = ('partition_product', 'partition_choice')
+  yield from _fitted(
+    names, ('a row, shard and dimension', 'a row and shard'), cases
+  )
+
+  more = lambda ids: partition.order(vectors[ids], centers)  # noqa: E731
+  wishes = [x.astype(np.uint16) for x in found]
+  place = lambda: list(partition.assign(wishes, rows, shards, more))  # noqa: E731
+  note = f'{rows:,} rows into {shards:,} shards, of one process'
+  yield 'place', cpu_sec(place) / rows, 'CPU s for a row', note
 
 
 def _exact_rate(searcher, queries) -> tuple[float, str, str]:

@@ -10,7 +10,7 @@
 killed build continues at its first missing shard. S shards.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 import functools
 import json
 import os
@@ -42,6 +42,8 @@ from retrieval.store import (
 
 _PARTS = 'parts.npy'  # [n] uint16 shard of each row, while shards are built
 _HEADER = {'descr': '<u2', 'fortran_order': False}
+_TASK_BLOCKS = 16  # blocks of rows that a task finds the shards of
+_READ_ROWS = 1 << 24  # of the shards of rows, at a time
 
 
 def building(
@@ -54,7 +56,10 @@ def building(
 
 
 def plan(
-  path: str | os.PathLike, vectors, fields: Mapping[str, Any]
+  path: str | os.PathLike,
+  vectors,
+  fields: Mapping[str, Any],
+  executor: executors.Executor | None = None,
 ) -> pathlib.Path:
   """Decide which rows belong to which shard, or return what was decided before.
 
@@ -63,6 +68,7 @@ def plan(
     vectors: [n, d] array, memory map or sharded array. One that is no published
       store is copied.
     fields: JSON fields of the index, those of `index.json`.
+    executor: where the nearest centroids of rows are found; None is this process.
 
   Returns:
     Folder of the shards.
@@ -74,18 +80,18 @@ def plan(
     draft.mkdir()
     try:
       with space.explained(folder):
-        _write_plan(draft, vectors, fields)
+        _write_plan(draft, vectors, fields, executor or executors.Inline())
       store.publish_folder(draft, folder)
     finally:
       shutil.rmtree(draft, ignore_errors=True)
   return folder
 
 
-def _write_plan(draft: pathlib.Path, vectors, fields) -> None:
+def _write_plan(draft: pathlib.Path, vectors, fields, executor) -> None:
   num_rows, num_shards = int(vectors.shape[0]), fields['shards']
   saved = saved_vectors.save(draft, vectors)
   if fields['shard_by'] == 'centroid':
-    sizes = _partition(draft, saved_vectors.load(draft, saved), num_shards)
+    sizes = _partition(draft, saved, num_shards, executor)
   else:
     sizes = np.diff(np.arange(num_shards + 1) * num_rows // num_shards)
   plan = {
@@ -101,23 +107,68 @@ def _write_plan(draft: pathlib.Path, vectors, fields) -> None:
   (draft / 'searcher.json').write_text(json.dumps(plan) + '\n')
 
 
-def _partition(draft: pathlib.Path, vectors, num_shards: int) -> np.ndarray:
+def _partition(
+  draft: pathlib.Path, saved, num_shards: int, executor: executors.Executor
+) -> np.ndarray:
   """Write the centroids and the shard of each row; return the shards' sizes."""
-  num_rows = int(vectors.shape[0])
-  base.check_vectors(saved_vectors.streamed(vectors))
-  saved_vectors.release(vectors)
-  centers = partition.centroids(saved_vectors.streamed(vectors), num_shards)
+  vectors = saved_vectors.streamed(saved_vectors.load(draft, saved))
+  num_rows = len(vectors)
+  centers = partition.centroids(vectors, num_shards)
   np.save(draft / sharded.CENTROIDS, centers)
+  saved_vectors.release(vectors)
+  step = partition.block_rows(centers)
+  # Others see the folder under its whole path.
+  set_up = functools.partial(_wisher, draft.absolute(), saved)
+  lows = ((low,) for low in range(0, num_rows, _TASK_BLOCKS * step))
+  found = executor.run('partition', set_up, lows)
 
-  def read(low, high):
-    saved_vectors.release(vectors)  # what the rows before took
-    return np.asarray(saved_vectors.streamed(vectors)[low:high], np.float32)
+  def more(ids):
+    rows = np.asarray(vectors[ids], np.float32)
+    saved_vectors.release(vectors)
+    return partition.order(rows, centers)
 
+  sizes = np.zeros(num_shards, np.int64)
   with open(draft / _PARTS, 'wb') as f:
     np.lib.format.write_array_header_1_0(f, _HEADER | {'shape': (num_rows,)})
-    return partition.assign(
-      read, num_rows, centers, lambda parts: f.write(parts.view(np.uint8))
-    )
+    blocks = _in_order(found)
+    for parts in partition.assign(blocks, num_rows, num_shards, more):
+      sizes += np.bincount(parts, minlength=num_shards)
+      f.write(parts.view(np.uint8))
+  return sizes
+
+
+def _wisher(
+  folder: pathlib.Path, saved
+) -> Callable[[int], tuple[int, list[np.ndarray]]]:
+  """Return what finds the nearest shards of a task's rows, block by block."""
+  vectors = saved_vectors.streamed(saved_vectors.load(folder, saved))
+  centers = np.load(folder / sharded.CENTROIDS)
+  step = partition.block_rows(centers)
+
+  def wish(first: int) -> tuple[int, list[np.ndarray]]:
+    last, wishes = min(len(vectors), first + _TASK_BLOCKS * step), []
+    for low in range(first, last, step):
+      rows = np.asarray(vectors[low : min(low + step, last)], np.float32)
+      saved_vectors.release(vectors)
+      base.check_vectors(rows, ids=range(low, low + len(rows)))
+      nearest = partition.order(rows, centers, few=partition.WISHES)
+      wishes.append(nearest.astype(np.uint16))
+    return first, wishes
+
+  return wish
+
+
+def _in_order(
+  found: Iterable[tuple[int, list[np.ndarray]]],
+) -> Iterator[np.ndarray]:
+  """Yield the blocks of tasks, which end in any order, by their first rows."""
+  early, low = {}, 0
+  for first, blocks in found:
+    early[first] = blocks
+    while low in early:
+      for block in early.pop(low):
+        yield block
+        low += len(block)
 
 
 def missing(folder: pathlib.Path) -> list[int]:
@@ -150,8 +201,7 @@ def build_shard(folder: str | os.PathLike, number: int) -> None:
   try:
     with space.explained(target):
       if fields['by'] == 'centroid':
-        parts = sharded_array.open_npy(folder / _PARTS)
-        rows = np.flatnonzero(parts == number)
+        rows = _rows_of(folder / _PARTS, number)
         np.save(draft / sharded.ROWS, rows)
       _write_shard(draft, vectors, rows, fields)
     store.publish_folder(draft, target)
@@ -161,6 +211,18 @@ def build_shard(folder: str | os.PathLike, number: int) -> None:
   finally:
     saved_vectors.close(vectors)
     shutil.rmtree(draft, ignore_errors=True)
+
+
+def _rows_of(file: pathlib.Path, number: int) -> np.ndarray:
+  """Return the rows [n] of a shard."""
+  parts = sharded_array.open_npy(file)
+  lows = range(0, len(parts), _READ_ROWS)
+  return np.concatenate(
+    [
+      low + np.flatnonzero(parts[low : low + _READ_ROWS] == number)
+      for low in lows
+    ]
+  )
 
 
 def _write_shard(draft: pathlib.Path, vectors, rows, fields) -> None:
@@ -195,14 +257,15 @@ def build(
   executor: executors.Executor | None = None,
 ) -> sharded.ShardedSearcher:
   """Plan an index and build its missing shards; executor None is this process."""
-  folder = plan(path, vectors, fields)
+  executor = executor or executors.Inline()
+  folder = plan(path, vectors, fields, executor)
   drafts.remove_dead(folder, recursive=False)
   for other in folder.parent.glob(f'{pathlib.Path(path).name}.partial-*'):
     if other != folder:
       logging.warning(
         '%s: unfinished index of other settings; not used.', other
       )
-  executor, todo = executor or executors.Inline(), missing(folder)
+  todo = missing(folder)
   # Others see the folder under its whole path.
   set_up = functools.partial(_builder, folder.absolute())
   calls = ((number,) for number in todo)

@@ -2,16 +2,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """A coarse partition of a database: k-means over a sample, parts of bounded size.
 
-S parts, P rows of a block, D dimension.
+Rows wish for their nearest parts, block by block in any process; `assign` then places
+them in order. S parts, P rows of a block, D dimension.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 import warnings
 
 import numpy as np
 from scipy.cluster import vq
 
+from retrieval.searchers import base
+
 CAPACITY = 1.25  # of a part, over the mean size of all parts
+WISHES = 8  # parts that a row wishes for before it is asked again
 _SAMPLE_ROWS = 256  # for each part
 _LEAST_SAMPLE = 10_000
 _MOST_SAMPLE = 1_000_000
@@ -26,7 +30,9 @@ def centroids(vectors, num_parts: int) -> np.ndarray:
   rng = np.random.default_rng(0)
   ids = rng.choice(num_rows, min(num_rows, wanted), replace=False)
   # In float64, so that threads change no part of a row.
-  sample = np.asarray(vectors[np.sort(ids)], np.float64)
+  ids.sort()
+  sample = np.asarray(vectors[ids], np.float64)
+  base.check_vectors(sample, ids=ids)
   # Its cost grows with the square of the parts; where they are many, bad ones matter
   # less.
   start = '++' if num_parts <= _MOST_SPREAD else 'points'
@@ -40,12 +46,18 @@ def centroids(vectors, num_parts: int) -> np.ndarray:
 
 
 def order(
-  rows: np.ndarray, centers: np.ndarray, metric: str = 'squared_l2'
+  rows: np.ndarray,
+  centers: np.ndarray,
+  metric: str = 'squared_l2',
+  few: int | None = None,
 ) -> np.ndarray:
-  """Return the parts [P, S] of rows [P, D], best first; ties by the lower part.
+  """Return the `few` best parts of rows [P, D], best first; ties by the lower part.
 
   The order does not depend on the number of threads: values are rounded to whole
   numbers, whose products and sums float64 holds exactly.
+
+  Returns:
+    [P, few], or [P, S] where `few` is None.
   """
   bits = (53 - centers.shape[1].bit_length()) // 2
   rows, row_scales = _whole(rows, np.abs(rows).max(axis=1, initial=0), bits)
@@ -54,7 +66,22 @@ def order(
   scores = (rows @ centers.T) * row_scales * scale
   if metric == 'squared_l2':
     scores = 2 * scores - (centers * centers).sum(axis=1) * scale**2
-  return np.argsort(-scores, axis=1, kind='stable')
+  return _least(-scores, few or len(centers))
+
+
+def _least(costs: np.ndarray, few: int) -> np.ndarray:
+  """Return the places of the least costs [P, S], ties by the lower place."""
+  if few >= costs.shape[1]:
+    return np.argsort(costs, axis=1, kind='stable')
+  places = np.sort(np.argpartition(costs, few - 1, axis=1)[:, :few], axis=1)
+  found = np.take_along_axis(costs, places, 1)
+  by_cost = np.argsort(found, axis=1, kind='stable')
+  places = np.take_along_axis(places, by_cost, 1)
+  # Of equal costs at the end, `argpartition` takes any.
+  last = found.max(axis=1, keepdims=True)
+  tied = np.flatnonzero((costs <= last).sum(axis=1) > few)
+  places[tied] = np.argsort(costs[tied], axis=1, kind='stable')[:, :few]
+  return places
 
 
 def _whole(
@@ -66,46 +93,56 @@ def _whole(
   return np.rint(values / scales), scales
 
 
+def block_rows(centers: np.ndarray) -> int:
+  """Return the rows P of a block, which bounds the memory of `order`."""
+  return max(1, _BLOCK_BYTES // (8 * sum(centers.shape)))
+
+
 def assign(
-  read: Callable[[int, int], np.ndarray],
+  wishes: Iterable[np.ndarray],
   num_rows: int,
-  centers: np.ndarray,
-  write: Callable[[np.ndarray], None],
-) -> np.ndarray:
-  """Assign each row to the nearest part that has room.
+  num_parts: int,
+  more: Callable[[np.ndarray], np.ndarray],
+) -> Iterator[np.ndarray]:
+  """Assign each row to the nearest part that has room, `CAPACITY` of the mean.
 
   Args:
-    read: (low, high) -> rows [high - low, D] float32.
-    write: takes the parts [P] uint16 of each block, in the order of the rows.
+    wishes: [P, W] best parts of the rows of each block, in the order of the rows.
+    more: ids [n] of rows -> all parts [n, S], best first, where wishes have no room.
+
+  Yields:
+    Parts [P] uint16 of each block.
+  """
+  room = np.full(num_parts, -(-int(CAPACITY * num_rows) // num_parts))
+  low = 0
+  for block in wishes:
+    parts = np.zeros(len(block), np.uint16)
+    waiting = _place(block, np.arange(len(block)), room, parts)
+    if len(waiting):
+      _place(more(low + waiting), waiting, room, parts)
+    low += len(block)
+    yield parts
+
+
+def _place(
+  wishes: np.ndarray, waiting: np.ndarray, room: np.ndarray, parts: np.ndarray
+) -> np.ndarray:
+  """Give waiting rows [n] the first part of their wishes [n, W] that has room.
 
   Returns:
-    Sizes [S] of the parts, at most `CAPACITY` of the mean.
+    Rows for which there was none. `room` and `parts` change in place.
   """
-  num_parts, dimension = centers.shape
-  room = np.full(num_parts, -(-int(CAPACITY * num_rows) // num_parts))
-  sizes = np.zeros(num_parts, np.int64)
-  step = max(1, _BLOCK_BYTES // (8 * (dimension + num_parts)))
-  for low in range(0, num_rows, step):
-    rows = read(low, min(low + step, num_rows))
-    parts = _place(order(rows, centers), room)
-    sizes += np.bincount(parts, minlength=num_parts)
-    write(parts.astype(np.uint16))
-  return sizes
-
-
-def _place(wishes: np.ndarray, room: np.ndarray) -> np.ndarray:
-  """Give rows the first part of their wishes [P, S] with room; takes the room."""
-  parts = np.zeros(len(wishes), np.int64)
-  waiting = np.arange(len(wishes))
+  places = np.arange(len(waiting))
   for rank in range(wishes.shape[1]):
-    wanted, late = wishes[waiting, rank], []
-    for part in np.unique(wanted):
-      rows = waiting[wanted == part]
-      taken = rows[: room[part]]
-      parts[taken] = part
-      room[part] -= len(taken)
-      late.append(rows[len(taken) :])
-    waiting = np.sort(np.concatenate(late))
-    if not len(waiting):
+    if not len(places):
       break
-  return parts
+    wanted = wishes[places, rank]
+    by_part = np.argsort(wanted, kind='stable')
+    places, wanted = places[by_part], wanted[by_part]
+    counts = np.bincount(wanted, minlength=len(room))
+    before = np.cumsum(counts) - counts  # rows of lower parts
+    fits = np.arange(len(wanted)) - before[wanted] < room[wanted]
+    parts[waiting[places[fits]]] = wanted[fits]
+    room -= np.minimum(counts, room)
+    places = np.sort(places[~fits])
+  return waiting[places]

@@ -273,7 +273,7 @@ class ShardedSearcher:
     """
     every, near = np.arange(len(queries)), None
     if few < self.num_shards:
-      near = partition.order(queries, self._centroids, self.metric)[:, :few]
+      near = partition.order(queries, self._centroids, self.metric, few)
     numbers = (i for i in range(self.num_shards) if self._fields['sizes'][i])
     for i in sorted(numbers, key=lambda x: x not in self._open):
       if near is None:

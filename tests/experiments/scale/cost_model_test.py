@@ -25,7 +25,9 @@ _VALUES = {
   'embed': 1e9,
   'exact': 1e6,
   'int8': 5e5,
-  'partition': 1e-3,
+  'partition_product': 1e-3,
+  'partition_choice': 1e-2,
+  'place': 1e-4,
   'scann_hash': 1e-6,
   'scann_assign': 1e-9,
   'scann_train': 1e-8,
@@ -120,10 +122,17 @@ def test_queries_ask_the_nearest_shards_alone(codes):
     1e6 * (2 * 384 * 4 + 6 * 128 * 12)
   )
   assert _job(shards_to_search=9, **fields).shards_asked == 8
-  # One process finds the shard of each row.
-  assert 'driver' not in _stages(_job(**fields))['index'].times
-  found = _stages(_job(shards_to_search=2, **fields))['index']
-  assert found.times['driver'] == pytest.approx(1e6 * 8 * 1e-3)
+
+
+def test_all_cores_find_the_nearest_shards_and_one_places_the_rows():
+  fields = {'shards': 8, 'hosts': 4, 'codes': 'exact'}
+  job = _job(shards_to_search=2, **fields)
+  every, few = _stages(_job(**fields))['index'], _stages(job)['index']
+  assert 'driver' not in every.times
+  more = 1e6 * (8 * 384 * 1e-3 + 8 * 1e-2) / job.all_cores
+  assert few.times['cores'] - every.times['cores'] == pytest.approx(more)
+  assert few.times['driver'] == pytest.approx(1e6 * 1e-4)
+  assert few.network == 2 * every.network  # rows are read twice
 
 
 def test_features_count_rows_in_the_leaves_searched():

@@ -70,9 +70,19 @@ def test_counting_and_codes_are_timed(tmp_path, monkeypatch):
   assert (tmp_path / 'lines.jsonl').read_text().count('\n') == 100
   (found,) = measure.measure_codes(tmp_path)
   assert found[:2] == ('int8', 2 * 4 * 600 * 8 / 2)
-  monkeypatch.setattr(measure, '_PARTS', 10)
-  (found,) = measure.measure_partition(tmp_path)
-  assert found[:2] == ('partition', pytest.approx(2.0 / 600 / 10))
+
+
+def test_a_partition_is_timed_in_two_parts(tmp_path, monkeypatch):
+  cases = (600, 8, 10), (600, 8, 20), (300, 16, 10), (300, 16, 20)
+  monkeypatch.setattr(measure, '_PARTITIONS', cases)
+  ran = []
+  monkeypatch.setattr(measure, 'cpu_sec', lambda do: (ran.append(do()), 2.0)[1])
+  found = {
+    name: value for name, value, *_ in measure.measure_partition(tmp_path)
+  }
+  assert set(found) == {'partition_product', 'partition_choice', 'place'}
+  assert sum(map(len, ran[-1])) == 300
+  assert found['place'] == 2.0 / 300
 
 
 def test_the_disk_is_timed_by_the_clock(tmp_path, monkeypatch):

@@ -15,6 +15,7 @@ import pytest
 
 from retrieval import searchers
 from retrieval.index import index as index_lib, sharded_index
+from retrieval.searchers import partition
 from retrieval.store import executors, manifests, verification
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -91,19 +92,42 @@ def test_a_killed_build_continues_with_the_same_bytes(
   assert one == two
 
 
-def test_an_executor_builds_the_shards(tmp_path, monkeypatch):
+class _Backwards(executors.Inline):
+  """Ends the last task first."""
+
+  def run(self, name, set_up, calls):
+    yield from super().run(name, set_up, reversed(list(calls)))
+
+
+@pytest.mark.parametrize('of_blocks', [1, 2])
+def test_tasks_that_end_in_any_order_leave_the_same_bytes(
+  tmp_path, monkeypatch, of_blocks
+):
+  """The shards of rows that are full depend on the order of the rows."""
+  monkeypatch.setattr(partition, '_BLOCK_BYTES', 100 * 8 * (8 + 6))
+  build(tmp_path / 'alone', shard_by='centroid')
+  monkeypatch.setattr(sharded_index, '_TASK_BLOCKS', of_blocks)
+  index_lib.build_index(
+    tmp_path / 'index',
+    rows(),
+    'v',
+    config(shard_by='centroid'),
+    executor=_Backwards(),
+  )
+  assert _bytes(tmp_path / 'index') == _bytes(tmp_path / 'alone')
+
+
+@pytest.mark.parametrize('by', ['rows', 'centroid'])
+def test_an_executor_builds_the_shards(tmp_path, monkeypatch, by):
   def refused(*_):
     raise AssertionError('this process builds a shard')
 
-  build(tmp_path / 'alone', searcher='int8')
+  fields = {'searcher': 'int8', 'shard_by': by}
+  build(tmp_path / 'alone', **fields)
   monkeypatch.setattr(sharded_index, 'build_shard', refused)
   monkeypatch.chdir(tmp_path)
   index_lib.build_index(
-    'index',
-    rows(),
-    'v',
-    config(searcher='int8'),
-    executor=executors.Processes(2),
+    'index', rows(), 'v', config(**fields), executor=executors.Processes(2)
   )
   assert _bytes(tmp_path / 'index') == _bytes(tmp_path / 'alone')
 

@@ -6,12 +6,13 @@ import pytest
 from retrieval.searchers import partition
 
 
-def _assigned(rows, centers):
-  written = []
-  sizes = partition.assign(
-    lambda low, high: rows[low:high], len(rows), centers, written.append
-  )
-  return np.concatenate(written), sizes
+def _assigned(rows, centers, block_rows, wishes):
+  blocks = [
+    partition.order(rows[low : low + block_rows], centers, few=wishes)
+    for low in range(0, len(rows), block_rows)
+  ]
+  more = lambda ids: partition.order(rows[ids], centers)  # noqa: E731
+  return list(partition.assign(blocks, len(rows), len(centers), more))
 
 
 def test_centroids_are_those_of_clusters_and_the_same_each_time():
@@ -25,28 +26,39 @@ def test_centroids_are_those_of_clusters_and_the_same_each_time():
   assert distances.max() < 0.1
 
 
-def test_parts_are_bounded_and_rows_take_the_nearest_with_room(monkeypatch):
+@pytest.mark.parametrize('wishes', [1, 2, 3])
+def test_parts_are_bounded_and_rows_take_the_nearest_with_room(wishes):
   """Nine tenths of the rows lie at one centroid."""
   rng = np.random.default_rng(1)
   centers = np.float32([[0, 0], [4, 0], [9, 0]])
   at = np.where(rng.random(900) < 0.9, 0, rng.integers(0, 3, 900))
   rows = centers[at] + 0.1 * rng.standard_normal((900, 2)).astype(np.float32)
-  parts, sizes = _assigned(rows, centers)
-  np.testing.assert_array_equal(sizes, np.bincount(parts, minlength=3))
-  assert sizes.sum() == 900 and sizes.max() == 375  # 1.25 times 300
-  wishes = np.argsort(((rows[:, None] - centers) ** 2).sum(2), axis=1)
-  wanted, taken = np.full(900, -1), np.zeros(3, int)
-  for rank in range(3):
-    for row in np.flatnonzero(wanted < 0):
-      part = wishes[row, rank]
-      if taken[part] < 375:
-        wanted[row] = part
-        taken[part] += 1
-  np.testing.assert_array_equal(parts, wanted)
-  monkeypatch.setattr(partition, '_BLOCK_BYTES', 1000)  # many blocks
-  parts, sizes = _assigned(rows, centers)
-  np.testing.assert_array_equal(sizes, np.bincount(parts, minlength=3))
-  assert sizes.sum() == 900 and sizes.max() == 375
+  for block_rows in (900, 47):
+    nearest = np.argsort(((rows[:, None] - centers) ** 2).sum(2), axis=1)
+    wanted, taken = np.full(900, -1), np.zeros(3, int)
+    for low in range(0, 900, block_rows):
+      block = np.arange(low, min(low + block_rows, 900))
+      for rank in range(3):
+        for row in block[wanted[block] < 0]:
+          part = nearest[row, rank]
+          if taken[part] < 375:  # 1.25 times 300
+            wanted[row] = part
+            taken[part] += 1
+    assert taken.sum() == 900 and taken.max() == 375
+    parts = _assigned(rows, centers, block_rows, wishes)
+    assert [len(x) for x in parts[:-1]] == [block_rows] * (len(parts) - 1)
+    np.testing.assert_array_equal(np.concatenate(parts), wanted)
+
+
+@pytest.mark.parametrize('few', [1, 3, 8, 40])
+def test_few_of_an_order_are_its_first(few):
+  """Equal centroids tie; the lower one comes first."""
+  rng = np.random.default_rng(4)
+  centers = np.repeat(rng.standard_normal((8, 3)), 5, axis=0)
+  rows = rng.standard_normal((300, 3)).astype(np.float32)
+  found = partition.order(rows, centers, few=few)
+  wanted = partition.order(rows, centers)
+  np.testing.assert_array_equal(found, wanted[:, :few])
 
 
 @pytest.mark.parametrize('metric', ['dot_product', 'squared_l2'])
