@@ -201,11 +201,16 @@ def index(job: job_lib.Job, rates: Rates) -> Stage:
   rows = job.chunks / job.num_shards
   turns = math.ceil(job.num_shards / job.hosts)
   disk = 0.0 if job.codes == 'exact' else job.chunks * job.code_bytes
-  # Rows are read to find their nearest shards, and to build these.
   is_partitioned = job.shards_asked < job.num_shards
-  read = (1 + is_partitioned) * job.chunks * job.vector_bytes
+  # Vectors are read to find their nearest shards, to build these, and twice to search
+  # them exactly. The shards answer twice, and again to compare with asking all.
+  vectors = job.chunks * job.vector_bytes
+  read = (3 + is_partitioned) * vectors
+  read += (2 + 2 * is_partitioned) * (disk or vectors)
   times, network = _traffic(job, rates, read, disk)
-  checked = CHECKED * 2.0 * job.chunks * job.width
+  # One process hashes the files.
+  times[DRIVER] = disk / rates['disk_read'].value
+  checked = 2 * CHECKED * 2.0 * job.chunks * job.width
   seconds = checked / rates['exact'].value / job.all_cores
   ram = _shard_rows_of_host(job) * job.code_bytes
   if job.codes == 'scann':
@@ -221,7 +226,7 @@ def index(job: job_lib.Job, rates: Rates) -> Stage:
     features = partition_features(job.num_shards, job.width)
     names = ('partition_product', 'partition_choice')
     seconds += job.chunks * _weighed(rates, names, features) / job.all_cores
-    times[DRIVER] = job.chunks * rates['place'].value  # one process, in order
+    times[DRIVER] += job.chunks * rates['place'].value  # in order
   times[CORES] = seconds
   return Stage(name='index', times=times, ram=ram, disk=disk, network=network)
 

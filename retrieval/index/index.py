@@ -138,7 +138,7 @@ def _build(
     searcher = sharded_index.build(
       path, vectors, fields, config.shards_in_memory, executor
     )
-    exact = sharded_index.oracle(vectors, config.metric)
+    exact = sharded_index.Oracle(searcher.path, executor)
   else:
     searcher = exact = searchers.ExactSearcher(vectors, config.metric)
   if kind == 'scann' and not config.is_sharded:

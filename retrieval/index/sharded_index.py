@@ -42,8 +42,9 @@ from retrieval.store import (
 
 _PARTS = 'parts.npy'  # [n] uint16 shard of each row, while shards are built
 _HEADER = {'descr': '<u2', 'fortran_order': False}
-_TASK_BLOCKS = 16  # blocks of rows that a task finds the shards of
 _READ_ROWS = 1 << 24  # of the shards of rows, at a time
+# A task finds the nearest shards of so many blocks of rows, or searches so many rows.
+_TASK_BLOCKS, _TASK_ROWS = 256, 1 << 22
 
 
 def building(
@@ -119,8 +120,8 @@ def _partition(
   step = partition.block_rows(centers)
   # Others see the folder under its whole path.
   set_up = functools.partial(_wisher, draft.absolute(), saved)
-  lows = ((low,) for low in range(0, num_rows, _TASK_BLOCKS * step))
-  found = executor.run('partition', set_up, lows)
+  lows = range(0, num_rows, _TASK_BLOCKS * step)
+  found = _run(executor, 'partition', set_up, lows)
 
   def more(ids):
     rows = np.asarray(vectors[ids], np.float32)
@@ -135,6 +136,15 @@ def _partition(
       sizes += np.bincount(parts, minlength=num_shards)
       f.write(parts.view(np.uint8))
   return sizes
+
+
+def _run(
+  executor: executors.Executor, name: str, set_up: executors.SetUp, lows: range
+) -> Iterator[Any]:
+  """Run a task for rows from each low on; a single one in this process."""
+  if len(lows) < 2:
+    executor = executors.Inline()
+  return executor.run(name, set_up, ((low,) for low in lows))
 
 
 def _wisher(
@@ -271,12 +281,87 @@ def build(
   calls = ((number,) for number in todo)
   for done, number in enumerate(executor.run('index', set_up, calls), 1):
     logging.info('Shard %d is built, %d of %d.', number, done, len(todo))
-  return sharded.ShardedSearcher.load(folder, shards_in_memory)
+  searcher = sharded.ShardedSearcher.load(folder, shards_in_memory)
+  if searcher.num_vectors > _TASK_ROWS and not isinstance(
+    executor, executors.Inline
+  ):
+    searcher = _Asked.load(folder, shards_in_memory)
+    searcher.executor = executor
+  return searcher
 
 
-def oracle(vectors, metric: str) -> exact.ExactSearcher:
-  """Return exact search of the whole that streams, as shards have no other bound."""
-  return exact.ExactSearcher(vectors, metric, resident_bytes=0, check=False)
+class _Asked(sharded.ShardedSearcher):
+  """A searcher to be measured, whose shards are asked by tasks."""
+
+  executor: executors.Executor
+
+  def _answers(self, asks, k, settings):
+    set_up = functools.partial(_asker, self.path.absolute(), k, settings)
+    yield from self.executor.run('recall', set_up, asks)
+
+
+def _asker(
+  folder: pathlib.Path, k: int, settings: Mapping[str, int]
+) -> Callable[..., tuple[np.ndarray, sharded.Found]]:
+  """Return what asks a shard, as `ShardedSearcher` does."""
+  searcher = sharded.ShardedSearcher.load(folder)
+
+  def ask(number, own, queries):
+    shard = searcher.open_shard(number)
+    found = shard.search(queries, k, **settings)
+    shard.close()
+    return own, found
+
+  return ask
+
+
+class Oracle(exact.ExactSearcher):
+  """Exact search of all rows of a plan; tasks search the ranges of a large one."""
+
+  def __init__(
+    self, folder: pathlib.Path, executor: executors.Executor | None = None
+  ):
+    """Take the folder of the plan; executor None is this process."""
+    fields = base.read_fields(folder)
+    vectors = saved_vectors.load(folder, fields)
+    # It streams, as shards have no other bound.
+    super().__init__(vectors, fields['metric'], resident_bytes=0, check=False)
+    self._folder = folder.absolute()
+    self._executor = executor or executors.Inline()
+
+  def search(self, queries: np.ndarray, k: int) -> sharded.Found:
+    """Find the k best rows of each query; ties go to the lower id."""
+    lows = range(0, self.num_vectors, _TASK_ROWS)
+    if len(lows) < 2:
+      return super().search(queries, k)
+    set_up = functools.partial(_ranger, self._folder, queries, k)
+    best = base.nothing(len(queries), k)
+    for found in _run(self._executor, 'exact search', set_up, lows):
+      best = sharded.merge(best, found, k)
+    return base.pad(*best, k)
+
+
+def _ranger(
+  folder: pathlib.Path, queries: np.ndarray, k: int
+) -> Callable[[int], sharded.Found]:
+  """Return exact search of the rows from `low` on."""
+  fields = base.read_fields(folder)
+  vectors = saved_vectors.streamed(saved_vectors.load(folder, fields))
+
+  def search(low: int) -> sharded.Found:
+    rows = range(low, min(low + _TASK_ROWS, len(vectors)))
+    part = exact.ExactSearcher(
+      selected_rows.SelectedRows(vectors, rows),
+      fields['metric'],
+      resident_bytes=0,
+      check=False,
+    )
+    shard = sharded.Shard(part, part, vectors, rows, False)
+    found = shard.search(queries, k)
+    shard.close()
+    return found
+
+  return search
 
 
 def report(

@@ -64,7 +64,7 @@ def test_seconds_of_each_stage_by_hand():
   pieces = 1e6 * (64 + 2)
   assert found['embed'].times['chips'] == pytest.approx(pieces / 1000 / 6)
   assert found['embed'].times['feeding cores'] == pytest.approx(text / 20 / 8)
-  flops = 500 * 2 * 1e6 * 384
+  flops = 2 * 500 * 2 * 1e6 * 384  # the check asks twice
   assert found['index'].times['cores'] == pytest.approx(flops / 1e6 / 8)
   query = max(3 * 2e6 * 384 / 197e12, 1e6 * 768 / 0.82e12 / 1024)
   assert found['neighbors'].times['chips'] == pytest.approx(1e6 * query / 6)
@@ -100,13 +100,14 @@ def test_scann_is_built_and_searched_in_every_shard():
   job = _job(shards=4, leaves_searched=5)
   leaves, rows, d = 500, 250_000, 384
   build = rows * d * 1e-6 + rows * leaves * d * 1e-9 + rows * leaves * d * 1e-8
-  checked = 500 * 2 * 1e6 * d / 1e6 / 8
+  checked = 2 * 500 * 2 * 1e6 * d / 1e6 / 8
   found = _stages(job)
   want = 2 * build / 4 + checked  # two turns on each host
   assert found['index'].times['cores'] == pytest.approx(want)
   query = 1e-3 + leaves * d * 1e-7 + rows * 5 / leaves * d / 2 * 1e-8
   assert found['neighbors'].times['cores'] == pytest.approx(1e6 * 4 * query / 8)
   assert found['index'].ram == 12 * rows * d + rows * d // 4
+  assert found['index'].times['driver'] == found['index'].disk / 1e12
 
 
 @pytest.mark.parametrize('codes', ['scann', 'exact'])
@@ -128,11 +129,14 @@ def test_all_cores_find_the_nearest_shards_and_one_places_the_rows():
   fields = {'shards': 8, 'hosts': 4, 'codes': 'exact'}
   job = _job(shards_to_search=2, **fields)
   every, few = _stages(_job(**fields))['index'], _stages(job)['index']
-  assert 'driver' not in every.times
+  assert not every.times['driver']  # exact shards have no files to hash
   more = 1e6 * (8 * 384 * 1e-3 + 8 * 1e-2) / job.all_cores
   assert few.times['cores'] - every.times['cores'] == pytest.approx(more)
   assert few.times['driver'] == pytest.approx(1e6 * 1e-4)
-  assert few.network == 2 * every.network  # rows are read twice
+  # Vectors are read to build and twice to check; the shards answer twice, from the
+  # vectors, too.
+  assert every.network == (1 + 2 + 2) * 1e6 * 768
+  assert few.network == (2 + 2 + 4) * 1e6 * 768
 
 
 def test_features_count_rows_in_the_leaves_searched():

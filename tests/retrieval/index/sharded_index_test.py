@@ -10,12 +10,13 @@ import signal
 import subprocess
 import sys
 
+import cloudpickle
 import numpy as np
 import pytest
 
 from retrieval import searchers
 from retrieval.index import index as index_lib, sharded_index
-from retrieval.searchers import partition
+from retrieval.searchers import partition, sharded
 from retrieval.store import executors, manifests, verification
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -92,11 +93,14 @@ def test_a_killed_build_continues_with_the_same_bytes(
   assert one == two
 
 
-class _Backwards(executors.Inline):
-  """Ends the last task first."""
+class _Backwards(executors.Remote):
+  """Ends the last task first, and pickles what goes to other processes."""
 
   def run(self, name, set_up, calls):
-    yield from super().run(name, set_up, reversed(list(calls)))
+    del name
+    task = pickle.loads(cloudpickle.dumps(set_up))()
+    for arguments in reversed(list(calls)):
+      yield task(*arguments)
 
 
 @pytest.mark.parametrize('of_blocks', [1, 2])
@@ -114,6 +118,46 @@ def test_tasks_that_end_in_any_order_leave_the_same_bytes(
     config(shard_by='centroid'),
     executor=_Backwards(),
   )
+  assert _bytes(tmp_path / 'index') == _bytes(tmp_path / 'alone')
+
+
+@pytest.mark.parametrize('metric', ['squared_l2', 'dot_product'])
+def test_ranges_find_what_exact_search_of_the_whole_finds(
+  tmp_path, monkeypatch, metric
+):
+  """Rows stand in several ranges; the lower of two equal ones comes first."""
+  monkeypatch.setattr(sharded_index, '_TASK_ROWS', 130)
+  vectors = np.tile(rows(150), (4, 1))
+  built = build(tmp_path / 'index', vectors, metric=metric)
+  whole = searchers.ExactSearcher(vectors, metric)
+  oracle = sharded_index.Oracle(built.path, _Backwards())
+  for count, k in ((7, 9), (3, 700)):
+    found, wanted = (x.search(rows(count), k) for x in (oracle, whole))
+    for a, b in zip(found, wanted, strict=True):
+      np.testing.assert_array_equal(a, b)
+  np.testing.assert_array_equal(
+    oracle.score(rows(2), found[0][:2]), whole.score(rows(2), found[0][:2])
+  )
+
+
+@pytest.mark.parametrize('kind', ['exact', 'int8'])
+def test_tasks_measure_a_large_index(tmp_path, monkeypatch, kind):
+  fields = {'searcher': kind, 'shard_by': 'centroid', 'shards_to_search': 2}
+  fields |= {'recall_floor': 0.0, 'num_queries': 50}
+  vectors = rows()
+  wanted = build(tmp_path / 'alone', vectors, **fields).report
+  monkeypatch.setattr(sharded_index, '_TASK_ROWS', 130)
+
+  def refused(*_):
+    raise AssertionError('this process asks a shard')
+
+  monkeypatch.setattr(sharded.ShardedSearcher, '_answers', refused)
+  found = index_lib.build_index(
+    tmp_path / 'index', vectors, 'v', config(**fields), executor=_Backwards()
+  )
+  for name in ('recall@10', 'agreement_with_all_shards'):
+    assert 0 < found.report[name] == wanted[name] < 1
+  assert type(found.searcher) is sharded.ShardedSearcher
   assert _bytes(tmp_path / 'index') == _bytes(tmp_path / 'alone')
 
 
