@@ -33,6 +33,7 @@ from retrieval.text import (
 
 FILE = 'packaged.json'
 _DOCUMENTS = 'documents.jsonl'
+_KEPT = ('blocks', 'index', 'lookup')  # sections that decide what is found
 
 
 def unpack(
@@ -50,7 +51,8 @@ def unpack(
   Args:
     workdir: output folder; '' is one in the user's cache.
     corpus: a corpus in place of `documents`; None is the packaged articles.
-    settings: sections of the reader's config to replace, JSON values.
+    settings: sections of the reader's config to replace, JSON values; a folder
+      keeps its first ones, which a warning tells.
 
   Raises:
     FileNotFoundError: if the reader or the corpus is missing.
@@ -76,7 +78,9 @@ def unpack(
     )
   )
   if is_unpacked(workdir):
-    check_corpus(workdir, unpacked_config(workdir), named)
+    saved = unpacked_config(workdir)
+    check_corpus(workdir, saved, named)
+    _tell_kept(workdir, saved.to_dict(), settings or {})
   config = ml_collections.ConfigDict(made['config'] | changed)
   blocks = _prepare(config, workdir, made['tokenizer'])
   if not is_unpacked(workdir):
@@ -140,6 +144,22 @@ def _write_documents(
   if not path.exists():
     store.write_atomically(path, lines.encode())
   return corpus_lib.CorpusConfig(kind='jsonl', path=str(path))
+
+
+def _tell_kept(workdir: pathlib.Path, saved, wanted: Mapping) -> None:
+  """Warn where a folder keeps other settings than are wanted."""
+  kept = [
+    f'{section}.{name}={value!r}, not {wanted[section][name]!r}'
+    for section in _KEPT
+    for name, value in saved[section].items()
+    if wanted.get(section, {}).get(name, value) != value
+  ]
+  if kept:
+    logging.warning(
+      '%s keeps the settings of its first use (%s); another workdir takes others.',
+      workdir,
+      '; '.join(kept),
+    )
 
 
 def check_corpus(

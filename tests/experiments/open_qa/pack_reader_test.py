@@ -96,7 +96,7 @@ def test_a_folder_is_prepared_once_and_of_one_corpus(
 
 
 def test_the_command_takes_it_over_the_corpus_of_a_config(
-  packed, documents, tmp_path
+  packed, documents, tmp_path, monkeypatch
 ):
   file = tmp_path / 'mine.jsonl'
   file.write_text(''.join(json.dumps(row) + '\n' for row in documents))
@@ -111,6 +111,16 @@ def test_the_command_takes_it_over_the_corpus_of_a_config(
     config.index.shards = 3
   ask.take_packaged(config, tmp_path / 'run')
   assert packaged_run.unpacked_config(tmp_path / 'run').index.shards == 3
+  told = []
+  monkeypatch.setattr(
+    packaged_run.logging, 'warning', lambda *line: told.append(line)
+  )
+  ask.take_packaged(config, tmp_path / 'run')
+  assert not told
+  config.index.shards = 2
+  ask.take_packaged(config, tmp_path / 'run')
+  [line] = told
+  assert line[-1] == 'index.shards=3, not 2'
   [wanted] = realm_jax.packaged(tmp_path / 'other', documents=documents).answer(
     ASKED
   )
