@@ -14,7 +14,7 @@ from experiments.accelerators import chips
 from experiments.scale import job as job_lib
 from experiments.scale.rates import Rates
 from retrieval.nn import bert
-from retrieval.searchers import scann
+from retrieval.searchers import partition, scann
 
 CORES, CHIPS, DRIVER = 'cores', 'chips', 'driver'
 FEEDING, NETWORK, STORAGE = 'feeding cores', 'network', 'storage'
@@ -27,6 +27,8 @@ PAGE = 4096  # bytes
 # Bytes a row of the stores, beside tokens and vectors: of a document, with an id and
 # a title of 32 bytes, of a chunk, and of a neighbor.
 DOCUMENT_BYTES, CHUNK_BYTES, NEIGHBOR_BYTES = 48 + 32, 28, 12
+# Bytes a row of shards by centroid: of a shard's number, and of the list of its rows.
+PART_BYTES, ROW_BYTES = 2, 8
 # Peak bytes of a document while the search of neighbors counts chunks by document.
 COUNTED_BYTES = 40
 
@@ -202,16 +204,28 @@ def index(job: job_lib.Job, rates: Rates) -> Stage:
   turns = math.ceil(job.num_shards / job.hosts)
   disk = 0.0 if job.codes == 'exact' else job.chunks * job.code_bytes
   is_partitioned = job.shards_asked < job.num_shards
-  # Vectors are read to find their nearest shards, to build these, and twice to search
-  # them exactly. The shards answer twice, and again to compare with asking all.
-  vectors = job.chunks * job.vector_bytes
-  read = (3 + is_partitioned) * vectors
-  read += (2 + 2 * is_partitioned) * (disk or vectors)
-  times, network = _traffic(job, rates, read, disk)
-  # One process hashes the files.
-  times[DRIVER] = disk / rates['disk_read'].value
-  checked = 2 * CHECKED * 2.0 * job.chunks * job.width
-  seconds = checked / rates['exact'].value / job.all_cores
+  vectors, files = job.chunks * job.vector_bytes, disk
+  # Vectors are read to be checked, to make codes, and for the exact search of the
+  # recall check. The shards answer once, and again beside the answer of all shards.
+  # Then files are hashed.
+  read = (2 + (job.codes != 'exact')) * vectors + disk
+  read += (1 + 2 * is_partitioned) * (disk or vectors)
+  if is_partitioned:
+    disk += job.chunks * ROW_BYTES
+    nearest = (
+      job.chunks * PART_BYTES * min(job.num_shards, partition.NUM_NEAREST)
+    )
+    parts = job.chunks * PART_BYTES
+    files = disk + nearest + parts
+    read += nearest + job.num_shards * parts
+  times, network = _traffic(job, rates, read, files)
+  products = CHECKED * 2.0 * job.chunks * job.width
+  seconds = products / rates['exact'].value
+  if job.codes != 'scann':
+    few = job.shards_asked / job.num_shards
+    answers = 2 * few + 1 if is_partitioned else 1
+    seconds += answers * products / rates[job.codes].value
+  seconds /= job.all_cores
   ram = _shard_rows_of_host(job) * job.code_bytes
   if job.codes == 'scann':
     config = scann_settings(job)
@@ -226,7 +240,7 @@ def index(job: job_lib.Job, rates: Rates) -> Stage:
     features = partition_features(job.num_shards, job.width)
     names = ('partition_product', 'partition_choice')
     seconds += job.chunks * _weighed(rates, names, features) / job.all_cores
-    times[DRIVER] += job.chunks * rates['place'].value  # in order
+    times[DRIVER] = job.chunks * rates['place'].value  # one process, in order
   times[CORES] = seconds
   return Stage(name='index', times=times, ram=ram, disk=disk, network=network)
 

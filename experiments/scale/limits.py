@@ -143,9 +143,7 @@ def _change(job: job_lib.Job, stage: cost_model.Stage, ratio: float) -> str:
   at = stage.bottleneck
   hosts = f'{math.ceil(ratio * job.hosts):,} hosts'
   if at == cost_model.DRIVER and stage.name == 'index':
-    change = "a faster disk of the driver's host"
-    few = job.shards_asked < job.num_shards
-    return f'{change}, or --shards_to_search=0' if few else change
+    return 'consecutive rows in shards, all of which are then asked'
   if at == cost_model.DRIVER:
     readers = math.ceil(ratio * job.readers)
     change = f'--readers={readers:,}, each with files of its own'

@@ -12,6 +12,7 @@ of the file are kept.
 """
 
 from collections.abc import Callable, Iterator
+import functools
 import json
 import os
 import pathlib
@@ -58,6 +59,7 @@ _PARTITIONS = (
   (20_000, 768, 1024),
   (40_000, 128, 1024),
 )
+_PLACED = (60_000, 64, 256)  # the same, of the rows that are placed
 _COUNTED = 400_000  # documents of more than one range of lines
 
 Found = Iterator[tuple[str, float, str, str]]  # name, value, unit, note
@@ -172,31 +174,59 @@ def measure_codes(folder: pathlib.Path) -> Found:
 
 
 def measure_partition(folder: pathlib.Path) -> Found:
-  """Finding the nearest shards of each row, and the one that has room."""
+  """Finding the nearest shards of each row, and placing the rows of skewed data."""
   del folder
   cases = []
   for rows, dimension, shards in _PARTITIONS:
     vectors, _ = search_lib.synthetic(rows, dimension, 1)
-    centers, step = vectors[:shards], partition.block_rows(vectors[:shards])
-    blocks = [vectors[low : low + step] for low in range(0, rows, step)]
-    found = []
-
-    def find(blocks=blocks, centers=centers, found=found):
-      few = partition.WISHES
-      found[:] = (partition.order(x, centers, few=few) for x in blocks)
-
+    sec = cpu_sec(functools.partial(_nearest, vectors, vectors[:shards]))
     features = cost_model.partition_features(shards, dimension)
-    cases.append((features, cpu_sec(find) / rows))
+    cases.append((features, sec / rows))
   names = ('partition_product', 'partition_choice')
-  yield from _fitted(
-    names, ('a row, shard and dimension', 'a row and shard'), cases
-  )
+  units = ('a row, shard and dimension', 'a row and shard')
+  yield from _fitted(names, units, cases)
 
-  more = lambda ids: partition.order(vectors[ids], centers)  # noqa: E731
-  wishes = [x.astype(np.uint16) for x in found]
-  place = lambda: list(partition.assign(wishes, rows, shards, more))  # noqa: E731
-  note = f'{rows:,} rows into {shards:,} shards, of one process'
-  yield 'place', cpu_sec(place) / rows, 'CPU s for a row', note
+  rows, dimension, shards = _PLACED
+  vectors = _skewed(rows, dimension)
+  centers = partition.centroids(vectors, shards)
+  nearest, spilled = _nearest(vectors, centers), []
+
+  def all_nearest(ids):
+    spilled.append(len(ids))
+    return partition.order(vectors[ids], centers)
+
+  def place():
+    spilled.clear()
+    return list(partition.assign(nearest, rows, shards, all_nearest))
+
+  sec = cpu_sec(place)
+  note = (
+    f'{rows:,} rows of clusters of very unequal sizes into {shards:,} shards, of one '
+    f'process; {100 * sum(spilled) / rows:.2g} % needed more than '
+    f'{partition.NUM_NEAREST} shards'
+  )
+  yield 'place', sec / rows, 'CPU s for a row', note
+
+
+def _nearest(vectors: np.ndarray, centers: np.ndarray) -> list[np.ndarray]:
+  """Return the nearest shards of the rows of each block."""
+  step, few = partition.block_rows(centers), partition.NUM_NEAREST
+  return [
+    partition.order(vectors[low : low + step], centers, few=few).astype(
+      np.uint16
+    )
+    for low in range(0, len(vectors), step)
+  ]
+
+
+def _skewed(rows: int, dimension: int) -> np.ndarray:
+  """Return vectors of a thousand clusters, the n-th of a size of about 1 / n."""
+  rng = np.random.default_rng(0)
+  shares = 1 / np.arange(1, 1001)
+  means = rng.standard_normal((1000, dimension))
+  at = rng.choice(1000, rows, p=shares / shares.sum())
+  noise = rng.standard_normal((rows, dimension))
+  return (means[at] + 0.3 * noise).astype(np.float32)
 
 
 def _exact_rate(searcher, queries) -> tuple[float, str, str]:

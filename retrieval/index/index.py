@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal
 from absl import logging
 
 from retrieval import searchers, settings
-from retrieval.index import recall_check, sharded_index
+from retrieval.index import measuring, recall_check, sharded_index
 from retrieval.store import (
   drafts,
   executors,
@@ -105,7 +105,8 @@ def build_index(
       must find its neighbors other than itself.
     accept: further test of the index before it is published, which raises
       ValueError to refuse it and returns what the report says of it.
-    executor: where shards of an index in shards are built; None is this process.
+    executor: where shards of an index in shards are built, and a large one is
+      measured; None is this process.
 
   Raises:
     ValueError: when `accept` refuses it, when it agrees too little with exact
@@ -138,7 +139,7 @@ def _build(
     searcher = sharded_index.build(
       path, vectors, fields, config.shards_in_memory, executor
     )
-    exact = sharded_index.Oracle(searcher.path, executor)
+    exact = measuring.Oracle(searcher.path, executor)
   else:
     searcher = exact = searchers.ExactSearcher(vectors, config.metric)
   if kind == 'scann' and not config.is_sharded:
@@ -162,7 +163,7 @@ def _build(
   draft.mkdir(parents=True)
   try:
     with space.explained(path):
-      _write(draft, searcher, fields, report)
+      _write(draft, searcher, fields, report, executor)
     published = store.publish_folder(draft, path)
   finally:
     shutil.rmtree(draft, ignore_errors=True)
@@ -171,6 +172,8 @@ def _build(
   if not published:
     # Another process published first; its index is the one that counts.
     return _reuse(path, fields, config, vectors, queries)
+  for name, checksum in _read_manifest(path)['files'].items():
+    verification.remember(path / name, checksum)
   logging.info('Published %s: %s.', path, report)
   return open_index(path, cluster='')
 
@@ -184,7 +187,7 @@ def _recall_check(
   return recall_check.RecallCheck.of_queries(queries, count, k)
 
 
-def _write(draft: pathlib.Path, searcher, fields, report) -> None:
+def _write(draft: pathlib.Path, searcher, fields, report, executor) -> None:
   searcher.save(draft)
   size = sum(f.stat().st_size for f in draft.rglob('*') if f.is_file())
   # The vectors may be in another folder.
@@ -193,7 +196,7 @@ def _write(draft: pathlib.Path, searcher, fields, report) -> None:
   manifest = {
     'schema': SCHEMA,
     'fields': fields,
-    'files': _hash_folder(draft),
+    'files': measuring.hash_files(draft, executor, searcher.num_vectors),
     'report': report,
   }
   store.write_atomically(draft / MANIFEST, manifests.sealed(manifest))
@@ -373,12 +376,3 @@ def _build_scann(vectors, config: IndexConfig) -> searchers.ScannSearcher:
   except TypeError as e:
     raise ValueError(f'index.scann: {e}.') from None
   return searchers.ScannSearcher.build(vectors, config.metric, settings)
-
-
-def _hash_folder(path: pathlib.Path) -> dict[str, str]:
-  files = sorted(f for f in path.rglob('*') if f.is_file())
-  return {
-    str(f.relative_to(path)): store.hash_files([f])
-    for f in files
-    if f.name != MANIFEST
-  }

@@ -7,10 +7,10 @@
     sharded_index.build_shard(folder, number)    # here, or on another machine
 
 `index.build_index` does this with an executor, measures the whole and publishes it. A
-killed build continues at its first missing shard. S shards.
+killed build continues with what is missing. S shards.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 import functools
 import json
 import os
@@ -21,11 +21,10 @@ from typing import Any
 from absl import logging
 import numpy as np
 
-from retrieval.index import recall_check
+from retrieval.index import measuring, recall_check
 from retrieval.searchers import (
   base,
   codes,
-  exact,
   partition,
   saved_vectors,
   scann,
@@ -42,9 +41,9 @@ from retrieval.store import (
 
 _PARTS = 'parts.npy'  # [n] uint16 shard of each row, while shards are built
 _HEADER = {'descr': '<u2', 'fortran_order': False}
-_READ_ROWS = 1 << 24  # of the shards of rows, at a time
-# A task finds the nearest shards of so many blocks of rows, or searches so many rows.
-_TASK_BLOCKS, _TASK_ROWS = 256, 1 << 22
+_READ_ROWS = 1 << 24  # of _PARTS, at a time
+_NEAREST = 'nearest-{:06d}.npy'  # nearest shards of the rows of a task
+_TASK_BLOCKS = 64  # blocks of rows of such a task
 
 
 def building(
@@ -69,7 +68,8 @@ def plan(
     vectors: [n, d] array, memory map or sharded array. One that is no published
       store is copied.
     fields: JSON fields of the index, those of `index.json`.
-    executor: where the nearest centroids of rows are found; None is this process.
+    executor: where the nearest centroids of many rows are found; None is this
+      process.
 
   Returns:
     Folder of the shards.
@@ -81,20 +81,28 @@ def plan(
     draft.mkdir()
     try:
       with space.explained(folder):
-        _write_plan(draft, vectors, fields, executor or executors.Inline())
+        _write_plan(draft, vectors, fields)
       store.publish_folder(draft, folder)
     finally:
       shutil.rmtree(draft, ignore_errors=True)
+  if base.read_fields(folder)['sizes'] is None:
+    _partition(folder, executor)
   return folder
 
 
-def _write_plan(draft: pathlib.Path, vectors, fields, executor) -> None:
+def _write_plan(draft: pathlib.Path, vectors, fields) -> None:
+  """Write what tasks need; the sizes of shards by centroid are found later."""
   num_rows, num_shards = int(vectors.shape[0]), fields['shards']
   saved = saved_vectors.save(draft, vectors)
   if fields['shard_by'] == 'centroid':
-    sizes = _partition(draft, saved, num_shards, executor)
+    sizes = None
+    rows = saved_vectors.streamed(saved_vectors.load(draft, saved))
+    centers = partition.centroids(rows, num_shards)
+    np.save(draft / sharded.CENTROIDS, centers)
+    saved_vectors.release(rows)
   else:
-    sizes = np.diff(np.arange(num_shards + 1) * num_rows // num_shards)
+    ends = np.arange(num_shards + 1) * num_rows // num_shards
+    sizes = np.diff(ends).tolist()
   plan = {
     'name': sharded.ShardedSearcher.name,
     'metric': fields['metric'],
@@ -102,83 +110,81 @@ def _write_plan(draft: pathlib.Path, vectors, fields, executor) -> None:
     'by': fields['shard_by'],
     'shards_to_search': fields['shards_to_search'],
     'scann': fields['scann'],
-    'sizes': [int(size) for size in sizes],
+    'sizes': sizes,
     **saved,
   }
   (draft / 'searcher.json').write_text(json.dumps(plan) + '\n')
 
 
 def _partition(
-  draft: pathlib.Path, saved, num_shards: int, executor: executors.Executor
-) -> np.ndarray:
-  """Write the centroids and the shard of each row; return the shards' sizes."""
-  vectors = saved_vectors.streamed(saved_vectors.load(draft, saved))
-  num_rows = len(vectors)
-  centers = partition.centroids(vectors, num_shards)
-  np.save(draft / sharded.CENTROIDS, centers)
-  saved_vectors.release(vectors)
-  step = partition.block_rows(centers)
-  # Others see the folder under its whole path.
-  set_up = functools.partial(_wisher, draft.absolute(), saved)
-  lows = range(0, num_rows, _TASK_BLOCKS * step)
-  found = _run(executor, 'partition', set_up, lows)
+  folder: pathlib.Path, executor: executors.Executor | None
+) -> None:
+  """Write the shard of each row, and the sizes of the shards into the plan.
 
-  def more(ids):
-    rows = np.asarray(vectors[ids], np.float32)
+  Tasks write the nearest shards of their rows; what is written stays. Then this
+  process places the rows in order.
+  """
+  fields = base.read_fields(folder)
+  centers = np.load(folder / sharded.CENTROIDS)
+  num_rows, num_shards = fields['shape'][0], len(centers)
+  step = partition.block_rows(centers)
+  lows = range(0, num_rows, _TASK_BLOCKS * step)
+  files = [folder / _NEAREST.format(number) for number in range(len(lows))]
+  calls = (
+    (number, low, min(low + lows.step, num_rows))
+    for number, low in enumerate(lows)
+    if not files[number].exists()
+  )
+  executor = measuring.for_rows(executor, num_rows)
+  set_up = functools.partial(_nearest_task, folder.absolute())
+  for _ in executor.run('nearest shards', set_up, calls):
+    pass
+
+  def blocks() -> Iterator[np.ndarray]:
+    for file in files:
+      found = np.load(file)
+      for low in range(0, len(found), step):
+        yield found[low : low + step]
+
+  vectors = saved_vectors.load(folder, fields)
+
+  def all_nearest(ids: np.ndarray) -> np.ndarray:
+    rows = np.asarray(saved_vectors.streamed(vectors)[ids], np.float32)
     saved_vectors.release(vectors)
     return partition.order(rows, centers)
 
   sizes = np.zeros(num_shards, np.int64)
-  with open(draft / _PARTS, 'wb') as f:
+  with store.open_atomically(folder / _PARTS, num_bytes=2 * num_rows) as f:
     np.lib.format.write_array_header_1_0(f, _HEADER | {'shape': (num_rows,)})
-    blocks = _in_order(found)
-    for parts in partition.assign(blocks, num_rows, num_shards, more):
+    for parts in partition.assign(blocks(), num_rows, num_shards, all_nearest):
       sizes += np.bincount(parts, minlength=num_shards)
       f.write(parts.view(np.uint8))
-  return sizes
+  fields['sizes'] = sizes.tolist()
+  store.write_atomically(folder / 'searcher.json', json.dumps(fields) + '\n')
+  for file in files:
+    file.unlink()
 
 
-def _run(
-  executor: executors.Executor, name: str, set_up: executors.SetUp, lows: range
-) -> Iterator[Any]:
-  """Run a task for rows from each low on; a single one in this process."""
-  if len(lows) < 2:
-    executor = executors.Inline()
-  return executor.run(name, set_up, ((low,) for low in lows))
-
-
-def _wisher(
-  folder: pathlib.Path, saved
-) -> Callable[[int], tuple[int, list[np.ndarray]]]:
-  """Return what finds the nearest shards of a task's rows, block by block."""
-  vectors = saved_vectors.streamed(saved_vectors.load(folder, saved))
+def _nearest_task(folder: pathlib.Path) -> Callable[[int, int, int], int]:
+  """Return a function that writes the nearest shards of the rows of a task."""
+  vectors = saved_vectors.load(folder, base.read_fields(folder))
   centers = np.load(folder / sharded.CENTROIDS)
   step = partition.block_rows(centers)
 
-  def wish(first: int) -> tuple[int, list[np.ndarray]]:
-    last, wishes = min(len(vectors), first + _TASK_BLOCKS * step), []
+  def write(number: int, first: int, last: int) -> int:
+    found = []
     for low in range(first, last, step):
-      rows = np.asarray(vectors[low : min(low + step, last)], np.float32)
+      high = min(low + step, last)
+      rows = np.asarray(saved_vectors.streamed(vectors)[low:high], np.float32)
+      base.check_vectors(rows, ids=range(low, high))
+      nearest = partition.order(rows, centers, few=partition.NUM_NEAREST)
+      found.append(nearest.astype(np.uint16))
       saved_vectors.release(vectors)
-      base.check_vectors(rows, ids=range(low, low + len(rows)))
-      nearest = partition.order(rows, centers, few=partition.WISHES)
-      wishes.append(nearest.astype(np.uint16))
-    return first, wishes
+    with store.open_atomically(folder / _NEAREST.format(number)) as f:
+      np.save(f, np.concatenate(found))
+    return number
 
-  return wish
-
-
-def _in_order(
-  found: Iterable[tuple[int, list[np.ndarray]]],
-) -> Iterator[np.ndarray]:
-  """Yield the blocks of tasks, which end in any order, by their first rows."""
-  early, low = {}, 0
-  for first, blocks in found:
-    early[first] = blocks
-    while low in early:
-      for block in early.pop(low):
-        yield block
-        low += len(block)
+  return write
 
 
 def missing(folder: pathlib.Path) -> list[int]:
@@ -226,13 +232,11 @@ def build_shard(folder: str | os.PathLike, number: int) -> None:
 def _rows_of(file: pathlib.Path, number: int) -> np.ndarray:
   """Return the rows [n] of a shard."""
   parts = sharded_array.open_npy(file)
-  lows = range(0, len(parts), _READ_ROWS)
-  return np.concatenate(
-    [
-      low + np.flatnonzero(parts[low : low + _READ_ROWS] == number)
-      for low in lows
-    ]
-  )
+  found = [
+    low + np.flatnonzero(parts[low : low + _READ_ROWS] == number)
+    for low in range(0, len(parts), _READ_ROWS)
+  ]
+  return np.concatenate(found)
 
 
 def _write_shard(draft: pathlib.Path, vectors, rows, fields) -> None:
@@ -240,7 +244,8 @@ def _write_shard(draft: pathlib.Path, vectors, rows, fields) -> None:
   kind, metric = fields['kind'], fields['metric']
   if kind == 'scann' and len(rows) < scann.MIN_ROWS:
     kind = 'exact'
-  base.check_vectors(part, ids=rows)
+  if fields['by'] == 'rows':  # other rows were checked before
+    base.check_vectors(part, ids=rows)
   if kind == 'scann':
     config = scann.ScannConfig(**fields['scann'])
     scann.ScannSearcher.build(part, metric, config).save(draft)
@@ -267,7 +272,6 @@ def build(
   executor: executors.Executor | None = None,
 ) -> sharded.ShardedSearcher:
   """Plan an index and build its missing shards; executor None is this process."""
-  executor = executor or executors.Inline()
   folder = plan(path, vectors, fields, executor)
   drafts.remove_dead(folder, recursive=False)
   for other in folder.parent.glob(f'{pathlib.Path(path).name}.partial-*'):
@@ -276,92 +280,13 @@ def build(
         '%s: unfinished index of other settings; not used.', other
       )
   todo = missing(folder)
-  # Others see the folder under its whole path.
+  # Workers need the absolute path.
   set_up = functools.partial(_builder, folder.absolute())
   calls = ((number,) for number in todo)
-  for done, number in enumerate(executor.run('index', set_up, calls), 1):
+  built = (executor or executors.Inline()).run('index', set_up, calls)
+  for done, number in enumerate(built, 1):
     logging.info('Shard %d is built, %d of %d.', number, done, len(todo))
-  searcher = sharded.ShardedSearcher.load(folder, shards_in_memory)
-  if searcher.num_vectors > _TASK_ROWS and not isinstance(
-    executor, executors.Inline
-  ):
-    searcher = _Asked.load(folder, shards_in_memory)
-    searcher.executor = executor
-  return searcher
-
-
-class _Asked(sharded.ShardedSearcher):
-  """A searcher to be measured, whose shards are asked by tasks."""
-
-  executor: executors.Executor
-
-  def _answers(self, asks, k, settings):
-    set_up = functools.partial(_asker, self.path.absolute(), k, settings)
-    yield from self.executor.run('recall', set_up, asks)
-
-
-def _asker(
-  folder: pathlib.Path, k: int, settings: Mapping[str, int]
-) -> Callable[..., tuple[np.ndarray, sharded.Found]]:
-  """Return what asks a shard, as `ShardedSearcher` does."""
-  searcher = sharded.ShardedSearcher.load(folder)
-
-  def ask(number, own, queries):
-    shard = searcher.open_shard(number)
-    found = shard.search(queries, k, **settings)
-    shard.close()
-    return own, found
-
-  return ask
-
-
-class Oracle(exact.ExactSearcher):
-  """Exact search of all rows of a plan; tasks search the ranges of a large one."""
-
-  def __init__(
-    self, folder: pathlib.Path, executor: executors.Executor | None = None
-  ):
-    """Take the folder of the plan; executor None is this process."""
-    fields = base.read_fields(folder)
-    vectors = saved_vectors.load(folder, fields)
-    # It streams, as shards have no other bound.
-    super().__init__(vectors, fields['metric'], resident_bytes=0, check=False)
-    self._folder = folder.absolute()
-    self._executor = executor or executors.Inline()
-
-  def search(self, queries: np.ndarray, k: int) -> sharded.Found:
-    """Find the k best rows of each query; ties go to the lower id."""
-    lows = range(0, self.num_vectors, _TASK_ROWS)
-    if len(lows) < 2:
-      return super().search(queries, k)
-    set_up = functools.partial(_ranger, self._folder, queries, k)
-    best = base.nothing(len(queries), k)
-    for found in _run(self._executor, 'exact search', set_up, lows):
-      best = sharded.merge(best, found, k)
-    return base.pad(*best, k)
-
-
-def _ranger(
-  folder: pathlib.Path, queries: np.ndarray, k: int
-) -> Callable[[int], sharded.Found]:
-  """Return exact search of the rows from `low` on."""
-  fields = base.read_fields(folder)
-  vectors = saved_vectors.streamed(saved_vectors.load(folder, fields))
-
-  def search(low: int) -> sharded.Found:
-    rows = range(low, min(low + _TASK_ROWS, len(vectors)))
-    part = exact.ExactSearcher(
-      selected_rows.SelectedRows(vectors, rows),
-      fields['metric'],
-      resident_bytes=0,
-      check=False,
-    )
-    shard = sharded.Shard(part, part, vectors, rows, False)
-    found = shard.search(queries, k)
-    shard.close()
-    return found
-
-  return search
+  return measuring.searcher(folder, shards_in_memory, executor)
 
 
 def report(

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A coarse partition of a database: k-means over a sample, parts of bounded size.
 
-Rows wish for their nearest parts, block by block in any process; `assign` then places
-them in order. S parts, P rows of a block, D dimension.
+`order` finds the nearest parts of a block of rows, in any process; then `assign` places
+the rows in order. S parts, P rows of a block, D dimension.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -15,7 +15,7 @@ from scipy.cluster import vq
 from retrieval.searchers import base
 
 CAPACITY = 1.25  # of a part, over the mean size of all parts
-WISHES = 8  # parts that a row wishes for before it is asked again
+NUM_NEAREST = 64  # parts that are found for each row; few rows need more
 _SAMPLE_ROWS = 256  # for each part
 _LEAST_SAMPLE = 10_000
 _MOST_SAMPLE = 1_000_000
@@ -99,44 +99,45 @@ def block_rows(centers: np.ndarray) -> int:
 
 
 def assign(
-  wishes: Iterable[np.ndarray],
+  nearest: Iterable[np.ndarray],
   num_rows: int,
   num_parts: int,
-  more: Callable[[np.ndarray], np.ndarray],
+  all_nearest: Callable[[np.ndarray], np.ndarray],
 ) -> Iterator[np.ndarray]:
   """Assign each row to the nearest part that has room, `CAPACITY` of the mean.
 
   Args:
-    wishes: [P, W] best parts of the rows of each block, in the order of the rows.
-    more: ids [n] of rows -> all parts [n, S], best first, where wishes have no room.
+    nearest: [P, W] nearest parts of the rows of each block, in the order of the rows.
+    all_nearest: ids [n] of rows -> all parts [n, S], nearest first, for rows whose W
+      parts are full.
 
   Yields:
     Parts [P] uint16 of each block.
   """
   room = np.full(num_parts, -(-int(CAPACITY * num_rows) // num_parts))
   low = 0
-  for block in wishes:
+  for block in nearest:
     parts = np.zeros(len(block), np.uint16)
     waiting = _place(block, np.arange(len(block)), room, parts)
     if len(waiting):
-      _place(more(low + waiting), waiting, room, parts)
+      _place(all_nearest(low + waiting), waiting, room, parts)
     low += len(block)
     yield parts
 
 
 def _place(
-  wishes: np.ndarray, waiting: np.ndarray, room: np.ndarray, parts: np.ndarray
+  nearest: np.ndarray, waiting: np.ndarray, room: np.ndarray, parts: np.ndarray
 ) -> np.ndarray:
-  """Give waiting rows [n] the first part of their wishes [n, W] that has room.
+  """Give waiting rows [n] the first of their nearest parts [n, W] that has room.
 
   Returns:
-    Rows for which there was none. `room` and `parts` change in place.
+    Rows for which none had room. `room` and `parts` change in place.
   """
   places = np.arange(len(waiting))
-  for rank in range(wishes.shape[1]):
+  for rank in range(nearest.shape[1]):
     if not len(places):
       break
-    wanted = wishes[places, rank]
+    wanted = nearest[places, rank]
     by_part = np.argsort(wanted, kind='stable')
     places, wanted = places[by_part], wanted[by_part]
     counts = np.bincount(wanted, minlength=len(room))

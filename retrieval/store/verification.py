@@ -80,6 +80,14 @@ def check(
   _compared[key] = identity
 
 
+def remember(file: pathlib.Path, checksum: str) -> None:
+  """Remember a file whose checksum was just computed; `check` need not compare it."""
+  file = file.absolute()
+  identity = _identity(file)
+  _Journal.of(str(file.parent)).add(file.name, checksum, identity)
+  _compared[(str(file), checksum)] = identity
+
+
 def _known(value: str, name: str) -> str:
   if value not in MODES:
     raise ValueError(f'{name}={value!r}: expected one of {MODES}.')

@@ -51,8 +51,8 @@ def unpack(
   Args:
     workdir: output folder; '' is one in the user's cache.
     corpus: a corpus in place of `documents`; None is the packaged articles.
-    settings: sections of the reader's config to replace, JSON values; a folder
-      keeps its first ones, which a warning tells.
+    settings: sections of the reader's config to replace, JSON values. A folder keeps
+      the settings of its first use; a warning lists those that differ.
 
   Raises:
     FileNotFoundError: if the reader or the corpus is missing.
@@ -146,19 +146,19 @@ def _write_documents(
   return corpus_lib.CorpusConfig(kind='jsonl', path=str(path))
 
 
-def _tell_kept(workdir: pathlib.Path, saved, wanted: Mapping) -> None:
+def _tell_kept(workdir: pathlib.Path, saved: Mapping, wanted: Mapping) -> None:
   """Warn where a folder keeps other settings than are wanted."""
-  kept = [
-    f'{section}.{name}={value!r}, not {wanted[section][name]!r}'
-    for section in _KEPT
-    for name, value in saved[section].items()
-    if wanted.get(section, {}).get(name, value) != value
-  ]
-  if kept:
+  defaults, differ = packaged_reader.load_config()['config'], []
+  for section in _KEPT:
+    have = defaults.get(section, {}) | saved.get(section, {})
+    for name, value in wanted.get(section, {}).items():
+      if have.get(name, value) != value:
+        differ.append(f'{section}.{name}={have[name]!r}, not {value!r}')
+  if differ:
     logging.warning(
       '%s keeps the settings of its first use (%s); another workdir takes others.',
       workdir,
-      '; '.join(kept),
+      '; '.join(differ),
     )
 
 

@@ -64,7 +64,7 @@ def test_seconds_of_each_stage_by_hand():
   pieces = 1e6 * (64 + 2)
   assert found['embed'].times['chips'] == pytest.approx(pieces / 1000 / 6)
   assert found['embed'].times['feeding cores'] == pytest.approx(text / 20 / 8)
-  flops = 2 * 500 * 2 * 1e6 * 384  # the check asks twice
+  flops = 2 * 500 * 2 * 1e6 * 384  # exact search, and the shards
   assert found['index'].times['cores'] == pytest.approx(flops / 1e6 / 8)
   query = max(3 * 2e6 * 384 / 197e12, 1e6 * 768 / 0.82e12 / 1024)
   assert found['neighbors'].times['chips'] == pytest.approx(1e6 * query / 6)
@@ -100,14 +100,13 @@ def test_scann_is_built_and_searched_in_every_shard():
   job = _job(shards=4, leaves_searched=5)
   leaves, rows, d = 500, 250_000, 384
   build = rows * d * 1e-6 + rows * leaves * d * 1e-9 + rows * leaves * d * 1e-8
-  checked = 2 * 500 * 2 * 1e6 * d / 1e6 / 8
+  checked = 500 * 2 * 1e6 * d / 1e6 / 8
   found = _stages(job)
   want = 2 * build / 4 + checked  # two turns on each host
   assert found['index'].times['cores'] == pytest.approx(want)
   query = 1e-3 + leaves * d * 1e-7 + rows * 5 / leaves * d / 2 * 1e-8
   assert found['neighbors'].times['cores'] == pytest.approx(1e6 * 4 * query / 8)
   assert found['index'].ram == 12 * rows * d + rows * d // 4
-  assert found['index'].times['driver'] == found['index'].disk / 1e12
 
 
 @pytest.mark.parametrize('codes', ['scann', 'exact'])
@@ -129,14 +128,33 @@ def test_all_cores_find_the_nearest_shards_and_one_places_the_rows():
   fields = {'shards': 8, 'hosts': 4, 'codes': 'exact'}
   job = _job(shards_to_search=2, **fields)
   every, few = _stages(_job(**fields))['index'], _stages(job)['index']
-  assert not every.times['driver']  # exact shards have no files to hash
-  more = 1e6 * (8 * 384 * 1e-3 + 8 * 1e-2) / job.all_cores
-  assert few.times['cores'] - every.times['cores'] == pytest.approx(more)
+  assert 'driver' not in every.times
+  nearest = 1e6 * (8 * 384 * 1e-3 + 8 * 1e-2)
+  answers = 500 * 2 * 1e6 * 384 / 1e6  # of all shards
+  for stage, work in (
+    (every, 2 * answers),  # with exact search
+    (few, 2 * answers + 2 * answers / 4 + nearest),
+  ):
+    assert stage.times['cores'] == pytest.approx(work / job.all_cores)
   assert few.times['driver'] == pytest.approx(1e6 * 1e-4)
-  # Vectors are read to build and twice to check; the shards answer twice, from the
-  # vectors, too.
-  assert every.network == (1 + 2 + 2) * 1e6 * 768
-  assert few.network == (2 + 2 + 4) * 1e6 * 768
+
+
+def test_bytes_of_an_index_by_hand():
+  fields = {'shards': 8, 'hosts': 4}
+  vectors = 1e6 * 768
+  every = _stages(_job(codes='exact', **fields))['index']
+  # They are checked, searched exactly, and searched as shards.
+  assert (every.network, every.disk) == (3 * vectors, 0)
+  codes = 1e6 * (384 + 4)
+  every = _stages(_job(codes='int8', **fields))['index']
+  # Vectors make codes, too; these are written, answer, and are hashed.
+  assert (every.network, every.disk) == (3 * vectors + 3 * codes, codes)
+  few = _stages(_job(codes='int8', shards_to_search=2, **fields))['index']
+  # The codes answer twice more. Each row has 8 nearest shards of 2 bytes, which are
+  # written and read, and its own shard, which all 8 shards read.
+  more = 2 * codes + 1e6 * (8 + 2 * 16 + 9 * 2)
+  assert few.disk - every.disk == 1e6 * 8
+  assert few.network - every.network == pytest.approx(more)
 
 
 def test_features_count_rows_in_the_leaves_searched():

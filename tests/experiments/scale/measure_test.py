@@ -75,14 +75,25 @@ def test_counting_and_codes_are_timed(tmp_path, monkeypatch):
 def test_a_partition_is_timed_in_two_parts(tmp_path, monkeypatch):
   cases = (600, 8, 10), (600, 8, 20), (300, 16, 10), (300, 16, 20)
   monkeypatch.setattr(measure, '_PARTITIONS', cases)
+  monkeypatch.setattr(measure, '_PLACED', (500, 8, 10))
+  monkeypatch.setattr(measure.partition, 'NUM_NEAREST', 2)
   ran = []
-  monkeypatch.setattr(measure, 'cpu_sec', lambda do: (ran.append(do()), 2.0)[1])
-  found = {
-    name: value for name, value, *_ in measure.measure_partition(tmp_path)
-  }
-  assert set(found) == {'partition_product', 'partition_choice', 'place'}
-  assert sum(map(len, ran[-1])) == 300
-  assert found['place'] == 2.0 / 300
+
+  def timed(do):
+    ran.append(do())
+    rows = sum(map(len, ran[-1]))
+    shards, dimension = [(10, 8), (20, 8), (10, 16), (20, 16), (0, 0)][
+      len(ran) - 1
+    ]
+    return rows * (shards * dimension * 3e-9 + shards * 5e-9) or 2.0
+
+  monkeypatch.setattr(measure, 'cpu_sec', timed)
+  found = {x[0]: x for x in measure.measure_partition(tmp_path)}
+  assert found['partition_product'][1] == pytest.approx(3e-9)
+  assert found['partition_choice'][1] == pytest.approx(5e-9)
+  assert found['place'][1] == 2.0 / 500
+  assert '% needed more than 2 shards' in found['place'][3]
+  assert ran[0][0].shape == (600, 2) and sum(map(len, ran[-1])) == 500
 
 
 def test_the_disk_is_timed_by_the_clock(tmp_path, monkeypatch):

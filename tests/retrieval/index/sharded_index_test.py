@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from retrieval import searchers
-from retrieval.index import index as index_lib, sharded_index
+from retrieval.index import index as index_lib, measuring, sharded_index
 from retrieval.searchers import partition, sharded
 from retrieval.store import executors, manifests, verification
 
@@ -46,7 +46,7 @@ def _bytes(folder):
 
 _BUILD = """
 import os, pathlib, signal, sys
-from retrieval.index import index as index_lib, sharded_index
+from retrieval.index import index as index_lib, measuring, sharded_index
 sys.path.insert(0, {tests!r})
 import sharded_index_test as test
 make = sharded_index._write_shard
@@ -107,10 +107,13 @@ class _Backwards(executors.Remote):
 def test_tasks_that_end_in_any_order_leave_the_same_bytes(
   tmp_path, monkeypatch, of_blocks
 ):
-  """The shards of rows that are full depend on the order of the rows."""
+  """Rows whose nearest shards are full depend on the order of the rows."""
+  monkeypatch.setattr(partition, 'CAPACITY', 1.0)
   monkeypatch.setattr(partition, '_BLOCK_BYTES', 100 * 8 * (8 + 6))
   build(tmp_path / 'alone', shard_by='centroid')
+  monkeypatch.setattr(measuring, '_FEW_ROWS', 0)
   monkeypatch.setattr(sharded_index, '_TASK_BLOCKS', of_blocks)
+  monkeypatch.setattr(partition, 'NUM_NEAREST', 1)
   index_lib.build_index(
     tmp_path / 'index',
     rows(),
@@ -121,16 +124,41 @@ def test_tasks_that_end_in_any_order_leave_the_same_bytes(
   assert _bytes(tmp_path / 'index') == _bytes(tmp_path / 'alone')
 
 
+def test_a_partition_that_was_ended_continues(tmp_path, monkeypatch):
+  monkeypatch.setattr(partition, '_BLOCK_BYTES', 100 * 8 * (8 + 6))
+  monkeypatch.setattr(sharded_index, '_TASK_BLOCKS', 2)
+  fields = {'shard_by': 'centroid'}
+  build(tmp_path / 'alone', **fields)
+  order, asked = partition.order, []
+
+  def ended(rows, *arguments, **settings):
+    if len(asked) == 3:
+      raise KeyboardInterrupt
+    asked.append(len(rows))
+    return order(rows, *arguments, **settings)
+
+  monkeypatch.setattr(partition, 'order', ended)
+  with pytest.raises(KeyboardInterrupt):
+    build(tmp_path / 'index', **fields)
+  (partial,) = tmp_path.glob('index.partial-*')
+  assert [x.name for x in partial.glob('nearest-*')] == ['nearest-000000.npy']
+  asked[:] = [0] * 4
+  build(tmp_path / 'index', **fields)
+  assert asked[4:] == [100] * 4  # those of the tasks 1 and 2
+  assert _bytes(tmp_path / 'index') == _bytes(tmp_path / 'alone')
+
+
 @pytest.mark.parametrize('metric', ['squared_l2', 'dot_product'])
 def test_ranges_find_what_exact_search_of_the_whole_finds(
   tmp_path, monkeypatch, metric
 ):
   """Rows stand in several ranges; the lower of two equal ones comes first."""
-  monkeypatch.setattr(sharded_index, '_TASK_ROWS', 130)
   vectors = np.tile(rows(150), (4, 1))
   built = build(tmp_path / 'index', vectors, metric=metric)
+  monkeypatch.setattr(measuring, '_FEW_ROWS', 0)
+  monkeypatch.setattr(measuring, '_TASK_ROWS', 130)
   whole = searchers.ExactSearcher(vectors, metric)
-  oracle = sharded_index.Oracle(built.path, _Backwards())
+  oracle = measuring.Oracle(built.path, _Backwards())
   for count, k in ((7, 9), (3, 700)):
     found, wanted = (x.search(rows(count), k) for x in (oracle, whole))
     for a, b in zip(found, wanted, strict=True):
@@ -140,40 +168,52 @@ def test_ranges_find_what_exact_search_of_the_whole_finds(
   )
 
 
-@pytest.mark.parametrize('kind', ['exact', 'int8'])
-def test_tasks_measure_a_large_index(tmp_path, monkeypatch, kind):
-  fields = {'searcher': kind, 'shard_by': 'centroid', 'shards_to_search': 2}
+@pytest.mark.parametrize(
+  ('by', 'few'), [('rows', 0), ('centroid', 0), ('centroid', 2)]
+)
+def test_other_processes_build_and_measure_a_large_index(
+  tmp_path, monkeypatch, by, few
+):
+  fields = {'searcher': 'int8', 'shard_by': by, 'shards_to_search': few}
   fields |= {'recall_floor': 0.0, 'num_queries': 50}
-  vectors = rows()
-  wanted = build(tmp_path / 'alone', vectors, **fields).report
-  monkeypatch.setattr(sharded_index, '_TASK_ROWS', 130)
+  wanted = build(tmp_path / 'alone', **fields).report
 
-  def refused(*_):
-    raise AssertionError('this process asks a shard')
+  def refused(*_, **__):
+    raise AssertionError('this process does the work of a task')
 
-  monkeypatch.setattr(sharded.ShardedSearcher, '_answers', refused)
-  found = index_lib.build_index(
-    tmp_path / 'index', vectors, 'v', config(**fields), executor=_Backwards()
-  )
-  for name in ('recall@10', 'agreement_with_all_shards'):
-    assert 0 < found.report[name] == wanted[name] < 1
-  assert type(found.searcher) is sharded.ShardedSearcher
-  assert _bytes(tmp_path / 'index') == _bytes(tmp_path / 'alone')
-
-
-@pytest.mark.parametrize('by', ['rows', 'centroid'])
-def test_an_executor_builds_the_shards(tmp_path, monkeypatch, by):
-  def refused(*_):
-    raise AssertionError('this process builds a shard')
-
-  fields = {'searcher': 'int8', 'shard_by': by}
-  build(tmp_path / 'alone', **fields)
-  monkeypatch.setattr(sharded_index, 'build_shard', refused)
+  monkeypatch.setattr(measuring, '_FEW_ROWS', 0)
+  for where, name in (
+    (sharded_index, 'build_shard'),
+    (partition, 'order'),
+    (sharded.ShardedSearcher, '_shard'),
+    (searchers.ExactSearcher, 'search'),
+    (measuring.store, 'hash_files'),
+  ):
+    if (name, few) != ('order', 2):  # the shards of a query are found here
+      monkeypatch.setattr(where, name, refused)
   monkeypatch.chdir(tmp_path)
-  index_lib.build_index(
+  found = index_lib.build_index(
     'index', rows(), 'v', config(**fields), executor=executors.Processes(2)
   )
+  monkeypatch.undo()
   assert _bytes(tmp_path / 'index') == _bytes(tmp_path / 'alone')
+  for name in ('recall@10', 'agreement_with_all_shards'):
+    assert found.report.get(name) == wanted.get(name)
+  told = {x for x in wanted if x.endswith('queries_per_sec')}
+  assert told and not told & set(found.report)
+  assert type(found.searcher) is sharded.ShardedSearcher
+
+
+def test_a_new_index_is_hashed_once(tmp_path, monkeypatch):
+  def refused(file, _):
+    raise AssertionError(f'{file} is compared')
+
+  monkeypatch.setattr(verification.checksums, 'check', refused)
+  path = build(tmp_path / 'index', searcher='int8').path
+  index_lib.open_index(path)
+  (path / 'shard-000000' / 'codes.npy').touch()
+  with pytest.raises(AssertionError, match='codes.npy is compared'):
+    index_lib.open_index(path)
 
 
 def test_writers_build_shards_of_one_plan(tmp_path):
@@ -209,6 +249,15 @@ def test_a_bad_row_is_named(tmp_path, by, said):
   with pytest.raises(ValueError, match=said):
     build(tmp_path / 'index', bad, shard_by=by)
   assert not (tmp_path / 'index').exists()
+
+
+def test_a_bad_row_outside_the_sample_is_named(tmp_path, monkeypatch):
+  bad = rows()
+  bad[417, 3] = np.nan
+  monkeypatch.setattr(partition, 'centroids', lambda vectors, _: bad[:6])
+  monkeypatch.setattr(partition, '_BLOCK_BYTES', 100 * 8 * (8 + 6))
+  with pytest.raises(ValueError, match='Database row 417 holds NaN'):
+    build(tmp_path / 'index', bad, shard_by='centroid')
 
 
 def test_bad_settings_are_named(tmp_path):
