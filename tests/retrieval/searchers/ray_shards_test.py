@@ -11,9 +11,14 @@ import numpy as np
 import pytest
 
 from retrieval import searchers
-from retrieval.index import index as index_lib
+from retrieval.index import index as index_lib, measuring
 from retrieval.searchers import ray_shards
-from retrieval.store import ray_cluster
+from retrieval.store import ray_cluster, ray_executor
+
+
+with_ray = pytest.mark.skipif(
+  importlib.util.find_spec('ray') is None, reason='needs the extra [cluster]'
+)
 
 
 def _processes(path, holders):
@@ -22,9 +27,7 @@ def _processes(path, holders):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(
-  importlib.util.find_spec('ray') is None, reason='needs the extra [cluster]'
-)
+@with_ray
 def test_actors_answer_as_local_shards_and_survive_a_kill(tmp_path):
   rng = np.random.default_rng(0)
   rows = rng.standard_normal((2000, 16)).astype(np.float32)
@@ -56,6 +59,34 @@ def test_actors_answer_as_local_shards_and_survive_a_kill(tmp_path):
     anew.close()
   finally:
     ray.shutdown()
+
+
+@pytest.mark.slow
+@with_ray
+def test_workers_build_and_measure_a_large_index(tmp_path, monkeypatch):
+  rows = np.random.default_rng(1).standard_normal((3000, 16)).astype(np.float32)
+  config = index_lib.IndexConfig(
+    searcher='int8',
+    shards=8,
+    shard_by='centroid',
+    shards_to_search=3,
+    recall_floor=0.0,
+  )
+  alone = index_lib.build_index(tmp_path / 'alone', rows, 'v', config)
+  monkeypatch.setattr(measuring, '_FEW_ROWS', 0)
+  monkeypatch.chdir(tmp_path)
+  ray = ray_cluster.connect('local')
+  try:
+    executor = ray_executor.RayExecutor(
+      ray_cluster.Cluster(address='auto', workers=2), folders=[tmp_path]
+    )
+    built = index_lib.build_index('i', rows, 'v', config, executor=executor)
+  finally:
+    ray.shutdown()
+  assert built.fingerprint == alone.fingerprint
+  for name in ('recall@10', 'agreement_with_all_shards'):
+    assert 0 < built.report[name] == alone.report[name] < 1
+  assert 'queries_per_sec' not in built.report
 
 
 def test_an_actor_that_starts_again_elsewhere_is_asked_again(monkeypatch):
