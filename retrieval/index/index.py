@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal
 from absl import logging
 
 from retrieval import searchers, settings
-from retrieval.index import measuring, recall_check, sharded_index
+from retrieval.index import index_tasks, recall_check, sharded_index
 from retrieval.store import (
   drafts,
   executors,
@@ -139,7 +139,7 @@ def _build(
     searcher = sharded_index.build(
       path, vectors, fields, config.shards_in_memory, executor
     )
-    exact = measuring.Oracle(searcher.path, executor)
+    exact = index_tasks.Oracle(searcher.path, executor)
   else:
     searcher = exact = searchers.ExactSearcher(vectors, config.metric)
   if kind == 'scann' and not config.is_sharded:
@@ -152,7 +152,9 @@ def _build(
       fields |= {'searcher': 'exact', 'scann': {}}
   build_sec = time.monotonic() - start
   check = _recall_check(config, vectors, queries)
-  logging.info('Built in %.0f s; measuring it against exact search.', build_sec)
+  logging.info(
+    'Built in %.0f s; index_tasks it against exact search.', build_sec
+  )
   report = recall_check.measure(searcher, exact, check, config.recall_floor)
   if config.is_sharded:
     report |= sharded_index.report(searcher, check)
@@ -196,7 +198,7 @@ def _write(draft: pathlib.Path, searcher, fields, report, executor) -> None:
   manifest = {
     'schema': SCHEMA,
     'fields': fields,
-    'files': measuring.hash_files(draft, executor, searcher.num_vectors),
+    'files': index_tasks.hash_files(draft, executor, searcher.num_vectors),
     'report': report,
   }
   store.write_atomically(draft / MANIFEST, manifests.sealed(manifest))
@@ -319,7 +321,7 @@ def _reuse(
   index = open_index(path, cluster='', shards_in_memory=held)
   measured = f'recall@{config.recall_at}'
   if measured not in index.report:
-    logging.info('%s: %s was not measured yet; measuring.', path, measured)
+    logging.info('%s: %s was not measured yet; index_tasks.', path, measured)
     exact = searchers.exact_of(index.searcher, vectors)
     check = _recall_check(config, vectors, queries)
     found = recall_check.measure(index.searcher, exact, check, floor=0.0)

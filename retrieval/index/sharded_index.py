@@ -21,7 +21,7 @@ from typing import Any
 from absl import logging
 import numpy as np
 
-from retrieval.index import measuring, recall_check
+from retrieval.index import index_tasks, recall_check
 from retrieval.searchers import (
   base,
   codes,
@@ -135,7 +135,7 @@ def _partition(
     for number, low in enumerate(lows)
     if not files[number].exists()
   )
-  executor = measuring.for_rows(executor, num_rows)
+  executor = index_tasks.for_rows(executor, num_rows)
   set_up = functools.partial(_nearest_task, folder.absolute())
   for _ in executor.run('nearest shards', set_up, calls):
     pass
@@ -286,7 +286,7 @@ def build(
   built = (executor or executors.Inline()).run('index', set_up, calls)
   for done, number in enumerate(built, 1):
     logging.info('Shard %d is built, %d of %d.', number, done, len(todo))
-  return measuring.searcher(folder, shards_in_memory, executor)
+  return index_tasks.searcher(folder, shards_in_memory, executor)
 
 
 def report(

@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 
 from retrieval import searchers
-from retrieval.index import index as index_lib, measuring
+from retrieval.index import index as index_lib, index_tasks
 from retrieval.searchers import ray_shards
 from retrieval.store import ray_cluster, ray_executor
-
 
 with_ray = pytest.mark.skipif(
   importlib.util.find_spec('ray') is None, reason='needs the extra [cluster]'
@@ -73,7 +72,7 @@ def test_workers_build_and_measure_a_large_index(tmp_path, monkeypatch):
     recall_floor=0.0,
   )
   alone = index_lib.build_index(tmp_path / 'alone', rows, 'v', config)
-  monkeypatch.setattr(measuring, '_FEW_ROWS', 0)
+  monkeypatch.setattr(index_tasks, '_FEW_ROWS', 0)
   monkeypatch.chdir(tmp_path)
   ray = ray_cluster.connect('local')
   try:

@@ -1,8 +1,8 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Measures an index in shards before it is published: search and hashes by tasks.
+"""Tasks that search and hash a large index in shards before it is published.
 
-Tasks of an executor answer for a large index; this process answers for a small one.
+A small one is searched and hashed in this process.
 """
 
 from collections.abc import Callable, Mapping
