@@ -153,7 +153,7 @@ def _build(
   build_sec = time.monotonic() - start
   check = _recall_check(config, vectors, queries)
   logging.info(
-    'Built in %.0f s; index_tasks it against exact search.', build_sec
+    'Built in %.0f s; measuring it against exact search.', build_sec
   )
   report = recall_check.measure(searcher, exact, check, config.recall_floor)
   if config.is_sharded:
@@ -321,7 +321,7 @@ def _reuse(
   index = open_index(path, cluster='', shards_in_memory=held)
   measured = f'recall@{config.recall_at}'
   if measured not in index.report:
-    logging.info('%s: %s was not measured yet; index_tasks.', path, measured)
+    logging.info('%s: %s was not measured yet; measuring.', path, measured)
     exact = searchers.exact_of(index.searcher, vectors)
     check = _recall_check(config, vectors, queries)
     found = recall_check.measure(index.searcher, exact, check, floor=0.0)
