@@ -152,9 +152,7 @@ def _build(
       fields |= {'searcher': 'exact', 'scann': {}}
   build_sec = time.monotonic() - start
   check = _recall_check(config, vectors, queries)
-  logging.info(
-    'Built in %.0f s; measuring it against exact search.', build_sec
-  )
+  logging.info('Built in %.0f s; measuring it against exact search.', build_sec)
   report = recall_check.measure(searcher, exact, check, config.recall_floor)
   if config.is_sharded:
     report |= sharded_index.report(searcher, check)
