@@ -143,7 +143,7 @@ def _change(job: job_lib.Job, stage: cost_model.Stage, ratio: float) -> str:
   at = stage.bottleneck
   hosts = f'{math.ceil(ratio * job.hosts):,} hosts'
   if at == cost_model.DRIVER and stage.name == 'index':
-    return 'consecutive rows in shards, all of which are then asked'
+    return '--shards_to_search=0, where the search takes longer'
   if at == cost_model.DRIVER:
     readers = math.ceil(ratio * job.readers)
     change = f'--readers={readers:,}, each with files of its own'

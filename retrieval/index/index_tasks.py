@@ -14,7 +14,7 @@ import numpy as np
 from retrieval.searchers import base, exact, saved_vectors, sharded
 from retrieval.store import executors, selected_rows, store
 
-_FEW_ROWS = 1 << 22  # that do not repay the start of workers
+_FEW_ROWS = 1 << 22  # at most so many are searched in this process
 _TASK_ROWS = 1 << 22  # that a task searches
 
 
@@ -69,7 +69,7 @@ def _shard_task(
 
 
 class Oracle(exact.ExactSearcher):
-  """Exact search of all rows of a plan; it streams, as shards have no other bound."""
+  """Exact search of all rows of a plan; they stream, so that memory is bounded."""
 
   def __init__(
     self, folder: pathlib.Path, executor: executors.Executor | None = None

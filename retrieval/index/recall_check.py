@@ -130,7 +130,7 @@ def measure(
       return agreement_with_exact(ids, wanted, found, scores)
 
     recall = agreement(ids)
-    if exact_per_sec:
+    if exact_per_sec is not None:
       report['exact_queries_per_sec'] = exact_per_sec
     if recall < floor:
       raise ValueError(
@@ -138,18 +138,19 @@ def measure(
         f'index.recall_floor={floor}. {_advice(searcher, check, agreement, floor)}'
       )
   report[f'recall@{check.k}'] = round(recall, 4)
-  if per_sec:
+  if per_sec is not None:
     report['queries_per_sec'] = per_sec
   return report
 
 
-def _answer(check: RecallCheck, searcher) -> tuple[np.ndarray, float]:
+def _answer(check: RecallCheck, searcher) -> tuple[np.ndarray, float | None]:
   """Return the ids [q, k] found, and the queries per second.
 
-  Tasks, which take time to start, answer once; their speed, 0, is unknown.
+  A searcher that runs tasks answers once, as tasks take time to start; its speed is
+  None.
   """
   if getattr(searcher, 'by_tasks', False):
-    return check.answer(searcher)[0], 0.0
+    return check.answer(searcher)[0], None
   check.answer(searcher)  # compiles
   ids, per_sec = check.answer(searcher)
   return ids, round(per_sec, 1)

@@ -33,6 +33,7 @@ from retrieval.searchers import (
 from retrieval.store import (
   drafts,
   executors,
+  locks,
   selected_rows,
   sharded_array,
   space,
@@ -42,7 +43,9 @@ from retrieval.store import (
 _PARTS = 'parts.npy'  # [n] uint16 shard of each row, while shards are built
 _HEADER = {'descr': '<u2', 'fortran_order': False}
 _READ_ROWS = 1 << 24  # of _PARTS, at a time
-_NEAREST = 'nearest-{:06d}.npy'  # nearest shards of the rows of a task
+_NEAREST = (
+  'nearest-{}.npy'  # [n, W] uint16 nearest shards of the rows of a task
+)
 _TASK_BLOCKS = 64  # blocks of rows of such a task
 
 
@@ -75,19 +78,30 @@ def plan(
     Folder of the shards.
   """
   folder = building(path, fields)
-  if not folder.exists():
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    draft = drafts.beside(folder)
-    draft.mkdir()
-    try:
-      with space.explained(folder):
-        _write_plan(draft, vectors, fields)
-      store.publish_folder(draft, folder)
-    finally:
-      shutil.rmtree(draft, ignore_errors=True)
-  if base.read_fields(folder)['sizes'] is None:
-    _partition(folder, executor)
+  begun = folder.with_name(f'{folder.name}-begun')
+  folder.parent.mkdir(parents=True, exist_ok=True)
+  with locks.hold(folder.with_name(f'.{pathlib.Path(path).name}.plan.lock')):
+    if folder.exists():
+      return folder
+    if not begun.exists():
+      _begin(begun, vectors, fields)
+    if base.read_fields(begun)['sizes'] is None:
+      _partition(begun, executor)
+    for file in begun.glob(_NEAREST.format('*')):
+      file.unlink()
+    store.publish_folder(begun, folder)
   return folder
+
+
+def _begin(begun: pathlib.Path, vectors, fields) -> None:
+  draft = drafts.beside(begun)
+  draft.mkdir()
+  try:
+    with space.explained(begun):
+      _write_plan(draft, vectors, fields)
+    store.publish_folder(draft, begun)
+  finally:
+    shutil.rmtree(draft, ignore_errors=True)
 
 
 def _write_plan(draft: pathlib.Path, vectors, fields) -> None:
@@ -142,7 +156,7 @@ def _partition(
 
   def blocks() -> Iterator[np.ndarray]:
     for file in files:
-      found = np.load(file)
+      found = sharded_array.open_npy(file)
       for low in range(0, len(found), step):
         yield found[low : low + step]
 
@@ -161,8 +175,6 @@ def _partition(
       f.write(parts.view(np.uint8))
   fields['sizes'] = sizes.tolist()
   store.write_atomically(folder / 'searcher.json', json.dumps(fields) + '\n')
-  for file in files:
-    file.unlink()
 
 
 def _nearest_task(folder: pathlib.Path) -> Callable[[int, int, int], int]:
@@ -171,17 +183,19 @@ def _nearest_task(folder: pathlib.Path) -> Callable[[int, int, int], int]:
   centers = np.load(folder / sharded.CENTROIDS)
   step = partition.block_rows(centers)
 
+  few = min(partition.NUM_NEAREST, len(centers))
+
   def write(number: int, first: int, last: int) -> int:
-    found = []
-    for low in range(first, last, step):
-      high = min(low + step, last)
-      rows = np.asarray(saved_vectors.streamed(vectors)[low:high], np.float32)
-      base.check_vectors(rows, ids=range(low, high))
-      nearest = partition.order(rows, centers, few=partition.NUM_NEAREST)
-      found.append(nearest.astype(np.uint16))
-      saved_vectors.release(vectors)
     with store.open_atomically(folder / _NEAREST.format(number)) as f:
-      np.save(f, np.concatenate(found))
+      shape = {'shape': (last - first, few)}
+      np.lib.format.write_array_header_1_0(f, _HEADER | shape)
+      for low in range(first, last, step):
+        high = min(low + step, last)
+        rows = np.asarray(saved_vectors.streamed(vectors)[low:high], np.float32)
+        base.check_vectors(rows, ids=range(low, high))
+        nearest = partition.order(rows, centers, few=few)
+        f.write(np.ascontiguousarray(nearest, np.uint16).view(np.uint8))
+        saved_vectors.release(vectors)
     return number
 
   return write

@@ -81,11 +81,12 @@ def check(
 
 
 def remember(file: pathlib.Path, checksum: str) -> None:
-  """Remember a file whose checksum was just computed; `check` need not compare it."""
-  file = file.absolute()
-  identity = _identity(file)
-  _Journal.of(str(file.parent)).add(file.name, checksum, identity)
-  _compared[(str(file), checksum)] = identity
+  """Remember a file whose checksum was just computed, where the mode is once."""
+  if mode() != 'once':
+    return
+  key = (os.path.abspath(file), checksum)
+  _compared[key] = _identity(file)
+  _Journal.of(os.path.dirname(key[0])).add(file.name, checksum, _compared[key])
 
 
 def _known(value: str, name: str) -> str:

@@ -52,7 +52,8 @@ def unpack(
     workdir: output folder; '' is one in the user's cache.
     corpus: a corpus in place of `documents`; None is the packaged articles.
     settings: sections of the reader's config to replace, JSON values. A folder keeps
-      the settings of its first use; a warning lists those that differ.
+      the settings of its first use; a warning lists those of blocks, index and lookup
+      that differ.
 
   Raises:
     FileNotFoundError: if the reader or the corpus is missing.

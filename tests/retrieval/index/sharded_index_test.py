@@ -36,6 +36,10 @@ def build(path, vectors=None, **fields):
   return index_lib.build_index(path, vectors, 'v', config(**fields))
 
 
+def index_fields(path):
+  return manifests.read_json(path / index_lib.MANIFEST)['fields']
+
+
 def _bytes(folder):
   return {
     str(f.relative_to(folder)): f.read_bytes()
@@ -140,12 +144,55 @@ def test_a_partition_that_was_ended_continues(tmp_path, monkeypatch):
   monkeypatch.setattr(partition, 'order', ended)
   with pytest.raises(KeyboardInterrupt):
     build(tmp_path / 'index', **fields)
-  (partial,) = tmp_path.glob('index.partial-*')
-  assert [x.name for x in partial.glob('nearest-*')] == ['nearest-000000.npy']
+  (begun,) = tmp_path.glob('index.partial-*-begun')
+  assert [x.name for x in begun.glob('nearest-*')] == ['nearest-0.npy']
   asked[:] = [0] * 4
   build(tmp_path / 'index', **fields)
   assert asked[4:] == [100] * 4  # those of the tasks 1 and 2
   assert _bytes(tmp_path / 'index') == _bytes(tmp_path / 'alone')
+
+
+def test_a_plan_that_was_ended_before_its_last_step_continues(
+  tmp_path, monkeypatch
+):
+  fields = index_fields(build(tmp_path / 'alone', shard_by='centroid').path)
+  path, publish = tmp_path / 'index', sharded_index.store.publish_folder
+
+  def ended(draft, folder):
+    if draft.name.endswith('-begun'):
+      raise KeyboardInterrupt
+    return publish(draft, folder)
+
+  monkeypatch.setattr(sharded_index.store, 'publish_folder', ended)
+  with pytest.raises(KeyboardInterrupt):
+    sharded_index.plan(path, rows(), fields)
+  assert not sharded_index.building(path, fields).exists()
+  monkeypatch.undo()
+  monkeypatch.setattr(sharded_index, '_partition', None)  # it is done
+  build(path, shard_by='centroid')
+  assert _bytes(path) == _bytes(tmp_path / 'alone')
+  assert not [*tmp_path.glob('*-begun')]
+
+
+def test_two_plans_at_once_give_one(tmp_path, monkeypatch):
+  fields = index_fields(build(tmp_path / 'alone', shard_by='centroid').path)
+  monkeypatch.setattr(partition, '_BLOCK_BYTES', 10 * 8 * (8 + 6))
+  monkeypatch.setattr(sharded_index, '_TASK_BLOCKS', 1)
+  planned, partitioned = [], sharded_index._partition
+
+  def counted(*arguments):
+    planned.append(arguments)
+    partitioned(*arguments)
+
+  monkeypatch.setattr(sharded_index, '_partition', counted)
+  with concurrent.futures.ThreadPoolExecutor(4) as pool:
+    calls = [
+      pool.submit(sharded_index.plan, tmp_path / 'index', rows(), fields)
+      for _ in range(4)
+    ]
+    (folder,) = {x.result() for x in calls}
+  assert len(planned) == 1 and sharded_index.missing(folder) == [*range(6)]
+  assert not [*folder.glob('nearest-*')]
 
 
 @pytest.mark.parametrize('metric', ['squared_l2', 'dot_product'])
@@ -214,15 +261,15 @@ def test_a_new_index_is_hashed_once(tmp_path, monkeypatch):
   (path / 'shard-000000' / 'codes.npy').touch()
   with pytest.raises(AssertionError, match='codes.npy is compared'):
     index_lib.open_index(path)
+  monkeypatch.setenv(verification.VARIABLE, 'full')
+  with pytest.raises(AssertionError, match='is compared'):
+    build(tmp_path / 'other', searcher='int8')
 
 
 def test_writers_build_shards_of_one_plan(tmp_path):
   """Four writers build each shard; then the index takes them as they are."""
   build(tmp_path / 'alone')
-  path = tmp_path / 'index'
-  fields = manifests.read_json(tmp_path / 'alone' / index_lib.MANIFEST)[
-    'fields'
-  ]
+  path, fields = tmp_path / 'index', index_fields(tmp_path / 'alone')
   folder = sharded_index.plan(path, rows(), fields)
   assert folder == sharded_index.plan(path, rows(), fields)
   task = pickle.loads(pickle.dumps(sharded_index.build_shard))  # as a job's
