@@ -24,7 +24,8 @@ import numpy as np
 
 from experiments.engine import command, progress, reports
 from retrieval import searchers
-from retrieval.index import recall_check, vectors as vectors_lib
+from retrieval.index import vectors as vectors_lib
+from retrieval.searchers import recall_check
 from retrieval.store import store
 
 Search = Callable[[np.ndarray], np.ndarray]

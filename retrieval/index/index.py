@@ -17,7 +17,8 @@ from typing import Annotated, Any, Literal
 from absl import logging
 
 from retrieval import searchers, settings
-from retrieval.index import index_tasks, recall_check, sharded_index
+from retrieval.index import sharded_index
+from retrieval.searchers import recall_check, search_tasks
 from retrieval.store import (
   drafts,
   executors,
@@ -139,7 +140,7 @@ def _build(
     searcher = sharded_index.build(
       path, vectors, fields, config.shards_in_memory, executor
     )
-    exact = index_tasks.Oracle(searcher.path, executor)
+    exact = search_tasks.Oracle(searcher.path, executor)
   else:
     searcher = exact = searchers.ExactSearcher(vectors, config.metric)
   if kind == 'scann' and not config.is_sharded:
@@ -196,7 +197,7 @@ def _write(draft: pathlib.Path, searcher, fields, report, executor) -> None:
   manifest = {
     'schema': SCHEMA,
     'fields': fields,
-    'files': index_tasks.hash_files(draft, executor, searcher.num_vectors),
+    'files': search_tasks.hash_files(draft, executor, searcher.num_vectors),
     'report': report,
   }
   store.write_atomically(draft / MANIFEST, manifests.sealed(manifest))

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from retrieval import searchers
-from retrieval.index import recall_check
+from retrieval.searchers import recall_check
 from retrieval.store import executors, shards, store
 from retrieval.text import tokens as tokens_lib
 

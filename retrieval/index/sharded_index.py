@@ -21,13 +21,14 @@ from typing import Any
 from absl import logging
 import numpy as np
 
-from retrieval.index import index_tasks, recall_check
 from retrieval.searchers import (
   base,
   codes,
   partition,
+  recall_check,
   saved_vectors,
   scann,
+  search_tasks,
   sharded,
 )
 from retrieval.store import (
@@ -149,7 +150,7 @@ def _partition(
     for number, low in enumerate(lows)
     if not files[number].exists()
   )
-  executor = index_tasks.for_rows(executor, num_rows)
+  executor = search_tasks.for_rows(executor, num_rows)
   set_up = functools.partial(_nearest_task, folder.absolute())
   for _ in executor.run('nearest shards', set_up, calls):
     pass
@@ -182,7 +183,6 @@ def _nearest_task(folder: pathlib.Path) -> Callable[[int, int, int], int]:
   vectors = saved_vectors.load(folder, base.read_fields(folder))
   centers = np.load(folder / sharded.CENTROIDS)
   step = partition.block_rows(centers)
-
   few = min(partition.NUM_NEAREST, len(centers))
 
   def write(number: int, first: int, last: int) -> int:
@@ -300,7 +300,7 @@ def build(
   built = (executor or executors.Inline()).run('index', set_up, calls)
   for done, number in enumerate(built, 1):
     logging.info('Shard %d is built, %d of %d.', number, done, len(todo))
-  return index_tasks.searcher(folder, shards_in_memory, executor)
+  return search_tasks.searcher(folder, shards_in_memory, executor)
 
 
 def report(

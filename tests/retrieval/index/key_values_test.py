@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from retrieval import searchers
-from retrieval.index import key_values, recall_check
+from retrieval.index import key_values
+from retrieval.searchers import recall_check
 from retrieval.store import executors
 from tests.retrieval.store import tiny_stores
 

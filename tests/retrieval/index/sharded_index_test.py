@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from retrieval import searchers
-from retrieval.index import index as index_lib, index_tasks, sharded_index
-from retrieval.searchers import partition, sharded
+from retrieval.index import index as index_lib, sharded_index
+from retrieval.searchers import partition, search_tasks, sharded
 from retrieval.store import executors, manifests, verification
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -50,7 +50,7 @@ def _bytes(folder):
 
 _BUILD = """
 import os, pathlib, signal, sys
-from retrieval.index import index as index_lib, index_tasks, sharded_index
+from retrieval.index import index as index_lib, sharded_index
 sys.path.insert(0, {tests!r})
 import sharded_index_test as test
 make = sharded_index._write_shard
@@ -115,7 +115,7 @@ def test_tasks_that_end_in_any_order_leave_the_same_bytes(
   monkeypatch.setattr(partition, 'CAPACITY', 1.0)
   monkeypatch.setattr(partition, '_BLOCK_BYTES', 100 * 8 * (8 + 6))
   build(tmp_path / 'alone', shard_by='centroid')
-  monkeypatch.setattr(index_tasks, '_FEW_ROWS', 0)
+  monkeypatch.setattr(search_tasks, '_FEW_ROWS', 0)
   monkeypatch.setattr(sharded_index, '_TASK_BLOCKS', of_blocks)
   monkeypatch.setattr(partition, 'NUM_NEAREST', 1)
   index_lib.build_index(
@@ -202,10 +202,10 @@ def test_ranges_find_what_exact_search_of_the_whole_finds(
   """Rows stand in several ranges; the lower of two equal ones comes first."""
   vectors = np.tile(rows(150), (4, 1))
   built = build(tmp_path / 'index', vectors, metric=metric)
-  monkeypatch.setattr(index_tasks, '_FEW_ROWS', 0)
-  monkeypatch.setattr(index_tasks, '_TASK_ROWS', 130)
+  monkeypatch.setattr(search_tasks, '_FEW_ROWS', 0)
+  monkeypatch.setattr(search_tasks, '_TASK_ROWS', 130)
   whole = searchers.ExactSearcher(vectors, metric)
-  oracle = index_tasks.Oracle(built.path, _Backwards())
+  oracle = search_tasks.Oracle(built.path, _Backwards())
   for count, k in ((7, 9), (3, 700)):
     found, wanted = (x.search(rows(count), k) for x in (oracle, whole))
     for a, b in zip(found, wanted, strict=True):
@@ -228,13 +228,13 @@ def test_other_processes_build_and_measure_a_large_index(
   def refused(*_, **__):
     raise AssertionError('this process does the work of a task')
 
-  monkeypatch.setattr(index_tasks, '_FEW_ROWS', 0)
+  monkeypatch.setattr(search_tasks, '_FEW_ROWS', 0)
   for where, name in (
     (sharded_index, 'build_shard'),
     (partition, 'order'),
     (sharded.ShardedSearcher, '_shard'),
     (searchers.ExactSearcher, 'search'),
-    (index_tasks.store, 'hash_files'),
+    (search_tasks.store, 'hash_files'),
   ):
     if (name, few) != ('order', 2):  # the shards of a query are found here
       monkeypatch.setattr(where, name, refused)

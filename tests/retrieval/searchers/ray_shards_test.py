@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from retrieval import searchers
-from retrieval.index import index as index_lib, index_tasks
-from retrieval.searchers import ray_shards
+from retrieval.index import index as index_lib
+from retrieval.searchers import ray_shards, search_tasks
 from retrieval.store import ray_cluster, ray_executor
 
 with_ray = pytest.mark.skipif(
@@ -72,7 +72,7 @@ def test_workers_build_and_measure_a_large_index(tmp_path, monkeypatch):
     recall_floor=0.0,
   )
   alone = index_lib.build_index(tmp_path / 'alone', rows, 'v', config)
-  monkeypatch.setattr(index_tasks, '_FEW_ROWS', 0)
+  monkeypatch.setattr(search_tasks, '_FEW_ROWS', 0)
   monkeypatch.chdir(tmp_path)
   ray = ray_cluster.connect('local')
   try:

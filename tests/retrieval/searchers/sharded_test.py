@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from retrieval import searchers
-from retrieval.index import index as index_lib, recall_check
-from retrieval.searchers import sharded
+from retrieval.index import index as index_lib
+from retrieval.searchers import recall_check, sharded
 from retrieval.store import store_writer
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]

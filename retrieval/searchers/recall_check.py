@@ -10,7 +10,8 @@ from typing import Any
 from jaxtyping import Float, Int
 import numpy as np
 
-from retrieval import memory, searchers
+from retrieval import memory
+from retrieval.searchers import base, exact as exact_lib
 from retrieval.store import sharded_array
 
 
@@ -81,7 +82,7 @@ class RecallCheck:
     return cls(np.asarray(vectors[own], np.float32), own, k)
 
   def answer(
-    self, searcher: searchers.Searcher, **settings: int
+    self, searcher: base.Searcher, **settings: int
   ) -> tuple[np.ndarray, float]:
     """Return ids [q, k] that a searcher finds, and its queries per second."""
     start = time.perf_counter()
@@ -101,8 +102,8 @@ def _fitting(count: int, rows: int, dimension: int, k: int) -> int:
 
 
 def measure(
-  searcher: searchers.Searcher,
-  exact: searchers.ExactSearcher,
+  searcher: base.Searcher,
+  exact: exact_lib.ExactSearcher,
   check: RecallCheck,
   floor: float,
 ) -> dict[str, Any]:

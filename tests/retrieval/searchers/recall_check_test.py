@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from retrieval.index import recall_check
+from retrieval.searchers import recall_check
 
 
 def test_agreement_counts_what_both_found_in_any_order():
