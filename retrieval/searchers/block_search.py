@@ -25,7 +25,8 @@ import numpy.typing as npt
 from retrieval.kernels import backend
 from retrieval.searchers import tiles_gpu
 
-GROUP = 128  # columns that share one maximum in the first stage
+GROUP = 128  # columns that share one maximum in the first stage, at most
+_LEAST_GROUP = 4  # smaller groups save nothing
 # Rows of a tile, whose scores stay in fast memory. CPUs keep those of a block.
 _TILES = {'cpu': 0, 'tpu': 8192}
 _GPU_TILE = 16_384
@@ -190,19 +191,21 @@ def _scores(queries, rows, norms, left, metric):
 def top_k(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
   """Return the two-stage top-k of [Q, P]; ties go to the lower column.
 
-  The k groups with the best maxima contain the k best columns.
+  The k groups with the best maxima contain the k best columns. Groups of about
+  sqrt(P / k) columns leave the fewest numbers to sort, P / G + k G.
   """
   rows, columns = scores.shape
-  groups = columns // GROUP
-  if columns % GROUP or groups <= 2 * k:
+  group = 1 << (max(1, columns // k).bit_length() // 2)
+  group = math.gcd(columns, min(group, GROUP))
+  if group < _LEAST_GROUP or columns // group <= 2 * k:
     return tuple(jax.lax.top_k(scores, k))
-  grouped = scores.reshape(rows, groups, GROUP)
+  grouped = scores.reshape(rows, columns // group, group)
   _, best = jax.lax.top_k(grouped.max(axis=-1), k)
   best = jnp.sort(best, axis=-1)  # Ties go to the lower column again.
   within = jnp.take_along_axis(grouped, best[..., None], axis=1)
-  values, at = jax.lax.top_k(within.reshape(rows, k * GROUP), k)
-  group = jnp.take_along_axis(best, at // GROUP, axis=1)
-  return values, group * GROUP + at % GROUP
+  values, at = jax.lax.top_k(within.reshape(rows, k * group), k)
+  chosen = jnp.take_along_axis(best, at // group, axis=1)
+  return values, chosen * group + at % group
 
 
 def _best_of_scores(queries, rows, norms, count, metric, fetch):
@@ -260,9 +263,9 @@ def _best_of_tiles(queries, rows, norms, count, metric, fetch, tile):
     number, column = name // columns, name % columns
     return (number * group + at) * columns + column
 
-  values, chosen = jax.lax.top_k(best, fetch)
+  values, chosen = top_k(best, fetch)
   places = jnp.take_along_axis(at, chosen, axis=1).astype(jnp.int32)
-  seconds, doubled = jax.lax.top_k(second, again)
+  seconds, doubled = top_k(second, again)
   members = row(doubled[..., None], jnp.arange(group))
   new = jnp.arange(group) != jnp.take_along_axis(at, doubled, 1)[..., None]
   members = members.reshape(len(queries), -1)

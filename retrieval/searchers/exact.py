@@ -384,9 +384,11 @@ class ExactSearcher:
 def num_fetched(k: int, num_vectors: int) -> int:
   """Return the number of candidates for the k best rows.
 
-  Rounding up keeps the number of compiled programs small.
+  Rounding up keeps the number of compiled programs small. XLA selects up to 16 of
+  a row on a GPU without a sort.
   """
-  return min(num_vectors, -(-(k + _MARGIN) // 32) * 32)
+  wanted = 16 if k <= 8 else -(-(k + _MARGIN) // 32) * 32
+  return min(num_vectors, wanted)
 
 
 def _free_bytes(devices) -> int:

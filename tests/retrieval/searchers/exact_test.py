@@ -175,12 +175,13 @@ def test_counts_rows_on_all_devices_and_in_all_blocks(way):
   np.testing.assert_array_equal(counts, [1, 5000, 9000])
 
 
-def test_two_stage_top_k_breaks_ties_as_one_stage():
+@pytest.mark.parametrize('k', [1, 16, 20, 300])
+def test_two_stage_top_k_breaks_ties_as_one_stage(k):
   rng = np.random.default_rng(0)
   scores = rng.standard_normal((6, 64 * block_search.GROUP), np.float32)
   scores = np.floor(2 * scores)  # groups of different maxima share values
-  values, ids = jax.jit(block_search.top_k, static_argnums=1)(scores, 20)
-  want_values, want_ids = jax.lax.top_k(scores, 20)
+  values, ids = jax.jit(block_search.top_k, static_argnums=1)(scores, k)
+  want_values, want_ids = jax.lax.top_k(scores, k)
   np.testing.assert_array_equal(values, want_values)
   np.testing.assert_array_equal(ids, want_ids)
 
