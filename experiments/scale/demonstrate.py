@@ -4,18 +4,19 @@
 
   python -m experiments.scale.demonstrate --workdir=runs/cluster
 
-A head and nodes of one core each are started at the loopback device, and ended at the
-end. One core without Ray prepares a quarter of the packaged articles (or of --corpus,
-JSON lines), then all. One worker prepares all, then two workers do. After that nodes
-are killed with signal 9 at --kills seeded moments, each replaced by a new one, and the
-command itself at one, after which it is run again. The tables have the seconds of each
-stage and the peak memory of one core. The command fails unless all folders of the same
-documents hold the same bytes.
+A head and two nodes of one core each run at the loopback device. One core without Ray
+prepares a quarter of the packaged articles (or of --corpus, JSON lines), then all;
+then one worker and two workers prepare all. After that nodes are killed with signal 9
+at --kills seeded moments, each replaced by a new one, and the command itself once,
+after which it is run again. The tables have the seconds of each stage and the peak
+memory of one core. The command fails unless all folders of the same documents hold
+the same bytes.
 
 Flags after -- are those of experiments.retro.prepare, such as
 -- --config.index.shards=16.
 """
 
+from collections.abc import Mapping, Sequence
 import dataclasses
 import hashlib
 import json
@@ -39,32 +40,11 @@ from retrieval.nn import embedders
 
 _STAGES = ('tokens', 'duplicates', 'chunks', 'vectors', 'index', 'neighbors')
 _BEGINS = re.compile(r'Stage (\w+), in ')
-# Times of an index's building are in its report.
+# The report of an index holds times.
 _VARIES = ('index.json', '.verified')
-_EMBEDDER = 'embedder'  # folder
 
 
-def _define() -> None:
-  flags.DEFINE_string(
-    'workdir', 'runs/cluster', 'Folder of everything written.'
-  )
-  flags.DEFINE_string(
-    'corpus', '', 'JSON lines; the packaged articles if empty.'
-  )
-  flags.DEFINE_integer('documents', 2000, 'Documents to prepare.', 1)
-  flags.DEFINE_integer('kill_documents', 400, 'Documents, to kill nodes.', 1)
-  flags.DEFINE_integer('kills', 10, 'Moments in which a node is killed.', 0)
-  flags.DEFINE_integer('seed', 0, 'Seed of the moments.', 0)
-  flags.DEFINE_bool(
-    'hold_shards', False, "Whether actors hold an index's shards."
-  )
-  flags.DEFINE_string('output', '', 'JSON file to write.')
-  flags.DEFINE_integer(
-    'encoder_layers', 0, 'First layers of MiniLM that embed; 0 is all.', 0
-  )
-
-
-def _shorten(folder: pathlib.Path, num_layers: int) -> None:
+def shorten(folder: pathlib.Path, num_layers: int) -> None:
   """Write the embedder of MiniLM's first layers."""
   folder.mkdir(parents=True)
   source = embedders.find_minilm()
@@ -72,69 +52,39 @@ def _shorten(folder: pathlib.Path, num_layers: int) -> None:
   config = json.loads((source / 'config.json').read_text())
   config['num_hidden_layers'] = num_layers
   (folder / 'config.json').write_text(json.dumps(config))
+  layer = re.compile(r'encoder\.layer\.(\d+)\.')
+  kept = {}
   tensors = safetensors_numpy.load_file(source / 'model.safetensors')
-  kept = {
-    name: tensor
-    for name, tensor in tensors.items()
-    if not (layer := re.search(r'encoder\.layer\.(\d+)\.', name))
-    or int(layer.group(1)) < num_layers
-  }
+  for name, tensor in tensors.items():
+    found = layer.search(name)
+    if found is None or int(found[1]) < num_layers:
+      kept[name] = tensor
   safetensors_numpy.save_file(kept, folder / 'model.safetensors')
 
 
-def _start(
-  workdir: pathlib.Path, documents: int, cores: set[int], *more: str
-) -> subprocess.Popen:
-  """Start to prepare a corpus on some cores."""
-  arguments = [
-    '--config=configs/retro_pretrain_quickstart.py',
-    f'--workdir={workdir}',
-    f'--config.corpus.max_documents={documents}',
-    '--config.tokens.documents_per_shard=64',
-    '--config.tokens.num_processes=1',
-    '--config.deduplicate.threshold=0.8',
-    '--config.index.searcher=exact',
-  ]
-  if flags.FLAGS.corpus:
-    arguments += [
-      '--config.corpus.kind=jsonl',
-      f'--config.corpus.path={flags.FLAGS.corpus}',
-    ]
-  if flags.FLAGS.encoder_layers:
-    embedder = workdir.parent / _EMBEDDER
-    arguments.append(f'--config.embedder.path={embedder}')
-  return subprocess.Popen(
-    [sys.executable, '-m', 'experiments.retro.prepare', *arguments, *more],
-    stdout=subprocess.DEVNULL,
-    stderr=subprocess.PIPE,
-    text=True,
-    preexec_fn=lambda: os.sched_setaffinity(0, cores),
-  )
-
-
 @dataclasses.dataclass
-class _Cost:
+class Cost:
   """Seconds of a stage, and peak bytes of the command's process."""
 
-  sec: float
-  anonymous: int = 0  # memory that is no page of a file
+  sec: float = 0.0
+  anonymous: int = 0  # memory that is not a page of a file
   resident: int = 0
 
   def sample(self, process: int) -> None:
-    """Look at the memory of now."""
+    """Raise the peaks to the memory of now."""
     for name, line in (('anonymous', 'RssAnon'), ('resident', 'VmRSS')):
       now = turns.status_bytes(line, process)
       setattr(self, name, max(getattr(self, name), now))
 
 
-def _wait(process: subprocess.Popen) -> dict[str, _Cost]:
-  """Return the costs of each stage.
+def wait(process: subprocess.Popen) -> dict[str, Cost]:
+  """Wait for a preparation; return the cost of each stage.
 
   Raises:
     ValueError: when the command fails.
   """
+  now = Cost()  # of the stage that runs
   costs, lines, ended = {}, [], threading.Event()
-  now = _Cost(0)  # of the stage that runs
 
   def sample():
     while not ended.wait(0.1):
@@ -148,14 +98,12 @@ def _wait(process: subprocess.Popen) -> dict[str, _Cost]:
       lines.append(line)
       if found := _BEGINS.search(line):
         now.sec, start = time.monotonic() - start, time.monotonic()
-        now = costs[found.group(1)] = _Cost(0)
+        now = costs[found[1]] = Cost()
         now.sample(process.pid)
-      if 'runs again' in line:
-        logging.info('%s', line.rstrip())
     now.sec = time.monotonic() - start
     failed = process.wait()
   finally:
-    process.kill()  # where this command is ended
+    process.kill()  # where this command is interrupted
     ended.set()
     sampler.join()
   if failed:
@@ -163,7 +111,7 @@ def _wait(process: subprocess.Popen) -> dict[str, _Cost]:
   return {name: costs[name] for name in _STAGES}
 
 
-def _hashes(workdir: pathlib.Path) -> dict[str, str]:
+def hashes(workdir: pathlib.Path) -> dict[str, str]:
   """Return the hash of each file that does not depend on time."""
   return {
     str(file.relative_to(workdir)): hashlib.sha256(
@@ -174,9 +122,9 @@ def _hashes(workdir: pathlib.Path) -> dict[str, str]:
   }
 
 
-def _check(wanted: dict[str, str], workdir: pathlib.Path) -> None:
+def check(wanted: Mapping[str, str], workdir: pathlib.Path) -> None:
   """Raise ValueError unless a folder holds the same bytes."""
-  found = _hashes(workdir)
+  found = hashes(workdir)
   differ = sorted(x for x in {*wanted, *found} if wanted.get(x) != found.get(x))
   if differ or not wanted:
     raise ValueError(
@@ -185,90 +133,116 @@ def _check(wanted: dict[str, str], workdir: pathlib.Path) -> None:
     )
 
 
-def _prepare_all(
-  nodes: loopback.Nodes, root: pathlib.Path, cores: list[int], given: list[str]
-) -> dict[str, dict[str, _Cost]]:
-  """Prepare a corpus in several ways; return what `_wait` does, of each."""
-  documents, wanted = flags.FLAGS.documents, {}
-  ways = {
-    'a quarter': (max(1, documents // 4), cores[:1], []),
-    'one core': (documents, cores[:1], []),
-    '1 worker': (documents, cores[:1], _on_cluster(nodes, 1)),
-    '2 workers': (documents, cores, _on_cluster(nodes, 2)),
-  }
-  costs = {}
-  for name, (number, some, more) in ways.items():
-    logging.info('Preparing %d documents: %s.', number, name)
-    folder = root / name.replace(' ', '-')
-    costs[name] = _wait(_start(folder, number, set(some), *given, *more))
-    logging.info('%s', costs[name])
-    if name == 'one core':
-      wanted = _hashes(folder)
-    elif name != 'a quarter':
-      _check(wanted, folder)
-  return costs
+class _Demonstration:
+  """Preparations of a corpus by the flags, in folders below --workdir."""
 
+  def __init__(
+    self, root: pathlib.Path, nodes: loopback.Nodes, given: Sequence[str]
+  ):
+    self._root, self._nodes = root, nodes
+    self._cores = sorted(os.sched_getaffinity(0))
+    self._given = [
+      '--config=configs/retro_pretrain_quickstart.py',
+      '--config.tokens.documents_per_shard=64',
+      '--config.tokens.num_processes=1',
+      '--config.deduplicate.threshold=0.8',
+      '--config.index.searcher=exact',
+    ]
+    if corpus := flags.FLAGS.corpus:
+      self._given += ['--config.corpus.kind=jsonl']
+      self._given += [f'--config.corpus.path={corpus}']
+    if layers := flags.FLAGS.encoder_layers:
+      shorten(root / 'embedder', layers)
+      self._given.append(f'--config.embedder.path={root / "embedder"}')
+    self._given += given
 
-def _on_cluster(nodes: loopback.Nodes, num_workers: int) -> list[str]:
-  return [
-    f'--config.cluster.address={nodes.address}',
-    f'--config.cluster.workers={num_workers}',
-    f'--config.cluster.hold_shards={flags.FLAGS.hold_shards}',
-  ]
+  def _start(
+    self,
+    folder: pathlib.Path,
+    documents: int,
+    num_cores: int | None = None,
+    workers: int | None = None,
+  ) -> subprocess.Popen:
+    """Start a preparation, by workers of the cluster (0: all) unless None."""
+    arguments = [f'--workdir={folder}', *self._given]
+    arguments.append(f'--config.corpus.max_documents={documents}')
+    if workers is not None:
+      arguments += [
+        f'--config.cluster.address={self._nodes.address}',
+        f'--config.cluster.workers={workers}',
+        f'--config.cluster.hold_shards={flags.FLAGS.hold_shards}',
+      ]
+    cores = self._cores[:num_cores]
+    return subprocess.Popen(
+      [sys.executable, '-m', 'experiments.retro.prepare', *arguments],
+      stdout=subprocess.DEVNULL,
+      stderr=subprocess.PIPE,
+      text=True,
+      preexec_fn=lambda: os.sched_setaffinity(0, cores),
+    )
 
+  def prepare_all(self) -> dict[str, dict[str, Cost]]:
+    """Prepare the corpus in several ways; return the costs of each."""
+    documents = flags.FLAGS.documents
+    costs, wanted = {}, {}
+    for name, number, num_cores, workers in (
+      ('a quarter', max(1, documents // 4), 1, None),
+      ('one core', documents, 1, None),
+      ('1 worker', documents, 1, 1),
+      ('2 workers', documents, None, 2),
+    ):
+      logging.info('Preparing %d documents: %s.', number, name)
+      folder = self._root / name.replace(' ', '-')
+      costs[name] = wait(self._start(folder, number, num_cores, workers))
+      if name == 'one core':
+        wanted = hashes(folder)
+      elif workers is not None:
+        check(wanted, folder)
+    return costs
 
-def _kill_all(
-  nodes: loopback.Nodes, root: pathlib.Path, given: list[str]
-) -> list[float]:
-  """Kill a node at seeded moments.
+  def kill_all(self) -> list[float]:
+    """Kill nodes at seeded moments, then the command.
 
-  Returns:
-    Seconds of a run without a death, then of the others.
-  """
-  cores = os.sched_getaffinity(0)
-  remote = *_on_cluster(nodes, 0), *given
-  documents, draw = flags.FLAGS.kill_documents, random.Random(flags.FLAGS.seed)
-  _wait(_start(root / 'kill', documents, cores, *given))
-  start = time.monotonic()
-  _wait(_start(root / 'whole', documents, cores, *remote))
-  seconds = [time.monotonic() - start]
-  while len(seconds) <= flags.FLAGS.kills:
-    folder, killed = root / f'kill-{len(seconds)}', []
-    moment = draw.uniform(0.2, 1.0) * seconds[0]
+    Returns:
+      Seconds of a run without a death, then of the others.
+    """
+    documents, root = flags.FLAGS.kill_documents, self._root
+    draw = random.Random(flags.FLAGS.seed)
+    wait(self._start(root / 'kill', documents))
+    wanted = hashes(root / 'kill')
     start = time.monotonic()
-    process = _start(folder, documents, cores, *remote)
-
-    def kill(process=process, killed=killed):
-      if process.poll() is None:
-        killed.append(True)
-        nodes.kill()
-
-    killer = threading.Timer(moment, kill)
-    killer.start()
-    _wait(process)
-    killer.cancel()
-    killer.join()
-    _check(_hashes(root / 'kill'), folder)
-    if killed:
-      seconds.append(time.monotonic() - start)
-      logging.info(
-        'Kill %d after %.1f s: the same bytes.', len(seconds) - 1, moment
-      )
-    shutil.rmtree(folder)
-    nodes.restore(2)
-  folder = root / 'kill-driver'
-  process = _start(folder, documents, cores, *remote)
-  time.sleep(seconds[0] / 2)
-  process.kill()
-  process.communicate()
-  _wait(_start(folder, documents, cores, *remote))
-  _check(_hashes(root / 'kill'), folder)
-  logging.info('The command killed and run again: the same bytes.')
-  return seconds
+    wait(self._start(root / 'whole', documents, workers=0))
+    seconds = [time.monotonic() - start]
+    while len(seconds) <= flags.FLAGS.kills:
+      folder = root / f'kill-{len(seconds)}'
+      moment = draw.uniform(0.2, 1.0) * seconds[0]
+      start = time.monotonic()
+      process = self._start(folder, documents, workers=0)
+      killer = threading.Timer(moment, self._nodes.kill)
+      killer.start()
+      wait(process)
+      killed = not killer.is_alive()  # else the run was over before
+      killer.cancel()
+      killer.join()
+      check(wanted, folder)
+      if killed:
+        seconds.append(time.monotonic() - start)
+        logging.info('Kill %d after %.1f s.', len(seconds) - 1, moment)
+      shutil.rmtree(folder)
+      self._nodes.restore(2)
+    folder = root / 'kill-driver'
+    process = self._start(folder, documents, workers=0)
+    time.sleep(seconds[0] / 2)
+    process.kill()
+    process.communicate()
+    wait(self._start(folder, documents, workers=0))
+    check(wanted, folder)
+    return seconds
 
 
-def _print(costs: dict[str, dict[str, _Cost]], caption: str) -> None:
+def _print(costs: dict[str, dict[str, Cost]], caption: str) -> None:
   """Print the seconds of each stage, and the peaks of its memory."""
+  costs = dict(costs)
   quarter, whole = costs.pop('a quarter'), costs['one core']
   totals = [sum(cost.sec for cost in x.values()) for x in costs.values()]
   rows = [
@@ -281,39 +255,34 @@ def _print(costs: dict[str, dict[str, _Cost]], caption: str) -> None:
   reports.print_table(('stage, seconds', *costs), rows, title, caption)
   rows = []
   for stage in _STAGES:
-    few, all_of = quarter[stage], whole[stage]
-    peaks = few.anonymous, all_of.anonymous, few.resident, all_of.resident
+    few, many = quarter[stage], whole[stage]
+    peaks = few.anonymous, many.anonymous, few.resident, many.resident
     mib = [f'{x / 2**20:,.0f}' for x in peaks]
-    ratio = f'{all_of.anonymous / max(few.anonymous, 1):.2f}'
+    ratio = f'{many.anonymous / max(few.anonymous, 1):.2f}'
     rows.append((stage, *mib[:2], ratio, *mib[2:]))
   reports.print_table(
     ('stage, MiB', 'a quarter', 'all', 'ratio', 'with files', 'all with files'),
     rows,
     'Peak memory of one core',
-    'Without pages of mapped files, which the kernel drops when memory is '
-    'wanted, and with them, of a quarter and of all documents.',
+    'Without and with pages of mapped files, which the kernel drops at need.',
   )
 
 
 def run(argv: list[str]) -> None:
   """Start the cluster, prepare, kill, and print the tables."""
-  given = argv[1:]
   root = pathlib.Path(flags.FLAGS.workdir).absolute()
   if root.exists():
     raise ValueError(f'--workdir={root}: exists; expected a new folder.')
-  if flags.FLAGS.encoder_layers:
-    _shorten(root / _EMBEDDER, flags.FLAGS.encoder_layers)
-  cores = sorted(os.sched_getaffinity(0))
   with loopback.cluster(num_workers=2) as nodes:
-    costs = _prepare_all(nodes, root, cores, given)
-    kills = _kill_all(nodes, root, given)
+    demonstration = _Demonstration(root, nodes, argv[1:])
+    costs = demonstration.prepare_all()
+    kills = demonstration.kill_all()
   if flags.FLAGS.output:
     values = {
       way: {stage: dataclasses.asdict(x) for stage, x in stages.items()}
       for way, stages in costs.items()
     }
-    content = {'cores': len(cores), 'kills': kills, 'costs': values}
-    reports.write_json(pathlib.Path(flags.FLAGS.output), content)
+    reports.write_json(flags.FLAGS.output, {'kills': kills, 'costs': values})
   caption = (
     f'All folders hold the same bytes, also of {len(kills) - 1} runs in which '
     'a node was killed and of one in which the command was.'
@@ -322,5 +291,13 @@ def run(argv: list[str]) -> None:
 
 
 if __name__ == '__main__':
-  _define()
+  flags.DEFINE_string('workdir', 'runs/cluster', 'New folder.')
+  flags.DEFINE_string('corpus', '', 'JSON lines, or the packaged articles.')
+  flags.DEFINE_integer('documents', 2000, 'Documents to prepare.', 1)
+  flags.DEFINE_integer('kill_documents', 400, 'Documents, to kill nodes.', 1)
+  flags.DEFINE_integer('kills', 10, 'Moments in which a node is killed.', 0)
+  flags.DEFINE_integer('seed', 0, 'Seed of the moments.', 0)
+  flags.DEFINE_bool('hold_shards', False, "Let actors hold an index's shards.")
+  flags.DEFINE_integer('encoder_layers', 0, 'Layers of MiniLM; 0 is all.', 0)
+  flags.DEFINE_string('output', '', 'JSON file to write.')
   command.main_of_script(run)
