@@ -18,7 +18,7 @@ Names load on first use. Importing the package starts no backend.
 import importlib
 
 _PLACES = {
-  'BM25': ('text_search.bm25', 'Bm25'),
+  'BM25': ('search.bm25', 'Bm25'),
   'Embedder': ('nn.embedders', 'Embedder'),
   'ExactSearcher': ('searchers.exact', 'ExactSearcher'),
   'IndexConfig': ('index.index', 'IndexConfig'),

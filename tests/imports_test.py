@@ -28,7 +28,7 @@ _ROOMS = {
     'kernels',
     'nn',
     'searchers',
-    'text_search',
+    'search',
     'index',
     'questions',
   ),

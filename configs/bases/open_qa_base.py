@@ -22,7 +22,7 @@ from experiments.engine import run_settings
 from experiments.open_qa import settings
 from experiments.realm import settings as realm_settings
 from realm_jax.nn import open_qa
-from retrieval.text_search import colbert_index
+from retrieval.search import colbert_index
 
 # Lists of Red-Trivia whose answers are often in the vital articles.
 _LISTS = 'artandliterature,computers,elements,general,greekmyth,worldcapitals'

@@ -18,8 +18,8 @@ from ml_collections import config_dict
 from configs.bases import sections
 from experiments.engine import optimizers, run_settings
 from experiments.retro import settings
+from retrieval.search import colbert_index
 from retrieval.store import ray_cluster
-from retrieval.text_search import colbert_index
 from retro_jax.decoding import drawing
 from retro_jax.nn import config as config_lib
 

@@ -27,12 +27,12 @@ import numpy as np
 
 from experiments.benchmarks import turns
 from experiments.engine import command, progress, reports
-from retrieval.text import corpus as corpus_lib, tokens as tokens_lib
-from retrieval.text_search import (
+from retrieval.search import (
   bm25,
   sparse_index,
   tfidf,
 )
+from retrieval.text import corpus as corpus_lib, tokens as tokens_lib
 
 _PASSAGE_WORDS = 100  # Karpukhin et al. 2020
 _CHUNK_WORDS = 64

@@ -29,9 +29,9 @@ from retrieval.questions import (
   dpr_json,
   questions as questions_lib,
 )
+from retrieval.search import bm25
 from retrieval.store import store, store_writer
 from retrieval.text import blocks as blocks_lib
-from retrieval.text_search import bm25
 
 KIND = 'dpr_examples'
 _SHARD = 1024  # questions

@@ -14,7 +14,7 @@ from realm_jax.serving import beams
 from retrieval import settings
 from retrieval.nn import colbert
 from retrieval.questions import answers as answers_lib
-from retrieval.text_search import colbert_index, lda
+from retrieval.search import colbert_index, lda
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

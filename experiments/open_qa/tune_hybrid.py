@@ -7,7 +7,7 @@
 Each argument is a question set that experiments.open_qa.retrieve --kinds=dense,bm25 has
 ranked: the start of the names of its files SET.dense.run, SET.bm25.run and SET.qrels;
 --vectors and --words name other runs than dense and bm25. For each --weight, the share of
-words in `retrieval.text_search.fusion.by_scores`, and for the fusion of ranks, the command
+words in `retrieval.search.fusion.by_scores`, and for the fusion of ranks, the command
 prints recall@K, MRR and nDCG@10 in percent with 95 % intervals. The weight with the
 highest --measure, the mean over sets, is chosen; the smallest of equal ones. It is
 config.lookup.words_weight of training, config.evaluate.words_weight of evaluation.
@@ -25,8 +25,8 @@ import numpy as np
 
 from experiments.engine import command, reports
 from retrieval.questions import ranking, trec_files
+from retrieval.search import fusion
 from retrieval.store import store
-from retrieval.text_search import fusion
 
 WEIGHTS = [i / 10 for i in range(11)]
 RANKS = 'ranks'  # the row of `fusion.by_ranks`

@@ -39,6 +39,11 @@ from retrieval.index import (
   sources as sources_lib,
   vectors as vectors_lib,
 )
+from retrieval.search import (
+  lda,
+  sparse_index,
+  token_store,
+)
 from retrieval.store import store, verification
 from retrieval.text import (
   chunks as chunks_lib,
@@ -46,11 +51,6 @@ from retrieval.text import (
   data_folder,
   near_duplicates,
   tokens as tokens_lib,
-)
-from retrieval.text_search import (
-  lda,
-  sparse_index,
-  token_store,
 )
 from retro_jax.data import folder as retro_data
 

@@ -13,8 +13,8 @@ from retrieval.index import (
   index as index_lib,
   sources,
 )
+from retrieval.search import colbert_index, lda
 from retrieval.text import corpus as corpus_lib
-from retrieval.text_search import colbert_index, lda
 from retro_jax.data import qa_rows
 from retro_jax.decoding import drawing
 from retro_jax.nn import config as config_lib

@@ -4,7 +4,7 @@
 
 from experiments.engine import cluster, progress, stages
 from retrieval.index import reuse, sources
-from retrieval.text_search import colbert_index, lda
+from retrieval.search import colbert_index, lda
 from retro_jax.data import folder as retro_data
 
 

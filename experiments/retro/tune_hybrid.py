@@ -32,9 +32,9 @@ from retrieval.index import (
   ordered,
 )
 from retrieval.questions import bootstrap
+from retrieval.search import fusion
 from retrieval.store import locks
 from retrieval.text import chunks as chunks_lib
-from retrieval.text_search import fusion
 from retro_jax.data import folder as retro_data
 
 FILE = 'tune_hybrid.json'

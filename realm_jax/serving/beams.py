@@ -29,9 +29,7 @@ from retrieval.index import (
   rerankers,
   reranking,
 )
-from retrieval.store import store
-from retrieval.text import blocks as blocks_lib
-from retrieval.text_search import (
+from retrieval.search import (
   bm25,
   colbert_index,
   fusion,
@@ -39,6 +37,8 @@ from retrieval.text_search import (
   lda,
   sparse_index,
 )
+from retrieval.store import store
+from retrieval.text import blocks as blocks_lib
 
 # hybrid: reciprocal rank fusion of dense and bm25; weighted: their weighted scores
 KINDS = (

@@ -12,9 +12,7 @@ import numpy as np
 
 from realm_jax.data import folder as data_folder
 from retrieval.index import reuse
-from retrieval.store import shards, store
-from retrieval.text import blocks as blocks_lib
-from retrieval.text_search import (
+from retrieval.search import (
   bm25,
   colbert_index,
   late_interaction,
@@ -24,6 +22,8 @@ from retrieval.text_search import (
   tfidf,
   token_store,
 )
+from retrieval.store import shards, store
+from retrieval.text import blocks as blocks_lib
 
 WORDS = {'bm25': bm25.Bm25, 'tfidf': tfidf.TfIdf}
 

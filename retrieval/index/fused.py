@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from retrieval.index import neighbors as neighbors_lib
+from retrieval.search import fusion
 from retrieval.store import store
 from retrieval.text import chunks as chunks_lib
-from retrieval.text_search import fusion
 
 _CANDIDATES = fusion.CANDIDATES  # of each list
 

@@ -11,9 +11,9 @@ from rapidfuzz.distance import LCSseq, Levenshtein
 
 from retrieval import tokenization
 from retrieval.index import neighbors as neighbors_lib
+from retrieval.search import fusion
 from retrieval.searchers import base
 from retrieval.text import chunks as chunks_lib
-from retrieval.text_search import fusion
 
 _CANDIDATES = fusion.CANDIDATES  # that are ordered anew
 

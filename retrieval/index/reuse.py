@@ -24,15 +24,15 @@ from retrieval.index import (
   snapshots,
   vectors as vectors_lib,
 )
+from retrieval.search import (
+  late_interaction,
+  sparse_index,
+)
 from retrieval.store import drafts, links, locks, shards, store
 from retrieval.text import (
   blocks as blocks_lib,
   chunks as chunks_lib,
   tokens as tokens_lib,
-)
-from retrieval.text_search import (
-  late_interaction,
-  sparse_index,
 )
 
 _AT_ONCE = 4096  # chunks

@@ -35,10 +35,7 @@ from retrieval.index import (
   searched,
   vectors as vectors_lib,
 )
-from retrieval.searchers import base
-from retrieval.store import shards, store
-from retrieval.text import chunks as chunks_lib, tokens as tokens_lib
-from retrieval.text_search import (
+from retrieval.search import (
   bm25 as bm25_lib,
   late_interaction,
   lda as lda_lib,
@@ -46,6 +43,9 @@ from retrieval.text_search import (
   term_counts,
   tfidf as tfidf_lib,
 )
+from retrieval.searchers import base
+from retrieval.store import shards, store
+from retrieval.text import chunks as chunks_lib, tokens as tokens_lib
 
 Name = Literal[
   'dense',

@@ -35,6 +35,7 @@ from retrieval.index import (
   vectors as vectors_lib,
 )
 from retrieval.nn import embedders
+from retrieval.search import colbert_index
 from retrieval.store import store
 from retrieval.text import (
   chunks as chunks_lib,
@@ -42,7 +43,6 @@ from retrieval.text import (
   near_duplicates,
   tokens as tokens_lib,
 )
-from retrieval.text_search import colbert_index
 
 
 def embedder(config: ml_collections.ConfigDict) -> embedders.Embedder:

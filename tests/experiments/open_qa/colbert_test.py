@@ -20,7 +20,7 @@ from retrieval.index import (
 )
 from retrieval.nn import colbert_encoder
 from retrieval.questions import questions as questions_lib
-from retrieval.text_search import colbert_index, late_interaction
+from retrieval.search import colbert_index, late_interaction
 from tests.retrieval.text import tiny_blocks
 
 _NAMES = 'abcefghijklmnopr'  # q and d mark queries and passages

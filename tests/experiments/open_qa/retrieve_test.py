@@ -27,7 +27,7 @@ from retrieval.questions import (
   ranking,
   trec_files,
 )
-from retrieval.text_search import (
+from retrieval.search import (
   fusion,
   lda,
 )

@@ -27,11 +27,11 @@ from realm_jax.serving import (
 )
 from retrieval.index import index_versions
 from retrieval.nn import colbert_encoder
+from retrieval.search import colbert_index, tfidf
 from retrieval.text import corpus
-from retrieval.text_search import colbert_index, tfidf
 from tests.experiments.realm import tiny_realm
+from tests.retrieval.search import tiny_encoder
 from tests.retrieval.store import other_writer
-from tests.retrieval.text_search import tiny_encoder
 
 NEW = corpus.Document('new', 'Crown', 'The crown of Rome stood in the river.')
 CHANGED = corpus.Document('d3', 'Mill 3', 'The mill of 1066 was a crown.')

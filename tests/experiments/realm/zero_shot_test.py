@@ -9,7 +9,7 @@ import pytest
 
 from experiments.realm import zero_shot
 from retrieval.questions import questions as questions_lib
-from retrieval.text_search import bm25
+from retrieval.search import bm25
 
 Q = questions_lib.Question
 TEXTS = (

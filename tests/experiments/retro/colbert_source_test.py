@@ -14,12 +14,12 @@ from experiments.retro import (
 )
 from retrieval.index import sources
 from retrieval.nn import colbert_encoder
+from retrieval.search import token_store
 from retrieval.text import corpus as corpus_lib
-from retrieval.text_search import token_store
 from retro_jax.data import folder as retro_data
 from retro_jax.trained import loading, sampling
 from tests.experiments.engine import tiny_run
-from tests.retrieval.text_search import tiny_encoder
+from tests.retrieval.search import tiny_encoder
 from tests.retro_jax.data import tiny_data
 
 

@@ -18,8 +18,8 @@ from retrieval.index import (
   vectors as vectors_lib,
 )
 from retrieval.nn import embedders
+from retrieval.search import lda
 from retrieval.text import chunks as chunks_lib, corpus as corpus_lib
-from retrieval.text_search import lda
 from retro_jax.data import folder as retro_data
 from retro_jax.trained import loading, sampling
 from tests.experiments.engine import tiny_run

@@ -9,7 +9,7 @@ import pytest
 
 from realm_jax.data import folder
 from realm_jax.serving import beams
-from retrieval.text_search import (
+from retrieval.search import (
   bm25,
   fusion,
 )

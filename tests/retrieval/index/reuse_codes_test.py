@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from retrieval.index import reuse
-from retrieval.text_search import late_interaction, token_store
-from tests.retrieval.text_search import tiny_encoder
+from retrieval.search import late_interaction, token_store
+from tests.retrieval.search import tiny_encoder
 
 CONFIG = token_store.IndexConfig(
   num_centroids=16, num_bits=4, sample_blocks=20, shard_blocks=7

@@ -16,15 +16,15 @@ from retrieval.index import (
   sources,
   vectors as vectors_lib,
 )
-from retrieval.text import chunks as chunks_lib
-from retrieval.text_search import (
+from retrieval.search import (
   bm25 as bm25_lib,
   late_interaction,
   lda as lda_lib,
   token_store,
 )
+from retrieval.text import chunks as chunks_lib
+from tests.retrieval.search import tiny_encoder
 from tests.retrieval.store import tiny_stores
-from tests.retrieval.text_search import tiny_encoder
 
 _K = 5
 

@@ -21,9 +21,9 @@ import numpy as np
 
 from retrieval import settings
 from retrieval.nn import colbert_encoder
+from retrieval.search import token_store
 from retrieval.searchers import base
 from retrieval.store import sharded_array, store
-from retrieval.text_search import token_store
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

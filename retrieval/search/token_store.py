@@ -21,8 +21,8 @@ import numpy as np
 
 from retrieval import settings
 from retrieval.nn import colbert_encoder
+from retrieval.search import residual_codes, sparse_index
 from retrieval.store import shards, store
-from retrieval.text_search import residual_codes, sparse_index
 
 KIND = 'colbert_tokens'
 CODEC_KIND = 'colbert_codec'

@@ -7,7 +7,7 @@ import zlib
 import numpy as np
 
 from retrieval.nn import colbert_encoder
-from retrieval.text_search import residual_codes, sparse_index, term_counts
+from retrieval.search import residual_codes, sparse_index, term_counts
 
 D, Q = 8, 12
 

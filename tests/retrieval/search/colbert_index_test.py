@@ -6,8 +6,8 @@ import ml_collections
 import pytest
 
 from retrieval.nn import colbert_encoder
-from retrieval.text_search import colbert_index, late_interaction
-from tests.retrieval.text_search import tiny_encoder
+from retrieval.search import colbert_index, late_interaction
+from tests.retrieval.search import tiny_encoder
 
 TEXTS = ['word1 word2', 'word3', 'word2 word3 word4']
 

@@ -5,7 +5,7 @@
 import numpy as np
 import pytest
 
-from retrieval.text_search import residual_codes
+from retrieval.search import residual_codes
 
 D = 16
 

@@ -5,7 +5,7 @@
 import numpy as np
 import pytest
 
-from retrieval.text_search import fusion
+from retrieval.search import fusion
 
 
 def _lists(seed=0, shape=(5, 12)):

@@ -10,7 +10,7 @@ import sys
 import numpy as np
 import pytest
 
-from retrieval.text_search import bm25
+from retrieval.search import bm25
 
 WORDS = (
   'river',
@@ -160,7 +160,7 @@ def test_weights_are_those_of_the_search_and_terms_those_of_the_store(tmp_path):
 def test_searching_a_saved_index_starts_no_backend(tmp_path):
   bm25.Bm25.build(['river', 'queen']).save(tmp_path / 'bm25')
   code = (
-    'import sys; from retrieval.text_search import bm25; '
+    'import sys; from retrieval.search import bm25; '
     'print(bm25.Bm25.load(sys.argv[1]).search(["queen"], 1)[0]); '
     'print("bm25s" in sys.modules, "jax._src.xla_bridge" in sys.modules and '
     'bool(sys.modules["jax._src.xla_bridge"]._backends))'

@@ -16,7 +16,7 @@ import unicodedata
 import numpy as np
 
 from retrieval import settings
-from retrieval.text_search import sparse_index
+from retrieval.search import sparse_index
 
 # Lucene's list for English.
 STOP_WORDS = tuple(

@@ -25,9 +25,9 @@ import numpy as np
 import scipy.special
 
 from retrieval import searchers, settings
+from retrieval.search import bm25
 from retrieval.searchers import base
 from retrieval.store import shards, store
-from retrieval.text_search import bm25
 
 KIND = 'topics'
 _SCHEMA = 1  # version of the way from text to counts of words

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from retrieval.text_search import (
+from retrieval.search import (
   bm25,
   tfidf,
 )

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from retrieval.text_search import (
+from retrieval.search import (
   bm25,
   sparse_index,
 )

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.special
 
-from retrieval.text_search import lda
+from retrieval.search import lda
 
 CONFIG = lda.LdaConfig(num_topics=4, passes=4, batch_size=16)
 SUBJECTS = ('river lake sea boat fish', 'king queen crown war treaty')

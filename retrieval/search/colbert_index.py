@@ -11,7 +11,7 @@ import ml_collections
 
 from retrieval import settings
 from retrieval.nn import colbert_encoder
-from retrieval.text_search import (
+from retrieval.search import (
   late_interaction,
   sparse_index,
   token_store,

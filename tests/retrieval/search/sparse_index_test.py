@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from retrieval.index import reuse
-from retrieval.store import store_writer
-from retrieval.text import tokens as tokens_lib
-from retrieval.text_search import (
+from retrieval.search import (
   bm25,
   sparse_index,
   term_counts,
   tfidf,
 )
+from retrieval.store import store_writer
+from retrieval.text import tokens as tokens_lib
 from tests.retrieval.store import tiny_stores
 
 INDICES = [bm25.Bm25, tfidf.TfIdf]

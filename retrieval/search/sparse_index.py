@@ -32,6 +32,7 @@ from jaxtyping import Float32, Int64
 import numpy as np
 from scipy import sparse
 
+from retrieval.search import term_counts
 from retrieval.searchers import base
 from retrieval.store import (
   manifests,
@@ -39,7 +40,6 @@ from retrieval.store import (
   shards as shards_lib,
   store,
 )
-from retrieval.text_search import term_counts
 
 KIND = 'sparse'
 ROWS = 32_768  # texts of a shard

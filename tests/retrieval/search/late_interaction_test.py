@@ -5,8 +5,8 @@
 import numpy as np
 import pytest
 
-from retrieval.text_search import late_interaction, token_store
-from tests.retrieval.text_search import tiny_encoder
+from retrieval.search import late_interaction, token_store
+from tests.retrieval.search import tiny_encoder
 
 D, N = tiny_encoder.D, 45
 ALL = late_interaction.SearchConfig(num_probes=1000, num_rescored=N)
