@@ -123,7 +123,7 @@ def _embedding(config: BertConfig, rows: int, axis: str | None, name: str):
   return nn.Embed(
     rows,
     config.d_model,
-    dtype=config.dtype,
+    dtype=config.param_dtype,  # its gradient is a sum in that dtype, too
     param_dtype=config.param_dtype,
     embedding_init=partitioning.partitioned(_normal(config), axis, 'embed'),
     name=name,

@@ -372,10 +372,14 @@ class RetroStep(Retro):
 def embed(
   table: Float[Array, 'V D'], ids: Int[Array, '...'], dtype: Any
 ) -> Float[Array, '... D']:
-  """Look up ids [...] in a table [V, D]: [..., D] of a dtype."""
+  """Look up ids [...] in a table [V, D]: [..., D] of a dtype.
+
+  The cast comes after the lookup, so that the table's gradient is a sum in the
+  table's own dtype: in bfloat16 a sum of equal terms stops growing at 256 of them.
+  """
   # Whole rows on every device: a lookup in split ones would be replicated.
-  table = partitioning.constrain(table.astype(dtype), 'vocab', None)
-  rows = jnp.take(table, ids, axis=0, mode='clip')
+  table = partitioning.constrain(table, 'vocab', None)
+  rows = jnp.take(table, ids, axis=0, mode='clip').astype(dtype)
   return partitioning.constrain(rows, 'batch', *[None] * ids.ndim)
 
 

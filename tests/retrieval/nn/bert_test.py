@@ -337,6 +337,22 @@ def test_dropout_of_attention_keeps_the_mean(loaded, batch):
   assert (error > 1e-4).any()
 
 
+def test_gradient_of_a_frequent_word_is_a_float32_sum():
+  # A sum of ones in bfloat16 stops at 256.
+  config = bert.BertConfig(
+    vocab_size=4, d_model=8, num_heads=2, num_layers=1, d_ff=8, dtype='bfloat16'
+  )
+  word = bert._embedding(config, 4, 'vocab', 'word')
+  ids = jnp.zeros((8, 128), jnp.int32)
+  params = flax.core.meta.unbox(word.init(jax.random.key(0), ids))
+
+  def total(params):
+    return word.apply(params, ids).astype(jnp.bfloat16).sum()
+
+  found = jax.jit(jax.grad(total))(params)['params']['embedding']
+  np.testing.assert_array_equal(found[0], 1024)
+
+
 def test_bfloat16_is_close_to_float32(loaded, batch):
   config, params, head = loaded
   half = dataclasses.replace(config, dtype=jnp.bfloat16)

@@ -181,6 +181,24 @@ def test_retrieval_changes_the_continuation_of_a_complete_chunk_at_once():
   assert differs > 0
 
 
+def test_parameters_cast_once_give_the_same_logits():
+  c = dataclasses.replace(CONFIG, dtype='bfloat16', copy_gate=True)
+  params, retro = _params(c), model.Retro(c)
+  tokens = jnp.arange(2 * M)[None] % 23
+  neighbors = jnp.arange(4 * R).reshape(1, 2, 2, R) % 23
+  buffer = {'tokens': tokens, 'neighbors': neighbors}
+  last = jnp.array([M + 1])
+  step = {'tokens': jnp.array([5]), 'position': last + 1}
+
+  def after(params):
+    _, cache = decode.first_logits(retro, _params(c), buffer, last)
+    return decode.next_logits(retro, params, cache, step)[0]
+
+  np.testing.assert_array_equal(
+    after(decode.narrowed(params, c.dtype)), after(params)
+  )
+
+
 @pytest.mark.parametrize('tokens_per_call', [1, 3])
 def test_rows_of_a_batch_do_not_disturb_each_other(tokens_per_call):
   rng = np.random.default_rng(0)

@@ -218,6 +218,18 @@ def test_bfloat16():
   assert 1e-5 < error < 0.03
 
 
+def test_gradient_of_a_frequent_word_is_a_float32_sum():
+  # A sum of ones in bfloat16 stops at 256.
+  ids = jnp.zeros((8, 128), jnp.int32)
+
+  def total(table):
+    return model.embed(table, ids, jnp.bfloat16).astype(jnp.float32).sum()
+
+  gradient = jax.jit(jax.grad(total))(jnp.ones((4, 3)))
+  np.testing.assert_array_equal(gradient[0], 1024)
+  np.testing.assert_array_equal(gradient[1:], 0)
+
+
 def test_dropout_acts_in_training_only():
   small = {'num_layers': 1, 'cca_layers': (1,), 'encoder_num_layers': 1}
   c = tiny.config(dropout_rate=0.5, encoder_dropout_rate=0.5, **small)
