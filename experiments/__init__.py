@@ -4,11 +4,11 @@
 
 import sys
 
-from experiments.engine import ends
+from experiments.engine import signals
 from retrieval.store import children
 
 # What follows are imports that take seconds; signals are answered from here on.
 if sys.argv[:1] == ['-m']:  # python -m experiments.x.y, still looking for x.y
-  ends.watch()
+  signals.watch()
 elif sys.orig_argv[-1:] == ['--multiprocessing-fork']:  # a process of a command
   children.exit_with_parent()

@@ -1,6 +1,6 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of settings: a dataclass states what its fields accept, `check` holds them to it.
+"""Settings: frozen dataclasses whose annotations say what each field accepts.
 
   @dataclasses.dataclass(frozen=True, kw_only=True)
   class Settings:
@@ -8,10 +8,9 @@
     rate: Annotated[float, settings.Range(0, 1)] = 0.1
     rule: Literal['substring', 'dpr'] = 'dpr'
 
-    __post_init__ = settings.check
-
-A refused value ends in one line: the field, the value, what was expected. `build`
-fills a dataclass from a section of a config and gives the field its full name.
+`build` fills a dataclass and its sections from a config; a refused value ends in one
+line with the field's full name, the value and what was expected. Add
+`__post_init__ = settings.check` where code constructs the dataclass by itself.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -66,20 +65,19 @@ Rate = Annotated[float, Range(0, 1, below=True)]  # of dropout
 
 
 class SettingsError(ValueError):
-  """A refused value of a field; `field` is its dotted name."""
+  """A refused value of a field."""
 
   def __init__(self, field: str, value: Any, expected: str):
     """Store the parts of the message."""
-    super().__init__(f'{field}={value!r}: expected {expected}.')
-    self.parts = (field, value, expected)
+    super().__init__(field, value, expected)
 
-  def __reduce__(self):
-    """Pickle the parts, so that another process can raise the error."""
-    return SettingsError, self.parts
+  def __str__(self) -> str:
+    field, value, expected = self.args
+    return f'{field}={value!r}: expected {expected}.'
 
   def within(self, section: str) -> 'SettingsError':
-    """The same error, its field named from the section on."""
-    field, value, expected = self.parts
+    """Return the same error, its field named from the section on."""
+    field, value, expected = self.args
     return SettingsError(f'{section}.{field}', value, expected)
 
 
@@ -101,36 +99,48 @@ def check(instance: Any) -> None:
   Raises:
     SettingsError: for the first field that does not fit.
   """
-  for name, hint in _hints(type(instance)).items():
+  for name, hint in hints(type(instance)).items():
     _check(name, getattr(instance, name), hint)
 
 
-def build(cls: type[_T], section: Mapping[str, Any], name: str) -> _T:
-  """Fill a dataclass from a section of a config.
+def build(
+  cls: type[_T],
+  section: Mapping[str, Any],
+  name: str,
+  *,
+  ignore_others: bool = False,
+) -> _T:
+  """Fill a dataclass and those that are its fields from a section of a config.
 
   Args:
     section: values of fields; those that are dataclasses are sections.
     name: of the section, such as 'config.optimizer'.
+    ignore_others: whether the section may have values of no field of `cls`.
 
   Raises:
     ValueError: naming the field in full, for a value that does not fit; for
       fields that contradict each other, naming the section.
   """
-  hints = _hints(cls)
-  values = {
-    key: build(hints[key], value, f'{name}.{key}')
-    if dataclasses.is_dataclass(hints.get(key)) and isinstance(value, Mapping)
-    else value
-    for key, value in section.items()
-  }
+  known, values = hints(cls), {}
+  for key, value in section.items():
+    hint = known.get(key)
+    if hint is None and ignore_others:
+      continue
+    if hint is None:
+      raise ValueError(f'{name}.{key}: {cls.__name__} has no such field.')
+    if dataclasses.is_dataclass(hint) and isinstance(value, Mapping):
+      value = build(hint, value, f'{name}.{key}', ignore_others=ignore_others)
+    elif typing.get_origin(hint) is tuple and isinstance(value, list):
+      value = tuple(value)  # of JSON
+    values[key] = value
+  missing = set(required(cls)) - set(values)
+  if missing:
+    raise ValueError(f'{name} lacks {sorted(missing)}.')
   return _make(cls, values, name)
 
 
 def check_section(cls: type[_T], section: Mapping[str, Any], name: str) -> Any:
   """Check the fields of a section that `cls` has; others may be absent.
-
-  A section with every field that `cls` requires is built, so that its fields
-  are checked against each other, too.
 
   Returns:
     The dataclass, or the section where it lacks a required field.
@@ -138,42 +148,47 @@ def check_section(cls: type[_T], section: Mapping[str, Any], name: str) -> Any:
   Raises:
     ValueError: as `build`.
   """
-  fields = {field.name: field for field in dataclasses.fields(cls)}
-  hints = _hints(cls)
-  values = {}
-  for key, value in section.items():
-    if key not in fields:
-      continue
-    if dataclasses.is_dataclass(hints[key]) and isinstance(value, Mapping):
-      value = check_section(hints[key], value, f'{name}.{key}')
+  known, values = hints(cls), {}
+  for key in set(section) & set(known):
+    value, hint = section[key], known[key]
+    if dataclasses.is_dataclass(hint) and isinstance(value, Mapping):
+      value = check_section(hint, value, f'{name}.{key}')
     else:
-      try:
-        _check(key, value, hints[key])
-      except SettingsError as error:
-        raise error.within(name) from None
+      _check(f'{name}.{key}', value, hint)
     values[key] = value
-  required = {
-    key
-    for key, field in fields.items()
+  whole = set(required(cls)) <= set(values)
+  return _make(cls, values, name, checked=True) if whole else section
+
+
+def required(cls: type) -> list[str]:
+  """Names of the fields without a default."""
+  return [
+    field.name
+    for field in dataclasses.fields(cls)
     if field.default is field.default_factory is dataclasses.MISSING
-  }
-  return _make(cls, values, name) if required <= set(values) else section
+  ]
 
 
-def _make(cls: type[_T], values: Mapping[str, Any], name: str) -> _T:
+@functools.cache
+def hints(cls: type) -> dict[str, Any]:
+  """Annotation of each field of a dataclass."""
+  found = typing.get_type_hints(cls, include_extras=True)
+  return {field.name: found[field.name] for field in dataclasses.fields(cls)}
+
+
+def _make(
+  cls: type[_T], values: Mapping[str, Any], name: str, checked: bool = False
+) -> _T:
   """Fill a dataclass; errors name the section."""
   try:
-    return cls(**values)
+    made = cls(**values)
+    if not checked and not hasattr(cls, '__post_init__'):
+      check(made)
+    return made
   except SettingsError as error:
     raise error.within(name) from None
   except ValueError as error:
     raise ValueError(f'{name}: {error}') from None
-
-
-@functools.cache
-def _hints(cls: type) -> dict[str, Any]:
-  hints = typing.get_type_hints(cls, include_extras=True)
-  return {field.name: hints[field.name] for field in dataclasses.fields(cls)}
 
 
 def _check(name: str, value: Any, hint: Any) -> None:

@@ -1,131 +1,228 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""The frame of every command: flags, logging, JAX set-up, one-line errors.
+"""The frame of every command: flags, config, JAX set-up, one-line errors.
 
   if __name__ == '__main__':
-    command.main(run, Settings)
+    command.main(run, Config, builds=True)
 
-`Settings` is the root of the room's configs: each field of the config is held to
-it before `run`, so that nothing is written for a value that does not fit. `main`
-defines the flags, so that importing a command defines none. To use
-several hosts, run the command on each with --config.distributed=True and a
---workdir that all hosts see. If the cluster manager does not number the
-processes for JAX, set JAX_COORDINATOR_ADDRESS (host:port), JAX_NUM_PROCESSES
-and JAX_PROCESS_ID. One process prepares data; `config.cluster` lets others help it.
-JAX_COMPILATION_CACHE_DIR keeps compiled programs between runs.
+calls `run(config, workdir)` with the frozen dataclass `Config`, built from --config
+and its overrides (`experiments/engine/configs.py`); without `builds`, `run` gets the
+ConfigDict, whose fields `Config` has checked. `section=Evaluate` adds the command's own
+fields and passes them on: `run(config, workdir, evaluate)`. `main_of_verb('train')`
+finds all of these by config.task (`experiments/engine/rooms.py`).
+
+Bad input (ValueError, a missing file, field or package) ends in one line on stderr
+and exit code 1; --debug shows the traceback. Signals: `experiments/engine/signals.py`.
+
+To use several hosts, run the command on each with --config.distributed=True and a
+--workdir that all hosts see. If the cluster manager does not number the processes
+for JAX, set JAX_COORDINATOR_ADDRESS (host:port), JAX_NUM_PROCESSES and JAX_PROCESS_ID.
+JAX_COMPILATION_CACHE_DIR is where compiled programs are kept between runs.
 """
 
+import atexit
 from collections.abc import Callable, Iterator
 import contextlib
+import dataclasses
+import logging as std_logging
 import os
 import pathlib
+import platform
+import re
 import select
 import signal
 import sys
 import traceback
-from typing import Any, NoReturn
+from typing import Any, NamedTuple
 
 from absl import app, flags, logging
 import jax
 import ml_collections
-from ml_collections import config_flags
 
-from experiments.engine import cluster, config_errors, ends, failures, quiet
+from experiments.engine import (
+  cluster,
+  configs,
+  failures,
+  rooms,
+  signals,
+)
 from retrieval import settings
 from retrieval.store import locks, verification
 
-Run = Callable[[ml_collections.ConfigDict, str], None]
+_OVERRIDE = re.compile(r'--?(no)?config\.([^=]+)(?:=(.*))?\Z', re.DOTALL)
+_MAX_CACHE_BYTES = 2 << 30
+
+
+class _Call(NamedTuple):
+  """What a command calls once its config is known."""
+
+  run: Callable[..., None]
+  root: type  # dataclass of the config
+  builds: bool = False  # whether `run` takes the dataclass
+  section: type | None = None  # dataclass of the command's own section
 
 
 def main(
-  run: Run,
+  run: Callable[..., None],
   root: type,
+  define_flags: Callable[[], None] | None = None,
+  *,
+  builds: bool = False,
+  section: type | None = None,
+  **how: Any,
+) -> None:
+  """Parse flags, call `run(config, workdir[, section])` and exit.
+
+  Args:
+    root: dataclass with the fields of the config and what they accept.
+    define_flags: defines the flags of the command other than --config and
+      --workdir; `run` reads them from `flags.FLAGS`.
+    builds: whether `run` takes the dataclass; else a ConfigDict.
+    section: dataclass of the command's own section.
+    **how: the keywords of `_main`.
+  """
+  call = _Call(run, root, builds, section)
+  _main(lambda config: call, define_flags, **how)
+
+
+def main_of_verb(
+  verb: str, define_flags: Callable[[], None] | None = None, **how: Any
+) -> None:
+  """Call the function of a verb in the room of config.task; else as `main`."""
+
+  def find(config: ml_collections.ConfigDict) -> _Call:
+    task = config.get('task', '')
+    run, root = rooms.function(task, verb), rooms.config_class(task)
+    builds = root.__name__ == 'Config'
+    return _Call(run, root, builds, rooms.section(task, verb))
+
+  _main(find, define_flags, **how)
+
+
+def _main(
+  find: Callable[[ml_collections.ConfigDict], _Call],
   define_flags: Callable[[], None] | None = None,
   *,
   writes: str | None = None,
   default_config: str = '',
   default_workdir: str = '',
 ) -> None:
-  """Parse flags, call `run(config, workdir)` and exit.
-
-  Bad input (ValueError, a missing file, field or package) ends in one line on
-  stderr and exit code 1, Ctrl-C in 130, SIGTERM in 143 and SIGHUP in 129; --debug
-  shows the traceback.
+  """Run a command.
 
   Args:
-    root: dataclass with the fields of the config and what they accept.
-    define_flags: defines the flags of the command other than --config and
-      --workdir; `run` reads them from `flags.FLAGS`.
+    find: returns what is called, once the config is known.
+    define_flags: as of `main`.
     writes: role in which the command is the one writer of --workdir
-      (`locks.writer`): `locks.RUN` for a training, or the name of a file; a
-      second one is refused before it begins. None for a command that reads, or
-      that writes another folder and locks it.
+      (`locks.writer`): `locks.RUN` for a training, or the name of a file. None for
+      a command that reads, or that writes another folder and locks it.
     default_config: value of --config when it is not given; '' requires the flag.
     default_workdir: value of --workdir when it is not given; '' requires the flag.
   """
-  ends.watch()
-  try:
-    _check_text(sys.argv)
-    argv = _flags_of_files(sys.argv[1:])
-    config_errors.check(argv, default_config)
-    # Fields of a default config are set as soon as it is known.
-    with config_errors.explained(argv, default_config):
-      _define(define_flags, default_config, default_workdir)
-    app.run(lambda argv: _run(run, root, argv, writes), flags_parser=_parse)
-  except KeyboardInterrupt:
-    ends.leave(signal.SIGINT)
-  except ends.Terminated as ended:
-    end_terminated(ended)
-  except SystemExit as done:
-    if jax.distributed.is_initialized():
-      jax.distributed.shutdown()  # processes of a job leave together
-    ends.end_with(done.code)
-    raise
-  except Exception as error:
-    if not _told(error):
-      raise
-    _exit(1)
+  with _one_line_errors():
+    argv, path, overrides = _split(_expanded(sys.argv))
+    config = call = None
+    if path or default_config:
+      config = configs.load(path or default_config)
+      call = find(config)
+      if call.section:
+        configs.add_section(config, call.section)
+      for name, text in overrides:
+        configs.override(config, name, text)
+    _define(define_flags, default_config, default_workdir)
+    app.run(lambda args: _run(config, call, args, writes), argv, _parse)
 
 
-def end_terminated(ended: ends.Terminated) -> NoReturn:
-  """End the process after a training that SIGTERM has ended.
-
-  The processes of a job leave together: one that is left alone would abort.
-  """
-  if jax.distributed.is_initialized():
-    jax.distributed.shutdown()
-  ends.leave(signal.SIGTERM, str(ended))
+def main_of_script(script: Callable[[list[str]], None]) -> None:
+  """Run a script without --config; bad input ends in one line and exit code 1."""
+  with _one_line_errors():
+    _begin()
+    app.run(script, _expanded(sys.argv), _parse)
 
 
 def changed(
   config: ml_collections.ConfigDict, **fields: Any
 ) -> ml_collections.ConfigDict:
   """Return a copy of a config, locked or not, with other values of fields."""
+  if dataclasses.is_dataclass(config):
+    return dataclasses.replace(config, **fields)
   copied = config.copy_and_resolve_references()
   with copied.unlocked():
     copied.update(fields)
   return copied
 
 
-def main_of_script(script: Callable[[list[str]], None]) -> None:
-  """Run a script without --config; bad input ends in one line and exit code 1."""
-  ends.watch()
-  quiet.begin()
+@contextlib.contextmanager
+def _one_line_errors() -> Iterator[None]:
+  """Turn exceptions into a line and an exit code; end without taking Python down.
+
+  Taking Python down aborts a process whose other threads return from XLA.
+  """
+  codes: list[int] = []
+
+  def end() -> None:
+    if codes:
+      sys.stdout.flush()
+      os._exit(codes[0])
+
+  atexit.register(end)  # registered first, called last
+  signals.watch()
   try:
-    _check_text(sys.argv)
-    app.run(lambda argv: _flushed(script, argv), flags_parser=_parse)
+    yield
+    sys.stdout.flush()
+  except KeyboardInterrupt:
+    signals.leave(signal.SIGINT)
   except SystemExit as done:
-    ends.end_with(done.code)
+    with contextlib.suppress(BrokenPipeError):
+      sys.stdout.flush()
+    if jax.distributed.is_initialized():
+      jax.distributed.shutdown()  # processes of a job leave together
+    if not isinstance(done.code, str):
+      codes.append(done.code or 0)
     raise
   except Exception as error:
     if not _told(error):
       raise
-    _exit(1)
+    if jax.distributed.is_initialized():  # the others may wait for this process
+      os._exit(1)
+    codes.append(1)
+    sys.exit(1)
 
 
-def _flushed(script: Callable[[list[str]], None], argv: list[str]) -> None:
-  script(argv)
-  sys.stdout.flush()  # where a failure is still told
+def _expanded(argv: list[str]) -> list[str]:
+  """Return arguments with those of each --flagfile in its place.
+
+  Raises:
+    ValueError: for an argument that is not UTF-8.
+  """
+  for argument in argv:
+    if not argument.isascii():
+      name = argument.partition('=')[0].encode(errors='replace').decode()
+      with failures.named(name):
+        argument.encode()
+  with _bad_flags():
+    return flags.FLAGS.read_flags_from_files(argv, force_gnu=False)
+
+
+def _split(
+  argv: list[str],
+) -> tuple[list[str], str, list[tuple[str, str]]]:
+  """Return the other arguments, the last --config and the overrides of fields."""
+  rest, path, overrides = [], '', []
+  todo = iter(argv)
+  for argument in todo:
+    if match := _OVERRIDE.match(argument):
+      off, name, text = match.groups()
+      if text is None:
+        text = 'False' if off else next(todo, '')
+      overrides.append((name, text))
+      continue
+    rest.append(argument)
+    if argument in ('--config', '-config'):
+      path = next(todo, '')
+      rest.append(path)
+    elif argument.lstrip('-').startswith('config=') and argument[0] == '-':
+      path = argument.partition('=')[2]
+  return rest, path, overrides
 
 
 def _define(
@@ -137,11 +234,10 @@ def _define(
   if spec is not None:  # python -m experiments.x.y: --help shows this name
     sys.argv[0] = spec.name
   before = set(flags.FLAGS)
-  config_flags.DEFINE_config_file(
+  flags.DEFINE_string(
     'config',
     default_config or None,
-    'Configuration, file.py[:arg].',
-    lock_config=True,
+    'Configuration, file.py[:arg]; --config.FIELD=VALUE sets one of its fields.',
   )
   flags.DEFINE_string(
     'workdir', default_workdir or None, 'Folder of everything written.'
@@ -157,29 +253,13 @@ def _define(
     flags.FLAGS.register_key_flag_for_module(sys.argv[0], flags.FLAGS[name])
 
 
-def _check_text(argv: list[str]) -> None:
-  """Raise ValueError for an argument that is not UTF-8."""
-  for argument in argv:
-    try:
-      argument.encode()
-    except UnicodeEncodeError as error:
-      name = argument[: error.start].partition('=')[0]
-      byte = ord(argument[error.start]) - 0xDC00  # PEP 383
-      raise ValueError(
-        f'{name}: byte {error.start} (0x{byte:02x}) of the argument is not UTF-8.'
-      ) from None
-
-
-def _flags_of_files(argv: list[str]) -> list[str]:
-  """Return arguments with those of each --flagfile in its place."""
-  with _bad_flags():
-    return flags.FLAGS.read_flags_from_files(argv, force_gnu=False)
-
-
 def _parse(argv: list[str]) -> list[str]:
   """Parse flags; a bad flag raises ValueError."""
-  with _bad_flags(), config_errors.explained(_flags_of_files(argv[1:])):
-    return flags.FLAGS(argv)
+  with _bad_flags():
+    found = flags.FLAGS([sys.argv[0], *argv[1:]])
+  if len(found) > 1 and 'workdir' in flags.FLAGS:
+    raise ValueError(f'Unexpected arguments {found[1:]}; flags start with --.')
+  return found
 
 
 @contextlib.contextmanager
@@ -191,22 +271,63 @@ def _bad_flags() -> Iterator[None]:
     raise ValueError(f'{line} (--help lists the flags)') from error
 
 
-def _run(run: Run, root: type, argv: list[str], writes: str | None) -> None:
-  if len(argv) > 1:
-    raise ValueError(f'Unexpected arguments {argv[1:]}; flags start with --.')
+def _run(
+  config: ml_collections.ConfigDict,
+  call: _Call,
+  unused_args: list[str],
+  writes: str | None,
+) -> None:
   logging.set_verbosity(logging.INFO)
   if not flags.FLAGS.debug:
-    quiet.begin()
-  config = flags.FLAGS.config
-  settings.check_section(root, config.to_dict(), 'config')
-  _check_workdir(flags.FLAGS.workdir)
-  verification.choose(config.get('verify', ''))
-  cluster.hold_shards(config)
-  if config.get('distributed', False):
-    _start_distributed()
-  with _writing(flags.FLAGS.workdir, writes):
-    run(config, flags.FLAGS.workdir)
-  sys.stdout.flush()  # where a failure is still told
+    _begin()
+  sections = []
+  if call.section:
+    name = configs.section_name(call.section)
+    value = config[name].to_dict()
+    sections.append(settings.build(call.section, value, f'config.{name}'))
+  if call.builds:
+    config = configs.build(call.root, config)
+  else:
+    settings.check_section(call.root, config.to_dict(), 'config')
+  workdir = flags.FLAGS.workdir
+  _check_workdir(workdir)
+  verification.choose(getattr(config, 'verify', ''))
+  if hasattr(config, 'cluster'):
+    cluster.hold_shards(config)
+  if getattr(config, 'distributed', False):
+    _start_distributed(config)
+  with _writing(workdir, writes):
+    call.run(config, workdir, *sections)
+
+
+def _begin() -> None:
+  """Set up the process: log lines, and a folder of compiled programs."""
+  logging.get_absl_handler().addFilter(_is_worth_showing)
+  sys.unraisablehook = _show_unraisable
+  if not jax.config.jax_compilation_cache_dir:
+    root = os.environ.get('XDG_CACHE_HOME') or pathlib.Path.home() / '.cache'
+    # Compiled for this machine's CPU; a home folder may be shared by others.
+    folder = pathlib.Path(root) / 'realm-retro-jax' / platform.node()
+    jax.config.update('jax_compilation_cache_dir', str(folder))
+    jax.config.update('jax_compilation_cache_max_size', _MAX_CACHE_BYTES)
+    jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.2)
+
+
+def _is_worth_showing(record: std_logging.LogRecord) -> bool:
+  """Hide library log lines about errors that the command reports."""
+  if f'{os.sep}site-packages{os.sep}' not in record.pathname:
+    return True
+  record.exc_info = None
+  orbax_raises = f'{os.sep}orbax{os.sep}' in record.pathname
+  return record.levelno > (
+    std_logging.ERROR if orbax_raises else std_logging.INFO
+  )
+
+
+def _show_unraisable(ignored: Any) -> None:
+  """Ignore errors in TensorStore threads after their save has ended."""
+  if str(ignored.exc_value) != 'Event loop is closed':
+    sys.__unraisablehook__(ignored)
 
 
 def _check_workdir(workdir: str) -> None:
@@ -229,21 +350,18 @@ def _writing(
   return locks.writer(workdir, role, jax.process_index() if distributed else 0)
 
 
-def _start_distributed() -> None:
-  """Join the other processes."""
+def _start_distributed(config: Any) -> None:
+  """Join the other processes, which then agree on the step that SIGTERM saves."""
+  saves = getattr(config, 'checkpoint_on_sigterm', False)
+  jax.config.update('jax_enable_preemption_service', saves)
   names = ('COORDINATOR_ADDRESS', 'NUM_PROCESSES', 'PROCESS_ID')
   address, count, index = (os.environ.get(f'JAX_{name}') for name in names)
   jax.distributed.initialize(
     address, int(count) if count else None, int(index) if index else None
   )
-  ends.take_back_sigterm()
   process = f'{jax.process_index()} of {jax.process_count()}'
   devices = f'{jax.local_device_count()} of {jax.device_count()}'
   logging.info('Process %s, %s devices.', process, devices)
-
-
-def _debugging() -> bool:
-  return '--debug' in sys.argv or bool(os.environ.get('DEBUG'))
 
 
 def _told(error: Exception) -> bool:
@@ -253,13 +371,10 @@ def _told(error: Exception) -> bool:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     line = 'the reader of standard output has left.'
   else:
-    known = 'workdir' in flags.FLAGS
-    line = failures.line_of(
-      error, flags.FLAGS['workdir'].value if known else ''
-    )
+    line = failures.line_of(error)
   if line is None:
     return False
-  if _debugging():
+  if '--debug' in sys.argv or os.environ.get('DEBUG'):
     traceback.print_exception(error)
   print(f'error: {line}', file=sys.stderr)
   return True
@@ -270,13 +385,3 @@ def _is_unread(number: int) -> bool:
   poll = select.poll()
   poll.register(number, select.POLLOUT)
   return any(events & select.POLLERR for _, events in poll.poll(0))
-
-
-def _exit(code: int) -> None:
-  """End the process at once, even if other processes wait for it."""
-  if jax.distributed.is_initialized():
-    sys.stderr.flush()
-    sys.stdout.flush()
-    os._exit(code)
-  ends.end_with(code)
-  sys.exit(code)

@@ -9,7 +9,7 @@ optionally num_workers (which must not change on resume) and sharding_rules
 (overrides of `sharding.RULES`).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 import contextlib
 import itertools
 import json
@@ -25,12 +25,12 @@ import ml_collections
 
 from experiments.engine import (
   checkpoint_writer,
-  ends,
   fits,
   metric_writer,
   optimizers,
   program as program_lib,
   progress,
+  signals,
   tasks,
 )
 from retrieval.nn import sharding
@@ -89,7 +89,7 @@ def train(
     ValueError: for a config that does not fit devices, batch or checkpoint.
     locks.WriterError: if another process trains in this folder.
     NotFiniteError: if loss or gradient is NaN; no such state is saved.
-    ends.Terminated: after SIGTERM in a command, when the state is saved.
+    signals.Terminated: after SIGTERM in a command, when the state is saved.
   """
   for name in ('num_steps', 'log_every', 'eval_every', 'checkpoint_every'):
     if config[name] < 1:
@@ -104,7 +104,7 @@ def train(
   with contextlib.ExitStack() as stack:
     enter = stack.enter_context
     enter(locks.writer(workdir, process_index=jax.process_index()))
-    terminated = enter(ends.awaiting_termination())
+    terminated = enter(signals.sigterm_saves())
     enter(program.context())
     saver = enter(
       checkpoint_writer.Checkpoints(
@@ -195,7 +195,7 @@ def train(
         index_refresher.after_step(step, state.params)
         extra |= index_refresher.metrics(step, rows)
       pending = (step, metrics, extra)
-      ending = config.checkpoint_on_sigterm and _agreed(terminated(), step)
+      ending = config.checkpoint_on_sigterm and _agreed(terminated, step)
       saving = ending or step % config.checkpoint_every == 0
       saving |= step == num_steps
       if saving or step % config.eval_every == 0:
@@ -208,18 +208,16 @@ def train(
           saver.save(step, state, batches, version)
         if ending:
           saver.wait()
-          raise ends.Terminated(
-            f'terminated after step {step}; saved; the same command continues.'
-          )
+          raise signals.Terminated(step)
         measure(step)
   return state
 
 
-def _agreed(terminated: bool, step: int) -> bool:
+def _agreed(terminated: Callable[[], bool], step: int) -> bool:
   """Whether all processes end after this step, as one of them was terminated."""
   if jax.process_count() > 1:
     return multihost_utils.reached_preemption_sync_point(step)
-  return terminated
+  return terminated()
 
 
 def _check_best(task: tasks.Task, config: ml_collections.ConfigDict) -> None:

@@ -30,7 +30,6 @@ import sys
 
 from absl import flags, logging
 import ml_collections
-from ml_collections import config_flags
 
 from experiments.engine import command, progress
 from experiments.open_qa import answer_view, settings as settings_lib
@@ -173,10 +172,6 @@ def _given(values) -> Sequence[questions_lib.Question]:
   ]
 
 
-def _config_file() -> str:
-  return config_flags.get_config_filename(flags.FLAGS['config'])
-
-
 def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   """Answer the given questions, or typed ones."""
   values = flags.FLAGS
@@ -189,7 +184,7 @@ def run(config: ml_collections.ConfigDict, workdir: str) -> None:
   settings = config.evaluate
   if values.packaged or flags.FLAGS['workdir'].using_default_value:
     take_packaged(config, workdir)
-  reader = open_reader(workdir, config.data_dir, _config_file())
+  reader = open_reader(workdir, config.data_dir, flags.FLAGS.config)
   if config.colbert_index.model:
     reader = reader.with_colbert(config.colbert_index)
   if values.reranker:

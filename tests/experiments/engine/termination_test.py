@@ -13,13 +13,13 @@ import jax
 import numpy as np
 import pytest
 
-from experiments.engine import ends, loop, metric_writer
+from experiments.engine import loop, metric_writer, signals
 from retrieval.store import checkpoint_steps, checkpoints
 from tests import xla_flags
 from tests.experiments.engine import toy_task
 
 _ROOT = pathlib.Path(__file__).resolve().parents[3]
-_LINE = 'terminated after step {}; saved; the same command continues.'
+_LINE = 'Terminated after step {}, saved.'
 _ONE = {'data': 1, 'fsdp': 1, 'tensor': 1}
 
 
@@ -51,8 +51,8 @@ def test_continues_bit_for_bit(tmp_path, monkeypatch):
 
   _train(tmp_path / 'whole')
   with monkeypatch.context() as patch:
-    patch.setattr(ends, 'awaiting_termination', after_step_5)
-    with pytest.raises(ends.Terminated, match=_LINE.format(5)):
+    patch.setattr(signals, 'sigterm_saves', after_step_5)
+    with pytest.raises(signals.Terminated):
       _train(tmp_path / 'cut')
   folder = checkpoint_steps.folder_of(tmp_path / 'cut')
   assert checkpoint_steps.numbers(folder) == [4, 5]

@@ -23,7 +23,7 @@ import ml_collections
 import numpy as np
 import optax
 
-from experiments.engine import checkpoint_writer, command, ends, loop, tasks
+from experiments.engine import checkpoint_writer, loop, signals, tasks
 from retrieval.nn import partitioning
 
 VOCAB, LENGTH, EMBED, MLP = 32, 8, 16, 64
@@ -159,11 +159,10 @@ def main(workdir, *arguments):
   process = int(fields.pop('process', 0))
   die_at = int(fields.pop('die_at', 0))
   terminate_at = int(fields.pop('terminate_at', 0))
-  ends.watch()
+  signals.watch()
   if coordinator:
     jax.config.update('jax_num_cpu_devices', 4)
     jax.distributed.initialize(coordinator, 2, process)
-    ends.take_back_sigterm()
   else:
     jax.config.update('jax_num_cpu_devices', 8)
   if die_at:
@@ -175,8 +174,9 @@ def main(workdir, *arguments):
   )
   try:
     loop.train(make_task(config), config, workdir)
-  except ends.Terminated as ended:
-    command.end_terminated(ended)
+  finally:
+    if coordinator:
+      jax.distributed.shutdown()
 
 
 def _send_while_saving(at, number):

@@ -51,7 +51,6 @@ def found(answerer):
 @pytest.fixture
 def run(made, monkeypatch, capsys):
   """Runs the command; returns what it printed."""
-  monkeypatch.setattr(ask, '_config_file', lambda: 'configs/x.py')
 
   def run(config=made.config, workdir=made.workdir, opened=None, **values):
     if opened is not None:
@@ -59,7 +58,7 @@ def run(made, monkeypatch, capsys):
       monkeypatch.setattr(ask, 'open_reader', lambda *_: reader)
     defaults = {'question': [], 'input': '', 'output': '', 'answers': 3}
     defaults |= {'reader_beam': 0, 'retriever': '', 'packaged': False}
-    defaults |= {'reranker': ''}
+    defaults |= {'reranker': '', 'config': 'configs/x.py'}
     given = Flags(**defaults | values)
     monkeypatch.setattr(ask, 'flags', types.SimpleNamespace(FLAGS=given))
     config = command.changed(config, data_dir='')

@@ -1,0 +1,100 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Which code serves `config.task` for each command of all models.
+
+`ROOMS` maps a task to a name for each verb (prepare, train, evaluate, update,
+compare, tune_hybrid, quickstart, pack) and for `config`, each as 'module' or
+'module:name'. Without ':name', the module has a function of the verb's name and
+the module of `config` a class `Config`. Modules are imported when they are asked for.
+
+A verb is one file of experiments/, such as experiments/train.py:
+
+  if __name__ == '__main__':
+    command.main_of_verb('train', writes=locks.RUN)
+
+It loads the config, finds the room of config.task here, adds the verb's own section
+if the function's module has a dataclass of the verb's name in capitals (`Evaluate`
+beside `evaluate`), defines the verb's flags and calls
+
+  train(config, workdir)  or  evaluate(config, workdir, section)
+
+A class named `Config` is built: `config` is then that frozen dataclass. Any other
+class (today's `Settings`) checks the ConfigDict, which is passed on. To move a room,
+write its `Config`, let the functions take it, and change its rows here.
+"""
+
+from collections.abc import Callable
+import importlib
+from typing import Any
+
+_RETRO = {
+  'config': 'experiments.retro.settings:Settings',
+  'prepare': 'experiments.retro.prepare:run',
+  'train': 'experiments.retro.train:run',
+  'evaluate': 'experiments.retro.evaluate:run',
+  'update': 'experiments.retro.update:run',
+  'tune_hybrid': 'experiments.retro.tune_hybrid:run',
+  'quickstart': 'experiments.retro.quickstart:run',
+}
+_REALM = {
+  'config': 'experiments.realm.settings:Settings',
+  'prepare': 'experiments.realm.prepare:run',
+  'train': 'experiments.realm.train:run',
+  'evaluate': 'experiments.realm.evaluate:run',
+  'quickstart': 'experiments.realm.quickstart:run',
+}
+_OPEN_QA = _REALM | {
+  'train': 'experiments.open_qa.train:run',
+  'evaluate': 'experiments.open_qa.evaluate:run',
+  'update': 'experiments.open_qa.update:run',
+}
+
+ROOMS = {
+  'retro': _RETRO,
+  'retro_qa': _RETRO
+  | {
+    'train': 'experiments.retro_qa.train:run',
+    'evaluate': 'experiments.retro_qa.evaluate:run',
+  },
+  'realm': _REALM,
+  'ict': _REALM,
+  'mlm': _REALM,
+  'open_qa': _OPEN_QA,
+  'dpr': _OPEN_QA,
+  'colbert': _OPEN_QA,
+  'claims': _OPEN_QA,
+  'cross_encoder': {
+    'config': 'experiments.reranking.settings:Settings',
+    'train': 'experiments.reranking.train:run',
+  },
+}
+
+
+def config_class(task: str) -> type:
+  """Return the root dataclass of a task's configs."""
+  return _find(task, 'config', 'Config')[1]
+
+
+def function(task: str, verb: str) -> Callable[..., Any]:
+  """Return what a verb calls for a task.
+
+  Raises:
+    ValueError: for an unknown task, or one that has no such verb.
+  """
+  return _find(task, verb, verb)[1]
+
+
+def section(task: str, verb: str) -> type | None:
+  """Return the dataclass of a verb's own section, if it has one."""
+  module = _find(task, verb, verb)[0]
+  return getattr(module, ''.join(x.title() for x in verb.split('_')), None)
+
+
+def _find(task: str, verb: str, default: str) -> tuple[Any, Any]:
+  """Return a module and what it holds for a verb."""
+  known = [name for name, room in ROOMS.items() if verb in room]
+  if task not in known:
+    raise ValueError(f'config.task={task!r}: expected one of {known}.')
+  module, _, name = ROOMS[task][verb].partition(':')
+  found = importlib.import_module(module)
+  return found, getattr(found, name or default)

@@ -1,0 +1,105 @@
+# Copyright 2026 The realm_jax and retro_jax authors.
+# SPDX-License-Identifier: Apache-2.0
+"""Configs from dataclasses, config files and overrides."""
+
+from collections.abc import Mapping
+import dataclasses
+from typing import Annotated, Literal
+
+import pytest
+
+from experiments.engine import configs, rooms
+from retrieval import settings
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Model:
+  d_model: settings.Size
+  rate: float = 1
+  layers: tuple[int, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Config:
+  task: Literal['a', 'b']
+  model: Model
+  steps: settings.Steps
+  overlap: Annotated[float, settings.Range(0, 1)] | None = None
+  rules: Mapping[str, str | tuple[str, ...]] = dataclasses.field(
+    default_factory=lambda: {'vocab': 'tensor'}
+  )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TuneHybrid:
+  split: str = 'test'
+  shares: tuple[float, ...] = (0.5,)
+
+
+def _config():
+  return configs.of(Config, task='a', steps=3, model={'d_model': 8})
+
+
+def test_values_take_the_place_of_defaults():
+  c = configs.of(Config, task='a', steps=3, **{'model.d_model': 8})
+  assert c == _config()
+  c.overlap = 0.5
+  c.model.rate = 0.1
+  built = configs.build(Config, c)
+  model = Model(d_model=8, rate=0.1)
+  assert built == Config(task='a', model=model, steps=3, overlap=0.5)
+
+
+def test_a_field_that_nothing_sets_is_refused_by_name():
+  with pytest.raises(ValueError, match='config.model.d_model=None'):
+    configs.build(Config, configs.of(Config, task='a', steps=1))
+
+
+def test_unknown_names_are_refused():
+  c = _config()
+  with pytest.raises((AttributeError, KeyError), match='d_modle'):
+    c.model.d_modle = 3
+  with pytest.raises(KeyError, match='stpes'):
+    configs.of(Config, stpes=3)
+
+
+@pytest.mark.parametrize(
+  'name, text, expected',
+  [
+    ('steps', '12', 12),
+    ('model.rate', '1e-3', 1e-3),
+    ('model.layers', '(1, 2)', (1, 2)),
+    ('model.layers', '1', (1,)),
+    ('model.layers', '', ()),
+    ('overlap', '0.5', 0.5),
+    ('rules.vocab', 'fsdp', 'fsdp'),
+    ('task', 'b', 'b'),
+  ],
+)
+def test_overrides_take_the_type_of_the_default(name, text, expected):
+  c = _config()
+  configs.override(c, name, text)
+  for part in name.split('.'):
+    c = c[part]
+  assert c == expected
+
+
+def test_the_section_of_a_command():
+  c = _config()
+  configs.for_command(c, 'tune_hybrid', split='valid')
+  configs.add_section(c, TuneHybrid)
+  configs.override(c, 'tune_hybrid.shares', '.1,.2')
+  assert c.tune_hybrid.to_dict() == {'split': 'valid', 'shares': (0.1, 0.2)}
+  assert configs.build(Config, c).steps == 3  # it is no field of the config
+  configs.for_command(c, 'tune_hybrid', splot='valid')
+  with pytest.raises((AttributeError, KeyError), match='splot'):
+    configs.add_section(c, TuneHybrid)
+
+
+def test_every_room_has_a_class_and_its_functions():
+  for task, room in rooms.ROOMS.items():
+    assert dataclasses.is_dataclass(rooms.config_class(task))
+    for verb in set(room) - {'config'}:
+      assert callable(rooms.function(task, verb))
+  with pytest.raises(ValueError, match='config.task'):
+    rooms.function('no_task', 'train')
