@@ -34,24 +34,20 @@ Expected = Literal['below', 'above', 'near']
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Difference:
-  """A measured difference, with its 95 % interval."""
+class Difference(evidence.Value):
+  """A measured difference with its 95 % interval."""
 
   what: str
-  mean: float
-  low: float
-  high: float
-  of_seeds: Sequence[float] = ()
   percent: bool = False  # shares of questions; otherwise bits per byte
 
   def text(self) -> str:
     """The difference in words and figures."""
-    if self.percent:
-      values = [f'{100 * x:+.1f}' for x in (self.mean, self.low, self.high)]
-    else:
-      values = [f'{x:+.4f}' for x in (self.mean, self.low, self.high)]
+    values = self.mean, self.low, self.high
+    mean, low, high = (
+      f'{100 * x:+.1f}' if self.percent else f'{x:+.4f}' for x in values
+    )
     seeds = f', {len(self.of_seeds)} seeds' if len(self.of_seeds) > 1 else ''
-    return f'{self.what} {values[0]} [{values[1]}, {values[2]}]{seeds}'
+    return f'{self.what} {mean} [{low}, {high}]{seeds}'
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -68,9 +64,16 @@ class Claim:
   measured: str  # by which commands: a key of the file's `commands`
   remark: str = ''  # what to know, and what would decide an undecided claim
   figure: str = ''  # name of the figure that shows it
-  control: bool = (
-    False  # a comparison of our own, which does not count as a claim
-  )
+  control: bool = False  # a comparison of our own, which is not counted
+
+
+@dataclasses.dataclass(frozen=True)
+class Judged:
+  """A claim, its differences and the verdict."""
+
+  claim: Claim
+  found: Sequence[Difference]
+  verdict: str
 
 
 def read(claim: Claim, folders: Sequence[pathlib.Path]) -> list[Difference]:
@@ -87,13 +90,8 @@ def read(claim: Claim, folders: Sequence[pathlib.Path]) -> list[Difference]:
     value = evidence.read(folders, one['file'], one['at'], interval=True)
     if value is None:
       return []
-    found.append(
-      Difference(
-        **dataclasses.asdict(value),
-        what=one['what'],
-        percent=one.get('percent', False),
-      )
-    )
+    percent, fields = one.get('percent', False), dataclasses.asdict(value)
+    found.append(Difference(what=one['what'], percent=percent, **fields))
   return found
 
 
@@ -104,41 +102,47 @@ def verdict(claim: Claim, found: Sequence[Difference]) -> str:
   sign = -1 if claim.expected == 'below' else 1
   ends = [sign * y for x in found for y in (x.low, x.high, *x.of_seeds)]
   if claim.expected == 'near':
-    apart = [min(ends) > claim.within, max(ends) < -claim.within]
+    apart = min(ends) > claim.within or max(ends) < -claim.within
     inside = max(map(abs, ends)) < claim.within
-    return FOR if inside else AGAINST if any(apart) else UNDECIDED
+    return FOR if inside else AGAINST if apart else UNDECIDED
   return FOR if min(ends) > 0 else AGAINST if max(ends) < 0 else UNDECIDED
 
 
 def markdown(
   content: Mapping[str, Any],
-  judged: Sequence[tuple[Claim, list, str]],
+  judged: Sequence[Judged],
   drawn: Sequence[Mapping[str, Any]] = (),
 ) -> str:
   """The page: a table for each verdict, the figures, and the commands."""
   names = (FOR, AGAINST, UNDECIDED, paper_table.NOT_RUN)
-  own = [x for claim, _, x in judged if claim.control]
-  counts = {x: sum(y == x for _, _, y in judged) - own.count(x) for x in names}
+  papers = [x.verdict for x in judged if not x.claim.control]
+  controls = len(judged) - len(papers)
+  counts = {x: papers.count(x) for x in names}
   lines = ["# The papers' claims, tested in small", '', *content['preface'], '']
   lines += [
     ', '.join(f'{n} {name}' for name, n in counts.items() if n)
-    + (f'; beside them {len(own)} controls of our own.' if own else '.'),
+    + (f'; beside them {controls} controls of our own.' if controls else '.'),
   ]
-  if any(found for _, found, _ in judged):
+  if any(x.found for x in judged):
     lines += ['', f'![Intervals of all claims]({PICTURE})']
+  links = {
+    x['name']: f'[Figure](#{x["title"].lower().replace(" ", "-")}).'
+    for x in drawn
+  }
   for name in names:
-    rows = [x for x in judged if x[2] == name]
+    rows = [x for x in judged if x.verdict == name]
     if not rows:
       continue
     lines += ['', f'## {name.capitalize()}', '']
     lines += ['| claim | paper | ours | commands | remark |', '|' + '---|' * 5]
-    for claim, found, _ in rows:
+    for row in rows:
+      claim = row.claim
       cells = (
         f'**{claim.system}**: {claim.claim} ({claim.source})',
         claim.paper,
-        '; '.join(x.text() for x in found) or name,
+        '; '.join(x.text() for x in row.found) or name,
         f'[{claim.measured}](#{claim.measured})',
-        claim.remark + _figure_link(claim, drawn),
+        f'{claim.remark} {links.get(claim.figure, "")}'.strip(),
       )
       lines.append('| ' + ' | '.join(cells) + ' |')
   lines += figures.markdown(drawn)
@@ -148,25 +152,17 @@ def markdown(
   return '\n'.join(lines) + '\n'
 
 
-def _figure_link(claim: Claim, drawn: Sequence[Mapping[str, Any]]) -> str:
-  """Link to the claim's figure, where it was drawn."""
-  titles = [x['title'] for x in drawn if x['name'] == claim.figure]
-  links = [f'[Figure](#{figures.anchor(x)}).' for x in titles]
-  return ''.join(f' {x}' if claim.remark else x for x in links)
-
-
-def plot(judged: Sequence[tuple[Claim, list, str]], path: pathlib.Path) -> None:
-  """Draw every interval, a panel for each unit; colours are verdicts."""
+def plot(judged: Sequence[Judged], path: pathlib.Path) -> None:
+  """Draw every interval, a panel for each unit; colors are verdicts."""
   colors = {FOR: 'tab:green', AGAINST: 'tab:red', UNDECIDED: 'tab:gray'}
-  units = {False: 'bits per byte', True: 'share of questions or facts'}
   drawn = {
     unit: [
-      (x, y, colors[z])
-      for x, found, z in judged
-      for y in found
-      if y.percent is unit
+      (y, colors[x.verdict]) for x in judged for y in x.found if y.percent is p
     ]
-    for unit in units
+    for unit, p in (
+      ('bits per byte', False),
+      ('share of questions or facts', True),
+    )
   }
   drawn = {unit: rows for unit, rows in drawn.items() if rows}
   heights = [len(rows) for rows in drawn.values()]
@@ -178,15 +174,15 @@ def plot(judged: Sequence[tuple[Claim, list, str]], path: pathlib.Path) -> None:
   }
   with reports.picture(path, **shape) as (_, panels):
     for axes, (unit, rows) in zip(panels[:, 0], drawn.items(), strict=True):
-      for i, (_, one, color) in enumerate(rows):
+      for i, (one, color) in enumerate(rows):
         axes.plot([one.low, one.high], [i, i], color=color)
         axes.plot(one.mean, i, 'o', color=color)
         axes.plot(one.of_seeds, [i] * len(one.of_seeds), '|', color=color)
       axes.axvline(0, color='black', linewidth=0.8)
       axes.set_xscale('symlog', linthresh=0.02)  # kNN-LM gains ten times more
-      axes.set_yticks(range(len(rows)), [one.what for _, one, _ in rows])
+      axes.set_yticks(range(len(rows)), [one.what for one, _ in rows])
       axes.invert_yaxis()
-      axes.set_xlabel(units[unit])
+      axes.set_xlabel(unit)
       axes.grid(alpha=0.3, axis='x')
 
 
@@ -226,26 +222,27 @@ def run(runs: pathlib.Path | None, output: pathlib.Path) -> list[str]:
   judged = []
   for claim in claims:
     found = read(claim, folders)
-    judged.append((claim, found, verdict(claim, found)))
-  reports.print_table(
-    ['claim', 'ours', 'verdict'],
+    judged.append(Judged(claim, found, verdict(claim, found)))
+  rows = [
     [
-      [f'{claim.system}: {claim.claim}', '\n'.join(x.text() for x in found), x]
-      for claim, found, x in judged
-    ],
-    wrap=True,
-  )
+      f'{x.claim.system}: {x.claim.claim}',
+      '\n'.join(y.text() for y in x.found),
+      x.verdict,
+    ]
+    for x in judged
+  ]
+  reports.print_table(['claim', 'ours', 'verdict'], rows, wrap=True)
   shown = figures.load()
   if runs is not None:
     values = [(x['file'], x['at']) for y in claims for x in y.evidence]
     evidence.copy(runs, kept, [*values, *figures.places(shown)])
   drawn = figures.draw_all(shown, folders, output / figures.FOLDER)
-  if any(found for _, found, _ in judged):
+  if any(x.found for x in judged):
     plot(judged, output / PICTURE)
   page = markdown(content, judged, drawn)
   store.write_atomically(output / FILE, page.encode())
   progress.console().print(f'The page is {output / FILE}.')
-  return [x for _, _, x in judged]
+  return [x.verdict for x in judged]
 
 
 def main(argv: list[str]) -> None:

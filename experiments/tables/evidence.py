@@ -51,10 +51,6 @@ def _chosen(item: Mapping[str, Any], key: str) -> bool:
   return str(item.get(field)) == value
 
 
-def _first(names: Sequence[str], values: Mapping[str, Any]) -> str:
-  return next((x for x in names if x in values), names[0])
-
-
 def read(
   folders: Sequence[pathlib.Path], file: str, at: Path, interval: bool = False
 ) -> Value | None:
@@ -74,24 +70,17 @@ def read(
     return None
   try:
     found = find(manifests.read_object(path), at)
+    ends = [float(found.get(x)) for x in _ENDS if interval or x in found]
+    mean = next((found[x] for x in _MEANS if x in found), None)
+    seeds = next((found[x] for x in _SEEDS if x in found), ())
+    return Value(float(mean), *(ends or (None, None)), tuple(map(float, seeds)))
   except KeyError:
     return None
-  except (AttributeError, TypeError) as error:
-    raise _other_form(path, at, error) from None
-  try:
-    ends = [float(found[x]) for x in _ENDS if interval or x in found]
-    seeds = found.get(_first(_SEEDS, found), ())
-    mean = float(found[_first(_MEANS, found)])
-    return Value(mean, *(ends or (None, None)), tuple(map(float, seeds)))
-  except (AttributeError, KeyError, TypeError, ValueError) as error:
-    raise _other_form(path, at, error) from None
-
-
-def _other_form(path: pathlib.Path, at: Path, error: Exception) -> ValueError:
-  return ValueError(
-    f'{path}: no value at {"/".join(at)} ({error}); expected the results file '
-    'of the command that docs/claims.md names.'
-  )
+  except (AttributeError, TypeError, ValueError) as error:
+    raise ValueError(
+      f'{path}: no value at {"/".join(at)} ({error}); expected the results file '
+      'of the command that docs/claims.md names.'
+    ) from None
 
 
 def cited(content: Any, paths: Sequence[Path]) -> Any:

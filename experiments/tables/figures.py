@@ -1,8 +1,8 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Figures of docs/claims.md: their numbers, pictures and text.
+"""Figures: their numbers, pictures and text.
 
-figures.json beside this module holds the panels of each figure and their series. The
+Those of docs/claims.md: figures.json beside this module holds the panels of each figure and their series. The
 points of a series have the places `x`; their values are in the results file `file` at
 the path `at`, in which {x} and {seed} are replaced. With `seeds` a point is the mean of
 their values; `less` is the path of what is subtracted. Beside each picture a JSON file
@@ -22,6 +22,7 @@ from experiments.tables import evidence
 FIGURES = pathlib.Path(__file__).with_suffix('.json')
 FOLDER = 'figures'
 _MARKERS = 'osD^vP'
+_MARKED = 30  # points of a series that have markers
 _APART = 5  # points of the page between the intervals of two series
 _Place = tuple[str, list[str]]
 
@@ -166,7 +167,7 @@ def _draw_series(axes, series, at, number, count, named) -> None:
     [p['y'] for p in points],
     ends if has_ends else None,
     fmt=_MARKERS[number % len(_MARKERS)] + ('' if named else '-'),
-    markersize=4,
+    markersize=4 if len(at) <= _MARKED else 0,
     capsize=2,
     linewidth=1.2,
     label=series['name'],
@@ -179,11 +180,6 @@ def _draw_series(axes, series, at, number, count, named) -> None:
     # Matplotlib leaves out what is moved when it chooses the limits.
     low_high = (point[end] for end in ('low', 'high') if end in point)
     axes.update_datalim([(x, y) for y in (point['y'], *seeds, *low_high)])
-
-
-def anchor(title: str) -> str:
-  """The link to a heading of a page."""
-  return title.lower().replace(' ', '-')
 
 
 def markdown(drawn: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -1,35 +1,43 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Tables of the papers, read from JSON, and the Markdown of a table.
+"""Tables of the papers, read from JSON.
 
-Each JSON file beside this module is one table: RETRO's (Borgeaud et al. 2021,
-arXiv 2112.04426) and REALM's (Guu et al. 2020). Figures are strings as printed
-in the paper; '-' marks a figure that the paper does not give.
+Each JSON file whose name begins with a system is one table: RETRO's (Borgeaud et al.
+2021, arXiv 2112.04426) and REALM's (Guu et al. 2020). Figures are strings as printed
+in the paper; '-' marks a figure that the paper does not give. A row names the source
+of each of our figures (`ours`), or the run or the `where` in which the table's
+`sources` are looked for.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 import dataclasses
 import functools
 import json
 import pathlib
+from typing import Any
 
 from retrieval.store import store
 
 NOT_RUN = 'not run'
 _FOLDER = pathlib.Path(__file__).parent
+NAMES = tuple(
+  sorted(
+    x.stem for y in ('realm', 'retro') for x in _FOLDER.glob(f'{y}_*.json')
+  )
+)
 
 
 @dataclasses.dataclass(frozen=True)
 class Source:
   """Place of a figure of ours in the results files of a run."""
 
-  field: str = 'bits_per_byte'  # field of a results row, such as bits_per_byte
+  field: str = 'bits_per_byte'  # field of a results row
   # on, off or baseline for RETRO with retrieval, RETRO without retrieval and
   # the baseline; knn for the kNN-LM; '' for the first row of any mode
   mode: str = 'on'
   file: str = 'evaluation.json'  # results file in the run's folder
-  # (name, value) of another field that the row must have
-  where: tuple[str, float | str] | None = None
+  # other fields of the row: a number, or a pattern of the text ('*' for any)
+  where: Mapping[str, float | str] = dataclasses.field(default_factory=dict)
   run: str = ''  # name of the run that has the figure; '' for any run
   otherwise: str = ''  # file that is read if `file` lacks the figure
   drawn: bool = True  # whether the figure belongs on the picture's axis
@@ -42,10 +50,7 @@ class PaperRow:
   name: str  # name in the paper, or the name of a line of our own
   paper: Sequence[str]  # the paper's figures, one for each column
   # sources of our figures, one for each column of ours; None for an empty cell
-  ours: Sequence[Source | None] = ()
-  run: str = ''  # name of the line for --row; '' if we have no such system
-  # retriever and encoder of the system that `run` names
-  system: Sequence[str] = ()
+  ours: Sequence[Source | None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,22 +59,29 @@ class PaperTable:
 
   title: str  # subject of the table
   columns: Sequence[str]  # headings of the paper's figures
+  ours: Sequence[str]  # headings of our figures
+  scale: str  # model, training and data of the paper's figures
   rows: Sequence[PaperRow]  # lines of the table
-  ours: Sequence[str] = ()  # headings of our figures
-  scale: str = ''  # model, training and data of the paper's figures
   note: str = ''  # further remarks on the comparison
 
 
 @functools.cache
 def load(name: str) -> PaperTable:
-  """Read a table of a paper by the name of its file, such as retro_13."""
-  path = _FOLDER / f'{name}.json'
-  content = json.loads(path.read_text(encoding='utf-8'))
-  rows = content.pop('rows')
-  for row in rows:
-    ours = row.get('ours', ())
-    row['ours'] = [x if x is None else Source(**x) for x in ours]
-  return PaperTable(rows=[PaperRow(**row) for row in rows], **content)
+  """Read a table by the name of its file, one of `NAMES`."""
+  text = (_FOLDER / f'{name}.json').read_text(encoding='utf-8')
+  content = json.loads(text)
+  sources = content.pop('sources', [])
+  rows = [_row(x, sources, len(content['ours'])) for x in content.pop('rows')]
+  return PaperTable(rows=rows, **content)
+
+
+def _row(
+  row: Mapping[str, Any], sources: Sequence[Mapping[str, Any]], width: int
+) -> PaperRow:
+  chosen = {key: row[key] for key in ('run', 'where') if key in row}
+  found = row.get('ours', [x | chosen for x in sources] if chosen else [])
+  ours = [x if x is None else Source(**x) for x in found or [None] * width]
+  return PaperRow(row['name'], row['paper'], ours)
 
 
 def write_markdown(

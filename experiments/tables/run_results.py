@@ -1,9 +1,9 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Results of RETRO's runs: figures for the tables, and their scale."""
+"""Results of runs: figures for the tables, and the scale of the runs."""
 
 from collections.abc import Mapping, Sequence
-import json
+import fnmatch
 import math
 import pathlib
 from typing import Any
@@ -13,23 +13,14 @@ import ml_collections
 import numpy as np
 
 from experiments.tables import paper_table
-from retrieval.store import checkpoints
+from realm_jax.data import folder as realm_data
+from retrieval.store import checkpoints, manifests
 from retro_jax.data import folder as retro_data
 
-# Results files whose settings name the evaluated run.
-_FILES = (
-  'evaluation.json',
-  'leakage.json',
-  'lambada.json',
-  'summary.json',
-  'retro_qa.json',
-  'fid_qa.json',
-  'knn_lm.json',
-  'sweep_datastore.json',
-  'sweep_neighbors.json',
-  'sweep_parts.json',
-)
 Runs = Mapping[str, pathlib.Path]
+# A number, or {mean, low, high} of a share.
+Figure = float | Mapping[str, float]
+_ROWS = ('rows', 'sets', 'zero_shot')  # names of the rows of a results file
 
 
 def parse_runs(values: Sequence[str]) -> dict[str, pathlib.Path]:
@@ -54,24 +45,20 @@ def parse_runs(values: Sequence[str]) -> dict[str, pathlib.Path]:
   return runs
 
 
-def read_rows(path: pathlib.Path) -> list[dict[str, Any]]:
-  """Read the rows of a results file; a curve gives one row for each point.
+def _read(path: pathlib.Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+  """Return the content of a results file and its rows; empty if it is missing.
 
-  Returns:
-    The rows; [] if the file does not exist.
+  A curve gives one row for each point.
 
   Raises:
-    ValueError: if the file is not a results file.
+    ValueError: if the file is not a JSON object.
   """
   if not path.is_file():
-    return []
-  try:
-    rows = json.loads(path.read_text())['rows']
-  except (json.JSONDecodeError, KeyError, TypeError):
-    raise ValueError(f'{path}: expected a JSON object with "rows".') from None
-  return [
-    {**row, **point} for row in rows for point in row.get('points') or ({},)
-  ]
+    return {}, []
+  content = manifests.read_object(path)
+  rows = next((content[x] for x in _ROWS if x in content), [])
+  points = [{**x, **point} for x in rows for point in x.get('points') or ({},)]
+  return content, points
 
 
 def _mode(row: Mapping[str, Any]) -> str:
@@ -81,35 +68,37 @@ def _mode(row: Mapping[str, Any]) -> str:
     return 'baseline'
   if name.lower().startswith('knn'):
     return 'knn'
-  if 'retrieval' in row:
-    return row['retrieval']
-  return 'off' if name.endswith(' off') else 'on'
+  return row.get('retrieval', 'off' if name.endswith(' off') else 'on')
 
 
 def _fits(row: Mapping[str, Any], source: paper_table.Source) -> bool:
   if source.mode and _mode(row) != source.mode:
     return False
-  if source.where is None:
-    return True
-  name, value = source.where
-  if isinstance(value, str):
-    return row.get(name) == value
-  return row.get(name) is not None and math.isclose(row[name], value)
+  for name, wanted in source.where.items():
+    value = row.get(name)
+    if value is None:
+      return False
+    if isinstance(wanted, str):
+      fits = fnmatch.fnmatchcase(str(value), wanted)
+    else:
+      fits = math.isclose(value, wanted)
+    if not fits:
+      return False
+  return True
 
 
-def find(source: paper_table.Source, folder: pathlib.Path) -> float | None:
+def find(source: paper_table.Source, folder: pathlib.Path) -> Figure | None:
   """Return a figure of a run, or None."""
   for file in filter(None, (source.file, source.otherwise)):
-    for row in read_rows(folder / file):
+    for row in _read(folder / file)[1]:
       if _fits(row, source):
-        value = row.get(source.field)
-        return None if value is None or math.isnan(value) else float(value)
+        return row.get(source.field)
   return None
 
 
 def find_all(
   source: paper_table.Source | None, runs: Runs
-) -> list[tuple[str, float]]:
+) -> list[tuple[str, Figure]]:
   """Return (name of run, figure) for each run that has a figure."""
   found = [
     (name, find(source, folder))
@@ -119,27 +108,20 @@ def find_all(
   return [(name, value) for name, value in found if value is not None]
 
 
-def _evaluated(folder: pathlib.Path) -> list[pathlib.Path]:
-  """Workdirs that a folder's results name; by default the folder itself."""
-  found = []
-  for name in _FILES:
-    rows = read_rows(folder / name)
-    if not rows:
-      continue
-    settings = json.loads((folder / name).read_text()).get('settings', {})
-    for fields in (settings, settings.get('evaluate', {}), rows[0]):
-      for key in ('workdir', 'model_workdir'):
-        if key in fields:
-          found.append(pathlib.Path(fields[key] or folder))
-  return list({path.resolve(): path for path in found}.values()) or [folder]
-
-
 def describe(folder: pathlib.Path) -> str:
   """Describe the scale of a folder's results: model, training, datastore."""
-  runs = _evaluated(folder)
-  if [run.resolve() for run in runs] == [folder.resolve()]:
+  found = {}  # workdirs that the results name; by default the folder itself
+  for path in sorted(folder.glob('*.json')):
+    content, rows = _read(path)
+    settings = content.get('settings', {}) if rows else {}
+    for fields in (settings, settings.get('evaluate', {}), *rows[:1]):
+      for key in ('workdir', 'model_workdir'):
+        if key in fields:
+          run = pathlib.Path(fields[key] or folder)
+          found[run.resolve()] = run
+  if [*found] in ([], [folder.resolve()]):
     return _scale(folder)
-  return '; '.join(f'of {run}, {_scale(run)}' for run in runs)
+  return '; '.join(f'of {run}, {_scale(run)}' for run in found.values())
 
 
 def _scale(run: pathlib.Path) -> str:
@@ -153,24 +135,29 @@ def _scale(run: pathlib.Path) -> str:
   parts = [f'{count / 1e6:,.1f} M parameters']
   if c.get('retrofit_from'):
     parts.append(f'RETROfit of {c.retrofit_from}')
-  if 'qa' in c:
-    # The length of a question's row is not given by sequence_chunks.
-    parts.append(f'{saved.step:,} steps of {c.batch_size:,} questions')
+  if 'blocks' in c or 'qa' in c:  # rows of questions have their own lengths
+    parts.append(f'{saved.step:,} steps of {c.batch_size:,}')
   else:
-    length = c.sequence_chunks * c.model.chunk_length
-    tokens = saved.step * c.batch_size * length
+    tokens = saved.step * c.batch_size * c.sequence_chunks
+    tokens *= c.model.chunk_length
     parts += [f'{saved.step:,} steps', f'{tokens / 1e6:,.1f} M tokens']
   if 'qa' in c and c.retrieval and c.qa.passages:
     parts.append(f'{c.qa.num_passages} passages a question, from files')
-  elif c.retrieval and c.get('qa', {}).get('reader') != 'closed_book':
+  elif 'blocks' in c or (
+    c.retrieval and c.get('qa', {}).get('reader') != 'closed_book'
+  ):
     parts.append(_datastore(c, run))
   return ', '.join(parts)
 
 
 def _datastore(config: ml_collections.ConfigDict, run: pathlib.Path) -> str:
   """Size of the datastore that a run retrieves from, if it still exists."""
-  data = retro_data.DataFolder.of(config, run)
+  folder = realm_data if 'blocks' in config else retro_data
+  data = folder.DataFolder.of(config, run)
   try:
+    if folder is realm_data:
+      count, length = data.blocks.num_blocks, config.blocks.max_length
+      return f'{count:,} blocks of at most {length} wordpieces'
     chunks = data.chunks('train')
   except (FileNotFoundError, ValueError):
     return f'datastore unknown: none in {data.root}'

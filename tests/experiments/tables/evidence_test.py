@@ -48,7 +48,7 @@ def test_values_with_and_without_an_interval(tmp_path):
     evidence.Value(-1.0, -2.0, -0.5, (-1.5, -0.5)),
   ]
   assert evidence.read(folders, 'b.json', _MINUS) is None
-  with pytest.raises(ValueError, match=r"a\.json: no value at .*'low'"):
+  with pytest.raises(ValueError, match=r'a\.json'):
     evidence.read(folders, 'a.json', ['rows', 'name=on'], interval=True)
 
 

@@ -1,19 +1,23 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""Print a table of RETRO's paper beside the figures measured here.
+"""Print a table of RETRO's or REALM's paper beside our figures, or learning curves.
 
-  python -m experiments.tables.retro_tables --table=14 --run=small=runs/simplewiki/retro \
+  python -m experiments.tables.tables --table=retro_14 --run=small=runs/simplewiki/retro \
     --output=tables
+  python -m experiments.tables.tables --table=realm_1 --run=orqa=runs/orqa
+  python -m experiments.tables.tables --table=curves --run=retro=runs/quickstart/retro \
+    --run=baseline=runs/quickstart/baseline --output=curves.png
 
-The tables are 3, 4, 5, 13, 14, 15, retrofit and leakage. Each --run=NAME=DIR,
-or DIR alone, is a workdir. The command reads its evaluation.json, lambada.json,
-summary.json, sweep_*.json, leakage.json, retro_qa.json, fid_qa.json and knn_lm.json,
-if they exist. In tables whose lines are runs of their own (13, 15 and retrofit), NAME
-is the line's. Each scale is the scale of the evaluated run. A figure that was
-not measured reads "not run". The command prints the table and writes it into
---output as Markdown, as CSV and, if any figure was measured, as a picture.
+Each --run=NAME=DIR, or DIR alone, is the workdir of a run with the results files of the
+evaluating commands. Where the lines of a table are runs of their own, NAME is the
+line's; the table's note says which. Each scale is the scale of the evaluated run. A
+figure that was not measured reads "not run". The command prints the table and writes it
+into the folder --output as Markdown, as CSV and, if any figure was measured, as a
+picture. Curves are those of --metric in metrics.jsonl; their --output is a picture, and
+the JSON file beside it holds its numbers, which experiments.tables.claims reads.
 """
 
+from collections.abc import Sequence
 import contextlib
 import csv
 import io
@@ -23,26 +27,24 @@ import pathlib
 from absl import flags
 
 from experiments.engine import command, reports
-from experiments.tables import paper_table, run_results
+from experiments.tables import curves, figures, paper_table, run_results
 from retrieval.store import store
 
-# The results that the paper only draws have names instead of numbers.
-NAMES = ('3', '4', '5', '13', '14', '15', 'retrofit', 'leakage')
+_CURVES = 'curves'
 
 
-def load(name: str) -> paper_table.PaperTable:
-  """Read one of `NAMES`."""
-  return paper_table.load(f'retro_{name}')
+def _text(value: run_results.Figure) -> str:
+  return (
+    f'{value:.4g}' if isinstance(value, float | int) else reports.share(value)
+  )
 
 
 def _cell(source: paper_table.Source | None, runs: run_results.Runs) -> str:
   if source is None:
     return ''
   named = len(runs) > 1 and not source.run
-  texts = [
-    f'{name} {value:.4g}' if named else f'{value:.4g}'
-    for name, value in run_results.find_all(source, runs)
-  ]
+  found = run_results.find_all(source, runs)
+  texts = [f'{x} {_text(y)}' if named else _text(y) for x, y in found]
   return '; '.join(texts) or paper_table.NOT_RUN
 
 
@@ -62,15 +64,11 @@ def lines(
 def caption(table: paper_table.PaperTable, runs: run_results.Runs) -> str:
   """Return the scales of the paper's figures and of ours, and the note."""
   parts = [f'Scale of the paper: {table.scale}.']
-  parts += [
-    f'Scale of {name}: {run_results.describe(path)}.'
-    for name, path in runs.items()
-  ]
+  for name, path in runs.items():
+    parts.append(f'Scale of {name}: {run_results.describe(path)}.')
   if not runs:
     parts.append('No run was given.')
-  if table.note:
-    parts.append(table.note)
-  return ' '.join(parts)
+  return ' '.join([*parts, table.note]).strip()
 
 
 def plot(
@@ -92,8 +90,10 @@ def plot(
         series.setdefault(f'paper: {head}', []).append(point)
     for head, cell, source in zip(table.ours, cells, row.ours, strict=True):
       for name, value in cell if source and source.drawn else ():
-        label = head if row.ours[0] and row.ours[0].run else f'{name}: {head}'
-        series.setdefault(f'ours, {label}', []).append((value, i))
+        label = f'ours: {head}' if source.run else f'ours, {name}: {head}'
+        if not isinstance(value, float | int):
+          value = 100 * value['mean']
+        series.setdefault(label, []).append((value, i))
   size = 8, 1.5 + 0.45 * len(drawn)
   with reports.picture(path, figsize=size) as (figure, axes):
     for label, points in series.items():
@@ -111,11 +111,10 @@ def write(
   name: str, runs: run_results.Runs, output: str | os.PathLike
 ) -> list[pathlib.Path]:
   """Write a table as .md, .csv and, if any figure was measured, .png."""
-  table, root = load(name), pathlib.Path(output)
+  table, root = paper_table.load(name), pathlib.Path(output)
   root.mkdir(parents=True, exist_ok=True)
   heads, body = lines(table, runs)
-  stem = f'table{name}' if name.isdigit() else name
-  files = [root / f'{stem}.{ending}' for ending in ('md', 'csv', 'png')]
+  files = [root / f'{name}.{ending}' for ending in ('md', 'csv', 'png')]
   paper_table.write_markdown(
     files[0], heads, body, caption(table, runs), table.title
   )
@@ -125,25 +124,45 @@ def write(
   return files if plot(table, runs, files[2]) else files[:2]
 
 
-def main(argv: list[str]) -> None:
-  """Print the tables and write them."""
-  if len(argv) > 1:
-    raise ValueError(f'Unexpected arguments {argv[1:]}; flags start with --.')
-  runs = run_results.parse_runs(flags.FLAGS.run)
-  for name in flags.FLAGS.table:
-    table = load(name)
+def show(
+  names: Sequence[str],
+  runs: run_results.Runs,
+  output: str = '',
+  metrics: Sequence[str] = ('loss',),
+) -> None:
+  """Print the tables of these names, and write them if `output` is given."""
+  for name in names:
+    if name == _CURVES:
+      figure = curves.build(runs, metrics)
+      curves.print_tables(figure)
+      if output:
+        figures.draw(figure, pathlib.Path(output))
+      continue
+    table = paper_table.load(name)
     reports.print_table(
       *lines(table, runs), table.title, caption(table, runs), wrap=True
     )
-    if flags.FLAGS.output:
-      print('written:', *write(name, runs, flags.FLAGS.output))
+    if output:
+      print('written:', *write(name, runs, output))
+
+
+def main(argv: list[str]) -> None:
+  """Read the flags and show the tables."""
+  if len(argv) > 1:
+    raise ValueError(f'Unexpected arguments {argv[1:]}; flags start with --.')
+  values = flags.FLAGS
+  runs = run_results.parse_runs(values.run)
+  if _CURVES in values.table and not runs:
+    raise ValueError('--run: expected NAME=DIR of a training run.')
+  show(values.table, runs, values.output, values.metric)
 
 
 if __name__ == '__main__':
   flags.DEFINE_multi_enum(
-    'table', None, NAMES, 'Table to print; may be given several times.'
+    'table', None, [*paper_table.NAMES, _CURVES], 'Table; may be repeated.'
   )
   flags.DEFINE_multi_string('run', [], 'NAME=DIR or DIR; once for each run.')
-  flags.DEFINE_string('output', '', 'Folder for Markdown, CSV and pictures.')
+  flags.DEFINE_string('output', '', 'Folder; of curves a picture.')
+  flags.DEFINE_multi_string('metric', ['loss'], 'Metric of the curves.')
   flags.mark_flag_as_required('table')
   command.main_of_script(main)
