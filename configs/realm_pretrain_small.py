@@ -6,15 +6,25 @@ Paper: Guu et al. 2020, Table 2. Embedder and encoder start from all-MiniLM-L6-v
 then the embedder from ICT, the encoder from masked language modelling. The rows of
 the table, an hour in all:
 
-  Q='("webquestions.json", "curatedtrec.tsv")'
-  python -m experiments.tables.realm_table2 --config=configs/realm_pretrain_small.py \
-    --config.corpus.path=simplewiki.jsonl.xz --config.evaluate.questions="$Q" \
-    --config.evaluate.during_training=True --workdir=runs/table2 --row=salient
+  C=configs/realm_pretrain_small.py
+  R="--config.corpus.path=simplewiki.jsonl.xz --config.data_dir=runs/table2/data"
+  S="--config.embedder_from=runs/table2/ict --config.encoder_from=runs/table2/mlm"
+  Q="--config.evaluate.questions=('webquestions.json','curatedtrec.tsv')"
+  python -m experiments.realm.prepare --config=$C $R --workdir=runs/table2
+  python -m experiments.realm.train --config=$C:ict $R --workdir=runs/table2/ict
+  python -m experiments.realm.train --config=$C:mlm $R --workdir=runs/table2/mlm
+  python -m experiments.realm.train --config=$C $R $S --workdir=runs/table2/salient
+  for run in ict salient; do
+    python -m experiments.realm.evaluate --config=$C $R $Q --workdir=runs/table2/$run
+  done
+  python -m experiments.tables.tables --table=realm_2 \
+    --run=runs/table2/ict --run=runs/table2/salient
 
-Any corpus of some 10^3 documents serves, a larger one in more time.
-runs/table2/salient holds the curves of its run (experiments.tables.plot_curves); with
-during_training they include the recall of every new index. Expected figures are in
-docs/results_realm.md.
+The other rows are --config.masker=uniform, --config.masker=span and
+--config.refresh.staleness=30. Any corpus of some 10^3 documents serves, a larger one
+in more time. --table=curves draws the curves of a run; with
+--config.evaluate.during_training=True and $Q they include the recall of every new
+index. Expected figures are in docs/results_realm.md.
 """
 
 import ml_collections

@@ -11,7 +11,7 @@ The argument is the row; with _test behind it, at the size of a test:
     python -m experiments.retro.evaluate \
       --config=configs/retro_ablations.py:$row --workdir=runs/ablations/$row
   done
-  python -m experiments.tables.retro_tables --table=13 --output=tables \
+  python -m experiments.tables.tables --table=retro_13 --output=tables \
     --run=runs/ablations/retro --run=runs/ablations/no_query_conditioning ...
 
 Data are those of retro_pretrain_small. A row about layers of the paper's 12 takes

@@ -29,8 +29,8 @@ Samples, neighbors, leakage and tables of the run:
   python -m experiments.retro.leakage $C --workdir=runs/simplewiki/retro $T
   python -m experiments.retro.sweep $C --workdir=runs/simplewiki/retro \
     --sweep=datastore
-  python -m experiments.tables.retro_tables --run=retro=runs/simplewiki/retro \
-    --table=13 --table=14 --table=leakage --output=tables
+  python -m experiments.tables.tables --run=retro=runs/simplewiki/retro \
+    --table=retro_13 --table=retro_14 --table=retro_leakage --output=tables
 
 RETROfit of the baseline, 8.3 M frozen parameters and 1.9 M new ones (section 4.2 and
 appendix B.2): the decoder is frozen; encoder and chunked cross-attention are new and
@@ -44,7 +44,7 @@ the last digit:
   python -m experiments.retro.evaluate \
     --config=configs/retro_pretrain_small.py --workdir=runs/simplewiki/retrofit \
     --config.evaluate.baseline_workdir=runs/simplewiki/baseline
-  python -m experiments.tables.retro_tables --table=retrofit --output=tables \
+  python -m experiments.tables.tables --table=retro_retrofit --output=tables \
     --run=retrofit=runs/simplewiki/retrofit --run=scratch=runs/simplewiki/retro
 
 Results go into --workdir; --config.evaluate.workdir names the evaluated run when the

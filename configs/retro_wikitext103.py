@@ -29,7 +29,7 @@ Bring the articles as JSON lines, the training ones and those to be scored:
     --config.evaluate.split=wikitext103 \
     --config.evaluate.baseline_workdir=runs/wikitext103/baseline \
     --workdir=runs/wikitext103/retrofit
-  python -m experiments.tables.retro_tables --table=4 \
+  python -m experiments.tables.tables --table=retro_4 \
     --run=wikitext103=runs/wikitext103/retrofit
 """
 

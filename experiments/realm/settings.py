@@ -113,11 +113,7 @@ class WarmStart:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class WarmStarts:
-  """Arguments ict and mlm of the configs.
-
-  Also the ICT that the rows of tables.realm_table2 start from, and the MLM that
-  these rows and realm.quickstart begin with, if needed.
-  """
+  """Arguments ict and mlm of the configs; realm.quickstart begins with MLM."""
 
   ict: WarmStart
   mlm: WarmStart

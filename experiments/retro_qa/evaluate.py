@@ -89,7 +89,7 @@ def measure(
 
   Returns:
     name -> {mean, low, high}, as shares; exact_match in percent, for
-    experiments.tables.retro_tables.
+    experiments.tables.tables.
   """
   values: dict[str, list[float]] = {}
   for question, text in zip(questions.questions, answers, strict=True):
