@@ -18,7 +18,7 @@ import traceback
 import zipfile
 import zlib
 
-from retrieval.store import space, tasks as tasks_lib
+from retrieval.store import executors, space
 
 _USER_ERRORS = (ValueError, KeyError, AttributeError, OSError, ImportError)
 # They tell what is wrong within a file, but not in which one.
@@ -99,7 +99,7 @@ def _out_of_memory(causes: Iterable[BaseException]) -> str | None:
 
 
 def _failed_job(causes: Iterable[BaseException]) -> str | None:
-  found = (x for x in causes if isinstance(x, tasks_lib.JobError))
+  found = (x for x in causes if isinstance(x, executors.JobError))
   return next(map(_text, found), None)
 
 

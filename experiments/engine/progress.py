@@ -42,12 +42,6 @@ PEAK_FLOPS_PER_SEC = {
 }
 
 Update = Callable[[int, int], None]
-_SILENT: list[bool] = []
-
-
-def be_silent() -> None:
-  """Show no progress in this process: a worker's driver shows it."""
-  _SILENT.append(True)
 
 
 def console() -> rich.console.Console:
@@ -71,7 +65,7 @@ def bar(description: str, unit: str = 'items') -> Iterator[Update]:
     known yet. The first call's `done` counts as done before, so that a resumed
     job shows its true rate.
   """
-  if _SILENT or (jax.distributed.is_initialized() and jax.process_index()):
+  if jax.distributed.is_initialized() and jax.process_index():
     yield lambda done, total: None
   elif sys.stderr.isatty():
     with _rich_bar(unit) as view, _logs_above_bar():

@@ -2,8 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Preparing data stage by stage."""
 
-from collections.abc import Collection, Sequence
-import functools
+from collections.abc import Callable, Collection, Sequence
 import pathlib
 import time
 
@@ -11,7 +10,7 @@ from absl import logging
 import jax
 import ml_collections
 
-from experiments.engine import cluster, reports
+from experiments.engine import reports
 from retrieval.store import locks
 
 Config = ml_collections.ConfigDict
@@ -45,37 +44,25 @@ def check_alone() -> None:
 
 
 def run(
-  config: Config,
-  work: Sequence[tuple[str, functools.partial]],
-  root: pathlib.Path,
+  work: Sequence[tuple[str, Callable[[], Rows]]], root: pathlib.Path
 ) -> None:
   """Run stages on a data folder and print their results.
 
   Args:
-    work: (name, function of a module with its arguments, which workers of
-      `config.cluster` call, too) -> rows of results.
+    work: (name, function without arguments that returns rows of results).
 
   Raises:
     locks.WriterError: if another process prepares the folder.
-    ValueError: for a cluster that is not there, or does not see the folder.
   """
   check_alone()
-  with locks.writer(root, locks.DATA):
-    cluster.check(config, root)
-    _run(work, root)
-
-
-def _run(
-  work: Sequence[tuple[str, functools.partial]], root: pathlib.Path
-) -> None:
   heads, table = ('stage', 'quantity', 'value', 'seconds'), []
-  for stage, do in work:
-    logging.info('Stage %s, in %s.', stage, root)
-    start = time.monotonic()
-    with cluster.running(do):
+  with locks.writer(root, locks.DATA):
+    for stage, do in work:
+      logging.info('Stage %s, in %s.', stage, root)
+      start = time.monotonic()
       rows = do()
-    sec = f'{time.monotonic() - start:.1f}'
-    for i, (name, value) in enumerate(rows):
-      table.append(('' if i else stage, name, value, '' if i else sec))
+      sec = f'{time.monotonic() - start:.1f}'
+      for i, (name, value) in enumerate(rows):
+        table.append(('' if i else stage, name, value, '' if i else sec))
   reports.print_table(heads, table, wrap=True)
   logging.info('The data are in %s.', root)

@@ -25,6 +25,7 @@ from experiments.engine import cluster, command, progress, stages
 from experiments.knn_lm import settings as settings_lib, task as knn_lm_task
 from retrieval import searchers
 from retrieval.index import index as index_lib, key_values
+from retrieval.store import executors, shards
 from retro_jax.data import windows as windows_lib
 from retro_jax.evaluation import knn_lm
 from retro_jax.trained import loading
@@ -72,71 +73,88 @@ def choose_documents(
   return documents.take(~leave), int(leave.sum())
 
 
+class _Keys:
+  """The documents of a datastore in groups, and the model that makes their keys.
+
+  Attributes:
+    counts: chunks of each group.
+    fields: what determines the datastore.
+    left_out: number of documents that are held out, too.
+  """
+
+  def __init__(self, config: stages.Config, workdir: str):
+    self._config = config
+    trained = self._trained = knn_lm_task.load(config, workdir)
+    settings = config.knn_lm
+    k = knn_lm_task.num_neighbors(trained, config)
+    reader = loading.chunk_reader(trained.config, trained.data, 'train', k)
+    self._reader, self._tokens = reader, reader.stores.chunks.tokens
+    held_out = held_out_splits(trained, config)
+    documents, self.left_out = choose_documents(
+      trained, settings.max_documents, held_out
+    )
+    per_shard = max(1, settings.tokens_per_shard // reader.chunk_length)
+    self._groups = knn_lm.group_documents(documents, per_shard)
+    self.counts = [int(group.count.sum()) for group in self._groups]
+    self.fields = {
+      **knn_lm_task.model_fields(trained, config),
+      'reader': reader.fingerprint,
+      'held_out': ' '.join(
+        trained.data.chunks(split).fingerprint for split in held_out
+      ),
+      'stride_chunks': settings.stride_chunks,
+      'batch_size': settings.batch_size,
+      'max_documents': settings.max_documents,
+      'tokens_per_shard': settings.tokens_per_shard,
+      'dtype': DTYPE,
+    }
+
+  def read(self, shard: int, shown: shards.Progress | None):
+    """Return the arrays of one group."""
+    settings, group = self._config.knn_lm, self._groups[shard]
+    with knn_lm_task.features(
+      self._trained, self._config, settings.batch_size
+    ) as features:
+      tokens = knn_lm.read_tokens(
+        features,
+        self._reader,
+        group,
+        sequence_chunks=self._trained.config.sequence_chunks,
+        stride_chunks=settings.stride_chunks,
+        batch_size=settings.batch_size,
+        dtype=DTYPE,
+        progress=lambda done: shown and shown(done, self.counts[shard]),
+      )
+    return {
+      'keys': tokens.keys,
+      'values': tokens.targets.astype(self._tokens.tokens.dtype),
+      'documents': key_values.document_hashes(self._tokens, group.index),
+    }
+
+
+def _read(keys: _Keys, shard: int, shown: shards.Progress | None):
+  return keys.read(shard, shown)
+
+
 def build_datastore(
   config: stages.Config, workdir: str, folder: knn_lm_task.Folder
 ) -> stages.Rows:
   """Write the datastore."""
-  trained = knn_lm_task.load(config, workdir)
-  settings = config.knn_lm
-  k = knn_lm_task.num_neighbors(trained, config)
-  reader = loading.chunk_reader(trained.config, trained.data, 'train', k)
-  held_out = held_out_splits(trained, config)
-  documents, left_out = choose_documents(
-    trained, settings.max_documents, held_out
-  )
-  per_shard = max(1, settings.tokens_per_shard // reader.chunk_length)
-  groups = knn_lm.group_documents(documents, per_shard)
-  fields = {
-    **knn_lm_task.model_fields(trained, config),
-    'reader': reader.fingerprint,
-    'held_out': ' '.join(
-      trained.data.chunks(split).fingerprint for split in held_out
-    ),
-    'stride_chunks': settings.stride_chunks,
-    'batch_size': settings.batch_size,
-    'max_documents': settings.max_documents,
-    'tokens_per_shard': settings.tokens_per_shard,
-    'dtype': DTYPE,
-  }
-  counts = [int(group.count.sum()) for group in groups]
-  chunks = reader.stores.chunks
-  with (
-    knn_lm_task.features(trained, config, settings.batch_size) as features,
-    progress.bar('make keys', 'chunks') as update,
-  ):
-
-    def read(shard: int) -> dict[str, np.ndarray]:
-      before = sum(counts[:shard])
-      tokens = knn_lm.read_tokens(
-        features,
-        reader,
-        groups[shard],
-        sequence_chunks=trained.config.sequence_chunks,
-        stride_chunks=settings.stride_chunks,
-        batch_size=settings.batch_size,
-        dtype=DTYPE,
-        progress=lambda done: update(before + done, sum(counts)),
-      )
-      return {
-        'keys': tokens.keys,
-        'values': tokens.targets.astype(chunks.tokens.tokens.dtype),
-        'documents': key_values.document_hashes(
-          chunks.tokens, groups[shard].index
-        ),
-      }
-
+  keys = executors.Lazy(_Keys, config, workdir)
+  with progress.bar('make keys', 'chunks') as update:
     pairs = key_values.build_key_value_store(
       folder.datastore,
-      fields,
-      len(groups),
-      read,
-      executor=cluster.executor(config),
+      keys.fields,
+      keys.counts,
+      functools.partial(_read, keys),
+      executor=cluster.executor(config, folder.root),
+      progress=update,
     )
   return [
     ('keys', f'{len(pairs):,}'),
     ('dimension', str(pairs.keys.shape[1])),
     ('documents', f'{pairs.num_documents:,}'),
-    ('left out, held out too', f'{left_out:,}'),
+    ('left out, held out too', f'{keys.left_out:,}'),
     ('GB of keys', f'{2e-9 * np.prod(pairs.keys.shape, dtype=float):,.3f}'),
   ]
 
@@ -163,7 +181,7 @@ def build_index(
     pairs.store.fingerprint,
     index_lib.IndexConfig(**settings | {'recall_floor': 0.0}),
     accept=measure,
-    executor=cluster.executor(config),
+    executor=cluster.executor(config, folder.root),
   )
   index = folder.open_index(pairs, config)
   return [(name, str(value)) for name, value in index.report.items()]
@@ -177,7 +195,6 @@ def run(config: stages.Config, workdir: str) -> None:
   folder = knn_lm_task.Folder.of(workdir)
   logging.info('Building the kNN-LM in %s.', folder.root)
   stages.run(
-    config,
     [
       (name, functools.partial(STAGES[name], config, workdir, folder))
       for name in stages.choose(config.prepare.stages, STAGES)

@@ -68,7 +68,9 @@ def tokenize(config: Config, data: realm_data.DataFolder) -> Rows:
         with_title=False,
         with_text=True,
         documents_per_shard=config.tokens.documents_per_shard,
-        executor=cluster.executor(config, config.tokens.num_processes),
+        executor=cluster.executor(
+          config, data.root, config.tokens.num_processes
+        ),
         progress=update,
       )
     rows += [
@@ -99,7 +101,9 @@ def cut_blocks(config: Config, data: realm_data.DataFolder) -> Rows:
         root / 'blocks',
         tokens_lib.TokenStore(root / 'tokens'),
         data.tokenizer_path,
-        executor=cluster.executor(config, config.tokens.num_processes),
+        executor=cluster.executor(
+          config, data.root, config.tokens.num_processes
+        ),
         progress=update,
         given=given,
         **config.blocks.to_dict(),
@@ -125,7 +129,9 @@ def tag_spans(config: Config, data: realm_data.DataFolder) -> Rows:
       data.path('spans'),
       data.masked_blocks,
       tagger,
-      executor=cluster.executor(config, settings.pop('num_processes')),
+      executor=cluster.executor(
+        config, data.root, settings.pop('num_processes')
+      ),
       progress=update,
       **settings,
     )
@@ -197,7 +203,7 @@ def run(config: Config, workdir: str) -> None:
     work.insert(0, ('verify', functools.partial(verify, data)))
   if config.prepare.export:
     work.append(('export', functools.partial(export, config, data)))
-  stages.run(config, work, data.root)
+  stages.run(work, data.root)
 
 
 if __name__ == '__main__':

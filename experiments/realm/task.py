@@ -143,7 +143,7 @@ def _workers(
       'config.cluster.address with config.distributed=True: a cluster builds the '
       'indices of a training of one process.'
     )
-  return cluster.workers(config, workdir)
+  return cluster.executor(config, workdir)
 
 
 def builder_devices(config: ml_collections.ConfigDict) -> list[jax.Device]:

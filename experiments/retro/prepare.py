@@ -44,7 +44,7 @@ from retrieval.search import (
   sparse_index,
   token_store,
 )
-from retrieval.store import store, verification
+from retrieval.store import executors, store, verification
 from retrieval.text import (
   chunks as chunks_lib,
   corpus as corpus_lib,
@@ -134,7 +134,7 @@ def _build_tokens(
       data.tokenizer_path,
       with_title=config.tokens.with_title,
       documents_per_shard=config.tokens.documents_per_shard,
-      executor=cluster.executor(config, config.tokens.num_processes),
+      executor=cluster.executor(config, data.root, config.tokens.num_processes),
       progress=shown,
     )
 
@@ -163,7 +163,7 @@ def find_duplicates(config: Config, data: retro_data.DataFolder) -> Rows:
       valid_fraction=config.valid_fraction + config.test_fraction,
       settings=near_duplicates.Settings(**config.deduplicate),
       evaluation=[other] if other else [],
-      executor=cluster.executor(config),
+      executor=cluster.executor(config, data.root),
       progress=update,
     )
   rows = [('documents left out', f'{sum(found.rows("document")):,}')]
@@ -218,7 +218,7 @@ def embed(
         data.tokenizer,
         embedder,
         dtype=config.embedder.vectors_dtype,
-        executor=cluster.executor(config),
+        executor=cluster.executor(config, data.root),
         progress=update,
       )
   return [('dimension', str(embedder.dimension))]
@@ -237,7 +237,7 @@ def build_index(config: Config, data: retro_data.DataFolder) -> Rows:
     vectors.fingerprint,
     index_lib.IndexConfig(**settings),
     queries=data.vectors('valid').array('vectors'),
-    executor=cluster.executor(config),
+    executor=cluster.executor(config, data.root),
   )
   return rows + [(key, _text(value)) for key, value in index.report.items()]
 
@@ -246,7 +246,8 @@ def find_neighbors(
   config: Config, data: retro_data.DataFolder, splits: Sequence[str] = ()
 ) -> Rows:
   """Find every chunk's neighbors, and check a sample of them."""
-  rows, source = [], data.neighbor_source(config)
+  source = executors.Lazy(type(data).neighbor_source, data, config)
+  rows = []
   for split in splits or data.own_splits:
     arguments = (
       data.neighbors_path(split),
@@ -258,11 +259,11 @@ def find_neighbors(
       neighbors = neighbors_lib.build_neighbor_store(
         *arguments,
         k=config.neighbors.stored,
-        executor=cluster.executor(config),
+        executor=cluster.executor(config, data.root),
         progress=update,
       )
     rows.append((f'chunks with neighbors, {split}', f'{len(neighbors):,}'))
-    if config.neighbors.validate and not cluster.is_worker():
+    if config.neighbors.validate:
       compared = neighbors_lib.validate(
         *arguments, fraction=config.neighbors.validate
       )
@@ -354,7 +355,7 @@ def run(config: Config, workdir: str) -> None:
   ]
   if verification.mode() != 'off':
     work.insert(0, ('verify', functools.partial(verify, data)))
-  stages.run(config, work, data.root)
+  stages.run(work, data.root)
 
 
 if __name__ == '__main__':

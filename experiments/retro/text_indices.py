@@ -5,6 +5,7 @@
 from experiments.engine import cluster, progress, stages
 from retrieval.index import reuse, sources
 from retrieval.search import colbert_index, lda
+from retrieval.store import executors
 from retro_jax.data import folder as retro_data
 
 
@@ -28,7 +29,7 @@ def _build_words(config, data, kind: str) -> str:
       data.chunks('train'),
       data.tokenizer,
       kind,
-      executor=cluster.executor(config),
+      executor=cluster.executor(config, data.root),
       progress=update,
     )
   return f'{words.num_blocks:,}'
@@ -49,14 +50,14 @@ def _build_topics(config, data) -> str:
 def _build_colbert(config, data) -> str:
   path = data.path('colbert')
   section = colbert_index.named(colbert_index.section_of(config), path)
-  encoder = colbert_index.load_encoder(section)
+  encoder = executors.Lazy(colbert_index.load_encoder, section)
   with progress.bar('colbert', 'chunks') as update:
     index = colbert_index.build(
       path,
       section,
       encoder,
       sources.chunk_texts(data.chunks('train'), data.tokenizer),
-      executor=cluster.executor(config),
+      executor=cluster.executor(config, data.root),
       progress=update,
     )
   return f'{index.num_blocks:,}'

@@ -7,7 +7,7 @@ shard. The store records its documents, so that an evaluation can make sure that
 none of its own is among them.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 import os
 from typing import Any
 
@@ -42,26 +42,23 @@ def shared(hashes: np.ndarray, others: np.ndarray) -> np.ndarray:
 def build_key_value_store(
   path: str | os.PathLike,
   fields: Mapping[str, Any],
-  num_shards: int,
-  read: Callable[[int], Mapping[str, np.ndarray]],
+  counts: Sequence[int],
+  make: shards.Make,
   *,
   executor: executors.Executor | None = None,
+  progress: shards.Progress | None = None,
 ) -> 'KeyValueStore':
   """Write the missing shards.
 
   Args:
     fields: JSON fields that determine every byte of the store.
-    read: shard -> its arrays: keys [n, d], values [n], and documents [m, 2]
-      from `document_hashes`.
+    counts: what each shard counts in the progress.
+    make: (shard, progress) -> arrays of the shard: keys [n, d], values [n], and
+      documents [m, 2] from `document_hashes`.
     executor: where the shards are made; None is this process.
   """
   shards.build_store(
-    path,
-    KIND,
-    fields,
-    [0] * num_shards,
-    lambda i, _: read(i),
-    executor=executor,
+    path, KIND, fields, counts, make, executor=executor, progress=progress
   )
   return KeyValueStore(path)
 

@@ -189,18 +189,18 @@ def search_store(
 
   Args:
     fields: JSON fields that determine every neighbor; 'k' among them.
-    make_search: makes the search; called only where a shard is missing.
+    make_search: makes the search, once in each process where a shard is missing.
     batch: chunks of a search.
     executor: where the shards are made; None is this process.
   """
-  search = functools.cache(make_search)
+  search = executors.Lazy(make_search)
   counts, k = queries.store.rows('document'), fields['k']
 
   def find(i, done):
     ids = np.full((counts[i], k), -1, np.int64)
     scores = np.full((counts[i], k), -np.inf, np.float32)
     for rows in _batches(counts[i], batch):
-      ids[rows], scores[rows] = search()(i, rows)
+      ids[rows], scores[rows] = search(i, rows)
       if done:
         done(rows.stop, counts[i])
     return {'ids': ids, 'scores': scores}

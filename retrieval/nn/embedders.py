@@ -135,6 +135,7 @@ class Embedder:
     self._tokenizer = tokenizers.Tokenizer.from_str(tokenizer.to_str())
     self._tokenizer.no_padding()
     self._tokenizer.enable_truncation(max_length)
+    self._batch_tokens = batch_tokens
     # (params, ids [b, l], lengths [b]) -> vectors [b, d]; to be jitted
     self.encode = functools.partial(encode, bert.Bert(config), normalize)
     self._encoder = batch_encoder.BatchEncoder(
@@ -145,6 +146,16 @@ class Embedder:
       batch_tokens=batch_tokens,
       devices=devices,
     )
+
+  def __reduce__(self):
+    """Pickle what another process embeds with, on its own devices."""
+    make = functools.partial(
+      Embedder,
+      max_length=self.max_length,
+      normalize=self.normalize,
+      batch_tokens=self._batch_tokens,
+    )
+    return make, (self.config, self.params, self._tokenizer)
 
   @classmethod
   def load(

@@ -1,11 +1,10 @@
 # Copyright 2026 The realm_jax and retro_jax authors.
 # SPDX-License-Identifier: Apache-2.0
-"""A Ray cluster: its settings, how a process joins it, and what its nodes see."""
+"""A Ray cluster: its settings, and how a process joins it."""
 
 import dataclasses
 import os
 import pathlib
-import secrets
 import signal
 import socket
 import threading
@@ -19,7 +18,6 @@ _OWN_ADDRESS = 'RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER'
 _TOKENS = ('RAY_AUTH_TOKEN', 'RAY_AUTH_TOKEN_PATH')
 _TOKEN_FILE = pathlib.Path('~/.ray/auth_token')
 _REACH_SEC = 10.0
-_ANSWER_SEC = 120.0  # a node starts Python and imports this package
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -84,7 +82,10 @@ def connect(address: str):
   """
   if address == 'local' or '127.0.0.1' in address:
     os.environ.setdefault(_OWN_ADDRESS, '0')  # read when Ray is imported
-  if address.startswith('ray://') and _has_token():
+  has_token = any(map(os.environ.get, _TOKENS))
+  if address.startswith('ray://') and (
+    has_token or _TOKEN_FILE.expanduser().exists()
+  ):
     # Ray's client does not look for the token by itself.
     os.environ.setdefault('RAY_AUTH_MODE', 'token')
   ray = import_ray()
@@ -96,7 +97,10 @@ def connect(address: str):
     given['include_dashboard'] = False
   before = signal.getsignal(signal.SIGTERM)
   try:
-    _reach(address)
+    host, _, port = address.removeprefix('ray://').rpartition(':')
+    if port.isdigit():  # Ray waits long where nothing answers
+      where = host.strip('[]'), int(port)
+      socket.create_connection(where, _REACH_SEC).close()
     ray.init(address, **given)
   except (ConnectionError, RuntimeError, OSError) as error:
     text = ' '.join(str(error).split())[:300]
@@ -108,80 +112,3 @@ def connect(address: str):
     if threading.current_thread() is threading.main_thread():
       signal.signal(signal.SIGTERM, before)
   return ray
-
-
-def _has_token() -> bool:
-  named = any(os.environ.get(name) for name in _TOKENS)
-  return named or _TOKEN_FILE.expanduser().exists()
-
-
-def _reach(address: str) -> None:
-  """Raise OSError where nothing answers at HOST:PORT, for which Ray waits long."""
-  host, _, port = address.removeprefix('ray://').rpartition(':')
-  if port.isdigit():
-    where = host.strip('[]'), int(port)
-    socket.create_connection(where, _REACH_SEC).close()
-
-
-def check_paths(ray, *paths: str | os.PathLike) -> None:
-  """Check that every node sees the driver's working folder and some folders.
-
-  Args:
-    paths: folders of the driver that can be written.
-
-  Raises:
-    ValueError: naming the node and the folder that it does not see.
-  """
-  marks = [_mark(path) for path in paths]
-  strategy = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
-  seen = ray.remote(num_cpus=0, max_retries=0)(_unseen)
-  try:
-    wanted = [os.getcwd(), *map(str, marks)]
-    asked = [
-      (
-        node['NodeID'],
-        node['NodeManagerAddress'],
-        seen.options(
-          scheduling_strategy=strategy(node['NodeID'], soft=False)
-        ).remote(wanted),
-      )
-      for node in ray.nodes()
-      if node['Alive']
-    ]
-    for node, host, reference in asked:
-      try:
-        missing = ray.get(reference, timeout=_ANSWER_SEC)
-      except ray.exceptions.RayError as error:
-        if any(x['NodeID'] == node and x['Alive'] for x in ray.nodes()):
-          text = ' '.join(str(error).split())[-300:]
-          raise ValueError(
-            f'Node {host} of the cluster cannot run a task of this package: {text}'
-          ) from None
-        continue  # it has left meanwhile
-      if missing:
-        path = missing[0]
-        path = path if path == os.getcwd() else os.path.dirname(path)
-        raise ValueError(not_seen(path, host))
-  finally:
-    for mark in marks:
-      mark.unlink(missing_ok=True)
-
-
-def not_seen(path: str, host: str) -> str:
-  """The error of a node without a folder."""
-  return (
-    f'{path}: node {host} of the cluster does not see this folder; expected a path '
-    'that all nodes see, such as one of a shared file system.'
-  )
-
-
-def _mark(path: str | os.PathLike) -> pathlib.Path:
-  folder = pathlib.Path(path).absolute()
-  folder.mkdir(parents=True, exist_ok=True)
-  mark = folder / f'.seen-{secrets.token_hex(8)}'
-  mark.touch()
-  return mark
-
-
-def _unseen(paths: list[str]) -> list[str]:
-  return [path for path in paths if not os.path.exists(path)]

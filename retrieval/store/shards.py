@@ -5,15 +5,21 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import functools
 import os
-import pathlib
 from typing import Any
 
 import numpy as np
 
 from retrieval.store import executors, store, store_writer
 
-Progress = executors.Progress
-shifted = executors.shifted
+Progress = Callable[[int, int], None]  # (rows done, rows in all)
+Make = Callable[[int, Progress | None], Mapping[str, np.ndarray]]
+
+
+def shifted(
+  progress: Progress | None, base: int, total: int
+) -> Progress | None:
+  """Return the progress of a part that begins at row `base` of `total`."""
+  return progress and (lambda done, _: progress(base + done, total))
 
 
 def build_store(
@@ -21,7 +27,7 @@ def build_store(
   kind: str,
   fields: Mapping[str, Any],
   counts: Sequence[int],
-  make: executors.Make,
+  make: Make,
   *,
   executor: executors.Executor | None = None,
   progress: Progress | None = None,
@@ -31,7 +37,9 @@ def build_store(
 
   Args:
     fields: JSON fields that determine every byte of the store.
-    make: (shard, progress of the shard) -> arrays of the shard.
+    counts: rows of each shard, for the progress.
+    make: (shard, progress of the shard) -> arrays of the shard. Other processes get
+      it pickled.
     executor: where the shards are made; None is this process.
     meta: further JSON facts of the published store.
 
@@ -42,11 +50,30 @@ def build_store(
   writer = store_writer.StoreWriter(path, kind, fields)
   if writer.published:
     return store.Store.open(path, kind, fields)
-  missing = {i: counts[i] for i in writer.missing(len(counts))}
-  executor = executor or executors.Inline()
-  if not executor.write_shards(writer, missing, make, progress):
+  missing = writer.missing(len(counts))
+  if isinstance(executor, executors.Share):
+    share, count = executor.index, executor.count
+    missing = [i for i in missing if i % count == share]
+  total, done = sum(counts[i] for i in missing), 0
+  if isinstance(executor, executors.Remote) and len(missing) > 1:
+    written = write_all(
+      writer, executor, _maker, (make,), ((i, i) for i in missing)
+    )
+    for i in written:
+      done += counts[i]
+      if progress:
+        progress(done, total)
+  else:
+    for i in missing:
+      writer.write(i, make(i, shifted(progress, done, total)))
+      done += counts[i]
+  if writer.missing(len(counts)):
     return None
   return writer.publish(len(counts), meta)
+
+
+def _maker(make: Make):
+  return lambda shard: (make(shard, None), shard)
 
 
 def write_all(
@@ -56,21 +83,19 @@ def write_all(
   arguments: tuple,
   calls: Iterable[tuple],
 ) -> Iterator[int]:
-  """Write shards by tasks that can be pickled; yield a number for each.
+  """Write shards by calls that can be pickled; yield a number for each.
 
   Args:
-    set_up: called with `arguments` in each worker; returns the maker of a
+    set_up: called with `arguments` in each process; returns the maker of a
       shard's arrays and of the number to yield.
     calls: (shard, arguments of the maker) of each shard to write.
   """
-  place = (writer.path, writer.kind, writer.fields)
+  place = (writer.path.absolute(), writer.kind, writer.fields)
   begin = functools.partial(_begin, place, set_up, arguments)
   return executor.run(writer.path.name, begin, calls)
 
 
-def _begin(
-  place: tuple[pathlib.Path, str, Mapping[str, Any]], set_up, arguments
-) -> Callable[..., int]:
+def _begin(place: tuple, set_up, arguments) -> Callable[..., int]:
   make = set_up(*arguments)
   writer = store_writer.StoreWriter(*place)
 

@@ -181,17 +181,12 @@ def build_duplicate_store(
     _documents, tokenizer, valid_fraction, settings.ngram, hashes
   )
 
-  @functools.cache
-  def index():
-    made = _Index(settings)
-    for document, grams in _compared(read, tokens, evaluation):
-      made.add(document, grams)
-    return made
+  index = executors.Lazy(_index, settings, read, tokens, evaluation)
 
   def make(i, shown):
     found = []
     for n, (document, grams) in enumerate(read(tokens, i, 'train')):
-      similarity, other = index().nearest(grams)
+      similarity, other = index.nearest(grams)
       if similarity >= settings.threshold:
         found.append((document, other, similarity))
       if shown and not n % _BATCH:
@@ -221,6 +216,13 @@ def build_duplicate_store(
     progress=progress,
     meta=meta,
   )
+
+
+def _index(settings, read, tokens, evaluation) -> _Index:
+  made = _Index(settings)
+  for document, grams in _compared(read, tokens, evaluation):
+    made.add(document, grams)
+  return made
 
 
 def compared_with(found: store.Store) -> dict[str, str]:

@@ -4,8 +4,6 @@
 
 import functools
 
-import ml_collections
-
 from experiments.engine import stages
 from tests.retrieval.store import other_writer
 
@@ -17,8 +15,7 @@ def _work(done):
 
 def _run(root):
   done = []
-  config = ml_collections.ConfigDict({'cluster': {'address': ''}})
-  stages.run(config, [('work', functools.partial(_work, done))], root)
+  stages.run([('work', functools.partial(_work, done))], root)
   return done
 
 

@@ -5,10 +5,10 @@
 import json
 import shutil
 
+import cloudpickle
 import numpy as np
 import pytest
 
-from experiments.engine import cluster, progress
 from experiments.knn_lm import (
   build as knn_lm_build,
   evaluate as knn_lm_evaluate,
@@ -270,28 +270,21 @@ def test_a_killed_build_and_lookup_end_with_the_same_bytes(
   assert _read(workdir)[0] == before
 
 
-class _Threads(executors.Remote):
-  """Workers that are threads, so that what a test replaces is replaced there."""
+class _Pickling(executors.Remote):
+  """Pickles what goes to other processes, and runs it here."""
 
   def run(self, name, set_up, calls):
     del name
-    task = set_up()
-    return (task(*arguments) for arguments in calls)
+    function = cloudpickle.loads(cloudpickle.dumps(set_up))()
+    return (function(*arguments) for arguments in calls)
 
 
 def test_workers_make_the_same_keys(runs, built, tmp_path, monkeypatch):
-  made = []
-
-  def make(settings, count):
-    made.append(count)
-    return _Threads(cluster.Stage.of(cluster._CURRENT.stage))
-
-  monkeypatch.setattr(cluster, '_make', make)
-  monkeypatch.setattr(progress, '_SILENT', [])
+  monkeypatch.setattr(executors, 'local', lambda count: _Pickling())
   config = tiny_knn_lm.config(model_workdir='baseline')
   config.cluster.workers = 2
   knn_lm_build.run(config, str(tmp_path))
-  assert made and _hashes(tmp_path) == _hashes(built)
+  assert _hashes(tmp_path) == _hashes(built)
 
 
 @pytest.fixture

@@ -30,9 +30,13 @@ def _arrays(shard, rows=700):
   }
 
 
-def _build(path, read=_arrays, **share):
+def _make(shard, progress):
+  return _arrays(shard)
+
+
+def _build(path, make=_make, **share):
   return key_values.build_key_value_store(
-    path, {'made': 'here'}, SHARDS, read, **share
+    path, {'made': 'here'}, [700] * SHARDS, make, **share
   )
 
 
@@ -58,7 +62,7 @@ def test_arrays_are_mapped_not_read(pairs):
 def test_shares_and_a_killed_build_give_the_same_bytes(pairs, tmp_path):
   two = _build(tmp_path / 'two', executor=executors.Processes(2))
 
-  def killed(shard):
+  def killed(shard, progress):
     if shard == 1:
       raise KeyboardInterrupt
     return _arrays(shard)
@@ -66,7 +70,7 @@ def test_shares_and_a_killed_build_give_the_same_bytes(pairs, tmp_path):
   with pytest.raises(KeyboardInterrupt):
     _build(tmp_path / 'killed', killed)
 
-  def rest(shard):
+  def rest(shard, progress):
     assert shard  # The first one is whole.
     return _arrays(shard)
 
@@ -183,7 +187,7 @@ def test_a_document_in_the_datastore_is_told(tokens, tmp_path, column):
   inside = np.array([[1, 2], [3, 4]], np.uint64)
   inside[1, column] = hashes[17, column]
 
-  def read(shard):
+  def read(shard, progress):
     return {**_arrays(shard), 'documents': inside + np.uint64(shard != 1)}
 
   pairs = _build(tmp_path / 'datastore', read)

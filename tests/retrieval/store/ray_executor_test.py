@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 from retrieval import settings
-from retrieval.store import ray_cluster, ray_executor, tasks as tasks_lib
+from retrieval.store import executors, ray_cluster, ray_executor
 from tests.retrieval.store import executors_test
 
 with_ray = pytest.mark.skipif(
@@ -62,58 +62,6 @@ def test_an_address_without_a_cluster_ends_in_one_line(monkeypatch, scheme):
   assert started == [(address,)]
 
 
-def test_tasks_are_counted_and_the_slowest_are_named(monkeypatch):
-  said = []
-  monkeypatch.setattr(
-    tasks_lib.logging, 'info', lambda text, *values: said.append(text % values)
-  )
-  tasks = tasks_lib.Tasks('vectors', iter([(3,), (4,), (5,)]))
-  while task := tasks.next():
-    tasks.done(task, float(task.arguments[0]), 'host', 2)
-  tasks.summary(2)
-  assert '3 shards in all' in said[-1] and '0 retries' in said[-1]
-  assert 'slowest: 5 (5.0 s, host), 4 (4.0 s, host)' in said[-1]
-
-
-_TAKE = """
-import os, sys
-from retrieval.store import ray_executor
-ray_executor._CORE = chr(0) + sys.argv[2] + ' {}'
-claims = ray_executor._take_cores(float(sys.argv[1]))
-print(len(claims), *sorted(os.sched_getaffinity(0)), flush=True)
-sys.stdin.read()
-"""
-
-
-@pytest.mark.skipif(
-  not hasattr(os, 'sched_setaffinity') or len(os.sched_getaffinity(0)) < 2,
-  reason='needs two cores that a process can choose from',
-)
-def test_workers_of_any_job_use_cores_of_their_own():
-  cores = sorted(os.sched_getaffinity(0))
-  with contextlib.ExitStack() as stack:
-
-    def take(count):
-      worker = subprocess.Popen(
-        [sys.executable, '-c', _TAKE, str(count), f'test {os.getpid()}'],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-      )
-      stack.callback(worker.communicate)  # ends it
-      claimed, *used = map(int, worker.stdout.readline().split())
-      return claimed, used
-
-    (_, first), (_, second) = take(1), take(1)
-    assert len(first) == len(second) == 1 and first != second
-    assert take(len(cores)) == (0, cores)  # too few are left: it uses all
-    assert take(0.5) == (0, cores)
-    if len(cores) > 2:
-      assert take(len(cores) - 2)[0] == len(cores) - 2
-  with contextlib.ExitStack() as stack:
-    assert take(len(cores)) == (len(cores), cores)
-
-
 def slow(folder):
   """Return tasks that take a while, and leave a mark."""
 
@@ -138,14 +86,12 @@ def nodes():
 @pytest.mark.slow
 def test_a_cluster_of_three_nodes(nodes, tmp_path):
   cluster = ray_cluster.Cluster(address=nodes.address)
-  stage = functools.partial(executors_test.stage_of_two, str(tmp_path / 'ray'))
-  executor = ray_executor.RayExecutor(cluster, stage)
-  made = executors_test.stage_of_two(tmp_path / 'ray', executor)
-  executor.close()
-  for found, wanted in zip(
-    made, executors_test.stage_of_two(tmp_path / 'alone', None), strict=True
-  ):
-    np.testing.assert_array_equal(found.array('x')[:], wanted.array('x')[:])
+  executor = ray_executor.RayExecutor(cluster, [tmp_path])
+  made = executors_test.build(tmp_path / 'ray', executor)
+  wanted = executors_test.build(tmp_path / 'alone', None)
+  np.testing.assert_array_equal(made.array('x')[:], wanted.array('x')[:])
+  assert os.getpid() not in made.array('pid')[:]
+  assert not [*tmp_path.glob('.seen-*')]
   # A node that is killed loses no task.
   (tmp_path / 'marks').mkdir()
   killed = threading.Timer(3.0, nodes.kill, args=(-1,))
@@ -160,15 +106,12 @@ def test_a_cluster_of_three_nodes(nodes, tmp_path):
 
 
 _FROM_OUTSIDE = """
-import functools, os, sys
+import os, sys
 from retrieval.store import ray_cluster, ray_executor
 from tests.retrieval.store import executors_test
 os.chdir(sys.argv[1])
 cluster = ray_cluster.Cluster(address=sys.argv[2])
-stage = functools.partial(executors_test.stage_of_two, sys.argv[3])
-executor = ray_executor.RayExecutor(cluster, stage)
-executors_test.stage_of_two(sys.argv[3], executor)
-executor.close()
+executors_test.build(sys.argv[3], ray_executor.RayExecutor(cluster))
 """
 
 
@@ -211,11 +154,10 @@ def test_a_driver_outside_the_cluster(tmp_path):
     started.terminate()
     started.wait(60)
     shutil.rmtree(short, ignore_errors=True)
-  wanted = executors_test.stage_of_two(tmp_path / 'alone', None)
-  found = executors_test.stage_of_two(tmp_path / 'made', None)
-  for a, b in zip(found, wanted, strict=True):
-    np.testing.assert_array_equal(a.array('x')[:], b.array('x')[:])
-    assert os.getpid() not in a.array('pid')[:]
+  wanted = executors_test.build(tmp_path / 'alone', None)
+  found = executors_test.build(tmp_path / 'made', None)
+  np.testing.assert_array_equal(found.array('x')[:], wanted.array('x')[:])
+  assert os.getpid() not in found.array('pid')[:]
 
 
 @with_ray
@@ -237,16 +179,14 @@ def test_tasks_run_again_twice_and_no_more(nodes, tmp_path, how):
     if times == 2:
       assert sorted(found) == [*range(9)]
     else:
-      with pytest.raises(tasks_lib.JobError, match='job: shard 4 failed 3'):
+      with pytest.raises(executors.JobError, match='shard 4 failed 3'):
         list(found)
     assert len([*folder.iterdir()]) == times
 
 
 @with_ray
 @pytest.mark.slow
-def test_bad_input_and_unseen_folders_end_in_one_line(
-  nodes, tmp_path, monkeypatch
-):
+def test_bad_input_and_unseen_folders_end_in_one_line(nodes, tmp_path):
   cluster = ray_cluster.Cluster(address=nodes.address, workers=1)
   executor = ray_executor.RayExecutor(cluster)
   for set_up, line in (
@@ -255,11 +195,7 @@ def test_bad_input_and_unseen_folders_end_in_one_line(
   ):
     with pytest.raises(ValueError, match=line):
       list(executor.run('job', set_up, executors_test.Calls(range(6))))
-  executor = ray_executor.RayExecutor(cluster, folders=[tmp_path / 'unseen'])
+  # What a node sees that does not share the folder.
+  executor._mark = lambda stack: [str(tmp_path / 'unseen' / '.seen-1')]
   with pytest.raises(ValueError, match='unseen: node 127.0.0.1 of the cluster'):
     list(executor.run('job', executors_test.bad_set_up, [(1,)]))
-  ray = ray_cluster.connect(nodes.address)
-  ray_cluster.check_paths(ray, tmp_path / 'seen')
-  monkeypatch.setattr(ray_cluster, '_unseen', lambda paths: paths[1:])
-  with pytest.raises(ValueError, match='unseen: node 127.0.0.1 of the cluster'):
-    ray_cluster.check_paths(ray, tmp_path / 'unseen')
