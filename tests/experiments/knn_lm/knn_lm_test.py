@@ -368,7 +368,8 @@ def test_what_does_not_fit_is_told(runs, workdir, tmp_path):
     refused(f'tune_share={share}', tune_share=share)
   refused('lambdas.*expected for each item a number at least 0', lambdas=(1.0,))
   refused('no key-values store here', folder=tmp_path)
-  refused('batch_size=3: expected a multiple', knn_lm_build.run, batch_size=3)
+  build = knn_lm_build.run
+  refused('batch_size=3: expected a multiple', build, tmp_path, batch_size=3)
   refused('another|something else', knn_lm_build.run, max_documents=3)
   match = 'recall@10 of 16 found is 1.0000'
   shutil.copytree(workdir / 'knn_lm/datastore', tmp_path / 'knn_lm/datastore')

@@ -129,7 +129,10 @@ def test_the_exam_asks_all_over_the_held_out_chunks(
 
   monkeypatch.setattr(index_lib.recall_check, 'measure', watched)
   data = types.SimpleNamespace(
-    source='dense', path=lambda name: tmp_path / name, vectors=stores.get
+    source='dense',
+    root=tmp_path,
+    path=lambda name: tmp_path / name,
+    vectors=stores.get,
   )
   config = _config(corpus)
   config.index.num_queries = 20
